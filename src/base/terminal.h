@@ -1,0 +1,49 @@
+#pragma once
+
+// What a person at a terminal sees: width, colour, a progress bar, plots. No plot needs a terminal: it is text.
+
+#include <cstdio>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/log.h"
+
+namespace lockstep {
+
+/// Whether `file` is a terminal that can redraw a line (TERM=dumb and NO_COLOR respected).
+bool is_terminal(std::FILE* file);
+/// Columns of the terminal, 80 when unknown.
+int terminal_width();
+
+/// One redrawn line: label, bar, percent, text, ETA. Draws nothing when `out` is no terminal. Log lines may be printed
+/// above it when it is set as the Log's guard.
+class ProgressBar : public Log::Guard {
+ public:
+  ProgressBar(std::FILE* out, std::string label, double total);
+  ~ProgressBar() override;  // leaves the cursor on a fresh line
+  /// `done` of `total`; `text` is shown behind the bar. Redraws at most 10 times a second.
+  void update(double done, std::string_view text);
+  void finish();
+  void hide() override;
+  void show() override;
+
+ private:
+  void draw();
+  std::FILE* out_;
+  std::string label_, text_;
+  double total_, done_ = 0, started_, drawn_ = 0;
+  bool live_, visible_ = false;
+};
+
+struct Series {
+  std::string name;
+  std::vector<double> x, y;
+};
+
+/// A box-drawn scatter plot in the seed's style (seeds.md 5.3): 18 text rows, 7 y ticks, 5 x ticks, braille or quadrant
+/// characters; several series get distinct marks and a legend.
+std::string plot(std::string_view title, std::string_view x_label, const std::vector<Series>& series, int columns = 0);
+
+}  // namespace lockstep

@@ -1,0 +1,55 @@
+#pragma once
+
+// Memory of one device, and who hands it out.
+
+#include <cstddef>
+#include <utility>
+
+namespace lockstep {
+
+class MemorySource;
+
+/// Move-only owner of one allocation.
+class Memory {
+ public:
+  Memory() = default;
+  Memory(MemorySource* source, std::byte* data, std::size_t size) : source_(source), data_(data), size_(size) {}
+  Memory(Memory&& other) noexcept
+      : source_(std::exchange(other.source_, nullptr)),
+        data_(std::exchange(other.data_, nullptr)),
+        size_(std::exchange(other.size_, 0)) {}
+  Memory& operator=(Memory&& other) noexcept {
+    std::swap(source_, other.source_);
+    std::swap(data_, other.data_);
+    std::swap(size_, other.size_);
+    return *this;
+  }
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+  ~Memory();
+
+  std::byte* data() const { return data_; }
+  std::size_t size() const { return size_; }
+
+ private:
+  MemorySource* source_ = nullptr;
+  std::byte* data_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+/// Hands out memory; outlives what it handed out.
+class MemorySource {
+ public:
+  virtual ~MemorySource() = default;
+  /// At least `size` zeroed bytes, aligned to 64 bytes. Throws SystemError when there is no memory.
+  virtual Memory allocate(std::size_t size) = 0;
+
+ private:
+  friend class Memory;
+  virtual void release(std::byte* data, std::size_t size) noexcept = 0;
+};
+
+/// Host memory on huge pages (2 MiB, by madvise) where the size allows it.
+MemorySource& host_memory();
+
+}  // namespace lockstep

@@ -1,0 +1,24 @@
+#pragma once
+
+// Element-wise activations on their own (the products apply them while their result is in cache; these are for what
+// does not come from a product). GELU: Hendrycks & Gimpel 2016, exact (erf) and tanh forms.
+
+#include "ops/linear.h"
+#include "tensor/tensor.h"
+
+namespace lockstep::ops {
+
+class Activations {
+ public:
+  virtual ~Activations() = default;
+  /// y = f(x); y may be x.
+  void forward(const Tensor& y, const Tensor& x, Activation f);
+  /// dx = dy * f'(x); dx may be dy. When `y` is not empty, f(x) is written there again.
+  void backward(const Tensor& dx, const Tensor& y, const Tensor& dy, const Tensor& x, Activation f);
+
+ private:
+  virtual void do_forward(const Tensor& y, const Tensor& x, Activation f) = 0;
+  virtual void do_backward(const Tensor& dx, const Tensor& y, const Tensor& dy, const Tensor& x, Activation f) = 0;
+};
+
+}  // namespace lockstep::ops

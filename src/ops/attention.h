@@ -1,0 +1,46 @@
+#pragma once
+
+// Causal grouped-query attention: o = softmax(q k^T / sqrt(D)) v, keys up to the query's position, tiled with an online
+// softmax (Dao et al. 2022). B samples, T queries, S >= T keys, H heads, K key/value heads, D head size. Keys are walked
+// in fixed blocks of 64 from key 0 (numerics.md 3.2). Products inside have one fma chain an element, over D and over the
+// keys of a block, in order.
+
+#include "ops/dropout.h"
+#include "tensor/tensor.h"
+
+namespace lockstep::ops {
+
+/// How rows of tokens are read as heads. q, k, v, o are matrices of B*T (or B*S) rows, possibly column slices of one
+/// fused matrix; head h is columns [h*D, (h+1)*D).
+struct AttentionShape {
+  std::int64_t samples = 0;    ///< B
+  std::int64_t queries = 0;    ///< T: rows of q and o per sample
+  std::int64_t keys = 0;       ///< S: keys per sample that exist; query i sits at position S - T + i
+  std::int64_t key_rows = 0;   ///< rows of k and v per sample (>= S: a cache has room for more)
+  std::int64_t heads = 0;      ///< H
+  std::int64_t kv_heads = 0;   ///< K, divides H
+  std::int64_t head_size = 0;  ///< D
+};
+
+class Attention {
+ public:
+  virtual ~Attention() = default;
+  /// o [B*T, H*D]; lse [B*H, T] f32 = log sum exp of each row's scores, kept for the backward pass (may be empty when none
+  /// follows).
+  void forward(const Tensor& o, const Tensor& lse, const Tensor& q, const Tensor& k, const Tensor& v, const AttentionShape& shape,
+               const DropoutSite& dropout = {});
+  /// dq, dk, dv like q, k, v; T = S. delta [B*H, T] f32 is workspace of the caller. `o` is the forward's result, do_ its
+  /// gradient.
+  void backward(const Tensor& dq, const Tensor& dk, const Tensor& dv, const Tensor& delta, const Tensor& d_o, const Tensor& o,
+                const Tensor& lse, const Tensor& q, const Tensor& k, const Tensor& v, const AttentionShape& shape,
+                const DropoutSite& dropout = {});
+
+ private:
+  virtual void do_forward(const Tensor& o, const Tensor& lse, const Tensor& q, const Tensor& k, const Tensor& v,
+                          const AttentionShape& shape, const DropoutSite& dropout) = 0;
+  virtual void do_backward(const Tensor& dq, const Tensor& dk, const Tensor& dv, const Tensor& delta, const Tensor& d_o,
+                           const Tensor& o, const Tensor& lse, const Tensor& q, const Tensor& k, const Tensor& v,
+                           const AttentionShape& shape, const DropoutSite& dropout) = 0;
+};
+
+}  // namespace lockstep::ops

@@ -1,0 +1,43 @@
+#pragma once
+
+// Dropout by counter-addressed masks (numerics.md section 1): whether an element is kept is a function of seed, step,
+// layer, site and (global sample number, position in the sample, index); never of a rank, a shard or a thread. Nothing is
+// stored: the backward pass draws the same mask again. Kept elements are scaled by 1 / (1 - p).
+
+#include <cstdint>
+
+#include "tensor/tensor.h"
+
+namespace lockstep::ops {
+
+enum class Site : std::uint8_t { embedding, attention_weights, attention_out, mlp_out };
+
+/// Where a mask lives. Element (sample s, position t, index i) draws word i % 4 of Philox4x32-10 with key `key` and counter
+/// words {i / 4, t, low 32 bits of (first_sample + s), its high 32 bits}; it is kept when the word >= p * 2^32.
+/// index i = feature, or head * S + key for attention weights (S = block size of the run, so that a shorter call draws the
+/// same mask).
+struct DropoutSite {
+  float p = 0;                    ///< 0: no dropout
+  std::uint32_t key[2] = {0, 0};  ///< from make_key
+  std::int64_t first_sample = 0;  ///< global number of the tensor's sample 0
+  std::int64_t positions = 0;     ///< T: rows per sample
+  std::int64_t index_stride = 0;  ///< S for attention weights
+};
+
+/// The Philox key of (seed, step, layer, site).
+void make_key(std::uint32_t (&key)[2], std::uint64_t seed, std::int64_t step, int layer, Site site);
+
+class Dropout {
+ public:
+  virtual ~Dropout() = default;
+  /// y [B, C] = mask(x) / (1 - p) + residual; residual may be empty; y may be x or the residual.
+  void forward(const Tensor& y, const Tensor& x, const DropoutSite& site, const Tensor& residual = {});
+  /// dx = mask(dy) / (1 - p); dx may be dy.
+  void backward(const Tensor& dx, const Tensor& dy, const DropoutSite& site);
+
+ private:
+  virtual void do_forward(const Tensor& y, const Tensor& x, const DropoutSite& site, const Tensor& residual) = 0;
+  virtual void do_backward(const Tensor& dx, const Tensor& dy, const DropoutSite& site) = 0;
+};
+
+}  // namespace lockstep::ops

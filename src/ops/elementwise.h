@@ -1,0 +1,39 @@
+#pragma once
+
+// Plain element-wise work on dense tensors.
+
+#include <cstdint>
+
+#include "base/rng.h"
+#include "tensor/tensor.h"
+
+namespace lockstep::ops {
+
+class Elementwise {
+ public:
+  virtual ~Elementwise() = default;
+  void zero(const Tensor& x);
+  void fill(const Tensor& x, float value);
+  /// y = x, converting between f32 and bf16 (round to nearest even).
+  void cast(const Tensor& y, const Tensor& x);
+  /// y += x.
+  void add(const Tensor& y, const Tensor& x);
+  /// x *= factor.
+  void scale(const Tensor& x, float factor);
+  /// x[i] = mean + std * normal(first + i): element `first + i` of the named parameter (numerics.md section 1), by Box-Muller
+  /// on words 2j and 2j+1 of the sequence for elements 2j, 2j+1. Equal bits on every machine.
+  void normal(const Tensor& x, const CounterRng& rng, std::int64_t first, float mean, float std);
+  /// x[i] = low + (high - low) * uniform(first + i).
+  void uniform(const Tensor& x, const CounterRng& rng, std::int64_t first, float low, float high);
+
+ private:
+  virtual void do_zero(const Tensor& x) = 0;
+  virtual void do_fill(const Tensor& x, float value) = 0;
+  virtual void do_cast(const Tensor& y, const Tensor& x) = 0;
+  virtual void do_add(const Tensor& y, const Tensor& x) = 0;
+  virtual void do_scale(const Tensor& x, float factor) = 0;
+  virtual void do_normal(const Tensor& x, const CounterRng& rng, std::int64_t first, float mean, float std) = 0;
+  virtual void do_uniform(const Tensor& x, const CounterRng& rng, std::int64_t first, float low, float high) = 0;
+};
+
+}  // namespace lockstep::ops

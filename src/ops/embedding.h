@@ -1,0 +1,33 @@
+#pragma once
+
+// Token and position rows. B samples, T positions, C width, V vocabulary.
+
+#include "tensor/tensor.h"
+
+namespace lockstep::ops {
+
+class Embedding {
+ public:
+  virtual ~Embedding() = default;
+  /// y [B*T, C] = tokens_table[token] + position_table[first_position + t]; position_table may be empty. tokens [B*T] i32,
+  /// all in [0, V) (checked when the batch was made).
+  void forward(const Tensor& y, const Tensor& tokens, const Tensor& token_table, const Tensor& position_table,
+               std::int64_t positions, std::int64_t first_position);
+  /// d_tokens [V, C] f32 += rows of dy by token: per row, tokens in fixed blocks of 64 in order (numerics.md 3.2). Only rows
+  /// that occur in `tokens` are touched.
+  void backward_tokens(const Tensor& d_tokens, const Tensor& dy, const Tensor& tokens);
+  /// d_positions [>= T, C] f32 (+)= rows of dy by position, samples in order in blocks of 64. Rows from T on are set to zero
+  /// when not accumulating.
+  void backward_positions(const Tensor& d_positions, const Tensor& dy, std::int64_t positions, bool accumulate);
+  /// sum[row] += part[row] and part[row] = 0 for every row that occurs in `tokens` (a tied matrix: H + E, numerics.md 3.6).
+  void add_rows(const Tensor& sum, const Tensor& part, const Tensor& tokens);
+
+ private:
+  virtual void do_forward(const Tensor& y, const Tensor& tokens, const Tensor& token_table, const Tensor& position_table,
+                          std::int64_t positions, std::int64_t first_position) = 0;
+  virtual void do_backward_tokens(const Tensor& d_tokens, const Tensor& dy, const Tensor& tokens) = 0;
+  virtual void do_backward_positions(const Tensor& d_positions, const Tensor& dy, std::int64_t positions, bool accumulate) = 0;
+  virtual void do_add_rows(const Tensor& sum, const Tensor& part, const Tensor& tokens) = 0;
+};
+
+}  // namespace lockstep::ops

@@ -1,0 +1,47 @@
+#pragma once
+
+// Products of a layer y = x w^T + b. B tokens, K in-features, N out-features; weights are [N, K] as in PyTorch.
+// Every element's additions have a fixed order (numerics.md section 3.1): its value never depends on the number of rows,
+// on slicing, on threads or on the instruction set.
+
+#include "tensor/tensor.h"
+
+namespace lockstep::ops {
+
+enum class Activation : std::uint8_t { none, gelu, gelu_tanh, relu };
+
+/// What is done with y while it is still in cache, in this order: + bias, store pre_activation, activation, + residual.
+struct Epilogue {
+  Tensor bias;            ///< [N] or empty
+  Tensor pre_activation;  ///< [B, N] or empty: where y before the activation is kept for the backward pass
+  Activation activation = Activation::none;
+  Tensor residual;  ///< [B, N] or empty; may be y itself
+};
+
+/// What is done with dx while it is still in cache: dx *= activation'(pre_activation).
+struct InputEpilogue {
+  Tensor pre_activation;  ///< [B, K] or empty
+  Activation activation = Activation::none;
+  Tensor activated;  ///< [B, K] or empty: activation(pre_activation) is written here again, for the weight gradient
+};
+
+class Linear {
+ public:
+  virtual ~Linear() = default;
+  /// y [B, N] = epilogue(x [B, K] w^T). Rows may be strided.
+  void forward(const Tensor& y, const Tensor& x, const Tensor& w, const Epilogue& epilogue = {});
+  /// dx [B, K] = epilogue(dy [B, N] w). Rows may be strided.
+  void backward_input(const Tensor& dx, const Tensor& dy, const Tensor& w, const InputEpilogue& epilogue = {});
+  /// dw [N, K] (+)= dy^T x, contracted over B tokens in blocks of 256, each added onto dw in order. dw is f32.
+  void backward_weight(const Tensor& dw, const Tensor& dy, const Tensor& x, bool accumulate);
+  /// db [N] (+)= sum over tokens of dy, in blocks of 64 rows added in order. db is f32.
+  void backward_bias(const Tensor& db, const Tensor& dy, bool accumulate);
+
+ private:
+  virtual void do_forward(const Tensor& y, const Tensor& x, const Tensor& w, const Epilogue& epilogue) = 0;
+  virtual void do_backward_input(const Tensor& dx, const Tensor& dy, const Tensor& w, const InputEpilogue& epilogue) = 0;
+  virtual void do_backward_weight(const Tensor& dw, const Tensor& dy, const Tensor& x, bool accumulate) = 0;
+  virtual void do_backward_bias(const Tensor& db, const Tensor& dy, bool accumulate) = 0;
+};
+
+}  // namespace lockstep::ops

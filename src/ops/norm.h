@@ -1,0 +1,32 @@
+#pragma once
+
+// Layer normalisation (Ba et al. 2016): n = (x - mean) * rstd * gain + bias, row by row; rstd = 1 / sqrt(var + eps).
+// B rows, C features. Sums inside a row use 16 fixed lanes, sums over rows fixed blocks of 64 (numerics.md 3.2).
+
+#include "tensor/tensor.h"
+
+namespace lockstep::ops {
+
+class Norm {
+ public:
+  virtual ~Norm() = default;
+  /// n [B, C]; stats [B, 2] f32 (mean, rstd) are kept for the backward pass. bias may be empty.
+  void forward(const Tensor& n, const Tensor& stats, const Tensor& x, const Tensor& gain, const Tensor& bias, float eps);
+  /// n again from x and its stats: what recomputation costs.
+  void apply(const Tensor& n, const Tensor& stats, const Tensor& x, const Tensor& gain, const Tensor& bias);
+  /// dx [B, C] = residual + the gradient of the norm for dn; `residual` [B, C] or empty, may be dx itself, and dx may be dn.
+  /// Also writes n again (for weight gradients) when n is not empty.
+  /// d_gain, d_bias [C] f32, (+)= by `accumulate`; d_bias may be empty.
+  void backward(const Tensor& dx, const Tensor& n, const Tensor& d_gain, const Tensor& d_bias, const Tensor& dn, const Tensor& x,
+                const Tensor& stats, const Tensor& gain, const Tensor& bias, const Tensor& residual, bool accumulate);
+
+ private:
+  virtual void do_forward(const Tensor& n, const Tensor& stats, const Tensor& x, const Tensor& gain, const Tensor& bias,
+                          float eps) = 0;
+  virtual void do_apply(const Tensor& n, const Tensor& stats, const Tensor& x, const Tensor& gain, const Tensor& bias) = 0;
+  virtual void do_backward(const Tensor& dx, const Tensor& n, const Tensor& d_gain, const Tensor& d_bias, const Tensor& dn,
+                           const Tensor& x, const Tensor& stats, const Tensor& gain, const Tensor& bias, const Tensor& residual,
+                           bool accumulate) = 0;
+};
+
+}  // namespace lockstep::ops

@@ -1,0 +1,59 @@
+#pragma once
+
+// All kernel families of one device, bound to one stream. The public functions of a family check shapes and types
+// (BrokenRule), then call the private virtual ones.
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "device/runtime.h"
+#include "ops/activation.h"
+#include "ops/attention.h"
+#include "ops/dropout.h"
+#include "ops/elementwise.h"
+#include "ops/embedding.h"
+#include "ops/linear.h"
+#include "ops/loss.h"
+#include "ops/norm.h"
+#include "ops/reduce.h"
+#include "ops/update.h"
+
+namespace lockstep::ops {
+
+class Ops {
+ public:
+  virtual ~Ops() = default;
+  virtual Linear& linear() = 0;
+  virtual Norm& norm() = 0;
+  virtual Attention& attention() = 0;
+  virtual Activations& activation() = 0;
+  virtual Embedding& embedding() = 0;
+  virtual Dropout& dropout() = 0;
+  virtual Loss& loss() = 0;
+  virtual Elementwise& elementwise() = 0;
+  virtual Reduce& reduce() = 0;
+  virtual Update& update() = 0;
+  /// Bytes this backend holds for packing and partial sums (fixed at construction, on top of every arena).
+  virtual std::int64_t workspace_bytes() const = 0;
+};
+
+/// The instruction set of the CPU's kernels.
+enum class Isa : std::uint8_t { automatic, baseline, avx2, avx512, avx512_bf16 };
+std::string_view name_of(Isa isa);
+/// Throws UserError for an unknown name.
+Isa isa_from_name(std::string_view name);
+/// What this machine can run, best first; never empty (baseline: x86-64-v2).
+std::vector<Isa> available_isas();
+
+struct OpsOptions {
+  Isa isa = Isa::automatic;  ///< automatic: the best there is. Throws UserError when the machine lacks the one named.
+};
+
+/// The fast backend of the runtime's device; `runtime` and `stream` must outlive it.
+std::unique_ptr<Ops> make_ops(Runtime& runtime, Stream& stream, const OpsOptions& options = {});
+/// Plain loops in double on host memory: the slow, obvious twin of every kernel.
+std::unique_ptr<Ops> make_reference_ops();
+
+}  // namespace lockstep::ops

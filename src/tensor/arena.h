@@ -1,0 +1,55 @@
+#pragma once
+
+// Memory is declared by name and owner first, measured, and allocated once (architecture.md section 4, "The ledger").
+// Every allocating part exports a `declare(arena, ...)`; a planner runs the same declarations and never commits.
+//
+// Lifetimes that do not overlap share bytes: what is declared after `rewind(mark)` lies where the things declared after
+// `mark()` lay. The arena's size is the high-water mark.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "device/memory.h"
+#include "tensor/ledger.h"
+#include "tensor/tensor.h"
+
+namespace lockstep {
+
+class Arena {
+ public:
+  /// Addresses are aligned to 64 bytes; sizes are rounded up to it.
+  static constexpr std::int64_t alignment = 64;
+
+  Arena(std::string owner, MemoryKind kind) : owner_(std::move(owner)), kind_(kind) {}
+  Arena(const Arena&) = delete;
+  Arena& operator=(const Arena&) = delete;
+
+  /// Reserves a tensor. `out` gets shape and type at once and its address at commit(): it must not move until then.
+  void declare(Tensor& out, std::string name, Shape shape, DType dtype);
+
+  using Mark = std::int64_t;
+  Mark mark() const { return top_; }
+  void rewind(Mark to);
+
+  std::int64_t bytes() const { return high_; }
+  /// Allocates bytes() from `source`, fills in the addresses and enters them into the ledger. Once.
+  void commit(MemorySource& source, Ledger& ledger);
+  bool committed() const { return memory_.data() != nullptr; }
+  /// What was declared, in order: the ledger's rows, without allocating.
+  const std::vector<LedgerEntry>& entries() const { return entries_; }
+
+ private:
+  struct Reservation {
+    Tensor* out;
+    std::int64_t offset;
+  };
+  std::string owner_;
+  MemoryKind kind_;
+  std::int64_t top_ = 0, high_ = 0;
+  std::vector<Reservation> reservations_;
+  std::vector<LedgerEntry> entries_;
+  Memory memory_;
+};
+
+}  // namespace lockstep

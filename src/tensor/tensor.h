@@ -1,0 +1,50 @@
+#pragma once
+
+// A view of elements somewhere in memory: it owns nothing and is copied freely. Row-major and dense, but for the rows of
+// a matrix, which may be `row_stride` elements apart (a column slice of a wider matrix).
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "base/error.h"
+#include "device/device.h"
+#include "tensor/dtype.h"
+#include "tensor/shape.h"
+
+namespace lockstep {
+
+struct Tensor {
+  std::byte* data = nullptr;
+  Shape shape;
+  DType dtype = DType::f32;
+  Device device;
+  std::int64_t row_stride = 0;  ///< elements between rows; 0 means dense: shape.last()
+
+  std::int64_t elements() const { return shape.elements(); }
+  std::size_t bytes() const { return static_cast<std::size_t>(elements()) * size_of(dtype); }
+  std::int64_t rows() const { return shape.rows(); }
+  std::int64_t columns() const { return shape.last(); }
+  std::int64_t stride() const { return row_stride != 0 ? row_stride : columns(); }
+  bool dense() const { return row_stride == 0 || row_stride == columns() || rows() <= 1; }
+  explicit operator bool() const { return data != nullptr; }
+
+  /// Rows [first, first + count) of the matrix that the tensor is: [count, columns].
+  Tensor slice_rows(std::int64_t first, std::int64_t count) const;
+  /// Columns [first, first + count) of the matrix: [rows, count], strided.
+  Tensor slice_columns(std::int64_t first, std::int64_t count) const;
+  /// Elements [first, first + count) of a dense tensor: [count].
+  Tensor flat(std::int64_t first, std::int64_t count) const;
+  /// The same elements in another shape (dense tensors only).
+  Tensor reshape(Shape to) const;
+};
+
+/// The elements of a dense host tensor; throws BrokenRule when T is not its type.
+template <class T>
+std::span<T> elements(const Tensor& tensor);
+
+/// A view of dense host memory.
+template <class T>
+Tensor view(std::span<T> memory, Shape shape);
+
+}  // namespace lockstep
