@@ -1,0 +1,87 @@
+#include "ops/cpu/isa.h"
+
+#include <fmt/core.h>
+#include <hwy/highway.h>
+#include <hwy/targets.h>
+
+#include <algorithm>
+#include <array>
+
+#include "base/error.h"
+
+namespace lockstep::ops {
+
+namespace {
+
+struct IsaRow {
+  Isa isa;
+  std::string_view name;
+};
+constexpr std::array<IsaRow, 5> isa_table{{{Isa::automatic, "auto"},
+                                           {Isa::baseline, "baseline"},
+                                           {Isa::avx2, "avx2"},
+                                           {Isa::avx512, "avx512"},
+                                           {Isa::avx512_bf16, "avx512_bf16"}}};
+
+// One mutex for Highway's one dispatch state.
+std::mutex& dispatch_mutex() {
+  static std::mutex mutex;
+  return mutex;
+}
+
+std::int64_t highway_targets(Isa isa) {
+  switch (isa) {
+    case Isa::avx512:
+    case Isa::avx512_bf16:
+      return HWY_AVX3;
+    case Isa::avx2:
+      return HWY_AVX2;
+    default:
+      return HWY_STATIC_TARGET;
+  }
+}
+
+}  // namespace
+
+std::string_view name_of(Isa isa) { return isa_table[static_cast<std::size_t>(isa)].name; }
+
+Isa isa_from_name(std::string_view name) {
+  const auto* row = std::ranges::find(isa_table, name, &IsaRow::name);
+  if (row == isa_table.end())
+    throw UserError(fmt::format("instruction set '{}' is not known", name), "choose auto, baseline, avx2, avx512 or avx512_bf16");
+  return row->isa;
+}
+
+std::vector<Isa> available_isas() {
+  const std::int64_t supported = hwy::SupportedTargets();
+  std::vector<Isa> isas;
+  if ((supported & HWY_AVX3) != 0) {
+    if (__builtin_cpu_supports("avx512bf16") != 0) isas.push_back(Isa::avx512_bf16);
+    isas.push_back(Isa::avx512);
+  }
+  if ((supported & HWY_AVX2) != 0) isas.push_back(Isa::avx2);
+  isas.push_back(Isa::baseline);
+  return isas;
+}
+
+namespace cpu {
+
+Isa resolve(Isa isa) {
+  const std::vector<Isa> isas = available_isas();
+  if (isa == Isa::automatic) return isas.front();
+  if (std::ranges::find(isas, isa) == isas.end())
+    throw UserError(fmt::format("numerics.isa={}: this processor has no {}", name_of(isa), name_of(isa)),
+                    fmt::format("numerics.isa=auto takes the best it has ({})", name_of(isas.front())));
+  return isa;
+}
+
+ScopedIsa::ScopedIsa(Isa isa) : lock_(dispatch_mutex(), std::defer_lock) {
+  const std::int64_t targets = highway_targets(resolve(isa));
+  lock_.lock();
+  hwy::GetChosenTarget().Update(targets);
+}
+
+ScopedIsa::~ScopedIsa() { hwy::GetChosenTarget().Update(hwy::SupportedTargets()); }
+
+}  // namespace cpu
+}  // namespace lockstep::ops

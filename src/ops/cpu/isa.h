@@ -1,0 +1,35 @@
+#pragma once
+
+// Which instruction set a kernel family of the CPU uses. A family resolves its Highway function pointers once, in its
+// constructor, inside a ScopedIsa:
+//
+//   ScopedIsa scope(isa);
+//   add_ = &HWY_DYNAMIC_DISPATCH(AddRows);   // a plain function pointer from here on
+//
+// so that families of several instruction sets live in one process and tests compare them. The compiled targets are the
+// baseline (SSSE3), AVX2 and AVX3 (HWY_DISABLED_TARGETS in CMakeLists.txt). The baseline has no fused multiply-add: its bits
+// differ from those of the others, which agree with each other.
+
+#include <mutex>
+
+#include "ops/ops.h"
+
+namespace lockstep::ops::cpu {
+
+/// `isa` itself, or the best of this machine for Isa::automatic. Throws UserError when the machine lacks the one named.
+Isa resolve(Isa isa);
+
+/// While it lives, HWY_DYNAMIC_DISPATCH means the variant for `isa`, and no other ScopedIsa lives. Short: constructors only.
+class ScopedIsa {
+ public:
+  /// Throws UserError when the machine lacks `isa`.
+  explicit ScopedIsa(Isa isa);
+  ~ScopedIsa();
+  ScopedIsa(const ScopedIsa&) = delete;
+  ScopedIsa& operator=(const ScopedIsa&) = delete;
+
+ private:
+  std::unique_lock<std::mutex> lock_;
+};
+
+}  // namespace lockstep::ops::cpu
