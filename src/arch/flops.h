@@ -1,0 +1,15 @@
+#pragma once
+
+// Arithmetic of a model.
+
+#include <cstdint>
+
+#include "arch/config.h"
+
+namespace lockstep::arch {
+
+/// FLOPs a token of training, forward and backward, by the formula of nanoGPT and PaLM (Chowdhery et al. 2022, appendix B):
+/// 6 N + 12 L H Q T with N = parameters without positions. Attention is counted whole, not its causal half.
+double training_flops_per_token(const ModelConfig& config, std::int64_t positions);
+
+}  // namespace lockstep::arch

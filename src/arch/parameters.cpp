@@ -1,0 +1,115 @@
+#include "arch/parameters.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+namespace lockstep::arch {
+namespace {
+
+/// Adds parameters to a unit by the rules of one configuration.
+class Table {
+ public:
+  Table(const ModelConfig& config, DecayRule decay) : config_(config), decay_(decay) {}
+
+  void matrix(UnitSpec& unit, std::string name, Role role, std::int64_t out, std::int64_t in, bool residual = false) const {
+    const float scale = residual ? 1.0F / std::sqrt(2.0F * static_cast<float>(config_.layers)) : 1.0F;
+    const Init init = config_.init == InitKind::gpt2 ? Init{Init::Kind::normal, 0.02F * scale} : pytorch_linear(in);
+    add(unit, std::move(name), role, Shape{out, in}, init);
+  }
+  void table(UnitSpec& unit, std::string name, Role role, std::int64_t rows) const {
+    add(unit, std::move(name), role, Shape{rows, config_.width},
+        Init{Init::Kind::normal, config_.init == InitKind::gpt2 ? 0.02F : 1.0F});
+  }
+  void bias(UnitSpec& unit, bool present, std::string name, Role role, std::int64_t size, std::int64_t in) const {
+    if (!present) return;
+    add(unit, std::move(name), role, Shape{size}, config_.init == InitKind::gpt2 ? Init{} : pytorch_linear(in));
+  }
+  void norm(UnitSpec& unit, const std::string& name, Role gain, Role bias_role) const {
+    add(unit, name + ".weight", gain, Shape{config_.width}, Init{Init::Kind::constant, 1});
+    if (config_.bias) add(unit, name + ".bias", bias_role, Shape{config_.width}, Init{});
+  }
+
+ private:
+  static Init pytorch_linear(std::int64_t in) { return {Init::Kind::uniform, 1.0F / std::sqrt(static_cast<float>(in))}; }
+  void add(UnitSpec& unit, std::string name, Role role, Shape shape, Init init) const {
+    const bool decays = decay_ == DecayRule::all || shape.rank() >= 2;
+    unit.parameters.push_back({{std::move(name), shape, decays, static_cast<int>(role)}, init});
+  }
+  const ModelConfig& config_;
+  DecayRule decay_;
+};
+
+UnitSpec block_unit(const ModelConfig& c, const Table& table, std::int64_t index) {
+  const std::string prefix = fmt::format("transformer.h.{}.", index);
+  UnitSpec unit{fmt::format("h.{}", index), {}};
+  const std::int64_t attention_width = c.heads * c.head_size;
+  const std::int64_t qkv_width = attention_width + 2 * c.kv_heads * c.head_size;
+  table.norm(unit, prefix + "ln_1", Role::norm1_gain, Role::norm1_bias);
+  table.matrix(unit, prefix + "attn.c_attn.weight", Role::qkv_weight, qkv_width, c.width);
+  table.bias(unit, c.qkv_bias, prefix + "attn.c_attn.bias", Role::qkv_bias, qkv_width, c.width);
+  table.matrix(unit, prefix + "attn.c_proj.weight", Role::attention_out_weight, c.width, attention_width, true);
+  table.bias(unit, c.bias, prefix + "attn.c_proj.bias", Role::attention_out_bias, c.width, attention_width);
+  table.norm(unit, prefix + "ln_2", Role::norm2_gain, Role::norm2_bias);
+  table.matrix(unit, prefix + "mlp.c_fc.weight", Role::up_weight, c.ffn_width, c.width);
+  table.bias(unit, c.bias, prefix + "mlp.c_fc.bias", Role::up_bias, c.ffn_width, c.width);
+  table.matrix(unit, prefix + "mlp.c_proj.weight", Role::down_weight, c.width, c.ffn_width, true);
+  table.bias(unit, c.bias, prefix + "mlp.c_proj.bias", Role::down_bias, c.width, c.ffn_width);
+  return unit;
+}
+
+}  // namespace
+
+std::vector<UnitSpec> unit_table(const ModelConfig& config, DecayRule decay) {
+  const Table table(config, decay);
+  std::vector<UnitSpec> units;
+  UnitSpec embedding{"embedding", {}};
+  UnitSpec tied{"tied", {}};
+  table.table(config.tied ? tied : embedding, "transformer.wte.weight", Role::token_table, config.vocabulary);
+  table.table(embedding, "transformer.wpe.weight", Role::position_table, config.block_size);
+  units.push_back(std::move(embedding));
+  if (config.tied) units.push_back(std::move(tied));
+  for (std::int64_t i = 0; i < config.layers; ++i) units.push_back(block_unit(config, table, i));
+  UnitSpec head{"head", {}};
+  table.norm(head, "transformer.ln_f", Role::final_gain, Role::final_bias);
+  if (!config.tied) table.matrix(head, "lm_head.weight", Role::head_weight, config.vocabulary, config.width);
+  units.push_back(std::move(head));
+  return units;
+}
+
+std::vector<layout::Unit> units_of(const std::vector<UnitSpec>& table) {
+  std::vector<layout::Unit> units;
+  for (const UnitSpec& spec : table) {
+    std::vector<layout::ParameterInfo> infos;
+    for (const ParameterSpec& parameter : spec.parameters) infos.push_back(parameter.info);
+    units.push_back(layout::make_unit(spec.name, std::move(infos)));
+  }
+  return units;
+}
+
+UnitMap unit_map(const ModelConfig& config) {
+  UnitMap map;
+  int next = 0;
+  map.embedding = UnitIndex{next++};
+  if (config.tied) map.tied = UnitIndex{next++};
+  for (std::int64_t i = 0; i < config.layers; ++i) map.blocks.push_back(UnitIndex{next++});
+  map.head = UnitIndex{next++};
+  map.count = next;
+  return map;
+}
+
+ParameterCounts count_parameters(const ModelConfig& config, DecayRule decay) {
+  ParameterCounts counts;
+  for (const UnitSpec& unit : unit_table(config, decay)) {
+    for (const ParameterSpec& parameter : unit.parameters) {
+      const std::int64_t size = parameter.info.shape.elements();
+      counts.total += size;
+      if (parameter.info.role != static_cast<int>(Role::position_table)) counts.without_positions += size;
+      (parameter.info.decay ? counts.decayed : counts.other) += size;
+      ++(parameter.info.decay ? counts.decayed_tensors : counts.other_tensors);
+    }
+  }
+  return counts;
+}
+
+}  // namespace lockstep::arch

@@ -1,0 +1,80 @@
+#pragma once
+
+// The table of a model's parameters: name, shape, role, start value, decay, and the unit each belongs to. A new family is
+// a new table.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "arch/config.h"
+#include "layout/unit.h"
+
+namespace lockstep::arch {
+
+/// What the model uses a parameter for.
+enum class Role : std::uint8_t {
+  token_table,
+  position_table,
+  norm1_gain,
+  norm1_bias,
+  qkv_weight,
+  qkv_bias,
+  attention_out_weight,
+  attention_out_bias,
+  norm2_gain,
+  norm2_bias,
+  up_weight,
+  up_bias,
+  down_weight,
+  down_bias,
+  final_gain,
+  final_bias,
+  head_weight,
+  count
+};
+
+/// How a parameter starts.
+struct Init {
+  enum class Kind : std::uint8_t { constant, normal, uniform } kind = Kind::constant;
+  float value = 0;  ///< constant: the value; normal: the standard deviation; uniform: in [-value, value)
+};
+
+struct ParameterSpec {
+  layout::ParameterInfo info;
+  Init init;
+};
+
+struct UnitSpec {
+  std::string name;
+  std::vector<ParameterSpec> parameters;
+};
+
+/// Which parameters decay: those with two or more dimensions (the seed's rule), or all (rasbt).
+enum class DecayRule : std::uint8_t { matrices, all };
+
+/// All units of a model in the order of the forward pass: embedding, the tied matrix when there is one, blocks, head.
+std::vector<UnitSpec> unit_table(const ModelConfig& config, DecayRule decay = DecayRule::matrices);
+/// The same, placed: what stores are built from.
+std::vector<layout::Unit> units_of(const std::vector<UnitSpec>& table);
+
+/// Where the model finds its units in the table.
+struct UnitMap {
+  UnitIndex embedding;  ///< positions, and tokens unless tied
+  UnitIndex tied{-1};   ///< the token table when the head shares it; -1 otherwise
+  std::vector<UnitIndex> blocks;
+  UnitIndex head;  ///< final norm, and the head's weight unless tied
+  int count = 0;
+};
+UnitMap unit_map(const ModelConfig& config);
+
+/// Parameter accounting as the seed prints it.
+struct ParameterCounts {
+  std::int64_t total = 0;              ///< every element
+  std::int64_t without_positions = 0;  ///< the seed's num_params
+  std::int64_t decayed_tensors = 0, decayed = 0;
+  std::int64_t other_tensors = 0, other = 0;
+};
+ParameterCounts count_parameters(const ModelConfig& config, DecayRule decay = DecayRule::matrices);
+
+}  // namespace lockstep::arch

@@ -1,0 +1,42 @@
+#pragma once
+
+// A unit is what is gathered, reduced and cut together: one block, the embedding, the head, or a tied matrix on its own.
+// Its parameters lie in one flat buffer per kind (parameters, gradients, moments): decayed tensors first.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/strong.h"
+#include "layout/parameter_info.h"
+
+namespace lockstep::layout {
+
+/// Flat buffers are cut at multiples of this many elements.
+inline constexpr std::int64_t cut = 256;
+/// Tensors start at multiples of this many elements; the gaps stay zero.
+inline constexpr std::int64_t tensor_alignment = 16;
+
+struct PlacedParameter {
+  ParameterInfo info;
+  std::int64_t offset;  ///< first element in the unit's flat buffer
+};
+
+struct Unit {
+  std::string name;
+  std::vector<PlacedParameter> parameters;
+  std::int64_t decayed = 0;   ///< elements [0, decayed) decay, the rest does not
+  std::int64_t elements = 0;  ///< a multiple of `cut`
+};
+
+/// Places `parameters` (any order) into a unit: decayed ones first, otherwise in the order given.
+Unit make_unit(std::string name, std::vector<ParameterInfo> parameters);
+
+struct Range {
+  std::int64_t first, count;
+};
+
+/// Range `part` of `parts` of a unit's elements, cut at multiples of `cut`; trailing ones may be empty.
+Range range_of(const Unit& unit, int part, int parts);
+
+}  // namespace lockstep::layout
