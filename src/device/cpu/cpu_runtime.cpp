@@ -1,0 +1,79 @@
+#include "device/cpu/cpu_runtime.h"
+
+#include <fmt/format.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <fstream>
+#include <string>
+
+#include "base/error.h"
+#include "device/cpu/team.h"
+
+namespace lockstep::cpu {
+namespace {
+
+// Work is done when it is issued, so there is nothing to record or to wait for.
+class ImmediateEvent final : public Event {};
+
+class ImmediateStream final : public Stream {
+ public:
+  std::unique_ptr<Event> make_event() override { return std::make_unique<ImmediateEvent>(); }
+  void record(Event&) override {}
+  void wait(const Event&) override {}
+  void synchronize() override { progress(); }
+};
+
+int usable_cores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  return sched_getaffinity(0, sizeof set, &set) == 0 ? std::max(1, CPU_COUNT(&set)) : 1;
+}
+
+std::string processor_name() {
+  std::ifstream info("/proc/cpuinfo");
+  for (std::string line; std::getline(info, line);) {
+    const std::size_t colon = line.find(": ");
+    if (line.starts_with("model name") && colon != std::string::npos) return line.substr(colon + 2);
+  }
+  return "x86-64 processor";
+}
+
+std::string instruction_sets() {
+  if (__builtin_cpu_supports("avx512bf16") != 0) return "AVX-512 with bf16";
+  if (__builtin_cpu_supports("avx512f") != 0) return "AVX-512";
+  if (__builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0) return "AVX2 and FMA";
+  return "neither AVX2 nor FMA";
+}
+
+class CpuRuntime final : public Runtime {
+ public:
+  explicit CpuRuntime(int threads) : team_(threads) {}
+  Device device() const override { return {DeviceKind::cpu, 0}; }
+  std::unique_ptr<Stream> make_stream() override { return std::make_unique<ImmediateStream>(); }
+  MemorySource& memory() override { return host_memory(); }
+  std::string description() const override {
+    return fmt::format("{}, {}, {} thread{}", processor_name(), instruction_sets(), team_.size(), team_.size() == 1 ? "" : "s");
+  }
+  Team& team() { return team_; }
+
+ private:
+  Team team_;
+};
+
+}  // namespace
+
+std::unique_ptr<Runtime> open_cpu_runtime(const CpuOptions& options) {
+  if (options.threads < 0 || options.threads > 1000)
+    throw UserError(fmt::format("train.threads={}: a rank has 1 to 1000 threads", options.threads),
+                    "0 takes every core this process may use");
+  return std::make_unique<CpuRuntime>(options.threads == 0 ? usable_cores() : options.threads);
+}
+
+Team& team_of(Runtime& runtime) {
+  auto* cpu = dynamic_cast<CpuRuntime*>(&runtime);
+  ensure(cpu != nullptr, "a worker team belongs to a CPU runtime");
+  return cpu->team();
+}
+
+}  // namespace lockstep::cpu

@@ -1,0 +1,147 @@
+#include "device/cpu/team.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <memory>
+#include <numeric>
+#include <stdexcept>
+#include <thread>
+#include <vector>
+
+#include "base/error.h"
+#include "device/runtime.h"
+
+namespace lockstep {
+namespace {
+
+class Teams : public testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Sizes, Teams, testing::Values(1, 2, 3, 4, 7));
+
+TEST_P(Teams, RunEveryTileOnce) {
+  cpu::Team team(GetParam());
+  for (int tiles = 0; tiles < 70; ++tiles) {
+    std::vector<std::atomic<int>> runs(static_cast<std::size_t>(tiles));
+    std::atomic<int> strangers = 0;
+    team.for_each(tiles, [&](std::int64_t tile, int worker) {
+      ++runs[static_cast<std::size_t>(tile)];
+      if (worker < 0 || worker >= team.size()) ++strangers;
+    });
+    EXPECT_EQ(strangers, 0);
+    for (const auto& run : runs) EXPECT_EQ(run, 1);
+  }
+}
+
+TEST_P(Teams, WritesOfWorkersAreSeenByTheCaller) {
+  cpu::Team team(GetParam());
+  std::vector<std::int64_t> values(97);
+  std::int64_t expected = 0;
+  for (int round = 0; round < 3000; ++round) {
+    team.for_each(97, [&](std::int64_t tile, int) { values[static_cast<std::size_t>(tile)] += tile; });
+    expected += 96 * 97 / 2;
+  }
+  EXPECT_EQ(std::accumulate(values.begin(), values.end(), std::int64_t{0}), expected);
+}
+
+TEST_P(Teams, OnAllRunsOncePerWorkerAndMeets) {
+  cpu::Team team(GetParam());
+  const auto size = static_cast<std::size_t>(team.size());
+  for (int round = 0; round < 200; ++round) {
+    std::vector<int> first(size), sums(size);
+    team.on_all([&](int worker) {
+      first[static_cast<std::size_t>(worker)] = worker + 1;
+      team.barrier();
+      sums[static_cast<std::size_t>(worker)] = std::accumulate(first.begin(), first.end(), 0);
+      team.barrier();
+      first[static_cast<std::size_t>(worker)] = 0;
+    });
+    const int total = team.size() * (team.size() + 1) / 2;
+    EXPECT_EQ(sums, std::vector<int>(size, total));
+    EXPECT_EQ(first, std::vector<int>(size, 0));
+  }
+}
+
+TEST_P(Teams, RethrowTheFirstExceptionAndGoOn) {
+  cpu::Team team(GetParam());
+  for (int round = 0; round < 20; ++round) {
+    EXPECT_THROW(team.for_each(40,
+                               [](std::int64_t tile, int) {
+                                 if (tile == 11) throw std::runtime_error("tile 11");
+                               }),
+                 std::runtime_error);
+    std::atomic<int> count = 0;
+    team.for_each(40, [&](std::int64_t, int) { ++count; });
+    EXPECT_EQ(count, 40);
+  }
+}
+
+TEST_P(Teams, AFailedWorkerReleasesThoseAtTheBarrier) {
+  cpu::Team team(GetParam());
+  for (int round = 0; round < 20; ++round) {
+    EXPECT_THROW(team.on_all([&](int worker) {
+      if (worker == team.size() - 1) throw std::runtime_error("the last worker");
+      team.barrier();
+    }),
+                 std::runtime_error);
+    std::atomic<int> met = 0;
+    team.on_all([&](int) {
+      team.barrier();
+      ++met;
+    });
+    EXPECT_EQ(met, team.size());
+  }
+}
+
+TEST_P(Teams, WakeWorkersThatSleep) {
+  cpu::Team team(GetParam());
+  for (int round = 0; round < 5; ++round) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(8));
+    std::atomic<int> all = 0;
+    team.on_all([&](int) { ++all; });
+    EXPECT_EQ(all, team.size());
+  }
+}
+
+TEST(Team, RefusesNoThreads) { EXPECT_THROW(cpu::Team(0), BrokenRule); }
+
+TEST(Runtime, TakesTheThreadsItIsTold) {
+  const auto runtime = open_runtime({}, {.threads = 3});
+  EXPECT_EQ(cpu::team_of(*runtime).size(), 3);
+  EXPECT_EQ(runtime->device(), Device{});
+  EXPECT_NE(runtime->description().find("3 threads"), std::string::npos);
+  EXPECT_GE(cpu::team_of(*open_runtime({})).size(), 1);
+}
+
+TEST(Runtime, RefusesWhatIsNotThere) {
+  EXPECT_THROW(open_runtime({DeviceKind::cuda, 0}), UserError);
+  EXPECT_THROW(open_runtime({}, {.threads = -1}), UserError);
+}
+
+class OtherRuntime final : public Runtime {
+ public:
+  Device device() const override { return {}; }
+  std::unique_ptr<Stream> make_stream() override { return nullptr; }
+  MemorySource& memory() override { return host_memory(); }
+  std::string description() const override { return "not a CPU"; }
+};
+
+TEST(Runtime, OnlyTheCpuHasATeam) {
+  OtherRuntime other;
+  EXPECT_THROW(cpu::team_of(other), BrokenRule);
+}
+
+TEST(Stream, IsImmediateAndCallsBack) {
+  const auto runtime = open_runtime({}, {.threads = 1});
+  const auto stream = runtime->make_stream();
+  const auto event = stream->make_event();
+  int calls = 0;
+  stream->add_progress([&] { ++calls; });
+  stream->record(*event);
+  stream->wait(*event);
+  stream->synchronize();
+  stream->progress();
+  EXPECT_EQ(calls, 2);
+}
+
+}  // namespace
+}  // namespace lockstep
