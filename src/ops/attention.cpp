@@ -1,0 +1,53 @@
+#include "ops/attention.h"
+
+#include "ops/check.h"
+
+namespace lockstep::ops {
+namespace {
+
+void check_shape(const AttentionShape& s, const DropoutSite& dropout) {
+  demand(s.samples >= 0 && s.queries >= 0, "attention", "samples and queries are not negative");
+  demand(s.heads > 0 && s.kv_heads > 0 && s.head_size > 0, "attention", "heads and head size are positive");
+  demand(s.heads % s.kv_heads == 0, "attention", "key/value heads divide the heads");
+  demand(s.keys >= s.queries, "attention", "there are at least as many keys as queries");
+  demand(s.key_rows >= s.keys, "attention", "the rows of k and v hold the keys");
+  check_site(dropout);
+  demand(dropout.p == 0 || dropout.index_stride >= s.keys, "dropout", "the index stride holds the keys");
+}
+
+void check_inputs(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionShape& s) {
+  check_matrix(q, s.samples * s.queries, s.heads * s.head_size, "q");
+  check_matrix(k, s.samples * s.key_rows, s.kv_heads * s.head_size, "k");
+  check_matrix(v, s.samples * s.key_rows, s.kv_heads * s.head_size, "v");
+}
+
+}  // namespace
+
+void Attention::forward(const Tensor& o, const Tensor& lse, const Tensor& q, const Tensor& k, const Tensor& v,
+                        const AttentionShape& shape, const DropoutSite& dropout) {
+  check_shape(shape, dropout);
+  check_inputs(q, k, v, shape);
+  check_matrix(o, q.rows(), q.columns(), "o");
+  check_optional_dense(lse, shape.samples * shape.heads * shape.queries, "lse");
+  check_device({&o, &lse, &q, &k, &v});
+  do_forward(o, lse, q, k, v, shape, dropout);
+}
+
+void Attention::backward(const Tensor& dq, const Tensor& dk, const Tensor& dv, const Tensor& delta, const Tensor& d_o,
+                         const Tensor& o, const Tensor& lse, const Tensor& q, const Tensor& k, const Tensor& v,
+                         const AttentionShape& shape, const DropoutSite& dropout) {
+  check_shape(shape, dropout);
+  demand(shape.queries == shape.keys && shape.key_rows == shape.keys, "attention backward", "every key has its query");
+  check_inputs(q, k, v, shape);
+  check_matrix(dq, q.rows(), q.columns(), "dq");
+  check_matrix(dk, k.rows(), k.columns(), "dk");
+  check_matrix(dv, v.rows(), v.columns(), "dv");
+  check_matrix(d_o, q.rows(), q.columns(), "d_o");
+  check_matrix(o, q.rows(), q.columns(), "o");
+  check_dense(lse, shape.samples * shape.heads * shape.queries, "lse");
+  check_dense(delta, shape.samples * shape.heads * shape.queries, "delta");
+  check_device({&dq, &dk, &dv, &delta, &d_o, &o, &lse, &q, &k, &v});
+  do_backward(dq, dk, dv, delta, d_o, o, lse, q, k, v, shape, dropout);
+}
+
+}  // namespace lockstep::ops

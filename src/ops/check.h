@@ -1,0 +1,30 @@
+#pragma once
+
+// What the public functions of the families demand of their tensors. A broken demand is a bug of the caller: BrokenRule
+// with the tensor's name. Nothing is formatted unless a demand is broken.
+
+#include <initializer_list>
+#include <string_view>
+
+#include "tensor/tensor.h"
+
+namespace lockstep::ops {
+
+/// `tensor` (named `name` in the message) is an f32 matrix of rows x columns; rows may be strided.
+void check_matrix(const Tensor& tensor, std::int64_t rows, std::int64_t columns, std::string_view name);
+/// The same, when `tensor` is not empty.
+void check_optional_matrix(const Tensor& tensor, std::int64_t rows, std::int64_t columns, std::string_view name);
+/// `tensor` is dense and has `count` elements of `type`.
+void check_dense(const Tensor& tensor, std::int64_t count, std::string_view name, DType type = DType::f32);
+/// The same, when `tensor` is not empty.
+void check_optional_dense(const Tensor& tensor, std::int64_t count, std::string_view name, DType type = DType::f32);
+/// All tensors that are not empty are on one device.
+void check_device(std::initializer_list<const Tensor*> tensors);
+/// Throws BrokenRule(`name`: `rule`) when `condition` does not hold.
+void demand(bool condition, std::string_view name, std::string_view rule);
+
+struct DropoutSite;
+/// p is in [0, 1) and, when there is dropout, the site knows the rows per sample.
+void check_site(const DropoutSite& site);
+
+}  // namespace lockstep::ops

@@ -1,0 +1,16 @@
+#include "ops/loss.h"
+
+#include "ops/check.h"
+
+namespace lockstep::ops {
+
+void Loss::forward(const Tensor& logits, const Tensor& targets, std::int64_t vocabulary, const Tensor& scale, double& loss_sum) {
+  check_matrix(logits, logits.rows(), logits.columns(), "logits");
+  check_dense(targets, logits.rows(), "targets", DType::i32);
+  check_optional_dense(scale, 1, "scale");
+  demand(vocabulary > 0 && vocabulary <= logits.columns(), "logits", "there is a column for every token id");
+  check_device({&logits, &targets, &scale});
+  do_forward(logits, targets, vocabulary, scale, loss_sum);
+}
+
+}  // namespace lockstep::ops

@@ -1,0 +1,116 @@
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "ops/reference/access.h"
+#include "ops/reference/families.h"
+#include "ops/reference/math.h"
+
+namespace lockstep::ops::reference {
+namespace {
+
+/// One query of one head of one sample: where its numbers lie.
+struct Query {
+  std::int64_t sample, head, query;  // b, h, i
+  std::int64_t row;                  // of q and o
+  std::int64_t column;               // first of the head in q and o
+  std::int64_t key_row;              // of key 0 in k and v
+  std::int64_t key_column;           // first of the head in k and v
+  std::int64_t position;             // of the query; keys 0 .. position are seen
+  std::int64_t lse;                  // element of lse and delta
+};
+
+template <class Body>
+void for_each_query(const AttentionShape& s, Body&& body) {
+  for (std::int64_t b = 0; b < s.samples; ++b) {
+    for (std::int64_t h = 0; h < s.heads; ++h) {
+      for (std::int64_t i = 0; i < s.queries; ++i) {
+        body(Query{b, h, i, b * s.queries + i, h * s.head_size, b * s.key_rows, h / (s.heads / s.kv_heads) * s.head_size,
+                   s.keys - s.queries + i, (b * s.heads + h) * s.queries + i});
+      }
+    }
+  }
+}
+
+double dot(const Tensor& a, std::int64_t a_row, std::int64_t a_column, const Tensor& b, std::int64_t b_row, std::int64_t b_column,
+           std::int64_t count) {
+  double sum = 0;
+  for (std::int64_t d = 0; d < count; ++d) sum += static_cast<double>(at(a, a_row, a_column + d)) * at(b, b_row, b_column + d);
+  return sum;
+}
+
+double factor_at(const DropoutSite& site, const Query& at_query, std::int64_t key) {
+  return dropout_factor(site, at_query.sample, at_query.position, at_query.head * site.index_stride + key);
+}
+
+class AttentionReference final : public Attention {
+  void do_forward(const Tensor& o, const Tensor& lse, const Tensor& q, const Tensor& k, const Tensor& v, const AttentionShape& s,
+                  const DropoutSite& dropout) override {
+    const double scale = 1 / std::sqrt(static_cast<double>(s.head_size));
+    std::vector<double> score(static_cast<std::size_t>(s.keys)), value(static_cast<std::size_t>(s.head_size));
+    for_each_query(s, [&](const Query& query) {
+      double largest = -std::numeric_limits<double>::infinity(), sum = 0;
+      for (std::int64_t j = 0; j <= query.position; ++j) {
+        double& x = score[static_cast<std::size_t>(j)];
+        x = scale * dot(q, query.row, query.column, k, query.key_row + j, query.key_column, s.head_size);
+        largest = std::max(largest, x);
+      }
+      for (std::int64_t j = 0; j <= query.position; ++j) sum += std::exp(score[static_cast<std::size_t>(j)] - largest);
+      std::fill(value.begin(), value.end(), 0.0);
+      for (std::int64_t j = 0; j <= query.position; ++j) {
+        const double weight = std::exp(score[static_cast<std::size_t>(j)] - largest) / sum * factor_at(dropout, query, j);
+        for (std::int64_t d = 0; d < s.head_size; ++d) {
+          value[static_cast<std::size_t>(d)] += weight * at(v, query.key_row + j, query.key_column + d);
+        }
+      }
+      for (std::int64_t d = 0; d < s.head_size; ++d) {
+        at(o, query.row, query.column + d) = static_cast<float>(value[static_cast<std::size_t>(d)]);
+      }
+      if (lse) at(lse, query.lse) = static_cast<float>(largest + std::log(sum));
+    });
+  }
+
+  void do_backward(const Tensor& dq, const Tensor& dk, const Tensor& dv, const Tensor& delta, const Tensor& d_o, const Tensor& o,
+                   const Tensor& lse, const Tensor& q, const Tensor& k, const Tensor& v, const AttentionShape& s,
+                   const DropoutSite& dropout) override {
+    const double scale = 1 / std::sqrt(static_cast<double>(s.head_size));
+    const std::int64_t width = s.kv_heads * s.head_size;
+    std::vector<double> sum_q(static_cast<std::size_t>(s.head_size));
+    std::vector<double> sum_k(static_cast<std::size_t>(k.rows() * width)), sum_v(sum_k.size());
+    for_each_query(s, [&](const Query& query) {
+      const double row_delta = dot(d_o, query.row, query.column, o, query.row, query.column, s.head_size);
+      at(delta, query.lse) = static_cast<float>(row_delta);
+      std::fill(sum_q.begin(), sum_q.end(), 0.0);
+      for (std::int64_t j = 0; j <= query.position; ++j) {
+        const std::int64_t row = query.key_row + j;
+        const double score = scale * dot(q, query.row, query.column, k, row, query.key_column, s.head_size);
+        const double weight = std::exp(score - at(lse, query.lse));
+        const double factor = factor_at(dropout, query, j);
+        const double d_weight = factor * dot(d_o, query.row, query.column, v, row, query.key_column, s.head_size);
+        const double d_score = scale * weight * (d_weight - row_delta);
+        for (std::int64_t d = 0; d < s.head_size; ++d) {
+          const auto to = static_cast<std::size_t>(row * width + query.key_column + d);
+          sum_q[static_cast<std::size_t>(d)] += d_score * at(k, row, query.key_column + d);
+          sum_k[to] += d_score * at(q, query.row, query.column + d);
+          sum_v[to] += weight * factor * at(d_o, query.row, query.column + d);
+        }
+      }
+      for (std::int64_t d = 0; d < s.head_size; ++d) {
+        at(dq, query.row, query.column + d) = static_cast<float>(sum_q[static_cast<std::size_t>(d)]);
+      }
+    });
+    for (std::int64_t i = 0; i < k.rows(); ++i) {
+      for (std::int64_t j = 0; j < width; ++j) {
+        at(dk, i, j) = static_cast<float>(sum_k[static_cast<std::size_t>(i * width + j)]);
+        at(dv, i, j) = static_cast<float>(sum_v[static_cast<std::size_t>(i * width + j)]);
+      }
+    }
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Attention> make_attention() { return std::make_unique<AttentionReference>(); }
+
+}  // namespace lockstep::ops::reference

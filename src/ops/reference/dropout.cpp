@@ -1,0 +1,29 @@
+#include "ops/reference/access.h"
+#include "ops/reference/families.h"
+#include "ops/reference/math.h"
+
+namespace lockstep::ops::reference {
+namespace {
+
+class DropoutReference final : public Dropout {
+  void do_forward(const Tensor& y, const Tensor& x, const DropoutSite& site, const Tensor& residual) override {
+    for (std::int64_t i = 0; i < x.rows(); ++i) {
+      for (std::int64_t j = 0; j < x.columns(); ++j) {
+        const double kept = static_cast<double>(at(x, i, j)) * factor(site, i, j);
+        at(y, i, j) = static_cast<float>(kept + (residual ? at(residual, i, j) : 0));
+      }
+    }
+  }
+
+  void do_backward(const Tensor& dx, const Tensor& dy, const DropoutSite& site) override { do_forward(dx, dy, site, {}); }
+
+  static float factor(const DropoutSite& site, std::int64_t row, std::int64_t column) {
+    return site.p == 0 ? 1 : dropout_factor(site, row / site.positions, row % site.positions, column);
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Dropout> make_dropout() { return std::make_unique<DropoutReference>(); }
+
+}  // namespace lockstep::ops::reference

@@ -1,0 +1,70 @@
+#include <cmath>
+#include <cstring>
+#include <numbers>
+
+#include "ops/reference/access.h"
+#include "ops/reference/families.h"
+#include "ops/reference/math.h"
+
+namespace lockstep::ops::reference {
+namespace {
+
+float load(const Tensor& x, std::int64_t i) {
+  return x.dtype == DType::bf16 ? from_bf16(reinterpret_cast<std::uint16_t*>(x.data)[i]) : at(x, i);
+}
+
+void store(const Tensor& x, std::int64_t i, float value) {
+  if (x.dtype == DType::bf16) {
+    reinterpret_cast<std::uint16_t*>(x.data)[i] = to_bf16(value);
+  } else {
+    at(x, i) = value;
+  }
+}
+
+/// Element `index` of the standard normal sequence: radius from word 2j, angle from word 2j + 1; cosine for the even
+/// element, sine for the odd one. The radius' uniform number is (word / 2 + 1/2) / 2^31 rounded to float, as in fast code.
+double normal_at(const CounterRng& rng, std::uint64_t index) {
+  const std::uint32_t radius = rng.word(index & ~std::uint64_t{1}), turn = rng.word(index | 1);
+  const float u = std::fma(static_cast<float>(radius >> 1), 0x1p-31F, 0x1p-32F);
+  const double angle = 2 * std::numbers::pi * (turn * 0x1p-32);
+  return std::sqrt(-2 * std::log(static_cast<double>(u))) * (index % 2 == 0 ? std::cos(angle) : std::sin(angle));
+}
+
+class ElementwiseReference final : public Elementwise {
+  void do_zero(const Tensor& x) override { std::memset(x.data, 0, x.bytes()); }
+
+  void do_fill(const Tensor& x, float value) override {
+    for (std::int64_t i = 0; i < x.elements(); ++i) at(x, i) = value;
+  }
+
+  void do_cast(const Tensor& y, const Tensor& x) override {
+    for (std::int64_t i = 0; i < x.elements(); ++i) store(y, i, load(x, i));
+  }
+
+  void do_add(const Tensor& y, const Tensor& x) override {
+    for (std::int64_t i = 0; i < x.elements(); ++i) at(y, i) += at(x, i);
+  }
+
+  void do_scale(const Tensor& x, float factor) override {
+    for (std::int64_t i = 0; i < x.elements(); ++i) at(x, i) *= factor;
+  }
+
+  void do_normal(const Tensor& x, const CounterRng& rng, std::int64_t first, float mean, float std) override {
+    for (std::int64_t i = 0; i < x.elements(); ++i) {
+      at(x, i) = static_cast<float>(mean + std * normal_at(rng, static_cast<std::uint64_t>(first + i)));
+    }
+  }
+
+  void do_uniform(const Tensor& x, const CounterRng& rng, std::int64_t first, float low, float high) override {
+    const double width = static_cast<double>(high) - low;
+    for (std::int64_t i = 0; i < x.elements(); ++i) {
+      at(x, i) = static_cast<float>(low + width * rng.uniform(static_cast<std::uint64_t>(first + i)));
+    }
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Elementwise> make_elementwise() { return std::make_unique<ElementwiseReference>(); }
+
+}  // namespace lockstep::ops::reference

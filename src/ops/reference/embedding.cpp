@@ -1,0 +1,64 @@
+#include <set>
+#include <vector>
+
+#include "ops/reference/access.h"
+#include "ops/reference/families.h"
+
+namespace lockstep::ops::reference {
+namespace {
+
+class EmbeddingReference final : public Embedding {
+  void do_forward(const Tensor& y, const Tensor& tokens, const Tensor& token_table, const Tensor& position_table,
+                  std::int64_t positions, std::int64_t first_position) override {
+    for (std::int64_t i = 0; i < y.rows(); ++i) {
+      for (std::int64_t j = 0; j < y.columns(); ++j) {
+        const float position = position_table ? at(position_table, first_position + i % positions, j) : 0;
+        at(y, i, j) = at(token_table, id_at(tokens, i), j) + position;
+      }
+    }
+  }
+
+  void do_backward_tokens(const Tensor& d_tokens, const Tensor& dy, const Tensor& tokens) override {
+    const std::int64_t width = dy.columns();
+    std::vector<double> sums(static_cast<std::size_t>(d_tokens.rows() * width));
+    std::set<std::int64_t> seen;
+    for (std::int64_t i = 0; i < dy.rows(); ++i) {
+      const std::int64_t id = id_at(tokens, i);
+      seen.insert(id);
+      for (std::int64_t j = 0; j < width; ++j) sums[static_cast<std::size_t>(id * width + j)] += at(dy, i, j);
+    }
+    for (const std::int64_t id : seen) {
+      for (std::int64_t j = 0; j < width; ++j) {
+        at(d_tokens, id, j) = static_cast<float>(at(d_tokens, id, j) + sums[static_cast<std::size_t>(id * width + j)]);
+      }
+    }
+  }
+
+  void do_backward_positions(const Tensor& d_positions, const Tensor& dy, std::int64_t positions, bool accumulate) override {
+    for (std::int64_t t = 0; t < d_positions.rows(); ++t) {
+      for (std::int64_t j = 0; j < dy.columns(); ++j) {
+        double sum = accumulate ? at(d_positions, t, j) : 0;
+        if (t < positions) {
+          for (std::int64_t i = t; i < dy.rows(); i += positions) sum += at(dy, i, j);
+        }
+        at(d_positions, t, j) = static_cast<float>(sum);
+      }
+    }
+  }
+
+  void do_add_rows(const Tensor& sum, const Tensor& part, const Tensor& tokens) override {
+    for (std::int64_t i = 0; i < tokens.elements(); ++i) {
+      const std::int64_t id = id_at(tokens, i);
+      for (std::int64_t j = 0; j < sum.columns(); ++j) {
+        at(sum, id, j) += at(part, id, j);
+        at(part, id, j) = 0;
+      }
+    }
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Embedding> make_embedding() { return std::make_unique<EmbeddingReference>(); }
+
+}  // namespace lockstep::ops::reference

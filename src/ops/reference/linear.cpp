@@ -1,0 +1,61 @@
+#include "ops/reference/access.h"
+#include "ops/reference/families.h"
+#include "ops/reference/math.h"
+
+namespace lockstep::ops::reference {
+namespace {
+
+class LinearReference final : public Linear {
+  void do_forward(const Tensor& y, const Tensor& x, const Tensor& w, const Epilogue& epilogue) override {
+    for (std::int64_t i = 0; i < x.rows(); ++i) {
+      for (std::int64_t j = 0; j < w.rows(); ++j) {
+        double sum = 0;
+        for (std::int64_t k = 0; k < x.columns(); ++k) sum += static_cast<double>(at(x, i, k)) * at(w, j, k);
+        if (epilogue.bias) sum += at(epilogue.bias, j);
+        if (epilogue.pre_activation) at(epilogue.pre_activation, i, j) = static_cast<float>(sum);
+        sum = activate(sum, epilogue.activation);
+        if (epilogue.residual) sum += at(epilogue.residual, i, j);
+        at(y, i, j) = static_cast<float>(sum);
+      }
+    }
+  }
+
+  void do_backward_input(const Tensor& dx, const Tensor& dy, const Tensor& w, const InputEpilogue& epilogue) override {
+    for (std::int64_t i = 0; i < dy.rows(); ++i) {
+      for (std::int64_t k = 0; k < w.columns(); ++k) {
+        double sum = 0;
+        for (std::int64_t j = 0; j < w.rows(); ++j) sum += static_cast<double>(at(dy, i, j)) * at(w, j, k);
+        if (epilogue.pre_activation) {
+          const double before = at(epilogue.pre_activation, i, k);
+          sum *= slope(before, epilogue.activation);
+          if (epilogue.activated) at(epilogue.activated, i, k) = static_cast<float>(activate(before, epilogue.activation));
+        }
+        at(dx, i, k) = static_cast<float>(sum);
+      }
+    }
+  }
+
+  void do_backward_weight(const Tensor& dw, const Tensor& dy, const Tensor& x, bool accumulate) override {
+    for (std::int64_t j = 0; j < dy.columns(); ++j) {
+      for (std::int64_t k = 0; k < x.columns(); ++k) {
+        double sum = accumulate ? at(dw, j, k) : 0;
+        for (std::int64_t i = 0; i < x.rows(); ++i) sum += static_cast<double>(at(dy, i, j)) * at(x, i, k);
+        at(dw, j, k) = static_cast<float>(sum);
+      }
+    }
+  }
+
+  void do_backward_bias(const Tensor& db, const Tensor& dy, bool accumulate) override {
+    for (std::int64_t j = 0; j < dy.columns(); ++j) {
+      double sum = accumulate ? at(db, j) : 0;
+      for (std::int64_t i = 0; i < dy.rows(); ++i) sum += at(dy, i, j);
+      at(db, j) = static_cast<float>(sum);
+    }
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Linear> make_linear() { return std::make_unique<LinearReference>(); }
+
+}  // namespace lockstep::ops::reference

@@ -1,0 +1,26 @@
+#pragma once
+
+// Scalar functions in double, and the counter-based generator word by word.
+
+#include <array>
+#include <cstdint>
+
+#include "ops/dropout.h"
+#include "ops/linear.h"
+
+namespace lockstep::ops::reference {
+
+double activate(double x, Activation f);
+/// The derivative of activate.
+double slope(double x, Activation f);
+
+/// Philox4x32-10 as published (Salmon et al., SC'11).
+std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter, const std::uint32_t (&key)[2]);
+/// What an element of a dropout site is multiplied by: 0, or 1 / (1 - p) in float.
+float dropout_factor(const DropoutSite& site, std::int64_t sample, std::int64_t position, std::int64_t index);
+
+/// Conversions of the storage type bf16; `to_bf16` rounds to nearest even and keeps NaN.
+float from_bf16(std::uint16_t bits);
+std::uint16_t to_bf16(float value);
+
+}  // namespace lockstep::ops::reference

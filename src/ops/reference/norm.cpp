@@ -1,0 +1,82 @@
+#include <cmath>
+#include <vector>
+
+#include "ops/reference/access.h"
+#include "ops/reference/families.h"
+
+namespace lockstep::ops::reference {
+namespace {
+
+class NormReference final : public Norm {
+  void do_forward(const Tensor& n, const Tensor& stats, const Tensor& x, const Tensor& gain, const Tensor& bias,
+                  float eps) override {
+    const std::int64_t columns = x.columns();
+    for (std::int64_t i = 0; i < x.rows(); ++i) {
+      double sum = 0, squares = 0;
+      for (std::int64_t j = 0; j < columns; ++j) sum += at(x, i, j);
+      const double mean = sum / static_cast<double>(columns);
+      for (std::int64_t j = 0; j < columns; ++j) squares += (at(x, i, j) - mean) * (at(x, i, j) - mean);
+      at(stats, 2 * i) = static_cast<float>(mean);
+      at(stats, 2 * i + 1) = static_cast<float>(1 / std::sqrt(squares / static_cast<double>(columns) + eps));
+    }
+    do_apply(n, stats, x, gain, bias);
+  }
+
+  void do_apply(const Tensor& n, const Tensor& stats, const Tensor& x, const Tensor& gain, const Tensor& bias) override {
+    for (std::int64_t i = 0; i < x.rows(); ++i) {
+      const double mean = at(stats, 2 * i), rstd = at(stats, 2 * i + 1);
+      for (std::int64_t j = 0; j < x.columns(); ++j) {
+        const double value = (at(x, i, j) - mean) * rstd * at(gain, j) + (bias ? at(bias, j) : 0);
+        at(n, i, j) = static_cast<float>(value);
+      }
+    }
+  }
+
+  void do_backward(const Tensor& dx, const Tensor& n, const Tensor& d_gain, const Tensor& d_bias, const Tensor& dn,
+                   const Tensor& x, const Tensor& stats, const Tensor& gain, const Tensor& bias, const Tensor& residual,
+                   bool accumulate) override {
+    if (n) do_apply(n, stats, x, gain, bias);
+    gains(d_gain, d_bias, dn, x, stats, accumulate);
+    const std::int64_t columns = x.columns();
+    std::vector<double> unit(static_cast<std::size_t>(columns)), d_unit(static_cast<std::size_t>(columns));
+    for (std::int64_t i = 0; i < x.rows(); ++i) {
+      const double mean = at(stats, 2 * i), rstd = at(stats, 2 * i + 1);
+      double sum = 0, dot = 0;
+      for (std::int64_t j = 0; j < columns; ++j) {
+        const auto c = static_cast<std::size_t>(j);
+        unit[c] = (at(x, i, j) - mean) * rstd;
+        d_unit[c] = static_cast<double>(at(dn, i, j)) * at(gain, j);
+        sum += d_unit[c];
+        dot += d_unit[c] * unit[c];
+      }
+      sum /= static_cast<double>(columns);
+      dot /= static_cast<double>(columns);
+      for (std::int64_t j = 0; j < columns; ++j) {
+        const auto c = static_cast<std::size_t>(j);
+        const double value = rstd * (d_unit[c] - sum - unit[c] * dot);
+        at(dx, i, j) = static_cast<float>(value + (residual ? at(residual, i, j) : 0));
+      }
+    }
+  }
+
+  static void gains(const Tensor& d_gain, const Tensor& d_bias, const Tensor& dn, const Tensor& x, const Tensor& stats,
+                    bool accumulate) {
+    for (std::int64_t j = 0; j < x.columns(); ++j) {
+      double gain = accumulate ? at(d_gain, j) : 0;
+      double bias = accumulate && d_bias ? at(d_bias, j) : 0;
+      for (std::int64_t i = 0; i < x.rows(); ++i) {
+        const double unit = (at(x, i, j) - static_cast<double>(at(stats, 2 * i))) * at(stats, 2 * i + 1);
+        gain += at(dn, i, j) * unit;
+        bias += at(dn, i, j);
+      }
+      at(d_gain, j) = static_cast<float>(gain);
+      if (d_bias) at(d_bias, j) = static_cast<float>(bias);
+    }
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Norm> make_norm() { return std::make_unique<NormReference>(); }
+
+}  // namespace lockstep::ops::reference
