@@ -1,0 +1,81 @@
+#include "app/command.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "app/build_info.h"
+#include "app/help.h"
+#include "base/error.h"
+
+namespace lockstep::app {
+namespace {
+
+constexpr int kUserError = 2, kSystemError = 1, kBrokenRule = 70;
+
+std::string program_help(std::span<const Command> commands) {
+  std::vector<HelpRow> rows;
+  for (const Command& command : commands) rows.push_back({command.name, command.summary});
+  rows.push_back({"help", "this text; behind it a command: that command's"});
+  return fmt::format(
+      "lockstep {}: trains GPT-style language models\n\n"
+      "usage: lockstep COMMAND [options] [group=option ...] [group.key=value ...]\n\ncommands:\n{}\n"
+      "options:\n{}\n"
+      "first steps:\n"
+      "  lockstep prepare book.txt --tokenizer char --out data/book   text becomes tokens\n"
+      "  lockstep train data.dir=data/book train.max_iters=2000       tokens become a model\n"
+      "  lockstep generate --model runs/NAME                          the model writes text\n",
+      kVersion, two_columns(rows),
+      two_columns({{"--help", "this text; behind a command: its own"}, {"--version", "the version"}}));
+}
+
+const Command& find_command(std::span<const Command> commands, const std::string& name) {
+  const auto found = std::find_if(commands.begin(), commands.end(), [&](const Command& c) { return c.name == name; });
+  if (found != commands.end()) return *found;
+  std::vector<std::string> names = {"help"};
+  for (const Command& command : commands) names.push_back(command.name);
+  const std::string near = nearest_name(name, names);
+  throw UserError(fmt::format("unknown command '{}'", name),
+                  near.empty() ? "lockstep --help lists the commands" : fmt::format("did you mean lockstep {}?", near));
+}
+
+int run_help(std::span<const Command> commands, const Arguments& topic, std::FILE* out) {
+  if (topic.empty()) {
+    std::fputs(program_help(commands).c_str(), out);
+    return 0;
+  }
+  return find_command(commands, topic[0]).run({"--help"});
+}
+
+int dispatch(std::span<const Command> commands, const Arguments& arguments, std::FILE* out) {
+  if (arguments.empty() || arguments[0] == "--help" || arguments[0] == "-h") return run_help(commands, {}, out);
+  if (arguments[0] == "help") return run_help(commands, {arguments.begin() + 1, arguments.end()}, out);
+  if (arguments[0] == "--version") {
+    std::fputs(fmt::format("lockstep {}\n", kVersion).c_str(), out);
+    return 0;
+  }
+  return find_command(commands, arguments[0]).run({arguments.begin() + 1, arguments.end()});
+}
+
+}  // namespace
+
+int run_program(std::span<const Command> commands, const Arguments& arguments, std::FILE* out, std::FILE* err) {
+  const auto report = [err](std::string_view kind, std::string_view text, int code) {
+    std::fputs(fmt::format("lockstep: {}{}\n", kind, text).c_str(), err);
+    return code;
+  };
+  try {
+    return dispatch(commands, arguments, out);
+  } catch (const UserError& error) {
+    return report(error.problems().size() > 1 ? fmt::format("{} problems\n", error.problems().size()) : "", error.what(),
+                  kUserError);
+  } catch (const BrokenRule& error) {
+    return report("a bug of this program: ", error.what(), kBrokenRule);
+  } catch (const std::bad_alloc&) {
+    return report("", "out of memory", kSystemError);
+  } catch (const std::exception& error) {
+    return report("", error.what(), kSystemError);
+  }
+}
+
+}  // namespace lockstep::app

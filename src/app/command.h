@@ -1,0 +1,26 @@
+#pragma once
+
+// A command of the program (`lockstep NAME ...`) and the program around the commands: help, version, the one catch.
+// One file per command defines its `Command NAME_command()`; main.cpp lists them.
+
+#include <cstdio>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace lockstep::app {
+
+using Arguments = std::vector<std::string>;
+
+struct Command {
+  std::string name;     // as it is typed
+  std::string summary;  // one line for `lockstep --help`, at most 60 characters
+  /// Does the work; `arguments` are those behind the name. Returns the exit code; must understand --help.
+  int (*run)(const Arguments& arguments);
+};
+
+/// Runs the command that `arguments` (without the program's name) ask for and returns the exit code. Errors go to `err`:
+/// UserError 2, SystemError and every other exception 1, BrokenRule 70.
+int run_program(std::span<const Command> commands, const Arguments& arguments, std::FILE* out = stdout, std::FILE* err = stderr);
+
+}  // namespace lockstep::app

@@ -1,0 +1,225 @@
+#include "app/command_line.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <charconv>
+#include <functional>
+
+#include "app/help.h"
+#include "base/error.h"
+
+namespace lockstep::app {
+namespace {
+
+// Reads all of `text` as a number.
+template <class T>
+bool read_number(const std::string& text, T& target) {
+  T value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size()) return false;
+  target = value;
+  return true;
+}
+
+std::string long_name(const std::string& name) { return name.substr(name.rfind(',') + 1); }
+
+}  // namespace
+
+struct CommandLine::Parts {
+  struct Option {
+    std::string name, value, meaning, default_text;
+    bool is_flag = false, repeats = false;
+    std::function<bool(const std::string&)> read;  // false: not a value of this type
+    std::string rule;                              // what a value must be
+  };
+  struct Positional {
+    std::string value, meaning;
+    std::string* target;
+    bool required;
+  };
+
+  std::string command, about, overrides_meaning;
+  std::vector<Option> options;
+  std::vector<Positional> positionals;
+  std::vector<std::string>* overrides = nullptr;
+  std::vector<std::string> notes;
+
+  std::string usage() const {
+    std::string text = fmt::format("usage: lockstep {}", command);
+    for (const Positional& p : positionals) text += p.required ? " " + p.value : fmt::format(" [{}]", p.value);
+    text += " [options]";
+    if (overrides != nullptr) text += " [group=option ...] [group.key=value ...]";
+    return text;
+  }
+  std::string remedy() const { return fmt::format("see lockstep {} --help", command); }
+
+  void place_words(const std::vector<std::string>& words, std::vector<Problem>& problems) const;
+};
+
+CommandLine::CommandLine(std::string command, std::string about) : parts_(std::make_unique<Parts>()) {
+  parts_->command = std::move(command);
+  parts_->about = std::move(about);
+}
+
+CommandLine::~CommandLine() = default;
+
+void CommandLine::flag(const std::string& name, bool& target, std::string meaning) {
+  const auto set = [&target](const std::string&) { return target = true; };
+  parts_->options.push_back({name, "", std::move(meaning), "", true, false, set, ""});
+}
+
+void CommandLine::option(const std::string& name, std::string& target, std::string value, std::string meaning) {
+  const auto set = [&target](const std::string& text) {
+    target = text;
+    return true;
+  };
+  parts_->options.push_back({name, std::move(value), std::move(meaning), target, false, false, set, "a text"});
+}
+
+void CommandLine::option(const std::string& name, std::int64_t& target, std::string value, std::string meaning) {
+  const auto set = [&target](const std::string& text) { return read_number(text, target); };
+  parts_->options.push_back(
+      {name, std::move(value), std::move(meaning), std::to_string(target), false, false, set, "an integer"});
+}
+
+void CommandLine::option(const std::string& name, double& target, std::string value, std::string meaning) {
+  const auto set = [&target](const std::string& text) { return read_number(text, target); };
+  parts_->options.push_back(
+      {name, std::move(value), std::move(meaning), fmt::format("{}", target), false, false, set, "a number"});
+}
+
+void CommandLine::option(const std::string& name, std::optional<std::int64_t>& target, std::string value, std::string meaning) {
+  const auto set = [&target](const std::string& text) { return read_number(text, target.emplace()); };
+  const std::string shown = target ? std::to_string(*target) : "";
+  parts_->options.push_back({name, std::move(value), std::move(meaning), shown, false, false, set, "an integer"});
+}
+
+void CommandLine::option(const std::string& name, std::vector<std::string>& target, std::string value, std::string meaning) {
+  const auto add = [&target](const std::string& text) {
+    target.push_back(text);
+    return true;
+  };
+  parts_->options.push_back({name, std::move(value), std::move(meaning), "", false, true, add, "a text"});
+}
+
+void CommandLine::choice(const std::string& name, std::string& target, std::vector<std::string> allowed, std::string meaning) {
+  const std::string all = fmt::format("{}", fmt::join(allowed, "|"));
+  const auto set = [&target, allowed](const std::string& text) {
+    target = text;
+    return std::find(allowed.begin(), allowed.end(), text) != allowed.end();
+  };
+  parts_->options.push_back({name, all, std::move(meaning), target, false, false, set, "one of " + all});
+}
+
+void CommandLine::positional(std::string value, std::string& target, std::string meaning, bool required) {
+  parts_->positionals.push_back({std::move(value), std::move(meaning), &target, required});
+}
+
+void CommandLine::overrides(std::vector<std::string>& target, std::string meaning) {
+  parts_->overrides = &target;
+  parts_->overrides_meaning = std::move(meaning);
+}
+
+void CommandLine::note(std::string text) { parts_->notes.push_back(std::move(text)); }
+
+void CommandLine::Parts::place_words(const std::vector<std::string>& words, std::vector<Problem>& problems) const {
+  std::vector<std::string> names = {"--help"};
+  for (const Option& o : options) names.push_back(long_name(o.name));
+  bool unknown_option = false;
+  std::vector<std::string> stray;
+  std::size_t placed = 0;
+  for (const std::string& word : words) {
+    if (word.size() > 1 && word[0] == '-') {
+      const std::string near = nearest_name(word.substr(0, word.find('=')), names);
+      problems.push_back(
+          {fmt::format("unknown option {}", word), near.empty() ? remedy() : fmt::format("did you mean {}?", near)});
+      unknown_option = true;
+    } else if (overrides != nullptr && word.find('=') != std::string::npos) {
+      overrides->push_back(word);
+    } else if (placed < positionals.size()) {
+      *positionals[placed++].target = word;
+    } else {
+      stray.push_back(word);
+    }
+  }
+  if (unknown_option) return;  // a stray word would be its value
+  for (const std::string& word : stray) {
+    const std::string hint = overrides != nullptr ? "settings are written group.key=value; " : "";
+    problems.push_back({fmt::format("'{}' has no place in this command", word), hint + remedy()});
+  }
+  for (; placed < positionals.size(); ++placed) {
+    if (positionals[placed].required) problems.push_back({fmt::format("{} is missing", positionals[placed].value), usage()});
+  }
+}
+
+bool CommandLine::parse(const Arguments& arguments) {
+  for (const std::string& argument : arguments) {
+    // CLI11 would take the next argument for the value.
+    if (argument.size() > 2 && argument[0] == '-' && argument.back() == '=') {
+      throw UserError(fmt::format("{} has no value", argument.substr(0, argument.size() - 1)), parts_->remedy());
+    }
+  }
+  CLI::App app;
+  app.set_help_flag();
+  app.allow_extras();
+  bool wants_help = false;
+  app.add_flag("-h,--help", wants_help);
+  std::vector<CLI::Option*> found;
+  std::vector<std::vector<std::string>> values(parts_->options.size());
+  std::vector<char> flags(parts_->options.size());
+  for (std::size_t i = 0; i < parts_->options.size(); ++i) {
+    const Parts::Option& o = parts_->options[i];
+    if (o.is_flag) {
+      found.push_back(app.add_flag_callback(o.name, [&flags, i] { flags[i] = 1; }));
+    } else {
+      found.push_back(app.add_option(o.name, values[i])
+                          ->expected(1)
+                          ->allow_extra_args(false)
+                          ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll));
+    }
+  }
+  try {
+    app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));  // CLI11 takes them from the back
+  } catch (const CLI::ParseError& error) {
+    throw UserError(error.what(), parts_->remedy());
+  }
+  if (wants_help) {
+    std::fputs(help().c_str(), stdout);
+    return false;
+  }
+  std::vector<Problem> problems;
+  for (std::size_t i = 0; i < parts_->options.size(); ++i) {
+    const Parts::Option& o = parts_->options[i];
+    if (flags[i] != 0) o.read("");
+    for (const std::string& text : values[i]) {
+      if (!o.read(text))
+        problems.push_back({fmt::format("{}: '{}' is not {}", long_name(o.name), text, o.rule), parts_->remedy()});
+    }
+  }
+  parts_->place_words(app.remaining(), problems);
+  if (!problems.empty()) throw UserError(std::move(problems));
+  return true;
+}
+
+std::string CommandLine::help() const {
+  std::string text = parts_->usage() + "\n\n" + folded(parts_->about, 100) + '\n';
+  std::vector<HelpRow> words;
+  for (const Parts::Positional& p : parts_->positionals) words.push_back({p.value, p.meaning});
+  if (parts_->overrides != nullptr) words.push_back({"group.key=value", parts_->overrides_meaning});
+  if (!words.empty()) text += '\n' + two_columns(words);
+  std::vector<HelpRow> rows;
+  for (const Parts::Option& o : parts_->options) {
+    std::string meaning = o.meaning;
+    if (!o.default_text.empty()) meaning += fmt::format(" (default {})", o.default_text);
+    if (o.repeats) meaning += " (may be repeated)";
+    rows.push_back({o.name + (o.value.empty() ? "" : " " + o.value), std::move(meaning)});
+  }
+  rows.push_back({"-h,--help", "this text"});
+  text += "\noptions:\n" + two_columns(rows);
+  for (const std::string& note : parts_->notes) text += '\n' + folded(note, 100) + '\n';
+  return text;
+}
+
+}  // namespace lockstep::app

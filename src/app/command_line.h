@@ -1,0 +1,54 @@
+#pragma once
+
+// The arguments of one command: flags, options, positionals, and the rest as key=value overrides of the configuration. The help
+// text comes from the same declarations. (Parsing is CLI11's.)
+//
+//   CommandLine line("generate", "Write text with a trained model.");
+//   line.option("--model", model, "FOLDER", "run or checkpoint folder");
+//   if (!line.parse(arguments)) return 0;  // --help was printed
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "app/command.h"
+
+namespace lockstep::app {
+
+class CommandLine {
+ public:
+  /// `about` is the first paragraph of the help.
+  CommandLine(std::string command, std::string about);
+  ~CommandLine();
+
+  // Declarations. `name` is "--long" or "-s,--long"; the variable keeps its value (the default, shown in the help) when the
+  // option is absent and must live until parse() returns. `value` names the value in the help (FILE, N, SECONDS).
+  void flag(const std::string& name, bool& target, std::string meaning);
+  void option(const std::string& name, std::string& target, std::string value, std::string meaning);
+  void option(const std::string& name, std::int64_t& target, std::string value, std::string meaning);
+  void option(const std::string& name, double& target, std::string value, std::string meaning);
+  void option(const std::string& name, std::optional<std::int64_t>& target, std::string value, std::string meaning);
+  /// May be given several times.
+  void option(const std::string& name, std::vector<std::string>& target, std::string value, std::string meaning);
+  /// One of `allowed`.
+  void choice(const std::string& name, std::string& target, std::vector<std::string> allowed, std::string meaning);
+  /// The next argument that is no option; when `required`, its absence is an error.
+  void positional(std::string value, std::string& target, std::string meaning, bool required = true);
+  /// Arguments that hold a '=' are collected here, in order (group.key=value, group=option).
+  void overrides(std::vector<std::string>& target, std::string meaning);
+  /// A paragraph at the end of the help (examples, where to read on).
+  void note(std::string text);
+
+  /// Reads the arguments into the variables. Returns false when --help was asked for and printed to standard output. Throws
+  /// UserError with every problem found: an unknown option (naming the nearest), a missing or wrong value, a stray word.
+  [[nodiscard]] bool parse(const Arguments& arguments);
+  std::string help() const;
+
+ private:
+  struct Parts;
+  std::unique_ptr<Parts> parts_;
+};
+
+}  // namespace lockstep::app

@@ -1,0 +1,109 @@
+#include "app/command_line.h"
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+
+namespace lockstep::app {
+namespace {
+
+struct Settings {
+  bool json = false;
+  std::string model, mode = "fast", input, output;
+  std::int64_t count = 3;
+  double temperature = 0.8;
+  std::optional<std::int64_t> seed;
+  std::vector<std::string> configs, settings;
+  CommandLine line{"try", "Tries things."};
+
+  Settings() {
+    line.flag("--json", json, "print JSON");
+    line.option("-m,--model", model, "FOLDER", "the model");
+    line.option("--count", count, "N", "how many");
+    line.option("--temperature", temperature, "T", "how wild");
+    line.option("--seed", seed, "N", "the seed");
+    line.option("--config", configs, "FILE", "recipes");
+    line.choice("--mode", mode, {"fast", "slow"}, "the mode");
+    line.positional("INPUT", input, "what to read");
+    line.positional("OUTPUT", output, "where to write", false);
+    line.overrides(settings, "settings");
+    line.note("Example: lockstep try book.txt");
+  }
+};
+
+std::vector<std::string> problems(const Arguments& arguments) {
+  Settings s;
+  std::vector<std::string> found;
+  try {
+    (void)s.line.parse(arguments);
+  } catch (const UserError& error) {
+    for (const Problem& problem : error.problems()) found.push_back(problem.message + " -> " + problem.remedy);
+  }
+  return found;
+}
+
+TEST(CommandLine, ReadsEveryKind) {
+  Settings s;
+  EXPECT_TRUE(s.line.parse({"--config", "a.toml", "in", "--json", "-m", "runs/x", "train.seed=-1", "--count=7", "--temperature",
+                            "1e-2", "--config=b.toml", "--seed", "-5", "data=shakespeare", "--mode", "slow", "-"}));
+  EXPECT_TRUE(s.json);
+  EXPECT_EQ(s.model, "runs/x");
+  EXPECT_EQ(s.count, 7);
+  EXPECT_EQ(s.temperature, 0.01);
+  EXPECT_EQ(s.seed, -5);
+  EXPECT_EQ(s.mode, "slow");
+  EXPECT_EQ(s.input, "in");
+  EXPECT_EQ(s.output, "-");
+  EXPECT_EQ(s.configs, (std::vector<std::string>{"a.toml", "b.toml"}));
+  EXPECT_EQ(s.settings, (std::vector<std::string>{"train.seed=-1", "data=shakespeare"}));
+}
+
+TEST(CommandLine, AbsentOptionsKeepTheirDefaults) {
+  Settings s;
+  EXPECT_TRUE(s.line.parse({"in"}));
+  EXPECT_FALSE(s.json);
+  EXPECT_EQ(s.count, 3);
+  EXPECT_EQ(s.mode, "fast");
+  EXPECT_FALSE(s.seed.has_value());
+  EXPECT_EQ(s.output, "");
+}
+
+TEST(CommandLine, HelpHasEverythingAndParseSaysSo) {
+  Settings s;
+  const std::string help = s.line.help();
+  for (const char* part :
+       {"usage: lockstep try INPUT [OUTPUT] [options]", "Tries things.", "-m,--model FOLDER", "how many (default 3)",
+        "recipes (may be repeated)", "--mode fast|slow", "Example: lockstep try book.txt", "-h,--help"}) {
+    EXPECT_NE(help.find(part), std::string::npos) << part;
+  }
+  testing::internal::CaptureStdout();
+  EXPECT_FALSE(s.line.parse({"--nonsense", "--help"}));
+  EXPECT_EQ(testing::internal::GetCapturedStdout(), help);
+}
+
+TEST(CommandLine, AllProblemsAtOnce) {
+  EXPECT_EQ(problems({"--count", "many", "--temperature", "", "--seed", "1.5", "--mode", "medium"}),
+            (std::vector<std::string>{"--count: 'many' is not an integer -> see lockstep try --help",
+                                      "--temperature: '' is not a number -> see lockstep try --help",
+                                      "--seed: '1.5' is not an integer -> see lockstep try --help",
+                                      "--mode: 'medium' is not one of fast|slow -> see lockstep try --help",
+                                      "INPUT is missing -> usage: lockstep try INPUT [OUTPUT] [options] [group=option ...] "
+                                      "[group.key=value ...]"}));
+}
+
+TEST(CommandLine, UnknownOptionsNameTheNearest) {
+  EXPECT_EQ(problems({"in", "--moddel", "x"}), (std::vector<std::string>{"unknown option --moddel -> did you mean --model?"}));
+  EXPECT_EQ(problems({"in", "--moddel=x"}), (std::vector<std::string>{"unknown option --moddel=x -> did you mean --model?"}));
+  EXPECT_EQ(problems({"in", "--zzzzzzzzzzz"}),
+            (std::vector<std::string>{"unknown option --zzzzzzzzzzz -> see lockstep try --help"}));
+}
+
+TEST(CommandLine, StrayWordsAndMissingValues) {
+  EXPECT_EQ(problems({"in", "out", "third"}).at(0),
+            "'third' has no place in this command -> settings are written group.key=value; see lockstep try --help");
+  EXPECT_EQ(problems({"in", "--model"}).size(), 1U);
+  EXPECT_EQ(problems({"in", "--model=", "x"}), (std::vector<std::string>{"--model has no value -> see lockstep try --help"}));
+}
+
+}  // namespace
+}  // namespace lockstep::app

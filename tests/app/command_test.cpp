@@ -1,0 +1,85 @@
+#include "app/command.h"
+
+#include <gtest/gtest.h>
+
+#include <new>
+#include <sstream>
+
+#include "app/capture.h"
+#include "base/error.h"
+
+namespace lockstep::app {
+namespace {
+
+const std::vector<Command> kCommands = {
+    {"train", "train a model", [](const Arguments& a) { return a == Arguments{"--help"} ? 40 : static_cast<int>(a.size()); }},
+    {"user", "fails", [](const Arguments&) -> int { throw UserError("x is 3, but must be even", "set x=2"); }},
+    {"users", "fails", [](const Arguments&) -> int { throw UserError(std::vector<Problem>{{"first", "do a"}, {"second", ""}}); }},
+    {"system", "fails", [](const Arguments&) -> int { throw SystemError("open(f): no space"); }},
+    {"bug", "fails", [](const Arguments&) -> int { throw BrokenRule("a < b"); }},
+    {"memory", "fails", [](const Arguments&) -> int { throw std::bad_alloc(); }},
+    {"other", "fails", [](const Arguments&) -> int { throw std::out_of_range("at"); }},
+};
+
+struct Result {
+  int code;
+  std::string out, err;
+};
+
+Result run(const Arguments& arguments) {
+  Capture out, err;
+  const int code = run_program(kCommands, arguments, out.file(), err.file());
+  return {code, out.text(), err.text()};
+}
+
+TEST(Program, RunsTheCommandWithItsArguments) {
+  EXPECT_EQ(run({"train"}).code, 0);
+  EXPECT_EQ(run({"train", "a", "b"}).code, 2);
+}
+
+TEST(Program, HelpListsEveryCommand) {
+  for (const Arguments& arguments : {Arguments{}, Arguments{"--help"}, Arguments{"-h"}, Arguments{"help"}}) {
+    const Result result = run(arguments);
+    EXPECT_EQ(result.code, 0);
+    for (const Command& command : kCommands) EXPECT_NE(result.out.find("\n  " + command.name + " "), std::string::npos);
+    EXPECT_EQ(result.err, "");
+  }
+}
+
+TEST(Program, HelpFitsAScreen) {
+  std::istringstream lines(run({"--help"}).out);
+  int count = 0;
+  for (std::string line; std::getline(lines, line); ++count) EXPECT_LE(line.size(), 100U) << line;
+  EXPECT_LE(count, 50);
+}
+
+TEST(Program, HelpOfACommandIsTheCommands) { EXPECT_EQ(run({"help", "train"}).code, 40); }
+
+TEST(Program, Version) {
+  EXPECT_EQ(run({"--version"}).code, 0);
+  EXPECT_EQ(run({"--version"}).out.rfind("lockstep ", 0), 0U);
+}
+
+TEST(Program, AnUnknownCommandNamesTheNearest) {
+  const Result result = run({"trian"});
+  EXPECT_EQ(result.code, 2);
+  EXPECT_NE(result.err.find("unknown command 'trian'"), std::string::npos);
+  EXPECT_NE(result.err.find("did you mean lockstep train?"), std::string::npos);
+  EXPECT_EQ(run({"help", "trian"}).code, 2);
+  EXPECT_NE(run({"zzzzzzzzz"}).err.find("lockstep --help"), std::string::npos);
+}
+
+TEST(Program, EveryFamilyOfErrorsHasItsExitCode) {
+  EXPECT_EQ(run({"user"}).code, 2);
+  EXPECT_EQ(run({"user"}).err, "lockstep: x is 3, but must be even\n  -> set x=2\n");
+  EXPECT_EQ(run({"users"}).err, "lockstep: 2 problems\nfirst\n  -> do a\nsecond\n");
+  EXPECT_EQ(run({"system"}).code, 1);
+  EXPECT_EQ(run({"system"}).err, "lockstep: open(f): no space\n");
+  EXPECT_EQ(run({"bug"}).code, 70);
+  EXPECT_EQ(run({"memory"}).code, 1);
+  EXPECT_EQ(run({"memory"}).err, "lockstep: out of memory\n");
+  EXPECT_EQ(run({"other"}).code, 1);
+}
+
+}  // namespace
+}  // namespace lockstep::app
