@@ -1,0 +1,193 @@
+#include "base/json.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <unordered_set>
+
+#include "base/error.h"
+
+namespace lockstep {
+namespace {
+
+using Library = nlohmann::ordered_json;
+
+[[noreturn]] void wrong_type(std::string_view expected, const Json& value) {
+  std::string text = value.dump();
+  if (text.size() > 60) text = text.substr(0, 57) + "...";  // dump() escapes nothing but quotes: a cut code point is harmless
+  throw UserError(fmt::format("JSON: expected {}, found {}", expected, text), "mend the value or write the file again");
+}
+
+Library to_library(const Json& value) {
+  if (value.is_null()) return nullptr;
+  if (value.is_bool()) return value.boolean();
+  if (value.is_int()) return value.integer();
+  if (value.is_number()) return value.number();
+  if (value.is_string()) return value.string();
+  if (value.is_array()) {
+    Library array = Library::array();
+    for (const Json& item : value.array()) array.push_back(to_library(item));
+    return array;
+  }
+  Library object = Library::object();
+  for (const auto& [key, item] : value.object()) object.get_ref<Library::object_t&>().emplace_back(key, to_library(item));
+  return object;
+}
+
+/// Builds a Json from the parser's events. Refuses what a recursive destructor or a reader could stumble over: depth and
+/// keys that appear twice.
+class Builder {
+ public:
+  using number_integer_t = Library::number_integer_t;
+  using number_unsigned_t = Library::number_unsigned_t;
+  using number_float_t = Library::number_float_t;
+  using string_t = Library::string_t;
+  using binary_t = Library::binary_t;
+
+  bool null() { return add(nullptr); }
+  bool boolean(bool b) { return add(b); }
+  bool number_integer(number_integer_t i) { return add(static_cast<std::int64_t>(i)); }
+  bool number_unsigned(number_unsigned_t u) {
+    const bool fits = u <= static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
+    return fits ? add(static_cast<std::int64_t>(u)) : add(static_cast<double>(u));
+  }
+  bool number_float(number_float_t d, const string_t&) { return add(d); }
+  bool string(string_t& s) { return add(std::move(s)); }
+  bool binary(binary_t&) { return refuse("binary values are not JSON"); }
+  bool start_array(std::size_t) { return open(false); }
+  bool start_object(std::size_t) { return open(true); }
+  bool end_array() { return close(); }
+  bool end_object() { return close(); }
+  bool key(string_t& key) {
+    if (!open_.back().keys.insert(key).second) return refuse(fmt::format("the key \"{}\" appears twice", key));
+    open_.back().object.emplace_back(std::move(key), nullptr);
+    return true;
+  }
+  bool parse_error(std::size_t position, const std::string&, const nlohmann::detail::exception& fault) {
+    position_ = position;
+    const std::string_view text = fault.what();
+    const std::size_t start = text.find("syntax error");
+    fault_ = text.substr(start != std::string_view::npos ? start : text.find("] ") + 2);
+    return false;
+  }
+
+  Json take() { return std::move(root_); }
+  const std::string& fault() const { return fault_; }
+  std::size_t position() const { return position_; }
+
+ private:
+  static constexpr std::size_t max_depth = 200;
+  struct Level {
+    bool is_object;
+    Json::Array array;
+    Json::Object object;
+    std::unordered_set<std::string> keys;
+  };
+
+  bool refuse(std::string why) {
+    fault_ = std::move(why);
+    return false;
+  }
+  bool add(Json value) {
+    if (open_.empty()) {
+      root_ = std::move(value);
+    } else if (open_.back().is_object) {
+      open_.back().object.back().second = std::move(value);
+    } else {
+      open_.back().array.push_back(std::move(value));
+    }
+    return true;
+  }
+  bool open(bool is_object) {
+    if (open_.size() == max_depth) return refuse(fmt::format("more than {} values inside one another", max_depth));
+    open_.push_back({is_object, {}, {}, {}});
+    return true;
+  }
+  bool close() {
+    Level level = std::move(open_.back());
+    open_.pop_back();
+    return level.is_object ? add(std::move(level.object)) : add(std::move(level.array));
+  }
+
+  Json root_;
+  std::vector<Level> open_;
+  std::string fault_;
+  std::size_t position_ = 0;
+};
+
+}  // namespace
+
+bool Json::boolean() const {
+  if (!is_bool()) wrong_type("true or false", *this);
+  return std::get<bool>(value_);
+}
+
+std::int64_t Json::integer() const {
+  if (!is_int()) wrong_type("an integer of 64 bits", *this);
+  return std::get<std::int64_t>(value_);
+}
+
+double Json::number() const {
+  if (is_int()) return static_cast<double>(std::get<std::int64_t>(value_));
+  if (!is_number()) wrong_type("a number", *this);
+  return std::get<double>(value_);
+}
+
+const std::string& Json::string() const {
+  if (!is_string()) wrong_type("a string", *this);
+  return std::get<std::string>(value_);
+}
+
+const Json::Array& Json::array() const {
+  if (!is_array()) wrong_type("an array", *this);
+  return std::get<Array>(value_);
+}
+
+const Json::Object& Json::object() const {
+  if (!is_object()) wrong_type("an object", *this);
+  return std::get<Object>(value_);
+}
+
+const Json* Json::find(std::string_view key) const {
+  const Object& members = object();
+  const auto found = std::find_if(members.begin(), members.end(), [&](const auto& member) { return member.first == key; });
+  return found == members.end() ? nullptr : &found->second;
+}
+
+const Json& Json::at(std::string_view key) const {
+  const Json* found = find(key);
+  if (found == nullptr) throw UserError(fmt::format("JSON: the key \"{}\" is missing", key), "write the file again");
+  return *found;
+}
+
+Json& Json::set(std::string key, Json value) {
+  if (is_null()) value_ = Object{};
+  ensure(is_object(), "only an object has members");
+  Object& members = std::get<Object>(value_);
+  const auto found = std::find_if(members.begin(), members.end(), [&](const auto& member) { return member.first == key; });
+  if (found != members.end()) {
+    found->second = std::move(value);
+  } else {
+    members.emplace_back(std::move(key), std::move(value));
+  }
+  return *this;
+}
+
+std::string Json::dump(int indent) const { return to_library(*this).dump(indent, ' ', false, Library::error_handler_t::replace); }
+
+Json Json::parse(std::string_view text, std::string_view what) {
+  Builder builder;
+  if (Library::sax_parse(text.begin(), text.end(), &builder)) return builder.take();
+  std::string place;
+  if (builder.position() > 0) {
+    const std::string_view before = text.substr(0, std::min(builder.position() - 1, text.size()));
+    const std::size_t line_start = before.rfind('\n') + 1;  // npos + 1 is 0
+    place =
+        fmt::format(" (line {}, column {})", std::count(before.begin(), before.end(), '\n') + 1, before.size() - line_start + 1);
+  }
+  throw UserError(fmt::format("{}: not valid JSON{}: {}", what, place, builder.fault()), "mend the file or write it again");
+}
+
+}  // namespace lockstep
