@@ -24,6 +24,7 @@ class Ledger {
   void add(MemoryKind kind, const std::string& owner, std::int64_t total, const std::vector<LedgerEntry>& entries);
   std::int64_t total() const;
   std::int64_t total(MemoryKind kind) const;
+  const std::vector<LedgerEntry>& entries() const { return entries_; }
   /// A table for people: a line a kind with its largest owners, and the sum.
   std::string table() const;
 

@@ -39,11 +39,12 @@ struct Tensor {
   Tensor reshape(Shape to) const;
 };
 
-/// The elements of a dense host tensor; throws BrokenRule when T is not its type.
+/// The elements of a dense host tensor; throws BrokenRule when T is not its type. T: float, int32_t, int64_t, uint16_t (not
+/// for bf16) or uint8_t, const or not; std::byte gives the bytes of any type.
 template <class T>
 std::span<T> elements(const Tensor& tensor);
 
-/// A view of dense host memory.
+/// A view of dense host memory; throws BrokenRule when the shape has another number of elements. T as above, not const.
 template <class T>
 Tensor view(std::span<T> memory, Shape shape);
 

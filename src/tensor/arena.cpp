@@ -1,0 +1,35 @@
+#include "tensor/arena.h"
+
+#include <algorithm>
+
+#include "base/checked.h"
+
+namespace lockstep {
+
+void Arena::declare(Tensor& out, std::string name, Shape shape, DType dtype) {
+  ensure(!committed(), "tensors are declared before the arena is committed");
+  const std::int64_t bytes = round_up(multiply(shape.elements(), static_cast<std::int64_t>(size_of(dtype))), alignment);
+  out.data = nullptr;
+  out.shape = shape;
+  out.dtype = dtype;
+  out.row_stride = 0;
+  reservations_.push_back({&out, top_});
+  entries_.push_back({kind_, owner_, std::move(name), bytes});
+  top_ += bytes;
+  high_ = std::max(high_, top_);
+}
+
+void Arena::rewind(Mark to) {
+  ensure(!committed(), "an arena is rewound before it is committed");
+  ensure(to >= 0 && to <= top_, "an arena is rewound to an earlier mark");
+  top_ = to;
+}
+
+void Arena::commit(MemorySource& source, Ledger& ledger) {
+  ensure(!committed(), "an arena is committed once");
+  memory_ = source.allocate(static_cast<std::size_t>(std::max(high_, alignment)));  // an empty arena is committed too
+  for (const Reservation& reservation : reservations_) reservation.out->data = memory_.data() + reservation.offset;
+  ledger.add(kind_, owner_, high_, entries_);
+}
+
+}  // namespace lockstep
