@@ -22,6 +22,7 @@ FILENAME == "CMakeLists.txt" {
 FNR == 1 {
   depth = split(FILENAME, path, "/")
   header = FILENAME ~ /\.h$/
+  per_target = FILENAME ~ /-inl\.h$/
   in_source = path[1] == "src"
   own = in_source || path[1] == "tests" ? path[2] : ""
   first_directive = 1
@@ -46,7 +47,9 @@ FNR == 401 { broken("more than 400 lines: this is more than one idea") }
   gsub(/[ \t]+/, " ", line)
   sub(/^ /, "", line)
   sub(/# /, "#", line)
-  if (header && first_directive && line !~ /^#pragma once/) broken("a header starts with #pragma once")
+  if (header && first_directive && (line ~ /^#pragma once/) == per_target) {
+    broken(per_target ? "-inl.h is compiled once per instruction set: no #pragma once" : "a header starts with #pragma once")
+  }
   first_directive = 0
   if (line ~ /^#(if|ifdef|ifndef|elif|else)/ && line !~ /^#if HWY_ONCE/) broken("no conditional compilation: an optional part is another file")
   if (line !~ /^#include/) next
