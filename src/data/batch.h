@@ -1,0 +1,21 @@
+#pragma once
+
+// One micro-batch of token windows.
+
+#include <cstdint>
+
+#include "tensor/tensor.h"
+
+namespace lockstep::data {
+
+/// Views into memory of who made it (loader.h says how long they hold).
+struct Batch {
+  Tensor tokens;                   ///< [B*T] i32, ids below the vocabulary
+  Tensor targets;                  ///< [B*T] i32, the next token; -1 is ignored
+  std::int64_t samples = 0;        ///< B
+  std::int64_t positions = 0;      ///< T
+  std::int64_t target_count = 0;   ///< targets that are not -1
+  std::uint64_t first_sample = 0;  ///< global number of row 0; row b is first_sample + b
+};
+
+}  // namespace lockstep::data

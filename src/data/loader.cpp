@@ -1,0 +1,159 @@
+#include "data/loader.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/checked.h"
+#include "base/error.h"
+#include "base/timer.h"
+
+namespace lockstep::data {
+namespace {
+
+void declare_batch(Arena& arena, Batch& batch, const std::string& name) {
+  const Shape shape{multiply(batch.samples, batch.positions)};
+  arena.declare(batch.tokens, name + ".tokens", shape, DType::i32);
+  arena.declare(batch.targets, name + ".targets", shape, DType::i32);
+}
+
+// Fills rows first_sample, first_sample + 1, ...; `rows` of them are windows, the others are ignored.
+void fill(Batch& batch, const TokenFile& file, const Sampler& sampler, std::uint64_t first_sample, std::int64_t rows) {
+  const std::span<std::int32_t> tokens = elements<std::int32_t>(batch.tokens);
+  const std::span<std::int32_t> targets = elements<std::int32_t>(batch.targets);
+  const auto length = static_cast<std::size_t>(batch.positions);
+  for (std::int64_t row = 0; row < batch.samples; ++row) {
+    const auto x = tokens.subspan(static_cast<std::size_t>(row) * length, length);
+    const auto y = targets.subspan(static_cast<std::size_t>(row) * length, length);
+    if (row >= rows) {
+      std::fill(x.begin(), x.end(), 0);
+      std::fill(y.begin(), y.end(), -1);
+      continue;
+    }
+    const std::int64_t offset = sampler.offset(first_sample + static_cast<std::uint64_t>(row));
+    file.read(offset, x);
+    std::copy(x.begin() + 1, x.end(), y.begin());
+    file.read(offset + batch.positions, y.last(1));
+  }
+  batch.first_sample = first_sample;
+  batch.target_count = rows * batch.positions;
+}
+
+}  // namespace
+
+std::uint64_t LoaderShape::first_sample(std::uint64_t step, std::int64_t microbatch) const {
+  return step * static_cast<std::uint64_t>(global_batch()) +
+         static_cast<std::uint64_t>((rank * microbatches + microbatch) * samples);
+}
+
+Loader::Loader(const TokenFile& file, Sampler sampler, LoaderShape shape)
+    : file_(file), sampler_(std::move(sampler)), shape_(shape) {
+  for (Slot& slot : slots_) {
+    slot.batches.resize(static_cast<std::size_t>(shape_.microbatches));
+    for (Batch& batch : slot.batches) {
+      batch.samples = shape_.samples;
+      batch.positions = shape_.positions;
+    }
+  }
+}
+
+void Loader::declare(Arena& arena) {
+  for (int slot = 0; slot < 2; ++slot) {
+    for (std::size_t m = 0; m < slots_[slot].batches.size(); ++m) {
+      declare_batch(arena, slots_[slot].batches[m], fmt::format("batch{}.{}", slot, m));
+    }
+  }
+}
+
+void Loader::start(std::uint64_t step) {
+  ensure(!thread_.joinable(), "a loader is started once");
+  ensure(static_cast<bool>(slots_[0].batches.front().tokens), "the loader's memory is committed");
+  first_ = next_ = step;
+  thread_ = std::jthread([this](std::stop_token stop) { run(std::move(stop)); });
+}
+
+void Loader::make(Slot& slot, std::uint64_t step) {
+  slot.step = step;
+  slot.target_count = 0;
+  for (std::int64_t m = 0; m < shape_.microbatches; ++m) {
+    Batch& batch = slot.batches[static_cast<std::size_t>(m)];
+    fill(batch, file_, sampler_, shape_.first_sample(step, m), shape_.samples);
+    slot.target_count += batch.target_count;
+  }
+}
+
+void Loader::run(std::stop_token stop) {
+  for (std::uint64_t step = first_;; ++step) {
+    Slot& slot = slots_[step % 2];
+    {
+      std::unique_lock lock(mutex_);
+      if (!changed_.wait(lock, stop, [&] { return !slot.ready; })) return;
+    }
+    std::exception_ptr failure;
+    try {
+      make(slot, step);
+    } catch (...) {
+      failure = std::current_exception();
+    }
+    {
+      const std::lock_guard lock(mutex_);
+      slot.ready = true;
+      failure_ = failure;
+    }
+    changed_.notify_all();
+    if (failure) return;
+  }
+}
+
+StepBatches Loader::next() {
+  ensure(thread_.joinable(), "the loader was started");
+  const ScopedTime waited(waited_);
+  std::unique_lock lock(mutex_);
+  if (next_ > first_) slots_[(next_ - 1) % 2].ready = false;
+  changed_.notify_all();
+  Slot& slot = slots_[next_ % 2];
+  changed_.wait(lock, [&] { return slot.ready; });
+  if (failure_ && slot.step == next_) std::rethrow_exception(failure_);
+  ++next_;
+  return {slot.step, slot.batches, slot.target_count};
+}
+
+WindowReader::WindowReader(const TokenFile& file, Sampler sampler, std::int64_t samples, std::int64_t positions,
+                           std::int64_t limit)
+    : file_(file), sampler_(std::move(sampler)), limit_(limit) {
+  ensure(limit >= 1, "there is a window to read");
+  batch_.samples = samples;
+  batch_.positions = positions;
+}
+
+void WindowReader::declare(Arena& arena) { declare_batch(arena, batch_, "window"); }
+
+std::int64_t WindowReader::batches() const { return div_up(limit_, batch_.samples); }
+
+const Batch& WindowReader::read(std::int64_t index) {
+  ensure(index >= 0 && index < batches(), "the batch exists");
+  const std::int64_t first = index * batch_.samples;
+  fill(batch_, file_, sampler_, static_cast<std::uint64_t>(first), std::min(batch_.samples, limit_ - first));
+  return batch_;
+}
+
+Sampler evaluation_sampler(const TokenFile& file, std::int64_t positions, std::uint64_t seed, const std::string& split) {
+  return Sampler({.order = Order::random,
+                  .seed = seed,
+                  .name = "data.evaluation." + split,
+                  .tokens = file.tokens(),
+                  .positions = positions,
+                  .global_batch = 1});
+}
+
+Sampler whole_file_sampler(const TokenFile& file, std::int64_t positions) {
+  return Sampler({.order = Order::sequential,
+                  .seed = 0,
+                  .name = "data.whole",
+                  .tokens = file.tokens(),
+                  .positions = positions,
+                  .global_batch = 1});
+}
+
+}  // namespace lockstep::data

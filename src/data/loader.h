@@ -1,0 +1,110 @@
+#pragma once
+
+// Batches, made before they are asked for. A Loader prepares the micro-batches of the next step in a thread of its own while
+// the current step computes; a WindowReader makes single batches at once, for evaluation. Both allocate nothing per batch.
+
+#include <condition_variable>
+#include <cstdint>
+#include <exception>
+#include <mutex>
+#include <span>
+#include <thread>
+#include <vector>
+
+#include "data/batch.h"
+#include "data/sampler.h"
+#include "data/token_file.h"
+#include "tensor/arena.h"
+
+namespace lockstep::data {
+
+/// Which part of a step this rank reads: step s holds the samples s * global_batch() .. (s + 1) * global_batch() - 1, and
+/// data-parallel rank r of them the micro-batches r * microbatches .. (r + 1) * microbatches - 1 (numerics.md section 1).
+struct LoaderShape {
+  std::int64_t samples = 1;       ///< B: of a micro-batch
+  std::int64_t positions = 1;     ///< T
+  std::int64_t microbatches = 1;  ///< of a step, on this rank
+  int rank = 0, ranks = 1;        ///< data-parallel
+
+  std::int64_t global_batch() const { return samples * microbatches * ranks; }
+  std::uint64_t first_sample(std::uint64_t step, std::int64_t microbatch) const;
+};
+
+/// The micro-batches of one step on this rank.
+struct StepBatches {
+  std::uint64_t step = 0;
+  std::span<const Batch> microbatches;
+  std::int64_t target_count = 0;  ///< of all of them: known before the first is used
+};
+
+class Loader {
+ public:
+  /// `file` outlives the loader; the sampler's positions are the shape's.
+  Loader(const TokenFile& file, Sampler sampler, LoaderShape shape);
+  Loader(const Loader&) = delete;
+  Loader& operator=(const Loader&) = delete;
+
+  /// The memory of two steps: one in use, one being made. The arena outlives the loader, whose thread writes there.
+  void declare(Arena& arena);
+  /// Starts the thread at a step, after the arena was committed. Once.
+  void start(std::uint64_t step);
+
+  /// The next step in order, from start()'s on. The batches hold until the next call. What went wrong in the thread is thrown
+  /// here, in this and every later call.
+  StepBatches next();
+
+  /// Seconds that next() has waited in all.
+  double waited_seconds() const { return waited_; }
+  const LoaderShape& shape() const { return shape_; }
+  const Sampler& sampler() const { return sampler_; }
+
+ private:
+  struct Slot {
+    std::vector<Batch> batches;
+    std::uint64_t step = 0;
+    std::int64_t target_count = 0;
+    bool ready = false;
+  };
+  void run(std::stop_token stop);
+  void make(Slot& slot, std::uint64_t step);
+
+  const TokenFile& file_;
+  Sampler sampler_;
+  LoaderShape shape_;
+  Slot slots_[2];
+  std::uint64_t next_ = 0;  // step that next() returns
+  std::uint64_t first_ = 0;
+  double waited_ = 0;
+  std::exception_ptr failure_;
+  std::mutex mutex_;
+  std::condition_variable_any changed_;
+  std::jthread thread_;  // last: it stops before what it uses goes
+};
+
+/// Makes batches at once, by number: the same windows every time.
+class WindowReader {
+ public:
+  /// `limit` windows in the sampler's order. `file` outlives the reader.
+  WindowReader(const TokenFile& file, Sampler sampler, std::int64_t samples, std::int64_t positions, std::int64_t limit);
+
+  void declare(Arena& arena);
+  /// ceil(limit / samples).
+  std::int64_t batches() const;
+  std::int64_t windows() const { return limit_; }
+  /// Batch `index` of batches(); holds until the next call. The rows that the last one lacks have token 0 and target -1.
+  const Batch& read(std::int64_t index);
+
+ private:
+  const TokenFile& file_;
+  Sampler sampler_;
+  std::int64_t limit_;
+  Batch batch_;
+};
+
+/// `windows` windows drawn for evaluation on `split` ("train", "val"): another sequence than training's, the same ones at every
+/// evaluation, so that curves compare.
+Sampler evaluation_sampler(const TokenFile& file, std::int64_t positions, std::uint64_t seed, const std::string& split);
+/// Every window of the file once, stride T, the last incomplete one dropped.
+Sampler whole_file_sampler(const TokenFile& file, std::int64_t positions);
+
+}  // namespace lockstep::data

@@ -1,0 +1,69 @@
+#include "data/sampler.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/checked.h"
+#include "base/error.h"
+#include "base/units.h"
+
+namespace lockstep::data {
+namespace {
+
+constexpr std::uint64_t feistel_rounds = 8;
+
+}  // namespace
+
+std::string training_sequence(Order order) { return order == Order::partition ? "data.partition" : "data.random"; }
+
+Sampler::Sampler(const SamplerOptions& options) : options_(options), rng_(options.seed, options.name) {
+  ensure(options.positions >= 1 && options.global_batch >= 1, "a window and a batch are not empty");
+  if (options.tokens < options.positions + 1) {
+    throw UserError(fmt::format("the text has {} tokens, but a window of {} needs {}", format_count(options.tokens),
+                                options.positions, format_count(options.positions + 1)),
+                    "lower model.block_size, or prepare a longer text");
+  }
+  windows_ = div_up(options.tokens - options.positions, options.positions);
+  if (options.order == Order::partition && windows_ < options.global_batch) {
+    throw UserError(fmt::format("an epoch has {} windows of {} tokens, but a step needs {}", format_count(windows_),
+                                options.positions, format_count(options.global_batch)),
+                    "lower model.batch_size or optimizer.gas, prepare a longer text, or set data.order=random");
+  }
+  side_ = std::max<std::uint64_t>(1, static_cast<std::uint64_t>(std::sqrt(static_cast<double>(windows_))));
+  while (side_ * side_ < static_cast<std::uint64_t>(windows_)) ++side_;
+}
+
+std::int64_t Sampler::offset(std::uint64_t sample) const {
+  switch (options_.order) {
+    case Order::random:
+      return static_cast<std::int64_t>(rng_.below(static_cast<std::uint64_t>(options_.tokens - options_.positions), sample));
+    case Order::partition: {
+      const auto epoch_samples = static_cast<std::uint64_t>(samples_per_epoch());
+      return static_cast<std::int64_t>(permuted(sample % epoch_samples, sample / epoch_samples)) * options_.positions;
+    }
+    case Order::sequential:
+      ensure(sample < static_cast<std::uint64_t>(windows_), "the window exists");
+      return static_cast<std::int64_t>(sample) * options_.positions;
+  }
+  throw BrokenRule("the order is known");
+}
+
+// A Feistel network on pairs of digits in base `side` (Black and Rogaway, CT-RSA 2002, "Ciphers with arbitrary finite
+// domains"), walked until it lands below the number of windows: a bijection of [0, windows), keyed by seed and epoch.
+std::uint64_t Sampler::permuted(std::uint64_t index, std::uint64_t epoch) const {
+  do {
+    std::uint64_t left = index / side_;
+    std::uint64_t right = index % side_;
+    for (std::uint64_t round = 0; round < feistel_rounds; ++round) {
+      const std::uint64_t mixed = (left + rng_.below(side_, right, epoch * feistel_rounds + round)) % side_;
+      left = right;
+      right = mixed;
+    }
+    index = left * side_ + right;
+  } while (index >= static_cast<std::uint64_t>(windows_));
+  return index;
+}
+
+}  // namespace lockstep::data

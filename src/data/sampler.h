@@ -1,0 +1,55 @@
+#pragma once
+
+// Which window of the text is sample n: a pure function of the seed and the global sample number (numerics.md section 1),
+// so the order survives any layout and any restart. No state, no index in memory.
+
+#include <cstdint>
+#include <string>
+
+#include "base/rng.h"
+
+namespace lockstep::data {
+
+enum class Order {
+  random,      ///< window n starts anywhere, drawn by n
+  partition,   ///< epochs: each a new order of the windows that do not overlap, without incomplete last batches
+  sequential,  ///< window n starts at n * positions; for evaluation on everything
+};
+
+struct SamplerOptions {
+  Order order = Order::random;
+  std::uint64_t seed = 1337;
+  std::string name = "data.random";  ///< of the sequence; another name, another order
+  std::int64_t tokens = 0;           ///< of the text
+  std::int64_t positions = 0;        ///< T: a window reads T + 1 tokens
+  std::int64_t global_batch = 1;     ///< samples a step, over all ranks; epochs are multiples of it
+};
+
+/// The names of the training orders: "data.random", "data.partition".
+std::string training_sequence(Order order);
+
+class Sampler {
+ public:
+  /// Throws UserError when the text is shorter than a window (positions + 1 tokens), or in partition order has fewer windows
+  /// than one global batch.
+  explicit Sampler(const SamplerOptions& options);
+
+  /// First token of the window of global sample number `sample`. Sequential order: sample < windows().
+  std::int64_t offset(std::uint64_t sample) const;
+
+  /// Windows that do not overlap: starts 0, T, 2T, ... below tokens - T.
+  std::int64_t windows() const { return windows_; }
+  /// Samples of one epoch: whole global batches only.
+  std::int64_t samples_per_epoch() const { return windows_ - windows_ % options_.global_batch; }
+  std::int64_t steps_per_epoch() const { return windows_ / options_.global_batch; }
+
+ private:
+  std::uint64_t permuted(std::uint64_t index, std::uint64_t epoch) const;
+
+  SamplerOptions options_;
+  CounterRng rng_;
+  std::int64_t windows_ = 0;
+  std::uint64_t side_ = 1;  // the permutation's square: side * side >= windows
+};
+
+}  // namespace lockstep::data

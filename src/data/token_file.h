@@ -1,0 +1,51 @@
+#pragma once
+
+// A file of token ids, mapped into memory: raw little-endian uint16 or uint32 without a header, as nanoGPT writes them.
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+namespace lockstep::data {
+
+/// How to read the ids of a file.
+struct TokenFormat {
+  int token_bytes = 2;              ///< 2 (uint16) or 4 (uint32)
+  std::int64_t vocabulary = 50304;  ///< ids are below it
+
+  /// 2 up to 65,536 ids, else 4.
+  static int bytes_for(std::int64_t vocabulary) { return vocabulary <= 65536 ? 2 : 4; }
+  /// "uint16", "uint32".
+  std::string dtype() const { return token_bytes == 2 ? "uint16" : "uint32"; }
+};
+
+/// Owns the mapping; move-only. Reading is thread-safe.
+class TokenFile {
+ public:
+  /// Throws UserError when there is no such file, it is empty, its size is not a multiple of a token, it is plainly something
+  /// else (another program's header, ids above the vocabulary at its start).
+  TokenFile(std::string path, TokenFormat format);
+  TokenFile(TokenFile&& other) noexcept;
+  TokenFile& operator=(TokenFile&& other) noexcept;
+  TokenFile(const TokenFile&) = delete;
+  TokenFile& operator=(const TokenFile&) = delete;
+  ~TokenFile();
+
+  const std::string& path() const { return path_; }
+  const TokenFormat& format() const { return format_; }
+  std::int64_t tokens() const { return tokens_; }
+
+  /// Tokens first .. first + ids.size() - 1, which must exist. Throws UserError with the position of an id that is not below
+  /// the vocabulary.
+  void read(std::int64_t first, std::span<std::int32_t> ids) const;
+
+ private:
+  void check_start() const;
+
+  std::string path_;
+  TokenFormat format_;
+  std::int64_t tokens_ = 0;
+  const std::byte* data_ = nullptr;
+};
+
+}  // namespace lockstep::data

@@ -1,0 +1,163 @@
+#include "data/tokenizer.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cstring>
+
+#include "base/checked.h"
+#include "base/error.h"
+#include "data/utf8.h"
+
+namespace lockstep::data {
+namespace {
+
+void check_id(std::int32_t id, std::int64_t vocabulary) {
+  if (id < 0 || id >= vocabulary) {
+    throw UserError(fmt::format("token id {} is outside the vocabulary of {}", id, vocabulary),
+                    "use the tokens and the model that were made together");
+  }
+}
+
+class CharTokenizer final : public Tokenizer {
+ public:
+  explicit CharTokenizer(std::string characters) : characters_(std::move(characters)) {
+    char32_t last = 0;
+    for (std::size_t at = 0; at < characters_.size();) {
+      const CodePoint point = code_point_at(characters_, at);
+      if (point.length == 0 || (at > 0 && point.value <= last)) {
+        throw UserError(fmt::format("the vocabulary of a char tokenizer is not ascending valid UTF-8 (byte {})", at),
+                        "prepare the text again");
+      }
+      starts_.push_back(at);
+      last = point.value;
+      at += point.length;
+    }
+    if (starts_.empty()) throw UserError("the vocabulary of a char tokenizer is empty", "prepare the text again");
+    ids_.assign(std::max<std::size_t>(last + 1, 128), -1);
+    for (std::size_t id = 0; id < starts_.size(); ++id) {
+      ids_[code_point_at(characters_, starts_[id]).value] = narrow<std::int32_t>(id);
+    }
+    starts_.push_back(characters_.size());
+  }
+
+  std::string_view name() const override { return "char"; }
+  std::int64_t vocabulary() const override { return static_cast<std::int64_t>(starts_.size()) - 1; }
+  Json describe() const override {
+    Json json;
+    json.set("name", name());
+    json.set("characters", characters_);
+    return json;
+  }
+  std::string_view bytes(std::int32_t id) const override {
+    check_id(id, vocabulary());
+    const auto i = static_cast<std::size_t>(id);
+    return std::string_view(characters_).substr(starts_[i], starts_[i + 1] - starts_[i]);
+  }
+
+ private:
+  std::size_t do_encode(std::string_view text, std::int32_t* ids, std::string& unknown) const override {
+    std::size_t count = 0;
+    for (std::size_t at = 0; at < text.size();) {
+      if (text.size() - at >= 8 && encode_eight(text.data() + at, ids + count)) {
+        at += 8;
+        count += 8;
+        continue;
+      }
+      const CodePoint point = code_point_at(text, at);
+      if (point.length == 0) {
+        throw UserError(fmt::format("byte {} (0x{:02x}) is not valid UTF-8", at, static_cast<unsigned char>(text[at])),
+                        "convert the text to UTF-8, or use the byte tokenizer");
+      }
+      const std::int32_t id = point.value < ids_.size() ? ids_[point.value] : -1;
+      if (id >= 0) {
+        ids[count++] = id;
+      } else if (unknown.find(text.substr(at, point.length)) == std::string::npos) {
+        unknown += text.substr(at, point.length);
+      }
+      at += point.length;
+    }
+    return count;
+  }
+
+  // Most text is ASCII: eight known characters at once, or false.
+  bool encode_eight(const char* text, std::int32_t* ids) const {
+    std::uint64_t word = 0;
+    std::memcpy(&word, text, sizeof(word));
+    if ((word & 0x8080808080808080U) != 0) return false;
+    std::int32_t any = 0;
+    for (int i = 0; i < 8; ++i) {
+      ids[i] = ids_[static_cast<unsigned char>(text[i])];
+      any |= ids[i];
+    }
+    return any >= 0;
+  }
+
+  std::string characters_;
+  std::vector<std::size_t> starts_;  // of each character in characters_, and the end
+  std::vector<std::int32_t> ids_;    // by code point; -1: not in the vocabulary
+};
+
+class ByteTokenizer final : public Tokenizer {
+ public:
+  ByteTokenizer() {
+    for (std::size_t i = 0; i < all_.size(); ++i) all_[i] = static_cast<char>(static_cast<unsigned char>(i));
+  }
+  std::string_view name() const override { return "byte"; }
+  std::int64_t vocabulary() const override { return 256; }
+  Json describe() const override {
+    Json json;
+    json.set("name", name());
+    return json;
+  }
+  std::string_view bytes(std::int32_t id) const override {
+    check_id(id, vocabulary());
+    return {all_.data() + id, 1};
+  }
+
+ private:
+  std::size_t do_encode(std::string_view text, std::int32_t* ids, std::string&) const override {
+    for (std::size_t i = 0; i < text.size(); ++i) ids[i] = static_cast<unsigned char>(text[i]);
+    return text.size();
+  }
+
+  std::array<char, 256> all_{};
+};
+
+}  // namespace
+
+std::size_t Tokenizer::encode(std::string_view text, std::span<std::int32_t> ids, std::string& unknown) const {
+  ensure(ids.size() >= text.size(), "there is room for a token a byte");
+  return do_encode(text, ids.data(), unknown);
+}
+
+std::string Tokenizer::decode(std::span<const std::int32_t> ids) const {
+  std::string text;
+  for (const std::int32_t id : ids) text += bytes(id);
+  return text;
+}
+
+std::unique_ptr<Tokenizer> make_char_tokenizer(std::string characters) {
+  return std::make_unique<CharTokenizer>(std::move(characters));
+}
+
+std::unique_ptr<Tokenizer> make_byte_tokenizer() { return std::make_unique<ByteTokenizer>(); }
+
+std::unique_ptr<Tokenizer> make_tokenizer(const Json& description) {
+  const std::string& name = description.at("name").string();
+  if (name == "char") return make_char_tokenizer(description.at("characters").string());
+  if (name == "byte") return make_byte_tokenizer();
+  throw UserError(fmt::format("tokenizer \"{}\" is not known", name), "known are char and byte");
+}
+
+std::vector<std::int32_t> encode_prompt(const Tokenizer& tokenizer, std::string_view prompt, Log& log) {
+  std::vector<std::int32_t> ids(prompt.size());
+  std::string unknown;
+  ids.resize(tokenizer.encode(prompt, ids, unknown));
+  if (!unknown.empty()) {
+    log.warning(fmt::format("dropped from the prompt, because the vocabulary does not have them: {}", unknown));
+  }
+  return ids;
+}
+
+}  // namespace lockstep::data

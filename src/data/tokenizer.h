@@ -1,0 +1,55 @@
+#pragma once
+
+// Text to token ids and back. One small interface: what a model is trained on is described by tokens.json
+// (token_description.h), and a tokenizer is rebuilt from its part of it.
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json.h"
+#include "base/log.h"
+
+namespace lockstep::data {
+
+class Tokenizer {
+ public:
+  virtual ~Tokenizer() = default;
+
+  /// "char", "byte".
+  virtual std::string_view name() const = 0;
+  /// Ids are 0 .. vocabulary() - 1.
+  virtual std::int64_t vocabulary() const = 0;
+  /// Everything that make_tokenizer() needs: {"name": ...}.
+  virtual Json describe() const = 0;
+  /// The bytes of one token, which need not be whole characters: output may be streamed token by token. Valid as long as
+  /// the tokenizer. Throws UserError when there is no such id.
+  virtual std::string_view bytes(std::int32_t id) const = 0;
+
+  /// Writes the ids of `text` to `ids`, which has room for text.size() of them, and returns their number. What the
+  /// vocabulary cannot say is left out and appended to `unknown`, each character once. Throws UserError with the byte offset
+  /// when the text is not valid for this tokenizer. Thread-safe.
+  std::size_t encode(std::string_view text, std::span<std::int32_t> ids, std::string& unknown) const;
+
+  /// The text of `ids`.
+  std::string decode(std::span<const std::int32_t> ids) const;
+
+ private:
+  virtual std::size_t do_encode(std::string_view text, std::int32_t* ids, std::string& unknown) const = 0;
+};
+
+/// A token is a code point; `characters` holds the vocabulary, valid UTF-8 in ascending order without repetition (else
+/// UserError).
+std::unique_ptr<Tokenizer> make_char_tokenizer(std::string characters);
+/// A token is a byte.
+std::unique_ptr<Tokenizer> make_byte_tokenizer();
+/// From describe(). Throws UserError for a tokenizer that is not known.
+std::unique_ptr<Tokenizer> make_tokenizer(const Json& description);
+
+/// The ids of a prompt; characters outside the vocabulary are dropped with one warning that lists them.
+std::vector<std::int32_t> encode_prompt(const Tokenizer& tokenizer, std::string_view prompt, Log& log);
+
+}  // namespace lockstep::data

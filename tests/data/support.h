@@ -1,0 +1,79 @@
+#pragma once
+
+// A folder that goes with the test, files in it, and memory for arenas.
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/error.h"
+
+namespace lockstep::data {
+
+class Folder {
+ public:
+  Folder() {
+    std::string name = (std::filesystem::temp_directory_path() / "lockstep-data-XXXXXX").string();
+    path_ = ::mkdtemp(name.data());
+  }
+  ~Folder() { std::filesystem::remove_all(path_); }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+
+  std::string path(std::string_view name = "") const { return (path_ / name).string(); }
+  std::string write(std::string_view name, std::string_view bytes) const {
+    std::filesystem::create_directories((path_ / name).parent_path());
+    std::ofstream(path_ / name, std::ios::binary) << bytes;
+    return path(name);
+  }
+  template <class Id>
+  std::string write_ids(std::string_view name, const std::vector<Id>& ids) const {
+    return write(name, {reinterpret_cast<const char*>(ids.data()), ids.size() * sizeof(Id)});
+  }
+  std::string read(std::string_view name) const {
+    std::ifstream file(path_ / name, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  }
+  /// Names of what lies in the folder itself, sorted and joined by spaces.
+  std::string listing() const {
+    std::vector<std::string> names;
+    for (const auto& entry : std::filesystem::directory_iterator(path_)) names.push_back(entry.path().filename().string());
+    std::sort(names.begin(), names.end());
+    std::string text;
+    for (const std::string& name : names) text += (text.empty() ? "" : " ") + name;
+    return text;
+  }
+
+ private:
+  std::filesystem::path path_;
+};
+
+/// The ids 0, 1, 2, ... modulo `vocabulary`.
+inline std::vector<std::uint16_t> counting(std::size_t count, std::size_t vocabulary) {
+  std::vector<std::uint16_t> ids(count);
+  for (std::size_t i = 0; i < count; ++i) ids[i] = static_cast<std::uint16_t>(i % vocabulary);
+  return ids;
+}
+
+/// The message of the UserError that `action` throws; fails the test when it throws none.
+template <class Action>
+std::string user_error(Action&& action) {
+  try {
+    action();
+  } catch (const UserError& error) {
+    EXPECT_FALSE(error.problems().front().remedy.empty()) << "no remedy: " << error.what();
+    return error.what();
+  }
+  ADD_FAILURE() << "no UserError was thrown";
+  return "";
+}
+
+}  // namespace lockstep::data

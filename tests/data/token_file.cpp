@@ -1,0 +1,96 @@
+#include "data/token_file.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "data/support.h"
+
+namespace lockstep::data {
+namespace {
+
+constexpr TokenFormat small{.token_bytes = 2, .vocabulary = 65};
+
+bool contains(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
+
+std::vector<std::int32_t> read(const TokenFile& file, std::int64_t first, std::size_t count) {
+  std::vector<std::int32_t> ids(count);
+  file.read(first, ids);
+  return ids;
+}
+
+TEST(TokenFile, ReadsUint16) {
+  const Folder folder;
+  const TokenFile file(folder.write_ids("train.bin", counting(1000, 65)), small);
+  EXPECT_EQ(file.tokens(), 1000);
+  EXPECT_EQ(file.format().dtype(), "uint16");
+  EXPECT_EQ(read(file, 63, 4), (std::vector<std::int32_t>{63, 64, 0, 1}));
+  EXPECT_EQ(read(file, 999, 1), (std::vector<std::int32_t>{24}));
+  EXPECT_THROW(read(file, 999, 2), BrokenRule);
+}
+
+TEST(TokenFile, ReadsUint32) {
+  const Folder folder;
+  const TokenFile file(folder.write_ids<std::uint32_t>("train.bin", {0, 65536, 99999}), {.token_bytes = 4, .vocabulary = 100000});
+  EXPECT_EQ(file.format().dtype(), "uint32");
+  EXPECT_EQ(read(file, 0, 3), (std::vector<std::int32_t>{0, 65536, 99999}));
+}
+
+TEST(TokenFile, WidthFollowsTheVocabulary) {
+  EXPECT_EQ(TokenFormat::bytes_for(65536), 2);
+  EXPECT_EQ(TokenFormat::bytes_for(65537), 4);
+}
+
+TEST(TokenFile, Moves) {
+  const Folder folder;
+  TokenFile one(folder.write_ids("a.bin", counting(10, 65)), small);
+  TokenFile two(folder.write_ids("b.bin", counting(20, 65)), small);
+  two = std::move(one);
+  const TokenFile three(std::move(two));
+  EXPECT_EQ(three.tokens(), 10);
+  EXPECT_EQ(read(three, 9, 1), (std::vector<std::int32_t>{9}));
+}
+
+TEST(TokenFile, RefusesMissingEmptyAndTruncated) {
+  const Folder folder;
+  EXPECT_TRUE(contains(user_error([&] { TokenFile(folder.path("none.bin"), small); }), "none.bin"));
+  EXPECT_TRUE(contains(user_error([&] { TokenFile(folder.path(), small); }), "not a file"));
+  EXPECT_TRUE(contains(user_error([&] { TokenFile(folder.write("e.bin", ""), small); }), "empty"));
+  EXPECT_TRUE(contains(user_error([&] { TokenFile(folder.write("odd.bin", "abc"), small); }), "3 bytes"));
+  EXPECT_TRUE(contains(user_error([&] { TokenFile(folder.write("six.bin", "abcdef"), {.token_bytes = 4}); }), "truncated"));
+}
+
+TEST(TokenFile, RefusesForeignFiles) {
+  const Folder folder;
+  const std::string header("\x88\x4d\x34\x01", 4);
+  EXPECT_TRUE(
+      contains(user_error([&] { TokenFile(folder.write("llmc.bin", header + std::string(1020, '\0')), small); }), "llm.c"));
+  EXPECT_TRUE(
+      contains(user_error([&] { TokenFile(folder.write("a.zip", "PK\x03\x04" + std::string(60, '\0')), small); }), "zip"));
+  const std::string text = user_error([&] { TokenFile(folder.write("text.txt", "First Citizen:"), small); });
+  EXPECT_TRUE(contains(text, "token 0 has id 26950")) << text;
+}
+
+TEST(TokenFile, NamesThePositionOfAnIdAboveTheVocabulary) {
+  const Folder folder;
+  std::vector<std::uint16_t> ids = counting(10000, 65);
+  ids[7777] = 65;
+  const TokenFile file(folder.write_ids("train.bin", ids), small);
+  EXPECT_EQ(read(file, 7000, 777).size(), 777U);
+  const std::string text = user_error([&] { read(file, 7770, 20); });
+  EXPECT_TRUE(contains(text, "token 7777 has id 65")) << text;
+  EXPECT_TRUE(contains(text, "vocabulary of 65")) << text;
+}
+
+TEST(TokenFile, IdsThatDoNotFitAreAboveTheVocabulary) {
+  const Folder folder;
+  const std::string path = folder.write_ids<std::uint32_t>("train.bin", {0, 0xFFFFFFFF});
+  const std::string text = user_error([&] { TokenFile(path, {.token_bytes = 4, .vocabulary = 100000}); });
+  EXPECT_TRUE(contains(text, "token 1 has id 4294967295")) << text;
+}
+
+}  // namespace
+}  // namespace lockstep::data
