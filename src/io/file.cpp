@@ -1,0 +1,205 @@
+#include "io/file.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <system_error>
+
+#include "base/checked.h"
+#include "base/error.h"
+
+namespace lockstep::io {
+namespace {
+
+constexpr std::size_t largest_transfer = std::size_t{1} << 30;  // Linux moves at most 2 GiB a call
+
+/// What the user can do about `code`; empty when that is nothing.
+std::string_view remedy(int code) {
+  switch (code) {
+    case ENOENT:
+      return "check the path; a folder is made before files are written into it";
+    case EACCES:
+    case EPERM:
+      return "get the permission (ls -l shows who has it) or choose another path";
+    case EROFS:
+      return "the file system is mounted read-only: choose a folder elsewhere";
+    case ENOSPC:
+      return "free some space on this file system or choose a folder on another one";
+    case EDQUOT:
+      return "the disk quota is used up: delete files or choose a folder elsewhere";
+    case EISDIR:
+      return "name a file, not a folder";
+    case ENOTDIR:
+      return "a part of the path is a file, not a folder: choose another path";
+    default:
+      return "";
+  }
+}
+
+/// Repeats a call while signals interrupt it.
+template <class Call>
+auto repeat(Call call) {
+  auto result = call();
+  while (result < 0 && errno == EINTR) result = call();
+  return result;
+}
+
+Path folder_of(const Path& path) { return path.has_parent_path() ? path.parent_path() : Path("."); }
+
+Path partial_name(Path path) { return path += ".partial"; }
+
+}  // namespace
+
+void throw_file_error(int code, std::string_view doing, const Path& path) {
+  const std::string message = fmt::format("cannot {} {}: {}", doing, path.string(), std::generic_category().message(code));
+  if (remedy(code).empty()) throw SystemError(message);
+  throw UserError(message, std::string(remedy(code)));
+}
+
+File::File(Path path, int flags, std::string_view doing) : path_(std::move(path)) {
+  descriptor_ = repeat([&] { return ::open(path_.c_str(), flags | O_CLOEXEC, 0666); });
+  if (descriptor_ < 0) throw_file_error(errno, doing, path_);
+}
+
+File File::open_to_read(const Path& path) {
+  File file(path, O_RDONLY, "read");
+  struct stat status{};
+  if (::fstat(file.descriptor_, &status) != 0) throw_file_error(errno, "read", path);
+  if (S_ISDIR(status.st_mode)) throw_file_error(EISDIR, "read", path);
+  return file;
+}
+
+File File::create(const Path& path) { return {path, O_RDWR | O_CREAT | O_TRUNC, "write"}; }
+
+File::~File() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+std::uint64_t File::size() const {
+  struct stat status{};
+  if (::fstat(descriptor_, &status) != 0) throw_file_error(errno, "ask the size of", path_);
+  return static_cast<std::uint64_t>(status.st_size);
+}
+
+void File::read_at(std::uint64_t offset, std::span<std::byte> out) const {
+  while (!out.empty()) {
+    const auto at = narrow<off_t>(offset);
+    const ssize_t count = repeat([&] { return ::pread(descriptor_, out.data(), std::min(out.size(), largest_transfer), at); });
+    if (count < 0) throw_file_error(errno, "read", path_);
+    if (count == 0) {
+      throw UserError(fmt::format("{} ends at byte {}, {} bytes too soon", path_.string(), offset, out.size()),
+                      "the file is cut off: copy or write it again");
+    }
+    out = out.subspan(static_cast<std::size_t>(count));
+    offset += static_cast<std::uint64_t>(count);
+  }
+}
+
+void File::write_at(std::uint64_t offset, std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const auto at = narrow<off_t>(offset);
+    const ssize_t count =
+        repeat([&] { return ::pwrite(descriptor_, bytes.data(), std::min(bytes.size(), largest_transfer), at); });
+    if (count < 0) throw_file_error(errno, "write", path_);
+    bytes = bytes.subspan(static_cast<std::size_t>(count));
+    offset += static_cast<std::uint64_t>(count);
+  }
+}
+
+void File::resize(std::uint64_t size) {
+  if (repeat([&] { return ::ftruncate(descriptor_, narrow<off_t>(size)); }) != 0) throw_file_error(errno, "resize", path_);
+}
+
+void File::sync() {
+  if (repeat([&] { return ::fsync(descriptor_); }) != 0) throw_file_error(errno, "sync", path_);
+}
+
+void File::close() {
+  // Linux frees the descriptor even when close() fails or is interrupted.
+  if (descriptor_ >= 0 && ::close(std::exchange(descriptor_, -1)) != 0 && errno != EINTR) throw_file_error(errno, "close", path_);
+}
+
+Replacement::Replacement(Path path) : path_(std::move(path)), file_(File::create(partial_name(path_))) {}
+
+Replacement::~Replacement() {
+  if (!committed_) ::unlink(file_.path().c_str());
+}
+
+void Replacement::commit() {
+  ensure(!committed_, "a replacement is committed once");
+  file_.sync();
+  file_.close();
+  if (::rename(file_.path().c_str(), path_.c_str()) != 0) throw_file_error(errno, "replace", path_);
+  committed_ = true;
+  sync_folder(folder_of(path_));
+}
+
+MappedFile::MappedFile(const Path& path) {
+  struct stat status{};
+  const int descriptor = repeat([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC); });
+  if (descriptor < 0) throw_file_error(errno, "read", path);
+  int code = ::fstat(descriptor, &status) != 0 ? errno : S_ISDIR(status.st_mode) ? EISDIR : 0;
+  if (code == 0 && status.st_size > 0) {
+    const auto size = static_cast<std::size_t>(status.st_size);
+    void* memory = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, descriptor, 0);
+    if (memory == MAP_FAILED) {
+      code = errno;
+    } else {
+      bytes_ = {static_cast<const std::byte*>(memory), size};
+    }
+  }
+  ::close(descriptor);
+  if (code != 0) throw_file_error(code, "read", path);
+}
+
+MappedFile::~MappedFile() {
+  if (!bytes_.empty()) ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
+}
+
+std::string read_file(const Path& path) {
+  std::string content;
+  const int descriptor = repeat([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC); });
+  if (descriptor < 0) throw_file_error(errno, "read", path);
+  std::size_t filled = 0;
+  ssize_t count = 0;
+  do {
+    // Not by the size that stat tells: pipes and /proc have none.
+    if (content.size() - filled < 4096) content.resize(std::max<std::size_t>(2 * content.size(), 65536));
+    count =
+        repeat([&] { return ::read(descriptor, content.data() + filled, std::min(content.size() - filled, largest_transfer)); });
+    if (count > 0) filled += static_cast<std::size_t>(count);
+  } while (count > 0);
+  const int code = errno;
+  ::close(descriptor);
+  if (count < 0) throw_file_error(code, "read", path);
+  content.resize(filled);
+  return content;
+}
+
+void replace_file(const Path& path, std::string_view content) {
+  Replacement replacement(path);
+  replacement.file().write_at(0, std::as_bytes(std::span(content)));
+  replacement.commit();
+}
+
+void make_folders(const Path& path) {
+  std::error_code code;
+  std::filesystem::create_directories(path, code);
+  if (!code && !std::filesystem::is_directory(path, code) && !code) code = std::make_error_code(std::errc::not_a_directory);
+  if (code) throw_file_error(code.value(), "make the folder", path);
+}
+
+void sync_folder(const Path& path) {
+  const int descriptor = repeat([&] { return ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); });
+  if (descriptor < 0) throw_file_error(errno, "sync the folder", path);
+  const int code = repeat([&] { return ::fsync(descriptor); }) != 0 ? errno : 0;
+  ::close(descriptor);
+  if (code != 0 && code != EINVAL) throw_file_error(code, "sync the folder", path);  // EINVAL: this file system needs none
+}
+
+}  // namespace lockstep::io

@@ -1,0 +1,95 @@
+#pragma once
+
+// Files: read whole or mapped, written at offsets, replaced atomically. Failures that the user can mend (missing, not
+// permitted, read-only, full, over quota, a folder where a file belongs) are UserErrors with the path, the reason and a
+// remedy; every other refusal of the system is a SystemError. Partial reads and writes and signals are dealt with here.
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace lockstep::io {
+
+using Path = std::filesystem::path;
+
+/// Throws the error of a failed call: "cannot `doing` `path`: reason of `code` (an errno)".
+[[noreturn]] void throw_file_error(int code, std::string_view doing, const Path& path);
+
+/// An open file; move-only. Positioned calls only, so several threads may use one File on ranges that do not overlap.
+class File {
+ public:
+  static File open_to_read(const Path& path);  ///< throws for a folder
+  static File create(const Path& path);        ///< makes it or empties it
+  File(File&& other) noexcept : path_(std::move(other.path_)), descriptor_(std::exchange(other.descriptor_, -1)) {}
+  File& operator=(File&& other) noexcept {
+    std::swap(path_, other.path_);
+    std::swap(descriptor_, other.descriptor_);
+    return *this;
+  }
+  ~File();
+
+  const Path& path() const { return path_; }
+  std::uint64_t size() const;
+  /// Fills `out`; throws UserError when the file ends before.
+  void read_at(std::uint64_t offset, std::span<std::byte> out) const;
+  void write_at(std::uint64_t offset, std::span<const std::byte> bytes);
+  void resize(std::uint64_t size);
+  /// Returns when the bytes are on the device.
+  void sync();
+  /// Closes and reports what a file system says only then; the destructor closes silently.
+  void close();
+
+ private:
+  File(Path path, int flags, std::string_view doing);
+  Path path_;
+  int descriptor_ = -1;
+};
+
+/// A file that takes the place of `path` only at commit(); until then it is `<path>.partial`, removed when never committed.
+class Replacement {
+ public:
+  explicit Replacement(Path path);
+  Replacement(const Replacement&) = delete;
+  Replacement& operator=(const Replacement&) = delete;
+  ~Replacement();
+
+  File& file() { return file_; }
+  /// Syncs the file, renames it and syncs its folder. Once; on failure the old file is untouched.
+  void commit();
+
+ private:
+  Path path_;
+  File file_;
+  bool committed_ = false;
+};
+
+/// A whole file mapped to read. The file must not shrink meanwhile.
+class MappedFile {
+ public:
+  explicit MappedFile(const Path& path);
+  MappedFile(MappedFile&& other) noexcept : bytes_(std::exchange(other.bytes_, {})) {}
+  MappedFile& operator=(MappedFile&& other) noexcept {
+    std::swap(bytes_, other.bytes_);
+    return *this;
+  }
+  ~MappedFile();
+  std::span<const std::byte> bytes() const { return bytes_; }  ///< page-aligned; empty for an empty file
+
+ private:
+  std::span<const std::byte> bytes_;
+};
+
+/// The whole file (pipes and devices too).
+std::string read_file(const Path& path);
+/// `content` takes the place of `path` at once or not at all, and lasts when this returns.
+void replace_file(const Path& path, std::string_view content);
+/// Makes a folder and those above it; nothing happens when it exists.
+void make_folders(const Path& path);
+/// Names in a folder are lasting only after this.
+void sync_folder(const Path& path);
+
+}  // namespace lockstep::io
