@@ -1,9 +1,8 @@
 #pragma once
 
-// What a person at a terminal sees: width, colour, a progress bar, plots. No plot needs a terminal: it is text.
+// What a person at a terminal sees: width, a progress bar, plots. No plot needs a terminal: it is text.
 
 #include <cstdio>
-#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,7 +11,7 @@
 
 namespace lockstep {
 
-/// Whether `file` is a terminal that can redraw a line (TERM=dumb and NO_COLOR respected).
+/// Whether `file` is a terminal that can redraw a line (TERM set and not "dumb"). Nothing here is coloured, NO_COLOR or not.
 bool is_terminal(std::FILE* file);
 /// Columns of the terminal, 80 when unknown.
 int terminal_width();

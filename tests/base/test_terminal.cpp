@@ -1,0 +1,176 @@
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <limits>
+#include <sstream>
+
+#include "base/terminal.h"
+
+namespace lockstep {
+namespace {
+
+/// A terminal of 60 columns whose screen can be read.
+class Screen {
+ public:
+  Screen() {
+    setenv("TERM", "xterm", 1);
+    master_ = posix_openpt(O_RDWR | O_NOCTTY);
+    if (master_ < 0 || grantpt(master_) != 0 || unlockpt(master_) != 0) return;
+    const int slave = open(ptsname(master_), O_RDWR | O_NOCTTY);
+    const winsize size{24, 60, 0, 0};
+    ioctl(slave, TIOCSWINSZ, &size);
+    file_ = fdopen(slave, "w");
+    fcntl(master_, F_SETFL, O_NONBLOCK);
+  }
+  ~Screen() {
+    if (file_ != nullptr) std::fclose(file_);
+    if (master_ >= 0) close(master_);
+  }
+  Screen(const Screen&) = delete;
+  Screen& operator=(const Screen&) = delete;
+  std::FILE* file() { return file_; }
+  /// What was written since the last call.
+  std::string text() {
+    std::string all;
+    char piece[4096];
+    for (ssize_t count = 0; (count = read(master_, piece, sizeof piece)) > 0;) all.append(piece, static_cast<std::size_t>(count));
+    return all;
+  }
+
+ private:
+  int master_ = -1;
+  std::FILE* file_ = nullptr;
+};
+
+std::size_t columns_of(const std::string& text) {
+  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
+}
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::istringstream stream(text);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
+}
+
+TEST(Terminal, OnlyARealOneRedraws) {
+  Screen screen;
+  if (screen.file() == nullptr) GTEST_SKIP() << "no pseudo-terminal here";
+  EXPECT_TRUE(is_terminal(screen.file()));
+  setenv("TERM", "dumb", 1);
+  EXPECT_FALSE(is_terminal(screen.file()));
+  setenv("TERM", "xterm", 1);
+  std::FILE* plain = std::tmpfile();
+  EXPECT_FALSE(is_terminal(plain));
+  std::fclose(plain);
+  EXPECT_GT(terminal_width(), 0);
+}
+
+TEST(Progress, DrawsNothingIntoAFile) {
+  std::FILE* plain = std::tmpfile();
+  {
+    ProgressBar bar(plain, "train", 10);
+    bar.update(5, "half");
+    bar.hide();
+    bar.show();
+    bar.finish();
+  }
+  std::fflush(plain);
+  EXPECT_EQ(lseek(fileno(plain), 0, SEEK_END), 0);
+  std::fclose(plain);
+}
+
+TEST(Progress, ShowsLabelBarPercentTextAndTime) {
+  Screen screen;
+  if (screen.file() == nullptr) GTEST_SKIP() << "no pseudo-terminal here";
+  ProgressBar bar(screen.file(), "train", 200);
+  bar.update(84, "loss 2.31");
+  const std::string text = screen.text();
+  for (const char* part : {"train ", "█", " 42%", "loss 2.31", "ETA "})
+    EXPECT_NE(text.find(part), std::string::npos) << part << text;
+  EXPECT_EQ(text.find('\n'), std::string::npos);
+  bar.update(200, "loss 2.00");
+  bar.finish();
+  const std::string end = screen.text();
+  EXPECT_NE(end.find("100%  loss 2.00"), std::string::npos) << end;
+  EXPECT_EQ(end.back(), '\n');
+  bar.finish();
+  EXPECT_EQ(screen.text(), "");
+}
+
+TEST(Progress, NeverFillsTheLastColumn) {
+  Screen screen;
+  if (screen.file() == nullptr) GTEST_SKIP() << "no pseudo-terminal here";
+  ProgressBar bar(screen.file(), "train", 3);
+  bar.update(1, "a text that is far longer than the sixty columns that this terminal has");
+  const std::string text = screen.text();
+  EXPECT_EQ(columns_of(text), 59 + std::string("\r\x1b[K").size()) << text;
+}
+
+TEST(Progress, LogLinesAppearAboveTheBar) {
+  Screen screen;
+  if (screen.file() == nullptr) GTEST_SKIP() << "no pseudo-terminal here";
+  Log log(screen.file());
+  ProgressBar bar(screen.file(), "train", 2);
+  log.set_guard(&bar);
+  log.info("before the bar");
+  EXPECT_EQ(screen.text().find("train"), std::string::npos);
+  bar.update(1, "");
+  screen.text();
+  log.info("a line");
+  const std::string text = screen.text();
+  EXPECT_EQ(text.rfind("\r\x1b[K[", 0), 0U) << text;  // the bar's line is cleared, then the log line starts
+  EXPECT_LT(text.find("a line\r\n"), text.find("train")) << text;
+}
+
+TEST(Plot, HasTheSeedsStyle) {
+  Series series{"loss", {}, {}};
+  for (int i = 1; i <= 99; ++i) {
+    series.x.push_back(i);
+    series.y.push_back(2152.4 / i + 336.7);
+  }
+  const std::vector<std::string> lines = lines_of(plot("train/loss", "iter", {series}, 80));
+  ASSERT_EQ(lines.size(), 1U + 1 + 18 + 1 + 1 + 1);
+  const auto with = [&](const char* part) {
+    return std::count_if(lines.begin(), lines.end(),
+                         [&](const std::string& line) { return line.find(part) != std::string::npos; });
+  };
+  EXPECT_EQ(with("┤"), 7);
+  for (std::size_t row = 1; row <= 20; ++row) EXPECT_EQ(columns_of(lines[row]), 80U) << lines[row];
+  EXPECT_EQ(lines[2].rfind("2489.1┤▘", 0), 0U) << lines[2];
+  EXPECT_EQ(lines[19].rfind(" 358.4┤", 0), 0U) << lines[19];
+  for (const char* label : {"1.0 ", "25.5", "50.0", "74.5", "99.0"}) EXPECT_NE(lines[21].find(label), std::string::npos) << label;
+  EXPECT_NE(lines[22].find("iter"), std::string::npos);
+}
+
+TEST(Plot, SeriesHaveMarksAndALegend) {
+  const std::string text = plot("loss", "iter", {{"train", {0, 1, 2}, {3, 2, 1}}, {"val", {0, 2}, {2.5, 1.5}}}, 60);
+  EXPECT_EQ(lines_of(text).back(), "     ▞ train   • val");
+  std::size_t dots = 0;
+  for (std::size_t at = text.find("•"); at != std::string::npos; at = text.find("•", at + 1)) ++dots;
+  EXPECT_EQ(dots, 3U);  // two points and the legend
+}
+
+TEST(Plot, SurvivesEveryKindOfData) {
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const std::vector<std::vector<Series>> cases{{},
+                                               {{"empty", {}, {}}},
+                                               {{"one", {5}, {3}}},
+                                               {{"holes", {1, 2, 3, 4}, {nan, infinity, 1, -infinity}}},
+                                               {{"huge", {1, 2}, {1.7e308, -1.7e308}}},
+                                               {{"tiny", {1, 2}, {0, 5e-324}}},
+                                               {{"uneven", {1, 2, 3}, {1}}}};
+  for (const auto& series : cases) {
+    const std::vector<std::string> lines = lines_of(plot("t", "x", series, 10));  // widened to the least width
+    ASSERT_EQ(lines.size(), 23U);
+    for (std::size_t row = 1; row <= 20; ++row) EXPECT_EQ(columns_of(lines[row]), 40U) << lines[row];
+  }
+  EXPECT_NE(plot("t", "x", {{"around zero", {-1, 1}, {-0.3, 0.3}}}).find(" 0.00┤"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace lockstep
