@@ -1,15 +1,12 @@
 #include "data/token_file.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <cstring>
+#include <filesystem>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -44,79 +41,44 @@ constexpr std::array<Foreign, 5> foreign_starts{{{{"\x88\x4d\x34\x01", 4}, "a ll
                                                  {{"\x93NUMPY", 6}, "a NumPy array"},
                                                  {{"MMIDIDX", 7}, "a Megatron index"}}};
 
-// Closes the descriptor when it goes.
-struct Descriptor {
-  int value;
-  ~Descriptor() { ::close(value); }
-};
+const std::string& existing(const std::string& path) {
+  if (!std::filesystem::exists(path)) {
+    throw UserError(fmt::format("there is no token file {}", path), "make it with lockstep prepare, or correct data.dir");
+  }
+  return path;
+}
 
 }  // namespace
 
-TokenFile::TokenFile(std::string path, TokenFormat format) : path_(std::move(path)), format_(format) {
+TokenFile::TokenFile(std::string path, TokenFormat format) : path_(std::move(path)), format_(format), mapping_(existing(path_)) {
   ensure(format_.token_bytes == 2 || format_.token_bytes == 4, "a token has 2 or 4 bytes");
-  const Descriptor file{::open(path_.c_str(), O_RDONLY | O_CLOEXEC)};
-  if (file.value < 0) {
-    throw UserError(fmt::format("cannot open the token file {}: {}", path_, std::strerror(errno)),
-                    "make it with lockstep prepare, or correct data.dir");
-  }
-  struct stat status{};
-  if (::fstat(file.value, &status) != 0) throw SystemError(fmt::format("fstat {}: {}", path_, std::strerror(errno)));
-  if (!S_ISREG(status.st_mode)) throw UserError(fmt::format("{} is not a file", path_), "name a .bin file of tokens");
-  if (status.st_size == 0) throw UserError(fmt::format("the token file {} is empty", path_), "prepare the text again");
-  if (status.st_size % format_.token_bytes != 0) {
+  const std::int64_t bytes = std::ssize(mapping_.bytes());
+  if (bytes == 0) throw UserError(fmt::format("the token file {} is empty", path_), "prepare the text again");
+  if (bytes % format_.token_bytes != 0) {
     throw UserError(
         fmt::format("the token file {} has {} bytes, not a multiple of the {} of {}: it is truncated or no token file", path_,
-                    format_count(status.st_size), format_.token_bytes, format_.dtype()),
+                    format_count(bytes), format_.token_bytes, format_.dtype()),
         "copy it again or prepare the text again");
   }
-  tokens_ = status.st_size / format_.token_bytes;
-  void* mapped = ::mmap(nullptr, static_cast<std::size_t>(status.st_size), PROT_READ, MAP_SHARED, file.value, 0);
-  if (mapped == MAP_FAILED) throw SystemError(fmt::format("mmap {}: {}", path_, std::strerror(errno)));
-  data_ = static_cast<const std::byte*>(mapped);
-  try {
-    check_start();
-  } catch (...) {
-    ::munmap(mapped, static_cast<std::size_t>(status.st_size));
-    throw;
-  }
-}
-
-TokenFile::TokenFile(TokenFile&& other) noexcept
-    : path_(std::move(other.path_)),
-      format_(other.format_),
-      tokens_(std::exchange(other.tokens_, 0)),
-      data_(std::exchange(other.data_, nullptr)) {}
-
-TokenFile& TokenFile::operator=(TokenFile&& other) noexcept {
-  std::swap(path_, other.path_);
-  std::swap(format_, other.format_);
-  std::swap(tokens_, other.tokens_);
-  std::swap(data_, other.data_);
-  return *this;
-}
-
-TokenFile::~TokenFile() {
-  if (data_ == nullptr) return;
-  void* mapped = const_cast<std::byte*>(data_);  // munmap's signature; nothing is written
-  ::munmap(mapped, static_cast<std::size_t>(tokens_ * format_.token_bytes));
+  check_start();
 }
 
 void TokenFile::check_start() const {
-  const std::string_view start(reinterpret_cast<const char*>(data_),
-                               static_cast<std::size_t>(std::min<std::int64_t>(tokens_ * format_.token_bytes, 64)));
+  const std::string_view start(reinterpret_cast<const char*>(mapping_.bytes().data()),
+                               std::min<std::size_t>(mapping_.bytes().size(), 64));
   for (const Foreign& foreign : foreign_starts) {
     if (start.starts_with(foreign.start)) {
       throw UserError(fmt::format("{} is {}, not raw {} token ids", path_, foreign.what, format_.dtype()),
                       "make token files with lockstep prepare");
     }
   }
-  std::vector<std::int32_t> ids(static_cast<std::size_t>(std::min<std::int64_t>(tokens_, 4096)));
+  std::vector<std::int32_t> ids(static_cast<std::size_t>(std::min<std::int64_t>(tokens(), 4096)));
   read(0, ids);
 }
 
 void TokenFile::read(std::int64_t first, std::span<std::int32_t> ids) const {
-  ensure(first >= 0 && first + static_cast<std::int64_t>(ids.size()) <= tokens_, "the tokens exist");
-  const std::byte* from = data_ + first * format_.token_bytes;
+  ensure(first >= 0 && first + static_cast<std::int64_t>(ids.size()) <= tokens(), "the tokens exist");
+  const std::byte* from = mapping_.bytes().data() + first * format_.token_bytes;
   const std::uint32_t largest = format_.token_bytes == 2 ? widen<std::uint16_t>(from, ids) : widen<std::uint32_t>(from, ids);
   if (largest < format_.vocabulary) return;
   const auto bad =

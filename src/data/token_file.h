@@ -3,8 +3,11 @@
 // A file of token ids, mapped into memory: raw little-endian uint16 or uint32 without a header, as nanoGPT writes them.
 
 #include <cstdint>
+#include <iterator>
 #include <span>
 #include <string>
+
+#include "io/file.h"
 
 namespace lockstep::data {
 
@@ -25,15 +28,10 @@ class TokenFile {
   /// Throws UserError when there is no such file, it is empty, its size is not a multiple of a token, it is plainly something
   /// else (another program's header, ids above the vocabulary at its start).
   TokenFile(std::string path, TokenFormat format);
-  TokenFile(TokenFile&& other) noexcept;
-  TokenFile& operator=(TokenFile&& other) noexcept;
-  TokenFile(const TokenFile&) = delete;
-  TokenFile& operator=(const TokenFile&) = delete;
-  ~TokenFile();
 
   const std::string& path() const { return path_; }
   const TokenFormat& format() const { return format_; }
-  std::int64_t tokens() const { return tokens_; }
+  std::int64_t tokens() const { return std::ssize(mapping_.bytes()) / format_.token_bytes; }
 
   /// Tokens first .. first + ids.size() - 1, which must exist. Throws UserError with the position of an id that is not below
   /// the vocabulary.
@@ -44,8 +42,7 @@ class TokenFile {
 
   std::string path_;
   TokenFormat format_;
-  std::int64_t tokens_ = 0;
-  const std::byte* data_ = nullptr;
+  io::MappedFile mapping_;
 };
 
 }  // namespace lockstep::data

@@ -57,7 +57,7 @@ TEST(TokenFile, Moves) {
 TEST(TokenFile, RefusesMissingEmptyAndTruncated) {
   const Folder folder;
   EXPECT_TRUE(contains(user_error([&] { TokenFile(folder.path("none.bin"), small); }), "none.bin"));
-  EXPECT_TRUE(contains(user_error([&] { TokenFile(folder.path(), small); }), "not a file"));
+  EXPECT_TRUE(contains(user_error([&] { TokenFile(folder.path(), small); }), "name a file"));
   EXPECT_TRUE(contains(user_error([&] { TokenFile(folder.write("e.bin", ""), small); }), "empty"));
   EXPECT_TRUE(contains(user_error([&] { TokenFile(folder.write("odd.bin", "abc"), small); }), "3 bytes"));
   EXPECT_TRUE(contains(user_error([&] { TokenFile(folder.write("six.bin", "abcdef"), {.token_bytes = 4}); }), "truncated"));

@@ -1,0 +1,36 @@
+#pragma once
+
+// What training reads: a folder of prepared text.
+
+#include <cstdint>
+#include <memory>
+
+#include "base/log.h"
+#include "data/token_description.h"
+#include "data/token_file.h"
+#include "data/tokenizer.h"
+
+namespace lockstep::data {
+
+struct Corpus {
+  TokenFile train, val;
+  std::unique_ptr<Tokenizer> tokenizer;  ///< null for ids without description
+  std::int64_t train_text_bytes = 0;     ///< 0: not known
+  std::int64_t val_text_bytes = 0;
+  std::int64_t vocabulary() const { return train.format().vocabulary; }
+};
+
+/// Opens train.bin and val.bin. Without tokens.json they are read as GPT-2 ids (uint16, vocabulary 50304), with a warning.
+/// Throws UserError for a missing folder or file and for files that contradict their description.
+Corpus open_corpus(const io::Path& folder, Log& log);
+
+/// One token file for evaluation.
+struct TokenText {
+  TokenFile file;
+  std::int64_t text_bytes = 0;  ///< 0: not known
+};
+
+/// The file as the tokens.json beside it describes it; without one, ids below `vocabulary` of the width that it needs.
+TokenText open_tokens(const io::Path& path, std::int64_t vocabulary);
+
+}  // namespace lockstep::data

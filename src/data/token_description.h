@@ -1,0 +1,50 @@
+#pragma once
+
+// tokens.json: what the token files of a folder are and how to get text back from them. Written last, so a folder that has it
+// is whole.
+//
+//   {"format": "lockstep-tokens", "version": 1, "tokenizer": {"name": "char", ...}, "vocabulary": 65, "dtype": "uint16",
+//    "characters": 1115394, "files": {"train.bin": {"tokens": ..., "text_bytes": ..., "sha256": "..."}, "val.bin": {...}}}
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "data/token_file.h"
+#include "io/file.h"
+
+namespace lockstep::data {
+
+struct TokenFileFacts {
+  std::string name;  ///< in the folder: "train.bin", "val.bin"
+  std::int64_t tokens = 0;
+  std::int64_t text_bytes = 0;  ///< of the text it was made from: what bits per byte divide by
+  std::string sha256;
+};
+
+struct TokenDescription {
+  Json tokenizer;  ///< Tokenizer::describe()
+  TokenFormat format;
+  std::int64_t characters = 0;  ///< of the whole text
+  std::vector<TokenFileFacts> files;
+
+  /// Null when no such file is described.
+  const TokenFileFacts* find(std::string_view name) const;
+};
+
+Json to_json(const TokenDescription& description);
+/// Throws UserError, naming `what`, for another format, a later version or values that contradict each other.
+TokenDescription description_from_json(const Json& json, const std::string& what);
+
+/// Of the folder; nothing when it has no tokens.json. Throws UserError when there is no such folder.
+std::optional<TokenDescription> read_description(const io::Path& folder);
+void write_description(const io::Path& folder, const TokenDescription& description);
+
+/// Opens one described file and compares its size with the description (UserError when they disagree).
+TokenFile open_described(const io::Path& folder, const TokenDescription& description, std::string_view name);
+/// Names of the files whose hash is not the described one. Reads everything.
+std::vector<std::string> damaged_files(const io::Path& folder, const TokenDescription& description);
+
+}  // namespace lockstep::data
