@@ -33,7 +33,7 @@ TEST(LogLines, HaveTheSeedsForm) {
   Sink sink;
   Log log(sink.file());
   log.info("step=10 loss=3.154310");
-  const std::regex form(R"(\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}\]\[INFO\]\[test_log:\d+\] - step=10 loss=3.154310\n)");
+  const std::regex form(R"(\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}\]\[INFO\]\[log_test:\d+\] - step=10 loss=3.154310\n)");
   EXPECT_TRUE(std::regex_match(sink.text(), form)) << sink.text();
 }
 

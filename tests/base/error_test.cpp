@@ -20,7 +20,7 @@ TEST(Error, EnsureNamesPlaceAndRule) {
   } catch (const BrokenRule& error) {
     const std::string text = error.what();
     EXPECT_NE(text.find("water is wet"), std::string::npos);
-    EXPECT_NE(text.find("test_error.cpp"), std::string::npos);
+    EXPECT_NE(text.find("error_test.cpp"), std::string::npos);
   }
 }
 
