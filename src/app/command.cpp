@@ -6,6 +6,7 @@
 
 #include "app/build_info.h"
 #include "app/help.h"
+#include "app/settings/config_help.h"
 #include "base/error.h"
 
 namespace lockstep::app {
@@ -16,7 +17,7 @@ constexpr int kUserError = 2, kSystemError = 1, kBrokenRule = 70;
 std::string program_help(std::span<const Command> commands) {
   std::vector<HelpRow> rows;
   for (const Command& command : commands) rows.push_back({command.name, command.summary});
-  rows.push_back({"help", "this text; behind it a command: that command's"});
+  rows.push_back({"help", "this text; help COMMAND; help config [GROUP or KEY]: the settings"});
   return fmt::format(
       "lockstep {}: trains GPT-style language models\n\n"
       "usage: lockstep COMMAND [options] [group=option ...] [group.key=value ...]\n\ncommands:\n{}\n"
@@ -42,6 +43,10 @@ const Command& find_command(std::span<const Command> commands, const std::string
 int run_help(std::span<const Command> commands, const Arguments& topic, std::FILE* out) {
   if (topic.empty()) {
     std::fputs(program_help(commands).c_str(), out);
+    return 0;
+  }
+  if (topic[0] == "config") {
+    std::fputs(settings::config_help(topic.size() > 1 ? topic[1] : "").c_str(), out);
     return 0;
   }
   return find_command(commands, topic[0]).run({"--help"});

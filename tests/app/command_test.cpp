@@ -55,6 +55,12 @@ TEST(Program, HelpFitsAScreen) {
 
 TEST(Program, HelpOfACommandIsTheCommands) { EXPECT_EQ(run({"help", "train"}).code, 40); }
 
+TEST(Program, HelpOfTheConfiguration) {
+  EXPECT_NE(run({"help", "config"}).out.find("train.max_iters=10000"), std::string::npos);
+  EXPECT_EQ(run({"help", "config", "log"}).out.rfind("log: ", 0), 0U);
+  EXPECT_EQ(run({"help", "config", "nothing"}).code, 2);
+}
+
 TEST(Program, Version) {
   EXPECT_EQ(run({"--version"}).code, 0);
   EXPECT_EQ(run({"--version"}).out.rfind("lockstep ", 0), 0U);

@@ -1,0 +1,136 @@
+#include "app/run_config.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "app/settings/keys.h"
+
+namespace lockstep::app {
+namespace {
+
+ops::Activation activation_of(const std::string& name) {
+  if (name == "gelu_tanh") return ops::Activation::gelu_tanh;
+  if (name == "relu") return ops::Activation::relu;
+  return ops::Activation::gelu;
+}
+
+bool asks_for_bf16(const RunConfig& config) { return config.train.dtype == "bf16" || config.train.dtype == "bfloat16"; }
+
+}  // namespace
+
+std::vector<Problem> check(const RunConfig& config) {
+  std::vector<Problem> problems = arch::check(model_config(config, 2));
+  const RunConfig::Train& train = config.train;
+  const RunConfig::Optimizer& optimizer = config.optimizer;
+  if (optimizer.decay_lr && optimizer.min_lr > optimizer.learning_rate) {
+    problems.push_back(
+        {fmt::format("optimizer.min_lr = {} is above optimizer.learning_rate = {}", optimizer.min_lr, optimizer.learning_rate),
+         fmt::format("set optimizer.min_lr={} or less", optimizer.learning_rate)});
+  }
+  if (train.dump_step && *train.dump_step >= train.max_iters) {
+    problems.push_back(
+        {fmt::format("train.dump_step = {} is no iteration of this run: they go from 0 to train.max_iters - 1 = {}",
+                     *train.dump_step, train.max_iters - 1),
+         "choose a lower train.dump_step or a higher train.max_iters"});
+  }
+  if (train.init_from == "resume" && !config.log.dir && !config.log.name) {
+    problems.push_back({"train.init_from = resume does not say which run", "name its folder: log.dir=runs/NAME"});
+  }
+  if (config.data.dir && config.data.file) {
+    problems.push_back({"data.dir (prepared tokens) and data.file (a text to prepare) exclude each other", "give one of them"});
+  }
+  return problems;
+}
+
+std::vector<Problem> check_runnable(const RunConfig& config) {
+  std::vector<Problem> problems;
+  if (asks_for_bf16(config)) {
+    problems.push_back(
+        {fmt::format("train.dtype = {}: this version trains in fp32 only", config.train.dtype), "train.dtype=fp32"});
+  }
+  if (config.train.backend != "DDP") {
+    problems.push_back(
+        {fmt::format("train.backend = {}: its sharding needs several ranks, and this version runs one", config.train.backend),
+         "train.backend=DDP"});
+  }
+  const std::string& from = config.train.init_from;
+  if (from != "scratch" && from != "resume" && !std::filesystem::is_directory(from)) {
+    problems.push_back({fmt::format("train.init_from = {}: there is no such folder", from),
+                        "give the folder of a run or checkpoint, scratch or resume"});
+  }
+  return problems;
+}
+
+DType dtype_of(const RunConfig& config) { return asks_for_bf16(config) ? DType::bf16 : DType::f32; }
+
+std::uint64_t seed_of(const RunConfig& config) { return static_cast<std::uint64_t>(config.train.seed.value_or(1337)); }
+
+std::int64_t checkpoint_interval(const RunConfig& config) {
+  return config.checkpoint.interval.value_or(config.train.eval_interval);
+}
+
+std::int64_t tokens_per_iteration(const RunConfig& config, std::int64_t ranks) {
+  return config.optimizer.gas * ranks * config.model.batch_size * config.model.block_size;
+}
+
+std::string data_folder(const RunConfig& config) {
+  return config.data.dir.value_or(config.data.root_path.value_or("data") + "/" + config.data.dataset);
+}
+
+std::string run_folder(const RunConfig& config, std::string_view generated_name) {
+  return config.log.dir.value_or("runs/" + config.log.name.value_or(std::string(generated_name)));
+}
+
+arch::ModelConfig model_config(const RunConfig& config, std::int64_t vocabulary) {
+  const RunConfig::Model& model = config.model;
+  arch::ModelConfig out;
+  out.layers = model.n_layer;
+  out.heads = model.n_head;
+  out.kv_heads = model.n_head;
+  out.width = model.n_embd;
+  out.head_size = model.n_embd / model.n_head;
+  out.ffn_width = 4 * model.n_embd;
+  out.block_size = model.block_size;
+  out.vocabulary = model.vocab_size.value_or(vocabulary);
+  out.activation = activation_of(model.activation);
+  out.init = model.init == "pytorch" ? arch::InitKind::pytorch : arch::InitKind::gpt2;
+  out.bias = model.bias;
+  out.qkv_bias = model.qkv_bias.value_or(model.bias);
+  out.tied = model.tied;
+  out.dropout = static_cast<float>(model.dropout);
+  return out;
+}
+
+arch::DecayRule decay_rule(const RunConfig& config) {
+  return config.optimizer.decay == "all" ? arch::DecayRule::all : arch::DecayRule::matrices;
+}
+
+Json to_json(const RunConfig& config, std::int64_t vocabulary, bool seed_keys_only) {
+  Json out;
+  for (const settings::Group& group : settings::groups()) {
+    Json members;
+    for (const settings::Key& key : settings::keys()) {
+      if (key.group() != group.name || (seed_keys_only && !key.in_seed)) continue;
+      const bool replaced = key.name == "model.vocab_size" && vocabulary > 0;
+      members.set(std::string(key.option()), replaced ? Json(vocabulary) : key.get(config));
+    }
+    if (!members.is_null()) out.set(std::string(group.name), std::move(members));
+  }
+  return out;
+}
+
+std::string to_toml(const RunConfig& config) {
+  std::string out = "# The settings of a run. Read them again with: lockstep train --config FILE\n";
+  for (const settings::Group& group : settings::groups()) {
+    out += fmt::format("\n[{}]\n", group.name);
+    for (const settings::Key& key : settings::keys()) {
+      if (key.group() != group.name) continue;
+      const Json value = key.get(config);
+      out += fmt::format("{} = {}\n", key.option(), value.is_null() ? "\"null\"" : value.dump());
+    }
+  }
+  return out;
+}
+
+}  // namespace lockstep::app

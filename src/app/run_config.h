@@ -1,0 +1,145 @@
+#pragma once
+
+// All settings of a run, as plain values. Names, ranges, meanings and units stand in one table (app/settings/keys), from which
+// reading, printing and the help are made; defaults are the ones written here. Settings come in by resolve_config
+// (app/settings/resolve).
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "arch/config.h"
+#include "arch/parameters.h"
+#include "base/error.h"
+#include "base/json.h"
+#include "tensor/dtype.h"
+
+namespace lockstep::app {
+
+struct RunConfig {
+  struct Train {
+    std::string framework = "pytorch";
+    std::string backend = "DDP";
+    std::optional<std::string> device;
+    std::optional<std::int64_t> seed;
+    std::optional<std::int64_t> port;
+    std::optional<std::string> ds_config_path;
+    std::optional<std::string> precision;
+    std::optional<std::int64_t> ngpus;
+    bool use_wandb = true;
+    std::int64_t eval_interval = 250;
+    std::int64_t log_interval = 100;
+    std::int64_t eval_iters = 200;
+    bool eval_only = false;
+    bool always_save_checkpoint = false;
+    std::string init_from = "scratch";  // scratch, resume or a checkpoint's folder
+    std::string wandb_project = "WordPlay";
+    std::int64_t max_iters = 10000;
+    std::int64_t warmup_iters = 100;
+    std::string dtype = "float32";  // as the user spelt it: dtype_of()
+    bool compile = true;
+    std::optional<std::int64_t> threads;
+    std::optional<std::int64_t> max_epochs;
+    std::optional<double> max_minutes;
+    std::optional<std::string> kill_file, save_file;
+    std::optional<std::int64_t> dump_step;
+    std::optional<double> peak_tflops;
+    bool operator==(const Train&) const = default;
+  };
+  struct Model {
+    std::int64_t n_layer = 12, n_head = 12, n_embd = 768;
+    std::int64_t batch_size = 12;
+    std::int64_t block_size = 1024;
+    std::string activation = "gelu";
+    double dropout = 0;
+    bool bias = false;
+    std::optional<std::int64_t> vocab_size;  // null: the data's
+    std::optional<bool> qkv_bias;            // null: as bias
+    bool tied = true;
+    std::string init = "gpt2";
+    bool operator==(const Model&) const = default;
+  };
+  struct Data {
+    std::string dataset = "shakespeare_char";
+    std::optional<std::string> out_dir = "out-shakespeare-char";
+    std::optional<std::string> root_path;
+    std::optional<std::string> dir, file;
+    std::string order = "random";
+    bool operator==(const Data&) const = default;
+  };
+  struct Optimizer {
+    std::int64_t gas = 1;
+    std::string name = "AdamW";
+    double learning_rate = 6e-4;
+    double weight_decay = 0.1;
+    double beta1 = 0.9, beta2 = 0.95;
+    double grad_clip = 1;
+    bool decay_lr = true;
+    std::int64_t lr_decay_iters = 600000;
+    double min_lr = 6e-5;
+    double eps = 1e-8;
+    std::string schedule = "wordplay";
+    double wsd_decay = 0.1;
+    std::string decay = "matrices";
+    bool operator==(const Optimizer&) const = default;
+  };
+  struct Sample {
+    std::string prompt = "What is an LLM?";
+    std::int64_t tokens = 256;
+    double temperature = 0.8;
+    std::optional<std::int64_t> top_k = 16;
+    double top_p = 1;
+    bool operator==(const Sample&) const = default;
+  };
+  struct Numerics {
+    std::string isa = "auto";
+    bool operator==(const Numerics&) const = default;
+  };
+  struct Checkpoint {
+    std::optional<std::int64_t> interval;  // null: train.eval_interval
+    bool operator==(const Checkpoint&) const = default;
+  };
+  struct Logging {
+    std::optional<std::string> name, dir;
+    bool operator==(const Logging&) const = default;
+  };
+
+  Train train;
+  Model model;
+  Data data;
+  Optimizer optimizer;
+  Sample sample;
+  Numerics numerics;
+  Checkpoint checkpoint;
+  Logging log;
+  bool operator==(const RunConfig&) const = default;
+};
+
+/// Everything wrong with the settings taken together (each alone is checked when it is read); empty when nothing is.
+std::vector<Problem> check(const RunConfig& config);
+/// What keeps a sound configuration from running here: a dtype, backend or start that this version lacks. --dry-run does not ask.
+std::vector<Problem> check_runnable(const RunConfig& config);
+
+// What follows from the settings.
+DType dtype_of(const RunConfig& config);
+/// train.seed, or 1337 when it is null.
+std::uint64_t seed_of(const RunConfig& config);
+std::int64_t checkpoint_interval(const RunConfig& config);
+/// gas x ranks x batch x block.
+std::int64_t tokens_per_iteration(const RunConfig& config, std::int64_t ranks = 1);
+/// Where the token files lie: data.dir, else <data.root_path or "data">/<data.dataset>.
+std::string data_folder(const RunConfig& config);
+/// Where the run keeps its files: log.dir, else runs/<log.name, else `generated_name`>.
+std::string run_folder(const RunConfig& config, std::string_view generated_name);
+/// `vocabulary`: the data's, used unless model.vocab_size is given.
+arch::ModelConfig model_config(const RunConfig& config, std::int64_t vocabulary);
+arch::DecayRule decay_rule(const RunConfig& config);
+
+/// The settings as {"train": {...}, "model": {...}, ...} in the table's order. `vocabulary` (when positive) stands in for
+/// model.vocab_size. `seed_keys_only`: the keys that the WordPlay run printed, and no others.
+Json to_json(const RunConfig& config, std::int64_t vocabulary = 0, bool seed_keys_only = false);
+/// The settings as TOML; read_config_file gives back an equal RunConfig.
+std::string to_toml(const RunConfig& config);
+
+}  // namespace lockstep::app

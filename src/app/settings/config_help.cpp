@@ -1,0 +1,76 @@
+#include "app/settings/config_help.h"
+
+#include <fmt/format.h>
+
+#include "app/help.h"
+#include "app/settings/keys.h"
+#include "app/settings/presets.h"
+
+namespace lockstep::settings {
+namespace {
+
+using app::HelpRow;
+
+constexpr int kColumns = 120;
+
+constexpr std::string_view kGrammar =
+    "Settings are written group.key=value; group=option sets a bundle of them. Order: defaults, --config FILE, bundles, single\n"
+    "settings; a later one wins. Values: null, true, false, numbers, text. In a file (TOML): [group], key = value, \"null\" for "
+    "null.\n";
+
+std::string default_of(const Key& key) { return shown(key.get(app::RunConfig())); }
+
+// The unit and, where it says more than the type, the rule.
+std::string bracket(const Key& key) {
+  std::string inner(key.unit);
+  if (key.rule.words.size() > 1) inner = fmt::format("{}", fmt::join(key.rule.words, "|"));
+  return inner.empty() ? "" : fmt::format(" [{}]", inner);
+}
+
+std::string group_help(const Group& group) {
+  std::string text = fmt::format("{}: {}\n", group.name, group.meaning);
+  const std::string options = options_of(group.name);
+  if (!options.empty()) text += fmt::format("  bundles: {}=OPTION, of {}\n", group.name, options);
+  std::vector<HelpRow> rows;
+  for (const Key& key : keys()) {
+    if (key.group() != group.name) continue;
+    rows.push_back({fmt::format("{}={}", key.name, default_of(key)), std::string(key.meaning) + bracket(key)});
+  }
+  return text + app::two_columns(rows, kColumns);
+}
+
+std::string key_help(const Key& key) {
+  std::vector<HelpRow> rows = {{"meaning", std::string(key.meaning)}, {"default", default_of(key)}, {"value", rule_text(key)}};
+  if (!key.unit.empty()) rows.push_back({"unit", std::string(key.unit)});
+  return fmt::format("{}\n{}", key.name, app::two_columns(rows, kColumns));
+}
+
+std::string whole_help() {
+  std::string text(kGrammar);
+  for (const Group& group : groups()) text += '\n' + group_help(group);
+  return text + fmt::format(
+                    "\nexperiment: settings of several groups\n  bundles: +experiment=OPTION, of {}\n\n"
+                    "One group: lockstep help config train. One setting: lockstep help config train.max_iters.\n",
+                    options_of("experiment"));
+}
+
+}  // namespace
+
+std::string config_help(std::string_view topic) {
+  if (topic.empty()) return whole_help();
+  std::vector<std::string> names;
+  for (const Group& group : groups()) {
+    if (group.name == topic) return group_help(group);
+    names.emplace_back(group.name);
+  }
+  if (const Key* key = find_key(topic)) return key_help(*key);
+  if (topic.find('.') != std::string_view::npos) {
+    const Problem problem = unknown_key(topic);
+    throw UserError(problem.message, problem.remedy);
+  }
+  const std::string near = nearest_name(topic, names);
+  throw UserError(fmt::format("unknown group {}", topic),
+                  near.empty() ? "lockstep help config lists them" : fmt::format("did you mean {}?", near));
+}
+
+}  // namespace lockstep::settings

@@ -1,0 +1,244 @@
+#include "app/settings/keys.h"
+
+#include <type_traits>
+
+namespace lockstep::settings {
+namespace {
+
+using app::RunConfig;
+using Train = RunConfig::Train;
+using Model = RunConfig::Model;
+using Data = RunConfig::Data;
+using Optimizer = RunConfig::Optimizer;
+using Sample = RunConfig::Sample;
+
+template <class T>
+struct Plain {
+  using type = T;
+  static constexpr bool nullable = false;
+};
+template <class T>
+struct Plain<std::optional<T>> {
+  using type = T;
+  static constexpr bool nullable = true;
+};
+
+template <class T>
+constexpr Type type_of() {
+  if constexpr (std::is_same_v<T, bool>) return Type::boolean;
+  if constexpr (std::is_same_v<T, std::int64_t>) return Type::integer;
+  if constexpr (std::is_same_v<T, double>) return Type::number;
+  if constexpr (std::is_same_v<T, std::string>) return Type::text;
+}
+
+template <class T>
+T unpacked(const Json& value) {
+  if constexpr (std::is_same_v<T, bool>) return value.boolean();
+  if constexpr (std::is_same_v<T, std::int64_t>) return value.integer();
+  if constexpr (std::is_same_v<T, double>) return value.number();
+  if constexpr (std::is_same_v<T, std::string>) return value.string();
+}
+
+// The entry of one member of one group.
+template <auto kGroup, auto kMember>
+Key key(std::string_view name, Rule rule, std::string_view unit, std::string_view meaning, bool in_seed = false) {
+  using Member = std::remove_cvref_t<decltype(std::declval<RunConfig>().*kGroup.*kMember)>;
+  using Value = typename Plain<Member>::type;
+  constexpr bool kNullable = Plain<Member>::nullable;
+  const auto get = [](const RunConfig& config) -> Json {
+    const Member& member = config.*kGroup.*kMember;
+    if constexpr (kNullable) {
+      return member ? Json(*member) : Json();
+    } else {
+      return Json(member);
+    }
+  };
+  const auto set = [](RunConfig& config, const Json& value) {
+    Member& member = config.*kGroup.*kMember;
+    if constexpr (kNullable) {
+      if (value.is_null()) {
+        member.reset();
+        return;
+      }
+    }
+    member = unpacked<Value>(value);
+  };
+  return {name, type_of<Value>(), kNullable, std::move(rule), unit, meaning, in_seed, get, set};
+}
+
+template <auto kMember>
+Key train(std::string_view name, Rule rule, std::string_view unit, std::string_view meaning, bool in_seed = true) {
+  return key<&RunConfig::train, kMember>(name, std::move(rule), unit, meaning, in_seed);
+}
+template <auto kMember>
+Key model(std::string_view name, Rule rule, std::string_view unit, std::string_view meaning, bool in_seed = true) {
+  return key<&RunConfig::model, kMember>(name, std::move(rule), unit, meaning, in_seed);
+}
+template <auto kMember>
+Key data(std::string_view name, Rule rule, std::string_view unit, std::string_view meaning, bool in_seed = true) {
+  return key<&RunConfig::data, kMember>(name, std::move(rule), unit, meaning, in_seed);
+}
+template <auto kMember>
+Key optimizer(std::string_view name, Rule rule, std::string_view unit, std::string_view meaning, bool in_seed = true) {
+  return key<&RunConfig::optimizer, kMember>(name, std::move(rule), unit, meaning, in_seed);
+}
+template <auto kMember>
+Key sample(std::string_view name, Rule rule, std::string_view unit, std::string_view meaning) {
+  return key<&RunConfig::sample, kMember>(name, std::move(rule), unit, meaning);
+}
+
+constexpr double kMany = 1e15;  // no limit that anyone meets; integers below it are exact as doubles
+
+std::vector<Key> train_keys() {
+  const Rule any = Rule::any(), positive = Rule::between(1, kMany), counted = Rule::between(0, kMany);
+  return {
+      train<&Train::framework>("train.framework", Rule::one_of({"pytorch"}), "", "recorded only"),
+      train<&Train::backend>("train.backend", Rule::one_of({"DDP", "deepspeed", "ds"}), "", "how ranks share the work"),
+      train<&Train::device>("train.device", Rule::one_of({"cpu"}), "", "where to compute; null: cpu"),
+      train<&Train::seed>("train.seed", counted, "", "seed of every random draw; null: 1337; random: one is drawn and logged"),
+      train<&Train::port>("train.port", Rule::between(1, 65535), "", "recorded only"),
+      train<&Train::ds_config_path>("train.ds_config_path", any, "", "recorded only"),
+      train<&Train::precision>("train.precision", any, "", "recorded only; see train.dtype"),
+      train<&Train::ngpus>("train.ngpus", counted, "", "recorded only"),
+      train<&Train::use_wandb>("train.use_wandb", any, "", "recorded only; metrics.jsonl is always written"),
+      train<&Train::eval_interval>("train.eval_interval", positive, "iterations", "evaluate and write a sample this often"),
+      train<&Train::log_interval>("train.log_interval", positive, "iterations", "log a line this often"),
+      train<&Train::eval_iters>("train.eval_iters", positive, "batches", "batches of an evaluation, on each of train and val"),
+      train<&Train::eval_only>("train.eval_only", any, "", "evaluate once and stop"),
+      train<&Train::always_save_checkpoint>("train.always_save_checkpoint", any, "", "recorded only; see checkpoint.interval"),
+      train<&Train::init_from>("train.init_from", any, "", "scratch, resume (the newest in log.dir) or a checkpoint's folder"),
+      train<&Train::wandb_project>("train.wandb_project", any, "", "recorded only"),
+      train<&Train::max_iters>("train.max_iters", positive, "iterations", "optimizer steps of the run"),
+      train<&Train::warmup_iters>("train.warmup_iters", counted, "iterations", "steps in which the learning rate rises from 0"),
+      train<&Train::dtype>("train.dtype", Rule::one_of({"float32", "fp32", "bfloat16", "bf16"}), "",
+                           "type of weights and activations"),
+      train<&Train::compile>("train.compile", any, "", "recorded only; kernels are always fused"),
+      train<&Train::threads>("train.threads", Rule::between(1, 1024), "threads", "size of the worker team; null: one a core",
+                             false),
+      train<&Train::max_epochs>("train.max_epochs", positive, "epochs",
+                                "stop after as many; windows then do not overlap; null: train.max_iters decides", false),
+      train<&Train::max_minutes>("train.max_minutes", Rule::above(0, kMany), "minutes",
+                                 "save and stop after this time; null: no limit", false),
+      train<&Train::kill_file>("train.kill_file", any, "", "save and stop when this file exists", false),
+      train<&Train::save_file>("train.save_file", any, "", "save when this file exists, delete it and go on", false),
+      train<&Train::dump_step>("train.dump_step", counted, "iteration", "write its gradients and weights to a file; null: none",
+                               false),
+      train<&Train::peak_tflops>("train.peak_tflops", Rule::above(0, kMany), "TFLOP/s",
+                                 "what counts as 100 % MFU; null: what bench gemm found here", false),
+  };
+}
+
+std::vector<Key> model_keys() {
+  const Rule any = Rule::any();
+  return {
+      model<&Model::n_layer>("model.n_layer", Rule::between(1, 10000), "", "transformer blocks"),
+      model<&Model::n_head>("model.n_head", Rule::between(1, 10000), "", "attention heads; they divide model.n_embd"),
+      model<&Model::n_embd>("model.n_embd", Rule::between(1, 1 << 20), "", "width of the model"),
+      model<&Model::batch_size>("model.batch_size", Rule::between(1, 1 << 20), "sequences", "micro-batch of each rank"),
+      model<&Model::block_size>("model.block_size", Rule::between(1, 1 << 20), "tokens",
+                                "length of a sequence, the model's longest context"),
+      model<&Model::activation>("model.activation", Rule::one_of({"gelu", "gelu_tanh", "relu"}), "",
+                                "activation of the MLP; gelu is the exact one (erf)"),
+      model<&Model::dropout>("model.dropout", Rule::below(0, 1), "",
+                             "share dropped of embedding, attention weights and residual"),
+      model<&Model::bias>("model.bias", any, "", "biases in norms and products"),
+      model<&Model::vocab_size>("model.vocab_size", Rule::between(2, 2147483647), "tokens",
+                                "size of the vocabulary; null: the data's"),
+      model<&Model::qkv_bias>("model.qkv_bias", any, "", "bias of query, key and value; null: as model.bias", false),
+      model<&Model::tied>("model.tied", any, "", "the head uses the token table", false),
+      model<&Model::init>("model.init", Rule::one_of({"gpt2", "pytorch"}), "",
+                          "start of the weights: normal(0, 0.02), or PyTorch's defaults", false),
+  };
+}
+
+std::vector<Key> data_keys() {
+  const Rule any = Rule::any();
+  return {
+      data<&Data::dataset>("data.dataset", any, "", "name of the prepared data set"),
+      data<&Data::out_dir>("data.out_dir", any, "", "recorded only; see log.dir"),
+      data<&Data::root_path>("data.root_path", any, "", "folder that holds the data sets; null: data"),
+      data<&Data::dir>("data.dir", any, "", "folder of prepared token files; null: <data.root_path>/<data.dataset>", false),
+      data<&Data::file>("data.file", any, "", "local text to prepare the data set from instead of a download", false),
+      data<&Data::order>("data.order", Rule::one_of({"random", "partition"}), "",
+                         "windows drawn at random, or each rank its own part of the data", false),
+  };
+}
+
+std::vector<Key> optimizer_keys() {
+  const Rule any = Rule::any(), positive = Rule::between(1, kMany), rate = Rule::between(0, kMany);
+  return {
+      optimizer<&Optimizer::gas>("optimizer.gas", Rule::between(1, 1 << 20), "micro-batches",
+                                 "gradient accumulation: micro-batches of one step"),
+      optimizer<&Optimizer::name>("optimizer.name", Rule::one_of({"AdamW"}), "", "the method"),
+      optimizer<&Optimizer::learning_rate>("optimizer.learning_rate", rate, "", "highest learning rate"),
+      optimizer<&Optimizer::weight_decay>("optimizer.weight_decay", rate, "",
+                                          "share of a weight lost each step, times the learning rate"),
+      optimizer<&Optimizer::beta1>("optimizer.beta1", Rule::below(0, 1), "", "AdamW: memory of the mean gradient"),
+      optimizer<&Optimizer::beta2>("optimizer.beta2", Rule::below(0, 1), "", "AdamW: memory of the mean squared gradient"),
+      optimizer<&Optimizer::grad_clip>("optimizer.grad_clip", rate, "", "largest norm of all gradients; 0: no clipping"),
+      optimizer<&Optimizer::decay_lr>("optimizer.decay_lr", any, "", "follow the schedule; false: constant learning rate"),
+      optimizer<&Optimizer::lr_decay_iters>("optimizer.lr_decay_iters", positive, "iterations",
+                                            "end of the schedule: from here on min_lr"),
+      optimizer<&Optimizer::min_lr>("optimizer.min_lr", rate, "", "lowest learning rate"),
+      optimizer<&Optimizer::eps>("optimizer.eps", Rule::above(0, kMany), "", "AdamW: added to the denominator", false),
+      optimizer<&Optimizer::schedule>("optimizer.schedule", Rule::one_of({"wordplay", "nanogpt", "cosine", "linear", "wsd"}), "",
+                                      "shape of the learning rate", false),
+      optimizer<&Optimizer::wsd_decay>("optimizer.wsd_decay", Rule::between(0, 1), "",
+                                       "wsd: share of lr_decay_iters in which the rate falls", false),
+      optimizer<&Optimizer::decay>("optimizer.decay", Rule::one_of({"matrices", "all"}), "",
+                                   "which tensors decay: those of two dimensions, or all", false),
+  };
+}
+
+std::vector<Key> other_keys() {
+  const Rule any = Rule::any(), positive = Rule::between(1, kMany), counted = Rule::between(0, kMany);
+  return {
+      sample<&Sample::prompt>("sample.prompt", any, "", "start of the text written at every evaluation"),
+      sample<&Sample::tokens>("sample.tokens", counted, "tokens", "length of the text written behind it; 0: none is written"),
+      sample<&Sample::temperature>("sample.temperature", Rule::above(0, kMany), "",
+                                   "divides the logits: lower is safer, higher is wilder"),
+      sample<&Sample::top_k>("sample.top_k", positive, "tokens", "draw from this many likeliest tokens; null: all"),
+      sample<&Sample::top_p>("sample.top_p", Rule::above(0, 1), "", "draw from the likeliest that make up this share"),
+      key<&RunConfig::numerics, &RunConfig::Numerics::isa>("numerics.isa",
+                                                           Rule::one_of({"auto", "avx2", "avx512", "avx512_bf16"}), "",
+                                                           "instruction set; auto: the machine's widest"),
+      key<&RunConfig::checkpoint, &RunConfig::Checkpoint::interval>("checkpoint.interval", positive, "iterations",
+                                                                    "save this often; null: train.eval_interval"),
+      key<&RunConfig::log, &RunConfig::Logging::name>("log.name", any, "", "name of the run; null: made up"),
+      key<&RunConfig::log, &RunConfig::Logging::dir>("log.dir", any, "", "folder of the run; null: runs/<log.name>"),
+  };
+}
+
+}  // namespace
+
+std::span<const Group> groups() {
+  static const std::vector<Group> all = {{"train", "the run"},
+                                         {"model", "the network"},
+                                         {"data", "what it reads"},
+                                         {"optimizer", "how it learns"},
+                                         {"sample", "text written while training"},
+                                         {"numerics", "how it computes"},
+                                         {"checkpoint", "what it saves"},
+                                         {"log", "where it writes"}};
+  return all;
+}
+
+std::span<const Key> keys() {
+  static const std::vector<Key> all = [] {
+    std::vector<Key> table;
+    for (const auto& part : {train_keys(), model_keys(), data_keys(), optimizer_keys(), other_keys()}) {
+      table.insert(table.end(), part.begin(), part.end());
+    }
+    return table;
+  }();
+  return all;
+}
+
+const Key* find_key(std::string_view name) {
+  for (const Key& key : keys()) {
+    if (key.name == name) return &key;
+  }
+  return nullptr;
+}
+
+}  // namespace lockstep::settings

@@ -1,0 +1,69 @@
+#pragma once
+
+// The one table of a run's settings: name, type, what is allowed, unit and meaning, and how to read and write the value in a
+// RunConfig. Values travel as Json scalars (null, boolean, integer, number, text).
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "app/run_config.h"
+
+namespace lockstep::settings {
+
+enum class Type { boolean, integer, number, text };
+
+/// What a value must be, beyond its type.
+struct Rule {
+  double low = 0, high = 0;  // of numbers, inclusive unless open
+  bool bounded = false, open_low = false, open_high = false;
+  std::vector<std::string_view> words;  // of texts; empty: any
+
+  static Rule any() { return {}; }
+  static Rule between(double low, double high) { return {low, high, true, false, false, {}}; }
+  static Rule above(double low, double high) { return {low, high, true, true, false, {}}; }
+  static Rule below(double low, double high) { return {low, high, true, false, true, {}}; }
+  static Rule one_of(std::vector<std::string_view> words) { return {0, 0, false, false, false, std::move(words)}; }
+};
+
+struct Key {
+  std::string_view name;  // "train.max_iters"
+  Type type;
+  bool nullable;
+  Rule rule;
+  std::string_view unit;  // "" when it has none
+  std::string_view meaning;
+  bool in_seed;  // the WordPlay run printed it
+  Json (*get)(const app::RunConfig&);
+  void (*set)(app::RunConfig&, const Json&);  // the value has been checked
+
+  std::string_view group() const { return name.substr(0, name.find('.')); }
+  std::string_view option() const { return name.substr(name.find('.') + 1); }
+};
+
+struct Group {
+  std::string_view name, meaning;
+};
+
+/// All groups and keys, in the order of the JSON dump.
+std::span<const Group> groups();
+std::span<const Key> keys();
+/// Null when there is no such key.
+const Key* find_key(std::string_view name);
+/// "an integer of at least 1", "one of gelu, relu", "true or false"; ", or null" where null is allowed.
+std::string rule_text(const Key& key);
+/// A value as it is typed on the command line.
+std::string shown(const Json& value);
+
+/// The text of a command line as a value of the key's type; the text itself where it is not one.
+Json value_from_text(const Key& key, std::string_view text);
+/// Checks the value and stores it; returns what is wrong with it, if anything, and leaves the config alone then.
+std::optional<Problem> assign(app::RunConfig& config, const Key& key, const Json& value);
+/// The key that `name` (with its group or without) was perhaps meant to be; empty when none is near.
+std::string nearest_key(std::string_view name);
+/// The problem of a name that is no key, with the nearest one.
+Problem unknown_key(std::string_view name);
+
+}  // namespace lockstep::settings

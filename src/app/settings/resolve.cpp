@@ -1,0 +1,104 @@
+#include "app/settings/resolve.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "app/config_file.h"
+#include "app/settings/keys.h"
+#include "app/settings/presets.h"
+
+namespace lockstep::settings {
+namespace {
+
+struct Setting {
+  std::string name, value;
+  bool is_preset() const { return name.find('.') == std::string::npos; }
+};
+
+void append(std::vector<Problem>& problems, std::vector<Problem> more) {
+  problems.insert(problems.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
+}
+
+void set(app::RunConfig& config, const Setting& setting, std::vector<Problem>& problems) {
+  const Key* key = find_key(setting.name);
+  if (key == nullptr) {
+    problems.push_back(unknown_key(setting.name));
+  } else if (auto problem = assign(config, *key, value_from_text(*key, setting.value))) {
+    problems.push_back(std::move(*problem));
+  }
+}
+
+std::vector<Setting> split(const std::vector<std::string>& overrides, std::vector<Problem>& problems) {
+  std::vector<Setting> settings;
+  for (const std::string& word : overrides) {
+    const std::size_t begin = word.find_first_not_of('+');  // +group=option adds a bundle: the same here
+    const std::size_t equals = word.find('=');
+    if (equals == std::string::npos || begin >= equals) {
+      problems.push_back({fmt::format("'{}' is no setting", word), "write group.key=value or group=option"});
+    } else {
+      settings.push_back({word.substr(begin, equals - begin), word.substr(equals + 1)});
+    }
+  }
+  return settings;
+}
+
+void apply_preset(app::RunConfig& config, const Setting& setting, std::vector<Problem>& problems) {
+  const Preset* preset = find_preset(setting.name, setting.value);
+  if (preset == nullptr) {
+    problems.push_back(unknown_preset(setting.name, setting.value));
+    return;
+  }
+  for (const Setting& one : split(preset->assignments, problems)) set(config, one, problems);
+}
+
+// The rule of WordPlay for short runs, and what else deserves a word.
+std::vector<std::string> settle(app::RunConfig& config) {
+  std::vector<std::string> warnings;
+  app::RunConfig::Train& train = config.train;
+  if (train.max_iters < train.log_interval) {
+    const std::int64_t interval = std::max<std::int64_t>(1, train.max_iters / 20);
+    warnings.push_back(fmt::format("train.max_iters = {} is below train.log_interval = {}: logging every {} iterations",
+                                   train.max_iters, train.log_interval, interval));
+    train.log_interval = interval;
+  }
+  if (config.optimizer.decay_lr && train.warmup_iters > train.max_iters) {
+    warnings.push_back(
+        fmt::format("train.warmup_iters = {} is above train.max_iters = {}: the learning rate stays below its highest",
+                    train.warmup_iters, train.max_iters));
+  }
+  return warnings;
+}
+
+}  // namespace
+
+void Sources::declare(app::CommandLine& line) {
+  line.option("--config", files, "FILE", "settings from a TOML file");
+  line.overrides(overrides, "one setting (lockstep help config); group=option: a bundle of them");
+}
+
+Resolved resolve(const Sources& sources) {
+  Resolved resolved;
+  std::vector<Problem> problems;
+  for (const std::string& file : sources.files) append(problems, app::read_config_file(file, resolved.config));
+  const std::vector<Setting> settings = split(sources.overrides, problems);
+  for (const Setting& one : settings) {
+    if (one.is_preset()) apply_preset(resolved.config, one, problems);
+  }
+  for (const Setting& one : settings) {
+    if (!one.is_preset()) set(resolved.config, one, problems);
+  }
+  const bool chose_warmup =
+      std::any_of(settings.begin(), settings.end(), [](const Setting& s) { return s.name == "train.warmup_iters"; });
+  const app::RunConfig::Train& train = resolved.config.train;
+  if (chose_warmup && train.warmup_iters > train.max_iters) {
+    problems.push_back({fmt::format("train.warmup_iters = {} is above train.max_iters = {}", train.warmup_iters, train.max_iters),
+                        "choose a shorter warm-up or a longer run"});
+  }
+  append(problems, app::check(resolved.config));
+  if (!problems.empty()) throw UserError(std::move(problems));
+  resolved.warnings = settle(resolved.config);
+  return resolved;
+}
+
+}  // namespace lockstep::settings

@@ -1,0 +1,31 @@
+#pragma once
+
+// From files and the command line to a RunConfig. Order: defaults, files, group=option, group.key=value; each from left to right,
+// so that a later one wins.
+
+#include <string>
+#include <vector>
+
+#include "app/command_line.h"
+#include "app/run_config.h"
+
+namespace lockstep::settings {
+
+struct Resolved {
+  app::RunConfig config;
+  std::vector<std::string> warnings;  // for the log
+};
+
+/// Where a command's settings come from: --config FILE and key=value words.
+struct Sources {
+  std::vector<std::string> files;
+  std::vector<std::string> overrides;
+
+  /// Declares both on a command line; `this` must live until its parse().
+  void declare(app::CommandLine& line);
+};
+
+/// Throws one UserError with every problem found.
+Resolved resolve(const Sources& sources);
+
+}  // namespace lockstep::settings

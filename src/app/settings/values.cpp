@@ -1,0 +1,139 @@
+// Values of keys: read, checked, shown.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <random>
+
+#include "app/settings/keys.h"
+
+namespace lockstep::settings {
+namespace {
+
+constexpr std::string_view kSeed = "train.seed";
+
+template <class T>
+std::optional<T> number_from(std::string_view text) {
+  T value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+std::string lower(std::string_view text) {
+  std::string out(text);
+  for (char& c : out) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  }
+  return out;
+}
+
+bool has_type(const Json& value, Type type) {
+  switch (type) {
+    case Type::boolean:
+      return value.is_bool();
+    case Type::integer:
+      return value.is_int();
+    case Type::number:
+      return value.is_number();
+    case Type::text:
+      return value.is_string();
+  }
+  return false;
+}
+
+bool obeys(const Json& value, const Rule& rule) {
+  if (!rule.words.empty()) return std::find(rule.words.begin(), rule.words.end(), value.string()) != rule.words.end();
+  if (value.is_string()) return !value.string().empty();
+  if (!value.is_number()) return true;
+  const double x = value.number();
+  if (!std::isfinite(x)) return false;
+  if (!rule.bounded) return true;
+  return (rule.open_low ? x > rule.low : x >= rule.low) && (rule.open_high ? x < rule.high : x <= rule.high);
+}
+
+std::int64_t drawn_seed() {
+  std::random_device device;
+  return static_cast<std::int64_t>(device() & 0x7fffffffU);
+}
+
+std::string range_text(const Rule& rule) {
+  constexpr double kLimit = 1e15;
+  const std::string low = fmt::format("{} {}", rule.open_low ? "above" : "of at least", rule.low);
+  if (rule.high >= kLimit) return low;
+  return fmt::format("{} and {} {}", low, rule.open_high ? "below" : "at most", static_cast<std::int64_t>(rule.high));
+}
+
+}  // namespace
+
+std::string rule_text(const Key& key) {
+  std::string text;
+  if (!key.rule.words.empty()) {
+    text =
+        key.rule.words.size() == 1 ? std::string(key.rule.words[0]) : fmt::format("one of {}", fmt::join(key.rule.words, ", "));
+  } else if (key.type == Type::boolean) {
+    text = "true or false";
+  } else if (key.type == Type::text) {
+    text = "a text (not empty)";
+  } else {
+    text = key.type == Type::integer ? "an integer" : "a number";
+    if (key.rule.bounded) text += " " + range_text(key.rule);
+  }
+  if (key.name == kSeed) text += ", or random";
+  return key.nullable ? text + ", or null" : text;
+}
+
+std::string shown(const Json& value) { return value.is_string() ? value.string() : value.dump(); }
+
+Json value_from_text(const Key& key, std::string_view text) {
+  const std::string word = lower(text);
+  if (key.nullable && word == "null") return {};
+  if (key.type == Type::boolean && (word == "true" || word == "false")) return word == "true";
+  if (key.type == Type::integer || key.type == Type::number) {
+    if (const auto integer = number_from<std::int64_t>(text)) return *integer;
+    if (const auto number = number_from<double>(text)) return *number;
+  }
+  return text;
+}
+
+std::optional<Problem> assign(app::RunConfig& config, const Key& key, const Json& given) {
+  Json value = given;
+  if (key.name == kSeed && value.is_string() && value.string() == "random") value = drawn_seed();
+  if (key.nullable && value.is_string() && value.string() == "null") value = nullptr;  // TOML has no null
+  const bool absent = value.is_null() && key.nullable;
+  if (absent || (has_type(value, key.type) && obeys(value, key.rule))) {
+    key.set(config, value);
+    return std::nullopt;
+  }
+  std::string remedy = fmt::format("the default is {}", shown(key.get(app::RunConfig())));
+  if (!key.rule.words.empty() && value.is_string()) {
+    const std::string near = nearest_name(value.string(), {key.rule.words.begin(), key.rule.words.end()});
+    if (!near.empty()) remedy = fmt::format("did you mean {}={}?", key.name, near);
+  }
+  return Problem{fmt::format("{} = {}: must be {}", key.name, shown(value), rule_text(key)), remedy};
+}
+
+std::string nearest_key(std::string_view name) {
+  const bool grouped = name.find('.') != std::string_view::npos;
+  const std::string_view option = name.substr(name.find('.') + 1);
+  std::vector<std::string> names, options;
+  for (const Key& key : keys()) {
+    if (key.option() == option) return std::string(key.name);
+    names.emplace_back(key.name);
+    options.emplace_back(key.option());
+  }
+  if (grouped) return nearest_name(name, names);
+  const std::string near = nearest_name(option, options);
+  const auto found = std::find(options.begin(), options.end(), near);
+  return found == options.end() ? "" : names[static_cast<std::size_t>(found - options.begin())];
+}
+
+Problem unknown_key(std::string_view name) {
+  const std::string near = nearest_key(name);
+  return {fmt::format("unknown setting {}", name),
+          near.empty() ? "lockstep help config lists them" : fmt::format("did you mean {}?", near)};
+}
+
+}  // namespace lockstep::settings

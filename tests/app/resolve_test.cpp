@@ -1,0 +1,231 @@
+#include "app/settings/resolve.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+
+#include "app/settings/presets.h"
+
+namespace lockstep::settings {
+namespace {
+
+using app::RunConfig;
+
+RunConfig resolved(const std::vector<std::string>& overrides) { return resolve({{}, overrides}).config; }
+
+// Every problem as "message -> remedy".
+std::vector<std::string> problems(const std::vector<std::string>& overrides, const std::vector<std::string>& files = {}) {
+  std::vector<std::string> found;
+  try {
+    resolve({files, overrides});
+  } catch (const UserError& error) {
+    for (const Problem& problem : error.problems()) found.push_back(problem.message + " -> " + problem.remedy);
+  }
+  return found;
+}
+
+using List = std::vector<std::string>;
+
+class ConfigFile : public testing::Test {
+ protected:
+  std::string write(std::string_view text) {
+    path_ = (std::filesystem::temp_directory_path() / ("lockstep_resolve_" + std::to_string(::getpid()) + ".toml")).string();
+    std::ofstream(path_) << text;
+    return path_;
+  }
+  void TearDown() override {
+    if (!path_.empty()) std::filesystem::remove(path_);
+  }
+
+ private:
+  std::string path_;
+};
+
+TEST(Resolve, NothingIsTheDefaults) { EXPECT_EQ(resolved({}), RunConfig()); }
+
+TEST(Resolve, ValuesOfEveryType) {
+  const RunConfig config = resolved({"train.compile=False", "train.max_iters=500", "optimizer.learning_rate=1",
+                                     "optimizer.min_lr=1e-7", "train.seed=NULL", "sample.prompt=a=b c", "log.name=true",
+                                     "train.device=cpu", "data.out_dir=null", "++train.port=80", "model.qkv_bias=true"});
+  EXPECT_FALSE(config.train.compile);
+  EXPECT_EQ(config.train.max_iters, 500);
+  EXPECT_EQ(config.optimizer.learning_rate, 1.0);
+  EXPECT_EQ(config.optimizer.min_lr, 1e-7);
+  EXPECT_EQ(config.train.seed, std::nullopt);
+  EXPECT_EQ(config.sample.prompt, "a=b c");
+  EXPECT_EQ(config.log.name, "true");
+  EXPECT_EQ(config.train.device, "cpu");
+  EXPECT_EQ(config.data.out_dir, std::nullopt);
+  EXPECT_EQ(config.train.port, 80);
+  EXPECT_EQ(config.model.qkv_bias, true);
+}
+
+TEST(Resolve, ALaterSettingWinsAndBundlesComeFirst) {
+  EXPECT_EQ(resolved({"train.max_iters=200", "train.max_iters=300"}).train.max_iters, 300);
+  const RunConfig config = resolved({"model.n_layer=2", "model=gpt2_xl", "model=shakespeare"});
+  EXPECT_EQ(config.model.n_layer, 2);
+  EXPECT_EQ(config.model.n_embd, 384);
+  EXPECT_EQ(config.model.dropout, 0.2);
+}
+
+TEST(Resolve, EveryBundleResolves) {
+  for (const Preset& preset : presets()) {
+    EXPECT_EQ(problems({preset.group + "=" + preset.option}), List{}) << preset.group << "=" << preset.option;
+    EXPECT_EQ(problems({"+" + preset.group + "=" + preset.option}), List{});
+  }
+}
+
+TEST(Resolve, BundlesSetTheirNumbers) {
+  const RunConfig config = resolved({"+experiment=shakespeare"});
+  EXPECT_EQ(config.model.n_layer, 6);
+  EXPECT_EQ(config.model.block_size, 256);
+  EXPECT_EQ(config.optimizer.learning_rate, 1e-3);
+  EXPECT_EQ(config.optimizer.beta2, 0.99);
+  EXPECT_EQ(config.optimizer.lr_decay_iters, 5000);
+  EXPECT_EQ(config.optimizer.min_lr, 1e-4);
+  EXPECT_EQ(resolved({"model=gpt2_xl"}).model.n_head, 25);
+  EXPECT_EQ(resolved({"train=gpt2"}).train.eval_iters, 100);
+  EXPECT_EQ(resolved({"train=owt"}).train.warmup_iters, 2000);
+  EXPECT_EQ(resolved({"data=owt"}).data.dataset, "openwebtext");
+  EXPECT_EQ(resolved({"model=default", "optimizer=default", "train=shakespeare", "data=shakespeare"}), RunConfig());
+}
+
+TEST(Resolve, ARandomSeedIsDrawnOnce) {
+  const RunConfig config = resolved({"train.seed=random"});
+  ASSERT_TRUE(config.train.seed.has_value());
+  EXPECT_GE(*config.train.seed, 0);
+  EXPECT_LT(*config.train.seed, std::int64_t{1} << 31);
+}
+
+TEST(Resolve, ShortRunsLogMoreOften) {
+  const Resolved result = resolve({{}, {"train.max_iters=60"}});
+  EXPECT_EQ(result.config.train.log_interval, 3);
+  EXPECT_EQ(result.warnings.size(), 2U);  // the warm-up, by default 100, is longer than the run
+  EXPECT_EQ(resolve({{}, {"train.max_iters=5", "train.warmup_iters=0"}}).config.train.log_interval, 1);
+}
+
+TEST(Resolve, AllProblemsAtOnce) {
+  EXPECT_EQ(
+      problems({"train.max_iter=5", "model.n_layer=many", "model.n_head=5", "optimizer.beta1=1", "model=gpt3", "nonsense"}),
+      (List{"'nonsense' is no setting -> write group.key=value or group=option",
+            "model=gpt3: there is no such option -> choose one of rasbt, default, shakespeare, gpt2, gpt2_medium, gpt2_large, "
+            "gpt2_xl",
+            "unknown setting train.max_iter -> did you mean train.max_iters?",
+            "model.n_layer = many: must be an integer of at least 1 and at most 10000 -> the default is 12",
+            "optimizer.beta1 = 1: must be a number of at least 0 and below 1 -> the default is 0.9",
+            "model.n_head = 5 does not divide model.n_embd = 768 -> choose a width that is a multiple of 5, or another number "
+            "of heads"}));
+}
+
+TEST(Resolve, UnknownNames) {
+  EXPECT_EQ(problems({"optimizer.max_iters=5"}), List{"unknown setting optimizer.max_iters -> did you mean train.max_iters?"});
+  EXPECT_EQ(problems({"max_iters=5"}), List{"unknown group max_iters -> did you mean train.max_iters=5?"});
+  EXPECT_EQ(problems({"max_itres=5"}), List{"unknown group max_itres -> did you mean train.max_iters=5?"});
+  EXPECT_EQ(problems({"dta=shakespeare"}), List{"unknown group dta -> did you mean data=shakespeare?"});
+  EXPECT_EQ(problems({"qqqqqqqqqqqq=1"}),
+            List{"unknown group qqqqqqqqqqqq -> bundles are train=, data=, model=, optimizer= and experiment="});
+  EXPECT_EQ(problems({"q.zzzzzzzzzzzzzzzzzzzzzzzzz=1"}),
+            List{"unknown setting q.zzzzzzzzzzzzzzzzzzzzzzzzz -> lockstep help config lists them"});
+  EXPECT_EQ(problems({"model=llama7B"}).at(0).rfind("model=llama7B: this version has the GPT-2 family, not Llama's", 0), 0U);
+  EXPECT_EQ(problems({"=5", "+=5"}).size(), 2U);
+}
+
+TEST(Resolve, WrongTypesAndRanges) {
+  for (const char* wrong : {"train.max_iters=1.5",
+                            "train.max_iters=0",
+                            "train.max_iters=null",
+                            "train.max_iters=",
+                            "train.max_iters=99999999999999999999",
+                            "train.compile=1",
+                            "train.compile=yes",
+                            "optimizer.learning_rate=-1",
+                            "optimizer.learning_rate=nan",
+                            "optimizer.learning_rate=inf",
+                            "optimizer.learning_rate=fast",
+                            "model.dropout=1",
+                            "sample.temperature=0",
+                            "sample.top_p=1.5",
+                            "train.seed=-1",
+                            "train.seed=lucky",
+                            "train.seed=1.0",
+                            "train.threads=0",
+                            "data.dir=",
+                            "train.dtype=fp16",
+                            "train.device=cuda",
+                            "model.activation=swiglu",
+                            "optimizer.name=SGD",
+                            "numerics.isa=sse",
+                            "model.n_embd=1e3"}) {
+    EXPECT_EQ(problems({wrong}).size(), 1U) << wrong;
+  }
+  EXPECT_EQ(
+      problems({"model.activation=gelu_tan"}),
+      List{"model.activation = gelu_tan: must be one of gelu, gelu_tanh, relu -> did you mean model.activation=gelu_tanh?"});
+}
+
+TEST(Resolve, SettingsThatDoNotFitTogether) {
+  for (const List& wrong : {List{"train.max_iters=50", "train.warmup_iters=60"}, List{"optimizer.learning_rate=1e-6"},
+                            List{"train.dump_step=10", "train.max_iters=10", "train.warmup_iters=0"},
+                            List{"train.init_from=resume"}, List{"data.dir=a", "data.file=b"}, List{"model.n_head=1"}}) {
+    EXPECT_EQ(problems(wrong).size(), 1U) << wrong[0];
+  }
+}
+
+TEST_F(ConfigFile, FilesComeBeforeBundlesAndSettings) {
+  const std::string file = write("[model]\nn_layer = 3\nn_head = 4\n[optimizer]\nlearning_rate = 1\ndecay_lr = false\n");
+  const RunConfig config = resolve({{file}, {"model.n_head=8"}}).config;
+  EXPECT_EQ(config.model.n_layer, 3);
+  EXPECT_EQ(config.model.n_head, 8);
+  EXPECT_EQ(config.optimizer.learning_rate, 1.0);
+  EXPECT_EQ(resolve({{file}, {"model=shakespeare"}}).config.model.n_layer, 6);
+}
+
+TEST_F(ConfigFile, ProblemsNameFileAndLine) {
+  const std::string file = write(
+      "seeed = 3\n"
+      "max_iters = 3\n"
+      "train = 4\n"
+      "[modle]\n"
+      "n_layer = 3\n"
+      "[zzzzzzzzzzz]\n"
+      "[model]\n"
+      "n_layer = \"many\"\n"
+      "n_embed = 3\n"
+      "bias = [true]\n");
+  const List found = problems({}, {file});
+  EXPECT_EQ(found.size(), 8U);
+  const auto has = [&](const std::string& text) {
+    return std::count_if(found.begin(), found.end(), [&](const std::string& one) { return one == file + ":" + text; });
+  };
+  EXPECT_EQ(has("1: seeed stands in no group -> did you mean train.seed?"), 1);
+  EXPECT_EQ(has("2: max_iters stands in no group -> did you mean train.max_iters?"), 1);
+  EXPECT_EQ(has("3: train stands in no group -> write it as a table: [train]"), 1);
+  EXPECT_EQ(has("4: unknown group [modle] -> did you mean [model]?"), 1);
+  EXPECT_EQ(has("6: unknown group [zzzzzzzzzzz] -> lockstep help config lists them"), 1);
+  EXPECT_EQ(has("8: model.n_layer = many: must be an integer of at least 1 and at most 10000 -> the default is 12"), 1);
+  EXPECT_EQ(has("9: unknown setting model.n_embed -> did you mean model.n_embd?"), 1);
+  EXPECT_EQ(has("10: model.bias is a list, table or date: must be true or false -> write one value"), 1);
+}
+
+TEST_F(ConfigFile, SyntaxErrorsAndMissingFiles) {
+  const std::string file = write("[model]\nn_layer = = 3\n");
+  EXPECT_EQ(problems({}, {file}).at(0).rfind(file + ":2: ", 0), 0U);
+  EXPECT_EQ(problems({}, {"/no/such.toml"}),
+            List{"cannot read the configuration file /no/such.toml: No such file or directory -> check the name after --config"});
+  EXPECT_EQ(problems({}, {"/tmp"}).size(), 1U);
+}
+
+TEST(Sources, DeclareTheirArguments) {
+  Sources sources;
+  app::CommandLine line("train", "Trains.");
+  sources.declare(line);
+  EXPECT_TRUE(line.parse({"--config", "a.toml", "data=owt", "train.seed=3", "--config", "b.toml"}));
+  EXPECT_EQ(sources.files, (List{"a.toml", "b.toml"}));
+  EXPECT_EQ(sources.overrides, (List{"data=owt", "train.seed=3"}));
+}
+
+}  // namespace
+}  // namespace lockstep::settings

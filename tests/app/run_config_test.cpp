@@ -1,0 +1,200 @@
+#include "app/run_config.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "app/config_file.h"
+#include "app/settings/keys.h"
+#include "app/settings/resolve.h"
+
+namespace lockstep::app {
+namespace {
+
+RunConfig resolved(const std::vector<std::string>& overrides) { return settings::resolve({{}, overrides}).config; }
+
+std::vector<std::string> messages(const std::vector<Problem>& problems) {
+  std::vector<std::string> all;
+  for (const Problem& problem : problems) all.push_back(problem.message + " -> " + problem.remedy);
+  return all;
+}
+
+// The dump in the log of the WordPlay run of 2024-07-17.
+constexpr const char* kSeedDump = R"({
+    "train": {
+        "framework": "pytorch",
+        "backend": "DDP",
+        "device": null,
+        "seed": null,
+        "port": null,
+        "ds_config_path": null,
+        "precision": null,
+        "ngpus": null,
+        "use_wandb": true,
+        "eval_interval": 100,
+        "log_interval": 10,
+        "eval_iters": 200,
+        "eval_only": false,
+        "always_save_checkpoint": false,
+        "init_from": "scratch",
+        "wandb_project": "WordPlay",
+        "max_iters": 1000,
+        "warmup_iters": 100,
+        "dtype": "bf16",
+        "compile": false
+    },
+    "model": {
+        "n_layer": 12,
+        "n_head": 12,
+        "n_embd": 768,
+        "batch_size": 64,
+        "block_size": 1024,
+        "activation": "gelu",
+        "dropout": 0.0,
+        "bias": false,
+        "vocab_size": 65
+    },
+    "data": {
+        "dataset": "shakespeare_char",
+        "out_dir": "out-shakespeare-char",
+        "root_path": null
+    },
+    "optimizer": {
+        "gas": 1,
+        "name": "AdamW",
+        "learning_rate": 0.0006,
+        "weight_decay": 0.1,
+        "beta1": 0.9,
+        "beta2": 0.95,
+        "grad_clip": 1.0,
+        "decay_lr": true,
+        "lr_decay_iters": 600000,
+        "min_lr": 6e-05
+    }
+})";
+
+const std::vector<std::string> kSeedCommand = {"train.backend=DDP",    "train.eval_interval=100", "data=shakespeare",
+                                               "train.dtype=bf16",     "model.batch_size=64",     "model.block_size=1024",
+                                               "train.max_iters=1000", "train.log_interval=10",   "train.compile=false"};
+
+TEST(RunConfig, TheSeedsCommandResolvesToItsDump) {
+  const settings::Resolved result = settings::resolve({{}, kSeedCommand});
+  EXPECT_EQ(to_json(result.config, 65, true).dump(4), kSeedDump);
+  EXPECT_TRUE(result.warnings.empty());
+}
+
+TEST(RunConfig, TheFullDumpHasTheSeedsKeysAndMore) {
+  const Json full = to_json(resolved(kSeedCommand), 65);
+  const Json seed = Json::parse(kSeedDump);
+  for (const auto& [group, members] : seed.object()) {
+    for (const auto& [name, value] : members.object()) EXPECT_EQ(full.at(group).at(name).dump(), value.dump()) << name;
+  }
+  EXPECT_EQ(full.at("sample").at("prompt").string(), "What is an LLM?");
+  EXPECT_TRUE(full.at("checkpoint").at("interval").is_null());
+  EXPECT_TRUE(to_json(RunConfig()).at("model").at("vocab_size").is_null());
+}
+
+TEST(RunConfig, DerivedValues) {
+  RunConfig config = resolved(kSeedCommand);
+  EXPECT_EQ(tokens_per_iteration(config, 4), 262144);
+  EXPECT_EQ(tokens_per_iteration(resolved({"optimizer.gas=3"})), 3 * 12 * 1024);
+  EXPECT_EQ(seed_of(config), 1337U);
+  EXPECT_EQ(seed_of(resolved({"train.seed=7"})), 7U);
+  EXPECT_EQ(checkpoint_interval(config), 100);
+  EXPECT_EQ(checkpoint_interval(resolved({"checkpoint.interval=5"})), 5);
+  EXPECT_EQ(dtype_of(config), DType::bf16);
+  EXPECT_EQ(dtype_of(resolved({"train.dtype=bfloat16"})), DType::bf16);
+  EXPECT_EQ(dtype_of(resolved({"train.dtype=fp32"})), DType::f32);
+  EXPECT_EQ(dtype_of(RunConfig()), DType::f32);
+  EXPECT_EQ(data_folder(config), "data/shakespeare_char");
+  EXPECT_EQ(data_folder(resolved({"data.root_path=/x", "data=owt"})), "/x/openwebtext");
+  EXPECT_EQ(data_folder(resolved({"data.dir=d"})), "d");
+  EXPECT_EQ(run_folder(config, "still-frog-17"), "runs/still-frog-17");
+  EXPECT_EQ(run_folder(resolved({"log.name=a"}), "b"), "runs/a");
+  EXPECT_EQ(run_folder(resolved({"log.dir=/r", "log.name=a"}), "b"), "/r");
+  EXPECT_EQ(decay_rule(config), arch::DecayRule::matrices);
+}
+
+TEST(RunConfig, TheSeedsModelHasTheSeedsParameters) {
+  const arch::ParameterCounts counts = arch::count_parameters(model_config(resolved(kSeedCommand), 65));
+  EXPECT_EQ(counts.without_positions, 85003776);
+  EXPECT_EQ(counts.decayed_tensors, 50);
+  EXPECT_EQ(counts.decayed, 85771008);
+  EXPECT_EQ(counts.other_tensors, 25);
+  EXPECT_EQ(counts.other, 19200);
+}
+
+TEST(RunConfig, RaschkasModelHasItsParameters) {
+  const RunConfig config = resolved({"+experiment=rasbt"});
+  EXPECT_EQ(arch::count_parameters(model_config(config, 50257)).total, 163009536);
+  EXPECT_EQ(arch::count_parameters(model_config(config, 50304)).total, 163081728);
+  const arch::ModelConfig model = model_config(config, 50257);
+  EXPECT_TRUE(model.bias);
+  EXPECT_FALSE(model.qkv_bias);
+  EXPECT_FALSE(model.tied);
+  EXPECT_EQ(model.activation, ops::Activation::gelu_tanh);
+  EXPECT_EQ(model.init, arch::InitKind::pytorch);
+  EXPECT_FLOAT_EQ(model.dropout, 0.1F);
+  EXPECT_EQ(decay_rule(config), arch::DecayRule::all);
+  EXPECT_FALSE(config.optimizer.decay_lr);
+  EXPECT_EQ(config.optimizer.grad_clip, 0);
+  EXPECT_EQ(config.optimizer.beta2, 0.999);
+}
+
+TEST(RunConfig, ModelConfigTakesEverySetting) {
+  const arch::ModelConfig model =
+      model_config(resolved({"model.n_layer=3", "model.n_head=2", "model.n_embd=10", "model.block_size=7", "model.vocab_size=11",
+                             "model.activation=relu", "model.bias=true", "model.dropout=0.5"}),
+                   65);
+  EXPECT_EQ(model.layers, 3);
+  EXPECT_EQ(model.heads, 2);
+  EXPECT_EQ(model.kv_heads, 2);
+  EXPECT_EQ(model.width, 10);
+  EXPECT_EQ(model.head_size, 5);
+  EXPECT_EQ(model.ffn_width, 40);
+  EXPECT_EQ(model.block_size, 7);
+  EXPECT_EQ(model.vocabulary, 11);
+  EXPECT_EQ(model.activation, ops::Activation::relu);
+  EXPECT_TRUE(model.qkv_bias);
+  EXPECT_EQ(model.dropout, 0.5F);
+  EXPECT_EQ(model_config(RunConfig(), 65).vocabulary, 65);
+}
+
+TEST(RunConfig, WhatThisVersionCannotRun) {
+  EXPECT_TRUE(check_runnable(RunConfig()).empty());
+  EXPECT_EQ(messages(check_runnable(resolved(kSeedCommand))),
+            (std::vector<std::string>{"train.dtype = bf16: this version trains in fp32 only -> train.dtype=fp32"}));
+  EXPECT_EQ(check_runnable(resolved({"train.dtype=bfloat16", "train.backend=ds", "train.init_from=/no/such/folder"})).size(), 3U);
+  EXPECT_TRUE(check_runnable(resolved({"train.init_from=" + std::filesystem::temp_directory_path().string()})).empty());
+  EXPECT_TRUE(check_runnable(resolved({"train.init_from=resume", "log.name=a"})).empty());
+}
+
+TEST(RunConfig, TomlGivesBackTheSameSettings) {
+  for (const std::vector<std::string>& overrides :
+       {std::vector<std::string>{}, kSeedCommand,
+        std::vector<std::string>{"+experiment=rasbt", "data.dir=a b", "train.seed=null"},
+        std::vector<std::string>{"sample.top_k=null", "data.out_dir=null", "model.qkv_bias=false", "train.max_minutes=0.5",
+                                 "sample.prompt=\"quoted\"\n\ttext \\ \xc3\xa9", "optimizer.min_lr=1.2345678901234567e-300"}}) {
+    const RunConfig config = resolved(overrides);
+    RunConfig again;
+    EXPECT_EQ(messages(read_config_text(to_toml(config), "config.toml", again)), std::vector<std::string>{});
+    EXPECT_EQ(again, config) << to_toml(config);
+  }
+}
+
+TEST(RunConfig, EveryKeyIsKnownOnceAndInAGroup) {
+  std::vector<std::string> seen;
+  for (const settings::Key& key : settings::keys()) {
+    EXPECT_EQ(std::count(seen.begin(), seen.end(), std::string(key.name)), 0) << key.name;
+    seen.emplace_back(key.name);
+    const auto has_name = [&](const settings::Group& group) { return group.name == key.group(); };
+    EXPECT_EQ(std::count_if(settings::groups().begin(), settings::groups().end(), has_name), 1) << key.name;
+    RunConfig config;
+    EXPECT_FALSE(settings::assign(config, key, key.get(config)).has_value()) << key.name;  // the default is allowed
+    EXPECT_EQ(config, RunConfig()) << key.name;
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::app
