@@ -1,8 +1,9 @@
 # lockstep_layer(NAME USES layer... [PRIVATE library...]): the static library of src/NAME and its tests in tests/NAME.
+# A folder without sources is a layer of headers. main.cpp belongs to the program, not to the layer.
 function(lockstep_layer name)
   cmake_parse_arguments(arg "" "" "USES;PRIVATE" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${name}/*.cpp)
-  list(FILTER sources EXCLUDE REGEX "/main\\.cpp$")  # a program's, not the library's
+  list(FILTER sources EXCLUDE REGEX "/main\\.cpp$|${LOCKSTEP_ONEDNN_OTHER}$")
   if(sources)
     add_library(${name} STATIC ${sources})
     target_link_libraries(${name} PUBLIC ${arg_USES} PRIVATE lockstep_warnings ${arg_PRIVATE})
@@ -23,6 +24,7 @@ function(lockstep_tests name)
     add_executable(test_${name} ${tests})
     target_link_libraries(test_${name} PRIVATE ${arg_USES} lockstep_warnings GTest::gtest_main fmt::fmt)
     target_include_directories(test_${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
-    gtest_discover_tests(test_${name} TEST_PREFIX ${name}. DISCOVERY_MODE PRE_TEST PROPERTIES TIMEOUT 300)
+    gtest_discover_tests(test_${name} TEST_PREFIX ${name}. DISCOVERY_MODE PRE_TEST
+                         WORKING_DIRECTORY ${PROJECT_SOURCE_DIR} PROPERTIES TIMEOUT 300 LABELS ${name})
   endif()
 endfunction()

@@ -48,13 +48,16 @@ std::string Ledger::table() const {
   std::string text = fmt::format("{:<12} {:>12}  {}\n", "memory", "bytes", "largest owners");
   for (std::size_t k = 0; k < kind_names.size(); ++k) {
     const MemoryKind kind = static_cast<MemoryKind>(k);
-    std::vector<Sum> owners;
-    std::copy_if(sums_.begin(), sums_.end(), std::back_inserter(owners), [&](const Sum& sum) { return sum.kind == kind; });
+    std::vector<const Sum*> owners;
+    for (const Sum& sum : sums_) {
+      if (sum.kind == kind) owners.push_back(&sum);
+    }
     if (owners.empty()) continue;
-    std::stable_sort(owners.begin(), owners.end(), [](const Sum& a, const Sum& b) { return a.bytes > b.bytes; });
+    std::sort(owners.begin(), owners.end(),
+              [](const Sum* a, const Sum* b) { return a->bytes != b->bytes ? a->bytes > b->bytes : a < b; });
     std::string largest;
     for (std::size_t i = 0; i < std::min(owners.size(), owners_shown); ++i) {
-      largest += fmt::format("{}{} {}", i == 0 ? "" : ", ", owners[i].owner, bytes_text(owners[i].bytes));
+      largest += fmt::format("{}{} {}", i == 0 ? "" : ", ", owners[i]->owner, bytes_text(owners[i]->bytes));
     }
     if (owners.size() > owners_shown) largest += fmt::format(", {} more", owners.size() - owners_shown);
     text += fmt::format("{:<12} {:>12}  {}\n", name_of(kind), bytes_text(total(kind)), largest);

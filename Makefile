@@ -1,0 +1,53 @@
+# Needs nothing but make: what is missing is installed with apt (make SETUP=: leaves that to you).
+#   make         build/lockstep
+#   make train   train a small model on real text, in about two minutes
+#   make test    every test
+SETUP ?= scripts/setup
+CTEST_FLAGS = --output-on-failure --no-tests=error --progress
+
+.DEFAULT_GOAL := build
+.PHONY: build train test bench format lint asan tsan coverage clean
+
+build:
+	@$(SETUP) build
+	@scripts/build release lockstep
+
+train: build
+	@folder=$$(scripts/first-text) && build/lockstep train --config configs/first.toml data.dir=$$folder
+
+test:
+	@$(SETUP) build
+	@scripts/build release
+	@ctest --test-dir build $(CTEST_FLAGS)
+
+bench: build
+	@build/lockstep bench gemm
+	@build/lockstep bench step --shape tiny
+	@build/lockstep bench step --shape char-12x64
+
+format:
+	@$(SETUP) format
+	@scripts/format
+
+lint:
+	@$(SETUP) build lint
+	@scripts/lint
+
+asan:
+	@$(SETUP) build clang
+	@scripts/build asan
+	@ctest --test-dir build-asan $(CTEST_FLAGS)
+
+tsan:
+	@$(SETUP) build
+	@scripts/build tsan
+	@ctest --test-dir build-tsan $(CTEST_FLAGS)
+
+coverage:
+	@$(SETUP) build coverage
+	@scripts/build coverage
+	@ctest --test-dir build-coverage $(CTEST_FLAGS)
+	@gcovr --root . --filter src/ --object-directory build-coverage --print-summary --sort-percentage
+
+clean:
+	@rm -rf build build-*

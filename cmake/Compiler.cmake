@@ -1,0 +1,24 @@
+# How every file of ours is compiled: the baseline, the floating-point contract, warnings, sanitizers.
+
+# Baseline x86-64-v2; faster instruction sets are chosen at run time, never here. Contraction would let each compiler choose where
+# an fma goes, and so change bits (docs/numerics.md).
+add_compile_options(-march=x86-64-v2 -ffp-contract=off)
+# Highway compiles its baseline, AVX2 and AVX3 only: not SSE4 and the variants of AVX-512 (bits 3 to 7, 10, 11, 13 of its targets).
+add_compile_definitions(HWY_DISABLED_TARGETS=0x2CF8)
+
+set(LOCKSTEP_SANITIZE "" CACHE STRING "Sanitizers, as -fsanitize= takes them: address,undefined or thread")
+if(LOCKSTEP_SANITIZE)
+  add_compile_options(-fsanitize=${LOCKSTEP_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=${LOCKSTEP_SANITIZE})
+endif()
+
+add_library(lockstep_warnings INTERFACE)
+target_compile_options(lockstep_warnings INTERFACE
+  -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Wnon-virtual-dtor -Wold-style-cast
+  $<$<CXX_COMPILER_ID:Clang>:-Wno-sign-conversion>  # GCC's -Wconversion leaves it out too
+  $<$<BOOL:${LOCKSTEP_WERROR}>:-Werror>)
+
+find_program(LOCKSTEP_CCACHE ccache)
+if(LOCKSTEP_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${LOCKSTEP_CCACHE})
+endif()

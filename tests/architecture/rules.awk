@@ -1,0 +1,74 @@
+# Reads CMakeLists.txt, then every source file. See `check` for the rules.
+
+function broken(text) {
+  print FILENAME ":" FNR ": " text
+  failed = 1
+}
+
+# Layers: what each may include, itself included. Lines come in dependency order, so one pass closes the relation.
+FILENAME == "CMakeLists.txt" {
+  if ($0 !~ /^lockstep_layer\(/) next
+  split(substr($0, 16), word, /[ ()]+/)
+  layer = word[1]
+  layers[layer] = 1
+  allowed[layer, layer] = 1
+  for (i = 2; word[i] == "USES" || (word[i] in layers && word[i] != "PRIVATE"); ++i) {
+    if (word[i] == "USES") continue
+    for (other in layers) if ((word[i], other) in allowed) allowed[layer, other] = 1
+  }
+  next
+}
+
+FNR == 1 {
+  depth = split(FILENAME, path, "/")
+  header = FILENAME ~ /\.h$/
+  per_target = FILENAME ~ /-inl\.h$/
+  in_source = path[1] == "src"
+  own = in_source || path[1] == "tests" ? path[2] : ""
+  first_directive = 1
+  if (in_source) {
+    room = FILENAME
+    sub(/\.(h|cpp)$/, "", room)
+    folder = room
+    sub(/\/[^\/]*$/, "", folder)
+    if (!(room in rooms)) {
+      rooms[room] = 1
+      if (++count[folder] == 21) broken(folder " has more than 20 files: a room is missing")
+    }
+  }
+}
+
+FNR == 401 { broken("more than 400 lines: this is more than one idea") }
+
+/TODO|FIXME|XXX/ { broken("finish it or leave it out") }
+
+/^[ \t]*#/ {
+  line = $0
+  gsub(/[ \t]+/, " ", line)
+  sub(/^ /, "", line)
+  sub(/# /, "#", line)
+  if (header && first_directive && (line ~ /^#pragma once/) == per_target) {
+    broken(per_target ? "-inl.h is compiled once per instruction set: no #pragma once" : "a header starts with #pragma once")
+  }
+  first_directive = 0
+  if (line ~ /^#(if|ifdef|ifndef|elif|else)/ && line !~ /^#if HWY_ONCE/) broken("no conditional compilation: an optional part is another file")
+  if (line !~ /^#include/) next
+  name = line
+  sub(/^#include ?/, "", name)
+  if (name ~ /^"/) {
+    gsub(/"/, "", name)
+    sub(/\/.*/, "", name)
+    if (own in layers && name in layers && !((own, name) in allowed)) broken(own " may not include " name)
+    if (in_source && !(name in layers)) broken("include by the path below src: \"layer/file.h\"")
+  } else if (header && name !~ /^<[a-z_]+>/) {
+    broken("a header includes only ours and the standard library, not " name)
+  } else if (in_source && match(name, /^<(nlohmann|toml\+\+|CLI|openssl|oneapi|Random123)\//)) {
+    library = substr(name, 2, RLENGTH - 2)
+    if (!((library, FILENAME) in seen)) {
+      seen[library, FILENAME] = 1
+      if (++users[library] == 3) broken(library " is in more than two files: keep it behind a header of ours")
+    }
+  }
+}
+
+END { exit failed }
