@@ -1,7 +1,8 @@
+#include "base/error.h"
+
 #include <gtest/gtest.h>
 
 #include "base/checked.h"
-#include "base/error.h"
 
 namespace lockstep {
 namespace {

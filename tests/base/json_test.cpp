@@ -1,9 +1,10 @@
+#include "base/json.h"
+
 #include <gtest/gtest.h>
 
 #include <limits>
 
 #include "base/error.h"
-#include "base/json.h"
 
 namespace lockstep {
 namespace {

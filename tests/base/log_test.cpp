@@ -1,8 +1,8 @@
+#include "base/log.h"
+
 #include <gtest/gtest.h>
 
 #include <regex>
-
-#include "base/log.h"
 
 namespace lockstep {
 namespace {

@@ -1,9 +1,10 @@
+#include "base/rng.h"
+
 #include <gtest/gtest.h>
 
 #include <set>
 
 #include "base/error.h"
-#include "base/rng.h"
 
 namespace lockstep {
 namespace {

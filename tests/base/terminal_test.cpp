@@ -1,3 +1,5 @@
+#include "base/terminal.h"
+
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/ioctl.h>
@@ -6,8 +8,6 @@
 #include <algorithm>
 #include <limits>
 #include <sstream>
-
-#include "base/terminal.h"
 
 namespace lockstep {
 namespace {

@@ -1,8 +1,8 @@
+#include "base/units.h"
+
 #include <gtest/gtest.h>
 
 #include <limits>
-
-#include "base/units.h"
 
 namespace lockstep {
 namespace {

@@ -1,3 +1,5 @@
+#include "io/file.h"
+
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
@@ -5,7 +7,6 @@
 #include <thread>
 
 #include "base/error.h"
-#include "io/file.h"
 #include "support/temp_folder.h"
 
 namespace lockstep::io {

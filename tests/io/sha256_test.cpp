@@ -1,7 +1,8 @@
+#include "io/sha256.h"
+
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "io/sha256.h"
 #include "support/temp_folder.h"
 
 namespace lockstep::io {

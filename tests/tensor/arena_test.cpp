@@ -1,10 +1,11 @@
+#include "tensor/arena.h"
+
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 #include <cstring>
 
 #include "base/error.h"
-#include "tensor/arena.h"
 
 namespace lockstep {
 namespace {

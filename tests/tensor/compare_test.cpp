@@ -1,10 +1,10 @@
+#include "tensor/compare.h"
+
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <limits>
 #include <vector>
-
-#include "tensor/compare.h"
 
 namespace lockstep {
 namespace {

@@ -1,7 +1,8 @@
+#include "tensor/ledger.h"
+
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "tensor/ledger.h"
 
 namespace lockstep {
 namespace {

@@ -1,9 +1,9 @@
+#include "tensor/tensor.h"
+
 #include <gtest/gtest.h>
 
 #include <numeric>
 #include <vector>
-
-#include "tensor/tensor.h"
 
 namespace lockstep {
 namespace {
