@@ -1,0 +1,132 @@
+// Activations on their own.
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ops/cpu/activation.cpp"
+#include <hwy/foreach_target.h>
+// clang-format off
+#include <hwy/highway.h>
+// clang-format on
+
+#include "ops/cpu/context.h"
+#include "ops/cpu/isa.h"
+#include "ops/cpu/lanes-inl.h"
+#include "ops/cpu/vector_math-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace lockstep::ops::cpu::HWY_NAMESPACE {
+
+struct NoneFunction {
+  static HWY_INLINE FloatVec Value(FloatVec x) { return x; }
+  static HWY_INLINE FloatVec ValueWithGrad(FloatVec x, FloatVec& grad) {
+    grad = hn::Set(floats_tag, 1);
+    return x;
+  }
+};
+struct GeluFunction {
+  static HWY_INLINE FloatVec Value(FloatVec x) { return Gelu(floats_tag, x); }
+  static HWY_INLINE FloatVec ValueWithGrad(FloatVec x, FloatVec& grad) { return GeluWithGrad(floats_tag, x, grad); }
+};
+struct GeluTanhFunction {
+  static HWY_INLINE FloatVec Value(FloatVec x) { return GeluTanh(floats_tag, x); }
+  static HWY_INLINE FloatVec ValueWithGrad(FloatVec x, FloatVec& grad) { return GeluTanhWithGrad(floats_tag, x, grad); }
+};
+struct ReluFunction {
+  static HWY_INLINE FloatVec Value(FloatVec x) { return hn::IfThenElseZero(hn::Gt(x, hn::Zero(floats_tag)), x); }
+  static HWY_INLINE FloatVec ValueWithGrad(FloatVec x, FloatVec& grad) {
+    grad = hn::IfThenElseZero(hn::Gt(x, hn::Zero(floats_tag)), hn::Set(floats_tag, 1));
+    return Value(x);
+  }
+};
+
+template <class Function>
+HWY_INLINE void ForwardRow(float* y, const float* x, std::int64_t columns) {
+  ForColumns(columns, [&](std::int64_t j, auto group) HWY_ATTR {
+    group.Store(Map([](FloatVec v) HWY_ATTR { return Function::Value(v); }, group.Load(x + j)), y + j);
+  });
+}
+
+template <class Function>
+HWY_INLINE void BackwardRow(float* dx, float* y, const float* dy, const float* x, std::int64_t columns) {
+  ForColumns(columns, [&](std::int64_t j, auto group) HWY_ATTR {
+    const Sixteen before = group.Load(x + j), d_y = group.Load(dy + j);
+    Sixteen after, d_x;
+    for (std::size_t k = 0; k < vector_count; ++k) {
+      FloatVec grad;
+      after.v[k] = Function::ValueWithGrad(before.v[k], grad);
+      d_x.v[k] = hn::Mul(d_y.v[k], grad);
+    }
+    group.Store(d_x, dx + j);
+    if (y != nullptr) group.Store(after, y + j);
+  });
+}
+
+template <class Body>
+HWY_INLINE void WithFunction(Activation f, const Body& body) {
+  switch (f) {
+    case Activation::none:
+      return body(NoneFunction{});
+    case Activation::gelu:
+      return body(GeluFunction{});
+    case Activation::gelu_tanh:
+      return body(GeluTanhFunction{});
+    case Activation::relu:
+      return body(ReluFunction{});
+  }
+}
+
+void ForwardRows(const Tensor& y, const Tensor& x, Activation f, std::int64_t first, std::int64_t last) {
+  WithFunction(f, [&](auto function) HWY_ATTR {
+    for (std::int64_t i = first; i < last; ++i) ForwardRow<decltype(function)>(row_of(y, i), row_of(x, i), x.columns());
+  });
+}
+
+void BackwardRows(const Tensor& dx, const Tensor& y, const Tensor& dy, const Tensor& x, Activation f, std::int64_t first,
+                  std::int64_t last) {
+  WithFunction(f, [&](auto function) HWY_ATTR {
+    for (std::int64_t i = first; i < last; ++i) {
+      BackwardRow<decltype(function)>(row_of(dx, i), y ? row_of(y, i) : nullptr, row_of(dy, i), row_of(x, i), x.columns());
+    }
+  });
+}
+
+}  // namespace lockstep::ops::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace lockstep::ops::cpu {
+namespace {
+
+HWY_EXPORT(ForwardRows);
+HWY_EXPORT(BackwardRows);
+
+class CpuActivations final : public Activations {
+ public:
+  explicit CpuActivations(const Context& context) : context_(context) {
+    const ScopedIsa scope(context.isa);
+    forward_ = &HWY_DYNAMIC_DISPATCH(ForwardRows);
+    backward_ = &HWY_DYNAMIC_DISPATCH(BackwardRows);
+  }
+
+ private:
+  // An element costs about four times that of plain element-wise work.
+  static std::int64_t tile(const Tensor& x) { return std::max<std::int64_t>(1, rows_per_tile(x.columns()) / 4); }
+
+  void do_forward(const Tensor& y, const Tensor& x, Activation f) override {
+    context_.deal(x.rows(), tile(x), [&](std::int64_t first, std::int64_t last) { forward_(y, x, f, first, last); });
+  }
+
+  void do_backward(const Tensor& dx, const Tensor& y, const Tensor& dy, const Tensor& x, Activation f) override {
+    context_.deal(x.rows(), tile(x), [&](std::int64_t first, std::int64_t last) { backward_(dx, y, dy, x, f, first, last); });
+  }
+
+  Context context_;
+  decltype(&HWY_STATIC_DISPATCH(ForwardRows)) forward_;
+  decltype(&HWY_STATIC_DISPATCH(BackwardRows)) backward_;
+};
+
+}  // namespace
+
+std::unique_ptr<Activations> make_activation(const Context& context) { return std::make_unique<CpuActivations>(context); }
+
+}  // namespace lockstep::ops::cpu
+#endif

@@ -1,0 +1,49 @@
+#include "ops/cpu/backend.h"
+
+#include "ops/cpu/context.h"
+#include "ops/cpu/isa.h"
+#include "ops/reference/families.h"
+
+namespace lockstep::ops::cpu {
+namespace {
+
+class CpuOps final : public Ops {
+ public:
+  CpuOps(Runtime& runtime, Stream& stream, Isa isa)
+      : memory_(runtime.memory().allocate(Context::workspace_size)),
+        context_{lockstep::cpu::team_of(runtime), stream, isa, {memory_.data(), Context::workspace_size}} {}
+
+  Linear& linear() override { return *linear_; }
+  Norm& norm() override { return *norm_; }
+  Attention& attention() override { return *attention_; }
+  Activations& activation() override { return *activation_; }
+  Embedding& embedding() override { return *embedding_; }
+  Dropout& dropout() override { return *dropout_; }
+  Loss& loss() override { return *loss_; }
+  Elementwise& elementwise() override { return *elementwise_; }
+  Reduce& reduce() override { return *reduce_; }
+  Update& update() override { return *update_; }
+  std::int64_t workspace_bytes() const override { return narrow<std::int64_t>(memory_.size()); }
+
+ private:
+  Memory memory_;
+  Context context_;
+  std::unique_ptr<Linear> linear_ = reference::make_linear();
+  std::unique_ptr<Attention> attention_ = reference::make_attention();
+  std::unique_ptr<Norm> norm_ = make_norm(context_);
+  std::unique_ptr<Activations> activation_ = make_activation(context_);
+  std::unique_ptr<Embedding> embedding_ = make_embedding(context_);
+  std::unique_ptr<Dropout> dropout_ = make_dropout(context_);
+  std::unique_ptr<Loss> loss_ = make_loss(context_);
+  std::unique_ptr<Elementwise> elementwise_ = make_elementwise(context_);
+  std::unique_ptr<Reduce> reduce_ = make_reduce(context_);
+  std::unique_ptr<Update> update_ = make_update(context_);
+};
+
+}  // namespace
+
+std::unique_ptr<Ops> make_cpu_ops(Runtime& runtime, Stream& stream, Isa isa) {
+  return std::make_unique<CpuOps>(runtime, stream, resolve(isa));
+}
+
+}  // namespace lockstep::ops::cpu

@@ -1,0 +1,61 @@
+#pragma once
+
+// What every kernel family of the CPU is built from.
+
+#include <algorithm>
+#include <cstddef>
+#include <memory>
+#include <span>
+
+#include "base/checked.h"
+#include "device/cpu/team.h"
+#include "device/stream.h"
+#include "ops/ops.h"
+
+namespace lockstep::ops::cpu {
+
+struct Context {
+  lockstep::cpu::Team& team;
+  Stream& stream;
+  Isa isa;
+  /// For partial sums; ops of one stream run one after the other and share it. Aligned to 64 bytes, `workspace_size` bytes.
+  std::span<std::byte> workspace;
+
+  static constexpr std::size_t workspace_size = std::size_t{1} << 20;
+
+  /// Cuts [0, count) into ranges of `tile` and calls body(first, last) for each on the team's workers.
+  template <class Body>
+  void deal(std::int64_t count, std::int64_t tile, Body&& body) const {
+    team.for_each(div_up(count, tile), [&](std::int64_t i, int) { body(i * tile, std::min(count, (i + 1) * tile)); });
+    stream.progress();
+  }
+
+  /// The workspace as elements of T.
+  template <class T>
+  std::span<T> scratch() const {
+    return {reinterpret_cast<T*>(workspace.data()), workspace.size() / sizeof(T)};
+  }
+};
+
+/// Rows of `columns` elements that make a tile of about 16384 elements: less is not worth handing to another core.
+inline std::int64_t rows_per_tile(std::int64_t columns) {
+  return std::max<std::int64_t>(1, 16384 / std::max<std::int64_t>(1, columns));
+}
+
+/// Row i of the f32 matrix that `tensor` is.
+inline float* row_of(const Tensor& tensor, std::int64_t i) { return reinterpret_cast<float*>(tensor.data) + i * tensor.stride(); }
+/// The elements of a dense f32 tensor; null when it is empty.
+inline float* floats(const Tensor& tensor) { return reinterpret_cast<float*>(tensor.data); }
+/// The elements of a dense i32 tensor.
+inline const std::int32_t* ids(const Tensor& tensor) { return reinterpret_cast<const std::int32_t*>(tensor.data); }
+
+std::unique_ptr<Norm> make_norm(const Context& context);
+std::unique_ptr<Activations> make_activation(const Context& context);
+std::unique_ptr<Embedding> make_embedding(const Context& context);
+std::unique_ptr<Dropout> make_dropout(const Context& context);
+std::unique_ptr<Loss> make_loss(const Context& context);
+std::unique_ptr<Elementwise> make_elementwise(const Context& context);
+std::unique_ptr<Reduce> make_reduce(const Context& context);
+std::unique_ptr<Update> make_update(const Context& context);
+
+}  // namespace lockstep::ops::cpu

@@ -1,0 +1,190 @@
+// Token and position rows. Gradients are dealt out by stripes of 64 columns, whose sums stay in registers.
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ops/cpu/embedding.cpp"
+#include <hwy/foreach_target.h>
+// clang-format off
+#include <hwy/highway.h>
+// clang-format on
+
+#include <cstring>
+
+#include "ops/cpu/context.h"
+#include "ops/cpu/isa.h"
+#include "ops/cpu/lanes-inl.h"
+#include "ops/cpu/token_order.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace lockstep::ops::cpu::HWY_NAMESPACE {
+
+void EmbeddingRows(const Tensor& y, const Tensor& tokens, const Tensor& token_table, const Tensor& position_table,
+                   std::int64_t positions, std::int64_t first_position, std::int64_t first, std::int64_t last) {
+  for (std::int64_t i = first; i < last; ++i) {
+    float* to = row_of(y, i);
+    const float* token = row_of(token_table, ids(tokens)[i]);
+    const float* position = position_table ? row_of(position_table, first_position + i % positions) : nullptr;
+    ForColumns(y.columns(), [&](std::int64_t j, auto group) HWY_ATTR {
+      const Sixteen row = group.Load(token + j);
+      group.Store(position != nullptr ? Add(row, group.Load(position + j)) : row, to + j);
+    });
+  }
+}
+
+/// `kGroups` groups of sixteen columns from `column`: a body for whole stripes and for what is left of a row.
+template <std::size_t kGroups, class Group>
+struct Stripe {
+  std::int64_t column;
+  Group group;
+  Sixteen sum[kGroups];
+
+  HWY_INLINE void Set(const float* row) {
+    for (std::size_t g = 0; g < kGroups; ++g) sum[g] = group.Load(row + column + 16 * g);
+  }
+  HWY_INLINE void AddRow(const float* row) {
+    for (std::size_t g = 0; g < kGroups; ++g) sum[g] = Add(sum[g], group.Load(row + column + 16 * g));
+  }
+  /// row += the sum.
+  HWY_INLINE void AddTo(float* row) const {
+    for (std::size_t g = 0; g < kGroups; ++g) {
+      group.Store(Add(group.Load(row + column + 16 * g), sum[g]), row + column + 16 * g);
+    }
+  }
+};
+
+/// Calls body(stripe) for columns [first, last), at most 64.
+template <class Body>
+HWY_INLINE void ForStripe(std::int64_t first, std::int64_t last, const Body& body) {
+  if (last - first == 64) return body(Stripe<4, WholeGroup>{first, {}, {}});
+  ForColumns(last - first, [&](std::int64_t j, auto group) HWY_ATTR { body(Stripe<1, decltype(group)>{first + j, group, {}}); });
+}
+
+/// Columns [first, last) of the table's rows += the rows of dy of their tokens, block of 64 tokens by block.
+void ScatterColumns(const Tensor& d_tokens, const Tensor& dy, const TokenPlace* tokens, std::int64_t count, std::int64_t first,
+                    std::int64_t last) {
+  ForStripe(first, last, [&](auto stripe) HWY_ATTR {
+    for (std::int64_t i = 0; i < count; ++i) {
+      const TokenPlace token = tokens[i];
+      stripe.Set(row_of(dy, token.place));
+      for (; i + 1 < count && tokens[i + 1].id == token.id && tokens[i + 1].place / 64 == token.place / 64; ++i) {
+        stripe.AddRow(row_of(dy, tokens[i + 1].place));
+      }
+      stripe.AddTo(row_of(d_tokens, token.id));
+    }
+  });
+}
+
+/// Row `position` of d_positions (+)= its rows of dy, block of 64 samples by block.
+void SumPosition(const Tensor& d_positions, const Tensor& dy, std::int64_t positions, bool accumulate, std::int64_t position) {
+  const std::int64_t columns = dy.columns();
+  float* to = row_of(d_positions, position);
+  if (!accumulate) std::memset(to, 0, static_cast<std::size_t>(columns) * sizeof(float));
+  const std::int64_t samples = dy.rows() / positions;
+  for (std::int64_t column = 0; column < columns; column += 64) {
+    ForStripe(column, std::min(column + 64, columns), [&](auto stripe) HWY_ATTR {
+      for (std::int64_t block = 0; block < samples; block += 64) {
+        stripe.Set(row_of(dy, block * positions + position));
+        for (std::int64_t s = block + 1; s < std::min(block + 64, samples); ++s) {
+          stripe.AddRow(row_of(dy, s * positions + position));
+        }
+        stripe.AddTo(to);
+      }
+    });
+  }
+}
+
+/// Columns [first, last) of sum += part and part = 0, once for each id.
+void MoveColumns(const Tensor& sum, const Tensor& part, const TokenPlace* tokens, std::int64_t count, std::int64_t first,
+                 std::int64_t last) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    if (i > 0 && tokens[i].id == tokens[i - 1].id) continue;
+    float* from = row_of(part, tokens[i].id) + first;
+    float* to = row_of(sum, tokens[i].id) + first;
+    ForColumns(last - first, [&](std::int64_t j, auto group) HWY_ATTR {
+      group.Store(Add(group.Load(to + j), group.Load(from + j)), to + j);
+      group.Store(Splat(0), from + j);
+    });
+  }
+}
+
+}  // namespace lockstep::ops::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace lockstep::ops::cpu {
+namespace {
+
+HWY_EXPORT(EmbeddingRows);
+HWY_EXPORT(ScatterColumns);
+HWY_EXPORT(SumPosition);
+HWY_EXPORT(MoveColumns);
+
+constexpr std::int64_t stripe_columns = 64;
+
+class CpuEmbedding final : public Embedding {
+ public:
+  explicit CpuEmbedding(const Context& context) : context_(context) {
+    const ScopedIsa scope(context.isa);
+    rows_ = &HWY_DYNAMIC_DISPATCH(EmbeddingRows);
+    scatter_ = &HWY_DYNAMIC_DISPATCH(ScatterColumns);
+    sum_position_ = &HWY_DYNAMIC_DISPATCH(SumPosition);
+    move_ = &HWY_DYNAMIC_DISPATCH(MoveColumns);
+  }
+
+ private:
+  void do_forward(const Tensor& y, const Tensor& tokens, const Tensor& token_table, const Tensor& position_table,
+                  std::int64_t positions, std::int64_t first_position) override {
+    context_.deal(y.rows(), rows_per_tile(y.columns()), [&](std::int64_t first, std::int64_t last) {
+      rows_(y, tokens, token_table, position_table, positions, first_position, first, last);
+    });
+  }
+
+  /// body(sorted tokens) for as many tokens at a time as the workspace sorts.
+  template <class Body>
+  void for_sorted(const Tensor& tokens, const Body& body) {
+    const std::span<TokenPlace> memory = context_.scratch<TokenPlace>();
+    for (std::int64_t begin = 0; begin < tokens.elements(); begin += max_sorted_tokens) {
+      const std::int64_t count = std::min(max_sorted_tokens, tokens.elements() - begin);
+      body(sort_by_id({ids(tokens) + begin, static_cast<std::size_t>(count)}, narrow<std::int32_t>(begin), memory));
+    }
+  }
+
+  void do_backward_tokens(const Tensor& d_tokens, const Tensor& dy, const Tensor& tokens) override {
+    for_sorted(tokens, [&](std::span<const TokenPlace> sorted) {
+      context_.deal(dy.columns(), stripe_columns, [&](std::int64_t first, std::int64_t last) {
+        scatter_(d_tokens, dy, sorted.data(), std::ssize(sorted), first, last);
+      });
+    });
+  }
+
+  void do_backward_positions(const Tensor& d_positions, const Tensor& dy, std::int64_t positions, bool accumulate) override {
+    const std::int64_t tile = rows_per_tile(dy.columns() * std::max<std::int64_t>(1, dy.rows() / positions));
+    context_.deal(positions, tile, [&](std::int64_t first, std::int64_t last) {
+      for (std::int64_t t = first; t < last; ++t) sum_position_(d_positions, dy, positions, accumulate, t);
+    });
+    if (accumulate) return;
+    for (std::int64_t t = positions; t < d_positions.rows(); ++t) {
+      std::memset(row_of(d_positions, t), 0, static_cast<std::size_t>(d_positions.columns()) * sizeof(float));
+    }
+  }
+
+  void do_add_rows(const Tensor& sum, const Tensor& part, const Tensor& tokens) override {
+    for_sorted(tokens, [&](std::span<const TokenPlace> sorted) {
+      context_.deal(sum.columns(), stripe_columns, [&](std::int64_t first, std::int64_t last) {
+        move_(sum, part, sorted.data(), std::ssize(sorted), first, last);
+      });
+    });
+  }
+
+  Context context_;
+  decltype(&HWY_STATIC_DISPATCH(EmbeddingRows)) rows_;
+  decltype(&HWY_STATIC_DISPATCH(ScatterColumns)) scatter_;
+  decltype(&HWY_STATIC_DISPATCH(SumPosition)) sum_position_;
+  decltype(&HWY_STATIC_DISPATCH(MoveColumns)) move_;
+};
+
+}  // namespace
+
+std::unique_ptr<Embedding> make_embedding(const Context& context) { return std::make_unique<CpuEmbedding>(context); }
+
+}  // namespace lockstep::ops::cpu
+#endif

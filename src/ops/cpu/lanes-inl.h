@@ -1,0 +1,129 @@
+// Sixteen floats at every vector width, included once per Highway target (so it has no include guard) after
+// hwy/highway.h: one vector of AVX-512, two of AVX2, four of the baseline. Sums inside a row run in these lanes and are
+// combined in one tree, so they do not depend on the width (docs/numerics.md).
+
+#include <cstddef>
+#include <cstring>
+
+HWY_BEFORE_NAMESPACE();
+namespace lockstep::ops::cpu::HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+using Floats = hn::CappedTag<float, 16>;
+using FloatVec = hn::Vec<Floats>;
+constexpr Floats floats_tag;
+constexpr std::size_t vector_lanes = hn::MaxLanes(floats_tag);
+constexpr std::size_t vector_count = 16 / vector_lanes;
+
+struct Sixteen {
+  FloatVec v[vector_count];
+};
+
+/// Applies f to the vectors of the arguments.
+template <class F, class... Args>
+HWY_INLINE Sixteen Map(const F& f, const Args&... args) {
+  Sixteen result;
+  for (std::size_t k = 0; k < vector_count; ++k) result.v[k] = f(args.v[k]...);
+  return result;
+}
+
+HWY_INLINE Sixteen Splat(float value) {
+  Sixteen result;
+  for (std::size_t k = 0; k < vector_count; ++k) result.v[k] = hn::Set(floats_tag, value);
+  return result;
+}
+HWY_INLINE Sixteen Add(const Sixteen& a, const Sixteen& b) {
+  return Map([](FloatVec x, FloatVec y) HWY_ATTR { return hn::Add(x, y); }, a, b);
+}
+HWY_INLINE Sixteen Sub(const Sixteen& a, const Sixteen& b) {
+  return Map([](FloatVec x, FloatVec y) HWY_ATTR { return hn::Sub(x, y); }, a, b);
+}
+HWY_INLINE Sixteen Mul(const Sixteen& a, const Sixteen& b) {
+  return Map([](FloatVec x, FloatVec y) HWY_ATTR { return hn::Mul(x, y); }, a, b);
+}
+HWY_INLINE Sixteen Max(const Sixteen& a, const Sixteen& b) {
+  return Map([](FloatVec x, FloatVec y) HWY_ATTR { return hn::Max(x, y); }, a, b);
+}
+/// a * b + c.
+HWY_INLINE Sixteen MulAdd(const Sixteen& a, const Sixteen& b, const Sixteen& c) {
+  return Map([](FloatVec x, FloatVec y, FloatVec z) HWY_ATTR { return hn::MulAdd(x, y, z); }, a, b, c);
+}
+/// c - a * b.
+HWY_INLINE Sixteen NegMulAdd(const Sixteen& a, const Sixteen& b, const Sixteen& c) {
+  return Map([](FloatVec x, FloatVec y, FloatVec z) HWY_ATTR { return hn::NegMulAdd(x, y, z); }, a, b, c);
+}
+
+HWY_INLINE Sixteen Load16(const float* from) {
+  Sixteen result;
+  for (std::size_t k = 0; k < vector_count; ++k) result.v[k] = hn::LoadU(floats_tag, from + k * vector_lanes);
+  return result;
+}
+HWY_INLINE void Store16(const Sixteen& value, float* to) {
+  for (std::size_t k = 0; k < vector_count; ++k) hn::StoreU(value.v[k], floats_tag, to + k * vector_lanes);
+}
+
+/// Lanes 0..15 combined by the tree (i, i + 8), (i, i + 4), (i, i + 2), (0, 1).
+template <class Combine>
+HWY_INLINE float Tree(const Sixteen& lanes, const Combine& combine) {
+  alignas(64) float x[16];
+  Store16(lanes, x);
+  const hn::CappedTag<float, 4> four;
+  const auto a = combine(hn::Load(four, x), hn::Load(four, x + 8));
+  const auto b = combine(hn::Load(four, x + 4), hn::Load(four, x + 12));
+  const auto c = combine(a, b);
+  const auto d = combine(c, hn::Shuffle1032(c));
+  return hn::GetLane(combine(d, hn::Shuffle2301(d)));
+}
+HWY_INLINE float Sum(const Sixteen& lanes) {
+  return Tree(lanes, [](auto a, auto b) HWY_ATTR { return hn::Add(a, b); });
+}
+HWY_INLINE float Largest(const Sixteen& lanes) {
+  return Tree(lanes, [](auto a, auto b) HWY_ATTR { return hn::Max(a, b); });
+}
+
+/// How a whole group of sixteen columns is read and written.
+struct WholeGroup {
+  HWY_INLINE Sixteen Load(const float* from) const { return Load16(from); }
+  /// The same, with `absent` in lanes that do not exist.
+  HWY_INLINE Sixteen LoadOr(const float* from, float /*absent*/) const { return Load16(from); }
+  HWY_INLINE void Store(const Sixteen& value, float* to) const { Store16(value, to); }
+  /// The lanes that exist; others become zero.
+  HWY_INLINE Sixteen Keep(const Sixteen& value) const { return value; }
+  HWY_INLINE std::size_t Size() const { return 16; }
+};
+
+/// How the last columns of a row are: lanes that do not exist are zero when read and not written.
+struct PartGroup {
+  std::size_t size;
+  HWY_INLINE Sixteen Load(const float* from) const { return LoadOr(from, 0); }
+  HWY_INLINE Sixteen LoadOr(const float* from, float absent) const {
+    alignas(64) float x[16];
+    Store16(Splat(absent), x);
+    std::memcpy(x, from, size * sizeof(float));
+    return Load16(x);
+  }
+  HWY_INLINE void Store(const Sixteen& value, float* to) const {
+    alignas(64) float x[16];
+    Store16(value, x);
+    std::memcpy(to, x, size * sizeof(float));
+  }
+  HWY_INLINE Sixteen Keep(const Sixteen& value) const {
+    alignas(64) float x[16];
+    Store16(value, x);
+    for (std::size_t i = size; i < 16; ++i) x[i] = 0;
+    return Load16(x);
+  }
+  HWY_INLINE std::size_t Size() const { return size; }
+};
+
+/// Calls body(column, group) for every sixteen columns from 0, the last ones as a PartGroup.
+template <class Body>
+HWY_INLINE void ForColumns(std::int64_t columns, const Body& body) {
+  std::int64_t j = 0;
+  for (; j + 16 <= columns; j += 16) body(j, WholeGroup{});
+  if (j < columns) body(j, PartGroup{static_cast<std::size_t>(columns - j)});
+}
+
+}  // namespace lockstep::ops::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();

@@ -1,0 +1,123 @@
+// Numbers about a flat range: a partial result per chunk of 4096 elements, combined in order.
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ops/cpu/reduce.cpp"
+#include <hwy/foreach_target.h>
+// clang-format off
+#include <hwy/highway.h>
+// clang-format on
+
+#include <bit>
+
+#include "ops/cpu/context.h"
+#include "ops/cpu/isa.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace lockstep::ops::cpu::HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+/// Sum of squares in 16 lanes of double, combined by the tree (i, i + 8), (i, i + 4), (i, i + 2), (0, 1).
+double SquaresOfChunk(const float* x, std::int64_t count) {
+  const hn::CappedTag<double, 8> doubles;
+  const hn::Rebind<float, decltype(doubles)> singles;
+  constexpr std::size_t lanes = hn::MaxLanes(doubles), vectors = 16 / lanes;
+  hn::Vec<decltype(doubles)> sums[vectors];
+  for (auto& sum : sums) sum = hn::Zero(doubles);
+  const auto add_sixteen = [&](const float* from) HWY_ATTR {
+    for (std::size_t k = 0; k < vectors; ++k) {
+      const auto value = hn::PromoteTo(doubles, hn::LoadU(singles, from + k * lanes));
+      sums[k] = hn::MulAdd(value, value, sums[k]);
+    }
+  };
+  std::int64_t i = 0;
+  for (; i + 16 <= count; i += 16) add_sixteen(x + i);
+  if (i < count) {
+    float part[16] = {};
+    std::copy(x + i, x + count, part);
+    add_sixteen(part);
+  }
+  alignas(64) double all[16];
+  for (std::size_t k = 0; k < vectors; ++k) hn::Store(sums[k], doubles, all + k * lanes);
+  for (std::size_t half = 8; half > 0; half /= 2) {
+    for (std::size_t k = 0; k < half; ++k) all[k] += all[k + half];
+  }
+  return all[0];
+}
+
+/// Largest bits of the absolute values: as integers they have the order of the numbers, NaN above infinity.
+std::int32_t LargestBits(const float* x, std::int64_t count) {
+  const hn::CappedTag<std::int32_t, 16> integers;
+  constexpr auto lanes = static_cast<std::int64_t>(hn::MaxLanes(integers));
+  const auto* bits = reinterpret_cast<const std::int32_t*>(x);
+  const auto absolute = hn::Set(integers, 0x7FFFFFFF);
+  auto largest = hn::Zero(integers);
+  std::int64_t i = 0;
+  for (; i + lanes <= count; i += lanes) largest = hn::Max(largest, hn::And(hn::LoadU(integers, bits + i), absolute));
+  std::int32_t result = hn::GetLane(hn::MaxOfLanes(integers, largest));
+  for (; i < count; ++i) result = std::max(result, bits[i] & 0x7FFFFFFF);
+  return result;
+}
+
+}  // namespace lockstep::ops::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace lockstep::ops::cpu {
+namespace {
+
+HWY_EXPORT(SquaresOfChunk);
+HWY_EXPORT(LargestBits);
+
+constexpr std::int64_t chunk = 4096;
+constexpr std::int64_t chunks_per_tile = 8;
+
+class CpuReduce final : public Reduce {
+ public:
+  explicit CpuReduce(const Context& context) : context_(context) {
+    const ScopedIsa scope(context.isa);
+    squares_ = &HWY_DYNAMIC_DISPATCH(SquaresOfChunk);
+    largest_ = &HWY_DYNAMIC_DISPATCH(LargestBits);
+  }
+
+ private:
+  /// partials[i] = of_chunk(chunk i) for up to a workspace of chunks at a time, then combine(partial) in order.
+  template <class T, class OfChunk, class Combine>
+  void for_chunks(const Tensor& x, const OfChunk& of_chunk, const Combine& combine) {
+    const std::span<T> partials = context_.scratch<T>();
+    const std::int64_t per_round = static_cast<std::int64_t>(partials.size()) * chunk;
+    for (std::int64_t begin = 0; begin < x.elements(); begin += per_round) {
+      const std::int64_t count = std::min(per_round, x.elements() - begin);
+      const std::int64_t chunks = div_up(count, chunk);
+      context_.deal(chunks, chunks_per_tile, [&](std::int64_t first, std::int64_t last) {
+        for (std::int64_t c = first; c < last; ++c) {
+          partials[static_cast<std::size_t>(c)] = of_chunk(floats(x) + begin + c * chunk, std::min(chunk, count - c * chunk));
+        }
+      });
+      for (std::int64_t c = 0; c < chunks; ++c) combine(partials[static_cast<std::size_t>(c)]);
+    }
+  }
+
+  double do_sum_of_squares(const Tensor& x) override {
+    double sum = 0;
+    for_chunks<double>(x, squares_, [&](double part) { sum += part; });
+    return sum;
+  }
+
+  double do_max_abs(const Tensor& x) override {
+    std::int32_t largest = 0;
+    for_chunks<std::int32_t>(x, largest_, [&](std::int32_t part) { largest = std::max(largest, part); });
+    return std::bit_cast<float>(largest);
+  }
+
+  Context context_;
+  decltype(&HWY_STATIC_DISPATCH(SquaresOfChunk)) squares_;
+  decltype(&HWY_STATIC_DISPATCH(LargestBits)) largest_;
+};
+
+}  // namespace
+
+std::unique_ptr<Reduce> make_reduce(const Context& context) { return std::make_unique<CpuReduce>(context); }
+
+}  // namespace lockstep::ops::cpu
+#endif

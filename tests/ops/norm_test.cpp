@@ -1,0 +1,166 @@
+#include <gtest/gtest.h>
+
+#include "support/ops.h"
+
+namespace lockstep::test {
+namespace {
+
+constexpr float eps = 1e-5F;
+
+struct Inputs {
+  Inputs(std::int64_t b, std::int64_t c)
+      : rows(b),
+        columns(c),
+        x(HostTensor::random({b, c}, 1, 3)),
+        gain(HostTensor::random({c}, 2)),
+        bias(HostTensor::random({c}, 3)),
+        dn(HostTensor::random({b, c}, 4)),
+        residual(HostTensor::random({b, c}, 5)) {
+    for (float& value : x.values()) value += 0.5F;
+  }
+  std::int64_t rows, columns;
+  HostTensor x, gain, bias, dn, residual;
+};
+
+class NormSizes : public testing::TestWithParam<std::pair<std::int64_t, std::int64_t>> {};
+
+INSTANTIATE_TEST_SUITE_P(Odd, NormSizes,
+                         testing::Values(std::pair{1, 1}, std::pair{7, 30}, std::pair{64, 16}, std::pair{65, 17},
+                                         std::pair{130, 128}, std::pair{3, 1025}, std::pair{300, 768}));
+
+TEST_P(NormSizes, ForwardEqualsReference) {
+  const Inputs in(GetParam().first, GetParam().second);
+  for (const bool with_bias : {true, false}) {
+    compare_everywhere(
+        [&](ops::Ops& ops) {
+          HostTensor n({in.rows, in.columns}), stats({in.rows, 2}), again({in.rows, in.columns});
+          const Tensor bias = with_bias ? in.bias.tensor() : Tensor{};
+          ops.norm().forward(n, stats, in.x, in.gain, bias, eps);
+          ops.norm().apply(again, stats, in.x, in.gain, bias);
+          EXPECT_EQ(different_bits(n.values(), again.values()), 0U);
+          return Results{n, stats};
+        },
+        in.columns == 1 ? 1e-3 : 2e-6);
+  }
+}
+
+TEST_P(NormSizes, BackwardEqualsReference) {
+  const Inputs in(GetParam().first, GetParam().second);
+  HostTensor normed({in.rows, in.columns}), stats({in.rows, 2});
+  ops::make_reference_ops()->norm().forward(normed, stats, in.x, in.gain, in.bias, eps);
+  for (const bool accumulate : {true, false}) {
+    compare_everywhere(
+        [&](ops::Ops& ops) {
+          HostTensor dx({in.rows, in.columns}), n = dx;
+          HostTensor d_gain = HostTensor::random({in.columns}, 6), d_bias = HostTensor::random({in.columns}, 7);
+          ops.norm().backward(dx, n, d_gain, d_bias, in.dn, in.x, stats, in.gain, in.bias, in.residual, accumulate);
+          return Results{dx, n, d_gain, d_bias};
+        },
+        1e-5);
+  }
+}
+
+TEST(Norm, BackwardInPlaceWithoutOptionalParts) {
+  const Inputs in(9, 40);
+  HostTensor normed({9, 40}), stats({9, 2});
+  ops::make_reference_ops()->norm().forward(normed, stats, in.x, in.gain, {}, eps);
+  compare_everywhere(
+      [&](ops::Ops& ops) {
+        HostTensor d_gain({40}), over_dn = in.dn, over_residual = in.residual;
+        ops.norm().backward(over_dn, {}, d_gain, {}, over_dn, in.x, stats, in.gain, {}, {}, false);
+        ops.norm().backward(over_residual, {}, d_gain, {}, in.dn, in.x, stats, in.gain, {}, over_residual, true);
+        return Results{over_dn, over_residual, d_gain};
+      },
+      1e-5);
+}
+
+// More rows than the workspace has partial sums for: the rounds add up to the same blocks in the same order.
+TEST(Norm, BackwardInRounds) {
+  const Inputs in(200, 60000);
+  HostTensor normed({200, 60000}), stats({200, 2});
+  ops::make_reference_ops()->norm().forward(normed, stats, in.x, in.gain, in.bias, eps);
+  compare_everywhere(
+      [&](ops::Ops& ops) {
+        HostTensor dx({200, 60000}), d_gain({60000}), d_bias({60000});
+        ops.norm().backward(dx, {}, d_gain, d_bias, in.dn, in.x, stats, in.gain, in.bias, {}, false);
+        return Results{dx, d_gain, d_bias};
+      },
+      1e-5);
+}
+
+TEST(Norm, SlicesOfRowsHaveEqualBits) {
+  const Inputs in(130, 96);
+  for (const auto& machine : machines()) {
+    ops::Norm& norm = machine->ops->norm();
+    HostTensor n({130, 96}), stats({130, 2}), dx = n, d_gain({96}), d_bias({96});
+    norm.forward(n, stats, in.x, in.gain, in.bias, eps);
+    norm.backward(dx, {}, d_gain, d_bias, in.dn, in.x, stats, in.gain, in.bias, {}, false);
+    HostTensor part_n({130, 96}), part_stats({130, 2}), part_dx = part_n, part_gain({96}), part_bias({96});
+    for (const auto& [first, count] : {std::pair{0, 64}, std::pair{64, 64}, std::pair{128, 2}}) {
+      const auto rows = [first = first, count = count](const Tensor& t) { return t.slice_rows(first, count); };
+      norm.forward(rows(part_n), rows(part_stats), rows(in.x), in.gain, in.bias, eps);
+      norm.backward(rows(part_dx), {}, part_gain, part_bias, rows(in.dn), rows(in.x), rows(part_stats), in.gain, in.bias, {},
+                    first > 0);
+    }
+    EXPECT_EQ(different_bits(n.values(), part_n.values()), 0U);
+    EXPECT_EQ(different_bits(dx.values(), part_dx.values()), 0U);
+    EXPECT_EQ(different_bits(d_gain.values(), part_gain.values()), 0U);
+    EXPECT_EQ(different_bits(d_bias.values(), part_bias.values()), 0U);
+  }
+}
+
+TEST(Norm, StridedRows) {
+  HostTensor wide = HostTensor::random({20, 100}, 8), gain = HostTensor::random({33}, 9), bias = HostTensor::random({33}, 10);
+  compare_everywhere(
+      [&](ops::Ops& ops) {
+        HostTensor out({20, 80}), stats({20, 2});
+        ops.norm().forward(out.tensor().slice_columns(5, 33), stats, wide.tensor().slice_columns(11, 33), gain, bias, eps);
+        return Results{out, stats};
+      },
+      2e-6);
+}
+
+TEST(Norm, ReferenceAgainstFiniteDifferences) {
+  Inputs in(3, 30);
+  const auto ops = ops::make_reference_ops();
+  HostTensor n({3, 30}), stats({3, 2}), dx({3, 30}), d_gain({30}), d_bias({30});
+  const auto loss = [&] {
+    ops->norm().forward(n, stats, in.x, in.gain, in.bias, eps);
+    return inner(n, in.dn);
+  };
+  loss();
+  ops->norm().backward(dx, {}, d_gain, d_bias, in.dn, in.x, stats, in.gain, in.bias, {}, false);
+  expect_gradient(dx, in.x, loss, 1e-2F, 1e-4);
+  expect_gradient(d_gain, in.gain, loss, 1e-1F, 1e-5);
+  expect_gradient(d_bias, in.bias, loss, 1e-1F, 1e-5);
+}
+
+TEST(Norm, BrokenRules) {
+  const auto ops = ops::make_reference_ops();
+  ops::Norm& norm = ops->norm();
+  HostTensor x({4, 8}), n({4, 8}), stats({4, 2}), gain({8}), narrow_gain({7}), short_n({3, 8}), empty_columns({4, 0});
+  EXPECT_THROW(norm.forward(short_n, stats, x, gain, {}, eps), BrokenRule);
+  EXPECT_THROW(norm.forward(n, gain, x, narrow_gain, {}, eps), BrokenRule);
+  EXPECT_THROW(norm.forward(n, stats, x, narrow_gain, {}, eps), BrokenRule);
+  EXPECT_THROW(norm.forward(n, stats, x, gain, narrow_gain, eps), BrokenRule);
+  EXPECT_THROW(norm.forward(n, stats, x, gain, {}, 0), BrokenRule);
+  EXPECT_THROW(norm.forward({}, stats, x, gain, {}, eps), BrokenRule);
+  EXPECT_THROW(norm.forward(empty_columns, stats, empty_columns, gain, {}, eps), BrokenRule);
+  EXPECT_THROW(norm.apply(short_n, stats, x, gain, {}), BrokenRule);
+  EXPECT_THROW(norm.backward(n, {}, narrow_gain, {}, n, x, stats, gain, {}, {}, false), BrokenRule);
+  EXPECT_THROW(norm.backward(n, {}, gain, narrow_gain, n, x, stats, gain, {}, {}, false), BrokenRule);
+  EXPECT_THROW(norm.backward(n, short_n, gain, {}, n, x, stats, gain, {}, {}, false), BrokenRule);
+  EXPECT_THROW(norm.backward(n, {}, gain, {}, short_n, x, stats, gain, {}, {}, false), BrokenRule);
+  EXPECT_THROW(norm.backward(n, {}, gain, {}, n, x, stats, gain, {}, short_n, false), BrokenRule);
+  EXPECT_THROW(norm.backward(short_n, {}, gain, {}, n, x, stats, gain, {}, {}, false), BrokenRule);
+  Tensor other_type = n, other_device = n, overlapping = n;
+  other_type.dtype = DType::bf16;
+  other_device.device.kind = DeviceKind::cuda;
+  overlapping.row_stride = 4;
+  EXPECT_THROW(norm.forward(other_type, stats, x, gain, {}, eps), BrokenRule);
+  EXPECT_THROW(norm.forward(other_device, stats, x, gain, {}, eps), BrokenRule);
+  EXPECT_THROW(norm.forward(overlapping, stats, x, gain, {}, eps), BrokenRule);
+}
+
+}  // namespace
+}  // namespace lockstep::test

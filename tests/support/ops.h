@@ -1,0 +1,177 @@
+#pragma once
+
+// What tests of kernels share: tensors on the heap, numbers in them, and the comparison of every backend of this machine
+// with the reference and with each other.
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "device/runtime.h"
+#include "ops/ops.h"
+
+namespace lockstep::test {
+
+/// An f32 tensor that owns its elements; copies are deep.
+class HostTensor {
+ public:
+  HostTensor() = default;
+  explicit HostTensor(Shape shape) : values_(static_cast<std::size_t>(shape.elements())), shape_(shape) {}
+
+  /// Numbers between -size and size that depend on `seed` only.
+  static HostTensor random(Shape shape, std::uint32_t seed, float size = 1) {
+    HostTensor result(shape);
+    std::mt19937 engine(seed);
+    for (float& x : result.values_) x = size * (static_cast<float>(engine()) * 0x1p-31F - 1);
+    return result;
+  }
+  static HostTensor filled(Shape shape, float value) {
+    HostTensor result(shape);
+    result.values_.assign(result.values_.size(), value);
+    return result;
+  }
+
+  Tensor tensor() const {
+    Tensor result;
+    result.data = reinterpret_cast<std::byte*>(const_cast<float*>(values_.data()));
+    result.shape = shape_;
+    return result;
+  }
+  operator Tensor() const { return tensor(); }  // NOLINT(google-explicit-constructor)
+  std::vector<float>& values() { return values_; }
+  const std::vector<float>& values() const { return values_; }
+  float& operator[](std::size_t i) { return values_[i]; }
+  float operator[](std::size_t i) const { return values_[i]; }
+
+ private:
+  std::vector<float> values_;
+  Shape shape_;
+};
+
+/// A view of ids.
+inline Tensor ids_tensor(std::vector<std::int32_t>& ids) {
+  Tensor result;
+  result.data = reinterpret_cast<std::byte*>(ids.data());
+  result.shape = Shape{std::ssize(ids)};
+  result.dtype = DType::i32;
+  return result;
+}
+
+/// Ids in [first, last) that depend on `seed` only.
+inline std::vector<std::int32_t> random_ids(std::size_t count, std::int32_t first, std::int32_t last, std::uint32_t seed) {
+  std::vector<std::int32_t> ids(count);
+  std::mt19937 engine(seed);
+  for (std::int32_t& id : ids) id = first + static_cast<std::int32_t>(engine() % static_cast<std::uint32_t>(last - first));
+  return ids;
+}
+
+/// Largest difference, in units of the largest value of `b` (at least 1e-30).
+inline double distance(const std::vector<float>& a, const std::vector<float>& b) {
+  EXPECT_EQ(a.size(), b.size());
+  double largest = 1e-30, difference = 0;
+  for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i) {
+    largest = std::max<double>(largest, std::fabs(b[i]));
+    difference = std::isfinite(a[i]) ? std::max<double>(difference, std::fabs(a[i] - b[i])) : INFINITY;
+  }
+  return difference / largest;
+}
+
+/// How many elements differ in their bits.
+inline std::size_t different_bits(const std::vector<float>& a, const std::vector<float>& b) {
+  if (a.size() != b.size()) return std::max(a.size(), b.size());
+  std::size_t count = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    count += std::bit_cast<std::uint32_t>(a[i]) != std::bit_cast<std::uint32_t>(b[i]) ? 1 : 0;
+  }
+  return count;
+}
+
+/// The CPU's kernels of one instruction set on a team of their own.
+struct Machine {
+  Machine(ops::Isa which, int threads)
+      : isa(which),
+        name(std::string(ops::name_of(which)) + ", " + std::to_string(threads) + " threads"),
+        runtime(open_runtime(Device{}, {threads})),
+        stream(runtime->make_stream()),
+        ops(ops::make_ops(*runtime, *stream, {which})) {}
+  ops::Isa isa;
+  std::string name;
+  std::unique_ptr<Runtime> runtime;
+  std::unique_ptr<Stream> stream;
+  std::unique_ptr<ops::Ops> ops;
+};
+
+/// Every instruction set of this machine with 1, 2, 3 and 4 threads.
+inline std::vector<std::unique_ptr<Machine>>& machines() {
+  static std::vector<std::unique_ptr<Machine>> all = [] {
+    std::vector<std::unique_ptr<Machine>> made;
+    for (const ops::Isa isa : ops::available_isas()) {
+      for (int threads = 1; threads <= 4; ++threads) made.push_back(std::make_unique<Machine>(isa, threads));
+    }
+    return made;
+  }();
+  return all;
+}
+
+/// What a kernel made, as numbers.
+using Results = std::vector<HostTensor>;
+
+/// Runs `run` on the reference and on every machine: results must lie within `tolerance` of the reference (distance), and
+/// have equal bits for any number of threads and, but for the baseline, which has no fused multiply-add, on any instruction
+/// set.
+inline void compare_everywhere(const std::function<Results(ops::Ops&)>& run, double tolerance) {
+  const std::unique_ptr<ops::Ops> reference = ops::make_reference_ops();
+  const Results expected = run(*reference);
+  Results fused, baseline;
+  for (const auto& machine : machines()) {
+    SCOPED_TRACE(machine->name);
+    const Results results = run(*machine->ops);
+    ASSERT_EQ(results.size(), expected.size());
+    Results& twins = machine->isa == ops::Isa::baseline ? baseline : fused;
+    if (twins.empty()) twins = results;
+    for (std::size_t i = 0; i < results.size(); ++i) {
+      EXPECT_LE(distance(results[i].values(), expected[i].values()), tolerance) << "result " << i;
+      EXPECT_EQ(different_bits(results[i].values(), twins[i].values()), 0U) << "result " << i;
+    }
+  }
+}
+
+/// The gradient of f at x by central differences, in double; f reads x.
+inline std::vector<double> finite_differences(HostTensor& x, const std::function<double()>& f, float step) {
+  std::vector<double> gradient(x.values().size());
+  for (std::size_t i = 0; i < gradient.size(); ++i) {
+    const float before = x[i];
+    x[i] = before + step;
+    const double high = f(), above = x[i];
+    x[i] = before - step;
+    const double low = f(), below = x[i];
+    x[i] = before;
+    gradient[i] = (high - low) / (above - below);
+  }
+  return gradient;
+}
+
+/// Sum of a[i] * b[i]: makes a number of a result, whose gradient is b.
+inline double inner(const HostTensor& a, const HostTensor& b) {
+  double sum = 0;
+  for (std::size_t i = 0; i < a.values().size(); ++i) sum += static_cast<double>(a[i]) * b[i];
+  return sum;
+}
+
+/// `gradient` is what central differences of f say, within `tolerance` of its largest element.
+inline void expect_gradient(const HostTensor& gradient, HostTensor& x, const std::function<double()>& f, float step,
+                            double tolerance) {
+  const std::vector<double> numeric = finite_differences(x, f, step);
+  std::vector<float> expected(numeric.begin(), numeric.end());
+  EXPECT_LE(distance(gradient.values(), expected), tolerance);
+}
+
+}  // namespace lockstep::test
