@@ -32,6 +32,8 @@ std::string_view remedy(int code) {
       return "free some space on this file system or choose a folder on another one";
     case EDQUOT:
       return "the disk quota is used up: delete files or choose a folder elsewhere";
+    case EFBIG:
+      return "the file is larger than allowed here: raise the limit (ulimit -f) or choose another file system";
     case EISDIR:
       return "name a file, not a folder";
     case ENOTDIR:

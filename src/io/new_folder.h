@@ -1,0 +1,37 @@
+#pragma once
+
+// Folders that appear whole or not at all, and that vanish at once.
+
+#include "io/file.h"
+
+namespace lockstep::io {
+
+/// A folder that takes the place of `path` only at commit(); until then it is `.NAME.partial` beside it, removed when never
+/// committed. A process that dies leaves it behind: remove_dead_folders() finds it.
+class NewFolder {
+ public:
+  /// Makes the folders above too. Throws UserError when another living process is making the same folder.
+  explicit NewFolder(Path path);
+  NewFolder(const NewFolder&) = delete;
+  NewFolder& operator=(const NewFolder&) = delete;
+  ~NewFolder();
+
+  /// Where to put the content until commit().
+  const Path& path() const { return partial_; }
+  /// Syncs the folder (its files are the caller's to sync), gives it its name and syncs the folder above. An older folder
+  /// of that name is exchanged in one step and then deleted. Once.
+  void commit();
+
+ private:
+  Path path_, partial_;
+  int lock_ = -1;
+  bool committed_ = false;
+};
+
+/// Deletes from `parent` what processes that died left half made or half deleted; living ones hold a lock.
+void remove_dead_folders(const Path& parent);
+
+/// Deletes a folder with all it contains. When interrupted, nothing of it is left under its name.
+void remove_folder(const Path& path);
+
+}  // namespace lockstep::io
