@@ -2,7 +2,8 @@
 
 // A folder for one test, removed with everything in it.
 
-#include <cstdlib>
+#include <stdlib.h>
+
 #include <filesystem>
 #include <stdexcept>
 #include <string>
@@ -13,7 +14,7 @@ namespace lockstep {
 class TempFolder {
  public:
   TempFolder() {
-    std::string name = (std::filesystem::temp_directory_path() / "lockstep_test_").string() + std::string(6, 'X');
+    std::string name = (std::filesystem::temp_directory_path() / "lockstep_test_XXXXXX").string();
     if (mkdtemp(name.data()) == nullptr) throw std::runtime_error("cannot make " + name);
     path_ = name;
   }

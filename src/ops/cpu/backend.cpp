@@ -1,5 +1,6 @@
 #include "ops/cpu/backend.h"
 
+#include "ops/cpu/attention.h"
 #include "ops/cpu/context.h"
 #include "ops/cpu/isa.h"
 #include "ops/reference/families.h"
@@ -15,7 +16,7 @@ class CpuOps final : public Ops {
 
   Linear& linear() override { return *linear_; }
   Norm& norm() override { return *norm_; }
-  Attention& attention() override { return *attention_; }
+  Attention& attention() override { return attention_; }
   Activations& activation() override { return *activation_; }
   Embedding& embedding() override { return *embedding_; }
   Dropout& dropout() override { return *dropout_; }
@@ -23,13 +24,13 @@ class CpuOps final : public Ops {
   Elementwise& elementwise() override { return *elementwise_; }
   Reduce& reduce() override { return *reduce_; }
   Update& update() override { return *update_; }
-  std::int64_t workspace_bytes() const override { return narrow<std::int64_t>(memory_.size()); }
+  std::int64_t workspace_bytes() const override { return narrow<std::int64_t>(memory_.size()) + attention_.workspace_bytes(); }
 
  private:
   Memory memory_;
   Context context_;
   std::unique_ptr<Linear> linear_ = reference::make_linear();
-  std::unique_ptr<Attention> attention_ = reference::make_attention();
+  CpuAttention attention_{context_};
   std::unique_ptr<Norm> norm_ = make_norm(context_);
   std::unique_ptr<Activations> activation_ = make_activation(context_);
   std::unique_ptr<Embedding> embedding_ = make_embedding(context_);

@@ -1,0 +1,146 @@
+#include "ops/cpu/attention.h"
+
+#include <cmath>
+#include <thread>
+
+#include "base/error.h"
+#include "ops/cpu/isa.h"
+
+namespace lockstep::ops::cpu {
+namespace {
+
+/// Rows of sample `sample` of the matrix `tensor`, `rows` a sample, from column `column`.
+HeadRows head_rows(const Tensor& tensor, std::int64_t sample, std::int64_t rows, std::int64_t column) {
+  return {reinterpret_cast<float*>(tensor.data) + sample * rows * tensor.stride() + column, tensor.stride()};
+}
+
+float scale_of(const AttentionShape& shape) { return static_cast<float>(1 / std::sqrt(static_cast<double>(shape.head_size))); }
+
+const DropoutSite* active(const DropoutSite& dropout) { return dropout.p > 0 ? &dropout : nullptr; }
+
+/// The order of backward tasks: as many heads as there are workers go side by side, column by column, so that a column's
+/// predecessor was begun that many tasks before.
+class Columns {
+ public:
+  Columns(std::int64_t heads, std::int64_t blocks, std::int64_t abreast) : heads_(heads), blocks_(blocks), abreast_(abreast) {}
+  struct Place {
+    std::int64_t head, block;
+    std::int64_t before;  ///< the task of the same head's previous block, if block > 0
+  };
+  Place at(std::int64_t task) const {
+    const std::int64_t first = task / (abreast_ * blocks_) * abreast_;  // head of the run
+    const std::int64_t in_run = std::min(abreast_, heads_ - first);
+    const std::int64_t in_task = task - first * blocks_;
+    return {first + in_task % in_run, in_task / in_run, task - in_run};
+  }
+
+ private:
+  std::int64_t heads_, blocks_, abreast_;
+};
+
+void wait_for(const Progress& progress, std::int64_t steps) {
+  while (progress.steps.load(std::memory_order_acquire) < steps) std::this_thread::yield();
+}
+
+}  // namespace
+
+CpuAttention::CpuAttention(const Context& context) : context_(context), slots_(std::int64_t{16} * context.team.size()) {
+  const ScopedIsa scope(context.isa);
+  forward_ = attention_forward_kernel();
+  delta_ = attention_delta_kernel();
+  backward_ = attention_backward_kernel();
+  memory_ = host_memory().allocate(static_cast<std::size_t>(workspace_floats() * context.team.size()) * sizeof(float));
+  progress_ = std::make_unique<Progress[]>(static_cast<std::size_t>(slots_));
+}
+
+std::int64_t CpuAttention::workspace_bytes() const {
+  return narrow<std::int64_t>(memory_.size() + static_cast<std::size_t>(slots_) * sizeof(Progress));
+}
+
+float* CpuAttention::workspace(int worker) const {
+  return reinterpret_cast<float*>(memory_.data()) + worker * workspace_floats();
+}
+
+void CpuAttention::do_forward(const Tensor& o, const Tensor& lse, const Tensor& q, const Tensor& k, const Tensor& v,
+                              const AttentionShape& shape, const DropoutSite& dropout) {
+  ensure(shape.head_size <= max_head_size, "attention: the head size is at most 256");
+  const std::int64_t tall = forward_rows(shape.head_size), start = shape.keys - shape.queries;
+  // Runs end at multiples of `tall` in position, so that only one block of keys is masked for each block of queries.
+  const std::int64_t first_run = start / tall, runs = div_up(shape.keys, tall) - first_run;
+  const std::int64_t heads = shape.samples * shape.heads;
+  if (shape.queries == 0) return;
+  context_.team.for_each(heads * runs, [&](std::int64_t task, int worker) {
+    const std::int64_t run = first_run + runs - 1 - task / heads;  // the longest first
+    const std::int64_t sample = task % heads / shape.heads, head = task % shape.heads;
+    const std::int64_t position = std::max(run * tall, start), row = position - start;
+    const std::int64_t column = head * shape.head_size;
+    const std::int64_t kv_column = head / (shape.heads / shape.kv_heads) * shape.head_size;
+    forward_({.q = head_rows(q, sample, shape.queries, column).from(row),
+              .k = head_rows(k, sample, shape.key_rows, kv_column),
+              .v = head_rows(v, sample, shape.key_rows, kv_column),
+              .o = head_rows(o, sample, shape.queries, column).from(row),
+              .lse = lse ? floats(lse) + (sample * shape.heads + head) * shape.queries + row : nullptr,
+              .rows = std::min((run + 1) * tall, shape.keys) - position,
+              .position = position,
+              .head_size = shape.head_size,
+              .scale = scale_of(shape),
+              .dropout = {active(dropout), sample, head}},
+             workspace(worker));
+  });
+  context_.stream.progress();
+}
+
+void CpuAttention::compute_delta(const Tensor& delta, const Tensor& d_o, const Tensor& o, const AttentionShape& shape) {
+  context_.team.for_each(shape.samples * shape.heads, [&](std::int64_t task, int) {
+    const std::int64_t sample = task / shape.heads, column = task % shape.heads * shape.head_size;
+    delta_({.d_o = head_rows(d_o, sample, shape.queries, column),
+            .o = head_rows(o, sample, shape.queries, column),
+            .delta = floats(delta) + task * shape.queries,
+            .rows = shape.queries,
+            .head_size = shape.head_size});
+  });
+}
+
+void CpuAttention::do_backward(const Tensor& dq, const Tensor& dk, const Tensor& dv, const Tensor& delta, const Tensor& d_o,
+                               const Tensor& o, const Tensor& lse, const Tensor& q, const Tensor& k, const Tensor& v,
+                               const AttentionShape& shape, const DropoutSite& dropout) {
+  ensure(shape.head_size <= max_head_size, "attention: the head size is at most 256");
+  compute_delta(delta, d_o, o, shape);
+  const std::int64_t rows = shape.queries, group = shape.heads / shape.kv_heads, blocks = div_up(rows, key_block);
+  const std::int64_t heads = shape.samples * shape.kv_heads;
+  const std::int64_t steps = group * blocks + 1;  // of the counter, per task: every task has numbers of its own
+  const Columns columns(heads, blocks, context_.team.size());
+  for (std::int64_t slot = 0; slot < slots_; ++slot) progress_[static_cast<std::size_t>(slot)].steps.store(0);
+  const auto slot_of = [&](std::int64_t task) -> Progress& { return progress_[static_cast<std::size_t>(task % slots_)]; };
+  context_.team.for_each(heads * blocks, [&](std::int64_t task, int worker) {
+    const Columns::Place place = columns.at(task);
+    const std::int64_t sample = place.head / shape.kv_heads, kv_head = place.head % shape.kv_heads;
+    const std::int64_t column = kv_head * group * shape.head_size, kv_column = kv_head * shape.head_size;
+    const std::int64_t row_sums = (sample * shape.heads + kv_head * group) * rows;
+    // The slot's last user has left it: it is an earlier task, so somebody is at it.
+    if (task >= slots_) wait_for(slot_of(task), (task - slots_ + 1) * steps - 1);
+    backward_({.q = head_rows(q, sample, rows, column),
+               .k = head_rows(k, sample, rows, kv_column),
+               .v = head_rows(v, sample, rows, kv_column),
+               .d_o = head_rows(d_o, sample, rows, column),
+               .dq = head_rows(dq, sample, rows, column),
+               .dk = head_rows(dk, sample, rows, kv_column),
+               .dv = head_rows(dv, sample, rows, kv_column),
+               .lse = floats(lse) + row_sums,
+               .delta = floats(delta) + row_sums,
+               .rows = rows,
+               .block = place.block,
+               .group = group,
+               .head_size = shape.head_size,
+               .scale = scale_of(shape),
+               .dropout = {active(dropout), sample, kv_head * group},
+               .own = &slot_of(task),
+               .own_base = task * steps,
+               .before = place.block > 0 ? &slot_of(place.before) : nullptr,
+               .before_base = place.before * steps},
+              workspace(worker));
+  });
+  context_.stream.progress();
+}
+
+}  // namespace lockstep::ops::cpu

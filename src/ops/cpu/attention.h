@@ -1,0 +1,43 @@
+#pragma once
+
+// Attention on the CPU (attention_task.h says how it adds). A call is cut into tasks that workers take one by one: forward,
+// runs of queries of a head; backward, blocks of 64 keys of a key/value head, which add to dq in the order of the blocks,
+// one close behind the other, so that a single head keeps a team busy. How it is cut changes no bit.
+
+#include <cstdint>
+#include <memory>
+
+#include "device/memory.h"
+#include "ops/attention.h"
+#include "ops/cpu/attention_task.h"
+#include "ops/cpu/context.h"
+
+namespace lockstep::ops::cpu {
+
+class CpuAttention final : public Attention {
+ public:
+  /// `context` must outlive it. Head sizes up to 256 (BrokenRule above).
+  explicit CpuAttention(const Context& context);
+
+  /// What it holds: a fixed workspace for every worker.
+  std::int64_t workspace_bytes() const;
+
+ private:
+  void do_forward(const Tensor& o, const Tensor& lse, const Tensor& q, const Tensor& k, const Tensor& v,
+                  const AttentionShape& shape, const DropoutSite& dropout) override;
+  void do_backward(const Tensor& dq, const Tensor& dk, const Tensor& dv, const Tensor& delta, const Tensor& d_o, const Tensor& o,
+                   const Tensor& lse, const Tensor& q, const Tensor& k, const Tensor& v, const AttentionShape& shape,
+                   const DropoutSite& dropout) override;
+  void compute_delta(const Tensor& delta, const Tensor& d_o, const Tensor& o, const AttentionShape& shape);
+  float* workspace(int worker) const;
+
+  const Context& context_;
+  ForwardKernel forward_;
+  DeltaKernel delta_;
+  BackwardKernel backward_;
+  Memory memory_;
+  std::int64_t slots_;  ///< of progress_: more than the columns that can be under way
+  std::unique_ptr<Progress[]> progress_;
+};
+
+}  // namespace lockstep::ops::cpu

@@ -1,0 +1,241 @@
+// Attention's backward kernels: for one block of 64 keys of one key/value head, all blocks of 64 queries that see it, in
+// order. Five products a block; weights are computed again from lse.
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ops/cpu/attention_backward.cpp"
+#include <hwy/foreach_target.h>
+// clang-format off
+#include <hwy/highway.h>
+#include <hwy/cache_control.h>
+// clang-format on
+
+#include <thread>
+
+#include "ops/cpu/attention_task.h"
+// clang-format off: lanes-inl.h comes first
+#include "ops/cpu/lanes-inl.h"
+#include "ops/cpu/philox-inl.h"
+#include "ops/cpu/attention_tile-inl.h"
+#include "ops/cpu/attention_dropout-inl.h"
+// clang-format on
+
+HWY_BEFORE_NAMESPACE();
+namespace lockstep::ops::cpu::HWY_NAMESPACE {
+
+/// A worker's workspace: packed operands, sums of a column of blocks, scores.
+struct BackwardSpace {
+  float *keys, *keys_transposed, *values_transposed, *queries, *d_outputs, *dk, *dv, *dq, *weights, *d_scores;
+  explicit BackwardSpace(float* at) {
+    const auto take = [&](Index floats) {
+      float* taken = at;
+      at += floats;
+      return taken;
+    };
+    for (float** matrix : {&keys, &keys_transposed, &values_transposed, &queries, &d_outputs, &dk, &dv, &dq}) {
+      *matrix = take(key_block * max_head_size);
+    }
+    weights = take(key_block * score_stride);
+    d_scores = take(key_block * score_stride);
+  }
+};
+
+/// One block of queries of one head of the group: where its rows begin and which keys they see.
+struct QueryBlock {
+  HeadRows q, d_o, dq;
+  const float *lse, *delta;
+  Index rows;      // <= 64
+  Index keys;      // of the key block, <= 64
+  Index seen;      // keys of the block that row 0 sees; may be more than 64
+  Index position;  // of row 0
+  Index head;      // of the task's group
+};
+
+/// weights = exp(scores * scale - lse), 0 where masked; d_scores = weights * (d_scores - delta), where d_scores holds d_o
+/// times the transpose of v.
+template <bool masked>
+HWY_INLINE void weights_of_row(const BackwardTask& task, const QueryBlock& block, Index r, const float* factors, float* weights,
+                               float* d_scores) {
+  const Tag d;
+  const Vector scale = hn::Set(d, task.scale), shift = hn::Set(d, -block.lse[r]), delta = hn::Set(d, block.delta[r]);
+  const Index seen = masked ? visible(block.seen, r) : key_block;
+  const Index end = masked ? std::min(seen + tile_rows - 1, key_block) : key_block;
+  for (Index j = 0; j < end; j += width) {
+    Vector weight = exp_negative(hn::MulAdd(hn::Load(d, weights + j), scale, shift));
+    Vector d_weight = hn::Load(d, d_scores + j);
+    Vector dropped = weight;
+    if (factors != nullptr) {
+      d_weight = hn::Mul(d_weight, hn::Load(d, factors + j));
+      dropped = hn::Mul(weight, hn::Load(d, factors + j));
+    }
+    Vector d_score = hn::Mul(weight, hn::Sub(d_weight, delta));
+    if constexpr (masked) {
+      const auto mask = hn::FirstN(d, static_cast<std::size_t>(std::clamp<Index>(seen - j, 0, width)));
+      dropped = hn::IfThenElseZero(mask, dropped);
+      d_score = hn::IfThenElseZero(mask, d_score);
+    }
+    hn::Store(dropped, d, weights + j);
+    hn::Store(d_score, d, d_scores + j);
+  }
+}
+
+template <bool masked>
+HWY_INLINE void weights_of_block(const BackwardTask& task, const QueryBlock& block, const BackwardSpace& space) {
+  if (task.dropout.site == nullptr) {
+    for (Index r = 0; r < block.rows; ++r) {
+      weights_of_row<masked>(task, block, r, nullptr, space.weights + r * score_stride, space.d_scores + r * score_stride);
+    }
+    return;
+  }
+  const MaskRow mask(task.dropout);
+  HWY_ALIGN float factors[key_block];
+  for (Index r = 0; r < block.rows; ++r) {
+    mask.draw(task.dropout.head + block.head, block.position + r, task.block * key_block, factors);
+    weights_of_row<masked>(task, block, r, factors, space.weights + r * score_stride, space.d_scores + r * score_stride);
+  }
+}
+
+/// sums [64, head_size] += scale * transpose(scores) times packed rows: one chain over the block's queries.
+HWY_INLINE void key_product(const QueryBlock& block, Index head_size, const float* scores, const float* panels, float scale,
+                            float* sums) {
+  const Index stride = padded(head_size);
+  for (Index i = 0; i < block.keys; i += tile_rows) {
+    const Index in_tile = std::min(tile_rows, block.keys - i);
+    const Index first = std::clamp<Index>(i + 1 - block.seen, 0, block.rows);  // the first row that sees key i
+    for (Index c = 0; c < head_size; c += panel) {
+      tile_of(in_tile, ScoreColumns{scores + first * score_stride + i}, panels + c * key_block + first * panel,
+              block.rows - first, Accumulate{sums + i * stride + c, stride, scale});
+    }
+  }
+}
+
+/// space.dq = scale * d_scores times keys, added to what is there.
+HWY_INLINE void query_product(const BackwardTask& task, const QueryBlock& block, const BackwardSpace& space) {
+  const Index stride = padded(task.head_size);
+  for (Index i = 0; i < block.rows; i += tile_rows) {
+    const Index in_tile = std::min(tile_rows, block.rows - i);
+    const Index count = visible(block.seen, i + in_tile - 1);
+    for (Index c = 0; c < task.head_size; c += panel) {
+      tile_of(in_tile, ScoreRows{space.d_scores + i * score_stride}, space.keys + c * key_block, count,
+              Accumulate{space.dq + i * stride + c, stride, task.scale});
+    }
+  }
+}
+
+/// Rows between a caller's matrix and the workspace. What is stored is x + 0.
+HWY_INLINE void load_rows(HeadRows from, Index rows, Index columns, float* to) {
+  const Index stride = padded(columns);
+  for (Index r = 0; r < rows; ++r) std::copy_n(from.data + r * from.stride, columns, to + r * stride);
+}
+HWY_INLINE void store_rows(const float* from, Index rows, Index columns, HeadRows to) {
+  const Tag d;
+  const Index stride = padded(columns);
+  for (Index r = 0; r < rows; ++r) {
+    const float* in = from + r * stride;
+    float* out = to.data + r * to.stride;
+    Index c = 0;
+    for (; c + width <= columns; c += width) hn::StoreU(hn::Add(hn::Load(d, in + c), hn::Zero(d)), d, out + c);
+    for (; c < columns; ++c) out[c] = in[c] + 0.0f;
+  }
+}
+
+/// Until the worker of the previous column has added its part of this step.
+inline void await(const Progress* before, Index steps) {
+  for (int turn = 0; before->steps.load(std::memory_order_acquire) < steps; ++turn) {
+    if (turn < 4096) {
+      hwy::Pause();
+    } else {
+      std::this_thread::yield();
+    }
+  }
+}
+
+void step(const BackwardTask& task, const QueryBlock& block, Index number, const BackwardSpace& space) {
+  pack_panels(block.q, block.rows, task.head_size, space.queries);
+  pack_panels(block.d_o, block.rows, task.head_size, space.d_outputs);
+  score_product(block.q, block.rows, block.seen, space.keys_transposed, task.head_size, space.weights);
+  score_product(block.d_o, block.rows, block.seen, space.values_transposed, task.head_size, space.d_scores);
+  if (block.seen >= key_block) {
+    weights_of_block<false>(task, block, space);
+  } else {
+    weights_of_block<true>(task, block, space);
+  }
+  key_product(block, task.head_size, space.weights, space.d_outputs, 1, space.dv);
+  key_product(block, task.head_size, space.d_scores, space.queries, task.scale, space.dk);
+  if (task.block == 0) {
+    std::fill(space.dq, space.dq + block.rows * padded(task.head_size), 0.0f);
+  } else {
+    if (task.before != nullptr) await(task.before, task.before_base + number + 1);
+    load_rows(block.dq, block.rows, task.head_size, space.dq);
+  }
+  query_product(task, block, space);
+  store_rows(space.dq, block.rows, task.head_size, block.dq);
+  task.own->steps.store(task.own_base + number + 1, std::memory_order_release);
+}
+
+void attention_backward(const BackwardTask& task, float* workspace) {
+  const BackwardSpace space(workspace);
+  const Index first_key = task.block * key_block;
+  const Index keys = std::min(key_block, task.rows - first_key);
+  const Index blocks = (task.rows + key_block - 1) / key_block;
+  pack_transposed(task.k.from(first_key), keys, task.head_size, space.keys_transposed);
+  pack_transposed(task.v.from(first_key), keys, task.head_size, space.values_transposed);
+  pack_panels(task.k.from(first_key), keys, task.head_size, space.keys);
+  std::fill(space.dk, space.dk + key_block * padded(task.head_size), 0.0f);
+  std::fill(space.dv, space.dv + key_block * padded(task.head_size), 0.0f);
+  for (Index head = 0; head < task.group; ++head) {
+    for (Index i = task.block; i < blocks; ++i) {
+      const Index row = i * key_block, column = head * task.head_size;
+      const QueryBlock block{.q = task.q.columns_from(column).from(row),
+                             .d_o = task.d_o.columns_from(column).from(row),
+                             .dq = task.dq.columns_from(column).from(row),
+                             .lse = task.lse + head * task.rows + row,
+                             .delta = task.delta + head * task.rows + row,
+                             .rows = std::min(key_block, task.rows - row),
+                             .keys = keys,
+                             .seen = row + 1 - first_key,
+                             .position = row,
+                             .head = head};
+      step(task, block, head * blocks + i, space);
+    }
+  }
+  store_rows(space.dk, keys, task.head_size, task.dk.from(first_key));
+  store_rows(space.dv, keys, task.head_size, task.dv.from(first_key));
+}
+
+void attention_delta(const DeltaTask& task) {
+  const Tag d;
+  HWY_ALIGN float sums[lanes];
+  for (Index r = 0; r < task.rows; ++r) {
+    const float* a = task.d_o.data + r * task.d_o.stride;
+    const float* b = task.o.data + r * task.o.stride;
+    Index c = 0;
+    for (Index v = 0; v < lanes; v += width) {
+      Vector sum = hn::Zero(d);
+      for (c = 0; c + lanes <= task.head_size; c += lanes) {
+        sum = hn::MulAdd(hn::LoadU(d, a + c + v), hn::LoadU(d, b + c + v), sum);
+      }
+      hn::Store(sum, d, sums + v);
+    }
+    if (c < task.head_size) {
+      HWY_ALIGN float rest_a[lanes] = {}, rest_b[lanes] = {};
+      std::copy(a + c, a + task.head_size, rest_a);
+      std::copy(b + c, b + task.head_size, rest_b);
+      for (Index v = 0; v < lanes; v += width) {
+        hn::Store(hn::MulAdd(hn::Load(d, rest_a + v), hn::Load(d, rest_b + v), hn::Load(d, sums + v)), d, sums + v);
+      }
+    }
+    task.delta[r] = sum_lanes(sums);
+  }
+}
+
+}  // namespace lockstep::ops::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace lockstep::ops::cpu {
+HWY_EXPORT(attention_backward);
+HWY_EXPORT(attention_delta);
+BackwardKernel attention_backward_kernel() { return &HWY_DYNAMIC_DISPATCH(attention_backward); }
+DeltaKernel attention_delta_kernel() { return &HWY_DYNAMIC_DISPATCH(attention_delta); }
+}  // namespace lockstep::ops::cpu
+#endif  // HWY_ONCE

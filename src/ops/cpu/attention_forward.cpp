@@ -1,0 +1,205 @@
+// Attention's forward kernel: for a run of queries of one head, blocks of 64 keys in order; in a block, 48 rows at a time:
+// scores, online softmax, weights times values.
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ops/cpu/attention_forward.cpp"
+#include <hwy/foreach_target.h>
+// clang-format off
+#include <hwy/highway.h>
+#include <hwy/contrib/math/math-inl.h>
+// clang-format on
+
+#include "ops/cpu/attention_task.h"
+// clang-format off: lanes-inl.h comes first
+#include "ops/cpu/lanes-inl.h"
+#include "ops/cpu/philox-inl.h"
+#include "ops/cpu/attention_tile-inl.h"
+#include "ops/cpu/attention_dropout-inl.h"
+// clang-format on
+
+HWY_BEFORE_NAMESPACE();
+namespace lockstep::ops::cpu::HWY_NAMESPACE {
+
+constexpr Index row_capacity = 256;
+constexpr Index group_vectors = lanes / width;  // vectors that hold the 16 lanes of a sum
+constexpr float lowest = -3.0e38f;
+
+/// A worker's workspace. sums: o before it is divided; largest: of the unscaled scores; total: 16 partial sums a row.
+struct ForwardSpace {
+  float *keys, *values, *sums, *scores, *largest, *total, *block_largest, *decay, *shift;
+  explicit ForwardSpace(float* at) {
+    const auto take = [&](Index floats) {
+      float* taken = at;
+      at += floats;
+      return taken;
+    };
+    keys = take(key_block * max_head_size);
+    values = take(key_block * max_head_size);
+    sums = take(64 * 256);
+    scores = take(forward_sub_rows * score_stride);
+    total = take(row_capacity * lanes);
+    largest = take(row_capacity);
+    block_largest = take(64);
+    decay = take(64);
+    shift = take(64);
+  }
+};
+
+/// Elements of a row that products may read: those that it sees, and those that the last row of its tile sees, rounded up to
+/// whole lanes.
+HWY_INLINE Index computed(Index seen) { return std::min((seen + tile_rows - 1 + lanes - 1) / lanes * lanes, key_block); }
+
+/// The largest of the scores that each row sees.
+template <bool masked>
+HWY_INLINE void block_maxima(const float* scores, Index rows, Index seen_by_first, float* largest) {
+  const Tag d;
+  for (Index r = 0; r < rows; ++r) {
+    const float* row = scores + r * score_stride;
+    Vector most = hn::Set(d, lowest);
+    if constexpr (masked) {
+      const Index seen = visible(seen_by_first, r);
+      for (Index j = 0; j < seen; j += width) {
+        const auto mask = hn::FirstN(d, static_cast<std::size_t>(std::min(seen - j, width)));
+        most = hn::Max(most, hn::IfThenElse(mask, hn::Load(d, row + j), most));
+      }
+    } else {
+      for (Index j = 0; j < key_block; j += 2 * width) {
+        most = hn::Max(most, hn::Max(hn::Load(d, row + j), hn::Load(d, row + j + width)));
+      }
+    }
+    largest[r] = hn::GetLane(hn::MaxOfLanes(d, most));
+  }
+}
+
+/// The new maxima of `rows` rows, what their old sums are multiplied by, and what is subtracted from their scores.
+HWY_INLINE void advance_maxima(const ForwardSpace& space, Index first, Index rows, float scale) {
+  const Tag d;
+  const Vector f = hn::Set(d, scale);
+  for (Index r = 0; r < rows; r += width) {
+    const Vector before = hn::LoadU(d, space.largest + first + r);
+    const Vector after = hn::Max(before, hn::Load(d, space.block_largest + r));
+    const Vector shift = hn::Neg(hn::Mul(after, f));
+    hn::Store(exp_negative(hn::Add(hn::Mul(before, f), shift)), d, space.decay + r);  // 1 when nothing changes
+    hn::Store(shift, d, space.shift + r);
+    for (Index i = 0; i < std::min(width, rows - r); ++i) {
+      space.largest[first + r + i] = std::max(space.largest[first + r + i], space.block_largest[r + i]);
+    }
+  }
+}
+
+/// Scores become weights (not yet divided by their sum), which are added to the row's 16 partial sums.
+template <bool masked>
+HWY_INLINE void weigh(const ForwardSpace& space, Index first, Index rows, Index seen_by_first, float scale) {
+  const Tag d;
+  const Vector f = hn::Set(d, scale);
+  for (Index r = 0; r < rows; ++r) {
+    float* row = space.scores + r * score_stride;
+    float* total = space.total + (first + r) * lanes;
+    const Vector shift = hn::Set(d, space.shift[r]);
+    const Vector decay = hn::Set(d, space.decay[r]);
+    const Index seen = masked ? visible(seen_by_first, r) : key_block;
+    const Index end = masked ? computed(seen) : key_block;
+    for (Index v = 0; v < group_vectors; ++v) {
+      Vector sum = hn::Zero(d);
+      for (Index j = v * width; j < end; j += lanes) {
+        Vector weight = exp_negative(hn::MulAdd(hn::Load(d, row + j), f, shift));
+        if constexpr (masked) {
+          const auto mask = hn::FirstN(d, static_cast<std::size_t>(std::clamp<Index>(seen - j, 0, width)));
+          weight = hn::IfThenElseZero(mask, weight);
+        }
+        hn::Store(weight, d, row + j);
+        sum = hn::Add(sum, weight);
+      }
+      hn::Store(hn::MulAdd(hn::Load(d, total + v * width), decay, sum), d, total + v * width);
+    }
+  }
+}
+
+/// Multiplies weights by the mask's factors, after their sum was taken.
+HWY_NOINLINE void drop_weights(const ForwardTask& task, float* scores, Index first, Index rows, Index key) {
+  const MaskRow mask(task.dropout);
+  HWY_ALIGN float factors[key_block];
+  for (Index r = 0; r < rows; ++r) {
+    float* row = scores + r * score_stride;
+    mask.draw(task.dropout.head, task.position + first + r, key, factors);
+    for (Index j = 0; j < computed(visible(task.position + first + r + 1 - key, 0)); ++j) row[j] *= factors[j];
+  }
+}
+
+/// sums = sums * decay + weights times values.
+HWY_INLINE void value_product(const ForwardTask& task, const ForwardSpace& space, Index first, Index rows, Index seen_by_first) {
+  const Index stride = padded(task.head_size);
+  for (Index i = 0; i < rows; i += tile_rows) {
+    const Index in_tile = std::min(tile_rows, rows - i);
+    const Index count = visible(seen_by_first, i + in_tile - 1);
+    for (Index c = 0; c < task.head_size; c += panel) {
+      tile_of(in_tile, ScoreRows{space.scores + i * score_stride}, space.values + c * key_block, count,
+              Decay{space.sums + (first + i) * stride + c, stride, space.decay + i});
+    }
+  }
+}
+
+/// One block of keys, from `key`, for `rows` <= 48 rows from `first`.
+HWY_INLINE void block_of_rows(const ForwardTask& task, const ForwardSpace& space, Index key, Index first, Index rows) {
+  const Index seen = task.position + first + 1 - key;  // by row `first`; may be more than the block
+  score_product(task.q.from(first), rows, seen, space.keys, task.head_size, space.scores);
+  if (seen >= key_block) {
+    block_maxima<false>(space.scores, rows, seen, space.block_largest);
+    advance_maxima(space, first, rows, task.scale);
+    weigh<false>(space, first, rows, seen, task.scale);
+  } else {
+    block_maxima<true>(space.scores, rows, seen, space.block_largest);
+    advance_maxima(space, first, rows, task.scale);
+    weigh<true>(space, first, rows, seen, task.scale);
+  }
+  if (task.dropout.site != nullptr) drop_weights(task, space.scores, first, rows, key);
+  value_product(task, space, first, rows, seen);
+}
+
+/// Divides by the sums, and stores o and lse.
+HWY_INLINE void finish(const ForwardTask& task, const ForwardSpace& space) {
+  const Tag d;
+  const Index stride = padded(task.head_size);
+  for (Index r = 0; r < task.rows; ++r) {
+    const float total = sum_lanes(space.total + r * lanes);
+    const float* sums = space.sums + r * stride;
+    float* out = task.o.data + r * task.o.stride;
+    const float inverse = 1 / total;
+    Index c = 0;
+    for (; c + width <= task.head_size; c += width) {
+      hn::StoreU(hn::Add(hn::Mul(hn::Load(d, sums + c), hn::Set(d, inverse)), hn::Zero(d)), d, out + c);
+    }
+    for (; c < task.head_size; ++c) out[c] = sums[c] * inverse + 0.0f;
+    if (task.lse != nullptr) {
+      const float log_total = hn::GetLane(hn::Log(d, hn::Set(d, total)));
+      task.lse[r] = space.largest[r] * task.scale + log_total;
+    }
+  }
+}
+
+void attention_forward(const ForwardTask& task, float* workspace) {
+  const ForwardSpace space(workspace);
+  std::fill(space.sums, space.sums + task.rows * padded(task.head_size), 0.0f);
+  std::fill(space.total, space.total + task.rows * lanes, 0.0f);
+  std::fill(space.largest, space.largest + row_capacity, lowest);
+  const Index keys = task.position + task.rows;
+  for (Index key = 0; key < keys; key += key_block) {
+    const Index in_block = std::min(key_block, keys - key);
+    pack_transposed(task.k.from(key), in_block, task.head_size, space.keys);
+    pack_panels(task.v.from(key), in_block, task.head_size, space.values);
+    for (Index first = std::max<Index>(0, key - task.position); first < task.rows; first += forward_sub_rows) {
+      block_of_rows(task, space, key, first, std::min(forward_sub_rows, task.rows - first));
+    }
+  }
+  finish(task, space);
+}
+
+}  // namespace lockstep::ops::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace lockstep::ops::cpu {
+HWY_EXPORT(attention_forward);
+ForwardKernel attention_forward_kernel() { return &HWY_DYNAMIC_DISPATCH(attention_forward); }
+}  // namespace lockstep::ops::cpu
+#endif  // HWY_ONCE

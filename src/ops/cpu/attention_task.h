@@ -1,0 +1,106 @@
+#pragma once
+
+// What one call of an attention kernel computes, and the workspace it computes in. Kernels take whole tasks: the class in
+// attention.h cuts a call into tasks and deals them out; attention_forward.cpp and attention_backward.cpp compute them for
+// every instruction set.
+//
+// Order of additions (numerics.md section 3), the same for every cut: scores are one fma chain over the head's elements;
+// keys come in blocks of 64 from key 0, products over a block are one chain and blocks are merged in order. Dead terms of a
+// chain (masked weights are 0) may be left out: they change at most the sign of a zero, and results are stored as x + 0.
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "ops/dropout.h"
+
+namespace lockstep::ops::cpu {
+
+/// Rows of one head: row i starts at `data + i * stride`.
+struct HeadRows {
+  float* data = nullptr;
+  std::int64_t stride = 0;
+  HeadRows from(std::int64_t row) const { return {data + row * stride, stride}; }
+  HeadRows columns_from(std::int64_t column) const { return {data + column, stride}; }
+};
+
+inline constexpr std::int64_t key_block = 64;         ///< keys, and in the backward pass queries, per block
+inline constexpr std::int64_t max_head_size = 256;    ///< what the workspace is made for
+inline constexpr std::int64_t score_stride = 80;      ///< floats between rows of scores: 64, and a pad against cache conflicts
+inline constexpr std::int64_t forward_sub_rows = 48;  ///< query rows whose scores exist at a time
+inline constexpr std::int64_t lanes = 16;             ///< of every sum inside a row
+
+/// Floats between rows of `head_size` elements in the workspace: whole vectors at every width.
+constexpr std::int64_t padded(std::int64_t head_size) { return (head_size + 31) / 32 * 32; }
+/// Query rows of one forward task. Any value gives the same bits; this one keeps their sums in the second-level cache.
+constexpr std::int64_t forward_rows(std::int64_t head_size) {
+  return std::clamp<std::int64_t>(64 * 256 / padded(head_size) / 64 * 64, 64, 256);
+}
+
+/// Where attention weights are dropped.
+struct WeightDropout {
+  const DropoutSite* site = nullptr;  ///< nullptr: nowhere
+  std::int64_t sample = 0;
+  std::int64_t head = 0;  ///< the task's first
+};
+
+/// o and lse of `rows` queries of one head. Rows of k and v start at key 0.
+struct ForwardTask {
+  HeadRows q, k, v, o;
+  float* lse = nullptr;  ///< [rows] or nullptr
+  std::int64_t rows = 0;
+  std::int64_t position = 0;  ///< of the first query
+  std::int64_t head_size = 0;
+  float scale = 1;
+  WeightDropout dropout;
+};
+
+/// delta = rowsum(d_o * o) of `rows` queries of one head.
+struct DeltaTask {
+  HeadRows d_o, o;
+  float* delta = nullptr;  ///< [rows]
+  std::int64_t rows = 0;
+  std::int64_t head_size = 0;
+};
+
+/// One worker's way along a column of blocks, seen by the worker of the next column: dq gets its key blocks in order.
+struct alignas(64) Progress {
+  std::atomic<std::int64_t> steps{0};
+};
+
+/// dk and dv of one block of keys of one key/value head, and its part of dq of all queries that see it. A step is one
+/// (head of the group, query block) in order; step s adds to dq when `before` has reached before_base + s + 1.
+struct BackwardTask {
+  HeadRows q, k, v, d_o, dq, dk, dv;  ///< rows of the whole sample; q, d_o, dq: the group's first head
+  const float* lse = nullptr;         ///< [group, rows]
+  const float* delta = nullptr;       ///< [group, rows]
+  std::int64_t rows = 0;
+  std::int64_t block = 0;  ///< keys [64 block, 64 block + 64)
+  std::int64_t group = 1;  ///< heads that share k and v
+  std::int64_t head_size = 0;
+  float scale = 1;
+  WeightDropout dropout;
+  Progress* own = nullptr;
+  std::int64_t own_base = 0;
+  const Progress* before = nullptr;  ///< nullptr: nobody comes before
+  std::int64_t before_base = 0;
+};
+
+/// Floats of a worker's workspace, for any head size up to max_head_size.
+constexpr std::int64_t forward_floats() {
+  return 2 * key_block * max_head_size + 64 * 256 + forward_sub_rows * score_stride + 256 * (lanes + 2) + 4 * 64;
+}
+constexpr std::int64_t backward_floats() { return 8 * key_block * max_head_size + 2 * key_block * score_stride + 2 * key_block; }
+constexpr std::int64_t workspace_floats() { return std::max(forward_floats(), backward_floats()); }
+
+using ForwardKernel = void (*)(const ForwardTask& task, float* workspace);
+using DeltaKernel = void (*)(const DeltaTask& task);
+using BackwardKernel = void (*)(const BackwardTask& task, float* workspace);
+
+/// The kernels of the instruction set that a ScopedIsa names.
+ForwardKernel attention_forward_kernel();
+DeltaKernel attention_delta_kernel();
+BackwardKernel attention_backward_kernel();
+
+}  // namespace lockstep::ops::cpu

@@ -1,0 +1,226 @@
+// The products inside attention: tiles of 6 rows x 2 vectors. Included once per Highway target (so it has no include guard)
+// after hwy/highway.h.
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+
+#include "ops/cpu/attention_task.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace lockstep::ops::cpu::HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+using Tag = hn::CappedTag<float, 16>;
+using Vector = hn::Vec<Tag>;
+using Index = std::int64_t;
+
+constexpr Index width = hn::MaxLanes(Tag());  // elements of a vector
+constexpr Index panel = 2 * width;            // columns of a packed panel
+constexpr Index tile_rows = 6;
+
+/// exp(x) for x <= 0 by one fma sequence; exp(-87.3) below that. NaN stays NaN.
+HWY_INLINE Vector exp_negative(Vector x) {
+  const Tag d;
+  const hn::RebindToSigned<Tag> di;
+  const Vector magic = hn::Set(d, 12582912.0f);  // 1.5 x 2^23: rounds to an integer in the low bits
+  x = hn::Max(hn::Set(d, -87.3f), x);
+  const Vector shifted = hn::MulAdd(x, hn::Set(d, 1.442695041f), magic);
+  const Vector n = hn::Sub(shifted, magic);
+  Vector r = hn::NegMulAdd(n, hn::Set(d, 0.693359375f), x);
+  r = hn::NegMulAdd(n, hn::Set(d, -2.12194440e-4f), r);
+  Vector y = hn::Set(d, 1.9875691500e-4f);
+  y = hn::MulAdd(y, r, hn::Set(d, 1.3981999507e-3f));
+  y = hn::MulAdd(y, r, hn::Set(d, 8.3334519073e-3f));
+  y = hn::MulAdd(y, r, hn::Set(d, 4.1665795894e-2f));
+  y = hn::MulAdd(y, r, hn::Set(d, 1.6666665459e-1f));
+  y = hn::MulAdd(y, r, hn::Set(d, 5.0000001201e-1f));
+  y = hn::MulAdd(y, r, hn::Set(d, 1.0f));
+  y = hn::MulAdd(y, r, hn::Set(d, 1.0f));
+  return hn::BitCast(d, hn::Add(hn::BitCast(di, y), hn::ShiftLeft<23>(hn::BitCast(di, shifted))));
+}
+
+/// The left factor of a product: element (i, k) is row(i)[k * step].
+struct StridedRows {
+  static constexpr Index step = 1;
+  const float* data;
+  Index stride;
+  HWY_INLINE const float* row(Index i) const { return data + i * stride; }
+};
+struct ScoreRows {
+  static constexpr Index step = 1;
+  const float* data;
+  HWY_INLINE const float* row(Index i) const { return data + i * score_stride; }
+};
+struct ScoreColumns {
+  static constexpr Index step = score_stride;
+  const float* data;
+  HWY_INLINE const float* row(Index i) const { return data + i; }
+};
+
+/// What becomes of a tile's rows; `out` is the tile's first element.
+struct StoreScores {
+  float* out;
+  HWY_INLINE void put(Index i, Vector left, Vector right) const {
+    const Tag d;
+    hn::Store(left, d, out + i * score_stride);
+    hn::Store(right, d, out + i * score_stride + width);
+  }
+};
+/// out = out * factor[row] + tile.
+struct Decay {
+  float* out;
+  Index stride;
+  const float* factor;
+  HWY_INLINE void put(Index i, Vector left, Vector right) const {
+    const Tag d;
+    float* at = out + i * stride;
+    const Vector f = hn::Set(d, factor[i]);
+    hn::Store(hn::MulAdd(hn::Load(d, at), f, left), d, at);
+    hn::Store(hn::MulAdd(hn::Load(d, at + width), f, right), d, at + width);
+  }
+};
+/// out = tile * scale + out.
+struct Accumulate {
+  float* out;
+  Index stride;
+  float scale;
+  HWY_INLINE void put(Index i, Vector left, Vector right) const {
+    const Tag d;
+    float* at = out + i * stride;
+    const Vector f = hn::Set(d, scale);
+    hn::Store(hn::MulAdd(left, f, hn::Load(d, at)), d, at);
+    hn::Store(hn::MulAdd(right, f, hn::Load(d, at + width)), d, at + width);
+  }
+};
+
+/// One tile: `rows` rows of `left` times a packed panel, one fma chain of `count` terms an element. Twelve named sums, so
+/// that they stay in registers.
+template <int rows, class Left, class Sink>
+HWY_INLINE void tile(const Left& left, const float* HWY_RESTRICT right, Index count, const Sink& sink) {
+  const Tag d;
+  const float* a0 = left.row(0);
+  const float* a1 = left.row(rows > 1 ? 1 : 0);
+  const float* a2 = left.row(rows > 2 ? 2 : 0);
+  const float* a3 = left.row(rows > 3 ? 3 : 0);
+  const float* a4 = left.row(rows > 4 ? 4 : 0);
+  const float* a5 = left.row(rows > 5 ? 5 : 0);
+  Vector s00 = hn::Zero(d), s01 = s00, s10 = s00, s11 = s00, s20 = s00, s21 = s00;
+  Vector s30 = s00, s31 = s00, s40 = s00, s41 = s00, s50 = s00, s51 = s00;
+  for (Index k = 0; k < count; ++k) {
+    const Index at = k * Left::step;
+    const Vector b0 = hn::Load(d, right + k * panel), b1 = hn::Load(d, right + k * panel + width);
+    const auto add = [&](const float* a, Vector& x, Vector& y) HWY_ATTR {
+      const Vector f = hn::Set(d, a[at]);
+      x = hn::MulAdd(f, b0, x);
+      y = hn::MulAdd(f, b1, y);
+    };
+    add(a0, s00, s01);
+    if constexpr (rows > 1) add(a1, s10, s11);
+    if constexpr (rows > 2) add(a2, s20, s21);
+    if constexpr (rows > 3) add(a3, s30, s31);
+    if constexpr (rows > 4) add(a4, s40, s41);
+    if constexpr (rows > 5) add(a5, s50, s51);
+  }
+  sink.put(0, s00, s01);
+  if constexpr (rows > 1) sink.put(1, s10, s11);
+  if constexpr (rows > 2) sink.put(2, s20, s21);
+  if constexpr (rows > 3) sink.put(3, s30, s31);
+  if constexpr (rows > 4) sink.put(4, s40, s41);
+  if constexpr (rows > 5) sink.put(5, s50, s51);
+}
+
+template <class Left, class Sink>
+HWY_INLINE void tile_of(Index rows, const Left& left, const float* HWY_RESTRICT right, Index count, const Sink& sink) {
+  switch (rows) {
+    case 1:
+      return tile<1>(left, right, count, sink);
+    case 2:
+      return tile<2>(left, right, count, sink);
+    case 3:
+      return tile<3>(left, right, count, sink);
+    case 4:
+      return tile<4>(left, right, count, sink);
+    case 5:
+      return tile<5>(left, right, count, sink);
+    default:
+      return tile<6>(left, right, count, sink);
+  }
+}
+
+/// Keys that the last row of a tile sees, of a block's 64, when row 0 of the block sees `seen`.
+HWY_INLINE Index visible(Index seen, Index last_row) { return std::clamp<Index>(seen + last_row, 0, key_block); }
+
+/// scores [rows, 64] = a [rows, count] times the packed transpose of a block of keys (or values). What no row of a tile
+/// sees is left as it was.
+inline void score_product(HeadRows a, Index rows, Index seen, const float* panels, Index count, float* scores) {
+  for (Index i = 0; i < rows; i += tile_rows) {
+    const Index in_tile = std::min(tile_rows, rows - i);
+    const Index columns = visible(seen, i + in_tile - 1);
+    for (Index j = 0; j < columns; j += panel) {
+      tile_of(in_tile, StridedRows{a.data + i * a.stride, a.stride}, panels + j * count, count,
+              StoreScores{scores + i * score_stride + j});
+    }
+  }
+}
+
+/// to[c * panel ...]: the transpose of `rows` <= 64 rows of `columns` elements, in panels of `panel` rows; what is missing
+/// of 64 rows is 0.
+inline void pack_transposed(HeadRows from, Index rows, Index columns, float* to) {
+  const hn::CappedTag<float, 4> d4;
+  const hn::RepartitionToWide<decltype(d4)> d2;
+  if (rows < key_block) std::fill(to, to + key_block * columns, 0.0f);
+  for (Index r = 0; r < rows; r += 4) {
+    const float* a = from.data + r * from.stride;
+    float* out = to + r / panel * panel * columns + r % panel;
+    Index c = 0;
+    for (; r + 4 <= rows && c + 4 <= columns; c += 4) {
+      const auto x0 = hn::LoadU(d4, a + c), x1 = hn::LoadU(d4, a + from.stride + c);
+      const auto x2 = hn::LoadU(d4, a + 2 * from.stride + c), x3 = hn::LoadU(d4, a + 3 * from.stride + c);
+      const auto l01 = hn::BitCast(d2, hn::InterleaveLower(d4, x0, x1)), h01 = hn::BitCast(d2, hn::InterleaveUpper(d4, x0, x1));
+      const auto l23 = hn::BitCast(d2, hn::InterleaveLower(d4, x2, x3)), h23 = hn::BitCast(d2, hn::InterleaveUpper(d4, x2, x3));
+      hn::Store(hn::BitCast(d4, hn::InterleaveLower(d2, l01, l23)), d4, out + c * panel);
+      hn::Store(hn::BitCast(d4, hn::InterleaveUpper(d2, l01, l23)), d4, out + (c + 1) * panel);
+      hn::Store(hn::BitCast(d4, hn::InterleaveLower(d2, h01, h23)), d4, out + (c + 2) * panel);
+      hn::Store(hn::BitCast(d4, hn::InterleaveUpper(d2, h01, h23)), d4, out + (c + 3) * panel);
+    }
+    for (; c < columns; ++c) {
+      for (Index i = 0; i < std::min<Index>(4, rows - r); ++i) out[c * panel + i] = a[i * from.stride + c];
+    }
+  }
+}
+
+/// to: `rows` rows of `columns` elements in panels of `panel` columns, each [64, panel]; what is missing of a panel's
+/// columns is 0.
+inline void pack_panels(HeadRows from, Index rows, Index columns, float* to) {
+  const Tag d;
+  for (Index c = 0; c < columns; c += panel) {
+    float* out = to + c * key_block;
+    const float* in = from.data + c;
+    if (c + panel <= columns) {
+      for (Index r = 0; r < rows; ++r, out += panel, in += from.stride) {
+        const Vector x = hn::LoadU(d, in), y = hn::LoadU(d, in + width);
+        hn::Store(x, d, out);
+        hn::Store(y, d, out + width);
+      }
+    } else {
+      for (Index r = 0; r < rows; ++r, out += panel, in += from.stride) {
+        for (Index i = 0; i < panel; ++i) out[i] = c + i < columns ? in[i] : 0.0f;
+      }
+    }
+  }
+}
+
+/// The sum of 16 lanes, as one tree.
+HWY_INLINE float sum_lanes(const float* in) {
+  float x[lanes];
+  std::memcpy(x, in, sizeof(x));
+  for (Index half = lanes / 2; half > 0; half /= 2) {
+    for (Index i = 0; i < half; ++i) x[i] += x[i + half];
+  }
+  return x[0];
+}
+
+}  // namespace lockstep::ops::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();

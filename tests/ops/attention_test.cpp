@@ -1,0 +1,267 @@
+// The CPU's attention against the reference in double, and against itself: every cut of the work, every thread count and
+// both vector instruction sets give the same bits.
+
+#include "ops/attention.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <ostream>
+#include <vector>
+
+#include "base/error.h"
+#include "base/rng.h"
+#include "ops/reference/families.h"
+#include "ops/reference/math.h"
+#include "support/ops.h"
+
+namespace lockstep::ops {
+namespace {
+
+using test::Machine;
+using test::machines;
+using Floats = std::vector<float>;
+
+struct Sizes {
+  std::int64_t samples, rows, heads, kv_heads, head_size;
+  friend std::ostream& operator<<(std::ostream& out, const Sizes& s) {
+    return out << "B" << s.samples << "_T" << s.rows << "_H" << s.heads << "_K" << s.kv_heads << "_D" << s.head_size;
+  }
+};
+
+Floats random_floats(std::int64_t count, std::string_view name, double spread = 1) {
+  const CounterRng rng(1337, name);
+  Floats values(static_cast<std::size_t>(count));
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(spread * (4 * rng.uniform(i) - 2));
+  return values;
+}
+
+Tensor matrix(Floats& values, std::int64_t columns) {
+  return view(std::span<float>(values), {static_cast<std::int64_t>(values.size()) / columns, columns});
+}
+
+/// q, k and v side by side in the rows of one matrix, as a fused product leaves them.
+struct Fused {
+  Sizes sizes;
+  Floats values;
+  Fused(const Sizes& s, Floats v) : sizes(s), values(std::move(v)) {}
+  Fused(const Sizes& s, std::string_view name, double spread = 1)
+      : Fused(s, random_floats(s.samples * s.rows * columns(s), name, spread)) {}
+  static std::int64_t columns(const Sizes& s) { return (s.heads + 2 * s.kv_heads) * s.head_size; }
+  Tensor part(std::int64_t first_head, std::int64_t heads) {
+    return matrix(values, columns(sizes)).slice_columns(first_head * sizes.head_size, heads * sizes.head_size);
+  }
+  Tensor q() { return part(0, sizes.heads); }
+  Tensor k() { return part(sizes.heads, sizes.kv_heads); }
+  Tensor v() { return part(sizes.heads + sizes.kv_heads, sizes.kv_heads); }
+};
+
+struct Results {
+  Floats o, lse, d_qkv;
+};
+
+AttentionShape whole(const Sizes& s) { return {s.samples, s.rows, s.rows, s.rows, s.heads, s.kv_heads, s.head_size}; }
+
+/// Forward, then backward with a random gradient of o.
+Results run(Attention& attention, Fused& qkv, const DropoutSite& dropout = {}) {
+  const Sizes& s = qkv.sizes;
+  Results results;
+  results.o.assign(static_cast<std::size_t>(s.samples * s.rows * s.heads * s.head_size), NAN);
+  results.lse.assign(static_cast<std::size_t>(s.samples * s.rows * s.heads), NAN);
+  Fused gradient(s, Floats(qkv.values.size(), NAN));
+  Floats d_o = random_floats(static_cast<std::int64_t>(results.o.size()), "d_o");
+  Floats delta(results.lse.size());
+  const Tensor o = matrix(results.o, s.heads * s.head_size), lse = matrix(results.lse, s.rows);
+  attention.forward(o, lse, qkv.q(), qkv.k(), qkv.v(), whole(s), dropout);
+  attention.backward(gradient.q(), gradient.k(), gradient.v(), matrix(delta, s.rows), matrix(d_o, s.heads * s.head_size), o, lse,
+                     qkv.q(), qkv.k(), qkv.v(), whole(s), dropout);
+  results.d_qkv = std::move(gradient.values);
+  return results;
+}
+
+Floats forward_only(Attention& attention, const Tensor& q, const Tensor& k, const Tensor& v, const AttentionShape& shape,
+                    const DropoutSite& dropout = {}) {
+  Floats o(static_cast<std::size_t>(q.elements()), NAN);
+  attention.forward(matrix(o, q.columns()), {}, q, k, v, shape, dropout);
+  return o;
+}
+
+double relative_error(const Floats& a, const Floats& b) {
+  double difference = 0, norm = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    difference += std::pow(static_cast<double>(a[i]) - b[i], 2);
+    norm += std::pow(static_cast<double>(b[i]), 2);
+  }
+  return std::sqrt(difference / norm);
+}
+
+bool same_bits(const Floats& a, const Floats& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
+void expect_near(const Results& a, const Results& b) {
+  EXPECT_LT(relative_error(a.o, b.o), 2e-6);
+  EXPECT_LT(relative_error(a.lse, b.lse), 2e-6);
+  EXPECT_LT(relative_error(a.d_qkv, b.d_qkv), 4e-6);
+}
+
+void expect_same(const Results& a, const Results& b) {
+  EXPECT_TRUE(same_bits(a.o, b.o));
+  EXPECT_TRUE(same_bits(a.lse, b.lse));
+  EXPECT_TRUE(same_bits(a.d_qkv, b.d_qkv));
+}
+
+DropoutSite some_dropout(std::int64_t rows, float p) {
+  DropoutSite site{.p = p, .first_sample = (std::int64_t{1} << 33) + 5, .positions = rows, .index_stride = rows};
+  make_key(site.key, 7, 3, 1, Site::attention_weights);
+  return site;
+}
+
+/// The best instruction set on one thread: what the others are compared with.
+Machine& best() { return *machines().front(); }
+
+class AttentionOf : public testing::TestWithParam<Sizes> {};
+
+TEST_P(AttentionOf, MatchesTheReferenceOnEveryInstructionSet) {
+  Fused qkv(GetParam(), "qkv");
+  const Results expected = run(*reference::make_attention(), qkv);
+  for (const auto& machine : machines()) {
+    SCOPED_TRACE(machine->name);
+    expect_near(run(machine->ops->attention(), qkv), expected);
+  }
+}
+
+TEST_P(AttentionOf, GivesTheSameBitsForEveryTeamAndInstructionSet) {
+  Fused qkv(GetParam(), "qkv");
+  const DropoutSite sites[] = {{}, some_dropout(GetParam().rows, 0.25F)};
+  for (const DropoutSite& site : sites) {
+    const Results expected = run(best().ops->attention(), qkv, site);
+    for (const auto& machine : machines()) {
+      if (machine->isa == Isa::baseline) continue;  // it has no fused multiply-add
+      SCOPED_TRACE(machine->name);
+      expect_same(run(machine->ops->attention(), qkv, site), expected);
+    }
+  }
+}
+
+TEST_P(AttentionOf, DropsWhatTheReferenceDrops) {
+  Fused qkv(GetParam(), "qkv");
+  const DropoutSite site = some_dropout(GetParam().rows + 3, 0.3F);
+  const Results expected = run(*reference::make_attention(), qkv, site);
+  for (const auto& machine : machines()) {
+    SCOPED_TRACE(machine->name);
+    expect_near(run(machine->ops->attention(), qkv, site), expected);
+  }
+}
+
+TEST_P(AttentionOf, GivesARowTheSameBitsInAShorterCall) {
+  const Sizes s = GetParam();
+  Fused qkv(s, "qkv");
+  Attention& attention = best().ops->attention();
+  const std::int64_t width = s.heads * s.head_size, samples = 1;
+  const Floats all = forward_only(attention, qkv.q(), qkv.k(), qkv.v(), whole(s));
+  for (std::int64_t first : {std::int64_t{0}, s.rows / 3, s.rows - 1}) {
+    for (std::int64_t rows : {std::int64_t{1}, std::int64_t{7}, s.rows}) {
+      rows = std::min(rows, s.rows - first);
+      // Rows [first, first + rows) of sample 0, with the keys before them in a cache that has room for all.
+      const AttentionShape shape{samples, rows, first + rows, s.rows, s.heads, s.kv_heads, s.head_size};
+      const Floats part = forward_only(attention, qkv.q().slice_rows(first, rows), qkv.k().slice_rows(0, s.rows),
+                                       qkv.v().slice_rows(0, s.rows), shape);
+      EXPECT_TRUE(same_bits(part, Floats(all.begin() + first * width, all.begin() + (first + rows) * width)))
+          << rows << " rows from " << first;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Sizes, AttentionOf,
+                         testing::Values(Sizes{1, 1, 1, 1, 1}, Sizes{2, 7, 2, 2, 30}, Sizes{1, 65, 4, 1, 32},
+                                         Sizes{2, 129, 4, 2, 64}, Sizes{1, 64, 3, 3, 128}, Sizes{1, 300, 1, 1, 256},
+                                         Sizes{3, 200, 6, 3, 17}),
+                         testing::PrintToStringParamName());
+
+TEST(Attention, KeepsSeveralWorkersInOrderOnOneHead) {
+  Fused qkv({1, 1100, 1, 1, 16}, "qkv");
+  Machine four(Isa::automatic, 4);
+  const Results expected = run(best().ops->attention(), qkv);
+  expect_near(expected, run(*reference::make_attention(), qkv));
+  for (int repeat = 0; repeat < 5; ++repeat) expect_same(run(four.ops->attention(), qkv), expected);
+}
+
+TEST(Attention, WalksMoreColumnsThanItHasCounters) {
+  Fused qkv({30, 130, 4, 2, 8}, "qkv");
+  Machine two(Isa::automatic, 2);
+  const Results expected = run(best().ops->attention(), qkv);
+  expect_near(expected, run(*reference::make_attention(), qkv));
+  expect_same(run(two.ops->attention(), qkv), expected);
+}
+
+TEST(Attention, SurvivesScoresOfAnySize) {
+  Fused qkv({1, 150, 2, 2, 32}, "qkv", 50);
+  Attention& attention = best().ops->attention();
+  const Results results = run(attention, qkv), expected = run(*reference::make_attention(), qkv);
+  EXPECT_LT(relative_error(results.o, expected.o), 1e-3);
+  EXPECT_LT(relative_error(results.lse, expected.lse), 2e-6);
+  for (const float x : results.d_qkv) ASSERT_TRUE(std::isfinite(x));
+}
+
+TEST(Attention, WritesNothingBesideItsSlices) {
+  const Sizes s{1, 70, 2, 2, 30};
+  Fused qkv(s, "qkv");
+  Attention& attention = best().ops->attention();
+  const std::int64_t width = s.heads * s.head_size;
+  Floats wide(static_cast<std::size_t>(s.rows * (width + 2)), 42.0F);
+  attention.forward(matrix(wide, width + 2).slice_columns(1, width), {}, qkv.q(), qkv.k(), qkv.v(), whole(s));
+  const Floats dense = forward_only(attention, qkv.q(), qkv.k(), qkv.v(), whole(s));
+  for (std::int64_t i = 0; i < s.rows; ++i) {
+    const float* row = wide.data() + i * (width + 2);
+    EXPECT_EQ(row[0], 42.0F);
+    EXPECT_EQ(row[width + 1], 42.0F);
+    EXPECT_EQ(std::memcmp(row + 1, dense.data() + i * width, static_cast<std::size_t>(width) * sizeof(float)), 0);
+  }
+}
+
+TEST(Attention, DropsAShareOfPAndScalesTheRest) {
+  // With values that are unit vectors, o holds the weights themselves; equal scores make them 1 / (position + 1).
+  const std::int64_t rows = 128;
+  const Sizes s{4, rows, 2, 1, rows};
+  Fused qkv(s, Floats(static_cast<std::size_t>(s.samples * rows * Fused::columns(s)), 0.0F));
+  for (std::int64_t i = 0; i < s.samples * rows; ++i) {
+    qkv.values[static_cast<std::size_t>(i * Fused::columns(s) + 3 * rows + i % rows)] = 1;
+  }
+  const DropoutSite site = some_dropout(rows, 0.2F);
+  Attention& attention = best().ops->attention();
+  const Floats o = forward_only(attention, qkv.q(), qkv.k(), qkv.v(), whole(s), site);
+  std::int64_t kept = 0, drawn = 0;
+  for (std::int64_t at = 0; at < static_cast<std::int64_t>(o.size()); ++at) {
+    const std::int64_t key = at % rows, head = at / rows % s.heads, query = at / rows / s.heads % rows,
+                       sample = at / rows / s.heads / rows;
+    const float weight = o[static_cast<std::size_t>(at)];
+    if (key > query) {
+      EXPECT_EQ(weight, 0.0F);
+      continue;
+    }
+    const float factor = reference::dropout_factor(site, sample, query, head * rows + key);
+    EXPECT_NEAR(weight * static_cast<float>(query + 1), factor, 1e-6F);
+    ++drawn;
+    if (weight > 0) ++kept;
+  }
+  EXPECT_NEAR(static_cast<double>(kept) / static_cast<double>(drawn), 0.8, 0.01);
+}
+
+TEST(Attention, RefusesHeadsLargerThanItsWorkspace) {
+  Fused qkv({1, 2, 1, 1, 257}, "qkv");
+  Attention& attention = best().ops->attention();
+  EXPECT_THROW(forward_only(attention, qkv.q(), qkv.k(), qkv.v(), whole(qkv.sizes)), BrokenRule);
+  EXPECT_THROW(run(attention, qkv), BrokenRule);
+}
+
+TEST(Attention, HoldsAWorkspaceForEveryWorker) {
+  const std::int64_t one = Machine(Isa::automatic, 1).ops->workspace_bytes();
+  const std::int64_t two = Machine(Isa::automatic, 2).ops->workspace_bytes();
+  EXPECT_GT(two, one);
+  EXPECT_LT(two, one + (1 << 20));
+}
+
+}  // namespace
+}  // namespace lockstep::ops
