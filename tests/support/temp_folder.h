@@ -2,8 +2,7 @@
 
 // A folder for one test, removed with everything in it.
 
-#include <stdlib.h>
-
+#include <cstdlib>
 #include <filesystem>
 #include <stdexcept>
 #include <string>
@@ -14,7 +13,7 @@ namespace lockstep {
 class TempFolder {
  public:
   TempFolder() {
-    std::string name = (std::filesystem::temp_directory_path() / "lockstep_test_XXXXXX").string();
+    std::string name = (std::filesystem::temp_directory_path() / "lockstep_test_").string() + std::string(6, 'X');
     if (mkdtemp(name.data()) == nullptr) throw std::runtime_error("cannot make " + name);
     path_ = name;
   }
