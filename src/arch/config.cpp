@@ -31,6 +31,15 @@ std::vector<Problem> check(const ModelConfig& config) {
   return problems;
 }
 
+layout::ShardedDims whole_dims(const ModelConfig& config) {
+  return {.width = config.width,
+          .heads = config.heads,
+          .kv_heads = config.kv_heads,
+          .head_size = config.head_size,
+          .ffn_width = config.ffn_width,
+          .vocabulary = config.vocabulary};
+}
+
 const std::vector<Preset>& presets() {
   static const std::vector<Preset> all = {
       {"default", 12, 12, 768, 1024, 12, 0.0F},    {"shakespeare", 6, 6, 384, 256, 64, 0.2F},

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "layout/sharded_dims.h"
 #include "ops/linear.h"
 
 namespace lockstep::arch {
@@ -42,6 +43,9 @@ struct ModelConfig {
 
 /// Everything that is wrong with the sizes; empty when nothing is.
 std::vector<Problem> check(const ModelConfig& config);
+
+/// The sizes of a rank that holds everything.
+layout::ShardedDims whole_dims(const ModelConfig& config);
 
 /// A named size of the GPT-2 family (seeds.md 2.1).
 struct Preset {

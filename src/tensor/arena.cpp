@@ -29,7 +29,7 @@ void Arena::commit(MemorySource& source, Ledger& ledger) {
   ensure(!committed(), "an arena is committed once");
   memory_ = source.allocate(static_cast<std::size_t>(std::max(high_, alignment)));  // an empty arena is committed too
   for (const Reservation& reservation : reservations_) reservation.out->data = memory_.data() + reservation.offset;
-  ledger.add(kind_, owner_, high_, entries_);
+  enter(ledger);
 }
 
 }  // namespace lockstep

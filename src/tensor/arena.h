@@ -35,6 +35,8 @@ class Arena {
   std::int64_t bytes() const { return high_; }
   /// Allocates bytes() from `source`, fills in the addresses and enters them into the ledger. Once.
   void commit(MemorySource& source, Ledger& ledger);
+  /// What commit() enters into the ledger, before or after it.
+  void enter(Ledger& ledger) const { ledger.add(kind_, owner_, high_, entries_); }
   bool committed() const { return memory_.data() != nullptr; }
   /// What was declared, in order: the ledger's rows, without allocating.
   const std::vector<LedgerEntry>& entries() const { return entries_; }

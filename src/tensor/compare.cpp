@@ -32,6 +32,8 @@ double as_double(const std::byte* at, DType type) {
       return load<std::uint16_t>(at);
     case DType::u8:
       return std::to_integer<int>(*at);
+    case DType::f64:
+      return load<double>(at);
   }
   throw BrokenRule("an element type is one of DType's");
 }
@@ -46,6 +48,10 @@ std::int64_t ordinal(const std::byte* at, DType type) {
     case DType::bf16: {
       const std::int64_t bits = load<std::int16_t>(at);
       return bits >= 0 ? bits : std::numeric_limits<std::int16_t>::min() - bits;
+    }
+    case DType::f64: {
+      const auto bits = load<std::int64_t>(at);
+      return bits >= 0 ? bits : std::numeric_limits<std::int64_t>::min() - bits;
     }
     case DType::i64:
       return load<std::int64_t>(at);

@@ -12,6 +12,7 @@ constexpr DType dtype_of() {
   if constexpr (std::is_same_v<T, float>) return DType::f32;
   if constexpr (std::is_same_v<T, std::int32_t>) return DType::i32;
   if constexpr (std::is_same_v<T, std::int64_t>) return DType::i64;
+  if constexpr (std::is_same_v<T, double>) return DType::f64;
   if constexpr (std::is_same_v<T, std::uint16_t>) return DType::u16;
   if constexpr (std::is_same_v<T, std::uint8_t>) return DType::u8;
 }
@@ -79,6 +80,8 @@ template std::span<const float> elements<const float>(const Tensor&);
 template std::span<std::int32_t> elements<std::int32_t>(const Tensor&);
 template std::span<const std::int32_t> elements<const std::int32_t>(const Tensor&);
 template std::span<std::int64_t> elements<std::int64_t>(const Tensor&);
+template std::span<double> elements<double>(const Tensor&);
+template std::span<const double> elements<const double>(const Tensor&);
 template std::span<const std::int64_t> elements<const std::int64_t>(const Tensor&);
 template std::span<std::uint16_t> elements<std::uint16_t>(const Tensor&);
 template std::span<const std::uint16_t> elements<const std::uint16_t>(const Tensor&);
@@ -87,6 +90,7 @@ template std::span<const std::uint8_t> elements<const std::uint8_t>(const Tensor
 template Tensor view<float>(std::span<float>, Shape);
 template Tensor view<std::int32_t>(std::span<std::int32_t>, Shape);
 template Tensor view<std::int64_t>(std::span<std::int64_t>, Shape);
+template Tensor view<double>(std::span<double>, Shape);
 template Tensor view<std::uint16_t>(std::span<std::uint16_t>, Shape);
 template Tensor view<std::uint8_t>(std::span<std::uint8_t>, Shape);
 

@@ -39,8 +39,8 @@ struct Tensor {
   Tensor reshape(Shape to) const;
 };
 
-/// The elements of a dense host tensor; throws BrokenRule when T is not its type. T: float, int32_t, int64_t, uint16_t (not
-/// for bf16) or uint8_t, const or not; std::byte gives the bytes of any type.
+/// The elements of a dense host tensor; throws BrokenRule when T is not its type. T: float, double, int32_t, int64_t, uint16_t
+/// (not for bf16) or uint8_t, const or not; std::byte gives the bytes of any type.
 template <class T>
 std::span<T> elements(const Tensor& tensor);
 

@@ -9,7 +9,7 @@ namespace lockstep {
 namespace {
 
 TEST(DTypes, NamesAreThoseOfSafetensorsAndComeBack) {
-  for (const DType type : {DType::f32, DType::bf16, DType::i32, DType::i64, DType::u16, DType::u8}) {
+  for (const DType type : {DType::f32, DType::bf16, DType::i32, DType::i64, DType::u16, DType::u8, DType::f64}) {
     EXPECT_EQ(dtype_from_name(name_of(type)), type);
   }
   EXPECT_EQ(name_of(DType::bf16), "BF16");

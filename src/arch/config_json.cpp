@@ -1,0 +1,90 @@
+#include "arch/config_json.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <string>
+
+namespace lockstep::arch {
+namespace {
+
+using ops::Activation;
+
+template <class Value>
+struct Name {
+  std::string_view name;
+  Value value;
+};
+
+constexpr std::array<Name<Activation>, 4> activations{
+    {{"none", Activation::none}, {"gelu", Activation::gelu}, {"gelu_tanh", Activation::gelu_tanh}, {"relu", Activation::relu}}};
+constexpr std::array<Name<NormKind>, 1> norms{{{"layernorm", NormKind::layernorm}}};
+constexpr std::array<Name<PositionKind>, 1> positions{{{"learned", PositionKind::learned}}};
+constexpr std::array<Name<InitKind>, 2> inits{{{"gpt2", InitKind::gpt2}, {"pytorch", InitKind::pytorch}}};
+
+template <class Table, class Value>
+std::string_view name_in(const Table& table, Value value) {
+  for (const auto& row : table) {
+    if (row.value == value) return row.name;
+  }
+  throw BrokenRule("every part has a name");
+}
+
+template <class Value, std::size_t N>
+Value value_in(const std::array<Name<Value>, N>& table, const Json& json, std::string_view key, std::string_view what) {
+  const std::string& name = json.at(key).string();
+  for (const auto& row : table) {
+    if (row.name == name) return row.value;
+  }
+  throw UserError(fmt::format("{}: \"{}\" is \"{}\", which this version does not know", what, key, name),
+                  "use a version of lockstep that has it");
+}
+
+}  // namespace
+
+Json to_json(const ModelConfig& config) {
+  Json json;
+  json.set("n_layer", config.layers);
+  json.set("n_head", config.heads);
+  json.set("n_kv_head", config.kv_heads);
+  json.set("n_embd", config.width);
+  json.set("head_dim", config.head_size);
+  json.set("ffn_width", config.ffn_width);
+  json.set("block_size", config.block_size);
+  json.set("vocab_size", config.vocabulary);
+  json.set("norm", name_in(norms, config.norm));
+  json.set("position", name_in(positions, config.position));
+  json.set("activation", name_in(activations, config.activation));
+  json.set("init", name_in(inits, config.init));
+  json.set("bias", config.bias);
+  json.set("qkv_bias", config.qkv_bias);
+  json.set("tied", config.tied);
+  json.set("dropout", static_cast<double>(config.dropout));
+  json.set("norm_eps", static_cast<double>(config.norm_eps));
+  return json;
+}
+
+ModelConfig model_from_json(const Json& json, std::string_view what) {
+  ModelConfig config;
+  config.layers = json.at("n_layer").integer();
+  config.heads = json.at("n_head").integer();
+  config.kv_heads = json.at("n_kv_head").integer();
+  config.width = json.at("n_embd").integer();
+  config.head_size = json.at("head_dim").integer();
+  config.ffn_width = json.at("ffn_width").integer();
+  config.block_size = json.at("block_size").integer();
+  config.vocabulary = json.at("vocab_size").integer();
+  config.norm = value_in(norms, json, "norm", what);
+  config.position = value_in(positions, json, "position", what);
+  config.activation = value_in(activations, json, "activation", what);
+  config.init = value_in(inits, json, "init", what);
+  config.bias = json.at("bias").boolean();
+  config.qkv_bias = json.at("qkv_bias").boolean();
+  config.tied = json.at("tied").boolean();
+  config.dropout = static_cast<float>(json.at("dropout").number());
+  config.norm_eps = static_cast<float>(json.at("norm_eps").number());
+  if (const std::vector<Problem> problems = check(config); !problems.empty()) throw UserError(problems);
+  return config;
+}
+
+}  // namespace lockstep::arch

@@ -1,0 +1,26 @@
+#pragma once
+
+// Which unit each pass of a step needs, in order. Compiled once from the actions: stores prefetch, release and assign slots
+// from it, and hold every lease of a step against it.
+
+#include <cstdint>
+#include <vector>
+
+#include "base/strong.h"
+#include "layout/pipeline_schedule.h"
+
+namespace lockstep::layout {
+
+enum class Pass : std::uint8_t { forward, backward };
+
+struct Access {
+  UnitIndex unit;
+  Pass pass;
+  friend bool operator==(const Access&, const Access&) = default;
+};
+
+/// `forward`, `backward`: the units one micro-batch needs in each pass, in order (the model says).
+std::vector<Access> access_order(const std::vector<Action>& actions, const std::vector<UnitIndex>& forward,
+                                 const std::vector<UnitIndex>& backward);
+
+}  // namespace lockstep::layout

@@ -1,0 +1,22 @@
+#pragma once
+
+// Sizes of this rank's share of the model, computed once; layers use them and never ask for a rank.
+
+#include <cstdint>
+
+namespace lockstep::layout {
+
+struct ShardedDims {
+  std::int64_t width = 0;       ///< C, of the residual stream
+  std::int64_t heads = 0;       ///< H
+  std::int64_t kv_heads = 0;    ///< K
+  std::int64_t head_size = 0;   ///< D
+  std::int64_t ffn_width = 0;   ///< F
+  std::int64_t vocabulary = 0;  ///< V
+
+  std::int64_t attention_width() const { return heads * head_size; }
+  std::int64_t kv_width() const { return kv_heads * head_size; }
+  std::int64_t qkv_width() const { return attention_width() + 2 * kv_width(); }
+};
+
+}  // namespace lockstep::layout

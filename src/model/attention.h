@@ -1,0 +1,35 @@
+#pragma once
+
+// The attention sub-layer: x + out(attention(qkv(norm(x)))).
+
+#include "model/context.h"
+#include "model/kv_cache.h"
+#include "model/saved.h"
+#include "model/weights.h"
+
+namespace lockstep::model {
+
+class AttentionLayer {
+ public:
+  AttentionLayer(const Context& context, int layer) : context_(context), layer_(layer) {}
+  /// out [R, C] from saved.x; keeps stats1, qkv, attention, lse.
+  void forward(const Pass& pass, const WeightSet& w, BlockSaved& saved, const Tensor& out, const Scratch& scratch) const;
+  /// d [R, C]: the gradient of the output on entry, of saved.x on return.
+  void backward(const Pass& pass, const WeightSet& w, const WeightSet& gradient, bool accumulate, ops::WeightSink& sink,
+                const BlockSaved& saved, const Tensor& d, const Scratch& scratch) const;
+  /// `pass.positions` new tokens a sample behind cache.length() earlier ones; their keys and values are written into the cache.
+  /// Uses saved as workspace. Equal bits with forward() over the whole text.
+  void extend(const Pass& pass, const WeightSet& w, BlockSaved& saved, const Tensor& out, const Scratch& scratch,
+              KvCache& cache) const;
+
+ private:
+  struct Heads {
+    Tensor q, k, v;
+  };
+  Heads split(const Tensor& qkv) const;
+  ops::AttentionShape shape(const Pass& pass) const;
+  const Context& context_;
+  int layer_;
+};
+
+}  // namespace lockstep::model

@@ -1,0 +1,38 @@
+#pragma once
+
+// What every part of a model is given: kernels, stores, boundaries, and which tokens it works on.
+
+#include "arch/config.h"
+#include "ops/ops.h"
+#include "ops/weight_work.h"
+#include "parallel/boundary.h"
+#include "parallel/gradient_store.h"
+#include "parallel/parameter_store.h"
+
+namespace lockstep::model {
+
+/// Owned by who assembles the run; outlives the model.
+struct Context {
+  arch::ModelConfig config;
+  layout::ShardedDims dims;
+  ops::Ops& ops;
+  parallel::ParameterStore& parameters;
+  parallel::Boundaries attention;
+  parallel::Boundaries mlp;
+  std::uint64_t seed = 0;  ///< of dropout
+};
+
+/// The tokens of one pass.
+struct Pass {
+  std::int64_t samples = 0;
+  std::int64_t positions = 0;
+  std::int64_t first_sample = 0;  ///< global number of sample 0 (dropout)
+  std::int64_t step = 0;
+  bool training = false;
+  std::int64_t rows() const { return samples * positions; }
+};
+
+/// The dropout of one place in layer `layer`; p = 0 unless training.
+ops::DropoutSite dropout_site(const Context& context, const Pass& pass, int layer, ops::Site site);
+
+}  // namespace lockstep::model

@@ -1,0 +1,25 @@
+#pragma once
+
+// The feed-forward sub-layer: x + down(activation(up(norm(x)))).
+
+#include "model/context.h"
+#include "model/saved.h"
+#include "model/weights.h"
+
+namespace lockstep::model {
+
+class Mlp {
+ public:
+  Mlp(const Context& context, int layer) : context_(context), layer_(layer) {}
+  /// out [R, C] from saved.middle; keeps stats2 and pre_activation.
+  void forward(const Pass& pass, const WeightSet& w, BlockSaved& saved, const Tensor& out, const Scratch& scratch) const;
+  /// d [R, C]: the gradient of the output on entry, of saved.middle on return.
+  void backward(const Pass& pass, const WeightSet& w, const WeightSet& gradient, bool accumulate, ops::WeightSink& sink,
+                const BlockSaved& saved, const Tensor& d, const Scratch& scratch) const;
+
+ private:
+  const Context& context_;
+  int layer_;
+};
+
+}  // namespace lockstep::model

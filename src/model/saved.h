@@ -1,0 +1,38 @@
+#pragma once
+
+// What the forward pass keeps for the backward pass, and what both use and forget. R rows (tokens of a micro-batch),
+// C width, F feed-forward width, H heads, D head size.
+
+#include "arch/config.h"
+#include "tensor/arena.h"
+
+namespace lockstep::model {
+
+/// Kept by one block for one micro-batch. Norms' outputs and activations are computed again from these.
+struct BlockSaved {
+  Tensor x;               ///< [R, C] the block's input
+  Tensor stats1;          ///< [R, 2]
+  Tensor qkv;             ///< [R, (H + 2K) D]
+  Tensor attention;       ///< [R, H D]
+  Tensor lse;             ///< [R, H], laid out as attention's forward wants it
+  Tensor middle;          ///< [R, C] after the attention sub-layer
+  Tensor stats2;          ///< [R, 2]
+  Tensor pre_activation;  ///< [R, F]
+};
+void declare(Arena& arena, BlockSaved& saved, const layout::ShardedDims& dims, std::int64_t rows);
+
+/// Temporaries of one block's passes; they share bytes where their lives do not overlap.
+struct Scratch {
+  Tensor normed;       ///< [R, C] output of the sub-layer's norm
+  Tensor branch;       ///< [R, C] output of the sub-layer before dropout; its gradient on the way back
+  Tensor activated;    ///< [R, F]
+  Tensor d_hidden;     ///< [R, F]
+  Tensor d_normed;     ///< [R, C]
+  Tensor d_attention;  ///< [R, H D]
+  Tensor d_qkv;        ///< [R, (H + 2K) D]
+  Tensor delta;        ///< [R, H]
+};
+/// `training` false leaves the backward pass's out; `branch` false leaves that one out.
+void declare(Arena& arena, Scratch& scratch, const layout::ShardedDims& dims, std::int64_t rows, bool training, bool branch);
+
+}  // namespace lockstep::model

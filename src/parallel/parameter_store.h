@@ -1,0 +1,55 @@
+#pragma once
+
+// Where a unit's weights are when the model needs them. The model says lease(unit); the store turns that into nothing, an
+// all-gather, a copy from host memory or a read from a disk.
+
+#include <vector>
+
+#include "layout/access_order.h"
+#include "layout/unit.h"
+#include "tensor/tensor.h"
+
+namespace lockstep::parallel {
+
+class ParameterStore;
+
+/// A unit's weights, whole and readable, for as long as this lives. Move-only.
+class [[nodiscard]] Lease {
+ public:
+  Lease(ParameterStore* store, UnitIndex unit, Tensor flat) : store_(store), unit_(unit), flat_(flat) {}
+  Lease(Lease&& other) noexcept;
+  Lease& operator=(Lease&&) = delete;
+  ~Lease();
+  /// [unit's elements], in the parameters' dtype.
+  const Tensor& flat() const { return flat_; }
+
+ private:
+  ParameterStore* store_;
+  UnitIndex unit_;
+  Tensor flat_;
+};
+
+class ParameterStore {
+ public:
+  virtual ~ParameterStore() = default;
+  virtual const std::vector<layout::Unit>& units() const = 0;
+  virtual Lease lease(UnitIndex unit, layout::Pass pass) = 0;
+  /// The leases until the next begin follow `order` (a training step); an empty order means any (evaluation, generation).
+  virtual void begin(const std::vector<layout::Access>& order) = 0;
+  /// The part of a unit that this rank owns and updates: flat, and where it begins in the unit. `published` is what the model
+  /// reads (the same memory when there is no other copy).
+  struct Shard {
+    Tensor master;     ///< f32
+    Tensor published;  ///< parameters' dtype
+    std::int64_t first = 0;
+  };
+  virtual Shard shard(UnitIndex unit) = 0;
+  /// The shards were updated: every other copy is stale.
+  virtual void updated() = 0;
+
+ private:
+  friend class Lease;
+  virtual void release(UnitIndex unit) noexcept = 0;
+};
+
+}  // namespace lockstep::parallel

@@ -1,0 +1,101 @@
+#pragma once
+
+// One rank's share of a training run: stores, stage and optimizer in their arenas, and the optimizer step over them
+// (architecture.md section 6). Knows nothing of files, logs or evaluation plans.
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "arch/parameters.h"
+#include "comm/communicator.h"
+#include "data/batch.h"
+#include "device/runtime.h"
+#include "layout/access_order.h"
+#include "model/stage.h"
+#include "ops/ops.h"
+#include "parallel/global_norm.h"
+#include "parallel/zero/gradients.h"
+#include "parallel/zero/parameters.h"
+#include "tensor/ledger.h"
+#include "train/optimizer.h"
+#include "train/weight_queue.h"
+
+namespace lockstep::train {
+
+struct EngineConfig {
+  arch::ModelConfig model;
+  arch::DecayRule decay = arch::DecayRule::matrices;
+  ops::AdamW adamw;
+  float grad_clip = 1.0F;  ///< largest norm of the gradient; 0: no clipping
+  std::int64_t samples = 1;
+  std::int64_t positions = 1;
+  int microbatches = 1;
+  std::uint64_t seed = 1337;
+};
+
+/// What one optimizer step says about itself.
+struct StepResult {
+  double loss = 0;  ///< global: sum of token losses over the global number of targets
+  double gradient_norm = 0;
+  bool finite = true;  ///< false: the gradient was not finite and the update was left out
+  double forward_seconds = 0, backward_seconds = 0, update_seconds = 0;
+};
+
+class Engine {
+ public:
+  /// Declares everything, allocates nothing. The arguments outlive the engine.
+  Engine(const EngineConfig& config, Runtime& runtime, ops::Ops& ops, comm::Communicator& world);
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  /// Bytes that commit() takes, by owner: the same before and after.
+  Ledger ledger() const;
+  /// Allocates. Once.
+  void commit();
+  /// Start values from the seed.
+  void initialise();
+
+  /// One optimizer step: forward and backward of `batches`, reduction, norm, clipping, AdamW. `step` counts from 0.
+  StepResult step(std::span<const data::Batch> batches, std::int64_t target_count, std::int64_t step, double learning_rate);
+  /// Sum of the token losses of a batch with the current weights.
+  double evaluate(const data::Batch& batch);
+
+  const EngineConfig& config() const { return config_; }
+  const model::Context& context() const { return context_; }
+
+  /// One parameter of this rank with everything that training keeps of it.
+  struct ParameterState {
+    std::string name;
+    Tensor weight, gradient, exp_avg, exp_avg_sq;  ///< in the parameter's shape
+  };
+  /// In the order of the model's table; after commit().
+  std::vector<ParameterState> state();
+  /// After weights were written from outside (a checkpoint).
+  void weights_changed() { parameters_.updated(); }
+
+ private:
+  double clip(double norm) const;
+
+  EngineConfig config_;
+  Runtime& runtime_;
+  ops::Ops& ops_;
+  comm::Communicator& world_;
+  std::vector<arch::UnitSpec> table_;
+  Arena parameter_arena_, gradient_arena_, optimizer_arena_, activation_arena_, workspace_arena_;
+  parallel::ZeroParameters parameters_;
+  parallel::ZeroGradients gradients_;
+  std::unique_ptr<parallel::Boundary> boundary_;
+  model::Context context_;
+  ImmediateWeights sink_;
+  model::Stage stage_;
+  Optimizer optimizer_;
+  parallel::GlobalNorm norm_;
+  std::vector<layout::Action> actions_;
+  std::vector<layout::Access> order_;
+  ops::StepScalars scalars_;
+};
+
+}  // namespace lockstep::train

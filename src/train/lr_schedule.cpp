@@ -1,0 +1,55 @@
+#include "train/lr_schedule.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+#include <string>
+
+#include "base/error.h"
+
+namespace lockstep::train {
+namespace {
+
+double cosine(double progress) { return 0.5 * (1.0 + std::cos(std::numbers::pi * progress)); }
+
+/// Share of the way from `begin` to `end`, in [0, 1].
+double progress(std::int64_t it, std::int64_t begin, std::int64_t end) {
+  if (end <= begin) return 1;
+  return std::clamp(static_cast<double>(it - begin) / static_cast<double>(end - begin), 0.0, 1.0);
+}
+
+}  // namespace
+
+double LrSchedule::operator()(std::int64_t it) const {
+  if (!decay) return learning_rate;
+  if (it < warmup) {
+    return kind == Kind::wordplay ? learning_rate * static_cast<double>(it) / static_cast<double>(warmup)
+                                  : learning_rate * static_cast<double>(it + 1) / static_cast<double>(warmup + 1);
+  }
+  const double range = learning_rate - min_lr;
+  const auto decaying = static_cast<std::int64_t>(wsd_decay * static_cast<double>(max_iters));
+  switch (kind) {
+    case Kind::wordplay:
+    case Kind::nanogpt:
+      return it > decay_iters ? min_lr : min_lr + range * cosine(progress(it, warmup, decay_iters));
+    case Kind::cosine:
+      return min_lr + range * cosine(progress(it, warmup, max_iters));
+    case Kind::linear:
+      return min_lr + range * (1.0 - progress(it, warmup, max_iters));
+    case Kind::wsd:
+      return min_lr + range * (1.0 - progress(it, std::max(warmup, max_iters - decaying), max_iters));
+  }
+  return learning_rate;
+}
+
+LrSchedule::Kind schedule_from_name(std::string_view name) {
+  if (name == "wordplay") return LrSchedule::Kind::wordplay;
+  if (name == "nanogpt") return LrSchedule::Kind::nanogpt;
+  if (name == "cosine") return LrSchedule::Kind::cosine;
+  if (name == "linear") return LrSchedule::Kind::linear;
+  if (name == "wsd") return LrSchedule::Kind::wsd;
+  throw UserError("optimizer.schedule = " + std::string(name) + " is not a schedule",
+                  "choose one of wordplay, nanogpt, cosine, linear, wsd");
+}
+
+}  // namespace lockstep::train

@@ -1,0 +1,34 @@
+#pragma once
+
+// The learning rate as a function of the iteration. All schedules warm up linearly over `warmup` iterations.
+
+#include <cstdint>
+#include <string_view>
+
+namespace lockstep::train {
+
+struct LrSchedule {
+  enum class Kind : std::uint8_t {
+    wordplay,  ///< lr * it / warmup, then cosine to min_lr at decay_iters: lr is 0 at iteration 0 (seeds.md 2.4)
+    nanogpt,   ///< lr * (it + 1) / (warmup + 1), then cosine to min_lr at decay_iters
+    cosine,    ///< as nanogpt, but down to min_lr at the run's last iteration
+    linear,    ///< down to min_lr at the run's last iteration, straight
+    wsd,       ///< warm-up, stable, and at the end of the run straight to min_lr (Hu et al. 2024)
+  };
+  Kind kind = Kind::wordplay;
+  bool decay = true;  ///< false: constant, no warm-up either (the seed's decay_lr=false)
+  double learning_rate = 6e-4;
+  double min_lr = 6e-5;
+  std::int64_t warmup = 100;
+  std::int64_t decay_iters = 600000;
+  std::int64_t max_iters = 1000;
+  double wsd_decay = 0.1;  ///< share of the run that wsd decays in
+
+  /// Learning rate of iteration `it`, counted from 0.
+  double operator()(std::int64_t it) const;
+};
+
+/// "wordplay", "nanogpt", ...; throws UserError for another name.
+LrSchedule::Kind schedule_from_name(std::string_view name);
+
+}  // namespace lockstep::train

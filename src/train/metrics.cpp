@@ -1,0 +1,77 @@
+#include "train/metrics.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cmath>
+#include <utility>
+
+namespace lockstep::train {
+namespace {
+
+Json number_or_null(const std::optional<double>& value) { return value ? Json(*value) : Json(); }
+
+}  // namespace
+
+std::string seed_line(const Metrics& m) {
+  std::string line = fmt::format(
+      "step={} loss={:.6f} dt={:.6f} dtf={:.6f} dtb={:.6f} sps={:.6f} sps_per_gpu={:.6f} tps={:.6f} tps_per_gpu={:.6f} "
+      "mfu={:.6f}",
+      m.step, m.loss, m.dt, m.dtf, m.dtb, m.sps, m.sps_per_gpu, m.tps, m.tps_per_gpu, m.mfu);
+  if (m.train_loss) line += fmt::format(" train_loss={:.6f}", *m.train_loss);
+  if (m.val_loss) line += fmt::format(" val_loss={:.6f}", *m.val_loss);
+  return line;
+}
+
+Json to_json(const Metrics& m) {
+  Json json;
+  json.set("step", m.step);
+  json.set("loss", m.loss);
+  json.set("dt", m.dt);
+  json.set("dtf", m.dtf);
+  json.set("dtb", m.dtb);
+  json.set("sps", m.sps);
+  json.set("sps_per_gpu", m.sps_per_gpu);
+  json.set("tps", m.tps);
+  json.set("tps_per_gpu", m.tps_per_gpu);
+  json.set("mfu", m.mfu);
+  json.set("train_loss", number_or_null(m.train_loss));
+  json.set("val_loss", number_or_null(m.val_loss));
+  json.set("lr", m.learning_rate);
+  json.set("grad_norm", m.gradient_norm);
+  json.set("update_seconds", m.update_seconds);
+  json.set("data_wait", m.data_wait);
+  json.set("finite", m.finite);
+  return json;
+}
+
+std::string legend() {
+  static constexpr std::array<std::pair<std::string_view, std::string_view>, 12> rows{{
+      {"step", "Current training iteration"},
+      {"loss", "Loss value"},
+      {"dt", "Elapsed time per training step"},
+      {"dtf", "Elapsed time per forward step"},
+      {"dtb", "Elapsed time per backward step"},
+      {"sps", "Samples per second"},
+      {"sps_per_gpu", "Samples per second (per GPU)"},
+      {"tps", "Tokens per second"},
+      {"tps_per_gpu", "Tokens per second (per GPU)"},
+      {"mfu", "Model flops utilization"},
+      {"train_loss", "Training loss value"},
+      {"val_loss", "Validation loss value"},
+  }};
+  std::string text = fmt::format("{:^48}\n", "Training Legend");
+  text += "┏━━━━━━━━━━━━━┳━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━┓\n";
+  text += fmt::format("┃ {:<11} ┃ {:<30} ┃\n", "abbr", "desc");
+  text += "┡━━━━━━━━━━━━━╇━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━┩\n";
+  for (const auto& [name, meaning] : rows) text += fmt::format("│ {:<11} │ {:<30} │\n", name, meaning);
+  return text + "└─────────────┴────────────────────────────────┘";
+}
+
+double RunningMfu::update(double dt) {
+  const double now = 100.0 * flops_ / dt / peak_;
+  value_ = value_ ? 0.9 * *value_ + 0.1 * now : now;
+  return *value_;
+}
+
+}  // namespace lockstep::train

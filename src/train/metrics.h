@@ -1,0 +1,46 @@
+#pragma once
+
+// What a training run says about itself: the seed's log line and legend (seeds.md 1.11, 2.5), and one JSON object a line.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "base/json.h"
+
+namespace lockstep::train {
+
+/// One log line. Times in seconds, synchronised; `dt` is the whole iteration as the clock saw it.
+struct Metrics {
+  std::int64_t step = 0;  ///< optimizer steps done
+  double loss = 0;
+  double dt = 0, dtf = 0, dtb = 0;
+  double sps = 0, sps_per_gpu = 0, tps = 0, tps_per_gpu = 0;
+  double mfu = 0;  ///< percent, running
+  std::optional<double> train_loss, val_loss;
+  // Beyond the seed's legend; only in metrics.jsonl.
+  double learning_rate = 0, gradient_norm = 0;
+  double update_seconds = 0, data_wait = 0;
+  bool finite = true;
+};
+
+/// "step=10 loss=3.154310 dt=0.282833 ..."
+std::string seed_line(const Metrics& metrics);
+Json to_json(const Metrics& metrics);
+/// The seed's table titled "Training Legend".
+std::string legend();
+
+/// Model FLOPs utilisation, running: the first value as it is, then 0.9 old + 0.1 new.
+class RunningMfu {
+ public:
+  /// FLOPs of an iteration on one rank; peak FLOP/s of one rank.
+  RunningMfu(double flops_per_iteration, double peak) : flops_(flops_per_iteration), peak_(peak) {}
+  /// Percent, after an iteration of `dt` seconds.
+  double update(double dt);
+
+ private:
+  double flops_, peak_;
+  std::optional<double> value_;
+};
+
+}  // namespace lockstep::train

@@ -1,0 +1,108 @@
+#include "train/sample.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "base/rng.h"
+
+namespace lockstep::train {
+namespace {
+
+/// Prompts are read at most this many tokens at a time.
+constexpr std::int64_t longest_piece = 256;
+
+}  // namespace
+
+std::int32_t TokenSampler::draw(std::span<const float> logits, const SampleOptions& options, double uniform) {
+  if (options.temperature <= 0) {
+    return static_cast<std::int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
+  }
+  order_.resize(logits.size());
+  std::iota(order_.begin(), order_.end(), 0);
+  const auto likelier = [&](std::int32_t a, std::int32_t b) {
+    const float x = logits[static_cast<std::size_t>(a)];
+    const float y = logits[static_cast<std::size_t>(b)];
+    return x > y || (x == y && a < b);
+  };
+  std::size_t kept = order_.size();
+  if (options.top_k > 0 && static_cast<std::size_t>(options.top_k) < kept) {
+    const auto kth = order_.begin() + (options.top_k - 1);
+    std::nth_element(order_.begin(), kth, order_.end(), likelier);
+    const float threshold = logits[static_cast<std::size_t>(*kth)];
+    const auto end = std::partition(order_.begin(), order_.end(),
+                                    [&](std::int32_t i) { return logits[static_cast<std::size_t>(i)] >= threshold; });
+    kept = static_cast<std::size_t>(end - order_.begin());
+  }
+  std::sort(order_.begin(), order_.begin() + static_cast<std::ptrdiff_t>(kept), likelier);
+  const double top = logits[static_cast<std::size_t>(order_[0])];
+  weights_.resize(kept);
+  double sum = 0;
+  for (std::size_t i = 0; i < kept; ++i) {
+    sum += weights_[i] = std::exp((logits[static_cast<std::size_t>(order_[i])] - top) / options.temperature);
+  }
+  double total = sum;
+  if (options.top_p < 1) {
+    double mass = 0;
+    for (std::size_t i = 0; i < kept; ++i) {
+      mass += weights_[i];
+      if (mass >= options.top_p * sum) {
+        kept = i + 1;
+        break;
+      }
+    }
+    total = mass;
+  }
+  double left = uniform * total;
+  for (std::size_t i = 0; i < kept; ++i) {
+    left -= weights_[i];
+    if (left < 0) return order_[i];
+  }
+  return order_[kept - 1];
+}
+
+TextSampler::TextSampler(const model::Context& context)
+    : context_(context), piece_(std::min(longest_piece, context.config.block_size)), decoder_(context, 1, piece_) {}
+
+void TextSampler::declare(Arena& workspace, Arena& cache) {
+  decoder_.declare(workspace, cache);
+  workspace.declare(tokens_, "tokens", Shape{piece_}, DType::i32);
+  workspace.declare(logits_, "next_logits", Shape{1, context_.dims.vocabulary}, DType::f32);
+}
+
+std::span<const float> TextSampler::read(std::span<const std::int32_t> tokens) {
+  while (!tokens.empty()) {
+    const std::size_t count = std::min(tokens.size(), static_cast<std::size_t>(piece_));
+    std::copy_n(tokens.begin(), count, elements<std::int32_t>(tokens_).begin());
+    const auto rows = static_cast<std::int64_t>(count);
+    const Tensor x = decoder_.read(tokens_.flat(0, rows), 1, rows);
+    tokens = tokens.subspan(count);
+    if (tokens.empty()) decoder_.logits(logits_, x.slice_rows(rows - 1, 1));
+  }
+  return elements<float>(logits_);
+}
+
+void TextSampler::run(std::span<const std::int32_t> prompt, const SampleOptions& options,
+                      const std::function<bool(std::int32_t)>& each) {
+  ensure(!prompt.empty(), "a prompt has at least one token");
+  const auto block = static_cast<std::size_t>(context_.config.block_size);
+  text_.assign(prompt.begin(), prompt.end());
+  const CounterRng rng(options.seed, fmt::format("sample.{}", options.number));
+  decoder_.cache().set_length(0);
+  std::size_t unread = std::min(text_.size(), block);
+  for (std::int64_t i = 0; i < options.tokens; ++i) {
+    const std::span<const float> logits = read(std::span(text_).last(unread));
+    const std::int32_t token = sampler_.draw(logits, options, rng.uniform(static_cast<std::uint64_t>(i)));
+    if (!each(token)) return;
+    text_.push_back(token);
+    unread = 1;
+    if (decoder_.cache().length() == decoder_.cache().capacity()) {
+      decoder_.cache().set_length(0);
+      unread = block;
+    }
+  }
+}
+
+}  // namespace lockstep::train

@@ -1,0 +1,55 @@
+#pragma once
+
+// Text out of a model: temperature, top-k, top-p, one token after another with cached keys and values.
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "model/decoder.h"
+
+namespace lockstep::train {
+
+struct SampleOptions {
+  std::int64_t tokens = 256;
+  double temperature = 0.8;  ///< 0: always the likeliest token
+  std::int64_t top_k = 16;   ///< 0: all; ties at the k-th value are kept
+  double top_p = 1;          ///< smallest set of likeliest tokens with this probability (Holtzman et al. 2020)
+  std::uint64_t seed = 1337;
+  std::int64_t number = 0;  ///< which of several samples: part of the random numbers' address
+};
+
+/// Draws from one row of logits; `uniform` in [0, 1) decides. `order` and `weights` are workspace (grown to the vocabulary once).
+class TokenSampler {
+ public:
+  std::int32_t draw(std::span<const float> logits, const SampleOptions& options, double uniform);
+
+ private:
+  std::vector<std::int32_t> order_;
+  std::vector<double> weights_;
+};
+
+/// Writes text with a decoder of one sample. Random number i is a function of (seed, sample number, i), so a text does not
+/// depend on what was sampled before.
+class TextSampler {
+ public:
+  explicit TextSampler(const model::Context& context);
+  void declare(Arena& workspace, Arena& cache);
+  /// Continues `prompt` (not empty) by options.tokens tokens and calls `each` with every one; `each` returns false to stop. A
+  /// context that outgrows the block size is cropped to its last block_size tokens, as the seed does, and read again.
+  void run(std::span<const std::int32_t> prompt, const SampleOptions& options, const std::function<bool(std::int32_t)>& each);
+
+ private:
+  /// Logits of the last of `tokens`, read behind the cache in pieces.
+  std::span<const float> read(std::span<const std::int32_t> tokens);
+  const model::Context& context_;
+  std::int64_t piece_;
+  model::Decoder decoder_;
+  TokenSampler sampler_;
+  Tensor tokens_;  ///< [piece] i32
+  Tensor logits_;  ///< [1, V]
+  std::vector<std::int32_t> text_;
+};
+
+}  // namespace lockstep::train

@@ -1,0 +1,90 @@
+#pragma once
+
+// A tiny model in an engine of one rank, and batches made from numbers: what training tests share.
+
+#include <memory>
+#include <vector>
+
+#include "base/rng.h"
+#include "comm/communicator.h"
+#include "data/batch.h"
+#include "device/runtime.h"
+#include "ops/ops.h"
+#include "train/engine.h"
+
+namespace lockstep::support {
+
+inline arch::ModelConfig tiny_model() {
+  arch::ModelConfig config;
+  config.layers = 2;
+  config.heads = config.kv_heads = 3;
+  config.width = 30;
+  config.head_size = 10;
+  config.ffn_width = 120;
+  config.block_size = 7;
+  config.vocabulary = 65;
+  config.bias = config.qkv_bias = true;
+  return config;
+}
+
+inline train::EngineConfig tiny_config() {
+  train::EngineConfig config;
+  config.model = tiny_model();
+  config.samples = 3;
+  config.positions = 7;
+  return config;
+}
+
+/// Runtime, stream, kernels and world of one rank; `reference` takes the plain loops.
+struct Machine {
+  explicit Machine(int threads = 2, bool reference = false, ops::Isa isa = ops::Isa::automatic)
+      : runtime(open_runtime({}, {.threads = threads})),
+        stream(runtime->make_stream()),
+        ops(reference ? ops::make_reference_ops() : ops::make_ops(*runtime, *stream, {.isa = isa})),
+        world(comm::make_self()) {}
+  std::unique_ptr<Runtime> runtime;
+  std::unique_ptr<Stream> stream;
+  std::unique_ptr<ops::Ops> ops;
+  std::unique_ptr<comm::Communicator> world;
+};
+
+/// An engine with its memory taken and its weights set.
+inline std::unique_ptr<train::Engine> make_engine(const train::EngineConfig& config, Machine& machine) {
+  auto engine = std::make_unique<train::Engine>(config, *machine.runtime, *machine.ops, *machine.world);
+  engine->commit();
+  engine->initialise();
+  return engine;
+}
+
+/// Random micro-batches that own their memory; sample numbers go on from one to the next.
+class Batches {
+ public:
+  Batches(std::int64_t count, std::int64_t samples, std::int64_t positions, std::int64_t vocabulary, std::uint64_t seed = 1)
+      : tokens_(static_cast<std::size_t>(count * samples * positions)), targets_(tokens_.size()) {
+    const CounterRng rng(seed, "test.batch");
+    for (std::size_t i = 0; i < tokens_.size(); ++i) {
+      tokens_[i] = static_cast<std::int32_t>(rng.below(static_cast<std::uint64_t>(vocabulary), 2 * i));
+      targets_[i] = static_cast<std::int32_t>(rng.below(static_cast<std::uint64_t>(vocabulary), 2 * i + 1));
+    }
+    const std::int64_t rows = samples * positions;
+    for (std::int64_t m = 0; m < count; ++m) {
+      data::Batch batch;
+      batch.tokens = view(std::span(tokens_), Shape{count * rows}).flat(m * rows, rows);
+      batch.targets = view(std::span(targets_), Shape{count * rows}).flat(m * rows, rows);
+      batch.samples = samples;
+      batch.positions = positions;
+      batch.target_count = rows;
+      batch.first_sample = static_cast<std::uint64_t>(m * samples);
+      batches_.push_back(batch);
+    }
+  }
+  std::span<const data::Batch> all() const { return batches_; }
+  std::int64_t targets() const { return static_cast<std::int64_t>(targets_.size()); }
+  std::vector<std::int32_t>& target_values() { return targets_; }
+
+ private:
+  std::vector<std::int32_t> tokens_, targets_;
+  std::vector<data::Batch> batches_;
+};
+
+}  // namespace lockstep::support

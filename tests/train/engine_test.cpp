@@ -1,0 +1,226 @@
+#include "train/engine.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "model/decoder.h"
+#include "support/tiny_engine.h"
+#include "tensor/compare.h"
+
+namespace lockstep::train {
+namespace {
+
+using support::Batches;
+using support::Machine;
+using support::make_engine;
+using support::tiny_config;
+
+/// Every combination of the parts that a configuration chooses.
+std::vector<EngineConfig> variants() {
+  std::vector<EngineConfig> all;
+  for (const bool tied : {true, false}) {
+    for (const bool bias : {true, false}) {
+      for (const ops::Activation activation : {ops::Activation::gelu, ops::Activation::gelu_tanh, ops::Activation::relu}) {
+        EngineConfig config = tiny_config();
+        config.model.tied = tied;
+        config.model.bias = bias;
+        config.model.qkv_bias = !bias;
+        config.model.activation = activation;
+        all.push_back(config);
+      }
+    }
+  }
+  EngineConfig dropped = tiny_config();
+  dropped.model.dropout = 0.2F;
+  all.push_back(dropped);
+  return all;
+}
+
+double relative(const Tensor& a, const Tensor& b) {
+  double difference = 0;
+  double size = 0;
+  for (std::size_t i = 0; i < elements<float>(b).size(); ++i) {
+    difference += std::pow(static_cast<double>(elements<float>(a)[i]) - elements<float>(b)[i], 2);
+    size += std::pow(elements<float>(b)[i], 2);
+  }
+  return std::sqrt(difference) / std::max(std::sqrt(size), 1e-7);
+}
+
+TEST(Engine, FastKernelsTrainAsTheReferenceDoes) {
+  for (const EngineConfig& config : variants()) {
+    Machine fast(2);
+    Machine slow(1, true);
+    const auto a = make_engine(config, fast);
+    const auto b = make_engine(config, slow);
+    for (std::size_t i = 0; i < a->state().size(); ++i) {  // the same start, whatever made it
+      std::ranges::copy(elements<float>(b->state()[i].weight), elements<float>(a->state()[i].weight).begin());
+    }
+    const Batches batches(1, 3, 7, 65);
+    const StepResult x = a->step(batches.all(), batches.targets(), 0, 1e-3);
+    const StepResult y = b->step(batches.all(), batches.targets(), 0, 1e-3);
+    EXPECT_NEAR(x.loss, y.loss, 1e-5 * y.loss);
+    EXPECT_NEAR(x.gradient_norm, y.gradient_norm, 1e-5 * y.gradient_norm);
+    for (std::size_t i = 0; i < a->state().size(); ++i) {
+      EXPECT_LT(relative(a->state()[i].gradient, b->state()[i].gradient), 1e-4) << a->state()[i].name;
+    }
+  }
+}
+
+TEST(Engine, GradientsAgreeWithDifferencesOfTheLoss) {
+  for (const EngineConfig& config : variants()) {
+    if (config.model.dropout > 0) continue;  // evaluation has none
+    Machine machine(1, true);
+    const auto engine = make_engine(config, machine);
+    const Batches batches(1, 3, 7, 65);
+    // A learning rate of zero leaves the weights where the gradient was taken.
+    engine->step(batches.all(), batches.targets(), 0, 0);
+    for (const Engine::ParameterState& p : engine->state()) {
+      const std::span<float> w = elements<float>(p.weight);
+      const std::span<float> g = elements<float>(p.gradient);
+      const auto largest =
+          static_cast<std::size_t>(std::ranges::max_element(g, {}, [](float v) { return std::abs(v); }) - g.begin());
+      const float kept = w[largest];
+      constexpr float h = 1e-2F;
+      w[largest] = kept + h;
+      const double up = engine->evaluate(batches.all()[0]);
+      w[largest] = kept - h;
+      const double down = engine->evaluate(batches.all()[0]);
+      w[largest] = kept;
+      const double slope = (up - down) / (2 * static_cast<double>(h)) / static_cast<double>(batches.targets());
+      EXPECT_NEAR(g[largest], slope, 5e-2 * std::abs(slope) + 2e-5) << p.name;
+    }
+  }
+}
+
+TEST(Engine, AccumulationIsTheLargerBatch) {
+  EngineConfig whole = tiny_config();
+  whole.samples = 6;
+  EngineConfig parts = tiny_config();
+  parts.samples = 2;
+  parts.microbatches = 3;
+  for (const bool tied : {true, false}) {
+    whole.model.tied = parts.model.tied = tied;
+    Machine machine;
+    const auto a = make_engine(whole, machine);
+    const auto b = make_engine(parts, machine);
+    const Batches one(1, 6, 7, 65);
+    const Batches three(3, 2, 7, 65);
+    for (int step = 0; step < 2; ++step) {
+      const StepResult x = a->step(one.all(), one.targets(), step, 1e-3);
+      const StepResult y = b->step(three.all(), three.targets(), step, 1e-3);
+      EXPECT_NEAR(x.loss, y.loss, 1e-5);
+      for (std::size_t i = 0; i < a->state().size(); ++i) {
+        EXPECT_LT(relative(a->state()[i].gradient, b->state()[i].gradient), 1e-4) << a->state()[i].name;
+      }
+    }
+  }
+}
+
+TEST(Engine, IgnoredTargetsCountNowhere) {
+  Machine machine;
+  const auto a = make_engine(tiny_config(), machine);
+  const auto b = make_engine(tiny_config(), machine);
+  Batches batches(1, 3, 7, 65);
+  const StepResult all = a->step(batches.all(), batches.targets(), 0, 0);
+  for (std::size_t i = 0; i < 7; ++i) batches.target_values()[i] = -1;
+  const StepResult masked = b->step(batches.all(), batches.targets() - 7, 0, 0);
+  EXPECT_NE(all.loss, masked.loss);
+  EXPECT_NEAR(masked.loss, b->evaluate(batches.all()[0]) / 14, 1e-6);
+  for (std::int32_t& target : batches.target_values()) target = -1;
+  const StepResult none = b->step(batches.all(), 0, 1, 0);
+  EXPECT_EQ(none.loss, 0);
+  EXPECT_EQ(none.gradient_norm, 0);
+}
+
+TEST(Engine, EveryThreadCountGivesTheSameBits) {
+  std::vector<std::vector<float>> weights;
+  for (const int threads : {1, 2, 3}) {
+    EngineConfig config = tiny_config();
+    config.model.dropout = 0.1F;
+    config.microbatches = 2;
+    Machine machine(threads);
+    const auto engine = make_engine(config, machine);
+    const Batches batches(2, 3, 7, 65);
+    for (int step = 0; step < 3; ++step) engine->step(batches.all(), batches.targets(), step, 1e-2);
+    std::vector<float> flat;
+    for (const auto& p : engine->state())
+      flat.insert(flat.end(), elements<float>(p.weight).begin(), elements<float>(p.weight).end());
+    weights.push_back(flat);
+  }
+  EXPECT_EQ(weights[0], weights[1]);
+  EXPECT_EQ(weights[0], weights[2]);
+}
+
+TEST(Engine, AGradientThatIsNotFiniteChangesNothing) {
+  Machine machine;
+  const auto engine = make_engine(tiny_config(), machine);
+  const Batches batches(1, 3, 7, 65);
+  elements<float>(engine->state()[0].weight)[0] = std::numeric_limits<float>::quiet_NaN();
+  std::vector<std::vector<float>> before;
+  for (const auto& p : engine->state()) before.emplace_back(elements<float>(p.exp_avg).begin(), elements<float>(p.exp_avg).end());
+  const StepResult result = engine->step(batches.all(), batches.targets(), 0, 1e-3);
+  EXPECT_FALSE(result.finite);
+  for (std::size_t i = 0; i < before.size(); ++i) {
+    EXPECT_TRUE(std::ranges::equal(before[i], elements<float>(engine->state()[i].exp_avg)));
+  }
+}
+
+TEST(Engine, LedgerIsTheSameBeforeAndAfterAllocating) {
+  Machine machine;
+  Engine engine(tiny_config(), *machine.runtime, *machine.ops, *machine.world);
+  const std::int64_t before = engine.ledger().total();
+  engine.commit();
+  EXPECT_EQ(engine.ledger().total(), before);
+  EXPECT_GT(engine.ledger().total(MemoryKind::optimizer), 2 * engine.ledger().total(MemoryKind::gradients) - 1);
+}
+
+TEST(Engine, TheWrongNumberOfMicrobatchesIsABug) {
+  Machine machine;
+  const auto engine = make_engine(tiny_config(), machine);
+  const Batches two(2, 3, 7, 65);
+  EXPECT_THROW(engine->step(two.all(), two.targets(), 0, 1e-3), BrokenRule);
+}
+
+TEST(Decoder, ReadingInPiecesGivesTheBitsOfTheTrainingPass) {
+  for (const bool tied : {true, false}) {
+    EngineConfig config = tiny_config();
+    config.model.tied = tied;
+    Machine machine;
+    const auto engine = make_engine(config, machine);
+    const Batches batches(1, 1, 7, 65);
+    const auto logits_of = [&](std::vector<std::int64_t> pieces) {
+      model::Decoder decoder(engine->context(), 1, 7);
+      Arena workspace("decoder", MemoryKind::workspace);
+      Arena cache("cache", MemoryKind::activations);
+      Tensor logits;
+      workspace.declare(logits, "logits", Shape{7, 65}, DType::f32);
+      decoder.declare(workspace, cache);
+      Ledger ledger;
+      workspace.commit(machine.runtime->memory(), ledger);
+      cache.commit(machine.runtime->memory(), ledger);
+      std::int64_t first = 0;
+      for (const std::int64_t count : pieces) {
+        const Tensor x = decoder.read(batches.all()[0].tokens.flat(first, count), 1, count);
+        decoder.logits(logits.slice_rows(first, count), x);
+        first += count;
+      }
+      return std::vector<float>(elements<float>(logits).begin(), elements<float>(logits).end());
+    };
+    const std::vector<float> whole = logits_of({7});
+    EXPECT_EQ(whole, logits_of({1, 1, 1, 1, 1, 1, 1}));
+    EXPECT_EQ(whole, logits_of({3, 4}));
+    // The training pass says the same: its loss is the loss of these logits.
+    double loss = 0;
+    for (std::size_t t = 0; t < 7; ++t) {
+      double sum = 0;
+      for (std::size_t v = 0; v < 65; ++v) sum += std::exp(static_cast<double>(whole[t * 65 + v]));
+      loss += std::log(sum) - whole[t * 65 + static_cast<std::size_t>(elements<std::int32_t>(batches.all()[0].targets)[t])];
+    }
+    EXPECT_NEAR(engine->evaluate(batches.all()[0]), loss, 1e-4);
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::train
