@@ -1,9 +1,8 @@
 #pragma once
 
-// A folder that goes with the test, files in it, and memory for arenas.
+// A folder that goes with the test and the files in it, and what a UserError says.
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -15,23 +14,16 @@
 #include <vector>
 
 #include "base/error.h"
+#include "support/temp_folder.h"
 
 namespace lockstep::data {
 
 class Folder {
  public:
-  Folder() {
-    std::string name = (std::filesystem::temp_directory_path() / "lockstep-data-XXXXXX").string();
-    path_ = ::mkdtemp(name.data());
-  }
-  ~Folder() { std::filesystem::remove_all(path_); }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-
-  std::string path(std::string_view name = "") const { return (path_ / name).string(); }
+  std::string path(std::string_view name = "") const { return (folder_ / name).string(); }
   std::string write(std::string_view name, std::string_view bytes) const {
-    std::filesystem::create_directories((path_ / name).parent_path());
-    std::ofstream(path_ / name, std::ios::binary) << bytes;
+    std::filesystem::create_directories((folder_ / name).parent_path());
+    std::ofstream(folder_ / name, std::ios::binary) << bytes;
     return path(name);
   }
   template <class Id>
@@ -39,13 +31,13 @@ class Folder {
     return write(name, {reinterpret_cast<const char*>(ids.data()), ids.size() * sizeof(Id)});
   }
   std::string read(std::string_view name) const {
-    std::ifstream file(path_ / name, std::ios::binary);
+    std::ifstream file(folder_ / name, std::ios::binary);
     return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
   }
-  /// Names of what lies in the folder itself, sorted and joined by spaces.
-  std::string listing() const {
+  /// Names of what lies in a folder, sorted and joined by spaces.
+  std::string listing(std::string_view at = "") const {
     std::vector<std::string> names;
-    for (const auto& entry : std::filesystem::directory_iterator(path_)) names.push_back(entry.path().filename().string());
+    for (const auto& entry : std::filesystem::directory_iterator(folder_ / at)) names.push_back(entry.path().filename().string());
     std::sort(names.begin(), names.end());
     std::string text;
     for (const std::string& name : names) text += (text.empty() ? "" : " ") + name;
@@ -53,7 +45,7 @@ class Folder {
   }
 
  private:
-  std::filesystem::path path_;
+  TempFolder folder_;
 };
 
 /// The ids 0, 1, 2, ... modulo `vocabulary`.

@@ -1,0 +1,219 @@
+#include "data/prepare.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <numeric>
+#include <optional>
+#include <span>
+#include <thread>
+#include <vector>
+
+#include "base/error.h"
+#include "base/terminal.h"
+#include "base/timer.h"
+#include "base/units.h"
+#include "data/ordered_work.h"
+#include "data/spool.h"
+#include "data/text_scan.h"
+#include "data/text_source.h"
+#include "data/token_writer.h"
+#include "data/tokenizer.h"
+
+namespace lockstep::data {
+namespace {
+
+constexpr double train_fraction = 0.9;
+
+// Bytes done, drawn as a bar with MB/s.
+class Progress {
+ public:
+  Progress(std::FILE* out, const std::string& label, std::uint64_t total)
+      : bar_(out, label, static_cast<double>(total)), started_(now_seconds()) {}
+  void add(std::size_t bytes) {
+    done_ += static_cast<double>(bytes);
+    bar_.update(done_, fmt::format("{:.0f} MB/s", done_ * 1e-6 / std::max(now_seconds() - started_, 1e-3)));
+  }
+  void finish() { bar_.finish(); }
+
+ private:
+  ProgressBar bar_;
+  double started_, done_ = 0;
+};
+
+// The vocabulary for people: control characters but line breaks and tabs would spoil the terminal.
+std::string printable(const std::string& characters) {
+  std::string text;
+  for (const char c : characters) {
+    const auto byte = static_cast<unsigned char>(c);
+    const bool control = (byte < 0x20 && c != '\n' && c != '\t') || byte == 0x7f;
+    text += control ? fmt::format("\\x{:02x}", byte) : std::string(1, c);
+  }
+  return text;
+}
+
+// One worker's memory: the piece that it works on.
+struct Worker {
+  std::string buffer;
+  TextPieces::Piece piece;
+  TextScan scan;
+  std::vector<std::int32_t> ids;
+  struct Part {
+    std::vector<std::byte> packed;
+    std::int64_t tokens = 0;
+    std::size_t text_bytes = 0;
+  } train, val;
+};
+
+class Preparation {
+ public:
+  Preparation(const PrepareOptions& options, const TextSource& source)
+      : options_(options),
+        source_(source),
+        utf8_(options.tokenizer != "byte"),
+        pieces_(source),
+        workers_(options.threads != 0 ? options.threads : std::max(1U, std::thread::hardware_concurrency())) {}
+
+  TokenDescription run() {
+    TokenWriter train(options_.out / "train.bin"), val(options_.out / "val.bin");  // first: says early what cannot be written
+    scan();
+    tokenise(train, val);
+    train.sync();
+    val.sync();
+    TokenDescription description{.tokenizer = tokenizer_->describe(),
+                                 .format = format_,
+                                 .characters = characters_,
+                                 .files = {train.commit(), val.commit()}};
+    write_description(options_.out, description);
+    return description;
+  }
+
+ private:
+  // First pass: characters of every piece and of the text, and the vocabulary.
+  void scan() {
+    characters_of_.resize(pieces_.count());
+    Progress progress(options_.progress, "scan", source_.bytes());
+    run_ordered(
+        pieces_.count(), workers_.size(),
+        [&](std::size_t worker, std::size_t item) { characters_of_[item] = scan_piece(workers_[worker], item); },
+        [&](std::size_t worker, std::size_t) { progress.add(workers_[worker].piece.text.size()); });
+    progress.finish();
+    characters_ = std::accumulate(characters_of_.begin(), characters_of_.end(), std::int64_t{0});
+    for (std::size_t w = 1; w < workers_.size(); ++w) workers_[0].scan.merge(workers_[w].scan);
+    check_text();
+    const std::string vocabulary = workers_[0].scan.characters();
+    tokenizer_ = utf8_ ? make_char_tokenizer(vocabulary) : make_byte_tokenizer();
+    format_ = {.token_bytes = TokenFormat::bytes_for(tokenizer_->vocabulary()), .vocabulary = tokenizer_->vocabulary()};
+    fmt::print(options_.facts, "length of dataset in characters: {}\n", format_count(characters_));
+    fmt::print(options_.facts, "all the unique characters: {}\n", utf8_ ? printable(vocabulary) : "(every byte is a token)");
+    fmt::print(options_.facts, "vocab size: {}\n", format_count(format_.vocabulary));
+  }
+
+  std::int64_t scan_piece(Worker& worker, std::size_t item) const {
+    worker.piece = pieces_.read(item, worker.buffer);
+    if (!utf8_) return count_characters(worker.piece.text);
+    const TextScan::Result result = worker.scan.add(worker.piece.text);
+    if (result.invalid_at) {
+      const std::size_t at = *result.invalid_at;
+      throw UserError(fmt::format("{}, byte {} (0x{:02x}): not valid UTF-8", worker.piece.file->name, worker.piece.begin + at,
+                                  static_cast<unsigned char>(worker.piece.text[at])),
+                      "convert the text to UTF-8 (iconv does it), or prepare it with --tokenizer byte");
+    }
+    return result.characters;
+  }
+
+  void check_text() const {
+    constexpr const char* remedy = "give a text with at least two different characters";
+    if (characters_ == 0) throw UserError(fmt::format("the text {} is empty", options_.input), remedy);
+    if (characters_ == 1) throw UserError(fmt::format("the text {} is one character long", options_.input), remedy);
+    if (utf8_ && workers_[0].scan.distinct() == 1) {
+      throw UserError(fmt::format("the text {} repeats one character", options_.input), remedy);
+    }
+  }
+
+  // Second pass.
+  void tokenise(TokenWriter& train, TokenWriter& val) {
+    auto left = static_cast<std::int64_t>(static_cast<double>(characters_) * train_fraction);
+    std::vector<std::int64_t> for_training(pieces_.count());  // characters of each piece
+    for (std::size_t i = 0; i < for_training.size(); ++i) left -= for_training[i] = std::min(left, characters_of_[i]);
+    Progress progress(options_.progress, "tokenise", source_.bytes());
+    run_ordered(
+        pieces_.count(), workers_.size(),
+        [&](std::size_t worker, std::size_t item) { encode_piece(workers_[worker], item, for_training[item]); },
+        [&](std::size_t w, std::size_t) {
+          const Worker& worker = workers_[w];
+          train.append(worker.train.packed, worker.train.tokens, worker.train.text_bytes);
+          val.append(worker.val.packed, worker.val.tokens, worker.val.text_bytes);
+          progress.add(worker.piece.text.size());
+        });
+    progress.finish();
+    fmt::print(options_.facts, "train has {} tokens\n", format_count(train.tokens()));
+    fmt::print(options_.facts, "val has {} tokens\n", format_count(val.tokens()));
+  }
+
+  void encode_piece(Worker& worker, std::size_t item, std::int64_t for_training) const {
+    worker.piece = pieces_.read(item, worker.buffer);
+    const std::string_view text = worker.piece.text;
+    const std::size_t cut = for_training == characters_of_[item] ? text.size() : character_offset(text, for_training);
+    encode_part(worker, worker.train, text.substr(0, cut));
+    encode_part(worker, worker.val, text.substr(cut));
+  }
+
+  void encode_part(Worker& worker, Worker::Part& part, std::string_view text) const {
+    if (worker.ids.size() < text.size()) worker.ids.resize(text.size());
+    std::string unknown;
+    const std::size_t count = tokenizer_->encode(text, worker.ids, unknown);
+    if (!unknown.empty()) {
+      throw UserError(fmt::format("{} changed while it was read", worker.piece.file->name),
+                      "prepare it when nobody writes to it");
+    }
+    pack(std::span(worker.ids).first(count), format_, part.packed);
+    part.tokens = static_cast<std::int64_t>(count);
+    part.text_bytes = text.size();
+  }
+
+  const PrepareOptions& options_;
+  const TextSource& source_;
+  bool utf8_;  // the tokenizer works on characters, which must be valid
+  TextPieces pieces_;
+  std::vector<Worker> workers_;
+  std::vector<std::int64_t> characters_of_;  // each piece
+  std::int64_t characters_ = 0;
+  std::unique_ptr<Tokenizer> tokenizer_;
+  TokenFormat format_;
+};
+
+TextSource find_text(const PrepareOptions& options, Log& log) {
+  if (!std::filesystem::is_directory(options.input)) return file_source(options.input, options.input);
+  TextSource source = folder_source(options.input, options.tokenizer != "byte", options.out);
+  log_skipped(source, log);
+  return source;
+}
+
+}  // namespace
+
+PrepareResult prepare(const PrepareOptions& options, Log& log) {
+  const double start = now_seconds();
+  if (options.tokenizer != "char" && options.tokenizer != "byte") {
+    throw UserError(fmt::format("tokenizer \"{}\" is not known", options.tokenizer), "known are char and byte");
+  }
+  std::optional<Spool> spool;
+  TextSource source;
+  if (options.input == "-") {
+    io::make_folders(options.out);
+    spool.emplace(options.standard_input, options.out);
+    source = file_source(spool->path(), "standard input");
+  } else {
+    source = find_text(options, log);
+    io::make_folders(options.out);
+  }
+  PrepareResult result;
+  result.description = Preparation(options, source).run();
+  result.bytes = source.bytes();
+  result.seconds = now_seconds() - start;
+  return result;
+}
+
+}  // namespace lockstep::data

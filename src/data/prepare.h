@@ -1,0 +1,36 @@
+#pragma once
+
+// Text to train.bin, val.bin and tokens.json, in bounded memory whatever the size of the text. The first int(0.9 n) of the n
+// characters are for training, the others for validation, whichever tokenizer is used.
+
+#include <cstdint>
+#include <cstdio>
+#include <string>
+
+#include "base/log.h"
+#include "data/token_description.h"
+#include "io/file.h"
+
+namespace lockstep::data {
+
+struct PrepareOptions {
+  std::string input;               ///< a file, a folder or "-": standard input
+  std::string tokenizer = "char";  ///< "char", "byte"
+  io::Path out;                    ///< the folder for the three files; made when it is not there
+  std::size_t threads = 0;         ///< 0: one a core
+  std::FILE* standard_input = stdin;
+  std::FILE* facts = stdout;     ///< length, characters, vocabulary and counts are printed here
+  std::FILE* progress = stderr;  ///< the progress bar, when it is a terminal
+};
+
+struct PrepareResult {
+  TokenDescription description;
+  std::uint64_t bytes = 0;  ///< of text
+  double seconds = 0;
+};
+
+/// Throws UserError for a text that is missing, empty, of one character only or not valid for the tokenizer (with the file and
+/// the byte), and for a folder that cannot be written. On failure files that were there before are unchanged and none is new.
+PrepareResult prepare(const PrepareOptions& options, Log& log);
+
+}  // namespace lockstep::data

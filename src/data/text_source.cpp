@@ -1,0 +1,156 @@
+#include "data/text_source.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <numeric>
+#include <set>
+#include <system_error>
+
+#include "base/error.h"
+#include "base/units.h"
+#include "data/utf8.h"
+
+namespace lockstep::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::uint64_t sniffed_bytes = 64 * 1024;
+constexpr std::size_t longest_tail = 3;  // continuation bytes of one character
+
+std::span<std::byte> writable(std::string& text) { return std::as_writable_bytes(std::span(text)); }
+
+// Why a file is no text; empty when its start looks like text.
+std::string objection(const io::Path& path, bool utf8) {
+  std::string start;
+  try {
+    const io::File file = io::File::open_to_read(path);
+    const std::uint64_t size = file.size();
+    if (size == 0) return "empty";
+    start.resize(static_cast<std::size_t>(std::min(size, sniffed_bytes)));
+    file.read_at(0, writable(start));
+    if (start.find('\0') != std::string::npos) return "binary (a zero byte)";
+    const std::size_t bad = utf8 ? invalid_utf8_at(start) : std::string::npos;
+    const bool cut = bad != std::string::npos && start.size() - bad <= longest_tail && size > start.size();
+    return bad == std::string::npos || cut ? "" : "not UTF-8";
+  } catch (const std::runtime_error&) {
+    return "cannot be read";
+  }
+}
+
+class FolderWalk {
+ public:
+  FolderWalk(io::Path root, bool utf8, const io::Path& except) : root_(std::move(root)), utf8_(utf8) {
+    std::error_code none;
+    except_ = fs::weakly_canonical(except, none);
+    visit(root_);
+  }
+  TextSource take() { return std::move(source_); }
+
+ private:
+  void visit(const io::Path& folder) {
+    std::error_code error;
+    std::vector<fs::directory_entry> entries;
+    for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) entries.push_back(*at);
+    if (error) return skip(folder, "cannot be read");
+    std::sort(entries.begin(), entries.end());
+    for (const fs::directory_entry& entry : entries) {
+      if (entry.is_directory(error)) {
+        visit_folder(entry);
+      } else {
+        visit_file(entry);
+      }
+    }
+  }
+
+  void visit_folder(const fs::directory_entry& entry) {
+    std::error_code none;
+    if (hidden(entry)) return skip(entry, "hidden");
+    if (entry.is_symlink(none)) return skip(entry, "a link to a folder");
+    if (fs::weakly_canonical(entry, none) == except_) return skip(entry, "the output folder");
+    visit(entry);
+  }
+
+  void visit_file(const fs::directory_entry& entry) {
+    std::error_code none;
+    if (hidden(entry)) return skip(entry, "hidden");
+    if (!entry.is_regular_file(none)) return skip(entry, "not a regular file");
+    if (!seen_.insert(fs::canonical(entry, none)).second) return skip(entry, "met before by another name");
+    if (const std::string reason = objection(entry, utf8_); !reason.empty()) return skip(entry, reason);
+    source_.files.push_back({entry.path(), entry.path().string(), entry.file_size()});
+  }
+
+  static bool hidden(const fs::directory_entry& entry) { return entry.path().filename().string().starts_with('.'); }
+  void skip(const io::Path& path, const std::string& reason) {
+    source_.skipped.push_back({path.lexically_relative(root_).string(), reason});
+  }
+
+  io::Path root_, except_;
+  bool utf8_;
+  std::set<io::Path> seen_;
+  TextSource source_;
+};
+
+}  // namespace
+
+std::uint64_t TextSource::bytes() const {
+  return std::accumulate(files.begin(), files.end(), std::uint64_t{0},
+                         [](std::uint64_t sum, const TextFile& file) { return sum + file.bytes; });
+}
+
+TextSource file_source(const io::Path& path, std::string name) {
+  TextSource source;
+  source.files.push_back({path, std::move(name), io::File::open_to_read(path).size()});
+  return source;
+}
+
+TextSource folder_source(const io::Path& folder, bool utf8, const io::Path& except) {
+  TextSource source = FolderWalk(folder, utf8, except).take();
+  if (source.files.empty()) {
+    throw UserError(fmt::format("no text files in {} ({} entries were skipped)", folder.string(), source.skipped.size()),
+                    "name a folder that holds text, or one file");
+  }
+  return source;
+}
+
+void log_skipped(const TextSource& source, Log& log) {
+  constexpr std::size_t named = 3;
+  std::map<std::string, std::vector<std::string>> by_reason;
+  for (const SkippedFile& file : source.skipped) by_reason[file.reason].push_back(file.name);
+  for (const auto& [reason, names] : by_reason) {
+    std::string list;
+    for (std::size_t i = 0; i < std::min(named, names.size()); ++i) list += (i == 0 ? "" : ", ") + names[i];
+    if (names.size() > named) list += fmt::format(" and {} more", names.size() - named);
+    log.info(fmt::format("skipped, {}: {}", reason, list));
+  }
+}
+
+TextPieces::TextPieces(const TextSource& source, std::uint64_t bytes_a_piece) : source_(source) {
+  for (std::size_t file = 0; file < source.files.size(); ++file) {
+    const std::uint64_t size = source.files[file].bytes;
+    for (std::uint64_t begin = 0; begin < size; begin += bytes_a_piece) {
+      ranges_.push_back({file, begin, std::min(size, begin + bytes_a_piece)});
+    }
+  }
+}
+
+TextPieces::Piece TextPieces::read(std::size_t index, std::string& buffer) const {
+  const Range& range = ranges_[index];
+  const TextFile& file = source_.files[range.file];
+  buffer.resize(static_cast<std::size_t>(std::min(range.end + longest_tail, file.bytes) - range.begin));
+  io::File::open_to_read(file.path).read_at(range.begin, writable(buffer));
+  // A cut lies behind the continuation bytes that stand there, at most three: the same rule for both its sides.
+  const auto moved = [&](std::size_t at) {
+    std::size_t tail = 0;
+    while (tail < longest_tail && at + tail < buffer.size() && is_continuation(buffer[at + tail])) ++tail;
+    return at + tail;
+  };
+  const std::size_t first = range.begin == 0 ? 0 : moved(0);
+  const std::size_t last = range.end == file.bytes ? buffer.size() : moved(static_cast<std::size_t>(range.end - range.begin));
+  return {std::string_view(buffer).substr(first, last - first), &file, range.begin + first};
+}
+
+}  // namespace lockstep::data

@@ -1,0 +1,67 @@
+#pragma once
+
+// The text that is prepared: a file, or the text files of a folder in the order of their paths, read as one stream in pieces
+// that many threads can work on.
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/log.h"
+#include "io/file.h"
+
+namespace lockstep::data {
+
+struct TextFile {
+  io::Path path;
+  std::string name;  ///< for messages
+  std::uint64_t bytes = 0;
+};
+
+struct SkippedFile {
+  std::string name;    ///< relative to the folder
+  std::string reason;  ///< "binary (a zero byte)"
+};
+
+struct TextSource {
+  std::vector<TextFile> files;
+  std::vector<SkippedFile> skipped;
+  std::uint64_t bytes() const;
+};
+
+/// One file.
+TextSource file_source(const io::Path& path, std::string name);
+/// The text files in `folder` and below, without hidden ones, `except` (a folder) and those met before by another name; what
+/// starts with bytes that are no text (a zero byte, or no UTF-8 when `utf8`) is skipped. Throws UserError when nothing is left.
+TextSource folder_source(const io::Path& folder, bool utf8, const io::Path& except);
+/// One line a reason.
+void log_skipped(const TextSource& source, Log& log);
+
+/// The stream cut into pieces of about `piece_bytes`; a piece ends before a byte that starts a character, so characters are
+/// whole where the text is valid. Thread-safe.
+class TextPieces {
+ public:
+  static constexpr std::uint64_t piece_bytes = std::uint64_t{1} << 20;
+
+  explicit TextPieces(const TextSource& source, std::uint64_t bytes_a_piece = piece_bytes);
+
+  std::size_t count() const { return ranges_.size(); }
+  struct Piece {
+    std::string_view text;
+    const TextFile* file;
+    std::uint64_t begin;  ///< of the text in its file
+  };
+  /// Reads piece `index` into `buffer`, which grows once. Throws UserError when the file became shorter.
+  Piece read(std::size_t index, std::string& buffer) const;
+
+ private:
+  struct Range {
+    std::size_t file;
+    std::uint64_t begin, end;  // nominal: a cut moves on to the next start of a character
+  };
+  const TextSource& source_;
+  std::vector<Range> ranges_;
+};
+
+}  // namespace lockstep::data
