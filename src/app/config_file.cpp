@@ -4,12 +4,9 @@
 #include <toml++/toml.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <fstream>
-#include <sstream>
 
 #include "app/settings/keys.h"
+#include "io/file.h"
 
 namespace lockstep::app {
 namespace {
@@ -82,13 +79,13 @@ std::vector<Problem> read_config_text(std::string_view text, std::string_view wh
 }
 
 std::vector<Problem> read_config_file(const std::string& path, RunConfig& config) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  if (!file || !(text << file.rdbuf())) {
-    return {
-        {fmt::format("cannot read the configuration file {}: {}", path, std::strerror(errno)), "check the name after --config"}};
+  std::string text;
+  try {
+    text = io::read_file(path);
+  } catch (const UserError& error) {
+    return error.problems();
   }
-  return read_config_text(text.str(), path, config);
+  return read_config_text(text, path, config);
 }
 
 }  // namespace lockstep::app

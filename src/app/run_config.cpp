@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "app/settings/keys.h"
@@ -54,6 +55,11 @@ std::vector<Problem> check_runnable(const RunConfig& config) {
         {fmt::format("train.backend = {}: its sharding needs several ranks, and this version runs one", config.train.backend),
          "train.backend=DDP"});
   }
+  const std::vector<ops::Isa> isas = ops::available_isas();
+  if (isa_of(config) != ops::Isa::automatic && std::find(isas.begin(), isas.end(), isa_of(config)) == isas.end()) {
+    problems.push_back({fmt::format("numerics.isa = {}: this machine lacks it", config.numerics.isa),
+                        fmt::format("numerics.isa=auto, or {}, the widest here", ops::name_of(isas.front()))});
+  }
   const std::string& from = config.train.init_from;
   if (from != "scratch" && from != "resume" && !std::filesystem::is_directory(from)) {
     problems.push_back({fmt::format("train.init_from = {}: there is no such folder", from),
@@ -63,6 +69,13 @@ std::vector<Problem> check_runnable(const RunConfig& config) {
 }
 
 DType dtype_of(const RunConfig& config) { return asks_for_bf16(config) ? DType::bf16 : DType::f32; }
+
+ops::Isa isa_of(const RunConfig& config) { return ops::isa_from_name(config.numerics.isa); }
+
+data::Order order_of(const RunConfig& config) {
+  const bool epochs = config.train.max_epochs.has_value() || config.data.order == "partition";
+  return epochs ? data::Order::partition : data::Order::random;
+}
 
 std::uint64_t seed_of(const RunConfig& config) { return static_cast<std::uint64_t>(config.train.seed.value_or(1337)); }
 

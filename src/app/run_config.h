@@ -13,6 +13,8 @@
 #include "arch/parameters.h"
 #include "base/error.h"
 #include "base/json.h"
+#include "data/sampler.h"
+#include "ops/ops.h"
 #include "tensor/dtype.h"
 
 namespace lockstep::app {
@@ -118,11 +120,15 @@ struct RunConfig {
 
 /// Everything wrong with the settings taken together (each alone is checked when it is read); empty when nothing is.
 std::vector<Problem> check(const RunConfig& config);
-/// What keeps a sound configuration from running here: a dtype, backend or start that this version lacks. --dry-run does not ask.
+/// What keeps a sound configuration from running here: a dtype, backend, instruction set or start that this version or machine
+/// lacks. --dry-run does not ask.
 std::vector<Problem> check_runnable(const RunConfig& config);
 
 // What follows from the settings.
 DType dtype_of(const RunConfig& config);
+ops::Isa isa_of(const RunConfig& config);
+/// data.order; with train.max_epochs always partition.
+data::Order order_of(const RunConfig& config);
 /// train.seed, or 1337 when it is null.
 std::uint64_t seed_of(const RunConfig& config);
 std::int64_t checkpoint_interval(const RunConfig& config);

@@ -1,13 +1,13 @@
 #include "app/settings/resolve.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 
 #include "app/settings/presets.h"
+#include "io/file.h"
+#include "support/temp_folder.h"
 
 namespace lockstep::settings {
 namespace {
@@ -32,16 +32,13 @@ using List = std::vector<std::string>;
 class ConfigFile : public testing::Test {
  protected:
   std::string write(std::string_view text) {
-    path_ = (std::filesystem::temp_directory_path() / ("lockstep_resolve_" + std::to_string(::getpid()) + ".toml")).string();
-    std::ofstream(path_) << text;
-    return path_;
-  }
-  void TearDown() override {
-    if (!path_.empty()) std::filesystem::remove(path_);
+    const std::string path = folder_ / "run.toml";
+    io::replace_file(path, text);
+    return path;
   }
 
  private:
-  std::string path_;
+  TempFolder folder_;
 };
 
 TEST(Resolve, NothingIsTheDefaults) { EXPECT_EQ(resolved({}), RunConfig()); }
@@ -210,11 +207,21 @@ TEST_F(ConfigFile, ProblemsNameFileAndLine) {
   EXPECT_EQ(has("10: model.bias is a list, table or date: must be true or false -> write one value"), 1);
 }
 
+TEST(Recipes, EveryRecipeOfThisRepositoryResolves) {
+  if (!std::filesystem::is_directory("configs")) GTEST_SKIP() << "run from the source folder";
+  for (const auto& entry : std::filesystem::directory_iterator("configs")) {
+    if (entry.path().extension() == ".toml") {
+      EXPECT_EQ(problems({}, {entry.path().string()}), List{});
+      EXPECT_NE(resolve({{entry.path().string()}, {}}).config, RunConfig()) << entry.path();
+    }
+  }
+}
+
 TEST_F(ConfigFile, SyntaxErrorsAndMissingFiles) {
   const std::string file = write("[model]\nn_layer = = 3\n");
   EXPECT_EQ(problems({}, {file}).at(0).rfind(file + ":2: ", 0), 0U);
-  EXPECT_EQ(problems({}, {"/no/such.toml"}),
-            List{"cannot read the configuration file /no/such.toml: No such file or directory -> check the name after --config"});
+  EXPECT_NE(problems({}, {"/no/such.toml"}).at(0).find("/no/such.toml"), std::string::npos);
+  EXPECT_EQ(problems({"q.x=1"}, {"/no/such.toml", "/no/other.toml"}).size(), 3U);
   EXPECT_EQ(problems({}, {"/tmp"}).size(), 1U);
 }
 

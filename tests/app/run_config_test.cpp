@@ -107,6 +107,11 @@ TEST(RunConfig, DerivedValues) {
   EXPECT_EQ(dtype_of(resolved({"train.dtype=bfloat16"})), DType::bf16);
   EXPECT_EQ(dtype_of(resolved({"train.dtype=fp32"})), DType::f32);
   EXPECT_EQ(dtype_of(RunConfig()), DType::f32);
+  EXPECT_EQ(isa_of(config), ops::Isa::automatic);
+  EXPECT_EQ(isa_of(resolved({"numerics.isa=avx2"})), ops::Isa::avx2);
+  EXPECT_EQ(order_of(config), data::Order::random);
+  EXPECT_EQ(order_of(resolved({"data.order=partition"})), data::Order::partition);
+  EXPECT_EQ(order_of(resolved({"train.max_epochs=2"})), data::Order::partition);
   EXPECT_EQ(data_folder(config), "data/shakespeare_char");
   EXPECT_EQ(data_folder(resolved({"data.root_path=/x", "data=owt"})), "/x/openwebtext");
   EXPECT_EQ(data_folder(resolved({"data.dir=d"})), "d");
@@ -168,6 +173,15 @@ TEST(RunConfig, WhatThisVersionCannotRun) {
   EXPECT_EQ(check_runnable(resolved({"train.dtype=bfloat16", "train.backend=ds", "train.init_from=/no/such/folder"})).size(), 3U);
   EXPECT_TRUE(check_runnable(resolved({"train.init_from=" + std::filesystem::temp_directory_path().string()})).empty());
   EXPECT_TRUE(check_runnable(resolved({"train.init_from=resume", "log.name=a"})).empty());
+}
+
+TEST(RunConfig, AnInstructionSetThatTheMachineLacks) {
+  const std::vector<ops::Isa> here = ops::available_isas();
+  for (const ops::Isa isa : {ops::Isa::baseline, ops::Isa::avx2, ops::Isa::avx512, ops::Isa::avx512_bf16}) {
+    const bool available = std::find(here.begin(), here.end(), isa) != here.end();
+    const RunConfig config = resolved({"numerics.isa=" + std::string(ops::name_of(isa))});
+    EXPECT_EQ(check_runnable(config).size(), available ? 0U : 1U) << ops::name_of(isa);
+  }
 }
 
 TEST(RunConfig, TomlGivesBackTheSameSettings) {

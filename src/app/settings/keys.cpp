@@ -116,7 +116,7 @@ std::vector<Key> train_keys() {
       train<&Train::threads>("train.threads", Rule::between(1, 1024), "threads", "size of the worker team; null: one a core",
                              false),
       train<&Train::max_epochs>("train.max_epochs", positive, "epochs",
-                                "stop after as many; windows then do not overlap; null: train.max_iters decides", false),
+                                "stop after as many (data.order is then partition); null: train.max_iters decides", false),
       train<&Train::max_minutes>("train.max_minutes", Rule::above(0, kMany), "minutes",
                                  "save and stop after this time; null: no limit", false),
       train<&Train::kill_file>("train.kill_file", any, "", "save and stop when this file exists", false),
@@ -160,7 +160,7 @@ std::vector<Key> data_keys() {
       data<&Data::dir>("data.dir", any, "", "folder of prepared token files; null: <data.root_path>/<data.dataset>", false),
       data<&Data::file>("data.file", any, "", "local text to prepare the data set from instead of a download", false),
       data<&Data::order>("data.order", Rule::one_of({"random", "partition"}), "",
-                         "windows drawn at random, or each rank its own part of the data", false),
+                         "windows drawn at random, or epochs of windows that do not overlap, each rank its part", false),
   };
 }
 
@@ -200,8 +200,8 @@ std::vector<Key> other_keys() {
       sample<&Sample::top_k>("sample.top_k", positive, "tokens", "draw from this many likeliest tokens; null: all"),
       sample<&Sample::top_p>("sample.top_p", Rule::above(0, 1), "", "draw from the likeliest that make up this share"),
       key<&RunConfig::numerics, &RunConfig::Numerics::isa>("numerics.isa",
-                                                           Rule::one_of({"auto", "avx2", "avx512", "avx512_bf16"}), "",
-                                                           "instruction set; auto: the machine's widest"),
+                                                           Rule::one_of({"auto", "baseline", "avx2", "avx512", "avx512_bf16"}),
+                                                           "", "instruction set; auto: the machine's widest"),
       key<&RunConfig::checkpoint, &RunConfig::Checkpoint::interval>("checkpoint.interval", positive, "iterations",
                                                                     "save this often; null: train.eval_interval"),
       key<&RunConfig::log, &RunConfig::Logging::name>("log.name", any, "", "name of the run; null: made up"),
