@@ -1,0 +1,131 @@
+#include "checkpoint/find.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "base/error.h"
+#include "io/file.h"
+
+namespace lockstep::checkpoint {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr std::string_view step_prefix = "step_";
+
+std::optional<std::int64_t> parse_step(std::string_view text) {
+  std::int64_t step = 0;
+  const auto [end, fault] = std::from_chars(text.data(), text.data() + text.size(), step);
+  const bool good = fault == std::errc() && end == text.data() + text.size() && step >= 0;
+  return good ? std::optional(step) : std::nullopt;
+}
+
+bool is_checkpoint(const fs::path& folder) {
+  std::error_code ignored;
+  return fs::exists(folder / manifest_file, ignored);
+}
+
+std::string steps_of(const std::vector<Found>& all) {
+  std::string text;
+  for (const Found& found : all) text += fmt::format("{}{}", text.empty() ? "" : ", ", found.step);
+  return text;
+}
+
+[[noreturn]] void nothing_found(const fs::path& path) {
+  std::error_code failed;
+  if (!fs::exists(path, failed)) {
+    throw UserError(fmt::format("{}: there is no such folder", path.string()), "give the folder of a run or of a checkpoint");
+  }
+  std::string content;
+  int count = 0;
+  for (fs::directory_iterator it(path, failed), end; !failed && it != end && count < 8; it.increment(failed), ++count) {
+    content += fmt::format("{}{}", content.empty() ? "" : ", ", it->path().filename().string());
+  }
+  throw UserError(fmt::format("{}: no checkpoint found; a run has them in {}/step_N, this folder {}", path.string(),
+                              checkpoints_folder, content.empty() ? "is empty" : "holds " + content),
+                  "give the folder of a run that has saved one, or of a checkpoint");
+}
+
+Choice choose_step(std::vector<Found>& all, const fs::path& path, std::int64_t step) {
+  const auto found = std::find_if(all.begin(), all.end(), [&](const Found& f) { return f.step == step; });
+  if (found == all.end()) {
+    throw UserError(fmt::format("{}: there is no checkpoint of step {}", path.string(), step),
+                    fmt::format("there are those of steps {}", steps_of(all)));
+  }
+  if (!found->manifest) throw UserError(found->fault, "use another checkpoint of the run");
+  return {found->folder, std::move(*found->manifest), {}};
+}
+
+}  // namespace
+
+std::string folder_name(std::int64_t step) { return fmt::format("{}{}", step_prefix, step); }
+
+Manifest read_manifest(const fs::path& folder) {
+  const fs::path path = folder / manifest_file;
+  return parse_manifest(io::read_file(path.string()), path.string());
+}
+
+std::vector<Found> list_checkpoints(const fs::path& run) {
+  std::vector<Found> all;
+  const fs::path folder = run.filename() == checkpoints_folder ? run : run / checkpoints_folder;
+  std::error_code failed;
+  for (fs::directory_iterator it(folder, failed), end; !failed && it != end; it.increment(failed)) {
+    const std::string name = it->path().filename().string();
+    if (!name.starts_with(step_prefix) || !is_checkpoint(it->path())) continue;
+    const auto step = parse_step(std::string_view(name).substr(step_prefix.size()));
+    if (!step) continue;
+    Found found{it->path(), *step, {}, {}};
+    try {
+      found.manifest = read_manifest(found.folder);
+    } catch (const UserError& error) {
+      found.fault = error.problems().front().message;
+    }
+    all.push_back(std::move(found));
+  }
+  std::sort(all.begin(), all.end(), [](const Found& a, const Found& b) { return a.step < b.step; });
+  return all;
+}
+
+std::optional<std::size_t> best_of(const std::vector<std::optional<double>>& losses) {
+  std::optional<std::size_t> best;
+  for (std::size_t i = 0; i < losses.size(); ++i) {
+    if (losses[i] && (!best || *losses[i] < *losses[*best])) best = i;
+  }
+  return best;
+}
+
+Choice choose_checkpoint(const fs::path& path, std::string_view which) {
+  if (is_checkpoint(path)) return {path, read_manifest(path), {}};
+  const auto step = parse_step(which);
+  if (!step && which != "last" && which != "best") {
+    throw UserError(fmt::format("\"{}\" does not say which checkpoint", which), "say last, best or the number of a step");
+  }
+  std::vector<Found> all = list_checkpoints(path);
+  if (all.empty()) nothing_found(path);
+  if (step) return choose_step(all, path, *step);
+  Choice choice;
+  std::vector<Found> usable;
+  for (Found& found : all) {
+    if (found.manifest) {
+      usable.push_back(std::move(found));
+    } else {
+      choice.passed_over.push_back(found.fault);
+    }
+  }
+  if (usable.empty()) {
+    throw UserError(fmt::format("{}: every checkpoint is damaged: {}", path.string(), choice.passed_over.back()),
+                    "restore one from a copy, or start again");
+  }
+  std::size_t taken = usable.size() - 1;
+  if (which == "best") {
+    std::vector<std::optional<double>> losses;
+    for (const Found& found : usable) losses.push_back(found.manifest->validation_loss);
+    taken = best_of(losses).value_or(taken);
+  }
+  choice.folder = usable[taken].folder;
+  choice.manifest = std::move(*usable[taken].manifest);
+  return choice;
+}
+
+}  // namespace lockstep::checkpoint

@@ -1,0 +1,49 @@
+#pragma once
+
+// Where the checkpoints of a run lie: `<run>/checkpoints/step_N/`, and which one somebody means. A folder without a manifest
+// is none: a save that never ended.
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "checkpoint/manifest.h"
+
+namespace lockstep::checkpoint {
+
+inline constexpr std::string_view checkpoints_folder = "checkpoints";
+
+/// "step_N".
+std::string folder_name(std::int64_t step);
+
+struct Found {
+  std::filesystem::path folder;
+  std::int64_t step = 0;
+  std::optional<Manifest> manifest;  ///< absent when it is damaged
+  std::string fault;                 ///< then: why
+};
+
+/// Reads `<folder>/manifest.json`; throws UserError when it is missing or damaged.
+Manifest read_manifest(const std::filesystem::path& folder);
+
+/// The checkpoints of a run folder (or of its `checkpoints` folder), in the order of their steps.
+std::vector<Found> list_checkpoints(const std::filesystem::path& run);
+
+struct Choice {
+  std::filesystem::path folder;
+  Manifest manifest;
+  std::vector<std::string> passed_over;  ///< why later or better ones were not taken: to warn about
+};
+
+/// The checkpoint that `path` means: a checkpoint's folder itself, or of a run `which`: "last", "best" (lowest validation
+/// loss; the last when none was measured) or a step number. Damaged ones are passed over, but not the one of a step number.
+/// Throws UserError that lists what there is.
+Choice choose_checkpoint(const std::filesystem::path& path, std::string_view which);
+
+/// Index of the best of these losses: the lowest, of equal ones the first; none when no loss is known.
+std::optional<std::size_t> best_of(const std::vector<std::optional<double>>& losses);
+
+}  // namespace lockstep::checkpoint

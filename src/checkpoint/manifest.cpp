@@ -1,0 +1,177 @@
+#include "checkpoint/manifest.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <span>
+
+#include "base/error.h"
+#include "io/checksum.h"
+
+namespace lockstep::checkpoint {
+namespace {
+
+constexpr std::string_view format_name = "lockstep checkpoint";
+// The end of the text: the checksum of all bytes before it.
+constexpr std::string_view seal_start = ",\n  \"checksum\": \"";
+constexpr std::string_view seal_end = "\"\n}\n";
+
+std::string hex(std::uint64_t value) { return fmt::format("{:016x}", value); }
+
+std::uint64_t from_hex(const std::string& text) {
+  std::uint64_t value = 0;
+  const auto [end, fault] = std::from_chars(text.data(), text.data() + text.size(), value, 16);
+  if (fault != std::errc() || end != text.data() + text.size() || text.size() != 16) {
+    throw UserError(fmt::format("\"{}\" is not a checksum of 16 hexadecimal digits", text));
+  }
+  return value;
+}
+
+std::string seal(std::string_view body) {
+  return fmt::format("{}{}{}", seal_start, hex(io::checksum(std::as_bytes(std::span(body)), 1, 0)), seal_end);
+}
+
+Json loss_json(const std::optional<double>& loss) { return loss && std::isfinite(*loss) ? Json(*loss) : Json(); }
+
+std::optional<double> read_loss(const Json& value) { return value.is_null() ? std::nullopt : std::optional(value.number()); }
+
+Json tensor_json(const StoredTensor& stored) {
+  Json::Array shape;
+  for (int dim = 0; dim < stored.tensor.shape.rank(); ++dim) shape.emplace_back(stored.tensor.shape[dim]);
+  return Json::Object{{"name", stored.tensor.name},
+                      {"file", stored.file},
+                      {"dtype", name_of(stored.tensor.dtype)},
+                      {"shape", std::move(shape)},
+                      {"checksum", hex(stored.checksum)}};
+}
+
+Shape read_shape(const Json::Array& list) {
+  std::array<std::int64_t, Shape::max_rank> extents{};
+  if (list.size() > extents.size())
+    throw UserError(fmt::format("a tensor has {} dimensions, at most {} exist", list.size(), extents.size()));
+  for (std::size_t dim = 0; dim < list.size(); ++dim) {
+    extents[dim] = list[dim].integer();
+    if (extents[dim] < 0) throw UserError(fmt::format("a tensor has the extent {}", extents[dim]));
+  }
+  switch (list.size()) {
+    case 0:
+      return {};
+    case 1:
+      return {extents[0]};
+    case 2:
+      return {extents[0], extents[1]};
+    case 3:
+      return {extents[0], extents[1], extents[2]};
+    default:
+      return {extents[0], extents[1], extents[2], extents[3]};
+  }
+}
+
+StoredTensor read_tensor(const Json& json) {
+  return {{json.at("name").string(), read_shape(json.at("shape").array()), dtype_from_name(json.at("dtype").string())},
+          json.at("file").string(),
+          from_hex(json.at("checksum").string())};
+}
+
+// A name of a file in the folder itself: a manifest from elsewhere must not point anywhere else.
+std::string read_file_name(const Json& json) {
+  const std::string& name = json.string();
+  if (name.empty() || name.front() == '.' || name.find('/') != std::string::npos) {
+    throw UserError(fmt::format("\"{}\" is not the name of a file of a checkpoint", name));
+  }
+  return name;
+}
+
+Manifest from_json(const Json& json) {
+  Manifest manifest;
+  manifest.program = json.at("program").string();
+  manifest.step = json.at("step").integer();
+  manifest.seed = static_cast<std::uint64_t>(json.at("seed").integer());
+  manifest.next_sample = json.at("next_sample").integer();
+  manifest.tokens_seen = json.at("tokens_seen").integer();
+  manifest.validation_loss = read_loss(json.at("validation_loss"));
+  manifest.best_validation_loss = read_loss(json.at("best_validation_loss"));
+  manifest.master_is_model = json.at("master_is_model").boolean();
+  manifest.model = json.at("model");
+  manifest.optimizer = json.at("optimizer");
+  manifest.run = json.at("run");
+  for (const Json& file : json.at("files").array()) {
+    manifest.files.push_back({read_file_name(file.at("name")), static_cast<std::uint64_t>(file.at("bytes").integer()),
+                              from_hex(file.at("header_checksum").string())});
+  }
+  for (const Json& tensor : json.at("tensors").array()) {
+    manifest.tensors.push_back(read_tensor(tensor));
+    if (manifest.find_file(manifest.tensors.back().file) == nullptr) {
+      throw UserError(fmt::format("tensor \"{}\" is said to lie in \"{}\", which is not among the files",
+                                  manifest.tensors.back().tensor.name, manifest.tensors.back().file));
+    }
+  }
+  return manifest;
+}
+
+}  // namespace
+
+const StoredFile* Manifest::find_file(std::string_view name) const {
+  const auto found = std::find_if(files.begin(), files.end(), [&](const StoredFile& file) { return file.name == name; });
+  return found == files.end() ? nullptr : &*found;
+}
+
+std::uint64_t Manifest::bytes() const {
+  std::uint64_t sum = 0;
+  for (const StoredFile& file : files) sum += file.bytes;
+  return sum;
+}
+
+std::string manifest_text(const Manifest& manifest) {
+  Json::Array files, tensors;
+  for (const StoredFile& file : manifest.files) {
+    files.push_back(Json::Object{{"name", file.name}, {"bytes", file.bytes}, {"header_checksum", hex(file.header_checksum)}});
+  }
+  for (const StoredTensor& tensor : manifest.tensors) tensors.push_back(tensor_json(tensor));
+  const Json json(Json::Object{{"format", format_name},
+                               {"version", format_version},
+                               {"program", manifest.program},
+                               {"step", manifest.step},
+                               {"seed", manifest.seed},
+                               {"next_sample", manifest.next_sample},
+                               {"tokens_seen", manifest.tokens_seen},
+                               {"validation_loss", loss_json(manifest.validation_loss)},
+                               {"best_validation_loss", loss_json(manifest.best_validation_loss)},
+                               {"master_is_model", manifest.master_is_model},
+                               {"model", manifest.model},
+                               {"optimizer", manifest.optimizer},
+                               {"run", manifest.run},
+                               {"files", std::move(files)},
+                               {"tensors", std::move(tensors)}});
+  std::string text = json.dump(2);
+  text.resize(text.size() - 2);  // without "\n}"
+  return text + seal(text);
+}
+
+Manifest parse_manifest(std::string_view text, std::string_view path) {
+  const std::string remedy = "use another checkpoint of the run (lockstep inspect <run folder> lists them)";
+  const Json json = Json::parse(text, path);
+  const Json* format = json.is_object() ? json.find("format") : nullptr;
+  if (format == nullptr || !format->is_string() || format->string() != format_name) {
+    throw UserError(fmt::format("{}: this is not the manifest of a {}", path, format_name),
+                    "give the folder of a checkpoint or of a run");
+  }
+  const std::size_t start = text.rfind(seal_start);
+  if (start == std::string_view::npos || text.substr(start) != seal(text.substr(0, start))) {
+    throw UserError(fmt::format("{}: the text does not match the checksum at its end: it was damaged or edited", path), remedy);
+  }
+  try {
+    if (json.at("version").integer() != format_version) {
+      throw UserError(
+          fmt::format("its format version is {}, this program reads {}", json.at("version").integer(), format_version));
+    }
+    return from_json(json);
+  } catch (const UserError& error) {
+    throw UserError(fmt::format("{}: {}", path, error.problems().front().message), remedy);
+  }
+}
+
+}  // namespace lockstep::checkpoint

@@ -1,0 +1,208 @@
+#include "checkpoint/reader.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+
+#include "base/error.h"
+#include "checkpoint/find.h"
+#include "io/checksum.h"
+
+namespace lockstep::checkpoint {
+namespace {
+
+constexpr std::string_view use_another = "use another checkpoint of the run (lockstep inspect <run folder> lists them)";
+
+std::string described(const LogicalTensor& tensor) { return fmt::format("{} {}", name_of(tensor.dtype), tensor.shape.text()); }
+
+bool same(const LogicalTensor& a, const LogicalTensor& b) { return a.shape == b.shape && a.dtype == b.dtype; }
+
+// The first few of many complaints, so that another model does not fill the screen.
+[[noreturn]] void throw_first(std::vector<Problem> problems) {
+  constexpr std::size_t most = 5;
+  if (problems.size() > most) {
+    problems[most] = {fmt::format("... and {} more tensors", problems.size() - most), ""};
+    problems.resize(most + 1);
+  }
+  throw UserError(std::move(problems));
+}
+
+// A run of elements of one tensor: into `values`, or only through the checksum where that has no address.
+struct Piece {
+  std::size_t tensor;
+  std::int64_t first;
+  std::int64_t count;
+  std::byte* to;
+};
+
+void add_pieces(std::vector<Piece>& pieces, std::size_t tensor, std::int64_t first, std::int64_t count, std::byte* to,
+                DType dtype) {
+  const auto element = static_cast<std::int64_t>(size_of(dtype));
+  const std::int64_t most = 16 * piece_bytes / element;
+  for (std::int64_t done = 0; done < count; done += most) {
+    pieces.push_back({tensor, first + done, std::min(most, count - done), to == nullptr ? nullptr : to + done * element});
+  }
+}
+
+// All elements of every tensor: its ranges, and what lies between them.
+std::vector<Piece> cut(std::span<const HeldTensor> tensors) {
+  std::vector<Piece> pieces;
+  for (std::size_t index = 0; index < tensors.size(); ++index) {
+    const auto& [tensor, given] = tensors[index];
+    std::vector<HeldRange> ranges = given;
+    std::sort(ranges.begin(), ranges.end(), [](const HeldRange& a, const HeldRange& b) { return a.first < b.first; });
+    std::int64_t end = 0;
+    for (const HeldRange& range : ranges) {
+      ensure(range.values.dtype == tensor.dtype && range.values.dense(), "a range is dense and of its tensor's type");
+      ensure(range.first >= end && range.first + range.values.elements() <= tensor.shape.elements(),
+             "ranges lie within their tensor and do not overlap");
+      add_pieces(pieces, index, end, range.first - end, nullptr, tensor.dtype);
+      add_pieces(pieces, index, range.first, range.values.elements(), range.values.data, tensor.dtype);
+      end = range.first + range.values.elements();
+    }
+    add_pieces(pieces, index, end, tensor.shape.elements() - end, nullptr, tensor.dtype);
+  }
+  return pieces;
+}
+
+}  // namespace
+
+Reader::Reader(io::Path folder) : folder_(std::move(folder)), manifest_(read_manifest(folder_)) {
+  files_.reserve(manifest_.files.size());  // places point into it
+  for (const StoredFile& stored : manifest_.files) open_file(stored);
+}
+
+void Reader::open_file(const StoredFile& stored) {
+  const io::Path path = folder_ / stored.name;
+  const auto damaged = [&](const std::string& what) {
+    throw UserError(fmt::format("{}: {}", path.string(), what), std::string(use_another));
+  };
+  files_.push_back(io::File::open_to_read(path));
+  const io::File& file = files_.back();
+  const std::uint64_t size = file.size();
+  if (size != stored.bytes)
+    damaged(fmt::format("the file has {} bytes, its checkpoint was written with {}: truncated or replaced", size, stored.bytes));
+  std::vector<std::byte> start(std::min<std::uint64_t>(size, 8));
+  file.read_at(0, start);
+  std::uint64_t length = 0;
+  std::memcpy(&length, start.data(), start.size());
+  if (length <= io::max_safetensors_header && length + 8 <= size) {
+    start.resize(static_cast<std::size_t>(length) + 8);
+    file.read_at(0, start);
+  }
+  if (io::checksum(start, 1, 0) != stored.header_checksum) damaged("the header does not match its checksum: the file is damaged");
+  const io::SafetensorsHeader header = io::parse_safetensors(start, size, path.string());
+  std::unordered_map<std::string_view, const io::SafetensorsEntry*> entries;
+  for (const io::SafetensorsEntry& entry : header.entries) entries.emplace(entry.name, &entry);
+  for (const StoredTensor& tensor : manifest_.tensors) {
+    if (tensor.file != stored.name) continue;
+    const auto found = entries.find(tensor.tensor.name);
+    const auto& [name, shape, dtype] = tensor.tensor;
+    if (found == entries.end() || found->second->bytes != static_cast<std::uint64_t>(shape.elements()) * size_of(dtype)) {
+      damaged(fmt::format("tensor \"{}\" is not what the manifest says: the files belong to different checkpoints", name));
+    }
+    places_.emplace(name, Place{&tensor, &file, found->second->offset});
+  }
+}
+
+const Reader::Place* Reader::find_place(std::string_view name) const {
+  auto found = places_.find(std::string(name));
+  if (found == places_.end() && manifest_.master_is_model && name.ends_with(master_suffix)) {
+    found = places_.find(std::string(name.substr(0, name.size() - master_suffix.size())));
+  }
+  return found == places_.end() ? nullptr : &found->second;
+}
+
+const StoredTensor* Reader::find(std::string_view name) const {
+  const Place* place = find_place(name);
+  return place == nullptr ? nullptr : place->stored;
+}
+
+void Reader::check_model(std::span<const LogicalTensor> wanted) const {
+  const std::string remedy = "use the configuration that the checkpoint was trained with (lockstep inspect shows it)";
+  std::vector<Problem> problems;
+  std::unordered_map<std::string_view, const LogicalTensor*> names;
+  for (const LogicalTensor& tensor : wanted) {
+    names.emplace(tensor.name, &tensor);
+    const StoredTensor* stored = find(tensor.name);
+    if (stored == nullptr) {
+      problems.push_back(
+          {fmt::format("{} is of another model: it has no tensor \"{}\" {}", folder_.string(), tensor.name, described(tensor)),
+           remedy});
+    } else if (!same(stored->tensor, tensor)) {
+      problems.push_back({fmt::format("{} is of another model: its tensor \"{}\" is {}, this model's is {}", folder_.string(),
+                                      tensor.name, described(stored->tensor), described(tensor)),
+                          remedy});
+    }
+  }
+  for (const StoredTensor& stored : manifest_.tensors) {
+    if (stored.file == model_file && !names.contains(stored.tensor.name)) {
+      problems.push_back({fmt::format("{} is of another model: it has a tensor \"{}\" {}, this model has none", folder_.string(),
+                                      stored.tensor.name, described(stored.tensor)),
+                          remedy});
+    }
+  }
+  if (!problems.empty()) throw_first(std::move(problems));
+}
+
+void Reader::read(std::span<const HeldTensor> tensors, cpu::Team& team) const {
+  std::vector<Problem> problems;
+  for (const HeldTensor& held : tensors) {
+    const StoredTensor* stored = find(held.tensor.name);
+    if (stored == nullptr) {
+      problems.push_back({fmt::format("{} has no tensor \"{}\" {}", folder_.string(), held.tensor.name, described(held.tensor)),
+                          "use a checkpoint of the same model and optimizer"});
+    } else if (!same(stored->tensor, held.tensor)) {
+      problems.push_back({fmt::format("{}: tensor \"{}\" is {}, but {} is wanted", folder_.string(), held.tensor.name,
+                                      described(stored->tensor), described(held.tensor)),
+                          "use a checkpoint of the same model and optimizer"});
+    }
+  }
+  if (!problems.empty()) throw_first(std::move(problems));
+  for (const std::string& name : read_pieces(tensors, team)) {
+    problems.push_back(
+        {fmt::format("{}: tensor \"{}\" does not match its checksum: its bytes are damaged", folder_.string(), name),
+         std::string(use_another)});
+  }
+  if (!problems.empty()) throw_first(std::move(problems));
+}
+
+std::vector<std::string> Reader::verify(cpu::Team& team) const {
+  std::vector<HeldTensor> all;
+  for (const StoredTensor& stored : manifest_.tensors) all.push_back({stored.tensor, {}});
+  return read_pieces(all, team);
+}
+
+std::vector<std::string> Reader::read_pieces(std::span<const HeldTensor> tensors, cpu::Team& team) const {
+  std::vector<const Place*> places;
+  for (const HeldTensor& held : tensors) places.push_back(find_place(held.tensor.name));
+  const std::vector<Piece> pieces = cut(tensors);
+  std::vector<std::uint64_t> sums(tensors.size(), 0);
+  std::vector<std::vector<std::byte>> scratch(static_cast<std::size_t>(team.size()));
+  team.for_each(static_cast<std::int64_t>(pieces.size()), [&](std::int64_t i, int worker) {
+    const Piece& piece = pieces[static_cast<std::size_t>(i)];
+    const Place& place = *places[piece.tensor];
+    const std::size_t element = size_of(tensors[piece.tensor].tensor.dtype);
+    std::vector<std::byte>& own = scratch[static_cast<std::size_t>(worker)];
+    if (piece.to == nullptr) own.resize(piece_bytes);
+    const std::size_t bytes = static_cast<std::size_t>(piece.count) * element;
+    std::uint64_t sum = 0;
+    for (std::size_t done = 0; done < bytes; done += piece_bytes) {
+      const std::size_t size = std::min<std::size_t>(piece_bytes, bytes - done);
+      const std::span<std::byte> to(piece.to == nullptr ? own.data() : piece.to + done, size);
+      const std::uint64_t first = static_cast<std::uint64_t>(piece.first) + done / element;
+      place.file->read_at(place.offset + first * element, to);
+      sum += io::checksum(to, element, first);
+    }
+    std::atomic_ref(sums[piece.tensor]).fetch_add(sum, std::memory_order_relaxed);
+  });
+  std::vector<std::string> damaged;
+  for (std::size_t index = 0; index < tensors.size(); ++index) {
+    if (sums[index] != places[index]->stored->checksum) damaged.push_back(tensors[index].tensor.name);
+  }
+  return damaged;
+}
+
+}  // namespace lockstep::checkpoint

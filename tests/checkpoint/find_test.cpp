@@ -1,0 +1,85 @@
+#include "checkpoint/find.h"
+
+#include <gtest/gtest.h>
+
+#include "checkpoint/sample.h"
+
+namespace lockstep::checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+
+class Find : public testing::Test {
+ protected:
+  void add(std::int64_t step, std::optional<double> loss) {
+    save(run.path(), sample.content(), sample_manifest(step, loss), team);
+  }
+  void damage(std::int64_t step) {
+    const fs::path path = run.path() / "checkpoints" / folder_name(step) / "manifest.json";
+    io::replace_file(path, io::read_file(path) + " ");
+  }
+  std::int64_t chosen(std::string_view which) { return choose_checkpoint(run.path(), which).manifest.step; }
+  std::string complaint(const fs::path& path, std::string_view which) {
+    return complaint_of([&] { choose_checkpoint(path, which); });
+  }
+
+  TempFolder run;
+  cpu::Team team{1};
+  Sample sample;
+};
+
+TEST_F(Find, TheLastTheBestAndANumber) {
+  add(9, 3.0);
+  add(10, 2.0);
+  add(100, 2.5);
+  EXPECT_EQ(chosen("last"), 100);
+  EXPECT_EQ(chosen("best"), 10);
+  EXPECT_EQ(chosen("9"), 9);
+  const fs::path folder = run.path() / "checkpoints" / "step_9";
+  EXPECT_EQ(choose_checkpoint(folder, "last").folder, folder);
+  EXPECT_EQ(choose_checkpoint(run.path() / "checkpoints", "last").manifest.step, 100);
+  EXPECT_TRUE(choose_checkpoint(run.path(), "last").passed_over.empty());
+}
+
+TEST_F(Find, TheBestIsTheLastWhenNothingWasMeasured) {
+  add(1, {});
+  add(2, {});
+  EXPECT_EQ(chosen("best"), 2);
+}
+
+TEST_F(Find, PassesOverTheDamagedAndSaysSo) {
+  add(1, 1.0);
+  add(2, 2.0);
+  damage(2);
+  const Choice choice = choose_checkpoint(run.path(), "last");
+  EXPECT_EQ(choice.manifest.step, 1);
+  ASSERT_EQ(choice.passed_over.size(), 1u);
+  EXPECT_PRED_FORMAT2(testing::IsSubstring, "step_2", choice.passed_over[0]);
+  EXPECT_PRED_FORMAT2(testing::IsSubstring, "damaged", complaint(run.path(), "2"));
+  damage(1);
+  EXPECT_PRED_FORMAT2(testing::IsSubstring, "every checkpoint is damaged", complaint(run.path(), "last"));
+}
+
+TEST_F(Find, FoldersWithoutAManifestAreNone) {
+  add(1, 1.0);
+  fs::create_directories(run.path() / "checkpoints" / "step_7");
+  fs::create_directories(run.path() / "checkpoints" / "step_x");
+  io::replace_file(run.path() / "checkpoints" / "step_x" / "manifest.json", "{}");
+  EXPECT_EQ(list_checkpoints(run.path()).size(), 1u);
+  EXPECT_EQ(chosen("last"), 1);
+}
+
+TEST_F(Find, SaysWhatThereIs) {
+  EXPECT_PRED_FORMAT2(testing::IsSubstring, "there is no such folder", complaint(run.path() / "missing", "last"));
+  EXPECT_PRED_FORMAT2(testing::IsSubstring, "this folder is empty", complaint(run.path(), "last"));
+  io::replace_file(run.path() / "something.txt", "else");
+  EXPECT_PRED_FORMAT2(testing::IsSubstring, "this folder holds something.txt", complaint(run.path(), "last"));
+  add(1, 1.0);
+  add(5, 1.0);
+  EXPECT_PRED_FORMAT2(testing::IsSubstring, "there are those of steps 1, 5", complaint(run.path(), "3"));
+  EXPECT_PRED_FORMAT2(testing::IsSubstring, "\"first\" does not say which", complaint(run.path(), "first"));
+  EXPECT_PRED_FORMAT2(testing::IsSubstring, "\"-1\" does not say which", complaint(run.path(), "-1"));
+}
+
+}  // namespace
+}  // namespace lockstep::checkpoint

@@ -1,0 +1,180 @@
+#include "checkpoint/reader.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <fstream>
+
+#include "checkpoint/find.h"
+#include "checkpoint/sample.h"
+
+namespace lockstep::checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+
+class Reading : public testing::Test {
+ protected:
+  Reading() { folder = save(run.path(), sample.content(), sample_manifest(300, 1.5), team).folder; }
+
+  void flip(const fs::path& path, std::size_t position, int mask) {
+    std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekg(static_cast<std::streamoff>(position));
+    const int byte = file.get();
+    file.seekp(static_cast<std::streamoff>(position));
+    file.put(static_cast<char>(byte ^ mask));
+  }
+  std::string read_all() {
+    return complaint_of([&] {
+      Sample other(9);
+      const Content content = other.content();
+      const Reader reader(folder);
+      reader.read(content.model, team);
+      reader.read(content.optimizer, team);
+      if (!(other == sample)) throw UserError("read wrong values", "never");
+    });
+  }
+
+  TempFolder run;
+  cpu::Team team{2};
+  Sample sample{5};
+  fs::path folder;
+};
+
+TEST_F(Reading, FindsTensorsByName) {
+  const Reader reader(folder);
+  EXPECT_EQ(reader.manifest().step, 300);
+  ASSERT_NE(reader.find("wte.weight"), nullptr);
+  EXPECT_EQ(reader.find("wte.weight")->tensor.shape, Shape({65, 30}));
+  EXPECT_EQ(reader.find("wte.weight.master"), reader.find("wte.weight"));  // fp32: not stored twice
+  EXPECT_NE(reader.find("odd.exp_avg"), nullptr);
+  EXPECT_EQ(reader.find("odd.exp"), nullptr);
+  EXPECT_EQ(read_all(), "no error");
+  EXPECT_TRUE(reader.verify(team).empty());
+}
+
+TEST_F(Reading, MastersOfTheirOwnAreNotTheWeights) {
+  Manifest manifest = sample_manifest(301);
+  manifest.master_is_model = false;
+  const Reader reader(save(run.path(), sample.content(), manifest, team).folder);
+  EXPECT_EQ(reader.find("wte.weight.master"), nullptr);
+}
+
+TEST_F(Reading, AnyRangesOfATensor) {
+  const Reader reader(folder);
+  const auto& all = sample.weights[2];  // h.0.weight [30, 120]
+  std::vector<float> head(100), tail(17), single(1);
+  const HeldTensor held{{"h.0.weight", {30, 120}, DType::f32},
+                        {{3583, view(std::span(tail), Shape{17})},
+                         {0, view(std::span(head), Shape{10, 10})},
+                         {2000, view(std::span(single), Shape{1})}}};
+  reader.read(std::span(&held, 1), team);
+  EXPECT_TRUE(std::equal(head.begin(), head.end(), all.begin()));
+  EXPECT_TRUE(std::equal(tail.begin(), tail.end(), all.begin() + 3583));
+  EXPECT_EQ(single[0], all[2000]);
+}
+
+TEST_F(Reading, RangesThatOverlapOrLeaveTheTensorAreBugs) {
+  const Reader reader(folder);
+  std::vector<float> part(4);
+  const auto read = [&](std::vector<HeldRange> ranges) {
+    const HeldTensor held{{"odd", {7}, DType::f32}, std::move(ranges)};
+    reader.read(std::span(&held, 1), team);
+  };
+  const Tensor values = view(std::span(part), Shape{4});
+  EXPECT_NO_THROW(read({{3, values}}));
+  EXPECT_THROW(read({{4, values}}), BrokenRule);
+  EXPECT_THROW(read({{0, values}, {3, values}}), BrokenRule);
+  EXPECT_THROW(read({{-1, values}}), BrokenRule);
+}
+
+TEST_F(Reading, AnotherModelIsNamed) {
+  const Reader reader(folder);
+  std::vector<LogicalTensor> wanted = logical(sample.content().model);
+  EXPECT_NO_THROW(reader.check_model(wanted));
+  const auto complaint = [&] { return complaint_of([&] { reader.check_model(wanted); }); };
+  wanted[0].shape = {50257, 768};
+  EXPECT_PRED_FORMAT2(testing::IsSubstring, "its tensor \"wte.weight\" is F32 [65, 30], this model's is F32 [50257, 768]",
+                      complaint());
+  wanted[0] = {"wte.weight", {65, 30}, DType::bf16};
+  EXPECT_PRED_FORMAT2(testing::IsSubstring, "is F32 [65, 30], this model's is BF16 [65, 30]", complaint());
+  wanted[0] = {"lm_head.weight", {65, 30}, DType::f32};
+  EXPECT_PRED_FORMAT2(testing::IsSubstring, "it has no tensor \"lm_head.weight\" F32 [65, 30]", complaint());
+  EXPECT_PRED_FORMAT2(testing::IsSubstring, "it has a tensor \"wte.weight\" F32 [65, 30], this model has none", complaint());
+  for (int i = 0; i < 20; ++i) wanted.push_back({"more" + std::to_string(i), {1}, DType::f32});
+  EXPECT_PRED_FORMAT2(testing::IsSubstring, "... and 17 more tensors", complaint());
+}
+
+TEST_F(Reading, TensorsThatAreMissingOrOther) {
+  const Reader reader(folder);
+  std::vector<float> one(1);
+  const auto complaint = [&](const char* name, Shape shape) {
+    const HeldTensor held{{name, shape, DType::f32}, {{0, view(std::span(one), Shape{1})}}};
+    return complaint_of([&] { reader.read(std::span(&held, 1), team); });
+  };
+  EXPECT_PRED_FORMAT2(testing::IsSubstring, "has no tensor \"h.1.bias\" F32 [30]", complaint("h.1.bias", {30}));
+  EXPECT_PRED_FORMAT2(testing::IsSubstring, "tensor \"h.0.bias\" is F32 [30], but F32 [31] is wanted",
+                      complaint("h.0.bias", {31}));
+}
+
+TEST_F(Reading, EveryDamagedByteIsNoticed) {
+  std::mt19937 generator(3);
+  int tried = 0;
+  for (const auto name : {model_file, optimizer_file, manifest_file}) {
+    const fs::path path = folder / name;
+    const std::size_t size = fs::file_size(path);
+    const std::size_t dense = std::min<std::size_t>(size, 1500);  // headers: every byte
+    for (std::size_t position = 0; position < size; position += position < dense ? 1 : 61) {
+      const int mask = 1 << (generator() % 8);
+      flip(path, position, mask);
+      ASSERT_NE(read_all(), "no error") << path << " byte " << position;
+      flip(path, position, mask);
+      ++tried;
+    }
+  }
+  EXPECT_GT(tried, 4000);
+  EXPECT_EQ(read_all(), "no error");
+}
+
+TEST_F(Reading, DamagedTensorsAreNamed) {
+  const auto size = fs::file_size(folder / optimizer_file);
+  flip(folder / optimizer_file, size - 1, 1);
+  EXPECT_PRED_FORMAT2(testing::IsSubstring, "tensor \"odd.exp_avg_sq\" does not match its checksum", read_all());
+  const Reader reader(folder);
+  EXPECT_EQ(reader.verify(team), std::vector<std::string>{"odd.exp_avg_sq"});
+  // What is not asked for does not stand in the way.
+  Sample other(9);
+  EXPECT_NO_THROW(reader.read(other.content().model, team));
+}
+
+TEST_F(Reading, TruncatedAndMissingFiles) {
+  const fs::path path = folder / model_file;
+  const auto size = fs::file_size(path);
+  fs::resize_file(path, size - 1);
+  EXPECT_PRED_FORMAT2(testing::IsSubstring, "truncated or replaced", read_all());
+  fs::resize_file(path, 3);
+  EXPECT_PRED_FORMAT2(testing::IsSubstring, "the file has 3 bytes", read_all());
+  fs::remove(path);
+  EXPECT_PRED_FORMAT2(testing::IsSubstring, "model.safetensors", read_all());
+  fs::remove(folder / manifest_file);
+  EXPECT_PRED_FORMAT2(testing::IsSubstring, "manifest.json", read_all());
+}
+
+TEST_F(Reading, FilesOfAnotherCheckpointAreNoticed) {
+  Sample second(6);
+  const fs::path other = save(run.path(), second.content(), sample_manifest(301), team).folder;
+  fs::copy_file(other / model_file, folder / model_file, fs::copy_options::overwrite_existing);
+  EXPECT_PRED_FORMAT2(testing::IsSubstring, "model.safetensors: the header does not match", read_all());
+}
+
+// Not damage but a lie: a sealed manifest that describes other tensors than the file has.
+TEST_F(Reading, AManifestThatContradictsItsFiles) {
+  Manifest manifest = read_manifest(folder);
+  manifest.tensors[0].tensor.shape = {1 << 20, 1 << 20};
+  io::replace_file(folder / manifest_file, manifest_text(manifest));
+  EXPECT_PRED_FORMAT2(testing::IsSubstring, "tensor \"wte.weight\" is not what the manifest says", read_all());
+}
+
+}  // namespace
+}  // namespace lockstep::checkpoint
