@@ -1,0 +1,143 @@
+#include "ops/elementwise.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "support/ops.h"
+
+namespace lockstep::test {
+namespace {
+
+Tensor bf16_tensor(std::vector<std::uint16_t>& values) {
+  Tensor result;
+  result.data = reinterpret_cast<std::byte*>(values.data());
+  result.shape = Shape{std::ssize(values)};
+  result.dtype = DType::bf16;
+  return result;
+}
+
+class Counts : public testing::TestWithParam<std::int64_t> {};
+
+INSTANTIATE_TEST_SUITE_P(Odd, Counts, testing::Values(1, 7, 17, 64, 1025, 70000));
+
+TEST_P(Counts, EqualsReference) {
+  const HostTensor x = HostTensor::random({GetParam()}, 1), y = HostTensor::random({GetParam()}, 2);
+  compare_everywhere(
+      [&](ops::Ops& ops) {
+        HostTensor zero = x, filled = x, copy({GetParam()}), sum = y, scaled = x;
+        ops.elementwise().zero(zero);
+        ops.elementwise().fill(filled, 0.3F);
+        ops.elementwise().cast(copy, x);
+        ops.elementwise().add(sum, x);
+        ops.elementwise().scale(scaled, 0.7F);
+        return Results{zero, filled, copy, sum, scaled};
+      },
+      0);
+}
+
+TEST_P(Counts, RandomNumbersEqualReference) {
+  const CounterRng rng(1337, "h.0.attn.c_attn.weight");
+  compare_everywhere(
+      [&](ops::Ops& ops) {
+        HostTensor normal({GetParam()}), later({GetParam()}), uniform({GetParam()});
+        ops.elementwise().normal(normal, rng, 0, 0, 0.02F);
+        ops.elementwise().normal(later, rng, (std::int64_t{1} << 35) + 13, 0.5F, 1);
+        ops.elementwise().uniform(uniform, rng, 5, -2, 3);
+        return Results{normal, later, uniform};
+      },
+      1e-6);
+}
+
+TEST(Elementwise, NormalNumbersBelongToTheirPlace) {
+  const CounterRng rng(3, "wte.weight");
+  std::vector<float> first;
+  for (const auto& machine : machines()) {
+    HostTensor whole({1000}), parts({1000});
+    machine->ops->elementwise().normal(whole, rng, 40, 0, 1);
+    for (const auto& [begin, count] : {std::pair{0, 1}, std::pair{1, 130}, std::pair{131, 64}, std::pair{195, 805}}) {
+      machine->ops->elementwise().normal(parts.tensor().flat(begin, count), rng, 40 + begin, 0, 1);
+    }
+    EXPECT_EQ(different_bits(whole.values(), parts.values()), 0U);
+    if (first.empty()) first = whole.values();
+    if (machine->isa != ops::Isa::baseline) {
+      EXPECT_EQ(different_bits(whole.values(), first), 0U);
+    }
+  }
+}
+
+TEST(Elementwise, NormalNumbersAreNormal) {
+  const std::int64_t count = 1 << 20;
+  HostTensor x({count});
+  machines().front()->ops->elementwise().normal(x, CounterRng(1, "a"), 0, 0, 1);
+  double sum = 0, squares = 0, fourth = 0, neighbours = 0, largest = 0;
+  for (std::size_t i = 0; i < x.values().size(); ++i) {
+    const double value = x[i];
+    sum += value;
+    squares += value * value;
+    fourth += value * value * value * value;
+    neighbours += value * x[i ^ 1];
+    largest = std::max(largest, std::fabs(value));
+  }
+  EXPECT_NEAR(sum / count, 0, 4e-3);
+  EXPECT_NEAR(squares / count, 1, 6e-3);
+  EXPECT_NEAR(fourth / count, 3, 0.05);
+  EXPECT_NEAR(neighbours / count, 0, 4e-3);
+  EXPECT_GT(largest, 4.3);
+  EXPECT_LT(largest, 6.7);
+}
+
+TEST(Elementwise, CastRoundsToNearestEven) {
+  const std::vector<std::pair<float, std::uint16_t>> cases = {
+      {1.0F, 0x3F80},  {0x1.01p0F, 0x3F80}, {0x1.03p0F, 0x3F82},   {0x1.010002p0F, 0x3F81},
+      {-0.0F, 0x8000}, {INFINITY, 0x7F80},  {0x1.FFp127F, 0x7F80}, {1e-40F, 0x0001},
+      {-2.5F, 0xC020}, {3.0F, 0x4040},      {0x1.FEFFp0F, 0x3FFF}, {65536.0F, 0x4780},
+  };
+  HostTensor x({40}), back({40});
+  for (std::size_t i = 0; i < 40; ++i) x[i] = i < 39 ? cases[i % cases.size()].first : std::numeric_limits<float>::quiet_NaN();
+  std::vector<std::unique_ptr<ops::Ops>> backends;
+  std::vector<ops::Ops*> all;
+  backends.push_back(ops::make_reference_ops());
+  all.push_back(backends.front().get());
+  for (const auto& machine : machines()) all.push_back(machine->ops.get());
+  for (ops::Ops* ops : all) {
+    std::vector<std::uint16_t> half(40), copy(40);
+    ops->elementwise().cast(bf16_tensor(half), x);
+    for (std::size_t i = 0; i < 39; ++i) EXPECT_EQ(half[i], cases[i % cases.size()].second) << x[i];
+    ops->elementwise().cast(back, bf16_tensor(half));
+    EXPECT_TRUE(std::isnan(back[39]));
+    for (std::size_t i = 0; i < 39; ++i) {
+      EXPECT_EQ(std::bit_cast<std::uint32_t>(back[i]), static_cast<std::uint32_t>(half[i]) << 16);
+    }
+    ops->elementwise().cast(bf16_tensor(copy), bf16_tensor(half));
+    EXPECT_EQ(copy, half);
+  }
+}
+
+TEST(Elementwise, BrokenRules) {
+  const auto ops = ops::make_reference_ops();
+  ops::Elementwise& elementwise = ops->elementwise();
+  const HostTensor x({4, 8}), shorter({31});
+  const Tensor strided = x.tensor().slice_columns(0, 4);
+  const CounterRng rng(1, "a");
+  EXPECT_THROW(elementwise.zero(strided), BrokenRule);
+  EXPECT_THROW(elementwise.fill(strided, 1), BrokenRule);
+  EXPECT_THROW(elementwise.scale(strided, 1), BrokenRule);
+  EXPECT_THROW(elementwise.cast(shorter, x), BrokenRule);
+  EXPECT_THROW(elementwise.add(shorter, x), BrokenRule);
+  EXPECT_THROW(elementwise.normal(strided, rng, 0, 0, 1), BrokenRule);
+  EXPECT_THROW(elementwise.normal(x, rng, -1, 0, 1), BrokenRule);
+  EXPECT_THROW(elementwise.normal(x, rng, 0, 0, -1), BrokenRule);
+  EXPECT_THROW(elementwise.uniform(strided, rng, 0, 0, 1), BrokenRule);
+  EXPECT_THROW(elementwise.uniform(x, rng, -1, 0, 1), BrokenRule);
+  EXPECT_THROW(elementwise.uniform(x, rng, 0, 1, 0), BrokenRule);
+  std::vector<std::int32_t> ids(32);
+  EXPECT_THROW(elementwise.cast(x, ids_tensor(ids)), BrokenRule);
+  Tensor elsewhere = x;
+  elsewhere.device.kind = DeviceKind::cuda;
+  EXPECT_THROW(elementwise.cast(elsewhere, x), BrokenRule);
+  EXPECT_THROW(elementwise.add(elsewhere, x), BrokenRule);
+}
+
+}  // namespace
+}  // namespace lockstep::test

@@ -1,0 +1,144 @@
+#include "ops/embedding.h"
+
+#include <gtest/gtest.h>
+
+#include "ops/cpu/token_order.h"
+#include "support/ops.h"
+
+namespace lockstep::test {
+namespace {
+
+struct Sizes {
+  std::int64_t samples, positions, width;
+  std::int32_t vocabulary;
+};
+
+class EmbeddingSizes : public testing::TestWithParam<Sizes> {};
+
+INSTANTIATE_TEST_SUITE_P(Odd, EmbeddingSizes,
+                         testing::Values(Sizes{1, 1, 1, 1}, Sizes{3, 7, 30, 65}, Sizes{130, 3, 80, 5}, Sizes{12, 64, 128, 65},
+                                         Sizes{2, 17, 1025, 600}));
+
+TEST_P(EmbeddingSizes, EqualsReference) {
+  const auto [samples, positions, width, vocabulary] = GetParam();
+  const std::int64_t rows = samples * positions;
+  std::vector<std::int32_t> ids = random_ids(static_cast<std::size_t>(rows), 0, vocabulary, 1);
+  const Tensor tokens = ids_tensor(ids);
+  const HostTensor table = HostTensor::random({vocabulary, width}, 2), places = HostTensor::random({positions + 3, width}, 3);
+  const HostTensor dy = HostTensor::random({rows, width}, 4);
+  compare_everywhere(
+      [&](ops::Ops& ops) {
+        HostTensor y({rows, width}), without({rows, width}), d_table = HostTensor::random({vocabulary, width}, 5);
+        HostTensor d_places = HostTensor::random({positions + 3, width}, 6), accumulated = d_places;
+        HostTensor sum = HostTensor::random({vocabulary, width}, 7), part = d_table;
+        ops.embedding().forward(y, tokens, table, places, positions, 3);
+        ops.embedding().forward(without, tokens, table, {}, positions, 0);
+        ops.embedding().backward_tokens(d_table, dy, tokens);
+        ops.embedding().backward_positions(d_places, dy, positions, false);
+        ops.embedding().backward_positions(accumulated, dy, positions, true);
+        ops.embedding().add_rows(sum, part, tokens);
+        return Results{y, without, d_table, d_places, accumulated, sum, part};
+      },
+      2e-6);
+}
+
+// More tokens than are sorted at a time.
+TEST(Embedding, ManyTokens) {
+  const std::int64_t rows = ops::cpu::max_sorted_tokens + 1000;
+  std::vector<std::int32_t> ids = random_ids(static_cast<std::size_t>(rows), 0, 2000, 1);
+  const HostTensor dy = HostTensor::random({rows, 20}, 2);
+  compare_everywhere(
+      [&](ops::Ops& ops) {
+        HostTensor d_table({2000, 20}), sum({2000, 20});
+        ops.embedding().backward_tokens(d_table, dy, ids_tensor(ids));
+        ops.embedding().add_rows(sum, d_table, ids_tensor(ids));
+        return Results{sum, d_table};
+      },
+      2e-6);
+}
+
+TEST(Embedding, SlicesOfTokensHaveEqualBits) {
+  std::vector<std::int32_t> ids = random_ids(256, 0, 9, 1);
+  const HostTensor dy = HostTensor::random({256, 100}, 2);
+  for (const auto& machine : machines()) {
+    HostTensor whole({9, 100}), parts({9, 100});
+    machine->ops->embedding().backward_tokens(whole, dy, ids_tensor(ids));
+    for (const auto& [first, count] : {std::pair{0, 64}, std::pair{64, 128}, std::pair{192, 64}}) {
+      machine->ops->embedding().backward_tokens(parts, dy.tensor().slice_rows(first, count), ids_tensor(ids).flat(first, count));
+    }
+    EXPECT_EQ(different_bits(whole.values(), parts.values()), 0U);
+  }
+}
+
+TEST(Embedding, SlicesOfColumnsHaveEqualBits) {
+  std::vector<std::int32_t> ids = random_ids(200, 0, 9, 1);
+  const HostTensor dy = HostTensor::random({200, 100}, 2);
+  for (const auto& machine : machines()) {
+    HostTensor whole({9, 100}), parts({9, 100});
+    machine->ops->embedding().backward_tokens(whole, dy, ids_tensor(ids));
+    for (const auto& [first, count] : {std::pair{0, 3}, std::pair{3, 70}, std::pair{73, 27}}) {
+      machine->ops->embedding().backward_tokens(parts.tensor().slice_columns(first, count),
+                                                dy.tensor().slice_columns(first, count), ids_tensor(ids));
+    }
+    EXPECT_EQ(different_bits(whole.values(), parts.values()), 0U);
+  }
+}
+
+TEST(Embedding, ReferenceAgainstFiniteDifferences) {
+  const auto ops = ops::make_reference_ops();
+  std::vector<std::int32_t> ids = random_ids(14, 0, 5, 1);
+  HostTensor table = HostTensor::random({5, 6}, 2), places = HostTensor::random({7, 6}, 3), y({14, 6});
+  HostTensor d_table({5, 6}), d_places({7, 6});
+  const HostTensor dy = HostTensor::random({14, 6}, 4);
+  const auto loss = [&] {
+    ops->embedding().forward(y, ids_tensor(ids), table, places, 7, 0);
+    return inner(y, dy);
+  };
+  ops->embedding().backward_tokens(d_table, dy, ids_tensor(ids));
+  ops->embedding().backward_positions(d_places, dy, 7, false);
+  expect_gradient(d_table, table, loss, 0.1F, 1e-5);
+  expect_gradient(d_places, places, loss, 0.1F, 1e-5);
+}
+
+TEST(Embedding, TokensInOrderOfIdThenPlace) {
+  const std::vector<std::int32_t> ids = {50303, 7, 1024, 7, 0, 50303, 1023};
+  std::vector<ops::cpu::TokenPlace> memory(14);
+  std::vector<std::pair<std::int32_t, std::int32_t>> order;
+  for (const auto& token : ops::cpu::sort_by_id(ids, 100, memory)) order.emplace_back(token.id, token.place);
+  const std::vector<std::pair<std::int32_t, std::int32_t>> expected = {{0, 104},    {7, 101},     {7, 103},    {1023, 106},
+                                                                       {1024, 102}, {50303, 100}, {50303, 105}};
+  EXPECT_EQ(order, expected);
+  memory.resize(13);
+  EXPECT_THROW(ops::cpu::sort_by_id(ids, 0, memory), BrokenRule);
+}
+
+TEST(Embedding, BrokenRules) {
+  const auto ops = ops::make_reference_ops();
+  ops::Embedding& embedding = ops->embedding();
+  std::vector<std::int32_t> ids(6), few(5);
+  const HostTensor y({6, 4}), table({9, 4}), places({3, 4}), narrow({9, 3}), floats({6});
+  const Tensor tokens = ids_tensor(ids);
+  EXPECT_THROW(embedding.forward(y, ids_tensor(few), table, places, 3, 0), BrokenRule);
+  EXPECT_THROW(embedding.forward(y, floats, table, places, 3, 0), BrokenRule);
+  EXPECT_THROW(embedding.forward(y, tokens, narrow, places, 3, 0), BrokenRule);
+  EXPECT_THROW(embedding.forward(y, tokens, table, narrow, 3, 0), BrokenRule);
+  EXPECT_THROW(embedding.forward(y, tokens, table, places, 4, 0), BrokenRule);
+  EXPECT_THROW(embedding.forward(y, tokens, table, places, 3, 1), BrokenRule);
+  EXPECT_THROW(embedding.forward(y, tokens, table, places, 3, -1), BrokenRule);
+  EXPECT_THROW(embedding.backward_tokens(narrow, y, tokens), BrokenRule);
+  EXPECT_THROW(embedding.backward_tokens(table, y, ids_tensor(few)), BrokenRule);
+  EXPECT_THROW(embedding.backward_positions(places, y, 4, false), BrokenRule);
+  EXPECT_THROW(embedding.backward_positions(places, y, 6, false), BrokenRule);
+  EXPECT_THROW(embedding.backward_positions(narrow, y, 3, false), BrokenRule);
+  EXPECT_THROW(embedding.add_rows(table, narrow, tokens), BrokenRule);
+  EXPECT_THROW(embedding.add_rows(table, table, floats), BrokenRule);
+  Tensor elsewhere = table;
+  elsewhere.device.kind = DeviceKind::cuda;
+  EXPECT_THROW(embedding.forward(y, tokens, elsewhere, places, 3, 0), BrokenRule);
+  EXPECT_THROW(embedding.backward_tokens(elsewhere, y, tokens), BrokenRule);
+  EXPECT_THROW(embedding.backward_positions(elsewhere, y, 3, false), BrokenRule);
+  EXPECT_THROW(embedding.add_rows(elsewhere, table, tokens), BrokenRule);
+}
+
+}  // namespace
+}  // namespace lockstep::test
