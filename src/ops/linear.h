@@ -12,17 +12,17 @@ enum class Activation : std::uint8_t { none, gelu, gelu_tanh, relu };
 
 /// What is done with y while it is still in cache, in this order: + bias, store pre_activation, activation, + residual.
 struct Epilogue {
-  Tensor bias;            ///< [N] or empty
-  Tensor pre_activation;  ///< [B, N] or empty: where y before the activation is kept for the backward pass
+  Tensor bias = {};            ///< [N] or empty
+  Tensor pre_activation = {};  ///< [B, N] or empty: where y before the activation is kept for the backward pass
   Activation activation = Activation::none;
-  Tensor residual;  ///< [B, N] or empty; may be y itself
+  Tensor residual = {};  ///< [B, N] or empty; may be y itself
 };
 
 /// What is done with dx while it is still in cache: dx *= activation'(pre_activation).
 struct InputEpilogue {
-  Tensor pre_activation;  ///< [B, K] or empty
+  Tensor pre_activation = {};  ///< [B, K] or empty
   Activation activation = Activation::none;
-  Tensor activated;  ///< [B, K] or empty: activation(pre_activation) is written here again, for the weight gradient
+  Tensor activated = {};  ///< [B, K] or empty: activation(pre_activation) is written here again, for the weight gradient
 };
 
 class Linear {

@@ -3,7 +3,7 @@
 #include "ops/cpu/attention.h"
 #include "ops/cpu/context.h"
 #include "ops/cpu/isa.h"
-#include "ops/reference/families.h"
+#include "ops/cpu/linear.h"
 
 namespace lockstep::ops::cpu {
 namespace {
@@ -12,7 +12,8 @@ class CpuOps final : public Ops {
  public:
   CpuOps(Runtime& runtime, Stream& stream, Isa isa)
       : memory_(runtime.memory().allocate(Context::workspace_size)),
-        context_{lockstep::cpu::team_of(runtime), stream, isa, {memory_.data(), Context::workspace_size}} {}
+        context_{lockstep::cpu::team_of(runtime), stream, isa, {memory_.data(), Context::workspace_size}},
+        product_(context_.team, isa, runtime.memory()) {}
 
   Linear& linear() override { return *linear_; }
   Norm& norm() override { return *norm_; }
@@ -24,12 +25,15 @@ class CpuOps final : public Ops {
   Elementwise& elementwise() override { return *elementwise_; }
   Reduce& reduce() override { return *reduce_; }
   Update& update() override { return *update_; }
-  std::int64_t workspace_bytes() const override { return narrow<std::int64_t>(memory_.size()) + attention_.workspace_bytes(); }
+  std::int64_t workspace_bytes() const override {
+    return narrow<std::int64_t>(memory_.size()) + product_.workspace_bytes() + attention_.workspace_bytes();
+  }
 
  private:
   Memory memory_;
   Context context_;
-  std::unique_ptr<Linear> linear_ = reference::make_linear();
+  Product product_;
+  std::unique_ptr<Linear> linear_ = make_linear(product_, context_.stream);
   CpuAttention attention_{context_};
   std::unique_ptr<Norm> norm_ = make_norm(context_);
   std::unique_ptr<Activations> activation_ = make_activation(context_);

@@ -1,0 +1,180 @@
+#include "ops/cpu/epilogue.h"
+
+#include <algorithm>
+#include <cstdint>
+
+#include "ops/cpu/isa.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ops/cpu/epilogue.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "ops/cpu/vector_math-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace lockstep::ops::cpu::HWY_NAMESPACE {
+
+template <Activation f, class D, class V = hn::Vec<D>>
+HWY_INLINE V Activate(D d, V x) {
+  if constexpr (f == Activation::gelu) return Gelu(d, x);
+  if constexpr (f == Activation::gelu_tanh) return GeluTanh(d, x);
+  if constexpr (f == Activation::relu) return hn::Max(hn::Zero(d), x);
+  if constexpr (f == Activation::none) return x;
+}
+
+// f(x), and in `slope` f'(x).
+template <Activation f, class D, class V = hn::Vec<D>>
+HWY_INLINE V ActivateWithSlope(D d, V x, V& slope) {
+  if constexpr (f == Activation::gelu) return GeluWithGrad(d, x, slope);
+  if constexpr (f == Activation::gelu_tanh) return GeluTanhWithGrad(d, x, slope);
+  const V one = hn::Set(d, 1.0F);
+  slope = f == Activation::relu ? hn::IfThenElseZero(hn::Gt(x, hn::Zero(d)), one) : one;
+  return Activate<f>(d, x);
+}
+
+// One vector's worth of pointers; null where there is nothing.
+struct ForwardPlace {
+  const float *from, *bias, *residual;
+  float *y, *pre;
+};
+
+template <Activation f, class D>
+HWY_INLINE void ForwardVector(D d, const ForwardPlace& at, std::int64_t i) {
+  auto v = hn::LoadU(d, at.from + i);
+  if (at.bias != nullptr) v = hn::Add(v, hn::LoadU(d, at.bias + i));
+  if (at.pre != nullptr) hn::StoreU(v, d, at.pre + i);
+  v = Activate<f>(d, v);
+  if (at.residual != nullptr) v = hn::Add(v, hn::LoadU(d, at.residual + i));
+  hn::StoreU(v, d, at.y + i);
+}
+
+// The columns that fill no vector take a way through memory that does.
+template <Activation f, class D>
+HWY_INLINE void ForwardTail(D d, const ForwardPlace& at, std::int64_t i, std::int64_t columns) {
+  HWY_ALIGN float from[16] = {}, bias[16] = {}, residual[16] = {}, y[16], pre[16];
+  std::copy(at.from + i, at.from + columns, from);
+  if (at.bias != nullptr) std::copy(at.bias + i, at.bias + columns, bias);
+  if (at.residual != nullptr) std::copy(at.residual + i, at.residual + columns, residual);
+  const ForwardPlace aside{from, at.bias == nullptr ? nullptr : bias, at.residual == nullptr ? nullptr : residual, y,
+                           at.pre == nullptr ? nullptr : pre};
+  ForwardVector<f>(d, aside, 0);
+  std::copy(y, y + (columns - i), at.y + i);
+  if (at.pre != nullptr) std::copy(pre, pre + (columns - i), at.pre + i);
+}
+
+inline float* RowOf(const Rows& rows, std::int64_t row, std::int64_t column) {
+  return rows.data == nullptr ? nullptr : rows.data + row * rows.stride + column;
+}
+
+template <Activation f>
+void FinishForward(const void* context, const Area& area, const float* from, std::int64_t stride) {
+  const hn::CappedTag<float, 16> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const auto& to = *static_cast<const ForwardContext*>(context);
+  for (std::int64_t row = 0; row < area.rows; ++row) {
+    const std::int64_t r = area.row + row;
+    const ForwardPlace at{from + row * stride, to.bias == nullptr ? nullptr : to.bias + area.column,
+                          RowOf(to.residual, r, area.column), RowOf(to.y, r, area.column),
+                          RowOf(to.pre_activation, r, area.column)};
+    std::int64_t i = 0;
+    for (; i + lanes <= area.columns; i += lanes) ForwardVector<f>(d, at, i);
+    if (i < area.columns) ForwardTail<f>(d, at, i, area.columns);
+  }
+}
+
+struct InputPlace {
+  const float *from, *pre;
+  float *dx, *activated;
+};
+
+template <Activation f, class D>
+HWY_INLINE void InputVector(D d, const InputPlace& at, std::int64_t i) {
+  auto slope = hn::Zero(d);
+  const auto value = ActivateWithSlope<f>(d, hn::LoadU(d, at.pre + i), slope);
+  hn::StoreU(hn::Mul(hn::LoadU(d, at.from + i), slope), d, at.dx + i);
+  if (at.activated != nullptr) hn::StoreU(value, d, at.activated + i);
+}
+
+template <Activation f, class D>
+HWY_INLINE void InputTail(D d, const InputPlace& at, std::int64_t i, std::int64_t columns) {
+  HWY_ALIGN float from[16] = {}, pre[16] = {}, dx[16], activated[16];
+  std::copy(at.from + i, at.from + columns, from);
+  std::copy(at.pre + i, at.pre + columns, pre);
+  InputVector<f>(d, InputPlace{from, pre, dx, activated}, 0);
+  std::copy(dx, dx + (columns - i), at.dx + i);
+  if (at.activated != nullptr) std::copy(activated, activated + (columns - i), at.activated + i);
+}
+
+template <Activation f>
+void FinishInput(const void* context, const Area& area, const float* from, std::int64_t stride) {
+  const hn::CappedTag<float, 16> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const auto& to = *static_cast<const InputContext*>(context);
+  for (std::int64_t row = 0; row < area.rows; ++row) {
+    const std::int64_t r = area.row + row;
+    const InputPlace at{from + row * stride, RowOf(to.pre_activation, r, area.column), RowOf(to.dx, r, area.column),
+                        RowOf(to.activated, r, area.column)};
+    std::int64_t i = 0;
+    for (; i + lanes <= area.columns; i += lanes) InputVector<f>(d, at, i);
+    if (i < area.columns) InputTail<f>(d, at, i, area.columns);
+  }
+}
+
+constexpr std::int64_t bias_rows = 64;
+
+// `vectors` times a vector of columns: the sum of each block of rows in registers, then onto the sums.
+template <int vectors, class D, class V = hn::Vec<D>>
+HWY_INLINE void SumColumns(D d, const float* from, std::int64_t stride, std::int64_t rows, float* sums, bool add) {
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  for (std::int64_t block = 0; block < rows; block += bias_rows) {
+    V sum[vectors];
+    HWY_UNROLL(8)
+    for (int v = 0; v < vectors; ++v) sum[v] = hn::Zero(d);
+    const std::int64_t end = std::min(rows, block + bias_rows);
+    for (std::int64_t row = block; row < end; ++row) {
+      HWY_UNROLL(8)
+      for (int v = 0; v < vectors; ++v) sum[v] = hn::Add(sum[v], hn::LoadU(d, from + row * stride + v * lanes));
+    }
+    HWY_UNROLL(8)
+    for (int v = 0; v < vectors; ++v) {
+      if (add || block > 0) sum[v] = hn::Add(hn::LoadU(d, sums + v * lanes), sum[v]);
+      hn::StoreU(sum[v], d, sums + v * lanes);
+    }
+  }
+}
+
+void SumRowsInBlocks(const float* from, std::int64_t stride, std::int64_t rows, std::int64_t count, float* sums, bool add) {
+  const hn::CappedTag<float, 16> d;
+  const hn::CappedTag<float, 1> d1;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  std::int64_t i = 0;
+  for (; i + 8 * lanes <= count; i += 8 * lanes) SumColumns<8>(d, from + i, stride, rows, sums + i, add);
+  for (; i + lanes <= count; i += lanes) SumColumns<1>(d, from + i, stride, rows, sums + i, add);
+  for (; i < count; ++i) SumColumns<1>(d1, from + i, stride, rows, sums + i, add);
+}
+
+EpilogueKernels AllEpilogues() {
+  return {.forward = {&FinishForward<Activation::none>, &FinishForward<Activation::gelu>, &FinishForward<Activation::gelu_tanh>,
+                      &FinishForward<Activation::relu>},
+          .input = {&FinishInput<Activation::none>, &FinishInput<Activation::gelu>, &FinishInput<Activation::gelu_tanh>,
+                    &FinishInput<Activation::relu>},
+          .sum_rows = &SumRowsInBlocks};
+}
+
+}  // namespace lockstep::ops::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace lockstep::ops::cpu {
+namespace {
+HWY_EXPORT(AllEpilogues);
+}  // namespace
+
+EpilogueKernels epilogue_kernels_for(Isa isa) {
+  const ScopedIsa scope(isa);
+  return HWY_DYNAMIC_DISPATCH(AllEpilogues)();
+}
+
+}  // namespace lockstep::ops::cpu
+#endif

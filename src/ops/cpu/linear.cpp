@@ -1,0 +1,102 @@
+#include "ops/cpu/linear.h"
+
+#include <algorithm>
+
+#include "base/checked.h"
+#include "ops/cpu/epilogue.h"
+
+namespace lockstep::ops::cpu {
+namespace {
+
+float* data_of(const Tensor& tensor) { return reinterpret_cast<float*>(tensor.data); }
+
+Rows rows_of(const Tensor& tensor) { return tensor ? Rows{data_of(tensor), tensor.stride()} : Rows{}; }
+
+// Columns a worker sums at a time: enough for whole lines, few enough for every worker to have some.
+constexpr std::int64_t least_bias_columns = 32;
+
+class CpuLinear final : public Linear {
+ public:
+  CpuLinear(Product& product, Stream& stream)
+      : product_(product), stream_(stream), kernels_(epilogue_kernels_for(product.isa())) {}
+
+ private:
+  void do_forward(const Tensor& y, const Tensor& x, const Tensor& w, const Epilogue& epilogue) override {
+    ProductTask task = product_of(x, w, true, y);
+    const ForwardContext context{rows_of(y), rows_of(epilogue.pre_activation), rows_of(epilogue.residual),
+                                 data_of(epilogue.bias)};
+    if (epilogue.bias || epilogue.pre_activation || epilogue.residual || epilogue.activation != Activation::none)
+      task.finish = {kernels_.forward[static_cast<std::size_t>(epilogue.activation)], &context};
+    run(task);
+  }
+
+  void do_backward_input(const Tensor& dx, const Tensor& dy, const Tensor& w, const InputEpilogue& epilogue) override {
+    ProductTask task = product_of(dy, w, false, dx);
+    const InputContext context{rows_of(dx), rows_of(epilogue.pre_activation), rows_of(epilogue.activated)};
+    if (epilogue.pre_activation) task.finish = {kernels_.input[static_cast<std::size_t>(epilogue.activation)], &context};
+    run(task);
+  }
+
+  void do_backward_weight(const Tensor& dw, const Tensor& dy, const Tensor& x, bool accumulate) override {
+    if (x.rows() == 0) {
+      if (!accumulate)
+        for (std::int64_t row = 0; row < dw.rows(); ++row) std::fill_n(data_of(dw) + row * dw.stride(), dw.columns(), 0.0F);
+      return;
+    }
+    run({.m = dw.rows(),
+         .n = dw.columns(),
+         .k = x.rows(),
+         .a = data_of(dy),
+         .a_stride = dy.stride(),
+         .a_transposed = true,
+         .b = data_of(x),
+         .b_stride = x.stride(),
+         .b_transposed = false,
+         .c = data_of(dw),
+         .c_stride = dw.stride(),
+         .accumulate = accumulate});
+  }
+
+  void do_backward_bias(const Tensor& db, const Tensor& dy, bool accumulate) override {
+    if (dy.rows() == 0 && !accumulate) std::fill_n(data_of(db), db.elements(), 0.0F);
+    lockstep::cpu::Team& team = product_.team();
+    const std::int64_t columns = dy.columns();
+    const std::int64_t part = std::max(least_bias_columns, round_up(div_up(columns, 2 * team.size()), 16));
+    team.for_each(div_up(columns, part), [&](std::int64_t tile, int) {
+      const std::int64_t first = tile * part;
+      kernels_.sum_rows(data_of(dy) + first, dy.stride(), dy.rows(), std::min(part, columns - first), data_of(db) + first,
+                        accumulate);
+    });
+    stream_.progress();
+  }
+
+  // C = A B without an epilogue.
+  static ProductTask product_of(const Tensor& a, const Tensor& b, bool b_transposed, const Tensor& c) {
+    return {.m = a.rows(),
+            .n = c.columns(),
+            .k = a.columns(),
+            .a = data_of(a),
+            .a_stride = a.stride(),
+            .a_transposed = false,
+            .b = data_of(b),
+            .b_stride = b.stride(),
+            .b_transposed = b_transposed,
+            .c = data_of(c),
+            .c_stride = c.stride()};
+  }
+
+  void run(const ProductTask& task) {
+    if (task.m > 0 && task.n > 0) product_.run(task);
+    stream_.progress();
+  }
+
+  Product& product_;
+  Stream& stream_;
+  EpilogueKernels kernels_;
+};
+
+}  // namespace
+
+std::unique_ptr<Linear> make_linear(Product& product, Stream& stream) { return std::make_unique<CpuLinear>(product, stream); }
+
+}  // namespace lockstep::ops::cpu

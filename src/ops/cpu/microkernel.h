@@ -1,0 +1,40 @@
+#pragma once
+
+// The inner loops of the product: a block of at most 256 k for a tile of a few rows and one panel of columns, held in
+// registers. Element (i, j) is one chain of fused multiply-adds in order of k from zero, whatever the tile.
+
+#include <array>
+#include <cstdint>
+
+#include "ops/ops.h"
+
+namespace lockstep::ops::cpu {
+
+/// One tile. `to` = `from` + block, or the block itself when `from` is null; `from` may be `to`.
+struct TileStep {
+  const float* a;  ///< element (i, k) at a[i * a_row + k * a_k]
+  std::int64_t a_row, a_k;
+  const float* b;  ///< packed panel: element (k, j) at b[k * columns + j], aligned to 64 bytes
+  std::int64_t k;
+  const float* from;
+  std::int64_t from_stride;
+  float* to;
+  std::int64_t to_stride;
+};
+
+using TileKernel = void (*)(const TileStep&);
+
+struct Microkernel {
+  static constexpr int most_rows = 14;
+  int rows;                                       ///< of a full tile
+  int columns;                                    ///< of a panel
+  std::array<TileKernel, most_rows + 1> of_rows;  ///< [r]: the kernel for r rows, 1 <= r <= rows
+};
+
+/// `isa` must be one of available_isas().
+Microkernel microkernel_for(Isa isa);
+
+/// 6 x 16 in assembly: g++ 12 spills the accumulators of the same loop written with intrinsics.
+void tile_6x16_avx2(const TileStep& step);
+
+}  // namespace lockstep::ops::cpu

@@ -1,0 +1,33 @@
+#pragma once
+
+// Copies an operand of the product into the order in which the microkernel reads it. Bit-neutral.
+
+#include <cstdint>
+
+#include "ops/ops.h"
+
+namespace lockstep::ops::cpu {
+
+/// The block of k that one chain of additions spans (numerics.md section 3.1).
+constexpr std::int64_t k_block = 256;
+
+/// What is copied: element (k, column) lies at from[k * stride + column], or at from[column * stride + k] when transposed.
+struct PackSource {
+  const float* from;
+  std::int64_t stride;
+  std::int64_t k, columns;
+};
+
+/// Packs into panels of `panel` columns, cut into blocks of k_block: element (k, column) lies at
+///   to[block * k_block * width + p * kc * panel + (k - block * k_block) * panel + column % panel]
+/// with p = column / panel, block = k / k_block, kc = the block's k and width = columns rounded up to panels. What pads the
+/// last panel is any finite or non-finite number of the operand or zero; no result depends on it.
+struct Packing {
+  void (*straight)(const PackSource& source, std::int64_t panel, float* to);
+  /// `panel` is a multiple of 8.
+  void (*transposed)(const PackSource& source, std::int64_t panel, float* to);
+};
+
+Packing packing_for(Isa isa);
+
+}  // namespace lockstep::ops::cpu

@@ -1,0 +1,198 @@
+#include "ops/cpu/product.h"
+
+#include <algorithm>
+#include <new>
+
+#include "base/checked.h"
+
+namespace lockstep::ops::cpu {
+namespace {
+
+// Floats of a worker's scratch.
+constexpr std::int64_t b_floats = 384 * 1024;
+constexpr std::int64_t strip_floats = 112 * k_block;
+constexpr std::int64_t sums_floats = 96 * 1024;
+constexpr std::int64_t edge_floats = 16 * 64;
+constexpr std::int64_t worker_floats = b_floats + strip_floats + sums_floats + edge_floats;
+constexpr std::int64_t most_stripes = 16384;
+
+// The stripe of columns whose packed form serves a block of rows.
+constexpr std::int64_t narrow_stripe = 96;
+constexpr std::int64_t wide_stripe = 384;
+// Rows from which re-reading A costs more than a wide stripe's packing.
+constexpr std::int64_t many_rows = 2048;
+constexpr std::int64_t tiles_per_worker = 4;
+
+// Equal parts of at most `most`, in multiples of `unit`.
+std::int64_t even_part(std::int64_t total, std::int64_t most, std::int64_t unit) {
+  const std::int64_t parts = div_up(total, std::max(most, unit));
+  return round_up(div_up(total, parts), unit);
+}
+
+}  // namespace
+
+// One block of k for a strip of rows: `area` of C, and where its sums come from and go to.
+struct Product::BlockStep {
+  Area area;
+  std::int64_t k, count;
+  const float* b;
+  const float* from;
+  std::int64_t from_stride;
+  float* to;
+  std::int64_t to_stride;
+  bool exact;  // `from` or `to` is C itself, which has no padding
+};
+
+Product::Product(lockstep::cpu::Team& team, Isa isa, MemorySource& memory)
+    : team_(team),
+      isa_(isa),
+      kernel_(microkernel_for(isa)),
+      packing_(packing_for(isa)),
+      memory_(memory.allocate(static_cast<std::size_t>(worker_floats * team.size() * 4 + most_stripes * 4))) {
+  auto* counters = reinterpret_cast<std::atomic<std::int32_t>*>(memory_.data() + worker_floats * team.size() * 4);
+  for (std::int64_t i = 0; i < most_stripes; ++i) new (counters + i) std::atomic<std::int32_t>(0);
+  next_blocks_ = counters;
+}
+
+Product::Scratch Product::scratch_of(int worker) const {
+  float* base = reinterpret_cast<float*>(memory_.data()) + worker_floats * worker;
+  return {base, base + b_floats, base + b_floats + strip_floats, base + b_floats + strip_floats + sums_floats, -1};
+}
+
+Product::Cut Product::cut(const ProductTask& task, int threads) const {
+  const std::int64_t rows = kernel_.rows, panel = kernel_.columns;
+  const bool wide = task.a_transposed || task.m >= many_rows;
+  Cut cut{};
+  std::int64_t stripe = std::max(wide ? wide_stripe : narrow_stripe, round_up(div_up(task.n, most_stripes), panel));
+  cut.stripe = even_part(task.n, stripe, panel);
+  cut.pass = std::max(k_block, b_floats / cut.stripe / k_block * k_block);
+  cut.stripes = div_up(task.n, cut.stripe);
+  const std::int64_t wanted = threads == 1 ? 1 : div_up(tiles_per_worker * threads, cut.stripes);
+  cut.rows = even_part(task.m, div_up(task.m, wanted), rows);
+  if (cut.pass < task.k) cut.rows = std::min(cut.rows, sums_floats / cut.stripe / rows * rows);
+  cut.row_blocks = div_up(task.m, cut.rows);
+  cut.strip_rows = even_part(std::min(cut.rows, task.m), 96, rows);
+  return cut;
+}
+
+void Product::run(const ProductTask& task) {
+  const Cut parts = cut(task, team_.size());
+  for (std::int64_t i = 0; i < parts.stripes; ++i) next_blocks_[i].store(0, std::memory_order_relaxed);
+  const std::int64_t workers = std::min<std::int64_t>(team_.size(), parts.stripes * parts.row_blocks);
+  team_.for_each(workers, [&](std::int64_t slot, int worker) { take_tiles(task, parts, static_cast<int>(slot), worker); });
+}
+
+void Product::run_alone(const ProductTask& task, int worker) {
+  const Cut parts = cut(task, 1);
+  Scratch scratch = scratch_of(worker);
+  for (std::int64_t stripe = 0; stripe < parts.stripes; ++stripe)
+    for (std::int64_t block = 0; block < parts.row_blocks; ++block) run_tile(task, parts, stripe, block, scratch);
+}
+
+// A worker stays with a stripe, whose packed form it has, while there are rows; then helps with the next one.
+void Product::take_tiles(const ProductTask& task, const Cut& cut, int slot, int worker) {
+  Scratch scratch = scratch_of(worker);
+  const std::int64_t first = cut.stripes * slot / team_.size();
+  for (std::int64_t i = 0; i < cut.stripes; ++i) {
+    const std::int64_t stripe = (first + i) % cut.stripes;
+    for (;;) {
+      const std::int64_t block = next_blocks_[stripe].fetch_add(1, std::memory_order_relaxed);
+      if (block >= cut.row_blocks) break;
+      run_tile(task, cut, stripe, block, scratch);
+    }
+  }
+}
+
+void Product::pack_b(const ProductTask& task, const Area& area, std::int64_t k, std::int64_t count, float* to) const {
+  if (task.b_transposed) {
+    packing_.transposed({task.b + area.column * task.b_stride + k, task.b_stride, count, area.columns}, kernel_.columns, to);
+  } else {
+    packing_.straight({task.b + k * task.b_stride + area.column, task.b_stride, count, area.columns}, kernel_.columns, to);
+  }
+}
+
+void Product::run_tile(const ProductTask& task, const Cut& cut, std::int64_t stripe, std::int64_t block, Scratch& scratch) const {
+  const std::int64_t row = block * cut.rows, column = stripe * cut.stripe;
+  const Area tile{row, column, std::min(cut.rows, task.m - row), std::min(cut.stripe, task.n - column)};
+  const std::int64_t width = round_up(tile.columns, kernel_.columns);
+  for (std::int64_t pass = 0; pass < task.k; pass += cut.pass) {
+    const std::int64_t pass_k = std::min(cut.pass, task.k - pass);
+    const bool whole = pass_k == task.k;
+    if (!whole || scratch.packed_stripe != stripe) {
+      pack_b(task, tile, pass, pass_k, scratch.b);
+      scratch.packed_stripe = stripe;
+    }
+    for (std::int64_t r = 0; r < tile.rows; r += cut.strip_rows) {
+      const Area strip{row + r, column, std::min(cut.strip_rows, tile.rows - r), tile.columns};
+      float* sums = scratch.sums + (whole ? 0 : r * width);
+      float* c = task.c + strip.row * task.c_stride + column;
+      for (std::int64_t k = pass; k < pass + pass_k; k += k_block) {
+        const std::int64_t count = std::min(k_block, task.k - k);
+        const bool first = k == 0, last = k + count == task.k;
+        const bool from_c = first && task.accumulate, to_c = last && task.finish.apply == nullptr;
+        run_block(task,
+                  {.area = strip,
+                   .k = k,
+                   .count = count,
+                   .b = scratch.b + (k - pass) * width,
+                   .from = from_c ? c : (first ? nullptr : sums),
+                   .from_stride = from_c ? task.c_stride : width,
+                   .to = to_c ? c : sums,
+                   .to_stride = to_c ? task.c_stride : width,
+                   .exact = from_c || to_c},
+                  scratch);
+        if (last && !to_c) task.finish.apply(task.finish.context, strip, sums, width);
+      }
+    }
+  }
+}
+
+void Product::run_block(const ProductTask& task, const BlockStep& step, const Scratch& scratch) const {
+  const std::int64_t rows = kernel_.rows, panel = kernel_.columns;
+  TileStep tile{};
+  tile.k = step.count;
+  tile.from_stride = step.from_stride;
+  tile.to_stride = step.to_stride;
+  if (task.a_transposed) {
+    packing_.straight({task.a + step.k * task.a_stride + step.area.row, task.a_stride, step.count, step.area.rows}, rows,
+                      scratch.a);
+    tile.a_row = 1;
+    tile.a_k = rows;
+  } else {
+    tile.a_row = task.a_stride;
+    tile.a_k = 1;
+  }
+  for (std::int64_t column = 0; column < step.area.columns; column += panel) {
+    const std::int64_t columns = std::min(panel, step.area.columns - column);
+    tile.b = step.b + column * step.count;
+    for (std::int64_t row = 0; row < step.area.rows; row += rows) {
+      const std::int64_t count = std::min(rows, step.area.rows - row);
+      tile.a = task.a_transposed ? scratch.a + row * step.count : task.a + (step.area.row + row) * task.a_stride + step.k;
+      tile.from = step.from == nullptr ? nullptr : step.from + row * step.from_stride + column;
+      tile.to = step.to + row * step.to_stride + column;
+      if (columns == panel || !step.exact) {
+        kernel_.of_rows[static_cast<std::size_t>(count)](tile);
+      } else {
+        run_ragged(tile, count, columns, scratch);
+      }
+    }
+  }
+}
+
+// The last panel of C itself: a whole panel is computed aside, and only its real columns touch C.
+void Product::run_ragged(const TileStep& step, std::int64_t rows, std::int64_t columns, const Scratch& scratch) const {
+  TileStep aside = step;
+  aside.from = nullptr;
+  aside.to = scratch.edge;
+  aside.to_stride = kernel_.columns;
+  kernel_.of_rows[static_cast<std::size_t>(rows)](aside);
+  for (std::int64_t i = 0; i < rows; ++i) {
+    const float* block = scratch.edge + i * kernel_.columns;
+    for (std::int64_t j = 0; j < columns; ++j) {
+      const float before = step.from == nullptr ? 0.0F : step.from[i * step.from_stride + j];
+      step.to[i * step.to_stride + j] = step.from == nullptr ? block[j] : before + block[j];
+    }
+  }
+}
+
+}  // namespace lockstep::ops::cpu

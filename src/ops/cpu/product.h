@@ -1,0 +1,85 @@
+#pragma once
+
+// Our own fp32 product with a fixed order of additions (numerics.md section 3.1): an element is a function of its row, its
+// column and K. Blocks of 256 k are added in order, onto C when it accumulates; tiles, packing, threads and the instruction
+// set (AVX2 or wider) change no bit.
+
+#include <atomic>
+#include <cstdint>
+
+#include "device/cpu/team.h"
+#include "device/memory.h"
+#include "ops/cpu/microkernel.h"
+#include "ops/cpu/pack.h"
+
+namespace lockstep::ops::cpu {
+
+/// Rows and columns of C.
+struct Area {
+  std::int64_t row, column, rows, columns;
+};
+
+/// What is done with finished elements while they are in cache: apply(context, area, from, stride) writes them to C.
+struct Finish {
+  void (*apply)(const void* context, const Area& area, const float* from, std::int64_t stride) = nullptr;
+  const void* context = nullptr;
+};
+
+/// C [m, n] (+)= A [m, k] B [k, n].
+struct ProductTask {
+  std::int64_t m, n, k;
+  const float* a;
+  std::int64_t a_stride;
+  bool a_transposed;  ///< element (i, k) lies at a[k * a_stride + i], else at a[i * a_stride + k]
+  const float* b;
+  std::int64_t b_stride;
+  bool b_transposed;  ///< element (k, j) lies at b[j * b_stride + k], else at b[k * b_stride + j]
+  float* c;           ///< not used when there is a finish
+  std::int64_t c_stride;
+  bool accumulate = false;
+  Finish finish = {};  ///< instead of storing to c; not together with accumulate
+};
+
+class Product {
+ public:
+  /// `team` must outlive it. Takes its whole workspace from `memory` now.
+  Product(lockstep::cpu::Team& team, Isa isa, MemorySource& memory);
+
+  /// m, n, k >= 1. Uses the whole team.
+  void run(const ProductTask& task);
+  /// The same on the calling worker alone, inside a call of the team.
+  void run_alone(const ProductTask& task, int worker);
+  std::int64_t workspace_bytes() const { return static_cast<std::int64_t>(memory_.size()); }
+  lockstep::cpu::Team& team() const { return team_; }
+  Isa isa() const { return isa_; }
+
+ private:
+  // How C is cut: stripes of columns, each cut into blocks of rows; K in passes that fit the packed stripe.
+  struct Cut {
+    std::int64_t stripe, rows, pass, strip_rows;
+    std::int64_t stripes, row_blocks;
+  };
+  // A worker's memory: a stripe of B, strips of A, sums of a tile, and one small tile for ragged edges.
+  struct Scratch {
+    float *b, *a, *sums, *edge;
+    std::int64_t packed_stripe;
+  };
+
+  Cut cut(const ProductTask& task, int threads) const;
+  void take_tiles(const ProductTask& task, const Cut& cut, int slot, int worker);
+  void run_tile(const ProductTask& task, const Cut& cut, std::int64_t stripe, std::int64_t block, Scratch& scratch) const;
+  void pack_b(const ProductTask& task, const Area& area, std::int64_t k, std::int64_t count, float* to) const;
+  struct BlockStep;
+  void run_block(const ProductTask& task, const BlockStep& step, const Scratch& scratch) const;
+  void run_ragged(const TileStep& step, std::int64_t rows, std::int64_t columns, const Scratch& scratch) const;
+  Scratch scratch_of(int worker) const;
+
+  lockstep::cpu::Team& team_;
+  Isa isa_;
+  Microkernel kernel_;
+  Packing packing_;
+  Memory memory_;
+  std::atomic<std::int32_t>* next_blocks_;  // per stripe: the next block of rows nobody has taken
+};
+
+}  // namespace lockstep::ops::cpu

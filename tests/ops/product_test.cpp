@@ -1,0 +1,188 @@
+#include "ops/cpu/product.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "ops/cpu/isa.h"
+
+namespace lockstep::ops::cpu {
+namespace {
+
+struct Case {
+  std::int64_t m, n, k;
+};
+
+// A matrix with rows further apart than they are long.
+struct Strided {
+  std::int64_t rows, columns, stride;
+  std::vector<float> values;
+
+  Strided(std::int64_t r, std::int64_t c, std::int64_t gap, std::mt19937& random) : rows(r), columns(c), stride(c + gap) {
+    std::uniform_real_distribution<float> uniform(-1, 1);
+    values.resize(static_cast<std::size_t>(rows * stride));
+    for (float& value : values) value = uniform(random);
+  }
+  float at(std::int64_t row, std::int64_t column) const { return values[static_cast<std::size_t>(row * stride + column)]; }
+};
+
+// The chain of one block. The baseline has no fused multiply-add; who has one shall use it here (in software it is slow).
+float plain_chain(const float* x, std::int64_t x_step, const float* y, std::int64_t y_step, std::int64_t count) {
+  float chain = 0;
+  for (std::int64_t k = 0; k < count; ++k) chain += x[k * x_step] * y[k * y_step];
+  return chain;
+}
+__attribute__((target("fma"))) float fused_chain(const float* x, std::int64_t x_step, const float* y, std::int64_t y_step,
+                                                 std::int64_t count) {
+  float chain = 0;
+  for (std::int64_t k = 0; k < count; ++k) chain = __builtin_fmaf(x[k * x_step], y[k * y_step], chain);
+  return chain;
+}
+
+// numerics.md section 3.1, one element at a time.
+float element(const ProductTask& task, std::int64_t i, std::int64_t j, float before, bool fused) {
+  const std::int64_t a_step = task.a_transposed ? task.a_stride : 1, b_step = task.b_transposed ? 1 : task.b_stride;
+  const float* a = task.a + i * (task.a_transposed ? 1 : task.a_stride);
+  const float* b = task.b + j * (task.b_transposed ? task.b_stride : 1);
+  float sum = before;
+  for (std::int64_t k = 0; k < task.k; k += 256) {
+    const auto chain = fused ? fused_chain : plain_chain;
+    const float block = chain(a + k * a_step, a_step, b + k * b_step, b_step, std::min<std::int64_t>(256, task.k - k));
+    sum = k == 0 && !task.accumulate ? block : sum + block;
+  }
+  return sum;
+}
+
+// Every element of C against the scalar chain, and that nothing beside C was written.
+void expect_exact(Product& product, const Case& c, bool a_transposed, bool b_transposed, bool accumulate, std::mt19937& random) {
+  const std::int64_t gap = static_cast<std::int64_t>(random() % 5);
+  const Strided a = a_transposed ? Strided(c.k, c.m, gap, random) : Strided(c.m, c.k, gap, random);
+  const Strided b = b_transposed ? Strided(c.n, c.k, gap, random) : Strided(c.k, c.n, gap, random);
+  Strided to(c.m, c.n, gap, random);
+  const Strided before = to;
+  const ProductTask task{.m = c.m,
+                         .n = c.n,
+                         .k = c.k,
+                         .a = a.values.data(),
+                         .a_stride = a.stride,
+                         .a_transposed = a_transposed,
+                         .b = b.values.data(),
+                         .b_stride = b.stride,
+                         .b_transposed = b_transposed,
+                         .c = to.values.data(),
+                         .c_stride = to.stride,
+                         .accumulate = accumulate};
+  product.run(task);
+  const bool fused = product.isa() != Isa::baseline;
+  std::int64_t wrong = 0;
+  for (std::int64_t i = 0; i < c.m; ++i)
+    for (std::int64_t j = 0; j < to.stride; ++j)
+      if (to.at(i, j) != (j < c.n ? element(task, i, j, before.at(i, j), fused) : before.at(i, j))) ++wrong;
+  EXPECT_EQ(wrong, 0) << c.m << " x " << c.n << " x " << c.k << (a_transposed ? " At" : "") << (b_transposed ? " Bt" : "")
+                      << (accumulate ? " +=" : "") << " on " << name_of(product.isa()) << ", " << product.team().size()
+                      << " threads";
+}
+
+class Products : public testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Threads, Products, testing::Values(1, 2, 3, 4));
+
+TEST_P(Products, EveryElementIsTheChain) {
+  std::mt19937 random(7);
+  lockstep::cpu::Team team(GetParam());
+  const std::vector<std::int64_t> sizes{1, 3, 7, 17, 30, 65, 100};
+  const std::vector<std::int64_t> depths{1, 3, 30, 255, 256, 257, 513};
+  for (const Isa isa : available_isas()) {
+    Product product(team, isa, host_memory());
+    for (int draw = 0; draw < 60; ++draw) {
+      const Case c{sizes[random() % sizes.size()], sizes[random() % sizes.size()], depths[random() % depths.size()]};
+      expect_exact(product, c, random() % 2 == 0, random() % 2 == 0, random() % 2 == 0, random);
+    }
+  }
+}
+
+TEST_P(Products, LargeShapesTakeEveryWay) {
+  std::mt19937 random(8);
+  lockstep::cpu::Team team(GetParam());
+  Product product(team, Isa::automatic, host_memory());
+  // Many rows; several stripes; more k than a packed stripe holds, with and without many rows.
+  for (const Case& c : {Case{2060, 97, 5}, Case{20, 1200, 9}, Case{13, 97, 4100}, Case{270, 385, 1030}})
+    for (const bool a_transposed : {false, true})
+      for (const bool accumulate : {false, true}) expect_exact(product, c, a_transposed, !a_transposed, accumulate, random);
+}
+
+TEST(Product, FewRowsAreTheRowsOfManyRows) {
+  std::mt19937 random(9);
+  lockstep::cpu::Team team(2);
+  Product product(team, Isa::automatic, host_memory());
+  const Strided x(300, 700, 3, random), w(210, 700, 1, random);
+  Strided all(300, 210, 0, random);
+  const auto run = [&](std::int64_t first, std::int64_t rows, float* to) {
+    product.run({.m = rows,
+                 .n = 210,
+                 .k = 700,
+                 .a = x.values.data() + first * x.stride,
+                 .a_stride = x.stride,
+                 .a_transposed = false,
+                 .b = w.values.data(),
+                 .b_stride = w.stride,
+                 .b_transposed = true,
+                 .c = to,
+                 .c_stride = 210});
+  };
+  run(0, 300, all.values.data());
+  for (std::int64_t rows = 1; rows <= 12; ++rows) {
+    std::vector<float> few(static_cast<std::size_t>(rows * 210));
+    run(5 * rows, rows, few.data());
+    EXPECT_TRUE(std::equal(few.begin(), few.end(), all.values.begin() + 5 * rows * 210)) << rows << " rows";
+  }
+}
+
+TEST(Product, AloneInsideATeamItIsTheSame) {
+  std::mt19937 random(10);
+  lockstep::cpu::Team team(3);
+  Product product(team, Isa::automatic, host_memory());
+  const Strided a(70, 300, 0, random), b(300, 50, 0, random);
+  Strided expected(70, 50, 0, random);
+  ProductTask task{.m = 70,
+                   .n = 50,
+                   .k = 300,
+                   .a = a.values.data(),
+                   .a_stride = 300,
+                   .a_transposed = false,
+                   .b = b.values.data(),
+                   .b_stride = 50,
+                   .b_transposed = false,
+                   .c = expected.values.data(),
+                   .c_stride = 50};
+  product.run(task);
+  std::vector<std::vector<float>> results(9, std::vector<float>(70 * 50));
+  team.for_each(9, [&](std::int64_t tile, int worker) {
+    ProductTask own = task;
+    own.c = results[static_cast<std::size_t>(tile)].data();
+    product.run_alone(own, worker);
+  });
+  for (const auto& result : results) EXPECT_EQ(result, expected.values);
+}
+
+TEST(Isa, NamesAndChoice) {
+  for (const Isa isa : {Isa::automatic, Isa::baseline, Isa::avx2, Isa::avx512, Isa::avx512_bf16})
+    EXPECT_EQ(isa_from_name(name_of(isa)), isa);
+  EXPECT_THROW(isa_from_name("avx9"), UserError);
+  const std::vector<Isa> isas = available_isas();
+  EXPECT_EQ(isas.back(), Isa::baseline);
+  EXPECT_EQ(resolve(Isa::automatic), isas.front());
+  for (const Isa isa : {Isa::avx2, Isa::avx512, Isa::avx512_bf16}) {
+    if (std::find(isas.begin(), isas.end(), isa) == isas.end()) {
+      EXPECT_THROW(resolve(isa), UserError);
+    } else {
+      EXPECT_EQ(resolve(isa), isa);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::ops::cpu
