@@ -67,6 +67,8 @@ TEST(Activation, BrokenRules) {
   EXPECT_THROW(activation.backward(narrow, {}, x, x, Activation::gelu), BrokenRule);
   EXPECT_THROW(activation.backward(x, narrow, x, x, Activation::gelu), BrokenRule);
   EXPECT_THROW(activation.backward(x, {}, narrow, x, Activation::gelu), BrokenRule);
+  EXPECT_THROW(activation.forward(x, x, static_cast<Activation>(99)), BrokenRule);
+  EXPECT_THROW(activation.backward(x, {}, x, x, static_cast<Activation>(99)), BrokenRule);
   Tensor elsewhere = x;
   elsewhere.device.kind = DeviceKind::cuda;
   EXPECT_THROW(activation.forward(elsewhere, x, Activation::gelu), BrokenRule);

@@ -26,7 +26,7 @@ TEST_P(LossSizes, EqualsReference) {
   if (rows > 3) targets[3] = -1;
   const HostTensor scale = HostTensor::filled({1}, 0.01F);
   compare_everywhere(
-      [&, rows = rows, columns = columns, vocabulary = vocabulary](ops::Ops& ops) {
+      [&](ops::Ops& ops) {
         HostTensor gradient = logits, left = logits, sum({1});
         double loss = 1, alone = 1;
         ops.loss().forward(gradient, ids_tensor(targets), vocabulary, scale, loss);

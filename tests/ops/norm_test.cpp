@@ -99,7 +99,7 @@ TEST(Norm, SlicesOfRowsHaveEqualBits) {
     norm.backward(dx, {}, d_gain, d_bias, in.dn, in.x, stats, in.gain, in.bias, {}, false);
     HostTensor part_n({130, 96}), part_stats({130, 2}), part_dx = part_n, part_gain({96}), part_bias({96});
     for (const auto& [first, count] : {std::pair{0, 64}, std::pair{64, 64}, std::pair{128, 2}}) {
-      const auto rows = [first = first, count = count](const Tensor& t) { return t.slice_rows(first, count); };
+      const auto rows = [&](const Tensor& t) { return t.slice_rows(first, count); };
       norm.forward(rows(part_n), rows(part_stats), rows(in.x), in.gain, in.bias, eps);
       norm.backward(rows(part_dx), {}, part_gain, part_bias, rows(in.dn), rows(in.x), rows(part_stats), in.gain, in.bias, {},
                     first > 0);
@@ -135,6 +135,13 @@ TEST(Norm, ReferenceAgainstFiniteDifferences) {
   expect_gradient(dx, in.x, loss, 1e-2F, 1e-4);
   expect_gradient(d_gain, in.gain, loss, 1e-1F, 1e-5);
   expect_gradient(d_bias, in.bias, loss, 1e-1F, 1e-5);
+}
+
+TEST(Norm, RowsWiderThanTheWorkspaceAreRefused) {
+  const HostTensor x({1, 140000}), stats({1, 2}), columns({140000});
+  for (const auto& machine : machines()) {
+    EXPECT_THROW(machine->ops->norm().backward(x, {}, columns, {}, x, x, stats, columns, {}, {}, false), BrokenRule);
+  }
 }
 
 TEST(Norm, BrokenRules) {
