@@ -1,6 +1,6 @@
 #include "ops/cpu/backend.h"
 
-#include "ops/cpu/attention.h"
+#include "ops/cpu/attention/attention.h"
 #include "ops/cpu/context.h"
 #include "ops/cpu/isa.h"
 #include "ops/cpu/linear.h"

@@ -12,8 +12,8 @@
 #include "ops/cpu/context.h"
 #include "ops/cpu/isa.h"
 // clang-format off: lanes-inl.h comes first
-#include "ops/cpu/lanes-inl.h"
-#include "ops/cpu/philox-inl.h"
+#include "ops/cpu/simd/lanes-inl.h"
+#include "ops/cpu/simd/philox-inl.h"
 // clang-format on
 
 HWY_BEFORE_NAMESPACE();

@@ -12,10 +12,10 @@
 #include "ops/cpu/context.h"
 #include "ops/cpu/isa.h"
 // clang-format off: lanes-inl.h comes first
-#include "ops/cpu/lanes-inl.h"
-#include "ops/cpu/bfloat16-inl.h"
-#include "ops/cpu/philox-inl.h"
-#include "ops/cpu/normal-inl.h"
+#include "ops/cpu/simd/lanes-inl.h"
+#include "ops/cpu/simd/bfloat16-inl.h"
+#include "ops/cpu/simd/philox-inl.h"
+#include "ops/cpu/simd/normal-inl.h"
 // clang-format on
 
 HWY_BEFORE_NAMESPACE();

@@ -11,7 +11,7 @@
 
 #include "ops/cpu/context.h"
 #include "ops/cpu/isa.h"
-#include "ops/cpu/lanes-inl.h"
+#include "ops/cpu/simd/lanes-inl.h"
 #include "ops/cpu/token_order.h"
 
 HWY_BEFORE_NAMESPACE();

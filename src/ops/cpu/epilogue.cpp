@@ -10,7 +10,7 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#include "ops/cpu/vector_math-inl.h"
+#include "ops/cpu/simd/vector_math-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace lockstep::ops::cpu::HWY_NAMESPACE {

@@ -13,8 +13,8 @@
 
 #include "ops/cpu/context.h"
 #include "ops/cpu/isa.h"
-#include "ops/cpu/lanes-inl.h"
-#include "ops/cpu/vector_math-inl.h"
+#include "ops/cpu/simd/lanes-inl.h"
+#include "ops/cpu/simd/vector_math-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace lockstep::ops::cpu::HWY_NAMESPACE {

@@ -24,11 +24,11 @@
   SIX_ROWS(b_at, at "(%[a])", "4+" at "(%[a])", "8+" at "(%[a])", "12+" at "(%[a])", "16+" at "(%[a])", "20+" at "(%[a])")
 
 #define CLEAR(register) "vxorps %[" register "], %[" register "], %[" register "]\n\t"
-#define CLEAR_ALL                                                                                                      \
-  CLEAR("c00")                                                                                                         \
-  CLEAR("c01")                                                                                                         \
-  CLEAR("c10") CLEAR("c11") CLEAR("c20") CLEAR("c21") CLEAR("c30") CLEAR("c31") CLEAR("c40") CLEAR("c41") CLEAR("c50") \
-      CLEAR("c51")
+#define CLEAR_ALL \
+  CLEAR("c00")    \
+  CLEAR("c01")    \
+  CLEAR("c10")    \
+  CLEAR("c11") CLEAR("c20") CLEAR("c21") CLEAR("c30") CLEAR("c31") CLEAR("c40") CLEAR("c41") CLEAR("c50") CLEAR("c51")
 
 #define LOOP(four_k, four_a, one_k, one_a)     \
   CLEAR_ALL                                    \

@@ -12,7 +12,7 @@
 #include "ops/check.h"
 #include "ops/cpu/context.h"
 #include "ops/cpu/isa.h"
-#include "ops/cpu/lanes-inl.h"
+#include "ops/cpu/simd/lanes-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace lockstep::ops::cpu::HWY_NAMESPACE {

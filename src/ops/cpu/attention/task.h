@@ -1,7 +1,7 @@
 #pragma once
 
 // What one call of an attention kernel computes, and the workspace it computes in. Kernels take whole tasks: the class in
-// attention.h cuts a call into tasks and deals them out; attention_forward.cpp and attention_backward.cpp compute them for
+// attention.h cuts a call into tasks and deals them out; forward.cpp and backward.cpp compute them for
 // every instruction set.
 //
 // Order of additions (numerics.md section 3), the same for every cut: scores are one fma chain over the head's elements;

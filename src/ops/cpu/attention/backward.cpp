@@ -2,7 +2,7 @@
 // order. Five products a block; weights are computed again from lse.
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "ops/cpu/attention_backward.cpp"
+#define HWY_TARGET_INCLUDE "ops/cpu/attention/backward.cpp"
 #include <hwy/foreach_target.h>
 // clang-format off
 #include <hwy/highway.h>
@@ -11,12 +11,12 @@
 
 #include <thread>
 
-#include "ops/cpu/attention_task.h"
+#include "ops/cpu/attention/task.h"
 // clang-format off: lanes-inl.h comes first
-#include "ops/cpu/lanes-inl.h"
-#include "ops/cpu/philox-inl.h"
-#include "ops/cpu/attention_tile-inl.h"
-#include "ops/cpu/attention_dropout-inl.h"
+#include "ops/cpu/simd/lanes-inl.h"
+#include "ops/cpu/simd/philox-inl.h"
+#include "ops/cpu/attention/tile-inl.h"
+#include "ops/cpu/attention/dropout-inl.h"
 // clang-format on
 
 HWY_BEFORE_NAMESPACE();

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "ops/cpu/attention_task.h"
+#include "ops/cpu/attention/task.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace lockstep::ops::cpu::HWY_NAMESPACE {

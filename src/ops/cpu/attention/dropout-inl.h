@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include "ops/cpu/attention_task.h"
+#include "ops/cpu/attention/task.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace lockstep::ops::cpu::HWY_NAMESPACE {

@@ -1,4 +1,4 @@
-#include "ops/cpu/attention.h"
+#include "ops/cpu/attention/attention.h"
 
 #include <cmath>
 #include <thread>

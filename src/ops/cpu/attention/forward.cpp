@@ -2,19 +2,19 @@
 // scores, online softmax, weights times values.
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "ops/cpu/attention_forward.cpp"
+#define HWY_TARGET_INCLUDE "ops/cpu/attention/forward.cpp"
 #include <hwy/foreach_target.h>
 // clang-format off
 #include <hwy/highway.h>
 #include <hwy/contrib/math/math-inl.h>
 // clang-format on
 
-#include "ops/cpu/attention_task.h"
+#include "ops/cpu/attention/task.h"
 // clang-format off: lanes-inl.h comes first
-#include "ops/cpu/lanes-inl.h"
-#include "ops/cpu/philox-inl.h"
-#include "ops/cpu/attention_tile-inl.h"
-#include "ops/cpu/attention_dropout-inl.h"
+#include "ops/cpu/simd/lanes-inl.h"
+#include "ops/cpu/simd/philox-inl.h"
+#include "ops/cpu/attention/tile-inl.h"
+#include "ops/cpu/attention/dropout-inl.h"
 // clang-format on
 
 HWY_BEFORE_NAMESPACE();

@@ -1,6 +1,6 @@
 #pragma once
 
-// Attention on the CPU (attention_task.h says how it adds). A call is cut into tasks that workers take one by one: forward,
+// Attention on the CPU (task.h says how it adds). A call is cut into tasks that workers take one by one: forward,
 // runs of queries of a head; backward, blocks of 64 keys of a key/value head, which add to dq in the order of the blocks,
 // one close behind the other, so that a single head keeps a team busy. How it is cut changes no bit.
 
@@ -9,7 +9,7 @@
 
 #include "device/memory.h"
 #include "ops/attention.h"
-#include "ops/cpu/attention_task.h"
+#include "ops/cpu/attention/task.h"
 #include "ops/cpu/context.h"
 
 namespace lockstep::ops::cpu {
