@@ -1,0 +1,109 @@
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "lab/machine.cpp"
+#include <hwy/foreach_target.h>
+// clang-format off
+#include <hwy/highway.h>
+// clang-format on
+
+#include <algorithm>
+#include <cstdint>
+
+#include "base/timer.h"
+#include "lab/machine.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace lockstep::lab::HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+/// `rounds` of ten independent chains of fused multiply-adds (enough to hide their latency, few enough for sixteen
+/// registers). Returns the FLOPs done; `sink` gets a sum, so that nothing is left out.
+double FmaChains(std::int64_t rounds, float* sink) {
+  const hn::ScalableTag<float> tag;
+  const auto x = hn::Set(tag, 0.999F), y = hn::Set(tag, 0.001F);
+  auto a = x, b = x, c = x, d = x, e = x, f = y, g = y, h = y, i = y, j = y;
+  for (std::int64_t round = 0; round < rounds; ++round) {
+    a = hn::MulAdd(a, x, y);
+    b = hn::MulAdd(b, x, y);
+    c = hn::MulAdd(c, x, y);
+    d = hn::MulAdd(d, x, y);
+    e = hn::MulAdd(e, x, y);
+    f = hn::MulAdd(f, x, y);
+    g = hn::MulAdd(g, x, y);
+    h = hn::MulAdd(h, x, y);
+    i = hn::MulAdd(i, x, y);
+    j = hn::MulAdd(j, x, y);
+  }
+  const auto sum = hn::Add(hn::Add(hn::Add(a, b), hn::Add(c, d)), hn::Add(hn::Add(e, f), hn::Add(hn::Add(g, h), hn::Add(i, j))));
+  *sink = hn::GetLane(sum);
+  return 2.0 * 10.0 * static_cast<double>(rounds) * static_cast<double>(hn::Lanes(tag));
+}
+
+/// a, b, c [count] are updated from themselves and `d`.
+void UpdateRange(float* a, float* b, float* c, const float* d, std::int64_t count) {
+  const hn::ScalableTag<float> tag;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(tag));
+  const auto half = hn::Set(tag, 0.5F);
+  for (std::int64_t at = 0; at + lanes <= count; at += lanes) {
+    const auto read = hn::LoadU(tag, d + at);
+    hn::StoreU(hn::MulAdd(half, hn::LoadU(tag, a + at), read), tag, a + at);
+    hn::StoreU(hn::MulAdd(half, hn::LoadU(tag, b + at), read), tag, b + at);
+    hn::StoreU(hn::MulAdd(half, hn::LoadU(tag, c + at), read), tag, c + at);
+  }
+}
+
+}  // namespace lockstep::lab::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace lockstep::lab {
+namespace {
+
+HWY_EXPORT(FmaChains);
+HWY_EXPORT(UpdateRange);
+
+}  // namespace
+
+double fma_peak(cpu::Team& team) {
+  constexpr int samples = 12;
+  constexpr int chunks = 8;  // a worker: the clock is read by one, and who is disturbed hands over
+  constexpr std::int64_t rounds = 25000;
+  const auto chains = HWY_DYNAMIC_DISPATCH(FmaChains);
+  float sink = 0;
+  const double chunk_flops = chains(rounds, &sink);  // once before the clock: units power up
+  double best = 0;
+  for (int sample = 0; sample < samples; ++sample) {
+    const double start = now_seconds();
+    team.for_each(std::int64_t{chunks} * team.size(), [&](std::int64_t, int) {
+      float mine = 0;
+      chains(rounds, &mine);
+      // Keeps the result alive without a store that workers share.
+      asm volatile("" : : "x"(mine));
+    });
+    best = std::max(best, chunk_flops * chunks * team.size() / (now_seconds() - start));
+  }
+  return best;
+}
+
+double update_bandwidth(cpu::Team& team, MemorySource& memory) {
+  constexpr std::int64_t count = std::int64_t{8} << 20;  // elements of a stream: beyond the caches of four streams
+  constexpr std::int64_t tile = std::int64_t{1} << 14;
+  constexpr int samples = 8;
+  const Memory buffer = memory.allocate(4 * count * sizeof(float));
+  float* const a = reinterpret_cast<float*>(buffer.data());
+  const auto update = HWY_DYNAMIC_DISPATCH(UpdateRange);
+  double best = 0;
+  for (int sample = 0; sample <= samples; ++sample) {
+    const double start = now_seconds();
+    team.for_each(count / tile, [&](std::int64_t i, int) {
+      float* const from = a + i * tile;
+      update(from, from + count, from + 2 * count, from + 3 * count, tile);
+    });
+    const double seconds = now_seconds() - start;
+    if (sample > 0) best = std::max(best, 28.0 * static_cast<double>(count) / seconds);  // the first one touches the pages
+  }
+  return best;
+}
+
+}  // namespace lockstep::lab
+#endif

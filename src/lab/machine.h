@@ -1,0 +1,18 @@
+#pragma once
+
+// What this machine can do at best, measured in a moment: the ceilings that speeds are compared with.
+
+#include "device/cpu/team.h"
+#include "device/memory.h"
+
+namespace lockstep::lab {
+
+/// FLOP/s of single-precision fused multiply-adds on the whole team, in registers, with the widest instructions that this
+/// machine has. Takes about 30 ms; the best of several short samples, since other programs only ever make it slower.
+double fma_peak(cpu::Team& team);
+
+/// Bytes/s of an update in place as an optimizer does it (four streams read, three of them written back) over 128 MiB taken
+/// from `memory` for the time of the call. Takes about 0.2 s.
+double update_bandwidth(cpu::Team& team, MemorySource& memory);
+
+}  // namespace lockstep::lab

@@ -1,0 +1,28 @@
+#include "lab/machine.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "device/cpu/team.h"
+#include "device/memory.h"
+
+namespace lockstep::lab {
+namespace {
+
+TEST(Machine, PeakIsWhatAProcessorCanDo) {
+  cpu::Team team(2);
+  const double peak = fma_peak(team);
+  EXPECT_GT(peak, 1e8);
+  EXPECT_LT(peak, 1e13);
+}
+
+TEST(Machine, BandwidthIsWhatMemoryCanDo) {
+  cpu::Team team(1);
+  const double bandwidth = update_bandwidth(team, host_memory());
+  EXPECT_GT(bandwidth, 1e7);
+  EXPECT_LT(bandwidth, 1e13);
+}
+
+}  // namespace
+}  // namespace lockstep::lab
