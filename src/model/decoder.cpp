@@ -49,12 +49,21 @@ Tensor Decoder::read(const Tensor& tokens, std::int64_t samples, std::int64_t po
   return x;
 }
 
-void Decoder::logits(const Tensor& logits, const Tensor& x) {
+template <class Use>
+auto Decoder::with_head(const Use& use) {
   const parallel::Lease lease = context_.parameters.lease(map_.head, PassKind::forward);
   const WeightSet w = leased(lease, map_.head);
-  if (!context_.config.tied) return head_.logits(logits, x, {w, w[Role::head_weight]});
+  if (!context_.config.tied) return use(Head::Weights{w, w[Role::head_weight]});
   const parallel::Lease tied = context_.parameters.lease(map_.tied, PassKind::forward);
-  head_.logits(logits, x, {w, leased(tied, map_.tied)[Role::token_table]});
+  return use(Head::Weights{w, leased(tied, map_.tied)[Role::token_table]});
+}
+
+void Decoder::logits(const Tensor& logits, const Tensor& x) {
+  with_head([&](const Head::Weights& w) { head_.logits(logits, x, w); });
+}
+
+double Decoder::loss(const Tensor& x, const Tensor& targets) {
+  return with_head([&](const Head::Weights& w) { return head_.loss(x, targets, w); });
 }
 
 }  // namespace lockstep::model

@@ -24,9 +24,14 @@ class Decoder {
   Tensor read(const Tensor& tokens, std::int64_t samples, std::int64_t positions);
   /// logits [R, V] of rows of read()'s result.
   void logits(const Tensor& logits, const Tensor& x);
+  /// Sum of the losses of rows of read()'s result; targets [R] i32, -1 is ignored.
+  double loss(const Tensor& x, const Tensor& targets);
 
  private:
   WeightSet leased(const parallel::Lease& lease, UnitIndex unit) const;
+  /// Calls use(weights) with the head's leased weights.
+  template <class Use>
+  auto with_head(const Use& use);
   const Context& context_;
   arch::UnitMap map_;
   std::int64_t rows_;

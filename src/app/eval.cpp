@@ -1,0 +1,177 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+#include <optional>
+
+#include "app/command.h"
+#include "app/command_line.h"
+#include "app/loaded_model.h"
+#include "base/terminal.h"
+#include "base/units.h"
+#include "checkpoint/tensor_file.h"
+#include "data/corpus.h"
+#include "data/loader.h"
+#include "io/file.h"
+#include "model/decoder.h"
+
+namespace lockstep::app {
+namespace {
+
+struct EvalOptions {
+  std::string model, tokens, data, logits;
+  std::string split = "val";
+  std::string checkpoint = "best";
+  std::string isa = "auto";
+  std::optional<std::int64_t> length;
+  std::int64_t threads = 0;
+  bool json = false;
+};
+
+bool parse(const Arguments& arguments, EvalOptions& options) {
+  CommandLine line("eval", "Loss, perplexity and bits per byte of a trained model on a text, window by window.");
+  line.option("--model", options.model, "FOLDER", "run or checkpoint folder");
+  line.option("--data", options.data, "FOLDER", "prepared text (default: the one the model was trained on)");
+  line.choice("--split", options.split, {"val", "train"}, "which part of the prepared text");
+  line.option("--tokens", options.tokens, "FILE", "a raw token file instead of prepared text");
+  line.option("--length", options.length, "T", "tokens a window, stride too (default: the model's block size)");
+  line.option("--logits", options.logits, "FILE", "write logits [windows, T, vocabulary] in fp32 as safetensors");
+  line.option("--checkpoint", options.checkpoint, "WHICH", "best, last or a step number");
+  line.option("--threads", options.threads, "N", "0: every core");
+  line.option("--isa", options.isa, "SET", "auto, avx2, avx512, avx512_bf16");
+  line.flag("--json", options.json, "print one JSON object: loss, perplexity, tokens");
+  line.note("example:\n  lockstep eval --model runs/first --tokens data/fortunes/val.bin --length 64");
+  if (!line.parse(arguments)) return false;
+  std::vector<Problem> problems;
+  if (options.model.empty()) problems.push_back({"--model is missing", "give the folder of a run: --model runs/NAME"});
+  if (!options.tokens.empty() && !options.data.empty())
+    problems.push_back({"--tokens and --data exclude each other", "give one of them"});
+  if (options.threads < 0)
+    problems.push_back({fmt::format("--threads {}: must not be negative", options.threads), "--threads 0"});
+  if (!problems.empty()) throw UserError(std::move(problems));
+  return true;
+}
+
+/// The token file that the options mean.
+data::TokenText open_text(const EvalOptions& options, const LoadedModel& loaded) {
+  const std::int64_t vocabulary = loaded.inference->context().config.vocabulary;
+  if (!options.tokens.empty()) return data::open_tokens(options.tokens, vocabulary);
+  std::string folder = options.data;
+  if (folder.empty()) {
+    const Json* known = loaded.manifest.run.is_object() ? loaded.manifest.run.find("data_folder") : nullptr;
+    if (known == nullptr)
+      throw UserError("the checkpoint does not say what it was trained on", "give --data FOLDER or --tokens FILE");
+    folder = known->string();
+  }
+  return data::open_tokens(io::Path(folder) / (options.split + ".bin"), vocabulary);
+}
+
+struct Result {
+  double loss = 0;
+  std::int64_t tokens = 0, windows = 0;
+};
+
+/// Writes logits as they come: the table of the file is known from the start.
+class LogitsFile {
+ public:
+  LogitsFile(const std::string& path, std::int64_t windows, std::int64_t length, std::int64_t vocabulary)
+      : replacement_(path),
+        writer_(replacement_.file(),
+                std::vector<checkpoint::LogicalTensor>{{"logits", Shape{windows, length, vocabulary}, DType::f32}}) {}
+  void add(const Tensor& logits) {
+    writer_.write(0, {next_, logits.flat(0, logits.elements())});
+    next_ += logits.elements();
+  }
+  void commit() { replacement_.commit(); }
+
+ private:
+  io::Replacement replacement_;
+  checkpoint::TensorFileWriter writer_;
+  std::int64_t next_ = 0;
+};
+
+Result evaluate(const EvalOptions& options, const LoadedModel& loaded, const data::TokenFile& file, std::int64_t length,
+                Session& session) {
+  const model::Context& context = loaded.inference->context();
+  const data::Sampler sampler = data::whole_file_sampler(file, length);
+  const std::int64_t samples = std::clamp<std::int64_t>(1024 / length, 1, sampler.windows());
+  data::WindowReader reader(file, sampler, samples, length, sampler.windows());
+  model::Decoder decoder(context, samples, samples * length);
+  Arena workspace("eval", MemoryKind::workspace);
+  Arena cache("eval_cache", MemoryKind::workspace);
+  Tensor logits;
+  reader.declare(workspace);
+  decoder.declare(workspace, cache);
+  if (!options.logits.empty()) workspace.declare(logits, "logits", Shape{samples * length, context.dims.vocabulary}, DType::f32);
+  Ledger ledger;
+  workspace.commit(session.runtime().memory(), ledger);
+  cache.commit(session.runtime().memory(), ledger);
+  std::optional<LogitsFile> out;
+  if (!options.logits.empty()) out.emplace(options.logits, sampler.windows(), length, context.dims.vocabulary);
+
+  Result result;
+  double sum = 0;
+  ProgressBar bar(stderr, "eval", static_cast<double>(sampler.windows()));
+  for (std::int64_t i = 0; i < reader.batches(); ++i) {
+    const data::Batch& batch = reader.read(i);
+    decoder.cache().set_length(0);
+    const Tensor x = decoder.read(batch.tokens, samples, length);
+    sum += decoder.loss(x, batch.targets);
+    result.tokens += batch.target_count;
+    const std::int64_t windows = std::min(samples, sampler.windows() - result.windows);
+    if (out) {
+      const Tensor rows = logits.slice_rows(0, windows * length);
+      decoder.logits(rows, x.slice_rows(0, windows * length));
+      out->add(rows);
+    }
+    result.windows += windows;
+    bar.update(static_cast<double>(result.windows), "");
+  }
+  bar.finish();
+  if (out) out->commit();
+  result.loss = sum / static_cast<double>(result.tokens);
+  return result;
+}
+
+int run(const Arguments& arguments) {
+  EvalOptions options;
+  if (!parse(arguments, options)) return 0;
+  Log log(stderr, Level::warning);
+  Session session(static_cast<int>(options.threads), ops::isa_from_name(options.isa));
+  const LoadedModel loaded = load_model(options.model, options.checkpoint, session, log);
+  const std::int64_t block = loaded.inference->context().config.block_size;
+  const std::int64_t length = options.length.value_or(block);
+  if (length < 1 || length > block) {
+    throw UserError(fmt::format("--length {}: the model reads 1 to {} tokens at a time", length, block),
+                    fmt::format("--length {}", block));
+  }
+  const data::TokenText text = open_text(options, loaded);
+  const Result result = evaluate(options, loaded, text.file, length, session);
+  const double perplexity = std::exp(result.loss);
+  if (options.json) {
+    Json json;
+    json.set("loss", result.loss);
+    json.set("perplexity", perplexity);
+    json.set("tokens", result.tokens);
+    fmt::print("{}\n", json.dump());
+    return 0;
+  }
+  fmt::print("model          {}\n", loaded.folder);
+  fmt::print("text           {}\n", text.file.path());
+  fmt::print("windows        {} of {} tokens\n", format_count(result.windows), length);
+  fmt::print("tokens         {}\n", format_count(result.tokens));
+  fmt::print("loss           {:.6f} nats a token\n", result.loss);
+  fmt::print("perplexity     {:.4f}\n", perplexity);
+  if (text.text_bytes > 0) {
+    const double tokens_per_byte = static_cast<double>(text.file.tokens()) / static_cast<double>(text.text_bytes);
+    fmt::print("bits per byte  {:.4f}\n", result.loss / std::numbers::ln2 * tokens_per_byte);
+  }
+  return 0;
+}
+
+}  // namespace
+
+Command eval_command() { return {"eval", "loss and perplexity of a trained model", run}; }
+
+}  // namespace lockstep::app

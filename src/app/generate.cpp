@@ -1,0 +1,124 @@
+#include <fmt/format.h>
+
+#include <cstdio>
+
+#include "app/command.h"
+#include "app/command_line.h"
+#include "app/loaded_model.h"
+#include "base/timer.h"
+#include "io/file.h"
+#include "lab/machine.h"
+#include "train/sample.h"
+
+namespace lockstep::app {
+namespace {
+
+struct GenerateOptions {
+  std::string model;
+  std::string prompt = "\n";
+  std::string checkpoint = "best";
+  std::string isa = "auto";
+  std::int64_t samples = 1;
+  std::int64_t threads = 0;
+  train::SampleOptions sampling;
+  std::int64_t seed = 1337;
+};
+
+bool parse(const Arguments& arguments, GenerateOptions& options) {
+  CommandLine line(
+      "generate",
+      "Write text with a trained model. The text goes to standard output as it is written, everything else to standard error.");
+  line.option("--model", options.model, "FOLDER", "run or checkpoint folder");
+  line.option("--prompt", options.prompt, "TEXT", "text to continue; FILE:path reads it from a file");
+  line.option("--checkpoint", options.checkpoint, "WHICH", "best, last or a step number");
+  line.option("--samples", options.samples, "N", "texts to write");
+  line.option("--tokens", options.sampling.tokens, "N", "tokens a text");
+  line.option("--temperature", options.sampling.temperature, "T", "0 takes the likeliest token every time");
+  line.option("--top-k", options.sampling.top_k, "K", "draw from the K likeliest tokens; 0: from all");
+  line.option("--top-p", options.sampling.top_p, "P", "draw from the likeliest tokens with this probability together");
+  line.option("--seed", options.seed, "N", "the same seed writes the same texts");
+  line.option("--threads", options.threads, "N", "0: every core");
+  line.option("--isa", options.isa, "SET", "auto, avx2, avx512, avx512_bf16");
+  line.note("example:\n  lockstep generate --model runs/first --prompt \"What is\" --samples 3 --tokens 200");
+  if (!line.parse(arguments)) return false;
+  std::vector<Problem> problems;
+  const auto require = [&](bool holds, std::string message, std::string remedy) {
+    if (!holds) problems.push_back({std::move(message), std::move(remedy)});
+  };
+  require(!options.model.empty(), "--model is missing", "give the folder of a run: --model runs/NAME");
+  require(options.samples >= 1, fmt::format("--samples {}: must be at least 1", options.samples), "--samples 1");
+  require(options.sampling.tokens >= 1, fmt::format("--tokens {}: must be at least 1", options.sampling.tokens), "--tokens 256");
+  require(options.sampling.temperature >= 0, fmt::format("--temperature {}: must not be negative", options.sampling.temperature),
+          "--temperature 0.8");
+  require(options.sampling.top_k >= 0, fmt::format("--top-k {}: must not be negative", options.sampling.top_k), "--top-k 16");
+  require(options.sampling.top_p > 0 && options.sampling.top_p <= 1,
+          fmt::format("--top-p {}: must be in (0, 1]", options.sampling.top_p), "--top-p 1");
+  require(options.seed >= 0, fmt::format("--seed {}: must not be negative", options.seed), "--seed 1337");
+  require(options.threads >= 0, fmt::format("--threads {}: must not be negative", options.threads), "--threads 0");
+  if (!problems.empty()) throw UserError(std::move(problems));
+  options.sampling.seed = static_cast<std::uint64_t>(options.seed);
+  return true;
+}
+
+std::string prompt_text(const std::string& prompt) {
+  constexpr std::string_view marker = "FILE:";
+  return prompt.rfind(marker, 0) == 0 ? io::read_file(prompt.substr(marker.size())) : prompt;
+}
+
+int run(const Arguments& arguments) {
+  GenerateOptions options;
+  if (!parse(arguments, options)) return 0;
+  Log log(stderr, Level::warning);
+  Session session(static_cast<int>(options.threads), ops::isa_from_name(options.isa));
+  const LoadedModel loaded = load_model(options.model, options.checkpoint, session, log);
+  if (!loaded.tokenizer) {
+    throw UserError(fmt::format("{} was trained on token ids without a tokenizer, so it cannot read text", loaded.folder),
+                    "prepare the text with `lockstep prepare` and train on that");
+  }
+  const std::vector<std::int32_t> prompt = data::encode_prompt(*loaded.tokenizer, prompt_text(options.prompt), log);
+  if (prompt.empty()) {
+    throw UserError(fmt::format("nothing of the prompt \"{}\" is in the model's vocabulary", options.prompt),
+                    "use characters of the text it was trained on");
+  }
+  train::TextSampler sampler(loaded.inference->context());
+  Arena workspace("sampling", MemoryKind::workspace);
+  Arena cache("sampling_cache", MemoryKind::workspace);
+  sampler.declare(workspace, cache);
+  Ledger ledger;
+  workspace.commit(session.runtime().memory(), ledger);
+  cache.commit(session.runtime().memory(), ledger);
+
+  double first = 0;
+  double last = 0;
+  std::int64_t written = 0;
+  for (std::int64_t n = 0; n < options.samples; ++n) {
+    options.sampling.number = n;
+    const std::string start = loaded.tokenizer->decode(prompt);
+    std::fwrite(start.data(), 1, start.size(), stdout);
+    std::int64_t count = 0;
+    sampler.run(prompt, options.sampling, [&](std::int32_t token) {
+      const std::string_view text = loaded.tokenizer->bytes(token);
+      std::fwrite(text.data(), 1, text.size(), stdout);
+      std::fflush(stdout);
+      (count == 0 ? first : last) = now_seconds();
+      ++count;
+      return true;
+    });
+    std::fputs("\n", stdout);
+    if (options.samples > 1) std::fputs("---------------\n", stdout);
+    written = count;
+  }
+  if (written > 1) {
+    const double rate = static_cast<double>(written - 1) / (last - first);
+    const double share = rate * static_cast<double>(loaded.inference->weight_bytes()) /
+                         lab::read_bandwidth(session.team(), session.runtime().memory());
+    fmt::print(stderr, "{:.1f} tokens/s, {:.0f} % of what reading every weight once a token allows\n", rate, 100 * share);
+  }
+  return 0;
+}
+
+}  // namespace
+
+Command generate_command() { return {"generate", "write text with a trained model", run}; }
+
+}  // namespace lockstep::app

@@ -1,0 +1,91 @@
+#include "app/startup.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <array>
+
+#include "arch/parameters.h"
+#include "base/units.h"
+
+namespace lockstep::app {
+namespace {
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "localhost";
+}
+
+std::string_view yes_no(bool value) { return value ? "True" : "False"; }
+
+}  // namespace
+
+std::string model_tree(const arch::ModelConfig& m) {
+  const std::int64_t qkv = m.head_size * (m.heads + 2 * m.kv_heads);
+  const auto linear = [](std::string_view name, std::int64_t in, std::int64_t out, bool bias) {
+    return fmt::format("({}): Linear(in_features={}, out_features={}, bias={})", name, in, out, yes_no(bias));
+  };
+  const char* activation = m.activation == ops::Activation::relu        ? "ReLU()"
+                           : m.activation == ops::Activation::gelu_tanh ? "GELU(approximate='tanh')"
+                                                                        : "GELU(approximate='none')";
+  std::string tree = "GPT(\n  (transformer): ModuleDict(\n";
+  tree += fmt::format("    (wte): Embedding({}, {})\n", m.vocabulary, m.width);
+  tree += fmt::format("    (wpe): Embedding({}, {})\n", m.block_size, m.width);
+  tree += fmt::format("    (drop): Dropout(p={:.1f}, inplace=False)\n", m.dropout);
+  tree += fmt::format("    (h): ModuleList(\n      (0-{}): {} x Block(\n", m.layers - 1, m.layers);
+  tree += "        (ln_1): LayerNorm()\n        (attn): CausalSelfAttention(\n";
+  tree += "          " + linear("c_attn", m.width, qkv, m.qkv_bias) + "\n";
+  tree += "          " + linear("c_proj", m.heads * m.head_size, m.width, m.bias) + "\n        )\n";
+  tree += "        (ln_2): LayerNorm()\n        (mlp): MLP(\n";
+  tree += "          " + linear("c_fc", m.width, m.ffn_width, m.bias) + "\n";
+  tree += fmt::format("          (act_fn): {}\n", activation);
+  tree += "          " + linear("c_proj", m.ffn_width, m.width, m.bias) + "\n        )\n      )\n    )\n";
+  tree += "    (ln_f): LayerNorm()\n  )\n";
+  return tree + "  " + linear("lm_head", m.width, m.vocabulary, false) + "\n)";
+}
+
+void log_parameters(Log& log, const RunConfig& config, const arch::ModelConfig& model) {
+  const arch::ParameterCounts counts = arch::count_parameters(model, decay_rule(config));
+  log.info(fmt::format("number of parameters: {:.2f}M", static_cast<double>(counts.without_positions) / 1e6));
+  log.info(fmt::format("Model size: num_params={}", counts.without_positions));
+  log.info(
+      fmt::format("num decayed parameter tensors: {}, with {} parameters", counts.decayed_tensors, format_count(counts.decayed)));
+  log.info(
+      fmt::format("num non-decayed parameter tensors: {}, with {} parameters", counts.other_tensors, format_count(counts.other)));
+}
+
+void log_startup(Log& log, const StartupFacts& facts, Session& session) {
+  const RunConfig& config = facts.config;
+  log.info("Setting logging level to 'INFO' on 'RANK == 0'");
+  log.info("Setting logging level to 'CRITICAL' on all others 'RANK != 0'");
+  log.info(
+      "To disable this behavior, and log from ALL ranks (not recommended), set: 'export LOG_FROM_ALL_RANKS=1' in your "
+      "environment, and re-run.");
+  log.info("[device='cpu'][rank=0/0][local_rank=0/0][node=0/0]");
+  log.info(fmt::format("[0/1] Using device='cpu' with backend='{}' + 'self' for distributed training.", config.train.backend));
+  log.warning("Using [1 / 1] available \"cpu\" devices !!");
+  log.info(session.runtime().description() + fmt::format(", kernels for {}", ops::name_of(session.isa())));
+  if (session.isa() == ops::Isa::baseline) {
+    log.warning("This processor has no AVX2 and FMA, or they are switched off: the kernels run, slowly");
+  }
+  log.info(fmt::format("Loading val from {}/val.bin", facts.data_folder));
+  log.info(fmt::format("Loading train from {}/train.bin", facts.data_folder));
+  log.info(fmt::format("Tokens per iteration: {}", format_count(tokens_per_iteration(config))));
+  log.info(fmt::format("Using dtype={} on device='cpu'", name_of(dtype_of(config)) == "F32" ? "float32" : "bfloat16"));
+  log.info(facts.resumed_from.empty() ? "Initializing a new model from scratch"
+                                      : fmt::format("Taking the weights of {}", facts.resumed_from));
+  log.info(fmt::format("Run: {} of project {}", facts.run_name, config.train.wandb_project));
+  log.info(fmt::format("Running on machine='{}'", host_name()));
+  log.info(fmt::format("Using seed: {}", seed_of(config)));
+  log.warning(to_json(config, facts.model.vocabulary).dump(4));
+  log.warning(fmt::format("Output dir: {}", facts.run_folder));
+  log_parameters(log, config, facts.model);
+  log.line(Level::critical, "\"devid='cpu:0'\"");
+  log.info("using fused AdamW: True");
+  log.info("• model=" + model_tree(facts.model));
+  log.info(fmt::format("• optimizer=AdamW(lr={}, betas=({}, {}), eps={}, weight_decay={}, decay={})",
+                       config.optimizer.learning_rate, config.optimizer.beta1, config.optimizer.beta2, config.optimizer.eps,
+                       config.optimizer.weight_decay, config.optimizer.decay));
+}
+
+}  // namespace lockstep::app

@@ -1,0 +1,32 @@
+#pragma once
+
+// The lines a training run starts with: the seed's, in the seed's order (seeds.md 2.10).
+
+#include <string>
+
+#include "app/run_config.h"
+#include "app/session.h"
+#include "arch/config.h"
+#include "base/log.h"
+
+namespace lockstep::app {
+
+struct StartupFacts {
+  const RunConfig& config;
+  const arch::ModelConfig& model;
+  std::string data_folder;
+  std::string run_folder;
+  std::string run_name;
+  std::string resumed_from;  ///< empty: from scratch
+};
+
+/// Up to the model's table; "Startup time" and the legend follow from the trainer.
+void log_startup(Log& log, const StartupFacts& facts, Session& session);
+
+/// The seed's parameter lines: number of parameters, model size, decayed and not decayed tensors.
+void log_parameters(Log& log, const RunConfig& config, const arch::ModelConfig& model);
+
+/// The model as PyTorch would print it.
+std::string model_tree(const arch::ModelConfig& model);
+
+}  // namespace lockstep::app

@@ -1,0 +1,36 @@
+#include "train/inference.h"
+
+#include "arch/parameters.h"
+
+namespace lockstep::train {
+
+Inference::Inference(const arch::ModelConfig& model, Runtime& runtime, ops::Ops& ops)
+    : arena_("parameters", MemoryKind::parameters),
+      parameters_(arch::units_of(arch::unit_table(model))),
+      boundary_(parallel::make_identity_boundary()),
+      context_{model,
+               arch::whole_dims(model),
+               ops,
+               parameters_,
+               {boundary_.get(), boundary_.get()},
+               {boundary_.get(), boundary_.get()}} {
+  parameters_.declare(arena_);
+  Ledger ledger;
+  arena_.commit(runtime.memory(), ledger);
+}
+
+void Inference::load(const checkpoint::Reader& reader, cpu::Team& team) {
+  std::vector<checkpoint::HeldTensor> held;
+  for (std::size_t u = 0; u < parameters_.units().size(); ++u) {
+    const Tensor flat = parameters_.shard(UnitIndex{static_cast<int>(u)}).master;
+    for (const layout::PlacedParameter& placed : parameters_.units()[u].parameters) {
+      held.push_back(checkpoint::hold_whole(placed.info.name,
+                                            flat.flat(placed.offset, placed.info.shape.elements()).reshape(placed.info.shape)));
+    }
+  }
+  reader.check_model(checkpoint::logical(held));
+  reader.read(held, team);
+  parameters_.updated();
+}
+
+}  // namespace lockstep::train

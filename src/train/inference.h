@@ -1,0 +1,36 @@
+#pragma once
+
+// A trained model for reading: weights alone, no gradient, no moments.
+
+#include <memory>
+#include <vector>
+
+#include "checkpoint/reader.h"
+#include "device/cpu/team.h"
+#include "device/runtime.h"
+#include "model/context.h"
+#include "parallel/zero/parameters.h"
+
+namespace lockstep::train {
+
+class Inference {
+ public:
+  /// Takes memory for the weights. The arguments outlive it.
+  Inference(const arch::ModelConfig& model, Runtime& runtime, ops::Ops& ops);
+  Inference(const Inference&) = delete;
+  Inference& operator=(const Inference&) = delete;
+
+  /// Throws UserError when the checkpoint is another model's.
+  void load(const checkpoint::Reader& reader, cpu::Team& team);
+  const model::Context& context() const { return context_; }
+  /// Bytes of all weights: about what writing one token reads.
+  std::int64_t weight_bytes() const { return arena_.bytes(); }
+
+ private:
+  Arena arena_;
+  parallel::ZeroParameters parameters_;
+  std::unique_ptr<parallel::Boundary> boundary_;
+  model::Context context_;
+};
+
+}  // namespace lockstep::train

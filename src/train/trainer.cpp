@@ -1,0 +1,177 @@
+#include "train/trainer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "arch/flops.h"
+#include "base/timer.h"
+#include "base/units.h"
+
+namespace lockstep::train {
+namespace {
+
+double flops_per_iteration(const EngineConfig& config) {
+  return arch::training_flops_per_token(config.model, config.positions) *
+         static_cast<double>(config.positions * config.samples * config.microbatches);
+}
+
+std::unique_ptr<std::FILE, int (*)(std::FILE*)> open_metrics(const io::Path& folder) {
+  const io::Path path = folder / "metrics.jsonl";
+  std::FILE* file = std::fopen(path.c_str(), "a");
+  if (file == nullptr) {
+    throw UserError(fmt::format("{} cannot be written: {}", path.string(), std::strerror(errno)),
+                    "make the run folder writable, or choose another log.dir");
+  }
+  return {file, std::fclose};
+}
+
+}  // namespace
+
+Trainer::Trainer(TrainerOptions options, TrainerParts parts)
+    : options_(std::move(options)),
+      parts_(parts),
+      switches_(options_.switches, options_.started),
+      mfu_(flops_per_iteration(parts.engine.config()), options_.peak_flops),
+      metrics_(open_metrics(options_.folder)) {}
+
+TrainingHistory Trainer::run(RunState state) {
+  state_ = state;
+  saved_ = state.step;  // what was resumed from is there already
+  if (state.step == 0) saved_ = -1;
+  parts_.log.info(fmt::format("Startup time: {:.4f}", now_seconds() - options_.started));
+  if (!options_.live) parts_.log.info("\n" + legend());
+  if (options_.eval_only) {
+    evaluate();
+    return std::move(history_);
+  }
+  if (options_.live) {
+    bar_ = std::make_unique<ProgressBar>(stdout, "training", static_cast<double>(options_.max_iters));
+    parts_.log.set_guard(bar_.get());
+  }
+  parts_.loader.start(static_cast<std::uint64_t>(state_.step));
+  last_end_ = now_seconds();
+  while (true) {
+    if (due(options_.eval_interval)) {
+      write_sample();
+      evaluate();
+    }
+    if (state_.step > 0 && due(options_.checkpoint_interval)) save();
+    if (switches_.take_save_request()) save();
+    if (state_.step >= options_.max_iters) break;
+    if ((history_.stopped = switches_.stop_reason())) break;
+    one_step();
+  }
+  if (!history_.stopped && evaluated_ != state_.step) {
+    write_sample();
+    evaluate();
+  }
+  save();
+  parts_.log.set_guard(nullptr);
+  if (bar_) bar_->finish();
+  history_.steps = state_.step;
+  if (!rates_.empty()) {
+    const auto middle = rates_.begin() + static_cast<std::ptrdiff_t>(rates_.size() / 2);
+    std::nth_element(rates_.begin(), middle, rates_.end());
+    history_.tokens_per_second = *middle;
+  }
+  return std::move(history_);
+}
+
+void Trainer::evaluate() {
+  train_loss_ = train::evaluate(parts_.engine, parts_.train_text).loss;
+  val_loss_ = train::evaluate(parts_.engine, parts_.val_text).loss;
+  evaluated_ = state_.step;
+  state_.validation_loss = val_loss_;
+  state_.best_validation_loss = std::min(state_.best_validation_loss.value_or(*val_loss_), *val_loss_);
+  history_.validation.x.push_back(static_cast<double>(state_.step));
+  history_.validation.y.push_back(*val_loss_);
+  parts_.log.info(fmt::format("step {}: train loss {:.4f}, val loss {:.4f}", state_.step, *train_loss_, *val_loss_));
+}
+
+void Trainer::write_sample() {
+  if (parts_.sampler == nullptr || parts_.tokenizer == nullptr || options_.sample.tokens == 0) return;
+  const std::vector<std::int32_t> prompt = data::encode_prompt(*parts_.tokenizer, options_.prompt, parts_.log);
+  if (prompt.empty()) return;
+  std::string text = parts_.tokenizer->decode(prompt);
+  parts_.sampler->run(prompt, options_.sample, [&](std::int32_t token) {
+    text += parts_.tokenizer->bytes(token);
+    return true;
+  });
+  if (!options_.live) {
+    parts_.log.info(fmt::format("['prompt']: '{}'", options_.prompt));
+    parts_.log.info(fmt::format("['response']:\n\n{}", text));
+  }
+  history_.sample = std::move(text);
+}
+
+void Trainer::save() {
+  if (saved_ == state_.step) return;
+  if (evaluated_ != state_.step) state_.validation_loss.reset();
+  const checkpoint::SaveReport report = save_run(options_.folder, parts_.engine, state_, options_.run, parts_.team);
+  saved_ = state_.step;
+  history_.checkpoint = report.folder;
+  if (!options_.live) {
+    parts_.log.info(fmt::format("Saved checkpoint to: {} ({}, {})", report.folder.string(), format_bytes(report.bytes),
+                                format_seconds(report.durable_seconds)));
+  }
+}
+
+void Trainer::one_step() {
+  const data::StepBatches batches = parts_.loader.next();
+  const StepResult result =
+      parts_.engine.step(batches.microbatches, batches.target_count, state_.step, options_.schedule(state_.step));
+  if (options_.dump_step && *options_.dump_step == state_.step) {
+    const io::Path file = options_.folder / fmt::format("dump_step_{}.safetensors", state_.step);
+    dump_step(file, parts_.engine, batches.microbatches, result.loss);
+    parts_.log.info(fmt::format("Wrote step {} to {}", state_.step, file.string()));
+  }
+  ++state_.step;
+  const double end = now_seconds();
+  const double dt = end - last_end_;
+  last_end_ = end;
+  const double waited = parts_.loader.waited_seconds();
+  log_step(result, dt, waited - waited_);
+  waited_ = waited;
+}
+
+void Trainer::log_step(const StepResult& result, double dt, double waited) {
+  const EngineConfig& config = parts_.engine.config();
+  const auto samples = static_cast<double>(config.samples * config.microbatches);
+  const double tokens_per_second = samples * static_cast<double>(config.positions) / dt;
+  rates_.push_back(tokens_per_second);
+  if (!result.finite)
+    parts_.log.warning(fmt::format("step {}: the gradient is not finite; the update was left out", state_.step));
+  history_.train.x.push_back(static_cast<double>(state_.step));
+  history_.train.y.push_back(result.loss);
+  if (bar_)
+    bar_->update(static_cast<double>(state_.step),
+                 fmt::format("loss {:.4f}  {} tokens/s", result.loss, format_si(tokens_per_second)));
+  if (!due(options_.log_interval)) return;
+  Metrics m;
+  m.step = state_.step;
+  m.loss = result.loss;
+  m.dt = dt;
+  m.dtf = result.forward_seconds / config.microbatches;
+  m.dtb = (result.backward_seconds + result.update_seconds) / config.microbatches;
+  m.sps = m.sps_per_gpu = samples / dt;
+  m.tps = m.tps_per_gpu = tokens_per_second;
+  m.mfu = mfu_.update(dt);
+  m.train_loss = train_loss_;
+  m.val_loss = val_loss_;
+  m.learning_rate = options_.schedule(state_.step - 1);
+  m.gradient_norm = result.gradient_norm;
+  m.update_seconds = result.update_seconds;
+  m.data_wait = waited;
+  m.finite = result.finite;
+  if (!options_.live) parts_.log.info(seed_line(m));
+  const std::string line = to_json(m).dump() + "\n";
+  if (std::fputs(line.c_str(), metrics_.get()) < 0 || std::fflush(metrics_.get()) != 0) {
+    throw UserError(fmt::format("{} cannot be written: {}", (options_.folder / "metrics.jsonl").string(), std::strerror(errno)),
+                    "free some disk space; the last checkpoint is whole: go on with train.init_from=resume");
+  }
+}
+
+}  // namespace lockstep::train

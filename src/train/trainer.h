@@ -1,0 +1,96 @@
+#pragma once
+
+// The training loop: evaluate and sample, step, log, save, stop (seeds.md 2.6). It owns no memory of the model and reads no
+// configuration file.
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/log.h"
+#include "base/terminal.h"
+#include "data/loader.h"
+#include "data/tokenizer.h"
+#include "train/engine.h"
+#include "train/evaluator.h"
+#include "train/lr_schedule.h"
+#include "train/metrics.h"
+#include "train/sample.h"
+#include "train/state.h"
+#include "train/stop_signal.h"
+
+namespace lockstep::train {
+
+struct TrainerOptions {
+  std::int64_t max_iters = 1000;
+  std::int64_t log_interval = 10;
+  std::int64_t eval_interval = 250;
+  std::int64_t checkpoint_interval = 250;
+  bool eval_only = false;
+  LrSchedule schedule;
+  SampleOptions sample;
+  std::string prompt;  ///< of the samples; as it was typed
+  std::optional<std::int64_t> dump_step;
+  double peak_flops = 312e12;  ///< of this rank, for MFU
+  io::Path folder;             ///< of the run
+  SwitchOptions switches;
+  double started = 0;  ///< now_seconds() of the program's start
+  Json run;            ///< goes into checkpoints: what the caller wants back
+  bool live = false;   ///< a terminal: progress bar instead of log lines
+};
+
+/// Everything a trainer works with; all outlive it.
+struct TrainerParts {
+  Engine& engine;
+  data::Loader& loader;
+  data::WindowReader& train_text;
+  data::WindowReader& val_text;
+  TextSampler* sampler;              ///< null: no samples
+  const data::Tokenizer* tokenizer;  ///< null: no samples
+  cpu::Team& team;
+  Log& log;
+};
+
+/// What the loop leaves for the summary.
+struct TrainingHistory {
+  Series train{"train", {}, {}};            ///< loss by step
+  Series validation{"validation", {}, {}};  ///< loss by step
+  std::string sample;                       ///< the last text, prompt included
+  std::int64_t steps = 0;                   ///< optimizer steps done, all in all
+  std::optional<std::string> stopped;       ///< why before max_iters
+  double tokens_per_second = 0;             ///< median over the steps of this run
+  std::optional<io::Path> checkpoint;       ///< the last one
+};
+
+class Trainer {
+ public:
+  Trainer(TrainerOptions options, TrainerParts parts);
+  /// From `state` to the end, a stop, or max_iters. The loader is started here.
+  TrainingHistory run(RunState state);
+
+ private:
+  void evaluate();
+  void write_sample();
+  void save();
+  void one_step();
+  void log_step(const StepResult& result, double dt, double waited);
+  bool due(std::int64_t interval) const { return interval > 0 && state_.step % interval == 0; }
+
+  TrainerOptions options_;
+  TrainerParts parts_;
+  Switches switches_;
+  RunState state_;
+  TrainingHistory history_;
+  std::optional<double> train_loss_, val_loss_;
+  std::int64_t evaluated_ = -1, saved_ = -1;  // steps
+  RunningMfu mfu_;
+  double last_end_ = 0, waited_ = 0;
+  std::vector<double> rates_;
+  std::unique_ptr<ProgressBar> bar_;
+  std::unique_ptr<std::FILE, int (*)(std::FILE*)> metrics_;
+};
+
+}  // namespace lockstep::train

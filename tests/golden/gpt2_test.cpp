@@ -1,0 +1,95 @@
+// Every gradient and ten losses of tiny GPT-2 models against values made with PyTorch in float64 (make_gpt2.py).
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "io/file.h"
+#include "io/safetensors.h"
+#include "support/tiny_engine.h"
+
+namespace lockstep {
+namespace {
+
+/// Whole tensors of one file, by name.
+class Golden {
+ public:
+  explicit Golden(const std::string& name) : file_(io::Path("tests/golden/data") / name) {
+    header_ = io::parse_safetensors(file_.bytes(), file_.bytes().size(), name);
+  }
+  template <class T>
+  std::vector<T> values(const std::string& name) const {
+    const io::SafetensorsEntry* entry = header_.find(name);
+    if (entry == nullptr) throw BrokenRule("the golden file has " + name);
+    std::vector<T> out(entry->bytes / sizeof(T));
+    std::memcpy(out.data(), file_.bytes().data() + entry->offset, entry->bytes);
+    return out;
+  }
+
+ private:
+  io::MappedFile file_;
+  io::SafetensorsHeader header_;
+};
+
+double relative(std::span<const float> a, std::span<const float> b) {
+  double difference = 0;
+  double size = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    difference += std::pow(static_cast<double>(a[i]) - b[i], 2);
+    size += std::pow(static_cast<double>(b[i]), 2);
+  }
+  return std::sqrt(difference / std::max(size, 1e-20));
+}
+
+struct Case {
+  std::string file;
+  bool bias, tied;
+  ops::Activation activation;
+};
+
+class GoldenGpt2 : public testing::TestWithParam<Case> {};
+
+TEST_P(GoldenGpt2, EveryGradientAndTenLosses) {
+  const Golden golden(GetParam().file);
+  train::EngineConfig config = support::tiny_config();
+  config.model.bias = config.model.qkv_bias = GetParam().bias;
+  config.model.tied = GetParam().tied;
+  config.model.activation = GetParam().activation;
+  support::Machine machine;
+  const auto engine = support::make_engine(config, machine);
+  for (const auto& p : engine->state()) {
+    std::ranges::copy(golden.values<float>("weight." + p.name), elements<float>(p.weight).begin());
+  }
+  std::vector<std::int32_t> tokens = golden.values<std::int32_t>("tokens");
+  std::vector<std::int32_t> targets = golden.values<std::int32_t>("targets");
+  const std::vector<double> losses = golden.values<double>("losses");
+  constexpr std::int64_t rows = 21;
+  const auto all = static_cast<std::int64_t>(tokens.size());
+  for (std::int64_t step = 0; step < static_cast<std::int64_t>(losses.size()); ++step) {
+    data::Batch batch;
+    batch.tokens = view(std::span(tokens), Shape{all}).flat(step * rows, rows);
+    batch.targets = view(std::span(targets), Shape{all}).flat(step * rows, rows);
+    batch.samples = 3;
+    batch.positions = 7;
+    const std::span<const std::int32_t> wanted = elements<const std::int32_t>(batch.targets);
+    batch.target_count = rows - std::ranges::count(wanted, -1);
+    const train::StepResult result = engine->step(std::span(&batch, 1), batch.target_count, step, 1e-2);
+    const double expected = losses[static_cast<std::size_t>(step)];
+    EXPECT_NEAR(result.loss, expected, 1e-5 * expected) << "step " << step;
+    if (step > 0) continue;
+    for (const auto& p : engine->state()) {
+      const std::vector<float> gradient = golden.values<float>("gradient." + p.name);
+      EXPECT_LT(relative(elements<float>(p.gradient), gradient), 1e-5) << p.name;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, GoldenGpt2,
+                         testing::Values(Case{"gpt2_tied_bias_tanh.safetensors", true, true, ops::Activation::gelu_tanh},
+                                         Case{"gpt2_untied_erf.safetensors", false, false, ops::Activation::gelu}),
+                         [](const auto& test) { return test.param.tied ? "tied" : "untied"; });
+
+}  // namespace
+}  // namespace lockstep
