@@ -5,8 +5,8 @@
 #include <numbers>
 #include <optional>
 
-#include "app/command.h"
 #include "app/command_line.h"
+#include "app/commands.h"
 #include "app/loaded_model.h"
 #include "base/terminal.h"
 #include "base/units.h"

@@ -1,8 +1,9 @@
 // The list of commands, in the order of a first day's work.
 
-#include "app/command.h"
+#include "app/commands.h"
 
 int main(int argc, char** argv) {
-  const std::vector<lockstep::app::Command> commands = {};
-  return lockstep::app::run_program(commands, {argv + 1, argv + argc});
+  using namespace lockstep::app;
+  const std::vector<Command> commands = {prepare_command(), train_command(), generate_command(), eval_command()};
+  return run_program(commands, {argv + 1, argv + argc});
 }

@@ -8,6 +8,8 @@
 #include <filesystem>
 #include <memory>
 
+#include "app/command_line.h"
+#include "app/commands.h"
 #include "app/manifest.h"
 #include "app/settings/resolve.h"
 #include "app/startup.h"
@@ -190,7 +192,11 @@ int run(const Arguments& arguments) {
 
   const io::Path data_at = data_folder(config);
   if (!config.data.dir) {
-    data::ensure_dataset({.name = config.data.dataset, .folder = data_at, .file = config.data.file}, log);
+    data::DatasetRequest request;
+    request.name = config.data.dataset;
+    request.folder = data_at;
+    request.file = config.data.file;
+    data::ensure_dataset(request, log);
   }
   const data::Corpus corpus = data::open_corpus(data_at, log);
   const std::string name = name_from_time();

@@ -4,7 +4,6 @@
 
 #include <cstdint>
 
-#include "app/command.h"
 #include "app/run_config.h"
 #include "train/engine.h"
 
@@ -12,7 +11,5 @@ namespace lockstep::app {
 
 /// The engine's settings for these settings and a vocabulary.
 train::EngineConfig engine_config(const RunConfig& config, std::int64_t vocabulary);
-
-Command train_command();
 
 }  // namespace lockstep::app

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "arch/config_json.h"
+#include "checkpoint/find.h"
 #include "checkpoint/retention.h"
 
 namespace lockstep::train {

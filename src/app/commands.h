@@ -1,0 +1,14 @@
+#pragma once
+
+// Every command; each is defined in the file of its name.
+
+#include "app/command.h"
+
+namespace lockstep::app {
+
+Command prepare_command();
+Command train_command();
+Command generate_command();
+Command eval_command();
+
+}  // namespace lockstep::app

@@ -1,0 +1,65 @@
+#include "data/prepare.h"
+
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "app/command_line.h"
+#include "app/commands.h"
+#include "base/checked.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/units.h"
+
+namespace lockstep::app {
+namespace {
+
+int run(const Arguments& arguments) {
+  std::string input, tokenizer = "char", out;
+  std::int64_t threads = 0;
+  CommandLine line(
+      "prepare",
+      "Turn text into the token files that training reads: train.bin (the first 90 % of the characters), val.bin (the "
+      "rest) and tokens.json, which says how to turn tokens into text again.");
+  line.positional("INPUT", input,
+                  "a text file; a folder: its text files and those in the folders below, in the order of their paths; or -, "
+                  "standard input");
+  line.choice(
+      "--tokenizer", tokenizer, {"char", "byte"},
+      "char: a token is a character, the vocabulary comes from the text, which must be UTF-8; byte: a token is one of 256 "
+      "bytes, any file will do");
+  line.option("--out", out, "FOLDER", "where the three files go; made when it is not there");
+  line.option("--threads", threads, "N", "threads that tokenise; 0: every core");
+  line.note("Memory stays the same for a text of any size. Nothing is changed in FOLDER until all of the text is tokenised.");
+  line.note(
+      "train.bin and val.bin hold the ids and nothing else, as nanoGPT's do: little-endian uint16, or uint32 for a vocabulary "
+      "above 65,536.");
+  line.note(
+      "examples:\n"
+      "  lockstep prepare book.txt --out data/book\n"
+      "  lockstep prepare articles/ --tokenizer byte --out data/articles\n"
+      "  zcat dump.gz | lockstep prepare - --out data/dump\n"
+      "  lockstep train data.dir=data/book");
+  if (!line.parse(arguments)) return 0;
+  std::vector<Problem> problems;
+  if (out.empty()) problems.push_back({"--out is missing", "name the folder for the token files: --out data/NAME"});
+  if (threads < 0)
+    problems.push_back({fmt::format("--threads {}: must not be negative", threads), "--threads 0 takes every core"});
+  if (!problems.empty()) throw UserError(std::move(problems));
+
+  Log log;
+  const data::PrepareResult result =
+      data::prepare({.input = input, .tokenizer = tokenizer, .out = out, .threads = narrow<std::size_t>(threads)}, log);
+  fmt::print("prepared {} in {} ({:.0f} MB/s); next: lockstep train data.dir={}\n", format_bytes(result.bytes),
+             format_seconds(result.seconds), static_cast<double>(result.bytes) * 1e-6 / result.seconds, out);
+  return 0;
+}
+
+}  // namespace
+
+Command prepare_command() { return {"prepare", "turn text into token files", run}; }
+
+}  // namespace lockstep::app

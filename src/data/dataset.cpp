@@ -1,0 +1,65 @@
+#include "data/dataset.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "base/error.h"
+#include "data/download.h"
+#include "data/prepare.h"
+#include "data/token_description.h"
+#include "io/sha256.h"
+
+namespace lockstep::data {
+namespace {
+
+constexpr const char* shakespeare_url =
+    "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt";
+constexpr const char* shakespeare_hash = "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed";
+constexpr const char* local_file = "give a local copy: data.file=input.txt";
+
+using std::filesystem::exists;
+
+// Whether the folder's tokens come from a text of the size of `file`.
+bool same_text(const io::Path& folder, const io::Path& file) {
+  if (!exists(folder) || !exists(file)) return false;
+  const std::optional<TokenDescription> description = read_description(folder);
+  if (!description) return false;
+  std::int64_t bytes = 0;
+  for (const TokenFileFacts& facts : description->files) bytes += facts.text_bytes;
+  return static_cast<std::uint64_t>(bytes) == std::filesystem::file_size(file);
+}
+
+void prepare_text(const io::Path& text, const io::Path& folder, Log& log) {
+  prepare({.input = text.string(), .tokenizer = "char", .out = folder}, log);
+}
+
+// input.txt in the folder, as nanoGPT keeps it there.
+io::Path shakespeare(const DatasetRequest& request, Log& log) {
+  const io::Path text = request.folder / "input.txt";
+  if (exists(text)) return text;
+  io::make_folders(request.folder);
+  const std::string url = request.url.empty() ? shakespeare_url : request.url;
+  log.info(fmt::format("Downloading {}", url));
+  download(url, text, local_file, request.curl);
+  if (const std::string hash = io::sha256_of_file(text); hash != shakespeare_hash) {
+    std::filesystem::remove(text);
+    throw UserError(fmt::format("what {} sent is not Tiny Shakespeare: its sha256 is {}", url, hash), local_file);
+  }
+  return text;
+}
+
+}  // namespace
+
+void ensure_dataset(const DatasetRequest& request, Log& log) {
+  if (request.file) {
+    if (!same_text(request.folder, *request.file)) prepare_text(*request.file, request.folder, log);
+    return;
+  }
+  if (exists(request.folder / "tokens.json") || exists(request.folder / "train.bin")) return;
+  if (request.name == "shakespeare_char") return prepare_text(shakespeare(request, log), request.folder, log);
+  throw UserError(fmt::format("there are no token files of the data set {} in {}", request.name, request.folder.string()),
+                  fmt::format("prepare its text: lockstep prepare TEXT --out {}", request.folder.string()));
+}
+
+}  // namespace lockstep::data

@@ -1,0 +1,26 @@
+#pragma once
+
+// A data set by name: what is missing is downloaded and prepared.
+
+#include <optional>
+#include <string>
+
+#include "base/log.h"
+#include "io/file.h"
+
+namespace lockstep::data {
+
+struct DatasetRequest {
+  std::string name = "shakespeare_char";
+  io::Path folder;                  ///< where its token files belong
+  std::optional<std::string> file;  ///< a local text to prepare it from
+  std::string curl = "curl";        ///< the program that downloads
+  std::string url;                  ///< empty: where the named text is
+};
+
+/// Sees to it that `folder` holds token files. Files that are there stay, unless `file` is another text than theirs. Otherwise
+/// they are prepared by characters: from `file`, or for shakespeare_char from input.txt in the folder, downloaded when it is not
+/// there. Throws UserError when there is no network, what arrived is not the text, or nobody knows where the data set is.
+void ensure_dataset(const DatasetRequest& request, Log& log);
+
+}  // namespace lockstep::data
