@@ -1,0 +1,234 @@
+// The commands train, generate and eval, as a user types them, on a small text.
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cmath>
+#include <csignal>
+#include <filesystem>
+#include <thread>
+
+#include "app/commands.h"
+#include "base/json.h"
+#include "checkpoint/find.h"
+#include "io/file.h"
+#include "support/temp_folder.h"
+
+namespace lockstep::app {
+namespace {
+
+struct Outcome {
+  int code = 0;
+  std::string out, err;
+};
+
+Outcome lockstep(std::vector<std::string> words) {
+  const std::vector<Command> commands = {prepare_command(), train_command(), generate_command(), eval_command()};
+  testing::internal::CaptureStdout();
+  testing::internal::CaptureStderr();
+  Outcome outcome;
+  outcome.code = run_program(commands, words);
+  std::fflush(stdout);
+  outcome.out = testing::internal::GetCapturedStdout();
+  outcome.err = testing::internal::GetCapturedStderr();
+  return outcome;
+}
+
+/// A folder with prepared text and the words that train a tiny model on it.
+class TrainCommand : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string text;
+    for (int i = 0; i < 400; ++i) text += "the quick brown fox " + std::to_string(i * i % 97) + " jumps over the lazy dog.\n";
+    io::replace_file(folder_ / "text.txt", text);
+    ASSERT_EQ(lockstep({"prepare", folder_ / "text.txt", "--tokenizer", "char", "--out", folder_ / "data"}).code, 0);
+  }
+  std::vector<std::string> words(const std::string& run, std::vector<std::string> more = {}) const {
+    std::vector<std::string> all = {"train",
+                                    "data.dir=" + (folder_ / "data").string(),
+                                    "log.dir=" + (folder_ / run).string(),
+                                    "model.n_layer=2",
+                                    "model.n_head=2",
+                                    "model.n_embd=16",
+                                    "model.block_size=12",
+                                    "model.batch_size=4",
+                                    "train.max_iters=8",
+                                    "train.eval_interval=4",
+                                    "train.eval_iters=2",
+                                    "train.log_interval=2",
+                                    "train.warmup_iters=2",
+                                    "sample.tokens=20",
+                                    "train.threads=2"};
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  }
+  std::string file(const std::string& path) const { return io::read_file(folder_ / path); }
+  TempFolder folder_;
+};
+
+TEST_F(TrainCommand, WritesMetricsConfigEnvironmentAndCheckpoints) {
+  const Outcome outcome = lockstep(words("a"));
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_NE(outcome.out.find("Training Legend"), std::string::npos);
+  EXPECT_NE(outcome.out.find("step=2 loss="), std::string::npos);
+  EXPECT_NE(outcome.out.find("Using seed: 1337"), std::string::npos);
+  EXPECT_NE(outcome.out.find("['prompt']: 'What is an LLM?'"), std::string::npos);
+  std::size_t lines = 0;
+  std::string metrics = file("a/metrics.jsonl");
+  for (std::size_t end = metrics.find('\n'); end != std::string::npos; end = metrics.find('\n')) {
+    const Json line = Json::parse(metrics.substr(0, end));
+    EXPECT_EQ(line.at("step").integer(), static_cast<std::int64_t>(2 * ++lines));
+    EXPECT_GT(line.at("tps").number(), 0);
+    metrics.erase(0, end + 1);
+  }
+  EXPECT_EQ(lines, 4U);
+  EXPECT_EQ(checkpoint::list_checkpoints(folder_ / "a").size(), 2U);
+  EXPECT_TRUE(Json::parse(file("a/config.json")).is_object());
+  EXPECT_TRUE(Json::parse(file("a/environment.json")).is_object());
+}
+
+TEST_F(TrainCommand, ResumeAtAnyStepIsAsIfItHadNeverStopped) {
+  const std::vector<std::vector<std::string>> variants = {
+      {}, {"model.dropout=0.2", "optimizer.gas=2"}, {"data.order=partition", "model.bias=true", "model.tied=false"}};
+  for (std::size_t v = 0; v < variants.size(); ++v) {
+    const std::string whole = "whole" + std::to_string(v);
+    ASSERT_EQ(lockstep(words(whole, variants[v])).code, 0);
+    for (const int stop : {2, 4, 7}) {
+      const std::string parts = "parts" + std::to_string(v) + std::to_string(stop);
+      std::vector<std::string> first = variants[v];
+      first.push_back("train.max_iters=" + std::to_string(stop));
+      ASSERT_EQ(lockstep(words(parts, first)).code, 0);
+      std::vector<std::string> second = variants[v];
+      second.emplace_back("train.init_from=resume");
+      const Outcome outcome = lockstep(words(parts, second));
+      ASSERT_EQ(outcome.code, 0) << outcome.err;
+      for (const char* name : {"model.safetensors", "optimizer.safetensors"}) {
+        const std::string path = std::string("/checkpoints/step_8/") + name;
+        EXPECT_TRUE(file(whole + path) == file(parts + path)) << name << " after a stop at " << stop;
+      }
+    }
+  }
+}
+
+TEST_F(TrainCommand, ThreadsChangeNoBit) {
+  ASSERT_EQ(lockstep(words("two", {"model.dropout=0.1"})).code, 0);
+  ASSERT_EQ(lockstep(words("one", {"model.dropout=0.1", "train.threads=1"})).code, 0);
+  EXPECT_TRUE(file("one/checkpoints/step_8/model.safetensors") == file("two/checkpoints/step_8/model.safetensors"));
+}
+
+TEST_F(TrainCommand, ASignalEndsTheStepSavesAndLeaves) {
+  for (const int signal : {SIGINT, SIGTERM, SIGUSR1}) {
+    const std::string run = "stopped" + std::to_string(signal);
+    // The loop goes on until it is told to stop: the sender waits until it has begun.
+    std::jthread sender([&] {
+      while (!std::filesystem::exists(folder_ / run / "metrics.jsonl")) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      while (file(run + "/metrics.jsonl").empty()) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      std::raise(signal);
+    });
+    const Outcome outcome = lockstep(words(run, {"train.max_iters=1000000", "train.eval_interval=1000000"}));
+    sender.join();
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_NE(outcome.out.find("Stopped:"), std::string::npos);
+    EXPECT_EQ(checkpoint::list_checkpoints(folder_ / run).size(), 1U);
+  }
+}
+
+TEST_F(TrainCommand, SwitchFilesAndTheClock) {
+  io::replace_file(folder_ / "kill", "");
+  const Outcome killed = lockstep(words("killed", {"train.kill_file=" + (folder_ / "kill").string()}));
+  EXPECT_NE(killed.out.find("the kill file"), std::string::npos);
+  EXPECT_TRUE(std::filesystem::exists(folder_ / "killed/checkpoints/step_0/manifest.json"));
+
+  io::replace_file(folder_ / "save", "");
+  const Outcome saved = lockstep(words("saved", {"train.save_file=" + (folder_ / "save").string(), "checkpoint.interval=100"}));
+  EXPECT_EQ(saved.code, 0) << saved.err;
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "save"));
+  EXPECT_TRUE(std::filesystem::exists(folder_ / "saved/checkpoints/step_0/manifest.json"));
+
+  const Outcome late = lockstep(words("late", {"train.max_minutes=0.0000001"}));
+  EXPECT_NE(late.out.find("train.max_minutes"), std::string::npos) << late.err;
+}
+
+TEST_F(TrainCommand, AStepIsDumped) {
+  ASSERT_EQ(lockstep(words("dumped", {"train.dump_step=3"})).code, 0);
+  const std::string dump = file("dumped/dump_step_3.safetensors");
+  for (const char* name :
+       {"\"tokens\"", "\"targets\"", "\"loss\"", "\"gradient.transformer.wte.weight\"", "\"weight.transformer.ln_f.weight\""}) {
+    EXPECT_NE(dump.find(name), std::string::npos) << name;
+  }
+}
+
+TEST_F(TrainCommand, EpochsEndTheRun) {
+  const Outcome outcome = lockstep(words("epochs", {"train.max_epochs=1", "model.batch_size=64"}));
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  const std::vector<checkpoint::Found> found = checkpoint::list_checkpoints(folder_ / "epochs");
+  ASSERT_FALSE(found.empty());
+  EXPECT_GT(found.back().step, 8);  // not train.max_iters
+}
+
+TEST_F(TrainCommand, OnlyEvaluates) {
+  const Outcome outcome = lockstep(words("eval_only", {"train.eval_only=true"}));
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_NE(outcome.out.find("step 0: train loss"), std::string::npos);
+  EXPECT_TRUE(checkpoint::list_checkpoints(folder_ / "eval_only").empty());
+}
+
+TEST_F(TrainCommand, DryRunCountsAndStops) {
+  const Outcome outcome =
+      lockstep({"train", "--dry-run", "data=shakespeare", "train.dtype=bf16", "model.batch_size=64", "data.root_path=/nowhere"});
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  for (const char* text :
+       {"num_params=85003776", "50, with 85,771,008", "25, with 19,200", "Tokens per iteration: 65,536", "total"}) {
+    EXPECT_NE(outcome.out.find(text), std::string::npos) << text;
+  }
+}
+
+TEST_F(TrainCommand, BadInputIsNamed) {
+  const auto refused = [&](std::vector<std::string> more, const std::string& said) {
+    const Outcome outcome = lockstep(words("refused", std::move(more)));
+    EXPECT_EQ(outcome.code, 2);
+    EXPECT_NE(outcome.err.find(said), std::string::npos) << outcome.err;
+  };
+  refused({"train.dtype=bf16"}, "fp32");
+  refused({"model.n_head=3"}, "does not divide");
+  refused({"model.n_hed=2"}, "n_head");
+  refused({"model.block_size=100000"}, "100000");
+  refused({"data.dir=/nowhere"}, "/nowhere");
+  refused({"train.init_from=resume"}, "checkpoint");
+  ASSERT_EQ(lockstep(words("other")).code, 0);
+  refused({"train.init_from=" + (folder_ / "other").string(), "model.n_embd=32"}, "transformer.");
+}
+
+TEST_F(TrainCommand, TrainedModelsWriteAndAreEvaluated) {
+  ASSERT_EQ(lockstep(words("model")).code, 0);
+  const std::string model = (folder_ / "model").string();
+  const Outcome one = lockstep({"generate", "--model", model, "--prompt", "the qux!", "--tokens", "30", "--samples", "2"});
+  ASSERT_EQ(one.code, 0) << one.err;
+  EXPECT_EQ(one.out.rfind("the qux", 0), 0U) << one.out;  // '!' is not in the text
+  EXPECT_NE(one.err.find("!"), std::string::npos);
+  EXPECT_NE(one.out.find("---------------"), std::string::npos);
+  const Outcome again = lockstep({"generate", "--model", model, "--prompt", "the qux!", "--tokens", "30", "--samples", "2"});
+  EXPECT_EQ(one.out, again.out);
+  io::replace_file(folder_ / "prompt.txt", "the lazy");
+  EXPECT_EQ(lockstep({"generate", "--model", model, "--prompt", "FILE:" + (folder_ / "prompt.txt").string()}).code, 0);
+  EXPECT_EQ(lockstep({"generate", "--model", model, "--prompt", "!!!"}).code, 2);
+  EXPECT_EQ(lockstep({"generate", "--model", model, "--top-p", "0"}).code, 2);
+  EXPECT_EQ(lockstep({"generate"}).code, 2);
+
+  const Outcome whole = lockstep({"eval", "--model", model});
+  ASSERT_EQ(whole.code, 0) << whole.err;
+  EXPECT_NE(whole.out.find("bits per byte"), std::string::npos);
+  const std::string logits = (folder_ / "logits.safetensors").string();
+  const Outcome json =
+      lockstep({"eval", "--model", model, "--tokens", folder_ / "data/val.bin", "--length", "5", "--logits", logits, "--json"});
+  ASSERT_EQ(json.code, 0) << json.err;
+  const Json numbers = Json::parse(json.out);
+  EXPECT_NEAR(std::log(numbers.at("perplexity").number()), numbers.at("loss").number(), 1e-9);
+  const auto tokens = static_cast<std::int64_t>(io::read_file(folder_ / "data/val.bin").size() / 2);
+  EXPECT_EQ(numbers.at("tokens").integer(), (tokens - 1) / 5 * 5);
+  EXPECT_EQ(lockstep({"eval", "--model", model, "--length", "13"}).code, 2);
+  EXPECT_EQ(lockstep({"eval", "--model", "/nowhere"}).code, 2);
+}
+
+}  // namespace
+}  // namespace lockstep::app
