@@ -31,8 +31,9 @@ using List = std::vector<std::string>;
 
 class ConfigFile : public testing::Test {
  protected:
-  std::string write(std::string_view text) {
-    const std::string path = folder_ / "run.toml";
+  std::string folder() const { return folder_.path(); }
+  std::string write(std::string_view text, std::string_view name = "run.toml") {
+    const std::string path = folder_ / name;
     io::replace_file(path, text);
     return path;
   }
@@ -223,6 +224,26 @@ TEST_F(ConfigFile, SyntaxErrorsAndMissingFiles) {
   EXPECT_NE(problems({}, {"/no/such.toml"}).at(0).find("/no/such.toml"), std::string::npos);
   EXPECT_EQ(problems({"q.x=1"}, {"/no/such.toml", "/no/other.toml"}).size(), 3U);
   EXPECT_EQ(problems({}, {"/tmp"}).size(), 1U);
+}
+
+TEST_F(ConfigFile, AResumedRunKeepsItsSettings) {
+  const List how = {"train.init_from=resume", "log.dir=" + folder()};
+  EXPECT_EQ(resolved(how).model.n_layer, 12);  // nothing there to keep
+  const RunConfig before = resolved({"model=shakespeare", "train.seed=5", "log.dir=" + folder(), "train.max_iters=700"});
+  write(app::to_toml(before), "config.toml");
+  Resolved result = resolve({{}, how});
+  EXPECT_EQ(result.warnings.size(), 1U);
+  EXPECT_EQ(result.config.train.init_from, "resume");
+  result.config.train.init_from = "scratch";
+  EXPECT_EQ(result.config, before);
+  const std::string file = write("[train]\nmax_iters = 800\n");
+  const Resolved changed = resolve({{file}, {"train.init_from=resume", "log.dir=" + folder(), "model.dropout=0"}});
+  EXPECT_EQ(changed.config.train.max_iters, 800);
+  EXPECT_EQ(changed.config.model.dropout, 0);
+  EXPECT_EQ(changed.config.model.n_layer, 6);
+  EXPECT_EQ(problems({"train.init_from=resume", "log.dir=" + folder(), "nonsense", "q.x=1"}).size(), 2U);
+  write("[train]\nmax_iters = 0\n", "config.toml");
+  EXPECT_EQ(problems(how).size(), 1U);
 }
 
 TEST(Sources, DeclareTheirArguments) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 
 #include "app/config_file.h"
 #include "app/settings/keys.h"
@@ -52,22 +53,48 @@ void apply_preset(app::RunConfig& config, const Setting& setting, std::vector<Pr
   for (const Setting& one : split(preset->assignments, problems)) set(config, one, problems);
 }
 
+std::vector<Problem> apply(app::RunConfig& config, const std::vector<std::string>& files, const std::vector<Setting>& settings) {
+  std::vector<Problem> problems;
+  for (const std::string& file : files) append(problems, app::read_config_file(file, config));
+  for (const Setting& one : settings) {
+    if (one.is_preset()) apply_preset(config, one, problems);
+  }
+  for (const Setting& one : settings) {
+    if (!one.is_preset()) set(config, one, problems);
+  }
+  return problems;
+}
+
+// The settings that a run to be resumed was started with; empty when there are none.
+std::string own_settings(const app::RunConfig& config) {
+  if (config.train.init_from != "resume" || (!config.log.dir && !config.log.name)) return "";
+  const std::string file = app::run_folder(config, "") + "/config.toml";
+  return std::filesystem::exists(file) ? file : "";
+}
+
+// A warm-up asked for that never ends is a mistake; the default one in a short run is only worth a warning.
+std::vector<Problem> check_warmup(const app::RunConfig& config, const std::vector<Setting>& settings) {
+  const app::RunConfig::Train& train = config.train;
+  const auto asks = [](const Setting& setting) { return setting.name == "train.warmup_iters"; };
+  if (train.warmup_iters <= train.max_iters || std::none_of(settings.begin(), settings.end(), asks)) return {};
+  return {{fmt::format("train.warmup_iters = {} is above train.max_iters = {}", train.warmup_iters, train.max_iters),
+           "choose a shorter warm-up or a longer run"}};
+}
+
 // The rule of WordPlay for short runs, and what else deserves a word.
-std::vector<std::string> settle(app::RunConfig& config) {
-  std::vector<std::string> warnings;
-  app::RunConfig::Train& train = config.train;
+void settle(Resolved& resolved) {
+  app::RunConfig::Train& train = resolved.config.train;
   if (train.max_iters < train.log_interval) {
     const std::int64_t interval = std::max<std::int64_t>(1, train.max_iters / 20);
-    warnings.push_back(fmt::format("train.max_iters = {} is below train.log_interval = {}: logging every {} iterations",
-                                   train.max_iters, train.log_interval, interval));
+    resolved.warnings.push_back(fmt::format("train.max_iters = {} is below train.log_interval = {}: logging every {} iterations",
+                                            train.max_iters, train.log_interval, interval));
     train.log_interval = interval;
   }
-  if (config.optimizer.decay_lr && train.warmup_iters > train.max_iters) {
-    warnings.push_back(
+  if (resolved.config.optimizer.decay_lr && train.warmup_iters > train.max_iters) {
+    resolved.warnings.push_back(
         fmt::format("train.warmup_iters = {} is above train.max_iters = {}: the learning rate stays below its highest",
                     train.warmup_iters, train.max_iters));
   }
-  return warnings;
 }
 
 }  // namespace
@@ -78,26 +105,22 @@ void Sources::declare(app::CommandLine& line) {
 }
 
 Resolved resolve(const Sources& sources) {
-  Resolved resolved;
   std::vector<Problem> problems;
-  for (const std::string& file : sources.files) append(problems, app::read_config_file(file, resolved.config));
   const std::vector<Setting> settings = split(sources.overrides, problems);
-  for (const Setting& one : settings) {
-    if (one.is_preset()) apply_preset(resolved.config, one, problems);
+  Resolved resolved;
+  std::vector<Problem> found = apply(resolved.config, sources.files, settings);
+  if (const std::string own = own_settings(resolved.config); !own.empty()) {
+    std::vector<std::string> files = {own};
+    files.insert(files.end(), sources.files.begin(), sources.files.end());
+    resolved.config = {};
+    found = apply(resolved.config, files, settings);
+    resolved.warnings.push_back(fmt::format("Resuming with the settings of {} and, on top, those given here", own));
   }
-  for (const Setting& one : settings) {
-    if (!one.is_preset()) set(resolved.config, one, problems);
-  }
-  const bool chose_warmup =
-      std::any_of(settings.begin(), settings.end(), [](const Setting& s) { return s.name == "train.warmup_iters"; });
-  const app::RunConfig::Train& train = resolved.config.train;
-  if (chose_warmup && train.warmup_iters > train.max_iters) {
-    problems.push_back({fmt::format("train.warmup_iters = {} is above train.max_iters = {}", train.warmup_iters, train.max_iters),
-                        "choose a shorter warm-up or a longer run"});
-  }
+  append(problems, std::move(found));
+  append(problems, check_warmup(resolved.config, settings));
   append(problems, app::check(resolved.config));
   if (!problems.empty()) throw UserError(std::move(problems));
-  resolved.warnings = settle(resolved.config);
+  settle(resolved);
   return resolved;
 }
 

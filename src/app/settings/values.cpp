@@ -61,7 +61,7 @@ std::int64_t drawn_seed() {
 
 std::string range_text(const Rule& rule) {
   constexpr double kLimit = 1e15;
-  const std::string low = fmt::format("{} {}", rule.open_low ? "above" : "of at least", rule.low);
+  std::string low = fmt::format("{} {}", rule.open_low ? "above" : "of at least", rule.low);
   if (rule.high >= kLimit) return low;
   return fmt::format("{} and {} {}", low, rule.open_high ? "below" : "at most", static_cast<std::int64_t>(rule.high));
 }
