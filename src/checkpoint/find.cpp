@@ -21,11 +21,6 @@ std::optional<std::int64_t> parse_step(std::string_view text) {
   return good ? std::optional(step) : std::nullopt;
 }
 
-bool is_checkpoint(const fs::path& folder) {
-  std::error_code ignored;
-  return fs::exists(folder / manifest_file, ignored);
-}
-
 std::string steps_of(const std::vector<Found>& all) {
   std::string text;
   for (const Found& found : all) text += fmt::format("{}{}", text.empty() ? "" : ", ", found.step);
@@ -60,6 +55,11 @@ Choice choose_step(std::vector<Found>& all, const fs::path& path, std::int64_t s
 }  // namespace
 
 std::string folder_name(std::int64_t step) { return fmt::format("{}{}", step_prefix, step); }
+
+bool is_checkpoint(const fs::path& folder) {
+  std::error_code ignored;
+  return fs::exists(folder / manifest_file, ignored) && !fs::exists(folder / checkpoints_folder, ignored);
+}
 
 Manifest read_manifest(const fs::path& folder) {
   const fs::path path = folder / manifest_file;

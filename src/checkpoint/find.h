@@ -26,6 +26,9 @@ struct Found {
   std::string fault;                 ///< then: why
 };
 
+/// Whether the folder has a checkpoint's manifest and is no run folder (which may have a manifest.json of its own).
+bool is_checkpoint(const std::filesystem::path& folder);
+
 /// Reads `<folder>/manifest.json`; throws UserError when it is missing or damaged.
 Manifest read_manifest(const std::filesystem::path& folder);
 

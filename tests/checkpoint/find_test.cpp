@@ -41,6 +41,12 @@ TEST_F(Find, TheLastTheBestAndANumber) {
   EXPECT_TRUE(choose_checkpoint(run.path(), "last").passed_over.empty());
 }
 
+TEST_F(Find, ARunMayHaveAManifestOfItsOwn) {
+  add(3, 1.0);
+  io::replace_file(run.path() / "manifest.json", "{}");
+  EXPECT_EQ(chosen("last"), 3);
+}
+
 TEST_F(Find, TheBestIsTheLastWhenNothingWasMeasured) {
   add(1, {});
   add(2, {});

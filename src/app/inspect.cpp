@@ -1,0 +1,192 @@
+#include "app/inspect.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <thread>
+
+#include "app/command_line.h"
+#include "app/help.h"
+#include "app/inspect_facts.h"
+#include "base/error.h"
+#include "base/units.h"
+
+namespace lockstep::app {
+namespace {
+
+// A text from a file on one line: what would steer the terminal is replaced.
+std::string plain(std::string text) {
+  for (char& c : text) {
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) c = ' ';
+  }
+  return text;
+}
+
+// A value of a configuration.
+std::string value_text(const Json& value) {
+  constexpr std::size_t most = 160;
+  std::string text = value.is_string() ? value.string() : value.is_null() ? "-" : value.dump();
+  if (text.size() > most) text = text.substr(0, most) + "...";
+  return plain(std::move(text));
+}
+
+std::string number_text(const Json& value) {
+  if (value.is_null()) return "-";
+  return value.is_int() ? format_count(value.integer()) : fmt::format("{:.4f}", value.number());
+}
+
+std::string bytes_text(const Json& value) { return format_bytes(static_cast<std::uint64_t>(value.integer())); }
+
+// Rows of cells as columns; the first row is the head. Columns named in `right` are numbers.
+std::string table(const std::vector<std::vector<std::string>>& rows, std::string_view right) {
+  std::vector<std::size_t> widths(rows.front().size(), 0);
+  for (const auto& row : rows) {
+    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  std::string text;
+  for (const auto& row : rows) {
+    std::string line = " ";
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      line += right[i] == 'r' ? fmt::format(" {:>{}} ", row[i], widths[i]) : fmt::format(" {:<{}} ", row[i], widths[i]);
+    }
+    line.erase(line.find_last_not_of(' ') + 1);
+    text += line + "\n";
+  }
+  return text;
+}
+
+// An object's members as key and value; nested objects with dotted keys.
+void add_rows(std::vector<HelpRow>& rows, const std::string& prefix, const Json& value) {
+  for (const auto& [key, member] : value.object()) {
+    if (member.is_object()) {
+      add_rows(rows, prefix + key + ".", member);
+    } else {
+      rows.push_back({plain(prefix + key), value_text(member)});
+    }
+  }
+}
+
+std::string section(const char* title, const Json* object) {
+  if (object == nullptr || !object->is_object() || object->object().empty()) return "";
+  std::vector<HelpRow> rows;
+  add_rows(rows, "", *object);
+  return fmt::format("\n{}\n{}", title, two_columns(rows));
+}
+
+std::string tensor_table(const Json& facts) {
+  const Json::Array& tensors = facts.at("tensors").array();
+  const bool files = !tensors.empty() && tensors.front().find("file") != nullptr;
+  std::vector<std::vector<std::string>> rows{{"tensor", "type", "shape", "elements", "bytes", "checksum"}};
+  std::int64_t elements = 0, bytes = 0;
+  if (files) rows.front().push_back("file");
+  for (const Json& tensor : tensors) {
+    std::vector<std::string> shape;
+    for (const Json& extent : tensor.at("shape").array()) shape.push_back(fmt::format("{}", extent.integer()));
+    rows.push_back({plain(tensor.at("name").string()), tensor.at("dtype").string(), fmt::format("[{}]", fmt::join(shape, ", ")),
+                    number_text(tensor.at("elements")), bytes_text(tensor.at("bytes")), tensor.at("checksum").string()});
+    if (files) rows.back().push_back(plain(tensor.at("file").string()));
+    elements += tensor.at("elements").integer();
+    bytes += tensor.at("bytes").integer();
+  }
+  rows.push_back({fmt::format("{} tensors", format_count(std::ssize(tensors))), "", "", format_count(elements),
+                  format_bytes(static_cast<std::uint64_t>(bytes)), ""});
+  return "\n" + table(rows, "lllrrll");
+}
+
+std::string damage_text(const Json& facts) {
+  const Json* damaged = facts.find("damaged");
+  if (damaged == nullptr) return "";
+  if (damaged->array().empty()) return "\nverified: every byte is as it was written\n";
+  std::string text = "\nDAMAGED:\n";
+  for (const Json& name : damaged->array()) text += fmt::format("  {}\n", plain(name.string()));
+  return text;
+}
+
+std::string checkpoint_text(const Json& facts) {
+  std::vector<HelpRow> rows{{"step", number_text(facts.at("step"))},
+                            {"parameters", number_text(facts.at("parameters"))},
+                            {"bytes", bytes_text(facts.at("bytes"))},
+                            {"validation loss", number_text(facts.at("validation_loss"))},
+                            {"best validation loss", number_text(facts.at("best_validation_loss"))},
+                            {"tokens seen", number_text(facts.at("tokens_seen"))},
+                            {"next sample", number_text(facts.at("next_sample"))},
+                            {"seed", fmt::format("{}", static_cast<std::uint64_t>(facts.at("seed").integer()))},
+                            {"written by", plain(facts.at("program").string())}};
+  if (facts.at("master_is_model").boolean()) rows.push_back({"master weights", "the fp32 weights themselves"});
+  return two_columns(rows) + section("model", facts.find("model")) + section("optimizer", facts.find("optimizer")) +
+         section("run", facts.find("run")) + tensor_table(facts);
+}
+
+std::string run_text(const Json& facts) {
+  std::string text;
+  if (const Json* parameters = facts.find("parameters")) text += two_columns({{"parameters", number_text(*parameters)}});
+  const Json::Array& checkpoints = facts.at("checkpoints").array();
+  std::vector<std::vector<std::string>> rows{{"step", "tokens seen", "validation loss", "bytes", ""}};
+  for (const Json& one : checkpoints) {
+    const std::string step = number_text(one.at("step"));
+    if (const Json* fault = one.find("fault")) {
+      rows.push_back({step, "", "", "", plain("damaged: " + fault->string())});
+      continue;
+    }
+    const bool best = one.at("best").boolean(), last = one.at("last").boolean();
+    rows.push_back({step, number_text(one.at("tokens_seen")), number_text(one.at("validation_loss")), bytes_text(one.at("bytes")),
+                    best && last ? "best, last"
+                    : best       ? "best"
+                    : last       ? "last"
+                                 : ""});
+  }
+  text += checkpoints.empty() ? "\nno checkpoint yet\n" : "\ncheckpoints\n" + table(rows, "rrrrl");
+  return text + section("last metrics", facts.find("metrics")) + section("model", facts.find("model")) +
+         section("optimizer", facts.find("optimizer"));
+}
+
+std::string tokens_text(const Json& facts) {
+  const Json& tokenizer = facts.at("tokenizer");
+  std::string text = two_columns({{"tokenizer", tokenizer.is_null() ? "not described: read as GPT-2's ids" : tokenizer.string()},
+                                  {"vocabulary", number_text(facts.at("vocabulary"))},
+                                  {"type", facts.at("dtype").string()}});
+  std::vector<std::vector<std::string>> rows{{"file", "tokens", "bytes", "text", "sha256"}};
+  for (const Json& file : facts.at("files").array()) {
+    const Json *text_bytes = file.find("text_bytes"), *sha256 = file.find("sha256");
+    rows.push_back({plain(file.at("name").string()), number_text(file.at("tokens")), bytes_text(file.at("bytes")),
+                    text_bytes == nullptr ? "-" : bytes_text(*text_bytes), sha256 == nullptr ? "-" : plain(sha256->string())});
+  }
+  return text + "\n" + table(rows, "lrrrl") + fmt::format("\nstarts with\n  {}\n", plain(value_text(facts.at("start"))));
+}
+
+std::string safetensors_text(const Json& facts) {
+  return two_columns({{"elements", number_text(facts.at("parameters"))}, {"bytes", bytes_text(facts.at("bytes"))}}) +
+         section("metadata", facts.find("metadata")) + tensor_table(facts);
+}
+
+int run_inspect(const Arguments& arguments) {
+  std::string path;
+  bool json = false, verify = false;
+  CommandLine line("inspect",
+                   "What is in a checkpoint, a run folder, a safetensors file or prepared text (tokens.json or a .bin file).");
+  line.positional("PATH", path, "a folder or a file");
+  line.flag("--json", json, "print one JSON object");
+  line.flag("--verify", verify, "read everything and compare it with its checksums");
+  line.note("Exit code: 0, or 1 when --verify finds damage.\nExample: lockstep inspect runs/first --verify");
+  if (!line.parse(arguments)) return 0;
+  cpu::Team team(static_cast<int>(std::max(1U, std::thread::hardware_concurrency())));
+  const Json facts = inspect_facts(path, verify, team);
+  std::fputs(json ? (facts.dump(2) + "\n").c_str() : inspect_text(facts).c_str(), stdout);
+  const Json* damaged = facts.find("damaged");
+  return damaged != nullptr && !damaged->array().empty() ? 1 : 0;
+}
+
+}  // namespace
+
+std::string inspect_text(const Json& facts) {
+  const std::string& kind = facts.at("kind").string();
+  const std::string head = fmt::format("{}: {}\n", kind, plain(facts.at("path").string()));
+  if (kind == "checkpoint") return head + checkpoint_text(facts) + damage_text(facts);
+  if (kind == "run") return head + run_text(facts) + damage_text(facts);
+  if (kind == "tokens") return head + tokens_text(facts) + damage_text(facts);
+  return head + safetensors_text(facts);
+}
+
+Command inspect_command() { return {"inspect", "what is in a checkpoint, a run, a token file", run_inspect}; }
+
+}  // namespace lockstep::app

@@ -1,0 +1,257 @@
+#include "app/inspect_facts.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "base/error.h"
+#include "checkpoint/find.h"
+#include "checkpoint/reader.h"
+#include "data/corpus.h"
+#include "io/checksum.h"
+#include "io/safetensors.h"
+
+namespace lockstep::app {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string hex(std::uint64_t value) { return fmt::format("{:016x}", value); }
+
+Json optional_json(const std::optional<double>& value) { return value ? Json(*value) : Json(); }
+
+Json names_json(const std::vector<std::string>& names) { return Json::Array(names.begin(), names.end()); }
+
+Json checkpoint_facts(const fs::path& folder, bool verify, cpu::Team& team) {
+  const checkpoint::Reader reader(folder);
+  const checkpoint::Manifest& manifest = reader.manifest();
+  Json::Array files, tensors;
+  std::int64_t parameters = 0;
+  for (const checkpoint::StoredFile& file : manifest.files)
+    files.push_back(Json::Object{{"name", file.name}, {"bytes", file.bytes}});
+  for (const checkpoint::StoredTensor& stored : manifest.tensors) {
+    const auto& [name, shape, dtype] = stored.tensor;
+    Json::Array extents;
+    for (int dim = 0; dim < shape.rank(); ++dim) extents.emplace_back(shape[dim]);
+    const std::int64_t elements = shape.elements();
+    if (stored.file == checkpoint::model_file) parameters += elements;
+    tensors.push_back(Json::Object{{"name", name},
+                                   {"file", stored.file},
+                                   {"dtype", name_of(dtype)},
+                                   {"shape", std::move(extents)},
+                                   {"elements", elements},
+                                   {"bytes", elements * static_cast<std::int64_t>(size_of(dtype))},
+                                   {"checksum", hex(stored.checksum)}});
+  }
+  Json facts(Json::Object{{"kind", "checkpoint"},
+                          {"path", folder.string()},
+                          {"program", manifest.program},
+                          {"step", manifest.step},
+                          {"seed", manifest.seed},
+                          {"tokens_seen", manifest.tokens_seen},
+                          {"next_sample", manifest.next_sample},
+                          {"validation_loss", optional_json(manifest.validation_loss)},
+                          {"best_validation_loss", optional_json(manifest.best_validation_loss)},
+                          {"master_is_model", manifest.master_is_model},
+                          {"parameters", parameters},
+                          {"bytes", manifest.bytes()},
+                          {"model", manifest.model},
+                          {"optimizer", manifest.optimizer},
+                          {"run", manifest.run},
+                          {"files", std::move(files)},
+                          {"tensors", std::move(tensors)}});
+  if (verify) facts.set("damaged", names_json(reader.verify(team)));
+  return facts;
+}
+
+// The last complete line of the run's metrics, or null.
+Json last_metrics(const fs::path& run) {
+  const fs::path path = run / "metrics.jsonl";
+  if (!fs::is_regular_file(path)) return nullptr;
+  constexpr std::uint64_t most = 65536;
+  const io::File file = io::File::open_to_read(path);
+  const std::uint64_t size = file.size(), from = size > most ? size - most : 0;
+  std::string text(static_cast<std::size_t>(size - from), '\0');
+  file.read_at(from, std::as_writable_bytes(std::span(text)));
+  text.resize(text.rfind('\n') == std::string::npos ? 0 : text.rfind('\n'));
+  if (text.empty()) return nullptr;
+  return Json::parse(std::string_view(text).substr(text.rfind('\n') + 1), path.string());
+}
+
+void add_damage(std::vector<std::string>& damaged, const checkpoint::Found& found, cpu::Team& team) {
+  const std::string name = found.folder.filename().string();
+  try {
+    for (const std::string& tensor : checkpoint::Reader(found.folder).verify(team)) damaged.push_back(name + ": " + tensor);
+  } catch (const UserError& error) {
+    damaged.push_back(name + ": " + error.problems().front().message);
+  }
+}
+
+Json run_facts(const fs::path& run, bool verify, cpu::Team& team) {
+  const std::vector<checkpoint::Found> all = checkpoint::list_checkpoints(run);
+  std::vector<std::optional<double>> losses;
+  std::optional<std::size_t> last;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    losses.push_back(all[i].manifest ? all[i].manifest->validation_loss : std::nullopt);
+    if (all[i].manifest) last = i;
+  }
+  const auto best = checkpoint::best_of(losses);
+  Json::Array list;
+  std::vector<std::string> damaged;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const checkpoint::Found& found = all[i];
+    Json row(Json::Object{{"step", found.step}, {"path", found.folder.string()}});
+    if (found.manifest) {
+      row.set("tokens_seen", found.manifest->tokens_seen);
+      row.set("validation_loss", optional_json(found.manifest->validation_loss));
+      row.set("bytes", found.manifest->bytes());
+      row.set("best", best == i);
+      row.set("last", last == i);
+    } else {
+      row.set("fault", found.fault);
+    }
+    list.push_back(std::move(row));
+    if (verify) add_damage(damaged, found, team);
+  }
+  Json facts(Json::Object{{"kind", "run"}, {"path", run.string()}, {"checkpoints", std::move(list)}});
+  if (last) {
+    const checkpoint::Manifest& manifest = *all[*last].manifest;
+    std::int64_t parameters = 0;
+    for (const checkpoint::StoredTensor& stored : manifest.tensors) {
+      if (stored.file == checkpoint::model_file) parameters += stored.tensor.shape.elements();
+    }
+    facts.set("parameters", parameters);
+    facts.set("model", manifest.model);
+    facts.set("optimizer", manifest.optimizer);
+  }
+  facts.set("metrics", last_metrics(run));
+  if (verify) facts.set("damaged", names_json(damaged));
+  return facts;
+}
+
+Json safetensors_facts(const fs::path& path, cpu::Team& team) {
+  const io::MappedFile file(path);
+  const io::SafetensorsHeader header = io::parse_safetensors(file.bytes(), file.bytes().size(), path.string());
+  std::vector<std::uint64_t> checksums(header.entries.size());
+  team.for_each(static_cast<std::int64_t>(header.entries.size()), [&](std::int64_t i, int) {
+    const io::SafetensorsEntry& entry = header.entries[static_cast<std::size_t>(i)];
+    checksums[static_cast<std::size_t>(i)] =
+        io::checksum(file.bytes().subspan(entry.offset, entry.bytes), io::safetensors_element_size(entry.dtype), 0);
+  });
+  Json metadata{Json::Object{}};
+  for (const auto& [key, value] : header.metadata) metadata.set(key, value);
+  Json::Array tensors;
+  std::uint64_t parameters = 0;
+  for (std::size_t i = 0; i < header.entries.size(); ++i) {
+    const io::SafetensorsEntry& entry = header.entries[i];
+    const std::uint64_t elements = entry.bytes / io::safetensors_element_size(entry.dtype);
+    parameters += elements;
+    tensors.push_back(Json::Object{{"name", entry.name},
+                                   {"dtype", entry.dtype},
+                                   {"shape", Json::Array(entry.shape.begin(), entry.shape.end())},
+                                   {"elements", elements},
+                                   {"bytes", entry.bytes},
+                                   {"checksum", hex(checksums[i])}});
+  }
+  return Json::Object{{"kind", "safetensors"},      {"path", path.string()},           {"parameters", parameters},
+                      {"bytes", header.file_bytes}, {"metadata", std::move(metadata)}, {"tensors", std::move(tensors)}};
+}
+
+// The first tokens as text, or as ids where no tokenizer is known.
+Json start_of(const data::TokenFile& file, const Json& tokenizer) {
+  std::array<std::int32_t, 64> memory;
+  const std::span<std::int32_t> ids(memory.data(),
+                                    static_cast<std::size_t>(std::min<std::int64_t>(std::ssize(memory), file.tokens())));
+  file.read(0, ids);
+  if (!tokenizer.is_null()) return data::make_tokenizer(tokenizer)->decode(ids);
+  return fmt::format("{}", fmt::join(ids, " "));
+}
+
+Json token_file_facts(const data::TokenFile& file, const data::TokenFileFacts* described) {
+  const fs::path path = file.path();
+  Json facts(Json::Object{
+      {"name", path.filename().string()}, {"tokens", file.tokens()}, {"bytes", file.tokens() * file.format().token_bytes}});
+  if (described != nullptr) {
+    facts.set("text_bytes", described->text_bytes);
+    facts.set("sha256", described->sha256);
+  }
+  return facts;
+}
+
+// A folder of prepared text.
+Json prepared_facts(const fs::path& folder, bool verify) {
+  const auto description = data::read_description(folder);
+  ensure(description.has_value(), "the folder has a tokens.json");
+  Json::Array files;
+  Json start;
+  for (const data::TokenFileFacts& described : description->files) {
+    const data::TokenFile file = data::open_described(folder, *description, described.name);
+    if (files.empty()) start = start_of(file, description->tokenizer);
+    files.push_back(token_file_facts(file, &described));
+  }
+  Json facts(Json::Object{{"kind", "tokens"},
+                          {"path", folder.string()},
+                          {"tokenizer", description->tokenizer.at("name")},
+                          {"vocabulary", description->format.vocabulary},
+                          {"dtype", description->format.dtype()},
+                          {"characters", description->characters},
+                          {"files", std::move(files)},
+                          {"start", std::move(start)}});
+  if (verify) facts.set("damaged", names_json(data::damaged_files(folder, *description)));
+  return facts;
+}
+
+// One file of ids: as the tokens.json beside it says, else as GPT-2's.
+Json token_facts(const fs::path& path, bool verify) {
+  const fs::path folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
+  const auto description = data::read_description(folder);
+  const std::string name = path.filename().string();
+  if (description && description->find(name) != nullptr) {
+    const data::TokenFile file = data::open_described(folder, *description, name);
+    Json facts(Json::Object{{"kind", "tokens"},
+                            {"path", path.string()},
+                            {"tokenizer", description->tokenizer.at("name")},
+                            {"vocabulary", file.format().vocabulary},
+                            {"dtype", file.format().dtype()},
+                            {"files", Json::Array{token_file_facts(file, description->find(name))}},
+                            {"start", start_of(file, description->tokenizer)}});
+    if (verify) {
+      std::vector<std::string> damaged = data::damaged_files(folder, *description);
+      std::erase_if(damaged, [&](const std::string& other) { return other != name; });
+      facts.set("damaged", names_json(damaged));
+    }
+    return facts;
+  }
+  const data::TokenFile file(path.string(), {});
+  return Json::Object{{"kind", "tokens"},
+                      {"path", path.string()},
+                      {"tokenizer", nullptr},
+                      {"vocabulary", file.format().vocabulary},
+                      {"dtype", file.format().dtype()},
+                      {"files", Json::Array{token_file_facts(file, nullptr)}},
+                      {"start", start_of(file, nullptr)}};
+}
+
+}  // namespace
+
+Json inspect_facts(const fs::path& path, bool verify, cpu::Team& team) {
+  std::error_code unknown;
+  if (fs::is_directory(path, unknown)) {
+    if (checkpoint::is_checkpoint(path)) return checkpoint_facts(path, verify, team);
+    if (fs::exists(path / "tokens.json")) return prepared_facts(path, verify);
+    if (fs::is_directory(path / checkpoint::checkpoints_folder) || path.filename() == checkpoint::checkpoints_folder) {
+      return run_facts(path, verify, team);
+    }
+    throw UserError(fmt::format("{}: this folder is no checkpoint, no run and no prepared text", path.string()),
+                    "give one that has manifest.json, checkpoints/ or tokens.json, or a .safetensors or .bin file");
+  }
+  const fs::path folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
+  if (path.filename() == checkpoint::manifest_file && checkpoint::is_checkpoint(folder))
+    return checkpoint_facts(folder, verify, team);
+  if (path.filename() == "tokens.json" && fs::exists(path)) return prepared_facts(folder, verify);
+  if (path.extension() == ".bin") return token_facts(path, verify);
+  return safetensors_facts(path, team);
+}
+
+}  // namespace lockstep::app

@@ -1,0 +1,22 @@
+#pragma once
+
+// What is in a path: the facts that `lockstep inspect` prints, as a table or as they are.
+
+#include <filesystem>
+
+#include "base/json.h"
+#include "device/cpu/team.h"
+
+namespace lockstep::app {
+
+/// An object whose "kind" is one of
+///   "checkpoint"   step, losses, configuration, files, tensors (name, file, dtype, shape, bytes, checksum), parameters
+///   "run"          its checkpoints (step, losses, bytes, which is best and last, what is wrong with it), the latest one's
+///                  configuration, the last line of its metrics
+///   "safetensors"  metadata, tensors, parameters
+///   "tokens"       tokenizer, vocabulary, files (tokens, bytes), how the text starts
+/// `verify` reads everything and adds "damaged", a list of names, where something was promised that can be verified. Throws
+/// UserError for a path that is none of these.
+Json inspect_facts(const std::filesystem::path& path, bool verify, cpu::Team& team);
+
+}  // namespace lockstep::app

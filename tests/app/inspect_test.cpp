@@ -1,0 +1,200 @@
+#include "app/inspect.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "app/inspect_facts.h"
+#include "base/error.h"
+#include "checkpoint/writer.h"
+#include "data/prepare.h"
+#include "support/temp_folder.h"
+
+namespace lockstep::app {
+namespace {
+
+namespace fs = std::filesystem;
+
+class Inspect : public testing::Test {
+ protected:
+  // A checkpoint of a model of two tensors.
+  fs::path save(std::int64_t step, std::optional<double> loss) {
+    checkpoint::Manifest manifest;
+    manifest.program = "lockstep test";
+    manifest.step = step;
+    manifest.seed = 0xFFFFFFFFFFFFFFFF;
+    manifest.tokens_seen = 768 * step;
+    manifest.validation_loss = loss;
+    manifest.best_validation_loss = 1.25;
+    manifest.master_is_model = true;
+    manifest.model = Json::Object{{"n_layer", 4}, {"note", "two\nlines"}};
+    manifest.optimizer = Json::Object{{"betas", Json::Array{0.9, 0.95}}, {"decay", Json::Object{{"rate", 0.1}}}};
+    const checkpoint::Content content{{checkpoint::hold_whole("wte.weight", view(std::span(weights), Shape{50, 24})),
+                                       checkpoint::hold_whole("bias", view(std::span(bias), Shape{5}))},
+                                      {checkpoint::hold_whole("bias.exp_avg", view(std::span(bias), Shape{5}))}};
+    return checkpoint::save(run.path(), content, manifest, team).folder;
+  }
+  Json facts(const fs::path& path, bool verify = false) { return inspect_facts(path, verify, team); }
+  std::string text(const fs::path& path, bool verify = false) { return inspect_text(facts(path, verify)); }
+  void append(const fs::path& path, std::string_view what) { std::ofstream(path, std::ios::app) << what; }
+  void damage_last_byte(const fs::path& path) {
+    std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(-1, std::ios::end);
+    file.put('\x77');
+  }
+  fs::path prepared() {
+    const fs::path input = run.path() / "text.txt", out = run.path() / "tokens";
+    std::string content;
+    for (int i = 0; i < 100; ++i) content += "all work and no play\n";
+    io::replace_file(input, content);
+    std::FILE* quiet = std::fopen("/dev/null", "w");
+    Log log(quiet);
+    data::PrepareOptions options;
+    options.input = input.string();
+    options.out = out;
+    options.facts = options.progress = quiet;
+    data::prepare(options, log);
+    std::fclose(quiet);
+    return out;
+  }
+
+  TempFolder run;
+  cpu::Team team{2};
+  std::vector<float> weights = std::vector<float>(1200, 0.5f), bias = {1, 2, 3, 4, 5};
+};
+
+#define EXPECT_HOLDS(part, whole) EXPECT_PRED_FORMAT2(testing::IsSubstring, part, whole)
+
+TEST_F(Inspect, ACheckpoint) {
+  const fs::path folder = save(1500, 1.5);
+  const Json json = facts(folder);
+  EXPECT_EQ(json.at("kind").string(), "checkpoint");
+  EXPECT_EQ(json.at("step").integer(), 1500);
+  EXPECT_EQ(json.at("parameters").integer(), 1205);
+  EXPECT_EQ(json.at("tensors").array().size(), 3u);
+  EXPECT_EQ(json.at("tensors").array()[0].at("name").string(), "wte.weight");
+  EXPECT_EQ(json.at("tensors").array()[0].at("bytes").integer(), 4800);
+  EXPECT_EQ(json.at("tensors").array()[0].at("checksum").string().size(), 16u);
+  EXPECT_EQ(Json::parse(json.dump()).at("validation_loss").number(), 1.5);
+  EXPECT_EQ(json.find("damaged"), nullptr);
+  const std::string shown = text(folder);
+  for (const char* part : {"1,500", "1,205", "1.5000", "18446744073709551615", "wte.weight", "[50, 24]", "F32", "n_layer",
+                           "decay.rate", "[0.9,0.95]", "two lines", "optimizer.safetensors", "3 tensors"}) {
+    EXPECT_HOLDS(part, shown);
+  }
+  EXPECT_EQ(facts(folder / "manifest.json").at("step").integer(), 1500);
+}
+
+TEST_F(Inspect, VerifyNamesWhatIsDamaged) {
+  const fs::path folder = save(1, {});
+  EXPECT_TRUE(facts(folder, true).at("damaged").array().empty());
+  EXPECT_HOLDS("every byte is as it was written", text(folder, true));
+  damage_last_byte(folder / "model.safetensors");
+  ASSERT_EQ(facts(folder, true).at("damaged").array().size(), 1u);
+  EXPECT_HOLDS("DAMAGED:\n  bias", text(folder, true));
+  EXPECT_HOLDS("DAMAGED:\n  step_1: bias", text(run.path(), true));
+  append(folder / "model.safetensors", "more");
+  EXPECT_HOLDS("truncated or replaced", text(run.path(), true));
+}
+
+TEST_F(Inspect, ARun) {
+  save(10, 1.25);
+  save(20, 1.75);
+  append(run.path() / "metrics.jsonl", "{\"step\": 19, \"loss\": 3.5}\n{\"step\": 20, \"loss\": 2.5}\n{\"half\": ");
+  const Json json = facts(run.path());
+  EXPECT_EQ(json.at("kind").string(), "run");
+  ASSERT_EQ(json.at("checkpoints").array().size(), 2u);
+  EXPECT_TRUE(json.at("checkpoints").array()[0].at("best").boolean());
+  EXPECT_FALSE(json.at("checkpoints").array()[0].at("last").boolean());
+  EXPECT_TRUE(json.at("checkpoints").array()[1].at("last").boolean());
+  EXPECT_EQ(json.at("metrics").at("loss").number(), 2.5);
+  EXPECT_EQ(json.at("parameters").integer(), 1205);
+  for (const char* part : {"best", "last", "1.7500", "15,360", "n_layer", "last metrics"}) EXPECT_HOLDS(part, text(run.path()));
+  EXPECT_EQ(facts(run.path() / "checkpoints").at("checkpoints").array().size(), 2u);
+  append(run.path() / "checkpoints/step_20/manifest.json", " ");
+  EXPECT_HOLDS("damaged: ", text(run.path()));
+  fs::remove_all(run.path() / "checkpoints/step_10");
+  fs::remove_all(run.path() / "checkpoints/step_20");
+  EXPECT_HOLDS("no checkpoint yet", text(run.path()));
+}
+
+TEST_F(Inspect, ASafetensorsFile) {
+  const fs::path path = run.path() / "x.safetensors";
+  checkpoint::write_tensors(path, {{"w\x1b[31m", view(std::span(weights), Shape{1200})}, {"b", view(std::span(bias), Shape{5})}},
+                            {{"step", "7"}});
+  const Json json = facts(path);
+  EXPECT_EQ(json.at("kind").string(), "safetensors");
+  EXPECT_EQ(json.at("parameters").integer(), 1205);
+  EXPECT_EQ(json.at("metadata").at("step").string(), "7");
+  EXPECT_EQ(text(path).find('\x1b'), std::string::npos);  // a name cannot steer the terminal
+  EXPECT_HOLDS("2 tensors", text(path));
+  const Json& mine = json.at("tensors").array()[1];
+  const Json saved = facts(save(1, {}));
+  EXPECT_EQ(mine.at("checksum").string(), saved.at("tensors").array()[1].at("checksum").string());
+}
+
+TEST_F(Inspect, PreparedText) {
+  const fs::path folder = prepared();
+  for (const fs::path& path : {folder, folder / "tokens.json"}) {
+    const Json json = facts(path, true);
+    EXPECT_EQ(json.at("kind").string(), "tokens");
+    EXPECT_EQ(json.at("tokenizer").string(), "char");
+    EXPECT_EQ(json.at("files").array().size(), 2u);
+    EXPECT_EQ(json.at("files").array()[0].at("tokens").integer(), 1890);
+    EXPECT_TRUE(json.at("damaged").array().empty());
+  }
+  for (const char* part : {"train.bin", "val.bin", "1,890", "all work and no play all work"}) EXPECT_HOLDS(part, text(folder));
+  const Json one = facts(folder / "val.bin");
+  EXPECT_EQ(one.at("files").array().size(), 1u);
+  EXPECT_EQ(one.at("tokenizer").string(), "char");
+  {
+    std::fstream file(folder / "train.bin", std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(-2, std::ios::end);  // the last line break becomes another character
+    file.put(1);
+  }
+  EXPECT_EQ(facts(folder, true).at("damaged").array().size(), 1u);
+  EXPECT_EQ(facts(folder / "train.bin", true).at("damaged").array().size(), 1u);
+  EXPECT_TRUE(facts(folder / "val.bin", true).at("damaged").array().empty());
+}
+
+TEST_F(Inspect, ABareTokenFile) {
+  const fs::path path = run.path() / "gpt2.bin";
+  append(path, std::string_view("\x01\x00\xFF\x01", 4));
+  const Json json = facts(path);
+  EXPECT_TRUE(json.at("tokenizer").is_null());
+  EXPECT_EQ(json.at("start").string(), "1 511");
+  EXPECT_HOLDS("read as GPT-2's ids", text(path));
+}
+
+TEST_F(Inspect, WhatIsNothingOfThese) {
+  const auto complaint = [&](const fs::path& path) -> std::string {
+    try {
+      facts(path);
+    } catch (const UserError& error) {
+      return error.problems().front().remedy.empty() ? "no remedy" : error.what();
+    }
+    return "no error";
+  };
+  EXPECT_HOLDS("no checkpoint, no run and no prepared text", complaint(run.path()));
+  EXPECT_HOLDS("missing", complaint(run.path() / "missing"));
+  EXPECT_HOLDS("missing.bin", complaint(run.path() / "missing.bin"));
+  append(run.path() / "photo.png", "not a tensor in sight");
+  EXPECT_HOLDS("photo.png", complaint(run.path() / "photo.png"));
+}
+
+TEST_F(Inspect, TheCommand) {
+  const fs::path folder = save(1, {});
+  const Command command = inspect_command();
+  testing::internal::CaptureStdout();
+  EXPECT_EQ(command.run({folder.string(), "--json", "--verify"}), 0);
+  EXPECT_EQ(Json::parse(testing::internal::GetCapturedStdout()).at("step").integer(), 1);
+  damage_last_byte(folder / "model.safetensors");
+  testing::internal::CaptureStdout();
+  EXPECT_EQ(command.run({folder.string(), "--verify"}), 1);
+  EXPECT_HOLDS("DAMAGED", testing::internal::GetCapturedStdout());
+  EXPECT_THROW(command.run({}), UserError);
+}
+
+}  // namespace
+}  // namespace lockstep::app
