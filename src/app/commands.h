@@ -10,5 +10,6 @@ Command prepare_command();
 Command train_command();
 Command generate_command();
 Command eval_command();
+Command inspect_command();
 
 }  // namespace lockstep::app

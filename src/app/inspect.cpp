@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "app/command_line.h"
+#include "app/commands.h"
 #include "app/help.h"
 #include "app/inspect_facts.h"
 #include "base/error.h"

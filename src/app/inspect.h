@@ -1,15 +1,12 @@
 #pragma once
 
-// `lockstep inspect PATH`: what is in a checkpoint, a run, a safetensors file or prepared text.
+// How `lockstep inspect PATH` shows what is in a path.
 
 #include <string>
 
-#include "app/command.h"
 #include "base/json.h"
 
 namespace lockstep::app {
-
-Command inspect_command();
 
 /// What inspect_facts() found, for people.
 std::string inspect_text(const Json& facts);

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "app/commands.h"
 #include "app/inspect_facts.h"
 #include "base/error.h"
 #include "checkpoint/writer.h"
