@@ -12,10 +12,10 @@ namespace lockstep::data {
 
 struct DatasetRequest {
   std::string name = "shakespeare_char";
-  io::Path folder;                  ///< where its token files belong
-  std::optional<std::string> file;  ///< a local text to prepare it from
-  std::string curl = "curl";        ///< the program that downloads
-  std::string url;                  ///< empty: where the named text is
+  io::Path folder;                       ///< where its token files belong
+  std::optional<std::string> file = {};  ///< a local text to prepare it from
+  std::string curl = "curl";             ///< the program that downloads
+  std::string url = {};                  ///< empty: where the named text is
 };
 
 /// Sees to it that `folder` holds token files. Files that are there stay, unless `file` is another text than theirs. Otherwise

@@ -186,6 +186,9 @@ class Preparation {
 };
 
 TextSource find_text(const PrepareOptions& options, Log& log) {
+  if (!std::filesystem::exists(options.input)) {
+    throw UserError(fmt::format("there is no text {}", options.input), "name a file, a folder, or - for standard input");
+  }
   if (!std::filesystem::is_directory(options.input)) return file_source(options.input, options.input);
   TextSource source = folder_source(options.input, options.tokenizer != "byte", options.out);
   log_skipped(source, log);
