@@ -43,54 +43,57 @@ struct BackwardSpace {
 struct QueryBlock {
   HeadRows q, d_o, dq;
   const float *lse, *delta;
-  Index rows;      // <= 64
-  Index keys;      // of the key block, <= 64
-  Index seen;      // keys of the block that row 0 sees; may be more than 64
-  Index position;  // of row 0
-  Index head;      // of the task's group
+  Index rows;        // <= 64
+  Index rows_after;  // of the next block, 0 at the end
+  Index keys;        // of the key block, <= 64
+  Index seen;        // keys of the block that row 0 sees; may be more than 64
+  Index position;    // of row 0
+  Index head;        // of the task's group
 };
 
 /// weights = exp(scores * scale - lse), 0 where masked; d_scores = weights * (d_scores - delta), where d_scores holds d_o
 /// times the transpose of v.
-template <bool masked>
-HWY_INLINE void weights_of_row(const BackwardTask& task, const QueryBlock& block, Index r, const float* factors, float* weights,
+template <bool dropped>
+HWY_INLINE void weights_of_row(float scale, float lse, float delta, Index seen, const float* factors, float* weights,
                                float* d_scores) {
   const Tag d;
-  const Vector scale = hn::Set(d, task.scale), shift = hn::Set(d, -block.lse[r]), delta = hn::Set(d, block.delta[r]);
-  const Index seen = masked ? visible(block.seen, r) : key_block;
-  const Index end = masked ? std::min(seen + tile_rows - 1, key_block) : key_block;
-  for (Index j = 0; j < end; j += width) {
-    Vector weight = exp_negative(hn::MulAdd(hn::Load(d, weights + j), scale, shift));
+  const Vector f = hn::Set(d, scale), shift = hn::Set(d, -lse), subtract = hn::Set(d, delta);
+  const auto vector_at = [&](Index j, Vector& weight, Vector& d_score) HWY_ATTR {
+    weight = exp_negative(hn::MulAdd(hn::Load(d, weights + j), f, shift));
     Vector d_weight = hn::Load(d, d_scores + j);
-    Vector dropped = weight;
-    if (factors != nullptr) {
-      d_weight = hn::Mul(d_weight, hn::Load(d, factors + j));
-      dropped = hn::Mul(weight, hn::Load(d, factors + j));
-    }
-    Vector d_score = hn::Mul(weight, hn::Sub(d_weight, delta));
-    if constexpr (masked) {
-      const auto mask = hn::FirstN(d, static_cast<std::size_t>(std::clamp<Index>(seen - j, 0, width)));
-      dropped = hn::IfThenElseZero(mask, dropped);
-      d_score = hn::IfThenElseZero(mask, d_score);
-    }
-    hn::Store(dropped, d, weights + j);
+    if constexpr (dropped) d_weight = hn::Mul(d_weight, hn::Load(d, factors + j));
+    d_score = hn::Mul(weight, hn::Sub(d_weight, subtract));
+    if constexpr (dropped) weight = hn::Mul(weight, hn::Load(d, factors + j));
+  };
+  Vector weight, d_score;
+  Index j = 0;
+  for (; j + width <= seen; j += width) {
+    vector_at(j, weight, d_score);
+    hn::Store(weight, d, weights + j);
     hn::Store(d_score, d, d_scores + j);
+  }
+  for (const Index end = std::min(seen + tile_rows - 1, key_block); j < end; j += width) {
+    vector_at(j, weight, d_score);
+    const auto mask = hn::FirstN(d, static_cast<std::size_t>(std::max<Index>(seen - j, 0)));
+    hn::Store(hn::IfThenElseZero(mask, weight), d, weights + j);
+    hn::Store(hn::IfThenElseZero(mask, d_score), d, d_scores + j);
   }
 }
 
-template <bool masked>
 HWY_INLINE void weights_of_block(const BackwardTask& task, const QueryBlock& block, const BackwardSpace& space) {
-  if (task.dropout.site == nullptr) {
-    for (Index r = 0; r < block.rows; ++r) {
-      weights_of_row<masked>(task, block, r, nullptr, space.weights + r * score_stride, space.d_scores + r * score_stride);
-    }
-    return;
+  for (Index r = 0; r < block.rows; ++r) {
+    weights_of_row<false>(task.scale, block.lse[r], block.delta[r], visible(block.seen, r), nullptr,
+                          space.weights + r * score_stride, space.d_scores + r * score_stride);
   }
+}
+
+HWY_NOINLINE void dropped_weights_of_block(const BackwardTask& task, const QueryBlock& block, const BackwardSpace& space) {
   const MaskRow mask(task.dropout);
   HWY_ALIGN float factors[key_block];
   for (Index r = 0; r < block.rows; ++r) {
     mask.draw(task.dropout.head + block.head, block.position + r, task.block * key_block, factors);
-    weights_of_row<masked>(task, block, r, factors, space.weights + r * score_stride, space.d_scores + r * score_stride);
+    weights_of_row<true>(task.scale, block.lse[r], block.delta[r], visible(block.seen, r), factors,
+                         space.weights + r * score_stride, space.d_scores + r * score_stride);
   }
 }
 
@@ -154,11 +157,13 @@ void step(const BackwardTask& task, const QueryBlock& block, Index number, const
   pack_panels(block.d_o, block.rows, task.head_size, space.d_outputs);
   score_product(block.q, block.rows, block.seen, space.keys_transposed, task.head_size, space.weights);
   score_product(block.d_o, block.rows, block.seen, space.values_transposed, task.head_size, space.d_scores);
-  if (block.seen >= key_block) {
-    weights_of_block<false>(task, block, space);
+  if (task.dropout.site == nullptr) {
+    weights_of_block(task, block, space);
   } else {
-    weights_of_block<true>(task, block, space);
+    dropped_weights_of_block(task, block, space);
   }
+  prefetch_rows(block.q.from(block.rows), block.rows_after, task.head_size);
+  prefetch_rows(block.d_o.from(block.rows), block.rows_after, task.head_size);
   key_product(block, task.head_size, space.weights, space.d_outputs, 1, space.dv);
   key_product(block, task.head_size, space.d_scores, space.queries, task.scale, space.dk);
   if (task.block == 0) {
@@ -191,6 +196,7 @@ void attention_backward(const BackwardTask& task, float* workspace) {
                              .lse = task.lse + head * task.rows + row,
                              .delta = task.delta + head * task.rows + row,
                              .rows = std::min(key_block, task.rows - row),
+                             .rows_after = std::clamp<Index>(task.rows - row - key_block, 0, key_block),
                              .keys = keys,
                              .seen = row + 1 - first_key,
                              .position = row,
@@ -203,28 +209,12 @@ void attention_backward(const BackwardTask& task, float* workspace) {
 }
 
 void attention_delta(const DeltaTask& task) {
-  const Tag d;
-  HWY_ALIGN float sums[lanes];
   for (Index r = 0; r < task.rows; ++r) {
     const float* a = task.d_o.data + r * task.d_o.stride;
     const float* b = task.o.data + r * task.o.stride;
-    Index c = 0;
-    for (Index v = 0; v < lanes; v += width) {
-      Vector sum = hn::Zero(d);
-      for (c = 0; c + lanes <= task.head_size; c += lanes) {
-        sum = hn::MulAdd(hn::LoadU(d, a + c + v), hn::LoadU(d, b + c + v), sum);
-      }
-      hn::Store(sum, d, sums + v);
-    }
-    if (c < task.head_size) {
-      HWY_ALIGN float rest_a[lanes] = {}, rest_b[lanes] = {};
-      std::copy(a + c, a + task.head_size, rest_a);
-      std::copy(b + c, b + task.head_size, rest_b);
-      for (Index v = 0; v < lanes; v += width) {
-        hn::Store(hn::MulAdd(hn::Load(d, rest_a + v), hn::Load(d, rest_b + v), hn::Load(d, sums + v)), d, sums + v);
-      }
-    }
-    task.delta[r] = sum_lanes(sums);
+    Sixteen sum = Splat(0);
+    ForColumns(task.head_size, [&](Index c, auto group) HWY_ATTR { sum = MulAdd(group.Load(a + c), group.Load(b + c), sum); });
+    task.delta[r] = Sum(sum);
   }
 }
 

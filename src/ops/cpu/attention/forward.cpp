@@ -6,6 +6,7 @@
 #include <hwy/foreach_target.h>
 // clang-format off
 #include <hwy/highway.h>
+#include <hwy/cache_control.h>
 #include <hwy/contrib/math/math-inl.h>
 // clang-format on
 
@@ -21,7 +22,6 @@ HWY_BEFORE_NAMESPACE();
 namespace lockstep::ops::cpu::HWY_NAMESPACE {
 
 constexpr Index row_capacity = 256;
-constexpr Index group_vectors = lanes / width;  // vectors that hold the 16 lanes of a sum
 constexpr float lowest = -3.0e38f;
 
 /// A worker's workspace. sums: o before it is divided; largest: of the unscaled scores; total: 16 partial sums a row.
@@ -56,16 +56,12 @@ HWY_INLINE void block_maxima(const float* scores, Index rows, Index seen_by_firs
   for (Index r = 0; r < rows; ++r) {
     const float* row = scores + r * score_stride;
     Vector most = hn::Set(d, lowest);
-    if constexpr (masked) {
-      const Index seen = visible(seen_by_first, r);
-      for (Index j = 0; j < seen; j += width) {
-        const auto mask = hn::FirstN(d, static_cast<std::size_t>(std::min(seen - j, width)));
-        most = hn::Max(most, hn::IfThenElse(mask, hn::Load(d, row + j), most));
-      }
-    } else {
-      for (Index j = 0; j < key_block; j += 2 * width) {
-        most = hn::Max(most, hn::Max(hn::Load(d, row + j), hn::Load(d, row + j + width)));
-      }
+    const Index seen = masked ? visible(seen_by_first, r) : key_block;
+    Index j = 0;
+    for (; j + width <= seen; j += width) most = hn::Max(most, hn::Load(d, row + j));
+    if (masked && j < seen) {
+      const auto mask = hn::FirstN(d, static_cast<std::size_t>(seen - j));
+      most = hn::Max(most, hn::IfThenElse(mask, hn::Load(d, row + j), most));
     }
     largest[r] = hn::GetLane(hn::MaxOfLanes(d, most));
   }
@@ -96,22 +92,30 @@ HWY_INLINE void weigh(const ForwardSpace& space, Index first, Index rows, Index 
     float* row = space.scores + r * score_stride;
     float* total = space.total + (first + r) * lanes;
     const Vector shift = hn::Set(d, space.shift[r]);
-    const Vector decay = hn::Set(d, space.decay[r]);
     const Index seen = masked ? visible(seen_by_first, r) : key_block;
-    const Index end = masked ? computed(seen) : key_block;
-    for (Index v = 0; v < group_vectors; ++v) {
-      Vector sum = hn::Zero(d);
-      for (Index j = v * width; j < end; j += lanes) {
-        Vector weight = exp_negative(hn::MulAdd(hn::Load(d, row + j), f, shift));
-        if constexpr (masked) {
-          const auto mask = hn::FirstN(d, static_cast<std::size_t>(std::clamp<Index>(seen - j, 0, width)));
-          weight = hn::IfThenElseZero(mask, weight);
-        }
-        hn::Store(weight, d, row + j);
-        sum = hn::Add(sum, weight);
+    Sixteen sum = Splat(0);
+    Index j = 0;
+    for (; j + lanes <= seen; j += lanes) {
+      for (std::size_t v = 0; v < vector_count; ++v) {
+        float* at = row + j + static_cast<Index>(v) * width;
+        const Vector weight = exp_negative(hn::MulAdd(hn::Load(d, at), f, shift));
+        hn::Store(weight, d, at);
+        sum.v[v] = hn::Add(sum.v[v], weight);
       }
-      hn::Store(hn::MulAdd(hn::Load(d, total + v * width), decay, sum), d, total + v * width);
     }
+    if (masked) {
+      for (const Index end = computed(seen); j < end; j += lanes) {
+        for (std::size_t v = 0; v < vector_count; ++v) {
+          float* at = row + j + static_cast<Index>(v) * width;
+          const auto left = std::clamp<Index>(seen - (at - row), 0, width);
+          Vector weight = exp_negative(hn::MulAdd(hn::Load(d, at), f, shift));
+          weight = hn::IfThenElseZero(hn::FirstN(d, static_cast<std::size_t>(left)), weight);
+          hn::Store(weight, d, at);
+          sum.v[v] = hn::Add(sum.v[v], weight);
+        }
+      }
+    }
+    Store16(MulAdd(Load16(total), Splat(space.decay[r]), sum), total);
   }
 }
 
@@ -160,20 +164,25 @@ HWY_INLINE void block_of_rows(const ForwardTask& task, const ForwardSpace& space
 HWY_INLINE void finish(const ForwardTask& task, const ForwardSpace& space) {
   const Tag d;
   const Index stride = padded(task.head_size);
+  float* totals = space.scores;  // no longer needed
+  for (Index r = 0; r < task.rows; ++r) totals[r] = Sum(Load16(space.total + r * lanes));
+  float* inverses = totals + row_capacity;
+  float* logs = inverses + row_capacity;
+  for (Index r = 0; r < task.rows; r += width) {
+    const Vector total = hn::Load(d, totals + r);
+    hn::Store(hn::Div(hn::Set(d, 1.0f), total), d, inverses + r);
+    hn::Store(hn::Log(d, total), d, logs + r);
+  }
   for (Index r = 0; r < task.rows; ++r) {
-    const float total = sum_lanes(space.total + r * lanes);
     const float* sums = space.sums + r * stride;
     float* out = task.o.data + r * task.o.stride;
-    const float inverse = 1 / total;
+    const Vector inverse = hn::Set(d, inverses[r]);
     Index c = 0;
     for (; c + width <= task.head_size; c += width) {
-      hn::StoreU(hn::Add(hn::Mul(hn::Load(d, sums + c), hn::Set(d, inverse)), hn::Zero(d)), d, out + c);
+      hn::StoreU(hn::Add(hn::Mul(hn::Load(d, sums + c), inverse), hn::Zero(d)), d, out + c);
     }
-    for (; c < task.head_size; ++c) out[c] = sums[c] * inverse + 0.0f;
-    if (task.lse != nullptr) {
-      const float log_total = hn::GetLane(hn::Log(d, hn::Set(d, total)));
-      task.lse[r] = space.largest[r] * task.scale + log_total;
-    }
+    for (; c < task.head_size; ++c) out[c] = sums[c] * inverses[r] + 0.0f;
+    if (task.lse != nullptr) task.lse[r] = space.largest[r] * task.scale + logs[r];
   }
 }
 
@@ -187,6 +196,9 @@ void attention_forward(const ForwardTask& task, float* workspace) {
     const Index in_block = std::min(key_block, keys - key);
     pack_transposed(task.k.from(key), in_block, task.head_size, space.keys);
     pack_panels(task.v.from(key), in_block, task.head_size, space.values);
+    const Index next = key + key_block, in_next = std::min(key_block, keys - next);
+    prefetch_rows(task.k.from(next), in_next, task.head_size);
+    prefetch_rows(task.v.from(next), in_next, task.head_size);
     for (Index first = std::max<Index>(0, key - task.position); first < task.rows; first += forward_sub_rows) {
       block_of_rows(task, space, key, first, std::min(forward_sub_rows, task.rows - first));
     }

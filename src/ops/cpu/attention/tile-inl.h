@@ -3,7 +3,6 @@
 
 #include <cmath>
 #include <cstdint>
-#include <cstring>
 
 #include "ops/cpu/attention/task.h"
 
@@ -212,14 +211,11 @@ inline void pack_panels(HeadRows from, Index rows, Index columns, float* to) {
   }
 }
 
-/// The sum of 16 lanes, as one tree.
-HWY_INLINE float sum_lanes(const float* in) {
-  float x[lanes];
-  std::memcpy(x, in, sizeof(x));
-  for (Index half = lanes / 2; half > 0; half /= 2) {
-    for (Index i = 0; i < half; ++i) x[i] += x[i + half];
+/// Asks for rows that will be packed soon: they lie too far apart for the processor to see it coming.
+HWY_INLINE void prefetch_rows(HeadRows from, Index rows, Index columns) {
+  for (Index r = 0; r < rows; ++r) {
+    for (Index c = 0; c < columns; c += lanes) hwy::Prefetch(from.data + r * from.stride + c);
   }
-  return x[0];
 }
 
 }  // namespace lockstep::ops::cpu::HWY_NAMESPACE
