@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/rng.h"
+#include "ops/cpu/attention/task.h"
 #include "ops/reference/families.h"
 #include "ops/reference/math.h"
 #include "support/ops.h"
@@ -259,8 +260,7 @@ TEST(Attention, RefusesHeadsLargerThanItsWorkspace) {
 TEST(Attention, HoldsAWorkspaceForEveryWorker) {
   const std::int64_t one = Machine(Isa::automatic, 1).ops->workspace_bytes();
   const std::int64_t two = Machine(Isa::automatic, 2).ops->workspace_bytes();
-  EXPECT_GT(two, one);
-  EXPECT_LT(two, one + (1 << 20));
+  EXPECT_GE(two - one, cpu::workspace_floats() * std::int64_t{sizeof(float)});  // linear() has some for each, too
 }
 
 }  // namespace
