@@ -27,6 +27,7 @@ std::string plain(std::string text) {
 std::string value_text(const Json& value) {
   constexpr std::size_t most = 160;
   std::string text = value.is_string() ? value.string() : value.is_null() ? "-" : value.dump();
+  if (value.is_number() && !value.is_int()) text = fmt::format("{:.6g}", value.number());
   if (text.size() > most) text = text.substr(0, most) + "...";
   return plain(std::move(text));
 }
