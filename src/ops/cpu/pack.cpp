@@ -11,10 +11,10 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include "ops/cpu/transpose-inl.h"
+
 HWY_BEFORE_NAMESPACE();
 namespace lockstep::ops::cpu::HWY_NAMESPACE {
-
-namespace hn = hwy::HWY_NAMESPACE;
 
 // One row of k into its place in every panel. Rows lie far apart, so the line eight rows ahead is asked for early.
 HWY_INLINE void SpreadRow(const float* from, std::int64_t columns, std::int64_t panel, std::int64_t panel_stride, float* to) {
@@ -43,28 +43,13 @@ void PackStraight(const PackSource& source, std::int64_t panel, float* to) {
   }
 }
 
-// Four consecutive k of as many columns as a vector has lanes: a transposition within every 128-bit part.
+// Four consecutive k of as many columns as a vector has lanes.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE void TransposeFour(D d, const float* const* rows, std::int64_t k, float* to, std::int64_t panel) {
-  const hn::RepartitionToWide<hn::Rebind<std::uint32_t, D>> dw;
-  const hn::CappedTag<float, 4> d4;
-  V v[4];
+  V columns[4];
+  LoadFourColumns(d, rows, k, columns);
   HWY_UNROLL(4)
-  for (int i = 0; i < 4; ++i) {
-    if constexpr (hn::MaxLanes(D()) == 8) {
-      v[i] = hn::Combine(d, hn::LoadU(d4, rows[i + 4] + k), hn::LoadU(d4, rows[i] + k));
-    } else {
-      v[i] = hn::LoadU(d, rows[i] + k);
-    }
-  }
-  const auto low01 = hn::BitCast(dw, hn::InterleaveLower(d, v[0], v[1])),
-             low23 = hn::BitCast(dw, hn::InterleaveLower(d, v[2], v[3]));
-  const auto up01 = hn::BitCast(dw, hn::InterleaveUpper(d, v[0], v[1])),
-             up23 = hn::BitCast(dw, hn::InterleaveUpper(d, v[2], v[3]));
-  hn::StoreU(hn::BitCast(d, hn::InterleaveLower(dw, low01, low23)), d, to);
-  hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(dw, low01, low23)), d, to + panel);
-  hn::StoreU(hn::BitCast(d, hn::InterleaveLower(dw, up01, up23)), d, to + 2 * panel);
-  hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(dw, up01, up23)), d, to + 3 * panel);
+  for (int i = 0; i < 4; ++i) hn::StoreU(columns[i], d, to + i * panel);
 }
 
 // `count` columns (at most a vector) of one panel, all k. Columns that are missing repeat the last one.

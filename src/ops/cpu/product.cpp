@@ -22,6 +22,8 @@ constexpr std::int64_t wide_stripe = 384;
 // Rows from which re-reading A costs more than a wide stripe's packing.
 constexpr std::int64_t many_rows = 2048;
 constexpr std::int64_t tiles_per_worker = 4;
+// Columns that a worker takes at a time when there are few rows.
+constexpr std::int64_t thin_columns = 64;
 
 // Equal parts of at most `most`, in multiples of `unit`.
 std::int64_t even_part(std::int64_t total, std::int64_t most, std::int64_t unit) {
@@ -48,6 +50,7 @@ Product::Product(lockstep::cpu::Team& team, Isa isa, MemorySource& memory)
       isa_(isa),
       kernel_(microkernel_for(isa)),
       packing_(packing_for(isa)),
+      thin_(thin_kernel_for(isa)),
       memory_(memory.allocate(static_cast<std::size_t>(worker_floats * team.size() * 4 + most_stripes * 4))) {
   auto* counters = reinterpret_cast<std::atomic<std::int32_t>*>(memory_.data() + worker_floats * team.size() * 4);
   for (std::int64_t i = 0; i < most_stripes; ++i) new (counters + i) std::atomic<std::int32_t>(0);
@@ -76,10 +79,28 @@ Product::Cut Product::cut(const ProductTask& task, int threads) const {
 }
 
 void Product::run(const ProductTask& task) {
+  if (task.m <= ThinStep::most_rows && task.b_transposed && !task.a_transposed && !task.accumulate) return run_thin(task);
   const Cut parts = cut(task, team_.size());
   for (std::int64_t i = 0; i < parts.stripes; ++i) next_blocks_[i].store(0, std::memory_order_relaxed);
   const std::int64_t workers = std::min<std::int64_t>(team_.size(), parts.stripes * parts.row_blocks);
   team_.for_each(workers, [&](std::int64_t slot, int worker) { take_tiles(task, parts, static_cast<int>(slot), worker); });
+}
+
+void Product::run_thin(const ProductTask& task) {
+  constexpr std::int64_t panel = ThinStep::panel;
+  team_.for_each(div_up(task.n, thin_columns), [&](std::int64_t tile, int worker) {
+    float* sums = scratch_of(worker).edge;
+    const std::int64_t end = std::min(task.n, (tile + 1) * thin_columns);
+    for (std::int64_t column = tile * thin_columns; column < end; column += panel) {
+      const std::int64_t columns = std::min(panel, end - column);
+      thin_({task.a, task.a_stride, task.m, task.b + column * task.b_stride, task.b_stride, columns, task.k, sums});
+      if (task.finish.apply != nullptr) {
+        task.finish.apply(task.finish.context, {0, column, task.m, columns}, sums, panel);
+        continue;
+      }
+      for (std::int64_t i = 0; i < task.m; ++i) std::copy_n(sums + i * panel, columns, task.c + i * task.c_stride + column);
+    }
+  });
 }
 
 void Product::run_alone(const ProductTask& task, int worker) {

@@ -11,6 +11,7 @@
 #include "device/memory.h"
 #include "ops/cpu/microkernel.h"
 #include "ops/cpu/pack.h"
+#include "ops/cpu/thin.h"
 
 namespace lockstep::ops::cpu {
 
@@ -66,6 +67,7 @@ class Product {
   };
 
   Cut cut(const ProductTask& task, int threads) const;
+  void run_thin(const ProductTask& task);
   void take_tiles(const ProductTask& task, const Cut& cut, int slot, int worker);
   void run_tile(const ProductTask& task, const Cut& cut, std::int64_t stripe, std::int64_t block, Scratch& scratch) const;
   void pack_b(const ProductTask& task, const Area& area, std::int64_t k, std::int64_t count, float* to) const;
@@ -78,6 +80,7 @@ class Product {
   Isa isa_;
   Microkernel kernel_;
   Packing packing_;
+  ThinKernel thin_;
   Memory memory_;
   std::atomic<std::int32_t>* next_blocks_;  // per stripe: the next block of rows nobody has taken
 };

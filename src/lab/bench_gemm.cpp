@@ -1,0 +1,167 @@
+#include "lab/bench_gemm.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdlib>
+#include <thread>
+
+#include "base/checked.h"
+#include "base/timer.h"
+
+namespace lockstep::lab {
+namespace {
+
+// The threads of each library keep spinning for a while after a call (OpenBLAS longest): they must sleep before another's turn.
+constexpr auto quiet_time = std::chrono::milliseconds(30);
+
+float* floats(const Memory& memory) { return reinterpret_cast<float*>(memory.data()); }
+
+Tensor matrix(float* data, std::int64_t rows, std::int64_t columns) {
+  Tensor tensor;
+  tensor.data = reinterpret_cast<std::byte*>(data);
+  tensor.shape = {rows, columns};
+  return tensor;
+}
+
+// Seconds a call: enough calls for the clock, after one to warm up.
+double sample(const std::function<void()>& call, double seconds) {
+  std::this_thread::sleep_for(quiet_time);
+  call();
+  const double start = now_seconds();
+  std::int64_t calls = 0;
+  double elapsed = 0;
+  do {
+    call();
+    ++calls;
+    elapsed = now_seconds() - start;
+  } while (elapsed < seconds);
+  return elapsed / static_cast<double>(calls);
+}
+
+Timing timing_of(std::vector<double> seconds) {
+  std::ranges::sort(seconds);
+  return {seconds[seconds.size() / 2], seconds.front()};
+}
+
+// Memory of `bytes` with small numbers in it, so that no product overflows.
+void fill(Memory& memory, MemorySource& source, std::size_t bytes) {
+  if (memory.size() >= bytes) return;
+  memory = Memory();
+  memory = source.allocate(bytes);
+  float* values = floats(memory);
+  for (std::size_t i = 0; i < bytes / 4; ++i) values[i] = static_cast<float>(i % 61) * 0.001F - 0.03F;
+}
+
+}  // namespace
+
+GemmBench::GemmBench(Runtime& runtime, const GemmBenchOptions& options)
+    : runtime_(runtime),
+      options_(options),
+      stream_(runtime.make_stream()),
+      ops_(ops::make_ops(runtime, *stream_, {.isa = options.isa})),
+      product_(cpu::team_of(runtime), options.isa, runtime.memory()) {
+  ensure(options.rounds >= 1, "there is at least one round");
+  if (!options.rivals) return;
+  onednn_ = open_onednn(product_.team().size());
+  openblas_ = open_openblas(product_.team().size());
+}
+
+void GemmBench::reserve(std::size_t a, std::size_t b, std::size_t c) {
+  fill(a_, runtime_.memory(), 4 * a);
+  fill(b_, runtime_.memory(), 4 * b);
+  fill(c_, runtime_.memory(), 4 * c);
+}
+
+std::vector<Timing> GemmBench::race(const std::vector<Call>& calls) const {
+  std::vector<std::vector<double>> seconds(calls.size());
+  for (int round = 0; round < options_.rounds; ++round)
+    for (std::size_t i = 0; i < calls.size(); ++i)
+      if (calls[i]) seconds[i].push_back(sample(calls[i], options_.sample_seconds));
+  std::vector<Timing> timings(calls.size());
+  for (std::size_t i = 0; i < calls.size(); ++i)
+    if (calls[i]) timings[i] = timing_of(seconds[i]);
+  return timings;
+}
+
+GemmRow GemmBench::measure(std::string model, const LayerShape& shape, ProductKind kind) {
+  const std::int64_t t = shape.tokens, n = shape.out, k = shape.in;
+  const auto x_size = static_cast<std::size_t>(t * k), w_size = static_cast<std::size_t>(n * k),
+             y_size = static_cast<std::size_t>(t * n);
+  ops::Linear& linear = ops_->linear();
+  ProductShape product{};
+  Call ours;
+  if (kind == ProductKind::forward) {
+    reserve(x_size, w_size, y_size);
+    product = {t, n, k, false, true, false};
+    const Tensor x = matrix(floats(a_), t, k), w = matrix(floats(b_), n, k), y = matrix(floats(c_), t, n);
+    ours = [&linear, x, w, y] { linear.forward(y, x, w); };
+  } else if (kind == ProductKind::backward_input) {
+    reserve(y_size, w_size, x_size);
+    product = {t, k, n, false, false, false};
+    const Tensor dy = matrix(floats(a_), t, n), w = matrix(floats(b_), n, k), dx = matrix(floats(c_), t, k);
+    ours = [&linear, dy, w, dx] { linear.backward_input(dx, dy, w); };
+  } else {
+    reserve(y_size, x_size, w_size);
+    product = {n, k, t, true, false, true};
+    const Tensor dy = matrix(floats(a_), t, n), x = matrix(floats(b_), t, k), dw = matrix(floats(c_), n, k);
+    ours = [&linear, dy, x, dw] { linear.backward_weight(dw, dy, x, true); };
+  }
+  std::vector<Call> calls{ours, {}, {}};
+  if (onednn_) calls[1] = onednn_->prepare(product, floats(a_), floats(b_), floats(c_));
+  if (openblas_) calls[2] = openblas_->prepare(product, floats(a_), floats(b_), floats(c_));
+  const std::vector<Timing> timings = race(calls);
+  return {std::move(model), shape, kind, timings[0], timings[1], timings[2]};
+}
+
+Timing GemmBench::measure_heads(std::int64_t count, std::int64_t m, std::int64_t n, std::int64_t k, bool b_transposed) {
+  reserve(static_cast<std::size_t>(count * m * k), static_cast<std::size_t>(count * k * n),
+          static_cast<std::size_t>(count * m * n));
+  const Call call = [&] {
+    product_.team().for_each(count, [&](std::int64_t head, int worker) {
+      product_.run_alone({.m = m,
+                          .n = n,
+                          .k = k,
+                          .a = floats(a_) + head * m * k,
+                          .a_stride = k,
+                          .a_transposed = false,
+                          .b = floats(b_) + head * k * n,
+                          .b_stride = b_transposed ? k : n,
+                          .b_transposed = b_transposed,
+                          .c = floats(c_) + head * m * n,
+                          .c_stride = n},
+                         worker);
+    });
+  };
+  return race({call}).front();
+}
+
+std::vector<std::string> GemmBench::contenders() const {
+  std::vector<std::string> names{"lockstep"};
+  if (onednn_) names.push_back(onednn_->name());
+  if (openblas_) names.push_back(openblas_->name());
+  return names;
+}
+
+GemmReport bench_gemm(Runtime& runtime, const GemmBenchOptions& options, const std::function<void(const GemmRow&)>& progress) {
+  GemmReport report;
+  report.peak_flops = options.peak_flops;
+  report.threads = cpu::team_of(runtime).size();
+  for (const char* variable : {"OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE"})
+    if (const char* value = std::getenv(variable))
+      report.notes.push_back(std::string(variable) + "=" + value +
+                             " is set and may slow OpenBLAS down: unset it and measure again");
+  GemmBench bench(runtime, options);
+  report.contenders = bench.contenders();
+  for (const std::string& model : options.models) {
+    for (const LayerShape& shape : layer_shapes(model)) {
+      for (const ProductKind kind : {ProductKind::forward, ProductKind::backward_input, ProductKind::backward_weight}) {
+        report.rows.push_back(bench.measure(model, shape, kind));
+        if (progress) progress(report.rows.back());
+      }
+    }
+  }
+  return report;
+}
+
+}  // namespace lockstep::lab

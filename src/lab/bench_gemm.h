@@ -1,0 +1,92 @@
+#pragma once
+
+// Our products beside those of oneDNN and OpenBLAS, on the shapes of real models, in interleaved rounds. Figures of one run
+// compare with each other; figures of two runs on a shared machine do not.
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "device/runtime.h"
+#include "lab/gemm_shapes.h"
+#include "lab/rivals/rival.h"
+#include "ops/cpu/product.h"
+#include "ops/ops.h"
+
+namespace lockstep::lab {
+
+enum class ProductKind : std::uint8_t { forward, backward_input, backward_weight };
+std::string_view name_of(ProductKind kind);
+
+/// Seconds of one call; 0: not measured.
+struct Timing {
+  double median = 0, best = 0;
+};
+
+struct GemmRow {
+  std::string model;
+  LayerShape shape;
+  ProductKind kind;
+  Timing ours, onednn, openblas;
+  double flops() const;
+  /// The faster library by its median.
+  Timing library() const;
+  /// The fastest of all by its median: what a floor is made of.
+  Timing fastest() const;
+};
+
+struct GemmBenchOptions {
+  std::vector<std::string> models = {"tiny", "char-12x64", "char", "gpt2:4x64", "gpt2:1x1024"};
+  int rounds = 7;
+  double sample_seconds = 0.02;  ///< a sample repeats the call for so long
+  bool rivals = true;            ///< false: ours only
+  ops::Isa isa = ops::Isa::automatic;
+  double peak_flops = 0;  ///< of the machine, for the last column; 0: no such column
+};
+
+struct GemmReport {
+  std::vector<GemmRow> rows;
+  std::vector<std::string> contenders;  ///< names and versions
+  std::vector<std::string> notes;       ///< what makes the figures unfair, if anything
+  int threads = 0;
+  double peak_flops = 0;
+
+  /// Geometric mean of library time over ours, by medians; 0 without libraries.
+  double geometric_mean() const;
+  /// The least of those ratios.
+  double worst_ratio() const;
+  std::string table() const;
+  Json json() const;
+};
+
+/// Measures products on one runtime; holds buffers for the largest shape it was asked for.
+class GemmBench {
+ public:
+  /// `runtime` must outlive it.
+  GemmBench(Runtime& runtime, const GemmBenchOptions& options);
+  GemmRow measure(std::string model, const LayerShape& shape, ProductKind kind);
+  /// One product [m, k] x [k, n] for each of `count` heads, each computed by one worker: seconds of all of them, ours.
+  Timing measure_heads(std::int64_t count, std::int64_t m, std::int64_t n, std::int64_t k, bool b_transposed);
+  std::vector<std::string> contenders() const;
+
+ private:
+  using Call = std::function<void()>;
+  std::vector<Timing> race(const std::vector<Call>& calls) const;
+  void reserve(std::size_t a, std::size_t b, std::size_t c);
+
+  Runtime& runtime_;
+  GemmBenchOptions options_;
+  std::unique_ptr<Stream> stream_;
+  std::unique_ptr<ops::Ops> ops_;
+  ops::cpu::Product product_;
+  std::unique_ptr<Rival> onednn_, openblas_;
+  Memory a_, b_, c_;
+};
+
+/// Every layer of the models, in three directions. `progress` (may be empty) hears each row when it is measured.
+GemmReport bench_gemm(Runtime& runtime, const GemmBenchOptions& options,
+                      const std::function<void(const GemmRow&)>& progress = {});
+
+}  // namespace lockstep::lab

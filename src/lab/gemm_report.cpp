@@ -1,0 +1,131 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "lab/bench_gemm.h"
+
+namespace lockstep::lab {
+namespace {
+
+bool measured(const Timing& timing) { return timing.median > 0; }
+
+Timing faster(const Timing& a, const Timing& b) {
+  if (!measured(a) || !measured(b)) return measured(a) ? a : b;
+  return a.median <= b.median ? a : b;
+}
+
+double ratio(const GemmRow& row) { return measured(row.library()) ? row.library().median / row.ours.median : 0; }
+
+std::string rate(const GemmRow& row, const Timing& timing) {
+  return measured(timing) ? fmt::format("{:>9.1f}", row.flops() / timing.median * 1e-9) : fmt::format("{:>9}", "-");
+}
+
+// Milliseconds of a step's products, each contender by itself and the best library shape by shape.
+std::string step_line(const std::vector<GemmRow>& rows, const std::string& model) {
+  double ours = 0, onednn = 0, openblas = 0, fastest = 0;
+  for (const GemmRow& row : rows) {
+    if (row.model != model) continue;
+    const double calls = static_cast<double>(row.shape.calls) * 1e3;
+    ours += calls * row.ours.median;
+    onednn += calls * row.onednn.median;
+    openblas += calls * row.openblas.median;
+    fastest += calls * row.fastest().median;
+  }
+  return fmt::format("{:<12} products of a step, ms: ours {:.1f}, oneDNN {:.1f}, OpenBLAS {:.1f}, fastest of each {:.1f}\n",
+                     model, ours, onednn, openblas, fastest);
+}
+
+Json timing_json(const Timing& timing) {
+  if (!measured(timing)) return nullptr;
+  return Json::Object{{"median_seconds", timing.median}, {"best_seconds", timing.best}};
+}
+
+}  // namespace
+
+std::string_view name_of(ProductKind kind) {
+  switch (kind) {
+    case ProductKind::forward:
+      return "forward";
+    case ProductKind::backward_input:
+      return "input";
+    case ProductKind::backward_weight:
+      return "weight +=";
+  }
+  return "";
+}
+
+double GemmRow::flops() const {
+  return 2.0 * static_cast<double>(shape.tokens) * static_cast<double>(shape.out) * static_cast<double>(shape.in);
+}
+Timing GemmRow::library() const { return faster(onednn, openblas); }
+Timing GemmRow::fastest() const { return faster(ours, library()); }
+
+double GemmReport::geometric_mean() const {
+  double logs = 0;
+  int count = 0;
+  for (const GemmRow& row : rows) {
+    if (ratio(row) <= 0) continue;
+    logs += std::log(ratio(row));
+    ++count;
+  }
+  return count == 0 ? 0 : std::exp(logs / count);
+}
+
+double GemmReport::worst_ratio() const {
+  double worst = std::numeric_limits<double>::infinity();
+  for (const GemmRow& row : rows)
+    if (ratio(row) > 0) worst = std::min(worst, ratio(row));
+  return std::isfinite(worst) ? worst : 0;
+}
+
+std::string GemmReport::table() const {
+  std::string text = fmt::format("fp32 products, {} threads, medians in GF/s: {}\n", threads, fmt::join(contenders, ", "));
+  for (const std::string& note : notes) text += fmt::format("note: {}\n", note);
+  text += fmt::format("{:<12} {:<14} {:>6} x {:>5} x {:>5} {:<10}{:>9}{:>9}{:>9}{:>8}{:>7}\n", "model", "layer", "tokens", "out",
+                      "in", "direction", "ours", "oneDNN", "OpenBLAS", "ratio", "peak");
+  std::vector<std::string> models;
+  for (const GemmRow& row : rows) {
+    if (models.empty() || models.back() != row.model) models.push_back(row.model);
+    const double own = row.flops() / row.ours.median;
+    text += fmt::format("{:<12} {:<14} {:>6} x {:>5} x {:>5} {:<10}{}{}{}{:>8}{:>7}\n", row.model, row.shape.name,
+                        row.shape.tokens, row.shape.out, row.shape.in, name_of(row.kind), rate(row, row.ours),
+                        rate(row, row.onednn), rate(row, row.openblas), ratio(row) > 0 ? fmt::format("{:.2f}", ratio(row)) : "-",
+                        peak_flops > 0 ? fmt::format("{:.0f} %", 100 * own / peak_flops) : "-");
+  }
+  for (const std::string& model : models) text += step_line(rows, model);
+  if (geometric_mean() > 0)
+    text += fmt::format("ours against the faster library, shape by shape: geometric mean {:.3f}, least {:.2f}\n",
+                        geometric_mean(), worst_ratio());
+  return text;
+}
+
+Json GemmReport::json() const {
+  Json::Array list;
+  for (const GemmRow& row : rows) {
+    list.push_back(Json::Object{{"model", row.model},
+                                {"layer", row.shape.name},
+                                {"tokens", row.shape.tokens},
+                                {"out", row.shape.out},
+                                {"in", row.shape.in},
+                                {"calls", row.shape.calls},
+                                {"direction", std::string(name_of(row.kind))},
+                                {"ours", timing_json(row.ours)},
+                                {"onednn", timing_json(row.onednn)},
+                                {"openblas", timing_json(row.openblas)},
+                                {"ratio", ratio(row) > 0 ? Json(ratio(row)) : Json()}});
+  }
+  Json::Array names, remarks;
+  for (const std::string& name : contenders) names.emplace_back(name);
+  for (const std::string& note : notes) remarks.emplace_back(note);
+  return Json::Object{{"threads", threads},
+                      {"contenders", std::move(names)},
+                      {"notes", std::move(remarks)},
+                      {"peak_flops", peak_flops > 0 ? Json(peak_flops) : Json()},
+                      {"geometric_mean", geometric_mean()},
+                      {"worst_ratio", worst_ratio()},
+                      {"rows", std::move(list)}};
+}
+
+}  // namespace lockstep::lab

@@ -1,0 +1,24 @@
+#pragma once
+
+// The products that a training step of a known model consists of.
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lockstep::lab {
+
+/// A layer y [tokens, out] = x [tokens, in] w^T and how often a step runs it, once in each direction.
+struct LayerShape {
+  std::string name;
+  std::int64_t tokens, out, in;
+  std::int64_t calls;
+};
+
+/// tiny, char-12x64, char, gpt2:4x64, gpt2:1x1024, gpt2:4x1024.
+std::vector<std::string> gemm_models();
+/// Throws UserError for another name.
+std::vector<LayerShape> layer_shapes(std::string_view model);
+
+}  // namespace lockstep::lab

@@ -1,0 +1,32 @@
+#pragma once
+
+// Products of other libraries, to be measured beside ours. Nothing that trains uses them.
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+namespace lockstep::lab {
+
+/// C [m, n] (+)= op(A) op(B), all dense and row-major: A is [m, k] or, transposed, [k, m]; B is [k, n] or, transposed, [n, k].
+struct ProductShape {
+  std::int64_t m, n, k;
+  bool a_transposed, b_transposed, accumulate;
+};
+
+class Rival {
+ public:
+  virtual ~Rival() = default;
+  /// Name and version.
+  virtual std::string name() const = 0;
+  /// A call that computes the product once; the buffers must outlive it.
+  virtual std::function<void()> prepare(const ProductShape& shape, float* a, float* b, float* c) = 0;
+};
+
+/// oneDNN, plain matmul calls on `threads` threads.
+std::unique_ptr<Rival> open_onednn(int threads);
+/// OpenBLAS as it is installed (libopenblas.so.0, opened now); null when it is not.
+std::unique_ptr<Rival> open_openblas(int threads);
+
+}  // namespace lockstep::lab

@@ -1,0 +1,28 @@
+#pragma once
+
+// Few rows times a transposed matrix (generating text): B is read once, in place, at the speed of memory. Packing it first
+// would cost more than the product. The additions are those of every other tile.
+
+#include <cstdint>
+
+#include "ops/ops.h"
+
+namespace lockstep::ops::cpu {
+
+/// to[i * panel + j] = sum of a[i * a_stride + k] * b[j * b_stride + k], for `rows` rows and `columns` <= panel columns.
+struct ThinStep {
+  static constexpr std::int64_t most_rows = 8;
+  static constexpr std::int64_t panel = 16;
+  const float* a;
+  std::int64_t a_stride, rows;
+  const float* b;
+  std::int64_t b_stride, columns;
+  std::int64_t k;
+  float* to;
+};
+
+/// The kernel for 1 <= rows <= most_rows.
+using ThinKernel = void (*)(const ThinStep&);
+ThinKernel thin_kernel_for(Isa isa);
+
+}  // namespace lockstep::ops::cpu

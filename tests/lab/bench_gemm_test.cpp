@@ -1,0 +1,95 @@
+#include "lab/bench_gemm.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <vector>
+
+#include "base/error.h"
+
+namespace lockstep::lab {
+namespace {
+
+TEST(GemmShapes, AreThoseOfTheModels) {
+  for (const std::string& model : gemm_models()) EXPECT_EQ(layer_shapes(model).size(), 5U) << model;
+  const LayerShape head = layer_shapes("gpt2:1x1024").back();
+  EXPECT_EQ(head.tokens, 256);
+  EXPECT_EQ(head.out, 50304);
+  EXPECT_EQ(head.in, 768);
+  EXPECT_EQ(head.calls, 4);
+  EXPECT_THROW(layer_shapes("gpt5"), UserError);
+}
+
+// C (+)= A B of small whole numbers, which every library must find exactly.
+TEST(Rivals, ComputeTheProduct) {
+  for (const auto& rival : {open_onednn(2), open_openblas(2)}) {
+    if (!rival) continue;
+    EXPECT_FALSE(rival->name().empty());
+    for (const bool a_transposed : {false, true}) {
+      for (const bool b_transposed : {false, true}) {
+        for (const bool accumulate : {false, true}) {
+          std::vector<float> a(5 * 7), b(7 * 3), c(5 * 3, 2.0F);
+          for (std::size_t i = 0; i < a.size(); ++i) a[i] = static_cast<float>(i % 5) - 2;
+          for (std::size_t i = 0; i < b.size(); ++i) b[i] = static_cast<float>(i % 7) - 3;
+          rival->prepare({5, 3, 7, a_transposed, b_transposed, accumulate}, a.data(), b.data(), c.data())();
+          for (std::size_t i = 0; i < 5; ++i) {
+            for (std::size_t j = 0; j < 3; ++j) {
+              float sum = accumulate ? 2.0F : 0.0F;
+              for (std::size_t k = 0; k < 7; ++k)
+                sum += (a_transposed ? a[k * 5 + i] : a[i * 7 + k]) * (b_transposed ? b[j * 7 + k] : b[k * 3 + j]);
+              EXPECT_EQ(c[i * 3 + j], sum) << rival->name();
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(GemmBench, MeasuresEveryContender) {
+  const auto runtime = open_runtime({}, {.threads = 2});
+  GemmBench bench(*runtime, {.rounds = 1, .sample_seconds = 1e-4});
+  for (const ProductKind kind : {ProductKind::forward, ProductKind::backward_input, ProductKind::backward_weight}) {
+    const GemmRow row = bench.measure("small", {"layer", 20, 30, 40, 1}, kind);
+    EXPECT_GT(row.ours.median, 0);
+    EXPECT_GT(row.onednn.median, 0);
+    EXPECT_LE(row.fastest().median, row.ours.median);
+    EXPECT_EQ(row.flops(), 48000);
+  }
+  EXPECT_GT(bench.measure_heads(6, 16, 16, 8, true).best, 0);
+  EXPECT_EQ(bench.contenders().front(), "lockstep");
+}
+
+GemmReport known() {
+  GemmReport report;
+  report.threads = 2;
+  report.peak_flops = 200e9;
+  report.contenders = {"lockstep", "oneDNN"};
+  report.rows = {{"tiny", {"qkv", 1000, 1000, 50, 4}, ProductKind::forward, {1e-3, 1e-3}, {2e-3, 2e-3}, {}},
+                 {"tiny", {"head", 1000, 1000, 50, 1}, ProductKind::backward_weight, {4e-3, 4e-3}, {3e-3, 3e-3}, {2e-3, 2e-3}}};
+  return report;
+}
+
+TEST(GemmReport, ComparesWithTheFasterLibrary) {
+  const GemmReport report = known();
+  EXPECT_NEAR(report.geometric_mean(), 1.0, 1e-12);
+  EXPECT_NEAR(report.worst_ratio(), 0.5, 1e-12);
+  EXPECT_NE(report.table().find("100.0"), std::string::npos) << report.table();
+  EXPECT_NE(report.table().find("ours 8.0"), std::string::npos) << report.table();
+  const Json json = report.json();
+  EXPECT_EQ(json.at("rows").array().size(), 2U);
+  EXPECT_TRUE(json.at("rows").array()[0].at("openblas").is_null());
+  EXPECT_EQ(GemmReport().geometric_mean(), 0);
+}
+
+TEST(GemmReport, SaysWhenOpenBlasIsHeldBack) {
+  const auto runtime = open_runtime({}, {.threads = 1});
+  setenv("OPENBLAS_CORETYPE", "Haswell", 1);
+  const GemmReport report = bench_gemm(*runtime, {.models = {}, .rounds = 1, .rivals = false});
+  unsetenv("OPENBLAS_CORETYPE");
+  ASSERT_EQ(report.notes.size(), 1U);
+  EXPECT_NE(report.table().find("OPENBLAS_CORETYPE=Haswell"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace lockstep::lab
