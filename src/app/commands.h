@@ -11,5 +11,6 @@ Command train_command();
 Command generate_command();
 Command eval_command();
 Command inspect_command();
+Command bench_command();
 
 }  // namespace lockstep::app

@@ -4,7 +4,7 @@
 
 int main(int argc, char** argv) {
   using namespace lockstep::app;
-  const std::vector<Command> commands = {prepare_command(), train_command(), generate_command(), eval_command(),
-                                         inspect_command()};
+  const std::vector<Command> commands = {prepare_command(), train_command(),   generate_command(),
+                                         eval_command(),    inspect_command(), bench_command()};
   return run_program(commands, {argv + 1, argv + argc});
 }

@@ -1,0 +1,64 @@
+#pragma once
+
+// Times whole optimizer steps of one shape: forward, backward, clipping and AdamW on one fixed batch, and says where the time
+// went. The headline figures come from plain steps; the account from further steps with timed kernels.
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json.h"
+#include "comm/communicator.h"
+#include "device/runtime.h"
+#include "lab/step_shapes.h"
+#include "lab/timed_ops.h"
+#include "ops/ops.h"
+
+namespace lockstep::lab {
+
+struct StepBenchOptions {
+  int steps = 20;            ///< timed steps, at most
+  double seconds = 40;       ///< no further step is begun after this (but there are at least three)
+  std::string_view version;  ///< of this program
+};
+
+struct StepReport {
+  StepShape shape;
+  std::string version;
+  int threads = 0;
+  std::vector<double> seconds;  ///< of each timed step
+  double flops_per_token = 0;
+  double peak_flops = 0;              ///< of the team, to compare with; 0: not known, set by who measured it
+  double first_step_seconds = 0;      ///< the first step alone
+  double first_step_after_start = 0;  ///< from the start of the process to its end
+  double first_loss = 0, last_loss = 0;
+  std::int64_t peak_mib = 0;
+
+  // Of the timed-kernel steps: seconds a step by Part; their sum is account_seconds.
+  std::array<double, static_cast<std::size_t>(Part::count)> account{};
+  double account_seconds = 0;
+  int account_steps = 0;
+  std::vector<OpTime> ops;            ///< sums over account_steps
+  std::vector<ProductTime> products;  ///< sums over account_steps
+
+  std::optional<double> floor_seconds;  ///< see floor.h; set by who measured it
+
+  double median_seconds() const;
+  double tokens_per_second() const;
+  /// median_seconds over the floor.
+  std::optional<double> floor_ratio() const;
+};
+
+/// Throws UserError when options are out of range.
+StepReport bench_step(const StepShape& shape, const StepBenchOptions& options, Runtime& runtime, ops::Ops& ops,
+                      comm::Communicator& world);
+
+/// For people; `details` adds every op and every product.
+std::string to_text(const StepReport& report, bool details);
+/// The keys that other programs' step benchmarks print, `floor_ratio` and `account` (shares of a step's time by part).
+Json to_json(const StepReport& report);
+
+}  // namespace lockstep::lab

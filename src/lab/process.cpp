@@ -1,0 +1,38 @@
+#include "lab/process.h"
+
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <ctime>
+#include <fstream>
+#include <iterator>
+#include <sstream>
+#include <string>
+
+#include "base/error.h"
+
+namespace lockstep::lab {
+
+double seconds_since_start() {
+  std::ifstream file("/proc/self/stat");
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  // The name in parentheses may hold anything; behind it, word 20 is the start in clock ticks after boot.
+  const std::size_t name_end = text.rfind(')');
+  if (name_end == std::string::npos) throw SystemError("/proc/self/stat: it has no process name");
+  std::istringstream words(text.substr(name_end + 1));
+  std::string word;
+  for (int i = 0; i < 20; ++i) words >> word;
+  timespec now{};
+  clock_gettime(CLOCK_BOOTTIME, &now);
+  const double ticks = std::stod(word);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec) -
+         ticks / static_cast<double>(sysconf(_SC_CLK_TCK));
+}
+
+std::int64_t peak_resident_mib() {
+  rusage usage{};
+  if (getrusage(RUSAGE_SELF, &usage) != 0) throw SystemError("getrusage refused");
+  return usage.ru_maxrss / 1024;
+}
+
+}  // namespace lockstep::lab

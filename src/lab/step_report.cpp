@@ -1,0 +1,108 @@
+// How a StepReport looks.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+
+#include "base/units.h"
+#include "lab/bench_step.h"
+
+namespace lockstep::lab {
+namespace {
+
+double share(const StepReport& report, std::size_t part) {
+  return report.account_seconds > 0 ? report.account[part] / report.account_seconds : 0;
+}
+
+// As many decimals as `digits`.
+double rounded(double value, int digits) {
+  const double factor = std::pow(10.0, digits);
+  return std::round(value * factor) / factor;
+}
+
+double best_tokens_per_second(const StepReport& report) {
+  return static_cast<double>(report.shape.tokens()) / *std::ranges::min_element(report.seconds);
+}
+
+std::string account_table(const StepReport& report) {
+  std::string text =
+      fmt::format("where a step's time goes    ms        %   ({} further steps with timed kernels)\n", report.account_steps);
+  for (std::size_t part = 0; part < report.account.size(); ++part) {
+    text += fmt::format("  {:<22}{:>8.2f}   {:>6.1f}\n", name_of(static_cast<Part>(part)), 1e3 * report.account[part],
+                        100 * share(report, part));
+  }
+  return text + fmt::format("  {:<22}{:>8.2f}   {:>6.1f}\n", "together", 1e3 * report.account_seconds, 100.0);
+}
+
+std::string details_table(const StepReport& report) {
+  const double steps = report.account_steps;
+  std::string text = "\nop                              ms    calls (of a step)\n";
+  for (const OpTime& op : report.ops) {
+    if (op.calls == 0) continue;
+    text += fmt::format("  {:<26}{:>8.3f}  {:>6.0f}\n", op.name, 1e3 * op.seconds / steps, static_cast<double>(op.calls) / steps);
+  }
+  text += "\nproduct           tokens     out      in        ms    calls     GF/s\n";
+  for (const ProductTime& product : report.products) {
+    const StepProduct one{product.role, product.m, product.n, product.k, static_cast<double>(product.calls)};
+    text += fmt::format("  {:<16}{:>6}  {:>6}  {:>6}  {:>8.3f}  {:>6.0f}  {:>8.1f}\n", name_of(product.role), product.m,
+                        product.n, product.k, 1e3 * product.seconds / steps, static_cast<double>(product.calls) / steps,
+                        1e-9 * one.flops() / product.seconds);
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string to_text(const StepReport& report, bool details) {
+  const double gflops = 1e-9 * report.flops_per_token * report.tokens_per_second();
+  std::string text =
+      fmt::format("{}: {} layers, {} heads, width {}, vocabulary {}, {} x {} tokens, fp32, {} thread{}\n", report.shape.name,
+                  report.shape.layers, report.shape.heads, report.shape.width, report.shape.vocabulary, report.shape.samples,
+                  report.shape.positions, report.threads, report.threads == 1 ? "" : "s");
+  text += fmt::format("tokens/s     {:.1f} median, {:.1f} best of {} steps\n", report.tokens_per_second(),
+                      best_tokens_per_second(report), report.seconds.size());
+  text += fmt::format("GF/s         {:.1f} (6 N + 12 L C T a token)", gflops);
+  if (report.peak_flops > 0) {
+    text +=
+        fmt::format(", {:.0f} % of {:.1f}, the multiply-add peak", 100e9 * gflops / report.peak_flops, 1e-9 * report.peak_flops);
+  }
+  text += fmt::format("\nstep         {}", format_seconds(report.median_seconds()));
+  if (report.floor_seconds) {
+    text += fmt::format("; floor {}: {:.3f} x the floor", format_seconds(*report.floor_seconds), *report.floor_ratio());
+  }
+  text += fmt::format("\nfirst step   {}; first step after start: {:.2f} s\n", format_seconds(report.first_step_seconds),
+                      report.first_step_after_start);
+  text += fmt::format("peak memory  {} MiB\nloss         {:.4f} first, {:.4f} last\n\n", report.peak_mib, report.first_loss,
+                      report.last_loss);
+  text += account_table(report);
+  return details ? text + details_table(report) : text;
+}
+
+Json to_json(const StepReport& report) {
+  Json account = Json::Object{};
+  for (std::size_t part = 0; part < report.account.size(); ++part) {
+    account.set(std::string(name_of(static_cast<Part>(part))), rounded(share(report, part), 4));
+  }
+  const auto ratio = report.floor_ratio();
+  return Json::Object{{"peer", "lockstep " + report.version},
+                      {"shape", report.shape.name},
+                      {"dtype", "fp32"},
+                      {"mode", "fused"},
+                      {"ranks", 1},
+                      {"threads", report.threads},
+                      {"tokens_per_s", rounded(report.tokens_per_second(), 1)},
+                      {"best_tokens_per_s", rounded(best_tokens_per_second(report), 1)},
+                      {"gflops", rounded(1e-9 * report.flops_per_token * report.tokens_per_second(), 1)},
+                      {"steps", static_cast<std::int64_t>(report.seconds.size())},
+                      {"warm_up_s", rounded(report.first_step_seconds, 2)},
+                      {"first_loss", rounded(report.first_loss, 4)},
+                      {"last_loss", rounded(report.last_loss, 4)},
+                      {"peak_mib", report.peak_mib},
+                      {"device_peak_mib", 0},
+                      {"floor_ratio", ratio ? Json(rounded(*ratio, 4)) : Json()},
+                      {"account", std::move(account)}};
+}
+
+}  // namespace lockstep::lab

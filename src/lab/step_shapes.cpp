@@ -1,0 +1,49 @@
+#include "lab/step_shapes.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "base/error.h"
+
+namespace lockstep::lab {
+namespace {
+
+constexpr std::array<StepShape, 6> shapes{{{"tiny", 4, 4, 128, 65, 12, 64},
+                                           {"char-12x64", 6, 6, 384, 65, 12, 64},
+                                           {"char", 6, 6, 384, 65, 64, 256},
+                                           {"gpt2:4x64", 12, 12, 768, 50304, 4, 64},
+                                           {"gpt2:1x1024", 12, 12, 768, 50304, 1, 1024},
+                                           {"gpt2:4x1024", 12, 12, 768, 50304, 4, 1024}}};
+
+}  // namespace
+
+std::vector<std::string> step_shape_names() {
+  std::vector<std::string> names;
+  for (const StepShape& shape : shapes) names.emplace_back(shape.name);
+  return names;
+}
+
+const StepShape& step_shape(std::string_view name) {
+  const auto* shape = std::ranges::find(shapes, name, &StepShape::name);
+  if (shape != shapes.end()) return *shape;
+  throw UserError(fmt::format("shape '{}' is not known", name),
+                  fmt::format("choose one of {}", fmt::join(step_shape_names(), ", ")));
+}
+
+arch::ModelConfig model_of(const StepShape& shape) {
+  arch::ModelConfig config;
+  config.layers = shape.layers;
+  config.heads = config.kv_heads = shape.heads;
+  config.width = shape.width;
+  config.head_size = shape.width / shape.heads;
+  config.ffn_width = 4 * shape.width;
+  config.block_size = shape.positions;
+  config.vocabulary = shape.vocabulary;
+  config.activation = ops::Activation::gelu_tanh;
+  config.bias = config.qkv_bias = true;
+  return config;
+}
+
+}  // namespace lockstep::lab

@@ -1,0 +1,96 @@
+#include "lab/bench_step.h"
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "base/error.h"
+#include "support/tiny_engine.h"
+
+namespace lockstep::lab {
+namespace {
+
+// Small enough to be trained within a test.
+constexpr StepShape small{"small", 1, 2, 16, 65, 2, 8};
+
+StepReport small_report(const StepBenchOptions& options) {
+  support::Machine machine(2);
+  return bench_step(small, options, *machine.runtime, *machine.ops, *machine.world);
+}
+
+TEST(BenchStep, TimesAtLeastThreeSteps) {
+  const StepReport report = small_report({.steps = 1, .seconds = 1e-9, .version = "1"});
+  EXPECT_EQ(report.seconds.size(), 3U);
+  EXPECT_GT(report.tokens_per_second(), 0);
+  EXPECT_GT(report.first_step_seconds, 0);
+  EXPECT_GE(report.first_step_after_start, report.first_step_seconds - 0.02);
+  EXPECT_GT(report.peak_mib, 0);
+  EXPECT_NEAR(report.first_loss, 4.17, 0.3);  // log 65: nothing learned yet
+  EXPECT_LT(report.last_loss, report.first_loss);
+}
+
+TEST(BenchStep, TheAccountIsClosed) {
+  const StepReport report = small_report({.steps = 4, .seconds = 5, .version = "1"});
+  EXPECT_NEAR(std::accumulate(report.account.begin(), report.account.end(), 0.0), report.account_seconds, 1e-9);
+  for (const double seconds : report.account) EXPECT_GE(seconds, 0);
+  for (const Part part : {Part::products, Part::attention, Part::rows, Part::loss, Part::update}) {
+    EXPECT_GT(report.account[static_cast<std::size_t>(part)], 0) << name_of(part);
+  }
+}
+
+TEST(BenchStep, JsonHasTheSharedKeysInOrder) {
+  StepReport report = small_report({.steps = 3, .seconds = 5, .version = "1.2.3"});
+  report.floor_seconds = report.median_seconds() / 2;
+  const Json json = to_json(report);
+  std::vector<std::string> keys;
+  for (const auto& [key, value] : json.object()) keys.push_back(key);
+  EXPECT_EQ(keys, (std::vector<std::string>{"peer", "shape", "dtype", "mode", "ranks", "threads", "tokens_per_s",
+                                            "best_tokens_per_s", "gflops", "steps", "warm_up_s", "first_loss", "last_loss",
+                                            "peak_mib", "device_peak_mib", "floor_ratio", "account"}));
+  EXPECT_EQ(json.at("peer").string(), "lockstep 1.2.3");
+  EXPECT_EQ(json.at("threads").integer(), 2);
+  EXPECT_DOUBLE_EQ(json.at("floor_ratio").number(), 2);
+  double shares = 0;
+  for (const auto& [part, share] : json.at("account").object()) shares += share.number();
+  EXPECT_NEAR(shares, 1, 1e-3);
+}
+
+TEST(BenchStep, TextTellsWhatWasMeasured) {
+  StepReport report = small_report({.steps = 3, .seconds = 5, .version = "1"});
+  report.floor_seconds = report.median_seconds();
+  const std::string text = to_text(report, true);
+  for (const char* part : {"tokens/s", "1.000 x the floor", "first step after start", "clip and AdamW", "linear.backward_weight",
+                           "weight gradient"}) {
+    EXPECT_NE(text.find(part), std::string::npos) << part;
+  }
+  EXPECT_EQ(to_text(report, false).find("linear.backward_weight"), std::string::npos);
+}
+
+TEST(BenchStep, MedianOfAnEvenNumberIsBetweenTheMiddleTwo) {
+  StepReport report;
+  report.seconds = {4, 1, 3, 2};
+  EXPECT_DOUBLE_EQ(report.median_seconds(), 2.5);
+  EXPECT_FALSE(report.floor_ratio().has_value());
+}
+
+TEST(BenchStep, UnknownShapeNamesTheKnownOnes) {
+  try {
+    step_shape("gpt2:4x63");
+    FAIL();
+  } catch (const UserError& error) {
+    EXPECT_NE(std::string(error.what()).find("gpt2:4x63"), std::string::npos);
+    for (const std::string& name : step_shape_names()) EXPECT_NE(std::string(error.what()).find(name), std::string::npos);
+  }
+}
+
+TEST(BenchStep, RefusesNoStepsAndNoTime) {
+  try {
+    small_report({.steps = 0, .seconds = 0, .version = "1"});
+    FAIL();
+  } catch (const UserError& error) {
+    EXPECT_EQ(error.problems().size(), 2U);
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::lab
