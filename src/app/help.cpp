@@ -4,32 +4,39 @@
 
 namespace lockstep::app {
 
-std::string folded(std::string_view text, int columns, int indent) {
+namespace {
+
+std::string folded_line(std::string_view line, int columns, int indent) {
   std::string out;
   int column = indent;
-  bool fresh = true;
-  for (std::size_t at = 0; at < text.size();) {
-    if (text[at] == '\n' || text[at] == ' ') {
-      if (text[at] == '\n') {
-        out += '\n' + std::string(static_cast<std::size_t>(indent), ' ');
-        column = indent;
-        fresh = true;
-      }
-      ++at;
-      continue;
-    }
-    const std::string_view word = text.substr(at, text.find_first_of(" \n", at) - at);
+  for (std::size_t at = 0; at < line.size();) {
+    const std::string_view word = line.substr(at, line.find(' ', at) - at);
+    at += word.size() + 1;
+    if (word.empty()) continue;
     const int length = static_cast<int>(word.size());
+    const bool fresh = column == indent;
     if (!fresh && column + 1 + length > columns) {
       out += '\n' + std::string(static_cast<std::size_t>(indent), ' ');
       column = indent;
-      fresh = true;
+    } else if (!fresh) {
+      out += ' ';
+      ++column;
     }
-    if (!fresh) out += ' ';
-    column += length + (fresh ? 0 : 1);
     out += word;
-    fresh = false;
-    at += word.size();
+    column += length;
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string folded(std::string_view text, int columns, int indent) {
+  std::string out;
+  for (std::size_t at = 0; at <= text.size();) {
+    const std::string_view line = text.substr(at, text.find('\n', at) - at);
+    if (at > 0) out += '\n' + std::string(static_cast<std::size_t>(indent), ' ');
+    out += line.starts_with(' ') ? std::string(line) : folded_line(line, columns, indent);
+    at += line.size() + 1;
   }
   return out;
 }

@@ -17,7 +17,8 @@ struct HelpRow {
 /// own line.
 std::string two_columns(const std::vector<HelpRow>& rows, int columns = 100);
 
-/// `text` folded at `columns` between words; lines behind the first start with `indent` blanks. Line breaks are kept.
+/// `text` folded at `columns` between words; lines behind the first start with `indent` blanks. Line breaks are kept, and
+/// so are lines that start with a blank (commands to copy).
 std::string folded(std::string_view text, int columns, int indent = 0);
 
 }  // namespace lockstep::app
