@@ -6,6 +6,7 @@
 #include <array>
 #include <cstring>
 #include <optional>
+#include <tuple>
 #include <unordered_set>
 
 #include "base/checked.h"
@@ -131,8 +132,8 @@ SafetensorsMetadata read_metadata(const Json& value, const Complaint& complain) 
 
 // Every byte of the data belongs to exactly one tensor. Sorts the entries by their place.
 void check_cover(SafetensorsHeader& header, const Complaint& complain) {
-  std::stable_sort(header.entries.begin(), header.entries.end(), [](const SafetensorsEntry& a, const SafetensorsEntry& b) {
-    return std::pair(a.offset, a.bytes) < std::pair(b.offset, b.bytes);
+  std::sort(header.entries.begin(), header.entries.end(), [](const SafetensorsEntry& a, const SafetensorsEntry& b) {
+    return std::tie(a.offset, a.bytes, a.name) < std::tie(b.offset, b.bytes, b.name);
   });
   std::uint64_t end = header.data_offset;
   for (const SafetensorsEntry& entry : header.entries) {
@@ -201,10 +202,12 @@ SafetensorsHeader lay_out_safetensors(std::vector<SafetensorsEntry> entries, Saf
                       "give every tensor its own name");
     }
   }
-  std::stable_sort(entries.begin(), entries.end(), [](const SafetensorsEntry& a, const SafetensorsEntry& b) {
-    return safetensors_element_size(a.dtype) > safetensors_element_size(b.dtype);
-  });
-  SafetensorsHeader header{std::move(entries), std::move(metadata), 0, 0};
+  SafetensorsHeader header{{}, std::move(metadata), 0, 0};
+  for (const std::size_t size : {8U, 4U, 2U, 1U}) {
+    for (const SafetensorsEntry& entry : entries) {
+      if (safetensors_element_size(entry.dtype) == size) header.entries.push_back(entry);
+    }
+  }
   std::uint64_t end = 0;
   for (SafetensorsEntry& entry : header.entries) {
     const auto bytes = bytes_of(entry.shape, safetensors_element_size(entry.dtype));

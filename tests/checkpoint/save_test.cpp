@@ -123,7 +123,7 @@ TEST(Save, AFullDiskAtAnyFileLeavesTheEarlierCheckpoint) {
   save(run.path(), good.content(), sample_manifest(1, 1.0), team);
   Manifest manifest = sample_manifest(2, 0.5);
   manifest.run = Json::Object{{"note", std::string(200'000, 'x')}};
-  for (const rlim_t limit : {0, 1000, 20'000, 30'000, 40'000, 60'000, 100'000, 200'000}) {
+  for (const rlim_t limit : std::vector<rlim_t>{0, 1000, 20'000, 30'000, 40'000, 60'000, 100'000, 200'000}) {
     std::string complaint;
     {
       const FileSizeLimit full(limit);
