@@ -7,11 +7,13 @@
 
 namespace lockstep::data {
 
-using ItemFunction = std::function<void(std::size_t worker, std::size_t item)>;
+using ItemFunction = std::function<void(std::size_t slot, std::size_t item)>;
 
-/// For every item 0 .. count - 1: work(worker, item) on `threads` threads at once, then deliver(worker, item) on the same thread,
-/// one at a time and in order of the items. `worker` < threads names the thread's own buffers. What an item throws ends the run
-/// and is thrown here; of several the lowest item's, so errors do not depend on timing.
-void run_ordered(std::size_t count, std::size_t threads, const ItemFunction& work, const ItemFunction& deliver);
+/// For every item 0 .. count - 1: work(slot, item) on `threads` threads at once, then deliver(slot, item) on one of them, one at
+/// a time and in order of the items. `slot` = item % slots names the item's own memory: an item begins when the one that had its
+/// slot was delivered. What an item throws ends the run and is thrown here; of several the lowest item's, so errors do not depend
+/// on timing.
+void run_ordered(std::size_t count, std::size_t threads, std::size_t slots, const ItemFunction& work,
+                 const ItemFunction& deliver);
 
 }  // namespace lockstep::data

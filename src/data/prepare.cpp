@@ -54,8 +54,8 @@ std::string printable(const std::string& characters) {
   return text;
 }
 
-// One worker's memory: the piece that it works on.
-struct Worker {
+// The memory of one piece in flight.
+struct Slot {
   std::string buffer;
   TextPieces::Piece piece;
   TextScan scan;
@@ -74,7 +74,8 @@ class Preparation {
         source_(source),
         utf8_(options.tokenizer != "byte"),
         pieces_(source),
-        workers_(options.threads != 0 ? options.threads : std::max(1U, std::thread::hardware_concurrency())) {}
+        threads_(options.threads != 0 ? options.threads : std::max(1U, std::thread::hardware_concurrency())),
+        slots_(2 * threads_) {}
 
   TokenDescription run() {
     TokenWriter train(options_.out / "train.bin"), val(options_.out / "val.bin");  // first: says early what cannot be written
@@ -96,14 +97,14 @@ class Preparation {
     characters_of_.resize(pieces_.count());
     Progress progress(options_.progress, "scan", source_.bytes());
     run_ordered(
-        pieces_.count(), workers_.size(),
-        [&](std::size_t worker, std::size_t item) { characters_of_[item] = scan_piece(workers_[worker], item); },
-        [&](std::size_t worker, std::size_t) { progress.add(workers_[worker].piece.text.size()); });
+        pieces_.count(), threads_, slots_.size(),
+        [&](std::size_t slot, std::size_t item) { characters_of_[item] = scan_piece(slots_[slot], item); },
+        [&](std::size_t slot, std::size_t) { progress.add(slots_[slot].piece.text.size()); });
     progress.finish();
     characters_ = std::accumulate(characters_of_.begin(), characters_of_.end(), std::int64_t{0});
-    for (std::size_t w = 1; w < workers_.size(); ++w) workers_[0].scan.merge(workers_[w].scan);
+    for (std::size_t i = 1; i < slots_.size(); ++i) slots_[0].scan.merge(slots_[i].scan);
     check_text();
-    const std::string vocabulary = workers_[0].scan.characters();
+    const std::string vocabulary = slots_[0].scan.characters();
     tokenizer_ = utf8_ ? make_char_tokenizer(vocabulary) : make_byte_tokenizer();
     format_ = {.token_bytes = TokenFormat::bytes_for(tokenizer_->vocabulary()), .vocabulary = tokenizer_->vocabulary()};
     fmt::print(options_.facts, "length of dataset in characters: {}\n", format_count(characters_));
@@ -111,14 +112,14 @@ class Preparation {
     fmt::print(options_.facts, "vocab size: {}\n", format_count(format_.vocabulary));
   }
 
-  std::int64_t scan_piece(Worker& worker, std::size_t item) const {
-    worker.piece = pieces_.read(item, worker.buffer);
-    if (!utf8_) return count_characters(worker.piece.text);
-    const TextScan::Result result = worker.scan.add(worker.piece.text);
+  std::int64_t scan_piece(Slot& slot, std::size_t item) const {
+    slot.piece = pieces_.read(item, slot.buffer);
+    if (!utf8_) return count_characters(slot.piece.text);
+    const TextScan::Result result = slot.scan.add(slot.piece.text);
     if (result.invalid_at) {
       const std::size_t at = *result.invalid_at;
-      throw UserError(fmt::format("{}, byte {} (0x{:02x}): not valid UTF-8", worker.piece.file->name, worker.piece.begin + at,
-                                  static_cast<unsigned char>(worker.piece.text[at])),
+      throw UserError(fmt::format("{}, byte {} (0x{:02x}): not valid UTF-8", slot.piece.file->name, slot.piece.begin + at,
+                                  static_cast<unsigned char>(slot.piece.text[at])),
                       "convert the text to UTF-8 (iconv does it), or prepare it with --tokenizer byte");
     }
     return result.characters;
@@ -128,7 +129,7 @@ class Preparation {
     constexpr const char* remedy = "give a text with at least two different characters";
     if (characters_ == 0) throw UserError(fmt::format("the text {} is empty", options_.input), remedy);
     if (characters_ == 1) throw UserError(fmt::format("the text {} is one character long", options_.input), remedy);
-    if (utf8_ && workers_[0].scan.distinct() == 1) {
+    if (utf8_ && slots_[0].scan.distinct() == 1) {
       throw UserError(fmt::format("the text {} repeats one character", options_.input), remedy);
     }
   }
@@ -140,36 +141,35 @@ class Preparation {
     for (std::size_t i = 0; i < for_training.size(); ++i) left -= for_training[i] = std::min(left, characters_of_[i]);
     Progress progress(options_.progress, "tokenise", source_.bytes());
     run_ordered(
-        pieces_.count(), workers_.size(),
-        [&](std::size_t worker, std::size_t item) { encode_piece(workers_[worker], item, for_training[item]); },
+        pieces_.count(), threads_, slots_.size(),
+        [&](std::size_t slot, std::size_t item) { encode_piece(slots_[slot], item, for_training[item]); },
         [&](std::size_t w, std::size_t) {
-          const Worker& worker = workers_[w];
-          train.append(worker.train.packed, worker.train.tokens, worker.train.text_bytes);
-          val.append(worker.val.packed, worker.val.tokens, worker.val.text_bytes);
-          progress.add(worker.piece.text.size());
+          const Slot& slot = slots_[w];
+          train.append(slot.train.packed, slot.train.tokens, slot.train.text_bytes);
+          val.append(slot.val.packed, slot.val.tokens, slot.val.text_bytes);
+          progress.add(slot.piece.text.size());
         });
     progress.finish();
     fmt::print(options_.facts, "train has {} tokens\n", format_count(train.tokens()));
     fmt::print(options_.facts, "val has {} tokens\n", format_count(val.tokens()));
   }
 
-  void encode_piece(Worker& worker, std::size_t item, std::int64_t for_training) const {
-    worker.piece = pieces_.read(item, worker.buffer);
-    const std::string_view text = worker.piece.text;
+  void encode_piece(Slot& slot, std::size_t item, std::int64_t for_training) const {
+    slot.piece = pieces_.read(item, slot.buffer);
+    const std::string_view text = slot.piece.text;
     const std::size_t cut = for_training == characters_of_[item] ? text.size() : character_offset(text, for_training);
-    encode_part(worker, worker.train, text.substr(0, cut));
-    encode_part(worker, worker.val, text.substr(cut));
+    encode_part(slot, slot.train, text.substr(0, cut));
+    encode_part(slot, slot.val, text.substr(cut));
   }
 
-  void encode_part(Worker& worker, Worker::Part& part, std::string_view text) const {
-    if (worker.ids.size() < text.size()) worker.ids.resize(text.size());
+  void encode_part(Slot& slot, Slot::Part& part, std::string_view text) const {
+    if (slot.ids.size() < text.size()) slot.ids.resize(text.size());
     std::string unknown;
-    const std::size_t count = tokenizer_->encode(text, worker.ids, unknown);
+    const std::size_t count = tokenizer_->encode(text, slot.ids, unknown);
     if (!unknown.empty()) {
-      throw UserError(fmt::format("{} changed while it was read", worker.piece.file->name),
-                      "prepare it when nobody writes to it");
+      throw UserError(fmt::format("{} changed while it was read", slot.piece.file->name), "prepare it when nobody writes to it");
     }
-    pack(std::span(worker.ids).first(count), format_, part.packed);
+    pack(std::span(slot.ids).first(count), format_, part.packed);
     part.tokens = static_cast<std::int64_t>(count);
     part.text_bytes = text.size();
   }
@@ -178,7 +178,8 @@ class Preparation {
   const TextSource& source_;
   bool utf8_;  // the tokenizer works on characters, which must be valid
   TextPieces pieces_;
-  std::vector<Worker> workers_;
+  std::size_t threads_;
+  std::vector<Slot> slots_;
   std::vector<std::int64_t> characters_of_;  // each piece
   std::int64_t characters_ = 0;
   std::unique_ptr<Tokenizer> tokenizer_;
