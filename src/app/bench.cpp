@@ -10,6 +10,8 @@
 #include "app/help.h"
 #include "app/session.h"
 #include "base/error.h"
+#include "base/terminal.h"
+#include "lab/bench_gemm.h"
 #include "lab/bench_step.h"
 #include "lab/machine.h"
 
@@ -23,14 +25,15 @@ struct StepCommandOptions {
   std::int64_t threads = 0;
   std::int64_t steps = 20;
   double seconds = 40;
-  bool json = false, details = false;
+  bool json = false, details = false, no_floor = false;
 };
 
 bool parse(const Arguments& arguments, StepCommandOptions& options) {
   CommandLine line(
       "bench step",
       "Times whole optimizer steps (forward, backward, clipping, AdamW; one fixed batch) of a GPT-2 model with biases, "
-      "tanh GELU, a tied head and no dropout, and shows where the time goes.");
+      "tanh GELU, a tied head and no dropout, and shows where the time goes. The floor is the time of the step's products at "
+      "the best rate that anybody reaches here for their shapes, and of the optimizer's bytes.");
   line.option("--shape", options.shape, "SHAPE",
               "tiny, char-12x64, char, gpt2:4x64, gpt2:1x1024, gpt2:4x1024 (samples x length)");
   line.choice("--dtype", options.dtype, {"fp32", "float32", "bf16", "bfloat16"}, "fp32; bf16 comes later");
@@ -38,6 +41,7 @@ bool parse(const Arguments& arguments, StepCommandOptions& options) {
   line.option("--isa", options.isa, "SET", "auto, avx2, avx512, avx512_bf16");
   line.option("--steps", options.steps, "N", "timed steps, behind 2 to warm up (at least 3 are timed)");
   line.option("--seconds", options.seconds, "S", "begin no further step after so long");
+  line.flag("--no-floor", options.no_floor, "leave out the floor, which takes 5 to 20 s to measure");
   line.flag("--details", options.details, "every kind of kernel and every product, with its rate");
   line.flag("--json", options.json, "one line of JSON");
   line.note("example:\n  lockstep bench step --shape char --seconds 20 --details");
@@ -57,11 +61,65 @@ int bench_step(const Arguments& arguments) {
       lab::bench_step(shape, {.steps = static_cast<int>(options.steps), .seconds = options.seconds, .version = kVersion},
                       session.runtime(), session.ops(), session.world());
   report.peak_flops = lab::fma_peak(session.team());
+  if (!options.no_floor) report.floor = lab::measure_floor(shape, session.runtime(), session.isa());
   if (options.json) {
     fmt::print("{}\n", lab::to_json(report).dump());
   } else {
     fmt::print("{}", lab::to_text(report, options.details));
   }
+  return 0;
+}
+
+struct GemmCommandOptions {
+  std::vector<std::string> shapes;
+  std::string isa = "auto";
+  std::int64_t threads = 0;
+  std::int64_t rounds = 7;
+  bool json = false;
+};
+
+bool parse(const Arguments& arguments, GemmCommandOptions& options) {
+  CommandLine line(
+      "bench gemm",
+      "Times our products beside those of oneDNN and OpenBLAS (where it is installed) in interleaved rounds, on the "
+      "layers of GPT-2 models: forward, gradient of the input, accumulating gradient of the weight. Figures are medians; "
+      "only those of one run compare.");
+  line.option(
+      "--shape", options.shapes, "SHAPE",
+      "tiny, char-12x64, char, gpt2:4x64, gpt2:1x1024, gpt2:4x1024; may be given several times (default: all but the last)");
+  line.option("--rounds", options.rounds, "N", "interleaved rounds");
+  line.option("--threads", options.threads, "N", "0: every core");
+  line.option("--isa", options.isa, "SET", "auto, avx2, avx512, avx512_bf16");
+  line.flag("--json", options.json, "one line of JSON");
+  line.note("example:\n  lockstep bench gemm --shape tiny --shape gpt2:4x64");
+  if (!line.parse(arguments)) return false;
+  if (options.rounds < 1) {
+    throw UserError(fmt::format("--rounds {}: must be at least 1", options.rounds), "--rounds 7");
+  }
+  return true;
+}
+
+// Products that are measured: each layer in three directions.
+std::size_t rows_of(const std::vector<std::string>& models) {
+  std::size_t rows = 0;
+  for (const std::string& model : models) rows += 3 * lab::layer_shapes(model).size();
+  return rows;
+}
+
+int bench_gemm(const Arguments& arguments) {
+  GemmCommandOptions options;
+  if (!parse(arguments, options)) return 0;
+  Session session(static_cast<int>(options.threads), ops::isa_from_name(options.isa));
+  lab::GemmBenchOptions bench{.rounds = static_cast<int>(options.rounds), .isa = session.isa()};
+  bench.peak_flops = lab::fma_peak(session.team());
+  if (!options.shapes.empty()) bench.models = options.shapes;
+  ProgressBar bar(stderr, "bench gemm", static_cast<double>(rows_of(bench.models)));
+  double done = 0;
+  const lab::GemmReport report = lab::bench_gemm(session.runtime(), bench, [&](const lab::GemmRow& row) {
+    bar.update(++done, fmt::format("{} {}", row.model, row.shape.name));
+  });
+  bar.finish();
+  fmt::print("{}\n", options.json ? report.json().dump() : report.table());
   return 0;
 }
 
@@ -72,6 +130,7 @@ struct Bench {
 
 const std::vector<Bench>& benches() {
   static const std::vector<Bench> all = {
+      {"gemm", "matrix products beside those of oneDNN and OpenBLAS", bench_gemm},
       {"step", "whole optimizer steps: tokens/s, memory, where the time goes", bench_step},
   };
   return all;

@@ -137,8 +137,8 @@ double StepReport::median_seconds() const {
 double StepReport::tokens_per_second() const { return static_cast<double>(shape.tokens()) / median_seconds(); }
 
 std::optional<double> StepReport::floor_ratio() const {
-  if (!floor_seconds) return {};
-  return median_seconds() / *floor_seconds;
+  if (!floor) return {};
+  return median_seconds() / floor->seconds();
 }
 
 StepReport bench_step(const StepShape& shape, const StepBenchOptions& options, Runtime& runtime, ops::Ops& ops,

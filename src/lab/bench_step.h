@@ -13,6 +13,7 @@
 #include "base/json.h"
 #include "comm/communicator.h"
 #include "device/runtime.h"
+#include "lab/floor.h"
 #include "lab/step_shapes.h"
 #include "lab/timed_ops.h"
 #include "ops/ops.h"
@@ -44,7 +45,7 @@ struct StepReport {
   std::vector<OpTime> ops;            ///< sums over account_steps
   std::vector<ProductTime> products;  ///< sums over account_steps
 
-  std::optional<double> floor_seconds;  ///< see floor.h; set by who measured it
+  std::optional<Floor> floor;  ///< set by who measured it
 
   double median_seconds() const;
   double tokens_per_second() const;

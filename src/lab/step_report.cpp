@@ -36,21 +36,36 @@ std::string account_table(const StepReport& report) {
   return text + fmt::format("  {:<22}{:>8.2f}   {:>6.1f}\n", "together", 1e3 * report.account_seconds, 100.0);
 }
 
-std::string details_table(const StepReport& report) {
+std::string ops_table(const StepReport& report) {
   const double steps = report.account_steps;
   std::string text = "\nop                              ms    calls (of a step)\n";
   for (const OpTime& op : report.ops) {
     if (op.calls == 0) continue;
     text += fmt::format("  {:<26}{:>8.3f}  {:>6.0f}\n", op.name, 1e3 * op.seconds / steps, static_cast<double>(op.calls) / steps);
   }
-  text += "\nproduct           tokens     out      in        ms    calls     GF/s\n";
-  for (const ProductTime& product : report.products) {
-    const StepProduct one{product.role, product.m, product.n, product.k, static_cast<double>(product.calls)};
-    text += fmt::format("  {:<16}{:>6}  {:>6}  {:>6}  {:>8.3f}  {:>6.0f}  {:>8.1f}\n", name_of(product.role), product.m,
-                        product.n, product.k, 1e3 * product.seconds / steps, static_cast<double>(product.calls) / steps,
-                        1e-9 * one.flops() / product.seconds);
+  return text;
+}
+
+std::string products_table(const StepReport& report) {
+  const double steps = report.account_steps;
+  std::string text = "\nproduct           tokens     out      in        ms    calls     GF/s\n";
+  for (const ProductTime& p : report.products) {
+    const StepProduct all{p.role, p.m, p.n, p.k, static_cast<double>(p.calls)};
+    text += fmt::format("  {:<16}{:>6}  {:>6}  {:>6}  {:>8.3f}  {:>6.0f}  {:>8.1f}\n", name_of(p.role), p.m, p.n, p.k,
+                        1e3 * p.seconds / steps, static_cast<double>(p.calls) / steps, 1e-9 * all.flops() / p.seconds);
   }
   return text;
+}
+
+std::string floor_table(const Floor& floor) {
+  std::string text =
+      "\nfloor                  m       n       k        ms    calls     GF/s (the best of ours and the libraries)\n";
+  for (const FloorProduct& p : floor.products) {
+    text += fmt::format("  {:<16}{:>6}  {:>6}  {:>6}  {:>8.3f}  {:>6.0f}  {:>8.1f}\n", name_of(p.product.role), p.product.m,
+                        p.product.n, p.product.k, 1e3 * p.step_seconds(), p.product.count,
+                        1e-9 * p.product.flops() / p.step_seconds());
+  }
+  return text + fmt::format("  optimizer, at {:.1f} GB/s {:>27.3f}\n", 1e-9 * floor.bandwidth, 1e3 * floor.optimizer_seconds);
 }
 
 }  // namespace
@@ -69,15 +84,17 @@ std::string to_text(const StepReport& report, bool details) {
         fmt::format(", {:.0f} % of {:.1f}, the multiply-add peak", 100e9 * gflops / report.peak_flops, 1e-9 * report.peak_flops);
   }
   text += fmt::format("\nstep         {}", format_seconds(report.median_seconds()));
-  if (report.floor_seconds) {
-    text += fmt::format("; floor {}: {:.3f} x the floor", format_seconds(*report.floor_seconds), *report.floor_ratio());
+  if (report.floor) {
+    text += fmt::format("; floor {}: {:.3f} x the floor", format_seconds(report.floor->seconds()), *report.floor_ratio());
   }
   text += fmt::format("\nfirst step   {}; first step after start: {:.2f} s\n", format_seconds(report.first_step_seconds),
                       report.first_step_after_start);
   text += fmt::format("peak memory  {} MiB\nloss         {:.4f} first, {:.4f} last\n\n", report.peak_mib, report.first_loss,
                       report.last_loss);
   text += account_table(report);
-  return details ? text + details_table(report) : text;
+  if (!details) return text;
+  text += ops_table(report) + products_table(report);
+  return report.floor ? text + floor_table(*report.floor) : text;
 }
 
 Json to_json(const StepReport& report) {

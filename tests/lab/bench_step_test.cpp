@@ -40,7 +40,7 @@ TEST(BenchStep, TheAccountIsClosed) {
 
 TEST(BenchStep, JsonHasTheSharedKeysInOrder) {
   StepReport report = small_report({.steps = 3, .seconds = 5, .version = "1.2.3"});
-  report.floor_seconds = report.median_seconds() / 2;
+  report.floor = Floor{.optimizer_seconds = report.median_seconds() / 2};
   const Json json = to_json(report);
   std::vector<std::string> keys;
   for (const auto& [key, value] : json.object()) keys.push_back(key);
@@ -57,7 +57,7 @@ TEST(BenchStep, JsonHasTheSharedKeysInOrder) {
 
 TEST(BenchStep, TextTellsWhatWasMeasured) {
   StepReport report = small_report({.steps = 3, .seconds = 5, .version = "1"});
-  report.floor_seconds = report.median_seconds();
+  report.floor = Floor{.optimizer_seconds = report.median_seconds()};
   const std::string text = to_text(report, true);
   for (const char* part : {"tokens/s", "1.000 x the floor", "first step after start", "clip and AdamW", "linear.backward_weight",
                            "weight gradient"}) {
@@ -90,6 +90,19 @@ TEST(BenchStep, RefusesNoStepsAndNoTime) {
   } catch (const UserError& error) {
     EXPECT_EQ(error.problems().size(), 2U);
   }
+}
+
+TEST(Floor, CountsEveryProductAndTheOptimizer) {
+  support::Machine machine(2);
+  const Floor floor = measure_floor(small, *machine.runtime, ops::Isa::automatic, 1);
+  EXPECT_EQ(floor.products.size(), step_products(model_of(small), small.samples, small.positions).size());
+  double sum = floor.optimizer_seconds;
+  for (const FloorProduct& product : floor.products) {
+    EXPECT_GT(product.seconds, 0) << name_of(product.product.role);
+    sum += product.step_seconds();
+  }
+  EXPECT_GT(floor.optimizer_seconds, 0);
+  EXPECT_DOUBLE_EQ(floor.seconds(), sum);
 }
 
 }  // namespace

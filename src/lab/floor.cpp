@@ -1,0 +1,56 @@
+#include "lab/floor.h"
+
+#include <algorithm>
+
+#include "arch/parameters.h"
+#include "device/cpu/team.h"
+#include "lab/bench_gemm.h"
+#include "lab/machine.h"
+
+namespace lockstep::lab {
+namespace {
+
+// AdamW reads weight, gradient and two moments and writes all but the gradient.
+constexpr double optimizer_bytes = 28;
+// Heads that are measured at once, a worker: a step's own number would only cost memory.
+constexpr std::int64_t heads_per_worker = 8;
+
+// Of one head, when the whole team works on many.
+double head_seconds(GemmBench& bench, const StepProduct& product, int workers) {
+  const std::int64_t heads = heads_per_worker * workers;
+  return bench.measure_heads(heads, product.m, product.n, product.k, product.role == ProductRole::scores).best /
+         static_cast<double>(heads);
+}
+
+double layer_seconds(GemmBench& bench, const StepProduct& product) {
+  const ProductKind kind = product.role == ProductRole::forward          ? ProductKind::forward
+                           : product.role == ProductRole::input_gradient ? ProductKind::backward_input
+                                                                         : ProductKind::backward_weight;
+  return bench.measure("", {.name = "", .tokens = product.m, .out = product.n, .in = product.k, .calls = 1}, kind)
+      .fastest()
+      .median;
+}
+
+}  // namespace
+
+double Floor::seconds() const {
+  double sum = optimizer_seconds;
+  for (const FloorProduct& product : products) sum += product.step_seconds();
+  return sum;
+}
+
+Floor measure_floor(const StepShape& shape, Runtime& runtime, ops::Isa isa, int rounds) {
+  Floor floor;
+  const arch::ModelConfig config = model_of(shape);
+  cpu::Team& team = cpu::team_of(runtime);
+  GemmBench bench(runtime, {.rounds = rounds, .sample_seconds = 0.01, .isa = isa});
+  for (const StepProduct& product : step_products(config, shape.samples, shape.positions)) {
+    const bool attention = product.role == ProductRole::scores || product.role == ProductRole::values;
+    floor.products.push_back({product, attention ? head_seconds(bench, product, team.size()) : layer_seconds(bench, product)});
+  }
+  floor.bandwidth = update_bandwidth(team, runtime.memory());
+  floor.optimizer_seconds = optimizer_bytes * static_cast<double>(arch::count_parameters(config).total) / floor.bandwidth;
+  return floor;
+}
+
+}  // namespace lockstep::lab

@@ -1,0 +1,33 @@
+#pragma once
+
+// The least time that a training step can take on this machine: its products at the best rate that anybody reaches for their
+// shapes here (ours, oneDNN, OpenBLAS), and the optimizer's bytes at the memory's bandwidth. Everything else a step does would
+// have to cost nothing.
+
+#include <vector>
+
+#include "device/runtime.h"
+#include "lab/step_products.h"
+#include "lab/step_shapes.h"
+#include "ops/ops.h"
+
+namespace lockstep::lab {
+
+struct FloorProduct {
+  StepProduct product;
+  double seconds;  ///< of one, by the fastest contender
+  double step_seconds() const { return product.count * seconds; }
+};
+
+struct Floor {
+  std::vector<FloorProduct> products = {};
+  double optimizer_seconds = 0;
+  double bandwidth = 0;  ///< bytes/s that optimizer_seconds counts with
+  double seconds() const;
+};
+
+/// Measures every shape for a moment in so many rounds and takes the best: 5 to 20 seconds in all. Only ratios to steps timed
+/// just before or after mean something.
+Floor measure_floor(const StepShape& shape, Runtime& runtime, ops::Isa isa, int rounds = 3);
+
+}  // namespace lockstep::lab
