@@ -8,13 +8,14 @@ namespace lockstep::layout {
 
 Unit make_unit(std::string name, std::vector<ParameterInfo> parameters) {
   Unit unit{.name = std::move(name), .parameters = {}, .decayed = 0, .elements = 0};
-  std::stable_partition(parameters.begin(), parameters.end(), [](const ParameterInfo& p) { return p.decay; });
   std::int64_t offset = 0;
-  for (ParameterInfo& parameter : parameters) {
-    const std::int64_t size = round_up(parameter.shape.elements(), tensor_alignment);
-    const bool decays = parameter.decay;
-    unit.parameters.push_back({std::move(parameter), offset});
-    offset += size;
+  for (const bool decays : {true, false}) {
+    for (ParameterInfo& parameter : parameters) {
+      if (parameter.decay != decays) continue;
+      const std::int64_t size = round_up(parameter.shape.elements(), tensor_alignment);
+      unit.parameters.push_back({std::move(parameter), offset});
+      offset += size;
+    }
     if (decays) unit.decayed = offset;
   }
   unit.elements = round_up(offset, cut);
