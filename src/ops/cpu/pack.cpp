@@ -16,30 +16,51 @@
 HWY_BEFORE_NAMESPACE();
 namespace lockstep::ops::cpu::HWY_NAMESPACE {
 
-// One row of k into its place in every panel. Rows lie far apart, so the line eight rows ahead is asked for early.
-HWY_INLINE void SpreadRow(const float* from, std::int64_t columns, std::int64_t panel, std::int64_t panel_stride, float* to) {
+// `panel` floats of one row of k. A panel that is no multiple of a vector spills into the next k's place, which is written
+// afterwards; the last k of a block, and the end of a row, go one by one.
+template <std::int64_t panel>
+HWY_INLINE void CopyRow(const float* from, std::int64_t columns, bool may_spill, float* to) {
   const hn::CappedTag<float, 8> d;
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  std::int64_t column = 0;
-  for (; column + panel <= columns; column += panel, to += panel_stride) {
-    std::int64_t i = 0;
-    for (; i + lanes <= panel; i += lanes) hn::StoreU(hn::LoadU(d, from + column + i), d, to + i);
-    for (; i < panel; ++i) to[i] = from[column + i];
+  constexpr std::int64_t lanes = hn::MaxLanes(hn::CappedTag<float, 8>());
+  if (columns >= round_up(panel, lanes) && (may_spill || panel % lanes == 0)) {
+    HWY_UNROLL(8)
+    for (std::int64_t i = 0; i < panel; i += lanes) hn::StoreU(hn::LoadU(d, from + i), d, to + i);
+  } else {
+    for (std::int64_t i = 0; i < panel; ++i) to[i] = i < columns ? from[i] : 0.0F;
   }
-  for (std::int64_t i = 0; column < columns && i < panel; ++i) to[i] = column + i < columns ? from[column + i] : 0.0F;
 }
 
-void PackStraight(const PackSource& source, std::int64_t panel, float* to) {
-  constexpr std::int64_t ahead = 8;
+// Eight rows at a time: panels of one row lie at multiples of a large power of two apart, which the cache likes little.
+template <std::int64_t panel>
+void PackStraightOf(const PackSource& source, float* to) {
+  constexpr std::int64_t group = 8;
   const std::int64_t width = round_up(source.columns, panel);
   for (std::int64_t block = 0; block < source.k; block += k_block) {
     const std::int64_t kc = std::min(k_block, source.k - block);
-    for (std::int64_t k = 0; k < kc; ++k) {
-      const float* from = source.from + (block + k) * source.stride;
-      if (block + k + ahead < source.k)
-        for (std::int64_t i = 0; i < source.columns; i += 16) __builtin_prefetch(from + ahead * source.stride + i);
-      SpreadRow(from, source.columns, panel, kc * panel, to + block * width + k * panel);
+    for (std::int64_t first = 0; first < kc; first += group) {
+      const std::int64_t end = std::min(kc, first + group);
+      for (std::int64_t column = 0; column < source.columns; column += panel) {
+        const float* from = source.from + (block + first) * source.stride + column;
+        float* target = to + block * width + column * kc + first * panel;
+        for (std::int64_t k = first; k < end; ++k, from += source.stride, target += panel) {
+          __builtin_prefetch(from + group * source.stride);
+          CopyRow<panel>(from, source.columns - column, k + 1 < kc, target);
+        }
+      }
     }
+  }
+}
+
+void PackStraight(const PackSource& source, std::int64_t panel, float* to) {
+  switch (panel) {
+    case 6:
+      return PackStraightOf<6>(source, to);
+    case 14:
+      return PackStraightOf<14>(source, to);
+    case 16:
+      return PackStraightOf<16>(source, to);
+    default:
+      return PackStraightOf<32>(source, to);
   }
 }
 
@@ -65,8 +86,9 @@ HWY_INLINE void PackColumns(D d, const PackSource& source, std::int64_t column, 
     float* target = to + block * width + p * kc * panel + inside;
     std::int64_t k = 0;
     for (; k + 4 <= kc; k += 4) {
+      // What the next columns will need, a whole pass ahead.
       if (k % 16 == 0)
-        for (std::int64_t i = 0; i < lanes; ++i) __builtin_prefetch(rows[i] + block + k + 128);
+        for (std::int64_t i = 0; i < lanes; ++i) __builtin_prefetch(rows[i] + lanes * source.stride + block + k);
       TransposeFour(d, rows, block + k, target + k * panel, panel);
     }
     for (; k < kc; ++k)

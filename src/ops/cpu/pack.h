@@ -23,6 +23,7 @@ struct PackSource {
 /// with p = column / panel, block = k / k_block, kc = the block's k and width = columns rounded up to panels. What pads the
 /// last panel is any finite or non-finite number of the operand or zero; no result depends on it.
 struct Packing {
+  /// `panel` is 6, 14, 16 or 32: a tile's rows or columns.
   void (*straight)(const PackSource& source, std::int64_t panel, float* to);
   /// `panel` is a multiple of 8.
   void (*transposed)(const PackSource& source, std::int64_t panel, float* to);
