@@ -1,5 +1,7 @@
 #include "io/checksum.h"
 
+#include <cstring>
+
 #include "base/error.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -68,7 +70,11 @@ std::uint64_t sum(const std::byte* data, std::size_t words, std::uint64_t first)
   }
   std::uint64_t total = hn::GetLane(hn::SumOfLanes(d, hn::Add(sum0, sum1)));
   key += i * key_step;
-  for (; i < words; ++i, key += key_step) total += mix(from[i], key);
+  for (; i < words; ++i, key += key_step) {
+    Word word;
+    std::memcpy(&word, from + i, sizeof(word));  // data need not be aligned
+    total += mix(word, key);
+  }
   return total;
 }
 

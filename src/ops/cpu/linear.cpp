@@ -58,7 +58,10 @@ class CpuLinear final : public Linear {
   }
 
   void do_backward_bias(const Tensor& db, const Tensor& dy, bool accumulate) override {
-    if (dy.rows() == 0 && !accumulate) std::fill_n(data_of(db), db.elements(), 0.0F);
+    if (dy.rows() == 0) {
+      if (!accumulate) std::fill_n(data_of(db), db.elements(), 0.0F);
+      return;
+    }
     lockstep::cpu::Team& team = product_.team();
     const std::int64_t columns = dy.columns();
     const std::int64_t part = std::max(least_bias_columns, round_up(div_up(columns, 2 * team.size()), 16));
