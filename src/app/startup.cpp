@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <utility>
 
 #include "arch/parameters.h"
 #include "base/units.h"
@@ -17,6 +18,34 @@ std::string host_name() {
 }
 
 std::string_view yes_no(bool value) { return value ? "True" : "False"; }
+
+/// The 18 facts of ezpz about a rank (seeds.md 5.2), for the one rank there is.
+std::string dist_info() {
+  const std::string host = host_name();
+  const std::array<std::pair<std::string_view, std::string>, 18> facts{{
+      {"DEVICE", "cpu"},
+      {"DEVICE_ID", "cpu:0"},
+      {"DISTRIBUTED_BACKEND", "self"},
+      {"GPUS_PER_NODE", "1"},
+      {"HOSTS", fmt::format("['{}']", host)},
+      {"HOSTFILE", "None"},
+      {"HOSTNAME", host},
+      {"LOCAL_RANK", "0"},
+      {"MACHINE", host},
+      {"NUM_NODES", "1"},
+      {"NGPUS", "1"},
+      {"NGPUS_AVAILABLE", "1"},
+      {"NODE_ID", "0"},
+      {"RANK", "0"},
+      {"SCHEDULER", "LOCAL"},
+      {"WORLD_SIZE_TOTAL", "1"},
+      {"WORLD_SIZE_IN_USE", "1"},
+      {"LAUNCH_CMD", "None"},
+  }};
+  std::string text = "[dist_info]:";
+  for (const auto& [key, value] : facts) text += fmt::format("\n  • {}={}", key, value);
+  return text;
+}
 
 }  // namespace
 
@@ -62,6 +91,7 @@ void log_startup(Log& log, const StartupFacts& facts, Session& session) {
       "To disable this behavior, and log from ALL ranks (not recommended), set: 'export LOG_FROM_ALL_RANKS=1' in your "
       "environment, and re-run.");
   log.info("[device='cpu'][rank=0/0][local_rank=0/0][node=0/0]");
+  log.info(dist_info());
   log.info(fmt::format("[0/1] Using device='cpu' with backend='{}' + 'self' for distributed training.", config.train.backend));
   log.warning("Using [1 / 1] available \"cpu\" devices !!");
   log.info(session.runtime().description() + fmt::format(", kernels for {}", ops::name_of(session.isa())));

@@ -72,6 +72,34 @@ TEST_F(TrainCommand, WritesMetricsConfigEnvironmentAndCheckpoints) {
   EXPECT_NE(outcome.out.find("Training Legend"), std::string::npos);
   EXPECT_NE(outcome.out.find("step=2 loss="), std::string::npos);
   EXPECT_NE(outcome.out.find("Using seed: 1337"), std::string::npos);
+  // The start-up lines come in the seed's order.
+  std::size_t at = 0;
+  for (const char* line : {"Setting logging level to 'INFO'",
+                           "[device='cpu'][rank=0/0]",
+                           "[dist_info]:\n  • DEVICE=cpu\n",
+                           "LAUNCH_CMD=None",
+                           "Using device='cpu' with backend='DDP'",
+                           "Loading val from",
+                           "Loading train from",
+                           "Tokens per iteration: 48",
+                           "Initializing a new model from scratch",
+                           "Running on machine=",
+                           "{\n    \"train\": {",
+                           "Output dir: ",
+                           "number of parameters: ",
+                           "Model size: num_params=",
+                           "num decayed parameter tensors: ",
+                           "num non-decayed parameter tensors: ",
+                           "devid='cpu:0'",
+                           "using fused AdamW: True",
+                           "model=GPT(",
+                           "Startup time: ",
+                           "Training Legend",
+                           "step=2 loss="}) {
+    const std::size_t found = outcome.out.find(line, at);
+    ASSERT_NE(found, std::string::npos) << line << " in:\n" << outcome.out;
+    at = found;
+  }
   EXPECT_NE(outcome.out.find("['prompt']: 'What is an LLM?'"), std::string::npos);
   std::size_t lines = 0;
   std::string metrics = file("a/metrics.jsonl");
