@@ -6,7 +6,8 @@
 
 namespace lockstep::lab {
 
-/// Seconds since this process started (to 10 ms).
+/// Seconds since the kernel made this process (to 10 ms): loading the program counts. A shell that became this program by exec
+/// counts, too.
 double seconds_since_start();
 /// The most memory that this process has had resident, in MiB.
 std::int64_t peak_resident_mib();
