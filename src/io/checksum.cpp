@@ -72,7 +72,7 @@ std::uint64_t sum(const std::byte* data, std::size_t words, std::uint64_t first)
   key += i * key_step;
   for (; i < words; ++i, key += key_step) {
     Word word;
-    std::memcpy(&word, from + i, sizeof(word));  // data need not be aligned
+    std::memcpy(&word, data + i * sizeof(word), sizeof(word));  // data need not be aligned
     total += mix(word, key);
   }
   return total;
