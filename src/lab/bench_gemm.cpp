@@ -13,7 +13,7 @@ namespace lockstep::lab {
 namespace {
 
 // The threads of each library keep spinning for a while after a call (OpenBLAS longest): they must sleep before another's turn.
-constexpr auto quiet_time = std::chrono::milliseconds(30);
+constexpr auto quiet_time = std::chrono::milliseconds(100);
 
 float* floats(const Memory& memory) { return reinterpret_cast<float*>(memory.data()); }
 

@@ -82,6 +82,7 @@ struct Team::State {
   std::atomic<bool> failed{false};
   std::exception_ptr error;
   bool crowded = false;  // more workers than cores: spinning would keep others from working
+  int home = -1;         // the caller's core when every other one has a pinned worker
   std::vector<std::jthread> threads;
 
   void fail() {
@@ -132,7 +133,21 @@ struct Team::State {
     word.fetch_sub(1, std::memory_order_acq_rel);
   }
 
+  // A caller that slept may wake up on a pinned worker's core, and two on one core are half a team for as long as the
+  // scheduler lets them: it goes back to the core that is left, keeping its mask (threads it starts inherit that).
+  void go_home() const {
+    if (home < 0 || sched_getcpu() == home) return;
+    cpu_set_t mask;
+    if (pthread_getaffinity_np(pthread_self(), sizeof mask, &mask) != 0 || !CPU_ISSET(static_cast<std::size_t>(home), &mask))
+      return;
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(static_cast<std::size_t>(home), &one);
+    if (pthread_setaffinity_np(pthread_self(), sizeof one, &one) == 0) pthread_setaffinity_np(pthread_self(), sizeof mask, &mask);
+  }
+
   void open() {
+    go_home();
     failed.store(false, std::memory_order_relaxed);
     finished.store(0, std::memory_order_relaxed);
     word.store(((word.load(std::memory_order_relaxed) & job_mask) + job_step) | open_bit);
@@ -152,7 +167,10 @@ Team::Team(int threads) : size_(threads), state_(std::make_unique<State>()) {
   state_->crowded = static_cast<std::size_t>(threads) > cores.size();
   const bool pin = static_cast<std::size_t>(threads) == cores.size();
   // The caller stays where it is (threads it starts would inherit its pin); the workers take the other cores.
-  if (pin) std::erase(cores, sched_getcpu());
+  if (pin && threads > 1) {
+    state_->home = sched_getcpu();
+    std::erase(cores, state_->home);
+  }
   for (int worker = 1; worker < threads; ++worker) {
     state_->threads.emplace_back([state = state_.get(), worker] { state->serve(worker); });
     const pthread_t handle = state_->threads.back().native_handle();
