@@ -102,8 +102,9 @@ void log_startup(Log& log, const StartupFacts& facts, Session& session) {
   log.info(fmt::format("Loading train from {}/train.bin", facts.data_folder));
   log.info(fmt::format("Tokens per iteration: {}", format_count(tokens_per_iteration(config))));
   log.info(fmt::format("Using dtype={} on device='cpu'", name_of(dtype_of(config)) == "F32" ? "float32" : "bfloat16"));
-  log.info(facts.resumed_from.empty() ? "Initializing a new model from scratch"
-                                      : fmt::format("Taking the weights of {}", facts.resumed_from));
+  const std::string& from = config.train.init_from;
+  log.info(from == "scratch" ? "Initializing a new model from scratch"
+                             : fmt::format("Taking the weights of {}", from == "resume" ? facts.run_folder : from));
   log.info(fmt::format("Run: {} of project {}", facts.run_name, config.train.wandb_project));
   log.info(fmt::format("Running on machine='{}'", host_name()));
   log.info(fmt::format("Using seed: {}", seed_of(config)));

@@ -17,7 +17,6 @@ struct StartupFacts {
   std::string data_folder;
   std::string run_folder;
   std::string run_name;
-  std::string resumed_from;  ///< empty: from scratch
 };
 
 /// Up to the model's table; "Startup time" and the legend follow from the trainer.

@@ -214,7 +214,7 @@ int run(const Arguments& arguments) {
     log.info(fmt::format("Using seed: {}", seed_of(config)));
     log_parameters(log, config, settings.model);
   } else {
-    log_startup(log, {config, settings.model, data_at.string(), folder.string(), folder.filename().string(), ""}, session);
+    log_startup(log, {config, settings.model, data_at.string(), folder.string(), folder.filename().string()}, session);
   }
   options.peak_flops = config.train.peak_tflops ? *config.train.peak_tflops * 1e12 : lab::fma_peak(session.team());
 

@@ -16,8 +16,6 @@ struct Strong {
   }
 };
 
-using Rank = Strong<struct RankTag, int>;
-using Stage = Strong<struct StageTag, int>;
 using UnitIndex = Strong<struct UnitIndexTag, int>;
 using Microbatch = Strong<struct MicrobatchTag, int>;
 

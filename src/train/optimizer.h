@@ -23,7 +23,6 @@ class Optimizer {
     Tensor exp_avg, exp_avg_sq;  ///< f32, like the unit's shard
   };
   const Moments& moments(UnitIndex unit) const { return moments_[static_cast<std::size_t>(unit.value)]; }
-  const ops::AdamW& rule() const { return rule_; }
 
  private:
   ops::AdamW rule_;
