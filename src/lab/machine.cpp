@@ -21,7 +21,9 @@ namespace hn = hwy::HWY_NAMESPACE;
 double FmaChains(std::int64_t rounds, float* sink) {
   const hn::ScalableTag<float> tag;
   const auto x = hn::Set(tag, 0.999F), y = hn::Set(tag, 0.001F);
-  auto a = x, b = x, c = x, d = x, e = x, f = y, g = y, h = y, i = y, j = y;
+  // Ten different starts: a compiler computes equal chains once.
+  auto a = hn::Set(tag, 0.1F), b = hn::Set(tag, 0.2F), c = hn::Set(tag, 0.3F), d = hn::Set(tag, 0.4F), e = hn::Set(tag, 0.5F);
+  auto f = hn::Set(tag, 0.6F), g = hn::Set(tag, 0.7F), h = hn::Set(tag, 0.8F), i = hn::Set(tag, 0.9F), j = hn::Set(tag, 1.1F);
   for (std::int64_t round = 0; round < rounds; ++round) {
     a = hn::MulAdd(a, x, y);
     b = hn::MulAdd(b, x, y);

@@ -21,7 +21,7 @@ constexpr std::int64_t narrow_stripe = 96;
 constexpr std::int64_t wide_stripe = 384;
 // Rows from which re-reading A costs more than a wide stripe's packing.
 constexpr std::int64_t many_rows = 2048;
-constexpr std::int64_t tiles_per_worker = 4;
+constexpr std::int64_t tiles_per_worker = 8;
 // Columns that a worker takes at a time when there are few rows.
 constexpr std::int64_t thin_columns = 64;
 

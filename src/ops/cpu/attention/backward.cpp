@@ -15,6 +15,7 @@
 // clang-format off: lanes-inl.h comes first
 #include "ops/cpu/simd/lanes-inl.h"
 #include "ops/cpu/simd/philox-inl.h"
+#include "ops/cpu/simd/vector_math-inl.h"
 #include "ops/cpu/attention/tile-inl.h"
 #include "ops/cpu/attention/dropout-inl.h"
 // clang-format on
@@ -57,9 +58,9 @@ template <bool dropped>
 HWY_INLINE void weights_of_row(float scale, float lse, float delta, Index seen, const float* factors, float* weights,
                                float* d_scores) {
   const Tag d;
-  const Vector f = hn::Set(d, scale), shift = hn::Set(d, -lse), subtract = hn::Set(d, delta);
+  const Vector f = hn::Set(d, scale * log2_e), shift = hn::Set(d, -lse * log2_e), subtract = hn::Set(d, delta);
   const auto vector_at = [&](Index j, Vector& weight, Vector& d_score) HWY_ATTR {
-    weight = exp_negative(hn::MulAdd(hn::Load(d, weights + j), f, shift));
+    weight = weight_of(hn::MulAdd(hn::Load(d, weights + j), f, shift));
     Vector d_weight = hn::Load(d, d_scores + j);
     if constexpr (dropped) d_weight = hn::Mul(d_weight, hn::Load(d, factors + j));
     d_score = hn::Mul(weight, hn::Sub(d_weight, subtract));

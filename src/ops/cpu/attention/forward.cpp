@@ -14,6 +14,7 @@
 // clang-format off: lanes-inl.h comes first
 #include "ops/cpu/simd/lanes-inl.h"
 #include "ops/cpu/simd/philox-inl.h"
+#include "ops/cpu/simd/vector_math-inl.h"
 #include "ops/cpu/attention/tile-inl.h"
 #include "ops/cpu/attention/dropout-inl.h"
 // clang-format on
@@ -67,15 +68,16 @@ HWY_INLINE void block_maxima(const float* scores, Index rows, Index seen_by_firs
   }
 }
 
-/// The new maxima of `rows` rows, what their old sums are multiplied by, and what is subtracted from their scores.
+/// The new maxima of `rows` rows, what their old sums are multiplied by, and what is added to their scores times
+/// scale / ln 2 (weights are powers of 2).
 HWY_INLINE void advance_maxima(const ForwardSpace& space, Index first, Index rows, float scale) {
   const Tag d;
-  const Vector f = hn::Set(d, scale);
+  const Vector f = hn::Set(d, scale * log2_e);
   for (Index r = 0; r < rows; r += width) {
     const Vector before = hn::LoadU(d, space.largest + first + r);
     const Vector after = hn::Max(before, hn::Load(d, space.block_largest + r));
     const Vector shift = hn::Neg(hn::Mul(after, f));
-    hn::Store(exp_negative(hn::Add(hn::Mul(before, f), shift)), d, space.decay + r);  // 1 when nothing changes
+    hn::Store(weight_of(hn::Add(hn::Mul(before, f), shift)), d, space.decay + r);  // 1 when nothing changes
     hn::Store(shift, d, space.shift + r);
     for (Index i = 0; i < std::min(width, rows - r); ++i) {
       space.largest[first + r + i] = std::max(space.largest[first + r + i], space.block_largest[r + i]);
@@ -87,7 +89,7 @@ HWY_INLINE void advance_maxima(const ForwardSpace& space, Index first, Index row
 template <bool masked>
 HWY_INLINE void weigh(const ForwardSpace& space, Index first, Index rows, Index seen_by_first, float scale) {
   const Tag d;
-  const Vector f = hn::Set(d, scale);
+  const Vector f = hn::Set(d, scale * log2_e);
   for (Index r = 0; r < rows; ++r) {
     float* row = space.scores + r * score_stride;
     float* total = space.total + (first + r) * lanes;
@@ -98,7 +100,7 @@ HWY_INLINE void weigh(const ForwardSpace& space, Index first, Index rows, Index 
     for (; j + lanes <= seen; j += lanes) {
       for (std::size_t v = 0; v < vector_count; ++v) {
         float* at = row + j + static_cast<Index>(v) * width;
-        const Vector weight = exp_negative(hn::MulAdd(hn::Load(d, at), f, shift));
+        const Vector weight = weight_of(hn::MulAdd(hn::Load(d, at), f, shift));
         hn::Store(weight, d, at);
         sum.v[v] = hn::Add(sum.v[v], weight);
       }
@@ -108,7 +110,7 @@ HWY_INLINE void weigh(const ForwardSpace& space, Index first, Index rows, Index 
         for (std::size_t v = 0; v < vector_count; ++v) {
           float* at = row + j + static_cast<Index>(v) * width;
           const auto left = std::clamp<Index>(seen - (at - row), 0, width);
-          Vector weight = exp_negative(hn::MulAdd(hn::Load(d, at), f, shift));
+          Vector weight = weight_of(hn::MulAdd(hn::Load(d, at), f, shift));
           weight = hn::IfThenElseZero(hn::FirstN(d, static_cast<std::size_t>(left)), weight);
           hn::Store(weight, d, at);
           sum.v[v] = hn::Add(sum.v[v], weight);

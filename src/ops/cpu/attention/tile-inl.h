@@ -19,26 +19,8 @@ constexpr Index width = hn::MaxLanes(Tag());  // elements of a vector
 constexpr Index panel = 2 * width;            // columns of a packed panel
 constexpr Index tile_rows = 6;
 
-/// exp(x) for x <= 0 by one fma sequence; exp(-87.3) below that. NaN stays NaN.
-HWY_INLINE Vector exp_negative(Vector x) {
-  const Tag d;
-  const hn::RebindToSigned<Tag> di;
-  const Vector magic = hn::Set(d, 12582912.0f);  // 1.5 x 2^23: rounds to an integer in the low bits
-  x = hn::Max(hn::Set(d, -87.3f), x);
-  const Vector shifted = hn::MulAdd(x, hn::Set(d, 1.442695041f), magic);
-  const Vector n = hn::Sub(shifted, magic);
-  Vector r = hn::NegMulAdd(n, hn::Set(d, 0.693359375f), x);
-  r = hn::NegMulAdd(n, hn::Set(d, -2.12194440e-4f), r);
-  Vector y = hn::Set(d, 1.9875691500e-4f);
-  y = hn::MulAdd(y, r, hn::Set(d, 1.3981999507e-3f));
-  y = hn::MulAdd(y, r, hn::Set(d, 8.3334519073e-3f));
-  y = hn::MulAdd(y, r, hn::Set(d, 4.1665795894e-2f));
-  y = hn::MulAdd(y, r, hn::Set(d, 1.6666665459e-1f));
-  y = hn::MulAdd(y, r, hn::Set(d, 5.0000001201e-1f));
-  y = hn::MulAdd(y, r, hn::Set(d, 1.0f));
-  y = hn::MulAdd(y, r, hn::Set(d, 1.0f));
-  return hn::BitCast(d, hn::Add(hn::BitCast(di, y), hn::ShiftLeft<23>(hn::BitCast(di, shifted))));
-}
+/// 2^x for x <= 0; 2^-126 below that. NaN stays NaN.
+HWY_INLINE Vector weight_of(Vector x) { return PowerOfTwo(Tag(), hn::Max(hn::Set(Tag(), -126.0F), x)); }
 
 /// The left factor of a product: element (i, k) is row(i)[k * step].
 struct StridedRows {
