@@ -111,7 +111,7 @@ int run(const Arguments& arguments) {
   if (written > 1) {
     const double rate = static_cast<double>(written - 1) / (last - first);
     const double share = rate * static_cast<double>(loaded.inference->weight_bytes()) /
-                         lab::update_bandwidth(session.team(), session.runtime().memory());
+                         lab::read_bandwidth(session.team(), session.runtime().memory());
     fmt::print(stderr, "{:.1f} tokens/s, {:.0f} % of what reading every weight once a token allows\n", rate, 100 * share);
   }
   return 0;

@@ -54,6 +54,20 @@ void UpdateRange(float* a, float* b, float* c, const float* d, std::int64_t coun
   }
 }
 
+/// Sum of [count] floats, in as many chains as hide an addition's latency.
+float SumRange(const float* a, std::int64_t count) {
+  const hn::ScalableTag<float> tag;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(tag));
+  auto w = hn::Zero(tag), x = w, y = w, z = w;
+  for (std::int64_t at = 0; at + 4 * lanes <= count; at += 4 * lanes) {
+    w = hn::Add(w, hn::LoadU(tag, a + at));
+    x = hn::Add(x, hn::LoadU(tag, a + at + lanes));
+    y = hn::Add(y, hn::LoadU(tag, a + at + 2 * lanes));
+    z = hn::Add(z, hn::LoadU(tag, a + at + 3 * lanes));
+  }
+  return hn::GetLane(hn::Add(hn::Add(w, x), hn::Add(y, z)));
+}
+
 }  // namespace lockstep::lab::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -63,6 +77,32 @@ namespace {
 
 HWY_EXPORT(FmaChains);
 HWY_EXPORT(UpdateRange);
+HWY_EXPORT(SumRange);
+
+constexpr std::int64_t stream_floats = std::int64_t{8} << 20;  // of one stream: four of them are beyond the caches
+constexpr std::int64_t stream_tile = std::int64_t{1} << 14;
+
+// Four streams; every page has been written, or reads would all meet the kernel's one page of zeros.
+Memory four_streams(cpu::Team& team, MemorySource& memory) {
+  Memory streams = memory.allocate(4 * stream_floats * sizeof(float));
+  float* const a = reinterpret_cast<float*>(streams.data());
+  team.for_each(4 * stream_floats / stream_tile,
+                [&](std::int64_t i, int) { std::fill_n(a + i * stream_tile, stream_tile, 1.0F); });
+  return streams;
+}
+
+// The best of several passes over tiles, in bytes a second.
+template <class Tile>
+double best_rate(cpu::Team& team, std::int64_t tiles, double bytes, const Tile& tile) {
+  constexpr int samples = 8;
+  double best = 0;
+  for (int sample = 0; sample < samples; ++sample) {
+    const double start = now_seconds();
+    team.for_each(tiles, [&](std::int64_t i, int) { tile(i); });
+    best = std::max(best, bytes / (now_seconds() - start));
+  }
+  return best;
+}
 
 }  // namespace
 
@@ -88,23 +128,23 @@ double fma_peak(cpu::Team& team) {
 }
 
 double update_bandwidth(cpu::Team& team, MemorySource& memory) {
-  constexpr std::int64_t count = std::int64_t{8} << 20;  // elements of a stream: beyond the caches of four streams
-  constexpr std::int64_t tile = std::int64_t{1} << 14;
-  constexpr int samples = 8;
-  const Memory buffer = memory.allocate(4 * count * sizeof(float));
-  float* const a = reinterpret_cast<float*>(buffer.data());
+  const Memory streams = four_streams(team, memory);
+  float* const a = reinterpret_cast<float*>(streams.data());
   const auto update = HWY_DYNAMIC_DISPATCH(UpdateRange);
-  double best = 0;
-  for (int sample = 0; sample <= samples; ++sample) {
-    const double start = now_seconds();
-    team.for_each(count / tile, [&](std::int64_t i, int) {
-      float* const from = a + i * tile;
-      update(from, from + count, from + 2 * count, from + 3 * count, tile);
-    });
-    const double seconds = now_seconds() - start;
-    if (sample > 0) best = std::max(best, 28.0 * static_cast<double>(count) / seconds);  // the first one touches the pages
-  }
-  return best;
+  return best_rate(team, stream_floats / stream_tile, 28.0 * stream_floats, [&](std::int64_t i) {
+    float* const from = a + i * stream_tile;
+    update(from, from + stream_floats, from + 2 * stream_floats, from + 3 * stream_floats, stream_tile);
+  });
+}
+
+double read_bandwidth(cpu::Team& team, MemorySource& memory) {
+  const Memory streams = four_streams(team, memory);
+  const float* const a = reinterpret_cast<const float*>(streams.data());
+  const auto sum = HWY_DYNAMIC_DISPATCH(SumRange);
+  return best_rate(team, 4 * stream_floats / stream_tile, 16.0 * stream_floats, [&](std::int64_t i) {
+    const float total = sum(a + i * stream_tile, stream_tile);
+    asm volatile("" : : "x"(total));  // keeps the sum alive
+  });
 }
 
 }  // namespace lockstep::lab

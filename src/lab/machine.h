@@ -15,4 +15,7 @@ double fma_peak(cpu::Team& team);
 /// from `memory` for the time of the call. Takes about 0.2 s.
 double update_bandwidth(cpu::Team& team, MemorySource& memory);
 
+/// Bytes/s of reading the same 128 MiB once, as generating text reads its weights. Takes about 0.1 s.
+double read_bandwidth(cpu::Team& team, MemorySource& memory);
+
 }  // namespace lockstep::lab

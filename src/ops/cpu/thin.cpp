@@ -20,6 +20,8 @@ namespace lockstep::ops::cpu::HWY_NAMESPACE {
 // Every k of `groups` vectors of columns that start at rows[0], rows[lanes], ... of b.
 template <int rows, int groups, class D, class V = hn::Vec<D>>
 HWY_INLINE void ThinColumns(D d, const ThinStep& step, const float* const* b, float* to) {
+  // How far memory is asked ahead; at a row's end, in the columns that come next.
+  constexpr std::int64_t ahead = 64;
   constexpr std::int64_t lanes = hn::MaxLanes(D());
   for (std::int64_t block = 0; block < step.k; block += k_block) {
     const std::int64_t end = std::min(step.k, block + k_block);
@@ -31,8 +33,10 @@ HWY_INLINE void ThinColumns(D d, const ThinStep& step, const float* const* b, fl
     }
     std::int64_t k = block;
     for (; k + 4 <= end; k += 4) {
-      if (k % 16 == 0)
-        for (std::int64_t j = 0; j < groups * lanes; ++j) __builtin_prefetch(b[j] + k + 128);
+      if (k % 16 == 0) {
+        const std::int64_t there = k + ahead < step.k ? k + ahead : k + ahead - step.k + groups * lanes * step.b_stride;
+        for (std::int64_t j = 0; j < groups * lanes; ++j) __builtin_prefetch(b[j] + there);
+      }
       HWY_UNROLL(2)
       for (int g = 0; g < groups; ++g) {
         V column[4];
@@ -71,11 +75,17 @@ template <int rows>
 void Thin(const ThinStep& step) {
   const hn::CappedTag<float, 8> d;
   constexpr std::int64_t lanes = hn::MaxLanes(hn::CappedTag<float, 8>());
-  constexpr int groups = rows <= 4 ? 2 : 1;
   // Columns that are missing repeat the last one; nobody reads their sums.
   const float* b[ThinStep::panel];
   for (std::int64_t j = 0; j < ThinStep::panel; ++j) b[j] = step.b + std::min(j, step.columns - 1) * step.b_stride;
-  for (std::int64_t j = 0; j < step.columns; j += groups * lanes) ThinColumns<rows, groups>(d, step, b + j, step.to + j);
+  const bool crowded = step.b_stride % 1024 == 0;  // rows share a set of the cache, which has no room for sixteen
+  if constexpr (rows <= 4) {
+    if (!crowded) {
+      for (std::int64_t j = 0; j < step.columns; j += 2 * lanes) ThinColumns<rows, 2>(d, step, b + j, step.to + j);
+      return;
+    }
+  }
+  for (std::int64_t j = 0; j < step.columns; j += lanes) ThinColumns<rows, 1>(d, step, b + j, step.to + j);
 }
 
 template <int... counts>
