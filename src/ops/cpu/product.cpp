@@ -16,8 +16,10 @@ constexpr std::int64_t edge_floats = 16 * 64;
 constexpr std::int64_t worker_floats = b_floats + strip_floats + sums_floats + edge_floats;
 constexpr std::int64_t most_stripes = 16384;
 
-// The stripe of columns whose packed form serves a block of rows.
+// The stripe of columns whose packed form serves a block of rows. A small K lets it be wider and stay near (in the second-level
+// cache): C is written in longer runs.
 constexpr std::int64_t narrow_stripe = 96;
+constexpr std::int64_t near_floats = 64 * 1024;
 constexpr std::int64_t wide_stripe = 384;
 // Rows from which re-reading A costs more than a wide stripe's packing.
 constexpr std::int64_t many_rows = 2048;
@@ -66,7 +68,8 @@ Product::Cut Product::cut(const ProductTask& task, int threads) const {
   const std::int64_t rows = kernel_.rows, panel = kernel_.columns;
   const bool wide = task.a_transposed || task.m >= many_rows;
   Cut cut{};
-  std::int64_t stripe = std::max(wide ? wide_stripe : narrow_stripe, round_up(div_up(task.n, most_stripes), panel));
+  const std::int64_t near = std::max(narrow_stripe, std::min(task.n, near_floats / task.k));
+  std::int64_t stripe = std::max(wide ? wide_stripe : near, round_up(div_up(task.n, most_stripes), panel));
   cut.stripe = even_part(task.n, stripe, panel);
   cut.pass = std::max(k_block, b_floats / cut.stripe / k_block * k_block);
   cut.stripes = div_up(task.n, cut.stripe);
