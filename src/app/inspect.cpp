@@ -80,7 +80,7 @@ std::string tensor_table(const Json& facts) {
   const bool files = !tensors.empty() && tensors.front().find("file") != nullptr;
   std::vector<std::vector<std::string>> rows{{"tensor", "type", "shape", "elements", "bytes", "checksum"}};
   std::int64_t elements = 0, bytes = 0;
-  if (files) rows.front().push_back("file");
+  if (files) rows.front().emplace_back("file");
   for (const Json& tensor : tensors) {
     std::vector<std::string> shape;
     for (const Json& extent : tensor.at("shape").array()) shape.push_back(fmt::format("{}", extent.integer()));

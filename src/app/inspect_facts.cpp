@@ -29,20 +29,20 @@ Json checkpoint_facts(const fs::path& folder, bool verify, cpu::Team& team) {
   Json::Array files, tensors;
   std::int64_t parameters = 0;
   for (const checkpoint::StoredFile& file : manifest.files)
-    files.push_back(Json::Object{{"name", file.name}, {"bytes", file.bytes}});
+    files.emplace_back(Json::Object{{"name", file.name}, {"bytes", file.bytes}});
   for (const checkpoint::StoredTensor& stored : manifest.tensors) {
     const auto& [name, shape, dtype] = stored.tensor;
     Json::Array extents;
     for (int dim = 0; dim < shape.rank(); ++dim) extents.emplace_back(shape[dim]);
     const std::int64_t elements = shape.elements();
     if (stored.file == checkpoint::model_file) parameters += elements;
-    tensors.push_back(Json::Object{{"name", name},
-                                   {"file", stored.file},
-                                   {"dtype", name_of(dtype)},
-                                   {"shape", std::move(extents)},
-                                   {"elements", elements},
-                                   {"bytes", elements * static_cast<std::int64_t>(size_of(dtype))},
-                                   {"checksum", hex(stored.checksum)}});
+    tensors.emplace_back(Json::Object{{"name", name},
+                                      {"file", stored.file},
+                                      {"dtype", name_of(dtype)},
+                                      {"shape", std::move(extents)},
+                                      {"elements", elements},
+                                      {"bytes", elements * static_cast<std::int64_t>(size_of(dtype))},
+                                      {"checksum", hex(stored.checksum)}});
   }
   Json facts(Json::Object{{"kind", "checkpoint"},
                           {"path", folder.string()},
@@ -82,7 +82,8 @@ Json last_metrics(const fs::path& run) {
 void add_damage(std::vector<std::string>& damaged, const checkpoint::Found& found, cpu::Team& team) {
   const std::string name = found.folder.filename().string();
   try {
-    for (const std::string& tensor : checkpoint::Reader(found.folder).verify(team)) damaged.push_back(name + ": " + tensor);
+    for (const std::string& tensor : checkpoint::Reader(found.folder).verify(team))
+      damaged.push_back(fmt::format("{}: {}", name, tensor));
   } catch (const UserError& error) {
     damaged.push_back(name + ": " + error.problems().front().message);
   }
@@ -147,12 +148,12 @@ Json safetensors_facts(const fs::path& path, cpu::Team& team) {
     const io::SafetensorsEntry& entry = header.entries[i];
     const std::uint64_t elements = entry.bytes / io::safetensors_element_size(entry.dtype);
     parameters += elements;
-    tensors.push_back(Json::Object{{"name", entry.name},
-                                   {"dtype", entry.dtype},
-                                   {"shape", Json::Array(entry.shape.begin(), entry.shape.end())},
-                                   {"elements", elements},
-                                   {"bytes", entry.bytes},
-                                   {"checksum", hex(checksums[i])}});
+    tensors.emplace_back(Json::Object{{"name", entry.name},
+                                      {"dtype", entry.dtype},
+                                      {"shape", Json::Array(entry.shape.begin(), entry.shape.end())},
+                                      {"elements", elements},
+                                      {"bytes", entry.bytes},
+                                      {"checksum", hex(checksums[i])}});
   }
   return Json::Object{{"kind", "safetensors"},      {"path", path.string()},           {"parameters", parameters},
                       {"bytes", header.file_bytes}, {"metadata", std::move(metadata)}, {"tensors", std::move(tensors)}};

@@ -164,40 +164,21 @@ void print_summary(const train::TrainingHistory& history, const io::Path& folder
   }
 }
 
-int run(const Arguments& arguments) {
-  const double started = now_seconds();
-  settings::Sources sources;
-  bool dry = false;
-  CommandLine line(
-      "train",
-      "Train a model. Settings are group.key=value words or bundles group=option; `lockstep help config` lists them all.");
-  sources.declare(line);
-  line.flag("--dry-run", dry, "resolve the settings, print them with the parameter and memory accounting, and stop");
-  line.note(
-      "examples:\n"
-      "  lockstep train data.dir=data/fortunes model.n_layer=4 model.n_head=4 model.n_embd=128 model.block_size=64\n"
-      "  lockstep train --config configs/shakespeare-char.toml train.max_iters=500\n"
-      "  lockstep train log.dir=runs/first train.init_from=resume\n"
-      "Stop with Ctrl-C at any time: the step ends, everything is saved, and the run goes on with train.init_from=resume.");
-  if (!line.parse(arguments)) return 0;
-  const settings::Resolved resolved = settings::resolve(sources);
-  const RunConfig& config = resolved.config;
-  if (!dry) {
-    if (std::vector<Problem> problems = check_runnable(config); !problems.empty()) throw UserError(std::move(problems));
-  }
-  Session session(static_cast<int>(config.train.threads.value_or(0)), isa_of(config));
-  Log log;
-  for (const std::string& warning : resolved.warnings) log.warning(warning);
-  if (dry) return dry_run(config, known_vocabulary(config), session);
-
-  const io::Path data_at = data_folder(config);
+// The folder of the run's tokens, which are fetched and prepared where the configuration names a dataset.
+io::Path prepared_data(const RunConfig& config, Log& log) {
+  io::Path folder = data_folder(config);
   if (!config.data.dir) {
     data::DatasetRequest request;
     request.name = config.data.dataset;
-    request.folder = data_at;
+    request.folder = folder;
     request.file = config.data.file;
     data::ensure_dataset(request, log);
   }
+  return folder;
+}
+
+int train_run(const RunConfig& config, const Arguments& arguments, double started, Session& session, Log& log) {
+  const io::Path data_at = prepared_data(config, log);
   const data::Corpus corpus = data::open_corpus(data_at, log);
   const std::string name = name_from_time();
   const io::Path folder = run_folder(config, name);
@@ -245,6 +226,34 @@ int run(const Arguments& arguments) {
   const train::TrainingHistory history = trainer.run(state);
   print_summary(history, folder, config);
   return 0;
+}
+
+int run(const Arguments& arguments) {
+  const double started = now_seconds();
+  settings::Sources sources;
+  bool dry = false;
+  CommandLine line(
+      "train",
+      "Train a model. Settings are group.key=value words or bundles group=option; `lockstep help config` lists them all.");
+  sources.declare(line);
+  line.flag("--dry-run", dry, "resolve the settings, print them with the parameter and memory accounting, and stop");
+  line.note(
+      "examples:\n"
+      "  lockstep train data.dir=data/fortunes model.n_layer=4 model.n_head=4 model.n_embd=128 model.block_size=64\n"
+      "  lockstep train --config configs/shakespeare-char.toml train.max_iters=500\n"
+      "  lockstep train log.dir=runs/first train.init_from=resume\n"
+      "Stop with Ctrl-C at any time: the step ends, everything is saved, and the run goes on with train.init_from=resume.");
+  if (!line.parse(arguments)) return 0;
+  const settings::Resolved resolved = settings::resolve(sources);
+  const RunConfig& config = resolved.config;
+  if (!dry) {
+    if (std::vector<Problem> problems = check_runnable(config); !problems.empty()) throw UserError(std::move(problems));
+  }
+  Session session(static_cast<int>(config.train.threads.value_or(0)), isa_of(config));
+  Log log;
+  for (const std::string& warning : resolved.warnings) log.warning(warning);
+  if (dry) return dry_run(config, known_vocabulary(config), session);
+  return train_run(config, arguments, started, session, log);
 }
 
 }  // namespace

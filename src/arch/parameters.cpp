@@ -81,6 +81,7 @@ std::vector<layout::Unit> units_of(const std::vector<UnitSpec>& table) {
   std::vector<layout::Unit> units;
   for (const UnitSpec& spec : table) {
     std::vector<layout::ParameterInfo> infos;
+    infos.reserve(spec.parameters.size());
     for (const ParameterSpec& parameter : spec.parameters) infos.push_back(parameter.info);
     units.push_back(layout::make_unit(spec.name, std::move(infos)));
   }

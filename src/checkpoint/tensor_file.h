@@ -40,7 +40,7 @@ HeldTensor hold_whole(std::string name, const Tensor& tensor);
 std::vector<LogicalTensor> logical(std::span<const HeldTensor> tensors);
 
 /// The elements are moved in pieces of this size: the checksum finds them in the cache.
-inline constexpr std::int64_t piece_bytes = 256 * 1024;
+inline constexpr std::int64_t piece_bytes = std::int64_t{256} * 1024;
 
 /// Writes one file whose table of tensors is known from the start.
 class TensorFileWriter {
