@@ -24,6 +24,10 @@ constexpr std::int64_t wide_stripe = 384;
 // Rows from which re-reading A costs more than a wide stripe's packing.
 constexpr std::int64_t many_rows = 2048;
 constexpr std::int64_t tiles_per_worker = 8;
+// A K so long that B's stripe does not fit: every tile packs it again, so there are fewer and larger ones.
+constexpr std::int64_t long_tiles = 2;
+constexpr std::int64_t long_rows = 192;
+constexpr std::int64_t long_floats = 128 * 1024;
 // Columns that a worker takes at a time when there are few rows.
 constexpr std::int64_t thin_columns = 64;
 
@@ -67,18 +71,35 @@ Product::Scratch Product::scratch_of(int worker) const {
 Product::Cut Product::cut(const ProductTask& task, int threads) const {
   const std::int64_t rows = kernel_.rows, panel = kernel_.columns;
   const bool wide = task.a_transposed || task.m >= many_rows;
+  std::int64_t stripe = std::max(narrow_stripe, std::min(task.n, near_floats / task.k));
+  if (wide) stripe = task.a_transposed ? wide_stripe : std::clamp(b_floats / task.k, narrow_stripe, wide_stripe);
   Cut cut{};
-  const std::int64_t near = std::max(narrow_stripe, std::min(task.n, near_floats / task.k));
-  std::int64_t stripe = std::max(wide ? wide_stripe : near, round_up(div_up(task.n, most_stripes), panel));
-  cut.stripe = even_part(task.n, stripe, panel);
+  cut.stripe = even_part(task.n, std::max(stripe, round_up(div_up(task.n, most_stripes), panel)), panel);
   cut.pass = std::max(k_block, b_floats / cut.stripe / k_block * k_block);
   cut.stripes = div_up(task.n, cut.stripe);
-  const std::int64_t wanted = threads == 1 ? 1 : div_up(tiles_per_worker * threads, cut.stripes);
-  cut.rows = even_part(task.m, div_up(task.m, wanted), rows);
-  if (cut.pass < task.k) cut.rows = std::min(cut.rows, sums_floats / cut.stripe / rows * rows);
+  if (cut.pass >= task.k) {
+    const std::int64_t wanted = threads == 1 ? 1 : div_up(tiles_per_worker * threads, cut.stripes);
+    cut.rows = even_part(task.m, div_up(task.m, wanted), rows);
+  } else if (task.a_transposed) {
+    cut_long(task, threads, cut);
+  } else {
+    const std::int64_t wanted = div_up(long_tiles * threads, cut.stripes);
+    cut.rows = std::min(even_part(task.m, div_up(task.m, wanted), rows), sums_floats / cut.stripe / rows * rows);
+  }
   cut.row_blocks = div_up(task.m, cut.rows);
   cut.strip_rows = even_part(std::min(cut.rows, task.m), 96, rows);
   return cut;
+}
+
+// Both operands are packed for every tile: large, nearly square ones pack least.
+void Product::cut_long(const ProductTask& task, int threads, Cut& cut) const {
+  std::int64_t rows = long_rows, columns = wide_stripe;
+  while (div_up(task.m, rows) * div_up(task.n, columns) < long_tiles * threads && columns > narrow_stripe)
+    (columns > rows ? columns : rows) /= 2;
+  cut.rows = even_part(task.m, rows, kernel_.rows);
+  cut.stripe = even_part(task.n, columns, kernel_.columns);
+  cut.stripes = div_up(task.n, cut.stripe);
+  cut.pass = std::max(k_block, long_floats / cut.stripe / k_block * k_block);
 }
 
 void Product::run(const ProductTask& task) {

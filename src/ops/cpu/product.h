@@ -67,6 +67,7 @@ class Product {
   };
 
   Cut cut(const ProductTask& task, int threads) const;
+  void cut_long(const ProductTask& task, int threads, Cut& cut) const;
   void run_thin(const ProductTask& task);
   void take_tiles(const ProductTask& task, const Cut& cut, int slot, int worker);
   void run_tile(const ProductTask& task, const Cut& cut, std::int64_t stripe, std::int64_t block, Scratch& scratch) const;
