@@ -114,6 +114,35 @@ TEST_P(Products, LargeShapesTakeEveryWay) {
       for (const bool accumulate : {false, true}) expect_exact(product, c, a_transposed, !a_transposed, accumulate, random);
 }
 
+// A finish meets the sums of a strip in the worker's scratch, which a wide C of few k must not outgrow.
+TEST(Product, AFinishSeesEveryElementOfAWideProduct) {
+  std::mt19937 random(11);
+  lockstep::cpu::Team team(2);
+  Product product(team, Isa::automatic, host_memory());
+  const Strided a(1900, 5, 0, random), b(5, 3000, 0, random);
+  Strided expected(1900, 3000, 0, random), finished = expected;
+  ProductTask task{.m = 1900,
+                   .n = 3000,
+                   .k = 5,
+                   .a = a.values.data(),
+                   .a_stride = 5,
+                   .a_transposed = false,
+                   .b = b.values.data(),
+                   .b_stride = 3000,
+                   .b_transposed = false,
+                   .c = expected.values.data(),
+                   .c_stride = 3000};
+  product.run(task);
+  task.finish = {[](const void* context, const Area& area, const float* from, std::int64_t stride) {
+                   float* to = *static_cast<float* const*>(context) + area.row * 3000 + area.column;
+                   for (std::int64_t i = 0; i < area.rows; ++i) std::copy_n(from + i * stride, area.columns, to + i * 3000);
+                 },
+                 &task.c};
+  task.c = finished.values.data();
+  product.run(task);
+  EXPECT_EQ(finished.values, expected.values);
+}
+
 TEST(Product, FewRowsAreTheRowsOfManyRows) {
   std::mt19937 random(9);
   lockstep::cpu::Team team(2);

@@ -10,7 +10,8 @@ namespace {
 
 // Floats of a worker's scratch.
 constexpr std::int64_t b_floats = 384 * 1024;
-constexpr std::int64_t strip_floats = 112 * k_block;
+constexpr std::int64_t most_strip_rows = 112;
+constexpr std::int64_t strip_floats = most_strip_rows * k_block;
 constexpr std::int64_t sums_floats = 96 * 1024;
 constexpr std::int64_t edge_floats = 16 * 64;
 constexpr std::int64_t worker_floats = b_floats + strip_floats + sums_floats + edge_floats;
@@ -20,6 +21,7 @@ constexpr std::int64_t most_stripes = 16384;
 // cache): C is written in longer runs.
 constexpr std::int64_t narrow_stripe = 96;
 constexpr std::int64_t near_floats = 64 * 1024;
+constexpr std::int64_t near_stripe = sums_floats / most_strip_rows;  // a strip's sums must fit
 constexpr std::int64_t wide_stripe = 384;
 // Rows from which re-reading A costs more than a wide stripe's packing.
 constexpr std::int64_t many_rows = 2048;
@@ -35,6 +37,11 @@ constexpr std::int64_t thin_columns = 64;
 std::int64_t even_part(std::int64_t total, std::int64_t most, std::int64_t unit) {
   const std::int64_t parts = div_up(total, std::max(most, unit));
   return round_up(div_up(total, parts), unit);
+}
+
+// A stripe of about `most` of n columns: there are never more stripes than counters.
+std::int64_t stripe_of(std::int64_t n, std::int64_t most, std::int64_t panel) {
+  return even_part(n, std::max(most, round_up(div_up(n, most_stripes), panel)), panel);
 }
 
 }  // namespace
@@ -71,10 +78,10 @@ Product::Scratch Product::scratch_of(int worker) const {
 Product::Cut Product::cut(const ProductTask& task, int threads) const {
   const std::int64_t rows = kernel_.rows, panel = kernel_.columns;
   const bool wide = task.a_transposed || task.m >= many_rows;
-  std::int64_t stripe = std::max(narrow_stripe, std::min(task.n, near_floats / task.k));
+  std::int64_t stripe = std::clamp(near_floats / task.k, narrow_stripe, near_stripe);
   if (wide) stripe = task.a_transposed ? wide_stripe : std::clamp(b_floats / task.k, narrow_stripe, wide_stripe);
   Cut cut{};
-  cut.stripe = even_part(task.n, std::max(stripe, round_up(div_up(task.n, most_stripes), panel)), panel);
+  cut.stripe = stripe_of(task.n, stripe, panel);
   cut.pass = std::max(k_block, b_floats / cut.stripe / k_block * k_block);
   cut.stripes = div_up(task.n, cut.stripe);
   if (cut.pass >= task.k) {
@@ -83,9 +90,9 @@ Product::Cut Product::cut(const ProductTask& task, int threads) const {
   } else if (task.a_transposed) {
     cut_long(task, threads, cut);
   } else {
-    const std::int64_t wanted = div_up(long_tiles * threads, cut.stripes);
-    cut.rows = std::min(even_part(task.m, div_up(task.m, wanted), rows), sums_floats / cut.stripe / rows * rows);
+    cut.rows = even_part(task.m, div_up(task.m, div_up(long_tiles * threads, cut.stripes)), rows);
   }
+  if (cut.pass < task.k) cut.rows = std::min(cut.rows, sums_floats / cut.stripe / rows * rows);
   cut.row_blocks = div_up(task.m, cut.rows);
   cut.strip_rows = even_part(std::min(cut.rows, task.m), 96, rows);
   return cut;
@@ -97,7 +104,7 @@ void Product::cut_long(const ProductTask& task, int threads, Cut& cut) const {
   while (div_up(task.m, rows) * div_up(task.n, columns) < long_tiles * threads && columns > narrow_stripe)
     (columns > rows ? columns : rows) /= 2;
   cut.rows = even_part(task.m, rows, kernel_.rows);
-  cut.stripe = even_part(task.n, columns, kernel_.columns);
+  cut.stripe = stripe_of(task.n, columns, kernel_.columns);
   cut.stripes = div_up(task.n, cut.stripe);
   cut.pass = std::max(k_block, long_floats / cut.stripe / k_block * k_block);
 }
