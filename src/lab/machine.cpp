@@ -80,6 +80,7 @@ HWY_EXPORT(UpdateRange);
 HWY_EXPORT(SumRange);
 
 constexpr std::int64_t stream_floats = std::int64_t{8} << 20;  // of one stream: four of them are beyond the caches
+constexpr int bandwidth_samples = 8;
 constexpr std::int64_t stream_tile = std::int64_t{1} << 14;
 
 // Four streams; every page has been written, or reads would all meet the kernel's one page of zeros.
@@ -91,15 +92,14 @@ Memory four_streams(cpu::Team& team, MemorySource& memory) {
   return streams;
 }
 
-// The best of several passes over tiles, in bytes a second.
+// The best of several passes over tiles, each of which does `work`: work a second.
 template <class Tile>
-double best_rate(cpu::Team& team, std::int64_t tiles, double bytes, const Tile& tile) {
-  constexpr int samples = 8;
+double best_rate(cpu::Team& team, int samples, std::int64_t tiles, double work, const Tile& tile) {
   double best = 0;
   for (int sample = 0; sample < samples; ++sample) {
     const double start = now_seconds();
     team.for_each(tiles, [&](std::int64_t i, int) { tile(i); });
-    best = std::max(best, bytes / (now_seconds() - start));
+    best = std::max(best, work / (now_seconds() - start));
   }
   return best;
 }
@@ -113,25 +113,20 @@ double fma_peak(cpu::Team& team) {
   const auto chains = HWY_DYNAMIC_DISPATCH(FmaChains);
   float sink = 0;
   const double chunk_flops = chains(rounds, &sink);  // once before the clock: units power up
-  double best = 0;
-  for (int sample = 0; sample < samples; ++sample) {
-    const double start = now_seconds();
-    team.for_each(std::int64_t{chunks} * team.size(), [&](std::int64_t, int) {
-      float mine = 0;
-      chains(rounds, &mine);
-      // Keeps the result alive without a store that workers share.
-      asm volatile("" : : "x"(mine));
-    });
-    best = std::max(best, chunk_flops * chunks * team.size() / (now_seconds() - start));
-  }
-  return best;
+  const std::int64_t tiles = std::int64_t{chunks} * team.size();
+  return best_rate(team, samples, tiles, chunk_flops * static_cast<double>(tiles), [&](std::int64_t) {
+    float mine = 0;
+    chains(rounds, &mine);
+    // Keeps the result alive without a store that workers share.
+    asm volatile("" : : "x"(mine));
+  });
 }
 
 double update_bandwidth(cpu::Team& team, MemorySource& memory) {
   const Memory streams = four_streams(team, memory);
   float* const a = reinterpret_cast<float*>(streams.data());
   const auto update = HWY_DYNAMIC_DISPATCH(UpdateRange);
-  return best_rate(team, stream_floats / stream_tile, 28.0 * stream_floats, [&](std::int64_t i) {
+  return best_rate(team, bandwidth_samples, stream_floats / stream_tile, 28.0 * stream_floats, [&](std::int64_t i) {
     float* const from = a + i * stream_tile;
     update(from, from + stream_floats, from + 2 * stream_floats, from + 3 * stream_floats, stream_tile);
   });
@@ -141,7 +136,7 @@ double read_bandwidth(cpu::Team& team, MemorySource& memory) {
   const Memory streams = four_streams(team, memory);
   const float* const a = reinterpret_cast<const float*>(streams.data());
   const auto sum = HWY_DYNAMIC_DISPATCH(SumRange);
-  return best_rate(team, 4 * stream_floats / stream_tile, 16.0 * stream_floats, [&](std::int64_t i) {
+  return best_rate(team, bandwidth_samples, 4 * stream_floats / stream_tile, 16.0 * stream_floats, [&](std::int64_t i) {
     const float total = sum(a + i * stream_tile, stream_tile);
     asm volatile("" : : "x"(total));  // keeps the sum alive
   });
