@@ -12,5 +12,6 @@ Command generate_command();
 Command eval_command();
 Command inspect_command();
 Command bench_command();
+Command launch_command();
 
 }  // namespace lockstep::app

@@ -1,0 +1,61 @@
+#pragma once
+
+// Where a job can run: scheduler, hosts and what each host has, found out from the environment. Nothing here asks the machine
+// itself: what there is to know comes in as a `Machine`, so that environments recorded elsewhere can be tried.
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/error.h"
+
+namespace lockstep::launch {
+
+/// What a machine can be asked.
+struct Machine {
+  std::map<std::string, std::string> variables;  // the environment
+  std::string host;                              // its own name
+  std::int64_t cores = 1;                        // as mpirun counts them: hardware threads of one core are one
+  std::int64_t cpus = 1;                         // hardware threads
+  bool root = false;
+  std::function<std::optional<std::string>(const std::string& path)> read_file;  // nothing: it cannot be read
+  /// What a command prints; nothing when it is not there or fails.
+  std::function<std::optional<std::string>(const std::vector<std::string>& command)> output_of;
+  std::function<bool(const std::string& host)> resolves;
+  std::function<bool(const std::string& program)> installed;
+};
+
+/// The machine that this program runs on.
+Machine this_machine();
+
+enum class Scheduler : std::uint8_t { none, pbs, slurm };
+
+/// What the user asked for.
+struct Request {
+  std::optional<std::int64_t> ranks = std::nullopt;
+  std::optional<std::int64_t> per_host = std::nullopt;
+  std::string hostfile = {};
+};
+
+struct Facts {
+  Scheduler scheduler = Scheduler::none;
+  std::string hostfile;            // the file that names the hosts; empty: none does
+  std::vector<std::string> hosts;  // each once
+  std::int64_t devices = 1;        // that ranks may be started for on every host: GPUs, else slots or cores
+  std::int64_t gpus = 0;           // of every host
+  std::int64_t cpus_per_rank = 1;  // hardware threads; 1 also when unknown
+  std::int64_t ranks = 1;          // to start: hosts x per_host
+  std::int64_t per_host = 1;
+};
+
+/// Adds to `problems` all that is wrong or contradicts itself; the facts count only when nothing was added.
+Facts find_facts(const Machine& machine, const Request& request, std::vector<Problem>& problems);
+
+/// The hosts of a list as Slurm writes it, "nid[001-003,007],login1"; empty when it is malformed.
+std::vector<std::string> expand_node_list(std::string_view list);
+
+}  // namespace lockstep::launch

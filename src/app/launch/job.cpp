@@ -1,0 +1,109 @@
+#include "app/launch/job.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace lockstep::launch {
+namespace {
+
+std::vector<std::string> pbs(const Facts& facts) {
+  return {"mpiexec",
+          "--verbose",
+          "--envall",
+          "-n",
+          std::to_string(facts.ranks),
+          "-ppn",
+          std::to_string(facts.per_host),
+          "--hostfile",
+          facts.hostfile,
+          "--cpu-bind",
+          "depth",
+          "-d",
+          std::to_string(facts.cpus_per_rank)};
+}
+
+std::vector<std::string> srun(const Facts& facts) {
+  std::vector<std::string> words{
+      "srun", "-l", "-u", "--verbose", fmt::format("-N{}", facts.hosts.size()), fmt::format("-n{}", facts.ranks)};
+  if (facts.cpus_per_rank > 1) words.push_back(fmt::format("-c{}", facts.cpus_per_rank));
+  if (facts.gpus > 0) words.push_back(fmt::format("--gpus-per-node={}", facts.gpus));
+  if (!facts.hostfile.empty()) words.push_back(fmt::format("--nodelist={}", fmt::join(facts.hosts, ",")));
+  return words;
+}
+
+bool is_here(const Facts& facts, const Machine& machine) {
+  if (facts.hosts.size() != 1) return false;
+  const std::string& host = facts.hosts[0];
+  return host == machine.host || host == "localhost" || host == machine.host.substr(0, machine.host.find('.'));
+}
+
+// Open MPI. Binding is left to the program, which divides the cores of a host among its ranks.
+std::vector<std::string> mpirun(const Facts& facts, const Machine& machine) {
+  std::vector<std::string> words{machine.installed("mpirun") ? "mpirun" : "mpiexec", "-n", std::to_string(facts.ranks),
+                                 "--bind-to", "none"};
+  if (!is_here(facts, machine)) {
+    std::string slots;
+    for (const std::string& host : facts.hosts) slots += fmt::format("{}{}:{}", slots.empty() ? "" : ",", host, facts.per_host);
+    words.insert(words.end(), {"--host", slots, "--map-by", fmt::format("ppr:{}:node", facts.per_host)});
+  }
+  if (facts.per_host > machine.cores) words.emplace_back("--oversubscribe");
+  return words;
+}
+
+}  // namespace
+
+Job make_job(const Facts& facts, const Machine& machine, const std::string& program, const std::vector<std::string>& command,
+             std::vector<Problem>& problems) {
+  Job job;
+  std::vector<std::string> ranks;  // the option of the program itself
+  if (facts.scheduler == Scheduler::slurm) {
+    job.launcher = srun(facts);
+  } else if (facts.scheduler == Scheduler::pbs) {
+    job.launcher = pbs(facts);
+  } else if (machine.installed("mpirun") || machine.installed("mpiexec")) {
+    job.launcher = mpirun(facts, machine);
+    if (machine.root) job.environment = {{"OMPI_ALLOW_RUN_AS_ROOT", "1"}, {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"}};
+  } else if (is_here(facts, machine)) {
+    if (facts.ranks > 1) {
+      ranks = {"--ranks", std::to_string(facts.ranks)};
+      job.notes.emplace_back("neither mpirun nor mpiexec is installed: the ranks are threads of one process");
+    }
+  } else {
+    problems.push_back({fmt::format("neither mpirun nor mpiexec is installed, and only they reach {}", facts.hosts.front()),
+                        "install Open MPI (Debian: apt install openmpi-bin)"});
+  }
+  if (facts.scheduler == Scheduler::none && facts.per_host > machine.cores) {
+    job.notes.push_back(fmt::format("{} ranks share {} cores, as asked for", facts.per_host, machine.cores));
+  }
+  job.words = job.launcher;
+  job.words.push_back(program);
+  job.words.push_back(command.front());
+  job.words.insert(job.words.end(), ranks.begin(), ranks.end());
+  job.words.insert(job.words.end(), command.begin() + 1, command.end());
+  return job;
+}
+
+std::string shell_text(const std::vector<std::string>& words) {
+  constexpr std::string_view plain = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_@%+=:,./-";
+  std::string text;
+  for (const std::string& word : words) {
+    if (!text.empty()) text += ' ';
+    if (!word.empty() && word.find_first_not_of(plain) == std::string::npos) {
+      text += word;
+      continue;
+    }
+    text += '\'';
+    for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
+    text += '\'';
+  }
+  return text;
+}
+
+std::string shell_text(const Job& job) {
+  std::string text;
+  for (const auto& [name, value] : job.environment) text += fmt::format("{}={} ", name, shell_text({value}));
+  return text + shell_text(job.words);
+}
+
+}  // namespace lockstep::launch

@@ -1,0 +1,30 @@
+#pragma once
+
+// The command that starts the ranks of a job.
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "app/launch/environment.h"
+
+namespace lockstep::launch {
+
+struct Job {
+  std::vector<std::pair<std::string, std::string>> environment;  // set for the launcher
+  std::vector<std::string> launcher;  // mpiexec, mpirun or srun with its options; empty: the ranks are threads of one process
+  std::vector<std::string> words;     // all of the command, launcher included
+  std::vector<std::string> notes;     // what the user should know about it
+};
+
+/// `program` is this program's path and `command` what every rank runs of it ("train", ...; not empty). Adds to `problems`
+/// what the machine lacks for it.
+Job make_job(const Facts& facts, const Machine& machine, const std::string& program, const std::vector<std::string>& command,
+             std::vector<Problem>& problems);
+
+/// The words quoted for a POSIX shell.
+std::string shell_text(const std::vector<std::string>& words);
+/// The job as one pastes it into a shell.
+std::string shell_text(const Job& job);
+
+}  // namespace lockstep::launch

@@ -1,0 +1,124 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <csignal>
+#include <cstdio>
+#include <ctime>
+#include <filesystem>
+
+#include "app/command_line.h"
+#include "app/commands.h"
+#include "app/launch/environment.h"
+#include "app/launch/job.h"
+#include "app/launch/restart.h"
+#include "app/launch/supervise.h"
+
+namespace lockstep::app {
+namespace {
+
+struct LaunchOptions {
+  launch::Request request;
+  double timeout = 0;
+  std::int64_t retries = 0;
+  bool dry_run = false;
+  Arguments command;  // what is behind --
+};
+
+bool parse(const Arguments& arguments, LaunchOptions& options, std::vector<Problem>& problems) {
+  CommandLine line("launch",
+                   "Run COMMAND on many ranks: lockstep launch [options] -- COMMAND ...\n"
+                   "Finds the scheduler (Slurm, PBS or none), the hosts and what they have, prints the "
+                   "mpiexec, mpirun or srun command, runs it and watches it. What stands behind -- is passed on as it is.");
+  line.option("-n", options.request.ranks, "N", "ranks in all; left out: hosts x ppn");
+  line.option("--ppn", options.request.per_host, "P", "ranks on every host; left out: one for each GPU, slot or core");
+  line.option("--hostfile", options.request.hostfile, "FILE", "the hosts, one a line: HOST, HOST:4 or HOST slots=4");
+  line.option("--timeout", options.timeout, "SECONDS", "end a job that says nothing for so long (exit code 124); 0: never");
+  line.option("--retries", options.retries, "N", "start a job that failed again; a training goes on from its last checkpoint");
+  line.flag("--dry-run", options.dry_run, "print the command, run nothing");
+  line.note(
+      "examples:\n"
+      "  lockstep launch -n 4 -- train --config configs/gpt2.toml data.dir=data/book\n"
+      "  lockstep launch --retries 3 --timeout 900 -- train log.name=long data.dir=data/book\n"
+      "Ctrl-C, SIGTERM and SIGUSR1 reach the ranks: a training ends its step, saves and leaves.");
+  const auto dashes = std::find(arguments.begin(), arguments.end(), "--");
+  if (!line.parse({arguments.begin(), dashes})) return false;
+  if (dashes != arguments.end()) options.command.assign(dashes + 1, arguments.end());
+  const auto require = [&](bool holds, std::string message, std::string remedy) {
+    if (!holds) problems.push_back({std::move(message), std::move(remedy)});
+  };
+  require(!options.command.empty(), "there is nothing to launch", "lockstep launch [options] -- train ...");
+  require(options.command.empty() || options.command[0] != "launch", "a launch cannot be launched", "-- train ...");
+  require(options.timeout >= 0, fmt::format("--timeout {}: must not be negative", options.timeout), "--timeout 0 waits for ever");
+  require(options.retries >= 0 && options.retries <= 1000, fmt::format("--retries {}: must be in 0 ... 1000", options.retries),
+          "--retries 1");
+  const bool has_ranks = std::any_of(options.command.begin(), options.command.end(),
+                                     [](const std::string& word) { return word == "--ranks" || word.starts_with("--ranks="); });
+  require(!has_ranks, "--ranks stands behind --, but the ranks are what launch starts", "write -n N in front of --");
+  return true;
+}
+
+std::string name_from_time() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  localtime_r(&now, &parts);
+  std::array<char, 32> text{};
+  std::strftime(text.data(), text.size(), "%Y-%m-%d-%H%M%S", &parts);
+  return text.data();
+}
+
+void print_blocks(const launch::Facts& facts, const launch::Job& job) {
+  fmt::print("[HOSTS]\n");
+  for (std::size_t i = 0; i < facts.hosts.size(); ++i) fmt::print("  • [host:{}] - {}\n", i, facts.hosts[i]);
+  fmt::print("\n[DIST INFO]\n");
+  fmt::print("  • HOSTFILE={}\n", facts.hostfile.empty() ? "None" : facts.hostfile);
+  fmt::print("  • NHOSTS={}\n", facts.hosts.size());
+  fmt::print("  • NGPU_PER_HOST={}\n", facts.devices);
+  fmt::print("  • NGPUS={}\n", static_cast<std::int64_t>(facts.hosts.size()) * facts.devices);
+  fmt::print("  • DIST_LAUNCH={}\n", job.launcher.empty() ? "None" : launch::shell_text(job.launcher));
+  fmt::print("\n[LAUNCH]\n");
+  for (const std::string& note : job.notes) fmt::print("  • {}\n", note);
+  fmt::print("  • {}\n\n", launch::shell_text(job));
+  std::fflush(stdout);
+}
+
+int run(const Arguments& arguments) {
+  LaunchOptions options;
+  std::vector<Problem> problems;
+  if (!parse(arguments, options, problems)) return 0;
+  const launch::Machine machine = launch::this_machine();
+  const std::string program = std::filesystem::read_symlink("/proc/self/exe");
+  const launch::Facts facts = launch::find_facts(machine, options.request, problems);
+  const launch::Restart restart(options.command, options.retries > 0, name_from_time(), problems);
+  if (!problems.empty()) throw UserError(std::move(problems));
+  const auto job_of = [&](const Arguments& command) {
+    launch::Job job = launch::make_job(facts, machine, program, command, problems);
+    if (!problems.empty()) throw UserError(problems);
+    return job;
+  };
+  launch::Job first = job_of(restart.command());
+  if (!restart.added_folder().empty()) {
+    first.notes.push_back(fmt::format("log.dir={} was added, so that a retry finds the run", restart.added_folder()));
+  }
+  print_blocks(facts, first);
+  if (options.dry_run) return 0;
+
+  const auto say = [](const std::string& text) { fmt::print(stderr, "lockstep launch: {}\n", text); };
+  // mpirun, mpiexec and srun kill the ranks for a SIGINT or SIGTERM, but pass a SIGUSR1 on to them, for which they save and
+  // leave.
+  launch::Supervisor supervisor({.timeout = options.timeout, .stop_signal = first.launcher.empty() ? 0 : SIGUSR1});
+  const auto process = [&](int attempt) -> launch::Process {
+    if (attempt == 0) return {first.words, first.environment};
+    const launch::Job job = job_of(restart.retry());
+    say((restart.has_checkpoint() ? "going on from the last checkpoint: " : "starting from the beginning: ") +
+        launch::shell_text(job));
+    return {job.words, job.environment};
+  };
+  return launch::run_with_retries(supervisor, {.count = static_cast<int>(options.retries)}, process, say);
+}
+
+}  // namespace
+
+Command launch_command() { return {"launch", "run a command on many ranks, watched and restarted", run}; }
+
+}  // namespace lockstep::app

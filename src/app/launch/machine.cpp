@@ -1,0 +1,94 @@
+#include <netdb.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <set>
+#include <sstream>
+
+#include "app/launch/environment.h"
+#include "app/launch/job.h"
+
+namespace lockstep::launch {
+namespace {
+
+std::map<std::string, std::string> environment() {
+  std::map<std::string, std::string> variables;
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const std::string text = *entry;
+    const std::size_t equals = text.find('=');
+    if (equals != std::string::npos) variables.emplace(text.substr(0, equals), text.substr(equals + 1));
+  }
+  return variables;
+}
+
+std::optional<std::string> read_file(const std::string& path) {
+  std::error_code ignored;
+  std::ifstream file(path);
+  if (!file || std::filesystem::is_directory(path, ignored)) return std::nullopt;
+  return std::string(std::istreambuf_iterator<char>(file), {});
+}
+
+std::optional<std::string> output_of(const std::vector<std::string>& command) {
+  std::FILE* pipe = popen((shell_text(command) + " 2>/dev/null").c_str(), "re");
+  if (pipe == nullptr) return std::nullopt;
+  std::string text;
+  std::array<char, 4096> buffer{};
+  for (std::size_t n = 0; (n = std::fread(buffer.data(), 1, buffer.size(), pipe)) > 0;) text.append(buffer.data(), n);
+  if (pclose(pipe) != 0) return std::nullopt;
+  return text;
+}
+
+bool resolves(const std::string& host) {
+  addrinfo* found = nullptr;
+  if (getaddrinfo(host.c_str(), nullptr, nullptr, &found) != 0) return false;
+  freeaddrinfo(found);
+  return true;
+}
+
+bool installed(const std::string& program) {
+  const char* path = std::getenv("PATH");
+  std::istringstream folders(path != nullptr ? path : "");
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    const std::filesystem::path file = std::filesystem::path(folder) / program;
+    if (std::filesystem::is_regular_file(file) && access(file.c_str(), X_OK) == 0) return true;
+  }
+  return false;
+}
+
+// Counts what this process may run on: hardware threads, and cores, which are told apart by the threads they consist of.
+void count_cpus(Machine& machine) {
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof set, &set) != 0) return;
+  std::set<std::string> cores;
+  for (int i = 0; i < CPU_SETSIZE; ++i) {
+    if (!CPU_ISSET(i, &set)) continue;
+    const std::string number = std::to_string(i);
+    cores.insert(read_file("/sys/devices/system/cpu/cpu" + number + "/topology/thread_siblings_list").value_or(number));
+  }
+  machine.cores = std::max<std::int64_t>(1, static_cast<std::int64_t>(cores.size()));
+  machine.cpus = std::max(1, CPU_COUNT(&set));
+}
+
+}  // namespace
+
+Machine this_machine() {
+  Machine machine;
+  machine.variables = environment();
+  std::array<char, 256> name{};
+  machine.host = gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "localhost";
+  count_cpus(machine);
+  machine.root = geteuid() == 0;
+  machine.read_file = read_file;
+  machine.output_of = output_of;
+  machine.resolves = resolves;
+  machine.installed = installed;
+  return machine;
+}
+
+}  // namespace lockstep::launch

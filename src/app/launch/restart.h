@@ -1,0 +1,33 @@
+#pragma once
+
+// A training that may be started again: its words, checked before any rank starts, and what changes for a retry.
+
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+
+namespace lockstep::launch {
+
+class Restart {
+ public:
+  /// `command` is what a rank runs ("train", ...). Words of a `train` command are read as it reads them. When it may be tried
+  /// `again` and its settings do not name the run's folder, log.dir=runs/`generated_name` joins them. Adds to `problems` what
+  /// is wrong with the settings, and a folder that already has checkpoints of another run, which a retry could not tell apart.
+  Restart(std::vector<std::string> command, bool again, const std::string& generated_name, std::vector<Problem>& problems);
+
+  const std::vector<std::string>& command() const { return command_; }
+  /// The folder that was added; empty when the words stayed as they were.
+  const std::string& added_folder() const { return added_folder_; }
+  /// Whether there is a checkpoint to go on from.
+  bool has_checkpoint() const;
+  /// The command of a retry: it goes on from the last checkpoint, where there is one.
+  std::vector<std::string> retry() const;
+
+ private:
+  std::vector<std::string> command_;
+  std::string folder_;  // of the run; empty when this is no training
+  std::string added_folder_;
+};
+
+}  // namespace lockstep::launch

@@ -1,0 +1,64 @@
+#pragma once
+
+// Runs a process of its own group to its end: passes signals on, ends it when it says nothing for too long, starts it again
+// when it fails.
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace lockstep::launch {
+
+struct Process {
+  std::vector<std::string> words;                                // the program (looked for in PATH) and its arguments
+  std::vector<std::pair<std::string, std::string>> environment;  // set on top of this program's
+};
+
+struct Watch {
+  double timeout = 0;   // seconds without output after which the process is ended; 0: never
+  double grace = 10;    // seconds from the SIGTERM that ends it to the SIGKILL
+  int stop_signal = 0;  // sent in place of the first SIGINT, SIGTERM or SIGHUP; 0: the same
+};
+
+struct Outcome {
+  int code = 0;              // the exit code; 128 + the signal that killed it; 124 when it was ended for its silence
+  bool interrupted = false;  // a signal was passed on to it: somebody wanted it to stop
+  bool timed_out = false;    // it was ended for its silence
+};
+
+/// While it lives, SIGINT, SIGTERM, SIGHUP and SIGUSR1 are for the processes it runs. One at a time; used by the thread that made
+/// it.
+class Supervisor {
+ public:
+  explicit Supervisor(Watch watch);
+  ~Supervisor();
+  Supervisor(const Supervisor&) = delete;
+  Supervisor& operator=(const Supervisor&) = delete;
+
+  /// Output goes where this program's goes, input is empty. What is left of the group when the process has ended is killed.
+  /// Throws UserError when the program cannot be run.
+  Outcome run(const Process& process);
+  /// Sleeps; returns the signal that ended the sleep early, or 0.
+  int pause(double seconds);
+
+ private:
+  void pass_signals_on(int child, Outcome& outcome);
+
+  Watch watch_;
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+struct Retries {
+  int count = 0;
+  std::vector<double> pauses{5, 10, 20, 40, 60};  // seconds before each; the last one again for those behind
+};
+
+/// Runs `process(0)`, and while it fails `process(1)` ... `process(retries.count)`; returns the last exit code. Not tried again:
+/// what was interrupted, and exit code 2 (bad input, which stays bad). `say` is told how each attempt failed.
+int run_with_retries(Supervisor& supervisor, const Retries& retries, const std::function<Process(int attempt)>& process,
+                     const std::function<void(const std::string&)>& say);
+
+}  // namespace lockstep::launch

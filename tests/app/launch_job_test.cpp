@@ -1,0 +1,93 @@
+#include <gtest/gtest.h>
+
+#include "app/launch/job.h"
+#include "app/launch_machine.h"
+
+namespace lockstep::launch {
+namespace {
+
+const std::vector<std::string> kTrain{"train", "data.dir=my book", "--config=a.toml"};
+
+Job job_of(const Recorded& recorded, const Request& request = {}) {
+  std::vector<Problem> problems;
+  const Machine machine = recorded.machine();
+  const Facts facts = find_facts(machine, request, problems);
+  Job job = make_job(facts, machine, "/opt/lockstep", kTrain, problems);
+  for (const Problem& problem : problems) ADD_FAILURE() << problem.message;
+  return job;
+}
+
+std::string command_of(const Recorded& recorded, const Request& request = {}) { return shell_text(job_of(recorded, request)); }
+
+constexpr const char* kRest = "/opt/lockstep train 'data.dir=my book' --config=a.toml";
+
+TEST(LaunchJob, Pbs) {
+  EXPECT_EQ(command_of(polaris()),
+            "mpiexec --verbose --envall -n 8 -ppn 4 --hostfile /var/spool/pbs/aux/2034.polaris-pbs --cpu-bind depth -d 16 " +
+                std::string(kRest));
+  EXPECT_EQ(command_of(polaris(), {.per_host = 1}),
+            "mpiexec --verbose --envall -n 2 -ppn 1 --hostfile /var/spool/pbs/aux/2034.polaris-pbs --cpu-bind depth -d 64 " +
+                std::string(kRest));
+}
+
+TEST(LaunchJob, Slurm) {
+  EXPECT_EQ(command_of(perlmutter()), "srun -l -u --verbose -N2 -n8 -c32 --gpus-per-node=4 " + std::string(kRest));
+  Recorded small = perlmutter();
+  small.variables.erase("SLURM_GPUS_ON_NODE");
+  small.variables["SLURM_JOB_CPUS_PER_NODE"] = "2(x2)";
+  EXPECT_EQ(command_of(small), "srun -l -u --verbose -N2 -n4 " + std::string(kRest));
+  small.files["one"] = "nid001241\n";
+  EXPECT_EQ(command_of(small, {.hostfile = "one"}), "srun -l -u --verbose -N1 -n2 --nodelist=nid001241 " + std::string(kRest));
+}
+
+TEST(LaunchJob, OneHost) {
+  EXPECT_EQ(command_of(Recorded{}), "mpirun -n 4 --bind-to none " + std::string(kRest));
+  EXPECT_TRUE(job_of(Recorded{}).notes.empty());
+  Recorded box;
+  box.root = true;
+  box.programs = {"mpiexec"};
+  const Job job = job_of(box, {.ranks = 6});
+  EXPECT_EQ(shell_text(job),
+            "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpiexec -n 6 --bind-to none --oversubscribe " +
+                std::string(kRest));
+  ASSERT_EQ(job.notes.size(), 1U);
+  EXPECT_EQ(job.notes[0], "6 ranks share 4 cores, as asked for");
+}
+
+TEST(LaunchJob, SeveralHosts) {
+  Recorded box;
+  box.files["hosts"] = "a\nb\n";
+  EXPECT_EQ(command_of(box, {.ranks = 4, .hostfile = "hosts"}),
+            "mpirun -n 4 --bind-to none --host a:2,b:2 --map-by ppr:2:node " + std::string(kRest));
+  box.files["elsewhere"] = "a\n";
+  EXPECT_EQ(command_of(box, {.ranks = 2, .hostfile = "elsewhere"}),
+            "mpirun -n 2 --bind-to none --host a:2 --map-by ppr:2:node " + std::string(kRest));
+  box.files["here"] = "localhost\n";
+  EXPECT_EQ(command_of(box, {.ranks = 2, .hostfile = "here"}), "mpirun -n 2 --bind-to none " + std::string(kRest));
+}
+
+TEST(LaunchJob, WithoutMpiTheRanksAreThreads) {
+  Recorded box;
+  box.programs.clear();
+  const Job job = job_of(box, {.ranks = 2});
+  EXPECT_TRUE(job.launcher.empty());
+  EXPECT_EQ(shell_text(job), "/opt/lockstep train --ranks 2 'data.dir=my book' --config=a.toml");
+  ASSERT_EQ(job.notes.size(), 1U);
+  EXPECT_NE(job.notes[0].find("threads of one process"), std::string::npos);
+  EXPECT_EQ(command_of(box, {.ranks = 1}), kRest);
+
+  box.files["hosts"] = "a\nb\n";
+  std::vector<Problem> problems;
+  const Machine machine = box.machine();
+  const Facts facts = find_facts(machine, {.ranks = 2, .hostfile = "hosts"}, problems);
+  make_job(facts, machine, "/opt/lockstep", kTrain, problems);
+  ASSERT_EQ(problems.size(), 1U);
+  EXPECT_EQ(problems[0].message, "neither mpirun nor mpiexec is installed, and only they reach a");
+}
+
+TEST(LaunchJob, WordsAreQuotedForAShell) {
+  EXPECT_EQ(shell_text({"a", "", "b c", "it's", "$x", "k=v,w:1"}), "a '' 'b c' 'it'\\''s' '$x' k=v,w:1");
+}
+
+}  // namespace
+}  // namespace lockstep::launch

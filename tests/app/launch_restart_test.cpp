@@ -1,0 +1,72 @@
+#include <gtest/gtest.h>
+
+#include "app/launch/restart.h"
+#include "checkpoint/find.h"
+#include "io/file.h"
+#include "support/temp_folder.h"
+
+namespace lockstep::launch {
+namespace {
+
+using Words = std::vector<std::string>;
+
+void save_checkpoint(const std::filesystem::path& run) {
+  const std::filesystem::path folder = run / "checkpoints" / "step_5";
+  io::make_folders(folder);
+  checkpoint::Manifest manifest;
+  manifest.step = 5;
+  io::replace_file(folder / "manifest.json", checkpoint::manifest_text(manifest));
+}
+
+TEST(LaunchRestart, GoesOnFromACheckpointOnceThereIsOne) {
+  const TempFolder folder;
+  const std::string run = (folder / "run").string();
+  const Words words{"train", "--config", (folder / "a.toml").string(), "log.dir=" + run, "--dry-run"};
+  io::replace_file(folder / "a.toml", "[train]\nmax_iters = 300\n");
+  std::vector<Problem> problems;
+  const Restart restart(words, true, "now", problems);
+  EXPECT_TRUE(problems.empty());
+  EXPECT_EQ(restart.command(), words);
+  EXPECT_EQ(restart.added_folder(), "");
+  EXPECT_FALSE(restart.has_checkpoint());
+  EXPECT_EQ(restart.retry(), words);
+  save_checkpoint(run);
+  EXPECT_TRUE(restart.has_checkpoint());
+  Words resumed = words;
+  resumed.emplace_back("train.init_from=resume");
+  EXPECT_EQ(restart.retry(), resumed);
+  io::replace_file(std::filesystem::path(run) / "checkpoints/step_5/manifest.json", "damaged");
+  EXPECT_EQ(restart.retry(), words);
+}
+
+TEST(LaunchRestart, AddsAFolderOnlyWhereARetryNeedsOne) {
+  std::vector<Problem> problems;
+  EXPECT_EQ(Restart({"train"}, true, "now", problems).command(), (Words{"train", "log.dir=runs/now"}));
+  EXPECT_EQ(Restart({"train"}, true, "now", problems).added_folder(), "runs/now");
+  EXPECT_EQ(Restart({"train"}, false, "now", problems).command(), Words{"train"});
+  EXPECT_EQ(Restart({"train", "log.name=mine"}, true, "now", problems).added_folder(), "");
+  EXPECT_EQ(Restart({"eval", "--model", "x"}, true, "now", problems).retry(), (Words{"eval", "--model", "x"}));
+  EXPECT_TRUE(problems.empty());
+}
+
+TEST(LaunchRestart, RefusesAFolderWithCheckpointsOfAnotherRun) {
+  const TempFolder folder;
+  save_checkpoint(folder.path());
+  const std::string dir = "log.dir=" + folder.path().string();
+  std::vector<Problem> problems;
+  Restart({"train", dir}, false, "now", problems);
+  Restart({"train", dir, "train.init_from=resume"}, true, "now", problems);
+  EXPECT_TRUE(problems.empty());
+  Restart({"train", dir}, true, "now", problems);
+  ASSERT_EQ(problems.size(), 1U);
+  EXPECT_NE(problems[0].message.find("has checkpoints already"), std::string::npos);
+}
+
+TEST(LaunchRestart, TellsOfEveryWrongSetting) {
+  std::vector<Problem> problems;
+  Restart({"train", "train.max_iter=3", "model.n_layer=no", "--config=/no/such.toml"}, false, "now", problems);
+  EXPECT_EQ(problems.size(), 3U);
+}
+
+}  // namespace
+}  // namespace lockstep::launch

@@ -1,0 +1,193 @@
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "app/launch/supervise.h"
+#include "base/error.h"
+#include "support/temp_folder.h"
+
+namespace lockstep::launch {
+namespace {
+
+Process shell(const std::string& script) { return {{"sh", "-c", script}, {}}; }
+
+Outcome run(const std::string& script, const Watch& watch = {}) {
+  Supervisor supervisor(watch);
+  return supervisor.run(shell(script));
+}
+
+// Runs `script`, which makes the file $READY when it is to be sent these signals; $READY is made anew for each.
+Outcome run_and_signal(const std::string& script, const std::vector<int>& signals, const Watch& watch = {}) {
+  const TempFolder folder;
+  const std::filesystem::path ready = folder / "ready";
+  Supervisor supervisor(watch);
+  std::thread sender([&, runner = pthread_self()] {
+    for (const int signal : signals) {
+      while (!std::filesystem::exists(ready)) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      std::filesystem::remove(ready);
+      pthread_kill(runner, signal);
+    }
+  });
+  const Outcome outcome = supervisor.run({{"sh", "-c", script}, {{"READY", ready.string()}}});
+  sender.join();
+  return outcome;
+}
+
+TEST(LaunchSupervise, GivesTheExitCode) {
+  EXPECT_EQ(run("exit 0").code, 0);
+  EXPECT_EQ(run("exit 7").code, 7);
+  EXPECT_EQ(run("kill -KILL $$").code, 137);
+  EXPECT_FALSE(run("exit 7").interrupted);
+}
+
+TEST(LaunchSupervise, PassesOutputAndEnvironmentOn) {
+  for (const double timeout : {0.0, 60.0}) {
+    testing::internal::CaptureStdout();
+    testing::internal::CaptureStderr();
+    Supervisor supervisor({.timeout = timeout});
+    const Outcome outcome =
+        supervisor.run({{"sh", "-c", "echo $GREETING; echo oops >&2; wc -c; echo $0", "it's"}, {{"GREETING", "hello"}}});
+    EXPECT_EQ(outcome.code, 0);
+    EXPECT_EQ(testing::internal::GetCapturedStdout(), "hello\n0\nit's\n") << "input is empty";
+    EXPECT_EQ(testing::internal::GetCapturedStderr(), "oops\n");
+  }
+}
+
+TEST(LaunchSupervise, PassesMuchOutputOn) {
+  testing::internal::CaptureStdout();
+  EXPECT_EQ(run("head -c 1000000 /dev/zero | tr '\\0' x", {.timeout = 60}).code, 0);
+  EXPECT_EQ(testing::internal::GetCapturedStdout(), std::string(1000000, 'x'));
+}
+
+TEST(LaunchSupervise, PassesSignalsOn) {
+  for (const auto& [name, signal] : {std::pair{"INT", SIGINT}, {"TERM", SIGTERM}, {"USR1", SIGUSR1}, {"HUP", SIGHUP}}) {
+    const std::string script = "trap 'exit 5' " + std::string(name) + "; : > $READY; while :; do sleep 0.01; done";
+    const Outcome outcome = run_and_signal(script, {signal});
+    EXPECT_EQ(outcome.code, 5) << name;
+    EXPECT_TRUE(outcome.interrupted);
+  }
+  EXPECT_EQ(run_and_signal(": > $READY; while :; do sleep 0.01; done", {SIGTERM}).code, 128 + SIGTERM);
+}
+
+TEST(LaunchSupervise, TheFirstRequestToStopMayBeAnotherSignal) {
+  const std::string script = "trap 'echo usr1; : > $READY' USR1; trap 'exit 6' TERM; : > $READY; while :; do sleep 0.01; done";
+  testing::internal::CaptureStdout();
+  EXPECT_EQ(run_and_signal(script, {SIGINT, SIGTERM}, {.stop_signal = SIGUSR1}).code, 6);
+  EXPECT_EQ(testing::internal::GetCapturedStdout(), "usr1\n");
+}
+
+TEST(LaunchSupervise, EndsWhatSaysNothing) {
+  const Outcome outcome = run("sleep 1000", {.timeout = 0.05});
+  EXPECT_EQ(outcome.code, 124);
+  EXPECT_TRUE(outcome.timed_out);
+  EXPECT_FALSE(outcome.interrupted);
+  EXPECT_EQ(run("trap '' TERM; while :; do sleep 0.01; done", {.timeout = 0.05, .grace = 0.05}).code, 124) << "SIGKILL follows";
+}
+
+TEST(LaunchSupervise, LetsLiveWhatSpeaks) {
+  testing::internal::CaptureStdout();
+  EXPECT_EQ(run("for i in 1 2 3 4 5 6 7 8 9; do sleep 0.25; echo $i; done; exit 3", {.timeout = 2}).code, 3);
+  EXPECT_EQ(testing::internal::GetCapturedStdout(), "1\n2\n3\n4\n5\n6\n7\n8\n9\n");
+}
+
+TEST(LaunchSupervise, LeavesNothingBehind) {
+  const TempFolder folder;
+  const std::string file = (folder / "pid").string();
+  EXPECT_EQ(run("sleep 1000 & echo $! > " + file + "; exit 4", {.timeout = 60}).code, 4);
+  pid_t left = 0;
+  std::ifstream(file) >> left;
+  ASSERT_GT(left, 0);
+  // The orphan's new parent collects it some time.
+  for (std::string state = "S"; state != "Z" && std::filesystem::exists("/proc/" + std::to_string(left));) {
+    std::string skipped;
+    std::ifstream("/proc/" + std::to_string(left) + "/stat") >> skipped >> skipped >> state;
+  }
+}
+
+TEST(LaunchSupervise, AProgramThatIsNotThereIsAnError) {
+  try {
+    Supervisor({}).run({{"no-such-program"}, {}});
+    FAIL() << "ran";
+  } catch (const UserError& error) {
+    EXPECT_NE(std::string(error.what()).find("no-such-program cannot be run: No such file"), std::string::npos) << error.what();
+  }
+}
+
+struct Tried {
+  int code;
+  int attempts = 0;
+  std::vector<std::string> said;
+};
+
+Tried try_often(int count, const std::function<std::string(int)>& script, const Watch& watch = {}) {
+  Tried tried{};
+  Supervisor supervisor(watch);
+  tried.code = run_with_retries(
+      supervisor, {.count = count, .pauses = {0, 0.001}},
+      [&](int attempt) {
+        tried.attempts = attempt + 1;
+        return shell(script(attempt));
+      },
+      [&](const std::string& text) { tried.said.push_back(text); });
+  return tried;
+}
+
+TEST(LaunchRetries, TriesAgainWhatFails) {
+  const Tried tried = try_often(3, [](int) { return "exit 9"; });
+  EXPECT_EQ(tried.code, 9);
+  EXPECT_EQ(tried.attempts, 4);
+  EXPECT_EQ(tried.said,
+            (std::vector<std::string>{"the job failed (exit code 9); retry 1 of 3 in 0 s",
+                                      "the job failed (exit code 9); retry 2 of 3 in 0.001 s",
+                                      "the job failed (exit code 9); retry 3 of 3 in 0.001 s", "the job failed (exit code 9)"}));
+}
+
+TEST(LaunchRetries, StopsWhenItSucceeds) {
+  const Tried tried = try_often(3, [](int attempt) { return attempt == 0 ? "exit 1" : "exit 0"; });
+  EXPECT_EQ(tried.code, 0);
+  EXPECT_EQ(tried.attempts, 2);
+  EXPECT_EQ(try_often(0, [](int) { return "exit 1"; }).attempts, 1);
+}
+
+TEST(LaunchRetries, BadInputStaysBad) {
+  const Tried tried = try_often(3, [](int) { return "exit 2"; });
+  EXPECT_EQ(tried.code, 2);
+  EXPECT_EQ(tried.attempts, 1);
+}
+
+TEST(LaunchRetries, ASilentJobIsTriedAgain) {
+  const Tried tried = try_often(1, [](int attempt) { return attempt == 0 ? "sleep 1000" : "exit 0"; }, {.timeout = 2});
+  EXPECT_EQ(tried.code, 0);
+  EXPECT_EQ(tried.said.size(), 1U);
+  EXPECT_NE(tried.said.at(0).find("exit code 124"), std::string::npos);
+}
+
+TEST(LaunchRetries, AnInterruptIsTheEnd) {
+  Supervisor supervisor({});
+  int attempts = 0;
+  const auto process = [&](int) {
+    ++attempts;
+    raise(SIGTERM);  // blocked: waits for run()
+    return shell("exec sleep 1000");
+  };
+  EXPECT_EQ(run_with_retries(supervisor, {.count = 3, .pauses = {0}}, process, [](const std::string&) {}), 128 + SIGTERM);
+  EXPECT_EQ(attempts, 1);
+}
+
+TEST(LaunchRetries, AnInterruptEndsThePause) {
+  Supervisor supervisor({});
+  int attempts = 0;
+  const auto process = [&](int) {
+    ++attempts;
+    return shell("exit 1");
+  };
+  const auto interrupt = [](const std::string&) { raise(SIGINT); };
+  EXPECT_EQ(run_with_retries(supervisor, {.count = 3, .pauses = {1000}}, process, interrupt), 128 + SIGINT);
+  EXPECT_EQ(attempts, 1);
+}
+
+}  // namespace
+}  // namespace lockstep::launch
