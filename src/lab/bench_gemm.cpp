@@ -105,7 +105,7 @@ GemmRow GemmBench::measure(std::string model, const LayerShape& shape, ProductKi
     reserve(y_size, x_size, w_size);
     product = {n, k, t, true, false, true};
     const Tensor dy = matrix(floats(a_), t, n), x = matrix(floats(b_), t, k), dw = matrix(floats(c_), n, k);
-    ours = [&linear, dy, x, dw] { linear.backward_weight(dw, dy, x, true); };
+    ours = [&linear, dy, x, dw] { linear.backward_weight(dw, {}, dy, x, true); };
   }
   std::vector<Call> calls{ours, {}, {}};
   if (onednn_) calls[1] = onednn_->prepare(product, floats(a_), floats(b_), floats(c_));

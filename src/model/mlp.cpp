@@ -30,9 +30,10 @@ void Mlp::backward(const Pass& pass, const WeightSet& w, const WeightSet& gradie
   const Tensor d_branch =
       branch_gradient(context_, *context_.mlp.leave, dropout_site(context_, pass, layer_, ops::Site::mlp_out), d, scratch.branch);
   const Tensor d_hidden = top(scratch.d_hidden);
-  const Tensor activated = top(scratch.activated);
+  // What went into the activation is not needed again: what came out takes its place.
+  const Tensor activated = top(saved.pre_activation);
   ops::InputEpilogue epilogue;
-  epilogue.pre_activation = top(saved.pre_activation);
+  epilogue.pre_activation = activated;
   epilogue.activation = context_.config.activation;
   epilogue.activated = activated;
   context_.ops.linear().backward_input(d_hidden, d_branch, w[Role::down_weight], epilogue);

@@ -31,19 +31,13 @@ void Linear::backward_input(const Tensor& dx, const Tensor& dy, const Tensor& w,
   do_backward_input(dx, dy, w, epilogue);
 }
 
-void Linear::backward_weight(const Tensor& dw, const Tensor& dy, const Tensor& x, bool accumulate) {
+void Linear::backward_weight(const Tensor& dw, const Tensor& db, const Tensor& dy, const Tensor& x, bool accumulate) {
   check_matrix(dy, x.rows(), dy.columns(), "dy");
   check_matrix(x, x.rows(), x.columns(), "x");
   check_matrix(dw, dy.columns(), x.columns(), "dw");
-  check_device({&dw, &dy, &x});
-  do_backward_weight(dw, dy, x, accumulate);
-}
-
-void Linear::backward_bias(const Tensor& db, const Tensor& dy, bool accumulate) {
-  check_matrix(dy, dy.rows(), dy.columns(), "dy");
-  check_dense(db, dy.columns(), "db");
-  check_device({&db, &dy});
-  do_backward_bias(db, dy, accumulate);
+  check_optional_dense(db, dy.columns(), "db");
+  check_device({&dw, &db, &dy, &x});
+  do_backward_weight(dw, db, dy, x, accumulate);
 }
 
 }  // namespace lockstep::ops

@@ -22,7 +22,7 @@ struct Epilogue {
 struct InputEpilogue {
   Tensor pre_activation = {};  ///< [B, K] or empty
   Activation activation = Activation::none;
-  Tensor activated = {};  ///< [B, K] or empty: activation(pre_activation) is written here again, for the weight gradient
+  Tensor activated = {};  ///< [B, K] or empty: activation(pre_activation), for the weight gradient; may be pre_activation itself
 };
 
 class Linear {
@@ -32,16 +32,14 @@ class Linear {
   void forward(const Tensor& y, const Tensor& x, const Tensor& w, const Epilogue& epilogue = {});
   /// dx [B, K] = epilogue(dy [B, N] w). Rows may be strided.
   void backward_input(const Tensor& dx, const Tensor& dy, const Tensor& w, const InputEpilogue& epilogue = {});
-  /// dw [N, K] (+)= dy^T x, contracted over B tokens in blocks of 256, each added onto dw in order. dw is f32.
-  void backward_weight(const Tensor& dw, const Tensor& dy, const Tensor& x, bool accumulate);
-  /// db [N] (+)= sum over tokens of dy, in blocks of 64 rows added in order. db is f32.
-  void backward_bias(const Tensor& db, const Tensor& dy, bool accumulate);
+  /// dw [N, K] (+)= dy^T x, contracted over B tokens in blocks of 256, each added onto dw in order; db [N] (+)= sum over tokens
+  /// of dy, in blocks of 64 rows added in order, when db is not empty. Both are f32.
+  void backward_weight(const Tensor& dw, const Tensor& db, const Tensor& dy, const Tensor& x, bool accumulate);
 
  private:
   virtual void do_forward(const Tensor& y, const Tensor& x, const Tensor& w, const Epilogue& epilogue) = 0;
   virtual void do_backward_input(const Tensor& dx, const Tensor& dy, const Tensor& w, const InputEpilogue& epilogue) = 0;
-  virtual void do_backward_weight(const Tensor& dw, const Tensor& dy, const Tensor& x, bool accumulate) = 0;
-  virtual void do_backward_bias(const Tensor& db, const Tensor& dy, bool accumulate) = 0;
+  virtual void do_backward_weight(const Tensor& dw, const Tensor& db, const Tensor& dy, const Tensor& x, bool accumulate) = 0;
 };
 
 }  // namespace lockstep::ops

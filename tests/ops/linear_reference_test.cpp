@@ -22,8 +22,7 @@ TEST(LinearReference, AgainstFiniteDifferences) {
     loss();
     ops->activation().backward(d_before, {}, d_y, before, f);
     ops->linear().backward_input(dx, d_before, w);
-    ops->linear().backward_weight(dw, d_before, x, false);
-    ops->linear().backward_bias(db, d_before, false);
+    ops->linear().backward_weight(dw, db, d_before, x, false);
     expect_gradient(dx, x, loss, 1e-2F, 2e-4);
     expect_gradient(dw, w, loss, 1e-2F, 2e-4);
     expect_gradient(db, b, loss, 1e-2F, 2e-4);
@@ -51,12 +50,8 @@ TEST(LinearReference, GradientsAccumulate) {
   const auto ops = ops::make_reference_ops();
   const HostTensor x = HostTensor::random({4, 6}, 1), d_y = HostTensor::random({4, 5}, 2);
   HostTensor once_w({5, 6}), once_b({5}), twice_w({5, 6}), twice_b({5});
-  ops->linear().backward_weight(once_w, d_y, x, false);
-  ops->linear().backward_bias(once_b, d_y, false);
-  for (const bool accumulate : {false, true}) {
-    ops->linear().backward_weight(twice_w, d_y, x, accumulate);
-    ops->linear().backward_bias(twice_b, d_y, accumulate);
-  }
+  ops->linear().backward_weight(once_w, once_b, d_y, x, false);
+  for (const bool accumulate : {false, true}) ops->linear().backward_weight(twice_w, twice_b, d_y, x, accumulate);
   for (float& value : once_w.values()) value *= 2;
   for (float& value : once_b.values()) value *= 2;
   EXPECT_LE(distance(twice_w.values(), once_w.values()), 1e-6);

@@ -126,6 +126,10 @@ TEST_P(LinearOps, TheRewrittenActivationIsTheFirstOne) {
     fast_.forward(y.tensor, x.tensor, w.tensor, {.pre_activation = pre.tensor, .activation = f});
     fast_.backward_input(dx.tensor, dy.tensor, w2.tensor, {pre.tensor, f, again.tensor});
     EXPECT_EQ(again.values, y.values);
+    Matrix in_place = pre, dx_in_place(33, 83);
+    fast_.backward_input(dx_in_place.tensor, dy.tensor, w2.tensor, {in_place.tensor, f, in_place.tensor});
+    EXPECT_EQ(in_place.values, y.values);
+    EXPECT_EQ(dx_in_place.values, dx.values);
   }
 }
 
@@ -135,27 +139,26 @@ TEST_P(LinearOps, GradientsAreTheReference) {
       const Matrix x(tokens, 65, 1), dy(tokens, 51, 2);
       Matrix dw(51, 65, 1), db = vector_of(51);
       Matrix dw_reference = dw, db_reference = db;
-      fast_.backward_weight(dw.tensor, dy.tensor, x.tensor, accumulate);
-      fast_.backward_bias(db.tensor, dy.tensor, accumulate);
-      reference_.backward_weight(dw_reference.tensor, dy.tensor, x.tensor, accumulate);
-      reference_.backward_bias(db_reference.tensor, dy.tensor, accumulate);
+      fast_.backward_weight(dw.tensor, db.tensor, dy.tensor, x.tensor, accumulate);
+      reference_.backward_weight(dw_reference.tensor, db_reference.tensor, dy.tensor, x.tensor, accumulate);
       expect_close(dw, dw_reference, "dw");
       expect_close(db, db_reference, "db");
     }
   }
 }
 
-// Blocks of 64 rows in order, one column at a time.
+// Blocks of 64 rows in order, one column at a time; several blocks of the product's K, and several stripes of its columns.
 TEST_P(LinearOps, TheBiasGradientHasItsOrder) {
-  const Matrix dy(150, 213, 1);
-  Matrix db = vector_of(213);
+  constexpr std::int64_t tokens = 1350;
+  const Matrix dy(tokens, 213, 1), x(tokens, 500);
+  Matrix db = vector_of(213), dw(213, 500);
   const Matrix before = db;
-  fast_.backward_bias(db.tensor, dy.tensor, true);
+  fast_.backward_weight(dw.tensor, db.tensor, dy.tensor, x.tensor, true);
   for (std::int64_t j = 0; j < 213; ++j) {
     float sum = before.values[static_cast<std::size_t>(j)];
-    for (std::int64_t block = 0; block < 150; block += 64) {
+    for (std::int64_t block = 0; block < tokens; block += 64) {
       float part = 0;
-      for (std::int64_t i = block; i < std::min<std::int64_t>(150, block + 64); ++i)
+      for (std::int64_t i = block; i < std::min<std::int64_t>(tokens, block + 64); ++i)
         part += dy.values[static_cast<std::size_t>(i * 214 + j)];
       sum += part;
     }
@@ -166,14 +169,14 @@ TEST_P(LinearOps, TheBiasGradientHasItsOrder) {
 // numerics.md section 5: rows, columns and thread counts change no bit.
 TEST_P(LinearOps, SlicesAndThreadsChangeNothing) {
   const Matrix x(90, 300), w(140, 300), bias = vector_of(140), dy(90, 140);
-  Matrix y(90, 140), dx(90, 300), dw(140, 300);
+  Matrix y(90, 140), dx(90, 300), dw(140, 300), db = vector_of(140);
   fast_.forward(y.tensor, x.tensor, w.tensor, {.bias = bias.tensor, .activation = Activation::gelu});
   fast_.backward_input(dx.tensor, dy.tensor, w.tensor);
-  fast_.backward_weight(dw.tensor, dy.tensor, x.tensor, false);
+  fast_.backward_weight(dw.tensor, db.tensor, dy.tensor, x.tensor, false);
   for (const int threads : {1, 3, 4}) {
     Machine other(GetParam(), threads);
     Linear& linear = other.ops->linear();
-    Matrix y2(90, 140), dx2(90, 300), dw2(140, 300);
+    Matrix y2(90, 140), dx2(90, 300), dw2(140, 300), db2 = vector_of(140);
     for (std::int64_t r = 0; r < 90; r += 30) {
       const Tensor rows = x.tensor.slice_rows(r, 30), to = y2.tensor.slice_rows(r, 30);
       for (std::int64_t c = 0; c < 140; c += 35)
@@ -184,10 +187,12 @@ TEST_P(LinearOps, SlicesAndThreadsChangeNothing) {
                               w.tensor.slice_columns(c, 75));
     }
     for (std::int64_t c = 0; c < 140; c += 35)
-      linear.backward_weight(dw2.tensor.slice_rows(c, 35), dy.tensor.slice_columns(c, 35), x.tensor, false);
+      linear.backward_weight(dw2.tensor.slice_rows(c, 35), db2.tensor.flat(c, 35), dy.tensor.slice_columns(c, 35), x.tensor,
+                             false);
     EXPECT_EQ(y2.values, y.values);
     EXPECT_EQ(dx2.values, dx.values);
     EXPECT_EQ(dw2.values, dw.values);
+    EXPECT_EQ(db2.values, db.values);
   }
 }
 
@@ -197,8 +202,8 @@ TEST_P(LinearOps, RefusesWhatDoesNotFit) {
   EXPECT_THROW(fast_.forward(wrong.tensor, x.tensor, w.tensor), BrokenRule);
   EXPECT_THROW(fast_.forward(y.tensor, x.tensor, w.tensor, {.bias = vector_of(4).tensor}), BrokenRule);
   EXPECT_THROW(fast_.backward_input(dx.tensor, y.tensor, w.tensor, {.activation = Activation::gelu}), BrokenRule);
-  EXPECT_THROW(fast_.backward_weight(w.tensor, wrong.tensor, x.tensor, false), BrokenRule);
-  EXPECT_THROW(fast_.backward_bias(vector_of(4).tensor, y.tensor, false), BrokenRule);
+  EXPECT_THROW(fast_.backward_weight(w.tensor, {}, wrong.tensor, x.tensor, false), BrokenRule);
+  EXPECT_THROW(fast_.backward_weight(w.tensor, vector_of(4).tensor, y.tensor, x.tensor, false), BrokenRule);
   Tensor half = x.tensor;
   half.dtype = DType::bf16;
   EXPECT_THROW(fast_.forward(y.tensor, half, w.tensor), BrokenRule);

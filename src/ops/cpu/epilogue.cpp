@@ -122,6 +122,7 @@ void FinishInput(const void* context, const Area& area, const float* from, std::
 }
 
 constexpr std::int64_t bias_rows = 64;
+static_assert(k_block % bias_rows == 0, "a product hands over whole blocks");
 
 // `vectors` times a vector of columns: the sum of each block of rows in registers, then onto the sums.
 template <int vectors, class D, class V = hn::Vec<D>>

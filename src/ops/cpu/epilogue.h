@@ -27,8 +27,6 @@ struct InputContext {
 };
 
 using FinishTile = decltype(Finish::apply);
-/// Adds rows [0, rows) of `count` columns onto `sums` (or sets them) in blocks of 64 rows, each summed in order.
-using SumRows = void (*)(const float* from, std::int64_t stride, std::int64_t rows, std::int64_t count, float* sums, bool add);
 
 struct EpilogueKernels {
   FinishTile forward[4];  ///< by Activation; context: ForwardContext

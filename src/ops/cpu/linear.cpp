@@ -12,9 +12,6 @@ float* data_of(const Tensor& tensor) { return reinterpret_cast<float*>(tensor.da
 
 Rows rows_of(const Tensor& tensor) { return tensor ? Rows{data_of(tensor), tensor.stride()} : Rows{}; }
 
-// Columns a worker sums at a time: enough for whole lines, few enough for every worker to have some.
-constexpr std::int64_t least_bias_columns = 32;
-
 class CpuLinear final : public Linear {
  public:
   CpuLinear(Product& product, Stream& stream)
@@ -37,10 +34,11 @@ class CpuLinear final : public Linear {
     run(task);
   }
 
-  void do_backward_weight(const Tensor& dw, const Tensor& dy, const Tensor& x, bool accumulate) override {
+  void do_backward_weight(const Tensor& dw, const Tensor& db, const Tensor& dy, const Tensor& x, bool accumulate) override {
     if (x.rows() == 0) {
-      if (!accumulate)
-        for (std::int64_t row = 0; row < dw.rows(); ++row) std::fill_n(data_of(dw) + row * dw.stride(), dw.columns(), 0.0F);
+      if (accumulate) return;
+      for (std::int64_t row = 0; row < dw.rows(); ++row) std::fill_n(data_of(dw) + row * dw.stride(), dw.columns(), 0.0F);
+      if (db) std::fill_n(data_of(db), db.elements(), 0.0F);
       return;
     }
     run({.m = dw.rows(),
@@ -54,23 +52,9 @@ class CpuLinear final : public Linear {
          .b_transposed = false,
          .c = data_of(dw),
          .c_stride = dw.stride(),
-         .accumulate = accumulate});
-  }
-
-  void do_backward_bias(const Tensor& db, const Tensor& dy, bool accumulate) override {
-    if (dy.rows() == 0) {
-      if (!accumulate) std::fill_n(data_of(db), db.elements(), 0.0F);
-      return;
-    }
-    lockstep::cpu::Team& team = product_.team();
-    const std::int64_t columns = dy.columns();
-    const std::int64_t part = std::max(least_bias_columns, round_up(div_up(columns, 2 * team.size()), 16));
-    team.for_each(div_up(columns, part), [&](std::int64_t tile, int) {
-      const std::int64_t first = tile * part;
-      kernels_.sum_rows(data_of(dy) + first, dy.stride(), dy.rows(), std::min(part, columns - first), data_of(db) + first,
-                        accumulate);
-    });
-    stream_.progress();
+         .accumulate = accumulate,
+         .sums = data_of(db),
+         .sum_rows = kernels_.sum_rows});
   }
 
   // C = A B without an epilogue.

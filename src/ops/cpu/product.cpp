@@ -206,8 +206,11 @@ void Product::run_block(const ProductTask& task, const BlockStep& step, const Sc
   tile.from_stride = step.from_stride;
   tile.to_stride = step.to_stride;
   if (task.a_transposed) {
-    packing_.straight({task.a + step.k * task.a_stride + step.area.row, task.a_stride, step.count, step.area.rows}, rows,
-                      scratch.a);
+    const float* a = task.a + step.k * task.a_stride + step.area.row;
+    packing_.straight({a, task.a_stride, step.count, step.area.rows}, rows, scratch.a);
+    if (task.sums != nullptr && step.area.column == 0) {
+      task.sum_rows(a, task.a_stride, step.count, step.area.rows, task.sums + step.area.row, task.accumulate || step.k > 0);
+    }
     tile.a_row = 1;
     tile.a_k = rows;
   } else {

@@ -26,6 +26,9 @@ struct Finish {
   const void* context = nullptr;
 };
 
+/// Adds rows [0, rows) of `count` columns onto `sums` (or sets them) in blocks of 64 rows, each summed in order.
+using SumRows = void (*)(const float* from, std::int64_t stride, std::int64_t rows, std::int64_t count, float* sums, bool add);
+
 /// C [m, n] (+)= A [m, k] B [k, n].
 struct ProductTask {
   std::int64_t m, n, k;
@@ -38,7 +41,9 @@ struct ProductTask {
   float* c;           ///< not used when there is a finish
   std::int64_t c_stride;
   bool accumulate = false;
-  Finish finish = {};  ///< instead of storing to c; not together with accumulate
+  Finish finish = {};          ///< instead of storing to c; not together with accumulate
+  float* sums = nullptr;       ///< [m] or null, with a_transposed: (+)= the sum over k of A, taken while A is in cache
+  SumRows sum_rows = nullptr;  ///< who takes it
 };
 
 class Product {

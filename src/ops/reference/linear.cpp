@@ -35,18 +35,14 @@ class LinearReference final : public Linear {
     }
   }
 
-  void do_backward_weight(const Tensor& dw, const Tensor& dy, const Tensor& x, bool accumulate) override {
+  void do_backward_weight(const Tensor& dw, const Tensor& db, const Tensor& dy, const Tensor& x, bool accumulate) override {
     for (std::int64_t j = 0; j < dy.columns(); ++j) {
       for (std::int64_t k = 0; k < x.columns(); ++k) {
         double sum = accumulate ? at(dw, j, k) : 0;
         for (std::int64_t i = 0; i < x.rows(); ++i) sum += static_cast<double>(at(dy, i, j)) * at(x, i, k);
         at(dw, j, k) = static_cast<float>(sum);
       }
-    }
-  }
-
-  void do_backward_bias(const Tensor& db, const Tensor& dy, bool accumulate) override {
-    for (std::int64_t j = 0; j < dy.columns(); ++j) {
+      if (!db) continue;
       double sum = accumulate ? at(db, j) : 0;
       for (std::int64_t i = 0; i < dy.rows(); ++i) sum += at(dy, i, j);
       at(db, j) = static_cast<float>(sum);
