@@ -1,15 +1,26 @@
 #pragma once
 
-// A group of ranks and what they do together. Operations are issued on the communicator's stream in the same order by
-// every rank. Counts and offsets are elements of dense tensors. Nothing above this header can tell transports apart.
+// A group of ranks and what they do together. Every rank issues the same operations in the same order. Counts are elements
+// of dense tensors. Nothing above this header can tell transports apart: a reduction has one order of additions on all of
+// them (comm/combine.h).
+//
+// An operation that another rank does not enter, or enters with another kind, type, size or root, ends with a SystemError on
+// every rank that names it, who is missing and what each rank did last.
 
 #include <cstdint>
 #include <memory>
 #include <span>
 
+#include "comm/operation.h"
 #include "comm/reduction.h"
 #include "comm/request.h"
+#include "device/memory.h"
+#include "device/stream.h"
 #include "tensor/tensor.h"
+
+namespace lockstep::cpu {
+class Team;
+}
 
 namespace lockstep::comm {
 
@@ -19,29 +30,45 @@ class Communicator {
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
-  // Asynchronous forms. Buffers stay the caller's and untouched until the request is finished. Shapes are checked
-  // (BrokenRule); `root` is in [0, size()).
+  // Asynchronous forms. Buffers stay the caller's and untouched until the request is finished; `counts` are copied. Shapes are
+  // checked (BrokenRule); `root` is in [0, size()). Types: f32, bf16, f64, i32, i64; what is not reduced may have any. A mean
+  // of integers is refused.
   /// x = the reduction of every rank's x, in place.
-  virtual Request all_reduce(const Tensor& x, Reduction reduction) = 0;
+  Request all_reduce(const Tensor& x, Reduction reduction);
   /// On root: x = the reduction of every rank's x; elsewhere x is unchanged.
-  virtual Request reduce(const Tensor& x, Reduction reduction, int root) = 0;
-  virtual Request broadcast(const Tensor& x, int root) = 0;
-  /// out = the parts of ranks 0, 1, ... one after another; counts[r] elements from rank r (part has counts[rank()]).
-  virtual Request all_gather(const Tensor& out, const Tensor& part, std::span<const std::int64_t> counts) = 0;
-  /// part = this rank's range of the reduction of every rank's `in`; counts[r] elements for rank r.
-  virtual Request reduce_scatter(const Tensor& part, const Tensor& in, std::span<const std::int64_t> counts,
-                                 Reduction reduction) = 0;
-  /// On root: out = the parts one after another.
-  virtual Request gather(const Tensor& out, const Tensor& part, int root) = 0;
-  /// part = this rank's piece of root's `in`.
-  virtual Request scatter(const Tensor& part, const Tensor& in, int root) = 0;
-  /// Piece r of `in` goes to rank r and piece r of `out` comes from it.
-  virtual Request all_to_all(const Tensor& out, const Tensor& in) = 0;
-  virtual Request send(const Tensor& x, int to) = 0;
-  virtual Request receive(const Tensor& x, int from) = 0;
-  virtual void barrier() = 0;
-  /// Ranks of equal `colour` form a new group, ordered by `key`, then by rank.
-  virtual std::unique_ptr<Communicator> split(int colour, int key) = 0;
+  Request reduce(const Tensor& x, Reduction reduction, int root);
+  Request broadcast(const Tensor& x, int root);
+  /// out = the parts of ranks 0, 1, ... one after another; counts[r] elements from rank r. The part may be its place in out.
+  Request all_gather(const Tensor& out, const Tensor& part, std::span<const std::int64_t> counts);
+  /// part = this rank's range of the reduction of every rank's `in`; counts[r] elements for rank r. The part may be its place
+  /// in `in`; the rest of `in` is unchanged.
+  Request reduce_scatter(const Tensor& part, const Tensor& in, std::span<const std::int64_t> counts, Reduction reduction);
+  /// On root: out = the parts, of one size, one after another; elsewhere out is not used.
+  Request gather(const Tensor& out, const Tensor& part, int root);
+  /// part = this rank's piece, of one size, of root's `in`; elsewhere `in` is not used.
+  Request scatter(const Tensor& part, const Tensor& in, int root);
+  /// Piece r of `in` goes to rank r and piece r of `out` comes from it; all pieces have one size. `out` is not `in`.
+  Request all_to_all(const Tensor& out, const Tensor& in);
+  /// The same with in_counts[r] elements to rank r and out_counts[r] from it.
+  Request all_to_all(const Tensor& out, std::span<const std::int64_t> out_counts, const Tensor& in,
+                     std::span<const std::int64_t> in_counts);
+  /// Sends between two ranks are received in their order.
+  Request send(const Tensor& x, int to);
+  Request receive(const Tensor& x, int from);
+  void barrier();
+  /// Ranks of equal `colour` form a new group, ordered by `key`, then by rank. Collective.
+  std::unique_ptr<Communicator> split(int colour, int key);
+
+  /// From now on operations go forward between the ops of `stream`, and `team` shares their work; both outlive the communicator.
+  /// Called by the rank's thread once, before the first operation; groups made by split() inherit it.
+  virtual void attach(Stream& stream, cpu::Team& team) = 0;
+  /// Where to allocate what is reduced or gathered often: memory that the ranks of this host share, so that operations on it
+  /// copy nothing. `usual` when every memory is shared.
+  virtual MemorySource& window(MemorySource& usual) = 0;
+
+ private:
+  virtual Request issue(const Operation& operation) = 0;
+  virtual std::unique_ptr<Communicator> make_group(int colour, int key) = 0;
 };
 
 /// A world of one rank.

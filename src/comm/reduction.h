@@ -4,9 +4,12 @@
 // index on every transport (numerics.md section 3.4).
 
 #include <cstdint>
+#include <string_view>
 
 namespace lockstep::comm {
 
 enum class Reduction : std::uint8_t { sum, mean, min, max };
+
+std::string_view name_of(Reduction reduction);
 
 }  // namespace lockstep::comm

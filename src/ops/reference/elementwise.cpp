@@ -5,17 +5,18 @@
 #include "ops/reference/access.h"
 #include "ops/reference/families.h"
 #include "ops/reference/math.h"
+#include "tensor/bfloat16.h"
 
 namespace lockstep::ops::reference {
 namespace {
 
 float load(const Tensor& x, std::int64_t i) {
-  return x.dtype == DType::bf16 ? from_bf16(reinterpret_cast<std::uint16_t*>(x.data)[i]) : at(x, i);
+  return x.dtype == DType::bf16 ? to_float(reinterpret_cast<BFloat16*>(x.data)[i]) : at(x, i);
 }
 
 void store(const Tensor& x, std::int64_t i, float value) {
   if (x.dtype == DType::bf16) {
-    reinterpret_cast<std::uint16_t*>(x.data)[i] = to_bf16(value);
+    reinterpret_cast<BFloat16*>(x.data)[i] = to_bfloat16(value);
   } else {
     at(x, i) = value;
   }

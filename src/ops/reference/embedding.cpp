@@ -55,6 +55,16 @@ class EmbeddingReference final : public Embedding {
       }
     }
   }
+
+  void do_take_rows(const Tensor& rows, const Tensor& part, const Tensor& tokens) override {
+    for (std::int64_t i = 0; i < tokens.elements(); ++i) {
+      const std::int64_t id = id_at(tokens, i);
+      for (std::int64_t j = 0; j < rows.columns(); ++j) {
+        at(rows, i, j) = at(part, id, j);
+        at(part, id, j) = 0;
+      }
+    }
+  }
 };
 
 }  // namespace

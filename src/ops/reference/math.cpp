@@ -1,6 +1,5 @@
 #include "ops/reference/math.h"
 
-#include <bit>
 #include <cmath>
 #include <numbers>
 
@@ -71,14 +70,6 @@ float dropout_factor(const DropoutSite& site, std::int64_t sample, std::int64_t 
                             site.key);
   const bool kept = words[static_cast<std::size_t>(index % 4)] >= static_cast<double>(site.p) * 4294967296.0;
   return kept ? 1 / (1 - site.p) : 0;
-}
-
-float from_bf16(std::uint16_t bits) { return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16); }
-
-std::uint16_t to_bf16(float value) {
-  const auto bits = std::bit_cast<std::uint32_t>(value);
-  if (std::isnan(value)) return static_cast<std::uint16_t>((bits >> 16) | 0x40);
-  return static_cast<std::uint16_t>((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16);
 }
 
 }  // namespace lockstep::ops::reference

@@ -19,8 +19,4 @@ std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter, const 
 /// What an element of a dropout site is multiplied by: 0, or 1 / (1 - p) in float.
 float dropout_factor(const DropoutSite& site, std::int64_t sample, std::int64_t position, std::int64_t index);
 
-/// Conversions of the storage type bf16; `to_bf16` rounds to nearest even and keeps NaN.
-float from_bf16(std::uint16_t bits);
-std::uint16_t to_bf16(float value);
-
 }  // namespace lockstep::ops::reference

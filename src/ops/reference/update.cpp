@@ -2,7 +2,7 @@
 
 #include "ops/reference/access.h"
 #include "ops/reference/families.h"
-#include "ops/reference/math.h"
+#include "tensor/bfloat16.h"
 
 namespace lockstep::ops::reference {
 namespace {
@@ -25,7 +25,7 @@ class UpdateReference final : public Update {
       at(exp_avg_sq, i) = static_cast<float>(v);
       at(weights, i) = static_cast<float>(p - rate / correction1 * m / (std::sqrt(v) / std::sqrt(correction2) + rule.eps));
       if (publish && publish.dtype == DType::bf16) {
-        reinterpret_cast<std::uint16_t*>(publish.data)[i] = to_bf16(at(weights, i));
+        reinterpret_cast<BFloat16*>(publish.data)[i] = to_bfloat16(at(weights, i));
       } else if (publish) {
         at(publish, i) = at(weights, i);
       }

@@ -1,0 +1,20 @@
+#pragma once
+
+// The order in which numbers of several ranks are added, on every transport (numerics.md section 3.4): a binary tree over the
+// rank index, split at the largest power of two, in fp32 (fp64 for f64; integers in their own type). bf16 is rounded once, at
+// the end. A mean is the sum divided by the number of ranks.
+
+#include <cstdint>
+#include <span>
+
+#include "comm/reduction.h"
+#include "tensor/dtype.h"
+
+namespace lockstep::comm {
+
+/// Elements [first, first + count) of every destination = the reduction of those of the sources, source r being rank r's. A
+/// destination may be a source. At least one source; f32, bf16, f64, i32 or i64.
+void combine(Reduction reduction, DType dtype, std::span<const std::byte* const> sources,
+             std::span<std::byte* const> destinations, std::int64_t first, std::int64_t count);
+
+}  // namespace lockstep::comm

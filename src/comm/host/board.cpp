@@ -1,0 +1,89 @@
+#include "comm/host/board.h"
+
+#include <algorithm>
+#include <cstring>
+#include <thread>
+
+#include "base/checked.h"
+
+namespace lockstep::comm::host {
+namespace {
+
+constexpr std::size_t line = 64;
+constexpr std::size_t longest_reason = 4000;
+
+std::size_t lines(std::size_t bytes) { return (bytes + line - 1) / line * line; }
+
+}  // namespace
+
+std::size_t Board::slot_size(int ranks) { return lines(sizeof(Slot) + static_cast<std::size_t>(ranks) * sizeof(std::int64_t)); }
+
+std::size_t Board::bytes(int ranks) {
+  const auto n = static_cast<std::size_t>(ranks);
+  return n * sizeof(RankCounters) + n * n * sizeof(Channel) + n * depth * slot_size(ranks);
+}
+
+// Zeroed memory is the start state of every counter.
+Board::Board(std::byte* memory, int ranks)
+    : ranks_(ranks),
+      counters_(reinterpret_cast<RankCounters*>(memory)),
+      channels_(reinterpret_cast<Channel*>(memory + static_cast<std::size_t>(ranks) * sizeof(RankCounters))),
+      slots_(reinterpret_cast<std::byte*>(channels_ + static_cast<std::size_t>(ranks) * static_cast<std::size_t>(ranks))) {}
+
+Slot& Board::slot(int rank, std::uint64_t sequence) const {
+  const std::uint64_t index = static_cast<std::uint64_t>(rank) * depth + sequence % depth;
+  return *reinterpret_cast<Slot*>(slots_ + index * slot_bytes());
+}
+
+std::int64_t* Board::counts(int rank, std::uint64_t sequence) const {
+  return reinterpret_cast<std::int64_t*>(&slot(rank, sequence) + 1);
+}
+
+struct Roll::State {
+  std::atomic<std::uint32_t> aborted;  // 0: no; 1: the reason is being written; 2: it is there
+  char reason[longest_reason];
+};
+
+std::size_t Roll::bytes(int ranks) { return lines(sizeof(State)) + static_cast<std::size_t>(ranks) * sizeof(Entry); }
+
+Roll::Roll(std::byte* memory, int ranks)
+    : ranks_(ranks),
+      state_(reinterpret_cast<State*>(memory)),
+      entries_(reinterpret_cast<Entry*>(memory + lines(sizeof(State)))) {}
+
+void Roll::abort(const std::string& reason) const {
+  std::uint32_t none = 0;
+  if (!state_->aborted.compare_exchange_strong(none, 1)) return;
+  const std::size_t length = std::min(reason.size(), longest_reason - 1);
+  std::memcpy(state_->reason, reason.data(), length);
+  state_->reason[length] = 0;
+  state_->aborted.store(2);
+}
+
+bool Roll::aborted() const { return state_->aborted.load() != 0; }
+
+std::string Roll::reason() const {
+  while (state_->aborted.load() == 1) std::this_thread::yield();
+  return state_->aborted.load() == 2 ? std::string(state_->reason) : std::string();
+}
+
+void Roll::set(int rank, Phase phase) const { entries_[rank].phase.store(phase); }
+
+Phase Roll::phase(int rank) const { return entries_[rank].phase.load(); }
+
+bool Roll::begin_move(int rank) const {
+  entries_[rank].moving.store(1);
+  if (!aborted()) return true;
+  entries_[rank].moving.store(0);
+  return false;
+}
+
+void Roll::end_move(int rank) const { entries_[rank].moving.store(0); }
+
+void Roll::await_no_moves(int own_rank) const {
+  for (int rank = 0; rank < ranks_; ++rank) {
+    while (rank != own_rank && entries_[rank].moving.load() != 0) std::this_thread::yield();
+  }
+}
+
+}  // namespace lockstep::comm::host

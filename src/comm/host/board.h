@@ -1,0 +1,117 @@
+#pragma once
+
+// What the ranks of one host know of each other: a block of memory that all of them map, zeroed before use. A group has a
+// Board; all groups of a run share one Roll.
+//
+// A rank writes an operation into its slot and counts it as entered; when all have entered an operation, each does its share
+// and counts it as done; when all have done it, its buffers are free. The slots of past operations are the record of what each
+// rank did last.
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "comm/operation.h"
+
+namespace lockstep::comm::host {
+
+/// An operation as the other ranks see it. `counts` of the slot follow it in memory, one a rank.
+struct Slot {
+  Collective kind;
+  Reduction reduction;
+  DType dtype;
+  std::int32_t root;
+  std::int64_t count;
+  double entered;         ///< now_seconds()
+  std::uint64_t in, out;  ///< by SharedMemory::token; 0: none
+};
+
+/// Counters of one rank; each is written by that rank alone.
+struct alignas(64) RankCounters {
+  std::atomic<std::uint64_t> entered;
+  alignas(64) std::atomic<std::uint64_t> done;
+};
+
+/// One message under way between two ranks.
+struct Letter {
+  DType dtype;
+  std::int64_t count;
+  std::uint64_t address;
+};
+inline constexpr std::uint64_t channel_depth = 4;
+struct alignas(64) Channel {
+  std::atomic<std::uint64_t> posted;  ///< by the sender
+  Letter letters[channel_depth];
+  alignas(64) std::atomic<std::uint64_t> taken;  ///< by the receiver
+};
+
+class Board {
+ public:
+  static constexpr std::uint64_t depth = 32;  ///< operations of one rank under way at a time
+
+  static std::size_t bytes(int ranks);
+  /// A view of `bytes(ranks)` bytes aligned to 64.
+  Board(std::byte* memory, int ranks);
+
+  int ranks() const { return ranks_; }
+  RankCounters& counters(int rank) const { return counters_[rank]; }
+  Slot& slot(int rank, std::uint64_t sequence) const;
+  std::int64_t* counts(int rank, std::uint64_t sequence) const;
+  Channel& channel(int from, int to) const { return channels_[from * ranks_ + to]; }
+
+ private:
+  std::size_t slot_bytes() const { return slot_size(ranks_); }
+  static std::size_t slot_size(int ranks);
+
+  int ranks_;
+  RankCounters* counters_;
+  Channel* channels_;
+  std::byte* slots_;
+};
+
+/// How a rank of the run is doing.
+enum class Phase : std::uint32_t { running, finished, failed };
+
+/// Who is still there, and why the run ends early. Ranks are those of the world.
+class Roll {
+ public:
+  static std::size_t bytes(int ranks);
+  Roll(std::byte* memory, int ranks);
+
+  /// The first reason counts; later ones are dropped.
+  void abort(const std::string& reason) const;
+  bool aborted() const;
+  std::string reason() const;
+  void set(int rank, Phase phase) const;
+  Phase phase(int rank) const;
+  /// Around everything that touches other ranks' buffers. False when the run has been aborted: then nothing may be touched.
+  bool begin_move(int rank) const;
+  void end_move(int rank) const;
+  /// After abort(): returns when nobody touches other ranks' buffers any more.
+  void await_no_moves(int own_rank) const;
+
+ private:
+  struct State;
+  struct alignas(64) Entry {
+    std::atomic<Phase> phase;
+    std::atomic<std::uint32_t> moving;
+  };
+  int ranks_;
+  State* state_;
+  Entry* entries_;
+};
+
+/// Memory that ranks tell each other about. Ranks are those of the world.
+class SharedMemory {
+ public:
+  virtual ~SharedMemory() = default;
+  /// Of an address in this rank's memory; never 0.
+  virtual std::uint64_t token(const std::byte* address) const = 0;
+  /// Where this rank sees what `rank` named.
+  virtual std::byte* find(int rank, std::uint64_t token) const = 0;
+  /// Zeroed, seen by all ranks, for the rest of the run.
+  virtual std::byte* allocate(std::size_t bytes) = 0;
+};
+
+}  // namespace lockstep::comm::host

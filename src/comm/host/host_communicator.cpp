@@ -1,0 +1,282 @@
+#include "comm/host/host_communicator.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <ctime>
+#include <exception>
+
+#include "base/error.h"
+#include "base/timer.h"
+#include "comm/errors.h"
+#include "comm/host/moves.h"
+#include "comm/host/report.h"
+
+namespace lockstep::comm::host {
+
+void Rank::progress() {
+  for (HostCommunicator* group : groups) group->progress();
+}
+
+void relax(int turn, bool crowded) {
+  constexpr int spins = 4096, yields = 8192;
+  if (turn < (crowded ? 16 : spins)) {
+    __builtin_ia32_pause();
+  } else if (turn < spins + yields) {
+    sched_yield();
+  } else {
+    const timespec nap{0, 50'000};
+    nanosleep(&nap, nullptr);
+  }
+}
+
+/// A collective, or a message to or from another rank.
+class HostPending final : public Request::Pending {
+ public:
+  enum class Kind : std::uint8_t { collective, send, receive };
+  HostPending(HostCommunicator& group, Kind kind, std::uint64_t number, int other)
+      : group_(group), kind_(kind), number_(number), other_(other) {}
+  HostPending(const HostPending&) = delete;
+  HostPending& operator=(const HostPending&) = delete;
+
+  void wait() override {
+    open_ = false;
+    switch (kind_) {
+      case Kind::collective:
+        return group_.await([this] { return group_.all_done(number_); }, &number_, -1);
+      case Kind::send:
+        return group_.await(
+            [this] { return group_.board_.channel(group_.rank_, other_).taken.load(std::memory_order_acquire) > number_; },
+            nullptr, other_);
+      case Kind::receive:
+        return group_.await([this] { return group_.taken_[static_cast<std::size_t>(other_)] > number_; }, nullptr, other_);
+    }
+  }
+
+  // A request that nobody waited for: its buffers may go now. When an error is on its way, the run ends.
+  ~HostPending() override {
+    if (!open_) return;
+    if (std::uncaught_exceptions() > 0) {
+      group_.context_.roll.abort(fmt::format("rank {} failed", group_.context_.number));
+      group_.context_.roll.await_no_moves(group_.context_.number);
+      return;
+    }
+    try {
+      wait();
+    } catch (const RunAborted&) {  // every later operation reports it
+    }
+  }
+
+ private:
+  HostCommunicator& group_;
+  Kind kind_;
+  std::uint64_t number_;
+  int other_;
+  bool open_ = true;
+};
+
+HostCommunicator::HostCommunicator(Rank& context, std::string name, Board board, std::vector<int> members, int rank)
+    : context_(context),
+      name_(std::move(name)),
+      board_(board),
+      members_(std::move(members)),
+      rank_(rank),
+      sent_(members_.size()),
+      received_(members_.size()),
+      taken_(members_.size()) {
+  context_.groups.push_back(this);
+}
+
+HostCommunicator::~HostCommunicator() { std::erase(context_.groups, this); }
+
+void HostCommunicator::attach(Stream& stream, cpu::Team& team) {
+  context_.team = &team;
+  stream.add_progress([&context = context_] { context.progress(); });
+}
+
+void HostCommunicator::abort(const std::string& reason) const {
+  context_.roll.abort(reason);
+  throw RunAborted(context_.roll.reason());
+}
+
+Request HostCommunicator::issue(const Operation& operation) {
+  if (context_.roll.aborted()) throw RunAborted(context_.roll.reason());
+  switch (operation.kind) {
+    case Collective::send:
+      return post(operation);
+    case Collective::receive:
+      return expect(operation);
+    default:
+      return enter(operation);
+  }
+}
+
+Request HostCommunicator::enter(const Operation& operation) {
+  const std::uint64_t sequence = entered_;
+  // The oldest operation's slot is free when everybody has done it.
+  if (sequence >= Board::depth) {
+    const std::uint64_t oldest = sequence - Board::depth;
+    await([&] { return all_done(oldest); }, &oldest, -1);
+  }
+  Slot& slot = board_.slot(rank_, sequence);
+  const auto token = [&](const Tensor& tensor) { return tensor ? context_.memory.token(tensor.data) : 0; };
+  slot = {operation.kind,  operation.reduction, operation.dtype,     operation.root,
+          operation.count, now_seconds(),       token(operation.in), token(operation.out)};
+  std::int64_t* counts = board_.counts(rank_, sequence);
+  std::copy(operation.counts.begin(), operation.counts.end(), counts);
+  Own& own = own_[sequence % Board::depth];
+  own.operation = operation;
+  own.operation.counts = {counts, operation.counts.size()};
+  own.out_counts.assign(operation.out_counts.begin(), operation.out_counts.end());
+  own.operation.out_counts = own.out_counts;
+  board_.counters(rank_).entered.store(++entered_, std::memory_order_release);
+  progress();
+  return Request(std::make_unique<HostPending>(*this, HostPending::Kind::collective, sequence, -1));
+}
+
+Request HostCommunicator::post(const Operation& operation) {
+  Channel& channel = board_.channel(rank_, operation.root);
+  const std::uint64_t ticket = sent_[static_cast<std::size_t>(operation.root)]++;
+  await([&] { return channel.taken.load(std::memory_order_acquire) + channel_depth > ticket; }, nullptr, operation.root);
+  channel.letters[ticket % channel_depth] = {operation.dtype, operation.count,
+                                             operation.in ? context_.memory.token(operation.in.data) : 0};
+  channel.posted.store(ticket + 1, std::memory_order_release);
+  return Request(std::make_unique<HostPending>(*this, HostPending::Kind::send, ticket, operation.root));
+}
+
+Request HostCommunicator::expect(const Operation& operation) {
+  const std::uint64_t ticket = received_[static_cast<std::size_t>(operation.root)]++;
+  receives_.push_back({operation.out, operation.root, ticket});
+  progress();
+  return Request(std::make_unique<HostPending>(*this, HostPending::Kind::receive, ticket, operation.root));
+}
+
+void HostCommunicator::progress() {
+  while (executed_ < entered_ && all_entered(executed_)) {
+    execute(executed_);
+    board_.counters(rank_).done.store(++executed_, std::memory_order_release);
+  }
+  if (!receives_.empty()) std::erase_if(receives_, [this](const Receive& receive) { return take(receive); });
+}
+
+bool HostCommunicator::all_entered(std::uint64_t sequence) const {
+  for (int r = 0; r < size(); ++r) {
+    if (board_.counters(r).entered.load(std::memory_order_acquire) <= sequence) return false;
+  }
+  return true;
+}
+
+bool HostCommunicator::all_done(std::uint64_t sequence) {
+  if (sequence < finished_) return true;
+  std::uint64_t least = executed_;
+  for (int r = 0; r < size(); ++r) least = std::min(least, board_.counters(r).done.load(std::memory_order_acquire));
+  finished_ = least;
+  return sequence < finished_;
+}
+
+void HostCommunicator::execute(std::uint64_t sequence) {
+  const Operation& operation = own_[sequence % Board::depth].operation;
+  if (const std::string difference = disagreement({board_, members_, name_}, sequence); !difference.empty()) abort(difference);
+  if (operation.kind == Collective::all_to_all) check_counts(operation, sequence);
+  if (!context_.roll.begin_move(context_.number)) throw RunAborted(context_.roll.reason());
+  do_share({board_, context_.memory, members_, rank_, context_.team}, operation, sequence);
+  context_.roll.end_move(context_.number);
+}
+
+void HostCommunicator::check_counts(const Operation& operation, std::uint64_t sequence) const {
+  for (int r = 0; r < size(); ++r) {
+    const std::int64_t sent = board_.counts(r, sequence)[rank_];
+    const std::int64_t expected = operation.out_counts[static_cast<std::size_t>(r)];
+    if (sent == expected) continue;
+    abort(fmt::format("all_to_all, operation {} of '{}': rank {} sends {} elements to rank {}, which expects {}", sequence, name_,
+                      members_[static_cast<std::size_t>(r)], sent, context_.number, expected));
+  }
+}
+
+// Receives from one rank take its letters in order: `erase_if` visits them in the order they were issued.
+bool HostCommunicator::take(const Receive& receive) {
+  const auto from = static_cast<std::size_t>(receive.from);
+  Channel& channel = board_.channel(receive.from, rank_);
+  if (receive.ticket != taken_[from] || channel.posted.load(std::memory_order_acquire) <= receive.ticket) return false;
+  const Letter& letter = channel.letters[receive.ticket % channel_depth];
+  if (letter.dtype != receive.to.dtype || letter.count != receive.to.elements()) {
+    abort(fmt::format("rank {} sends {} {} to rank {}, which expects {} {}", members_[from], letter.count, name_of(letter.dtype),
+                      context_.number, receive.to.elements(), name_of(receive.to.dtype)));
+  }
+  if (!context_.roll.begin_move(context_.number)) throw RunAborted(context_.roll.reason());
+  if (letter.count > 0) {
+    copy(context_.team, receive.to.data, context_.memory.find(members_[from], letter.address),
+         static_cast<std::int64_t>(receive.to.bytes()));
+  }
+  context_.roll.end_move(context_.number);
+  ++taken_[from];
+  channel.taken.store(receive.ticket + 1, std::memory_order_release);
+  return true;
+}
+
+template <class Done>
+void HostCommunicator::await(Done done, const std::uint64_t* sequence, int other) {
+  context_.progress();
+  if (done()) return;
+  const double since = now_seconds();
+  for (int turn = 0;; ++turn) {
+    context_.progress();
+    if (done()) return;
+    if (context_.roll.aborted()) throw RunAborted(context_.roll.reason());
+    if (turn % 64 == 63) check_others(since, sequence, other);
+    relax(turn, context_.crowded);
+  }
+}
+
+// Whoever is waited for may have ended, or never come.
+void HostCommunicator::check_others(double since, const std::uint64_t* sequence, int other) {
+  const GroupView view{board_, members_, name_};
+  const std::string what = sequence != nullptr ? name_operation(view, rank_, *sequence)
+                                               : fmt::format("a message between ranks {} and {} of '{}'", context_.number,
+                                                             members_[static_cast<std::size_t>(other)], name_);
+  std::vector<int> absent =
+      sequence != nullptr ? missing(view, *sequence) : std::vector<int>{members_[static_cast<std::size_t>(other)]};
+  for (const int r : absent) {
+    if (context_.roll.phase(r) == Phase::running) continue;
+    abort(fmt::format("rank {} has ended, but rank {} waits for it in {}; what each rank did last:{}", r, context_.number, what,
+                      last_operations(view)));
+  }
+  if (now_seconds() - since < context_.timeout) return;
+  abort(fmt::format("{} did not end within comm.timeout = {} s: {}; what each rank did last:{}", what, context_.timeout,
+                    absent.empty() ? std::string("a rank that entered it did not do its share")
+                                   : fmt::format("not entered by rank {}", fmt::join(absent, ", ")),
+                    last_operations(view)));
+}
+
+std::unique_ptr<Communicator> HostCommunicator::make_group(int colour, int key) {
+  const auto n = static_cast<std::size_t>(size());
+  std::array<std::int64_t, 2> mine{colour, key};
+  std::vector<std::int64_t> all(2 * n), counts(n, 2);
+  const auto whole = [](std::vector<std::int64_t>& v) { return view(std::span(v), Shape{static_cast<std::int64_t>(v.size())}); };
+  all_gather(whole(all), view(std::span<std::int64_t>(mine), Shape{2}), counts).wait();
+  std::vector<int> ranks;
+  for (std::size_t r = 0; r < n; ++r) {
+    if (all[2 * r] == colour) ranks.push_back(static_cast<int>(r));
+  }
+  std::ranges::stable_sort(ranks, {}, [&](int r) { return all[2 * static_cast<std::size_t>(r) + 1]; });
+  const int parts = static_cast<int>(ranks.size());
+
+  // The group's first member makes its board and tells where it lies.
+  std::int64_t token = 0;
+  if (ranks.front() == rank_) {
+    token = static_cast<std::int64_t>(context_.memory.token(context_.memory.allocate(Board::bytes(parts))));
+  }
+  std::vector<std::int64_t> tokens(n), ones(n, 1);
+  all_gather(whole(tokens), view(std::span(&token, 1), Shape{1}), ones).wait();
+  const int leader = members_[static_cast<std::size_t>(ranks.front())];
+  std::byte* memory = context_.memory.find(leader, static_cast<std::uint64_t>(tokens[static_cast<std::size_t>(ranks.front())]));
+  const auto place = std::ranges::find(ranks, rank_) - ranks.begin();
+  for (int& r : ranks) r = members_[static_cast<std::size_t>(r)];
+  std::string name = fmt::format("{}/{}.{}", name_, groups_made_++, colour);
+  return std::make_unique<HostCommunicator>(context_, std::move(name), Board(memory, parts), std::move(ranks),
+                                            static_cast<int>(place));
+}
+
+}  // namespace lockstep::comm::host

@@ -1,0 +1,36 @@
+#pragma once
+
+// What the groups of one rank share: the roll of the run, the shared memory, and how to wait. Used by the rank's thread alone.
+
+#include <vector>
+
+#include "comm/host/board.h"
+
+namespace lockstep::cpu {
+class Team;
+}
+namespace lockstep {
+class Stream;
+}
+
+namespace lockstep::comm::host {
+
+class HostCommunicator;
+
+struct Rank {
+  int number = 0;  ///< in the world
+  Roll roll;
+  SharedMemory& memory;
+  double timeout = 600;  ///< seconds until an operation that others do not enter ends the run
+  bool crowded = false;  ///< more ranks than cores: spinning would keep others from working
+  cpu::Team* team = nullptr;
+  std::vector<HostCommunicator*> groups = {};
+
+  /// Does what can be done now, in all groups.
+  void progress();
+};
+
+/// Turn `turn` of waiting for other ranks: spins, then gives the core away, then sleeps a little.
+void relax(int turn, bool crowded);
+
+}  // namespace lockstep::comm::host

@@ -1,0 +1,21 @@
+#pragma once
+
+// bfloat16 as it is stored: the upper half of an fp32 (8 bits of exponent, 7 of fraction).
+
+#include <bit>
+#include <cstdint>
+
+namespace lockstep {
+
+enum class BFloat16 : std::uint16_t {};
+
+inline float to_float(BFloat16 x) { return std::bit_cast<float>(static_cast<std::uint32_t>(x) << 16U); }
+
+/// To the nearest, ties to even; NaN stays NaN.
+inline BFloat16 to_bfloat16(float x) {
+  const auto bits = std::bit_cast<std::uint32_t>(x);
+  if ((bits & 0x7fffffffU) > 0x7f800000U) return static_cast<BFloat16>(bits >> 16U | 0x40U);
+  return static_cast<BFloat16>((bits + 0x7fffU + (bits >> 16U & 1U)) >> 16U);
+}
+
+}  // namespace lockstep
