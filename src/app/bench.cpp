@@ -56,17 +56,18 @@ int bench_step(const Arguments& arguments) {
   StepCommandOptions options;
   if (!parse(arguments, options)) return 0;
   const lab::StepShape& shape = lab::step_shape(options.shape);
-  Session session(static_cast<int>(options.threads), ops::isa_from_name(options.isa));
-  lab::StepReport report =
-      lab::bench_step(shape, {.steps = static_cast<int>(options.steps), .seconds = options.seconds, .version = kVersion},
-                      session.runtime(), session.ops(), session.world());
-  report.peak_flops = lab::fma_peak(session.team());
-  if (!options.no_floor) report.floor = lab::measure_floor(shape, session.runtime(), session.isa());
-  if (options.json) {
-    fmt::print("{}\n", lab::to_json(report).dump());
-  } else {
-    fmt::print("{}", lab::to_text(report, options.details));
-  }
+  run_on_ranks({.threads = options.threads, .isa = ops::isa_from_name(options.isa)}, [&](Session& session) {
+    lab::StepReport report =
+        lab::bench_step(shape, {.steps = static_cast<int>(options.steps), .seconds = options.seconds, .version = kVersion},
+                        session.runtime(), session.ops(), session.world());
+    report.peak_flops = lab::fma_peak(session.team());
+    if (!options.no_floor) report.floor = lab::measure_floor(shape, session.runtime(), session.isa());
+    if (options.json) {
+      fmt::print("{}\n", lab::to_json(report).dump());
+    } else {
+      fmt::print("{}", lab::to_text(report, options.details));
+    }
+  });
   return 0;
 }
 
@@ -109,17 +110,18 @@ std::size_t rows_of(const std::vector<std::string>& models) {
 int bench_gemm(const Arguments& arguments) {
   GemmCommandOptions options;
   if (!parse(arguments, options)) return 0;
-  Session session(static_cast<int>(options.threads), ops::isa_from_name(options.isa));
-  lab::GemmBenchOptions bench{.rounds = static_cast<int>(options.rounds), .isa = session.isa()};
-  bench.peak_flops = lab::fma_peak(session.team());
-  if (!options.shapes.empty()) bench.models = options.shapes;
-  ProgressBar bar(stderr, "bench gemm", static_cast<double>(rows_of(bench.models)));
-  double done = 0;
-  const lab::GemmReport report = lab::bench_gemm(session.runtime(), bench, [&](const lab::GemmRow& row) {
-    bar.update(++done, fmt::format("{} {}", row.model, row.shape.name));
+  run_on_ranks({.threads = options.threads, .isa = ops::isa_from_name(options.isa)}, [&](Session& session) {
+    lab::GemmBenchOptions bench{.rounds = static_cast<int>(options.rounds), .isa = session.isa()};
+    bench.peak_flops = lab::fma_peak(session.team());
+    if (!options.shapes.empty()) bench.models = options.shapes;
+    ProgressBar bar(stderr, "bench gemm", static_cast<double>(rows_of(bench.models)));
+    double done = 0;
+    const lab::GemmReport report = lab::bench_gemm(session.runtime(), bench, [&](const lab::GemmRow& row) {
+      bar.update(++done, fmt::format("{} {}", row.model, row.shape.name));
+    });
+    bar.finish();
+    fmt::print("{}\n", options.json ? report.json().dump() : report.table());
   });
-  bar.finish();
-  fmt::print("{}\n", options.json ? report.json().dump() : report.table());
   return 0;
 }
 

@@ -134,11 +134,8 @@ Result evaluate(const EvalOptions& options, const LoadedModel& loaded, const dat
   return result;
 }
 
-int run(const Arguments& arguments) {
-  EvalOptions options;
-  if (!parse(arguments, options)) return 0;
+void evaluate_model(const EvalOptions& options, Session& session) {
   Log log(stderr, Level::warning);
-  Session session(static_cast<int>(options.threads), ops::isa_from_name(options.isa));
   const LoadedModel loaded = load_model(options.model, options.checkpoint, session, log);
   const std::int64_t block = loaded.inference->context().config.block_size;
   const std::int64_t length = options.length.value_or(block);
@@ -155,7 +152,7 @@ int run(const Arguments& arguments) {
     json.set("perplexity", perplexity);
     json.set("tokens", result.tokens);
     fmt::print("{}\n", json.dump());
-    return 0;
+    return;
   }
   fmt::print("model          {}\n", loaded.folder);
   fmt::print("text           {}\n", text.file.path());
@@ -167,6 +164,13 @@ int run(const Arguments& arguments) {
     const double tokens_per_byte = static_cast<double>(text.file.tokens()) / static_cast<double>(text.text_bytes);
     fmt::print("bits per byte  {:.4f}\n", result.loss / std::numbers::ln2 * tokens_per_byte);
   }
+}
+
+int run(const Arguments& arguments) {
+  EvalOptions options;
+  if (!parse(arguments, options)) return 0;
+  run_on_ranks({.threads = options.threads, .isa = ops::isa_from_name(options.isa)},
+               [&](Session& session) { evaluate_model(options, session); });
   return 0;
 }
 

@@ -65,11 +65,8 @@ std::string prompt_text(const std::string& prompt) {
   return prompt.rfind(marker, 0) == 0 ? io::read_file(prompt.substr(marker.size())) : prompt;
 }
 
-int run(const Arguments& arguments) {
-  GenerateOptions options;
-  if (!parse(arguments, options)) return 0;
+void write_texts(GenerateOptions& options, Session& session) {
   Log log(stderr, Level::warning);
-  Session session(static_cast<int>(options.threads), ops::isa_from_name(options.isa));
   const LoadedModel loaded = load_model(options.model, options.checkpoint, session, log);
   if (!loaded.tokenizer) {
     throw UserError(fmt::format("{} was trained on token ids without a tokenizer, so it cannot read text", loaded.folder),
@@ -114,6 +111,13 @@ int run(const Arguments& arguments) {
                          lab::read_bandwidth(session.team(), session.runtime().memory());
     fmt::print(stderr, "{:.1f} tokens/s, {:.0f} % of what reading every weight once a token allows\n", rate, 100 * share);
   }
+}
+
+int run(const Arguments& arguments) {
+  GenerateOptions options;
+  if (!parse(arguments, options)) return 0;
+  run_on_ranks({.threads = options.threads, .isa = ops::isa_from_name(options.isa)},
+               [&](Session& session) { write_texts(options, session); });
   return 0;
 }
 

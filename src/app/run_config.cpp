@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <cstdlib>
 #include <filesystem>
 
 #include "app/settings/keys.h"
@@ -52,7 +54,7 @@ std::vector<Problem> check_runnable(const RunConfig& config) {
   }
   if (config.train.backend != "DDP") {
     problems.push_back(
-        {fmt::format("train.backend = {}: its sharding needs several ranks, and this version runs one", config.train.backend),
+        {fmt::format("train.backend = {}: this version does not cut the optimizer's state over ranks", config.train.backend),
          "train.backend=DDP"});
   }
   const std::vector<ops::Isa> isas = ops::available_isas();
@@ -117,6 +119,17 @@ arch::ModelConfig model_config(const RunConfig& config, std::int64_t vocabulary)
 
 arch::DecayRule decay_rule(const RunConfig& config) {
   return config.optimizer.decay == "all" ? arch::DecayRule::all : arch::DecayRule::matrices;
+}
+
+double lr_factor(const RunConfig& config, std::int64_t ranks) {
+  if (config.optimizer.lr_scaling == "linear") return static_cast<double>(ranks);
+  if (config.optimizer.lr_scaling == "sqrt") return std::sqrt(static_cast<double>(ranks));
+  return 1;
+}
+
+bool logs_from_all_ranks(const RunConfig& config) {
+  const char* wanted = std::getenv("LOG_FROM_ALL_RANKS");
+  return config.log.all_ranks || (wanted != nullptr && std::string_view(wanted) == "1");
 }
 
 Json to_json(const RunConfig& config, std::int64_t vocabulary, bool seed_keys_only) {

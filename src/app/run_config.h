@@ -47,6 +47,7 @@ struct RunConfig {
     std::optional<std::string> kill_file, save_file;
     std::optional<std::int64_t> dump_step;
     std::optional<double> peak_tflops;
+    std::string global_batch = "keep";  // what a resume on another number of ranks does with it: keep or new
     bool operator==(const Train&) const = default;
   };
   struct Model {
@@ -84,6 +85,7 @@ struct RunConfig {
     std::string schedule = "wordplay";
     double wsd_decay = 0.1;
     std::string decay = "matrices";
+    std::string lr_scaling = "none";
     bool operator==(const Optimizer&) const = default;
   };
   struct Sample {
@@ -93,6 +95,16 @@ struct RunConfig {
     std::optional<std::int64_t> top_k = 16;
     double top_p = 1;
     bool operator==(const Sample&) const = default;
+  };
+  struct Parallel {
+    std::string reduce = "step";
+    std::int64_t bucket_bytes = 25 << 20;
+    bool overlap = true;
+    bool operator==(const Parallel&) const = default;
+  };
+  struct Comm {
+    double timeout = 600;
+    bool operator==(const Comm&) const = default;
   };
   struct Numerics {
     std::string isa = "auto";
@@ -104,6 +116,7 @@ struct RunConfig {
   };
   struct Logging {
     std::optional<std::string> name, dir;
+    bool all_ranks = false;
     bool operator==(const Logging&) const = default;
   };
 
@@ -112,6 +125,8 @@ struct RunConfig {
   Data data;
   Optimizer optimizer;
   Sample sample;
+  Parallel parallel;
+  Comm comm;
   Numerics numerics;
   Checkpoint checkpoint;
   Logging log;
@@ -141,6 +156,10 @@ std::string run_folder(const RunConfig& config, std::string_view generated_name)
 /// `vocabulary`: the data's, used unless model.vocab_size is given.
 arch::ModelConfig model_config(const RunConfig& config, std::int64_t vocabulary);
 arch::DecayRule decay_rule(const RunConfig& config);
+/// What optimizer.lr_scaling multiplies the learning rates of `ranks` ranks by.
+double lr_factor(const RunConfig& config, std::int64_t ranks);
+/// log.all_ranks, or LOG_FROM_ALL_RANKS=1 in the environment.
+bool logs_from_all_ranks(const RunConfig& config);
 
 /// The settings as {"train": {...}, "model": {...}, ...} in the table's order. `vocabulary` (when positive) stands in for
 /// model.vocab_size. `seed_keys_only`: the keys that the WordPlay run printed, and no others.

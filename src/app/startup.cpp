@@ -19,27 +19,29 @@ std::string host_name() {
 
 std::string_view yes_no(bool value) { return value ? "True" : "False"; }
 
-/// The 18 facts of ezpz about a rank (seeds.md 5.2), for the one rank there is.
-std::string dist_info() {
+std::string_view backend_of(int ranks) { return ranks == 1 ? "self" : "thread"; }
+
+/// The 18 facts of ezpz about a rank, on the one host there is.
+std::string dist_info(int rank, int ranks) {
   const std::string host = host_name();
   const std::array<std::pair<std::string_view, std::string>, 18> facts{{
       {"DEVICE", "cpu"},
       {"DEVICE_ID", "cpu:0"},
-      {"DISTRIBUTED_BACKEND", "self"},
-      {"GPUS_PER_NODE", "1"},
+      {"DISTRIBUTED_BACKEND", std::string(backend_of(ranks))},
+      {"GPUS_PER_NODE", std::to_string(ranks)},
       {"HOSTS", fmt::format("['{}']", host)},
       {"HOSTFILE", "None"},
       {"HOSTNAME", host},
-      {"LOCAL_RANK", "0"},
+      {"LOCAL_RANK", std::to_string(rank)},
       {"MACHINE", host},
       {"NUM_NODES", "1"},
-      {"NGPUS", "1"},
-      {"NGPUS_AVAILABLE", "1"},
+      {"NGPUS", std::to_string(ranks)},
+      {"NGPUS_AVAILABLE", std::to_string(ranks)},
       {"NODE_ID", "0"},
-      {"RANK", "0"},
+      {"RANK", std::to_string(rank)},
       {"SCHEDULER", "LOCAL"},
-      {"WORLD_SIZE_TOTAL", "1"},
-      {"WORLD_SIZE_IN_USE", "1"},
+      {"WORLD_SIZE_TOTAL", std::to_string(ranks)},
+      {"WORLD_SIZE_IN_USE", std::to_string(ranks)},
       {"LAUNCH_CMD", "None"},
   }};
   std::string text = "[dist_info]:";
@@ -90,17 +92,19 @@ void log_startup(Log& log, const StartupFacts& facts, Session& session) {
   log.info(
       "To disable this behavior, and log from ALL ranks (not recommended), set: 'export LOG_FROM_ALL_RANKS=1' in your "
       "environment, and re-run.");
-  log.info("[device='cpu'][rank=0/0][local_rank=0/0][node=0/0]");
-  log.info(dist_info());
-  log.info(fmt::format("[0/1] Using device='cpu' with backend='{}' + 'self' for distributed training.", config.train.backend));
-  log.warning("Using [1 / 1] available \"cpu\" devices !!");
+  const int rank = session.world().rank(), ranks = session.world().size();
+  log.info(fmt::format("[device='cpu'][rank={0}/{1}][local_rank={0}/{1}][node=0/0]", rank, ranks - 1));
+  log.info(dist_info(rank, ranks));
+  log.info(fmt::format("[{}/{}] Using device='cpu' with backend='{}' + '{}' for distributed training.", rank, ranks,
+                       config.train.backend, backend_of(ranks)));
+  log.warning(fmt::format("Using [{0} / {0}] available \"cpu\" devices !!", ranks));
   log.info(session.runtime().description() + fmt::format(", kernels for {}", ops::name_of(session.isa())));
   if (session.isa() == ops::Isa::baseline) {
     log.warning("This processor has no AVX2 and FMA, or they are switched off: the kernels run, slowly");
   }
   log.info(fmt::format("Loading val from {}/val.bin", facts.data_folder));
   log.info(fmt::format("Loading train from {}/train.bin", facts.data_folder));
-  log.info(fmt::format("Tokens per iteration: {}", format_count(tokens_per_iteration(config))));
+  log.info(fmt::format("Tokens per iteration: {}", format_count(tokens_per_iteration(config, ranks))));
   log.info(fmt::format("Using dtype={} on device='cpu'", name_of(dtype_of(config)) == "F32" ? "float32" : "bfloat16"));
   const std::string& from = config.train.init_from;
   log.info(from == "scratch" ? "Initializing a new model from scratch"

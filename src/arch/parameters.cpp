@@ -99,6 +99,14 @@ UnitMap unit_map(const ModelConfig& config) {
   return map;
 }
 
+std::vector<UnitIndex> backward_order(const UnitMap& map) {
+  std::vector<UnitIndex> order{map.head};
+  if (map.tied.value >= 0) order.push_back(map.tied);
+  order.insert(order.end(), map.blocks.rbegin(), map.blocks.rend());
+  order.push_back(map.embedding);
+  return order;
+}
+
 ParameterCounts count_parameters(const ModelConfig& config, DecayRule decay) {
   ParameterCounts counts;
   for (const UnitSpec& unit : unit_table(config, decay)) {

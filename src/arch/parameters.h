@@ -67,6 +67,8 @@ struct UnitMap {
   int count = 0;
 };
 UnitMap unit_map(const ModelConfig& config);
+/// Units in the order in which a micro-batch is done with their gradients: head, tied matrix, blocks from the last, embedding.
+std::vector<UnitIndex> backward_order(const UnitMap& map);
 
 /// Parameter accounting as the seed prints it.
 struct ParameterCounts {

@@ -92,6 +92,7 @@ Manifest from_json(const Json& json) {
   manifest.seed = static_cast<std::uint64_t>(json.at("seed").integer());
   manifest.next_sample = json.at("next_sample").integer();
   manifest.tokens_seen = json.at("tokens_seen").integer();
+  manifest.global_batch = json.at("global_batch").integer();
   manifest.validation_loss = read_loss(json.at("validation_loss"));
   manifest.best_validation_loss = read_loss(json.at("best_validation_loss"));
   manifest.master_is_model = json.at("master_is_model").boolean();
@@ -138,6 +139,7 @@ std::string manifest_text(const Manifest& manifest) {
                                {"seed", manifest.seed},
                                {"next_sample", manifest.next_sample},
                                {"tokens_seen", manifest.tokens_seen},
+                               {"global_batch", manifest.global_batch},
                                {"validation_loss", loss_json(manifest.validation_loss)},
                                {"best_validation_loss", loss_json(manifest.best_validation_loss)},
                                {"master_is_model", manifest.master_is_model},

@@ -40,6 +40,7 @@ struct Manifest {
   std::uint64_t seed = 0;        ///< of the run, the drawn one where it was random
   std::int64_t next_sample = 0;  ///< global number of the next training sample: the whole state of the data
   std::int64_t tokens_seen = 0;
+  std::int64_t global_batch = 0;               ///< samples of a step, over all ranks
   std::optional<double> validation_loss;       ///< measured at this step
   std::optional<double> best_validation_loss;  ///< of the run up to here
   Json model;                                  ///< the model's configuration

@@ -42,9 +42,8 @@ void fill(Batch& batch, const TokenFile& file, const Sampler& sampler, std::uint
 
 }  // namespace
 
-std::uint64_t LoaderShape::first_sample(std::uint64_t step, std::int64_t microbatch) const {
-  return step * static_cast<std::uint64_t>(global_batch()) +
-         static_cast<std::uint64_t>((rank * microbatches + microbatch) * samples);
+std::uint64_t LoaderShape::first_sample(std::uint64_t next, std::int64_t microbatch) const {
+  return next + static_cast<std::uint64_t>((rank * microbatches + microbatch) * samples);
 }
 
 Loader::Loader(const TokenFile& file, Sampler sampler, LoaderShape shape)
@@ -66,19 +65,21 @@ void Loader::declare(Arena& arena) {
   }
 }
 
-void Loader::start(std::uint64_t step) {
+void Loader::start(std::uint64_t step, std::uint64_t next_sample) {
   ensure(!thread_.joinable(), "a loader is started once");
   ensure(static_cast<bool>(slots_[0].batches.front().tokens), "the loader's memory is committed");
   first_ = next_ = step;
+  first_sample_ = next_sample;
   thread_ = std::jthread([this](std::stop_token stop) { run(std::move(stop)); });
 }
 
 void Loader::make(Slot& slot, std::uint64_t step) {
   slot.step = step;
   slot.target_count = 0;
+  const std::uint64_t next = first_sample_ + (step - first_) * static_cast<std::uint64_t>(shape_.global_batch());
   for (std::int64_t m = 0; m < shape_.microbatches; ++m) {
     Batch& batch = slot.batches[static_cast<std::size_t>(m)];
-    fill(batch, file_, sampler_, shape_.first_sample(step, m), shape_.samples);
+    fill(batch, file_, sampler_, shape_.first_sample(next, m), shape_.samples);
     slot.target_count += batch.target_count;
   }
 }

@@ -18,8 +18,8 @@
 
 namespace lockstep::data {
 
-/// Which part of a step this rank reads: step s holds the samples s * global_batch() .. (s + 1) * global_batch() - 1, and
-/// data-parallel rank r of them the micro-batches r * microbatches .. (r + 1) * microbatches - 1 (numerics.md section 1).
+/// Which part of a step this rank reads: a step holds the next global_batch() samples, and data-parallel rank r of them the
+/// micro-batches r * microbatches .. (r + 1) * microbatches - 1 (numerics.md section 1).
 struct LoaderShape {
   std::int64_t samples = 1;       ///< B: of a micro-batch
   std::int64_t positions = 1;     ///< T
@@ -27,7 +27,8 @@ struct LoaderShape {
   int rank = 0, ranks = 1;        ///< data-parallel
 
   std::int64_t global_batch() const { return samples * microbatches * ranks; }
-  std::uint64_t first_sample(std::uint64_t step, std::int64_t microbatch) const;
+  /// First sample of a micro-batch of the step that begins at sample `next`.
+  std::uint64_t first_sample(std::uint64_t next, std::int64_t microbatch) const;
 };
 
 /// The micro-batches of one step on this rank.
@@ -46,8 +47,8 @@ class Loader {
 
   /// The memory of two steps: one in use, one being made. The arena outlives the loader, whose thread writes there.
   void declare(Arena& arena);
-  /// Starts the thread at a step, after the arena was committed. Once.
-  void start(std::uint64_t step);
+  /// Starts the thread at step `step`, which begins at global sample `next_sample`, after the arena was committed. Once.
+  void start(std::uint64_t step, std::uint64_t next_sample);
 
   /// The next step in order, from start()'s on. The batches hold until the next call. What went wrong in the thread is thrown
   /// here, in this and every later call.
@@ -73,7 +74,7 @@ class Loader {
   LoaderShape shape_;
   Slot slots_[2];
   std::uint64_t next_ = 0;  // step that next() returns
-  std::uint64_t first_ = 0;
+  std::uint64_t first_ = 0, first_sample_ = 0;
   double waited_ = 0;
   std::exception_ptr failure_;
   std::mutex mutex_;

@@ -14,7 +14,6 @@ enum class Op : std::size_t {
   linear_forward,
   linear_backward_input,
   linear_backward_weight,
-  linear_backward_bias,
   norm_forward,
   norm_apply,
   norm_backward,
@@ -26,6 +25,7 @@ enum class Op : std::size_t {
   embedding_backward_tokens,
   embedding_backward_positions,
   embedding_add_rows,
+  embedding_take_rows,
   dropout_forward,
   dropout_backward,
   loss_forward,
@@ -48,7 +48,6 @@ std::vector<OpTime> all_ops() {
       {"linear.forward", Part::products},
       {"linear.backward_input", Part::products},
       {"linear.backward_weight", Part::products},
-      {"linear.backward_bias", Part::rows},
       {"norm.forward", Part::rows},
       {"norm.apply", Part::rows},
       {"norm.backward", Part::rows},
@@ -60,6 +59,7 @@ std::vector<OpTime> all_ops() {
       {"embedding.backward_tokens", Part::rows},
       {"embedding.backward_positions", Part::rows},
       {"embedding.add_rows", Part::rows},
+      {"embedding.take_rows", Part::rows},
       {"dropout.forward", Part::rows},
       {"dropout.backward", Part::rows},
       {"loss.forward", Part::loss},
@@ -118,12 +118,9 @@ class TimedLinear final : public Linear {
     book_.time_product(Op::linear_backward_input, ProductRole::input_gradient, dy.rows(), w.rows(), w.columns(),
                        [&] { inner_.backward_input(dx, dy, w, epilogue); });
   }
-  void do_backward_weight(const Tensor& dw, const Tensor& dy, const Tensor& x, bool accumulate) override {
+  void do_backward_weight(const Tensor& dw, const Tensor& db, const Tensor& dy, const Tensor& x, bool accumulate) override {
     book_.time_product(Op::linear_backward_weight, ProductRole::weight_gradient, dy.rows(), dw.rows(), dw.columns(),
-                       [&] { inner_.backward_weight(dw, dy, x, accumulate); });
-  }
-  void do_backward_bias(const Tensor& db, const Tensor& dy, bool accumulate) override {
-    book_.time(Op::linear_backward_bias, [&] { inner_.backward_bias(db, dy, accumulate); });
+                       [&] { inner_.backward_weight(dw, db, dy, x, accumulate); });
   }
   Linear& inner_;
   Book& book_;
@@ -201,6 +198,9 @@ class TimedEmbedding final : public Embedding {
   }
   void do_add_rows(const Tensor& sum, const Tensor& part, const Tensor& tokens) override {
     book_.time(Op::embedding_add_rows, [&] { inner_.add_rows(sum, part, tokens); });
+  }
+  void do_take_rows(const Tensor& rows, const Tensor& part, const Tensor& tokens) override {
+    book_.time(Op::embedding_take_rows, [&] { inner_.take_rows(rows, part, tokens); });
   }
   Embedding& inner_;
   Book& book_;

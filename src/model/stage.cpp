@@ -9,7 +9,8 @@ namespace lockstep::model {
 using arch::Role;
 using PassKind = layout::Pass;
 
-Stage::Stage(const Context& context, parallel::GradientStore& gradients, ops::WeightSink& sink, const StageShape& shape)
+Stage::Stage(const Context& context, parallel::GradientStore& gradients, const Tensor* embedded_rows, ops::WeightSink& sink,
+             const StageShape& shape)
     : context_(context),
       gradients_(gradients),
       sink_(sink),
@@ -17,7 +18,8 @@ Stage::Stage(const Context& context, parallel::GradientStore& gradients, ops::We
       map_(arch::unit_map(context.config)),
       embedding_(context),
       head_(context),
-      slots_(static_cast<std::size_t>(shape.live)) {
+      slots_(static_cast<std::size_t>(shape.live)),
+      embedded_rows_(embedded_rows) {
   for (int layer = 0; layer < context.config.layers; ++layer) blocks_.emplace_back(context, layer);
   for (Slot& slot : slots_) slot.blocks.resize(blocks_.size());
   forward_units_.push_back(map_.embedding);
@@ -37,9 +39,6 @@ void Stage::declare(Arena& activations, Arena& workspace) {
     activations.declare(slot.d, "d_out", Shape{rows, width}, DType::f32);
   }
   activations.declare(tokens_, "tokens", Shape{rows * shape_.microbatches}, DType::i32);
-  if (context_.config.tied) {
-    activations.declare(embedded_rows_, "embedded_rows", Shape{context_.dims.vocabulary, width}, DType::f32);
-  }
   head_.declare(workspace, rows, true);
   model::declare(workspace, scratch_, context_.dims, rows, true, context_.config.dropout > 0);
 }
@@ -94,11 +93,13 @@ double Stage::forward(const Pass& pass, Microbatch microbatch, const Tensor& tok
     const WeightSet d_table(context_.parameters.units()[static_cast<std::size_t>(map_.tied.value)], d_tied.flat);
     loss = head_.loss_and_gradient(x, targets, scale, {w, leased(tied, map_.tied)[Role::token_table]},
                                    {d_w, d_table[Role::token_table], gradient.accumulate, d_tied.accumulate}, sink_, d);
+    gradients_.close(map_.head, microbatch);
+    gradients_.close(map_.tied, microbatch);
   } else {
     loss = head_.loss_and_gradient(x, targets, scale, {w, w[Role::head_weight]},
                                    {d_w, d_w[Role::head_weight], gradient.accumulate, gradient.accumulate}, sink_, d);
+    gradients_.close(map_.head, microbatch);
   }
-  gradients_.close(map_.head, microbatch);
   return loss;
 }
 
@@ -124,14 +125,7 @@ void Stage::backward(const Pass& pass, Microbatch microbatch) {
     if (!gradient.accumulate) context_.ops.elementwise().zero(d_w[Role::token_table]);
     embedding_.backward(pass, d_w, d_w[Role::token_table], gradient.accumulate, tokens, d);
   } else {
-    embedding_.backward(pass, d_w, embedded_rows_, gradient.accumulate, tokens, d);
-    if (microbatch.value + 1 == shape_.microbatches) {
-      const WeightSet d_table(unit(map_.tied), gradients_.shard(map_.tied).gradient);
-      for (int m = 0; m < shape_.microbatches; ++m) {
-        context_.ops.embedding().add_rows(d_table[Role::token_table], embedded_rows_, step_tokens(Microbatch{m}, rows));
-      }
-    }
-    gradients_.close(map_.tied, microbatch);
+    embedding_.backward(pass, d_w, *embedded_rows_, gradient.accumulate, tokens, d);
   }
   gradients_.close(map_.embedding, microbatch);
 }

@@ -22,8 +22,10 @@ struct StageShape {
 
 class Stage {
  public:
-  /// `context`, `gradients` and `sink` outlive the stage.
-  Stage(const Context& context, parallel::GradientStore& gradients, ops::WeightSink& sink, const StageShape& shape);
+  /// `embedded_rows`: [V, C] f32 where a tied matrix's rows accumulate (parallel::TiedRows), null otherwise; it may get its
+  /// address later. All arguments but the shape outlive the stage.
+  Stage(const Context& context, parallel::GradientStore& gradients, const Tensor* embedded_rows, ops::WeightSink& sink,
+        const StageShape& shape);
   Stage(const Stage&) = delete;
   Stage& operator=(const Stage&) = delete;
   /// Kept activations and temporaries.
@@ -37,6 +39,8 @@ class Stage {
   double forward(const Pass& pass, Microbatch microbatch, const Tensor& tokens, const Tensor& targets, const Tensor& scale);
   /// After forward() of the same micro-batch.
   void backward(const Pass& pass, Microbatch microbatch);
+  /// [microbatches * R] i32: the tokens of the step, whose forward passes are done.
+  const Tensor& tokens() const { return tokens_; }
   /// Sum of the token losses, nothing kept; never between forward and backward.
   double evaluate(const Pass& pass, const Tensor& tokens, const Tensor& targets);
   /// Seconds of the last forward() that belong to the backward pass.
@@ -65,8 +69,8 @@ class Stage {
   Head head_;
   std::vector<Slot> slots_;
   Scratch scratch_;
-  Tensor tokens_;         ///< [microbatches * R] i32: the step's tokens
-  Tensor embedded_rows_;  ///< [V, C] E of a tied matrix (numerics.md section 3.6): zero between steps
+  const Tensor* embedded_rows_;
+  Tensor tokens_;
   double gradient_seconds_ = 0;
 };
 

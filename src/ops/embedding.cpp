@@ -42,4 +42,12 @@ void Embedding::add_rows(const Tensor& sum, const Tensor& part, const Tensor& to
   do_add_rows(sum, part, tokens);
 }
 
+void Embedding::take_rows(const Tensor& rows, const Tensor& part, const Tensor& tokens) {
+  check_matrix(rows, tokens.elements(), part.columns(), "rows");
+  check_matrix(part, part.rows(), part.columns(), "part");
+  check_dense(tokens, tokens.elements(), "tokens", DType::i32);
+  check_device({&rows, &part, &tokens});
+  do_take_rows(rows, part, tokens);
+}
+
 }  // namespace lockstep::ops

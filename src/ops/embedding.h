@@ -21,6 +21,8 @@ class Embedding {
   void backward_positions(const Tensor& d_positions, const Tensor& dy, std::int64_t positions, bool accumulate);
   /// sum[row] += part[row] and part[row] = 0 for every row that occurs in `tokens` (a tied matrix: H + E, numerics.md 3.6).
   void add_rows(const Tensor& sum, const Tensor& part, const Tensor& tokens);
+  /// rows [n, C] = the rows of part [V, C] by `tokens` [n], which are distinct; they are zero in part afterwards.
+  void take_rows(const Tensor& rows, const Tensor& part, const Tensor& tokens);
 
  private:
   virtual void do_forward(const Tensor& y, const Tensor& tokens, const Tensor& token_table, const Tensor& position_table,
@@ -28,6 +30,7 @@ class Embedding {
   virtual void do_backward_tokens(const Tensor& d_tokens, const Tensor& dy, const Tensor& tokens) = 0;
   virtual void do_backward_positions(const Tensor& d_positions, const Tensor& dy, std::int64_t positions, bool accumulate) = 0;
   virtual void do_add_rows(const Tensor& sum, const Tensor& part, const Tensor& tokens) = 0;
+  virtual void do_take_rows(const Tensor& rows, const Tensor& part, const Tensor& tokens) = 0;
 };
 
 }  // namespace lockstep::ops

@@ -1,14 +1,26 @@
 #include "train/engine.h"
 
+#include <array>
 #include <cmath>
 
 #include "base/timer.h"
+#include "io/checksum.h"
 #include "model/initialise.h"
 #include "train/pipeline_runner.h"
 
 namespace lockstep::train {
 
 using ops::StepScalars;
+
+namespace {
+
+std::optional<parallel::TiedRows> tied_rows(const EngineConfig& config, comm::Communicator& world) {
+  if (!config.model.tied) return std::nullopt;
+  return std::make_optional<parallel::TiedRows>(config.model.vocabulary, config.model.width,
+                                                config.samples * config.positions * config.microbatches, world);
+}
+
+}  // namespace
 
 Engine::Engine(const EngineConfig& config, Runtime& runtime, ops::Ops& ops, comm::Communicator& world)
     : config_(config),
@@ -22,13 +34,15 @@ Engine::Engine(const EngineConfig& config, Runtime& runtime, ops::Ops& ops, comm
       activation_arena_("activations", MemoryKind::activations),
       workspace_arena_("temporaries", MemoryKind::workspace),
       parameters_(arch::units_of(table_)),
-      gradients_(parameters_.units(), world),
+      gradients_(parameters_.units(), arch::backward_order(arch::unit_map(config.model)), world, ops.elementwise(),
+                 config.gradients),
+      tied_rows_(tied_rows(config, world)),
       boundary_(parallel::make_identity_boundary()),
       context_{config.model, arch::whole_dims(config.model),     ops,
                parameters_,  {boundary_.get(), boundary_.get()}, {boundary_.get(), boundary_.get()},
                config.seed},
       sink_(ops),
-      stage_(context_, gradients_, sink_,
+      stage_(context_, gradients_, tied_rows_ ? &tied_rows_->table() : nullptr, sink_,
              {.samples = config.samples, .positions = config.positions, .microbatches = config.microbatches, .live = 1}),
       optimizer_(config.adamw, parameters_),
       norm_(parameters_.units(), world),
@@ -36,7 +50,8 @@ Engine::Engine(const EngineConfig& config, Runtime& runtime, ops::Ops& ops, comm
       order_(layout::access_order(actions_, stage_.forward_units(), stage_.backward_units())) {
   ensure(layout::peak_live_microbatches(actions_) == 1, "the stage keeps the activations of one micro-batch");
   parameters_.declare(parameter_arena_);
-  gradients_.declare(gradient_arena_);
+  gradients_.declare(gradient_arena_, config_.microbatches);
+  if (tied_rows_) tied_rows_->declare(gradient_arena_, activation_arena_, workspace_arena_);
   optimizer_.declare(optimizer_arena_);
   stage_.declare(activation_arena_, workspace_arena_);
   optimizer_arena_.declare(scalars_.values, "step_scalars", Shape{StepScalars::count}, DType::f32);
@@ -60,6 +75,33 @@ void Engine::commit() {
 
 void Engine::initialise() { model::initialise(ops_, parameters_, table_, config_.seed); }
 
+void Engine::broadcast_state() {
+  if (world_.size() == 1) return;
+  std::int64_t hash = 0;
+  for (std::size_t u = 0; u < parameters_.units().size(); ++u) {
+    const UnitIndex index{static_cast<int>(u)};
+    const Optimizer::Moments& moments = optimizer_.moments(index);
+    for (const Tensor& tensor : {parameters_.shard(index).master, moments.exp_avg, moments.exp_avg_sq}) {
+      world_.broadcast(tensor, 0).wait();
+      const std::uint64_t sum = io::checksum({tensor.data, tensor.bytes()}, size_of(tensor.dtype), 0);
+      hash = static_cast<std::int64_t>(static_cast<std::uint64_t>(hash) * 31 + sum);
+    }
+  }
+  parameters_.updated();
+  std::array<std::int64_t, 2> ends{hash, hash};
+  world_.all_reduce(view(std::span<std::int64_t>(ends).first(1), Shape{1}), comm::Reduction::min).wait();
+  world_.all_reduce(view(std::span<std::int64_t>(ends).last(1), Shape{1}), comm::Reduction::max).wait();
+  if (ends[0] != ends[1]) throw SystemError("the ranks hold different weights or moments after rank 0 sent its own");
+}
+
+// A tied matrix: what the head and what the embedding gave are reduced apart and added once.
+void Engine::add_tied_rows() {
+  if (!tied_rows_) return;
+  const UnitIndex tied = arch::unit_map(config_.model).tied;
+  const model::WeightSet gradient(parameters_.units()[static_cast<std::size_t>(tied.value)], gradients_.shard(tied).gradient);
+  tied_rows_->add_to(gradient[arch::Role::token_table], stage_.tokens(), ops_.embedding());
+}
+
 double Engine::clip(double norm) const {
   if (config_.grad_clip <= 0) return 1;
   return std::min(1.0, static_cast<double>(config_.grad_clip) / (norm + 1e-6));
@@ -76,10 +118,10 @@ StepResult Engine::step(std::span<const data::Batch> batches, std::int64_t targe
   gradients_.begin(config_.microbatches);
   parameters_.begin(order_);
   const PipelineResult passes = run_actions(actions_, stage_, batches, step, scalars_[StepScalars::loss_scale]);
-  gradients_.finish();
-  parameters_.begin({});
-
   const double start = now_seconds();
+  gradients_.finish();
+  add_tied_rows();
+  parameters_.begin({});
   StepResult result;
   result.loss = passes.loss_sum;
   world_.all_reduce(view(std::span(&result.loss, 1), Shape{1}), comm::Reduction::sum).wait();
@@ -96,6 +138,7 @@ StepResult Engine::step(std::span<const data::Batch> batches, std::int64_t targe
   result.forward_seconds = passes.forward_seconds;
   result.update_seconds = now_seconds() - start;
   result.backward_seconds = passes.backward_seconds;
+  result.exposed_seconds = gradients_.exposed_seconds();
   return result;
 }
 

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -19,6 +20,7 @@
 #include "parallel/global_norm.h"
 #include "parallel/zero/gradients.h"
 #include "parallel/zero/parameters.h"
+#include "parallel/zero/tied_rows.h"
 #include "tensor/ledger.h"
 #include "train/optimizer.h"
 #include "train/weight_queue.h"
@@ -29,11 +31,12 @@ struct EngineConfig {
   arch::ModelConfig model;
   arch::DecayRule decay = arch::DecayRule::matrices;
   ops::AdamW adamw;
-  float grad_clip = 1.0F;  ///< largest norm of the gradient; 0: no clipping
-  std::int64_t samples = 1;
+  float grad_clip = 1.0F;    ///< largest norm of the gradient; 0: no clipping
+  std::int64_t samples = 1;  ///< of a micro-batch, on each rank
   std::int64_t positions = 1;
-  int microbatches = 1;
+  int microbatches = 1;  ///< of a step, on each rank
   std::uint64_t seed = 1337;
+  parallel::GradientOptions gradients;
 };
 
 /// What one optimizer step says about itself.
@@ -42,6 +45,7 @@ struct StepResult {
   double gradient_norm = 0;
   bool finite = true;  ///< false: the gradient was not finite and the update was left out
   double forward_seconds = 0, backward_seconds = 0, update_seconds = 0;
+  double exposed_seconds = 0;  ///< of them, waiting for reductions of gradients
 };
 
 class Engine {
@@ -57,6 +61,9 @@ class Engine {
   void commit();
   /// Start values from the seed.
   void initialise();
+  /// Every rank takes rank 0's weights and moments; checked by a hash. Collective; after initialise() and after loading. Throws
+  /// SystemError when the ranks differ afterwards.
+  void broadcast_state();
 
   /// One optimizer step: forward and backward of `batches`, reduction, norm, clipping, AdamW. `step` counts from 0.
   StepResult step(std::span<const data::Batch> batches, std::int64_t target_count, std::int64_t step, double learning_rate);
@@ -64,6 +71,9 @@ class Engine {
   double evaluate(const data::Batch& batch);
 
   const EngineConfig& config() const { return config_; }
+  comm::Communicator& world() const { return world_; }
+  /// Samples of a step, over all ranks.
+  std::int64_t global_batch() const { return config_.samples * config_.microbatches * world_.size(); }
   const model::Context& context() const { return context_; }
 
   /// One parameter of this rank with everything that training keeps of it.
@@ -78,6 +88,7 @@ class Engine {
 
  private:
   double clip(double norm) const;
+  void add_tied_rows();
 
   EngineConfig config_;
   Runtime& runtime_;
@@ -87,6 +98,7 @@ class Engine {
   Arena parameter_arena_, gradient_arena_, optimizer_arena_, activation_arena_, workspace_arena_;
   parallel::ZeroParameters parameters_;
   parallel::ZeroGradients gradients_;
+  std::optional<parallel::TiedRows> tied_rows_;
   std::unique_ptr<parallel::Boundary> boundary_;
   model::Context context_;
   ImmediateWeights sink_;

@@ -12,7 +12,8 @@ struct Evaluation {
   std::int64_t tokens = 0;
 };
 
-/// All batches of `reader` through the engine's current weights.
+/// All batches of `reader` through the engine's current weights, divided among the ranks; the result is the same on all of them
+/// and for any number of them. Collective.
 Evaluation evaluate(Engine& engine, data::WindowReader& reader);
 
 }  // namespace lockstep::train

@@ -41,7 +41,20 @@ Json to_json(const Metrics& m) {
   json.set("grad_norm", m.gradient_norm);
   json.set("update_seconds", m.update_seconds);
   json.set("data_wait", m.data_wait);
+  json.set("exposed_seconds", m.exposed_seconds);
   json.set("finite", m.finite);
+  if (!m.ranks.empty()) {
+    Json ranks;
+    for (const auto& [name, spread] : m.ranks) {
+      Json entry;
+      entry.set("mean", spread.mean);
+      entry.set("min", spread.least);
+      entry.set("max", spread.greatest);
+      entry.set("std", spread.deviation);
+      ranks.set(name, entry);
+    }
+    json.set("ranks", ranks);
+  }
   return json;
 }
 

@@ -5,10 +5,19 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "base/json.h"
 
 namespace lockstep::train {
+
+/// A figure over the ranks.
+struct Spread {
+  double mean = 0, least = 0, greatest = 0, deviation = 0;
+};
+/// By name, in order.
+using RankTimes = std::vector<std::pair<std::string, Spread>>;
 
 /// One log line. Times in seconds, synchronised; `dt` is the whole iteration as the clock saw it.
 struct Metrics {
@@ -21,7 +30,9 @@ struct Metrics {
   // Beyond the seed's legend; only in metrics.jsonl.
   double learning_rate = 0, gradient_norm = 0;
   double update_seconds = 0, data_wait = 0;
+  double exposed_seconds = 0;  ///< waiting for reductions of gradients
   bool finite = true;
+  RankTimes ranks;  ///< how the ranks' times differ; empty for one rank
 };
 
 /// "step=10 loss=3.154310 dt=0.282833 ..."

@@ -51,11 +51,11 @@ std::vector<std::int32_t> joined(std::span<const data::Batch> batches, Tensor da
 
 checkpoint::SaveReport save_run(const io::Path& run, Engine& engine, const RunState& state, const Json& extra, cpu::Team& team) {
   const EngineConfig& config = engine.config();
-  const std::int64_t global_batch = config.samples * config.microbatches;
   checkpoint::Manifest manifest;
   manifest.step = state.step;
   manifest.seed = config.seed;
-  manifest.next_sample = state.step * global_batch;
+  manifest.global_batch = engine.global_batch();
+  manifest.next_sample = state.next_sample;
   manifest.tokens_seen = manifest.next_sample * config.positions;
   manifest.validation_loss = state.validation_loss;
   manifest.best_validation_loss = state.best_validation_loss;
@@ -69,6 +69,10 @@ checkpoint::SaveReport save_run(const io::Path& run, Engine& engine, const RunSt
   return report;
 }
 
+RunState state_of(const checkpoint::Manifest& manifest) {
+  return {manifest.step, manifest.next_sample, manifest.validation_loss, manifest.best_validation_loss};
+}
+
 void load_weights(const checkpoint::Reader& reader, Engine& engine, cpu::Team& team) {
   const std::vector<checkpoint::HeldTensor> weights = weights_of(engine);
   reader.check_model(checkpoint::logical(weights));
@@ -76,11 +80,9 @@ void load_weights(const checkpoint::Reader& reader, Engine& engine, cpu::Team& t
   engine.weights_changed();
 }
 
-RunState load_run(const checkpoint::Reader& reader, Engine& engine, cpu::Team& team) {
+void load_run(const checkpoint::Reader& reader, Engine& engine, cpu::Team& team) {
   load_weights(reader, engine, team);
   reader.read(moments_of(engine), team);
-  const checkpoint::Manifest& manifest = reader.manifest();
-  return {manifest.step, manifest.validation_loss, manifest.best_validation_loss};
 }
 
 void dump_step(const io::Path& file, Engine& engine, std::span<const data::Batch> batches, double loss) {

@@ -13,9 +13,10 @@
 
 namespace lockstep::train {
 
-/// Where a run stands. The data's place follows from `step`: samples have global numbers.
+/// Where a run stands.
 struct RunState {
   std::int64_t step = 0;                       ///< optimizer steps done
+  std::int64_t next_sample = 0;                ///< global number of the next training sample
   std::optional<double> validation_loss;       ///< measured at this step
   std::optional<double> best_validation_loss;  ///< of the run so far
 };
@@ -24,8 +25,9 @@ struct RunState {
 /// `extra` comes back in the manifest's `run`.
 checkpoint::SaveReport save_run(const io::Path& run, Engine& engine, const RunState& state, const Json& extra, cpu::Team& team);
 
-/// Fills weights and moments from a checkpoint and returns where the run stood. Throws UserError when it is another model's.
-RunState load_run(const checkpoint::Reader& reader, Engine& engine, cpu::Team& team);
+RunState state_of(const checkpoint::Manifest& manifest);
+/// Fills weights and moments from a checkpoint. Throws UserError when it is another model's.
+void load_run(const checkpoint::Reader& reader, Engine& engine, cpu::Team& team);
 /// Fills only the weights: a new run from an old model.
 void load_weights(const checkpoint::Reader& reader, Engine& engine, cpu::Team& team);
 

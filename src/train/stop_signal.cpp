@@ -31,29 +31,37 @@ StopSignal::~StopSignal() {
   for (const int signal : {SIGINT, SIGTERM, SIGUSR1}) std::signal(signal, SIG_DFL);
 }
 
-std::optional<std::string> StopSignal::received() const {
-  switch (pending) {
-    case SIGINT:
-      return "SIGINT";
-    case SIGTERM:
-      return "SIGTERM";
-    case SIGUSR1:
-      return "SIGUSR1";
-    default:
-      return std::nullopt;
-  }
+std::optional<int> StopSignal::received() const {
+  const int signal = pending;
+  return signal == 0 ? std::nullopt : std::optional<int>(signal);
 }
 
-std::optional<std::string> Switches::stop_reason() const {
-  if (const auto signal = signal_.received()) return *signal + " received";
+std::string describe(StopCause cause, const SwitchOptions& options) {
+  switch (cause) {
+    case StopCause::sigint:
+      return "SIGINT received";
+    case StopCause::sigterm:
+      return "SIGTERM received";
+    case StopCause::sigusr1:
+      return "SIGUSR1 received";
+    case StopCause::kill_file:
+      return fmt::format("the kill file {} exists", options.kill_file.value_or(""));
+    case StopCause::max_minutes:
+      return fmt::format("train.max_minutes = {} is over", options.max_minutes.value_or(0));
+    case StopCause::none:
+      return {};
+  }
+  return {};
+}
+
+StopCause Switches::stop_cause() const {
+  if (const std::optional<int> signal = signal_.received()) {
+    return *signal == SIGINT ? StopCause::sigint : *signal == SIGTERM ? StopCause::sigterm : StopCause::sigusr1;
+  }
   std::error_code ignored;
-  if (options_.kill_file && std::filesystem::exists(*options_.kill_file, ignored)) {
-    return fmt::format("the kill file {} exists", *options_.kill_file);
-  }
-  if (options_.max_minutes && now_seconds() - started_ > *options_.max_minutes * 60) {
-    return fmt::format("train.max_minutes = {} is over", *options_.max_minutes);
-  }
-  return std::nullopt;
+  if (options_.kill_file && std::filesystem::exists(*options_.kill_file, ignored)) return StopCause::kill_file;
+  if (options_.max_minutes && now_seconds() - started_ > *options_.max_minutes * 60) return StopCause::max_minutes;
+  return StopCause::none;
 }
 
 bool Switches::take_save_request() const {

@@ -2,6 +2,7 @@
 
 // Reasons to stop or to save between two steps: signals, switch files, the clock. Nothing is interrupted: the loop asks.
 
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -15,8 +16,8 @@ class StopSignal {
   ~StopSignal();
   StopSignal(const StopSignal&) = delete;
   StopSignal& operator=(const StopSignal&) = delete;
-  /// "SIGTERM", once one came.
-  std::optional<std::string> received() const;
+  /// The signal's number, once one came.
+  std::optional<int> received() const;
 };
 
 /// What a loop may be told from outside.
@@ -26,12 +27,17 @@ struct SwitchOptions {
   std::optional<double> max_minutes;     ///< since `started`
 };
 
+/// Why to save and leave; a larger one goes before a smaller one when ranks differ.
+enum class StopCause : std::uint8_t { none, max_minutes, kill_file, sigusr1, sigterm, sigint };
+
+/// "SIGTERM received", "the kill file F exists".
+std::string describe(StopCause cause, const SwitchOptions& options);
+
 class Switches {
  public:
   /// `started`: now_seconds() of the program's start.
   Switches(SwitchOptions options, double started) : options_(std::move(options)), started_(started) {}
-  /// Why to save and leave now, in words; empty to go on.
-  std::optional<std::string> stop_reason() const;
+  StopCause stop_cause() const;
   /// Whether a save was asked for; the request is taken back (the file deleted).
   bool take_save_request() const;
 

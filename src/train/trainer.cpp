@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
+#include <cmath>
 #include <cstring>
 
 #include "arch/flops.h"
@@ -16,6 +18,20 @@ namespace {
 double flops_per_iteration(const EngineConfig& config) {
   return arch::training_flops_per_token(config.model, config.positions) *
          static_cast<double>(config.positions * config.samples * config.microbatches);
+}
+
+// Of the values of all ranks.
+Spread spread_of(std::span<const double> values) {
+  Spread spread{.mean = 0, .least = values[0], .greatest = values[0], .deviation = 0};
+  const auto n = static_cast<double>(values.size());
+  for (const double x : values) {
+    spread.mean += x / n;
+    spread.least = std::min(spread.least, x);
+    spread.greatest = std::max(spread.greatest, x);
+  }
+  for (const double x : values) spread.deviation += (x - spread.mean) * (x - spread.mean) / n;
+  spread.deviation = std::sqrt(spread.deviation);
+  return spread;
 }
 
 std::unique_ptr<std::FILE, int (*)(std::FILE*)> open_metrics(const io::Path& folder) {
@@ -33,9 +49,11 @@ std::unique_ptr<std::FILE, int (*)(std::FILE*)> open_metrics(const io::Path& fol
 Trainer::Trainer(TrainerOptions options, TrainerParts parts)
     : options_(std::move(options)),
       parts_(parts),
-      switches_(options_.switches, options_.started),
       mfu_(flops_per_iteration(parts.engine.config()), options_.peak_flops),
-      metrics_(open_metrics(options_.folder)) {}
+      metrics_(nullptr, std::fclose) {
+  if (options_.watches) switches_.emplace(options_.switches, options_.started);
+  if (lead()) metrics_ = open_metrics(options_.folder);
+}
 
 TrainingHistory Trainer::run(RunState state) {
   state_ = state;
@@ -47,11 +65,11 @@ TrainingHistory Trainer::run(RunState state) {
     evaluate();
     return std::move(history_);
   }
-  if (options_.live) {
+  if (options_.live && lead()) {
     bar_ = std::make_unique<ProgressBar>(stdout, "training", static_cast<double>(options_.max_iters));
     parts_.log.set_guard(bar_.get());
   }
-  parts_.loader.start(static_cast<std::uint64_t>(state_.step));
+  parts_.loader.start(static_cast<std::uint64_t>(state_.step), static_cast<std::uint64_t>(state_.next_sample));
   last_end_ = now_seconds();
   while (true) {
     if (due(options_.eval_interval)) {
@@ -59,9 +77,14 @@ TrainingHistory Trainer::run(RunState state) {
       evaluate();
     }
     if (state_.step > 0 && due(options_.checkpoint_interval)) save();
-    if (switches_.take_save_request()) save();
+    bool save_now = false;
+    const StopCause cause = agree(save_now);
+    if (save_now) save();
     if (state_.step >= options_.max_iters) break;
-    if ((history_.stopped = switches_.stop_reason())) break;
+    if (cause != StopCause::none) {
+      history_.stopped = describe(cause, options_.switches);
+      break;
+    }
     one_step();
   }
   if (!history_.stopped && evaluated_ != state_.step) {
@@ -78,6 +101,15 @@ TrainingHistory Trainer::run(RunState state) {
     history_.tokens_per_second = *middle;
   }
   return std::move(history_);
+}
+
+StopCause Trainer::agree(bool& save) {
+  const StopCause cause = switches_ ? switches_->stop_cause() : StopCause::none;
+  std::array<std::int64_t, 2> all{static_cast<std::int64_t>(cause), 0};
+  if (lead() && switches_) all[1] = switches_->take_save_request() ? 1 : 0;
+  parts_.engine.world().all_reduce(view(std::span<std::int64_t>(all), Shape{2}), comm::Reduction::max).wait();
+  save = all[1] != 0;
+  return static_cast<StopCause>(all[0]);
 }
 
 void Trainer::evaluate() {
@@ -109,9 +141,10 @@ void Trainer::write_sample() {
 
 void Trainer::save() {
   if (saved_ == state_.step) return;
+  saved_ = state_.step;
+  if (!lead()) return;
   if (evaluated_ != state_.step) state_.validation_loss.reset();
   const checkpoint::SaveReport report = save_run(options_.folder, parts_.engine, state_, options_.run, parts_.team);
-  saved_ = state_.step;
   history_.checkpoint = report.folder;
   if (!options_.live) {
     parts_.log.info(fmt::format("Saved checkpoint to: {} ({}, {})", report.folder.string(), format_bytes(report.bytes),
@@ -123,12 +156,13 @@ void Trainer::one_step() {
   const data::StepBatches batches = parts_.loader.next();
   const StepResult result =
       parts_.engine.step(batches.microbatches, batches.target_count, state_.step, options_.schedule(state_.step));
-  if (options_.dump_step && *options_.dump_step == state_.step) {
+  if (lead() && options_.dump_step && *options_.dump_step == state_.step) {
     const io::Path file = options_.folder / fmt::format("dump_step_{}.safetensors", state_.step);
     dump_step(file, parts_.engine, batches.microbatches, result.loss);
     parts_.log.info(fmt::format("Wrote step {} to {}", state_.step, file.string()));
   }
   ++state_.step;
+  state_.next_sample += parts_.engine.global_batch();
   const double end = now_seconds();
   const double dt = end - last_end_;
   last_end_ = end;
@@ -139,7 +173,8 @@ void Trainer::one_step() {
 
 void Trainer::log_step(const StepResult& result, double dt, double waited) {
   const EngineConfig& config = parts_.engine.config();
-  const auto samples = static_cast<double>(config.samples * config.microbatches);
+  const auto samples = static_cast<double>(parts_.engine.global_batch());
+  const double ranks = parts_.engine.world().size();
   const double tokens_per_second = samples * static_cast<double>(config.positions) / dt;
   rates_.push_back(tokens_per_second);
   if (!result.finite)
@@ -156,8 +191,10 @@ void Trainer::log_step(const StepResult& result, double dt, double waited) {
   m.dt = dt;
   m.dtf = result.forward_seconds / config.microbatches;
   m.dtb = (result.backward_seconds + result.update_seconds) / config.microbatches;
-  m.sps = m.sps_per_gpu = samples / dt;
-  m.tps = m.tps_per_gpu = tokens_per_second;
+  m.sps = samples / dt;
+  m.sps_per_gpu = m.sps / ranks;
+  m.tps = tokens_per_second;
+  m.tps_per_gpu = m.tps / ranks;
   m.mfu = mfu_.update(dt);
   m.train_loss = train_loss_;
   m.val_loss = val_loss_;
@@ -165,7 +202,32 @@ void Trainer::log_step(const StepResult& result, double dt, double waited) {
   m.gradient_norm = result.gradient_norm;
   m.update_seconds = result.update_seconds;
   m.data_wait = waited;
+  m.exposed_seconds = result.exposed_seconds;
   m.finite = result.finite;
+  m.ranks = gather_times(m);
+  if (lead()) write_line(m);
+}
+
+// How the ranks' times differ; nothing of one rank alone.
+RankTimes Trainer::gather_times(const Metrics& m) {
+  comm::Communicator& world = parts_.engine.world();
+  if (world.size() == 1) return {};
+  std::array<double, 5> mine{m.dt, m.dtf, m.dtb, m.data_wait, m.exposed_seconds};
+  const auto ranks = static_cast<std::size_t>(world.size());
+  std::vector<double> all(ranks * mine.size()), one(ranks);
+  const std::vector<std::int64_t> counts(ranks, std::ssize(mine));
+  world.all_gather(view(std::span(all), Shape{std::ssize(all)}), view(std::span<double>(mine), Shape{std::ssize(mine)}), counts)
+      .wait();
+  RankTimes times;
+  const std::array<std::string_view, 5> names{"dt", "dtf", "dtb", "data_wait", "exposed"};
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    for (std::size_t r = 0; r < ranks; ++r) one[r] = all[r * mine.size() + i];
+    times.emplace_back(names[i], spread_of(one));
+  }
+  return times;
+}
+
+void Trainer::write_line(const Metrics& m) {
   if (!options_.live) parts_.log.info(seed_line(m));
   const std::string line = to_json(m).dump() + "\n";
   if (std::fputs(line.c_str(), metrics_.get()) < 0 || std::fflush(metrics_.get()) != 0) {

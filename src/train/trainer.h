@@ -37,12 +37,13 @@ struct TrainerOptions {
   double peak_flops = 312e12;  ///< of this rank, for MFU
   io::Path folder;             ///< of the run
   SwitchOptions switches;
-  double started = 0;  ///< now_seconds() of the program's start
-  Json run;            ///< goes into checkpoints: what the caller wants back
-  bool live = false;   ///< a terminal: progress bar instead of log lines
+  double started = 0;   ///< now_seconds() of the program's start
+  Json run;             ///< goes into checkpoints: what the caller wants back
+  bool live = false;    ///< a terminal: progress bar instead of log lines
+  bool watches = true;  ///< asks signals, switch files and the clock: one rank of each process; all ranks follow what one finds
 };
 
-/// Everything a trainer works with; all outlive it.
+/// Everything a trainer works with; all outlive it. Rank 0 of the engine's world writes the run's files.
 struct TrainerParts {
   Engine& engine;
   data::Loader& loader;
@@ -77,11 +78,16 @@ class Trainer {
   void save();
   void one_step();
   void log_step(const StepResult& result, double dt, double waited);
+  void write_line(const Metrics& metrics);
+  RankTimes gather_times(const Metrics& metrics);
+  /// What the ranks do now, agreed: a reason to leave, or a save.
+  StopCause agree(bool& save);
+  bool lead() const { return parts_.engine.world().rank() == 0; }
   bool due(std::int64_t interval) const { return interval > 0 && state_.step % interval == 0; }
 
   TrainerOptions options_;
   TrainerParts parts_;
-  Switches switches_;
+  std::optional<Switches> switches_;
   RunState state_;
   TrainingHistory history_;
   std::optional<double> train_loss_, val_loss_;

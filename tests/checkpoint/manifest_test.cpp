@@ -36,6 +36,7 @@ TEST(Manifest, ReadsBackWhatItWrites) {
   EXPECT_EQ(read.seed, 0xFFFFFFFFFFFFFFFFu);
   EXPECT_EQ(read.next_sample, 3600);
   EXPECT_EQ(read.tokens_seen, 230400);
+  EXPECT_EQ(read.global_batch, 12);
   EXPECT_EQ(read.validation_loss, 1.875);
   EXPECT_EQ(read.best_validation_loss, 1.5);
   EXPECT_EQ(read.model.at("n_embd").integer(), 30);

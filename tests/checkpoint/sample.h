@@ -52,6 +52,7 @@ inline Manifest sample_manifest(std::int64_t step, std::optional<double> validat
   manifest.seed = 0xFFFFFFFFFFFFFFFF;
   manifest.next_sample = step * 12;
   manifest.tokens_seen = step * 12 * 64;
+  manifest.global_batch = 12;
   manifest.validation_loss = validation_loss;
   manifest.best_validation_loss = validation_loss;
   manifest.model = Json::Object{{"n_layer", 1}, {"n_embd", 30}};

@@ -30,7 +30,7 @@ struct Running {
       : arena("data", MemoryKind::data), loader(file, sampler_of(file, shape.positions), shape) {
     loader.declare(arena);
     arena.commit(host_memory(), ledger);
-    loader.start(step);
+    loader.start(step, step * static_cast<std::uint64_t>(loader.shape().global_batch()));
   }
   Ledger ledger;
   Arena arena;
@@ -163,9 +163,9 @@ TEST(Loader, MustBeStartedOnceWithMemory) {
   const TokenFile file(folder.write_ids("train.bin", counting(40000, 40000)), format);
   Loader loader(file, sampler_of(file, 8), {.samples = 1, .positions = 8});
   EXPECT_THROW(loader.next(), BrokenRule);
-  EXPECT_THROW(loader.start(0), BrokenRule);
+  EXPECT_THROW(loader.start(0, 0), BrokenRule);
   Running run(file, {.samples = 1, .positions = 8});
-  EXPECT_THROW(run.loader.start(0), BrokenRule);
+  EXPECT_THROW(run.loader.start(0, 0), BrokenRule);
 }
 
 struct Reader {

@@ -53,9 +53,12 @@ std::vector<HostTensor> others(ops::Ops& ops) {
   ops::DropoutSite site{.p = 0.5F, .positions = 3};
   ops.dropout().forward(dropped, x, site, dy);
   ops.dropout().backward(d_dropped, dy, site);
+  std::int32_t row = 1;
+  HostTensor left = made(x), taken({1, x.tensor().columns()});
+  ops.embedding().take_rows(taken, left, view(std::span(&row, 1), Shape{1}));
   HostTensor largest({1});
   largest[0] = static_cast<float>(ops.reduce().max_abs(x));
-  return {normed, again, activated, d_activated, sum, copy, uniform, dropped, d_dropped, largest};
+  return {normed, again, activated, d_activated, sum, copy, uniform, dropped, d_dropped, largest, left, taken};
 }
 
 void expect_equal(const std::vector<HostTensor>& a, const std::vector<HostTensor>& b) {

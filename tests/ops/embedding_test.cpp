@@ -42,6 +42,17 @@ TEST_P(EmbeddingSizes, EqualsReference) {
       2e-6);
 }
 
+TEST(Embedding, TakenRowsLeaveZeros) {
+  std::vector<std::int32_t> ids{7, 0, 3};
+  compare_everywhere(
+      [&](ops::Ops& ops) {
+        HostTensor part = HostTensor::random({9, 30}, 1), rows({3, 30});
+        ops.embedding().take_rows(rows, part, ids_tensor(ids));
+        return Results{rows, part};
+      },
+      0);
+}
+
 // More tokens than are sorted at a time.
 TEST(Embedding, ManyTokens) {
   const std::int64_t rows = ops::cpu::max_sorted_tokens + 1000;

@@ -125,6 +125,9 @@ std::vector<Key> train_keys() {
                                false),
       train<&Train::peak_tflops>("train.peak_tflops", Rule::above(0, kMany), "TFLOP/s",
                                  "what counts as 100 % MFU; null: what bench gemm found here", false),
+      train<&Train::global_batch>("train.global_batch", Rule::one_of({"keep", "new"}), "",
+                                  "on resume: the checkpoint's samples a step (optimizer.gas follows), or these settings'",
+                                  false),
   };
 }
 
@@ -187,6 +190,8 @@ std::vector<Key> optimizer_keys() {
                                        "wsd: last share of the run, in which the rate falls", false),
       optimizer<&Optimizer::decay>("optimizer.decay", Rule::one_of({"matrices", "all"}), "",
                                    "which tensors decay: those of two dimensions, or all", false),
+      optimizer<&Optimizer::lr_scaling>("optimizer.lr_scaling", Rule::one_of({"none", "sqrt", "linear"}), "",
+                                        "learning rates times 1, the root of the ranks, or the ranks", false),
   };
 }
 
@@ -199,6 +204,15 @@ std::vector<Key> other_keys() {
                                    "divides the logits: lower is safer, higher is wilder"),
       sample<&Sample::top_k>("sample.top_k", positive, "tokens", "draw from this many likeliest tokens; null: all"),
       sample<&Sample::top_p>("sample.top_p", Rule::above(0, 1), "", "draw from the likeliest that make up this share"),
+      key<&RunConfig::parallel, &RunConfig::Parallel::reduce>(
+          "parallel.reduce", Rule::one_of({"step", "microbatch"}), "",
+          "when gradients are added over ranks: once a step, or each micro-batch (other bits)"),
+      key<&RunConfig::parallel, &RunConfig::Parallel::bucket_bytes>(
+          "parallel.bucket_bytes", positive, "bytes", "neighbouring units share a reduction until they have as many"),
+      key<&RunConfig::parallel, &RunConfig::Parallel::overlap>("parallel.overlap", any, "",
+                                                               "reduce while backward goes on; false: wait, with the same bits"),
+      key<&RunConfig::comm, &RunConfig::Comm::timeout>("comm.timeout", Rule::above(0, kMany), "seconds",
+                                                       "a collective that a rank does not enter ends the run after it"),
       key<&RunConfig::numerics, &RunConfig::Numerics::isa>("numerics.isa",
                                                            Rule::one_of({"auto", "baseline", "avx2", "avx512", "avx512_bf16"}),
                                                            "", "instruction set; auto: the machine's widest"),
@@ -206,6 +220,7 @@ std::vector<Key> other_keys() {
                                                                     "save this often; null: train.eval_interval"),
       key<&RunConfig::log, &RunConfig::Logging::name>("log.name", any, "", "name of the run; null: made up"),
       key<&RunConfig::log, &RunConfig::Logging::dir>("log.dir", any, "", "folder of the run; null: runs/<log.name>"),
+      key<&RunConfig::log, &RunConfig::Logging::all_ranks>("log.all_ranks", any, "", "every rank logs, not rank 0 alone"),
   };
 }
 
@@ -217,6 +232,8 @@ std::span<const Group> groups() {
                                          {"data", "what it reads"},
                                          {"optimizer", "how it learns"},
                                          {"sample", "text written while training"},
+                                         {"parallel", "how ranks share the work"},
+                                         {"comm", "how ranks talk"},
                                          {"numerics", "how it computes"},
                                          {"checkpoint", "what it saves"},
                                          {"log", "where it writes"}};

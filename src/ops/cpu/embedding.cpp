@@ -175,6 +175,17 @@ class CpuEmbedding final : public Embedding {
     });
   }
 
+  void do_take_rows(const Tensor& rows, const Tensor& part, const Tensor& tokens) override {
+    const std::size_t bytes = static_cast<std::size_t>(rows.columns()) * sizeof(float);
+    context_.deal(rows.rows(), rows_per_tile(rows.columns()), [&](std::int64_t first, std::int64_t last) {
+      for (std::int64_t i = first; i < last; ++i) {
+        float* from = row_of(part, ids(tokens)[i]);
+        std::memcpy(row_of(rows, i), from, bytes);
+        std::memset(from, 0, bytes);
+      }
+    });
+  }
+
   Context context_;
   decltype(&HWY_STATIC_DISPATCH(EmbeddingRows)) rows_;
   decltype(&HWY_STATIC_DISPATCH(ScatterColumns)) scatter_;

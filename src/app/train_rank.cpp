@@ -1,0 +1,252 @@
+#include "app/train_rank.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "app/manifest.h"
+#include "app/startup.h"
+#include "base/units.h"
+#include "checkpoint/find.h"
+#include "checkpoint/reader.h"
+#include "data/corpus.h"
+#include "io/file.h"
+#include "lab/machine.h"
+#include "train/trainer.h"
+
+namespace lockstep::app {
+namespace {
+
+/// A run's arenas beside the engine's.
+struct Memories {
+  Arena data{"batches", MemoryKind::data};
+  Arena sampling{"sampling", MemoryKind::workspace};
+  Arena cache{"sampling_cache", MemoryKind::workspace};
+};
+
+data::Sampler training_sampler(const RunConfig& config, const data::TokenFile& file, std::int64_t ranks) {
+  data::SamplerOptions options;
+  options.order = order_of(config);
+  options.seed = seed_of(config);
+  options.name = data::training_sequence(options.order);
+  options.tokens = file.tokens();
+  options.positions = config.model.block_size;
+  options.global_batch = config.model.batch_size * config.optimizer.gas * ranks;
+  return data::Sampler(options);
+}
+
+train::LrSchedule schedule_of(const RunConfig& config, std::int64_t max_iters, std::int64_t ranks) {
+  train::LrSchedule schedule;
+  schedule.kind = train::schedule_from_name(config.optimizer.schedule);
+  schedule.decay = config.optimizer.decay_lr;
+  schedule.learning_rate = config.optimizer.learning_rate * lr_factor(config, ranks);
+  schedule.min_lr = config.optimizer.min_lr * lr_factor(config, ranks);
+  schedule.warmup = config.train.warmup_iters;
+  schedule.decay_iters = config.optimizer.lr_decay_iters;
+  schedule.max_iters = max_iters;
+  schedule.wsd_decay = config.optimizer.wsd_decay;
+  return schedule;
+}
+
+train::TrainerOptions trainer_options(const RunConfig& config, std::int64_t max_iters, const io::Path& folder,
+                                      const TrainCall& call, Session& session) {
+  train::TrainerOptions options;
+  options.max_iters = max_iters;
+  options.log_interval = config.train.log_interval;
+  options.eval_interval = config.train.eval_interval;
+  options.checkpoint_interval = checkpoint_interval(config);
+  options.eval_only = config.train.eval_only;
+  options.schedule = schedule_of(config, max_iters, session.world().size());
+  options.sample = {.tokens = config.sample.tokens,
+                    .temperature = config.sample.temperature,
+                    .top_k = config.sample.top_k.value_or(0),
+                    .top_p = config.sample.top_p,
+                    .seed = seed_of(config)};
+  options.prompt = config.sample.prompt;
+  options.dump_step = config.train.dump_step;
+  options.folder = folder;
+  options.switches = {config.train.kill_file, config.train.save_file, config.train.max_minutes};
+  options.started = call.started;
+  options.watches = session.lead();
+  options.live = call.live;
+  return options;
+}
+
+/// Weights (and on a resume, everything) from where the settings say, rank 0's on every rank; where the run then stands.
+train::RunState load_start(const RunConfig& config, const std::optional<checkpoint::Choice>& choice, train::Engine& engine,
+                           Session& session, Log& log) {
+  train::RunState state;
+  if (!choice) {
+    engine.initialise();
+  } else {
+    const bool resume = config.train.init_from == "resume";
+    log.info(fmt::format("{} {}", resume ? "Resuming from" : "Starting from the weights of", choice->folder.string()));
+    const checkpoint::Reader reader(choice->folder);
+    if (resume) state = train::state_of(reader.manifest());
+    if (session.lead()) {
+      resume ? train::load_run(reader, engine, session.team()) : train::load_weights(reader, engine, session.team());
+    }
+  }
+  engine.broadcast_state();
+  return state;
+}
+
+/// The checkpoint that the run starts from; none from scratch.
+std::optional<checkpoint::Choice> choose_start(const RunConfig& config, const io::Path& run, Log& log) {
+  const std::string& from = config.train.init_from;
+  if (from == "scratch") return std::nullopt;
+  const bool resume = from == "resume";
+  checkpoint::Choice choice = checkpoint::choose_checkpoint(resume ? run : io::Path(from), resume ? "last" : "best");
+  for (const std::string& reason : choice.passed_over) log.warning(reason);
+  return choice;
+}
+
+/// A resumed run keeps the samples of a step: on another number of ranks, optimizer.gas changes.
+void keep_global_batch(RunConfig& config, const checkpoint::Choice& choice, std::int64_t ranks, Log& log) {
+  const std::int64_t kept = checkpoint::Reader(choice.folder).manifest().global_batch;
+  const std::int64_t each = config.model.batch_size * ranks;
+  if (kept == each * config.optimizer.gas || config.train.global_batch == "new") return;
+  if (kept % each != 0) {
+    std::vector<std::int64_t> possible;
+    for (std::int64_t n = 1; n <= kept / config.model.batch_size; ++n) {
+      if (kept % (config.model.batch_size * n) == 0) possible.push_back(n);
+    }
+    throw UserError(
+        fmt::format("the checkpoint's global batch of {} samples does not divide by {} ranks x model.batch_size = {}", kept,
+                    ranks, config.model.batch_size),
+        fmt::format("resume with --ranks {}, or let it change with train.global_batch=new", fmt::join(possible, ", ")));
+  }
+  config.optimizer.gas = kept / each;
+  log.info(fmt::format("optimizer.gas = {} keeps the checkpoint's global batch of {} samples on {} rank{}", config.optimizer.gas,
+                       kept, ranks, ranks == 1 ? "" : "s"));
+}
+
+/// What a checkpoint carries so that it can be used without its run: settings and tokenizer.
+Json carried(const RunConfig& config, const data::Corpus& corpus) {
+  Json run;
+  run.set("config", to_json(config));
+  run.set("data_folder", std::filesystem::absolute(data_folder(config)).string());
+  if (corpus.tokenizer) run.set("tokenizer", corpus.tokenizer->describe());
+  return run;
+}
+
+void write_run_files(const RunConfig& config, const io::Path& folder, const Arguments& arguments) {
+  io::make_folders(folder);
+  std::vector<std::string> command_line{"lockstep", "train"};
+  command_line.insert(command_line.end(), arguments.begin(), arguments.end());
+  io::replace_file(folder / "config.toml", to_toml(config));
+  io::replace_file(folder / "config.json", to_json(config).dump(4) + "\n");
+  io::replace_file(folder / "environment.json", environment_manifest(command_line).dump(2) + "\n");
+}
+
+void print_summary(const train::TrainingHistory& history, const io::Path& folder, const RunConfig& config) {
+  if (!history.train.x.empty()) {
+    fmt::print("\n{}\n", plot("loss", "step", {history.train, history.validation}));
+  }
+  if (!history.sample.empty()) fmt::print("A sample:\n\n{}\n\n", history.sample);
+  if (history.tokens_per_second > 0) fmt::print("Speed:       {} tokens/s (median)\n", format_si(history.tokens_per_second));
+  if (!history.validation.y.empty())
+    fmt::print("Validation:  loss {:.4f} after {} steps\n", history.validation.y.back(), history.steps);
+  fmt::print("Run folder:  {}\n", folder.string());
+  if (history.stopped) {
+    fmt::print(
+        "Stopped:     {}; everything is saved. Go on with:\n             lockstep train --config {}/config.toml log.dir={} "
+        "train.init_from=resume\n",
+        *history.stopped, folder.string(), folder.string());
+  } else {
+    fmt::print("Try next:    lockstep generate --model {} --prompt \"{}\"\n", folder.string(), config.sample.prompt);
+  }
+}
+
+/// What rank 0 says and writes before the first step.
+void announce(const RunConfig& config, const TrainCall& call, const train::EngineConfig& settings, const io::Path& data_at,
+              const io::Path& folder, Session& session, Log& log) {
+  if (session.lead()) write_run_files(config, folder, call.arguments);
+  if (call.live) {
+    log.info(session.runtime().description() + fmt::format(", kernels for {}", ops::name_of(session.isa())));
+    log.info(fmt::format("Using seed: {}", seed_of(config)));
+    log_parameters(log, config, settings.model);
+  } else {
+    log_startup(log, {config, settings.model, data_at.string(), folder.string(), folder.filename().string()}, session);
+  }
+}
+
+}  // namespace
+
+void train_rank(RunConfig config, const TrainCall& call, Session& session) {
+  Log log(stdout, session.lead() || logs_from_all_ranks(config) ? Level::info : Level::critical);
+  const int ranks = session.world().size();
+  const io::Path folder = run_folder(config, call.name);
+  const std::optional<checkpoint::Choice> start = choose_start(config, folder, log);
+  if (start && config.train.init_from == "resume") keep_global_batch(config, *start, ranks, log);
+
+  const io::Path data_at = data_folder(config);
+  const data::Corpus corpus = data::open_corpus(data_at, log);
+  const train::EngineConfig settings = engine_config(config, corpus.vocabulary());
+  const data::Sampler sampler = training_sampler(config, corpus.train, ranks);
+  const std::int64_t max_iters =
+      config.train.max_epochs ? *config.train.max_epochs * sampler.steps_per_epoch() : config.train.max_iters;
+  announce(config, call, settings, data_at, folder, session, log);
+  train::TrainerOptions options = trainer_options(config, max_iters, folder, call, session);
+  options.run = carried(config, corpus);
+  options.peak_flops = config.train.peak_tflops ? *config.train.peak_tflops * 1e12 : lab::fma_peak(session.team());
+
+  train::Engine engine(settings, session.runtime(), session.ops(), session.world());
+  Memories memories;
+  data::Loader loader(corpus.train, sampler,
+                      {.samples = settings.samples,
+                       .positions = settings.positions,
+                       .microbatches = settings.microbatches,
+                       .rank = session.world().rank(),
+                       .ranks = ranks});
+  const std::int64_t windows = config.train.eval_iters * settings.samples;
+  const auto reader = [&](const data::TokenFile& file, const std::string& split) {
+    return data::WindowReader(file, data::evaluation_sampler(file, settings.positions, settings.seed, split), settings.samples,
+                              settings.positions, windows);
+  };
+  data::WindowReader train_text = reader(corpus.train, "train");
+  data::WindowReader val_text = reader(corpus.val, "val");
+  const bool writes_text = corpus.tokenizer && session.lead();
+  train::TextSampler text(engine.context());
+  loader.declare(memories.data);
+  train_text.declare(memories.data);
+  val_text.declare(memories.data);
+  text.declare(memories.sampling, memories.cache);
+  Ledger ledger = engine.ledger();
+  for (Arena* arena : {&memories.data, &memories.sampling, &memories.cache}) arena->commit(session.runtime().memory(), ledger);
+  engine.commit();
+  if (!options.live) log.info(fmt::format("memory{}:\n", ranks > 1 ? " of one rank" : "") + ledger.table());
+  const train::RunState state = load_start(config, start, engine, session, log);
+
+  train::Trainer trainer(std::move(options), {engine, loader, train_text, val_text, writes_text ? &text : nullptr,
+                                              corpus.tokenizer.get(), session.team(), log});
+  const train::TrainingHistory history = trainer.run(state);
+  if (session.lead()) print_summary(history, folder, config);
+}
+
+train::EngineConfig engine_config(const RunConfig& config, std::int64_t vocabulary) {
+  train::EngineConfig out;
+  out.model = model_config(config, vocabulary);
+  out.decay = decay_rule(config);
+  out.adamw = {.beta1 = static_cast<float>(config.optimizer.beta1),
+               .beta2 = static_cast<float>(config.optimizer.beta2),
+               .eps = static_cast<float>(config.optimizer.eps),
+               .weight_decay = static_cast<float>(config.optimizer.weight_decay)};
+  out.grad_clip = static_cast<float>(config.optimizer.grad_clip);
+  out.samples = config.model.batch_size;
+  out.positions = config.model.block_size;
+  out.microbatches = static_cast<int>(config.optimizer.gas);
+  out.seed = seed_of(config);
+  out.gradients = {
+      .reduce = config.parallel.reduce == "microbatch" ? parallel::ReduceEvery::microbatch : parallel::ReduceEvery::step,
+      .bucket_bytes = config.parallel.bucket_bytes,
+      .overlap = config.parallel.overlap};
+  return out;
+}
+
+}  // namespace lockstep::app
