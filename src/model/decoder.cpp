@@ -20,6 +20,7 @@ void Decoder::declare(Arena& workspace, Arena& cache) {
   model::declare(workspace, saved_, context_.dims, rows_);
   head_.declare(workspace, rows_, false);
   model::declare(workspace, scratch_, context_.dims, rows_, false, false);
+  workspace.keep();
 }
 
 WeightSet Decoder::leased(const parallel::Lease& lease, UnitIndex unit) const {

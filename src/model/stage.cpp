@@ -41,6 +41,7 @@ void Stage::declare(Arena& activations, Arena& workspace) {
   activations.declare(tokens_, "tokens", Shape{rows * shape_.microbatches}, DType::i32);
   head_.declare(workspace, rows, true);
   model::declare(workspace, scratch_, context_.dims, rows, true, context_.config.dropout > 0);
+  workspace.keep();
 }
 
 WeightSet Stage::leased(const parallel::Lease& lease, UnitIndex unit) const {

@@ -31,6 +31,9 @@ class Arena {
   using Mark = std::int64_t;
   Mark mark() const { return top_; }
   void rewind(Mark to);
+  /// Ends sharing: what is declared from now on shares bytes with nothing declared so far. Whoever rewinds calls it before others
+  /// declare in the same arena.
+  void keep() { top_ = high_; }
 
   std::int64_t bytes() const { return high_; }
   /// Allocates bytes() from `source`, fills in the addresses and enters them into the ledger. Once.

@@ -91,6 +91,21 @@ TEST(ArenaOfTensors, LifetimesThatDoNotOverlapShareBytes) {
   EXPECT_EQ(ledger.entries()[1].bytes, 256);
 }
 
+TEST(ArenaOfTensors, WhatIsKeptSharesNothing) {
+  CountingSource source;
+  Ledger ledger;
+  Arena arena("h.0", MemoryKind::workspace);
+  Tensor long_one, short_one, next;
+  arena.declare(long_one, "long", {64}, DType::f32);
+  arena.rewind(0);
+  arena.declare(short_one, "short", {16}, DType::f32);
+  arena.keep();
+  arena.declare(next, "next", {16}, DType::f32);
+  arena.commit(source, ledger);
+  EXPECT_EQ(short_one.data, long_one.data);
+  EXPECT_EQ(next.data, long_one.data + 256);
+}
+
 TEST(ArenaOfTensors, NothingIsDeclaredAfterCommit) {
   CountingSource source;
   Ledger ledger;
