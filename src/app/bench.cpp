@@ -22,7 +22,7 @@ struct StepCommandOptions {
   std::string shape = "tiny";
   std::string dtype = "fp32";
   std::string isa = "auto";
-  std::int64_t threads = 0;
+  std::int64_t threads = 0, ranks = 1;
   std::int64_t steps = 20;
   double seconds = 40;
   bool json = false, details = false, no_floor = false;
@@ -37,7 +37,8 @@ bool parse(const Arguments& arguments, StepCommandOptions& options) {
   line.option("--shape", options.shape, "SHAPE",
               "tiny, char-12x64, char, gpt2:4x64, gpt2:1x1024, gpt2:4x1024 (samples x length)");
   line.choice("--dtype", options.dtype, {"fp32", "float32", "bf16", "bfloat16"}, "fp32; bf16 comes later");
-  line.option("--threads", options.threads, "N", "0: every core");
+  line.option("--ranks", options.ranks, "N", "data-parallel ranks, which share the samples and the cores; without the floor");
+  line.option("--threads", options.threads, "N", "of each rank; 0: its share of the cores");
   line.option("--isa", options.isa, "SET", "auto, avx2, avx512, avx512_bf16");
   line.option("--steps", options.steps, "N", "timed steps, behind 2 to warm up (at least 3 are timed)");
   line.option("--seconds", options.seconds, "S", "begin no further step after so long");
@@ -56,12 +57,14 @@ int bench_step(const Arguments& arguments) {
   StepCommandOptions options;
   if (!parse(arguments, options)) return 0;
   const lab::StepShape& shape = lab::step_shape(options.shape);
-  run_on_ranks({.threads = options.threads, .isa = ops::isa_from_name(options.isa)}, [&](Session& session) {
+  const RankOptions ranks{.ranks = options.ranks, .threads = options.threads, .isa = ops::isa_from_name(options.isa)};
+  run_on_ranks(ranks, [&](Session& session) {
     lab::StepReport report =
         lab::bench_step(shape, {.steps = static_cast<int>(options.steps), .seconds = options.seconds, .version = kVersion},
                         session.runtime(), session.ops(), session.world());
-    report.peak_flops = lab::fma_peak(session.team());
-    if (!options.no_floor) report.floor = lab::measure_floor(shape, session.runtime(), session.isa());
+    report.peak_flops = lab::fma_peak(session.team()) * session.world().size();
+    if (!session.lead()) return;
+    if (!options.no_floor && options.ranks == 1) report.floor = lab::measure_floor(shape, session.runtime(), session.isa());
     if (options.json) {
       fmt::print("{}\n", lab::to_json(report).dump());
     } else {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <numeric>
 #include <optional>
 
 #include "app/command_line.h"
@@ -25,7 +26,7 @@ struct EvalOptions {
   std::string checkpoint = "best";
   std::string isa = "auto";
   std::optional<std::int64_t> length;
-  std::int64_t threads = 0;
+  std::int64_t threads = 0, ranks = 1;
   bool json = false;
 };
 
@@ -38,7 +39,8 @@ bool parse(const Arguments& arguments, EvalOptions& options) {
   line.option("--length", options.length, "T", "tokens a window, stride too (default: the model's block size)");
   line.option("--logits", options.logits, "FILE", "write logits [windows, T, vocabulary] in fp32 as safetensors");
   line.option("--checkpoint", options.checkpoint, "WHICH", "best, last or a step number");
-  line.option("--threads", options.threads, "N", "0: every core");
+  line.option("--ranks", options.ranks, "N", "ranks that share the windows and the cores");
+  line.option("--threads", options.threads, "N", "of each rank; 0: its share of the cores");
   line.option("--isa", options.isa, "SET", "auto, avx2, avx512, avx512_bf16");
   line.flag("--json", options.json, "print one JSON object: loss, perplexity, tokens");
   line.note("example:\n  lockstep eval --model runs/first --tokens data/fortunes/val.bin --length 64");
@@ -47,8 +49,6 @@ bool parse(const Arguments& arguments, EvalOptions& options) {
   if (options.model.empty()) problems.push_back({"--model is missing", "give the folder of a run: --model runs/NAME"});
   if (!options.tokens.empty() && !options.data.empty())
     problems.push_back({"--tokens and --data exclude each other", "give one of them"});
-  if (options.threads < 0)
-    problems.push_back({fmt::format("--threads {}: must not be negative", options.threads), "--threads 0"});
   if (!problems.empty()) throw UserError(std::move(problems));
   return true;
 }
@@ -108,34 +108,41 @@ Result evaluate(const EvalOptions& options, const LoadedModel& loaded, const dat
   workspace.commit(session.runtime().memory(), ledger);
   cache.commit(session.runtime().memory(), ledger);
   std::optional<LogitsFile> out;
-  if (!options.logits.empty()) out.emplace(options.logits, sampler.windows(), length, context.dims.vocabulary);
+  comm::Communicator& world = session.world();
+  if (!options.logits.empty() && session.lead()) out.emplace(options.logits, sampler.windows(), length, context.dims.vocabulary);
 
-  Result result;
-  double sum = 0;
-  ProgressBar bar(stderr, "eval", static_cast<double>(sampler.windows()));
+  // Batches are dealt out to the ranks; their losses are added in their order.
+  std::vector<double> losses(static_cast<std::size_t>(reader.batches()));
+  std::optional<ProgressBar> bar;
+  if (session.lead()) bar.emplace(stderr, "eval", static_cast<double>(sampler.windows()));
+  Result result{.windows = sampler.windows()};
   for (std::int64_t i = 0; i < reader.batches(); ++i) {
-    const data::Batch& batch = reader.read(i);
-    decoder.cache().set_length(0);
-    const Tensor x = decoder.read(batch.tokens, samples, length);
-    sum += decoder.loss(x, batch.targets);
-    result.tokens += batch.target_count;
-    const std::int64_t windows = std::min(samples, sampler.windows() - result.windows);
-    if (out) {
-      const Tensor rows = logits.slice_rows(0, windows * length);
-      decoder.logits(rows, x.slice_rows(0, windows * length));
-      out->add(rows);
+    const int owner = static_cast<int>(i % world.size());
+    const std::int64_t windows = std::min(samples, sampler.windows() - i * samples);
+    result.tokens += windows * length;
+    const Tensor rows = options.logits.empty() ? Tensor{} : logits.slice_rows(0, windows * length);
+    if (owner == world.rank()) {
+      const data::Batch& batch = reader.read(i);
+      decoder.cache().set_length(0);
+      const Tensor x = decoder.read(batch.tokens, samples, length);
+      losses[static_cast<std::size_t>(i)] = decoder.loss(x, batch.targets);
+      if (rows) decoder.logits(rows, x.slice_rows(0, windows * length));
+      if (rows && !session.lead()) world.send(rows, 0).wait();
+    } else if (rows && session.lead()) {
+      world.receive(rows, owner).wait();
     }
-    result.windows += windows;
-    bar.update(static_cast<double>(result.windows), "");
+    if (out) out->add(rows);
+    if (bar) bar->update(static_cast<double>(i * samples + windows), "");
   }
-  bar.finish();
+  world.all_reduce(view(std::span(losses), Shape{std::ssize(losses)}), comm::Reduction::sum).wait();
+  if (bar) bar->finish();
   if (out) out->commit();
-  result.loss = sum / static_cast<double>(result.tokens);
+  result.loss = std::accumulate(losses.begin(), losses.end(), 0.0) / static_cast<double>(result.tokens);
   return result;
 }
 
 void evaluate_model(const EvalOptions& options, Session& session) {
-  Log log(stderr, Level::warning);
+  Log log(stderr, session.lead() ? Level::warning : Level::critical);
   const LoadedModel loaded = load_model(options.model, options.checkpoint, session, log);
   const std::int64_t block = loaded.inference->context().config.block_size;
   const std::int64_t length = options.length.value_or(block);
@@ -145,6 +152,7 @@ void evaluate_model(const EvalOptions& options, Session& session) {
   }
   const data::TokenText text = open_text(options, loaded);
   const Result result = evaluate(options, loaded, text.file, length, session);
+  if (!session.lead()) return;
   const double perplexity = std::exp(result.loss);
   if (options.json) {
     Json json;
@@ -169,8 +177,8 @@ void evaluate_model(const EvalOptions& options, Session& session) {
 int run(const Arguments& arguments) {
   EvalOptions options;
   if (!parse(arguments, options)) return 0;
-  run_on_ranks({.threads = options.threads, .isa = ops::isa_from_name(options.isa)},
-               [&](Session& session) { evaluate_model(options, session); });
+  const RankOptions ranks{.ranks = options.ranks, .threads = options.threads, .isa = ops::isa_from_name(options.isa)};
+  run_on_ranks(ranks, [&](Session& session) { evaluate_model(options, session); });
   return 0;
 }
 

@@ -19,7 +19,7 @@ struct GenerateOptions {
   std::string checkpoint = "best";
   std::string isa = "auto";
   std::int64_t samples = 1;
-  std::int64_t threads = 0;
+  std::int64_t threads = 0, ranks = 1;
   train::SampleOptions sampling;
   std::int64_t seed = 1337;
 };
@@ -37,7 +37,8 @@ bool parse(const Arguments& arguments, GenerateOptions& options) {
   line.option("--top-k", options.sampling.top_k, "K", "draw from the K likeliest tokens; 0: from all");
   line.option("--top-p", options.sampling.top_p, "P", "draw from the likeliest tokens with this probability together");
   line.option("--seed", options.seed, "N", "the same seed writes the same texts");
-  line.option("--threads", options.threads, "N", "0: every core");
+  line.option("--ranks", options.ranks, "N", "ranks that share the texts and the cores");
+  line.option("--threads", options.threads, "N", "of each rank; 0: its share of the cores");
   line.option("--isa", options.isa, "SET", "auto, avx2, avx512, avx512_bf16");
   line.note("example:\n  lockstep generate --model runs/first --prompt \"What is\" --samples 3 --tokens 200");
   if (!line.parse(arguments)) return false;
@@ -54,7 +55,6 @@ bool parse(const Arguments& arguments, GenerateOptions& options) {
   require(options.sampling.top_p > 0 && options.sampling.top_p <= 1,
           fmt::format("--top-p {}: must be in (0, 1]", options.sampling.top_p), "--top-p 1");
   require(options.seed >= 0, fmt::format("--seed {}: must not be negative", options.seed), "--seed 1337");
-  require(options.threads >= 0, fmt::format("--threads {}: must not be negative", options.threads), "--threads 0");
   if (!problems.empty()) throw UserError(std::move(problems));
   options.sampling.seed = static_cast<std::uint64_t>(options.seed);
   return true;
@@ -65,8 +65,67 @@ std::string prompt_text(const std::string& prompt) {
   return prompt.rfind(marker, 0) == 0 ? io::read_file(prompt.substr(marker.size())) : prompt;
 }
 
-void write_texts(GenerateOptions& options, Session& session) {
-  Log log(stderr, Level::warning);
+void put(std::string_view text) {
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  std::fflush(stdout);
+}
+
+Tensor view_of(std::string& text) {
+  return view(std::span(reinterpret_cast<std::uint8_t*>(text.data()), text.size()), Shape{std::ssize(text)});
+}
+
+void send_text(comm::Communicator& world, std::string text) {
+  std::int64_t length = std::ssize(text);
+  world.send(view(std::span(&length, 1), Shape{1}), 0).wait();
+  world.send(view_of(text), 0).wait();
+}
+
+std::string receive_text(comm::Communicator& world, int from) {
+  std::int64_t length = 0;
+  world.receive(view(std::span(&length, 1), Shape{1}), from).wait();
+  std::string text(static_cast<std::size_t>(length), ' ');
+  world.receive(view_of(text), from).wait();
+  return text;
+}
+
+/// When this rank's last text began and ended.
+struct Pace {
+  double first = 0, last = 0;
+  std::int64_t tokens = 0;
+  double rate() const { return tokens > 1 ? static_cast<double>(tokens - 1) / (last - first) : 0; }
+};
+
+/// Texts are dealt out to the ranks; rank 0 writes all of them in order, its own as they come.
+Pace write_texts(const GenerateOptions& options, const LoadedModel& loaded, const std::vector<std::int32_t>& prompt,
+                 train::TextSampler& sampler, Session& session) {
+  comm::Communicator& world = session.world();
+  const std::string start = loaded.tokenizer->decode(prompt);
+  Pace pace;
+  for (std::int64_t n = 0; n < options.samples; ++n) {
+    const int owner = static_cast<int>(n % world.size());
+    if (owner == world.rank()) {
+      train::SampleOptions sampling = options.sampling;
+      sampling.number = n;
+      std::string text = start;
+      if (session.lead()) put(start);
+      pace.tokens = 0;
+      sampler.run(prompt, sampling, [&](std::int32_t token) {
+        const std::string_view piece = loaded.tokenizer->bytes(token);
+        session.lead() ? put(piece) : void(text += piece);
+        (pace.tokens++ == 0 ? pace.first : pace.last) = now_seconds();
+        return true;
+      });
+      if (!session.lead()) send_text(world, std::move(text));
+    } else if (session.lead()) {
+      put(receive_text(world, owner));
+    }
+    if (session.lead()) put(options.samples > 1 ? "\n---------------\n" : "\n");
+  }
+  return pace;
+}
+
+void generate(const GenerateOptions& options, Session& session) {
+  Log log(stderr, session.lead() ? Level::warning : Level::critical);
   const LoadedModel loaded = load_model(options.model, options.checkpoint, session, log);
   if (!loaded.tokenizer) {
     throw UserError(fmt::format("{} was trained on token ids without a tokenizer, so it cannot read text", loaded.folder),
@@ -84,40 +143,19 @@ void write_texts(GenerateOptions& options, Session& session) {
   Ledger ledger;
   workspace.commit(session.runtime().memory(), ledger);
   cache.commit(session.runtime().memory(), ledger);
-
-  double first = 0;
-  double last = 0;
-  std::int64_t written = 0;
-  for (std::int64_t n = 0; n < options.samples; ++n) {
-    options.sampling.number = n;
-    const std::string start = loaded.tokenizer->decode(prompt);
-    std::fwrite(start.data(), 1, start.size(), stdout);
-    std::int64_t count = 0;
-    sampler.run(prompt, options.sampling, [&](std::int32_t token) {
-      const std::string_view text = loaded.tokenizer->bytes(token);
-      std::fwrite(text.data(), 1, text.size(), stdout);
-      std::fflush(stdout);
-      (count == 0 ? first : last) = now_seconds();
-      ++count;
-      return true;
-    });
-    std::fputs("\n", stdout);
-    if (options.samples > 1) std::fputs("---------------\n", stdout);
-    written = count;
-  }
-  if (written > 1) {
-    const double rate = static_cast<double>(written - 1) / (last - first);
-    const double share = rate * static_cast<double>(loaded.inference->weight_bytes()) /
-                         lab::read_bandwidth(session.team(), session.runtime().memory());
-    fmt::print(stderr, "{:.1f} tokens/s, {:.0f} % of what reading every weight once a token allows\n", rate, 100 * share);
-  }
+  const Pace pace = write_texts(options, loaded, prompt, sampler, session);
+  if (!session.lead() || pace.tokens < 2) return;
+  const double share = pace.rate() * static_cast<double>(loaded.inference->weight_bytes()) /
+                       lab::read_bandwidth(session.team(), session.runtime().memory());
+  fmt::print(stderr, "{:.1f} tokens/s, {:.0f} % of what reading every weight once a token allows{}\n", pace.rate(), 100 * share,
+             session.world().size() > 1 ? ", on each rank" : "");
 }
 
 int run(const Arguments& arguments) {
   GenerateOptions options;
   if (!parse(arguments, options)) return 0;
-  run_on_ranks({.threads = options.threads, .isa = ops::isa_from_name(options.isa)},
-               [&](Session& session) { write_texts(options, session); });
+  const RankOptions ranks{.ranks = options.ranks, .threads = options.threads, .isa = ops::isa_from_name(options.isa)};
+  run_on_ranks(ranks, [&](Session& session) { generate(options, session); });
   return 0;
 }
 

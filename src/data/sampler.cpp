@@ -29,7 +29,7 @@ Sampler::Sampler(const SamplerOptions& options) : options_(options), rng_(option
   if (options.order == Order::partition && windows_ < options.global_batch) {
     throw UserError(fmt::format("an epoch has {} windows of {} tokens, but a step needs {}", format_count(windows_),
                                 options.positions, format_count(options.global_batch)),
-                    "lower model.batch_size or optimizer.gas, prepare a longer text, or set data.order=random");
+                    "lower model.batch_size, optimizer.gas or --ranks, prepare a longer text, or set data.order=random");
   }
   side_ = std::max<std::uint64_t>(1, static_cast<std::uint64_t>(std::sqrt(static_cast<double>(windows_))));
   while (side_ * side_ < static_cast<std::uint64_t>(windows_)) ++side_;

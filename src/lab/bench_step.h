@@ -29,13 +29,15 @@ struct StepBenchOptions {
 struct StepReport {
   StepShape shape;
   std::string version;
-  int threads = 0;
+  int ranks = 1;
+  int threads = 0;              ///< of all ranks
   std::vector<double> seconds;  ///< of each timed step
   double flops_per_token = 0;
   double peak_flops = 0;              ///< of the team, to compare with; 0: not known, set by who measured it
   double first_step_seconds = 0;      ///< the first step alone
   double first_step_after_start = 0;  ///< from the start of the process to its end
   double first_loss = 0, last_loss = 0;
+  double exposed_seconds = 0;  ///< of a step, waiting for the reduction of gradients: the median, on this rank
   std::int64_t peak_mib = 0;
 
   // Of the timed-kernel steps: seconds a step by Part; their sum is account_seconds.
@@ -53,7 +55,8 @@ struct StepReport {
   std::optional<double> floor_ratio() const;
 };
 
-/// Throws UserError when options are out of range.
+/// Each rank of `world` takes its part of the shape's samples; collective, the report is rank 0's. Throws UserError when options
+/// are out of range or the samples do not divide by the ranks.
 StepReport bench_step(const StepShape& shape, const StepBenchOptions& options, Runtime& runtime, ops::Ops& ops,
                       comm::Communicator& world);
 

@@ -72,10 +72,11 @@ std::string floor_table(const Floor& floor) {
 
 std::string to_text(const StepReport& report, bool details) {
   const double gflops = 1e-9 * report.flops_per_token * report.tokens_per_second();
+  const std::string ranks = report.ranks == 1 ? "" : fmt::format("{} ranks with together ", report.ranks);
   std::string text =
-      fmt::format("{}: {} layers, {} heads, width {}, vocabulary {}, {} x {} tokens, fp32, {} thread{}\n", report.shape.name,
+      fmt::format("{}: {} layers, {} heads, width {}, vocabulary {}, {} x {} tokens, fp32, {}{} thread{}\n", report.shape.name,
                   report.shape.layers, report.shape.heads, report.shape.width, report.shape.vocabulary, report.shape.samples,
-                  report.shape.positions, report.threads, report.threads == 1 ? "" : "s");
+                  report.shape.positions, ranks, report.threads, report.threads == 1 ? "" : "s");
   text += fmt::format("tokens/s     {:.1f} median, {:.1f} best of {} steps\n", report.tokens_per_second(),
                       best_tokens_per_second(report), report.seconds.size());
   text += fmt::format("GF/s         {:.1f} (6 N + 12 L C T a token)", gflops);
@@ -86,6 +87,10 @@ std::string to_text(const StepReport& report, bool details) {
   text += fmt::format("\nstep         {}", format_seconds(report.median_seconds()));
   if (report.floor) {
     text += fmt::format("; floor {}: {:.3f} x the floor", format_seconds(report.floor->seconds()), *report.floor_ratio());
+  }
+  if (report.ranks > 1) {
+    text +=
+        fmt::format("\nexposed      {} of a step waiting for gradients of other ranks", format_seconds(report.exposed_seconds));
   }
   text += fmt::format("\nfirst step   {}; first step after start: {:.2f} s\n", format_seconds(report.first_step_seconds),
                       report.first_step_after_start);
@@ -107,7 +112,7 @@ Json to_json(const StepReport& report) {
                       {"shape", report.shape.name},
                       {"dtype", "fp32"},
                       {"mode", "fused"},
-                      {"ranks", 1},
+                      {"ranks", report.ranks},
                       {"threads", report.threads},
                       {"tokens_per_s", rounded(report.tokens_per_second(), 1)},
                       {"best_tokens_per_s", rounded(best_tokens_per_second(report), 1)},
@@ -118,6 +123,7 @@ Json to_json(const StepReport& report) {
                       {"last_loss", rounded(report.last_loss, 4)},
                       {"peak_mib", report.peak_mib},
                       {"device_peak_mib", 0},
+                      {"exposed_s", rounded(report.exposed_seconds, 6)},
                       {"floor_ratio", ratio ? Json(rounded(*ratio, 4)) : Json()},
                       {"account", std::move(account)}};
 }

@@ -8,63 +8,12 @@
 #include <filesystem>
 #include <thread>
 
-#include "app/commands.h"
+#include "app/train_command.h"
 #include "base/json.h"
 #include "checkpoint/find.h"
-#include "io/file.h"
-#include "support/temp_folder.h"
 
 namespace lockstep::app {
 namespace {
-
-struct Outcome {
-  int code = 0;
-  std::string out, err;
-};
-
-Outcome lockstep(std::vector<std::string> words) {
-  const std::vector<Command> commands = {prepare_command(), train_command(), generate_command(), eval_command()};
-  testing::internal::CaptureStdout();
-  testing::internal::CaptureStderr();
-  Outcome outcome;
-  outcome.code = run_program(commands, words);
-  std::fflush(stdout);
-  outcome.out = testing::internal::GetCapturedStdout();
-  outcome.err = testing::internal::GetCapturedStderr();
-  return outcome;
-}
-
-/// A folder with prepared text and the words that train a tiny model on it.
-class TrainCommand : public testing::Test {
- protected:
-  void SetUp() override {
-    std::string text;
-    for (int i = 0; i < 400; ++i) text += "the quick brown fox " + std::to_string(i * i % 97) + " jumps over the lazy dog.\n";
-    io::replace_file(folder_ / "text.txt", text);
-    ASSERT_EQ(lockstep({"prepare", folder_ / "text.txt", "--tokenizer", "char", "--out", folder_ / "data"}).code, 0);
-  }
-  std::vector<std::string> words(const std::string& run, std::vector<std::string> more = {}) const {
-    std::vector<std::string> all = {"train",
-                                    "data.dir=" + (folder_ / "data").string(),
-                                    "log.dir=" + (folder_ / run).string(),
-                                    "model.n_layer=2",
-                                    "model.n_head=2",
-                                    "model.n_embd=16",
-                                    "model.block_size=12",
-                                    "model.batch_size=4",
-                                    "train.max_iters=8",
-                                    "train.eval_interval=4",
-                                    "train.eval_iters=2",
-                                    "train.log_interval=2",
-                                    "train.warmup_iters=2",
-                                    "sample.tokens=20",
-                                    "train.threads=2"};
-    all.insert(all.end(), more.begin(), more.end());
-    return all;
-  }
-  std::string file(const std::string& path) const { return io::read_file(folder_ / path); }
-  TempFolder folder_;
-};
 
 TEST_F(TrainCommand, WritesMetricsConfigEnvironmentAndCheckpoints) {
   const Outcome outcome = lockstep(words("a"));
@@ -225,6 +174,19 @@ TEST_F(TrainCommand, BadInputIsNamed) {
   refused({"train.init_from=resume"}, "checkpoint");
   ASSERT_EQ(lockstep(words("other")).code, 0);
   refused({"train.init_from=" + (folder_ / "other").string(), "model.n_embd=32"}, "transformer.");
+}
+
+// Logits lie apart from what they are computed from.
+TEST_F(TrainCommand, ThreadsChangeNoBitOfLogits) {
+  ASSERT_EQ(lockstep(words("model")).code, 0);
+  std::vector<std::string> logits;
+  for (const char* threads : {"1", "2", "3"}) {
+    const std::string path = (folder_ / threads).string();
+    ASSERT_EQ(lockstep({"eval", "--model", folder_ / "model", "--threads", threads, "--logits", path}).code, 0);
+    logits.push_back(io::read_file(path));
+  }
+  EXPECT_TRUE(logits[0] == logits[1]);
+  EXPECT_TRUE(logits[0] == logits[2]);
 }
 
 TEST_F(TrainCommand, TrainedModelsWriteAndAreEvaluated) {

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "comm/thread/thread_world.h"
 #include "support/tiny_engine.h"
 
 namespace lockstep::lab {
@@ -46,7 +47,7 @@ TEST(BenchStep, JsonHasTheSharedKeysInOrder) {
   for (const auto& [key, value] : json.object()) keys.push_back(key);
   EXPECT_EQ(keys, (std::vector<std::string>{"peer", "shape", "dtype", "mode", "ranks", "threads", "tokens_per_s",
                                             "best_tokens_per_s", "gflops", "steps", "warm_up_s", "first_loss", "last_loss",
-                                            "peak_mib", "device_peak_mib", "floor_ratio", "account"}));
+                                            "peak_mib", "device_peak_mib", "exposed_s", "floor_ratio", "account"}));
   EXPECT_EQ(json.at("peer").string(), "lockstep 1.2.3");
   EXPECT_EQ(json.at("threads").integer(), 2);
   EXPECT_DOUBLE_EQ(json.at("floor_ratio").number(), 2);
@@ -64,6 +65,30 @@ TEST(BenchStep, TextTellsWhatWasMeasured) {
     EXPECT_NE(text.find(part), std::string::npos) << part;
   }
   EXPECT_EQ(to_text(report, false).find("linear.backward_weight"), std::string::npos);
+}
+
+TEST(BenchStep, RanksShareTheSamples) {
+  const StepReport alone = small_report({.steps = 3, .seconds = 5, .version = "1"});
+  StepReport together;
+  comm::run_ranks(2, {.timeout = 60}, [&](comm::Communicator& world) {
+    support::Machine machine(1);
+    StepReport report = bench_step(small, {.steps = 3, .seconds = 5, .version = "1"}, *machine.runtime, *machine.ops, world);
+    if (world.rank() == 0) together = std::move(report);
+  });
+  EXPECT_EQ(together.ranks, 2);
+  EXPECT_EQ(together.threads, 2);
+  EXPECT_NEAR(together.first_loss, alone.first_loss, 1e-5);
+  EXPECT_NE(to_text(together, false).find("2 ranks with together 2 threads"), std::string::npos);
+  EXPECT_NE(to_text(together, false).find("waiting for gradients"), std::string::npos);
+}
+
+TEST(BenchStep, RefusesRanksThatDoNotDivideTheSamples) {
+  EXPECT_THROW(comm::run_ranks(3, {.timeout = 60},
+                               [](comm::Communicator& world) {
+                                 support::Machine machine(1);
+                                 (void)bench_step(small, {}, *machine.runtime, *machine.ops, world);
+                               }),
+               UserError);
 }
 
 TEST(BenchStep, MedianOfAnEvenNumberIsBetweenTheMiddleTwo) {

@@ -1,0 +1,190 @@
+// Several ranks, as a user types them.
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cmath>
+#include <csignal>
+#include <thread>
+
+#include "app/train_command.h"
+#include "base/json.h"
+#include "checkpoint/find.h"
+
+namespace lockstep::app {
+namespace {
+
+class RanksCommand : public TrainCommand {
+ protected:
+  /// A run on that many ranks, each with `samples` of the 8 samples of a step and one thread.
+  std::vector<std::string> on(int ranks, int samples, const std::string& run, std::vector<std::string> more = {}) const {
+    std::vector<std::string> all = words(run, {"--ranks", std::to_string(ranks), "model.batch_size=" + std::to_string(samples),
+                                               "optimizer.gas=" + std::to_string(8 / samples / ranks), "train.threads=1"});
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  }
+  std::vector<double> losses(const std::string& run) const {
+    std::vector<double> values;
+    std::string metrics = file(run + "/metrics.jsonl");
+    for (std::size_t end = metrics.find('\n'); end != std::string::npos; end = metrics.find('\n')) {
+      values.push_back(Json::parse(metrics.substr(0, end)).at("loss").number());
+      metrics.erase(0, end + 1);
+    }
+    return values;
+  }
+  std::string weights(const std::string& run, int step) const {
+    return file(run + "/checkpoints/step_" + std::to_string(step) + "/model.safetensors");
+  }
+};
+
+TEST_F(RanksCommand, LearnWhatOneRankLearns) {
+  ASSERT_EQ(lockstep(on(1, 8, "one", {"model.dropout=0.1"})).code, 0);
+  const std::vector<double> expected = losses("one");
+  for (const int ranks : {2, 4}) {
+    const std::string run = "ranks" + std::to_string(ranks);
+    const Outcome outcome = lockstep(on(ranks, 2, run, {"model.dropout=0.1"}));
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_NE(outcome.out.find("Tokens per iteration: 96"), std::string::npos);
+    EXPECT_NE(outcome.out.find("WORLD_SIZE_IN_USE=" + std::to_string(ranks)), std::string::npos);
+    const std::vector<double> found = losses(run);
+    ASSERT_EQ(found.size(), expected.size());
+    for (std::size_t i = 0; i < found.size(); ++i) EXPECT_NEAR(found[i], expected[i], 1e-5 * expected[i]);
+    const Json line = Json::parse(file(run + "/metrics.jsonl").substr(0, file(run + "/metrics.jsonl").find('\n')));
+    EXPECT_GT(line.at("ranks").at("dt").at("mean").number(), 0);
+    EXPECT_EQ(line.at("tps").number(), line.at("tps_per_gpu").number() * ranks);
+  }
+}
+
+TEST_F(RanksCommand, OverlapAndBucketsChangeNoBit) {
+  ASSERT_EQ(lockstep(on(2, 2, "plain")).code, 0);
+  ASSERT_EQ(lockstep(on(2, 2, "waiting", {"parallel.overlap=false", "parallel.bucket_bytes=1"})).code, 0);
+  EXPECT_TRUE(weights("plain", 8) == weights("waiting", 8));
+}
+
+TEST_F(RanksCommand, ResumeIsAsIfTheRunHadNeverStopped) {
+  ASSERT_EQ(lockstep(on(2, 2, "whole")).code, 0);
+  ASSERT_EQ(lockstep(on(2, 2, "parts", {"train.max_iters=3"})).code, 0);
+  ASSERT_EQ(lockstep(on(2, 2, "parts", {"train.init_from=resume"})).code, 0);
+  EXPECT_TRUE(weights("whole", 8) == weights("parts", 8));
+}
+
+TEST_F(RanksCommand, ResumeOnAnotherNumberOfRanksKeepsTheGlobalBatch) {
+  ASSERT_EQ(lockstep(on(1, 2, "one")).code, 0);
+  for (const int ranks : {1, 2, 4}) {
+    const std::string run = "from4to" + std::to_string(ranks);
+    ASSERT_EQ(lockstep(on(4, 2, run, {"train.max_iters=4"})).code, 0);
+    const Outcome outcome = lockstep(
+        words(run, {"--ranks", std::to_string(ranks), "model.batch_size=2", "train.threads=1", "train.init_from=resume"}));
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    if (ranks != 4) {
+      EXPECT_NE(outcome.out.find("keeps the checkpoint's global batch of 8 samples"), std::string::npos) << outcome.out;
+    }
+    const std::vector<double> found = losses(run), expected = losses("one");
+    ASSERT_EQ(found.size(), expected.size());
+    for (std::size_t i = 0; i < found.size(); ++i) EXPECT_NEAR(found[i], expected[i], 1e-5 * expected[i]);
+  }
+}
+
+TEST_F(RanksCommand, ResumeRefusesRanksThatDoNotDivideTheGlobalBatch) {
+  ASSERT_EQ(lockstep(on(4, 2, "run", {"train.max_iters=4"})).code, 0);
+  std::vector<std::string> three = words("run", {"--ranks", "3", "model.batch_size=2", "train.init_from=resume"});
+  const Outcome refused = lockstep(three);
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_NE(refused.err.find("global batch of 8 samples does not divide by 3 ranks"), std::string::npos) << refused.err;
+  EXPECT_NE(refused.err.find("--ranks 1, 2, 4"), std::string::npos) << refused.err;
+  three.emplace_back("train.global_batch=new");
+  EXPECT_EQ(lockstep(three).code, 0);
+}
+
+TEST_F(RanksCommand, TheSeedsCommandCountsTokens) {
+  const Outcome outcome =
+      lockstep({"train", "train.backend=DDP", "train.eval_interval=100", "data=shakespeare", "train.dtype=bf16",
+                "model.batch_size=64", "model.block_size=1024", "train.max_iters=1000", "train.log_interval=10",
+                "train.compile=false", "--ranks", "4", "--dry-run", "data.root_path=/nowhere"});
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_NE(outcome.out.find("Tokens per iteration: 262,144"), std::string::npos);
+}
+
+TEST_F(RanksCommand, LearningRatesMayGrowWithTheRanks) {
+  const auto rate = [&](const std::string& scaling) {
+    EXPECT_EQ(lockstep(on(4, 2, scaling, {"optimizer.lr_scaling=" + scaling})).code, 0);
+    const std::string metrics = file(scaling + "/metrics.jsonl");
+    return Json::parse(metrics.substr(0, metrics.find('\n'))).at("lr").number();
+  };
+  const double none = rate("none");
+  EXPECT_DOUBLE_EQ(rate("sqrt"), 2 * none);
+  EXPECT_DOUBLE_EQ(rate("linear"), 4 * none);
+}
+
+TEST_F(RanksCommand, EveryRankLogsWhenAsked) {
+  const auto lines = [](const std::string& text) {
+    std::size_t count = 0;
+    for (std::size_t at = text.find("step=2 loss="); at != std::string::npos; at = text.find("step=2 loss=", at + 1)) ++count;
+    return count;
+  };
+  EXPECT_EQ(lines(lockstep(on(2, 2, "quiet")).out), 1U);
+  const Outcome all = lockstep(on(2, 2, "all", {"log.all_ranks=true"}));
+  EXPECT_NE(all.out.find("RANK=1\n"), std::string::npos);
+}
+
+// All ranks leave after the same step.
+TEST_F(RanksCommand, ASignalStopsThemTogether) {
+  std::jthread sender([&] {
+    while (!std::filesystem::exists(folder_ / "stopped/metrics.jsonl")) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    while (file("stopped/metrics.jsonl").empty()) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    std::raise(SIGTERM);
+  });
+  const Outcome outcome = lockstep(on(4, 2, "stopped", {"train.max_iters=1000000", "train.eval_interval=1000000"}));
+  sender.join();
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_NE(outcome.out.find("SIGTERM received"), std::string::npos);
+  EXPECT_EQ(checkpoint::list_checkpoints(folder_ / "stopped").size(), 1U);
+}
+
+TEST_F(RanksCommand, BadNumbersAreNamed) {
+  const auto refused = [&](std::vector<std::string> more, const std::string& said) {
+    const Outcome outcome = lockstep(words("refused", std::move(more)));
+    EXPECT_EQ(outcome.code, 2);
+    EXPECT_NE(outcome.err.find(said), std::string::npos) << outcome.err;
+  };
+  refused({"--ranks", "0"}, "--ranks 0: must be from 1");
+  refused({"--ranks", "-2"}, "--ranks -2");
+  refused({"--ranks", "100000"}, "--ranks 100000");
+  refused({"--ranks", "two"}, "two");
+  refused({"--ranks", "2", "comm.timeout=0"}, "comm.timeout");
+  refused({"--ranks", "2", "parallel.reduce=often"}, "often");
+  // More samples in a step than windows in the text.
+  refused({"--ranks", "4", "model.batch_size=1000", "data.order=partition"}, "a step needs 4,000");
+}
+
+// An error of one rank alone (rank 0 writes) ends the run instead of leaving the others waiting.
+TEST_F(RanksCommand, ARunFolderThatCannotBeWrittenEndsAllRanks) {
+  io::replace_file(folder_ / "taken", "a file, not a folder");
+  const Outcome outcome = lockstep(words("taken/run", {"--ranks", "3"}));
+  EXPECT_NE(outcome.code, 0);
+  EXPECT_NE(outcome.err.find("taken"), std::string::npos) << outcome.err;
+}
+
+TEST_F(RanksCommand, EvaluateAndWriteAsOneRankDoes) {
+  ASSERT_EQ(lockstep(on(2, 2, "model")).code, 0);
+  const std::string model = (folder_ / "model").string();
+  const auto evaluated = [&](const std::string& ranks) {
+    const std::string logits = (folder_ / ("logits" + ranks)).string();
+    const Outcome outcome = lockstep({"eval", "--model", model, "--length", "5", "--json", "--ranks", ranks, "--logits", logits});
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    return outcome.out + io::read_file(logits);
+  };
+  const auto written = [&](const std::string& ranks) {
+    const Outcome outcome =
+        lockstep({"generate", "--model", model, "--prompt", "the", "--tokens", "20", "--samples", "5", "--ranks", ranks});
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    return outcome.out;
+  };
+  EXPECT_TRUE(evaluated("1") == evaluated("3"));
+  EXPECT_EQ(written("1"), written("3"));
+  EXPECT_EQ(lockstep({"eval", "--model", model, "--ranks", "0"}).code, 2);
+  EXPECT_EQ(lockstep({"generate", "--model", "/nowhere", "--ranks", "2"}).code, 2);
+}
+
+}  // namespace
+}  // namespace lockstep::app

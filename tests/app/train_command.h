@@ -1,0 +1,66 @@
+#pragma once
+
+// The commands as a user types them, and a small text to train on.
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "app/commands.h"
+#include "io/file.h"
+#include "support/temp_folder.h"
+
+namespace lockstep::app {
+
+struct Outcome {
+  int code = 0;
+  std::string out, err;
+};
+
+inline Outcome lockstep(std::vector<std::string> words) {
+  const std::vector<Command> commands = {prepare_command(), train_command(), generate_command(), eval_command()};
+  testing::internal::CaptureStdout();
+  testing::internal::CaptureStderr();
+  Outcome outcome;
+  outcome.code = run_program(commands, words);
+  std::fflush(stdout);
+  outcome.out = testing::internal::GetCapturedStdout();
+  outcome.err = testing::internal::GetCapturedStderr();
+  return outcome;
+}
+
+/// A folder with prepared text and the words that train a tiny model on it.
+class TrainCommand : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string text;
+    for (int i = 0; i < 400; ++i) text += "the quick brown fox " + std::to_string(i * i % 97) + " jumps over the lazy dog.\n";
+    io::replace_file(folder_ / "text.txt", text);
+    ASSERT_EQ(lockstep({"prepare", folder_ / "text.txt", "--tokenizer", "char", "--out", folder_ / "data"}).code, 0);
+  }
+  std::vector<std::string> words(const std::string& run, std::vector<std::string> more = {}) const {
+    std::vector<std::string> all = {"train",
+                                    "data.dir=" + (folder_ / "data").string(),
+                                    "log.dir=" + (folder_ / run).string(),
+                                    "model.n_layer=2",
+                                    "model.n_head=2",
+                                    "model.n_embd=16",
+                                    "model.block_size=12",
+                                    "model.batch_size=4",
+                                    "train.max_iters=8",
+                                    "train.eval_interval=4",
+                                    "train.eval_iters=2",
+                                    "train.log_interval=2",
+                                    "train.warmup_iters=2",
+                                    "sample.tokens=20",
+                                    "train.threads=2"};
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  }
+  std::string file(const std::string& path) const { return io::read_file(folder_ / path); }
+  TempFolder folder_;
+};
+
+}  // namespace lockstep::app
