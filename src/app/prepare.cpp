@@ -19,7 +19,7 @@ namespace {
 
 int run(const Arguments& arguments) {
   std::string input, tokenizer = "char", out;
-  std::int64_t threads = 0;
+  std::int64_t threads = 0, shards = 0;
   CommandLine line(
       "prepare",
       "Turn text into the token files that training reads: train.bin (the first 90 % of the characters), val.bin (the "
@@ -32,6 +32,7 @@ int run(const Arguments& arguments) {
       "char: a token is a character, the vocabulary comes from the text, which must be UTF-8; byte: a token is one of 256 "
       "bytes, any file will do");
   line.option("--out", out, "FOLDER", "where the three files go; made when it is not there");
+  line.option("--shards", shards, "N", "also cut the training text into a file a rank, for data.shards=precut; 0: do not");
   line.option("--threads", threads, "N", "threads that tokenise; 0: every core");
   line.note("Memory stays the same for a text of any size. Nothing is changed in FOLDER until all of the text is tokenised.");
   line.note(
@@ -48,11 +49,17 @@ int run(const Arguments& arguments) {
   if (out.empty()) problems.push_back({"--out is missing", "name the folder for the token files: --out data/NAME"});
   if (threads < 0)
     problems.push_back({fmt::format("--threads {}: must not be negative", threads), "--threads 0 takes every core"});
+  if (shards < 0 || shards > 99999)
+    problems.push_back({fmt::format("--shards {}: must be from 0 to 99999", shards), "--shards 4 cuts the text for 4 ranks"});
   if (!problems.empty()) throw UserError(std::move(problems));
 
   Log log;
-  const data::PrepareResult result =
-      data::prepare({.input = input, .tokenizer = tokenizer, .out = out, .threads = narrow<std::size_t>(threads)}, log);
+  const data::PrepareResult result = data::prepare({.input = input,
+                                                    .tokenizer = tokenizer,
+                                                    .out = out,
+                                                    .shards = static_cast<int>(shards),
+                                                    .threads = narrow<std::size_t>(threads)},
+                                                   log);
   fmt::print("prepared {} in {} ({:.0f} MB/s); next: lockstep train data.dir={}\n", format_bytes(result.bytes),
              format_seconds(result.seconds), static_cast<double>(result.bytes) * 1e-6 / result.seconds, out);
   return 0;

@@ -40,6 +40,14 @@ std::vector<Problem> check(const RunConfig& config) {
   if (train.init_from == "resume" && !config.log.dir && !config.log.name) {
     problems.push_back({"train.init_from = resume does not say which run", "name its folder: log.dir=runs/NAME"});
   }
+  if (config.data.shards == "precut" && config.data.io == "readers") {
+    problems.push_back({"data.shards = precut (each rank reads its own file) and data.io = readers exclude each other",
+                        "leave one of them out"});
+  }
+  if (config.data.shards == "precut" && config.train.global_batch == "new") {
+    problems.push_back({"train.global_batch = new: precut shards count their samples by the global batch that the run began with",
+                        "keep it, or set data.shards=global"});
+  }
   if (config.data.dir && config.data.file) {
     problems.push_back({"data.dir (prepared tokens) and data.file (a text to prepare) exclude each other", "give one of them"});
   }

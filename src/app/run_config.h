@@ -69,6 +69,9 @@ struct RunConfig {
     std::optional<std::string> root_path;
     std::optional<std::string> dir, file;
     std::string order = "random";
+    std::string shards = "global";
+    std::string io = "files";
+    std::int64_t readers = 1;
     bool operator==(const Data&) const = default;
   };
   struct Optimizer {

@@ -15,6 +15,8 @@
 #include "checkpoint/find.h"
 #include "checkpoint/reader.h"
 #include "data/corpus.h"
+#include "data/scattered_loader.h"
+#include "data/shards.h"
 #include "io/file.h"
 #include "lab/machine.h"
 #include "train/trainer.h"
@@ -29,7 +31,8 @@ struct Memories {
   Arena cache{"sampling_cache", MemoryKind::workspace};
 };
 
-data::Sampler training_sampler(const RunConfig& config, const data::TokenFile& file, std::int64_t ranks) {
+data::Sampler training_sampler(const RunConfig& config, const data::TokenFile& file, const comm::Communicator& world) {
+  const int ranks = world.size();
   data::SamplerOptions options;
   options.order = order_of(config);
   options.seed = seed_of(config);
@@ -37,7 +40,41 @@ data::Sampler training_sampler(const RunConfig& config, const data::TokenFile& f
   options.tokens = file.tokens();
   options.positions = config.model.block_size;
   options.global_batch = config.model.batch_size * config.optimizer.gas * ranks;
+  if (config.data.shards == "precut") {
+    options.shard = world.rank();
+    options.shards = ranks;
+    options.name += data::shard_name(options.shard, options.shards);
+  }
   return data::Sampler(options);
+}
+
+/// The rank's own file of a text that was cut ahead of time; nothing when all ranks read one.
+std::optional<data::TokenFile> own_shard(const RunConfig& config, const io::Path& folder, const comm::Communicator& world) {
+  if (config.data.shards != "precut") return std::nullopt;
+  return data::open_shard(folder, world.rank(), world.size());
+}
+
+/// The ranks that share a reader; null when each reads for itself.
+std::unique_ptr<comm::Communicator> reading_group(const RunConfig& config, comm::Communicator& world) {
+  if (config.data.io != "readers") return nullptr;
+  if (world.size() % config.data.readers != 0) {
+    throw UserError(fmt::format("data.readers = {}: {} ranks do not divide by it", config.data.readers, world.size()),
+                    "choose a number of readers that divides the ranks");
+  }
+  const int each = world.size() / static_cast<int>(config.data.readers);
+  return world.split(world.rank() / each, world.rank());
+}
+
+std::unique_ptr<data::BatchSource> make_loader(const train::EngineConfig& settings, const data::TokenFile& file,
+                                               const data::Sampler& sampler, const comm::Communicator& world,
+                                               comm::Communicator* group) {
+  const data::LoaderShape shape{.samples = settings.samples,
+                                .positions = settings.positions,
+                                .microbatches = settings.microbatches,
+                                .rank = world.rank(),
+                                .ranks = world.size()};
+  if (group != nullptr) return std::make_unique<data::ScatteredLoader>(file, sampler, shape, *group);
+  return std::make_unique<data::Loader>(file, sampler, shape);
 }
 
 train::LrSchedule schedule_of(const RunConfig& config, std::int64_t max_iters, std::int64_t ranks) {
@@ -188,9 +225,13 @@ void train_rank(RunConfig config, const TrainCall& call, Session& session) {
   const io::Path data_at = data_folder(config);
   const data::Corpus corpus = data::open_corpus(data_at, log);
   const train::EngineConfig settings = engine_config(config, corpus.vocabulary());
-  const data::Sampler sampler = training_sampler(config, corpus.train, ranks);
-  const std::int64_t max_iters =
+  const std::optional<data::TokenFile> shard = own_shard(config, data_at, session.world());
+  const data::TokenFile& text_file = shard ? *shard : corpus.train;
+  const data::Sampler sampler = training_sampler(config, text_file, session.world());
+  std::int64_t max_iters =
       config.train.max_epochs ? *config.train.max_epochs * sampler.steps_per_epoch() : config.train.max_iters;
+  // Shards may differ by a window: the shortest epoch ends it.
+  session.world().all_reduce(view(std::span(&max_iters, 1), Shape{1}), comm::Reduction::min).wait();
   announce(config, call, settings, data_at, folder, session, log);
   train::TrainerOptions options = trainer_options(config, max_iters, folder, call, session);
   options.run = carried(config, corpus);
@@ -198,12 +239,8 @@ void train_rank(RunConfig config, const TrainCall& call, Session& session) {
 
   train::Engine engine(settings, session.runtime(), session.ops(), session.world());
   Memories memories;
-  data::Loader loader(corpus.train, sampler,
-                      {.samples = settings.samples,
-                       .positions = settings.positions,
-                       .microbatches = settings.microbatches,
-                       .rank = session.world().rank(),
-                       .ranks = ranks});
+  const std::unique_ptr<comm::Communicator> group = reading_group(config, session.world());
+  const std::unique_ptr<data::BatchSource> loader = make_loader(settings, text_file, sampler, session.world(), group.get());
   const std::int64_t windows = config.train.eval_iters * settings.samples;
   const auto reader = [&](const data::TokenFile& file, const std::string& split) {
     return data::WindowReader(file, data::evaluation_sampler(file, settings.positions, settings.seed, split), settings.samples,
@@ -213,7 +250,7 @@ void train_rank(RunConfig config, const TrainCall& call, Session& session) {
   data::WindowReader val_text = reader(corpus.val, "val");
   const bool writes_text = corpus.tokenizer && session.lead();
   train::TextSampler text(engine.context());
-  loader.declare(memories.data);
+  loader->declare(memories.data);
   train_text.declare(memories.data);
   val_text.declare(memories.data);
   text.declare(memories.sampling, memories.cache);
@@ -223,7 +260,7 @@ void train_rank(RunConfig config, const TrainCall& call, Session& session) {
   if (!options.live) log.info(fmt::format("memory{}:\n", ranks > 1 ? " of one rank" : "") + ledger.table());
   const train::RunState state = load_start(config, start, engine, session, log);
 
-  train::Trainer trainer(std::move(options), {engine, loader, train_text, val_text, writes_text ? &text : nullptr,
+  train::Trainer trainer(std::move(options), {engine, *loader, train_text, val_text, writes_text ? &text : nullptr,
                                               corpus.tokenizer.get(), session.team(), log});
   const train::TrainingHistory history = trainer.run(state);
   if (session.lead()) print_summary(history, folder, config);

@@ -42,10 +42,6 @@ void fill(Batch& batch, const TokenFile& file, const Sampler& sampler, std::uint
 
 }  // namespace
 
-std::uint64_t LoaderShape::first_sample(std::uint64_t next, std::int64_t microbatch) const {
-  return next + static_cast<std::uint64_t>((rank * microbatches + microbatch) * samples);
-}
-
 Loader::Loader(const TokenFile& file, Sampler sampler, LoaderShape shape)
     : file_(file), sampler_(std::move(sampler)), shape_(shape) {
   for (Slot& slot : slots_) {

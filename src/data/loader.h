@@ -11,51 +11,27 @@
 #include <thread>
 #include <vector>
 
-#include "data/batch.h"
+#include "data/batch_source.h"
 #include "data/sampler.h"
 #include "data/token_file.h"
 #include "tensor/arena.h"
 
 namespace lockstep::data {
 
-/// Which part of a step this rank reads: a step holds the next global_batch() samples, and data-parallel rank r of them the
-/// micro-batches r * microbatches .. (r + 1) * microbatches - 1 (numerics.md section 1).
-struct LoaderShape {
-  std::int64_t samples = 1;       ///< B: of a micro-batch
-  std::int64_t positions = 1;     ///< T
-  std::int64_t microbatches = 1;  ///< of a step, on this rank
-  int rank = 0, ranks = 1;        ///< data-parallel
-
-  std::int64_t global_batch() const { return samples * microbatches * ranks; }
-  /// First sample of a micro-batch of the step that begins at sample `next`.
-  std::uint64_t first_sample(std::uint64_t next, std::int64_t microbatch) const;
-};
-
-/// The micro-batches of one step on this rank.
-struct StepBatches {
-  std::uint64_t step = 0;
-  std::span<const Batch> microbatches;
-  std::int64_t target_count = 0;  ///< of all of them: known before the first is used
-};
-
-class Loader {
+class Loader final : public BatchSource {
  public:
   /// `file` outlives the loader; the sampler's positions are the shape's.
   Loader(const TokenFile& file, Sampler sampler, LoaderShape shape);
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;
 
-  /// The memory of two steps: one in use, one being made. The arena outlives the loader, whose thread writes there.
-  void declare(Arena& arena);
-  /// Starts the thread at step `step`, which begins at global sample `next_sample`, after the arena was committed. Once.
-  void start(std::uint64_t step, std::uint64_t next_sample);
-
-  /// The next step in order, from start()'s on. The batches hold until the next call. What went wrong in the thread is thrown
-  /// here, in this and every later call.
-  StepBatches next();
-
-  /// Seconds that next() has waited in all.
-  double waited_seconds() const { return waited_; }
+  /// The memory of two steps: one in use, one being made; the thread writes there.
+  void declare(Arena& arena) override;
+  /// Starts the thread.
+  void start(std::uint64_t step, std::uint64_t next_sample) override;
+  /// What went wrong in the thread is thrown here, in this and every later call.
+  StepBatches next() override;
+  double waited_seconds() const override { return waited_; }
   const LoaderShape& shape() const { return shape_; }
   const Sampler& sampler() const { return sampler_; }
 

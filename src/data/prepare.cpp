@@ -16,6 +16,7 @@
 #include "base/timer.h"
 #include "base/units.h"
 #include "data/ordered_work.h"
+#include "data/shards.h"
 #include "data/spool.h"
 #include "data/text_scan.h"
 #include "data/text_source.h"
@@ -83,10 +84,13 @@ class Preparation {
     tokenise(train, val);
     train.sync();
     val.sync();
+    std::vector<std::unique_ptr<TokenWriter>> shards;
+    if (options_.shards > 0) shards = cut_shards(TokenFile(train.path().string(), format_), options_.shards, options_.out);
     TokenDescription description{.tokenizer = tokenizer_->describe(),
                                  .format = format_,
                                  .characters = characters_,
                                  .files = {train.commit(), val.commit()}};
+    for (const auto& shard : shards) description.files.push_back(shard->commit());
     write_description(options_.out, description);
     return description;
   }

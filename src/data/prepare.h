@@ -17,6 +17,7 @@ struct PrepareOptions {
   std::string input;               ///< a file, a folder or "-": standard input
   std::string tokenizer = "char";  ///< "char", "byte"
   io::Path out;                    ///< the folder for the three files; made when it is not there
+  int shards = 0;                  ///< also cut the training text into as many files (data/shards.h); 0: do not
   std::size_t threads = 0;         ///< 0: one a core
   std::FILE* standard_input = stdin;
   std::FILE* facts = stdout;     ///< length, characters, vocabulary and counts are printed here

@@ -20,28 +20,39 @@ std::string training_sequence(Order order) { return order == Order::partition ? 
 
 Sampler::Sampler(const SamplerOptions& options) : options_(options), rng_(options.seed, options.name) {
   ensure(options.positions >= 1 && options.global_batch >= 1, "a window and a batch are not empty");
+  ensure(options.global_batch % options.shards == 0, "every shard gives as many samples to a step");
   if (options.tokens < options.positions + 1) {
     throw UserError(fmt::format("the text has {} tokens, but a window of {} needs {}", format_count(options.tokens),
                                 options.positions, format_count(options.positions + 1)),
                     "lower model.block_size, or prepare a longer text");
   }
   windows_ = div_up(options.tokens - options.positions, options.positions);
-  if (options.order == Order::partition && windows_ < options.global_batch) {
+  if (options.order == Order::partition && windows_ < per_step()) {
     throw UserError(fmt::format("an epoch has {} windows of {} tokens, but a step needs {}", format_count(windows_),
-                                options.positions, format_count(options.global_batch)),
+                                options.positions, format_count(per_step())),
                     "lower model.batch_size, optimizer.gas or --ranks, prepare a longer text, or set data.order=random");
   }
   side_ = std::max<std::uint64_t>(1, static_cast<std::uint64_t>(std::sqrt(static_cast<double>(windows_))));
   while (side_ * side_ < static_cast<std::uint64_t>(windows_)) ++side_;
 }
 
-std::int64_t Sampler::offset(std::uint64_t sample) const {
+// The shard's samples of all steps, counted through.
+std::uint64_t Sampler::number_here(std::uint64_t sample) const {
+  if (options_.shards == 1) return sample;
+  const auto batch = static_cast<std::uint64_t>(options_.global_batch), part = static_cast<std::uint64_t>(per_step());
+  const std::uint64_t first = static_cast<std::uint64_t>(options_.shard) * part, within = sample % batch;
+  ensure(within >= first && within < first + part, "a shard gives its own samples");
+  return sample / batch * part + within - first;
+}
+
+std::int64_t Sampler::offset(std::uint64_t global_sample) const {
+  const std::uint64_t sample = number_here(global_sample);
   switch (options_.order) {
     case Order::random:
       return static_cast<std::int64_t>(rng_.below(static_cast<std::uint64_t>(options_.tokens - options_.positions), sample));
     case Order::partition: {
-      const auto epoch_samples = static_cast<std::uint64_t>(samples_per_epoch());
-      return static_cast<std::int64_t>(permuted(sample % epoch_samples, sample / epoch_samples)) * options_.positions;
+      const auto epoch = static_cast<std::uint64_t>(per_epoch());
+      return static_cast<std::int64_t>(permuted(sample % epoch, sample / epoch)) * options_.positions;
     }
     case Order::sequential:
       ensure(sample < static_cast<std::uint64_t>(windows_), "the window exists");

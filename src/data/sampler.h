@@ -23,6 +23,9 @@ struct SamplerOptions {
   std::int64_t tokens = 0;           ///< of the text
   std::int64_t positions = 0;        ///< T: a window reads T + 1 tokens
   std::int64_t global_batch = 1;     ///< samples a step, over all ranks; epochs are multiples of it
+  /// Text that was cut ahead of time: of `tokens` is one of `shards` pieces, whose rank takes its equal part of every step from
+  /// it.
+  int shard = 0, shards = 1;
 };
 
 /// The names of the training orders: "data.random", "data.partition".
@@ -34,16 +37,19 @@ class Sampler {
   /// than one global batch.
   explicit Sampler(const SamplerOptions& options);
 
-  /// First token of the window of global sample number `sample`. Sequential order: sample < windows().
+  /// First token of the window of global sample number `sample`, which of a cut text must be the shard's. Sequential order:
+  /// sample < windows().
   std::int64_t offset(std::uint64_t sample) const;
 
   /// Windows that do not overlap: starts 0, T, 2T, ... below tokens - T.
   std::int64_t windows() const { return windows_; }
-  /// Samples of one epoch: whole global batches only.
-  std::int64_t samples_per_epoch() const { return windows_ - windows_ % options_.global_batch; }
-  std::int64_t steps_per_epoch() const { return windows_ / options_.global_batch; }
+  std::int64_t steps_per_epoch() const { return windows_ / per_step(); }
 
  private:
+  // Samples that this text gives to a step, and to an epoch of whole steps.
+  std::int64_t per_step() const { return options_.global_batch / options_.shards; }
+  std::int64_t per_epoch() const { return windows_ - windows_ % per_step(); }
+  std::uint64_t number_here(std::uint64_t sample) const;
   std::uint64_t permuted(std::uint64_t index, std::uint64_t epoch) const;
 
   SamplerOptions options_;

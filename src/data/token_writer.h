@@ -24,6 +24,8 @@ class TokenWriter {
   /// Packed tokens that came from `text_bytes` of text.
   void append(std::span<const std::byte> packed, std::int64_t tokens, std::size_t text_bytes);
   std::int64_t tokens() const { return facts_.tokens; }
+  /// Where the tokens are until commit().
+  const io::Path& path() { return file_.file().path(); }
   /// Returns when the bytes are on the device: after it, commit() has little left that could fail.
   void sync() { file_.file().sync(); }
   /// Puts the file into its place. Once.

@@ -46,7 +46,7 @@ struct TrainerOptions {
 /// Everything a trainer works with; all outlive it. Rank 0 of the engine's world writes the run's files.
 struct TrainerParts {
   Engine& engine;
-  data::Loader& loader;
+  data::BatchSource& loader;
   data::WindowReader& train_text;
   data::WindowReader& val_text;
   TextSampler* sampler;              ///< null: no samples

@@ -96,6 +96,36 @@ TEST_F(RanksCommand, ResumeRefusesRanksThatDoNotDivideTheGlobalBatch) {
   EXPECT_EQ(lockstep(three).code, 0);
 }
 
+TEST_F(RanksCommand, ReadersGiveTheSameTraining) {
+  ASSERT_EQ(lockstep(on(4, 2, "files")).code, 0);
+  for (const char* readers : {"1", "2"}) {
+    const std::string run = std::string("readers") + readers;
+    ASSERT_EQ(lockstep(on(4, 2, run, {"data.io=readers", std::string("data.readers=") + readers})).code, 0);
+    EXPECT_TRUE(weights(run, 8) == weights("files", 8));
+  }
+  EXPECT_EQ(lockstep(on(4, 2, "three", {"data.io=readers", "data.readers=3"})).code, 2);
+}
+
+TEST_F(RanksCommand, EachRankReadsItsOwnShard) {
+  const std::string data = (folder_ / "cut").string();
+  ASSERT_EQ(lockstep({"prepare", folder_ / "text.txt", "--out", data, "--shards", "4"}).code, 0);
+  const std::vector<std::string> cut{"data.dir=" + data, "data.shards=precut", "data.order=partition"};
+  const Outcome outcome = lockstep(on(4, 2, "shards", cut));
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  ASSERT_EQ(lockstep(on(4, 2, "again", cut)).code, 0);
+  EXPECT_TRUE(weights("shards", 8) == weights("again", 8));
+  std::vector<std::string> epochs = cut;
+  epochs.insert(epochs.end(), {"train.max_epochs=1", "train.eval_interval=1000"});
+  EXPECT_EQ(lockstep(on(4, 2, "epochs", epochs)).code, 0);
+  const Outcome other = lockstep(on(2, 2, "two", cut));
+  EXPECT_EQ(other.code, 2);
+  EXPECT_NE(other.err.find("prepare TEXT --shards 2"), std::string::npos) << other.err;
+  std::vector<std::string> both = cut;
+  both.emplace_back("data.io=readers");
+  EXPECT_EQ(lockstep(on(4, 2, "both", both)).code, 2);
+  EXPECT_EQ(lockstep({"prepare", folder_ / "text.txt", "--out", data, "--shards", "-1"}).code, 2);
+}
+
 TEST_F(RanksCommand, TheSeedsCommandCountsTokens) {
   const Outcome outcome =
       lockstep({"train", "train.backend=DDP", "train.eval_interval=100", "data=shakespeare", "train.dtype=bf16",

@@ -1,0 +1,48 @@
+#pragma once
+
+// Where a rank's micro-batches come from.
+
+#include <cstdint>
+#include <span>
+
+#include "data/batch.h"
+#include "tensor/arena.h"
+
+namespace lockstep::data {
+
+/// Which part of a step this rank reads: a step holds the next global_batch() samples, and data-parallel rank r of them the
+/// micro-batches r * microbatches .. (r + 1) * microbatches - 1 (numerics.md section 1).
+struct LoaderShape {
+  std::int64_t samples = 1;       ///< B: of a micro-batch
+  std::int64_t positions = 1;     ///< T
+  std::int64_t microbatches = 1;  ///< of a step, on this rank
+  int rank = 0, ranks = 1;        ///< data-parallel
+
+  std::int64_t global_batch() const { return samples * microbatches * ranks; }
+  /// First sample of a micro-batch of the step that begins at sample `next`.
+  std::uint64_t first_sample(std::uint64_t next, std::int64_t microbatch) const {
+    return next + static_cast<std::uint64_t>((rank * microbatches + microbatch) * samples);
+  }
+};
+
+/// The micro-batches of one step on this rank.
+struct StepBatches {
+  std::uint64_t step = 0;
+  std::span<const Batch> microbatches;
+  std::int64_t target_count = 0;  ///< of all of them: known before the first is used
+};
+
+class BatchSource {
+ public:
+  virtual ~BatchSource() = default;
+  /// Memory for batches. The arena outlives the source.
+  virtual void declare(Arena& arena) = 0;
+  /// Begins at step `step`, whose first global sample is `next_sample`, after the arena was committed. Once.
+  virtual void start(std::uint64_t step, std::uint64_t next_sample) = 0;
+  /// The next step in order, from start()'s on. The batches hold until the next call.
+  virtual StepBatches next() = 0;
+  /// Seconds that next() has waited in all.
+  virtual double waited_seconds() const = 0;
+};
+
+}  // namespace lockstep::data

@@ -1,0 +1,78 @@
+#include "data/scattered_loader.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/checked.h"
+#include "base/error.h"
+#include "base/timer.h"
+
+namespace lockstep::data {
+
+ScatteredLoader::ScatteredLoader(const TokenFile& file, const Sampler& sampler, const LoaderShape& shape,
+                                 comm::Communicator& group)
+    : shape_(shape), group_(group), batches_(static_cast<std::size_t>(shape.microbatches)) {
+  ensure(shape.ranks % group.size() == 0, "all groups have one size");
+  if (group.rank() != 0) return;
+  LoaderShape whole = shape;  // the group's micro-batches lie one after another
+  whole.microbatches *= group.size();
+  whole.rank /= group.size();
+  whole.ranks /= group.size();
+  reader_.emplace(file, sampler, whole);
+}
+
+void ScatteredLoader::declare(Arena& arena) {
+  const std::int64_t mine = multiply(shape_.microbatches, multiply(shape_.samples, shape_.positions));
+  arena.declare(tokens_, "tokens", Shape{mine}, DType::i32);
+  arena.declare(targets_, "targets", Shape{mine}, DType::i32);
+  if (!reader_) return;
+  reader_->declare(arena);
+  arena.declare(all_tokens_, "group.tokens", Shape{mine * group_.size()}, DType::i32);
+  arena.declare(all_targets_, "group.targets", Shape{mine * group_.size()}, DType::i32);
+}
+
+void ScatteredLoader::start(std::uint64_t step, std::uint64_t next_sample) {
+  step_ = step;
+  next_sample_ = next_sample;
+  if (reader_) reader_->start(step, next_sample);
+  const std::int64_t rows = shape_.samples * shape_.positions;
+  for (std::int64_t m = 0; m < shape_.microbatches; ++m) {
+    Batch& batch = batches_[static_cast<std::size_t>(m)];
+    batch.tokens = tokens_.flat(m * rows, rows);
+    batch.targets = targets_.flat(m * rows, rows);
+    batch.samples = shape_.samples;
+    batch.positions = shape_.positions;
+    batch.target_count = rows;
+  }
+}
+
+void ScatteredLoader::collect(const StepBatches& read, Tensor Batch::* member, const Tensor& to) const {
+  std::byte* at = to.data;
+  for (const Batch& batch : read.microbatches) {
+    const Tensor& from = batch.*member;
+    std::memcpy(at, from.data, from.bytes());
+    at += from.bytes();
+  }
+}
+
+StepBatches ScatteredLoader::next() {
+  const ScopedTime waited(waited_);
+  if (reader_) {
+    const StepBatches read = reader_->next();
+    collect(read, &Batch::tokens, all_tokens_);
+    collect(read, &Batch::targets, all_targets_);
+  }
+  comm::Request tokens = group_.scatter(tokens_, all_tokens_, 0), targets = group_.scatter(targets_, all_targets_, 0);
+  tokens.wait();
+  targets.wait();
+  StepBatches result{step_++, batches_, 0};
+  for (std::int64_t m = 0; m < shape_.microbatches; ++m) {
+    Batch& batch = batches_[static_cast<std::size_t>(m)];
+    batch.first_sample = shape_.first_sample(next_sample_, m);
+    result.target_count += batch.target_count;
+  }
+  next_sample_ += static_cast<std::uint64_t>(shape_.global_batch());
+  return result;
+}
+
+}  // namespace lockstep::data

@@ -1,0 +1,38 @@
+#pragma once
+
+// Reader ranks: the first rank of a group reads for all of it and scatters. What a rank trains on is what it would have read
+// itself.
+
+#include <optional>
+#include <vector>
+
+#include "comm/communicator.h"
+#include "data/loader.h"
+
+namespace lockstep::data {
+
+class ScatteredLoader final : public BatchSource {
+ public:
+  /// `shape` is this rank's of the whole run; `group` are the neighbouring ranks that share a reader, group rank 0, all groups
+  /// of one size. `file` outlives the loader and is read on the reader alone. next() is collective in the group.
+  ScatteredLoader(const TokenFile& file, const Sampler& sampler, const LoaderShape& shape, comm::Communicator& group);
+
+  void declare(Arena& arena) override;
+  void start(std::uint64_t step, std::uint64_t next_sample) override;
+  StepBatches next() override;
+  double waited_seconds() const override { return waited_; }
+
+ private:
+  void collect(const StepBatches& read, Tensor Batch::* member, const Tensor& to) const;
+
+  LoaderShape shape_;
+  comm::Communicator& group_;
+  std::optional<Loader> reader_;
+  Tensor all_tokens_, all_targets_;  ///< [group, microbatches * B * T] on the reader
+  Tensor tokens_, targets_;          ///< [microbatches * B * T]
+  std::vector<Batch> batches_;
+  std::uint64_t step_ = 0, next_sample_ = 0;
+  double waited_ = 0;
+};
+
+}  // namespace lockstep::data
