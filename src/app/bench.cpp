@@ -136,6 +136,7 @@ struct Bench {
 const std::vector<Bench>& benches() {
   static const std::vector<Bench> all = {
       {"gemm", "matrix products beside those of oneDNN and OpenBLAS", bench_gemm},
+      {"scaling", "training steps on 1, 2, 4, ... ranks: speed-up and efficiency", bench_scaling},
       {"step", "whole optimizer steps: tokens/s, memory, where the time goes", bench_step},
   };
   return all;

@@ -14,4 +14,7 @@ Command inspect_command();
 Command bench_command();
 Command launch_command();
 
+/// A bench with a file of its own.
+int bench_scaling(const Arguments& arguments);
+
 }  // namespace lockstep::app

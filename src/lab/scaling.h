@@ -1,0 +1,34 @@
+#pragma once
+
+// How a training step scales with the ranks: strong (one shape, its samples shared) and weak (a shape a rank).
+
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+
+namespace lockstep::lab {
+
+/// One measurement.
+struct ScalingRow {
+  int ranks = 1;
+  double tokens_per_second = 0;
+  double step_seconds = 0;
+  double exposed_seconds = 0;  ///< of a step, waiting for gradients of other ranks
+};
+
+/// Rows by ascending ranks; the first one is what the others are compared with.
+struct ScalingCurve {
+  std::string kind;  ///< "strong", "weak"
+  std::vector<ScalingRow> rows;
+  /// Tokens/s over those of the first row.
+  double speed_up(std::size_t row) const;
+  /// Speed-up over the growth in ranks: 1 is perfect.
+  double efficiency(std::size_t row) const;
+};
+
+/// A table a curve, and a plot of the speed-ups when there are several rows.
+std::string to_text(const std::string& shape, const std::vector<ScalingCurve>& curves);
+Json to_json(const std::string& shape, const std::vector<ScalingCurve>& curves);
+
+}  // namespace lockstep::lab
