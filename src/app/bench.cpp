@@ -7,6 +7,7 @@
 #include "app/build_info.h"
 #include "app/command_line.h"
 #include "app/commands.h"
+#include "app/fitness/fitness.h"
 #include "app/help.h"
 #include "app/session.h"
 #include "base/error.h"
@@ -135,6 +136,7 @@ struct Bench {
 
 const std::vector<Bench>& benches() {
   static const std::vector<Bench> all = {
+      {"collectives", "exchanges between ranks beside what memory allows", bench_collectives},
       {"gemm", "matrix products beside those of oneDNN and OpenBLAS", bench_gemm},
       {"scaling", "training steps on 1, 2, 4, ... ranks: speed-up and efficiency", bench_scaling},
       {"step", "whole optimizer steps: tokens/s, memory, where the time goes", bench_step},

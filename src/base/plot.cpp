@@ -15,7 +15,7 @@ constexpr int narrowest = 40, widest = 120;
 /// Indexed by the sum of upper left 1, upper right 2, lower left 4, lower right 8.
 constexpr std::array quadrants{" ", "▘", "▝", "▀", "▖", "▌", "▞", "▛", "▗", "▚", "▐", "▜", "▄", "▙", "▟", "█"};
 /// Marks of the second, third, ... series; the first is drawn in quadrants.
-constexpr std::array marks{"•", "×", "+", "o", "*", "#"};
+constexpr std::array marks{"•", "×", "+", "o", "*", "#", "%"};
 
 std::string_view mark_of(std::size_t series) { return series == 0 ? "▞" : marks[(series - 1) % marks.size()]; }
 

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <span>
 
 #include "base/timer.h"
 #include "lab/machine.h"
@@ -54,6 +55,16 @@ void UpdateRange(float* a, float* b, float* c, const float* d, std::int64_t coun
   }
 }
 
+/// a = b + s c [count].
+void TriadRange(float* a, const float* b, const float* c, std::int64_t count) {
+  const hn::ScalableTag<float> tag;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(tag));
+  const auto s = hn::Set(tag, 3.0F);
+  for (std::int64_t at = 0; at + lanes <= count; at += lanes) {
+    hn::StoreU(hn::MulAdd(s, hn::LoadU(tag, c + at), hn::LoadU(tag, b + at)), tag, a + at);
+  }
+}
+
 /// Sum of [count] floats, in as many chains as hide an addition's latency.
 float SumRange(const float* a, std::int64_t count) {
   const hn::ScalableTag<float> tag;
@@ -78,6 +89,7 @@ namespace {
 HWY_EXPORT(FmaChains);
 HWY_EXPORT(UpdateRange);
 HWY_EXPORT(SumRange);
+HWY_EXPORT(TriadRange);
 
 constexpr std::int64_t stream_floats = std::int64_t{8} << 20;  // of one stream: four of them are beyond the caches
 constexpr int bandwidth_samples = 8;
@@ -140,6 +152,25 @@ double read_bandwidth(cpu::Team& team, MemorySource& memory) {
     const float total = sum(a + i * stream_tile, stream_tile);
     asm volatile("" : : "x"(total));  // keeps the sum alive
   });
+}
+
+double triad_bandwidth(cpu::Team& team, MemorySource& memory, comm::Communicator& world) {
+  const Memory streams = four_streams(team, memory);
+  float* const a = reinterpret_cast<float*>(streams.data());
+  const auto triad = HWY_DYNAMIC_DISPATCH(TriadRange);
+  double best = 0;
+  for (int sample = 0; sample < bandwidth_samples; ++sample) {
+    world.barrier();
+    const double start = now_seconds();
+    team.for_each(stream_floats / stream_tile, [&](std::int64_t i, int) {
+      float* const from = a + i * stream_tile;
+      triad(from, from + stream_floats, from + 2 * stream_floats, stream_tile);
+    });
+    double seconds = now_seconds() - start;
+    world.all_reduce(view(std::span(&seconds, 1), Shape{1}), comm::Reduction::max).wait();
+    best = std::max(best, 12.0 * stream_floats * world.size() / seconds);
+  }
+  return best;
 }
 
 }  // namespace lockstep::lab

@@ -2,6 +2,7 @@
 
 // What this machine can do at best, measured in a moment: the ceilings that speeds are compared with.
 
+#include "comm/communicator.h"
 #include "device/cpu/team.h"
 #include "device/memory.h"
 
@@ -17,5 +18,9 @@ double update_bandwidth(cpu::Team& team, MemorySource& memory);
 
 /// Bytes/s of reading the same 128 MiB once, as generating text reads its weights. Takes about 0.1 s.
 double read_bandwidth(cpu::Team& team, MemorySource& memory);
+
+/// Bytes/s of STREAM's triad (a = b + s c, three streams counted) by all ranks at the same time, on 96 MiB of each; the best of
+/// several passes, each as long as its slowest rank. Collective; the same on every rank. Takes about 0.2 s.
+double triad_bandwidth(cpu::Team& team, MemorySource& memory, comm::Communicator& world);
 
 }  // namespace lockstep::lab

@@ -35,4 +35,12 @@ std::int64_t peak_resident_mib() {
   return usage.ru_maxrss / 1024;
 }
 
+std::int64_t free_memory() {
+  std::ifstream file("/proc/meminfo");
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with("MemAvailable:")) return 1024 * std::stoll(line.substr(13));
+  }
+  throw SystemError("/proc/meminfo: it does not say how much memory is available");
+}
+
 }  // namespace lockstep::lab

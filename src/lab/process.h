@@ -11,5 +11,7 @@ namespace lockstep::lab {
 double seconds_since_start();
 /// The most memory that this process has had resident, in MiB.
 std::int64_t peak_resident_mib();
+/// Bytes that programs may still take without pushing others out.
+std::int64_t free_memory();
 
 }  // namespace lockstep::lab

@@ -35,7 +35,7 @@ TEST(Bench, HelpListsTheBenches) {
 TEST(Bench, AnUnknownBenchNamesTheKnownOnes) {
   const std::string error = error_of({"steps"});
   EXPECT_NE(error.find("'steps'"), std::string::npos);
-  EXPECT_NE(error.find("gemm, step"), std::string::npos);
+  EXPECT_NE(error.find("collectives, gemm, step"), std::string::npos);
 }
 
 TEST(Bench, BadOptionsAreRefused) {
@@ -44,6 +44,41 @@ TEST(Bench, BadOptionsAreRefused) {
   EXPECT_NE(error_of({"step", "--steps", "0"}).find("at least 1"), std::string::npos);
   EXPECT_NE(error_of({"gemm", "--shape", "huge"}).find("gpt2:4x64"), std::string::npos);
   EXPECT_NE(error_of({"gemm", "--rounds", "0"}).find("at least 1"), std::string::npos);
+}
+
+TEST(Bench, BadOptionsOfCollectivesAreRefused) {
+  EXPECT_NE(error_of({"collectives", "--op", "shuffle"}).find("all_reduce"), std::string::npos);
+  EXPECT_NE(error_of({"collectives", "--ranks", "0"}).find("--ranks 0"), std::string::npos);
+  EXPECT_NE(error_of({"collectives", "--trials", "0"}).find("at least 1"), std::string::npos);
+  EXPECT_NE(error_of({"collectives", "--warmups", "-1"}).find("not be negative"), std::string::npos);
+  EXPECT_NE(error_of({"collectives", "--profile-stability"}).find("one payload"), std::string::npos);
+  EXPECT_NE(error_of({"collectives", "--latency", "--json"}).find("fixed sizes"), std::string::npos);
+  for (const char* bytes : {"much", "4096,", "0", "-4", "4KB", "99999999999999999999", "9999999999GiB"}) {
+    EXPECT_NE(error_of({"collectives", "--bytes", bytes}).find("not a number of bytes"), std::string::npos) << bytes;
+  }
+  EXPECT_NE(error_of({"collectives", "--bytes", "1000000GiB"}).find("do not fit"), std::string::npos);
+  EXPECT_NE(error_of({"collectives", "--ranks", "2", "--bytes", "7"}).find("one float each"), std::string::npos);
+}
+
+TEST(Bench, CollectivesPrintALineOfJsonAPayload) {
+  const std::string text =
+      printed({"collectives", "--op", "all_gather", "--ranks", "2", "--bytes", "64,4KiB", "--trials", "3", "--json"});
+  const std::size_t end = text.find('\n');
+  ASSERT_NE(end, std::string::npos);
+  EXPECT_EQ(Json::parse(text.substr(0, end)).at("bytes").integer(), 64);
+  const Json second = Json::parse(text.substr(end + 1));
+  EXPECT_EQ(second.at("bytes").integer(), 4096);
+  EXPECT_EQ(second.at("op").string(), "all_gather");
+  EXPECT_EQ(second.at("ranks").integer(), 2);
+  EXPECT_EQ(second.at("trials").integer(), 3);
+}
+
+TEST(Bench, CollectivesPrintTableAndTrials) {
+  const std::string table = printed({"collectives", "--ranks", "2", "--bytes", "64,128", "--trials", "2"});
+  EXPECT_NE(table.find("The average bandwidth of all_reduce over 2 ranks (5 warmups / 2 trials):"), std::string::npos);
+  EXPECT_NE(table.find("busbw, GBps, 2 ranks"), std::string::npos);
+  const std::string trials = printed({"collectives", "--ranks", "2", "--bytes", "64", "--trials", "2", "--profile-stability"});
+  EXPECT_NE(trials.find("|       2 |"), std::string::npos);
 }
 
 TEST(Bench, StepPrintsOneLineOfJson) {

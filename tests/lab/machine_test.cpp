@@ -6,6 +6,7 @@
 
 #include "device/cpu/team.h"
 #include "device/memory.h"
+#include "support/ranks.h"
 
 namespace lockstep::lab {
 namespace {
@@ -23,6 +24,18 @@ TEST(Machine, BandwidthIsWhatMemoryCanDo) {
     EXPECT_GT(bandwidth, 1e7);
     EXPECT_LT(bandwidth, 1e13);
   }
+}
+
+TEST(Machine, TriadIsTheRateOfAllRanksTogether) {
+  test::on_ranks(2, [](comm::Communicator& world) {
+    cpu::Team team(1);
+    double bandwidth = triad_bandwidth(team, host_memory(), world);
+    EXPECT_GT(bandwidth, 1e7);
+    EXPECT_LT(bandwidth, 1e13);
+    const double mine = bandwidth;
+    world.broadcast(view(std::span(&bandwidth, 1), Shape{1}), 0).wait();
+    EXPECT_EQ(bandwidth, mine);
+  });
 }
 
 }  // namespace

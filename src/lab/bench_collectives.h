@@ -1,0 +1,85 @@
+#pragma once
+
+// How fast ranks exchange data. Every trial: a barrier, then the clock of each rank runs until its blocking call returns.
+// algbw = payload / time; busbw = algbw x a factor of the operation, the rate on each link if data goes around a ring. A payload
+// is the buffer of a rank, for operations on parts the buffer with all of them.
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json.h"
+#include "comm/communicator.h"
+#include "device/runtime.h"
+
+namespace lockstep::lab {
+
+/// busbw / algbw: all_reduce 2 (n - 1) / n; all_gather, reduce_scatter, all_to_all (n - 1) / n; others 1.
+double bus_factor(comm::Collective op, int ranks);
+/// Bytes that ranks on one host must at least read and write for a payload: every input once, every output once.
+double floor_bytes(comm::Collective op, std::int64_t bytes, int ranks);
+
+struct CollectiveBenchOptions {
+  std::vector<comm::Collective> ops = {};
+  std::vector<std::int64_t> bytes = {};  ///< of the payloads; rounded down to whole elements of every rank
+  int trials = 20;
+  int warmups = 5;
+  std::function<bool()> stopped = {};  ///< asked after every trial; one rank that says yes ends the bench. May be empty.
+  std::function<void(comm::Collective, std::int64_t)> before_payload = {};  ///< may be empty
+};
+
+/// One payload.
+struct CollectiveRow {
+  comm::Collective op;
+  int ranks;
+  std::int64_t bytes;
+  std::vector<double> slowest;    ///< seconds of the slowest rank, by trial
+  std::vector<double> bandwidth;  ///< bytes/s (algbw), the mean of the ranks, by trial
+
+  double median_seconds() const;  ///< of the slowest rank
+  double algbw() const;           ///< mean over ranks and trials
+  double busbw() const { return algbw() * bus_factor(op, ranks); }
+  /// The time of floor_bytes at `memory_bandwidth` bytes/s over median_seconds().
+  double share_of_floor(double memory_bandwidth) const;
+};
+
+/// One large all_reduce against the same bytes in many small ones.
+struct LatencyReport {
+  std::int64_t bytes = 0;  ///< of all
+  int pieces = 0;
+  double large = 0, small = 0;  ///< seconds of the slowest rank, medians
+};
+
+struct CollectiveReport {
+  std::string peer;  ///< this program and its version
+  std::string environment;
+  int ranks = 1, warmups = 0, trials = 0;
+  double memory_bandwidth = 0;  ///< bytes/s of STREAM's triad on the cores of all ranks
+  double elapsed = 0;           ///< seconds
+  bool stopped = false;         ///< before its end
+  std::vector<CollectiveRow> rows = {};
+};
+
+/// Payloads from 32 KiB, doubled, up to 16 GiB or what ranks can hold in half of `free_bytes`; at least the first.
+std::vector<std::int64_t> default_payloads(const std::vector<comm::Collective>& ops, int ranks, std::int64_t free_bytes);
+/// Throws UserError for a payload that gives a rank no element or that does not fit into `free_bytes`.
+void check_payloads(const CollectiveBenchOptions& options, int ranks, std::int64_t free_bytes);
+
+/// Rows of the report, the same on every rank. Values are checked before timing: SystemError when a collective is wrong.
+/// Collective; sets `rows` and `stopped`.
+void bench_collectives(const CollectiveBenchOptions& options, Runtime& runtime, comm::Communicator& world,
+                       CollectiveReport& report);
+/// `bytes` at once, then in `pieces`; collective.
+LatencyReport bench_latency(std::int64_t bytes, int pieces, Runtime& runtime, comm::Communicator& world);
+
+/// Tables, legend, plot.
+std::string to_text(const CollectiveReport& report);
+/// One row a trial.
+std::string to_stability_text(const CollectiveReport& report);
+std::string to_text(const LatencyReport& report, int ranks);
+/// The keys that other programs' collective benchmarks print.
+Json to_json(const CollectiveRow& row, std::string_view peer);
+
+}  // namespace lockstep::lab

@@ -1,0 +1,69 @@
+#include "lab/collective_trial.h"
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "support/ranks.h"
+
+namespace lockstep::lab {
+namespace {
+
+using comm::Collective;
+
+TEST(CollectiveTrial, EveryOperationPassesOnEveryRoot) {
+  for (const int ranks : {1, 2, 3, 4}) {
+    test::on_ranks(ranks, [&](comm::Communicator& world) {
+      cpu::Team team(1);
+      for (const Collective op : tried_collectives()) {
+        for (int root = 0; root < ranks; ++root) {
+          CollectiveTrial trial(op, root, 12L * ranks, world, team, host_memory());
+          for (const std::int64_t elements : {12L * ranks, 1L * ranks}) {
+            trial.fill(elements);
+            EXPECT_EQ(trial.bytes(), 4 * elements);
+            trial.run();
+            EXPECT_EQ(trial.fault(), std::nullopt);
+          }
+        }
+      }
+    });
+  }
+}
+
+TEST(CollectiveTrial, WhatWasNotRunIsWrongWhereSomethingComes) {
+  test::on_ranks(2, [&](comm::Communicator& world) {
+    cpu::Team team(1);
+    for (const Collective op : tried_collectives()) {
+      CollectiveTrial trial(op, 0, 8, world, team, host_memory());
+      trial.fill(8);
+      const bool root_only = op == Collective::reduce || op == Collective::gather;
+      const bool others_only = op == Collective::broadcast;
+      const bool expected = root_only ? world.rank() == 0 : others_only ? world.rank() == 1 : true;
+      EXPECT_EQ(trial.fault().has_value(), expected) << name_of(op) << " on rank " << world.rank();
+    }
+  });
+}
+
+TEST(CollectiveTrial, ShowsWhoHoldsWhat) {
+  test::on_ranks(2, [&](comm::Communicator& world) {
+    cpu::Team team(1);
+    CollectiveTrial trial(Collective::scatter, 1, 4, world, team, host_memory());
+    trial.fill(4);
+    EXPECT_EQ(trial.given().size(), world.rank() == 1 ? 4U : 0U);
+    trial.run();
+    ASSERT_EQ(trial.got().size(), 2U);
+    EXPECT_EQ(trial.got()[0], world.rank() == 0 ? 2.0F : 6.0F);
+  });
+}
+
+TEST(CollectiveTrial, AnUnknownNameNamesTheKnownOnes) {
+  EXPECT_EQ(collective_from_name("all_to_all"), Collective::all_to_all);
+  try {
+    collective_from_name("barrier");
+    FAIL() << "accepted";
+  } catch (const UserError& error) {
+    EXPECT_NE(std::string(error.what()).find("all_reduce, reduce, broadcast"), std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::lab
