@@ -66,7 +66,7 @@ void Loader::start(std::uint64_t step, std::uint64_t next_sample) {
   ensure(static_cast<bool>(slots_[0].batches.front().tokens), "the loader's memory is committed");
   first_ = next_ = step;
   first_sample_ = next_sample;
-  thread_ = std::jthread([this](std::stop_token stop) { run(std::move(stop)); });
+  thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
 }
 
 void Loader::make(Slot& slot, std::uint64_t step) {
@@ -80,7 +80,7 @@ void Loader::make(Slot& slot, std::uint64_t step) {
   }
 }
 
-void Loader::run(std::stop_token stop) {
+void Loader::run(const std::stop_token& stop) {
   for (std::uint64_t step = first_;; ++step) {
     Slot& slot = slots_[step % 2];
     {

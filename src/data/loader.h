@@ -42,7 +42,7 @@ class Loader final : public BatchSource {
     std::int64_t target_count = 0;
     bool ready = false;
   };
-  void run(std::stop_token stop);
+  void run(const std::stop_token& stop);
   void make(Slot& slot, std::uint64_t step);
 
   const TokenFile& file_;

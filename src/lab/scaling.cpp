@@ -41,12 +41,14 @@ Json to_json(const std::string& shape, const std::vector<ScalingCurve>& curves) 
     Json::Array rows;
     for (std::size_t i = 0; i < curve.rows.size(); ++i) {
       const ScalingRow& row = curve.rows[i];
-      rows.push_back(Json::Object{{"ranks", row.ranks},
-                                  {"tokens_per_s", row.tokens_per_second},
-                                  {"step_s", row.step_seconds},
-                                  {"speed_up", curve.speed_up(i)},
-                                  {"efficiency", curve.efficiency(i)},
-                                  {"exposed_s", row.exposed_seconds}});
+      Json entry;
+      entry.set("ranks", row.ranks);
+      entry.set("tokens_per_s", row.tokens_per_second);
+      entry.set("step_s", row.step_seconds);
+      entry.set("speed_up", curve.speed_up(i));
+      entry.set("efficiency", curve.efficiency(i));
+      entry.set("exposed_s", row.exposed_seconds);
+      rows.push_back(std::move(entry));
     }
     json.set(curve.kind, std::move(rows));
   }

@@ -13,7 +13,7 @@ namespace lockstep::train {
 namespace {
 
 /// A handler may only write to such a variable; this is the one place that needs one for the whole program.
-volatile std::sig_atomic_t pending = 0;
+volatile std::sig_atomic_t pending = 0;  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
 
 extern "C" void remember(int signal) {
   if (pending == SIGINT && signal == SIGINT) std::signal(SIGINT, SIG_DFL);

@@ -65,7 +65,8 @@ class HostPending final : public Request::Pending {
     }
     try {
       wait();
-    } catch (const RunAborted&) {  // every later operation reports it
+    } catch (const RunAborted&) {
+      return;  // every later operation reports it
     }
   }
 

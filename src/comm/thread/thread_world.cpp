@@ -19,7 +19,9 @@ namespace {
 class ProcessMemory final : public host::SharedMemory {
  public:
   std::uint64_t token(const std::byte* address) const override { return reinterpret_cast<std::uint64_t>(address); }
-  std::byte* find(int, std::uint64_t token) const override { return reinterpret_cast<std::byte*>(token); }
+  std::byte* find(int, std::uint64_t token) const override {
+    return reinterpret_cast<std::byte*>(token);  // NOLINT(performance-no-int-to-ptr): what token() made of a pointer
+  }
   std::byte* allocate(std::size_t bytes) override {
     const std::scoped_lock lock(mutex_);
     return memories_.emplace_back(host_memory().allocate(bytes)).data();
