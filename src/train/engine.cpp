@@ -68,7 +68,8 @@ Ledger Engine::ledger() const {
 
 void Engine::commit() {
   Ledger committed;
-  for (Arena* arena : {&parameter_arena_, &gradient_arena_, &optimizer_arena_, &activation_arena_, &workspace_arena_}) {
+  gradient_arena_.commit(world_.window(runtime_.memory()), committed);
+  for (Arena* arena : {&parameter_arena_, &optimizer_arena_, &activation_arena_, &workspace_arena_}) {
     arena->commit(runtime_.memory(), committed);
   }
 }

@@ -289,21 +289,8 @@ TEST_P(Collectives, RandomSequences) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Thread, Collectives, testing::Values(1, 2, 3, 4, 5, 6, 7, 8),
+INSTANTIATE_TEST_SUITE_P(Conformance, Collectives, testing::Values(1, 2, 3, 4, 5, 6, 7, 8),
                          [](const auto& one) { return std::to_string(one.param) + "Ranks"; });
-
-// Nobody passes a barrier before all have come.
-TEST(Barrier, IsMet) {
-  std::atomic<int> arrived{0};
-  on_ranks(4, [&](Communicator& world) {
-    for (int round = 1; round <= 50; ++round) {
-      arrived.fetch_add(1);
-      world.barrier();
-      EXPECT_GE(arrived.load(), 4 * round);
-      world.barrier();
-    }
-  });
-}
 
 }  // namespace
 }  // namespace lockstep::test

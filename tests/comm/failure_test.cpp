@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/timer.h"
 #include "comm/errors.h"
+#include "comm/thread/thread_world.h"
 #include "support/ranks.h"
 
 namespace lockstep::test {

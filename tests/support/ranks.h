@@ -9,15 +9,12 @@
 #include <vector>
 
 #include "comm/communicator.h"
-#include "comm/thread/thread_world.h"
 #include "tensor/bfloat16.h"
 
 namespace lockstep::test {
 
-/// Runs `body` on ranks that are threads; a test that waits for nobody ends after a minute.
-inline void on_ranks(int ranks, const std::function<void(comm::Communicator&)>& body) {
-  comm::run_ranks(ranks, {.timeout = 60}, body);
-}
+/// Runs `body` on ranks of the transport that the test program is for; a test that waits for nobody ends after a minute.
+void on_ranks(int ranks, const std::function<void(comm::Communicator&)>& body);
 
 template <class T>
 Tensor tensor_of(std::vector<T>& values) {

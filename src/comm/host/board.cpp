@@ -80,9 +80,12 @@ bool Roll::begin_move(int rank) const {
 
 void Roll::end_move(int rank) const { entries_[rank].moving.store(0); }
 
-void Roll::await_no_moves(int own_rank) const {
+void Roll::await_no_moves(int own_rank, const std::function<void()>& look_after) const {
   for (int rank = 0; rank < ranks_; ++rank) {
-    while (rank != own_rank && entries_[rank].moving.load() != 0) std::this_thread::yield();
+    while (rank != own_rank && entries_[rank].moving.load() != 0 && phase(rank) == Phase::running) {
+      if (look_after) look_after();
+      std::this_thread::yield();
+    }
   }
 }
 

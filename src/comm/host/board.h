@@ -10,6 +10,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "comm/operation.h"
@@ -88,8 +89,9 @@ class Roll {
   /// Around everything that touches other ranks' buffers. False when the run has been aborted: then nothing may be touched.
   bool begin_move(int rank) const;
   void end_move(int rank) const;
-  /// After abort(): returns when nobody touches other ranks' buffers any more.
-  void await_no_moves(int own_rank) const;
+  /// After abort(): returns when no rank that is still there touches other ranks' buffers any more. `look_after` may find out who
+  /// is not.
+  void await_no_moves(int own_rank, const std::function<void()>& look_after = {}) const;
 
  private:
   struct State;
@@ -106,7 +108,7 @@ class Roll {
 class SharedMemory {
  public:
   virtual ~SharedMemory() = default;
-  /// Of an address in this rank's memory; never 0.
+  /// Of an address in this rank's memory; 0 where the others do not see it.
   virtual std::uint64_t token(const std::byte* address) const = 0;
   /// Where this rank sees what `rank` named.
   virtual std::byte* find(int rank, std::uint64_t token) const = 0;

@@ -13,6 +13,7 @@
 #include "comm/errors.h"
 #include "comm/host/moves.h"
 #include "comm/host/report.h"
+#include "comm/host/staging.h"
 
 namespace lockstep::comm::host {
 
@@ -31,6 +32,24 @@ void relax(int turn, bool crowded) {
     nanosleep(&nap, nullptr);
   }
 }
+
+namespace {
+
+/// While it lives, the rank may touch the others' buffers.
+class Move {
+ public:
+  explicit Move(Rank& context) : context_(context) {
+    if (!context_.roll.begin_move(context_.number)) throw RunAborted(context_.roll.reason());
+  }
+  ~Move() { context_.roll.end_move(context_.number); }
+  Move(const Move&) = delete;
+  Move& operator=(const Move&) = delete;
+
+ private:
+  Rank& context_;
+};
+
+}  // namespace
 
 /// A collective, or a message to or from another rank.
 class HostPending final : public Request::Pending {
@@ -60,7 +79,7 @@ class HostPending final : public Request::Pending {
     if (!open_) return;
     if (std::uncaught_exceptions() > 0) {
       group_.context_.roll.abort(fmt::format("rank {} failed", group_.context_.number));
-      group_.context_.roll.await_no_moves(group_.context_.number);
+      group_.context_.roll.await_no_moves(group_.context_.number, group_.context_.look_after);
       return;
     }
     try {
@@ -104,6 +123,11 @@ void HostCommunicator::abort(const std::string& reason) const {
 
 Request HostCommunicator::issue(const Operation& operation) {
   if (context_.roll.aborted()) throw RunAborted(context_.roll.reason());
+  if (context_.staging == nullptr) return start(operation);
+  return context_.staging->issue(operation, rank_, context_.team, [this](const Operation& shared) { return start(shared); });
+}
+
+Request HostCommunicator::start(const Operation& operation) {
   switch (operation.kind) {
     case Collective::send:
       return post(operation);
@@ -181,9 +205,8 @@ void HostCommunicator::execute(std::uint64_t sequence) {
   const Operation& operation = own_[sequence % Board::depth].operation;
   if (const std::string difference = disagreement({board_, members_, name_}, sequence); !difference.empty()) abort(difference);
   if (operation.kind == Collective::all_to_all) check_counts(operation, sequence);
-  if (!context_.roll.begin_move(context_.number)) throw RunAborted(context_.roll.reason());
+  const Move move(context_);
   do_share({board_, context_.memory, members_, rank_, context_.team}, operation, sequence);
-  context_.roll.end_move(context_.number);
 }
 
 void HostCommunicator::check_counts(const Operation& operation, std::uint64_t sequence) const {
@@ -206,12 +229,11 @@ bool HostCommunicator::take(const Receive& receive) {
     abort(fmt::format("rank {} sends {} {} to rank {}, which expects {} {}", members_[from], letter.count, name_of(letter.dtype),
                       context_.number, receive.to.elements(), name_of(receive.to.dtype)));
   }
-  if (!context_.roll.begin_move(context_.number)) throw RunAborted(context_.roll.reason());
   if (letter.count > 0) {
+    const Move move(context_);
     copy(context_.team, receive.to.data, context_.memory.find(members_[from], letter.address),
          static_cast<std::int64_t>(receive.to.bytes()));
   }
-  context_.roll.end_move(context_.number);
   ++taken_[from];
   channel.taken.store(receive.ticket + 1, std::memory_order_release);
   return true;
@@ -226,7 +248,10 @@ void HostCommunicator::await(Done done, const std::uint64_t* sequence, int other
     context_.progress();
     if (done()) return;
     if (context_.roll.aborted()) throw RunAborted(context_.roll.reason());
-    if (turn % 64 == 63) check_others(since, sequence, other);
+    if (turn % 64 == 63) {
+      if (context_.look_after) context_.look_after();
+      check_others(since, sequence, other);
+    }
     relax(turn, context_.crowded);
   }
 }

@@ -25,7 +25,7 @@ class HostCommunicator final : public Communicator {
   int rank() const override { return rank_; }
   int size() const override { return board_.ranks(); }
   void attach(Stream& stream, cpu::Team& team) override;
-  MemorySource& window(MemorySource& usual) override { return usual; }
+  MemorySource& window(MemorySource& usual) override { return context_.window != nullptr ? *context_.window : usual; }
 
   /// Does what can be done now.
   void progress();
@@ -46,6 +46,7 @@ class HostCommunicator final : public Communicator {
 
   Request issue(const Operation& operation) override;
   std::unique_ptr<Communicator> make_group(int colour, int key) override;
+  Request start(const Operation& operation);
   Request enter(const Operation& operation);
   Request post(const Operation& operation);
   Request expect(const Operation& operation);

@@ -56,12 +56,12 @@ class Work {
   void run() const {
     switch (op_.kind) {
       case Collective::all_reduce:
-        return reduce_range(share_of(op_.count * size_, m_.rank, ranks_), every_rank(), Where::own_place);
+        return reduce_share(every_rank());
       case Collective::reduce:
-        return reduce_range(share_of(op_.count * size_, m_.rank, ranks_), {op_.root}, Where::own_place);
+        return reduce_share({op_.root});
       case Collective::reduce_scatter:
         return reduce_range({before(op_.counts, m_.rank) * size_, op_.counts[static_cast<std::size_t>(m_.rank)] * size_},
-                            {m_.rank}, Where::start);
+                            {op_.out.data});
       case Collective::broadcast:
         if (m_.rank != op_.root) copy(m_.team, op_.out.data, given(op_.root), op_.count * size_);
         return;
@@ -79,8 +79,6 @@ class Work {
   }
 
  private:
-  enum class Where : std::uint8_t { own_place, start };  // of a range in a destination
-
   std::byte* find(int rank, std::uint64_t token) const {
     return token == 0 ? nullptr : m_.memory.find(m_.members[static_cast<std::size_t>(rank)], token);
   }
@@ -93,13 +91,19 @@ class Work {
     return ranks;
   }
 
-  // Bytes `range` of everybody's input, combined, to the outputs of `to`.
-  void reduce_range(Share range, const std::vector<int>& to, Where where) const {
+  // This rank's part of everybody's input, combined, to its place in the outputs of `to`.
+  void reduce_share(const std::vector<int>& to) const {
+    const Share share = share_of(op_.count * size_, m_.rank, ranks_);
+    std::vector<std::byte*> destinations;
+    for (const int r : to) destinations.push_back(taken(r) + share.first);
+    reduce_range(share, destinations);
+  }
+
+  // Bytes `range` of everybody's input, combined.
+  void reduce_range(Share range, const std::vector<std::byte*>& destinations) const {
     if (range.count == 0) return;
     std::vector<const std::byte*> sources;
     for (int r = 0; r < ranks_; ++r) sources.push_back(given(r) + range.first);
-    std::vector<std::byte*> destinations;
-    for (const int r : to) destinations.push_back(taken(r) + (where == Where::own_place ? range.first : 0));
     in_tiles(m_.team, range.count, [&](std::int64_t first, std::int64_t bytes) {
       combine(op_.reduction, op_.dtype, sources, destinations, first / size_, bytes / size_);
     });

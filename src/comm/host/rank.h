@@ -2,6 +2,7 @@
 
 // What the groups of one rank share: the roll of the run, the shared memory, and how to wait. Used by the rank's thread alone.
 
+#include <functional>
 #include <vector>
 
 #include "comm/host/board.h"
@@ -10,12 +11,14 @@ namespace lockstep::cpu {
 class Team;
 }
 namespace lockstep {
+class MemorySource;
 class Stream;
-}
+}  // namespace lockstep
 
 namespace lockstep::comm::host {
 
 class HostCommunicator;
+class Staging;
 
 struct Rank {
   int number = 0;  ///< in the world
@@ -24,6 +27,9 @@ struct Rank {
   double timeout = 600;  ///< seconds until an operation that others do not enter ends the run
   bool crowded = false;  ///< more ranks than cores: spinning would keep others from working
   cpu::Team* team = nullptr;
+  MemorySource* window = nullptr;         ///< the memory that the ranks share; none: every memory
+  Staging* staging = nullptr;             ///< for the memory that they do not share
+  std::function<void()> look_after = {};  ///< while others are waited for: a rank that is no more ends the run, noexcept
   std::vector<HostCommunicator*> groups = {};
 
   /// Does what can be done now, in all groups.

@@ -1,0 +1,62 @@
+#pragma once
+
+// Where not every memory is shared, operations on memory that the other ranks do not see go through buffers that they do: what is
+// given is copied when the operation begins, what is got when its request ends. Buffers that only their own rank touches (what a
+// broadcast or a gather brings) stay where they are.
+
+#include <array>
+#include <functional>
+#include <vector>
+
+#include "comm/host/board.h"
+#include "comm/request.h"
+#include "device/memory.h"
+
+namespace lockstep::cpu {
+class Team;
+}
+
+namespace lockstep::comm::host {
+
+/// Shared buffers, used again and again: of small ones as many as were ever under way, of large ones no smaller ones when a
+/// larger one is made.
+class StagingPool {
+ public:
+  struct Block {
+    std::byte* data = nullptr;
+    std::size_t bytes = 0;
+    Memory large = {};  ///< its memory, when it is a large one
+  };
+
+  explicit StagingPool(MemorySource& shared) : shared_(shared) {}
+  /// At least `bytes`, which is not 0, aligned to 64.
+  Block take(std::size_t bytes);
+  void give_back(Block block);
+
+ private:
+  static constexpr int classes = 21;  // of small ones: powers of two up to 1 MiB
+  void cut_slab(std::size_t index);
+
+  MemorySource& shared_;
+  std::vector<Memory> slabs_;
+  std::array<std::vector<std::byte*>, classes> small_;
+  std::vector<Memory> large_;
+};
+
+class Staging {
+ public:
+  /// `memory` tells what is shared and `shared` hands more of it out; both outlive this.
+  Staging(const SharedMemory& memory, MemorySource& shared) : memory_(memory), pool_(shared) {}
+
+  /// The operation of member `rank` of a group, begun by `start` on buffers that the others see. This outlives the request.
+  Request issue(const Operation& operation, int rank, cpu::Team* team, const std::function<Request(const Operation&)>& start);
+
+ private:
+  class Pending;
+  bool hidden(const Tensor& tensor) const;
+
+  const SharedMemory& memory_;
+  StagingPool pool_;
+};
+
+}  // namespace lockstep::comm::host

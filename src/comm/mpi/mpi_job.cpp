@@ -1,0 +1,45 @@
+#include "comm/mpi/mpi_job.h"
+
+#include <array>
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
+
+namespace lockstep::comm {
+namespace {
+
+std::optional<int> number(const char* text) {
+  if (text == nullptr) return std::nullopt;
+  int value = 0;
+  const char* end = text + std::strlen(text);
+  const auto [at, error] = std::from_chars(text, end, value);
+  if (error != std::errc{} || at != end || value < 0) return std::nullopt;
+  return value;
+}
+
+struct Source {
+  const char *rank, *ranks, *launcher;
+};
+
+// Open MPI's mpiexec; srun, whose steps alone know their number of tasks; other starters that speak PMI.
+constexpr std::array<Source, 3> sources{{{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "mpiexec"},
+                                         {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "srun"},
+                                         {"PMI_RANK", "PMI_SIZE", "mpiexec"}}};
+
+}  // namespace
+
+std::optional<MpiJob> find_mpi_job(const std::function<const char*(const char*)>& variable) {
+  for (const Source& source : sources) {
+    const std::optional<int> rank = number(variable(source.rank)), ranks = number(variable(source.ranks));
+    if (!rank || !ranks || *rank >= *ranks) continue;
+    if (*ranks == 1) return std::nullopt;
+    return MpiJob{*rank, *ranks, source.launcher};
+  }
+  return std::nullopt;
+}
+
+std::optional<MpiJob> find_mpi_job() {
+  return find_mpi_job([](const char* name) { return std::getenv(name); });
+}
+
+}  // namespace lockstep::comm

@@ -1,0 +1,23 @@
+#pragma once
+
+// Whether this process is one of several that mpiexec, mpirun or srun started, as its environment says: a plain run never touches
+// MPI.
+
+#include <functional>
+#include <optional>
+#include <string>
+
+namespace lockstep::comm {
+
+struct MpiJob {
+  int rank = 0;
+  int ranks = 1;         ///< more than one
+  std::string launcher;  ///< "mpiexec" or "srun"
+};
+
+/// `variable(name)` is the value of an environment variable, or null.
+std::optional<MpiJob> find_mpi_job(const std::function<const char*(const char*)>& variable);
+/// Of this process.
+std::optional<MpiJob> find_mpi_job();
+
+}  // namespace lockstep::comm

@@ -1,0 +1,174 @@
+// Ranks as processes: this program starts itself under mpirun, where it runs the conformance suite of all transports or one of
+// the cases below. Outside it has the tests of Mpi alone, which look at what became of the job.
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <map>
+#include <thread>
+
+#include "base/error.h"
+#include "comm/errors.h"
+#include "comm/mpi/mpi_world.h"
+#include "support/mpi_job.h"
+#include "support/ranks.h"
+
+namespace lockstep::test {
+namespace {
+
+using comm::Communicator;
+using comm::Reduction;
+
+Communicator* the_world = nullptr;  // of this process, while a suite runs in it
+
+void reduce_once(Communicator& world) {
+  std::vector<float> x(1000, 1.0F);
+  world.all_reduce(tensor_of(x), Reduction::sum).wait();
+}
+
+// What a rank does in a job that fails; each is a case of its own.
+const std::map<std::string, void (*)(Communicator&)> cases{
+    {"user_error",
+     [](Communicator& world) {
+       reduce_once(world);
+       if (world.rank() == 2) throw UserError("no room for the checkpoint", "free some");
+       reduce_once(world);
+     }},
+    {"system_error",
+     [](Communicator& world) {
+       reduce_once(world);
+       if (world.rank() == 1) throw SystemError("the disk is gone");
+       reduce_once(world);
+     }},
+    {"killed",
+     [](Communicator& world) {
+       reduce_once(world);
+       if (world.rank() == 1) raise(SIGKILL);
+       reduce_once(world);
+     }},
+    {"busy",  // rank 0 does not look at the others when rank 1 fails
+     [](Communicator& world) {
+       reduce_once(world);
+       if (world.rank() == 1) throw UserError("bad input", "give good one");
+       std::this_thread::sleep_for(std::chrono::seconds(100));
+     }},
+    {"disagree",
+     [](Communicator& world) {
+       std::vector<float> x(world.rank() == 0 ? 10 : 11);
+       world.all_reduce(tensor_of(x), Reduction::sum).wait();
+     }},
+    {"no_memory", [](Communicator& world) { const Memory memory = world.window(host_memory()).allocate(std::size_t{1} << 50); }},
+};
+
+JobOutcome run_case(int ranks, const std::string& name) {
+  return run_job(ranks, std::filesystem::read_symlink("/proc/self/exe").string() + " --case " + name);
+}
+
+void expect_says(const JobOutcome& outcome, std::initializer_list<const char*> parts) {
+  for (const char* part : parts) EXPECT_NE(outcome.output.find(part), std::string::npos) << part << " in:\n" << outcome.output;
+}
+
+class Mpi : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!has_mpirun()) GTEST_SKIP() << "mpirun is not installed (Debian: openmpi-bin)";
+  }
+};
+
+TEST_F(Mpi, Conformance) {
+  const JobOutcome outcome = run_job(8, std::filesystem::read_symlink("/proc/self/exe").string());
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+  expect_says(outcome, {"8Ranks", "[  PASSED  ]"});
+}
+
+TEST_F(Mpi, ARankThatThrowsEndsTheOthersWithItsFamily) {
+  const JobOutcome user = run_case(3, "user_error");
+  EXPECT_EQ(user.code, 2);
+  expect_says(user, {"case: rank 2 ended with an error: no room for the checkpoint\n  -> free some"});
+  const JobOutcome system = run_case(2, "system_error");
+  EXPECT_EQ(system.code, 1);
+  expect_says(system, {"case: rank 1 ended with an error: the disk is gone"});
+}
+
+TEST_F(Mpi, AKilledRankEndsTheOthers) {
+  const JobOutcome outcome = run_case(3, "killed");
+  EXPECT_NE(outcome.code, 0);
+  EXPECT_NE(outcome.code, too_long);
+  expect_says(outcome, {"rank 1"});
+}
+
+TEST_F(Mpi, ARankThatDoesNotFollowIsEnded) {
+  const JobOutcome outcome = run_case(2, "busy");
+  EXPECT_EQ(outcome.code, 2);
+  expect_says(outcome, {"lockstep: rank 1 ended with an error: bad input\n  -> give good one"});
+}
+
+TEST_F(Mpi, DisagreementAndExhaustionHaveReports) {
+  const JobOutcome disagree = run_case(2, "disagree");
+  EXPECT_EQ(disagree.code, 1);
+  expect_says(disagree, {"ranks 0 and 1 entered different operations", "10 F32", "11 F32"});
+  const JobOutcome memory = run_case(2, "no_memory");
+  EXPECT_EQ(memory.code, 1);
+  expect_says(memory, {"no shared memory: 1125899906842624 bytes for the ranks of this host could not be had"});
+}
+
+// Rank 0 reports everything, the others what went wrong.
+class FailuresAlone final : public testing::EmptyTestEventListener {
+  void OnTestPartResult(const testing::TestPartResult& result) override {
+    if (result.failed()) std::fprintf(stderr, "rank %d: %s\n", the_world->rank(), result.message());
+  }
+};
+
+int run_suite(Communicator& world) {
+  the_world = &world;
+  if (GTEST_FLAG_GET(filter) == "*") GTEST_FLAG_SET(filter, "-Mpi.*");
+  if (world.rank() != 0) {
+    auto& listeners = testing::UnitTest::GetInstance()->listeners();
+    delete listeners.Release(listeners.default_result_printer());
+    listeners.Append(new FailuresAlone);
+  }
+  return RUN_ALL_TESTS();
+}
+
+int run_inside(const comm::MpiJob& job, const std::string& name) {
+  int code = 0;
+  try {
+    comm::run_mpi(job, {.timeout = 60}, [&](Communicator& world, const comm::CoreSharing&) {
+      if (name.empty()) {
+        code = run_suite(world);
+      } else {
+        cases.at(name)(world);
+      }
+    });
+  } catch (const UserError& error) {
+    std::fprintf(stderr, "case: %s\n", error.what());
+    return 2;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "case: %s\n", error.what());
+    return 1;
+  }
+  return code;
+}
+
+}  // namespace
+
+void on_ranks(int ranks, const std::function<void(Communicator&)>& body) {
+  if (ranks > the_world->size()) GTEST_SKIP() << "more ranks than this job has";
+  const bool takes_part = the_world->rank() < ranks;
+  const std::unique_ptr<Communicator> group = the_world->split(takes_part ? 0 : 1, 0);
+  if (takes_part) body(*group);
+}
+
+}  // namespace lockstep::test
+
+int main(int argc, char** argv) {
+  testing::InitGoogleTest(&argc, argv);
+  const std::string name = argc == 3 && std::string(argv[1]) == "--case" ? argv[2] : "";
+  if (const auto job = lockstep::comm::find_mpi_job()) return lockstep::test::run_inside(*job, name);
+  if (GTEST_FLAG_GET(filter) == "*") GTEST_FLAG_SET(filter, "Mpi.*");
+  return RUN_ALL_TESTS();
+}

@@ -1,0 +1,38 @@
+#pragma once
+
+// Programs as ranks of Open MPI's mpirun, from inside a test.
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+namespace lockstep::test {
+
+inline bool has_mpirun() { return std::system("command -v mpirun >/dev/null 2>&1") == 0; }
+
+inline constexpr int too_long = 124;  // the exit code of a job that had to be ended
+
+struct JobOutcome {
+  int code;
+  std::string output;  ///< of all ranks, stdout and stderr
+};
+
+/// Runs a command of the shell on `ranks` processes, however many cores there are; after two minutes it is ended.
+inline JobOutcome run_job(int ranks, const std::string& command) {
+  const std::string line = "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 timeout -k 5 120 mpirun -n " +
+                           std::to_string(ranks) + " --oversubscribe --bind-to none " + command + " 2>&1";
+  std::FILE* pipe = popen(line.c_str(), "r");
+  if (pipe == nullptr) return {-1, "popen failed"};
+  JobOutcome outcome{-1, {}};
+  std::array<char, 4096> buffer{};
+  while (const std::size_t n = std::fread(buffer.data(), 1, buffer.size(), pipe)) outcome.output.append(buffer.data(), n);
+  const int status = pclose(pipe);
+  outcome.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  return outcome;
+}
+
+}  // namespace lockstep::test
