@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <vector>
 
 #include "base/error.h"
+#include "comm/mpi/mpi_world.h"
 #include "comm/thread/thread_world.h"
 #include "device/cpu/topology.h"
 
@@ -24,19 +26,52 @@ void check(const RankOptions& options) {
   if (!problems.empty()) throw UserError(std::move(problems));
 }
 
+// One of `sharing` ranks that have the calling thread's cores between them.
+void run_rank(const RankOptions& options, comm::Communicator& world, Transport transport, const comm::CoreSharing& sharing,
+              const std::function<void(Session&)>& body) {
+  const std::vector<int> cores = cpu::neighbouring_cores();
+  const std::vector<int> mine = cpu::share_of_cores(cores, sharing.rank, sharing.ranks);
+  const cpu::ScopedCores scoped(mine);
+  const bool crowded = sharing.ranks > std::ssize(cores);
+  const auto threads = options.threads > 0 ? static_cast<int>(options.threads) : crowded ? 1 : static_cast<int>(mine.size());
+  Session session(threads, options.isa, world, transport);
+  body(session);
+}
+
+void run_on_processes(const RankOptions& options, const comm::MpiJob& job, const std::function<void(Session&)>& body) {
+  if (options.ranks != 1) {
+    throw UserError(fmt::format("--ranks {} under {}, which has started {} ranks", options.ranks, job.launcher, job.ranks),
+                    fmt::format("leave out --ranks, or start the program without {}", job.launcher));
+  }
+  // The others wait for rank 0 where MPI brings them together.
+  if (options.prepare && job.rank == 0) options.prepare();
+  comm::run_mpi(job, {.timeout = options.timeout, .threads = static_cast<int>(options.threads)},
+                [&](comm::Communicator& world, const comm::CoreSharing& sharing) {
+                  run_rank(options, world, Transport::mpi, sharing, body);
+                });
+}
+
 }  // namespace
 
-Session::Session(int threads, ops::Isa isa, comm::Communicator& world)
+std::string_view name_of(Transport transport) {
+  constexpr std::array<std::string_view, 3> names{"self", "thread", "mpi"};
+  return names.at(static_cast<std::size_t>(transport));
+}
+
+Session::Session(int threads, ops::Isa isa, comm::Communicator& world, Transport transport)
     : isa_(isa == ops::Isa::automatic ? ops::available_isas().front() : isa),
       runtime_(open_runtime({}, {.threads = threads})),
       stream_(runtime_->make_stream()),
       ops_(ops::make_ops(*runtime_, *stream_, {.isa = isa})),
-      world_(world) {
+      world_(world),
+      transport_(transport) {
   world_.attach(*stream_, team());
 }
 
 void run_on_ranks(const RankOptions& options, const std::function<void(Session&)>& body) {
   check(options);
+  if (const auto job = comm::find_mpi_job()) return run_on_processes(options, *job, body);
+  if (options.prepare) options.prepare();
   const int ranks = static_cast<int>(options.ranks);
   if (ranks == 1) {
     const std::unique_ptr<comm::Communicator> alone = comm::make_self();
@@ -46,14 +81,13 @@ void run_on_ranks(const RankOptions& options, const std::function<void(Session&)
   const std::vector<int> cores = cpu::neighbouring_cores();
   const int share = static_cast<int>(cpu::share_of_cores(cores, 0, ranks).size());
   const int threads = options.threads > 0 ? static_cast<int>(options.threads) : ranks > std::ssize(cores) ? 1 : share;
-  comm::run_ranks(ranks, {.timeout = options.timeout, .threads = threads}, [&](comm::Communicator& world) {
-    const std::vector<int> mine = cpu::share_of_cores(cores, world.rank(), ranks);
-    const cpu::ScopedCores scoped(mine);
-    const bool crowded = ranks > std::ssize(cores);
-    const auto own = options.threads > 0 ? static_cast<int>(options.threads) : crowded ? 1 : static_cast<int>(mine.size());
-    Session session(own, options.isa, world);
-    body(session);
-  });
+  comm::run_ranks(ranks, {.timeout = options.timeout, .threads = threads},
+                  [&](comm::Communicator& world) { run_rank(options, world, Transport::thread, {world.rank(), ranks}, body); });
+}
+
+bool is_first_process() {
+  const auto job = comm::find_mpi_job();
+  return !job || job->rank == 0;
 }
 
 }  // namespace lockstep::app

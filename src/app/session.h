@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string_view>
 
 #include "comm/communicator.h"
 #include "device/cpu/team.h"
@@ -14,16 +15,23 @@
 
 namespace lockstep::app {
 
+/// What the ranks are: one alone, threads of this process, or processes that mpiexec or srun started.
+enum class Transport : std::uint8_t { self, thread, mpi };
+std::string_view name_of(Transport transport);
+
 class Session {
  public:
   /// `world` outlives the session. threads 0: every core the calling thread may use. Throws UserError for an instruction set that
   /// the machine lacks.
-  Session(int threads, ops::Isa isa, comm::Communicator& world);
+  Session(int threads, ops::Isa isa, comm::Communicator& world, Transport transport = Transport::self);
 
   Runtime& runtime() { return *runtime_; }
   ops::Ops& ops() { return *ops_; }
   comm::Communicator& world() { return world_; }
   bool lead() const { return world_.rank() == 0; }
+  Transport transport() const { return transport_; }
+  /// The one rank of its process that sees to what concerns the process: signals and the clock.
+  bool leads_process() const { return lead() || transport_ == Transport::mpi; }
   cpu::Team& team() { return cpu::team_of(*runtime_); }
   /// The instruction set that was taken.
   ops::Isa isa() const { return isa_; }
@@ -34,18 +42,23 @@ class Session {
   std::unique_ptr<Stream> stream_;
   std::unique_ptr<ops::Ops> ops_;
   comm::Communicator& world_;
+  Transport transport_;
 };
 
 struct RankOptions {
   std::int64_t ranks = 1;
   std::int64_t threads = 0;  ///< of each rank; 0: its share of this host's cores
   ops::Isa isa = ops::Isa::automatic;
-  double timeout = 600;  ///< comm.timeout, seconds
+  double timeout = 600;                ///< comm.timeout, seconds
+  std::function<void()> prepare = {};  ///< done once, by one process, before any rank begins
 };
 
 /// Calls body on every rank at the same time, each in a thread of this process with its share of the cores, and returns when all
-/// have ended; one rank runs on the calling thread alone. The first error of a rank ends the others and is thrown. UserError when
-/// the number of ranks or threads is out of range.
+/// have ended; one rank runs on the calling thread alone. Under mpiexec or srun this process is one of the ranks. The first error
+/// of a rank ends the others and is thrown. UserError when the number of ranks or threads is out of range, or given under
+/// mpiexec.
 void run_on_ranks(const RankOptions& options, const std::function<void(Session&)>& body);
+/// Whether this process is the job's only one, or the one of rank 0: it says what concerns them all.
+bool is_first_process();
 
 }  // namespace lockstep::app

@@ -19,15 +19,13 @@ std::string host_name() {
 
 std::string_view yes_no(bool value) { return value ? "True" : "False"; }
 
-std::string_view backend_of(int ranks) { return ranks == 1 ? "self" : "thread"; }
-
 /// The 18 facts of ezpz about a rank, on the one host there is.
-std::string dist_info(int rank, int ranks) {
+std::string dist_info(int rank, int ranks, Transport transport) {
   const std::string host = host_name();
   const std::array<std::pair<std::string_view, std::string>, 18> facts{{
       {"DEVICE", "cpu"},
       {"DEVICE_ID", "cpu:0"},
-      {"DISTRIBUTED_BACKEND", std::string(backend_of(ranks))},
+      {"DISTRIBUTED_BACKEND", std::string(name_of(transport))},
       {"GPUS_PER_NODE", std::to_string(ranks)},
       {"HOSTS", fmt::format("['{}']", host)},
       {"HOSTFILE", "None"},
@@ -94,9 +92,9 @@ void log_startup(Log& log, const StartupFacts& facts, Session& session) {
       "environment, and re-run.");
   const int rank = session.world().rank(), ranks = session.world().size();
   log.info(fmt::format("[device='cpu'][rank={0}/{1}][local_rank={0}/{1}][node=0/0]", rank, ranks - 1));
-  log.info(dist_info(rank, ranks));
+  log.info(dist_info(rank, ranks, session.transport()));
   log.info(fmt::format("[{}/{}] Using device='cpu' with backend='{}' + '{}' for distributed training.", rank, ranks,
-                       config.train.backend, backend_of(ranks)));
+                       config.train.backend, name_of(session.transport())));
   log.warning(fmt::format("Using [{0} / {0}] available \"cpu\" devices !!", ranks));
   log.info(session.runtime().description() + fmt::format(", kernels for {}", ops::name_of(session.isa())));
   if (session.isa() == ops::Isa::baseline) {

@@ -40,6 +40,13 @@ std::string name_from_time() {
   return text.data();
 }
 
+/// Rank 0's: the clocks of other processes may say something else.
+std::string lead_name(const std::string& name, comm::Communicator& world) {
+  std::vector<std::uint8_t> letters(name.begin(), name.end());
+  world.broadcast(view(std::span(letters), Shape{std::ssize(letters)}), 0).wait();
+  return {letters.begin(), letters.end()};
+}
+
 void dry_run(const RunConfig& config, std::int64_t vocabulary, Session& session) {
   Log log;
   const train::EngineConfig engine_settings = engine_config(config, vocabulary);
@@ -87,7 +94,9 @@ int run(const Arguments& arguments) {
   ranks.isa = isa_of(config);
   ranks.timeout = config.comm.timeout;
   Log log;
-  for (const std::string& warning : resolved.warnings) log.warning(warning);
+  if (is_first_process()) {
+    for (const std::string& warning : resolved.warnings) log.warning(warning);
+  }
   if (dry) {
     const std::int64_t vocabulary = known_vocabulary(config);
     run_on_ranks(ranks, [&](Session& session) {
@@ -95,9 +104,13 @@ int run(const Arguments& arguments) {
     });
     return 0;
   }
-  prepare_data(config, log);
-  const TrainCall call{arguments, started, name_from_time(), is_terminal(stdout)};
-  run_on_ranks(ranks, [&](Session& session) { train_rank(config, call, session); });
+  ranks.prepare = [&] { prepare_data(config, log); };
+  const std::string name = name_from_time();
+  run_on_ranks(ranks, [&](Session& session) {
+    // mpiexec gives every rank a terminal of its own, whoever reads it.
+    const bool live = is_terminal(stdout) && session.transport() != Transport::mpi;
+    train_rank(config, {arguments, started, lead_name(name, session.world()), live}, session);
+  });
   return 0;
 }
 

@@ -109,7 +109,7 @@ train::TrainerOptions trainer_options(const RunConfig& config, std::int64_t max_
   options.folder = folder;
   options.switches = {config.train.kill_file, config.train.save_file, config.train.max_minutes};
   options.started = call.started;
-  options.watches = session.lead();
+  options.watches = session.leads_process();
   options.live = call.live;
   return options;
 }

@@ -171,6 +171,15 @@ TEST_F(RanksCommand, ASignalStopsThemTogether) {
   EXPECT_EQ(checkpoint::list_checkpoints(folder_ / "stopped").size(), 1U);
 }
 
+TEST_F(RanksCommand, ScalingIsMeasured) {
+  const Outcome outcome =
+      lockstep({"bench", "scaling", "--shape", "tiny", "--ranks", "2", "--seconds", "0.01", "--kind", "strong"});
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_NE(outcome.out.find("strong scaling of tiny"), std::string::npos) << outcome.out;
+  const Outcome uneven = lockstep({"bench", "scaling", "--shape", "gpt2:1x1024", "--ranks", "-1"});
+  EXPECT_EQ(uneven.code, 2);
+}
+
 TEST_F(RanksCommand, BadNumbersAreNamed) {
   const auto refused = [&](std::vector<std::string> more, const std::string& said) {
     const Outcome outcome = lockstep(words("refused", std::move(more)));
