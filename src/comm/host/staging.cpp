@@ -100,7 +100,8 @@ class Staging::Pending final : public Request::Pending {
     if (!request_.finished() && std::uncaught_exceptions() == 0) {
       try {
         wait();
-      } catch (const RunAborted&) {  // every later operation reports it
+      } catch (const RunAborted&) {
+        request_ = {};  // every later operation reports it
       }
     }
     request_ = {};

@@ -1,0 +1,111 @@
+// Ranks that mpirun starts, as a user types them: the program itself, not a part of this one.
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "app/launch/job.h"
+#include "app/train_command.h"
+#include "base/json.h"
+#include "checkpoint/find.h"
+#include "support/mpi_job.h"
+
+namespace lockstep::app {
+namespace {
+
+class MpiRanks : public TrainCommand {
+ protected:
+  void SetUp() override {
+    if (!test::has_mpirun()) GTEST_SKIP() << "mpirun is not installed (Debian: openmpi-bin)";
+    TrainCommand::SetUp();
+  }
+  static std::string program() { return (std::filesystem::read_symlink("/proc/self/exe").parent_path() / "lockstep").string(); }
+  static std::string text_of(std::vector<std::string> words) {
+    words.insert(words.begin(), program());
+    return launch::shell_text(words);
+  }
+  // The words on two ranks with a thread each.
+  std::vector<std::string> on_two(const std::string& run, std::vector<std::string> more = {}) const {
+    more.emplace_back("train.threads=1");
+    return words(run, more);
+  }
+  /// Two ranks, of which rank 1 gets a signal as soon as the run has begun.
+  test::JobOutcome run_with_signal(const std::string& signal, const std::string& run) const {
+    const std::string begun = (folder_ / run / "metrics.jsonl").string();
+    const std::vector<std::string> train = on_two(run, {"train.max_iters=1000000", "train.eval_interval=1000000"});
+    const std::string script = "if [ \"$OMPI_COMM_WORLD_RANK\" = 1 ]; then (while [ ! -s " + begun +
+                               " ]; do sleep 0.05; done; kill -" + signal + " $$) & fi; exec " + text_of(train);
+    return test::run_job(2, launch::shell_text({"sh", "-c", script}));
+  }
+  std::vector<double> losses(const std::string& run) const {
+    std::vector<double> values;
+    std::string metrics = file(run + "/metrics.jsonl");
+    for (std::size_t end = metrics.find('\n'); end != std::string::npos; end = metrics.find('\n')) {
+      values.push_back(Json::parse(metrics.substr(0, end)).at("loss").number());
+      metrics.erase(0, end + 1);
+    }
+    return values;
+  }
+};
+
+TEST_F(MpiRanks, LearnWhatThreadsLearn) {
+  const std::vector<std::string> more{"model.dropout=0.1", "optimizer.gas=2", "data.io=readers"};
+  std::vector<std::string> threads = on_two("threads", more);
+  threads.insert(threads.end(), {"--ranks", "2"});
+  ASSERT_EQ(lockstep(threads).code, 0);
+  const test::JobOutcome outcome = test::run_job(2, text_of(on_two("processes", more)));
+  ASSERT_EQ(outcome.code, 0) << outcome.output;
+  EXPECT_NE(outcome.output.find("[0/2] Using device='cpu' with backend='DDP' + 'mpi'"), std::string::npos) << outcome.output;
+  EXPECT_EQ(losses("processes").size(), 4U);
+  EXPECT_EQ(losses("processes"), losses("threads"));
+  for (const char* name : {"model.safetensors", "optimizer.safetensors"}) {
+    const std::string path = std::string("/checkpoints/step_8/") + name;
+    EXPECT_TRUE(file("threads" + path) == file("processes" + path)) << name;
+  }
+}
+
+TEST_F(MpiRanks, ARunWithoutANameHasOneFolder) {
+  std::vector<std::string> unnamed = on_two("unused");
+  std::erase_if(unnamed, [](const std::string& word) { return word.starts_with("log.dir="); });
+  const test::JobOutcome outcome = test::run_job(
+      2, launch::shell_text(
+             {"sh", "-c", "sleep $OMPI_COMM_WORLD_RANK.5; cd " + folder_.path().string() + "; exec " + text_of(unnamed)}));
+  ASSERT_EQ(outcome.code, 0) << outcome.output;
+  const std::filesystem::directory_iterator runs(folder_ / "runs");
+  EXPECT_EQ(std::distance(begin(runs), end(runs)), 1);
+}
+
+TEST_F(MpiRanks, LaunchStartsThem) {
+  std::vector<std::string> command{"launch", "-n", "2", "--"};
+  const std::vector<std::string> train = on_two("launched");
+  command.insert(command.end(), train.begin(), train.end());
+  EXPECT_EQ(std::system(("LOCKSTEP_SCHEDULER=none " + text_of(command) + " >" + (folder_ / "out").string() + " 2>&1").c_str()), 0)
+      << file("out");
+  EXPECT_NE(file("out").find("WORLD_SIZE_IN_USE=2"), std::string::npos) << file("out");
+  EXPECT_EQ(checkpoint::list_checkpoints(folder_ / "launched").size(), 2U);
+}
+
+TEST_F(MpiRanks, RanksUnderMpiexecAreRefused) {
+  const test::JobOutcome outcome = test::run_job(2, text_of(on_two("refused", {"--ranks", "3"})));
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_NE(outcome.output.find("--ranks 3 under mpiexec, which has started 2 ranks"), std::string::npos) << outcome.output;
+}
+
+TEST_F(MpiRanks, AKilledRankEndsTheRun) {
+  const test::JobOutcome outcome = run_with_signal("KILL", "killed");
+  EXPECT_NE(outcome.code, 0);
+  EXPECT_NE(outcome.code, test::too_long);
+  EXPECT_NE(outcome.output.find("rank 1"), std::string::npos) << outcome.output;
+}
+
+TEST_F(MpiRanks, ATermSignalToOneRankStopsAll) {
+  const test::JobOutcome outcome = run_with_signal("TERM", "stopped");
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+  EXPECT_NE(outcome.output.find("Stopped:"), std::string::npos) << outcome.output;
+  EXPECT_EQ(checkpoint::list_checkpoints(folder_ / "stopped").size(), 1U);
+}
+
+}  // namespace
+}  // namespace lockstep::app
