@@ -27,7 +27,7 @@ class Session {
 
   Runtime& runtime() { return *runtime_; }
   ops::Ops& ops() { return *ops_; }
-  comm::Communicator& world() { return world_; }
+  comm::Communicator& world() const { return world_; }
   bool lead() const { return world_.rank() == 0; }
   Transport transport() const { return transport_; }
   /// The one rank of its process that sees to what concerns the process: signals and the clock.

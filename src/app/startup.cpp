@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <ctime>
 #include <utility>
 
 #include "arch/parameters.h"
@@ -71,6 +72,15 @@ std::string model_tree(const arch::ModelConfig& m) {
   tree += "          " + linear("c_proj", m.ffn_width, m.width, m.bias) + "\n        )\n      )\n    )\n";
   tree += "    (ln_f): LayerNorm()\n  )\n";
   return tree + "  " + linear("lm_head", m.width, m.vocabulary, false) + "\n)";
+}
+
+std::string run_name_from_time() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  localtime_r(&now, &parts);
+  std::array<char, 32> text{};
+  std::strftime(text.data(), text.size(), "%Y-%m-%d-%H%M%S", &parts);
+  return text.data();
 }
 
 void log_parameters(Log& log, const RunConfig& config, const arch::ModelConfig& model) {

@@ -1,8 +1,6 @@
 #include <fmt/format.h>
 
-#include <array>
 #include <cstdio>
-#include <ctime>
 #include <filesystem>
 
 #include "app/command_line.h"
@@ -28,16 +26,6 @@ std::int64_t known_vocabulary(const RunConfig& config) {
   }
   constexpr std::int64_t tiny_shakespeare = 65;
   return config.data.dataset == "shakespeare_char" && !config.data.dir ? tiny_shakespeare : data::TokenFormat{}.vocabulary;
-}
-
-/// "2026-01-31-235959": the name of a run without one.
-std::string name_from_time() {
-  const std::time_t now = std::time(nullptr);
-  std::tm parts{};
-  localtime_r(&now, &parts);
-  std::array<char, 32> text{};
-  std::strftime(text.data(), text.size(), "%Y-%m-%d-%H%M%S", &parts);
-  return text.data();
 }
 
 /// Rank 0's: the clocks of other processes may say something else.
@@ -105,7 +93,7 @@ int run(const Arguments& arguments) {
     return 0;
   }
   ranks.prepare = [&] { prepare_data(config, log); };
-  const std::string name = name_from_time();
+  const std::string name = run_name_from_time();
   run_on_ranks(ranks, [&](Session& session) {
     // mpiexec gives every rank a terminal of its own, whoever reads it.
     const bool live = is_terminal(stdout) && session.transport() != Transport::mpi;

@@ -9,11 +9,13 @@
 #include <optional>
 #include <vector>
 
+#include "app/build_info.h"
 #include "app/manifest.h"
 #include "app/startup.h"
 #include "base/units.h"
 #include "checkpoint/find.h"
 #include "checkpoint/reader.h"
+#include "comm/agreement.h"
 #include "data/corpus.h"
 #include "data/scattered_loader.h"
 #include "data/shards.h"
@@ -181,7 +183,22 @@ void write_run_files(const RunConfig& config, const io::Path& folder, const Argu
   io::replace_file(folder / "environment.json", environment_manifest(command_line).dump(2) + "\n");
 }
 
-void print_summary(const train::TrainingHistory& history, const io::Path& folder, const RunConfig& config) {
+// The words before the settings of a run on the same ranks.
+std::string same_ranks(const Session& session) {
+  const int ranks = session.world().size();
+  switch (session.transport()) {
+    case Transport::self:
+      return "lockstep train";
+    case Transport::thread:
+      return fmt::format("lockstep train --ranks {}", ranks);
+    case Transport::mpi:
+      return fmt::format("lockstep launch -n {} -- train", ranks);
+  }
+  return {};
+}
+
+void print_summary(const train::TrainingHistory& history, const io::Path& folder, const RunConfig& config,
+                   const Session& session) {
   if (!history.train.x.empty()) {
     fmt::print("\n{}\n", plot("loss", "step", {history.train, history.validation}));
   }
@@ -192,9 +209,9 @@ void print_summary(const train::TrainingHistory& history, const io::Path& folder
   fmt::print("Run folder:  {}\n", folder.string());
   if (history.stopped) {
     fmt::print(
-        "Stopped:     {}; everything is saved. Go on with:\n             lockstep train --config {}/config.toml log.dir={} "
+        "Stopped:     {}; everything is saved. Go on with:\n             {} --config {}/config.toml log.dir={} "
         "train.init_from=resume\n",
-        *history.stopped, folder.string(), folder.string());
+        *history.stopped, same_ranks(session), folder.string(), folder.string());
   } else {
     fmt::print("Try next:    lockstep generate --model {} --prompt \"{}\"\n", folder.string(), config.sample.prompt);
   }
@@ -218,6 +235,8 @@ void announce(const RunConfig& config, const TrainCall& call, const train::Engin
 void train_rank(RunConfig config, const TrainCall& call, Session& session) {
   Log log(stdout, session.lead() || logs_from_all_ranks(config) ? Level::info : Level::critical);
   const int ranks = session.world().size();
+  comm::demand_agreement(session.world(), "programs", fmt::format("lockstep {} by {} {}", kVersion, kCompiler, kFlags));
+  comm::demand_agreement(session.world(), "settings", to_toml(config));
   const io::Path folder = run_folder(config, call.name);
   const std::optional<checkpoint::Choice> start = choose_start(config, folder, log);
   if (start && config.train.init_from == "resume") keep_global_batch(config, *start, ranks, log);
@@ -263,7 +282,7 @@ void train_rank(RunConfig config, const TrainCall& call, Session& session) {
   train::Trainer trainer(std::move(options), {engine, *loader, train_text, val_text, writes_text ? &text : nullptr,
                                               corpus.tokenizer.get(), session.team(), log});
   const train::TrainingHistory history = trainer.run(state);
-  if (session.lead()) print_summary(history, folder, config);
+  if (session.lead()) print_summary(history, folder, config, session);
 }
 
 train::EngineConfig engine_config(const RunConfig& config, std::int64_t vocabulary) {

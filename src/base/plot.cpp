@@ -86,7 +86,9 @@ class Canvas {
 
  private:
   static std::size_t cell_count(int columns) { return static_cast<std::size_t>(columns) * canvas_rows; }
-  std::size_t at(int row, int column) const { return static_cast<std::size_t>(row * columns_ + column); }
+  std::size_t at(int row, int column) const {
+    return static_cast<std::size_t>(row) * static_cast<std::size_t>(columns_) + static_cast<std::size_t>(column);
+  }
   int columns_;
   Range x_, y_;
   std::vector<std::string_view> cells_;

@@ -77,6 +77,14 @@ TEST_F(MpiRanks, ARunWithoutANameHasOneFolder) {
   EXPECT_EQ(std::distance(begin(runs), end(runs)), 1);
 }
 
+TEST_F(MpiRanks, OtherSettingsOnOneRankAreNamed) {
+  const std::string script =
+      "seed=1; if [ \"$OMPI_COMM_WORLD_RANK\" = 1 ]; then seed=2; fi; exec " + text_of(on_two("differ")) + " train.seed=$seed";
+  const test::JobOutcome outcome = test::run_job(2, launch::shell_text({"sh", "-c", script}));
+  EXPECT_EQ(outcome.code, 2) << outcome.output;
+  EXPECT_NE(outcome.output.find("rank 0 with \"seed = 1\", rank 1 with \"seed = 2\""), std::string::npos) << outcome.output;
+}
+
 TEST_F(MpiRanks, LaunchStartsThem) {
   std::vector<std::string> command{"launch", "-n", "2", "--"};
   const std::vector<std::string> train = on_two("launched");

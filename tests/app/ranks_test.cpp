@@ -168,6 +168,7 @@ TEST_F(RanksCommand, ASignalStopsThemTogether) {
   sender.join();
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_NE(outcome.out.find("SIGTERM received"), std::string::npos);
+  EXPECT_NE(outcome.out.find("lockstep train --ranks 4 --config"), std::string::npos) << outcome.out;
   EXPECT_EQ(checkpoint::list_checkpoints(folder_ / "stopped").size(), 1U);
 }
 

@@ -1,10 +1,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <csignal>
 #include <cstdio>
-#include <ctime>
 #include <filesystem>
 
 #include "app/command_line.h"
@@ -13,6 +11,7 @@
 #include "app/launch/job.h"
 #include "app/launch/restart.h"
 #include "app/launch/supervise.h"
+#include "app/startup.h"
 
 namespace lockstep::app {
 namespace {
@@ -58,15 +57,6 @@ bool parse(const Arguments& arguments, LaunchOptions& options, std::vector<Probl
   return true;
 }
 
-std::string name_from_time() {
-  const std::time_t now = std::time(nullptr);
-  std::tm parts{};
-  localtime_r(&now, &parts);
-  std::array<char, 32> text{};
-  std::strftime(text.data(), text.size(), "%Y-%m-%d-%H%M%S", &parts);
-  return text.data();
-}
-
 void print_blocks(const launch::Facts& facts, const launch::Job& job) {
   fmt::print("[HOSTS]\n");
   for (std::size_t i = 0; i < facts.hosts.size(); ++i) fmt::print("  • [host:{}] - {}\n", i, facts.hosts[i]);
@@ -89,7 +79,7 @@ int run(const Arguments& arguments) {
   const launch::Machine machine = launch::this_machine();
   const std::string program = std::filesystem::read_symlink("/proc/self/exe");
   const launch::Facts facts = launch::find_facts(machine, options.request, problems);
-  const launch::Restart restart(options.command, options.retries > 0, name_from_time(), problems);
+  const launch::Restart restart(options.command, options.retries > 0, run_name_from_time(), problems);
   if (!problems.empty()) throw UserError(std::move(problems));
   const auto job_of = [&](const Arguments& command) {
     launch::Job job = launch::make_job(facts, machine, program, command, problems);

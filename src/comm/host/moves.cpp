@@ -13,7 +13,7 @@ namespace lockstep::comm::host {
 namespace {
 
 constexpr std::int64_t line = 64;                    // bytes
-constexpr std::int64_t tile_bytes = 128 * 1024;      // what a worker takes at a time
+constexpr std::int64_t tile_bytes = 128 << 10;       // what a worker takes at a time
 constexpr std::int64_t team_bytes = 4 * tile_bytes;  // below that, waking the team costs more than it gains
 
 // work(first, count) over [0, total) bytes, in tiles, by whoever is there.
