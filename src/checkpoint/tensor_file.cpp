@@ -35,7 +35,7 @@ TensorFileWriter::TensorFileWriter(io::File& file, std::span<const LogicalTensor
     : file_(file), tensors_(tensors.begin(), tensors.end()), checksums_(tensors.size(), 0) {
   std::vector<io::SafetensorsEntry> entries;
   for (const LogicalTensor& tensor : tensors) entries.push_back(entry_of(tensor));
-  header_ = io::lay_out_safetensors(std::move(entries), std::move(metadata));
+  header_ = io::lay_out_safetensors(entries, std::move(metadata));
   std::unordered_map<std::string_view, std::uint64_t> places;
   for (const io::SafetensorsEntry& entry : header_.entries) places.emplace(entry.name, entry.offset);
   for (const LogicalTensor& tensor : tensors) offsets_.push_back(places.at(tensor.name));

@@ -193,7 +193,7 @@ std::string safetensors_header_bytes(const SafetensorsHeader& header) {
   return bytes + text;
 }
 
-SafetensorsHeader lay_out_safetensors(std::vector<SafetensorsEntry> entries, SafetensorsMetadata metadata) {
+SafetensorsHeader lay_out_safetensors(const std::vector<SafetensorsEntry>& entries, SafetensorsMetadata metadata) {
   std::unordered_set<std::string_view> names;
   for (const SafetensorsEntry& entry : entries) {
     ensure(safetensors_element_size(entry.dtype) != 0, "the format knows the type");

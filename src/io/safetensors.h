@@ -47,7 +47,7 @@ std::size_t safetensors_element_size(std::string_view dtype);
 
 /// Gives every entry (name, dtype and shape are read) its place: larger element types first, so that every element is
 /// aligned, and else in the given order. Throws BrokenRule for unknown types and UserError for names that appear twice.
-SafetensorsHeader lay_out_safetensors(std::vector<SafetensorsEntry> entries, SafetensorsMetadata metadata = {});
+SafetensorsHeader lay_out_safetensors(const std::vector<SafetensorsEntry>& entries, SafetensorsMetadata metadata = {});
 
 /// The header's bytes, data_offset of them, the length in front included. The same table gives the same bytes.
 std::string safetensors_header_bytes(const SafetensorsHeader& header);
