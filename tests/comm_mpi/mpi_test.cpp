@@ -61,6 +61,12 @@ const std::map<std::string, void (*)(Communicator&)> cases{
        std::vector<float> x(world.rank() == 0 ? 10 : 11);
        world.all_reduce(tensor_of(x), Reduction::sum).wait();
      }},
+    {"absent",
+     [](Communicator& world) {
+       reduce_once(world);
+       if (world.rank() == 1) std::this_thread::sleep_for(std::chrono::seconds(100));
+       reduce_once(world);
+     }},
     {"no_memory", [](Communicator& world) { const Memory memory = world.window(host_memory()).allocate(std::size_t{1} << 50); }},
 };
 
@@ -83,6 +89,29 @@ TEST_F(Mpi, Conformance) {
   const JobOutcome outcome = run_job(8, std::filesystem::read_symlink("/proc/self/exe").string());
   EXPECT_EQ(outcome.code, 0) << outcome.output;
   expect_says(outcome, {"8Ranks", "[  PASSED  ]"});
+}
+
+// What ranks of several hosts do, on one.
+TEST_F(Mpi, ConformanceWithMessages) {
+  const JobOutcome outcome = run_job(5, std::filesystem::read_symlink("/proc/self/exe").string() + " --messages");
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+  expect_says(outcome, {"5Ranks", "[  PASSED  ]"});
+}
+
+TEST_F(Mpi, FailuresWithMessages) {
+  const JobOutcome user = run_case(3, "user_error --messages");
+  EXPECT_EQ(user.code, 2);
+  expect_says(user, {"lockstep: rank 2 ended with an error: no room for the checkpoint\n  -> free some"});
+  const JobOutcome killed = run_case(3, "killed --messages");
+  EXPECT_NE(killed.code, 0);
+  EXPECT_NE(killed.code, too_long);
+  expect_says(killed, {"rank 1"});
+  const JobOutcome disagree = run_case(2, "disagree --messages");
+  EXPECT_EQ(disagree.code, 1);
+  expect_says(disagree, {"ranks 0 and 1 entered different operations", "10 F32", "11 F32"});
+  const JobOutcome absent = run_case(2, "absent --messages");
+  EXPECT_EQ(absent.code, 1);
+  expect_says(absent, {"all_reduce (sum, 1,000 F32), operation 1 of 'world'", "comm.timeout = 2 s", "not entered by rank 1"});
 }
 
 TEST_F(Mpi, ARankThatThrowsEndsTheOthersWithItsFamily) {
@@ -134,16 +163,17 @@ int run_suite(Communicator& world) {
   return RUN_ALL_TESTS();
 }
 
-int run_inside(const comm::MpiJob& job, const std::string& name) {
+int run_inside(const comm::MpiJob& job, const std::string& name, bool messages) {
   int code = 0;
   try {
-    comm::run_mpi(job, {.timeout = 60}, [&](Communicator& world, const comm::CoreSharing&) {
-      if (name.empty()) {
-        code = run_suite(world);
-      } else {
-        cases.at(name)(world);
-      }
-    });
+    comm::run_mpi(job, {.timeout = name == "absent" ? 2.0 : 60.0, .share_memory = !messages},
+                  [&](Communicator& world, const comm::CoreSharing&) {
+                    if (name.empty()) {
+                      code = run_suite(world);
+                    } else {
+                      cases.at(name)(world);
+                    }
+                  });
   } catch (const UserError& error) {
     std::fprintf(stderr, "case: %s\n", error.what());
     return 2;
@@ -167,8 +197,9 @@ void on_ranks(int ranks, const std::function<void(Communicator&)>& body) {
 
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
-  const std::string name = argc == 3 && std::string(argv[1]) == "--case" ? argv[2] : "";
-  if (const auto job = lockstep::comm::find_mpi_job()) return lockstep::test::run_inside(*job, name);
+  const bool messages = argc > 1 && std::string(argv[argc - 1]) == "--messages";
+  const std::string name = argc > 2 && std::string(argv[1]) == "--case" ? argv[2] : "";
+  if (const auto job = lockstep::comm::find_mpi_job()) return lockstep::test::run_inside(*job, name, messages);
   if (GTEST_FLAG_GET(filter) == "*") GTEST_FLAG_SET(filter, "Mpi.*");
   return RUN_ALL_TESTS();
 }

@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 #include <mpi.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <string_view>
+#include <vector>
 
 #include "base/error.h"
 
@@ -19,6 +21,9 @@ void check(int code, std::string_view call) {
   MPI_Error_string(code, text.data(), &length);
   throw SystemError(fmt::format("{} failed: {}", call, std::string_view(text.data(), static_cast<std::size_t>(length))));
 }
+
+// MPI counts in int.
+constexpr std::size_t most_bytes = std::size_t{1} << 30;
 
 int count_of(std::span<const std::byte> bytes) { return static_cast<int>(bytes.size()); }
 
@@ -35,13 +40,14 @@ MpiLibrary::MpiLibrary() {
 
 MpiLibrary::~MpiLibrary() { MPI_Finalize(); }
 
-int MpiLibrary::ranks_of_host() const {
+MpiLibrary::Host MpiLibrary::host() const {
   MPI_Comm host = MPI_COMM_NULL;
   check(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &host), "MPI_Comm_split_type");
-  int size = 0;
-  check(MPI_Comm_size(host, &size), "MPI_Comm_size");
+  Host found{.first = rank_, .ranks = 1};
+  check(MPI_Comm_size(host, &found.ranks), "MPI_Comm_size");
+  check(MPI_Bcast(&found.first, 1, MPI_INT, 0, host), "MPI_Bcast");
   MPI_Comm_free(&host);
-  return size;
+  return found;
 }
 
 void MpiLibrary::broadcast(std::span<std::byte> bytes) const {
@@ -57,6 +63,39 @@ void MpiLibrary::all_gather(std::span<std::byte> out, std::span<const std::byte>
 void MpiLibrary::abort(int exit_code) const {
   MPI_Abort(MPI_COMM_WORLD, exit_code);
   std::_Exit(exit_code);
+}
+
+struct Transfers::State {
+  std::vector<MPI_Request> requests;
+};
+
+Transfers::Transfers() : state_(std::make_unique<State>()) {}
+Transfers::~Transfers() = default;
+Transfers::Transfers(Transfers&& other) noexcept = default;
+Transfers& Transfers::operator=(Transfers&& other) noexcept = default;
+
+void Transfers::send(std::span<const std::byte> bytes, int to, int tag) {
+  for (std::size_t at = 0; at < bytes.size(); at += most_bytes) {
+    const auto piece = bytes.subspan(at, std::min(most_bytes, bytes.size() - at));
+    MPI_Request& request = state_->requests.emplace_back(MPI_REQUEST_NULL);
+    check(MPI_Isend(piece.data(), count_of(piece), MPI_BYTE, to, tag, MPI_COMM_WORLD, &request), "MPI_Isend");
+  }
+}
+
+void Transfers::receive(std::span<std::byte> bytes, int from, int tag) {
+  for (std::size_t at = 0; at < bytes.size(); at += most_bytes) {
+    const auto piece = bytes.subspan(at, std::min(most_bytes, bytes.size() - at));
+    MPI_Request& request = state_->requests.emplace_back(MPI_REQUEST_NULL);
+    check(MPI_Irecv(piece.data(), count_of(piece), MPI_BYTE, from, tag, MPI_COMM_WORLD, &request), "MPI_Irecv");
+  }
+}
+
+bool Transfers::done() {
+  int all = 1;
+  const int count = static_cast<int>(state_->requests.size());
+  if (count > 0) check(MPI_Testall(count, state_->requests.data(), &all, MPI_STATUSES_IGNORE), "MPI_Testall");
+  if (all != 0) state_->requests.clear();
+  return all != 0;
 }
 
 }  // namespace lockstep::comm

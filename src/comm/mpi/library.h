@@ -1,8 +1,9 @@
 #pragma once
 
-// The little of MPI that brings ranks together. One object in a process; used by its thread alone.
+// What is needed of MPI. One library object in a process; used by its thread alone.
 
 #include <cstddef>
+#include <memory>
 #include <span>
 
 namespace lockstep::comm {
@@ -17,8 +18,12 @@ class MpiLibrary {
 
   int rank() const { return rank_; }
   int size() const { return size_; }
-  /// Of all ranks, how many share memory with this one. Collective.
-  int ranks_of_host() const;
+  /// The ranks that share memory with this one. Collective.
+  struct Host {
+    int first;  ///< the least of them
+    int ranks;
+  };
+  Host host() const;
   /// Rank 0's bytes on every rank.
   void broadcast(std::span<std::byte> bytes) const;
   /// One part of the same size from every rank.
@@ -28,6 +33,28 @@ class MpiLibrary {
 
  private:
   int rank_ = 0, size_ = 1;
+};
+
+/// Messages under way between this rank and others, of any size. Those of one tag between two ranks arrive in the order they were
+/// sent. The bytes stay untouched until done() says so.
+class Transfers {
+ public:
+  Transfers();
+  /// Messages still under way are left alone: only before the job is ended.
+  ~Transfers();
+  Transfers(Transfers&& other) noexcept;
+  Transfers& operator=(Transfers&& other) noexcept;
+  Transfers(const Transfers&) = delete;
+  Transfers& operator=(const Transfers&) = delete;
+
+  void send(std::span<const std::byte> bytes, int to, int tag);
+  void receive(std::span<std::byte> bytes, int from, int tag);
+  /// Whether all have ended; moves them forward.
+  bool done();
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
 };
 
 }  // namespace lockstep::comm

@@ -18,10 +18,13 @@
 #include "comm/host/host_communicator.h"
 #include "comm/host/staging.h"
 #include "comm/mpi/library.h"
+#include "comm/mpi/message_communicator.h"
 #include "comm/mpi/process_memory.h"
 
 namespace lockstep::comm {
 namespace {
+
+using Body = std::function<void(Communicator& world, const CoreSharing& sharing)>;
 
 constexpr double patience = 5;         // seconds for the others to follow an error
 constexpr double look_interval = 0.2;  // seconds between two looks at the others' processes
@@ -100,27 +103,46 @@ struct Cores {
   int count = 1;
 };
 
-// The ranks whose processes have the same set of cores divide them; mpiexec may have given each its own.
-Cores find_cores(const MpiLibrary& mpi) {
-  cpu_set_t mine;
-  CPU_ZERO(&mine);
-  sched_getaffinity(0, sizeof mine, &mine);
-  const std::vector<cpu_set_t> all = from_all(mpi, mine);
-  Cores cores{{0, 0}, std::max(1, CPU_COUNT(&mine))};
+// The ranks of a host whose processes have the same set of cores divide them; mpiexec may have given each its own.
+Cores find_cores(const MpiLibrary& mpi, int host) {
+  struct Place {
+    int host;
+    cpu_set_t cores;
+  } mine{.host = host, .cores = {}};
+  sched_getaffinity(0, sizeof mine.cores, &mine.cores);
+  const std::vector<Place> all = from_all(mpi, mine);
+  Cores cores{{0, 0}, std::max(1, CPU_COUNT(&mine.cores))};
   for (int r = 0; r < mpi.size(); ++r) {
-    if (!CPU_EQUAL(&all[static_cast<std::size_t>(r)], &mine)) continue;
+    const Place& place = all[static_cast<std::size_t>(r)];
+    if (place.host != host || !CPU_EQUAL(&place.cores, &mine.cores)) continue;
     if (r < mpi.rank()) ++cores.sharing.rank;
     ++cores.sharing.ranks;
   }
   return cores;
 }
 
-class MpiWorld {
+bool is_crowded(const Cores& cores, const MpiOptions& options) {
+  return cores.sharing.ranks * std::max(1, options.threads) > cores.count;
+}
+
+std::vector<int> every_rank(const MpiLibrary& mpi) {
+  std::vector<int> ranks(static_cast<std::size_t>(mpi.size()));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return ranks;
+}
+
+[[noreturn]] void end_job(const MpiLibrary& mpi, const std::string& text, int code) {
+  fmt::print(stderr, "lockstep: {}\n", text);
+  mpi.abort(code);
+}
+
+/// Ranks that share memory.
+class HostWorld {
  public:
-  MpiWorld(const MpiLibrary& mpi, const MpiOptions& options)
+  HostWorld(const MpiLibrary& mpi, const MpiOptions& options, const Cores& cores)
       : mpi_(mpi),
         options_(options),
-        cores_(find_cores(mpi)),
+        cores_(cores),
         segment_(share_control(mpi)),
         control_(segment_.data(), mpi.size()),
         memory_(control_.directories, mpi.rank()),
@@ -128,31 +150,24 @@ class MpiWorld {
     from_all(mpi, std::int32_t{0});  // every rank's directory is filled in
   }
 
-  void run(const std::function<void(Communicator&, const CoreSharing&)>& body) {
+  void run(const Body& body) {
     std::exception_ptr error = run_body(body);
-    if (leave(error != nullptr)) {
-      if (error) std::rethrow_exception(error);
-      return;
-    }
-    const auto [text, code] = describe(error);
-    fmt::print(stderr, "lockstep: {}\n", text);
-    mpi_.abort(code);
+    if (!leave(error != nullptr)) end_job(mpi_, control_.roll.reason(), control_.head->user_error.load() != 0 ? 2 : 1);
+    if (error) std::rethrow_exception(error);
   }
 
  private:
-  std::exception_ptr run_body(const std::function<void(Communicator&, const CoreSharing&)>& body) noexcept {
+  std::exception_ptr run_body(const Body& body) noexcept {
     host::Rank context{.number = mpi_.rank(),
                        .roll = control_.roll,
                        .memory = memory_,
                        .timeout = options_.timeout,
-                       .crowded = cores_.sharing.ranks * std::max(1, options_.threads) > cores_.count,
+                       .crowded = is_crowded(cores_, options_),
                        .window = &memory_.window(),
                        .staging = &staging_,
                        .look_after = [this] { look_after_others(); }};
-    std::vector<int> members(static_cast<std::size_t>(mpi_.size()));
-    std::iota(members.begin(), members.end(), 0);
     try {
-      host::HostCommunicator world(context, "world", control_.board, std::move(members), mpi_.rank());
+      host::HostCommunicator world(context, "world", control_.board, every_rank(mpi_), mpi_.rank());
       body(world, cores_.sharing);
       control_.roll.set(mpi_.rank(), host::Phase::finished);
       return nullptr;
@@ -212,19 +227,6 @@ class MpiWorld {
     }
   }
 
-  std::pair<std::string, int> describe(const std::exception_ptr& error) const {
-    if (!error) return {control_.roll.reason(), 1};
-    try {
-      std::rethrow_exception(error);
-    } catch (const UserError& user_error) {
-      return {user_error.what(), 2};
-    } catch (const std::exception& other) {
-      return {other.what(), 1};
-    } catch (...) {
-      return {"an unknown error", 1};
-    }
-  }
-
   const MpiLibrary& mpi_;
   MpiOptions options_;
   Cores cores_;
@@ -235,16 +237,27 @@ class MpiWorld {
   double looked_ = 0;
 };
 
+// Ranks of several hosts cannot see how the others are doing: one that fails ends the job.
+void run_with_messages(const MpiLibrary& mpi, const MpiOptions& options, const Cores& cores, const Body& body) {
+  const auto fail = [&](const std::string& what, int code) {
+    end_job(mpi, fmt::format("rank {} ended with an error: {}", mpi.rank(), what), code);
+  };
+  try {
+    MessageRank context{.timeout = options.timeout, .crowded = is_crowded(cores, options)};
+    MessageCommunicator world(context, "world", 0, every_rank(mpi), mpi.rank());
+    body(world, cores.sharing);
+  } catch (const UserError& error) {
+    fail(error.what(), 2);
+  } catch (const std::exception& error) {
+    fail(error.what(), 1);
+  }
+}
+
 void check_job(const MpiLibrary& mpi, const MpiJob& job) {
   if (mpi.size() != job.ranks) {
     throw UserError(
         fmt::format("{} started {} processes, but MPI sees {} of them together", job.launcher, job.ranks, mpi.size()),
         job.launcher == "srun" ? "srun --mpi=pmix" : "use the mpiexec of the Open MPI that the program is linked with");
-  }
-  if (const int here = mpi.ranks_of_host(); here != mpi.size()) {
-    throw UserError(
-        fmt::format("{} of {} ranks are on this host: ranks share memory, so all must be on one host", here, mpi.size()),
-        "start them on one host: mpiexec -n N --host HOST:N");
   }
 }
 
@@ -254,7 +267,13 @@ void run_mpi(const MpiJob& job, const MpiOptions& options,
              const std::function<void(Communicator& world, const CoreSharing& sharing)>& body) {
   const MpiLibrary mpi;
   check_job(mpi, job);
-  MpiWorld(mpi, options).run(body);
+  const MpiLibrary::Host host = mpi.host();
+  const Cores cores = find_cores(mpi, host.first);
+  if (options.share_memory && host.ranks == mpi.size()) {
+    HostWorld(mpi, options, cores).run(body);
+  } else {
+    run_with_messages(mpi, options, cores, body);
+  }
 }
 
 }  // namespace lockstep::comm

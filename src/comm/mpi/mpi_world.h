@@ -2,7 +2,8 @@
 
 // N ranks that mpiexec or srun started as processes. On one host they share memory: MPI brings them together, and what they do
 // together goes from buffer to buffer as between threads, by the same code and so with the same bits. Communicator::window() is
-// memory that all of them see; what lies elsewhere is copied (comm/host/staging.h). The calling thread alone calls MPI.
+// memory that all of them see; what lies elsewhere is copied (comm/host/staging.h). On several hosts all goes in messages, with
+// the same bits again (comm/mpi/message_communicator.h). The calling thread alone calls MPI.
 
 #include <functional>
 
@@ -12,8 +13,9 @@
 namespace lockstep::comm {
 
 struct MpiOptions {
-  double timeout = 600;  ///< seconds, see comm/communicator.h
-  int threads = 1;       ///< of each rank: tells whether there are more than cores
+  double timeout = 600;      ///< seconds, see comm/communicator.h
+  int threads = 1;           ///< of each rank: tells whether there are more than cores
+  bool share_memory = true;  ///< where all ranks are on one host; false: messages all the same
 };
 
 /// This rank among those of its host that may use the same cores.
@@ -25,8 +27,8 @@ struct CoreSharing {
 /// Calls body(world, sharing) on this process's rank and returns when every rank's body has ended. A rank that throws ends the
 /// others within seconds: on every rank an error of the same family (UserError or SystemError) is thrown that names it and says
 /// what it said. When one does not follow, or is no more, that is printed and MPI ends the job with exit code 2 (UserError) or 1.
-/// Once in a process. `job`: what find_mpi_job() found. Throws UserError when the ranks are on several hosts, or when whatever
-/// started the processes did not bring them together.
+/// Once in a process. `job`: what find_mpi_job() found. On several hosts a rank that throws ends the job so at once. Throws
+/// UserError when whatever started the processes did not bring them together.
 void run_mpi(const MpiJob& job, const MpiOptions& options,
              const std::function<void(Communicator& world, const CoreSharing& sharing)>& body);
 
