@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "base/error.h"
+#include "comm/add.h"
 #include "tensor/bfloat16.h"
 
 namespace lockstep::comm {
@@ -58,7 +59,12 @@ class Tree {
     const std::size_t middle = low + std::bit_floor(high - low - 1);
     const A* left = of(low, middle, level);
     const A* right = of(middle, high, level + 1);
-    for (std::int64_t i = 0; i < count_; ++i) to[i] = Rule<A>::of(left[i], right[i]);
+    if constexpr (std::is_same_v<Rule<A>, Sum<float>>) {
+      std::byte* const place = reinterpret_cast<std::byte*>(to);
+      add(left, right, 1.0F, {&place, 1}, 0, count_);
+    } else {
+      for (std::int64_t i = 0; i < count_; ++i) to[i] = Rule<A>::of(left[i], right[i]);
+    }
     return to;
   }
 
@@ -94,6 +100,20 @@ void combine_as(bool mean, std::span<const std::byte* const> sources, std::span<
   }
 }
 
+// Sums of floats: the last addition of the tree goes straight to where the results belong.
+void combine_sums(bool mean, std::span<const std::byte* const> sources, std::span<std::byte* const> destinations,
+                  std::int64_t begin, std::int64_t count) {
+  const std::size_t middle = std::bit_floor(sources.size() - 1);
+  const std::int64_t piece = sources.size() == 2 ? count : block;  // two sources need no space between
+  for (std::int64_t first = begin; first < begin + count; first += piece) {
+    const std::int64_t n = std::min(piece, begin + count - first);
+    Tree<float, float, Sum> tree(sources, first, n);
+    const float* left = tree.of(0, middle, 0);
+    const float* right = tree.of(middle, sources.size(), 1);
+    add(left, right, mean ? static_cast<float>(sources.size()) : 1.0F, destinations, first, n);
+  }
+}
+
 template <class T, class A>
 void combine_typed(Reduction reduction, std::span<const std::byte* const> sources, std::span<std::byte* const> destinations,
                    std::int64_t first, std::int64_t count) {
@@ -104,6 +124,9 @@ void combine_typed(Reduction reduction, std::span<const std::byte* const> source
       return combine_as<T, A, Greatest>(false, sources, destinations, first, count);
     case Reduction::sum:
     case Reduction::mean:
+      if constexpr (std::is_same_v<T, float>) {
+        if (sources.size() > 1) return combine_sums(reduction == Reduction::mean, sources, destinations, first, count);
+      }
       return combine_as<T, A, Sum>(reduction == Reduction::mean, sources, destinations, first, count);
   }
 }
