@@ -5,9 +5,9 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "comm/thread/thread_world.h"
 #include "device/runtime.h"
 #include "lab/collective_trial.h"
-#include "support/ranks.h"
 
 namespace lockstep::lab {
 namespace {
@@ -38,7 +38,7 @@ class Faulty final : public comm::Communicator {
 
 CollectiveReport measured(int ranks, const CollectiveBenchOptions& options) {
   CollectiveReport report;
-  test::on_ranks(ranks, [&](comm::Communicator& world) {
+  comm::run_ranks(ranks, {.timeout = 60}, [&](comm::Communicator& world) {
     const auto runtime = open_runtime({}, {.threads = 1});
     CollectiveReport mine;
     bench_collectives(options, *runtime, world, mine);
@@ -112,7 +112,7 @@ TEST(BenchCollectives, EveryOperationAndPayloadGetsARow) {
 TEST(BenchCollectives, StopsAfterATrialAndKeepsWhatThereIs) {
   int asked = 0;
   CollectiveReport report;
-  test::on_ranks(2, [&](comm::Communicator& world) {
+  comm::run_ranks(2, {.timeout = 60}, [&](comm::Communicator& world) {
     const auto runtime = open_runtime({}, {.threads = 1});
     CollectiveBenchOptions options{.ops = {Collective::all_reduce}, .bytes = {64, 128}, .trials = 4, .warmups = 1};
     if (world.rank() == 0) options.stopped = [&asked] { return ++asked == 8; };  // 5 trials of the first payload, 3 more
@@ -143,7 +143,7 @@ TEST(BenchCollectives, AWrongResultIsNotTimed) {
 }
 
 TEST(BenchCollectives, LatencyComparesTheSameBytes) {
-  test::on_ranks(2, [](comm::Communicator& world) {
+  comm::run_ranks(2, {.timeout = 60}, [](comm::Communicator& world) {
     const auto runtime = open_runtime({}, {.threads = 1});
     const LatencyReport report = bench_latency(80'007, 10, *runtime, world);
     EXPECT_EQ(report.bytes, 80'000);

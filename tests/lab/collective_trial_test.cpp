@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "support/ranks.h"
+#include "comm/thread/thread_world.h"
 
 namespace lockstep::lab {
 namespace {
@@ -12,7 +12,7 @@ using comm::Collective;
 
 TEST(CollectiveTrial, EveryOperationPassesOnEveryRoot) {
   for (const int ranks : {1, 2, 3, 4}) {
-    test::on_ranks(ranks, [&](comm::Communicator& world) {
+    comm::run_ranks(ranks, {.timeout = 60}, [&](comm::Communicator& world) {
       cpu::Team team(1);
       for (const Collective op : tried_collectives()) {
         for (int root = 0; root < ranks; ++root) {
@@ -30,7 +30,7 @@ TEST(CollectiveTrial, EveryOperationPassesOnEveryRoot) {
 }
 
 TEST(CollectiveTrial, WhatWasNotRunIsWrongWhereSomethingComes) {
-  test::on_ranks(2, [&](comm::Communicator& world) {
+  comm::run_ranks(2, {.timeout = 60}, [&](comm::Communicator& world) {
     cpu::Team team(1);
     for (const Collective op : tried_collectives()) {
       CollectiveTrial trial(op, 0, 8, world, team, host_memory());
@@ -44,7 +44,7 @@ TEST(CollectiveTrial, WhatWasNotRunIsWrongWhereSomethingComes) {
 }
 
 TEST(CollectiveTrial, ShowsWhoHoldsWhat) {
-  test::on_ranks(2, [&](comm::Communicator& world) {
+  comm::run_ranks(2, {.timeout = 60}, [&](comm::Communicator& world) {
     cpu::Team team(1);
     CollectiveTrial trial(Collective::scatter, 1, 4, world, team, host_memory());
     trial.fill(4);

@@ -4,9 +4,9 @@
 
 #include <cmath>
 
+#include "comm/thread/thread_world.h"
 #include "device/cpu/team.h"
 #include "device/memory.h"
-#include "support/ranks.h"
 
 namespace lockstep::lab {
 namespace {
@@ -27,7 +27,7 @@ TEST(Machine, BandwidthIsWhatMemoryCanDo) {
 }
 
 TEST(Machine, TriadIsTheRateOfAllRanksTogether) {
-  test::on_ranks(2, [](comm::Communicator& world) {
+  comm::run_ranks(2, {.timeout = 60}, [](comm::Communicator& world) {
     cpu::Team team(1);
     double bandwidth = triad_bandwidth(team, host_memory(), world);
     EXPECT_GT(bandwidth, 1e7);

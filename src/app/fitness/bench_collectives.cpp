@@ -16,7 +16,6 @@
 #include "base/error.h"
 #include "base/terminal.h"
 #include "base/timer.h"
-#include "device/cpu/topology.h"
 #include "lab/collective_trial.h"
 #include "lab/machine.h"
 #include "lab/process.h"
@@ -27,7 +26,7 @@ namespace {
 
 struct Options {
   std::string op = "all_reduce", bytes;
-  std::int64_t ranks = std::ssize(cpu::neighbouring_cores());
+  std::optional<std::int64_t> ranks;
   std::int64_t trials = 20, warmups = 5;
   bool profile_stability = false, latency = false, json = false;
 };
@@ -65,7 +64,7 @@ bool parse(const Arguments& arguments, Options& options) {
   std::vector<std::string> names{"all"};
   for (const comm::Collective op : lab::tried_collectives()) names.emplace_back(name_of(op));
   line.choice("--op", options.op, names, "which");
-  line.option("--ranks", options.ranks, "N", "ranks; one a core unless told");
+  line.option("--ranks", options.ranks, "N", "ranks (default: one a core; under mpiexec those it started)");
   line.option("--bytes", options.bytes, "A,B,C",
               "payloads, as 4096 or 64MiB (default: 32KiB, doubled up to 16GiB or half of the free memory)");
   line.option("--trials", options.trials, "N", "timed trials of a payload");
@@ -94,14 +93,15 @@ void check(const Options& options) {
 void compare_latency(const Options& options) {
   constexpr std::int64_t wanted = 4'000'000'000;
   constexpr int pieces = 1000;
-  const std::int64_t room = lab::free_memory() / 2 / std::max<std::int64_t>(options.ranks, 1);
-  run_on_ranks({.ranks = options.ranks}, [&](Session& session) {
+  const RankCount count = rank_count(options.ranks);
+  const std::int64_t room = lab::free_memory() / 2 / std::max<std::int64_t>(count.total, 1);
+  run_on_ranks({.ranks = count.to_start}, [&](Session& session) {
     const lab::LatencyReport report = lab::bench_latency(std::min(wanted, room), pieces, session.runtime(), session.world());
     if (session.lead()) fmt::print("{}", lab::to_text(report, session.world().size()));
   });
 }
 
-lab::CollectiveBenchOptions bench_options(const Options& options) {
+lab::CollectiveBenchOptions bench_options(const Options& options, const RankCount& count) {
   lab::CollectiveBenchOptions bench{.trials = static_cast<int>(options.trials), .warmups = static_cast<int>(options.warmups)};
   if (options.op == "all") {
     const auto all = lab::tried_collectives();
@@ -109,7 +109,7 @@ lab::CollectiveBenchOptions bench_options(const Options& options) {
   } else {
     bench.ops = {lab::collective_from_name(options.op)};
   }
-  const int ranks = static_cast<int>(std::clamp<std::int64_t>(options.ranks, 1, 1 << 20));
+  const int ranks = static_cast<int>(std::clamp<std::int64_t>(count.total, 1, 1 << 20));
   const std::int64_t free = lab::free_memory();
   bench.bytes = options.bytes.empty() ? lab::default_payloads(bench.ops, ranks, free) : payloads_from(options.bytes);
   lab::check_payloads(bench, ranks, free);
@@ -124,21 +124,37 @@ void print(const Options& options, const lab::CollectiveReport& report) {
   }
 }
 
-// On the rank that prints: a bar, and whether Ctrl-C was pressed.
+// Of a process: whether Ctrl-C was pressed, and on the rank that prints a bar.
 struct Watch {
   train::StopSignal signal;
-  ProgressBar bar;
+  std::optional<ProgressBar> bar;
   double done = 0;
 
-  explicit Watch(const lab::CollectiveBenchOptions& bench)
-      : bar(stderr, "bench collectives", static_cast<double>(bench.ops.size() * bench.bytes.size())) {}
-  void attach(lab::CollectiveBenchOptions& bench) {
+  void attach(lab::CollectiveBenchOptions& bench, bool draws) {
     bench.stopped = [this] { return signal.received().has_value(); };
+    if (!draws) return;
+    bar.emplace(stderr, "bench collectives", static_cast<double>(bench.ops.size() * bench.bytes.size()));
     bench.before_payload = [this](comm::Collective op, std::int64_t bytes) {
-      bar.update(done++, fmt::format("{} {}", name_of(op), bytes));
+      bar->update(done++, fmt::format("{} {}", name_of(op), bytes));
     };
   }
 };
+
+lab::CollectiveReport measure(const Options& options, lab::CollectiveBenchOptions bench, Session& session) {
+  comm::Communicator& world = session.world();
+  const std::string_view transport = name_of(session.transport());
+  lab::CollectiveReport report{.peer = fmt::format("lockstep {} {}", kVersion, transport),
+                               .environment = fmt::format("- software: lockstep {}, transport {}\n- hardware, of each rank: {}",
+                                                          kVersion, transport, session.runtime().description()),
+                               .ranks = world.size(),
+                               .warmups = bench.warmups,
+                               .trials = bench.trials};
+  if (!options.json) report.memory_bandwidth = lab::triad_bandwidth(session.team(), session.runtime().memory(), world);
+  std::optional<Watch> watch;
+  if (session.leads_process()) watch.emplace().attach(bench, session.lead());
+  lab::bench_collectives(bench, session.runtime(), world, report);
+  return report;
+}
 
 }  // namespace
 
@@ -148,23 +164,11 @@ int bench_collectives(const Arguments& arguments) {
   check(options);
   if (options.latency) return compare_latency(options), 0;
   const double started = now_seconds();
-  const lab::CollectiveBenchOptions bench = bench_options(options);
-  run_on_ranks({.ranks = options.ranks}, [&](Session& session) {
-    comm::Communicator& world = session.world();
-    const std::string_view transport = world.size() == 1 ? "self" : "thread";
-    lab::CollectiveReport report{.peer = fmt::format("lockstep {} {}", kVersion, transport),
-                                 .environment = fmt::format("- software: lockstep {}, transport {}\n- hardware, of each rank: {}",
-                                                            kVersion, transport, session.runtime().description()),
-                                 .ranks = world.size(),
-                                 .warmups = bench.warmups,
-                                 .trials = bench.trials};
-    if (!options.json) report.memory_bandwidth = lab::triad_bandwidth(session.team(), session.runtime().memory(), world);
-    lab::CollectiveBenchOptions mine = bench;
-    std::optional<Watch> watch;
-    if (session.lead()) watch.emplace(bench).attach(mine);
-    lab::bench_collectives(mine, session.runtime(), world, report);
+  const RankCount count = rank_count(options.ranks);
+  const lab::CollectiveBenchOptions bench = bench_options(options, count);
+  run_on_ranks({.ranks = count.to_start}, [&](Session& session) {
+    lab::CollectiveReport report = measure(options, bench, session);
     report.elapsed = now_seconds() - started;
-    if (watch) watch->bar.finish();
     if (session.lead()) print(options, report);
   });
   return 0;
