@@ -13,6 +13,8 @@ Command eval_command();
 Command inspect_command();
 Command bench_command();
 Command launch_command();
+Command doctor_command();
+Command test_dist_command();
 
 /// A bench with a file of its own.
 int bench_scaling(const Arguments& arguments);

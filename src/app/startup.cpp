@@ -4,9 +4,10 @@
 #include <unistd.h>
 
 #include <array>
+#include <cstdlib>
 #include <ctime>
-#include <utility>
 
+#include "app/fitness/dist_info.h"
 #include "arch/parameters.h"
 #include "base/units.h"
 
@@ -19,34 +20,6 @@ std::string host_name() {
 }
 
 std::string_view yes_no(bool value) { return value ? "True" : "False"; }
-
-/// The 18 facts of ezpz about a rank, on the one host there is.
-std::string dist_info(int rank, int ranks, Transport transport) {
-  const std::string host = host_name();
-  const std::array<std::pair<std::string_view, std::string>, 18> facts{{
-      {"DEVICE", "cpu"},
-      {"DEVICE_ID", "cpu:0"},
-      {"DISTRIBUTED_BACKEND", std::string(name_of(transport))},
-      {"GPUS_PER_NODE", std::to_string(ranks)},
-      {"HOSTS", fmt::format("['{}']", host)},
-      {"HOSTFILE", "None"},
-      {"HOSTNAME", host},
-      {"LOCAL_RANK", std::to_string(rank)},
-      {"MACHINE", host},
-      {"NUM_NODES", "1"},
-      {"NGPUS", std::to_string(ranks)},
-      {"NGPUS_AVAILABLE", std::to_string(ranks)},
-      {"NODE_ID", "0"},
-      {"RANK", std::to_string(rank)},
-      {"SCHEDULER", "LOCAL"},
-      {"WORLD_SIZE_TOTAL", std::to_string(ranks)},
-      {"WORLD_SIZE_IN_USE", std::to_string(ranks)},
-      {"LAUNCH_CMD", "None"},
-  }};
-  std::string text = "[dist_info]:";
-  for (const auto& [key, value] : facts) text += fmt::format("\n  • {}={}", key, value);
-  return text;
-}
 
 }  // namespace
 
@@ -101,8 +74,10 @@ void log_startup(Log& log, const StartupFacts& facts, Session& session) {
       "To disable this behavior, and log from ALL ranks (not recommended), set: 'export LOG_FROM_ALL_RANKS=1' in your "
       "environment, and re-run.");
   const int rank = session.world().rank(), ranks = session.world().size();
-  log.info(fmt::format("[device='cpu'][rank={0}/{1}][local_rank={0}/{1}][node=0/0]", rank, ranks - 1));
-  log.info(dist_info(rank, ranks, session.transport()));
+  const Standing standing =
+      find_standing(session.world(), name_of(session.transport()), [](const char* name) { return std::getenv(name); });
+  log.info(rank_line(standing));
+  log.info(dist_info(standing));
   log.info(fmt::format("[{}/{}] Using device='cpu' with backend='{}' + '{}' for distributed training.", rank, ranks,
                        config.train.backend, name_of(session.transport())));
   log.warning(fmt::format("Using [{0} / {0}] available \"cpu\" devices !!", ranks));

@@ -19,7 +19,7 @@ struct StartupFacts {
   std::string run_name;
 };
 
-/// Up to the model's table; "Startup time" and the legend follow from the trainer.
+/// Collective. Up to the model's table; "Startup time" and the legend follow from the trainer.
 void log_startup(Log& log, const StartupFacts& facts, Session& session);
 
 /// The seed's parameter lines: number of parameters, model size, decayed and not decayed tensors.

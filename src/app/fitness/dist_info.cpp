@@ -1,0 +1,104 @@
+#include "app/fitness/dist_info.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+namespace lockstep::app {
+namespace {
+
+std::string own_host() {
+  std::array<char, 256> name{};
+  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "localhost";
+}
+
+std::string_view or_none(const std::string& text) { return text.empty() ? "None" : std::string_view(text); }
+
+}  // namespace
+
+std::vector<std::string> texts_of_ranks(comm::Communicator& world, std::string_view text) {
+  constexpr std::size_t room = 256;
+  const auto ranks = static_cast<std::size_t>(world.size());
+  std::array<std::uint8_t, room> mine{};
+  std::ranges::copy(text.substr(0, room - 1), mine.begin());
+  std::vector<std::uint8_t> all(ranks * room);
+  const std::vector<std::int64_t> counts(ranks, room);
+  world.all_gather(view(std::span(all), Shape{std::ssize(all)}), view(std::span<std::uint8_t>(mine), Shape{room}), counts).wait();
+  std::vector<std::string> texts;
+  for (std::size_t r = 0; r < ranks; ++r) texts.emplace_back(reinterpret_cast<const char*>(all.data() + r * room));
+  return texts;
+}
+
+std::vector<std::string> Standing::nodes() const {
+  std::vector<std::string> names;
+  for (const std::string& host : hosts) {
+    if (std::ranges::find(names, host) == names.end()) names.push_back(host);
+  }
+  return names;
+}
+
+int Standing::ranks_per_node() const {
+  const auto count = static_cast<int>(nodes().size());
+  return (ranks() + count - 1) / count;
+}
+
+Standing find_standing(comm::Communicator& world, std::string_view transport,
+                       const std::function<const char*(const char*)>& variable) {
+  const auto value = [&](const char* name) -> std::string {
+    const char* text = variable(name);
+    return text != nullptr ? text : "";
+  };
+  Standing standing{.rank = world.rank(),
+                    .hosts = texts_of_ranks(world, own_host()),
+                    .transport = transport,
+                    .hostfile = value("HOSTFILE"),
+                    .launch_command = {}};
+  if (!value("SLURM_JOB_ID").empty()) {
+    standing.scheduler = "SLURM";
+  } else if (!value("PBS_JOBID").empty() || !value("PBS_NODEFILE").empty()) {
+    standing.scheduler = "PBS";
+    if (standing.hostfile.empty()) standing.hostfile = value("PBS_NODEFILE");
+    standing.launch_command = fmt::format("mpiexec --envall -n {} -ppn {}", standing.ranks(), standing.ranks_per_node());
+    if (!standing.hostfile.empty()) standing.launch_command += " --hostfile " + standing.hostfile;
+  }
+  return standing;
+}
+
+std::string rank_line(const Standing& s) {
+  return fmt::format("[device='cpu'][rank={}/{}][local_rank={}/{}][node={}/{}]", s.rank, s.ranks() - 1, s.local_rank(),
+                     s.ranks_per_node() - 1, s.node(), s.nodes().size() - 1);
+}
+
+std::string dist_info(const Standing& s) {
+  const std::vector<std::string> nodes = s.nodes();
+  const std::string& host = s.hosts.at(static_cast<std::size_t>(s.rank));
+  const std::array<std::pair<std::string_view, std::string>, 18> facts{{
+      {"DEVICE", "cpu"},
+      {"DEVICE_ID", fmt::format("cpu:{}", s.local_rank())},
+      {"DISTRIBUTED_BACKEND", std::string(s.transport)},
+      {"GPUS_PER_NODE", std::to_string(s.ranks_per_node())},
+      {"HOSTS", fmt::format("['{}']", fmt::join(nodes, "', '"))},
+      {"HOSTFILE", std::string(or_none(s.hostfile))},
+      {"HOSTNAME", host},
+      {"LOCAL_RANK", std::to_string(s.local_rank())},
+      {"MACHINE", host},
+      {"NUM_NODES", std::to_string(nodes.size())},
+      {"NGPUS", std::to_string(s.ranks())},
+      {"NGPUS_AVAILABLE", std::to_string(s.ranks())},
+      {"NODE_ID", std::to_string(s.node())},
+      {"RANK", std::to_string(s.rank)},
+      {"SCHEDULER", s.scheduler},
+      {"WORLD_SIZE_TOTAL", std::to_string(s.ranks())},
+      {"WORLD_SIZE_IN_USE", std::to_string(s.ranks())},
+      {"LAUNCH_CMD", std::string(or_none(s.launch_command))},
+  }};
+  std::string text = "[dist_info]:";
+  for (const auto& [key, value] : facts) text += fmt::format("\n  • {}={}", key, value);
+  return text;
+}
+
+}  // namespace lockstep::app

@@ -1,0 +1,41 @@
+#pragma once
+
+// Where a rank stands among the others: ezpz's facts about it, in its order.
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "comm/communicator.h"
+
+namespace lockstep::app {
+
+struct Standing {
+  int rank = 0;
+  std::vector<std::string> hosts;  ///< of every rank
+  std::string_view transport;
+  std::string scheduler = "LOCAL";  ///< or PBS, SLURM
+  std::string hostfile;             ///< empty: none
+  std::string launch_command;       ///< empty: unknown
+
+  int ranks() const { return static_cast<int>(hosts.size()); }
+  std::vector<std::string> nodes() const;  ///< each host once, in order of rank
+  int ranks_per_node() const;
+  int local_rank() const { return rank % ranks_per_node(); }
+  int node() const { return rank / ranks_per_node(); }
+};
+
+/// What every rank says, by rank; at most 255 bytes of each. Collective.
+std::vector<std::string> texts_of_ranks(comm::Communicator& world, std::string_view text);
+
+/// Collective: ranks tell each other their hosts. `variable(name)` is a value of the environment or null.
+Standing find_standing(comm::Communicator& world, std::string_view transport,
+                       const std::function<const char*(const char*)>& variable);
+
+/// "[device='cpu'][rank=0/3][local_rank=0/3][node=0/0]".
+std::string rank_line(const Standing& standing);
+/// The 18 facts, one a line.
+std::string dist_info(const Standing& standing);
+
+}  // namespace lockstep::app

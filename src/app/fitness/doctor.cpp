@@ -1,0 +1,159 @@
+// `lockstep doctor`: is this machine or cluster fit for training?
+
+#include "app/fitness/doctor.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "app/command_line.h"
+#include "app/commands.h"
+#include "app/fitness/dist_info.h"
+#include "app/fitness/fitness.h"
+#include "app/fitness/test_dist.h"
+#include "base/checked.h"
+#include "base/error.h"
+#include "lab/bench_collectives.h"
+#include "lab/collective_trial.h"
+#include "lab/machine.h"
+
+namespace lockstep::app {
+namespace {
+
+constexpr double loss_bound = 600;
+
+// The seed's diagrams broadcast and reduce with root 2 and scatter from rank 1.
+int root_of(comm::Collective op, int ranks) { return std::min(op == comm::Collective::scatter ? 1 : 2, ranks - 1); }
+
+std::string_view meaning_of(comm::Collective op) {
+  switch (op) {
+    case comm::Collective::all_reduce:
+      return "every rank gets the sum";
+    case comm::Collective::reduce:
+      return "the root gets the sum";
+    case comm::Collective::broadcast:
+      return "every rank gets what the root has";
+    case comm::Collective::all_gather:
+      return "every rank gets every part";
+    case comm::Collective::reduce_scatter:
+      return "every rank gets its part of the sum";
+    case comm::Collective::gather:
+      return "the root gets every part";
+    case comm::Collective::scatter:
+      return "every rank gets its part of what the root has";
+    default:
+      return "every rank gets its part from every rank";
+  }
+}
+
+bool has_root(comm::Collective op) {
+  using enum comm::Collective;
+  return op == reduce || op == broadcast || op == gather || op == scatter;
+}
+
+std::string values(std::span<const float> held) {
+  constexpr std::size_t shown = 8;
+  if (held.empty()) return "-";
+  return fmt::format("{}{}", fmt::join(held.first(std::min(held.size(), shown)), " "), held.size() > shown ? " ..." : "");
+}
+
+void measure_bandwidths(Session& session) {
+  comm::Communicator& world = session.world();
+  lab::CollectiveReport report;
+  const double memory = lab::triad_bandwidth(session.team(), session.runtime().memory(), world);
+  const lab::CollectiveBenchOptions options{
+      .ops = {comm::Collective::all_reduce}, .bytes = {1 << 12, 1 << 20, 1 << 24}, .trials = 10, .warmups = 3};
+  lab::bench_collectives(options, session.runtime(), world, report);
+  if (!session.lead()) return;
+  fmt::print("bandwidths\n  memory, all ranks together (STREAM's triad): {:.1f} GBps\n", 1e-9 * memory);
+  for (const lab::CollectiveRow& row : report.rows) {
+    fmt::print("  all_reduce of {:>8} bytes: {:>9.1f} us, busbw {:.2f} GBps\n", row.bytes, 1e6 * row.median_seconds(),
+               1e-9 * row.busbw());
+  }
+}
+
+// What any rank finds is known to all.
+void add_causes(comm::Communicator& world, const std::string& mine, std::vector<std::string>& causes) {
+  for (const std::string& cause : texts_of_ranks(world, mine)) {
+    if (!cause.empty()) causes.push_back(cause);
+  }
+}
+
+int run(const Arguments& arguments) {
+  std::optional<std::int64_t> asked;
+  CommandLine line(
+      "doctor",
+      "Says whether this machine or cluster is fit for training: who the ranks are, every collective with its values "
+      "before and after, bandwidths, and the training run of test_dist, whose outcome is known. Ends with a verdict and "
+      "exit code 0 (FIT) or 1 (UNFIT).");
+  line.option("--ranks", asked, "N", "ranks (default: one a core; under mpiexec those it started)");
+  line.note("examples:\n  lockstep doctor\n  mpiexec -n 4 lockstep doctor");
+  if (!line.parse(arguments)) return 0;
+  constexpr double timeout = 60;  // seconds: here nobody has reason to be late
+  std::vector<std::string> causes;
+  try {
+    run_on_ranks({.ranks = rank_count(asked).to_start, .timeout = timeout}, [&](Session& session) {
+      Log log(stdout, session.lead() ? Level::info : Level::critical);
+      const std::vector<std::string> found = examine(session, log);
+      if (session.lead()) fmt::print("{}", verdict(found));
+      if (session.leads_process()) causes = found;
+    });
+  } catch (const SystemError& error) {
+    causes.emplace_back(error.what());
+    fmt::print("{}", verdict(causes));
+  }
+  return causes.empty() ? 0 : 1;
+}
+
+}  // namespace
+
+std::optional<std::string> show_collective(comm::Collective op, Session& session) {
+  comm::Communicator& world = session.world();
+  const int ranks = world.size(), root = root_of(op, ranks);
+  const std::int64_t elements = round_up(4, ranks);
+  lab::CollectiveTrial trial(op, root, elements, world, session.team(), session.runtime().memory());
+  trial.fill(elements);
+  const std::string before = values(trial.given());
+  trial.run();
+  const std::vector<std::string> befores = texts_of_ranks(world, before), afters = texts_of_ranks(world, values(trial.got()));
+  std::size_t width = 0;
+  for (const std::string& text : befores) width = std::max(width, text.size());
+  if (session.lead()) {
+    fmt::print("{}{}: {}\n", name_of(op), has_root(op) ? fmt::format(" (root {})", root) : "", meaning_of(op));
+    for (std::size_t r = 0; r < befores.size(); ++r) fmt::print("  rank {:<3} {:<{}}  ->  {}\n", r, befores[r], width, afters[r]);
+  }
+  return trial.fault();
+}
+
+double test_loss(Session& session, Log& log) {
+  const std::vector<lab::TestDistIteration> history = run_test_dist({}, "test-dist-plots", session, log);
+  return history.back().loss;
+}
+
+std::vector<std::string> examine(Session& session, Log& log, const Checks& checks) {
+  comm::Communicator& world = session.world();
+  std::vector<std::string> causes;
+  log_ranks(session, log);
+  for (const comm::Collective op : lab::tried_collectives())
+    add_causes(world, checks.collective(op, session).value_or(""), causes);
+  if (!causes.empty()) return causes;  // no run can be trusted
+  measure_bandwidths(session);
+  const double loss = checks.loss(session, log);
+  add_causes(world,
+             loss < loss_bound ? ""  // not for a NaN
+                               : fmt::format("the loss of test_dist on rank {} is {:.6g} after 100 iterations, not below {}",
+                                             world.rank(), loss, loss_bound),
+             causes);
+  return causes;
+}
+
+std::string verdict(const std::vector<std::string>& causes) {
+  if (causes.empty()) return "FIT: every collective is correct and the test run learned what it should\n";
+  return fmt::format("UNFIT: {}\n", fmt::join(causes, "\n       "));
+}
+
+Command doctor_command() { return {"doctor", "is this machine or cluster fit for training?", run}; }
+
+}  // namespace lockstep::app

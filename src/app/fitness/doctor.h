@@ -1,0 +1,32 @@
+#pragma once
+
+// The examination of `lockstep doctor`: every collective, bandwidths, a training run of known outcome, and a verdict.
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "app/session.h"
+#include "base/log.h"
+#include "comm/operation.h"
+
+namespace lockstep::app {
+
+/// Runs `op` on a few values a rank, prints who held what before and after (rank 0), and returns what is wrong on this rank.
+std::optional<std::string> show_collective(comm::Collective op, Session& session);
+/// Trains as `lockstep test_dist` does and returns this rank's last loss.
+double test_loss(Session& session, Log& log);
+
+/// What the verdict rests on; each is collective.
+struct Checks {
+  std::function<std::optional<std::string>(comm::Collective, Session&)> collective = show_collective;
+  std::function<double(Session&, Log&)> loss = test_loss;
+};
+
+/// Causes against this machine, the same on every rank; none: it is fit. Prints on rank 0 as it goes. Collective.
+std::vector<std::string> examine(Session& session, Log& log, const Checks& checks = {});
+/// "FIT: ..." or "UNFIT: ..." with the causes.
+std::string verdict(const std::vector<std::string>& causes);
+
+}  // namespace lockstep::app

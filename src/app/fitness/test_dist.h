@@ -1,0 +1,23 @@
+#pragma once
+
+// The test_dist run as a user sees it: what it prints before, while and after it trains.
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "app/session.h"
+#include "base/log.h"
+#include "lab/test_dist.h"
+
+namespace lockstep::app {
+
+/// Collective. Rank 0 says to `log` what is run and every logged iteration, prints a plot of each metric, and appends it to
+/// `plots`/train/<metric>.txt (no plots where that is empty). Returns the logged iterations.
+std::vector<lab::TestDistIteration> run_test_dist(const lab::TestDistOptions& options, const std::filesystem::path& plots,
+                                                  Session& session, Log& log);
+
+/// One line of every rank, in order of rank, from rank 0. Collective.
+void log_ranks(Session& session, Log& log);
+
+}  // namespace lockstep::app

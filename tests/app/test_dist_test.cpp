@@ -1,0 +1,96 @@
+#include "app/fitness/test_dist.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <sstream>
+
+#include "app/capture.h"
+#include "app/commands.h"
+#include "app/fitness/dist_info.h"
+#include "comm/thread/thread_world.h"
+#include "support/temp_folder.h"
+
+namespace lockstep::app {
+namespace {
+
+std::string text_of(const std::filesystem::path& path) {
+  std::ostringstream text;
+  text << std::ifstream(path).rdbuf();
+  return text.str();
+}
+
+TEST(TestDistCommand, PrintsConfigurationNetworkLinesAndPlots) {
+  const TempFolder folder;
+  Capture capture;
+  Log log(capture.file());
+  testing::internal::CaptureStdout();
+  for (int round = 0; round < 2; ++round) {
+    run_on_ranks({.ranks = 2, .threads = 1}, [&](Session& session) {
+      Log silent(capture.file(), Level::critical);
+      Log& mine = session.lead() ? log : silent;
+      log_ranks(session, mine);
+      run_test_dist({.batch = 4, .input = 8, .output = 8, .layers = {16}, .iterations = 3}, folder.path(), session, mine);
+    });
+  }
+  const std::string drawn = testing::internal::GetCapturedStdout(), text = capture.text();
+  for (const char* part :
+       {"[device='cpu'][rank=0/1][local_rank=0/1][node=0/0]", "[device='cpu'][rank=1/1][local_rank=1/1][node=0/0]",
+        "[dist_info]:\n  • DEVICE=cpu", "  • batch_size=4\n", "  • world_size=2\n",
+        "(0): Linear(in_features=8, out_features=16, bias=True)", "iter=1, loss=", "iter=2, loss=", "Appending plot to: "}) {
+    EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
+  }
+  EXPECT_EQ(text.find("iter=0, "), std::string::npos);
+  for (const char* metric : {"dt", "dtf", "dtb", "loss", "iter", "sps"}) {
+    const std::string title = std::string("train/") + metric + " [20";
+    EXPECT_NE(drawn.find(title), std::string::npos) << metric;
+    const std::string kept = text_of(folder.path() / "train" / (std::string(metric) + ".txt"));
+    const std::size_t first = kept.find(title);
+    ASSERT_NE(first, std::string::npos) << metric;
+    EXPECT_NE(kept.find(title, first + 1), std::string::npos) << "the second run was not appended";
+  }
+}
+
+TEST(TestDistCommand, HelpNamesTheEnvironment) {
+  testing::internal::CaptureStdout();
+  EXPECT_EQ(test_dist_command().run({"--help"}), 0);
+  EXPECT_NE(testing::internal::GetCapturedStdout().find("LAYER_SIZES"), std::string::npos);
+}
+
+std::function<const char*(const char*)> environment(const std::map<std::string, std::string>& values) {
+  return [&values](const char* name) -> const char* {
+    const auto found = values.find(name);
+    return found == values.end() ? nullptr : found->second.c_str();
+  };
+}
+
+TEST(DistInfo, HasTheEighteenKeysInTheirOrder) {
+  const Standing standing{
+      .rank = 5, .hosts = {"a", "a", "a", "a", "b", "b", "b", "b"}, .transport = "mpi", .hostfile = "", .launch_command = ""};
+  EXPECT_EQ(dist_info(standing),
+            "[dist_info]:\n  • DEVICE=cpu\n  • DEVICE_ID=cpu:1\n  • DISTRIBUTED_BACKEND=mpi\n  • GPUS_PER_NODE=4\n"
+            "  • HOSTS=['a', 'b']\n  • HOSTFILE=None\n  • HOSTNAME=b\n  • LOCAL_RANK=1\n  • MACHINE=b\n  • NUM_NODES=2\n"
+            "  • NGPUS=8\n  • NGPUS_AVAILABLE=8\n  • NODE_ID=1\n  • RANK=5\n  • SCHEDULER=LOCAL\n  • WORLD_SIZE_TOTAL=8\n"
+            "  • WORLD_SIZE_IN_USE=8\n  • LAUNCH_CMD=None");
+  EXPECT_EQ(rank_line(standing), "[device='cpu'][rank=5/7][local_rank=1/3][node=1/1]");
+}
+
+TEST(DistInfo, KnowsTheScheduler) {
+  comm::run_ranks(2, {.timeout = 60}, [](comm::Communicator& world) {
+    const std::map<std::string, std::string> slurm{{"SLURM_JOB_ID", "7"}}, pbs{{"PBS_JOBID", "7"}, {"PBS_NODEFILE", "/nodes"}};
+    EXPECT_EQ(find_standing(world, "thread", environment(slurm)).scheduler, "SLURM");
+    const Standing standing = find_standing(world, "thread", environment(pbs));
+    EXPECT_EQ(standing.scheduler, "PBS");
+    EXPECT_EQ(standing.hostfile, "/nodes");
+    EXPECT_EQ(standing.launch_command, "mpiexec --envall -n 2 -ppn 2 --hostfile /nodes");
+    EXPECT_EQ(standing.hosts.size(), 2U);
+    EXPECT_EQ(standing.hosts[0], standing.hosts[1]);
+    EXPECT_EQ(find_standing(world, "thread", environment({})).scheduler, "LOCAL");
+  });
+}
+
+}  // namespace
+}  // namespace lockstep::app
