@@ -41,7 +41,7 @@ constexpr std::array<Foreign, 5> foreign_starts{{{{"\x88\x4d\x34\x01", 4}, "a ll
                                                  {{"\x93NUMPY", 6}, "a NumPy array"},
                                                  {{"MMIDIDX", 7}, "a Megatron index"}}};
 
-const std::string& existing(const std::string& path) {
+std::string existing(std::string path) {
   if (!std::filesystem::exists(path)) {
     throw UserError(fmt::format("there is no token file {}", path), "make it with lockstep prepare, or correct data.dir");
   }

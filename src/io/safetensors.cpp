@@ -40,7 +40,7 @@ constexpr std::array<ElementType, 15> element_types{{{"F32", 4},
                                                      {"F8_E5M2", 1}}};
 
 // What a message shows of a text from a file: not more than a line of it.
-std::string cut(std::string text) {
+std::string cut(const std::string& text) {
   constexpr std::size_t limit = 80;
   return text.size() <= limit ? text : text.substr(0, limit) + "...";
 }

@@ -176,26 +176,32 @@ void Product::run_tile(const ProductTask& task, const Cut& cut, std::int64_t str
     }
     for (std::int64_t r = 0; r < tile.rows; r += cut.strip_rows) {
       const Area strip{row + r, column, std::min(cut.strip_rows, tile.rows - r), tile.columns};
-      float* sums = scratch.sums + (whole ? 0 : r * width);
-      float* c = task.c + strip.row * task.c_stride + column;
-      for (std::int64_t k = pass; k < pass + pass_k; k += k_block) {
-        const std::int64_t count = std::min(k_block, task.k - k);
-        const bool first = k == 0, last = k + count == task.k;
-        const bool from_c = first && task.accumulate, to_c = last && task.finish.apply == nullptr;
-        run_block(task,
-                  {.area = strip,
-                   .k = k,
-                   .count = count,
-                   .b = scratch.b + (k - pass) * width,
-                   .from = from_c ? c : (first ? nullptr : sums),
-                   .from_stride = from_c ? task.c_stride : width,
-                   .to = to_c ? c : sums,
-                   .to_stride = to_c ? task.c_stride : width,
-                   .exact = from_c || to_c},
-                  scratch);
-        if (last && !to_c) task.finish.apply(task.finish.context, strip, sums, width);
-      }
+      run_strip(task, strip, pass, pass_k, scratch.sums + (whole ? 0 : r * width), scratch);
     }
+  }
+}
+
+// The blocks of k from `pass` on, one after another; what is not finished stays in `sums`.
+void Product::run_strip(const ProductTask& task, const Area& strip, std::int64_t pass, std::int64_t pass_k, float* sums,
+                        const Scratch& scratch) const {
+  const std::int64_t width = round_up(strip.columns, kernel_.columns);
+  float* c = task.c + strip.row * task.c_stride + strip.column;
+  for (std::int64_t k = pass; k < pass + pass_k; k += k_block) {
+    const std::int64_t count = std::min(k_block, task.k - k);
+    const bool first = k == 0, last = k + count == task.k;
+    const bool from_c = first && task.accumulate, to_c = last && task.finish.apply == nullptr;
+    run_block(task,
+              {.area = strip,
+               .k = k,
+               .count = count,
+               .b = scratch.b + (k - pass) * width,
+               .from = from_c ? c : (first ? nullptr : sums),
+               .from_stride = from_c ? task.c_stride : width,
+               .to = to_c ? c : sums,
+               .to_stride = to_c ? task.c_stride : width,
+               .exact = from_c || to_c},
+              scratch);
+    if (last && !to_c) task.finish.apply(task.finish.context, strip, sums, width);
   }
 }
 

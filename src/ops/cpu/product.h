@@ -78,6 +78,8 @@ class Product {
   void run_tile(const ProductTask& task, const Cut& cut, std::int64_t stripe, std::int64_t block, Scratch& scratch) const;
   void pack_b(const ProductTask& task, const Area& area, std::int64_t k, std::int64_t count, float* to) const;
   struct BlockStep;
+  void run_strip(const ProductTask& task, const Area& strip, std::int64_t pass, std::int64_t pass_k, float* sums,
+                 const Scratch& scratch) const;
   void run_block(const ProductTask& task, const BlockStep& step, const Scratch& scratch) const;
   void run_ragged(const TileStep& step, std::int64_t rows, std::int64_t columns, const Scratch& scratch) const;
   Scratch scratch_of(int worker) const;
