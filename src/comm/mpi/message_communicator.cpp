@@ -248,15 +248,44 @@ void MessageCommunicator::receive(Running& running, const Tensor& to, Range rang
   if (range.count == 0) return;
   const auto size = static_cast<std::int64_t>(size_of(running.operation.dtype));
   const std::span<std::byte> bytes(to.data + range.first * size, static_cast<std::size_t>(range.count * size));
-  if (from == rank_) {
-    const Tensor& own = running.operation.in;
-    const bool all = running.operation.kind == Collective::all_to_all || running.operation.kind == Collective::scatter;
-    const std::int64_t first =
-        running.operation.kind == Collective::all_to_all ? before(running.counts, rank_) : rank_ * running.operation.count;
-    std::memmove(bytes.data(), own.data + (all ? first * size : 0), bytes.size());
-    return;
-  }
   running.transfers.receive(bytes, members_[static_cast<std::size_t>(from)], group_ * uses + use);
+}
+
+// Of `in`, what rank r gets.
+MessageCommunicator::Range MessageCommunicator::given_to(const Running& running, int r) const {
+  const Operation& op = running.operation;
+  switch (op.kind) {
+    case Collective::broadcast:
+      return {0, rank_ == op.root ? op.count : 0};
+    case Collective::all_gather:
+      return {0, running.counts[static_cast<std::size_t>(rank_)]};
+    case Collective::gather:
+      return {0, r == op.root ? op.count : 0};
+    case Collective::scatter:
+      return {r * op.count, rank_ == op.root ? op.count : 0};
+    case Collective::all_to_all:
+      return {before(running.counts, r), running.counts[static_cast<std::size_t>(r)]};
+    default:
+      return {0, 0};
+  }
+}
+
+// Of `out`, what rank r gives.
+MessageCommunicator::Range MessageCommunicator::got_from(const Running& running, int r) const {
+  const Operation& op = running.operation;
+  switch (op.kind) {
+    case Collective::broadcast:
+    case Collective::scatter:
+      return {0, r == op.root ? op.count : 0};
+    case Collective::all_gather:
+      return {before(running.counts, r), running.counts[static_cast<std::size_t>(r)]};
+    case Collective::gather:
+      return {r * op.count, rank_ == op.root ? op.count : 0};
+    case Collective::all_to_all:
+      return {before(running.out_counts, r), running.out_counts[static_cast<std::size_t>(r)]};
+    default:
+      return {0, 0};
+  }
 }
 
 // Messages between every two ranks that have something for each other; a rank's own goes straight to its place.
@@ -264,31 +293,14 @@ void MessageCommunicator::give(Running& running) {
   const Operation& op = running.operation;
   if (is_reduction(op.kind)) return give_inputs(running);
   for (int r = 0; r < size(); ++r) {
-    const auto i = static_cast<std::size_t>(r);
-    const bool other = r != rank_;
-    switch (op.kind) {
-      case Collective::broadcast:
-        if (rank_ == op.root && other) send(running, op.in, {0, op.count}, r, use_input);
-        if (r == op.root && other) receive(running, op.out, {0, op.count}, r, use_input);
-        break;
-      case Collective::all_gather:
-        if (other) send(running, op.in, {0, running.counts[static_cast<std::size_t>(rank_)]}, r, use_input);
-        receive(running, op.out, {before(running.counts, r), running.counts[i]}, r, use_input);
-        break;
-      case Collective::gather:
-        if (r == op.root && other) send(running, op.in, {0, op.count}, r, use_input);
-        if (rank_ == op.root) receive(running, op.out, {r * op.count, op.count}, r, use_input);
-        break;
-      case Collective::scatter:
-        if (rank_ == op.root && other) send(running, op.in, {r * op.count, op.count}, r, use_input);
-        if (r == op.root) receive(running, op.out, {0, op.count}, r, use_input);
-        break;
-      case Collective::all_to_all:
-        if (other) send(running, op.in, {before(running.counts, r), running.counts[i]}, r, use_input);
-        receive(running, op.out, {before(running.out_counts, r), running.out_counts[i]}, r, use_input);
-        break;
-      default:
-        break;
+    const Range from = given_to(running, r), to = got_from(running, r);
+    if (r != rank_) {
+      send(running, op.in, from, r, use_input);
+      receive(running, op.out, to, r, use_input);
+    } else if (to.count > 0) {
+      const auto element = static_cast<std::int64_t>(size_of(op.dtype));
+      std::memmove(op.out.data + to.first * element, op.in.data + from.first * element,
+                   static_cast<std::size_t>(to.count * element));
     }
   }
 }

@@ -83,6 +83,8 @@ class MessageCommunicator final : public Communicator {
   void give_results(Running& running);
   void combine_range(Running& running);
   Range range_of(const Running& running, int rank) const;
+  Range given_to(const Running& running, int r) const;
+  Range got_from(const Running& running, int r) const;
   void send(Running& running, const Tensor& from, Range range, int to, int use);
   void receive(Running& running, const Tensor& to, Range range, int from, int use);
   std::string report(double seconds);
