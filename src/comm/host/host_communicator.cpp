@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <ctime>
 #include <exception>
+#include <utility>
 
 #include "base/error.h"
 #include "base/timer.h"
@@ -286,7 +287,7 @@ std::unique_ptr<Communicator> HostCommunicator::make_group(int colour, int key) 
   for (std::size_t r = 0; r < n; ++r) {
     if (all[2 * r] == colour) ranks.push_back(static_cast<int>(r));
   }
-  std::ranges::stable_sort(ranks, {}, [&](int r) { return all[2 * static_cast<std::size_t>(r) + 1]; });
+  std::ranges::sort(ranks, {}, [&](int r) { return std::pair(all[2 * static_cast<std::size_t>(r) + 1], r); });
   const int parts = static_cast<int>(ranks.size());
 
   // The group's first member makes its board and tells where it lies.

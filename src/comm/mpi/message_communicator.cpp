@@ -384,7 +384,7 @@ std::unique_ptr<Communicator> MessageCommunicator::make_group(int colour, int ke
     context_.next_group = std::max(context_.next_group, static_cast<int>(all[3 * r + 2]));
   }
   const int number = context_.next_group++;
-  std::ranges::stable_sort(ranks, {}, [&](int r) { return all[3 * static_cast<std::size_t>(r) + 1]; });
+  std::ranges::sort(ranks, {}, [&](int r) { return std::pair(all[3 * static_cast<std::size_t>(r) + 1], r); });
   const auto place = std::ranges::find(ranks, rank_) - ranks.begin();
   for (int& r : ranks) r = members_[static_cast<std::size_t>(r)];
   std::string name = fmt::format("{}/{}.{}", name_, groups_made_++, colour);
