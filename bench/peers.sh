@@ -123,7 +123,7 @@ BEGIN {
     }
 }
 END {
-    printf "\nmedians of %d rounds, fp32, %d rank%s; in parentheses the target, ! where it is missed\n", rounds, ranks, ranks > 1 ? "s" : ""
+    printf "\nmedians of %d rounds, fp32, %d rank%s; in parentheses the target, ! where it is missed\n", rounds, ranks, (ranks > 1 ? "s" : "")
     last = ranks > 1 ? "against one rank" : "step time / floor"
     printf "%-13s%-12s%-20s%-20s%-20s%s\n", "shape", "tokens/s", "against eager", "against compile", "memory against it", last
     n = split(shapes, list, " ")
