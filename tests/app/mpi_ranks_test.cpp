@@ -42,15 +42,6 @@ class MpiRanks : public TrainCommand {
                                " ]; do sleep 0.05; done; kill -" + signal + " $$) & fi; exec " + text_of(train);
     return test::run_job(2, launch::shell_text({"sh", "-c", script}));
   }
-  std::vector<double> losses(const std::string& run) const {
-    std::vector<double> values;
-    std::string metrics = file(run + "/metrics.jsonl");
-    for (std::size_t end = metrics.find('\n'); end != std::string::npos; end = metrics.find('\n')) {
-      values.push_back(Json::parse(metrics.substr(0, end)).at("loss").number());
-      metrics.erase(0, end + 1);
-    }
-    return values;
-  }
 };
 
 TEST_F(MpiRanks, LearnWhatThreadsLearn) {

@@ -23,15 +23,6 @@ class RanksCommand : public TrainCommand {
     all.insert(all.end(), more.begin(), more.end());
     return all;
   }
-  std::vector<double> losses(const std::string& run) const {
-    std::vector<double> values;
-    std::string metrics = file(run + "/metrics.jsonl");
-    for (std::size_t end = metrics.find('\n'); end != std::string::npos; end = metrics.find('\n')) {
-      values.push_back(Json::parse(metrics.substr(0, end)).at("loss").number());
-      metrics.erase(0, end + 1);
-    }
-    return values;
-  }
   std::string weights(const std::string& run, int step) const {
     return file(run + "/checkpoints/step_" + std::to_string(step) + "/model.safetensors");
   }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "app/commands.h"
+#include "base/json.h"
 #include "io/file.h"
 #include "support/temp_folder.h"
 
@@ -60,6 +61,16 @@ class TrainCommand : public testing::Test {
     return all;
   }
   std::string file(const std::string& path) const { return io::read_file(folder_ / path); }
+  /// Of the run's log lines.
+  std::vector<double> losses(const std::string& run) const {
+    std::vector<double> values;
+    std::string metrics = file(run + "/metrics.jsonl");
+    for (std::size_t end = metrics.find('\n'); end != std::string::npos; end = metrics.find('\n')) {
+      values.push_back(Json::parse(metrics.substr(0, end)).at("loss").number());
+      metrics.erase(0, end + 1);
+    }
+    return values;
+  }
   TempFolder folder_;
 };
 

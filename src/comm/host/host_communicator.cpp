@@ -15,6 +15,7 @@
 #include "comm/host/moves.h"
 #include "comm/host/report.h"
 #include "comm/host/staging.h"
+#include "comm/unwaited.h"
 
 namespace lockstep::comm::host {
 
@@ -83,11 +84,7 @@ class HostPending final : public Request::Pending {
       group_.context_.roll.await_no_moves(group_.context_.number, group_.context_.look_after);
       return;
     }
-    try {
-      wait();
-    } catch (const RunAborted&) {
-      return;  // every later operation reports it
-    }
+    end_unwaited(*this, true);
   }
 
  private:
@@ -260,18 +257,20 @@ void HostCommunicator::await(Done done, const std::uint64_t* sequence, int other
 // Whoever is waited for may have ended, or never come.
 void HostCommunicator::check_others(double since, const std::uint64_t* sequence, int other) {
   const GroupView view{board_, members_, name_};
-  const std::string what = sequence != nullptr ? name_operation(view, rank_, *sequence)
-                                               : fmt::format("a message between ranks {} and {} of '{}'", context_.number,
-                                                             members_[static_cast<std::size_t>(other)], name_);
+  const auto what = [&] {
+    return sequence != nullptr ? name_operation(view, rank_, *sequence)
+                               : fmt::format("a message between ranks {} and {} of '{}'", context_.number,
+                                             members_[static_cast<std::size_t>(other)], name_);
+  };
   std::vector<int> absent =
       sequence != nullptr ? missing(view, *sequence) : std::vector<int>{members_[static_cast<std::size_t>(other)]};
   for (const int r : absent) {
     if (context_.roll.phase(r) == Phase::running) continue;
-    abort(fmt::format("rank {} has ended, but rank {} waits for it in {}; what each rank did last:{}", r, context_.number, what,
+    abort(fmt::format("rank {} has ended, but rank {} waits for it in {}; what each rank did last:{}", r, context_.number, what(),
                       last_operations(view)));
   }
   if (now_seconds() - since < context_.timeout) return;
-  abort(fmt::format("{} did not end within comm.timeout = {} s: {}; what each rank did last:{}", what, context_.timeout,
+  abort(fmt::format("{} did not end within comm.timeout = {} s: {}; what each rank did last:{}", what(), context_.timeout,
                     absent.empty() ? std::string("a rank that entered it did not do its share")
                                    : fmt::format("not entered by rank {}", fmt::join(absent, ", ")),
                     last_operations(view)));

@@ -2,10 +2,9 @@
 
 #include <algorithm>
 #include <bit>
-#include <exception>
 
-#include "comm/errors.h"
 #include "comm/host/moves.h"
+#include "comm/unwaited.h"
 
 namespace lockstep::comm::host {
 namespace {
@@ -97,13 +96,7 @@ class Staging::Pending final : public Request::Pending {
 
   // A request that nobody waited for ends here, as others do.
   ~Pending() override {
-    if (!request_.finished() && std::uncaught_exceptions() == 0) {
-      try {
-        wait();
-      } catch (const RunAborted&) {
-        request_ = {};  // every later operation reports it
-      }
-    }
+    end_unwaited(*this, !request_.finished());
     request_ = {};
     staging_.pool_.give_back(std::move(given_));
     staging_.pool_.give_back(std::move(got_));

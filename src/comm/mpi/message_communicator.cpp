@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <exception>
 #include <numeric>
 
 #include "base/checked.h"
@@ -15,6 +14,7 @@
 #include "comm/combine.h"
 #include "comm/errors.h"
 #include "comm/host/rank.h"
+#include "comm/unwaited.h"
 #include "device/stream.h"
 
 namespace lockstep::comm {
@@ -59,14 +59,7 @@ class CollectivePending final : public Request::Pending {
   CollectivePending(MessageCommunicator& group, std::uint64_t number) : group_(group), number_(number) {}
   CollectivePending(const CollectivePending&) = delete;
   CollectivePending& operator=(const CollectivePending&) = delete;
-  ~CollectivePending() override {
-    if (!open_ || std::uncaught_exceptions() > 0) return;
-    try {
-      wait();
-    } catch (const RunAborted&) {
-      return;  // the next operation reports it
-    }
-  }
+  ~CollectivePending() override { end_unwaited(*this, open_); }
   void wait() override {
     open_ = false;
     group_.await([this] { return group_.done_ > number_; });
@@ -97,14 +90,7 @@ class LetterPending final : public Request::Pending {
   }
   LetterPending(const LetterPending&) = delete;
   LetterPending& operator=(const LetterPending&) = delete;
-  ~LetterPending() override {
-    if (!open_ || std::uncaught_exceptions() > 0) return;
-    try {
-      wait();
-    } catch (const RunAborted&) {
-      return;  // the next operation reports it
-    }
-  }
+  ~LetterPending() override { end_unwaited(*this, open_); }
   void wait() override {
     open_ = false;
     group_.await([this] { return card_transfer_.done(); });
