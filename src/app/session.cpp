@@ -26,15 +26,18 @@ void check(const RankOptions& options) {
   if (!problems.empty()) throw UserError(std::move(problems));
 }
 
-// One of `sharing` ranks that have the calling thread's cores between them.
-void run_rank(const RankOptions& options, comm::Communicator& world, Transport transport, const comm::CoreSharing& sharing,
-              const std::function<void(Session&)>& body) {
-  const std::vector<int> cores = cpu::neighbouring_cores();
-  const std::vector<int> mine = cpu::share_of_cores(cores, sharing.rank, sharing.ranks);
-  const cpu::ScopedCores scoped(mine);
-  const bool crowded = sharing.ranks > std::ssize(cores);
-  const auto threads = options.threads > 0 ? static_cast<int>(options.threads) : crowded ? 1 : static_cast<int>(mine.size());
-  Session session(threads, options.isa, world, transport);
+// Of one of `sharing` ranks that have `cores` between them.
+int threads_of(const RankOptions& options, const std::vector<int>& cores, const comm::CoreSharing& sharing) {
+  if (options.threads > 0) return static_cast<int>(options.threads);
+  if (sharing.ranks > std::ssize(cores)) return 1;
+  return static_cast<int>(cpu::share_of_cores(cores, sharing.rank, sharing.ranks).size());
+}
+
+// One of `sharing` ranks that have `cores` between them.
+void run_rank(const RankOptions& options, comm::Communicator& world, Transport transport, const std::vector<int>& cores,
+              const comm::CoreSharing& sharing, const std::function<void(Session&)>& body) {
+  const cpu::ScopedCores scoped(cpu::share_of_cores(cores, sharing.rank, sharing.ranks));
+  Session session(threads_of(options, cores, sharing), options.isa, world, transport);
   body(session);
 }
 
@@ -47,7 +50,7 @@ void run_on_processes(const RankOptions& options, const comm::MpiJob& job, const
   if (options.prepare && job.rank == 0) options.prepare();
   comm::run_mpi(job, {.timeout = options.timeout, .threads = static_cast<int>(options.threads)},
                 [&](comm::Communicator& world, const comm::CoreSharing& sharing) {
-                  run_rank(options, world, Transport::mpi, sharing, body);
+                  run_rank(options, world, Transport::mpi, cpu::neighbouring_cores(), sharing, body);
                 });
 }
 
@@ -79,10 +82,9 @@ void run_on_ranks(const RankOptions& options, const std::function<void(Session&)
     return body(session);
   }
   const std::vector<int> cores = cpu::neighbouring_cores();
-  const int share = static_cast<int>(cpu::share_of_cores(cores, 0, ranks).size());
-  const int threads = options.threads > 0 ? static_cast<int>(options.threads) : ranks > std::ssize(cores) ? 1 : share;
-  comm::run_ranks(ranks, {.timeout = options.timeout, .threads = threads},
-                  [&](comm::Communicator& world) { run_rank(options, world, Transport::thread, {world.rank(), ranks}, body); });
+  comm::run_ranks(
+      ranks, {.timeout = options.timeout, .threads = threads_of(options, cores, {0, ranks})},
+      [&](comm::Communicator& world) { run_rank(options, world, Transport::thread, cores, {world.rank(), ranks}, body); });
 }
 
 bool is_first_process() {

@@ -14,11 +14,6 @@
 namespace lockstep::app {
 namespace {
 
-std::string host_name() {
-  std::array<char, 256> name{};
-  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "localhost";
-}
-
 std::string_view yes_no(bool value) { return value ? "True" : "False"; }
 
 }  // namespace
@@ -45,6 +40,11 @@ std::string model_tree(const arch::ModelConfig& m) {
   tree += "          " + linear("c_proj", m.ffn_width, m.width, m.bias) + "\n        )\n      )\n    )\n";
   tree += "    (ln_f): LayerNorm()\n  )\n";
   return tree + "  " + linear("lm_head", m.width, m.vocabulary, false) + "\n)";
+}
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "localhost";
 }
 
 std::string run_name_from_time() {

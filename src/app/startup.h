@@ -25,6 +25,9 @@ void log_startup(Log& log, const StartupFacts& facts, Session& session);
 /// The seed's parameter lines: number of parameters, model size, decayed and not decayed tensors.
 void log_parameters(Log& log, const RunConfig& config, const arch::ModelConfig& model);
 
+/// This machine's, or "localhost".
+std::string host_name();
+
 /// "2026-01-31-235959": the name of a run without one.
 std::string run_name_from_time();
 

@@ -2,19 +2,15 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <utility>
 
+#include "app/startup.h"
+
 namespace lockstep::app {
 namespace {
-
-std::string own_host() {
-  std::array<char, 256> name{};
-  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "localhost";
-}
 
 std::string_view or_none(const std::string& text) { return text.empty() ? "None" : std::string_view(text); }
 
@@ -53,7 +49,7 @@ Standing find_standing(comm::Communicator& world, std::string_view transport,
     return text != nullptr ? text : "";
   };
   Standing standing{.rank = world.rank(),
-                    .hosts = texts_of_ranks(world, own_host()),
+                    .hosts = texts_of_ranks(world, host_name()),
                     .transport = transport,
                     .hostfile = value("HOSTFILE"),
                     .launch_command = {}};

@@ -13,6 +13,7 @@
 
 #include "app/launch/environment.h"
 #include "app/launch/job.h"
+#include "app/startup.h"
 
 namespace lockstep::launch {
 namespace {
@@ -80,8 +81,7 @@ void count_cpus(Machine& machine) {
 Machine this_machine() {
   Machine machine;
   machine.variables = environment();
-  std::array<char, 256> name{};
-  machine.host = gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "localhost";
+  machine.host = app::host_name();
   count_cpus(machine);
   machine.root = geteuid() == 0;
   machine.read_file = read_file;
