@@ -40,9 +40,10 @@ std::vector<Problem> check(const RunConfig& config) {
   if (train.init_from == "resume" && !config.log.dir && !config.log.name) {
     problems.push_back({"train.init_from = resume does not say which run", "name its folder: log.dir=runs/NAME"});
   }
-  if (config.data.shards == "precut" && config.data.io == "readers") {
-    problems.push_back({"data.shards = precut (each rank reads its own file) and data.io = readers exclude each other",
-                        "leave one of them out"});
+  if (config.data.shards == "precut" && config.data.io != "files") {
+    problems.push_back(
+        {fmt::format("data.shards = precut (each rank reads its own file) and data.io = {} exclude each other", config.data.io),
+         "leave one of them out"});
   }
   if (config.data.shards == "precut" && config.train.global_batch == "new") {
     problems.push_back({"train.global_batch = new: precut shards count their samples by the global batch that the run began with",

@@ -16,6 +16,7 @@
 #include "checkpoint/find.h"
 #include "checkpoint/reader.h"
 #include "comm/agreement.h"
+#include "comm/mpi/library.h"
 #include "data/corpus.h"
 #include "data/scattered_loader.h"
 #include "data/shards.h"
@@ -50,10 +51,22 @@ data::Sampler training_sampler(const RunConfig& config, const data::TokenFile& f
   return data::Sampler(options);
 }
 
-/// The rank's own file of a text that was cut ahead of time; nothing when all ranks read one.
-std::optional<data::TokenFile> own_shard(const RunConfig& config, const io::Path& folder, const comm::Communicator& world) {
-  if (config.data.shards != "precut") return std::nullopt;
-  return data::open_shard(folder, world.rank(), world.size());
+/// Whether batches are read by MPI-IO: where there is no MPI job, each rank reads for itself.
+bool reads_by_mpi(const RunConfig& config, const Session& session) {
+  return config.data.io == "mpi" && session.transport() == Transport::mpi;
+}
+
+/// What this rank's batches are read from when that is not the corpus's mapped file: its shard of a text that was cut ahead of
+/// time, or the same file by MPI-IO.
+std::optional<data::TokenFile> own_text(const RunConfig& config, const io::Path& folder, const data::TokenFile& whole,
+                                        const Session& session, Log& log) {
+  if (config.data.shards == "precut") return data::open_shard(folder, session.world().rank(), session.world().size());
+  if (reads_by_mpi(config, session)) {
+    log.info(fmt::format("Reading {} by MPI-IO", whole.path()));
+    return data::TokenFile(whole.path(), whole.format(), comm::open_mpi_file(whole.path()));
+  }
+  if (config.data.io == "mpi") log.warning("data.io = mpi: this is no MPI job, so each rank reads for itself, as with files");
+  return std::nullopt;
 }
 
 /// The ranks that share a reader; null when each reads for itself.
@@ -68,15 +81,15 @@ std::unique_ptr<comm::Communicator> reading_group(const RunConfig& config, comm:
 }
 
 std::unique_ptr<data::BatchSource> make_loader(const train::EngineConfig& settings, const data::TokenFile& file,
-                                               const data::Sampler& sampler, const comm::Communicator& world,
-                                               comm::Communicator* group) {
+                                               const data::Sampler& sampler, data::Reading reading,
+                                               const comm::Communicator& world, comm::Communicator* group) {
   const data::LoaderShape shape{.samples = settings.samples,
                                 .positions = settings.positions,
                                 .microbatches = settings.microbatches,
                                 .rank = world.rank(),
                                 .ranks = world.size()};
   if (group != nullptr) return std::make_unique<data::ScatteredLoader>(file, sampler, shape, *group);
-  return std::make_unique<data::Loader>(file, sampler, shape);
+  return std::make_unique<data::Loader>(file, sampler, shape, reading);
 }
 
 train::LrSchedule schedule_of(const RunConfig& config, std::int64_t max_iters, std::int64_t ranks) {
@@ -244,8 +257,8 @@ void train_rank(RunConfig config, const TrainCall& call, Session& session) {
   const io::Path data_at = data_folder(config);
   const data::Corpus corpus = data::open_corpus(data_at, log);
   const train::EngineConfig settings = engine_config(config, corpus.vocabulary());
-  const std::optional<data::TokenFile> shard = own_shard(config, data_at, session.world());
-  const data::TokenFile& text_file = shard ? *shard : corpus.train;
+  const std::optional<data::TokenFile> own = own_text(config, data_at, corpus.train, session, log);
+  const data::TokenFile& text_file = own ? *own : corpus.train;
   const data::Sampler sampler = training_sampler(config, text_file, session.world());
   std::int64_t max_iters =
       config.train.max_epochs ? *config.train.max_epochs * sampler.steps_per_epoch() : config.train.max_iters;
@@ -259,7 +272,10 @@ void train_rank(RunConfig config, const TrainCall& call, Session& session) {
   train::Engine engine(settings, session.runtime(), session.ops(), session.world());
   Memories memories;
   const std::unique_ptr<comm::Communicator> group = reading_group(config, session.world());
-  const std::unique_ptr<data::BatchSource> loader = make_loader(settings, text_file, sampler, session.world(), group.get());
+  // One thread of a process calls MPI.
+  const data::Reading reading = reads_by_mpi(config, session) ? data::Reading::when_asked : data::Reading::ahead;
+  const std::unique_ptr<data::BatchSource> loader =
+      make_loader(settings, text_file, sampler, reading, session.world(), group.get());
   const std::int64_t windows = config.train.eval_iters * settings.samples;
   const auto reader = [&](const data::TokenFile& file, const std::string& split) {
     return data::WindowReader(file, data::evaluation_sampler(file, settings.positions, settings.seed, split), settings.samples,

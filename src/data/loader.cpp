@@ -42,8 +42,8 @@ void fill(Batch& batch, const TokenFile& file, const Sampler& sampler, std::uint
 
 }  // namespace
 
-Loader::Loader(const TokenFile& file, Sampler sampler, LoaderShape shape)
-    : file_(file), sampler_(std::move(sampler)), shape_(shape) {
+Loader::Loader(const TokenFile& file, Sampler sampler, LoaderShape shape, Reading reading)
+    : file_(file), sampler_(std::move(sampler)), shape_(shape), slots_(reading == Reading::ahead ? 2 : 1) {
   for (Slot& slot : slots_) {
     slot.batches.resize(static_cast<std::size_t>(shape_.microbatches));
     for (Batch& batch : slot.batches) {
@@ -54,7 +54,7 @@ Loader::Loader(const TokenFile& file, Sampler sampler, LoaderShape shape)
 }
 
 void Loader::declare(Arena& arena) {
-  for (int slot = 0; slot < 2; ++slot) {
+  for (std::size_t slot = 0; slot < slots_.size(); ++slot) {
     for (std::size_t m = 0; m < slots_[slot].batches.size(); ++m) {
       declare_batch(arena, slots_[slot].batches[m], fmt::format("batch{}.{}", slot, m));
     }
@@ -62,11 +62,12 @@ void Loader::declare(Arena& arena) {
 }
 
 void Loader::start(std::uint64_t step, std::uint64_t next_sample) {
-  ensure(!thread_.joinable(), "a loader is started once");
+  ensure(!started_, "a loader is started once");
   ensure(static_cast<bool>(slots_[0].batches.front().tokens), "the loader's memory is committed");
   first_ = next_ = step;
   first_sample_ = next_sample;
-  thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
+  started_ = true;
+  if (slots_.size() > 1) thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
 }
 
 void Loader::make(Slot& slot, std::uint64_t step) {
@@ -82,7 +83,7 @@ void Loader::make(Slot& slot, std::uint64_t step) {
 
 void Loader::run(const std::stop_token& stop) {
   for (std::uint64_t step = first_;; ++step) {
-    Slot& slot = slots_[step % 2];
+    Slot& slot = slot_of(step);
     {
       std::unique_lock lock(mutex_);
       if (!changed_.wait(lock, stop, [&] { return !slot.ready; })) return;
@@ -104,14 +105,18 @@ void Loader::run(const std::stop_token& stop) {
 }
 
 StepBatches Loader::next() {
-  ensure(thread_.joinable(), "the loader was started");
+  ensure(started_, "the loader was started");
   const ScopedTime waited(waited_);
-  std::unique_lock lock(mutex_);
-  if (next_ > first_) slots_[(next_ - 1) % 2].ready = false;
-  changed_.notify_all();
-  Slot& slot = slots_[next_ % 2];
-  changed_.wait(lock, [&] { return slot.ready; });
-  if (failure_ && slot.step == next_) std::rethrow_exception(failure_);
+  Slot& slot = slot_of(next_);
+  if (!thread_.joinable()) {
+    make(slot, next_);
+  } else {
+    std::unique_lock lock(mutex_);
+    if (next_ > first_) slot_of(next_ - 1).ready = false;
+    changed_.notify_all();
+    changed_.wait(lock, [&] { return slot.ready; });
+    if (failure_ && slot.step == next_) std::rethrow_exception(failure_);
+  }
   ++next_;
   return {slot.step, slot.batches, slot.target_count};
 }

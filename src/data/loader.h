@@ -1,7 +1,8 @@
 #pragma once
 
 // Batches, made before they are asked for. A Loader prepares the micro-batches of the next step in a thread of its own while
-// the current step computes; a WindowReader makes single batches at once, for evaluation. Both allocate nothing per batch.
+// the current step computes, or all of a step when it is asked for; a WindowReader makes single batches at once, for evaluation.
+// Both allocate nothing per batch.
 
 #include <condition_variable>
 #include <cstdint>
@@ -18,18 +19,23 @@
 
 namespace lockstep::data {
 
+/// When a loader reads a step.
+enum class Reading : std::uint8_t {
+  ahead,      ///< while the one before computes, in a thread of its own
+  when_asked  ///< in next(), in the caller's thread: for bytes that no other thread may read
+};
+
 class Loader final : public BatchSource {
  public:
   /// `file` outlives the loader; the sampler's positions are the shape's.
-  Loader(const TokenFile& file, Sampler sampler, LoaderShape shape);
+  Loader(const TokenFile& file, Sampler sampler, LoaderShape shape, Reading reading = Reading::ahead);
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;
 
-  /// The memory of two steps: one in use, one being made; the thread writes there.
+  /// The memory of the step in use and, reading ahead, of the one being made; the thread writes there.
   void declare(Arena& arena) override;
-  /// Starts the thread.
   void start(std::uint64_t step, std::uint64_t next_sample) override;
-  /// What went wrong in the thread is thrown here, in this and every later call.
+  /// What went wrong in reading is thrown here, in this and every later call.
   StepBatches next() override;
   double waited_seconds() const override { return waited_; }
   const LoaderShape& shape() const { return shape_; }
@@ -42,13 +48,15 @@ class Loader final : public BatchSource {
     std::int64_t target_count = 0;
     bool ready = false;
   };
+  Slot& slot_of(std::uint64_t step) { return slots_[step % slots_.size()]; }
   void run(const std::stop_token& stop);
   void make(Slot& slot, std::uint64_t step);
 
   const TokenFile& file_;
   Sampler sampler_;
   LoaderShape shape_;
-  Slot slots_[2];
+  std::vector<Slot> slots_;  // step s in s modulo their number
+  bool started_ = false;
   std::uint64_t next_ = 0;  // step that next() returns
   std::uint64_t first_ = 0, first_sample_ = 0;
   double waited_ = 0;

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/checked.h"
 #include "base/error.h"
 #include "base/units.h"
 
@@ -41,18 +42,21 @@ constexpr std::array<Foreign, 5> foreign_starts{{{{"\x88\x4d\x34\x01", 4}, "a ll
                                                  {{"\x93NUMPY", 6}, "a NumPy array"},
                                                  {{"MMIDIDX", 7}, "a Megatron index"}}};
 
-std::string existing(std::string path) {
+std::unique_ptr<io::ByteSource> map(const std::string& path) {
   if (!std::filesystem::exists(path)) {
     throw UserError(fmt::format("there is no token file {}", path), "make it with lockstep prepare, or correct data.dir");
   }
-  return path;
+  return std::make_unique<io::MappedFile>(path);
 }
 
 }  // namespace
 
-TokenFile::TokenFile(std::string path, TokenFormat format) : path_(std::move(path)), format_(format), mapping_(existing(path_)) {
+TokenFile::TokenFile(std::string path, TokenFormat format) : TokenFile(path, format, map(path)) {}
+
+TokenFile::TokenFile(std::string path, TokenFormat format, std::unique_ptr<io::ByteSource> source)
+    : path_(std::move(path)), format_(format), bytes_(std::move(source)) {
   ensure(format_.token_bytes == 2 || format_.token_bytes == 4, "a token has 2 or 4 bytes");
-  const std::int64_t bytes = std::ssize(mapping_.bytes());
+  const auto bytes = narrow<std::int64_t>(bytes_->size());
   if (bytes == 0) throw UserError(fmt::format("the token file {} is empty", path_), "prepare the text again");
   if (bytes % format_.token_bytes != 0) {
     throw UserError(
@@ -64,8 +68,8 @@ TokenFile::TokenFile(std::string path, TokenFormat format) : path_(std::move(pat
 }
 
 void TokenFile::check_start() const {
-  const std::string_view start(reinterpret_cast<const char*>(mapping_.bytes().data()),
-                               std::min<std::size_t>(mapping_.bytes().size(), 64));
+  std::string start(std::min<std::size_t>(bytes_->size(), 64), '\0');
+  bytes_->read_at(0, std::as_writable_bytes(std::span(start)));
   for (const Foreign& foreign : foreign_starts) {
     if (start.starts_with(foreign.start)) {
       throw UserError(fmt::format("{} is {}, not raw {} token ids", path_, foreign.what, format_.dtype()),
@@ -78,7 +82,10 @@ void TokenFile::check_start() const {
 
 void TokenFile::read(std::int64_t first, std::span<std::int32_t> ids) const {
   ensure(first >= 0 && first + static_cast<std::int64_t>(ids.size()) <= tokens(), "the tokens exist");
-  const std::byte* from = mapping_.bytes().data() + first * format_.token_bytes;
+  // The bytes come to the end of the ids' own memory and are widened from there: none is overwritten before it is read.
+  const auto raw = std::as_writable_bytes(ids).last(ids.size() * static_cast<std::size_t>(format_.token_bytes));
+  bytes_->read_at(static_cast<std::uint64_t>(first * format_.token_bytes), raw);
+  const std::byte* from = raw.data();
   const std::uint32_t largest = format_.token_bytes == 2 ? widen<std::uint16_t>(from, ids) : widen<std::uint32_t>(from, ids);
   if (largest < format_.vocabulary) return;
   const auto bad =

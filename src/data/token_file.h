@@ -1,9 +1,9 @@
 #pragma once
 
-// A file of token ids, mapped into memory: raw little-endian uint16 or uint32 without a header, as nanoGPT writes them.
+// A file of token ids: raw little-endian uint16 or uint32 without a header, as nanoGPT writes them.
 
 #include <cstdint>
-#include <iterator>
+#include <memory>
 #include <span>
 #include <string>
 
@@ -22,16 +22,18 @@ struct TokenFormat {
   std::string dtype() const { return token_bytes == 2 ? "uint16" : "uint32"; }
 };
 
-/// Owns the mapping; move-only. Reading is thread-safe.
+/// Move-only. Reading is as thread-safe as the bytes are: mapped ones are.
 class TokenFile {
  public:
-  /// Throws UserError when there is no such file, it is empty, its size is not a multiple of a token, it is plainly something
-  /// else (another program's header, ids above the vocabulary at its start).
+  /// Maps the file. Throws UserError when there is no such file, it is empty, its size is not a multiple of a token, it is
+  /// plainly something else (another program's header, ids above the vocabulary at its start).
   TokenFile(std::string path, TokenFormat format);
+  /// The same of bytes that somebody else reads; `path` names them.
+  TokenFile(std::string path, TokenFormat format, std::unique_ptr<io::ByteSource> bytes);
 
   const std::string& path() const { return path_; }
   const TokenFormat& format() const { return format_; }
-  std::int64_t tokens() const { return std::ssize(mapping_.bytes()) / format_.token_bytes; }
+  std::int64_t tokens() const { return static_cast<std::int64_t>(bytes_->size()) / format_.token_bytes; }
 
   /// Tokens first .. first + ids.size() - 1, which must exist. Throws UserError with the position of an id that is not below
   /// the vocabulary.
@@ -42,7 +44,7 @@ class TokenFile {
 
   std::string path_;
   TokenFormat format_;
-  io::MappedFile mapping_;
+  std::unique_ptr<io::ByteSource> bytes_;
 };
 
 }  // namespace lockstep::data

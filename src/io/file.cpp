@@ -63,6 +63,11 @@ void throw_file_error(int code, std::string_view doing, const Path& path) {
   throw UserError(message, std::string(remedy(code)));
 }
 
+void throw_cut_off(const Path& path, std::uint64_t end, std::size_t missing) {
+  throw UserError(fmt::format("{} ends at byte {}, {} bytes too soon", path.string(), end, missing),
+                  "the file is cut off: copy or write it again");
+}
+
 File::File(Path path, int flags, std::string_view doing) : path_(std::move(path)) {
   descriptor_ = repeat([&] { return ::open(path_.c_str(), flags | O_CLOEXEC, 0666); });
   if (descriptor_ < 0) throw_file_error(errno, doing, path_);
@@ -93,10 +98,7 @@ void File::read_at(std::uint64_t offset, std::span<std::byte> out) const {
     const auto at = narrow<off_t>(offset);
     const ssize_t count = repeat([&] { return ::pread(descriptor_, out.data(), std::min(out.size(), largest_transfer), at); });
     if (count < 0) throw_file_error(errno, "read", path_);
-    if (count == 0) {
-      throw UserError(fmt::format("{} ends at byte {}, {} bytes too soon", path_.string(), offset, out.size()),
-                      "the file is cut off: copy or write it again");
-    }
+    if (count == 0) throw_cut_off(path_, offset, out.size());
     out = out.subspan(static_cast<std::size_t>(count));
     offset += static_cast<std::uint64_t>(count);
   }
@@ -141,10 +143,10 @@ void Replacement::commit() {
   sync_folder(folder_of(path_));
 }
 
-MappedFile::MappedFile(const Path& path) {
+MappedFile::MappedFile(Path path) : path_(std::move(path)) {
   struct stat status{};
-  const int descriptor = repeat([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC); });
-  if (descriptor < 0) throw_file_error(errno, "read", path);
+  const int descriptor = repeat([&] { return ::open(path_.c_str(), O_RDONLY | O_CLOEXEC); });
+  if (descriptor < 0) throw_file_error(errno, "read", path_);
   int code = ::fstat(descriptor, &status) != 0 ? errno : S_ISDIR(status.st_mode) ? EISDIR : 0;
   if (code == 0 && status.st_size > 0) {
     const auto size = static_cast<std::size_t>(status.st_size);
@@ -156,7 +158,13 @@ MappedFile::MappedFile(const Path& path) {
     }
   }
   ::close(descriptor);
-  if (code != 0) throw_file_error(code, "read", path);
+  if (code != 0) throw_file_error(code, "read", path_);
+}
+
+void MappedFile::read_at(std::uint64_t offset, std::span<std::byte> out) const {
+  const std::uint64_t there = offset < size() ? size() - offset : 0;
+  if (there < out.size()) throw_cut_off(path_, size(), out.size() - there);
+  std::copy_n(bytes_.begin() + narrow<std::ptrdiff_t>(offset), out.size(), out.begin());
 }
 
 MappedFile::~MappedFile() {

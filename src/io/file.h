@@ -19,6 +19,18 @@ using Path = std::filesystem::path;
 /// Throws the error of a failed call: "cannot `doing` `path`: reason of `code` (an errno)".
 [[noreturn]] void throw_file_error(int code, std::string_view doing, const Path& path);
 
+/// A file's bytes by their place, however they are had.
+class ByteSource {
+ public:
+  virtual ~ByteSource() = default;
+  virtual std::uint64_t size() const = 0;
+  /// Fills `out`; throws UserError when the file ends before.
+  virtual void read_at(std::uint64_t offset, std::span<std::byte> out) const = 0;
+};
+
+/// Throws what read_at() says of a file that ends at byte `end`, where `missing` bytes more were asked for.
+[[noreturn]] void throw_cut_off(const Path& path, std::uint64_t end, std::size_t missing);
+
 /// An open file; move-only. Positioned calls only, so several threads may use one File on ranges that do not overlap.
 class File {
  public:
@@ -68,18 +80,22 @@ class Replacement {
 };
 
 /// A whole file mapped to read. The file must not shrink meanwhile.
-class MappedFile {
+class MappedFile final : public ByteSource {
  public:
-  explicit MappedFile(const Path& path);
-  MappedFile(MappedFile&& other) noexcept : bytes_(std::exchange(other.bytes_, {})) {}
+  explicit MappedFile(Path path);
+  MappedFile(MappedFile&& other) noexcept : path_(std::move(other.path_)), bytes_(std::exchange(other.bytes_, {})) {}
   MappedFile& operator=(MappedFile&& other) noexcept {
+    std::swap(path_, other.path_);
     std::swap(bytes_, other.bytes_);
     return *this;
   }
-  ~MappedFile();
+  ~MappedFile() override;
+  std::uint64_t size() const override { return bytes_.size(); }
+  void read_at(std::uint64_t offset, std::span<std::byte> out) const override;
   std::span<const std::byte> bytes() const { return bytes_; }  ///< page-aligned; empty for an empty file
 
  private:
+  Path path_;
   std::span<const std::byte> bytes_;
 };
 

@@ -60,6 +60,24 @@ TEST_F(MpiRanks, LearnWhatThreadsLearn) {
   }
 }
 
+TEST_F(MpiRanks, MpiIoGivesTheSameTraining) {
+  const test::JobOutcome files = test::run_job(2, text_of(on_two("files", {"optimizer.gas=2"})));
+  ASSERT_EQ(files.code, 0) << files.output;
+  const test::JobOutcome mpi = test::run_job(2, text_of(on_two("mpi", {"optimizer.gas=2", "data.io=mpi"})));
+  ASSERT_EQ(mpi.code, 0) << mpi.output;
+  EXPECT_NE(mpi.output.find("train.bin by MPI-IO"), std::string::npos) << mpi.output;
+  std::vector<std::string> threads = on_two("threads", {"optimizer.gas=2", "data.io=mpi"});
+  threads.insert(threads.end(), {"--ranks", "2"});
+  const Outcome outcome = lockstep(threads);
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_NE(outcome.out.find("this is no MPI job, so each rank reads for itself"), std::string::npos) << outcome.out;
+  for (const char* name : {"model.safetensors", "optimizer.safetensors"}) {
+    const std::string path = std::string("/checkpoints/step_8/") + name;
+    EXPECT_TRUE(file("files" + path) == file("mpi" + path)) << name;
+    EXPECT_TRUE(file("files" + path) == file("threads" + path)) << name;
+  }
+}
+
 TEST_F(MpiRanks, ARunWithoutANameHasOneFolder) {
   std::vector<std::string> unnamed = on_two("unused");
   std::erase_if(unnamed, [](const std::string& word) { return word.starts_with("log.dir="); });

@@ -111,9 +111,13 @@ TEST_F(RanksCommand, EachRankReadsItsOwnShard) {
   const Outcome other = lockstep(on(2, 2, "two", cut));
   EXPECT_EQ(other.code, 2);
   EXPECT_NE(other.err.find("prepare TEXT --shards 2"), std::string::npos) << other.err;
-  std::vector<std::string> both = cut;
-  both.emplace_back("data.io=readers");
-  EXPECT_EQ(lockstep(on(4, 2, "both", both)).code, 2);
+  for (const std::string io : {"readers", "mpi"}) {
+    std::vector<std::string> both = cut;
+    both.push_back("data.io=" + io);
+    const Outcome refused = lockstep(on(4, 2, "both", both));
+    EXPECT_EQ(refused.code, 2);
+    EXPECT_NE(refused.err.find("and data.io = " + io + " exclude each other"), std::string::npos) << refused.err;
+  }
   EXPECT_EQ(lockstep({"prepare", folder_ / "text.txt", "--out", data, "--shards", "-1"}).code, 2);
 }
 

@@ -7,15 +7,19 @@
 
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <map>
 #include <thread>
 
 #include "base/error.h"
 #include "comm/errors.h"
+#include "comm/mpi/library.h"
 #include "comm/mpi/mpi_world.h"
+#include "io/file.h"
 #include "support/mpi_job.h"
 #include "support/ranks.h"
+#include "support/temp_folder.h"
 
 namespace lockstep::test {
 namespace {
@@ -30,7 +34,10 @@ void reduce_once(Communicator& world) {
   world.all_reduce(tensor_of(x), Reduction::sum).wait();
 }
 
-// What a rank does in a job that fails; each is a case of its own.
+// Written by the test, found by the ranks.
+std::string shared_file() { return std::getenv("LOCKSTEP_TEST_FILE"); }
+
+// What a rank does in a job; each is a case of its own.
 const std::map<std::string, void (*)(Communicator&)> cases{
     {"user_error",
      [](Communicator& world) {
@@ -67,6 +74,22 @@ const std::map<std::string, void (*)(Communicator&)> cases{
        if (world.rank() == 1) std::this_thread::sleep_for(std::chrono::seconds(100));
        reduce_once(world);
      }},
+    {"files",
+     [](Communicator& world) {
+       const std::unique_ptr<io::ByteSource> file = comm::open_mpi_file(shared_file());
+       std::vector<std::byte> found(100), expected(100);
+       file->read_at(static_cast<std::uint64_t>(world.rank()) * 37, found);
+       io::File::open_to_read(shared_file()).read_at(static_cast<std::uint64_t>(world.rank()) * 37, expected);
+       if (file->size() != 1000 || found != expected) throw SystemError("MPI-IO reads something else");
+     }},
+    {"no_file", [](Communicator& world) { comm::open_mpi_file(world.rank() == 1 ? "/no/such/file" : shared_file()); }},
+    {"short_file",
+     [](Communicator& world) {
+       const std::unique_ptr<io::ByteSource> file = comm::open_mpi_file(shared_file());
+       std::vector<std::byte> bytes(100);
+       file->read_at(world.rank() == 1 ? 950 : 900, bytes);
+       world.barrier();
+     }},
     {"no_memory", [](Communicator& world) { const Memory memory = world.window(host_memory()).allocate(std::size_t{1} << 50); }},
 };
 
@@ -74,8 +97,9 @@ JobOutcome run_case(int ranks, const std::string& name) {
   return run_job(ranks, std::filesystem::read_symlink("/proc/self/exe").string() + " --case " + name);
 }
 
-void expect_says(const JobOutcome& outcome, std::initializer_list<const char*> parts) {
-  for (const char* part : parts) EXPECT_NE(outcome.output.find(part), std::string::npos) << part << " in:\n" << outcome.output;
+void expect_says(const JobOutcome& outcome, std::initializer_list<std::string> parts) {
+  for (const std::string& part : parts)
+    EXPECT_NE(outcome.output.find(part), std::string::npos) << part << " in:\n" << outcome.output;
 }
 
 class Mpi : public testing::Test {
@@ -143,6 +167,25 @@ TEST_F(Mpi, DisagreementAndExhaustionHaveReports) {
   const JobOutcome memory = run_case(2, "no_memory");
   EXPECT_EQ(memory.code, 1);
   expect_says(memory, {"no shared memory: 1125899906842624 bytes for the ranks of this host could not be had"});
+}
+
+TEST_F(Mpi, OneFileIsReadByAllRanks) {
+  const TempFolder folder;
+  const std::string path = (folder / "tokens").string();
+  std::string content(1000, ' ');
+  for (std::size_t i = 0; i < content.size(); ++i) content[i] = static_cast<char>(i % 251);
+  io::replace_file(path, content);
+  setenv("LOCKSTEP_TEST_FILE", path.c_str(), 1);
+  for (const char* how : {"", " --messages"}) {
+    const JobOutcome good = run_case(3, std::string("files") + how);
+    EXPECT_EQ(good.code, 0) << good.output;
+    const JobOutcome missing = run_case(2, std::string("no_file") + how);
+    EXPECT_EQ(missing.code, 2);
+    expect_says(missing, {"rank 1 ended with an error: cannot read /no/such/file: No such file", "-> check the path"});
+    const JobOutcome cut = run_case(2, std::string("short_file") + how);
+    EXPECT_EQ(cut.code, 2);
+    expect_says(cut, {"rank 1 ended with an error: " + path + " ends at byte 1000, 50 bytes too soon"});
+  }
 }
 
 // Rank 0 reports everything, the others what went wrong.

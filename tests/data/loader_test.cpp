@@ -2,9 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <thread>
 #include <vector>
 
@@ -26,8 +28,8 @@ Sampler sampler_of(const TokenFile& file, std::int64_t positions, Order order = 
 
 // A loader with its memory, started.
 struct Running {
-  Running(const TokenFile& file, LoaderShape shape, std::uint64_t step = 0)
-      : arena("data", MemoryKind::data), loader(file, sampler_of(file, shape.positions), shape) {
+  Running(const TokenFile& file, LoaderShape shape, std::uint64_t step = 0, Reading reading = Reading::ahead)
+      : arena("data", MemoryKind::data), loader(file, sampler_of(file, shape.positions), shape, reading) {
     loader.declare(arena);
     arena.commit(host_memory(), ledger);
     loader.start(step, step * static_cast<std::uint64_t>(loader.shape().global_batch()));
@@ -155,6 +157,41 @@ TEST(Loader, StopsWhileItsThreadWaits) {
   for (int i = 0; i < 20; ++i) {
     Running run(file, {.samples = 1, .positions = 8, .microbatches = 1});
     for (int asked = 0; asked < i % 3; ++asked) EXPECT_EQ(run.loader.next().step, static_cast<std::uint64_t>(asked));
+  }
+}
+
+// Bytes that no thread but the one that opened them may read.
+class BoundBytes final : public io::ByteSource {
+ public:
+  explicit BoundBytes(std::vector<std::uint16_t> ids) : ids_(std::move(ids)) {}
+  std::uint64_t size() const override { return ids_.size() * 2; }
+  void read_at(std::uint64_t offset, std::span<std::byte> out) const override {
+    EXPECT_EQ(std::this_thread::get_id(), owner_);
+    std::ranges::copy(std::as_bytes(std::span(ids_)).subspan(offset, out.size()), out.begin());
+  }
+
+ private:
+  std::vector<std::uint16_t> ids_;
+  std::thread::id owner_ = std::this_thread::get_id();
+};
+
+TEST(Loader, ReadsWhenAskedInTheCallersThread) {
+  const Folder folder;
+  const std::vector<std::uint16_t> ids = counting(40000, 40000);
+  const TokenFile mapped(folder.write_ids("train.bin", ids), format);
+  const TokenFile bound("bound", format, std::make_unique<BoundBytes>(ids));
+  const LoaderShape shape{.samples = 3, .positions = 17, .microbatches = 2, .rank = 1, .ranks = 2};
+  Running ahead(mapped, shape, 4), asked(bound, shape, 4, Reading::when_asked);
+  EXPECT_EQ(asked.arena.bytes() * 2, ahead.arena.bytes());
+  for (int step = 0; step < 5; ++step) {
+    const StepBatches a = ahead.loader.next(), b = asked.loader.next();
+    EXPECT_EQ(a.step, b.step);
+    EXPECT_EQ(a.target_count, b.target_count);
+    for (std::size_t m = 0; m < 2; ++m) {
+      EXPECT_EQ(a.microbatches[m].first_sample, b.microbatches[m].first_sample);
+      EXPECT_EQ(values(a.microbatches[m].tokens), values(b.microbatches[m].tokens));
+      EXPECT_EQ(values(a.microbatches[m].targets), values(b.microbatches[m].targets));
+    }
   }
 }
 

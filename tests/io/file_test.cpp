@@ -145,7 +145,14 @@ TEST(FileMapping, SeesTheWholeFile) {
   MappedFile mapped(folder / "big");
   EXPECT_EQ(text_of(mapped.bytes()), content);
   const MappedFile moved = std::move(mapped);
-  EXPECT_EQ(moved.bytes().size(), content.size());
+  EXPECT_EQ(moved.size(), content.size());
+  std::array<std::byte, 3> out{};
+  moved.read_at(99997, out);
+  EXPECT_EQ(text_of(out), "aaz");
+  for (const std::uint64_t from : {99998U, 200000U}) {
+    const std::string text = refusal([&] { moved.read_at(from, out); });
+    EXPECT_NE(text.find("big ends at byte 100000"), std::string::npos) << text;
+  }
   replace_file(folder / "empty", "");
   EXPECT_TRUE(MappedFile(folder / "empty").bytes().empty());
 }

@@ -166,8 +166,9 @@ std::vector<Key> data_keys() {
                          "windows drawn at random, or epochs of windows that do not overlap, each rank its part", false),
       data<&Data::shards>("data.shards", Rule::one_of({"global", "precut"}), "",
                           "every rank draws from all of the text, or from a file of its own (prepare --shards)", false),
-      data<&Data::io>("data.io", Rule::one_of({"files", "readers"}), "",
-                      "each rank reads for itself, or data.readers ranks read and scatter to the others", false),
+      data<&Data::io>("data.io", Rule::one_of({"files", "mpi", "readers"}), "",
+                      "each rank reads for itself, the same by MPI-IO, or data.readers ranks read and scatter to the others",
+                      false),
       data<&Data::readers>("data.readers", Rule::between(1, 1024), "ranks", "that read, with data.io=readers", false),
   };
 }

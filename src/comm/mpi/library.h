@@ -6,6 +6,8 @@
 #include <memory>
 #include <span>
 
+#include "io/file.h"
+
 namespace lockstep::comm {
 
 class MpiLibrary {
@@ -34,6 +36,10 @@ class MpiLibrary {
  private:
   int rank_ = 0, size_ = 1;
 };
+
+/// A file that MPI-IO reads, opened by this rank alone: closing it together would make a rank that fails wait for the others.
+/// Used by the library's thread while the library lives. Throws UserError when there is no such file or it must not be read.
+std::unique_ptr<io::ByteSource> open_mpi_file(const io::Path& path);
 
 /// Messages under way between this rank and others, of any size. Those of one tag between two ranks arrive in the order they were
 /// sent. The bytes stay untouched until done() says so.
