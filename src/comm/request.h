@@ -2,7 +2,9 @@
 
 // A pending operation. Move-only; wait() (or the destructor) ends it. A default-made one is already finished.
 
+#include <cstddef>
 #include <memory>
+#include <span>
 #include <utility>
 
 namespace lockstep::comm {
@@ -14,6 +16,8 @@ class [[nodiscard]] Request {
    public:
     virtual ~Pending() = default;
     virtual void wait() = 0;
+    /// Moves the operation forward; true when it has ended, and then it is not asked again.
+    virtual bool poll() = 0;
   };
 
   Request() = default;
@@ -26,10 +30,20 @@ class [[nodiscard]] Request {
   void wait() {
     if (pending_) std::exchange(pending_, nullptr)->wait();
   }
+  /// Moves the operation forward without blocking; whether it has ended. Throws what went wrong with it, and when it does not end
+  /// in time, as wait() does.
+  bool poll() {
+    if (pending_ && pending_->poll()) pending_ = nullptr;
+    return pending_ == nullptr;
+  }
   bool finished() const { return pending_ == nullptr; }
 
  private:
   std::unique_ptr<Pending> pending_;
 };
+
+/// Blocks until one of them has ended, and says which: the first that has, looking from `first` on, so that a caller who goes
+/// round is fair to all. At least one.
+std::size_t wait_any(std::span<Request* const> requests, std::size_t first = 0);
 
 }  // namespace lockstep::comm

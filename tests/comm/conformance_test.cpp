@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <numeric>
 #include <random>
+#include <thread>
 
 #include "support/ranks.h"
 
@@ -198,6 +199,47 @@ TEST_P(Collectives, MessagesArriveInOrder) {
       requests.pop_back();
     }
     for (int k = 0; k < 20; ++k) EXPECT_EQ(received[static_cast<std::size_t>(k)], elements_of<float>(previous, 100 * k, k));
+  });
+}
+
+// Rank 0 takes messages of several ranks as they come; polling blocks nobody and moves collectives too.
+TEST_P(Collectives, PollingTakesWhatHasCome) {
+  on_all([](Communicator& world) {
+    const int n = world.size();
+    constexpr std::int64_t messages = 5, count = 3000;
+    std::vector<float> sum = elements_of<float>(world.rank(), 100);
+    comm::Request reduction = world.all_reduce(tensor_of(sum), Reduction::sum);
+    while (!reduction.poll()) std::this_thread::yield();
+    EXPECT_TRUE(reduction.finished());
+    EXPECT_TRUE(reduction.poll());
+    expect_reduced(sum, n, Reduction::sum);
+    if (n == 1) return;
+    if (world.rank() > 0) {
+      for (std::int64_t k = 0; k < messages; ++k) {
+        std::vector<float> x = elements_of<float>(world.rank(), count, k);
+        comm::Request sent = world.send(tensor_of(x), 0);
+        while (!sent.poll()) std::this_thread::yield();
+      }
+      return world.barrier();
+    }
+    std::vector<std::vector<float>> got(static_cast<std::size_t>(n), std::vector<float>(count));
+    std::vector<std::int64_t> taken(static_cast<std::size_t>(n), 0);
+    std::vector<comm::Request> requests(static_cast<std::size_t>(n));
+    for (int r = 1; r < n; ++r)
+      requests[static_cast<std::size_t>(r)] = world.receive(tensor_of(got[static_cast<std::size_t>(r)]), r);
+    for (std::int64_t left = messages * (n - 1); left > 0; --left) {
+      std::vector<comm::Request*> open;
+      std::vector<std::size_t> from;
+      for (std::size_t r = 1; r < requests.size(); ++r) {
+        if (taken[r] == messages) continue;
+        open.push_back(&requests[r]);
+        from.push_back(r);
+      }
+      const std::size_t r = from[comm::wait_any(open, static_cast<std::size_t>(left))];
+      EXPECT_EQ(got[r], elements_of<float>(static_cast<int>(r), count, taken[r]));
+      if (++taken[r] < messages) requests[r] = world.receive(tensor_of(got[r]), static_cast<int>(r));
+    }
+    world.barrier();
   });
 }
 

@@ -3,9 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <functional>
 #include <string>
+#include <thread>
 
 #include "base/error.h"
 #include "base/timer.h"
@@ -98,6 +100,32 @@ TEST(Failure, AMessageThatDoesNotFit) {
                                             if (world.rank() == 1) world.receive(tensor_of(y), 0).wait();
                                           }),
               {"rank 0 sends 3 F32 to rank 1, which expects 4 F64"});
+}
+
+TEST(Failure, PollingEndsWithTheRankThatIsWaitedFor) {
+  const auto polled = [](double timeout, bool stays) {
+    std::atomic<bool> over{false};
+    return report_of<comm::RunAborted>(
+        2,
+        [&](Communicator& world) {
+          std::vector<float> x(3);
+          if (world.rank() == 1) {
+            while (stays && !over) std::this_thread::yield();
+            return;
+          }
+          try {
+            comm::Request request = world.receive(tensor_of(x), 1);
+            const std::array<comm::Request*, 1> all{&request};
+            comm::wait_any(all);
+          } catch (const comm::RunAborted&) {
+            over = true;
+            throw;
+          }
+        },
+        timeout);
+  };
+  expect_says(polled(60, false), {"rank 1 has ended", "a message between ranks 0 and 1"});
+  expect_says(polled(0.2, true), {"a message between ranks 0 and 1", "did not end within comm.timeout = 0.2 s"});
 }
 
 TEST(Failure, ARankThatDoesNotCome) {

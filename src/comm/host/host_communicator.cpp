@@ -64,16 +64,13 @@ class HostPending final : public Request::Pending {
 
   void wait() override {
     open_ = false;
-    switch (kind_) {
-      case Kind::collective:
-        return group_.await([this] { return group_.all_done(number_); }, &number_, -1);
-      case Kind::send:
-        return group_.await(
-            [this] { return group_.board_.channel(group_.rank_, other_).taken.load(std::memory_order_acquire) > number_; },
-            nullptr, other_);
-      case Kind::receive:
-        return group_.await([this] { return group_.taken_[static_cast<std::size_t>(other_)] > number_; }, nullptr, other_);
-    }
+    group_.await([this] { return ended(); }, sequence(), other_);
+  }
+  bool poll() override {
+    if (patience_.since == 0) patience_.since = now_seconds();
+    open_ = false;  // when it throws
+    open_ = !group_.attempt([this] { return ended(); }, patience_, sequence(), other_);
+    return !open_;
   }
 
   // A request that nobody waited for: its buffers may go now. When an error is on its way, the run ends.
@@ -88,11 +85,25 @@ class HostPending final : public Request::Pending {
   }
 
  private:
+  bool ended() const {
+    switch (kind_) {
+      case Kind::collective:
+        return group_.all_done(number_);
+      case Kind::send:
+        return group_.board_.channel(group_.rank_, other_).taken.load(std::memory_order_acquire) > number_;
+      case Kind::receive:
+        return group_.taken_[static_cast<std::size_t>(other_)] > number_;
+    }
+    return true;
+  }
+  const std::uint64_t* sequence() const { return kind_ == Kind::collective ? &number_ : nullptr; }
+
   HostCommunicator& group_;
   Kind kind_;
   std::uint64_t number_;
   int other_;
   bool open_ = true;
+  HostCommunicator::Patience patience_;
 };
 
 HostCommunicator::HostCommunicator(Rank& context, std::string name, Board board, std::vector<int> members, int rank)
@@ -241,17 +252,20 @@ template <class Done>
 void HostCommunicator::await(Done done, const std::uint64_t* sequence, int other) {
   context_.progress();
   if (done()) return;
-  const double since = now_seconds();
-  for (int turn = 0;; ++turn) {
-    context_.progress();
-    if (done()) return;
-    if (context_.roll.aborted()) throw RunAborted(context_.roll.reason());
-    if (turn % 64 == 63) {
-      if (context_.look_after) context_.look_after();
-      check_others(since, sequence, other);
-    }
-    relax(turn, context_.crowded);
+  Patience patience{.since = now_seconds()};
+  while (!attempt(done, patience, sequence, other)) relax(patience.turn, context_.crowded);
+}
+
+template <class Done>
+bool HostCommunicator::attempt(Done done, Patience& patience, const std::uint64_t* sequence, int other) {
+  context_.progress();
+  if (done()) return true;
+  if (context_.roll.aborted()) throw RunAborted(context_.roll.reason());
+  if (patience.turn++ % 64 == 63) {
+    if (context_.look_after) context_.look_after();
+    check_others(patience.since, sequence, other);
   }
+  return false;
 }
 
 // Whoever is waited for may have ended, or never come.

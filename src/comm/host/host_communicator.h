@@ -56,9 +56,17 @@ class HostCommunicator final : public Communicator {
   bool all_entered(std::uint64_t sequence) const;
   void check_counts(const Operation& operation, std::uint64_t sequence) const;
 
+  // How long something has been waited for.
+  struct Patience {
+    double since = 0;
+    int turn = 0;
+  };
   // Waits for `done`, seeing to everything else meanwhile. `sequence`: the collective waited for, or none for a message.
   template <class Done>
   void await(Done done, const std::uint64_t* sequence, int other);
+  // One turn of it; true when it is done.
+  template <class Done>
+  bool attempt(Done done, Patience& patience, const std::uint64_t* sequence, int other);
   void check_others(double since, const std::uint64_t* sequence, int other);
   [[noreturn]] void abort(const std::string& reason) const;
 

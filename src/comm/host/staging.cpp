@@ -121,11 +121,20 @@ class Staging::Pending final : public Request::Pending {
 
   void wait() override {
     request_.wait();
+    hand_over();
+  }
+  bool poll() override {
+    if (!request_.poll()) return false;
+    hand_over();
+    return true;
+  }
+
+ private:
+  void hand_over() {
     if (to_) copy_bytes(team_, to_.data, from_, to_.bytes());
     to_ = {};
   }
 
- private:
   Staging& staging_;
   cpu::Team* team_;
   Request request_;

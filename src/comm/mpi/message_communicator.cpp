@@ -62,13 +62,20 @@ class CollectivePending final : public Request::Pending {
   ~CollectivePending() override { end_unwaited(*this, open_); }
   void wait() override {
     open_ = false;
-    group_.await([this] { return group_.done_ > number_; });
+    group_.await([this] { return ended(); });
+  }
+  bool poll() override {
+    open_ = false;  // when it throws
+    open_ = !group_.attempt([this] { return ended(); }, since_);
+    return !open_;
   }
 
  private:
+  bool ended() const { return group_.done_ > number_; }
   MessageCommunicator& group_;
   std::uint64_t number_;
   bool open_ = true;
+  double since_ = 0;
 };
 
 /// A message to or from another rank: its card, then what it says.
@@ -93,22 +100,30 @@ class LetterPending final : public Request::Pending {
   ~LetterPending() override { end_unwaited(*this, open_); }
   void wait() override {
     open_ = false;
-    group_.await([this] { return card_transfer_.done(); });
-    if (card_.dtype != operation_.dtype || card_.count != operation_.count) {
-      throw RunAborted(fmt::format("rank {} sends {} {} to rank {}, which expects {} {}",
-                                   group_.members_[static_cast<std::size_t>(operation_.root)], card_.count, name_of(card_.dtype),
-                                   group_.members_[static_cast<std::size_t>(group_.rank_)], operation_.count,
-                                   name_of(operation_.dtype)));
-    }
-    group_.await([this] { return data_transfer_.done(); });
+    group_.await([this] { return ended(); });
+  }
+  bool poll() override {
+    open_ = false;  // when it throws
+    open_ = !group_.attempt([this] { return ended(); }, since_);
+    return !open_;
   }
 
  private:
+  bool ended() {
+    if (!card_transfer_.done()) return false;
+    if (card_.dtype == operation_.dtype && card_.count == operation_.count) return data_transfer_.done();
+    throw RunAborted(fmt::format("rank {} sends {} {} to rank {}, which expects {} {}",
+                                 group_.members_[static_cast<std::size_t>(operation_.root)], card_.count, name_of(card_.dtype),
+                                 group_.members_[static_cast<std::size_t>(group_.rank_)], operation_.count,
+                                 name_of(operation_.dtype)));
+  }
+
   MessageCommunicator& group_;
   Operation operation_;
   LetterCard card_{};
   Transfers card_transfer_, data_transfer_;
   bool open_ = true;
+  double since_ = 0;
 };
 
 MessageCommunicator::MessageCommunicator(MessageRank& context, std::string name, int group, std::vector<int> members, int rank)
@@ -336,13 +351,18 @@ void MessageCommunicator::give_results(Running& running) {
 
 template <class Done>
 void MessageCommunicator::await(Done done) {
-  const double since = now_seconds();
-  for (int turn = 0;; ++turn) {
-    context_.progress();
-    if (done()) return;
-    if (turn % 64 == 63 && now_seconds() - since > context_.timeout) throw RunAborted(report(context_.timeout));
-    host::relax(turn, context_.crowded);
-  }
+  double since = 0;
+  for (int turn = 0; !attempt(done, since); ++turn) host::relax(turn, context_.crowded);
+}
+
+template <class Done>
+bool MessageCommunicator::attempt(Done done, double& since) {
+  context_.progress();
+  if (done()) return true;
+  const double now = now_seconds();
+  if (since == 0) since = now;
+  if (now - since > context_.timeout) throw RunAborted(report(context_.timeout));
+  return false;
 }
 
 std::string MessageCommunicator::report(double seconds) {

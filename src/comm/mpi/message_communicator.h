@@ -90,6 +90,9 @@ class MessageCommunicator final : public Communicator {
   std::string report(double seconds);
   template <class Done>
   void await(Done done);
+  // One turn of waiting, which began at `since` (0: now).
+  template <class Done>
+  bool attempt(Done done, double& since);
 
   MessageRank& context_;
   std::string name_;
