@@ -2,13 +2,16 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
+#include <span>
 #include <vector>
 
 #include "base/error.h"
 #include "comm/mpi/mpi_world.h"
 #include "comm/thread/thread_world.h"
 #include "device/cpu/topology.h"
+#include "ops/cpu/isa.h"
 
 namespace lockstep::app {
 namespace {
@@ -62,13 +65,27 @@ std::string_view name_of(Transport transport) {
 }
 
 Session::Session(int threads, ops::Isa isa, comm::Communicator& world, Transport transport)
-    : isa_(isa == ops::Isa::automatic ? ops::available_isas().front() : isa),
-      runtime_(open_runtime({}, {.threads = threads})),
-      stream_(runtime_->make_stream()),
-      ops_(ops::make_ops(*runtime_, *stream_, {.isa = isa})),
-      world_(world),
-      transport_(transport) {
+    : runtime_(open_runtime({}, {.threads = threads})), stream_(runtime_->make_stream()), world_(world), transport_(transport) {
   world_.attach(*stream_, team());
+  agree_on_isa(ops::cpu::resolve(isa));
+  ops_ = ops::make_ops(*runtime_, *stream_, {.isa = isa_});
+}
+
+// The baseline has other bits than the rest (ops/cpu/isa.h), and replicas of a model must have the same.
+void Session::agree_on_isa(ops::Isa own) {
+  auto mine = static_cast<std::int32_t>(own);
+  std::vector<std::int32_t> all(static_cast<std::size_t>(world_.size()));
+  const std::vector<std::int64_t> ones(all.size(), 1);
+  world_.all_gather(view(std::span(all), Shape{world_.size()}), view(std::span(&mine, 1), Shape{1}), ones).wait();
+  const auto least = std::ranges::min_element(all), most = std::ranges::max_element(all);
+  isa_ = static_cast<ops::Isa>(*least);
+  if (*least == *most) return;
+  narrowed_ = fmt::format(", as rank {} has no wider one (rank {} has {})", least - all.begin(), most - all.begin(),
+                          ops::name_of(static_cast<ops::Isa>(*most)));
+}
+
+std::string Session::description() const {
+  return runtime_->description() + fmt::format(", kernels for {}{}", ops::name_of(isa_), narrowed_);
 }
 
 void run_on_ranks(const RankOptions& options, const std::function<void(Session&)>& body) {

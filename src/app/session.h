@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 #include <string_view>
 
 #include "comm/communicator.h"
@@ -21,8 +22,8 @@ std::string_view name_of(Transport transport);
 
 class Session {
  public:
-  /// `world` outlives the session. threads 0: every core the calling thread may use. Throws UserError for an instruction set that
-  /// the machine lacks.
+  /// `world` outlives the session. threads 0: every core the calling thread may use. Of what the ranks ask for, or have, all take
+  /// the narrowest instruction set. Throws UserError for one that the machine lacks. Collective.
   Session(int threads, ops::Isa isa, comm::Communicator& world, Transport transport = Transport::self);
 
   Runtime& runtime() { return *runtime_; }
@@ -33,11 +34,16 @@ class Session {
   /// The one rank of its process that sees to what concerns the process: signals and the clock.
   bool leads_process() const { return lead() || transport_ == Transport::mpi; }
   cpu::Team& team() { return cpu::team_of(*runtime_); }
-  /// The instruction set that was taken.
+  /// The instruction set of all ranks.
   ops::Isa isa() const { return isa_; }
+  /// Device and instruction set in a line, for the log; it says who keeps the ranks from a wider one.
+  std::string description() const;
 
  private:
-  ops::Isa isa_;
+  void agree_on_isa(ops::Isa own);
+
+  ops::Isa isa_ = ops::Isa::automatic;
+  std::string narrowed_;  // empty: no rank has a wider one
   std::unique_ptr<Runtime> runtime_;
   std::unique_ptr<Stream> stream_;
   std::unique_ptr<ops::Ops> ops_;

@@ -81,7 +81,7 @@ void log_startup(Log& log, const StartupFacts& facts, Session& session) {
   log.info(fmt::format("[{}/{}] Using device='cpu' with backend='{}' + '{}' for distributed training.", rank, ranks,
                        config.train.backend, name_of(session.transport())));
   log.warning(fmt::format("Using [{0} / {0}] available \"cpu\" devices !!", ranks));
-  log.info(session.runtime().description() + fmt::format(", kernels for {}", ops::name_of(session.isa())));
+  log.info(session.description());
   if (session.isa() == ops::Isa::baseline) {
     log.warning("This processor has no AVX2 and FMA, or they are switched off: the kernels run, slowly");
   }

@@ -235,7 +235,7 @@ void announce(const RunConfig& config, const TrainCall& call, const train::Engin
               const io::Path& folder, Session& session, Log& log) {
   if (session.lead()) write_run_files(config, folder, call.arguments);
   if (call.live) {
-    log.info(session.runtime().description() + fmt::format(", kernels for {}", ops::name_of(session.isa())));
+    log.info(session.description());
     log.info(fmt::format("Using seed: {}", seed_of(config)));
     log_parameters(log, config, settings.model);
   } else {

@@ -39,7 +39,7 @@ class Ops {
   virtual std::int64_t workspace_bytes() const = 0;
 };
 
-/// The instruction set of the CPU's kernels.
+/// The instruction set of the CPU's kernels; a machine that has one has those before it.
 enum class Isa : std::uint8_t { automatic, baseline, avx2, avx512, avx512_bf16 };
 std::string_view name_of(Isa isa);
 /// Throws UserError for an unknown name.
