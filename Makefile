@@ -2,11 +2,12 @@
 #   make         build/lockstep
 #   make train   train a small model on real text, in about two minutes
 #   make test    every test
+#   make cluster-test   training on two hosts made of network namespaces (root)
 SETUP ?= scripts/setup
 CTEST_FLAGS = --output-on-failure --no-tests=error --progress
 
 .DEFAULT_GOAL := build
-.PHONY: build train test bench format lint asan tsan coverage clean
+.PHONY: build train test cluster-test bench format lint asan tsan coverage clean
 
 build:
 	@$(SETUP) build
@@ -19,6 +20,9 @@ test:
 	@$(SETUP) build
 	@scripts/build release
 	@ctest --test-dir build $(CTEST_FLAGS)
+
+cluster-test: build
+	@tests/cluster/run
 
 bench: build
 	@build/lockstep bench gemm

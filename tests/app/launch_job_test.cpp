@@ -40,6 +40,19 @@ TEST(LaunchJob, Slurm) {
   EXPECT_EQ(command_of(small, {.hostfile = "one"}), "srun -l -u --verbose -N1 -n2 --nodelist=nid001241 " + std::string(kRest));
 }
 
+TEST(LaunchJob, SlurmIsAskedForPmix) {
+  Recorded cluster = perlmutter();
+  cluster.variables.erase("SLURM_GPUS_ON_NODE");
+  cluster.variables["SLURM_JOB_CPUS_PER_NODE"] = "2(x2)";
+  const std::string plain = "srun -l -u --verbose -N2 -n4 " + std::string(kRest);
+  cluster.outputs[{"srun", "--mpi=list"}] = "MPI plugin types are...\n\tnone\n\tcray_shasta\n\tpmi2\n";
+  EXPECT_EQ(shell_text(job_of(cluster)), plain);
+  cluster.outputs[{"srun", "--mpi=list"}] += "\tpmix\n";
+  EXPECT_EQ(shell_text(job_of(cluster)), "SLURM_MPI_TYPE=pmix " + plain);
+  cluster.variables["SLURM_MPI_TYPE"] = "cray_shasta";
+  EXPECT_EQ(shell_text(job_of(cluster)), plain);
+}
+
 TEST(LaunchJob, OneHost) {
   EXPECT_EQ(command_of(Recorded{}), "mpirun -n 4 --bind-to none " + std::string(kRest));
   EXPECT_TRUE(job_of(Recorded{}).notes.empty());

@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "comm/mpi/mpi_job.h"
+#include "comm/mpi/mpi_world.h"
 
 namespace lockstep::test {
 namespace {
@@ -105,7 +106,21 @@ TEST(MpiJob, IsFoundInTheEnvironment) {
   const auto step = job_of({{"SLURM_PROCID", "1"}, {"SLURM_STEP_NUM_TASKS", "2"}});
   ASSERT_TRUE(step);
   EXPECT_EQ(step->launcher, "srun");
+  EXPECT_TRUE(open_mpi->connected);
+  EXPECT_FALSE(step->connected);
+  EXPECT_TRUE(job_of({{"SLURM_PROCID", "1"}, {"SLURM_STEP_NUM_TASKS", "2"}, {"PMIX_RANK", "1"}})->connected);
   EXPECT_TRUE(job_of({{"PMI_RANK", "0"}, {"PMI_SIZE", "2"}}));
+}
+
+TEST(MpiJob, ProcessesThatCannotFindEachOtherAreRefused) {
+  try {
+    comm::run_mpi({.rank = 0, .ranks = 4, .launcher = "srun", .connected = false}, {}, {});
+    FAIL() << "they were not refused";
+  } catch (const UserError& error) {
+    const std::string text = error.what();
+    EXPECT_NE(text.find("srun started 4 processes without telling them how to find each other"), std::string::npos) << text;
+    EXPECT_NE(text.find("srun --mpi=pmix"), std::string::npos) << text;
+  }
 }
 
 TEST(MpiJob, IsNotFoundElsewhere) {

@@ -32,6 +32,12 @@ std::vector<std::string> srun(const Facts& facts) {
   return words;
 }
 
+// Open MPI finds the other ranks of a step by PMIx, which need not be what Slurm starts by default.
+bool must_ask_for_pmix(const Machine& machine) {
+  if (machine.variables.contains("SLURM_MPI_TYPE")) return false;
+  return machine.output_of({"srun", "--mpi=list"}).value_or("").find("pmix") != std::string::npos;
+}
+
 bool is_here(const Facts& facts, const Machine& machine) {
   if (facts.hosts.size() != 1) return false;
   const std::string& host = facts.hosts[0];
@@ -59,6 +65,7 @@ Job make_job(const Facts& facts, const Machine& machine, const std::string& prog
   std::vector<std::string> ranks;  // the option of the program itself
   if (facts.scheduler == Scheduler::slurm) {
     job.launcher = srun(facts);
+    if (must_ask_for_pmix(machine)) job.environment = {{"SLURM_MPI_TYPE", "pmix"}};
   } else if (facts.scheduler == Scheduler::pbs) {
     job.launcher = pbs(facts);
   } else if (machine.installed("mpirun") || machine.installed("mpiexec")) {

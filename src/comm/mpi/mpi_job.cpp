@@ -19,12 +19,13 @@ std::optional<int> number(const char* text) {
 
 struct Source {
   const char *rank, *ranks, *launcher;
+  bool connected;  // always
 };
 
 // Open MPI's mpiexec; srun, whose steps alone know their number of tasks; other starters that speak PMI.
-constexpr std::array<Source, 3> sources{{{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "mpiexec"},
-                                         {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "srun"},
-                                         {"PMI_RANK", "PMI_SIZE", "mpiexec"}}};
+constexpr std::array<Source, 3> sources{{{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "mpiexec", true},
+                                         {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "srun", false},
+                                         {"PMI_RANK", "PMI_SIZE", "mpiexec", true}}};
 
 }  // namespace
 
@@ -33,7 +34,8 @@ std::optional<MpiJob> find_mpi_job(const std::function<const char*(const char*)>
     const std::optional<int> rank = number(variable(source.rank)), ranks = number(variable(source.ranks));
     if (!rank || !ranks || *rank >= *ranks) continue;
     if (*ranks == 1) return std::nullopt;
-    return MpiJob{*rank, *ranks, source.launcher};
+    const bool connected = source.connected || variable("PMIX_RANK") != nullptr || variable("PMI_RANK") != nullptr;
+    return MpiJob{*rank, *ranks, source.launcher, connected};
   }
   return std::nullopt;
 }

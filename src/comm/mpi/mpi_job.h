@@ -11,8 +11,9 @@ namespace lockstep::comm {
 
 struct MpiJob {
   int rank = 0;
-  int ranks = 1;         ///< more than one
-  std::string launcher;  ///< "mpiexec" or "srun"
+  int ranks = 1;          ///< more than one
+  std::string launcher;   ///< "mpiexec" or "srun"
+  bool connected = true;  ///< the launcher said how to find the other ranks (PMIx, PMI)
 };
 
 /// `variable(name)` is the value of an environment variable, or null.

@@ -253,11 +253,19 @@ void run_with_messages(const MpiLibrary& mpi, const MpiOptions& options, const C
   }
 }
 
-void check_job(const MpiLibrary& mpi, const MpiJob& job) {
+constexpr const char* pmix = "srun --mpi=pmix, or SLURM_MPI_TYPE=pmix in its environment";
+
+// MPI itself would end the process with what it has to say about this.
+void check_connected(const MpiJob& job) {
+  if (job.connected) return;
+  throw UserError(fmt::format("{} started {} processes without telling them how to find each other", job.launcher, job.ranks),
+                  pmix);
+}
+
+void check_size(const MpiLibrary& mpi, const MpiJob& job) {
   if (mpi.size() != job.ranks) {
-    throw UserError(
-        fmt::format("{} started {} processes, but MPI sees {} of them together", job.launcher, job.ranks, mpi.size()),
-        job.launcher == "srun" ? "srun --mpi=pmix" : "use the mpiexec of the Open MPI that the program is linked with");
+    throw UserError(fmt::format("{} started {} processes, but MPI sees {} of them together", job.launcher, job.ranks, mpi.size()),
+                    job.launcher == "srun" ? pmix : "use the mpiexec of the Open MPI that the program is linked with");
   }
 }
 
@@ -265,8 +273,9 @@ void check_job(const MpiLibrary& mpi, const MpiJob& job) {
 
 void run_mpi(const MpiJob& job, const MpiOptions& options,
              const std::function<void(Communicator& world, const CoreSharing& sharing)>& body) {
+  check_connected(job);
   const MpiLibrary mpi;
-  check_job(mpi, job);
+  check_size(mpi, job);
   const MpiLibrary::Host host = mpi.host();
   const Cores cores = find_cores(mpi, host.first);
   if (options.share_memory && host.ranks == mpi.size()) {
