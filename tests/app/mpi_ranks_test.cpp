@@ -2,9 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "app/launch/job.h"
@@ -33,6 +38,42 @@ class MpiRanks : public TrainCommand {
   std::vector<std::string> on_two(const std::string& run, std::vector<std::string> more = {}) const {
     more.emplace_back("train.threads=1");
     return words(run, more);
+  }
+  /// A run of some seconds: 20 steps, a checkpoint every fifth.
+  std::vector<std::string> long_run(const std::string& run) const {
+    return on_two(run, {"model.n_embd=192", "model.block_size=48", "model.batch_size=24", "train.max_iters=20",
+                        "train.log_interval=1", "train.eval_interval=1000", "checkpoint.interval=5", "sample.tokens=0"});
+  }
+  /// Kills rank 1 of the run in `folder`; false when there is no such process.
+  static bool kill_rank_1(const std::string& folder) {
+    for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+      std::ifstream words_of(entry.path() / "cmdline"), variables_of(entry.path() / "environ");
+      const std::string all((std::istreambuf_iterator<char>(words_of)), {});
+      const std::string variables((std::istreambuf_iterator<char>(variables_of)), {});
+      if (all.find("log.dir=" + folder) == std::string::npos) continue;
+      if (variables.find("OMPI_COMM_WORLD_RANK=1") == std::string::npos) continue;
+      return kill(std::stoi(entry.path().filename()), SIGKILL) == 0;
+    }
+    return false;
+  }
+  /// launch --retries 1 of long_run(run) on two slots of this host, whose rank 1 is killed once there is a checkpoint; from then
+  /// on the host file says `hosts_then`.
+  test::JobOutcome launch_and_kill(const std::string& run, const std::string& hosts_then) const {
+    const std::string hosts = (folder_ / (run + ".hosts")).string(), out = (folder_ / (run + ".out")).string();
+    io::replace_file(hosts, "localhost slots=2\n");
+    std::vector<std::string> command{"launch", "--hostfile", hosts, "--retries", "1", "--"};
+    const std::vector<std::string> train = long_run(run);
+    command.insert(command.end(), train.begin(), train.end());
+    std::jthread killer([&](const std::stop_token& stop) {
+      const auto saved = folder_ / run / "checkpoints/step_5/manifest.json";
+      while (!stop.stop_requested() && !std::filesystem::exists(saved)) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      io::replace_file(hosts, hosts_then);
+      EXPECT_TRUE(kill_rank_1((folder_ / run).string()));
+    });
+    const int status = std::system(("LOCKSTEP_SCHEDULER=none " + text_of(command) + " >" + out + " 2>&1").c_str());
+    killer.request_stop();
+    killer.join();
+    return {WEXITSTATUS(status), io::read_file(out)};
   }
   /// Two ranks, of which rank 1 gets a signal as soon as the run has begun.
   test::JobOutcome run_with_signal(const std::string& signal, const std::string& run) const {
@@ -105,6 +146,34 @@ TEST_F(MpiRanks, LaunchStartsThem) {
       << file("out");
   EXPECT_NE(file("out").find("WORLD_SIZE_IN_USE=2"), std::string::npos) << file("out");
   EXPECT_EQ(checkpoint::list_checkpoints(folder_ / "launched").size(), 2U);
+}
+
+TEST_F(MpiRanks, AKilledRunGoesOnFromItsLastCheckpoint) {
+  std::vector<std::string> whole = long_run("whole");
+  whole.insert(whole.end(), {"--ranks", "2"});
+  ASSERT_EQ(lockstep(whole).code, 0);
+
+  const test::JobOutcome again = launch_and_kill("again", "localhost slots=2");
+  EXPECT_EQ(again.code, 0) << again.output;
+  EXPECT_NE(again.output.find("going on from the last checkpoint: "), std::string::npos) << again.output;
+  for (const char* name : {"model.safetensors", "optimizer.safetensors"}) {
+    const std::string path = std::string("/checkpoints/step_20/") + name;
+    EXPECT_TRUE(file("again" + path) == file("whole" + path)) << name;
+  }
+
+  const test::JobOutcome fewer = launch_and_kill("fewer", "localhost slots=1");
+  EXPECT_EQ(fewer.code, 0) << fewer.output;
+  for (const char* part :
+       {"the number of ranks is 1 now, it was 2", "keeps the checkpoint's global batch of 48 samples on 1 rank"}) {
+    EXPECT_NE(fewer.output.find(part), std::string::npos) << fewer.output;
+  }
+  EXPECT_NEAR(losses("fewer").back(), losses("whole").back(), 1e-5 * losses("whole").back());
+}
+
+TEST_F(MpiRanks, AHostFileThatWentBadEndsTheRetries) {
+  const test::JobOutcome outcome = launch_and_kill("bad", "no.such.host.at.all");
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_NE(outcome.output.find("nobody knows the host no.such.host.at.all"), std::string::npos) << outcome.output;
 }
 
 TEST_F(MpiRanks, RanksUnderMpiexecAreRefused) {

@@ -4,6 +4,7 @@
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
+#include <utility>
 
 #include "app/command_line.h"
 #include "app/commands.h"
@@ -78,7 +79,7 @@ int run(const Arguments& arguments) {
   if (!parse(arguments, options, problems)) return 0;
   const launch::Machine machine = launch::this_machine();
   const std::string program = std::filesystem::read_symlink("/proc/self/exe");
-  const launch::Facts facts = launch::find_facts(machine, options.request, problems);
+  launch::Facts facts = launch::find_facts(machine, options.request, problems);
   const launch::Restart restart(options.command, options.retries > 0, run_name_from_time(), problems);
   if (!problems.empty()) throw UserError(std::move(problems));
   const auto job_of = [&](const Arguments& command) {
@@ -99,7 +100,10 @@ int run(const Arguments& arguments) {
   launch::Supervisor supervisor({.timeout = options.timeout, .stop_signal = first.launcher.empty() ? 0 : SIGUSR1});
   const auto process = [&](int attempt) -> launch::Process {
     if (attempt == 0) return {first.words, first.environment};
+    // A host file may have lost a host meanwhile.
+    const std::int64_t before = std::exchange(facts, launch::find_facts(machine, options.request, problems)).ranks;
     const launch::Job job = job_of(restart.retry());
+    if (facts.ranks != before) say(fmt::format("the number of ranks is {} now, it was {}", facts.ranks, before));
     say((restart.has_checkpoint() ? "going on from the last checkpoint: " : "starting from the beginning: ") +
         launch::shell_text(job));
     return {job.words, job.environment};
