@@ -6,6 +6,7 @@
 #include "app/commands.h"
 #include "app/loaded_model.h"
 #include "base/timer.h"
+#include "comm/text.h"
 #include "io/file.h"
 #include "lab/machine.h"
 #include "train/sample.h"
@@ -70,24 +71,6 @@ void put(std::string_view text) {
   std::fflush(stdout);
 }
 
-Tensor view_of(std::string& text) {
-  return view(std::span(reinterpret_cast<std::uint8_t*>(text.data()), text.size()), Shape{std::ssize(text)});
-}
-
-void send_text(comm::Communicator& world, std::string text) {
-  std::int64_t length = std::ssize(text);
-  world.send(view(std::span(&length, 1), Shape{1}), 0).wait();
-  world.send(view_of(text), 0).wait();
-}
-
-std::string receive_text(comm::Communicator& world, int from) {
-  std::int64_t length = 0;
-  world.receive(view(std::span(&length, 1), Shape{1}), from).wait();
-  std::string text(static_cast<std::size_t>(length), ' ');
-  world.receive(view_of(text), from).wait();
-  return text;
-}
-
 /// When this rank's last text began and ended.
 struct Pace {
   double first = 0, last = 0;
@@ -115,9 +98,9 @@ Pace write_texts(const GenerateOptions& options, const LoadedModel& loaded, cons
         (pace.tokens++ == 0 ? pace.first : pace.last) = now_seconds();
         return true;
       });
-      if (!session.lead()) send_text(world, std::move(text));
+      if (!session.lead()) comm::send_text(world, std::move(text), 0);
     } else if (session.lead()) {
-      put(receive_text(world, owner));
+      put(comm::receive_text(world, owner));
     }
     if (session.lead()) put(options.samples > 1 ? "\n---------------\n" : "\n");
   }

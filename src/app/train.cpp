@@ -12,6 +12,7 @@
 #include "base/terminal.h"
 #include "base/timer.h"
 #include "base/units.h"
+#include "comm/text.h"
 #include "data/dataset.h"
 #include "data/token_description.h"
 
@@ -26,13 +27,6 @@ std::int64_t known_vocabulary(const RunConfig& config) {
   }
   constexpr std::int64_t tiny_shakespeare = 65;
   return config.data.dataset == "shakespeare_char" && !config.data.dir ? tiny_shakespeare : data::TokenFormat{}.vocabulary;
-}
-
-/// Rank 0's: the clocks of other processes may say something else.
-std::string lead_name(const std::string& name, comm::Communicator& world) {
-  std::vector<std::uint8_t> letters(name.begin(), name.end());
-  world.broadcast(view(std::span(letters), Shape{std::ssize(letters)}), 0).wait();
-  return {letters.begin(), letters.end()};
 }
 
 void dry_run(const RunConfig& config, std::int64_t vocabulary, Session& session) {
@@ -97,7 +91,8 @@ int run(const Arguments& arguments) {
   run_on_ranks(ranks, [&](Session& session) {
     // mpiexec gives every rank a terminal of its own, whoever reads it.
     const bool live = is_terminal(stdout) && session.transport() != Transport::mpi;
-    train_rank(config, {arguments, started, lead_name(name, session.world()), live}, session);
+    // The clocks of other processes may say something else.
+    train_rank(config, {arguments, started, comm::lead_text(session.world(), name), live}, session);
   });
   return 0;
 }

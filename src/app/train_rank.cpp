@@ -160,7 +160,7 @@ std::optional<checkpoint::Choice> choose_start(const RunConfig& config, const io
 
 /// A resumed run keeps the samples of a step: on another number of ranks, optimizer.gas changes.
 void keep_global_batch(RunConfig& config, const checkpoint::Choice& choice, std::int64_t ranks, Log& log) {
-  const std::int64_t kept = checkpoint::Reader(choice.folder).manifest().global_batch;
+  const std::int64_t kept = choice.manifest.global_batch;
   const std::int64_t each = config.model.batch_size * ranks;
   if (kept == each * config.optimizer.gas || config.train.global_batch == "new") return;
   if (kept % each != 0) {

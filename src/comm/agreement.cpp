@@ -5,23 +5,12 @@
 #include <sstream>
 
 #include "base/error.h"
+#include "comm/text.h"
 
 namespace lockstep::comm {
-namespace {
 
-Tensor view_of(std::string& text) {
-  return view(std::span(reinterpret_cast<std::uint8_t*>(text.data()), text.size()), Shape{std::ssize(text)});
-}
-
-}  // namespace
-
-void demand_agreement(Communicator& world, const std::string& what, std::string text) {
-  if (world.size() == 1) return;
-  std::int64_t length = std::ssize(text);
-  world.broadcast(view(std::span(&length, 1), Shape{1}), 0).wait();
-  std::string first = text;
-  first.resize(static_cast<std::size_t>(length));
-  world.broadcast(view_of(first), 0).wait();
+void demand_agreement(Communicator& world, const std::string& what, const std::string& text) {
+  const std::string first = lead_text(world, text);
   if (first == text) return;
   std::istringstream theirs(first), mine(text);
   std::string their_line, my_line;

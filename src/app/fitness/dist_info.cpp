@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "app/startup.h"
+#include "comm/text.h"
 
 namespace lockstep::app {
 namespace {
@@ -15,19 +16,6 @@ namespace {
 std::string_view or_none(const std::string& text) { return text.empty() ? "None" : std::string_view(text); }
 
 }  // namespace
-
-std::vector<std::string> texts_of_ranks(comm::Communicator& world, std::string_view text) {
-  constexpr std::size_t room = 256;
-  const auto ranks = static_cast<std::size_t>(world.size());
-  std::array<std::uint8_t, room> mine{};
-  std::ranges::copy(text.substr(0, room - 1), mine.begin());
-  std::vector<std::uint8_t> all(ranks * room);
-  const std::vector<std::int64_t> counts(ranks, room);
-  world.all_gather(view(std::span(all), Shape{std::ssize(all)}), view(std::span<std::uint8_t>(mine), Shape{room}), counts).wait();
-  std::vector<std::string> texts;
-  for (std::size_t r = 0; r < ranks; ++r) texts.emplace_back(reinterpret_cast<const char*>(all.data() + r * room));
-  return texts;
-}
 
 std::vector<std::string> Standing::nodes() const {
   std::vector<std::string> names;
@@ -49,7 +37,7 @@ Standing find_standing(comm::Communicator& world, std::string_view transport,
     return text != nullptr ? text : "";
   };
   Standing standing{.rank = world.rank(),
-                    .hosts = texts_of_ranks(world, host_name()),
+                    .hosts = comm::all_texts(world, host_name()),
                     .transport = transport,
                     .hostfile = value("HOSTFILE"),
                     .launch_command = {}};

@@ -26,9 +26,6 @@ struct Standing {
   int node() const { return rank / ranks_per_node(); }
 };
 
-/// What every rank says, by rank; at most 255 bytes of each. Collective.
-std::vector<std::string> texts_of_ranks(comm::Communicator& world, std::string_view text);
-
 /// Collective: ranks tell each other their hosts. `variable(name)` is a value of the environment or null.
 Standing find_standing(comm::Communicator& world, std::string_view transport,
                        const std::function<const char*(const char*)>& variable);

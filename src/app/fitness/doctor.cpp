@@ -15,6 +15,7 @@
 #include "app/fitness/test_dist.h"
 #include "base/checked.h"
 #include "base/error.h"
+#include "comm/text.h"
 #include "lab/bench_collectives.h"
 #include "lab/collective_trial.h"
 #include "lab/machine.h"
@@ -76,7 +77,7 @@ void measure_bandwidths(Session& session) {
 
 // What any rank finds is known to all.
 void add_causes(comm::Communicator& world, const std::string& mine, std::vector<std::string>& causes) {
-  for (const std::string& cause : texts_of_ranks(world, mine)) {
+  for (const std::string& cause : comm::all_texts(world, mine)) {
     if (!cause.empty()) causes.push_back(cause);
   }
 }
@@ -117,7 +118,7 @@ std::optional<std::string> show_collective(comm::Collective op, Session& session
   trial.fill(elements);
   const std::string before = values(trial.given());
   trial.run();
-  const std::vector<std::string> befores = texts_of_ranks(world, before), afters = texts_of_ranks(world, values(trial.got()));
+  const std::vector<std::string> befores = comm::all_texts(world, before), afters = comm::all_texts(world, values(trial.got()));
   std::size_t width = 0;
   for (const std::string& text : befores) width = std::max(width, text.size());
   if (session.lead()) {
