@@ -1,8 +1,9 @@
 #include "comm/communicator.h"
 
+#include <algorithm>
 #include <array>
 #include <numeric>
-#include <vector>
+#include <utility>
 
 #include "base/error.h"
 
@@ -140,6 +141,18 @@ Request Communicator::receive(const Tensor& x, int from) {
 
 void Communicator::barrier() { issue({.kind = Collective::barrier}).wait(); }
 
-std::unique_ptr<Communicator> Communicator::split(int colour, int key) { return make_group(colour, key); }
+std::unique_ptr<Communicator> Communicator::split(int colour, int key) {
+  const auto n = static_cast<std::size_t>(size());
+  std::array<std::int64_t, 2> mine{colour, key};
+  std::vector<std::int64_t> all(2 * n);
+  const std::vector<std::int64_t> counts(n, 2);
+  all_gather(view(std::span(all), Shape{std::ssize(all)}), view(std::span<std::int64_t>(mine), Shape{2}), counts).wait();
+  std::vector<int> members;
+  for (std::size_t r = 0; r < n; ++r) {
+    if (all[2 * r] == colour) members.push_back(static_cast<int>(r));
+  }
+  std::ranges::sort(members, {}, [&](int r) { return std::pair(all[2 * static_cast<std::size_t>(r) + 1], r); });
+  return make_group(colour, std::move(members));
+}
 
 }  // namespace lockstep::comm

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "comm/operation.h"
 #include "comm/reduction.h"
@@ -68,7 +69,8 @@ class Communicator {
 
  private:
   virtual Request issue(const Operation& operation) = 0;
-  virtual std::unique_ptr<Communicator> make_group(int colour, int key) = 0;
+  /// `members`: the group's ranks in its order, this one among them. Collective.
+  virtual std::unique_ptr<Communicator> make_group(int colour, std::vector<int> members) = 0;
 };
 
 /// A world of one rank.

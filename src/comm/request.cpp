@@ -3,10 +3,23 @@
 #include <sched.h>
 
 #include <ctime>
+#include <exception>
 
 #include "base/error.h"
+#include "comm/errors.h"
 
 namespace lockstep::comm {
+
+void Request::end() {
+  const std::unique_ptr<Pending> pending = std::exchange(pending_, nullptr);
+  if (!pending) return;
+  if (std::uncaught_exceptions() > 0) return pending->abandon();
+  try {
+    pending->wait();
+  } catch (const RunAborted&) {
+    return;
+  }
+}
 
 std::size_t wait_any(std::span<Request* const> requests, std::size_t first) {
   ensure(!requests.empty(), "there is something to wait for");

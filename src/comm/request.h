@@ -1,6 +1,9 @@
 #pragma once
 
-// A pending operation. Move-only; wait() (or the destructor) ends it. A default-made one is already finished.
+// A pending operation. Move-only. A default-made one is already finished.
+//
+// One that nobody waits for is ended by the destructor: it waits, and what ends the run is left to the next operation to tell.
+// While an exception is on its way it does not wait: the operation is abandoned.
 
 #include <cstddef>
 #include <memory>
@@ -18,13 +21,20 @@ class [[nodiscard]] Request {
     virtual void wait() = 0;
     /// Moves the operation forward; true when it has ended, and then it is not asked again.
     virtual bool poll() = 0;
+    /// This rank is failing: nobody will wait any more.
+    virtual void abandon() {}
   };
 
   Request() = default;
   explicit Request(std::unique_ptr<Pending> pending) : pending_(std::move(pending)) {}
   Request(Request&&) noexcept = default;
-  Request& operator=(Request&&) noexcept = default;
-  ~Request() = default;
+  Request& operator=(Request&& other) noexcept {
+    if (this == &other) return *this;
+    end();
+    pending_ = std::move(other.pending_);
+    return *this;
+  }
+  ~Request() { end(); }
 
   /// Blocks until the operation is done. Throws what went wrong with it.
   void wait() {
@@ -33,12 +43,15 @@ class [[nodiscard]] Request {
   /// Moves the operation forward without blocking; whether it has ended. Throws what went wrong with it, and when it does not end
   /// in time, as wait() does.
   bool poll() {
-    if (pending_ && pending_->poll()) pending_ = nullptr;
+    auto pending = std::exchange(pending_, nullptr);  // one that throws has ended
+    if (pending && !pending->poll()) pending_ = std::move(pending);
     return pending_ == nullptr;
   }
   bool finished() const { return pending_ == nullptr; }
 
  private:
+  void end();
+
   std::unique_ptr<Pending> pending_;
 };
 

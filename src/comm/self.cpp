@@ -19,7 +19,7 @@ class Self final : public Communicator {
     if (op.in && op.out && op.out.data != op.in.data) std::memmove(op.out.data, op.in.data, op.in.bytes());
     return {};
   }
-  std::unique_ptr<Communicator> make_group(int, int) override { return make_self(); }
+  std::unique_ptr<Communicator> make_group(int, std::vector<int>) override { return make_self(); }
 };
 
 }  // namespace

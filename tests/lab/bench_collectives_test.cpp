@@ -30,7 +30,7 @@ class Faulty final : public comm::Communicator {
     if (operation.out && operation.out.dtype == DType::f32) elements<float>(operation.out)[0] += added_;
     return {};
   }
-  std::unique_ptr<comm::Communicator> make_group(int, int) override { return comm::make_self(); }
+  std::unique_ptr<comm::Communicator> make_group(int, std::vector<int>) override { return comm::make_self(); }
 
   int size_;
   float added_;

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <ctime>
-#include <exception>
 #include <utility>
 
 #include "base/error.h"
@@ -15,7 +14,6 @@
 #include "comm/host/moves.h"
 #include "comm/host/report.h"
 #include "comm/host/staging.h"
-#include "comm/unwaited.h"
 
 namespace lockstep::comm::host {
 
@@ -59,29 +57,18 @@ class HostPending final : public Request::Pending {
   enum class Kind : std::uint8_t { collective, send, receive };
   HostPending(HostCommunicator& group, Kind kind, std::uint64_t number, int other)
       : group_(group), kind_(kind), number_(number), other_(other) {}
-  HostPending(const HostPending&) = delete;
-  HostPending& operator=(const HostPending&) = delete;
 
   void wait() override {
-    open_ = false;
     group_.await([this] { return ended(); }, sequence(), other_);
   }
   bool poll() override {
     if (patience_.since == 0) patience_.since = now_seconds();
-    open_ = false;  // when it throws
-    open_ = !group_.attempt([this] { return ended(); }, patience_, sequence(), other_);
-    return !open_;
+    return group_.attempt([this] { return ended(); }, patience_, sequence(), other_);
   }
-
-  // A request that nobody waited for: its buffers may go now. When an error is on its way, the run ends.
-  ~HostPending() override {
-    if (!open_) return;
-    if (std::uncaught_exceptions() > 0) {
-      group_.context_.roll.abort(fmt::format("rank {} failed", group_.context_.number));
-      group_.context_.roll.await_no_moves(group_.context_.number, group_.context_.look_after);
-      return;
-    }
-    end_unwaited(*this, true);
+  // The run ends; from then on nobody touches its buffers.
+  void abandon() override {
+    group_.context_.roll.abort(fmt::format("rank {} failed", group_.context_.number));
+    group_.context_.roll.await_no_moves(group_.context_.number, group_.context_.look_after);
   }
 
  private:
@@ -102,7 +89,6 @@ class HostPending final : public Request::Pending {
   Kind kind_;
   std::uint64_t number_;
   int other_;
-  bool open_ = true;
   HostCommunicator::Patience patience_;
 };
 
@@ -290,32 +276,23 @@ void HostCommunicator::check_others(double since, const std::uint64_t* sequence,
                     last_operations(view)));
 }
 
-std::unique_ptr<Communicator> HostCommunicator::make_group(int colour, int key) {
-  const auto n = static_cast<std::size_t>(size());
-  std::array<std::int64_t, 2> mine{colour, key};
-  std::vector<std::int64_t> all(2 * n), counts(n, 2);
-  const auto whole = [](std::vector<std::int64_t>& v) { return view(std::span(v), Shape{static_cast<std::int64_t>(v.size())}); };
-  all_gather(whole(all), view(std::span<std::int64_t>(mine), Shape{2}), counts).wait();
-  std::vector<int> ranks;
-  for (std::size_t r = 0; r < n; ++r) {
-    if (all[2 * r] == colour) ranks.push_back(static_cast<int>(r));
-  }
-  std::ranges::sort(ranks, {}, [&](int r) { return std::pair(all[2 * static_cast<std::size_t>(r) + 1], r); });
-  const int parts = static_cast<int>(ranks.size());
+std::unique_ptr<Communicator> HostCommunicator::make_group(int colour, std::vector<int> members) {
+  const int parts = static_cast<int>(members.size());
 
   // The group's first member makes its board and tells where it lies.
   std::int64_t token = 0;
-  if (ranks.front() == rank_) {
+  if (members.front() == rank_) {
     token = static_cast<std::int64_t>(context_.memory.token(context_.memory.allocate(Board::bytes(parts))));
   }
-  std::vector<std::int64_t> tokens(n), ones(n, 1);
-  all_gather(whole(tokens), view(std::span(&token, 1), Shape{1}), ones).wait();
-  const int leader = members_[static_cast<std::size_t>(ranks.front())];
-  std::byte* memory = context_.memory.find(leader, static_cast<std::uint64_t>(tokens[static_cast<std::size_t>(ranks.front())]));
-  const auto place = std::ranges::find(ranks, rank_) - ranks.begin();
-  for (int& r : ranks) r = members_[static_cast<std::size_t>(r)];
+  std::vector<std::int64_t> tokens(members_.size());
+  const std::vector<std::int64_t> ones(tokens.size(), 1);
+  all_gather(view(std::span(tokens), Shape{size()}), view(std::span(&token, 1), Shape{1}), ones).wait();
+  const int leader = members_[static_cast<std::size_t>(members.front())];
+  std::byte* memory = context_.memory.find(leader, static_cast<std::uint64_t>(tokens[static_cast<std::size_t>(members.front())]));
+  const auto place = std::ranges::find(members, rank_) - members.begin();
+  for (int& r : members) r = members_[static_cast<std::size_t>(r)];
   std::string name = fmt::format("{}/{}.{}", name_, groups_made_++, colour);
-  return std::make_unique<HostCommunicator>(context_, std::move(name), Board(memory, parts), std::move(ranks),
+  return std::make_unique<HostCommunicator>(context_, std::move(name), Board(memory, parts), std::move(members),
                                             static_cast<int>(place));
 }
 

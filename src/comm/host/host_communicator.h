@@ -45,7 +45,7 @@ class HostCommunicator final : public Communicator {
   };
 
   Request issue(const Operation& operation) override;
-  std::unique_ptr<Communicator> make_group(int colour, int key) override;
+  std::unique_ptr<Communicator> make_group(int colour, std::vector<int> members) override;
   Request start(const Operation& operation);
   Request enter(const Operation& operation);
   Request post(const Operation& operation);

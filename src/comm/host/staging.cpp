@@ -4,7 +4,6 @@
 #include <bit>
 
 #include "comm/host/moves.h"
-#include "comm/unwaited.h"
 
 namespace lockstep::comm::host {
 namespace {
@@ -94,10 +93,8 @@ class Staging::Pending final : public Request::Pending {
   Pending(const Pending&) = delete;
   Pending& operator=(const Pending&) = delete;
 
-  // A request that nobody waited for ends here, as others do.
   ~Pending() override {
-    end_unwaited(*this, !request_.finished());
-    request_ = {};
+    request_ = {};  // when it was abandoned
     staging_.pool_.give_back(std::move(given_));
     staging_.pool_.give_back(std::move(got_));
   }

@@ -14,7 +14,6 @@
 #include "comm/combine.h"
 #include "comm/errors.h"
 #include "comm/host/rank.h"
-#include "comm/unwaited.h"
 #include "device/stream.h"
 
 namespace lockstep::comm {
@@ -53,28 +52,21 @@ void MessageRank::progress() {
   for (MessageCommunicator* group : groups) group->progress();
 }
 
-/// Waits for an operation of a group; one that nobody waited for ends here.
+/// An operation of a group.
 class CollectivePending final : public Request::Pending {
  public:
   CollectivePending(MessageCommunicator& group, std::uint64_t number) : group_(group), number_(number) {}
-  CollectivePending(const CollectivePending&) = delete;
-  CollectivePending& operator=(const CollectivePending&) = delete;
-  ~CollectivePending() override { end_unwaited(*this, open_); }
   void wait() override {
-    open_ = false;
     group_.await([this] { return ended(); });
   }
   bool poll() override {
-    open_ = false;  // when it throws
-    open_ = !group_.attempt([this] { return ended(); }, since_);
-    return !open_;
+    return group_.attempt([this] { return ended(); }, since_);
   }
 
  private:
   bool ended() const { return group_.done_ > number_; }
   MessageCommunicator& group_;
   std::uint64_t number_;
-  bool open_ = true;
   double since_ = 0;
 };
 
@@ -95,17 +87,11 @@ class LetterPending final : public Request::Pending {
       data_transfer_.receive(bytes, other, tag + use_letter);
     }
   }
-  LetterPending(const LetterPending&) = delete;
-  LetterPending& operator=(const LetterPending&) = delete;
-  ~LetterPending() override { end_unwaited(*this, open_); }
   void wait() override {
-    open_ = false;
     group_.await([this] { return ended(); });
   }
   bool poll() override {
-    open_ = false;  // when it throws
-    open_ = !group_.attempt([this] { return ended(); }, since_);
-    return !open_;
+    return group_.attempt([this] { return ended(); }, since_);
   }
 
  private:
@@ -122,7 +108,6 @@ class LetterPending final : public Request::Pending {
   Operation operation_;
   LetterCard card_{};
   Transfers card_transfer_, data_transfer_;
-  bool open_ = true;
   double since_ = 0;
 };
 
@@ -379,22 +364,14 @@ std::string MessageCommunicator::report(double seconds) {
                                      : fmt::format("not entered by rank {}", fmt::join(missing, ", ")));
 }
 
-std::unique_ptr<Communicator> MessageCommunicator::make_group(int colour, int key) {
-  const auto n = static_cast<std::size_t>(size());
-  std::array<std::int64_t, 3> mine{colour, key, context_.next_group};
-  std::vector<std::int64_t> all(3 * n), counts(n, 3);
-  all_gather(view(std::span(all), Shape{std::ssize(all)}), view(std::span<std::int64_t>(mine), Shape{3}), counts).wait();
-  std::vector<int> ranks;
-  for (std::size_t r = 0; r < n; ++r) {
-    if (all[3 * r] == colour) ranks.push_back(static_cast<int>(r));
-    context_.next_group = std::max(context_.next_group, static_cast<int>(all[3 * r + 2]));
-  }
-  const int number = context_.next_group++;
-  std::ranges::sort(ranks, {}, [&](int r) { return std::pair(all[3 * static_cast<std::size_t>(r) + 1], r); });
-  const auto place = std::ranges::find(ranks, rank_) - ranks.begin();
-  for (int& r : ranks) r = members_[static_cast<std::size_t>(r)];
+std::unique_ptr<Communicator> MessageCommunicator::make_group(int colour, std::vector<int> members) {
+  std::int32_t number = context_.next_group;
+  all_reduce(view(std::span(&number, 1), Shape{1}), Reduction::max).wait();
+  context_.next_group = number + 1;
+  const auto place = std::ranges::find(members, rank_) - members.begin();
+  for (int& r : members) r = members_[static_cast<std::size_t>(r)];
   std::string name = fmt::format("{}/{}.{}", name_, groups_made_++, colour);
-  return std::make_unique<MessageCommunicator>(context_, std::move(name), number, std::move(ranks), static_cast<int>(place));
+  return std::make_unique<MessageCommunicator>(context_, std::move(name), number, std::move(members), static_cast<int>(place));
 }
 
 }  // namespace lockstep::comm

@@ -73,7 +73,7 @@ class MessageCommunicator final : public Communicator {
   };
 
   Request issue(const Operation& operation) override;
-  std::unique_ptr<Communicator> make_group(int colour, int key) override;
+  std::unique_ptr<Communicator> make_group(int colour, std::vector<int> members) override;
   bool advance(Running& running);
   void greet(Running& running);
   bool all_greeted(Running& running);
