@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -17,41 +16,20 @@
 #include "layout/access_order.h"
 #include "model/stage.h"
 #include "ops/ops.h"
-#include "parallel/global_norm.h"
-#include "parallel/zero/gradients.h"
 #include "parallel/zero/parameters.h"
-#include "parallel/zero/tied_rows.h"
 #include "tensor/ledger.h"
-#include "train/optimizer.h"
+#include "train/engine_config.h"
+#include "train/updater.h"
 #include "train/weight_queue.h"
 
 namespace lockstep::train {
 
-struct EngineConfig {
-  arch::ModelConfig model;
-  arch::DecayRule decay = arch::DecayRule::matrices;
-  ops::AdamW adamw;
-  float grad_clip = 1.0F;    ///< largest norm of the gradient; 0: no clipping
-  std::int64_t samples = 1;  ///< of a micro-batch, on each rank
-  std::int64_t positions = 1;
-  int microbatches = 1;  ///< of a step, on each rank
-  std::uint64_t seed = 1337;
-  parallel::GradientOptions gradients;
-};
-
-/// What one optimizer step says about itself.
-struct StepResult {
-  double loss = 0;  ///< global: sum of token losses over the global number of targets
-  double gradient_norm = 0;
-  bool finite = true;  ///< false: the gradient was not finite and the update was left out
-  double forward_seconds = 0, backward_seconds = 0, update_seconds = 0;
-  double exposed_seconds = 0;  ///< of them, waiting for reductions of gradients
-};
-
 class Engine {
  public:
-  /// Declares everything, allocates nothing. The arguments outlive the engine.
-  Engine(const EngineConfig& config, Runtime& runtime, ops::Ops& ops, comm::Communicator& world);
+  /// Declares everything, allocates nothing. The arguments outlive the engine. `world`: the ranks that train. By default they are
+  /// replicas that update their weights together.
+  Engine(const EngineConfig& config, Runtime& runtime, ops::Ops& ops, comm::Communicator& world,
+         const UpdaterFactory& make_updater = make_replicas);
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
@@ -61,9 +39,9 @@ class Engine {
   void commit();
   /// Start values from the seed.
   void initialise();
-  /// Every rank takes rank 0's weights and moments; checked by a hash. Collective; after initialise() and after loading. Throws
-  /// SystemError when the ranks differ afterwards.
-  void broadcast_state();
+  /// Every rank takes rank 0's weights and moments, of a run that has done `step` steps; checked by a hash. Collective; after
+  /// initialise() and after loading. Throws SystemError when the ranks differ afterwards.
+  void broadcast_state(std::int64_t step = 0);
 
   /// One optimizer step: forward and backward of `batches`, reduction, norm, clipping, AdamW. `step` counts from 0.
   StepResult step(std::span<const data::Batch> batches, std::int64_t target_count, std::int64_t step, double learning_rate);
@@ -76,10 +54,13 @@ class Engine {
   std::int64_t global_batch() const { return config_.samples * config_.microbatches * world_.size(); }
   const model::Context& context() const { return context_; }
 
+  /// What ranks do together beside steps: see train/updater.
+  Updater& updater() { return *updater_; }
+
   /// One parameter of this rank with everything that training keeps of it.
   struct ParameterState {
     std::string name;
-    Tensor weight, gradient, exp_avg, exp_avg_sq;  ///< in the parameter's shape
+    Tensor weight, gradient, exp_avg, exp_avg_sq;  ///< in the parameter's shape; moments are empty where this rank has none
   };
   /// In the order of the model's table; after commit().
   std::vector<ParameterState> state();
@@ -87,8 +68,7 @@ class Engine {
   void weights_changed() { parameters_.updated(); }
 
  private:
-  double clip(double norm) const;
-  void add_tied_rows();
+  static std::unique_ptr<Updater> make_replicas(const UpdaterParts& parts);
 
   EngineConfig config_;
   Runtime& runtime_;
@@ -97,14 +77,11 @@ class Engine {
   std::vector<arch::UnitSpec> table_;
   Arena parameter_arena_, gradient_arena_, optimizer_arena_, activation_arena_, workspace_arena_;
   parallel::ZeroParameters parameters_;
-  parallel::ZeroGradients gradients_;
-  std::optional<parallel::TiedRows> tied_rows_;
+  std::unique_ptr<Updater> updater_;
   std::unique_ptr<parallel::Boundary> boundary_;
   model::Context context_;
   ImmediateWeights sink_;
   model::Stage stage_;
-  Optimizer optimizer_;
-  parallel::GlobalNorm norm_;
   std::vector<layout::Action> actions_;
   std::vector<layout::Access> order_;
   ops::StepScalars scalars_;

@@ -20,6 +20,7 @@ std::string seed_line(const Metrics& m) {
       m.step, m.loss, m.dt, m.dtf, m.dtb, m.sps, m.sps_per_gpu, m.tps, m.tps_per_gpu, m.mfu);
   if (m.train_loss) line += fmt::format(" train_loss={:.6f}", *m.train_loss);
   if (m.val_loss) line += fmt::format(" val_loss={:.6f}", *m.val_loss);
+  if (m.staleness) line += fmt::format(" staleness={:.3f} staleness_max={}", m.staleness->mean, m.staleness->greatest);
   return line;
 }
 
@@ -43,6 +44,13 @@ Json to_json(const Metrics& m) {
   json.set("data_wait", m.data_wait);
   json.set("exposed_seconds", m.exposed_seconds);
   json.set("finite", m.finite);
+  if (m.staleness) {
+    Json staleness;
+    staleness.set("updates", m.staleness->updates);
+    staleness.set("mean", m.staleness->mean);
+    staleness.set("max", m.staleness->greatest);
+    json.set("staleness", staleness);
+  }
   if (!m.ranks.empty()) {
     Json ranks;
     for (const auto& [name, spread] : m.ranks) {

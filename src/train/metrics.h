@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "train/engine_config.h"
 
 namespace lockstep::train {
 
@@ -32,7 +33,8 @@ struct Metrics {
   double update_seconds = 0, data_wait = 0;
   double exposed_seconds = 0;  ///< waiting for reductions of gradients
   bool finite = true;
-  RankTimes ranks;  ///< how the ranks' times differ; empty for one rank
+  std::optional<Staleness> staleness;  ///< of asynchronous workers
+  RankTimes ranks;                     ///< how the ranks' times differ; empty for one rank
 };
 
 /// "step=10 loss=3.154310 dt=0.282833 ..."

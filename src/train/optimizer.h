@@ -2,6 +2,7 @@
 
 // AdamW on the shards this rank owns: moments in fp32, decayed range and the rest apart.
 
+#include <cstdint>
 #include <vector>
 
 #include "ops/ops.h"
@@ -10,6 +11,26 @@
 #include "tensor/arena.h"
 
 namespace lockstep::train {
+
+/// What an update multiplies a gradient of this norm by; `limit` 0: no clipping.
+double clip_factor(double norm, float limit);
+
+/// One update of the weights.
+struct UpdateNumbers {
+  double learning_rate = 0;
+  std::int64_t updates = 1;  ///< this one included
+  double clip_factor = 1;
+  bool finite = true;  ///< false: everything stays as it is
+};
+/// Writes them where the update reads them.
+void set_update(const ops::StepScalars& scalars, const ops::AdamW& rule, const UpdateNumbers& numbers);
+
+/// A flat range of a unit; all of one size.
+struct UpdateRange {
+  Tensor weights, published, gradient, exp_avg, exp_avg_sq;
+  std::int64_t decayed = 0;  ///< elements [0, decayed) decay, clamped to the range
+};
+void update_range(ops::Update& update, ops::AdamW rule, const UpdateRange& range, const ops::StepScalars& scalars);
 
 class Optimizer {
  public:

@@ -72,10 +72,7 @@ TrainingHistory Trainer::run(RunState state) {
   parts_.loader.start(static_cast<std::uint64_t>(state_.step), static_cast<std::uint64_t>(state_.next_sample));
   last_end_ = now_seconds();
   while (true) {
-    if (due(options_.eval_interval)) {
-      write_sample();
-      evaluate();
-    }
+    if (due(options_.eval_interval)) look();
     if (state_.step > 0 && due(options_.checkpoint_interval)) save();
     bool save_now = false;
     const StopCause cause = agree(save_now);
@@ -87,10 +84,7 @@ TrainingHistory Trainer::run(RunState state) {
     }
     one_step();
   }
-  if (!history_.stopped && evaluated_ != state_.step) {
-    write_sample();
-    evaluate();
-  }
+  if (!history_.stopped && evaluated_ != state_.step) look();
   save();
   parts_.log.set_guard(nullptr);
   if (bar_) bar_->finish();
@@ -104,12 +98,24 @@ TrainingHistory Trainer::run(RunState state) {
 }
 
 StopCause Trainer::agree(bool& save) {
-  const StopCause cause = switches_ ? switches_->stop_cause() : StopCause::none;
-  std::array<std::int64_t, 2> all{static_cast<std::int64_t>(cause), 0};
-  if (lead() && switches_) all[1] = switches_->take_save_request() ? 1 : 0;
+  Updater& updater = parts_.engine.updater();
+  const StopCause own = switches_ ? switches_->stop_cause() : StopCause::none;
+  const auto cause = std::max(own, static_cast<StopCause>(updater.alarm()));
+  if (lead() && switches_ && switches_->take_save_request()) save_wanted_ = true;
+  const bool planned = due(options_.eval_interval) || due(options_.checkpoint_interval) || state_.step >= options_.max_iters;
+  const bool meets = updater.meets(state_.step, cause != StopCause::none || save_wanted_);
+  if (!meets && !planned) return StopCause::none;
+  std::array<std::int64_t, 2> all{static_cast<std::int64_t>(cause), save_wanted_ ? 1 : 0};
   parts_.engine.world().all_reduce(view(std::span<std::int64_t>(all), Shape{2}), comm::Reduction::max).wait();
+  save_wanted_ = false;
   save = all[1] != 0;
   return static_cast<StopCause>(all[0]);
+}
+
+void Trainer::look() {
+  parts_.engine.updater().settle();
+  write_sample();
+  evaluate();
 }
 
 void Trainer::evaluate() {
@@ -142,6 +148,7 @@ void Trainer::write_sample() {
 void Trainer::save() {
   if (saved_ == state_.step) return;
   saved_ = state_.step;
+  parts_.engine.updater().gather_state();
   if (!lead()) return;
   if (evaluated_ != state_.step) state_.validation_loss.reset();
   const checkpoint::SaveReport report = save_run(options_.folder, parts_.engine, state_, options_.run, parts_.team);
@@ -179,6 +186,7 @@ void Trainer::log_step(const StepResult& result, double dt, double waited) {
   rates_.push_back(tokens_per_second);
   if (!result.finite)
     parts_.log.warning(fmt::format("step {}: the gradient is not finite; the update was left out", state_.step));
+  history_.staleness = result.staleness;
   history_.train.x.push_back(static_cast<double>(state_.step));
   history_.train.y.push_back(result.loss);
   if (bar_)
@@ -204,7 +212,9 @@ void Trainer::log_step(const StepResult& result, double dt, double waited) {
   m.data_wait = waited;
   m.exposed_seconds = result.exposed_seconds;
   m.finite = result.finite;
-  m.ranks = gather_times(m);
+  m.staleness = result.staleness;
+  // Ranks that do not wait for each other do not meet for a log line.
+  if (!result.staleness) m.ranks = gather_times(m);
   if (lead()) write_line(m);
 }
 

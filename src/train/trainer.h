@@ -64,6 +64,7 @@ struct TrainingHistory {
   std::optional<std::string> stopped;       ///< why before max_iters
   double tokens_per_second = 0;             ///< median over the steps of this run
   std::optional<io::Path> checkpoint;       ///< the last one
+  std::optional<Staleness> staleness;       ///< of asynchronous workers
 };
 
 class Trainer {
@@ -73,6 +74,8 @@ class Trainer {
   TrainingHistory run(RunState state);
 
  private:
+  /// Text and losses of the newest weights.
+  void look();
   void evaluate();
   void write_sample();
   void save();
@@ -93,6 +96,7 @@ class Trainer {
   std::optional<double> train_loss_, val_loss_;
   std::int64_t evaluated_ = -1, saved_ = -1;  // steps
   RunningMfu mfu_;
+  bool save_wanted_ = false;
   double last_end_ = 0, waited_ = 0;
   std::vector<double> rates_;
   std::unique_ptr<ProgressBar> bar_;

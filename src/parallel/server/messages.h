@@ -1,0 +1,57 @@
+#pragma once
+
+// What workers and parameter servers say to each other. A worker calls; the server does what it is called for and answers. All
+// messages go between one worker and one server, in order.
+
+#include <cstddef>
+#include <span>
+#include <type_traits>
+
+#include "tensor/tensor.h"
+
+namespace lockstep::parallel {
+
+/// What a worker calls a server for.
+enum class Errand : int {
+  push,     ///< its parts of every unit (KeyRanges::order), rows of a tied matrix where they are kept apart, then Figures;
+            ///< the answer: the new weights and an Answer
+  pull,     ///< the answer: the weights
+  load,     ///< weights and moments, which the server takes over; no answer
+  moments,  ///< the answer: both moments
+  leave,    ///< it will not call again
+};
+
+// Messages are made of doubles, which hold every count exactly.
+
+struct Call {
+  double errand = 0;
+  double step = 0;  ///< optimizer steps that the worker has done
+};
+
+/// What a worker says of its push.
+struct Figures {
+  double learning_rate = 0;
+  double clip_factor = 1;
+  double finite = 1;      ///< 0: its gradient is not to be used
+  double loss = 0;        ///< of its own tokens
+  double wants_halt = 0;  ///< 1: all workers should meet after the same step
+};
+
+/// What a server says to a push.
+struct Answer {
+  double norm = 0;                                           ///< of the gradient of all workers, where servers know it
+  double loss = 0;                                           ///< mean of the workers' last ones
+  double updates = 0, staleness_sum = 0, staleness_max = 0;  ///< of the run so far
+  double meet_at = 0;                                        ///< the step after which all workers meet; 0: none is agreed
+  double alarm = 0;                                          ///< a cause to stop that the server found; 0: none
+};
+
+/// A message as what is sent and received.
+template <class Message>
+Tensor record(Message& message) {
+  static_assert(std::is_trivially_copyable_v<Message> && sizeof(Message) % sizeof(double) == 0);
+  constexpr std::size_t count = sizeof(Message) / sizeof(double);
+  return view(std::span<double>(reinterpret_cast<double*>(&message), count), Shape{static_cast<std::int64_t>(count)});
+}
+
+}  // namespace lockstep::parallel

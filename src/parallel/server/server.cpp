@@ -1,0 +1,137 @@
+#include "parallel/server/server.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/checked.h"
+#include "base/error.h"
+#include "comm/combine.h"
+
+namespace lockstep::parallel {
+
+Server::Server(comm::Communicator& world, layout::KeyRanges ranges, Keeps keeps, cpu::Team& team)
+    : world_(world),
+      ranges_(std::move(ranges)),
+      keeps_(keeps),
+      team_(team),
+      number_(world.rank() - ranges_.workers()),
+      rows_(static_cast<std::size_t>(ranges_.workers())),
+      callers_(static_cast<std::size_t>(ranges_.workers())) {
+  ensure(world.size() == ranges_.workers() + ranges_.servers() && number_ >= 0, "a server is one of the last ranks");
+  for (int u = 0; u < ranges_.units(); ++u) {
+    parts_.push_back({.unit = UnitIndex{u},
+                      .range = ranges_.of(UnitIndex{u}, number_),
+                      .weights = {},
+                      .exp_avg = {},
+                      .exp_avg_sq = {},
+                      .pushed = std::vector<Tensor>(callers_.size())});
+  }
+}
+
+void Server::declare(Arena& parameters, Arena& optimizer, Arena& gradients) {
+  for (Part& part : parts_) {
+    const std::string& name = ranges_.unit(part.unit).name;
+    const Shape shape{part.range.count};
+    parameters.declare(part.weights, name, shape, DType::f32);
+    if (keeps_.moments) {
+      optimizer.declare(part.exp_avg, name + ".exp_avg", shape, DType::f32);
+      optimizer.declare(part.exp_avg_sq, name + ".exp_avg_sq", shape, DType::f32);
+    }
+    for (Tensor& pushed : part.pushed) gradients.declare(pushed, name + " of a worker", shape, DType::f32);
+  }
+  if (!keeps_.rows) return;
+  for (Tensor& rows : rows_) gradients.declare(rows, "rows of a worker", Shape{ranges_.rows(number_).count}, DType::f32);
+}
+
+void Server::combine(comm::Reduction reduction, const std::vector<Tensor>& pushed, const Tensor& out) {
+  std::vector<const std::byte*> sources;
+  for (const Tensor& tensor : pushed) sources.push_back(tensor.data);
+  std::vector<std::byte*> destination{out.data};
+  constexpr std::int64_t tile = 1 << 15;  // elements
+  const std::int64_t count = out.elements();
+  team_.for_each(div_up(count, tile), [&](std::int64_t index, int) {
+    const std::int64_t first = index * tile;
+    comm::combine(reduction, DType::f32, sources, destination, first, std::min(tile, count - first));
+  });
+}
+
+void Server::listen(int worker) {
+  Caller& c = caller(worker);
+  c.stage = Stage::calling;
+  c.last = world_.receive(record(c.call), worker);
+}
+
+void Server::expect_push(int worker) {
+  Caller& c = caller(worker);
+  const auto w = static_cast<std::size_t>(worker);
+  c.stage = Stage::pushing;
+  for (const UnitIndex unit : ranges_.order()) {
+    Part& part = parts_[static_cast<std::size_t>(unit.value)];
+    if (part.range.count > 0) c.pieces.push_back(world_.receive(part.pushed[w], worker));
+  }
+  if (keeps_.rows && ranges_.rows(number_).count > 0) c.pieces.push_back(world_.receive(rows_[w], worker));
+  c.last = world_.receive(record(c.figures), worker);
+}
+
+Server::Visit Server::next() {
+  while (true) {
+    std::vector<comm::Request*> open;
+    std::vector<int> who;
+    for (int w = 0; w < ranges_.workers(); ++w) {
+      if (caller(w).stage == Stage::idle) listen(w);
+      if (caller(w).stage == Stage::visiting || caller(w).stage == Stage::gone) continue;
+      open.push_back(&caller(w).last);
+      who.push_back(w);
+    }
+    const int worker = who[comm::wait_any(open, turn_++)];
+    Caller& c = caller(worker);
+    const auto errand = static_cast<Errand>(static_cast<int>(c.call.errand));
+    if (c.stage == Stage::calling && errand == Errand::push) {
+      expect_push(worker);
+      continue;
+    }
+    for (comm::Request& piece : c.pieces) piece.wait();
+    c.pieces.clear();
+    c.stage = errand == Errand::leave ? Stage::gone : Stage::visiting;
+    return {worker, errand, static_cast<std::int64_t>(c.call.step), c.figures};
+  }
+}
+
+void Server::answer(std::span<const int> workers, const Answer& answer) {
+  answer_ = answer;
+  for (const Part& part : parts_) {
+    if (part.range.count == 0) continue;
+    for (const int w : workers) sends_.push_back(world_.send(part.weights, w));
+  }
+  for (const int w : workers) sends_.push_back(world_.send(record(answer_), w));
+  for (comm::Request& send : sends_) send.wait();
+  sends_.clear();
+  for (const int w : workers) done_with(w);
+}
+
+void Server::give_weights(int worker) {
+  for (const Part& part : parts_) {
+    if (part.range.count > 0) world_.send(part.weights, worker).wait();
+  }
+  done_with(worker);
+}
+
+void Server::take_state(int worker) {
+  for (const Part& part : parts_) {
+    for (const Tensor& tensor : {part.weights, part.exp_avg, part.exp_avg_sq}) {
+      if (part.range.count > 0) world_.receive(tensor, worker).wait();
+    }
+  }
+  done_with(worker);
+}
+
+void Server::give_moments(int worker) {
+  for (const Part& part : parts_) {
+    for (const Tensor& tensor : {part.exp_avg, part.exp_avg_sq}) {
+      if (part.range.count > 0) world_.send(tensor, worker).wait();
+    }
+  }
+  done_with(worker);
+}
+
+}  // namespace lockstep::parallel

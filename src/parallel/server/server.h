@@ -1,0 +1,90 @@
+#pragma once
+
+// A parameter server's side: it holds its part of every unit, takes what workers push in the order in which they come, and gives
+// them the weights. What becomes of a push is its caller's decision (train/serving).
+
+#include <span>
+#include <vector>
+
+#include "comm/communicator.h"
+#include "device/cpu/team.h"
+#include "layout/key_ranges.h"
+#include "parallel/server/messages.h"
+#include "tensor/arena.h"
+
+namespace lockstep::parallel {
+
+class Server {
+ public:
+  struct Keeps {
+    bool rows;     ///< a tied matrix's rows come apart from the rest of its gradient
+    bool moments;  ///< of the optimizer
+  };
+  /// The first ranks of `world` are the workers, the others the servers; it and the team outlive this.
+  Server(comm::Communicator& world, layout::KeyRanges ranges, Keeps keeps, cpu::Team& team);
+  Server(const Server&) = delete;
+  Server& operator=(const Server&) = delete;
+  void declare(Arena& parameters, Arena& optimizer, Arena& gradients);
+
+  const layout::KeyRanges& ranges() const { return ranges_; }
+  int number() const { return number_; }
+
+  /// This server's part of a unit: all tensors [range.count] f32, not to be used when that is 0.
+  struct Part {
+    UnitIndex unit;
+    layout::Range range;
+    Tensor weights, exp_avg, exp_avg_sq;
+    std::vector<Tensor> pushed;  ///< by worker
+  };
+  /// One a unit, in the order of units.
+  std::vector<Part>& parts() { return parts_; }
+  /// Of a tied matrix, by worker, when its rows come apart; may be empty.
+  std::vector<Tensor>& rows() { return rows_; }
+  /// `out` = the reduction of what workers 0, 1, ... pushed, in the order of comm/combine.
+  void combine(comm::Reduction reduction, const std::vector<Tensor>& pushed, const Tensor& out);
+
+  /// A worker's call. A push has arrived whole.
+  struct Visit {
+    int worker;
+    Errand errand;
+    std::int64_t step;
+    Figures figures;
+  };
+  /// Blocks until a worker calls. One whose push was not answered yet does not call again, nor does one that left: somebody is
+  /// still to call.
+  Visit next();
+  /// To a push of each of them: the weights and what there is to say.
+  void answer(std::span<const int> workers, const Answer& answer);
+  /// To the other errands.
+  void give_weights(int worker);
+  void take_state(int worker);
+  void give_moments(int worker);
+
+ private:
+  enum class Stage : std::uint8_t { idle, calling, pushing, visiting, gone };
+  struct Caller {
+    Stage stage = Stage::idle;
+    Call call;
+    Figures figures;
+    comm::Request last;                 ///< the message that completes what it says
+    std::vector<comm::Request> pieces;  ///< those before it
+  };
+  void listen(int worker);
+  void expect_push(int worker);
+  void done_with(int worker) { caller(worker).stage = Stage::idle; }
+  Caller& caller(int worker) { return callers_[static_cast<std::size_t>(worker)]; }
+
+  comm::Communicator& world_;
+  layout::KeyRanges ranges_;
+  Keeps keeps_;
+  cpu::Team& team_;
+  int number_;
+  std::vector<Part> parts_;
+  std::vector<Tensor> rows_;
+  std::vector<Caller> callers_;
+  std::vector<comm::Request> sends_;
+  Answer answer_;
+  std::size_t turn_ = 0;
+};
+
+}  // namespace lockstep::parallel

@@ -1,0 +1,97 @@
+#include "parallel/server/worker.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+
+namespace lockstep::parallel {
+
+Worker::Worker(comm::Communicator& world, layout::KeyRanges ranges)
+    : world_(world), ranges_(std::move(ranges)), answers_(static_cast<std::size_t>(ranges_.servers())) {
+  ensure(world.size() == ranges_.workers() + ranges_.servers() && world.rank() < ranges_.workers(),
+         "a worker is one of the first ranks");
+}
+
+void Worker::send(const Tensor& flat, layout::Range range, int server) {
+  if (range.count > 0) requests_.push_back(world_.send(flat.flat(range.first, range.count), rank_of(server)));
+}
+
+void Worker::receive(const Tensor& flat, layout::Range range, int server) {
+  if (range.count > 0) requests_.push_back(world_.receive(flat.flat(range.first, range.count), rank_of(server)));
+}
+
+void Worker::finish() {
+  for (comm::Request& request : requests_) request.wait();
+  requests_.clear();
+}
+
+void Worker::call(Errand errand, std::int64_t step) {
+  ensure(requests_.empty(), "a worker is on one errand at a time");
+  call_ = {static_cast<double>(errand), static_cast<double>(step)};
+  for (int s = 0; s < ranges_.servers(); ++s) requests_.push_back(world_.send(record(call_), rank_of(s)));
+}
+
+void Worker::begin_push(std::int64_t step) { call(Errand::push, step); }
+
+void Worker::push(UnitIndex unit, const Tensor& flat) {
+  for (int s = 0; s < ranges_.servers(); ++s) send(flat, ranges_.of(unit, s), s);
+}
+
+void Worker::push_rows(const Tensor& table) {
+  for (int s = 0; s < ranges_.servers(); ++s) send(table, ranges_.rows(s), s);
+}
+
+void Worker::receive_weights(int server, std::span<const Tensor> weights) {
+  for (int u = 0; u < ranges_.units(); ++u) {
+    receive(weights[static_cast<std::size_t>(u)], ranges_.of(UnitIndex{u}, server), server);
+  }
+}
+
+Answer Worker::finish_push(const Figures& figures, std::span<const Tensor> weights) {
+  figures_ = figures;
+  for (int s = 0; s < ranges_.servers(); ++s) requests_.push_back(world_.send(record(figures_), rank_of(s)));
+  for (int s = 0; s < ranges_.servers(); ++s) {
+    receive_weights(s, weights);
+    requests_.push_back(world_.receive(record(answers_[static_cast<std::size_t>(s)]), rank_of(s)));
+  }
+  finish();
+  Answer answer = answers_.front();
+  for (const Answer& other : answers_) answer.alarm = std::max(answer.alarm, other.alarm);
+  return answer;
+}
+
+void Worker::pull(std::span<const Tensor> weights) {
+  call(Errand::pull);
+  for (int s = 0; s < ranges_.servers(); ++s) receive_weights(s, weights);
+  finish();
+}
+
+void Worker::load(std::int64_t step, std::span<const UnitState> units) {
+  call(Errand::load, step);
+  for (int s = 0; s < ranges_.servers(); ++s) {
+    for (int u = 0; u < ranges_.units(); ++u) {
+      const UnitState& unit = units[static_cast<std::size_t>(u)];
+      for (const Tensor& tensor : {unit.weights, unit.exp_avg, unit.exp_avg_sq}) send(tensor, ranges_.of(UnitIndex{u}, s), s);
+    }
+  }
+  finish();
+}
+
+void Worker::fetch_moments(std::span<const UnitState> units) {
+  call(Errand::moments);
+  for (int s = 0; s < ranges_.servers(); ++s) {
+    for (int u = 0; u < ranges_.units(); ++u) {
+      const UnitState& unit = units[static_cast<std::size_t>(u)];
+      for (const Tensor& tensor : {unit.exp_avg, unit.exp_avg_sq}) receive(tensor, ranges_.of(UnitIndex{u}, s), s);
+    }
+  }
+  finish();
+}
+
+void Worker::leave() {
+  call(Errand::leave);
+  finish();
+}
+
+}  // namespace lockstep::parallel

@@ -1,0 +1,58 @@
+#pragma once
+
+// A worker's side of the parameter servers: it sends each its part of every unit and takes the new weights.
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "comm/communicator.h"
+#include "layout/key_ranges.h"
+#include "parallel/server/messages.h"
+
+namespace lockstep::parallel {
+
+class Worker {
+ public:
+  /// The first ranks of `world` are the workers, the others the servers; it outlives this.
+  Worker(comm::Communicator& world, layout::KeyRanges ranges);
+
+  const layout::KeyRanges& ranges() const { return ranges_; }
+
+  /// Begins the push of a step, `step` of which were done before.
+  void begin_push(std::int64_t step);
+  /// A whole unit, in the order of ranges(); it stays untouched until finish_push().
+  void push(UnitIndex unit, const Tensor& flat);
+  /// After all units, where a tied matrix's rows are kept apart: [V, C]; untouched until finish_push().
+  void push_rows(const Tensor& table);
+  /// Blocks until every server has answered and the new weights are in `weights`, one flat tensor a unit.
+  Answer finish_push(const Figures& figures, std::span<const Tensor> weights);
+
+  /// Everything that servers keep of a unit, whole.
+  struct UnitState {
+    Tensor weights, exp_avg, exp_avg_sq;
+  };
+  void pull(std::span<const Tensor> weights);
+  void load(std::int64_t step, std::span<const UnitState> units);
+  /// Fills exp_avg and exp_avg_sq.
+  void fetch_moments(std::span<const UnitState> units);
+  /// Once, at the end.
+  void leave();
+
+ private:
+  void call(Errand errand, std::int64_t step = 0);
+  int rank_of(int server) const { return ranges_.workers() + server; }
+  void send(const Tensor& flat, layout::Range range, int server);
+  void receive(const Tensor& flat, layout::Range range, int server);
+  void receive_weights(int server, std::span<const Tensor> weights);
+  void finish();
+
+  comm::Communicator& world_;
+  layout::KeyRanges ranges_;
+  Call call_;
+  Figures figures_;
+  std::vector<Answer> answers_;
+  std::vector<comm::Request> requests_;
+};
+
+}  // namespace lockstep::parallel

@@ -1,0 +1,43 @@
+#pragma once
+
+// What a training engine is made for, and what one of its steps says.
+
+#include <cstdint>
+#include <optional>
+
+#include "arch/parameters.h"
+#include "ops/update.h"
+#include "parallel/zero/gradients.h"
+
+namespace lockstep::train {
+
+struct EngineConfig {
+  arch::ModelConfig model;
+  arch::DecayRule decay = arch::DecayRule::matrices;
+  ops::AdamW adamw;
+  float grad_clip = 1.0F;    ///< largest norm of the gradient; 0: no clipping
+  std::int64_t samples = 1;  ///< of a micro-batch, on each rank
+  std::int64_t positions = 1;
+  int microbatches = 1;  ///< of a step, on each rank
+  std::uint64_t seed = 1337;
+  parallel::GradientOptions gradients;
+};
+
+/// How many updates of other workers the weights had got between a gradient's pull and its own update; of the run so far.
+struct Staleness {
+  std::int64_t updates = 0;
+  double mean = 0;
+  std::int64_t greatest = 0;
+};
+
+/// What one optimizer step says about itself.
+struct StepResult {
+  double loss = 0;  ///< global: sum of token losses over the global number of targets
+  double gradient_norm = 0;
+  bool finite = true;  ///< false: the gradient was not finite and the update was left out
+  double forward_seconds = 0, backward_seconds = 0, update_seconds = 0;
+  double exposed_seconds = 0;          ///< of them, waiting for other ranks
+  std::optional<Staleness> staleness;  ///< where workers do not wait for each other
+};
+
+}  // namespace lockstep::train

@@ -1,0 +1,194 @@
+// Parameter servers: what they make of gradients and weights, beside ranks that do the same together.
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "comm/thread/thread_world.h"
+#include "support/tiny_engine.h"
+#include "train/engine.h"
+#include "train/served.h"
+#include "train/serving.h"
+
+namespace lockstep::train {
+namespace {
+
+using support::Batches;
+
+constexpr int steps = 4;
+
+struct Layout {
+  int workers = 2, servers = 1;
+  ServerMode mode = ServerMode::gradients;
+  std::optional<std::int64_t> staleness = {};
+  bool tied = true, overlap = true;
+  int microbatches = 2;
+};
+
+// What rank 0 is left with.
+struct Learnt {
+  std::vector<double> losses, norms;
+  std::vector<std::vector<float>> weights, first_moments, second_moments;
+  std::optional<Staleness> staleness;
+};
+
+std::vector<float> copy_of(const Tensor& tensor) {
+  const std::span<float> values = elements<float>(tensor);
+  return {values.begin(), values.end()};
+}
+
+EngineConfig config_of(const Layout& layout) {
+  EngineConfig config = support::tiny_config();
+  config.samples = 2;
+  config.microbatches = layout.microbatches;
+  config.model.tied = layout.tied;
+  config.model.dropout = 0.1F;
+  config.grad_clip = 0.5F;
+  config.gradients.overlap = layout.overlap;
+  return config;
+}
+
+void take_steps(const Layout& layout, Engine& engine, Learnt& out) {
+  const int rank = engine.world().rank();
+  const EngineConfig& config = engine.config();
+  for (int step = 0; step < steps; ++step) {
+    const Batches all(layout.workers * config.microbatches, config.samples, 7, 65, static_cast<std::uint64_t>(step));
+    const auto first = static_cast<std::size_t>(rank * config.microbatches);
+    const auto mine = all.all().subspan(first, static_cast<std::size_t>(config.microbatches));
+    const StepResult result = engine.step(mine, all.targets() / layout.workers, step, 1e-3);
+    EXPECT_TRUE(result.finite);
+    if (rank != 0) continue;
+    out.losses.push_back(result.loss);
+    out.norms.push_back(result.gradient_norm);
+    out.staleness = result.staleness;
+  }
+  engine.updater().settle();
+  engine.updater().gather_state();
+  if (rank != 0) return;
+  for (const Engine::ParameterState& p : engine.state()) {
+    out.weights.push_back(copy_of(p.weight));
+    out.first_moments.push_back(copy_of(p.exp_avg));
+    out.second_moments.push_back(copy_of(p.exp_avg_sq));
+  }
+}
+
+void run_rank(const Layout& layout, comm::Communicator& world, Learnt& out) {
+  support::Machine machine(1);
+  world.attach(*machine.stream, cpu::team_of(*machine.runtime));
+  const EngineConfig config = config_of(layout);
+  const bool serves = world.rank() >= layout.workers;
+  const std::unique_ptr<comm::Communicator> group = world.split(serves ? 1 : 0, world.rank());
+  if (serves) {
+    Serving serving(config, {.mode = layout.mode, .servers = layout.servers, .staleness = layout.staleness}, *machine.runtime,
+                    *machine.ops, world, *group);
+    serving.commit();
+    return serving.run();
+  }
+  Engine engine(config, *machine.runtime, *machine.ops, *group,
+                [&](const UpdaterParts& parts) { return make_served(parts, layout.mode, world, layout.servers); });
+  engine.commit();
+  if (world.rank() == 0) engine.initialise();
+  engine.broadcast_state();
+  take_steps(layout, engine, out);
+  engine.updater().leave();
+}
+
+Learnt learn_served(const Layout& layout) {
+  Learnt learnt;
+  comm::run_ranks(layout.workers + layout.servers, {.timeout = 60},
+                  [&](comm::Communicator& world) { run_rank(layout, world, learnt); });
+  return learnt;
+}
+
+// The same ranks without servers.
+Learnt learn_together(const Layout& layout) {
+  Learnt learnt;
+  comm::run_ranks(layout.workers, {.timeout = 60}, [&](comm::Communicator& world) {
+    support::Machine machine(1);
+    world.attach(*machine.stream, cpu::team_of(*machine.runtime));
+    Engine engine(config_of(layout), *machine.runtime, *machine.ops, world);
+    engine.commit();
+    if (world.rank() == 0) engine.initialise();
+    engine.broadcast_state();
+    take_steps(layout, engine, learnt);
+  });
+  return learnt;
+}
+
+void expect_equal(const Learnt& a, const Learnt& b) {
+  EXPECT_EQ(a.losses, b.losses);
+  EXPECT_EQ(a.norms, b.norms);
+  EXPECT_EQ(a.weights, b.weights);
+  EXPECT_EQ(a.first_moments, b.first_moments);
+  EXPECT_EQ(a.second_moments, b.second_moments);
+}
+
+TEST(Server, GradientsAreDataParallelism) {
+  for (const bool tied : {true, false}) {
+    for (const int workers : {1, 2, 3, 4}) {
+      const Learnt expected = learn_together({.workers = workers, .tied = tied});
+      for (const int servers : {1, 2, 3}) {
+        SCOPED_TRACE(testing::Message() << workers << " workers, " << servers << " servers, tied " << tied);
+        expect_equal(learn_served({.workers = workers, .servers = servers, .tied = tied}), expected);
+      }
+    }
+  }
+}
+
+TEST(Server, OverlapChangesNoBit) {
+  expect_equal(learn_served({.workers = 3, .servers = 2, .overlap = false}), learn_served({.workers = 3, .servers = 2}));
+}
+
+// One worker waits for nobody and is averaged with nobody.
+TEST(Server, OneWorkerLearnsWhatOneRankLearns) {
+  const Learnt expected = learn_together({.workers = 1});
+  for (const ServerMode mode : {ServerMode::weights, ServerMode::async}) {
+    for (const int servers : {1, 2}) {
+      expect_equal(learn_served({.workers = 1, .servers = servers, .mode = mode}), expected);
+    }
+  }
+}
+
+// AdamW normalises each worker's gradient by itself: other weights than from the mean gradient, though near.
+TEST(Server, AveragedWeightsAreNotDataParallelism) {
+  const Layout layout{.workers = 3, .servers = 2, .mode = ServerMode::weights};
+  const Learnt average = learn_served(layout), together = learn_together(layout);
+  expect_equal(average, learn_served(layout));
+  EXPECT_NE(average.weights, together.weights);
+  EXPECT_EQ(average.losses.front(), together.losses.front());
+  EXPECT_NEAR(average.losses.back(), together.losses.back(), 0.1);
+}
+
+TEST(Server, AsynchronousWorkersReportStaleness) {
+  for (const std::optional<std::int64_t> bound : {std::optional<std::int64_t>{}, {0}, {2}}) {
+    const Learnt learnt = learn_served({.workers = 3, .servers = 2, .mode = ServerMode::async, .staleness = bound});
+    ASSERT_TRUE(learnt.staleness);
+    EXPECT_GE(learnt.staleness->updates, steps);
+    EXPECT_LE(learnt.staleness->updates, 3 * steps);
+    // With a bound of 0 nobody begins a step before all have pushed the last one.
+    if (bound == 0) {
+      EXPECT_LE(learnt.staleness->greatest, 2);
+    }
+    EXPECT_LT(learnt.losses.back(), learnt.losses.front() + 0.5);
+  }
+}
+
+// An error on either side ends the others.
+TEST(Server, AnErrorOfOneRankEndsAll) {
+  for (const int culprit : {1, 2}) {
+    const auto run = [&] {
+      Learnt learnt;
+      comm::run_ranks(3, {.timeout = 60}, [&](comm::Communicator& world) {
+        if (world.rank() == culprit) throw UserError("no memory left");
+        run_rank({.workers = 2, .servers = 1}, world, learnt);
+      });
+    };
+    EXPECT_THROW(run(), UserError);
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::train
