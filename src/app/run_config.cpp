@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "app/parameter_server/crew.h"
 #include "app/settings/keys.h"
 
 namespace lockstep::app {
@@ -52,6 +53,7 @@ std::vector<Problem> check(const RunConfig& config) {
   if (config.data.dir && config.data.file) {
     problems.push_back({"data.dir (prepared tokens) and data.file (a text to prepare) exclude each other", "give one of them"});
   }
+  for (Problem& problem : check_servers(config)) problems.push_back(std::move(problem));
   return problems;
 }
 
@@ -61,7 +63,7 @@ std::vector<Problem> check_runnable(const RunConfig& config) {
     problems.push_back(
         {fmt::format("train.dtype = {}: this version trains in fp32 only", config.train.dtype), "train.dtype=fp32"});
   }
-  if (config.train.backend != "DDP") {
+  if (config.train.backend != "DDP" && config.train.backend != "ps") {
     problems.push_back(
         {fmt::format("train.backend = {}: this version does not cut the optimizer's state over ranks", config.train.backend),
          "train.backend=DDP"});

@@ -103,6 +103,9 @@ struct RunConfig {
     std::string reduce = "step";
     std::int64_t bucket_bytes = 25 << 20;
     bool overlap = true;
+    std::optional<std::int64_t> servers;    // the rest is for train.backend=ps alone; null: 1
+    std::optional<std::string> ps;          // null: gradients
+    std::optional<std::int64_t> staleness;  // null: no bound
     bool operator==(const Parallel&) const = default;
   };
   struct Comm {

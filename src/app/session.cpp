@@ -36,9 +36,17 @@ int threads_of(const RankOptions& options, const std::vector<int>& cores, const 
   return static_cast<int>(cpu::share_of_cores(cores, sharing.rank, sharing.ranks).size());
 }
 
-// One of `sharing` ranks that have `cores` between them.
+// Servers and the others each divide the cores among themselves. Where not all ranks have the same cores, they all divide them.
+comm::CoreSharing without_servers(const RankOptions& options, const comm::Communicator& world, const comm::CoreSharing& sharing) {
+  const int servers = static_cast<int>(options.servers), others = world.size() - servers;
+  if (servers == 0 || others < 1 || sharing.ranks != world.size()) return sharing;
+  return sharing.rank < others ? comm::CoreSharing{sharing.rank, others} : comm::CoreSharing{sharing.rank - others, servers};
+}
+
+// One of `all.ranks` ranks that have `cores` between them.
 void run_rank(const RankOptions& options, comm::Communicator& world, Transport transport, const std::vector<int>& cores,
-              const comm::CoreSharing& sharing, const std::function<void(Session&)>& body) {
+              const comm::CoreSharing& all, const std::function<void(Session&)>& body) {
+  const comm::CoreSharing sharing = without_servers(options, world, all);
   const cpu::ScopedCores scoped(cpu::share_of_cores(cores, sharing.rank, sharing.ranks));
   Session session(threads_of(options, cores, sharing), options.isa, world, transport);
   body(session);

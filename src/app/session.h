@@ -53,6 +53,7 @@ class Session {
 
 struct RankOptions {
   std::int64_t ranks = 1;
+  std::int64_t servers = 0;  ///< of them, the last ones, which wait most of the time: they have the others' cores once more
   std::int64_t threads = 0;  ///< of each rank; 0: its share of this host's cores
   ops::Isa isa = ops::Isa::automatic;
   double timeout = 600;                ///< comm.timeout, seconds

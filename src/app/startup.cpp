@@ -8,6 +8,7 @@
 #include <ctime>
 
 #include "app/fitness/dist_info.h"
+#include "app/parameter_server/crew.h"
 #include "arch/parameters.h"
 #include "base/units.h"
 
@@ -87,7 +88,7 @@ void log_startup(Log& log, const StartupFacts& facts, Session& session) {
   }
   log.info(fmt::format("Loading val from {}/val.bin", facts.data_folder));
   log.info(fmt::format("Loading train from {}/train.bin", facts.data_folder));
-  log.info(fmt::format("Tokens per iteration: {}", format_count(tokens_per_iteration(config, ranks))));
+  log.info(fmt::format("Tokens per iteration: {}", format_count(tokens_per_iteration(config, workers_of(config, ranks)))));
   log.info(fmt::format("Using dtype={} on device='cpu'", name_of(dtype_of(config)) == "F32" ? "float32" : "bfloat16"));
   const std::string& from = config.train.init_from;
   log.info(from == "scratch" ? "Initializing a new model from scratch"

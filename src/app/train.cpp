@@ -5,6 +5,7 @@
 
 #include "app/command_line.h"
 #include "app/commands.h"
+#include "app/parameter_server/crew.h"
 #include "app/session.h"
 #include "app/settings/resolve.h"
 #include "app/startup.h"
@@ -12,6 +13,7 @@
 #include "base/terminal.h"
 #include "base/timer.h"
 #include "base/units.h"
+#include "comm/mpi/mpi_job.h"
 #include "comm/text.h"
 #include "data/dataset.h"
 #include "data/token_description.h"
@@ -34,7 +36,8 @@ void dry_run(const RunConfig& config, std::int64_t vocabulary, Session& session)
   const train::EngineConfig engine_settings = engine_config(config, vocabulary);
   fmt::print("{}\n", to_json(config, vocabulary).dump(4));
   log_parameters(log, config, engine_settings.model);
-  log.info(fmt::format("Tokens per iteration: {}", format_count(tokens_per_iteration(config, session.world().size()))));
+  log.info(fmt::format("Tokens per iteration: {}",
+                       format_count(tokens_per_iteration(config, workers_of(config, session.world().size())))));
   const train::Engine engine(engine_settings, session.runtime(), session.ops(), session.world());
   fmt::print("\nMemory of one rank\n{}", engine.ledger().table());
 }
@@ -58,20 +61,24 @@ int run(const Arguments& arguments) {
       "train",
       "Train a model. Settings are group.key=value words or bundles group=option; `lockstep help config` lists them all.");
   sources.declare(line);
-  line.option("--ranks", ranks.ranks, "N", "data-parallel ranks, each a thread of this process with its share of the cores");
+  line.option("--ranks", ranks.ranks, "N", "ranks, each a thread of this process with its share of the cores");
   line.flag("--dry-run", dry, "resolve the settings, print them with the parameter and memory accounting, and stop");
   line.note(
       "examples:\n"
       "  lockstep train data.dir=data/fortunes model.n_layer=4 model.n_head=4 model.n_embd=128 model.block_size=64\n"
       "  lockstep train --config configs/shakespeare-char.toml train.max_iters=500\n"
+      "  lockstep train --ranks 4 train.backend=ps parallel.servers=1 parallel.ps=async parallel.staleness=4\n"
       "  lockstep train log.dir=runs/first train.init_from=resume\n"
       "Stop with Ctrl-C at any time: the step ends, everything is saved, and the run goes on with train.init_from=resume.");
   if (!line.parse(arguments)) return 0;
-  const settings::Resolved resolved = settings::resolve(sources);
+  const auto job = comm::find_mpi_job();
+  const settings::Resolved resolved =
+      settings::resolve(sources, [&](const RunConfig& config) { return check_crew(config, job ? job->ranks : ranks.ranks); });
   const RunConfig& config = resolved.config;
   if (!dry) {
     if (std::vector<Problem> problems = check_runnable(config); !problems.empty()) throw UserError(std::move(problems));
   }
+  ranks.servers = servers_of(config);
   ranks.threads = config.train.threads.value_or(0);
   ranks.isa = isa_of(config);
   ranks.timeout = config.comm.timeout;

@@ -11,6 +11,7 @@
 
 #include "app/build_info.h"
 #include "app/manifest.h"
+#include "app/parameter_server/crew.h"
 #include "app/startup.h"
 #include "base/units.h"
 #include "checkpoint/find.h"
@@ -59,8 +60,8 @@ bool reads_by_mpi(const RunConfig& config, const Session& session) {
 /// What this rank's batches are read from when that is not the corpus's mapped file: its shard of a text that was cut ahead of
 /// time, or the same file by MPI-IO.
 std::optional<data::TokenFile> own_text(const RunConfig& config, const io::Path& folder, const data::TokenFile& whole,
-                                        const Session& session, Log& log) {
-  if (config.data.shards == "precut") return data::open_shard(folder, session.world().rank(), session.world().size());
+                                        const Session& session, const comm::Communicator& world, Log& log) {
+  if (config.data.shards == "precut") return data::open_shard(folder, world.rank(), world.size());
   if (reads_by_mpi(config, session)) {
     log.info(fmt::format("Reading {} by MPI-IO", whole.path()));
     return data::TokenFile(whole.path(), whole.format(), comm::open_mpi_file(whole.path()));
@@ -106,14 +107,14 @@ train::LrSchedule schedule_of(const RunConfig& config, std::int64_t max_iters, s
 }
 
 train::TrainerOptions trainer_options(const RunConfig& config, std::int64_t max_iters, const io::Path& folder,
-                                      const TrainCall& call, Session& session) {
+                                      const TrainCall& call, Session& session, const comm::Communicator& world) {
   train::TrainerOptions options;
   options.max_iters = max_iters;
   options.log_interval = config.train.log_interval;
   options.eval_interval = config.train.eval_interval;
   options.checkpoint_interval = checkpoint_interval(config);
   options.eval_only = config.train.eval_only;
-  options.schedule = schedule_of(config, max_iters, session.world().size());
+  options.schedule = schedule_of(config, max_iters, world.size());
   options.sample = {.tokens = config.sample.tokens,
                     .temperature = config.sample.temperature,
                     .top_k = config.sample.top_k.value_or(0),
@@ -144,7 +145,7 @@ train::RunState load_start(const RunConfig& config, const std::optional<checkpoi
       resume ? train::load_run(reader, engine, session.team()) : train::load_weights(reader, engine, session.team());
     }
   }
-  engine.broadcast_state();
+  engine.broadcast_state(state.step);
   return state;
 }
 
@@ -166,7 +167,7 @@ void keep_global_batch(RunConfig& config, const checkpoint::Choice& choice, std:
   if (kept % each != 0) {
     std::vector<std::int64_t> possible;
     for (std::int64_t n = 1; n <= kept / config.model.batch_size; ++n) {
-      if (kept % (config.model.batch_size * n) == 0) possible.push_back(n);
+      if (kept % (config.model.batch_size * n) == 0) possible.push_back(n + servers_of(config));
     }
     throw UserError(
         fmt::format("the checkpoint's global batch of {} samples does not divide by {} ranks x model.batch_size = {}", kept,
@@ -219,6 +220,10 @@ void print_summary(const train::TrainingHistory& history, const io::Path& folder
   if (history.tokens_per_second > 0) fmt::print("Speed:       {} tokens/s (median)\n", format_si(history.tokens_per_second));
   if (!history.validation.y.empty())
     fmt::print("Validation:  loss {:.4f} after {} steps\n", history.validation.y.back(), history.steps);
+  if (history.staleness) {
+    fmt::print("Staleness:   mean {:.2f}, most {} updates between pull and update\n", history.staleness->mean,
+               history.staleness->greatest);
+  }
   fmt::print("Run folder:  {}\n", folder.string());
   if (history.stopped) {
     fmt::print(
@@ -247,35 +252,40 @@ void announce(const RunConfig& config, const TrainCall& call, const train::Engin
 
 void train_rank(RunConfig config, const TrainCall& call, Session& session) {
   Log log(stdout, session.lead() || logs_from_all_ranks(config) ? Level::info : Level::critical);
-  const int ranks = session.world().size();
   comm::demand_agreement(session.world(), "programs", fmt::format("lockstep {} by {} {}", kVersion, kCompiler, kFlags));
   comm::demand_agreement(session.world(), "settings", to_toml(config));
+  const Crew crew(config, session.world());
+  comm::Communicator& world = crew.group();
   const io::Path folder = run_folder(config, call.name);
   const std::optional<checkpoint::Choice> start = choose_start(config, folder, log);
-  if (start && config.train.init_from == "resume") keep_global_batch(config, *start, ranks, log);
+  if (start && config.train.init_from == "resume")
+    keep_global_batch(config, *start, workers_of(config, session.world().size()), log);
 
   const io::Path data_at = data_folder(config);
   const data::Corpus corpus = data::open_corpus(data_at, log);
   const train::EngineConfig settings = engine_config(config, corpus.vocabulary());
-  const std::optional<data::TokenFile> own = own_text(config, data_at, corpus.train, session, log);
+  if (crew.serves()) {
+    announce(config, call, settings, data_at, folder, session, log);
+    return crew.serve(settings, session, call.started);
+  }
+  const std::optional<data::TokenFile> own = own_text(config, data_at, corpus.train, session, world, log);
   const data::TokenFile& text_file = own ? *own : corpus.train;
-  const data::Sampler sampler = training_sampler(config, text_file, session.world());
+  const data::Sampler sampler = training_sampler(config, text_file, world);
   std::int64_t max_iters =
       config.train.max_epochs ? *config.train.max_epochs * sampler.steps_per_epoch() : config.train.max_iters;
   // Shards may differ by a window: the shortest epoch ends it.
-  session.world().all_reduce(view(std::span(&max_iters, 1), Shape{1}), comm::Reduction::min).wait();
+  world.all_reduce(view(std::span(&max_iters, 1), Shape{1}), comm::Reduction::min).wait();
   announce(config, call, settings, data_at, folder, session, log);
-  train::TrainerOptions options = trainer_options(config, max_iters, folder, call, session);
+  train::TrainerOptions options = trainer_options(config, max_iters, folder, call, session, world);
   options.run = carried(config, corpus);
   options.peak_flops = config.train.peak_tflops ? *config.train.peak_tflops * 1e12 : lab::fma_peak(session.team());
 
-  train::Engine engine(settings, session.runtime(), session.ops(), session.world());
+  train::Engine engine(settings, session.runtime(), session.ops(), world, crew.updater());
   Memories memories;
-  const std::unique_ptr<comm::Communicator> group = reading_group(config, session.world());
+  const std::unique_ptr<comm::Communicator> group = reading_group(config, world);
   // One thread of a process calls MPI.
   const data::Reading reading = reads_by_mpi(config, session) ? data::Reading::when_asked : data::Reading::ahead;
-  const std::unique_ptr<data::BatchSource> loader =
-      make_loader(settings, text_file, sampler, reading, session.world(), group.get());
+  const std::unique_ptr<data::BatchSource> loader = make_loader(settings, text_file, sampler, reading, world, group.get());
   const std::int64_t windows = config.train.eval_iters * settings.samples;
   const auto reader = [&](const data::TokenFile& file, const std::string& split) {
     return data::WindowReader(file, data::evaluation_sampler(file, settings.positions, settings.seed, split), settings.samples,
@@ -292,12 +302,13 @@ void train_rank(RunConfig config, const TrainCall& call, Session& session) {
   Ledger ledger = engine.ledger();
   for (Arena* arena : {&memories.data, &memories.sampling, &memories.cache}) arena->commit(session.runtime().memory(), ledger);
   engine.commit();
-  if (!options.live) log.info(fmt::format("memory{}:\n", ranks > 1 ? " of one rank" : "") + ledger.table());
+  if (!options.live) log.info(fmt::format("memory{}:\n", session.world().size() > 1 ? " of one rank" : "") + ledger.table());
   const train::RunState state = load_start(config, start, engine, session, log);
 
   train::Trainer trainer(std::move(options), {engine, *loader, train_text, val_text, writes_text ? &text : nullptr,
                                               corpus.tokenizer.get(), session.team(), log});
   const train::TrainingHistory history = trainer.run(state);
+  engine.updater().leave();
   if (session.lead()) print_summary(history, folder, config, session);
 }
 

@@ -75,13 +75,14 @@ class MpiRanks : public TrainCommand {
     killer.join();
     return {WEXITSTATUS(status), io::read_file(out)};
   }
-  /// Two ranks, of which rank 1 gets a signal as soon as the run has begun.
-  test::JobOutcome run_with_signal(const std::string& signal, const std::string& run) const {
+  /// Ranks of which one, by default the last of two, gets a signal as soon as the run has begun.
+  test::JobOutcome run_with_signal(const std::string& signal, const std::string& run, int ranks = 2, int rank = 1,
+                                   std::vector<std::string> more = {}) const {
     const std::string begun = (folder_ / run / "metrics.jsonl").string();
-    const std::vector<std::string> train = on_two(run, {"train.max_iters=1000000", "train.eval_interval=1000000"});
-    const std::string script = "if [ \"$OMPI_COMM_WORLD_RANK\" = 1 ]; then (while [ ! -s " + begun +
-                               " ]; do sleep 0.05; done; kill -" + signal + " $$) & fi; exec " + text_of(train);
-    return test::run_job(2, launch::shell_text({"sh", "-c", script}));
+    more.insert(more.end(), {"train.max_iters=1000000", "train.eval_interval=1000000"});
+    const std::string script = "if [ \"$OMPI_COMM_WORLD_RANK\" = " + std::to_string(rank) + " ]; then (while [ ! -s " + begun +
+                               " ]; do sleep 0.05; done; kill -" + signal + " $$) & fi; exec " + text_of(on_two(run, more));
+    return test::run_job(ranks, launch::shell_text({"sh", "-c", script}));
   }
 };
 
@@ -194,6 +195,45 @@ TEST_F(MpiRanks, ATermSignalToOneRankStopsAll) {
   EXPECT_EQ(outcome.code, 0) << outcome.output;
   EXPECT_NE(outcome.output.find("Stopped:"), std::string::npos) << outcome.output;
   EXPECT_EQ(checkpoint::list_checkpoints(folder_ / "stopped").size(), 1U);
+}
+
+TEST_F(MpiRanks, ServersAreRanksToo) {
+  const std::vector<std::string> more{"train.backend=ps", "parallel.servers=2"};
+  std::vector<std::string> threads = on_two("threads", more);
+  threads.insert(threads.end(), {"--ranks", "4"});
+  ASSERT_EQ(lockstep(threads).code, 0);
+  const test::JobOutcome outcome = test::run_job(4, text_of(on_two("processes", more)));
+  ASSERT_EQ(outcome.code, 0) << outcome.output;
+  EXPECT_EQ(losses("processes"), losses("threads"));
+  for (const char* name : {"model.safetensors", "optimizer.safetensors"}) {
+    const std::string path = std::string("/checkpoints/step_8/") + name;
+    EXPECT_TRUE(file("threads" + path) == file("processes" + path)) << name;
+  }
+  const test::JobOutcome few = test::run_job(2, text_of(on_two("few", more)));
+  EXPECT_EQ(few.code, 2);
+  EXPECT_NE(few.output.find("parallel.servers = 2: of 2 ranks none is left to train"), std::string::npos) << few.output;
+}
+
+// Rank 1 is a worker, rank 2 the server.
+TEST_F(MpiRanks, AKilledWorkerOrServerEndsTheRun) {
+  for (const std::string mode : {"gradients", "async"}) {
+    for (const int rank : {1, 2}) {
+      const std::string run = mode + std::to_string(rank);
+      const test::JobOutcome outcome = run_with_signal("KILL", run, 3, rank, {"train.backend=ps", "parallel.ps=" + mode});
+      EXPECT_NE(outcome.code, 0);
+      EXPECT_NE(outcome.code, test::too_long);
+      EXPECT_NE(outcome.output.find("rank " + std::to_string(rank) + " is no more"), std::string::npos) << outcome.output;
+    }
+  }
+}
+
+TEST_F(MpiRanks, ATermSignalToAServerStopsAll) {
+  for (const std::string mode : {"gradients", "async"}) {
+    const test::JobOutcome outcome = run_with_signal("TERM", mode, 3, 2, {"train.backend=ps", "parallel.ps=" + mode});
+    EXPECT_EQ(outcome.code, 0) << outcome.output;
+    EXPECT_NE(outcome.output.find("SIGTERM received"), std::string::npos) << outcome.output;
+    EXPECT_EQ(checkpoint::list_checkpoints(folder_ / mode).size(), 1U);
+  }
 }
 
 }  // namespace

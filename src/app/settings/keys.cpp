@@ -93,7 +93,8 @@ std::vector<Key> train_keys() {
   const Rule any = Rule::any(), positive = Rule::between(1, kMany), counted = Rule::between(0, kMany);
   return {
       train<&Train::framework>("train.framework", Rule::one_of({"pytorch"}), "", "recorded only"),
-      train<&Train::backend>("train.backend", Rule::one_of({"DDP", "deepspeed", "ds"}), "", "how ranks share the work"),
+      train<&Train::backend>("train.backend", Rule::one_of({"DDP", "deepspeed", "ds", "ps"}), "",
+                             "how ranks share the work; ps: parameter servers"),
       train<&Train::device>("train.device", Rule::one_of({"cpu"}), "", "where to compute; null: cpu"),
       train<&Train::seed>("train.seed", counted, "", "seed of every random draw; null: 1337; random: one is drawn and logged"),
       train<&Train::port>("train.port", Rule::between(1, 65535), "", "recorded only"),
@@ -201,7 +202,7 @@ std::vector<Key> optimizer_keys() {
   };
 }
 
-std::vector<Key> other_keys() {
+std::vector<Key> sample_keys() {
   const Rule any = Rule::any(), positive = Rule::between(1, kMany), counted = Rule::between(0, kMany);
   return {
       sample<&Sample::prompt>("sample.prompt", any, "", "start of the text written at every evaluation"),
@@ -210,6 +211,12 @@ std::vector<Key> other_keys() {
                                    "divides the logits: lower is safer, higher is wilder"),
       sample<&Sample::top_k>("sample.top_k", positive, "tokens", "draw from this many likeliest tokens; null: all"),
       sample<&Sample::top_p>("sample.top_p", Rule::above(0, 1), "", "draw from the likeliest that make up this share"),
+  };
+}
+
+std::vector<Key> parallel_keys() {
+  const Rule any = Rule::any(), positive = Rule::between(1, kMany), counted = Rule::between(0, kMany);
+  return {
       key<&RunConfig::parallel, &RunConfig::Parallel::reduce>(
           "parallel.reduce", Rule::one_of({"step", "microbatch"}), "",
           "when gradients are added over ranks: once a step, or each micro-batch (other bits)"),
@@ -217,6 +224,22 @@ std::vector<Key> other_keys() {
           "parallel.bucket_bytes", positive, "bytes", "neighbouring units share a reduction until they have as many"),
       key<&RunConfig::parallel, &RunConfig::Parallel::overlap>("parallel.overlap", any, "",
                                                                "reduce while backward goes on; false: wait, with the same bits"),
+      key<&RunConfig::parallel, &RunConfig::Parallel::servers>(
+          "parallel.servers", Rule::between(1, 1023), "ranks",
+          "of train.backend=ps: the last ranks share the parameters by ranges and serve the others, which train; null: 1"),
+      key<&RunConfig::parallel, &RunConfig::Parallel::ps>(
+          "parallel.ps", Rule::one_of({"gradients", "weights", "async"}), "",
+          "of train.backend=ps: servers add up all workers' gradients and update once (as DDP does), average weights that each "
+          "worker has updated, or update as each gradient arrives; null: gradients"),
+      key<&RunConfig::parallel, &RunConfig::Parallel::staleness>(
+          "parallel.staleness", counted, "steps",
+          "of parallel.ps=async: how far a worker may be ahead of the slowest one; 0: not at all; null: no bound"),
+  };
+}
+
+std::vector<Key> other_keys() {
+  const Rule any = Rule::any(), positive = Rule::between(1, kMany);
+  return {
       key<&RunConfig::comm, &RunConfig::Comm::timeout>("comm.timeout", Rule::above(0, kMany), "seconds",
                                                        "a collective that a rank does not enter ends the run after it"),
       key<&RunConfig::numerics, &RunConfig::Numerics::isa>("numerics.isa",
@@ -249,7 +272,8 @@ std::span<const Group> groups() {
 std::span<const Key> keys() {
   static const std::vector<Key> all = [] {
     std::vector<Key> table;
-    for (const auto& part : {train_keys(), model_keys(), data_keys(), optimizer_keys(), other_keys()}) {
+    for (const auto& part :
+         {train_keys(), model_keys(), data_keys(), optimizer_keys(), sample_keys(), parallel_keys(), other_keys()}) {
       table.insert(table.end(), part.begin(), part.end());
     }
     return table;

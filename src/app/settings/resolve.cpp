@@ -104,7 +104,7 @@ void Sources::declare(app::CommandLine& line) {
   line.overrides(overrides, "one setting (lockstep help config); group=option: a bundle of them");
 }
 
-Resolved resolve(const Sources& sources) {
+Resolved resolve(const Sources& sources, const std::function<std::vector<Problem>(const app::RunConfig&)>& also) {
   std::vector<Problem> problems;
   const std::vector<Setting> settings = split(sources.overrides, problems);
   Resolved resolved;
@@ -119,6 +119,7 @@ Resolved resolve(const Sources& sources) {
   append(problems, std::move(found));
   append(problems, check_warmup(resolved.config, settings));
   append(problems, app::check(resolved.config));
+  append(problems, also(resolved.config));
   if (!problems.empty()) throw UserError(std::move(problems));
   settle(resolved);
   return resolved;

@@ -3,6 +3,7 @@
 // From files and the command line to a RunConfig. Order: defaults, files, group=option, group.key=value; each from left to right,
 // so that a later one wins.
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -25,7 +26,10 @@ struct Sources {
   void declare(app::CommandLine& line);
 };
 
-/// Throws one UserError with every problem found.
-Resolved resolve(const Sources& sources);
+/// Throws one UserError with every problem found, those that `also` finds included.
+Resolved resolve(
+    const Sources& sources, const std::function<std::vector<Problem>(const app::RunConfig&)>& also = [](const app::RunConfig&) {
+      return std::vector<Problem>();
+    });
 
 }  // namespace lockstep::settings

@@ -1,0 +1,48 @@
+#pragma once
+
+// How the ranks of a run divide its work: all train, or with train.backend=ps the last ones serve the parameters to the others.
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "app/run_config.h"
+#include "app/session.h"
+#include "train/engine_config.h"
+#include "train/serving.h"
+#include "train/updater.h"
+
+namespace lockstep::app {
+
+/// Ranks that serve; 0 without parameter servers.
+std::int64_t servers_of(const RunConfig& config);
+/// Ranks that train, of `ranks`.
+std::int64_t workers_of(const RunConfig& config, std::int64_t ranks);
+/// What is wrong with the settings of parameter servers, taken together.
+std::vector<Problem> check_servers(const RunConfig& config);
+/// Whether so many ranks have a worker among them; nothing is wrong with the number itself.
+std::vector<Problem> check_crew(const RunConfig& config, std::int64_t ranks);
+
+class Crew {
+ public:
+  /// `world` outlives it. Collective. Throws UserError when nobody would train.
+  Crew(const RunConfig& config, comm::Communicator& world);
+
+  /// This rank serves.
+  bool serves() const { return world_.rank() >= workers_; }
+  /// The ranks that do what this one does: those that train, or those that serve.
+  comm::Communicator& group() const { return group_ ? *group_ : world_; }
+  /// Of those that train.
+  train::UpdaterFactory updater() const;
+  /// What a rank that serves does until all others have left.
+  void serve(const train::EngineConfig& settings, Session& session, double started) const;
+
+ private:
+  comm::Communicator& world_;
+  int servers_, workers_;
+  train::ServerMode mode_ = train::ServerMode::gradients;
+  std::optional<std::int64_t> staleness_;
+  std::unique_ptr<comm::Communicator> group_;  ///< null: all train
+};
+
+}  // namespace lockstep::app
