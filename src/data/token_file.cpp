@@ -51,7 +51,7 @@ std::unique_ptr<io::ByteSource> map(const std::string& path) {
 
 }  // namespace
 
-TokenFile::TokenFile(std::string path, TokenFormat format) : TokenFile(path, format, map(path)) {}
+TokenFile::TokenFile(const std::string& path, TokenFormat format) : TokenFile(path, format, map(path)) {}
 
 TokenFile::TokenFile(std::string path, TokenFormat format, std::unique_ptr<io::ByteSource> source)
     : path_(std::move(path)), format_(format), bytes_(std::move(source)) {
