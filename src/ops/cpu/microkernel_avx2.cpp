@@ -23,6 +23,8 @@
 #define STRIP_K(b_at, at) \
   SIX_ROWS(b_at, at "(%[a])", "4+" at "(%[a])", "8+" at "(%[a])", "12+" at "(%[a])", "16+" at "(%[a])", "20+" at "(%[a])")
 
+#define FETCH_AHEAD "prefetcht1 (%[ahead])\n\taddq %[ahead_s], %[ahead]\n\t"
+
 #define CLEAR(register) "vxorps %[" register "], %[" register "], %[" register "]\n\t"
 #define CLEAR_ALL \
   CLEAR("c00")    \
@@ -46,11 +48,12 @@
   "jnz 3b\n\t"                                 \
   "4:\n\t"
 
-#define OPERANDS                                                                                                         \
-  : [c00] "=&x"(c00), [c01] "=&x"(c01), [c10] "=&x"(c10), [c11] "=&x"(c11), [c20] "=&x"(c20), [c21] "=&x"(c21),        \
-    [c30] "=&x"(c30), [c31] "=&x"(c31), [c40] "=&x"(c40), [c41] "=&x"(c41), [c50] "=&x"(c50), [c51] "=&x"(c51),        \
-    [b0] "=&x"(b0), [b1] "=&x"(b1), [t0] "=&x"(t0), [t1] "=&x"(t1), [a] "+r"(a), [a3] "+r"(a3), [b] "+r"(b), [k] "+r"(k) \
-  : [s] "r"(s)                                                                                                         \
+#define OPERANDS                                                                                                          \
+  : [c00] "=&x"(c00), [c01] "=&x"(c01), [c10] "=&x"(c10), [c11] "=&x"(c11), [c20] "=&x"(c20), [c21] "=&x"(c21),           \
+    [c30] "=&x"(c30), [c31] "=&x"(c31), [c40] "=&x"(c40), [c41] "=&x"(c41), [c50] "=&x"(c50), [c51] "=&x"(c51),           \
+    [b0] "=&x"(b0), [b1] "=&x"(b1), [t0] "=&x"(t0), [t1] "=&x"(t1), [a] "+r"(a), [a3] "+r"(a3), [b] "+r"(b), [k] "+r"(k), \
+    [ahead] "+r"(ahead)                                                                                                   \
+  : [s] "r"(s), [ahead_s] "r"(ahead_s)                                                                                    \
   : "cc", "memory"
 
 namespace lockstep::ops::cpu {
@@ -77,6 +80,8 @@ __attribute__((target("avx2,fma"))) void tile_6x16_avx2(const TileStep& step) {
   const float* b = step.b;
   std::int64_t k = step.k;
   const std::int64_t s = step.a_row * 4;
+  const float* ahead = step.ahead != nullptr ? step.ahead : a;
+  const std::int64_t ahead_s = step.ahead != nullptr ? step.ahead_stride * 4 : 0;
   __m256 c00, c01, c10, c11, c20, c21, c30, c31, c40, c41, c50, c51, b0, b1, t0, t1;
   if (step.from != nullptr)
     for (int row = 0; row < 6; ++row) __builtin_prefetch(step.from + row * step.from_stride);
@@ -84,8 +89,8 @@ __attribute__((target("avx2,fma"))) void tile_6x16_avx2(const TileStep& step) {
     asm volatile(LOOP(RAW_K("0", "0") RAW_K("64", "4") RAW_K("128", "8") RAW_K("192", "12"),
                       "addq $16, %[a]\n\taddq $16, %[a3]\n\t", RAW_K("0", "0"), "addq $4, %[a]\n\taddq $4, %[a3]\n\t") OPERANDS);
   } else {
-    asm volatile(LOOP(STRIP_K("0", "0") STRIP_K("64", "24") STRIP_K("128", "48") STRIP_K("192", "72"), "addq $96, %[a]\n\t",
-                      STRIP_K("0", "0"), "addq $24, %[a]\n\t") OPERANDS);
+    asm volatile(LOOP(STRIP_K("0", "0") STRIP_K("64", "24") STRIP_K("128", "48") STRIP_K("192", "72"),
+                      FETCH_AHEAD "addq $96, %[a]\n\t", STRIP_K("0", "0"), "addq $24, %[a]\n\t") OPERANDS);
   }
   finish_row(step, 0, c00, c01);
   finish_row(step, 1, c10, c11);

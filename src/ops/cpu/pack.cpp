@@ -25,6 +25,12 @@ HWY_INLINE void CopyRow(const float* from, std::int64_t columns, bool may_spill,
   if (columns >= round_up(panel, lanes) && (may_spill || panel % lanes == 0)) {
     HWY_UNROLL(8)
     for (std::int64_t i = 0; i < panel; i += lanes) hn::StoreU(hn::LoadU(d, from + i), d, to + i);
+  } else if (HWY_MEM_OPS_MIGHT_FAULT == 0 && (may_spill || panel % lanes == 0)) {
+    HWY_UNROLL(8)
+    for (std::int64_t i = 0; i < panel; i += lanes) {
+      const auto real = static_cast<std::size_t>(std::clamp<std::int64_t>(columns - i, 0, lanes));
+      hn::StoreU(hn::MaskedLoad(hn::FirstN(d, real), d, from + i), d, to + i);
+    }
   } else {
     for (std::int64_t i = 0; i < panel; ++i) to[i] = i < columns ? from[i] : 0.0F;
   }

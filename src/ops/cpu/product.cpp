@@ -1,6 +1,7 @@
 #include "ops/cpu/product.h"
 
 #include <algorithm>
+#include <array>
 #include <new>
 
 #include "base/checked.h"
@@ -29,7 +30,8 @@ constexpr std::int64_t tiles_per_worker = 8;
 // A K so long that B's stripe does not fit: every tile packs it again, so there are fewer and larger ones.
 constexpr std::int64_t long_tiles = 2;
 constexpr std::int64_t long_rows = 192;
-constexpr std::int64_t long_floats = 128 * 1024;
+// Rows so few that packing weighs more than an uneven end.
+constexpr std::int64_t few_rows = long_rows / 2;
 // Columns that a worker takes at a time when there are few rows.
 constexpr std::int64_t thin_columns = 64;
 
@@ -46,6 +48,39 @@ std::int64_t stripe_of(std::int64_t n, std::int64_t most, std::int64_t panel) {
 
 }  // namespace
 
+// What the next block of k is packed from. A tile fetches a run of it, a cache line from each of 64 rows, while it computes:
+// all at once they would wait for memory (a fifth of the time of a product with few rows).
+class Product::Ahead {
+ public:
+  void add(const float* from, std::int64_t stride, std::int64_t rows, std::int64_t columns) {
+    sources_[count_++] = {from, stride, rows, columns};
+  }
+  void next(TileStep& tile) {
+    tile.ahead = nullptr;
+    if (source_ == count_) return;
+    const Source& source = sources_[source_];
+    tile.ahead = source.from + row_ * source.stride + column_;
+    tile.ahead_stride = source.stride;
+    column_ += line;
+    if (column_ < source.columns) return;
+    column_ = 0;
+    row_ += run;
+    if (row_ < source.rows) return;
+    row_ = 0;
+    ++source_;
+  }
+
+ private:
+  static constexpr std::int64_t run = k_block / 4, line = 16;
+  struct Source {
+    const float* from;
+    std::int64_t stride, rows, columns;
+  };
+  std::array<Source, 2> sources_{};
+  std::size_t count_ = 0, source_ = 0;
+  std::int64_t row_ = 0, column_ = 0;
+};
+
 // One block of k for a strip of rows: `area` of C, and where its sums come from and go to.
 struct Product::BlockStep {
   Area area;
@@ -56,6 +91,7 @@ struct Product::BlockStep {
   float* to;
   std::int64_t to_stride;
   bool exact;  // `from` or `to` is C itself, which has no padding
+  Ahead* ahead;
 };
 
 Product::Product(lockstep::cpu::Team& team, Isa isa, MemorySource& memory)
@@ -84,7 +120,8 @@ Product::Cut Product::cut(const ProductTask& task, int threads) const {
   cut.stripe = stripe_of(task.n, stripe, panel);
   cut.pass = std::max(k_block, b_floats / cut.stripe / k_block * k_block);
   cut.stripes = div_up(task.n, cut.stripe);
-  if (cut.pass >= task.k) {
+  const bool few = task.a_transposed && task.m <= few_rows;
+  if (cut.pass >= task.k && !few) {
     const std::int64_t wanted = threads == 1 ? 1 : div_up(tiles_per_worker * threads, cut.stripes);
     cut.rows = even_part(task.m, div_up(task.m, wanted), rows);
   } else if (task.a_transposed) {
@@ -98,15 +135,16 @@ Product::Cut Product::cut(const ProductTask& task, int threads) const {
   return cut;
 }
 
-// Both operands are packed for every tile: large, nearly square ones pack least.
+// Both operands are packed for every tile, a block of k at a time: large, nearly square tiles pack least.
 void Product::cut_long(const ProductTask& task, int threads, Cut& cut) const {
   std::int64_t rows = long_rows, columns = wide_stripe;
-  while (div_up(task.m, rows) * div_up(task.n, columns) < long_tiles * threads && columns > narrow_stripe)
+  const std::int64_t wanted = task.m <= few_rows ? threads : long_tiles * threads;
+  while (div_up(task.m, rows) * div_up(task.n, columns) < wanted && columns > narrow_stripe)
     (columns > rows ? columns : rows) /= 2;
   cut.rows = even_part(task.m, rows, kernel_.rows);
   cut.stripe = stripe_of(task.n, columns, kernel_.columns);
   cut.stripes = div_up(task.n, cut.stripe);
-  cut.pass = std::max(k_block, long_floats / cut.stripe / k_block * k_block);
+  cut.pass = k_block;
 }
 
 void Product::run(const ProductTask& task) {
@@ -189,6 +227,13 @@ void Product::run_strip(const ProductTask& task, const Area& strip, std::int64_t
   for (std::int64_t k = pass; k < pass + pass_k; k += k_block) {
     const std::int64_t count = std::min(k_block, task.k - k);
     const bool first = k == 0, last = k + count == task.k;
+    Ahead ahead;
+    if (task.a_transposed && !last) {
+      const std::int64_t next = k + k_block, rows = std::min(k_block, task.k - next);
+      if (next == pass + pass_k && sums == scratch.sums)
+        ahead.add(task.b + next * task.b_stride + strip.column, task.b_stride, rows, strip.columns);
+      ahead.add(task.a + next * task.a_stride + strip.row, task.a_stride, rows, strip.rows);
+    }
     const bool from_c = first && task.accumulate, to_c = last && task.finish.apply == nullptr;
     run_block(task,
               {.area = strip,
@@ -199,7 +244,8 @@ void Product::run_strip(const ProductTask& task, const Area& strip, std::int64_t
                .from_stride = from_c ? task.c_stride : width,
                .to = to_c ? c : sums,
                .to_stride = to_c ? task.c_stride : width,
-               .exact = from_c || to_c},
+               .exact = from_c || to_c,
+               .ahead = &ahead},
               scratch);
     if (last && !to_c) task.finish.apply(task.finish.context, strip, sums, width);
   }
@@ -230,6 +276,7 @@ void Product::run_block(const ProductTask& task, const BlockStep& step, const Sc
       const std::int64_t count = std::min(rows, step.area.rows - row);
       tile.a = task.a_transposed ? scratch.a + row * step.count : task.a + (step.area.row + row) * task.a_stride + step.k;
       tile.from = step.from == nullptr ? nullptr : step.from + row * step.from_stride + column;
+      step.ahead->next(tile);
       tile.to = step.to + row * step.to_stride + column;
       if (columns == panel || !step.exact) {
         kernel_.of_rows[static_cast<std::size_t>(count)](tile);

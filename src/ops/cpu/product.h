@@ -77,6 +77,7 @@ class Product {
   void take_tiles(const ProductTask& task, const Cut& cut, int slot, int worker);
   void run_tile(const ProductTask& task, const Cut& cut, std::int64_t stripe, std::int64_t block, Scratch& scratch) const;
   void pack_b(const ProductTask& task, const Area& area, std::int64_t k, std::int64_t count, float* to) const;
+  class Ahead;
   struct BlockStep;
   void run_strip(const ProductTask& task, const Area& strip, std::int64_t pass, std::int64_t pass_k, float* sums,
                  const Scratch& scratch) const;
