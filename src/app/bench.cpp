@@ -9,6 +9,7 @@
 #include "app/commands.h"
 #include "app/fitness/fitness.h"
 #include "app/help.h"
+#include "app/parameter_server/parameter_server.h"
 #include "app/session.h"
 #include "base/error.h"
 #include "base/terminal.h"
@@ -139,6 +140,7 @@ const std::vector<Bench>& benches() {
       {"collectives", "exchanges between ranks beside what memory allows", bench_collectives},
       {"gemm", "matrix products beside those of oneDNN and OpenBLAS", bench_gemm},
       {"scaling", "training steps on 1, 2, 4, ... ranks: speed-up and efficiency", bench_scaling},
+      {"staleness", "training by parameter servers that wait for workers, or do not", bench_staleness},
       {"step", "whole optimizer steps: tokens/s, memory, where the time goes", bench_step},
   };
   return all;

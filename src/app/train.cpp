@@ -99,7 +99,7 @@ int run(const Arguments& arguments) {
     // mpiexec gives every rank a terminal of its own, whoever reads it.
     const bool live = is_terminal(stdout) && session.transport() != Transport::mpi;
     // The clocks of other processes may say something else.
-    train_rank(config, {arguments, started, comm::lead_text(session.world(), name), live}, session);
+    train_rank(config, {arguments, started, comm::lead_text(session.world(), name), live, stdout}, session);
   });
   return 0;
 }

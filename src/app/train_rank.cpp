@@ -211,27 +211,27 @@ std::string same_ranks(const Session& session) {
   return {};
 }
 
-void print_summary(const train::TrainingHistory& history, const io::Path& folder, const RunConfig& config,
-                   const Session& session) {
+void print_summary(const train::TrainingHistory& history, const io::Path& folder, const RunConfig& config, const Session& session,
+                   std::FILE* out) {
   if (!history.train.x.empty()) {
-    fmt::print("\n{}\n", plot("loss", "step", {history.train, history.validation}));
+    fmt::print(out, "\n{}\n", plot("loss", "step", {history.train, history.validation}));
   }
-  if (!history.sample.empty()) fmt::print("A sample:\n\n{}\n\n", history.sample);
-  if (history.tokens_per_second > 0) fmt::print("Speed:       {} tokens/s (median)\n", format_si(history.tokens_per_second));
+  if (!history.sample.empty()) fmt::print(out, "A sample:\n\n{}\n\n", history.sample);
+  if (history.tokens_per_second > 0) fmt::print(out, "Speed:       {} tokens/s (median)\n", format_si(history.tokens_per_second));
   if (!history.validation.y.empty())
-    fmt::print("Validation:  loss {:.4f} after {} steps\n", history.validation.y.back(), history.steps);
+    fmt::print(out, "Validation:  loss {:.4f} after {} steps\n", history.validation.y.back(), history.steps);
   if (history.staleness) {
-    fmt::print("Staleness:   mean {:.2f}, most {} updates between pull and update\n", history.staleness->mean,
+    fmt::print(out, "Staleness:   mean {:.2f}, most {} updates between pull and update\n", history.staleness->mean,
                history.staleness->greatest);
   }
-  fmt::print("Run folder:  {}\n", folder.string());
+  fmt::print(out, "Run folder:  {}\n", folder.string());
   if (history.stopped) {
-    fmt::print(
-        "Stopped:     {}; everything is saved. Go on with:\n             {} --config {}/config.toml log.dir={} "
-        "train.init_from=resume\n",
-        *history.stopped, same_ranks(session), folder.string(), folder.string());
+    fmt::print(out,
+               "Stopped:     {}; everything is saved. Go on with:\n             {} --config {}/config.toml log.dir={} "
+               "train.init_from=resume\n",
+               *history.stopped, same_ranks(session), folder.string(), folder.string());
   } else {
-    fmt::print("Try next:    lockstep generate --model {} --prompt \"{}\"\n", folder.string(), config.sample.prompt);
+    fmt::print(out, "Try next:    lockstep generate --model {} --prompt \"{}\"\n", folder.string(), config.sample.prompt);
   }
 }
 
@@ -250,8 +250,8 @@ void announce(const RunConfig& config, const TrainCall& call, const train::Engin
 
 }  // namespace
 
-void train_rank(RunConfig config, const TrainCall& call, Session& session) {
-  Log log(stdout, session.lead() || logs_from_all_ranks(config) ? Level::info : Level::critical);
+train::TrainingHistory train_rank(RunConfig config, const TrainCall& call, Session& session) {
+  Log log(call.out, session.lead() || logs_from_all_ranks(config) ? Level::info : Level::critical);
   comm::demand_agreement(session.world(), "programs", fmt::format("lockstep {} by {} {}", kVersion, kCompiler, kFlags));
   comm::demand_agreement(session.world(), "settings", to_toml(config));
   const Crew crew(config, session.world());
@@ -266,7 +266,8 @@ void train_rank(RunConfig config, const TrainCall& call, Session& session) {
   const train::EngineConfig settings = engine_config(config, corpus.vocabulary());
   if (crew.serves()) {
     announce(config, call, settings, data_at, folder, session, log);
-    return crew.serve(settings, session, call.started);
+    crew.serve(settings, session, call.started);
+    return {};
   }
   const std::optional<data::TokenFile> own = own_text(config, data_at, corpus.train, session, world, log);
   const data::TokenFile& text_file = own ? *own : corpus.train;
@@ -307,9 +308,10 @@ void train_rank(RunConfig config, const TrainCall& call, Session& session) {
 
   train::Trainer trainer(std::move(options), {engine, *loader, train_text, val_text, writes_text ? &text : nullptr,
                                               corpus.tokenizer.get(), session.team(), log});
-  const train::TrainingHistory history = trainer.run(state);
+  train::TrainingHistory history = trainer.run(state);
   engine.updater().leave();
-  if (session.lead()) print_summary(history, folder, config, session);
+  if (session.lead()) print_summary(history, folder, config, session, call.out);
+  return history;
 }
 
 train::EngineConfig engine_config(const RunConfig& config, std::int64_t vocabulary) {

@@ -3,27 +3,30 @@
 // From settings to a running training: what `train` does on one rank.
 
 #include <cstdint>
+#include <cstdio>
 #include <string>
 
 #include "app/command.h"
 #include "app/run_config.h"
 #include "app/session.h"
-#include "train/engine.h"
+#include "train/trainer.h"
 
 namespace lockstep::app {
 
 /// How the program was called, the same on every rank.
 struct TrainCall {
   Arguments arguments;
-  double started = 0;  ///< now_seconds() of the program's start
-  std::string name;    ///< of the run, when the settings give none
-  bool live = false;   ///< a terminal: progress bar instead of log lines
+  double started = 0;       ///< now_seconds() of the program's start
+  std::string name;         ///< of the run, when the settings give none
+  bool live = false;        ///< a terminal: progress bar instead of log lines
+  std::FILE* out = stdout;  ///< for log and summary; outlives the run
 };
 
 /// The engine's settings for these settings and a vocabulary.
 train::EngineConfig engine_config(const RunConfig& config, std::int64_t vocabulary);
 
-/// The whole training on this rank, on data that is prepared; rank 0 writes the run's folder and the summary. Collective.
-void train_rank(RunConfig config, const TrainCall& call, Session& session);
+/// The whole training on this rank, on data that is prepared; rank 0 writes the run's folder and the summary, and returns what it
+/// has in it. Collective.
+train::TrainingHistory train_rank(RunConfig config, const TrainCall& call, Session& session);
 
 }  // namespace lockstep::app

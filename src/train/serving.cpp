@@ -5,7 +5,6 @@
 #include <numeric>
 
 #include "device/cpu/team.h"
-#include "train/optimizer.h"
 
 namespace lockstep::train {
 
@@ -117,7 +116,11 @@ void Serving::update_together(const Server::Visit& visit) {
     ops_.elementwise().add(tied.pushed.front().flat(0, rows.count), sum);
   }
   said_.norm = norm();
-  update(0, visit.step + 1, visit.figures.learning_rate, clip_factor(said_.norm, config_.grad_clip), std::isfinite(said_.norm));
+  update(config_.adamw, 0,
+         {.learning_rate = visit.figures.learning_rate,
+          .updates = visit.step + 1,
+          .clip_factor = clip_factor(said_.norm, config_.grad_clip),
+          .finite = std::isfinite(said_.norm)});
 }
 
 // As parallel::GlobalNorm does it over as many ranks as there are workers.
@@ -137,12 +140,11 @@ double Serving::norm() {
   return std::sqrt(std::accumulate(squares_.begin(), squares_.end(), 0.0));
 }
 
-void Serving::update(std::size_t pushed_by, std::int64_t updates, double learning_rate, double clip_factor, bool finite) {
-  set_update(scalars_, config_.adamw,
-             {.learning_rate = learning_rate, .updates = updates, .clip_factor = clip_factor, .finite = finite});
+void Serving::update(const ops::AdamW& rule, std::size_t pushed_by, const UpdateNumbers& numbers) {
+  set_update(scalars_, rule, numbers);
   for (const Server::Part& part : server_.parts()) {
     if (part.range.count == 0) continue;
-    update_range(ops_.update(), config_.adamw,
+    update_range(ops_.update(), rule,
                  {.weights = part.weights,
                   .published = part.weights,
                   .gradient = part.pushed[pushed_by],
@@ -153,12 +155,19 @@ void Serving::update(std::size_t pushed_by, std::int64_t updates, double learnin
   }
 }
 
-// A worker's gradient is worth one of the steps that a round of all workers makes together: so is its learning rate.
+// The gradient of a batch as many times smaller as there are workers: the square-root rule of adaptive methods for the learning
+// rate (Malladi et al. 2022), and as much decay in a round of all workers as in one step of them together.
 void Serving::update_apart(const Server::Visit& visit) {
   Progress& worker = progress_[static_cast<std::size_t>(visit.worker)];
   ++updates_;
-  update(static_cast<std::size_t>(visit.worker), first_update_ + updates_,
-         visit.figures.learning_rate / static_cast<double>(workers()), visit.figures.clip_factor, visit.figures.finite != 0);
+  const double root = std::sqrt(static_cast<double>(workers()));
+  ops::AdamW rule = config_.adamw;
+  rule.weight_decay = static_cast<float>(rule.weight_decay / root);
+  update(rule, static_cast<std::size_t>(visit.worker),
+         {.learning_rate = visit.figures.learning_rate / root,
+          .updates = first_update_ + updates_,
+          .clip_factor = visit.figures.clip_factor,
+          .finite = visit.figures.finite != 0});
   const auto stale = static_cast<double>(updates_ - 1 - worker.pulled);
   said_.updates += 1;
   said_.staleness_sum += stale;

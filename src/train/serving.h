@@ -11,6 +11,7 @@
 #include "parallel/server/server.h"
 #include "tensor/ledger.h"
 #include "train/engine_config.h"
+#include "train/optimizer.h"
 #include "train/served.h"
 
 namespace lockstep::train {
@@ -44,7 +45,7 @@ class Serving {
   void update_apart(const parallel::Server::Visit& visit);
   void release();
   double norm();
-  void update(std::size_t pushed_by, std::int64_t updates, double learning_rate, double clip_factor, bool finite);
+  void update(const ops::AdamW& rule, std::size_t pushed_by, const UpdateNumbers& numbers);
   void load(const parallel::Server::Visit& visit);
   std::size_t workers() const { return progress_.size(); }
 
