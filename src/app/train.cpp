@@ -31,15 +31,27 @@ std::int64_t known_vocabulary(const RunConfig& config) {
   return config.data.dataset == "shakespeare_char" && !config.data.dir ? tiny_shakespeare : data::TokenFormat{}.vocabulary;
 }
 
+// Rank 0 prints; the first server tells it of its memory. Collective.
 void dry_run(const RunConfig& config, std::int64_t vocabulary, Session& session) {
-  Log log;
+  const Crew crew(config, session.world());
   const train::EngineConfig engine_settings = engine_config(config, vocabulary);
+  if (crew.serves()) {
+    if (crew.group().rank() > 0) return;
+    return comm::send_text(session.world(), crew.server_memory(engine_settings, session).table(), 0);
+  }
+  if (!session.lead()) return;
+  Log log;
+  const std::int64_t workers = crew.group().size();
   fmt::print("{}\n", to_json(config, vocabulary).dump(4));
   log_parameters(log, config, engine_settings.model);
-  log.info(fmt::format("Tokens per iteration: {}",
-                       format_count(tokens_per_iteration(config, workers_of(config, session.world().size())))));
-  const train::Engine engine(engine_settings, session.runtime(), session.ops(), session.world());
-  fmt::print("\nMemory of one rank\n{}", engine.ledger().table());
+  log.info(fmt::format("Tokens per iteration: {}", format_count(tokens_per_iteration(config, workers))));
+  const train::Engine engine(engine_settings, session.runtime(), session.ops(), crew.group(), crew.updater());
+  const bool served = servers_of(config) > 0;
+  fmt::print("\nMemory of {}\n{}", served ? "rank 0, a worker that keeps moments for checkpoints" : "one rank",
+             engine.ledger().table());
+  if (served) {
+    fmt::print("\nMemory of the first server\n{}", comm::receive_text(session.world(), static_cast<int>(workers)));
+  }
 }
 
 // Where the configuration names a dataset, its tokens are fetched and prepared.
@@ -88,9 +100,7 @@ int run(const Arguments& arguments) {
   }
   if (dry) {
     const std::int64_t vocabulary = known_vocabulary(config);
-    run_on_ranks(ranks, [&](Session& session) {
-      if (session.lead()) dry_run(config, vocabulary, session);
-    });
+    run_on_ranks(ranks, [&](Session& session) { dry_run(config, vocabulary, session); });
     return 0;
   }
   ranks.prepare = [&] { prepare_data(config, log); };

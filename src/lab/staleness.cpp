@@ -10,6 +10,22 @@
 
 namespace lockstep::lab {
 
+namespace {
+
+// The start is the same for all, and so high that nothing else would show.
+Series curve(const StalenessRun& run) {
+  Series points{run.mode, {}, {}};
+  if (run.asynchronous) points.name = run.bound ? fmt::format("async {}", *run.bound) : "async";
+  for (std::size_t i = 0; i < run.validation.x.size(); ++i) {
+    if (run.validation.x[i] == 0) continue;
+    points.x.push_back(run.validation.x[i]);
+    points.y.push_back(run.validation.y[i]);
+  }
+  return points;
+}
+
+}  // namespace
+
 std::string StalenessRun::name() const {
   if (!asynchronous) return mode;
   return bound ? fmt::format("{}, bound {}", mode, *bound) : mode + ", no bound";
@@ -39,12 +55,12 @@ std::string to_text(const StalenessReport& report) {
         run.asynchronous ? fmt::format("{:>14.2f} {:>5.0f}", run.mean, run.greatest) : fmt::format("{:>14} {:>5}", "-", "-");
     text += fmt::format("{:<23} {}   {:>15.4f}   {:>+9.2f}%   {:>10}\n", run.name(), seen, run.final_loss(),
                         report.difference(run), format_si(run.tokens_per_second));
-    if (run.validation.x.size() > 1) curves.push_back({run.name(), run.validation.x, run.validation.y});
+    curves.push_back(curve(run));
   }
   text +=
       "Staleness: updates of other workers between a worker's pull and its own update. Bound: steps that a worker may be ahead\n"
       "of the slowest. Difference: of the validation loss, to the first mode without staleness.\n";
-  return curves.empty() ? text : text + "\n" + plot("validation loss", "step", curves) + "\n";
+  return text + "\n" + plot("validation loss", "step", curves) + "\n";
 }
 
 Json to_json(const StalenessReport& report) {

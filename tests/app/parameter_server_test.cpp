@@ -117,7 +117,12 @@ TEST_F(ServersCommand, OtherWaysToReadAndToEnd) {
     std::filesystem::remove_all(folder_ / "epoch");
   }
   EXPECT_EQ(lockstep(served(2, 1, "readers", {"data.io=readers", "data.readers=2"})).code, 0);
-  EXPECT_EQ(lockstep(served(2, 1, "dry", {"--dry-run"})).code, 0);
+  for (const char* mode : {"parallel.ps=gradients", "parallel.ps=weights", "parallel.ps=async"}) {
+    const Outcome dry = lockstep(served(2, 2, "dry", {"--dry-run", mode}));
+    EXPECT_EQ(dry.code, 0) << dry.err;
+    EXPECT_NE(dry.out.find("Tokens per iteration: 96"), std::string::npos) << dry.out;
+    EXPECT_NE(dry.out.find("Memory of the first server\n"), std::string::npos) << dry.out;
+  }
 }
 
 // All workers leave after the same step, whoever waits for whom.

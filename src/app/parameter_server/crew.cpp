@@ -83,16 +83,25 @@ train::UpdaterFactory Crew::updater() const {
   return [this](const train::UpdaterParts& parts) { return train::make_served(parts, mode_, world_, servers_); };
 }
 
+train::ServingOptions Crew::serving_options() const {
+  train::ServingOptions options;
+  options.mode = mode_;
+  options.servers = servers_;
+  options.staleness = staleness_;
+  return options;
+}
+
+Ledger Crew::server_memory(const train::EngineConfig& settings, Session& session) const {
+  return train::Serving(settings, serving_options(), session.runtime(), session.ops(), world_, group()).ledger();
+}
+
 void Crew::serve(const train::EngineConfig& settings, Session& session, double started) const {
   // A signal to this process alone is not the end of it: the workers hear of it.
   std::optional<train::Switches> switches;
   if (session.leads_process()) switches.emplace(train::SwitchOptions{}, started);
-  train::Serving serving(settings,
-                         {.mode = mode_,
-                          .servers = servers_,
-                          .staleness = staleness_,
-                          .alarm = [&] { return switches ? static_cast<int>(switches->stop_cause()) : 0; }},
-                         session.runtime(), session.ops(), world_, group());
+  train::ServingOptions options = serving_options();
+  if (switches) options.alarm = [&switches] { return static_cast<int>(switches->stop_cause()); };
+  train::Serving serving(settings, options, session.runtime(), session.ops(), world_, group());
   serving.commit();
   serving.run();
 }

@@ -34,10 +34,14 @@ class Crew {
   comm::Communicator& group() const { return group_ ? *group_ : world_; }
   /// Of those that train.
   train::UpdaterFactory updater() const;
+  /// The memory of a rank that serves.
+  Ledger server_memory(const train::EngineConfig& settings, Session& session) const;
   /// What a rank that serves does until all others have left.
   void serve(const train::EngineConfig& settings, Session& session, double started) const;
 
  private:
+  train::ServingOptions serving_options() const;
+
   comm::Communicator& world_;
   int servers_, workers_;
   train::ServerMode mode_ = train::ServerMode::gradients;
