@@ -139,6 +139,7 @@ const std::vector<Bench>& benches() {
   static const std::vector<Bench> all = {
       {"collectives", "exchanges between ranks beside what memory allows", bench_collectives},
       {"gemm", "matrix products beside those of oneDNN and OpenBLAS", bench_gemm},
+      {"overlap", "how much of the exchange of gradients hides behind the backward pass", bench_overlap},
       {"scaling", "training steps on 1, 2, 4, ... ranks: speed-up and efficiency", bench_scaling},
       {"staleness", "training by parameter servers that wait for workers, or do not", bench_staleness},
       {"step", "whole optimizer steps: tokens/s, memory, where the time goes", bench_step},

@@ -75,6 +75,7 @@ void Replicas::finish(const Passed& passed, const ops::StepScalars& scalars, Ste
               .finite = result.finite});
   optimizer_.update(parts_.ops.update(), gradients_, scalars);
   result.exposed_seconds = gradients_.exposed_seconds();
+  result.cover_seconds = gradients_.cover_seconds();
 }
 
 void Replicas::publish_state(std::int64_t /*step*/) {

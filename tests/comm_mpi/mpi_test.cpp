@@ -115,27 +115,54 @@ TEST_F(Mpi, Conformance) {
   expect_says(outcome, {"8Ranks", "[  PASSED  ]"});
 }
 
-// What ranks of several hosts do, on one.
+// What ranks of several hosts do, on one: messages alone, and sums of hosts first.
 TEST_F(Mpi, ConformanceWithMessages) {
-  const JobOutcome outcome = run_job(5, std::filesystem::read_symlink("/proc/self/exe").string() + " --messages");
+  const JobOutcome outcome = run_job(5, std::filesystem::read_symlink("/proc/self/exe").string() + " --host-ranks=1");
   EXPECT_EQ(outcome.code, 0) << outcome.output;
   expect_says(outcome, {"5Ranks", "[  PASSED  ]"});
 }
 
-TEST_F(Mpi, FailuresWithMessages) {
-  const JobOutcome user = run_case(3, "user_error --messages");
+TEST_F(Mpi, ConformanceOfHosts) {
+  for (const std::string each : {"2", "4"}) {
+    const JobOutcome outcome = run_job(8, std::filesystem::read_symlink("/proc/self/exe").string() + " --host-ranks=" + each);
+    EXPECT_EQ(outcome.code, 0) << outcome.output;
+    expect_says(outcome, {"8Ranks", "[  PASSED  ]"});
+  }
+}
+
+TEST_F(Mpi, FailuresOfHosts) {
+  const JobOutcome user = run_case(4, "user_error --host-ranks=2");
   EXPECT_EQ(user.code, 2);
   expect_says(user, {"lockstep: rank 2 ended with an error: no room for the checkpoint\n  -> free some"});
-  const JobOutcome killed = run_case(3, "killed --messages");
+  const JobOutcome killed = run_case(4, "killed --host-ranks=2");
+  EXPECT_NE(killed.code, 0);
+  EXPECT_NE(killed.code, too_long);
+  const JobOutcome disagree = run_case(4, "disagree --host-ranks=2");
+  EXPECT_EQ(disagree.code, 1);
+  expect_says(disagree, {"ranks 0 and 1 entered different operations", "10 F32", "11 F32"});
+  const JobOutcome absent = run_case(4, "absent --host-ranks=2");
+  EXPECT_EQ(absent.code, 1);
+  expect_says(absent,
+              {"all_reduce (sum, 1,000 F32), operation ", " of 'world' did not end within comm.timeout = 2 s",
+               "not entered by rank 1; what each rank was heard to enter last:\n  rank 0: all_reduce (sum, 1,000 F32), "});
+}
+
+TEST_F(Mpi, FailuresWithMessages) {
+  const JobOutcome user = run_case(3, "user_error --host-ranks=1");
+  EXPECT_EQ(user.code, 2);
+  expect_says(user, {"lockstep: rank 2 ended with an error: no room for the checkpoint\n  -> free some"});
+  const JobOutcome killed = run_case(3, "killed --host-ranks=1");
   EXPECT_NE(killed.code, 0);
   EXPECT_NE(killed.code, too_long);
   expect_says(killed, {"rank 1"});
-  const JobOutcome disagree = run_case(2, "disagree --messages");
+  const JobOutcome disagree = run_case(2, "disagree --host-ranks=1");
   EXPECT_EQ(disagree.code, 1);
   expect_says(disagree, {"ranks 0 and 1 entered different operations", "10 F32", "11 F32"});
-  const JobOutcome absent = run_case(2, "absent --messages");
+  const JobOutcome absent = run_case(2, "absent --host-ranks=1");
   EXPECT_EQ(absent.code, 1);
-  expect_says(absent, {"all_reduce (sum, 1,000 F32), operation 1 of 'world'", "comm.timeout = 2 s", "not entered by rank 1"});
+  expect_says(absent, {"all_reduce (sum, 1,000 F32), operation 1 of 'world'", "comm.timeout = 2 s", "not entered by rank 1",
+                       "what each rank was heard to enter last:\n  rank 0: all_reduce (sum, 1,000 F32), operation 1, ",
+                       "\n  rank 1: all_reduce (sum, 1,000 F32), operation 0, "});
 }
 
 TEST_F(Mpi, ARankThatThrowsEndsTheOthersWithItsFamily) {
@@ -176,7 +203,7 @@ TEST_F(Mpi, OneFileIsReadByAllRanks) {
   for (std::size_t i = 0; i < content.size(); ++i) content[i] = static_cast<char>(i % 251);
   io::replace_file(path, content);
   setenv("LOCKSTEP_TEST_FILE", path.c_str(), 1);
-  for (const char* how : {"", " --messages"}) {
+  for (const char* how : {"", " --host-ranks=1"}) {
     const JobOutcome good = run_case(3, std::string("files") + how);
     EXPECT_EQ(good.code, 0) << good.output;
     const JobOutcome missing = run_case(2, std::string("no_file") + how);
@@ -206,10 +233,10 @@ int run_suite(Communicator& world) {
   return RUN_ALL_TESTS();
 }
 
-int run_inside(const comm::MpiJob& job, const std::string& name, bool messages) {
+int run_inside(const comm::MpiJob& job, const std::string& name, int host_ranks) {
   int code = 0;
   try {
-    comm::run_mpi(job, {.timeout = name == "absent" ? 2.0 : 60.0, .share_memory = !messages},
+    comm::run_mpi(job, {.timeout = name == "absent" ? 2.0 : 60.0, .host_ranks = host_ranks},
                   [&](Communicator& world, const comm::CoreSharing&) {
                     if (name.empty()) {
                       code = run_suite(world);
@@ -240,9 +267,10 @@ void on_ranks(int ranks, const std::function<void(Communicator&)>& body) {
 
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
-  const bool messages = argc > 1 && std::string(argv[argc - 1]) == "--messages";
+  const std::string last = argc > 1 ? argv[argc - 1] : "", option = "--host-ranks=";
+  const int host_ranks = last.starts_with(option) ? std::stoi(last.substr(option.size())) : 0;
   const std::string name = argc > 2 && std::string(argv[1]) == "--case" ? argv[2] : "";
-  if (const auto job = lockstep::comm::find_mpi_job()) return lockstep::test::run_inside(*job, name, messages);
+  if (const auto job = lockstep::comm::find_mpi_job()) return lockstep::test::run_inside(*job, name, host_ranks);
   if (GTEST_FLAG_GET(filter) == "*") GTEST_FLAG_SET(filter, "Mpi.*");
   return RUN_ALL_TESTS();
 }

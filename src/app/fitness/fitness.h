@@ -19,5 +19,7 @@ RankCount rank_count(const std::optional<std::int64_t>& asked);
 
 /// `lockstep bench collectives`; returns the exit code.
 int bench_collectives(const Arguments& arguments);
+/// `lockstep bench overlap`
+int bench_overlap(const Arguments& arguments);
 
 }  // namespace lockstep::app

@@ -24,8 +24,9 @@ void check(int code, std::string_view call) {
   throw SystemError(fmt::format("{} failed: {}", call, std::string_view(text.data(), static_cast<std::size_t>(length))));
 }
 
-// MPI counts in int.
-constexpr std::size_t most_bytes = std::size_t{1} << 30;
+// Of one message. A larger one would not be sent before the receiver has answered (Open MPI over TCP: 64 KiB with their head),
+// and a rank that computes answers late.
+constexpr std::size_t most_bytes = 64000;
 
 int count_of(std::span<const std::byte> bytes) { return static_cast<int>(bytes.size()); }
 

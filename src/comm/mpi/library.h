@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "io/file.h"
 
@@ -36,6 +37,14 @@ class MpiLibrary {
  private:
   int rank_ = 0, size_ = 1;
 };
+
+/// One value from every rank.
+template <class T>
+std::vector<T> from_all(const MpiLibrary& mpi, const T& mine) {
+  std::vector<T> all(static_cast<std::size_t>(mpi.size()));
+  mpi.all_gather(std::as_writable_bytes(std::span(all)), std::as_bytes(std::span(&mine, 1)));
+  return all;
+}
 
 /// A file that MPI-IO reads, opened by this rank alone: closing it together would make a rank that fails wait for the others.
 /// Used by the library's thread while the library lives. Throws UserError when there is no such file or it must not be read.

@@ -2,12 +2,11 @@
 
 #include <fmt/format.h>
 #include <sched.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cstdio>
 #include <exception>
+#include <memory>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -16,10 +15,10 @@
 #include "base/timer.h"
 #include "comm/errors.h"
 #include "comm/host/host_communicator.h"
-#include "comm/host/staging.h"
+#include "comm/mpi/host_first.h"
+#include "comm/mpi/host_memory.h"
 #include "comm/mpi/library.h"
 #include "comm/mpi/message_communicator.h"
-#include "comm/mpi/process_memory.h"
 
 namespace lockstep::comm {
 namespace {
@@ -28,75 +27,6 @@ using Body = std::function<void(Communicator& world, const CoreSharing& sharing)
 
 constexpr double patience = 5;         // seconds for the others to follow an error
 constexpr double look_interval = 0.2;  // seconds between two looks at the others' processes
-
-template <class T>
-std::span<std::byte> bytes_of(T& value) {
-  return std::as_writable_bytes(std::span(&value, 1));
-}
-
-template <class T>
-std::vector<T> from_all(const MpiLibrary& mpi, const T& mine) {
-  std::vector<T> all(static_cast<std::size_t>(mpi.size()));
-  mpi.all_gather(std::as_writable_bytes(std::span(all)), std::as_bytes(std::span(&mine, 1)));
-  return all;
-}
-
-std::size_t lines(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
-
-// What all ranks of the host see from the start.
-struct Control {
-  struct Head {
-    std::atomic<std::uint32_t> user_error;  // the error that ended the run is one that the user can mend
-    std::atomic<std::uint32_t> lost;        // a process is no more
-  };
-  explicit Control(std::byte* memory, int ranks)
-      : head(reinterpret_cast<Head*>(memory)),
-        directories(reinterpret_cast<Directory*>(memory + directories_at()), static_cast<std::size_t>(ranks)),
-        roll(memory + roll_at(ranks), ranks),
-        board(memory + board_at(ranks), ranks) {}
-  static std::size_t bytes(int ranks) { return board_at(ranks) + host::Board::bytes(ranks); }
-
-  Head* head;
-  std::span<Directory> directories;
-  host::Roll roll;
-  host::Board board;
-
- private:
-  static std::size_t directories_at() { return lines(sizeof(Head)); }
-  static std::size_t roll_at(int ranks) { return directories_at() + lines(static_cast<std::size_t>(ranks) * sizeof(Directory)); }
-  static std::size_t board_at(int ranks) { return roll_at(ranks) + lines(host::Roll::bytes(ranks)); }
-};
-
-// Rank 0 makes the control block, the others map it; all of them succeed, or all throw.
-Segment share_control(const MpiLibrary& mpi) {
-  struct Where {
-    int pid = 0;
-    int descriptor = -1;
-  } where;
-  Segment segment;
-  std::exception_ptr error;
-  const std::size_t bytes = Control::bytes(mpi.size());
-  const auto attempt = [&](const auto& action) {
-    try {
-      action();
-    } catch (const SystemError&) {
-      error = std::current_exception();
-    }
-  };
-  if (mpi.rank() == 0) {
-    attempt([&] {
-      segment = Segment::make(bytes);
-      where = {getpid(), segment.descriptor()};
-    });
-  }
-  mpi.broadcast(bytes_of(where));
-  if (mpi.rank() != 0 && where.pid != 0) attempt([&] { segment = Segment::open(where.pid, where.descriptor, bytes); });
-  const std::vector<std::int32_t> good = from_all(mpi, std::int32_t{segment.data() != nullptr});
-  if (error) std::rethrow_exception(error);
-  const auto bad = std::ranges::find(good, 0);
-  if (bad != good.end()) throw SystemError(fmt::format("rank {} could not share memory with the others", bad - good.begin()));
-  return segment;
-}
 
 struct Cores {
   CoreSharing sharing;
@@ -136,19 +66,15 @@ std::vector<int> every_rank(const MpiLibrary& mpi) {
   mpi.abort(code);
 }
 
+[[noreturn]] void fail_job(const MpiLibrary& mpi, const std::string& what, int code) {
+  end_job(mpi, fmt::format("rank {} ended with an error: {}", mpi.rank(), what), code);
+}
+
 /// Ranks that share memory.
 class HostWorld {
  public:
-  HostWorld(const MpiLibrary& mpi, const MpiOptions& options, const Cores& cores)
-      : mpi_(mpi),
-        options_(options),
-        cores_(cores),
-        segment_(share_control(mpi)),
-        control_(segment_.data(), mpi.size()),
-        memory_(control_.directories, mpi.rank()),
-        staging_(memory_, memory_.window()) {
-    from_all(mpi, std::int32_t{0});  // every rank's directory is filled in
-  }
+  HostWorld(const MpiLibrary& mpi, const MpiOptions& options, const Cores& cores, const MpiLibrary::Host& host)
+      : mpi_(mpi), options_(options), cores_(cores), host_(mpi, host), control_(host_.control) {}
 
   void run(const Body& body) {
     std::exception_ptr error = run_body(body);
@@ -160,11 +86,11 @@ class HostWorld {
   std::exception_ptr run_body(const Body& body) noexcept {
     host::Rank context{.number = mpi_.rank(),
                        .roll = control_.roll,
-                       .memory = memory_,
+                       .memory = host_.memory,
                        .timeout = options_.timeout,
                        .crowded = is_crowded(cores_, options_),
-                       .window = &memory_.window(),
-                       .staging = &staging_,
+                       .window = &host_.memory.window(),
+                       .staging = &host_.staging,
                        .look_after = [this] { look_after_others(); }};
     try {
       host::HostCommunicator world(context, "world", control_.board, every_rank(mpi_), mpi_.rank());
@@ -230,27 +156,71 @@ class HostWorld {
   const MpiLibrary& mpi_;
   MpiOptions options_;
   Cores cores_;
-  Segment segment_;
-  Control control_;
-  ProcessMemory memory_;
-  host::Staging staging_;
+  HostMemory host_;
+  HostControl& control_;
   double looked_ = 0;
 };
 
-// Ranks of several hosts cannot see how the others are doing: one that fails ends the job.
-void run_with_messages(const MpiLibrary& mpi, const MpiOptions& options, const Cores& cores, const Body& body) {
-  const auto fail = [&](const std::string& what, int code) {
-    end_job(mpi, fmt::format("rank {} ended with an error: {}", mpi.rank(), what), code);
-  };
-  try {
-    MessageRank context{.timeout = options.timeout, .crowded = is_crowded(cores, options)};
-    MessageCommunicator world(context, "world", 0, every_rank(mpi), mpi.rank());
-    body(world, cores.sharing);
-  } catch (const UserError& error) {
-    fail(error.what(), 2);
-  } catch (const std::exception& error) {
-    fail(error.what(), 1);
+/// Ranks of several hosts; where the hosts fit the tree, those of a host share memory too.
+class MessageWorld {
+ public:
+  MessageWorld(const MpiLibrary& mpi, const MpiOptions& options, const Cores& cores)
+      : mpi_(mpi), context_{.timeout = options.timeout, .crowded = is_crowded(cores, options)} {}
+
+  void run(const MpiLibrary::Host& host, const Body& body, const CoreSharing& sharing) {
+    auto all = std::make_unique<MessageCommunicator>(context_, "world", 0, every_rank(mpi_), mpi_.rank());
+    std::vector<int> hosts = from_all(mpi_, host.first);
+    if (HostFirstCommunicator::fits(all->members(), hosts) == 0) return body(*all, sharing);
+    HostMemory memory(mpi_, host);
+    host::Rank rank{.number = mpi_.rank(),
+                    .roll = memory.control.roll,
+                    .memory = memory.memory,
+                    .timeout = context_.timeout,
+                    .crowded = context_.crowded,
+                    .window = &memory.memory.window(),
+                    .staging = &memory.staging,
+                    .look_after = [this] { go_on(); }};
+    std::vector<int> members(static_cast<std::size_t>(host.ranks));
+    std::iota(members.begin(), members.end(), host.first);
+    HostGroups groups{std::make_unique<host::HostCommunicator>(rank, "the host of rank " + std::to_string(host.first),
+                                                               memory.control.board, members, mpi_.rank() - host.first),
+                      nullptr};
+    groups.after = groups.before->split(0, 0);
+    HostFirstCommunicator world(context_, std::move(all), std::move(groups), std::move(hosts));
+    body(world, sharing);
   }
+
+ private:
+  // While others of the host are waited for, the hosts go on.
+  void go_on() noexcept {
+    try {
+      context_.progress();
+    } catch (const std::exception& error) {
+      fail_job(mpi_, error.what(), 1);
+    }
+  }
+
+  const MpiLibrary& mpi_;
+  MessageRank context_;
+};
+
+// Ranks of several hosts cannot see how the others are doing: one that fails ends the job.
+void run_with_messages(const MpiLibrary& mpi, const MpiOptions& options, const Cores& cores, const MpiLibrary::Host& host,
+                       const Body& body) {
+  try {
+    MessageWorld(mpi, options, cores).run(host, body, cores.sharing);
+  } catch (const UserError& error) {
+    fail_job(mpi, error.what(), 2);
+  } catch (const std::exception& error) {
+    fail_job(mpi, error.what(), 1);
+  }
+}
+
+// Where this rank is; options may cut a host into several.
+MpiLibrary::Host find_host(const MpiLibrary& mpi, const MpiOptions& options) {
+  if (options.host_ranks <= 0) return mpi.host();
+  const int first = mpi.rank() / options.host_ranks * options.host_ranks;
+  return {.first = first, .ranks = std::min(options.host_ranks, mpi.size() - first)};
 }
 
 constexpr const char* pmix = "srun --mpi=pmix, or SLURM_MPI_TYPE=pmix in its environment";
@@ -276,12 +246,12 @@ void run_mpi(const MpiJob& job, const MpiOptions& options,
   check_connected(job);
   const MpiLibrary mpi;
   check_size(mpi, job);
-  const MpiLibrary::Host host = mpi.host();
+  const MpiLibrary::Host host = find_host(mpi, options);
   const Cores cores = find_cores(mpi, host.first);
-  if (options.share_memory && host.ranks == mpi.size()) {
-    HostWorld(mpi, options, cores).run(body);
+  if (host.ranks == mpi.size()) {
+    HostWorld(mpi, options, cores, host).run(body);
   } else {
-    run_with_messages(mpi, options, cores, body);
+    run_with_messages(mpi, options, cores, host, body);
   }
 }
 

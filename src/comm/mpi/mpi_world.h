@@ -2,8 +2,8 @@
 
 // N ranks that mpiexec or srun started as processes. On one host they share memory: MPI brings them together, and what they do
 // together goes from buffer to buffer as between threads, by the same code and so with the same bits. Communicator::window() is
-// memory that all of them see; what lies elsewhere is copied (comm/host/staging.h). On several hosts all goes in messages, with
-// the same bits again (comm/mpi/message_communicator.h). The calling thread alone calls MPI.
+// memory that all of them see; what lies elsewhere is copied (comm/host/staging.h). Hosts exchange messages, with the same bits
+// again (comm/mpi/message_communicator.h, host_first.h). The calling thread alone calls MPI.
 
 #include <functional>
 
@@ -13,9 +13,9 @@
 namespace lockstep::comm {
 
 struct MpiOptions {
-  double timeout = 600;      ///< seconds, see comm/communicator.h
-  int threads = 1;           ///< of each rank: tells whether there are more than cores
-  bool share_memory = true;  ///< where all ranks are on one host; false: messages all the same
+  double timeout = 600;  ///< seconds, see comm/communicator.h
+  int threads = 1;       ///< of each rank: tells whether there are more than cores
+  int host_ranks = 0;    ///< treat so many neighbours as those of one host, on any one; 0: as it is
 };
 
 /// This rank among those of its host that may use the same cores.

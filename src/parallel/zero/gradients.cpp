@@ -31,7 +31,7 @@ void ZeroGradients::declare(Arena& arena, int microbatches) {
 
 void ZeroGradients::begin(int microbatches) {
   ensure(microbatches == microbatches_, "a step has the micro-batches that the store was declared for");
-  exposed_seconds_ = 0;
+  exposed_seconds_ = first_ready_ = 0;
   for (Entry& e : entries_) e.opened = 0;
   for (Bucket& bucket : buckets_) bucket.closed = bucket.reduced = bucket.taken = 0;
 }
@@ -49,16 +49,19 @@ void ZeroGradients::close(UnitIndex unit, Microbatch microbatch) {
   const Entry& e = entry(unit);
   ensure(microbatch.value + 1 == e.opened, "what is closed was opened");
   if (!each_microbatch() && e.opened < microbatches_) return;
+  if (first_ready_ == 0) first_ready_ = now_seconds();
   Bucket& bucket = buckets_[e.bucket];
   if (++bucket.closed == bucket.units) reduce(bucket, each_microbatch() ? fresh_ : sum_);
 }
 
 void ZeroGradients::reduce(Bucket& bucket, const Tensor& from) {
   bucket.closed = 0;
-  bucket.reduction = group_.all_reduce(from.flat(bucket.first, bucket.elements), comm::Reduction::sum);
-  if (!options_.overlap) {
+  const Tensor part = from.flat(bucket.first, bucket.elements);
+  if (options_.overlap) {
+    bucket.reduction = group_.all_reduce(part, comm::Reduction::sum);
+  } else {
     const ScopedTime exposed(exposed_seconds_);
-    bucket.reduction.wait();
+    group_.all_reduce(part, comm::Reduction::sum).wait();
   }
   if (each_microbatch()) ++bucket.reduced;
 }
@@ -79,6 +82,7 @@ void ZeroGradients::take(Bucket& bucket) {
 }
 
 void ZeroGradients::finish() {
+  cover_seconds_ = now_seconds() - first_ready_ - exposed_seconds_;
   for (const Entry& e : entries_) ensure(e.opened == microbatches_, "every unit got the gradient of every micro-batch");
   for (Bucket& bucket : buckets_) {
     if (each_microbatch()) {

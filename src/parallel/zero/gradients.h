@@ -40,6 +40,8 @@ class ZeroGradients final : public GradientStore {
 
   /// Seconds of the step for which reductions were waited for.
   double exposed_seconds() const { return exposed_seconds_; }
+  /// Seconds of the step from the first complete gradient of a unit to finish(), those left out: what reductions can hide behind.
+  double cover_seconds() const { return cover_seconds_; }
 
  private:
   struct Entry {
@@ -69,7 +71,8 @@ class ZeroGradients final : public GradientStore {
   Tensor sum_;    ///< the step's gradient
   Tensor fresh_;  ///< one micro-batch's, when each is reduced
   int microbatches_ = 0;
-  double exposed_seconds_ = 0;
+  double exposed_seconds_ = 0, cover_seconds_ = 0;
+  double first_ready_ = 0;  ///< now_seconds() of the step's first complete gradient; 0: there is none yet
 };
 
 }  // namespace lockstep::parallel

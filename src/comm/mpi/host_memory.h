@@ -1,0 +1,47 @@
+#pragma once
+
+// The memory that the ranks of one host make and map at the start, when they are processes: the directories of their segments,
+// the roll, and the board of their first group.
+
+#include <atomic>
+#include <span>
+
+#include "comm/host/board.h"
+#include "comm/host/staging.h"
+#include "comm/mpi/library.h"
+#include "comm/mpi/process_memory.h"
+#include "comm/mpi/segment.h"
+
+namespace lockstep::comm {
+
+/// What all ranks of the host see from the start. Directories and roll have a place for every rank of the world, the board for
+/// those of the host.
+struct HostControl {
+  struct Head {
+    std::atomic<std::uint32_t> user_error;  ///< the error that ended the run is one that the user can mend
+    std::atomic<std::uint32_t> lost;        ///< a process is no more
+  };
+  HostControl(std::byte* memory, int world, int host);
+  static std::size_t bytes(int world, int host);
+
+  Head* head;
+  std::span<Directory> directories;
+  host::Roll roll;
+  host::Board board;
+};
+
+class HostMemory {
+ public:
+  /// Collective over the world; `host` is this rank's. On every rank it succeeds, or it throws SystemError.
+  HostMemory(const MpiLibrary& mpi, const MpiLibrary::Host& host);
+
+ private:
+  Segment segment_;
+
+ public:
+  HostControl control;
+  ProcessMemory memory;
+  host::Staging staging;
+};
+
+}  // namespace lockstep::comm

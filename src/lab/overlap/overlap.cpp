@@ -1,0 +1,114 @@
+#include "lab/overlap/overlap.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <vector>
+
+#include "arch/parameters.h"
+#include "base/error.h"
+#include "base/units.h"
+#include "lab/step_training.h"
+
+namespace lockstep::lab {
+namespace {
+
+constexpr int warm_up_rounds = 2;
+
+void check(const StepShape& shape, const OverlapOptions& options, int ranks) {
+  std::vector<Problem> problems;
+  if (ranks == 1) problems.push_back({"one rank exchanges no gradients", "--ranks 2, or start it by mpirun"});
+  if (options.rounds < 1) problems.push_back({fmt::format("--rounds {}: must be at least 1", options.rounds), "--rounds 7"});
+  if (options.bucket_bytes < 1) {
+    problems.push_back({fmt::format("--bucket-bytes {}: must be at least 1", options.bucket_bytes), "--bucket-bytes 26214400"});
+  }
+  check_samples(shape, ranks, problems);
+  if (!problems.empty()) throw UserError(std::move(problems));
+}
+
+// One kind of step, and what its rounds measured.
+class Kind {
+ public:
+  Kind(const StepShape& shape, const OverlapOptions& options, bool overlap, Runtime& runtime, ops::Ops& ops,
+       comm::Communicator& world)
+      : world_(world), training_(shape, runtime, ops, world, {.bucket_bytes = options.bucket_bytes, .overlap = overlap}) {}
+
+  void run(bool count) {
+    train::StepResult result;
+    std::array<double, 3> mean{};
+    mean[2] = training_.timed_step(result);
+    mean[0] = result.exposed_seconds;
+    mean[1] = result.cover_seconds;
+    std::array<double, 1> least{result.exposed_seconds};
+    world_.all_reduce(view(std::span<double>(mean), Shape{3}), comm::Reduction::mean).wait();
+    world_.all_reduce(view(std::span<double>(least), Shape{1}), comm::Reduction::min).wait();
+    if (!count) return;
+    exposed_.push_back(mean[0]);
+    cover_.push_back(mean[1]);
+    step_.push_back(mean[2]);
+    least_exposed_.push_back(least[0]);
+  }
+
+  double exposed() const { return median_of(exposed_); }
+  double least_exposed() const { return median_of(least_exposed_); }
+  double cover() const { return median_of(cover_); }
+  double step() const { return median_of(step_); }
+
+ private:
+  comm::Communicator& world_;
+  StepTraining training_;
+  std::vector<double> exposed_, least_exposed_, cover_, step_;
+};
+
+double milliseconds(double seconds) { return 1e3 * seconds; }
+
+}  // namespace
+
+OverlapReport bench_overlap(const StepShape& shape, const OverlapOptions& options, Runtime& runtime, ops::Ops& ops,
+                            comm::Communicator& world) {
+  check(shape, options, world.size());
+  Kind waiting(shape, options, false, runtime, ops, world), overlapping(shape, options, true, runtime, ops, world);
+  for (int round = 0; round < warm_up_rounds + options.rounds; ++round) {
+    waiting.run(round >= warm_up_rounds);
+    overlapping.run(round >= warm_up_rounds);
+  }
+  OverlapReport report{.shape = shape, .ranks = world.size(), .bucket_bytes = options.bucket_bytes};
+  report.gradient_bytes = 4 * arch::count_parameters(model_of(shape)).total;
+  report.communication = waiting.least_exposed();
+  report.cover = waiting.cover();
+  report.exposed = overlapping.exposed();
+  report.step = overlapping.step();
+  report.waiting_step = waiting.step();
+  return report;
+}
+
+std::string to_text(const OverlapReport& report) {
+  std::string text = fmt::format("{}: {} ranks, {} of gradients each, buckets of {}\n", report.shape.name, report.ranks,
+                                 format_bytes(static_cast<std::uint64_t>(report.gradient_bytes)),
+                                 format_bytes(static_cast<std::uint64_t>(report.bucket_bytes)));
+  const auto line = [&](const char* name, double seconds, const char* meaning) {
+    text += fmt::format("{:<15}{:>9.1f} ms   {}\n", name, milliseconds(seconds), meaning);
+  };
+  line("communication", report.communication, "when every bucket is waited for at once");
+  line("backward", report.cover, "after the first unit's gradient was complete");
+  line("exposed", report.exposed, "communication that is waited for when backward goes on");
+  text += fmt::format("{:<15}{:>9.1f} ms   {:.0f} % of min(communication, backward) = {:.1f} ms\n", "hidden",
+                      milliseconds(report.hidden()), 100 * report.hidden_share(), milliseconds(report.hideable()));
+  return text + fmt::format("{:<15}{:>9.1f} ms   {:.1f} ms without overlap\n", "step", milliseconds(report.step),
+                            milliseconds(report.waiting_step));
+}
+
+Json to_json(const OverlapReport& report) {
+  return Json::Object{{"shape", report.shape.name},
+                      {"ranks", report.ranks},
+                      {"bucket_bytes", report.bucket_bytes},
+                      {"gradient_bytes", report.gradient_bytes},
+                      {"communication_s", report.communication},
+                      {"backward_s", report.cover},
+                      {"exposed_s", report.exposed},
+                      {"hidden_share", report.hidden_share()},
+                      {"step_s", report.step},
+                      {"waiting_step_s", report.waiting_step}};
+}
+
+}  // namespace lockstep::lab

@@ -1,0 +1,46 @@
+#pragma once
+
+// How much of the exchange of gradients a step hides behind its backward pass: steps that wait for every bucket and steps that go
+// on, in turns.
+
+#include <cstdint>
+#include <string>
+
+#include "base/json.h"
+#include "comm/communicator.h"
+#include "device/runtime.h"
+#include "lab/step_shapes.h"
+#include "ops/ops.h"
+
+namespace lockstep::lab {
+
+struct OverlapOptions {
+  int rounds = 7;                        ///< of a step of either kind
+  std::int64_t bucket_bytes = 25 << 20;  ///< parallel.bucket_bytes
+};
+
+/// Seconds are medians over the rounds.
+struct OverlapReport {
+  StepShape shape;
+  int ranks = 1;
+  std::int64_t bucket_bytes = 0, gradient_bytes = 0;
+  double communication = 0;  ///< waiting for reductions when each is waited for at once: of the rank that waits least
+  double cover = 0;          ///< of the same steps, backward after the first unit's gradient was complete: mean of the ranks
+  double exposed = 0;        ///< waiting for reductions when backward goes on: mean of the ranks
+  double step = 0, waiting_step = 0;  ///< whole steps, with and without overlap
+
+  double hidden() const { return communication - exposed; }
+  /// The most that can be hidden.
+  double hideable() const { return communication < cover ? communication : cover; }
+  double hidden_share() const { return hidden() / hideable(); }
+};
+
+/// Each rank of `world` takes its part of the shape's samples; collective, the report is rank 0's. Throws UserError when there is
+/// one rank, options are out of range or the samples do not divide by the ranks.
+OverlapReport bench_overlap(const StepShape& shape, const OverlapOptions& options, Runtime& runtime, ops::Ops& ops,
+                            comm::Communicator& world);
+
+std::string to_text(const OverlapReport& report);
+Json to_json(const OverlapReport& report);
+
+}  // namespace lockstep::lab

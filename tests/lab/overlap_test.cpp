@@ -1,0 +1,60 @@
+#include "lab/overlap/overlap.h"
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "comm/thread/thread_world.h"
+#include "support/tiny_engine.h"
+
+namespace lockstep::lab {
+namespace {
+
+constexpr StepShape small{"small", 2, 2, 16, 65, 2, 8};
+
+OverlapReport report_of(int ranks, const OverlapOptions& options) {
+  OverlapReport report;
+  comm::run_ranks(ranks, {.timeout = 60}, [&](comm::Communicator& world) {
+    support::Machine machine(1);
+    const OverlapReport own = bench_overlap(small, options, *machine.runtime, *machine.ops, world);
+    if (world.rank() == 0) report = own;
+  });
+  return report;
+}
+
+TEST(BenchOverlap, MeasuresBothKindsOfSteps) {
+  const OverlapReport report = report_of(2, {.rounds = 1, .bucket_bytes = 4096});
+  EXPECT_EQ(report.ranks, 2);
+  EXPECT_EQ(report.gradient_bytes, 4 * (65 * 16 + 8 * 16 + 2 * (12 * 16 * 16 + 13 * 16) + 2 * 16));
+  EXPECT_GT(report.communication, 0);
+  EXPECT_GT(report.cover, 0);
+  EXPECT_GT(report.exposed, 0);
+  EXPECT_GT(report.step, report.exposed);
+  EXPECT_GT(report.waiting_step, report.communication);
+}
+
+TEST(BenchOverlap, NoMoreCanBeHiddenThanThereIsToHideBehind) {
+  OverlapReport report{.shape = small, .ranks = 2, .communication = 0.3, .cover = 0.2, .exposed = 0.14};
+  EXPECT_DOUBLE_EQ(report.hidden_share(), 0.8);
+  report.cover = 0.4;
+  EXPECT_NEAR(report.hidden_share(), 0.5333, 1e-4);
+  EXPECT_NE(to_text(report).find("hidden             160.0 ms   53 % of min(communication, backward) = 300.0 ms"),
+            std::string::npos)
+      << to_text(report);
+  EXPECT_NEAR(to_json(report).at("hidden_share").number(), 0.5333, 1e-4);
+}
+
+TEST(BenchOverlap, RefusesWhatCannotBeMeasured) {
+  support::Machine machine(1);
+  try {
+    bench_overlap(small, {.rounds = 0, .bucket_bytes = 0}, *machine.runtime, *machine.ops, *machine.world);
+    FAIL() << "it was not refused";
+  } catch (const UserError& error) {
+    const std::string text = error.what();
+    for (const char* part : {"one rank exchanges no gradients", "--rounds 0", "--bucket-bytes 0"}) {
+      EXPECT_NE(text.find(part), std::string::npos) << part << " in " << text;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::lab
