@@ -62,8 +62,8 @@ HostControl::HostControl(std::byte* memory, int world, int host)
 std::size_t HostControl::bytes(int world, int host) { return board_at(world) + host::Board::bytes(host); }
 
 HostMemory::HostMemory(const MpiLibrary& mpi, const MpiLibrary::Host& host)
-    : segment_(share_control(mpi, host)),
-      control(segment_.data(), mpi.size(), host.ranks),
+    : segment(share_control(mpi, host)),
+      control(segment.data(), mpi.size(), host.ranks),
       memory(control.directories, mpi.rank()),
       staging(memory, memory.window()) {
   from_all(mpi, std::int32_t{0});  // every rank's directory is filled in

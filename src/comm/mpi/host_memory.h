@@ -30,15 +30,11 @@ struct HostControl {
   host::Board board;
 };
 
-class HostMemory {
- public:
+struct HostMemory {
   /// Collective over the world; `host` is this rank's. On every rank it succeeds, or it throws SystemError.
   HostMemory(const MpiLibrary& mpi, const MpiLibrary::Host& host);
 
- private:
-  Segment segment_;
-
- public:
+  Segment segment;  ///< where `control` lies
   HostControl control;
   ProcessMemory memory;
   host::Staging staging;

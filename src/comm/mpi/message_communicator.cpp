@@ -42,9 +42,10 @@ void MessageRank::progress() {
 // taken by asking the more often the longer ago that was.
 void MessageRank::progress_between_ops() {
   const double now = now_seconds();
-  const double polls = (now - last_progress) / seconds_per_poll;
+  const int polls = static_cast<int>(std::min((now - last_progress) / seconds_per_poll, most_polls));
   if (polls < 1) return;
-  for (int i = 0; i < std::min(polls, most_polls); ++i) progress();
+  const auto busy = [](const MessageCommunicator* group) { return group->busy(); };
+  for (int i = 0; i == 0 || (i < polls && std::ranges::any_of(groups, busy)); ++i) progress();
   last_progress = now_seconds();
 }
 

@@ -53,6 +53,7 @@ class MessageCommunicator final : public Communicator {
 
   /// Does what can be done now.
   void progress();
+  bool busy() const { return !running_.empty(); }
 
   const std::vector<int>& members() const { return group_.members; }
   /// Has the ranks compare what they enter, as for every operation, and no more.
