@@ -27,11 +27,13 @@ int run(const Arguments& arguments) {
   line.positional("INPUT", input,
                   "a text file; a folder: its text files and those in the folders below, in the order of their paths; or -, "
                   "standard input");
-  line.choice(
-      "--tokenizer", tokenizer, {"char", "byte"},
+  line.option(
+      "--tokenizer", tokenizer, "NAME",
       "char: a token is a character, the vocabulary comes from the text, which must be UTF-8; byte: a token is one of 256 "
-      "bytes, any file will do");
-  line.option("--out", out, "FOLDER", "where the three files go; made when it is not there");
+      "bytes, any file will do; gpt2:FOLDER: GPT-2's BPE, from the folder of encoder.json and vocab.bpe; hf:FILE: the "
+      "byte-level BPE of a tokenizer.json (GPT-2, Llama 3, Qwen2); bpe:SIZE: a BPE of so many tokens, trained on the text and "
+      "kept as tokenizer.json");
+  line.option("--out", out, "FOLDER", "where the files go; made when it is not there");
   line.option("--shards", shards, "N", "also cut the training text into a file a rank, for data.shards=precut; 0: do not");
   line.option("--threads", threads, "N", "threads that tokenise; 0: every core");
   line.note("Memory stays the same for a text of any size. Nothing is changed in FOLDER until all of the text is tokenised.");
@@ -42,6 +44,8 @@ int run(const Arguments& arguments) {
       "examples:\n"
       "  lockstep prepare book.txt --out data/book\n"
       "  lockstep prepare articles/ --tokenizer byte --out data/articles\n"
+      "  lockstep prepare articles/ --tokenizer hf:llama3/tokenizer.json --out data/articles\n"
+      "  lockstep prepare articles/ --tokenizer bpe:32768 --out data/articles\n"
       "  zcat dump.gz | lockstep prepare - --out data/dump\n"
       "  lockstep train data.dir=data/book");
   if (!line.parse(arguments)) return 0;

@@ -15,6 +15,9 @@
 #include "base/terminal.h"
 #include "base/timer.h"
 #include "base/units.h"
+#include "data/bpe/bpe_tokenizer.h"
+#include "data/bpe/tokenizer_json.h"
+#include "data/bpe/training.h"
 #include "data/ordered_work.h"
 #include "data/shards.h"
 #include "data/spool.h"
@@ -22,11 +25,13 @@
 #include "data/text_source.h"
 #include "data/token_writer.h"
 #include "data/tokenizer.h"
+#include "data/tokenizer_choice.h"
 
 namespace lockstep::data {
 namespace {
 
 constexpr double train_fraction = 0.9;
+constexpr std::size_t most_taught = 1024;  // pieces that a BPE is trained on
 
 // Bytes done, drawn as a bar with MB/s.
 class Progress {
@@ -60,6 +65,7 @@ struct Slot {
   std::string buffer;
   TextPieces::Piece piece;
   TextScan scan;
+  bpe::WordCounts words;
   std::vector<std::int32_t> ids;
   struct Part {
     std::vector<std::byte> packed;
@@ -70,11 +76,14 @@ struct Slot {
 
 class Preparation {
  public:
-  Preparation(const PrepareOptions& options, const TextSource& source)
+  Preparation(const PrepareOptions& options, const TextSource& source, TokenizerChoice choice,
+              std::unique_ptr<Tokenizer> tokenizer)
       : options_(options),
         source_(source),
-        utf8_(options.tokenizer != "byte"),
-        pieces_(source),
+        choice_(std::move(choice)),
+        by_characters_(choice_.kind == TokenizerChoice::Kind::characters),
+        tokenizer_(std::move(tokenizer)),
+        pieces_(source, by_characters_ ? Cut::character : Cut::word),
         threads_(options.threads != 0 ? options.threads : std::max(1U, std::thread::hardware_concurrency())),
         slots_(2 * threads_) {}
 
@@ -109,16 +118,19 @@ class Preparation {
     for (std::size_t i = 1; i < slots_.size(); ++i) slots_[0].scan.merge(slots_[i].scan);
     check_text();
     const std::string vocabulary = slots_[0].scan.characters();
-    tokenizer_ = utf8_ ? make_char_tokenizer(vocabulary) : make_byte_tokenizer();
+    if (by_characters_) tokenizer_ = make_char_tokenizer(vocabulary);
+    if (trains()) tokenizer_ = trained();
     format_ = {.token_bytes = TokenFormat::bytes_for(tokenizer_->vocabulary()), .vocabulary = tokenizer_->vocabulary()};
     fmt::print(options_.facts, "length of dataset in characters: {}\n", format_count(characters_));
-    fmt::print(options_.facts, "all the unique characters: {}\n", utf8_ ? printable(vocabulary) : "(every byte is a token)");
+    fmt::print(options_.facts, "all the unique characters: {}\n",
+               by_characters_ ? printable(vocabulary) : "(every byte is a token)");
     fmt::print(options_.facts, "vocab size: {}\n", format_count(format_.vocabulary));
   }
 
   std::int64_t scan_piece(Slot& slot, std::size_t item) const {
     slot.piece = pieces_.read(item, slot.buffer);
-    if (!utf8_) return count_characters(slot.piece.text);
+    if (trains() && teaches(item)) slot.words.add(words_, slot.piece.text);
+    if (!by_characters_) return count_characters(slot.piece.text);
     const TextScan::Result result = slot.scan.add(slot.piece.text);
     if (result.invalid_at) {
       const std::size_t at = *result.invalid_at;
@@ -129,11 +141,32 @@ class Preparation {
     return result.characters;
   }
 
+  bool trains() const { return choice_.kind == TokenizerChoice::Kind::trained; }
+
+  // Of a long text, pieces that are spread evenly: the words of all of it might not fit into memory.
+  bool teaches(std::size_t item) const {
+    const std::size_t count = pieces_.count();
+    return count <= most_taught || item * most_taught / count != (item + 1) * most_taught / count;
+  }
+
+  std::unique_ptr<Tokenizer> trained() {
+    bpe::WordCounts words;
+    for (Slot& slot : slots_) words.add(std::move(slot.words));
+    ProgressBar bar(options_.progress, "train", static_cast<double>(choice_.vocabulary));
+    const auto progress = [&](std::int64_t tokens) {
+      bar.update(static_cast<double>(tokens), fmt::format("{} tokens", format_count(tokens)));
+    };
+    bpe::Model model = bpe::train_bpe(words, words_.pattern(), choice_.vocabulary, progress);
+    bar.finish();
+    std::string json = bpe::to_json(model).dump();
+    return bpe::make_bpe_tokenizer(std::move(model), std::move(json), bpe::AddedTokens::ordinary);
+  }
+
   void check_text() const {
     constexpr const char* remedy = "give a text with at least two different characters";
     if (characters_ == 0) throw UserError(fmt::format("the text {} is empty", options_.input), remedy);
     if (characters_ == 1) throw UserError(fmt::format("the text {} is one character long", options_.input), remedy);
-    if (utf8_ && slots_[0].scan.distinct() == 1) {
+    if (by_characters_ && slots_[0].scan.distinct() == 1) {
       throw UserError(fmt::format("the text {} repeats one character", options_.input), remedy);
     }
   }
@@ -167,7 +200,7 @@ class Preparation {
   }
 
   void encode_part(Slot& slot, Slot::Part& part, std::string_view text) const {
-    if (slot.ids.size() < text.size()) slot.ids.resize(text.size());
+    if (const std::size_t room = tokenizer_->room(text.size()); slot.ids.size() < room) slot.ids.resize(room);
     std::string unknown;
     const std::size_t count = tokenizer_->encode(text, slot.ids, unknown);
     if (!unknown.empty()) {
@@ -180,13 +213,15 @@ class Preparation {
 
   const PrepareOptions& options_;
   const TextSource& source_;
-  bool utf8_;  // the tokenizer works on characters, which must be valid
+  TokenizerChoice choice_;
+  bpe::Words words_{bpe::Pattern::gpt2};  // of a BPE that is trained
+  bool by_characters_;                    // which come from the text and must be valid
+  std::unique_ptr<Tokenizer> tokenizer_;
   TextPieces pieces_;
   std::size_t threads_;
   std::vector<Slot> slots_;
   std::vector<std::int64_t> characters_of_;  // each piece
   std::int64_t characters_ = 0;
-  std::unique_ptr<Tokenizer> tokenizer_;
   TokenFormat format_;
 };
 
@@ -195,7 +230,7 @@ TextSource find_text(const PrepareOptions& options, Log& log) {
     throw UserError(fmt::format("there is no text {}", options.input), "name a file, a folder, or - for standard input");
   }
   if (!std::filesystem::is_directory(options.input)) return file_source(options.input, options.input);
-  TextSource source = folder_source(options.input, options.tokenizer != "byte", options.out);
+  TextSource source = folder_source(options.input, options.tokenizer == "char", options.out);
   log_skipped(source, log);
   return source;
 }
@@ -204,9 +239,8 @@ TextSource find_text(const PrepareOptions& options, Log& log) {
 
 PrepareResult prepare(const PrepareOptions& options, Log& log) {
   const double start = now_seconds();
-  if (options.tokenizer != "char" && options.tokenizer != "byte") {
-    throw UserError(fmt::format("tokenizer \"{}\" is not known", options.tokenizer), "known are char and byte");
-  }
+  const TokenizerChoice choice = tokenizer_choice(options.tokenizer);
+  std::unique_ptr<Tokenizer> tokenizer = load_tokenizer(choice);
   std::optional<Spool> spool;
   TextSource source;
   if (options.input == "-") {
@@ -218,7 +252,11 @@ PrepareResult prepare(const PrepareOptions& options, Log& log) {
     io::make_folders(options.out);
   }
   PrepareResult result;
-  result.description = Preparation(options, source).run();
+  result.description = Preparation(options, source, choice, std::move(tokenizer)).run();
+  if (const std::int64_t found = result.description.format.vocabulary; found < choice.vocabulary) {
+    log.warning(fmt::format("the vocabulary has {} tokens, not {}: every word of the text is a token already",
+                            format_count(found), format_count(choice.vocabulary)));
+  }
   result.bytes = source.bytes();
   result.seconds = now_seconds() - start;
   return result;

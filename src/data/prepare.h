@@ -15,7 +15,7 @@ namespace lockstep::data {
 
 struct PrepareOptions {
   std::string input;               ///< a file, a folder or "-": standard input
-  std::string tokenizer = "char";  ///< "char", "byte"
+  std::string tokenizer = "char";  ///< a name of tokenizer_choice.h
   io::Path out;                    ///< the folder for the three files; made when it is not there
   int shards = 0;                  ///< also cut the training text into as many files (data/shards.h); 0: do not
   std::size_t threads = 0;         ///< 0: one a core
@@ -31,7 +31,8 @@ struct PrepareResult {
 };
 
 /// Throws UserError for a text that is missing, empty, of one character only or not valid for the tokenizer (with the file and
-/// the byte), and for a folder that cannot be written. On failure files that were there before are unchanged and none is new.
+/// the byte), for a tokenizer that cannot be read, and for a folder that cannot be written. On failure files that were there
+/// before are unchanged and none is new.
 PrepareResult prepare(const PrepareOptions& options, Log& log);
 
 }  // namespace lockstep::data

@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/units.h"
+#include "data/bpe/words.h"
 #include "data/utf8.h"
 
 namespace lockstep::data {
@@ -19,7 +20,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::uint64_t sniffed_bytes = 64 * 1024;
-constexpr std::size_t longest_tail = 3;  // continuation bytes of one character
+constexpr std::size_t longest_tail = 3;         // continuation bytes of one character
+constexpr std::uint64_t searched_bytes = 4096;  // at a time, for a cut
 
 std::span<std::byte> writable(std::string& text) { return std::as_writable_bytes(std::span(text)); }
 
@@ -128,7 +130,8 @@ void log_skipped(const TextSource& source, Log& log) {
   }
 }
 
-TextPieces::TextPieces(const TextSource& source, std::uint64_t bytes_a_piece) : source_(source) {
+TextPieces::TextPieces(const TextSource& source, Cut cut, std::uint64_t bytes_a_piece)
+    : source_(source), cut_(cut), bytes_a_piece_(bytes_a_piece) {
   for (std::size_t file = 0; file < source.files.size(); ++file) {
     const std::uint64_t size = source.files[file].bytes;
     for (std::uint64_t begin = 0; begin < size; begin += bytes_a_piece) {
@@ -137,20 +140,36 @@ TextPieces::TextPieces(const TextSource& source, std::uint64_t bytes_a_piece) : 
   }
 }
 
+// The cut that belongs to a nominal one: the same for the pieces on both its sides.
+std::uint64_t TextPieces::cut_behind(const io::File& file, std::uint64_t size, std::uint64_t nominal) const {
+  if (nominal == 0 || nominal == size) return nominal;
+  std::string window;
+  const auto read = [&](std::uint64_t begin, std::uint64_t bytes) {
+    window.resize(static_cast<std::size_t>(std::min(bytes, size - begin)));
+    file.read_at(begin, writable(window));
+  };
+  if (cut_ == Cut::word) {
+    const std::uint64_t last = std::min(size, nominal + bytes_a_piece_);
+    for (std::uint64_t at = nominal - 1; at + 1 < last; at += window.size() - 1) {
+      read(at, std::min(searched_bytes, last - at));
+      if (const std::size_t found = bpe::word_boundary(window, 1); found != std::string::npos) return at + found;
+    }
+    if (last == size) return size;
+  }
+  read(nominal, longest_tail);
+  std::size_t tail = 0;
+  while (tail < window.size() && is_continuation(window[tail])) ++tail;
+  return nominal + tail;
+}
+
 TextPieces::Piece TextPieces::read(std::size_t index, std::string& buffer) const {
   const Range& range = ranges_[index];
-  const TextFile& file = source_.files[range.file];
-  buffer.resize(static_cast<std::size_t>(std::min(range.end + longest_tail, file.bytes) - range.begin));
-  io::File::open_to_read(file.path).read_at(range.begin, writable(buffer));
-  // A cut lies behind the continuation bytes that stand there, at most three: the same rule for both its sides.
-  const auto moved = [&](std::size_t at) {
-    std::size_t tail = 0;
-    while (tail < longest_tail && at + tail < buffer.size() && is_continuation(buffer[at + tail])) ++tail;
-    return at + tail;
-  };
-  const std::size_t first = range.begin == 0 ? 0 : moved(0);
-  const std::size_t last = range.end == file.bytes ? buffer.size() : moved(static_cast<std::size_t>(range.end - range.begin));
-  return {std::string_view(buffer).substr(first, last - first), &file, range.begin + first};
+  const TextFile& text = source_.files[range.file];
+  const io::File file = io::File::open_to_read(text.path);
+  const std::uint64_t begin = cut_behind(file, text.bytes, range.begin), end = cut_behind(file, text.bytes, range.end);
+  buffer.resize(static_cast<std::size_t>(end - begin));
+  file.read_at(begin, writable(buffer));
+  return {buffer, &text, begin};
 }
 
 }  // namespace lockstep::data

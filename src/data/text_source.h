@@ -38,13 +38,18 @@ TextSource folder_source(const io::Path& folder, bool utf8, const io::Path& exce
 /// One line a reason.
 void log_skipped(const TextSource& source, Log& log);
 
-/// The stream cut into pieces of about `piece_bytes`; a piece ends before a byte that starts a character, so characters are
-/// whole where the text is valid. Thread-safe.
+/// Where a piece may end.
+enum class Cut : std::uint8_t {
+  character,  ///< before a byte that starts a character: characters are whole where the text is valid
+  word  ///< where a BPE finds the same words in the pieces as in the whole (bpe/words.h); as above in a megabyte without one
+};
+
+/// The stream cut into pieces of about `piece_bytes`. Thread-safe.
 class TextPieces {
  public:
   static constexpr std::uint64_t piece_bytes = std::uint64_t{1} << 20;
 
-  explicit TextPieces(const TextSource& source, std::uint64_t bytes_a_piece = piece_bytes);
+  explicit TextPieces(const TextSource& source, Cut cut = Cut::character, std::uint64_t bytes_a_piece = piece_bytes);
 
   std::size_t count() const { return ranges_.size(); }
   struct Piece {
@@ -58,9 +63,12 @@ class TextPieces {
  private:
   struct Range {
     std::size_t file;
-    std::uint64_t begin, end;  // nominal: a cut moves on to the next start of a character
+    std::uint64_t begin, end;  // nominal: a cut moves on to the next place that its rule allows
   };
+  std::uint64_t cut_behind(const io::File& file, std::uint64_t size, std::uint64_t nominal) const;
   const TextSource& source_;
+  Cut cut_;
+  std::uint64_t bytes_a_piece_;
   std::vector<Range> ranges_;
 };
 

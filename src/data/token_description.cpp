@@ -12,6 +12,7 @@ namespace {
 constexpr const char* file_name = "tokens.json";
 constexpr const char* format_name = "lockstep-tokens";
 constexpr std::int64_t version = 1;
+constexpr const char* stored_bpe = "tokenizer_json";  // Tokenizer::describe()
 constexpr const char* remedy = "prepare the text again with lockstep prepare";
 
 TokenFormat format_from_json(const Json& json, const std::string& what) {
@@ -100,7 +101,14 @@ std::optional<TokenDescription> read_description(const io::Path& folder) {
 }
 
 void write_description(const io::Path& folder, const TokenDescription& description) {
-  io::replace_file(folder / file_name, to_json(description).dump(2) + "\n");
+  const io::Path copy = folder / "tokenizer.json", path = folder / file_name;
+  const Json* text = description.tokenizer.is_object() ? description.tokenizer.find(stored_bpe) : nullptr;
+  if (text != nullptr) {
+    io::replace_file(copy, text->string());
+  } else if (std::filesystem::exists(path) && io::read_file(path).find(fmt::format("\"{}\"", stored_bpe)) != std::string::npos) {
+    std::filesystem::remove(copy);  // an earlier preparation's, not one that the user put there
+  }
+  io::replace_file(path, to_json(description).dump(2) + "\n");
 }
 
 TokenFile open_described(const io::Path& folder, const TokenDescription& description, std::string_view name) {

@@ -40,6 +40,7 @@ TokenDescription description_from_json(const Json& json, const std::string& what
 
 /// Of the folder; nothing when it has no tokens.json. Throws UserError when there is no such folder.
 std::optional<TokenDescription> read_description(const io::Path& folder);
+/// Beside it, tokenizer.json is what other programs read: a copy of a BPE's, and not there for another tokenizer.
 void write_description(const io::Path& folder, const TokenDescription& description);
 
 /// Opens one described file and compares its size with the description (UserError when they disagree).

@@ -7,6 +7,8 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "data/bpe/bpe_tokenizer.h"
+#include "data/bpe/tokenizer_json.h"
 #include "data/utf8.h"
 
 namespace lockstep::data {
@@ -127,7 +129,7 @@ class ByteTokenizer final : public Tokenizer {
 }  // namespace
 
 std::size_t Tokenizer::encode(std::string_view text, std::span<std::int32_t> ids, std::string& unknown) const {
-  ensure(ids.size() >= text.size(), "there is room for a token a byte");
+  ensure(ids.size() >= room(text.size()), "there is room for every token");
   return do_encode(text, ids.data(), unknown);
 }
 
@@ -147,11 +149,16 @@ std::unique_ptr<Tokenizer> make_tokenizer(const Json& description) {
   const std::string& name = description.at("name").string();
   if (name == "char") return make_char_tokenizer(description.at("characters").string());
   if (name == "byte") return make_byte_tokenizer();
-  throw UserError(fmt::format("tokenizer \"{}\" is not known", name), "known are char and byte");
+  if (name == "bpe") {
+    const std::string& text = description.at("tokenizer_json").string();
+    const std::string what = "tokenizer.json";
+    return bpe::make_bpe_tokenizer(bpe::model_from_json(Json::parse(text, what), what), text, bpe::AddedTokens::found);
+  }
+  throw UserError(fmt::format("tokenizer \"{}\" is not known", name), "known are char, byte and bpe");
 }
 
 std::vector<std::int32_t> encode_prompt(const Tokenizer& tokenizer, std::string_view prompt, Log& log) {
-  std::vector<std::int32_t> ids(prompt.size());
+  std::vector<std::int32_t> ids(tokenizer.room(prompt.size()));
   std::string unknown;
   ids.resize(tokenizer.encode(prompt, ids, unknown));
   if (!unknown.empty()) {

@@ -19,7 +19,7 @@ class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
 
-  /// "char", "byte".
+  /// "char", "byte", "bpe".
   virtual std::string_view name() const = 0;
   /// Ids are 0 .. vocabulary() - 1.
   virtual std::int64_t vocabulary() const = 0;
@@ -29,7 +29,10 @@ class Tokenizer {
   /// the tokenizer. Throws UserError when there is no such id.
   virtual std::string_view bytes(std::int32_t id) const = 0;
 
-  /// Writes the ids of `text` to `ids`, which has room for text.size() of them, and returns their number. What the
+  /// The most ids that a text of so many bytes may have.
+  virtual std::size_t room(std::size_t bytes) const { return bytes; }
+
+  /// Writes the ids of `text` to `ids`, which has room(text.size()) places, and returns their number. What the
   /// vocabulary cannot say is left out and appended to `unknown`, each character once. Throws UserError with the byte offset
   /// when the text is not valid for this tokenizer. Thread-safe.
   std::size_t encode(std::string_view text, std::span<std::int32_t> ids, std::string& unknown) const;

@@ -125,6 +125,69 @@ TEST(Prepare, TinyShakespeareHasTheKnownHashes) {
   EXPECT_EQ(first, (std::vector<std::int32_t>{12, 0, 0, 19, 30, 17, 25, 21, 27, 10}));
 }
 
+TEST(Prepare, TinyShakespeareInGpt2Tokens) {
+  const std::filesystem::path corpus_path = test_data("tinyshakespeare.txt"), vocabulary = test_data("gpt2");
+  if (!std::filesystem::exists(corpus_path) || !std::filesystem::exists(vocabulary)) {
+    GTEST_SKIP() << "no " << corpus_path << " or no " << vocabulary << ": set LOCKSTEP_TEST_DATA";
+  }
+  const Folder folder;
+  const Prepared run(folder, corpus_path.string(), "gpt2:" + vocabulary.string());
+  EXPECT_TRUE(contains(run.facts, "vocab size: 50,257\ntrain has 301,966 tokens\nval has 36,059 tokens\n")) << run.facts;
+  EXPECT_EQ(folder.listing("out"), "tokenizer.json tokens.json train.bin val.bin");
+  EXPECT_EQ(text_of(folder, "train") + text_of(folder, "val"), Folder::contents(corpus_path));
+}
+
+// The tokenizer.json of an earlier preparation is read to make another, and goes when it is no longer true.
+TEST(Prepare, KeepsACopyOfTheTokenizer) {
+  const Folder folder;
+  const Json tokenizer = Json::parse(Folder::contents("tests/golden/data/tokens.json")).at("small").array()[2].at("tokenizer");
+  const std::string file = folder.write("tokenizer.json", tokenizer.dump(2)), text = folder.write("t.txt", long_text());
+  const Prepared first(folder, text, "hf:" + file);
+  const std::string hash = first.result.description.find("train.bin")->sha256;
+  std::filesystem::remove(file);
+  EXPECT_EQ(text_of(folder, "train") + text_of(folder, "val"), long_text());
+  for (const std::size_t threads : {1, 3}) {
+    const Prepared again(folder, text, "hf:" + folder.path("out/tokenizer.json"), threads);
+    EXPECT_EQ(again.result.description.find("train.bin")->sha256, hash);
+  }
+  Log log;
+  const Corpus corpus = open_corpus(folder.path("out"), log);
+  const std::string train = text_of(folder, "train");
+  std::vector<std::int32_t> whole(corpus.tokenizer->room(train.size()));
+  std::string unknown;
+  whole.resize(corpus.tokenizer->encode(train, whole, unknown));
+  EXPECT_EQ(whole, ids(corpus.train)) << "the ids of the pieces are those of the whole";
+  const Prepared bytes(folder, text, "byte");
+  EXPECT_EQ(folder.listing("out"), "tokens.json train.bin val.bin");
+}
+
+TEST(Prepare, TrainsABpeOnTheText) {
+  std::optional<std::string> expected;
+  for (const std::size_t threads : {1, 3}) {
+    const Folder folder;
+    const Prepared run(folder, folder.write("t.txt", long_text()), "bpe:264", threads);
+    EXPECT_EQ(run.result.description.format.vocabulary, 264);
+    EXPECT_EQ(text_of(folder, "train") + text_of(folder, "val"), long_text());
+    const std::string json = folder.read("out/tokenizer.json");
+    if (!expected) expected = json;
+    EXPECT_EQ(json, *expected);
+    EXPECT_EQ(run.log, "");
+  }
+  const Folder folder;
+  const Prepared run(folder, folder.write("t.txt", "ab ab ab cd cd"), "bpe:1000");
+  EXPECT_EQ(run.result.description.format.vocabulary, 261);
+  EXPECT_TRUE(contains(run.log, "has 261 tokens, not 1,000")) << run.log;
+}
+
+TEST(Prepare, ATokenizerThatCannotBeReadLeavesNothing) {
+  const Folder folder;
+  const std::string text = folder.write("t.txt", "some text");
+  EXPECT_TRUE(contains(prepare_error(folder, text, "hf:" + folder.path("none.json")), "none.json"));
+  EXPECT_TRUE(
+      contains(prepare_error(folder, text, "hf:" + folder.write("t.json", "{\"model\": {\"type\": \"Unigram\"}}")), "Unigram"));
+  EXPECT_FALSE(std::filesystem::exists(folder.path("out")));
+}
+
 TEST(Prepare, PiecesAndThreadsChangeNothing) {
   const std::string text = long_text();
   for (const std::string tokenizer : {"char", "byte"}) {

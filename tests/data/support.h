@@ -30,8 +30,9 @@ class Folder {
   std::string write_ids(std::string_view name, const std::vector<Id>& ids) const {
     return write(name, {reinterpret_cast<const char*>(ids.data()), ids.size() * sizeof(Id)});
   }
-  std::string read(std::string_view name) const {
-    std::ifstream file(folder_ / name, std::ios::binary);
+  std::string read(std::string_view name) const { return contents(folder_ / name); }
+  static std::string contents(const std::filesystem::path& path) {
+    std::ifstream file(path, std::ios::binary);
     return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
   }
   /// Names of what lies in a folder, sorted and joined by spaces.

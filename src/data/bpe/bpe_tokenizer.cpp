@@ -1,0 +1,147 @@
+#include "data/bpe/bpe_tokenizer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <mutex>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "data/bpe/added_tokens.h"
+#include "data/bpe/merges.h"
+#include "data/bpe/nfc.h"
+#include "data/bpe/word_cache.h"
+
+namespace lockstep::data::bpe {
+namespace {
+
+// What one encode() at a time works with.
+struct Workspace {
+  WordCache cache;
+  MergeScratch merging;
+  std::string normal;
+};
+
+// Lends a workspace to each thread that encodes, with the words that it remembers.
+class Workspaces {
+ public:
+  std::unique_ptr<Workspace> take() {
+    const std::lock_guard lock(mutex_);
+    if (free_.empty()) return std::make_unique<Workspace>();
+    std::unique_ptr<Workspace> workspace = std::move(free_.back());
+    free_.pop_back();
+    return workspace;
+  }
+  void give(std::unique_ptr<Workspace> workspace) {
+    const std::lock_guard lock(mutex_);
+    free_.push_back(std::move(workspace));
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<Workspace>> free_;
+};
+
+class BpeTokenizer final : public Tokenizer {
+ public:
+  BpeTokenizer(Model model, std::string json, AddedTokens added)
+      : words_(model.pattern),
+        merges_(model),
+        nfc_(model.nfc ? std::make_unique<Nfc>() : nullptr),
+        added_(added == AddedTokens::found ? std::move(model.added) : std::vector<AddedToken>()),
+        json_(std::move(json)),
+        tokens_(std::move(model.tokens)) {
+    if (!model.whole_words) return;
+    for (std::size_t id = 0; id < tokens_.size(); ++id) {
+      if (!tokens_[id].empty()) whole_words_.emplace(tokens_[id], static_cast<std::int32_t>(id));
+    }
+  }
+
+  std::string_view name() const override { return "bpe"; }
+  std::int64_t vocabulary() const override { return std::ssize(tokens_); }
+  Json describe() const override {
+    Json json;
+    json.set("name", name());
+    json.set("tokenizer_json", json_);
+    return json;
+  }
+  std::string_view bytes(std::int32_t id) const override {
+    if (id < 0 || id >= vocabulary()) {
+      throw UserError(fmt::format("token id {} is outside the vocabulary of {}", id, vocabulary()),
+                      "use the tokens and the model that were made together");
+    }
+    return tokens_[static_cast<std::size_t>(id)];
+  }
+  std::size_t room(std::size_t bytes) const override { return nfc_ ? bytes * Nfc::most_growth : bytes; }
+
+ private:
+  std::size_t do_encode(std::string_view text, std::int32_t* ids, std::string&) const override {
+    std::unique_ptr<Workspace> workspace = workspaces_.take();
+    if (nfc_) text = (*nfc_)(text, workspace->normal);
+    std::int32_t* end = ids;
+    for (std::size_t at = 0; at < text.size();) {
+      const AddedTokenFinder::Found found = added_.find(text, at);
+      end = encode_words(text.substr(at, found.begin - at), end, *workspace);
+      if (found.id >= 0) *end++ = found.id;
+      at = found.end;
+    }
+    workspaces_.give(std::move(workspace));
+    return static_cast<std::size_t>(end - ids);
+  }
+
+  std::int32_t* encode_words(std::string_view text, std::int32_t* ids, Workspace& workspace) const {
+    for (std::size_t at = 0; at < text.size();) {
+      const std::size_t end = words_.end(text, at);
+      const std::string_view word = text.substr(at, end - at);
+      at = end;
+      if (word.size() > WordCache::longest_word) {
+        ids += encode_word(word, ids, workspace.merging);
+        continue;
+      }
+      const WordCache::Key key = WordCache::key_of(word);
+      WordCache::Entry& entry = workspace.cache.place(key);
+      if (entry.key == key) {
+        ids = std::copy_n(entry.ids.begin(), entry.count, ids);
+        continue;
+      }
+      const std::size_t count = encode_word(word, ids, workspace.merging);
+      if (count <= WordCache::most_ids) {
+        entry.key = key;
+        entry.count = static_cast<std::uint8_t>(count);
+        std::copy_n(ids, count, entry.ids.begin());
+      }
+      ids += count;
+    }
+    return ids;
+  }
+
+  std::size_t encode_word(std::string_view word, std::int32_t* ids, MergeScratch& scratch) const {
+    if (!whole_words_.empty()) {
+      if (const auto whole = whole_words_.find(word); whole != whole_words_.end()) {
+        *ids = whole->second;
+        return 1;
+      }
+    }
+    return merges_.encode(word, ids, scratch);
+  }
+
+  Words words_;
+  Merges merges_;
+  std::unique_ptr<Nfc> nfc_;  // null: texts are taken as they are
+  AddedTokenFinder added_;
+  std::string json_;
+  std::vector<std::string> tokens_;
+  std::unordered_map<std::string_view, std::int32_t> whole_words_;  // views of tokens_
+  mutable Workspaces workspaces_;
+};
+
+}  // namespace
+
+std::unique_ptr<Tokenizer> make_bpe_tokenizer(Model model, std::string json, AddedTokens added) {
+  return std::make_unique<BpeTokenizer>(std::move(model), std::move(json), added);
+}
+
+}  // namespace lockstep::data::bpe

@@ -1,0 +1,17 @@
+#pragma once
+
+// The printable characters that stand for bytes in the files of byte-level vocabularies: printable ASCII and Latin-1 for
+// themselves, the other bytes in order from U+0100 on.
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace lockstep::data::bpe {
+
+/// Bytes as a vocabulary file writes them.
+std::string to_alphabet(std::string_view bytes);
+/// And back; nothing when the text holds another character.
+std::optional<std::string> from_alphabet(std::string_view text);
+
+}  // namespace lockstep::data::bpe

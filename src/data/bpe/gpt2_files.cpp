@@ -1,0 +1,71 @@
+#include "data/bpe/gpt2_files.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+
+#include "base/checked.h"
+#include "base/error.h"
+#include "base/json.h"
+
+namespace lockstep::data::bpe {
+namespace {
+
+constexpr std::string_view end_of_text = "<|endoftext|>";
+
+io::Path one_of(const io::Path& folder, std::initializer_list<const char*> names) {
+  for (const char* name : names) {
+    if (std::filesystem::exists(folder / name)) return folder / name;
+  }
+  throw UserError(fmt::format("{} has no {}", folder.string(), *names.begin()),
+                  "name the folder that holds GPT-2's encoder.json and vocab.bpe: --tokenizer gpt2:FOLDER");
+}
+
+void read_vocabulary(const io::Path& path, ModelBuilder& builder) {
+  const Json vocabulary = Json::parse(io::read_file(path), path.string());
+  if (!vocabulary.is_object()) {
+    throw UserError(fmt::format("{} is not an object of tokens and their ids", path.string()), "copy it again");
+  }
+  for (const auto& [token, id] : vocabulary.object()) {
+    if (!id.is_int()) throw UserError(fmt::format("{}: the id of \"{}\" is no number", path.string(), token), "copy it again");
+    if (token == end_of_text) {
+      builder.added({.id = narrow<std::int32_t>(id.integer()), .content = token});
+    } else {
+      builder.token(token, id.integer());
+    }
+  }
+}
+
+void read_merges(const io::Path& path, ModelBuilder& builder) {
+  const std::string text = io::read_file(path);
+  std::int64_t number = 0;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find('\n', at), text.size());
+    std::string_view line = std::string_view(text).substr(at, end - at);
+    at = end + 1;
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    if (line.empty() || (number++ == 0 && line.starts_with("#version"))) continue;
+    const std::size_t space = line.find(' ');
+    if (space == 0 || space >= line.size() - 1 || line.find(' ', space + 1) != std::string_view::npos) {
+      throw UserError(fmt::format("{}: line {} is not a pair of tokens: \"{}\"", path.string(), number, line), "copy it again");
+    }
+    builder.merge(line.substr(0, space), line.substr(space + 1));
+  }
+}
+
+}  // namespace
+
+Model read_gpt2_files(const io::Path& folder) {
+  const io::Path vocabulary = one_of(folder, {"encoder.json", "vocab.json"});
+  const io::Path merges = one_of(folder, {"vocab.bpe", "merges.txt"});
+  ModelBuilder builder(merges.string());
+  read_vocabulary(vocabulary, builder);
+  read_merges(merges, builder);
+  return builder.take();
+}
+
+}  // namespace lockstep::data::bpe

@@ -1,0 +1,86 @@
+#include "data/bpe/model.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "base/error.h"
+#include "data/bpe/byte_alphabet.h"
+
+namespace lockstep::data::bpe {
+namespace {
+
+constexpr std::int64_t most_ids = std::int64_t{1} << 24;
+constexpr const char* remedy = "take the vocabulary and the merges that were published together";
+
+}  // namespace
+
+std::string& ModelBuilder::slot(std::int64_t id) {
+  if (id < 0 || id >= most_ids) {
+    throw UserError(fmt::format("{}: token id {} is not from 0 to {}", what_, id, most_ids - 1), remedy);
+  }
+  const auto at = static_cast<std::size_t>(id);
+  if (model_.tokens.size() <= at) model_.tokens.resize(at + 1);
+  return model_.tokens[at];
+}
+
+void ModelBuilder::token(std::string_view text, std::int64_t id) {
+  std::string& bytes = slot(id);
+  if (text.empty()) throw UserError(fmt::format("{}: token {} is empty", what_, id), remedy);
+  if (!bytes.empty()) throw UserError(fmt::format("{}: two tokens have id {}, one of them \"{}\"", what_, id, text), remedy);
+  bytes = from_alphabet(text).value_or(std::string(text));
+  if (!ids_.emplace(text, static_cast<std::int32_t>(id)).second) {
+    throw UserError(fmt::format("{}: the token \"{}\" is there twice", what_, text), remedy);
+  }
+}
+
+std::int32_t ModelBuilder::id_of(std::string_view text, std::string_view left, std::string_view right) const {
+  const auto found = ids_.find(std::string(text));
+  if (found != ids_.end()) return found->second;
+  throw UserError(fmt::format("{}: merge {} (\"{} {}\") contradicts the vocabulary, which has no token \"{}\"", what_,
+                              model_.merges.size(), left, right, text),
+                  remedy);
+}
+
+void ModelBuilder::merge(std::string_view left, std::string_view right) {
+  const Merge merge{.left = id_of(left, left, right),
+                    .right = id_of(right, left, right),
+                    .merged = id_of(std::string(left) + std::string(right), left, right)};
+  const std::uint64_t pair = static_cast<std::uint64_t>(merge.left) << 32 | static_cast<std::uint32_t>(merge.right);
+  if (const auto [first, inserted] = merges_.emplace(pair, model_.merges.size()); !inserted) {
+    throw UserError(
+        fmt::format("{}: merge {} (\"{} {}\") repeats merge {}", what_, model_.merges.size(), left, right, first->second),
+        remedy);
+  }
+  model_.merges.push_back(merge);
+}
+
+void ModelBuilder::added(AddedToken token) {
+  if (token.content.empty()) throw UserError(fmt::format("{}: the added token {} is empty", what_, token.id), remedy);
+  std::string& bytes = slot(token.id);
+  if (!bytes.empty() && bytes != from_alphabet(token.content).value_or(token.content)) {
+    throw UserError(fmt::format("{}: the added token \"{}\" has id {}, which another token has", what_, token.content, token.id),
+                    remedy);
+  }
+  bytes = token.content;
+  if (word_boundary(token.content, 1) != std::string_view::npos) {
+    throw UserError(fmt::format("{}: the added token \"{}\" has white space behind a letter or digit, which is not supported",
+                                what_, token.content),
+                    "leave that token out");
+  }
+  model_.added.push_back(std::move(token));
+}
+
+Model ModelBuilder::take() {
+  for (unsigned byte = 0; byte < 256; ++byte) {
+    const auto found = ids_.find(to_alphabet(std::string(1, static_cast<char>(static_cast<unsigned char>(byte)))));
+    if (found == ids_.end()) {
+      throw UserError(fmt::format("{}: no token is the single byte 0x{:02x}, so this is no byte-level BPE", what_, byte),
+                      "use a byte-level BPE such as GPT-2's, Llama 3's or Qwen2's");
+    }
+    model_.bytes[byte] = found->second;
+  }
+  return std::move(model_);
+}
+
+}  // namespace lockstep::data::bpe

@@ -1,0 +1,216 @@
+#include "data/bpe/tokenizer_json.h"
+
+#include <fmt/format.h>
+
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "base/checked.h"
+#include "base/error.h"
+#include "data/bpe/byte_alphabet.h"
+
+namespace lockstep::data::bpe {
+namespace {
+
+constexpr const char* remedy = "use the tokenizer.json of a byte-level BPE such as GPT-2's, Llama 3's or Qwen2's";
+
+[[noreturn]] void refuse(const std::string& what, const std::string& reason) {
+  throw UserError(fmt::format("{}: {}", what, reason), remedy);
+}
+
+// A member that may be absent or null.
+const Json* member(const Json& json, std::string_view key) {
+  const Json* value = json.find(key);
+  return value == nullptr || value->is_null() ? nullptr : value;
+}
+
+bool flag(const Json& json, std::string_view key) {
+  const Json* value = member(json, key);
+  return value != nullptr && value->boolean();
+}
+
+std::string type_of(const Json& json) {
+  const Json* type = member(json, "type");
+  return type == nullptr ? "" : type->string();
+}
+
+// The parts of a Sequence, or the one part.
+Json::Array parts_of(const Json& json, std::string_view key) {
+  return type_of(json) == "Sequence" ? json.at(key).array() : Json::Array{json};
+}
+
+bool normalises(const Json& json, const std::string& what) {
+  const Json* normalizer = member(json, "normalizer");
+  if (normalizer == nullptr) return false;
+  bool nfc = false;
+  for (const Json& part : parts_of(*normalizer, "normalizers")) {
+    if (type_of(part) != "NFC") refuse(what, fmt::format("its normalizer \"{}\" is not supported, only NFC", type_of(part)));
+    nfc = true;
+  }
+  return nfc;
+}
+
+Pattern split_pattern(const Json& split, const std::string& what) {
+  const Json& pattern = split.at("pattern");
+  const Json* regex = pattern.is_object() ? member(pattern, "Regex") : nullptr;
+  const std::string text = regex != nullptr ? regex->string() : pattern.dump();
+  const std::optional<Pattern> known = pattern_of(text);
+  if (!known) refuse(what, fmt::format("its pre-tokenizer splits by a pattern that is not known: {}", text));
+  if (split.at("behavior").string() != "Isolated" || flag(split, "invert")) {
+    refuse(what, fmt::format("its pre-tokenizer splits with behavior \"{}\", not \"Isolated\"", split.at("behavior").string()));
+  }
+  return *known;
+}
+
+Pattern words_of(const Json& json, const std::string& what) {
+  const Json* pre_tokenizer = member(json, "pre_tokenizer");
+  if (pre_tokenizer == nullptr) refuse(what, "it has no pre-tokenizer, so its BPE is not one of bytes");
+  std::optional<Pattern> pattern;
+  bool bytes = false;
+  for (const Json& part : parts_of(*pre_tokenizer, "pretokenizers")) {
+    const std::string type = type_of(part);
+    if (type == "Split" && !pattern && !bytes) {
+      pattern = split_pattern(part, what);
+    } else if (type == "ByteLevel" && !bytes) {
+      bytes = true;
+      if (flag(part, "add_prefix_space")) refuse(what, "its pre-tokenizer adds a space before a text, which is not supported");
+      const Json* regex = member(part, "use_regex");
+      if (regex != nullptr && !regex->boolean()) continue;
+      if (pattern) refuse(what, "its pre-tokenizer splits twice, which is not supported");
+      pattern = Pattern::gpt2;
+    } else {
+      refuse(what, fmt::format("its pre-tokenizer \"{}\" is not supported here", type));
+    }
+  }
+  if (!bytes) refuse(what, "its pre-tokenizer is not ByteLevel, so its BPE is not one of bytes");
+  if (!pattern) refuse(what, "its pre-tokenizer does not split a text into words");
+  return *pattern;
+}
+
+void read_merge(const Json& merge, const std::string& what, ModelBuilder& builder) {
+  if (merge.is_array() && merge.array().size() == 2) return builder.merge(merge.array()[0].string(), merge.array()[1].string());
+  const std::string text = merge.is_string() ? merge.string() : merge.dump();
+  const std::size_t space = text.find(' ');
+  if (!merge.is_string() || space == std::string::npos || text.find(' ', space + 1) != std::string::npos) {
+    refuse(what, fmt::format("the merge {} is not a pair of tokens", text));
+  }
+  builder.merge(std::string_view(text).substr(0, space), std::string_view(text).substr(space + 1));
+}
+
+void check_model(const Json& model, const std::string& what) {
+  const std::string type = type_of(model);
+  // Files from before the type was written are BPE when they have merges.
+  if (type != "BPE" && !(type.empty() && member(model, "merges") != nullptr)) {
+    refuse(what, fmt::format("its model is {}, which is not supported", type.empty() ? "of no known type" : type));
+  }
+  for (const std::string_view key : {"continuing_subword_prefix", "end_of_word_suffix"}) {
+    const Json* text = member(model, key);
+    if (text != nullptr && !text->string().empty()) refuse(what, fmt::format("its \"{}\" is not supported", key));
+  }
+  const Json* dropout = member(model, "dropout");
+  if (dropout != nullptr && dropout->number() != 0) refuse(what, "its BPE drops merges at random, which is not supported");
+  if (flag(model, "byte_fallback")) refuse(what, "its BPE falls back to bytes (as SentencePiece's), which is not supported");
+}
+
+AddedToken added_token(const Json& json, const std::string& what) {
+  AddedToken token{.id = narrow<std::int32_t>(json.at("id").integer()),
+                   .content = json.at("content").string(),
+                   .special = flag(json, "special")};
+  for (const std::string_view key : {"lstrip", "rstrip", "single_word"}) {
+    if (flag(json, key)) refuse(what, fmt::format("its added token \"{}\" has {}, which is not supported", token.content, key));
+  }
+  return token;
+}
+
+Model parsed(const Json& json, const std::string& what) {
+  const Json* model = json.is_object() ? member(json, "model") : nullptr;
+  if (model == nullptr) refuse(what, "this is no tokenizer.json: it has no \"model\"");
+  check_model(*model, what);
+  const bool nfc = normalises(json, what);
+  const Pattern pattern = words_of(json, what);
+  ModelBuilder builder(what);
+  for (const auto& [token, id] : model->at("vocab").object()) builder.token(token, id.integer());
+  for (const Json& merge : model->at("merges").array()) read_merge(merge, what, builder);
+  if (const Json* added = member(json, "added_tokens")) {
+    for (const Json& token : added->array()) builder.added(added_token(token, what));
+  }
+  Model result = builder.take();
+  result.pattern = pattern;
+  result.nfc = nfc;
+  result.whole_words = flag(*model, "ignore_merges");
+  return result;
+}
+
+Json byte_level(bool use_regex) {
+  return Json::Object{{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", use_regex}};
+}
+
+Json pre_tokenizer_json(Pattern pattern) {
+  if (pattern == Pattern::gpt2) return byte_level(true);
+  Json split(Json::Object{
+      {"type", "Split"}, {"pattern", Json::Object{{"Regex", regex_of(pattern)}}}, {"behavior", "Isolated"}, {"invert", false}});
+  return Json::Object{{"type", "Sequence"}, {"pretokenizers", Json::Array{std::move(split), byte_level(false)}}};
+}
+
+Json model_json(const Model& model) {
+  std::set<std::int32_t> added;
+  for (const AddedToken& token : model.added) added.insert(token.id);
+  std::vector<std::string> texts;
+  Json::Object vocab;
+  for (std::size_t id = 0; id < model.tokens.size(); ++id) {
+    const bool is_added = added.count(static_cast<std::int32_t>(id)) != 0;
+    texts.push_back(is_added ? model.tokens[id] : to_alphabet(model.tokens[id]));
+    if (!texts.back().empty()) vocab.emplace_back(texts.back(), static_cast<std::int64_t>(id));
+  }
+  Json::Array merges;
+  for (const Merge& merge : model.merges) {
+    merges.emplace_back(texts[static_cast<std::size_t>(merge.left)] + " " + texts[static_cast<std::size_t>(merge.right)]);
+  }
+  return Json::Object{{"type", "BPE"},
+                      {"dropout", nullptr},
+                      {"unk_token", nullptr},
+                      {"continuing_subword_prefix", nullptr},
+                      {"end_of_word_suffix", nullptr},
+                      {"fuse_unk", false},
+                      {"byte_fallback", false},
+                      {"ignore_merges", model.whole_words},
+                      {"vocab", std::move(vocab)},
+                      {"merges", std::move(merges)}};
+}
+
+}  // namespace
+
+Model model_from_json(const Json& json, const std::string& what) {
+  try {
+    return parsed(json, what);
+  } catch (const UserError& error) {
+    const Problem& problem = error.problems().front();
+    if (problem.message.starts_with(what)) throw;
+    refuse(what, problem.message);  // a member's name or type
+  }
+}
+
+Json to_json(const Model& model) {
+  Json::Array added;
+  for (const AddedToken& token : model.added) {
+    added.emplace_back(Json::Object{{"id", static_cast<std::int64_t>(token.id)},
+                                    {"content", token.content},
+                                    {"single_word", false},
+                                    {"lstrip", false},
+                                    {"rstrip", false},
+                                    {"normalized", false},
+                                    {"special", token.special}});
+  }
+  return Json::Object{{"version", "1.0"},
+                      {"truncation", nullptr},
+                      {"padding", nullptr},
+                      {"added_tokens", std::move(added)},
+                      {"normalizer", model.nfc ? Json(Json::Object{{"type", "NFC"}}) : Json()},
+                      {"pre_tokenizer", pre_tokenizer_json(model.pattern)},
+                      {"post_processor", nullptr},
+                      {"decoder", byte_level(true)},
+                      {"model", model_json(model)}};
+}
+
+}  // namespace lockstep::data::bpe

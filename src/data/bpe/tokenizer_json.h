@@ -1,0 +1,21 @@
+#pragma once
+
+// Hugging Face's tokenizer.json, as far as it holds a byte-level BPE.
+
+#include <string>
+#include <string_view>
+
+#include "base/json.h"
+#include "data/bpe/model.h"
+
+namespace lockstep::data::bpe {
+
+/// Reads GPT-2's, Llama 3's, Qwen2's and their like: a BPE model over bytes, the patterns of words.h, no normaliser or NFC, added
+/// tokens. Throws UserError, naming `what`, for another kind of tokenizer (by its name), for a part that would change ids and is
+/// not known, and for merges that contradict the vocabulary.
+Model model_from_json(const Json& json, const std::string& what);
+
+/// As Hugging Face's library reads it.
+Json to_json(const Model& model);
+
+}  // namespace lockstep::data::bpe

@@ -1,0 +1,73 @@
+#include "data/tokenizer_choice.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <system_error>
+#include <utility>
+
+#include "base/error.h"
+#include "data/bpe/bpe_tokenizer.h"
+#include "data/bpe/gpt2_files.h"
+#include "data/bpe/tokenizer_json.h"
+#include "data/bpe/training.h"
+#include "io/file.h"
+
+namespace lockstep::data {
+namespace {
+
+TokenizerChoice trained(std::string_view size) {
+  constexpr std::int64_t most = 1'000'000;
+  std::int64_t vocabulary = 0;
+  const auto [end, error] = std::from_chars(size.data(), size.data() + size.size(), vocabulary);
+  if (error != std::errc() || end != size.data() + size.size() || vocabulary < bpe::smallest_vocabulary || vocabulary > most) {
+    throw UserError(
+        fmt::format("tokenizer \"bpe:{}\": its size is not a number from {} to {}", size, bpe::smallest_vocabulary, most),
+        "bpe:32768 trains a vocabulary of 32,768 tokens");
+  }
+  return {.kind = TokenizerChoice::Kind::trained, .vocabulary = vocabulary};
+}
+
+}  // namespace
+
+TokenizerChoice tokenizer_choice(std::string_view name) {
+  using Kind = TokenizerChoice::Kind;
+  if (name == "char") return {.kind = Kind::characters};
+  if (name == "byte") return {.kind = Kind::bytes};
+  const std::size_t colon = name.find(':');
+  const std::string_view word = name.substr(0, colon);
+  if (word == "bpe") return trained(colon == std::string_view::npos ? "" : name.substr(colon + 1));
+  if (word != "gpt2" && word != "hf") {
+    throw UserError(fmt::format("tokenizer \"{}\" is not known", name),
+                    "known are char, byte, gpt2:FOLDER, hf:FILE and bpe:SIZE");
+  }
+  const std::string path(colon == std::string_view::npos ? "" : name.substr(colon + 1));
+  if (path.empty()) {
+    throw UserError(
+        fmt::format("tokenizer \"{}\" does not say where its vocabulary is", name),
+        word == "gpt2" ? "name the folder of encoder.json and vocab.bpe: gpt2:FOLDER" : "name a tokenizer.json: hf:FILE");
+  }
+  return {.kind = word == "gpt2" ? Kind::gpt2 : Kind::hf, .path = path};
+}
+
+std::unique_ptr<Tokenizer> load_tokenizer(const TokenizerChoice& choice) {
+  switch (choice.kind) {
+    case TokenizerChoice::Kind::characters:
+    case TokenizerChoice::Kind::trained:
+      return nullptr;
+    case TokenizerChoice::Kind::bytes:
+      return make_byte_tokenizer();
+    case TokenizerChoice::Kind::gpt2: {
+      bpe::Model model = bpe::read_gpt2_files(choice.path);
+      std::string json = bpe::to_json(model).dump();
+      return bpe::make_bpe_tokenizer(std::move(model), std::move(json), bpe::AddedTokens::ordinary);
+    }
+    case TokenizerChoice::Kind::hf: {
+      const Json json = Json::parse(io::read_file(choice.path), choice.path);
+      return bpe::make_bpe_tokenizer(bpe::model_from_json(json, choice.path), json.dump(), bpe::AddedTokens::found);
+    }
+  }
+  return nullptr;
+}
+
+}  // namespace lockstep::data

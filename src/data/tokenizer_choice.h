@@ -1,0 +1,33 @@
+#pragma once
+
+// What a user names a tokenizer by.
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "data/tokenizer.h"
+
+namespace lockstep::data {
+
+struct TokenizerChoice {
+  enum class Kind : std::uint8_t {
+    characters,  ///< "char": the vocabulary comes from the text
+    bytes,       ///< "byte"
+    gpt2,        ///< "gpt2:FOLDER": encoder.json and vocab.bpe
+    hf,          ///< "hf:FILE": a tokenizer.json
+    trained      ///< "bpe:SIZE": a BPE of so many tokens, trained on the text
+  };
+  Kind kind = Kind::characters;
+  std::string path = {};        ///< of gpt2 and hf
+  std::int64_t vocabulary = 0;  ///< of trained: the most tokens it may have
+};
+
+/// Throws UserError for a name that is not known, lacks its path or has a size that cannot be.
+TokenizerChoice tokenizer_choice(std::string_view name);
+
+/// Reads the files of the choice; null when the vocabulary comes from the text. Throws UserError.
+std::unique_ptr<Tokenizer> load_tokenizer(const TokenizerChoice& choice);
+
+}  // namespace lockstep::data
