@@ -28,11 +28,11 @@ on() {
     wait $!
 }
 
-# pids_of HOST NAME: the processes of that name on the host.
+# pids_of HOST NAME: the processes of that name on the host; Linux knows its first 15 letters.
 pids_of() {
     local pid
     for pid in $(ip netns pids "lockstep$1"); do
-        [ "$(cat "/proc/$pid/comm" 2>/dev/null)" != "$2" ] || echo "$pid"
+        [ "$(cat "/proc/$pid/comm" 2>/dev/null)" != "${2:0:15}" ] || echo "$pid"
     done
 }
 
