@@ -40,8 +40,8 @@ class [[nodiscard]] Request {
   void wait() {
     if (pending_) std::exchange(pending_, nullptr)->wait();
   }
-  /// Moves the operation forward without blocking; whether it has ended. Throws what went wrong with it, and when it does not end
-  /// in time, as wait() does.
+  /// Moves the operation forward without blocking; whether it has ended. Throws what went wrong with it; but other than wait() it
+  /// gives the others any time.
   bool poll() {
     auto pending = std::exchange(pending_, nullptr);  // one that throws has ended
     if (pending && !pending->poll()) pending_ = std::move(pending);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdlib>
 #include <random>
 
 #include "app/train_command.h"
@@ -79,6 +80,17 @@ TEST_F(BenchStaleness, BadInputIsNamed) {
   refused({"--bounds", ""}, {"'' is neither"});
   refused({"model.n_head=7"}, {"model.n_head"});
   refused({"--data", "/nowhere"}, {"/nowhere"});
+  const auto refused_with = [&](const char* variable, const char* value, const char* said) {
+    const char* before = std::getenv(variable);
+    const std::string kept = before != nullptr ? before : "";
+    setenv(variable, value, 1);
+    refused({}, {said});
+    before != nullptr ? setenv(variable, kept.c_str(), 1) : unsetenv(variable);
+  };
+  refused_with("TMPDIR", "/nowhere", "no folder for temporary files");
+  setenv("OMPI_COMM_WORLD_RANK", "0", 1);
+  refused_with("OMPI_COMM_WORLD_SIZE", "2", "bench staleness under mpiexec");
+  unsetenv("OMPI_COMM_WORLD_RANK");
 }
 
 }  // namespace

@@ -63,9 +63,10 @@ const std::vector<std::string>& small_training() {
 class Workplace {
  public:
   Workplace() {
-    std::string name = (std::filesystem::temp_directory_path() / "lockstep-staleness-XXXXXX").string();
-    if (mkdtemp(name.data()) == nullptr) {
-      throw UserError(fmt::format("{} cannot be made", name), "set TMPDIR to a folder that can be written");
+    std::error_code error;
+    std::string name = (std::filesystem::temp_directory_path(error) / "lockstep-staleness-XXXXXX").string();
+    if (error || mkdtemp(name.data()) == nullptr) {
+      throw UserError("no folder for temporary files can be made", "set TMPDIR to a folder that can be written");
     }
     path_ = name;
   }

@@ -62,7 +62,6 @@ class HostPending final : public Request::Pending {
     group_.await([this] { return ended(); }, sequence(), other_);
   }
   bool poll() override {
-    if (patience_.since == 0) patience_.since = now_seconds();
     return group_.attempt([this] { return ended(); }, patience_, sequence(), other_);
   }
   // The run ends; from then on nobody touches its buffers.

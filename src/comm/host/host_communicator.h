@@ -5,6 +5,7 @@
 
 #include <array>
 #include <deque>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -56,9 +57,9 @@ class HostCommunicator final : public Communicator {
   bool all_entered(std::uint64_t sequence) const;
   void check_counts(const Operation& operation, std::uint64_t sequence) const;
 
-  // How long something has been waited for.
+  // How long something has been waited for; infinity: it may take for ever.
   struct Patience {
-    double since = 0;
+    double since = std::numeric_limits<double>::infinity();
     int turn = 0;
   };
   // Waits for `done`, seeing to everything else meanwhile. `sequence`: the collective waited for, or none for a message.

@@ -72,9 +72,6 @@ class MessageCommunicator final : public Communicator {
   std::string last_operations() const;
   template <class Done>
   void await(Done done);
-  // One turn of waiting, which began at `since` (0: now).
-  template <class Done>
-  bool attempt(Done done, double& since);
 
   MessageRank& context_;
   MessageGroup group_;
