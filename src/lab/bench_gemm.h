@@ -12,7 +12,7 @@
 #include "device/runtime.h"
 #include "lab/gemm_shapes.h"
 #include "lab/rivals/rival.h"
-#include "ops/cpu/product.h"
+#include "ops/cpu/product/product.h"
 #include "ops/ops.h"
 
 namespace lockstep::lab {

@@ -17,6 +17,7 @@ enum class Op : std::size_t {
   norm_forward,
   norm_apply,
   norm_backward,
+  rotary_rotate,
   attention_forward,
   attention_backward,
   activation_forward,
@@ -51,6 +52,7 @@ std::vector<OpTime> all_ops() {
       {"norm.forward", Part::rows},
       {"norm.apply", Part::rows},
       {"norm.backward", Part::rows},
+      {"rotary.rotate", Part::rows},
       {"attention.forward", Part::attention},
       {"attention.backward", Part::attention},
       {"activation.forward", Part::rows},
@@ -145,6 +147,18 @@ class TimedNorm final : public Norm {
                [&] { inner_.backward(dx, n, d_gain, d_bias, dn, x, stats, gain, bias, residual, accumulate); });
   }
   Norm& inner_;
+  Book& book_;
+};
+
+class TimedRotary final : public Rotary {
+ public:
+  TimedRotary(Rotary& inner, Book& book) : inner_(inner), book_(book) {}
+
+ private:
+  void do_rotate(const Tensor& x, const Tensor& angles, const RotaryPlace& place) override {
+    book_.time(Op::rotary_rotate, [&] { inner_.rotate(x, angles, place); });
+  }
+  Rotary& inner_;
   Book& book_;
 };
 
@@ -308,6 +322,8 @@ struct TimedOps::Families {
   explicit Families(Ops& inner)
       : linear(inner.linear(), book),
         norm(inner.norm(), book),
+        rms_norm(inner.rms_norm(), book),
+        rotary(inner.rotary(), book),
         attention(inner.attention(), book),
         activation(inner.activation(), book),
         embedding(inner.embedding(), book),
@@ -318,7 +334,8 @@ struct TimedOps::Families {
         update(inner.update(), book) {}
   Book book;
   TimedLinear linear;
-  TimedNorm norm;
+  TimedNorm norm, rms_norm;
+  TimedRotary rotary;
   TimedAttention attention;
   TimedActivations activation;
   TimedEmbedding embedding;
@@ -334,6 +351,8 @@ TimedOps::~TimedOps() = default;
 
 ops::Linear& TimedOps::linear() { return families_->linear; }
 ops::Norm& TimedOps::norm() { return families_->norm; }
+ops::Norm& TimedOps::rms_norm() { return families_->rms_norm; }
+ops::Rotary& TimedOps::rotary() { return families_->rotary; }
 ops::Attention& TimedOps::attention() { return families_->attention; }
 ops::Activations& TimedOps::activation() { return families_->activation; }
 ops::Embedding& TimedOps::embedding() { return families_->embedding; }

@@ -42,6 +42,8 @@ class TimedOps final : public ops::Ops {
 
   ops::Linear& linear() override;
   ops::Norm& norm() override;
+  ops::Norm& rms_norm() override;
+  ops::Rotary& rotary() override;
   ops::Attention& attention() override;
   ops::Activations& activation() override;
   ops::Embedding& embedding() override;

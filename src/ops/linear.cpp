@@ -12,8 +12,9 @@ void Linear::forward(const Tensor& y, const Tensor& x, const Tensor& w, const Ep
   check_matrix(y, tokens, out, "y");
   check_optional_dense(epilogue.bias, out, "bias");
   check_optional_matrix(epilogue.pre_activation, tokens, out, "pre_activation");
+  check_optional_matrix(epilogue.gate, tokens, out, "gate");
   check_optional_matrix(epilogue.residual, tokens, out, "residual");
-  check_device({&y, &x, &w, &epilogue.bias, &epilogue.pre_activation, &epilogue.residual});
+  check_device({&y, &x, &w, &epilogue.bias, &epilogue.pre_activation, &epilogue.gate, &epilogue.residual});
   do_forward(y, x, w, epilogue);
 }
 
@@ -27,7 +28,11 @@ void Linear::backward_input(const Tensor& dx, const Tensor& dy, const Tensor& w,
   check_optional_matrix(epilogue.activated, tokens, in, "activated");
   const bool complete = epilogue.pre_activation || (epilogue.activation == Activation::none && !epilogue.activated);
   demand(complete, "pre_activation", "an activation's derivative and value need what went in");
-  check_device({&dx, &dy, &w, &epilogue.pre_activation, &epilogue.activated});
+  demand(!epilogue.gate == !epilogue.d_gate, "gate", "it comes with a place for its gradient");
+  demand(!epilogue.gate || epilogue.pre_activation, "gate", "it comes with what it multiplied");
+  check_optional_matrix(epilogue.gate, tokens, in, "gate");
+  check_optional_matrix(epilogue.d_gate, tokens, in, "d_gate");
+  check_device({&dx, &dy, &w, &epilogue.pre_activation, &epilogue.gate, &epilogue.d_gate, &epilogue.activated});
   do_backward_input(dx, dy, w, epilogue);
 }
 

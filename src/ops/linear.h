@@ -4,25 +4,35 @@
 // Every element's additions have a fixed order (numerics.md section 3.1): its value never depends on the number of rows,
 // on slicing, on threads or on the instruction set.
 
+#include <cstddef>
+
 #include "tensor/tensor.h"
 
 namespace lockstep::ops {
 
-enum class Activation : std::uint8_t { none, gelu, gelu_tanh, relu };
+enum class Activation : std::uint8_t { none, gelu, gelu_tanh, relu, silu };
+inline constexpr std::size_t activation_count = 5;
 
-/// What is done with y while it is still in cache, in this order: + bias, store pre_activation, activation, + residual.
+/// What is done with y while it is still in cache, in this order: + bias, store pre_activation, activation, + residual. With a
+/// gate the activation is the gate's, and y is multiplied by it: y = activation(gate) * y (SwiGLU: Shazeer 2020).
 struct Epilogue {
   Tensor bias = {};            ///< [N] or empty
   Tensor pre_activation = {};  ///< [B, N] or empty: where y before the activation is kept for the backward pass
   Activation activation = Activation::none;
   Tensor residual = {};  ///< [B, N] or empty; may be y itself
+  Tensor gate = {};      ///< [B, N] or empty
 };
 
-/// What is done with dx while it is still in cache: dx *= activation'(pre_activation).
+/// What is done with dx while it is still in cache: dx *= activation'(pre_activation). With a gate:
+/// d_gate = dx * pre_activation * activation'(gate), then dx *= activation(gate).
 struct InputEpilogue {
   Tensor pre_activation = {};  ///< [B, K] or empty
   Activation activation = Activation::none;
-  Tensor activated = {};  ///< [B, K] or empty: activation(pre_activation), for the weight gradient; may be pre_activation itself
+  /// [B, K] or empty: what the forward pass made of pre_activation (and the gate), for the weight gradient; may be pre_activation
+  /// itself.
+  Tensor activated = {};
+  Tensor gate = {};    ///< [B, K] or empty
+  Tensor d_gate = {};  ///< [B, K], where there is a gate; may be the gate itself
 };
 
 class Linear {

@@ -1,6 +1,7 @@
 #pragma once
 
-// Layer normalisation (Ba et al. 2016): n = (x - mean) * rstd * gain + bias, row by row; rstd = 1 / sqrt(var + eps).
+// Layer normalisation (Ba et al. 2016): n = (x - mean) * rstd * gain + bias, row by row; rstd = 1 / sqrt(var + eps). Ops has
+// a second one that leaves the mean alone (RMSNorm, Zhang & Sennrich 2019): mean is 0 and var the mean of the squares.
 // B rows, C features. Sums inside a row use 16 fixed lanes, sums over rows fixed blocks of 64 (numerics.md 3.2).
 
 #include "tensor/tensor.h"

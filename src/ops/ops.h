@@ -18,6 +18,7 @@
 #include "ops/loss.h"
 #include "ops/norm.h"
 #include "ops/reduce.h"
+#include "ops/rotary.h"
 #include "ops/update.h"
 
 namespace lockstep::ops {
@@ -26,8 +27,10 @@ class Ops {
  public:
   virtual ~Ops() = default;
   virtual Linear& linear() = 0;
-  virtual Norm& norm() = 0;
+  virtual Norm& norm() = 0;      ///< LayerNorm
+  virtual Norm& rms_norm() = 0;  ///< RMSNorm: stats' mean is 0
   virtual Attention& attention() = 0;
+  virtual Rotary& rotary() = 0;
   virtual Activations& activation() = 0;
   virtual Embedding& embedding() = 0;
   virtual Dropout& dropout() = 0;

@@ -12,7 +12,8 @@ using ops::Activation;
 class EveryActivation : public testing::TestWithParam<Activation> {};
 
 INSTANTIATE_TEST_SUITE_P(All, EveryActivation,
-                         testing::Values(Activation::none, Activation::gelu, Activation::gelu_tanh, Activation::relu));
+                         testing::Values(Activation::none, Activation::gelu, Activation::gelu_tanh, Activation::relu,
+                                         Activation::silu));
 
 TEST_P(EveryActivation, EqualsReference) {
   for (const auto& [rows, columns] : {std::pair{1, 1}, std::pair{7, 30}, std::pair{65, 17}, std::pair{50, 1025}}) {

@@ -64,7 +64,7 @@ struct Machine {
         ops(make_ops(*runtime, *stream, {.isa = isa})) {}
 };
 
-const Activation activations[] = {Activation::none, Activation::gelu, Activation::gelu_tanh, Activation::relu};
+const Activation activations[] = {Activation::none, Activation::gelu, Activation::gelu_tanh, Activation::relu, Activation::silu};
 
 class LinearOps : public testing::TestWithParam<Isa> {
  protected:

@@ -47,6 +47,16 @@ void EachGeluTanh(const float* x, float* y, std::size_t n) {
 void EachGeluTanhGrad(const float* x, float* y, std::size_t n) {
   EachOf(x, y, n, [](auto d, auto v) HWY_ATTR { return GeluTanhGrad(d, v); });
 }
+void EachSilu(const float* x, float* y, std::size_t n) {
+  EachOf(x, y, n, [](auto d, auto v) HWY_ATTR { return Silu(d, v); });
+}
+void EachSiluGrad(const float* x, float* y, std::size_t n) {
+  EachOf(x, y, n, [](auto d, auto v) HWY_ATTR {
+    auto grad = v;
+    (void)SiluWithGrad(d, v, grad);
+    return grad;
+  });
+}
 
 }  // namespace lockstep::ops::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -62,6 +72,8 @@ HWY_EXPORT(EachGelu);
 HWY_EXPORT(EachGeluGrad);
 HWY_EXPORT(EachGeluTanh);
 HWY_EXPORT(EachGeluTanhGrad);
+HWY_EXPORT(EachSilu);
+HWY_EXPORT(EachSiluGrad);
 
 using Each = void (*)(const float*, float*, std::size_t);
 struct Function {
@@ -73,6 +85,7 @@ struct Function {
 };
 
 double phi(double x) { return 0.5 * std::erfc(-x / std::numbers::sqrt2); }
+double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 double inner(double x) { return std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x); }
 
 std::vector<Function> functions_of(Isa isa) {
@@ -91,6 +104,8 @@ std::vector<Function> functions_of(Isa isa) {
          return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * std::sqrt(2 / std::numbers::pi) * (1 + 3 * 0.044715 * x * x);
        },
        0, 4e-7},
+      {"silu", &HWY_DYNAMIC_DISPATCH(EachSilu), [](double x) { return x * sigmoid(x); }, 0, 4e-7},
+      {"silu'", &HWY_DYNAMIC_DISPATCH(EachSiluGrad), [](double x) { return sigmoid(x) * (1 + x * sigmoid(-x)); }, 0, 4e-7},
   };
 }
 
@@ -167,6 +182,11 @@ TEST(VectorMath, EdgesAreRight) {
     EXPECT_EQ(t[0], 1);
     EXPECT_EQ(t[1], -1);
     EXPECT_EQ(t[5], 0);
+    const std::vector<float> silu = applied(functions[functions.size() - 2], x), slope = applied(functions.back(), x);
+    EXPECT_EQ(silu[3], 89);
+    EXPECT_NEAR(silu[4], 0, 1e-30);
+    EXPECT_EQ(slope[3], 1);
+    EXPECT_NEAR(slope[4], 0, 1e-30);
   }
 }
 

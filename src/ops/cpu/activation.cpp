@@ -38,6 +38,11 @@ struct ReluFunction {
   }
 };
 
+struct SiluFunction {
+  static HWY_INLINE FloatVec Value(FloatVec x) { return Silu(floats_tag, x); }
+  static HWY_INLINE FloatVec ValueWithGrad(FloatVec x, FloatVec& grad) { return SiluWithGrad(floats_tag, x, grad); }
+};
+
 template <class Function>
 HWY_INLINE void ForwardRow(float* y, const float* x, std::int64_t columns) {
   ForColumns(columns, [&](std::int64_t j, auto group) HWY_ATTR {
@@ -71,6 +76,8 @@ HWY_INLINE void WithFunction(Activation f, const Body& body) {
       return body(GeluTanhFunction{});
     case Activation::relu:
       return body(ReluFunction{});
+    case Activation::silu:
+      return body(SiluFunction{});
   }
 }
 

@@ -17,6 +17,8 @@ class CpuOps final : public Ops {
 
   Linear& linear() override { return *linear_; }
   Norm& norm() override { return *norm_; }
+  Norm& rms_norm() override { return *rms_norm_; }
+  Rotary& rotary() override { return *rotary_; }
   Attention& attention() override { return attention_; }
   Activations& activation() override { return *activation_; }
   Embedding& embedding() override { return *embedding_; }
@@ -35,7 +37,9 @@ class CpuOps final : public Ops {
   Product product_;
   std::unique_ptr<Linear> linear_ = make_linear(product_, context_.stream);
   CpuAttention attention_{context_};
-  std::unique_ptr<Norm> norm_ = make_norm(context_);
+  std::unique_ptr<Norm> norm_ = make_norm(context_, true);
+  std::unique_ptr<Norm> rms_norm_ = make_norm(context_, false);
+  std::unique_ptr<Rotary> rotary_ = make_rotary(context_);
   std::unique_ptr<Activations> activation_ = make_activation(context_);
   std::unique_ptr<Embedding> embedding_ = make_embedding(context_);
   std::unique_ptr<Dropout> dropout_ = make_dropout(context_);

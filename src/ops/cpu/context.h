@@ -49,7 +49,9 @@ inline float* floats(const Tensor& tensor) { return reinterpret_cast<float*>(ten
 /// The elements of a dense i32 tensor.
 inline const std::int32_t* ids(const Tensor& tensor) { return reinterpret_cast<const std::int32_t*>(tensor.data); }
 
-std::unique_ptr<Norm> make_norm(const Context& context);
+/// `centred`: LayerNorm; RMSNorm otherwise.
+std::unique_ptr<Norm> make_norm(const Context& context, bool centred);
+std::unique_ptr<Rotary> make_rotary(const Context& context);
 std::unique_ptr<Activations> make_activation(const Context& context);
 std::unique_ptr<Embedding> make_embedding(const Context& context);
 std::unique_ptr<Dropout> make_dropout(const Context& context);

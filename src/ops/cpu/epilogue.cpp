@@ -20,6 +20,7 @@ HWY_INLINE V Activate(D d, V x) {
   if constexpr (f == Activation::gelu) return Gelu(d, x);
   if constexpr (f == Activation::gelu_tanh) return GeluTanh(d, x);
   if constexpr (f == Activation::relu) return hn::Max(hn::Zero(d), x);
+  if constexpr (f == Activation::silu) return Silu(d, x);
   if constexpr (f == Activation::none) return x;
 }
 
@@ -28,6 +29,7 @@ template <Activation f, class D, class V = hn::Vec<D>>
 HWY_INLINE V ActivateWithSlope(D d, V x, V& slope) {
   if constexpr (f == Activation::gelu) return GeluWithGrad(d, x, slope);
   if constexpr (f == Activation::gelu_tanh) return GeluTanhWithGrad(d, x, slope);
+  if constexpr (f == Activation::silu) return SiluWithGrad(d, x, slope);
   const V one = hn::Set(d, 1.0F);
   slope = f == Activation::relu ? hn::IfThenElseZero(hn::Gt(x, hn::Zero(d)), one) : one;
   return Activate<f>(d, x);
@@ -35,7 +37,7 @@ HWY_INLINE V ActivateWithSlope(D d, V x, V& slope) {
 
 // One vector's worth of pointers; null where there is nothing.
 struct ForwardPlace {
-  const float *from, *bias, *residual;
+  const float *from, *bias, *gate, *residual;
   float *y, *pre;
 };
 
@@ -44,7 +46,7 @@ HWY_INLINE void ForwardVector(D d, const ForwardPlace& at, std::int64_t i) {
   auto v = hn::LoadU(d, at.from + i);
   if (at.bias != nullptr) v = hn::Add(v, hn::LoadU(d, at.bias + i));
   if (at.pre != nullptr) hn::StoreU(v, d, at.pre + i);
-  v = Activate<f>(d, v);
+  v = at.gate != nullptr ? hn::Mul(Activate<f>(d, hn::LoadU(d, at.gate + i)), v) : Activate<f>(d, v);
   if (at.residual != nullptr) v = hn::Add(v, hn::LoadU(d, at.residual + i));
   hn::StoreU(v, d, at.y + i);
 }
@@ -52,12 +54,14 @@ HWY_INLINE void ForwardVector(D d, const ForwardPlace& at, std::int64_t i) {
 // The columns that fill no vector take a way through memory that does.
 template <Activation f, class D>
 HWY_INLINE void ForwardTail(D d, const ForwardPlace& at, std::int64_t i, std::int64_t columns) {
-  HWY_ALIGN float from[16] = {}, bias[16] = {}, residual[16] = {}, y[16], pre[16];
+  HWY_ALIGN float from[16] = {}, bias[16] = {}, gate[16] = {}, residual[16] = {}, y[16], pre[16];
   std::copy(at.from + i, at.from + columns, from);
   if (at.bias != nullptr) std::copy(at.bias + i, at.bias + columns, bias);
+  if (at.gate != nullptr) std::copy(at.gate + i, at.gate + columns, gate);
   if (at.residual != nullptr) std::copy(at.residual + i, at.residual + columns, residual);
-  const ForwardPlace aside{from, at.bias == nullptr ? nullptr : bias, at.residual == nullptr ? nullptr : residual, y,
-                           at.pre == nullptr ? nullptr : pre};
+  const ForwardPlace aside{
+      from, at.bias == nullptr ? nullptr : bias, at.gate == nullptr ? nullptr : gate, at.residual == nullptr ? nullptr : residual,
+      y,    at.pre == nullptr ? nullptr : pre};
   ForwardVector<f>(d, aside, 0);
   std::copy(y, y + (columns - i), at.y + i);
   if (at.pre != nullptr) std::copy(pre, pre + (columns - i), at.pre + i);
@@ -74,8 +78,11 @@ void FinishForward(const void* context, const Area& area, const float* from, std
   const auto& to = *static_cast<const ForwardContext*>(context);
   for (std::int64_t row = 0; row < area.rows; ++row) {
     const std::int64_t r = area.row + row;
-    const ForwardPlace at{from + row * stride, to.bias == nullptr ? nullptr : to.bias + area.column,
-                          RowOf(to.residual, r, area.column), RowOf(to.y, r, area.column),
+    const ForwardPlace at{from + row * stride,
+                          to.bias == nullptr ? nullptr : to.bias + area.column,
+                          RowOf(to.gate, r, area.column),
+                          RowOf(to.residual, r, area.column),
+                          RowOf(to.y, r, area.column),
                           RowOf(to.pre_activation, r, area.column)};
     std::int64_t i = 0;
     for (; i + lanes <= area.columns; i += lanes) ForwardVector<f>(d, at, i);
@@ -84,13 +91,21 @@ void FinishForward(const void* context, const Area& area, const float* from, std
 }
 
 struct InputPlace {
-  const float *from, *pre;
-  float *dx, *activated;
+  const float *from, *pre, *gate;
+  float *dx, *d_gate, *activated;
 };
 
 template <Activation f, class D>
 HWY_INLINE void InputVector(D d, const InputPlace& at, std::int64_t i) {
   auto slope = hn::Zero(d);
+  if (at.gate != nullptr) {
+    const auto up = hn::LoadU(d, at.pre + i), gradient = hn::LoadU(d, at.from + i);
+    const auto gate = ActivateWithSlope<f>(d, hn::LoadU(d, at.gate + i), slope);
+    hn::StoreU(hn::Mul(hn::Mul(gradient, up), slope), d, at.d_gate + i);
+    hn::StoreU(hn::Mul(gradient, gate), d, at.dx + i);
+    if (at.activated != nullptr) hn::StoreU(hn::Mul(gate, up), d, at.activated + i);
+    return;
+  }
   const auto value = ActivateWithSlope<f>(d, hn::LoadU(d, at.pre + i), slope);
   hn::StoreU(hn::Mul(hn::LoadU(d, at.from + i), slope), d, at.dx + i);
   if (at.activated != nullptr) hn::StoreU(value, d, at.activated + i);
@@ -98,10 +113,12 @@ HWY_INLINE void InputVector(D d, const InputPlace& at, std::int64_t i) {
 
 template <Activation f, class D>
 HWY_INLINE void InputTail(D d, const InputPlace& at, std::int64_t i, std::int64_t columns) {
-  HWY_ALIGN float from[16] = {}, pre[16] = {}, dx[16], activated[16];
+  HWY_ALIGN float from[16] = {}, pre[16] = {}, gate[16] = {}, dx[16], d_gate[16], activated[16];
   std::copy(at.from + i, at.from + columns, from);
   std::copy(at.pre + i, at.pre + columns, pre);
-  InputVector<f>(d, InputPlace{from, pre, dx, activated}, 0);
+  if (at.gate != nullptr) std::copy(at.gate + i, at.gate + columns, gate);
+  InputVector<f>(d, InputPlace{from, pre, at.gate == nullptr ? nullptr : gate, dx, d_gate, activated}, 0);
+  if (at.gate != nullptr) std::copy(d_gate, d_gate + (columns - i), at.d_gate + i);
   std::copy(dx, dx + (columns - i), at.dx + i);
   if (at.activated != nullptr) std::copy(activated, activated + (columns - i), at.activated + i);
 }
@@ -113,8 +130,9 @@ void FinishInput(const void* context, const Area& area, const float* from, std::
   const auto& to = *static_cast<const InputContext*>(context);
   for (std::int64_t row = 0; row < area.rows; ++row) {
     const std::int64_t r = area.row + row;
-    const InputPlace at{from + row * stride, RowOf(to.pre_activation, r, area.column), RowOf(to.dx, r, area.column),
-                        RowOf(to.activated, r, area.column)};
+    const InputPlace at{
+        from + row * stride,          RowOf(to.pre_activation, r, area.column), RowOf(to.gate, r, area.column),
+        RowOf(to.dx, r, area.column), RowOf(to.d_gate, r, area.column),         RowOf(to.activated, r, area.column)};
     std::int64_t i = 0;
     for (; i + lanes <= area.columns; i += lanes) InputVector<f>(d, at, i);
     if (i < area.columns) InputTail<f>(d, at, i, area.columns);
@@ -157,9 +175,9 @@ void SumRowsInBlocks(const float* from, std::int64_t stride, std::int64_t rows, 
 
 EpilogueKernels AllEpilogues() {
   return {.forward = {&FinishForward<Activation::none>, &FinishForward<Activation::gelu>, &FinishForward<Activation::gelu_tanh>,
-                      &FinishForward<Activation::relu>},
+                      &FinishForward<Activation::relu>, &FinishForward<Activation::silu>},
           .input = {&FinishInput<Activation::none>, &FinishInput<Activation::gelu>, &FinishInput<Activation::gelu_tanh>,
-                    &FinishInput<Activation::relu>},
+                    &FinishInput<Activation::relu>, &FinishInput<Activation::silu>},
           .sum_rows = &SumRowsInBlocks};
 }
 

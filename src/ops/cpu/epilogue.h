@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "ops/cpu/product.h"
+#include "ops/cpu/product/product.h"
 #include "ops/linear.h"
 
 namespace lockstep::ops::cpu {
@@ -15,22 +15,23 @@ struct Rows {
   std::int64_t stride = 0;
 };
 
-/// y = residual + f(pre), pre = sums + bias.
+/// y = residual + f(pre), pre = sums + bias; with a gate y = residual + f(gate) * pre.
 struct ForwardContext {
-  Rows y, pre_activation, residual;
+  Rows y, pre_activation, gate, residual;
   const float* bias = nullptr;
 };
 
-/// dx = sums * f'(pre_activation), activated = f(pre_activation).
+/// dx = sums * f'(pre_activation), activated = f(pre_activation); with a gate dx = sums * f(gate),
+/// d_gate = sums * pre_activation * f'(gate), activated = f(gate) * pre_activation.
 struct InputContext {
-  Rows dx, pre_activation, activated;
+  Rows dx, pre_activation, gate, d_gate, activated;
 };
 
 using FinishTile = decltype(Finish::apply);
 
 struct EpilogueKernels {
-  FinishTile forward[4];  ///< by Activation; context: ForwardContext
-  FinishTile input[4];    ///< by Activation; context: InputContext
+  FinishTile forward[activation_count];  ///< by Activation; context: ForwardContext
+  FinishTile input[activation_count];    ///< by Activation; context: InputContext
   SumRows sum_rows;
 };
 

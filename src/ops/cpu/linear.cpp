@@ -20,16 +20,17 @@ class CpuLinear final : public Linear {
  private:
   void do_forward(const Tensor& y, const Tensor& x, const Tensor& w, const Epilogue& epilogue) override {
     ProductTask task = product_of(x, w, true, y);
-    const ForwardContext context{rows_of(y), rows_of(epilogue.pre_activation), rows_of(epilogue.residual),
+    const ForwardContext context{rows_of(y), rows_of(epilogue.pre_activation), rows_of(epilogue.gate), rows_of(epilogue.residual),
                                  data_of(epilogue.bias)};
-    if (epilogue.bias || epilogue.pre_activation || epilogue.residual || epilogue.activation != Activation::none)
+    if (epilogue.bias || epilogue.pre_activation || epilogue.gate || epilogue.residual || epilogue.activation != Activation::none)
       task.finish = {kernels_.forward[static_cast<std::size_t>(epilogue.activation)], &context};
     run(task);
   }
 
   void do_backward_input(const Tensor& dx, const Tensor& dy, const Tensor& w, const InputEpilogue& epilogue) override {
     ProductTask task = product_of(dy, w, false, dx);
-    const InputContext context{rows_of(dx), rows_of(epilogue.pre_activation), rows_of(epilogue.activated)};
+    const InputContext context{rows_of(dx), rows_of(epilogue.pre_activation), rows_of(epilogue.gate), rows_of(epilogue.d_gate),
+                               rows_of(epilogue.activated)};
     if (epilogue.pre_activation) task.finish = {kernels_.input[static_cast<std::size_t>(epilogue.activation)], &context};
     run(task);
   }

@@ -4,7 +4,7 @@
 
 #include <memory>
 
-#include "ops/cpu/product.h"
+#include "ops/cpu/product/product.h"
 #include "ops/linear.h"
 
 namespace lockstep::ops::cpu {

@@ -1,4 +1,4 @@
-// Layer normalisation, a block of 64 rows a tile: a row is read once from memory and stays in cache for its passes.
+// Layer and RMS normalisation, a block of 64 rows a tile: a row is read once from memory and stays in cache for its passes.
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/cpu/norm.cpp"
@@ -37,13 +37,13 @@ void NormApply(const Tensor& n, const Tensor& stats, const Tensor& x, const floa
 }
 
 void NormForward(const Tensor& n, const Tensor& stats, const Tensor& x, const float* gain, const float* bias, float eps,
-                 std::int64_t first, std::int64_t last) {
+                 bool centred, std::int64_t first, std::int64_t last) {
   const std::int64_t columns = x.columns();
   const auto count = static_cast<float>(columns);
   for (std::int64_t i = first; i < last; ++i) {
     const float* from = row_of(x, i);
     Sixteen sum = Splat(0), squares = Splat(0);
-    ForColumns(columns, [&](std::int64_t j, auto group) HWY_ATTR { sum = Add(sum, group.Load(from + j)); });
+    if (centred) ForColumns(columns, [&](std::int64_t j, auto group) HWY_ATTR { sum = Add(sum, group.Load(from + j)); });
     const float mean = Sum(sum) / count;
     const Sixteen means = Splat(mean);
     ForColumns(columns, [&](std::int64_t j, auto group) HWY_ATTR {
@@ -60,8 +60,8 @@ void NormForward(const Tensor& n, const Tensor& stats, const Tensor& x, const fl
 
 /// Rows [first, last), at most a block of 64: dx (and n), and the block's sums d_gain and d_bias [columns].
 void NormBackward(const Tensor& dx, const Tensor& n, float* d_gain, float* d_bias, const Tensor& dn, const Tensor& x,
-                  const Tensor& stats, const float* gain, const float* bias, const Tensor& residual, std::int64_t first,
-                  std::int64_t last) {
+                  const Tensor& stats, const float* gain, const float* bias, const Tensor& residual, bool centred,
+                  std::int64_t first, std::int64_t last) {
   const std::int64_t columns = x.columns();
   const auto count = static_cast<float>(columns);
   std::memset(d_gain, 0, static_cast<std::size_t>(columns) * sizeof(float));
@@ -81,7 +81,7 @@ void NormBackward(const Tensor& dx, const Tensor& n, float* d_gain, float* d_bia
       group.Store(MulAdd(d_n, unit, group.Load(d_gain + j)), d_gain + j);
       group.Store(Add(d_n, group.Load(d_bias + j)), d_bias + j);
     });
-    const Sixteen mean_sum = Splat(Sum(sum) / count), mean_dot = Splat(Sum(dot) / count);
+    const Sixteen mean_sum = Splat(centred ? Sum(sum) / count : 0), mean_dot = Splat(Sum(dot) / count);
     const float* rest = residual ? row_of(residual, i) : nullptr;
     float* to = row_of(dx, i);
     float* again = n ? row_of(n, i) : nullptr;
@@ -123,7 +123,7 @@ constexpr std::int64_t stripe = 512;  // columns that one worker combines
 
 class CpuNorm final : public Norm {
  public:
-  explicit CpuNorm(const Context& context) : context_(context) {
+  CpuNorm(const Context& context, bool centred) : context_(context), centred_(centred) {
     const ScopedIsa scope(context.isa);
     apply_ = &HWY_DYNAMIC_DISPATCH(NormApply);
     forward_ = &HWY_DYNAMIC_DISPATCH(NormForward);
@@ -135,7 +135,7 @@ class CpuNorm final : public Norm {
   void do_forward(const Tensor& n, const Tensor& stats, const Tensor& x, const Tensor& gain, const Tensor& bias,
                   float eps) override {
     context_.deal(x.rows(), rows_per_tile(x.columns()), [&](std::int64_t first, std::int64_t last) {
-      forward_(n, stats, x, floats(gain), floats(bias), eps, first, last);
+      forward_(n, stats, x, floats(gain), floats(bias), eps, centred_, first, last);
     });
   }
 
@@ -159,7 +159,8 @@ class CpuNorm final : public Norm {
       const std::int64_t blocks = div_up(count, block_rows);
       context_.deal(count, block_rows, [&](std::int64_t first, std::int64_t last) {
         float* sums = partial.data() + first / block_rows * 2 * columns;
-        backward_(dx, n, sums, sums + columns, dn, x, stats, floats(gain), floats(bias), residual, row + first, row + last);
+        backward_(dx, n, sums, sums + columns, dn, x, stats, floats(gain), floats(bias), residual, centred_, row + first,
+                  row + last);
       });
       context_.deal(columns, stripe, [&](std::int64_t first, std::int64_t last) {
         add_blocks_(floats(d_gain), partial.data(), blocks, 2 * columns, add, first, last);
@@ -171,6 +172,7 @@ class CpuNorm final : public Norm {
   }
 
   Context context_;
+  bool centred_;
   decltype(&HWY_STATIC_DISPATCH(NormApply)) apply_;
   decltype(&HWY_STATIC_DISPATCH(NormForward)) forward_;
   decltype(&HWY_STATIC_DISPATCH(NormBackward)) backward_;
@@ -179,7 +181,7 @@ class CpuNorm final : public Norm {
 
 }  // namespace
 
-std::unique_ptr<Norm> make_norm(const Context& context) { return std::make_unique<CpuNorm>(context); }
+std::unique_ptr<Norm> make_norm(const Context& context, bool centred) { return std::make_unique<CpuNorm>(context, centred); }
 
 }  // namespace lockstep::ops::cpu
 #endif

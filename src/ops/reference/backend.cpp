@@ -7,6 +7,8 @@ class ReferenceOps final : public Ops {
  public:
   Linear& linear() override { return *linear_; }
   Norm& norm() override { return *norm_; }
+  Norm& rms_norm() override { return *rms_norm_; }
+  Rotary& rotary() override { return *rotary_; }
   Attention& attention() override { return *attention_; }
   Activations& activation() override { return *activation_; }
   Embedding& embedding() override { return *embedding_; }
@@ -19,7 +21,9 @@ class ReferenceOps final : public Ops {
 
  private:
   std::unique_ptr<Linear> linear_ = reference::make_linear();
-  std::unique_ptr<Norm> norm_ = reference::make_norm();
+  std::unique_ptr<Norm> norm_ = reference::make_norm(true);
+  std::unique_ptr<Norm> rms_norm_ = reference::make_norm(false);
+  std::unique_ptr<Rotary> rotary_ = reference::make_rotary();
   std::unique_ptr<Attention> attention_ = reference::make_attention();
   std::unique_ptr<Activations> activation_ = reference::make_activation();
   std::unique_ptr<Embedding> embedding_ = reference::make_embedding();

@@ -10,7 +10,9 @@
 namespace lockstep::ops::reference {
 
 std::unique_ptr<Linear> make_linear();
-std::unique_ptr<Norm> make_norm();
+/// `centred`: LayerNorm; RMSNorm otherwise.
+std::unique_ptr<Norm> make_norm(bool centred);
+std::unique_ptr<Rotary> make_rotary();
 std::unique_ptr<Attention> make_attention();
 std::unique_ptr<Activations> make_activation();
 std::unique_ptr<Embedding> make_embedding();

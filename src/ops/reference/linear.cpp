@@ -13,7 +13,7 @@ class LinearReference final : public Linear {
         for (std::int64_t k = 0; k < x.columns(); ++k) sum += static_cast<double>(at(x, i, k)) * at(w, j, k);
         if (epilogue.bias) sum += at(epilogue.bias, j);
         if (epilogue.pre_activation) at(epilogue.pre_activation, i, j) = static_cast<float>(sum);
-        sum = activate(sum, epilogue.activation);
+        sum = epilogue.gate ? activate(at(epilogue.gate, i, j), epilogue.activation) * sum : activate(sum, epilogue.activation);
         if (epilogue.residual) sum += at(epilogue.residual, i, j);
         at(y, i, j) = static_cast<float>(sum);
       }
@@ -25,7 +25,13 @@ class LinearReference final : public Linear {
       for (std::int64_t k = 0; k < w.columns(); ++k) {
         double sum = 0;
         for (std::int64_t j = 0; j < w.rows(); ++j) sum += static_cast<double>(at(dy, i, j)) * at(w, j, k);
-        if (epilogue.pre_activation) {
+        if (epilogue.gate) {
+          const double gate = at(epilogue.gate, i, k), up = at(epilogue.pre_activation, i, k);
+          const double value = activate(gate, epilogue.activation);
+          at(epilogue.d_gate, i, k) = static_cast<float>(sum * up * slope(gate, epilogue.activation));
+          sum *= value;
+          if (epilogue.activated) at(epilogue.activated, i, k) = static_cast<float>(value * up);
+        } else if (epilogue.pre_activation) {
           const double before = at(epilogue.pre_activation, i, k);
           sum *= slope(before, epilogue.activation);
           if (epilogue.activated) at(epilogue.activated, i, k) = static_cast<float>(activate(before, epilogue.activation));

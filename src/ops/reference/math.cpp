@@ -19,6 +19,8 @@ double gelu_tanh_slope(double x) {
   return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * tanh_factor * (1 + 3 * tanh_cubic * x * x);
 }
 
+double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
+
 }  // namespace
 
 double activate(double x, Activation f) {
@@ -31,6 +33,8 @@ double activate(double x, Activation f) {
       return 0.5 * x * (1 + std::tanh(tanh_factor * (x + tanh_cubic * x * x * x)));
     case Activation::relu:
       return x > 0 ? x : 0;
+    case Activation::silu:
+      return x * sigmoid(x);
   }
   throw BrokenRule("unknown activation");
 }
@@ -45,6 +49,8 @@ double slope(double x, Activation f) {
       return gelu_tanh_slope(x);
     case Activation::relu:
       return x > 0 ? 1 : 0;
+    case Activation::silu:
+      return sigmoid(x) * (1 + x * sigmoid(-x));
   }
   throw BrokenRule("unknown activation");
 }

@@ -8,13 +8,17 @@ namespace lockstep::ops::reference {
 namespace {
 
 class NormReference final : public Norm {
+ public:
+  explicit NormReference(bool centred) : centred_(centred) {}
+
+ private:
   void do_forward(const Tensor& n, const Tensor& stats, const Tensor& x, const Tensor& gain, const Tensor& bias,
                   float eps) override {
     const std::int64_t columns = x.columns();
     for (std::int64_t i = 0; i < x.rows(); ++i) {
       double sum = 0, squares = 0;
       for (std::int64_t j = 0; j < columns; ++j) sum += at(x, i, j);
-      const double mean = sum / static_cast<double>(columns);
+      const double mean = centred_ ? sum / static_cast<double>(columns) : 0;
       for (std::int64_t j = 0; j < columns; ++j) squares += (at(x, i, j) - mean) * (at(x, i, j) - mean);
       at(stats, 2 * i) = static_cast<float>(mean);
       at(stats, 2 * i + 1) = static_cast<float>(1 / std::sqrt(squares / static_cast<double>(columns) + eps));
@@ -49,7 +53,7 @@ class NormReference final : public Norm {
         sum += d_unit[c];
         dot += d_unit[c] * unit[c];
       }
-      sum /= static_cast<double>(columns);
+      sum = centred_ ? sum / static_cast<double>(columns) : 0;
       dot /= static_cast<double>(columns);
       for (std::int64_t j = 0; j < columns; ++j) {
         const auto c = static_cast<std::size_t>(j);
@@ -73,10 +77,12 @@ class NormReference final : public Norm {
       if (d_bias) at(d_bias, j) = static_cast<float>(bias);
     }
   }
+
+  bool centred_;
 };
 
 }  // namespace
 
-std::unique_ptr<Norm> make_norm() { return std::make_unique<NormReference>(); }
+std::unique_ptr<Norm> make_norm(bool centred) { return std::make_unique<NormReference>(centred); }
 
 }  // namespace lockstep::ops::reference

@@ -1,11 +1,11 @@
-#include "ops/cpu/microkernel.h"
+#include "ops/cpu/product/microkernel.h"
 
 #include <utility>
 
 #include "ops/cpu/isa.h"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "ops/cpu/microkernel.cpp"
+#define HWY_TARGET_INCLUDE "ops/cpu/product/microkernel.cpp"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 

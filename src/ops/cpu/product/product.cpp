@@ -1,4 +1,4 @@
-#include "ops/cpu/product.h"
+#include "ops/cpu/product/product.h"
 
 #include <algorithm>
 #include <array>

@@ -1,6 +1,6 @@
 #include <immintrin.h>
 
-#include "ops/cpu/microkernel.h"
+#include "ops/cpu/product/microkernel.h"
 
 // One row of one k: broadcast a, two multiply-adds. Two temporaries take turns.
 #define ROW(address, temporary, low, high)      \

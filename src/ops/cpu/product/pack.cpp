@@ -1,4 +1,4 @@
-#include "ops/cpu/pack.h"
+#include "ops/cpu/product/pack.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -7,11 +7,11 @@
 #include "ops/cpu/isa.h"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "ops/cpu/pack.cpp"
+#define HWY_TARGET_INCLUDE "ops/cpu/product/pack.cpp"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#include "ops/cpu/transpose-inl.h"
+#include "ops/cpu/product/transpose-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace lockstep::ops::cpu::HWY_NAMESPACE {

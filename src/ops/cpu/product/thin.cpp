@@ -1,5 +1,5 @@
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "ops/cpu/thin.cpp"
+#define HWY_TARGET_INCLUDE "ops/cpu/product/thin.cpp"
 #include <hwy/foreach_target.h>
 // clang-format off
 #include <hwy/highway.h>
@@ -10,9 +10,9 @@
 #include <utility>
 
 #include "ops/cpu/isa.h"
-#include "ops/cpu/pack.h"
-#include "ops/cpu/thin.h"
-#include "ops/cpu/transpose-inl.h"
+#include "ops/cpu/product/pack.h"
+#include "ops/cpu/product/thin.h"
+#include "ops/cpu/product/transpose-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace lockstep::ops::cpu::HWY_NAMESPACE {

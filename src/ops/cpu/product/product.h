@@ -9,9 +9,9 @@
 
 #include "device/cpu/team.h"
 #include "device/memory.h"
-#include "ops/cpu/microkernel.h"
-#include "ops/cpu/pack.h"
-#include "ops/cpu/thin.h"
+#include "ops/cpu/product/microkernel.h"
+#include "ops/cpu/product/pack.h"
+#include "ops/cpu/product/thin.h"
 
 namespace lockstep::ops::cpu {
 

@@ -1,0 +1,29 @@
+#include "ops/reference/access.h"
+#include "ops/reference/families.h"
+
+namespace lockstep::ops::reference {
+namespace {
+
+class RotaryReference final : public Rotary {
+  void do_rotate(const Tensor& x, const Tensor& angles, const RotaryPlace& place) override {
+    const std::int64_t size = angles.columns(), half = size / 2;
+    for (std::int64_t i = 0; i < x.rows(); ++i) {
+      const std::int64_t position = place.first_position + i % place.positions;
+      for (std::int64_t head = 0; head < x.columns(); head += size) {
+        for (std::int64_t j = 0; j < half; ++j) {
+          const double cosine = at(angles, position, j);
+          const double sine = place.inverse ? -at(angles, position, half + j) : at(angles, position, half + j);
+          const double a = at(x, i, head + j), b = at(x, i, head + half + j);
+          at(x, i, head + j) = static_cast<float>(a * cosine - b * sine);
+          at(x, i, head + half + j) = static_cast<float>(b * cosine + a * sine);
+        }
+      }
+    }
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Rotary> make_rotary() { return std::make_unique<RotaryReference>(); }
+
+}  // namespace lockstep::ops::reference
