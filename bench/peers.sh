@@ -5,7 +5,7 @@
 #   bench/peers.sh [--shapes "tiny char-12x64 ..."] [--rounds N] [--modes "eager compile"] [--ranks N] [--steps N] [--seconds S]
 #                  [--no-floor]
 #
-#   --shapes   default: tiny char-12x64 char gpt2:4x64 gpt2:1x1024
+#   --shapes   default: tiny char-12x64 char gpt2:4x64 gpt2:1x1024; also llama:4x64 llama:1x1024
 #   --rounds   default and least: 3
 #   --modes    default: eager; compile takes some 40 s more a run
 #   --steps    timed steps of a run, at most (default 20); --seconds: begin no further step after so long (default 40)
@@ -51,6 +51,10 @@ done
 [ -x "$peers/peer" ] || fail "no PyTorch to compare with: '$peers/peer' is missing; set PEERS to the folder that has peer and torch_gpt.py"
 [ -x "$lockstep" ] || fail "no program at '$lockstep'; build it (make) or set LOCKSTEP"
 unset OPENBLAS_CORETYPE OPENBLAS_L2_SIZE
+# `peer` starts scripts by their way from its folder; our own one imports torch_gpt.py from there.
+peers=$(cd "$peers" && pwd)
+llama=$(realpath --relative-to="$peers" "$root/bench/torch_llama.py")
+export PYTHONPATH=$peers PYTHONDONTWRITEBYTECODE=1
 
 results=$(mktemp)
 trap 'rm -f "$results"' EXIT
@@ -70,8 +74,10 @@ for round in $(seq "$rounds"); do
             --json $extra
         [ "$ranks" = 1 ] || record alone "$shape" "$lockstep" bench step --shape "$shape" --steps "$steps" --seconds "$seconds" \
             --json $extra
+        script=torch_gpt.py
+        [[ $shape != llama:* ]] || script=$llama
         for mode in $modes; do
-            record "$mode" "$shape" "$peers/peer" torch_gpt.py --shape "$shape" --dtype fp32 --mode "$mode" --ranks "$ranks" \
+            record "$mode" "$shape" "$peers/peer" "$script" --shape "$shape" --dtype fp32 --mode "$mode" --ranks "$ranks" \
                 --steps "$steps" --seconds "$seconds"
         done
     done
@@ -104,6 +110,7 @@ BEGIN {
         target["tiny", i] = tiny[i]; target["char-12x64", i] = small[i]; target["char", i] = char[i]
         target["gpt2:4x64", i] = gpt2[i]; target["gpt2:1x1024", i] = long[i]
     }
+    target["llama:4x64", 1] = target["llama:1x1024", 1] = 1.2
     if (ranks > 1) {
         split("", target)
         target["tiny", 1] = 1.6; target["gpt2:4x64", 1] = 1.35; target["char", 4] = 0.97

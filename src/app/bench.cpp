@@ -33,11 +33,12 @@ struct StepCommandOptions {
 bool parse(const Arguments& arguments, StepCommandOptions& options) {
   CommandLine line(
       "bench step",
-      "Times whole optimizer steps (forward, backward, clipping, AdamW; one fixed batch) of a GPT-2 model with biases, "
-      "tanh GELU, a tied head and no dropout, and shows where the time goes. The floor is the time of the step's products at "
+      "Times whole optimizer steps (forward, backward, clipping, AdamW; one fixed batch) of a GPT-2 model with biases "
+      "and tanh GELU, or of a Llama, with a tied head and no dropout, and shows where the time goes. The floor is the time of "
+      "the step's products at "
       "the best rate that anybody reaches here for their shapes, and of the optimizer's bytes.");
   line.option("--shape", options.shape, "SHAPE",
-              "tiny, char-12x64, char, gpt2:4x64, gpt2:1x1024, gpt2:4x1024 (samples x length)");
+              "tiny, char-12x64, char, gpt2:4x64, gpt2:1x1024, gpt2:4x1024, llama:4x64, llama:1x1024 (samples x length)");
   line.choice("--dtype", options.dtype, {"fp32", "float32", "bf16", "bfloat16"}, "fp32; bf16 comes later");
   line.option("--ranks", options.ranks, "N", "data-parallel ranks, which share the samples and the cores; without the floor");
   line.option("--threads", options.threads, "N", "of each rank; 0: its share of the cores");

@@ -16,7 +16,27 @@ namespace {
 ops::Activation activation_of(const std::string& name) {
   if (name == "gelu_tanh") return ops::Activation::gelu_tanh;
   if (name == "relu") return ops::Activation::relu;
+  if (name == "silu" || name == "swiglu") return ops::Activation::silu;
   return ops::Activation::gelu;
+}
+
+arch::Rope rope_of(const RunConfig::Model& model) {
+  arch::Rope rope;
+  rope.theta = model.rope_theta;
+  rope.scaling = model.rope_scaling == "llama3" ? arch::RopeScaling::llama3 : arch::RopeScaling::none;
+  rope.factor = model.rope_factor;
+  rope.low_freq_factor = model.rope_low_freq_factor;
+  rope.high_freq_factor = model.rope_high_freq_factor;
+  rope.original_block_size = model.rope_original_block_size;
+  return rope;
+}
+
+// Without a head size of its own, the heads share the width out.
+void check_heads(const RunConfig::Model& model, std::vector<Problem>& problems) {
+  if (model.head_dim || model.n_embd % model.n_head == 0) return;
+  problems.push_back(
+      {fmt::format("model.n_head = {} does not divide model.n_embd = {}", model.n_head, model.n_embd),
+       fmt::format("choose a width that is a multiple of {}, another number of heads, or set model.head_dim", model.n_head)});
 }
 
 bool asks_for_bf16(const RunConfig& config) { return config.train.dtype == "bf16" || config.train.dtype == "bfloat16"; }
@@ -24,7 +44,9 @@ bool asks_for_bf16(const RunConfig& config) { return config.train.dtype == "bf16
 }  // namespace
 
 std::vector<Problem> check(const RunConfig& config) {
-  std::vector<Problem> problems = arch::check(model_config(config, 2));
+  std::vector<Problem> problems;
+  check_heads(config.model, problems);
+  if (problems.empty()) problems = arch::check(model_config(config, 2));
   const RunConfig::Train& train = config.train;
   const RunConfig::Optimizer& optimizer = config.optimizer;
   if (optimizer.decay_lr && optimizer.min_lr > optimizer.learning_rate) {
@@ -113,12 +135,17 @@ arch::ModelConfig model_config(const RunConfig& config, std::int64_t vocabulary)
   arch::ModelConfig out;
   out.layers = model.n_layer;
   out.heads = model.n_head;
-  out.kv_heads = model.n_head;
+  out.kv_heads = model.n_kv_head.value_or(model.n_head);
   out.width = model.n_embd;
-  out.head_size = model.n_embd / model.n_head;
-  out.ffn_width = 4 * model.n_embd;
+  out.head_size = model.head_dim.value_or(model.n_embd / model.n_head);
+  out.gated = model.activation == "swiglu";
+  out.ffn_width = model.ffn_width.value_or(arch::usual_ffn_width(model.n_embd, out.gated));
   out.block_size = model.block_size;
   out.vocabulary = model.vocab_size.value_or(vocabulary);
+  out.norm = model.norm == "rmsnorm" ? arch::NormKind::rmsnorm : arch::NormKind::layernorm;
+  out.norm_eps = static_cast<float>(model.norm_eps);
+  out.position = model.position == "rope" ? arch::PositionKind::rope : arch::PositionKind::learned;
+  if (out.position == arch::PositionKind::rope) out.rope = rope_of(model);
   out.activation = activation_of(model.activation);
   out.init = model.init == "pytorch" ? arch::InitKind::pytorch : arch::InitKind::gpt2;
   out.bias = model.bias;

@@ -61,6 +61,14 @@ struct RunConfig {
     std::optional<bool> qkv_bias;            // null: as bias
     bool tied = true;
     std::string init = "gpt2";
+    std::string norm = "layernorm";
+    double norm_eps = 1e-5;
+    std::optional<std::int64_t> n_kv_head, head_dim, ffn_width;  // null: what usually follows from the other sizes
+    std::string position = "learned";
+    double rope_theta = 10000;  // this and the rest: of model.position=rope alone
+    std::string rope_scaling = "none";
+    double rope_factor = 8, rope_low_freq_factor = 1, rope_high_freq_factor = 4;
+    std::int64_t rope_original_block_size = 8192;
     bool operator==(const Model&) const = default;
   };
   struct Data {

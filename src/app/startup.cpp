@@ -17,29 +17,50 @@ namespace {
 
 std::string_view yes_no(bool value) { return value ? "True" : "False"; }
 
+const char* activation_text(ops::Activation f) {
+  switch (f) {
+    case ops::Activation::none:
+      return "Identity()";
+    case ops::Activation::gelu:
+      return "GELU(approximate='none')";
+    case ops::Activation::gelu_tanh:
+      return "GELU(approximate='tanh')";
+    case ops::Activation::relu:
+      return "ReLU()";
+    case ops::Activation::silu:
+      return "SiLU()";
+  }
+  throw BrokenRule("every activation has a name");
+}
+
+std::string rope_text(const arch::Rope& rope) {
+  const std::string text = fmt::format("theta={}", rope.theta);
+  if (rope.scaling == arch::RopeScaling::none) return text;
+  return text + fmt::format(", llama3 x{}, original={}", rope.factor, rope.original_block_size);
+}
+
 }  // namespace
 
 std::string model_tree(const arch::ModelConfig& m) {
-  const std::int64_t qkv = m.head_size * (m.heads + 2 * m.kv_heads);
+  const layout::ShardedDims dims = arch::whole_dims(m);
   const auto linear = [](std::string_view name, std::int64_t in, std::int64_t out, bool bias) {
     return fmt::format("({}): Linear(in_features={}, out_features={}, bias={})", name, in, out, yes_no(bias));
   };
-  const char* activation = m.activation == ops::Activation::relu        ? "ReLU()"
-                           : m.activation == ops::Activation::gelu_tanh ? "GELU(approximate='tanh')"
-                                                                        : "GELU(approximate='none')";
+  const char* norm = m.norm == arch::NormKind::rmsnorm ? "RMSNorm()" : "LayerNorm()";
   std::string tree = "GPT(\n  (transformer): ModuleDict(\n";
   tree += fmt::format("    (wte): Embedding({}, {})\n", m.vocabulary, m.width);
-  tree += fmt::format("    (wpe): Embedding({}, {})\n", m.block_size, m.width);
+  if (m.position == arch::PositionKind::learned) tree += fmt::format("    (wpe): Embedding({}, {})\n", m.block_size, m.width);
   tree += fmt::format("    (drop): Dropout(p={:.1f}, inplace=False)\n", m.dropout);
   tree += fmt::format("    (h): ModuleList(\n      (0-{}): {} x Block(\n", m.layers - 1, m.layers);
-  tree += "        (ln_1): LayerNorm()\n        (attn): CausalSelfAttention(\n";
-  tree += "          " + linear("c_attn", m.width, qkv, m.qkv_bias) + "\n";
-  tree += "          " + linear("c_proj", m.heads * m.head_size, m.width, m.bias) + "\n        )\n";
-  tree += "        (ln_2): LayerNorm()\n        (mlp): MLP(\n";
-  tree += "          " + linear("c_fc", m.width, m.ffn_width, m.bias) + "\n";
-  tree += fmt::format("          (act_fn): {}\n", activation);
+  tree += fmt::format("        (ln_1): {}\n        (attn): CausalSelfAttention(\n", norm);
+  tree += "          " + linear("c_attn", m.width, dims.qkv_width(), m.qkv_bias) + "\n";
+  if (m.position == arch::PositionKind::rope) tree += fmt::format("          (rotary): RoPE({})\n", rope_text(m.rope));
+  tree += "          " + linear("c_proj", dims.attention_width(), m.width, m.bias) + "\n        )\n";
+  tree += fmt::format("        (ln_2): {}\n        (mlp): MLP(\n", norm);
+  tree += "          " + linear("c_fc", m.width, dims.up_width(), m.bias) + "\n";
+  tree += fmt::format("          (act_fn): {}{}\n", activation_text(m.activation), m.gated ? " * gate" : "");
   tree += "          " + linear("c_proj", m.ffn_width, m.width, m.bias) + "\n        )\n      )\n    )\n";
-  tree += "    (ln_f): LayerNorm()\n  )\n";
+  tree += fmt::format("    (ln_f): {}\n  )\n", norm);
   return tree + "  " + linear("lm_head", m.width, m.vocabulary, false) + "\n)";
 }
 

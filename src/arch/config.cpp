@@ -2,7 +2,37 @@
 
 #include <fmt/format.h>
 
+#include "base/checked.h"
+
 namespace lockstep::arch {
+
+namespace {
+
+void check_rope(const ModelConfig& config, std::vector<Problem>& problems) {
+  const Rope& rope = config.rope;
+  if (config.head_size % 2 != 0) {
+    problems.push_back({fmt::format("heads of {} features: model.position = rope turns pairs of them", config.head_size),
+                        "choose an even model.head_dim"});
+  }
+  if (!(rope.theta > 1)) {
+    problems.push_back({fmt::format("model.rope_theta = {}: must be above 1", rope.theta), "the usual one is 10000"});
+  }
+  if (rope.scaling == RopeScaling::none) return;
+  if (!(rope.factor >= 1)) {
+    problems.push_back({fmt::format("model.rope_factor = {}: must be at least 1", rope.factor), "Llama 3.1 has 8"});
+  }
+  if (!(rope.low_freq_factor > 0 && rope.low_freq_factor < rope.high_freq_factor)) {
+    problems.push_back({fmt::format("model.rope_low_freq_factor = {} is not between 0 and model.rope_high_freq_factor = {}",
+                                    rope.low_freq_factor, rope.high_freq_factor),
+                        "Llama 3.1 has 1 and 4"});
+  }
+  if (rope.original_block_size < 1) {
+    problems.push_back(
+        {fmt::format("model.rope_original_block_size = {}: must be at least 1", rope.original_block_size), "Llama 3.1 has 8192"});
+  }
+}
+
+}  // namespace
 
 std::vector<Problem> check(const ModelConfig& config) {
   std::vector<Problem> problems;
@@ -14,16 +44,21 @@ std::vector<Problem> check(const ModelConfig& config) {
   at_least_one("model.n_embd", config.width);
   at_least_one("model.block_size", config.block_size);
   at_least_one("model.vocab_size", config.vocabulary);
-  if (config.heads >= 1 && config.width >= 1 && config.width % config.heads != 0) {
-    problems.push_back({fmt::format("model.n_head = {} does not divide model.n_embd = {}", config.heads, config.width),
-                        fmt::format("choose a width that is a multiple of {}, or another number of heads", config.heads)});
-  } else if (config.head_size > 256) {
+  at_least_one("model.n_kv_head", config.kv_heads);
+  at_least_one("model.head_dim", config.head_size);
+  at_least_one("model.ffn_width", config.ffn_width);
+  if (config.head_size > 256) {
     problems.push_back(
-        {fmt::format("heads of {} features (model.n_embd / model.n_head): at most 256", config.head_size), "use more heads"});
+        {fmt::format("heads of {} features (model.head_dim, or model.n_embd / model.n_head): at most 256", config.head_size),
+         "use more heads, or set model.head_dim"});
   }
-  if (config.kv_heads < 1 || config.heads % config.kv_heads != 0) {
-    problems.push_back(
-        {fmt::format("{} key/value heads do not divide {} heads", config.kv_heads, config.heads), "choose a divisor"});
+  if (config.kv_heads >= 1 && config.heads >= 1 && config.heads % config.kv_heads != 0) {
+    problems.push_back({fmt::format("model.n_kv_head = {} does not divide model.n_head = {}", config.kv_heads, config.heads),
+                        fmt::format("choose a divisor of {}", config.heads)});
+  }
+  if (config.position == PositionKind::rope) check_rope(config, problems);
+  if (!(config.norm_eps > 0)) {
+    problems.push_back({fmt::format("model.norm_eps = {}: must be above 0", config.norm_eps), "the usual one is 1e-5"});
   }
   if (!(config.dropout >= 0 && config.dropout < 1)) {
     problems.push_back({fmt::format("model.dropout = {}: must be in [0, 1)", config.dropout), "set model.dropout=0 for none"});
@@ -37,16 +72,10 @@ layout::ShardedDims whole_dims(const ModelConfig& config) {
           .kv_heads = config.kv_heads,
           .head_size = config.head_size,
           .ffn_width = config.ffn_width,
+          .gated = config.gated,
           .vocabulary = config.vocabulary};
 }
 
-const std::vector<Preset>& presets() {
-  static const std::vector<Preset> all = {
-      {"default", 12, 12, 768, 1024, 12, 0.0F},    {"shakespeare", 6, 6, 384, 256, 64, 0.2F},
-      {"gpt2", 12, 12, 768, 1024, 12, 0.0F},       {"gpt2_medium", 24, 16, 1024, 1024, 4, 0.0F},
-      {"gpt2_large", 36, 20, 1280, 1024, 4, 0.0F}, {"gpt2_xl", 48, 25, 1600, 1024, 1, 0.0F},
-  };
-  return all;
-}
+std::int64_t usual_ffn_width(std::int64_t width, bool gated) { return gated ? round_up(8 * width / 3, 256) : 4 * width; }
 
 }  // namespace lockstep::arch

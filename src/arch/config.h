@@ -4,7 +4,6 @@
 // constructors read them, the training step does not.
 
 #include <cstdint>
-#include <string_view>
 #include <vector>
 
 #include "base/error.h"
@@ -13,11 +12,26 @@
 
 namespace lockstep::arch {
 
-enum class NormKind : std::uint8_t { layernorm };
-enum class PositionKind : std::uint8_t { learned };
+enum class NormKind : std::uint8_t { layernorm, rmsnorm };
+enum class PositionKind : std::uint8_t { learned, rope };
+/// How rotary angles were stretched for a longer context: not, or as Llama 3.1 does it (by wavelength).
+enum class RopeScaling : std::uint8_t { none, llama3 };
 /// gpt2: normal(0, 0.02), residual projections / sqrt(2 layers) (Radford et al. 2019). pytorch: what PyTorch's Linear and
 /// Embedding start from (uniform in +-1/sqrt(in-features), normal(0, 1)).
 enum class InitKind : std::uint8_t { gpt2, pytorch };
+
+/// Rotary positions (arch/rotary computes the angles).
+struct Rope {
+  double theta = 10000;
+  RopeScaling scaling = RopeScaling::none;
+  // Of llama3: wavelengths above original / low_freq_factor grow by factor, those below original / high_freq_factor stay.
+  double factor = 8;
+  double low_freq_factor = 1;
+  double high_freq_factor = 4;
+  std::int64_t original_block_size = 8192;
+
+  friend bool operator==(const Rope&, const Rope&) = default;
+};
 
 struct ModelConfig {
   std::int64_t layers = 12;
@@ -30,7 +44,9 @@ struct ModelConfig {
   std::int64_t vocabulary = 50304;
   NormKind norm = NormKind::layernorm;
   PositionKind position = PositionKind::learned;
+  Rope rope;  ///< of PositionKind::rope
   ops::Activation activation = ops::Activation::gelu;
+  bool gated = false;  ///< down(activation(gate(x)) * up(x)); with silu: SwiGLU
   InitKind init = InitKind::gpt2;
   bool bias = false;      ///< biases of norms and products, but for q, k, v
   bool qkv_bias = false;  ///< biases of q, k, v
@@ -47,12 +63,7 @@ std::vector<Problem> check(const ModelConfig& config);
 /// The sizes of a rank that holds everything.
 layout::ShardedDims whole_dims(const ModelConfig& config);
 
-/// A named size of the GPT-2 family (seeds.md 2.1).
-struct Preset {
-  std::string_view name;
-  std::int64_t layers, heads, width, block_size, batch_size;
-  float dropout;
-};
-const std::vector<Preset>& presets();
+/// The feed-forward width that goes without saying: 4 C, or with a gate 8/3 C in multiples of 256, as Llama has it.
+std::int64_t usual_ffn_width(std::int64_t width, bool gated);
 
 }  // namespace lockstep::arch

@@ -16,10 +16,14 @@ struct Name {
   Value value;
 };
 
-constexpr std::array<Name<Activation>, 4> activations{
-    {{"none", Activation::none}, {"gelu", Activation::gelu}, {"gelu_tanh", Activation::gelu_tanh}, {"relu", Activation::relu}}};
-constexpr std::array<Name<NormKind>, 1> norms{{{"layernorm", NormKind::layernorm}}};
-constexpr std::array<Name<PositionKind>, 1> positions{{{"learned", PositionKind::learned}}};
+constexpr std::array<Name<Activation>, 5> activations{{{"none", Activation::none},
+                                                       {"gelu", Activation::gelu},
+                                                       {"gelu_tanh", Activation::gelu_tanh},
+                                                       {"relu", Activation::relu},
+                                                       {"silu", Activation::silu}}};
+constexpr std::array<Name<NormKind>, 2> norms{{{"layernorm", NormKind::layernorm}, {"rmsnorm", NormKind::rmsnorm}}};
+constexpr std::array<Name<PositionKind>, 2> positions{{{"learned", PositionKind::learned}, {"rope", PositionKind::rope}}};
+constexpr std::array<Name<RopeScaling>, 2> scalings{{{"none", RopeScaling::none}, {"llama3", RopeScaling::llama3}}};
 constexpr std::array<Name<InitKind>, 2> inits{{{"gpt2", InitKind::gpt2}, {"pytorch", InitKind::pytorch}}};
 
 template <class Table, class Value>
@@ -40,6 +44,30 @@ Value value_in(const std::array<Name<Value>, N>& table, const Json& json, std::s
                   "use a version of lockstep that has it");
 }
 
+Json rope_to_json(const Rope& rope) {
+  Json json;
+  json.set("theta", rope.theta);
+  json.set("scaling", name_in(scalings, rope.scaling));
+  if (rope.scaling == RopeScaling::none) return json;
+  json.set("factor", rope.factor);
+  json.set("low_freq_factor", rope.low_freq_factor);
+  json.set("high_freq_factor", rope.high_freq_factor);
+  json.set("original_block_size", rope.original_block_size);
+  return json;
+}
+
+Rope rope_from_json(const Json& json, std::string_view what) {
+  Rope rope;
+  rope.theta = json.at("theta").number();
+  rope.scaling = value_in(scalings, json, "scaling", what);
+  if (rope.scaling == RopeScaling::none) return rope;
+  rope.factor = json.at("factor").number();
+  rope.low_freq_factor = json.at("low_freq_factor").number();
+  rope.high_freq_factor = json.at("high_freq_factor").number();
+  rope.original_block_size = json.at("original_block_size").integer();
+  return rope;
+}
+
 }  // namespace
 
 Json to_json(const ModelConfig& config) {
@@ -54,7 +82,9 @@ Json to_json(const ModelConfig& config) {
   json.set("vocab_size", config.vocabulary);
   json.set("norm", name_in(norms, config.norm));
   json.set("position", name_in(positions, config.position));
+  if (config.position == PositionKind::rope) json.set("rope", rope_to_json(config.rope));
   json.set("activation", name_in(activations, config.activation));
+  json.set("gated", config.gated);
   json.set("init", name_in(inits, config.init));
   json.set("bias", config.bias);
   json.set("qkv_bias", config.qkv_bias);
@@ -76,7 +106,9 @@ ModelConfig model_from_json(const Json& json, std::string_view what) {
   config.vocabulary = json.at("vocab_size").integer();
   config.norm = value_in(norms, json, "norm", what);
   config.position = value_in(positions, json, "position", what);
+  if (config.position == PositionKind::rope) config.rope = rope_from_json(json.at("rope"), what);
   config.activation = value_in(activations, json, "activation", what);
+  config.gated = json.find("gated") != nullptr && json.at("gated").boolean();  // files from before there were gates lack it
   config.init = value_in(inits, json, "init", what);
   config.bias = json.at("bias").boolean();
   config.qkv_bias = json.at("qkv_bias").boolean();

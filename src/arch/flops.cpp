@@ -7,7 +7,8 @@ namespace lockstep::arch {
 double training_flops_per_token(const ModelConfig& config, std::int64_t positions) {
   const double attention =
       12.0 * static_cast<double>(config.layers * config.heads * config.head_size) * static_cast<double>(positions);
-  return 6.0 * static_cast<double>(count_parameters(config).without_positions) + attention;
+  const ParameterCounts counts = count_parameters(config);
+  return 6.0 * static_cast<double>(counts.without_positions - counts.looked_up) + attention;
 }
 
 }  // namespace lockstep::arch

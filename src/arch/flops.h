@@ -9,7 +9,8 @@
 namespace lockstep::arch {
 
 /// FLOPs a token of training, forward and backward, by the formula of nanoGPT and PaLM (Chowdhery et al. 2022, appendix B):
-/// 6 N + 12 L H Q T with N = parameters without positions. Attention is counted whole, not its causal half.
+/// 6 N + 12 L H Q T with N = parameters that a token is multiplied with: all but tables that are only looked up. Attention is
+/// counted whole, not its causal half.
 double training_flops_per_token(const ModelConfig& config, std::int64_t positions);
 
 }  // namespace lockstep::arch

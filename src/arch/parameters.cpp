@@ -27,7 +27,7 @@ class Table {
   }
   void norm(UnitSpec& unit, const std::string& name, Role gain, Role bias_role) const {
     add(unit, name + ".weight", gain, Shape{config_.width}, Init{Init::Kind::constant, 1});
-    if (config_.bias) add(unit, name + ".bias", bias_role, Shape{config_.width}, Init{});
+    if (config_.bias && config_.norm == NormKind::layernorm) add(unit, name + ".bias", bias_role, Shape{config_.width}, Init{});
   }
 
  private:
@@ -43,16 +43,16 @@ class Table {
 UnitSpec block_unit(const ModelConfig& c, const Table& table, std::int64_t index) {
   const std::string prefix = fmt::format("transformer.h.{}.", index);
   UnitSpec unit{fmt::format("h.{}", index), {}};
-  const std::int64_t attention_width = c.heads * c.head_size;
-  const std::int64_t qkv_width = attention_width + 2 * c.kv_heads * c.head_size;
+  const layout::ShardedDims dims = whole_dims(c);
+  const std::int64_t attention_width = dims.attention_width(), qkv_width = dims.qkv_width(), up_width = dims.up_width();
   table.norm(unit, prefix + "ln_1", Role::norm1_gain, Role::norm1_bias);
   table.matrix(unit, prefix + "attn.c_attn.weight", Role::qkv_weight, qkv_width, c.width);
   table.bias(unit, c.qkv_bias, prefix + "attn.c_attn.bias", Role::qkv_bias, qkv_width, c.width);
   table.matrix(unit, prefix + "attn.c_proj.weight", Role::attention_out_weight, c.width, attention_width, true);
   table.bias(unit, c.bias, prefix + "attn.c_proj.bias", Role::attention_out_bias, c.width, attention_width);
   table.norm(unit, prefix + "ln_2", Role::norm2_gain, Role::norm2_bias);
-  table.matrix(unit, prefix + "mlp.c_fc.weight", Role::up_weight, c.ffn_width, c.width);
-  table.bias(unit, c.bias, prefix + "mlp.c_fc.bias", Role::up_bias, c.ffn_width, c.width);
+  table.matrix(unit, prefix + "mlp.c_fc.weight", Role::up_weight, up_width, c.width);
+  table.bias(unit, c.bias, prefix + "mlp.c_fc.bias", Role::up_bias, up_width, c.width);
   table.matrix(unit, prefix + "mlp.c_proj.weight", Role::down_weight, c.width, c.ffn_width, true);
   table.bias(unit, c.bias, prefix + "mlp.c_proj.bias", Role::down_bias, c.width, c.ffn_width);
   return unit;
@@ -66,7 +66,8 @@ std::vector<UnitSpec> unit_table(const ModelConfig& config, DecayRule decay) {
   UnitSpec embedding{"embedding", {}};
   UnitSpec tied{"tied", {}};
   table.table(config.tied ? tied : embedding, "transformer.wte.weight", Role::token_table, config.vocabulary);
-  table.table(embedding, "transformer.wpe.weight", Role::position_table, config.block_size);
+  if (config.position == PositionKind::learned)
+    table.table(embedding, "transformer.wpe.weight", Role::position_table, config.block_size);
   units.push_back(std::move(embedding));
   if (config.tied) units.push_back(std::move(tied));
   for (std::int64_t i = 0; i < config.layers; ++i) units.push_back(block_unit(config, table, i));
@@ -114,6 +115,7 @@ ParameterCounts count_parameters(const ModelConfig& config, DecayRule decay) {
       const std::int64_t size = parameter.info.shape.elements();
       counts.total += size;
       if (parameter.info.role != static_cast<int>(Role::position_table)) counts.without_positions += size;
+      if (parameter.info.role == static_cast<int>(Role::token_table) && !config.tied) counts.looked_up += size;
       (parameter.info.decay ? counts.decayed : counts.other) += size;
       ++(parameter.info.decay ? counts.decayed_tensors : counts.other_tensors);
     }

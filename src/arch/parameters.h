@@ -18,13 +18,13 @@ enum class Role : std::uint8_t {
   position_table,
   norm1_gain,
   norm1_bias,
-  qkv_weight,
+  qkv_weight,  ///< [(H + 2K) D, C]: q, k, v
   qkv_bias,
   attention_out_weight,
   attention_out_bias,
   norm2_gain,
   norm2_bias,
-  up_weight,
+  up_weight,  ///< [U, C]; with a gate its rows come first
   up_bias,
   down_weight,
   down_bias,
@@ -60,7 +60,7 @@ std::vector<layout::Unit> units_of(const std::vector<UnitSpec>& table);
 
 /// Where the model finds its units in the table.
 struct UnitMap {
-  UnitIndex embedding;  ///< positions, and tokens unless tied
+  UnitIndex embedding;  ///< learned positions, and tokens unless tied; may have nothing
   UnitIndex tied{-1};   ///< the token table when the head shares it; -1 otherwise
   std::vector<UnitIndex> blocks;
   UnitIndex head;  ///< final norm, and the head's weight unless tied
@@ -74,6 +74,7 @@ std::vector<UnitIndex> backward_order(const UnitMap& map);
 struct ParameterCounts {
   std::int64_t total = 0;              ///< every element
   std::int64_t without_positions = 0;  ///< the seed's num_params
+  std::int64_t looked_up = 0;          ///< of them, the token table of a model whose head has a matrix of its own
   std::int64_t decayed_tensors = 0, decayed = 0;
   std::int64_t other_tensors = 0, other = 0;
 };

@@ -39,7 +39,11 @@ std::vector<StepProduct> step_products(const arch::ModelConfig& config, std::int
   std::vector<StepProduct> products;
   add_layer(products, rows, dims.attention_width() + 2 * dims.kv_width(), config.width, layers);
   add_layer(products, rows, config.width, dims.attention_width(), layers);
-  add_layer(products, rows, config.ffn_width, config.width, layers);
+  // A gate is a forward product of its own; its gradients come with those of what it multiplies.
+  products.push_back({ProductRole::forward, rows, dims.ffn_width, config.width, config.gated ? 2 * layers : layers});
+  for (const ProductRole role : {ProductRole::input_gradient, ProductRole::weight_gradient}) {
+    products.push_back({role, rows, dims.up_width(), config.width, layers});
+  }
   add_layer(products, rows, config.width, config.ffn_width, layers);
 
   const std::int64_t chunk = model::Head::chunk_rows(dims, rows);

@@ -10,12 +10,14 @@
 namespace lockstep::lab {
 namespace {
 
-constexpr std::array<StepShape, 6> shapes{{{"tiny", 4, 4, 128, 65, 12, 64},
+constexpr std::array<StepShape, 8> shapes{{{"tiny", 4, 4, 128, 65, 12, 64},
                                            {"char-12x64", 6, 6, 384, 65, 12, 64},
                                            {"char", 6, 6, 384, 65, 64, 256},
                                            {"gpt2:4x64", 12, 12, 768, 50304, 4, 64},
                                            {"gpt2:1x1024", 12, 12, 768, 50304, 1, 1024},
-                                           {"gpt2:4x1024", 12, 12, 768, 50304, 4, 1024}}};
+                                           {"gpt2:4x1024", 12, 12, 768, 50304, 4, 1024},
+                                           {"llama:4x64", 12, 12, 768, 50304, 4, 64, true},
+                                           {"llama:1x1024", 12, 12, 768, 50304, 1, 1024, true}}};
 
 }  // namespace
 
@@ -38,9 +40,16 @@ arch::ModelConfig model_of(const StepShape& shape) {
   config.heads = config.kv_heads = shape.heads;
   config.width = shape.width;
   config.head_size = shape.width / shape.heads;
-  config.ffn_width = 4 * shape.width;
+  config.gated = shape.llama;
+  config.ffn_width = arch::usual_ffn_width(shape.width, shape.llama);
   config.block_size = shape.positions;
   config.vocabulary = shape.vocabulary;
+  if (shape.llama) {
+    config.norm = arch::NormKind::rmsnorm;
+    config.position = arch::PositionKind::rope;
+    config.activation = ops::Activation::silu;
+    return config;
+  }
   config.activation = ops::Activation::gelu_tanh;
   config.bias = config.qkv_bias = true;
   return config;

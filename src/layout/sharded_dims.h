@@ -12,11 +12,14 @@ struct ShardedDims {
   std::int64_t kv_heads = 0;    ///< K
   std::int64_t head_size = 0;   ///< D
   std::int64_t ffn_width = 0;   ///< F
+  bool gated = false;           ///< the feed-forward layer has a gate beside what goes up
   std::int64_t vocabulary = 0;  ///< V
 
   std::int64_t attention_width() const { return heads * head_size; }
   std::int64_t kv_width() const { return kv_heads * head_size; }
   std::int64_t qkv_width() const { return attention_width() + 2 * kv_width(); }
+  /// U: F, or with a gate 2 F, the gate first.
+  std::int64_t up_width() const { return gated ? 2 * ffn_width : ffn_width; }
 };
 
 }  // namespace lockstep::layout

@@ -1,6 +1,7 @@
 #include "model/attention.h"
 
 #include "model/residual.h"
+#include "model/rotation.h"
 
 namespace lockstep::model {
 
@@ -10,6 +11,10 @@ AttentionLayer::Heads AttentionLayer::split(const Tensor& qkv) const {
   const std::int64_t q = context_.dims.attention_width();
   const std::int64_t kv = context_.dims.kv_width();
   return {qkv.slice_columns(0, q), qkv.slice_columns(q, kv), qkv.slice_columns(q + kv, kv)};
+}
+
+Tensor AttentionLayer::turned(const Tensor& qkv) const {
+  return qkv.slice_columns(0, context_.dims.attention_width() + context_.dims.kv_width());
 }
 
 ops::AttentionShape AttentionLayer::shape(const Pass& pass) const {
@@ -30,11 +35,12 @@ void AttentionLayer::forward(const Pass& pass, const WeightSet& w, BlockSaved& s
   const Tensor normed = top(scratch.normed);
   const Tensor qkv = top(saved.qkv);
   const Tensor attention = top(saved.attention);
-  context_.ops.norm().forward(normed, top(saved.stats1), x, w[Role::norm1_gain], w[Role::norm1_bias], context_.config.norm_eps);
+  norm_.forward(normed, top(saved.stats1), x, w[Role::norm1_gain], w[Role::norm1_bias], context_.config.norm_eps);
   context_.attention.enter->forward(normed, normed).wait();
   ops::Epilogue epilogue;
   epilogue.bias = w[Role::qkv_bias];
   context_.ops.linear().forward(qkv, normed, w[Role::qkv_weight], epilogue);
+  rotate(context_, turned(qkv), pass.positions);
   const Heads heads = split(qkv);
   const Tensor lse =
       saved.lse.flat(0, rows * context_.dims.heads).reshape(Shape{pass.samples * context_.dims.heads, pass.positions});
@@ -65,12 +71,14 @@ void AttentionLayer::backward(const Pass& pass, const WeightSet& w, const Weight
                                     per_head(saved.lse), heads.q, heads.k, heads.v, shape(pass),
                                     dropout_site(context_, pass, layer_, ops::Site::attention_weights));
 
+  rotate_back(context_, turned(d_qkv), pass.positions);
+
   const Tensor normed = top(scratch.normed);
   const Tensor d_normed = top(scratch.d_normed);
   context_.ops.linear().backward_input(d_normed, d_qkv, w[Role::qkv_weight]);
   context_.attention.enter->backward(d_normed, d_normed).wait();
-  context_.ops.norm().backward(d, normed, gradient[Role::norm1_gain], gradient[Role::norm1_bias], d_normed, top(saved.x),
-                               top(saved.stats1), w[Role::norm1_gain], w[Role::norm1_bias], d, accumulate);
+  norm_.backward(d, normed, gradient[Role::norm1_gain], gradient[Role::norm1_bias], d_normed, top(saved.x), top(saved.stats1),
+                 w[Role::norm1_gain], w[Role::norm1_bias], d, accumulate);
   sink.push({normed, d_qkv, gradient[Role::qkv_weight], gradient[Role::qkv_bias], accumulate});
 }
 
@@ -82,7 +90,7 @@ void AttentionLayer::extend(const Pass& pass, const WeightSet& w, BlockSaved& sa
   const auto top = [rows](const Tensor& t) { return t.slice_rows(0, rows); };
   const Tensor x = top(saved.x);
   const Tensor normed = top(scratch.normed);
-  context_.ops.norm().forward(normed, top(saved.stats1), x, w[Role::norm1_gain], w[Role::norm1_bias], context_.config.norm_eps);
+  norm_.forward(normed, top(saved.stats1), x, w[Role::norm1_gain], w[Role::norm1_bias], context_.config.norm_eps);
   context_.attention.enter->forward(normed, normed).wait();
 
   // Each of q, k, v is its own product, so that keys and values land in the cache without a copy.
@@ -95,10 +103,13 @@ void AttentionLayer::extend(const Pass& pass, const WeightSet& w, BlockSaved& sa
   };
   const Tensor q = top(saved.qkv).slice_columns(0, q_width);
   project(q, normed, 0, q_width);
+  rotate(context_, q, pass.positions, before);
   for (std::int64_t s = 0; s < pass.samples; ++s) {
     const Tensor input = normed.slice_rows(s * pass.positions, pass.positions);
     const std::int64_t row = s * cache.capacity() + before;
-    project(cache.keys(layer).slice_rows(row, pass.positions), input, q_width, kv_width);
+    const Tensor keys = cache.keys(layer).slice_rows(row, pass.positions);
+    project(keys, input, q_width, kv_width);
+    rotate(context_, keys, pass.positions, before);
     project(cache.values(layer).slice_rows(row, pass.positions), input, q_width + kv_width, kv_width);
   }
   ops::AttentionShape cached = shape(pass);

@@ -1,6 +1,7 @@
 #pragma once
 
-// The attention sub-layer: x + out(attention(qkv(norm(x)))).
+// The attention sub-layer: x + out(attention(qkv(norm(x)))), queries and keys turned by their position where the model has
+// rotary positions.
 
 #include "model/context.h"
 #include "model/kv_cache.h"
@@ -11,7 +12,7 @@ namespace lockstep::model {
 
 class AttentionLayer {
  public:
-  AttentionLayer(const Context& context, int layer) : context_(context), layer_(layer) {}
+  AttentionLayer(const Context& context, int layer) : context_(context), norm_(norm_of(context)), layer_(layer) {}
   /// out [R, C] from saved.x; keeps stats1, qkv, attention, lse.
   void forward(const Pass& pass, const WeightSet& w, BlockSaved& saved, const Tensor& out, const Scratch& scratch) const;
   /// d [R, C]: the gradient of the output on entry, of saved.x on return.
@@ -27,8 +28,11 @@ class AttentionLayer {
     Tensor q, k, v;
   };
   Heads split(const Tensor& qkv) const;
+  /// The columns of q and k, which lie side by side.
+  Tensor turned(const Tensor& qkv) const;
   ops::AttentionShape shape(const Pass& pass) const;
   const Context& context_;
+  ops::Norm& norm_;
   int layer_;
 };
 

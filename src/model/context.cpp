@@ -2,6 +2,10 @@
 
 namespace lockstep::model {
 
+ops::Norm& norm_of(const Context& context) {
+  return context.config.norm == arch::NormKind::rmsnorm ? context.ops.rms_norm() : context.ops.norm();
+}
+
 ops::DropoutSite dropout_site(const Context& context, const Pass& pass, int layer, ops::Site site) {
   ops::DropoutSite at;
   if (!pass.training || context.config.dropout == 0) return at;

@@ -20,7 +20,11 @@ struct Context {
   parallel::Boundaries attention;
   parallel::Boundaries mlp;
   std::uint64_t seed = 0;  ///< of dropout
+  Tensor angles = {};      ///< [T_max, D] of rotary positions (model/rotation), empty for learned ones
 };
+
+/// The norm that the configuration asks for.
+ops::Norm& norm_of(const Context& context);
 
 /// The tokens of one pass.
 struct Pass {

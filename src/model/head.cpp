@@ -26,8 +26,8 @@ void Head::declare(Arena& arena, std::int64_t rows, bool training) {
 }
 
 void Head::norm(const Tensor& x, const Weights& w) {
-  context_.ops.norm().forward(normed_.slice_rows(0, x.rows()), stats_.slice_rows(0, x.rows()), x, w.head[Role::final_gain],
-                              w.head[Role::final_bias], context_.config.norm_eps);
+  norm_.forward(normed_.slice_rows(0, x.rows()), stats_.slice_rows(0, x.rows()), x, w.head[Role::final_gain],
+                w.head[Role::final_bias], context_.config.norm_eps);
 }
 
 double Head::loss_and_gradient(const Tensor& x, const Tensor& targets, const Tensor& scale, const Weights& w,
@@ -44,9 +44,8 @@ double Head::loss_and_gradient(const Tensor& x, const Tensor& targets, const Ten
     context_.ops.linear().backward_input(d_normed_.slice_rows(first, count), logits, w.projection);
     sink.push({normed, logits, gradient.projection, {}, first > 0 || gradient.accumulate_projection});
   }
-  context_.ops.norm().backward(d, {}, gradient.head[Role::final_gain], gradient.head[Role::final_bias],
-                               d_normed_.slice_rows(0, rows), x, stats_.slice_rows(0, rows), w.head[Role::final_gain],
-                               w.head[Role::final_bias], {}, gradient.accumulate_head);
+  norm_.backward(d, {}, gradient.head[Role::final_gain], gradient.head[Role::final_bias], d_normed_.slice_rows(0, rows), x,
+                 stats_.slice_rows(0, rows), w.head[Role::final_gain], w.head[Role::final_bias], {}, gradient.accumulate_head);
   return sum;
 }
 

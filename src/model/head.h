@@ -10,7 +10,7 @@ namespace lockstep::model {
 
 class Head {
  public:
-  explicit Head(const Context& context) : context_(context) {}
+  explicit Head(const Context& context) : context_(context), norm_(norm_of(context)) {}
   /// Tokens of a chunk: a multiple of 256 (numerics.md section 3.2), as many as keep the logits near 8 MiB.
   static std::int64_t chunk_rows(const layout::ShardedDims& dims, std::int64_t rows);
   /// Workspace for passes of at most `rows` rows.
@@ -37,6 +37,7 @@ class Head {
  private:
   void norm(const Tensor& x, const Weights& w);
   const Context& context_;
+  ops::Norm& norm_;
   Tensor normed_, stats_, d_normed_, logits_;
 };
 

@@ -1,6 +1,7 @@
 #pragma once
 
-// The feed-forward sub-layer: x + down(activation(up(norm(x)))).
+// The feed-forward sub-layer: x + down(activation(up(norm(x)))), or with a gate x + down(activation(gate(norm(x))) *
+// up(norm(x))).
 
 #include "model/context.h"
 #include "model/saved.h"
@@ -10,7 +11,7 @@ namespace lockstep::model {
 
 class Mlp {
  public:
-  Mlp(const Context& context, int layer) : context_(context), layer_(layer) {}
+  Mlp(const Context& context, int layer) : context_(context), norm_(norm_of(context)), layer_(layer) {}
   /// out [R, C] from saved.middle; keeps stats2 and pre_activation.
   void forward(const Pass& pass, const WeightSet& w, BlockSaved& saved, const Tensor& out, const Scratch& scratch) const;
   /// d [R, C]: the gradient of the output on entry, of saved.middle on return.
@@ -18,7 +19,13 @@ class Mlp {
                 const BlockSaved& saved, const Tensor& d, const Scratch& scratch) const;
 
  private:
+  /// Columns [R, U] of a matrix as wide as the up matrix is high; no gate: empty.
+  struct Halves {
+    Tensor gate, up;
+  };
+  Halves split(const Tensor& hidden) const;
   const Context& context_;
+  ops::Norm& norm_;
   int layer_;
 };
 

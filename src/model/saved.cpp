@@ -13,7 +13,7 @@ void declare(Arena& arena, BlockSaved& saved, const layout::ShardedDims& dims, s
   matrix(saved.lse, "lse", dims.heads);
   matrix(saved.middle, "middle", dims.width);
   matrix(saved.stats2, "stats2", 2);
-  matrix(saved.pre_activation, "pre_activation", dims.ffn_width);
+  matrix(saved.pre_activation, "pre_activation", dims.up_width());
 }
 
 void declare(Arena& arena, Scratch& scratch, const layout::ShardedDims& dims, std::int64_t rows, bool training, bool branch) {
@@ -27,7 +27,7 @@ void declare(Arena& arena, Scratch& scratch, const layout::ShardedDims& dims, st
   const Arena::Mark shared = arena.mark();
   matrix(scratch.activated, "activated", dims.ffn_width);
   if (training) {
-    matrix(scratch.d_hidden, "d_hidden", dims.ffn_width);
+    matrix(scratch.d_hidden, "d_hidden", dims.up_width());
     arena.rewind(shared);
     matrix(scratch.d_attention, "d_attention", dims.attention_width());
     matrix(scratch.d_qkv, "d_qkv", dims.qkv_width());

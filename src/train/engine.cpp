@@ -4,6 +4,7 @@
 
 #include "base/timer.h"
 #include "model/initialise.h"
+#include "model/rotation.h"
 #include "train/pipeline_runner.h"
 #include "train/replicas.h"
 
@@ -38,6 +39,7 @@ Engine::Engine(const EngineConfig& config, Runtime& runtime, ops::Ops& ops, comm
   parameters_.declare(parameter_arena_);
   updater_->declare({gradient_arena_, optimizer_arena_, activation_arena_, workspace_arena_});
   stage_.declare(activation_arena_, workspace_arena_);
+  model::declare_angles(context_, workspace_arena_);
   optimizer_arena_.declare(scalars_.values, "step_scalars", Shape{StepScalars::count}, DType::f32);
 }
 
@@ -56,6 +58,7 @@ void Engine::commit() {
   for (Arena* arena : {&parameter_arena_, &optimizer_arena_, &activation_arena_, &workspace_arena_}) {
     arena->commit(runtime_.memory(), committed);
   }
+  model::compute_angles(context_);
 }
 
 void Engine::initialise() { model::initialise(ops_, parameters_, table_, config_.seed); }

@@ -1,11 +1,13 @@
 #include "train/inference.h"
 
 #include "arch/parameters.h"
+#include "model/rotation.h"
 
 namespace lockstep::train {
 
 Inference::Inference(const arch::ModelConfig& model, Runtime& runtime, ops::Ops& ops)
     : arena_("parameters", MemoryKind::parameters),
+      table_arena_("tables", MemoryKind::workspace),
       parameters_(arch::units_of(arch::unit_table(model))),
       boundary_(parallel::make_identity_boundary()),
       context_{model,
@@ -15,8 +17,11 @@ Inference::Inference(const arch::ModelConfig& model, Runtime& runtime, ops::Ops&
                {boundary_.get(), boundary_.get()},
                {boundary_.get(), boundary_.get()}} {
   parameters_.declare(arena_);
+  model::declare_angles(context_, table_arena_);
   Ledger ledger;
   arena_.commit(runtime.memory(), ledger);
+  table_arena_.commit(runtime.memory(), ledger);
+  model::compute_angles(context_);
 }
 
 void Inference::load(const checkpoint::Reader& reader, cpu::Team& team) {

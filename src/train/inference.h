@@ -27,7 +27,7 @@ class Inference {
   std::int64_t weight_bytes() const { return arena_.bytes(); }
 
  private:
-  Arena arena_;
+  Arena arena_, table_arena_;
   parallel::ZeroParameters parameters_;
   std::unique_ptr<parallel::Boundary> boundary_;
   model::Context context_;

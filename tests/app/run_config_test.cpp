@@ -147,6 +147,40 @@ TEST(RunConfig, RaschkasModelHasItsParameters) {
   EXPECT_EQ(config.optimizer.beta2, 0.999);
 }
 
+TEST(RunConfig, LlamasHaveTheParametersOfTheirPapers) {
+  const auto total = [](const std::string& name) {
+    return arch::count_parameters(model_config(resolved({"model=" + name}), 32000)).total;
+  };
+  EXPECT_EQ(total("llama7B"), 6738415616);
+  EXPECT_EQ(total("llama2B"), 2285981696);
+  EXPECT_EQ(total("llama3_8B"), 8030261248);
+  EXPECT_EQ(total("qwen2_0.5B"), 494032768);
+}
+
+TEST(RunConfig, ALlamaTakesEverySetting) {
+  const arch::ModelConfig model =
+      model_config(resolved({"model.n_head=6", "model.n_kv_head=2", "model.head_dim=10", "model.n_embd=30", "model.ffn_width=40",
+                             "model.norm=rmsnorm", "model.norm_eps=1e-6", "model.position=rope", "model.rope_theta=100",
+                             "model.rope_scaling=llama3", "model.rope_factor=32", "model.rope_low_freq_factor=2",
+                             "model.rope_high_freq_factor=5", "model.rope_original_block_size=64", "model.activation=swiglu",
+                             "model.qkv_bias=true"}),
+                   65);
+  EXPECT_EQ(model.heads, 6);
+  EXPECT_EQ(model.kv_heads, 2);
+  EXPECT_EQ(model.head_size, 10);
+  EXPECT_EQ(model.ffn_width, 40);
+  EXPECT_EQ(model.norm, arch::NormKind::rmsnorm);
+  EXPECT_EQ(model.norm_eps, 1e-6F);
+  EXPECT_EQ(model.position, arch::PositionKind::rope);
+  EXPECT_EQ(model.rope, (arch::Rope{100, arch::RopeScaling::llama3, 32, 2, 5, 64}));
+  EXPECT_EQ(model.activation, ops::Activation::silu);
+  EXPECT_TRUE(model.gated);
+  EXPECT_TRUE(model.qkv_bias);
+  EXPECT_FALSE(model.bias);
+  EXPECT_FALSE(model_config(resolved({"model.activation=silu"}), 65).gated);
+  EXPECT_EQ(model_config(resolved({"model.activation=swiglu"}), 65).ffn_width, 2048);
+}
+
 TEST(RunConfig, ModelConfigTakesEverySetting) {
   const arch::ModelConfig model =
       model_config(resolved({"model.n_layer=3", "model.n_head=2", "model.n_embd=10", "model.block_size=7", "model.vocab_size=11",

@@ -27,9 +27,35 @@ inline arch::ModelConfig tiny_model() {
   return config;
 }
 
-inline train::EngineConfig tiny_config() {
+/// The parts of Llama 3.1: fewer key/value heads than heads, heads wider than the model, stretched rotary positions.
+inline arch::ModelConfig tiny_llama() {
+  arch::ModelConfig config = tiny_model();
+  config.bias = config.qkv_bias = config.tied = false;
+  config.heads = 6;
+  config.kv_heads = 2;
+  config.ffn_width = 40;
+  config.norm = arch::NormKind::rmsnorm;
+  config.position = arch::PositionKind::rope;
+  config.rope = {.theta = 100, .scaling = arch::RopeScaling::llama3, .original_block_size = 32};
+  config.activation = ops::Activation::silu;
+  config.gated = true;
+  return config;
+}
+
+/// The parts of Qwen2: biases of q, k, v alone, a tied head.
+inline arch::ModelConfig tiny_qwen2() {
+  arch::ModelConfig config = tiny_llama();
+  config.heads = 3;
+  config.kv_heads = 1;
+  config.norm_eps = 1e-6F;
+  config.rope = {.theta = 1e6};
+  config.qkv_bias = config.tied = true;
+  return config;
+}
+
+inline train::EngineConfig tiny_config(const arch::ModelConfig& model = tiny_model()) {
   train::EngineConfig config;
-  config.model = tiny_model();
+  config.model = model;
   config.samples = 3;
   config.positions = 7;
   return config;

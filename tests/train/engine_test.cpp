@@ -32,9 +32,15 @@ std::vector<EngineConfig> variants() {
       }
     }
   }
-  EngineConfig dropped = tiny_config();
-  dropped.model.dropout = 0.2F;
-  all.push_back(dropped);
+  all.push_back(tiny_config(support::tiny_llama()));
+  all.push_back(tiny_config(support::tiny_qwen2()));
+  EngineConfig gated_with_biases = tiny_config();
+  gated_with_biases.model.gated = true;
+  all.push_back(gated_with_biases);
+  for (const arch::ModelConfig& model : {support::tiny_model(), support::tiny_llama()}) {
+    all.push_back(tiny_config(model));
+    all.back().model.dropout = 0.2F;
+  }
   return all;
 }
 
@@ -135,22 +141,24 @@ TEST(Engine, IgnoredTargetsCountNowhere) {
 }
 
 TEST(Engine, EveryThreadCountGivesTheSameBits) {
-  std::vector<std::vector<float>> weights;
-  for (const int threads : {1, 2, 3}) {
-    EngineConfig config = tiny_config();
-    config.model.dropout = 0.1F;
-    config.microbatches = 2;
-    Machine machine(threads);
-    const auto engine = make_engine(config, machine);
-    const Batches batches(2, 3, 7, 65);
-    for (int step = 0; step < 3; ++step) engine->step(batches.all(), batches.targets(), step, 1e-2);
-    std::vector<float> flat;
-    for (const auto& p : engine->state())
-      flat.insert(flat.end(), elements<float>(p.weight).begin(), elements<float>(p.weight).end());
-    weights.push_back(flat);
+  for (const arch::ModelConfig& model : {support::tiny_model(), support::tiny_llama(), support::tiny_qwen2()}) {
+    std::vector<std::vector<float>> weights;
+    for (const int threads : {1, 2, 3}) {
+      EngineConfig config = tiny_config(model);
+      config.model.dropout = 0.1F;
+      config.microbatches = 2;
+      Machine machine(threads);
+      const auto engine = make_engine(config, machine);
+      const Batches batches(2, 3, 7, 65);
+      for (int step = 0; step < 3; ++step) engine->step(batches.all(), batches.targets(), step, 1e-2);
+      std::vector<float> flat;
+      for (const auto& p : engine->state())
+        flat.insert(flat.end(), elements<float>(p.weight).begin(), elements<float>(p.weight).end());
+      weights.push_back(flat);
+    }
+    EXPECT_EQ(weights[0], weights[1]);
+    EXPECT_EQ(weights[0], weights[2]);
   }
-  EXPECT_EQ(weights[0], weights[1]);
-  EXPECT_EQ(weights[0], weights[2]);
 }
 
 TEST(Engine, AGradientThatIsNotFiniteChangesNothing) {
@@ -184,11 +192,11 @@ TEST(Engine, TheWrongNumberOfMicrobatchesIsABug) {
 }
 
 TEST(Decoder, ReadingInPiecesGivesTheBitsOfTheTrainingPass) {
-  for (const bool tied : {true, false}) {
-    EngineConfig config = tiny_config();
-    config.model.tied = tied;
+  arch::ModelConfig untied = support::tiny_model();
+  untied.tied = false;
+  for (const arch::ModelConfig& model : {support::tiny_model(), untied, support::tiny_llama(), support::tiny_qwen2()}) {
     Machine machine;
-    const auto engine = make_engine(config, machine);
+    const auto engine = make_engine(tiny_config(model), machine);
     const Batches batches(1, 1, 7, 65);
     const auto logits_of = [&](std::vector<std::int64_t> pieces) {
       model::Decoder decoder(engine->context(), 1, 7);

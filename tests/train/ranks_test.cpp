@@ -28,6 +28,7 @@ struct Layout {
   parallel::GradientOptions gradients = {};
   bool tied = true;
   float dropout = 0;
+  arch::ModelConfig model = support::tiny_model();
 };
 
 // What a run leaves: losses, and of the last step gradients and weights, parameter by parameter.
@@ -46,11 +47,11 @@ void train_rank(const Layout& layout, comm::Communicator& world, Learnt& out) {
   const std::unique_ptr<Stream> stream = runtime->make_stream();
   const std::unique_ptr<ops::Ops> ops = ops::make_ops(*runtime, *stream, {});
   world.attach(*stream, cpu::team_of(*runtime));
-  EngineConfig config = support::tiny_config();
+  EngineConfig config = support::tiny_config(layout.model);
   config.samples = layout.samples;
   config.microbatches = static_cast<int>(global_micro_batches / layout.samples / layout.ranks);
   config.gradients = layout.gradients;
-  config.model.tied = layout.tied;
+  config.model.tied = layout.tied && layout.model.tied;
   config.model.dropout = layout.dropout;
   Engine engine(config, *runtime, *ops, world);
   engine.commit();
@@ -116,6 +117,18 @@ TEST(Ranks, ShareOneGlobalBatch) {
       for (const std::int64_t samples : {std::int64_t{1}, 12 / static_cast<std::int64_t>(ranks)}) {
         expect_near(learn({.ranks = ranks, .samples = samples, .tied = tied}), alone);
       }
+    }
+  }
+}
+
+TEST(Ranks, ShareALlama) {
+  for (const arch::ModelConfig& model : {support::tiny_llama(), support::tiny_qwen2()}) {
+    const Learnt alone = learn({.ranks = 1, .samples = 12, .model = model});
+    for (const int ranks : {2, 3, 4}) {
+      const Learnt shared = learn({.ranks = ranks, .samples = 1, .model = model});
+      expect_near(shared, alone);
+      expect_equal(learn({.ranks = ranks, .samples = 1, .gradients = {.bucket_bytes = 1, .overlap = false}, .model = model}),
+                   shared);
     }
   }
 }

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "app/settings/keys.h"
-#include "arch/config.h"
+#include "app/settings/model_presets.h"
 
 namespace lockstep::settings {
 namespace {
@@ -26,17 +26,6 @@ Assignments data(std::string_view dataset, std::string_view out_dir) {
   return {fmt::format("data.dataset={}", dataset), fmt::format("data.out_dir={}", out_dir), "data.root_path=null"};
 }
 
-Assignments model(const arch::Preset& size) {
-  return {fmt::format("model.n_layer={}", size.layers),
-          fmt::format("model.n_head={}", size.heads),
-          fmt::format("model.n_embd={}", size.width),
-          fmt::format("model.batch_size={}", size.batch_size),
-          fmt::format("model.block_size={}", size.block_size),
-          fmt::format("model.dropout={}", size.dropout),
-          "model.bias=false",
-          "model.vocab_size=null"};
-}
-
 Assignments optimizer(std::string_view rate, std::string_view beta2, int decay_iters, std::string_view min_rate) {
   return {"optimizer.gas=1",
           fmt::format("optimizer.learning_rate={}", rate),
@@ -47,16 +36,6 @@ Assignments optimizer(std::string_view rate, std::string_view beta2, int decay_i
           "optimizer.decay_lr=true",
           fmt::format("optimizer.lr_decay_iters={}", decay_iters),
           fmt::format("optimizer.min_lr={}", min_rate)};
-}
-
-// The GPT-2 of Sebastian Raschka's "Build a Large Language Model (From Scratch)".
-Assignments rasbt_model() {
-  Assignments all = model({"rasbt", 12, 12, 768, 1024, 8, 0.1F});
-  for (const char* one :
-       {"model.bias=true", "model.qkv_bias=false", "model.tied=false", "model.activation=gelu_tanh", "model.init=pytorch"}) {
-    all.emplace_back(one);
-  }
-  return all;
 }
 
 Assignments rasbt_optimizer() {
@@ -81,12 +60,11 @@ std::vector<Preset> make_presets() {
       {"data", "shakespeare", data("shakespeare_char", "out-shakespeare-char")},
       {"data", "owt", data("openwebtext", "out-openwebtext")},
       {"data", "yelp", data("yelp_review_full", "out-yelp_review_full")},
-      {"model", "rasbt", rasbt_model()},
       {"optimizer", "default", optimizer("6e-4", "0.95", 600000, "6e-5")},
       {"optimizer", "shakespeare", optimizer("1e-3", "0.99", 5000, "1e-4")},
       {"optimizer", "rasbt", rasbt_optimizer()},
   };
-  for (const arch::Preset& size : arch::presets()) all.push_back({"model", std::string(size.name), model(size)});
+  for (Preset& preset : model_presets()) all.push_back(std::move(preset));
   const auto find = [&all](std::string_view group, std::string_view option) -> const Assignments& {
     return std::find_if(all.begin(), all.end(), [&](const Preset& p) { return p.group == group && p.option == option; })
         ->assignments;
@@ -140,9 +118,6 @@ Problem unknown_preset(std::string_view group, std::string_view option) {
     if (near.empty()) near = nearest_key(group);  // a setting without its group
     return {fmt::format("unknown group {}", group), near.empty() ? "bundles are train=, data=, model=, optimizer= and experiment="
                                                                  : fmt::format("did you mean {}={}?", near, option)};
-  }
-  if (group == "model" && option.starts_with("llama")) {
-    return {fmt::format("model={}: this version has the GPT-2 family, not Llama's", option), "choose one of " + options};
   }
   return {fmt::format("{}={}: there is no such option", group, option), "choose one of " + options};
 }

@@ -1,4 +1,4 @@
-// Every gradient and ten losses of tiny GPT-2 models against values made with PyTorch in float64 (make_gpt2.py).
+// Every gradient and ten losses of tiny models against values made with PyTorch in float64 (make_gpt2.py, make_llama.py).
 
 #include <gtest/gtest.h>
 
@@ -44,19 +44,15 @@ double relative(std::span<const float> a, std::span<const float> b) {
 }
 
 struct Case {
-  std::string file;
-  bool bias, tied;
-  ops::Activation activation;
+  std::string name;
+  arch::ModelConfig model;
 };
 
-class GoldenGpt2 : public testing::TestWithParam<Case> {};
+class GoldenModel : public testing::TestWithParam<Case> {};
 
-TEST_P(GoldenGpt2, EveryGradientAndTenLosses) {
-  const Golden golden(GetParam().file);
-  train::EngineConfig config = support::tiny_config();
-  config.model.bias = config.model.qkv_bias = GetParam().bias;
-  config.model.tied = GetParam().tied;
-  config.model.activation = GetParam().activation;
+TEST_P(GoldenModel, EveryGradientAndTenLosses) {
+  const Golden golden(GetParam().name + ".safetensors");
+  const train::EngineConfig config = support::tiny_config(GetParam().model);
   support::Machine machine;
   const auto engine = support::make_engine(config, machine);
   for (const auto& p : engine->state()) {
@@ -86,10 +82,19 @@ TEST_P(GoldenGpt2, EveryGradientAndTenLosses) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, GoldenGpt2,
-                         testing::Values(Case{"gpt2_tied_bias_tanh.safetensors", true, true, ops::Activation::gelu_tanh},
-                                         Case{"gpt2_untied_erf.safetensors", false, false, ops::Activation::gelu}),
-                         [](const auto& test) { return test.param.tied ? "tied" : "untied"; });
+arch::ModelConfig gpt2(bool bias, bool tied, ops::Activation activation) {
+  arch::ModelConfig model = support::tiny_model();
+  model.bias = model.qkv_bias = bias;
+  model.tied = tied;
+  model.activation = activation;
+  return model;
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, GoldenModel,
+                         testing::Values(Case{"gpt2_tied_bias_tanh", gpt2(true, true, ops::Activation::gelu_tanh)},
+                                         Case{"gpt2_untied_erf", gpt2(false, false, ops::Activation::gelu)},
+                                         Case{"llama", support::tiny_llama()}, Case{"qwen2", support::tiny_qwen2()}),
+                         [](const auto& test) { return test.param.name; });
 
 }  // namespace
 }  // namespace lockstep

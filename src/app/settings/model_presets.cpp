@@ -1,0 +1,97 @@
+#include "app/settings/model_presets.h"
+
+#include <fmt/format.h>
+
+namespace lockstep::settings {
+namespace {
+
+using Assignments = std::vector<std::string>;
+
+struct Gpt2 {
+  std::string_view name;
+  int layers, heads, width, block_size, batch_size;
+  double dropout;
+};
+
+constexpr Gpt2 gpt2_sizes[] = {
+    {"default", 12, 12, 768, 1024, 12, 0},     {"shakespeare", 6, 6, 384, 256, 64, 0.2}, {"gpt2", 12, 12, 768, 1024, 12, 0},
+    {"gpt2_medium", 24, 16, 1024, 1024, 4, 0}, {"gpt2_large", 36, 20, 1280, 1024, 4, 0}, {"gpt2_xl", 48, 25, 1600, 1024, 1, 0},
+};
+
+Assignments gpt2(const Gpt2& size) {
+  return {fmt::format("model.n_layer={}", size.layers),
+          fmt::format("model.n_head={}", size.heads),
+          fmt::format("model.n_embd={}", size.width),
+          fmt::format("model.batch_size={}", size.batch_size),
+          fmt::format("model.block_size={}", size.block_size),
+          fmt::format("model.dropout={}", size.dropout),
+          "model.vocab_size=null",
+          "model.n_kv_head=null",
+          "model.head_dim=null",
+          "model.ffn_width=null",
+          "model.norm=layernorm",
+          "model.norm_eps=1e-5",
+          "model.position=learned",
+          "model.activation=gelu",
+          "model.bias=false",
+          "model.qkv_bias=null",
+          "model.tied=true"};
+}
+
+// The GPT-2 of Sebastian Raschka's "Build a Large Language Model (From Scratch)".
+Assignments rasbt() {
+  Assignments all = gpt2({"rasbt", 12, 12, 768, 1024, 8, 0.1});
+  for (const char* one :
+       {"model.bias=true", "model.qkv_bias=false", "model.tied=false", "model.activation=gelu_tanh", "model.init=pytorch"}) {
+    all.emplace_back(one);
+  }
+  return all;
+}
+
+struct Llama {
+  std::string_view name;
+  int layers, heads, kv_heads, width, ffn_width, block_size;
+  std::string_view vocabulary, theta, eps;
+  bool qkv_bias, tied;
+};
+
+// The first two have the sizes of WordPlay's presets of these names, with the parts of Llama 2.
+constexpr Llama llama_sizes[] = {
+    {"llama2B", 10, 32, 32, 4096, 11008, 1024, "null", "10000", "1e-5", false, false},
+    {"llama7B", 32, 32, 32, 4096, 11008, 1024, "null", "10000", "1e-5", false, false},
+    {"llama3_8B", 32, 32, 8, 4096, 14336, 8192, "128256", "500000", "1e-5", false, false},
+    {"qwen2_0.5B", 24, 14, 2, 896, 4864, 32768, "151936", "1000000", "1e-6", true, true},
+};
+
+Assignments llama(const Llama& size) {
+  return {fmt::format("model.n_layer={}", size.layers),
+          fmt::format("model.n_head={}", size.heads),
+          fmt::format("model.n_kv_head={}", size.kv_heads),
+          fmt::format("model.n_embd={}", size.width),
+          fmt::format("model.ffn_width={}", size.ffn_width),
+          fmt::format("model.block_size={}", size.block_size),
+          fmt::format("model.vocab_size={}", size.vocabulary),
+          fmt::format("model.rope_theta={}", size.theta),
+          fmt::format("model.norm_eps={}", size.eps),
+          fmt::format("model.qkv_bias={}", size.qkv_bias),
+          fmt::format("model.tied={}", size.tied),
+          "model.batch_size=1",
+          "model.head_dim=null",
+          "model.norm=rmsnorm",
+          "model.position=rope",
+          "model.rope_scaling=none",
+          "model.activation=swiglu",
+          "model.bias=false",
+          "model.dropout=0"};
+}
+
+}  // namespace
+
+std::vector<Preset> model_presets() {
+  std::vector<Preset> all = {{"model", "rasbt", rasbt()}};
+  for (const Gpt2& size : gpt2_sizes) all.push_back({"model", std::string(size.name), gpt2(size)});
+  for (const Llama& size : llama_sizes) all.push_back({"model", std::string(size.name), llama(size)});
+  return all;
+}
+
+}  // namespace lockstep::settings

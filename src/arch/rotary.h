@@ -1,0 +1,20 @@
+#pragma once
+
+// The angles of rotary positions. They are computed in one fixed way, so that machines and C libraries agree on their bits:
+// frequencies in double, rounded to float (as published models were trained with), the angle as an exact product with the
+// position, cosine and sine by our own sequence of operations in double, rounded once.
+
+#include <span>
+#include <vector>
+
+#include "arch/config.h"
+
+namespace lockstep::arch {
+
+/// Radians a position for each of the D/2 pairs: theta^(-2i/D), scaled as config.rope says.
+std::vector<float> rotary_frequencies(const ModelConfig& config);
+
+/// Cosines, then sines, of `position`'s angles: `angles` [D] for `frequencies` [D/2].
+void rotary_angles(std::span<float> angles, std::span<const float> frequencies, std::int64_t position);
+
+}  // namespace lockstep::arch

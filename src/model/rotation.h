@@ -1,0 +1,20 @@
+#pragma once
+
+// Rotary positions in a model: the table of angles, computed once, and queries and keys turned by it. With learned positions
+// there is no table, and nothing is turned.
+
+#include "model/context.h"
+#include "tensor/arena.h"
+
+namespace lockstep::model {
+
+/// The table that context.config asks for; its values are there after compute_angles(), which follows the arena's commit().
+void declare_angles(Context& context, Arena& arena);
+void compute_angles(const Context& context);
+
+/// Turns heads x [R, n D] in place; positions of a sample start at `first_position`.
+void rotate(const Context& context, const Tensor& x, std::int64_t positions, std::int64_t first_position = 0);
+/// The gradient's way back.
+void rotate_back(const Context& context, const Tensor& x, std::int64_t positions);
+
+}  // namespace lockstep::model

@@ -1,0 +1,127 @@
+#!/usr/bin/env python3
+"""Golden values of a tiny Llama and a tiny Qwen2: an implementation outside this project, in PyTorch, in float64.
+
+Writes tests/golden/data/llama.safetensors and qwen2.safetensors: the start weights (fp32; q, k, v are one matrix, and so are gate
+and up), the tokens and targets of ten steps, every gradient of the first step (float64 rounded to fp32) and the losses of ten
+AdamW steps (float64). Rotary positions follow Hugging Face: frequencies in fp32, halves of a head rotated. Needs torch and
+safetensors:
+
+    python3 tests/golden/make_llama.py
+"""
+import math
+import pathlib
+
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+from safetensors.torch import save_file
+
+HERE = pathlib.Path(__file__).parent / "data"
+STEPS, BATCH, LENGTH, LAYERS, WIDTH, HIDDEN, HEAD, VOCABULARY = 10, 3, 7, 2, 30, 40, 10, 65
+LEARNING_RATE, DECAY, CLIP = 1e-2, 0.1, 1.0
+
+
+class RMSNorm(nn.Module):
+    def __init__(self, eps):
+        super().__init__()
+        self.weight, self.eps = nn.Parameter(torch.ones(WIDTH)), eps
+
+    def forward(self, x):
+        return self.weight * (x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.eps))
+
+
+def frequencies(theta, scaling):
+    frequency = 1.0 / (theta ** (torch.arange(0, HEAD, 2).float() / HEAD))
+    if scaling is None:
+        return frequency
+    wavelength = 2 * math.pi / frequency
+    smooth = (scaling["original"] / wavelength - scaling["low"]) / (scaling["high"] - scaling["low"])
+    between = (1 - smooth) * frequency / scaling["factor"] + smooth * frequency
+    scaled = torch.where(wavelength > scaling["original"] / scaling["low"], frequency / scaling["factor"], between)
+    return torch.where(wavelength < scaling["original"] / scaling["high"], frequency, scaled)
+
+
+def rotate(x, frequency):
+    angles = torch.arange(x.shape[-2]).double()[:, None] * frequency.double()
+    cos, sin = angles.cos().repeat(1, 2), angles.sin().repeat(1, 2)
+    low, high = x.chunk(2, -1)
+    return x * cos + torch.cat((-high, low), -1) * sin
+
+
+class Block(nn.Module):
+    def __init__(self, kind):
+        super().__init__()
+        self.heads, self.kv_heads = kind["heads"], kind["kv_heads"]
+        self.frequency = frequencies(kind["theta"], kind["scaling"])
+        self.ln_1, self.ln_2 = RMSNorm(kind["eps"]), RMSNorm(kind["eps"])
+        self.attn = nn.ModuleDict({
+            "c_attn": nn.Linear(WIDTH, (self.heads + 2 * self.kv_heads) * HEAD, bias=kind["qkv_bias"]),
+            "c_proj": nn.Linear(self.heads * HEAD, WIDTH, bias=False)})
+        self.mlp = nn.ModuleDict({"c_fc": nn.Linear(WIDTH, 2 * HIDDEN, bias=False), "c_proj": nn.Linear(HIDDEN, WIDTH, bias=False)})
+
+    def forward(self, x):
+        b, t, _ = x.shape
+        qkv = self.attn["c_attn"](self.ln_1(x)).view(b, t, -1, HEAD).transpose(1, 2)
+        q, k, v = qkv.split([self.heads, self.kv_heads, self.kv_heads], 1)
+        q, k = rotate(q, self.frequency), rotate(k, self.frequency)
+        k, v = (y.repeat_interleave(self.heads // self.kv_heads, 1) for y in (k, v))
+        scores = q @ k.transpose(-1, -2) / HEAD ** 0.5
+        scores = scores.masked_fill(torch.ones(t, t, dtype=torch.bool).triu(1), float("-inf"))
+        x = x + self.attn["c_proj"]((scores.softmax(-1) @ v).transpose(1, 2).reshape(b, t, -1))
+        gate, up = self.mlp["c_fc"](self.ln_2(x)).chunk(2, -1)
+        return x + self.mlp["c_proj"](F.silu(gate) * up)
+
+
+class Llama(nn.Module):
+    def __init__(self, kind):
+        super().__init__()
+        self.transformer = nn.ModuleDict({
+            "wte": nn.Embedding(VOCABULARY, WIDTH), "h": nn.ModuleList(Block(kind) for _ in range(LAYERS)),
+            "ln_f": RMSNorm(kind["eps"])})
+        self.lm_head = nn.Linear(WIDTH, VOCABULARY, bias=False)
+        for name, parameter in self.named_parameters():
+            nn.init.normal_(parameter, mean=1.0 if "ln_" in name else 0.0, std=0.1)
+        if kind["tied"]:
+            self.lm_head.weight = self.transformer["wte"].weight
+
+    def forward(self, tokens, targets):
+        x = self.transformer["wte"](tokens)
+        for block in self.transformer["h"]:
+            x = block(x)
+        logits = self.lm_head(self.transformer["ln_f"](x))
+        return F.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=-1)
+
+
+def make(name, **kind):
+    torch.manual_seed(11)
+    model = Llama(kind)
+    out = {"weight." + n: p.detach().clone() for n, p in model.named_parameters()}
+    model.double()
+    tokens = torch.randint(0, VOCABULARY, (STEPS, BATCH, LENGTH))
+    targets = torch.randint(0, VOCABULARY, (STEPS, BATCH, LENGTH))
+    targets[0, 1, 2] = -1
+    matrices = [p for p in model.parameters() if p.dim() > 1]
+    rest = [p for p in model.parameters() if p.dim() <= 1]
+    optimizer = torch.optim.AdamW([{"params": matrices, "weight_decay": DECAY}, {"params": rest, "weight_decay": 0.0}],
+                                  lr=LEARNING_RATE, betas=(0.9, 0.95))
+    losses = []
+    for step in range(STEPS):
+        optimizer.zero_grad()
+        loss = model(tokens[step], targets[step])
+        loss.backward()
+        if step == 0:
+            out.update({"gradient." + n: p.grad.float() for n, p in model.named_parameters()})
+        torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP)
+        optimizer.step()
+        losses.append(loss.item())
+    out["tokens"], out["targets"] = tokens.int(), targets.int()
+    out["losses"] = torch.tensor(losses, dtype=torch.float64)
+    HERE.mkdir(exist_ok=True)
+    save_file(out, HERE / f"{name}.safetensors")
+    print(name, losses)
+
+
+# Of the five waves of a head one stays, one is between and three are long.
+make("llama", heads=6, kv_heads=2, theta=100.0, eps=1e-5, qkv_bias=False, tied=False,
+     scaling={"factor": 8.0, "low": 1.0, "high": 4.0, "original": 32})
+make("qwen2", heads=3, kv_heads=1, theta=1e6, eps=1e-6, qkv_bias=True, tied=True, scaling=None)
