@@ -56,9 +56,13 @@ std::vector<HostTensor> others(ops::Ops& ops) {
   std::int32_t row = 1;
   HostTensor left = made(x), taken({1, x.tensor().columns()});
   ops.embedding().take_rows(taken, left, view(std::span(&row, 1), Shape{1}));
+  HostTensor turned = made(x), centred = made(x);
+  const HostTensor angles = HostTensor::random({6, 10}, 5);
+  ops.rotary().rotate(turned, angles, {.positions = 6});
+  ops.rms_norm().forward(centred, stats, x, gain, {}, 1e-5F);
   HostTensor largest({1});
   largest[0] = static_cast<float>(ops.reduce().max_abs(x));
-  return {normed, again, activated, d_activated, sum, copy, uniform, dropped, d_dropped, largest, left, taken};
+  return {normed, again, activated, d_activated, sum, copy, uniform, dropped, d_dropped, largest, left, taken, turned, centred};
 }
 
 void expect_equal(const std::vector<HostTensor>& a, const std::vector<HostTensor>& b) {
@@ -100,26 +104,28 @@ TEST(TimedOps, ResetForgets) {
 
 // The shapes that a step calls are those that its floor is made of.
 TEST(TimedOps, ProductsOfAStepAreThoseOfItsShape) {
-  support::Machine machine(1);
-  TimedOps timed(*machine.ops);
-  const train::EngineConfig config = support::tiny_config();
-  train::Engine engine(config, *machine.runtime, timed, *machine.world);
-  engine.commit();
-  engine.initialise();
-  timed.reset();
-  const support::Batches batches(1, config.samples, config.positions, config.model.vocabulary);
-  engine.step(batches.all(), batches.targets(), 0, 1e-3);
-  std::size_t layers = 0;
-  for (const StepProduct& expected : step_products(config.model, config.samples, config.positions)) {
-    if (expected.role == ProductRole::scores || expected.role == ProductRole::values) continue;
-    ++layers;
-    const auto found = std::ranges::find_if(timed.products(), [&](const ProductTime& p) {
-      return p.role == expected.role && p.m == expected.m && p.n == expected.n && p.k == expected.k;
-    });
-    ASSERT_NE(found, timed.products().end()) << name_of(expected.role) << ' ' << expected.n << ' ' << expected.k;
-    EXPECT_EQ(static_cast<double>(found->calls), expected.count);
+  for (const arch::ModelConfig& model : {support::tiny_model(), support::tiny_llama()}) {
+    support::Machine machine(1);
+    TimedOps timed(*machine.ops);
+    const train::EngineConfig config = support::tiny_config(model);
+    train::Engine engine(config, *machine.runtime, timed, *machine.world);
+    engine.commit();
+    engine.initialise();
+    timed.reset();
+    const support::Batches batches(1, config.samples, config.positions, config.model.vocabulary);
+    engine.step(batches.all(), batches.targets(), 0, 1e-3);
+    std::size_t layers = 0;
+    for (const StepProduct& expected : step_products(config.model, config.samples, config.positions)) {
+      if (expected.role == ProductRole::scores || expected.role == ProductRole::values) continue;
+      ++layers;
+      const auto found = std::ranges::find_if(timed.products(), [&](const ProductTime& p) {
+        return p.role == expected.role && p.m == expected.m && p.n == expected.n && p.k == expected.k;
+      });
+      ASSERT_NE(found, timed.products().end()) << name_of(expected.role) << ' ' << expected.n << ' ' << expected.k;
+      EXPECT_EQ(static_cast<double>(found->calls), expected.count);
+    }
+    EXPECT_EQ(timed.products().size(), layers);
   }
-  EXPECT_EQ(timed.products().size(), layers);
 }
 
 }  // namespace

@@ -30,8 +30,8 @@ std::string bracket(const Key& key) {
 std::string group_help(const Group& group) {
   std::string text = fmt::format("{}: {}\n", group.name, group.meaning);
   const std::string options = options_of(group.name);
-  if (!options.empty()) text += fmt::format("  bundles: {}=OPTION, of {}\n", group.name, options);
   std::vector<HelpRow> rows;
+  if (!options.empty()) rows.push_back({fmt::format("{}=OPTION", group.name), "bundles: " + options});
   for (const Key& key : keys()) {
     if (key.group() != group.name) continue;
     rows.push_back({fmt::format("{}={}", key.name, default_of(key)), std::string(key.meaning) + bracket(key)});

@@ -136,7 +136,8 @@ std::vector<Key> model_keys() {
   const Rule any = Rule::any();
   return {
       model<&Model::n_layer>("model.n_layer", Rule::between(1, 10000), "", "transformer blocks"),
-      model<&Model::n_head>("model.n_head", Rule::between(1, 10000), "", "attention heads; they divide model.n_embd"),
+      model<&Model::n_head>("model.n_head", Rule::between(1, 10000), "",
+                            "attention heads; they divide model.n_embd unless model.head_dim is set"),
       model<&Model::n_embd>("model.n_embd", Rule::between(1, 1 << 20), "", "width of the model"),
       model<&Model::batch_size>("model.batch_size", Rule::between(1, 1 << 20), "sequences", "micro-batch of each rank"),
       model<&Model::block_size>("model.block_size", Rule::between(1, 1 << 20), "tokens",
