@@ -6,8 +6,9 @@
 namespace lockstep::data::bpe {
 
 AddedTokenFinder::AddedTokenFinder(std::vector<AddedToken> tokens) : tokens_(std::move(tokens)) {
-  std::stable_sort(tokens_.begin(), tokens_.end(),
-                   [](const AddedToken& a, const AddedToken& b) { return a.content.size() > b.content.size(); });
+  std::ranges::sort(tokens_, [](const AddedToken& a, const AddedToken& b) {
+    return std::pair(b.content.size(), a.id) < std::pair(a.content.size(), b.id);
+  });
   for (const AddedToken& token : tokens_) starts_[static_cast<unsigned char>(token.content[0])] = true;
 }
 

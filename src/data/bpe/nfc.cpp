@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <span>
+#include <utility>
 
 #include "data/bpe/unicode_tables.h"
 #include "data/utf8.h"
@@ -116,10 +117,13 @@ std::string_view Nfc::normal(std::string_view part, std::vector<Mark>& marks, st
     decompose(point.value, marks);
     at += point.length;
   }
+  for (std::size_t i = 0; i < marks.size(); ++i) marks[i].place = i;
   for (auto at = marks.begin(); at != marks.end();) {
     const auto begin = std::find_if(at, marks.end(), [](const Mark& mark) { return mark.combining_class != 0; });
     at = std::find_if(begin, marks.end(), [](const Mark& mark) { return mark.combining_class == 0; });
-    std::stable_sort(begin, at, [](const Mark& a, const Mark& b) { return a.combining_class < b.combining_class; });
+    std::sort(begin, at, [](const Mark& a, const Mark& b) {
+      return std::pair(a.combining_class, a.place) < std::pair(b.combining_class, b.place);
+    });
   }
   compose(marks);
   memory.clear();

@@ -24,6 +24,7 @@ class Nfc {
   struct Mark {
     char32_t point;
     std::uint8_t combining_class;  // 0: a starter
+    std::size_t place = 0;         // among those that are sorted: equal classes keep their order
   };
   void decompose(char32_t point, std::vector<Mark>& out) const;
   char32_t composed(char32_t first, char32_t second) const;
