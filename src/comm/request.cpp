@@ -27,7 +27,7 @@ std::size_t wait_any(std::span<Request* const> requests, std::size_t first) {
   for (int turn = 0;; ++turn) {
     for (std::size_t i = 0; i < requests.size(); ++i) {
       const std::size_t at = (first + i) % requests.size();
-      if (requests[at]->poll()) return at;
+      if (requests[at]->poll(true)) return at;
     }
     // Whoever is waited for computes meanwhile, perhaps on this core.
     if (turn < yields) {

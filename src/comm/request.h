@@ -20,7 +20,7 @@ class [[nodiscard]] Request {
     virtual ~Pending() = default;
     virtual void wait() = 0;
     /// Moves the operation forward; true when it has ended, and then it is not asked again.
-    virtual bool poll() = 0;
+    virtual bool poll(bool patient) = 0;
     /// This rank is failing: nobody will wait any more.
     virtual void abandon() {}
   };
@@ -40,11 +40,11 @@ class [[nodiscard]] Request {
   void wait() {
     if (pending_) std::exchange(pending_, nullptr)->wait();
   }
-  /// Moves the operation forward without blocking; whether it has ended. Throws what went wrong with it; but other than wait() it
-  /// gives the others any time.
-  bool poll() {
+  /// Moves the operation forward without blocking; whether it has ended. Throws what went wrong with it and, unless `patient`,
+  /// when it does not end in time, as wait() does.
+  bool poll(bool patient = false) {
     auto pending = std::exchange(pending_, nullptr);  // one that throws has ended
-    if (pending && !pending->poll()) pending_ = std::move(pending);
+    if (pending && !pending->poll(patient)) pending_ = std::move(pending);
     return pending_ == nullptr;
   }
   bool finished() const { return pending_ == nullptr; }
@@ -55,8 +55,8 @@ class [[nodiscard]] Request {
   std::unique_ptr<Pending> pending_;
 };
 
-/// Blocks until one of them has ended, and says which: the first that has, looking from `first` on, so that a caller who goes
-/// round is fair to all. At least one.
+/// Blocks until one of them has ended, however long that takes, and says which: the first that has, looking from `first` on, so
+/// that a caller who goes round is fair to all. At least one.
 std::size_t wait_any(std::span<Request* const> requests, std::size_t first = 0);
 
 }  // namespace lockstep::comm

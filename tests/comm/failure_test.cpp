@@ -124,6 +124,28 @@ TEST(Failure, PollingEndsWithTheRankThatIsWaitedForAndNotBefore) {
   });
 }
 
+TEST(Failure, PollingHasADeadlineUnlessItIsPatient) {
+  std::atomic<bool> over{false};
+  expect_says(report_of<comm::RunAborted>(
+                  2,
+                  [&](Communicator& world) {
+                    std::vector<float> x(3);
+                    if (world.rank() == 1) {
+                      while (!over) std::this_thread::yield();
+                      return;
+                    }
+                    try {
+                      comm::Request request = world.receive(tensor_of(x), 1);
+                      while (!request.poll()) std::this_thread::yield();
+                    } catch (const comm::RunAborted&) {
+                      over = true;
+                      throw;
+                    }
+                  },
+                  0.2),
+              {"a message between ranks 0 and 1", "did not end within comm.timeout = 0.2 s"});
+}
+
 TEST(Failure, ARankThatDoesNotCome) {
   std::atomic<int> ended{0};
   std::atomic<bool> leave{false};

@@ -61,7 +61,8 @@ class HostPending final : public Request::Pending {
   void wait() override {
     group_.await([this] { return ended(); }, sequence(), other_);
   }
-  bool poll() override {
+  bool poll(bool patient) override {
+    if (!patient) patience_.since = std::min(patience_.since, now_seconds());
     return group_.attempt([this] { return ended(); }, patience_, sequence(), other_);
   }
   // The run ends; from then on nobody touches its buffers.

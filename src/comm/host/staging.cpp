@@ -120,8 +120,8 @@ class Staging::Pending final : public Request::Pending {
     request_.wait();
     hand_over();
   }
-  bool poll() override {
-    if (!request_.poll()) return false;
+  bool poll(bool patient) override {
+    if (!request_.poll(patient)) return false;
     hand_over();
     return true;
   }

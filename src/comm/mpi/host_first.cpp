@@ -31,7 +31,7 @@ class HostFirstCommunicator::Pending final : public Request::Pending {
   void wait() override {
     for (int turn = 0; !ended(); ++turn) host::relax(turn, group_.context_.crowded);
   }
-  bool poll() override { return ended(); }
+  bool poll(bool /*patient*/) override { return ended(); }
 
  private:
   bool ended() {

@@ -56,15 +56,18 @@ class CollectivePending final : public Request::Pending {
   void wait() override {
     group_.await([this] { return ended(); });
   }
-  bool poll() override {
+  bool poll(bool patient) override {
     group_.context_.progress();
-    return ended();
+    if (ended()) return true;
+    if (!patient) group_.check_time(since_);
+    return false;
   }
 
  private:
   bool ended() const { return group_.done_ > number_; }
   MessageCommunicator& group_;
   std::uint64_t number_;
+  double since_ = 0;
 };
 
 /// A message to or from another rank: its card, then what it says.
@@ -87,9 +90,11 @@ class LetterPending final : public Request::Pending {
   void wait() override {
     group_.await([this] { return ended(); });
   }
-  bool poll() override {
+  bool poll(bool patient) override {
     group_.context_.progress();
-    return ended();
+    if (ended()) return true;
+    if (!patient) group_.check_time(since_);
+    return false;
   }
 
  private:
@@ -106,6 +111,7 @@ class LetterPending final : public Request::Pending {
   Operation operation_;
   LetterCard card_{};
   Transfers card_transfer_, data_transfer_;
+  double since_ = 0;
 };
 
 MessageCommunicator::MessageCommunicator(MessageRank& context, std::string name, int group, std::vector<int> members, int rank)
@@ -170,13 +176,19 @@ void MessageCommunicator::progress() {
 
 template <class Done>
 void MessageCommunicator::await(Done done) {
-  const double since = now_seconds();
+  double since = 0;
   for (int turn = 0;; ++turn) {
     context_.progress();
     if (done()) return;
-    if (turn % 64 == 63 && now_seconds() - since > context_.timeout) throw RunAborted(report());
+    check_time(since);
     host::relax(turn, context_.crowded);
   }
+}
+
+void MessageCommunicator::check_time(double& since) const {
+  const double now = now_seconds();
+  if (since == 0) since = now;
+  if (now - since > context_.timeout) throw RunAborted(report());
 }
 
 std::string MessageCommunicator::report() const {

@@ -72,6 +72,8 @@ class MessageCommunicator final : public Communicator {
   std::string last_operations() const;
   template <class Done>
   void await(Done done);
+  // Of something that has been waited for since then (0: from now on).
+  void check_time(double& since) const;
 
   MessageRank& context_;
   MessageGroup group_;
