@@ -89,10 +89,18 @@ TEST(Parameters, ALlamaHasNoPositionsAndOneBiasLess) {
       for (const layout::PlacedParameter& parameter : unit.parameters) {
         const std::string& name = parameter.info.name;
         EXPECT_EQ(name.find("ln_1.bias"), std::string::npos);
-        if (name == "transformer.h.0.attn.c_attn.weight") EXPECT_EQ(parameter.info.shape, (Shape{768 + 2 * 256, 768}));
-        if (name == "transformer.h.0.mlp.c_fc.weight") EXPECT_EQ(parameter.info.shape, (Shape{4096, 768}));
-        if (name == "transformer.h.0.mlp.c_fc.bias") EXPECT_EQ(parameter.info.shape, (Shape{4096}));
-        if (name == "transformer.h.0.mlp.c_proj.weight") EXPECT_EQ(parameter.info.shape, (Shape{768, 2048}));
+        if (name == "transformer.h.0.attn.c_attn.weight") {
+          EXPECT_EQ(parameter.info.shape, (Shape{768 + 2 * 256, 768}));
+        }
+        if (name == "transformer.h.0.mlp.c_fc.weight") {
+          EXPECT_EQ(parameter.info.shape, (Shape{4096, 768}));
+        }
+        if (name == "transformer.h.0.mlp.c_fc.bias") {
+          EXPECT_EQ(parameter.info.shape, (Shape{4096}));
+        }
+        if (name == "transformer.h.0.mlp.c_proj.weight") {
+          EXPECT_EQ(parameter.info.shape, (Shape{768, 2048}));
+        }
       }
     }
   }
