@@ -249,30 +249,41 @@ bool HostCommunicator::attempt(Done done, Patience& patience, const std::uint64_
   if (context_.roll.aborted()) throw RunAborted(context_.roll.reason());
   if (patience.turn++ % 64 == 63) {
     if (context_.look_after) context_.look_after();
-    check_others(patience.since, sequence, other);
+    const int gone = gone_of(sequence, other);
+    if (gone >= 0 && done()) return true;  // it did its part, then ended
+    check_others(patience.since, sequence, other, gone);
   }
   return false;
 }
 
+std::vector<int> HostCommunicator::absent(const std::uint64_t* sequence, int other) const {
+  if (sequence != nullptr) return missing({board_, members_, name_}, *sequence);
+  return {members_[static_cast<std::size_t>(other)]};
+}
+
+int HostCommunicator::gone_of(const std::uint64_t* sequence, int other) const {
+  for (const int r : absent(sequence, other))
+    if (context_.roll.phase(r) != Phase::running) return r;
+  return -1;
+}
+
 // Whoever is waited for may have ended, or never come.
-void HostCommunicator::check_others(double since, const std::uint64_t* sequence, int other) {
+void HostCommunicator::check_others(double since, const std::uint64_t* sequence, int other, int gone) const {
   const GroupView view{board_, members_, name_};
   const auto what = [&] {
     return sequence != nullptr ? name_operation(view, rank_, *sequence)
                                : fmt::format("a message between ranks {} and {} of '{}'", context_.number,
                                              members_[static_cast<std::size_t>(other)], name_);
   };
-  std::vector<int> absent =
-      sequence != nullptr ? missing(view, *sequence) : std::vector<int>{members_[static_cast<std::size_t>(other)]};
-  for (const int r : absent) {
-    if (context_.roll.phase(r) == Phase::running) continue;
-    abort(fmt::format("rank {} has ended, but rank {} waits for it in {}; what each rank did last:{}", r, context_.number, what(),
-                      last_operations(view)));
+  if (gone >= 0) {
+    abort(fmt::format("rank {} has ended, but rank {} waits for it in {}; what each rank did last:{}", gone, context_.number,
+                      what(), last_operations(view)));
   }
   if (now_seconds() - since < context_.timeout) return;
+  const std::vector<int> late = absent(sequence, other);
   abort(fmt::format("{} did not end within comm.timeout = {} s: {}; what each rank did last:{}", what(), context_.timeout,
-                    absent.empty() ? std::string("a rank that entered it did not do its share")
-                                   : fmt::format("not entered by rank {}", fmt::join(absent, ", ")),
+                    late.empty() ? std::string("a rank that entered it did not do its share")
+                                 : fmt::format("not entered by rank {}", fmt::join(late, ", ")),
                     last_operations(view)));
 }
 

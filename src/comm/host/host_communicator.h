@@ -68,7 +68,10 @@ class HostCommunicator final : public Communicator {
   // One turn of it; true when it is done.
   template <class Done>
   bool attempt(Done done, Patience& patience, const std::uint64_t* sequence, int other);
-  void check_others(double since, const std::uint64_t* sequence, int other);
+  // Ranks that have not come to what is waited for, and one of them that has ended, or -1.
+  std::vector<int> absent(const std::uint64_t* sequence, int other) const;
+  int gone_of(const std::uint64_t* sequence, int other) const;
+  void check_others(double since, const std::uint64_t* sequence, int other, int gone) const;
   [[noreturn]] void abort(const std::string& reason) const;
 
   Rank& context_;
