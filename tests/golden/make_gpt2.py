@@ -6,16 +6,13 @@ of the first step (float64 rounded to fp32) and the losses of ten AdamW steps (f
 
     python3 tests/golden/make_gpt2.py
 """
-import pathlib
-
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
-from safetensors.torch import save_file
 
-HERE = pathlib.Path(__file__).parent / "data"
-STEPS, BATCH, LENGTH, LAYERS, HEADS, WIDTH, VOCABULARY = 10, 3, 7, 2, 3, 30, 65
-LEARNING_RATE, DECAY, CLIP = 1e-2, 0.1, 1.0
+from training import LENGTH, VOCABULARY, train
+
+LAYERS, HEADS, WIDTH = 2, 3, 30
 
 
 class Block(nn.Module):
@@ -56,32 +53,7 @@ class Gpt2(nn.Module):
 
 
 def make(name, bias, tied, activation):
-    torch.manual_seed(7)
-    model = Gpt2(bias, tied, activation)
-    out = {"weight." + n: p.detach().clone() for n, p in model.named_parameters()}
-    model.double()
-    tokens = torch.randint(0, VOCABULARY, (STEPS, BATCH, LENGTH))
-    targets = torch.randint(0, VOCABULARY, (STEPS, BATCH, LENGTH))
-    targets[0, 1, 2] = -1
-    matrices = [p for p in model.parameters() if p.dim() > 1]
-    rest = [p for p in model.parameters() if p.dim() <= 1]
-    optimizer = torch.optim.AdamW([{"params": matrices, "weight_decay": DECAY}, {"params": rest, "weight_decay": 0.0}],
-                                  lr=LEARNING_RATE, betas=(0.9, 0.95))
-    losses = []
-    for step in range(STEPS):
-        optimizer.zero_grad()
-        loss = model(tokens[step], targets[step])
-        loss.backward()
-        if step == 0:
-            out.update({"gradient." + n: p.grad.float() for n, p in model.named_parameters()})
-        torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP)
-        optimizer.step()
-        losses.append(loss.item())
-    out["tokens"], out["targets"] = tokens.int(), targets.int()
-    out["losses"] = torch.tensor(losses, dtype=torch.float64)
-    HERE.mkdir(exist_ok=True)
-    save_file(out, HERE / f"gpt2_{name}.safetensors")
-    print(name, losses)
+    train("gpt2_" + name, 7, lambda: Gpt2(bias, tied, activation))
 
 
 make("tied_bias_tanh", True, True, lambda x: F.gelu(x, approximate="tanh"))

@@ -9,16 +9,14 @@ safetensors:
     python3 tests/golden/make_llama.py
 """
 import math
-import pathlib
 
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
-from safetensors.torch import save_file
 
-HERE = pathlib.Path(__file__).parent / "data"
-STEPS, BATCH, LENGTH, LAYERS, WIDTH, HIDDEN, HEAD, VOCABULARY = 10, 3, 7, 2, 30, 40, 10, 65
-LEARNING_RATE, DECAY, CLIP = 1e-2, 0.1, 1.0
+from training import VOCABULARY, train
+
+LAYERS, WIDTH, HIDDEN, HEAD = 2, 30, 40, 10
 
 
 class RMSNorm(nn.Module):
@@ -93,32 +91,7 @@ class Llama(nn.Module):
 
 
 def make(name, **kind):
-    torch.manual_seed(11)
-    model = Llama(kind)
-    out = {"weight." + n: p.detach().clone() for n, p in model.named_parameters()}
-    model.double()
-    tokens = torch.randint(0, VOCABULARY, (STEPS, BATCH, LENGTH))
-    targets = torch.randint(0, VOCABULARY, (STEPS, BATCH, LENGTH))
-    targets[0, 1, 2] = -1
-    matrices = [p for p in model.parameters() if p.dim() > 1]
-    rest = [p for p in model.parameters() if p.dim() <= 1]
-    optimizer = torch.optim.AdamW([{"params": matrices, "weight_decay": DECAY}, {"params": rest, "weight_decay": 0.0}],
-                                  lr=LEARNING_RATE, betas=(0.9, 0.95))
-    losses = []
-    for step in range(STEPS):
-        optimizer.zero_grad()
-        loss = model(tokens[step], targets[step])
-        loss.backward()
-        if step == 0:
-            out.update({"gradient." + n: p.grad.float() for n, p in model.named_parameters()})
-        torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP)
-        optimizer.step()
-        losses.append(loss.item())
-    out["tokens"], out["targets"] = tokens.int(), targets.int()
-    out["losses"] = torch.tensor(losses, dtype=torch.float64)
-    HERE.mkdir(exist_ok=True)
-    save_file(out, HERE / f"{name}.safetensors")
-    print(name, losses)
+    train(name, 11, lambda: Llama(kind))
 
 
 # Of the five waves of a head one stays, one is between and three are long.
