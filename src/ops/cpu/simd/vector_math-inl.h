@@ -120,22 +120,33 @@ HWY_INLINE V GeluTanhPower(D d, V x) {
   return PowerOfTwo(d, hn::Max(hn::Set(d, -126.0F), hn::Min(hn::Set(d, 115.0F), hn::Mul(x, cubic))));
 }
 
+/// x s for s = 1 / (1 + e).
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V TimesSigmoid(D d, V x, V e) {
+  const V one = hn::Set(d, 1.0F);
+  return hn::Mul(x, hn::Div(one, hn::Add(one, e)));
+}
+
+/// The same, and in `grad` its derivative s + s (1 - s) inner with 1 - s = s e, where e's derivative is -e inner / x.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V TimesSigmoidWithGrad(D d, V x, V e, V inner, V& grad) {
+  const V one = hn::Set(d, 1.0F);
+  const V s = hn::Div(one, hn::Add(one, e));
+  grad = hn::MulAdd(hn::Mul(hn::Mul(s, e), s), inner, s);
+  return hn::Mul(x, s);
+}
+
 /// 0.5 x (1 + tanh u).
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V GeluTanh(D d, V x) {
-  const V one = hn::Set(d, 1.0F);
-  return hn::Mul(x, hn::Div(one, hn::Add(one, GeluTanhPower(d, x))));
+  return TimesSigmoid(d, x, GeluTanhPower(d, x));
 }
 
 /// The same, and in `grad` its derivative s + x s (1 - s) 2u' with s = 0.5 (1 + tanh u), 1 - s = s e^(-2u).
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V GeluTanhWithGrad(D d, V x, V& grad) {
-  const V one = hn::Set(d, 1.0F);
-  const V e = GeluTanhPower(d, x);
-  const V s = hn::Div(one, hn::Add(one, e));
   const V slope = hn::MulAdd(hn::Mul(x, x), hn::Set(d, 0.2140644488178F), hn::Set(d, 1.59576912160573F));
-  grad = hn::MulAdd(hn::Mul(hn::Mul(s, e), s), hn::Mul(x, slope), s);
-  return hn::Mul(x, s);
+  return TimesSigmoidWithGrad(d, x, GeluTanhPower(d, x), hn::Mul(x, slope), grad);
 }
 
 /// e^-x, at most e^80: so that its products with the sigmoid stay finite.
@@ -147,18 +158,13 @@ HWY_INLINE V SigmoidPower(D d, V x) {
 /// x / (1 + e^-x).
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V Silu(D d, V x) {
-  const V one = hn::Set(d, 1.0F);
-  return hn::Mul(x, hn::Div(one, hn::Add(one, SigmoidPower(d, x))));
+  return TimesSigmoid(d, x, SigmoidPower(d, x));
 }
 
 /// The same, and in `grad` its derivative s + x s (1 - s) with s = 1 / (1 + e^-x), 1 - s = s e^-x.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V SiluWithGrad(D d, V x, V& grad) {
-  const V one = hn::Set(d, 1.0F);
-  const V e = SigmoidPower(d, x);
-  const V s = hn::Div(one, hn::Add(one, e));
-  grad = hn::MulAdd(hn::Mul(hn::Mul(s, e), s), x, s);
-  return hn::Mul(x, s);
+  return TimesSigmoidWithGrad(d, x, SigmoidPower(d, x), x, grad);
 }
 
 template <class D, class V = hn::Vec<D>>
