@@ -2,27 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include "support/norm_inputs.h"
 #include "support/ops.h"
 
 namespace lockstep::test {
 namespace {
 
 constexpr float eps = 1e-5F;
-
-struct Inputs {
-  Inputs(std::int64_t b, std::int64_t c)
-      : rows(b),
-        columns(c),
-        x(HostTensor::random({b, c}, 1, 3)),
-        gain(HostTensor::random({c}, 2)),
-        bias(HostTensor::random({c}, 3)),
-        dn(HostTensor::random({b, c}, 4)),
-        residual(HostTensor::random({b, c}, 5)) {
-    for (float& value : x.values()) value += 0.5F;
-  }
-  std::int64_t rows, columns;
-  HostTensor x, gain, bias, dn, residual;
-};
 
 class NormSizes : public testing::TestWithParam<std::pair<std::int64_t, std::int64_t>> {};
 
@@ -31,7 +17,7 @@ INSTANTIATE_TEST_SUITE_P(Odd, NormSizes,
                                          std::pair{130, 128}, std::pair{3, 1025}, std::pair{300, 768}));
 
 TEST_P(NormSizes, ForwardEqualsReference) {
-  const Inputs in(GetParam().first, GetParam().second);
+  const NormInputs in(GetParam().first, GetParam().second);
   for (const bool with_bias : {true, false}) {
     compare_everywhere(
         [&](ops::Ops& ops) {
@@ -47,7 +33,7 @@ TEST_P(NormSizes, ForwardEqualsReference) {
 }
 
 TEST_P(NormSizes, BackwardEqualsReference) {
-  const Inputs in(GetParam().first, GetParam().second);
+  const NormInputs in(GetParam().first, GetParam().second);
   HostTensor normed({in.rows, in.columns}), stats({in.rows, 2});
   ops::make_reference_ops()->norm().forward(normed, stats, in.x, in.gain, in.bias, eps);
   for (const bool accumulate : {true, false}) {
@@ -63,7 +49,7 @@ TEST_P(NormSizes, BackwardEqualsReference) {
 }
 
 TEST(Norm, BackwardInPlaceWithoutOptionalParts) {
-  const Inputs in(9, 40);
+  const NormInputs in(9, 40);
   HostTensor normed({9, 40}), stats({9, 2});
   ops::make_reference_ops()->norm().forward(normed, stats, in.x, in.gain, {}, eps);
   compare_everywhere(
@@ -78,7 +64,7 @@ TEST(Norm, BackwardInPlaceWithoutOptionalParts) {
 
 // More rows than the workspace has partial sums for: the rounds add up to the same blocks in the same order.
 TEST(Norm, BackwardInRounds) {
-  const Inputs in(150, 45000);
+  const NormInputs in(150, 45000);
   HostTensor normed({150, 45000}), stats({150, 2});
   ops::make_reference_ops()->norm().forward(normed, stats, in.x, in.gain, in.bias, eps);
   compare_everywhere(
@@ -91,7 +77,7 @@ TEST(Norm, BackwardInRounds) {
 }
 
 TEST(Norm, SlicesOfRowsHaveEqualBits) {
-  const Inputs in(130, 96);
+  const NormInputs in(130, 96);
   for (const auto& machine : machines()) {
     ops::Norm& norm = machine->ops->norm();
     HostTensor n({130, 96}), stats({130, 2}), dx = n, d_gain({96}), d_bias({96});
@@ -123,7 +109,7 @@ TEST(Norm, StridedRows) {
 }
 
 TEST(Norm, ReferenceAgainstFiniteDifferences) {
-  Inputs in(3, 30);
+  NormInputs in(3, 30);
   const auto ops = ops::make_reference_ops();
   HostTensor n({3, 30}), stats({3, 2}), dx({3, 30}), d_gain({30}), d_bias({30});
   const auto loss = [&] {

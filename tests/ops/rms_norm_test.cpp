@@ -3,26 +3,13 @@
 #include <gtest/gtest.h>
 
 #include "ops/norm.h"
+#include "support/norm_inputs.h"
 #include "support/ops.h"
 
 namespace lockstep::test {
 namespace {
 
 constexpr float eps = 1e-5F;
-
-struct Inputs {
-  Inputs(std::int64_t b, std::int64_t c)
-      : rows(b),
-        columns(c),
-        x(HostTensor::random({b, c}, 1, 3)),
-        gain(HostTensor::random({c}, 2)),
-        dn(HostTensor::random({b, c}, 4)),
-        residual(HostTensor::random({b, c}, 5)) {
-    for (float& value : x.values()) value += 0.5F;
-  }
-  std::int64_t rows, columns;
-  HostTensor x, gain, dn, residual;
-};
 
 class RmsNormSizes : public testing::TestWithParam<std::pair<std::int64_t, std::int64_t>> {};
 
@@ -31,7 +18,7 @@ INSTANTIATE_TEST_SUITE_P(Odd, RmsNormSizes,
                                          std::pair{3, 1025}, std::pair{300, 768}));
 
 TEST_P(RmsNormSizes, EqualsReference) {
-  const Inputs in(GetParam().first, GetParam().second);
+  const NormInputs in(GetParam().first, GetParam().second);
   HostTensor normed({in.rows, in.columns}), kept({in.rows, 2});
   ops::make_reference_ops()->rms_norm().forward(normed, kept, in.x, in.gain, {}, eps);
   for (const bool accumulate : {true, false}) {
@@ -59,7 +46,7 @@ TEST(RmsNorm, DividesByTheRootOfTheMeanSquare) {
 }
 
 TEST(RmsNorm, SlicesOfRowsHaveEqualBits) {
-  const Inputs in(130, 96);
+  const NormInputs in(130, 96);
   for (const auto& machine : machines()) {
     ops::Norm& norm = machine->ops->rms_norm();
     HostTensor n({130, 96}), stats({130, 2}), dx = n, d_gain({96});
@@ -78,7 +65,7 @@ TEST(RmsNorm, SlicesOfRowsHaveEqualBits) {
 }
 
 TEST(RmsNorm, ReferenceAgainstFiniteDifferences) {
-  Inputs in(3, 30);
+  NormInputs in(3, 30);
   const auto ops = ops::make_reference_ops();
   HostTensor n({3, 30}), stats({3, 2}), dx({3, 30}), d_gain({30});
   const auto loss = [&] {
