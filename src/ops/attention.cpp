@@ -15,19 +15,20 @@ void check_shape(const AttentionShape& s, const DropoutSite& dropout) {
   demand(dropout.p == 0 || dropout.index_stride >= s.keys, "dropout", "the index stride holds the keys");
 }
 
-void check_inputs(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionShape& s) {
-  check_matrix(q, s.samples * s.queries, s.heads * s.head_size, "q");
-  check_matrix(k, s.samples * s.key_rows, s.kv_heads * s.head_size, "k");
-  check_matrix(v, s.samples * s.key_rows, s.kv_heads * s.head_size, "v");
+void check_inputs(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionShape& s, DType type) {
+  check_matrix(q, s.samples * s.queries, s.heads * s.head_size, "q", type);
+  check_matrix(k, s.samples * s.key_rows, s.kv_heads * s.head_size, "k", type);
+  check_matrix(v, s.samples * s.key_rows, s.kv_heads * s.head_size, "v", type);
 }
 
 }  // namespace
 
 void Attention::forward(const Tensor& o, const Tensor& lse, const Tensor& q, const Tensor& k, const Tensor& v,
                         const AttentionShape& shape, const DropoutSite& dropout) {
+  const DType type = storage_of(q, "q");
   check_shape(shape, dropout);
-  check_inputs(q, k, v, shape);
-  check_matrix(o, q.rows(), q.columns(), "o");
+  check_inputs(q, k, v, shape, type);
+  check_matrix(o, q.rows(), q.columns(), "o", type);
   check_optional_dense(lse, shape.samples * shape.heads * shape.queries, "lse");
   check_device({&o, &lse, &q, &k, &v});
   do_forward(o, lse, q, k, v, shape, dropout);
@@ -38,12 +39,13 @@ void Attention::backward(const Tensor& dq, const Tensor& dk, const Tensor& dv, c
                          const AttentionShape& shape, const DropoutSite& dropout) {
   check_shape(shape, dropout);
   demand(shape.queries == shape.keys && shape.key_rows == shape.keys, "attention backward", "every key has its query");
-  check_inputs(q, k, v, shape);
-  check_matrix(dq, q.rows(), q.columns(), "dq");
-  check_matrix(dk, k.rows(), k.columns(), "dk");
-  check_matrix(dv, v.rows(), v.columns(), "dv");
-  check_matrix(d_o, q.rows(), q.columns(), "d_o");
-  check_matrix(o, q.rows(), q.columns(), "o");
+  const DType type = storage_of(q, "q");
+  check_inputs(q, k, v, shape, type);
+  check_matrix(dq, q.rows(), q.columns(), "dq", type);
+  check_matrix(dk, k.rows(), k.columns(), "dk", type);
+  check_matrix(dv, v.rows(), v.columns(), "dv", type);
+  check_matrix(d_o, q.rows(), q.columns(), "d_o", type);
+  check_matrix(o, q.rows(), q.columns(), "o", type);
   check_dense(lse, shape.samples * shape.heads * shape.queries, "lse");
   check_dense(delta, shape.samples * shape.heads * shape.queries, "delta");
   check_device({&dq, &dk, &dv, &delta, &d_o, &o, &lse, &q, &k, &v});

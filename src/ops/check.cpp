@@ -10,24 +10,36 @@ void demand(bool condition, std::string_view name, std::string_view rule) {
   if (!condition) throw BrokenRule(fmt::format("broken rule: {}: {}", name, rule));
 }
 
-void check_matrix(const Tensor& tensor, std::int64_t rows, std::int64_t columns, std::string_view name) {
+namespace {
+
+void check_type(const Tensor& tensor, std::string_view name, DType type) {
   demand(tensor || tensor.elements() == 0, name, "the tensor is there");
-  demand(tensor.dtype == DType::f32, name, "the type is F32");
+  if (tensor.dtype != type) {
+    throw BrokenRule(fmt::format("broken rule: {}: the type is {}, not {}", name, name_of(type), name_of(tensor.dtype)));
+  }
+}
+
+}  // namespace
+
+DType storage_of(const Tensor& tensor, std::string_view name) {
+  demand(tensor.dtype == DType::f32 || tensor.dtype == DType::bf16, name, "the type is F32 or BF16");
+  return tensor.dtype;
+}
+
+void check_matrix(const Tensor& tensor, std::int64_t rows, std::int64_t columns, std::string_view name, DType type) {
+  check_type(tensor, name, type);
   demand(tensor.stride() >= tensor.columns(), name, "rows do not overlap");
   if (tensor.rows() != rows || tensor.columns() != columns) {
     throw BrokenRule(fmt::format("broken rule: {}: the shape is [{}, {}], not {}", name, rows, columns, tensor.shape.text()));
   }
 }
 
-void check_optional_matrix(const Tensor& tensor, std::int64_t rows, std::int64_t columns, std::string_view name) {
-  if (tensor) check_matrix(tensor, rows, columns, name);
+void check_optional_matrix(const Tensor& tensor, std::int64_t rows, std::int64_t columns, std::string_view name, DType type) {
+  if (tensor) check_matrix(tensor, rows, columns, name, type);
 }
 
 void check_dense(const Tensor& tensor, std::int64_t count, std::string_view name, DType type) {
-  demand(tensor || tensor.elements() == 0, name, "the tensor is there");
-  if (tensor.dtype != type) {
-    throw BrokenRule(fmt::format("broken rule: {}: the type is {}, not {}", name, name_of(type), name_of(tensor.dtype)));
-  }
+  check_type(tensor, name, type);
   demand(tensor.dense(), name, "the tensor is dense");
   if (tensor.elements() != count) {
     throw BrokenRule(fmt::format("broken rule: {}: there are {} elements, not {}", name, count, tensor.elements()));

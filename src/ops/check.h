@@ -10,10 +10,14 @@
 
 namespace lockstep::ops {
 
-/// `tensor` (named `name` in the message) is an f32 matrix of rows x columns; rows may be strided.
-void check_matrix(const Tensor& tensor, std::int64_t rows, std::int64_t columns, std::string_view name);
+/// The storage type of a call, which is that of `tensor` (named `name` in the message): f32 or bf16. The call's other weights
+/// and activations have to be of this type too.
+DType storage_of(const Tensor& tensor, std::string_view name);
+/// `tensor` is a matrix of rows x columns of `type`; rows may be strided.
+void check_matrix(const Tensor& tensor, std::int64_t rows, std::int64_t columns, std::string_view name, DType type = DType::f32);
 /// The same, when `tensor` is not empty.
-void check_optional_matrix(const Tensor& tensor, std::int64_t rows, std::int64_t columns, std::string_view name);
+void check_optional_matrix(const Tensor& tensor, std::int64_t rows, std::int64_t columns, std::string_view name,
+                           DType type = DType::f32);
 /// `tensor` is dense and has `count` elements of `type`.
 void check_dense(const Tensor& tensor, std::int64_t count, std::string_view name, DType type = DType::f32);
 /// The same, when `tensor` is not empty.

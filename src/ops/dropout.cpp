@@ -14,17 +14,19 @@ void make_key(std::uint32_t (&key)[2], std::uint64_t seed, std::int64_t step, in
 }
 
 void Dropout::forward(const Tensor& y, const Tensor& x, const DropoutSite& site, const Tensor& residual) {
-  check_matrix(x, x.rows(), x.columns(), "x");
-  check_matrix(y, x.rows(), x.columns(), "y");
-  check_optional_matrix(residual, x.rows(), x.columns(), "residual");
+  const DType type = storage_of(x, "x");
+  check_matrix(x, x.rows(), x.columns(), "x", type);
+  check_matrix(y, x.rows(), x.columns(), "y", type);
+  check_optional_matrix(residual, x.rows(), x.columns(), "residual", type);
   check_site(site);
   check_device({&y, &x, &residual});
   do_forward(y, x, site, residual);
 }
 
 void Dropout::backward(const Tensor& dx, const Tensor& dy, const DropoutSite& site) {
-  check_matrix(dy, dy.rows(), dy.columns(), "dy");
-  check_matrix(dx, dy.rows(), dy.columns(), "dx");
+  const DType type = storage_of(dy, "dy");
+  check_matrix(dy, dy.rows(), dy.columns(), "dy", type);
+  check_matrix(dx, dy.rows(), dy.columns(), "dx", type);
   check_site(site);
   check_device({&dx, &dy});
   do_backward(dx, dy, site);

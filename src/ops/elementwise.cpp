@@ -6,7 +6,7 @@ namespace lockstep::ops {
 namespace {
 
 void check_floating(const Tensor& x, std::int64_t count, std::string_view name) {
-  check_dense(x, count, name, x.dtype == DType::bf16 ? DType::bf16 : DType::f32);
+  check_dense(x, count, name, storage_of(x, name));
 }
 
 }  // namespace
@@ -17,7 +17,7 @@ void Elementwise::zero(const Tensor& x) {
 }
 
 void Elementwise::fill(const Tensor& x, float value) {
-  check_dense(x, x.elements(), "x");
+  check_floating(x, x.elements(), "x");
   do_fill(x, value);
 }
 
@@ -29,26 +29,26 @@ void Elementwise::cast(const Tensor& y, const Tensor& x) {
 }
 
 void Elementwise::add(const Tensor& y, const Tensor& x) {
-  check_dense(x, x.elements(), "x");
-  check_dense(y, x.elements(), "y");
+  check_floating(x, x.elements(), "x");
+  check_dense(y, x.elements(), "y", x.dtype);
   check_device({&y, &x});
   do_add(y, x);
 }
 
 void Elementwise::scale(const Tensor& x, float factor) {
-  check_dense(x, x.elements(), "x");
+  check_floating(x, x.elements(), "x");
   do_scale(x, factor);
 }
 
 void Elementwise::normal(const Tensor& x, const CounterRng& rng, std::int64_t first, float mean, float std) {
-  check_dense(x, x.elements(), "x");
+  check_floating(x, x.elements(), "x");
   demand(first >= 0, "normal", "the first element's number is not negative");
   demand(std >= 0, "normal", "the standard deviation is not negative");
   do_normal(x, rng, first, mean, std);
 }
 
 void Elementwise::uniform(const Tensor& x, const CounterRng& rng, std::int64_t first, float low, float high) {
-  check_dense(x, x.elements(), "x");
+  check_floating(x, x.elements(), "x");
   demand(first >= 0, "uniform", "the first element's number is not negative");
   demand(low <= high, "uniform", "the range is not empty");
   do_uniform(x, rng, first, low, high);

@@ -6,10 +6,11 @@ namespace lockstep::ops {
 
 void Embedding::forward(const Tensor& y, const Tensor& tokens, const Tensor& token_table, const Tensor& position_table,
                         std::int64_t positions, std::int64_t first_position) {
-  check_matrix(y, y.rows(), y.columns(), "y");
+  const DType type = storage_of(y, "y");
+  check_matrix(y, y.rows(), y.columns(), "y", type);
   check_dense(tokens, y.rows(), "tokens", DType::i32);
-  check_matrix(token_table, token_table.rows(), y.columns(), "token_table");
-  check_optional_matrix(position_table, position_table.rows(), y.columns(), "position_table");
+  check_matrix(token_table, token_table.rows(), y.columns(), "token_table", type);
+  check_optional_matrix(position_table, position_table.rows(), y.columns(), "position_table", type);
   demand(positions > 0 && y.rows() % positions == 0, "y", "the rows are whole samples");
   demand(first_position >= 0 && (!position_table || first_position + positions <= position_table.rows()), "position_table",
          "it has a row for every position");
@@ -18,7 +19,7 @@ void Embedding::forward(const Tensor& y, const Tensor& tokens, const Tensor& tok
 }
 
 void Embedding::backward_tokens(const Tensor& d_tokens, const Tensor& dy, const Tensor& tokens) {
-  check_matrix(dy, dy.rows(), dy.columns(), "dy");
+  check_matrix(dy, dy.rows(), dy.columns(), "dy", storage_of(dy, "dy"));
   check_dense(tokens, dy.rows(), "tokens", DType::i32);
   check_matrix(d_tokens, d_tokens.rows(), dy.columns(), "d_tokens");
   check_device({&d_tokens, &dy, &tokens});
@@ -26,7 +27,7 @@ void Embedding::backward_tokens(const Tensor& d_tokens, const Tensor& dy, const 
 }
 
 void Embedding::backward_positions(const Tensor& d_positions, const Tensor& dy, std::int64_t positions, bool accumulate) {
-  check_matrix(dy, dy.rows(), dy.columns(), "dy");
+  check_matrix(dy, dy.rows(), dy.columns(), "dy", storage_of(dy, "dy"));
   check_matrix(d_positions, d_positions.rows(), dy.columns(), "d_positions");
   demand(positions > 0 && dy.rows() % positions == 0, "dy", "the rows are whole samples");
   demand(positions <= d_positions.rows(), "d_positions", "it has a row for every position");

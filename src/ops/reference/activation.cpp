@@ -8,16 +8,16 @@ namespace {
 class ActivationReference final : public Activations {
   void do_forward(const Tensor& y, const Tensor& x, Activation f) override {
     for (std::int64_t i = 0; i < x.rows(); ++i) {
-      for (std::int64_t j = 0; j < x.columns(); ++j) at(y, i, j) = static_cast<float>(activate(at(x, i, j), f));
+      for (std::int64_t j = 0; j < x.columns(); ++j) put(y, i, j, activate(get(x, i, j), f));
     }
   }
 
   void do_backward(const Tensor& dx, const Tensor& y, const Tensor& dy, const Tensor& x, Activation f) override {
     for (std::int64_t i = 0; i < x.rows(); ++i) {
       for (std::int64_t j = 0; j < x.columns(); ++j) {
-        const double before = at(x, i, j);
-        at(dx, i, j) = static_cast<float>(at(dy, i, j) * slope(before, f));
-        if (y) at(y, i, j) = static_cast<float>(activate(before, f));
+        const double before = get(x, i, j);
+        put(dx, i, j, get(dy, i, j) * slope(before, f));
+        if (y) put(y, i, j, activate(before, f));
       }
     }
   }

@@ -36,7 +36,7 @@ void for_each_query(const AttentionShape& s, Body&& body) {
 double dot(const Tensor& a, std::int64_t a_row, std::int64_t a_column, const Tensor& b, std::int64_t b_row, std::int64_t b_column,
            std::int64_t count) {
   double sum = 0;
-  for (std::int64_t d = 0; d < count; ++d) sum += static_cast<double>(at(a, a_row, a_column + d)) * at(b, b_row, b_column + d);
+  for (std::int64_t d = 0; d < count; ++d) sum += static_cast<double>(get(a, a_row, a_column + d)) * get(b, b_row, b_column + d);
   return sum;
 }
 
@@ -61,11 +61,11 @@ class AttentionReference final : public Attention {
       for (std::int64_t j = 0; j <= query.position; ++j) {
         const double weight = std::exp(score[static_cast<std::size_t>(j)] - largest) / sum * factor_at(dropout, query, j);
         for (std::int64_t d = 0; d < s.head_size; ++d) {
-          value[static_cast<std::size_t>(d)] += weight * at(v, query.key_row + j, query.key_column + d);
+          value[static_cast<std::size_t>(d)] += weight * get(v, query.key_row + j, query.key_column + d);
         }
       }
       for (std::int64_t d = 0; d < s.head_size; ++d) {
-        at(o, query.row, query.column + d) = static_cast<float>(value[static_cast<std::size_t>(d)]);
+        put(o, query.row, query.column + d, value[static_cast<std::size_t>(d)]);
       }
       if (lse) at(lse, query.lse) = static_cast<float>(largest + std::log(sum));
     });
@@ -91,19 +91,19 @@ class AttentionReference final : public Attention {
         const double d_score = scale * weight * (d_weight - row_delta);
         for (std::int64_t d = 0; d < s.head_size; ++d) {
           const auto to = static_cast<std::size_t>(row * width + query.key_column + d);
-          sum_q[static_cast<std::size_t>(d)] += d_score * at(k, row, query.key_column + d);
-          sum_k[to] += d_score * at(q, query.row, query.column + d);
-          sum_v[to] += weight * factor * at(d_o, query.row, query.column + d);
+          sum_q[static_cast<std::size_t>(d)] += d_score * get(k, row, query.key_column + d);
+          sum_k[to] += d_score * get(q, query.row, query.column + d);
+          sum_v[to] += weight * factor * get(d_o, query.row, query.column + d);
         }
       }
       for (std::int64_t d = 0; d < s.head_size; ++d) {
-        at(dq, query.row, query.column + d) = static_cast<float>(sum_q[static_cast<std::size_t>(d)]);
+        put(dq, query.row, query.column + d, sum_q[static_cast<std::size_t>(d)]);
       }
     });
     for (std::int64_t i = 0; i < k.rows(); ++i) {
       for (std::int64_t j = 0; j < width; ++j) {
-        at(dk, i, j) = static_cast<float>(sum_k[static_cast<std::size_t>(i * width + j)]);
-        at(dv, i, j) = static_cast<float>(sum_v[static_cast<std::size_t>(i * width + j)]);
+        put(dk, i, j, sum_k[static_cast<std::size_t>(i * width + j)]);
+        put(dv, i, j, sum_v[static_cast<std::size_t>(i * width + j)]);
       }
     }
   }

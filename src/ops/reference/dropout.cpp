@@ -9,8 +9,8 @@ class DropoutReference final : public Dropout {
   void do_forward(const Tensor& y, const Tensor& x, const DropoutSite& site, const Tensor& residual) override {
     for (std::int64_t i = 0; i < x.rows(); ++i) {
       for (std::int64_t j = 0; j < x.columns(); ++j) {
-        const double kept = static_cast<double>(at(x, i, j)) * factor(site, i, j);
-        at(y, i, j) = static_cast<float>(kept + (residual ? at(residual, i, j) : 0));
+        const double kept = static_cast<double>(get(x, i, j)) * factor(site, i, j);
+        put(y, i, j, kept + (residual ? get(residual, i, j) : 0));
       }
     }
   }

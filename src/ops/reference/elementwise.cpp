@@ -5,22 +5,9 @@
 #include "ops/reference/access.h"
 #include "ops/reference/families.h"
 #include "ops/reference/math.h"
-#include "tensor/bfloat16.h"
 
 namespace lockstep::ops::reference {
 namespace {
-
-float load(const Tensor& x, std::int64_t i) {
-  return x.dtype == DType::bf16 ? to_float(reinterpret_cast<BFloat16*>(x.data)[i]) : at(x, i);
-}
-
-void store(const Tensor& x, std::int64_t i, float value) {
-  if (x.dtype == DType::bf16) {
-    reinterpret_cast<BFloat16*>(x.data)[i] = to_bfloat16(value);
-  } else {
-    at(x, i) = value;
-  }
-}
 
 /// Element `index` of the standard normal sequence: radius from word 2j, angle from word 2j + 1; cosine for the even
 /// element, sine for the odd one. The radius' uniform number is (word / 2 + 1/2) / 2^31 rounded to float, as in fast code.
@@ -35,31 +22,31 @@ class ElementwiseReference final : public Elementwise {
   void do_zero(const Tensor& x) override { std::memset(x.data, 0, x.bytes()); }
 
   void do_fill(const Tensor& x, float value) override {
-    for (std::int64_t i = 0; i < x.elements(); ++i) at(x, i) = value;
+    for (std::int64_t i = 0; i < x.elements(); ++i) put(x, i, value);
   }
 
   void do_cast(const Tensor& y, const Tensor& x) override {
-    for (std::int64_t i = 0; i < x.elements(); ++i) store(y, i, load(x, i));
+    for (std::int64_t i = 0; i < x.elements(); ++i) put(y, i, get(x, i));
   }
 
   void do_add(const Tensor& y, const Tensor& x) override {
-    for (std::int64_t i = 0; i < x.elements(); ++i) at(y, i) += at(x, i);
+    for (std::int64_t i = 0; i < x.elements(); ++i) put(y, i, get(y, i) + get(x, i));
   }
 
   void do_scale(const Tensor& x, float factor) override {
-    for (std::int64_t i = 0; i < x.elements(); ++i) at(x, i) *= factor;
+    for (std::int64_t i = 0; i < x.elements(); ++i) put(x, i, get(x, i) * factor);
   }
 
   void do_normal(const Tensor& x, const CounterRng& rng, std::int64_t first, float mean, float std) override {
     for (std::int64_t i = 0; i < x.elements(); ++i) {
-      at(x, i) = static_cast<float>(mean + std * normal_at(rng, static_cast<std::uint64_t>(first + i)));
+      put(x, i, mean + std * normal_at(rng, static_cast<std::uint64_t>(first + i)));
     }
   }
 
   void do_uniform(const Tensor& x, const CounterRng& rng, std::int64_t first, float low, float high) override {
     const double width = static_cast<double>(high) - low;
     for (std::int64_t i = 0; i < x.elements(); ++i) {
-      at(x, i) = static_cast<float>(low + width * rng.uniform(static_cast<std::uint64_t>(first + i)));
+      put(x, i, low + width * rng.uniform(static_cast<std::uint64_t>(first + i)));
     }
   }
 };

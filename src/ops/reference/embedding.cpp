@@ -12,8 +12,8 @@ class EmbeddingReference final : public Embedding {
                   std::int64_t positions, std::int64_t first_position) override {
     for (std::int64_t i = 0; i < y.rows(); ++i) {
       for (std::int64_t j = 0; j < y.columns(); ++j) {
-        const float position = position_table ? at(position_table, first_position + i % positions, j) : 0;
-        at(y, i, j) = at(token_table, id_at(tokens, i), j) + position;
+        const float position = position_table ? get(position_table, first_position + i % positions, j) : 0;
+        put(y, i, j, get(token_table, id_at(tokens, i), j) + position);
       }
     }
   }
@@ -25,7 +25,7 @@ class EmbeddingReference final : public Embedding {
     for (std::int64_t i = 0; i < dy.rows(); ++i) {
       const std::int64_t id = id_at(tokens, i);
       seen.insert(id);
-      for (std::int64_t j = 0; j < width; ++j) sums[static_cast<std::size_t>(id * width + j)] += at(dy, i, j);
+      for (std::int64_t j = 0; j < width; ++j) sums[static_cast<std::size_t>(id * width + j)] += get(dy, i, j);
     }
     for (const std::int64_t id : seen) {
       for (std::int64_t j = 0; j < width; ++j) {
@@ -39,7 +39,7 @@ class EmbeddingReference final : public Embedding {
       for (std::int64_t j = 0; j < dy.columns(); ++j) {
         double sum = accumulate ? at(d_positions, t, j) : 0;
         if (t < positions) {
-          for (std::int64_t i = t; i < dy.rows(); i += positions) sum += at(dy, i, j);
+          for (std::int64_t i = t; i < dy.rows(); i += positions) sum += get(dy, i, j);
         }
         at(d_positions, t, j) = static_cast<float>(sum);
       }

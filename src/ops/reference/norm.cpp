@@ -17,9 +17,9 @@ class NormReference final : public Norm {
     const std::int64_t columns = x.columns();
     for (std::int64_t i = 0; i < x.rows(); ++i) {
       double sum = 0, squares = 0;
-      for (std::int64_t j = 0; j < columns; ++j) sum += at(x, i, j);
+      for (std::int64_t j = 0; j < columns; ++j) sum += get(x, i, j);
       const double mean = centred_ ? sum / static_cast<double>(columns) : 0;
-      for (std::int64_t j = 0; j < columns; ++j) squares += (at(x, i, j) - mean) * (at(x, i, j) - mean);
+      for (std::int64_t j = 0; j < columns; ++j) squares += (get(x, i, j) - mean) * (get(x, i, j) - mean);
       at(stats, 2 * i) = static_cast<float>(mean);
       at(stats, 2 * i + 1) = static_cast<float>(1 / std::sqrt(squares / static_cast<double>(columns) + eps));
     }
@@ -30,8 +30,8 @@ class NormReference final : public Norm {
     for (std::int64_t i = 0; i < x.rows(); ++i) {
       const double mean = at(stats, 2 * i), rstd = at(stats, 2 * i + 1);
       for (std::int64_t j = 0; j < x.columns(); ++j) {
-        const double value = (at(x, i, j) - mean) * rstd * at(gain, j) + (bias ? at(bias, j) : 0);
-        at(n, i, j) = static_cast<float>(value);
+        const double value = (get(x, i, j) - mean) * rstd * get(gain, j) + (bias ? get(bias, j) : 0);
+        put(n, i, j, value);
       }
     }
   }
@@ -48,8 +48,8 @@ class NormReference final : public Norm {
       double sum = 0, dot = 0;
       for (std::int64_t j = 0; j < columns; ++j) {
         const auto c = static_cast<std::size_t>(j);
-        unit[c] = (at(x, i, j) - mean) * rstd;
-        d_unit[c] = static_cast<double>(at(dn, i, j)) * at(gain, j);
+        unit[c] = (get(x, i, j) - mean) * rstd;
+        d_unit[c] = static_cast<double>(get(dn, i, j)) * get(gain, j);
         sum += d_unit[c];
         dot += d_unit[c] * unit[c];
       }
@@ -58,7 +58,7 @@ class NormReference final : public Norm {
       for (std::int64_t j = 0; j < columns; ++j) {
         const auto c = static_cast<std::size_t>(j);
         const double value = rstd * (d_unit[c] - sum - unit[c] * dot);
-        at(dx, i, j) = static_cast<float>(value + (residual ? at(residual, i, j) : 0));
+        put(dx, i, j, value + (residual ? get(residual, i, j) : 0));
       }
     }
   }
@@ -69,9 +69,9 @@ class NormReference final : public Norm {
       double gain = accumulate ? at(d_gain, j) : 0;
       double bias = accumulate && d_bias ? at(d_bias, j) : 0;
       for (std::int64_t i = 0; i < x.rows(); ++i) {
-        const double unit = (at(x, i, j) - static_cast<double>(at(stats, 2 * i))) * at(stats, 2 * i + 1);
-        gain += at(dn, i, j) * unit;
-        bias += at(dn, i, j);
+        const double unit = (get(x, i, j) - static_cast<double>(at(stats, 2 * i))) * at(stats, 2 * i + 1);
+        gain += get(dn, i, j) * unit;
+        bias += get(dn, i, j);
       }
       at(d_gain, j) = static_cast<float>(gain);
       if (d_bias) at(d_bias, j) = static_cast<float>(bias);

@@ -13,9 +13,9 @@ class RotaryReference final : public Rotary {
         for (std::int64_t j = 0; j < half; ++j) {
           const double cosine = at(angles, position, j);
           const double sine = place.inverse ? -at(angles, position, half + j) : at(angles, position, half + j);
-          const double a = at(x, i, head + j), b = at(x, i, head + half + j);
-          at(x, i, head + j) = static_cast<float>(a * cosine - b * sine);
-          at(x, i, head + half + j) = static_cast<float>(b * cosine + a * sine);
+          const double a = get(x, i, head + j), b = get(x, i, head + half + j);
+          put(x, i, head + j, a * cosine - b * sine);
+          put(x, i, head + half + j, b * cosine + a * sine);
         }
       }
     }

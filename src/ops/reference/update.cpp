@@ -2,7 +2,6 @@
 
 #include "ops/reference/access.h"
 #include "ops/reference/families.h"
-#include "tensor/bfloat16.h"
 
 namespace lockstep::ops::reference {
 namespace {
@@ -18,17 +17,11 @@ class UpdateReference final : public Update {
     const double beta1 = rule.beta1, beta2 = rule.beta2;
     for (std::int64_t i = 0; i < weights.elements(); ++i) {
       const double g = clip * at(gradient, i);
-      const double m = beta1 * at(exp_avg, i) + (1 - beta1) * g;
-      const double v = beta2 * at(exp_avg_sq, i) + (1 - beta2) * g * g;
-      const double p = at(weights, i) * (1 - rate * rule.weight_decay);
-      at(exp_avg, i) = static_cast<float>(m);
-      at(exp_avg_sq, i) = static_cast<float>(v);
-      at(weights, i) = static_cast<float>(p - rate / correction1 * m / (std::sqrt(v) / std::sqrt(correction2) + rule.eps));
-      if (publish && publish.dtype == DType::bf16) {
-        reinterpret_cast<BFloat16*>(publish.data)[i] = to_bfloat16(at(weights, i));
-      } else if (publish) {
-        at(publish, i) = at(weights, i);
-      }
+      put(exp_avg, i, beta1 * get(exp_avg, i) + (1 - beta1) * g);
+      put(exp_avg_sq, i, beta2 * get(exp_avg_sq, i) + (1 - beta2) * g * g);
+      const double m = get(exp_avg, i), v = get(exp_avg_sq, i), p = get(weights, i) * (1 - rate * rule.weight_decay);
+      put(weights, i, p - rate / correction1 * m / (std::sqrt(v) / std::sqrt(correction2) + rule.eps));
+      if (publish) put(publish, i, get(weights, i));
     }
   }
 };
