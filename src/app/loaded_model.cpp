@@ -15,7 +15,7 @@ LoadedModel load_model(const std::string& path, const std::string& which, Sessio
   const arch::ModelConfig config = arch::model_from_json(loaded.manifest.model, loaded.folder);
   const Json* tokenizer = loaded.manifest.run.is_object() ? loaded.manifest.run.find("tokenizer") : nullptr;
   if (tokenizer != nullptr) loaded.tokenizer = data::make_tokenizer(*tokenizer);
-  loaded.inference = std::make_unique<train::Inference>(config, session.runtime(), session.ops());
+  loaded.inference = std::make_unique<train::Inference>(config, DType::f32, session.runtime(), session.ops());
   loaded.inference->load(checkpoint::Reader(choice.folder), session.team());
   return loaded;
 }

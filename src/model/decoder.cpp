@@ -16,10 +16,11 @@ Decoder::Decoder(const Context& context, std::int64_t samples, std::int64_t rows
 }
 
 void Decoder::declare(Arena& workspace, Arena& cache) {
-  cache_.declare(cache);
-  model::declare(workspace, saved_, context_.dims, rows_);
+  const DType type = context_.parameters.dtype();
+  cache_.declare(cache, type);
+  model::declare(workspace, saved_, context_.dims, rows_, type);
   head_.declare(workspace, rows_, false);
-  model::declare(workspace, scratch_, context_.dims, rows_, false, false);
+  model::declare(workspace, scratch_, context_.dims, rows_, type, {});
   workspace.keep();
 }
 

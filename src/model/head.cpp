@@ -18,10 +18,11 @@ std::int64_t Head::chunk_rows(const layout::ShardedDims& dims, std::int64_t rows
 void Head::declare(Arena& arena, std::int64_t rows, bool training) {
   const Arena::Mark start = arena.mark();
   const std::int64_t width = context_.dims.width;
-  arena.declare(normed_, "normed", Shape{rows, width}, DType::f32);
+  const DType type = context_.parameters.dtype();
+  arena.declare(normed_, "normed", Shape{rows, width}, type);
   arena.declare(stats_, "stats", Shape{rows, 2}, DType::f32);
   arena.declare(logits_, "logits", Shape{chunk_rows(context_.dims, rows), context_.dims.vocabulary}, DType::f32);
-  if (training) arena.declare(d_normed_, "d_normed", Shape{rows, width}, DType::f32);
+  if (training) arena.declare(d_normed_, "d_normed", Shape{rows, width}, type);
   arena.rewind(start);
 }
 

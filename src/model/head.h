@@ -31,7 +31,7 @@ class Head {
                            const Gradients& gradient, ops::WeightSink& sink, const Tensor& d);
   /// Sum of the rows' losses alone.
   double loss(const Tensor& x, const Tensor& targets, const Weights& w);
-  /// logits [R, V] of x [R, C]: R at most the declared rows.
+  /// logits [R, V] f32 of x [R, C]: R at most the declared rows.
   void logits(const Tensor& logits, const Tensor& x, const Weights& w);
 
  private:

@@ -1,11 +1,12 @@
 #include "model/initialise.h"
 
 #include <algorithm>
+#include <vector>
 
 namespace lockstep::model {
 namespace {
 
-void fill(ops::Elementwise& elementwise, const Tensor& part, const arch::ParameterSpec& spec, std::int64_t first,
+void draw(ops::Elementwise& elementwise, const Tensor& part, const arch::ParameterSpec& spec, std::int64_t first,
           std::uint64_t seed) {
   const CounterRng rng(seed, "init." + spec.info.name);
   switch (spec.init.kind) {
@@ -18,6 +19,20 @@ void fill(ops::Elementwise& elementwise, const Tensor& part, const arch::Paramet
     case arch::Init::Kind::uniform:
       elementwise.uniform(part, rng, first, -spec.init.value, spec.init.value);
       break;
+  }
+}
+
+/// Values are drawn in f32; another type rounds them.
+void fill(ops::Elementwise& elementwise, const Tensor& part, const arch::ParameterSpec& spec, std::int64_t first,
+          std::uint64_t seed) {
+  if (part.dtype == DType::f32) return draw(elementwise, part, spec, first, seed);
+  constexpr std::int64_t piece = 1 << 16;
+  std::vector<float> values(static_cast<std::size_t>(std::min(piece, part.elements())));
+  for (std::int64_t done = 0; done < part.elements(); done += piece) {
+    const std::int64_t count = std::min(piece, part.elements() - done);
+    const Tensor drawn = view(std::span(values), Shape{std::ssize(values)}).flat(0, count);
+    draw(elementwise, drawn, spec, first + done, seed);
+    elementwise.cast(part.flat(done, count), drawn);
   }
 }
 
@@ -35,13 +50,9 @@ void initialise(ops::Ops& ops, parallel::ParameterStore& store, const std::vecto
       const std::int64_t end = std::min(placed.offset + placed.info.shape.elements(), shard.first + shard.master.elements());
       if (begin >= end) continue;
       fill(ops.elementwise(), shard.master.flat(begin - shard.first, end - begin), *spec, begin - placed.offset, seed);
-      if (shard.published.data != shard.master.data) {
-        ops.elementwise().cast(shard.published.flat(begin - shard.first, end - begin),
-                               shard.master.flat(begin - shard.first, end - begin));
-      }
     }
   }
-  store.updated();
+  parallel::publish(store, ops.elementwise());
 }
 
 }  // namespace lockstep::model

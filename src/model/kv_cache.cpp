@@ -2,10 +2,10 @@
 
 namespace lockstep::model {
 
-void KvCache::declare(Arena& arena) {
+void KvCache::declare(Arena& arena, DType type) {
   for (std::size_t layer = 0; layer < keys_.size(); ++layer) {
-    arena.declare(keys_[layer], "keys", Shape{samples_ * capacity_, width_}, DType::f32);
-    arena.declare(values_[layer], "values", Shape{samples_ * capacity_, width_}, DType::f32);
+    arena.declare(keys_[layer], "keys", Shape{samples_ * capacity_, width_}, type);
+    arena.declare(values_[layer], "values", Shape{samples_ * capacity_, width_}, type);
   }
 }
 

@@ -17,7 +17,8 @@ class KvCache {
         samples_(samples),
         capacity_(capacity),
         width_(dims.kv_width()) {}
-  void declare(Arena& arena);
+  /// In the type of activations.
+  void declare(Arena& arena, DType type);
 
   std::int64_t samples() const { return samples_; }
   std::int64_t capacity() const { return capacity_; }

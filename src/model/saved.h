@@ -8,7 +8,8 @@
 
 namespace lockstep::model {
 
-/// Kept by one block for one micro-batch. Norms' outputs and activations are computed again from these.
+/// Kept by one block for one micro-batch: in the type of activations, but for statistics (f32). Norms' outputs and activations
+/// are computed again from these.
 struct BlockSaved {
   Tensor x;               ///< [R, C] the block's input
   Tensor stats1;          ///< [R, 2]
@@ -19,7 +20,7 @@ struct BlockSaved {
   Tensor stats2;          ///< [R, 2]
   Tensor pre_activation;  ///< [R, U]: the gate, where there is one, and what goes up
 };
-void declare(Arena& arena, BlockSaved& saved, const layout::ShardedDims& dims, std::int64_t rows);
+void declare(Arena& arena, BlockSaved& saved, const layout::ShardedDims& dims, std::int64_t rows, DType type);
 
 /// Temporaries of one block's passes; they share bytes where their lives do not overlap.
 struct Scratch {
@@ -32,7 +33,12 @@ struct Scratch {
   Tensor d_qkv;        ///< [R, (H + 2K) D]
   Tensor delta;        ///< [R, H]
 };
-/// `training` false leaves the backward pass's out; `branch` false leaves that one out.
-void declare(Arena& arena, Scratch& scratch, const layout::ShardedDims& dims, std::int64_t rows, bool training, bool branch);
+/// What passes need of it.
+struct ScratchNeeds {
+  bool backward = false;
+  bool branch = false;
+};
+void declare(Arena& arena, Scratch& scratch, const layout::ShardedDims& dims, std::int64_t rows, DType type,
+             const ScratchNeeds& needs);
 
 }  // namespace lockstep::model

@@ -33,14 +33,15 @@ Stage::Stage(const Context& context, parallel::GradientStore& gradients, const T
 void Stage::declare(Arena& activations, Arena& workspace) {
   const std::int64_t rows = shape_.samples * shape_.positions;
   const std::int64_t width = context_.dims.width;
+  const DType type = context_.parameters.dtype();
   for (Slot& slot : slots_) {
-    for (BlockSaved& saved : slot.blocks) model::declare(activations, saved, context_.dims, rows);
-    activations.declare(slot.out, "out", Shape{rows, width}, DType::f32);
-    activations.declare(slot.d, "d_out", Shape{rows, width}, DType::f32);
+    for (BlockSaved& saved : slot.blocks) model::declare(activations, saved, context_.dims, rows, type);
+    activations.declare(slot.out, "out", Shape{rows, width}, type);
+    activations.declare(slot.d, "d_out", Shape{rows, width}, type);
   }
   activations.declare(tokens_, "tokens", Shape{rows * shape_.microbatches}, DType::i32);
   head_.declare(workspace, rows, true);
-  model::declare(workspace, scratch_, context_.dims, rows, true, context_.config.dropout > 0);
+  model::declare(workspace, scratch_, context_.dims, rows, type, {.backward = true, .branch = context_.config.dropout > 0});
   workspace.keep();
 }
 

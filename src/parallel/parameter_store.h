@@ -7,11 +7,20 @@
 
 #include "layout/access_order.h"
 #include "layout/unit.h"
+#include "ops/elementwise.h"
 #include "tensor/tensor.h"
 
 namespace lockstep::parallel {
 
 class ParameterStore;
+
+/// How weights are kept.
+struct WeightStorage {
+  DType type = DType::f32;  ///< f32 or bf16: as the model reads them, and with them the type of its activations
+  bool master = true;       ///< beside bf16: a copy in f32 that is updated in its place; f32 is its own
+  /// The type of what is updated.
+  DType owned() const { return master ? DType::f32 : type; }
+};
 
 /// A unit's weights, whole and readable, for as long as this lives. Move-only.
 class [[nodiscard]] Lease {
@@ -33,13 +42,15 @@ class ParameterStore {
  public:
   virtual ~ParameterStore() = default;
   virtual const std::vector<layout::Unit>& units() const = 0;
+  /// Of leased weights.
+  virtual DType dtype() const = 0;
   virtual Lease lease(UnitIndex unit, layout::Pass pass) = 0;
   /// The leases until the next begin follow `order` (a training step); an empty order means any (evaluation, generation).
   virtual void begin(const std::vector<layout::Access>& order) = 0;
   /// The part of a unit that this rank owns and updates: flat, and where it begins in the unit. `published` is what the model
   /// reads (the same memory when there is no other copy).
   struct Shard {
-    Tensor master;     ///< f32
+    Tensor master;     ///< f32; without a master copy the weights themselves
     Tensor published;  ///< parameters' dtype
     std::int64_t first = 0;
   };
@@ -51,5 +62,8 @@ class ParameterStore {
   friend class Lease;
   virtual void release(UnitIndex unit) noexcept = 0;
 };
+
+/// After the master copies were written: brings what the model reads up to date, everywhere.
+void publish(ParameterStore& store, ops::Elementwise& elementwise);
 
 }  // namespace lockstep::parallel

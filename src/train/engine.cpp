@@ -19,12 +19,13 @@ Engine::Engine(const EngineConfig& config, Runtime& runtime, ops::Ops& ops, comm
       ops_(ops),
       world_(world),
       table_(arch::unit_table(config.model, config.decay)),
-      parameter_arena_("parameters", MemoryKind::parameters),
+      parameter_arena_(config.weights.type == DType::bf16 ? "weights bf16" : "weights fp32", MemoryKind::parameters),
+      master_arena_("master weights fp32", MemoryKind::optimizer),
       gradient_arena_("gradients", MemoryKind::gradients),
-      optimizer_arena_("optimizer", MemoryKind::optimizer),
+      optimizer_arena_("moments", MemoryKind::optimizer),
       activation_arena_("activations", MemoryKind::activations),
       workspace_arena_("temporaries", MemoryKind::workspace),
-      parameters_(arch::units_of(table_)),
+      parameters_(arch::units_of(table_), config.weights),
       updater_(make_updater({config_, ops, parameters_, world})),
       boundary_(parallel::make_identity_boundary()),
       context_{config.model, arch::whole_dims(config.model),     ops,
@@ -37,6 +38,7 @@ Engine::Engine(const EngineConfig& config, Runtime& runtime, ops::Ops& ops, comm
       order_(layout::access_order(actions_, stage_.forward_units(), stage_.backward_units())) {
   ensure(layout::peak_live_microbatches(actions_) == 1, "the stage keeps the activations of one micro-batch");
   parameters_.declare(parameter_arena_);
+  parameters_.declare_masters(master_arena_);
   updater_->declare({gradient_arena_, optimizer_arena_, activation_arena_, workspace_arena_});
   stage_.declare(activation_arena_, workspace_arena_);
   model::declare_angles(context_, workspace_arena_);
@@ -45,8 +47,9 @@ Engine::Engine(const EngineConfig& config, Runtime& runtime, ops::Ops& ops, comm
 
 Ledger Engine::ledger() const {
   Ledger ledger;
-  for (const Arena* arena : {&parameter_arena_, &gradient_arena_, &optimizer_arena_, &activation_arena_, &workspace_arena_}) {
-    arena->enter(ledger);
+  for (const Arena* arena :
+       {&parameter_arena_, &gradient_arena_, &optimizer_arena_, &master_arena_, &activation_arena_, &workspace_arena_}) {
+    if (arena->bytes() > 0) arena->enter(ledger);
   }
   ledger.add(MemoryKind::workspace, "kernels", ops_.workspace_bytes(), {});
   return ledger;
@@ -55,7 +58,7 @@ Ledger Engine::ledger() const {
 void Engine::commit() {
   Ledger committed;
   gradient_arena_.commit(world_.window(runtime_.memory()), committed);
-  for (Arena* arena : {&parameter_arena_, &optimizer_arena_, &activation_arena_, &workspace_arena_}) {
+  for (Arena* arena : {&parameter_arena_, &master_arena_, &optimizer_arena_, &activation_arena_, &workspace_arena_}) {
     arena->commit(runtime_.memory(), committed);
   }
   model::compute_angles(context_);

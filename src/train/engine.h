@@ -60,12 +60,14 @@ class Engine {
   /// One parameter of this rank with everything that training keeps of it.
   struct ParameterState {
     std::string name;
-    Tensor weight, gradient, exp_avg, exp_avg_sq;  ///< in the parameter's shape; moments are empty where this rank has none
+    // In the parameter's shape; moments are empty where this rank has none.
+    Tensor weight;  ///< what is updated: the master copy where there is one
+    Tensor gradient, exp_avg, exp_avg_sq;
   };
   /// In the order of the model's table; after commit().
   std::vector<ParameterState> state();
   /// After weights were written from outside (a checkpoint).
-  void weights_changed() { parameters_.updated(); }
+  void weights_changed() { parallel::publish(parameters_, ops_.elementwise()); }
 
  private:
   static std::unique_ptr<Updater> make_replicas(const UpdaterParts& parts);
@@ -75,7 +77,7 @@ class Engine {
   ops::Ops& ops_;
   comm::Communicator& world_;
   std::vector<arch::UnitSpec> table_;
-  Arena parameter_arena_, gradient_arena_, optimizer_arena_, activation_arena_, workspace_arena_;
+  Arena parameter_arena_, master_arena_, gradient_arena_, optimizer_arena_, activation_arena_, workspace_arena_;
   parallel::ZeroParameters parameters_;
   std::unique_ptr<Updater> updater_;
   std::unique_ptr<parallel::Boundary> boundary_;

@@ -7,6 +7,7 @@
 
 #include "arch/parameters.h"
 #include "ops/update.h"
+#include "parallel/parameter_store.h"
 #include "parallel/zero/gradients.h"
 
 namespace lockstep::train {
@@ -14,6 +15,7 @@ namespace lockstep::train {
 struct EngineConfig {
   arch::ModelConfig model;
   arch::DecayRule decay = arch::DecayRule::matrices;
+  parallel::WeightStorage weights;
   ops::AdamW adamw;
   float grad_clip = 1.0F;    ///< largest norm of the gradient; 0: no clipping
   std::int64_t samples = 1;  ///< of a micro-batch, on each rank

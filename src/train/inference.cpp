@@ -5,10 +5,10 @@
 
 namespace lockstep::train {
 
-Inference::Inference(const arch::ModelConfig& model, Runtime& runtime, ops::Ops& ops)
+Inference::Inference(const arch::ModelConfig& model, DType type, Runtime& runtime, ops::Ops& ops)
     : arena_("parameters", MemoryKind::parameters),
       table_arena_("tables", MemoryKind::workspace),
-      parameters_(arch::units_of(arch::unit_table(model))),
+      parameters_(arch::units_of(arch::unit_table(model)), {.type = type, .master = false}),
       boundary_(parallel::make_identity_boundary()),
       context_{model,
                arch::whole_dims(model),

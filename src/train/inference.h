@@ -15,8 +15,8 @@ namespace lockstep::train {
 
 class Inference {
  public:
-  /// Takes memory for the weights. The arguments outlive it.
-  Inference(const arch::ModelConfig& model, Runtime& runtime, ops::Ops& ops);
+  /// Takes memory for the weights, in `type` (f32 or bf16), which is that of activations too. The arguments outlive it.
+  Inference(const arch::ModelConfig& model, DType type, Runtime& runtime, ops::Ops& ops);
   Inference(const Inference&) = delete;
   Inference& operator=(const Inference&) = delete;
 

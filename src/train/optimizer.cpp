@@ -39,9 +39,9 @@ void Optimizer::declare(Arena& arena) {
   const std::vector<layout::Unit>& units = parameters_.units();
   moments_.resize(units.size());
   for (std::size_t u = 0; u < units.size(); ++u) {
-    const Shape shape = parameters_.shard(UnitIndex{static_cast<int>(u)}).master.shape;
-    arena.declare(moments_[u].exp_avg, units[u].name + ".exp_avg", shape, DType::f32);
-    arena.declare(moments_[u].exp_avg_sq, units[u].name + ".exp_avg_sq", shape, DType::f32);
+    const Tensor master = parameters_.shard(UnitIndex{static_cast<int>(u)}).master;
+    arena.declare(moments_[u].exp_avg, units[u].name + ".exp_avg", master.shape, master.dtype);
+    arena.declare(moments_[u].exp_avg_sq, units[u].name + ".exp_avg_sq", master.shape, master.dtype);
   }
 }
 

@@ -1,6 +1,6 @@
 #pragma once
 
-// AdamW on the shards this rank owns: moments in fp32, decayed range and the rest apart.
+// AdamW on the shards this rank owns: moments in the type of what it updates, decayed range and the rest apart.
 
 #include <cstdint>
 #include <vector>
@@ -41,7 +41,7 @@ class Optimizer {
   void update(ops::Update& update, parallel::GradientStore& gradients, const ops::StepScalars& scalars);
 
   struct Moments {
-    Tensor exp_avg, exp_avg_sq;  ///< f32, like the unit's shard
+    Tensor exp_avg, exp_avg_sq;  ///< of the size and type of the unit's master
   };
   const Moments& moments(UnitIndex unit) const { return moments_[static_cast<std::size_t>(unit.value)]; }
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <vector>
 
 #include "io/checksum.h"
 #include "model/weights.h"
@@ -22,6 +21,16 @@ void broadcast_checked(comm::Communicator& group, std::span<const Tensor> tensor
   group.all_reduce(view(std::span<std::int64_t>(ends).first(1), Shape{1}), comm::Reduction::min).wait();
   group.all_reduce(view(std::span<std::int64_t>(ends).last(1), Shape{1}), comm::Reduction::max).wait();
   if (ends[0] != ends[1]) throw SystemError("the ranks hold different weights or moments after rank 0 sent its own");
+}
+
+std::vector<Tensor> weight_tensors(parallel::ParameterStore& parameters) {
+  std::vector<Tensor> all;
+  for (std::size_t u = 0; u < parameters.units().size(); ++u) {
+    const parallel::ParameterStore::Shard shard = parameters.shard(UnitIndex{static_cast<int>(u)});
+    all.push_back(shard.master);
+    if (shard.published.data != shard.master.data) all.push_back(shard.published);
+  }
+  return all;
 }
 
 std::optional<parallel::TiedRows> make_tied_rows(const EngineConfig& config, comm::Communicator& group) {
@@ -79,11 +88,10 @@ void Replicas::finish(const Passed& passed, const ops::StepScalars& scalars, Ste
 }
 
 void Replicas::publish_state(std::int64_t /*step*/) {
-  std::vector<Tensor> all;
+  std::vector<Tensor> all = weight_tensors(parts_.parameters);
   for (std::size_t u = 0; u < parts_.parameters.units().size(); ++u) {
-    const UnitIndex index{static_cast<int>(u)};
-    const Optimizer::Moments moments = optimizer_.moments(index);
-    all.insert(all.end(), {parts_.parameters.shard(index).master, moments.exp_avg, moments.exp_avg_sq});
+    const Optimizer::Moments moments = optimizer_.moments(UnitIndex{static_cast<int>(u)});
+    all.insert(all.end(), {moments.exp_avg, moments.exp_avg_sq});
   }
   broadcast_checked(parts_.world, all);
 }

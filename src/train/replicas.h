@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "parallel/global_norm.h"
 #include "parallel/zero/gradients.h"
@@ -12,6 +13,8 @@
 
 namespace lockstep::train {
 
+/// Every unit's master weights, and beside them what the model reads where that is apart: whole on every rank.
+std::vector<Tensor> weight_tensors(parallel::ParameterStore& parameters);
 /// Every rank of `group` takes rank 0's tensors; throws SystemError when they differ afterwards. Collective.
 void broadcast_checked(comm::Communicator& group, std::span<const Tensor> tensors);
 

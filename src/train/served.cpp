@@ -32,8 +32,9 @@ class Served : public Updater {
   void declare(const Arenas& arenas) override {
     for (std::size_t u = 0; u < saved_.size(); ++u) {
       const layout::Unit& unit = parts_.parameters.units()[u];
-      arenas.optimizer.declare(saved_[u].exp_avg, unit.name + ".exp_avg", Shape{unit.elements}, DType::f32);
-      arenas.optimizer.declare(saved_[u].exp_avg_sq, unit.name + ".exp_avg_sq", Shape{unit.elements}, DType::f32);
+      const DType type = parts_.config.weights.owned();
+      arenas.optimizer.declare(saved_[u].exp_avg, unit.name + ".exp_avg", Shape{unit.elements}, type);
+      arenas.optimizer.declare(saved_[u].exp_avg_sq, unit.name + ".exp_avg_sq", Shape{unit.elements}, type);
     }
   }
   Optimizer::Moments moments(UnitIndex unit) override {
@@ -44,6 +45,7 @@ class Served : public Updater {
 
  protected:
   bool lead() const { return parts_.world.rank() == 0; }
+  /// What servers hold and send.
   std::vector<Tensor> weights() const {
     std::vector<Tensor> all;
     for (std::size_t u = 0; u < parts_.parameters.units().size(); ++u) {
@@ -64,7 +66,7 @@ class Served : public Updater {
   double finish_push(const Figures& figures) {
     const double start = now_seconds();
     answer_ = worker_.finish_push(figures, weights());
-    parts_.parameters.updated();
+    parallel::publish(parts_.parameters, parts_.ops.elementwise());
     return now_seconds() - start;
   }
 
@@ -99,7 +101,7 @@ class ServedGradients : public Served {
     return targets;
   }
   void publish_state(std::int64_t step) override {
-    broadcast_checked(parts_.world, weights());
+    broadcast_checked(parts_.world, weight_tensors(parts_.parameters));
     if (lead()) worker_.load(step, state());
     parts_.world.barrier();  // nobody pushes to a server that has no weights yet
   }
@@ -176,7 +178,7 @@ class ServedApart final : public ServedGradients {
   void settle() override {
     parts_.world.barrier();
     worker_.pull(weights());
-    parts_.parameters.updated();
+    parallel::publish(parts_.parameters, parts_.ops.elementwise());
     parts_.world.barrier();
   }
   bool meets(std::int64_t step, bool wanted) override {
@@ -219,7 +221,7 @@ class ServedAverage final : public Served {
     result.loss = sums[0] / std::max(sums[1], 1.0);
   }
   void publish_state(std::int64_t /*step*/) override {
-    std::vector<Tensor> all = weights();
+    std::vector<Tensor> all = weight_tensors(parts_.parameters);
     for (std::size_t u = 0; u < parts_.parameters.units().size(); ++u) {
       const Optimizer::Moments own = own_.moments(UnitIndex{static_cast<int>(u)});
       if (lead()) {

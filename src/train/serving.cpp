@@ -18,6 +18,14 @@ layout::KeyRanges ranges_of(const EngineConfig& config, comm::Communicator& worl
   return key_ranges(config, arch::units_of(arch::unit_table(config.model, config.decay)), world.size() - servers, servers);
 }
 
+Server::Keeps kept_by(const EngineConfig& config, ServerMode mode) {
+  const bool averages = mode == ServerMode::weights;
+  return {.rows = config.model.tied && mode == ServerMode::gradients,
+          .moments = !averages,
+          .type = config.weights.owned(),
+          .pushed = averages ? config.weights.owned() : DType::f32};
+}
+
 }  // namespace
 
 Serving::Serving(const EngineConfig& config, const ServingOptions& options, Runtime& runtime, ops::Ops& ops,
@@ -31,10 +39,7 @@ Serving::Serving(const EngineConfig& config, const ServingOptions& options, Runt
       parameter_arena_("parameters", MemoryKind::parameters),
       optimizer_arena_("optimizer", MemoryKind::optimizer),
       gradient_arena_("pushed", MemoryKind::gradients),
-      server_(
-          world, ranges_of(config, world, options.servers),
-          {.rows = config.model.tied && options.mode == ServerMode::gradients, .moments = options.mode != ServerMode::weights},
-          cpu::team_of(runtime)),
+      server_(world, ranges_of(config, world, options.servers), kept_by(config, options.mode), cpu::team_of(runtime)),
       squares_(server_.parts().size() * static_cast<std::size_t>(server_.ranges().workers())),
       everybody_(static_cast<std::size_t>(server_.ranges().workers())),
       progress_(everybody_.size()) {

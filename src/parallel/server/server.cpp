@@ -32,12 +32,12 @@ void Server::declare(Arena& parameters, Arena& optimizer, Arena& gradients) {
   for (Part& part : parts_) {
     const std::string& name = ranges_.unit(part.unit).name;
     const Shape shape{part.range.count};
-    parameters.declare(part.weights, name, shape, DType::f32);
+    parameters.declare(part.weights, name, shape, keeps_.type);
     if (keeps_.moments) {
-      optimizer.declare(part.exp_avg, name + ".exp_avg", shape, DType::f32);
-      optimizer.declare(part.exp_avg_sq, name + ".exp_avg_sq", shape, DType::f32);
+      optimizer.declare(part.exp_avg, name + ".exp_avg", shape, keeps_.type);
+      optimizer.declare(part.exp_avg_sq, name + ".exp_avg_sq", shape, keeps_.type);
     }
-    for (Tensor& pushed : part.pushed) gradients.declare(pushed, name + " of a worker", shape, DType::f32);
+    for (Tensor& pushed : part.pushed) gradients.declare(pushed, name + " of a worker", shape, keeps_.pushed);
   }
   if (!keeps_.rows) return;
   for (Tensor& rows : rows_) gradients.declare(rows, "rows of a worker", Shape{ranges_.rows(number_).count}, DType::f32);
@@ -51,7 +51,7 @@ void Server::combine(comm::Reduction reduction, const std::vector<Tensor>& pushe
   const std::int64_t count = out.elements();
   team_.for_each(div_up(count, tile), [&](std::int64_t index, int) {
     const std::int64_t first = index * tile;
-    comm::combine(reduction, DType::f32, sources, destination, first, std::min(tile, count - first));
+    comm::combine(reduction, out.dtype, sources, destination, first, std::min(tile, count - first));
   });
 }
 

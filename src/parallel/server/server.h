@@ -19,6 +19,8 @@ class Server {
   struct Keeps {
     bool rows;     ///< a tied matrix's rows come apart from the rest of its gradient
     bool moments;  ///< of the optimizer
+    DType type;    ///< of weights and moments
+    DType pushed;  ///< of what workers push
   };
   /// The first ranks of `world` are the workers, the others the servers; it and the team outlive this.
   Server(comm::Communicator& world, layout::KeyRanges ranges, Keeps keeps, cpu::Team& team);
@@ -29,7 +31,7 @@ class Server {
   const layout::KeyRanges& ranges() const { return ranges_; }
   int number() const { return number_; }
 
-  /// This server's part of a unit: all tensors [range.count] f32, not to be used when that is 0.
+  /// This server's part of a unit: all tensors [range.count], not to be used when that is 0.
   struct Part {
     UnitIndex unit;
     layout::Range range;

@@ -4,11 +4,21 @@
 
 namespace lockstep::parallel {
 
-ZeroParameters::ZeroParameters(std::vector<layout::Unit> units) : units_(std::move(units)), flat_(units_.size()) {}
+ZeroParameters::ZeroParameters(std::vector<layout::Unit> units, const WeightStorage& storage)
+    : units_(std::move(units)),
+      storage_(storage),
+      flat_(units_.size()),
+      masters_(storage.owned() == storage.type ? 0 : units_.size()) {}
 
 void ZeroParameters::declare(Arena& arena) {
   for (std::size_t i = 0; i < units_.size(); ++i) {
-    arena.declare(flat_[i], units_[i].name, Shape{units_[i].elements}, DType::f32);
+    arena.declare(flat_[i], units_[i].name, Shape{units_[i].elements}, storage_.type);
+  }
+}
+
+void ZeroParameters::declare_masters(Arena& arena) {
+  for (std::size_t i = 0; i < masters_.size(); ++i) {
+    arena.declare(masters_[i], units_[i].name, Shape{units_[i].elements}, storage_.owned());
   }
 }
 
@@ -27,8 +37,8 @@ void ZeroParameters::begin(const std::vector<layout::Access>& order) {
 }
 
 ParameterStore::Shard ZeroParameters::shard(UnitIndex unit) {
-  const Tensor& flat = flat_[static_cast<std::size_t>(unit.value)];
-  return {flat, flat, 0};
+  const auto index = static_cast<std::size_t>(unit.value);
+  return {masters_.empty() ? flat_[index] : masters_[index], flat_[index], 0};
 }
 
 void ZeroParameters::release(UnitIndex /*unit*/) noexcept {}

@@ -12,11 +12,14 @@ namespace lockstep::parallel {
 
 class ZeroParameters final : public ParameterStore {
  public:
-  explicit ZeroParameters(std::vector<layout::Unit> units);
-  /// Declares one flat f32 buffer a unit.
+  ZeroParameters(std::vector<layout::Unit> units, const WeightStorage& storage);
+  /// Declares one flat buffer a unit.
   void declare(Arena& arena);
+  /// The same for master copies, where there are any.
+  void declare_masters(Arena& arena);
 
   const std::vector<layout::Unit>& units() const override { return units_; }
+  DType dtype() const override { return storage_.type; }
   Lease lease(UnitIndex unit, layout::Pass pass) override;
   void begin(const std::vector<layout::Access>& order) override;
   Shard shard(UnitIndex unit) override;
@@ -25,7 +28,9 @@ class ZeroParameters final : public ParameterStore {
  private:
   void release(UnitIndex unit) noexcept override;
   std::vector<layout::Unit> units_;
+  WeightStorage storage_;
   std::vector<Tensor> flat_;
+  std::vector<Tensor> masters_;  ///< empty: the weights are their own
   std::vector<layout::Access> order_;
   std::size_t next_ = 0;
 };
