@@ -85,6 +85,12 @@ std::string read_file_name(const Json& json) {
   return name;
 }
 
+DType read_model_type(const Json& json) {
+  const DType type = dtype_from_name(json.string());
+  if (type != DType::f32 && type != DType::bf16) throw UserError(fmt::format("no model computes in {}", json.string()));
+  return type;
+}
+
 Manifest from_json(const Json& json) {
   Manifest manifest;
   manifest.program = json.at("program").string();
@@ -95,6 +101,7 @@ Manifest from_json(const Json& json) {
   manifest.global_batch = json.at("global_batch").integer();
   manifest.validation_loss = read_loss(json.at("validation_loss"));
   manifest.best_validation_loss = read_loss(json.at("best_validation_loss"));
+  if (const Json* dtype = json.find("dtype")) manifest.dtype = read_model_type(*dtype);  // else it is older than bf16
   manifest.master_is_model = json.at("master_is_model").boolean();
   manifest.model = json.at("model");
   manifest.optimizer = json.at("optimizer");
@@ -142,6 +149,7 @@ std::string manifest_text(const Manifest& manifest) {
                                {"global_batch", manifest.global_batch},
                                {"validation_loss", loss_json(manifest.validation_loss)},
                                {"best_validation_loss", loss_json(manifest.best_validation_loss)},
+                               {"dtype", name_of(manifest.dtype)},
                                {"master_is_model", manifest.master_is_model},
                                {"model", manifest.model},
                                {"optimizer", manifest.optimizer},

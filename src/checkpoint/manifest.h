@@ -46,7 +46,9 @@ struct Manifest {
   Json model;                                  ///< the model's configuration
   Json optimizer;                              ///< the optimizer's settings
   Json run;                                    ///< whatever else the caller wants back
-  /// fp32 weights are their own master copy: "<name>.master" is not stored, readers find "<name>".
+  DType dtype = DType::f32;                    ///< of weights and activations while it was trained
+  /// The model's file has the fp32 weights that are updated (master copies, where the model reads bf16): "<name>.master" is not
+  /// stored, readers find "<name>".
   bool master_is_model = false;
 
   // Filled in by the writer.

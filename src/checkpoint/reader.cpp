@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "checkpoint/find.h"
 #include "io/checksum.h"
+#include "tensor/bfloat16.h"
 
 namespace lockstep::checkpoint {
 namespace {
@@ -17,7 +18,24 @@ constexpr std::string_view use_another = "use another checkpoint of the run (loc
 
 std::string described(const LogicalTensor& tensor) { return fmt::format("{} {}", name_of(tensor.dtype), tensor.shape.text()); }
 
-bool same(const LogicalTensor& a, const LogicalTensor& b) { return a.shape == b.shape && a.dtype == b.dtype; }
+bool is_weight(DType type) { return type == DType::f32 || type == DType::bf16; }
+
+// Whether `stored` can be read as `wanted`.
+bool fits(const LogicalTensor& stored, const LogicalTensor& wanted) {
+  const bool converts = is_weight(stored.dtype) && is_weight(wanted.dtype);
+  return stored.shape == wanted.shape && (stored.dtype == wanted.dtype || converts);
+}
+
+// Elements of f32 as bf16, or of bf16 as f32.
+void convert(std::byte* to, DType type, const std::byte* from, std::int64_t count) {
+  if (type == DType::f32) {
+    const BFloat16* const narrow = reinterpret_cast<const BFloat16*>(from);
+    std::transform(narrow, narrow + count, reinterpret_cast<float*>(to), to_float);
+  } else {
+    const float* const wide = reinterpret_cast<const float*>(from);
+    std::transform(wide, wide + count, reinterpret_cast<BFloat16*>(to), to_bfloat16);
+  }
+}
 
 // The first few of many complaints, so that another model does not fill the screen.
 [[noreturn]] void throw_first(std::vector<Problem> problems) {
@@ -131,7 +149,7 @@ void Reader::check_model(std::span<const LogicalTensor> wanted) const {
       problems.push_back(
           {fmt::format("{} is of another model: it has no tensor \"{}\" {}", folder_.string(), tensor.name, described(tensor)),
            remedy});
-    } else if (!same(stored->tensor, tensor)) {
+    } else if (!fits(stored->tensor, tensor)) {
       problems.push_back({fmt::format("{} is of another model: its tensor \"{}\" is {}, this model's is {}", folder_.string(),
                                       tensor.name, described(stored->tensor), described(tensor)),
                           remedy});
@@ -154,7 +172,7 @@ void Reader::read(std::span<const HeldTensor> tensors, cpu::Team& team) const {
     if (stored == nullptr) {
       problems.push_back({fmt::format("{} has no tensor \"{}\" {}", folder_.string(), held.tensor.name, described(held.tensor)),
                           "use a checkpoint of the same model and optimizer"});
-    } else if (!same(stored->tensor, held.tensor)) {
+    } else if (!fits(stored->tensor, held.tensor)) {
       problems.push_back({fmt::format("{}: tensor \"{}\" is {}, but {} is wanted", folder_.string(), held.tensor.name,
                                       described(stored->tensor), described(held.tensor)),
                           "use a checkpoint of the same model and optimizer"});
@@ -184,17 +202,21 @@ std::vector<std::string> Reader::read_pieces(std::span<const HeldTensor> tensors
   team.for_each(static_cast<std::int64_t>(pieces.size()), [&](std::int64_t i, int worker) {
     const Piece& piece = pieces[static_cast<std::size_t>(i)];
     const Place& place = *places[piece.tensor];
-    const std::size_t element = size_of(tensors[piece.tensor].tensor.dtype);
+    const DType stored = place.stored->tensor.dtype, wanted = tensors[piece.tensor].tensor.dtype;
+    const bool straight = piece.to != nullptr && stored == wanted;
+    const std::size_t element = size_of(stored);
     std::vector<std::byte>& own = scratch[static_cast<std::size_t>(worker)];
-    if (piece.to == nullptr) own.resize(piece_bytes);
-    const std::size_t bytes = static_cast<std::size_t>(piece.count) * element;
+    if (!straight) own.resize(piece_bytes);
+    const std::int64_t most = piece_bytes / static_cast<std::int64_t>(element);
     std::uint64_t sum = 0;
-    for (std::size_t done = 0; done < bytes; done += piece_bytes) {
-      const std::size_t size = std::min<std::size_t>(piece_bytes, bytes - done);
-      const std::span<std::byte> to(piece.to == nullptr ? own.data() : piece.to + done, size);
-      const std::uint64_t first = static_cast<std::uint64_t>(piece.first) + done / element;
-      place.file->read_at(place.offset + first * element, to);
-      sum += io::checksum(to, element, first);
+    for (std::int64_t done = 0; done < piece.count; done += most) {
+      const std::int64_t count = std::min(most, piece.count - done);
+      std::byte* const to = piece.to == nullptr ? nullptr : piece.to + done * static_cast<std::int64_t>(size_of(wanted));
+      const std::span<std::byte> bytes(straight ? to : own.data(), static_cast<std::size_t>(count) * element);
+      const auto first = static_cast<std::uint64_t>(piece.first + done);
+      place.file->read_at(place.offset + first * element, bytes);
+      sum += io::checksum(bytes, element, first);
+      if (to != nullptr && !straight) convert(to, wanted, own.data(), count);
     }
     std::atomic_ref(sums[piece.tensor]).fetch_add(sum, std::memory_order_relaxed);
   });

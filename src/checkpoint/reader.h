@@ -21,14 +21,16 @@ class Reader {
 
   const io::Path& folder() const { return folder_; }
   const Manifest& manifest() const { return manifest_; }
-  /// The tensor of that name, or null. "<name>.master" finds "<name>" where fp32 weights are their own masters.
+  /// The tensor of that name, or null. "<name>.master" finds "<name>" where the model's file has the fp32 weights.
   const StoredTensor* find(std::string_view name) const;
 
-  /// Throws UserError, listing what differs, unless the checkpoint's model has exactly these tensors (shapes and types too).
+  /// Throws UserError, listing what differs, unless the checkpoint's model has exactly these tensors, of types
+  /// that read() takes.
   void check_model(std::span<const LogicalTensor> wanted) const;
 
-  /// Fills all ranges and verifies the tensors they belong to, all elements of them. Throws UserError before reading when a
-  /// tensor is missing or has another shape or type, and when one is damaged; then the contents of all ranges are undefined.
+  /// Fills all ranges, f32 from bf16 and bf16 (rounded to the nearest) from f32 where the types differ, and verifies the tensors
+  /// they belong to, all elements of them. Throws UserError before reading when a tensor is missing or has another shape or type,
+  /// and when one is damaged; then the contents of all ranges are undefined.
   void read(std::span<const HeldTensor> tensors, cpu::Team& team) const;
 
   /// Verifies every tensor; the names of the damaged ones.

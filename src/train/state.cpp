@@ -1,5 +1,7 @@
 #include "train/state.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -62,7 +64,8 @@ checkpoint::SaveReport save_run(const io::Path& run, Engine& engine, const RunSt
   manifest.model = arch::to_json(config.model);
   manifest.optimizer = optimizer_json(config);
   manifest.run = extra;
-  manifest.master_is_model = true;
+  manifest.dtype = config.weights.type;
+  manifest.master_is_model = config.weights.owned() == DType::f32;
   const checkpoint::SaveReport report =
       checkpoint::save(run, {.model = weights_of(engine), .optimizer = moments_of(engine)}, std::move(manifest), team);
   checkpoint::apply_retention(run / checkpoint::checkpoints_folder);
@@ -81,6 +84,13 @@ void load_weights(const checkpoint::Reader& reader, Engine& engine, cpu::Team& t
 }
 
 void load_run(const checkpoint::Reader& reader, Engine& engine, cpu::Team& team) {
+  if (reader.manifest().master_is_model && engine.config().weights.owned() != DType::f32) {
+    throw UserError(fmt::format("{} has weights and moments in fp32: a run without master weights would go on from other ones, "
+                                "rounded to bf16",
+                                reader.folder().string()),
+                    fmt::format("resume with optimizer.master_weights=true, or start a new run with train.init_from={}",
+                                reader.folder().string()));
+  }
   load_weights(reader, engine, team);
   reader.read(moments_of(engine), team);
 }

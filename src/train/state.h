@@ -26,9 +26,10 @@ struct RunState {
 checkpoint::SaveReport save_run(const io::Path& run, Engine& engine, const RunState& state, const Json& extra, cpu::Team& team);
 
 RunState state_of(const checkpoint::Manifest& manifest);
-/// Fills weights and moments from a checkpoint. Throws UserError when it is another model's.
+/// Fills weights and moments from a checkpoint, bit for bit: fp32 where the engine keeps fp32 (exactly, if the checkpoint has
+/// bf16). Throws UserError when it is another model's, or would have to be rounded.
 void load_run(const checkpoint::Reader& reader, Engine& engine, cpu::Team& team);
-/// Fills only the weights: a new run from an old model.
+/// Fills only the weights: a new run from an old model, in whatever type.
 void load_weights(const checkpoint::Reader& reader, Engine& engine, cpu::Team& team);
 
 /// A step's tokens, targets, loss, every gradient (before clipping) and every updated weight, as one safetensors file:

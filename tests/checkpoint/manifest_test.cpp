@@ -1,17 +1,21 @@
 #include "checkpoint/manifest.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <limits>
+#include <span>
 
 #include "checkpoint/sample.h"
+#include "io/checksum.h"
 
 namespace lockstep::checkpoint {
 namespace {
 
 Manifest full() {
   Manifest manifest = sample_manifest(300, 1.875);
+  manifest.dtype = DType::bf16;
   manifest.best_validation_loss = 1.5;
   manifest.files = {{"model.safetensors", 1000, 0xFEDCBA9876543210}};
   manifest.tensors = {{{"w", {2, 3, 4, 5}, DType::bf16}, "model.safetensors", 7},
@@ -25,6 +29,12 @@ std::string rewritten(Change change) {
   Manifest manifest = full();
   change(manifest);
   return manifest_text(manifest);
+}
+
+// The text with the checksum that it should have now.
+std::string sealed_again(const std::string& text) {
+  const std::string body = text.substr(0, text.rfind(",\n  \"checksum\""));
+  return fmt::format("{},\n  \"checksum\": \"{:016x}\"\n}}\n", body, io::checksum(std::as_bytes(std::span(body)), 1, 0));
 }
 
 TEST(Manifest, ReadsBackWhatItWrites) {
@@ -43,6 +53,7 @@ TEST(Manifest, ReadsBackWhatItWrites) {
   EXPECT_EQ(read.optimizer.at("lr").number(), 0.001);
   EXPECT_EQ(read.run.at("epoch").integer(), 2);
   EXPECT_TRUE(read.master_is_model);
+  EXPECT_EQ(read.dtype, DType::bf16);
   EXPECT_EQ(read.find_file("model.safetensors")->header_checksum, 0xFEDCBA9876543210u);
   EXPECT_EQ(read.find_file("other"), nullptr);
   EXPECT_EQ(read.bytes(), 1000u);
@@ -50,6 +61,14 @@ TEST(Manifest, ReadsBackWhatItWrites) {
   EXPECT_EQ(read.tensors[0].tensor.shape, Shape({2, 3, 4, 5}));
   EXPECT_EQ(read.tensors[0].tensor.dtype, DType::bf16);
   EXPECT_EQ(read.tensors[1].tensor.shape, Shape());
+}
+
+TEST(Manifest, OneOlderThanBf16IsOfFp32) {
+  std::string text = manifest_text(full());
+  const std::string field = "  \"dtype\": \"BF16\",\n  \"master";
+  ASSERT_NE(text.find(field), std::string::npos);
+  text.replace(text.find(field), field.size(), "  \"master");
+  EXPECT_EQ(parse_manifest(sealed_again(text), "m").dtype, DType::f32);
 }
 
 TEST(Manifest, LossesThatAreNoNumbersAreAbsent) {
@@ -92,6 +111,7 @@ TEST(Manifest, RefusesSealedNonsense) {
                       complaint([](Manifest& m) { m.files[0].name = "../../etc/passwd"; }));
   EXPECT_PRED_FORMAT2(testing::IsSubstring, "is not the name of a file", complaint([](Manifest& m) { m.files[0].name = ".."; }));
   EXPECT_PRED_FORMAT2(testing::IsSubstring, "not among the files", complaint([](Manifest& m) { m.tensors[0].file = "other"; }));
+  EXPECT_PRED_FORMAT2(testing::IsSubstring, "no model computes in I32", complaint([](Manifest& m) { m.dtype = DType::i32; }));
   EXPECT_PRED_FORMAT2(testing::IsSubstring, "no error", complaint([](Manifest&) {}));
 }
 

@@ -8,6 +8,7 @@
 
 #include "checkpoint/find.h"
 #include "checkpoint/sample.h"
+#include "tensor/bfloat16.h"
 
 namespace lockstep::checkpoint {
 namespace {
@@ -75,6 +76,35 @@ TEST_F(Reading, AnyRangesOfATensor) {
   EXPECT_EQ(single[0], all[2000]);
 }
 
+TEST_F(Reading, Fp32IsReadAsBf16AndBack) {
+  const Reader reader(folder);
+  const auto& all = sample.weights[2];  // h.0.weight [30, 120]
+  std::vector<std::uint16_t> narrow(all.size());
+  Tensor rounded = view(std::span(narrow), Shape{30, 120});
+  rounded.dtype = DType::bf16;
+  const HeldTensor held = hold_whole("h.0.weight", rounded);
+  reader.read(std::span(&held, 1), team);
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    ASSERT_EQ(static_cast<BFloat16>(narrow[i]), to_bfloat16(all[i])) << i;
+  }
+
+  Manifest manifest = sample_manifest(302);
+  manifest.master_is_model = false;
+  const Reader second(save(run.path(), {.model = {held}, .optimizer = {}}, manifest, team).folder);
+  EXPECT_EQ(second.find("h.0.weight")->tensor.dtype, DType::bf16);
+  std::vector<float> wide(100), last(1);
+  const HeldTensor parts{{"h.0.weight", {30, 120}, DType::f32},
+                         {{3599, view(std::span(last), Shape{1})}, {50, view(std::span(wide), Shape{100})}}};
+  second.read(std::span(&parts, 1), team);
+  for (std::size_t i = 0; i < wide.size(); ++i) ASSERT_EQ(wide[i], to_float(to_bfloat16(all[50 + i]))) << i;
+  EXPECT_EQ(last[0], to_float(to_bfloat16(all[3599])));
+  EXPECT_TRUE(second.verify(team).empty());
+
+  flip(second.folder() / model_file, fs::file_size(second.folder() / model_file) - 1, 4);
+  const std::string complaint = complaint_of([&] { second.read(std::span(&parts, 1), team); });
+  EXPECT_PRED_FORMAT2(testing::IsSubstring, "does not match its checksum", complaint);
+}
+
 TEST_F(Reading, RangesThatOverlapOrLeaveTheTensorAreBugs) {
   const Reader reader(folder);
   std::vector<float> part(4);
@@ -98,7 +128,9 @@ TEST_F(Reading, AnotherModelIsNamed) {
   EXPECT_PRED_FORMAT2(testing::IsSubstring, "its tensor \"wte.weight\" is F32 [65, 30], this model's is F32 [50257, 768]",
                       complaint());
   wanted[0] = {"wte.weight", {65, 30}, DType::bf16};
-  EXPECT_PRED_FORMAT2(testing::IsSubstring, "is F32 [65, 30], this model's is BF16 [65, 30]", complaint());
+  EXPECT_NO_THROW(reader.check_model(wanted));  // read() converts
+  wanted[0] = {"wte.weight", {65, 30}, DType::i32};
+  EXPECT_PRED_FORMAT2(testing::IsSubstring, "is F32 [65, 30], this model's is I32 [65, 30]", complaint());
   wanted[0] = {"lm_head.weight", {65, 30}, DType::f32};
   EXPECT_PRED_FORMAT2(testing::IsSubstring, "it has no tensor \"lm_head.weight\" F32 [65, 30]", complaint());
   EXPECT_PRED_FORMAT2(testing::IsSubstring, "it has a tensor \"wte.weight\" F32 [65, 30], this model has none", complaint());
