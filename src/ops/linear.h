@@ -3,6 +3,9 @@
 // Products of a layer y = x w^T + b. B tokens, K in-features, N out-features; weights are [N, K] as in PyTorch.
 // Every element's additions have a fixed order (numerics.md section 3.1): its value never depends on the number of rows,
 // on slicing, on threads or on the instruction set.
+// All tensors of a call are f32 or all are bf16, but for gradients of weights, which are f32. A bf16 product is the f32 product
+// of the widened operands, rounded where it is stored. f32 beside bf16 may be y of a forward product without epilogue (logits),
+// and dy of both backward products.
 
 #include <cstddef>
 
@@ -14,7 +17,8 @@ enum class Activation : std::uint8_t { none, gelu, gelu_tanh, relu, silu };
 inline constexpr std::size_t activation_count = 5;
 
 /// What is done with y while it is still in cache, in this order: + bias, store pre_activation, activation, + residual. With a
-/// gate the activation is the gate's, and y is multiplied by it: y = activation(gate) * y (SwiGLU: Shazeer 2020).
+/// gate the activation is the gate's, and y is multiplied by it: y = activation(gate) * y (SwiGLU: Shazeer 2020). In bf16 what
+/// an activation or a gate meets is rounded first, whether pre_activation keeps it or not.
 struct Epilogue {
   Tensor bias = {};            ///< [N] or empty
   Tensor pre_activation = {};  ///< [B, N] or empty: where y before the activation is kept for the backward pass

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "ops/cpu/isa.h"
+#include "tensor/bfloat16.h"
 
 namespace lockstep::ops::cpu {
 namespace {
@@ -28,6 +29,15 @@ struct Strided {
     for (float& value : values) value = uniform(random);
   }
   float at(std::int64_t row, std::int64_t column) const { return values[static_cast<std::size_t>(row * stride + column)]; }
+  /// Rounds the elements to bf16 and returns them as such.
+  std::vector<BFloat16> halved() {
+    std::vector<BFloat16> halves(values.size());
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      halves[i] = to_bfloat16(values[i]);
+      values[i] = to_float(halves[i]);
+    }
+    return halves;
+  }
 };
 
 // The chain of one block. The baseline has no fused multiply-add; who has one shall use it here (in software it is slow).
@@ -46,8 +56,8 @@ __attribute__((target("fma"))) float fused_chain(const float* x, std::int64_t x_
 // numerics.md section 3.1, one element at a time.
 float element(const ProductTask& task, std::int64_t i, std::int64_t j, float before, bool fused) {
   const std::int64_t a_step = task.a_transposed ? task.a_stride : 1, b_step = task.b_transposed ? 1 : task.b_stride;
-  const float* a = task.a + i * (task.a_transposed ? 1 : task.a_stride);
-  const float* b = task.b + j * (task.b_transposed ? task.b_stride : 1);
+  const float* a = static_cast<const float*>(task.a) + i * (task.a_transposed ? 1 : task.a_stride);
+  const float* b = static_cast<const float*>(task.b) + j * (task.b_transposed ? task.b_stride : 1);
   float sum = before;
   for (std::int64_t k = 0; k < task.k; k += 256) {
     const auto chain = fused ? fused_chain : plain_chain;
@@ -57,13 +67,21 @@ float element(const ProductTask& task, std::int64_t i, std::int64_t j, float bef
   return sum;
 }
 
-// Every element of C against the scalar chain, and that nothing beside C was written.
-void expect_exact(Product& product, const Case& c, bool a_transposed, bool b_transposed, bool accumulate, std::mt19937& random) {
+// Which operands are bf16.
+struct Halves {
+  bool a, b;
+};
+
+// Every element of C against the scalar chain (of the widened operands), and that nothing beside C was written.
+void expect_exact(Product& product, const Case& c, bool a_transposed, bool b_transposed, bool accumulate, const Halves& halves,
+                  std::mt19937& random) {
   const std::int64_t gap = static_cast<std::int64_t>(random() % 5);
-  const Strided a = a_transposed ? Strided(c.k, c.m, gap, random) : Strided(c.m, c.k, gap, random);
-  const Strided b = b_transposed ? Strided(c.n, c.k, gap, random) : Strided(c.k, c.n, gap, random);
+  Strided a = a_transposed ? Strided(c.k, c.m, gap, random) : Strided(c.m, c.k, gap, random);
+  Strided b = b_transposed ? Strided(c.n, c.k, gap, random) : Strided(c.k, c.n, gap, random);
   Strided to(c.m, c.n, gap, random);
   const Strided before = to;
+  const std::vector<BFloat16> half_a = halves.a ? a.halved() : std::vector<BFloat16>(),
+                              half_b = halves.b ? b.halved() : std::vector<BFloat16>();
   const ProductTask task{.m = c.m,
                          .n = c.n,
                          .k = c.k,
@@ -76,15 +94,18 @@ void expect_exact(Product& product, const Case& c, bool a_transposed, bool b_tra
                          .c = to.values.data(),
                          .c_stride = to.stride,
                          .accumulate = accumulate};
-  product.run(task);
+  ProductTask stored = task;
+  if (halves.a) stored.a = half_a.data(), stored.a_type = DType::bf16;
+  if (halves.b) stored.b = half_b.data(), stored.b_type = DType::bf16;
+  product.run(stored);
   const bool fused = product.isa() != Isa::baseline;
   std::int64_t wrong = 0;
   for (std::int64_t i = 0; i < c.m; ++i)
     for (std::int64_t j = 0; j < to.stride; ++j)
       if (to.at(i, j) != (j < c.n ? element(task, i, j, before.at(i, j), fused) : before.at(i, j))) ++wrong;
   EXPECT_EQ(wrong, 0) << c.m << " x " << c.n << " x " << c.k << (a_transposed ? " At" : "") << (b_transposed ? " Bt" : "")
-                      << (accumulate ? " +=" : "") << " on " << name_of(product.isa()) << ", " << product.team().size()
-                      << " threads";
+                      << (accumulate ? " +=" : "") << (halves.a ? " bf16 A" : "") << (halves.b ? " bf16 B" : "") << " on "
+                      << name_of(product.isa()) << ", " << product.team().size() << " threads";
 }
 
 class Products : public testing::TestWithParam<int> {};
@@ -97,9 +118,10 @@ TEST_P(Products, EveryElementIsTheChain) {
   const std::vector<std::int64_t> depths{1, 3, 30, 255, 256, 257, 513};
   for (const Isa isa : available_isas()) {
     Product product(team, isa, host_memory());
-    for (int draw = 0; draw < 60; ++draw) {
+    for (int draw = 0; draw < 120; ++draw) {
       const Case c{sizes[random() % sizes.size()], sizes[random() % sizes.size()], depths[random() % depths.size()]};
-      expect_exact(product, c, random() % 2 == 0, random() % 2 == 0, random() % 2 == 0, random);
+      const Halves halves{random() % 2 == 0, random() % 2 == 0};
+      expect_exact(product, c, random() % 2 == 0, random() % 2 == 0, random() % 2 == 0, halves, random);
     }
   }
 }
@@ -111,10 +133,17 @@ TEST_P(Products, LargeShapesTakeEveryWay) {
   // Many rows; several stripes; more k than a packed stripe holds, of one stripe and of several.
   for (const Case& c : {Case{2060, 97, 5}, Case{20, 1200, 9}, Case{13, 97, 4100}, Case{270, 385, 1030}, Case{100, 385, 1900}})
     for (const bool a_transposed : {false, true})
-      for (const bool accumulate : {false, true}) expect_exact(product, c, a_transposed, !a_transposed, accumulate, random);
+      for (const bool accumulate : {false, true}) {
+        expect_exact(product, c, a_transposed, !a_transposed, accumulate, {false, false}, random);
+        if (accumulate == a_transposed) expect_exact(product, c, a_transposed, !a_transposed, accumulate, {true, true}, random);
+      }
 }
 
 // A finish meets the sums of a strip in the worker's scratch, which a wide C of few k must not outgrow.
+class ProductsOf : public testing::TestWithParam<DType> {};
+INSTANTIATE_TEST_SUITE_P(Types, ProductsOf, testing::Values(DType::f32, DType::bf16),
+                         [](const auto& type) { return std::string(lockstep::name_of(type.param)); });
+
 TEST(Product, AFinishSeesEveryElementOfAWideProduct) {
   std::mt19937 random(11);
   lockstep::cpu::Team team(2);
@@ -143,22 +172,27 @@ TEST(Product, AFinishSeesEveryElementOfAWideProduct) {
   EXPECT_EQ(finished.values, expected.values);
 }
 
-TEST(Product, FewRowsAreTheRowsOfManyRows) {
+TEST_P(ProductsOf, FewRowsAreTheRowsOfManyRows) {
   std::mt19937 random(9);
   lockstep::cpu::Team team(2);
   Product product(team, Isa::automatic, host_memory());
-  const Strided x(300, 700, 3, random), w(210, 700, 1, random);
+  Strided x(300, 700, 3, random), w(210, 700, 1, random);
   Strided all(300, 210, 0, random);
+  const bool half = GetParam() == DType::bf16;
+  const std::vector<BFloat16> half_x = x.halved(), half_w = w.halved();
   const auto run = [&](std::int64_t first, std::int64_t rows, float* to) {
+    const std::int64_t at = first * x.stride;
     product.run({.m = rows,
                  .n = 210,
                  .k = 700,
-                 .a = x.values.data() + first * x.stride,
+                 .a = half ? static_cast<const void*>(half_x.data() + at) : x.values.data() + at,
                  .a_stride = x.stride,
                  .a_transposed = false,
-                 .b = w.values.data(),
+                 .a_type = GetParam(),
+                 .b = half ? static_cast<const void*>(half_w.data()) : w.values.data(),
                  .b_stride = w.stride,
                  .b_transposed = true,
+                 .b_type = GetParam(),
                  .c = to,
                  .c_stride = 210});
   };

@@ -10,6 +10,7 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include "ops/cpu/simd/storage-inl.h"
 #include "ops/cpu/simd/vector_math-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -35,31 +36,40 @@ HWY_INLINE V ActivateWithSlope(D d, V x, V& slope) {
   return Activate<f>(d, x);
 }
 
-// One vector's worth of pointers; null where there is nothing.
+template <class S>
+HWY_INLINE S* RowOf(const Rows& rows, std::int64_t row, std::int64_t column) {
+  return rows.data == nullptr ? nullptr : reinterpret_cast<S*>(rows.data) + row * rows.stride + column;
+}
+
+// One row's pointers; null where there is nothing.
+template <class S>
 struct ForwardPlace {
-  const float *from, *bias, *gate, *residual;
-  float *y, *pre;
+  const float* from;
+  const S *bias, *gate, *residual;
+  S *y, *pre;
 };
 
-template <Activation f, class D>
-HWY_INLINE void ForwardVector(D d, const ForwardPlace& at, std::int64_t i) {
+template <Activation f, class D, class S>
+HWY_INLINE void ForwardVector(D d, const ForwardPlace<S>& at, std::int64_t i) {
   auto v = hn::LoadU(d, at.from + i);
-  if (at.bias != nullptr) v = hn::Add(v, hn::LoadU(d, at.bias + i));
-  if (at.pre != nullptr) hn::StoreU(v, d, at.pre + i);
-  v = at.gate != nullptr ? hn::Mul(Activate<f>(d, hn::LoadU(d, at.gate + i)), v) : Activate<f>(d, v);
-  if (at.residual != nullptr) v = hn::Add(v, hn::LoadU(d, at.residual + i));
-  hn::StoreU(v, d, at.y + i);
+  if (at.bias != nullptr) v = hn::Add(v, LoadAs(d, at.bias + i));
+  if (f != Activation::none || at.gate != nullptr || at.pre != nullptr) v = AsStored<S>(d, v);
+  if (at.pre != nullptr) StoreAs(d, v, at.pre + i);
+  v = at.gate != nullptr ? hn::Mul(Activate<f>(d, LoadAs(d, at.gate + i)), v) : Activate<f>(d, v);
+  if (at.residual != nullptr) v = hn::Add(v, LoadAs(d, at.residual + i));
+  StoreAs(d, v, at.y + i);
 }
 
 // The columns that fill no vector take a way through memory that does.
-template <Activation f, class D>
-HWY_INLINE void ForwardTail(D d, const ForwardPlace& at, std::int64_t i, std::int64_t columns) {
-  HWY_ALIGN float from[16] = {}, bias[16] = {}, gate[16] = {}, residual[16] = {}, y[16], pre[16];
+template <Activation f, class D, class S>
+HWY_INLINE void ForwardTail(D d, const ForwardPlace<S>& at, std::int64_t i, std::int64_t columns) {
+  HWY_ALIGN float from[16] = {};
+  HWY_ALIGN S bias[16] = {}, gate[16] = {}, residual[16] = {}, y[16], pre[16];
   std::copy(at.from + i, at.from + columns, from);
   if (at.bias != nullptr) std::copy(at.bias + i, at.bias + columns, bias);
   if (at.gate != nullptr) std::copy(at.gate + i, at.gate + columns, gate);
   if (at.residual != nullptr) std::copy(at.residual + i, at.residual + columns, residual);
-  const ForwardPlace aside{
+  const ForwardPlace<S> aside{
       from, at.bias == nullptr ? nullptr : bias, at.gate == nullptr ? nullptr : gate, at.residual == nullptr ? nullptr : residual,
       y,    at.pre == nullptr ? nullptr : pre};
   ForwardVector<f>(d, aside, 0);
@@ -67,72 +77,74 @@ HWY_INLINE void ForwardTail(D d, const ForwardPlace& at, std::int64_t i, std::in
   if (at.pre != nullptr) std::copy(pre, pre + (columns - i), at.pre + i);
 }
 
-inline float* RowOf(const Rows& rows, std::int64_t row, std::int64_t column) {
-  return rows.data == nullptr ? nullptr : rows.data + row * rows.stride + column;
-}
-
-template <Activation f>
+template <Activation f, class S>
 void FinishForward(const void* context, const Area& area, const float* from, std::int64_t stride) {
   const hn::CappedTag<float, 16> d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   const auto& to = *static_cast<const ForwardContext*>(context);
   for (std::int64_t row = 0; row < area.rows; ++row) {
     const std::int64_t r = area.row + row;
-    const ForwardPlace at{from + row * stride,
-                          to.bias == nullptr ? nullptr : to.bias + area.column,
-                          RowOf(to.gate, r, area.column),
-                          RowOf(to.residual, r, area.column),
-                          RowOf(to.y, r, area.column),
-                          RowOf(to.pre_activation, r, area.column)};
+    const ForwardPlace<S> at{from + row * stride,
+                             RowOf<S>(to.bias, 0, area.column),
+                             RowOf<S>(to.gate, r, area.column),
+                             RowOf<S>(to.residual, r, area.column),
+                             RowOf<S>(to.y, r, area.column),
+                             RowOf<S>(to.pre_activation, r, area.column)};
     std::int64_t i = 0;
     for (; i + lanes <= area.columns; i += lanes) ForwardVector<f>(d, at, i);
     if (i < area.columns) ForwardTail<f>(d, at, i, area.columns);
   }
 }
 
+template <class S>
 struct InputPlace {
-  const float *from, *pre, *gate;
-  float *dx, *d_gate, *activated;
+  const float* from;
+  const S *pre, *gate;
+  S *dx, *d_gate, *activated;
 };
 
-template <Activation f, class D>
-HWY_INLINE void InputVector(D d, const InputPlace& at, std::int64_t i) {
+template <Activation f, class D, class S>
+HWY_INLINE void InputVector(D d, const InputPlace<S>& at, std::int64_t i) {
   auto slope = hn::Zero(d);
   if (at.gate != nullptr) {
-    const auto up = hn::LoadU(d, at.pre + i), gradient = hn::LoadU(d, at.from + i);
-    const auto gate = ActivateWithSlope<f>(d, hn::LoadU(d, at.gate + i), slope);
-    hn::StoreU(hn::Mul(hn::Mul(gradient, up), slope), d, at.d_gate + i);
-    hn::StoreU(hn::Mul(gradient, gate), d, at.dx + i);
-    if (at.activated != nullptr) hn::StoreU(hn::Mul(gate, up), d, at.activated + i);
+    const auto up = LoadAs(d, at.pre + i), gradient = hn::LoadU(d, at.from + i);
+    const auto gate = ActivateWithSlope<f>(d, LoadAs(d, at.gate + i), slope);
+    StoreAs(d, hn::Mul(hn::Mul(gradient, up), slope), at.d_gate + i);
+    StoreAs(d, hn::Mul(gradient, gate), at.dx + i);
+    if (at.activated != nullptr) StoreAs(d, hn::Mul(gate, up), at.activated + i);
     return;
   }
-  const auto value = ActivateWithSlope<f>(d, hn::LoadU(d, at.pre + i), slope);
-  hn::StoreU(hn::Mul(hn::LoadU(d, at.from + i), slope), d, at.dx + i);
-  if (at.activated != nullptr) hn::StoreU(value, d, at.activated + i);
+  const auto value = ActivateWithSlope<f>(d, LoadAs(d, at.pre + i), slope);
+  StoreAs(d, hn::Mul(hn::LoadU(d, at.from + i), slope), at.dx + i);
+  if (at.activated != nullptr) StoreAs(d, value, at.activated + i);
 }
 
-template <Activation f, class D>
-HWY_INLINE void InputTail(D d, const InputPlace& at, std::int64_t i, std::int64_t columns) {
-  HWY_ALIGN float from[16] = {}, pre[16] = {}, gate[16] = {}, dx[16], d_gate[16], activated[16];
+template <Activation f, class D, class S>
+HWY_INLINE void InputTail(D d, const InputPlace<S>& at, std::int64_t i, std::int64_t columns) {
+  HWY_ALIGN float from[16] = {};
+  HWY_ALIGN S pre[16] = {}, gate[16] = {}, dx[16], d_gate[16], activated[16];
   std::copy(at.from + i, at.from + columns, from);
   std::copy(at.pre + i, at.pre + columns, pre);
   if (at.gate != nullptr) std::copy(at.gate + i, at.gate + columns, gate);
-  InputVector<f>(d, InputPlace{from, pre, at.gate == nullptr ? nullptr : gate, dx, d_gate, activated}, 0);
+  InputVector<f>(d, InputPlace<S>{from, pre, at.gate == nullptr ? nullptr : gate, dx, d_gate, activated}, 0);
   if (at.gate != nullptr) std::copy(d_gate, d_gate + (columns - i), at.d_gate + i);
   std::copy(dx, dx + (columns - i), at.dx + i);
   if (at.activated != nullptr) std::copy(activated, activated + (columns - i), at.activated + i);
 }
 
-template <Activation f>
+template <Activation f, class S>
 void FinishInput(const void* context, const Area& area, const float* from, std::int64_t stride) {
   const hn::CappedTag<float, 16> d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   const auto& to = *static_cast<const InputContext*>(context);
   for (std::int64_t row = 0; row < area.rows; ++row) {
     const std::int64_t r = area.row + row;
-    const InputPlace at{
-        from + row * stride,          RowOf(to.pre_activation, r, area.column), RowOf(to.gate, r, area.column),
-        RowOf(to.dx, r, area.column), RowOf(to.d_gate, r, area.column),         RowOf(to.activated, r, area.column)};
+    const InputPlace<S> at{from + row * stride,
+                           RowOf<S>(to.pre_activation, r, area.column),
+                           RowOf<S>(to.gate, r, area.column),
+                           RowOf<S>(to.dx, r, area.column),
+                           RowOf<S>(to.d_gate, r, area.column),
+                           RowOf<S>(to.activated, r, area.column)};
     std::int64_t i = 0;
     for (; i + lanes <= area.columns; i += lanes) InputVector<f>(d, at, i);
     if (i < area.columns) InputTail<f>(d, at, i, area.columns);
@@ -143,8 +155,8 @@ constexpr std::int64_t bias_rows = 64;
 static_assert(k_block % bias_rows == 0, "a product hands over whole blocks");
 
 // `vectors` times a vector of columns: the sum of each block of rows in registers, then onto the sums.
-template <int vectors, class D, class V = hn::Vec<D>>
-HWY_INLINE void SumColumns(D d, const float* from, std::int64_t stride, std::int64_t rows, float* sums, bool add) {
+template <int vectors, class S, class D, class V = hn::Vec<D>>
+HWY_INLINE void SumColumns(D d, const S* from, std::int64_t stride, std::int64_t rows, float* sums, bool add) {
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   for (std::int64_t block = 0; block < rows; block += bias_rows) {
     V sum[vectors];
@@ -153,7 +165,7 @@ HWY_INLINE void SumColumns(D d, const float* from, std::int64_t stride, std::int
     const std::int64_t end = std::min(rows, block + bias_rows);
     for (std::int64_t row = block; row < end; ++row) {
       HWY_UNROLL(8)
-      for (int v = 0; v < vectors; ++v) sum[v] = hn::Add(sum[v], hn::LoadU(d, from + row * stride + v * lanes));
+      for (int v = 0; v < vectors; ++v) sum[v] = hn::Add(sum[v], LoadAs(d, from + row * stride + v * lanes));
     }
     HWY_UNROLL(8)
     for (int v = 0; v < vectors; ++v) {
@@ -163,23 +175,29 @@ HWY_INLINE void SumColumns(D d, const float* from, std::int64_t stride, std::int
   }
 }
 
-void SumRowsInBlocks(const float* from, std::int64_t stride, std::int64_t rows, std::int64_t count, float* sums, bool add) {
+template <class S>
+void SumRowsInBlocks(const void* source, std::int64_t stride, std::int64_t rows, std::int64_t count, float* sums, bool add) {
   const hn::CappedTag<float, 16> d;
   const hn::CappedTag<float, 1> d1;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const auto* from = static_cast<const S*>(source);
   std::int64_t i = 0;
   for (; i + 8 * lanes <= count; i += 8 * lanes) SumColumns<8>(d, from + i, stride, rows, sums + i, add);
   for (; i + lanes <= count; i += lanes) SumColumns<1>(d, from + i, stride, rows, sums + i, add);
   for (; i < count; ++i) SumColumns<1>(d1, from + i, stride, rows, sums + i, add);
 }
 
-EpilogueKernels AllEpilogues() {
-  return {.forward = {&FinishForward<Activation::none>, &FinishForward<Activation::gelu>, &FinishForward<Activation::gelu_tanh>,
-                      &FinishForward<Activation::relu>, &FinishForward<Activation::silu>},
-          .input = {&FinishInput<Activation::none>, &FinishInput<Activation::gelu>, &FinishInput<Activation::gelu_tanh>,
-                    &FinishInput<Activation::relu>, &FinishInput<Activation::silu>},
-          .sum_rows = &SumRowsInBlocks};
+template <class S>
+Epilogues EpiloguesOf() {
+  using enum Activation;
+  return {.forward = {&FinishForward<none, S>, &FinishForward<gelu, S>, &FinishForward<gelu_tanh, S>, &FinishForward<relu, S>,
+                      &FinishForward<silu, S>},
+          .input = {&FinishInput<none, S>, &FinishInput<gelu, S>, &FinishInput<gelu_tanh, S>, &FinishInput<relu, S>,
+                    &FinishInput<silu, S>},
+          .sum_rows = &SumRowsInBlocks<S>};
 }
+
+EpilogueKernels AllEpilogues() { return {.f32 = EpiloguesOf<float>(), .bf16 = EpiloguesOf<BFloat16>()}; }
 
 }  // namespace lockstep::ops::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

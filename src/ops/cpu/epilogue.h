@@ -2,6 +2,7 @@
 
 // What a layer does with a tile of its product while the tile is in cache, and the bias gradient.
 
+#include <cstddef>
 #include <cstdint>
 
 #include "ops/cpu/product/product.h"
@@ -9,16 +10,16 @@
 
 namespace lockstep::ops::cpu {
 
-/// A matrix in host memory; null: not there.
+/// A matrix of S in host memory; null: not there.
 struct Rows {
-  float* data = nullptr;
+  std::byte* data = nullptr;
   std::int64_t stride = 0;
 };
 
-/// y = residual + f(pre), pre = sums + bias; with a gate y = residual + f(gate) * pre.
+/// y = residual + f(pre), pre = sums + bias; with a gate y = residual + f(gate) * pre. Each value is rounded once, where it is
+/// stored. pre is rounded before f or a gate meets it, stored or not: so reading a text gives the bits of training on it.
 struct ForwardContext {
-  Rows y, pre_activation, gate, residual;
-  const float* bias = nullptr;
+  Rows y, pre_activation, gate, residual, bias;
 };
 
 /// dx = sums * f'(pre_activation), activated = f(pre_activation); with a gate dx = sums * f(gate),
@@ -29,10 +30,16 @@ struct InputContext {
 
 using FinishTile = decltype(Finish::apply);
 
-struct EpilogueKernels {
+/// What is done for tensors of one storage type S.
+struct Epilogues {
   FinishTile forward[activation_count];  ///< by Activation; context: ForwardContext
   FinishTile input[activation_count];    ///< by Activation; context: InputContext
   SumRows sum_rows;
+};
+
+struct EpilogueKernels {
+  Epilogues f32, bf16;
+  const Epilogues& of(DType type) const { return type == DType::bf16 ? bf16 : f32; }
 };
 
 EpilogueKernels epilogue_kernels_for(Isa isa);

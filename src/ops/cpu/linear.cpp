@@ -8,9 +8,9 @@
 namespace lockstep::ops::cpu {
 namespace {
 
-float* data_of(const Tensor& tensor) { return reinterpret_cast<float*>(tensor.data); }
+float* floats_of(const Tensor& tensor) { return reinterpret_cast<float*>(tensor.data); }
 
-Rows rows_of(const Tensor& tensor) { return tensor ? Rows{data_of(tensor), tensor.stride()} : Rows{}; }
+Rows rows_of(const Tensor& tensor) { return tensor ? Rows{tensor.data, tensor.stride()} : Rows{}; }
 
 class CpuLinear final : public Linear {
  public:
@@ -21,55 +21,67 @@ class CpuLinear final : public Linear {
   void do_forward(const Tensor& y, const Tensor& x, const Tensor& w, const Epilogue& epilogue) override {
     ProductTask task = product_of(x, w, true, y);
     const ForwardContext context{rows_of(y), rows_of(epilogue.pre_activation), rows_of(epilogue.gate), rows_of(epilogue.residual),
-                                 data_of(epilogue.bias)};
-    if (epilogue.bias || epilogue.pre_activation || epilogue.gate || epilogue.residual || epilogue.activation != Activation::none)
-      task.finish = {kernels_.forward[static_cast<std::size_t>(epilogue.activation)], &context};
+                                 rows_of(epilogue.bias)};
+    const bool plain = epilogue.activation == Activation::none && !epilogue.bias && !epilogue.pre_activation && !epilogue.gate &&
+                       !epilogue.residual;
+    if (!plain || y.dtype != DType::f32)
+      task.finish = {kernels_.of(y.dtype).forward[static_cast<std::size_t>(epilogue.activation)], &context};
     run(task);
   }
 
   void do_backward_input(const Tensor& dx, const Tensor& dy, const Tensor& w, const InputEpilogue& epilogue) override {
     ProductTask task = product_of(dy, w, false, dx);
+    const Epilogues& kernels = kernels_.of(dx.dtype);
     const InputContext context{rows_of(dx), rows_of(epilogue.pre_activation), rows_of(epilogue.gate), rows_of(epilogue.d_gate),
                                rows_of(epilogue.activated)};
-    if (epilogue.pre_activation) task.finish = {kernels_.input[static_cast<std::size_t>(epilogue.activation)], &context};
+    const ForwardContext store{rows_of(dx), {}, {}, {}, {}};
+    if (epilogue.pre_activation) {
+      task.finish = {kernels.input[static_cast<std::size_t>(epilogue.activation)], &context};
+    } else if (dx.dtype != DType::f32) {
+      task.finish = {kernels.forward[static_cast<std::size_t>(Activation::none)], &store};
+    }
     run(task);
   }
 
   void do_backward_weight(const Tensor& dw, const Tensor& db, const Tensor& dy, const Tensor& x, bool accumulate) override {
     if (x.rows() == 0) {
       if (accumulate) return;
-      for (std::int64_t row = 0; row < dw.rows(); ++row) std::fill_n(data_of(dw) + row * dw.stride(), dw.columns(), 0.0F);
-      if (db) std::fill_n(data_of(db), db.elements(), 0.0F);
+      for (std::int64_t row = 0; row < dw.rows(); ++row) std::fill_n(floats_of(dw) + row * dw.stride(), dw.columns(), 0.0F);
+      if (db) std::fill_n(floats_of(db), db.elements(), 0.0F);
       return;
     }
     run({.m = dw.rows(),
          .n = dw.columns(),
          .k = x.rows(),
-         .a = data_of(dy),
+         .a = dy.data,
          .a_stride = dy.stride(),
          .a_transposed = true,
-         .b = data_of(x),
+         .a_type = dy.dtype,
+         .b = x.data,
          .b_stride = x.stride(),
          .b_transposed = false,
-         .c = data_of(dw),
+         .b_type = x.dtype,
+         .c = floats_of(dw),
          .c_stride = dw.stride(),
          .accumulate = accumulate,
-         .sums = data_of(db),
-         .sum_rows = kernels_.sum_rows});
+         .sums = floats_of(db),
+         .sum_rows = kernels_.of(dy.dtype).sum_rows});
   }
 
-  // C = A B without an epilogue.
+  // C = A B without an epilogue; a finish stores what is not f32.
   static ProductTask product_of(const Tensor& a, const Tensor& b, bool b_transposed, const Tensor& c) {
     return {.m = a.rows(),
             .n = c.columns(),
             .k = a.columns(),
-            .a = data_of(a),
+            .a = a.data,
             .a_stride = a.stride(),
             .a_transposed = false,
-            .b = data_of(b),
+            .a_type = a.dtype,
+            .b = b.data,
             .b_stride = b.stride(),
             .b_transposed = b_transposed,
-            .c = data_of(c),
+            .b_type = b.dtype,
+            .c = floats_of(c),
             .c_stride = c.stride()};
   }
 

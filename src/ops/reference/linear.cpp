@@ -10,12 +10,14 @@ class LinearReference final : public Linear {
     for (std::int64_t i = 0; i < x.rows(); ++i) {
       for (std::int64_t j = 0; j < w.rows(); ++j) {
         double sum = 0;
-        for (std::int64_t k = 0; k < x.columns(); ++k) sum += static_cast<double>(at(x, i, k)) * at(w, j, k);
-        if (epilogue.bias) sum += at(epilogue.bias, j);
-        if (epilogue.pre_activation) at(epilogue.pre_activation, i, j) = static_cast<float>(sum);
-        sum = epilogue.gate ? activate(at(epilogue.gate, i, j), epilogue.activation) * sum : activate(sum, epilogue.activation);
-        if (epilogue.residual) sum += at(epilogue.residual, i, j);
-        at(y, i, j) = static_cast<float>(sum);
+        for (std::int64_t k = 0; k < x.columns(); ++k) sum += static_cast<double>(get(x, i, k)) * get(w, j, k);
+        if (epilogue.bias) sum += get(epilogue.bias, j);
+        if (epilogue.pre_activation) put(epilogue.pre_activation, i, j, sum);
+        const bool goes_on = epilogue.pre_activation || epilogue.gate || epilogue.activation != Activation::none;
+        if (y.dtype == DType::bf16 && goes_on) sum = to_float(to_bfloat16(static_cast<float>(sum)));
+        sum = epilogue.gate ? activate(get(epilogue.gate, i, j), epilogue.activation) * sum : activate(sum, epilogue.activation);
+        if (epilogue.residual) sum += get(epilogue.residual, i, j);
+        put(y, i, j, sum);
       }
     }
   }
@@ -24,19 +26,19 @@ class LinearReference final : public Linear {
     for (std::int64_t i = 0; i < dy.rows(); ++i) {
       for (std::int64_t k = 0; k < w.columns(); ++k) {
         double sum = 0;
-        for (std::int64_t j = 0; j < w.rows(); ++j) sum += static_cast<double>(at(dy, i, j)) * at(w, j, k);
+        for (std::int64_t j = 0; j < w.rows(); ++j) sum += static_cast<double>(get(dy, i, j)) * get(w, j, k);
         if (epilogue.gate) {
-          const double gate = at(epilogue.gate, i, k), up = at(epilogue.pre_activation, i, k);
+          const double gate = get(epilogue.gate, i, k), up = get(epilogue.pre_activation, i, k);
           const double value = activate(gate, epilogue.activation);
-          at(epilogue.d_gate, i, k) = static_cast<float>(sum * up * slope(gate, epilogue.activation));
+          put(epilogue.d_gate, i, k, sum * up * slope(gate, epilogue.activation));
           sum *= value;
-          if (epilogue.activated) at(epilogue.activated, i, k) = static_cast<float>(value * up);
+          if (epilogue.activated) put(epilogue.activated, i, k, value * up);
         } else if (epilogue.pre_activation) {
-          const double before = at(epilogue.pre_activation, i, k);
+          const double before = get(epilogue.pre_activation, i, k);
           sum *= slope(before, epilogue.activation);
-          if (epilogue.activated) at(epilogue.activated, i, k) = static_cast<float>(activate(before, epilogue.activation));
+          if (epilogue.activated) put(epilogue.activated, i, k, activate(before, epilogue.activation));
         }
-        at(dx, i, k) = static_cast<float>(sum);
+        put(dx, i, k, sum);
       }
     }
   }
@@ -45,12 +47,12 @@ class LinearReference final : public Linear {
     for (std::int64_t j = 0; j < dy.columns(); ++j) {
       for (std::int64_t k = 0; k < x.columns(); ++k) {
         double sum = accumulate ? at(dw, j, k) : 0;
-        for (std::int64_t i = 0; i < x.rows(); ++i) sum += static_cast<double>(at(dy, i, j)) * at(x, i, k);
+        for (std::int64_t i = 0; i < x.rows(); ++i) sum += static_cast<double>(get(dy, i, j)) * get(x, i, k);
         at(dw, j, k) = static_cast<float>(sum);
       }
       if (!db) continue;
       double sum = accumulate ? at(db, j) : 0;
-      for (std::int64_t i = 0; i < dy.rows(); ++i) sum += at(dy, i, j);
+      for (std::int64_t i = 0; i < dy.rows(); ++i) sum += get(dy, i, j);
       at(db, j) = static_cast<float>(sum);
     }
   }

@@ -20,9 +20,9 @@ struct TileStep {
   std::int64_t from_stride;
   float* to;
   std::int64_t to_stride;
-  /// A hint that a kernel may ignore: a cache line that will be read soon, and those `ahead_stride` floats apart after it, one
+  /// A hint that a kernel may ignore: a cache line that will be read soon, and those `ahead_stride` bytes apart after it, one
   /// for every four k. Null: none.
-  const float* ahead = nullptr;
+  const void* ahead = nullptr;
   std::int64_t ahead_stride = 0;
 };
 

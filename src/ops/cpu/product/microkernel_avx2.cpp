@@ -80,8 +80,8 @@ __attribute__((target("avx2,fma"))) void tile_6x16_avx2(const TileStep& step) {
   const float* b = step.b;
   std::int64_t k = step.k;
   const std::int64_t s = step.a_row * 4;
-  const float* ahead = step.ahead != nullptr ? step.ahead : a;
-  const std::int64_t ahead_s = step.ahead != nullptr ? step.ahead_stride * 4 : 0;
+  const void* ahead = step.ahead != nullptr ? step.ahead : a;
+  const std::int64_t ahead_s = step.ahead != nullptr ? step.ahead_stride : 0;
   __m256 c00, c01, c10, c11, c20, c21, c30, c31, c40, c41, c50, c51, b0, b1, t0, t1;
   if (step.from != nullptr)
     for (int row = 0; row < 6; ++row) __builtin_prefetch(step.from + row * step.from_stride);

@@ -1,10 +1,11 @@
 #pragma once
 
-// Copies an operand of the product into the order in which the microkernel reads it. Bit-neutral.
+// Copies an operand of the product into the order in which the microkernel reads it, as floats. Bit-neutral.
 
 #include <cstdint>
 
 #include "ops/ops.h"
+#include "tensor/dtype.h"
 
 namespace lockstep::ops::cpu {
 
@@ -13,9 +14,10 @@ constexpr std::int64_t k_block = 256;
 
 /// What is copied: element (k, column) lies at from[k * stride + column], or at from[column * stride + k] when transposed.
 struct PackSource {
-  const float* from;
-  std::int64_t stride;
+  const void* from;
+  std::int64_t stride;  ///< in elements
   std::int64_t k, columns;
+  DType type = DType::f32;  ///< or bf16, which is widened
 };
 
 /// Packs into panels of `panel` columns, cut into blocks of k_block: element (k, column) lies at
@@ -27,6 +29,8 @@ struct Packing {
   void (*straight)(const PackSource& source, std::int64_t panel, float* to);
   /// `panel` is a multiple of 8.
   void (*transposed)(const PackSource& source, std::int64_t panel, float* to);
+  /// No panels: element (k, column) of a bf16 source goes to to[k * to_stride + column].
+  void (*widened)(const PackSource& source, std::int64_t to_stride, float* to);
 };
 
 Packing packing_for(Isa isa);

@@ -46,24 +46,30 @@ std::int64_t stripe_of(std::int64_t n, std::int64_t most, std::int64_t panel) {
   return even_part(n, std::max(most, round_up(div_up(n, most_stripes), panel)), panel);
 }
 
+// Element i of a matrix's memory.
+const std::byte* at(const void* from, DType type, std::int64_t i) {
+  return static_cast<const std::byte*>(from) + i * static_cast<std::int64_t>(size_of(type));
+}
+
 }  // namespace
 
 // What the next block of k is packed from. A tile fetches a run of it, a cache line from each of 64 rows, while it computes:
 // all at once they would wait for memory (a fifth of the time of a product with few rows).
 class Product::Ahead {
  public:
-  void add(const float* from, std::int64_t stride, std::int64_t rows, std::int64_t columns) {
-    sources_[count_++] = {from, stride, rows, columns};
+  void add(const std::byte* from, DType type, std::int64_t stride, std::int64_t rows, std::int64_t columns) {
+    const auto size = static_cast<std::int64_t>(size_of(type));
+    sources_[count_++] = {from, stride * size, rows, columns * size};
   }
   void next(TileStep& tile) {
     tile.ahead = nullptr;
     if (source_ == count_) return;
     const Source& source = sources_[source_];
-    tile.ahead = source.from + row_ * source.stride + column_;
+    tile.ahead = source.from + row_ * source.stride + byte_;
     tile.ahead_stride = source.stride;
-    column_ += line;
-    if (column_ < source.columns) return;
-    column_ = 0;
+    byte_ += line;
+    if (byte_ < source.bytes) return;
+    byte_ = 0;
     row_ += run;
     if (row_ < source.rows) return;
     row_ = 0;
@@ -71,14 +77,14 @@ class Product::Ahead {
   }
 
  private:
-  static constexpr std::int64_t run = k_block / 4, line = 16;
+  static constexpr std::int64_t run = k_block / 4, line = 64;
   struct Source {
-    const float* from;
-    std::int64_t stride, rows, columns;
+    const std::byte* from;
+    std::int64_t stride, rows, bytes;  // stride and length of a row in bytes
   };
   std::array<Source, 2> sources_{};
   std::size_t count_ = 0, source_ = 0;
-  std::int64_t row_ = 0, column_ = 0;
+  std::int64_t row_ = 0, byte_ = 0;
 };
 
 // One block of k for a strip of rows: `area` of C, and where its sums come from and go to.
@@ -148,7 +154,8 @@ void Product::cut_long(const ProductTask& task, int threads, Cut& cut) const {
 }
 
 void Product::run(const ProductTask& task) {
-  if (task.m <= ThinStep::most_rows && task.b_transposed && !task.a_transposed && !task.accumulate) return run_thin(task);
+  const bool thin = task.m <= ThinStep::most_rows && task.m * task.k <= b_floats;
+  if (thin && task.b_transposed && !task.a_transposed && !task.accumulate) return run_thin(task);
   const Cut parts = cut(task, team_.size());
   for (std::int64_t i = 0; i < parts.stripes; ++i) next_blocks_[i].store(0, std::memory_order_relaxed);
   const std::int64_t workers = std::min<std::int64_t>(team_.size(), parts.stripes * parts.row_blocks);
@@ -157,12 +164,21 @@ void Product::run(const ProductTask& task) {
 
 void Product::run_thin(const ProductTask& task) {
   constexpr std::int64_t panel = ThinStep::panel;
+  const auto* a = static_cast<const float*>(task.a);
+  std::int64_t a_stride = task.a_stride;
+  if (task.a_type == DType::bf16) {
+    float* wide = scratch_of(0).b;
+    packing_.widened({task.a, task.a_stride, task.m, task.k, task.a_type}, task.k, wide);
+    a = wide;
+    a_stride = task.k;
+  }
   team_.for_each(div_up(task.n, thin_columns), [&](std::int64_t tile, int worker) {
     float* sums = scratch_of(worker).edge;
     const std::int64_t end = std::min(task.n, (tile + 1) * thin_columns);
     for (std::int64_t column = tile * thin_columns; column < end; column += panel) {
       const std::int64_t columns = std::min(panel, end - column);
-      thin_({task.a, task.a_stride, task.m, task.b + column * task.b_stride, task.b_stride, columns, task.k, sums});
+      const std::byte* b = at(task.b, task.b_type, column * task.b_stride);
+      thin_({a, a_stride, task.m, b, task.b_stride, columns, task.k, sums, task.b_type});
       if (task.finish.apply != nullptr) {
         task.finish.apply(task.finish.context, {0, column, task.m, columns}, sums, panel);
         continue;
@@ -194,11 +210,9 @@ void Product::take_tiles(const ProductTask& task, const Cut& cut, int slot, int 
 }
 
 void Product::pack_b(const ProductTask& task, const Area& area, std::int64_t k, std::int64_t count, float* to) const {
-  if (task.b_transposed) {
-    packing_.transposed({task.b + area.column * task.b_stride + k, task.b_stride, count, area.columns}, kernel_.columns, to);
-  } else {
-    packing_.straight({task.b + k * task.b_stride + area.column, task.b_stride, count, area.columns}, kernel_.columns, to);
-  }
+  const std::int64_t first = task.b_transposed ? area.column * task.b_stride + k : k * task.b_stride + area.column;
+  const auto pack = task.b_transposed ? packing_.transposed : packing_.straight;
+  pack({at(task.b, task.b_type, first), task.b_stride, count, area.columns, task.b_type}, kernel_.columns, to);
 }
 
 void Product::run_tile(const ProductTask& task, const Cut& cut, std::int64_t stripe, std::int64_t block, Scratch& scratch) const {
@@ -231,8 +245,8 @@ void Product::run_strip(const ProductTask& task, const Area& strip, std::int64_t
     if (task.a_transposed && !last) {
       const std::int64_t next = k + k_block, rows = std::min(k_block, task.k - next);
       if (next == pass + pass_k && sums == scratch.sums)
-        ahead.add(task.b + next * task.b_stride + strip.column, task.b_stride, rows, strip.columns);
-      ahead.add(task.a + next * task.a_stride + strip.row, task.a_stride, rows, strip.rows);
+        ahead.add(at(task.b, task.b_type, next * task.b_stride + strip.column), task.b_type, task.b_stride, rows, strip.columns);
+      ahead.add(at(task.a, task.a_type, next * task.a_stride + strip.row), task.a_type, task.a_stride, rows, strip.rows);
     }
     const bool from_c = first && task.accumulate, to_c = last && task.finish.apply == nullptr;
     run_block(task,
@@ -251,30 +265,37 @@ void Product::run_strip(const ProductTask& task, const Area& strip, std::int64_t
   }
 }
 
+// Where a tile finds A: in its own rows, or, transposed or of bf16, in a copy of the strip's block.
+Product::Strip Product::read_a(const ProductTask& task, const BlockStep& step, const Scratch& scratch) const {
+  if (task.a_transposed) {
+    const std::byte* a = at(task.a, task.a_type, step.k * task.a_stride + step.area.row);
+    packing_.straight({a, task.a_stride, step.count, step.area.rows, task.a_type}, kernel_.rows, scratch.a);
+    if (task.sums != nullptr && step.area.column == 0) {
+      task.sum_rows(a, task.a_stride, step.count, step.area.rows, task.sums + step.area.row, task.accumulate || step.k > 0);
+    }
+    return {.from = scratch.a, .row = 1, .k = kernel_.rows, .next_row = step.count};
+  }
+  const std::byte* a = at(task.a, task.a_type, step.area.row * task.a_stride + step.k);
+  if (task.a_type == DType::f32) return {reinterpret_cast<const float*>(a), task.a_stride, 1, task.a_stride};
+  packing_.widened({a, task.a_stride, step.area.rows, step.count, task.a_type}, k_block, scratch.a);
+  return {.from = scratch.a, .row = k_block, .k = 1, .next_row = k_block};
+}
+
 void Product::run_block(const ProductTask& task, const BlockStep& step, const Scratch& scratch) const {
   const std::int64_t rows = kernel_.rows, panel = kernel_.columns;
+  const Strip a = read_a(task, step, scratch);
   TileStep tile{};
   tile.k = step.count;
   tile.from_stride = step.from_stride;
   tile.to_stride = step.to_stride;
-  if (task.a_transposed) {
-    const float* a = task.a + step.k * task.a_stride + step.area.row;
-    packing_.straight({a, task.a_stride, step.count, step.area.rows}, rows, scratch.a);
-    if (task.sums != nullptr && step.area.column == 0) {
-      task.sum_rows(a, task.a_stride, step.count, step.area.rows, task.sums + step.area.row, task.accumulate || step.k > 0);
-    }
-    tile.a_row = 1;
-    tile.a_k = rows;
-  } else {
-    tile.a_row = task.a_stride;
-    tile.a_k = 1;
-  }
+  tile.a_row = a.row;
+  tile.a_k = a.k;
   for (std::int64_t column = 0; column < step.area.columns; column += panel) {
     const std::int64_t columns = std::min(panel, step.area.columns - column);
     tile.b = step.b + column * step.count;
     for (std::int64_t row = 0; row < step.area.rows; row += rows) {
       const std::int64_t count = std::min(rows, step.area.rows - row);
-      tile.a = task.a_transposed ? scratch.a + row * step.count : task.a + (step.area.row + row) * task.a_stride + step.k;
+      tile.a = a.from + row * a.next_row;
       tile.from = step.from == nullptr ? nullptr : step.from + row * step.from_stride + column;
       step.ahead->next(tile);
       tile.to = step.to + row * step.to_stride + column;

@@ -1,8 +1,8 @@
 #pragma once
 
-// Our own fp32 product with a fixed order of additions (numerics.md section 3.1): an element is a function of its row, its
+// Our own product with a fixed order of additions (numerics.md section 3.1): an element is a function of its row, its
 // column and K. Blocks of 256 k are added in order, onto C when it accumulates; tiles, packing, threads and the instruction
-// set (AVX2 or wider) change no bit.
+// set (AVX2 or wider) change no bit. Operands are f32 or, each for itself, bf16, which is widened: the additions are the same.
 
 #include <atomic>
 #include <cstdint>
@@ -26,19 +26,22 @@ struct Finish {
   const void* context = nullptr;
 };
 
-/// Adds rows [0, rows) of `count` columns onto `sums` (or sets them) in blocks of 64 rows, each summed in order.
-using SumRows = void (*)(const float* from, std::int64_t stride, std::int64_t rows, std::int64_t count, float* sums, bool add);
+/// Adds rows [0, rows) of `count` columns onto `sums` (or sets them) in blocks of 64 rows, each summed in order. The elements
+/// are of A's type.
+using SumRows = void (*)(const void* from, std::int64_t stride, std::int64_t rows, std::int64_t count, float* sums, bool add);
 
 /// C [m, n] (+)= A [m, k] B [k, n].
 struct ProductTask {
   std::int64_t m, n, k;
-  const float* a;
+  const void* a;
   std::int64_t a_stride;
   bool a_transposed;  ///< element (i, k) lies at a[k * a_stride + i], else at a[i * a_stride + k]
-  const float* b;
+  DType a_type = DType::f32;
+  const void* b;
   std::int64_t b_stride;
   bool b_transposed;  ///< element (k, j) lies at b[j * b_stride + k], else at b[k * b_stride + j]
-  float* c;           ///< not used when there is a finish
+  DType b_type = DType::f32;
+  float* c;  ///< not used when there is a finish
   std::int64_t c_stride;
   bool accumulate = false;
   Finish finish = {};          ///< instead of storing to c; not together with accumulate
@@ -79,6 +82,12 @@ class Product {
   void pack_b(const ProductTask& task, const Area& area, std::int64_t k, std::int64_t count, float* to) const;
   class Ahead;
   struct BlockStep;
+  // A block of k of a strip of A: element (i, k) of the tile at row r lies at from[r * next_row + i * row + k * this->k].
+  struct Strip {
+    const float* from;
+    std::int64_t row, k, next_row;
+  };
+  Strip read_a(const ProductTask& task, const BlockStep& step, const Scratch& scratch) const;
   void run_strip(const ProductTask& task, const Area& strip, std::int64_t pass, std::int64_t pass_k, float* sums,
                  const Scratch& scratch) const;
   void run_block(const ProductTask& task, const BlockStep& step, const Scratch& scratch) const;

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "ops/ops.h"
+#include "tensor/dtype.h"
 
 namespace lockstep::ops::cpu {
 
@@ -15,10 +16,11 @@ struct ThinStep {
   static constexpr std::int64_t panel = 16;
   const float* a;
   std::int64_t a_stride, rows;
-  const float* b;
+  const void* b;
   std::int64_t b_stride, columns;
   std::int64_t k;
   float* to;
+  DType type;  ///< of b: f32 or bf16
 };
 
 /// The kernel for 1 <= rows <= most_rows.

@@ -1,35 +1,62 @@
 // Transposition in registers, included once per Highway target (so it has no include guard) after hwy/highway.h.
 
 #include <cstdint>
+#include <type_traits>
+
+#include "tensor/bfloat16.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace lockstep::ops::cpu::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// columns[i], i < 4: element k + i of as many rows as a vector has lanes (4 or 8).
-template <class D, class V = hn::Vec<D>>
-HWY_INLINE void LoadFourColumns(D d, const float* const* rows, std::int64_t k, V* columns) {
+/// How many k four words of a row hold.
+template <class T>
+inline constexpr int word_depth = 16 / static_cast<int>(sizeof(T));
+
+/// words[i], i < 4: word i of sixteen bytes at rows[j] + k, for as many rows as a vector has lanes (4 or 8).
+template <class D, class T, class V = hn::Vec<D>>
+HWY_INLINE void LoadFourWords(D d, const T* const* rows, std::int64_t k, V* words) {
   const hn::RepartitionToWide<hn::Rebind<std::uint32_t, D>> dw;
   const hn::CappedTag<float, 4> d4;
+  const hn::CappedTag<std::uint8_t, 16> bytes;
+  const auto load = [&](const T* row)
+                        HWY_ATTR { return hn::BitCast(d4, hn::LoadU(bytes, reinterpret_cast<const std::uint8_t*>(row + k))); };
   V v[4];
   HWY_UNROLL(4)
   for (int i = 0; i < 4; ++i) {
     if constexpr (hn::MaxLanes(D()) == 8) {
-      v[i] = hn::Combine(d, hn::LoadU(d4, rows[i + 4] + k), hn::LoadU(d4, rows[i] + k));
+      v[i] = hn::Combine(d, load(rows[i + 4]), load(rows[i]));
     } else {
-      v[i] = hn::LoadU(d, rows[i] + k);
+      v[i] = load(rows[i]);
     }
   }
   const auto low01 = hn::BitCast(dw, hn::InterleaveLower(d, v[0], v[1])),
              low23 = hn::BitCast(dw, hn::InterleaveLower(d, v[2], v[3]));
   const auto up01 = hn::BitCast(dw, hn::InterleaveUpper(d, v[0], v[1])),
              up23 = hn::BitCast(dw, hn::InterleaveUpper(d, v[2], v[3]));
-  columns[0] = hn::BitCast(d, hn::InterleaveLower(dw, low01, low23));
-  columns[1] = hn::BitCast(d, hn::InterleaveUpper(dw, low01, low23));
-  columns[2] = hn::BitCast(d, hn::InterleaveLower(dw, up01, up23));
-  columns[3] = hn::BitCast(d, hn::InterleaveUpper(dw, up01, up23));
+  words[0] = hn::BitCast(d, hn::InterleaveLower(dw, low01, low23));
+  words[1] = hn::BitCast(d, hn::InterleaveUpper(dw, low01, low23));
+  words[2] = hn::BitCast(d, hn::InterleaveLower(dw, up01, up23));
+  words[3] = hn::BitCast(d, hn::InterleaveUpper(dw, up01, up23));
 }
+
+/// The elements of a word in order of k: the word itself for f32; of two bf16 `half` 0 or 1, widened.
+template <class T, int half, class D, class V = hn::Vec<D>>
+HWY_INLINE V ElementOf(D d, V word) {
+  const hn::Repartition<std::uint32_t, D> bits;
+  if constexpr (std::is_same_v<T, float>) {
+    return word;
+  } else if constexpr (half == 0) {
+    return hn::BitCast(d, hn::ShiftLeft<16>(hn::BitCast(bits, word)));
+  } else {
+    return hn::BitCast(d, hn::And(hn::BitCast(bits, word), hn::Set(bits, 0xFFFF0000U)));
+  }
+}
+
+/// One element as a float.
+inline float Widened(float x) { return x; }
+inline float Widened(BFloat16 x) { return to_float(x); }
 
 }  // namespace lockstep::ops::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

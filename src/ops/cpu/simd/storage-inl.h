@@ -1,0 +1,62 @@
+// Vectors of floats from and to memory of a storage type, included once per Highway target (so it has no include guard) after
+// hwy/highway.h: f32 as it is; bf16 widened (exact) and rounded to nearest even, NaN to NaN. In integers, because the versions
+// of Highway round differently.
+
+#include <cstdint>
+#include <type_traits>
+
+#include "tensor/bfloat16.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace lockstep::ops::cpu::HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V LoadAs(D d, const float* from) {
+  return hn::LoadU(d, from);
+}
+
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V LoadAs(D d, const BFloat16* from) {
+  const hn::Repartition<std::uint32_t, D> words;
+  const hn::Rebind<std::uint16_t, D> halves;
+  const auto bits = hn::PromoteTo(words, hn::LoadU(halves, reinterpret_cast<const std::uint16_t*>(from)));
+  return hn::BitCast(d, hn::ShiftLeft<16>(bits));
+}
+
+/// The bits of bf16 in the low half of each word.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE hn::Vec<hn::Repartition<std::uint32_t, D>> BitsOfBf16(D, V value) {
+  const hn::Repartition<std::uint32_t, D> words;
+  const auto bits = hn::BitCast(words, value);
+  const auto high = hn::ShiftRight<16>(bits);
+  const auto even = hn::Add(hn::Set(words, 0x7FFF), hn::And(high, hn::Set(words, 1)));
+  const auto is_nan = hn::RebindMask(words, hn::Ne(value, value));
+  return hn::IfThenElse(is_nan, hn::Or(high, hn::Set(words, 0x40)), hn::ShiftRight<16>(hn::Add(bits, even)));
+}
+
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE void StoreAs(D d, V value, float* to) {
+  hn::StoreU(value, d, to);
+}
+
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE void StoreAs(D d, V value, BFloat16* to) {
+  const hn::Repartition<std::int32_t, D> integers;
+  const hn::Rebind<std::uint16_t, D> halves;
+  hn::StoreU(hn::DemoteTo(halves, hn::BitCast(integers, BitsOfBf16(d, value))), halves, reinterpret_cast<std::uint16_t*>(to));
+}
+
+/// What is read again after a store as S.
+template <class S, class D, class V = hn::Vec<D>>
+HWY_INLINE V AsStored(D d, V value) {
+  if constexpr (std::is_same_v<S, BFloat16>) {
+    return hn::BitCast(d, hn::ShiftLeft<16>(BitsOfBf16(d, value)));
+  } else {
+    return value;
+  }
+}
+
+}  // namespace lockstep::ops::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
