@@ -16,6 +16,7 @@
 #include "data/loader.h"
 #include "io/file.h"
 #include "model/decoder.h"
+#include "train/evaluator.h"
 
 namespace lockstep::app {
 namespace {
@@ -119,13 +120,13 @@ Result evaluate(const EvalOptions& options, const LoadedModel& loaded, const dat
   for (std::int64_t i = 0; i < reader.batches(); ++i) {
     const int owner = static_cast<int>(i % world.size());
     const std::int64_t windows = std::min(samples, sampler.windows() - i * samples);
-    result.tokens += windows * length;
     const Tensor rows = options.logits.empty() ? Tensor{} : logits.slice_rows(0, windows * length);
     if (owner == world.rank()) {
       const data::Batch& batch = reader.read(i);
       decoder.cache().set_length(0);
       const Tensor x = decoder.read(batch.tokens, samples, length);
       losses[static_cast<std::size_t>(i)] = decoder.loss(x, batch.targets);
+      result.tokens += batch.target_count;
       if (rows) decoder.logits(rows, x.slice_rows(0, windows * length));
       if (rows && !session.lead()) world.send(rows, 0).wait();
     } else if (rows && session.lead()) {
@@ -135,8 +136,10 @@ Result evaluate(const EvalOptions& options, const LoadedModel& loaded, const dat
     if (bar) bar->update(static_cast<double>(i * samples + windows), "");
   }
   world.all_reduce(view(std::span(losses), Shape{std::ssize(losses)}), comm::Reduction::sum).wait();
+  world.all_reduce(view(std::span(&result.tokens, 1), Shape{1}), comm::Reduction::sum).wait();
   if (bar) bar->finish();
   if (out) out->commit();
+  train::demand_targets(result.tokens, file);
   result.loss = std::accumulate(losses.begin(), losses.end(), 0.0) / static_cast<double>(result.tokens);
   return result;
 }
@@ -165,11 +168,11 @@ void evaluate_model(const EvalOptions& options, Session& session) {
   fmt::print("model          {}\n", loaded.folder);
   fmt::print("text           {}\n", text.file.path());
   fmt::print("windows        {} of {} tokens\n", format_count(result.windows), length);
-  fmt::print("tokens         {}\n", format_count(result.tokens));
+  fmt::print("{:<15}{}\n", text.file.masked() ? "taught tokens" : "tokens", format_count(result.tokens));
   fmt::print("loss           {:.6f} nats a token\n", result.loss);
   fmt::print("perplexity     {:.4f}\n", perplexity);
   if (text.text_bytes > 0) {
-    const double tokens_per_byte = static_cast<double>(text.file.tokens()) / static_cast<double>(text.text_bytes);
+    const double tokens_per_byte = static_cast<double>(text.targets) / static_cast<double>(text.text_bytes);
     fmt::print("bits per byte  {:.4f}\n", result.loss / std::numbers::ln2 * tokens_per_byte);
   }
 }

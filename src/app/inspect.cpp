@@ -144,16 +144,20 @@ std::string run_text(const Json& facts) {
 
 std::string tokens_text(const Json& facts) {
   const Json& tokenizer = facts.at("tokenizer");
-  std::string text = two_columns({{"tokenizer", tokenizer.is_null() ? "not described: read as GPT-2's ids" : tokenizer.string()},
-                                  {"vocabulary", number_text(facts.at("vocabulary"))},
-                                  {"type", facts.at("dtype").string()}});
-  std::vector<std::vector<std::string>> rows{{"file", "tokens", "bytes", "text", "sha256"}};
+  std::vector<HelpRow> facts_of_text{
+      {"tokenizer", tokenizer.is_null() ? "not described: read as GPT-2's ids" : tokenizer.string()},
+      {"vocabulary", number_text(facts.at("vocabulary"))},
+      {"type", facts.at("dtype").string()}};
+  if (const Json* documents = facts.find("documents")) facts_of_text.push_back({"documents", number_text(*documents)});
+  std::vector<std::vector<std::string>> rows{{"file", "tokens", "taught", "bytes", "text", "sha256"}};
   for (const Json& file : facts.at("files").array()) {
-    const Json *text_bytes = file.find("text_bytes"), *sha256 = file.find("sha256");
-    rows.push_back({plain(file.at("name").string()), number_text(file.at("tokens")), bytes_text(file.at("bytes")),
+    const Json *text_bytes = file.find("text_bytes"), *sha256 = file.find("sha256"), *targets = file.find("targets");
+    rows.push_back({plain(file.at("name").string()), number_text(file.at("tokens")),
+                    targets == nullptr ? "all" : number_text(*targets), bytes_text(file.at("bytes")),
                     text_bytes == nullptr ? "-" : bytes_text(*text_bytes), sha256 == nullptr ? "-" : plain(sha256->string())});
   }
-  return text + "\n" + table(rows, "lrrrl") + fmt::format("\nstarts with\n  {}\n", plain(value_text(facts.at("start"))));
+  return two_columns(facts_of_text) + "\n" + table(rows, "lrrrrl") +
+         fmt::format("\nstarts with\n  {}\n", plain(value_text(facts.at("start"))));
 }
 
 std::string safetensors_text(const Json& facts) {

@@ -176,6 +176,10 @@ Json token_file_facts(const data::TokenFile& file, const data::TokenFileFacts* d
   if (described != nullptr) {
     facts.set("text_bytes", described->text_bytes);
     facts.set("sha256", described->sha256);
+    if (described->mask) {
+      facts.set("mask", described->mask->name);
+      facts.set("targets", described->mask->targets);
+    }
   }
   return facts;
 }
@@ -199,6 +203,7 @@ Json prepared_facts(const fs::path& folder, bool verify) {
                           {"characters", description->characters},
                           {"files", std::move(files)},
                           {"start", std::move(start)}});
+  if (description->documents > 0) facts.set("documents", description->documents);
   if (verify) facts.set("damaged", names_json(data::damaged_files(folder, *description)));
   return facts;
 }
@@ -219,7 +224,7 @@ Json token_facts(const fs::path& path, bool verify) {
                             {"start", start_of(file, description->tokenizer)}});
     if (verify) {
       std::vector<std::string> damaged = data::damaged_files(folder, *description);
-      std::erase_if(damaged, [&](const std::string& other) { return other != name; });
+      std::erase_if(damaged, [&](const std::string& other) { return other != name && other != data::mask_name(name); });
       facts.set("damaged", names_json(damaged));
     }
     return facts;

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -17,25 +18,37 @@
 namespace lockstep::app {
 namespace {
 
+data::TextFormat format_named(std::string_view name) {
+  if (name == "auto") return data::TextFormat::automatic;
+  return name == "text" ? data::TextFormat::text : data::TextFormat::jsonl;
+}
+
 int run(const Arguments& arguments) {
-  std::string input, tokenizer = "char", out;
+  std::string input, tokenizer = "char", out, format = "auto";
   std::int64_t threads = 0, shards = 0;
   CommandLine line(
       "prepare",
       "Turn text into the token files that training reads: train.bin (the first 90 % of the characters), val.bin (the "
       "rest) and tokens.json, which says how to turn tokens into text again.");
-  line.positional("INPUT", input,
-                  "a text file; a folder: its text files and those in the folders below, in the order of their paths; or -, "
-                  "standard input");
+  line.positional(
+      "INPUT", input,
+      "a text file; JSONL (.jsonl), a document a line: {\"text\": ...}, or {\"prompt\": ..., \"completion\": ...} of "
+      "which only the completion is taught; a folder: its files and those in the folders below, in the order of their "
+      "paths; or -, standard input");
   line.option(
       "--tokenizer", tokenizer, "NAME",
       "char: a token is a character, the vocabulary comes from the text, which must be UTF-8; byte: a token is one of 256 "
       "bytes, any file will do; gpt2:FOLDER: GPT-2's BPE, from the folder of encoder.json and vocab.bpe; hf:FILE: the "
       "byte-level BPE of a tokenizer.json (GPT-2, Llama 3, Qwen2); bpe:SIZE: a BPE of so many tokens, trained on the text and "
       "kept as tokenizer.json");
+  line.choice("--format", format, {"auto", "text", "jsonl"},
+              "what INPUT holds; auto: JSONL where the names end in .jsonl, else text");
   line.option("--out", out, "FOLDER", "where the files go; made when it is not there");
   line.option("--shards", shards, "N", "also cut the training text into a file a rank, for data.shards=precut; 0: do not");
   line.option("--threads", threads, "N", "threads that tokenise; 0: every core");
+  line.note(
+      "A document of JSONL ends with the tokenizer's end-of-text token, or a line feed where it has none. With prompts, "
+      "train.mask.bin and val.mask.bin say which tokens are taught.");
   line.note("Memory stays the same for a text of any size. Nothing is changed in FOLDER until all of the text is tokenised.");
   line.note(
       "train.bin and val.bin hold the ids and nothing else, as nanoGPT's do: little-endian uint16, or uint32 for a vocabulary "
@@ -46,6 +59,7 @@ int run(const Arguments& arguments) {
       "  lockstep prepare articles/ --tokenizer byte --out data/articles\n"
       "  lockstep prepare articles/ --tokenizer hf:llama3/tokenizer.json --out data/articles\n"
       "  lockstep prepare articles/ --tokenizer bpe:32768 --out data/articles\n"
+      "  lockstep prepare chats.jsonl --tokenizer hf:llama3/tokenizer.json --out data/chats\n"
       "  zcat dump.gz | lockstep prepare - --out data/dump\n"
       "  lockstep train data.dir=data/book");
   if (!line.parse(arguments)) return 0;
@@ -60,6 +74,7 @@ int run(const Arguments& arguments) {
   Log log;
   const data::PrepareResult result = data::prepare({.input = input,
                                                     .tokenizer = tokenizer,
+                                                    .format = format_named(format),
                                                     .out = out,
                                                     .shards = static_cast<int>(shards),
                                                     .threads = narrow<std::size_t>(threads)},

@@ -64,7 +64,9 @@ std::optional<data::TokenFile> own_text(const RunConfig& config, const io::Path&
   if (config.data.shards == "precut") return data::open_shard(folder, world.rank(), world.size());
   if (reads_by_mpi(config, session)) {
     log.info(fmt::format("Reading {} by MPI-IO", whole.path()));
-    return data::TokenFile(whole.path(), whole.format(), comm::open_mpi_file(whole.path()));
+    data::TokenFile file(whole.path(), whole.format(), comm::open_mpi_file(whole.path()));
+    if (whole.masked()) file.set_mask(whole.mask_path(), comm::open_mpi_file(whole.mask_path()));
+    return file;
   }
   if (config.data.io == "mpi") log.warning("data.io = mpi: this is no MPI job, so each rank reads for itself, as with files");
   return std::nullopt;

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <optional>
+#include <utility>
 
 #include "base/error.h"
 
@@ -40,9 +41,14 @@ TokenText open_tokens(const io::Path& path, std::int64_t vocabulary) {
   if (std::filesystem::is_directory(folder)) {
     const std::optional<TokenDescription> description = read_description(folder);
     const TokenFileFacts* facts = description ? description->find(path.filename().string()) : nullptr;
-    if (facts != nullptr) return {open_described(folder, *description, facts->name), facts->text_bytes};
+    if (facts != nullptr) {
+      return {open_described(folder, *description, facts->name), facts->text_bytes,
+              facts->mask ? facts->mask->targets : facts->tokens};
+    }
   }
-  return {TokenFile(path.string(), {.token_bytes = TokenFormat::bytes_for(vocabulary), .vocabulary = vocabulary}), 0};
+  TokenFile file(path.string(), {.token_bytes = TokenFormat::bytes_for(vocabulary), .vocabulary = vocabulary});
+  const std::int64_t tokens = file.tokens();
+  return {std::move(file), 0, tokens};
 }
 
 }  // namespace lockstep::data

@@ -27,7 +27,8 @@ Corpus open_corpus(const io::Path& folder, Log& log);
 /// One token file for evaluation.
 struct TokenText {
   TokenFile file;
-  std::int64_t text_bytes = 0;  ///< 0: not known
+  std::int64_t text_bytes = 0;  ///< of the tokens that are taught; 0: not known
+  std::int64_t targets = 0;     ///< tokens that are taught
 };
 
 /// The file as the tokens.json beside it describes it; without one, ids below `vocabulary` of the width that it needs.

@@ -23,6 +23,7 @@ void fill(Batch& batch, const TokenFile& file, const Sampler& sampler, std::uint
   const std::span<std::int32_t> tokens = elements<std::int32_t>(batch.tokens);
   const std::span<std::int32_t> targets = elements<std::int32_t>(batch.targets);
   const auto length = static_cast<std::size_t>(batch.positions);
+  batch.target_count = 0;
   for (std::int64_t row = 0; row < batch.samples; ++row) {
     const auto x = tokens.subspan(static_cast<std::size_t>(row) * length, length);
     const auto y = targets.subspan(static_cast<std::size_t>(row) * length, length);
@@ -35,9 +36,9 @@ void fill(Batch& batch, const TokenFile& file, const Sampler& sampler, std::uint
     file.read(offset, x);
     std::copy(x.begin() + 1, x.end(), y.begin());
     file.read(offset + batch.positions, y.last(1));
+    batch.target_count += file.apply_mask(offset + 1, y);
   }
   batch.first_sample = first_sample;
-  batch.target_count = rows * batch.positions;
 }
 
 }  // namespace

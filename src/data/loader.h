@@ -76,6 +76,7 @@ class WindowReader {
   /// ceil(limit / samples).
   std::int64_t batches() const;
   std::int64_t windows() const { return limit_; }
+  const TokenFile& file() const { return file_; }
   /// Batch `index` of batches(); holds until the next call. The rows that the last one lacks have token 0 and target -1.
   const Batch& read(std::int64_t index);
 

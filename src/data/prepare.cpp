@@ -5,10 +5,11 @@
 #include <algorithm>
 #include <filesystem>
 #include <memory>
-#include <numeric>
 #include <optional>
 #include <span>
+#include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -18,11 +19,13 @@
 #include "data/bpe/bpe_tokenizer.h"
 #include "data/bpe/tokenizer_json.h"
 #include "data/bpe/training.h"
+#include "data/encoded_part.h"
 #include "data/ordered_work.h"
 #include "data/shards.h"
-#include "data/spool.h"
-#include "data/text_scan.h"
-#include "data/text_source.h"
+#include "data/text/documents.h"
+#include "data/text/scan.h"
+#include "data/text/source.h"
+#include "data/text/spool.h"
 #include "data/token_writer.h"
 #include "data/tokenizer.h"
 #include "data/tokenizer_choice.h"
@@ -65,13 +68,42 @@ struct Slot {
   std::string buffer;
   TextPieces::Piece piece;
   TextScan scan;
+  DocumentLines lines;   // of JSONL
+  bool prompts = false;  // some of what came through it was a prompt
   bpe::WordCounts words;
-  std::vector<std::int32_t> ids;
-  struct Part {
-    std::vector<std::byte> packed;
-    std::int64_t tokens = 0;
-    std::size_t text_bytes = 0;
-  } train, val;
+  EncodedPart train, val;
+};
+
+// What the first pass learns of a piece, or of all those before it.
+struct Contents {
+  std::int64_t characters = 0;
+  std::int64_t documents = 0;
+  bool operator==(const Contents&) const = default;
+};
+
+// The bad lines of a stream of pieces, collected until there are enough.
+class BadLines {
+ public:
+  void add(const TextFile& file, const DocumentLines& lines) {
+    if (file_ != &file) before_ = 0;
+    file_ = &file;
+    for (const BadLine& bad : lines.bad) {
+      problems_.push_back(
+          {fmt::format("{}, line {}: {}", file.name, before_ + bad.line + 1, bad.problem.message), bad.problem.remedy});
+    }
+    before_ += lines.lines;
+    if (problems_.size() >= most_bad_lines) check();
+  }
+  void check() {
+    if (problems_.empty()) return;
+    problems_.resize(std::min(problems_.size(), most_bad_lines));
+    throw UserError(std::move(problems_));
+  }
+
+ private:
+  const TextFile* file_ = nullptr;
+  std::int64_t before_ = 0;  // lines of the file
+  std::vector<Problem> problems_;
 };
 
 class Preparation {
@@ -82,22 +114,30 @@ class Preparation {
         source_(source),
         choice_(std::move(choice)),
         by_characters_(choice_.kind == TokenizerChoice::Kind::characters),
+        by_documents_(source.format == TextFormat::jsonl),
         tokenizer_(std::move(tokenizer)),
-        pieces_(source, by_characters_ ? Cut::character : Cut::word),
+        pieces_(source, by_documents_    ? Cut::line
+                        : by_characters_ ? Cut::character
+                                         : Cut::word),
         threads_(options.threads != 0 ? options.threads : std::max(1U, std::thread::hardware_concurrency())),
         slots_(2 * threads_) {}
 
   TokenDescription run() {
     TokenWriter train(options_.out / "train.bin"), val(options_.out / "val.bin");  // first: says early what cannot be written
     scan();
+    if (has_prompts()) {
+      train.begin_mask();
+      val.begin_mask();
+    }
     tokenise(train, val);
     train.sync();
     val.sync();
     std::vector<std::unique_ptr<TokenWriter>> shards;
-    if (options_.shards > 0) shards = cut_shards(TokenFile(train.path().string(), format_), options_.shards, options_.out);
+    if (options_.shards > 0) shards = cut_shards(train.open(format_), options_.shards, options_.out);
     TokenDescription description{.tokenizer = tokenizer_->describe(),
                                  .format = format_,
-                                 .characters = characters_,
+                                 .characters = all_.characters,
+                                 .documents = all_.documents,
                                  .files = {train.commit(), val.commit()}};
     for (const auto& shard : shards) description.files.push_back(shard->commit());
     write_description(options_.out, description);
@@ -105,43 +145,69 @@ class Preparation {
   }
 
  private:
-  // First pass: characters of every piece and of the text, and the vocabulary.
+  // First pass: what is in every piece and in the text, and the vocabulary.
   void scan() {
-    characters_of_.resize(pieces_.count());
+    contents_.resize(pieces_.count());
     Progress progress(options_.progress, "scan", source_.bytes());
+    BadLines bad;
     run_ordered(
         pieces_.count(), threads_, slots_.size(),
-        [&](std::size_t slot, std::size_t item) { characters_of_[item] = scan_piece(slots_[slot], item); },
-        [&](std::size_t slot, std::size_t) { progress.add(slots_[slot].piece.text.size()); });
+        [&](std::size_t slot, std::size_t item) { contents_[item] = scan_piece(slots_[slot], item); },
+        [&](std::size_t slot, std::size_t) {
+          bad.add(*slots_[slot].piece.file, slots_[slot].lines);
+          progress.add(slots_[slot].piece.text.size());
+        });
+    bad.check();
     progress.finish();
-    characters_ = std::accumulate(characters_of_.begin(), characters_of_.end(), std::int64_t{0});
+    for (const Contents& piece : contents_) {
+      all_.characters += piece.characters;
+      all_.documents += piece.documents;
+    }
+    if (by_documents_) slots_[0].scan.add("\n");  // which ends them
     for (std::size_t i = 1; i < slots_.size(); ++i) slots_[0].scan.merge(slots_[i].scan);
     check_text();
     const std::string vocabulary = slots_[0].scan.characters();
     if (by_characters_) tokenizer_ = make_char_tokenizer(vocabulary);
     if (trains()) tokenizer_ = trained();
     format_ = {.token_bytes = TokenFormat::bytes_for(tokenizer_->vocabulary()), .vocabulary = tokenizer_->vocabulary()};
-    fmt::print(options_.facts, "length of dataset in characters: {}\n", format_count(characters_));
+    if (by_documents_) fmt::print(options_.facts, "documents: {}\n", format_count(all_.documents));
+    fmt::print(options_.facts, "length of dataset in characters: {}\n", format_count(all_.characters));
     fmt::print(options_.facts, "all the unique characters: {}\n",
                by_characters_ ? printable(vocabulary) : "(every byte is a token)");
     fmt::print(options_.facts, "vocab size: {}\n", format_count(format_.vocabulary));
   }
 
-  std::int64_t scan_piece(Slot& slot, std::size_t item) const {
+  Contents scan_piece(Slot& slot, std::size_t item) const {
     slot.piece = pieces_.read(item, slot.buffer);
-    if (trains() && teaches(item)) slot.words.add(words_, slot.piece.text);
-    if (!by_characters_) return count_characters(slot.piece.text);
-    const TextScan::Result result = slot.scan.add(slot.piece.text);
+    if (!by_documents_) return {.characters = scan_text(slot, slot.piece.text, teaches(item)), .documents = 0};
+    read_documents(slot.piece.text, slot.lines);
+    Contents contents;
+    for (const Document& document : slot.lines.documents) {
+      for (const std::string* text : {&document.prompt, &document.text}) {
+        contents.characters += scan_text(slot, *text, teaches(item));
+      }
+      slot.prompts = slot.prompts || !document.prompt.empty();
+      ++contents.documents;
+    }
+    return contents;
+  }
+
+  // Returns the number of characters.
+  std::int64_t scan_text(Slot& slot, std::string_view text, bool teaches) const {
+    if (trains() && teaches) slot.words.add(words_, text);
+    if (!by_characters_) return count_characters(text);
+    const TextScan::Result result = slot.scan.add(text);
     if (result.invalid_at) {
       const std::size_t at = *result.invalid_at;
       throw UserError(fmt::format("{}, byte {} (0x{:02x}): not valid UTF-8", slot.piece.file->name, slot.piece.begin + at,
-                                  static_cast<unsigned char>(slot.piece.text[at])),
+                                  static_cast<unsigned char>(text[at])),
                       "convert the text to UTF-8 (iconv does it), or prepare it with --tokenizer byte");
     }
     return result.characters;
   }
 
   bool trains() const { return choice_.kind == TokenizerChoice::Kind::trained; }
+  bool has_prompts() const { return std::ranges::any_of(slots_, &Slot::prompts); }
 
   // Of a long text, pieces that are spread evenly: the words of all of it might not fit into memory.
   bool teaches(std::size_t item) const {
@@ -163,9 +229,14 @@ class Preparation {
   }
 
   void check_text() const {
+    if (by_documents_ && all_.documents < 2) {
+      throw UserError(fmt::format("{} has {} document{} that {} not empty", options_.input, all_.documents,
+                                  all_.documents == 1 ? "" : "s", all_.documents == 1 ? "is" : "are"),
+                      "give at least two: the last is for validation");
+    }
     constexpr const char* remedy = "give a text with at least two different characters";
-    if (characters_ == 0) throw UserError(fmt::format("the text {} is empty", options_.input), remedy);
-    if (characters_ == 1) throw UserError(fmt::format("the text {} is one character long", options_.input), remedy);
+    if (all_.characters == 0) throw UserError(fmt::format("the text {} is empty", options_.input), remedy);
+    if (all_.characters == 1) throw UserError(fmt::format("the text {} is one character long", options_.input), remedy);
     if (by_characters_ && slots_[0].scan.distinct() == 1) {
       throw UserError(fmt::format("the text {} repeats one character", options_.input), remedy);
     }
@@ -173,42 +244,63 @@ class Preparation {
 
   // Second pass.
   void tokenise(TokenWriter& train, TokenWriter& val) {
-    auto left = static_cast<std::int64_t>(static_cast<double>(characters_) * train_fraction);
-    std::vector<std::int64_t> for_training(pieces_.count());  // characters of each piece
-    for (std::size_t i = 0; i < for_training.size(); ++i) left -= for_training[i] = std::min(left, characters_of_[i]);
+    const auto for_training = static_cast<std::int64_t>(static_cast<double>(all_.characters) * train_fraction);
+    std::vector<Contents> before(pieces_.count());
+    for (std::size_t i = 1; i < before.size(); ++i) {
+      before[i] = {.characters = before[i - 1].characters + contents_[i - 1].characters,
+                   .documents = before[i - 1].documents + contents_[i - 1].documents};
+    }
     Progress progress(options_.progress, "tokenise", source_.bytes());
     run_ordered(
         pieces_.count(), threads_, slots_.size(),
-        [&](std::size_t slot, std::size_t item) { encode_piece(slots_[slot], item, for_training[item]); },
+        [&](std::size_t slot, std::size_t item) { encode_piece(slots_[slot], item, before[item], for_training); },
         [&](std::size_t w, std::size_t) {
-          const Slot& slot = slots_[w];
-          train.append(slot.train.packed, slot.train.tokens, slot.train.text_bytes);
-          val.append(slot.val.packed, slot.val.tokens, slot.val.text_bytes);
-          progress.add(slot.piece.text.size());
+          slots_[w].train.append_to(train);
+          slots_[w].val.append_to(val);
+          progress.add(slots_[w].piece.text.size());
         });
     progress.finish();
-    fmt::print(options_.facts, "train has {} tokens\n", format_count(train.tokens()));
-    fmt::print(options_.facts, "val has {} tokens\n", format_count(val.tokens()));
+    for (const auto& [name, writer] : {std::pair("train", &train), std::pair("val", &val)}) {
+      fmt::print(options_.facts, "{} has {} tokens\n", name, format_count(writer->tokens()));
+      if (has_prompts()) fmt::print(options_.facts, "of them {} are taught\n", format_count(writer->targets()));
+    }
   }
 
-  void encode_piece(Slot& slot, std::size_t item, std::int64_t for_training) const {
+  void encode_piece(Slot& slot, std::size_t item, const Contents& before, std::int64_t for_training) const {
     slot.piece = pieces_.read(item, slot.buffer);
-    const std::string_view text = slot.piece.text;
-    const std::size_t cut = for_training == characters_of_[item] ? text.size() : character_offset(text, for_training);
-    encode_part(slot, slot.train, text.substr(0, cut));
-    encode_part(slot, slot.val, text.substr(cut));
-  }
-
-  void encode_part(Slot& slot, Slot::Part& part, std::string_view text) const {
-    if (const std::size_t room = tokenizer_->room(text.size()); slot.ids.size() < room) slot.ids.resize(room);
-    std::string unknown;
-    const std::size_t count = tokenizer_->encode(text, slot.ids, unknown);
-    if (!unknown.empty()) {
+    slot.train.clear();
+    slot.val.clear();
+    const bool known = by_documents_ ? encode_documents(slot, item, before, for_training)
+                                     : encode_text(slot, item, for_training - before.characters);
+    if (!known) {
       throw UserError(fmt::format("{} changed while it was read", slot.piece.file->name), "prepare it when nobody writes to it");
     }
-    pack(std::span(slot.ids).first(count), format_, part.packed);
-    part.tokens = static_cast<std::int64_t>(count);
-    part.text_bytes = text.size();
+    slot.train.pack(format_);
+    slot.val.pack(format_);
+  }
+
+  // Returns, as the next one, whether the text is the one that was scanned.
+  bool encode_text(Slot& slot, std::size_t item, std::int64_t for_training) const {
+    const std::string_view text = slot.piece.text;
+    const std::size_t cut = for_training >= contents_[item].characters
+                                ? text.size()
+                                : character_offset(text, std::max<std::int64_t>(for_training, 0));
+    return slot.train.add(*tokenizer_, text.substr(0, cut), true) && slot.val.add(*tokenizer_, text.substr(cut), true);
+  }
+
+  bool encode_documents(Slot& slot, std::size_t item, Contents at, std::int64_t for_training) const {
+    read_documents(slot.piece.text, slot.lines);
+    const Contents end{at.characters + contents_[item].characters, at.documents + contents_[item].documents};
+    bool known = slot.lines.bad.empty();
+    for (const Document& document : slot.lines.documents) {
+      const bool trains = at.characters < for_training && at.documents + 1 < all_.documents;
+      EncodedPart& part = trains ? slot.train : slot.val;
+      known = part.add(*tokenizer_, document.prompt, false) && part.add(*tokenizer_, document.text, true) && known;
+      part.end_document(*tokenizer_);
+      at.characters += count_characters(document.prompt) + count_characters(document.text);
+      ++at.documents;
+    }
+    return known && at == end;
   }
 
   const PrepareOptions& options_;
@@ -216,12 +308,13 @@ class Preparation {
   TokenizerChoice choice_;
   bpe::Words words_{bpe::Pattern::gpt2};  // of a BPE that is trained
   bool by_characters_;                    // which come from the text and must be valid
+  bool by_documents_;
   std::unique_ptr<Tokenizer> tokenizer_;
   TextPieces pieces_;
   std::size_t threads_;
   std::vector<Slot> slots_;
-  std::vector<std::int64_t> characters_of_;  // each piece
-  std::int64_t characters_ = 0;
+  std::vector<Contents> contents_;  // of each piece
+  Contents all_;
   TokenFormat format_;
 };
 
@@ -229,8 +322,8 @@ TextSource find_text(const PrepareOptions& options, Log& log) {
   if (!std::filesystem::exists(options.input)) {
     throw UserError(fmt::format("there is no text {}", options.input), "name a file, a folder, or - for standard input");
   }
-  if (!std::filesystem::is_directory(options.input)) return file_source(options.input, options.input);
-  TextSource source = folder_source(options.input, options.tokenizer == "char", options.out);
+  if (!std::filesystem::is_directory(options.input)) return file_source(options.input, options.input, options.format);
+  TextSource source = folder_source(options.input, options.format, options.tokenizer == "char", options.out);
   log_skipped(source, log);
   return source;
 }
@@ -246,7 +339,7 @@ PrepareResult prepare(const PrepareOptions& options, Log& log) {
   if (options.input == "-") {
     io::make_folders(options.out);
     spool.emplace(options.standard_input, options.out);
-    source = file_source(spool->path(), "standard input");
+    source = file_source(spool->path(), "standard input", options.format);
   } else {
     source = find_text(options, log);
     io::make_folders(options.out);

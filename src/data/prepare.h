@@ -1,13 +1,15 @@
 #pragma once
 
 // Text to train.bin, val.bin and tokens.json, in bounded memory whatever the size of the text. The first int(0.9 n) of the n
-// characters are for training, the others for validation, whichever tokenizer is used.
+// characters are for training, the others for validation, whichever tokenizer is used. Documents of JSONL stay whole: those that
+// begin in the first part are for training, but for the last document.
 
 #include <cstdint>
 #include <cstdio>
 #include <string>
 
 #include "base/log.h"
+#include "data/text/source.h"
 #include "data/token_description.h"
 #include "io/file.h"
 
@@ -16,9 +18,10 @@ namespace lockstep::data {
 struct PrepareOptions {
   std::string input;               ///< a file, a folder or "-": standard input
   std::string tokenizer = "char";  ///< a name of tokenizer_choice.h
-  io::Path out;                    ///< the folder for the three files; made when it is not there
-  int shards = 0;                  ///< also cut the training text into as many files (data/shards.h); 0: do not
-  std::size_t threads = 0;         ///< 0: one a core
+  TextFormat format = TextFormat::automatic;
+  io::Path out;             ///< the folder for the three files; made when it is not there
+  int shards = 0;           ///< also cut the training text into as many files (data/shards.h); 0: do not
+  std::size_t threads = 0;  ///< 0: one a core
   std::FILE* standard_input = stdin;
   std::FILE* facts = stdout;     ///< length, characters, vocabulary and counts are printed here
   std::FILE* progress = stderr;  ///< the progress bar, when it is a terminal
@@ -31,7 +34,8 @@ struct PrepareResult {
 };
 
 /// Throws UserError for a text that is missing, empty, of one character only or not valid for the tokenizer (with the file and
-/// the byte), for a tokenizer that cannot be read, and for a folder that cannot be written. On failure files that were there
+/// the byte), for JSONL of less than two documents or with bad lines (the first of them, with file and line), for a tokenizer
+/// that cannot be read, and for a folder that cannot be written. On failure files that were there
 /// before are unchanged and none is new.
 PrepareResult prepare(const PrepareOptions& options, Log& log);
 

@@ -42,7 +42,6 @@ void ScatteredLoader::start(std::uint64_t step, std::uint64_t next_sample) {
     batch.targets = targets_.flat(m * rows, rows);
     batch.samples = shape_.samples;
     batch.positions = shape_.positions;
-    batch.target_count = rows;
   }
 }
 
@@ -69,6 +68,7 @@ StepBatches ScatteredLoader::next() {
   for (std::int64_t m = 0; m < shape_.microbatches; ++m) {
     Batch& batch = batches_[static_cast<std::size_t>(m)];
     batch.first_sample = shape_.first_sample(next_sample_, m);
+    batch.target_count = std::ranges::count_if(elements<std::int32_t>(batch.targets), [](std::int32_t id) { return id >= 0; });
     result.target_count += batch.target_count;
   }
   next_sample_ += static_cast<std::uint64_t>(shape_.global_batch());

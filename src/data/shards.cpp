@@ -18,17 +18,24 @@ std::vector<std::unique_ptr<TokenWriter>> cut_shards(const TokenFile& tokens, in
   }
   constexpr std::int64_t piece = 1 << 18;  // tokens at a time
   std::vector<std::int32_t> ids;
+  std::vector<std::uint8_t> mask;
   std::vector<std::byte> packed;
   std::vector<std::unique_ptr<TokenWriter>> writers;
   std::int64_t at = 0;
   for (int shard = 0; shard < shards; ++shard) {
     const std::int64_t end = at + tokens.tokens() / shards + (shard < tokens.tokens() % shards ? 1 : 0);
     TokenWriter& writer = *writers.emplace_back(std::make_unique<TokenWriter>(folder / shard_name(shard, shards)));
+    if (tokens.masked()) writer.begin_mask();
     for (; at < end; at += std::ssize(ids)) {
       ids.resize(static_cast<std::size_t>(std::min(piece, end - at)));
       tokens.read(at, ids);
       pack(ids, tokens.format(), packed);
-      writer.append(packed, std::ssize(ids), 0);
+      if (tokens.masked()) {
+        tokens.apply_mask(at, ids);
+        mask.resize(ids.size());
+        std::transform(ids.begin(), ids.end(), mask.begin(), [](std::int32_t id) { return std::uint8_t{id >= 0}; });
+      }
+      writer.append(packed, std::ssize(ids), 0, mask);
     }
     writer.sync();
   }

@@ -13,8 +13,8 @@ namespace lockstep::data {
 /// "train-00001-of-00004.bin".
 std::string shard_name(int shard, int shards);
 
-/// Cuts `tokens` into `shards` equal pieces (the first ones may have one more) in `folder`; none takes its place yet. Throws
-/// UserError when there are more shards than tokens, or a file cannot be written.
+/// Cuts `tokens`, and their mask, into `shards` equal pieces (the first ones may have one more) in `folder`; none takes its place
+/// yet. Throws UserError when there are more shards than tokens, or a file cannot be written.
 std::vector<std::unique_ptr<TokenWriter>> cut_shards(const TokenFile& tokens, int shards, const io::Path& folder);
 
 /// Shard `shard` of a prepared folder. Throws UserError that says how to cut the text when there is none, or it was cut into

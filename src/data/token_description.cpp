@@ -30,6 +30,13 @@ TokenFormat format_from_json(const Json& json, const std::string& what) {
   return format;
 }
 
+std::optional<MaskFacts> mask_from_json(const Json& facts) {
+  const Json* mask = facts.find("mask");
+  if (mask == nullptr) return std::nullopt;
+  return MaskFacts{
+      .name = mask->at("name").string(), .targets = mask->at("targets").integer(), .sha256 = mask->at("sha256").string()};
+}
+
 TokenDescription parsed(const Json& json, const std::string& what) {
   const Json* format = json.find("format");
   if (format == nullptr || !format->is_string() || format->string() != format_name) {
@@ -42,13 +49,41 @@ TokenDescription parsed(const Json& json, const std::string& what) {
   description.tokenizer = json.at("tokenizer");
   description.format = format_from_json(json, what);
   description.characters = json.at("characters").integer();
+  if (const Json* documents = json.find("documents")) description.documents = documents->integer();
   for (const auto& [name, facts] : json.at("files").object()) {
     description.files.push_back({.name = name,
                                  .tokens = facts.at("tokens").integer(),
                                  .text_bytes = facts.at("text_bytes").integer(),
-                                 .sha256 = facts.at("sha256").string()});
+                                 .sha256 = facts.at("sha256").string(),
+                                 .mask = mask_from_json(facts)});
+    const TokenFileFacts& file = description.files.back();
+    if (!file.mask) continue;
+    if (file.mask->name != mask_name(name)) {
+      throw UserError(fmt::format("{}: the mask of {} is named \"{}\", not \"{}\"", what, name, file.mask->name, mask_name(name)),
+                      remedy);
+    }
+    if (file.mask->targets < 0 || file.mask->targets > file.tokens) {
+      throw UserError(fmt::format("{}: the mask of {} counts {} of {} tokens", what, name, file.mask->targets, file.tokens),
+                      remedy);
+    }
   }
   return description;
+}
+
+// Masks that an earlier preparation of the folder made and this one did not.
+std::vector<io::Path> old_masks(const io::Path& folder, const TokenDescription& description) {
+  std::vector<io::Path> masks;
+  try {
+    const std::optional<TokenDescription> before = read_description(folder);
+    if (!before) return masks;
+    for (const TokenFileFacts& file : before->files) {
+      const TokenFileFacts* now = description.find(file.name);
+      if (file.mask && (now == nullptr || !now->mask)) masks.push_back(folder / file.mask->name);
+    }
+  } catch (const UserError&) {
+    return masks;  // a description that says nothing
+  }
+  return masks;
 }
 
 }  // namespace
@@ -67,6 +102,9 @@ Json to_json(const TokenDescription& description) {
     facts.set("tokens", file.tokens);
     facts.set("text_bytes", file.text_bytes);
     facts.set("sha256", file.sha256);
+    if (file.mask) {
+      facts.set("mask", Json::Object{{"name", file.mask->name}, {"targets", file.mask->targets}, {"sha256", file.mask->sha256}});
+    }
     files.set(file.name, std::move(facts));
   }
   Json json;
@@ -76,6 +114,7 @@ Json to_json(const TokenDescription& description) {
   json.set("vocabulary", description.format.vocabulary);
   json.set("dtype", description.format.dtype());
   json.set("characters", description.characters);
+  if (description.documents > 0) json.set("documents", description.documents);
   json.set("files", std::move(files));
   return json;
 }
@@ -108,7 +147,9 @@ void write_description(const io::Path& folder, const TokenDescription& descripti
   } else if (std::filesystem::exists(path) && io::read_file(path).find(fmt::format("\"{}\"", stored_bpe)) != std::string::npos) {
     std::filesystem::remove(copy);  // an earlier preparation's, not one that the user put there
   }
+  const std::vector<io::Path> masks = old_masks(folder, description);
   io::replace_file(path, to_json(description).dump(2) + "\n");
+  for (const io::Path& mask : masks) std::filesystem::remove(mask);
 }
 
 TokenFile open_described(const io::Path& folder, const TokenDescription& description, std::string_view name) {
@@ -121,6 +162,10 @@ TokenFile open_described(const io::Path& folder, const TokenDescription& descrip
                                 format_count(file.tokens()), format_count(facts->tokens)),
                     remedy);
   }
+  if (facts->mask) {
+    const std::string mask = (folder / facts->mask->name).string();
+    file.set_mask(mask, std::make_unique<io::MappedFile>(mask));
+  }
   return file;
 }
 
@@ -128,6 +173,7 @@ std::vector<std::string> damaged_files(const io::Path& folder, const TokenDescri
   std::vector<std::string> damaged;
   for (const TokenFileFacts& file : description.files) {
     if (io::sha256_of_file(folder / file.name) != file.sha256) damaged.push_back(file.name);
+    if (file.mask && io::sha256_of_file(folder / file.mask->name) != file.mask->sha256) damaged.push_back(file.mask->name);
   }
   return damaged;
 }

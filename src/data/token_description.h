@@ -5,6 +5,9 @@
 //
 //   {"format": "lockstep-tokens", "version": 1, "tokenizer": {"name": "char", ...}, "vocabulary": 65, "dtype": "uint16",
 //    "characters": 1115394, "files": {"train.bin": {"tokens": ..., "text_bytes": ..., "sha256": "..."}, "val.bin": {...}}}
+//
+// Of JSONL it also has "documents"; a file with a loss mask has "mask": {"name": "train.mask.bin", "targets": ..., "sha256":
+// "..."}.
 
 #include <cstdint>
 #include <optional>
@@ -17,17 +20,25 @@
 
 namespace lockstep::data {
 
+struct MaskFacts {
+  std::string name;          ///< in the folder: "train.mask.bin"
+  std::int64_t targets = 0;  ///< tokens that are taught
+  std::string sha256;
+};
+
 struct TokenFileFacts {
   std::string name;  ///< in the folder: "train.bin", "val.bin"
   std::int64_t tokens = 0;
-  std::int64_t text_bytes = 0;  ///< of the text it was made from: what bits per byte divide by
+  std::int64_t text_bytes = 0;  ///< of the text that its taught tokens stand for: what bits per byte divide by
   std::string sha256;
+  std::optional<MaskFacts> mask = {};  ///< none: every token is taught
 };
 
 struct TokenDescription {
   Json tokenizer;  ///< Tokenizer::describe()
   TokenFormat format;
   std::int64_t characters = 0;  ///< of the whole text
+  std::int64_t documents = 0;   ///< of JSONL; 0: of text files
   std::vector<TokenFileFacts> files;
 
   /// Null when no such file is described.
@@ -40,10 +51,11 @@ TokenDescription description_from_json(const Json& json, const std::string& what
 
 /// Of the folder; nothing when it has no tokens.json. Throws UserError when there is no such folder.
 std::optional<TokenDescription> read_description(const io::Path& folder);
-/// Beside it, tokenizer.json is what other programs read: a copy of a BPE's, and not there for another tokenizer.
+/// Beside it, tokenizer.json is what other programs read: a copy of a BPE's, and not there for another tokenizer. Masks that only
+/// the description before knew are removed.
 void write_description(const io::Path& folder, const TokenDescription& description);
 
-/// Opens one described file and compares its size with the description (UserError when they disagree).
+/// Opens one described file, with its mask, and compares their sizes with the description (UserError when they disagree).
 TokenFile open_described(const io::Path& folder, const TokenDescription& description, std::string_view name);
 /// Names of the files whose hash is not the described one. Reads everything.
 std::vector<std::string> damaged_files(const io::Path& folder, const TokenDescription& description);

@@ -67,6 +67,16 @@ TokenFile::TokenFile(std::string path, TokenFormat format, std::unique_ptr<io::B
   check_start();
 }
 
+void TokenFile::set_mask(std::string path, std::unique_ptr<io::ByteSource> bytes) {
+  if (const auto found = narrow<std::int64_t>(bytes->size()); found != tokens()) {
+    throw UserError(fmt::format("the loss mask {} has {} bytes, but {} has {} tokens", path, format_count(found), path_,
+                                format_count(tokens())),
+                    "copy it again or prepare the text again");
+  }
+  mask_path_ = std::move(path);
+  mask_ = std::move(bytes);
+}
+
 void TokenFile::check_start() const {
   std::string start(std::min<std::size_t>(bytes_->size(), 64), '\0');
   bytes_->read_at(0, std::as_writable_bytes(std::span(start)));
@@ -93,6 +103,31 @@ void TokenFile::read(std::int64_t first, std::span<std::int32_t> ids) const {
   throw UserError(fmt::format("{}: token {} has id {}, above the vocabulary of {}", path_, first + (bad - ids.begin()),
                               static_cast<std::uint32_t>(*bad), format_count(format_.vocabulary)),
                   "the file is damaged, or was made for another vocabulary: prepare the text again");
+}
+
+std::int64_t TokenFile::apply_mask(std::int64_t first, std::span<std::int32_t> targets) const {
+  if (!mask_) return std::ssize(targets);
+  std::array<std::uint8_t, 4096> taught;
+  std::int64_t left = 0;
+  for (std::size_t done = 0; done < targets.size(); done += taught.size()) {
+    const auto part = targets.subspan(done, std::min(taught.size(), targets.size() - done));
+    const auto place = static_cast<std::uint64_t>(first) + done;
+    mask_->read_at(place, std::as_writable_bytes(std::span(taught).first(part.size())));
+    for (std::size_t i = 0; i < part.size(); ++i) {
+      if (taught[i] > 1) {
+        throw UserError(
+            fmt::format("the loss mask {}: byte {} is {}, neither 0 nor 1", mask_path_, place + i, static_cast<int>(taught[i])),
+            "the file is damaged: prepare the text again");
+      }
+      if (taught[i] == 0) part[i] = -1;
+      left += taught[i];
+    }
+  }
+  return left;
+}
+
+std::string mask_name(std::string_view token_file) {
+  return fmt::format("{}.mask.bin", token_file.substr(0, token_file.rfind('.')));
 }
 
 }  // namespace lockstep::data

@@ -1,11 +1,13 @@
 #pragma once
 
-// A file of token ids: raw little-endian uint16 or uint32 without a header, as nanoGPT writes them.
+// A file of token ids: raw little-endian uint16 or uint32 without a header, as nanoGPT writes them. A loss mask may lie beside
+// it: one byte a token, 0 where a model is not taught that token, else 1.
 
 #include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "io/file.h"
 
@@ -31,6 +33,12 @@ class TokenFile {
   /// The same of bytes that somebody else reads; `path` names them.
   TokenFile(std::string path, TokenFormat format, std::unique_ptr<io::ByteSource> bytes);
 
+  /// Attaches a loss mask; throws UserError when it has not one byte a token.
+  void set_mask(std::string path, std::unique_ptr<io::ByteSource> bytes);
+  bool masked() const { return mask_ != nullptr; }
+  /// Where the mask is; empty without one.
+  const std::string& mask_path() const { return mask_path_; }
+
   const std::string& path() const { return path_; }
   const TokenFormat& format() const { return format_; }
   std::int64_t tokens() const { return static_cast<std::int64_t>(bytes_->size()) / format_.token_bytes; }
@@ -39,12 +47,21 @@ class TokenFile {
   /// the vocabulary.
   void read(std::int64_t first, std::span<std::int32_t> ids) const;
 
+  /// Of `targets`, which are the tokens from `first` on, those that are not taught become -1; returns how many are left. Throws
+  /// UserError with the position of a byte that is neither 0 nor 1.
+  std::int64_t apply_mask(std::int64_t first, std::span<std::int32_t> targets) const;
+
  private:
   void check_start() const;
 
   std::string path_;
   TokenFormat format_;
   std::unique_ptr<io::ByteSource> bytes_;
+  std::string mask_path_;
+  std::unique_ptr<io::ByteSource> mask_;  // null: every token is taught
 };
+
+/// The name of the mask of a token file: "train.mask.bin" of "train.bin".
+std::string mask_name(std::string_view token_file);
 
 }  // namespace lockstep::data

@@ -1,9 +1,10 @@
 #pragma once
 
-// Writes a token file that takes its place only when it is whole.
+// Writes a token file, and its loss mask where it has one, that take their places only when they are whole.
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -19,23 +20,35 @@ void pack(std::span<const std::int32_t> ids, const TokenFormat& format, std::vec
 class TokenWriter {
  public:
   /// Throws UserError when the file cannot be made.
-  explicit TokenWriter(const io::Path& path) : name_(path.filename().string()), file_(path) {}
+  explicit TokenWriter(const io::Path& path) : path_(path), tokens_(path) {}
 
-  /// Packed tokens that came from `text_bytes` of text.
-  void append(std::span<const std::byte> packed, std::int64_t tokens, std::size_t text_bytes);
+  /// The tokens to come have a mask. Before any is appended.
+  void begin_mask();
+  /// Packed tokens that came from `text_bytes` of text; `mask` has a byte for each where there is one.
+  void append(std::span<const std::byte> packed, std::int64_t tokens, std::size_t text_bytes,
+              std::span<const std::uint8_t> mask = {});
   std::int64_t tokens() const { return facts_.tokens; }
-  /// Where the tokens are until commit().
-  const io::Path& path() { return file_.file().path(); }
+  /// Of them, those that are taught.
+  std::int64_t targets() const { return facts_.mask ? facts_.mask->targets : facts_.tokens; }
   /// Returns when the bytes are on the device: after it, commit() has little left that could fail.
-  void sync() { file_.file().sync(); }
-  /// Puts the file into its place. Once.
+  void sync();
+  /// What was written, while it is not in its place.
+  TokenFile open(const TokenFormat& format);
+  /// Puts the files into their places. Once.
   TokenFileFacts commit();
 
  private:
-  std::string name_;
-  io::Replacement file_;
-  io::Sha256 hash_;
-  std::uint64_t bytes_ = 0;
+  struct Hashed {
+    explicit Hashed(const io::Path& path) : file(path) {}
+    void append(std::span<const std::byte> more);
+    io::Replacement file;
+    io::Sha256 hash;
+    std::uint64_t bytes = 0;
+  };
+
+  io::Path path_;
+  Hashed tokens_;
+  std::optional<Hashed> mask_;
   TokenFileFacts facts_;
 };
 

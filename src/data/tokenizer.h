@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -28,6 +29,9 @@ class Tokenizer {
   /// The bytes of one token, which need not be whole characters: output may be streamed token by token. Valid as long as
   /// the tokenizer. Throws UserError when there is no such id.
   virtual std::string_view bytes(std::int32_t id) const = 0;
+
+  /// The token that ends a document; nothing when the vocabulary has none for it.
+  virtual std::optional<std::int32_t> end_of_text() const { return std::nullopt; }
 
   /// The most ids that a text of so many bytes may have.
   virtual std::size_t room(std::size_t bytes) const { return bytes; }

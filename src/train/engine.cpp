@@ -85,6 +85,7 @@ StepResult Engine::step(std::span<const data::Batch> batches, std::int64_t targe
   const double start = now_seconds();
   parameters_.begin({});
   StepResult result;
+  result.targets = targets;
   updater_->finish({.step = step, .learning_rate = learning_rate, .loss_sum = passes.loss_sum, .tokens = stage_.tokens()},
                    scalars_, result);
   result.forward_seconds = passes.forward_seconds;

@@ -1,9 +1,20 @@
 #include "train/evaluator.h"
 
+#include <fmt/format.h>
+
 #include <numeric>
 #include <vector>
 
+#include "base/error.h"
+
 namespace lockstep::train {
+
+void demand_targets(std::int64_t targets, const data::TokenFile& file) {
+  if (targets > 0) return;
+  throw UserError(
+      fmt::format("the windows of {} that are evaluated have no target: {} masks all of them", file.path(), file.mask_path()),
+      "evaluate more windows (train.eval_iters) or longer ones (model.block_size, --length)");
+}
 
 Evaluation evaluate(Engine& engine, data::WindowReader& reader) {
   comm::Communicator& world = engine.world();
@@ -21,7 +32,8 @@ Evaluation evaluate(Engine& engine, data::WindowReader& reader) {
   const double sum = std::accumulate(losses.begin(), losses.end(), 0.0);
   Evaluation result;
   result.tokens = static_cast<std::int64_t>(std::accumulate(tokens.begin(), tokens.end(), 0.0));
-  result.loss = result.tokens > 0 ? sum / static_cast<double>(result.tokens) : 0;
+  demand_targets(result.tokens, reader.file());
+  result.loss = sum / static_cast<double>(result.tokens);
   return result;
 }
 

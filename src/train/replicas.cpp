@@ -81,7 +81,7 @@ void Replicas::finish(const Passed& passed, const ops::StepScalars& scalars, Ste
              {.learning_rate = passed.learning_rate,
               .updates = passed.step + 1,
               .clip_factor = clip_factor(result.gradient_norm, parts_.config.grad_clip),
-              .finite = result.finite});
+              .finite = result.finite && targets_ > 0});
   optimizer_.update(parts_.ops.update(), gradients_, scalars);
   result.exposed_seconds = gradients_.exposed_seconds();
   result.cover_seconds = gradients_.cover_seconds();

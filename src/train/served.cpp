@@ -136,7 +136,7 @@ class ServedTogether final : public ServedGradients {
     gradients_.finish();
     push_tied();
     if (tied_rows_) worker_.push_rows(tied_rows_->table());
-    result.exposed_seconds = finish_push({.learning_rate = passed.learning_rate});
+    result.exposed_seconds = finish_push({.learning_rate = passed.learning_rate, .finite = targets_ > 0 ? 1.0 : 0.0});
     if (tied_rows_) parts_.ops.elementwise().zero(tied_rows_->table());
     result.loss = passed.loss_sum;
     parts_.world.all_reduce(view(std::span(&result.loss, 1), Shape{1}), comm::Reduction::sum).wait();
@@ -167,7 +167,7 @@ class ServedApart final : public ServedGradients {
     const double loss = passed.loss_sum / static_cast<double>(std::max<std::int64_t>(targets_, 1));
     result.exposed_seconds = finish_push({.learning_rate = passed.learning_rate,
                                           .clip_factor = clip_factor(result.gradient_norm, parts_.config.grad_clip),
-                                          .finite = result.finite ? 1.0 : 0.0,
+                                          .finite = result.finite && targets_ > 0 ? 1.0 : 0.0,
                                           .loss = loss,
                                           .wants_halt = wanted_ ? 1.0 : 0.0});
     result.loss = answer_.loss;

@@ -125,7 +125,7 @@ void Serving::update_together(const Server::Visit& visit) {
          {.learning_rate = visit.figures.learning_rate,
           .updates = visit.step + 1,
           .clip_factor = clip_factor(said_.norm, config_.grad_clip),
-          .finite = std::isfinite(said_.norm)});
+          .finite = std::isfinite(said_.norm) && visit.figures.finite != 0});
 }
 
 // As parallel::GlobalNorm does it over as many ranks as there are workers.

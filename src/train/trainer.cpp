@@ -186,6 +186,8 @@ void Trainer::log_step(const StepResult& result, double dt, double waited) {
   rates_.push_back(tokens_per_second);
   if (!result.finite)
     parts_.log.warning(fmt::format("step {}: the gradient is not finite; the update was left out", state_.step));
+  if (result.targets == 0)
+    parts_.log.warning(fmt::format("step {}: the loss mask leaves no target; the update was left out", state_.step));
   history_.staleness = result.staleness;
   history_.train.x.push_back(static_cast<double>(state_.step));
   history_.train.y.push_back(result.loss);

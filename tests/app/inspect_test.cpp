@@ -159,6 +159,29 @@ TEST_F(Inspect, PreparedText) {
   EXPECT_TRUE(facts(folder / "val.bin", true).at("damaged").array().empty());
 }
 
+TEST_F(Inspect, PreparedTextWithAMask) {
+  const fs::path input = run.path() / "text.jsonl", out = run.path() / "tokens";
+  io::replace_file(input, "{\"prompt\": \"why\", \"completion\": \"so\"}\n{\"text\": \"abc\"}\n");
+  std::FILE* quiet = std::fopen("/dev/null", "w");
+  Log log(quiet);
+  data::PrepareOptions options;
+  options.input = input.string();
+  options.out = out;
+  options.facts = options.progress = quiet;
+  data::prepare(options, log);
+  std::fclose(quiet);
+  const Json json = facts(out, true);
+  EXPECT_EQ(json.at("documents").integer(), 2);
+  EXPECT_EQ(json.at("files").array()[0].at("mask").string(), "train.mask.bin");
+  EXPECT_EQ(json.at("files").array()[0].at("tokens").integer(), 6);
+  EXPECT_EQ(json.at("files").array()[0].at("targets").integer(), 3);
+  EXPECT_HOLDS("taught", text(out));
+  EXPECT_HOLDS("documents", text(out));
+  damage_last_byte(out / "train.mask.bin");
+  EXPECT_EQ(facts(out, true).at("damaged").array()[0].string(), "train.mask.bin");
+  EXPECT_EQ(facts(out / "train.bin", true).at("damaged").array()[0].string(), "train.mask.bin");
+}
+
 TEST_F(Inspect, ABareTokenFile) {
   const fs::path path = run.path() / "gpt2.bin";
   append(path, std::string_view("\x01\x00\xFF\x01", 4));

@@ -43,6 +43,19 @@ TEST(PrepareCommand, ReportsEveryProblem) {
   EXPECT_EQ(run({"prepare", "text.txt", "--out", "x", "--tokenizer", "words"}).code, 2);
 }
 
+TEST(PrepareCommand, TellsBadLinesOfJsonl) {
+  const TempFolder folder;
+  const std::string file = (folder / "t.jsonl").string(), out = (folder / "out").string();
+  std::ofstream(file) << "{\"text\": \"fine\"}\n{\"txt\": \"\"}\nnonsense\n";
+  const Result result = run({"prepare", file, "--out", out});
+  EXPECT_EQ(result.code, 2);
+  EXPECT_NE(result.err.find(file + ", line 2: it has no \"text\""), std::string::npos) << result.err;
+  EXPECT_NE(result.err.find(file + ", line 3: not valid JSON"), std::string::npos) << result.err;
+  EXPECT_TRUE(std::filesystem::is_empty(out));
+  EXPECT_EQ(run({"prepare", file, "--format", "text", "--out", out}).code, 0);
+  EXPECT_EQ(run({"prepare", file, "--format", "csv", "--out", out}).code, 2);
+}
+
 TEST(PrepareCommand, FailsOnAMissingText) {
   const TempFolder folder;
   const Result result = run({"prepare", (folder / "none.txt").string(), "--out", (folder / "out").string()});

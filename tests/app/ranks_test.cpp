@@ -121,6 +121,52 @@ TEST_F(RanksCommand, EachRankReadsItsOwnShard) {
   EXPECT_EQ(lockstep({"prepare", folder_ / "text.txt", "--out", data, "--shards", "-1"}).code, 2);
 }
 
+// However the batches come, and on any number of ranks, a loss mask takes the same targets away.
+TEST_F(RanksCommand, PromptsAreNotTaught) {
+  std::string lines;
+  for (int i = 0; i < 300; ++i) {
+    lines += R"({"prompt": "what is the square of )" + std::to_string(i % 31) + R"(?", "completion": ")" +
+             std::to_string(i % 31 * (i % 31)) + "\"}\n";
+  }
+  io::replace_file(folder_ / "asked.jsonl", lines);
+  const std::string data = "data.dir=" + (folder_ / "asked").string();
+  ASSERT_EQ(lockstep({"prepare", folder_ / "asked.jsonl", "--out", folder_ / "asked", "--shards", "4"}).code, 0);
+  ASSERT_EQ(lockstep(on(1, 8, "one", {data})).code, 0);
+  ASSERT_EQ(lockstep(on(4, 2, "files", {data})).code, 0);
+  ASSERT_EQ(lockstep(on(4, 2, "readers", {data, "data.io=readers", "data.readers=2"})).code, 0);
+  EXPECT_TRUE(weights("readers", 8) == weights("files", 8));
+  const std::vector<double> expected = losses("one"), found = losses("files");
+  for (std::size_t i = 0; i < found.size(); ++i) EXPECT_NEAR(found[i], expected[i], 1e-5 * expected[i]);
+  EXPECT_EQ(lockstep(on(4, 2, "shards", {data, "data.shards=precut"})).code, 0);
+  const auto eval = [&](const std::string& ranks) {
+    return lockstep({"eval", "--model", folder_ / "one", "--ranks", ranks, "--length", "6", "--json"});
+  };
+  const Outcome one = eval("1");
+  ASSERT_EQ(one.code, 0) << one.err;
+  const Json taught = Json::parse(one.out), of_two = Json::parse(eval("2").out);
+  EXPECT_LT(taught.at("tokens").integer(), io::read_file(folder_ / "asked/val.mask.bin").size() / 4);
+  EXPECT_EQ(of_two.at("tokens").integer(), taught.at("tokens").integer());
+  EXPECT_EQ(of_two.at("loss").number(), taught.at("loss").number());
+}
+
+// A corpus of one long prompt after another: some steps, and some evaluations, have no target.
+TEST_F(RanksCommand, AStepWithoutTargetsIsSaid) {
+  std::string lines;
+  for (int i = 0; i < 20; ++i) lines += R"({"prompt": ")" + std::string(200, 'q') + R"(", "completion": "a"})" + "\n";
+  io::replace_file(folder_ / "asked.jsonl", lines);
+  ASSERT_EQ(lockstep({"prepare", folder_ / "asked.jsonl", "--out", folder_ / "asked"}).code, 0);
+  const std::vector<std::string> more{"data.dir=" + (folder_ / "asked").string(), "train.eval_iters=200", "model.batch_size=1",
+                                      "sample.prompt=q"};
+  const Outcome outcome = lockstep(words("masked", more));
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_NE(outcome.out.find("the loss mask leaves no target; the update was left out"), std::string::npos) << outcome.out;
+  std::vector<std::string> one_window = more;
+  one_window.emplace_back("train.eval_iters=1");
+  const Outcome refused = lockstep(words("refused", one_window));
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_NE(refused.err.find("train.mask.bin masks all of them"), std::string::npos) << refused.err;
+}
+
 TEST_F(RanksCommand, TheSeedsCommandCountsTokens) {
   const Outcome outcome =
       lockstep({"train", "train.backend=DDP", "train.eval_interval=100", "data=shakespeare", "train.dtype=bf16",

@@ -109,6 +109,37 @@ TEST(Corpus, RefusesFilesThatContradictTheirDescription) {
   EXPECT_TRUE(contains(open_error(folder), "its tokenizer has 3"));
 }
 
+TEST(Corpus, OpensMasksThatAreDescribed) {
+  const Folder folder;
+  fill(folder);
+  TokenDescription masked = description();
+  masked.documents = 7;
+  masked.files[1].mask = MaskFacts{.name = "val.mask.bin", .targets = 4, .sha256 = std::string(64, '0')};
+  write_description(folder.path(), masked);
+  EXPECT_EQ(to_json(read_description(folder.path()).value()).dump(), to_json(masked).dump());
+  EXPECT_TRUE(contains(open_error(folder), "val.mask.bin"));
+  folder.write("val.mask.bin", "short");
+  EXPECT_TRUE(contains(open_error(folder), "has 5 bytes, but"));
+  folder.write("val.mask.bin", std::string("\0\0\0\0\0\0\1\1\1\1", 10));
+  Log log;
+  const Corpus corpus = open_corpus(folder.path(), log);
+  EXPECT_FALSE(corpus.train.masked());
+  EXPECT_TRUE(corpus.val.masked());
+  EXPECT_EQ(open_tokens(folder.path("val.bin"), 3).targets, 4);
+  EXPECT_EQ(open_tokens(folder.path("train.bin"), 3).targets, 100);
+}
+
+TEST(Description, RefusesAMaskThatContradictsItsFile) {
+  TokenDescription masked = description();
+  const auto refused = [&](const std::string& name, std::int64_t targets) {
+    masked.files[1].mask = MaskFacts{.name = name, .targets = targets, .sha256 = ""};
+    return user_error([&] { description_from_json(to_json(masked), "x/tokens.json"); });
+  };
+  EXPECT_TRUE(contains(refused("../val.bin", 4), "is named \"../val.bin\", not \"val.mask.bin\""));
+  EXPECT_TRUE(contains(refused("val.mask.bin", 11), "counts 11 of 10 tokens"));
+  EXPECT_TRUE(contains(refused("val.mask.bin", -1), "counts -1 of 10 tokens"));
+}
+
 TEST(Corpus, FindsDamageByHash) {
   const Folder folder;
   fill(folder);

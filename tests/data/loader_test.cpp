@@ -39,6 +39,17 @@ struct Running {
   Loader loader;
 };
 
+struct Reader {
+  Reader(const TokenFile& file, Sampler sampler, std::int64_t samples, std::int64_t positions, std::int64_t limit)
+      : arena("evaluation", MemoryKind::data), reader(file, std::move(sampler), samples, positions, limit) {
+    reader.declare(arena);
+    arena.commit(host_memory(), ledger);
+  }
+  Ledger ledger;
+  Arena arena;
+  WindowReader reader;
+};
+
 std::vector<std::int32_t> values(const Tensor& tensor) {
   const auto span = elements<std::int32_t>(tensor);
   return {span.begin(), span.end()};
@@ -111,6 +122,32 @@ TEST(Loader, RanksShareAStepWithoutOverlap) {
     }
     EXPECT_EQ(m, 6U);
   }
+}
+
+TEST(Loader, MaskedTargetsAreMinusOneAndCountNowhere) {
+  const Folder folder;
+  TokenFile file(folder.write_ids("train.bin", counting(40000, 40000)), format);
+  std::string mask(40000, '\0');
+  for (std::size_t i = 0; i < mask.size(); i += 3) mask[i] = '\1';
+  const std::string path = folder.write("train.mask.bin", mask);
+  file.set_mask(path, std::make_unique<io::MappedFile>(path));
+  Running run(file, {.samples = 3, .positions = 17, .microbatches = 2});
+  Reader reader(file, evaluation_sampler(file, 16, 1337, "val"), 4, 16, 40);
+  const auto counted = [](const Batch& batch) {
+    std::int64_t count = 0;
+    const std::vector<std::int32_t> tokens = values(batch.tokens), targets = values(batch.targets);
+    for (std::size_t i = 0; i < targets.size(); ++i) {
+      EXPECT_EQ(targets[i], (tokens[i] + 1) % 3 == 0 ? tokens[i] + 1 : -1);
+      count += targets[i] >= 0 ? 1 : 0;
+    }
+    EXPECT_EQ(batch.target_count, count);
+    return count;
+  };
+  for (int step = 0; step < 5; ++step) {
+    const StepBatches batches = run.loader.next();
+    EXPECT_EQ(batches.target_count, counted(batches.microbatches[0]) + counted(batches.microbatches[1]));
+  }
+  EXPECT_GT(counted(reader.reader.read(3)), 0);
 }
 
 TEST(Loader, StartsAtAnyStep) {
@@ -204,17 +241,6 @@ TEST(Loader, MustBeStartedOnceWithMemory) {
   Running run(file, {.samples = 1, .positions = 8});
   EXPECT_THROW(run.loader.start(0, 0), BrokenRule);
 }
-
-struct Reader {
-  Reader(const TokenFile& file, Sampler sampler, std::int64_t samples, std::int64_t positions, std::int64_t limit)
-      : arena("evaluation", MemoryKind::data), reader(file, std::move(sampler), samples, positions, limit) {
-    reader.declare(arena);
-    arena.commit(host_memory(), ledger);
-  }
-  Ledger ledger;
-  Arena arena;
-  WindowReader reader;
-};
 
 TEST(WindowReader, EvaluatesOnTheSameWindowsEveryTime) {
   const Folder folder;

@@ -164,25 +164,36 @@ std::vector<Read> read_on(comm::Communicator& world, int readers, const TokenFil
   for (std::uint64_t step = 5; step < 9; ++step) {
     const StepBatches batches = source->next();
     EXPECT_EQ(batches.step, step);
-    EXPECT_EQ(batches.target_count, 2 * 3 * positions);
+    std::int64_t targets = 0;
     for (const Batch& batch : batches.microbatches) {
-      reads.push_back({batch.first_sample, values(batch.tokens), values(batch.targets)});
+      const std::vector<std::int32_t> ids = values(batch.targets);
+      EXPECT_EQ(batch.target_count, std::ssize(ids) - std::ranges::count(ids, -1));
+      targets += batch.target_count;
+      reads.push_back({batch.first_sample, values(batch.tokens), ids});
     }
+    EXPECT_EQ(batches.target_count, targets);
+    EXPECT_TRUE(file.masked() || targets == 2 * 3 * positions) << targets;
   }
   return reads;
 }
 
 TEST(RanksOfData, ReadersScatterWhatTheOthersWouldHaveRead) {
   const Folder folder;
-  const TokenFile file(folder.write_ids("train.bin", counting(40000, 40000)), format);
-  std::vector<std::vector<Read>> expected(4);
-  for (const int readers : {0, 1, 2, 4}) {
-    std::vector<std::vector<Read>> found(4);
-    comm::run_ranks(4, {.timeout = 60}, [&](comm::Communicator& world) {
-      found[static_cast<std::size_t>(world.rank())] = read_on(world, readers, file);
-    });
-    if (readers == 0) expected = found;
-    EXPECT_TRUE(found == expected) << readers;
+  TokenFile file(folder.write_ids("train.bin", counting(40000, 40000)), format);
+  std::string mask;
+  for (int i = 0; i < 40000; ++i) mask += i % 7 < 3 || i % 1000 < 700 ? '\0' : '\1';
+  const std::string mask_path = folder.write("train.mask.bin", mask);
+  for (const bool masked : {false, true}) {
+    if (masked) file.set_mask(mask_path, std::make_unique<io::MappedFile>(mask_path));
+    std::vector<std::vector<Read>> expected(4);
+    for (const int readers : {0, 1, 2, 4}) {
+      std::vector<std::vector<Read>> found(4);
+      comm::run_ranks(4, {.timeout = 60}, [&](comm::Communicator& world) {
+        found[static_cast<std::size_t>(world.rank())] = read_on(world, readers, file);
+      });
+      if (readers == 0) expected = found;
+      EXPECT_TRUE(found == expected) << readers;
+    }
   }
 }
 

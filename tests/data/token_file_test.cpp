@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -90,6 +91,36 @@ TEST(TokenFile, IdsThatDoNotFitAreAboveTheVocabulary) {
   const std::string path = folder.write_ids<std::uint32_t>("train.bin", {0, 0xFFFFFFFF});
   const std::string text = user_error([&] { TokenFile(path, {.token_bytes = 4, .vocabulary = 100000}); });
   EXPECT_TRUE(contains(text, "token 1 has id 4294967295")) << text;
+}
+
+TEST(TokenFile, AMaskTakesTargetsAway) {
+  const Folder folder;
+  TokenFile file(folder.write_ids("train.bin", counting(10000, 65)), small);
+  std::vector<std::int32_t> targets = read(file, 5, 3);
+  EXPECT_EQ(file.apply_mask(5, targets), 3);
+  EXPECT_EQ(targets, (std::vector<std::int32_t>{5, 6, 7}));
+  std::string mask(10000, '\1');
+  mask[6] = mask[9000] = '\0';
+  mask[9500] = '\2';
+  const std::string path = folder.write("train.mask.bin", mask);
+  file.set_mask(path, std::make_unique<io::MappedFile>(path));
+  EXPECT_TRUE(file.masked());
+  EXPECT_EQ(file.apply_mask(5, targets), 2);
+  EXPECT_EQ(targets, (std::vector<std::int32_t>{5, -1, 7}));
+  targets = read(file, 0, 9400);
+  EXPECT_EQ(file.apply_mask(0, targets), 9398);
+  EXPECT_EQ(targets[9000], -1);
+  const std::string text = user_error([&] {
+    targets = read(file, 9000, 600);
+    file.apply_mask(9000, targets);
+  });
+  EXPECT_TRUE(contains(text, "train.mask.bin: byte 9500 is 2")) << text;
+  EXPECT_TRUE(contains(user_error([&] {
+                         const std::string shorter = folder.write("short.bin", "abc");
+                         file.set_mask(shorter, std::make_unique<io::MappedFile>(shorter));
+                       }),
+                       "has 3 bytes, but"));
+  EXPECT_EQ(mask_name("train-00001-of-00004.bin"), "train-00001-of-00004.mask.bin");
 }
 
 }  // namespace

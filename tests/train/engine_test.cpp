@@ -175,6 +175,31 @@ TEST(Engine, AGradientThatIsNotFiniteChangesNothing) {
   }
 }
 
+// All of a step's targets are masked: nothing is learnt, and nothing decays.
+TEST(Engine, AStepWithoutTargetsChangesNothing) {
+  Machine machine;
+  const auto engine = make_engine(tiny_config(), machine);
+  Batches batches(1, 3, 7, 65);
+  engine->step(batches.all(), batches.targets(), 0, 1e-3);
+  const auto copies = [&] {
+    std::vector<float> all;
+    for (const Engine::ParameterState& p : engine->state()) {
+      for (const Tensor& tensor : {p.weight, p.exp_avg, p.exp_avg_sq}) {
+        all.insert(all.end(), elements<float>(tensor).begin(), elements<float>(tensor).end());
+      }
+    }
+    return all;
+  };
+  const std::vector<float> before = copies();
+  std::ranges::fill(batches.target_values(), -1);
+  const StepResult result = engine->step(batches.all(), 0, 1, 1e-3);
+  EXPECT_EQ(result.targets, 0);
+  EXPECT_EQ(result.loss, 0);
+  EXPECT_EQ(result.gradient_norm, 0);
+  EXPECT_TRUE(result.finite);
+  EXPECT_EQ(copies(), before);
+}
+
 TEST(Engine, LedgerIsTheSameBeforeAndAfterAllocating) {
   Machine machine;
   Engine engine(tiny_config(), *machine.runtime, *machine.ops, *machine.world);

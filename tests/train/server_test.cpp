@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <memory>
@@ -26,6 +27,7 @@ struct Layout {
   std::optional<std::int64_t> staleness = {};
   bool tied = true, overlap = true;
   int microbatches = 2;
+  int masked_step = -1;  // has no targets
 };
 
 // What rank 0 is left with.
@@ -55,10 +57,12 @@ void take_steps(const Layout& layout, Engine& engine, Learnt& out) {
   const int rank = engine.world().rank();
   const EngineConfig& config = engine.config();
   for (int step = 0; step < steps; ++step) {
-    const Batches all(layout.workers * config.microbatches, config.samples, 7, 65, static_cast<std::uint64_t>(step));
+    Batches all(layout.workers * config.microbatches, config.samples, 7, 65, static_cast<std::uint64_t>(step));
     const auto first = static_cast<std::size_t>(rank * config.microbatches);
     const auto mine = all.all().subspan(first, static_cast<std::size_t>(config.microbatches));
-    const StepResult result = engine.step(mine, all.targets() / layout.workers, step, 1e-3);
+    const bool masked = step == layout.masked_step;
+    if (masked) std::ranges::fill(all.target_values(), -1);
+    const StepResult result = engine.step(mine, masked ? 0 : all.targets() / layout.workers, step, 1e-3);
     EXPECT_TRUE(result.finite);
     if (rank != 0) continue;
     out.losses.push_back(result.loss);
@@ -124,6 +128,14 @@ void expect_equal(const Learnt& a, const Learnt& b) {
   EXPECT_EQ(a.weights, b.weights);
   EXPECT_EQ(a.first_moments, b.first_moments);
   EXPECT_EQ(a.second_moments, b.second_moments);
+}
+
+TEST(Server, AStepWithoutTargetsChangesNothing) {
+  const Learnt expected = learn_together({.masked_step = steps - 1});
+  expect_equal(learn_served({.servers = 2, .masked_step = steps - 1}), expected);
+  EXPECT_EQ(expected.losses.back(), 0);
+  const Learnt apart = learn_served({.workers = 1, .mode = ServerMode::async, .masked_step = steps - 1});
+  expect_equal(apart, learn_together({.workers = 1, .masked_step = steps - 1}));
 }
 
 TEST(Server, GradientsAreDataParallelism) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <mutex>
+#include <optional>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
@@ -45,12 +46,22 @@ class Workspaces {
   std::vector<std::unique_ptr<Workspace>> free_;
 };
 
+// What published vocabularies call the end of a document.
+std::optional<std::int32_t> end_of_text(const std::vector<AddedToken>& added) {
+  for (const std::string_view name : {"<|endoftext|>", "<|end_of_text|>", "</s>"}) {
+    const auto found = std::ranges::find(added, name, &AddedToken::content);
+    if (found != added.end()) return found->id;
+  }
+  return std::nullopt;
+}
+
 class BpeTokenizer final : public Tokenizer {
  public:
   BpeTokenizer(Model model, std::string json, AddedTokens added)
       : words_(model.pattern),
         merges_(model),
         nfc_(model.nfc ? std::make_unique<Nfc>() : nullptr),
+        end_(bpe::end_of_text(model.added)),
         added_(added == AddedTokens::found ? std::move(model.added) : std::vector<AddedToken>()),
         json_(std::move(json)),
         tokens_(std::move(model.tokens)) {
@@ -75,6 +86,7 @@ class BpeTokenizer final : public Tokenizer {
     }
     return tokens_[static_cast<std::size_t>(id)];
   }
+  std::optional<std::int32_t> end_of_text() const override { return end_; }
   std::size_t room(std::size_t bytes) const override { return nfc_ ? bytes * Nfc::most_growth : bytes; }
 
  private:
@@ -131,6 +143,7 @@ class BpeTokenizer final : public Tokenizer {
   Words words_;
   Merges merges_;
   std::unique_ptr<Nfc> nfc_;  // null: texts are taken as they are
+  std::optional<std::int32_t> end_;
   AddedTokenFinder added_;
   std::string json_;
   std::vector<std::string> tokens_;

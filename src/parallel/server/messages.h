@@ -32,7 +32,7 @@ struct Call {
 struct Figures {
   double learning_rate = 0;
   double clip_factor = 1;
-  double finite = 1;      ///< 0: its gradient is not to be used
+  double finite = 1;      ///< 0: the gradient is not to be used
   double loss = 0;        ///< of its own tokens
   double wants_halt = 0;  ///< 1: all workers should meet after the same step
 };

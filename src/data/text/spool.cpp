@@ -1,4 +1,4 @@
-#include "data/spool.h"
+#include "data/text/spool.h"
 
 #include <fmt/format.h>
 

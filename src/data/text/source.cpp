@@ -1,4 +1,4 @@
-#include "data/text_source.h"
+#include "data/text/source.h"
 
 #include <fmt/format.h>
 
@@ -25,13 +25,18 @@ constexpr std::uint64_t searched_bytes = 4096;  // at a time, for a cut
 
 std::span<std::byte> writable(std::string& text) { return std::as_writable_bytes(std::span(text)); }
 
-// Why a file is no text; empty when its start looks like text.
-std::string objection(const io::Path& path, bool utf8) {
+bool named_jsonl(const io::Path& path) { return path.extension() == ".jsonl"; }
+
+// Why a file is no text; empty when its start looks like text, or it is JSONL, whose bad lines are told.
+std::string objection(const io::Path& path, TextFormat format, bool utf8) {
   std::string start;
+  const bool jsonl = format != TextFormat::text && named_jsonl(path);
   try {
     const io::File file = io::File::open_to_read(path);
     const std::uint64_t size = file.size();
     if (size == 0) return "empty";
+    if (jsonl) return "";
+    if (format == TextFormat::jsonl) return "not .jsonl";
     start.resize(static_cast<std::size_t>(std::min(size, sniffed_bytes)));
     file.read_at(0, writable(start));
     if (start.find('\0') != std::string::npos) return "binary (a zero byte)";
@@ -45,7 +50,8 @@ std::string objection(const io::Path& path, bool utf8) {
 
 class FolderWalk {
  public:
-  FolderWalk(io::Path root, bool utf8, const io::Path& except) : root_(std::move(root)), utf8_(utf8) {
+  FolderWalk(io::Path root, TextFormat format, bool utf8, const io::Path& except)
+      : root_(std::move(root)), format_(format), utf8_(utf8) {
     std::error_code none;
     except_ = fs::weakly_canonical(except, none);
     visit(root_);
@@ -81,7 +87,7 @@ class FolderWalk {
     if (hidden(entry)) return skip(entry, "hidden");
     if (!entry.is_regular_file(none)) return skip(entry, "not a regular file");
     if (!seen_.insert(fs::canonical(entry, none)).second) return skip(entry, "met before by another name");
-    if (const std::string reason = objection(entry, utf8_); !reason.empty()) return skip(entry, reason);
+    if (const std::string reason = objection(entry, format_, utf8_); !reason.empty()) return skip(entry, reason);
     source_.files.push_back({entry.path(), entry.path().string(), entry.file_size()});
   }
 
@@ -91,10 +97,33 @@ class FolderWalk {
   }
 
   io::Path root_, except_;
+  TextFormat format_;
   bool utf8_;
   std::set<io::Path> seen_;
   TextSource source_;
 };
+
+// The format of files that are to say it by their names.
+TextFormat format_by_name(const TextSource& source, const io::Path& folder) {
+  const auto jsonl = std::ranges::count_if(source.files, [](const TextFile& file) { return named_jsonl(file.path); });
+  if (jsonl == 0) return TextFormat::text;
+  if (jsonl == std::ssize(source.files)) return TextFormat::jsonl;
+  throw UserError(fmt::format("{} has {} .jsonl files and {} other text files", folder.string(), format_count(jsonl),
+                              format_count(std::ssize(source.files) - jsonl)),
+                  "--format jsonl takes the documents of the former alone, --format text the bytes of all");
+}
+
+// 1 + the line feeds before a byte.
+std::int64_t line_of(const io::File& file, std::uint64_t place) {
+  std::string block;
+  std::int64_t line = 1;
+  for (std::uint64_t at = 0; at < place; at += block.size()) {
+    block.resize(static_cast<std::size_t>(std::min(TextPieces::piece_bytes, place - at)));
+    file.read_at(at, writable(block));
+    line += std::count(block.begin(), block.end(), '\n');
+  }
+  return line;
+}
 
 }  // namespace
 
@@ -103,18 +132,21 @@ std::uint64_t TextSource::bytes() const {
                          [](std::uint64_t sum, const TextFile& file) { return sum + file.bytes; });
 }
 
-TextSource file_source(const io::Path& path, std::string name) {
+TextSource file_source(const io::Path& path, std::string name, TextFormat format) {
   TextSource source;
+  source.format = format;
+  if (format == TextFormat::automatic) source.format = named_jsonl(path) ? TextFormat::jsonl : TextFormat::text;
   source.files.push_back({path, std::move(name), io::File::open_to_read(path).size()});
   return source;
 }
 
-TextSource folder_source(const io::Path& folder, bool utf8, const io::Path& except) {
-  TextSource source = FolderWalk(folder, utf8, except).take();
+TextSource folder_source(const io::Path& folder, TextFormat format, bool utf8, const io::Path& except) {
+  TextSource source = FolderWalk(folder, format, utf8, except).take();
   if (source.files.empty()) {
     throw UserError(fmt::format("no text files in {} ({} entries were skipped)", folder.string(), source.skipped.size()),
                     "name a folder that holds text, or one file");
   }
+  source.format = format == TextFormat::automatic ? format_by_name(source, folder) : format;
   return source;
 }
 
@@ -140,9 +172,24 @@ TextPieces::TextPieces(const TextSource& source, Cut cut, std::uint64_t bytes_a_
   }
 }
 
+std::uint64_t TextPieces::line_behind(const io::File& file, std::uint64_t size, std::uint64_t nominal) const {
+  const std::uint64_t last = std::min(size, nominal + longest_line);
+  std::string window;
+  for (std::uint64_t at = nominal - 1; at < last; at += window.size()) {
+    window.resize(static_cast<std::size_t>(std::min(searched_bytes, last - at)));
+    file.read_at(at, writable(window));
+    if (const std::size_t found = window.find('\n'); found != std::string::npos) return at + found + 1;
+  }
+  if (last == size) return size;
+  throw UserError(
+      fmt::format("{}, line {}: longer than {}", file.path().string(), line_of(file, nominal), format_bytes(longest_line)),
+      "cut the document into several; text that is no JSONL is prepared with --format text");
+}
+
 // The cut that belongs to a nominal one: the same for the pieces on both its sides.
 std::uint64_t TextPieces::cut_behind(const io::File& file, std::uint64_t size, std::uint64_t nominal) const {
   if (nominal == 0 || nominal == size) return nominal;
+  if (cut_ == Cut::line) return line_behind(file, size, nominal);
   std::string window;
   const auto read = [&](std::uint64_t begin, std::uint64_t bytes) {
     window.resize(static_cast<std::size_t>(std::min(bytes, size - begin)));

@@ -1,4 +1,4 @@
-#include "data/text_scan.h"
+#include "data/text/scan.h"
 
 #include <algorithm>
 #include <cstring>

@@ -1,0 +1,72 @@
+#include "data/text/documents.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/json.h"
+
+namespace lockstep::data {
+namespace {
+
+constexpr const char* remedy = R"(a line is {"text": "..."} or {"prompt": "...", "completion": "..."})";
+
+std::string_view kind_of(const Json& value) {
+  if (value.is_null()) return "null";
+  if (value.is_bool()) return "true or false";
+  if (value.is_number()) return "a number";
+  if (value.is_string()) return "a string";
+  return value.is_array() ? "an array" : "an object";
+}
+
+const std::string& text_of(const Json& value, std::string_view key) {
+  if (!value.is_string()) throw UserError(fmt::format("\"{}\" is {}, not a string", key, kind_of(value)), remedy);
+  return value.string();
+}
+
+Json parse_line(std::string_view line) {
+  try {
+    return Json::parse(line, "line");
+  } catch (const UserError& error) {
+    std::string message = error.problems().front().message;
+    message.erase(0, std::string_view("line: ").size());
+    if (const std::size_t place = message.find("(line 1, "); place != std::string::npos) message.erase(place + 1, 8);
+    throw UserError(std::move(message), "mend the line: JSON in UTF-8, without line breaks inside a document");
+  }
+}
+
+}  // namespace
+
+std::optional<Document> parse_document(std::string_view line) {
+  if (line.find_first_not_of(" \t\r") == std::string_view::npos) return std::nullopt;
+  const Json json = parse_line(line);
+  if (!json.is_object()) throw UserError(fmt::format("this is {}, not an object", kind_of(json)), remedy);
+  const Json *text = json.find("text"), *prompt = json.find("prompt"), *completion = json.find("completion");
+  const bool pair = prompt != nullptr || completion != nullptr;
+  if (text != nullptr && pair) throw UserError("it has a \"text\" and a prompt or completion: which is meant?", remedy);
+  if (text != nullptr) return Document{.prompt = {}, .text = text_of(*text, "text")};
+  if (!pair) throw UserError("it has no \"text\", and no \"prompt\" with a \"completion\"", remedy);
+  if (prompt == nullptr) throw UserError("it has a \"completion\" without a \"prompt\"", remedy);
+  if (completion == nullptr) throw UserError("it has a \"prompt\" without a \"completion\"", remedy);
+  return Document{.prompt = text_of(*prompt, "prompt"), .text = text_of(*completion, "completion")};
+}
+
+void read_documents(std::string_view piece, DocumentLines& into) {
+  into.documents.clear();
+  into.bad.clear();
+  into.lines = 0;
+  for (std::size_t at = 0; at < piece.size(); ++into.lines) {
+    const std::size_t end = std::min(piece.find('\n', at), piece.size());
+    const std::string_view line = piece.substr(at, end - at);
+    at = end + 1;
+    try {
+      std::optional<Document> document = parse_document(line);
+      if (document && !(document->prompt.empty() && document->text.empty())) into.documents.push_back(std::move(*document));
+    } catch (const UserError& error) {
+      if (into.bad.size() < most_bad_lines) into.bad.push_back({into.lines, error.problems().front()});
+    }
+  }
+}
+
+}  // namespace lockstep::data
