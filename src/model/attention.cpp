@@ -54,9 +54,6 @@ void AttentionLayer::backward(const Pass& pass, const WeightSet& w, const Weight
                               ops::WeightSink& sink, const BlockSaved& saved, const Tensor& d, const Scratch& scratch) const {
   const std::int64_t rows = pass.rows();
   const auto top = [rows](const Tensor& t) { return t.slice_rows(0, rows); };
-  const auto per_head = [&](const Tensor& t) {
-    return t.flat(0, rows * context_.dims.heads).reshape(Shape{pass.samples * context_.dims.heads, pass.positions});
-  };
   const Tensor d_branch = branch_gradient(context_, *context_.attention.leave,
                                           dropout_site(context_, pass, layer_, ops::Site::attention_out), d, scratch.branch);
   const Tensor attention = top(saved.attention);
@@ -67,8 +64,8 @@ void AttentionLayer::backward(const Pass& pass, const WeightSet& w, const Weight
   const Tensor d_qkv = top(scratch.d_qkv);
   const Heads heads = split(top(saved.qkv));
   const Heads d_heads = split(d_qkv);
-  context_.ops.attention().backward(d_heads.q, d_heads.k, d_heads.v, per_head(scratch.delta), d_attention, attention,
-                                    per_head(saved.lse), heads.q, heads.k, heads.v, shape(pass),
+  context_.ops.attention().backward(d_heads.q, d_heads.k, d_heads.v, top(scratch.delta), d_attention, attention, top(saved.lse),
+                                    heads.q, heads.k, heads.v, shape(pass),
                                     dropout_site(context_, pass, layer_, ops::Site::attention_weights));
 
   rotate_back(context_, turned(d_qkv), pass.positions);

@@ -1,5 +1,7 @@
 #include "model/saved.h"
 
+#include "ops/attention.h"
+
 namespace lockstep::model {
 
 void declare(Arena& arena, BlockSaved& saved, const layout::ShardedDims& dims, std::int64_t rows, DType type) {
@@ -33,7 +35,7 @@ void declare(Arena& arena, Scratch& scratch, const layout::ShardedDims& dims, st
     arena.rewind(shared);
     matrix(scratch.d_attention, "d_attention", dims.attention_width());
     matrix(scratch.d_qkv, "d_qkv", dims.qkv_width());
-    arena.declare(scratch.delta, "delta", Shape{rows, dims.heads}, DType::f32);
+    arena.declare(scratch.delta, "delta", Shape{rows, ops::delta_columns(dims.heads, dims.head_size, type)}, DType::f32);
   }
   arena.rewind(start);
 }

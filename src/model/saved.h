@@ -31,7 +31,7 @@ struct Scratch {
   Tensor d_normed;     ///< [R, C]
   Tensor d_attention;  ///< [R, H D]
   Tensor d_qkv;        ///< [R, (H + 2K) D]
-  Tensor delta;        ///< [R, H]
+  Tensor delta;        ///< [R, ops::delta_columns]
 };
 /// What passes need of it.
 struct ScratchNeeds {

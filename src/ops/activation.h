@@ -1,7 +1,8 @@
 #pragma once
 
 // Element-wise activations on their own (the products apply them while their result is in cache; these are for what
-// does not come from a product). GELU: Hendrycks & Gimpel 2016, exact (erf) and tanh forms; SiLU: x / (1 + e^-x).
+// does not come from a product); f32 or bf16, all tensors the same. GELU: Hendrycks & Gimpel 2016, exact (erf) and tanh forms;
+// SiLU: x / (1 + e^-x).
 
 #include "ops/linear.h"
 #include "tensor/tensor.h"

@@ -23,6 +23,10 @@ void check_inputs(const Tensor& q, const Tensor& k, const Tensor& v, const Atten
 
 }  // namespace
 
+std::int64_t delta_columns(std::int64_t heads, std::int64_t head_size, DType type) {
+  return type == DType::bf16 ? heads + heads * head_size : heads;
+}
+
 void Attention::forward(const Tensor& o, const Tensor& lse, const Tensor& q, const Tensor& k, const Tensor& v,
                         const AttentionShape& shape, const DropoutSite& dropout) {
   const DType type = storage_of(q, "q");
@@ -47,7 +51,7 @@ void Attention::backward(const Tensor& dq, const Tensor& dk, const Tensor& dv, c
   check_matrix(d_o, q.rows(), q.columns(), "d_o", type);
   check_matrix(o, q.rows(), q.columns(), "o", type);
   check_dense(lse, shape.samples * shape.heads * shape.queries, "lse");
-  check_dense(delta, shape.samples * shape.heads * shape.queries, "delta");
+  check_dense(delta, q.rows() * delta_columns(shape.heads, shape.head_size, type), "delta");
   check_device({&dq, &dk, &dv, &delta, &d_o, &o, &lse, &q, &k, &v});
   do_backward(dq, dk, dv, delta, d_o, o, lse, q, k, v, shape, dropout);
 }

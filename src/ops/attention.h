@@ -3,7 +3,7 @@
 // Causal grouped-query attention: o = softmax(q k^T / sqrt(D)) v, keys up to the query's position, tiled with an online
 // softmax (Dao et al. 2022). B samples, T queries, S >= T keys, H heads, K key/value heads, D head size. Keys are walked
 // in fixed blocks of 64 from key 0 (numerics.md 3.2). Products inside have one fma chain an element, over D and over the
-// keys of a block, in order.
+// keys of a block, in order. q, k, v, o and their gradients are f32 or bf16; what happens between them is f32.
 
 #include "ops/dropout.h"
 #include "tensor/tensor.h"
@@ -22,6 +22,9 @@ struct AttentionShape {
   std::int64_t head_size = 0;  ///< D
 };
 
+/// Floats of the backward pass' workspace for each row of q: one a head and, with bf16, a row where dq is summed in f32.
+std::int64_t delta_columns(std::int64_t heads, std::int64_t head_size, DType type);
+
 class Attention {
  public:
   virtual ~Attention() = default;
@@ -29,8 +32,8 @@ class Attention {
   /// follows).
   void forward(const Tensor& o, const Tensor& lse, const Tensor& q, const Tensor& k, const Tensor& v, const AttentionShape& shape,
                const DropoutSite& dropout = {});
-  /// dq, dk, dv like q, k, v; T = S. delta [B*H, T] f32 is workspace of the caller. `o` is the forward's result, do_ its
-  /// gradient.
+  /// dq, dk, dv like q, k, v; T = S. delta, f32, is workspace of the caller: delta_columns for each of the B*T rows. `o` is
+  /// the forward's result, d_o its gradient.
   void backward(const Tensor& dq, const Tensor& dk, const Tensor& dv, const Tensor& delta, const Tensor& d_o, const Tensor& o,
                 const Tensor& lse, const Tensor& q, const Tensor& k, const Tensor& v, const AttentionShape& shape,
                 const DropoutSite& dropout = {});

@@ -2,7 +2,8 @@
 
 // Dropout by counter-addressed masks (numerics.md section 1): whether an element is kept is a function of seed, step,
 // layer, site and (global sample number, position in the sample, index); never of a rank, a shard or a thread. Nothing is
-// stored: the backward pass draws the same mask again. Kept elements are scaled by 1 / (1 - p).
+// stored: the backward pass draws the same mask again. Kept elements are scaled by 1 / (1 - p). All tensors
+// of a call are f32, or all bf16.
 
 #include <cstdint>
 

@@ -1,6 +1,6 @@
 #pragma once
 
-// Plain element-wise work on dense tensors.
+// Plain element-wise work on dense tensors: f32 or bf16, both of a call the same but for cast.
 
 #include <cstdint>
 

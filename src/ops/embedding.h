@@ -1,6 +1,7 @@
 #pragma once
 
-// Token and position rows. B samples, T positions, C width, V vocabulary.
+// Token and position rows. B samples, T positions, C width, V vocabulary. Tables and activations are f32 or bf16, all the same;
+// the tables' gradients are f32.
 
 #include "tensor/tensor.h"
 

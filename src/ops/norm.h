@@ -2,7 +2,8 @@
 
 // Layer normalisation (Ba et al. 2016): n = (x - mean) * rstd * gain + bias, row by row; rstd = 1 / sqrt(var + eps). Ops has
 // a second one that leaves the mean alone (RMSNorm, Zhang & Sennrich 2019): mean is 0 and var the mean of the squares.
-// B rows, C features. Sums inside a row use 16 fixed lanes, sums over rows fixed blocks of 64 (numerics.md 3.2).
+// B rows, C features; x, n, gain, bias, residual and the gradients dx, dn are f32 or bf16, all the same. Sums inside a row use 16
+// fixed lanes, sums over rows fixed blocks of 64 (numerics.md 3.2).
 
 #include "tensor/tensor.h"
 
@@ -13,7 +14,7 @@ class Norm {
   virtual ~Norm() = default;
   /// n [B, C]; stats [B, 2] f32 (mean, rstd) are kept for the backward pass. bias may be empty.
   void forward(const Tensor& n, const Tensor& stats, const Tensor& x, const Tensor& gain, const Tensor& bias, float eps);
-  /// n again from x and its stats: what recomputation costs.
+  /// n again from x and its stats, to the bit: what recomputation costs.
   void apply(const Tensor& n, const Tensor& stats, const Tensor& x, const Tensor& gain, const Tensor& bias);
   /// dx [B, C] = residual + the gradient of the norm for dn; `residual` [B, C] or empty, may be dx itself, and dx may be dn.
   /// Also writes n again (for weight gradients) when n is not empty.

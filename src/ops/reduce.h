@@ -1,6 +1,6 @@
 #pragma once
 
-// Numbers about a flat range.
+// Numbers about a flat range, f32 or bf16.
 
 #include "tensor/tensor.h"
 

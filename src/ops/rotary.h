@@ -17,8 +17,8 @@ struct RotaryPlace {
 class Rotary {
  public:
   virtual ~Rotary() = default;
-  /// x [B*T, H*D] in place; rows may be strided. angles [P, D] dense: row p has the cosines of position p's D/2 angles, then
-  /// their sines. A pair (a, b) becomes (a cos - b sin, b cos + a sin).
+  /// x [B*T, H*D] in place, f32 or bf16; rows may be strided. angles [P, D] f32, dense: row p has the cosines of position p's D/2
+  /// angles, then their sines. A pair (a, b) becomes (a cos - b sin, b cos + a sin).
   void rotate(const Tensor& x, const Tensor& angles, const RotaryPlace& place);
 
  private:

@@ -17,8 +17,9 @@ struct AdamW {
 class Update {
  public:
   virtual ~Update() = default;
-  /// weights f32 (master), gradient f32, exp_avg f32, exp_avg_sq f32: dense, one size. `publish` (may be empty, or the same as
-  /// `weights`) gets the new weights in its own dtype.
+  /// weights, exp_avg and exp_avg_sq all f32 or all bf16, gradient f32: dense, one size. f32 weights are a master copy:
+  /// `publish` (may be empty, or the same as `weights`) gets the new ones in its own dtype. Each bf16 value is rounded once, when
+  /// it is stored, and the step is taken with the moments as they are stored.
   void adamw(const Tensor& weights, const Tensor& publish, const Tensor& gradient, const Tensor& exp_avg,
              const Tensor& exp_avg_sq, const AdamW& rule, const StepScalars& scalars);
 

@@ -9,22 +9,29 @@ namespace {
 
 using ops::Activation;
 
+const auto activations =
+    testing::Values(Activation::none, Activation::gelu, Activation::gelu_tanh, Activation::relu, Activation::silu);
+
 class EveryActivation : public testing::TestWithParam<Activation> {};
 
-INSTANTIATE_TEST_SUITE_P(All, EveryActivation,
-                         testing::Values(Activation::none, Activation::gelu, Activation::gelu_tanh, Activation::relu,
-                                         Activation::silu));
+INSTANTIATE_TEST_SUITE_P(All, EveryActivation, activations);
 
-TEST_P(EveryActivation, EqualsReference) {
+class StoredActivation : public testing::TestWithParam<std::tuple<Activation, DType>> {};
+
+INSTANTIATE_TEST_SUITE_P(All, StoredActivation, testing::Combine(activations, storage_types));
+
+TEST_P(StoredActivation, EqualsReference) {
+  const auto f = std::get<0>(GetParam());
+  const DType type = std::get<1>(GetParam());
   for (const auto& [rows, columns] : {std::pair{1, 1}, std::pair{7, 30}, std::pair{65, 17}, std::pair{50, 1025}}) {
-    const HostTensor x = HostTensor::random({rows, columns}, 1, 6), dy = HostTensor::random({rows, columns}, 2);
+    const HostTensor x = HostTensor::random({rows, columns}, 1, 6).as(type), dy = HostTensor::random({rows, columns}, 2).as(type);
     compare_everywhere(
         [&](ops::Ops& ops) {
-          HostTensor y({rows, columns}), again({rows, columns}), dx({rows, columns}), over = dy, in_place = x;
-          ops.activation().forward(y, x, GetParam());
-          ops.activation().forward(in_place, in_place, GetParam());
-          ops.activation().backward(dx, again, dy, x, GetParam());
-          ops.activation().backward(over, {}, over, x, GetParam());
+          HostTensor y(x.tensor().shape, x.type()), again = y, dx = y, over = dy, in_place = x;
+          ops.activation().forward(y, x, f);
+          ops.activation().forward(in_place, in_place, f);
+          ops.activation().backward(dx, again, dy, x, f);
+          ops.activation().backward(over, {}, over, x, f);
           EXPECT_EQ(different_bits(over.values(), dx.values()), 0U);
           EXPECT_EQ(different_bits(in_place.values(), y.values()), 0U);
           EXPECT_EQ(different_bits(again.values(), y.values()), 0U);
@@ -34,14 +41,15 @@ TEST_P(EveryActivation, EqualsReference) {
   }
 }
 
-TEST_P(EveryActivation, SlicesHaveEqualBits) {
-  const HostTensor x = HostTensor::random({40, 70}, 3, 4);
+TEST_P(StoredActivation, SlicesHaveEqualBits) {
+  const auto f = std::get<0>(GetParam());
+  const DType type = std::get<1>(GetParam());
+  const HostTensor x = HostTensor::random({40, 70}, 3, 4).as(type);
   for (const auto& machine : machines()) {
-    HostTensor whole({40, 70}), parts({40, 70});
-    machine->ops->activation().forward(whole, x, GetParam());
+    HostTensor whole({40, 70}, type), parts = whole;
+    machine->ops->activation().forward(whole, x, f);
     for (const auto& [first, count] : {std::pair{0, 13}, std::pair{13, 16}, std::pair{29, 41}}) {
-      machine->ops->activation().forward(parts.tensor().slice_columns(first, count), x.tensor().slice_columns(first, count),
-                                         GetParam());
+      machine->ops->activation().forward(parts.tensor().slice_columns(first, count), x.tensor().slice_columns(first, count), f);
     }
     EXPECT_EQ(different_bits(whole.values(), parts.values()), 0U);
   }

@@ -6,7 +6,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstring>
 #include <ostream>
 #include <vector>
 
@@ -20,75 +19,76 @@
 namespace lockstep::ops {
 namespace {
 
+using test::HostTensor;
 using test::Machine;
 using test::machines;
 using Floats = std::vector<float>;
 
 struct Sizes {
   std::int64_t samples, rows, heads, kv_heads, head_size;
+  DType type = DType::f32;
   friend std::ostream& operator<<(std::ostream& out, const Sizes& s) {
-    return out << "B" << s.samples << "_T" << s.rows << "_H" << s.heads << "_K" << s.kv_heads << "_D" << s.head_size;
+    return out << name_of(s.type) << "_B" << s.samples << "_T" << s.rows << "_H" << s.heads << "_K" << s.kv_heads << "_D"
+               << s.head_size;
   }
 };
 
-Floats random_floats(std::int64_t count, std::string_view name, double spread = 1) {
+HostTensor random_matrix(std::int64_t rows, std::int64_t columns, std::string_view name, double spread = 1) {
   const CounterRng rng(1337, name);
-  Floats values(static_cast<std::size_t>(count));
-  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(spread * (4 * rng.uniform(i) - 2));
-  return values;
+  HostTensor matrix({rows, columns});
+  std::uint64_t i = 0;
+  for (float& value : matrix.values()) value = static_cast<float>(spread * (4 * rng.uniform(i++) - 2));
+  return matrix;
 }
 
-Tensor matrix(Floats& values, std::int64_t columns) {
-  return view(std::span<float>(values), {static_cast<std::int64_t>(values.size()) / columns, columns});
+HostTensor unwritten(std::int64_t rows, std::int64_t columns, DType type) {
+  return HostTensor::filled({rows, columns}, NAN).as(type);
 }
 
 /// q, k and v side by side in the rows of one matrix, as a fused product leaves them.
 struct Fused {
   Sizes sizes;
-  Floats values;
-  Fused(const Sizes& s, Floats v) : sizes(s), values(std::move(v)) {}
+  HostTensor values;
+  Fused(const Sizes& s, HostTensor v) : sizes(s), values(v.as(s.type)) {}
   Fused(const Sizes& s, std::string_view name, double spread = 1)
-      : Fused(s, random_floats(s.samples * s.rows * columns(s), name, spread)) {}
+      : Fused(s, random_matrix(s.samples * s.rows, columns(s), name, spread)) {}
   static std::int64_t columns(const Sizes& s) { return (s.heads + 2 * s.kv_heads) * s.head_size; }
-  Tensor part(std::int64_t first_head, std::int64_t heads) {
-    return matrix(values, columns(sizes)).slice_columns(first_head * sizes.head_size, heads * sizes.head_size);
+  Tensor part(std::int64_t first_head, std::int64_t heads) const {
+    return values.tensor().slice_columns(first_head * sizes.head_size, heads * sizes.head_size);
   }
-  Tensor q() { return part(0, sizes.heads); }
-  Tensor k() { return part(sizes.heads, sizes.kv_heads); }
-  Tensor v() { return part(sizes.heads + sizes.kv_heads, sizes.kv_heads); }
+  Tensor q() const { return part(0, sizes.heads); }
+  Tensor k() const { return part(sizes.heads, sizes.kv_heads); }
+  Tensor v() const { return part(sizes.heads + sizes.kv_heads, sizes.kv_heads); }
 };
 
 struct Results {
-  Floats o, lse, d_qkv;
+  HostTensor o, lse, d_qkv;
 };
 
 AttentionShape whole(const Sizes& s) { return {s.samples, s.rows, s.rows, s.rows, s.heads, s.kv_heads, s.head_size}; }
 
 /// Forward, then backward with a random gradient of o.
-Results run(Attention& attention, Fused& qkv, const DropoutSite& dropout = {}) {
+Results run(Attention& attention, const Fused& qkv, const DropoutSite& dropout = {}) {
   const Sizes& s = qkv.sizes;
-  Results results;
-  results.o.assign(static_cast<std::size_t>(s.samples * s.rows * s.heads * s.head_size), NAN);
-  results.lse.assign(static_cast<std::size_t>(s.samples * s.rows * s.heads), NAN);
-  Fused gradient(s, Floats(qkv.values.size(), NAN));
-  Floats d_o = random_floats(static_cast<std::int64_t>(results.o.size()), "d_o");
-  Floats delta(results.lse.size());
-  const Tensor o = matrix(results.o, s.heads * s.head_size), lse = matrix(results.lse, s.rows);
+  const std::int64_t rows = s.samples * s.rows, width = s.heads * s.head_size;
+  const HostTensor o = unwritten(rows, width, s.type), lse = unwritten(s.samples * s.heads, s.rows, DType::f32);
+  const HostTensor d_o = random_matrix(rows, width, "d_o").as(s.type);
+  const HostTensor delta = unwritten(rows, delta_columns(s.heads, s.head_size, s.type), DType::f32);
+  const Fused gradient(s, unwritten(rows, Fused::columns(s), s.type));
   attention.forward(o, lse, qkv.q(), qkv.k(), qkv.v(), whole(s), dropout);
-  attention.backward(gradient.q(), gradient.k(), gradient.v(), matrix(delta, s.rows), matrix(d_o, s.heads * s.head_size), o, lse,
-                     qkv.q(), qkv.k(), qkv.v(), whole(s), dropout);
-  results.d_qkv = std::move(gradient.values);
-  return results;
+  attention.backward(gradient.q(), gradient.k(), gradient.v(), delta, d_o, o, lse, qkv.q(), qkv.k(), qkv.v(), whole(s), dropout);
+  return {o, lse, gradient.values};
 }
 
 Floats forward_only(Attention& attention, const Tensor& q, const Tensor& k, const Tensor& v, const AttentionShape& shape,
                     const DropoutSite& dropout = {}) {
-  Floats o(static_cast<std::size_t>(q.elements()), NAN);
-  attention.forward(matrix(o, q.columns()), {}, q, k, v, shape, dropout);
-  return o;
+  const HostTensor o = unwritten(q.rows(), q.columns(), q.dtype);
+  attention.forward(o, {}, q, k, v, shape, dropout);
+  return o.values();
 }
 
-double relative_error(const Floats& a, const Floats& b) {
+double relative_error(const HostTensor& result, const HostTensor& expected) {
+  const Floats &a = result.values(), &b = expected.values();
   double difference = 0, norm = 0;
   for (std::size_t i = 0; i < a.size(); ++i) {
     difference += std::pow(static_cast<double>(a[i]) - b[i], 2);
@@ -97,20 +97,21 @@ double relative_error(const Floats& a, const Floats& b) {
   return std::sqrt(difference / norm);
 }
 
-bool same_bits(const Floats& a, const Floats& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
-}
+bool same_bits(const Floats& a, const Floats& b) { return test::different_bits(a, b) == 0; }
 
+/// In bf16 a few elements, whose values lie near the middle between two numbers, are rounded to the other one: one part in 256
+/// of theirs.
 void expect_near(const Results& a, const Results& b) {
-  EXPECT_LT(relative_error(a.o, b.o), 2e-6);
+  const double rounding = a.o.type() == DType::bf16 ? 4e-4 : 0;
+  EXPECT_LT(relative_error(a.o, b.o), 2e-6 + rounding);
   EXPECT_LT(relative_error(a.lse, b.lse), 2e-6);
-  EXPECT_LT(relative_error(a.d_qkv, b.d_qkv), 4e-6);
+  EXPECT_LT(relative_error(a.d_qkv, b.d_qkv), 4e-6 + rounding);
 }
 
 void expect_same(const Results& a, const Results& b) {
-  EXPECT_TRUE(same_bits(a.o, b.o));
-  EXPECT_TRUE(same_bits(a.lse, b.lse));
-  EXPECT_TRUE(same_bits(a.d_qkv, b.d_qkv));
+  EXPECT_TRUE(same_bits(a.o.values(), b.o.values()));
+  EXPECT_TRUE(same_bits(a.lse.values(), b.lse.values()));
+  EXPECT_TRUE(same_bits(a.d_qkv.values(), b.d_qkv.values()));
 }
 
 DropoutSite some_dropout(std::int64_t rows, float p) {
@@ -178,11 +179,17 @@ TEST_P(AttentionOf, GivesARowTheSameBitsInAShorterCall) {
 INSTANTIATE_TEST_SUITE_P(Sizes, AttentionOf,
                          testing::Values(Sizes{1, 1, 1, 1, 1}, Sizes{2, 7, 2, 2, 30}, Sizes{1, 65, 4, 1, 32},
                                          Sizes{2, 129, 4, 2, 64}, Sizes{1, 64, 3, 3, 128}, Sizes{1, 300, 1, 1, 256},
-                                         Sizes{3, 200, 6, 3, 17}),
+                                         Sizes{3, 200, 6, 3, 17}, Sizes{1, 1, 1, 1, 1, DType::bf16},
+                                         Sizes{2, 7, 2, 2, 30, DType::bf16}, Sizes{2, 129, 4, 2, 64, DType::bf16},
+                                         Sizes{1, 300, 1, 1, 256, DType::bf16}, Sizes{3, 200, 6, 3, 17, DType::bf16}),
                          testing::PrintToStringParamName());
 
-TEST(Attention, KeepsSeveralWorkersInOrderOnOneHead) {
-  Fused qkv({1, 1100, 1, 1, 16}, "qkv");
+class AttentionStored : public testing::TestWithParam<DType> {};
+
+INSTANTIATE_TEST_SUITE_P(Storage, AttentionStored, test::storage_types);
+
+TEST_P(AttentionStored, KeepsSeveralWorkersInOrderOnOneHead) {
+  Fused qkv({1, 1100, 1, 1, 16, GetParam()}, "qkv");
   Machine four(Isa::automatic, 4);
   const Results expected = run(best().ops->attention(), qkv);
   expect_near(expected, run(*reference::make_attention(), qkv));
@@ -203,22 +210,47 @@ TEST(Attention, SurvivesScoresOfAnySize) {
   const Results results = run(attention, qkv), expected = run(*reference::make_attention(), qkv);
   EXPECT_LT(relative_error(results.o, expected.o), 1e-3);
   EXPECT_LT(relative_error(results.lse, expected.lse), 2e-6);
-  for (const float x : results.d_qkv) ASSERT_TRUE(std::isfinite(x));
+  for (const float x : results.d_qkv.values()) ASSERT_TRUE(std::isfinite(x));
 }
 
-TEST(Attention, WritesNothingBesideItsSlices) {
-  const Sizes s{1, 70, 2, 2, 30};
+TEST_P(AttentionStored, WritesNothingBesideItsSlices) {
+  const Sizes s{1, 70, 2, 2, 30, GetParam()};
   Fused qkv(s, "qkv");
   Attention& attention = best().ops->attention();
   const std::int64_t width = s.heads * s.head_size;
-  Floats wide(static_cast<std::size_t>(s.rows * (width + 2)), 42.0F);
-  attention.forward(matrix(wide, width + 2).slice_columns(1, width), {}, qkv.q(), qkv.k(), qkv.v(), whole(s));
-  const Floats dense = forward_only(attention, qkv.q(), qkv.k(), qkv.v(), whole(s));
+  const HostTensor wide = HostTensor::filled({s.rows, width + 2}, 42).as(s.type);
+  attention.forward(wide.tensor().slice_columns(1, width), {}, qkv.q(), qkv.k(), qkv.v(), whole(s));
+  const Floats dense = forward_only(attention, qkv.q(), qkv.k(), qkv.v(), whole(s)), all = wide.values();
   for (std::int64_t i = 0; i < s.rows; ++i) {
-    const float* row = wide.data() + i * (width + 2);
+    const auto row = all.begin() + i * (width + 2);
     EXPECT_EQ(row[0], 42.0F);
     EXPECT_EQ(row[width + 1], 42.0F);
-    EXPECT_EQ(std::memcmp(row + 1, dense.data() + i * width, static_cast<std::size_t>(width) * sizeof(float)), 0);
+    EXPECT_TRUE(same_bits({row + 1, row + 1 + width}, {dense.begin() + i * width, dense.begin() + (i + 1) * width}));
+  }
+}
+
+/// What bf16 q, k and v give is what the same numbers give in f32, rounded once; so are their gradients, where o agrees.
+TEST(Attention, InBf16IsTheF32OfTheSameNumbersRoundedOnce) {
+  const Sizes s{2, 150, 4, 2, 20, DType::bf16};
+  const Fused qkv(s, "qkv");
+  const Fused same({s.samples, s.rows, s.heads, s.kv_heads, s.head_size}, qkv.values.as(DType::f32));
+  const std::int64_t rows = s.samples * s.rows, width = s.heads * s.head_size;
+  for (const auto& machine : machines()) {
+    SCOPED_TRACE(machine->name);
+    Attention& attention = machine->ops->attention();
+    const Floats o = forward_only(attention, qkv.q(), qkv.k(), qkv.v(), whole(s));
+    const HostTensor wide_o = unwritten(rows, width, DType::f32), lse = unwritten(s.samples * s.heads, s.rows, DType::f32);
+    attention.forward(wide_o, lse, same.q(), same.k(), same.v(), whole(s));
+    EXPECT_TRUE(same_bits(o, wide_o.as(DType::bf16).values()));
+    const HostTensor d_o = random_matrix(rows, width, "d_o").as(DType::bf16), stored_o = wide_o.as(DType::bf16);
+    const auto gradient = [&](const Fused& in, DType type) {
+      const Fused result(in.sizes, unwritten(rows, Fused::columns(s), type));
+      const HostTensor delta = unwritten(rows, delta_columns(s.heads, s.head_size, type), DType::f32);
+      attention.backward(result.q(), result.k(), result.v(), delta, d_o.as(type), stored_o.as(type), lse, in.q(), in.k(), in.v(),
+                         whole(s));
+      return result.values.as(DType::bf16).values();
+    };
+    EXPECT_TRUE(same_bits(gradient(qkv, DType::bf16), gradient(same, DType::f32)));
   }
 }
 
@@ -226,10 +258,11 @@ TEST(Attention, DropsAShareOfPAndScalesTheRest) {
   // With values that are unit vectors, o holds the weights themselves; equal scores make them 1 / (position + 1).
   const std::int64_t rows = 128;
   const Sizes s{4, rows, 2, 1, rows};
-  Fused qkv(s, Floats(static_cast<std::size_t>(s.samples * rows * Fused::columns(s)), 0.0F));
+  HostTensor values({s.samples * rows, Fused::columns(s)});
   for (std::int64_t i = 0; i < s.samples * rows; ++i) {
-    qkv.values[static_cast<std::size_t>(i * Fused::columns(s) + 3 * rows + i % rows)] = 1;
+    values[static_cast<std::size_t>(i * Fused::columns(s) + 3 * rows + i % rows)] = 1;
   }
+  const Fused qkv(s, values);
   const DropoutSite site = some_dropout(rows, 0.2F);
   Attention& attention = best().ops->attention();
   const Floats o = forward_only(attention, qkv.q(), qkv.k(), qkv.v(), whole(s), site);

@@ -17,16 +17,21 @@ ops::DropoutSite site_of(float p, std::int64_t positions, std::int64_t first_sam
   return site;
 }
 
-TEST(Dropout, EqualsReference) {
+class DropoutOf : public testing::TestWithParam<DType> {};
+
+INSTANTIATE_TEST_SUITE_P(Storage, DropoutOf, storage_types);
+
+TEST_P(DropoutOf, EqualsReference) {
   for (const auto& [samples, positions, width] :
        {std::tuple{1, 1, 1}, std::tuple{3, 7, 30}, std::tuple{2, 17, 65}, std::tuple{4, 5, 1025}, std::tuple{12, 64, 128}}) {
     const std::int64_t rows = samples * positions;
-    const HostTensor x = HostTensor::random({rows, width}, 1), residual = HostTensor::random({rows, width}, 2);
+    const HostTensor x = HostTensor::random({rows, width}, 1).as(GetParam());
+    const HostTensor residual = HostTensor::random({rows, width}, 2).as(GetParam());
     for (const float p : {0.0F, 1e-9F, 0.1F, 0.5F, 0.999F}) {
       const ops::DropoutSite site = site_of(p, positions, (std::int64_t{1} << 33) + 5);
       compare_everywhere(
           [&](ops::Ops& ops) {
-            HostTensor y({rows, width}), plain({rows, width}), dx({rows, width}), over_x = x, over_residual = residual;
+            HostTensor y({rows, width}, GetParam()), plain = y, dx = y, over_x = x, over_residual = residual;
             ops.dropout().forward(y, x, site, residual);
             ops.dropout().forward(plain, x, site);
             ops.dropout().backward(dx, x, site);
@@ -42,10 +47,10 @@ TEST(Dropout, EqualsReference) {
   }
 }
 
-TEST(Dropout, SamplesAnywhereDrawTheSameMask) {
-  const HostTensor x = HostTensor::random({40, 50}, 1);
+TEST_P(DropoutOf, SamplesAnywhereDrawTheSameMask) {
+  const HostTensor x = HostTensor::random({40, 50}, 1).as(GetParam());
   for (const auto& machine : machines()) {
-    HostTensor whole({40, 50}), parts({40, 50});
+    HostTensor whole({40, 50}, GetParam()), parts = whole;
     machine->ops->dropout().forward(whole, x, site_of(0.3F, 8, 7));
     for (std::int64_t sample = 0; sample < 5; ++sample) {
       machine->ops->dropout().forward(parts.tensor().slice_rows(8 * sample, 8), x.tensor().slice_rows(8 * sample, 8),

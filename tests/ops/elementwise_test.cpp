@@ -17,15 +17,19 @@ Tensor bf16_tensor(std::vector<std::uint16_t>& values) {
   return result;
 }
 
-class Counts : public testing::TestWithParam<std::int64_t> {};
+class Counts : public testing::TestWithParam<std::tuple<std::int64_t, DType>> {
+ protected:
+  static std::int64_t count() { return std::get<0>(GetParam()); }
+  static DType type() { return std::get<1>(GetParam()); }
+};
 
-INSTANTIATE_TEST_SUITE_P(Odd, Counts, testing::Values(1, 7, 17, 64, 1025, 70000));
+INSTANTIATE_TEST_SUITE_P(Odd, Counts, testing::Combine(testing::Values(1, 7, 17, 64, 1025, 70000), storage_types));
 
 TEST_P(Counts, EqualsReference) {
-  const HostTensor x = HostTensor::random({GetParam()}, 1), y = HostTensor::random({GetParam()}, 2);
+  const HostTensor x = HostTensor::random({count()}, 1).as(type()), y = HostTensor::random({count()}, 2).as(type());
   compare_everywhere(
       [&](ops::Ops& ops) {
-        HostTensor zero = x, filled = x, copy({GetParam()}), sum = y, scaled = x;
+        HostTensor zero = x, filled = x, copy({count()}, type()), sum = y, scaled = x;
         ops.elementwise().zero(zero);
         ops.elementwise().fill(filled, 0.3F);
         ops.elementwise().cast(copy, x);
@@ -40,7 +44,7 @@ TEST_P(Counts, RandomNumbersEqualReference) {
   const CounterRng rng(1337, "h.0.attn.c_attn.weight");
   compare_everywhere(
       [&](ops::Ops& ops) {
-        HostTensor normal({GetParam()}), later({GetParam()}), uniform({GetParam()});
+        HostTensor normal({count()}, type()), later = normal, uniform = normal;
         ops.elementwise().normal(normal, rng, 0, 0, 0.02F);
         ops.elementwise().normal(later, rng, (std::int64_t{1} << 35) + 13, 0.5F, 1);
         ops.elementwise().uniform(uniform, rng, 5, -2, 3);
@@ -49,11 +53,15 @@ TEST_P(Counts, RandomNumbersEqualReference) {
       1e-6);
 }
 
-TEST(Elementwise, NormalNumbersBelongToTheirPlace) {
+class ElementwiseOf : public testing::TestWithParam<DType> {};
+
+INSTANTIATE_TEST_SUITE_P(Storage, ElementwiseOf, storage_types);
+
+TEST_P(ElementwiseOf, NormalNumbersBelongToTheirPlace) {
   const CounterRng rng(3, "wte.weight");
   std::vector<float> first;
   for (const auto& machine : machines()) {
-    HostTensor whole({1000}), parts({1000});
+    HostTensor whole({1000}, GetParam()), parts = whole;
     machine->ops->elementwise().normal(whole, rng, 40, 0, 1);
     for (const auto& [begin, count] : {std::pair{0, 1}, std::pair{1, 130}, std::pair{131, 64}, std::pair{195, 805}}) {
       machine->ops->elementwise().normal(parts.tensor().flat(begin, count), rng, 40 + begin, 0, 1);

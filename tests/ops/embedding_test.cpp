@@ -13,22 +13,29 @@ struct Sizes {
   std::int32_t vocabulary;
 };
 
-class EmbeddingSizes : public testing::TestWithParam<Sizes> {};
+class EmbeddingSizes : public testing::TestWithParam<std::tuple<Sizes, DType>> {};
 
 INSTANTIATE_TEST_SUITE_P(Odd, EmbeddingSizes,
-                         testing::Values(Sizes{1, 1, 1, 1}, Sizes{3, 7, 30, 65}, Sizes{130, 3, 80, 5}, Sizes{12, 64, 128, 65},
-                                         Sizes{2, 17, 1025, 600}));
+                         testing::Combine(testing::Values(Sizes{1, 1, 1, 1}, Sizes{3, 7, 30, 65}, Sizes{130, 3, 80, 5},
+                                                          Sizes{12, 64, 128, 65}, Sizes{2, 17, 1025, 600}),
+                                          storage_types));
+
+class EmbeddingOf : public testing::TestWithParam<DType> {};
+
+INSTANTIATE_TEST_SUITE_P(Storage, EmbeddingOf, storage_types);
 
 TEST_P(EmbeddingSizes, EqualsReference) {
-  const auto [samples, positions, width, vocabulary] = GetParam();
+  const auto [samples, positions, width, vocabulary] = std::get<0>(GetParam());
+  const DType type = std::get<1>(GetParam());
   const std::int64_t rows = samples * positions;
   std::vector<std::int32_t> ids = random_ids(static_cast<std::size_t>(rows), 0, vocabulary, 1);
   const Tensor tokens = ids_tensor(ids);
-  const HostTensor table = HostTensor::random({vocabulary, width}, 2), places = HostTensor::random({positions + 3, width}, 3);
-  const HostTensor dy = HostTensor::random({rows, width}, 4);
+  const HostTensor table = HostTensor::random({vocabulary, width}, 2).as(type);
+  const HostTensor places = HostTensor::random({positions + 3, width}, 3).as(type);
+  const HostTensor dy = HostTensor::random({rows, width}, 4).as(type);
   compare_everywhere(
       [&](ops::Ops& ops) {
-        HostTensor y({rows, width}), without({rows, width}), d_table = HostTensor::random({vocabulary, width}, 5);
+        HostTensor y(dy.tensor().shape, dy.type()), without = y, d_table = HostTensor::random({vocabulary, width}, 5);
         HostTensor d_places = HostTensor::random({positions + 3, width}, 6), accumulated = d_places;
         HostTensor sum = HostTensor::random({vocabulary, width}, 7), part = d_table;
         ops.embedding().forward(y, tokens, table, places, positions, 3);
@@ -68,9 +75,9 @@ TEST(Embedding, ManyTokens) {
       2e-6);
 }
 
-TEST(Embedding, SlicesOfTokensHaveEqualBits) {
+TEST_P(EmbeddingOf, SlicesOfTokensHaveEqualBits) {
   std::vector<std::int32_t> ids = random_ids(256, 0, 9, 1);
-  const HostTensor dy = HostTensor::random({256, 100}, 2);
+  const HostTensor dy = HostTensor::random({256, 100}, 2).as(GetParam());
   for (const auto& machine : machines()) {
     HostTensor whole({9, 100}), parts({9, 100});
     machine->ops->embedding().backward_tokens(whole, dy, ids_tensor(ids));
@@ -81,9 +88,9 @@ TEST(Embedding, SlicesOfTokensHaveEqualBits) {
   }
 }
 
-TEST(Embedding, SlicesOfColumnsHaveEqualBits) {
+TEST_P(EmbeddingOf, SlicesOfColumnsHaveEqualBits) {
   std::vector<std::int32_t> ids = random_ids(200, 0, 9, 1);
-  const HostTensor dy = HostTensor::random({200, 100}, 2);
+  const HostTensor dy = HostTensor::random({200, 100}, 2).as(GetParam());
   for (const auto& machine : machines()) {
     HostTensor whole({9, 100}), parts({9, 100});
     machine->ops->embedding().backward_tokens(whole, dy, ids_tensor(ids));

@@ -10,18 +10,29 @@ namespace {
 
 constexpr float eps = 1e-5F;
 
-class NormSizes : public testing::TestWithParam<std::pair<std::int64_t, std::int64_t>> {};
+class NormSizes : public testing::TestWithParam<std::tuple<std::pair<std::int64_t, std::int64_t>, DType>> {
+ protected:
+  static NormInputs inputs() {
+    const auto& [sizes, type] = GetParam();
+    return {sizes.first, sizes.second, type};
+  }
+};
 
 INSTANTIATE_TEST_SUITE_P(Odd, NormSizes,
-                         testing::Values(std::pair{1, 1}, std::pair{7, 30}, std::pair{64, 16}, std::pair{65, 17},
-                                         std::pair{130, 128}, std::pair{3, 1025}, std::pair{300, 768}));
+                         testing::Combine(testing::Values(std::pair{1, 1}, std::pair{7, 30}, std::pair{64, 16}, std::pair{65, 17},
+                                                          std::pair{130, 128}, std::pair{3, 1025}, std::pair{300, 768}),
+                                          storage_types));
+
+class NormOf : public testing::TestWithParam<DType> {};
+
+INSTANTIATE_TEST_SUITE_P(Storage, NormOf, storage_types);
 
 TEST_P(NormSizes, ForwardEqualsReference) {
-  const NormInputs in(GetParam().first, GetParam().second);
+  const NormInputs in = inputs();
   for (const bool with_bias : {true, false}) {
     compare_everywhere(
         [&](ops::Ops& ops) {
-          HostTensor n({in.rows, in.columns}), stats({in.rows, 2}), again({in.rows, in.columns});
+          HostTensor n = in.matrix(), stats({in.rows, 2}), again = n;
           const Tensor bias = with_bias ? in.bias.tensor() : Tensor{};
           ops.norm().forward(n, stats, in.x, in.gain, bias, eps);
           ops.norm().apply(again, stats, in.x, in.gain, bias);
@@ -33,13 +44,13 @@ TEST_P(NormSizes, ForwardEqualsReference) {
 }
 
 TEST_P(NormSizes, BackwardEqualsReference) {
-  const NormInputs in(GetParam().first, GetParam().second);
-  HostTensor normed({in.rows, in.columns}), stats({in.rows, 2});
+  const NormInputs in = inputs();
+  HostTensor normed = in.matrix(), stats({in.rows, 2});
   ops::make_reference_ops()->norm().forward(normed, stats, in.x, in.gain, in.bias, eps);
   for (const bool accumulate : {true, false}) {
     compare_everywhere(
         [&](ops::Ops& ops) {
-          HostTensor dx({in.rows, in.columns}), n = dx;
+          HostTensor dx = in.matrix(), n = dx;
           HostTensor d_gain = HostTensor::random({in.columns}, 6), d_bias = HostTensor::random({in.columns}, 7);
           ops.norm().backward(dx, n, d_gain, d_bias, in.dn, in.x, stats, in.gain, in.bias, in.residual, accumulate);
           return Results{dx, n, d_gain, d_bias};
@@ -48,9 +59,9 @@ TEST_P(NormSizes, BackwardEqualsReference) {
   }
 }
 
-TEST(Norm, BackwardInPlaceWithoutOptionalParts) {
-  const NormInputs in(9, 40);
-  HostTensor normed({9, 40}), stats({9, 2});
+TEST_P(NormOf, BackwardInPlaceWithoutOptionalParts) {
+  const NormInputs in(9, 40, GetParam());
+  HostTensor normed = in.matrix(), stats({9, 2});
   ops::make_reference_ops()->norm().forward(normed, stats, in.x, in.gain, {}, eps);
   compare_everywhere(
       [&](ops::Ops& ops) {
@@ -76,14 +87,14 @@ TEST(Norm, BackwardInRounds) {
       1e-5);
 }
 
-TEST(Norm, SlicesOfRowsHaveEqualBits) {
-  const NormInputs in(130, 96);
+TEST_P(NormOf, SlicesOfRowsHaveEqualBits) {
+  const NormInputs in(130, 96, GetParam());
   for (const auto& machine : machines()) {
     ops::Norm& norm = machine->ops->norm();
-    HostTensor n({130, 96}), stats({130, 2}), dx = n, d_gain({96}), d_bias({96});
+    HostTensor n = in.matrix(), stats({130, 2}), dx = n, d_gain({96}), d_bias({96});
     norm.forward(n, stats, in.x, in.gain, in.bias, eps);
     norm.backward(dx, {}, d_gain, d_bias, in.dn, in.x, stats, in.gain, in.bias, {}, false);
-    HostTensor part_n({130, 96}), part_stats({130, 2}), part_dx = part_n, part_gain({96}), part_bias({96});
+    HostTensor part_n = in.matrix(), part_stats({130, 2}), part_dx = part_n, part_gain({96}), part_bias({96});
     for (const auto& [first, count] : {std::pair{0, 64}, std::pair{64, 64}, std::pair{128, 2}}) {
       const auto rows = [&](const Tensor& t) { return t.slice_rows(first, count); };
       norm.forward(rows(part_n), rows(part_stats), rows(in.x), in.gain, in.bias, eps);
@@ -97,11 +108,12 @@ TEST(Norm, SlicesOfRowsHaveEqualBits) {
   }
 }
 
-TEST(Norm, StridedRows) {
-  HostTensor wide = HostTensor::random({20, 100}, 8), gain = HostTensor::random({33}, 9), bias = HostTensor::random({33}, 10);
+TEST_P(NormOf, StridedRows) {
+  const HostTensor wide = HostTensor::random({20, 100}, 8).as(GetParam()), gain = HostTensor::random({33}, 9).as(GetParam()),
+                   bias = HostTensor::random({33}, 10).as(GetParam());
   compare_everywhere(
       [&](ops::Ops& ops) {
-        HostTensor out({20, 80}), stats({20, 2});
+        HostTensor out({20, 80}, GetParam()), stats({20, 2});
         ops.norm().forward(out.tensor().slice_columns(5, 33), stats, wide.tensor().slice_columns(11, 33), gain, bias, eps);
         return Results{out, stats};
       },

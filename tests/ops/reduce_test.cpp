@@ -9,10 +9,14 @@
 namespace lockstep::test {
 namespace {
 
-TEST(Reduce, EqualsReference) {
+class ReduceOf : public testing::TestWithParam<DType> {};
+
+INSTANTIATE_TEST_SUITE_P(Storage, ReduceOf, storage_types);
+
+TEST_P(ReduceOf, EqualsReference) {
   const auto reference = ops::make_reference_ops();
   for (const std::int64_t count : {1, 7, 17, 1025, 4096, 4097, 300000}) {
-    const HostTensor x = HostTensor::random({count}, 1, 3);
+    const HostTensor x = HostTensor::random({count}, 1, 3).as(GetParam());
     const double expected = reference->reduce().sum_of_squares(x), largest = reference->reduce().max_abs(x);
     const double first = machines().front()->ops->reduce().sum_of_squares(x);
     for (const auto& machine : machines()) {
@@ -26,8 +30,8 @@ TEST(Reduce, EqualsReference) {
   }
 }
 
-TEST(Reduce, SumOfChunksIsTheSum) {
-  const HostTensor x = HostTensor::random({20000}, 1);
+TEST_P(ReduceOf, SumOfChunksIsTheSum) {
+  const HostTensor x = HostTensor::random({20000}, 1).as(GetParam());
   for (const auto& machine : machines()) {
     ops::Reduce& reduce = machine->ops->reduce();
     double sum = 0;
@@ -38,7 +42,7 @@ TEST(Reduce, SumOfChunksIsTheSum) {
   }
 }
 
-TEST(Reduce, WhatIsNotFiniteIsSeen) {
+TEST_P(ReduceOf, WhatIsNotFiniteIsSeen) {
   std::vector<ops::Ops*> all;
   const auto reference = ops::make_reference_ops();
   all.push_back(reference.get());
@@ -47,11 +51,11 @@ TEST(Reduce, WhatIsNotFiniteIsSeen) {
     for (const std::size_t place : {0U, 4999U}) {
       HostTensor x = HostTensor::random({5000}, 1);
       x[place] = -INFINITY;
-      EXPECT_EQ(ops->reduce().max_abs(x), INFINITY);
-      EXPECT_FALSE(std::isfinite(ops->reduce().sum_of_squares(x)));
+      EXPECT_EQ(ops->reduce().max_abs(x.as(GetParam())), INFINITY);
+      EXPECT_FALSE(std::isfinite(ops->reduce().sum_of_squares(x.as(GetParam()))));
       x[place] = -std::numeric_limits<float>::quiet_NaN();
-      EXPECT_TRUE(std::isnan(ops->reduce().max_abs(x)));
-      EXPECT_FALSE(std::isfinite(ops->reduce().sum_of_squares(x)));
+      EXPECT_TRUE(std::isnan(ops->reduce().max_abs(x.as(GetParam()))));
+      EXPECT_FALSE(std::isfinite(ops->reduce().sum_of_squares(x.as(GetParam()))));
     }
   }
 }

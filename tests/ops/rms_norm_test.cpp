@@ -11,20 +11,26 @@ namespace {
 
 constexpr float eps = 1e-5F;
 
-class RmsNormSizes : public testing::TestWithParam<std::pair<std::int64_t, std::int64_t>> {};
+class RmsNormSizes : public testing::TestWithParam<std::tuple<std::pair<std::int64_t, std::int64_t>, DType>> {};
 
 INSTANTIATE_TEST_SUITE_P(Odd, RmsNormSizes,
-                         testing::Values(std::pair{1, 1}, std::pair{7, 30}, std::pair{65, 17}, std::pair{130, 128},
-                                         std::pair{3, 1025}, std::pair{300, 768}));
+                         testing::Combine(testing::Values(std::pair{1, 1}, std::pair{7, 30}, std::pair{65, 17},
+                                                          std::pair{130, 128}, std::pair{3, 1025}, std::pair{300, 768}),
+                                          storage_types));
+
+class RmsNormOf : public testing::TestWithParam<DType> {};
+
+INSTANTIATE_TEST_SUITE_P(Storage, RmsNormOf, storage_types);
 
 TEST_P(RmsNormSizes, EqualsReference) {
-  const NormInputs in(GetParam().first, GetParam().second);
-  HostTensor normed({in.rows, in.columns}), kept({in.rows, 2});
+  const auto& [sizes, type] = GetParam();
+  const NormInputs in(sizes.first, sizes.second, type);
+  HostTensor normed = in.matrix(), kept({in.rows, 2});
   ops::make_reference_ops()->rms_norm().forward(normed, kept, in.x, in.gain, {}, eps);
   for (const bool accumulate : {true, false}) {
     compare_everywhere(
         [&](ops::Ops& ops) {
-          HostTensor n({in.rows, in.columns}), stats({in.rows, 2}), again = n, dx = n, n_of_backward = n;
+          HostTensor n = in.matrix(), stats({in.rows, 2}), again = n, dx = n, n_of_backward = n;
           HostTensor d_gain = HostTensor::random({in.columns}, 6);
           ops.rms_norm().forward(n, stats, in.x, in.gain, {}, eps);
           ops.rms_norm().apply(again, stats, in.x, in.gain, {});
@@ -45,14 +51,14 @@ TEST(RmsNorm, DividesByTheRootOfTheMeanSquare) {
   for (std::size_t i = 0; i < 4; ++i) EXPECT_FLOAT_EQ(n[i], x[i] > 0 ? 3.0F : -3.0F);
 }
 
-TEST(RmsNorm, SlicesOfRowsHaveEqualBits) {
-  const NormInputs in(130, 96);
+TEST_P(RmsNormOf, SlicesOfRowsHaveEqualBits) {
+  const NormInputs in(130, 96, GetParam());
   for (const auto& machine : machines()) {
     ops::Norm& norm = machine->ops->rms_norm();
-    HostTensor n({130, 96}), stats({130, 2}), dx = n, d_gain({96});
+    HostTensor n = in.matrix(), stats({130, 2}), dx = n, d_gain({96});
     norm.forward(n, stats, in.x, in.gain, {}, eps);
     norm.backward(dx, {}, d_gain, {}, in.dn, in.x, stats, in.gain, {}, {}, false);
-    HostTensor part_n({130, 96}), part_stats({130, 2}), part_dx = part_n, part_gain({96});
+    HostTensor part_n = in.matrix(), part_stats({130, 2}), part_dx = part_n, part_gain({96});
     for (const auto& [first, count] : {std::pair{0, 64}, std::pair{64, 64}, std::pair{128, 2}}) {
       const auto rows = [&](const Tensor& t) { return t.slice_rows(first, count); };
       norm.forward(rows(part_n), rows(part_stats), rows(in.x), in.gain, {}, eps);

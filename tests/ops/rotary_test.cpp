@@ -27,15 +27,21 @@ struct Sizes {
   std::int64_t samples, positions, heads, head_size;
 };
 
-class RotarySizes : public testing::TestWithParam<Sizes> {};
+class RotarySizes : public testing::TestWithParam<std::tuple<Sizes, DType>> {};
 
 INSTANTIATE_TEST_SUITE_P(Odd, RotarySizes,
-                         testing::Values(Sizes{1, 1, 1, 2}, Sizes{2, 5, 3, 10}, Sizes{3, 7, 4, 64}, Sizes{40, 11, 5, 128},
-                                         Sizes{1, 3, 2, 34}));
+                         testing::Combine(testing::Values(Sizes{1, 1, 1, 2}, Sizes{2, 5, 3, 10}, Sizes{3, 7, 4, 64},
+                                                          Sizes{40, 11, 5, 128}, Sizes{1, 3, 2, 34}),
+                                          storage_types));
+
+class RotaryOf : public testing::TestWithParam<DType> {};
+
+INSTANTIATE_TEST_SUITE_P(Storage, RotaryOf, storage_types);
 
 TEST_P(RotarySizes, EqualsReference) {
-  const Sizes s = GetParam();
-  const HostTensor x = HostTensor::random({s.samples * s.positions, s.heads * s.head_size}, 1), angles = some_angles(s.head_size);
+  const Sizes s = std::get<0>(GetParam());
+  const HostTensor x = HostTensor::random({s.samples * s.positions, s.heads * s.head_size}, 1).as(std::get<1>(GetParam()));
+  const HostTensor angles = some_angles(s.head_size);
   for (const bool inverse : {false, true}) {
     for (const std::int64_t first : {std::int64_t{0}, most_positions - s.positions}) {
       compare_everywhere(
@@ -61,8 +67,8 @@ TEST(Rotary, TurnsAPairByItsAngle) {
 }
 
 // Heads, rows and a later start of the text: a value depends on none of them.
-TEST(Rotary, SlicesHaveEqualBits) {
-  const HostTensor x = HostTensor::random({2 * 9, 3 * 20}, 2), angles = some_angles(20);
+TEST_P(RotaryOf, SlicesHaveEqualBits) {
+  const HostTensor x = HostTensor::random({2 * 9, 3 * 20}, 2).as(GetParam()), angles = some_angles(20);
   for (const auto& machine : machines()) {
     HostTensor whole = x, parts = x;
     machine->ops->rotary().rotate(whole, angles, {.positions = 9});

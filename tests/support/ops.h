@@ -17,14 +17,17 @@
 
 #include "device/runtime.h"
 #include "ops/ops.h"
+#include "tensor/bfloat16.h"
 
 namespace lockstep::test {
 
-/// An f32 tensor that owns its elements; copies are deep.
+/// An f32 or bf16 tensor that owns its elements; copies are deep.
 class HostTensor {
  public:
   HostTensor() = default;
-  explicit HostTensor(Shape shape) : values_(static_cast<std::size_t>(shape.elements())), shape_(shape) {}
+  explicit HostTensor(Shape shape, DType type = DType::f32) : values_(static_cast<std::size_t>(shape.elements())), shape_(shape) {
+    if (type == DType::bf16) halves_.resize(values_.size());
+  }
 
   /// Numbers between -size and size that depend on `seed` only.
   static HostTensor random(Shape shape, std::uint32_t seed, float size = 1) {
@@ -39,22 +42,48 @@ class HostTensor {
     return result;
   }
 
+  /// The same numbers, rounded to `type`.
+  HostTensor as(DType type) const {
+    HostTensor result(shape_, type);
+    result.values_ = values();
+    for (std::size_t i = 0; i < result.halves_.size(); ++i) result.halves_[i] = to_bfloat16(result.values_[i]);
+    return result;
+  }
+
+  DType type() const { return halves_.empty() ? DType::f32 : DType::bf16; }
   Tensor tensor() const {
     Tensor result;
-    result.data = reinterpret_cast<std::byte*>(const_cast<float*>(values_.data()));
+    result.data = halves_.empty() ? reinterpret_cast<std::byte*>(const_cast<float*>(values_.data()))
+                                  : reinterpret_cast<std::byte*>(const_cast<BFloat16*>(halves_.data()));
     result.shape = shape_;
+    result.dtype = type();
     return result;
   }
   operator Tensor() const { return tensor(); }  // NOLINT(google-explicit-constructor)
-  std::vector<float>& values() { return values_; }
-  const std::vector<float>& values() const { return values_; }
-  float& operator[](std::size_t i) { return values_[i]; }
-  float operator[](std::size_t i) const { return values_[i]; }
+  /// The numbers; those of a bf16 tensor are a copy, so that they are changed before as().
+  std::vector<float>& values() {
+    read_halves();
+    return values_;
+  }
+  const std::vector<float>& values() const {
+    read_halves();
+    return values_;
+  }
+  float& operator[](std::size_t i) { return values()[i]; }
+  float operator[](std::size_t i) const { return values()[i]; }
 
  private:
-  std::vector<float> values_;
+  void read_halves() const {
+    for (std::size_t i = 0; i < halves_.size(); ++i) values_[i] = to_float(halves_[i]);
+  }
+
+  mutable std::vector<float> values_;
+  std::vector<BFloat16> halves_;  // empty: f32
   Shape shape_;
 };
+
+/// What weights and activations are stored as.
+inline const auto storage_types = testing::Values(DType::f32, DType::bf16);
 
 /// A view of ids.
 inline Tensor ids_tensor(std::vector<std::int32_t>& ids) {
@@ -73,13 +102,18 @@ inline std::vector<std::int32_t> random_ids(std::size_t count, std::int32_t firs
   return ids;
 }
 
-/// Largest difference, in units of the largest value of `b` (at least 1e-30).
-inline double distance(const std::vector<float>& a, const std::vector<float>& b) {
+/// From a bf16 number to the next one.
+inline double bf16_step(float x) { return x == 0 ? 0x1p-133 : std::ldexp(1.0, std::max(std::ilogb(x), -126) - 7); }
+
+/// Largest difference, in units of the largest value of `b` (at least 1e-30). Of bf16 numbers one step is forgiven: where the
+/// exact value lies near the middle between two, either may be stored.
+inline double distance(const std::vector<float>& a, const std::vector<float>& b, DType type = DType::f32) {
   EXPECT_EQ(a.size(), b.size());
   double largest = 1e-30, difference = 0;
   for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i) {
     largest = std::max<double>(largest, std::fabs(b[i]));
-    difference = std::isfinite(a[i]) ? std::max<double>(difference, std::fabs(a[i] - b[i])) : INFINITY;
+    const double forgiven = type == DType::bf16 ? bf16_step(b[i]) : 0;
+    difference = std::isfinite(a[i]) ? std::max<double>(difference, std::fabs(a[i] - b[i]) - forgiven) : INFINITY;
   }
   return difference / largest;
 }
@@ -138,7 +172,8 @@ inline void compare_everywhere(const std::function<Results(ops::Ops&)>& run, dou
     Results& twins = machine->isa == ops::Isa::baseline ? baseline : fused;
     if (twins.empty()) twins = results;
     for (std::size_t i = 0; i < results.size(); ++i) {
-      EXPECT_LE(distance(results[i].values(), expected[i].values()), tolerance) << "result " << i;
+      EXPECT_EQ(results[i].type(), expected[i].type());
+      EXPECT_LE(distance(results[i].values(), expected[i].values(), expected[i].type()), tolerance) << "result " << i;
       EXPECT_EQ(different_bits(results[i].values(), twins[i].values()), 0U) << "result " << i;
     }
   }

@@ -81,17 +81,60 @@ HWY_INLINE void WithFunction(Activation f, const Body& body) {
   }
 }
 
+/// bf16 goes through a buffer of so many floats, a piece of a row at a time: the functions are compiled for floats only.
+constexpr std::int64_t buffer_size = 512;
+
+/// Columns of `tensor` that one piece of a row has.
+HWY_INLINE std::int64_t PieceOf(const Tensor& tensor) {
+  return tensor.dtype == DType::f32 ? std::max<std::int64_t>(1, tensor.columns()) : buffer_size;
+}
+
+/// Elements [column, column + count) of row `row`: where they lie or, if they are bf16, widened to `buffer`.
+HWY_NOINLINE const float* Piece(const Tensor& tensor, std::int64_t row, std::int64_t column, std::int64_t count, float* buffer) {
+  if (tensor.dtype == DType::f32) return row_of(tensor, row) + column;
+  const BFloat16* from = row_of<BFloat16>(tensor, row) + column;
+  ForColumns(count, [&](std::int64_t j, auto group) HWY_ATTR { Store16(group.Load(from + j), buffer + j); });
+  return buffer;
+}
+
+/// Where such a piece is written; null for an empty tensor. Put brings it to a bf16 tensor.
+HWY_INLINE float* PlaceOf(const Tensor& tensor, std::int64_t row, std::int64_t column, float* buffer) {
+  if (!tensor) return nullptr;
+  return tensor.dtype == DType::f32 ? row_of(tensor, row) + column : buffer;
+}
+HWY_NOINLINE void Put(const Tensor& tensor, std::int64_t row, std::int64_t column, std::int64_t count, const float* buffer) {
+  if (!tensor || tensor.dtype == DType::f32) return;
+  BFloat16* to = row_of<BFloat16>(tensor, row) + column;
+  ForColumns(count, [&](std::int64_t j, auto group) HWY_ATTR { group.Store(group.Load(buffer + j), to + j); });
+}
+
 void ForwardRows(const Tensor& y, const Tensor& x, Activation f, std::int64_t first, std::int64_t last) {
+  const std::int64_t piece = PieceOf(x);
   WithFunction(f, [&](auto function) HWY_ATTR {
-    for (std::int64_t i = first; i < last; ++i) ForwardRow<decltype(function)>(row_of(y, i), row_of(x, i), x.columns());
+    alignas(64) float buffer[buffer_size];
+    for (std::int64_t i = first; i < last; ++i) {
+      for (std::int64_t j = 0; j < x.columns(); j += piece) {
+        const std::int64_t count = std::min(piece, x.columns() - j);
+        ForwardRow<decltype(function)>(PlaceOf(y, i, j, buffer), Piece(x, i, j, count, buffer), count);
+        Put(y, i, j, count, buffer);
+      }
+    }
   });
 }
 
 void BackwardRows(const Tensor& dx, const Tensor& y, const Tensor& dy, const Tensor& x, Activation f, std::int64_t first,
                   std::int64_t last) {
+  const std::int64_t piece = PieceOf(x);
   WithFunction(f, [&](auto function) HWY_ATTR {
+    alignas(64) float values[buffer_size], gradients[buffer_size];
     for (std::int64_t i = first; i < last; ++i) {
-      BackwardRow<decltype(function)>(row_of(dx, i), y ? row_of(y, i) : nullptr, row_of(dy, i), row_of(x, i), x.columns());
+      for (std::int64_t j = 0; j < x.columns(); j += piece) {
+        const std::int64_t count = std::min(piece, x.columns() - j);
+        BackwardRow<decltype(function)>(PlaceOf(dx, i, j, gradients), PlaceOf(y, i, j, values), Piece(dy, i, j, count, gradients),
+                                        Piece(x, i, j, count, values), count);
+        Put(dx, i, j, count, gradients);
+        Put(y, i, j, count, values);
+      }
     }
   });
 }

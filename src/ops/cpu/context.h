@@ -42,10 +42,18 @@ inline std::int64_t rows_per_tile(std::int64_t columns) {
   return std::max<std::int64_t>(1, 16384 / std::max<std::int64_t>(1, columns));
 }
 
-/// Row i of the f32 matrix that `tensor` is.
-inline float* row_of(const Tensor& tensor, std::int64_t i) { return reinterpret_cast<float*>(tensor.data) + i * tensor.stride(); }
+/// The elements of a dense tensor of S; null when it is empty.
+template <class S>
+S* data_of(const Tensor& tensor) {
+  return reinterpret_cast<S*>(tensor.data);
+}
+/// Row i of the matrix of S that `tensor` is; null when it is empty.
+template <class S = float>
+S* row_of(const Tensor& tensor, std::int64_t i) {
+  return tensor ? data_of<S>(tensor) + i * tensor.stride() : nullptr;
+}
 /// The elements of a dense f32 tensor; null when it is empty.
-inline float* floats(const Tensor& tensor) { return reinterpret_cast<float*>(tensor.data); }
+inline float* floats(const Tensor& tensor) { return data_of<float>(tensor); }
 /// The elements of a dense i32 tensor.
 inline const std::int32_t* ids(const Tensor& tensor) { return reinterpret_cast<const std::int32_t*>(tensor.data); }
 

@@ -33,16 +33,17 @@ HWY_INLINE Sixteen KeepDrawn(const Sixteen& x, const std::uint32_t* words, std::
 }
 
 /// Rows [first, last) of y = mask(x) / (1 - p) + residual.
-void DropoutRows(const Tensor& y, const Tensor& x, const Tensor& residual, const DropoutSite& site, std::int64_t first,
-                 std::int64_t last) {
+template <class S>
+HWY_INLINE void DropoutRowsAs(const Tensor& y, const Tensor& x, const Tensor& residual, const DropoutSite& site,
+                              std::int64_t first, std::int64_t last) {
   const auto threshold = static_cast<std::uint32_t>(std::ceil(static_cast<double>(site.p) * 4294967296.0));
   const Sixteen scale = Splat(1 / (1 - site.p));
   for (std::int64_t i = first; i < last; ++i) {
     const auto sample = static_cast<std::uint64_t>(site.first_sample + (site.p == 0 ? 0 : i / site.positions));
     const auto position = static_cast<std::uint32_t>(site.p == 0 ? 0 : i % site.positions);
-    const float* from = row_of(x, i);
-    const float* rest = residual ? row_of(residual, i) : nullptr;
-    float* to = row_of(y, i);
+    const S* from = row_of<S>(x, i);
+    const S* rest = row_of<S>(residual, i);
+    S* to = row_of<S>(y, i);
     alignas(64) std::uint32_t words[64];
     ForColumns(x.columns(), [&](std::int64_t j, auto group) HWY_ATTR {
       Sixteen value = group.Load(from + j);
@@ -56,6 +57,11 @@ void DropoutRows(const Tensor& y, const Tensor& x, const Tensor& residual, const
       group.Store(MulAdd(value, scale, rest != nullptr ? group.Load(rest + j) : Splat(0)), to + j);
     });
   }
+}
+
+void DropoutRows(const Tensor& y, const Tensor& x, const Tensor& residual, const DropoutSite& site, std::int64_t first,
+                 std::int64_t last) {
+  WithStorage(x.dtype, [&](auto zero) HWY_ATTR { DropoutRowsAs<decltype(zero)>(y, x, residual, site, first, last); });
 }
 
 }  // namespace lockstep::ops::cpu::HWY_NAMESPACE

@@ -13,7 +13,6 @@
 #include "ops/cpu/isa.h"
 // clang-format off: lanes-inl.h comes first
 #include "ops/cpu/simd/lanes-inl.h"
-#include "ops/cpu/simd/bfloat16-inl.h"
 #include "ops/cpu/simd/philox-inl.h"
 #include "ops/cpu/simd/normal-inl.h"
 // clang-format on
@@ -21,48 +20,58 @@
 HWY_BEFORE_NAMESPACE();
 namespace lockstep::ops::cpu::HWY_NAMESPACE {
 
-void FillRange(float* x, std::int64_t count, float value) {
-  ForColumns(count, [&](std::int64_t j, auto group) HWY_ATTR { group.Store(Splat(value), x + j); });
-}
-
-void AddRange(float* y, const float* x, std::int64_t count) {
-  ForColumns(count, [&](std::int64_t j, auto group) HWY_ATTR { group.Store(Add(group.Load(y + j), group.Load(x + j)), y + j); });
-}
-
-void ScaleRange(float* x, std::int64_t count, float factor) {
-  ForColumns(count, [&](std::int64_t j, auto group) HWY_ATTR { group.Store(Mul(group.Load(x + j), Splat(factor)), x + j); });
-}
-
-void NarrowRange(std::uint16_t* y, const float* x, std::int64_t count) {
-  ForColumns(count, [&](std::int64_t j, auto group) HWY_ATTR {
-    std::uint16_t part[16];
-    StoreBf16(group.Load(x + j), part);
-    std::memcpy(y + j, part, group.Size() * sizeof(std::uint16_t));
+void FillRange(const Tensor& x, float value, std::int64_t first, std::int64_t last) {
+  WithStorage(x.dtype, [&](auto zero) HWY_ATTR {
+    auto* to = data_of<decltype(zero)>(x) + first;
+    ForColumns(last - first, [&](std::int64_t j, auto group) HWY_ATTR { group.Store(Splat(value), to + j); });
   });
 }
 
-void WidenRange(float* y, const std::uint16_t* x, std::int64_t count) {
-  ForColumns(count, [&](std::int64_t j, auto group) HWY_ATTR {
-    std::uint16_t part[16] = {};
-    std::memcpy(part, x + j, group.Size() * sizeof(std::uint16_t));
-    group.Store(LoadBf16(part), y + j);
+void AddRange(const Tensor& y, const Tensor& x, std::int64_t first, std::int64_t last) {
+  WithStorage(x.dtype, [&](auto zero) HWY_ATTR {
+    using S = decltype(zero);
+    const S* from = data_of<S>(x) + first;
+    S* to = data_of<S>(y) + first;
+    ForColumns(last - first,
+               [&](std::int64_t j, auto group) HWY_ATTR { group.Store(Add(group.Load(to + j), group.Load(from + j)), to + j); });
   });
 }
 
-/// Elements [first, first + count) of the sequence to x. Groups of 64 that x cuts are drawn whole and copied in part.
-void NormalRange(float* x, std::int64_t first, std::int64_t count, std::uint32_t key0, std::uint32_t key1, float mean,
-                 float std) {
-  const std::int64_t last = first + count;
-  for (std::int64_t group = first / 64 * 64; group < last; group += 64) {
+void ScaleRange(const Tensor& x, float factor, std::int64_t first, std::int64_t last) {
+  WithStorage(x.dtype, [&](auto zero) HWY_ATTR {
+    auto* to = data_of<decltype(zero)>(x) + first;
+    ForColumns(last - first,
+               [&](std::int64_t j, auto group) HWY_ATTR { group.Store(Mul(group.Load(to + j), Splat(factor)), to + j); });
+  });
+}
+
+void NarrowRange(BFloat16* y, const float* x, std::int64_t count) {
+  ForColumns(count, [&](std::int64_t j, auto group) HWY_ATTR { group.Store(group.Load(x + j), y + j); });
+}
+
+void WidenRange(float* y, const BFloat16* x, std::int64_t count) {
+  ForColumns(count, [&](std::int64_t j, auto group) HWY_ATTR { group.Store(group.Load(x + j), y + j); });
+}
+
+/// Elements first_element + [first, last) of the sequence to those of x. Groups of 64 that x cuts, or narrows, are drawn whole
+/// and copied in part.
+void NormalRange(const Tensor& x, std::int64_t first_element, std::array<std::uint32_t, 2> key, float mean, float std,
+                 std::int64_t first, std::int64_t last) {
+  const std::int64_t begin = first_element + first, end = first_element + last;
+  for (std::int64_t group = begin / 64 * 64; group < end; group += 64) {
     const auto block = static_cast<std::uint64_t>(group / 4);
-    if (group >= first && group + 64 <= last) {
-      Normal64(x + (group - first), block, key0, key1, mean, std);
+    if (x.dtype == DType::f32 && group >= begin && group + 64 <= end) {
+      Normal64(floats(x) + (group - first_element), block, key[0], key[1], mean, std);
       continue;
     }
     float part[64];
-    Normal64(part, block, key0, key1, mean, std);
-    const std::int64_t begin = std::max(group, first), end = std::min(group + 64, last);
-    std::memcpy(x + (begin - first), part + (begin - group), static_cast<std::size_t>(end - begin) * sizeof(float));
+    Normal64(part, block, key[0], key[1], mean, std);
+    const std::int64_t from = std::max(group, begin), to = std::min(group + 64, end);
+    if (x.dtype == DType::f32) {
+      std::memcpy(floats(x) + (from - first_element), part + (from - group), static_cast<std::size_t>(to - from) * sizeof(float));
+    } else {
+      NarrowRange(data_of<BFloat16>(x) + (from - first_element), part + (from - group), to - from);
+    }
   }
 }
 
@@ -81,8 +90,6 @@ HWY_EXPORT(WidenRange);
 HWY_EXPORT(NormalRange);
 
 constexpr std::int64_t tile = 16384;
-
-std::uint16_t* halves(const Tensor& x) { return reinterpret_cast<std::uint16_t*>(x.data); }
 
 class CpuElementwise final : public Elementwise {
  public:
@@ -104,8 +111,7 @@ class CpuElementwise final : public Elementwise {
   }
 
   void do_fill(const Tensor& x, float value) override {
-    context_.deal(x.elements(), tile,
-                  [&](std::int64_t first, std::int64_t last) { fill_(floats(x) + first, last - first, value); });
+    context_.deal(x.elements(), tile, [&](std::int64_t first, std::int64_t last) { fill_(x, value, first, last); });
   }
 
   void do_cast(const Tensor& y, const Tensor& x) override {
@@ -114,35 +120,37 @@ class CpuElementwise final : public Elementwise {
         const std::size_t size = size_of(x.dtype), at = static_cast<std::size_t>(first) * size;
         std::memmove(y.data + at, x.data + at, static_cast<std::size_t>(last - first) * size);
       } else if (y.dtype == DType::bf16) {
-        narrow_(halves(y) + first, floats(x) + first, last - first);
+        narrow_(data_of<BFloat16>(y) + first, floats(x) + first, last - first);
       } else {
-        widen_(floats(y) + first, halves(x) + first, last - first);
+        widen_(floats(y) + first, data_of<BFloat16>(x) + first, last - first);
       }
     });
   }
 
   void do_add(const Tensor& y, const Tensor& x) override {
-    context_.deal(x.elements(), tile,
-                  [&](std::int64_t first, std::int64_t last) { add_(floats(y) + first, floats(x) + first, last - first); });
+    context_.deal(x.elements(), tile, [&](std::int64_t first, std::int64_t last) { add_(y, x, first, last); });
   }
 
   void do_scale(const Tensor& x, float factor) override {
-    context_.deal(x.elements(), tile,
-                  [&](std::int64_t first, std::int64_t last) { scale_(floats(x) + first, last - first, factor); });
+    context_.deal(x.elements(), tile, [&](std::int64_t first, std::int64_t last) { scale_(x, factor, first, last); });
   }
 
   void do_normal(const Tensor& x, const CounterRng& rng, std::int64_t first_element, float mean, float std) override {
     const auto key = rng.key();
-    context_.deal(x.elements(), tile, [&](std::int64_t first, std::int64_t last) {
-      normal_(floats(x) + first, first_element + first, last - first, key[0], key[1], mean, std);
-    });
+    context_.deal(x.elements(), tile,
+                  [&](std::int64_t first, std::int64_t last) { normal_(x, first_element, key, mean, std, first, last); });
   }
 
   void do_uniform(const Tensor& x, const CounterRng& rng, std::int64_t first_element, float low, float high) override {
     const double width = static_cast<double>(high) - low;
     context_.deal(x.elements(), tile / 8, [&](std::int64_t first, std::int64_t last) {
       for (std::int64_t i = first; i < last; ++i) {
-        floats(x)[i] = static_cast<float>(low + width * rng.uniform(static_cast<std::uint64_t>(first_element + i)));
+        const auto value = static_cast<float>(low + width * rng.uniform(static_cast<std::uint64_t>(first_element + i)));
+        if (x.dtype == DType::bf16) {
+          data_of<BFloat16>(x)[i] = to_bfloat16(value);
+        } else {
+          floats(x)[i] = value;
+        }
       }
     });
   }

@@ -17,17 +17,23 @@
 HWY_BEFORE_NAMESPACE();
 namespace lockstep::ops::cpu::HWY_NAMESPACE {
 
+template <class S>
+HWY_INLINE void EmbeddingRow(S* to, const S* token, const S* position, std::int64_t columns) {
+  ForColumns(columns, [&](std::int64_t j, auto group) HWY_ATTR {
+    const Sixteen row = group.Load(token + j);
+    group.Store(position != nullptr ? Add(row, group.Load(position + j)) : row, to + j);
+  });
+}
+
 void EmbeddingRows(const Tensor& y, const Tensor& tokens, const Tensor& token_table, const Tensor& position_table,
                    std::int64_t positions, std::int64_t first_position, std::int64_t first, std::int64_t last) {
-  for (std::int64_t i = first; i < last; ++i) {
-    float* to = row_of(y, i);
-    const float* token = row_of(token_table, ids(tokens)[i]);
-    const float* position = position_table ? row_of(position_table, first_position + i % positions) : nullptr;
-    ForColumns(y.columns(), [&](std::int64_t j, auto group) HWY_ATTR {
-      const Sixteen row = group.Load(token + j);
-      group.Store(position != nullptr ? Add(row, group.Load(position + j)) : row, to + j);
-    });
-  }
+  WithStorage(y.dtype, [&](auto zero) HWY_ATTR {
+    using S = decltype(zero);
+    for (std::int64_t i = first; i < last; ++i) {
+      EmbeddingRow(row_of<S>(y, i), row_of<S>(token_table, ids(tokens)[i]),
+                   row_of<S>(position_table, first_position + i % positions), y.columns());
+    }
+  });
 }
 
 /// `kGroups` groups of sixteen columns from `column`: a body for whole stripes and for what is left of a row.
@@ -37,10 +43,12 @@ struct Stripe {
   Group group;
   Sixteen sum[kGroups];
 
-  HWY_INLINE void Set(const float* row) {
+  template <class S>
+  HWY_INLINE void Set(const S* row) {
     for (std::size_t g = 0; g < kGroups; ++g) sum[g] = group.Load(row + column + 16 * g);
   }
-  HWY_INLINE void AddRow(const float* row) {
+  template <class S>
+  HWY_INLINE void AddRow(const S* row) {
     for (std::size_t g = 0; g < kGroups; ++g) sum[g] = Add(sum[g], group.Load(row + column + 16 * g));
   }
   /// row += the sum.
@@ -59,37 +67,46 @@ HWY_INLINE void ForStripe(std::int64_t first, std::int64_t last, const Body& bod
 }
 
 /// Columns [first, last) of the table's rows += the rows of dy of their tokens, block of 64 tokens by block.
-void ScatterColumns(const Tensor& d_tokens, const Tensor& dy, const TokenPlace* tokens, std::int64_t count, std::int64_t first,
-                    std::int64_t last) {
+template <class S>
+HWY_INLINE void ScatterColumnsAs(const Tensor& d_tokens, const Tensor& dy, const TokenPlace* tokens, std::int64_t count,
+                                 std::int64_t first, std::int64_t last) {
   ForStripe(first, last, [&](auto stripe) HWY_ATTR {
     for (std::int64_t i = 0; i < count; ++i) {
       const TokenPlace token = tokens[i];
-      stripe.Set(row_of(dy, token.place));
+      stripe.Set(row_of<S>(dy, token.place));
       for (; i + 1 < count && tokens[i + 1].id == token.id && tokens[i + 1].place / 64 == token.place / 64; ++i) {
-        stripe.AddRow(row_of(dy, tokens[i + 1].place));
+        stripe.AddRow(row_of<S>(dy, tokens[i + 1].place));
       }
       stripe.AddTo(row_of(d_tokens, token.id));
     }
   });
 }
 
-/// Row `position` of d_positions (+)= its rows of dy, block of 64 samples by block.
-void SumPosition(const Tensor& d_positions, const Tensor& dy, std::int64_t positions, bool accumulate, std::int64_t position) {
-  const std::int64_t columns = dy.columns();
-  float* to = row_of(d_positions, position);
-  if (!accumulate) std::memset(to, 0, static_cast<std::size_t>(columns) * sizeof(float));
-  const std::int64_t samples = dy.rows() / positions;
+void ScatterColumns(const Tensor& d_tokens, const Tensor& dy, const TokenPlace* tokens, std::int64_t count, std::int64_t first,
+                    std::int64_t last) {
+  WithStorage(dy.dtype, [&](auto zero) HWY_ATTR { ScatterColumnsAs<decltype(zero)>(d_tokens, dy, tokens, count, first, last); });
+}
+
+/// `to`, a row of d_positions, += its position's rows of dy, block of 64 samples by block.
+template <class S>
+HWY_INLINE void SumPositionAs(float* to, const Tensor& dy, std::int64_t positions, std::int64_t position) {
+  const std::int64_t columns = dy.columns(), samples = dy.rows() / positions;
   for (std::int64_t column = 0; column < columns; column += 64) {
     ForStripe(column, std::min(column + 64, columns), [&](auto stripe) HWY_ATTR {
       for (std::int64_t block = 0; block < samples; block += 64) {
-        stripe.Set(row_of(dy, block * positions + position));
+        stripe.Set(row_of<S>(dy, block * positions + position));
         for (std::int64_t s = block + 1; s < std::min(block + 64, samples); ++s) {
-          stripe.AddRow(row_of(dy, s * positions + position));
+          stripe.AddRow(row_of<S>(dy, s * positions + position));
         }
         stripe.AddTo(to);
       }
     });
   }
+}
+
+void SumPosition(float* to, const Tensor& dy, std::int64_t positions, bool accumulate, std::int64_t position) {
+  if (!accumulate) std::memset(to, 0, static_cast<std::size_t>(dy.columns()) * sizeof(float));
+  WithStorage(dy.dtype, [&](auto zero) HWY_ATTR { SumPositionAs<decltype(zero)>(to, dy, positions, position); });
 }
 
 /// Columns [first, last) of sum += part and part = 0, once for each id.
@@ -159,7 +176,7 @@ class CpuEmbedding final : public Embedding {
   void do_backward_positions(const Tensor& d_positions, const Tensor& dy, std::int64_t positions, bool accumulate) override {
     const std::int64_t tile = rows_per_tile(dy.columns() * std::max<std::int64_t>(1, dy.rows() / positions));
     context_.deal(positions, tile, [&](std::int64_t first, std::int64_t last) {
-      for (std::int64_t t = first; t < last; ++t) sum_position_(d_positions, dy, positions, accumulate, t);
+      for (std::int64_t t = first; t < last; ++t) sum_position_(row_of(d_positions, t), dy, positions, accumulate, t);
     });
     if (accumulate) return;
     for (std::int64_t t = positions; t < d_positions.rows(); ++t) {

@@ -18,8 +18,8 @@ HWY_BEFORE_NAMESPACE();
 namespace lockstep::ops::cpu::HWY_NAMESPACE {
 
 /// One row of n from x, its mean and rstd.
-HWY_INLINE void NormRow(float* n, const float* x, const float* gain, const float* bias, std::int64_t columns, float mean,
-                        float rstd) {
+template <class S>
+HWY_INLINE void NormRow(S* n, const S* x, const S* gain, const S* bias, std::int64_t columns, float mean, float rstd) {
   const Sixteen means = Splat(mean), rstds = Splat(rstd);
   ForColumns(columns, [&](std::int64_t j, auto group) HWY_ATTR {
     const Sixteen unit = Mul(Sub(group.Load(x + j), means), rstds);
@@ -28,20 +28,24 @@ HWY_INLINE void NormRow(float* n, const float* x, const float* gain, const float
   });
 }
 
-void NormApply(const Tensor& n, const Tensor& stats, const Tensor& x, const float* gain, const float* bias, std::int64_t first,
+void NormApply(const Tensor& n, const Tensor& stats, const Tensor& x, const Tensor& gain, const Tensor& bias, std::int64_t first,
                std::int64_t last) {
-  for (std::int64_t i = first; i < last; ++i) {
-    const float* stat = floats(stats) + 2 * i;
-    NormRow(row_of(n, i), row_of(x, i), gain, bias, x.columns(), stat[0], stat[1]);
-  }
+  WithStorage(x.dtype, [&](auto zero) HWY_ATTR {
+    using S = decltype(zero);
+    for (std::int64_t i = first; i < last; ++i) {
+      const float* stat = floats(stats) + 2 * i;
+      NormRow(row_of<S>(n, i), row_of<S>(x, i), data_of<S>(gain), data_of<S>(bias), x.columns(), stat[0], stat[1]);
+    }
+  });
 }
 
-void NormForward(const Tensor& n, const Tensor& stats, const Tensor& x, const float* gain, const float* bias, float eps,
-                 bool centred, std::int64_t first, std::int64_t last) {
+template <class S>
+HWY_INLINE void NormForwardAs(const Tensor& n, const Tensor& stats, const Tensor& x, const S* gain, const S* bias, float eps,
+                              bool centred, std::int64_t first, std::int64_t last) {
   const std::int64_t columns = x.columns();
   const auto count = static_cast<float>(columns);
   for (std::int64_t i = first; i < last; ++i) {
-    const float* from = row_of(x, i);
+    const S* from = row_of<S>(x, i);
     Sixteen sum = Splat(0), squares = Splat(0);
     if (centred) ForColumns(columns, [&](std::int64_t j, auto group) HWY_ATTR { sum = Add(sum, group.Load(from + j)); });
     const float mean = Sum(sum) / count;
@@ -54,21 +58,30 @@ void NormForward(const Tensor& n, const Tensor& stats, const Tensor& x, const fl
     float* stat = floats(stats) + 2 * i;
     stat[0] = mean;
     stat[1] = rstd;
-    NormRow(row_of(n, i), from, gain, bias, columns, mean, rstd);
+    NormRow(row_of<S>(n, i), from, gain, bias, columns, mean, rstd);
   }
 }
 
+void NormForward(const Tensor& n, const Tensor& stats, const Tensor& x, const Tensor& gain, const Tensor& bias, float eps,
+                 bool centred, std::int64_t first, std::int64_t last) {
+  WithStorage(x.dtype, [&](auto zero) HWY_ATTR {
+    using S = decltype(zero);
+    NormForwardAs(n, stats, x, data_of<S>(gain), data_of<S>(bias), eps, centred, first, last);
+  });
+}
+
 /// Rows [first, last), at most a block of 64: dx (and n), and the block's sums d_gain and d_bias [columns].
-void NormBackward(const Tensor& dx, const Tensor& n, float* d_gain, float* d_bias, const Tensor& dn, const Tensor& x,
-                  const Tensor& stats, const float* gain, const float* bias, const Tensor& residual, bool centred,
-                  std::int64_t first, std::int64_t last) {
+template <class S>
+HWY_INLINE void NormBackwardAs(const Tensor& dx, const Tensor& n, float* d_gain, float* d_bias, const Tensor& dn, const Tensor& x,
+                               const Tensor& stats, const S* gain, const S* bias, const Tensor& residual, bool centred,
+                               std::int64_t first, std::int64_t last) {
   const std::int64_t columns = x.columns();
   const auto count = static_cast<float>(columns);
   std::memset(d_gain, 0, static_cast<std::size_t>(columns) * sizeof(float));
   std::memset(d_bias, 0, static_cast<std::size_t>(columns) * sizeof(float));
   for (std::int64_t i = first; i < last; ++i) {
-    const float* from = row_of(x, i);
-    const float* d_from = row_of(dn, i);
+    const S* from = row_of<S>(x, i);
+    const S* d_from = row_of<S>(dn, i);
     const float* stat = floats(stats) + 2 * i;
     const Sixteen mean = Splat(stat[0]), rstd = Splat(stat[1]);
     Sixteen sum = Splat(0), dot = Splat(0);
@@ -82,9 +95,9 @@ void NormBackward(const Tensor& dx, const Tensor& n, float* d_gain, float* d_bia
       group.Store(Add(d_n, group.Load(d_bias + j)), d_bias + j);
     });
     const Sixteen mean_sum = Splat(centred ? Sum(sum) / count : 0), mean_dot = Splat(Sum(dot) / count);
-    const float* rest = residual ? row_of(residual, i) : nullptr;
-    float* to = row_of(dx, i);
-    float* again = n ? row_of(n, i) : nullptr;
+    const S* rest = row_of<S>(residual, i);
+    S* to = row_of<S>(dx, i);
+    S* again = row_of<S>(n, i);
     ForColumns(columns, [&](std::int64_t j, auto group) HWY_ATTR {
       const Sixteen unit = Mul(Sub(group.Load(from + j), mean), rstd);
       const Sixteen gains = group.Load(gain + j);
@@ -94,6 +107,15 @@ void NormBackward(const Tensor& dx, const Tensor& n, float* d_gain, float* d_bia
       if (again != nullptr) group.Store(MulAdd(unit, gains, bias != nullptr ? group.Load(bias + j) : Splat(0)), again + j);
     });
   }
+}
+
+void NormBackward(const Tensor& dx, const Tensor& n, float* d_gain, float* d_bias, const Tensor& dn, const Tensor& x,
+                  const Tensor& stats, const Tensor& gain, const Tensor& bias, const Tensor& residual, bool centred,
+                  std::int64_t first, std::int64_t last) {
+  WithStorage(x.dtype, [&](auto zero) HWY_ATTR {
+    using S = decltype(zero);
+    NormBackwardAs(dx, n, d_gain, d_bias, dn, x, stats, data_of<S>(gain), data_of<S>(bias), residual, centred, first, last);
+  });
 }
 
 /// Columns [first, last) of `sum` (+)= the blocks' partial sums in order; a block's lie `stride` after the one before.
@@ -134,14 +156,13 @@ class CpuNorm final : public Norm {
  private:
   void do_forward(const Tensor& n, const Tensor& stats, const Tensor& x, const Tensor& gain, const Tensor& bias,
                   float eps) override {
-    context_.deal(x.rows(), rows_per_tile(x.columns()), [&](std::int64_t first, std::int64_t last) {
-      forward_(n, stats, x, floats(gain), floats(bias), eps, centred_, first, last);
-    });
+    context_.deal(x.rows(), rows_per_tile(x.columns()),
+                  [&](std::int64_t first, std::int64_t last) { forward_(n, stats, x, gain, bias, eps, centred_, first, last); });
   }
 
   void do_apply(const Tensor& n, const Tensor& stats, const Tensor& x, const Tensor& gain, const Tensor& bias) override {
     context_.deal(x.rows(), rows_per_tile(x.columns()),
-                  [&](std::int64_t first, std::int64_t last) { apply_(n, stats, x, floats(gain), floats(bias), first, last); });
+                  [&](std::int64_t first, std::int64_t last) { apply_(n, stats, x, gain, bias, first, last); });
   }
 
   // The blocks' sums fit the workspace: as many rows at a time as it holds, each time added onto the result.
@@ -159,8 +180,7 @@ class CpuNorm final : public Norm {
       const std::int64_t blocks = div_up(count, block_rows);
       context_.deal(count, block_rows, [&](std::int64_t first, std::int64_t last) {
         float* sums = partial.data() + first / block_rows * 2 * columns;
-        backward_(dx, n, sums, sums + columns, dn, x, stats, floats(gain), floats(bias), residual, centred_, row + first,
-                  row + last);
+        backward_(dx, n, sums, sums + columns, dn, x, stats, gain, bias, residual, centred_, row + first, row + last);
       });
       context_.deal(columns, stripe, [&](std::int64_t first, std::int64_t last) {
         add_blocks_(floats(d_gain), partial.data(), blocks, 2 * columns, add, first, last);

@@ -11,11 +11,10 @@
 
 #include "ops/cpu/context.h"
 #include "ops/cpu/isa.h"
+#include "ops/cpu/simd/storage-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace lockstep::ops::cpu::HWY_NAMESPACE {
-
-namespace hn = hwy::HWY_NAMESPACE;
 
 /// Sum of squares in 16 lanes of double, combined by the tree (i, i + 8), (i, i + 4), (i, i + 2), (0, 1).
 double SquaresOfChunk(const float* x, std::int64_t count) {
@@ -45,6 +44,15 @@ double SquaresOfChunk(const float* x, std::int64_t count) {
   return all[0];
 }
 
+/// `count` elements as floats.
+void WidenChunk(const BFloat16* from, std::int64_t count, float* to) {
+  const hn::CappedTag<float, 16> floats;
+  constexpr auto lanes = static_cast<std::int64_t>(hn::MaxLanes(floats));
+  std::int64_t i = 0;
+  for (; i + lanes <= count; i += lanes) StoreAs(floats, LoadAs(floats, from + i), to + i);
+  for (; i < count; ++i) to[i] = to_float(from[i]);
+}
+
 /// Largest bits of the absolute values: as integers they have the order of the numbers, NaN above infinity.
 std::int32_t LargestBits(const float* x, std::int64_t count) {
   const hn::CappedTag<std::int32_t, 16> integers;
@@ -68,6 +76,7 @@ namespace {
 
 HWY_EXPORT(SquaresOfChunk);
 HWY_EXPORT(LargestBits);
+HWY_EXPORT(WidenChunk);
 
 constexpr std::int64_t chunk = 4096;
 constexpr std::int64_t chunks_per_tile = 8;
@@ -78,9 +87,19 @@ class CpuReduce final : public Reduce {
     const ScopedIsa scope(context.isa);
     squares_ = &HWY_DYNAMIC_DISPATCH(SquaresOfChunk);
     largest_ = &HWY_DYNAMIC_DISPATCH(LargestBits);
+    widen_ = &HWY_DYNAMIC_DISPATCH(WidenChunk);
   }
 
  private:
+  /// of_chunk(`count` elements of x from `first`, as floats).
+  template <class OfChunk>
+  auto of_elements(const Tensor& x, std::int64_t first, std::int64_t count, const OfChunk& of_chunk) const {
+    if (x.dtype == DType::f32) return of_chunk(floats(x) + first, count);
+    float wide[chunk];
+    widen_(data_of<BFloat16>(x) + first, count, wide);
+    return of_chunk(wide, count);
+  }
+
   /// partials[i] = of_chunk(chunk i) for up to a workspace of chunks at a time, then combine(partial) in order.
   template <class T, class OfChunk, class Combine>
   void for_chunks(const Tensor& x, const OfChunk& of_chunk, const Combine& combine) {
@@ -91,7 +110,7 @@ class CpuReduce final : public Reduce {
       const std::int64_t chunks = div_up(count, chunk);
       context_.deal(chunks, chunks_per_tile, [&](std::int64_t first, std::int64_t last) {
         for (std::int64_t c = first; c < last; ++c) {
-          partials[static_cast<std::size_t>(c)] = of_chunk(floats(x) + begin + c * chunk, std::min(chunk, count - c * chunk));
+          partials[static_cast<std::size_t>(c)] = of_elements(x, begin + c * chunk, std::min(chunk, count - c * chunk), of_chunk);
         }
       });
       for (std::int64_t c = 0; c < chunks; ++c) combine(partials[static_cast<std::size_t>(c)]);
@@ -113,6 +132,7 @@ class CpuReduce final : public Reduce {
   Context context_;
   decltype(&HWY_STATIC_DISPATCH(SquaresOfChunk)) squares_;
   decltype(&HWY_STATIC_DISPATCH(LargestBits)) largest_;
+  decltype(&HWY_STATIC_DISPATCH(WidenChunk)) widen_;
 };
 
 }  // namespace

@@ -14,8 +14,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace lockstep::ops::cpu::HWY_NAMESPACE {
 
-template <bool inverse>
-HWY_INLINE void RotateHead(float* x, const float* cosines, const float* sines, std::int64_t half) {
+template <bool inverse, class S>
+HWY_INLINE void RotateHead(S* x, const float* cosines, const float* sines, std::int64_t half) {
   ForColumns(half, [&](std::int64_t j, auto group) HWY_ATTR {
     const Sixteen a = group.Load(x + j), b = group.Load(x + half + j);
     const Sixteen cosine = group.Load(cosines + j), sine = group.Load(sines + j);
@@ -25,12 +25,14 @@ HWY_INLINE void RotateHead(float* x, const float* cosines, const float* sines, s
   });
 }
 
-void RotateRows(const Tensor& x, const Tensor& angles, const RotaryPlace& place, std::int64_t first, std::int64_t last) {
+template <class S>
+HWY_INLINE void RotateRowsAs(const Tensor& x, const Tensor& angles, const RotaryPlace& place, std::int64_t first,
+                             std::int64_t last) {
   const std::int64_t size = angles.columns(), half = size / 2;
   for (std::int64_t i = first; i < last; ++i) {
     const float* angle = row_of(angles, place.first_position + i % place.positions);
-    float* row = row_of(x, i);
-    for (float* head = row; head < row + x.columns(); head += size) {
+    S* row = row_of<S>(x, i);
+    for (S* head = row; head < row + x.columns(); head += size) {
       if (place.inverse) {
         RotateHead<true>(head, angle, angle + half, half);
       } else {
@@ -38,6 +40,10 @@ void RotateRows(const Tensor& x, const Tensor& angles, const RotaryPlace& place,
       }
     }
   }
+}
+
+void RotateRows(const Tensor& x, const Tensor& angles, const RotaryPlace& place, std::int64_t first, std::int64_t last) {
+  WithStorage(x.dtype, [&](auto zero) HWY_ATTR { RotateRowsAs<decltype(zero)>(x, angles, place, first, last); });
 }
 
 }  // namespace lockstep::ops::cpu::HWY_NAMESPACE

@@ -11,25 +11,30 @@
 
 #include "ops/cpu/context.h"
 #include "ops/cpu/isa.h"
-// clang-format off: lanes-inl.h comes first
 #include "ops/cpu/simd/lanes-inl.h"
-#include "ops/cpu/simd/bfloat16-inl.h"
-// clang-format on
 
 HWY_BEFORE_NAMESPACE();
 namespace lockstep::ops::cpu::HWY_NAMESPACE {
 
-/// factors: clip, beta1, 1 - beta1, beta2, 1 - beta2, 1 - lr decay, lr / bc1, 1 / sqrt(bc2), eps. Of the places for the new
-/// weights, `same` and `narrow` may be null.
-void AdamWRange(float* weights, float* same, std::uint16_t* narrow, const float* gradient, float* exp_avg, float* exp_avg_sq,
-                const float (&factors)[9], std::int64_t count) {
+/// Where new weights go too, from element 0 on; null: nowhere.
+struct Published {
+  float* same;
+  BFloat16* narrow;
+};
+
+/// factors: clip, beta1, 1 - beta1, beta2, 1 - beta2, 1 - lr decay, lr / bc1, 1 / sqrt(bc2), eps. The step is taken with the
+/// moments as they are stored.
+template <class S>
+HWY_INLINE void AdamWRangeAs(S* weights, const Published& published, const float* gradient, S* exp_avg, S* exp_avg_sq,
+                             const float (&factors)[9], std::int64_t first, std::int64_t last) {
   const Sixteen clip = Splat(factors[0]), beta1 = Splat(factors[1]), rest1 = Splat(factors[2]), beta2 = Splat(factors[3]),
                 rest2 = Splat(factors[4]), keep = Splat(factors[5]), rate = Splat(factors[6]), correction = Splat(factors[7]),
                 eps = Splat(factors[8]);
-  ForColumns(count, [&](std::int64_t j, auto group) HWY_ATTR {
+  ForColumns(last - first, [&](std::int64_t column, auto group) HWY_ATTR {
+    const std::int64_t j = first + column;
     const Sixteen g = Mul(clip, group.Load(gradient + j));
-    const Sixteen m = MulAdd(rest1, g, Mul(beta1, group.Load(exp_avg + j)));
-    const Sixteen v = MulAdd(Mul(rest2, g), g, Mul(beta2, group.Load(exp_avg_sq + j)));
+    const Sixteen m = Rounded<S>(MulAdd(rest1, g, Mul(beta1, group.Load(exp_avg + j))));
+    const Sixteen v = Rounded<S>(MulAdd(Mul(rest2, g), g, Mul(beta2, group.Load(exp_avg_sq + j))));
     const Sixteen root = Map([](FloatVec x) HWY_ATTR { return hn::Sqrt(x); }, v);
     const Sixteen step =
         Map([](FloatVec x, FloatVec y) HWY_ATTR { return hn::Div(x, y); }, Mul(rate, m), MulAdd(root, correction, eps));
@@ -37,12 +42,19 @@ void AdamWRange(float* weights, float* same, std::uint16_t* narrow, const float*
     group.Store(m, exp_avg + j);
     group.Store(v, exp_avg_sq + j);
     group.Store(w, weights + j);
-    if (same != nullptr) group.Store(w, same + j);
-    if (narrow != nullptr) {
-      std::uint16_t part[16];
-      StoreBf16(w, part);
-      std::memcpy(narrow + j, part, group.Size() * sizeof(std::uint16_t));
-    }
+    if (published.same != nullptr) group.Store(w, published.same + j);
+    if (published.narrow != nullptr) group.Store(w, published.narrow + j);
+  });
+}
+
+void AdamWRange(const Tensor& weights, const Tensor& publish, const Tensor& gradient, const Tensor& exp_avg,
+                const Tensor& exp_avg_sq, const float (&factors)[9], std::int64_t first, std::int64_t last) {
+  const bool apart = publish.data != weights.data, narrow = publish.dtype == DType::bf16;
+  const Published published{apart && !narrow ? floats(publish) : nullptr, apart && narrow ? data_of<BFloat16>(publish) : nullptr};
+  WithStorage(weights.dtype, [&](auto zero) HWY_ATTR {
+    using S = decltype(zero);
+    AdamWRangeAs(data_of<S>(weights), published, floats(gradient), data_of<S>(exp_avg), data_of<S>(exp_avg_sq), factors, first,
+                 last);
   });
 }
 
@@ -78,12 +90,8 @@ class CpuUpdate final : public Update {
                               static_cast<float>(rate / scalars.host(StepScalars::bias_correction1)),
                               static_cast<float>(1 / std::sqrt(static_cast<double>(scalars.host(StepScalars::bias_correction2)))),
                               rule.eps};
-    const bool narrow = publish && publish.dtype == DType::bf16;
-    const bool same = publish && !narrow && publish.data != weights.data;
     context_.deal(weights.elements(), tile, [&](std::int64_t first, std::int64_t last) {
-      adamw_(floats(weights) + first, same ? floats(publish) + first : nullptr,
-             narrow ? reinterpret_cast<std::uint16_t*>(publish.data) + first : nullptr, floats(gradient) + first,
-             floats(exp_avg) + first, floats(exp_avg_sq) + first, factors, last - first);
+      adamw_(weights, publish, gradient, exp_avg, exp_avg_sq, factors, first, last);
     });
   }
 

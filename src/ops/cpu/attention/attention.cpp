@@ -10,8 +10,15 @@ namespace lockstep::ops::cpu {
 namespace {
 
 /// Rows of sample `sample` of the matrix `tensor`, `rows` a sample, from column `column`.
-HeadRows head_rows(const Tensor& tensor, std::int64_t sample, std::int64_t rows, std::int64_t column) {
-  return {reinterpret_cast<float*>(tensor.data) + sample * rows * tensor.stride() + column, tensor.stride()};
+StoredRows head_rows(const Tensor& tensor, std::int64_t sample, std::int64_t rows, std::int64_t column) {
+  return StoredRows{tensor.data, tensor.stride(), tensor.dtype}.from(sample * rows).columns_from(column);
+}
+
+/// The rows where dq is summed: dq itself or, where it is bf16, what follows delta's own floats.
+Tensor sums_of(const Tensor& dq, const Tensor& delta, const AttentionShape& shape) {
+  if (dq.dtype == DType::f32) return dq;
+  const std::int64_t own = shape.samples * shape.heads * shape.queries;
+  return delta.reshape({delta.elements()}).flat(own, dq.elements()).reshape({dq.rows(), dq.columns()});
 }
 
 float scale_of(const AttentionShape& shape) { return static_cast<float>(1 / std::sqrt(static_cast<double>(shape.head_size))); }
@@ -109,6 +116,7 @@ void CpuAttention::do_backward(const Tensor& dq, const Tensor& dk, const Tensor&
   const std::int64_t rows = shape.queries, group = shape.heads / shape.kv_heads, blocks = div_up(rows, key_block);
   const std::int64_t heads = shape.samples * shape.kv_heads;
   const std::int64_t steps = group * blocks + 1;  // of the counter, per task: every task has numbers of its own
+  const Tensor dq_sums = sums_of(dq, delta, shape);
   const Columns columns(heads, blocks, context_.team.size());
   for (std::int64_t slot = 0; slot < slots_; ++slot) progress_[static_cast<std::size_t>(slot)].steps.store(0);
   const auto slot_of = [&](std::int64_t task) -> Progress& { return progress_[static_cast<std::size_t>(task % slots_)]; };
@@ -126,6 +134,7 @@ void CpuAttention::do_backward(const Tensor& dq, const Tensor& dk, const Tensor&
                .dq = head_rows(dq, sample, rows, column),
                .dk = head_rows(dk, sample, rows, kv_column),
                .dv = head_rows(dv, sample, rows, kv_column),
+               .dq_sums = head_rows(dq_sums, sample, rows, column),
                .lse = floats(lse) + row_sums,
                .delta = floats(delta) + row_sums,
                .rows = rows,

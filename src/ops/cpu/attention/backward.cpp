@@ -23,16 +23,18 @@
 HWY_BEFORE_NAMESPACE();
 namespace lockstep::ops::cpu::HWY_NAMESPACE {
 
-/// A worker's workspace: packed operands, sums of a column of blocks, scores.
+/// A worker's workspace: places for what is widened, packed operands, sums of a column of blocks, scores.
 struct BackwardSpace {
-  float *keys, *keys_transposed, *values_transposed, *queries, *d_outputs, *dk, *dv, *dq, *weights, *d_scores;
+  float *wide_queries, *wide_d_outputs, *keys, *keys_transposed, *values_transposed, *queries, *d_outputs, *dk, *dv, *dq;
+  float *weights, *d_scores;
   explicit BackwardSpace(float* at) {
     const auto take = [&](Index floats) {
       float* taken = at;
       at += floats;
       return taken;
     };
-    for (float** matrix : {&keys, &keys_transposed, &values_transposed, &queries, &d_outputs, &dk, &dv, &dq}) {
+    for (float** matrix :
+         {&wide_queries, &wide_d_outputs, &keys, &keys_transposed, &values_transposed, &queries, &d_outputs, &dk, &dv, &dq}) {
       *matrix = take(key_block * max_head_size);
     }
     weights = take(key_block * score_stride);
@@ -42,7 +44,8 @@ struct BackwardSpace {
 
 /// One block of queries of one head of the group: where its rows begin and which keys they see.
 struct QueryBlock {
-  HeadRows q, d_o, dq;
+  StoredRows q, d_o;
+  StoredRows dq, dq_sums;  // the same while blocks of keys are to come
   const float *lse, *delta;
   Index rows;        // <= 64
   Index rows_after;  // of the next block, 0 at the end
@@ -125,20 +128,15 @@ HWY_INLINE void query_product(const BackwardTask& task, const QueryBlock& block,
   }
 }
 
-/// Rows between a caller's matrix and the workspace. What is stored is x + 0.
-HWY_INLINE void load_rows(HeadRows from, Index rows, Index columns, float* to) {
+/// Rows between a caller's matrix and the workspace.
+HWY_INLINE void load_rows(StoredRows from, Index rows, Index columns, float* to) {
   const Index stride = padded(columns);
-  for (Index r = 0; r < rows; ++r) std::copy_n(from.data + r * from.stride, columns, to + r * stride);
+  for (Index r = 0; r < rows; ++r) std::copy_n(reinterpret_cast<const float*>(from.from(r).data), columns, to + r * stride);
 }
-HWY_INLINE void store_rows(const float* from, Index rows, Index columns, HeadRows to) {
-  const Tag d;
+HWY_INLINE void store_rows(const float* from, Index rows, Index columns, StoredRows to) {
   const Index stride = padded(columns);
   for (Index r = 0; r < rows; ++r) {
-    const float* in = from + r * stride;
-    float* out = to.data + r * to.stride;
-    Index c = 0;
-    for (; c + width <= columns; c += width) hn::StoreU(hn::Add(hn::Load(d, in + c), hn::Zero(d)), d, out + c);
-    for (; c < columns; ++c) out[c] = in[c] + 0.0f;
+    store_row(to.from(r), columns, [&](Index c) HWY_ATTR { return Load16(from + r * stride + c); });
   }
 }
 
@@ -154,10 +152,12 @@ inline void await(const Progress* before, Index steps) {
 }
 
 void step(const BackwardTask& task, const QueryBlock& block, Index number, const BackwardSpace& space) {
-  pack_panels(block.q, block.rows, task.head_size, space.queries);
-  pack_panels(block.d_o, block.rows, task.head_size, space.d_outputs);
-  score_product(block.q, block.rows, block.seen, space.keys_transposed, task.head_size, space.weights);
-  score_product(block.d_o, block.rows, block.seen, space.values_transposed, task.head_size, space.d_scores);
+  const HeadRows q = widened(block.q, block.rows, task.head_size, space.wide_queries);
+  const HeadRows d_o = widened(block.d_o, block.rows, task.head_size, space.wide_d_outputs);
+  pack_panels(q, block.rows, task.head_size, space.queries);
+  pack_panels(d_o, block.rows, task.head_size, space.d_outputs);
+  score_product(q, block.rows, block.seen, space.keys_transposed, task.head_size, space.weights);
+  score_product(d_o, block.rows, block.seen, space.values_transposed, task.head_size, space.d_scores);
   if (task.dropout.site == nullptr) {
     weights_of_block(task, block, space);
   } else {
@@ -171,7 +171,7 @@ void step(const BackwardTask& task, const QueryBlock& block, Index number, const
     std::fill(space.dq, space.dq + block.rows * padded(task.head_size), 0.0f);
   } else {
     if (task.before != nullptr) await(task.before, task.before_base + number + 1);
-    load_rows(block.dq, block.rows, task.head_size, space.dq);
+    load_rows(block.dq_sums, block.rows, task.head_size, space.dq);
   }
   query_product(task, block, space);
   store_rows(space.dq, block.rows, task.head_size, block.dq);
@@ -183,17 +183,22 @@ void attention_backward(const BackwardTask& task, float* workspace) {
   const Index first_key = task.block * key_block;
   const Index keys = std::min(key_block, task.rows - first_key);
   const Index blocks = (task.rows + key_block - 1) / key_block;
-  pack_transposed(task.k.from(first_key), keys, task.head_size, space.keys_transposed);
-  pack_transposed(task.v.from(first_key), keys, task.head_size, space.values_transposed);
-  pack_panels(task.k.from(first_key), keys, task.head_size, space.keys);
+  const HeadRows k = widened(task.k.from(first_key), keys, task.head_size, space.wide_queries);
+  const HeadRows v = widened(task.v.from(first_key), keys, task.head_size, space.wide_d_outputs);
+  pack_transposed(k, keys, task.head_size, space.keys_transposed);
+  pack_transposed(v, keys, task.head_size, space.values_transposed);
+  pack_panels(k, keys, task.head_size, space.keys);
   std::fill(space.dk, space.dk + key_block * padded(task.head_size), 0.0f);
   std::fill(space.dv, space.dv + key_block * padded(task.head_size), 0.0f);
   for (Index head = 0; head < task.group; ++head) {
     for (Index i = task.block; i < blocks; ++i) {
       const Index row = i * key_block, column = head * task.head_size;
+      const StoredRows dq_sums = task.dq_sums.columns_from(column).from(row);
+      const bool last = i == task.block;  // later keys are not seen
       const QueryBlock block{.q = task.q.columns_from(column).from(row),
                              .d_o = task.d_o.columns_from(column).from(row),
-                             .dq = task.dq.columns_from(column).from(row),
+                             .dq = last ? task.dq.columns_from(column).from(row) : dq_sums,
+                             .dq_sums = dq_sums,
                              .lse = task.lse + head * task.rows + row,
                              .delta = task.delta + head * task.rows + row,
                              .rows = std::min(key_block, task.rows - row),
@@ -211,11 +216,13 @@ void attention_backward(const BackwardTask& task, float* workspace) {
 
 void attention_delta(const DeltaTask& task) {
   for (Index r = 0; r < task.rows; ++r) {
-    const float* a = task.d_o.data + r * task.d_o.stride;
-    const float* b = task.o.data + r * task.o.stride;
-    Sixteen sum = Splat(0);
-    ForColumns(task.head_size, [&](Index c, auto group) HWY_ATTR { sum = MulAdd(group.Load(a + c), group.Load(b + c), sum); });
-    task.delta[r] = Sum(sum);
+    WithStorage(task.o.type, [&](auto zero) HWY_ATTR {
+      const auto* a = reinterpret_cast<const decltype(zero)*>(task.d_o.from(r).data);
+      const auto* b = reinterpret_cast<const decltype(zero)*>(task.o.from(r).data);
+      Sixteen sum = Splat(0);
+      ForColumns(task.head_size, [&](Index c, auto group) HWY_ATTR { sum = MulAdd(group.Load(a + c), group.Load(b + c), sum); });
+      task.delta[r] = Sum(sum);
+    });
   }
 }
 

@@ -25,9 +25,10 @@ namespace lockstep::ops::cpu::HWY_NAMESPACE {
 constexpr Index row_capacity = 256;
 constexpr float lowest = -3.0e38f;
 
-/// A worker's workspace. sums: o before it is divided; largest: of the unscaled scores; total: 16 partial sums a row.
+/// A worker's workspace. queries, staged: a place for what is widened; sums: o before it is divided; largest: of the unscaled
+/// scores; total: 16 partial sums a row.
 struct ForwardSpace {
-  float *keys, *values, *sums, *scores, *largest, *total, *block_largest, *decay, *shift;
+  float *keys, *values, *staged, *queries, *sums, *scores, *largest, *total, *block_largest, *decay, *shift;
   explicit ForwardSpace(float* at) {
     const auto take = [&](Index floats) {
       float* taken = at;
@@ -36,6 +37,8 @@ struct ForwardSpace {
     };
     keys = take(key_block * max_head_size);
     values = take(key_block * max_head_size);
+    staged = take(key_block * max_head_size);
+    queries = take(64 * 256);
     sums = take(64 * 256);
     scores = take(forward_sub_rows * score_stride);
     total = take(row_capacity * lanes);
@@ -145,10 +148,11 @@ HWY_INLINE void value_product(const ForwardTask& task, const ForwardSpace& space
   }
 }
 
-/// One block of keys, from `key`, for `rows` <= 48 rows from `first`.
-HWY_INLINE void block_of_rows(const ForwardTask& task, const ForwardSpace& space, Index key, Index first, Index rows) {
+/// One block of keys, from `key`, for `rows` <= 48 rows of q from `first`.
+HWY_INLINE void block_of_rows(const ForwardTask& task, HeadRows q, const ForwardSpace& space, Index key, Index first,
+                              Index rows) {
   const Index seen = task.position + first + 1 - key;  // by row `first`; may be more than the block
-  score_product(task.q.from(first), rows, seen, space.keys, task.head_size, space.scores);
+  score_product(q.from(first), rows, seen, space.keys, task.head_size, space.scores);
   if (seen >= key_block) {
     block_maxima<false>(space.scores, rows, seen, space.block_largest);
     advance_maxima(space, first, rows, task.scale);
@@ -177,13 +181,8 @@ HWY_INLINE void finish(const ForwardTask& task, const ForwardSpace& space) {
   }
   for (Index r = 0; r < task.rows; ++r) {
     const float* sums = space.sums + r * stride;
-    float* out = task.o.data + r * task.o.stride;
-    const Vector inverse = hn::Set(d, inverses[r]);
-    Index c = 0;
-    for (; c + width <= task.head_size; c += width) {
-      hn::StoreU(hn::Add(hn::Mul(hn::Load(d, sums + c), inverse), hn::Zero(d)), d, out + c);
-    }
-    for (; c < task.head_size; ++c) out[c] = sums[c] * inverses[r] + 0.0f;
+    const Sixteen inverse = Splat(inverses[r]);
+    store_row(task.o.from(r), task.head_size, [&](Index c) HWY_ATTR { return Mul(Load16(sums + c), inverse); });
     if (task.lse != nullptr) task.lse[r] = space.largest[r] * task.scale + logs[r];
   }
 }
@@ -193,16 +192,17 @@ void attention_forward(const ForwardTask& task, float* workspace) {
   std::fill(space.sums, space.sums + task.rows * padded(task.head_size), 0.0f);
   std::fill(space.total, space.total + task.rows * lanes, 0.0f);
   std::fill(space.largest, space.largest + row_capacity, lowest);
+  const HeadRows q = widened(task.q, task.rows, task.head_size, space.queries);
   const Index keys = task.position + task.rows;
   for (Index key = 0; key < keys; key += key_block) {
     const Index in_block = std::min(key_block, keys - key);
-    pack_transposed(task.k.from(key), in_block, task.head_size, space.keys);
-    pack_panels(task.v.from(key), in_block, task.head_size, space.values);
+    pack_transposed(widened(task.k.from(key), in_block, task.head_size, space.staged), in_block, task.head_size, space.keys);
+    pack_panels(widened(task.v.from(key), in_block, task.head_size, space.staged), in_block, task.head_size, space.values);
     const Index next = key + key_block, in_next = std::min(key_block, keys - next);
     prefetch_rows(task.k.from(next), in_next, task.head_size);
     prefetch_rows(task.v.from(next), in_next, task.head_size);
     for (Index first = std::max<Index>(0, key - task.position); first < task.rows; first += forward_sub_rows) {
-      block_of_rows(task, space, key, first, std::min(forward_sub_rows, task.rows - first));
+      block_of_rows(task, q, space, key, first, std::min(forward_sub_rows, task.rows - first));
     }
   }
   finish(task, space);

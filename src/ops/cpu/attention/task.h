@@ -7,6 +7,7 @@
 // Order of additions (numerics.md section 3), the same for every cut: scores are one fma chain over the head's elements;
 // keys come in blocks of 64 from key 0, products over a block are one chain and blocks are merged in order. Dead terms of a
 // chain (masked weights are 0) may be left out: they change at most the sign of a zero, and results are stored as x + 0.
+// What a caller stores as bf16 is widened when it is read, and a result is rounded once, when it is complete.
 
 #include <algorithm>
 #include <atomic>
@@ -14,10 +15,21 @@
 #include <cstdint>
 
 #include "ops/dropout.h"
+#include "tensor/dtype.h"
 
 namespace lockstep::ops::cpu {
 
-/// Rows of one head: row i starts at `data + i * stride`.
+/// Rows of one head as the caller stores them, f32 or bf16: row i starts i * stride elements after the first.
+struct StoredRows {
+  std::byte* data = nullptr;
+  std::int64_t stride = 0;
+  DType type = DType::f32;
+  std::int64_t bytes(std::int64_t elements) const { return elements * (type == DType::bf16 ? 2 : 4); }
+  StoredRows from(std::int64_t row) const { return {data + bytes(row * stride), stride, type}; }
+  StoredRows columns_from(std::int64_t column) const { return {data + bytes(column), stride, type}; }
+};
+
+/// Rows of floats: row i starts at `data + i * stride`.
 struct HeadRows {
   float* data = nullptr;
   std::int64_t stride = 0;
@@ -47,7 +59,7 @@ struct WeightDropout {
 
 /// o and lse of `rows` queries of one head. Rows of k and v start at key 0.
 struct ForwardTask {
-  HeadRows q, k, v, o;
+  StoredRows q, k, v, o;
   float* lse = nullptr;  ///< [rows] or nullptr
   std::int64_t rows = 0;
   std::int64_t position = 0;  ///< of the first query
@@ -58,7 +70,7 @@ struct ForwardTask {
 
 /// delta = rowsum(d_o * o) of `rows` queries of one head.
 struct DeltaTask {
-  HeadRows d_o, o;
+  StoredRows d_o, o;
   float* delta = nullptr;  ///< [rows]
   std::int64_t rows = 0;
   std::int64_t head_size = 0;
@@ -72,9 +84,10 @@ struct alignas(64) Progress {
 /// dk and dv of one block of keys of one key/value head, and its part of dq of all queries that see it. A step is one
 /// (head of the group, query block) in order; step s adds to dq when `before` has reached before_base + s + 1.
 struct BackwardTask {
-  HeadRows q, k, v, d_o, dq, dk, dv;  ///< rows of the whole sample; q, d_o, dq: the group's first head
-  const float* lse = nullptr;         ///< [group, rows]
-  const float* delta = nullptr;       ///< [group, rows]
+  StoredRows q, k, v, d_o, dq, dk, dv;  ///< rows of the whole sample; q, d_o, dq: the group's first head
+  StoredRows dq_sums;                   ///< f32: dq while blocks of keys are still to come; dq itself where that is f32
+  const float* lse = nullptr;           ///< [group, rows]
+  const float* delta = nullptr;         ///< [group, rows]
   std::int64_t rows = 0;
   std::int64_t block = 0;  ///< keys [64 block, 64 block + 64)
   std::int64_t group = 1;  ///< heads that share k and v
@@ -89,9 +102,9 @@ struct BackwardTask {
 
 /// Floats of a worker's workspace, for any head size up to max_head_size.
 constexpr std::int64_t forward_floats() {
-  return 2 * key_block * max_head_size + 64 * 256 + forward_sub_rows * score_stride + 256 * (lanes + 2) + 4 * 64;
+  return 3 * key_block * max_head_size + 2 * 64 * 256 + forward_sub_rows * score_stride + 256 * (lanes + 2) + 4 * 64;
 }
-constexpr std::int64_t backward_floats() { return 8 * key_block * max_head_size + 2 * key_block * score_stride + 2 * key_block; }
+constexpr std::int64_t backward_floats() { return 10 * key_block * max_head_size + 2 * key_block * score_stride + 2 * key_block; }
 constexpr std::int64_t workspace_floats() { return std::max(forward_floats(), backward_floats()); }
 
 using ForwardKernel = void (*)(const ForwardTask& task, float* workspace);

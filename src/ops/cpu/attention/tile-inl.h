@@ -1,5 +1,5 @@
-// The products inside attention: tiles of 6 rows x 2 vectors. Included once per Highway target (so it has no include guard)
-// after hwy/highway.h.
+// The products inside attention, tiles of 6 rows x 2 vectors, and their way from and to a caller's rows. Included once per
+// Highway target (so it has no include guard) after lanes-inl.h.
 
 #include <cmath>
 #include <cstdint>
@@ -193,10 +193,32 @@ inline void pack_panels(HeadRows from, Index rows, Index columns, float* to) {
   }
 }
 
-/// Asks for rows that will be packed soon: they lie too far apart for the processor to see it coming.
-HWY_INLINE void prefetch_rows(HeadRows from, Index rows, Index columns) {
+/// A caller's rows as floats: where they lie or, if they are bf16, widened to `aside`.
+inline HeadRows widened(StoredRows from, Index rows, Index columns, float* aside) {
+  if (from.type == DType::f32) return {reinterpret_cast<float*>(from.data), from.stride};
+  const Index stride = padded(columns);
   for (Index r = 0; r < rows; ++r) {
-    for (Index c = 0; c < columns; c += lanes) hwy::Prefetch(from.data + r * from.stride + c);
+    const auto* in = reinterpret_cast<const BFloat16*>(from.data) + r * from.stride;
+    float* out = aside + r * stride;
+    ForColumns(columns, [&](Index c, auto group) HWY_ATTR { Store16(group.Load(in + c), out + c); });
+  }
+  return {aside, stride};
+}
+
+/// row[c] = value_at(c) + 0, sixteen elements at a time.
+template <class Value>
+HWY_INLINE void store_row(StoredRows row, Index columns, const Value& value_at) {
+  WithStorage(row.type, [&](auto zero) HWY_ATTR {
+    auto* out = reinterpret_cast<decltype(zero)*>(row.data);
+    ForColumns(columns, [&](Index c, auto group) HWY_ATTR { group.Store(Add(value_at(c), Splat(0)), out + c); });
+  });
+}
+
+/// Asks for rows that will be packed soon: they lie too far apart for the processor to see it coming.
+HWY_INLINE void prefetch_rows(StoredRows from, Index rows, Index columns) {
+  for (Index r = 0; r < rows; ++r) {
+    const std::byte* row = from.from(r).data;
+    for (Index b = 0; b < from.bytes(columns); b += 64) hwy::Prefetch(row + b);
   }
 }
 

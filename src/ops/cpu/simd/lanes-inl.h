@@ -1,9 +1,13 @@
 // Sixteen floats at every vector width, included once per Highway target (so it has no include guard) after
 // hwy/highway.h: one vector of AVX-512, two of AVX2, four of the baseline. Sums inside a row run in these lanes and are
-// combined in one tree, so they do not depend on the width (docs/numerics.md).
+// combined in one tree, so they do not depend on the width (docs/numerics.md). It brings storage-inl.h with it: memory is f32
+// or bf16 (S), lanes are always floats.
 
 #include <cstddef>
 #include <cstring>
+
+#include "ops/cpu/simd/storage-inl.h"
+#include "tensor/dtype.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace lockstep::ops::cpu::HWY_NAMESPACE {
@@ -54,13 +58,20 @@ HWY_INLINE Sixteen NegMulAdd(const Sixteen& a, const Sixteen& b, const Sixteen& 
   return Map([](FloatVec x, FloatVec y, FloatVec z) HWY_ATTR { return hn::NegMulAdd(x, y, z); }, a, b, c);
 }
 
-HWY_INLINE Sixteen Load16(const float* from) {
+template <class S>
+HWY_INLINE Sixteen Load16(const S* from) {
   Sixteen result;
-  for (std::size_t k = 0; k < vector_count; ++k) result.v[k] = hn::LoadU(floats_tag, from + k * vector_lanes);
+  for (std::size_t k = 0; k < vector_count; ++k) result.v[k] = LoadAs(floats_tag, from + k * vector_lanes);
   return result;
 }
-HWY_INLINE void Store16(const Sixteen& value, float* to) {
-  for (std::size_t k = 0; k < vector_count; ++k) hn::StoreU(value.v[k], floats_tag, to + k * vector_lanes);
+template <class S>
+HWY_INLINE void Store16(const Sixteen& value, S* to) {
+  for (std::size_t k = 0; k < vector_count; ++k) StoreAs(floats_tag, value.v[k], to + k * vector_lanes);
+}
+/// What is read again after a store as S.
+template <class S>
+HWY_INLINE Sixteen Rounded(const Sixteen& value) {
+  return Map([](FloatVec x) HWY_ATTR { return AsStored<S>(floats_tag, x); }, value);
 }
 
 /// Lanes 0..15 combined by the tree (i, i + 8), (i, i + 4), (i, i + 2), (0, 1).
@@ -84,29 +95,42 @@ HWY_INLINE float Largest(const Sixteen& lanes) {
 
 /// How a whole group of sixteen columns is read and written.
 struct WholeGroup {
-  HWY_INLINE Sixteen Load(const float* from) const { return Load16(from); }
+  template <class S>
+  HWY_INLINE Sixteen Load(const S* from) const {
+    return Load16(from);
+  }
   /// The same, with `absent` in lanes that do not exist.
-  HWY_INLINE Sixteen LoadOr(const float* from, float /*absent*/) const { return Load16(from); }
-  HWY_INLINE void Store(const Sixteen& value, float* to) const { Store16(value, to); }
+  template <class S>
+  HWY_INLINE Sixteen LoadOr(const S* from, float /*absent*/) const {
+    return Load16(from);
+  }
+  template <class S>
+  HWY_INLINE void Store(const Sixteen& value, S* to) const {
+    Store16(value, to);
+  }
   /// The lanes that exist; others become zero.
   HWY_INLINE Sixteen Keep(const Sixteen& value) const { return value; }
-  HWY_INLINE std::size_t Size() const { return 16; }
 };
 
 /// How the last columns of a row are: lanes that do not exist are zero when read and not written.
 struct PartGroup {
   std::size_t size;
-  HWY_INLINE Sixteen Load(const float* from) const { return LoadOr(from, 0); }
-  HWY_INLINE Sixteen LoadOr(const float* from, float absent) const {
-    alignas(64) float x[16];
+  template <class S>
+  HWY_INLINE Sixteen Load(const S* from) const {
+    return LoadOr(from, 0);
+  }
+  template <class S>
+  HWY_INLINE Sixteen LoadOr(const S* from, float absent) const {
+    alignas(64) S x[16];
     Store16(Splat(absent), x);
-    std::memcpy(x, from, size * sizeof(float));
+    std::memcpy(x, from, size * sizeof(S));
     return Load16(x);
   }
-  HWY_INLINE void Store(const Sixteen& value, float* to) const {
-    alignas(64) float x[16];
+  template <class S>
+  HWY_INLINE void Store(const Sixteen& value, S* to) const {
+    alignas(64) S x[16];
     Store16(value, x);
-    std::memcpy(to, x, size * sizeof(float));
+    std::memcpy(to, x, size * sizeof(S));
   }
   HWY_INLINE Sixteen Keep(const Sixteen& value) const {
     alignas(64) float x[16];
@@ -114,7 +138,6 @@ struct PartGroup {
     for (std::size_t i = size; i < 16; ++i) x[i] = 0;
     return Load16(x);
   }
-  HWY_INLINE std::size_t Size() const { return size; }
 };
 
 /// Calls body(column, group) for every sixteen columns from 0, the last ones as a PartGroup.
@@ -123,6 +146,13 @@ HWY_INLINE void ForColumns(std::int64_t columns, const Body& body) {
   std::int64_t j = 0;
   for (; j + 16 <= columns; j += 16) body(j, WholeGroup{});
   if (j < columns) body(j, PartGroup{static_cast<std::size_t>(columns - j)});
+}
+
+/// Calls body(S()) for elements of `type`: float or BFloat16.
+template <class Body>
+HWY_INLINE void WithStorage(DType type, const Body& body) {
+  if (type == DType::bf16) return body(BFloat16());
+  body(float());
 }
 
 }  // namespace lockstep::ops::cpu::HWY_NAMESPACE
