@@ -23,6 +23,18 @@ Json optional_json(const std::optional<double>& value) { return value ? Json(*va
 
 Json names_json(const std::vector<std::string>& names) { return Json::Array(names.begin(), names.end()); }
 
+// What a checkpoint carries of its run. The tokenizer, which may be megabytes, by its name and size.
+Json run_of(const checkpoint::Manifest& manifest) {
+  Json run = manifest.run;
+  const Json* tokenizer = run.is_object() ? run.find("tokenizer") : nullptr;
+  if (tokenizer == nullptr || !tokenizer->is_object()) return run;
+  Json summary;
+  if (const Json* name = tokenizer->find("name")) summary.set("name", *name);
+  summary.set("bytes", static_cast<std::int64_t>(tokenizer->dump().size()));
+  run.set("tokenizer", std::move(summary));
+  return run;
+}
+
 Json checkpoint_facts(const fs::path& folder, bool verify, cpu::Team& team) {
   const checkpoint::Reader reader(folder);
   const checkpoint::Manifest& manifest = reader.manifest();
@@ -58,7 +70,7 @@ Json checkpoint_facts(const fs::path& folder, bool verify, cpu::Team& team) {
                           {"bytes", manifest.bytes()},
                           {"model", manifest.model},
                           {"optimizer", manifest.optimizer},
-                          {"run", manifest.run},
+                          {"run", run_of(manifest)},
                           {"files", std::move(files)},
                           {"tensors", std::move(tensors)}});
   if (verify) facts.set("damaged", names_json(reader.verify(team)));

@@ -131,6 +131,7 @@ struct RunConfig {
   struct Logging {
     std::optional<std::string> name, dir;
     bool all_ranks = false;
+    bool tensorboard = false;
     bool operator==(const Logging&) const = default;
   };
 

@@ -12,12 +12,14 @@
 #include "app/build_info.h"
 #include "app/manifest.h"
 #include "app/parameter_server/crew.h"
+#include "app/settings/run_name.h"
 #include "app/startup.h"
 #include "base/units.h"
 #include "checkpoint/find.h"
 #include "checkpoint/reader.h"
 #include "comm/agreement.h"
 #include "comm/mpi/library.h"
+#include "comm/text.h"
 #include "data/corpus.h"
 #include "data/scattered_loader.h"
 #include "data/shards.h"
@@ -125,6 +127,7 @@ train::TrainerOptions trainer_options(const RunConfig& config, std::int64_t max_
   options.prompt = config.sample.prompt;
   options.dump_step = config.train.dump_step;
   options.folder = folder;
+  options.tensorboard = config.log.tensorboard;
   options.switches = {config.train.kill_file, config.train.save_file, config.train.max_minutes};
   options.started = call.started;
   options.watches = session.leads_process();
@@ -181,21 +184,33 @@ void keep_global_batch(RunConfig& config, const checkpoint::Choice& choice, std:
                        kept, ranks, ranks == 1 ? "" : "s"));
 }
 
+/// The run's name, the same on all ranks: the settings', on a resume the one that it had, else a new one. Collective.
+std::string name_of_run(const RunConfig& config, const std::optional<checkpoint::Choice>& start, Session& session) {
+  const bool resumed = start && config.train.init_from == "resume" && start->manifest.run.is_object();
+  const Json* before = resumed ? start->manifest.run.find("name") : nullptr;
+  if (config.log.name) return *config.log.name;
+  if (before != nullptr && before->is_string()) return before->string();
+  return comm::lead_text(session.world(), make_run_name(seed_of(config)));
+}
+
 /// What a checkpoint carries so that it can be used without its run: settings and tokenizer.
-Json carried(const RunConfig& config, const data::Corpus& corpus) {
+Json carried(const RunConfig& config, const std::string& name, const data::Corpus& corpus) {
   Json run;
+  run.set("name", name);
   run.set("config", to_json(config));
   run.set("data_folder", std::filesystem::absolute(data_folder(config)).string());
   if (corpus.tokenizer) run.set("tokenizer", corpus.tokenizer->describe());
   return run;
 }
 
-void write_run_files(const RunConfig& config, const io::Path& folder, const Arguments& arguments) {
+void write_run_files(const RunConfig& config, const std::string& name, const io::Path& folder, const Arguments& arguments) {
   io::make_folders(folder);
   std::vector<std::string> command_line{"lockstep", "train"};
   command_line.insert(command_line.end(), arguments.begin(), arguments.end());
   io::replace_file(folder / "config.toml", to_toml(config));
-  io::replace_file(folder / "config.json", to_json(config).dump(4) + "\n");
+  RunConfig named = config;
+  named.log.name = name;
+  io::replace_file(folder / "config.json", to_json(named).dump(4) + "\n");
   io::replace_file(folder / "environment.json", environment_manifest(command_line).dump(2) + "\n");
 }
 
@@ -239,14 +254,15 @@ void print_summary(const train::TrainingHistory& history, const io::Path& folder
 
 /// What rank 0 says and writes before the first step.
 void announce(const RunConfig& config, const TrainCall& call, const train::EngineConfig& settings, const io::Path& data_at,
-              const io::Path& folder, Session& session, Log& log) {
-  if (session.lead()) write_run_files(config, folder, call.arguments);
+              const io::Path& folder, const std::string& name, Session& session, Log& log) {
+  if (session.lead()) write_run_files(config, name, folder, call.arguments);
   if (call.live) {
     log.info(session.description());
+    log.info(fmt::format("Run: {}", name));
     log.info(fmt::format("Using seed: {}", seed_of(config)));
     log_parameters(log, config, settings.model);
   } else {
-    log_startup(log, {config, settings.model, data_at.string(), folder.string(), folder.filename().string()}, session);
+    log_startup(log, {config, settings.model, data_at.string(), folder.string(), name}, session);
   }
 }
 
@@ -263,11 +279,13 @@ train::TrainingHistory train_rank(RunConfig config, const TrainCall& call, Sessi
   if (start && config.train.init_from == "resume")
     keep_global_batch(config, *start, workers_of(config, session.world().size()), log);
 
+  const std::string name = name_of_run(config, start, session);
+
   const io::Path data_at = data_folder(config);
   const data::Corpus corpus = data::open_corpus(data_at, log);
   const train::EngineConfig settings = engine_config(config, corpus.vocabulary());
   if (crew.serves()) {
-    announce(config, call, settings, data_at, folder, session, log);
+    announce(config, call, settings, data_at, folder, name, session, log);
     crew.serve(settings, session, call.started);
     return {};
   }
@@ -278,9 +296,10 @@ train::TrainingHistory train_rank(RunConfig config, const TrainCall& call, Sessi
       config.train.max_epochs ? *config.train.max_epochs * sampler.steps_per_epoch() : config.train.max_iters;
   // Shards may differ by a window: the shortest epoch ends it.
   world.all_reduce(view(std::span(&max_iters, 1), Shape{1}), comm::Reduction::min).wait();
-  announce(config, call, settings, data_at, folder, session, log);
+  announce(config, call, settings, data_at, folder, name, session, log);
   train::TrainerOptions options = trainer_options(config, max_iters, folder, call, session, world);
-  options.run = carried(config, corpus);
+  options.name = name;
+  options.run = carried(config, options.name, corpus);
   options.peak_flops = config.train.peak_tflops ? *config.train.peak_tflops * 1e12 : lab::fma_peak(session.team());
 
   train::Engine engine(settings, session.runtime(), session.ops(), world, crew.updater());

@@ -66,6 +66,19 @@ Json to_json(const Metrics& m) {
   return json;
 }
 
+std::vector<Scalar> scalars_of(const Metrics& m) {
+  std::vector<Scalar> scalars{{"loss/train", m.loss},
+                              {"optimizer/lr", m.learning_rate},
+                              {"optimizer/grad_norm", m.gradient_norm},
+                              {"speed/tokens_per_second", m.tps},
+                              {"speed/mfu", m.mfu},
+                              {"speed/dt", m.dt},
+                              {"speed/data_wait", m.data_wait},
+                              {"speed/exposed_seconds", m.exposed_seconds}};
+  if (m.staleness) scalars.push_back({"optimizer/staleness", m.staleness->mean});
+  return scalars;
+}
+
 std::string legend() {
   static constexpr std::array<std::pair<std::string_view, std::string_view>, 12> rows{{
       {"step", "Current training iteration"},

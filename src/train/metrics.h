@@ -10,6 +10,7 @@
 
 #include "base/json.h"
 #include "train/engine_config.h"
+#include "train/tensorboard.h"
 
 namespace lockstep::train {
 
@@ -40,6 +41,8 @@ struct Metrics {
 /// "step=10 loss=3.154310 dt=0.282833 ..."
 std::string seed_line(const Metrics& metrics);
 Json to_json(const Metrics& metrics);
+/// As TensorBoard groups them; without what evaluations say.
+std::vector<Scalar> scalars_of(const Metrics& metrics);
 /// The seed's table titled "Training Legend".
 std::string legend();
 

@@ -59,6 +59,7 @@ TrainingHistory Trainer::run(RunState state) {
   state_ = state;
   saved_ = state.step;  // what was resumed from is there already
   if (state.step == 0) saved_ = -1;
+  if (lead() && options_.tensorboard) events_.emplace(options_.folder / "tensorboard", state.step == 0 ? 0 : state.step + 1);
   parts_.log.info(fmt::format("Startup time: {:.4f}", now_seconds() - options_.started));
   if (!options_.live) parts_.log.info("\n" + legend());
   if (options_.eval_only) {
@@ -127,6 +128,10 @@ void Trainer::evaluate() {
   history_.validation.x.push_back(static_cast<double>(state_.step));
   history_.validation.y.push_back(*val_loss_);
   parts_.log.info(fmt::format("step {}: train loss {:.4f}, val loss {:.4f}", state_.step, *train_loss_, *val_loss_));
+  if (events_) {
+    const std::array<Scalar, 2> losses{{{"loss/train_evaluated", *train_loss_}, {"loss/val", *val_loss_}}};
+    events_->add(state_.step, losses);
+  }
 }
 
 void Trainer::write_sample() {
@@ -241,7 +246,10 @@ RankTimes Trainer::gather_times(const Metrics& m) {
 
 void Trainer::write_line(const Metrics& m) {
   if (!options_.live) parts_.log.info(seed_line(m));
-  const std::string line = to_json(m).dump() + "\n";
+  if (events_) events_->add(m.step, scalars_of(m));
+  Json json = to_json(m);
+  json.set("run", options_.name);
+  const std::string line = json.dump() + "\n";
   if (std::fputs(line.c_str(), metrics_.get()) < 0 || std::fflush(metrics_.get()) != 0) {
     throw UserError(fmt::format("{} cannot be written: {}", (options_.folder / "metrics.jsonl").string(), std::strerror(errno)),
                     "free some disk space; the last checkpoint is whole: go on with train.init_from=resume");

@@ -21,6 +21,7 @@
 #include "train/sample.h"
 #include "train/state.h"
 #include "train/stop_signal.h"
+#include "train/tensorboard.h"
 
 namespace lockstep::train {
 
@@ -36,6 +37,8 @@ struct TrainerOptions {
   std::optional<std::int64_t> dump_step;
   double peak_flops = 312e12;  ///< of this rank, for MFU
   io::Path folder;             ///< of the run
+  std::string name;            ///< of the run
+  bool tensorboard = false;    ///< also writes <folder>/tensorboard
   SwitchOptions switches;
   double started = 0;   ///< now_seconds() of the program's start
   Json run;             ///< goes into checkpoints: what the caller wants back
@@ -101,6 +104,7 @@ class Trainer {
   std::vector<double> rates_;
   std::unique_ptr<ProgressBar> bar_;
   std::unique_ptr<std::FILE, int (*)(std::FILE*)> metrics_;
+  std::optional<EventFile> events_;
 };
 
 }  // namespace lockstep::train

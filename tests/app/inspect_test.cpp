@@ -31,6 +31,8 @@ class Inspect : public testing::Test {
     manifest.master_is_model = true;
     manifest.model = Json::Object{{"n_layer", 4}, {"note", "two\nlines"}};
     manifest.optimizer = Json::Object{{"betas", Json::Array{0.9, 0.95}}, {"decay", Json::Object{{"rate", 0.10000000149011612}}}};
+    manifest.run =
+        Json::Object{{"name", "brisk-heron-417"}, {"tokenizer", Json::Object{{"name", "char"}, {"characters", "xyz"}}}};
     const checkpoint::Content content{{checkpoint::hold_whole("wte.weight", view(std::span(weights), Shape{50, 24})),
                                        checkpoint::hold_whole("bias", view(std::span(bias), Shape{5}))},
                                       {checkpoint::hold_whole("bias.exp_avg", view(std::span(bias), Shape{5}))}};
@@ -78,6 +80,8 @@ TEST_F(Inspect, ACheckpoint) {
   EXPECT_EQ(json.at("tensors").array()[0].at("bytes").integer(), 4800);
   EXPECT_EQ(json.at("tensors").array()[0].at("checksum").string().size(), 16u);
   EXPECT_EQ(Json::parse(json.dump()).at("validation_loss").number(), 1.5);
+  EXPECT_EQ(json.at("run").at("name").string(), "brisk-heron-417");
+  EXPECT_EQ(json.at("run").at("tokenizer").dump(), R"({"name":"char","bytes":34})");
   EXPECT_EQ(json.find("damaged"), nullptr);
   const std::string shown = text(folder);
   for (const char* part : {"1,500", "1,205", "1.5000", "18446744073709551615", "wte.weight", "[50, 24]", "F32", "n_layer",

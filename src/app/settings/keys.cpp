@@ -272,6 +272,8 @@ std::vector<Key> other_keys() {
       key<&RunConfig::log, &RunConfig::Logging::name>("log.name", any, "", "name of the run; null: made up"),
       key<&RunConfig::log, &RunConfig::Logging::dir>("log.dir", any, "", "folder of the run; null: runs/<log.name>"),
       key<&RunConfig::log, &RunConfig::Logging::all_ranks>("log.all_ranks", any, "", "every rank logs, not rank 0 alone"),
+      key<&RunConfig::log, &RunConfig::Logging::tensorboard>("log.tensorboard", any, "",
+                                                             "also write curves for TensorBoard into the run's folder"),
   };
 }
 

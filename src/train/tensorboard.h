@@ -1,0 +1,40 @@
+#pragma once
+
+// Curves for TensorBoard: an event file of scalars, as TensorFlow's summary writers make them (records with checksums, each a
+// small protocol buffer, written out by hand).
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "io/file.h"
+
+namespace lockstep::train {
+
+struct Scalar {
+  std::string_view tag;  ///< "loss/train": the part before the slash groups charts
+  double value = 0;
+};
+
+class EventFile {
+ public:
+  /// A new file in `folder`, which is made when it is not there; what TensorBoard knows of steps from `first_step` on, of an
+  /// earlier attempt at them, is superseded. Throws UserError when it cannot be written.
+  EventFile(const io::Path& folder, std::int64_t first_step);
+
+  /// One event, now: it is in the file when this returns. Throws UserError when the disk refuses.
+  void add(std::int64_t step, std::span<const Scalar> scalars);
+
+  const io::Path& path() const { return path_; }
+
+ private:
+  void write(const std::string& event);
+  io::Path path_;
+  std::unique_ptr<std::FILE, int (*)(std::FILE*)> file_;
+};
+
+}  // namespace lockstep::train
