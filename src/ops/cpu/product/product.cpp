@@ -21,6 +21,7 @@ constexpr std::int64_t most_stripes = 16384;
 // The stripe of columns whose packed form serves a block of rows. A small K lets it be wider and stay near (in the second-level
 // cache): C is written in longer runs.
 constexpr std::int64_t narrow_stripe = 96;
+constexpr std::int64_t most_panel = 32;
 constexpr std::int64_t near_floats = 64 * 1024;
 constexpr std::int64_t near_stripe = sums_floats / most_strip_rows;  // a strip's sums must fit
 constexpr std::int64_t wide_stripe = 384;
@@ -44,6 +45,12 @@ std::int64_t even_part(std::int64_t total, std::int64_t most, std::int64_t unit)
 // A stripe of about `most` of n columns: there are never more stripes than counters.
 std::int64_t stripe_of(std::int64_t n, std::int64_t most, std::int64_t panel) {
   return even_part(n, std::max(most, round_up(div_up(n, most_stripes), panel)), panel);
+}
+
+// A strip of bf16 is widened again for every stripe: twice as wide a stripe halves that, while it fits for all k.
+std::int64_t least_stripe(const ProductTask& task) {
+  if (task.a_type == DType::f32 || task.a_transposed) return narrow_stripe;
+  return std::clamp(b_floats / task.k / most_panel * most_panel, narrow_stripe, 2 * narrow_stripe);
 }
 
 // Element i of a matrix's memory.
@@ -120,8 +127,9 @@ Product::Scratch Product::scratch_of(int worker) const {
 Product::Cut Product::cut(const ProductTask& task, int threads) const {
   const std::int64_t rows = kernel_.rows, panel = kernel_.columns;
   const bool wide = task.a_transposed || task.m >= many_rows;
-  std::int64_t stripe = std::clamp(near_floats / task.k, narrow_stripe, near_stripe);
-  if (wide) stripe = task.a_transposed ? wide_stripe : std::clamp(b_floats / task.k, narrow_stripe, wide_stripe);
+  const std::int64_t least = least_stripe(task);
+  std::int64_t stripe = std::clamp(near_floats / task.k, least, near_stripe);
+  if (wide) stripe = task.a_transposed ? wide_stripe : std::clamp(b_floats / task.k, least, wide_stripe);
   Cut cut{};
   cut.stripe = stripe_of(task.n, stripe, panel);
   cut.pass = std::max(k_block, b_floats / cut.stripe / k_block * k_block);

@@ -7,6 +7,8 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
+#include <type_traits>
 #include <utility>
 
 #include "ops/cpu/isa.h"
@@ -34,18 +36,18 @@ HWY_INLINE void ThinColumns(D d, const ThinStep& step, const T* const* b, float*
   for (std::int64_t block = 0; block < step.k; block += k_block) {
     const std::int64_t end = std::min(step.k, block + k_block);
     V chain[groups][rows];
-    HWY_UNROLL(2)
+    HWY_UNROLL(4)
     for (int g = 0; g < groups; ++g) {
       HWY_UNROLL(8)
       for (int i = 0; i < rows; ++i) chain[g][i] = hn::Zero(d);
     }
     std::int64_t k = block;
     for (; k + depth <= end; k += depth) {
-      if (k % line == 0) {
-        const std::int64_t there = k + ahead < step.k ? k + ahead : k + ahead - step.k + groups * lanes * step.b_stride;
-        for (std::int64_t j = 0; j < groups * lanes; ++j) __builtin_prefetch(b[j] + there);
-      }
-      HWY_UNROLL(2)
+      // A quarter of the columns at every fourth of a line: all at once they would wait for each other.
+      const std::int64_t quarter = k % line / depth, next = k - k % line + ahead;
+      const std::int64_t there = next < step.k ? next : next - step.k + groups * lanes * step.b_stride;
+      for (std::int64_t j = 0; j < groups * lanes / 4; ++j) __builtin_prefetch(b[quarter * (groups * lanes / 4) + j] + there);
+      HWY_UNROLL(4)
       for (int g = 0; g < groups; ++g) {
         V words[4];
         LoadFourWords(d, b + g * lanes, k, words);
@@ -57,14 +59,14 @@ HWY_INLINE void ThinColumns(D d, const ThinStep& step, const T* const* b, float*
       }
     }
     for (; k < end; ++k) {
-      HWY_UNROLL(2)
+      HWY_UNROLL(4)
       for (int g = 0; g < groups; ++g) {
         HWY_ALIGN float column[lanes];
         for (std::int64_t j = 0; j < lanes; ++j) column[j] = Widened(b[g * lanes + j][k]);
         AddProducts<rows>(d, step, k, hn::Load(d, column), chain[g]);
       }
     }
-    HWY_UNROLL(2)
+    HWY_UNROLL(4)
     for (int g = 0; g < groups; ++g) {
       HWY_UNROLL(8)
       for (int i = 0; i < rows; ++i) {
@@ -75,7 +77,22 @@ HWY_INLINE void ThinColumns(D d, const ThinStep& step, const T* const* b, float*
   }
 }
 
-// Two vectors of columns at once while their chains fit the registers: one alone would wait for its own latency.
+// Whether `columns` rows of b leave each other in the first-level cache (64 sets of 8 lines).
+template <class T>
+bool FitTogether(const ThinStep& step, std::int64_t columns) {
+  const std::int64_t lines = step.b_stride * static_cast<std::int64_t>(sizeof(T)) / 64;
+  const std::int64_t sets = 64 / std::gcd(lines, std::int64_t{64});
+  return columns <= 8 * sets;
+}
+
+template <int rows, int groups, class T, class D>
+HWY_INLINE void ThinPanel(D d, const ThinStep& step, const T* const* b) {
+  constexpr std::int64_t columns = groups * static_cast<std::int64_t>(hn::MaxLanes(D()));
+  for (std::int64_t j = 0; j < step.columns; j += columns) ThinColumns<rows, groups>(d, step, b + j, step.to + j);
+}
+
+// Several vectors of columns at once while their chains fit the registers: one alone would wait for its own latency. bf16, of
+// which a line has twice as many elements, wants more of them.
 template <int rows, class T>
 void Thin(const ThinStep& step) {
   const hn::CappedTag<float, 8> d;
@@ -84,15 +101,13 @@ void Thin(const ThinStep& step) {
   const T* b[ThinStep::panel];
   for (std::int64_t j = 0; j < ThinStep::panel; ++j)
     b[j] = static_cast<const T*>(step.b) + std::min(j, step.columns - 1) * step.b_stride;
-  // Rows that share a set of the cache, which has no room for sixteen.
-  const bool crowded = step.b_stride * static_cast<std::int64_t>(sizeof(T)) % 4096 == 0;
-  if constexpr (rows <= 4) {
-    if (!crowded) {
-      for (std::int64_t j = 0; j < step.columns; j += 2 * lanes) ThinColumns<rows, 2>(d, step, b + j, step.to + j);
-      return;
-    }
+  if constexpr (rows <= 2 && std::is_same_v<T, BFloat16>) {
+    if (FitTogether<T>(step, 4 * lanes)) return ThinPanel<rows, 4>(d, step, b);
   }
-  for (std::int64_t j = 0; j < step.columns; j += lanes) ThinColumns<rows, 1>(d, step, b + j, step.to + j);
+  if constexpr (rows <= 4) {
+    if (FitTogether<T>(step, 2 * lanes)) return ThinPanel<rows, 2>(d, step, b);
+  }
+  ThinPanel<rows, 1>(d, step, b);
 }
 
 template <class T, int... counts>

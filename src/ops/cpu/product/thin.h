@@ -13,7 +13,7 @@ namespace lockstep::ops::cpu {
 /// to[i * panel + j] = sum of a[i * a_stride + k] * b[j * b_stride + k], for `rows` rows and `columns` <= panel columns.
 struct ThinStep {
   static constexpr std::int64_t most_rows = 8;
-  static constexpr std::int64_t panel = 16;
+  static constexpr std::int64_t panel = 32;
   const float* a;
   std::int64_t a_stride, rows;
   const void* b;
