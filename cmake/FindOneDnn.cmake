@@ -1,5 +1,6 @@
 # oneDNN by its headers and library: Debian 12's own package file asks for OpenCL headers, which a CPU program does not need.
-# Sets lockstep_onednn (target) and LOCKSTEP_ONEDNN_OTHER: the sources written for the other major version, to be left out.
+# Fills the target lockstep_onednn and sets LOCKSTEP_ONEDNN_OTHER: the sources to be left out, which are for the other major
+# version or for a machine without oneDNN.
 find_path(OneDnn_INCLUDE_DIR oneapi/dnnl/dnnl.hpp)
 find_library(OneDnn_LIBRARY dnnl)
 if(OneDnn_INCLUDE_DIR)
@@ -16,11 +17,10 @@ find_package_handle_standard_args(OneDnn REQUIRED_VARS OneDnn_LIBRARY OneDnn_INC
 
 if(OneDnn_FOUND)
   if(OneDnn_VERSION VERSION_LESS 3)
-    set(LOCKSTEP_ONEDNN_OTHER "onednn_v3\\.cpp")
+    set(LOCKSTEP_ONEDNN_OTHER "library/(onednn_v3|absent)\\.cpp")
   else()
-    set(LOCKSTEP_ONEDNN_OTHER "onednn_v2\\.cpp")
+    set(LOCKSTEP_ONEDNN_OTHER "library/(onednn_v2|absent)\\.cpp")
   endif()
-  add_library(lockstep_onednn INTERFACE)
   target_include_directories(lockstep_onednn SYSTEM INTERFACE ${OneDnn_INCLUDE_DIR})
   target_link_libraries(lockstep_onednn INTERFACE ${OneDnn_LIBRARY})
 endif()

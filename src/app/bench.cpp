@@ -80,6 +80,7 @@ int bench_step(const Arguments& arguments) {
 struct GemmCommandOptions {
   std::vector<std::string> shapes;
   std::string isa = "auto";
+  std::string dtype = "fp32";
   std::int64_t threads = 0;
   std::int64_t rounds = 7;
   bool json = false;
@@ -94,6 +95,7 @@ bool parse(const Arguments& arguments, GemmCommandOptions& options) {
   line.option(
       "--shape", options.shapes, "SHAPE",
       "tiny, char-12x64, char, gpt2:4x64, gpt2:1x1024, gpt2:4x1024; may be given several times (default: all but the last)");
+  line.option("--dtype", options.dtype, "TYPE", "fp32, or bf16 beside our fp32");
   line.option("--rounds", options.rounds, "N", "interleaved rounds");
   line.option("--threads", options.threads, "N", "0: every core");
   line.option("--isa", options.isa, "SET", "auto, avx2, avx512, avx512_bf16");
@@ -102,6 +104,9 @@ bool parse(const Arguments& arguments, GemmCommandOptions& options) {
   if (!line.parse(arguments)) return false;
   if (options.rounds < 1) {
     throw UserError(fmt::format("--rounds {}: must be at least 1", options.rounds), "--rounds 7");
+  }
+  if (options.dtype != "fp32" && options.dtype != "bf16") {
+    throw UserError(fmt::format("--dtype {}: not a type of products", options.dtype), "choose fp32 or bf16");
   }
   return true;
 }
@@ -119,6 +124,7 @@ int bench_gemm(const Arguments& arguments) {
   run_on_ranks({.threads = options.threads, .isa = ops::isa_from_name(options.isa)}, [&](Session& session) {
     lab::GemmBenchOptions bench{.rounds = static_cast<int>(options.rounds), .isa = session.isa()};
     bench.peak_flops = lab::fma_peak(session.team());
+    if (options.dtype == "bf16") bench.type = DType::bf16;
     if (!options.shapes.empty()) bench.models = options.shapes;
     ProgressBar bar(stderr, "bench gemm", static_cast<double>(rows_of(bench.models)));
     double done = 0;

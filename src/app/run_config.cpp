@@ -95,6 +95,16 @@ std::vector<Problem> check_runnable(const RunConfig& config) {
     problems.push_back({fmt::format("numerics.isa = {}: this machine lacks it", config.numerics.isa),
                         fmt::format("numerics.isa=auto, or {}, the widest here", ops::name_of(isas.front()))});
   }
+  if (products_of(config) == ops::Products::library) {
+    if (ops::library_for(DType::f32).empty()) {
+      problems.push_back({"numerics.products = library: this program was built without oneDNN",
+                          "numerics.products=ours, or install oneDNN (Debian: libdnnl-dev) and build again"});
+    } else if (ops::library_for(dtype_of(config)).empty()) {
+      problems.push_back(
+          {fmt::format("numerics.products = library: {} has no bf16 products on this processor", ops::library_for(DType::f32)),
+           "numerics.products=ours, or train.dtype=fp32"});
+    }
+  }
   const std::string& from = config.train.init_from;
   if (from != "scratch" && from != "resume" && !std::filesystem::is_directory(from)) {
     problems.push_back({fmt::format("train.init_from = {}: there is no such folder", from),
@@ -106,6 +116,8 @@ std::vector<Problem> check_runnable(const RunConfig& config) {
 DType dtype_of(const RunConfig& config) { return asks_for_bf16(config) ? DType::bf16 : DType::f32; }
 
 ops::Isa isa_of(const RunConfig& config) { return ops::isa_from_name(config.numerics.isa); }
+
+ops::Products products_of(const RunConfig& config) { return ops::products_from_name(config.numerics.products); }
 
 data::Order order_of(const RunConfig& config) {
   const bool epochs = config.train.max_epochs.has_value() || config.data.order == "partition";

@@ -121,7 +121,7 @@ struct RunConfig {
     bool operator==(const Comm&) const = default;
   };
   struct Numerics {
-    std::string isa = "auto";
+    std::string isa = "auto", products = "ours";
     bool operator==(const Numerics&) const = default;
   };
   struct Checkpoint {
@@ -157,6 +157,7 @@ std::vector<Problem> check_runnable(const RunConfig& config);
 // What follows from the settings.
 DType dtype_of(const RunConfig& config);
 ops::Isa isa_of(const RunConfig& config);
+ops::Products products_of(const RunConfig& config);
 /// data.order; with train.max_epochs always partition.
 data::Order order_of(const RunConfig& config);
 /// train.seed, or 1337 when it is null.

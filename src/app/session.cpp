@@ -48,7 +48,7 @@ void run_rank(const RankOptions& options, comm::Communicator& world, Transport t
               const comm::CoreSharing& all, const std::function<void(Session&)>& body) {
   const comm::CoreSharing sharing = without_servers(options, world, all);
   const cpu::ScopedCores scoped(cpu::share_of_cores(cores, sharing.rank, sharing.ranks));
-  Session session(threads_of(options, cores, sharing), options.isa, world, transport);
+  Session session(threads_of(options, cores, sharing), {options.isa, options.products}, world, transport);
   body(session);
 }
 
@@ -72,11 +72,11 @@ std::string_view name_of(Transport transport) {
   return names.at(static_cast<std::size_t>(transport));
 }
 
-Session::Session(int threads, ops::Isa isa, comm::Communicator& world, Transport transport)
+Session::Session(int threads, const ops::OpsOptions& kernels, comm::Communicator& world, Transport transport)
     : runtime_(open_runtime({}, {.threads = threads})), stream_(runtime_->make_stream()), world_(world), transport_(transport) {
   world_.attach(*stream_, team());
-  agree_on_isa(ops::cpu::resolve(isa));
-  ops_ = ops::make_ops(*runtime_, *stream_, {.isa = isa_});
+  agree_on_isa(ops::cpu::resolve(kernels.isa));
+  ops_ = ops::make_ops(*runtime_, *stream_, {.isa = isa_, .products = kernels.products});
 }
 
 // The baseline has other bits than the rest (ops/cpu/isa.h), and replicas of a model must have the same.
@@ -103,7 +103,7 @@ void run_on_ranks(const RankOptions& options, const std::function<void(Session&)
   const int ranks = static_cast<int>(options.ranks);
   if (ranks == 1) {
     const std::unique_ptr<comm::Communicator> alone = comm::make_self();
-    Session session(static_cast<int>(options.threads), options.isa, *alone);
+    Session session(static_cast<int>(options.threads), {options.isa, options.products}, *alone);
     return body(session);
   }
   const std::vector<int> cores = cpu::neighbouring_cores();

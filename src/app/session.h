@@ -23,8 +23,8 @@ std::string_view name_of(Transport transport);
 class Session {
  public:
   /// `world` outlives the session. threads 0: every core the calling thread may use. Of what the ranks ask for, or have, all take
-  /// the narrowest instruction set. Throws UserError for one that the machine lacks. Collective.
-  Session(int threads, ops::Isa isa, comm::Communicator& world, Transport transport = Transport::self);
+  /// the narrowest instruction set. Throws UserError for what the machine or the build lacks. Collective.
+  Session(int threads, const ops::OpsOptions& kernels, comm::Communicator& world, Transport transport = Transport::self);
 
   Runtime& runtime() { return *runtime_; }
   ops::Ops& ops() { return *ops_; }
@@ -56,6 +56,7 @@ struct RankOptions {
   std::int64_t servers = 0;  ///< of them, the last ones, which wait most of the time: they have the others' cores once more
   std::int64_t threads = 0;  ///< of each rank; 0: its share of this host's cores
   ops::Isa isa = ops::Isa::automatic;
+  ops::Products products = ops::Products::ours;
   double timeout = 600;                ///< comm.timeout, seconds
   std::function<void()> prepare = {};  ///< done once, by one process, before any rank begins
 };

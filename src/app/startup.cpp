@@ -104,6 +104,12 @@ void log_startup(Log& log, const StartupFacts& facts, Session& session) {
                        config.train.backend, name_of(session.transport())));
   log.warning(fmt::format("Using [{0} / {0}] available \"cpu\" devices !!", ranks));
   log.info(session.description());
+  if (products_of(config) == ops::Products::library) {
+    log.warning(
+        fmt::format("Products are those of {} (numerics.products=library): their bits may differ with shapes, threads, ranks and "
+                    "processors",
+                    ops::library_for(dtype_of(config))));
+  }
   if (session.isa() == ops::Isa::baseline) {
     log.warning("This processor has no AVX2 and FMA, or they are switched off: the kernels run, slowly");
   }

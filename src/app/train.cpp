@@ -93,6 +93,7 @@ int run(const Arguments& arguments) {
   ranks.servers = servers_of(config);
   ranks.threads = config.train.threads.value_or(0);
   ranks.isa = isa_of(config);
+  ranks.products = products_of(config);
   ranks.timeout = config.comm.timeout;
   Log log;
   if (is_first_process()) {

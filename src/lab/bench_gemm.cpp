@@ -8,6 +8,7 @@
 
 #include "base/checked.h"
 #include "base/timer.h"
+#include "tensor/bfloat16.h"
 
 namespace lockstep::lab {
 namespace {
@@ -17,10 +18,11 @@ constexpr auto quiet_time = std::chrono::milliseconds(100);
 
 float* floats(const Memory& memory) { return reinterpret_cast<float*>(memory.data()); }
 
-Tensor matrix(float* data, std::int64_t rows, std::int64_t columns) {
+Tensor matrix(const Memory& memory, std::int64_t rows, std::int64_t columns, DType type) {
   Tensor tensor;
-  tensor.data = reinterpret_cast<std::byte*>(data);
+  tensor.data = memory.data();
   tensor.shape = {rows, columns};
+  tensor.dtype = type;
   return tensor;
 }
 
@@ -44,13 +46,15 @@ Timing timing_of(std::vector<double> seconds) {
   return {seconds[seconds.size() / 2], seconds.front()};
 }
 
-// Memory of `bytes` with small numbers in it, so that no product overflows.
+// Memory of `bytes` with small numbers in it, so that no product overflows: both halves of a word are the same bf16, which is
+// nearly what the whole is as f32.
 void fill(Memory& memory, MemorySource& source, std::size_t bytes) {
   if (memory.size() >= bytes) return;
   memory = Memory();
   memory = source.allocate(bytes);
-  float* values = floats(memory);
-  for (std::size_t i = 0; i < bytes / 4; ++i) values[i] = static_cast<float>(i % 61) * 0.001F - 0.03F;
+  auto* halves = reinterpret_cast<BFloat16*>(memory.data());
+  for (std::size_t i = 0; i < bytes / 4; ++i)
+    halves[2 * i] = halves[2 * i + 1] = to_bfloat16(static_cast<float>(i % 61) * 0.001F - 0.03F);
 }
 
 }  // namespace
@@ -84,34 +88,34 @@ std::vector<Timing> GemmBench::race(const std::vector<Call>& calls) const {
   return timings;
 }
 
+GemmBench::Call GemmBench::our_call(const LayerShape& shape, ProductKind kind, DType type) {
+  const std::int64_t t = shape.tokens, n = shape.out, k = shape.in;
+  ops::Linear& linear = ops_->linear();
+  if (kind == ProductKind::forward) {
+    const Tensor x = matrix(a_, t, k, type), w = matrix(b_, n, k, type), y = matrix(c_, t, n, type);
+    return [&linear, x, w, y] { linear.forward(y, x, w); };
+  }
+  if (kind == ProductKind::backward_input) {
+    const Tensor dy = matrix(a_, t, n, type), w = matrix(b_, n, k, type), dx = matrix(c_, t, k, type);
+    return [&linear, dy, w, dx] { linear.backward_input(dx, dy, w); };
+  }
+  const Tensor dy = matrix(a_, t, n, type), x = matrix(b_, t, k, type), dw = matrix(c_, n, k, DType::f32);
+  return [&linear, dy, x, dw] { linear.backward_weight(dw, {}, dy, x, true); };
+}
+
 GemmRow GemmBench::measure(std::string model, const LayerShape& shape, ProductKind kind) {
   const std::int64_t t = shape.tokens, n = shape.out, k = shape.in;
-  const auto x_size = static_cast<std::size_t>(t * k), w_size = static_cast<std::size_t>(n * k),
-             y_size = static_cast<std::size_t>(t * n);
-  ops::Linear& linear = ops_->linear();
-  ProductShape product{};
-  Call ours;
-  if (kind == ProductKind::forward) {
-    reserve(x_size, w_size, y_size);
-    product = {t, n, k, false, true, false};
-    const Tensor x = matrix(floats(a_), t, k), w = matrix(floats(b_), n, k), y = matrix(floats(c_), t, n);
-    ours = [&linear, x, w, y] { linear.forward(y, x, w); };
-  } else if (kind == ProductKind::backward_input) {
-    reserve(y_size, w_size, x_size);
-    product = {t, k, n, false, false, false};
-    const Tensor dy = matrix(floats(a_), t, n), w = matrix(floats(b_), n, k), dx = matrix(floats(c_), t, k);
-    ours = [&linear, dy, w, dx] { linear.backward_input(dx, dy, w); };
-  } else {
-    reserve(y_size, x_size, w_size);
-    product = {n, k, t, true, false, true};
-    const Tensor dy = matrix(floats(a_), t, n), x = matrix(floats(b_), t, k), dw = matrix(floats(c_), n, k);
-    ours = [&linear, dy, x, dw] { linear.backward_weight(dw, {}, dy, x, true); };
-  }
-  std::vector<Call> calls{ours, {}, {}};
-  if (onednn_) calls[1] = onednn_->prepare(product, floats(a_), floats(b_), floats(c_));
-  if (openblas_) calls[2] = openblas_->prepare(product, floats(a_), floats(b_), floats(c_));
+  ProductShape product{t, n, k, false, true, false, options_.type};
+  if (kind == ProductKind::backward_input) product = {t, k, n, false, false, false, options_.type};
+  if (kind == ProductKind::backward_weight) product = {n, k, t, true, false, true, options_.type};
+  reserve(static_cast<std::size_t>(product.m * product.k), static_cast<std::size_t>(product.k * product.n),
+          static_cast<std::size_t>(product.m * product.n));
+  std::vector<Call> calls{our_call(shape, kind, options_.type), {}, {}, {}};
+  if (onednn_) calls[1] = onednn_->prepare(product, a_.data(), b_.data(), c_.data());
+  if (openblas_) calls[2] = openblas_->prepare(product, a_.data(), b_.data(), c_.data());
+  if (options_.type != DType::f32) calls[3] = our_call(shape, kind, DType::f32);
   const std::vector<Timing> timings = race(calls);
-  return {std::move(model), shape, kind, timings[0], timings[1], timings[2]};
+  return {std::move(model), shape, kind, timings[0], timings[1], timings[2], timings[3]};
 }
 
 Timing GemmBench::measure_heads(std::int64_t count, std::int64_t m, std::int64_t n, std::int64_t k, bool b_transposed) {
@@ -146,6 +150,7 @@ std::vector<std::string> GemmBench::contenders() const {
 GemmReport bench_gemm(Runtime& runtime, const GemmBenchOptions& options, const std::function<void(const GemmRow&)>& progress) {
   GemmReport report;
   report.peak_flops = options.peak_flops;
+  report.type = options.type;
   report.threads = cpu::team_of(runtime).size();
   for (const char* variable : {"OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE"})
     if (const char* value = std::getenv(variable))
@@ -161,6 +166,10 @@ GemmReport bench_gemm(Runtime& runtime, const GemmBenchOptions& options, const s
       }
     }
   }
+  const bool measured =
+      std::ranges::any_of(report.rows, [](const GemmRow& row) { return row.onednn.median > 0 || row.openblas.median > 0; });
+  if (options.rivals && options.type == DType::bf16 && !report.rows.empty() && !measured)
+    report.notes.emplace_back("no library here has a bf16 product on this processor");
   return report;
 }
 

@@ -30,6 +30,7 @@ struct GemmRow {
   LayerShape shape;
   ProductKind kind;
   Timing ours, onednn, openblas;
+  Timing ours_f32 = {};  ///< the same product in f32, where `ours` is bf16
   double flops() const;
   /// The faster library by its median.
   Timing library() const;
@@ -43,7 +44,8 @@ struct GemmBenchOptions {
   double sample_seconds = 0.02;  ///< a sample repeats the call for so long
   bool rivals = true;            ///< false: ours only
   ops::Isa isa = ops::Isa::automatic;
-  double peak_flops = 0;  ///< of the machine, for the last column; 0: no such column
+  double peak_flops = 0;    ///< of the machine, for the last column; 0: no such column
+  DType type = DType::f32;  ///< or bf16, which is measured beside our own f32 too
 };
 
 struct GemmReport {
@@ -52,7 +54,10 @@ struct GemmReport {
   std::vector<std::string> notes;       ///< what makes the figures unfair, if anything
   int threads = 0;
   double peak_flops = 0;
+  DType type = DType::f32;
 
+  /// Geometric mean of our f32's time over ours in bf16, by medians; 0 in f32.
+  double mean_against_f32() const;
   /// Geometric mean of library time over ours, by medians; 0 without libraries.
   double geometric_mean() const;
   /// The least of those ratios.
@@ -75,6 +80,7 @@ class GemmBench {
   using Call = std::function<void()>;
   std::vector<Timing> race(const std::vector<Call>& calls) const;
   void reserve(std::size_t a, std::size_t b, std::size_t c);
+  Call our_call(const LayerShape& shape, ProductKind kind, DType type);
 
   Runtime& runtime_;
   GemmBenchOptions options_;

@@ -17,6 +17,19 @@ Timing faster(const Timing& a, const Timing& b) {
 }
 
 double ratio(const GemmRow& row) { return measured(row.library()) ? row.library().median / row.ours.median : 0; }
+double f32_ratio(const GemmRow& row) { return row.ours_f32.median / row.ours.median; }
+
+// Of the ratios that are above 0; 0 when none is.
+double geometric_mean_of(const std::vector<GemmRow>& rows, double (*ratio_of)(const GemmRow& row)) {
+  double logs = 0;
+  int count = 0;
+  for (const GemmRow& row : rows) {
+    if (ratio_of(row) <= 0) continue;
+    logs += std::log(ratio_of(row));
+    ++count;
+  }
+  return count == 0 ? 0 : std::exp(logs / count);
+}
 
 std::string rate(const GemmRow& row, const Timing& timing) {
   return measured(timing) ? fmt::format("{:>9.1f}", row.flops() / timing.median * 1e-9) : fmt::format("{:>9}", "-");
@@ -24,15 +37,18 @@ std::string rate(const GemmRow& row, const Timing& timing) {
 
 // Milliseconds of a step's products, each contender by itself and the best library shape by shape.
 std::string step_line(const std::vector<GemmRow>& rows, const std::string& model) {
-  double ours = 0, onednn = 0, openblas = 0, fastest = 0;
+  double ours = 0, f32 = 0, onednn = 0, openblas = 0, fastest = 0;
   for (const GemmRow& row : rows) {
     if (row.model != model) continue;
     const double calls = static_cast<double>(row.shape.calls) * 1e3;
     ours += calls * row.ours.median;
+    f32 += calls * row.ours_f32.median;
     onednn += calls * row.onednn.median;
     openblas += calls * row.openblas.median;
     fastest += calls * row.fastest().median;
   }
+  if (f32 > 0)
+    return fmt::format("{:<12} products of a step, ms: ours {:.1f}, in fp32 {:.1f}: {:.3f} x\n", model, ours, f32, f32 / ours);
   return fmt::format("{:<12} products of a step, ms: ours {:.1f}, oneDNN {:.1f}, OpenBLAS {:.1f}, fastest of each {:.1f}\n",
                      model, ours, onednn, openblas, fastest);
 }
@@ -62,16 +78,8 @@ double GemmRow::flops() const {
 Timing GemmRow::library() const { return faster(onednn, openblas); }
 Timing GemmRow::fastest() const { return faster(ours, library()); }
 
-double GemmReport::geometric_mean() const {
-  double logs = 0;
-  int count = 0;
-  for (const GemmRow& row : rows) {
-    if (ratio(row) <= 0) continue;
-    logs += std::log(ratio(row));
-    ++count;
-  }
-  return count == 0 ? 0 : std::exp(logs / count);
-}
+double GemmReport::geometric_mean() const { return geometric_mean_of(rows, ratio); }
+double GemmReport::mean_against_f32() const { return geometric_mean_of(rows, f32_ratio); }
 
 double GemmReport::worst_ratio() const {
   double worst = std::numeric_limits<double>::infinity();
@@ -81,20 +89,25 @@ double GemmReport::worst_ratio() const {
 }
 
 std::string GemmReport::table() const {
-  std::string text = fmt::format("fp32 products, {} threads, medians in GF/s: {}\n", threads, fmt::join(contenders, ", "));
+  const bool half = type == DType::bf16;
+  std::string text =
+      fmt::format("{} products, {} threads, medians in GF/s: {}\n", half ? "bf16" : "fp32", threads, fmt::join(contenders, ", "));
   for (const std::string& note : notes) text += fmt::format("note: {}\n", note);
-  text += fmt::format("{:<12} {:<14} {:>6} x {:>5} x {:>5} {:<10}{:>9}{:>9}{:>9}{:>8}{:>7}\n", "model", "layer", "tokens", "out",
-                      "in", "direction", "ours", "oneDNN", "OpenBLAS", "ratio", "peak");
+  text += fmt::format("{:<12} {:<14} {:>6} x {:>5} x {:>5} {:<10}{:>9}{}{:>9}{:>9}{:>8}{:>7}\n", "model", "layer", "tokens",
+                      "out", "in", "direction", "ours", half ? "  in fp32" : "", "oneDNN", "OpenBLAS", "ratio", "peak");
   std::vector<std::string> models;
   for (const GemmRow& row : rows) {
     if (models.empty() || models.back() != row.model) models.push_back(row.model);
     const double own = row.flops() / row.ours.median;
-    text += fmt::format("{:<12} {:<14} {:>6} x {:>5} x {:>5} {:<10}{}{}{}{:>8}{:>7}\n", row.model, row.shape.name,
-                        row.shape.tokens, row.shape.out, row.shape.in, name_of(row.kind), rate(row, row.ours),
-                        rate(row, row.onednn), rate(row, row.openblas), ratio(row) > 0 ? fmt::format("{:.2f}", ratio(row)) : "-",
-                        peak_flops > 0 ? fmt::format("{:.0f} %", 100 * own / peak_flops) : "-");
+    text +=
+        fmt::format("{:<12} {:<14} {:>6} x {:>5} x {:>5} {:<10}{}{}{}{}{:>8}{:>7}\n", row.model, row.shape.name, row.shape.tokens,
+                    row.shape.out, row.shape.in, name_of(row.kind), rate(row, row.ours), half ? rate(row, row.ours_f32) : "",
+                    rate(row, row.onednn), rate(row, row.openblas), ratio(row) > 0 ? fmt::format("{:.2f}", ratio(row)) : "-",
+                    peak_flops > 0 ? fmt::format("{:.0f} %", 100 * own / peak_flops) : "-");
   }
   for (const std::string& model : models) text += step_line(rows, model);
+  if (mean_against_f32() > 0)
+    text += fmt::format("bf16 against our fp32, shape by shape: geometric mean {:.3f}\n", mean_against_f32());
   if (geometric_mean() > 0)
     text += fmt::format("ours against the faster library, shape by shape: geometric mean {:.3f}, least {:.2f}\n",
                         geometric_mean(), worst_ratio());
@@ -114,12 +127,14 @@ Json GemmReport::json() const {
                                 {"ours", timing_json(row.ours)},
                                 {"onednn", timing_json(row.onednn)},
                                 {"openblas", timing_json(row.openblas)},
+                                {"ours_f32", timing_json(row.ours_f32)},
                                 {"ratio", ratio(row) > 0 ? Json(ratio(row)) : Json()}});
   }
   Json::Array names, remarks;
   for (const std::string& name : contenders) names.emplace_back(name);
   for (const std::string& note : notes) remarks.emplace_back(note);
   return Json::Object{{"threads", threads},
+                      {"dtype", type == DType::bf16 ? "bf16" : "fp32"},
                       {"contenders", std::move(names)},
                       {"notes", std::move(remarks)},
                       {"peak_flops", peak_flops > 0 ? Json(peak_flops) : Json()},

@@ -1,12 +1,26 @@
+#include <fmt/format.h>
+
 #include "base/error.h"
 #include "ops/cpu/backend.h"
+#include "ops/cpu/library/library.h"
 #include "ops/ops.h"
 
 namespace lockstep::ops {
 
 std::unique_ptr<Ops> make_ops(Runtime& runtime, Stream& stream, const OpsOptions& options) {
   ensure(runtime.device().kind == DeviceKind::cpu, "there are kernels for the runtime's device");
-  return cpu::make_cpu_ops(runtime, stream, options.isa);
+  return cpu::make_cpu_ops(runtime, stream, options);
+}
+
+Products products_from_name(std::string_view name) {
+  if (name == "ours") return Products::ours;
+  if (name == "library") return Products::library;
+  throw UserError(fmt::format("'{}' computes no products", name), "choose ours or library");
+}
+
+std::string library_for(DType type) {
+  if (!cpu::has_library() || !cpu::library_has(type)) return {};
+  return cpu::open_library(1)->name();
 }
 
 }  // namespace lockstep::ops

@@ -50,8 +50,17 @@ Isa isa_from_name(std::string_view name);
 /// What this machine can run, best first; never empty (baseline: x86-64-v2).
 std::vector<Isa> available_isas();
 
+/// Who computes the products of layers: our own kernels, whose order of additions is fixed, or a library (oneDNN), whose bits
+/// may depend on shapes, slices, threads and the processor.
+enum class Products : std::uint8_t { ours, library };
+/// Throws UserError for an unknown name.
+Products products_from_name(std::string_view name);
+/// What the library is, for the log; empty when this build has none or it lacks products of this type on this processor.
+std::string library_for(DType type);
+
 struct OpsOptions {
-  Isa isa = Isa::automatic;  ///< automatic: the best there is. Throws UserError when the machine lacks the one named.
+  Isa isa = Isa::automatic;            ///< automatic: the best there is. Throws UserError when the machine lacks the one named.
+  Products products = Products::ours;  ///< Throws UserError for a library that this build does not have.
 };
 
 /// The fast backend of the runtime's device; `runtime` and `stream` must outlive it.

@@ -60,6 +60,17 @@ TEST(GemmBench, MeasuresEveryContender) {
   EXPECT_EQ(bench.contenders().front(), "lockstep");
 }
 
+TEST(GemmBench, Bf16StandsBesideFp32) {
+  const auto runtime = open_runtime({}, {.threads = 2});
+  GemmBench bench(*runtime, {.rounds = 1, .sample_seconds = 1e-4, .type = DType::bf16});
+  for (const ProductKind kind : {ProductKind::forward, ProductKind::backward_input, ProductKind::backward_weight}) {
+    const GemmRow row = bench.measure("small", {"layer", 20, 30, 40, 1}, kind);
+    EXPECT_GT(row.ours.median, 0);
+    EXPECT_GT(row.ours_f32.median, 0);
+    EXPECT_EQ(row.openblas.median, 0);
+  }
+}
+
 GemmReport known() {
   GemmReport report;
   report.threads = 2;
@@ -80,6 +91,18 @@ TEST(GemmReport, ComparesWithTheFasterLibrary) {
   EXPECT_EQ(json.at("rows").array().size(), 2U);
   EXPECT_TRUE(json.at("rows").array()[0].at("openblas").is_null());
   EXPECT_EQ(GemmReport().geometric_mean(), 0);
+}
+
+TEST(GemmReport, ComparesBf16WithFp32) {
+  GemmReport report = known();
+  EXPECT_EQ(report.mean_against_f32(), 0);
+  report.type = DType::bf16;
+  report.rows[0].ours_f32 = {2e-3, 2e-3};
+  report.rows[1].ours_f32 = {2e-3, 2e-3};
+  EXPECT_NEAR(report.mean_against_f32(), 1.0, 1e-12);
+  EXPECT_NE(report.table().find("bf16 against our fp32"), std::string::npos) << report.table();
+  EXPECT_NE(report.table().find("ours 8.0, in fp32"), std::string::npos) << report.table();
+  EXPECT_EQ(report.json().at("dtype").string(), "bf16");
 }
 
 TEST(GemmReport, SaysWhenOpenBlasIsHeldBack) {

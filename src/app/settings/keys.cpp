@@ -267,6 +267,9 @@ std::vector<Key> other_keys() {
       key<&RunConfig::numerics, &RunConfig::Numerics::isa>("numerics.isa",
                                                            Rule::one_of({"auto", "baseline", "avx2", "avx512", "avx512_bf16"}),
                                                            "", "instruction set; auto: the machine's widest"),
+      key<&RunConfig::numerics, &RunConfig::Numerics::products>(
+          "numerics.products", Rule::one_of({"ours", "library"}), "",
+          "who multiplies matrices: ours, the same bits whatever the layout, or library (oneDNN), whose bits may differ"),
       key<&RunConfig::checkpoint, &RunConfig::Checkpoint::interval>("checkpoint.interval", positive, "iterations",
                                                                     "save this often; null: train.eval_interval"),
       key<&RunConfig::log, &RunConfig::Logging::name>("log.name", any, "", "name of the run; null: made up"),

@@ -27,11 +27,13 @@ class OpenBlas final : public Rival {
     return text.substr(0, text.find(' ', text.find(' ') + 1));
   }
 
-  std::function<void()> prepare(const ProductShape& shape, float* a, float* b, float* c) override {
+  std::function<void()> prepare(const ProductShape& shape, void* a, void* b, void* c) override {
+    if (shape.type != DType::f32) return {};
     const int m = narrow<int>(shape.m), n = narrow<int>(shape.n), k = narrow<int>(shape.k);
     return [sgemm = sgemm_, shape, m, n, k, a, b, c] {
-      sgemm(101, shape.a_transposed ? 112 : 111, shape.b_transposed ? 112 : 111, m, n, k, 1.0F, a, shape.a_transposed ? m : k, b,
-            shape.b_transposed ? k : n, shape.accumulate ? 1.0F : 0.0F, c, n);
+      sgemm(101, shape.a_transposed ? 112 : 111, shape.b_transposed ? 112 : 111, m, n, k, 1.0F, static_cast<const float*>(a),
+            shape.a_transposed ? m : k, static_cast<const float*>(b), shape.b_transposed ? k : n, shape.accumulate ? 1.0F : 0.0F,
+            static_cast<float*>(c), n);
     };
   }
 

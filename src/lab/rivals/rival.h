@@ -7,12 +7,15 @@
 #include <memory>
 #include <string>
 
+#include "tensor/dtype.h"
+
 namespace lockstep::lab {
 
 /// C [m, n] (+)= op(A) op(B), all dense and row-major: A is [m, k] or, transposed, [k, m]; B is [k, n] or, transposed, [n, k].
 struct ProductShape {
   std::int64_t m, n, k;
   bool a_transposed, b_transposed, accumulate;
+  DType type = DType::f32;  ///< f32 or bf16: of all three, but that an accumulating C is f32
 };
 
 class Rival {
@@ -20,8 +23,9 @@ class Rival {
   virtual ~Rival() = default;
   /// Name and version.
   virtual std::string name() const = 0;
-  /// A call that computes the product once; the buffers must outlive it.
-  virtual std::function<void()> prepare(const ProductShape& shape, float* a, float* b, float* c) = 0;
+  /// A call that computes the product once, empty when the library has none for this type on this machine; the buffers must
+  /// outlive it.
+  virtual std::function<void()> prepare(const ProductShape& shape, void* a, void* b, void* c) = 0;
 };
 
 /// oneDNN, plain matmul calls on `threads` threads.

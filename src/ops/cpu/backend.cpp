@@ -10,10 +10,11 @@ namespace {
 
 class CpuOps final : public Ops {
  public:
-  CpuOps(Runtime& runtime, Stream& stream, Isa isa)
+  CpuOps(Runtime& runtime, Stream& stream, Isa isa, Products products)
       : memory_(runtime.memory().allocate(Context::workspace_size)),
         context_{lockstep::cpu::team_of(runtime), stream, isa, {memory_.data(), Context::workspace_size}},
-        product_(context_.team, isa, runtime.memory()) {}
+        product_(context_.team, isa, runtime.memory()),
+        library_(products == Products::library ? std::make_unique<LibraryProducts>(product_, runtime.memory()) : nullptr) {}
 
   Linear& linear() override { return *linear_; }
   Norm& norm() override { return *norm_; }
@@ -28,14 +29,16 @@ class CpuOps final : public Ops {
   Reduce& reduce() override { return *reduce_; }
   Update& update() override { return *update_; }
   std::int64_t workspace_bytes() const override {
-    return narrow<std::int64_t>(memory_.size()) + product_.workspace_bytes() + attention_.workspace_bytes();
+    return narrow<std::int64_t>(memory_.size()) + product_.workspace_bytes() + attention_.workspace_bytes() +
+           (library_ ? library_->workspace_bytes() : 0);
   }
 
  private:
   Memory memory_;
   Context context_;
   Product product_;
-  std::unique_ptr<Linear> linear_ = make_linear(product_, context_.stream);
+  std::unique_ptr<LibraryProducts> library_;  // null: the products are ours
+  std::unique_ptr<Linear> linear_ = make_linear(product_, library_.get(), context_.stream);
   CpuAttention attention_{context_};
   std::unique_ptr<Norm> norm_ = make_norm(context_, true);
   std::unique_ptr<Norm> rms_norm_ = make_norm(context_, false);
@@ -51,8 +54,8 @@ class CpuOps final : public Ops {
 
 }  // namespace
 
-std::unique_ptr<Ops> make_cpu_ops(Runtime& runtime, Stream& stream, Isa isa) {
-  return std::make_unique<CpuOps>(runtime, stream, resolve(isa));
+std::unique_ptr<Ops> make_cpu_ops(Runtime& runtime, Stream& stream, const OpsOptions& options) {
+  return std::make_unique<CpuOps>(runtime, stream, resolve(options.isa), options.products);
 }
 
 }  // namespace lockstep::ops::cpu

@@ -8,7 +8,8 @@
 
 namespace lockstep::ops::cpu {
 
-/// `runtime` is a CPU's; it and `stream` must outlive the result. Throws UserError when the machine lacks `isa`.
-std::unique_ptr<Ops> make_cpu_ops(Runtime& runtime, Stream& stream, Isa isa);
+/// `runtime` is a CPU's; it and `stream` must outlive the result. Throws UserError when the machine or the build lacks what is
+/// asked for.
+std::unique_ptr<Ops> make_cpu_ops(Runtime& runtime, Stream& stream, const OpsOptions& options);
 
 }  // namespace lockstep::ops::cpu

@@ -14,8 +14,8 @@ Rows rows_of(const Tensor& tensor) { return tensor ? Rows{tensor.data, tensor.st
 
 class CpuLinear final : public Linear {
  public:
-  CpuLinear(Product& product, Stream& stream)
-      : product_(product), stream_(stream), kernels_(epilogue_kernels_for(product.isa())) {}
+  CpuLinear(Product& product, LibraryProducts* library, Stream& stream)
+      : product_(product), library_(library), stream_(stream), kernels_(epilogue_kernels_for(product.isa())) {}
 
  private:
   void do_forward(const Tensor& y, const Tensor& x, const Tensor& w, const Epilogue& epilogue) override {
@@ -86,17 +86,20 @@ class CpuLinear final : public Linear {
   }
 
   void run(const ProductTask& task) {
-    if (task.m > 0 && task.n > 0) product_.run(task);
+    if (task.m > 0 && task.n > 0) library_ != nullptr ? library_->run(task) : product_.run(task);
     stream_.progress();
   }
 
   Product& product_;
+  LibraryProducts* library_;
   Stream& stream_;
   EpilogueKernels kernels_;
 };
 
 }  // namespace
 
-std::unique_ptr<Linear> make_linear(Product& product, Stream& stream) { return std::make_unique<CpuLinear>(product, stream); }
+std::unique_ptr<Linear> make_linear(Product& product, LibraryProducts* library, Stream& stream) {
+  return std::make_unique<CpuLinear>(product, library, stream);
+}
 
 }  // namespace lockstep::ops::cpu

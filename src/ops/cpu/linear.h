@@ -4,12 +4,13 @@
 
 #include <memory>
 
+#include "ops/cpu/library/library_products.h"
 #include "ops/cpu/product/product.h"
 #include "ops/linear.h"
 
 namespace lockstep::ops::cpu {
 
-/// `product` and `stream` must outlive it. Workspace: the product's.
-std::unique_ptr<Linear> make_linear(Product& product, Stream& stream);
+/// Computes by the library where there is one (null: none). All must outlive it. Workspace: theirs.
+std::unique_ptr<Linear> make_linear(Product& product, LibraryProducts* library, Stream& stream);
 
 }  // namespace lockstep::ops::cpu

@@ -1,0 +1,48 @@
+#pragma once
+
+// oneDNN behind our own seam: single matrix products, prepared and run. An order of additions of its own, which may depend on
+// the shape. A build without oneDNN has the same functions (absent.cpp).
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "tensor/dtype.h"
+
+namespace lockstep::ops::cpu {
+
+/// C [m, n] (+)= op(A) op(B), row-major; rows are `stride` elements apart. A is [m, k] or, transposed, [k, m]; B is [k, n] or,
+/// transposed, [n, k].
+struct LibraryShape {
+  std::int64_t m, n, k;
+  std::int64_t a_stride, b_stride, c_stride;
+  bool a_transposed, b_transposed, accumulate;
+  DType type;  ///< of A and B: f32 or bf16
+  DType c_type = DType::f32;
+  auto operator<=>(const LibraryShape&) const = default;
+};
+
+class LibraryMatmul {
+ public:
+  virtual ~LibraryMatmul() = default;
+  virtual void run(const void* a, const void* b, void* c) = 0;
+};
+
+class Library {
+ public:
+  virtual ~Library() = default;
+  /// Name and version.
+  virtual std::string name() const = 0;
+  /// Null when the library has no such product on this processor. Must not outlive the library.
+  virtual std::unique_ptr<LibraryMatmul> prepare(const LibraryShape& shape) = 0;
+};
+
+/// Whether this build has a library.
+bool has_library();
+/// For products on `threads` threads, called from this one: the library has a team of its own. Throws UserError when the build
+/// has none.
+std::unique_ptr<Library> open_library(int threads);
+/// Whether it has products of this type on this processor. Throws UserError when the build has none.
+bool library_has(DType type);
+
+}  // namespace lockstep::ops::cpu
