@@ -33,11 +33,12 @@ struct EvalOptions {
 
 bool parse(const Arguments& arguments, EvalOptions& options) {
   CommandLine line("eval", "Loss, perplexity and bits per byte of a trained model on a text, window by window.");
-  line.option("--model", options.model, "FOLDER", "run or checkpoint folder");
+  line.option("--model", options.model, "FOLDER", "folder of a run, a checkpoint or a Hugging Face model");
   line.option("--data", options.data, "FOLDER", "prepared text (default: the one the model was trained on)");
   line.choice("--split", options.split, {"val", "train"}, "which part of the prepared text");
   line.option("--tokens", options.tokens, "FILE", "a raw token file instead of prepared text");
-  line.option("--length", options.length, "T", "tokens a window, stride too (default: the model's block size)");
+  line.option("--length", options.length, "T",
+              "tokens a window, stride too (default: the model's block size; of a Hugging Face model at most 1024)");
   line.option("--logits", options.logits, "FILE", "write logits [windows, T, vocabulary] in fp32 as safetensors");
   line.option("--checkpoint", options.checkpoint, "WHICH", "best, last or a step number");
   line.option("--ranks", options.ranks, "N", "ranks that share the windows and the cores");
@@ -61,8 +62,7 @@ data::TokenText open_text(const EvalOptions& options, const LoadedModel& loaded)
   std::string folder = options.data;
   if (folder.empty()) {
     const Json* known = loaded.manifest.run.is_object() ? loaded.manifest.run.find("data_folder") : nullptr;
-    if (known == nullptr)
-      throw UserError("the checkpoint does not say what it was trained on", "give --data FOLDER or --tokens FILE");
+    if (known == nullptr) throw UserError("the model does not say what it was trained on", "give --data FOLDER or --tokens FILE");
     folder = known->string();
   }
   return data::open_tokens(io::Path(folder) / (options.split + ".bin"), vocabulary);
@@ -146,7 +146,7 @@ Result evaluate(const EvalOptions& options, const LoadedModel& loaded, const dat
 
 void evaluate_model(const EvalOptions& options, Session& session) {
   Log log(stderr, session.lead() ? Level::warning : Level::critical);
-  const LoadedModel loaded = load_model(options.model, options.checkpoint, session, log);
+  const LoadedModel loaded = load_model(options.model, options.checkpoint, options.length, session, log);
   const std::int64_t block = loaded.inference->context().config.block_size;
   const std::int64_t length = options.length.value_or(block);
   if (length < 1 || length > block) {
@@ -154,6 +154,11 @@ void evaluate_model(const EvalOptions& options, Session& session) {
                     fmt::format("--length {}", block));
   }
   const data::TokenText text = open_text(options, loaded);
+  if (const std::int64_t own = loaded.inference->context().config.vocabulary; text.file.format().vocabulary > own) {
+    throw UserError(fmt::format("{} has tokens of a vocabulary of {}, the model one of {}", text.file.path(),
+                                text.file.format().vocabulary, own),
+                    "prepare the text with the tokenizer that the model was trained with");
+  }
   const Result result = evaluate(options, loaded, text.file, length, session);
   if (!session.lead()) return;
   const double perplexity = std::exp(result.loss);

@@ -29,7 +29,7 @@ bool parse(const Arguments& arguments, GenerateOptions& options) {
   CommandLine line(
       "generate",
       "Write text with a trained model. The text goes to standard output as it is written, everything else to standard error.");
-  line.option("--model", options.model, "FOLDER", "run or checkpoint folder");
+  line.option("--model", options.model, "FOLDER", "folder of a run, a checkpoint or a Hugging Face model");
   line.option("--prompt", options.prompt, "TEXT", "text to continue; FILE:path reads it from a file");
   line.option("--checkpoint", options.checkpoint, "WHICH", "best, last or a step number");
   line.option("--samples", options.samples, "N", "texts to write");
@@ -109,12 +109,15 @@ Pace write_texts(const GenerateOptions& options, const LoadedModel& loaded, cons
 
 void generate(const GenerateOptions& options, Session& session) {
   Log log(stderr, session.lead() ? Level::warning : Level::critical);
-  const LoadedModel loaded = load_model(options.model, options.checkpoint, session, log);
+  const std::string text = prompt_text(options.prompt);
+  constexpr std::int64_t most_tokens_a_byte = 4;  // of a normalised text
+  const std::int64_t longest = options.sampling.tokens + most_tokens_a_byte * std::ssize(text) + 1;
+  const LoadedModel loaded = load_model(options.model, options.checkpoint, longest, session, log);
   if (!loaded.tokenizer) {
-    throw UserError(fmt::format("{} was trained on token ids without a tokenizer, so it cannot read text", loaded.folder),
-                    "prepare the text with `lockstep prepare` and train on that");
+    throw UserError(fmt::format("{}, so it cannot read text", loaded.no_tokenizer),
+                    "prepare the text with `lockstep prepare` and train on that, or put the model's tokenizer.json beside it");
   }
-  const std::vector<std::int32_t> prompt = data::encode_prompt(*loaded.tokenizer, prompt_text(options.prompt), log);
+  const std::vector<std::int32_t> prompt = data::encode_prompt(*loaded.tokenizer, text, log);
   if (prompt.empty()) {
     throw UserError(fmt::format("nothing of the prompt \"{}\" is in the model's vocabulary", options.prompt),
                     "use characters of the text it was trained on");

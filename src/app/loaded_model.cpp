@@ -1,20 +1,51 @@
 #include "app/loaded_model.h"
 
+#include <algorithm>
+
 #include "arch/config_json.h"
 #include "checkpoint/find.h"
+#include "checkpoint/huggingface/weights.h"
 #include "checkpoint/reader.h"
+#include "data/tokenizer_choice.h"
 
 namespace lockstep::app {
+namespace {
 
-LoadedModel load_model(const std::string& path, const std::string& which, Session& session, Log& log) {
+/// Published models are made for texts far longer than most: without a word about it, this much of one is read at a time.
+constexpr std::int64_t usual_context = 1024;
+
+LoadedModel load_published(const std::string& path, std::int64_t context, Session& session, Log& log) {
+  const checkpoint::huggingface::Weights weights(path);
+  for (const std::string& warning : weights.warnings()) log.warning(warning);
+  LoadedModel loaded;
+  loaded.folder = path;
+  data::PublishedTokenizer found = data::find_published_tokenizer(weights.folder().path());
+  loaded.tokenizer = std::move(found.tokenizer);
+  loaded.no_tokenizer = std::move(found.fault);
+  arch::ModelConfig config = weights.config();
+  config.block_size = std::min(config.block_size, context);
+  loaded.inference = std::make_unique<train::Inference>(config, DType::f32, session.runtime(), session.ops());
+  loaded.inference->load(weights, session.team());
+  return loaded;
+}
+
+}  // namespace
+
+LoadedModel load_model(const std::string& path, const std::string& which, std::optional<std::int64_t> context, Session& session,
+                       Log& log) {
+  const std::int64_t longest = context.value_or(0);  // below 1: the caller's to refuse, who knows then what the model can read
+  if (checkpoint::huggingface::is_published(path))
+    return load_published(path, longest < 1 ? usual_context : longest, session, log);
   checkpoint::Choice choice = checkpoint::choose_checkpoint(path, which);
   for (const std::string& reason : choice.passed_over) log.warning(reason);
   LoadedModel loaded;
   loaded.folder = choice.folder.string();
   loaded.manifest = std::move(choice.manifest);
-  const arch::ModelConfig config = arch::model_from_json(loaded.manifest.model, loaded.folder);
+  arch::ModelConfig config = arch::model_from_json(loaded.manifest.model, loaded.folder);
+  if (longest >= 1 && config.position == arch::PositionKind::rope) config.block_size = std::min(config.block_size, longest);
   const Json* tokenizer = loaded.manifest.run.is_object() ? loaded.manifest.run.find("tokenizer") : nullptr;
   if (tokenizer != nullptr) loaded.tokenizer = data::make_tokenizer(*tokenizer);
+  if (tokenizer == nullptr) loaded.no_tokenizer = loaded.folder + " was trained on token ids without a tokenizer";
   loaded.inference = std::make_unique<train::Inference>(config, DType::f32, session.runtime(), session.ops());
   loaded.inference->load(checkpoint::Reader(choice.folder), session.team());
   return loaded;

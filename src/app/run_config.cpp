@@ -106,9 +106,9 @@ std::vector<Problem> check_runnable(const RunConfig& config) {
     }
   }
   const std::string& from = config.train.init_from;
-  if (from != "scratch" && from != "resume" && !std::filesystem::is_directory(from)) {
+  if (from != "scratch" && from != "resume" && !std::filesystem::exists(from)) {
     problems.push_back({fmt::format("train.init_from = {}: there is no such folder", from),
-                        "give the folder of a run or checkpoint, scratch or resume"});
+                        "give the folder of a run, a checkpoint or a Hugging Face model, scratch or resume"});
   }
   return problems;
 }

@@ -35,7 +35,7 @@ struct RunConfig {
     std::int64_t eval_iters = 200;
     bool eval_only = false;
     bool always_save_checkpoint = false;
-    std::string init_from = "scratch";  // scratch, resume or a checkpoint's folder
+    std::string init_from = "scratch";  // scratch, resume or a model's folder
     std::string wandb_project = "WordPlay";
     std::int64_t max_iters = 10000;
     std::int64_t warmup_iters = 100;

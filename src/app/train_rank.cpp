@@ -12,10 +12,12 @@
 #include "app/build_info.h"
 #include "app/manifest.h"
 #include "app/parameter_server/crew.h"
+#include "app/settings/published_shape.h"
 #include "app/settings/run_name.h"
 #include "app/startup.h"
 #include "base/units.h"
 #include "checkpoint/find.h"
+#include "checkpoint/huggingface/weights.h"
 #include "checkpoint/reader.h"
 #include "comm/agreement.h"
 #include "comm/mpi/library.h"
@@ -139,10 +141,16 @@ train::TrainerOptions trainer_options(const RunConfig& config, std::int64_t max_
 train::RunState load_start(const RunConfig& config, const std::optional<checkpoint::Choice>& choice, train::Engine& engine,
                            Session& session, Log& log) {
   train::RunState state;
-  if (!choice) {
+  const std::string& from = config.train.init_from;
+  if (settings::starts_from_published(config)) {
+    log.info(fmt::format("Starting from the weights of {}", from));
+    const checkpoint::huggingface::Weights weights(from);
+    for (const std::string& warning : weights.warnings()) log.warning(warning);
+    if (session.lead()) train::load_weights(weights, engine, session.team());
+  } else if (!choice) {
     engine.initialise();
   } else {
-    const bool resume = config.train.init_from == "resume";
+    const bool resume = from == "resume";
     log.info(fmt::format("{} {}", resume ? "Resuming from" : "Starting from the weights of", choice->folder.string()));
     const checkpoint::Reader reader(choice->folder);
     if (resume) state = train::state_of(reader.manifest());
@@ -154,10 +162,10 @@ train::RunState load_start(const RunConfig& config, const std::optional<checkpoi
   return state;
 }
 
-/// The checkpoint that the run starts from; none from scratch.
+/// The checkpoint that the run starts from; none from scratch and from another program's weights.
 std::optional<checkpoint::Choice> choose_start(const RunConfig& config, const io::Path& run, Log& log) {
   const std::string& from = config.train.init_from;
-  if (from == "scratch") return std::nullopt;
+  if (from == "scratch" || settings::starts_from_published(config)) return std::nullopt;
   const bool resume = from == "resume";
   checkpoint::Choice choice = checkpoint::choose_checkpoint(resume ? run : io::Path(from), resume ? "last" : "best");
   for (const std::string& reason : choice.passed_over) log.warning(reason);
@@ -284,6 +292,11 @@ train::TrainingHistory train_rank(RunConfig config, const TrainCall& call, Sessi
   const io::Path data_at = data_folder(config);
   const data::Corpus corpus = data::open_corpus(data_at, log);
   const train::EngineConfig settings = engine_config(config, corpus.vocabulary());
+  if (corpus.tokenizer && corpus.vocabulary() > settings.model.vocabulary) {
+    throw UserError(fmt::format("{} has tokens of a vocabulary of {}, the model one of {}", data_at.string(), corpus.vocabulary(),
+                                settings.model.vocabulary),
+                    "prepare the text with the tokenizer that the model was trained with");
+  }
   if (crew.serves()) {
     announce(config, call, settings, data_at, folder, name, session, log);
     crew.serve(settings, session, call.started);

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "checkpoint/find.h"
+#include "checkpoint/problems.h"
 #include "io/checksum.h"
 #include "tensor/bfloat16.h"
 
@@ -35,16 +36,6 @@ void convert(std::byte* to, DType type, const std::byte* from, std::int64_t coun
     const float* const wide = reinterpret_cast<const float*>(from);
     std::transform(wide, wide + count, reinterpret_cast<BFloat16*>(to), to_bfloat16);
   }
-}
-
-// The first few of many complaints, so that another model does not fill the screen.
-[[noreturn]] void throw_first(std::vector<Problem> problems) {
-  constexpr std::size_t most = 5;
-  if (problems.size() > most) {
-    problems[most] = {fmt::format("... and {} more tensors", problems.size() - most), ""};
-    problems.resize(most + 1);
-  }
-  throw UserError(std::move(problems));
 }
 
 // A run of elements of one tensor: into `values`, or only through the checksum where that has no address.
@@ -165,6 +156,11 @@ void Reader::check_model(std::span<const LogicalTensor> wanted) const {
   if (!problems.empty()) throw_first(std::move(problems));
 }
 
+void Reader::read_model(std::span<const HeldTensor> weights, cpu::Team& team) const {
+  check_model(logical(weights));
+  read(weights, team);
+}
+
 void Reader::read(std::span<const HeldTensor> tensors, cpu::Team& team) const {
   std::vector<Problem> problems;
   for (const HeldTensor& held : tensors) {
@@ -185,6 +181,16 @@ void Reader::read(std::span<const HeldTensor> tensors, cpu::Team& team) const {
          std::string(use_another)});
   }
   if (!problems.empty()) throw_first(std::move(problems));
+}
+
+std::uint64_t Reader::read_range(std::string_view name, const HeldRange& range) const {
+  const Place* place = find_place(name);
+  ensure(place != nullptr && range.values.dtype == place->stored->tensor.dtype, "the tensor is there and of the range's type");
+  const std::size_t element = size_of(range.values.dtype);
+  const auto first = static_cast<std::uint64_t>(range.first);
+  const std::span<std::byte> bytes = elements<std::byte>(range.values);
+  place->file->read_at(place->offset + first * element, bytes);
+  return io::checksum(bytes, element, first);
 }
 
 std::vector<std::string> Reader::verify(cpu::Team& team) const {

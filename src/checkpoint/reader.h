@@ -10,10 +10,11 @@
 #include <vector>
 
 #include "checkpoint/manifest.h"
+#include "checkpoint/weight_source.h"
 
 namespace lockstep::checkpoint {
 
-class Reader {
+class Reader final : public WeightSource {
  public:
   /// Opens the folder of a checkpoint; throws UserError when it is none, or its manifest or the header of a file is damaged, or
   /// a file is missing or has another length.
@@ -28,10 +29,16 @@ class Reader {
   /// that read() takes.
   void check_model(std::span<const LogicalTensor> wanted) const;
 
+  void read_model(std::span<const HeldTensor> weights, cpu::Team& team) const override;
+
   /// Fills all ranges, f32 from bf16 and bf16 (rounded to the nearest) from f32 where the types differ, and verifies the tensors
   /// they belong to, all elements of them. Throws UserError before reading when a tensor is missing or has another shape or type,
   /// and when one is damaged; then the contents of all ranges are undefined.
   void read(std::span<const HeldTensor> tensors, cpu::Team& team) const;
+
+  /// Fills one range of a tensor that find() finds, of its type, and returns the range's share of the tensor's checksum: who
+  /// reads all of a tensor compares their sum. For tensors larger than memory.
+  std::uint64_t read_range(std::string_view name, const HeldRange& range) const;
 
   /// Verifies every tensor; the names of the damaged ones.
   std::vector<std::string> verify(cpu::Team& team) const;

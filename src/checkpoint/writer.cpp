@@ -20,17 +20,6 @@ std::uint64_t bytes_of(std::span<const HeldTensor> tensors) {
   return bytes;
 }
 
-// Better now than after minutes of writing; the file system may still run full later.
-void check_space(const io::Path& folder, std::uint64_t needed) {
-  std::error_code unknown;
-  const auto space = std::filesystem::space(folder, unknown);
-  if (!unknown && space.available < needed) {
-    throw UserError(fmt::format("{}: a checkpoint needs {}, the file system has {} left", folder.string(), format_bytes(needed),
-                                format_bytes(space.available)),
-                    "free some space, or choose a folder on another file system (log.dir)");
-  }
-}
-
 io::Path swept(io::Path checkpoints) {
   io::make_folders(checkpoints);
   io::remove_dead_folders(checkpoints);
@@ -38,6 +27,16 @@ io::Path swept(io::Path checkpoints) {
 }
 
 }  // namespace
+
+void check_space(const io::Path& folder, std::uint64_t needed, std::string_view what) {
+  std::error_code unknown;
+  const auto space = std::filesystem::space(folder, unknown);
+  if (!unknown && space.available < needed) {
+    throw UserError(fmt::format("{}: {} needs {}, the file system has {} left", folder.string(), what, format_bytes(needed),
+                                format_bytes(space.available)),
+                    "free some space, or choose a folder on another file system");
+  }
+}
 
 Writer::Writer(const io::Path& checkpoints, std::int64_t step)
     : target_(swept(checkpoints) / folder_name(step)), step_(step), folder_(target_) {}
@@ -78,7 +77,7 @@ SaveReport save(const io::Path& run, const Content& content, Manifest manifest, 
   SaveReport report;
   const io::Path checkpoints = run / checkpoints_folder;
   Writer writer(checkpoints, manifest.step);
-  check_space(checkpoints, bytes_of(content.model) + bytes_of(content.optimizer));
+  check_space(checkpoints, bytes_of(content.model) + bytes_of(content.optimizer), "a checkpoint");
   writer.write(model_file, content.model, team);
   writer.write(optimizer_file, content.optimizer, team);
   report.written_seconds = now_seconds() - start;

@@ -34,6 +34,10 @@ class Writer {
   std::vector<io::File> open_;
 };
 
+/// Throws UserError when the folder's file system has less space left than `what` needs: better now than after minutes of
+/// writing.
+void check_space(const io::Path& folder, std::uint64_t needed, std::string_view what);
+
 /// What a training run saves. Every range that this rank holds.
 struct Content {
   std::vector<HeldTensor> model;      ///< weights by their global names

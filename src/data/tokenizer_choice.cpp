@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <charconv>
+#include <filesystem>
 #include <system_error>
 #include <utility>
 
@@ -68,6 +69,22 @@ std::unique_ptr<Tokenizer> load_tokenizer(const TokenizerChoice& choice) {
     }
   }
   return nullptr;
+}
+
+PublishedTokenizer find_published_tokenizer(const io::Path& folder) {
+  using Kind = TokenizerChoice::Kind;
+  const auto has = [&](const char* name) {
+    std::error_code ignored;
+    return std::filesystem::exists(folder / name, ignored);
+  };
+  try {
+    if (has("tokenizer.json")) return {load_tokenizer({.kind = Kind::hf, .path = folder / "tokenizer.json"}), ""};
+    if ((has("vocab.json") || has("encoder.json")) && (has("merges.txt") || has("vocab.bpe")))
+      return {load_tokenizer({.kind = Kind::gpt2, .path = folder}), ""};
+  } catch (const UserError& error) {
+    return {nullptr, error.problems().front().message};
+  }
+  return {nullptr, fmt::format("{} has no tokenizer.json", folder.string())};
 }
 
 }  // namespace lockstep::data

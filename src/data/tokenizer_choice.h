@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "data/tokenizer.h"
+#include "io/file.h"
 
 namespace lockstep::data {
 
@@ -29,5 +30,13 @@ TokenizerChoice tokenizer_choice(std::string_view name);
 
 /// Reads the files of the choice; null when the vocabulary comes from the text. Throws UserError.
 std::unique_ptr<Tokenizer> load_tokenizer(const TokenizerChoice& choice);
+
+struct PublishedTokenizer {
+  std::unique_ptr<Tokenizer> tokenizer;  ///< null when there is none that can be read
+  std::string fault;                     ///< then: why
+};
+
+/// The tokenizer of a published model's folder: tokenizer.json or, where that is missing, GPT-2's vocab.json and merges.txt.
+PublishedTokenizer find_published_tokenizer(const io::Path& folder);
 
 }  // namespace lockstep::data

@@ -24,7 +24,7 @@ Inference::Inference(const arch::ModelConfig& model, DType type, Runtime& runtim
   model::compute_angles(context_);
 }
 
-void Inference::load(const checkpoint::Reader& reader, cpu::Team& team) {
+void Inference::load(const checkpoint::WeightSource& source, cpu::Team& team) {
   std::vector<checkpoint::HeldTensor> held;
   for (std::size_t u = 0; u < parameters_.units().size(); ++u) {
     const Tensor flat = parameters_.shard(UnitIndex{static_cast<int>(u)}).master;
@@ -33,8 +33,7 @@ void Inference::load(const checkpoint::Reader& reader, cpu::Team& team) {
                                             flat.flat(placed.offset, placed.info.shape.elements()).reshape(placed.info.shape)));
     }
   }
-  reader.check_model(checkpoint::logical(held));
-  reader.read(held, team);
+  source.read_model(held, team);
   parameters_.updated();
 }
 

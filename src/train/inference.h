@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "checkpoint/reader.h"
+#include "checkpoint/weight_source.h"
 #include "device/cpu/team.h"
 #include "device/runtime.h"
 #include "model/context.h"
@@ -20,8 +20,8 @@ class Inference {
   Inference(const Inference&) = delete;
   Inference& operator=(const Inference&) = delete;
 
-  /// Throws UserError when the checkpoint is another model's.
-  void load(const checkpoint::Reader& reader, cpu::Team& team);
+  /// Throws UserError when the weights are another model's.
+  void load(const checkpoint::WeightSource& source, cpu::Team& team);
   const model::Context& context() const { return context_; }
   /// Bytes of all weights: about what writing one token reads.
   std::int64_t weight_bytes() const { return arena_.bytes(); }

@@ -76,10 +76,8 @@ RunState state_of(const checkpoint::Manifest& manifest) {
   return {manifest.step, manifest.next_sample, manifest.validation_loss, manifest.best_validation_loss};
 }
 
-void load_weights(const checkpoint::Reader& reader, Engine& engine, cpu::Team& team) {
-  const std::vector<checkpoint::HeldTensor> weights = weights_of(engine);
-  reader.check_model(checkpoint::logical(weights));
-  reader.read(weights, team);
+void load_weights(const checkpoint::WeightSource& source, Engine& engine, cpu::Team& team) {
+  source.read_model(weights_of(engine), team);
   engine.weights_changed();
 }
 

@@ -30,7 +30,7 @@ RunState state_of(const checkpoint::Manifest& manifest);
 /// bf16). Throws UserError when it is another model's, or would have to be rounded.
 void load_run(const checkpoint::Reader& reader, Engine& engine, cpu::Team& team);
 /// Fills only the weights: a new run from an old model, in whatever type.
-void load_weights(const checkpoint::Reader& reader, Engine& engine, cpu::Team& team);
+void load_weights(const checkpoint::WeightSource& source, Engine& engine, cpu::Team& team);
 
 /// A step's tokens, targets, loss, every gradient (before clipping) and every updated weight, as one safetensors file:
 /// `tokens`, `targets`, `loss`, `gradient.<name>`, `weight.<name>`. Of several micro-batches, all tokens in order.

@@ -3,45 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cmath>
-#include <cstring>
 
-#include "io/file.h"
-#include "io/safetensors.h"
+#include "golden/golden_file.h"
 #include "support/tiny_engine.h"
 
 namespace lockstep {
 namespace {
-
-/// Whole tensors of one file, by name.
-class Golden {
- public:
-  explicit Golden(const std::string& name) : file_(io::Path("tests/golden/data") / name) {
-    header_ = io::parse_safetensors(file_.bytes(), file_.bytes().size(), name);
-  }
-  template <class T>
-  std::vector<T> values(const std::string& name) const {
-    const io::SafetensorsEntry* entry = header_.find(name);
-    if (entry == nullptr) throw BrokenRule("the golden file has " + name);
-    std::vector<T> out(entry->bytes / sizeof(T));
-    std::memcpy(out.data(), file_.bytes().data() + entry->offset, entry->bytes);
-    return out;
-  }
-
- private:
-  io::MappedFile file_;
-  io::SafetensorsHeader header_;
-};
-
-double relative(std::span<const float> a, std::span<const float> b) {
-  double difference = 0;
-  double size = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    difference += std::pow(static_cast<double>(a[i]) - b[i], 2);
-    size += std::pow(static_cast<double>(b[i]), 2);
-  }
-  return std::sqrt(difference / std::max(size, 1e-20));
-}
 
 struct Case {
   std::string name;
@@ -51,7 +18,7 @@ struct Case {
 class GoldenModel : public testing::TestWithParam<Case> {};
 
 TEST_P(GoldenModel, EveryGradientAndTenLosses) {
-  const Golden golden(GetParam().name + ".safetensors");
+  const support::GoldenFile golden(io::Path("tests/golden/data") / (GetParam().name + ".safetensors"));
   const train::EngineConfig config = support::tiny_config(GetParam().model);
   support::Machine machine;
   const auto engine = support::make_engine(config, machine);
@@ -77,7 +44,7 @@ TEST_P(GoldenModel, EveryGradientAndTenLosses) {
     if (step > 0) continue;
     for (const auto& p : engine->state()) {
       const std::vector<float> gradient = golden.values<float>("gradient." + p.name);
-      EXPECT_LT(relative(elements<float>(p.gradient), gradient), 1e-5) << p.name;
+      EXPECT_LT(support::relative(elements<float>(p.gradient), gradient), 1e-5) << p.name;
     }
   }
 }

@@ -107,7 +107,9 @@ std::vector<Key> train_keys() {
       train<&Train::eval_iters>("train.eval_iters", positive, "batches", "batches of an evaluation, on each of train and val"),
       train<&Train::eval_only>("train.eval_only", any, "", "evaluate once and stop"),
       train<&Train::always_save_checkpoint>("train.always_save_checkpoint", any, "", "recorded only; see checkpoint.interval"),
-      train<&Train::init_from>("train.init_from", any, "", "scratch, resume (the newest in log.dir) or a checkpoint's folder"),
+      train<&Train::init_from>(
+          "train.init_from", any, "",
+          "scratch, resume (the newest in log.dir) or the folder of a run, checkpoint or Hugging Face model"),
       train<&Train::wandb_project>("train.wandb_project", any, "", "recorded only"),
       train<&Train::max_iters>("train.max_iters", positive, "iterations", "optimizer steps of the run"),
       train<&Train::warmup_iters>("train.warmup_iters", counted, "iterations", "steps in which the learning rate rises from 0"),

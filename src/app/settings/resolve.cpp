@@ -8,6 +8,7 @@
 #include "app/config_file.h"
 #include "app/settings/keys.h"
 #include "app/settings/presets.h"
+#include "app/settings/published_shape.h"
 
 namespace lockstep::settings {
 namespace {
@@ -115,6 +116,13 @@ Resolved resolve(const Sources& sources, const std::function<std::vector<Problem
     resolved.config = {};
     found = apply(resolved.config, files, settings);
     resolved.warnings.push_back(fmt::format("Resuming with the settings of {} and, on top, those given here", own));
+  }
+  if (starts_from_published(resolved.config)) {
+    const std::string from = resolved.config.train.init_from;
+    resolved.config = {};
+    take_published_shape(resolved.config, from);
+    found = apply(resolved.config, sources.files, settings);
+    append(found, check_published_shape(resolved.config, from));
   }
   append(problems, std::move(found));
   append(problems, check_warmup(resolved.config, settings));

@@ -1,0 +1,50 @@
+#pragma once
+
+// Which tensors a published model has and which of our parameters each of them is: tables, read in both directions. Sizes are a
+// ModelConfig's; names come from the family.
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "arch/config.h"
+
+namespace lockstep::arch::huggingface {
+
+/// Who published the names. gpt2 stores its matrices [in, out], as OpenAI did. rasbt: the GPT-2 of "Build a Large Language Model
+/// (From Scratch)"; rasbt_fused: its faster variant, with PyTorch's norms and q, k, v in one matrix.
+enum class Family : std::uint8_t { gpt2, llama, qwen2, rasbt, rasbt_fused };
+
+/// A published tensor: some rows of one of our parameters (a vector has rows of one element).
+struct Part {
+  std::string name;
+  Shape shape;                 ///< as published
+  std::int64_t first_row = 0;  ///< of the parameter
+  std::int64_t rows = 0;
+  bool transposed = false;  ///< published as [in, out]
+};
+
+struct Parameter {
+  std::string name;  ///< ours
+  Shape shape;       ///< ours
+  std::vector<Part> parts;
+  bool positions = false;  ///< the learned positions: a shorter context reads the first rows
+};
+
+struct TensorTable {
+  std::vector<Parameter> parameters;  ///< in the order of unit_table()
+  std::vector<Part> zeros;            ///< biases that the family has and the model lacks
+};
+
+TensorTable tensor_table(const ModelConfig& config, Family family);
+
+/// What the names of the family's tensors start with, and lack where a model was saved without its head; may be empty.
+std::string_view optional_prefix(Family family);
+/// The names of the token table and of the head's matrix: the same tensor in a tied model.
+std::string_view token_table_name(Family family);
+std::string_view head_name(Family family);
+/// Causal masks and rotary frequencies that older programs saved beside the weights.
+bool is_buffer(std::string_view name);
+
+}  // namespace lockstep::arch::huggingface

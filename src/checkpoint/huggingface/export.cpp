@@ -1,0 +1,195 @@
+#include "checkpoint/huggingface/export.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <unordered_map>
+
+#include "arch/config_json.h"
+#include "arch/huggingface/config_json.h"
+#include "base/error.h"
+#include "checkpoint/huggingface/folder.h"
+#include "checkpoint/huggingface/import.h"
+#include "checkpoint/huggingface/stored_part.h"
+#include "checkpoint/problems.h"
+#include "checkpoint/writer.h"
+#include "io/new_folder.h"
+
+namespace lockstep::checkpoint::huggingface {
+namespace names = arch::huggingface;
+namespace {
+
+constexpr std::int64_t elements_of_piece = 16 * piece_bytes / 4;
+
+/// The safetensors files of an export: laid out first, then filled.
+class Files {
+ public:
+  Files(const names::TensorTable& table, ElementType type, std::uint64_t most) : type_(type), most_(most) {
+    for (const names::Parameter& parameter : table.parameters) {
+      for (const names::Part& part : parameter.parts) place(part);
+    }
+    for (const names::Part& part : table.zeros) place(part);
+  }
+  std::uint64_t bytes() const { return bytes_; }
+  std::size_t count() const { return shards_.size(); }
+
+  /// Makes the files, which are zeros but for their headers, and the index where there are several.
+  void create(const io::Path& folder) {
+    files_.reserve(shards_.size());
+    Json::Object map;
+    for (std::size_t i = 0; i < shards_.size(); ++i) {
+      const std::string name = shards_.size() == 1 ? std::string(weights_file)
+                                                   : fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, shards_.size());
+      const io::SafetensorsHeader header = io::lay_out_safetensors(shards_[i], {{"format", "pt"}});
+      files_.push_back(io::File::create(folder / name));
+      files_.back().resize(header.file_bytes);
+      const std::string start = io::safetensors_header_bytes(header);
+      files_.back().write_at(0, std::as_bytes(std::span(start)));
+      for (const io::SafetensorsEntry& entry : header.entries) {
+        places_.emplace(entry.name, Place{&files_.back(), entry.offset});
+        map.emplace_back(entry.name, name);
+      }
+    }
+    if (shards_.size() == 1) return;
+    const Json index(Json::Object{{"metadata", Json::Object{{"total_size", bytes_}}}, {"weight_map", std::move(map)}});
+    io::replace_file(folder / index_file, index.dump(2) + "\n");
+  }
+  StoredPart stored(const names::Part& part) const {
+    const Place& place = places_.at(part.name);
+    return {part, place.file, place.offset, type_};
+  }
+  void close() {
+    for (io::File& file : files_) {
+      file.sync();
+      file.close();
+    }
+  }
+
+ private:
+  struct Place {
+    io::File* file;
+    std::uint64_t offset;
+  };
+  void place(const names::Part& part) {
+    io::SafetensorsEntry entry;
+    entry.name = part.name;
+    entry.dtype = safetensors_name(type_);
+    for (int dim = 0; dim < part.shape.rank(); ++dim) entry.shape.push_back(part.shape[dim]);
+    const std::uint64_t size = static_cast<std::uint64_t>(part.shape.elements()) * size_of(type_);
+    if (shards_.empty() || in_last_ + size > most_) {
+      shards_.emplace_back();
+      in_last_ = 0;
+    }
+    shards_.back().push_back(std::move(entry));
+    in_last_ += size;
+    bytes_ += size;
+  }
+  ElementType type_;
+  std::uint64_t most_, in_last_ = 0, bytes_ = 0;
+  std::vector<std::vector<io::SafetensorsEntry>> shards_;
+  std::vector<io::File> files_;
+  std::unordered_map<std::string, Place> places_;
+};
+
+ElementType type_of(const StoredTensor& stored) {
+  ensure(stored.tensor.dtype == DType::f32 || stored.tensor.dtype == DType::bf16, "weights are fp32 or bf16");
+  return stored.tensor.dtype == DType::f32 ? ElementType::f32 : ElementType::bf16;
+}
+
+/// The checkpoint has the model's tensors, in whichever type.
+void check_tensors(const Reader& reader, const names::TensorTable& table) {
+  std::vector<LogicalTensor> wanted;
+  for (const names::Parameter& parameter : table.parameters) {
+    const StoredTensor* stored = reader.find(parameter.name);
+    wanted.push_back({parameter.name, parameter.shape, stored == nullptr ? DType::f32 : stored->tensor.dtype});
+  }
+  reader.check_model(wanted);
+}
+
+/// What a thread needs to move pieces.
+struct Mover {
+  Scratch scratch;
+  std::vector<std::byte> bytes;
+  std::vector<float> values;
+};
+
+/// Elements [first, first + count) of a parameter: read, widened, written to the parts they are in. Returns their checksum.
+std::uint64_t move_piece(const Reader& reader, const names::Parameter& parameter, std::span<const StoredPart> parts,
+                         std::int64_t first, std::int64_t count, Mover& mover, bool& finite) {
+  const StoredTensor& stored = *reader.find(parameter.name);
+  mover.values.resize(static_cast<std::size_t>(count));
+  mover.bytes.resize(static_cast<std::size_t>(count) * size_of(stored.tensor.dtype));
+  Tensor raw;
+  raw.data = mover.bytes.data();
+  raw.shape = Shape{count};
+  raw.dtype = stored.tensor.dtype;
+  const std::uint64_t sum = reader.read_range(parameter.name, {first, raw});
+  widen(mover.bytes, type_of(stored), mover.values);
+  for (const StoredPart& part : parts) {
+    const std::int64_t part_first = part.part.first_row * part.columns();
+    const std::int64_t from = std::max(first, part_first), until = std::min(first + count, part_first + part.elements());
+    if (from >= until) continue;
+    const std::span<const float> values(mover.values.data() + (from - first), static_cast<std::size_t>(until - from));
+    finite = part.write(from - part_first, values, mover.scratch) && finite;
+  }
+  return sum;
+}
+
+void move_parameter(const Reader& reader, const names::Parameter& parameter, std::span<const StoredPart> parts, cpu::Team& team,
+                    std::vector<Mover>& movers) {
+  const std::int64_t all = parameter.shape.elements(), columns = parameter.shape.rank() == 2 ? parameter.shape[1] : 1;
+  const std::int64_t size = std::max<std::int64_t>(1, elements_of_piece / columns) * columns;
+  std::atomic<std::uint64_t> sum = 0;
+  std::atomic<bool> all_finite = true;
+  team.for_each((all + size - 1) / size, [&](std::int64_t i, int worker) {
+    bool finite = true;
+    sum += move_piece(reader, parameter, parts, i * size, std::min(size, all - i * size),
+                      movers[static_cast<std::size_t>(worker)], finite);
+    if (!finite) all_finite = false;
+  });
+  if (sum != reader.find(parameter.name)->checksum) {
+    throw UserError(fmt::format("{}: tensor \"{}\" does not match its checksum: its bytes are damaged", reader.folder().string(),
+                                parameter.name),
+                    "use another checkpoint of the run (lockstep inspect <run folder> lists them)");
+  }
+  if (!all_finite) {
+    throw UserError(fmt::format("tensor \"{}\" has weights above 65504, which fp16 cannot hold", parameter.name),
+                    "--dtype bf16 or --dtype fp32");
+  }
+}
+
+const char* torch_name(ElementType type) {
+  return type == ElementType::f32 ? "float32" : type == ElementType::f16 ? "float16" : "bfloat16";
+}
+
+}  // namespace
+
+ExportReport export_model(const Reader& reader, const io::Path& folder, const ExportOptions& options, cpu::Team& team) {
+  demand_new(folder);
+  const arch::ModelConfig config = arch::model_from_json(reader.manifest().model, reader.folder().string());
+  const names::Family family = names::family_of(config);
+  const names::TensorTable table = names::tensor_table(config, family);
+  check_tensors(reader, table);
+  const ElementType type = options.type.value_or(type_of(*reader.find(table.parameters.front().name)));
+  Files files(table, type, options.shard_bytes);
+  io::NewFolder target(folder);
+  check_space(target.path(), files.bytes(), "the model");
+  files.create(target.path());
+  std::vector<Mover> movers(static_cast<std::size_t>(team.size()));
+  for (const names::Parameter& parameter : table.parameters) {
+    std::vector<StoredPart> parts;
+    for (const names::Part& part : parameter.parts) parts.push_back(files.stored(part));
+    move_parameter(reader, parameter, parts, team, movers);
+  }
+  files.close();
+  Json json = names::to_json(config, family);
+  json.set("torch_dtype", torch_name(type));
+  for (const auto& [key, value] : options.generation.object()) json.set(key, value);
+  io::replace_file(target.path() / config_file, json.dump(2) + "\n");
+  for (const auto& [name, text] : options.texts) io::replace_file(target.path() / name, text);
+  target.commit();
+  return {files.bytes(), files.count(), type};
+}
+
+}  // namespace lockstep::checkpoint::huggingface

@@ -1,0 +1,34 @@
+#pragma once
+
+// A checkpoint as a model that transformers loads.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "checkpoint/huggingface/elements.h"
+#include "checkpoint/reader.h"
+
+namespace lockstep::checkpoint::huggingface {
+
+struct ExportOptions {
+  std::optional<ElementType> type;                              ///< none: what the checkpoint holds
+  std::uint64_t shard_bytes = 5'000'000'000;                    ///< a file grows no larger, but for a single tensor that is
+  std::vector<std::pair<std::string, std::string>> texts = {};  ///< further files: name and content
+  Json generation = Json::Object{};  ///< members for config.json: ids of the tokens that begin and end a text
+};
+
+struct ExportReport {
+  std::uint64_t bytes = 0;  ///< of the weights' files
+  std::size_t files = 0;
+  ElementType type = ElementType::f32;
+};
+
+/// Writes config.json, model.safetensors (or numbered files and their index) and the further files into a new folder. Every
+/// tensor is compared with its checksum on the way. Some MiB of memory a thread, however large the model; what throws leaves
+/// nothing behind. Throws UserError: the folder is there, no family has the model's parts, a weight that fp16 cannot hold, a
+/// damaged checkpoint.
+ExportReport export_model(const Reader& reader, const io::Path& folder, const ExportOptions& options, cpu::Team& team);
+
+}  // namespace lockstep::checkpoint::huggingface

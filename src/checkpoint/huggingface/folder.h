@@ -1,0 +1,56 @@
+#pragma once
+
+// The files of a published model: config.json and safetensors, one or several with an index.
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "base/json.h"
+#include "checkpoint/huggingface/elements.h"
+#include "io/file.h"
+#include "io/safetensors.h"
+
+namespace lockstep::checkpoint::huggingface {
+
+inline constexpr std::string_view config_file = "config.json";
+inline constexpr std::string_view weights_file = "model.safetensors";
+inline constexpr std::string_view index_file = "model.safetensors.index.json";
+inline constexpr std::string_view tokenizer_file = "tokenizer.json";
+
+/// Whether the path means a published model: a safetensors file, or a folder with config.json or weights that is no run's or
+/// checkpoint's.
+bool is_published(const io::Path& path);
+
+class Folder {
+ public:
+  /// A folder, or a safetensors file with config.json beside it. Reads all headers. Throws UserError: files that are missing,
+  /// damaged or of another kind, an index that contradicts the files.
+  explicit Folder(const io::Path& path);
+
+  const io::Path& path() const { return path_; }
+  const Json& config() const { return config_; }
+  std::string config_path() const { return (path_ / config_file).string(); }
+
+  struct Stored {
+    io::SafetensorsEntry entry;
+    io::File* file;
+  };
+  /// The tensor of that name, or null.
+  const Stored* find(std::string_view name) const;
+  /// In alphabetical order.
+  std::vector<std::string> names() const;
+
+ private:
+  void open_file(const io::Path& file);
+  void open_shards();
+
+  io::Path path_;
+  Json config_;
+  std::vector<io::File> files_;
+  std::unordered_map<std::string, Stored> tensors_;
+};
+
+}  // namespace lockstep::checkpoint::huggingface

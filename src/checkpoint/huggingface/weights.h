@@ -1,0 +1,59 @@
+#pragma once
+
+// The weights of a published model as our parameters: found by name, checked against config.json, read in pieces and converted.
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "arch/huggingface/config_json.h"
+#include "checkpoint/huggingface/folder.h"
+#include "checkpoint/huggingface/stored_part.h"
+#include "checkpoint/weight_source.h"
+
+namespace lockstep::checkpoint::huggingface {
+
+class Weights final : public WeightSource {
+ public:
+  /// Opens a folder, or a safetensors file with config.json beside it. Throws UserError: what Folder throws, a config.json that
+  /// is not understood, and tensors that are missing, unknown, or of another shape or type than the model's.
+  explicit Weights(const io::Path& path);
+
+  const Folder& folder() const { return folder_; }
+  const arch::ModelConfig& config() const { return model_.config; }
+  /// The parameters, in the order of the model's table.
+  const std::vector<arch::huggingface::Parameter>& parameters() const { return table_.parameters; }
+  /// What was decided where the files contradict themselves: to warn about.
+  const std::vector<std::string>& warnings() const { return warnings_; }
+
+  /// Fills ranges of fp32 or bf16. Of learned positions, a shorter table gets the first rows.
+  void read_model(std::span<const HeldTensor> weights, cpu::Team& team) const override;
+
+  /// Elements [first, first + values.size()) of parameter `index`.
+  using Take = std::function<void(std::size_t index, std::int64_t first, std::span<float> values)>;
+  /// Hands over every element of every parameter, in pieces of 4 MiB; several threads at once.
+  void for_each_piece(cpu::Team& team, const Take& take) const;
+
+ private:
+  struct Piece {
+    std::size_t parameter;
+    std::int64_t first, count;
+    Tensor to;  ///< empty: handed to a Take
+  };
+  const Folder::Stored* find(std::string_view name) const;
+  void settle_head();
+  void match_tensors();
+  void add_pieces(std::vector<Piece>& pieces, std::size_t parameter, std::int64_t first, std::int64_t count,
+                  const Tensor& to) const;
+  void gather(std::size_t parameter, std::int64_t first, std::span<float> to, Scratch& scratch) const;
+
+  Folder folder_;
+  arch::huggingface::PublishedModel model_;
+  arch::huggingface::TensorTable table_;
+  std::vector<std::vector<StoredPart>> parts_;  ///< by parameter and part
+  std::vector<std::string> warnings_;
+};
+
+}  // namespace lockstep::checkpoint::huggingface

@@ -1,0 +1,64 @@
+// Logits of tiny published models against values made with PyTorch in float64 (make_huggingface.py).
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "checkpoint/huggingface/weights.h"
+#include "golden/golden_file.h"
+#include "model/decoder.h"
+#include "support/tiny_engine.h"
+#include "train/inference.h"
+
+namespace lockstep {
+namespace {
+
+using checkpoint::huggingface::Weights;
+
+constexpr std::int64_t samples = 3, positions = 9;
+
+std::vector<float> logits_of(const Weights& weights, std::vector<std::int32_t> tokens) {
+  support::Machine machine;
+  train::Inference inference(weights.config(), DType::f32, *machine.runtime, *machine.ops);
+  inference.load(weights, cpu::team_of(*machine.runtime));
+  const model::Context& context = inference.context();
+  model::Decoder decoder(context, samples, samples * positions);
+  Arena workspace("eval", MemoryKind::workspace), cache("cache", MemoryKind::workspace);
+  Tensor logits;
+  decoder.declare(workspace, cache);
+  workspace.declare(logits, "logits", Shape{samples * positions, context.config.vocabulary}, DType::f32);
+  Ledger ledger;
+  workspace.commit(machine.runtime->memory(), ledger);
+  cache.commit(machine.runtime->memory(), ledger);
+  const Tensor x = decoder.read(view(std::span(tokens), Shape{samples * positions}), samples, positions);
+  decoder.logits(logits, x);
+  const std::span<float> values = elements<float>(logits);
+  return {values.begin(), values.end()};
+}
+
+class PublishedModel : public testing::TestWithParam<const char*> {};
+
+TEST_P(PublishedModel, HasTheLogitsOfPyTorch) {
+  const io::Path folder = io::Path("tests/golden/data/huggingface") / GetParam();
+  const support::GoldenFile golden(folder / "logits.golden");
+  const Weights weights(folder);
+  EXPECT_TRUE(weights.warnings().empty());
+  const std::vector<float> expected = golden.values<float>("logits");
+  const std::vector<float> found = logits_of(weights, golden.values<std::int32_t>("tokens"));
+  ASSERT_EQ(found.size(), expected.size());
+  EXPECT_LT(support::relative(found, expected), 2e-5);
+  double largest = 0, difference = 0;
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    largest = std::max(largest, std::abs(static_cast<double>(expected[i])));
+    difference = std::max(difference, std::abs(static_cast<double>(found[i]) - expected[i]));
+  }
+  EXPECT_LT(difference, 2e-5 * largest);
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, PublishedModel,
+                         testing::Values("gpt2", "gpt2_untied", "llama", "llama_tied", "qwen2", "rasbt", "rasbt_fused"),
+                         [](const auto& test) { return std::string(test.param); });
+
+}  // namespace
+}  // namespace lockstep
