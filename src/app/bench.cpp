@@ -10,6 +10,7 @@
 #include "app/fitness/fitness.h"
 #include "app/help.h"
 #include "app/parameter_server/parameter_server.h"
+#include "app/run_config.h"
 #include "app/session.h"
 #include "base/error.h"
 #include "base/terminal.h"
@@ -39,7 +40,7 @@ bool parse(const Arguments& arguments, StepCommandOptions& options) {
       "the best rate that anybody reaches here for their shapes, and of the optimizer's bytes.");
   line.option("--shape", options.shape, "SHAPE",
               "tiny, char-12x64, char, gpt2:4x64, gpt2:1x1024, gpt2:4x1024, llama:4x64, llama:1x1024 (samples x length)");
-  line.choice("--dtype", options.dtype, {"fp32", "float32", "bf16", "bfloat16"}, "fp32; bf16 comes later");
+  line.choice("--dtype", options.dtype, dtype_spellings(), "type of weights and activations; bf16 has fp32 master weights");
   line.option("--ranks", options.ranks, "N", "data-parallel ranks, which share the samples and the cores; without the floor");
   line.option("--threads", options.threads, "N", "of each rank; 0: its share of the cores");
   line.option("--isa", options.isa, "SET", "auto, avx2, avx512, avx512_bf16");
@@ -50,9 +51,6 @@ bool parse(const Arguments& arguments, StepCommandOptions& options) {
   line.flag("--json", options.json, "one line of JSON");
   line.note("example:\n  lockstep bench step --shape char --seconds 20 --details");
   if (!line.parse(arguments)) return false;
-  if (options.dtype == "bf16" || options.dtype == "bfloat16") {
-    throw UserError(fmt::format("--dtype {}: there are no bf16 kernels yet", options.dtype), "--dtype fp32");
-  }
   return true;
 }
 
@@ -61,13 +59,15 @@ int bench_step(const Arguments& arguments) {
   if (!parse(arguments, options)) return 0;
   const lab::StepShape& shape = lab::step_shape(options.shape);
   const RankOptions ranks{.ranks = options.ranks, .threads = options.threads, .isa = ops::isa_from_name(options.isa)};
+  const parallel::WeightStorage weights{.type = dtype_from_spelling(options.dtype)};
   run_on_ranks(ranks, [&](Session& session) {
-    lab::StepReport report =
-        lab::bench_step(shape, {.steps = static_cast<int>(options.steps), .seconds = options.seconds, .version = kVersion},
-                        session.runtime(), session.ops(), session.world());
+    lab::StepReport report = lab::bench_step(
+        shape, {.weights = weights, .steps = static_cast<int>(options.steps), .seconds = options.seconds, .version = kVersion},
+        session.runtime(), session.ops(), session.world());
     report.peak_flops = lab::fma_peak(session.team()) * session.world().size();
     if (!session.lead()) return;
-    if (!options.no_floor && options.ranks == 1) report.floor = lab::measure_floor(shape, session.runtime(), session.isa());
+    if (!options.no_floor && options.ranks == 1)
+      report.floor = lab::measure_floor(shape, weights, session.runtime(), session.isa());
     if (options.json) {
       fmt::print("{}\n", lab::to_json(report).dump());
     } else {

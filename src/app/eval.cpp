@@ -26,6 +26,7 @@ struct EvalOptions {
   std::string split = "val";
   std::string checkpoint = "best";
   std::string isa = "auto";
+  std::string dtype = std::string(stored_dtype);
   std::optional<std::int64_t> length;
   std::int64_t threads = 0, ranks = 1;
   bool json = false;
@@ -43,6 +44,7 @@ bool parse(const Arguments& arguments, EvalOptions& options) {
   line.option("--checkpoint", options.checkpoint, "WHICH", "best, last or a step number");
   line.option("--ranks", options.ranks, "N", "ranks that share the windows and the cores");
   line.option("--threads", options.threads, "N", "of each rank; 0: its share of the cores");
+  line.choice("--dtype", options.dtype, dtype_choices(), "type of weights and activations; stored: as it was trained");
   line.option("--isa", options.isa, "SET", "auto, avx2, avx512, avx512_bf16");
   line.flag("--json", options.json, "print one JSON object: loss, perplexity, tokens");
   line.note("example:\n  lockstep eval --model runs/first --tokens data/fortunes/val.bin --length 64");
@@ -146,7 +148,8 @@ Result evaluate(const EvalOptions& options, const LoadedModel& loaded, const dat
 
 void evaluate_model(const EvalOptions& options, Session& session) {
   Log log(stderr, session.lead() ? Level::warning : Level::critical);
-  const LoadedModel loaded = load_model(options.model, options.checkpoint, options.length, session, log);
+  const LoadedModel loaded =
+      load_model(options.model, options.checkpoint, {chosen_dtype(options.dtype), options.length}, session, log);
   const std::int64_t block = loaded.inference->context().config.block_size;
   const std::int64_t length = options.length.value_or(block);
   if (length < 1 || length > block) {

@@ -19,6 +19,7 @@ struct GenerateOptions {
   std::string prompt = "\n";
   std::string checkpoint = "best";
   std::string isa = "auto";
+  std::string dtype = std::string(stored_dtype);
   std::int64_t samples = 1;
   std::int64_t threads = 0, ranks = 1;
   train::SampleOptions sampling;
@@ -40,6 +41,7 @@ bool parse(const Arguments& arguments, GenerateOptions& options) {
   line.option("--seed", options.seed, "N", "the same seed writes the same texts");
   line.option("--ranks", options.ranks, "N", "ranks that share the texts and the cores");
   line.option("--threads", options.threads, "N", "of each rank; 0: its share of the cores");
+  line.choice("--dtype", options.dtype, dtype_choices(), "type of weights and activations; stored: as it was trained");
   line.option("--isa", options.isa, "SET", "auto, avx2, avx512, avx512_bf16");
   line.note("example:\n  lockstep generate --model runs/first --prompt \"What is\" --samples 3 --tokens 200");
   if (!line.parse(arguments)) return false;
@@ -112,7 +114,7 @@ void generate(const GenerateOptions& options, Session& session) {
   const std::string text = prompt_text(options.prompt);
   constexpr std::int64_t most_tokens_a_byte = 4;  // of a normalised text
   const std::int64_t longest = options.sampling.tokens + most_tokens_a_byte * std::ssize(text) + 1;
-  const LoadedModel loaded = load_model(options.model, options.checkpoint, longest, session, log);
+  const LoadedModel loaded = load_model(options.model, options.checkpoint, {chosen_dtype(options.dtype), longest}, session, log);
   if (!loaded.tokenizer) {
     throw UserError(fmt::format("{}, so it cannot read text", loaded.no_tokenizer),
                     "prepare the text with `lockstep prepare` and train on that, or put the model's tokenizer.json beside it");

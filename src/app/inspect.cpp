@@ -114,7 +114,9 @@ std::string checkpoint_text(const Json& facts) {
                             {"next sample", number_text(facts.at("next_sample"))},
                             {"seed", fmt::format("{}", static_cast<std::uint64_t>(facts.at("seed").integer()))},
                             {"written by", plain(facts.at("program").string())}};
-  if (facts.at("master_is_model").boolean()) rows.push_back({"master weights", "the fp32 weights themselves"});
+  const bool narrow = facts.at("dtype").string() == "BF16", masters = facts.at("master_is_model").boolean();
+  rows.push_back({"trained in", narrow ? "bf16" : "fp32"});
+  rows.push_back({"master weights", !masters ? "none" : narrow ? "fp32, stored for the weights" : "the fp32 weights themselves"});
   return two_columns(rows) + section("model", facts.find("model")) + section("optimizer", facts.find("optimizer")) +
          section("run", facts.find("run")) + tensor_table(facts);
 }

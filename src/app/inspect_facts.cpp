@@ -65,6 +65,7 @@ Json checkpoint_facts(const fs::path& folder, bool verify, cpu::Team& team) {
                           {"next_sample", manifest.next_sample},
                           {"validation_loss", optional_json(manifest.validation_loss)},
                           {"best_validation_loss", optional_json(manifest.best_validation_loss)},
+                          {"dtype", name_of(manifest.dtype)},
                           {"master_is_model", manifest.master_is_model},
                           {"parameters", parameters},
                           {"bytes", manifest.bytes()},

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "app/run_config.h"
 #include "arch/config_json.h"
 #include "checkpoint/find.h"
 #include "checkpoint/huggingface/weights.h"
@@ -14,7 +15,7 @@ namespace {
 /// Published models are made for texts far longer than most: without a word about it, this much of one is read at a time.
 constexpr std::int64_t usual_context = 1024;
 
-LoadedModel load_published(const std::string& path, std::int64_t context, Session& session, Log& log) {
+LoadedModel load_published(const std::string& path, std::int64_t context, DType type, Session& session, Log& log) {
   const checkpoint::huggingface::Weights weights(path);
   for (const std::string& warning : weights.warnings()) log.warning(warning);
   LoadedModel loaded;
@@ -24,18 +25,29 @@ LoadedModel load_published(const std::string& path, std::int64_t context, Sessio
   loaded.no_tokenizer = std::move(found.fault);
   arch::ModelConfig config = weights.config();
   config.block_size = std::min(config.block_size, context);
-  loaded.inference = std::make_unique<train::Inference>(config, DType::f32, session.runtime(), session.ops());
+  loaded.inference = std::make_unique<train::Inference>(config, type, session.runtime(), session.ops());
   loaded.inference->load(weights, session.team());
   return loaded;
 }
 
 }  // namespace
 
-LoadedModel load_model(const std::string& path, const std::string& which, std::optional<std::int64_t> context, Session& session,
-                       Log& log) {
-  const std::int64_t longest = context.value_or(0);  // below 1: the caller's to refuse, who knows then what the model can read
-  if (checkpoint::huggingface::is_published(path))
-    return load_published(path, longest < 1 ? usual_context : longest, session, log);
+std::vector<std::string> dtype_choices() {
+  std::vector<std::string> all{std::string(stored_dtype)};
+  all.insert(all.end(), dtype_spellings().begin(), dtype_spellings().end());
+  return all;
+}
+
+std::optional<DType> chosen_dtype(const std::string& choice) {
+  return choice == stored_dtype ? std::nullopt : std::optional(dtype_from_spelling(choice));
+}
+
+LoadedModel load_model(const std::string& path, const std::string& which, const ReadingNeeds& needs, Session& session, Log& log) {
+  const std::int64_t longest =
+      needs.context.value_or(0);  // below 1: the caller's to refuse, who knows then what the model can read
+  if (checkpoint::huggingface::is_published(path)) {
+    return load_published(path, longest < 1 ? usual_context : longest, needs.type.value_or(DType::f32), session, log);
+  }
   checkpoint::Choice choice = checkpoint::choose_checkpoint(path, which);
   for (const std::string& reason : choice.passed_over) log.warning(reason);
   LoadedModel loaded;
@@ -46,7 +58,8 @@ LoadedModel load_model(const std::string& path, const std::string& which, std::o
   const Json* tokenizer = loaded.manifest.run.is_object() ? loaded.manifest.run.find("tokenizer") : nullptr;
   if (tokenizer != nullptr) loaded.tokenizer = data::make_tokenizer(*tokenizer);
   if (tokenizer == nullptr) loaded.no_tokenizer = loaded.folder + " was trained on token ids without a tokenizer";
-  loaded.inference = std::make_unique<train::Inference>(config, DType::f32, session.runtime(), session.ops());
+  loaded.inference =
+      std::make_unique<train::Inference>(config, needs.type.value_or(loaded.manifest.dtype), session.runtime(), session.ops());
   loaded.inference->load(checkpoint::Reader(choice.folder), session.team());
   return loaded;
 }

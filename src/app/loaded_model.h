@@ -7,6 +7,8 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "app/session.h"
 #include "base/log.h"
@@ -16,6 +18,12 @@
 
 namespace lockstep::app {
 
+/// `--dtype` of commands that load a model: as it was stored, or a spelling of a type.
+inline constexpr std::string_view stored_dtype = "stored";
+std::vector<std::string> dtype_choices();
+/// None for stored_dtype.
+std::optional<DType> chosen_dtype(const std::string& choice);
+
 struct LoadedModel {
   checkpoint::Manifest manifest;               ///< empty for another program's model
   std::string folder;                          ///< of the checkpoint
@@ -24,9 +32,12 @@ struct LoadedModel {
   std::unique_ptr<train::Inference> inference;
 };
 
-/// `which` checkpoint of a run: best, last or a step. `context`: the longest text that will be read at a time, for which no more
-/// than needed is set up. Throws UserError for a folder without a model and a damaged one.
-LoadedModel load_model(const std::string& path, const std::string& which, std::optional<std::int64_t> context, Session& session,
-                       Log& log);
+/// What a model is loaded for.
+struct ReadingNeeds {
+  std::optional<DType> type;            ///< of weights and activations; none: as it was trained, fp32 for a published model
+  std::optional<std::int64_t> context;  ///< the longest text that will be read at a time, for which no more than needed is set up
+};
+/// `which` checkpoint of a run: best, last or a step. Throws UserError for a folder without a model and a damaged one.
+LoadedModel load_model(const std::string& path, const std::string& which, const ReadingNeeds& needs, Session& session, Log& log);
 
 }  // namespace lockstep::app

@@ -39,8 +39,6 @@ void check_heads(const RunConfig::Model& model, std::vector<Problem>& problems) 
        fmt::format("choose a width that is a multiple of {}, another number of heads, or set model.head_dim", model.n_head)});
 }
 
-bool asks_for_bf16(const RunConfig& config) { return config.train.dtype == "bf16" || config.train.dtype == "bfloat16"; }
-
 }  // namespace
 
 std::vector<Problem> check(const RunConfig& config) {
@@ -53,6 +51,10 @@ std::vector<Problem> check(const RunConfig& config) {
     problems.push_back(
         {fmt::format("optimizer.min_lr = {} is above optimizer.learning_rate = {}", optimizer.min_lr, optimizer.learning_rate),
          fmt::format("set optimizer.min_lr={} or less", optimizer.learning_rate)});
+  }
+  if (!optimizer.master_weights && dtype_of(config) == DType::f32) {
+    problems.push_back({"optimizer.master_weights = false: weights in fp32 are their own master copy",
+                        "set train.dtype=bf16, or optimizer.master_weights=true"});
   }
   if (train.dump_step && *train.dump_step >= train.max_iters) {
     problems.push_back(
@@ -81,10 +83,6 @@ std::vector<Problem> check(const RunConfig& config) {
 
 std::vector<Problem> check_runnable(const RunConfig& config) {
   std::vector<Problem> problems;
-  if (asks_for_bf16(config)) {
-    problems.push_back(
-        {fmt::format("train.dtype = {}: this version trains in fp32 only", config.train.dtype), "train.dtype=fp32"});
-  }
   if (config.train.backend != "DDP" && config.train.backend != "ps") {
     problems.push_back(
         {fmt::format("train.backend = {}: this version does not cut the optimizer's state over ranks", config.train.backend),
@@ -113,7 +111,18 @@ std::vector<Problem> check_runnable(const RunConfig& config) {
   return problems;
 }
 
-DType dtype_of(const RunConfig& config) { return asks_for_bf16(config) ? DType::bf16 : DType::f32; }
+DType dtype_of(const RunConfig& config) { return dtype_from_spelling(config.train.dtype); }
+
+const std::vector<std::string>& dtype_spellings() {
+  static const std::vector<std::string> all{"fp32", "float32", "bf16", "bfloat16"};
+  return all;
+}
+
+DType dtype_from_spelling(std::string_view spelling) {
+  return spelling == "bf16" || spelling == "bfloat16" ? DType::bf16 : DType::f32;
+}
+
+std::string_view spelt(DType type) { return type == DType::bf16 ? "bfloat16" : "float32"; }
 
 ops::Isa isa_of(const RunConfig& config) { return ops::isa_from_name(config.numerics.isa); }
 

@@ -93,6 +93,7 @@ struct RunConfig {
     std::int64_t lr_decay_iters = 600000;
     double min_lr = 6e-5;
     double eps = 1e-8;
+    bool master_weights = true;
     std::string schedule = "wordplay";
     double wsd_decay = 0.1;
     std::string decay = "matrices";
@@ -150,12 +151,17 @@ struct RunConfig {
 
 /// Everything wrong with the settings taken together (each alone is checked when it is read); empty when nothing is.
 std::vector<Problem> check(const RunConfig& config);
-/// What keeps a sound configuration from running here: a dtype, backend, instruction set or start that this version or machine
+/// What keeps a sound configuration from running here: a backend, instruction set or start that this version or machine
 /// lacks. --dry-run does not ask.
 std::vector<Problem> check_runnable(const RunConfig& config);
 
 // What follows from the settings.
 DType dtype_of(const RunConfig& config);
+/// fp32, float32, bf16 and bfloat16: how users spell the types of weights and activations.
+const std::vector<std::string>& dtype_spellings();
+DType dtype_from_spelling(std::string_view spelling);
+/// "float32", "bfloat16".
+std::string_view spelt(DType type);
 ops::Isa isa_of(const RunConfig& config);
 ops::Products products_of(const RunConfig& config);
 /// data.order; with train.max_epochs always partition.

@@ -33,6 +33,12 @@ const char* activation_text(ops::Activation f) {
   throw BrokenRule("every activation has a name");
 }
 
+// What a bf16 run keeps beside its weights.
+std::string_view masters_text(const RunConfig& config) {
+  if (dtype_of(config) == DType::f32) return "";
+  return config.optimizer.master_weights ? ", with master weights and moments in float32" : ", without master weights";
+}
+
 std::string rope_text(const arch::Rope& rope) {
   const std::string text = fmt::format("theta={}", rope.theta);
   if (rope.scaling == arch::RopeScaling::none) return text;
@@ -116,7 +122,7 @@ void log_startup(Log& log, const StartupFacts& facts, Session& session) {
   log.info(fmt::format("Loading val from {}/val.bin", facts.data_folder));
   log.info(fmt::format("Loading train from {}/train.bin", facts.data_folder));
   log.info(fmt::format("Tokens per iteration: {}", format_count(tokens_per_iteration(config, workers_of(config, ranks)))));
-  log.info(fmt::format("Using dtype={} on device='cpu'", name_of(dtype_of(config)) == "F32" ? "float32" : "bfloat16"));
+  log.info(fmt::format("Using dtype={} on device='cpu'{}", spelt(dtype_of(config)), masters_text(config)));
   const std::string& from = config.train.init_from;
   log.info(from == "scratch" ? "Initializing a new model from scratch"
                              : fmt::format("Taking the weights of {}", from == "resume" ? facts.run_folder : from));

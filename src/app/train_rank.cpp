@@ -154,6 +154,10 @@ train::RunState load_start(const RunConfig& config, const std::optional<checkpoi
     log.info(fmt::format("{} {}", resume ? "Resuming from" : "Starting from the weights of", choice->folder.string()));
     const checkpoint::Reader reader(choice->folder);
     if (resume) state = train::state_of(reader.manifest());
+    if (reader.manifest().dtype != dtype_of(config)) {
+      log.info(fmt::format("Its weights were trained in {}; this run computes in {}", spelt(reader.manifest().dtype),
+                           spelt(dtype_of(config))));
+    }
     if (session.lead()) {
       resume ? train::load_run(reader, engine, session.team()) : train::load_weights(reader, engine, session.team());
     }
@@ -352,6 +356,7 @@ train::EngineConfig engine_config(const RunConfig& config, std::int64_t vocabula
   train::EngineConfig out;
   out.model = model_config(config, vocabulary);
   out.decay = decay_rule(config);
+  out.weights = {.type = dtype_of(config), .master = config.optimizer.master_weights};
   out.adamw = {.beta1 = static_cast<float>(config.optimizer.beta1),
                .beta2 = static_cast<float>(config.optimizer.beta2),
                .eps = static_cast<float>(config.optimizer.eps),

@@ -26,7 +26,7 @@ std::int64_t agreed(comm::Communicator& world, std::int64_t decision) {
 
 // The headline: nothing but the training itself.
 void time_steps(StepReport& report, const StepBenchOptions& options, Runtime& runtime, ops::Ops& ops, comm::Communicator& world) {
-  StepTraining training(report.shape, runtime, ops, world);
+  StepTraining training(report.shape, runtime, ops, world, {.weights = options.weights});
   train::StepResult result;
   report.first_step_seconds = training.timed_step(result);
   report.first_loss = result.loss;
@@ -45,9 +45,10 @@ void time_steps(StepReport& report, const StepBenchOptions& options, Runtime& ru
 }
 
 // The same model again, with kernels that keep time.
-void fill_account(StepReport& report, Runtime& runtime, ops::Ops& ops, comm::Communicator& world) {
+void fill_account(StepReport& report, const StepBenchOptions& options, Runtime& runtime, ops::Ops& ops,
+                  comm::Communicator& world) {
   TimedOps timed(ops);
-  StepTraining training(report.shape, runtime, timed, world);
+  StepTraining training(report.shape, runtime, timed, world, {.weights = options.weights});
   train::StepResult result = training.step();
   const auto affordable = static_cast<std::int64_t>(2 / report.median_seconds());
   report.account_steps = static_cast<int>(agreed(world, std::clamp<std::int64_t>(affordable, 1, most_account_steps)));
@@ -90,11 +91,12 @@ StepReport bench_step(const StepShape& shape, const StepBenchOptions& options, R
   StepReport report;
   report.shape = shape;
   report.version = options.version;
+  report.dtype = options.weights.type;
   report.ranks = world.size();
   report.threads = cpu::team_of(runtime).size() * world.size();
   report.flops_per_token = arch::training_flops_per_token(model_of(shape), shape.positions);
   time_steps(report, options, runtime, ops, world);
-  fill_account(report, runtime, ops, world);
+  fill_account(report, options, runtime, ops, world);
   return report;
 }
 

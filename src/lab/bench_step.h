@@ -17,10 +17,12 @@
 #include "lab/step_shapes.h"
 #include "lab/timed_ops.h"
 #include "ops/ops.h"
+#include "parallel/parameter_store.h"
 
 namespace lockstep::lab {
 
 struct StepBenchOptions {
+  parallel::WeightStorage weights = {};
   int steps = 20;            ///< timed steps, at most
   double seconds = 40;       ///< no further step is begun after this (but there are at least three)
   std::string_view version;  ///< of this program
@@ -29,6 +31,7 @@ struct StepBenchOptions {
 struct StepReport {
   StepShape shape;
   std::string version;
+  DType dtype = DType::f32;  ///< of weights and activations
   int ranks = 1;
   int threads = 0;              ///< of all ranks
   std::vector<double> seconds;  ///< of each timed step

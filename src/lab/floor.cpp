@@ -10,8 +10,14 @@
 namespace lockstep::lab {
 namespace {
 
-// AdamW reads weight, gradient and two moments and writes all but the gradient.
-constexpr double optimizer_bytes = 28;
+// Of a parameter: AdamW reads weight, gradient and two moments and writes all but the gradient, and what the model reads where
+// that is apart.
+double optimizer_bytes(const parallel::WeightStorage& weights) {
+  constexpr double gradient = 4;
+  const auto owned = static_cast<double>(size_of(weights.owned()));
+  return 6 * owned + gradient + (weights.owned() == weights.type ? 0 : static_cast<double>(size_of(weights.type)));
+}
+
 // Heads that are measured at once, a worker: a step's own number would only cost memory.
 constexpr std::int64_t heads_per_worker = 8;
 
@@ -39,7 +45,7 @@ double Floor::seconds() const {
   return sum;
 }
 
-Floor measure_floor(const StepShape& shape, Runtime& runtime, ops::Isa isa, int rounds) {
+Floor measure_floor(const StepShape& shape, const parallel::WeightStorage& weights, Runtime& runtime, ops::Isa isa, int rounds) {
   Floor floor;
   const arch::ModelConfig config = model_of(shape);
   cpu::Team& team = cpu::team_of(runtime);
@@ -49,7 +55,8 @@ Floor measure_floor(const StepShape& shape, Runtime& runtime, ops::Isa isa, int 
     floor.products.push_back({product, attention ? head_seconds(bench, product, team.size()) : layer_seconds(bench, product)});
   }
   floor.bandwidth = update_bandwidth(team, runtime.memory());
-  floor.optimizer_seconds = optimizer_bytes * static_cast<double>(arch::count_parameters(config).total) / floor.bandwidth;
+  floor.optimizer_seconds =
+      optimizer_bytes(weights) * static_cast<double>(arch::count_parameters(config).total) / floor.bandwidth;
   return floor;
 }
 

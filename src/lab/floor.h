@@ -10,6 +10,7 @@
 #include "lab/step_products.h"
 #include "lab/step_shapes.h"
 #include "ops/ops.h"
+#include "parallel/parameter_store.h"
 
 namespace lockstep::lab {
 
@@ -28,6 +29,7 @@ struct Floor {
 
 /// Measures every shape for a moment in so many rounds and takes the best: 5 to 20 seconds in all. Only ratios to steps timed
 /// just before or after mean something.
-Floor measure_floor(const StepShape& shape, Runtime& runtime, ops::Isa isa, int rounds = 3);
+Floor measure_floor(const StepShape& shape, const parallel::WeightStorage& weights, Runtime& runtime, ops::Isa isa,
+                    int rounds = 3);
 
 }  // namespace lockstep::lab

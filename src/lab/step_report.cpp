@@ -12,6 +12,8 @@
 namespace lockstep::lab {
 namespace {
 
+std::string_view type_of(const StepReport& report) { return report.dtype == DType::bf16 ? "bf16" : "fp32"; }
+
 double share(const StepReport& report, std::size_t part) {
   return report.account_seconds > 0 ? report.account[part] / report.account_seconds : 0;
 }
@@ -74,9 +76,9 @@ std::string to_text(const StepReport& report, bool details) {
   const double gflops = 1e-9 * report.flops_per_token * report.tokens_per_second();
   const std::string ranks = report.ranks == 1 ? "" : fmt::format("{} ranks with together ", report.ranks);
   std::string text =
-      fmt::format("{}: {} layers, {} heads, width {}, vocabulary {}, {} x {} tokens, fp32, {}{} thread{}\n", report.shape.name,
+      fmt::format("{}: {} layers, {} heads, width {}, vocabulary {}, {} x {} tokens, {}, {}{} thread{}\n", report.shape.name,
                   report.shape.layers, report.shape.heads, report.shape.width, report.shape.vocabulary, report.shape.samples,
-                  report.shape.positions, ranks, report.threads, report.threads == 1 ? "" : "s");
+                  report.shape.positions, type_of(report), ranks, report.threads, report.threads == 1 ? "" : "s");
   text += fmt::format("tokens/s     {:.1f} median, {:.1f} best of {} steps\n", report.tokens_per_second(),
                       best_tokens_per_second(report), report.seconds.size());
   text += fmt::format("GF/s         {:.1f} (6 N + 12 L C T a token)", gflops);
@@ -110,7 +112,7 @@ Json to_json(const StepReport& report) {
   const auto ratio = report.floor_ratio();
   return Json::Object{{"peer", "lockstep " + report.version},
                       {"shape", report.shape.name},
-                      {"dtype", "fp32"},
+                      {"dtype", type_of(report)},
                       {"mode", "fused"},
                       {"ranks", report.ranks},
                       {"threads", report.threads},

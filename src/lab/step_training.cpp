@@ -12,14 +12,15 @@ namespace {
 
 constexpr double learning_rate = 3e-4;
 
-train::EngineConfig engine_config(const StepShape& shape, int ranks, const parallel::GradientOptions& gradients) {
+train::EngineConfig engine_config(const StepShape& shape, int ranks, const StepSettings& settings) {
   train::EngineConfig config;
   config.model = model_of(shape);
   config.adamw = {.beta1 = 0.9F, .beta2 = 0.95F, .eps = 1e-8F, .weight_decay = 0.1F};
   config.grad_clip = 1.0F;
   config.samples = shape.samples / ranks;
   config.positions = shape.positions;
-  config.gradients = gradients;
+  config.weights = settings.weights;
+  config.gradients = settings.gradients;
   return config;
 }
 
@@ -47,8 +48,8 @@ FixedBatch::FixedBatch(const StepShape& shape, int rank, int ranks) {
 }
 
 StepTraining::StepTraining(const StepShape& shape, Runtime& runtime, ops::Ops& ops, comm::Communicator& world,
-                           const parallel::GradientOptions& gradients)
-    : batch_(shape, world.rank(), world.size()), engine_(engine_config(shape, world.size(), gradients), runtime, ops, world) {
+                           const StepSettings& settings)
+    : batch_(shape, world.rank(), world.size()), engine_(engine_config(shape, world.size(), settings), runtime, ops, world) {
   engine_.commit();
   engine_.initialise();
 }

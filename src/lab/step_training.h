@@ -11,6 +11,7 @@
 #include "device/runtime.h"
 #include "lab/step_shapes.h"
 #include "ops/ops.h"
+#include "parallel/parameter_store.h"
 #include "parallel/zero/gradients.h"
 #include "train/engine.h"
 
@@ -29,11 +30,17 @@ class FixedBatch {
   data::Batch batch_;
 };
 
+/// What is not the shape's.
+struct StepSettings {
+  parallel::WeightStorage weights = {};
+  parallel::GradientOptions gradients = {};
+};
+
 class StepTraining {
  public:
   /// Collective; the arguments outlive it. The samples divide by the ranks.
   StepTraining(const StepShape& shape, Runtime& runtime, ops::Ops& ops, comm::Communicator& world,
-               const parallel::GradientOptions& gradients = {});
+               const StepSettings& settings = {});
   train::StepResult step();
   /// Seconds of the step that `result` tells of.
   double timed_step(train::StepResult& result);

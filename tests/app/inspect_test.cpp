@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 class Inspect : public testing::Test {
  protected:
   // A checkpoint of a model of two tensors.
-  fs::path save(std::int64_t step, std::optional<double> loss) {
+  fs::path save(std::int64_t step, std::optional<double> loss, DType type = DType::f32, bool masters = true) {
     checkpoint::Manifest manifest;
     manifest.program = "lockstep test";
     manifest.step = step;
@@ -28,7 +28,8 @@ class Inspect : public testing::Test {
     manifest.tokens_seen = 768 * step;
     manifest.validation_loss = loss;
     manifest.best_validation_loss = 1.25;
-    manifest.master_is_model = true;
+    manifest.dtype = type;
+    manifest.master_is_model = masters;
     manifest.model = Json::Object{{"n_layer", 4}, {"note", "two\nlines"}};
     manifest.optimizer = Json::Object{{"betas", Json::Array{0.9, 0.95}}, {"decay", Json::Object{{"rate", 0.10000000149011612}}}};
     manifest.run =
@@ -89,6 +90,18 @@ TEST_F(Inspect, ACheckpoint) {
     EXPECT_HOLDS(part, shown);
   }
   EXPECT_EQ(facts(folder / "manifest.json").at("step").integer(), 1500);
+}
+
+TEST_F(Inspect, ACheckpointSaysWhatItWasTrainedIn) {
+  const auto row = [&](int step, DType type, bool masters) {
+    const std::string shown = text(save(step, {}, type, masters));
+    return shown.substr(shown.find("trained in"), shown.find("\nmodel") - shown.find("trained in"));
+  };
+  EXPECT_HOLDS("the fp32 weights themselves", row(1, DType::f32, true));
+  EXPECT_HOLDS("bf16", row(2, DType::bf16, true));
+  EXPECT_HOLDS("fp32, stored for the weights", row(3, DType::bf16, true));
+  EXPECT_HOLDS("none", row(4, DType::bf16, false));
+  EXPECT_EQ(facts(run.path() / "checkpoints/step_4").at("dtype").string(), "BF16");
 }
 
 TEST_F(Inspect, VerifyNamesWhatIsDamaged) {

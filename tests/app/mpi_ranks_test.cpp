@@ -102,6 +102,23 @@ TEST_F(MpiRanks, LearnWhatThreadsLearn) {
   }
 }
 
+TEST_F(MpiRanks, LearnWhatThreadsLearnInBf16) {
+  for (const bool masters : {true, false}) {
+    const std::vector<std::string> more{"train.dtype=bf16",
+                                        std::string("optimizer.master_weights=") + (masters ? "true" : "false")};
+    const std::string name = masters ? "masters" : "alone";
+    std::vector<std::string> threads = on_two("threads_" + name, more);
+    threads.insert(threads.end(), {"--ranks", "2"});
+    ASSERT_EQ(lockstep(threads).code, 0);
+    const test::JobOutcome outcome = test::run_job(2, text_of(on_two("processes_" + name, more)));
+    ASSERT_EQ(outcome.code, 0) << outcome.output;
+    for (const char* part : {"model.safetensors", "optimizer.safetensors"}) {
+      const std::string path = "_" + name + "/checkpoints/step_8/" + part;
+      EXPECT_TRUE(file("threads" + path) == file("processes" + path)) << path;
+    }
+  }
+}
+
 TEST_F(MpiRanks, MpiIoGivesTheSameTraining) {
   const test::JobOutcome files = test::run_job(2, text_of(on_two("files", {"optimizer.gas=2"})));
   ASSERT_EQ(files.code, 0) << files.output;

@@ -170,7 +170,7 @@ TEST_F(TrainCommand, BadInputIsNamed) {
     EXPECT_EQ(outcome.code, 2);
     EXPECT_NE(outcome.err.find(said), std::string::npos) << outcome.err;
   };
-  refused({"train.dtype=bf16"}, "fp32");
+  refused({"train.dtype=fp16"}, "bf16");
   refused({"model.n_head=3"}, "does not divide");
   refused({"model.n_hed=2"}, "n_head");
   refused({"model.block_size=100000"}, "100000");

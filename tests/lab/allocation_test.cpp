@@ -74,17 +74,33 @@ TEST(Allocation, TheWatchSeesAllocations) {
   EXPECT_EQ(watch().live.load(), before);
 }
 
-TEST(Allocation, AStepTakesNoMemoryAfterTheSecond) {
-  const StepShape& shape = step_shape("tiny");
-  train::EngineConfig config;
-  config.model = model_of(shape);
-  config.model.dropout = 0.1F;
-  config.samples = 4;
-  config.positions = shape.positions;
-  config.microbatches = 2;
+/// What a step does differs by family and storage type.
+struct Case {
+  const char* name;
+  bool llama;
+  parallel::WeightStorage weights;
+};
+
+class Steps : public testing::TestWithParam<Case> {
+ protected:
+  static train::EngineConfig config() {
+    StepShape shape = step_shape("tiny");
+    shape.llama = GetParam().llama;
+    train::EngineConfig config;
+    config.model = model_of(shape);
+    config.model.dropout = 0.1F;
+    config.weights = GetParam().weights;
+    config.samples = 4;
+    config.positions = shape.positions;
+    config.microbatches = 2;
+    return config;
+  }
+};
+
+TEST_P(Steps, TakeNoMemoryAfterTheSecond) {
   support::Machine machine(2);
-  const auto engine = support::make_engine(config, machine);
-  const support::Batches batches(2, config.samples, config.positions, shape.vocabulary);
+  const auto engine = support::make_engine(config(), machine);
+  const support::Batches batches(2, config().samples, config().positions, config().model.vocabulary);
   for (int step = 0; step < 2; ++step) engine->step(batches.all(), batches.targets(), step, 1e-3);
 
   watch().largest = 0;
@@ -97,6 +113,28 @@ TEST(Allocation, AStepTakesNoMemoryAfterTheSecond) {
   EXPECT_LE(mallinfo2().uordblks + mallinfo2().hblkhd, in_use + 4096);  // other threads' libraries may keep a little
   EXPECT_LE(mapped_pages(), pages + 16);
 }
+
+// What the ledger says is what a process grows by.
+TEST_P(Steps, TakeWhatTheLedgerSays) {
+  constexpr std::int64_t page = 4096;
+  train::EngineConfig filling = config();
+  filling.samples = 64;
+  support::Machine machine(1);
+  train::Engine engine(filling, *machine.runtime, *machine.ops, *machine.world);
+  const std::int64_t promised = engine.ledger().total() - machine.ops->workspace_bytes();  // that was taken already
+  const std::int64_t before = mapped_pages();
+  engine.commit();
+  const std::int64_t taken = (mapped_pages() - before) * page;
+  EXPECT_GE(taken, promised);
+  EXPECT_LE(taken, promised + 8 * (2 << 20));  // arenas are whole huge pages
+}
+
+INSTANTIATE_TEST_SUITE_P(Allocation, Steps,
+                         testing::Values(Case{"gpt2", false, {}}, Case{"llama", true, {}},
+                                         Case{"gpt2_bf16", false, support::bf16_with_masters},
+                                         Case{"llama_bf16", true, support::bf16_with_masters},
+                                         Case{"llama_bf16_alone", true, support::bf16_alone}),
+                         [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace
 }  // namespace lockstep::lab

@@ -67,6 +67,15 @@ TEST(BenchStep, TextTellsWhatWasMeasured) {
   EXPECT_EQ(to_text(report, false).find("linear.backward_weight"), std::string::npos);
 }
 
+TEST(BenchStep, SaysInWhichTypeItTrained) {
+  StepReport report = small_report({.weights = support::bf16_with_masters, .steps = 3, .seconds = 5, .version = "1"});
+  EXPECT_EQ(to_json(report).at("dtype").string(), "bf16");
+  EXPECT_NE(to_text(report, false).find("tokens, bf16, 2 threads"), std::string::npos);
+  EXPECT_NEAR(report.first_loss, 4.17, 0.3);
+  EXPECT_LT(report.last_loss, report.first_loss);
+  EXPECT_EQ(to_json(small_report({.steps = 3, .seconds = 5, .version = "1"})).at("dtype").string(), "fp32");
+}
+
 TEST(BenchStep, RanksShareTheSamples) {
   const StepReport alone = small_report({.steps = 3, .seconds = 5, .version = "1"});
   StepReport together;
@@ -119,7 +128,7 @@ TEST(BenchStep, RefusesNoStepsAndNoTime) {
 
 TEST(Floor, CountsEveryProductAndTheOptimizer) {
   support::Machine machine(2);
-  const Floor floor = measure_floor(small, *machine.runtime, ops::Isa::automatic, 1);
+  const Floor floor = measure_floor(small, {}, *machine.runtime, ops::Isa::automatic, 1);
   EXPECT_EQ(floor.products.size(), step_products(model_of(small), small.samples, small.positions).size());
   double sum = floor.optimizer_seconds;
   for (const FloorProduct& product : floor.products) {
@@ -128,6 +137,19 @@ TEST(Floor, CountsEveryProductAndTheOptimizer) {
   }
   EXPECT_GT(floor.optimizer_seconds, 0);
   EXPECT_DOUBLE_EQ(floor.seconds(), sum);
+}
+
+// Weight, gradient and moments read, all but the gradient written, and what the model reads where that is apart.
+TEST(Floor, CountsTheOptimizersBytesByTheirType) {
+  support::Machine machine(2);
+  const auto parameters = static_cast<double>(arch::count_parameters(model_of(small)).total);
+  const auto bytes = [&](const parallel::WeightStorage& weights) {
+    const Floor floor = measure_floor(small, weights, *machine.runtime, ops::Isa::automatic, 1);
+    return floor.optimizer_seconds * floor.bandwidth / parameters;
+  };
+  EXPECT_NEAR(bytes({}), 28, 1e-9);
+  EXPECT_NEAR(bytes(support::bf16_with_masters), 30, 1e-9);
+  EXPECT_NEAR(bytes(support::bf16_alone), 16, 1e-9);
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "data/batch.h"
 #include "device/runtime.h"
 #include "ops/ops.h"
+#include "tensor/bfloat16.h"
 #include "train/engine.h"
 
 namespace lockstep::support {
@@ -59,6 +60,23 @@ inline train::EngineConfig tiny_config(const arch::ModelConfig& model = tiny_mod
   config.samples = 3;
   config.positions = 7;
   return config;
+}
+
+/// The two ways to train in bf16: with fp32 master weights, and without.
+inline constexpr parallel::WeightStorage bf16_with_masters{.type = DType::bf16, .master = true};
+inline constexpr parallel::WeightStorage bf16_alone{.type = DType::bf16, .master = false};
+
+/// The values of an f32 or bf16 tensor.
+inline std::vector<float> values_of(const Tensor& tensor) {
+  if (tensor.dtype == DType::f32) {
+    const std::span<float> values = elements<float>(tensor);
+    return {values.begin(), values.end()};
+  }
+  ensure(tensor.dtype == DType::bf16 && tensor.dense(), "values of dense f32 or bf16");
+  const BFloat16* const narrow = reinterpret_cast<const BFloat16*>(tensor.data);
+  std::vector<float> values(static_cast<std::size_t>(tensor.elements()));
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = to_float(narrow[i]);
+  return values;
 }
 
 /// Runtime, stream, kernels and world of one rank; `reference` takes the plain loops.

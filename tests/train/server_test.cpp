@@ -28,6 +28,7 @@ struct Layout {
   bool tied = true, overlap = true;
   int microbatches = 2;
   int masked_step = -1;  // has no targets
+  parallel::WeightStorage weights = {};
 };
 
 // What rank 0 is left with.
@@ -37,11 +38,6 @@ struct Learnt {
   std::optional<Staleness> staleness;
 };
 
-std::vector<float> copy_of(const Tensor& tensor) {
-  const std::span<float> values = elements<float>(tensor);
-  return {values.begin(), values.end()};
-}
-
 EngineConfig config_of(const Layout& layout) {
   EngineConfig config = support::tiny_config();
   config.samples = 2;
@@ -50,6 +46,7 @@ EngineConfig config_of(const Layout& layout) {
   config.model.dropout = 0.1F;
   config.grad_clip = 0.5F;
   config.gradients.overlap = layout.overlap;
+  config.weights = layout.weights;
   return config;
 }
 
@@ -73,9 +70,9 @@ void take_steps(const Layout& layout, Engine& engine, Learnt& out) {
   engine.updater().gather_state();
   if (rank != 0) return;
   for (const Engine::ParameterState& p : engine.state()) {
-    out.weights.push_back(copy_of(p.weight));
-    out.first_moments.push_back(copy_of(p.exp_avg));
-    out.second_moments.push_back(copy_of(p.exp_avg_sq));
+    out.weights.push_back(support::values_of(p.weight));
+    out.first_moments.push_back(support::values_of(p.exp_avg));
+    out.second_moments.push_back(support::values_of(p.exp_avg_sq));
   }
 }
 
@@ -152,6 +149,22 @@ TEST(Server, GradientsAreDataParallelism) {
 
 TEST(Server, OverlapChangesNoBit) {
   expect_equal(learn_served({.workers = 3, .servers = 2, .overlap = false}), learn_served({.workers = 3, .servers = 2}));
+}
+
+TEST(Server, TrainsInBf16) {
+  for (const parallel::WeightStorage& weights : {support::bf16_with_masters, support::bf16_alone}) {
+    const Learnt together = learn_together({.workers = 3, .weights = weights});
+    for (const int servers : {1, 2}) {
+      expect_equal(learn_served({.workers = 3, .servers = servers, .weights = weights}), together);
+    }
+    const Learnt alone = learn_together({.workers = 1, .weights = weights});
+    for (const ServerMode mode : {ServerMode::weights, ServerMode::async}) {
+      expect_equal(learn_served({.workers = 1, .servers = 2, .mode = mode, .weights = weights}), alone);
+    }
+    const Learnt average = learn_served({.workers = 3, .servers = 2, .mode = ServerMode::weights, .weights = weights});
+    EXPECT_EQ(average.losses.front(), together.losses.front());
+    EXPECT_NEAR(average.losses.back(), together.losses.back(), 0.1);
+  }
 }
 
 // One worker waits for nobody and is averaged with nobody.

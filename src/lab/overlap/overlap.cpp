@@ -31,7 +31,8 @@ class Kind {
  public:
   Kind(const StepShape& shape, const OverlapOptions& options, bool overlap, Runtime& runtime, ops::Ops& ops,
        comm::Communicator& world)
-      : world_(world), training_(shape, runtime, ops, world, {.bucket_bytes = options.bucket_bytes, .overlap = overlap}) {}
+      : world_(world),
+        training_(shape, runtime, ops, world, {.gradients = {.bucket_bytes = options.bucket_bytes, .overlap = overlap}}) {}
 
   void run(bool count) {
     train::StepResult result;

@@ -1,0 +1,274 @@
+// Training and reading in bf16: what must be equal is equal bit for bit, as in fp32, and what differs from fp32 stays near it.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "model/decoder.h"
+#include "support/tiny_engine.h"
+#include "train/engine.h"
+
+namespace lockstep::train {
+namespace {
+
+using support::Batches;
+using support::Machine;
+using support::make_engine;
+using support::values_of;
+
+constexpr parallel::WeightStorage storages[] = {support::bf16_with_masters, support::bf16_alone};
+
+EngineConfig bf16_config(const parallel::WeightStorage& weights, const arch::ModelConfig& model = support::tiny_model()) {
+  EngineConfig config = support::tiny_config(model);
+  config.weights = weights;
+  return config;
+}
+
+std::vector<arch::ModelConfig> models() {
+  arch::ModelConfig untied = support::tiny_model();
+  untied.tied = untied.bias = false;
+  arch::ModelConfig dropping = support::tiny_llama();
+  dropping.dropout = 0.2F;
+  return {support::tiny_model(), untied, support::tiny_llama(), support::tiny_qwen2(), dropping};
+}
+
+double relative(const std::vector<float>& a, const std::vector<float>& b) {
+  double difference = 0, size = 0;
+  for (std::size_t i = 0; i < b.size(); ++i) {
+    difference += std::pow(static_cast<double>(a[i]) - b[i], 2);
+    size += std::pow(static_cast<double>(b[i]), 2);
+  }
+  return std::sqrt(difference) / std::max(std::sqrt(size), 1e-7);
+}
+
+parallel::ParameterStore::Shard shard(const Engine& engine, std::size_t unit) {
+  return engine.context().parameters.shard(UnitIndex{static_cast<int>(unit)});
+}
+
+// Everything that a run keeps, as bytes.
+std::vector<std::byte> kept(Engine& engine) {
+  std::vector<std::byte> all;
+  const auto add = [&all](const Tensor& tensor) {
+    const std::span<std::byte> bytes = elements<std::byte>(tensor);
+    all.insert(all.end(), bytes.begin(), bytes.end());
+  };
+  for (const Engine::ParameterState& p : engine.state()) {
+    for (const Tensor& tensor : {p.weight, p.gradient, p.exp_avg, p.exp_avg_sq}) add(tensor);
+  }
+  for (std::size_t u = 0; u < engine.context().parameters.units().size(); ++u) add(shard(engine, u).published);
+  return all;
+}
+
+void expect_published(const Engine& engine) {
+  for (std::size_t u = 0; u < engine.context().parameters.units().size(); ++u) {
+    const auto [master, published, first] = shard(engine, u);
+    ASSERT_EQ(published.dtype, DType::bf16);
+    std::vector<float> rounded = values_of(master);
+    for (float& value : rounded) value = to_float(to_bfloat16(value));
+    EXPECT_EQ(values_of(published), rounded);
+  }
+}
+
+TEST(Bf16, WhatTheModelReadsIsTheMasterRounded) {
+  Machine machine;
+  const auto engine = make_engine(bf16_config(support::bf16_with_masters), machine);
+  EXPECT_EQ(shard(*engine, 0).master.dtype, DType::f32);
+  expect_published(*engine);
+  const Batches batches(1, 3, 7, 65);
+  for (int step = 0; step < 3; ++step) engine->step(batches.all(), batches.targets(), step, 1e-2);
+  expect_published(*engine);
+  for (const Engine::ParameterState& p : engine->state()) std::ranges::fill(elements<float>(p.weight), 1.00390625F);  // 1 + 2^-8
+  engine->weights_changed();
+  expect_published(*engine);
+  EXPECT_EQ(values_of(shard(*engine, 0).published).front(), 1.0F);  // to even
+}
+
+TEST(Bf16, StartsFromTheWeightsOfFp32) {
+  Machine machine;
+  const auto wide = make_engine(support::tiny_config(), machine);
+  const auto masters = make_engine(bf16_config(support::bf16_with_masters), machine);
+  const auto alone = make_engine(bf16_config(support::bf16_alone), machine);
+  for (std::size_t i = 0; i < wide->state().size(); ++i) {
+    std::vector<float> values = values_of(wide->state()[i].weight);
+    EXPECT_EQ(values_of(masters->state()[i].weight), values);
+    for (float& value : values) value = to_float(to_bfloat16(value));
+    EXPECT_EQ(values_of(alone->state()[i].weight), values);
+  }
+}
+
+TEST(Bf16, WithoutMastersNothingOfTheOptimizerIsFp32) {
+  Machine machine;
+  const auto engine = make_engine(bf16_config(support::bf16_alone), machine);
+  for (const Engine::ParameterState& p : engine->state()) {
+    EXPECT_EQ(p.gradient.dtype, DType::f32);
+    for (const Tensor& tensor : {p.weight, p.exp_avg, p.exp_avg_sq}) EXPECT_EQ(tensor.dtype, DType::bf16);
+  }
+  EXPECT_EQ(shard(*engine, 1).master.data, shard(*engine, 1).published.data);
+}
+
+TEST(Bf16, FastKernelsTrainAsTheReferenceDoes) {
+  for (const parallel::WeightStorage& weights : storages) {
+    for (const arch::ModelConfig& model : models()) {
+      Machine fast(2), slow(1, true);
+      const auto a = make_engine(bf16_config(weights, model), fast), b = make_engine(bf16_config(weights, model), slow);
+      for (std::size_t i = 0; i < a->state().size(); ++i) {  // the same start, whatever made it
+        std::ranges::copy(elements<std::byte>(b->state()[i].weight), elements<std::byte>(a->state()[i].weight).begin());
+      }
+      a->weights_changed();
+      const Batches batches(1, 3, 7, 65);
+      const StepResult x = a->step(batches.all(), batches.targets(), 0, 1e-3);
+      const StepResult y = b->step(batches.all(), batches.targets(), 0, 1e-3);
+      EXPECT_NEAR(x.loss, y.loss, 1e-3 * y.loss);
+      EXPECT_NEAR(x.gradient_norm, y.gradient_norm, 1e-2 * y.gradient_norm);
+      for (std::size_t i = 0; i < a->state().size(); ++i) {
+        EXPECT_LT(relative(values_of(a->state()[i].gradient), values_of(b->state()[i].gradient)), 2e-2) << a->state()[i].name;
+      }
+    }
+  }
+}
+
+TEST(Bf16, LearnsWhatFp32Learns) {
+  for (const arch::ModelConfig& model : {support::tiny_model(), support::tiny_llama()}) {
+    Machine machine;
+    const Batches batches(1, 3, 7, 65);
+    const auto loss_after = [&](const parallel::WeightStorage& weights) {
+      const auto engine = make_engine(bf16_config(weights, model), machine);
+      double loss = 0;
+      for (int step = 0; step < 30; ++step) loss = engine->step(batches.all(), batches.targets(), step, 1e-2).loss;
+      return loss;
+    };
+    const double wide = loss_after({});
+    EXPECT_LT(wide, 1);
+    EXPECT_NEAR(loss_after(support::bf16_with_masters), wide, 0.1);
+    EXPECT_LT(loss_after(support::bf16_alone), 1.5);  // small changes of large weights are lost
+  }
+}
+
+TEST(Bf16, EveryThreadCountGivesTheSameBits) {
+  for (const parallel::WeightStorage& weights : storages) {
+    for (arch::ModelConfig model : {support::tiny_model(), support::tiny_llama(), support::tiny_qwen2()}) {
+      model.dropout = 0.1F;
+      std::vector<std::vector<std::byte>> left;
+      for (const int threads : {1, 2, 3}) {
+        EngineConfig config = bf16_config(weights, model);
+        config.microbatches = 2;
+        Machine machine(threads);
+        const auto engine = make_engine(config, machine);
+        const Batches batches(2, 3, 7, 65);
+        for (int step = 0; step < 3; ++step) engine->step(batches.all(), batches.targets(), step, 1e-2);
+        left.push_back(kept(*engine));
+      }
+      EXPECT_TRUE(left[0] == left[1]);
+      EXPECT_TRUE(left[0] == left[2]);
+    }
+  }
+}
+
+TEST(Bf16, EveryInstructionSetWithFmaGivesTheSameBits) {
+  std::vector<std::vector<std::byte>> left;
+  for (const ops::Isa isa : ops::available_isas()) {
+    if (isa == ops::Isa::baseline) continue;
+    Machine machine(2, false, isa);
+    const auto engine = make_engine(bf16_config(support::bf16_with_masters, support::tiny_qwen2()), machine);
+    const Batches batches(1, 3, 7, 65);
+    for (int step = 0; step < 3; ++step) engine->step(batches.all(), batches.targets(), step, 1e-2);
+    left.push_back(kept(*engine));
+  }
+  for (const std::vector<std::byte>& other : left) EXPECT_TRUE(other == left.front());
+}
+
+TEST(Bf16, AGradientThatIsNotFiniteChangesNothing) {
+  for (const parallel::WeightStorage& weights : storages) {
+    Machine machine;
+    const auto engine = make_engine(bf16_config(weights), machine);
+    const Batches batches(1, 3, 7, 65);
+    engine->step(batches.all(), batches.targets(), 0, 1e-3);
+    for (const Engine::ParameterState& p : engine->state()) {
+      if (p.name != "transformer.ln_f.weight") continue;
+      if (p.weight.dtype == DType::f32) {
+        elements<float>(p.weight)[0] = std::numeric_limits<float>::quiet_NaN();
+      } else {
+        *reinterpret_cast<BFloat16*>(p.weight.data) = to_bfloat16(std::numeric_limits<float>::quiet_NaN());
+      }
+    }
+    engine->weights_changed();
+    const auto moments = [&] {
+      std::vector<std::vector<float>> all;
+      for (const Engine::ParameterState& p : engine->state()) all.push_back(values_of(p.exp_avg));
+      return all;
+    };
+    const auto before = moments();
+    EXPECT_FALSE(engine->step(batches.all(), batches.targets(), 1, 1e-3).finite);
+    EXPECT_EQ(moments(), before);
+  }
+}
+
+std::int64_t bytes_of(const Ledger& ledger, std::string_view owner) {
+  std::int64_t bytes = 0;
+  for (const LedgerEntry& entry : ledger.entries()) bytes += entry.owner == owner ? entry.bytes : 0;
+  return bytes;
+}
+
+TEST(Bf16, TheLedgerNamesWhatIsKept) {
+  Machine machine;
+  const auto ledger_of = [&](const parallel::WeightStorage& weights) {
+    Engine engine(bf16_config(weights), *machine.runtime, *machine.ops, *machine.world);
+    const Ledger ledger = engine.ledger();
+    engine.commit();
+    EXPECT_EQ(engine.ledger().total(), ledger.total());
+    return ledger;
+  };
+  const Ledger wide = ledger_of({}), masters = ledger_of(support::bf16_with_masters), alone = ledger_of(support::bf16_alone);
+  const std::int64_t weights = bytes_of(wide, "weights fp32");
+  EXPECT_GT(weights, 0);
+  EXPECT_EQ(bytes_of(wide, "master weights fp32"), 0);
+  EXPECT_EQ(wide.table().find("master"), std::string::npos);
+  EXPECT_EQ(bytes_of(masters, "weights bf16"), weights / 2);
+  EXPECT_EQ(bytes_of(masters, "master weights fp32"), weights);
+  EXPECT_EQ(bytes_of(masters, "moments"), bytes_of(wide, "moments"));
+  EXPECT_EQ(bytes_of(alone, "weights bf16"), weights / 2);
+  EXPECT_EQ(bytes_of(alone, "master weights fp32"), 0);
+  EXPECT_LT(bytes_of(alone, "moments"), bytes_of(wide, "moments") * 51 / 100);
+  EXPECT_EQ(masters.total(MemoryKind::gradients), wide.total(MemoryKind::gradients));
+  EXPECT_LT(masters.total(MemoryKind::activations), wide.total(MemoryKind::activations) * 7 / 10);
+}
+
+// Logits of all positions, read in pieces, and the loss of the last piece's targets.
+TEST(Bf16, ReadingInPiecesGivesTheBitsOfTheTrainingPass) {
+  for (const arch::ModelConfig& model : models()) {
+    Machine machine;
+    const auto engine = make_engine(bf16_config(support::bf16_with_masters, model), machine);
+    const Batches batches(1, 1, 7, 65);
+    const data::Batch& batch = batches.all()[0];
+    const auto read = [&](std::vector<std::int64_t> pieces, double& loss) {
+      model::Decoder decoder(engine->context(), 1, 7);
+      Arena workspace("decoder", MemoryKind::workspace), cache("cache", MemoryKind::activations);
+      Tensor logits;
+      workspace.declare(logits, "logits", Shape{7, 65}, DType::f32);
+      decoder.declare(workspace, cache);
+      Ledger ledger;
+      workspace.commit(machine.runtime->memory(), ledger);
+      cache.commit(machine.runtime->memory(), ledger);
+      EXPECT_EQ(decoder.cache().keys(0).dtype, DType::bf16);
+      std::int64_t first = 0;
+      for (const std::int64_t count : pieces) {
+        const Tensor x = decoder.read(batch.tokens.flat(first, count), 1, count);
+        EXPECT_EQ(x.dtype, DType::bf16);
+        decoder.logits(logits.slice_rows(first, count), x);
+        if (pieces.size() == 1) loss = decoder.loss(x, batch.targets);
+        first += count;
+      }
+      return values_of(logits);
+    };
+    double loss = 0;
+    const std::vector<float> whole = read({7}, loss);
+    EXPECT_EQ(whole, read({1, 1, 1, 1, 1, 1, 1}, loss));
+    EXPECT_EQ(whole, read({3, 4}, loss));
+    EXPECT_EQ(engine->evaluate(batch), loss);  // the training pass
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::train
