@@ -131,12 +131,12 @@ TEST_F(Bf16Command, GoesOnInAnotherType) {
   EXPECT_EQ(saved("wide").manifest().dtype, DType::bf16);
 
   trained("narrow", with(half, masters));
-  const Outcome widened = trained("narrow", resume);
+  const Outcome widened = trained("narrow", with(resume, {"train.dtype=fp32"}));
   EXPECT_NE(widened.out.find("trained in bfloat16; this run computes in float32"), std::string::npos);
   EXPECT_EQ(saved("narrow").manifest().dtype, DType::f32);
 
   trained("alone", with(half, alone));
-  trained("alone", with(resume, masters));
+  trained("alone", with(resume, {"optimizer.master_weights=true"}));
   EXPECT_TRUE(saved("alone").manifest().master_is_model);
   EXPECT_EQ(saved("alone").find("transformer.wte.weight.exp_avg")->tensor.dtype, DType::f32);
 }
