@@ -7,7 +7,7 @@ SETUP ?= scripts/setup
 CTEST_FLAGS = --output-on-failure --no-tests=error --progress
 
 .DEFAULT_GOAL := build
-.PHONY: build train test cluster-test bench format lint asan tsan coverage clean
+.PHONY: build train test cluster-test bench format lint asan tsan fuzz coverage clean
 
 build:
 	@$(SETUP) build
@@ -46,6 +46,11 @@ tsan:
 	@$(SETUP) build
 	@scripts/build tsan
 	@ctest --test-dir build-tsan $(CTEST_FLAGS)
+
+# Each target for a minute; FUZZ_SECONDS=600 for longer.
+fuzz:
+	@$(SETUP) build clang
+	@scripts/fuzz $(or $(FUZZ_SECONDS),60)
 
 coverage:
 	@$(SETUP) build coverage

@@ -187,6 +187,10 @@ TEST(TokenizerJson, RefusesABrokenVocabulary) {
   Json added = json;
   added.set("added_tokens", Json::Array{Json(Json::Object{{"id", 5}, {"content", "<x>"}})});
   EXPECT_TRUE(contains(refusal(added), "\"<x>\" has id 5"));
+  for (const std::int64_t far : {std::int64_t{-1}, std::int64_t{1} << 23, std::int64_t{1} << 40}) {
+    added.set("added_tokens", Json::Array{Json(Json::Object{{"id", far}, {"content", "<x>"}})});
+    EXPECT_TRUE(contains(refusal(added), "token id " + std::to_string(far) + " is not from 0 to "));
+  }
   added.set("added_tokens", Json::Array{Json(Json::Object{{"id", 5000}, {"content", "<mask>"}, {"lstrip", true}})});
   EXPECT_TRUE(contains(refusal(added), "lstrip"));
 }

@@ -8,7 +8,6 @@
 #include <string>
 #include <string_view>
 
-#include "base/checked.h"
 #include "base/error.h"
 #include "base/json.h"
 
@@ -25,19 +24,15 @@ io::Path one_of(const io::Path& folder, std::initializer_list<const char*> names
                   "name the folder that holds GPT-2's encoder.json and vocab.bpe: --tokenizer gpt2:FOLDER");
 }
 
-void read_vocabulary(const io::Path& path, ModelBuilder& builder) {
-  const Json vocabulary = Json::parse(io::read_file(path), path.string());
+Json read_vocabulary(const io::Path& path) {
+  Json vocabulary = Json::parse(io::read_file(path), path.string());
   if (!vocabulary.is_object()) {
     throw UserError(fmt::format("{} is not an object of tokens and their ids", path.string()), "copy it again");
   }
   for (const auto& [token, id] : vocabulary.object()) {
     if (!id.is_int()) throw UserError(fmt::format("{}: the id of \"{}\" is no number", path.string(), token), "copy it again");
-    if (token == end_of_text) {
-      builder.added({.id = narrow<std::int32_t>(id.integer()), .content = token});
-    } else {
-      builder.token(token, id.integer());
-    }
   }
+  return vocabulary;
 }
 
 void read_merges(const io::Path& path, ModelBuilder& builder) {
@@ -62,8 +57,15 @@ void read_merges(const io::Path& path, ModelBuilder& builder) {
 Model read_gpt2_files(const io::Path& folder) {
   const io::Path vocabulary = one_of(folder, {"encoder.json", "vocab.json"});
   const io::Path merges = one_of(folder, {"vocab.bpe", "merges.txt"});
-  ModelBuilder builder(merges.string());
-  read_vocabulary(vocabulary, builder);
+  const Json tokens = read_vocabulary(vocabulary);
+  ModelBuilder builder(merges.string(), tokens.object().size());
+  for (const auto& [token, id] : tokens.object()) {
+    if (token == end_of_text) {
+      builder.added(id.integer(), token);
+    } else {
+      builder.token(token, id.integer());
+    }
+  }
   read_merges(merges, builder);
   return builder.take();
 }

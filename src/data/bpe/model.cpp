@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "base/error.h"
@@ -10,14 +11,17 @@
 namespace lockstep::data::bpe {
 namespace {
 
-constexpr std::int64_t most_ids = std::int64_t{1} << 24;
 constexpr const char* remedy = "take the vocabulary and the merges that were published together";
 
 }  // namespace
 
+// Some vocabularies have holes, but none is mostly holes.
+ModelBuilder::ModelBuilder(std::string what, std::size_t tokens)
+    : what_(std::move(what)), most_ids_(std::min<std::int64_t>(4 * static_cast<std::int64_t>(tokens) + 65536, 1 << 24)) {}
+
 std::string& ModelBuilder::slot(std::int64_t id) {
-  if (id < 0 || id >= most_ids) {
-    throw UserError(fmt::format("{}: token id {} is not from 0 to {}", what_, id, most_ids - 1), remedy);
+  if (id < 0 || id >= most_ids_) {
+    throw UserError(fmt::format("{}: token id {} is not from 0 to {}", what_, id, most_ids_ - 1), remedy);
   }
   const auto at = static_cast<std::size_t>(id);
   if (model_.tokens.size() <= at) model_.tokens.resize(at + 1);
@@ -55,20 +59,19 @@ void ModelBuilder::merge(std::string_view left, std::string_view right) {
   model_.merges.push_back(merge);
 }
 
-void ModelBuilder::added(AddedToken token) {
-  if (token.content.empty()) throw UserError(fmt::format("{}: the added token {} is empty", what_, token.id), remedy);
-  std::string& bytes = slot(token.id);
-  if (!bytes.empty() && bytes != from_alphabet(token.content).value_or(token.content)) {
-    throw UserError(fmt::format("{}: the added token \"{}\" has id {}, which another token has", what_, token.content, token.id),
-                    remedy);
+void ModelBuilder::added(std::int64_t id, std::string content, bool special) {
+  std::string& bytes = slot(id);
+  if (content.empty()) throw UserError(fmt::format("{}: the added token {} is empty", what_, id), remedy);
+  if (!bytes.empty() && bytes != from_alphabet(content).value_or(content)) {
+    throw UserError(fmt::format("{}: the added token \"{}\" has id {}, which another token has", what_, content, id), remedy);
   }
-  bytes = token.content;
-  if (word_boundary(token.content, 1) != std::string_view::npos) {
+  bytes = content;
+  if (word_boundary(content, 1) != std::string_view::npos) {
     throw UserError(fmt::format("{}: the added token \"{}\" has white space behind a letter or digit, which is not supported",
-                                what_, token.content),
+                                what_, content),
                     "leave that token out");
   }
-  model_.added.push_back(std::move(token));
+  model_.added.push_back({.id = static_cast<std::int32_t>(id), .content = std::move(content), .special = special});
 }
 
 Model ModelBuilder::take() {

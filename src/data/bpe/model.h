@@ -38,12 +38,13 @@ struct Model {
 /// Builds a Model of a vocabulary file's entries and checks them against each other. Errors are UserErrors that name `what`.
 class ModelBuilder {
  public:
-  explicit ModelBuilder(std::string what) : what_(std::move(what)) {}
+  /// Of a file with so many tokens: ids far above that are refused before memory is taken for them.
+  ModelBuilder(std::string what, std::size_t tokens);
 
   /// `text` in the alphabet of byte_alphabet.h, or as it is when it holds other characters.
   void token(std::string_view text, std::int64_t id);
   void merge(std::string_view left, std::string_view right);
-  void added(AddedToken token);
+  void added(std::int64_t id, std::string content, bool special = true);
   /// Throws when a byte has no token.
   Model take();
 
@@ -52,6 +53,7 @@ class ModelBuilder {
   std::string& slot(std::int64_t id);
 
   std::string what_;
+  std::int64_t most_ids_;
   Model model_;
   std::unordered_map<std::string, std::int32_t> ids_;  // by text
   std::unordered_map<std::uint64_t, std::size_t> merges_;

@@ -6,7 +6,6 @@
 #include <set>
 #include <utility>
 
-#include "base/checked.h"
 #include "base/error.h"
 #include "data/bpe/byte_alphabet.h"
 
@@ -113,14 +112,12 @@ void check_model(const Json& model, const std::string& what) {
   if (flag(model, "byte_fallback")) refuse(what, "its BPE falls back to bytes (as SentencePiece's), which is not supported");
 }
 
-AddedToken added_token(const Json& json, const std::string& what) {
-  AddedToken token{.id = narrow<std::int32_t>(json.at("id").integer()),
-                   .content = json.at("content").string(),
-                   .special = flag(json, "special")};
+void read_added(const Json& json, const std::string& what, ModelBuilder& builder) {
+  const std::string& content = json.at("content").string();
   for (const std::string_view key : {"lstrip", "rstrip", "single_word"}) {
-    if (flag(json, key)) refuse(what, fmt::format("its added token \"{}\" has {}, which is not supported", token.content, key));
+    if (flag(json, key)) refuse(what, fmt::format("its added token \"{}\" has {}, which is not supported", content, key));
   }
-  return token;
+  builder.added(json.at("id").integer(), content, flag(json, "special"));
 }
 
 Model parsed(const Json& json, const std::string& what) {
@@ -129,11 +126,13 @@ Model parsed(const Json& json, const std::string& what) {
   check_model(*model, what);
   const bool nfc = normalises(json, what);
   const Pattern pattern = words_of(json, what);
-  ModelBuilder builder(what);
-  for (const auto& [token, id] : model->at("vocab").object()) builder.token(token, id.integer());
+  const Json::Object& vocabulary = model->at("vocab").object();
+  const Json* added = member(json, "added_tokens");
+  ModelBuilder builder(what, vocabulary.size() + (added != nullptr ? added->array().size() : 0));
+  for (const auto& [token, id] : vocabulary) builder.token(token, id.integer());
   for (const Json& merge : model->at("merges").array()) read_merge(merge, what, builder);
-  if (const Json* added = member(json, "added_tokens")) {
-    for (const Json& token : added->array()) builder.added(added_token(token, what));
+  if (added != nullptr) {
+    for (const Json& token : added->array()) read_added(token, what, builder);
   }
   Model result = builder.take();
   result.pattern = pattern;
