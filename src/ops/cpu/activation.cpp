@@ -44,14 +44,14 @@ struct SiluFunction {
 };
 
 template <class Function>
-HWY_INLINE void ForwardRow(float* y, const float* x, std::int64_t columns) {
+HWY_FLATTEN void ForwardRow(float* y, const float* x, std::int64_t columns) {
   ForColumns(columns, [&](std::int64_t j, auto group) HWY_ATTR {
     group.Store(Map([](FloatVec v) HWY_ATTR { return Function::Value(v); }, group.Load(x + j)), y + j);
   });
 }
 
 template <class Function>
-HWY_INLINE void BackwardRow(float* dx, float* y, const float* dy, const float* x, std::int64_t columns) {
+HWY_FLATTEN void BackwardRow(float* dx, float* y, const float* dy, const float* x, std::int64_t columns) {
   ForColumns(columns, [&](std::int64_t j, auto group) HWY_ATTR {
     const Sixteen before = group.Load(x + j), d_y = group.Load(dy + j);
     Sixteen after, d_x;

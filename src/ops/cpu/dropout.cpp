@@ -34,8 +34,8 @@ HWY_INLINE Sixteen KeepDrawn(const Sixteen& x, const std::uint32_t* words, std::
 
 /// Rows [first, last) of y = mask(x) / (1 - p) + residual.
 template <class S>
-HWY_INLINE void DropoutRowsAs(const Tensor& y, const Tensor& x, const Tensor& residual, const DropoutSite& site,
-                              std::int64_t first, std::int64_t last) {
+HWY_FLATTEN void DropoutRowsAs(const Tensor& y, const Tensor& x, const Tensor& residual, const DropoutSite& site,
+                               std::int64_t first, std::int64_t last) {
   const auto threshold = static_cast<std::uint32_t>(std::ceil(static_cast<double>(site.p) * 4294967296.0));
   const Sixteen scale = Splat(1 / (1 - site.p));
   for (std::int64_t i = first; i < last; ++i) {

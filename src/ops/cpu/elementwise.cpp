@@ -20,14 +20,14 @@
 HWY_BEFORE_NAMESPACE();
 namespace lockstep::ops::cpu::HWY_NAMESPACE {
 
-void FillRange(const Tensor& x, float value, std::int64_t first, std::int64_t last) {
+HWY_FLATTEN void FillRange(const Tensor& x, float value, std::int64_t first, std::int64_t last) {
   WithStorage(x.dtype, [&](auto zero) HWY_ATTR {
     auto* to = data_of<decltype(zero)>(x) + first;
     ForColumns(last - first, [&](std::int64_t j, auto group) HWY_ATTR { group.Store(Splat(value), to + j); });
   });
 }
 
-void AddRange(const Tensor& y, const Tensor& x, std::int64_t first, std::int64_t last) {
+HWY_FLATTEN void AddRange(const Tensor& y, const Tensor& x, std::int64_t first, std::int64_t last) {
   WithStorage(x.dtype, [&](auto zero) HWY_ATTR {
     using S = decltype(zero);
     const S* from = data_of<S>(x) + first;
@@ -37,7 +37,7 @@ void AddRange(const Tensor& y, const Tensor& x, std::int64_t first, std::int64_t
   });
 }
 
-void ScaleRange(const Tensor& x, float factor, std::int64_t first, std::int64_t last) {
+HWY_FLATTEN void ScaleRange(const Tensor& x, float factor, std::int64_t first, std::int64_t last) {
   WithStorage(x.dtype, [&](auto zero) HWY_ATTR {
     auto* to = data_of<decltype(zero)>(x) + first;
     ForColumns(last - first,
@@ -45,11 +45,11 @@ void ScaleRange(const Tensor& x, float factor, std::int64_t first, std::int64_t 
   });
 }
 
-void NarrowRange(BFloat16* y, const float* x, std::int64_t count) {
+HWY_FLATTEN void NarrowRange(BFloat16* y, const float* x, std::int64_t count) {
   ForColumns(count, [&](std::int64_t j, auto group) HWY_ATTR { group.Store(group.Load(x + j), y + j); });
 }
 
-void WidenRange(float* y, const BFloat16* x, std::int64_t count) {
+HWY_FLATTEN void WidenRange(float* y, const BFloat16* x, std::int64_t count) {
   ForColumns(count, [&](std::int64_t j, auto group) HWY_ATTR { group.Store(group.Load(x + j), y + j); });
 }
 

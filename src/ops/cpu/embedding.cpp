@@ -18,7 +18,7 @@ HWY_BEFORE_NAMESPACE();
 namespace lockstep::ops::cpu::HWY_NAMESPACE {
 
 template <class S>
-HWY_INLINE void EmbeddingRow(S* to, const S* token, const S* position, std::int64_t columns) {
+HWY_FLATTEN void EmbeddingRow(S* to, const S* token, const S* position, std::int64_t columns) {
   ForColumns(columns, [&](std::int64_t j, auto group) HWY_ATTR {
     const Sixteen row = group.Load(token + j);
     group.Store(position != nullptr ? Add(row, group.Load(position + j)) : row, to + j);
@@ -68,8 +68,8 @@ HWY_INLINE void ForStripe(std::int64_t first, std::int64_t last, const Body& bod
 
 /// Columns [first, last) of the table's rows += the rows of dy of their tokens, block of 64 tokens by block.
 template <class S>
-HWY_INLINE void ScatterColumnsAs(const Tensor& d_tokens, const Tensor& dy, const TokenPlace* tokens, std::int64_t count,
-                                 std::int64_t first, std::int64_t last) {
+HWY_FLATTEN void ScatterColumnsAs(const Tensor& d_tokens, const Tensor& dy, const TokenPlace* tokens, std::int64_t count,
+                                  std::int64_t first, std::int64_t last) {
   ForStripe(first, last, [&](auto stripe) HWY_ATTR {
     for (std::int64_t i = 0; i < count; ++i) {
       const TokenPlace token = tokens[i];
@@ -89,7 +89,7 @@ void ScatterColumns(const Tensor& d_tokens, const Tensor& dy, const TokenPlace* 
 
 /// `to`, a row of d_positions, += its position's rows of dy, block of 64 samples by block.
 template <class S>
-HWY_INLINE void SumPositionAs(float* to, const Tensor& dy, std::int64_t positions, std::int64_t position) {
+HWY_FLATTEN void SumPositionAs(float* to, const Tensor& dy, std::int64_t positions, std::int64_t position) {
   const std::int64_t columns = dy.columns(), samples = dy.rows() / positions;
   for (std::int64_t column = 0; column < columns; column += 64) {
     ForStripe(column, std::min(column + 64, columns), [&](auto stripe) HWY_ATTR {

@@ -28,20 +28,26 @@ HWY_INLINE void NormRow(S* n, const S* x, const S* gain, const S* bias, std::int
   });
 }
 
+template <class S>
+HWY_FLATTEN void NormApplyAs(const Tensor& n, const Tensor& stats, const Tensor& x, const S* gain, const S* bias,
+                             std::int64_t first, std::int64_t last) {
+  for (std::int64_t i = first; i < last; ++i) {
+    const float* stat = floats(stats) + 2 * i;
+    NormRow(row_of<S>(n, i), row_of<S>(x, i), gain, bias, x.columns(), stat[0], stat[1]);
+  }
+}
+
 void NormApply(const Tensor& n, const Tensor& stats, const Tensor& x, const Tensor& gain, const Tensor& bias, std::int64_t first,
                std::int64_t last) {
   WithStorage(x.dtype, [&](auto zero) HWY_ATTR {
     using S = decltype(zero);
-    for (std::int64_t i = first; i < last; ++i) {
-      const float* stat = floats(stats) + 2 * i;
-      NormRow(row_of<S>(n, i), row_of<S>(x, i), data_of<S>(gain), data_of<S>(bias), x.columns(), stat[0], stat[1]);
-    }
+    NormApplyAs(n, stats, x, data_of<S>(gain), data_of<S>(bias), first, last);
   });
 }
 
 template <class S>
-HWY_INLINE void NormForwardAs(const Tensor& n, const Tensor& stats, const Tensor& x, const S* gain, const S* bias, float eps,
-                              bool centred, std::int64_t first, std::int64_t last) {
+HWY_FLATTEN void NormForwardAs(const Tensor& n, const Tensor& stats, const Tensor& x, const S* gain, const S* bias, float eps,
+                               bool centred, std::int64_t first, std::int64_t last) {
   const std::int64_t columns = x.columns();
   const auto count = static_cast<float>(columns);
   for (std::int64_t i = first; i < last; ++i) {
@@ -72,9 +78,9 @@ void NormForward(const Tensor& n, const Tensor& stats, const Tensor& x, const Te
 
 /// Rows [first, last), at most a block of 64: dx (and n), and the block's sums d_gain and d_bias [columns].
 template <class S>
-HWY_INLINE void NormBackwardAs(const Tensor& dx, const Tensor& n, float* d_gain, float* d_bias, const Tensor& dn, const Tensor& x,
-                               const Tensor& stats, const S* gain, const S* bias, const Tensor& residual, bool centred,
-                               std::int64_t first, std::int64_t last) {
+HWY_FLATTEN void NormBackwardAs(const Tensor& dx, const Tensor& n, float* d_gain, float* d_bias, const Tensor& dn,
+                                const Tensor& x, const Tensor& stats, const S* gain, const S* bias, const Tensor& residual,
+                                bool centred, std::int64_t first, std::int64_t last) {
   const std::int64_t columns = x.columns();
   const auto count = static_cast<float>(columns);
   std::memset(d_gain, 0, static_cast<std::size_t>(columns) * sizeof(float));

@@ -26,8 +26,8 @@ HWY_INLINE void RotateHead(S* x, const float* cosines, const float* sines, std::
 }
 
 template <class S>
-HWY_INLINE void RotateRowsAs(const Tensor& x, const Tensor& angles, const RotaryPlace& place, std::int64_t first,
-                             std::int64_t last) {
+HWY_FLATTEN void RotateRowsAs(const Tensor& x, const Tensor& angles, const RotaryPlace& place, std::int64_t first,
+                              std::int64_t last) {
   const std::int64_t size = angles.columns(), half = size / 2;
   for (std::int64_t i = first; i < last; ++i) {
     const float* angle = row_of(angles, place.first_position + i % place.positions);

@@ -25,8 +25,8 @@ struct Published {
 /// factors: clip, beta1, 1 - beta1, beta2, 1 - beta2, 1 - lr decay, lr / bc1, 1 / sqrt(bc2), eps. The step is taken with the
 /// moments as they are stored.
 template <class S>
-HWY_INLINE void AdamWRangeAs(S* weights, const Published& published, const float* gradient, S* exp_avg, S* exp_avg_sq,
-                             const float (&factors)[9], std::int64_t first, std::int64_t last) {
+HWY_FLATTEN void AdamWRangeAs(S* weights, const Published& published, const float* gradient, S* exp_avg, S* exp_avg_sq,
+                              const float (&factors)[9], std::int64_t first, std::int64_t last) {
   const Sixteen clip = Splat(factors[0]), beta1 = Splat(factors[1]), rest1 = Splat(factors[2]), beta2 = Splat(factors[3]),
                 rest2 = Splat(factors[4]), keep = Splat(factors[5]), rate = Splat(factors[6]), correction = Splat(factors[7]),
                 eps = Splat(factors[8]);
