@@ -14,7 +14,7 @@
 
 #include "base/rng.h"
 #include "comm/communicator.h"
-#include "data/text_scan.h"
+#include "data/text/scan.h"
 #include "data/tokenizer.h"
 #include "device/runtime.h"
 #include "io/file.h"
