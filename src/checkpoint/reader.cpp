@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstring>
 
 #include "base/error.h"
 #include "checkpoint/find.h"
@@ -93,14 +92,7 @@ void Reader::open_file(const StoredFile& stored) {
   const std::uint64_t size = file.size();
   if (size != stored.bytes)
     damaged(fmt::format("the file has {} bytes, its checkpoint was written with {}: truncated or replaced", size, stored.bytes));
-  std::vector<std::byte> start(std::min<std::uint64_t>(size, 8));
-  file.read_at(0, start);
-  std::uint64_t length = 0;
-  std::memcpy(&length, start.data(), start.size());
-  if (length <= io::max_safetensors_header && length + 8 <= size) {
-    start.resize(static_cast<std::size_t>(length) + 8);
-    file.read_at(0, start);
-  }
+  const std::vector<std::byte> start = io::read_safetensors_start(file);
   if (io::checksum(start, 1, 0) != stored.header_checksum) damaged("the header does not match its checksum: the file is damaged");
   const io::SafetensorsHeader header = io::parse_safetensors(start, size, path.string());
   std::unordered_map<std::string_view, const io::SafetensorsEntry*> entries;

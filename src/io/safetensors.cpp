@@ -44,7 +44,7 @@ std::string cut(const std::string& text) {
   constexpr std::size_t limit = 80;
   return text.size() <= limit ? text : text.substr(0, limit) + "...";
 }
-std::string quoted(std::string_view text) { return cut(Json(text).dump()); }
+std::string shown(std::string_view text) { return cut(Json(text).dump()); }
 
 // The complaints about one file.
 struct Complaint {
@@ -55,7 +55,7 @@ struct Complaint {
                     "give a complete safetensors file; copy or write this one again if it should be one");
   }
   [[noreturn]] void tensor(std::string_view name, const std::string& what) const {
-    file(fmt::format("tensor {}: {}", quoted(name), what));
+    file(fmt::format("tensor {}: {}", shown(name), what));
   }
 };
 
@@ -95,7 +95,7 @@ SafetensorsEntry read_entry(const std::string& name, const Json& value, const Sa
   if (element_size == 0) {
     std::string known;
     for (const ElementType& type : element_types) known += fmt::format("{}{}", known.empty() ? "" : ", ", type.name);
-    complain.tensor(name, fmt::format("its type {} is not known (known: {})", quoted(entry.dtype), known));
+    complain.tensor(name, fmt::format("its type {} is not known (known: {})", shown(entry.dtype), known));
   }
   entry.shape = read_naturals(value.find("shape"), name, "shape", complain);
   const std::vector<std::int64_t> range = read_naturals(value.find("data_offsets"), name, "data_offsets", complain);
@@ -122,8 +122,7 @@ SafetensorsMetadata read_metadata(const Json& value, const Complaint& complain) 
   SafetensorsMetadata metadata;
   for (const auto& [key, text] : value.object()) {
     if (!text.is_string()) {
-      complain.file(
-          fmt::format("\"{}\" must be an object of strings, but {} is {}", metadata_key, quoted(key), cut(text.dump())));
+      complain.file(fmt::format("\"{}\" must be an object of strings, but {} is {}", metadata_key, shown(key), cut(text.dump())));
     }
     metadata.emplace_back(key, text.string());
   }
@@ -198,8 +197,7 @@ SafetensorsHeader lay_out_safetensors(const std::vector<SafetensorsEntry>& entri
   for (const SafetensorsEntry& entry : entries) {
     ensure(safetensors_element_size(entry.dtype) != 0, "the format knows the type");
     if (entry.name == metadata_key || !names.insert(entry.name).second) {
-      throw UserError(fmt::format("two tensors of a file have the name {}", quoted(entry.name)),
-                      "give every tensor its own name");
+      throw UserError(fmt::format("two tensors of a file have the name {}", shown(entry.name)), "give every tensor its own name");
     }
   }
   SafetensorsHeader header{{}, std::move(metadata), 0, 0};
@@ -254,6 +252,19 @@ SafetensorsHeader parse_safetensors(std::span<const std::byte> start, std::uint6
   }
   check_cover(header, complain);
   return header;
+}
+
+std::vector<std::byte> read_safetensors_start(const File& file) {
+  const std::uint64_t size = file.size();
+  std::vector<std::byte> start(std::min(size, length_bytes));
+  file.read_at(0, start);
+  std::uint64_t length = 0;
+  std::memcpy(&length, start.data(), start.size());
+  if (length <= max_safetensors_header && length + length_bytes <= size) {
+    start.resize(static_cast<std::size_t>(length + length_bytes));
+    file.read_at(0, start);
+  }
+  return start;
 }
 
 }  // namespace lockstep::io

@@ -12,6 +12,8 @@
 #include <utility>
 #include <vector>
 
+#include "io/file.h"
+
 namespace lockstep::io {
 
 struct SafetensorsEntry {
@@ -56,5 +58,9 @@ std::string safetensors_header_bytes(const SafetensorsHeader& header);
 /// the file). Throws UserError naming `path` and the rule: no length, a header longer than the file or the limit, no JSON,
 /// unknown types, sizes that contradict shapes, ranges that overlap, leave holes or lie outside of the file, names twice.
 SafetensorsHeader parse_safetensors(std::span<const std::byte> start, std::uint64_t file_bytes, std::string_view path);
+
+/// The start of a file as parse_safetensors() wants it: its length field and the header, or as much of them as there is where
+/// the length is none.
+std::vector<std::byte> read_safetensors_start(const File& file);
 
 }  // namespace lockstep::io

@@ -47,10 +47,8 @@ class Inspect : public testing::Test {
     file.seekp(-1, std::ios::end);
     file.put('\x77');
   }
-  fs::path prepared() {
-    const fs::path input = run.path() / "text.txt", out = run.path() / "tokens";
-    std::string content;
-    for (int i = 0; i < 100; ++i) content += "all work and no play\n";
+  fs::path prepared(const std::string& name, std::string_view content) {
+    const fs::path input = run.path() / name, out = run.path() / "tokens";
     io::replace_file(input, content);
     std::FILE* quiet = std::fopen("/dev/null", "w");
     Log log(quiet);
@@ -153,7 +151,9 @@ TEST_F(Inspect, ASafetensorsFile) {
 }
 
 TEST_F(Inspect, PreparedText) {
-  const fs::path folder = prepared();
+  std::string content;
+  for (int i = 0; i < 100; ++i) content += "all work and no play\n";
+  const fs::path folder = prepared("text.txt", content);
   for (const fs::path& path : {folder, folder / "tokens.json"}) {
     const Json json = facts(path, true);
     EXPECT_EQ(json.at("kind").string(), "tokens");
@@ -177,16 +177,7 @@ TEST_F(Inspect, PreparedText) {
 }
 
 TEST_F(Inspect, PreparedTextWithAMask) {
-  const fs::path input = run.path() / "text.jsonl", out = run.path() / "tokens";
-  io::replace_file(input, "{\"prompt\": \"why\", \"completion\": \"so\"}\n{\"text\": \"abc\"}\n");
-  std::FILE* quiet = std::fopen("/dev/null", "w");
-  Log log(quiet);
-  data::PrepareOptions options;
-  options.input = input.string();
-  options.out = out;
-  options.facts = options.progress = quiet;
-  data::prepare(options, log);
-  std::fclose(quiet);
+  const fs::path out = prepared("text.jsonl", "{\"prompt\": \"why\", \"completion\": \"so\"}\n{\"text\": \"abc\"}\n");
   const Json json = facts(out, true);
   EXPECT_EQ(json.at("documents").integer(), 2);
   EXPECT_EQ(json.at("files").array()[0].at("mask").string(), "train.mask.bin");

@@ -2,6 +2,8 @@
 
 // A tiny model in an engine of one rank, and batches made from numbers: what training tests share.
 
+#include <algorithm>
+#include <cmath>
 #include <memory>
 #include <vector>
 
@@ -79,6 +81,17 @@ inline std::vector<float> values_of(const Tensor& tensor) {
   return values;
 }
 
+/// ||a - b|| / ||b|| of two f32 or bf16 tensors.
+inline double relative(const Tensor& a, const Tensor& b) {
+  const std::vector<float> x = values_of(a), y = values_of(b);
+  double difference = 0, size = 0;
+  for (std::size_t i = 0; i < y.size(); ++i) {
+    difference += std::pow(static_cast<double>(x[i]) - y[i], 2);
+    size += std::pow(static_cast<double>(y[i]), 2);
+  }
+  return std::sqrt(difference) / std::max(std::sqrt(size), 1e-7);
+}
+
 /// Runtime, stream, kernels and world of one rank; `reference` takes the plain loops.
 struct Machine {
   explicit Machine(int threads = 2, bool reference = false, ops::Isa isa = ops::Isa::automatic)
@@ -98,6 +111,15 @@ inline std::unique_ptr<train::Engine> make_engine(const train::EngineConfig& con
   engine->commit();
   engine->initialise();
   return engine;
+}
+
+/// `to` gets the weights of `from`, an engine of the same configuration.
+inline void start_alike(train::Engine& to, train::Engine& from) {
+  const auto targets = to.state(), sources = from.state();
+  for (std::size_t i = 0; i < targets.size(); ++i) {
+    std::ranges::copy(elements<std::byte>(sources[i].weight), elements<std::byte>(targets[i].weight).begin());
+  }
+  to.weights_changed();
 }
 
 /// Random micro-batches that own their memory; sample numbers go on from one to the next.

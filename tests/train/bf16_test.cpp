@@ -16,6 +16,7 @@ namespace {
 using support::Batches;
 using support::Machine;
 using support::make_engine;
+using support::relative;
 using support::values_of;
 
 constexpr parallel::WeightStorage storages[] = {support::bf16_with_masters, support::bf16_alone};
@@ -32,15 +33,6 @@ std::vector<arch::ModelConfig> models() {
   arch::ModelConfig dropping = support::tiny_llama();
   dropping.dropout = 0.2F;
   return {support::tiny_model(), untied, support::tiny_llama(), support::tiny_qwen2(), dropping};
-}
-
-double relative(const std::vector<float>& a, const std::vector<float>& b) {
-  double difference = 0, size = 0;
-  for (std::size_t i = 0; i < b.size(); ++i) {
-    difference += std::pow(static_cast<double>(a[i]) - b[i], 2);
-    size += std::pow(static_cast<double>(b[i]), 2);
-  }
-  return std::sqrt(difference) / std::max(std::sqrt(size), 1e-7);
 }
 
 parallel::ParameterStore::Shard shard(const Engine& engine, std::size_t unit) {
@@ -113,17 +105,14 @@ TEST(Bf16, FastKernelsTrainAsTheReferenceDoes) {
     for (const arch::ModelConfig& model : models()) {
       Machine fast(2), slow(1, true);
       const auto a = make_engine(bf16_config(weights, model), fast), b = make_engine(bf16_config(weights, model), slow);
-      for (std::size_t i = 0; i < a->state().size(); ++i) {  // the same start, whatever made it
-        std::ranges::copy(elements<std::byte>(b->state()[i].weight), elements<std::byte>(a->state()[i].weight).begin());
-      }
-      a->weights_changed();
+      support::start_alike(*a, *b);
       const Batches batches(1, 3, 7, 65);
       const StepResult x = a->step(batches.all(), batches.targets(), 0, 1e-3);
       const StepResult y = b->step(batches.all(), batches.targets(), 0, 1e-3);
       EXPECT_NEAR(x.loss, y.loss, 1e-3 * y.loss);
       EXPECT_NEAR(x.gradient_norm, y.gradient_norm, 1e-2 * y.gradient_norm);
       for (std::size_t i = 0; i < a->state().size(); ++i) {
-        EXPECT_LT(relative(values_of(a->state()[i].gradient), values_of(b->state()[i].gradient)), 2e-2) << a->state()[i].name;
+        EXPECT_LT(relative(a->state()[i].gradient, b->state()[i].gradient), 2e-2) << a->state()[i].name;
       }
     }
   }

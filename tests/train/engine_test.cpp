@@ -15,6 +15,7 @@ namespace {
 using support::Batches;
 using support::Machine;
 using support::make_engine;
+using support::relative;
 using support::tiny_config;
 
 /// Every combination of the parts that a configuration chooses.
@@ -44,25 +45,13 @@ std::vector<EngineConfig> variants() {
   return all;
 }
 
-double relative(const Tensor& a, const Tensor& b) {
-  double difference = 0;
-  double size = 0;
-  for (std::size_t i = 0; i < elements<float>(b).size(); ++i) {
-    difference += std::pow(static_cast<double>(elements<float>(a)[i]) - elements<float>(b)[i], 2);
-    size += std::pow(elements<float>(b)[i], 2);
-  }
-  return std::sqrt(difference) / std::max(std::sqrt(size), 1e-7);
-}
-
 TEST(Engine, FastKernelsTrainAsTheReferenceDoes) {
   for (const EngineConfig& config : variants()) {
     Machine fast(2);
     Machine slow(1, true);
     const auto a = make_engine(config, fast);
     const auto b = make_engine(config, slow);
-    for (std::size_t i = 0; i < a->state().size(); ++i) {  // the same start, whatever made it
-      std::ranges::copy(elements<float>(b->state()[i].weight), elements<float>(a->state()[i].weight).begin());
-    }
+    support::start_alike(*a, *b);
     const Batches batches(1, 3, 7, 65);
     const StepResult x = a->step(batches.all(), batches.targets(), 0, 1e-3);
     const StepResult y = b->step(batches.all(), batches.targets(), 0, 1e-3);

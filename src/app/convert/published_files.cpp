@@ -12,23 +12,6 @@ namespace {
 constexpr std::array<std::string_view, 2> token_keys = {"bos_token_id", "eos_token_id"};
 constexpr const char* published_key = "huggingface";
 
-struct EndToken {
-  std::string content;
-  std::int64_t id = 0;
-};
-
-/// The added token that ends a text, by the names that published models give it.
-std::optional<EndToken> end_token(const Json& tokenizer) {
-  const Json* added = tokenizer.is_object() ? tokenizer.find("added_tokens") : nullptr;
-  if (added == nullptr || !added->is_array()) return std::nullopt;
-  for (const std::string_view name : {"<|endoftext|>", "<|end_of_text|>", "</s>"}) {
-    for (const Json& token : added->array()) {
-      if (token.at("content").string() == name) return EndToken{std::string(name), token.at("id").integer()};
-    }
-  }
-  return std::nullopt;
-}
-
 }  // namespace
 
 Json carried_from(const checkpoint::huggingface::Folder& folder, Log& log) {
@@ -56,9 +39,10 @@ checkpoint::huggingface::ExportOptions published_extras(const checkpoint::Manife
   const Json* text = tokenizer != nullptr ? tokenizer->find("tokenizer_json") : nullptr;
   if (text != nullptr) {
     Json config(Json::Object{{"tokenizer_class", "PreTrainedTokenizerFast"}, {"clean_up_tokenization_spaces", false}});
-    if (const auto end = end_token(Json::parse(text->string(), "tokenizer.json"))) {
-      options.generation.set("eos_token_id", end->id);
-      config.set("eos_token", end->content);
+    const std::unique_ptr<data::Tokenizer> made = data::make_tokenizer(*tokenizer);
+    if (const std::optional<std::int32_t> end = made->end_of_text()) {
+      options.generation.set("eos_token_id", *end);
+      config.set("eos_token", std::string(made->bytes(*end)));
     }
     options.texts.emplace_back(checkpoint::huggingface::tokenizer_file, text->string());
     options.texts.emplace_back("tokenizer_config.json", config.dump(2) + "\n");

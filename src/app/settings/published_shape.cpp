@@ -64,14 +64,15 @@ bool starts_from_published(const app::RunConfig& config) {
   return from != "scratch" && from != "resume" && checkpoint::huggingface::is_published(from);
 }
 
-void take_published_shape(app::RunConfig& config, const std::string& path) {
-  const arch::ModelConfig shape = checkpoint::huggingface::Weights(path).config();
+arch::ModelConfig published_shape(const std::string& path) { return checkpoint::huggingface::Weights(path).config(); }
+
+void take_published_shape(app::RunConfig& config, const arch::ModelConfig& shape) {
   assign_shape(config.model, shape);
   config.model.block_size = std::min(config.model.block_size, shape.block_size);
 }
 
-std::vector<Problem> check_published_shape(const app::RunConfig& config, const std::string& path) {
-  const arch::ModelConfig shape = checkpoint::huggingface::Weights(path).config();
+std::vector<Problem> check_published_shape(const app::RunConfig& config, const arch::ModelConfig& shape,
+                                           const std::string& path) {
   app::RunConfig wanted = config;
   assign_shape(wanted.model, shape);
   std::vector<Problem> problems;

@@ -119,10 +119,11 @@ Resolved resolve(const Sources& sources, const std::function<std::vector<Problem
   }
   if (starts_from_published(resolved.config)) {
     const std::string from = resolved.config.train.init_from;
+    const arch::ModelConfig shape = published_shape(from);
     resolved.config = {};
-    take_published_shape(resolved.config, from);
+    take_published_shape(resolved.config, shape);
     found = apply(resolved.config, sources.files, settings);
-    append(found, check_published_shape(resolved.config, from));
+    append(found, check_published_shape(resolved.config, shape, from));
   }
   append(problems, std::move(found));
   append(problems, check_warmup(resolved.config, settings));

@@ -20,8 +20,6 @@ namespace lockstep::checkpoint::huggingface {
 namespace names = arch::huggingface;
 namespace {
 
-constexpr std::int64_t elements_of_piece = 16 * piece_bytes / 4;
-
 /// The safetensors files of an export: laid out first, then filled.
 class Files {
  public:
@@ -138,7 +136,7 @@ std::uint64_t move_piece(const Reader& reader, const names::Parameter& parameter
 
 void move_parameter(const Reader& reader, const names::Parameter& parameter, std::span<const StoredPart> parts, cpu::Team& team,
                     std::vector<Mover>& movers) {
-  const std::int64_t all = parameter.shape.elements(), columns = parameter.shape.rank() == 2 ? parameter.shape[1] : 1;
+  const std::int64_t all = parameter.shape.elements(), columns = columns_of(parameter.shape);
   const std::int64_t size = std::max<std::int64_t>(1, elements_of_piece / columns) * columns;
   std::atomic<std::uint64_t> sum = 0;
   std::atomic<bool> all_finite = true;

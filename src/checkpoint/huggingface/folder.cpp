@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 #include <map>
 
 #include "base/error.h"
@@ -51,16 +50,7 @@ fs::path folder_of(const fs::path& path) {
 }
 
 io::SafetensorsHeader read_header(const io::File& file) {
-  const std::uint64_t size = file.size();
-  std::vector<std::byte> start(std::min<std::uint64_t>(size, 8));
-  file.read_at(0, start);
-  std::uint64_t length = 0;
-  std::memcpy(&length, start.data(), start.size());
-  if (length <= io::max_safetensors_header && length + 8 <= size) {
-    start.resize(static_cast<std::size_t>(length) + 8);
-    file.read_at(0, start);
-  }
-  return io::parse_safetensors(start, size, file.path().string());
+  return io::parse_safetensors(io::read_safetensors_start(file), file.size(), file.path().string());
 }
 
 /// Names of tensors by the shard that the index says they are in.

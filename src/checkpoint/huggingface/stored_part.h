@@ -8,6 +8,7 @@
 
 #include "arch/huggingface/tensors.h"
 #include "checkpoint/huggingface/elements.h"
+#include "checkpoint/tensor_file.h"
 #include "io/file.h"
 
 namespace lockstep::checkpoint::huggingface {
@@ -17,6 +18,11 @@ struct Scratch {
   std::vector<std::byte> bytes;
   std::vector<float> values;
 };
+
+/// Elements that are moved at a time, in whole rows where a row is shorter.
+inline constexpr std::int64_t elements_of_piece = 16 * piece_bytes / 4;
+/// Elements of a row of a parameter, in our order.
+inline std::int64_t columns_of(const Shape& shape) { return shape.rank() == 2 ? shape[1] : 1; }
 
 struct StoredPart {
   arch::huggingface::Part part;

@@ -13,7 +13,6 @@ namespace lockstep::checkpoint::huggingface {
 namespace names = arch::huggingface;
 namespace {
 
-constexpr std::int64_t elements_of_piece = 16 * piece_bytes / 4;
 constexpr std::string_view another_config = "take the config.json and the weights of one and the same model";
 
 std::vector<std::int64_t> extents_of(const Shape& shape) {
@@ -27,8 +26,6 @@ struct Worker {
   Scratch scratch;
   std::vector<float> values;
 };
-
-std::int64_t columns_of(const Shape& shape) { return shape.rank() == 2 ? shape[1] : 1; }
 
 bool same_bytes(const Folder::Stored& a, const Folder::Stored& b) {
   if (a.entry.dtype != b.entry.dtype || a.entry.shape != b.entry.shape) return false;
