@@ -4,7 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
+#include <functional>
+#include <limits>
 
 #include "base/rng.h"
 
@@ -20,23 +21,23 @@ std::int32_t TokenSampler::draw(std::span<const float> logits, const SampleOptio
   if (options.temperature <= 0) {
     return static_cast<std::int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
   }
-  order_.resize(logits.size());
-  std::iota(order_.begin(), order_.end(), 0);
-  const auto likelier = [&](std::int32_t a, std::int32_t b) {
+  float least = -std::numeric_limits<float>::infinity();
+  if (options.top_k > 0 && static_cast<std::size_t>(options.top_k) < logits.size()) {
+    likeliest_.resize(static_cast<std::size_t>(options.top_k));
+    std::partial_sort_copy(logits.begin(), logits.end(), likeliest_.begin(), likeliest_.end(), std::greater<>());
+    least = likeliest_.back();
+  }
+  order_.clear();
+  for (std::size_t i = 0; i < logits.size(); ++i) {
+    if (logits[i] >= least) order_.push_back(static_cast<std::int32_t>(i));
+  }
+  std::sort(order_.begin(), order_.end(), [&](std::int32_t a, std::int32_t b) {
     const float x = logits[static_cast<std::size_t>(a)];
     const float y = logits[static_cast<std::size_t>(b)];
     return x > y || (x == y && a < b);
-  };
+  });
+  if (order_.empty()) return 0;
   std::size_t kept = order_.size();
-  if (options.top_k > 0 && static_cast<std::size_t>(options.top_k) < kept) {
-    const auto kth = order_.begin() + (options.top_k - 1);
-    std::nth_element(order_.begin(), kth, order_.end(), likelier);
-    const float threshold = logits[static_cast<std::size_t>(*kth)];
-    const auto end = std::partition(order_.begin(), order_.end(),
-                                    [&](std::int32_t i) { return logits[static_cast<std::size_t>(i)] >= threshold; });
-    kept = static_cast<std::size_t>(end - order_.begin());
-  }
-  std::sort(order_.begin(), order_.begin() + static_cast<std::ptrdiff_t>(kept), likelier);
   const double top = logits[static_cast<std::size_t>(order_[0])];
   weights_.resize(kept);
   double sum = 0;

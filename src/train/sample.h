@@ -20,12 +20,14 @@ struct SampleOptions {
   std::int64_t number = 0;  ///< which of several samples: part of the random numbers' address
 };
 
-/// Draws from one row of logits; `uniform` in [0, 1) decides. `order` and `weights` are workspace (grown to the vocabulary once).
+/// Draws from one row of logits; `uniform` in [0, 1) decides. What is no number is not drawn; if nothing is left, token 0 is.
 class TokenSampler {
  public:
   std::int32_t draw(std::span<const float> logits, const SampleOptions& options, double uniform);
 
  private:
+  // Workspace, grown to the vocabulary once.
+  std::vector<float> likeliest_;
   std::vector<std::int32_t> order_;
   std::vector<double> weights_;
 };

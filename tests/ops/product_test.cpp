@@ -176,31 +176,34 @@ TEST_P(ProductsOf, FewRowsAreTheRowsOfManyRows) {
   std::mt19937 random(9);
   lockstep::cpu::Team team(2);
   Product product(team, Isa::automatic, host_memory());
-  Strided x(300, 700, 3, random), w(210, 700, 1, random);
-  Strided all(300, 210, 0, random);
-  const bool half = GetParam() == DType::bf16;
-  const std::vector<BFloat16> half_x = x.halved(), half_w = w.halved();
-  const auto run = [&](std::int64_t first, std::int64_t rows, float* to) {
-    const std::int64_t at = first * x.stride;
-    product.run({.m = rows,
-                 .n = 210,
-                 .k = 700,
-                 .a = half ? static_cast<const void*>(half_x.data() + at) : x.values.data() + at,
-                 .a_stride = x.stride,
-                 .a_transposed = false,
-                 .a_type = GetParam(),
-                 .b = half ? static_cast<const void*>(half_w.data()) : w.values.data(),
-                 .b_stride = w.stride,
-                 .b_transposed = true,
-                 .b_type = GetParam(),
-                 .c = to,
-                 .c_stride = 210});
-  };
-  run(0, 300, all.values.data());
-  for (std::int64_t rows = 1; rows <= 12; ++rows) {
-    std::vector<float> few(static_cast<std::size_t>(rows * 210));
-    run(5 * rows, rows, few.data());
-    EXPECT_TRUE(std::equal(few.begin(), few.end(), all.values.begin() + 5 * rows * 210)) << rows << " rows";
+  constexpr std::int64_t n = 109;
+  for (const std::int64_t k : {3, 64, 256, 300, 512, 700, 768, 1024, 1300, 1600, 1800, 2048}) {
+    Strided x(60, k, 3, random), w(n, k, 1, random);
+    Strided all(60, n, 0, random);
+    const bool half = GetParam() == DType::bf16;
+    const std::vector<BFloat16> half_x = x.halved(), half_w = w.halved();
+    const auto run = [&](std::int64_t first, std::int64_t rows, float* to) {
+      const std::int64_t at = first * x.stride;
+      product.run({.m = rows,
+                   .n = n,
+                   .k = k,
+                   .a = half ? static_cast<const void*>(half_x.data() + at) : x.values.data() + at,
+                   .a_stride = x.stride,
+                   .a_transposed = false,
+                   .a_type = GetParam(),
+                   .b = half ? static_cast<const void*>(half_w.data()) : w.values.data(),
+                   .b_stride = w.stride,
+                   .b_transposed = true,
+                   .b_type = GetParam(),
+                   .c = to,
+                   .c_stride = n});
+    };
+    run(0, 60, all.values.data());
+    for (std::int64_t rows = 1; rows <= 12; ++rows) {
+      std::vector<float> few(static_cast<std::size_t>(rows * n));
+      run(4 * rows, rows, few.data());
+      EXPECT_TRUE(std::equal(few.begin(), few.end(), all.values.begin() + 4 * rows * n)) << rows << " rows, k = " << k;
+    }
   }
 }
 

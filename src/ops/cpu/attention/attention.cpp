@@ -51,7 +51,8 @@ void wait_for(const Progress& progress, std::int64_t steps) {
 
 }  // namespace
 
-CpuAttention::CpuAttention(const Context& context) : context_(context), slots_(std::int64_t{16} * context.team.size()) {
+CpuAttention::CpuAttention(const Context& context)
+    : context_(context), thin_(thin_kernel_for(context.isa)), slots_(std::int64_t{16} * context.team.size()) {
   const ScopedIsa scope(context.isa);
   forward_ = attention_forward_kernel();
   delta_ = attention_delta_kernel();
@@ -91,7 +92,8 @@ void CpuAttention::do_forward(const Tensor& o, const Tensor& lse, const Tensor& 
               .position = position,
               .head_size = shape.head_size,
               .scale = scale_of(shape),
-              .dropout = {active(dropout), sample, head}},
+              .dropout = {active(dropout), sample, head},
+              .thin = thin_},
              workspace(worker));
   });
   context_.stream.progress();

@@ -32,6 +32,7 @@ class CpuAttention final : public Attention {
   float* workspace(int worker) const;
 
   const Context& context_;
+  ThinKernel thin_;
   ForwardKernel forward_;
   DeltaKernel delta_;
   BackwardKernel backward_;

@@ -148,11 +148,8 @@ HWY_INLINE void value_product(const ForwardTask& task, const ForwardSpace& space
   }
 }
 
-/// One block of keys, from `key`, for `rows` <= 48 rows of q from `first`.
-HWY_INLINE void block_of_rows(const ForwardTask& task, HeadRows q, const ForwardSpace& space, Index key, Index first,
-                              Index rows) {
-  const Index seen = task.position + first + 1 - key;  // by row `first`; may be more than the block
-  score_product(q.from(first), rows, seen, space.keys, task.head_size, space.scores);
+/// Scores of a block of keys become weights; row `first` sees `seen` of them.
+HWY_INLINE void weigh_block(const ForwardTask& task, const ForwardSpace& space, Index key, Index first, Index rows, Index seen) {
   if (seen >= key_block) {
     block_maxima<false>(space.scores, rows, seen, space.block_largest);
     advance_maxima(space, first, rows, task.scale);
@@ -163,6 +160,14 @@ HWY_INLINE void block_of_rows(const ForwardTask& task, HeadRows q, const Forward
     weigh<true>(space, first, rows, seen, task.scale);
   }
   if (task.dropout.site != nullptr) drop_weights(task, space.scores, first, rows, key);
+}
+
+/// One block of keys, from `key`, for `rows` <= 48 rows of q from `first`.
+HWY_INLINE void block_of_rows(const ForwardTask& task, HeadRows q, const ForwardSpace& space, Index key, Index first,
+                              Index rows) {
+  const Index seen = task.position + first + 1 - key;  // by row `first`; may be more than the block
+  score_product(q.from(first), rows, seen, space.keys, task.head_size, space.scores);
+  weigh_block(task, space, key, first, rows, seen);
   value_product(task, space, first, rows, seen);
 }
 
@@ -187,12 +192,45 @@ HWY_INLINE void finish(const ForwardTask& task, const ForwardSpace& space) {
   }
 }
 
+/// sums = sums * decay + weights times values, of one query.
+template <class T>
+HWY_INLINE void values_in_place(const ForwardTask& task, const ForwardSpace& space, Index key, Index count) {
+  const StoredRows rows = task.v.from(key);
+  const auto* values = reinterpret_cast<const T*>(rows.data);
+  ForColumns(task.head_size, [&](Index c, auto group) HWY_ATTR {
+    Sixteen sum = Splat(0);
+    for (Index j = 0; j < count; ++j) sum = MulAdd(Splat(space.scores[j]), group.Load(values + j * rows.stride + c), sum);
+    Store16(MulAdd(Load16(space.sums + c), Splat(space.decay[0]), sum), space.sums + c);
+  });
+}
+
+/// One query (generating text) reads keys and values where they lie: packing a block costs more than its two products. The
+/// additions are those of the packed block.
+void one_query(const ForwardTask& task, HeadRows q, const ForwardSpace& space) {
+  const Index keys = task.position + 1;
+  for (Index key = 0; key < keys; key += key_block) {
+    const Index in_block = std::min(key_block, keys - key);
+    for (Index j = 0; j < in_block; j += ThinStep::panel) {
+      const StoredRows rows = task.k.from(key + j);
+      const Index count = std::min(ThinStep::panel, in_block - j);
+      const Index next = key + j + count < keys ? count * rows.stride : 0;
+      task.thin({q.data, q.stride, 1, rows.data, rows.stride, count, task.head_size, space.scores + j, rows.type, next});
+    }
+    weigh_block(task, space, key, 0, 1, in_block);
+    WithStorage(task.v.type, [&](auto zero) HWY_ATTR { values_in_place<decltype(zero)>(task, space, key, in_block); });
+  }
+}
+
 void attention_forward(const ForwardTask& task, float* workspace) {
   const ForwardSpace space(workspace);
   std::fill(space.sums, space.sums + task.rows * padded(task.head_size), 0.0f);
   std::fill(space.total, space.total + task.rows * lanes, 0.0f);
   std::fill(space.largest, space.largest + row_capacity, lowest);
   const HeadRows q = widened(task.q, task.rows, task.head_size, space.queries);
+  if (task.rows == 1) {
+    one_query(task, q, space);
+    return finish(task, space);
+  }
   const Index keys = task.position + task.rows;
   for (Index key = 0; key < keys; key += key_block) {
     const Index in_block = std::min(key_block, keys - key);

@@ -14,6 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "ops/cpu/product/thin.h"
 #include "ops/dropout.h"
 #include "tensor/dtype.h"
 
@@ -66,6 +67,7 @@ struct ForwardTask {
   std::int64_t head_size = 0;
   float scale = 1;
   WeightDropout dropout;
+  ThinKernel thin = nullptr;  ///< for one row: scores of keys that are not packed
 };
 
 /// delta = rowsum(d_o * o) of `rows` queries of one head.

@@ -33,8 +33,6 @@ constexpr std::int64_t long_tiles = 2;
 constexpr std::int64_t long_rows = 192;
 // Rows so few that packing weighs more than an uneven end.
 constexpr std::int64_t few_rows = long_rows / 2;
-// Columns that a worker takes at a time when there are few rows.
-constexpr std::int64_t thin_columns = 64;
 
 // Equal parts of at most `most`, in multiples of `unit`.
 std::int64_t even_part(std::int64_t total, std::int64_t most, std::int64_t unit) {
@@ -180,19 +178,16 @@ void Product::run_thin(const ProductTask& task) {
     a = wide;
     a_stride = task.k;
   }
-  team_.for_each(div_up(task.n, thin_columns), [&](std::int64_t tile, int worker) {
+  // Workers take panels in turn, more or less.
+  const std::int64_t ahead = panel * team_.size();
+  team_.for_each(div_up(task.n, panel), [&](std::int64_t tile, int worker) {
     float* sums = scratch_of(worker).edge;
-    const std::int64_t end = std::min(task.n, (tile + 1) * thin_columns);
-    for (std::int64_t column = tile * thin_columns; column < end; column += panel) {
-      const std::int64_t columns = std::min(panel, end - column);
-      const std::byte* b = at(task.b, task.b_type, column * task.b_stride);
-      thin_({a, a_stride, task.m, b, task.b_stride, columns, task.k, sums, task.b_type});
-      if (task.finish.apply != nullptr) {
-        task.finish.apply(task.finish.context, {0, column, task.m, columns}, sums, panel);
-        continue;
-      }
-      for (std::int64_t i = 0; i < task.m; ++i) std::copy_n(sums + i * panel, columns, task.c + i * task.c_stride + column);
-    }
+    const std::int64_t column = tile * panel, columns = std::min(panel, task.n - column);
+    const std::byte* b = at(task.b, task.b_type, column * task.b_stride);
+    const std::int64_t next = column + ahead < task.n ? ahead * task.b_stride : 0;
+    thin_({a, a_stride, task.m, b, task.b_stride, columns, task.k, sums, task.b_type, next});
+    if (task.finish.apply != nullptr) return task.finish.apply(task.finish.context, {0, column, task.m, columns}, sums, panel);
+    for (std::int64_t i = 0; i < task.m; ++i) std::copy_n(sums + i * panel, columns, task.c + i * task.c_stride + column);
   });
 }
 

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <array>
-#include <numeric>
 #include <type_traits>
 #include <utility>
 
@@ -26,88 +25,104 @@ HWY_INLINE void AddProducts(D d, const ThinStep& step, std::int64_t k, V column,
   for (int i = 0; i < rows; ++i) chain[i] = hn::MulAdd(hn::Set(d, step.a[i * step.a_stride + k]), column, chain[i]);
 }
 
-// Every k of `groups` vectors of columns that start at rows[0], rows[lanes], ... of b.
-template <int rows, int groups, class T, class D, class V = hn::Vec<D>>
-HWY_INLINE void ThinColumns(D d, const ThinStep& step, const T* const* b, float* to) {
-  constexpr std::int64_t depth = word_depth<T>, line = 64 / sizeof(T);
-  // How far memory is asked ahead; at a row's end, in the columns that come next.
-  constexpr std::int64_t ahead = 4 * line;
-  constexpr std::int64_t lanes = hn::MaxLanes(D());
-  for (std::int64_t block = 0; block < step.k; block += k_block) {
-    const std::int64_t end = std::min(step.k, block + k_block);
-    V chain[groups][rows];
+// What a part is followed by: the same shape at rows[j] + offset. Memory is asked for it row by row, as it lies there; in the
+// order in which columns take it, it comes at half the speed.
+template <class T>
+struct NextPart {
+  const T* const* rows;
+  std::int64_t offset;
+};
+
+// Some of its lines, as many as step `word` of a part's loop uses itself.
+template <std::int64_t columns, int blocks, class T>
+HWY_INLINE void Fetch(const NextPart<T>& next, std::int64_t word) {
+  constexpr std::int64_t line = 64 / sizeof(T), run = blocks * k_block / line, each = columns * blocks / 4, steps = run / each;
+  const T* from = next.rows[word / steps] + next.offset + word % steps * each * line;
+  HWY_UNROLL(8)
+  for (std::int64_t i = 0; i < each; ++i) __builtin_prefetch(from + i * line, 0, 3);
+}
+
+// `blocks` blocks of k from `first` on, of `groups` vectors of columns at rows[0], rows[lanes], ... of b: as many independent
+// chains for every row of a. Only one block may be shorter than k_block.
+template <int rows, int groups, int blocks, class T, class D, class V = hn::Vec<D>>
+HWY_INLINE void ThinPart(D d, const ThinStep& step, const T* const* b, std::int64_t first, const NextPart<T>& next, float* to) {
+  constexpr std::int64_t depth = word_depth<T>, lanes = hn::MaxLanes(D());
+  constexpr int chains = groups * blocks;
+  const std::int64_t count = std::min(step.k - first, k_block);
+  V chain[chains][rows];
+  HWY_UNROLL(4)
+  for (int c = 0; c < chains; ++c) {
+    HWY_UNROLL(8)
+    for (int i = 0; i < rows; ++i) chain[c][i] = hn::Zero(d);
+  }
+  std::int64_t done = 0;
+  for (; done + depth <= count; done += depth) {
+    Fetch<groups * lanes, blocks>(next, done / depth);
     HWY_UNROLL(4)
-    for (int g = 0; g < groups; ++g) {
-      HWY_UNROLL(8)
-      for (int i = 0; i < rows; ++i) chain[g][i] = hn::Zero(d);
-    }
-    std::int64_t k = block;
-    for (; k + depth <= end; k += depth) {
-      // A quarter of the columns at every fourth of a line: all at once they would wait for each other.
-      const std::int64_t quarter = k % line / depth, next = k - k % line + ahead;
-      const std::int64_t there = next < step.k ? next : next - step.k + groups * lanes * step.b_stride;
-      for (std::int64_t j = 0; j < groups * lanes / 4; ++j) __builtin_prefetch(b[quarter * (groups * lanes / 4) + j] + there);
+    for (int c = 0; c < chains; ++c) {
+      const std::int64_t k = first + c % blocks * k_block + done;
+      V words[4];
+      LoadFourWords(d, b + c / blocks * lanes, k, words);
       HWY_UNROLL(4)
-      for (int g = 0; g < groups; ++g) {
-        V words[4];
-        LoadFourWords(d, b + g * lanes, k, words);
-        HWY_UNROLL(4)
-        for (int s = 0; s < 4; ++s) {
-          AddProducts<rows>(d, step, k + s * (depth / 4), ElementOf<T, 0>(d, words[s]), chain[g]);
-          if constexpr (depth == 8) AddProducts<rows>(d, step, k + 2 * s + 1, ElementOf<T, 1>(d, words[s]), chain[g]);
-        }
+      for (int s = 0; s < 4; ++s) {
+        AddProducts<rows>(d, step, k + s * (depth / 4), ElementOf<T, 0>(d, words[s]), chain[c]);
+        if constexpr (depth == 8) AddProducts<rows>(d, step, k + 2 * s + 1, ElementOf<T, 1>(d, words[s]), chain[c]);
       }
     }
-    for (; k < end; ++k) {
-      HWY_UNROLL(4)
-      for (int g = 0; g < groups; ++g) {
-        HWY_ALIGN float column[lanes];
-        for (std::int64_t j = 0; j < lanes; ++j) column[j] = Widened(b[g * lanes + j][k]);
-        AddProducts<rows>(d, step, k, hn::Load(d, column), chain[g]);
-      }
-    }
+  }
+  for (; done < count; ++done) {
     HWY_UNROLL(4)
-    for (int g = 0; g < groups; ++g) {
-      HWY_UNROLL(8)
-      for (int i = 0; i < rows; ++i) {
-        float* sums = to + i * ThinStep::panel + g * lanes;
-        hn::StoreU(block == 0 ? chain[g][i] : hn::Add(hn::LoadU(d, sums), chain[g][i]), d, sums);
-      }
+    for (int c = 0; c < chains; ++c) {
+      const std::int64_t k = first + c % blocks * k_block + done;
+      HWY_ALIGN float column[lanes];
+      for (std::int64_t j = 0; j < lanes; ++j) column[j] = Widened(b[c / blocks * lanes + j][k]);
+      AddProducts<rows>(d, step, k, hn::Load(d, column), chain[c]);
+    }
+  }
+  HWY_UNROLL(4)
+  for (int c = 0; c < chains; ++c) {
+    HWY_UNROLL(8)
+    for (int i = 0; i < rows; ++i) {
+      float* sums = to + i * ThinStep::panel + c / blocks * lanes;
+      const bool start = first == 0 && c % blocks == 0;
+      hn::StoreU(start ? chain[c][i] : hn::Add(hn::LoadU(d, sums), chain[c][i]), d, sums);
     }
   }
 }
 
-// Whether `columns` rows of b leave each other in the first-level cache (64 sets of 8 lines).
-template <class T>
-bool FitTogether(const ThinStep& step, std::int64_t columns) {
-  const std::int64_t lines = step.b_stride * static_cast<std::int64_t>(sizeof(T)) / 64;
-  const std::int64_t sets = 64 / std::gcd(lines, std::int64_t{64});
-  return columns <= 8 * sets;
-}
-
-template <int rows, int groups, class T, class D>
-HWY_INLINE void ThinPanel(D d, const ThinStep& step, const T* const* b) {
+// All columns, k from `first` to `end`, `blocks` blocks at a time.
+template <int rows, int groups, int blocks, class T, class D>
+HWY_INLINE void ThinBlocks(D d, const ThinStep& step, const T* const* b, std::int64_t first, std::int64_t end) {
   constexpr std::int64_t columns = groups * static_cast<std::int64_t>(hn::MaxLanes(D()));
-  for (std::int64_t j = 0; j < step.columns; j += columns) ThinColumns<rows, groups>(d, step, b + j, step.to + j);
+  for (std::int64_t j = 0; j < step.columns; j += columns) {
+    for (std::int64_t k = first; k < end; k += blocks * k_block) {
+      NextPart<T> next{b, end < step.k ? end : step.next};
+      if (j + columns < step.columns) next = {b + j + columns, first};
+      if (k + blocks * k_block < end) next = {b + j, k + blocks * k_block};
+      ThinPart<rows, groups, blocks>(d, step, b + j, k, next, step.to + j);
+    }
+  }
 }
 
-// Several vectors of columns at once while their chains fit the registers: one alone would wait for its own latency. bf16, of
-// which a line has twice as many elements, wants more of them.
+// As many chains as fit the registers: one alone would wait for its own latency. Blocks of k of the same columns where there
+// are several (rows whose stride is a power of two share few sets of the cache), else more columns.
 template <int rows, class T>
 void Thin(const ThinStep& step) {
   const hn::CappedTag<float, 8> d;
-  constexpr std::int64_t lanes = hn::MaxLanes(hn::CappedTag<float, 8>());
+  constexpr int chains = rows <= 2 ? 4 : rows <= 4 ? 2 : 1;
   // Columns that are missing repeat the last one; nobody reads their sums.
   const T* b[ThinStep::panel];
   for (std::int64_t j = 0; j < ThinStep::panel; ++j)
     b[j] = static_cast<const T*>(step.b) + std::min(j, step.columns - 1) * step.b_stride;
-  if constexpr (rows <= 2 && std::is_same_v<T, BFloat16>) {
-    if (FitTogether<T>(step, 4 * lanes)) return ThinPanel<rows, 4>(d, step, b);
+  const std::int64_t whole = step.k / (chains * k_block) * chains * k_block, left = (step.k - whole) / k_block;
+  if (whole > 0) ThinBlocks<rows, 1, chains>(d, step, b, 0, whole);
+  std::int64_t first = whole;
+  if constexpr (chains == 4) {
+    if (left == 3) ThinBlocks<rows, 1, 3>(d, step, b, first, first + 3 * k_block);
+    if (left == 2) ThinBlocks<rows, 2, 2>(d, step, b, first, first + 2 * k_block);
+    if (left >= 2) first += left * k_block;
   }
-  if constexpr (rows <= 4) {
-    if (FitTogether<T>(step, 2 * lanes)) return ThinPanel<rows, 2>(d, step, b);
-  }
-  ThinPanel<rows, 1>(d, step, b);
+  for (; first < step.k; first += k_block) ThinBlocks<rows, chains, 1>(d, step, b, first, std::min(step.k, first + k_block));
 }
 
 template <class T, int... counts>

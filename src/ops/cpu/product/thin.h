@@ -20,7 +20,8 @@ struct ThinStep {
   std::int64_t b_stride, columns;
   std::int64_t k;
   float* to;
-  DType type;  ///< of b: f32 or bf16
+  DType type;             ///< of b: f32 or bf16
+  std::int64_t next = 0;  ///< a hint: elements from b to what the caller will read after it
 };
 
 /// The kernel for 1 <= rows <= most_rows.
