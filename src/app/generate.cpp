@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <optional>
 
 #include "app/command_line.h"
 #include "app/commands.h"
@@ -24,6 +25,7 @@ struct GenerateOptions {
   std::int64_t threads = 0, ranks = 1;
   train::SampleOptions sampling;
   std::int64_t seed = 1337;
+  bool ignore_end = false;
 };
 
 bool parse(const Arguments& arguments, GenerateOptions& options) {
@@ -34,7 +36,8 @@ bool parse(const Arguments& arguments, GenerateOptions& options) {
   line.option("--prompt", options.prompt, "TEXT", "text to continue; FILE:path reads it from a file");
   line.option("--checkpoint", options.checkpoint, "WHICH", "best, last or a step number");
   line.option("--samples", options.samples, "N", "texts to write");
-  line.option("--tokens", options.sampling.tokens, "N", "tokens a text");
+  line.option("--tokens", options.sampling.tokens, "N", "at most so many tokens a text");
+  line.flag("--ignore-end", options.ignore_end, "go on where the model ends a text (<|endoftext|> and the like)");
   line.option("--temperature", options.sampling.temperature, "T", "0 takes the likeliest token every time");
   line.option("--top-k", options.sampling.top_k, "K", "draw from the K likeliest tokens; 0: from all");
   line.option("--top-p", options.sampling.top_p, "P", "draw from the likeliest tokens with this probability together");
@@ -85,6 +88,7 @@ Pace write_texts(const GenerateOptions& options, const LoadedModel& loaded, cons
                  train::TextSampler& sampler, Session& session) {
   comm::Communicator& world = session.world();
   const std::string start = loaded.tokenizer->decode(prompt);
+  const std::optional<std::int32_t> end = options.ignore_end ? std::nullopt : loaded.tokenizer->end_of_text();
   Pace pace;
   for (std::int64_t n = 0; n < options.samples; ++n) {
     const int owner = static_cast<int>(n % world.size());
@@ -95,6 +99,7 @@ Pace write_texts(const GenerateOptions& options, const LoadedModel& loaded, cons
       if (session.lead()) put(start);
       pace.tokens = 0;
       sampler.run(prompt, sampling, [&](std::int32_t token) {
+        if (token == end) return false;
         const std::string_view piece = loaded.tokenizer->bytes(token);
         session.lead() ? put(piece) : void(text += piece);
         (pace.tokens++ == 0 ? pace.first : pace.last) = now_seconds();

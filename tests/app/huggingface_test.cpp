@@ -192,6 +192,13 @@ TEST_F(HuggingFace, TakesTheTokenizerAlong) {
   }
   EXPECT_EQ(texts[0], texts[1]);
   EXPECT_EQ(texts[0], texts[2]);
+  std::vector<std::string> any = {"generate", "--model", at("hf"), "--prompt", "the", "--tokens", "2000", "--top-k", "0"};
+  any.insert(any.end(), {"--temperature", "100", "--threads", "1"});
+  const Outcome ended = lockstep(any);
+  any.emplace_back("--ignore-end");
+  const Outcome endless = lockstep(any);
+  EXPECT_EQ(ended.out.find("<|endoftext|>"), std::string::npos);
+  EXPECT_EQ(endless.out.find("<|endoftext|>"), ended.out.size() - 1) << "it ends there, with a line";
   fs::remove(folder_ / "hf/tokenizer.json");
   refused({"generate", "--model", at("hf"), "--prompt", "the"}, "has no tokenizer.json, so it cannot read text");
   io::replace_file(folder_ / "hf/tokenizer.json", "{\"model\": {\"type\": \"Unigram\"}}");
