@@ -4,8 +4,8 @@
 // Every element's additions have a fixed order (numerics.md section 3.1): its value never depends on the number of rows,
 // on slicing, on threads or on the instruction set.
 // All tensors of a call are f32 or all are bf16, but for gradients of weights, which are f32. A bf16 product is the f32 product
-// of the widened operands, rounded where it is stored. f32 beside bf16 may be y of a forward product without epilogue (logits),
-// and dy of both backward products.
+// of the widened operands (on AVX-512-bf16 in another order of additions: numerics.md), rounded where it is stored. f32 beside
+// bf16 may be y of a forward product without epilogue (logits), and dy of both backward products.
 
 #include <cstddef>
 

@@ -1,9 +1,12 @@
-// Layers' products on bf16 storage: the bits of the f32 kernels on the widened operands, rounded where they are stored.
+// Layers' products on bf16 storage: f32 kernels on the sums of a product (which are those of the widened operands, or of pairs
+// of bf16), rounded where they are stored.
 
 #include <gtest/gtest.h>
 
 #include <tuple>
 
+#include "device/cpu/team.h"
+#include "ops/cpu/linear.h"
 #include "ops/linear.h"
 #include "support/ops.h"
 
@@ -24,28 +27,78 @@ void expect_stored(const HostTensor& stored, const HostTensor& computed, const c
   EXPECT_EQ(different_bits(stored.values(), computed.as(stored.type()).values()), 0U) << what;
 }
 
+/// Products of every machine, and of the order of AVX-512-bf16 as other processors emulate it.
+struct Products {
+  std::string name;
+  ops::Linear& linear;
+  bool pairs;  // two bf16 operands are added in pairs
+
+  /// x w^T in f32: the sums that an epilogue of bf16 operands meets.
+  HostTensor sums(const HostTensor& x, const HostTensor& w) const {
+    HostTensor y({x.tensor().rows(), w.tensor().rows()});
+    pairs ? linear.forward(y, x, w) : linear.forward(y, wide(x), wide(w));
+    return y;
+  }
+};
+
+struct Emulation {
+  explicit Emulation(ops::Isa isa)
+      : runtime(open_runtime(Device{}, {2})),
+        stream(runtime->make_stream()),
+        product(cpu::team_of(*runtime), isa, host_memory(), ops::cpu::Bf16Order::emulated_pairs),
+        linear(ops::cpu::make_linear(product, nullptr, *stream)) {}
+  std::unique_ptr<Runtime> runtime;
+  std::unique_ptr<Stream> stream;
+  ops::cpu::Product product;
+  std::unique_ptr<ops::Linear> linear;
+};
+
+const std::vector<Products>& everywhere() {
+  static std::vector<std::unique_ptr<Emulation>> emulations;
+  static const std::vector<Products> all = [] {
+    std::vector<Products> made;
+    for (const auto& machine : machines())
+      made.push_back({machine->name, machine->ops->linear(), machine->isa == ops::Isa::avx512_bf16});
+    for (const ops::Isa isa : ops::available_isas()) {
+      if (isa == ops::Isa::baseline) continue;
+      emulations.push_back(std::make_unique<Emulation>(isa));
+      made.push_back({"pairs emulated on " + std::string(ops::name_of(isa)), *emulations.back()->linear, true});
+    }
+    return made;
+  }();
+  return all;
+}
+
+HostTensor transposed(const HostTensor& x) {
+  const std::int64_t rows = x.tensor().rows(), columns = x.tensor().columns();
+  const HostTensor from = wide(x);
+  HostTensor result({columns, rows});
+  for (std::int64_t i = 0; i < rows; ++i)
+    for (std::int64_t j = 0; j < columns; ++j)
+      result[static_cast<std::size_t>(j * rows + i)] = from[static_cast<std::size_t>(i * columns + j)];
+  return result.as(x.type());
+}
+
 struct Sizes {
   std::int64_t rows, in, out;
 };
 constexpr Sizes sizes[] = {{1, 5, 1}, {3, 700, 67}, {8, 33, 130}, {21, 300, 70}, {150, 513, 131}};
 
-TEST(LinearBf16, ProductsAreThoseOfWidenedOperandsRoundedOnce) {
+TEST(LinearBf16, ProductsAreRoundedOnce) {
   for (const auto& [rows, in, out] : sizes) {
     const HostTensor x = half({rows, in}, 1), w = half({out, in}, 2), dy = half({rows, out}, 3);
-    const HostTensor wide_x = wide(x), wide_w = wide(w), wide_dy = wide(dy), d_logits = HostTensor::random({rows, out}, 4);
-    for (const auto& machine : machines()) {
-      SCOPED_TRACE(machine->name);
-      ops::Linear& linear = machine->ops->linear();
-      HostTensor wide_y({rows, out}), logits = wide_y, wide_dx({rows, in});
-      HostTensor y = half({rows, out}), dx = half({rows, in});
-      linear.forward(wide_y, wide_x, wide_w);
+    const HostTensor wide_w = wide(w), d_logits = HostTensor::random({rows, out}, 4);
+    for (const Products& products : everywhere()) {
+      SCOPED_TRACE(products.name);
+      ops::Linear& linear = products.linear;
+      const HostTensor sums = products.sums(x, w);
+      HostTensor logits({rows, out}), wide_dx({rows, in}), y = half({rows, out}), dx = half({rows, in});
       linear.forward(y, x, w);
       linear.forward(logits, x, w);
-      expect_stored(y, wide_y);
-      expect_stored(logits, wide_y);
-      linear.backward_input(wide_dx, wide_dy, wide_w);
+      expect_stored(y, sums);
+      expect_stored(logits, sums);
       linear.backward_input(dx, dy, w);
-      expect_stored(dx, wide_dx);
+      expect_stored(dx, products.sums(dy, transposed(w)));
       linear.backward_input(wide_dx, d_logits, wide_w);
       linear.backward_input(dx, d_logits, w);
       expect_stored(dx, wide_dx);
@@ -53,20 +106,23 @@ TEST(LinearBf16, ProductsAreThoseOfWidenedOperandsRoundedOnce) {
   }
 }
 
-TEST(LinearBf16, WeightGradientsAreThoseOfWidenedOperands) {
+TEST(LinearBf16, WeightGradientsAreF32) {
   for (const auto& [rows, in, out] : sizes) {
     const HostTensor x = half({rows, in}, 1), dy = half({rows, out}, 3);
     const HostTensor wide_x = wide(x), wide_dy = wide(dy), d_logits = HostTensor::random({rows, out}, 4);
-    for (const auto& machine : machines()) {
-      SCOPED_TRACE(machine->name);
-      ops::Linear& linear = machine->ops->linear();
+    for (const Products& products : everywhere()) {
+      SCOPED_TRACE(products.name);
+      ops::Linear& linear = products.linear;
       for (const bool accumulate : {false, true}) {
         const HostTensor dw = HostTensor::random({out, in}, 5), db = HostTensor::random({out}, 6);
         HostTensor dw_half = dw, db_half = db, dw_wide = dw, db_wide = db;
         linear.backward_weight(dw_wide, db_wide, wide_dy, wide_x, accumulate);
         linear.backward_weight(dw_half, db_half, dy, x, accumulate);
-        expect_stored(dw_half, dw_wide);
+        HostTensor sums = products.sums(transposed(dy), transposed(x));
+        for (std::size_t i = 0; accumulate && i < sums.values().size(); ++i) sums[i] = dw[i] + sums[i];
+        expect_stored(dw_half, sums);
         expect_stored(db_half, db_wide);
+        dw_wide = dw_half;
         linear.backward_weight(dw_wide, db_wide, d_logits, wide_x, accumulate);
         linear.backward_weight(dw_half, db_half, d_logits, x, accumulate);
         expect_stored(dw_half, dw_wide);
@@ -87,12 +143,13 @@ TEST(LinearBf16, WhatAnActivationOrAGateMeetsIsRounded) {
   constexpr std::int64_t rows = 21, in = 300, out = 67;
   const HostTensor x = half({rows, in}, 1), w = half({out, in}, 2), bias = half({out}, 3);
   const HostTensor gate = half({rows, out}, 4, 4), residual = half({rows, out}, 5);
-  const HostTensor wide_x = wide(x), wide_w = wide(w), wide_bias = wide(bias), one = identity(out);
-  for (const auto& machine : machines()) {
-    SCOPED_TRACE(machine->name);
-    ops::Linear& linear = machine->ops->linear();
+  const HostTensor wide_bias = wide(bias), one = identity(out);
+  for (const Products& products : everywhere()) {
+    SCOPED_TRACE(products.name);
+    ops::Linear& linear = products.linear;
     HostTensor computed({rows, out});
-    linear.forward(computed, wide_x, wide_w, {.bias = wide_bias});
+    const HostTensor sums = products.sums(x, w);
+    linear.forward(computed, sums, one, {.bias = wide_bias});
     const HostTensor rounded = computed.as(DType::bf16);
     for (const Activation f : activations) {
       for (const bool gated : {false, true}) {
@@ -112,18 +169,19 @@ TEST(LinearBf16, WhatAnActivationOrAGateMeetsIsRounded) {
     // Without either, one rounding is all.
     HostTensor y = residual;
     linear.forward(y, x, w, {.bias = bias, .residual = y});
-    linear.forward(computed, wide_x, wide_w, {.bias = wide_bias, .residual = wide(residual)});
+    linear.forward(computed, sums, one, {.bias = wide_bias, .residual = wide(residual)});
     expect_stored(y, computed);
   }
 }
 
-TEST(LinearBf16, InputEpiloguesAreThoseOfWidenedOperands) {
+TEST(LinearBf16, InputEpiloguesAreThoseOfF32) {
   constexpr std::int64_t rows = 21, out = 290, in = 83;
   const HostTensor dy = half({rows, out}, 1), w = half({out, in}, 2), pre = half({rows, in}, 3, 3), gate = half({rows, in}, 4, 3);
   const HostTensor wide_pre = wide(pre), wide_gate = wide(gate);
-  for (const auto& machine : machines()) {
-    SCOPED_TRACE(machine->name);
-    ops::Linear& linear = machine->ops->linear();
+  for (const Products& products : everywhere()) {
+    SCOPED_TRACE(products.name);
+    ops::Linear& linear = products.linear;
+    const HostTensor sums = products.sums(dy, transposed(w)), one = identity(in);
     for (const Activation f : activations) {
       for (const bool gated : {false, true}) {
         HostTensor dx = half({rows, in}), d_gate = dx, activated = dx, y = dx;
@@ -131,7 +189,7 @@ TEST(LinearBf16, InputEpiloguesAreThoseOfWidenedOperands) {
         linear.backward_input(dx, dy, w,
                               {pre, f, activated, gated ? gate.tensor() : Tensor{}, gated ? d_gate.tensor() : Tensor{}});
         linear.backward_input(
-            wide_dx, wide(dy), wide(w),
+            wide_dx, sums, one,
             {wide_pre, f, wide_activated, gated ? wide_gate.tensor() : Tensor{}, gated ? wide_d_gate.tensor() : Tensor{}});
         expect_stored(dx, wide_dx);
         expect_stored(activated, wide_activated);
@@ -159,15 +217,15 @@ TEST(LinearBf16, EqualsReference) {
           ops.linear().backward_weight(dw, db, dy, y, false);
           return Results{wide(y), wide(pre), wide(gated), wide(dx), wide(d_gate), wide(activated), dw, db};
         },
-        1.0 / 64);
+        1.0 / 64, true);
   }
 }
 
 TEST(LinearBf16, SlicesHaveEqualBits) {
   const HostTensor x = half({90, 300}, 1), w = half({140, 300}, 2), bias = half({140}, 3), dy = half({90, 140}, 4);
-  for (const auto& machine : machines()) {
-    SCOPED_TRACE(machine->name);
-    ops::Linear& linear = machine->ops->linear();
+  for (const Products& products : everywhere()) {
+    SCOPED_TRACE(products.name);
+    ops::Linear& linear = products.linear;
     HostTensor y = half({90, 140}), part_y = y, dx = half({90, 300}), part_dx = dx;
     HostTensor dw({140, 300}), db({140}), part_dw = dw, part_db = db;
     linear.forward(y, x, w, {.bias = bias, .activation = Activation::gelu});

@@ -117,7 +117,7 @@ TEST_P(Products, EveryElementIsTheChain) {
   const std::vector<std::int64_t> sizes{1, 3, 7, 17, 30, 65, 100};
   const std::vector<std::int64_t> depths{1, 3, 30, 255, 256, 257, 513};
   for (const Isa isa : available_isas()) {
-    Product product(team, isa, host_memory());
+    Product product(team, isa, host_memory(), Bf16Order::widened);
     for (int draw = 0; draw < 120; ++draw) {
       const Case c{sizes[random() % sizes.size()], sizes[random() % sizes.size()], depths[random() % depths.size()]};
       const Halves halves{random() % 2 == 0, random() % 2 == 0};
@@ -129,7 +129,7 @@ TEST_P(Products, EveryElementIsTheChain) {
 TEST_P(Products, LargeShapesTakeEveryWay) {
   std::mt19937 random(8);
   lockstep::cpu::Team team(GetParam());
-  Product product(team, Isa::automatic, host_memory());
+  Product product(team, Isa::automatic, host_memory(), Bf16Order::widened);
   // Many rows; several stripes; more k than a packed stripe holds, of one stripe and of several.
   for (const Case& c : {Case{2060, 97, 5}, Case{20, 1200, 9}, Case{13, 97, 4100}, Case{270, 385, 1030}, Case{100, 385, 1900}})
     for (const bool a_transposed : {false, true})

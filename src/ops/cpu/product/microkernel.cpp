@@ -9,13 +9,16 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include "ops/cpu/product/pairs-inl.h"
+#include "ops/cpu/product/pairs.h"
+
 HWY_BEFORE_NAMESPACE();
 namespace lockstep::ops::cpu::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
 // Two vectors wide, `rows` high. The baseline's panel is two such tiles side by side.
-template <int rows, class D, class V = hn::Vec<D>>
+template <int rows, class Add, class D, class V = hn::Vec<D>>
 HWY_INLINE void HalfTile(D d, const TileStep& step, std::int64_t panel, std::int64_t column) {
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   V low[rows], high[rows];
@@ -28,8 +31,8 @@ HWY_INLINE void HalfTile(D d, const TileStep& step, std::int64_t panel, std::int
     HWY_UNROLL(14)
     for (int i = 0; i < rows; ++i) {
       const V factor = hn::Set(d, a[i * step.a_row]);
-      low[i] = hn::MulAdd(factor, b0, low[i]);
-      high[i] = hn::MulAdd(factor, b1, high[i]);
+      low[i] = Add::add(d, factor, b0, low[i]);
+      high[i] = Add::add(d, factor, b1, high[i]);
     }
   }
   HWY_UNROLL(14)
@@ -45,26 +48,73 @@ HWY_INLINE void HalfTile(D d, const TileStep& step, std::int64_t panel, std::int
   }
 }
 
-template <int rows>
+template <int rows, class Add>
 void Tile(const TileStep& step) {
   const hn::CappedTag<float, 16> d;
   const auto width = 2 * static_cast<std::int64_t>(hn::Lanes(d));
   const std::int64_t panel = width < 16 ? 16 : width;
-  for (std::int64_t column = 0; column < panel; column += width) HalfTile<rows>(d, step, panel, column);
+  for (std::int64_t column = 0; column < panel; column += width) HalfTile<rows, Add>(d, step, panel, column);
 }
 
-template <int... counts>
+template <class Add, int... counts>
 Microkernel Kernels(std::integer_sequence<int, counts...>) {
   constexpr int lanes = static_cast<int>(hn::MaxLanes(hn::CappedTag<float, 16>()));
-  return {
-      .rows = static_cast<int>(sizeof...(counts)), .columns = lanes == 16 ? 32 : 16, .of_rows = {nullptr, &Tile<counts + 1>...}};
+  return {.rows = static_cast<int>(sizeof...(counts)),
+          .columns = lanes == 16 ? 32 : 16,
+          .of_rows = {nullptr, &Tile<counts + 1, Add>...}};
 }
 
 // 14 x 32 where there are 32 registers of 16 lanes, else 6 x 16.
-Microkernel AllKernels() {
-  constexpr bool wide = hn::MaxLanes(hn::CappedTag<float, 16>()) == 16;
-  return Kernels(std::make_integer_sequence<int, wide ? 14 : 6>());
+constexpr bool wide = hn::MaxLanes(hn::CappedTag<float, 16>()) == 16;
+
+Microkernel AllKernels() { return Kernels<AddFloats>(std::make_integer_sequence<int, wide ? 14 : 6>()); }
+
+// None where there is no AVX-512.
+Microkernel PairKernels() {
+  if constexpr (wide) {
+    return Kernels<AddPairs>(std::make_integer_sequence<int, 14>());
+  } else {
+    return {};
+  }
 }
+
+// The tile of AVX-512 on any vectors. A function of its own, so that no addition leaves the time of FlushedDenormals.
+constexpr std::int64_t emulated_panel = 32;
+HWY_NOINLINE void EmulatedRows(TileStep step, int rows) {
+  const hn::CappedTag<float, 16> d;
+  const auto width = 2 * static_cast<std::int64_t>(hn::Lanes(d));
+  for (int row = 0; row < rows; ++row, step.a += step.a_row, step.to += step.to_stride)
+    for (std::int64_t column = 0; column < emulated_panel; column += width)
+      HalfTile<1, AddPairsEmulated>(d, step, emulated_panel, column);
+}
+
+template <int rows>
+void EmulatedTile(const TileStep& step) {
+  HWY_ALIGN float block[rows * emulated_panel];
+  TileStep aside = step;
+  aside.from = nullptr;
+  aside.to = block;
+  aside.to_stride = emulated_panel;
+  {
+    const FlushedDenormals flushed;
+    EmulatedRows(aside, rows);
+  }
+  for (std::int64_t i = 0; i < rows; ++i) {
+    for (std::int64_t j = 0; j < emulated_panel; ++j) {
+      const float sum = block[i * emulated_panel + j];
+      step.to[i * step.to_stride + j] = step.from == nullptr ? sum : step.from[i * step.from_stride + j] + sum;
+    }
+  }
+}
+
+template <int... counts>
+Microkernel EmulatedKernels(std::integer_sequence<int, counts...>) {
+  return {.rows = static_cast<int>(sizeof...(counts)),
+          .columns = static_cast<int>(emulated_panel),
+          .of_rows = {nullptr, &EmulatedTile<counts + 1>...}};
+}
+
+Microkernel EmulatedPairKernels() { return EmulatedKernels(std::make_integer_sequence<int, 14>()); }
 
 }  // namespace lockstep::ops::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -73,6 +123,8 @@ HWY_AFTER_NAMESPACE();
 namespace lockstep::ops::cpu {
 namespace {
 HWY_EXPORT(AllKernels);
+HWY_EXPORT(PairKernels);
+HWY_EXPORT(EmulatedPairKernels);
 }  // namespace
 
 Microkernel microkernel_for(Isa isa) {
@@ -80,6 +132,11 @@ Microkernel microkernel_for(Isa isa) {
   Microkernel kernels = HWY_DYNAMIC_DISPATCH(AllKernels)();
   if (resolve(isa) == Isa::avx2) kernels.of_rows[6] = &tile_6x16_avx2;
   return kernels;
+}
+
+Microkernel pair_microkernel_for(Isa isa, Bf16Order order) {
+  const ScopedIsa scope(isa);
+  return order == Bf16Order::pairs ? HWY_DYNAMIC_DISPATCH(PairKernels)() : HWY_DYNAMIC_DISPATCH(EmulatedPairKernels)();
 }
 
 }  // namespace lockstep::ops::cpu

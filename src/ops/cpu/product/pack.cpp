@@ -29,81 +29,137 @@ HWY_INLINE V LoadPart(D d, const BFloat16* from, std::int64_t columns) {
   return LoadAs(d, part);
 }
 
-// `panel` floats of one row of k. A panel that is no multiple of a vector spills into the next k's place, which is written
+// What is packed: floats, of f32 or of bf16 that is widened, or words of two bf16. Words of a row of k, column by column:
+template <class T>
+struct Floats {
+  using Element = T;
+  static constexpr std::int64_t depth = 1;  // k in a word
+  const T* row;
+  Floats(const T* from, std::int64_t, std::int64_t) : row(from) {}
+  void prefetch(std::int64_t ahead) const { __builtin_prefetch(row + ahead); }
+  template <class D, class V = hn::Vec<D>>
+  HWY_INLINE V load(D d, std::int64_t column) const {
+    return LoadAs(d, row + column);
+  }
+  template <class D, class V = hn::Vec<D>>
+  HWY_INLINE V load_part(D d, std::int64_t column, std::int64_t columns) const {
+    return LoadPart(d, row + column, columns);
+  }
+  float word(std::int64_t column) const { return Widened(row[column]); }
+};
+
+// An odd K ends with zeros; no panel has more columns.
+constexpr BFloat16 zeros[32] = {};
+
+struct Pairs {
+  using Element = BFloat16;
+  static constexpr std::int64_t depth = 2;
+  const BFloat16 *row, *next;
+  Pairs(const BFloat16* from, std::int64_t stride, std::int64_t rows) : row(from), next(rows > 1 ? from + stride : zeros) {}
+  void prefetch(std::int64_t ahead) const {
+    __builtin_prefetch(row + ahead);
+    __builtin_prefetch(next + ahead);
+  }
+  template <class D, class V = hn::Vec<D>>
+  HWY_INLINE V load(D d, std::int64_t column) const {
+    return LoadPairs(d, row + column, next + column);
+  }
+  template <class D, class V = hn::Vec<D>>
+  HWY_INLINE V load_part(D d, std::int64_t column, std::int64_t columns) const {
+    BFloat16 part[2][8] = {};
+    std::copy_n(row + column, columns, part[0]);
+    std::copy_n(next + column, columns, part[1]);
+    return LoadPairs(d, part[0], part[1]);
+  }
+  float word(std::int64_t column) const { return WordOf(row[column], next[column]); }
+};
+
+// `panel` words of one row of k. A panel that is no multiple of a vector spills into the next k's place, which is written
 // afterwards; the last k of a block, and the end of a row, go one by one.
-template <std::int64_t panel, class T>
-HWY_INLINE void CopyRow(const T* from, std::int64_t columns, bool may_spill, float* to) {
+template <std::int64_t panel, class Row>
+HWY_INLINE void CopyRow(const Row& row, std::int64_t columns, bool may_spill, float* to) {
   const hn::CappedTag<float, 8> d;
   constexpr std::int64_t lanes = hn::MaxLanes(hn::CappedTag<float, 8>());
   if (columns >= round_up(panel, lanes) && (may_spill || panel % lanes == 0)) {
     HWY_UNROLL(8)
-    for (std::int64_t i = 0; i < panel; i += lanes) hn::StoreU(LoadAs(d, from + i), d, to + i);
+    for (std::int64_t i = 0; i < panel; i += lanes) hn::StoreU(row.load(d, i), d, to + i);
   } else if (HWY_MEM_OPS_MIGHT_FAULT == 0 && (may_spill || panel % lanes == 0)) {
     HWY_UNROLL(8)
     for (std::int64_t i = 0; i < panel; i += lanes)
-      hn::StoreU(LoadPart(d, from + i, std::clamp<std::int64_t>(columns - i, 0, lanes)), d, to + i);
+      hn::StoreU(row.load_part(d, i, std::clamp<std::int64_t>(columns - i, 0, lanes)), d, to + i);
   } else {
-    for (std::int64_t i = 0; i < panel; ++i) to[i] = i < columns ? Widened(from[i]) : 0.0F;
+    for (std::int64_t i = 0; i < panel; ++i) to[i] = i < columns ? row.word(i) : 0.0F;
   }
 }
 
 // Eight rows at a time: panels of one row lie at multiples of a large power of two apart, which the cache likes little.
-template <std::int64_t panel, class T>
+template <std::int64_t panel, class Row>
 void PackStraightOf(const PackSource& source, float* to) {
-  constexpr std::int64_t group = 8;
-  const auto* elements = static_cast<const T*>(source.from);
+  constexpr std::int64_t group = 8, depth = Row::depth;
+  const auto* elements = static_cast<const typename Row::Element*>(source.from);
   const std::int64_t width = round_up(source.columns, panel);
   for (std::int64_t block = 0; block < source.k; block += k_block) {
-    const std::int64_t kc = std::min(k_block, source.k - block);
+    const std::int64_t kc = std::min(k_block, source.k - block), words = div_up(kc, depth);
     for (std::int64_t first = 0; first < kc; first += group) {
       const std::int64_t end = std::min(kc, first + group);
       for (std::int64_t column = 0; column < source.columns; column += panel) {
-        const T* from = elements + (block + first) * source.stride + column;
-        float* target = to + block * width + column * kc + first * panel;
-        for (std::int64_t k = first; k < end; ++k, from += source.stride, target += panel) {
-          __builtin_prefetch(from + group * source.stride);
-          CopyRow<panel>(from, source.columns - column, k + 1 < kc, target);
+        const auto* from = elements + (block + first) * source.stride + column;
+        float* target = to + block / depth * width + column * words + first / depth * panel;
+        for (std::int64_t k = first; k < end; k += depth, from += depth * source.stride, target += panel) {
+          const Row row(from, source.stride, end - k);
+          row.prefetch(group * source.stride);
+          CopyRow<panel>(row, source.columns - column, k + depth < kc, target);
         }
       }
     }
   }
 }
 
-template <class T>
+template <class Row>
 void PackStraightAs(const PackSource& source, std::int64_t panel, float* to) {
   switch (panel) {
     case 6:
-      return PackStraightOf<6, T>(source, to);
+      return PackStraightOf<6, Row>(source, to);
     case 14:
-      return PackStraightOf<14, T>(source, to);
+      return PackStraightOf<14, Row>(source, to);
     case 16:
-      return PackStraightOf<16, T>(source, to);
+      return PackStraightOf<16, Row>(source, to);
     default:
-      return PackStraightOf<32, T>(source, to);
+      return PackStraightOf<32, Row>(source, to);
   }
 }
 
 void PackStraight(const PackSource& source, std::int64_t panel, float* to) {
-  return source.type == DType::bf16 ? PackStraightAs<BFloat16>(source, panel, to) : PackStraightAs<float>(source, panel, to);
+  return source.type == DType::bf16 ? PackStraightAs<Floats<BFloat16>>(source, panel, to)
+                                    : PackStraightAs<Floats<float>>(source, panel, to);
+}
+
+void PairStraight(const PackSource& source, std::int64_t panel, float* to) {
+  return panel == 14 ? PackStraightOf<14, Pairs>(source, to) : PackStraightOf<32, Pairs>(source, to);
 }
 
 // Consecutive k, as many as four words have, of as many columns as a vector has lanes.
-template <class T, class D, class V = hn::Vec<D>>
-HWY_INLINE void TransposeFour(D d, const T* const* rows, std::int64_t k, float* to, std::int64_t panel) {
-  V words[4];
+template <class Row, class D>
+HWY_INLINE void TransposeFour(D d, const typename Row::Element* const* rows, std::int64_t k, float* to, std::int64_t panel) {
+  using T = typename Row::Element;
+  hn::Vec<D> words[4];
   LoadFourWords(d, rows, k, words);
-  constexpr int each = word_depth<T> / 4;
   HWY_UNROLL(4)
   for (int i = 0; i < 4; ++i) {
-    hn::StoreU(ElementOf<T, 0>(d, words[i]), d, to + each * i * panel);
-    if constexpr (each == 2) hn::StoreU(ElementOf<T, 1>(d, words[i]), d, to + (2 * i + 1) * panel);
+    if constexpr (Row::depth == word_depth<T> / 4) {
+      hn::StoreU(words[i], d, to + i * panel);
+    } else {
+      hn::StoreU(ElementOf<T, 0>(d, words[i]), d, to + 2 * i * panel);
+      hn::StoreU(ElementOf<T, 1>(d, words[i]), d, to + (2 * i + 1) * panel);
+    }
   }
 }
 
 // `count` columns (at most a vector) of one panel, all k. Columns that are missing repeat the last one.
-template <class T, class D>
+template <class Row, class D>
 HWY_INLINE void PackColumns(D d, const PackSource& source, std::int64_t column, std::int64_t panel, std::int64_t width,
                             float* to) {
+  using T = typename Row::Element;
   constexpr std::int64_t lanes = hn::MaxLanes(D());
   constexpr std::int64_t depth = word_depth<T>, line = 64 / sizeof(T);
   const T* rows[lanes];
@@ -111,31 +167,34 @@ HWY_INLINE void PackColumns(D d, const PackSource& source, std::int64_t column, 
     rows[i] = static_cast<const T*>(source.from) + std::min(column + i, source.columns - 1) * source.stride;
   const std::int64_t p = column / panel, inside = column % panel;
   for (std::int64_t block = 0; block < source.k; block += k_block) {
-    const std::int64_t kc = std::min(k_block, source.k - block);
-    float* target = to + block * width + p * kc * panel + inside;
+    const std::int64_t kc = std::min(k_block, source.k - block), words = div_up(kc, Row::depth);
+    float* target = to + block / Row::depth * width + p * words * panel + inside;
     std::int64_t k = 0;
     for (; k + depth <= kc; k += depth) {
       // What the next columns will need, a whole pass ahead.
       if (k % line == 0)
         for (std::int64_t i = 0; i < lanes; ++i) __builtin_prefetch(rows[i] + lanes * source.stride + block + k);
-      TransposeFour<T>(d, rows, block + k, target + k * panel, panel);
+      TransposeFour<Row>(d, rows, block + k, target + k / Row::depth * panel, panel);
     }
-    for (; k < kc; ++k)
-      for (std::int64_t i = 0; i < lanes; ++i) target[k * panel + i] = Widened(rows[i][block + k]);
+    for (; k < kc; k += Row::depth)
+      for (std::int64_t i = 0; i < lanes; ++i) target[k / Row::depth * panel + i] = Row(rows[i] + block + k, 1, kc - k).word(0);
   }
 }
 
-template <class T>
+template <class Row>
 void PackTransposedAs(const PackSource& source, std::int64_t panel, float* to) {
   const hn::CappedTag<float, 8> d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   const std::int64_t width = round_up(source.columns, panel);
-  for (std::int64_t column = 0; column < width; column += lanes) PackColumns<T>(d, source, column, panel, width, to);
+  for (std::int64_t column = 0; column < width; column += lanes) PackColumns<Row>(d, source, column, panel, width, to);
 }
 
 void PackTransposed(const PackSource& source, std::int64_t panel, float* to) {
-  return source.type == DType::bf16 ? PackTransposedAs<BFloat16>(source, panel, to) : PackTransposedAs<float>(source, panel, to);
+  return source.type == DType::bf16 ? PackTransposedAs<Floats<BFloat16>>(source, panel, to)
+                                    : PackTransposedAs<Floats<float>>(source, panel, to);
 }
+
+void PairTransposed(const PackSource& source, std::int64_t panel, float* to) { PackTransposedAs<Pairs>(source, panel, to); }
 
 void Widen(const PackSource& source, std::int64_t to_stride, float* to) {
   const hn::CappedTag<float, 16> d;
@@ -157,13 +216,32 @@ namespace {
 HWY_EXPORT(PackStraight);
 HWY_EXPORT(PackTransposed);
 HWY_EXPORT(Widen);
+HWY_EXPORT(PairStraight);
+HWY_EXPORT(PairTransposed);
+
+// Pairs lie in a row as they are needed.
+void copy_pairs(const PackSource& source, std::int64_t to_stride, float* to) {
+  const auto* from = static_cast<const BFloat16*>(source.from);
+  for (std::int64_t k = 0; k < source.k; ++k, from += source.stride, to += to_stride) {
+    auto* halves = reinterpret_cast<BFloat16*>(to);
+    std::copy_n(from, source.columns, halves);
+    if (source.columns % 2 != 0) halves[source.columns] = BFloat16{};
+  }
+}
+
 }  // namespace
 
 Packing packing_for(Isa isa) {
   const ScopedIsa scope(isa);
   return {.straight = &HWY_DYNAMIC_DISPATCH(PackStraight),
           .transposed = &HWY_DYNAMIC_DISPATCH(PackTransposed),
-          .widened = &HWY_DYNAMIC_DISPATCH(Widen)};
+          .rows = &HWY_DYNAMIC_DISPATCH(Widen)};
+}
+
+Packing pair_packing_for(Isa isa) {
+  const ScopedIsa scope(isa);
+  return {
+      .straight = &HWY_DYNAMIC_DISPATCH(PairStraight), .transposed = &HWY_DYNAMIC_DISPATCH(PairTransposed), .rows = &copy_pairs};
 }
 
 }  // namespace lockstep::ops::cpu

@@ -1,6 +1,7 @@
 #pragma once
 
-// Copies an operand of the product into the order in which the microkernel reads it, as floats. Bit-neutral.
+// Copies an operand of the product into the order in which the microkernel reads it: as floats, or bf16 as words of the two of
+// k and k + 1, k even, the first in the low half (after an odd K a zero). Bit-neutral.
 
 #include <cstdint>
 
@@ -20,19 +21,23 @@ struct PackSource {
   DType type = DType::f32;  ///< or bf16, which is widened
 };
 
-/// Packs into panels of `panel` columns, cut into blocks of k_block: element (k, column) lies at
+/// Packs into panels of `panel` columns, cut into blocks of k_block: as floats element (k, column) lies at
 ///   to[block * k_block * width + p * kc * panel + (k - block * k_block) * panel + column % panel]
-/// with p = column / panel, block = k / k_block, kc = the block's k and width = columns rounded up to panels. What pads the
+/// with p = column / panel, block = k / k_block, kc = the block's k and width = columns rounded up to panels; as words it is
+/// the same with k, kc and k_block in words. What pads the
 /// last panel is any finite or non-finite number of the operand or zero; no result depends on it.
 struct Packing {
-  /// `panel` is 6, 14, 16 or 32: a tile's rows or columns.
+  /// `panel` is 6, 14, 16 or 32 (words: 14 or 32): a tile's rows or columns.
   void (*straight)(const PackSource& source, std::int64_t panel, float* to);
   /// `panel` is a multiple of 8.
   void (*transposed)(const PackSource& source, std::int64_t panel, float* to);
-  /// No panels: element (k, column) of a bf16 source goes to to[k * to_stride + column].
-  void (*widened)(const PackSource& source, std::int64_t to_stride, float* to);
+  /// No panels: element (k, column) of a bf16 source goes to to[k * to_stride + column]. Words are of two columns.
+  void (*rows)(const PackSource& source, std::int64_t to_stride, float* to);
 };
 
+/// As floats.
 Packing packing_for(Isa isa);
+/// As words of two bf16.
+Packing pair_packing_for(Isa isa);
 
 }  // namespace lockstep::ops::cpu

@@ -45,10 +45,10 @@ std::int64_t stripe_of(std::int64_t n, std::int64_t most, std::int64_t panel) {
   return even_part(n, std::max(most, round_up(div_up(n, most_stripes), panel)), panel);
 }
 
-// A strip of bf16 is widened again for every stripe: twice as wide a stripe halves that, while it fits for all k.
-std::int64_t least_stripe(const ProductTask& task) {
+// A strip of bf16 is copied again for every stripe: twice as wide a stripe halves that, while it fits for all k (in words).
+std::int64_t least_stripe(const ProductTask& task, std::int64_t k) {
   if (task.a_type == DType::f32 || task.a_transposed) return narrow_stripe;
-  return std::clamp(b_floats / task.k / most_panel * most_panel, narrow_stripe, 2 * narrow_stripe);
+  return std::clamp(b_floats / k / most_panel * most_panel, narrow_stripe, 2 * narrow_stripe);
 }
 
 // Element i of a matrix's memory.
@@ -105,12 +105,19 @@ struct Product::BlockStep {
   Ahead* ahead;
 };
 
-Product::Product(lockstep::cpu::Team& team, Isa isa, MemorySource& memory)
+Product::Way Product::floats(Isa isa) { return {microkernel_for(isa), packing_for(isa), thin_kernel_for(isa), 1}; }
+
+Product::Way Product::bf16(Isa isa, Bf16Order order) {
+  if (order == Bf16Order::widened) return floats(isa);
+  return {pair_microkernel_for(isa, order), pair_packing_for(isa), nullptr, 2};
+}
+
+Product::Product(lockstep::cpu::Team& team, Isa isa, MemorySource& memory, Bf16Order order)
     : team_(team),
       isa_(isa),
-      kernel_(microkernel_for(isa)),
-      packing_(packing_for(isa)),
-      thin_(thin_kernel_for(isa)),
+      bf16_order_(resolve(order, isa)),
+      floats_(floats(isa)),
+      bf16_(bf16(isa, bf16_order_)),
       memory_(memory.allocate(static_cast<std::size_t>(worker_floats * team.size() * 4 + most_stripes * 4))) {
   auto* counters = reinterpret_cast<std::atomic<std::int32_t>*>(memory_.data() + worker_floats * team.size() * 4);
   for (std::int64_t i = 0; i < most_stripes; ++i) new (counters + i) std::atomic<std::int32_t>(0);
@@ -123,14 +130,15 @@ Product::Scratch Product::scratch_of(int worker) const {
 }
 
 Product::Cut Product::cut(const ProductTask& task, int threads) const {
-  const std::int64_t rows = kernel_.rows, panel = kernel_.columns;
+  const Way& by = way(task);
+  const std::int64_t rows = by.kernel.rows, panel = by.kernel.columns, words = div_up(task.k, by.depth);
   const bool wide = task.a_transposed || task.m >= many_rows;
-  const std::int64_t least = least_stripe(task);
-  std::int64_t stripe = std::clamp(near_floats / task.k, least, near_stripe);
-  if (wide) stripe = task.a_transposed ? wide_stripe : std::clamp(b_floats / task.k, least, wide_stripe);
+  const std::int64_t least = least_stripe(task, words);
+  std::int64_t stripe = std::clamp(near_floats / words, least, near_stripe);
+  if (wide) stripe = task.a_transposed ? wide_stripe : std::clamp(b_floats / words, least, wide_stripe);
   Cut cut{};
   cut.stripe = stripe_of(task.n, stripe, panel);
-  cut.pass = std::max(k_block, b_floats / cut.stripe / k_block * k_block);
+  cut.pass = std::max(k_block, b_floats * by.depth / cut.stripe / k_block * k_block);
   cut.stripes = div_up(task.n, cut.stripe);
   const bool few = task.a_transposed && task.m <= few_rows;
   if (cut.pass >= task.k && !few) {
@@ -153,14 +161,15 @@ void Product::cut_long(const ProductTask& task, int threads, Cut& cut) const {
   const std::int64_t wanted = task.m <= few_rows ? threads : long_tiles * threads;
   while (div_up(task.m, rows) * div_up(task.n, columns) < wanted && columns > narrow_stripe)
     (columns > rows ? columns : rows) /= 2;
-  cut.rows = even_part(task.m, rows, kernel_.rows);
-  cut.stripe = stripe_of(task.n, columns, kernel_.columns);
+  const Microkernel& kernel = way(task).kernel;
+  cut.rows = even_part(task.m, rows, kernel.rows);
+  cut.stripe = stripe_of(task.n, columns, kernel.columns);
   cut.stripes = div_up(task.n, cut.stripe);
   cut.pass = k_block;
 }
 
 void Product::run(const ProductTask& task) {
-  const bool thin = task.m <= ThinStep::most_rows && task.m * task.k <= b_floats;
+  const bool thin = task.m <= ThinStep::most_rows && task.m * task.k <= b_floats && way(task).thin != nullptr;
   if (thin && task.b_transposed && !task.a_transposed && !task.accumulate) return run_thin(task);
   const Cut parts = cut(task, team_.size());
   for (std::int64_t i = 0; i < parts.stripes; ++i) next_blocks_[i].store(0, std::memory_order_relaxed);
@@ -170,13 +179,14 @@ void Product::run(const ProductTask& task) {
 
 void Product::run_thin(const ProductTask& task) {
   constexpr std::int64_t panel = ThinStep::panel;
+  const Way& by = way(task);
   const auto* a = static_cast<const float*>(task.a);
   std::int64_t a_stride = task.a_stride;
   if (task.a_type == DType::bf16) {
     float* wide = scratch_of(0).b;
-    packing_.widened({task.a, task.a_stride, task.m, task.k, task.a_type}, task.k, wide);
+    a_stride = div_up(task.k, by.depth);
+    by.packing.rows({task.a, task.a_stride, task.m, task.k, task.a_type}, a_stride, wide);
     a = wide;
-    a_stride = task.k;
   }
   // Workers take panels in turn, more or less.
   const std::int64_t ahead = panel * team_.size();
@@ -185,7 +195,7 @@ void Product::run_thin(const ProductTask& task) {
     const std::int64_t column = tile * panel, columns = std::min(panel, task.n - column);
     const std::byte* b = at(task.b, task.b_type, column * task.b_stride);
     const std::int64_t next = column + ahead < task.n ? ahead * task.b_stride : 0;
-    thin_({a, a_stride, task.m, b, task.b_stride, columns, task.k, sums, task.b_type, next});
+    by.thin({a, a_stride, task.m, b, task.b_stride, columns, task.k, sums, task.b_type, next});
     if (task.finish.apply != nullptr) return task.finish.apply(task.finish.context, {0, column, task.m, columns}, sums, panel);
     for (std::int64_t i = 0; i < task.m; ++i) std::copy_n(sums + i * panel, columns, task.c + i * task.c_stride + column);
   });
@@ -214,14 +224,15 @@ void Product::take_tiles(const ProductTask& task, const Cut& cut, int slot, int 
 
 void Product::pack_b(const ProductTask& task, const Area& area, std::int64_t k, std::int64_t count, float* to) const {
   const std::int64_t first = task.b_transposed ? area.column * task.b_stride + k : k * task.b_stride + area.column;
-  const auto pack = task.b_transposed ? packing_.transposed : packing_.straight;
-  pack({at(task.b, task.b_type, first), task.b_stride, count, area.columns, task.b_type}, kernel_.columns, to);
+  const Way& by = way(task);
+  const auto pack = task.b_transposed ? by.packing.transposed : by.packing.straight;
+  pack({at(task.b, task.b_type, first), task.b_stride, count, area.columns, task.b_type}, by.kernel.columns, to);
 }
 
 void Product::run_tile(const ProductTask& task, const Cut& cut, std::int64_t stripe, std::int64_t block, Scratch& scratch) const {
   const std::int64_t row = block * cut.rows, column = stripe * cut.stripe;
   const Area tile{row, column, std::min(cut.rows, task.m - row), std::min(cut.stripe, task.n - column)};
-  const std::int64_t width = round_up(tile.columns, kernel_.columns);
+  const std::int64_t width = round_up(tile.columns, way(task).kernel.columns);
   for (std::int64_t pass = 0; pass < task.k; pass += cut.pass) {
     const std::int64_t pass_k = std::min(cut.pass, task.k - pass);
     const bool whole = pass_k == task.k;
@@ -239,7 +250,8 @@ void Product::run_tile(const ProductTask& task, const Cut& cut, std::int64_t str
 // The blocks of k from `pass` on, one after another; what is not finished stays in `sums`.
 void Product::run_strip(const ProductTask& task, const Area& strip, std::int64_t pass, std::int64_t pass_k, float* sums,
                         const Scratch& scratch) const {
-  const std::int64_t width = round_up(strip.columns, kernel_.columns);
+  const Way& by = way(task);
+  const std::int64_t width = round_up(strip.columns, by.kernel.columns);
   float* c = task.c + strip.row * task.c_stride + strip.column;
   for (std::int64_t k = pass; k < pass + pass_k; k += k_block) {
     const std::int64_t count = std::min(k_block, task.k - k);
@@ -256,7 +268,7 @@ void Product::run_strip(const ProductTask& task, const Area& strip, std::int64_t
               {.area = strip,
                .k = k,
                .count = count,
-               .b = scratch.b + (k - pass) * width,
+               .b = scratch.b + (k - pass) / by.depth * width,
                .from = from_c ? c : (first ? nullptr : sums),
                .from_stride = from_c ? task.c_stride : width,
                .to = to_c ? c : sums,
@@ -270,32 +282,34 @@ void Product::run_strip(const ProductTask& task, const Area& strip, std::int64_t
 
 // Where a tile finds A: in its own rows, or, transposed or of bf16, in a copy of the strip's block.
 Product::Strip Product::read_a(const ProductTask& task, const BlockStep& step, const Scratch& scratch) const {
+  const Way& by = way(task);
   if (task.a_transposed) {
     const std::byte* a = at(task.a, task.a_type, step.k * task.a_stride + step.area.row);
-    packing_.straight({a, task.a_stride, step.count, step.area.rows, task.a_type}, kernel_.rows, scratch.a);
+    by.packing.straight({a, task.a_stride, step.count, step.area.rows, task.a_type}, by.kernel.rows, scratch.a);
     if (task.sums != nullptr && step.area.column == 0) {
       task.sum_rows(a, task.a_stride, step.count, step.area.rows, task.sums + step.area.row, task.accumulate || step.k > 0);
     }
-    return {.from = scratch.a, .row = 1, .k = kernel_.rows, .next_row = step.count};
+    return {.from = scratch.a, .row = 1, .k = by.kernel.rows, .next_row = div_up(step.count, by.depth)};
   }
   const std::byte* a = at(task.a, task.a_type, step.area.row * task.a_stride + step.k);
   if (task.a_type == DType::f32) return {reinterpret_cast<const float*>(a), task.a_stride, 1, task.a_stride};
-  packing_.widened({a, task.a_stride, step.area.rows, step.count, task.a_type}, k_block, scratch.a);
+  by.packing.rows({a, task.a_stride, step.area.rows, step.count, task.a_type}, k_block, scratch.a);
   return {.from = scratch.a, .row = k_block, .k = 1, .next_row = k_block};
 }
 
 void Product::run_block(const ProductTask& task, const BlockStep& step, const Scratch& scratch) const {
-  const std::int64_t rows = kernel_.rows, panel = kernel_.columns;
+  const Way& by = way(task);
+  const std::int64_t rows = by.kernel.rows, panel = by.kernel.columns;
   const Strip a = read_a(task, step, scratch);
   TileStep tile{};
-  tile.k = step.count;
+  tile.k = div_up(step.count, by.depth);
   tile.from_stride = step.from_stride;
   tile.to_stride = step.to_stride;
   tile.a_row = a.row;
   tile.a_k = a.k;
   for (std::int64_t column = 0; column < step.area.columns; column += panel) {
     const std::int64_t columns = std::min(panel, step.area.columns - column);
-    tile.b = step.b + column * step.count;
+    tile.b = step.b + column * tile.k;
     for (std::int64_t row = 0; row < step.area.rows; row += rows) {
       const std::int64_t count = std::min(rows, step.area.rows - row);
       tile.a = a.from + row * a.next_row;
@@ -303,23 +317,24 @@ void Product::run_block(const ProductTask& task, const BlockStep& step, const Sc
       step.ahead->next(tile);
       tile.to = step.to + row * step.to_stride + column;
       if (columns == panel || !step.exact) {
-        kernel_.of_rows[static_cast<std::size_t>(count)](tile);
+        by.kernel.of_rows[static_cast<std::size_t>(count)](tile);
       } else {
-        run_ragged(tile, count, columns, scratch);
+        run_ragged(by.kernel, tile, count, columns, scratch);
       }
     }
   }
 }
 
 // The last panel of C itself: a whole panel is computed aside, and only its real columns touch C.
-void Product::run_ragged(const TileStep& step, std::int64_t rows, std::int64_t columns, const Scratch& scratch) const {
+void Product::run_ragged(const Microkernel& kernel, const TileStep& step, std::int64_t rows, std::int64_t columns,
+                         const Scratch& scratch) {
   TileStep aside = step;
   aside.from = nullptr;
   aside.to = scratch.edge;
-  aside.to_stride = kernel_.columns;
-  kernel_.of_rows[static_cast<std::size_t>(rows)](aside);
+  aside.to_stride = kernel.columns;
+  kernel.of_rows[static_cast<std::size_t>(rows)](aside);
   for (std::int64_t i = 0; i < rows; ++i) {
-    const float* block = scratch.edge + i * kernel_.columns;
+    const float* block = scratch.edge + i * kernel.columns;
     for (std::int64_t j = 0; j < columns; ++j) {
       const float before = step.from == nullptr ? 0.0F : step.from[i * step.from_stride + j];
       step.to[i * step.to_stride + j] = step.from == nullptr ? block[j] : before + block[j];

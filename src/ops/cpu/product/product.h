@@ -3,6 +3,7 @@
 // Our own product with a fixed order of additions (numerics.md section 3.1): an element is a function of its row, its
 // column and K. Blocks of 256 k are added in order, onto C when it accumulates; tiles, packing, threads and the instruction
 // set (AVX2 or wider) change no bit. Operands are f32 or, each for itself, bf16, which is widened: the additions are the same.
+// Two bf16 operands have a second order, that of AVX-512-bf16 (pairs.h), of which all this holds too.
 
 #include <atomic>
 #include <cstdint>
@@ -11,6 +12,7 @@
 #include "device/memory.h"
 #include "ops/cpu/product/microkernel.h"
 #include "ops/cpu/product/pack.h"
+#include "ops/cpu/product/pairs.h"
 #include "ops/cpu/product/thin.h"
 
 namespace lockstep::ops::cpu {
@@ -52,7 +54,7 @@ struct ProductTask {
 class Product {
  public:
   /// `team` must outlive it. Takes its whole workspace from `memory` now.
-  Product(lockstep::cpu::Team& team, Isa isa, MemorySource& memory);
+  Product(lockstep::cpu::Team& team, Isa isa, MemorySource& memory, Bf16Order order = Bf16Order::automatic);
 
   /// m, n, k >= 1. Uses the whole team.
   void run(const ProductTask& task);
@@ -61,8 +63,17 @@ class Product {
   std::int64_t workspace_bytes() const { return static_cast<std::int64_t>(memory_.size()); }
   lockstep::cpu::Team& team() const { return team_; }
   Isa isa() const { return isa_; }
+  /// Never automatic.
+  Bf16Order bf16_order() const { return bf16_order_; }
 
  private:
+  // How operands are read: in words of one element or, bf16 in pairs, of two.
+  struct Way {
+    Microkernel kernel;
+    Packing packing;
+    ThinKernel thin;
+    std::int64_t depth;  // k in a word
+  };
   // How C is cut: stripes of columns, each cut into blocks of rows; K in passes that fit the packed stripe.
   struct Cut {
     std::int64_t stripe, rows, pass, strip_rows;
@@ -74,6 +85,11 @@ class Product {
     std::int64_t packed_stripe;
   };
 
+  static Way floats(Isa isa);
+  static Way bf16(Isa isa, Bf16Order order);
+  const Way& way(const ProductTask& task) const {
+    return task.a_type == DType::bf16 && task.b_type == DType::bf16 ? bf16_ : floats_;
+  }
   Cut cut(const ProductTask& task, int threads) const;
   void cut_long(const ProductTask& task, int threads, Cut& cut) const;
   void run_thin(const ProductTask& task);
@@ -91,14 +107,14 @@ class Product {
   void run_strip(const ProductTask& task, const Area& strip, std::int64_t pass, std::int64_t pass_k, float* sums,
                  const Scratch& scratch) const;
   void run_block(const ProductTask& task, const BlockStep& step, const Scratch& scratch) const;
-  void run_ragged(const TileStep& step, std::int64_t rows, std::int64_t columns, const Scratch& scratch) const;
+  static void run_ragged(const Microkernel& kernel, const TileStep& step, std::int64_t rows, std::int64_t columns,
+                         const Scratch& scratch);
   Scratch scratch_of(int worker) const;
 
   lockstep::cpu::Team& team_;
   Isa isa_;
-  Microkernel kernel_;
-  Packing packing_;
-  ThinKernel thin_;
+  Bf16Order bf16_order_;
+  Way floats_, bf16_;  // bf16_: of two bf16 operands
   Memory memory_;
   std::atomic<std::int32_t>* next_blocks_;  // per stripe: the next block of rows nobody has taken
 };

@@ -1,5 +1,6 @@
 // Transposition in registers, included once per Highway target (so it has no include guard) after hwy/highway.h.
 
+#include <bit>
 #include <cstdint>
 #include <type_traits>
 
@@ -52,6 +53,20 @@ HWY_INLINE V ElementOf(D d, V word) {
   } else {
     return hn::BitCast(d, hn::And(hn::BitCast(bits, word), hn::Set(bits, 0xFFFF0000U)));
   }
+}
+
+/// Words of two bf16: of first[j] in the low half and second[j] in the high one.
+template <class D>
+HWY_INLINE hn::Vec<D> LoadPairs(D d, const BFloat16* first, const BFloat16* second) {
+  const hn::Repartition<std::uint32_t, D> words;
+  const hn::Rebind<std::uint16_t, D> halves;
+  const auto load = [&](const BFloat16* from) HWY_ATTR {
+    return hn::PromoteTo(words, hn::LoadU(halves, reinterpret_cast<const std::uint16_t*>(from)));
+  };
+  return hn::BitCast(d, hn::Or(load(first), hn::ShiftLeft<16>(load(second))));
+}
+inline float WordOf(BFloat16 first, BFloat16 second) {
+  return std::bit_cast<float>(static_cast<std::uint32_t>(second) << 16U | static_cast<std::uint32_t>(first));
 }
 
 /// One element as a float.

@@ -1,0 +1,41 @@
+#pragma once
+
+// The second order of additions of bf16 products: pairs of k, as vdpbf16ps of AVX-512-bf16 adds them.
+//
+// Of elements (a, b) at k and k + 1, k even, the one at k + 1 is added first, then the one at k, each by a fused multiply-add
+// in fp32 that rounds to nearest even. Denormals count as zero: as an element, and as what an addition gives (which then is a
+// zero of its sign). That is the operation in Intel's manual (volume 2, VDPBF16PS: "FP32 FMA with daz in, ftz out and RNE
+// rounding", MXCSR neither read nor written, element 2i+1 before 2i), and what Bochs computes. Which NaN comes of NaNs is left
+// open. A K that is odd counts as one more, with zeros as its last elements.
+//
+// All else is as in the first order: blocks of 256 k are chains from zero, added in order by ordinary fp32 additions.
+
+#include <cstdint>
+
+#include "ops/ops.h"
+
+namespace lockstep::ops::cpu {
+
+/// How a product of two bf16 operands adds.
+enum class Bf16Order : std::uint8_t {
+  automatic,       ///< pairs on Isa::avx512_bf16, widened on the others
+  widened,         ///< the order of fp32
+  pairs,           ///< by the instruction, on Isa::avx512_bf16 only
+  emulated_pairs,  ///< the same bits without it, slowly, on any Isa but the baseline: for tests
+};
+/// Never automatic. Throws BrokenRule where the order needs another Isa.
+Bf16Order resolve(Bf16Order order, Isa isa);
+
+/// While it lives, this thread's arithmetic takes denormals for zeros and rounds to nearest even.
+class FlushedDenormals {
+ public:
+  FlushedDenormals();
+  ~FlushedDenormals();
+  FlushedDenormals(const FlushedDenormals&) = delete;
+  FlushedDenormals& operator=(const FlushedDenormals&) = delete;
+
+ private:
+  std::uint32_t before_;
+};
+
+}  // namespace lockstep::ops::cpu
