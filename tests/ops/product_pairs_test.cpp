@@ -203,21 +203,23 @@ TEST_P(Bf16Pairs, LargeShapesTakeEveryWay) {
 
 TEST_P(Bf16Pairs, SlicesAndFewRowsAreThoseOfTheWhole) {
   Product product = emulated();
-  const Operands x({60, 210, 701}, Numbers::ordinary, 1, random_);
-  const std::vector<float> all = x.run(product);
-  for (std::int64_t rows = 1; rows <= 12; ++rows) {
-    for (const std::int64_t columns : {1, 35, 209}) {
-      const std::int64_t row = 3 * rows, column = 210 - columns;
-      std::vector<float> part = all;
-      ProductTask task = x.task(part.data() + row * x.c.stride + column);
-      for (std::int64_t i = 0; i < rows; ++i)
-        std::fill_n(part.begin() + (row + i) * x.c.stride + column, columns, std::numeric_limits<float>::quiet_NaN());
-      task.m = rows;
-      task.n = columns;
-      task.a = &x.a(row, 0);
-      task.b = &x.b(column, 0);
-      product.run(task);
-      EXPECT_EQ(different(part, all), 0) << rows << " rows, " << columns << " columns";
+  for (const std::int64_t depth : {701, 1300}) {
+    const Operands x({60, 210, depth}, Numbers::ordinary, 1, random_);
+    const std::vector<float> all = x.run(product);
+    for (std::int64_t rows = 1; rows <= 12; ++rows) {
+      for (const std::int64_t columns : {1, 35, 209}) {
+        const std::int64_t row = 3 * rows, column = 210 - columns, at = row * x.c.stride + column;
+        std::vector<float> part = all;
+        for (std::int64_t i = 0; i < rows; ++i)
+          std::fill_n(part.begin() + at + i * x.c.stride, columns, std::numeric_limits<float>::quiet_NaN());
+        ProductTask task = x.task(part.data() + at);
+        task.m = rows;
+        task.n = columns;
+        task.a = &x.a(row, 0);
+        task.b = &x.b(column, 0);
+        product.run(task);
+        EXPECT_EQ(different(part, all), 0) << rows << " rows, " << columns << " columns";
+      }
     }
   }
 }
@@ -349,22 +351,35 @@ class Bf16PairsByInstruction : public testing::Test {
   void SetUp() override {
     if (available_isas().front() != Isa::avx512_bf16) GTEST_SKIP() << "this processor has no AVX-512-bf16";
   }
-  void compare(Numbers numbers, int draws) {
+  void compare(const std::vector<Case>& cases, Numbers numbers) {
     lockstep::cpu::Team team(2);
     Product product(team, Isa::avx512_bf16, host_memory());
     std::vector<Product> twins;
     for (const Isa isa : {Isa::avx512_bf16, Isa::avx2}) twins.emplace_back(team, isa, host_memory(), Bf16Order::emulated_pairs);
-    std::mt19937 random(3);
-    for (int i = 0; i < draws; ++i) {
-      const Operands x(any_case(random), numbers, random() % 5, random);
+    for (const Case& c : cases) {
+      const Operands x(c, numbers, random_() % 5, random_);
       const std::vector<float> sums = x.run(product);
       for (Product& twin : twins) EXPECT_EQ(different(sums, x.run(twin)), 0) << text(twin, x.shape);
     }
   }
+  std::vector<Case> some_cases() {
+    std::vector<Case> cases(60);
+    for (Case& c : cases) c = any_case(random_);
+    return cases;
+  }
+  std::mt19937 random_{3};
 };
 
-TEST_F(Bf16PairsByInstruction, GivesTheBitsOfTheEmulation) { compare(Numbers::ordinary, 60); }
-TEST_F(Bf16PairsByInstruction, TakesDenormalsForZeros) { compare(Numbers::tiny, 60); }
+TEST_F(Bf16PairsByInstruction, GivesTheBitsOfTheEmulation) { compare(some_cases(), Numbers::ordinary); }
+TEST_F(Bf16PairsByInstruction, TakesDenormalsForZeros) { compare(some_cases(), Numbers::tiny); }
+
+// They are read in place, several blocks of k at once.
+TEST_F(Bf16PairsByInstruction, FewRowsOfManyBlocks) {
+  std::vector<Case> cases;
+  for (std::int64_t rows = 1; rows <= 8; ++rows)
+    for (const std::int64_t k : {512, 768, 1024, 1301, 1800}) cases.push_back({rows, 45, k});
+  compare(cases, Numbers::ordinary);
+}
 
 TEST_F(Bf16PairsByInstruction, KeepsWhatIsNotFinite) {
   lockstep::cpu::Team team(1);

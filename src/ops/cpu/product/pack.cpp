@@ -1,7 +1,9 @@
 #include "ops/cpu/product/pack.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #include "base/checked.h"
 #include "ops/cpu/isa.h"
@@ -222,10 +224,11 @@ HWY_EXPORT(PairTransposed);
 // Pairs lie in a row as they are needed.
 void copy_pairs(const PackSource& source, std::int64_t to_stride, float* to) {
   const auto* from = static_cast<const BFloat16*>(source.from);
+  const BFloat16 zero{};
+  const std::size_t bytes = static_cast<std::size_t>(source.columns) * sizeof(BFloat16);
   for (std::int64_t k = 0; k < source.k; ++k, from += source.stride, to += to_stride) {
-    auto* halves = reinterpret_cast<BFloat16*>(to);
-    std::copy_n(from, source.columns, halves);
-    if (source.columns % 2 != 0) halves[source.columns] = BFloat16{};
+    std::memcpy(to, from, bytes);
+    if (source.columns % 2 != 0) std::memcpy(reinterpret_cast<std::byte*>(to) + bytes, &zero, sizeof(zero));
   }
 }
 

@@ -109,7 +109,7 @@ Product::Way Product::floats(Isa isa) { return {microkernel_for(isa), packing_fo
 
 Product::Way Product::bf16(Isa isa, Bf16Order order) {
   if (order == Bf16Order::widened) return floats(isa);
-  return {pair_microkernel_for(isa, order), pair_packing_for(isa), nullptr, 2};
+  return {pair_microkernel_for(isa, order), pair_packing_for(isa), pair_thin_kernel_for(isa, order), 2};
 }
 
 Product::Product(lockstep::cpu::Team& team, Isa isa, MemorySource& memory, Bf16Order order)
@@ -169,7 +169,7 @@ void Product::cut_long(const ProductTask& task, int threads, Cut& cut) const {
 }
 
 void Product::run(const ProductTask& task) {
-  const bool thin = task.m <= ThinStep::most_rows && task.m * task.k <= b_floats && way(task).thin != nullptr;
+  const bool thin = task.m <= ThinStep::most_rows && task.m * task.k <= b_floats;
   if (thin && task.b_transposed && !task.a_transposed && !task.accumulate) return run_thin(task);
   const Cut parts = cut(task, team_.size());
   for (std::int64_t i = 0; i < parts.stripes; ++i) next_blocks_[i].store(0, std::memory_order_relaxed);

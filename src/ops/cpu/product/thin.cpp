@@ -12,18 +12,49 @@
 
 #include "ops/cpu/isa.h"
 #include "ops/cpu/product/pack.h"
+#include "ops/cpu/product/pairs-inl.h"
 #include "ops/cpu/product/thin.h"
 #include "ops/cpu/product/transpose-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace lockstep::ops::cpu::HWY_NAMESPACE {
 
-// chain[i] += a[i][k] * column for every row.
-template <int rows, class D, class V = hn::Vec<D>>
-HWY_INLINE void AddProducts(D d, const ThinStep& step, std::int64_t k, V column, V* chain) {
+// chain[i] += a[i][word] * column for every row, of words as Add takes them.
+template <int rows, class Add, class D, class V = hn::Vec<D>>
+HWY_INLINE void AddProducts(D d, const ThinStep& step, std::int64_t word, V column, V* chain) {
   HWY_UNROLL(8)
-  for (int i = 0; i < rows; ++i) chain[i] = hn::MulAdd(hn::Set(d, step.a[i * step.a_stride + k]), column, chain[i]);
+  for (int i = 0; i < rows; ++i) chain[i] = Add::add(d, hn::Set(d, step.a[i * step.a_stride + word]), column, chain[i]);
 }
+
+// Rows of floats, or of bf16 that is widened; a holds floats.
+template <class T>
+struct Floats {
+  using Element = T;
+  using Add = AddFloats;
+  static constexpr std::int64_t depth = 1;  // k in a word of a
+  // The elements in a word of every column, from k on.
+  template <int rows, class D, class V = hn::Vec<D>>
+  static HWY_INLINE void add(D d, const ThinStep& step, std::int64_t k, V word, V* chain) {
+    AddProducts<rows, Add>(d, step, k, ElementOf<T, 0>(d, word), chain);
+    if constexpr (sizeof(T) == 2) AddProducts<rows, Add>(d, step, k + 1, ElementOf<T, 1>(d, word), chain);
+  }
+  static HWY_INLINE float word(const T* from, std::int64_t) { return Widened(*from); }
+};
+
+// Rows of bf16; a holds words of two.
+template <class How>
+struct Pairs {
+  using Element = BFloat16;
+  using Add = How;
+  static constexpr std::int64_t depth = 2;
+  template <int rows, class D, class V = hn::Vec<D>>
+  static HWY_INLINE void add(D d, const ThinStep& step, std::int64_t k, V word, V* chain) {
+    AddProducts<rows, Add>(d, step, k / 2, word, chain);
+  }
+  static HWY_INLINE float word(const BFloat16* from, std::int64_t left) {
+    return WordOf(from[0], left > 1 ? from[1] : BFloat16{});
+  }
+};
 
 // What a part is followed by: the same shape at rows[j] + offset. Memory is asked for it row by row, as it lies there; in the
 // order in which columns take it, it comes at half the speed.
@@ -44,7 +75,7 @@ HWY_INLINE void Fetch(const NextPart<T>& next, std::int64_t word) {
 
 // `blocks` blocks of k from `first` on, of `groups` vectors of columns at rows[0], rows[lanes], ... of b: as many independent
 // chains for every row of a. Only one block may be shorter than k_block.
-template <int rows, int groups, int blocks, class T, class D, class V = hn::Vec<D>>
+template <int rows, int groups, int blocks, class Form, class D, class T = typename Form::Element, class V = hn::Vec<D>>
 HWY_INLINE void ThinPart(D d, const ThinStep& step, const T* const* b, std::int64_t first, const NextPart<T>& next, float* to) {
   constexpr std::int64_t depth = word_depth<T>, lanes = hn::MaxLanes(D());
   constexpr int chains = groups * blocks;
@@ -64,19 +95,16 @@ HWY_INLINE void ThinPart(D d, const ThinStep& step, const T* const* b, std::int6
       V words[4];
       LoadFourWords(d, b + c / blocks * lanes, k, words);
       HWY_UNROLL(4)
-      for (int s = 0; s < 4; ++s) {
-        AddProducts<rows>(d, step, k + s * (depth / 4), ElementOf<T, 0>(d, words[s]), chain[c]);
-        if constexpr (depth == 8) AddProducts<rows>(d, step, k + 2 * s + 1, ElementOf<T, 1>(d, words[s]), chain[c]);
-      }
+      for (int s = 0; s < 4; ++s) Form::template add<rows>(d, step, k + s * (depth / 4), words[s], chain[c]);
     }
   }
-  for (; done < count; ++done) {
+  for (; done < count; done += Form::depth) {
     HWY_UNROLL(4)
     for (int c = 0; c < chains; ++c) {
       const std::int64_t k = first + c % blocks * k_block + done;
       HWY_ALIGN float column[lanes];
-      for (std::int64_t j = 0; j < lanes; ++j) column[j] = Widened(b[c / blocks * lanes + j][k]);
-      AddProducts<rows>(d, step, k, hn::Load(d, column), chain[c]);
+      for (std::int64_t j = 0; j < lanes; ++j) column[j] = Form::word(b[c / blocks * lanes + j] + k, count - done);
+      AddProducts<rows, typename Form::Add>(d, step, k / Form::depth, hn::Load(d, column), chain[c]);
     }
   }
   HWY_UNROLL(4)
@@ -91,7 +119,7 @@ HWY_INLINE void ThinPart(D d, const ThinStep& step, const T* const* b, std::int6
 }
 
 // All columns, k from `first` to `end`, `blocks` blocks at a time.
-template <int rows, int groups, int blocks, class T, class D>
+template <int rows, int groups, int blocks, class Form, class D, class T = typename Form::Element>
 HWY_INLINE void ThinBlocks(D d, const ThinStep& step, const T* const* b, std::int64_t first, std::int64_t end) {
   constexpr std::int64_t columns = groups * static_cast<std::int64_t>(hn::MaxLanes(D()));
   for (std::int64_t j = 0; j < step.columns; j += columns) {
@@ -99,15 +127,16 @@ HWY_INLINE void ThinBlocks(D d, const ThinStep& step, const T* const* b, std::in
       NextPart<T> next{b, end < step.k ? end : step.next};
       if (j + columns < step.columns) next = {b + j + columns, first};
       if (k + blocks * k_block < end) next = {b + j, k + blocks * k_block};
-      ThinPart<rows, groups, blocks>(d, step, b + j, k, next, step.to + j);
+      ThinPart<rows, groups, blocks, Form>(d, step, b + j, k, next, step.to + j);
     }
   }
 }
 
 // As many chains as fit the registers: one alone would wait for its own latency. Blocks of k of the same columns where there
 // are several (rows whose stride is a power of two share few sets of the cache), else more columns.
-template <int rows, class T>
+template <int rows, class Form>
 void Thin(const ThinStep& step) {
+  using T = typename Form::Element;
   const hn::CappedTag<float, 8> d;
   constexpr int chains = rows <= 2 ? 4 : rows <= 4 ? 2 : 1;
   // Columns that are missing repeat the last one; nobody reads their sums.
@@ -115,25 +144,56 @@ void Thin(const ThinStep& step) {
   for (std::int64_t j = 0; j < ThinStep::panel; ++j)
     b[j] = static_cast<const T*>(step.b) + std::min(j, step.columns - 1) * step.b_stride;
   const std::int64_t whole = step.k / (chains * k_block) * chains * k_block, left = (step.k - whole) / k_block;
-  if (whole > 0) ThinBlocks<rows, 1, chains>(d, step, b, 0, whole);
+  if (whole > 0) ThinBlocks<rows, 1, chains, Form>(d, step, b, 0, whole);
   std::int64_t first = whole;
   if constexpr (chains == 4) {
-    if (left == 3) ThinBlocks<rows, 1, 3>(d, step, b, first, first + 3 * k_block);
-    if (left == 2) ThinBlocks<rows, 2, 2>(d, step, b, first, first + 2 * k_block);
+    if (left == 3) ThinBlocks<rows, 1, 3, Form>(d, step, b, first, first + 3 * k_block);
+    if (left == 2) ThinBlocks<rows, 2, 2, Form>(d, step, b, first, first + 2 * k_block);
     if (left >= 2) first += left * k_block;
   }
-  for (; first < step.k; first += k_block) ThinBlocks<rows, chains, 1>(d, step, b, first, std::min(step.k, first + k_block));
+  for (; first < step.k; first += k_block)
+    ThinBlocks<rows, chains, 1, Form>(d, step, b, first, std::min(step.k, first + k_block));
 }
 
-template <class T, int... counts>
+template <class Form, int... counts>
 void ThinOf(std::integer_sequence<int, counts...>, const ThinStep& step) {
-  constexpr std::array<ThinKernel, sizeof...(counts)> kernels{&Thin<counts + 1, T>...};
+  constexpr std::array<ThinKernel, sizeof...(counts)> kernels{&Thin<counts + 1, Form>...};
   kernels[static_cast<std::size_t>(step.rows - 1)](step);
 }
 
+constexpr std::make_integer_sequence<int, ThinStep::most_rows> counts;
+
 void ThinAny(const ThinStep& step) {
-  const std::make_integer_sequence<int, 8> counts;
-  return step.type == DType::bf16 ? ThinOf<BFloat16>(counts, step) : ThinOf<float>(counts, step);
+  return step.type == DType::bf16 ? ThinOf<Floats<BFloat16>>(counts, step) : ThinOf<Floats<float>>(counts, step);
+}
+
+// Null where there is no AVX-512.
+ThinKernel PairThin() {
+  if constexpr (hn::MaxLanes(hn::CappedTag<float, 16>()) == 16) {
+    return [](const ThinStep& step) { ThinOf<Pairs<AddPairs>>(counts, step); };
+  } else {
+    return nullptr;
+  }
+}
+
+// A function of its own, so that no addition leaves the time of FlushedDenormals.
+HWY_NOINLINE void EmulatedBlock(const ThinStep& step) { ThinOf<Pairs<AddPairsEmulated>>(counts, step); }
+
+void EmulatedThin(const ThinStep& step) {
+  HWY_ALIGN float block[ThinStep::most_rows * ThinStep::panel];
+  for (std::int64_t k = 0; k < step.k; k += k_block) {
+    ThinStep part = step;
+    part.a += k / 2;
+    part.b = static_cast<const BFloat16*>(step.b) + k;
+    part.k = std::min(k_block, step.k - k);
+    part.to = block;
+    part.next = 0;
+    {
+      const FlushedDenormals flushed;
+      EmulatedBlock(part);
+    }
+    for (std::int64_t i = 0; i < step.rows * ThinStep::panel; ++i) step.to[i] = k == 0 ? block[i] : step.to[i] + block[i];
+  }
 }
 
 }  // namespace lockstep::ops::cpu::HWY_NAMESPACE
@@ -143,11 +203,18 @@ HWY_AFTER_NAMESPACE();
 namespace lockstep::ops::cpu {
 namespace {
 HWY_EXPORT(ThinAny);
+HWY_EXPORT(PairThin);
+HWY_EXPORT(EmulatedThin);
 }  // namespace
 
 ThinKernel thin_kernel_for(Isa isa) {
   const ScopedIsa scope(isa);
   return &HWY_DYNAMIC_DISPATCH(ThinAny);
+}
+
+ThinKernel pair_thin_kernel_for(Isa isa, Bf16Order order) {
+  const ScopedIsa scope(isa);
+  return order == Bf16Order::pairs ? HWY_DYNAMIC_DISPATCH(PairThin)() : &HWY_DYNAMIC_DISPATCH(EmulatedThin);
 }
 
 }  // namespace lockstep::ops::cpu

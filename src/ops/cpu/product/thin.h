@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "ops/cpu/product/pairs.h"
 #include "ops/ops.h"
 #include "tensor/dtype.h"
 
@@ -27,5 +28,8 @@ struct ThinStep {
 /// The kernel for 1 <= rows <= most_rows.
 using ThinKernel = void (*)(const ThinStep&);
 ThinKernel thin_kernel_for(Isa isa);
+/// For two bf16 operands, added by the instruction or as it would: a holds words of two of a row's elements (pairs.h), the last
+/// one with a zero after an odd k, and a_stride counts words.
+ThinKernel pair_thin_kernel_for(Isa isa, Bf16Order order);
 
 }  // namespace lockstep::ops::cpu
