@@ -129,6 +129,7 @@ void generate(const GenerateOptions& options, Session& session) {
     throw UserError(fmt::format("nothing of the prompt \"{}\" is in the model's vocabulary", options.prompt),
                     "use characters of the text it was trained on");
   }
+  loaded.inference->prepack();
   train::TextSampler sampler(loaded.inference->context());
   Arena workspace("sampling", MemoryKind::workspace);
   Arena cache("sampling_cache", MemoryKind::workspace);

@@ -31,6 +31,17 @@ void Linear::forward(const Tensor& y, const Tensor& x, const Tensor& w, const Ep
   do_forward(y, x, w, epilogue);
 }
 
+bool Linear::prepack(const Tensor& w, const Tensor& to) {
+  check_matrix(w, w.rows(), w.columns(), "w", storage_of(w, "w"));
+  demand(w.dense(), "w", "it is dense");
+  check_matrix(to, w.rows(), w.columns(), "to", w.dtype);
+  demand(to.dense(), "to", "it is dense");
+  check_device({&w, &to});
+  return do_prepack(w, to);
+}
+
+void Linear::forget_prepacked(const Tensor& w) { do_forget_prepacked(w); }
+
 void Linear::backward_input(const Tensor& dx, const Tensor& dy, const Tensor& w, const InputEpilogue& epilogue) {
   const std::int64_t tokens = dy.rows(), in = w.columns(), out = w.rows();
   const DType type = storage_of(w, "w");

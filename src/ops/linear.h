@@ -44,6 +44,12 @@ class Linear {
   virtual ~Linear() = default;
   /// y [B, N] = epilogue(x [B, K] w^T). Rows may be strided.
   void forward(const Tensor& y, const Tensor& x, const Tensor& w, const Epilogue& epilogue = {});
+  /// Keeps w, dense, in `to` [N, K] in the order in which products with few rows (a token at a time) read it fastest: forward
+  /// products with w, or with rows of it, read that from now on, with the same bits. `to` may be w itself, which only they can
+  /// read then. Rows of it are taken in multiples of 8, or up to its end. False: this backend has no such order, or none for
+  /// this K (a multiple of 8), and nothing was done. Before either's memory goes, it is forgotten.
+  bool prepack(const Tensor& w, const Tensor& to);
+  void forget_prepacked(const Tensor& w);
   /// dx [B, K] = epilogue(dy [B, N] w). Rows may be strided.
   void backward_input(const Tensor& dx, const Tensor& dy, const Tensor& w, const InputEpilogue& epilogue = {});
   /// dw [N, K] (+)= dy^T x, contracted over B tokens in blocks of 256, each added onto dw in order; db [N] (+)= sum over tokens
@@ -52,6 +58,8 @@ class Linear {
 
  private:
   virtual void do_forward(const Tensor& y, const Tensor& x, const Tensor& w, const Epilogue& epilogue) = 0;
+  virtual bool do_prepack(const Tensor& /*w*/, const Tensor& /*to*/) { return false; }
+  virtual void do_forget_prepacked(const Tensor& /*w*/) {}
   virtual void do_backward_input(const Tensor& dx, const Tensor& dy, const Tensor& w, const InputEpilogue& epilogue) = 0;
   virtual void do_backward_weight(const Tensor& dw, const Tensor& db, const Tensor& dy, const Tensor& x, bool accumulate) = 0;
 };

@@ -208,8 +208,10 @@ HWY_INLINE void values_in_place(const ForwardTask& task, const ForwardSpace& spa
 /// additions are those of the packed block.
 void one_query(const ForwardTask& task, HeadRows q, const ForwardSpace& space) {
   const Index keys = task.position + 1;
+  prefetch_rows(task.k, std::min(key_block, keys), task.head_size);
   for (Index key = 0; key < keys; key += key_block) {
     const Index in_block = std::min(key_block, keys - key);
+    prefetch_rows(task.v.from(key), in_block, task.head_size);
     for (Index j = 0; j < in_block; j += ThinStep::panel) {
       const StoredRows rows = task.k.from(key + j);
       const Index count = std::min(ThinStep::panel, in_block - j);

@@ -7,6 +7,7 @@
 
 #include "base/checked.h"
 #include "ops/cpu/isa.h"
+#include "ops/cpu/product/tiles.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/cpu/product/pack.cpp"
@@ -141,11 +142,9 @@ void PairStraight(const PackSource& source, std::int64_t panel, float* to) {
 }
 
 // Consecutive k, as many as four words have, of as many columns as a vector has lanes.
-template <class Row, class D>
-HWY_INLINE void TransposeFour(D d, const typename Row::Element* const* rows, std::int64_t k, float* to, std::int64_t panel) {
+template <class Row, class D, class V = hn::Vec<D>>
+HWY_INLINE void StoreFour(D d, const V* words, float* to, std::int64_t panel) {
   using T = typename Row::Element;
-  hn::Vec<D> words[4];
-  LoadFourWords(d, rows, k, words);
   HWY_UNROLL(4)
   for (int i = 0; i < 4; ++i) {
     if constexpr (Row::depth == word_depth<T> / 4) {
@@ -166,7 +165,7 @@ HWY_INLINE void PackColumns(D d, const PackSource& source, std::int64_t column, 
   constexpr std::int64_t depth = word_depth<T>, line = 64 / sizeof(T);
   const T* rows[lanes];
   for (std::int64_t i = 0; i < lanes; ++i)
-    rows[i] = static_cast<const T*>(source.from) + std::min(column + i, source.columns - 1) * source.stride;
+    rows[i] = static_cast<const T*>(source.from) + std::min(column + i, source.columns - 1) * source.stride + source.first;
   const std::int64_t p = column / panel, inside = column % panel;
   for (std::int64_t block = 0; block < source.k; block += k_block) {
     const std::int64_t kc = std::min(k_block, source.k - block), words = div_up(kc, Row::depth);
@@ -176,10 +175,32 @@ HWY_INLINE void PackColumns(D d, const PackSource& source, std::int64_t column, 
       // What the next columns will need, a whole pass ahead.
       if (k % line == 0)
         for (std::int64_t i = 0; i < lanes; ++i) __builtin_prefetch(rows[i] + lanes * source.stride + block + k);
-      TransposeFour<Row>(d, rows, block + k, target + k / Row::depth * panel, panel);
+      hn::Vec<D> four[4];
+      LoadFourWords(d, rows, block + k, four);
+      StoreFour<Row>(d, four, target + k / Row::depth * panel, panel);
     }
     for (; k < kc; k += Row::depth)
       for (std::int64_t i = 0; i < lanes; ++i) target[k / Row::depth * panel + i] = Row(rows[i] + block + k, 1, kc - k).word(0);
+  }
+}
+
+// The same of columns of a tile.
+template <class Row, class D>
+HWY_INLINE void PackTile(D d, const PackSource& source, std::int64_t column, std::int64_t panel, std::int64_t width, float* to) {
+  using T = typename Row::Element;
+  constexpr std::int64_t depth = word_depth<T>;
+  const std::int64_t inside_tile = column % tile_columns, p = column / panel;
+  const T* tile = static_cast<const T*>(source.from) + (column - inside_tile) * source.stride + source.first * tile_columns;
+  for (std::int64_t block = 0; block < source.k; block += k_block) {
+    const std::int64_t kc = std::min(k_block, source.k - block), words = div_up(kc, Row::depth);
+    const float* from = reinterpret_cast<const float*>(tile + block * tile_columns) + inside_tile;
+    float* target = to + block / Row::depth * width + p * words * panel + column % panel;
+    for (std::int64_t k = 0; k < kc; k += depth, from += 4 * tile_columns) {
+      hn::Vec<D> four[4];
+      HWY_UNROLL(4)
+      for (int i = 0; i < 4; ++i) four[i] = hn::LoadU(d, from + i * tile_columns);
+      StoreFour<Row>(d, four, target + k / Row::depth * panel, panel);
+    }
   }
 }
 
@@ -188,7 +209,9 @@ void PackTransposedAs(const PackSource& source, std::int64_t panel, float* to) {
   const hn::CappedTag<float, 8> d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   const std::int64_t width = round_up(source.columns, panel);
-  for (std::int64_t column = 0; column < width; column += lanes) PackColumns<Row>(d, source, column, panel, width, to);
+  std::int64_t column = 0;
+  for (; column < source.tiled; column += lanes) PackTile<Row>(d, source, column, panel, width, to);
+  for (; column < width; column += lanes) PackColumns<Row>(d, source, column, panel, width, to);
 }
 
 void PackTransposed(const PackSource& source, std::int64_t panel, float* to) {

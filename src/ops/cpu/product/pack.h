@@ -15,10 +15,13 @@ constexpr std::int64_t k_block = 256;
 
 /// What is copied: element (k, column) lies at from[k * stride + column], or at from[column * stride + k] when transposed.
 struct PackSource {
-  const void* from;
+  const void* from = nullptr;
   std::int64_t stride;  ///< in elements
   std::int64_t k, columns;
   DType type = DType::f32;  ///< or bf16, which is widened
+  // When transposed:
+  std::int64_t first = 0;  ///< k that packing begins with, a multiple of k_block
+  std::int64_t tiled = 0;  ///< columns at the beginning, in whole tiles (tiles.h), that lie in them
 };
 
 /// Packs into panels of `panel` columns, cut into blocks of k_block: as floats element (k, column) lies at

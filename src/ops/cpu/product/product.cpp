@@ -5,6 +5,7 @@
 #include <new>
 
 #include "base/checked.h"
+#include "ops/cpu/product/tiles.h"
 
 namespace lockstep::ops::cpu {
 namespace {
@@ -193,12 +194,34 @@ void Product::run_thin(const ProductTask& task) {
   team_.for_each(div_up(task.n, panel), [&](std::int64_t tile, int worker) {
     float* sums = scratch_of(worker).edge;
     const std::int64_t column = tile * panel, columns = std::min(panel, task.n - column);
-    const std::byte* b = at(task.b, task.b_type, column * task.b_stride);
     const std::int64_t next = column + ahead < task.n ? ahead * task.b_stride : 0;
-    by.thin({a, a_stride, task.m, b, task.b_stride, columns, task.k, sums, task.b_type, next});
+    const std::int64_t tiled = std::clamp<std::int64_t>(task.b_tiled - column, 0, columns);
+    const auto multiply = [&](std::int64_t first, std::int64_t count, bool in_tiles) {
+      if (count == 0) return;
+      const std::byte* b = at(task.b, task.b_type, (column + first) * task.b_stride);
+      by.thin({a, a_stride, task.m, b, task.b_stride, count, task.k, sums + first, task.b_type, next, in_tiles});
+    };
+    // Sums of columns that are missing end in the next row's: those in tiles have none.
+    multiply(tiled, columns - tiled, false);
+    multiply(0, tiled, true);
     if (task.finish.apply != nullptr) return task.finish.apply(task.finish.context, {0, column, task.m, columns}, sums, panel);
     for (std::int64_t i = 0; i < task.m; ++i) std::copy_n(sums + i * panel, columns, task.c + i * task.c_stride + column);
   });
+}
+
+std::int64_t Product::store_in_tiles(const void* from, void* to, DType type, std::int64_t n, std::int64_t k) {
+  const std::int64_t bytes = k * static_cast<std::int64_t>(size_of(type)), words = bytes / 4;
+  const bool fits = k % tile_depth == 0 && tile_columns * words <= b_floats;
+  const std::int64_t tiles = fits ? n / tile_columns : 0, tile_bytes = tile_columns * bytes;
+  const auto* rows = static_cast<const std::byte*>(from);
+  auto* stored = static_cast<std::byte*>(to);
+  team_.for_each(tiles, [&](std::int64_t tile, int worker) {
+    store_tile(reinterpret_cast<const std::uint32_t*>(rows + tile * tile_bytes), words,
+               reinterpret_cast<std::uint32_t*>(stored + tile * tile_bytes),
+               reinterpret_cast<std::uint32_t*>(scratch_of(worker).b));
+  });
+  if (from != to) std::copy(rows + tiles * tile_bytes, rows + n * bytes, stored + tiles * tile_bytes);
+  return tiles * tile_columns;
 }
 
 void Product::run_alone(const ProductTask& task, int worker) {
@@ -223,10 +246,17 @@ void Product::take_tiles(const ProductTask& task, const Cut& cut, int slot, int 
 }
 
 void Product::pack_b(const ProductTask& task, const Area& area, std::int64_t k, std::int64_t count, float* to) const {
-  const std::int64_t first = task.b_transposed ? area.column * task.b_stride + k : k * task.b_stride + area.column;
   const Way& by = way(task);
-  const auto pack = task.b_transposed ? by.packing.transposed : by.packing.straight;
-  pack({at(task.b, task.b_type, first), task.b_stride, count, area.columns, task.b_type}, by.kernel.columns, to);
+  PackSource source{.stride = task.b_stride, .k = count, .columns = area.columns, .type = task.b_type};
+  if (task.b_transposed) {
+    source.from = at(task.b, task.b_type, area.column * task.b_stride);
+    source.first = k;
+    source.tiled = std::clamp<std::int64_t>(task.b_tiled - area.column, 0, area.columns);
+    by.packing.transposed(source, by.kernel.columns, to);
+  } else {
+    source.from = at(task.b, task.b_type, k * task.b_stride + area.column);
+    by.packing.straight(source, by.kernel.columns, to);
+  }
 }
 
 void Product::run_tile(const ProductTask& task, const Cut& cut, std::int64_t stripe, std::int64_t block, Scratch& scratch) const {

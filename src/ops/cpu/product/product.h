@@ -43,7 +43,8 @@ struct ProductTask {
   std::int64_t b_stride;
   bool b_transposed;  ///< element (k, j) lies at b[j * b_stride + k], else at b[k * b_stride + j]
   DType b_type = DType::f32;
-  float* c;  ///< not used when there is a finish
+  std::int64_t b_tiled = 0;  ///< columns at the beginning, in whole tiles, that lie in them (tiles.h); with b_transposed
+  float* c;                  ///< not used when there is a finish
   std::int64_t c_stride;
   bool accumulate = false;
   Finish finish = {};          ///< instead of storing to c; not together with accumulate
@@ -60,6 +61,9 @@ class Product {
   void run(const ProductTask& task);
   /// The same on the calling worker alone, inside a call of the team.
   void run_alone(const ProductTask& task, int worker);
+  /// Stores a transposed B, [n, k] dense, in tiles; `to` may be `from`. Returns how many columns lie in tiles then; the others
+  /// are copied. Uses the whole team.
+  std::int64_t store_in_tiles(const void* from, void* to, DType type, std::int64_t n, std::int64_t k);
   std::int64_t workspace_bytes() const { return static_cast<std::int64_t>(memory_.size()); }
   lockstep::cpu::Team& team() const { return team_; }
   Isa isa() const { return isa_; }

@@ -14,6 +14,7 @@
 #include "ops/cpu/product/pack.h"
 #include "ops/cpu/product/pairs-inl.h"
 #include "ops/cpu/product/thin.h"
+#include "ops/cpu/product/tiles.h"
 #include "ops/cpu/product/transpose-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -55,6 +56,22 @@ struct Pairs {
     return WordOf(from[0], left > 1 ? from[1] : BFloat16{});
   }
 };
+
+// Blocks of k are added in order to their columns' sums, which the first one of all begins; at most `columns` of them.
+template <int rows, int chains, int blocks, class D, class V = hn::Vec<D>>
+HWY_INLINE void StoreChains(D d, const V (*chain)[rows], bool first, float* to, std::int64_t columns) {
+  constexpr std::int64_t lanes = hn::MaxLanes(D());
+  HWY_UNROLL(4)
+  for (int c = 0; c < chains; ++c) {
+    if (c / blocks * lanes >= columns) return;
+    HWY_UNROLL(8)
+    for (int i = 0; i < rows; ++i) {
+      float* sums = to + i * ThinStep::panel + c / blocks * lanes;
+      const bool start = first && c % blocks == 0;
+      hn::StoreU(start ? chain[c][i] : hn::Add(hn::LoadU(d, sums), chain[c][i]), d, sums);
+    }
+  }
+}
 
 // What a part is followed by: the same shape at rows[j] + offset. Memory is asked for it row by row, as it lies there; in the
 // order in which columns take it, it comes at half the speed.
@@ -107,15 +124,7 @@ HWY_INLINE void ThinPart(D d, const ThinStep& step, const T* const* b, std::int6
       AddProducts<rows, typename Form::Add>(d, step, k / Form::depth, hn::Load(d, column), chain[c]);
     }
   }
-  HWY_UNROLL(4)
-  for (int c = 0; c < chains; ++c) {
-    HWY_UNROLL(8)
-    for (int i = 0; i < rows; ++i) {
-      float* sums = to + i * ThinStep::panel + c / blocks * lanes;
-      const bool start = first == 0 && c % blocks == 0;
-      hn::StoreU(start ? chain[c][i] : hn::Add(hn::LoadU(d, sums), chain[c][i]), d, sums);
-    }
-  }
+  StoreChains<rows, chains, blocks>(d, chain, first == 0, to, groups * lanes);
 }
 
 // All columns, k from `first` to `end`, `blocks` blocks at a time.
@@ -134,11 +143,16 @@ HWY_INLINE void ThinBlocks(D d, const ThinStep& step, const T* const* b, std::in
 
 // As many chains as fit the registers: one alone would wait for its own latency. Blocks of k of the same columns where there
 // are several (rows whose stride is a power of two share few sets of the cache), else more columns.
+template <int rows>
+constexpr int chains_of = rows <= 2   ? 4
+                          : rows <= 4 ? 2
+                                      : 1;
+
 template <int rows, class Form>
-void Thin(const ThinStep& step) {
+void ThinRows(const ThinStep& step) {
   using T = typename Form::Element;
   const hn::CappedTag<float, 8> d;
-  constexpr int chains = rows <= 2 ? 4 : rows <= 4 ? 2 : 1;
+  constexpr int chains = chains_of<rows>;
   // Columns that are missing repeat the last one; nobody reads their sums.
   const T* b[ThinStep::panel];
   for (std::int64_t j = 0; j < ThinStep::panel; ++j)
@@ -153,6 +167,48 @@ void Thin(const ThinStep& step) {
   }
   for (; first < step.k; first += k_block)
     ThinBlocks<rows, chains, 1, Form>(d, step, b, first, std::min(step.k, first + k_block));
+}
+
+// Columns in tiles. A tile is one stream, which the processor fetches by itself.
+template <int rows, class Form>
+void ThinTiles(const ThinStep& step) {
+  using T = typename Form::Element;
+  const hn::CappedTag<float, 8> d;
+  using V = hn::Vec<decltype(d)>;
+  constexpr std::int64_t lanes = hn::MaxLanes(hn::CappedTag<float, 8>()), depth = word_depth<T>;
+  constexpr int chains = chains_of<rows>;
+  for (std::int64_t j = 0; j < step.columns; j += chains * lanes) {
+    const float* words[chains];
+    for (int c = 0; c < chains; ++c) {
+      const std::int64_t column = std::min(j + c * lanes, step.columns - lanes), inside = column % tile_columns;
+      words[c] = reinterpret_cast<const float*>(static_cast<const T*>(step.b) + (column - inside) * step.b_stride) + inside;
+    }
+    for (std::int64_t block = 0; block < step.k; block += k_block) {
+      const std::int64_t end = std::min(step.k, block + k_block);
+      V chain[chains][rows];
+      HWY_UNROLL(4)
+      for (int c = 0; c < chains; ++c) {
+        HWY_UNROLL(8)
+        for (int i = 0; i < rows; ++i) chain[c][i] = hn::Zero(d);
+      }
+      for (std::int64_t k = block; k < end; k += depth) {
+        HWY_UNROLL(4)
+        for (int c = 0; c < chains; ++c) {
+          HWY_UNROLL(4)
+          for (int s = 0; s < 4; ++s) {
+            const V word = hn::LoadU(d, words[c] + (k / depth * 4 + s) * tile_columns);
+            Form::template add<rows>(d, step, k + s * (depth / 4), word, chain[c]);
+          }
+        }
+      }
+      StoreChains<rows, chains, 1>(d, chain, block == 0, step.to + j, step.columns - j);
+    }
+  }
+}
+
+template <int rows, class Form>
+void Thin(const ThinStep& step) {
+  return step.tiled ? ThinTiles<rows, Form>(step) : ThinRows<rows, Form>(step);
 }
 
 template <class Form, int... counts>
@@ -184,7 +240,7 @@ void EmulatedThin(const ThinStep& step) {
   for (std::int64_t k = 0; k < step.k; k += k_block) {
     ThinStep part = step;
     part.a += k / 2;
-    part.b = static_cast<const BFloat16*>(step.b) + k;
+    part.b = static_cast<const BFloat16*>(step.b) + k * (step.tiled ? tile_columns : 1);
     part.k = std::min(k_block, step.k - k);
     part.to = block;
     part.next = 0;
@@ -192,7 +248,10 @@ void EmulatedThin(const ThinStep& step) {
       const FlushedDenormals flushed;
       EmulatedBlock(part);
     }
-    for (std::int64_t i = 0; i < step.rows * ThinStep::panel; ++i) step.to[i] = k == 0 ? block[i] : step.to[i] + block[i];
+    for (std::int64_t i = 0; i < step.rows; ++i) {
+      for (std::int64_t j = i * ThinStep::panel; j < i * ThinStep::panel + step.columns; ++j)
+        step.to[j] = k == 0 ? block[j] : step.to[j] + block[j];
+    }
   }
 }
 

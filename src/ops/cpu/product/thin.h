@@ -23,6 +23,7 @@ struct ThinStep {
   float* to;
   DType type;             ///< of b: f32 or bf16
   std::int64_t next = 0;  ///< a hint: elements from b to what the caller will read after it
+  bool tiled = false;     ///< b lies in whole tiles (tiles.h)
 };
 
 /// The kernel for 1 <= rows <= most_rows.
