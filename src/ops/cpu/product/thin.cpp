@@ -157,15 +157,9 @@ void ThinRows(const ThinStep& step) {
   const T* b[ThinStep::panel];
   for (std::int64_t j = 0; j < ThinStep::panel; ++j)
     b[j] = static_cast<const T*>(step.b) + std::min(j, step.columns - 1) * step.b_stride;
-  const std::int64_t whole = step.k / (chains * k_block) * chains * k_block, left = (step.k - whole) / k_block;
+  const std::int64_t whole = step.k / (chains * k_block) * chains * k_block;
   if (whole > 0) ThinBlocks<rows, 1, chains, Form>(d, step, b, 0, whole);
-  std::int64_t first = whole;
-  if constexpr (chains == 4) {
-    if (left == 3) ThinBlocks<rows, 1, 3, Form>(d, step, b, first, first + 3 * k_block);
-    if (left == 2) ThinBlocks<rows, 2, 2, Form>(d, step, b, first, first + 2 * k_block);
-    if (left >= 2) first += left * k_block;
-  }
-  for (; first < step.k; first += k_block)
+  for (std::int64_t first = whole; first < step.k; first += k_block)
     ThinBlocks<rows, chains, 1, Form>(d, step, b, first, std::min(step.k, first + k_block));
 }
 
@@ -175,7 +169,8 @@ void ThinTiles(const ThinStep& step) {
   using T = typename Form::Element;
   const hn::CappedTag<float, 8> d;
   using V = hn::Vec<decltype(d)>;
-  constexpr std::int64_t lanes = hn::MaxLanes(hn::CappedTag<float, 8>()), depth = word_depth<T>;
+  constexpr std::int64_t lanes = hn::MaxLanes(hn::CappedTag<float, 8>());
+  constexpr std::int64_t each = word_depth<T> / 4;  // k in a word
   constexpr int chains = chains_of<rows>;
   for (std::int64_t j = 0; j < step.columns; j += chains * lanes) {
     const float* words[chains];
@@ -184,22 +179,17 @@ void ThinTiles(const ThinStep& step) {
       words[c] = reinterpret_cast<const float*>(static_cast<const T*>(step.b) + (column - inside) * step.b_stride) + inside;
     }
     for (std::int64_t block = 0; block < step.k; block += k_block) {
-      const std::int64_t end = std::min(step.k, block + k_block);
+      const std::int64_t end = std::min(step.k, block + k_block) / each;
       V chain[chains][rows];
       HWY_UNROLL(4)
       for (int c = 0; c < chains; ++c) {
         HWY_UNROLL(8)
         for (int i = 0; i < rows; ++i) chain[c][i] = hn::Zero(d);
       }
-      for (std::int64_t k = block; k < end; k += depth) {
+      for (std::int64_t w = block / each; w < end; ++w) {
         HWY_UNROLL(4)
-        for (int c = 0; c < chains; ++c) {
-          HWY_UNROLL(4)
-          for (int s = 0; s < 4; ++s) {
-            const V word = hn::LoadU(d, words[c] + (k / depth * 4 + s) * tile_columns);
-            Form::template add<rows>(d, step, k + s * (depth / 4), word, chain[c]);
-          }
-        }
+        for (int c = 0; c < chains; ++c)
+          Form::template add<rows>(d, step, w * each, hn::LoadU(d, words[c] + w * tile_columns), chain[c]);
       }
       StoreChains<rows, chains, 1>(d, chain, block == 0, step.to + j, step.columns - j);
     }
@@ -233,7 +223,10 @@ ThinKernel PairThin() {
 }
 
 // A function of its own, so that no addition leaves the time of FlushedDenormals.
-HWY_NOINLINE void EmulatedBlock(const ThinStep& step) { ThinOf<Pairs<AddPairsEmulated>>(counts, step); }
+HWY_NOINLINE void EmulatedBlock(ThinStep step) {
+  for (std::int64_t i = 0; i < step.rows; ++i, step.a += step.a_stride, step.to += ThinStep::panel)
+    Thin<1, Pairs<AddPairsEmulated>>(step);
+}
 
 void EmulatedThin(const ThinStep& step) {
   HWY_ALIGN float block[ThinStep::most_rows * ThinStep::panel];
