@@ -213,6 +213,7 @@ std::int64_t Product::store_in_tiles(const void* from, void* to, DType type, std
   const std::int64_t bytes = k * static_cast<std::int64_t>(size_of(type)), words = bytes / 4;
   const bool fits = k % tile_depth == 0 && tile_columns * words <= b_floats;
   const std::int64_t tiles = fits ? n / tile_columns : 0, tile_bytes = tile_columns * bytes;
+  if (tiles == 0) return 0;
   const auto* rows = static_cast<const std::byte*>(from);
   auto* stored = static_cast<std::byte*>(to);
   team_.for_each(tiles, [&](std::int64_t tile, int worker) {
@@ -282,7 +283,7 @@ void Product::run_strip(const ProductTask& task, const Area& strip, std::int64_t
                         const Scratch& scratch) const {
   const Way& by = way(task);
   const std::int64_t width = round_up(strip.columns, by.kernel.columns);
-  float* c = task.c + strip.row * task.c_stride + strip.column;
+  float* c = task.c == nullptr ? nullptr : task.c + strip.row * task.c_stride + strip.column;
   for (std::int64_t k = pass; k < pass + pass_k; k += k_block) {
     const std::int64_t count = std::min(k_block, task.k - k);
     const bool first = k == 0, last = k + count == task.k;

@@ -62,7 +62,7 @@ class Product {
   /// The same on the calling worker alone, inside a call of the team.
   void run_alone(const ProductTask& task, int worker);
   /// Stores a transposed B, [n, k] dense, in tiles; `to` may be `from`. Returns how many columns lie in tiles then; the others
-  /// are copied. Uses the whole team.
+  /// are copied. 0: none, and nothing was done. Uses the whole team.
   std::int64_t store_in_tiles(const void* from, void* to, DType type, std::int64_t n, std::int64_t k);
   std::int64_t workspace_bytes() const { return static_cast<std::int64_t>(memory_.size()); }
   lockstep::cpu::Team& team() const { return team_; }
