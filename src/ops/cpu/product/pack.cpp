@@ -34,11 +34,11 @@ HWY_INLINE V LoadPart(D d, const BFloat16* from, std::int64_t columns) {
 
 // What is packed: floats, of f32 or of bf16 that is widened, or words of two bf16. Words of a row of k, column by column:
 template <class T>
-struct Floats {
+struct RowOfFloats {
   using Element = T;
   static constexpr std::int64_t depth = 1;  // k in a word
   const T* row;
-  Floats(const T* from, std::int64_t, std::int64_t) : row(from) {}
+  RowOfFloats(const T* from, std::int64_t, std::int64_t) : row(from) {}
   void prefetch(std::int64_t ahead) const { __builtin_prefetch(row + ahead); }
   template <class D, class V = hn::Vec<D>>
   HWY_INLINE V load(D d, std::int64_t column) const {
@@ -54,11 +54,11 @@ struct Floats {
 // An odd K ends with zeros; no panel has more columns.
 constexpr BFloat16 zeros[32] = {};
 
-struct Pairs {
+struct RowOfPairs {
   using Element = BFloat16;
   static constexpr std::int64_t depth = 2;
   const BFloat16 *row, *next;
-  Pairs(const BFloat16* from, std::int64_t stride, std::int64_t rows) : row(from), next(rows > 1 ? from + stride : zeros) {}
+  RowOfPairs(const BFloat16* from, std::int64_t stride, std::int64_t rows) : row(from), next(rows > 1 ? from + stride : zeros) {}
   void prefetch(std::int64_t ahead) const {
     __builtin_prefetch(row + ahead);
     __builtin_prefetch(next + ahead);
@@ -133,12 +133,12 @@ void PackStraightAs(const PackSource& source, std::int64_t panel, float* to) {
 }
 
 void PackStraight(const PackSource& source, std::int64_t panel, float* to) {
-  return source.type == DType::bf16 ? PackStraightAs<Floats<BFloat16>>(source, panel, to)
-                                    : PackStraightAs<Floats<float>>(source, panel, to);
+  return source.type == DType::bf16 ? PackStraightAs<RowOfFloats<BFloat16>>(source, panel, to)
+                                    : PackStraightAs<RowOfFloats<float>>(source, panel, to);
 }
 
 void PairStraight(const PackSource& source, std::int64_t panel, float* to) {
-  return panel == 14 ? PackStraightOf<14, Pairs>(source, to) : PackStraightOf<32, Pairs>(source, to);
+  return panel == 14 ? PackStraightOf<14, RowOfPairs>(source, to) : PackStraightOf<32, RowOfPairs>(source, to);
 }
 
 // Consecutive k, as many as four words have, of as many columns as a vector has lanes.
@@ -215,11 +215,11 @@ void PackTransposedAs(const PackSource& source, std::int64_t panel, float* to) {
 }
 
 void PackTransposed(const PackSource& source, std::int64_t panel, float* to) {
-  return source.type == DType::bf16 ? PackTransposedAs<Floats<BFloat16>>(source, panel, to)
-                                    : PackTransposedAs<Floats<float>>(source, panel, to);
+  return source.type == DType::bf16 ? PackTransposedAs<RowOfFloats<BFloat16>>(source, panel, to)
+                                    : PackTransposedAs<RowOfFloats<float>>(source, panel, to);
 }
 
-void PairTransposed(const PackSource& source, std::int64_t panel, float* to) { PackTransposedAs<Pairs>(source, panel, to); }
+void PairTransposed(const PackSource& source, std::int64_t panel, float* to) { PackTransposedAs<RowOfPairs>(source, panel, to); }
 
 void Widen(const PackSource& source, std::int64_t to_stride, float* to) {
   const hn::CappedTag<float, 16> d;

@@ -27,8 +27,8 @@ struct PackSource {
 /// Packs into panels of `panel` columns, cut into blocks of k_block: as floats element (k, column) lies at
 ///   to[block * k_block * width + p * kc * panel + (k - block * k_block) * panel + column % panel]
 /// with p = column / panel, block = k / k_block, kc = the block's k and width = columns rounded up to panels; as words it is
-/// the same with k, kc and k_block in words. What pads the
-/// last panel is any finite or non-finite number of the operand or zero; no result depends on it.
+/// the same with k, kc and k_block in words. What pads the last panel is any finite or non-finite number of the operand or zero;
+/// no result depends on it.
 struct Packing {
   /// `panel` is 6, 14, 16 or 32 (words: 14 or 32): a tile's rows or columns.
   void (*straight)(const PackSource& source, std::int64_t panel, float* to);
