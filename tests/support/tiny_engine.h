@@ -11,6 +11,7 @@
 #include "comm/communicator.h"
 #include "data/batch.h"
 #include "device/runtime.h"
+#include "model/decoder.h"
 #include "ops/ops.h"
 #include "tensor/bfloat16.h"
 #include "train/engine.h"
@@ -112,6 +113,31 @@ inline std::unique_ptr<train::Engine> make_engine(const train::EngineConfig& con
   engine->initialise();
   return engine;
 }
+
+/// A decoder for one text of at most seven tokens, with its memory taken.
+class TinyReader {
+ public:
+  TinyReader(const model::Context& context, Machine& machine) : decoder(context, 1, 7) {
+    workspace_.declare(logits, "logits", Shape{7, 65}, DType::f32);
+    decoder.declare(workspace_, cache_);
+    Ledger ledger;
+    workspace_.commit(machine.runtime->memory(), ledger);
+    cache_.commit(machine.runtime->memory(), ledger);
+  }
+  /// Reads `count` of `tokens` from `first` on behind what was read, sets their rows of `logits` and returns what they are of.
+  Tensor read(const Tensor& tokens, std::int64_t first, std::int64_t count) {
+    const Tensor x = decoder.read(tokens.flat(first, count), 1, count);
+    decoder.logits(logits.slice_rows(first, count), x);
+    return x;
+  }
+
+ private:
+  Arena workspace_{"decoder", MemoryKind::workspace}, cache_{"cache", MemoryKind::activations};
+
+ public:
+  model::Decoder decoder;
+  Tensor logits;  ///< [7, 65]
+};
 
 /// `to` gets the weights of `from`, an engine of the same configuration.
 inline void start_alike(train::Engine& to, train::Engine& from) {

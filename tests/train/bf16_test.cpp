@@ -6,7 +6,6 @@
 #include <cmath>
 #include <limits>
 
-#include "model/decoder.h"
 #include "support/tiny_engine.h"
 #include "train/engine.h"
 
@@ -233,24 +232,16 @@ TEST(Bf16, ReadingInPiecesGivesTheBitsOfTheTrainingPass) {
     const Batches batches(1, 1, 7, 65);
     const data::Batch& batch = batches.all()[0];
     const auto read = [&](std::vector<std::int64_t> pieces, double& loss) {
-      model::Decoder decoder(engine->context(), 1, 7);
-      Arena workspace("decoder", MemoryKind::workspace), cache("cache", MemoryKind::activations);
-      Tensor logits;
-      workspace.declare(logits, "logits", Shape{7, 65}, DType::f32);
-      decoder.declare(workspace, cache);
-      Ledger ledger;
-      workspace.commit(machine.runtime->memory(), ledger);
-      cache.commit(machine.runtime->memory(), ledger);
-      EXPECT_EQ(decoder.cache().keys(0).dtype, DType::bf16);
+      support::TinyReader reader(engine->context(), machine);
+      EXPECT_EQ(reader.decoder.cache().keys(0).dtype, DType::bf16);
       std::int64_t first = 0;
       for (const std::int64_t count : pieces) {
-        const Tensor x = decoder.read(batch.tokens.flat(first, count), 1, count);
+        const Tensor x = reader.read(batch.tokens, first, count);
         EXPECT_EQ(x.dtype, DType::bf16);
-        decoder.logits(logits.slice_rows(first, count), x);
-        if (pieces.size() == 1) loss = decoder.loss(x, batch.targets);
+        if (pieces.size() == 1) loss = reader.decoder.loss(x, batch.targets);
         first += count;
       }
-      return values_of(logits);
+      return values_of(reader.logits);
     };
     double loss = 0;
     const std::vector<float> whole = read({7}, loss);

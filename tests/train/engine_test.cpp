@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "model/decoder.h"
 #include "support/tiny_engine.h"
 #include "tensor/compare.h"
 
@@ -213,22 +212,13 @@ TEST(Decoder, ReadingInPiecesGivesTheBitsOfTheTrainingPass) {
     const auto engine = make_engine(tiny_config(model), machine);
     const Batches batches(1, 1, 7, 65);
     const auto logits_of = [&](std::vector<std::int64_t> pieces) {
-      model::Decoder decoder(engine->context(), 1, 7);
-      Arena workspace("decoder", MemoryKind::workspace);
-      Arena cache("cache", MemoryKind::activations);
-      Tensor logits;
-      workspace.declare(logits, "logits", Shape{7, 65}, DType::f32);
-      decoder.declare(workspace, cache);
-      Ledger ledger;
-      workspace.commit(machine.runtime->memory(), ledger);
-      cache.commit(machine.runtime->memory(), ledger);
+      support::TinyReader reader(engine->context(), machine);
       std::int64_t first = 0;
       for (const std::int64_t count : pieces) {
-        const Tensor x = decoder.read(batches.all()[0].tokens.flat(first, count), 1, count);
-        decoder.logits(logits.slice_rows(first, count), x);
+        reader.read(batches.all()[0].tokens, first, count);
         first += count;
       }
-      return std::vector<float>(elements<float>(logits).begin(), elements<float>(logits).end());
+      return support::values_of(reader.logits);
     };
     const std::vector<float> whole = logits_of({7});
     EXPECT_EQ(whole, logits_of({1, 1, 1, 1, 1, 1, 1}));

@@ -4,7 +4,6 @@
 
 #include <gtest/gtest.h>
 
-#include "model/decoder.h"
 #include "support/tiny_engine.h"
 
 namespace lockstep::train {
@@ -39,18 +38,9 @@ std::vector<std::vector<float>> logits_of(const Inference& inference, Machine& m
   const Tensor tokens = view(std::span(ids), Shape{7});
   std::vector<std::vector<float>> results;
   for (const std::int64_t piece : {7, 1}) {
-    model::Decoder decoder(inference.context(), 1, 7);
-    Arena workspace("decoder", MemoryKind::workspace), cache("cache", MemoryKind::activations);
-    Tensor logits;
-    workspace.declare(logits, "logits", Shape{7, 65}, DType::f32);
-    decoder.declare(workspace, cache);
-    Ledger ledger;
-    workspace.commit(machine.runtime->memory(), ledger);
-    cache.commit(machine.runtime->memory(), ledger);
-    for (std::int64_t first = 0; first < 7; first += piece) {
-      decoder.logits(logits.slice_rows(first, piece), decoder.read(tokens.flat(first, piece), 1, piece));
-    }
-    results.push_back(values_of(logits));
+    support::TinyReader reader(inference.context(), machine);
+    for (std::int64_t first = 0; first < 7; first += piece) reader.read(tokens, first, piece);
+    results.push_back(values_of(reader.logits));
   }
   return results;
 }
