@@ -27,6 +27,9 @@ class Arena {
 
   /// Reserves a tensor. `out` gets shape and type at once and its address at commit(): it must not move until then.
   void declare(Tensor& out, std::string name, Shape shape, DType dtype);
+  /// The same for a matrix that need not be dense: a cache line lies between rows that would begin a multiple of 1 KiB apart.
+  /// A cache has few places for what lies so, and a product reads columns.
+  void declare_spread(Tensor& out, std::string name, Shape shape, DType dtype);
 
   using Mark = std::int64_t;
   Mark mark() const { return top_; }
@@ -49,6 +52,8 @@ class Arena {
     Tensor* out;
     std::int64_t offset;
   };
+  void reserve(Tensor& out, std::string name, Shape shape, DType dtype, std::int64_t row_stride, std::int64_t elements);
+
   std::string owner_;
   MemoryKind kind_;
   std::int64_t top_ = 0, high_ = 0;

@@ -66,6 +66,25 @@ TEST(ArenaOfTensors, GivesAlignedPlacesThatDoNotOverlap) {
   EXPECT_EQ(source.held, 0);
 }
 
+TEST(ArenaOfTensors, SpreadsRowsThatWouldCrowdACache) {
+  CountingSource source;
+  Ledger ledger;
+  Tensor crowded, half, other, after;
+  Arena arena("h.0", MemoryKind::activations);
+  arena.declare_spread(crowded, "crowded", {3, 256}, DType::f32);
+  arena.declare_spread(half, "half", {3, 1024}, DType::bf16);
+  arena.declare_spread(other, "other", {3, 160}, DType::f32);
+  arena.declare(after, "after", {16}, DType::f32);
+  arena.commit(source, ledger);
+  EXPECT_EQ(crowded.shape, (Shape{3, 256}));
+  EXPECT_EQ(crowded.stride(), 256 + 16);
+  EXPECT_EQ(half.stride(), 1024 + 32);
+  EXPECT_TRUE(other.dense());
+  EXPECT_EQ(half.data, crowded.data + 3 * (1024 + 64));
+  EXPECT_EQ(other.data, half.data + 3 * (2048 + 64));
+  EXPECT_EQ(after.data, other.data + 3 * 640);
+}
+
 TEST(ArenaOfTensors, LifetimesThatDoNotOverlapShareBytes) {
   CountingSource source;
   Ledger ledger;

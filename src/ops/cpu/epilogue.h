@@ -2,19 +2,12 @@
 
 // What a layer does with a tile of its product while the tile is in cache, and the bias gradient.
 
-#include <cstddef>
 #include <cstdint>
 
 #include "ops/cpu/product/product.h"
 #include "ops/linear.h"
 
 namespace lockstep::ops::cpu {
-
-/// A matrix of S in host memory; null: not there.
-struct Rows {
-  std::byte* data = nullptr;
-  std::int64_t stride = 0;
-};
 
 /// y = residual + f(pre), pre = sums + bias; with a gate y = residual + f(gate) * pre. Each value is rounded once, where it is
 /// stored. pre is rounded before f or a gate meets it, stored or not: so reading a text gives the bits of training on it.

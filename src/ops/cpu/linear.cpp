@@ -29,7 +29,10 @@ class CpuLinear final : public Linear {
     const bool plain = epilogue.activation == Activation::none && !epilogue.bias && !epilogue.pre_activation && !epilogue.gate &&
                        !epilogue.residual;
     if (!plain || y.dtype != DType::f32)
-      task.finish = {kernels_.of(y.dtype).forward[static_cast<std::size_t>(epilogue.activation)], &context};
+      task.finish = {.apply = kernels_.of(y.dtype).forward[static_cast<std::size_t>(epilogue.activation)],
+                     .context = &context,
+                     .operands = {context.y, context.pre_activation, context.gate, context.residual},
+                     .type = y.dtype};
     run(task);
   }
 
@@ -55,9 +58,15 @@ class CpuLinear final : public Linear {
                                rows_of(epilogue.activated)};
     const ForwardContext store{rows_of(dx), {}, {}, {}, {}};
     if (epilogue.pre_activation) {
-      task.finish = {kernels.input[static_cast<std::size_t>(epilogue.activation)], &context};
+      task.finish = {.apply = kernels.input[static_cast<std::size_t>(epilogue.activation)],
+                     .context = &context,
+                     .operands = {context.dx, context.pre_activation, context.gate, context.d_gate, context.activated},
+                     .type = dx.dtype};
     } else if (dx.dtype != DType::f32) {
-      task.finish = {kernels.forward[static_cast<std::size_t>(Activation::none)], &store};
+      task.finish = {.apply = kernels.forward[static_cast<std::size_t>(Activation::none)],
+                     .context = &store,
+                     .operands = {store.y},
+                     .type = dx.dtype};
     }
     run(task);
   }

@@ -74,7 +74,7 @@ __attribute__((target("avx2,fma"), always_inline)) inline void finish_row(const 
 
 }  // namespace
 
-__attribute__((target("avx2,fma"))) void tile_6x16_avx2(const TileStep& step) {
+__attribute__((target("avx2,fma,prfchw"))) void tile_6x16_avx2(const TileStep& step) {
   const float* a = step.a;
   const float* a3 = a + 3 * step.a_row;
   const float* b = step.b;
@@ -85,9 +85,12 @@ __attribute__((target("avx2,fma"))) void tile_6x16_avx2(const TileStep& step) {
   __m256 c00, c01, c10, c11, c20, c21, c30, c31, c40, c41, c50, c51, b0, b1, t0, t1;
   if (step.from != nullptr)
     for (int row = 0; row < 6; ++row) __builtin_prefetch(step.from + row * step.from_stride);
+  if (step.to != step.from)
+    for (int row = 0; row < 6; ++row) __builtin_prefetch(step.to + row * step.to_stride, 1);
   if (step.a_k == 1) {
     asm volatile(LOOP(RAW_K("0", "0") RAW_K("64", "4") RAW_K("128", "8") RAW_K("192", "12"),
-                      "addq $16, %[a]\n\taddq $16, %[a3]\n\t", RAW_K("0", "0"), "addq $4, %[a]\n\taddq $4, %[a3]\n\t") OPERANDS);
+                      FETCH_AHEAD "addq $16, %[a]\n\taddq $16, %[a3]\n\t", RAW_K("0", "0"), "addq $4, %[a]\n\taddq $4, %[a3]\n\t")
+                     OPERANDS);
   } else {
     asm volatile(LOOP(STRIP_K("0", "0") STRIP_K("64", "24") STRIP_K("128", "48") STRIP_K("192", "72"),
                       FETCH_AHEAD "addq $96, %[a]\n\t", STRIP_K("0", "0"), "addq $24, %[a]\n\t") OPERANDS);

@@ -1,10 +1,10 @@
 #include "ops/cpu/product/product.h"
 
 #include <algorithm>
-#include <array>
 #include <new>
 
 #include "base/checked.h"
+#include "ops/cpu/product/ahead.h"
 #include "ops/cpu/product/tiles.h"
 
 namespace lockstep::ops::cpu {
@@ -14,7 +14,7 @@ namespace {
 constexpr std::int64_t b_floats = 384 * 1024;
 constexpr std::int64_t most_strip_rows = 112;
 constexpr std::int64_t strip_floats = most_strip_rows * k_block;
-constexpr std::int64_t sums_floats = 96 * 1024;
+constexpr std::int64_t sums_floats = 192 * 1024;
 constexpr std::int64_t edge_floats = 16 * 64;
 constexpr std::int64_t worker_floats = b_floats + strip_floats + sums_floats + edge_floats;
 constexpr std::int64_t most_stripes = 16384;
@@ -24,14 +24,17 @@ constexpr std::int64_t most_stripes = 16384;
 constexpr std::int64_t narrow_stripe = 96;
 constexpr std::int64_t most_panel = 32;
 constexpr std::int64_t near_floats = 64 * 1024;
-constexpr std::int64_t near_stripe = sums_floats / most_strip_rows;  // a strip's sums must fit
+constexpr std::int64_t near_stripe = sums_floats / most_strip_rows / 2;  // a strip's sums must fit and stay near
 constexpr std::int64_t wide_stripe = 384;
 // Rows from which re-reading A costs more than a wide stripe's packing.
 constexpr std::int64_t many_rows = 2048;
 constexpr std::int64_t tiles_per_worker = 8;
+// A worker keeps its packed stripe from block to block, so small ones cost nothing, and the last are shared more evenly.
+constexpr std::int64_t most_block_rows = 192;
 // A K so long that B's stripe does not fit: every tile packs it again, so there are fewer and larger ones.
 constexpr std::int64_t long_tiles = 2;
 constexpr std::int64_t long_rows = 192;
+constexpr std::int64_t long_stripe = 192;
 // Rows so few that packing weighs more than an uneven end.
 constexpr std::int64_t few_rows = long_rows / 2;
 
@@ -58,40 +61,6 @@ const std::byte* at(const void* from, DType type, std::int64_t i) {
 }
 
 }  // namespace
-
-// What the next block of k is packed from. A tile fetches a run of it, a cache line from each of 64 rows, while it computes:
-// all at once they would wait for memory (a fifth of the time of a product with few rows).
-class Product::Ahead {
- public:
-  void add(const std::byte* from, DType type, std::int64_t stride, std::int64_t rows, std::int64_t columns) {
-    const auto size = static_cast<std::int64_t>(size_of(type));
-    sources_[count_++] = {from, stride * size, rows, columns * size};
-  }
-  void next(TileStep& tile) {
-    tile.ahead = nullptr;
-    if (source_ == count_) return;
-    const Source& source = sources_[source_];
-    tile.ahead = source.from + row_ * source.stride + byte_;
-    tile.ahead_stride = source.stride;
-    byte_ += line;
-    if (byte_ < source.bytes) return;
-    byte_ = 0;
-    row_ += run;
-    if (row_ < source.rows) return;
-    row_ = 0;
-    ++source_;
-  }
-
- private:
-  static constexpr std::int64_t run = k_block / 4, line = 64;
-  struct Source {
-    const std::byte* from;
-    std::int64_t stride, rows, bytes;  // stride and length of a row in bytes
-  };
-  std::array<Source, 2> sources_{};
-  std::size_t count_ = 0, source_ = 0;
-  std::int64_t row_ = 0, byte_ = 0;
-};
 
 // One block of k for a strip of rows: `area` of C, and where its sums come from and go to.
 struct Product::BlockStep {
@@ -143,11 +112,16 @@ Product::Cut Product::cut(const ProductTask& task, int threads) const {
   cut.stripes = div_up(task.n, cut.stripe);
   const bool few = task.a_transposed && task.m <= few_rows;
   if (cut.pass >= task.k && !few) {
-    const std::int64_t wanted = threads == 1 ? 1 : div_up(tiles_per_worker * threads, cut.stripes);
-    cut.rows = even_part(task.m, div_up(task.m, wanted), rows);
+    const std::int64_t wanted = div_up(tiles_per_worker * threads, cut.stripes);
+    const std::int64_t most = threads == 1 ? task.m : std::min(div_up(task.m, wanted), most_block_rows);
+    cut.rows = even_part(task.m, most, rows);
   } else if (task.a_transposed) {
     cut_long(task, threads, cut);
   } else {
+    const bool enough = div_up(task.n, long_stripe) >= long_tiles * threads;
+    cut.stripe = stripe_of(task.n, enough ? long_stripe : narrow_stripe, panel);
+    cut.stripes = div_up(task.n, cut.stripe);
+    cut.pass = k_block;
     cut.rows = even_part(task.m, div_up(task.m, div_up(long_tiles * threads, cut.stripes)), rows);
   }
   if (cut.pass < task.k) cut.rows = std::min(cut.rows, sums_floats / cut.stripe / rows * rows);
@@ -278,6 +252,30 @@ void Product::run_tile(const ProductTask& task, const Cut& cut, std::int64_t str
   }
 }
 
+// The next block of k: of A where it is copied or comes with a new pass, of B where it is packed.
+void Product::fetch_block(const ProductTask& task, const Area& strip, std::int64_t k, bool a, bool b, Ahead& ahead) {
+  const std::int64_t count = std::min(k_block, task.k - k);
+  const auto add = [&](const void* from, DType type, std::int64_t stride, std::int64_t first, std::int64_t columns,
+                       bool transposed) {
+    if (transposed) {
+      ahead.add(at(from, type, first * stride + k), type, stride, columns, count);
+    } else {
+      ahead.add(at(from, type, k * stride + first), type, stride, count, columns);
+    }
+  };
+  if (b) add(task.b, task.b_type, task.b_stride, strip.column, strip.columns, task.b_transposed);
+  if (a) add(task.a, task.a_type, task.a_stride, strip.row, strip.rows, !task.a_transposed);
+}
+
+void Product::fetch_operands(const ProductTask& task, const Area& strip, Ahead& ahead) {
+  static_assert(std::tuple_size_v<decltype(Finish::operands)> <= Ahead::most_parts);
+  for (const Rows& operand : task.finish.operands) {
+    if (operand.data == nullptr) continue;
+    ahead.add(at(operand.data, task.finish.type, strip.row * operand.stride + strip.column), task.finish.type, operand.stride,
+              strip.rows, strip.columns);
+  }
+}
+
 // The blocks of k from `pass` on, one after another; what is not finished stays in `sums`.
 void Product::run_strip(const ProductTask& task, const Area& strip, std::int64_t pass, std::int64_t pass_k, float* sums,
                         const Scratch& scratch) const {
@@ -288,11 +286,11 @@ void Product::run_strip(const ProductTask& task, const Area& strip, std::int64_t
     const std::int64_t count = std::min(k_block, task.k - k);
     const bool first = k == 0, last = k + count == task.k;
     Ahead ahead;
-    if (task.a_transposed && !last) {
-      const std::int64_t next = k + k_block, rows = std::min(k_block, task.k - next);
-      if (next == pass + pass_k && sums == scratch.sums)
-        ahead.add(at(task.b, task.b_type, next * task.b_stride + strip.column), task.b_type, task.b_stride, rows, strip.columns);
-      ahead.add(at(task.a, task.a_type, next * task.a_stride + strip.row), task.a_type, task.a_stride, rows, strip.rows);
+    if (last) {
+      fetch_operands(task, strip, ahead);
+    } else {
+      const bool new_pass = k + count == pass + pass_k, first_strip = sums == scratch.sums;
+      fetch_block(task, strip, k + count, task.a_transposed || new_pass, new_pass && first_strip, ahead);
     }
     const bool from_c = first && task.accumulate, to_c = last && task.finish.apply == nullptr;
     run_block(task,

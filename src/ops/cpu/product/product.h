@@ -5,7 +5,9 @@
 // set (AVX2 or wider) change no bit. Operands are f32 or, each for itself, bf16, which is widened: the additions are the same.
 // Two bf16 operands have a second order, that of AVX-512-bf16 (pairs.h), of which all this holds too.
 
+#include <array>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 
 #include "device/cpu/team.h"
@@ -22,10 +24,18 @@ struct Area {
   std::int64_t row, column, rows, columns;
 };
 
+/// A matrix in host memory, row i `i * stride` elements after the first; null: not there.
+struct Rows {
+  std::byte* data = nullptr;
+  std::int64_t stride = 0;
+};
+
 /// What is done with finished elements while they are in cache: apply(context, area, from, stride) writes them to C.
 struct Finish {
   void (*apply)(const void* context, const Area& area, const float* from, std::int64_t stride) = nullptr;
   const void* context = nullptr;
+  std::array<Rows, 5> operands = {};  ///< what it reads or writes, as large as C: fetched before it is called
+  DType type = DType::f32;            ///< of the operands
 };
 
 /// Adds rows [0, rows) of `count` columns onto `sums` (or sets them) in blocks of 64 rows, each summed in order. The elements
@@ -51,6 +61,8 @@ struct ProductTask {
   float* sums = nullptr;       ///< [m] or null, with a_transposed: (+)= the sum over k of A, taken while A is in cache
   SumRows sum_rows = nullptr;  ///< who takes it
 };
+
+class Ahead;
 
 class Product {
  public:
@@ -100,13 +112,14 @@ class Product {
   void take_tiles(const ProductTask& task, const Cut& cut, int slot, int worker);
   void run_tile(const ProductTask& task, const Cut& cut, std::int64_t stripe, std::int64_t block, Scratch& scratch) const;
   void pack_b(const ProductTask& task, const Area& area, std::int64_t k, std::int64_t count, float* to) const;
-  class Ahead;
   struct BlockStep;
   // A block of k of a strip of A: element (i, k) of the tile at row r lies at from[r * next_row + i * row + k * this->k].
   struct Strip {
     const float* from;
     std::int64_t row, k, next_row;
   };
+  static void fetch_block(const ProductTask& task, const Area& strip, std::int64_t k, bool a, bool b, Ahead& ahead);
+  static void fetch_operands(const ProductTask& task, const Area& strip, Ahead& ahead);
   Strip read_a(const ProductTask& task, const BlockStep& step, const Scratch& scratch) const;
   void run_strip(const ProductTask& task, const Area& strip, std::int64_t pass, std::int64_t pass_k, float* sums,
                  const Scratch& scratch) const;

@@ -1,0 +1,53 @@
+#pragma once
+
+// What a product will need after the block of k that it is at: tiles fetch it while they compute. Bit-neutral.
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "ops/cpu/product/microkernel.h"
+#include "ops/cpu/product/pack.h"
+#include "tensor/dtype.h"
+
+namespace lockstep::ops::cpu {
+
+/// Parts of matrices. A tile fetches a run, a cache line from each of 64 rows: all at once they would wait for memory (a fifth
+/// of the time of a product with few rows).
+class Ahead {
+ public:
+  static constexpr std::size_t most_parts = 5;
+
+  /// At most most_parts times.
+  void add(const std::byte* from, DType type, std::int64_t stride, std::int64_t rows, std::int64_t columns) {
+    const auto size = static_cast<std::int64_t>(size_of(type));
+    parts_[count_++] = {from, stride * size, rows, columns * size};
+  }
+  /// Gives `tile` the next run, none when all were given.
+  void next(TileStep& tile) {
+    tile.ahead = nullptr;
+    if (part_ == count_) return;
+    const Part& part = parts_[part_];
+    tile.ahead = part.from + row_ * part.stride + byte_;
+    tile.ahead_stride = part.stride;
+    byte_ += line;
+    if (byte_ < part.bytes) return;
+    byte_ = 0;
+    row_ += run;
+    if (row_ < part.rows) return;
+    row_ = 0;
+    ++part_;
+  }
+
+ private:
+  static constexpr std::int64_t run = k_block / 4, line = 64;
+  struct Part {
+    const std::byte* from;
+    std::int64_t stride, rows, bytes;  // stride and length of a row in bytes
+  };
+  std::array<Part, most_parts> parts_{};
+  std::size_t count_ = 0, part_ = 0;
+  std::int64_t row_ = 0, byte_ = 0;
+};
+
+}  // namespace lockstep::ops::cpu
