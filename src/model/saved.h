@@ -10,6 +10,7 @@ namespace lockstep::model {
 
 /// Kept by one block for one micro-batch: in the type of activations, but for statistics (f32). Norms' outputs and activations
 /// are computed again from these.
+/// Rows of the wide ones (qkv, what is [R, U] or [R, F]) may lie further apart than they are long: Arena::declare_spread.
 struct BlockSaved {
   Tensor x;               ///< [R, C] the block's input
   Tensor stats1;          ///< [R, 2]

@@ -10,19 +10,17 @@ namespace {
 constexpr std::int64_t crowded = 1024;  // bytes
 }  // namespace
 
-void Arena::declare(Tensor& out, std::string name, Shape shape, DType dtype) {
-  reserve(out, std::move(name), shape, dtype, 0, shape.elements());
-}
+void Arena::declare(Tensor& out, std::string name, Shape shape, DType dtype) { reserve(out, std::move(name), shape, dtype, 0); }
 
 void Arena::declare_spread(Tensor& out, std::string name, Shape shape, DType dtype) {
   const auto size = static_cast<std::int64_t>(size_of(dtype));
   const bool crowd = shape.last() > 0 && multiply(shape.last(), size) % crowded == 0;
-  const std::int64_t stride = shape.last() + (crowd ? alignment / size : 0);
-  reserve(out, std::move(name), shape, dtype, crowd ? stride : 0, multiply(shape.rows(), stride));
+  reserve(out, std::move(name), shape, dtype, crowd ? shape.last() + alignment / size : 0);
 }
 
-void Arena::reserve(Tensor& out, std::string name, Shape shape, DType dtype, std::int64_t row_stride, std::int64_t elements) {
+void Arena::reserve(Tensor& out, std::string name, Shape shape, DType dtype, std::int64_t row_stride) {
   ensure(!committed(), "tensors are declared before the arena is committed");
+  const std::int64_t elements = row_stride == 0 ? shape.elements() : multiply(shape.rows(), row_stride);
   const std::int64_t bytes = round_up(multiply(elements, static_cast<std::int64_t>(size_of(dtype))), alignment);
   out.data = nullptr;
   out.shape = shape;

@@ -52,7 +52,7 @@ class Arena {
     Tensor* out;
     std::int64_t offset;
   };
-  void reserve(Tensor& out, std::string name, Shape shape, DType dtype, std::int64_t row_stride, std::int64_t elements);
+  void reserve(Tensor& out, std::string name, Shape shape, DType dtype, std::int64_t row_stride);
 
   std::string owner_;
   MemoryKind kind_;
