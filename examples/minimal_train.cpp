@@ -85,7 +85,8 @@ void run(const std::string& path) {
   config.model.vocabulary = tokenizer->vocabulary();
   config.samples = samples;
   config.positions = positions;
-  train::Engine engine(config, *runtime, *kernels, *world);
+  const parallel::Groups groups(*world, layout::Mesh(config.plan));
+  train::Engine engine(config, *runtime, *kernels, groups);
   engine.commit();
   engine.initialise();
 
@@ -99,8 +100,8 @@ void run(const std::string& path) {
   Arena workspace("sampler", MemoryKind::workspace), cache("cache", MemoryKind::activations);
   sampler.declare(workspace, cache);
   Ledger ledger;
-  workspace.commit(runtime->memory(), ledger);
-  cache.commit(runtime->memory(), ledger);
+  workspace.commit(*runtime, ledger);
+  cache.commit(*runtime, ledger);
   const std::vector<std::int32_t> prompt = {0};
   sampler.run(prompt, {.tokens = 200}, [&](std::int32_t id) {
     std::fputs(std::string(tokenizer->bytes(id)).c_str(), stdout);

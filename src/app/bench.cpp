@@ -61,9 +61,14 @@ int bench_step(const Arguments& arguments) {
   const RankOptions ranks{.ranks = options.ranks, .threads = options.threads, .isa = ops::isa_from_name(options.isa)};
   const parallel::WeightStorage weights{.type = dtype_from_spelling(options.dtype)};
   run_on_ranks(ranks, [&](Session& session) {
-    lab::StepReport report = lab::bench_step(
-        shape, {.weights = weights, .steps = static_cast<int>(options.steps), .seconds = options.seconds, .version = kVersion},
-        session.runtime(), session.ops(), session.world());
+    lab::StepReport report =
+        lab::bench_step(shape,
+                        {.weights = weights,
+                         .steps = static_cast<int>(options.steps),
+                         .seconds = options.seconds,
+                         .version = kVersion,
+                         .observed_ops = [&](ops::OpObserver& observer) { return session.make_ops(&observer); }},
+                        session.runtime(), session.ops(), session.world());
     report.peak_flops = lab::fma_peak(session.team()) * session.world().size();
     if (!session.lead()) return;
     if (!options.no_floor && options.ranks == 1)

@@ -12,7 +12,7 @@
 #include "app/session.h"
 #include "base/error.h"
 #include "base/terminal.h"
-#include "device/cpu/topology.h"
+#include "device/topology.h"
 #include "lab/bench_step.h"
 #include "lab/scaling.h"
 
@@ -73,7 +73,7 @@ int bench_scaling(const Arguments& arguments) {
   ScalingOptions options;
   if (!parse(arguments, options)) return 0;
   const lab::StepShape& shape = lab::step_shape(options.shape);
-  const auto cores = static_cast<std::int64_t>(cpu::neighbouring_cores().size());
+  const auto cores = static_cast<std::int64_t>(neighbouring_cores().size());
   const std::vector<int> counts = rank_counts(static_cast<int>(options.ranks > 0 ? options.ranks : cores));
   std::vector<lab::ScalingCurve> curves;
   for (const std::string kind : {"strong", "weak"}) {

@@ -81,7 +81,9 @@ class LogitsFile {
   LogitsFile(const std::string& path, std::int64_t windows, std::int64_t length, std::int64_t vocabulary)
       : replacement_(path),
         writer_(replacement_.file(),
-                std::vector<checkpoint::LogicalTensor>{{"logits", Shape{windows, length, vocabulary}, DType::f32}}) {}
+                std::vector<checkpoint::LogicalTensor>{{"logits", Shape{windows, length, vocabulary}, DType::f32}}) {
+    writer_.lay_out();
+  }
   void add(const Tensor& logits) {
     writer_.write(0, {next_, logits.flat(0, logits.elements())});
     next_ += logits.elements();
@@ -103,14 +105,21 @@ Result evaluate(const EvalOptions& options, const LoadedModel& loaded, const dat
   model::Decoder decoder(context, samples, samples * length);
   Arena workspace("eval", MemoryKind::workspace);
   Arena cache("eval_cache", MemoryKind::workspace);
-  Tensor logits;
-  reader.declare(workspace);
+  Arena text("eval_text", MemoryKind::data);
+  Tensor tokens, targets;
+  Mirror logits, loss;
+  reader.declare(text);
+  workspace.declare(tokens, "tokens", Shape{samples * length}, DType::i32);
+  workspace.declare(targets, "targets", Shape{samples * length}, DType::i32);
+  workspace.declare(loss, "loss", Shape{1}, DType::f64);
   decoder.declare(workspace, cache);
   if (!options.logits.empty()) workspace.declare(logits, "logits", Shape{samples * length, context.dims.vocabulary}, DType::f32);
   Ledger ledger;
-  workspace.commit(session.runtime().memory(), ledger);
-  cache.commit(session.runtime().memory(), ledger);
+  workspace.commit(session.runtime(), ledger);
+  cache.commit(session.runtime(), ledger);
+  text.commit(session.runtime().memory(Space::pinned), ledger);
   std::optional<LogitsFile> out;
+  Stream& stream = session.ops().stream();
   comm::Communicator& world = session.world();
   if (!options.logits.empty() && session.lead()) out.emplace(options.logits, sampler.windows(), length, context.dims.vocabulary);
 
@@ -122,23 +131,34 @@ Result evaluate(const EvalOptions& options, const LoadedModel& loaded, const dat
   for (std::int64_t i = 0; i < reader.batches(); ++i) {
     const int owner = static_cast<int>(i % world.size());
     const std::int64_t windows = std::min(samples, sampler.windows() - i * samples);
-    const Tensor rows = options.logits.empty() ? Tensor{} : logits.slice_rows(0, windows * length);
+    const auto top = [&](const Tensor& all) { return all ? all.slice_rows(0, windows * length) : Tensor{}; };
+    const Mirror kept{top(logits.device), top(logits.host)};
+    const Tensor rows = kept.device;
     if (owner == world.rank()) {
       const data::Batch& batch = reader.read(i);
       decoder.cache().set_length(0);
-      const Tensor x = decoder.read(batch.tokens, samples, length);
-      losses[static_cast<std::size_t>(i)] = decoder.loss(x, batch.targets);
+      copy(stream, tokens, batch.tokens);
+      copy(stream, targets, batch.targets);
+      const Tensor x = decoder.read(tokens, samples, length);
+      elements<double>(loss.host)[0] = 0;
+      upload(stream, loss);
+      decoder.loss(x, {targets, loss.device});
+      download(stream, loss);
+      losses[static_cast<std::size_t>(i)] = elements<double>(loss.host)[0];
       result.tokens += batch.target_count;
       if (rows) decoder.logits(rows, x.slice_rows(0, windows * length));
       if (rows && !session.lead()) world.send(rows, 0).wait();
     } else if (rows && session.lead()) {
       world.receive(rows, owner).wait();
     }
-    if (out) out->add(rows);
+    if (out) {
+      download(stream, kept);
+      out->add(kept.host);
+    }
     if (bar) bar->update(static_cast<double>(i * samples + windows), "");
   }
-  world.all_reduce(view(std::span(losses), Shape{std::ssize(losses)}), comm::Reduction::sum).wait();
-  world.all_reduce(view(std::span(&result.tokens, 1), Shape{1}), comm::Reduction::sum).wait();
+  world.host().all_reduce(view(std::span(losses), Shape{std::ssize(losses)}), comm::Reduction::sum).wait();
+  world.host().all_reduce(view(std::span(&result.tokens, 1), Shape{1}), comm::Reduction::sum).wait();
   if (bar) bar->finish();
   if (out) out->commit();
   train::demand_targets(result.tokens, file);

@@ -135,8 +135,8 @@ void generate(const GenerateOptions& options, Session& session) {
   Arena cache("sampling_cache", MemoryKind::workspace);
   sampler.declare(workspace, cache);
   Ledger ledger;
-  workspace.commit(session.runtime().memory(), ledger);
-  cache.commit(session.runtime().memory(), ledger);
+  workspace.commit(session.runtime(), ledger);
+  cache.commit(session.runtime(), ledger);
   const Pace pace = write_texts(options, loaded, prompt, sampler, session);
   if (!session.lead() || pace.tokens < 2) return;
   const double share = pace.rate() * static_cast<double>(loaded.inference->weight_bytes()) /

@@ -177,7 +177,7 @@ int run_inspect(const Arguments& arguments) {
   line.flag("--verify", verify, "read everything and compare it with its checksums");
   line.note("Exit code: 0, or 1 when --verify finds damage.\nExample: lockstep inspect runs/first --verify");
   if (!line.parse(arguments)) return 0;
-  cpu::Team team(static_cast<int>(std::max(1U, std::thread::hardware_concurrency())));
+  Team team(static_cast<int>(std::max(1U, std::thread::hardware_concurrency())));
   const Json facts = inspect_facts(path, verify, team);
   std::fputs(json ? (facts.dump(2) + "\n").c_str() : inspect_text(facts).c_str(), stdout);
   const Json* damaged = facts.find("damaged");

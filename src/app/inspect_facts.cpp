@@ -35,7 +35,7 @@ Json run_of(const checkpoint::Manifest& manifest) {
   return run;
 }
 
-Json checkpoint_facts(const fs::path& folder, bool verify, cpu::Team& team) {
+Json checkpoint_facts(const fs::path& folder, bool verify, Team& team) {
   const checkpoint::Reader reader(folder);
   const checkpoint::Manifest& manifest = reader.manifest();
   Json::Array files, tensors;
@@ -92,7 +92,7 @@ Json last_metrics(const fs::path& run) {
   return Json::parse(std::string_view(text).substr(text.rfind('\n') + 1), path.string());
 }
 
-void add_damage(std::vector<std::string>& damaged, const checkpoint::Found& found, cpu::Team& team) {
+void add_damage(std::vector<std::string>& damaged, const checkpoint::Found& found, Team& team) {
   const std::string name = found.folder.filename().string();
   try {
     for (const std::string& tensor : checkpoint::Reader(found.folder).verify(team))
@@ -102,7 +102,7 @@ void add_damage(std::vector<std::string>& damaged, const checkpoint::Found& foun
   }
 }
 
-Json run_facts(const fs::path& run, bool verify, cpu::Team& team) {
+Json run_facts(const fs::path& run, bool verify, Team& team) {
   const std::vector<checkpoint::Found> all = checkpoint::list_checkpoints(run);
   std::vector<std::optional<double>> losses;
   std::optional<std::size_t> last;
@@ -144,7 +144,7 @@ Json run_facts(const fs::path& run, bool verify, cpu::Team& team) {
   return facts;
 }
 
-Json safetensors_facts(const fs::path& path, cpu::Team& team) {
+Json safetensors_facts(const fs::path& path, Team& team) {
   const io::MappedFile file(path);
   const io::SafetensorsHeader header = io::parse_safetensors(file.bytes(), file.bytes().size(), path.string());
   std::vector<std::uint64_t> checksums(header.entries.size());
@@ -254,7 +254,7 @@ Json token_facts(const fs::path& path, bool verify) {
 
 }  // namespace
 
-Json inspect_facts(const fs::path& path, bool verify, cpu::Team& team) {
+Json inspect_facts(const fs::path& path, bool verify, Team& team) {
   std::error_code unknown;
   if (fs::is_directory(path, unknown)) {
     if (checkpoint::is_checkpoint(path)) return checkpoint_facts(path, verify, team);

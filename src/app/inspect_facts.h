@@ -5,7 +5,7 @@
 #include <filesystem>
 
 #include "base/json.h"
-#include "device/cpu/team.h"
+#include "device/team.h"
 
 namespace lockstep::app {
 
@@ -17,6 +17,6 @@ namespace lockstep::app {
 ///   "tokens"       tokenizer, vocabulary, files (tokens, bytes), how the text starts
 /// `verify` reads everything and adds "damaged", a list of names, where something was promised that can be verified. Throws
 /// UserError for a path that is none of these.
-Json inspect_facts(const std::filesystem::path& path, bool verify, cpu::Team& team);
+Json inspect_facts(const std::filesystem::path& path, bool verify, Team& team);
 
 }  // namespace lockstep::app

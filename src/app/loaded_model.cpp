@@ -7,6 +7,7 @@
 #include "checkpoint/find.h"
 #include "checkpoint/huggingface/weights.h"
 #include "checkpoint/reader.h"
+#include "comm/agreement.h"
 #include "data/tokenizer_choice.h"
 
 namespace lockstep::app {
@@ -16,17 +17,18 @@ namespace {
 constexpr std::int64_t usual_context = 1024;
 
 LoadedModel load_published(const std::string& path, std::int64_t context, DType type, Session& session, Log& log) {
-  const checkpoint::huggingface::Weights weights(path);
-  for (const std::string& warning : weights.warnings()) log.warning(warning);
+  std::optional<checkpoint::huggingface::Weights> weights;
+  comm::together(session.world(), [&] { weights.emplace(path); });
+  for (const std::string& warning : weights->warnings()) log.warning(warning);
   LoadedModel loaded;
   loaded.folder = path;
-  data::PublishedTokenizer found = data::find_published_tokenizer(weights.folder().path());
+  data::PublishedTokenizer found = data::find_published_tokenizer(weights->folder().path());
   loaded.tokenizer = std::move(found.tokenizer);
   loaded.no_tokenizer = std::move(found.fault);
-  arch::ModelConfig config = weights.config();
+  arch::ModelConfig config = weights->config();
   config.block_size = std::min(config.block_size, context);
   loaded.inference = std::make_unique<train::Inference>(config, type, session.runtime(), session.ops());
-  loaded.inference->load(weights, session.team());
+  loaded.inference->load(*weights, session.world(), session.team());
   return loaded;
 }
 
@@ -48,7 +50,7 @@ LoadedModel load_model(const std::string& path, const std::string& which, const 
   if (checkpoint::huggingface::is_published(path)) {
     return load_published(path, longest < 1 ? usual_context : longest, needs.type.value_or(DType::f32), session, log);
   }
-  checkpoint::Choice choice = checkpoint::choose_checkpoint(path, which);
+  checkpoint::Choice choice = checkpoint::choose_checkpoint(session.world(), path, which);
   for (const std::string& reason : choice.passed_over) log.warning(reason);
   LoadedModel loaded;
   loaded.folder = choice.folder.string();
@@ -60,7 +62,7 @@ LoadedModel load_model(const std::string& path, const std::string& which, const 
   if (tokenizer == nullptr) loaded.no_tokenizer = loaded.folder + " was trained on token ids without a tokenizer";
   loaded.inference =
       std::make_unique<train::Inference>(config, needs.type.value_or(loaded.manifest.dtype), session.runtime(), session.ops());
-  loaded.inference->load(checkpoint::Reader(choice.folder), session.team());
+  loaded.inference->load(*checkpoint::open_together(session.world(), choice.folder), session.world(), session.team());
   return loaded;
 }
 

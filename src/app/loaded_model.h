@@ -37,7 +37,8 @@ struct ReadingNeeds {
   std::optional<DType> type;            ///< of weights and activations; none: as it was trained, fp32 for a published model
   std::optional<std::int64_t> context;  ///< the longest text that will be read at a time, for which no more than needed is set up
 };
-/// `which` checkpoint of a run: best, last or a step. Throws UserError for a folder without a model and a damaged one.
+/// `which` checkpoint of a run: best, last or a step; rank 0 chooses. Throws UserError for a folder without a model and a damaged
+/// one. Collective over the session's ranks, which read it together.
 LoadedModel load_model(const std::string& path, const std::string& which, const ReadingNeeds& needs, Session& session, Log& log);
 
 }  // namespace lockstep::app

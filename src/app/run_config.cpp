@@ -13,11 +13,11 @@
 namespace lockstep::app {
 namespace {
 
-ops::Activation activation_of(const std::string& name) {
-  if (name == "gelu_tanh") return ops::Activation::gelu_tanh;
-  if (name == "relu") return ops::Activation::relu;
-  if (name == "silu" || name == "swiglu") return ops::Activation::silu;
-  return ops::Activation::gelu;
+arch::ActivationKind activation_of(const std::string& name) {
+  if (name == "gelu_tanh") return arch::ActivationKind::gelu_tanh;
+  if (name == "relu") return arch::ActivationKind::relu;
+  if (name == "silu" || name == "swiglu") return arch::ActivationKind::silu;
+  return arch::ActivationKind::gelu;
 }
 
 arch::Rope rope_of(const RunConfig::Model& model) {

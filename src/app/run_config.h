@@ -11,11 +11,11 @@
 
 #include "arch/config.h"
 #include "arch/parameters.h"
+#include "base/dtype.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "data/sampler.h"
 #include "ops/ops.h"
-#include "tensor/dtype.h"
 
 namespace lockstep::app {
 
@@ -88,6 +88,7 @@ struct RunConfig {
     double learning_rate = 6e-4;
     double weight_decay = 0.1;
     double beta1 = 0.9, beta2 = 0.95;
+    double momentum = 0.9;
     double grad_clip = 1;
     bool decay_lr = true;
     std::int64_t lr_decay_iters = 600000;
@@ -112,9 +113,11 @@ struct RunConfig {
     std::string reduce = "step";
     std::int64_t bucket_bytes = 25 << 20;
     bool overlap = true;
-    std::optional<std::int64_t> servers;    // the rest is for train.backend=ps alone; null: 1
-    std::optional<std::string> ps;          // null: gradients
-    std::optional<std::int64_t> staleness;  // null: no bound
+    std::optional<std::int64_t> ranks_per_host;  // null: as they were started
+    std::optional<bool> broadcast_start;         // null: for start values
+    std::optional<std::int64_t> servers;         // the rest is for train.backend=ps alone; null: 1
+    std::optional<std::string> ps;               // null: gradients
+    std::optional<std::int64_t> staleness;       // null: no bound
     bool operator==(const Parallel&) const = default;
   };
   struct Comm {

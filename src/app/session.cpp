@@ -10,7 +10,8 @@
 #include "base/error.h"
 #include "comm/mpi/mpi_world.h"
 #include "comm/thread/thread_world.h"
-#include "device/cpu/topology.h"
+#include "device/choose_device.h"
+#include "device/topology.h"
 #include "ops/cpu/isa.h"
 
 namespace lockstep::app {
@@ -33,7 +34,7 @@ void check(const RankOptions& options) {
 int threads_of(const RankOptions& options, const std::vector<int>& cores, const comm::CoreSharing& sharing) {
   if (options.threads > 0) return static_cast<int>(options.threads);
   if (sharing.ranks > std::ssize(cores)) return 1;
-  return static_cast<int>(cpu::share_of_cores(cores, sharing.rank, sharing.ranks).size());
+  return static_cast<int>(share_of_cores(cores, sharing.rank, sharing.ranks).size());
 }
 
 // Servers and the others each divide the cores among themselves. Where not all ranks have the same cores, they all divide them.
@@ -47,8 +48,9 @@ comm::CoreSharing without_servers(const RankOptions& options, const comm::Commun
 void run_rank(const RankOptions& options, comm::Communicator& world, Transport transport, const std::vector<int>& cores,
               const comm::CoreSharing& all, const std::function<void(Session&)>& body) {
   const comm::CoreSharing sharing = without_servers(options, world, all);
-  const cpu::ScopedCores scoped(cpu::share_of_cores(cores, sharing.rank, sharing.ranks));
-  Session session(threads_of(options, cores, sharing), {options.isa, options.products}, world, transport);
+  const ScopedCores scoped(share_of_cores(cores, sharing.rank, sharing.ranks));
+  Session session(threads_of(options, cores, sharing), {options.isa, options.products}, world, transport,
+                  choose_device(options.device, sharing.rank));
   body(session);
 }
 
@@ -61,7 +63,7 @@ void run_on_processes(const RankOptions& options, const comm::MpiJob& job, const
   if (options.prepare && job.rank == 0) options.prepare();
   comm::run_mpi(job, {.timeout = options.timeout, .threads = static_cast<int>(options.threads)},
                 [&](comm::Communicator& world, const comm::CoreSharing& sharing) {
-                  run_rank(options, world, Transport::mpi, cpu::neighbouring_cores(), sharing, body);
+                  run_rank(options, world, Transport::mpi, neighbouring_cores(), sharing, body);
                 });
 }
 
@@ -72,11 +74,20 @@ std::string_view name_of(Transport transport) {
   return names.at(static_cast<std::size_t>(transport));
 }
 
-Session::Session(int threads, const ops::OpsOptions& kernels, comm::Communicator& world, Transport transport)
-    : runtime_(open_runtime({}, {.threads = threads})), stream_(runtime_->make_stream()), world_(world), transport_(transport) {
+Session::Session(int threads, const ops::OpsOptions& kernels, comm::Communicator& world, Transport transport,
+                 const Device& device)
+    : products_(kernels.products),
+      runtime_(open_runtime(device, {.threads = threads})),
+      stream_(runtime_->make_stream()),
+      world_(world),
+      transport_(transport) {
   world_.attach(*stream_, team());
   agree_on_isa(ops::cpu::resolve(kernels.isa));
-  ops_ = ops::make_ops(*runtime_, *stream_, {.isa = isa_, .products = kernels.products});
+  ops_ = make_ops(kernels.observer);
+}
+
+std::unique_ptr<ops::Ops> Session::make_ops(ops::OpObserver* observer) const {
+  return ops::make_ops(*runtime_, *stream_, {.isa = isa_, .products = products_, .observer = observer});
 }
 
 // The baseline has other bits than the rest (ops/cpu/isa.h), and replicas of a model must have the same.
@@ -84,7 +95,7 @@ void Session::agree_on_isa(ops::Isa own) {
   auto mine = static_cast<std::int32_t>(own);
   std::vector<std::int32_t> all(static_cast<std::size_t>(world_.size()));
   const std::vector<std::int64_t> ones(all.size(), 1);
-  world_.all_gather(view(std::span(all), Shape{world_.size()}), view(std::span(&mine, 1), Shape{1}), ones).wait();
+  world_.host().all_gather(view(std::span(all), Shape{world_.size()}), view(std::span(&mine, 1), Shape{1}), ones).wait();
   const auto least = std::ranges::min_element(all), most = std::ranges::max_element(all);
   isa_ = static_cast<ops::Isa>(*least);
   if (*least == *most) return;
@@ -103,10 +114,11 @@ void run_on_ranks(const RankOptions& options, const std::function<void(Session&)
   const int ranks = static_cast<int>(options.ranks);
   if (ranks == 1) {
     const std::unique_ptr<comm::Communicator> alone = comm::make_self();
-    Session session(static_cast<int>(options.threads), {options.isa, options.products}, *alone);
+    Session session(static_cast<int>(options.threads), {options.isa, options.products}, *alone, Transport::self,
+                    choose_device(options.device, 0));
     return body(session);
   }
-  const std::vector<int> cores = cpu::neighbouring_cores();
+  const std::vector<int> cores = neighbouring_cores();
   comm::run_ranks(
       ranks, {.timeout = options.timeout, .threads = threads_of(options, cores, {0, ranks})},
       [&](comm::Communicator& world) { run_rank(options, world, Transport::thread, cores, {world.rank(), ranks}, body); });

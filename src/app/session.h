@@ -10,8 +10,8 @@
 #include <string_view>
 
 #include "comm/communicator.h"
-#include "device/cpu/team.h"
 #include "device/runtime.h"
+#include "device/team.h"
 #include "ops/ops.h"
 
 namespace lockstep::app {
@@ -24,16 +24,19 @@ class Session {
  public:
   /// `world` outlives the session. threads 0: every core the calling thread may use. Of what the ranks ask for, or have, all take
   /// the narrowest instruction set. Throws UserError for what the machine or the build lacks. Collective.
-  Session(int threads, const ops::OpsOptions& kernels, comm::Communicator& world, Transport transport = Transport::self);
+  Session(int threads, const ops::OpsOptions& kernels, comm::Communicator& world, Transport transport = Transport::self,
+          const Device& device = {});
 
   Runtime& runtime() { return *runtime_; }
   ops::Ops& ops() { return *ops_; }
+  /// The kernels of ops() once more, for an observer, which outlives them, as the session does; null: none.
+  std::unique_ptr<ops::Ops> make_ops(ops::OpObserver* observer) const;
   comm::Communicator& world() const { return world_; }
   bool lead() const { return world_.rank() == 0; }
   Transport transport() const { return transport_; }
   /// The one rank of its process that sees to what concerns the process: signals and the clock.
   bool leads_process() const { return lead() || transport_ == Transport::mpi; }
-  cpu::Team& team() { return cpu::team_of(*runtime_); }
+  Team& team() { return runtime_->team(); }
   /// The instruction set of all ranks.
   ops::Isa isa() const { return isa_; }
   /// Device and instruction set in a line, for the log; it says who keeps the ranks from a wider one.
@@ -43,6 +46,7 @@ class Session {
   void agree_on_isa(ops::Isa own);
 
   ops::Isa isa_ = ops::Isa::automatic;
+  ops::Products products_;
   std::string narrowed_;  // empty: no rank has a wider one
   std::unique_ptr<Runtime> runtime_;
   std::unique_ptr<Stream> stream_;
@@ -57,6 +61,7 @@ struct RankOptions {
   std::int64_t threads = 0;  ///< of each rank; 0: its share of this host's cores
   ops::Isa isa = ops::Isa::automatic;
   ops::Products products = ops::Products::ours;
+  std::string device = {};             ///< "cpu", "cuda"; empty: what there is
   double timeout = 600;                ///< comm.timeout, seconds
   std::function<void()> prepare = {};  ///< done once, by one process, before any rank begins
 };

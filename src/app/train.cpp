@@ -8,7 +8,8 @@
 #include "app/parameter_server/crew.h"
 #include "app/session.h"
 #include "app/settings/resolve.h"
-#include "app/startup.h"
+#include "app/start/plan.h"
+#include "app/start/startup.h"
 #include "app/train_rank.h"
 #include "base/terminal.h"
 #include "base/timer.h"
@@ -34,18 +35,20 @@ std::int64_t known_vocabulary(const RunConfig& config) {
 // Rank 0 prints; the first server tells it of its memory. Collective.
 void dry_run(const RunConfig& config, std::int64_t vocabulary, Session& session) {
   const Crew crew(config, session.world());
-  const train::EngineConfig engine_settings = engine_config(config, vocabulary);
+  train::EngineConfig engine_settings = engine_config(config, vocabulary);
   if (crew.serves()) {
     if (crew.group().rank() > 0) return;
     return comm::send_text(session.world(), crew.server_memory(engine_settings, session).table(), 0);
   }
+  engine_settings.plan = plan_of(config, engine_settings.model, crew.group());
+  const parallel::Groups groups(crew.group(), layout::Mesh(engine_settings.plan));
   if (!session.lead()) return;
   Log log;
   const std::int64_t workers = crew.group().size();
   fmt::print("{}\n", to_json(config, vocabulary).dump(4));
   log_parameters(log, config, engine_settings.model);
   log.info(fmt::format("Tokens per iteration: {}", format_count(tokens_per_iteration(config, workers))));
-  const train::Engine engine(engine_settings, session.runtime(), session.ops(), crew.group(), crew.updater());
+  const train::Engine engine(engine_settings, session.runtime(), session.ops(), groups, crew.updater());
   const bool served = servers_of(config) > 0;
   fmt::print("\nMemory of {}\n{}", served ? "rank 0, a worker that keeps moments for checkpoints" : "one rank",
              engine.ledger().table());
@@ -94,6 +97,7 @@ int run(const Arguments& arguments) {
   ranks.threads = config.train.threads.value_or(0);
   ranks.isa = isa_of(config);
   ranks.products = products_of(config);
+  ranks.device = config.train.device.value_or("");
   ranks.timeout = config.comm.timeout;
   Log log;
   if (is_first_process()) {

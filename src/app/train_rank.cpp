@@ -12,13 +12,11 @@
 #include "app/build_info.h"
 #include "app/manifest.h"
 #include "app/parameter_server/crew.h"
-#include "app/settings/published_shape.h"
 #include "app/settings/run_name.h"
-#include "app/startup.h"
+#include "app/start/plan.h"
+#include "app/start/run_start.h"
+#include "app/start/startup.h"
 #include "base/units.h"
-#include "checkpoint/find.h"
-#include "checkpoint/huggingface/weights.h"
-#include "checkpoint/reader.h"
 #include "comm/agreement.h"
 #include "comm/mpi/library.h"
 #include "comm/text.h"
@@ -39,8 +37,8 @@ struct Memories {
   Arena cache{"sampling_cache", MemoryKind::workspace};
 };
 
-data::Sampler training_sampler(const RunConfig& config, const data::TokenFile& file, const comm::Communicator& world) {
-  const int ranks = world.size();
+data::Sampler training_sampler(const RunConfig& config, const data::TokenFile& file, const comm::Communicator& group) {
+  const int ranks = group.size();
   data::SamplerOptions options;
   options.order = order_of(config);
   options.seed = seed_of(config);
@@ -49,7 +47,7 @@ data::Sampler training_sampler(const RunConfig& config, const data::TokenFile& f
   options.positions = config.model.block_size;
   options.global_batch = config.model.batch_size * config.optimizer.gas * ranks;
   if (config.data.shards == "precut") {
-    options.shard = world.rank();
+    options.shard = group.rank();
     options.shards = ranks;
     options.name += data::shard_name(options.shard, options.shards);
   }
@@ -64,8 +62,8 @@ bool reads_by_mpi(const RunConfig& config, const Session& session) {
 /// What this rank's batches are read from when that is not the corpus's mapped file: its shard of a text that was cut ahead of
 /// time, or the same file by MPI-IO.
 std::optional<data::TokenFile> own_text(const RunConfig& config, const io::Path& folder, const data::TokenFile& whole,
-                                        const Session& session, const comm::Communicator& world, Log& log) {
-  if (config.data.shards == "precut") return data::open_shard(folder, world.rank(), world.size());
+                                        const Session& session, const comm::Communicator& group, Log& log) {
+  if (config.data.shards == "precut") return data::open_shard(folder, group.rank(), group.size());
   if (reads_by_mpi(config, session)) {
     log.info(fmt::format("Reading {} by MPI-IO", whole.path()));
     data::TokenFile file(whole.path(), whole.format(), comm::open_mpi_file(whole.path()));
@@ -77,24 +75,24 @@ std::optional<data::TokenFile> own_text(const RunConfig& config, const io::Path&
 }
 
 /// The ranks that share a reader; null when each reads for itself.
-std::unique_ptr<comm::Communicator> reading_group(const RunConfig& config, comm::Communicator& world) {
+std::unique_ptr<comm::Communicator> reading_group(const RunConfig& config, comm::Communicator& group) {
   if (config.data.io != "readers") return nullptr;
-  if (world.size() % config.data.readers != 0) {
-    throw UserError(fmt::format("data.readers = {}: {} ranks do not divide by it", config.data.readers, world.size()),
+  if (group.size() % config.data.readers != 0) {
+    throw UserError(fmt::format("data.readers = {}: {} ranks do not divide by it", config.data.readers, group.size()),
                     "choose a number of readers that divides the ranks");
   }
-  const int each = world.size() / static_cast<int>(config.data.readers);
-  return world.split(world.rank() / each, world.rank());
+  const int each = group.size() / static_cast<int>(config.data.readers);
+  return group.split(group.rank() / each, group.rank());
 }
 
 std::unique_ptr<data::BatchSource> make_loader(const train::EngineConfig& settings, const data::TokenFile& file,
                                                const data::Sampler& sampler, data::Reading reading,
-                                               const comm::Communicator& world, comm::Communicator* group) {
+                                               const comm::Communicator& data_group, comm::Communicator* group) {
   const data::LoaderShape shape{.samples = settings.samples,
                                 .positions = settings.positions,
-                                .microbatches = settings.microbatches,
-                                .rank = world.rank(),
-                                .ranks = world.size()};
+                                .microbatches = settings.plan.microbatches,
+                                .rank = data_group.rank(),
+                                .ranks = data_group.size()};
   if (group != nullptr) return std::make_unique<data::ScatteredLoader>(file, sampler, shape, *group);
   return std::make_unique<data::Loader>(file, sampler, shape, reading);
 }
@@ -113,14 +111,14 @@ train::LrSchedule schedule_of(const RunConfig& config, std::int64_t max_iters, s
 }
 
 train::TrainerOptions trainer_options(const RunConfig& config, std::int64_t max_iters, const io::Path& folder,
-                                      const TrainCall& call, Session& session, const comm::Communicator& world) {
+                                      const TrainCall& call, Session& session, const layout::ParallelPlan& plan) {
   train::TrainerOptions options;
   options.max_iters = max_iters;
   options.log_interval = config.train.log_interval;
   options.eval_interval = config.train.eval_interval;
   options.checkpoint_interval = checkpoint_interval(config);
   options.eval_only = config.train.eval_only;
-  options.schedule = schedule_of(config, max_iters, world.size());
+  options.schedule = schedule_of(config, max_iters, plan.dp);
   options.sample = {.tokens = config.sample.tokens,
                     .temperature = config.sample.temperature,
                     .top_k = config.sample.top_k.value_or(0),
@@ -135,45 +133,6 @@ train::TrainerOptions trainer_options(const RunConfig& config, std::int64_t max_
   options.watches = session.leads_process();
   options.live = call.live;
   return options;
-}
-
-/// Weights (and on a resume, everything) from where the settings say, rank 0's on every rank; where the run then stands.
-train::RunState load_start(const RunConfig& config, const std::optional<checkpoint::Choice>& choice, train::Engine& engine,
-                           Session& session, Log& log) {
-  train::RunState state;
-  const std::string& from = config.train.init_from;
-  if (settings::starts_from_published(config)) {
-    log.info(fmt::format("Starting from the weights of {}", from));
-    const checkpoint::huggingface::Weights weights(from);
-    for (const std::string& warning : weights.warnings()) log.warning(warning);
-    if (session.lead()) train::load_weights(weights, engine, session.team());
-  } else if (!choice) {
-    engine.initialise();
-  } else {
-    const bool resume = from == "resume";
-    log.info(fmt::format("{} {}", resume ? "Resuming from" : "Starting from the weights of", choice->folder.string()));
-    const checkpoint::Reader reader(choice->folder);
-    if (resume) state = train::state_of(reader.manifest());
-    if (reader.manifest().dtype != dtype_of(config)) {
-      log.info(fmt::format("Its weights were trained in {}; this run computes in {}", spelt(reader.manifest().dtype),
-                           spelt(dtype_of(config))));
-    }
-    if (session.lead()) {
-      resume ? train::load_run(reader, engine, session.team()) : train::load_weights(reader, engine, session.team());
-    }
-  }
-  engine.broadcast_state(state.step);
-  return state;
-}
-
-/// The checkpoint that the run starts from; none from scratch and from another program's weights.
-std::optional<checkpoint::Choice> choose_start(const RunConfig& config, const io::Path& run, Log& log) {
-  const std::string& from = config.train.init_from;
-  if (from == "scratch" || settings::starts_from_published(config)) return std::nullopt;
-  const bool resume = from == "resume";
-  checkpoint::Choice choice = checkpoint::choose_checkpoint(resume ? run : io::Path(from), resume ? "last" : "best");
-  for (const std::string& reason : choice.passed_over) log.warning(reason);
-  return choice;
 }
 
 /// A resumed run keeps the samples of a step: on another number of ranks, optimizer.gas changes.
@@ -197,9 +156,9 @@ void keep_global_batch(RunConfig& config, const checkpoint::Choice& choice, std:
 }
 
 /// The run's name, the same on all ranks: the settings', on a resume the one that it had, else a new one. Collective.
-std::string name_of_run(const RunConfig& config, const std::optional<checkpoint::Choice>& start, Session& session) {
-  const bool resumed = start && config.train.init_from == "resume" && start->manifest.run.is_object();
-  const Json* before = resumed ? start->manifest.run.find("name") : nullptr;
+std::string name_of_run(const RunConfig& config, const Start& start, Session& session) {
+  const bool resumed = start.checkpoint && config.train.init_from == "resume" && start.checkpoint->manifest.run.is_object();
+  const Json* before = resumed ? start.checkpoint->manifest.run.find("name") : nullptr;
   if (config.log.name) return *config.log.name;
   if (before != nullptr && before->is_string()) return before->string();
   return comm::lead_text(session.world(), make_run_name(seed_of(config)));
@@ -285,17 +244,16 @@ train::TrainingHistory train_rank(RunConfig config, const TrainCall& call, Sessi
   comm::demand_agreement(session.world(), "programs", fmt::format("lockstep {} by {} {}", kVersion, kCompiler, kFlags));
   comm::demand_agreement(session.world(), "settings", to_toml(config));
   const Crew crew(config, session.world());
-  comm::Communicator& world = crew.group();
   const io::Path folder = run_folder(config, call.name);
-  const std::optional<checkpoint::Choice> start = choose_start(config, folder, log);
-  if (start && config.train.init_from == "resume")
-    keep_global_batch(config, *start, workers_of(config, session.world().size()), log);
+  const Start start = choose_start(config, folder, session.world(), log);
+  if (start.checkpoint && config.train.init_from == "resume")
+    keep_global_batch(config, *start.checkpoint, workers_of(config, session.world().size()), log);
 
   const std::string name = name_of_run(config, start, session);
 
   const io::Path data_at = data_folder(config);
   const data::Corpus corpus = data::open_corpus(data_at, log);
-  const train::EngineConfig settings = engine_config(config, corpus.vocabulary());
+  train::EngineConfig settings = engine_config(config, corpus.vocabulary());
   if (corpus.tokenizer && corpus.vocabulary() > settings.model.vocabulary) {
     throw UserError(fmt::format("{} has tokens of a vocabulary of {}, the model one of {}", data_at.string(), corpus.vocabulary(),
                                 settings.model.vocabulary),
@@ -306,25 +264,28 @@ train::TrainingHistory train_rank(RunConfig config, const TrainCall& call, Sessi
     crew.serve(settings, session, call.started);
     return {};
   }
-  const std::optional<data::TokenFile> own = own_text(config, data_at, corpus.train, session, world, log);
+  settings.plan = plan_of(config, settings.model, crew.group());
+  const parallel::Groups groups(crew.group(), layout::Mesh(settings.plan));
+  comm::Communicator& data_group = groups.data();
+  const std::optional<data::TokenFile> own = own_text(config, data_at, corpus.train, session, data_group, log);
   const data::TokenFile& text_file = own ? *own : corpus.train;
-  const data::Sampler sampler = training_sampler(config, text_file, world);
+  const data::Sampler sampler = training_sampler(config, text_file, data_group);
   std::int64_t max_iters =
       config.train.max_epochs ? *config.train.max_epochs * sampler.steps_per_epoch() : config.train.max_iters;
   // Shards may differ by a window: the shortest epoch ends it.
-  world.all_reduce(view(std::span(&max_iters, 1), Shape{1}), comm::Reduction::min).wait();
+  groups.all().host().all_reduce(view(std::span(&max_iters, 1), Shape{1}), comm::Reduction::min).wait();
   announce(config, call, settings, data_at, folder, name, session, log);
-  train::TrainerOptions options = trainer_options(config, max_iters, folder, call, session, world);
+  train::TrainerOptions options = trainer_options(config, max_iters, folder, call, session, settings.plan);
   options.name = name;
   options.run = carried(config, options.name, corpus);
   options.peak_flops = config.train.peak_tflops ? *config.train.peak_tflops * 1e12 : lab::fma_peak(session.team());
 
-  train::Engine engine(settings, session.runtime(), session.ops(), world, crew.updater());
+  train::Engine engine(settings, session.runtime(), session.ops(), groups, crew.updater());
   Memories memories;
-  const std::unique_ptr<comm::Communicator> group = reading_group(config, world);
+  const std::unique_ptr<comm::Communicator> group = reading_group(config, data_group);
   // One thread of a process calls MPI.
   const data::Reading reading = reads_by_mpi(config, session) ? data::Reading::when_asked : data::Reading::ahead;
-  const std::unique_ptr<data::BatchSource> loader = make_loader(settings, text_file, sampler, reading, world, group.get());
+  const std::unique_ptr<data::BatchSource> loader = make_loader(settings, text_file, sampler, reading, data_group, group.get());
   const std::int64_t windows = config.train.eval_iters * settings.samples;
   const auto reader = [&](const data::TokenFile& file, const std::string& split) {
     return data::WindowReader(file, data::evaluation_sampler(file, settings.positions, settings.seed, split), settings.samples,
@@ -339,7 +300,8 @@ train::TrainingHistory train_rank(RunConfig config, const TrainCall& call, Sessi
   val_text.declare(memories.data);
   text.declare(memories.sampling, memories.cache);
   Ledger ledger = engine.ledger();
-  for (Arena* arena : {&memories.data, &memories.sampling, &memories.cache}) arena->commit(session.runtime().memory(), ledger);
+  memories.data.commit(session.runtime().memory(Space::pinned), ledger);
+  for (Arena* arena : {&memories.sampling, &memories.cache}) arena->commit(session.runtime(), ledger);
   engine.commit();
   if (!options.live) log.info(fmt::format("memory{}:\n", session.world().size() > 1 ? " of one rank" : "") + ledger.table());
   const train::RunState state = load_start(config, start, engine, session, log);
@@ -347,7 +309,7 @@ train::TrainingHistory train_rank(RunConfig config, const TrainCall& call, Sessi
   train::Trainer trainer(std::move(options), {engine, *loader, train_text, val_text, writes_text ? &text : nullptr,
                                               corpus.tokenizer.get(), session.team(), log});
   train::TrainingHistory history = trainer.run(state);
-  engine.updater().leave();
+  engine.control().leave();
   if (session.lead()) print_summary(history, folder, config, session, call.out);
   return history;
 }
@@ -357,19 +319,18 @@ train::EngineConfig engine_config(const RunConfig& config, std::int64_t vocabula
   out.model = model_config(config, vocabulary);
   out.decay = decay_rule(config);
   out.weights = {.type = dtype_of(config), .master = config.optimizer.master_weights};
-  out.adamw = {.beta1 = static_cast<float>(config.optimizer.beta1),
-               .beta2 = static_cast<float>(config.optimizer.beta2),
-               .eps = static_cast<float>(config.optimizer.eps),
-               .weight_decay = static_cast<float>(config.optimizer.weight_decay)};
+  out.optimizer = {.name = config.optimizer.name,
+                   .beta1 = static_cast<float>(config.optimizer.beta1),
+                   .beta2 = static_cast<float>(config.optimizer.beta2),
+                   .eps = static_cast<float>(config.optimizer.eps),
+                   .momentum = static_cast<float>(config.optimizer.momentum),
+                   .weight_decay = static_cast<float>(config.optimizer.weight_decay)};
   out.grad_clip = static_cast<float>(config.optimizer.grad_clip);
   out.samples = config.model.batch_size;
   out.positions = config.model.block_size;
-  out.microbatches = static_cast<int>(config.optimizer.gas);
+  out.plan.microbatches = static_cast<int>(config.optimizer.gas);
   out.seed = seed_of(config);
-  out.gradients = {
-      .reduce = config.parallel.reduce == "microbatch" ? parallel::ReduceEvery::microbatch : parallel::ReduceEvery::step,
-      .bucket_bytes = config.parallel.bucket_bytes,
-      .overlap = config.parallel.overlap};
+  out.gradients = {.bucket_bytes = config.parallel.bucket_bytes, .overlap = config.parallel.overlap};
   return out;
 }
 

@@ -73,7 +73,8 @@ layout::ShardedDims whole_dims(const ModelConfig& config) {
           .head_size = config.head_size,
           .ffn_width = config.ffn_width,
           .gated = config.gated,
-          .vocabulary = config.vocabulary};
+          .vocabulary = config.vocabulary,
+          .heads_per_kv = config.heads / config.kv_heads};
 }
 
 std::int64_t usual_ffn_width(std::int64_t width, bool gated) { return gated ? round_up(8 * width / 3, 256) : 4 * width; }

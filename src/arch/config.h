@@ -8,12 +8,13 @@
 
 #include "base/error.h"
 #include "layout/sharded_dims.h"
-#include "ops/linear.h"
 
 namespace lockstep::arch {
 
 enum class NormKind : std::uint8_t { layernorm, rmsnorm };
 enum class PositionKind : std::uint8_t { learned, rope };
+/// What comes between the products of the feed-forward layer. gelu is the exact one (erf).
+enum class ActivationKind : std::uint8_t { none, gelu, gelu_tanh, relu, silu };
 /// How rotary angles were stretched for a longer context: not, or as Llama 3.1 does it (by wavelength).
 enum class RopeScaling : std::uint8_t { none, llama3 };
 /// gpt2: normal(0, 0.02), residual projections / sqrt(2 layers) (Radford et al. 2019). pytorch: what PyTorch's Linear and
@@ -45,7 +46,7 @@ struct ModelConfig {
   NormKind norm = NormKind::layernorm;
   PositionKind position = PositionKind::learned;
   Rope rope;  ///< of PositionKind::rope
-  ops::Activation activation = ops::Activation::gelu;
+  ActivationKind activation = ActivationKind::gelu;
   bool gated = false;  ///< down(activation(gate(x)) * up(x)); with silu: SwiGLU
   InitKind init = InitKind::gpt2;
   bool bias = false;      ///< biases of norms and products, but for q, k, v

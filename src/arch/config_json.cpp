@@ -7,20 +7,17 @@
 
 namespace lockstep::arch {
 namespace {
-
-using ops::Activation;
-
 template <class Value>
 struct Name {
   std::string_view name;
   Value value;
 };
 
-constexpr std::array<Name<Activation>, 5> activations{{{"none", Activation::none},
-                                                       {"gelu", Activation::gelu},
-                                                       {"gelu_tanh", Activation::gelu_tanh},
-                                                       {"relu", Activation::relu},
-                                                       {"silu", Activation::silu}}};
+constexpr std::array<Name<ActivationKind>, 5> activations{{{"none", ActivationKind::none},
+                                                           {"gelu", ActivationKind::gelu},
+                                                           {"gelu_tanh", ActivationKind::gelu_tanh},
+                                                           {"relu", ActivationKind::relu},
+                                                           {"silu", ActivationKind::silu}}};
 constexpr std::array<Name<NormKind>, 2> norms{{{"layernorm", NormKind::layernorm}, {"rmsnorm", NormKind::rmsnorm}}};
 constexpr std::array<Name<PositionKind>, 2> positions{{{"learned", PositionKind::learned}, {"rope", PositionKind::rope}}};
 constexpr std::array<Name<RopeScaling>, 2> scalings{{{"none", RopeScaling::none}, {"llama3", RopeScaling::llama3}}};

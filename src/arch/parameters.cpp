@@ -4,6 +4,8 @@
 
 #include <cmath>
 
+#include "arch/shard_rules.h"
+
 namespace lockstep::arch {
 namespace {
 
@@ -34,7 +36,7 @@ class Table {
   static Init pytorch_linear(std::int64_t in) { return {Init::Kind::uniform, 1.0F / std::sqrt(static_cast<float>(in))}; }
   void add(UnitSpec& unit, std::string name, Role role, Shape shape, Init init) const {
     const bool decays = decay_ == DecayRule::all || shape.rank() >= 2;
-    unit.parameters.push_back({{std::move(name), shape, decays, static_cast<int>(role)}, init});
+    unit.parameters.push_back({{std::move(name), shape, decays, static_cast<int>(role), shard_rule(config_, role)}, init});
   }
   const ModelConfig& config_;
   DecayRule decay_;
@@ -78,13 +80,13 @@ std::vector<UnitSpec> unit_table(const ModelConfig& config, DecayRule decay) {
   return units;
 }
 
-std::vector<layout::Unit> units_of(const std::vector<UnitSpec>& table) {
+std::vector<layout::Unit> units_of(const std::vector<UnitSpec>& table, layout::TensorRank tensor) {
   std::vector<layout::Unit> units;
   for (const UnitSpec& spec : table) {
     std::vector<layout::ParameterInfo> infos;
     infos.reserve(spec.parameters.size());
     for (const ParameterSpec& parameter : spec.parameters) infos.push_back(parameter.info);
-    units.push_back(layout::make_unit(spec.name, std::move(infos)));
+    units.push_back(layout::make_unit(spec.name, std::move(infos), tensor));
   }
   return units;
 }
@@ -97,7 +99,24 @@ UnitMap unit_map(const ModelConfig& config) {
   for (std::int64_t i = 0; i < config.layers; ++i) map.blocks.push_back(UnitIndex{next++});
   map.head = UnitIndex{next++};
   map.count = next;
+  map.embedding_reads = {map.embedding};
+  map.head_reads = {map.head};
+  if (config.tied) {
+    map.embedding_reads.push_back(map.tied);
+    map.head_reads.push_back(map.tied);
+    map.projection = Role::token_table;
+  }
   return map;
+}
+
+TokenTable token_table(const std::vector<layout::Unit>& units, const UnitMap& map) {
+  const bool tied = map.tied.value >= 0;
+  const UnitIndex unit = tied ? map.tied : map.embedding;
+  for (const layout::PlacedParameter& parameter : units[static_cast<std::size_t>(unit.value)].parameters) {
+    if (parameter.info.role != static_cast<int>(Role::token_table)) continue;
+    return {.unit = unit, .offset = parameter.offset, .shape = parameter.shape(), .tied = tied};
+  }
+  throw BrokenRule("every model has a token table");
 }
 
 std::vector<UnitIndex> backward_order(const UnitMap& map) {

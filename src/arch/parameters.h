@@ -1,7 +1,7 @@
 #pragma once
 
-// The table of a model's parameters: name, shape, role, start value, decay, and the unit each belongs to. A new family is
-// a new table.
+// The table of a model's parameters: name, shape, role, start value, decay, how it is cut (arch/shard_rules), and the unit each
+// belongs to. A new family is a new table.
 
 #include <cstdint>
 #include <string>
@@ -55,18 +55,31 @@ enum class DecayRule : std::uint8_t { matrices, all };
 
 /// All units of a model in the order of the forward pass: embedding, the tied matrix when there is one, blocks, head.
 std::vector<UnitSpec> unit_table(const ModelConfig& config, DecayRule decay = DecayRule::matrices);
-/// The same, placed: what stores are built from.
-std::vector<layout::Unit> units_of(const std::vector<UnitSpec>& table);
+/// What a rank holds of them, placed: what stores are built from.
+std::vector<layout::Unit> units_of(const std::vector<UnitSpec>& table, layout::TensorRank tensor = {});
 
 /// Where the model finds its units in the table.
 struct UnitMap {
   UnitIndex embedding;  ///< learned positions, and tokens unless tied; may have nothing
   UnitIndex tied{-1};   ///< the token table when the head shares it; -1 otherwise
   std::vector<UnitIndex> blocks;
-  UnitIndex head;  ///< final norm, and the head's weight unless tied
+  UnitIndex head;                          ///< final norm, and the head's weight unless tied
+  std::vector<UnitIndex> embedding_reads;  ///< units that turn tokens into rows: the embedding, and a tied matrix
+  std::vector<UnitIndex> head_reads;       ///< units that turn rows into logits: the head, and a tied matrix
+  Role projection = Role::head_weight;     ///< of the matrix in them that multiplies the final norm's output
   int count = 0;
 };
 UnitMap unit_map(const ModelConfig& config);
+
+/// Where the token table lies: in the embedding's unit, or, tied, in one of its own.
+struct TokenTable {
+  UnitIndex unit;
+  std::int64_t offset = 0;  ///< in the unit
+  Shape shape;              ///< [V, C]
+  bool tied = false;
+};
+TokenTable token_table(const std::vector<layout::Unit>& units, const UnitMap& map);
+
 /// Units in the order in which a micro-batch is done with their gradients: head, tied matrix, blocks from the last, embedding.
 std::vector<UnitIndex> backward_order(const UnitMap& map);
 

@@ -6,6 +6,8 @@
 #include <charconv>
 
 #include "base/error.h"
+#include "comm/agreement.h"
+#include "comm/text.h"
 #include "io/file.h"
 
 namespace lockstep::checkpoint {
@@ -125,6 +127,27 @@ Choice choose_checkpoint(const fs::path& path, std::string_view which) {
   }
   choice.folder = usable[taken].folder;
   choice.manifest = std::move(*usable[taken].manifest);
+  return choice;
+}
+
+Choice choose_checkpoint(comm::Communicator& ranks, const fs::path& path, std::string_view which) {
+  Choice choice;
+  std::string told;
+  comm::together(ranks, [&] {
+    if (ranks.rank() != 0) return;
+    choice = choose_checkpoint(path, which);
+    Json::Array passed_over(choice.passed_over.begin(), choice.passed_over.end());
+    told = Json(Json::Object{{"folder", choice.folder.string()},
+                             {"manifest", manifest_text(choice.manifest)},
+                             {"passed_over", std::move(passed_over)}})
+               .dump();
+  });
+  told = comm::lead_text(ranks, std::move(told));
+  if (ranks.rank() == 0) return choice;
+  const Json json = Json::parse(told);
+  choice.folder = json.at("folder").string();
+  choice.manifest = parse_manifest(json.at("manifest").string(), choice.folder.string());
+  for (const Json& reason : json.at("passed_over").array()) choice.passed_over.push_back(reason.string());
   return choice;
 }
 

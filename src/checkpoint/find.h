@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "checkpoint/manifest.h"
+#include "comm/communicator.h"
 
 namespace lockstep::checkpoint {
 
@@ -45,6 +46,10 @@ struct Choice {
 /// loss; the last when none was measured) or a step number. Damaged ones are passed over, but not the one of a step number.
 /// Throws UserError that lists what there is.
 Choice choose_checkpoint(const std::filesystem::path& path, std::string_view which);
+
+/// Rank 0's choice on every rank, or its error: what the others see in the folder, which may be older, does not matter.
+/// Collective.
+Choice choose_checkpoint(comm::Communicator& ranks, const std::filesystem::path& path, std::string_view which);
 
 /// Index of the best of these losses: the lowest, of equal ones the first; none when no loss is known.
 std::optional<std::size_t> best_of(const std::vector<std::optional<double>>& losses);

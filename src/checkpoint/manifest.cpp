@@ -106,6 +106,7 @@ Manifest from_json(const Json& json) {
   manifest.model = json.at("model");
   manifest.optimizer = json.at("optimizer");
   manifest.run = json.at("run");
+  if (const Json* layout = json.find("layout")) manifest.layout = *layout;  // older ones do not say
   for (const Json& file : json.at("files").array()) {
     manifest.files.push_back({read_file_name(file.at("name")), static_cast<std::uint64_t>(file.at("bytes").integer()),
                               from_hex(file.at("header_checksum").string())});
@@ -154,6 +155,7 @@ std::string manifest_text(const Manifest& manifest) {
                                {"model", manifest.model},
                                {"optimizer", manifest.optimizer},
                                {"run", manifest.run},
+                               {"layout", manifest.layout},
                                {"files", std::move(files)},
                                {"tensors", std::move(tensors)}});
   std::string text = json.dump(2);

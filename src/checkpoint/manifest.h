@@ -16,11 +16,10 @@ namespace lockstep::checkpoint {
 
 inline constexpr int format_version = 1;
 inline constexpr std::string_view manifest_file = "manifest.json";
-inline constexpr std::string_view model_file = "model.safetensors";          ///< weights by their global names
-inline constexpr std::string_view optimizer_file = "optimizer.safetensors";  ///< name + one of the suffixes below
-inline constexpr std::string_view master_suffix = ".master";                 ///< fp32 weights
-inline constexpr std::string_view first_moment_suffix = ".exp_avg";
-inline constexpr std::string_view second_moment_suffix = ".exp_avg_sq";
+inline constexpr std::string_view model_file = "model.safetensors";  ///< weights by their global names
+inline constexpr std::string_view optimizer_file =
+    "optimizer.safetensors";                                  ///< name + "." + the optimizer's slot; or the suffix below
+inline constexpr std::string_view master_suffix = ".master";  ///< fp32 weights
 
 struct StoredTensor {
   LogicalTensor tensor;
@@ -46,6 +45,7 @@ struct Manifest {
   Json model;                                  ///< the model's configuration
   Json optimizer;                              ///< the optimizer's settings
   Json run;                                    ///< whatever else the caller wants back
+  Json layout;                                 ///< which ranks held what: for people, the tensors' files do not depend on it
   DType dtype = DType::f32;                    ///< of weights and activations while it was trained
   /// The model's file has the fp32 weights that are updated (master copies, where the model reads bf16): "<name>.master" is not
   /// stored, readers find "<name>".

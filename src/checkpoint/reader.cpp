@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
+#include <exception>
 
 #include "base/error.h"
 #include "checkpoint/find.h"
 #include "checkpoint/problems.h"
+#include "comm/agreement.h"
+#include "comm/text.h"
 #include "io/checksum.h"
 #include "tensor/bfloat16.h"
 
@@ -35,44 +37,6 @@ void convert(std::byte* to, DType type, const std::byte* from, std::int64_t coun
     const float* const wide = reinterpret_cast<const float*>(from);
     std::transform(wide, wide + count, reinterpret_cast<BFloat16*>(to), to_bfloat16);
   }
-}
-
-// A run of elements of one tensor: into `values`, or only through the checksum where that has no address.
-struct Piece {
-  std::size_t tensor;
-  std::int64_t first;
-  std::int64_t count;
-  std::byte* to;
-};
-
-void add_pieces(std::vector<Piece>& pieces, std::size_t tensor, std::int64_t first, std::int64_t count, std::byte* to,
-                DType dtype) {
-  const auto element = static_cast<std::int64_t>(size_of(dtype));
-  const std::int64_t most = 16 * piece_bytes / element;
-  for (std::int64_t done = 0; done < count; done += most) {
-    pieces.push_back({tensor, first + done, std::min(most, count - done), to == nullptr ? nullptr : to + done * element});
-  }
-}
-
-// All elements of every tensor: its ranges, and what lies between them.
-std::vector<Piece> cut(std::span<const HeldTensor> tensors) {
-  std::vector<Piece> pieces;
-  for (std::size_t index = 0; index < tensors.size(); ++index) {
-    const auto& [tensor, given] = tensors[index];
-    std::vector<HeldRange> ranges = given;
-    std::sort(ranges.begin(), ranges.end(), [](const HeldRange& a, const HeldRange& b) { return a.first < b.first; });
-    std::int64_t end = 0;
-    for (const HeldRange& range : ranges) {
-      ensure(range.values.dtype == tensor.dtype && range.values.dense(), "a range is dense and of its tensor's type");
-      ensure(range.first >= end && range.first + range.values.elements() <= tensor.shape.elements(),
-             "ranges lie within their tensor and do not overlap");
-      add_pieces(pieces, index, end, range.first - end, nullptr, tensor.dtype);
-      add_pieces(pieces, index, range.first, range.values.elements(), range.values.data, tensor.dtype);
-      end = range.first + range.values.elements();
-    }
-    add_pieces(pieces, index, end, tensor.shape.elements() - end, nullptr, tensor.dtype);
-  }
-  return pieces;
 }
 
 }  // namespace
@@ -148,81 +112,162 @@ void Reader::check_model(std::span<const LogicalTensor> wanted) const {
   if (!problems.empty()) throw_first(std::move(problems));
 }
 
-void Reader::read_model(std::span<const HeldTensor> weights, cpu::Team& team) const {
-  check_model(logical(weights));
-  read(weights, team);
-}
-
-void Reader::read(std::span<const HeldTensor> tensors, cpu::Team& team) const {
-  std::vector<Problem> problems;
-  for (const HeldTensor& held : tensors) {
-    const StoredTensor* stored = find(held.tensor.name);
-    if (stored == nullptr) {
-      problems.push_back({fmt::format("{} has no tensor \"{}\" {}", folder_.string(), held.tensor.name, described(held.tensor)),
-                          "use a checkpoint of the same model and optimizer"});
-    } else if (!fits(stored->tensor, held.tensor)) {
-      problems.push_back({fmt::format("{}: tensor \"{}\" is {}, but {} is wanted", folder_.string(), held.tensor.name,
-                                      described(stored->tensor), described(held.tensor)),
-                          "use a checkpoint of the same model and optimizer"});
-    }
-  }
-  if (!problems.empty()) throw_first(std::move(problems));
-  for (const std::string& name : read_pieces(tensors, team)) {
-    problems.push_back(
-        {fmt::format("{}: tensor \"{}\" does not match its checksum: its bytes are damaged", folder_.string(), name),
-         std::string(use_another)});
-  }
-  if (!problems.empty()) throw_first(std::move(problems));
+std::uint64_t Reader::Place::read(std::int64_t first, std::span<std::byte> bytes) const {
+  const std::size_t element = size_of(stored->tensor.dtype);
+  const auto place = static_cast<std::uint64_t>(first);
+  file->read_at(offset + place * element, bytes);
+  return io::checksum(bytes, element, place);
 }
 
 std::uint64_t Reader::read_range(std::string_view name, const HeldRange& range) const {
   const Place* place = find_place(name);
-  ensure(place != nullptr && range.values.dtype == place->stored->tensor.dtype, "the tensor is there and of the range's type");
-  const std::size_t element = size_of(range.values.dtype);
-  const auto first = static_cast<std::uint64_t>(range.first);
-  const std::span<std::byte> bytes = elements<std::byte>(range.values);
-  place->file->read_at(place->offset + first * element, bytes);
-  return io::checksum(bytes, element, first);
+  ensure(place != nullptr, "the tensor is there");
+  check_range(range, place->stored->tensor);
+  return place->read(range.first, elements<std::byte>(range.values));
 }
 
-std::vector<std::string> Reader::verify(cpu::Team& team) const {
-  std::vector<HeldTensor> all;
-  for (const StoredTensor& stored : manifest_.tensors) all.push_back({stored.tensor, {}});
-  return read_pieces(all, team);
-}
-
-std::vector<std::string> Reader::read_pieces(std::span<const HeldTensor> tensors, cpu::Team& team) const {
-  std::vector<const Place*> places;
-  for (const HeldTensor& held : tensors) places.push_back(find_place(held.tensor.name));
-  const std::vector<Piece> pieces = cut(tensors);
-  std::vector<std::uint64_t> sums(tensors.size(), 0);
-  std::vector<std::vector<std::byte>> scratch(static_cast<std::size_t>(team.size()));
-  team.for_each(static_cast<std::int64_t>(pieces.size()), [&](std::int64_t i, int worker) {
-    const Piece& piece = pieces[static_cast<std::size_t>(i)];
-    const Place& place = *places[piece.tensor];
-    const DType stored = place.stored->tensor.dtype, wanted = tensors[piece.tensor].tensor.dtype;
-    const bool straight = piece.to != nullptr && stored == wanted;
-    const std::size_t element = size_of(stored);
-    std::vector<std::byte>& own = scratch[static_cast<std::size_t>(worker)];
-    if (!straight) own.resize(piece_bytes);
-    const std::int64_t most = piece_bytes / static_cast<std::int64_t>(element);
-    std::uint64_t sum = 0;
-    for (std::int64_t done = 0; done < piece.count; done += most) {
-      const std::int64_t count = std::min(most, piece.count - done);
-      std::byte* const to = piece.to == nullptr ? nullptr : piece.to + done * static_cast<std::int64_t>(size_of(wanted));
-      const std::span<std::byte> bytes(straight ? to : own.data(), static_cast<std::size_t>(count) * element);
-      const auto first = static_cast<std::uint64_t>(piece.first + done);
-      place.file->read_at(place.offset + first * element, bytes);
-      sum += io::checksum(bytes, element, first);
-      if (to != nullptr && !straight) convert(to, wanted, own.data(), count);
+class Reader::Ranges final : public RangeReader {
+ public:
+  Ranges(const Reader& reader, std::span<const LogicalTensor> table)
+      : reader_(reader), table_(table.begin(), table.end()), tallies_(table.size()) {
+    for (std::size_t i = 0; i < table_.size(); ++i) {
+      places_.push_back(reader.find_place(table_[i].name));
+      indices_.emplace(table_[i].name, i);
     }
-    std::atomic_ref(sums[piece.tensor]).fetch_add(sum, std::memory_order_relaxed);
+  }
+
+  void fill(std::span<const HeldTensor> tensors, Team& team) override {
+    if (failure_) return;
+    try {
+      fill_parts(tensors, team);
+    } catch (...) {
+      failure_ = std::current_exception();
+    }
+  }
+
+  void finish(comm::Communicator& ranks) override {
+    comm::together(ranks, [&] {
+      if (failure_) std::rethrow_exception(failure_);
+    });
+    add_over(ranks, tallies_);
+    std::vector<Problem> problems;
+    for (std::size_t i = 0; i < table_.size(); ++i) {
+      ensure(tallies_[i].elements == table_[i].shape.elements(),
+             fmt::format("the ranks read every element of {} once", table_[i].name));
+      if (tallies_[i].checksum == places_[i]->stored->checksum) continue;
+      problems.push_back({fmt::format("{}: tensor \"{}\" does not match its checksum: its bytes are damaged",
+                                      reader_.folder().string(), table_[i].name),
+                          std::string(use_another)});
+    }
+    if (!problems.empty()) throw_first(std::move(problems));
+  }
+
+ private:
+  struct Part {
+    std::size_t tensor;
+    HeldRange range;
+  };
+
+  void fill_parts(std::span<const HeldTensor> tensors, Team& team) {
+    std::vector<Part> parts;
+    for (const HeldTensor& held : tensors) {
+      const auto found = indices_.find(held.tensor.name);
+      ensure(found != indices_.end(), "what is filled stands in the table");
+      for (const HeldRange& range : held.ranges) {
+        check_range(range, table_[found->second]);
+        for (const HeldRange& part : parts_of(range)) parts.push_back({found->second, part});
+      }
+    }
+    std::vector<std::vector<std::byte>> scratch(static_cast<std::size_t>(team.size()));
+    team.for_each(std::ssize(parts), [&](std::int64_t i, int worker) {
+      fill_part(parts[static_cast<std::size_t>(i)], scratch[static_cast<std::size_t>(worker)]);
+    });
+  }
+
+  void fill_part(const Part& part, std::vector<std::byte>& scratch) {
+    const Place& place = *places_[part.tensor];
+    const DType stored = place.stored->tensor.dtype, wanted = table_[part.tensor].dtype;
+    std::uint64_t sum = 0;
+    for_each_run(part.range, [&](std::int64_t first, const Tensor& values) {
+      if (stored == wanted) {
+        sum += place.read(first, elements<std::byte>(values));
+        return;
+      }
+      scratch.resize(static_cast<std::size_t>(values.elements()) * size_of(stored));
+      sum += place.read(first, scratch);
+      convert(values.data, wanted, scratch.data(), values.elements());
+    });
+    if (part.range.counts) tallies_[part.tensor].add(sum, part.range.values.elements());
+  }
+
+  const Reader& reader_;
+  std::vector<LogicalTensor> table_;
+  std::vector<const Place*> places_;  ///< by the table's index, as are the tallies
+  std::vector<Tally> tallies_;
+  std::unordered_map<std::string_view, std::size_t> indices_;
+  std::exception_ptr failure_;
+};
+
+std::unique_ptr<RangeReader> Reader::read_model(std::span<const LogicalTensor> weights) const {
+  check_model(weights);
+  return read(weights);
+}
+
+std::unique_ptr<RangeReader> Reader::read(std::span<const LogicalTensor> tensors) const {
+  std::vector<Problem> problems;
+  for (const LogicalTensor& tensor : tensors) {
+    const StoredTensor* stored = find(tensor.name);
+    if (stored == nullptr) {
+      problems.push_back({fmt::format("{} has no tensor \"{}\" {}", folder_.string(), tensor.name, described(tensor)),
+                          "use a checkpoint of the same model and optimizer"});
+    } else if (!fits(stored->tensor, tensor)) {
+      problems.push_back({fmt::format("{}: tensor \"{}\" is {}, but {} is wanted", folder_.string(), tensor.name,
+                                      described(stored->tensor), described(tensor)),
+                          "use a checkpoint of the same model and optimizer"});
+    }
+  }
+  if (!problems.empty()) throw_first(std::move(problems));
+  return std::make_unique<Ranges>(*this, tensors);
+}
+
+std::vector<std::string> Reader::verify(Team& team) const {
+  struct Part {
+    std::size_t tensor;
+    std::int64_t first, count;
+  };
+  std::vector<Part> parts;
+  for (std::size_t index = 0; index < manifest_.tensors.size(); ++index) {
+    const LogicalTensor& tensor = manifest_.tensors[index].tensor;
+    const std::int64_t most = piece_bytes / static_cast<std::int64_t>(size_of(tensor.dtype));
+    for (std::int64_t done = 0; done < tensor.shape.elements(); done += most)
+      parts.push_back({index, done, std::min(most, tensor.shape.elements() - done)});
+  }
+  std::vector<Tally> tallies(manifest_.tensors.size());
+  std::vector<std::vector<std::byte>> scratch(static_cast<std::size_t>(team.size()));
+  team.for_each(std::ssize(parts), [&](std::int64_t i, int worker) {
+    const Part& part = parts[static_cast<std::size_t>(i)];
+    const Place& place = *find_place(manifest_.tensors[part.tensor].tensor.name);
+    std::vector<std::byte>& own = scratch[static_cast<std::size_t>(worker)];
+    own.resize(static_cast<std::size_t>(part.count) * size_of(place.stored->tensor.dtype));
+    tallies[part.tensor].add(place.read(part.first, own), part.count);
   });
   std::vector<std::string> damaged;
-  for (std::size_t index = 0; index < tensors.size(); ++index) {
-    if (sums[index] != places[index]->stored->checksum) damaged.push_back(tensors[index].tensor.name);
+  for (std::size_t index = 0; index < tallies.size(); ++index) {
+    if (tallies[index].checksum != manifest_.tensors[index].checksum) damaged.push_back(manifest_.tensors[index].tensor.name);
   }
   return damaged;
+}
+
+std::unique_ptr<Reader> open_together(comm::Communicator& ranks, const io::Path& folder) {
+  std::unique_ptr<Reader> reader;
+  comm::together(ranks, [&] { reader = std::make_unique<Reader>(folder); });
+  const std::string mine = manifest_text(reader->manifest()), first = comm::lead_text(ranks, mine);
+  comm::together(ranks, [&] {
+    if (mine == first) return;
+    throw UserError(fmt::format("{} has another checkpoint than the one that rank 0 finds there", folder.string()),
+                    "put the run folder (log.dir) on a file system that all hosts share");
+  });
+  return reader;
 }
 
 }  // namespace lockstep::checkpoint

@@ -3,6 +3,7 @@
 // Reads ranges of named tensors out of a checkpoint, whatever layout wrote it, and verifies every byte on the way: the
 // manifest, the files' headers, and the checksum of every tensor that is asked for.
 
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -19,6 +20,8 @@ class Reader final : public WeightSource {
   /// Opens the folder of a checkpoint; throws UserError when it is none, or its manifest or the header of a file is damaged, or
   /// a file is missing or has another length.
   explicit Reader(io::Path folder);
+  Reader(const Reader&) = delete;
+  Reader& operator=(const Reader&) = delete;
 
   const io::Path& folder() const { return folder_; }
   const Manifest& manifest() const { return manifest_; }
@@ -29,34 +32,39 @@ class Reader final : public WeightSource {
   /// that read() takes.
   void check_model(std::span<const LogicalTensor> wanted) const;
 
-  void read_model(std::span<const HeldTensor> weights, cpu::Team& team) const override;
+  std::unique_ptr<RangeReader> read_model(std::span<const LogicalTensor> weights) const override;
 
-  /// Fills all ranges, f32 from bf16 and bf16 (rounded to the nearest) from f32 where the types differ, and verifies the tensors
-  /// they belong to, all elements of them. Throws UserError before reading when a tensor is missing or has another shape or type,
-  /// and when one is damaged; then the contents of all ranges are undefined.
-  void read(std::span<const HeldTensor> tensors, cpu::Team& team) const;
+  /// Reads these tensors: f32 from bf16 and bf16 (rounded to the nearest) from f32 where the types differ. Throws UserError when
+  /// one is missing or has another shape or type.
+  std::unique_ptr<RangeReader> read(std::span<const LogicalTensor> tensors) const;
 
   /// Fills one range of a tensor that find() finds, of its type, and returns the range's share of the tensor's checksum: who
   /// reads all of a tensor compares their sum. For tensors larger than memory.
   std::uint64_t read_range(std::string_view name, const HeldRange& range) const;
 
   /// Verifies every tensor; the names of the damaged ones.
-  std::vector<std::string> verify(cpu::Team& team) const;
+  std::vector<std::string> verify(Team& team) const;
 
  private:
+  class Ranges;
   struct Place {
     const StoredTensor* stored;
     const io::File* file;
     std::uint64_t offset;
+    /// Fills `bytes` from element `first` on; returns their share of the checksum.
+    std::uint64_t read(std::int64_t first, std::span<std::byte> bytes) const;
   };
   const Place* find_place(std::string_view name) const;
   void open_file(const StoredFile& stored);
-  std::vector<std::string> read_pieces(std::span<const HeldTensor> tensors, cpu::Team& team) const;
 
   io::Path folder_;
   Manifest manifest_;
   std::vector<io::File> files_;
   std::unordered_map<std::string, Place> places_;
 };
+
+/// Opens a checkpoint on every rank; throws UserError on all of them when one cannot, or finds another one there than rank 0.
+/// Collective.
+std::unique_ptr<Reader> open_together(comm::Communicator& ranks, const io::Path& folder);
 
 }  // namespace lockstep::checkpoint

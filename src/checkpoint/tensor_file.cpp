@@ -1,15 +1,12 @@
 #include "checkpoint/tensor_file.h"
 
 #include <algorithm>
-#include <atomic>
 #include <unordered_map>
 
 #include "io/checksum.h"
 
 namespace lockstep::checkpoint {
 namespace {
-
-std::span<const std::byte> bytes_of(const Tensor& tensor) { return {tensor.data, tensor.bytes()}; }
 
 io::SafetensorsEntry entry_of(const LogicalTensor& tensor) {
   io::SafetensorsEntry entry;
@@ -20,6 +17,44 @@ io::SafetensorsEntry entry_of(const LogicalTensor& tensor) {
 }
 
 }  // namespace
+
+void check_range(const HeldRange& range, const LogicalTensor& tensor) {
+  const Tensor& values = range.values;
+  ensure(values.dtype == tensor.dtype && values.dense(), "a range is dense and of its tensor's type");
+  ensure(range.stride == 0 || range.stride >= values.columns(), "the rows of a range do not overlap");
+  const std::int64_t length = range.stride == 0 ? values.elements() : values.columns();
+  const std::int64_t last_row = range.stride == 0 || values.rows() == 0 ? 0 : (values.rows() - 1) * range.stride;
+  ensure(range.first >= 0 && range.first + last_row + length <= tensor.shape.elements(), "a range lies within its tensor");
+}
+
+void for_each_run(const HeldRange& range, const std::function<void(std::int64_t first, const Tensor& values)>& run) {
+  const std::int64_t all = range.values.elements(), most = piece_bytes / static_cast<std::int64_t>(size_of(range.values.dtype));
+  const std::int64_t length = range.stride == 0 ? all : range.values.columns();
+  for (std::int64_t row = 0; row * length < all; ++row) {
+    for (std::int64_t done = 0; done < length; done += most) {
+      run(range.first + row * range.stride + done, range.values.flat(row * length + done, std::min(most, length - done)));
+    }
+  }
+}
+
+std::vector<HeldRange> parts_of(const HeldRange& range) {
+  std::vector<HeldRange> parts;
+  if (range.values.elements() == 0) return parts;
+  const std::int64_t most = 16 * piece_bytes / static_cast<std::int64_t>(size_of(range.values.dtype));
+  if (range.stride == 0) {
+    for (std::int64_t done = 0; done < range.values.elements(); done += most) {
+      const Tensor part = range.values.flat(done, std::min(most, range.values.elements() - done));
+      parts.push_back({range.first + done, part, 0, range.counts});
+    }
+    return parts;
+  }
+  const std::int64_t all = range.values.rows(), rows = std::max<std::int64_t>(1, most / range.values.columns());
+  for (std::int64_t row = 0; row < all; row += rows) {
+    const Tensor part = range.values.slice_rows(row, std::min(rows, all - row));
+    parts.push_back({range.first + row * range.stride, part, range.stride, range.counts});
+  }
+  return parts;
+}
 
 HeldTensor hold_whole(std::string name, const Tensor& tensor) {
   return {{std::move(name), tensor.shape, tensor.dtype}, {{0, tensor.flat(0, tensor.elements())}}};
@@ -32,56 +67,36 @@ std::vector<LogicalTensor> logical(std::span<const HeldTensor> tensors) {
 }
 
 TensorFileWriter::TensorFileWriter(io::File& file, std::span<const LogicalTensor> tensors, io::SafetensorsMetadata metadata)
-    : file_(file), tensors_(tensors.begin(), tensors.end()), checksums_(tensors.size(), 0) {
+    : file_(file), tensors_(tensors.begin(), tensors.end()), tallies_(tensors.size()) {
   std::vector<io::SafetensorsEntry> entries;
   for (const LogicalTensor& tensor : tensors) entries.push_back(entry_of(tensor));
   header_ = io::lay_out_safetensors(entries, std::move(metadata));
   std::unordered_map<std::string_view, std::uint64_t> places;
   for (const io::SafetensorsEntry& entry : header_.entries) places.emplace(entry.name, entry.offset);
   for (const LogicalTensor& tensor : tensors) offsets_.push_back(places.at(tensor.name));
-  const std::string bytes = io::safetensors_header_bytes(header_);
-  header_checksum_ = io::checksum(std::as_bytes(std::span(bytes)), 1, 0);
-  file_.resize(header_.file_bytes);
-  file_.write_at(0, std::as_bytes(std::span(bytes)));
+  header_bytes_ = io::safetensors_header_bytes(header_);
 }
+
+void TensorFileWriter::lay_out() {
+  file_.resize(header_.file_bytes);
+  file_.write_at(0, std::as_bytes(std::span(header_bytes_)));
+}
+
+std::uint64_t TensorFileWriter::header_checksum() const { return io::checksum(std::as_bytes(std::span(header_bytes_)), 1, 0); }
 
 void TensorFileWriter::write(std::size_t index, const HeldRange& range) {
   const LogicalTensor& tensor = tensors_.at(index);
-  const Tensor& values = range.values;
-  ensure(values.dtype == tensor.dtype && values.dense(), "a range is dense and of its tensor's type");
-  ensure(range.first >= 0 && range.first + values.elements() <= tensor.shape.elements(), "a range lies within its tensor");
+  check_range(range, tensor);
+  if (!range.counts) return;
   const std::size_t element = size_of(tensor.dtype);
-  const std::int64_t count = piece_bytes / static_cast<std::int64_t>(element);
   std::uint64_t sum = 0;
-  for (std::int64_t done = 0; done < values.elements(); done += count) {
-    const auto piece = bytes_of(values.flat(done, std::min(count, values.elements() - done)));
-    const auto first = static_cast<std::uint64_t>(range.first + done);
-    sum += io::checksum(piece, element, first);
-    file_.write_at(offsets_[index] + first * element, piece);
-  }
-  std::atomic_ref(checksums_[index]).fetch_add(sum, std::memory_order_relaxed);
-}
-
-void TensorFileWriter::write(std::span<const HeldTensor> tensors, cpu::Team& team) {
-  ensure(tensors.size() == tensors_.size(), "the tensors are those of the table");
-  struct Piece {
-    std::size_t index;
-    HeldRange range;
-  };
-  std::vector<Piece> pieces;
-  for (std::size_t index = 0; index < tensors.size(); ++index) {
-    ensure(tensors[index].tensor.name == tensors_[index].name, "the tensors are those of the table");
-    for (const HeldRange& range : tensors[index].ranges) {
-      const std::int64_t count = 16 * piece_bytes / static_cast<std::int64_t>(size_of(range.values.dtype));
-      for (std::int64_t done = 0; done < range.values.elements(); done += count) {
-        pieces.push_back({index, {range.first + done, range.values.flat(done, std::min(count, range.values.elements() - done))}});
-      }
-    }
-  }
-  team.for_each(static_cast<std::int64_t>(pieces.size()), [&](std::int64_t i, int) {
-    const Piece& piece = pieces[static_cast<std::size_t>(i)];
-    write(piece.index, piece.range);
+  for_each_run(range, [&](std::int64_t first, const Tensor& values) {
+    const std::span<const std::byte> bytes(values.data, values.bytes());
+    const auto place = static_cast<std::uint64_t>(first);
+    sum += io::checksum(bytes, element, place);
+    file_.write_at(offsets_[index] + place * element, bytes);
   });
+  tallies_[index].add(sum, range.values.elements());
 }
 
 void write_tensors(const io::Path& path, const NamedTensors& tensors, io::SafetensorsMetadata metadata) {
@@ -89,6 +104,7 @@ void write_tensors(const io::Path& path, const NamedTensors& tensors, io::Safete
   for (const NamedTensor& named : tensors) held.push_back(hold_whole(named.name, named.tensor));
   io::Replacement replacement(path);
   TensorFileWriter writer(replacement.file(), logical(held), std::move(metadata));
+  writer.lay_out();
   for (std::size_t index = 0; index < held.size(); ++index) writer.write(index, held[index].ranges.front());
   replacement.commit();
 }

@@ -1,14 +1,16 @@
 #pragma once
 
-// Tensors into safetensors files. A tensor is logical: a global name and shape that everybody agrees on, of whose elements
-// somebody holds some ranges. Where a range goes follows from the table of all tensors, so that many can write one file.
+// Tensors into safetensors files. A tensor is logical: a global name and shape that all ranks agree on, of whose elements each
+// rank holds some ranges. Where a range goes follows from the table of all tensors, so that many can write one file.
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "device/cpu/team.h"
+#include "checkpoint/tally.h"
+#include "device/team.h"
 #include "io/file.h"
 #include "io/safetensors.h"
 #include "tensor/named.h"
@@ -23,12 +25,24 @@ struct LogicalTensor {
   DType dtype = DType::f32;
 };
 
-/// Elements [first, first + values.elements()) of a logical tensor, counted in row-major order of its global shape. `values`
-/// is dense host memory of the tensor's type, owned by somebody else.
+/// Elements of a logical tensor, counted in row-major order of its global shape: `values` one after another from element `first`
+/// on, or with a stride each row of `values` by itself, from elements first, first + stride, first + 2 stride, ... on. `values`
+/// is dense host memory of the tensor's type, not owned.
 struct HeldRange {
   std::int64_t first = 0;
   Tensor values;
+  std::int64_t stride = 0;
+  /// Where several ranks hold the same elements one of them counts them: only it writes them, and its reading is summed up.
+  bool counts = true;
 };
+
+/// Throws BrokenRule unless the range is dense, of the tensor's type and lies within it.
+void check_range(const HeldRange& range, const LogicalTensor& tensor);
+/// Calls run(first element in the tensor, the values) for all of a range, in its order and in pieces that fit a processor's
+/// cache.
+void for_each_run(const HeldRange& range, const std::function<void(std::int64_t first, const Tensor& values)>& run);
+/// The range in parts of a few MiB, for threads to share.
+std::vector<HeldRange> parts_of(const HeldRange& range);
 
 struct HeldTensor {
   LogicalTensor tensor;
@@ -45,26 +59,28 @@ inline constexpr std::int64_t piece_bytes = std::int64_t{256} * 1024;
 /// Writes one file whose table of tensors is known from the start.
 class TensorFileWriter {
  public:
-  /// Gives `file` (not owned) its size and its header.
+  /// `file` is not owned. Touches nothing yet.
   TensorFileWriter(io::File& file, std::span<const LogicalTensor> tensors, io::SafetensorsMetadata metadata = {});
+  /// Gives the file its size and its header: of those who write one file, one does it, before the others write.
+  void lay_out();
 
   const io::SafetensorsHeader& header() const { return header_; }
-  std::uint64_t header_checksum() const { return header_checksum_; }
+  std::uint64_t header_checksum() const;
+  const std::vector<LogicalTensor>& tensors() const { return tensors_; }
 
-  /// Writes a range of tensor `index` of the table. Several threads may write ranges that do not overlap.
+  /// Writes a range of tensor `index` of the table, unless it does not count. Several threads may write ranges that do not
+  /// overlap.
   void write(std::size_t index, const HeldRange& range);
-  /// Writes all ranges; `tensors` is the table of the constructor. Throws what the file throws.
-  void write(std::span<const HeldTensor> tensors, cpu::Team& team);
-  /// The checksum of what was written of tensor `index` through this object: of all of it when all ranges were.
-  std::uint64_t checksum(std::size_t index) const { return checksums_[index]; }
+  /// What was written of each tensor through this object.
+  const std::vector<Tally>& tallies() const { return tallies_; }
 
  private:
   io::File& file_;
   std::vector<LogicalTensor> tensors_;
   io::SafetensorsHeader header_;
-  std::uint64_t header_checksum_ = 0;
-  std::vector<std::uint64_t> offsets_;    ///< by index, as are the checksums
-  std::vector<std::uint64_t> checksums_;  ///< added to atomically
+  std::string header_bytes_;
+  std::vector<std::uint64_t> offsets_;  ///< by index, as are the tallies
+  std::vector<Tally> tallies_;          ///< added to atomically
 };
 
 /// Writes whole tensors; `path` is replaced at once or not at all.

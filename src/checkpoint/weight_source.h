@@ -1,19 +1,34 @@
 #pragma once
 
-// Where a model's weights come from: a checkpoint, or files that another program published.
+// Where a model's weights come from: a checkpoint, or files that another program published. Each rank fills the ranges that it
+// holds.
 
+#include <memory>
 #include <span>
 
 #include "checkpoint/tensor_file.h"
-#include "device/cpu/team.h"
+#include "comm/communicator.h"
+#include "device/team.h"
 
 namespace lockstep::checkpoint {
+
+/// Fills ranges of tensors, some at a time. Its source outlives it.
+class RangeReader {
+ public:
+  virtual ~RangeReader() = default;
+  /// Fills the ranges of tensors of the table that the reader was made for. All ranks together fill every element once and count
+  /// it, and others that hold it too, fill it without counting. What fails is said by finish(), so that the ranks stay together.
+  virtual void fill(std::span<const HeldTensor> tensors, Team& team) = 0;
+  /// After the last fill(): throws on every rank what failed on one, and UserError that names the tensors that are damaged; then
+  /// the contents of all ranges are undefined. Collective.
+  virtual void finish(comm::Communicator& ranks) = 0;
+};
 
 class WeightSource {
  public:
   virtual ~WeightSource() = default;
-  /// Fills all ranges of all weights of a model. Throws UserError, listing what differs, when the source is of another model.
-  virtual void read_model(std::span<const HeldTensor> weights, cpu::Team& team) const = 0;
+  /// Reads `weights`, all weights of a model. Throws UserError, listing what differs, when the source is of another model.
+  virtual std::unique_ptr<RangeReader> read_model(std::span<const LogicalTensor> weights) const = 0;
 };
 
 }  // namespace lockstep::checkpoint

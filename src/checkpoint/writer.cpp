@@ -8,25 +8,9 @@
 #include "base/timer.h"
 #include "base/units.h"
 #include "checkpoint/find.h"
+#include "comm/agreement.h"
 
 namespace lockstep::checkpoint {
-namespace {
-
-std::uint64_t bytes_of(std::span<const HeldTensor> tensors) {
-  std::uint64_t bytes = 0;
-  for (const HeldTensor& held : tensors) {
-    for (const HeldRange& range : held.ranges) bytes += range.values.bytes();
-  }
-  return bytes;
-}
-
-io::Path swept(io::Path checkpoints) {
-  io::make_folders(checkpoints);
-  io::remove_dead_folders(checkpoints);
-  return checkpoints;
-}
-
-}  // namespace
 
 void check_space(const io::Path& folder, std::uint64_t needed, std::string_view what) {
   std::error_code unknown;
@@ -38,53 +22,130 @@ void check_space(const io::Path& folder, std::uint64_t needed, std::string_view 
   }
 }
 
-Writer::Writer(const io::Path& checkpoints, std::int64_t step)
-    : target_(swept(checkpoints) / folder_name(step)), step_(step), folder_(target_) {}
-
-void Writer::write(std::string_view file, std::span<const HeldTensor> tensors, cpu::Team& team) {
-  for (const HeldTensor& held : tensors) {
-    if (std::any_of(written_.tensors.begin(), written_.tensors.end(),
-                    [&](const StoredTensor& stored) { return stored.tensor.name == held.tensor.name; })) {
-      throw UserError(fmt::format("two files of a checkpoint have a tensor \"{}\"", held.tensor.name),
-                      "give every tensor its own name");
+Writer::Writer(comm::Communicator& ranks, const io::Path& run, std::int64_t step, std::vector<FileTable> files)
+    : start_(now_seconds()),
+      ranks_(ranks),
+      target_(run / checkpoints_folder / folder_name(step)),
+      partial_(io::NewFolder::path_until_commit(target_)),
+      step_(step),
+      tables_(std::move(files)) {
+  for (std::size_t file = 0; file < tables_.size(); ++file) {
+    for (std::size_t index = 0; index < tables_[file].tensors.size(); ++index) {
+      const std::string& name = tables_[file].tensors[index].name;
+      if (!places_.emplace(name, Place{file, index}).second) {
+        throw UserError(fmt::format("a checkpoint would have two tensors \"{}\"", name), "give every tensor its own name");
+      }
     }
   }
-  open_.push_back(io::File::create(folder_.path() / file));
-  TensorFileWriter writer(open_.back(), logical(tensors),
-                          {{"format", "pt"}, {"step", fmt::format("{}", step_)}});  // "pt": what other readers look for
-  writer.write(tensors, team);
-  written_.files.push_back({std::string(file), writer.header().file_bytes, writer.header_checksum()});
-  for (std::size_t index = 0; index < tensors.size(); ++index) {
-    written_.tensors.push_back({tensors[index].tensor, std::string(file), writer.checksum(index)});
-  }
+  comm::together(ranks_, [&] {
+    if (ranks_.rank() == 0) lay_out(run);
+  });
+  comm::together(ranks_, [&] { open_files(); });
 }
 
-io::Path Writer::commit(Manifest manifest) {
-  for (io::File& file : open_) {
-    file.sync();
+// The files are closed again: other hosts see their size then.
+void Writer::lay_out(const io::Path& run) {
+  const io::Path checkpoints = run / checkpoints_folder;
+  io::make_folders(checkpoints);
+  io::remove_dead_folders(checkpoints);
+  folder_ = std::make_unique<io::NewFolder>(target_);
+  std::uint64_t bytes = 0;
+  for (const FileTable& table : tables_) {
+    for (const LogicalTensor& tensor : table.tensors)
+      bytes += static_cast<std::uint64_t>(tensor.shape.elements()) * size_of(tensor.dtype);
+  }
+  check_space(checkpoints, bytes, "a checkpoint");
+  for (const FileTable& table : tables_) {
+    io::File file = io::File::create(partial_ / table.name);
+    make_writer(file, table).lay_out();
     file.close();
   }
-  manifest.step = step_;
-  manifest.files = std::move(written_.files);
-  manifest.tensors = std::move(written_.tensors);
-  io::replace_file(folder_.path() / manifest_file, manifest_text(manifest));
-  folder_.commit();
-  return target_;
 }
 
-SaveReport save(const io::Path& run, const Content& content, Manifest manifest, cpu::Team& team) {
-  const double start = now_seconds();
-  SaveReport report;
-  const io::Path checkpoints = run / checkpoints_folder;
-  Writer writer(checkpoints, manifest.step);
-  check_space(checkpoints, bytes_of(content.model) + bytes_of(content.optimizer), "a checkpoint");
-  writer.write(model_file, content.model, team);
-  writer.write(optimizer_file, content.optimizer, team);
-  report.written_seconds = now_seconds() - start;
-  report.folder = writer.commit(std::move(manifest));
-  report.bytes = read_manifest(report.folder).bytes();
-  report.durable_seconds = now_seconds() - start;
+void Writer::open_files() {
+  files_.reserve(tables_.size());  // writers refer to them
+  for (const FileTable& table : tables_) {
+    const io::Path path = partial_ / table.name;
+    std::error_code ignored;
+    const bool seen = std::filesystem::exists(path, ignored);
+    if (seen) files_.push_back(io::File::open_to_write(path));
+    if (seen) writers_.push_back(make_writer(files_.back(), table));
+    if (!seen || files_.back().size() != writers_.back().header().file_bytes) {
+      throw UserError(fmt::format("{} is not there as rank 0 made it: the ranks see different folders", path.string()),
+                      "put the run folder (log.dir) on a file system that all hosts share");
+    }
+  }
+}
+
+TensorFileWriter Writer::make_writer(io::File& file, const FileTable& table) const {
+  return {file, table.tensors, {{"format", "pt"}, {"step", fmt::format("{}", step_)}}};  // "pt": what other readers look for
+}
+
+void Writer::write(std::span<const HeldTensor> tensors, Team& team) {
+  if (failure_) return;
+  try {
+    write_ranges(tensors, team);
+  } catch (...) {
+    failure_ = std::current_exception();
+  }
+}
+
+void Writer::write_ranges(std::span<const HeldTensor> tensors, Team& team) {
+  struct Part {
+    Place place;
+    HeldRange range;
+  };
+  std::vector<Part> parts;
+  for (const HeldTensor& held : tensors) {
+    const auto place = places_.find(held.tensor.name);
+    ensure(place != places_.end(), "what is written stands in a table");
+    for (const HeldRange& range : held.ranges) {
+      for (const HeldRange& part : parts_of(range)) parts.push_back({place->second, part});
+    }
+  }
+  team.for_each(std::ssize(parts), [&](std::int64_t i, int) {
+    const Part& part = parts[static_cast<std::size_t>(i)];
+    writers_[part.place.file].write(part.place.index, part.range);
+  });
+}
+
+SaveReport Writer::commit(Manifest manifest) {
+  SaveReport report{.folder = target_, .bytes = 0, .written_seconds = now_seconds() - start_, .durable_seconds = 0};
+  // Each host has its own share of the files to bring to the device.
+  comm::together(ranks_, [&] {
+    if (failure_) std::rethrow_exception(failure_);
+    for (io::File& file : files_) {
+      file.sync();
+      file.close();
+    }
+  });
+  fill_in(manifest);
+  report.bytes = manifest.bytes();
+  comm::together(ranks_, [&] {
+    if (!folder_) return;
+    io::replace_file(partial_ / manifest_file, manifest_text(manifest));
+    folder_->commit();
+  });
+  report.durable_seconds = now_seconds() - start_;
   return report;
+}
+
+void Writer::fill_in(Manifest& manifest) {
+  manifest.step = step_;
+  manifest.files.clear();
+  manifest.tensors.clear();
+  for (std::size_t file = 0; file < tables_.size(); ++file) {
+    const TensorFileWriter& writer = writers_[file];
+    manifest.files.push_back({tables_[file].name, writer.header().file_bytes, writer.header_checksum()});
+    std::vector<Tally> tallies = writer.tallies();
+    add_over(ranks_, tallies);
+    for (std::size_t index = 0; index < tallies.size(); ++index) {
+      const LogicalTensor& tensor = tables_[file].tensors[index];
+      ensure(tallies[index].elements == tensor.shape.elements(),
+             fmt::format("the ranks wrote every element of {} once", tensor.name));
+      manifest.tensors.push_back({tensor, tables_[file].name, tallies[index].checksum});
+    }
+  }
 }
 
 }  // namespace lockstep::checkpoint

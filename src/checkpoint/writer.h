@@ -1,58 +1,79 @@
 #pragma once
 
-// Writes one checkpoint: `<checkpoints>/step_N/` with its files and, last, the manifest. Everything goes into a hidden
-// folder that gets its name when all of it is on the device: a save that is interrupted at any point, or fails, leaves the
-// earlier checkpoints as they were.
+// Writes one checkpoint: `<run>/checkpoints/step_N/` with its files and, last, the manifest. Each rank writes the ranges that it
+// holds, at the places that follow from the tables of all tensors; rank 0 makes the folder and gives it its name. Everything goes
+// into a hidden folder that gets its name when all of it is on the device: a save that is interrupted at any point, or fails on
+// any rank, leaves the earlier checkpoints as they were.
 
 #include <cstdint>
+#include <exception>
+#include <memory>
 #include <span>
+#include <string>
 #include <string_view>
+#include <unordered_map>
+#include <vector>
 
 #include "checkpoint/manifest.h"
+#include "comm/communicator.h"
 #include "io/new_folder.h"
 
 namespace lockstep::checkpoint {
 
+/// A file of a checkpoint, the same on every rank. A tensor's name is unique over all files.
+struct FileTable {
+  std::string name;
+  std::vector<LogicalTensor> tensors;
+};
+
+struct SaveReport {
+  io::Path folder;
+  std::uint64_t bytes = 0;     ///< of all files
+  double written_seconds = 0;  ///< until training could have changed the tensors again
+  double durable_seconds = 0;  ///< until all was on the device, from the start
+};
+
 class Writer {
  public:
-  /// Starts the checkpoint of `step` in `checkpoints` (`<run>/checkpoints`, made when missing). What dead saves left there
-  /// is deleted.
-  Writer(const io::Path& checkpoints, std::int64_t step);
+  /// Starts the checkpoint of `step` of a run: rank 0 makes its hidden folder, in which it lays out the files, and deletes what
+  /// dead saves left. Throws UserError on every rank when the file system has not enough space, or a rank cannot write the files.
+  /// Collective over `ranks`, which outlives this.
+  Writer(comm::Communicator& ranks, const io::Path& run, std::int64_t step, std::vector<FileTable> files);
+  Writer(const Writer&) = delete;
+  Writer& operator=(const Writer&) = delete;
 
-  /// Writes one file of the checkpoint. Names of tensors are unique over all files.
-  void write(std::string_view file, std::span<const HeldTensor> tensors, cpu::Team& team);
+  /// Writes those of the ranges that count; all ranks together write every element of every tensor once. Not collective: what
+  /// fails is said by commit(), so that the ranks stay together.
+  void write(std::span<const HeldTensor> tensors, Team& team);
 
-  /// Syncs the files, writes the manifest (its step, files and tensors are filled in) and gives the folder its name. What
-  /// throws before leaves nothing behind. Returns the checkpoint's folder.
-  io::Path commit(Manifest manifest);
+  /// Syncs the files; then rank 0 writes the manifest (its step, files and tensors are filled in) and gives the folder its name.
+  /// What fails on one rank is thrown on all, and nothing is left behind. Collective.
+  SaveReport commit(Manifest manifest);
 
  private:
-  io::Path target_;
+  struct Place {
+    std::size_t file, index;
+  };
+  void lay_out(const io::Path& run);
+  void open_files();
+  TensorFileWriter make_writer(io::File& file, const FileTable& table) const;
+  void write_ranges(std::span<const HeldTensor> tensors, Team& team);
+  void fill_in(Manifest& manifest);
+
+  double start_;
+  comm::Communicator& ranks_;
+  io::Path target_, partial_;
   std::int64_t step_;
-  io::NewFolder folder_;
-  Manifest written_;
-  std::vector<io::File> open_;
+  std::vector<FileTable> tables_;
+  std::unique_ptr<io::NewFolder> folder_;  ///< rank 0's
+  std::vector<io::File> files_;
+  std::vector<TensorFileWriter> writers_;
+  std::unordered_map<std::string_view, Place> places_;
+  std::exception_ptr failure_;
 };
 
 /// Throws UserError when the folder's file system has less space left than `what` needs: better now than after minutes of
 /// writing.
 void check_space(const io::Path& folder, std::uint64_t needed, std::string_view what);
-
-/// What a training run saves. Every range that this rank holds.
-struct Content {
-  std::vector<HeldTensor> model;      ///< weights by their global names
-  std::vector<HeldTensor> optimizer;  ///< moments, and masters where they are not the weights themselves
-};
-
-struct SaveReport {
-  io::Path folder;
-  std::uint64_t bytes = 0;
-  double written_seconds = 0;  ///< until training could have changed the tensors again
-  double durable_seconds = 0;  ///< until all was on the device, from the start
-};
-
-/// Writes a whole checkpoint of `manifest.step` into `<run>/checkpoints`. Throws UserError before writing anything when the
-/// file system has not enough space, and when it runs out of it.
-SaveReport save(const io::Path& run, const Content& content, Manifest manifest, cpu::Team& team);
 
 }  // namespace lockstep::checkpoint

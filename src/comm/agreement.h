@@ -1,7 +1,8 @@
 #pragma once
 
-// What all ranks must have in common, compared at the start.
+// What all ranks must have in common.
 
+#include <functional>
 #include <string>
 
 #include "comm/communicator.h"
@@ -11,5 +12,10 @@ namespace lockstep::comm {
 /// Throws UserError on every rank whose text differs from rank 0's, naming the first line that does and both ranks' version of
 /// it. `what`: of the texts, for people ("settings"). Collective.
 void demand_agreement(Communicator& world, const std::string& what, const std::string& text);
+
+/// Runs `body`, which is not collective, on every rank, and returns when all have done so. When it throws on some, the error of
+/// the first of them is thrown on all: of the same kind everywhere, with that rank's number in front of the text unless it is 0.
+/// Collective.
+void together(Communicator& ranks, const std::function<void()>& body);
 
 }  // namespace lockstep::comm

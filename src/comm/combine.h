@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <span>
 
+#include "base/dtype.h"
 #include "comm/reduction.h"
-#include "tensor/dtype.h"
 
 namespace lockstep::comm {
 

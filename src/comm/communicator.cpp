@@ -37,10 +37,16 @@ void check_whole(const Tensor& whole, const Tensor& part, std::int64_t total, st
 
 }  // namespace
 
+Request Communicator::begin(const Operation& operation) {
+  Request request = issue(operation);
+  request.count_waiting(*waited_);
+  return request;
+}
+
 Request Communicator::all_reduce(const Tensor& x, Reduction reduction) {
   check_dense(x);
   check_reducible(x.dtype, reduction);
-  return issue(
+  return begin(
       {.kind = Collective::all_reduce, .reduction = reduction, .dtype = x.dtype, .count = x.elements(), .in = x, .out = x});
 }
 
@@ -48,7 +54,7 @@ Request Communicator::reduce(const Tensor& x, Reduction reduction, int root) {
   check_dense(x);
   check_reducible(x.dtype, reduction);
   check_rank(root, size());
-  return issue({.kind = Collective::reduce,
+  return begin({.kind = Collective::reduce,
                 .reduction = reduction,
                 .dtype = x.dtype,
                 .root = root,
@@ -60,13 +66,13 @@ Request Communicator::reduce(const Tensor& x, Reduction reduction, int root) {
 Request Communicator::broadcast(const Tensor& x, int root) {
   check_dense(x);
   check_rank(root, size());
-  return issue({.kind = Collective::broadcast, .dtype = x.dtype, .root = root, .count = x.elements(), .in = x, .out = x});
+  return begin({.kind = Collective::broadcast, .dtype = x.dtype, .root = root, .count = x.elements(), .in = x, .out = x});
 }
 
 Request Communicator::all_gather(const Tensor& out, const Tensor& part, std::span<const std::int64_t> counts) {
   const std::int64_t total = check_counts(counts, size());
   check_whole(out, part, total, counts[static_cast<std::size_t>(rank())]);
-  return issue({.kind = Collective::all_gather, .dtype = out.dtype, .count = total, .in = part, .out = out, .counts = counts});
+  return begin({.kind = Collective::all_gather, .dtype = out.dtype, .count = total, .in = part, .out = out, .counts = counts});
 }
 
 Request Communicator::reduce_scatter(const Tensor& part, const Tensor& in, std::span<const std::int64_t> counts,
@@ -74,7 +80,7 @@ Request Communicator::reduce_scatter(const Tensor& part, const Tensor& in, std::
   const std::int64_t total = check_counts(counts, size());
   check_whole(in, part, total, counts[static_cast<std::size_t>(rank())]);
   check_reducible(in.dtype, reduction);
-  return issue({.kind = Collective::reduce_scatter,
+  return begin({.kind = Collective::reduce_scatter,
                 .reduction = reduction,
                 .dtype = in.dtype,
                 .count = total,
@@ -87,7 +93,7 @@ Request Communicator::gather(const Tensor& out, const Tensor& part, int root) {
   check_rank(root, size());
   check_dense(part);
   if (rank() == root) check_whole(out, part, part.elements() * size(), part.elements());
-  return issue({.kind = Collective::gather,
+  return begin({.kind = Collective::gather,
                 .dtype = part.dtype,
                 .root = root,
                 .count = part.elements(),
@@ -99,7 +105,7 @@ Request Communicator::scatter(const Tensor& part, const Tensor& in, int root) {
   check_rank(root, size());
   check_dense(part);
   if (rank() == root) check_whole(in, part, part.elements() * size(), part.elements());
-  return issue({.kind = Collective::scatter,
+  return begin({.kind = Collective::scatter,
                 .dtype = part.dtype,
                 .root = root,
                 .count = part.elements(),
@@ -121,7 +127,7 @@ Request Communicator::all_to_all(const Tensor& out, std::span<const std::int64_t
   ensure(in.elements() == check_counts(in_counts, size()), "`in` has as many elements as its pieces");
   ensure(out.elements() == check_counts(out_counts, size()), "`out` has as many elements as its pieces");
   ensure(out.data != in.data || in.elements() == 0, "all_to_all has two buffers");
-  return issue(
+  return begin(
       {.kind = Collective::all_to_all, .dtype = in.dtype, .in = in, .out = out, .counts = in_counts, .out_counts = out_counts});
 }
 
@@ -129,30 +135,32 @@ Request Communicator::send(const Tensor& x, int to) {
   check_dense(x);
   check_rank(to, size());
   ensure(to != rank(), "a rank does not send to itself");
-  return issue({.kind = Collective::send, .dtype = x.dtype, .root = to, .count = x.elements(), .in = x});
+  return begin({.kind = Collective::send, .dtype = x.dtype, .root = to, .count = x.elements(), .in = x});
 }
 
 Request Communicator::receive(const Tensor& x, int from) {
   check_dense(x);
   check_rank(from, size());
   ensure(from != rank(), "a rank does not receive from itself");
-  return issue({.kind = Collective::receive, .dtype = x.dtype, .root = from, .count = x.elements(), .out = x});
+  return begin({.kind = Collective::receive, .dtype = x.dtype, .root = from, .count = x.elements(), .out = x});
 }
 
-void Communicator::barrier() { issue({.kind = Collective::barrier}).wait(); }
+void Communicator::barrier() { begin({.kind = Collective::barrier}).wait(); }
 
 std::unique_ptr<Communicator> Communicator::split(int colour, int key) {
   const auto n = static_cast<std::size_t>(size());
   std::array<std::int64_t, 2> mine{colour, key};
   std::vector<std::int64_t> all(2 * n);
   const std::vector<std::int64_t> counts(n, 2);
-  all_gather(view(std::span(all), Shape{std::ssize(all)}), view(std::span<std::int64_t>(mine), Shape{2}), counts).wait();
+  host().all_gather(view(std::span(all), Shape{std::ssize(all)}), view(std::span<std::int64_t>(mine), Shape{2}), counts).wait();
   std::vector<int> members;
   for (std::size_t r = 0; r < n; ++r) {
     if (all[2 * r] == colour) members.push_back(static_cast<int>(r));
   }
   std::ranges::sort(members, {}, [&](int r) { return std::pair(all[2 * static_cast<std::size_t>(r) + 1], r); });
-  return make_group(colour, std::move(members));
+  std::unique_ptr<Communicator> group = make_group(colour, std::move(members));
+  group->waited_ = waited_;
+  return group;
 }
 
 }  // namespace lockstep::comm

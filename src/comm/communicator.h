@@ -19,7 +19,7 @@
 #include "device/stream.h"
 #include "tensor/tensor.h"
 
-namespace lockstep::cpu {
+namespace lockstep {
 class Team;
 }
 
@@ -59,18 +59,29 @@ class Communicator {
   void barrier();
   /// Ranks of equal `colour` form a new group, ordered by `key`, then by rank. Collective.
   std::unique_ptr<Communicator> split(int colour, int key);
+  /// The same ranks for what lies in host memory, whatever their device: times, counts, what they decide together. This group
+  /// itself where it carries host memory.
+  virtual Communicator& host() { return *this; }
+  /// How long this rank has been blocked in wait(), join() and barrier() so far, in this group, the one that it was split from
+  /// and all that were split from either. Its own share of an operation that is done meanwhile counts.
+  double waited_seconds() const { return *waited_; }
 
-  /// From now on operations go forward between the ops of `stream`, and `team` shares their work; both outlive the communicator.
+  /// From now on operations come behind what was issued on `stream` and go forward between its ops, and `team` shares their work;
+  /// both outlive the communicator.
   /// Called by the rank's thread once, before the first operation; groups made by split() inherit it.
-  virtual void attach(Stream& stream, cpu::Team& team) = 0;
+  virtual void attach(Stream& stream, Team& team) = 0;
   /// Where to allocate what is reduced or gathered often: memory that the ranks of this host share, so that operations on it
   /// copy nothing. `usual` when every memory is shared.
   virtual MemorySource& window(MemorySource& usual) = 0;
 
  private:
+  /// issue(), its waiting counted.
+  Request begin(const Operation& operation);
   virtual Request issue(const Operation& operation) = 0;
   /// `members`: the group's ranks in its order, this one among them. Collective.
   virtual std::unique_ptr<Communicator> make_group(int colour, std::vector<int> members) = 0;
+
+  std::shared_ptr<double> waited_ = std::make_shared<double>(0);  // seconds
 };
 
 /// A world of one rank.

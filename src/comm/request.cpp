@@ -6,16 +6,33 @@
 #include <exception>
 
 #include "base/error.h"
+#include "base/timer.h"
 #include "comm/errors.h"
 
 namespace lockstep::comm {
 
-void Request::end() {
+template <class Finish>
+void Request::finish(const Finish& how) {
   const std::unique_ptr<Pending> pending = std::exchange(pending_, nullptr);
   if (!pending) return;
-  if (std::uncaught_exceptions() > 0) return pending->abandon();
+  if (waited_ == nullptr) return how(*pending);
+  const ScopedTime timed(*waited_);
+  how(*pending);
+}
+
+void Request::wait() {
+  finish([](Pending& pending) { pending.wait(); });
+}
+
+void Request::join(Stream& stream) {
+  finish([&](Pending& pending) { pending.join(stream); });
+}
+
+void Request::end() {
+  if (!pending_) return;
+  if (std::uncaught_exceptions() > 0) return std::exchange(pending_, nullptr)->abandon();
   try {
-    pending->wait();
+    wait();
   } catch (const RunAborted&) {
     return;
   }

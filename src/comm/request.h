@@ -10,6 +10,10 @@
 #include <span>
 #include <utility>
 
+namespace lockstep {
+class Stream;
+}
+
 namespace lockstep::comm {
 
 class [[nodiscard]] Request {
@@ -19,6 +23,9 @@ class [[nodiscard]] Request {
    public:
     virtual ~Pending() = default;
     virtual void wait() = 0;
+    /// What is issued on the stream from now on comes behind the operation. A transport whose operations no stream can wait for
+    /// blocks until it is done.
+    virtual void join(Stream& /*stream*/) { wait(); }
     /// Moves the operation forward; true when it has ended, and then it is not asked again.
     virtual bool poll(bool patient) = 0;
     /// This rank is failing: nobody will wait any more.
@@ -32,14 +39,16 @@ class [[nodiscard]] Request {
     if (this == &other) return *this;
     end();
     pending_ = std::move(other.pending_);
+    waited_ = other.waited_;
     return *this;
   }
   ~Request() { end(); }
 
   /// Blocks until the operation is done. Throws what went wrong with it.
-  void wait() {
-    if (pending_) std::exchange(pending_, nullptr)->wait();
-  }
+  void wait();
+  /// What is issued on the stream from now on comes behind the operation: for what only the device's work looks at. The host goes
+  /// on where it can; on the CPU it is a wait. Throws as wait() does.
+  void join(Stream& stream);
   /// Moves the operation forward without blocking; whether it has ended. Throws what went wrong with it and, unless `patient`,
   /// when it does not end in time, as wait() does.
   bool poll(bool patient = false) {
@@ -48,11 +57,16 @@ class [[nodiscard]] Request {
     return pending_ == nullptr;
   }
   bool finished() const { return pending_ == nullptr; }
+  /// Adds the time that is spent in wait() and join() to `seconds`, which lives until then.
+  void count_waiting(double& seconds) { waited_ = &seconds; }
 
  private:
   void end();
+  template <class Finish>
+  void finish(const Finish& how);
 
   std::unique_ptr<Pending> pending_;
+  double* waited_ = nullptr;
 };
 
 /// Blocks until one of them has ended, however long that takes, and says which: the first that has, looking from `first` on, so

@@ -18,9 +18,9 @@ std::string room(std::int64_t length) { return std::string(static_cast<std::size
 
 std::string lead_text(Communicator& world, std::string text) {
   std::int64_t length = std::ssize(text);
-  world.broadcast(view_of(length), 0).wait();
+  world.host().broadcast(view_of(length), 0).wait();
   text.resize(static_cast<std::size_t>(length));
-  world.broadcast(view_of(text), 0).wait();
+  world.host().broadcast(view_of(text), 0).wait();
   return text;
 }
 
@@ -28,9 +28,9 @@ std::vector<std::string> all_texts(Communicator& world, std::string text) {
   std::int64_t length = std::ssize(text);
   std::vector<std::int64_t> lengths(static_cast<std::size_t>(world.size()));
   const std::vector<std::int64_t> ones(lengths.size(), 1);
-  world.all_gather(view(std::span(lengths), Shape{world.size()}), view_of(length), ones).wait();
+  world.host().all_gather(view(std::span(lengths), Shape{world.size()}), view_of(length), ones).wait();
   std::string all = room(std::reduce(lengths.begin(), lengths.end()));
-  world.all_gather(view_of(all), view_of(text), lengths).wait();
+  world.host().all_gather(view_of(all), view_of(text), lengths).wait();
   std::vector<std::string> texts;
   std::size_t at = 0;
   for (const std::int64_t part : lengths) {
@@ -42,15 +42,15 @@ std::vector<std::string> all_texts(Communicator& world, std::string text) {
 
 void send_text(Communicator& world, std::string text, int to) {
   std::int64_t length = std::ssize(text);
-  world.send(view_of(length), to).wait();
-  world.send(view_of(text), to).wait();
+  world.host().send(view_of(length), to).wait();
+  world.host().send(view_of(text), to).wait();
 }
 
 std::string receive_text(Communicator& world, int from) {
   std::int64_t length = 0;
-  world.receive(view_of(length), from).wait();
+  world.host().receive(view_of(length), from).wait();
   std::string text = room(length);
-  world.receive(view_of(text), from).wait();
+  world.host().receive(view_of(text), from).wait();
   return text;
 }
 

@@ -61,7 +61,8 @@ StepBatches ScatteredLoader::next() {
     collect(read, &Batch::tokens, all_tokens_);
     collect(read, &Batch::targets, all_targets_);
   }
-  comm::Request tokens = group_.scatter(tokens_, all_tokens_, 0), targets = group_.scatter(targets_, all_targets_, 0);
+  comm::Communicator& group = group_.host();
+  comm::Request tokens = group.scatter(tokens_, all_tokens_, 0), targets = group.scatter(targets_, all_targets_, 0);
   tokens.wait();
   targets.wait();
   StepBatches result{step_++, batches_, 0};

@@ -1,11 +1,21 @@
 #pragma once
 
-// Memory of one device, and who hands it out.
+// Memory, where it lies, and who hands it out.
 
 #include <cstddef>
+#include <cstdint>
 #include <utility>
 
+#include "device/device.h"
+
 namespace lockstep {
+
+/// Where memory lies, as seen from a device. On the CPU all three are the same.
+enum class Space : std::uint8_t {
+  device,  ///< the device's own, where its kernels work
+  pinned,  ///< the host's, and the device's copies reach it while both go on working
+  host     ///< the host's
+};
 
 class MemorySource;
 
@@ -43,6 +53,8 @@ class MemorySource {
   virtual ~MemorySource() = default;
   /// At least `size` zeroed bytes, aligned to 64 bytes. Throws SystemError when there is no memory.
   virtual Memory allocate(std::size_t size) = 0;
+  /// Whose kernels work in it: the CPU's, where it is the host's.
+  virtual Device device() const { return {}; }
 
  private:
   friend class Memory;

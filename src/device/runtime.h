@@ -1,6 +1,6 @@
 #pragma once
 
-// One open device: makes streams, events and memory.
+// One open device: makes streams, events and memory, and has the host threads of its rank.
 
 #include <memory>
 #include <string>
@@ -11,18 +11,22 @@
 
 namespace lockstep {
 
-namespace cpu {
 class Team;
-}
 
 class Runtime {
  public:
   virtual ~Runtime() = default;
   virtual Device device() const = 0;
   virtual std::unique_ptr<Stream> make_stream() = 0;
-  virtual MemorySource& memory() = 0;
+  MemorySource& memory(Space space = Space::device) { return source(space); }
+  /// The rank's host threads, for what the host does itself: checkpoints, hashes, copies between ranks. On the CPU they compute,
+  /// too.
+  virtual Team& team() = 0;
   /// One line for the start-up log: processor, threads, instruction set.
   virtual std::string description() const = 0;
+
+ private:
+  virtual MemorySource& source(Space space) = 0;
 };
 
 /// What the CPU's runtime needs to know; ignored by other devices.
@@ -32,10 +36,5 @@ struct CpuOptions {
 
 /// Opens a device. Throws UserError when this build or machine has no such device.
 std::unique_ptr<Runtime> open_runtime(Device device, CpuOptions options = {});
-
-namespace cpu {
-/// The worker team of a CPU runtime; throws BrokenRule for another device.
-Team& team_of(Runtime& runtime);
-}  // namespace cpu
 
 }  // namespace lockstep

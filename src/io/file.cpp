@@ -81,6 +81,8 @@ File File::open_to_read(const Path& path) {
   return file;
 }
 
+File File::open_to_write(const Path& path) { return {path, O_RDWR, "write"}; }
+
 File File::create(const Path& path) { return {path, O_RDWR | O_CREAT | O_TRUNC, "write"}; }
 
 File::~File() {

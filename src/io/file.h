@@ -34,8 +34,9 @@ class ByteSource {
 /// An open file; move-only. Positioned calls only, so several threads may use one File on ranges that do not overlap.
 class File {
  public:
-  static File open_to_read(const Path& path);  ///< throws for a folder
-  static File create(const Path& path);        ///< makes it or empties it
+  static File open_to_read(const Path& path);   ///< throws for a folder
+  static File create(const Path& path);         ///< makes it or empties it
+  static File open_to_write(const Path& path);  ///< one that exists, as it is
   File(File&& other) noexcept : path_(std::move(other.path_)), descriptor_(std::exchange(other.descriptor_, -1)) {}
   File& operator=(File&& other) noexcept {
     std::swap(path_, other.path_);

@@ -54,7 +54,7 @@ bool delete_if_dead(const Path& path) {
 
 }  // namespace
 
-NewFolder::NewFolder(Path path) : path_(std::move(path)), partial_(hidden_sibling(path_, partial_suffix)) {
+NewFolder::NewFolder(Path path) : path_(std::move(path)), partial_(path_until_commit(path_)) {
   make_folders(parent_of(path_));
   if (fs::is_directory(partial_) && !delete_if_dead(partial_)) {
     throw UserError(fmt::format("{}: another process is writing this folder", path_.string()),
@@ -63,6 +63,8 @@ NewFolder::NewFolder(Path path) : path_(std::move(path)), partial_(hidden_siblin
   if (::mkdir(partial_.c_str(), 0777) != 0) throw_file_error(errno, "make the folder", partial_);
   lock_ = lock_folder(partial_);
 }
+
+Path NewFolder::path_until_commit(const Path& path) { return hidden_sibling(path, partial_suffix); }
 
 NewFolder::~NewFolder() {
   if (!committed_) {

@@ -18,6 +18,8 @@ class NewFolder {
 
   /// Where to put the content until commit().
   const Path& path() const { return partial_; }
+  /// The same for a folder that another process makes.
+  static Path path_until_commit(const Path& path);
   /// Syncs the folder (its files are the caller's to sync), gives it its name and syncs the folder above. An older folder
   /// of that name is exchanged in one step and then deleted. Once.
   void commit();

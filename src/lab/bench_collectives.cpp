@@ -44,7 +44,7 @@ class Exchange {
 
   void operator()(double seconds, bool stop) {
     std::array<double, 2> mine{seconds, stop ? 1.0 : 0.0};
-    world_
+    world_.host()
         .all_gather(view(std::span(all_), Shape{std::ssize(all_)}), view(std::span<double>(mine), Shape{std::ssize(mine)}),
                     counts_)
         .wait();
@@ -160,7 +160,7 @@ void bench_collectives(const CollectiveBenchOptions& options, Runtime& runtime, 
                        CollectiveReport& report) {
   const std::int64_t most = std::ranges::max(options.bytes);
   for (const Collective op : options.ops) {
-    CollectiveTrial trial(op, 0, elements_of(most, world.size()), world, cpu::team_of(runtime), runtime.memory());
+    CollectiveTrial trial(op, 0, elements_of(most, world.size()), world, runtime.team(), runtime.memory());
     for (const std::int64_t bytes : options.bytes) {
       if (options.before_payload) options.before_payload(op, bytes);
       trial.fill(elements_of(bytes, world.size()));

@@ -64,7 +64,7 @@ GemmBench::GemmBench(Runtime& runtime, const GemmBenchOptions& options)
       options_(options),
       stream_(runtime.make_stream()),
       ops_(ops::make_ops(runtime, *stream_, {.isa = options.isa})),
-      product_(cpu::team_of(runtime), options.isa, runtime.memory()) {
+      product_(runtime.team(), options.isa, runtime.memory()) {
   ensure(options.rounds >= 1, "there is at least one round");
   if (!options.rivals) return;
   onednn_ = open_onednn(product_.team().size());
@@ -151,7 +151,7 @@ GemmReport bench_gemm(Runtime& runtime, const GemmBenchOptions& options, const s
   GemmReport report;
   report.peak_flops = options.peak_flops;
   report.type = options.type;
-  report.threads = cpu::team_of(runtime).size();
+  report.threads = runtime.team().size();
   for (const char* variable : {"OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE"})
     if (const char* value = std::getenv(variable))
       report.notes.push_back(std::string(variable) + "=" + value +

@@ -7,7 +7,7 @@
 #include "arch/flops.h"
 #include "base/error.h"
 #include "base/timer.h"
-#include "device/cpu/team.h"
+#include "device/team.h"
 #include "lab/process.h"
 #include "lab/step_training.h"
 
@@ -20,7 +20,7 @@ constexpr int most_account_steps = 5;
 
 // Rank 0 decides for all.
 std::int64_t agreed(comm::Communicator& world, std::int64_t decision) {
-  world.broadcast(view(std::span(&decision, 1), Shape{1}), 0).wait();
+  world.host().broadcast(view(std::span(&decision, 1), Shape{1}), 0).wait();
   return decision;
 }
 
@@ -44,26 +44,28 @@ void time_steps(StepReport& report, const StepBenchOptions& options, Runtime& ru
   report.peak_mib = peak_resident_mib();
 }
 
-// The same model again, with kernels that keep time.
-void fill_account(StepReport& report, const StepBenchOptions& options, Runtime& runtime, ops::Ops& ops,
-                  comm::Communicator& world) {
-  TimedOps timed(ops);
-  StepTraining training(report.shape, runtime, timed, world, {.weights = options.weights});
+// The same model again, with kernels that are observed.
+void fill_account(StepReport& report, const StepBenchOptions& options, Runtime& runtime, comm::Communicator& world) {
+  OpAccount account;
+  const std::unique_ptr<ops::Ops> ops = options.observed_ops(account);
+  StepTraining training(report.shape, runtime, *ops, world, {.weights = options.weights});
   train::StepResult result = training.step();
   const auto affordable = static_cast<std::int64_t>(2 / report.median_seconds());
   report.account_steps = static_cast<int>(agreed(world, std::clamp<std::int64_t>(affordable, 1, most_account_steps)));
-  timed.reset();
+  account.reset();
+  const double waited = world.waited_seconds();
   for (int i = 0; i < report.account_steps; ++i) report.account_seconds += training.timed_step(result);
   const double steps = report.account_steps;
   double known = 0;
-  for (std::size_t part = 0; part < report.account.size(); ++part) {
-    report.account[part] = timed.seconds(static_cast<Part>(part)) / steps;
-    known += report.account[part];
+  for (std::size_t i = 0; i < report.account.size(); ++i) {
+    const auto part = static_cast<Part>(i);
+    report.account[i] = (part == Part::ranks ? world.waited_seconds() - waited : account.seconds(part)) / steps;
+    known += report.account[i];
   }
   report.account_seconds /= steps;
   report.account[static_cast<std::size_t>(Part::rest)] = report.account_seconds - known;
-  report.ops = timed.times();
-  report.products = timed.products();
+  report.ops = account.times();
+  report.products = account.products();
 }
 
 void check(const StepShape& shape, const StepBenchOptions& options, int ranks) {
@@ -93,10 +95,10 @@ StepReport bench_step(const StepShape& shape, const StepBenchOptions& options, R
   report.version = options.version;
   report.dtype = options.weights.type;
   report.ranks = world.size();
-  report.threads = cpu::team_of(runtime).size() * world.size();
+  report.threads = runtime.team().size() * world.size();
   report.flops_per_token = arch::training_flops_per_token(model_of(shape), shape.positions);
   time_steps(report, options, runtime, ops, world);
-  fill_account(report, options, runtime, ops, world);
+  if (options.observed_ops) fill_account(report, options, runtime, world);
   return report;
 }
 

@@ -1,10 +1,12 @@
 #pragma once
 
 // Times whole optimizer steps of one shape: forward, backward, clipping and AdamW on one fixed batch, and says where the time
-// went. The headline figures come from plain steps; the account from further steps with timed kernels.
+// went. The headline figures come from plain steps; the account from further steps whose ops are timed.
 
 #include <array>
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -14,18 +16,22 @@
 #include "comm/communicator.h"
 #include "device/runtime.h"
 #include "lab/floor.h"
+#include "lab/op_account.h"
 #include "lab/step_shapes.h"
-#include "lab/timed_ops.h"
 #include "ops/ops.h"
 #include "parallel/parameter_store.h"
 
 namespace lockstep::lab {
 
+/// Makes the kernels of this rank once more, for the observer.
+using MakeObservedOps = std::function<std::unique_ptr<ops::Ops>(ops::OpObserver& observer)>;
+
 struct StepBenchOptions {
   parallel::WeightStorage weights = {};
-  int steps = 20;            ///< timed steps, at most
-  double seconds = 40;       ///< no further step is begun after this (but there are at least three)
-  std::string_view version;  ///< of this program
+  int steps = 20;                     ///< timed steps, at most
+  double seconds = 40;                ///< no further step is begun after this (but there are at least three)
+  std::string_view version;           ///< of this program
+  MakeObservedOps observed_ops = {};  ///< for the account; empty: there is none
 };
 
 struct StepReport {
@@ -43,10 +49,10 @@ struct StepReport {
   double exposed_seconds = 0;  ///< of a step, waiting for the reduction of gradients: the median, on this rank
   std::int64_t peak_mib = 0;
 
-  // Of the timed-kernel steps: seconds a step by Part; their sum is account_seconds.
+  // Of the steps whose ops were timed: seconds a step by Part; their sum is account_seconds.
   std::array<double, static_cast<std::size_t>(Part::count)> account{};
   double account_seconds = 0;
-  int account_steps = 0;
+  int account_steps = 0;              ///< 0: there is no account
   std::vector<OpTime> ops;            ///< sums over account_steps
   std::vector<ProductTime> products;  ///< sums over account_steps
 

@@ -27,7 +27,7 @@ float sum_of(int ranks, std::int64_t index) {
 }
 
 template <class Work>
-void in_tiles(cpu::Team& team, std::int64_t count, const Work& work) {
+void in_tiles(Team& team, std::int64_t count, const Work& work) {
   team.for_each(div_up(count, tile), [&](std::int64_t i, int) { work(i * tile, std::min(count, (i + 1) * tile)); });
 }
 
@@ -63,7 +63,7 @@ std::int64_t trial_bytes(Collective op, std::int64_t bytes, int ranks) {
   }
 }
 
-CollectiveTrial::CollectiveTrial(Collective op, int root, std::int64_t most_elements, comm::Communicator& world, cpu::Team& team,
+CollectiveTrial::CollectiveTrial(Collective op, int root, std::int64_t most_elements, comm::Communicator& world, Team& team,
                                  MemorySource& memory)
     : op_(op), root_(root), world_(world), team_(team), counts_(static_cast<std::size_t>(world.size())) {
   MemorySource& source = world.window(memory);

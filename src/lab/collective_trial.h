@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "comm/communicator.h"
-#include "device/cpu/team.h"
 #include "device/memory.h"
+#include "device/team.h"
 
 namespace lockstep::lab {
 
@@ -28,7 +28,7 @@ class CollectiveTrial {
  public:
   /// Takes memory for payloads of up to `most_elements` floats. `root` where the operation has one. The same on every rank; world
   /// and team outlive it.
-  CollectiveTrial(comm::Collective op, int root, std::int64_t most_elements, comm::Communicator& world, cpu::Team& team,
+  CollectiveTrial(comm::Collective op, int root, std::int64_t most_elements, comm::Communicator& world, Team& team,
                   MemorySource& memory);
 
   /// From now on the payload is `elements`, a multiple of the ranks. Everything is filled anew: with what a rank gives, and
@@ -53,7 +53,7 @@ class CollectiveTrial {
   comm::Collective op_;
   int root_;
   comm::Communicator& world_;
-  cpu::Team& team_;
+  Team& team_;
   Memory whole_, other_;
   std::int64_t elements_ = 0;
   std::vector<std::int64_t> counts_;

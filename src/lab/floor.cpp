@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "arch/parameters.h"
-#include "device/cpu/team.h"
+#include "device/team.h"
 #include "lab/bench_gemm.h"
 #include "lab/machine.h"
 
@@ -58,7 +58,7 @@ double Floor::seconds() const {
 Floor measure_floor(const StepShape& shape, const parallel::WeightStorage& weights, Runtime& runtime, ops::Isa isa, int rounds) {
   Floor floor;
   const arch::ModelConfig config = model_of(shape);
-  cpu::Team& team = cpu::team_of(runtime);
+  Team& team = runtime.team();
   GemmBenchOptions options{.rounds = rounds, .sample_seconds = 0.01, .isa = isa};
   Benches benches;
   benches.push_back(std::make_unique<GemmBench>(runtime, options));

@@ -96,7 +96,7 @@ constexpr int bandwidth_samples = 8;
 constexpr std::int64_t stream_tile = std::int64_t{1} << 14;
 
 // Four streams; every page has been written, or reads would all meet the kernel's one page of zeros.
-Memory four_streams(cpu::Team& team, MemorySource& memory) {
+Memory four_streams(Team& team, MemorySource& memory) {
   Memory streams = memory.allocate(4 * stream_floats * sizeof(float));
   float* const a = reinterpret_cast<float*>(streams.data());
   team.for_each(4 * stream_floats / stream_tile,
@@ -106,7 +106,7 @@ Memory four_streams(cpu::Team& team, MemorySource& memory) {
 
 // The best of several passes over tiles, each of which does `work`: work a second.
 template <class Tile>
-double best_rate(cpu::Team& team, int samples, std::int64_t tiles, double work, const Tile& tile) {
+double best_rate(Team& team, int samples, std::int64_t tiles, double work, const Tile& tile) {
   double best = 0;
   for (int sample = 0; sample < samples; ++sample) {
     const double start = now_seconds();
@@ -118,7 +118,7 @@ double best_rate(cpu::Team& team, int samples, std::int64_t tiles, double work, 
 
 }  // namespace
 
-double fma_peak(cpu::Team& team) {
+double fma_peak(Team& team) {
   constexpr int samples = 12;
   constexpr int chunks = 8;  // a worker: the clock is read by one, and who is disturbed hands over
   constexpr std::int64_t rounds = 25000;
@@ -134,7 +134,7 @@ double fma_peak(cpu::Team& team) {
   });
 }
 
-double update_bandwidth(cpu::Team& team, MemorySource& memory) {
+double update_bandwidth(Team& team, MemorySource& memory) {
   const Memory streams = four_streams(team, memory);
   float* const a = reinterpret_cast<float*>(streams.data());
   const auto update = HWY_DYNAMIC_DISPATCH(UpdateRange);
@@ -144,7 +144,7 @@ double update_bandwidth(cpu::Team& team, MemorySource& memory) {
   });
 }
 
-double read_bandwidth(cpu::Team& team, MemorySource& memory) {
+double read_bandwidth(Team& team, MemorySource& memory) {
   const Memory streams = four_streams(team, memory);
   const float* const a = reinterpret_cast<const float*>(streams.data());
   const auto sum = HWY_DYNAMIC_DISPATCH(SumRange);
@@ -154,7 +154,7 @@ double read_bandwidth(cpu::Team& team, MemorySource& memory) {
   });
 }
 
-double triad_bandwidth(cpu::Team& team, MemorySource& memory, comm::Communicator& world) {
+double triad_bandwidth(Team& team, MemorySource& memory, comm::Communicator& world) {
   const Memory streams = four_streams(team, memory);
   float* const a = reinterpret_cast<float*>(streams.data());
   const auto triad = HWY_DYNAMIC_DISPATCH(TriadRange);
@@ -167,7 +167,7 @@ double triad_bandwidth(cpu::Team& team, MemorySource& memory, comm::Communicator
       triad(from, from + stream_floats, from + 2 * stream_floats, stream_tile);
     });
     double seconds = now_seconds() - start;
-    world.all_reduce(view(std::span(&seconds, 1), Shape{1}), comm::Reduction::max).wait();
+    world.host().all_reduce(view(std::span(&seconds, 1), Shape{1}), comm::Reduction::max).wait();
     best = std::max(best, 12.0 * stream_floats * world.size() / seconds);
   }
   return best;

@@ -3,24 +3,24 @@
 // What this machine can do at best, measured in a moment: the ceilings that speeds are compared with.
 
 #include "comm/communicator.h"
-#include "device/cpu/team.h"
 #include "device/memory.h"
+#include "device/team.h"
 
 namespace lockstep::lab {
 
 /// FLOP/s of single-precision fused multiply-adds on the whole team, in registers, with the widest instructions that this
 /// machine has. Takes about 30 ms; the best of several short samples, since other programs only ever make it slower.
-double fma_peak(cpu::Team& team);
+double fma_peak(Team& team);
 
 /// Bytes/s of an update in place as an optimizer does it (four streams read, three of them written back) over 128 MiB taken
 /// from `memory` for the time of the call. Takes about 0.2 s.
-double update_bandwidth(cpu::Team& team, MemorySource& memory);
+double update_bandwidth(Team& team, MemorySource& memory);
 
 /// Bytes/s of reading the same 128 MiB once, as generating text reads its weights. Takes about 0.1 s.
-double read_bandwidth(cpu::Team& team, MemorySource& memory);
+double read_bandwidth(Team& team, MemorySource& memory);
 
 /// Bytes/s of STREAM's triad (a = b + s c, three streams counted) by all ranks at the same time, on 96 MiB of each; the best of
 /// several passes, each as long as its slowest rank. Collective; the same on every rank. Takes about 0.2 s.
-double triad_bandwidth(cpu::Team& team, MemorySource& memory, comm::Communicator& world);
+double triad_bandwidth(Team& team, MemorySource& memory, comm::Communicator& world);
 
 }  // namespace lockstep::lab

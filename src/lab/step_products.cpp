@@ -46,7 +46,7 @@ std::vector<StepProduct> step_products(const arch::ModelConfig& config, std::int
   }
   add_layer(products, rows, config.width, config.ffn_width, layers);
 
-  const std::int64_t chunk = model::Head::chunk_rows(dims, rows);
+  const std::int64_t chunk = model::logit_rows(dims, rows);
   add_layer(products, chunk, config.vocabulary, config.width, static_cast<double>(rows / chunk));
   if (rows % chunk != 0) add_layer(products, rows % chunk, config.vocabulary, config.width, 1);
 

@@ -30,8 +30,9 @@ double best_tokens_per_second(const StepReport& report) {
 
 std::string account_table(const StepReport& report) {
   std::string text =
-      fmt::format("where a step's time goes    ms        %   ({} further steps with timed kernels)\n", report.account_steps);
+      fmt::format("where a step's time goes    ms        %   ({} further steps, their ops timed)\n", report.account_steps);
   for (std::size_t part = 0; part < report.account.size(); ++part) {
+    if (report.ranks == 1 && static_cast<Part>(part) == Part::ranks) continue;
     text += fmt::format("  {:<22}{:>8.2f}   {:>6.1f}\n", name_of(static_cast<Part>(part)), 1e3 * report.account[part],
                         100 * share(report, part));
   }
@@ -42,8 +43,8 @@ std::string ops_table(const StepReport& report) {
   const double steps = report.account_steps;
   std::string text = "\nop                              ms    calls (of a step)\n";
   for (const OpTime& op : report.ops) {
-    if (op.calls == 0) continue;
-    text += fmt::format("  {:<26}{:>8.3f}  {:>6.0f}\n", op.name, 1e3 * op.seconds / steps, static_cast<double>(op.calls) / steps);
+    text += fmt::format("  {:<26}{:>8.3f}  {:>6.0f}\n", fmt::format("{}.{}", op.family, op.name), 1e3 * op.seconds / steps,
+                        static_cast<double>(op.calls) / steps);
   }
   return text;
 }
@@ -98,9 +99,9 @@ std::string to_text(const StepReport& report, bool details) {
                       report.first_step_after_start);
   text += fmt::format("peak memory  {} MiB\nloss         {:.4f} first, {:.4f} last\n\n", report.peak_mib, report.first_loss,
                       report.last_loss);
-  text += account_table(report);
+  if (report.account_steps > 0) text += account_table(report);
   if (!details) return text;
-  text += ops_table(report) + products_table(report);
+  if (report.account_steps > 0) text += ops_table(report) + products_table(report);
   return report.floor ? text + floor_table(*report.floor) : text;
 }
 

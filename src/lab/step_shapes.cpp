@@ -47,10 +47,10 @@ arch::ModelConfig model_of(const StepShape& shape) {
   if (shape.llama) {
     config.norm = arch::NormKind::rmsnorm;
     config.position = arch::PositionKind::rope;
-    config.activation = ops::Activation::silu;
+    config.activation = arch::ActivationKind::silu;
     return config;
   }
-  config.activation = ops::Activation::gelu_tanh;
+  config.activation = arch::ActivationKind::gelu_tanh;
   config.bias = config.qkv_bias = true;
   return config;
 }

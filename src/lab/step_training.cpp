@@ -12,13 +12,15 @@ namespace {
 
 constexpr double learning_rate = 3e-4;
 
+layout::ParallelPlan plan_of(int ranks) { return {.dp = ranks, .ranks_per_host = ranks}; }
+
 train::EngineConfig engine_config(const StepShape& shape, int ranks, const StepSettings& settings) {
   train::EngineConfig config;
   config.model = model_of(shape);
-  config.adamw = {.beta1 = 0.9F, .beta2 = 0.95F, .eps = 1e-8F, .weight_decay = 0.1F};
   config.grad_clip = 1.0F;
   config.samples = shape.samples / ranks;
   config.positions = shape.positions;
+  config.plan = plan_of(ranks);
   config.weights = settings.weights;
   config.gradients = settings.gradients;
   return config;
@@ -49,7 +51,9 @@ FixedBatch::FixedBatch(const StepShape& shape, int rank, int ranks) {
 
 StepTraining::StepTraining(const StepShape& shape, Runtime& runtime, ops::Ops& ops, comm::Communicator& world,
                            const StepSettings& settings)
-    : batch_(shape, world.rank(), world.size()), engine_(engine_config(shape, world.size(), settings), runtime, ops, world) {
+    : batch_(shape, world.rank(), world.size()),
+      groups_(world, layout::Mesh(plan_of(world.size()))),
+      engine_(engine_config(shape, world.size(), settings), runtime, ops, groups_) {
   engine_.commit();
   engine_.initialise();
 }

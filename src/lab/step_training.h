@@ -47,6 +47,7 @@ class StepTraining {
 
  private:
   FixedBatch batch_;
+  parallel::Groups groups_;
   train::Engine engine_;
   std::int64_t done_ = 0;
 };

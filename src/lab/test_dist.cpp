@@ -56,9 +56,8 @@ struct TestDist::Parts {
     }
     declare(count);
     Ledger ledger;
-    memory.commit(runtime.memory(), ledger);
+    memory.commit(runtime, ledger);
     gradients.commit(world.window(runtime.memory()), ledger);
-    scalars.values = scalar_values;
     initialise();
   }
 
@@ -67,7 +66,8 @@ struct TestDist::Parts {
     memory.declare(weights, "weights", Shape{count}, DType::f32);
     memory.declare(exp_avg, "exp_avg", Shape{count}, DType::f32);
     memory.declare(exp_avg_sq, "exp_avg_sq", Shape{count}, DType::f32);
-    memory.declare(scalar_values, "scalars", Shape{ops::StepScalars::count}, DType::f32);
+    memory.declare(scalars.values, "scalars", Shape{ops::StepScalars::count}, DType::f32);
+    memory.declare(loss, "loss", Shape{1}, DType::f64);
     memory.declare(input, "input", Shape{options.batch, options.input}, DType::f32);
     memory.declare(negative, "-input", Shape{options.batch, options.input}, DType::f32);
     for (Layer& layer : layers) {
@@ -86,9 +86,9 @@ struct TestDist::Parts {
         ops.elementwise().uniform(tensor, start, first, -bound, bound);
       }
     }
-    scalars.host(ops::StepScalars::learning_rate) = learning_rate;
+    scalars[ops::StepScalars::learning_rate] = learning_rate;
     for (const auto one : {ops::StepScalars::clip_factor, ops::StepScalars::loss_scale, ops::StepScalars::finite}) {
-      scalars.host(one) = 1;
+      scalars[one] = 1;
     }
   }
 
@@ -109,7 +109,9 @@ struct TestDist::Parts {
       ops.linear().forward(layer.output, x, weight(weights, layer), epilogue);
       x = layer.output;
     }
-    return ops.reduce().sum_of_squares(x);
+    ops.reduce().sum_of_squares(loss.device, x);
+    download(ops.stream(), loss);
+    return elements<double>(loss.host)[0];
   }
 
   void backward() {
@@ -124,11 +126,12 @@ struct TestDist::Parts {
   }
 
   void update() {
-    world.all_reduce(gradient, comm::Reduction::mean).wait();
+    world.all_reduce(gradient, comm::Reduction::mean).join(ops.stream());
     const auto t = static_cast<double>(done + 1);
-    scalars.host(ops::StepScalars::bias_correction1) = static_cast<float>(1 - std::pow(static_cast<double>(adam.beta1), t));
-    scalars.host(ops::StepScalars::bias_correction2) = static_cast<float>(1 - std::pow(static_cast<double>(adam.beta2), t));
-    ops.update().adamw(weights, {}, gradient, exp_avg, exp_avg_sq, adam, scalars);
+    scalars[ops::StepScalars::bias_correction1] = static_cast<float>(1 - std::pow(static_cast<double>(adam.beta1), t));
+    scalars[ops::StepScalars::bias_correction2] = static_cast<float>(1 - std::pow(static_cast<double>(adam.beta2), t));
+    upload(ops.stream(), scalars.values);
+    ops.update().adamw(weights, {}, gradient, exp_avg, exp_avg_sq, adam, scalars.on_device());
   }
 
   TestDistOptions options;
@@ -137,8 +140,9 @@ struct TestDist::Parts {
   CounterRng samples;
   Arena memory{"test_dist", MemoryKind::workspace}, gradients{"test_dist.gradients", MemoryKind::workspace};
   std::vector<Layer> layers;
-  Tensor weights, gradient, exp_avg, exp_avg_sq, scalar_values, input, negative;
-  ops::StepScalars scalars;
+  Tensor weights, gradient, exp_avg, exp_avg_sq, input, negative;
+  ops::WrittenScalars scalars;
+  Mirror loss;  // [1] f64
   std::int64_t done = 0;
 };
 

@@ -19,8 +19,11 @@ struct Access {
   friend bool operator==(const Access&, const Access&) = default;
 };
 
-/// `forward`, `backward`: the units one micro-batch needs in each pass, in order (the model says).
-std::vector<Access> access_order(const std::vector<Action>& actions, const std::vector<UnitIndex>& forward,
-                                 const std::vector<UnitIndex>& backward);
+/// The units that one micro-batch needs in each pass through a chunk, in order (the model says). Weight gradients need none.
+struct ChunkUnits {
+  std::vector<UnitIndex> forward, backward;
+};
+/// `units`: of each chunk.
+std::vector<Access> access_order(const std::vector<Action>& actions, const std::vector<ChunkUnits>& units);
 
 }  // namespace lockstep::layout

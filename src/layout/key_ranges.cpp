@@ -32,7 +32,7 @@ Range KeyRanges::of(UnitIndex unit, int server) const {
 Range KeyRanges::rows(int server) const {
   if (tied_.value < 0) return {0, 0};
   const Range held = of(tied_, server);
-  const std::int64_t end = unit(tied_).parameters.front().info.shape.elements();
+  const std::int64_t end = unit(tied_).parameters.front().shape().elements();
   return {held.first, std::clamp<std::int64_t>(end - held.first, 0, held.count)};
 }
 

@@ -21,7 +21,8 @@ class KeyRanges {
   /// Every unit, the tied one last.
   const std::vector<UnitIndex>& order() const { return order_; }
   UnitIndex tied() const { return tied_; }
-  int units() const { return static_cast<int>(units_.size()); }
+  const std::vector<Unit>& units() const { return units_; }
+  int unit_count() const { return static_cast<int>(units_.size()); }
   const Unit& unit(UnitIndex unit) const { return units_[static_cast<std::size_t>(unit.value)]; }
 
   /// Ranges [first, last) of the unit's workers() ranges that the server holds.

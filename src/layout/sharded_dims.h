@@ -1,6 +1,6 @@
 #pragma once
 
-// Sizes of this rank's share of the model, computed once; layers use them and never ask for a rank.
+// Sizes of this rank's share of the model and where it begins, computed once; layers use them and never ask for a rank.
 
 #include <cstdint>
 
@@ -15,6 +15,13 @@ struct ShardedDims {
   bool gated = false;           ///< the feed-forward layer has a gate beside what goes up
   std::int64_t vocabulary = 0;  ///< V
 
+  std::int64_t first_head = 0;     ///< of the model's
+  std::int64_t first_kv_head = 0;  ///< of the model's
+  std::int64_t heads_per_kv = 1;   ///< heads of the model that share a KV head; of those here it may be fewer at both ends
+  std::int64_t first_token = 0;    ///< the first row of the vocabulary
+
+  /// The KV head, of those here, that head `head` of those here uses.
+  std::int64_t kv_head_of(std::int64_t head) const { return (first_head + head) / heads_per_kv - first_kv_head; }
   std::int64_t attention_width() const { return heads * head_size; }
   std::int64_t kv_width() const { return kv_heads * head_size; }
   std::int64_t qkv_width() const { return attention_width() + 2 * kv_width(); }

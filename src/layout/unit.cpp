@@ -6,14 +6,15 @@
 
 namespace lockstep::layout {
 
-Unit make_unit(std::string name, std::vector<ParameterInfo> parameters) {
+Unit make_unit(std::string name, std::vector<ParameterInfo> parameters, TensorRank tensor) {
   Unit unit{.name = std::move(name), .parameters = {}, .decayed = 0, .elements = 0};
   std::int64_t offset = 0;
   for (const bool decays : {true, false}) {
     for (ParameterInfo& parameter : parameters) {
       if (parameter.decay != decays) continue;
-      const std::int64_t size = round_up(parameter.shape.elements(), tensor_alignment);
-      unit.parameters.push_back({std::move(parameter), offset});
+      Shard shard(parameter.shape, parameter.rule, tensor);
+      const std::int64_t size = round_up(shard.shape().elements(), tensor_alignment);
+      unit.parameters.push_back({std::move(parameter), offset, std::move(shard)});
       offset += size;
     }
     if (decays) unit.decayed = offset;
@@ -23,10 +24,8 @@ Unit make_unit(std::string name, std::vector<ParameterInfo> parameters) {
 }
 
 Range range_of(const Unit& unit, int part, int parts) {
-  ensure(parts >= 1 && part >= 0 && part < parts, "a part lies among its parts");
-  const std::int64_t size = round_up(div_up(unit.elements, parts), cut);
-  const std::int64_t first = std::min(unit.elements, size * part);
-  return {first, std::min(size, unit.elements - first)};
+  const Range pieces = part_of(unit.elements / cut, part, parts);
+  return {pieces.first * cut, pieces.count * cut};
 }
 
 }  // namespace lockstep::layout

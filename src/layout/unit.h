@@ -9,6 +9,8 @@
 
 #include "base/strong.h"
 #include "layout/parameter_info.h"
+#include "layout/range.h"
+#include "layout/shard.h"
 
 namespace lockstep::layout {
 
@@ -20,6 +22,8 @@ inline constexpr std::int64_t tensor_alignment = 16;
 struct PlacedParameter {
   ParameterInfo info;
   std::int64_t offset;  ///< first element in the unit's flat buffer
+  Shard shard;          ///< what the rank holds of it: this lies in the buffer
+  const Shape& shape() const { return shard.shape(); }
 };
 
 struct Unit {
@@ -29,14 +33,10 @@ struct Unit {
   std::int64_t elements = 0;  ///< a multiple of `cut`
 };
 
-/// Places `parameters` (any order) into a unit: decayed ones first, otherwise in the order given.
-Unit make_unit(std::string name, std::vector<ParameterInfo> parameters);
+/// Places what a rank holds of `parameters` (any order) into a unit: decayed ones first, otherwise in the order given.
+Unit make_unit(std::string name, std::vector<ParameterInfo> parameters, TensorRank tensor = {});
 
-struct Range {
-  std::int64_t first, count;
-};
-
-/// Range `part` of `parts` of a unit's elements, cut at multiples of `cut`; trailing ones may be empty.
+/// Range `part` of `parts` of a unit's elements, divided in pieces of `cut` elements; may be empty.
 Range range_of(const Unit& unit, int part, int parts);
 
 }  // namespace lockstep::layout

@@ -1,11 +1,23 @@
 #include "model/attention.h"
 
-#include "model/residual.h"
 #include "model/rotation.h"
 
 namespace lockstep::model {
 
 using arch::Role;
+
+AttentionLayer::AttentionLayer(const Context& context, int layer)
+    : context_(context),
+      sub_layer_(context, *context.boundaries.attention,
+                 {.gain = Role::norm1_gain,
+                  .norm_bias = Role::norm1_bias,
+                  .in_weight = Role::qkv_weight,
+                  .in_bias = Role::qkv_bias,
+                  .out_weight = Role::attention_out_weight,
+                  .out_bias = Role::attention_out_bias,
+                  .dropout = ops::Site::attention_out},
+                 layer),
+      layer_(layer) {}
 
 AttentionLayer::Heads AttentionLayer::split(const Tensor& qkv) const {
   const std::int64_t q = context_.dims.attention_width();
@@ -24,59 +36,52 @@ ops::AttentionShape AttentionLayer::shape(const Pass& pass) const {
           .key_rows = pass.positions,
           .heads = context_.dims.heads,
           .kv_heads = context_.dims.kv_heads,
-          .head_size = context_.dims.head_size};
+          .head_size = context_.dims.head_size,
+          .group = context_.dims.heads_per_kv,
+          .skipped = context_.dims.first_head - context_.dims.first_kv_head * context_.dims.heads_per_kv};
+}
+
+ops::DropoutSite AttentionLayer::weights_dropout(const Pass& pass) const {
+  ops::DropoutSite site = dropout_site(context_, pass, layer_, ops::Site::attention_weights);
+  site.first_index = site.index_stride * context_.dims.first_head;
+  return site;
 }
 
 void AttentionLayer::forward(const Pass& pass, const WeightSet& w, BlockSaved& saved, const Tensor& out,
                              const Scratch& scratch) const {
   const std::int64_t rows = pass.rows();
   const auto top = [rows](const Tensor& t) { return t.slice_rows(0, rows); };
-  const Tensor x = top(saved.x);
-  const Tensor normed = top(scratch.normed);
+  const Tensor x = saved.x.slice_rows(0, out.rows());
   const Tensor qkv = top(saved.qkv);
   const Tensor attention = top(saved.attention);
-  norm_.forward(normed, top(saved.stats1), x, w[Role::norm1_gain], w[Role::norm1_bias], context_.config.norm_eps);
-  context_.attention.enter->forward(normed, normed).wait();
-  ops::Epilogue epilogue;
-  epilogue.bias = w[Role::qkv_bias];
-  context_.ops.linear().forward(qkv, normed, w[Role::qkv_weight], epilogue);
-  rotate(context_, turned(qkv), pass.positions);
+  const Tensor normed = sub_layer_.enter(pass, w, x, saved.stats1.slice_rows(0, x.rows()), scratch);
+  context_.ops.linear().forward(qkv, normed, w[Role::qkv_weight], {.bias = w[Role::qkv_bias]});
+  rotate(context_, turned(qkv), pass);
   const Heads heads = split(qkv);
   const Tensor lse =
       saved.lse.flat(0, rows * context_.dims.heads).reshape(Shape{pass.samples * context_.dims.heads, pass.positions});
-  context_.ops.attention().forward(attention, lse, heads.q, heads.k, heads.v, shape(pass),
-                                   dropout_site(context_, pass, layer_, ops::Site::attention_weights));
-  add_branch(context_, *context_.attention.leave, dropout_site(context_, pass, layer_, ops::Site::attention_out), out, x,
-             attention, w[Role::attention_out_weight], w[Role::attention_out_bias], scratch.branch);
+  context_.ops.attention().forward(attention, lse, heads.q, heads.k, heads.v, shape(pass), weights_dropout(pass));
+  sub_layer_.leave(pass, w, out, x, attention, scratch);
 }
 
-void AttentionLayer::backward(const Pass& pass, const WeightSet& w, const WeightSet& gradient, bool accumulate,
-                              ops::WeightSink& sink, const BlockSaved& saved, const Tensor& d, const Scratch& scratch) const {
+void AttentionLayer::backward(const Pass& pass, const WeightSet& w, const Gradients& gradients, BlockSaved& saved,
+                              const Tensor& d, const Scratch& scratch) const {
   const std::int64_t rows = pass.rows();
   const auto top = [rows](const Tensor& t) { return t.slice_rows(0, rows); };
-  const Tensor d_branch = branch_gradient(context_, *context_.attention.leave,
-                                          dropout_site(context_, pass, layer_, ops::Site::attention_out), d, scratch.branch);
+  const Tensor d_branch = sub_layer_.leave_backward(pass, gradients, d, scratch);
   const Tensor attention = top(saved.attention);
   const Tensor d_attention = top(scratch.d_attention);
   context_.ops.linear().backward_input(d_attention, d_branch, w[Role::attention_out_weight]);
-  sink.push({attention, d_branch, gradient[Role::attention_out_weight], gradient[Role::attention_out_bias], accumulate});
+  sub_layer_.push_out(gradients, attention, d_branch);
 
   const Tensor d_qkv = top(scratch.d_qkv);
   const Heads heads = split(top(saved.qkv));
   const Heads d_heads = split(d_qkv);
   context_.ops.attention().backward(d_heads.q, d_heads.k, d_heads.v, top(scratch.delta), d_attention, attention, top(saved.lse),
-                                    heads.q, heads.k, heads.v, shape(pass),
-                                    dropout_site(context_, pass, layer_, ops::Site::attention_weights));
-
-  rotate_back(context_, turned(d_qkv), pass.positions);
-
-  const Tensor normed = top(scratch.normed);
-  const Tensor d_normed = top(scratch.d_normed);
-  context_.ops.linear().backward_input(d_normed, d_qkv, w[Role::qkv_weight]);
-  context_.attention.enter->backward(d_normed, d_normed).wait();
-  norm_.backward(d, normed, gradient[Role::norm1_gain], gradient[Role::norm1_bias], d_normed, top(saved.x), top(saved.stats1),
-                 w[Role::norm1_gain], w[Role::norm1_bias], d, accumulate);
-  sink.push({normed, d_qkv, gradient[Role::qkv_weight], gradient[Role::qkv_bias], accumulate});
+                                    heads.q, heads.k, heads.v, shape(pass), weights_dropout(pass));
+  rotate_back(context_, turned(d_qkv), pass);
+  sub_layer_.enter_backward(pass, w, gradients, saved.x.slice_rows(0, d.rows()), saved.stats1.slice_rows(0, d.rows()), d_qkv, d,
+                            scratch);
 }
 
 void AttentionLayer::extend(const Pass& pass, const WeightSet& w, BlockSaved& saved, const Tensor& out, const Scratch& scratch,
@@ -85,10 +90,8 @@ void AttentionLayer::extend(const Pass& pass, const WeightSet& w, BlockSaved& sa
   const std::int64_t before = cache.length();
   const auto layer = static_cast<std::size_t>(layer_);
   const auto top = [rows](const Tensor& t) { return t.slice_rows(0, rows); };
-  const Tensor x = top(saved.x);
-  const Tensor normed = top(scratch.normed);
-  norm_.forward(normed, top(saved.stats1), x, w[Role::norm1_gain], w[Role::norm1_bias], context_.config.norm_eps);
-  context_.attention.enter->forward(normed, normed).wait();
+  const Tensor x = saved.x.slice_rows(0, out.rows());
+  const Tensor normed = sub_layer_.enter(pass, w, x, saved.stats1.slice_rows(0, x.rows()), scratch);
 
   // Each of q, k, v is its own product, so that keys and values land in the cache without a copy.
   const std::int64_t q_width = context_.dims.attention_width();
@@ -100,13 +103,13 @@ void AttentionLayer::extend(const Pass& pass, const WeightSet& w, BlockSaved& sa
   };
   const Tensor q = top(saved.qkv).slice_columns(0, q_width);
   project(q, normed, 0, q_width);
-  rotate(context_, q, pass.positions, before);
+  rotate(context_, q, pass);
   for (std::int64_t s = 0; s < pass.samples; ++s) {
     const Tensor input = normed.slice_rows(s * pass.positions, pass.positions);
     const std::int64_t row = s * cache.capacity() + before;
     const Tensor keys = cache.keys(layer).slice_rows(row, pass.positions);
     project(keys, input, q_width, kv_width);
-    rotate(context_, keys, pass.positions, before);
+    rotate(context_, keys, pass);
     project(cache.values(layer).slice_rows(row, pass.positions), input, q_width + kv_width, kv_width);
   }
   ops::AttentionShape cached = shape(pass);
@@ -114,8 +117,7 @@ void AttentionLayer::extend(const Pass& pass, const WeightSet& w, BlockSaved& sa
   cached.key_rows = cache.capacity();
   const Tensor attention = top(saved.attention);
   context_.ops.attention().forward(attention, {}, q, cache.keys(layer), cache.values(layer), cached);
-  add_branch(context_, *context_.attention.leave, {}, out, x, attention, w[Role::attention_out_weight],
-             w[Role::attention_out_bias], scratch.branch);
+  sub_layer_.leave(pass, w, out, x, attention, scratch);
 }
 
 }  // namespace lockstep::model

@@ -5,19 +5,18 @@
 
 #include "model/context.h"
 #include "model/kv_cache.h"
-#include "model/saved.h"
-#include "model/weights.h"
+#include "model/sub_layer.h"
 
 namespace lockstep::model {
 
 class AttentionLayer {
  public:
-  AttentionLayer(const Context& context, int layer) : context_(context), norm_(norm_of(context)), layer_(layer) {}
+  AttentionLayer(const Context& context, int layer);
   /// out [R, C] from saved.x; keeps stats1, qkv, attention, lse.
   void forward(const Pass& pass, const WeightSet& w, BlockSaved& saved, const Tensor& out, const Scratch& scratch) const;
   /// d [R, C]: the gradient of the output on entry, of saved.x on return.
-  void backward(const Pass& pass, const WeightSet& w, const WeightSet& gradient, bool accumulate, ops::WeightSink& sink,
-                const BlockSaved& saved, const Tensor& d, const Scratch& scratch) const;
+  void backward(const Pass& pass, const WeightSet& w, const Gradients& gradients, BlockSaved& saved, const Tensor& d,
+                const Scratch& scratch) const;
   /// `pass.positions` new tokens a sample behind cache.length() earlier ones; their keys and values are written into the cache.
   /// Uses saved as workspace. Equal bits with forward() over the whole text.
   void extend(const Pass& pass, const WeightSet& w, BlockSaved& saved, const Tensor& out, const Scratch& scratch,
@@ -31,8 +30,9 @@ class AttentionLayer {
   /// The columns of q and k, which lie side by side.
   Tensor turned(const Tensor& qkv) const;
   ops::AttentionShape shape(const Pass& pass) const;
+  ops::DropoutSite weights_dropout(const Pass& pass) const;
   const Context& context_;
-  ops::Norm& norm_;
+  SubLayer sub_layer_;
   int layer_;
 };
 

@@ -8,6 +8,7 @@
 #include "parallel/boundary.h"
 #include "parallel/gradient_store.h"
 #include "parallel/parameter_store.h"
+#include "tensor/mirror.h"
 
 namespace lockstep::model {
 
@@ -17,24 +18,33 @@ struct Context {
   layout::ShardedDims dims;
   ops::Ops& ops;
   parallel::ParameterStore& parameters;
-  parallel::Boundaries attention;
-  parallel::Boundaries mlp;
+  parallel::Boundaries boundaries;
   std::uint64_t seed = 0;  ///< of dropout
-  Tensor angles = {};      ///< [T_max, D] of rotary positions (model/rotation), empty for learned ones
+  Mirror angles = {};      ///< [T_max, D] of rotary positions (model/rotation), empty for learned ones
 };
 
 /// The norm that the configuration asks for.
 ops::Norm& norm_of(const Context& context);
+/// The activation that it asks for, as ops name it.
+ops::Activation activation_of(const Context& context);
 
 /// The tokens of one pass.
 struct Pass {
   std::int64_t samples = 0;
   std::int64_t positions = 0;
-  std::int64_t first_sample = 0;  ///< global number of sample 0 (dropout)
+  std::int64_t first_sample = 0;    ///< global number of sample 0 (dropout)
+  std::int64_t first_position = 0;  ///< of every sample
   std::int64_t step = 0;
   bool training = false;
   std::int64_t rows() const { return samples * positions; }
+  parallel::TokenGrid grid() const { return {samples, positions}; }
 };
+
+/// The tokens that a rank has outside of a boundary, as a pass of their own.
+Pass outside_pass(const Pass& pass, const parallel::Boundary& boundary);
+
+/// Sums [R, C] f32 in the type of activations: themselves, or rounded into the first rows of `to`.
+Tensor rounded(const Context& context, const Tensor& sums, const Tensor& to);
 
 /// The dropout of one place in layer `layer`; p = 0 unless training.
 ops::DropoutSite dropout_site(const Context& context, const Pass& pass, int layer, ops::Site site);

@@ -2,7 +2,6 @@
 
 namespace lockstep::model {
 
-using arch::Role;
 using PassKind = layout::Pass;
 
 Decoder::Decoder(const Context& context, std::int64_t samples, std::int64_t rows)
@@ -10,62 +9,46 @@ Decoder::Decoder(const Context& context, std::int64_t samples, std::int64_t rows
       map_(arch::unit_map(context.config)),
       rows_(rows),
       embedding_(context),
-      head_(context),
+      head_(context, head_memory_),
       cache_(context.config.layers, samples, context.config.block_size, context.dims) {
   for (int layer = 0; layer < context.config.layers; ++layer) blocks_.emplace_back(context, layer);
 }
 
 void Decoder::declare(Arena& workspace, Arena& cache) {
   const DType type = context_.parameters.dtype();
+  const Rows rows = rows_of(context_.boundaries, {1, rows_});
   cache_.declare(cache, type);
-  model::declare(workspace, saved_, context_.dims, rows_, type);
-  head_.declare(workspace, rows_, false);
-  model::declare(workspace, scratch_, context_.dims, rows_, type, {});
+  model::declare(workspace, saved_, context_.dims, rows, type);
+  model::declare(workspace, head_memory_, context_.dims, rows, type, false);
+  model::declare(workspace, scratch_, context_.dims, rows, type, {});
   workspace.keep();
 }
 
-WeightSet Decoder::leased(const parallel::Lease& lease, UnitIndex unit) const {
-  return {context_.parameters.units()[static_cast<std::size_t>(unit.value)], lease.flat()};
-}
-
 Tensor Decoder::read(const Tensor& tokens, std::int64_t samples, std::int64_t positions) {
-  const Pass pass{.samples = samples, .positions = positions};
+  const Pass pass{.samples = samples, .positions = positions, .first_position = cache_.length()};
   ensure(pass.rows() <= rows_, "a pass has at most the rows the decoder was declared for");
   ensure(cache_.length() + positions <= cache_.capacity(), "the context has room for what is read");
-  const Tensor x = saved_.x.slice_rows(0, pass.rows());
+  const Tensor x = saved_.x.slice_rows(0, context_.boundaries.attention->outside(pass.grid()).rows());
   {
-    const parallel::Lease tables = context_.parameters.lease(map_.embedding, PassKind::forward);
-    const WeightSet w = leased(tables, map_.embedding);
-    if (context_.config.tied) {
-      const parallel::Lease tied = context_.parameters.lease(map_.tied, PassKind::forward);
-      embedding_.forward(pass, w, leased(tied, map_.tied)[Role::token_table], tokens, x, cache_.length());
-    } else {
-      embedding_.forward(pass, w, w[Role::token_table], tokens, x, cache_.length());
-    }
+    const LeasedWeights w(context_.parameters, map_.embedding_reads, PassKind::forward);
+    embedding_.forward(pass, w.weights(), tokens, x, scratch_);
   }
   for (std::size_t i = 0; i < blocks_.size(); ++i) {
-    const parallel::Lease lease = context_.parameters.lease(map_.blocks[i], PassKind::forward);
-    blocks_[i].extend(pass, leased(lease, map_.blocks[i]), saved_, x, scratch_, cache_);
+    const LeasedWeights w(context_.parameters, map_.blocks[i], PassKind::forward);
+    blocks_[i].extend(pass, w.weights(), saved_, x, scratch_, cache_);
   }
   cache_.set_length(cache_.length() + positions);
   return x;
 }
 
-template <class Use>
-auto Decoder::with_head(const Use& use) {
-  const parallel::Lease lease = context_.parameters.lease(map_.head, PassKind::forward);
-  const WeightSet w = leased(lease, map_.head);
-  if (!context_.config.tied) return use(Head::Weights{w, w[Role::head_weight]});
-  const parallel::Lease tied = context_.parameters.lease(map_.tied, PassKind::forward);
-  return use(Head::Weights{w, leased(tied, map_.tied)[Role::token_table]});
-}
-
 void Decoder::logits(const Tensor& logits, const Tensor& x) {
-  with_head([&](const Head::Weights& w) { head_.logits(logits, x, w); });
+  const LeasedWeights w(context_.parameters, map_.head_reads, PassKind::forward);
+  head_.logits(logits, x, w.weights());
 }
 
-double Decoder::loss(const Tensor& x, const Tensor& targets) {
-  return with_head([&](const Head::Weights& w) { return head_.loss(x, targets, w); });
+void Decoder::loss(const Tensor& x, const Objective& objective) {
+  const LeasedWeights w(context_.parameters, map_.head_reads, PassKind::forward);
+  head_.loss({1, objective.targets.elements()}, x, objective, w.weights());
 }
 
 }  // namespace lockstep::model

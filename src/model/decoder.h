@@ -7,6 +7,7 @@
 #include "model/block.h"
 #include "model/embedding.h"
 #include "model/head.h"
+#include "model/leases.h"
 
 namespace lockstep::model {
 
@@ -24,19 +25,16 @@ class Decoder {
   Tensor read(const Tensor& tokens, std::int64_t samples, std::int64_t positions);
   /// logits [R, V] of rows of read()'s result.
   void logits(const Tensor& logits, const Tensor& x);
-  /// Sum of the losses of rows of read()'s result; targets [R] i32, -1 is ignored.
-  double loss(const Tensor& x, const Tensor& targets);
+  /// The losses of rows of read()'s result.
+  void loss(const Tensor& x, const Objective& objective);
 
  private:
-  WeightSet leased(const parallel::Lease& lease, UnitIndex unit) const;
-  /// Calls use(weights) with the head's leased weights.
-  template <class Use>
-  auto with_head(const Use& use);
   const Context& context_;
   arch::UnitMap map_;
   std::int64_t rows_;
   EmbeddingLayer embedding_;
   std::vector<Block> blocks_;
+  HeadMemory head_memory_;
   Head head_;
   KvCache cache_;
   BlockSaved saved_;

@@ -1,30 +1,52 @@
 #include "model/embedding.h"
 
 namespace lockstep::model {
-namespace {
-
-/// Dropout's layer number of the embedding: blocks have 0, 1, ...
-constexpr int embedding_layer = -1;
-
-}  // namespace
 
 using arch::Role;
 
-void EmbeddingLayer::forward(const Pass& pass, const WeightSet& w, const Tensor& token_table, const Tensor& tokens,
-                             const Tensor& out, std::int64_t first_position) const {
-  context_.ops.embedding().forward(out, tokens, token_table, w[Role::position_table], pass.positions, first_position);
-  const ops::DropoutSite site = dropout_site(context_, pass, embedding_layer, ops::Site::embedding);
+ops::DropoutSite EmbeddingLayer::dropout(const Pass& pass) const {
+  constexpr int embedding_layer = -1;  // blocks have 0, 1, ...
+  return dropout_site(context_, outside_pass(pass, boundary_), embedding_layer, ops::Site::embedding);
+}
+
+void EmbeddingLayer::forward(const Pass& pass, const WeightSet& w, const Tensor& tokens, const Tensor& out,
+                             const Scratch& scratch) const {
+  const auto look_up = [&](const Tensor& rows) {
+    context_.ops.embedding().forward(rows, tokens, w[Role::token_table], w[Role::position_table],
+                                     {pass.first_position, pass.positions});
+  };
+  if (boundary_.kind() == parallel::BoundaryKind::local) {
+    look_up(out);
+  } else {
+    const bool split = boundary_.kind() == parallel::BoundaryKind::splitting;
+    const Tensor partial = scratch.partial.slice_rows(0, pass.rows());
+    const Tensor sums = split ? scratch.sums.slice_rows(0, out.rows()) : partial;
+    const Tensor narrow = (split ? scratch.normed_inside : scratch.normed).slice_rows(0, pass.rows());
+    const Tensor& rows = out.dtype == partial.dtype ? partial : narrow;
+    look_up(rows);
+    if (rows.data != partial.data) context_.ops.elementwise().cast(partial, rows);
+    boundary_.reduce(sums, partial, pass.grid()).wait();
+    context_.ops.elementwise().cast(out, sums);
+  }
+  const ops::DropoutSite site = dropout(pass);
   if (site.p > 0) context_.ops.dropout().forward(out, out, site);
 }
 
-void EmbeddingLayer::backward(const Pass& pass, const WeightSet& gradient, const Tensor& d_tokens, bool accumulate,
-                              const Tensor& tokens, const Tensor& d) const {
-  const ops::DropoutSite site = dropout_site(context_, pass, embedding_layer, ops::Site::embedding);
+void EmbeddingLayer::backward(const Pass& pass, const GradientSet& gradient, const Tensor& d_tokens, const Tensor& tokens,
+                              const Tensor& d, const Scratch& scratch) const {
+  const ops::DropoutSite site = dropout(pass);
   if (site.p > 0) context_.ops.dropout().backward(d, d, site);
-  context_.ops.embedding().backward_tokens(d_tokens, d, tokens);
   if (gradient[Role::position_table]) {
-    context_.ops.embedding().backward_positions(gradient[Role::position_table], d, pass.positions, accumulate);
+    const Pass outside = outside_pass(pass, boundary_);
+    context_.ops.embedding().backward_positions(gradient[Role::position_table], d, {outside.first_position, outside.positions},
+                                                gradient.accumulate);
   }
+  Tensor inside = d;
+  if (boundary_.kind() == parallel::BoundaryKind::splitting) {
+    inside = scratch.d_inside.slice_rows(0, pass.rows());
+    boundary_.gather(inside, d, pass.grid()).wait();
+  }
+  context_.ops.embedding().backward_tokens(d_tokens, inside, tokens);
 }
 
 }  // namespace lockstep::model

@@ -1,24 +1,26 @@
 #pragma once
 
-// Token and position rows, summed.
+// Token and position rows, summed. R rows of a micro-batch, of which Ro are outside of the embedding's boundary.
 
 #include "model/context.h"
+#include "model/saved.h"
 #include "model/weights.h"
 
 namespace lockstep::model {
 
 class EmbeddingLayer {
  public:
-  explicit EmbeddingLayer(const Context& context) : context_(context) {}
-  /// out [R, C] for tokens [R] i32; `token_table` [V, C]; positions start at `first_position`.
-  void forward(const Pass& pass, const WeightSet& w, const Tensor& token_table, const Tensor& tokens, const Tensor& out,
-               std::int64_t first_position = 0) const;
-  /// d [R, C] is used up. `d_tokens` [V, C] gets rows added (it must start at zero); positions accumulate or overwrite.
-  void backward(const Pass& pass, const WeightSet& gradient, const Tensor& d_tokens, bool accumulate, const Tensor& tokens,
-                const Tensor& d) const;
+  explicit EmbeddingLayer(const Context& context) : context_(context), boundary_(*context.boundaries.embedding) {}
+  /// out [Ro, C] for tokens [R] i32.
+  void forward(const Pass& pass, const WeightSet& w, const Tensor& tokens, const Tensor& out, const Scratch& scratch) const;
+  /// d [Ro, C] is used up. `d_tokens` [V, C] gets rows added; positions accumulate or overwrite.
+  void backward(const Pass& pass, const GradientSet& gradient, const Tensor& d_tokens, const Tensor& tokens, const Tensor& d,
+                const Scratch& scratch) const;
 
  private:
+  ops::DropoutSite dropout(const Pass& pass) const;
   const Context& context_;
+  parallel::Boundary& boundary_;
 };
 
 }  // namespace lockstep::model

@@ -8,64 +8,82 @@ namespace lockstep::model {
 
 using arch::Role;
 
-std::int64_t Head::chunk_rows(const layout::ShardedDims& dims, std::int64_t rows) {
+std::int64_t logit_rows(const layout::ShardedDims& dims, std::int64_t rows) {
   constexpr std::int64_t multiple = 256;
   constexpr std::int64_t elements = 2 << 20;
   const std::int64_t fitting = std::max<std::int64_t>(1, elements / (dims.vocabulary * multiple)) * multiple;
   return std::min(rows, fitting);
 }
 
-void Head::declare(Arena& arena, std::int64_t rows, bool training) {
+void declare(Arena& arena, HeadMemory& memory, const layout::ShardedDims& dims, const Rows& rows, DType type, bool training) {
   const Arena::Mark start = arena.mark();
-  const std::int64_t width = context_.dims.width;
-  const DType type = context_.parameters.dtype();
-  arena.declare(normed_, "normed", Shape{rows, width}, type);
-  arena.declare(stats_, "stats", Shape{rows, 2}, DType::f32);
-  arena.declare(logits_, "logits", Shape{chunk_rows(context_.dims, rows), context_.dims.vocabulary}, DType::f32);
-  if (training) arena.declare(d_normed_, "d_normed", Shape{rows, width}, type);
+  const Shape inside{rows.inside, dims.width}, outside{rows.outside, dims.width};
+  arena.declare(memory.normed, "normed", outside, type);
+  arena.declare(memory.stats, "stats", Shape{rows.outside, 2}, DType::f32);
+  arena.declare(memory.logits, "logits", Shape{logit_rows(dims, rows.inside), dims.vocabulary}, DType::f32);
+  if (training) arena.declare(memory.d_normed, "d_normed", outside, type);
+  if (rows.split()) arena.declare(memory.normed_inside, "normed_inside", inside, type);
+  if (rows.carries() && training) {
+    arena.declare(memory.partial, "partial", inside, DType::f32);
+    if (rows.split()) arena.declare(memory.sums, "sums", outside, DType::f32);
+  }
   arena.rewind(start);
 }
 
-void Head::norm(const Tensor& x, const Weights& w) {
-  norm_.forward(normed_.slice_rows(0, x.rows()), stats_.slice_rows(0, x.rows()), x, w.head[Role::final_gain],
-                w.head[Role::final_bias], context_.config.norm_eps);
+Tensor Head::norm(const parallel::TokenGrid& tokens, const Tensor& x, const WeightSet& w) {
+  const Tensor normed = memory_.normed.slice_rows(0, x.rows());
+  norm_.forward(normed, memory_.stats.slice_rows(0, x.rows()), x, w[Role::final_gain], w[Role::final_bias],
+                context_.config.norm_eps);
+  if (boundary_.kind() != parallel::BoundaryKind::splitting) return normed;
+  const Tensor inside = memory_.normed_inside.slice_rows(0, tokens.rows());
+  boundary_.gather(inside, normed, tokens).wait();
+  return inside;
 }
 
-double Head::loss_and_gradient(const Tensor& x, const Tensor& targets, const Tensor& scale, const Weights& w,
-                               const Gradients& gradient, ops::WeightSink& sink, const Tensor& d) {
-  const std::int64_t rows = x.rows();
-  norm(x, w);
-  double sum = 0;
-  for (std::int64_t first = 0; first < rows; first += logits_.rows()) {
-    const std::int64_t count = std::min(logits_.rows(), rows - first);
-    const Tensor normed = normed_.slice_rows(first, count);
-    const Tensor logits = logits_.slice_rows(0, count);
-    context_.ops.linear().forward(logits, normed, w.projection);
-    context_.ops.loss().forward(logits, targets.flat(first, count), context_.dims.vocabulary, scale, sum);
-    context_.ops.linear().backward_input(d_normed_.slice_rows(first, count), logits, w.projection);
-    sink.push({normed, logits, gradient.projection, {}, first > 0 || gradient.accumulate_projection});
+const Tensor& Head::projection(const WeightSet& w) const {
+  const Tensor& own = w[Role::head_weight];
+  return own ? own : w[projection_];
+}
+
+void Head::loss_and_gradient(const parallel::TokenGrid& tokens, const Tensor& x, const Objective& objective, const WeightSet& w,
+                             const Gradients& gradients, const Tensor& d) {
+  const std::int64_t rows = tokens.rows();
+  const bool local = boundary_.kind() == parallel::BoundaryKind::local;
+  const Tensor inside = norm(tokens, x, w);
+  const Tensor partial = (local ? memory_.d_normed : memory_.partial).slice_rows(0, rows);
+  for (std::int64_t first = 0; first < rows; first += memory_.logits.rows()) {
+    const std::int64_t count = std::min(memory_.logits.rows(), rows - first);
+    const Tensor normed = inside.slice_rows(first, count);
+    const Tensor logits = memory_.logits.slice_rows(0, count);
+    context_.ops.linear().forward(logits, normed, projection(w));
+    context_.ops.loss().forward(logits, objective.targets.flat(first, count), context_.dims.vocabulary, objective.scale,
+                                objective.loss);
+    context_.ops.linear().backward_input(partial.slice_rows(first, count), logits, projection(w));
+    gradients.sink.push({normed, logits, gradients.set[projection_], {}, first > 0 || gradients.set.accumulate});
   }
-  norm_.backward(d, {}, gradient.head[Role::final_gain], gradient.head[Role::final_bias], d_normed_.slice_rows(0, rows), x,
-                 stats_.slice_rows(0, rows), w.head[Role::final_gain], w.head[Role::final_bias], {}, gradient.accumulate_head);
-  return sum;
-}
-
-double Head::loss(const Tensor& x, const Tensor& targets, const Weights& w) {
-  const std::int64_t rows = x.rows();
-  norm(x, w);
-  double sum = 0;
-  for (std::int64_t first = 0; first < rows; first += logits_.rows()) {
-    const std::int64_t count = std::min(logits_.rows(), rows - first);
-    const Tensor logits = logits_.slice_rows(0, count);
-    context_.ops.linear().forward(logits, normed_.slice_rows(first, count), w.projection);
-    context_.ops.loss().forward(logits, targets.flat(first, count), context_.dims.vocabulary, {}, sum);
+  Tensor d_normed = partial;
+  if (!local) {
+    const Tensor sums = x.rows() < rows ? memory_.sums.slice_rows(0, x.rows()) : partial;
+    boundary_.reduce(sums, partial, tokens).wait();
+    d_normed = rounded(context_, sums, memory_.d_normed);
   }
-  return sum;
+  norm_.backward(d, {}, gradients.set[Role::final_gain], gradients.set[Role::final_bias], d_normed, x,
+                 memory_.stats.slice_rows(0, x.rows()), w[Role::final_gain], w[Role::final_bias], {}, gradients.set.accumulate);
 }
 
-void Head::logits(const Tensor& logits, const Tensor& x, const Weights& w) {
-  norm(x, w);
-  context_.ops.linear().forward(logits, normed_.slice_rows(0, x.rows()), w.projection);
+void Head::loss(const parallel::TokenGrid& tokens, const Tensor& x, const Objective& objective, const WeightSet& w) {
+  const std::int64_t rows = tokens.rows();
+  const Tensor inside = norm(tokens, x, w);
+  for (std::int64_t first = 0; first < rows; first += memory_.logits.rows()) {
+    const std::int64_t count = std::min(memory_.logits.rows(), rows - first);
+    const Tensor logits = memory_.logits.slice_rows(0, count);
+    context_.ops.linear().forward(logits, inside.slice_rows(first, count), projection(w));
+    context_.ops.loss().forward(logits, objective.targets.flat(first, count), context_.dims.vocabulary, {}, objective.loss);
+  }
+}
+
+void Head::logits(const Tensor& logits, const Tensor& x, const WeightSet& w) {
+  context_.ops.linear().forward(logits, norm({1, logits.rows()}, x, w), projection(w));
 }
 
 }  // namespace lockstep::model

@@ -3,42 +3,61 @@
 // Final norm, logits and loss. Logits exist one chunk of tokens at a time; their gradient is made in the same visit.
 
 #include "model/context.h"
+#include "model/saved.h"
 #include "model/weights.h"
 #include "tensor/arena.h"
 
 namespace lockstep::model {
 
+/// Tokens whose logits exist at a time: a multiple of 256 (numerics.md section 3.2), as many as keep them near 8 MiB.
+std::int64_t logit_rows(const layout::ShardedDims& dims, std::int64_t rows);
+
+/// Temporaries of passes of at most R rows, Ro of them outside the head's boundary.
+struct HeadMemory {
+  Tensor normed;         ///< [Ro, C]
+  Tensor stats;          ///< [Ro, 2] f32
+  Tensor logits;         ///< [logit_rows, V] f32
+  Tensor d_normed;       ///< [Ro, C] in training
+  Tensor normed_inside;  ///< [R, C] where rows are split
+  Tensor partial, sums;  ///< [R, C], [Ro, C] f32, as in Scratch, where something is carried
+};
+void declare(Arena& arena, HeadMemory& memory, const layout::ShardedDims& dims, const Rows& rows, DType type, bool training);
+
+/// What a pass is judged by.
+struct Objective {
+  Tensor targets;     ///< [R] i32; -1 is ignored
+  Tensor loss;        ///< [1] f64: the sum of the rows' losses is added to it
+  Tensor scale = {};  ///< [1] f32, one over the step's global number of targets: what the gradient is multiplied by
+};
+
 class Head {
  public:
-  explicit Head(const Context& context) : context_(context), norm_(norm_of(context)) {}
-  /// Tokens of a chunk: a multiple of 256 (numerics.md section 3.2), as many as keep the logits near 8 MiB.
-  static std::int64_t chunk_rows(const layout::ShardedDims& dims, std::int64_t rows);
-  /// Workspace for passes of at most `rows` rows.
-  void declare(Arena& arena, std::int64_t rows, bool training);
-
-  struct Weights {
-    const WeightSet& head;     ///< final norm
-    const Tensor& projection;  ///< [V, C]
-  };
-  struct Gradients {
-    const WeightSet& head;
-    const Tensor& projection;  ///< f32 [V, C]
-    bool accumulate_head, accumulate_projection;
-  };
-  /// Sum of the rows' losses; d [R, C] gets the gradient of x, weight gradients go to `sink`. `scale` [1]: one over the step's
-  /// global number of targets.
-  double loss_and_gradient(const Tensor& x, const Tensor& targets, const Tensor& scale, const Weights& w,
-                           const Gradients& gradient, ops::WeightSink& sink, const Tensor& d);
-  /// Sum of the rows' losses alone.
-  double loss(const Tensor& x, const Tensor& targets, const Weights& w);
-  /// logits [R, V] f32 of x [R, C]: R at most the declared rows.
-  void logits(const Tensor& logits, const Tensor& x, const Weights& w);
+  /// Both outlive the head.
+  Head(const Context& context, const HeadMemory& memory)
+      : context_(context),
+        memory_(memory),
+        boundary_(*context.boundaries.head),
+        norm_(norm_of(context)),
+        projection_(arch::unit_map(context.config).projection) {}
+  /// The losses of `tokens`, R; d [Ro, C] gets the gradient of x [Ro, C]. The sink of `gradients` runs its work at once: the next
+  /// chunk of logits takes the place of the last.
+  void loss_and_gradient(const parallel::TokenGrid& tokens, const Tensor& x, const Objective& objective, const WeightSet& w,
+                         const Gradients& gradients, const Tensor& d);
+  /// The rows' losses alone; no scale is needed.
+  void loss(const parallel::TokenGrid& tokens, const Tensor& x, const Objective& objective, const WeightSet& w);
+  /// logits [R, V] f32 of x [Ro, C]: at most the declared rows.
+  void logits(const Tensor& logits, const Tensor& x, const WeightSet& w);
 
  private:
-  void norm(const Tensor& x, const Weights& w);
+  /// The final norm's output inside: [R, C].
+  Tensor norm(const parallel::TokenGrid& tokens, const Tensor& x, const WeightSet& w);
+  /// [V, C]: a tied table may have a packed copy that is the head's alone.
+  const Tensor& projection(const WeightSet& w) const;
   const Context& context_;
+  const HeadMemory& memory_;
+  parallel::Boundary& boundary_;
   ops::Norm& norm_;
-  Tensor normed_, stats_, d_normed_, logits_;
+  arch::Role projection_;  ///< of the matrix [V, C]: the head's own, or the token table
 };
 
 }  // namespace lockstep::model

@@ -24,35 +24,45 @@ void draw(ops::Elementwise& elementwise, const Tensor& part, const arch::Paramet
 
 /// Values are drawn in f32; another type rounds them.
 void fill(ops::Elementwise& elementwise, const Tensor& part, const arch::ParameterSpec& spec, std::int64_t first,
-          std::uint64_t seed) {
+          std::uint64_t seed, const Tensor& drawn) {
   if (part.dtype == DType::f32) return draw(elementwise, part, spec, first, seed);
-  constexpr std::int64_t piece = 1 << 16;
-  std::vector<float> values(static_cast<std::size_t>(std::min(piece, part.elements())));
-  for (std::int64_t done = 0; done < part.elements(); done += piece) {
-    const std::int64_t count = std::min(piece, part.elements() - done);
-    const Tensor drawn = view(std::span(values), Shape{std::ssize(values)}).flat(0, count);
-    draw(elementwise, drawn, spec, first + done, seed);
-    elementwise.cast(part.flat(done, count), drawn);
+  ensure(drawn.elements() > 0, "there is room for what is drawn in f32");
+  for (std::int64_t done = 0; done < part.elements(); done += drawn.elements()) {
+    const Tensor piece = drawn.flat(0, std::min(drawn.elements(), part.elements() - done));
+    draw(elementwise, piece, spec, first + done, seed);
+    elementwise.cast(part.flat(done, piece.elements()), piece);
+  }
+}
+
+/// `part`: the rectangle's elements.
+void fill_rectangle(ops::Elementwise& elementwise, const Tensor& part, const arch::ParameterSpec& spec,
+                    const layout::Rectangle& rectangle, std::uint64_t seed, const Tensor& drawn) {
+  for (std::int64_t row = 0; row < rectangle.rows; ++row) {
+    fill(elementwise, part.flat(row * rectangle.columns, rectangle.columns), spec, rectangle.global + row * rectangle.stride,
+         seed, drawn);
   }
 }
 
 }  // namespace
 
-void initialise(ops::Ops& ops, parallel::ParameterStore& store, const std::vector<arch::UnitSpec>& table, std::uint64_t seed) {
-  for (std::size_t u = 0; u < table.size(); ++u) {
-    const layout::Unit& unit = store.units()[u];
-    const parallel::ParameterStore::Shard shard = store.shard(UnitIndex{static_cast<int>(u)});
-    for (const layout::PlacedParameter& placed : unit.parameters) {
+void initialise(ops::Ops& ops, parallel::TrainingState& state, const std::vector<arch::UnitSpec>& table, std::uint64_t seed,
+                const Tensor& drawn) {
+  state.for_each({.changes = true}, [&](const parallel::StateRange& range) {
+    const auto u = static_cast<std::size_t>(range.unit.value);
+    for (const layout::PlacedParameter& placed : state.units()[u].parameters) {
       const auto spec = std::find_if(table[u].parameters.begin(), table[u].parameters.end(),
                                      [&](const arch::ParameterSpec& p) { return p.info.name == placed.info.name; });
-      ensure(spec != table[u].parameters.end(), "the store's units come from this table");
-      const std::int64_t begin = std::max(placed.offset, shard.first);
-      const std::int64_t end = std::min(placed.offset + placed.info.shape.elements(), shard.first + shard.master.elements());
-      if (begin >= end) continue;
-      fill(ops.elementwise(), shard.master.flat(begin - shard.first, end - begin), *spec, begin - placed.offset, seed);
+      ensure(spec != table[u].parameters.end(), "the state's units come from this table");
+      const layout::Range held = layout::overlap({placed.offset, placed.shape().elements()}, range.range);
+      if (held.count == 0) continue;
+      for (const layout::Rectangle& rectangle : placed.shard.rectangles({held.first - placed.offset, held.count})) {
+        fill_rectangle(ops.elementwise(),
+                       range.master.flat(placed.offset - range.range.first + rectangle.local, rectangle.rows * rectangle.columns),
+                       *spec, rectangle, seed, drawn);
+      }
     }
-  }
-  parallel::publish(store, ops.elementwise());
+  });
+  parallel::publish(state, ops.elementwise());
 }
 
 }  // namespace lockstep::model

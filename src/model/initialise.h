@@ -7,11 +7,13 @@
 
 #include "arch/parameters.h"
 #include "ops/ops.h"
-#include "parallel/parameter_store.h"
+#include "parallel/training_state.h"
 
 namespace lockstep::model {
 
-/// Fills this rank's shards. `table` is what the store's units were made from.
-void initialise(ops::Ops& ops, parallel::ParameterStore& store, const std::vector<arch::UnitSpec>& table, std::uint64_t seed);
+/// Fills this rank's ranges. `table` is what the state's units were made from. `drawn` [any number] f32 is workspace, not used
+/// where what is filled is f32.
+void initialise(ops::Ops& ops, parallel::TrainingState& state, const std::vector<arch::UnitSpec>& table, std::uint64_t seed,
+                const Tensor& drawn);
 
 }  // namespace lockstep::model

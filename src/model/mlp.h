@@ -3,20 +3,18 @@
 // The feed-forward sub-layer: x + down(activation(up(norm(x)))), or with a gate x + down(activation(gate(norm(x))) *
 // up(norm(x))).
 
-#include "model/context.h"
-#include "model/saved.h"
-#include "model/weights.h"
+#include "model/sub_layer.h"
 
 namespace lockstep::model {
 
 class Mlp {
  public:
-  Mlp(const Context& context, int layer) : context_(context), norm_(norm_of(context)), layer_(layer) {}
+  Mlp(const Context& context, int layer);
   /// out [R, C] from saved.middle; keeps stats2 and pre_activation.
   void forward(const Pass& pass, const WeightSet& w, BlockSaved& saved, const Tensor& out, const Scratch& scratch) const;
   /// d [R, C]: the gradient of the output on entry, of saved.middle on return.
-  void backward(const Pass& pass, const WeightSet& w, const WeightSet& gradient, bool accumulate, ops::WeightSink& sink,
-                const BlockSaved& saved, const Tensor& d, const Scratch& scratch) const;
+  void backward(const Pass& pass, const WeightSet& w, const Gradients& gradients, BlockSaved& saved, const Tensor& d,
+                const Scratch& scratch) const;
 
  private:
   /// Columns [R, U] of a matrix as wide as the up matrix is high; no gate: empty.
@@ -25,8 +23,7 @@ class Mlp {
   };
   Halves split(const Tensor& hidden) const;
   const Context& context_;
-  ops::Norm& norm_;
-  int layer_;
+  SubLayer sub_layer_;
 };
 
 }  // namespace lockstep::model

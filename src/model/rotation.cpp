@@ -10,21 +10,22 @@ void declare_angles(Context& context, Arena& arena) {
 }
 
 void compute_angles(const Context& context) {
-  if (!context.angles) return;
+  if (!context.angles.device) return;
   const std::vector<float> frequencies = arch::rotary_frequencies(context.config);
-  for (std::int64_t position = 0; position < context.angles.rows(); ++position) {
-    arch::rotary_angles(elements<float>(context.angles.slice_rows(position, 1)), frequencies, position);
+  for (std::int64_t position = 0; position < context.angles.host.rows(); ++position) {
+    arch::rotary_angles(elements<float>(context.angles.host.slice_rows(position, 1)), frequencies, position);
   }
+  upload(context.ops.stream(), context.angles);
 }
 
-void rotate(const Context& context, const Tensor& x, std::int64_t positions, std::int64_t first_position) {
-  if (!context.angles) return;
-  context.ops.rotary().rotate(x, context.angles, {.positions = positions, .first_position = first_position});
+void rotate(const Context& context, const Tensor& x, const Pass& pass) {
+  if (!context.angles.device) return;
+  context.ops.rotary().rotate(x, context.angles.device, {.positions = {pass.first_position, pass.positions}});
 }
 
-void rotate_back(const Context& context, const Tensor& x, std::int64_t positions) {
-  if (!context.angles) return;
-  context.ops.rotary().rotate(x, context.angles, {.positions = positions, .inverse = true});
+void rotate_back(const Context& context, const Tensor& x, const Pass& pass) {
+  if (!context.angles.device) return;
+  context.ops.rotary().rotate(x, context.angles.device, {.positions = {pass.first_position, pass.positions}, .inverse = true});
 }
 
 }  // namespace lockstep::model

@@ -12,9 +12,9 @@ namespace lockstep::model {
 void declare_angles(Context& context, Arena& arena);
 void compute_angles(const Context& context);
 
-/// Turns heads x [R, n D] in place; positions of a sample start at `first_position`.
-void rotate(const Context& context, const Tensor& x, std::int64_t positions, std::int64_t first_position = 0);
+/// Turns heads x [R, n D] of the pass' tokens in place.
+void rotate(const Context& context, const Tensor& x, const Pass& pass);
 /// The gradient's way back.
-void rotate_back(const Context& context, const Tensor& x, std::int64_t positions);
+void rotate_back(const Context& context, const Tensor& x, const Pass& pass);
 
 }  // namespace lockstep::model

@@ -1,49 +1,111 @@
 #include "model/saved.h"
 
+#include <algorithm>
+
 #include "ops/attention.h"
 
 namespace lockstep::model {
+namespace {
 
-void declare(Arena& arena, BlockSaved& saved, const layout::ShardedDims& dims, std::int64_t rows, DType type) {
-  const auto matrix = [&](Tensor& out, const char* name, std::int64_t columns, DType of) {
-    arena.declare(out, name, Shape{rows, columns}, of);
-  };
-  const auto spread = [&](Tensor& out, const char* name, std::int64_t columns) {
-    arena.declare_spread(out, name, Shape{rows, columns}, type);
-  };
-  matrix(saved.x, "x", dims.width, type);
-  matrix(saved.stats1, "stats1", 2, DType::f32);
-  spread(saved.qkv, "qkv", dims.qkv_width());
-  matrix(saved.attention, "attention", dims.attention_width(), type);
-  matrix(saved.lse, "lse", dims.heads, DType::f32);
-  matrix(saved.middle, "middle", dims.width, type);
-  matrix(saved.stats2, "stats2", 2, DType::f32);
-  spread(saved.pre_activation, "pre_activation", dims.up_width());
+/// Declares matrices of the same number of rows.
+class Matrices {
+ public:
+  Matrices(Arena& arena, std::int64_t rows, DType type) : arena_(arena), rows_(rows), type_(type) {}
+  void matrix(Tensor& out, const char* name, std::int64_t columns) const {
+    arena_.declare(out, name, Shape{rows_, columns}, type_);
+  }
+  void statistics(Tensor& out, const char* name, std::int64_t columns) const {
+    arena_.declare(out, name, Shape{rows_, columns}, DType::f32);
+  }
+  void spread(Tensor& out, const char* name, std::int64_t columns) const {
+    arena_.declare_spread(out, name, Shape{rows_, columns}, type_);
+  }
+
+ private:
+  Arena& arena_;
+  std::int64_t rows_;
+  DType type_;
+};
+
+}  // namespace
+
+Rows rows_of(const parallel::Boundaries& boundaries, const parallel::TokenGrid& tokens) {
+  Rows rows{.inside = tokens.rows(), .outside = boundaries.attention->outside(tokens).rows()};
+  for (const parallel::Boundary* boundary : {boundaries.embedding, boundaries.attention, boundaries.mlp, boundaries.head}) {
+    ensure(boundary->outside(tokens).rows() == rows.outside, "a model's boundaries split rows alike");
+    rows.kind = std::max(rows.kind, boundary->kind());
+  }
+  return rows;
 }
 
-void declare(Arena& arena, Scratch& scratch, const layout::ShardedDims& dims, std::int64_t rows, DType type,
+void declare(Arena& arena, BlockSaved& saved, const layout::ShardedDims& dims, const Rows& rows, DType type,
+             const SavedNeeds& needs) {
+  const Matrices inside(arena, rows.inside, type), outside(arena, rows.outside, type);
+  if (needs.kept) {
+    if (needs.x) outside.matrix(saved.x, "x", dims.width);
+    outside.statistics(saved.stats1, "stats1", 2);
+    inside.spread(saved.qkv, "qkv", dims.qkv_width());
+  }
+  inside.matrix(saved.attention, "attention", dims.attention_width());
+  if (needs.kept) {
+    inside.statistics(saved.lse, "lse", dims.heads);
+    outside.matrix(saved.middle, "middle", dims.width);
+    outside.statistics(saved.stats2, "stats2", 2);
+  }
+  inside.spread(saved.pre_activation, "pre_activation", dims.up_width());
+}
+
+void declare(Arena& arena, BlockDeferred& deferred, const layout::ShardedDims& dims, const Rows& rows, DType type) {
+  const Matrices inside(arena, rows.inside, type), outside(arena, rows.outside, type);
+  inside.matrix(deferred.attention_normed, "normed1", dims.width);
+  inside.matrix(deferred.attention_d, "d_attention_out", dims.width);
+  inside.spread(deferred.d_qkv, "d_qkv", dims.qkv_width());
+  inside.matrix(deferred.mlp_normed, "normed2", dims.width);
+  inside.matrix(deferred.mlp_d, "d_mlp_out", dims.width);
+  inside.spread(deferred.d_hidden, "d_hidden", dims.up_width());
+}
+
+void declare(Arena& arena, Scratch& scratch, const layout::ShardedDims& dims, const Rows& rows, DType type,
              const ScratchNeeds& needs) {
-  const auto matrix = [&](Tensor& out, const char* name, std::int64_t columns) {
-    arena.declare(out, name, Shape{rows, columns}, type);
-  };
-  const auto spread = [&](Tensor& out, const char* name, std::int64_t columns) {
-    arena.declare_spread(out, name, Shape{rows, columns}, type);
-  };
+  const Matrices inside(arena, rows.inside, type), outside(arena, rows.outside, type);
   const Arena::Mark start = arena.mark();
-  matrix(scratch.normed, "normed", dims.width);
-  if (needs.branch) matrix(scratch.branch, "branch", dims.width);
-  if (needs.backward) matrix(scratch.d_normed, "d_normed", dims.width);
+  outside.matrix(scratch.normed, "normed", dims.width);
+  if (needs.branch) outside.matrix(scratch.branch, "branch", dims.width);
+  if (needs.input_backward) outside.matrix(scratch.d_normed, "d_normed", dims.width);
+  if (rows.carries()) {
+    inside.statistics(scratch.partial, "partial", dims.width);
+    if (rows.split()) {
+      outside.statistics(scratch.sums, "sums", dims.width);
+      inside.matrix(scratch.normed_inside, "normed_inside", dims.width);
+      if (needs.input_backward) inside.matrix(scratch.d_inside, "d_inside", dims.width);
+    }
+  }
   const Arena::Mark shared = arena.mark();
-  spread(scratch.activated, "activated", dims.ffn_width);
-  if (needs.backward) {
+  inside.spread(scratch.activated, "activated", dims.ffn_width);
+  if (needs.weight_backward) {
     arena.rewind(shared);
-    spread(scratch.d_hidden, "d_hidden", dims.up_width());
+    inside.spread(scratch.d_hidden, "d_hidden", dims.up_width());
+  }
+  if (needs.input_backward) {
     arena.rewind(shared);
-    matrix(scratch.d_attention, "d_attention", dims.attention_width());
-    spread(scratch.d_qkv, "d_qkv", dims.qkv_width());
-    arena.declare(scratch.delta, "delta", Shape{rows, ops::delta_columns(dims.heads, dims.head_size, type)}, DType::f32);
+    inside.matrix(scratch.d_attention, "d_attention", dims.attention_width());
+    if (needs.weight_backward) inside.spread(scratch.d_qkv, "d_qkv", dims.qkv_width());
+    inside.statistics(scratch.delta, "delta", ops::delta_columns(dims.heads, dims.head_size, type));
   }
   arena.rewind(start);
+}
+
+BackwardScratch::BackwardScratch(const Scratch& scratch, const BlockDeferred& deferred) : BackwardScratch(scratch) {
+  const auto keep = [](Scratch& of, const Tensor& normed, const Tensor& d) {
+    const bool split = static_cast<bool>(of.normed_inside);
+    (split ? of.normed_inside : of.normed) = normed;
+    (split ? of.d_inside : of.branch) = d;
+    of.keeps_branch = true;
+  };
+  keep(attention, deferred.attention_normed, deferred.attention_d);
+  keep(mlp, deferred.mlp_normed, deferred.mlp_d);
+  attention.d_qkv = deferred.d_qkv;
+  mlp.d_hidden = deferred.d_hidden;
 }
 
 }  // namespace lockstep::model

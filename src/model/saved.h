@@ -1,45 +1,88 @@
 #pragma once
 
-// What the forward pass keeps for the backward pass, and what both use and forget. R rows (tokens of a micro-batch),
-// C width, F feed-forward width, U = F or (with a gate) 2 F, H heads, K key/value heads, D head size.
+// What the forward pass keeps for the backward pass, and what both use and forget. R rows (tokens of a micro-batch), of which Ro
+// are outside of the sub-layers' boundaries (parallel/boundary), C width, F feed-forward width, U = F or (with a gate) 2 F, H
+// heads, K key/value heads, D head size.
 
 #include "arch/config.h"
+#include "parallel/boundary.h"
 #include "tensor/arena.h"
 
 namespace lockstep::model {
+
+/// Rows on the two sides of a boundary.
+struct Rows {
+  std::int64_t inside = 0;   ///< R
+  std::int64_t outside = 0;  ///< Ro
+  parallel::BoundaryKind kind = parallel::BoundaryKind::local;
+  bool carries() const { return kind != parallel::BoundaryKind::local; }
+  bool split() const { return kind == parallel::BoundaryKind::splitting; }
+};
+/// Of micro-batches of at most these tokens, and the most that any of the boundaries carries: if one splits rows, all do.
+Rows rows_of(const parallel::Boundaries& boundaries, const parallel::TokenGrid& tokens);
 
 /// Kept by one block for one micro-batch: in the type of activations, but for statistics (f32). Norms' outputs and activations
 /// are computed again from these.
 /// Rows of the wide ones (qkv, what is [R, U] or [R, F]) may lie further apart than they are long: Arena::declare_spread.
 struct BlockSaved {
-  Tensor x;               ///< [R, C] the block's input
-  Tensor stats1;          ///< [R, 2]
-  Tensor qkv;             ///< [R, (H + 2K) D]; q and k turned by their position
+  // Until the gradient of the block's input is made:
+  Tensor x;       ///< [Ro, C] the block's input
+  Tensor stats1;  ///< [Ro, 2]
+  Tensor qkv;     ///< [R, (H + 2K) D]; q and k turned by their position
+  Tensor lse;     ///< [R, H], laid out as attention's forward wants it
+  Tensor middle;  ///< [Ro, C] after the attention sub-layer
+  Tensor stats2;  ///< [Ro, 2]
+  // Until the weight gradients are made:
   Tensor attention;       ///< [R, H D]
-  Tensor lse;             ///< [R, H], laid out as attention's forward wants it
-  Tensor middle;          ///< [R, C] after the attention sub-layer
-  Tensor stats2;          ///< [R, 2]
-  Tensor pre_activation;  ///< [R, U]: the gate, where there is one, and what goes up
+  Tensor pre_activation;  ///< [R, U]: the gate, where there is one, and what goes up; backward puts the activation in its place
 };
-void declare(Arena& arena, BlockSaved& saved, const layout::ShardedDims& dims, std::int64_t rows, DType type);
+struct SavedNeeds {
+  bool x = true;     ///< false: the input lies elsewhere
+  bool kept = true;  ///< false: only what weight gradients need
+};
+void declare(Arena& arena, BlockSaved& saved, const layout::ShardedDims& dims, const Rows& rows, DType type,
+             const SavedNeeds& needs = {});
+
+/// Where weight gradients are made later: what they need of the input's backward pass, beside `attention` and `pre_activation`.
+struct BlockDeferred {
+  Tensor attention_normed, mlp_normed;  ///< [R, C] outputs of the sub-layers' norms
+  Tensor attention_d, mlp_d;            ///< [R, C] gradients of what the sub-layers' last products made
+  Tensor d_qkv;                         ///< [R, (H + 2K) D]
+  Tensor d_hidden;                      ///< [R, U]
+};
+void declare(Arena& arena, BlockDeferred& deferred, const layout::ShardedDims& dims, const Rows& rows, DType type);
 
 /// Temporaries of one block's passes; they share bytes where their lives do not overlap.
 struct Scratch {
-  Tensor normed;       ///< [R, C] output of the sub-layer's norm
-  Tensor branch;       ///< [R, C] output of the sub-layer before dropout; its gradient on the way back
+  Tensor normed;       ///< [Ro, C] output of the sub-layer's norm
+  Tensor branch;       ///< [Ro, C] output of the sub-layer before dropout; its gradient on the way back
   Tensor activated;    ///< [R, F]
   Tensor d_hidden;     ///< [R, U]
-  Tensor d_normed;     ///< [R, C]
+  Tensor d_normed;     ///< [Ro, C]
   Tensor d_attention;  ///< [R, H D]
   Tensor d_qkv;        ///< [R, (H + 2K) D]
   Tensor delta;        ///< [R, ops::delta_columns]
+  // Where something is carried over the boundary:
+  Tensor partial;                  ///< [R, C] f32: sums over a part of the features
+  Tensor sums;                     ///< [Ro, C] f32: over all of them; where rows are not split they take the place of `partial`
+  Tensor normed_inside, d_inside;  ///< [R, C] rows of all ranks, where rows are split
+  /// The gradient of the branch is needed when the residual stream's has changed: it is copied into `branch`.
+  bool keeps_branch = false;
 };
 /// What passes need of it.
 struct ScratchNeeds {
-  bool backward = false;
+  bool input_backward = false;
+  bool weight_backward = false;  ///< in the same visit
   bool branch = false;
 };
-void declare(Arena& arena, Scratch& scratch, const layout::ShardedDims& dims, std::int64_t rows, DType type,
+void declare(Arena& arena, Scratch& scratch, const layout::ShardedDims& dims, const Rows& rows, DType type,
              const ScratchNeeds& needs);
+
+/// Temporaries of the sub-layers' backward passes. What weight gradients need lies in `deferred`.
+struct BackwardScratch {
+  explicit BackwardScratch(const Scratch& scratch) : attention(scratch), mlp(scratch) {}
+  BackwardScratch(const Scratch& scratch, const BlockDeferred& deferred);
+  Scratch attention, mlp;
+};
 
 }  // namespace lockstep::model

@@ -1,77 +1,76 @@
 #pragma once
 
-// The blocks of a pipeline stage with the embedding before and the head behind them (one stage holds both): forward is a
-// loop, backward the same loop the other way round.
+// A chunk of the model: blocks [a, b), with the embedding before them or the head behind them where it has them. Forward is a
+// loop, backward the same loop the other way round, for the gradient of the input first and for those of the weights with it or
+// later.
 
+#include <memory>
 #include <vector>
 
 #include "layout/access_order.h"
 #include "model/block.h"
 #include "model/embedding.h"
 #include "model/head.h"
+#include "model/leases.h"
+#include "model/stage_memory.h"
+#include "model/weight_queue.h"
 
 namespace lockstep::model {
 
-/// Sizes a training stage is declared for.
-struct StageShape {
-  std::int64_t samples = 0;    ///< of a micro-batch, at most
-  std::int64_t positions = 0;  ///< of a sample, at most
-  int microbatches = 1;        ///< of a step
-  int live = 1;                ///< micro-batches whose activations are kept at once
-};
+/// The units that each chunk's passes need, in order.
+std::vector<layout::ChunkUnits> chunk_units(const arch::UnitMap& map, const std::vector<layout::Chunk>& chunks);
 
+/// Passes of a micro-batch go through a chunk in this order: forward, loss (with the head), backward or backward_input and
+/// backward_weight. `input` is its tokens [R] i32 where the chunk has the embedding, otherwise the input [Ro, C], which stays as
+/// it is until the gradient of the input is made.
 class Stage {
  public:
-  /// `embedded_rows`: [V, C] f32 where a tied matrix's rows accumulate (parallel::TiedRows), null otherwise; it may get its
-  /// address later. All arguments but the shape outlive the stage.
-  Stage(const Context& context, parallel::GradientStore& gradients, const Tensor* embedded_rows, ops::WeightSink& sink,
-        const StageShape& shape);
+  /// `sink` makes weight gradients at once. All arguments outlive the stage.
+  Stage(const Context& context, parallel::GradientStore& gradients, ops::WeightSink& sink, ModelMemory& memory, int chunk);
   Stage(const Stage&) = delete;
   Stage& operator=(const Stage&) = delete;
-  /// Kept activations and temporaries.
-  void declare(Arena& activations, Arena& workspace);
-  /// The units a micro-batch needs, in order, for layout::access_order.
-  const std::vector<UnitIndex>& forward_units() const { return forward_units_; }
-  const std::vector<UnitIndex>& backward_units() const { return backward_units_; }
 
-  /// tokens, targets [R] i32. Returns the sum of the token losses; the head's weight gradients and the gradient of its input
-  /// are made here (gradient_seconds() says how long that took). `scale`: see Head.
-  double forward(const Pass& pass, Microbatch microbatch, const Tensor& tokens, const Tensor& targets, const Tensor& scale);
-  /// After forward() of the same micro-batch.
-  void backward(const Pass& pass, Microbatch microbatch);
-  /// [microbatches * R] i32: the tokens of the step, whose forward passes are done.
-  const Tensor& tokens() const { return tokens_; }
-  /// Sum of the token losses, nothing kept; never between forward and backward.
-  double evaluate(const Pass& pass, const Tensor& tokens, const Tensor& targets);
-  /// Seconds of the last forward() that belong to the backward pass.
-  double gradient_seconds() const { return gradient_seconds_; }
+  const layout::Chunk& chunk() const { return chunk_; }
+  /// Ro: rows of a pass that this rank has in the residual stream, of R.
+  std::int64_t stream_rows(const Pass& pass) const { return context_.boundaries.attention->outside(pass.grid()).rows(); }
+  /// `output` [Ro, C].
+  void forward(const Pass& pass, Microbatch microbatch, const Tensor& input, const Tensor& output);
+  /// The token losses for the blocks' output x [Ro, C]. The head's weight gradients are made here, and d [Ro, C], the gradient of
+  /// x.
+  void loss(const Pass& pass, Microbatch microbatch, const Tensor& x, const Objective& objective, const Tensor& d);
+  /// d [Ro, C]: the gradient of the output on entry, of the input on return (used up where the chunk has the embedding).
+  void backward(const Pass& pass, Microbatch microbatch, const Tensor& input, const Tensor& d);
+  /// The same without the weight gradients of blocks, for which all that they need is kept until backward_weight().
+  void backward_input(const Pass& pass, Microbatch microbatch, const Tensor& input, const Tensor& d);
+  void backward_weight(Microbatch microbatch);
+  /// The token losses, nothing kept.
+  void evaluate(const Pass& pass, const Tensor& x, const Objective& objective);
 
  private:
-  struct Slot {
-    std::vector<BlockSaved> blocks;
-    Tensor out;  ///< [R, C] the last block's output
-    Tensor d;    ///< [R, C] its gradient
-  };
-  WeightSet leased(const parallel::Lease& lease, UnitIndex unit) const;
-  Slot& slot(Microbatch microbatch) { return slots_[static_cast<std::size_t>(microbatch.value % shape_.live)]; }
-  Tensor step_tokens(Microbatch microbatch, std::int64_t rows) const;
-  /// From tokens to the last block's output.
-  Tensor run_blocks(const Pass& pass, Slot& slot, const Tensor& tokens);
+  /// What a block keeps of a micro-batch.
+  BlockSaved saved(Microbatch microbatch, std::size_t block, const Tensor& input) const;
+  void embedding_backward(const Pass& pass, Microbatch microbatch, const Tensor& tokens, const Tensor& d);
+  UnitIndex unit(std::size_t block) const { return map_.blocks[static_cast<std::size_t>(chunk_.blocks.first) + block]; }
+  std::vector<WeightQueue>& queues(Microbatch microbatch) {
+    return queues_[static_cast<std::size_t>(microbatch.value) % queues_.size()];
+  }
 
   const Context& context_;
   parallel::GradientStore& gradients_;
   ops::WeightSink& sink_;
-  StageShape shape_;
+  StageMemory& memory_;
+  const Scratch& scratch_;
+  layout::Chunk chunk_;
+  std::size_t kept_;  ///< slots that are whole: see StageMemory
   arch::UnitMap map_;
-  std::vector<UnitIndex> forward_units_, backward_units_;
   EmbeddingLayer embedding_;
   std::vector<Block> blocks_;
   Head head_;
-  std::vector<Slot> slots_;
-  Scratch scratch_;
-  const Tensor* embedded_rows_;
-  Tensor tokens_;
-  double gradient_seconds_ = 0;
+  std::vector<std::vector<WeightQueue>> queues_;  ///< [slots of deferred work][blocks]
 };
+
+/// One for each chunk of `memory`.
+std::vector<std::unique_ptr<Stage>> make_stages(const Context& context, parallel::GradientStore& gradients, ops::WeightSink& sink,
+                                                ModelMemory& memory);
 
 }  // namespace lockstep::model

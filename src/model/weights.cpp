@@ -2,9 +2,9 @@
 
 namespace lockstep::model {
 
-WeightSet::WeightSet(const layout::Unit& unit, const Tensor& flat) {
+void WeightSet::add(const layout::Unit& unit, const Tensor& flat) {
   for (const layout::PlacedParameter& parameter : unit.parameters) {
-    const Shape& shape = parameter.info.shape;
+    const Shape& shape = parameter.shape();
     tensors_[static_cast<std::size_t>(parameter.info.role)] = flat.flat(parameter.offset, shape.elements()).reshape(shape);
   }
 }

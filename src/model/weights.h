@@ -1,11 +1,12 @@
 #pragma once
 
-// The named tensors of a unit: views into its flat buffer, for weights and for gradients alike.
+// The named tensors of a part of the model: views into the flat buffers of its units, for weights and for gradients alike.
 
 #include <array>
 
 #include "arch/parameters.h"
 #include "layout/unit.h"
+#include "ops/weight_work.h"
 #include "tensor/tensor.h"
 
 namespace lockstep::model {
@@ -14,11 +15,32 @@ namespace lockstep::model {
 class WeightSet {
  public:
   WeightSet() = default;
-  WeightSet(const layout::Unit& unit, const Tensor& flat);
+  WeightSet(const layout::Unit& unit, const Tensor& flat) { add(unit, flat); }
+  /// The parameters of one unit more.
+  void add(const layout::Unit& unit, const Tensor& flat);
+  /// One tensor more, or another in the place of one.
+  void set(arch::Role role, const Tensor& tensor) { tensors_[static_cast<std::size_t>(role)] = tensor; }
   const Tensor& operator[](arch::Role role) const { return tensors_[static_cast<std::size_t>(role)]; }
 
  private:
   std::array<Tensor, static_cast<std::size_t>(arch::Role::count)> tensors_;
+};
+
+/// Where the gradients of a micro-batch go: f32.
+struct GradientSet {
+  WeightSet tensors;
+  bool accumulate = false;  ///< false: what lies there is old and is overwritten
+  const Tensor& operator[](arch::Role role) const { return tensors[role]; }
+};
+
+/// Where a backward pass leaves gradients: those of norms in `set`, those of matrices through `sink`.
+struct Gradients {
+  const GradientSet& set;
+  ops::WeightSink& sink;
+  /// Of a matrix and its bias (or an empty tensor), for y = x w^T + b.
+  void push(arch::Role weight, const Tensor& bias, const Tensor& x, const Tensor& dy) const {
+    sink.push({x, dy, set[weight], bias, set.accumulate});
+  }
 };
 
 }  // namespace lockstep::model

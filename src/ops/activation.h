@@ -5,13 +5,14 @@
 // SiLU: x / (1 + e^-x).
 
 #include "ops/linear.h"
+#include "ops/op_scope.h"
 #include "tensor/tensor.h"
 
 namespace lockstep::ops {
 
-class Activations {
+class Activations : public Family {
  public:
-  virtual ~Activations() = default;
+  explicit Activations(OpObserver* observer) : Family("activation", observer) {}
   /// y = f(x); y may be x.
   void forward(const Tensor& y, const Tensor& x, Activation f);
   /// dx = dy * f'(x); dx may be dy. When `y` is not empty, f(x) is written there again.

@@ -8,7 +8,9 @@ namespace {
 void check_shape(const AttentionShape& s, const DropoutSite& dropout) {
   demand(s.samples >= 0 && s.queries >= 0, "attention", "samples and queries are not negative");
   demand(s.heads > 0 && s.kv_heads > 0 && s.head_size > 0, "attention", "heads and head size are positive");
-  demand(s.heads % s.kv_heads == 0, "attention", "key/value heads divide the heads");
+  demand(s.group > 0 || (s.heads % s.kv_heads == 0 && s.skipped == 0), "attention", "key/value heads divide the heads");
+  demand(s.group >= 0 && s.skipped >= 0 && s.skipped < s.group_size(), "attention", "key/value head 0 has a head");
+  demand(s.kv_head_of(s.heads - 1) == s.kv_heads - 1, "attention", "the last head reads the last key/value head");
   demand(s.keys >= s.queries, "attention", "there are at least as many keys as queries");
   demand(s.key_rows >= s.keys, "attention", "the rows of k and v hold the keys");
   check_site(dropout);
@@ -35,6 +37,7 @@ void Attention::forward(const Tensor& o, const Tensor& lse, const Tensor& q, con
   check_matrix(o, q.rows(), q.columns(), "o", type);
   check_optional_dense(lse, shape.samples * shape.heads * shape.queries, "lse");
   check_device({&o, &lse, &q, &k, &v});
+  const OpScope running = scope("forward");
   do_forward(o, lse, q, k, v, shape, dropout);
 }
 
@@ -53,6 +56,7 @@ void Attention::backward(const Tensor& dq, const Tensor& dk, const Tensor& dv, c
   check_dense(lse, shape.samples * shape.heads * shape.queries, "lse");
   check_dense(delta, q.rows() * delta_columns(shape.heads, shape.head_size, type), "delta");
   check_device({&dq, &dk, &dv, &delta, &d_o, &o, &lse, &q, &k, &v});
+  const OpScope running = scope("backward");
   do_backward(dq, dk, dv, delta, d_o, o, lse, q, k, v, shape, dropout);
 }
 

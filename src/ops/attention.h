@@ -5,7 +5,10 @@
 // in fixed blocks of 64 from key 0 (numerics.md 3.2). Products inside have one fma chain an element, over D and over the
 // keys of a block, in order. q, k, v, o and their gradients are f32 or bf16; what happens between them is f32.
 
+#include <algorithm>
+
 #include "ops/dropout.h"
+#include "ops/op_scope.h"
 #include "tensor/tensor.h"
 
 namespace lockstep::ops {
@@ -18,16 +21,28 @@ struct AttentionShape {
   std::int64_t keys = 0;       ///< S: keys per sample that exist; query i sits at position S - T + i
   std::int64_t key_rows = 0;   ///< rows of k and v per sample (>= S: a cache has room for more)
   std::int64_t heads = 0;      ///< H
-  std::int64_t kv_heads = 0;   ///< K, divides H
+  std::int64_t kv_heads = 0;   ///< K
   std::int64_t head_size = 0;  ///< D
+  /// How many heads share a key/value head. 0: H / K, which is whole.
+  std::int64_t group = 0;
+  /// Heads of key/value head 0 that come before head 0: another rank has them. So head h reads key/value head (skipped + h) /
+  /// group.
+  std::int64_t skipped = 0;
+
+  std::int64_t group_size() const { return group > 0 ? group : heads / kv_heads; }
+  std::int64_t kv_head_of(std::int64_t head) const { return (skipped + head) / group_size(); }
+  /// The first head that reads a key/value head; those of the next one begin where its own end.
+  std::int64_t first_head_of(std::int64_t kv_head) const {
+    return std::clamp<std::int64_t>(kv_head * group_size() - skipped, 0, heads);
+  }
 };
 
 /// Floats of the backward pass' workspace for each row of q: one a head and, with bf16, a row where dq is summed in f32.
 std::int64_t delta_columns(std::int64_t heads, std::int64_t head_size, DType type);
 
-class Attention {
+class Attention : public Family {
  public:
-  virtual ~Attention() = default;
+  explicit Attention(OpObserver* observer) : Family("attention", observer) {}
   /// o [B*T, H*D]; lse [B*H, T] f32 = log sum exp of each row's scores, kept for the backward pass (may be empty when none
   /// follows).
   void forward(const Tensor& o, const Tensor& lse, const Tensor& q, const Tensor& k, const Tensor& v, const AttentionShape& shape,

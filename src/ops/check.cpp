@@ -27,6 +27,11 @@ DType storage_of(const Tensor& tensor, std::string_view name) {
 }
 
 void check_matrix(const Tensor& tensor, std::int64_t rows, std::int64_t columns, std::string_view name, DType type) {
+  demand(tensor.order == Order::rows, name, "it was not prepacked");
+  check_weights(tensor, rows, columns, name, type);
+}
+
+void check_weights(const Tensor& tensor, std::int64_t rows, std::int64_t columns, std::string_view name, DType type) {
   check_type(tensor, name, type);
   demand(tensor.stride() >= tensor.columns(), name, "rows do not overlap");
   if (tensor.rows() != rows || tensor.columns() != columns) {
@@ -59,10 +64,13 @@ void check_device(std::initializer_list<const Tensor*> tensors) {
   }
 }
 
+void check_samples(const Tensor& tensor, const Positions& positions, std::string_view name) {
+  demand(positions.count() > 0 && tensor.rows() % positions.count() == 0, name, "the rows are whole samples");
+}
+
 void check_site(const DropoutSite& site) {
   demand(site.p >= 0 && site.p < 1, "dropout", "p is in [0, 1)");
-  demand(site.p == 0 || site.positions > 0, "dropout", "the site knows the rows per sample");
-  demand(site.first_sample >= 0, "dropout", "the sample number is not negative");
+  demand(site.first_sample >= 0 && site.first_index >= 0, "dropout", "sample and index are not negative");
 }
 
 }  // namespace lockstep::ops

@@ -13,9 +13,11 @@ namespace lockstep::ops {
 /// The storage type of a call, which is that of `tensor` (named `name` in the message): f32 or bf16. The call's other weights
 /// and activations have to be of this type too.
 DType storage_of(const Tensor& tensor, std::string_view name);
-/// `tensor` is a matrix of rows x columns of `type`; rows may be strided.
+/// `tensor` is a matrix of rows x columns of `type`; rows may be strided, but not lie in tiles.
 void check_matrix(const Tensor& tensor, std::int64_t rows, std::int64_t columns, std::string_view name, DType type = DType::f32);
-/// The same, when `tensor` is not empty.
+/// The same of weights, whose rows may lie in tiles.
+void check_weights(const Tensor& tensor, std::int64_t rows, std::int64_t columns, std::string_view name, DType type);
+/// The same as check_matrix, when `tensor` is not empty.
 void check_optional_matrix(const Tensor& tensor, std::int64_t rows, std::int64_t columns, std::string_view name,
                            DType type = DType::f32);
 /// `tensor` is dense and has `count` elements of `type`.
@@ -27,8 +29,12 @@ void check_device(std::initializer_list<const Tensor*> tensors);
 /// Throws BrokenRule(`name`: `rule`) when `condition` does not hold.
 void demand(bool condition, std::string_view name, std::string_view rule);
 
+class Positions;
+/// The rows of `tensor` are whole samples whose rows have these positions.
+void check_samples(const Tensor& tensor, const Positions& positions, std::string_view name);
+
 struct DropoutSite;
-/// p is in [0, 1) and, when there is dropout, the site knows the rows per sample.
+/// p is in [0, 1), and the mask begins somewhere.
 void check_site(const DropoutSite& site);
 
 }  // namespace lockstep::ops

@@ -7,30 +7,33 @@
 
 #include <cstdint>
 
+#include "ops/op_scope.h"
+#include "ops/positions.h"
 #include "tensor/tensor.h"
 
 namespace lockstep::ops {
 
 enum class Site : std::uint8_t { embedding, attention_weights, attention_out, mlp_out };
 
-/// Where a mask lives. Element (sample s, position t, index i) draws word i % 4 of Philox4x32-10 with key `key` and counter
-/// words {i / 4, t, low 32 bits of (first_sample + s), its high 32 bits}; it is kept when the word >= p * 2^32.
-/// index i = feature, or head * S + key for attention weights (S = block size of the run, so that a shorter call draws the
-/// same mask).
+/// Where a mask lives. Element (sample s, position t, index i) of the whole draws word i % 4 of Philox4x32-10 with key `key` and
+/// counter words {i / 4, t, low 32 bits of (first_sample + s), its high 32 bits}; it is kept when the word >= p * 2^32. index i =
+/// feature, or head * S + key for attention weights (S = block size of the run, so that a shorter call draws the same mask). A
+/// tensor that is a part of the whole says where it begins, so that its mask is that part of the whole's.
 struct DropoutSite {
   float p = 0;                    ///< 0: no dropout
   std::uint32_t key[2] = {0, 0};  ///< from make_key
   std::int64_t first_sample = 0;  ///< global number of the tensor's sample 0
-  std::int64_t positions = 0;     ///< T: rows per sample
+  Positions positions = {};       ///< of a sample's rows; not for attention weights, whose queries follow from the call's shape
+  std::int64_t first_index = 0;   ///< of column 0: its feature; for attention weights S times the model's number of head 0
   std::int64_t index_stride = 0;  ///< S for attention weights
 };
 
 /// The Philox key of (seed, step, layer, site).
 void make_key(std::uint32_t (&key)[2], std::uint64_t seed, std::int64_t step, int layer, Site site);
 
-class Dropout {
+class Dropout : public Family {
  public:
-  virtual ~Dropout() = default;
+  explicit Dropout(OpObserver* observer) : Family("dropout", observer) {}
   /// y [B, C] = mask(x) / (1 - p) + residual; residual may be empty; y may be x or the residual.
   void forward(const Tensor& y, const Tensor& x, const DropoutSite& site, const Tensor& residual = {});
   /// dx = mask(dy) / (1 - p); dx may be dy.

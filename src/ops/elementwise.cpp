@@ -13,11 +13,13 @@ void check_floating(const Tensor& x, std::int64_t count, std::string_view name) 
 
 void Elementwise::zero(const Tensor& x) {
   check_dense(x, x.elements(), "x", x.dtype);
+  const OpScope running = scope("zero");
   do_zero(x);
 }
 
 void Elementwise::fill(const Tensor& x, float value) {
   check_floating(x, x.elements(), "x");
+  const OpScope running = scope("fill");
   do_fill(x, value);
 }
 
@@ -25,6 +27,7 @@ void Elementwise::cast(const Tensor& y, const Tensor& x) {
   check_floating(x, x.elements(), "x");
   check_floating(y, x.elements(), "y");
   check_device({&y, &x});
+  const OpScope running = scope("cast");
   do_cast(y, x);
 }
 
@@ -32,11 +35,24 @@ void Elementwise::add(const Tensor& y, const Tensor& x) {
   check_floating(x, x.elements(), "x");
   check_dense(y, x.elements(), "y", x.dtype);
   check_device({&y, &x});
+  const OpScope running = scope("add");
   do_add(y, x);
+}
+
+void Elementwise::finish_sums(const Tensor& y, const Tensor& sums, const Tensor& bias, const Tensor& residual) {
+  const DType type = storage_of(y, "y");
+  check_matrix(sums, sums.rows(), sums.columns(), "sums");
+  check_matrix(y, sums.rows(), sums.columns(), "y", type);
+  check_optional_dense(bias, sums.columns(), "bias", type);
+  check_optional_matrix(residual, sums.rows(), sums.columns(), "residual", type);
+  check_device({&y, &sums, &bias, &residual});
+  const OpScope running = scope("finish_sums");
+  do_finish_sums(y, sums, bias, residual);
 }
 
 void Elementwise::scale(const Tensor& x, float factor) {
   check_floating(x, x.elements(), "x");
+  const OpScope running = scope("scale");
   do_scale(x, factor);
 }
 
@@ -44,6 +60,7 @@ void Elementwise::normal(const Tensor& x, const CounterRng& rng, std::int64_t fi
   check_floating(x, x.elements(), "x");
   demand(first >= 0, "normal", "the first element's number is not negative");
   demand(std >= 0, "normal", "the standard deviation is not negative");
+  const OpScope running = scope("normal");
   do_normal(x, rng, first, mean, std);
 }
 
@@ -51,6 +68,7 @@ void Elementwise::uniform(const Tensor& x, const CounterRng& rng, std::int64_t f
   check_floating(x, x.elements(), "x");
   demand(first >= 0, "uniform", "the first element's number is not negative");
   demand(low <= high, "uniform", "the range is not empty");
+  const OpScope running = scope("uniform");
   do_uniform(x, rng, first, low, high);
 }
 

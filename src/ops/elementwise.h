@@ -5,19 +5,24 @@
 #include <cstdint>
 
 #include "base/rng.h"
+#include "ops/op_scope.h"
 #include "tensor/tensor.h"
 
 namespace lockstep::ops {
 
-class Elementwise {
+class Elementwise : public Family {
  public:
-  virtual ~Elementwise() = default;
+  explicit Elementwise(OpObserver* observer) : Family("elementwise", observer) {}
   void zero(const Tensor& x);
   void fill(const Tensor& x, float value);
   /// y = x, converting between f32 and bf16 (round to nearest even).
   void cast(const Tensor& y, const Tensor& x);
   /// y += x.
   void add(const Tensor& y, const Tensor& x);
+  /// y [B, C] = sums + bias + residual: the end of a product whose sums, f32 [B, C], were added up in parts. bias [C] and
+  /// residual [B, C] may be empty, and are of y's type, f32 or bf16; y is rounded once. y may be the residual, and sums where
+  /// they are f32.
+  void finish_sums(const Tensor& y, const Tensor& sums, const Tensor& bias, const Tensor& residual);
   /// x *= factor.
   void scale(const Tensor& x, float factor);
   /// x[i] = mean + std * normal(first + i): element `first + i` of the named parameter (numerics.md section 1), by Box-Muller
@@ -31,6 +36,7 @@ class Elementwise {
   virtual void do_fill(const Tensor& x, float value) = 0;
   virtual void do_cast(const Tensor& y, const Tensor& x) = 0;
   virtual void do_add(const Tensor& y, const Tensor& x) = 0;
+  virtual void do_finish_sums(const Tensor& y, const Tensor& sums, const Tensor& bias, const Tensor& residual) = 0;
   virtual void do_scale(const Tensor& x, float factor) = 0;
   virtual void do_normal(const Tensor& x, const CounterRng& rng, std::int64_t first, float mean, float std) = 0;
   virtual void do_uniform(const Tensor& x, const CounterRng& rng, std::int64_t first, float low, float high) = 0;

@@ -5,17 +5,17 @@
 namespace lockstep::ops {
 
 void Embedding::forward(const Tensor& y, const Tensor& tokens, const Tensor& token_table, const Tensor& position_table,
-                        std::int64_t positions, std::int64_t first_position) {
+                        const Positions& positions) {
   const DType type = storage_of(y, "y");
   check_matrix(y, y.rows(), y.columns(), "y", type);
   check_dense(tokens, y.rows(), "tokens", DType::i32);
   check_matrix(token_table, token_table.rows(), y.columns(), "token_table", type);
   check_optional_matrix(position_table, position_table.rows(), y.columns(), "position_table", type);
-  demand(positions > 0 && y.rows() % positions == 0, "y", "the rows are whole samples");
-  demand(first_position >= 0 && (!position_table || first_position + positions <= position_table.rows()), "position_table",
-         "it has a row for every position");
+  check_samples(y, positions, "y");
+  demand(!position_table || positions.end() <= position_table.rows(), "position_table", "it has a row for every position");
   check_device({&y, &tokens, &token_table, &position_table});
-  do_forward(y, tokens, token_table, position_table, positions, first_position);
+  const OpScope running = scope("forward");
+  do_forward(y, tokens, token_table, position_table, positions);
 }
 
 void Embedding::backward_tokens(const Tensor& d_tokens, const Tensor& dy, const Tensor& tokens) {
@@ -23,16 +23,18 @@ void Embedding::backward_tokens(const Tensor& d_tokens, const Tensor& dy, const 
   check_dense(tokens, dy.rows(), "tokens", DType::i32);
   check_matrix(d_tokens, d_tokens.rows(), dy.columns(), "d_tokens");
   check_device({&d_tokens, &dy, &tokens});
+  const OpScope running = scope("backward_tokens");
   do_backward_tokens(d_tokens, dy, tokens);
 }
 
-void Embedding::backward_positions(const Tensor& d_positions, const Tensor& dy, std::int64_t positions, bool accumulate) {
+void Embedding::backward_positions(const Tensor& d_table, const Tensor& dy, const Positions& positions, bool accumulate) {
   check_matrix(dy, dy.rows(), dy.columns(), "dy", storage_of(dy, "dy"));
-  check_matrix(d_positions, d_positions.rows(), dy.columns(), "d_positions");
-  demand(positions > 0 && dy.rows() % positions == 0, "dy", "the rows are whole samples");
-  demand(positions <= d_positions.rows(), "d_positions", "it has a row for every position");
-  check_device({&d_positions, &dy});
-  do_backward_positions(d_positions, dy, positions, accumulate);
+  check_matrix(d_table, d_table.rows(), dy.columns(), "d_table");
+  check_samples(dy, positions, "dy");
+  demand(positions.end() <= d_table.rows(), "d_table", "it has a row for every position");
+  check_device({&d_table, &dy});
+  const OpScope running = scope("backward_positions");
+  do_backward_positions(d_table, dy, positions, accumulate);
 }
 
 void Embedding::add_rows(const Tensor& sum, const Tensor& part, const Tensor& tokens) {
@@ -40,6 +42,7 @@ void Embedding::add_rows(const Tensor& sum, const Tensor& part, const Tensor& to
   check_matrix(part, sum.rows(), sum.columns(), "part");
   check_dense(tokens, tokens.elements(), "tokens", DType::i32);
   check_device({&sum, &part, &tokens});
+  const OpScope running = scope("add_rows");
   do_add_rows(sum, part, tokens);
 }
 
@@ -48,6 +51,7 @@ void Embedding::take_rows(const Tensor& rows, const Tensor& part, const Tensor& 
   check_matrix(part, part.rows(), part.columns(), "part");
   check_dense(tokens, tokens.elements(), "tokens", DType::i32);
   check_device({&rows, &part, &tokens});
+  const OpScope running = scope("take_rows");
   do_take_rows(rows, part, tokens);
 }
 

@@ -3,23 +3,25 @@
 // Token and position rows. B samples, T positions, C width, V vocabulary. Tables and activations are f32 or bf16, all the same;
 // the tables' gradients are f32.
 
+#include "ops/op_scope.h"
+#include "ops/positions.h"
 #include "tensor/tensor.h"
 
 namespace lockstep::ops {
 
-class Embedding {
+class Embedding : public Family {
  public:
-  virtual ~Embedding() = default;
-  /// y [B*T, C] = tokens_table[token] + position_table[first_position + t]; position_table may be empty. tokens [B*T] i32,
+  explicit Embedding(OpObserver* observer) : Family("embedding", observer) {}
+  /// y [B*T, C] = tokens_table[token] + position_table[the row's position]; position_table may be empty. tokens [B*T] i32,
   /// all in [0, V) (checked when the batch was made).
   void forward(const Tensor& y, const Tensor& tokens, const Tensor& token_table, const Tensor& position_table,
-               std::int64_t positions, std::int64_t first_position);
+               const Positions& positions);
   /// d_tokens [V, C] f32 += rows of dy by token: per row, tokens in fixed blocks of 64 in order (numerics.md 3.2). Only rows
   /// that occur in `tokens` are touched.
   void backward_tokens(const Tensor& d_tokens, const Tensor& dy, const Tensor& tokens);
-  /// d_positions [>= T, C] f32 (+)= rows of dy by position, samples in order in blocks of 64. Rows from T on are set to zero
-  /// when not accumulating.
-  void backward_positions(const Tensor& d_positions, const Tensor& dy, std::int64_t positions, bool accumulate);
+  /// d_table [P, C] f32, a row for each position, (+)= rows of dy by position, samples in order in blocks of 64. Rows of
+  /// positions that dy has not are set to zero when not accumulating.
+  void backward_positions(const Tensor& d_table, const Tensor& dy, const Positions& positions, bool accumulate);
   /// sum[row] += part[row] and part[row] = 0 for every row that occurs in `tokens` (a tied matrix: H + E, numerics.md 3.6).
   void add_rows(const Tensor& sum, const Tensor& part, const Tensor& tokens);
   /// rows [n, C] = the rows of part [V, C] by `tokens` [n], which are distinct; they are zero in part afterwards.
@@ -27,9 +29,9 @@ class Embedding {
 
  private:
   virtual void do_forward(const Tensor& y, const Tensor& tokens, const Tensor& token_table, const Tensor& position_table,
-                          std::int64_t positions, std::int64_t first_position) = 0;
+                          const Positions& positions) = 0;
   virtual void do_backward_tokens(const Tensor& d_tokens, const Tensor& dy, const Tensor& tokens) = 0;
-  virtual void do_backward_positions(const Tensor& d_positions, const Tensor& dy, std::int64_t positions, bool accumulate) = 0;
+  virtual void do_backward_positions(const Tensor& d_table, const Tensor& dy, const Positions& positions, bool accumulate) = 0;
   virtual void do_add_rows(const Tensor& sum, const Tensor& part, const Tensor& tokens) = 0;
   virtual void do_take_rows(const Tensor& rows, const Tensor& part, const Tensor& tokens) = 0;
 };

@@ -11,6 +11,8 @@ bool is_plain(const Epilogue& epilogue) {
          !epilogue.residual;
 }
 
+bool is_plain(const InputEpilogue& epilogue) { return !epilogue.pre_activation; }
+
 // The gradient of logits stays f32 beside bf16.
 DType gradient_type(const Tensor& dy, DType storage) { return dy.dtype == DType::f32 ? DType::f32 : storage; }
 
@@ -21,26 +23,30 @@ void Linear::forward(const Tensor& y, const Tensor& x, const Tensor& w, const Ep
   const DType type = storage_of(x, "x");
   demand(in >= 1, "x", "there is at least one in-feature");
   check_matrix(x, tokens, in, "x", type);
-  check_matrix(w, out, in, "w", type);
+  check_weights(w, out, in, "w", type);
+  demand(w.order == Order::rows || packs(), "w", "it was prepacked by kernels that are not these");
   check_matrix(y, tokens, out, "y", is_plain(epilogue) && y.dtype == DType::f32 ? DType::f32 : type);
   check_optional_dense(epilogue.bias, out, "bias", type);
   check_optional_matrix(epilogue.pre_activation, tokens, out, "pre_activation", type);
   check_optional_matrix(epilogue.gate, tokens, out, "gate", type);
   check_optional_matrix(epilogue.residual, tokens, out, "residual", type);
   check_device({&y, &x, &w, &epilogue.bias, &epilogue.pre_activation, &epilogue.gate, &epilogue.residual});
+  const OpScope running = scope("forward", LayerProduct::forward, tokens, out, in);
   do_forward(y, x, w, epilogue);
 }
 
-bool Linear::prepack(const Tensor& w, const Tensor& to) {
+Tensor Linear::prepack(const Tensor& w, const Tensor& to) {
   check_matrix(w, w.rows(), w.columns(), "w", storage_of(w, "w"));
   demand(w.dense(), "w", "it is dense");
   check_matrix(to, w.rows(), w.columns(), "to", w.dtype);
   demand(to.dense(), "to", "it is dense");
   check_device({&w, &to});
-  return do_prepack(w, to);
+  const OpScope running = scope("prepack");
+  if (!packs() || !do_prepack(w, to)) return w;
+  Tensor packed = to;
+  packed.order = Order::tiles;
+  return packed;
 }
-
-void Linear::forget_prepacked(const Tensor& w) { do_forget_prepacked(w); }
 
 void Linear::backward_input(const Tensor& dx, const Tensor& dy, const Tensor& w, const InputEpilogue& epilogue) {
   const std::int64_t tokens = dy.rows(), in = w.columns(), out = w.rows();
@@ -48,7 +54,7 @@ void Linear::backward_input(const Tensor& dx, const Tensor& dy, const Tensor& w,
   demand(out >= 1, "dy", "there is at least one out-feature");
   check_matrix(dy, tokens, out, "dy", gradient_type(dy, type));
   check_matrix(w, out, in, "w", type);
-  check_matrix(dx, tokens, in, "dx", type);
+  check_matrix(dx, tokens, in, "dx", is_plain(epilogue) && dx.dtype == DType::f32 ? DType::f32 : type);
   check_optional_matrix(epilogue.pre_activation, tokens, in, "pre_activation", type);
   check_optional_matrix(epilogue.activated, tokens, in, "activated", type);
   const bool complete = epilogue.pre_activation || (epilogue.activation == Activation::none && !epilogue.activated);
@@ -58,6 +64,7 @@ void Linear::backward_input(const Tensor& dx, const Tensor& dy, const Tensor& w,
   check_optional_matrix(epilogue.gate, tokens, in, "gate", type);
   check_optional_matrix(epilogue.d_gate, tokens, in, "d_gate", type);
   check_device({&dx, &dy, &w, &epilogue.pre_activation, &epilogue.gate, &epilogue.d_gate, &epilogue.activated});
+  const OpScope running = scope("backward_input", LayerProduct::input_gradient, tokens, out, in);
   do_backward_input(dx, dy, w, epilogue);
 }
 
@@ -68,6 +75,7 @@ void Linear::backward_weight(const Tensor& dw, const Tensor& db, const Tensor& d
   check_matrix(dw, dy.columns(), x.columns(), "dw");
   check_optional_dense(db, dy.columns(), "db");
   check_device({&dw, &db, &dy, &x});
+  const OpScope running = scope("backward_weight", LayerProduct::weight_gradient, x.rows(), dy.columns(), x.columns());
   do_backward_weight(dw, db, dy, x, accumulate);
 }
 

@@ -5,10 +5,12 @@
 // on slicing, on threads or on the instruction set.
 // All tensors of a call are f32 or all are bf16, but for gradients of weights, which are f32. A bf16 product is the f32 product
 // of the widened operands (on AVX-512-bf16 in another order of additions: numerics.md), rounded where it is stored. f32 beside
-// bf16 may be y of a forward product without epilogue (logits), and dy of both backward products.
+// bf16 may be the result of a product without epilogue, y (logits) or dx (what ranks add up is not rounded before), and dy of
+// both backward products.
 
 #include <cstddef>
 
+#include "ops/op_scope.h"
 #include "tensor/tensor.h"
 
 namespace lockstep::ops {
@@ -39,17 +41,15 @@ struct InputEpilogue {
   Tensor d_gate = {};  ///< [B, K], where there is a gate; may be the gate itself
 };
 
-class Linear {
+class Linear : public Family {
  public:
-  virtual ~Linear() = default;
-  /// y [B, N] = epilogue(x [B, K] w^T). Rows may be strided.
+  explicit Linear(OpObserver* observer) : Family("linear", observer) {}
+  /// y [B, N] = epilogue(x [B, K] w^T). Rows may be strided; w may be prepacked.
   void forward(const Tensor& y, const Tensor& x, const Tensor& w, const Epilogue& epilogue = {});
-  /// Keeps w, dense, in `to` [N, K] in the order in which products with few rows (a token at a time) read it fastest: forward
-  /// products with w, or with rows of it, read that from now on, with the same bits. `to` may be w itself, which only they can
-  /// read then. Rows of it are taken in multiples of 8, or up to its end. False: this backend has no such order, or none for
-  /// this K (a multiple of 8), and nothing was done. Before either's memory goes, it is forgotten.
-  bool prepack(const Tensor& w, const Tensor& to);
-  void forget_prepacked(const Tensor& w);
+  /// Writes w, dense, to `to` [N, K] in the order in which products with few rows (a token at a time) read it fastest, and
+  /// returns that: `to` in tiles, which is for forward products of these kernels alone, with the same bits. `to` may be w itself.
+  /// These kernels may have no such order, or none for this K (a multiple of 8) or N: then nothing is done, and w is returned.
+  Tensor prepack(const Tensor& w, const Tensor& to);
   /// dx [B, K] = epilogue(dy [B, N] w). Rows may be strided.
   void backward_input(const Tensor& dx, const Tensor& dy, const Tensor& w, const InputEpilogue& epilogue = {});
   /// dw [N, K] (+)= dy^T x, contracted over B tokens in blocks of 256, each added onto dw in order; db [N] (+)= sum over tokens
@@ -58,8 +58,10 @@ class Linear {
 
  private:
   virtual void do_forward(const Tensor& y, const Tensor& x, const Tensor& w, const Epilogue& epilogue) = 0;
+  /// Whether there is an order of tiles.
+  virtual bool packs() const { return false; }
+  /// False: none for this matrix, and nothing was done.
   virtual bool do_prepack(const Tensor& /*w*/, const Tensor& /*to*/) { return false; }
-  virtual void do_forget_prepacked(const Tensor& /*w*/) {}
   virtual void do_backward_input(const Tensor& dx, const Tensor& dy, const Tensor& w, const InputEpilogue& epilogue) = 0;
   virtual void do_backward_weight(const Tensor& dw, const Tensor& db, const Tensor& dy, const Tensor& x, bool accumulate) = 0;
 };

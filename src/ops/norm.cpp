@@ -23,6 +23,7 @@ void Norm::forward(const Tensor& n, const Tensor& stats, const Tensor& x, const 
   check_matrix(n, x.rows(), x.columns(), "n", type);
   check_device({&n, &stats, &x, &gain, &bias});
   demand(eps > 0, "eps", "it is positive");
+  const OpScope running = scope("forward");
   do_forward(n, stats, x, gain, bias, eps);
 }
 
@@ -30,6 +31,7 @@ void Norm::apply(const Tensor& n, const Tensor& stats, const Tensor& x, const Te
   const DType type = check_inputs(stats, x, gain, bias);
   check_matrix(n, x.rows(), x.columns(), "n", type);
   check_device({&n, &stats, &x, &gain, &bias});
+  const OpScope running = scope("apply");
   do_apply(n, stats, x, gain, bias);
 }
 
@@ -44,6 +46,7 @@ void Norm::backward(const Tensor& dx, const Tensor& n, const Tensor& d_gain, con
   check_dense(d_gain, x.columns(), "d_gain");
   check_optional_dense(d_bias, x.columns(), "d_bias");
   check_device({&dx, &n, &d_gain, &d_bias, &dn, &x, &stats, &gain, &bias, &residual});
+  const OpScope running = scope("backward");
   do_backward(dx, n, d_gain, d_bias, dn, x, stats, gain, bias, residual, accumulate);
 }
 

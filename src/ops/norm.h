@@ -5,13 +5,14 @@
 // B rows, C features; x, n, gain, bias, residual and the gradients dx, dn are f32 or bf16, all the same. Sums inside a row use 16
 // fixed lanes, sums over rows fixed blocks of 64 (numerics.md 3.2).
 
+#include "ops/op_scope.h"
 #include "tensor/tensor.h"
 
 namespace lockstep::ops {
 
-class Norm {
+class Norm : public Family {
  public:
-  virtual ~Norm() = default;
+  explicit Norm(OpObserver* observer) : Family("norm", observer) {}
   /// n [B, C]; stats [B, 2] f32 (mean, rstd) are kept for the backward pass. bias may be empty.
   void forward(const Tensor& n, const Tensor& stats, const Tensor& x, const Tensor& gain, const Tensor& bias, float eps);
   /// n again from x and its stats, to the bit: what recomputation costs.

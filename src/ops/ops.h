@@ -38,6 +38,8 @@ class Ops {
   virtual Elementwise& elementwise() = 0;
   virtual Reduce& reduce() = 0;
   virtual Update& update() = 0;
+  /// What the kernels are issued on: copies of what they read and write go there too.
+  virtual Stream& stream() = 0;
   /// Bytes this backend holds for packing and partial sums (fixed at construction, on top of every arena).
   virtual std::int64_t workspace_bytes() const = 0;
 };
@@ -61,11 +63,12 @@ std::string library_for(DType type);
 struct OpsOptions {
   Isa isa = Isa::automatic;            ///< automatic: the best there is. Throws UserError when the machine lacks the one named.
   Products products = Products::ours;  ///< Throws UserError for a library that this build does not have.
+  OpObserver* observer = nullptr;      ///< is told of every op; outlives the Ops
 };
 
 /// The fast backend of the runtime's device; `runtime` and `stream` must outlive it.
 std::unique_ptr<Ops> make_ops(Runtime& runtime, Stream& stream, const OpsOptions& options = {});
 /// Plain loops in double on host memory: the slow, obvious twin of every kernel.
-std::unique_ptr<Ops> make_reference_ops();
+std::unique_ptr<Ops> make_reference_ops(OpObserver* observer = nullptr);
 
 }  // namespace lockstep::ops

@@ -1,23 +1,24 @@
 #pragma once
 
-// Numbers about a flat range, f32 or bf16.
+// Numbers about a flat range, f32 or bf16, left in device memory: the caller copies them over where it needs them.
 
+#include "ops/op_scope.h"
 #include "tensor/tensor.h"
 
 namespace lockstep::ops {
 
-class Reduce {
+class Reduce : public Family {
  public:
-  virtual ~Reduce() = default;
-  /// Sum of squares in double: chunks of 4096 elements, 16 lanes each, chunks added in order (numerics.md 3.5). Not finite
-  /// when an element is not.
-  double sum_of_squares(const Tensor& x);
-  /// Largest absolute value; NaN when there is one.
-  double max_abs(const Tensor& x);
+  explicit Reduce(OpObserver* observer) : Family("reduce", observer) {}
+  /// sum [1] f64 = the sum of squares, in double: chunks of 4096 elements, 16 lanes each, chunks added in order (numerics.md
+  /// 3.5). Not finite when an element is not.
+  void sum_of_squares(const Tensor& sum, const Tensor& x);
+  /// largest [1] f64 = the largest absolute value; NaN when there is one.
+  void max_abs(const Tensor& largest, const Tensor& x);
 
  private:
-  virtual double do_sum_of_squares(const Tensor& x) = 0;
-  virtual double do_max_abs(const Tensor& x) = 0;
+  virtual void do_sum_of_squares(const Tensor& sum, const Tensor& x) = 0;
+  virtual void do_max_abs(const Tensor& largest, const Tensor& x) = 0;
 };
 
 }  // namespace lockstep::ops

@@ -10,10 +10,10 @@ void Rotary::rotate(const Tensor& x, const Tensor& angles, const RotaryPlace& pl
   demand(head_size >= 2 && head_size % 2 == 0, "angles", "a head's features make pairs");
   check_matrix(x, x.rows(), x.columns(), "x", storage_of(x, "x"));
   demand(x.columns() % head_size == 0, "x", "the columns are whole heads");
-  demand(place.positions > 0 && x.rows() % place.positions == 0, "x", "the rows are whole samples");
-  demand(place.first_position >= 0 && place.first_position + place.positions <= angles.rows(), "angles",
-         "they have a row for every position");
+  check_samples(x, place.positions, "x");
+  demand(place.positions.end() <= angles.rows(), "angles", "they have a row for every position");
   check_device({&x, &angles});
+  const OpScope running = scope("rotate");
   do_rotate(x, angles, place);
 }
 

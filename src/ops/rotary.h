@@ -3,20 +3,21 @@
 // Rotary positions (Su et al. 2021), as Llama has them: features i and i + D/2 of a head are a pair, turned by the angle of
 // its position. B samples, T positions, H heads, D head size, P positions that have angles.
 
+#include "ops/op_scope.h"
+#include "ops/positions.h"
 #include "tensor/tensor.h"
 
 namespace lockstep::ops {
 
 /// Which positions the rows have, and which way they turn.
 struct RotaryPlace {
-  std::int64_t positions = 0;       ///< T: rows per sample
-  std::int64_t first_position = 0;  ///< of row 0 of every sample
-  bool inverse = false;             ///< turn back: the gradient's way
+  Positions positions = {};  ///< of a sample's T rows
+  bool inverse = false;      ///< turn back: the gradient's way
 };
 
-class Rotary {
+class Rotary : public Family {
  public:
-  virtual ~Rotary() = default;
+  explicit Rotary(OpObserver* observer) : Family("rotary", observer) {}
   /// x [B*T, H*D] in place, f32 or bf16; rows may be strided. angles [P, D] f32, dense: row p has the cosines of position p's D/2
   /// angles, then their sines. A pair (a, b) becomes (a cos - b sin, b cos + a sin).
   void rotate(const Tensor& x, const Tensor& angles, const RotaryPlace& place);

@@ -2,7 +2,7 @@
 
 // The few numbers of a step that ops read from device memory, so that a step can be captured once and replayed.
 
-#include "tensor/tensor.h"
+#include "tensor/mirror.h"
 
 namespace lockstep::ops {
 
@@ -20,8 +20,15 @@ struct StepScalars {
   Tensor values;  ///< [count] f32
 
   Tensor operator[](Index index) const { return values.flat(index, 1); }
-  /// Host access (the CPU's device memory is the host's).
-  float& host(Index index) const { return elements<float>(values)[static_cast<std::size_t>(index)]; }
+};
+
+/// The same numbers with the side that the host writes; upload() of them, or of one, brings them to where ops read them.
+struct WrittenScalars {
+  Mirror values;
+
+  StepScalars on_device() const { return {values.device}; }
+  Mirror one(StepScalars::Index index) const { return values.flat(index, 1); }
+  float& operator[](StepScalars::Index index) const { return elements<float>(values.host)[static_cast<std::size_t>(index)]; }
 };
 
 }  // namespace lockstep::ops

@@ -1,7 +1,7 @@
 #pragma once
 
-// A weight gradient as a record: layers push what the gradient needs, a sink runs it at once or keeps it. Zero-bubble
-// schedules and the overlap of dX's reduction need nothing else from the model.
+// A weight gradient as a record: layers push what the gradient needs, a sink makes it at once or keeps the record for later.
+// Zero-bubble schedules and the overlap of dX's reduction need nothing else from the layers.
 
 #include "tensor/tensor.h"
 
@@ -17,7 +17,8 @@ struct WeightWork {
 class WeightSink {
  public:
   virtual ~WeightSink() = default;
-  /// Takes the work. `x` and `dy` stay valid until it has run.
+  /// Takes the work. A sink that keeps it is given only to layers whose `x` and `dy` lie where the next layer does not write
+  /// (model::BlockDeferred).
   virtual void push(const WeightWork& work) = 0;
 };
 

@@ -5,21 +5,20 @@
 namespace lockstep::parallel {
 namespace {
 
-class Identity final : public Boundary {
+class Local final : public Boundary {
  public:
-  bool is_local() const override { return true; }
-  comm::Request forward(const Tensor& out, const Tensor& in) override { return same(out, in); }
-  comm::Request backward(const Tensor& d_in, const Tensor& d_out) override { return same(d_in, d_out); }
-
- private:
-  static comm::Request same(const Tensor& to, const Tensor& from) {
-    ensure(to.data == from.data && to.shape == from.shape, "an identity boundary gets one tensor for both sides");
-    return {};
+  BoundaryKind kind() const override { return BoundaryKind::local; }
+  TokenBlock outside(const TokenGrid& tokens) const override { return {{0, tokens.samples}, {0, tokens.positions}}; }
+  comm::Request gather(const Tensor& /*inside*/, const Tensor& /*outside*/, const TokenGrid& /*tokens*/) override {
+    throw BrokenRule("a local boundary carries no rows");
+  }
+  comm::Request reduce(const Tensor& /*outside*/, const Tensor& /*inside*/, const TokenGrid& /*tokens*/) override {
+    throw BrokenRule("a local boundary carries no sums");
   }
 };
 
 }  // namespace
 
-std::unique_ptr<Boundary> make_identity_boundary() { return std::make_unique<Identity>(); }
+std::unique_ptr<Boundary> make_local_boundary() { return std::make_unique<Local>(); }
 
 }  // namespace lockstep::parallel

@@ -1,33 +1,62 @@
 #pragma once
 
-// Where a sub-layer is entered (before the column-split product) and left (after the row-split product): all of tensor and
-// sequence parallelism happens here. No layer asks for a rank.
+// Where a part of the model is entered (before its column-split products) and left (after its row-split product): all of tensor
+// and sequence parallelism happens here. No layer asks for a rank.
+//
+// Outside a boundary lies the residual stream: a rank has some rows of a micro-batch, or all. Inside, every rank has all rows and
+// a part of the features, and what it makes for the outside are sums over its part. Entering forward and leaving backward carry
+// rows inwards; leaving forward and entering backward carry sums outwards.
 
+#include <cstdint>
 #include <memory>
 
 #include "comm/request.h"
+#include "layout/range.h"
 #include "tensor/tensor.h"
 
 namespace lockstep::parallel {
 
+/// The tokens of a micro-batch; their rows are sample by sample.
+struct TokenGrid {
+  std::int64_t samples = 0, positions = 0;
+  std::int64_t rows() const { return samples * positions; }
+};
+/// Some of them: the same positions of each of some samples.
+struct TokenBlock {
+  layout::Range samples, positions;
+  std::int64_t rows() const { return samples.count * positions.count; }
+};
+
+/// What is carried.
+enum class BoundaryKind : std::uint8_t {
+  local,     ///< nothing: inside is outside, and a product may add its bias and the residual itself
+  summing,   ///< sums; every rank has all rows outside too
+  splitting  ///< rows and sums
+};
+
 class Boundary {
  public:
   virtual ~Boundary() = default;
-  /// Whether nothing is reduced on the way: then a product may add its bias and the residual itself.
-  virtual bool is_local() const = 0;
-  /// out = in carried over the boundary; out may be in.
-  virtual comm::Request forward(const Tensor& out, const Tensor& in) = 0;
-  /// d_in = d_out carried back; d_in may be d_out.
-  virtual comm::Request backward(const Tensor& d_in, const Tensor& d_out) = 0;
+  virtual BoundaryKind kind() const = 0;
+  /// What this rank has outside.
+  virtual TokenBlock outside(const TokenGrid& tokens) const = 0;
+  /// inside [R, C] = all rows, of which every rank has those in `outside` [Ro, C]. Only called where rows are split.
+  virtual comm::Request gather(const Tensor& inside, const Tensor& outside, const TokenGrid& tokens) = 0;
+  /// outside [Ro, C] = this rank's rows of the sum over ranks of inside [R, C]; both f32. Where rows are not split they are the
+  /// same tensor. `inside` is used up. Not called where the boundary is local.
+  virtual comm::Request reduce(const Tensor& outside, const Tensor& inside, const TokenGrid& tokens) = 0;
 };
 
-/// The two boundaries of a sub-layer.
+/// The boundaries of a model's parts.
 struct Boundaries {
-  Boundary* enter;
-  Boundary* leave;
+  Boundary* embedding;  ///< is only left: rows of a split vocabulary are sums with one term
+  Boundary* attention;
+  Boundary* mlp;
+  Boundary* head;  ///< is only entered
+  static Boundaries all(Boundary& boundary) { return {&boundary, &boundary, &boundary, &boundary}; }
 };
 
-/// Nothing moves: out is in.
-std::unique_ptr<Boundary> make_identity_boundary();
+/// Nothing is carried.
+std::unique_ptr<Boundary> make_local_boundary();
 
 }  // namespace lockstep::parallel

@@ -4,29 +4,37 @@
 #include <span>
 
 namespace lockstep::parallel {
-namespace {
 
-Tensor view_of(std::vector<double>& numbers) {
-  return view(std::span(numbers), Shape{static_cast<std::int64_t>(numbers.size())});
+GlobalNorm::GlobalNorm(TrainingState& state, comm::Communicator& group)
+    : state_(state),
+      group_(group),
+      partials_(std::ssize(state.units()) * state.ranges_of_unit()),
+      counts_(static_cast<std::size_t>(group.size()), partials_) {}
+
+void GlobalNorm::declare(Arena& workspace) {
+  workspace.declare(squares_, "squares of gradients", Shape{group_.size() * partials_}, DType::f64);
 }
 
-}  // namespace
-
-GlobalNorm::GlobalNorm(const std::vector<layout::Unit>& units, comm::Communicator& group)
-    : units_(units), group_(group), mine_(units.size()), all_(units.size() * static_cast<std::size_t>(group.size())) {}
-
-double GlobalNorm::operator()(ops::Reduce& reduce, GradientStore& gradients) {
-  const int ranks = group_.size();
-  for (std::size_t u = 0; u < units_.size(); ++u) {
-    const layout::Range range = layout::range_of(units_[u], group_.rank(), ranks);
-    const GradientStore::Shard shard = gradients.shard(UnitIndex{static_cast<int>(u)});
-    mine_[u] = reduce.sum_of_squares(shard.gradient.flat(range.first - shard.first, range.count));
-  }
-  const std::vector<std::int64_t> counts(static_cast<std::size_t>(ranks), static_cast<std::int64_t>(units_.size()));
-  group_.all_gather(view_of(all_), view_of(mine_), counts).wait();
+double GlobalNorm::operator()(ops::Ops& ops) {
+  const std::int64_t each = state_.ranges_of_unit();
+  const Tensor mine = squares_.device.flat(group_.rank() * partials_, partials_);
+  ops.elementwise().zero(mine);
+  UnitIndex unit{-1};
+  std::int64_t next = 0;  // range of the unit
+  state_.for_each({.gradients = true}, [&](const StateRange& range) {
+    next = range.unit == unit ? next + 1 : 0;
+    unit = range.unit;
+    const Tensor own = range.gradient.flat(range.own.first - range.range.first, range.own.count);
+    ops.reduce().sum_of_squares(mine.flat(unit.value * each + next, 1), own);
+  });
+  group_.all_gather(squares_.device, mine, counts_).join(ops.stream());
+  download(ops.stream(), squares_);
+  const std::span<const double> all = elements<const double>(squares_.host);
   double sum = 0;
-  for (std::size_t u = 0; u < units_.size(); ++u) {
-    for (std::size_t r = 0; r < static_cast<std::size_t>(ranks); ++r) sum += all_[r * units_.size() + u];
+  for (std::int64_t u = 0; u < partials_; u += each) {
+    for (std::int64_t r = 0; r < group_.size(); ++r) {
+      for (std::int64_t k = 0; k < each; ++k) sum += all[static_cast<std::size_t>(r * partials_ + u + k)];
+    }
   }
   return std::sqrt(sum);
 }

@@ -2,27 +2,33 @@
 
 // The gradient's norm over the mesh, each element counted once (numerics.md section 3.5).
 
+#include <cstdint>
 #include <vector>
 
 #include "comm/communicator.h"
 #include "ops/ops.h"
-#include "parallel/gradient_store.h"
-#include "parallel/parameter_store.h"
+#include "parallel/training_state.h"
+#include "tensor/arena.h"
 
 namespace lockstep::parallel {
 
-/// Rank r of the group's d ranks sums the squares of its 1/d range of each unit in double; the (unit, range) partials are
-/// gathered and added in (unit, range) order, so that the norm does not depend on who owns what.
+/// Each rank of the group sums in double the squares of what it answers for of each unit (StateRange::own: of d ranks with the
+/// same state one d-th); the (unit, rank, range) partials are gathered and added in that order, so that the norm does not depend
+/// on who holds what.
 class GlobalNorm {
  public:
-  GlobalNorm(const std::vector<layout::Unit>& units, comm::Communicator& group);
-  /// After gradients.finish(). Not finite when a gradient is not.
-  double operator()(ops::Reduce& reduce, GradientStore& gradients);
+  /// Of the gradients of `state`, which outlives this, as the group does.
+  GlobalNorm(TrainingState& state, comm::Communicator& group);
+  void declare(Arena& workspace);
+  /// After the gradients were reduced. Not finite when one is not.
+  double operator()(ops::Ops& ops);
 
  private:
-  const std::vector<layout::Unit>& units_;
+  TrainingState& state_;
   comm::Communicator& group_;
-  std::vector<double> mine_, all_;  ///< [units], [ranks, units]
+  std::int64_t partials_;  ///< of a rank: units times ranges of a unit
+  std::vector<std::int64_t> counts_;
+  Mirror squares_;  ///< [ranks * partials] f64: rank by rank
 };
 
 }  // namespace lockstep::parallel

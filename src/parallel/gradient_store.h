@@ -11,7 +11,7 @@
 
 namespace lockstep::parallel {
 
-/// The buffer of one unit for one micro-batch's backward pass.
+/// The buffer of one unit for one micro-batch's backward pass, to be added to until the unit is closed for it.
 struct OpenGradient {
   Tensor flat;              ///< f32, [unit's elements]
   bool accumulate = false;  ///< false: this step's first micro-batch; what lies there is old and is overwritten
@@ -22,10 +22,17 @@ class GradientStore {
   virtual ~GradientStore() = default;
   /// A new step of `microbatches` begins.
   virtual void begin(int microbatches) = 0;
+  /// The step will read these tokens [n] i32, which lie in host memory: they say which rows of open_rows() may be added to.
+  virtual void expect(const Tensor& tokens) = 0;
+  /// Micro-batches of a unit are opened in order and closed in order; one may be opened before the last is closed (a part of its
+  /// gradient comes later). Each element is added to in the order of micro-batches.
   virtual OpenGradient open(UnitIndex unit, Microbatch microbatch) = 0;
+  /// Where the embedding's rows of this micro-batch are added: the token table's gradient [V, C] f32, in which the rows of the
+  /// step's tokens may be touched and hold what earlier micro-batches left there, or zero. While the embedding's unit is open.
+  virtual Tensor open_rows(Microbatch microbatch) = 0;
   /// This micro-batch has nothing more to add to the unit. After the last micro-batch the unit is reduced.
   virtual void close(UnitIndex unit, Microbatch microbatch) = 0;
-  /// Waits until every unit is reduced.
+  /// Waits until every unit is reduced, and a tied matrix has both of its parts.
   virtual void finish() = 0;
   /// This rank's range of the unit's reduced gradient, valid after finish().
   struct Shard {

@@ -3,11 +3,11 @@
 // Where a unit's weights are when the model needs them. The model says lease(unit); the store turns that into nothing, an
 // all-gather, a copy from host memory or a read from a disk.
 
+#include <span>
 #include <vector>
 
 #include "layout/access_order.h"
 #include "layout/unit.h"
-#include "ops/elementwise.h"
 #include "tensor/tensor.h"
 
 namespace lockstep::parallel {
@@ -22,20 +22,31 @@ struct WeightStorage {
   DType owned() const { return master ? DType::f32 : type; }
 };
 
+/// A matrix of a unit as products read it fastest (ops::Linear::prepack). It belongs to the store: its memory is the unit's own,
+/// or a copy's.
+struct PackedMatrix {
+  int role;  ///< under which the model finds it (layout::ParameterInfo)
+  Tensor tensor;
+};
+
 /// A unit's weights, whole and readable, for as long as this lives. Move-only.
 class [[nodiscard]] Lease {
  public:
-  Lease(ParameterStore* store, UnitIndex unit, Tensor flat) : store_(store), unit_(unit), flat_(flat) {}
+  Lease(ParameterStore* store, UnitIndex unit, Tensor flat, std::span<const PackedMatrix> packed = {})
+      : store_(store), unit_(unit), flat_(flat), packed_(packed) {}
   Lease(Lease&& other) noexcept;
   Lease& operator=(Lease&&) = delete;
   ~Lease();
   /// [unit's elements], in the parameters' dtype.
   const Tensor& flat() const { return flat_; }
+  /// What is read in place of the unit's parameters of these roles, or beside them.
+  std::span<const PackedMatrix> packed() const { return packed_; }
 
  private:
   ParameterStore* store_;
   UnitIndex unit_;
   Tensor flat_;
+  std::span<const PackedMatrix> packed_;
 };
 
 class ParameterStore {
@@ -44,6 +55,8 @@ class ParameterStore {
   virtual const std::vector<layout::Unit>& units() const = 0;
   /// Of leased weights.
   virtual DType dtype() const = 0;
+  /// Of what is updated: Shard::master.
+  virtual DType owned_dtype() const = 0;
   virtual Lease lease(UnitIndex unit, layout::Pass pass) = 0;
   /// The leases until the next begin follow `order` (a training step); an empty order means any (evaluation, generation).
   virtual void begin(const std::vector<layout::Access>& order) = 0;
@@ -62,8 +75,5 @@ class ParameterStore {
   friend class Lease;
   virtual void release(UnitIndex unit) noexcept = 0;
 };
-
-/// After the master copies were written: brings what the model reads up to date, everywhere.
-void publish(ParameterStore& store, ops::Elementwise& elementwise);
 
 }  // namespace lockstep::parallel

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/checked.h"
+#include "device/runtime.h"
 
 namespace lockstep {
 
@@ -32,17 +33,47 @@ void Arena::reserve(Tensor& out, std::string name, Shape shape, DType dtype, std
   high_ = std::max(high_, top_);
 }
 
+void Arena::declare(Mirror& out, std::string name, Shape shape, DType dtype) {
+  reserve(out.device, std::move(name), shape, dtype, 0);
+  out.host = out.device;
+  twins_.push_back({&out, twin_bytes_});
+  twin_entries_.push_back(entries_.back());
+  twin_entries_.back().owner = twin_owner();
+  twin_bytes_ += entries_.back().bytes;
+}
+
 void Arena::rewind(Mark to) {
   ensure(!committed(), "an arena is rewound before it is committed");
   ensure(to >= 0 && to <= top_, "an arena is rewound to an earlier mark");
   top_ = to;
 }
 
-void Arena::commit(MemorySource& source, Ledger& ledger) {
+void Arena::commit(MemorySource& source, Ledger& ledger) { allocate(source, nullptr, ledger); }
+
+void Arena::commit(Runtime& runtime, Ledger& ledger) { allocate(runtime.memory(), &runtime.memory(Space::pinned), ledger); }
+
+void Arena::allocate(MemorySource& source, MemorySource* pinned, Ledger& ledger) {
   ensure(!committed(), "an arena is committed once");
+  const Device device = source.device();
+  ensure(twins_.empty() || device.is_host() || pinned != nullptr, "what a device and the host both use has memory of both");
   memory_ = source.allocate(static_cast<std::size_t>(std::max(high_, alignment)));  // an empty arena is committed too
-  for (const Reservation& reservation : reservations_) reservation.out->data = memory_.data() + reservation.offset;
-  enter(ledger);
+  for (const Reservation& reservation : reservations_) {
+    reservation.out->data = memory_.data() + reservation.offset;
+    reservation.out->device = device;
+  }
+  if (!twins_.empty() && !device.is_host()) twin_memory_ = pinned->allocate(static_cast<std::size_t>(twin_bytes_));
+  for (const Twin& twin : twins_) {
+    twin.mirror->host = twin.mirror->device;
+    if (device.is_host()) continue;
+    twin.mirror->host.data = twin_memory_.data() + twin.offset;
+    twin.mirror->host.device = pinned->device();
+  }
+  enter(ledger, device);
+}
+
+void Arena::enter(Ledger& ledger, Device device) const {
+  ledger.add(kind_, owner_, high_, entries_);
+  if (!twins_.empty() && !device.is_host()) ledger.add(kind_, twin_owner(), twin_bytes_, twin_entries_);
 }
 
 }  // namespace lockstep

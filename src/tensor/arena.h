@@ -12,9 +12,12 @@
 
 #include "device/memory.h"
 #include "tensor/ledger.h"
+#include "tensor/mirror.h"
 #include "tensor/tensor.h"
 
 namespace lockstep {
+
+class Runtime;
 
 class Arena {
  public:
@@ -30,6 +33,8 @@ class Arena {
   /// The same for a matrix that need not be dense: a cache line lies between rows that would begin a multiple of 1 KiB apart.
   /// A cache has few places for what lies so, and a product reads columns.
   void declare_spread(Tensor& out, std::string name, Shape shape, DType dtype);
+  /// The same for a tensor that the host writes or reads: its twin is committed only where the device's memory is not the host's.
+  void declare(Mirror& out, std::string name, Shape shape, DType dtype);
 
   using Mark = std::int64_t;
   Mark mark() const { return top_; }
@@ -39,10 +44,13 @@ class Arena {
   void keep() { top_ = high_; }
 
   std::int64_t bytes() const { return high_; }
-  /// Allocates bytes() from `source`, fills in the addresses and enters them into the ledger. Once.
+  /// Allocates bytes() from the runtime's device memory, and twins from its pinned memory where that is apart, fills in the
+  /// addresses and enters them into the ledger. Once.
+  void commit(Runtime& runtime, Ledger& ledger);
+  /// The same from `source`; memory that is not the host's has no twins.
   void commit(MemorySource& source, Ledger& ledger);
-  /// What commit() enters into the ledger, before or after it.
-  void enter(Ledger& ledger) const { ledger.add(kind_, owner_, high_, entries_); }
+  /// What a commit() to a device's memory enters into the ledger, before or after it.
+  void enter(Ledger& ledger, Device device = {}) const;
   bool committed() const { return memory_.data() != nullptr; }
   /// What was declared, in order: the ledger's rows, without allocating.
   const std::vector<LedgerEntry>& entries() const { return entries_; }
@@ -52,14 +60,23 @@ class Arena {
     Tensor* out;
     std::int64_t offset;
   };
+  struct Twin {
+    Mirror* mirror;
+    std::int64_t offset;
+  };
   void reserve(Tensor& out, std::string name, Shape shape, DType dtype, std::int64_t row_stride);
+  void allocate(MemorySource& source, MemorySource* pinned, Ledger& ledger);
+  std::string twin_owner() const { return owner_ + ", host's side"; }
 
   std::string owner_;
   MemoryKind kind_;
   std::int64_t top_ = 0, high_ = 0;
   std::vector<Reservation> reservations_;
   std::vector<LedgerEntry> entries_;
-  Memory memory_;
+  std::int64_t twin_bytes_ = 0;
+  std::vector<Twin> twins_;
+  std::vector<LedgerEntry> twin_entries_;
+  Memory memory_, twin_memory_;
 };
 
 }  // namespace lockstep

@@ -34,11 +34,14 @@ bool inside(std::int64_t first, std::int64_t count, std::int64_t extent) {
 
 Tensor Tensor::slice_rows(std::int64_t first, std::int64_t count) const {
   ensure(inside(first, count, rows()), "a slice of rows lies inside the tensor");
+  const bool whole = first % tile_rows == 0 && (count % tile_rows == 0 || first + count == rows());
+  ensure(order == Order::rows || whole, "rows that lie in tiles are taken in whole tiles");
   return part(*this, multiply(first, stride()), {count, columns()}, row_stride);
 }
 
 Tensor Tensor::slice_columns(std::int64_t first, std::int64_t count) const {
   ensure(inside(first, count, columns()), "a slice of columns lies inside the tensor");
+  ensure(order == Order::rows, "rows that lie in tiles have no columns to take");
   return part(*this, first, {rows(), count}, stride());
 }
 
@@ -57,7 +60,7 @@ Tensor Tensor::reshape(Shape to) const {
 template <class T>
 std::span<T> elements(const Tensor& tensor) {
   using Element = std::remove_const_t<T>;
-  ensure(tensor.device.kind == DeviceKind::cpu, "the tensor lies in host memory");
+  ensure(tensor.device.is_host(), "the tensor lies in host memory");
   ensure(tensor.dense(), "the tensor is dense");
   if constexpr (std::is_same_v<Element, std::byte>) {
     return {tensor.data, tensor.bytes()};

@@ -7,12 +7,18 @@
 #include <cstdint>
 #include <span>
 
+#include "base/dtype.h"
 #include "base/error.h"
+#include "base/shape.h"
 #include "device/device.h"
-#include "tensor/dtype.h"
-#include "tensor/shape.h"
 
 namespace lockstep {
+
+/// How the rows of a matrix lie in its memory.
+enum class Order : std::uint8_t {
+  rows,   ///< one after the other, as all but kernels expect
+  tiles,  ///< eight at a time in an order of the kernels that packed them (ops::Linear::prepack); only products read it
+};
 
 struct Tensor {
   std::byte* data = nullptr;
@@ -20,16 +26,18 @@ struct Tensor {
   DType dtype = DType::f32;
   Device device;
   std::int64_t row_stride = 0;  ///< elements between rows; 0 means dense: shape.last()
+  Order order = Order::rows;
 
   std::int64_t elements() const { return shape.elements(); }
   std::size_t bytes() const { return static_cast<std::size_t>(elements()) * size_of(dtype); }
   std::int64_t rows() const { return shape.rows(); }
   std::int64_t columns() const { return shape.last(); }
   std::int64_t stride() const { return row_stride != 0 ? row_stride : columns(); }
-  bool dense() const { return row_stride == 0 || row_stride == columns() || rows() <= 1; }
+  bool dense() const { return order == Order::rows && (row_stride == 0 || row_stride == columns() || rows() <= 1); }
   explicit operator bool() const { return data != nullptr; }
 
-  /// Rows [first, first + count) of the matrix that the tensor is: [count, columns].
+  /// Rows [first, first + count) of the matrix that the tensor is: [count, columns]. Of tiles whole ones are taken: `first` is a
+  /// multiple of tile_rows, and so is `count`, unless it ends with the matrix.
   Tensor slice_rows(std::int64_t first, std::int64_t count) const;
   /// Columns [first, first + count) of the matrix: [rows, count], strided.
   Tensor slice_columns(std::int64_t first, std::int64_t count) const;
@@ -37,6 +45,8 @@ struct Tensor {
   Tensor flat(std::int64_t first, std::int64_t count) const;
   /// The same elements in another shape (dense tensors only).
   Tensor reshape(Shape to) const;
+
+  static constexpr std::int64_t tile_rows = 8;
 };
 
 /// The elements of a dense host tensor; throws BrokenRule when T is not its type. T: float, double, int32_t, int64_t, uint16_t

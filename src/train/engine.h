@@ -10,25 +10,28 @@
 #include <vector>
 
 #include "arch/parameters.h"
-#include "comm/communicator.h"
 #include "data/batch.h"
 #include "device/runtime.h"
 #include "layout/access_order.h"
 #include "model/stage.h"
 #include "ops/ops.h"
+#include "parallel/groups.h"
 #include "parallel/zero/parameters.h"
+#include "tensor/host_pieces.h"
 #include "tensor/ledger.h"
 #include "train/engine_config.h"
+#include "train/immediate_weights.h"
+#include "train/pipeline_runner.h"
+#include "train/rank_schedule.h"
 #include "train/updater.h"
-#include "train/weight_queue.h"
 
 namespace lockstep::train {
 
 class Engine {
  public:
-  /// Declares everything, allocates nothing. The arguments outlive the engine. `world`: the ranks that train. By default they are
-  /// replicas that update their weights together.
-  Engine(const EngineConfig& config, Runtime& runtime, ops::Ops& ops, comm::Communicator& world,
+  /// Declares everything, allocates nothing. The arguments outlive the engine. `groups`: of the ranks that train, laid out as
+  /// config.plan says. By default they are replicas that update their weights together.
+  Engine(const EngineConfig& config, Runtime& runtime, ops::Ops& ops, const parallel::Groups& groups,
          const UpdaterFactory& make_updater = make_replicas);
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
@@ -39,54 +42,62 @@ class Engine {
   void commit();
   /// Start values from the seed.
   void initialise();
-  /// Every rank takes rank 0's weights and moments, of a run that has done `step` steps; checked by a hash. Collective; after
-  /// initialise() and after loading. Throws SystemError when the ranks differ afterwards.
-  void broadcast_state(std::int64_t step = 0);
+  /// Every rank takes rank 0's weights and optimizer slots, of a run that has done `step` steps; checked by a hash. Collective;
+  /// after initialise() and after loading. Throws SystemError when the ranks differ afterwards.
+  void broadcast_state(std::int64_t step = 0) { state().distribute(step); }
+  /// After every rank has set its state by itself: throws SystemError unless those that keep the same have the same bits.
+  /// Collective.
+  void check_state() { state().check_copies(); }
 
-  /// One optimizer step: forward and backward of `batches`, reduction, norm, clipping, AdamW. `step` counts from 0.
+  /// One optimizer step: forward and backward of `batches`, reduction, norm, clipping, update. `step` counts from 0.
   StepResult step(std::span<const data::Batch> batches, std::int64_t target_count, std::int64_t step, double learning_rate);
   /// Sum of the token losses of a batch with the current weights.
   double evaluate(const data::Batch& batch);
 
   const EngineConfig& config() const { return config_; }
-  comm::Communicator& world() const { return world_; }
+  const parallel::Groups& groups() const { return groups_; }
   /// Samples of a step, over all ranks.
-  std::int64_t global_batch() const { return config_.samples * config_.microbatches * world_.size(); }
+  std::int64_t global_batch() const { return config_.samples * config_.plan.microbatches * config_.plan.dp; }
   const model::Context& context() const { return context_; }
 
-  /// What ranks do together beside steps: see train/updater.
-  Updater& updater() { return *updater_; }
-
-  /// One parameter of this rank with everything that training keeps of it.
-  struct ParameterState {
-    std::string name;
-    // In the parameter's shape; moments are empty where this rank has none.
-    Tensor weight;  ///< what is updated: the master copy where there is one
-    Tensor gradient, exp_avg, exp_avg_sq;
-  };
-  /// In the order of the model's table; after commit().
-  std::vector<ParameterState> state();
+  /// What this rank keeps of the run; after commit().
+  parallel::TrainingState& state() { return updater_->state(); }
+  /// The way of what the state has to the host and back; after commit().
+  const HostPieces& pieces() const { return pieces_; }
+  /// How the ranks come together beside steps.
+  RunControl& control() { return updater_->control(); }
   /// After weights were written from outside (a checkpoint).
-  void weights_changed() { parallel::publish(parameters_, ops_.elementwise()); }
+  void weights_changed() { parallel::publish(state(), ops_.elementwise()); }
 
  private:
   static std::unique_ptr<Updater> make_replicas(const UpdaterParts& parts);
+  /// The batches, their tokens and targets where kernels read them; until the next call.
+  std::span<const data::Batch> bring(std::span<const data::Batch> batches);
+  void clear_losses();
+  double loss_sum();
 
   EngineConfig config_;
   Runtime& runtime_;
   ops::Ops& ops_;
-  comm::Communicator& world_;
+  const parallel::Groups& groups_;
   std::vector<arch::UnitSpec> table_;
-  Arena parameter_arena_, master_arena_, gradient_arena_, optimizer_arena_, activation_arena_, workspace_arena_;
+  Arena parameter_arena_, master_arena_, gradient_arena_, optimizer_arena_, activation_arena_, workspace_arena_, pinned_arena_;
+  HostPieces pieces_;
   parallel::ZeroParameters parameters_;
   std::unique_ptr<Updater> updater_;
   std::unique_ptr<parallel::Boundary> boundary_;
   model::Context context_;
   ImmediateWeights sink_;
-  model::Stage stage_;
-  std::vector<layout::Action> actions_;
+  RankSchedule schedule_;
+  model::ModelMemory memory_;
+  std::vector<std::unique_ptr<model::Stage>> stages_;
+  PipelineRunner runner_;
   std::vector<layout::Access> order_;
-  ops::StepScalars scalars_;
+  ops::WrittenScalars scalars_;
+  Tensor tokens_, targets_;  ///< [samples * positions * micro-batches] i32
+  Tensor drawn_;             ///< f32, where start values are rounded; shares its bytes with temporaries
+  std::vector<data::Batch> brought_;
+  Mirror losses_;  ///< [micro-batches] f64: sums of token losses
 };
 
 }  // namespace lockstep::train

@@ -6,9 +6,10 @@
 #include <optional>
 
 #include "arch/parameters.h"
-#include "ops/update.h"
+#include "layout/parallel_plan.h"
 #include "parallel/parameter_store.h"
 #include "parallel/zero/gradients.h"
+#include "train/optimizer/optimizer.h"
 
 namespace lockstep::train {
 
@@ -16,11 +17,11 @@ struct EngineConfig {
   arch::ModelConfig model;
   arch::DecayRule decay = arch::DecayRule::matrices;
   parallel::WeightStorage weights;
-  ops::AdamW adamw;
+  OptimizerSettings optimizer;
   float grad_clip = 1.0F;    ///< largest norm of the gradient; 0: no clipping
   std::int64_t samples = 1;  ///< of a micro-batch, on each rank
   std::int64_t positions = 1;
-  int microbatches = 1;  ///< of a step, on each rank
+  layout::ParallelPlan plan;
   std::uint64_t seed = 1337;
   parallel::GradientOptions gradients;
 };

@@ -1,6 +1,10 @@
 #include "train/inference.h"
 
+#include <array>
+
 #include "arch/parameters.h"
+#include "checkpoint/held_unit.h"
+#include "checkpoint/replicated.h"
 #include "model/rotation.h"
 #include "model/weights.h"
 
@@ -11,36 +15,28 @@ Inference::Inference(const arch::ModelConfig& model, DType type, Runtime& runtim
       table_arena_("tables", MemoryKind::workspace),
       packed_arena_("packed_head", MemoryKind::parameters),
       parameters_(arch::units_of(arch::unit_table(model)), {.type = type, .master = false}),
-      boundary_(parallel::make_identity_boundary()),
-      context_{model,
-               arch::whole_dims(model),
-               ops,
-               parameters_,
-               {boundary_.get(), boundary_.get()},
-               {boundary_.get(), boundary_.get()}},
-      runtime_(runtime) {
+      boundary_(parallel::make_local_boundary()),
+      context_{model, arch::whole_dims(model), ops, parameters_, parallel::Boundaries::all(*boundary_)},
+      runtime_(runtime),
+      pinned_arena_("from files", MemoryKind::workspace),
+      pieces_(ops.stream(), runtime.device()) {
   parameters_.declare(arena_);
+  pieces_.declare(pinned_arena_);
   model::declare_angles(context_, table_arena_);
   Ledger ledger;
-  arena_.commit(runtime.memory(), ledger);
-  table_arena_.commit(runtime.memory(), ledger);
+  arena_.commit(runtime, ledger);
+  table_arena_.commit(runtime, ledger);
+  if (pinned_arena_.bytes() > 0) pinned_arena_.commit(runtime.memory(Space::pinned), ledger);
   model::compute_angles(context_);
 }
 
-Inference::~Inference() {
-  for (const Tensor& weights : prepacked_) context_.ops.linear().forget_prepacked(weights);
-}
-
-void Inference::load(const checkpoint::WeightSource& source, cpu::Team& team) {
-  std::vector<checkpoint::HeldTensor> held;
-  for (std::size_t u = 0; u < parameters_.units().size(); ++u) {
-    const Tensor flat = parameters_.shard(UnitIndex{static_cast<int>(u)}).master;
-    for (const layout::PlacedParameter& placed : parameters_.units()[u].parameters) {
-      held.push_back(checkpoint::hold_whole(placed.info.name,
-                                            flat.flat(placed.offset, placed.info.shape.elements()).reshape(placed.info.shape)));
-    }
-  }
-  source.read_model(held, team);
+void Inference::load(const checkpoint::WeightSource& source, comm::Communicator& ranks, Team& team) {
+  const std::array<std::string, 1> weights{""};
+  std::vector<checkpoint::UnitBuffer> buffers;
+  for (std::size_t u = 0; u < parameters_.units().size(); ++u)
+    buffers.push_back({&parameters_.units()[u], parameters_.shard(UnitIndex{static_cast<int>(u)}).master});
+  const auto reader = source.read_model(checkpoint::tensors_of(parameters_.units(), parameters_.dtype(), weights));
+  checkpoint::read_whole(*reader, buffers, ranks, ranks, pieces_, team);
   parameters_.updated();
 }
 
@@ -49,28 +45,27 @@ void Inference::prepack() {
   const layout::ShardedDims& dims = context_.dims;
   // Products take parts of these: q, k and v, the gate and what it multiplies.
   if (dims.head_size % 8 != 0 || dims.ffn_width % 8 != 0) return;
-  const auto prepack = [&](const Tensor& weights, const Tensor& to) {
-    if (context_.ops.linear().prepack(weights, to)) prepacked_.push_back(weights);
-  };
   const auto weights_of = [&](UnitIndex unit) {
     return model::WeightSet(parameters_.units()[static_cast<std::size_t>(unit.value)], parameters_.shard(unit).published);
+  };
+  const auto prepack = [&](UnitIndex unit, Role role, const Tensor& weights, const Tensor& to) {
+    parameters_.add_packed(unit, {static_cast<int>(role), context_.ops.linear().prepack(weights, to)});
   };
   const arch::UnitMap map = arch::unit_map(context_.config);
   for (const UnitIndex unit : map.blocks) {
     const model::WeightSet weights = weights_of(unit);
     for (const Role role : {Role::qkv_weight, Role::attention_out_weight, Role::up_weight, Role::down_weight})
-      prepack(weights[role], weights[role]);
+      prepack(unit, role, weights[role], weights[role]);
   }
-  if (!context_.config.tied) {
-    const Tensor head = weights_of(map.head)[Role::head_weight];
-    return prepack(head, head);
+  const UnitIndex unit = map.head_reads.back();
+  const Tensor projection = weights_of(unit)[map.projection];
+  Tensor to = projection;
+  if (map.projection != Role::head_weight) {  // embedding reads the rows of a tied matrix
+    Ledger ledger;
+    packed_arena_.declare(to, "head", projection.shape, projection.dtype);
+    packed_arena_.commit(runtime_, ledger);
   }
-  const Tensor table = weights_of(map.tied)[Role::token_table];
-  Tensor head;
-  Ledger ledger;
-  packed_arena_.declare(head, "head", table.shape, table.dtype);
-  packed_arena_.commit(runtime_.memory(), ledger);
-  prepack(table, head);
+  prepack(unit, Role::head_weight, projection, to);
 }
 
 }  // namespace lockstep::train

@@ -3,13 +3,13 @@
 // A trained model for reading: weights alone, no gradient, no moments.
 
 #include <memory>
-#include <vector>
 
 #include "checkpoint/weight_source.h"
-#include "device/cpu/team.h"
 #include "device/runtime.h"
+#include "device/team.h"
 #include "model/context.h"
 #include "parallel/zero/parameters.h"
+#include "tensor/host_pieces.h"
 
 namespace lockstep::train {
 
@@ -17,12 +17,11 @@ class Inference {
  public:
   /// Takes memory for the weights, in `type` (f32 or bf16), which is that of activations too. The arguments outlive it.
   Inference(const arch::ModelConfig& model, DType type, Runtime& runtime, ops::Ops& ops);
-  ~Inference();
   Inference(const Inference&) = delete;
   Inference& operator=(const Inference&) = delete;
 
-  /// Throws UserError when the weights are another model's.
-  void load(const checkpoint::WeightSource& source, cpu::Team& team);
+  /// Every one of `ranks` gets all weights and reads a part of them. Throws UserError when they are another model's. Collective.
+  void load(const checkpoint::WeightSource& source, comm::Communicator& ranks, Team& team);
   /// For writing text, a token at a time: weights are kept as ops::Linear::prepack keeps them, with the same bits in every
   /// result; a matrix that embedding reads too is kept twice. After load(), once.
   void prepack();
@@ -36,7 +35,8 @@ class Inference {
   std::unique_ptr<parallel::Boundary> boundary_;
   model::Context context_;
   Runtime& runtime_;
-  std::vector<Tensor> prepacked_;
+  Arena pinned_arena_;
+  HostPieces pieces_;
 };
 
 }  // namespace lockstep::train

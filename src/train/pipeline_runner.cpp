@@ -4,27 +4,131 @@
 
 namespace lockstep::train {
 
-PipelineResult run_actions(const std::vector<layout::Action>& actions, model::Stage& stage, std::span<const data::Batch> batches,
-                           std::int64_t step, const Tensor& scale) {
-  PipelineResult result;
-  for (const layout::Action& action : actions) {
+using Kind = layout::Action::Kind;
+
+PipelineRunner::PipelineRunner(const std::vector<layout::Action>& actions, const model::ModelMemory& memory,
+                               std::span<const std::unique_ptr<model::Stage>> stages, PipelineLinks links)
+    : actions_(actions),
+      memory_(memory),
+      stages_(stages),
+      links_(std::move(links)),
+      inputs_(stages.size()),
+      outputs_(stages.size()),
+      gradients_(stages.size()) {
+  ensure(memory.shape().chunks.size() == stages.size(), "every chunk has its stage");
+  for (std::size_t c = 0; c < stages.size(); ++c) {
+    const layout::ChunkLives& lives = memory.shape().lives[c];
+    inputs_.resize(c, static_cast<std::size_t>(lives.inputs));
+    outputs_.resize(c, static_cast<std::size_t>(lives.outputs));
+    gradients_.resize(c, static_cast<std::size_t>(lives.gradients));
+  }
+}
+
+void PipelineRunner::Messages::finish() {
+  for (std::vector<comm::Request>& chunk : pending_) {
+    for (comm::Request& request : chunk) request.wait();
+  }
+}
+
+PassTimes PipelineRunner::run(std::span<const data::Batch> batches, std::int64_t step, const StepObjective& objective) {
+  PassTimes result;
+  for (const layout::Action& action : actions_) {
     const data::Batch& batch = batches[static_cast<std::size_t>(action.microbatch.value)];
     const model::Pass pass{.samples = batch.samples,
                            .positions = batch.positions,
                            .first_sample = static_cast<std::int64_t>(batch.first_sample),
                            .step = step,
                            .training = true};
-    const double start = now_seconds();
-    if (action.kind == layout::Action::Kind::forward) {
-      result.loss_sum += stage.forward(pass, action.microbatch, batch.tokens, batch.targets, scale);
-      result.forward_seconds += now_seconds() - start - stage.gradient_seconds();
-      result.backward_seconds += stage.gradient_seconds();
-    } else {
-      stage.backward(pass, action.microbatch);
-      result.backward_seconds += now_seconds() - start;
+    switch (action.kind) {
+      case Kind::forward:
+        forward(action, pass, batch, objective, result);
+        break;
+      case Kind::backward:
+      case Kind::input_backward:
+      case Kind::weight_backward: {
+        const ScopedTime timed(result.backward_seconds);
+        backward(action, pass, batch);
+        break;
+      }
+      case Kind::receive_input:
+      case Kind::send_output:
+      case Kind::receive_gradient:
+      case Kind::send_gradient:
+        exchange(action, stage(action.chunk).stream_rows(pass));
+        break;
     }
   }
+  for (Messages* messages : {&inputs_, &outputs_, &gradients_}) messages->finish();
   return result;
+}
+
+Tensor PipelineRunner::input(const layout::Action& action, const model::Pass& pass, const data::Batch& batch) {
+  if (stage(action.chunk).chunk().embedding) return batch.tokens;
+  const Place place = memory_.input(action.chunk, action.microbatch);
+  inputs_.at(place).wait();
+  return place.tensor.slice_rows(0, stage(action.chunk).stream_rows(pass));
+}
+
+Tensor PipelineRunner::output(int chunk, Microbatch microbatch, std::int64_t rows) {
+  const Place place = memory_.output(chunk, microbatch);
+  if (place.chunk == chunk) outputs_.at(place).wait();
+  return place.tensor.slice_rows(0, rows);
+}
+
+Tensor PipelineRunner::gradient(int chunk, Microbatch microbatch, std::int64_t rows) {
+  const Place place = memory_.gradient(chunk, microbatch);
+  gradients_.at(place).wait();
+  return place.tensor.slice_rows(0, rows);
+}
+
+void PipelineRunner::forward(const layout::Action& action, const model::Pass& pass, const data::Batch& batch,
+                             const StepObjective& objective, PassTimes& times) {
+  model::Stage& stage = this->stage(action.chunk);
+  const Tensor x = output(action.chunk, action.microbatch, stage.stream_rows(pass));
+  {
+    const ScopedTime timed(times.forward_seconds);
+    stage.forward(pass, action.microbatch, input(action, pass, batch), x);
+  }
+  if (!stage.chunk().head) return;
+  const ScopedTime timed(times.backward_seconds);
+  const Tensor d = gradient(action.chunk, action.microbatch, stage.stream_rows(pass));
+  stage.loss(pass, action.microbatch, x, {batch.targets, objective.losses.flat(action.microbatch.value, 1), objective.scale}, d);
+}
+
+void PipelineRunner::backward(const layout::Action& action, const model::Pass& pass, const data::Batch& batch) {
+  model::Stage& stage = this->stage(action.chunk);
+  if (action.kind == Kind::weight_backward) return stage.backward_weight(action.microbatch);
+  const Tensor d = gradient(action.chunk, action.microbatch, stage.stream_rows(pass));
+  if (action.kind == Kind::input_backward) return stage.backward_input(pass, action.microbatch, input(action, pass, batch), d);
+  stage.backward(pass, action.microbatch, input(action, pass, batch), d);
+}
+
+void PipelineRunner::exchange(const layout::Action& action, std::int64_t rows) {
+  const auto [before, behind] = links_.chunks[static_cast<std::size_t>(action.chunk)];
+  // An earlier message may still use the slot: a new one waits for it.
+  const auto receive = [&](Messages& messages, const Place& place, int from) {
+    messages.at(place).wait();
+    messages.at(place) = links_.group->receive(place.tensor.slice_rows(0, rows), from);
+  };
+  const auto send = [&](Messages& messages, const Place& place, int to) {
+    messages.at(place).wait();
+    messages.at(place) = links_.group->send(place.tensor.slice_rows(0, rows), to);
+  };
+  if (action.kind == Kind::receive_input) return receive(inputs_, memory_.input(action.chunk, action.microbatch), before);
+  if (action.kind == Kind::send_output) return send(outputs_, memory_.output(action.chunk, action.microbatch), behind);
+  const Place gradient = memory_.gradient(action.chunk, action.microbatch);
+  action.kind == Kind::receive_gradient ? receive(gradients_, gradient, behind) : send(gradients_, gradient, before);
+}
+
+void PipelineRunner::evaluate(const data::Batch& batch, const Tensor& loss) {
+  const model::Pass pass{.samples = batch.samples, .positions = batch.positions};
+  Tensor x;
+  for (int c = 0; c < std::ssize(stages_); ++c) {
+    const Tensor in = c == 0 ? batch.tokens : x;
+    x = output(c, Microbatch{0}, stage(c).stream_rows(pass));
+    stage(c).forward(pass, Microbatch{0}, in, x);
+  }
+  stages_.back()->evaluate(pass, x, {batch.targets, loss});
 }
 
 }  // namespace lockstep::train

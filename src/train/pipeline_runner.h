@@ -1,25 +1,81 @@
 #pragma once
 
-// Executes a stage's list of actions.
+// Executes a rank's list of actions on its chunks.
 
+#include <memory>
 #include <span>
 #include <vector>
 
+#include "comm/communicator.h"
 #include "data/batch.h"
 #include "layout/pipeline_schedule.h"
 #include "model/stage.h"
 
 namespace lockstep::train {
 
-/// What a run of the actions gave.
-struct PipelineResult {
-  double loss_sum = 0;          ///< of all token losses
+/// How long a run of the actions took.
+struct PassTimes {
   double forward_seconds = 0;   ///< the head's gradient left out
   double backward_seconds = 0;  ///< with the head's gradient
 };
 
-/// `batches[m]` is micro-batch m; `scale` see model::Head; `step` addresses dropout masks.
-PipelineResult run_actions(const std::vector<layout::Action>& actions, model::Stage& stage, std::span<const data::Batch> batches,
-                           std::int64_t step, const Tensor& scale);
+/// Where messages go: ranks of `group` by chunk.
+struct PipelineLinks {
+  struct Neighbours {
+    int before = -1, behind = -1;  ///< that have the chunks before and behind; not asked for where there is no message
+  };
+  comm::Communicator* group = nullptr;  ///< null: the list has no messages
+  std::vector<Neighbours> chunks;
+};
+
+/// What a step is judged by.
+struct StepObjective {
+  Tensor losses;  ///< [micro-batches] f64: to each one's element its sum of token losses is added, where the head is
+  Tensor scale;   ///< see model::Objective
+};
+
+class PipelineRunner {
+ public:
+  /// `stages`: one for each chunk of `memory`. `actions` and `memory` (whose slots follow from them) and the rest outlive the
+  /// runner.
+  PipelineRunner(const std::vector<layout::Action>& actions, const model::ModelMemory& memory,
+                 std::span<const std::unique_ptr<model::Stage>> stages, PipelineLinks links = {});
+
+  /// One step. `batches[m]` is micro-batch m; `step` addresses dropout masks.
+  PassTimes run(std::span<const data::Batch> batches, std::int64_t step, const StepObjective& objective);
+  /// Adds the token losses of a batch to `loss` [1] f64; nothing is kept. Between steps; the chunks are the whole model.
+  void evaluate(const data::Batch& batch, const Tensor& loss);
+
+ private:
+  using Place = model::ModelMemory::Place;
+  /// Messages under way, by chunk and slot.
+  class Messages {
+   public:
+    explicit Messages(std::size_t chunks) : pending_(chunks) {}
+    void resize(std::size_t chunk, std::size_t slots) { pending_[chunk].resize(slots); }
+    comm::Request& at(const Place& place) {
+      return pending_[static_cast<std::size_t>(place.chunk)][static_cast<std::size_t>(place.slot)];
+    }
+    void finish();
+
+   private:
+    std::vector<std::vector<comm::Request>> pending_;
+  };
+  model::Stage& stage(int chunk) const { return *stages_[static_cast<std::size_t>(chunk)]; }
+  /// What a chunk reads, its messages awaited.
+  Tensor input(const layout::Action& action, const model::Pass& pass, const data::Batch& batch);
+  Tensor output(int chunk, Microbatch microbatch, std::int64_t rows);
+  Tensor gradient(int chunk, Microbatch microbatch, std::int64_t rows);
+  void forward(const layout::Action& action, const model::Pass& pass, const data::Batch& batch, const StepObjective& objective,
+               PassTimes& times);
+  void backward(const layout::Action& action, const model::Pass& pass, const data::Batch& batch);
+  void exchange(const layout::Action& action, std::int64_t rows);
+
+  const std::vector<layout::Action>& actions_;
+  const model::ModelMemory& memory_;
+  std::span<const std::unique_ptr<model::Stage>> stages_;
+  PipelineLinks links_;
+  Messages inputs_, outputs_, gradients_;
+};
 
 }  // namespace lockstep::train

@@ -74,15 +74,20 @@ void TextSampler::declare(Arena& workspace, Arena& cache) {
 }
 
 std::span<const float> TextSampler::read(std::span<const std::int32_t> tokens) {
+  Stream& stream = context_.ops.stream();
   while (!tokens.empty()) {
     const std::size_t count = std::min(tokens.size(), static_cast<std::size_t>(piece_));
-    std::copy_n(tokens.begin(), count, elements<std::int32_t>(tokens_).begin());
     const auto rows = static_cast<std::int64_t>(count);
-    const Tensor x = decoder_.read(tokens_.flat(0, rows), 1, rows);
+    const Mirror piece = tokens_.flat(0, rows);
+    settle(stream, piece);
+    std::copy_n(tokens.begin(), count, elements<std::int32_t>(piece.host).begin());
+    upload(stream, piece);
+    const Tensor x = decoder_.read(piece.device, 1, rows);
     tokens = tokens.subspan(count);
-    if (tokens.empty()) decoder_.logits(logits_, x.slice_rows(rows - 1, 1));
+    if (tokens.empty()) decoder_.logits(logits_.device, x.slice_rows(rows - 1, 1));
   }
-  return elements<float>(logits_);
+  download(stream, logits_);
+  return elements<float>(logits_.host);
 }
 
 void TextSampler::run(std::span<const std::int32_t> prompt, const SampleOptions& options,

@@ -49,8 +49,8 @@ class TextSampler {
   std::int64_t piece_;
   model::Decoder decoder_;
   TokenSampler sampler_;
-  Tensor tokens_;  ///< [piece] i32
-  Tensor logits_;  ///< [1, V]
+  Mirror tokens_;  ///< [piece] i32
+  Mirror logits_;  ///< [1, V]
   std::vector<std::int32_t> text_;
 };
 

@@ -8,53 +8,113 @@
 
 #include "arch/config_json.h"
 #include "checkpoint/find.h"
+#include "checkpoint/held_unit.h"
 #include "checkpoint/retention.h"
+#include "comm/agreement.h"
 
 namespace lockstep::train {
 namespace {
 
-std::vector<checkpoint::HeldTensor> weights_of(Engine& engine) {
-  std::vector<checkpoint::HeldTensor> held;
-  for (const Engine::ParameterState& p : engine.state()) held.push_back(checkpoint::hold_whole(p.name, p.weight));
-  return held;
+const std::vector<std::string> weights{""};
+
+// "." and the name of each slot: what is behind a parameter's name in files.
+std::vector<std::string> slot_suffixes(const parallel::TrainingState& state) {
+  std::vector<std::string> all;
+  for (const std::string& slot : state.slots()) all.push_back("." + slot);
+  return all;
 }
 
-std::vector<checkpoint::HeldTensor> moments_of(Engine& engine) {
-  std::vector<checkpoint::HeldTensor> held;
-  for (const Engine::ParameterState& p : engine.state()) {
-    held.push_back(checkpoint::hold_whole(p.name + std::string(checkpoint::first_moment_suffix), p.exp_avg));
-    held.push_back(checkpoint::hold_whole(p.name + std::string(checkpoint::second_moment_suffix), p.exp_avg_sq));
+// Elements `range` of a unit, and what they are called in files.
+struct Part {
+  const layout::Unit& unit;
+  layout::Range range;
+  Tensor values;
+  std::string suffix;
+};
+
+// `part` of a buffer that holds all of a range.
+Part part_of(const parallel::TrainingState& state, const parallel::StateRange& range, const Tensor& buffer,
+             const layout::Range& part, const std::string& suffix = "") {
+  const Tensor values = part.count == 0 ? Tensor{} : buffer.flat(part.first - range.range.first, part.count);
+  return {state.units()[static_cast<std::size_t>(range.unit.value)], part, values, suffix};
+}
+
+// Calls use(ranges of named tensors in host memory) until all of the part went by; what use changes goes back.
+template <class Use>
+void hold(const HostPieces& pieces, const Part& part, bool changes, const Use& use) {
+  if (part.range.count == 0) return;
+  const auto named = [&](const Tensor& piece, std::int64_t first) {
+    use(checkpoint::hold(part.unit, {part.range.first + first, piece.elements()}, piece, part.suffix));
+  };
+  changes ? pieces.change(part.values, named) : pieces.read(part.values, named);
+}
+
+// A rank that reads alone reads all that it holds.
+void fill_weights(checkpoint::RangeReader& reader, Engine& engine, comm::Communicator& ranks, Team& team) {
+  parallel::TrainingState& state = engine.state();
+  const auto fill = [&](const std::vector<checkpoint::HeldTensor>& held) { reader.fill(held, team); };
+  state.for_each({.changes = true}, [&](const parallel::StateRange& range) {
+    const layout::Range part = ranks.size() == 1 ? range.range : range.own;
+    hold(engine.pieces(), part_of(state, range, range.master, part), true, fill);
+  });
+  reader.finish(ranks);
+}
+
+void fill_slots(checkpoint::RangeReader& reader, Engine& engine, comm::Communicator& ranks, Team& team) {
+  parallel::TrainingState& state = engine.state();
+  const std::vector<std::string> suffixes = slot_suffixes(state);
+  const auto fill = [&](const std::vector<checkpoint::HeldTensor>& held) { reader.fill(held, team); };
+  state.for_each({.slots = true, .changes = true}, [&](const parallel::StateRange& range) {
+    const layout::Range part = ranks.size() == 1 ? range.range : range.own_slots;
+    for (std::size_t s = 0; s < range.slots.size(); ++s)
+      hold(engine.pieces(), part_of(state, range, range.slots[s], part, suffixes[s]), true, fill);
+  });
+  reader.finish(ranks);
+}
+
+/// Tensors where files can read them: themselves, or copies that live as long as this.
+class HostCopies {
+ public:
+  explicit HostCopies(const HostPieces& pieces) : pieces_(pieces) {}
+  Tensor of(const Tensor& flat) {
+    if (flat.device.is_host()) return flat;
+    Tensor copy = flat;
+    copy.data = copies_.emplace_back(host_memory().allocate(flat.bytes())).data();
+    copy.device = {};
+    pieces_.read(flat, [&](const Tensor& piece, std::int64_t first) {
+      std::ranges::copy(elements<std::byte>(piece), elements<std::byte>(copy.flat(first, piece.elements())).begin());
+    });
+    return copy;
   }
-  return held;
-}
 
+ private:
+  const HostPieces& pieces_;
+  std::vector<Memory> copies_;
+};
+
+// What a checkpoint says of how it was trained.
 Json optimizer_json(const EngineConfig& config) {
-  Json json;
-  json.set("name", "AdamW");
-  json.set("beta1", static_cast<double>(config.adamw.beta1));
-  json.set("beta2", static_cast<double>(config.adamw.beta2));
-  json.set("eps", static_cast<double>(config.adamw.eps));
-  json.set("weight_decay", static_cast<double>(config.adamw.weight_decay));
+  Json json = make_optimizer(config.optimizer)->describe();
   json.set("grad_clip", static_cast<double>(config.grad_clip));
   return json;
 }
 
-/// All batches' rows of one kind, one after another.
-std::vector<std::int32_t> joined(std::span<const data::Batch> batches, Tensor data::Batch::* member) {
-  std::vector<std::int32_t> all;
+/// All batches' rows of one kind, one after another, on rank 0 of those that read different samples: ranks have neighbouring
+/// micro-batches. Collective.
+std::vector<std::int32_t> joined(std::span<const data::Batch> batches, Tensor data::Batch::* member, comm::Communicator& ranks) {
+  std::vector<std::int32_t> mine;
   for (const data::Batch& batch : batches) {
     const std::span<std::int32_t> part = elements<std::int32_t>(batch.*member);
-    all.insert(all.end(), part.begin(), part.end());
+    mine.insert(mine.end(), part.begin(), part.end());
   }
+  std::vector<std::int32_t> all(mine.size() * static_cast<std::size_t>(ranks.size()));
+  ranks.gather(view(std::span(all), Shape{std::ssize(all)}), view(std::span(mine), Shape{std::ssize(mine)}), 0).wait();
   return all;
 }
 
-}  // namespace
-
-checkpoint::SaveReport save_run(const io::Path& run, Engine& engine, const RunState& state, const Json& extra, cpu::Team& team) {
+checkpoint::Manifest manifest_of(const Engine& engine, const RunState& state, const Json& extra) {
   const EngineConfig& config = engine.config();
   checkpoint::Manifest manifest;
-  manifest.step = state.step;
   manifest.seed = config.seed;
   manifest.global_batch = engine.global_batch();
   manifest.next_sample = state.next_sample;
@@ -64,11 +124,43 @@ checkpoint::SaveReport save_run(const io::Path& run, Engine& engine, const RunSt
   manifest.model = arch::to_json(config.model);
   manifest.optimizer = optimizer_json(config);
   manifest.run = extra;
+  manifest.layout = Json::Object{{"dp", engine.groups().plan().dp}};
   manifest.dtype = config.weights.type;
   manifest.master_is_model = config.weights.owned() == DType::f32;
-  const checkpoint::SaveReport report =
-      checkpoint::save(run, {.model = weights_of(engine), .optimizer = moments_of(engine)}, std::move(manifest), team);
-  checkpoint::apply_retention(run / checkpoint::checkpoints_folder);
+  return manifest;
+}
+
+void demand_same_optimizer(const checkpoint::Reader& reader, const EngineConfig& config) {
+  const std::string trained_by = reader.manifest().optimizer.at("name").string(), ours = config.optimizer.name;
+  if (trained_by == ours) return;
+  throw UserError(
+      fmt::format("{} was trained with optimizer.name = {}, this run has {}: what one keeps of each weight means nothing "
+                  "to the other",
+                  reader.folder().string(), trained_by, ours),
+      fmt::format("resume with optimizer.name={}, or start a new run with train.init_from={}", trained_by,
+                  reader.folder().string()));
+}
+
+}  // namespace
+
+checkpoint::SaveReport save_run(const io::Path& run, Engine& engine, const RunState& state, const Json& extra, Team& team) {
+  comm::Communicator& ranks = engine.groups().all();
+  parallel::TrainingState& kept = engine.state();
+  const std::vector<std::string> suffixes = slot_suffixes(kept);
+  checkpoint::Writer writer(
+      ranks, run, state.step,
+      {{std::string(checkpoint::model_file), checkpoint::tensors_of(kept.units(), kept.type(), weights)},
+       {std::string(checkpoint::optimizer_file), checkpoint::tensors_of(kept.units(), kept.type(), suffixes)}});
+  const auto write = [&](const std::vector<checkpoint::HeldTensor>& held) { writer.write(held, team); };
+  kept.for_each({.slots = true}, [&](const parallel::StateRange& range) {
+    hold(engine.pieces(), part_of(kept, range, range.master, range.own), false, write);
+    for (std::size_t s = 0; s < range.slots.size(); ++s)
+      hold(engine.pieces(), part_of(kept, range, range.slots[s], range.own_slots, suffixes[s]), false, write);
+  });
+  const checkpoint::SaveReport report = writer.commit(manifest_of(engine, state, extra));
+  comm::together(ranks, [&] {
+    if (ranks.rank() == 0) checkpoint::apply_retention(run / checkpoint::checkpoints_folder);
+  });
   return report;
 }
 
@@ -76,12 +168,14 @@ RunState state_of(const checkpoint::Manifest& manifest) {
   return {manifest.step, manifest.next_sample, manifest.validation_loss, manifest.best_validation_loss};
 }
 
-void load_weights(const checkpoint::WeightSource& source, Engine& engine, cpu::Team& team) {
-  source.read_model(weights_of(engine), team);
+void load_weights(const checkpoint::WeightSource& source, Engine& engine, comm::Communicator& ranks, Team& team) {
+  parallel::TrainingState& state = engine.state();
+  fill_weights(*source.read_model(checkpoint::tensors_of(state.units(), state.type(), weights)), engine, ranks, team);
+  if (ranks.size() > 1) state.gather();
   engine.weights_changed();
 }
 
-void load_run(const checkpoint::Reader& reader, Engine& engine, cpu::Team& team) {
+void load_run(const checkpoint::Reader& reader, Engine& engine, comm::Communicator& ranks, Team& team) {
   if (reader.manifest().master_is_model && engine.config().weights.owned() != DType::f32) {
     throw UserError(fmt::format("{} has weights and moments in fp32: a run without master weights would go on from other ones, "
                                 "rounded to bf16",
@@ -89,22 +183,36 @@ void load_run(const checkpoint::Reader& reader, Engine& engine, cpu::Team& team)
                     fmt::format("resume with optimizer.master_weights=true, or start a new run with train.init_from={}",
                                 reader.folder().string()));
   }
-  load_weights(reader, engine, team);
-  reader.read(moments_of(engine), team);
+  demand_same_optimizer(reader, engine.config());
+  parallel::TrainingState& state = engine.state();
+  fill_weights(*reader.read_model(checkpoint::tensors_of(state.units(), state.type(), weights)), engine, ranks, team);
+  fill_slots(*reader.read(checkpoint::tensors_of(state.units(), state.type(), slot_suffixes(state))), engine, ranks, team);
+  if (ranks.size() > 1) state.gather();
+  engine.weights_changed();
 }
 
 void dump_step(const io::Path& file, Engine& engine, std::span<const data::Batch> batches, double loss) {
-  std::vector<std::int32_t> tokens = joined(batches, &data::Batch::tokens);
-  std::vector<std::int32_t> targets = joined(batches, &data::Batch::targets);
+  comm::Communicator& ranks = engine.groups().data().host();
+  std::vector<std::int32_t> tokens = joined(batches, &data::Batch::tokens, ranks);
+  std::vector<std::int32_t> targets = joined(batches, &data::Batch::targets, ranks);
+  if (!engine.groups().lead()) return;
   const std::int64_t positions = engine.config().positions;
   const Shape shape{static_cast<std::int64_t>(tokens.size()) / positions, positions};
   NamedTensors all{{"tokens", view(std::span(tokens), shape)},
                    {"targets", view(std::span(targets), shape)},
                    {"loss", view(std::span(&loss, 1), Shape{1})}};
-  for (const Engine::ParameterState& p : engine.state()) {
-    all.push_back({"gradient." + p.name, p.gradient});
-    all.push_back({"weight." + p.name, p.weight});
-  }
+  parallel::TrainingState& state = engine.state();
+  HostCopies copies(engine.pieces());
+  state.for_each({.gradients = true}, [&](const parallel::StateRange& range) {
+    const Tensor gradients = copies.of(range.gradient), masters = copies.of(range.master);
+    for (const layout::PlacedParameter& placed : state.units()[static_cast<std::size_t>(range.unit.value)].parameters) {
+      const auto part = [&](const Tensor& flat) {
+        return flat.flat(placed.offset, placed.shape().elements()).reshape(placed.shape());
+      };
+      all.push_back({"gradient." + placed.info.name, part(gradients)});
+      all.push_back({"weight." + placed.info.name, part(masters)});
+    }
+  });
   checkpoint::write_tensors(file, all);
 }
 

@@ -17,7 +17,7 @@ namespace {
 
 double flops_per_iteration(const EngineConfig& config) {
   return arch::training_flops_per_token(config.model, config.positions) *
-         static_cast<double>(config.positions * config.samples * config.microbatches);
+         static_cast<double>(config.positions * config.samples * config.plan.microbatches);
 }
 
 // Of the values of all ranks.
@@ -73,7 +73,7 @@ TrainingHistory Trainer::run(RunState state) {
   parts_.loader.start(static_cast<std::uint64_t>(state_.step), static_cast<std::uint64_t>(state_.next_sample));
   last_end_ = now_seconds();
   while (true) {
-    if (due(options_.eval_interval)) look();
+    if (due(options_.eval_interval)) evaluate_and_sample();
     if (state_.step > 0 && due(options_.checkpoint_interval)) save();
     bool save_now = false;
     const StopCause cause = agree(save_now);
@@ -85,7 +85,7 @@ TrainingHistory Trainer::run(RunState state) {
     }
     one_step();
   }
-  if (!history_.stopped && evaluated_ != state_.step) look();
+  if (!history_.stopped && evaluated_ != state_.step) evaluate_and_sample();
   save();
   parts_.log.set_guard(nullptr);
   if (bar_) bar_->finish();
@@ -99,22 +99,22 @@ TrainingHistory Trainer::run(RunState state) {
 }
 
 StopCause Trainer::agree(bool& save) {
-  Updater& updater = parts_.engine.updater();
+  RunControl& control = parts_.engine.control();
   const StopCause own = switches_ ? switches_->stop_cause() : StopCause::none;
-  const auto cause = std::max(own, static_cast<StopCause>(updater.alarm()));
+  const auto cause = std::max(own, static_cast<StopCause>(control.remote_stop_cause()));
   if (lead() && switches_ && switches_->take_save_request()) save_wanted_ = true;
   const bool planned = due(options_.eval_interval) || due(options_.checkpoint_interval) || state_.step >= options_.max_iters;
-  const bool meets = updater.meets(state_.step, cause != StopCause::none || save_wanted_);
+  const bool meets = control.is_sync_point(state_.step, cause != StopCause::none || save_wanted_);
   if (!meets && !planned) return StopCause::none;
   std::array<std::int64_t, 2> all{static_cast<std::int64_t>(cause), save_wanted_ ? 1 : 0};
-  parts_.engine.world().all_reduce(view(std::span<std::int64_t>(all), Shape{2}), comm::Reduction::max).wait();
+  parts_.engine.groups().all().host().all_reduce(view(std::span<std::int64_t>(all), Shape{2}), comm::Reduction::max).wait();
   save_wanted_ = false;
   save = all[1] != 0;
   return static_cast<StopCause>(all[0]);
 }
 
-void Trainer::look() {
-  parts_.engine.updater().settle();
+void Trainer::evaluate_and_sample() {
+  parts_.engine.control().settle();
   write_sample();
   evaluate();
 }
@@ -153,8 +153,7 @@ void Trainer::write_sample() {
 void Trainer::save() {
   if (saved_ == state_.step) return;
   saved_ = state_.step;
-  parts_.engine.updater().gather_state();
-  if (!lead()) return;
+  parts_.engine.state().collect();
   if (evaluated_ != state_.step) state_.validation_loss.reset();
   const checkpoint::SaveReport report = save_run(options_.folder, parts_.engine, state_, options_.run, parts_.team);
   history_.checkpoint = report.folder;
@@ -168,7 +167,7 @@ void Trainer::one_step() {
   const data::StepBatches batches = parts_.loader.next();
   const StepResult result =
       parts_.engine.step(batches.microbatches, batches.target_count, state_.step, options_.schedule(state_.step));
-  if (lead() && options_.dump_step && *options_.dump_step == state_.step) {
+  if (options_.dump_step && *options_.dump_step == state_.step) {
     const io::Path file = options_.folder / fmt::format("dump_step_{}.safetensors", state_.step);
     dump_step(file, parts_.engine, batches.microbatches, result.loss);
     parts_.log.info(fmt::format("Wrote step {} to {}", state_.step, file.string()));
@@ -186,7 +185,7 @@ void Trainer::one_step() {
 void Trainer::log_step(const StepResult& result, double dt, double waited) {
   const EngineConfig& config = parts_.engine.config();
   const auto samples = static_cast<double>(parts_.engine.global_batch());
-  const double ranks = parts_.engine.world().size();
+  const double ranks = parts_.engine.groups().all().size();
   const double tokens_per_second = samples * static_cast<double>(config.positions) / dt;
   rates_.push_back(tokens_per_second);
   if (!result.finite)
@@ -204,8 +203,8 @@ void Trainer::log_step(const StepResult& result, double dt, double waited) {
   m.step = state_.step;
   m.loss = result.loss;
   m.dt = dt;
-  m.dtf = result.forward_seconds / config.microbatches;
-  m.dtb = (result.backward_seconds + result.update_seconds) / config.microbatches;
+  m.dtf = result.forward_seconds / config.plan.microbatches;
+  m.dtb = (result.backward_seconds + result.update_seconds) / config.plan.microbatches;
   m.sps = samples / dt;
   m.sps_per_gpu = m.sps / ranks;
   m.tps = tokens_per_second;
@@ -227,13 +226,14 @@ void Trainer::log_step(const StepResult& result, double dt, double waited) {
 
 // How the ranks' times differ; nothing of one rank alone.
 RankTimes Trainer::gather_times(const Metrics& m) {
-  comm::Communicator& world = parts_.engine.world();
+  comm::Communicator& world = parts_.engine.groups().all();
   if (world.size() == 1) return {};
   std::array<double, 5> mine{m.dt, m.dtf, m.dtb, m.data_wait, m.exposed_seconds};
   const auto ranks = static_cast<std::size_t>(world.size());
   std::vector<double> all(ranks * mine.size()), one(ranks);
   const std::vector<std::int64_t> counts(ranks, std::ssize(mine));
-  world.all_gather(view(std::span(all), Shape{std::ssize(all)}), view(std::span<double>(mine), Shape{std::ssize(mine)}), counts)
+  world.host()
+      .all_gather(view(std::span(all), Shape{std::ssize(all)}), view(std::span<double>(mine), Shape{std::ssize(mine)}), counts)
       .wait();
   RankTimes times;
   const std::array<std::string_view, 5> names{"dt", "dtf", "dtb", "data_wait", "exposed"};

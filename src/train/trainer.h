@@ -46,7 +46,7 @@ struct TrainerOptions {
   bool watches = true;  ///< asks signals, switch files and the clock: one rank of each process; all ranks follow what one finds
 };
 
-/// Everything a trainer works with; all outlive it. Rank 0 of the engine's world writes the run's files.
+/// Everything a trainer works with; all outlive it. Rank 0 writes the run's files.
 struct TrainerParts {
   Engine& engine;
   data::BatchSource& loader;
@@ -54,7 +54,7 @@ struct TrainerParts {
   data::WindowReader& val_text;
   TextSampler* sampler;              ///< null: no samples
   const data::Tokenizer* tokenizer;  ///< null: no samples
-  cpu::Team& team;
+  Team& team;
   Log& log;
 };
 
@@ -78,7 +78,7 @@ class Trainer {
 
  private:
   /// Text and losses of the newest weights.
-  void look();
+  void evaluate_and_sample();
   void evaluate();
   void write_sample();
   void save();
@@ -88,7 +88,7 @@ class Trainer {
   RankTimes gather_times(const Metrics& metrics);
   /// What the ranks do now, agreed: a reason to leave, or a save.
   StopCause agree(bool& save);
-  bool lead() const { return parts_.engine.world().rank() == 0; }
+  bool lead() const { return parts_.engine.groups().lead(); }
   bool due(std::int64_t interval) const { return interval > 0 && state_.step % interval == 0; }
 
   TrainerOptions options_;

@@ -8,7 +8,7 @@
 #include "app/commands.h"
 #include "app/inspect_facts.h"
 #include "base/error.h"
-#include "checkpoint/writer.h"
+#include "checkpoint/sample.h"
 #include "data/prepare.h"
 #include "support/temp_folder.h"
 
@@ -62,7 +62,7 @@ class Inspect : public testing::Test {
   }
 
   TempFolder run;
-  cpu::Team team{2};
+  Team team{2};
   std::vector<float> weights = std::vector<float>(1200, 0.5f), bias = {1, 2, 3, 4, 5};
 };
 

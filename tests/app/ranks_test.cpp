@@ -59,6 +59,34 @@ TEST_F(RanksCommand, ResumeIsAsIfTheRunHadNeverStopped) {
   EXPECT_TRUE(weights("whole", 8) == weights("parts", 8));
 }
 
+TEST_F(RanksCommand, AStartThatIsSentIsTheOneThatIsReadOrDrawn) {
+  ASSERT_EQ(lockstep(on(3, 1, "first", {"optimizer.gas=1", "train.max_iters=3"})).code, 0);
+  for (const std::string from : {"scratch", "resume", "weights"}) {
+    std::vector<std::string> results;
+    for (const std::string sent : {"null", "true", "false"}) {
+      const std::string run = from + "_" + sent;
+      std::filesystem::copy(folder_ / "first", folder_ / run, std::filesystem::copy_options::recursive);
+      if (from == "scratch") std::filesystem::remove_all(folder_ / run / "checkpoints");
+      const std::string init = from == "weights" ? (folder_ / "first").string() : from;
+      const Outcome outcome =
+          lockstep(on(3, 1, run, {"optimizer.gas=1", "parallel.broadcast_start=" + sent, "train.init_from=" + init}));
+      ASSERT_EQ(outcome.code, 0) << outcome.err;
+      results.push_back(weights(run, 8));
+    }
+    EXPECT_TRUE(results[1] == results[0] && results[2] == results[0]) << from;
+  }
+}
+
+TEST_F(RanksCommand, ADamagedCheckpointIsNamedOnce) {
+  ASSERT_EQ(lockstep(on(2, 2, "run", {"train.max_iters=4"})).code, 0);
+  const std::filesystem::path model = folder_ / "run/checkpoints/step_4/model.safetensors";
+  std::filesystem::resize_file(model, std::filesystem::file_size(model) - 1);
+  const Outcome refused = lockstep(on(2, 2, "run", {"train.init_from=resume"}));
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_EQ(refused.err.find("truncated or replaced"), refused.err.rfind("truncated or replaced")) << refused.err;
+  EXPECT_NE(refused.err.find("truncated or replaced"), std::string::npos) << refused.err;
+}
+
 TEST_F(RanksCommand, ResumeOnAnotherNumberOfRanksKeepsTheGlobalBatch) {
   ASSERT_EQ(lockstep(on(1, 2, "one")).code, 0);
   for (const int ranks : {1, 2, 4}) {

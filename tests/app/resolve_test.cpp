@@ -158,7 +158,7 @@ TEST(Resolve, WrongTypesAndRanges) {
                             "train.threads=0",
                             "data.dir=",
                             "train.dtype=fp16",
-                            "train.device=cuda",
+                            "train.device=tpu",
                             "model.activation=tanh",
                             "model.norm=batchnorm",
                             "model.norm_eps=0",

@@ -138,7 +138,7 @@ TEST(RunConfig, RaschkasModelHasItsParameters) {
   EXPECT_TRUE(model.bias);
   EXPECT_FALSE(model.qkv_bias);
   EXPECT_FALSE(model.tied);
-  EXPECT_EQ(model.activation, ops::Activation::gelu_tanh);
+  EXPECT_EQ(model.activation, arch::ActivationKind::gelu_tanh);
   EXPECT_EQ(model.init, arch::InitKind::pytorch);
   EXPECT_FLOAT_EQ(model.dropout, 0.1F);
   EXPECT_EQ(decay_rule(config), arch::DecayRule::all);
@@ -173,7 +173,7 @@ TEST(RunConfig, ALlamaTakesEverySetting) {
   EXPECT_EQ(model.norm_eps, 1e-6F);
   EXPECT_EQ(model.position, arch::PositionKind::rope);
   EXPECT_EQ(model.rope, (arch::Rope{100, arch::RopeScaling::llama3, 32, 2, 5, 64}));
-  EXPECT_EQ(model.activation, ops::Activation::silu);
+  EXPECT_EQ(model.activation, arch::ActivationKind::silu);
   EXPECT_TRUE(model.gated);
   EXPECT_TRUE(model.qkv_bias);
   EXPECT_FALSE(model.bias);
@@ -194,7 +194,7 @@ TEST(RunConfig, ModelConfigTakesEverySetting) {
   EXPECT_EQ(model.ffn_width, 40);
   EXPECT_EQ(model.block_size, 7);
   EXPECT_EQ(model.vocabulary, 11);
-  EXPECT_EQ(model.activation, ops::Activation::relu);
+  EXPECT_EQ(model.activation, arch::ActivationKind::relu);
   EXPECT_TRUE(model.qkv_bias);
   EXPECT_EQ(model.dropout, 0.5F);
   EXPECT_EQ(model_config(RunConfig(), 65).vocabulary, 65);

@@ -11,6 +11,7 @@
 #include "app/train_command.h"
 #include "base/json.h"
 #include "checkpoint/find.h"
+#include "device/cuda/cuda_runtime.h"
 
 namespace lockstep::app {
 namespace {
@@ -171,6 +172,7 @@ TEST_F(TrainCommand, BadInputIsNamed) {
     EXPECT_NE(outcome.err.find(said), std::string::npos) << outcome.err;
   };
   refused({"train.dtype=fp16"}, "bf16");
+  if (cuda::device_count() == 0) refused({"train.device=cuda"}, "train.device=cuda");
   refused({"model.n_head=3"}, "does not divide");
   refused({"model.n_hed=2"}, "n_head");
   refused({"model.block_size=100000"}, "100000");

@@ -11,7 +11,7 @@ TEST(ConfigJson, ComesBackEqual) {
   config.bias = true;
   config.tied = false;
   config.dropout = 0.1F;
-  config.activation = ops::Activation::gelu_tanh;
+  config.activation = arch::ActivationKind::gelu_tanh;
   config.init = InitKind::pytorch;
   EXPECT_EQ(model_from_json(Json::parse(to_json(config).dump()), "a test"), config);
 }
@@ -25,7 +25,7 @@ TEST(ConfigJson, ALlamaComesBackEqual) {
   config.norm_eps = 1e-6F;
   config.position = PositionKind::rope;
   config.rope.theta = 500000;
-  config.activation = ops::Activation::silu;
+  config.activation = arch::ActivationKind::silu;
   config.gated = true;
   EXPECT_EQ(model_from_json(Json::parse(to_json(config).dump()), "a test"), config);
   config.rope = {500000, RopeScaling::llama3, 32, 1, 4, 4096};

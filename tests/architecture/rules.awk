@@ -38,6 +38,12 @@ FNR == 1 {
   }
 }
 
+# A family's public functions: src/ops/<family>.cpp.
+in_source && own == "ops" && depth == 3 && !header {
+  if (/[ !]do_[a-z_]+\(/ && !scoped) broken("a kernel is called in the line behind its scope: const OpScope running = scope(\"name\")")
+  scoped = / = scope\(/
+}
+
 FNR == 401 { broken("more than 400 lines: this is more than one idea") }
 
 /TODO|FIXME/ { broken("finish it or leave it out") }

@@ -24,7 +24,7 @@ class Find : public testing::Test {
   }
 
   TempFolder run;
-  cpu::Team team{1};
+  Team team{1};
   Sample sample;
 };
 

@@ -19,6 +19,12 @@ testing::AssertionResult says(const std::string& text, const std::string& part) 
   return testing::AssertionFailure() << "\"" << part << "\" is not said in: " << text;
 }
 
+void fill(const Weights& weights, std::span<const HeldTensor> tensors, Team& team) {
+  const std::unique_ptr<RangeReader> reader = weights.read_model(logical(tensors));
+  reader->fill(tensors, team);
+  reader->finish(*comm::make_self());
+}
+
 class Published : public testing::Test {
  protected:
   /// A copy of a golden model, to be damaged.
@@ -98,7 +104,7 @@ TEST_F(Published, AHeadThatDiffersFromATiedEmbeddingIsAHead) {
 
 TEST_F(Published, LearnedPositionsMayBeCropped) {
   const Weights weights("tests/golden/data/huggingface/gpt2");
-  cpu::Team team(2);
+  Team team(2);
   std::vector<HeldTensor> whole, cropped;
   std::vector<std::vector<float>> memory;
   memory.reserve(100);
@@ -109,25 +115,50 @@ TEST_F(Published, LearnedPositionsMayBeCropped) {
       list->push_back(hold_whole(parameter.name, view(std::span(memory.back()), shape)));
     }
   }
-  weights.read_model(whole, team);
-  weights.read_model(cropped, team);
+  fill(weights, whole, team);
+  fill(weights, cropped, team);
   for (std::size_t i = 0; i < whole.size(); ++i) {
     const auto all = elements<float>(whole[i].ranges[0].values), some = elements<float>(cropped[i].ranges[0].values);
     EXPECT_TRUE(std::equal(some.begin(), some.end(), all.begin())) << whole[i].tensor.name;
   }
   memory.emplace_back(static_cast<std::size_t>(13 * 24));
   const HeldTensor longer = hold_whole("transformer.wpe.weight", view(std::span(memory.back()), Shape{13, 24}));
-  EXPECT_THROW(weights.read_model(std::span(&longer, 1), team), UserError);
+  EXPECT_THROW(fill(weights, std::span(&longer, 1), team), UserError);
+}
+
+// The columns that a rank of tensor parallelism holds, in either type.
+TEST_F(Published, RectanglesAreRead) {
+  const Weights weights("tests/golden/data/huggingface/gpt2_untied");
+  Team team(2);
+  for (const auto& parameter : weights.parameters()) {
+    if (parameter.shape.rank() != 2) continue;
+    const std::int64_t rows = parameter.shape[0], columns = parameter.shape[1], first = columns / 3, count = columns / 2;
+    std::vector<float> whole(static_cast<std::size_t>(rows * columns)), part(static_cast<std::size_t>(rows * count));
+    std::vector<std::uint16_t> narrow(part.size());
+    const HeldTensor held = hold_whole(parameter.name, view(std::span(whole), parameter.shape));
+    fill(weights, std::span(&held, 1), team);
+    const HeldTensor range{held.tensor, {{first, view(std::span(part), Shape{rows, count}), columns}}};
+    Tensor halves = view(std::span(narrow), Shape{rows, count});
+    halves.dtype = DType::bf16;
+    const HeldTensor rounded{{parameter.name, parameter.shape, DType::bf16}, {{first, halves, columns}}};
+    fill(weights, std::span(&range, 1), team);
+    fill(weights, std::span(&rounded, 1), team);
+    for (std::size_t i = 0; i < part.size(); ++i) {
+      const auto row = static_cast<std::int64_t>(i) / count, column = first + static_cast<std::int64_t>(i) % count;
+      ASSERT_EQ(part[i], whole[static_cast<std::size_t>(row * columns + column)]) << parameter.name;
+      ASSERT_EQ(std::bit_cast<float>(static_cast<std::uint32_t>(narrow[i]) << 16U), part[i]) << "the file is bf16";
+    }
+  }
 }
 
 // Ranges need not begin at rows, whichever way round the file has them, and bf16 is rounded once.
 TEST_F(Published, AnyRangeIsRead) {
   const Weights weights("tests/golden/data/huggingface/gpt2_untied");
-  cpu::Team team(2);
+  Team team(2);
   for (const auto& parameter : weights.parameters()) {
     std::vector<float> whole(static_cast<std::size_t>(parameter.shape.elements()));
     const HeldTensor held = hold_whole(parameter.name, view(std::span(whole), parameter.shape));
-    weights.read_model(std::span(&held, 1), team);
+    fill(weights, std::span(&held, 1), team);
     const std::int64_t first = parameter.shape.elements() / 3 + 1, count = parameter.shape.elements() / 2;
     std::vector<float> part(static_cast<std::size_t>(count));
     std::vector<std::uint16_t> narrow(static_cast<std::size_t>(count));
@@ -135,8 +166,8 @@ TEST_F(Published, AnyRangeIsRead) {
     Tensor halves = view(std::span(narrow), Shape{count});
     halves.dtype = DType::bf16;
     const HeldTensor rounded{{parameter.name, parameter.shape, DType::bf16}, {{first, halves}}};
-    weights.read_model(std::span(&range, 1), team);
-    weights.read_model(std::span(&rounded, 1), team);
+    fill(weights, std::span(&range, 1), team);
+    fill(weights, std::span(&rounded, 1), team);
     for (std::size_t i = 0; i < part.size(); ++i) {
       ASSERT_EQ(part[i], whole[i + static_cast<std::size_t>(first)]) << parameter.name;
       ASSERT_EQ(std::bit_cast<float>(static_cast<std::uint32_t>(narrow[i]) << 16U), part[i]) << "the file is bf16";

@@ -35,7 +35,7 @@ TEST(Retention, OneAlwaysStays) {
 
 TEST(Retention, DeletesFromTheRunWhatIsSuperseded) {
   TempFolder run;
-  cpu::Team team(1);
+  Team team(1);
   Sample sample;
   for (const auto& [step, loss] : {std::pair{10, 3.0}, {20, 2.0}, {30, 2.5}, {40, 2.6}}) {
     save(run.path(), sample.content(), sample_manifest(step, loss), team);

@@ -13,6 +13,34 @@
 
 namespace lockstep::checkpoint {
 
+/// What ranks save and read: the ranges that this one holds.
+struct Content {
+  std::vector<HeldTensor> model;      ///< weights by their global names
+  std::vector<HeldTensor> optimizer;  ///< what an optimizer keeps of them
+};
+
+inline SaveReport save(comm::Communicator& ranks, const io::Path& run, const Content& content, Manifest manifest, Team& team) {
+  Writer writer(ranks, run, manifest.step,
+                {{std::string(model_file), logical(content.model)}, {std::string(optimizer_file), logical(content.optimizer)}});
+  writer.write(content.model, team);
+  writer.write(content.optimizer, team);
+  return writer.commit(std::move(manifest));
+}
+/// As one rank.
+inline SaveReport save(const io::Path& run, const Content& content, Manifest manifest, Team& team) {
+  return save(*comm::make_self(), run, content, std::move(manifest), team);
+}
+
+/// Fills the ranges.
+inline void read(comm::Communicator& ranks, const Reader& reader, std::span<const HeldTensor> tensors, Team& team) {
+  const std::unique_ptr<RangeReader> ranges = reader.read(logical(tensors));
+  ranges->fill(tensors, team);
+  ranges->finish(ranks);
+}
+inline void read(const Reader& reader, std::span<const HeldTensor> tensors, Team& team) {
+  read(*comm::make_self(), reader, tensors, team);
+}
+
 struct Sample {
   std::vector<std::string> names;
   std::vector<Shape> shapes;
@@ -36,8 +64,8 @@ struct Sample {
     for (std::size_t i = 0; i < names.size(); ++i) {
       const auto whole = [&](std::vector<float>& values) { return view(std::span(values), shapes[i]); };
       content.model.push_back(hold_whole(names[i], whole(weights[i])));
-      content.optimizer.push_back(hold_whole(names[i] + std::string(first_moment_suffix), whole(first_moments[i])));
-      content.optimizer.push_back(hold_whole(names[i] + std::string(second_moment_suffix), whole(second_moments[i])));
+      content.optimizer.push_back(hold_whole(names[i] + ".exp_avg", whole(first_moments[i])));
+      content.optimizer.push_back(hold_whole(names[i] + ".exp_avg_sq", whole(second_moments[i])));
     }
     return content;
   }

@@ -36,11 +36,11 @@ class FileSizeLimit {
 
 Sample load(const fs::path& folder) {
   Sample sample(99);  // other values: everything must be overwritten
-  cpu::Team team(2);
+  Team team(2);
   const Reader reader(folder);
   const Content content = sample.content();
-  reader.read(content.model, team);
-  reader.read(content.optimizer, team);
+  read(reader, content.model, team);
+  read(reader, content.optimizer, team);
   return sample;
 }
 
@@ -50,7 +50,7 @@ std::size_t entries(const fs::path& folder) {
 
 TEST(Save, WritesACheckpointThatReadsBack) {
   TempFolder run;
-  cpu::Team team(2);
+  Team team(2);
   Sample sample(5);
   const SaveReport report = save(run.path(), sample.content(), sample_manifest(300, 1.5), team);
   EXPECT_EQ(report.folder, run.path() / "checkpoints" / "step_300");
@@ -70,7 +70,7 @@ TEST(Save, TheSameStateGivesTheSameBytes) {
   TempFolder one, two;
   Sample sample(5);
   for (const auto& [folder, threads] : {std::pair(&one, 1), std::pair(&two, 3)}) {
-    cpu::Team team(threads);
+    Team team(threads);
     save(folder->path(), sample.content(), sample_manifest(1), team);
   }
   for (const auto name : {model_file, optimizer_file, manifest_file}) {
@@ -81,7 +81,7 @@ TEST(Save, TheSameStateGivesTheSameBytes) {
 
 TEST(Save, RangesOfManyHoldersMakeTheSameFile) {
   TempFolder run;
-  cpu::Team team(2);
+  Team team(2);
   Sample sample(5);
   const Content whole = sample.content();
   save(run.path(), whole, sample_manifest(1), team);
@@ -106,7 +106,7 @@ TEST(Save, RangesOfManyHoldersMakeTheSameFile) {
 
 TEST(Save, AStepCanBeSavedAgain) {
   TempFolder run;
-  cpu::Team team(1);
+  Team team(1);
   for (const unsigned seed : {5u, 6u}) {
     Sample sample(seed);
     const SaveReport report = save(run.path(), sample.content(), sample_manifest(7), team);
@@ -118,7 +118,7 @@ TEST(Save, AStepCanBeSavedAgain) {
 // The limit cuts at the first file, at the second, and at the manifest, which is made the largest here.
 TEST(Save, AFullDiskAtAnyFileLeavesTheEarlierCheckpoint) {
   TempFolder run;
-  cpu::Team team(1);
+  Team team(1);
   Sample good(5), next(6);
   save(run.path(), good.content(), sample_manifest(1, 1.0), team);
   Manifest manifest = sample_manifest(2, 0.5);
@@ -140,7 +140,7 @@ TEST(Save, AFullDiskAtAnyFileLeavesTheEarlierCheckpoint) {
 
 TEST(Save, SaysHowMuchSpaceIsMissing) {
   TempFolder run;
-  cpu::Team team(1);
+  Team team(1);
   float value = 1;
   // An element whose views pretend to be an enormous tensor: it is refused before any of it is touched.
   const Shape enormous{1 << 30, 1 << 20};
@@ -155,7 +155,7 @@ TEST(Save, SaysHowMuchSpaceIsMissing) {
 
 TEST(Save, SaysWhenTheFolderCannotBeWritten) {
   TempFolder run;
-  cpu::Team team(1);
+  Team team(1);
   Sample sample;
   const auto complaint = [&](const fs::path& path) {
     return complaint_of([&] { save(path, sample.content(), sample_manifest(1), team); });
@@ -169,7 +169,7 @@ TEST(Save, SaysWhenTheFolderCannotBeWritten) {
 
 TEST(Save, TwoTensorsOfOneNameAreRefused) {
   TempFolder run;
-  cpu::Team team(1);
+  Team team(1);
   Sample sample;
   Content content = sample.content();
   content.model.push_back(content.model.front());
@@ -179,19 +179,19 @@ TEST(Save, TwoTensorsOfOneNameAreRefused) {
   content.optimizer.push_back(content.model.front());
   EXPECT_PRED_FORMAT2(testing::IsSubstring, "\"wte.weight\"",
                       complaint_of([&] { save(run.path(), content, sample_manifest(1), team); }));
-  EXPECT_EQ(entries(run.path() / "checkpoints"), 0u);
+  EXPECT_FALSE(fs::exists(run.path() / "checkpoints"));
 }
 
 // A process that saves without end is killed at arbitrary moments.
 TEST(Save, KilledAtAnyMomentItLeavesAUsableCheckpoint) {
   TempFolder run;
-  cpu::Team team(1);
+  Team team(1);
   Sample sample(5);
   save(run.path(), sample.content(), sample_manifest(1), team);
   for (int round = 0; round < 25; ++round) {
     const pid_t child = fork();
     if (child == 0) {
-      cpu::Team own(1);
+      Team own(1);
       for (std::int64_t step = 1;; step = step % 3 + 1) save(run.path(), sample.content(), sample_manifest(step), own);
     }
     std::this_thread::sleep_for(std::chrono::microseconds(200 + 997 * round));

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <stdexcept>
+
 #include "base/error.h"
 #include "support/ranks.h"
 
@@ -31,6 +34,47 @@ TEST(Agreement, TheFirstDifferenceIsNamed) {
             std::string::npos);
   EXPECT_NE(told("a = 1\nb = 2", "a = 1").find("rank 0 with \"b = 2\", rank 1 with \"(nothing)\""), std::string::npos);
   EXPECT_NE(told("a = 1", "a = 1\nb = 2").find("rank 0 with \"(nothing)\", rank 1 with \"b = 2\""), std::string::npos);
+}
+
+template <class Error>
+void expect_thrown_everywhere(const std::function<void()>& throwing, const std::string& text) {
+  on_ranks(3, [&](comm::Communicator& world) {
+    try {
+      comm::together(world, [&] {
+        if (world.rank() > 0) throwing();
+      });
+      ADD_FAILURE() << "rank " << world.rank() << " goes on";
+    } catch (const Error& error) {
+      EXPECT_EQ(std::string(error.what()), text);
+    }
+    world.barrier();  // the ranks are in step afterwards
+  });
+}
+
+TEST(Together, AnErrorOfOneRankIsThrownOnAll) {
+  expect_thrown_everywhere<UserError>([] { throw UserError(std::vector<Problem>{{"one", "mend it"}, {"two", ""}}); },
+                                      "rank 1: one\n  -> mend it\ntwo");
+  expect_thrown_everywhere<SystemError>([] { throw SystemError("the disk"); }, "rank 1: the disk");
+  expect_thrown_everywhere<SystemError>([] { throw std::out_of_range("far"); }, "rank 1: far");
+  expect_thrown_everywhere<BrokenRule>([] { throw BrokenRule("a rule"); }, "rank 1: a rule");
+}
+
+TEST(Together, NothingIsThrownWhereAllIsWell) {
+  std::atomic<int> calls = 0;
+  on_ranks(3, [&](comm::Communicator& world) { comm::together(world, [&] { ++calls; }); });
+  EXPECT_EQ(calls, 3);
+  const auto self = comm::make_self();
+  EXPECT_THROW(comm::together(*self, [] { throw std::out_of_range("far"); }), std::out_of_range);
+}
+
+TEST(Together, RankZerosErrorIsSaidAsItIs) {
+  on_ranks(2, [](comm::Communicator& world) {
+    try {
+      comm::together(world, [] { throw UserError("here", "there"); });
+    } catch (const UserError& error) {
+      EXPECT_EQ(error.problems().front().message, "here");
+    }
+  });
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "device/cpu/team.h"
+#include "device/team.h"
 
 #include <gtest/gtest.h>
 
@@ -19,7 +19,7 @@ class Teams : public testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Sizes, Teams, testing::Values(1, 2, 3, 4, 7));
 
 TEST_P(Teams, RunEveryTileOnce) {
-  cpu::Team team(GetParam());
+  Team team(GetParam());
   for (int tiles = 0; tiles < 70; ++tiles) {
     std::vector<std::atomic<int>> runs(static_cast<std::size_t>(tiles));
     std::atomic<int> strangers = 0;
@@ -33,7 +33,7 @@ TEST_P(Teams, RunEveryTileOnce) {
 }
 
 TEST_P(Teams, WritesOfWorkersAreSeenByTheCaller) {
-  cpu::Team team(GetParam());
+  Team team(GetParam());
   std::vector<std::int64_t> values(97);
   std::int64_t expected = 0;
   for (int round = 0; round < 3000; ++round) {
@@ -44,7 +44,7 @@ TEST_P(Teams, WritesOfWorkersAreSeenByTheCaller) {
 }
 
 TEST_P(Teams, OnAllRunsOncePerWorkerAndMeets) {
-  cpu::Team team(GetParam());
+  Team team(GetParam());
   const auto size = static_cast<std::size_t>(team.size());
   for (int round = 0; round < 200; ++round) {
     std::vector<int> first(size), sums(size);
@@ -62,7 +62,7 @@ TEST_P(Teams, OnAllRunsOncePerWorkerAndMeets) {
 }
 
 TEST_P(Teams, RethrowTheFirstExceptionAndGoOn) {
-  cpu::Team team(GetParam());
+  Team team(GetParam());
   for (int round = 0; round < 20; ++round) {
     EXPECT_THROW(team.for_each(40,
                                [](std::int64_t tile, int) {
@@ -76,7 +76,7 @@ TEST_P(Teams, RethrowTheFirstExceptionAndGoOn) {
 }
 
 TEST_P(Teams, AFailedWorkerReleasesThoseAtTheBarrier) {
-  cpu::Team team(GetParam());
+  Team team(GetParam());
   for (int round = 0; round < 20; ++round) {
     EXPECT_THROW(team.on_all([&](int worker) {
       if (worker == team.size() - 1) throw std::runtime_error("the last worker");
@@ -93,7 +93,7 @@ TEST_P(Teams, AFailedWorkerReleasesThoseAtTheBarrier) {
 }
 
 TEST_P(Teams, WakeWorkersThatSleep) {
-  cpu::Team team(GetParam());
+  Team team(GetParam());
   for (int round = 0; round < 5; ++round) {
     std::this_thread::sleep_for(std::chrono::milliseconds(8));
     std::atomic<int> all = 0;
@@ -102,32 +102,19 @@ TEST_P(Teams, WakeWorkersThatSleep) {
   }
 }
 
-TEST(Team, RefusesNoThreads) { EXPECT_THROW(cpu::Team(0), BrokenRule); }
+TEST(Team, RefusesNoThreads) { EXPECT_THROW(Team(0), BrokenRule); }
 
 TEST(Runtime, TakesTheThreadsItIsTold) {
   const auto runtime = open_runtime({}, {.threads = 3});
-  EXPECT_EQ(cpu::team_of(*runtime).size(), 3);
+  EXPECT_EQ(runtime->team().size(), 3);
   EXPECT_EQ(runtime->device(), Device{});
   EXPECT_NE(runtime->description().find("3 threads"), std::string::npos);
-  EXPECT_GE(cpu::team_of(*open_runtime({})).size(), 1);
+  EXPECT_GE(open_runtime({})->team().size(), 1);
 }
 
 TEST(Runtime, RefusesWhatIsNotThere) {
   EXPECT_THROW(open_runtime({DeviceKind::cuda, 0}), UserError);
   EXPECT_THROW(open_runtime({}, {.threads = -1}), UserError);
-}
-
-class OtherRuntime final : public Runtime {
- public:
-  Device device() const override { return {}; }
-  std::unique_ptr<Stream> make_stream() override { return nullptr; }
-  MemorySource& memory() override { return host_memory(); }
-  std::string description() const override { return "not a CPU"; }
-};
-
-TEST(Runtime, OnlyTheCpuHasATeam) {
-  OtherRuntime other;
-  EXPECT_THROW(cpu::team_of(other), BrokenRule);
 }
 
 TEST(Stream, IsImmediateAndCallsBack) {

@@ -1,11 +1,11 @@
-#include "device/cpu/topology.h"
+#include "device/topology.h"
 
 #include <gtest/gtest.h>
 
 #include <numeric>
 #include <set>
 
-namespace lockstep::cpu {
+namespace lockstep {
 namespace {
 
 TEST(Topology, EveryCoreIsNamedOnce) {
@@ -44,4 +44,4 @@ TEST(Topology, AScopeKeepsTheThreadOnItsCores) {
 }
 
 }  // namespace
-}  // namespace lockstep::cpu
+}  // namespace lockstep

@@ -27,7 +27,7 @@ void expect_golden(const Case& model, const parallel::WeightStorage& weights, co
   config.weights = weights;
   support::Machine machine;
   const auto engine = support::make_engine(config, machine);
-  for (const auto& p : engine->state()) {
+  for (const auto& p : support::parameters_of(*engine)) {
     std::vector<float> start = golden.values<float>("weight." + p.name);
     machine.ops->elementwise().cast(p.weight, view(std::span(start), p.weight.shape));
   }
@@ -49,7 +49,7 @@ void expect_golden(const Case& model, const parallel::WeightStorage& weights, co
     const double expected = losses[static_cast<std::size_t>(step)];
     EXPECT_NEAR(result.loss, expected, tolerance.loss * expected) << "step " << step;
     if (step > 0) continue;
-    for (const auto& p : engine->state()) {
+    for (const auto& p : support::parameters_of(*engine)) {
       const std::vector<float> gradient = golden.values<float>("gradient." + p.name);
       EXPECT_LT(support::relative(support::values_of(p.gradient), gradient), tolerance.gradient) << p.name;
     }
@@ -65,7 +65,7 @@ TEST_P(GoldenModel, Bf16StaysNear) { expect_golden(GetParam(), support::bf16_wit
 
 TEST_P(GoldenModel, Bf16WithoutMastersStaysNear) { expect_golden(GetParam(), support::bf16_alone, {2e-2, 2e-2}); }
 
-arch::ModelConfig gpt2(bool bias, bool tied, ops::Activation activation) {
+arch::ModelConfig gpt2(bool bias, bool tied, arch::ActivationKind activation) {
   arch::ModelConfig model = support::tiny_model();
   model.bias = model.qkv_bias = bias;
   model.tied = tied;
@@ -74,8 +74,8 @@ arch::ModelConfig gpt2(bool bias, bool tied, ops::Activation activation) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, GoldenModel,
-                         testing::Values(Case{"gpt2_tied_bias_tanh", gpt2(true, true, ops::Activation::gelu_tanh)},
-                                         Case{"gpt2_untied_erf", gpt2(false, false, ops::Activation::gelu)},
+                         testing::Values(Case{"gpt2_tied_bias_tanh", gpt2(true, true, arch::ActivationKind::gelu_tanh)},
+                                         Case{"gpt2_untied_erf", gpt2(false, false, arch::ActivationKind::gelu)},
                                          Case{"llama", support::tiny_llama()}, Case{"qwen2", support::tiny_qwen2()}),
                          [](const auto& test) { return test.param.name; });
 

@@ -21,7 +21,7 @@ constexpr std::int64_t samples = 3, positions = 9;
 std::vector<float> logits_of(const Weights& weights, std::vector<std::int32_t> tokens) {
   support::Machine machine;
   train::Inference inference(weights.config(), DType::f32, *machine.runtime, *machine.ops);
-  inference.load(weights, cpu::team_of(*machine.runtime));
+  inference.load(weights, *machine.world, machine.runtime->team());
   const model::Context& context = inference.context();
   model::Decoder decoder(context, samples, samples * positions);
   Arena workspace("eval", MemoryKind::workspace), cache("cache", MemoryKind::workspace);
@@ -29,8 +29,8 @@ std::vector<float> logits_of(const Weights& weights, std::vector<std::int32_t> t
   decoder.declare(workspace, cache);
   workspace.declare(logits, "logits", Shape{samples * positions, context.config.vocabulary}, DType::f32);
   Ledger ledger;
-  workspace.commit(machine.runtime->memory(), ledger);
-  cache.commit(machine.runtime->memory(), ledger);
+  workspace.commit(*machine.runtime, ledger);
+  cache.commit(*machine.runtime, ledger);
   const Tensor x = decoder.read(view(std::span(tokens), Shape{samples * positions}), samples, positions);
   decoder.logits(logits, x);
   const std::span<float> values = elements<float>(logits);

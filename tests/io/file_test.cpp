@@ -55,6 +55,14 @@ TEST(FileAccess, WritesAtOffsetsAndReadsBack) {
   EXPECT_EQ(read_file(folder / "data"), "0123456789");
 }
 
+TEST(FileAccess, AnExistingFileIsWrittenWhereItIs) {
+  const TempFolder folder;
+  replace_file(folder / "data", "0123456789");
+  File::open_to_write(folder / "data").write_at(3, bytes_of("xy"));
+  EXPECT_EQ(read_file(folder / "data"), "012xy56789");
+  EXPECT_NE(refusal([&] { File::open_to_write(folder / "none"); }).find("No such file"), std::string::npos);
+}
+
 TEST(FileAccess, ReadingPastTheEndSaysWhere) {
   const TempFolder folder;
   replace_file(folder / "short", "abc");

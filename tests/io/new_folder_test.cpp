@@ -21,6 +21,7 @@ TEST(NewFolder, AppearsWholeAtCommit) {
   TempFolder temp;
   const Path target = temp.path() / "deep" / "step_1";
   NewFolder folder(target);
+  EXPECT_EQ(folder.path(), NewFolder::path_until_commit(target));
   replace_file(folder.path() / "a", "content");
   EXPECT_FALSE(fs::exists(target));
   folder.commit();

@@ -92,7 +92,7 @@ class Steps : public testing::TestWithParam<Case> {
     config.weights = GetParam().weights;
     config.samples = 4;
     config.positions = shape.positions;
-    config.microbatches = 2;
+    config.plan.microbatches = 2;
     return config;
   }
 };
@@ -120,7 +120,7 @@ TEST_P(Steps, TakeWhatTheLedgerSays) {
   train::EngineConfig filling = config();
   filling.samples = 64;
   support::Machine machine(1);
-  train::Engine engine(filling, *machine.runtime, *machine.ops, *machine.world);
+  support::RankEngine engine(filling, *machine.runtime, *machine.ops, *machine.world);
   const std::int64_t promised = engine.ledger().total() - machine.ops->workspace_bytes();  // that was taken already
   const std::int64_t before = mapped_pages();
   engine.commit();

@@ -22,7 +22,7 @@ class Faulty final : public comm::Communicator {
   Faulty(int size, float added) : size_(size), added_(added) {}
   int rank() const override { return 0; }
   int size() const override { return size_; }
-  void attach(Stream&, cpu::Team&) override {}
+  void attach(Stream&, Team&) override {}
   MemorySource& window(MemorySource& usual) override { return usual; }
 
  private:

@@ -108,6 +108,7 @@ TEST(GemmReport, ComparesBf16WithFp32) {
 
 TEST(GemmReport, SaysWhenOpenBlasIsHeldBack) {
   const auto runtime = open_runtime({}, {.threads = 1});
+  unsetenv("OPENBLAS_L2_SIZE");
   setenv("OPENBLAS_CORETYPE", "Haswell", 1);
   const GemmReport report = bench_gemm(*runtime, {.models = {}, .rounds = 1, .rivals = false});
   unsetenv("OPENBLAS_CORETYPE");

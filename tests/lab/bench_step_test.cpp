@@ -14,9 +14,17 @@ namespace {
 // Small enough to be trained within a test.
 constexpr StepShape small{"small", 1, 2, 16, 65, 2, 8};
 
+/// On one rank of `world`.
+StepReport report_of(StepBenchOptions options, support::Machine& machine, comm::Communicator& world) {
+  options.observed_ops = [&](ops::OpObserver& observer) {
+    return ops::make_ops(*machine.runtime, *machine.stream, {.observer = &observer});
+  };
+  return bench_step(small, options, *machine.runtime, *machine.ops, world);
+}
+
 StepReport small_report(const StepBenchOptions& options) {
   support::Machine machine(2);
-  return bench_step(small, options, *machine.runtime, *machine.ops, *machine.world);
+  return report_of(options, machine, *machine.world);
 }
 
 TEST(BenchStep, TimesAtLeastThreeSteps) {
@@ -34,9 +42,18 @@ TEST(BenchStep, TheAccountIsClosed) {
   const StepReport report = small_report({.steps = 4, .seconds = 5, .version = "1"});
   EXPECT_NEAR(std::accumulate(report.account.begin(), report.account.end(), 0.0), report.account_seconds, 1e-9);
   for (const double seconds : report.account) EXPECT_GE(seconds, 0);
+  EXPECT_EQ(report.account[static_cast<std::size_t>(Part::ranks)], 0) << "there are no others";
   for (const Part part : {Part::products, Part::attention, Part::rows, Part::loss, Part::update}) {
     EXPECT_GT(report.account[static_cast<std::size_t>(part)], 0) << name_of(part);
   }
+}
+
+TEST(BenchStep, WithoutObservedKernelsThereIsNoAccount) {
+  support::Machine machine(1);
+  const StepReport report = bench_step(small, {.steps = 3, .version = "1"}, *machine.runtime, *machine.ops, *machine.world);
+  EXPECT_GT(report.tokens_per_second(), 0);
+  EXPECT_EQ(report.account_seconds, 0);
+  EXPECT_EQ(to_text(report, true).find("where a step's time goes"), std::string::npos);
 }
 
 TEST(BenchStep, JsonHasTheSharedKeysInOrder) {
@@ -81,7 +98,7 @@ TEST(BenchStep, RanksShareTheSamples) {
   StepReport together;
   comm::run_ranks(2, {.timeout = 60}, [&](comm::Communicator& world) {
     support::Machine machine(1);
-    StepReport report = bench_step(small, {.steps = 3, .seconds = 5, .version = "1"}, *machine.runtime, *machine.ops, world);
+    StepReport report = report_of({.steps = 3, .seconds = 5, .version = "1"}, machine, world);
     if (world.rank() == 0) together = std::move(report);
   });
   EXPECT_EQ(together.ranks, 2);
@@ -89,6 +106,9 @@ TEST(BenchStep, RanksShareTheSamples) {
   EXPECT_NEAR(together.first_loss, alone.first_loss, 1e-5);
   EXPECT_NE(to_text(together, false).find("2 ranks with together 2 threads"), std::string::npos);
   EXPECT_NE(to_text(together, false).find("waiting for gradients"), std::string::npos);
+  EXPECT_GT(together.account[static_cast<std::size_t>(Part::ranks)], 0);
+  EXPECT_NE(to_text(together, false).find("waiting for ranks"), std::string::npos);
+  EXPECT_EQ(to_text(alone, false).find("waiting for ranks"), std::string::npos);
 }
 
 TEST(BenchStep, RefusesRanksThatDoNotDivideTheSamples) {

@@ -13,7 +13,7 @@ using comm::Collective;
 TEST(CollectiveTrial, EveryOperationPassesOnEveryRoot) {
   for (const int ranks : {1, 2, 3, 4}) {
     comm::run_ranks(ranks, {.timeout = 60}, [&](comm::Communicator& world) {
-      cpu::Team team(1);
+      Team team(1);
       for (const Collective op : tried_collectives()) {
         for (int root = 0; root < ranks; ++root) {
           CollectiveTrial trial(op, root, 12L * ranks, world, team, host_memory());
@@ -31,7 +31,7 @@ TEST(CollectiveTrial, EveryOperationPassesOnEveryRoot) {
 
 TEST(CollectiveTrial, WhatWasNotRunIsWrongWhereSomethingComes) {
   comm::run_ranks(2, {.timeout = 60}, [&](comm::Communicator& world) {
-    cpu::Team team(1);
+    Team team(1);
     for (const Collective op : tried_collectives()) {
       CollectiveTrial trial(op, 0, 8, world, team, host_memory());
       trial.fill(8);
@@ -45,7 +45,7 @@ TEST(CollectiveTrial, WhatWasNotRunIsWrongWhereSomethingComes) {
 
 TEST(CollectiveTrial, ShowsWhoHoldsWhat) {
   comm::run_ranks(2, {.timeout = 60}, [&](comm::Communicator& world) {
-    cpu::Team team(1);
+    Team team(1);
     CollectiveTrial trial(Collective::scatter, 1, 4, world, team, host_memory());
     trial.fill(4);
     EXPECT_EQ(trial.given().size(), world.rank() == 1 ? 4U : 0U);

@@ -5,21 +5,21 @@
 #include <cmath>
 
 #include "comm/thread/thread_world.h"
-#include "device/cpu/team.h"
 #include "device/memory.h"
+#include "device/team.h"
 
 namespace lockstep::lab {
 namespace {
 
 TEST(Machine, PeakIsWhatAProcessorCanDo) {
-  cpu::Team team(2);
+  Team team(2);
   const double peak = fma_peak(team);
   EXPECT_GT(peak, 1e8);
   EXPECT_LT(peak, 1e13);
 }
 
 TEST(Machine, BandwidthIsWhatMemoryCanDo) {
-  cpu::Team team(1);
+  Team team(1);
   for (const double bandwidth : {update_bandwidth(team, host_memory()), read_bandwidth(team, host_memory())}) {
     EXPECT_GT(bandwidth, 1e7);
     EXPECT_LT(bandwidth, 1e13);
@@ -28,7 +28,7 @@ TEST(Machine, BandwidthIsWhatMemoryCanDo) {
 
 TEST(Machine, TriadIsTheRateOfAllRanksTogether) {
   comm::run_ranks(2, {.timeout = 60}, [](comm::Communicator& world) {
-    cpu::Team team(1);
+    Team team(1);
     double bandwidth = triad_bandwidth(team, host_memory(), world);
     EXPECT_GT(bandwidth, 1e7);
     EXPECT_LT(bandwidth, 1e13);

@@ -31,7 +31,7 @@ TEST(KeyRanges, EveryElementHasOneServer) {
   for (const int workers : {1, 2, 3, 5, 8}) {
     for (const int servers : {1, 2, 3, 7}) {
       const KeyRanges ranges = cut(workers, servers);
-      for (int u = 0; u < ranges.units(); ++u) {
+      for (int u = 0; u < ranges.unit_count(); ++u) {
         std::vector<int> owners(static_cast<std::size_t>(ranges.unit(UnitIndex{u}).elements));
         for (int s = 0; s < servers; ++s) {
           const Range range = ranges.of(UnitIndex{u}, s);
@@ -46,7 +46,7 @@ TEST(KeyRanges, EveryElementHasOneServer) {
 // A server's part is whole ranges of data parallelism over the workers.
 TEST(KeyRanges, PartsAreWholeRangesOfTheWorkers) {
   const KeyRanges ranges = cut(5, 2);
-  for (int u = 0; u < ranges.units(); ++u) {
+  for (int u = 0; u < ranges.unit_count(); ++u) {
     for (int s = 0; s < 2; ++s) {
       const KeyRanges::Cells cells = ranges.cells(UnitIndex{u}, s);
       std::int64_t count = 0;
@@ -59,7 +59,7 @@ TEST(KeyRanges, PartsAreWholeRangesOfTheWorkers) {
 // One worker leaves whole units, which go to the servers in turn.
 TEST(KeyRanges, ServersTakeTurns) {
   const KeyRanges ranges = cut(1, 2);
-  for (int u = 0; u < ranges.units(); ++u) {
+  for (int u = 0; u < ranges.unit_count(); ++u) {
     const std::int64_t first = ranges.of(UnitIndex{u}, 0).count, second = ranges.of(UnitIndex{u}, 1).count;
     EXPECT_EQ(std::min(first, second), 0);
     EXPECT_EQ(first > 0, u % 2 == 1);

@@ -17,7 +17,7 @@ INSTANTIATE_TEST_SUITE_P(Dropout, AttentionGradient, testing::Values(0.0F, 0.3F)
 
 TEST_P(AttentionGradient, OfTheReferenceAgainstFiniteDifferences) {
   const auto ops = ops::make_reference_ops();
-  ops::DropoutSite site{.p = GetParam(), .key = {1, 2}, .first_sample = 3, .positions = 5, .index_stride = 5};
+  ops::DropoutSite site{.p = GetParam(), .key = {1, 2}, .first_sample = 3, .index_stride = 5};
   for (const std::int64_t kv_heads : {4, 2, 1}) {
     const ops::AttentionShape shape = shape_of(2, 5, 4, kv_heads, 3);
     HostTensor q = HostTensor::random({10, 12}, 1), k = HostTensor::random({10, 3 * kv_heads}, 2);
@@ -65,8 +65,16 @@ TEST(AttentionReference, BrokenRules) {
   EXPECT_THROW(forward(shape_of(-2, -5, 4, 4, 3)), BrokenRule);
   EXPECT_THROW(forward({2, 5, 4, 5, 4, 4, 3}), BrokenRule);
   EXPECT_THROW(forward({2, 5, 5, 4, 4, 4, 3}), BrokenRule);
-  EXPECT_THROW(forward(good, {.p = 0.5F, .positions = 5, .index_stride = 4}), BrokenRule);
-  EXPECT_THROW(forward(good, {.p = 0.5F, .index_stride = 5}), BrokenRule);
+  EXPECT_THROW(forward(good, {.p = 0.5F, .index_stride = 4}), BrokenRule);
+  ops::AttentionShape part = good;
+  part.skipped = 1;
+  EXPECT_THROW(forward(part), BrokenRule) << "without a group";
+  part.group = 1;
+  EXPECT_THROW(forward(part), BrokenRule) << "key/value head 0 is not read";
+  part.group = 2;
+  EXPECT_THROW(forward(part), BrokenRule) << "the last key/value head is not read";
+  part.kv_heads = 2;
+  EXPECT_THROW(forward(part), BrokenRule) << "there are more";
   EXPECT_THROW(attention.forward(half, lse, x, x, x, good), BrokenRule);
   EXPECT_THROW(attention.forward(x, shorter, x, x, x, good), BrokenRule);
   EXPECT_THROW(attention.forward(x, lse, half, x, x, good), BrokenRule);

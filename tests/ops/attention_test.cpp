@@ -115,7 +115,7 @@ void expect_same(const Results& a, const Results& b) {
 }
 
 DropoutSite some_dropout(std::int64_t rows, float p) {
-  DropoutSite site{.p = p, .first_sample = (std::int64_t{1} << 33) + 5, .positions = rows, .index_stride = rows};
+  DropoutSite site{.p = p, .first_sample = (std::int64_t{1} << 33) + 5, .index_stride = rows};
   make_key(site.key, 7, 3, 1, Site::attention_weights);
   return site;
 }
@@ -127,7 +127,7 @@ class AttentionOf : public testing::TestWithParam<Sizes> {};
 
 TEST_P(AttentionOf, MatchesTheReferenceOnEveryInstructionSet) {
   Fused qkv(GetParam(), "qkv");
-  const Results expected = run(*reference::make_attention(), qkv);
+  const Results expected = run(*reference::make_attention(nullptr), qkv);
   for (const auto& machine : machines()) {
     SCOPED_TRACE(machine->name);
     expect_near(run(machine->ops->attention(), qkv), expected);
@@ -150,7 +150,7 @@ TEST_P(AttentionOf, GivesTheSameBitsForEveryTeamAndInstructionSet) {
 TEST_P(AttentionOf, DropsWhatTheReferenceDrops) {
   Fused qkv(GetParam(), "qkv");
   const DropoutSite site = some_dropout(GetParam().rows + 3, 0.3F);
-  const Results expected = run(*reference::make_attention(), qkv, site);
+  const Results expected = run(*reference::make_attention(nullptr), qkv, site);
   for (const auto& machine : machines()) {
     SCOPED_TRACE(machine->name);
     expect_near(run(machine->ops->attention(), qkv, site), expected);
@@ -192,7 +192,7 @@ TEST_P(AttentionStored, KeepsSeveralWorkersInOrderOnOneHead) {
   Fused qkv({1, 1100, 1, 1, 16, GetParam()}, "qkv");
   Machine four(Isa::automatic, 4);
   const Results expected = run(best().ops->attention(), qkv);
-  expect_near(expected, run(*reference::make_attention(), qkv));
+  expect_near(expected, run(*reference::make_attention(nullptr), qkv));
   for (int repeat = 0; repeat < 5; ++repeat) expect_same(run(four.ops->attention(), qkv), expected);
 }
 
@@ -200,14 +200,14 @@ TEST(Attention, WalksMoreColumnsThanItHasCounters) {
   Fused qkv({30, 130, 4, 2, 8}, "qkv");
   Machine two(Isa::automatic, 2);
   const Results expected = run(best().ops->attention(), qkv);
-  expect_near(expected, run(*reference::make_attention(), qkv));
+  expect_near(expected, run(*reference::make_attention(nullptr), qkv));
   expect_same(run(two.ops->attention(), qkv), expected);
 }
 
 TEST(Attention, SurvivesScoresOfAnySize) {
   Fused qkv({1, 150, 2, 2, 32}, "qkv", 50);
   Attention& attention = best().ops->attention();
-  const Results results = run(attention, qkv), expected = run(*reference::make_attention(), qkv);
+  const Results results = run(attention, qkv), expected = run(*reference::make_attention(nullptr), qkv);
   EXPECT_LT(relative_error(results.o, expected.o), 1e-3);
   EXPECT_LT(relative_error(results.lse, expected.lse), 2e-6);
   for (const float x : results.d_qkv.values()) ASSERT_TRUE(std::isfinite(x));

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "device/team.h"
 #include "ops/cpu/context.h"
 #include "support/ops.h"
 
@@ -13,8 +14,13 @@ class OtherRuntime final : public Runtime {
  public:
   Device device() const override { return {DeviceKind::cuda, 0}; }
   std::unique_ptr<Stream> make_stream() override { return nullptr; }
-  MemorySource& memory() override { return host_memory(); }
+  Team& team() override { return team_; }
   std::string description() const override { return "another device"; }
+
+ private:
+  MemorySource& source(Space /*space*/) override { return host_memory(); }
+
+  Team team_{1};
 };
 
 TEST(Backend, IsMadeForTheDeviceOfItsRuntime) {

@@ -12,7 +12,7 @@ namespace lockstep::test {
 namespace {
 
 ops::DropoutSite site_of(float p, std::int64_t positions, std::int64_t first_sample = 0) {
-  ops::DropoutSite site{.p = p, .first_sample = first_sample, .positions = positions};
+  ops::DropoutSite site{.p = p, .first_sample = first_sample, .positions = {0, positions}};
   ops::make_key(site.key, 1337, 5, 2, ops::Site::mlp_out);
   return site;
 }
@@ -57,6 +57,42 @@ TEST_P(DropoutOf, SamplesAnywhereDrawTheSameMask) {
                                       site_of(0.3F, 8, 7 + sample));
     }
     EXPECT_EQ(different_bits(whole.values(), parts.values()), 0U);
+  }
+}
+
+// Positions from both ends of a sample, and columns that begin anywhere: a part draws its part of the mask.
+TEST_P(DropoutOf, PartsDrawTheirPartOfTheMask) {
+  constexpr std::int64_t samples = 3, length = 12, width = 150;
+  const HostTensor x = HostTensor::random({samples * length, width}, 1).as(GetParam());
+  for (const auto& machine : machines()) {
+    const HostTensor whole({samples * length, width}, GetParam());
+    machine->ops->dropout().forward(whole, x, site_of(0.3F, length, 7));
+    for (const ops::Positions& part : {ops::Positions({0, 3}, {9, 3}), ops::Positions(3, 6)}) {
+      const HostTensor some = rows_of(x, length, part), y(some.tensor().shape, GetParam());
+      for (const auto& [first, count] : {std::pair{0, 7}, std::pair{7, 61}, std::pair{68, 64}, std::pair{132, 18}}) {
+        ops::DropoutSite site = site_of(0.3F, length, 7);
+        site.positions = part;
+        site.first_index = first;
+        machine->ops->dropout().forward(y.tensor().slice_columns(first, count), some.tensor().slice_columns(first, count), site);
+      }
+      EXPECT_EQ(different_bits(y.values(), rows_of(whole, length, part).values()), 0U) << machine->name;
+    }
+  }
+}
+
+TEST_P(DropoutOf, PartsEqualReference) {
+  const HostTensor x = HostTensor::random({12, 70}, 1).as(GetParam());
+  for (const std::int64_t first : {1, 4, 30, 1000003}) {
+    compare_everywhere(
+        [&](ops::Ops& ops) {
+          ops::DropoutSite site = site_of(0.4F, 6);
+          site.positions = {{1, 2}, {30, 4}};
+          site.first_index = first;
+          HostTensor y({12, 70}, GetParam());
+          ops.dropout().forward(y, x, site);
+          return Results{y};
+        },
+        2e-7);
   }
 }
 
@@ -106,6 +142,10 @@ TEST(Dropout, BrokenRules) {
   EXPECT_THROW(dropout.forward(x, x, site_of(-0.1F, 4)), BrokenRule);
   EXPECT_THROW(dropout.backward(x, x, site_of(0.1F, 0)), BrokenRule);
   EXPECT_THROW(dropout.backward(x, x, site_of(0.1F, 4, -1)), BrokenRule);
+  EXPECT_THROW(dropout.backward(x, x, site_of(0.1F, 3)), BrokenRule);
+  ops::DropoutSite before = site_of(0.1F, 4);
+  before.first_index = -1;
+  EXPECT_THROW(dropout.forward(x, x, before), BrokenRule);
   Tensor elsewhere = x;
   elsewhere.device.kind = DeviceKind::cuda;
   EXPECT_THROW(dropout.forward(elsewhere, x, site_of(0.1F, 4)), BrokenRule);

@@ -40,6 +40,21 @@ TEST_P(Counts, EqualsReference) {
       0);
 }
 
+TEST_P(Counts, SumsAreFinishedAsInTheReference) {
+  const HostTensor sums = HostTensor::random({3, count()}, 1), bias = HostTensor::random({count()}, 2).as(type()),
+                   residual = HostTensor::random({3, count()}, 3).as(type());
+  compare_everywhere(
+      [&](ops::Ops& ops) {
+        HostTensor all({3, count()}, type()), without_bias = all, plain = all, in_place = residual;
+        ops.elementwise().finish_sums(all, sums, bias, residual);
+        ops.elementwise().finish_sums(without_bias, sums, {}, residual);
+        ops.elementwise().finish_sums(plain, sums, {}, {});
+        ops.elementwise().finish_sums(in_place, sums, bias, in_place);
+        return Results{all, without_bias, plain, in_place};
+      },
+      1e-6);
+}
+
 TEST_P(Counts, RandomNumbersEqualReference) {
   const CounterRng rng(1337, "h.0.attn.c_attn.weight");
   compare_everywhere(

@@ -38,13 +38,17 @@ TEST_P(EmbeddingSizes, EqualsReference) {
         HostTensor y(dy.tensor().shape, dy.type()), without = y, d_table = HostTensor::random({vocabulary, width}, 5);
         HostTensor d_places = HostTensor::random({positions + 3, width}, 6), accumulated = d_places;
         HostTensor sum = HostTensor::random({vocabulary, width}, 7), part = d_table;
-        ops.embedding().forward(y, tokens, table, places, positions, 3);
-        ops.embedding().forward(without, tokens, table, {}, positions, 0);
+        ops.embedding().forward(y, tokens, table, places, {3, positions});
+        ops.embedding().forward(without, tokens, table, {}, {0, positions});
         ops.embedding().backward_tokens(d_table, dy, tokens);
-        ops.embedding().backward_positions(d_places, dy, positions, false);
-        ops.embedding().backward_positions(accumulated, dy, positions, true);
+        ops.embedding().backward_positions(d_places, dy, {0, positions}, false);
+        ops.embedding().backward_positions(accumulated, dy, {0, positions}, true);
         ops.embedding().add_rows(sum, part, tokens);
-        return Results{y, without, d_table, d_places, accumulated, sum, part};
+        HostTensor d_ends = HostTensor::random({positions + 3, width}, 8), d_more = d_ends;
+        const ops::Positions ends({0, positions / 2}, {positions / 2 + 2, positions - positions / 2});
+        ops.embedding().backward_positions(d_ends, dy, ends, false);
+        ops.embedding().backward_positions(d_more, dy, ends, true);
+        return Results{y, without, d_table, d_places, accumulated, sum, part, d_ends, d_more};
       },
       2e-6);
 }
@@ -102,6 +106,33 @@ TEST_P(EmbeddingOf, SlicesOfColumnsHaveEqualBits) {
   }
 }
 
+// Rows of a sample from two ends, as a rank of context parallelism has them, and the others.
+TEST_P(EmbeddingOf, RowsOfAnyPositionsHaveEqualBits) {
+  constexpr std::int64_t samples = 70, length = 12, width = 50;
+  std::vector<std::int32_t> ids = random_ids(samples * length, 0, 9, 1);
+  const HostTensor table = HostTensor::random({9, width}, 2).as(GetParam());
+  const HostTensor places = HostTensor::random({length + 1, width}, 3).as(GetParam());
+  const HostTensor dy = HostTensor::random({samples * length, width}, 4).as(GetParam());
+  for (const auto& machine : machines()) {
+    ops::Embedding& embedding = machine->ops->embedding();
+    HostTensor whole({samples * length, width}, GetParam()), d_whole = HostTensor::random({length + 1, width}, 5);
+    embedding.forward(whole, ids_tensor(ids), table, places, {0, length});
+    embedding.backward_positions(d_whole, dy, {0, length}, false);
+    HostTensor d_sum({length + 1, width});
+    for (const ops::Positions& part : {ops::Positions({0, 3}, {9, 3}), ops::Positions(3, 6)}) {
+      std::vector<std::int32_t> some;
+      for (const std::int64_t row : rows_at(samples, length, part)) some.push_back(ids[static_cast<std::size_t>(row)]);
+      const HostTensor y({samples * part.count(), width}, GetParam());
+      embedding.forward(y, ids_tensor(some), table, places, part);
+      EXPECT_EQ(different_bits(y.values(), rows_of(whole, length, part).values()), 0U) << machine->name;
+      const HostTensor d_part = HostTensor::random({length + 1, width}, 6);
+      embedding.backward_positions(d_part, rows_of(dy, length, part), part, false);
+      machine->ops->elementwise().add(d_sum, d_part);  // a position is one part's alone: the other one's row is zero
+    }
+    EXPECT_EQ(different_bits(d_sum.values(), d_whole.values()), 0U) << machine->name;
+  }
+}
+
 TEST(Embedding, ReferenceAgainstFiniteDifferences) {
   const auto ops = ops::make_reference_ops();
   std::vector<std::int32_t> ids = random_ids(14, 0, 5, 1);
@@ -109,11 +140,11 @@ TEST(Embedding, ReferenceAgainstFiniteDifferences) {
   HostTensor d_table({5, 6}), d_places({7, 6});
   const HostTensor dy = HostTensor::random({14, 6}, 4);
   const auto loss = [&] {
-    ops->embedding().forward(y, ids_tensor(ids), table, places, 7, 0);
+    ops->embedding().forward(y, ids_tensor(ids), table, places, {0, 7});
     return inner(y, dy);
   };
   ops->embedding().backward_tokens(d_table, dy, ids_tensor(ids));
-  ops->embedding().backward_positions(d_places, dy, 7, false);
+  ops->embedding().backward_positions(d_places, dy, {0, 7}, false);
   expect_gradient(d_table, table, loss, 0.1F, 1e-5);
   expect_gradient(d_places, places, loss, 0.1F, 1e-5);
 }
@@ -136,25 +167,25 @@ TEST(Embedding, BrokenRules) {
   std::vector<std::int32_t> ids(6), few(5);
   const HostTensor y({6, 4}), table({9, 4}), places({3, 4}), narrow({9, 3}), floats({6});
   const Tensor tokens = ids_tensor(ids);
-  EXPECT_THROW(embedding.forward(y, ids_tensor(few), table, places, 3, 0), BrokenRule);
-  EXPECT_THROW(embedding.forward(y, floats, table, places, 3, 0), BrokenRule);
-  EXPECT_THROW(embedding.forward(y, tokens, narrow, places, 3, 0), BrokenRule);
-  EXPECT_THROW(embedding.forward(y, tokens, table, narrow, 3, 0), BrokenRule);
-  EXPECT_THROW(embedding.forward(y, tokens, table, places, 4, 0), BrokenRule);
-  EXPECT_THROW(embedding.forward(y, tokens, table, places, 3, 1), BrokenRule);
-  EXPECT_THROW(embedding.forward(y, tokens, table, places, 3, -1), BrokenRule);
+  EXPECT_THROW(embedding.forward(y, ids_tensor(few), table, places, {0, 3}), BrokenRule);
+  EXPECT_THROW(embedding.forward(y, floats, table, places, {0, 3}), BrokenRule);
+  EXPECT_THROW(embedding.forward(y, tokens, narrow, places, {0, 3}), BrokenRule);
+  EXPECT_THROW(embedding.forward(y, tokens, table, narrow, {0, 3}), BrokenRule);
+  EXPECT_THROW(embedding.forward(y, tokens, table, places, {0, 4}), BrokenRule);
+  EXPECT_THROW(embedding.forward(y, tokens, table, places, {1, 3}), BrokenRule);
+  EXPECT_THROW(embedding.forward(y, tokens, table, places, {-1, 3}), BrokenRule);
   EXPECT_THROW(embedding.backward_tokens(narrow, y, tokens), BrokenRule);
   EXPECT_THROW(embedding.backward_tokens(table, y, ids_tensor(few)), BrokenRule);
-  EXPECT_THROW(embedding.backward_positions(places, y, 4, false), BrokenRule);
-  EXPECT_THROW(embedding.backward_positions(places, y, 6, false), BrokenRule);
-  EXPECT_THROW(embedding.backward_positions(narrow, y, 3, false), BrokenRule);
+  EXPECT_THROW(embedding.backward_positions(places, y, {0, 4}, false), BrokenRule);
+  EXPECT_THROW(embedding.backward_positions(places, y, {0, 6}, false), BrokenRule);
+  EXPECT_THROW(embedding.backward_positions(narrow, y, {0, 3}, false), BrokenRule);
   EXPECT_THROW(embedding.add_rows(table, narrow, tokens), BrokenRule);
   EXPECT_THROW(embedding.add_rows(table, table, floats), BrokenRule);
   Tensor elsewhere = table;
   elsewhere.device.kind = DeviceKind::cuda;
-  EXPECT_THROW(embedding.forward(y, tokens, elsewhere, places, 3, 0), BrokenRule);
+  EXPECT_THROW(embedding.forward(y, tokens, elsewhere, places, {0, 3}), BrokenRule);
   EXPECT_THROW(embedding.backward_tokens(elsewhere, y, tokens), BrokenRule);
-  EXPECT_THROW(embedding.backward_positions(elsewhere, y, 3, false), BrokenRule);
+  EXPECT_THROW(embedding.backward_positions(elsewhere, y, {0, 3}, false), BrokenRule);
   EXPECT_THROW(embedding.add_rows(elsewhere, table, tokens), BrokenRule);
 }
 

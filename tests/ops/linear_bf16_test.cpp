@@ -5,7 +5,7 @@
 
 #include <tuple>
 
-#include "device/cpu/team.h"
+#include "device/team.h"
 #include "ops/cpu/linear.h"
 #include "ops/linear.h"
 #include "support/ops.h"
@@ -45,8 +45,8 @@ struct Emulation {
   explicit Emulation(ops::Isa isa)
       : runtime(open_runtime(Device{}, {2})),
         stream(runtime->make_stream()),
-        product(cpu::team_of(*runtime), isa, host_memory(), ops::cpu::Bf16Order::emulated_pairs),
-        linear(ops::cpu::make_linear(product, nullptr, *stream)) {}
+        product(runtime->team(), isa, host_memory(), ops::cpu::Bf16Order::emulated_pairs),
+        linear(ops::cpu::make_linear(product, nullptr, *stream, nullptr)) {}
   std::unique_ptr<Runtime> runtime;
   std::unique_ptr<Stream> stream;
   ops::cpu::Product product;
@@ -92,16 +92,20 @@ TEST(LinearBf16, ProductsAreRoundedOnce) {
       SCOPED_TRACE(products.name);
       ops::Linear& linear = products.linear;
       const HostTensor sums = products.sums(x, w);
-      HostTensor logits({rows, out}), wide_dx({rows, in}), y = half({rows, out}), dx = half({rows, in});
+      HostTensor logits({rows, out}), wide_dx({rows, in}), unrounded = wide_dx, y = half({rows, out}), dx = half({rows, in});
       linear.forward(y, x, w);
       linear.forward(logits, x, w);
       expect_stored(y, sums);
       expect_stored(logits, sums);
       linear.backward_input(dx, dy, w);
       expect_stored(dx, products.sums(dy, transposed(w)));
+      linear.backward_input(unrounded, dy, w);
+      expect_stored(unrounded, products.sums(dy, transposed(w)));
       linear.backward_input(wide_dx, d_logits, wide_w);
       linear.backward_input(dx, d_logits, w);
       expect_stored(dx, wide_dx);
+      linear.backward_input(unrounded, d_logits, w);
+      expect_stored(unrounded, wide_dx);
     }
   }
 }
@@ -210,12 +214,13 @@ TEST(LinearBf16, EqualsReference) {
     compare_everywhere(
         [&](ops::Ops& ops) {
           HostTensor y = half({rows, out}), pre = y, gated = y, dx = y, d_gate = y, activated = y;
-          HostTensor dw({in, out}), db({in});
+          HostTensor dw({in, out}), db({in}), sum({rows, out});
           ops.linear().forward(y, x, w, {bias, pre, Activation::gelu, residual});
           ops.linear().forward(gated, x, w, {.activation = Activation::silu, .gate = gate});
           ops.linear().backward_input(dx, dy, w_down, {pre, Activation::silu, activated, gate, d_gate});
+          ops.linear().backward_input(sum, dy, w_down);
           ops.linear().backward_weight(dw, db, dy, y, false);
-          return Results{wide(y), wide(pre), wide(gated), wide(dx), wide(d_gate), wide(activated), dw, db};
+          return Results{wide(y), wide(pre), wide(gated), wide(dx), wide(d_gate), wide(activated), dw, db, sum};
         },
         1.0 / 64, true);
   }
@@ -251,6 +256,22 @@ TEST(LinearBf16, SlicesHaveEqualBits) {
   }
 }
 
+// What the ranks of a layer's parts add up has seen no rounding, and is rounded once.
+TEST(LinearBf16, PartsOfOutFeaturesAddUpInF32) {
+  const HostTensor w = half({140, 300}, 2), dy = half({90, 140}, 4);
+  for (const Products& products : everywhere()) {
+    SCOPED_TRACE(products.name);
+    HostTensor whole({90, 300}), sum({90, 300});
+    products.linear.backward_input(whole, dy, w);
+    for (const auto& [first, count] : {std::pair{0, 35}, std::pair{35, 105}}) {
+      const HostTensor part({90, 300});
+      products.linear.backward_input(part, dy.tensor().slice_columns(first, count), w.tensor().slice_rows(first, count));
+      for (std::size_t i = 0; i < part.values().size(); ++i) sum[i] += part[i];
+    }
+    EXPECT_LE(distance(sum.values(), whole.values()), 1e-6);
+  }
+}
+
 TEST(LinearBf16, BrokenRules) {
   const auto ops = ops::make_reference_ops();
   ops::Linear& linear = ops->linear();
@@ -260,7 +281,7 @@ TEST(LinearBf16, BrokenRules) {
   EXPECT_THROW(linear.forward(y, x, w, {.bias = wide_bias}), BrokenRule);
   EXPECT_THROW(linear.forward(wide_y, x, w, {.bias = bias}), BrokenRule);
   EXPECT_THROW(linear.forward(y, wide_dx, wide_w), BrokenRule);
-  EXPECT_THROW(linear.backward_input(wide_dx, y, w), BrokenRule);
+  EXPECT_THROW(linear.backward_input(wide_dx, y, w, {.pre_activation = dx, .activation = Activation::silu}), BrokenRule);
   EXPECT_THROW(linear.backward_input(wide_dx, y, wide_w), BrokenRule);
   EXPECT_THROW(linear.backward_weight(dw, {}, y, x, false), BrokenRule);
   EXPECT_THROW(linear.backward_weight(wide_dw, bias, y, x, false), BrokenRule);

@@ -29,8 +29,8 @@ TEST_P(LossSizes, EqualsReference) {
       [&](ops::Ops& ops) {
         HostTensor gradient = logits, left = logits, sum({1});
         double loss = 1, alone = 1;
-        ops.loss().forward(gradient, ids_tensor(targets), vocabulary, scale, loss);
-        ops.loss().forward(left, ids_tensor(targets), vocabulary, {}, alone);
+        ops.loss().forward(gradient, ids_tensor(targets), vocabulary, scale, number_tensor(loss));
+        ops.loss().forward(left, ids_tensor(targets), vocabulary, {}, number_tensor(alone));
         EXPECT_EQ(loss, alone);
         EXPECT_EQ(different_bits(left.values(), logits.values()), 0U);
         for (std::int64_t i = 0; i < rows; ++i) {
@@ -48,10 +48,10 @@ TEST(Loss, SlicesOfRowsHaveEqualBits) {
   for (const auto& machine : machines()) {
     HostTensor whole = logits, parts = logits;
     double sum = 0, sum_of_parts = 0;
-    machine->ops->loss().forward(whole, ids_tensor(targets), 65, scale, sum);
+    machine->ops->loss().forward(whole, ids_tensor(targets), 65, scale, number_tensor(sum));
     for (const auto& [first, count] : {std::pair{0, 64}, std::pair{64, 64}, std::pair{128, 22}}) {
       machine->ops->loss().forward(parts.tensor().slice_rows(first, count), ids_tensor(targets).flat(first, count), 65, scale,
-                                   sum_of_parts);
+                                   number_tensor(sum_of_parts));
     }
     EXPECT_EQ(sum, sum_of_parts);
     EXPECT_EQ(different_bits(whole.values(), parts.values()), 0U);
@@ -63,8 +63,8 @@ TEST(Loss, ManyRows) {
   const HostTensor logits = HostTensor::random({140000, 3}, 1, 4);
   std::vector<std::int32_t> targets = random_ids(140000, 0, 3, 2);
   double expected = 0, sum = 0;
-  ops::make_reference_ops()->loss().forward(logits, ids_tensor(targets), 3, {}, expected);
-  machines().back()->ops->loss().forward(logits, ids_tensor(targets), 3, {}, sum);
+  ops::make_reference_ops()->loss().forward(logits, ids_tensor(targets), 3, {}, number_tensor(expected));
+  machines().back()->ops->loss().forward(logits, ids_tensor(targets), 3, {}, number_tensor(sum));
   EXPECT_NEAR(sum, expected, 1e-6 * expected);
 }
 
@@ -74,7 +74,7 @@ TEST(Loss, NotANumberIsSeen) {
     HostTensor logits = HostTensor::random({1, 65}, 1);
     logits[40] = NAN;
     double sum = 0;
-    machine->ops->loss().forward(logits, ids_tensor(targets), 65, {}, sum);
+    machine->ops->loss().forward(logits, ids_tensor(targets), 65, {}, number_tensor(sum));
     EXPECT_TRUE(std::isnan(sum));
   }
 }
@@ -86,12 +86,12 @@ TEST(Loss, ReferenceAgainstFiniteDifferences) {
   const HostTensor scale = HostTensor::filled({1}, 1);
   const auto loss = [&] {
     double sum = 0;
-    ops->loss().forward(logits, ids_tensor(targets), 8, {}, sum);
+    ops->loss().forward(logits, ids_tensor(targets), 8, {}, number_tensor(sum));
     return sum;
   };
   HostTensor gradient = logits;
   double sum = 0;
-  ops->loss().forward(gradient, ids_tensor(targets), 8, scale, sum);
+  ops->loss().forward(gradient, ids_tensor(targets), 8, scale, number_tensor(sum));
   expect_gradient(gradient, logits, loss, 1e-3F, 1e-5);
 }
 
@@ -101,13 +101,14 @@ TEST(Loss, BrokenRules) {
   const HostTensor logits({4, 9}), two({2});
   std::vector<std::int32_t> targets(4), few(3);
   double sum = 0;
-  EXPECT_THROW(loss.forward(logits, ids_tensor(few), 9, {}, sum), BrokenRule);
-  EXPECT_THROW(loss.forward(logits, ids_tensor(targets), 10, {}, sum), BrokenRule);
-  EXPECT_THROW(loss.forward(logits, ids_tensor(targets), 0, {}, sum), BrokenRule);
-  EXPECT_THROW(loss.forward(logits, ids_tensor(targets), 9, two, sum), BrokenRule);
+  EXPECT_THROW(loss.forward(logits, ids_tensor(few), 9, {}, number_tensor(sum)), BrokenRule);
+  EXPECT_THROW(loss.forward(logits, ids_tensor(targets), 10, {}, number_tensor(sum)), BrokenRule);
+  EXPECT_THROW(loss.forward(logits, ids_tensor(targets), 0, {}, number_tensor(sum)), BrokenRule);
+  EXPECT_THROW(loss.forward(logits, ids_tensor(targets), 9, two, number_tensor(sum)), BrokenRule);
+  EXPECT_THROW(loss.forward(logits, ids_tensor(targets), 9, {}, two), BrokenRule);
   Tensor elsewhere = logits;
   elsewhere.device.kind = DeviceKind::cuda;
-  EXPECT_THROW(loss.forward(elsewhere, ids_tensor(targets), 9, {}, sum), BrokenRule);
+  EXPECT_THROW(loss.forward(elsewhere, ids_tensor(targets), 9, {}, number_tensor(sum)), BrokenRule);
 }
 
 }  // namespace

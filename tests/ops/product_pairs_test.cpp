@@ -174,7 +174,7 @@ class Bf16Pairs : public testing::TestWithParam<int> {
   }
   Product emulated(Isa isa) { return {team_, isa, host_memory(), Bf16Order::emulated_pairs}; }
   Product emulated() { return emulated(fused_isas().front()); }
-  lockstep::cpu::Team team_{GetParam()};
+  Team team_{GetParam()};
   std::mt19937 random_{7};
 };
 INSTANTIATE_TEST_SUITE_P(Threads, Bf16Pairs, testing::Values(1, 2, 3, 4));
@@ -352,7 +352,7 @@ class Bf16PairsByInstruction : public testing::Test {
     if (available_isas().front() != Isa::avx512_bf16) GTEST_SKIP() << "this processor has no AVX-512-bf16";
   }
   void compare(const std::vector<Case>& cases, Numbers numbers) {
-    lockstep::cpu::Team team(2);
+    Team team(2);
     Product product(team, Isa::avx512_bf16, host_memory());
     std::vector<Product> twins;
     for (const Isa isa : {Isa::avx512_bf16, Isa::avx2}) twins.emplace_back(team, isa, host_memory(), Bf16Order::emulated_pairs);
@@ -382,7 +382,7 @@ TEST_F(Bf16PairsByInstruction, FewRowsOfManyBlocks) {
 }
 
 TEST_F(Bf16PairsByInstruction, KeepsWhatIsNotFinite) {
-  lockstep::cpu::Team team(1);
+  Team team(1);
   Product product(team, Isa::avx512_bf16, host_memory()), twin(team, Isa::avx2, host_memory(), Bf16Order::emulated_pairs);
   std::mt19937 random(4);
   for (const std::int64_t rows : {3, 20}) {

@@ -113,7 +113,7 @@ INSTANTIATE_TEST_SUITE_P(Threads, Products, testing::Values(1, 2, 3, 4));
 
 TEST_P(Products, EveryElementIsTheChain) {
   std::mt19937 random(7);
-  lockstep::cpu::Team team(GetParam());
+  Team team(GetParam());
   const std::vector<std::int64_t> sizes{1, 3, 7, 17, 30, 65, 100};
   const std::vector<std::int64_t> depths{1, 3, 30, 255, 256, 257, 513};
   for (const Isa isa : available_isas()) {
@@ -128,7 +128,7 @@ TEST_P(Products, EveryElementIsTheChain) {
 
 TEST_P(Products, LargeShapesTakeEveryWay) {
   std::mt19937 random(8);
-  lockstep::cpu::Team team(GetParam());
+  Team team(GetParam());
   Product product(team, Isa::automatic, host_memory(), Bf16Order::widened);
   // Many rows; several stripes; more k than a packed stripe holds, of one strip and stripe and of several.
   for (const Case& c : {Case{2060, 97, 5}, Case{20, 1200, 9}, Case{13, 97, 4100}, Case{100, 193, 4100}, Case{270, 385, 1030},
@@ -147,7 +147,7 @@ INSTANTIATE_TEST_SUITE_P(Types, ProductsOf, testing::Values(DType::f32, DType::b
 
 TEST(Product, AFinishSeesEveryElementOfAWideProduct) {
   std::mt19937 random(11);
-  lockstep::cpu::Team team(2);
+  Team team(2);
   Product product(team, Isa::automatic, host_memory());
   const Strided a(1900, 5, 0, random), b(5, 3000, 0, random);
   Strided expected(1900, 3000, 0, random), finished = expected;
@@ -175,7 +175,7 @@ TEST(Product, AFinishSeesEveryElementOfAWideProduct) {
 
 TEST_P(ProductsOf, FewRowsAreTheRowsOfManyRows) {
   std::mt19937 random(9);
-  lockstep::cpu::Team team(2);
+  Team team(2);
   Product product(team, Isa::automatic, host_memory());
   constexpr std::int64_t n = 109;
   for (const std::int64_t k : {3, 64, 256, 300, 512, 700, 768, 1024, 1300, 1600, 1800, 2048}) {
@@ -210,7 +210,7 @@ TEST_P(ProductsOf, FewRowsAreTheRowsOfManyRows) {
 
 TEST(Product, AloneInsideATeamItIsTheSame) {
   std::mt19937 random(10);
-  lockstep::cpu::Team team(3);
+  Team team(3);
   Product product(team, Isa::automatic, host_memory());
   const Strided a(70, 300, 0, random), b(300, 50, 0, random);
   Strided expected(70, 50, 0, random);

@@ -9,6 +9,18 @@
 namespace lockstep::test {
 namespace {
 
+double squares(ops::Ops& ops, const Tensor& x) {
+  double sum = -1;
+  ops.reduce().sum_of_squares(number_tensor(sum), x);
+  return sum;
+}
+
+double largest_of(ops::Ops& ops, const Tensor& x) {
+  double largest = -1;
+  ops.reduce().max_abs(number_tensor(largest), x);
+  return largest;
+}
+
 class ReduceOf : public testing::TestWithParam<DType> {};
 
 INSTANTIATE_TEST_SUITE_P(Storage, ReduceOf, storage_types);
@@ -17,15 +29,15 @@ TEST_P(ReduceOf, EqualsReference) {
   const auto reference = ops::make_reference_ops();
   for (const std::int64_t count : {1, 7, 17, 1025, 4096, 4097, 300000}) {
     const HostTensor x = HostTensor::random({count}, 1, 3).as(GetParam());
-    const double expected = reference->reduce().sum_of_squares(x), largest = reference->reduce().max_abs(x);
-    const double first = machines().front()->ops->reduce().sum_of_squares(x);
+    const double expected = squares(*reference, x), largest = largest_of(*reference, x);
+    const double first = squares(*machines().front()->ops, x);
     for (const auto& machine : machines()) {
       SCOPED_TRACE(machine->name);
-      const double sum = machine->ops->reduce().sum_of_squares(x);
+      const double sum = squares(*machine->ops, x);
       EXPECT_NEAR(sum, expected, 1e-12 * expected);
       // The square of a float is exact in double, so that even the baseline has the same bits.
       EXPECT_EQ(sum, first);
-      EXPECT_EQ(machine->ops->reduce().max_abs(x), largest);
+      EXPECT_EQ(largest_of(*machine->ops, x), largest);
     }
   }
 }
@@ -33,12 +45,11 @@ TEST_P(ReduceOf, EqualsReference) {
 TEST_P(ReduceOf, SumOfChunksIsTheSum) {
   const HostTensor x = HostTensor::random({20000}, 1).as(GetParam());
   for (const auto& machine : machines()) {
-    ops::Reduce& reduce = machine->ops->reduce();
     double sum = 0;
     for (std::int64_t i = 0; i < 20000; i += 4096) {
-      sum += reduce.sum_of_squares(x.tensor().flat(i, std::min<std::int64_t>(4096, 20000 - i)));
+      sum += squares(*machine->ops, x.tensor().flat(i, std::min<std::int64_t>(4096, 20000 - i)));
     }
-    EXPECT_EQ(sum, reduce.sum_of_squares(x));
+    EXPECT_EQ(sum, squares(*machine->ops, x));
   }
 }
 
@@ -51,11 +62,11 @@ TEST_P(ReduceOf, WhatIsNotFiniteIsSeen) {
     for (const std::size_t place : {0U, 4999U}) {
       HostTensor x = HostTensor::random({5000}, 1);
       x[place] = -INFINITY;
-      EXPECT_EQ(ops->reduce().max_abs(x.as(GetParam())), INFINITY);
-      EXPECT_FALSE(std::isfinite(ops->reduce().sum_of_squares(x.as(GetParam()))));
+      EXPECT_EQ(largest_of(*ops, x.as(GetParam())), INFINITY);
+      EXPECT_FALSE(std::isfinite(squares(*ops, x.as(GetParam()))));
       x[place] = -std::numeric_limits<float>::quiet_NaN();
-      EXPECT_TRUE(std::isnan(ops->reduce().max_abs(x.as(GetParam()))));
-      EXPECT_FALSE(std::isfinite(ops->reduce().sum_of_squares(x.as(GetParam()))));
+      EXPECT_TRUE(std::isnan(largest_of(*ops, x.as(GetParam()))));
+      EXPECT_FALSE(std::isfinite(squares(*ops, x.as(GetParam()))));
     }
   }
 }
@@ -63,17 +74,24 @@ TEST_P(ReduceOf, WhatIsNotFiniteIsSeen) {
 TEST(Reduce, NothingIsZero) {
   const HostTensor none({0});
   for (const auto& machine : machines()) {
-    EXPECT_EQ(machine->ops->reduce().sum_of_squares(none), 0);
-    EXPECT_EQ(machine->ops->reduce().max_abs(none), 0);
+    EXPECT_EQ(squares(*machine->ops, none), 0);
+    EXPECT_EQ(largest_of(*machine->ops, none), 0);
   }
 }
 
 TEST(Reduce, BrokenRules) {
   const auto ops = ops::make_reference_ops();
   const HostTensor x({4, 8});
-  EXPECT_THROW(ops->reduce().sum_of_squares(x.tensor().slice_columns(0, 4)), BrokenRule);
-  EXPECT_THROW(ops->reduce().max_abs(x.tensor().slice_columns(0, 4)), BrokenRule);
-  EXPECT_THROW(ops->reduce().max_abs({}), BrokenRule);
+  EXPECT_THROW(squares(*ops, x.tensor().slice_columns(0, 4)), BrokenRule);
+  EXPECT_THROW(largest_of(*ops, x.tensor().slice_columns(0, 4)), BrokenRule);
+  EXPECT_THROW(largest_of(*ops, {}), BrokenRule);
+  EXPECT_THROW(ops->reduce().sum_of_squares(HostTensor({1}), x), BrokenRule);  // f32
+  std::vector<double> two(2);
+  EXPECT_THROW(ops->reduce().max_abs(view(std::span(two), Shape{2}), x), BrokenRule);
+  double sum = 0;
+  Tensor elsewhere = number_tensor(sum);
+  elsewhere.device.kind = DeviceKind::cuda;
+  EXPECT_THROW(ops->reduce().sum_of_squares(elsewhere, x), BrokenRule);
 }
 
 }  // namespace

@@ -47,12 +47,21 @@ TEST_P(RotarySizes, EqualsReference) {
       compare_everywhere(
           [&](ops::Ops& ops) {
             HostTensor y = x;
-            ops.rotary().rotate(y, angles, {.positions = s.positions, .first_position = first, .inverse = inverse});
+            ops.rotary().rotate(y, angles, {.positions = {first, s.positions}, .inverse = inverse});
             return Results{y};
           },
           1e-6);
     }
   }
+  const ops::Positions ends({0, s.positions / 2},
+                            {most_positions - s.positions + s.positions / 2, s.positions - s.positions / 2});
+  compare_everywhere(
+      [&](ops::Ops& ops) {
+        HostTensor y = x;
+        ops.rotary().rotate(y, angles, {.positions = ends});
+        return Results{y};
+      },
+      1e-6);
 }
 
 TEST(Rotary, TurnsAPairByItsAngle) {
@@ -60,9 +69,9 @@ TEST(Rotary, TurnsAPairByItsAngle) {
   HostTensor x({2, 4}), angles({2, 4});
   x.values() = {1, 2, 3, 4, 1, 2, 3, 4};
   angles.values() = {1, 1, 0, 0, 0, 1, 1, 0};  // position 1 turns the first pair by a quarter
-  ops->rotary().rotate(x, angles, {.positions = 2});
+  ops->rotary().rotate(x, angles, {.positions = {0, 2}});
   EXPECT_EQ(x.values(), (std::vector<float>{1, 2, 3, 4, -3, 2, 1, 4}));
-  ops->rotary().rotate(x, angles, {.positions = 2, .inverse = true});
+  ops->rotary().rotate(x, angles, {.positions = {0, 2}, .inverse = true});
   EXPECT_EQ(x.values(), (std::vector<float>{1, 2, 3, 4, 1, 2, 3, 4}));
 }
 
@@ -71,16 +80,29 @@ TEST_P(RotaryOf, SlicesHaveEqualBits) {
   const HostTensor x = HostTensor::random({2 * 9, 3 * 20}, 2).as(GetParam()), angles = some_angles(20);
   for (const auto& machine : machines()) {
     HostTensor whole = x, parts = x;
-    machine->ops->rotary().rotate(whole, angles, {.positions = 9});
+    machine->ops->rotary().rotate(whole, angles, {.positions = {0, 9}});
     for (std::int64_t sample = 0; sample < 2; ++sample) {
       for (const auto& [first, count] : {std::pair{0, 4}, std::pair{4, 5}}) {
         const Tensor rows = parts.tensor().slice_rows(sample * 9 + first, count);
         for (std::int64_t head = 0; head < 3; ++head) {
-          machine->ops->rotary().rotate(rows.slice_columns(head * 20, 20), angles, {.positions = count, .first_position = first});
+          machine->ops->rotary().rotate(rows.slice_columns(head * 20, 20), angles, {.positions = {first, count}});
         }
       }
     }
     EXPECT_EQ(different_bits(whole.values(), parts.values()), 0U) << machine->name;
+  }
+}
+
+TEST_P(RotaryOf, RowsOfAnyPositionsHaveEqualBits) {
+  const HostTensor x = HostTensor::random({3 * 12, 2 * 20}, 2).as(GetParam()), angles = some_angles(20);
+  for (const auto& machine : machines()) {
+    HostTensor whole = x;
+    machine->ops->rotary().rotate(whole, angles, {.positions = {0, 12}});
+    for (const ops::Positions& part : {ops::Positions({0, 3}, {9, 3}), ops::Positions(3, 6)}) {
+      const HostTensor some = rows_of(x, 12, part);
+      machine->ops->rotary().rotate(some, angles, {.positions = part});
+      EXPECT_EQ(different_bits(some.values(), rows_of(whole, 12, part).values()), 0U) << machine->name;
+    }
   }
 }
 
@@ -90,11 +112,11 @@ TEST(Rotary, TheInverseIsTheGradient) {
   const HostTensor dy = HostTensor::random({6, 20}, 4), angles = some_angles(10);
   const auto loss = [&] {
     y = x;
-    ops->rotary().rotate(y, angles, {.positions = 3, .first_position = 5});
+    ops->rotary().rotate(y, angles, {.positions = {5, 3}});
     return inner(y, dy);
   };
   HostTensor dx = dy;
-  ops->rotary().rotate(dx, angles, {.positions = 3, .first_position = 5, .inverse = true});
+  ops->rotary().rotate(dx, angles, {.positions = {5, 3}, .inverse = true});
   expect_gradient(dx, x, loss, 1e-1F, 1e-5);
 }
 
@@ -102,16 +124,16 @@ TEST(Rotary, BrokenRules) {
   const auto ops = ops::make_reference_ops();
   ops::Rotary& rotary = ops->rotary();
   const HostTensor x({6, 20}), angles({4, 10}), odd({4, 5}), wide({4, 12});
-  EXPECT_THROW(rotary.rotate(x, odd, {.positions = 3}), BrokenRule);
-  EXPECT_THROW(rotary.rotate(x, wide, {.positions = 3}), BrokenRule);
-  EXPECT_THROW(rotary.rotate(x, angles, {.positions = 4}), BrokenRule);
-  EXPECT_THROW(rotary.rotate(x, angles, {.positions = 0}), BrokenRule);
-  EXPECT_THROW(rotary.rotate(x, angles, {.positions = 6}), BrokenRule);
-  EXPECT_THROW(rotary.rotate(x, angles, {.positions = 3, .first_position = 2}), BrokenRule);
-  EXPECT_THROW(rotary.rotate(x, angles, {.positions = 3, .first_position = -1}), BrokenRule);
+  EXPECT_THROW(rotary.rotate(x, odd, {.positions = {0, 3}}), BrokenRule);
+  EXPECT_THROW(rotary.rotate(x, wide, {.positions = {0, 3}}), BrokenRule);
+  EXPECT_THROW(rotary.rotate(x, angles, {.positions = {0, 4}}), BrokenRule);
+  EXPECT_THROW(rotary.rotate(x, angles, {.positions = {0, 0}}), BrokenRule);
+  EXPECT_THROW(rotary.rotate(x, angles, {.positions = {0, 6}}), BrokenRule);
+  EXPECT_THROW(rotary.rotate(x, angles, {.positions = {2, 3}}), BrokenRule);
+  EXPECT_THROW(rotary.rotate(x, angles, {.positions = {-1, 3}}), BrokenRule);
   Tensor elsewhere = x;
   elsewhere.device.kind = DeviceKind::cuda;
-  EXPECT_THROW(rotary.rotate(elsewhere, angles, {.positions = 3}), BrokenRule);
+  EXPECT_THROW(rotary.rotate(elsewhere, angles, {.positions = {0, 3}}), BrokenRule);
 }
 
 }  // namespace

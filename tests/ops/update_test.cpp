@@ -58,6 +58,26 @@ TEST_P(UpdateOf, EqualsReference) {
   }
 }
 
+TEST_P(UpdateOf, SgdEqualsReference) {
+  const int steps = GetParam() == DType::f32 ? 3 : 1;
+  for (const float momentum : {0.0F, 0.9F}) {
+    for (const std::int64_t count : {1, 17, 1025, 50000}) {
+      compare_everywhere(
+          [&](ops::Ops& ops) {
+            State state(count, GetParam());
+            const Tensor buffer = momentum == 0 ? Tensor{} : state.exp_avg.tensor();
+            for (int t = 1; t <= steps; ++t) {
+              const HostTensor scalars = scalars_of(t, 1e-2F, 0.5F);
+              ops.update().sgd(state.weights, state.weights, state.gradient, buffer, {.momentum = momentum, .weight_decay = 0.1F},
+                               {scalars});
+            }
+            return Results{state.weights, state.exp_avg};
+          },
+          1e-6);
+    }
+  }
+}
+
 // PyTorch 2's AdamW from zero moments with lr 0.01, betas (0.9, 0.95), eps 1e-8, weight decay 0.1: the first step is
 // p (1 - lr decay) - lr sign(g), to the relative size of eps.
 TEST(Update, FirstStepIsTheSignOfTheGradient) {
@@ -142,6 +162,11 @@ TEST(Update, BrokenRules) {
   EXPECT_THROW(update.adamw(x, {}, x, x, x, {.beta1 = 1}, scalars), BrokenRule);
   EXPECT_THROW(update.adamw(x, {}, x, x, x, {.beta2 = -1}, scalars), BrokenRule);
   EXPECT_THROW(update.adamw(x, {}, x, x, x, {.eps = 0}, scalars), BrokenRule);
+  EXPECT_THROW(update.sgd(x, {}, shorter, {}, {}, scalars), BrokenRule);
+  EXPECT_THROW(update.sgd(x, {}, x, shorter, {.momentum = 0.5F}, scalars), BrokenRule);
+  EXPECT_THROW(update.sgd(x, {}, x, x, {.momentum = 0}, scalars), BrokenRule);
+  EXPECT_THROW(update.sgd(x, {}, x, {}, {.momentum = 0.5F}, scalars), BrokenRule);
+  EXPECT_THROW(update.sgd(x, {}, x, x, {.momentum = 1}, scalars), BrokenRule);
   Tensor elsewhere = x;
   elsewhere.device.kind = DeviceKind::cuda;
   EXPECT_THROW(update.adamw(elsewhere, {}, x, x, x, {}, scalars), BrokenRule);

@@ -94,12 +94,36 @@ inline Tensor ids_tensor(std::vector<std::int32_t>& ids) {
   return result;
 }
 
+/// A view of one number, where sums go.
+inline Tensor number_tensor(double& number) { return view(std::span(&number, 1), Shape{1}); }
+
 /// Ids in [first, last) that depend on `seed` only.
 inline std::vector<std::int32_t> random_ids(std::size_t count, std::int32_t first, std::int32_t last, std::uint32_t seed) {
   std::vector<std::int32_t> ids(count);
   std::mt19937 engine(seed);
   for (std::int32_t& id : ids) id = first + static_cast<std::int32_t>(engine() % static_cast<std::uint32_t>(last - first));
   return ids;
+}
+
+/// The rows that have these positions, of samples of `length` rows each.
+inline std::vector<std::int64_t> rows_at(std::int64_t samples, std::int64_t length, const ops::Positions& positions) {
+  std::vector<std::int64_t> rows;
+  for (std::int64_t sample = 0; sample < samples; ++sample) {
+    for (std::int64_t i = 0; i < positions.count(); ++i) rows.push_back(sample * length + positions.at(i));
+  }
+  return rows;
+}
+
+/// A copy of those rows.
+inline HostTensor rows_of(const HostTensor& whole, std::int64_t length, const ops::Positions& positions) {
+  const Tensor from = whole;
+  const std::vector<std::int64_t> rows = rows_at(from.rows() / length, length, positions);
+  HostTensor result({std::ssize(rows), from.columns()}, whole.type());
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const Tensor row = from.slice_rows(rows[i], 1);
+    std::memcpy(result.tensor().slice_rows(static_cast<std::int64_t>(i), 1).data, row.data, row.bytes());
+  }
+  return result;
 }
 
 /// From a bf16 number to the next one.

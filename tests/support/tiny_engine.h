@@ -8,54 +8,14 @@
 #include <vector>
 
 #include "base/rng.h"
-#include "comm/communicator.h"
 #include "data/batch.h"
-#include "device/runtime.h"
 #include "model/decoder.h"
-#include "ops/ops.h"
+#include "support/machine.h"
+#include "support/tiny_model.h"
 #include "tensor/bfloat16.h"
 #include "train/engine.h"
 
 namespace lockstep::support {
-
-inline arch::ModelConfig tiny_model() {
-  arch::ModelConfig config;
-  config.layers = 2;
-  config.heads = config.kv_heads = 3;
-  config.width = 30;
-  config.head_size = 10;
-  config.ffn_width = 120;
-  config.block_size = 7;
-  config.vocabulary = 65;
-  config.bias = config.qkv_bias = true;
-  return config;
-}
-
-/// The parts of Llama 3.1: fewer key/value heads than heads, heads wider than the model, stretched rotary positions.
-inline arch::ModelConfig tiny_llama() {
-  arch::ModelConfig config = tiny_model();
-  config.bias = config.qkv_bias = config.tied = false;
-  config.heads = 6;
-  config.kv_heads = 2;
-  config.ffn_width = 40;
-  config.norm = arch::NormKind::rmsnorm;
-  config.position = arch::PositionKind::rope;
-  config.rope = {.theta = 100, .scaling = arch::RopeScaling::llama3, .original_block_size = 32};
-  config.activation = ops::Activation::silu;
-  config.gated = true;
-  return config;
-}
-
-/// The parts of Qwen2: biases of q, k, v alone, a tied head.
-inline arch::ModelConfig tiny_qwen2() {
-  arch::ModelConfig config = tiny_llama();
-  config.heads = 3;
-  config.kv_heads = 1;
-  config.norm_eps = 1e-6F;
-  config.rope = {.theta = 1e6};
-  config.qkv_bias = config.tied = true;
-  return config;
-}
 
 inline train::EngineConfig tiny_config(const arch::ModelConfig& model = tiny_model()) {
   train::EngineConfig config;
@@ -93,22 +53,54 @@ inline double relative(const Tensor& a, const Tensor& b) {
   return std::sqrt(difference) / std::max(std::sqrt(size), 1e-7);
 }
 
-/// Runtime, stream, kernels and world of one rank; `reference` takes the plain loops.
-struct Machine {
-  explicit Machine(int threads = 2, bool reference = false, ops::Isa isa = ops::Isa::automatic)
-      : runtime(open_runtime({}, {.threads = threads})),
-        stream(runtime->make_stream()),
-        ops(reference ? ops::make_reference_ops() : ops::make_ops(*runtime, *stream, {.isa = isa})),
-        world(comm::make_self()) {}
-  std::unique_ptr<Runtime> runtime;
-  std::unique_ptr<Stream> stream;
-  std::unique_ptr<ops::Ops> ops;
-  std::unique_ptr<comm::Communicator> world;
+/// The groups of data-parallel ranks.
+struct DataParallel {
+  explicit DataParallel(comm::Communicator& world)
+      : groups(world, layout::Mesh({.dp = world.size(), .ranks_per_host = world.size()})) {}
+  parallel::Groups groups;
 };
 
+inline train::EngineConfig data_parallel(train::EngineConfig config, const comm::Communicator& world) {
+  config.plan.dp = world.size();
+  return config;
+}
+
+/// An engine of one of the data-parallel ranks of `world`.
+class RankEngine : private DataParallel, public train::Engine {
+ public:
+  template <class... Factory>
+  RankEngine(const train::EngineConfig& config, Runtime& runtime, ops::Ops& ops, comm::Communicator& world,
+             const Factory&... make_updater)
+      : DataParallel(world), Engine(data_parallel(config, world), runtime, ops, DataParallel::groups, make_updater...) {}
+};
+
+/// One parameter of this rank with everything that training keeps of it, in the parameter's shape.
+struct ParameterState {
+  std::string name;
+  Tensor weight;  ///< what is updated
+  Tensor gradient;
+  Tensor exp_avg, exp_avg_sq;  ///< the first two slots; empty where this rank has none
+};
+
+/// In the order of the model's table, of an engine whose state lies whole in memory.
+inline std::vector<ParameterState> parameters_of(train::Engine& engine) {
+  std::vector<ParameterState> all;
+  parallel::TrainingState& state = engine.state();
+  state.for_each({.gradients = true, .slots = true, .changes = true}, [&](const parallel::StateRange& range) {
+    for (const layout::PlacedParameter& placed : state.units()[static_cast<std::size_t>(range.unit.value)].parameters) {
+      const auto part = [&](const Tensor& flat) {
+        return flat.flat(placed.offset, placed.shape().elements()).reshape(placed.shape());
+      };
+      const auto slot = [&](std::size_t s) { return s < range.slots.size() ? part(range.slots[s]) : Tensor{}; };
+      all.push_back({placed.info.name, part(range.master), part(range.gradient), slot(0), slot(1)});
+    }
+  });
+  return all;
+}
+
 /// An engine with its memory taken and its weights set.
-inline std::unique_ptr<train::Engine> make_engine(const train::EngineConfig& config, Machine& machine) {
-  auto engine = std::make_unique<train::Engine>(config, *machine.runtime, *machine.ops, *machine.world);
+inline std::unique_ptr<RankEngine> make_engine(const train::EngineConfig& config, Machine& machine) {
+  auto engine = std::make_unique<RankEngine>(config, *machine.runtime, *machine.ops, *machine.world);
   engine->commit();
   engine->initialise();
   return engine;
@@ -121,8 +113,8 @@ class TinyReader {
     workspace_.declare(logits, "logits", Shape{7, 65}, DType::f32);
     decoder.declare(workspace_, cache_);
     Ledger ledger;
-    workspace_.commit(machine.runtime->memory(), ledger);
-    cache_.commit(machine.runtime->memory(), ledger);
+    workspace_.commit(*machine.runtime, ledger);
+    cache_.commit(*machine.runtime, ledger);
   }
   /// Reads `count` of `tokens` from `first` on behind what was read, sets their rows of `logits` and returns what they are of.
   Tensor read(const Tensor& tokens, std::int64_t first, std::int64_t count) {
@@ -141,7 +133,7 @@ class TinyReader {
 
 /// `to` gets the weights of `from`, an engine of the same configuration.
 inline void start_alike(train::Engine& to, train::Engine& from) {
-  const auto targets = to.state(), sources = from.state();
+  const auto targets = parameters_of(to), sources = parameters_of(from);
   for (std::size_t i = 0; i < targets.size(); ++i) {
     std::ranges::copy(elements<std::byte>(sources[i].weight), elements<std::byte>(targets[i].weight).begin());
   }

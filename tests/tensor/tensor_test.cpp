@@ -102,5 +102,22 @@ TEST(TensorOfNothing, IsFalseAndItsSlicesStayNull) {
   EXPECT_FALSE(tensor.slice_rows(2, 2));
 }
 
+// What lies in tiles is for products: no other view of it is right.
+TEST_F(Views, OfTilesHaveWholeTilesOfRowsAlone) {
+  std::vector<float> memory(20 * 3);
+  Tensor tensor = view(std::span(memory), {20, 3});
+  tensor.order = Order::tiles;
+  EXPECT_FALSE(tensor.dense());
+  EXPECT_EQ(tensor.slice_rows(8, 12).order, Order::tiles);
+  EXPECT_EQ(tensor.slice_rows(8, 8).data, tensor.data + 8 * 3 * sizeof(float));
+  EXPECT_EQ(tensor.slice_rows(16, 4).rows(), 4);
+  EXPECT_THROW(tensor.slice_rows(0, 4), BrokenRule);
+  EXPECT_THROW(tensor.slice_rows(4, 8), BrokenRule);
+  EXPECT_THROW(tensor.slice_columns(0, 3), BrokenRule);
+  EXPECT_THROW(tensor.flat(0, 8), BrokenRule);
+  EXPECT_THROW(tensor.reshape({60}), BrokenRule);
+  EXPECT_THROW(elements<float>(tensor), BrokenRule);
+}
+
 }  // namespace
 }  // namespace lockstep

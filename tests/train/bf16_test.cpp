@@ -45,7 +45,7 @@ std::vector<std::byte> kept(Engine& engine) {
     const std::span<std::byte> bytes = elements<std::byte>(tensor);
     all.insert(all.end(), bytes.begin(), bytes.end());
   };
-  for (const Engine::ParameterState& p : engine.state()) {
+  for (const support::ParameterState& p : support::parameters_of(engine)) {
     for (const Tensor& tensor : {p.weight, p.gradient, p.exp_avg, p.exp_avg_sq}) add(tensor);
   }
   for (std::size_t u = 0; u < engine.context().parameters.units().size(); ++u) add(shard(engine, u).published);
@@ -70,7 +70,8 @@ TEST(Bf16, WhatTheModelReadsIsTheMasterRounded) {
   const Batches batches(1, 3, 7, 65);
   for (int step = 0; step < 3; ++step) engine->step(batches.all(), batches.targets(), step, 1e-2);
   expect_published(*engine);
-  for (const Engine::ParameterState& p : engine->state()) std::ranges::fill(elements<float>(p.weight), 1.00390625F);  // 1 + 2^-8
+  for (const support::ParameterState& p : support::parameters_of(*engine))
+    std::ranges::fill(elements<float>(p.weight), 1.00390625F);  // 1 + 2^-8
   engine->weights_changed();
   expect_published(*engine);
   EXPECT_EQ(values_of(shard(*engine, 0).published).front(), 1.0F);  // to even
@@ -81,18 +82,18 @@ TEST(Bf16, StartsFromTheWeightsOfFp32) {
   const auto wide = make_engine(support::tiny_config(), machine);
   const auto masters = make_engine(bf16_config(support::bf16_with_masters), machine);
   const auto alone = make_engine(bf16_config(support::bf16_alone), machine);
-  for (std::size_t i = 0; i < wide->state().size(); ++i) {
-    std::vector<float> values = values_of(wide->state()[i].weight);
-    EXPECT_EQ(values_of(masters->state()[i].weight), values);
+  for (std::size_t i = 0; i < support::parameters_of(*wide).size(); ++i) {
+    std::vector<float> values = values_of(support::parameters_of(*wide)[i].weight);
+    EXPECT_EQ(values_of(support::parameters_of(*masters)[i].weight), values);
     for (float& value : values) value = to_float(to_bfloat16(value));
-    EXPECT_EQ(values_of(alone->state()[i].weight), values);
+    EXPECT_EQ(values_of(support::parameters_of(*alone)[i].weight), values);
   }
 }
 
 TEST(Bf16, WithoutMastersNothingOfTheOptimizerIsFp32) {
   Machine machine;
   const auto engine = make_engine(bf16_config(support::bf16_alone), machine);
-  for (const Engine::ParameterState& p : engine->state()) {
+  for (const support::ParameterState& p : support::parameters_of(*engine)) {
     EXPECT_EQ(p.gradient.dtype, DType::f32);
     for (const Tensor& tensor : {p.weight, p.exp_avg, p.exp_avg_sq}) EXPECT_EQ(tensor.dtype, DType::bf16);
   }
@@ -110,8 +111,9 @@ TEST(Bf16, FastKernelsTrainAsTheReferenceDoes) {
       const StepResult y = b->step(batches.all(), batches.targets(), 0, 1e-3);
       EXPECT_NEAR(x.loss, y.loss, 1e-3 * y.loss);
       EXPECT_NEAR(x.gradient_norm, y.gradient_norm, 1e-2 * y.gradient_norm);
-      for (std::size_t i = 0; i < a->state().size(); ++i) {
-        EXPECT_LT(relative(a->state()[i].gradient, b->state()[i].gradient), 2e-2) << a->state()[i].name;
+      for (std::size_t i = 0; i < support::parameters_of(*a).size(); ++i) {
+        EXPECT_LT(relative(support::parameters_of(*a)[i].gradient, support::parameters_of(*b)[i].gradient), 2e-2)
+            << support::parameters_of(*a)[i].name;
       }
     }
   }
@@ -141,7 +143,7 @@ TEST(Bf16, EveryThreadCountGivesTheSameBits) {
       std::vector<std::vector<std::byte>> left;
       for (const int threads : {1, 2, 3}) {
         EngineConfig config = bf16_config(weights, model);
-        config.microbatches = 2;
+        config.plan.microbatches = 2;
         Machine machine(threads);
         const auto engine = make_engine(config, machine);
         const Batches batches(2, 3, 7, 65);
@@ -174,7 +176,7 @@ TEST(Bf16, AGradientThatIsNotFiniteChangesNothing) {
     const auto engine = make_engine(bf16_config(weights), machine);
     const Batches batches(1, 3, 7, 65);
     engine->step(batches.all(), batches.targets(), 0, 1e-3);
-    for (const Engine::ParameterState& p : engine->state()) {
+    for (const support::ParameterState& p : support::parameters_of(*engine)) {
       if (p.name != "transformer.ln_f.weight") continue;
       if (p.weight.dtype == DType::f32) {
         elements<float>(p.weight)[0] = std::numeric_limits<float>::quiet_NaN();
@@ -185,7 +187,7 @@ TEST(Bf16, AGradientThatIsNotFiniteChangesNothing) {
     engine->weights_changed();
     const auto moments = [&] {
       std::vector<std::vector<float>> all;
-      for (const Engine::ParameterState& p : engine->state()) all.push_back(values_of(p.exp_avg));
+      for (const support::ParameterState& p : support::parameters_of(*engine)) all.push_back(values_of(p.exp_avg));
       return all;
     };
     const auto before = moments();
@@ -203,7 +205,7 @@ std::int64_t bytes_of(const Ledger& ledger, std::string_view owner) {
 TEST(Bf16, TheLedgerNamesWhatIsKept) {
   Machine machine;
   const auto ledger_of = [&](const parallel::WeightStorage& weights) {
-    Engine engine(bf16_config(weights), *machine.runtime, *machine.ops, *machine.world);
+    support::RankEngine engine(bf16_config(weights), *machine.runtime, *machine.ops, *machine.world);
     const Ledger ledger = engine.ledger();
     engine.commit();
     EXPECT_EQ(engine.ledger().total(), ledger.total());
@@ -238,7 +240,7 @@ TEST(Bf16, ReadingInPiecesGivesTheBitsOfTheTrainingPass) {
       for (const std::int64_t count : pieces) {
         const Tensor x = reader.read(batch.tokens, first, count);
         EXPECT_EQ(x.dtype, DType::bf16);
-        if (pieces.size() == 1) loss = reader.decoder.loss(x, batch.targets);
+        if (pieces.size() == 1) reader.decoder.loss(x, {batch.targets, view(std::span(&loss, 1), Shape{1})});
         first += count;
       }
       return values_of(reader.logits);

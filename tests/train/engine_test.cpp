@@ -22,7 +22,8 @@ std::vector<EngineConfig> variants() {
   std::vector<EngineConfig> all;
   for (const bool tied : {true, false}) {
     for (const bool bias : {true, false}) {
-      for (const ops::Activation activation : {ops::Activation::gelu, ops::Activation::gelu_tanh, ops::Activation::relu}) {
+      for (const arch::ActivationKind activation :
+           {arch::ActivationKind::gelu, arch::ActivationKind::gelu_tanh, arch::ActivationKind::relu}) {
         EngineConfig config = tiny_config();
         config.model.tied = tied;
         config.model.bias = bias;
@@ -56,8 +57,9 @@ TEST(Engine, FastKernelsTrainAsTheReferenceDoes) {
     const StepResult y = b->step(batches.all(), batches.targets(), 0, 1e-3);
     EXPECT_NEAR(x.loss, y.loss, 1e-5 * y.loss);
     EXPECT_NEAR(x.gradient_norm, y.gradient_norm, 1e-5 * y.gradient_norm);
-    for (std::size_t i = 0; i < a->state().size(); ++i) {
-      EXPECT_LT(relative(a->state()[i].gradient, b->state()[i].gradient), 1e-4) << a->state()[i].name;
+    for (std::size_t i = 0; i < support::parameters_of(*a).size(); ++i) {
+      EXPECT_LT(relative(support::parameters_of(*a)[i].gradient, support::parameters_of(*b)[i].gradient), 1e-4)
+          << support::parameters_of(*a)[i].name;
     }
   }
 }
@@ -70,7 +72,7 @@ TEST(Engine, GradientsAgreeWithDifferencesOfTheLoss) {
     const Batches batches(1, 3, 7, 65);
     // A learning rate of zero leaves the weights where the gradient was taken.
     engine->step(batches.all(), batches.targets(), 0, 0);
-    for (const Engine::ParameterState& p : engine->state()) {
+    for (const support::ParameterState& p : support::parameters_of(*engine)) {
       const std::span<float> w = elements<float>(p.weight);
       const std::span<float> g = elements<float>(p.gradient);
       const auto largest =
@@ -93,7 +95,7 @@ TEST(Engine, AccumulationIsTheLargerBatch) {
   whole.samples = 6;
   EngineConfig parts = tiny_config();
   parts.samples = 2;
-  parts.microbatches = 3;
+  parts.plan.microbatches = 3;
   for (const bool tied : {true, false}) {
     whole.model.tied = parts.model.tied = tied;
     Machine machine;
@@ -105,8 +107,9 @@ TEST(Engine, AccumulationIsTheLargerBatch) {
       const StepResult x = a->step(one.all(), one.targets(), step, 1e-3);
       const StepResult y = b->step(three.all(), three.targets(), step, 1e-3);
       EXPECT_NEAR(x.loss, y.loss, 1e-5);
-      for (std::size_t i = 0; i < a->state().size(); ++i) {
-        EXPECT_LT(relative(a->state()[i].gradient, b->state()[i].gradient), 1e-4) << a->state()[i].name;
+      for (std::size_t i = 0; i < support::parameters_of(*a).size(); ++i) {
+        EXPECT_LT(relative(support::parameters_of(*a)[i].gradient, support::parameters_of(*b)[i].gradient), 1e-4)
+            << support::parameters_of(*a)[i].name;
       }
     }
   }
@@ -134,13 +137,13 @@ TEST(Engine, EveryThreadCountGivesTheSameBits) {
     for (const int threads : {1, 2, 3}) {
       EngineConfig config = tiny_config(model);
       config.model.dropout = 0.1F;
-      config.microbatches = 2;
+      config.plan.microbatches = 2;
       Machine machine(threads);
       const auto engine = make_engine(config, machine);
       const Batches batches(2, 3, 7, 65);
       for (int step = 0; step < 3; ++step) engine->step(batches.all(), batches.targets(), step, 1e-2);
       std::vector<float> flat;
-      for (const auto& p : engine->state())
+      for (const auto& p : support::parameters_of(*engine))
         flat.insert(flat.end(), elements<float>(p.weight).begin(), elements<float>(p.weight).end());
       weights.push_back(flat);
     }
@@ -153,13 +156,14 @@ TEST(Engine, AGradientThatIsNotFiniteChangesNothing) {
   Machine machine;
   const auto engine = make_engine(tiny_config(), machine);
   const Batches batches(1, 3, 7, 65);
-  elements<float>(engine->state()[0].weight)[0] = std::numeric_limits<float>::quiet_NaN();
+  elements<float>(support::parameters_of(*engine)[0].weight)[0] = std::numeric_limits<float>::quiet_NaN();
   std::vector<std::vector<float>> before;
-  for (const auto& p : engine->state()) before.emplace_back(elements<float>(p.exp_avg).begin(), elements<float>(p.exp_avg).end());
+  for (const auto& p : support::parameters_of(*engine))
+    before.emplace_back(elements<float>(p.exp_avg).begin(), elements<float>(p.exp_avg).end());
   const StepResult result = engine->step(batches.all(), batches.targets(), 0, 1e-3);
   EXPECT_FALSE(result.finite);
   for (std::size_t i = 0; i < before.size(); ++i) {
-    EXPECT_TRUE(std::ranges::equal(before[i], elements<float>(engine->state()[i].exp_avg)));
+    EXPECT_TRUE(std::ranges::equal(before[i], elements<float>(support::parameters_of(*engine)[i].exp_avg)));
   }
 }
 
@@ -171,7 +175,7 @@ TEST(Engine, AStepWithoutTargetsChangesNothing) {
   engine->step(batches.all(), batches.targets(), 0, 1e-3);
   const auto copies = [&] {
     std::vector<float> all;
-    for (const Engine::ParameterState& p : engine->state()) {
+    for (const support::ParameterState& p : support::parameters_of(*engine)) {
       for (const Tensor& tensor : {p.weight, p.exp_avg, p.exp_avg_sq}) {
         all.insert(all.end(), elements<float>(tensor).begin(), elements<float>(tensor).end());
       }
@@ -190,7 +194,7 @@ TEST(Engine, AStepWithoutTargetsChangesNothing) {
 
 TEST(Engine, LedgerIsTheSameBeforeAndAfterAllocating) {
   Machine machine;
-  Engine engine(tiny_config(), *machine.runtime, *machine.ops, *machine.world);
+  support::RankEngine engine(tiny_config(), *machine.runtime, *machine.ops, *machine.world);
   const std::int64_t before = engine.ledger().total();
   engine.commit();
   EXPECT_EQ(engine.ledger().total(), before);

@@ -15,21 +15,29 @@ using support::values_of;
 /// Weights made from numbers.
 class Numbers final : public checkpoint::WeightSource {
  public:
-  void read_model(std::span<const checkpoint::HeldTensor> weights, cpu::Team& /*team*/) const override {
-    const CounterRng rng(3, "weights");
-    std::uint64_t i = 0;
-    for (const checkpoint::HeldTensor& held : weights) {
-      const Tensor& all = held.ranges.at(0).values;
-      for (std::int64_t j = 0; j < all.elements(); ++j) {
-        const auto x = static_cast<float>(rng.uniform(i++) - 0.5);
-        if (all.dtype == DType::f32) {
-          reinterpret_cast<float*>(all.data)[j] = x;
-        } else {
-          reinterpret_cast<BFloat16*>(all.data)[j] = to_bfloat16(x);
+  std::unique_ptr<checkpoint::RangeReader> read_model(std::span<const checkpoint::LogicalTensor> /*weights*/) const override {
+    return std::make_unique<Ranges>();
+  }
+
+ private:
+  struct Ranges final : checkpoint::RangeReader {
+    void fill(std::span<const checkpoint::HeldTensor> tensors, Team& /*team*/) override {
+      for (const checkpoint::HeldTensor& held : tensors) {
+        const CounterRng rng(3, held.tensor.name);
+        for (const checkpoint::HeldRange& range : held.ranges) {
+          for (std::int64_t i = 0; i < range.values.elements(); ++i) {
+            const auto x = static_cast<float>(rng.uniform(static_cast<std::uint64_t>(range.first + i)) - 0.5);
+            if (range.values.dtype == DType::f32) {
+              reinterpret_cast<float*>(range.values.data)[i] = x;
+            } else {
+              reinterpret_cast<BFloat16*>(range.values.data)[i] = to_bfloat16(x);
+            }
+          }
         }
       }
     }
-  }
+    void finish(comm::Communicator& /*ranks*/) override {}
+  };
 };
 
 /// Logits of seven tokens, read all at once and one by one.
@@ -55,8 +63,8 @@ TEST(Inference, PrepackedWeightsGiveTheSameLogits) {
     for (const DType type : {DType::f32, DType::bf16}) {
       Machine machine;
       Inference inference(model, type, *machine.runtime, *machine.ops);
-      cpu::Team team(1);
-      inference.load(Numbers(), team);
+      Team team(1);
+      inference.load(Numbers(), *machine.world, team);
       const auto before = logits_of(inference, machine);
       EXPECT_EQ(before[0], before[1]);
       inference.prepack();
@@ -65,21 +73,18 @@ TEST(Inference, PrepackedWeightsGiveTheSameLogits) {
   }
 }
 
-// What a later model finds at the same place in memory is its own.
-TEST(Inference, ForgetsItsWeights) {
+TEST(Inference, NewWeightsAreReadInThePlaceOfPackedOnes) {
   Machine machine;
-  cpu::Team team(1);
-  arch::ModelConfig model = support::tiny_llama();
-  model.width = 24;
-  model.head_size = 8;
-  std::vector<std::vector<float>> first;
-  for (int i = 0; i < 4; ++i) {
+  Team team(1);
+  for (arch::ModelConfig model : {support::tiny_llama(), support::tiny_model()}) {
+    model.width = 24;
+    model.head_size = 8;
     Inference inference(model, DType::f32, *machine.runtime, *machine.ops);
-    inference.load(Numbers(), team);
-    const auto logits = logits_of(inference, machine);
-    if (i == 0) first = logits;
-    EXPECT_EQ(logits, first);
+    inference.load(Numbers(), *machine.world, team);
+    const auto first = logits_of(inference, machine);
     inference.prepack();
+    inference.load(Numbers(), *machine.world, team);
+    EXPECT_EQ(logits_of(inference, machine), first);
   }
 }
 

@@ -26,6 +26,7 @@ struct Layout {
   int ranks = 1;
   std::int64_t samples = 1;  // of a micro-batch
   parallel::GradientOptions gradients = {};
+  layout::ReduceEvery reduce = layout::ReduceEvery::step;
   bool tied = true;
   float dropout = 0;
   arch::ModelConfig model = support::tiny_model();
@@ -42,15 +43,16 @@ void train_rank(const Layout& layout, comm::Communicator& world, Learnt& out) {
   const std::unique_ptr<Runtime> runtime = open_runtime({}, {.threads = 1});
   const std::unique_ptr<Stream> stream = runtime->make_stream();
   const std::unique_ptr<ops::Ops> ops = ops::make_ops(*runtime, *stream, {});
-  world.attach(*stream, cpu::team_of(*runtime));
+  world.attach(*stream, runtime->team());
   EngineConfig config = support::tiny_config(layout.model);
   config.samples = layout.samples;
-  config.microbatches = static_cast<int>(global_micro_batches / layout.samples / layout.ranks);
+  config.plan.microbatches = static_cast<int>(global_micro_batches / layout.samples / layout.ranks);
   config.gradients = layout.gradients;
+  config.plan.reduce = layout.reduce;
   config.weights = layout.weights;
   config.model.tied = layout.tied && layout.model.tied;
   config.model.dropout = layout.dropout;
-  Engine engine(config, *runtime, *ops, world);
+  support::RankEngine engine(config, *runtime, *ops, world);
   engine.commit();
   if (world.rank() == 0) engine.initialise();
   engine.broadcast_state();
@@ -59,8 +61,8 @@ void train_rank(const Layout& layout, comm::Communicator& world, Learnt& out) {
     Batches all(global_micro_batches / layout.samples, layout.samples, 7, 65, static_cast<std::uint64_t>(step));
     // Targets that are ignored lie unevenly, so that a mean of means would show.
     for (std::size_t i = 0; i < all.target_values().size() / 3; ++i) all.target_values()[i] = -1;
-    const auto first = static_cast<std::size_t>(config.microbatches * world.rank());
-    const auto mine = all.all().subspan(first, static_cast<std::size_t>(config.microbatches));
+    const auto first = static_cast<std::size_t>(config.plan.microbatches * world.rank());
+    const auto mine = all.all().subspan(first, static_cast<std::size_t>(config.plan.microbatches));
     std::int64_t targets = 0;
     for (const data::Batch& batch : mine) {
       targets += std::ranges::count_if(elements<std::int32_t>(batch.targets), [](std::int32_t target) { return target >= 0; });
@@ -71,7 +73,7 @@ void train_rank(const Layout& layout, comm::Communicator& world, Learnt& out) {
     out.norms.push_back(result.gradient_norm);
   }
   if (world.rank() != 0) return;
-  for (const Engine::ParameterState& p : engine.state()) {
+  for (const support::ParameterState& p : support::parameters_of(engine)) {
     out.gradients.push_back(support::values_of(p.gradient));
     out.weights.push_back(support::values_of(p.weight));
   }
@@ -158,12 +160,12 @@ TEST(Ranks, DropTheSame) {
 }
 
 TEST(Ranks, OverlapAndBucketsChangeNoBit) {
-  for (const parallel::ReduceEvery reduce : {parallel::ReduceEvery::step, parallel::ReduceEvery::microbatch}) {
-    const Learnt first = learn({.ranks = 3, .samples = 2, .gradients = {.reduce = reduce}});
+  for (const layout::ReduceEvery reduce : {layout::ReduceEvery::step, layout::ReduceEvery::microbatch}) {
+    const Learnt first = learn({.ranks = 3, .samples = 2, .reduce = reduce});
     for (const std::int64_t bytes : {1, 20000, 1 << 30}) {
       for (const bool overlap : {true, false}) {
-        const parallel::GradientOptions options{.reduce = reduce, .bucket_bytes = bytes, .overlap = overlap};
-        expect_equal(learn({.ranks = 3, .samples = 2, .gradients = options}), first);
+        const parallel::GradientOptions options{.bucket_bytes = bytes, .overlap = overlap};
+        expect_equal(learn({.ranks = 3, .samples = 2, .gradients = options, .reduce = reduce}), first);
       }
     }
   }
@@ -172,10 +174,9 @@ TEST(Ranks, OverlapAndBucketsChangeNoBit) {
 // (a0 + b0) + (a1 + b1) and (a0 + a1) + (b0 + b1): other bits, the same sum.
 TEST(Ranks, ReducingEachMicroBatchIsWithinTolerance) {
   const Learnt step = learn({.ranks = 2, .samples = 2});
-  expect_near(learn({.ranks = 2, .samples = 2, .gradients = {.reduce = parallel::ReduceEvery::microbatch}}), step);
+  expect_near(learn({.ranks = 2, .samples = 2, .reduce = layout::ReduceEvery::microbatch}), step);
   // With one micro-batch a step they are one.
-  expect_equal(learn({.ranks = 2, .samples = 6, .gradients = {.reduce = parallel::ReduceEvery::microbatch}}),
-               learn({.ranks = 2, .samples = 6}));
+  expect_equal(learn({.ranks = 2, .samples = 6, .reduce = layout::ReduceEvery::microbatch}), learn({.ranks = 2, .samples = 6}));
 }
 
 TEST(Ranks, AreRepeatable) { expect_equal(learn({.ranks = 4, .samples = 1}), learn({.ranks = 4, .samples = 1})); }

@@ -11,8 +11,8 @@
 #include "comm/thread/thread_world.h"
 #include "support/tiny_engine.h"
 #include "train/engine.h"
-#include "train/served.h"
-#include "train/serving.h"
+#include "train/server/server_side.h"
+#include "train/server/worker_side.h"
 
 namespace lockstep::train {
 namespace {
@@ -41,7 +41,7 @@ struct Learnt {
 EngineConfig config_of(const Layout& layout) {
   EngineConfig config = support::tiny_config();
   config.samples = 2;
-  config.microbatches = layout.microbatches;
+  config.plan.microbatches = layout.microbatches;
   config.model.tied = layout.tied;
   config.model.dropout = 0.1F;
   config.grad_clip = 0.5F;
@@ -51,12 +51,12 @@ EngineConfig config_of(const Layout& layout) {
 }
 
 void take_steps(const Layout& layout, Engine& engine, Learnt& out) {
-  const int rank = engine.world().rank();
+  const int rank = engine.groups().all().rank();
   const EngineConfig& config = engine.config();
   for (int step = 0; step < steps; ++step) {
-    Batches all(layout.workers * config.microbatches, config.samples, 7, 65, static_cast<std::uint64_t>(step));
-    const auto first = static_cast<std::size_t>(rank * config.microbatches);
-    const auto mine = all.all().subspan(first, static_cast<std::size_t>(config.microbatches));
+    Batches all(layout.workers * config.plan.microbatches, config.samples, 7, 65, static_cast<std::uint64_t>(step));
+    const auto first = static_cast<std::size_t>(rank * config.plan.microbatches);
+    const auto mine = all.all().subspan(first, static_cast<std::size_t>(config.plan.microbatches));
     const bool masked = step == layout.masked_step;
     if (masked) std::ranges::fill(all.target_values(), -1);
     const StepResult result = engine.step(mine, masked ? 0 : all.targets() / layout.workers, step, 1e-3);
@@ -66,10 +66,10 @@ void take_steps(const Layout& layout, Engine& engine, Learnt& out) {
     out.norms.push_back(result.gradient_norm);
     out.staleness = result.staleness;
   }
-  engine.updater().settle();
-  engine.updater().gather_state();
+  engine.control().settle();
+  engine.state().collect();
   if (rank != 0) return;
-  for (const Engine::ParameterState& p : engine.state()) {
+  for (const support::ParameterState& p : support::parameters_of(engine)) {
     out.weights.push_back(support::values_of(p.weight));
     out.first_moments.push_back(support::values_of(p.exp_avg));
     out.second_moments.push_back(support::values_of(p.exp_avg_sq));
@@ -78,23 +78,24 @@ void take_steps(const Layout& layout, Engine& engine, Learnt& out) {
 
 void run_rank(const Layout& layout, comm::Communicator& world, Learnt& out) {
   support::Machine machine(1);
-  world.attach(*machine.stream, cpu::team_of(*machine.runtime));
+  world.attach(*machine.stream, machine.runtime->team());
   const EngineConfig config = config_of(layout);
   const bool serves = world.rank() >= layout.workers;
   const std::unique_ptr<comm::Communicator> group = world.split(serves ? 1 : 0, world.rank());
   if (serves) {
-    Serving serving(config, {.mode = layout.mode, .servers = layout.servers, .staleness = layout.staleness}, *machine.runtime,
-                    *machine.ops, world, *group);
+    ServerSide serving(config, {.mode = layout.mode, .servers = layout.servers, .staleness = layout.staleness}, *machine.runtime,
+                       *machine.ops, world, *group);
     serving.commit();
     return serving.run();
   }
-  Engine engine(config, *machine.runtime, *machine.ops, *group,
-                [&](const UpdaterParts& parts) { return make_served(parts, layout.mode, world, layout.servers); });
+  support::RankEngine engine(config, *machine.runtime, *machine.ops, *group, [&](const UpdaterParts& parts) {
+    return make_worker_updater(parts, layout.mode, world, layout.servers);
+  });
   engine.commit();
   if (world.rank() == 0) engine.initialise();
   engine.broadcast_state();
   take_steps(layout, engine, out);
-  engine.updater().leave();
+  engine.control().leave();
 }
 
 Learnt learn_served(const Layout& layout) {
@@ -109,8 +110,8 @@ Learnt learn_together(const Layout& layout) {
   Learnt learnt;
   comm::run_ranks(layout.workers, {.timeout = 60}, [&](comm::Communicator& world) {
     support::Machine machine(1);
-    world.attach(*machine.stream, cpu::team_of(*machine.runtime));
-    Engine engine(config_of(layout), *machine.runtime, *machine.ops, world);
+    world.attach(*machine.stream, machine.runtime->team());
+    support::RankEngine engine(config_of(layout), *machine.runtime, *machine.ops, world);
     engine.commit();
     if (world.rank() == 0) engine.initialise();
     engine.broadcast_state();

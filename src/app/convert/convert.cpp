@@ -81,7 +81,7 @@ void report(const ConvertOptions& options, const arch::ModelConfig& model, std::
              format_seconds(now_seconds() - started));
 }
 
-void to_checkpoint(const ConvertOptions& options, cpu::Team& team, Log& log) {
+void to_checkpoint(const ConvertOptions& options, Team& team, Log& log) {
   const double started = now_seconds();
   if (options.type == "fp16")
     throw UserError("--dtype fp16: a checkpoint is fp32 or bf16", "leave it out: fp32 holds fp16 exactly");
@@ -94,7 +94,7 @@ void to_checkpoint(const ConvertOptions& options, cpu::Team& team, Log& log) {
   fmt::print("next: lockstep generate --model {0}, or lockstep train train.init_from={0} data.dir=...\n", options.to);
 }
 
-void from_checkpoint(const ConvertOptions& options, cpu::Team& team, Log& log) {
+void from_checkpoint(const ConvertOptions& options, Team& team, Log& log) {
   const double started = now_seconds();
   huggingface::demand_new(options.to);
   const checkpoint::Choice choice = checkpoint::choose_checkpoint(options.from, options.checkpoint);
@@ -116,7 +116,7 @@ int run(const Arguments& arguments) {
   if (!parse(arguments, options)) return 0;
   Log log(stderr, Level::warning);
   const auto cores = static_cast<std::int64_t>(std::max(1U, std::thread::hardware_concurrency()));
-  cpu::Team team(static_cast<int>(options.threads > 0 ? options.threads : cores));
+  Team team(static_cast<int>(options.threads > 0 ? options.threads : cores));
   huggingface::is_published(options.from) ? to_checkpoint(options, team, log) : from_checkpoint(options, team, log);
   return 0;
 }

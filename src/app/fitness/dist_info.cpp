@@ -7,7 +7,7 @@
 #include <array>
 #include <utility>
 
-#include "app/startup.h"
+#include "app/start/startup.h"
 #include "comm/text.h"
 
 namespace lockstep::app {

@@ -11,7 +11,7 @@
 #include "app/commands.h"
 #include "app/fitness/dist_info.h"
 #include "app/fitness/fitness.h"
-#include "app/startup.h"
+#include "app/start/startup.h"
 #include "base/terminal.h"
 #include "base/timer.h"
 #include "base/units.h"

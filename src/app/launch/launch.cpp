@@ -12,7 +12,7 @@
 #include "app/launch/job.h"
 #include "app/launch/restart.h"
 #include "app/launch/supervise.h"
-#include "app/startup.h"
+#include "app/start/startup.h"
 
 namespace lockstep::app {
 namespace {

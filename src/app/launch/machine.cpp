@@ -13,7 +13,7 @@
 
 #include "app/launch/environment.h"
 #include "app/launch/job.h"
-#include "app/startup.h"
+#include "app/start/startup.h"
 
 namespace lockstep::launch {
 namespace {

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include "train/replicas.h"
-#include "train/served.h"
 #include "train/stop_signal.h"
 
 namespace lockstep::app {
@@ -80,11 +79,11 @@ Crew::Crew(const RunConfig& config, comm::Communicator& world)
 
 train::UpdaterFactory Crew::updater() const {
   if (servers_ == 0) return [](const train::UpdaterParts& parts) { return std::make_unique<train::Replicas>(parts); };
-  return [this](const train::UpdaterParts& parts) { return train::make_served(parts, mode_, world_, servers_); };
+  return [this](const train::UpdaterParts& parts) { return train::make_worker_updater(parts, mode_, world_, servers_); };
 }
 
-train::ServingOptions Crew::serving_options() const {
-  train::ServingOptions options;
+train::ServerOptions Crew::server_options() const {
+  train::ServerOptions options;
   options.mode = mode_;
   options.servers = servers_;
   options.staleness = staleness_;
@@ -92,18 +91,18 @@ train::ServingOptions Crew::serving_options() const {
 }
 
 Ledger Crew::server_memory(const train::EngineConfig& settings, Session& session) const {
-  return train::Serving(settings, serving_options(), session.runtime(), session.ops(), world_, group()).ledger();
+  return train::ServerSide(settings, server_options(), session.runtime(), session.ops(), world_, group()).ledger();
 }
 
 void Crew::serve(const train::EngineConfig& settings, Session& session, double started) const {
   // A signal to this process alone is not the end of it: the workers hear of it.
   std::optional<train::Switches> switches;
   if (session.leads_process()) switches.emplace(train::SwitchOptions{}, started);
-  train::ServingOptions options = serving_options();
-  if (switches) options.alarm = [&switches] { return static_cast<int>(switches->stop_cause()); };
-  train::Serving serving(settings, options, session.runtime(), session.ops(), world_, group());
-  serving.commit();
-  serving.run();
+  train::ServerOptions options = server_options();
+  if (switches) options.stop_cause = [&switches] { return static_cast<int>(switches->stop_cause()); };
+  train::ServerSide server(settings, options, session.runtime(), session.ops(), world_, group());
+  server.commit();
+  server.run();
 }
 
 }  // namespace lockstep::app

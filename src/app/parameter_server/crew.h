@@ -9,7 +9,7 @@
 #include "app/run_config.h"
 #include "app/session.h"
 #include "train/engine_config.h"
-#include "train/serving.h"
+#include "train/server/server_side.h"
 #include "train/updater.h"
 
 namespace lockstep::app {
@@ -25,7 +25,7 @@ std::vector<Problem> check_crew(const RunConfig& config, std::int64_t ranks);
 
 class Crew {
  public:
-  /// `world` outlives it. Collective. Throws UserError when nobody would train.
+  /// `world` outlives it. Collective. Throws UserError when no rank would train.
   Crew(const RunConfig& config, comm::Communicator& world);
 
   /// This rank serves.
@@ -40,7 +40,7 @@ class Crew {
   void serve(const train::EngineConfig& settings, Session& session, double started) const;
 
  private:
-  train::ServingOptions serving_options() const;
+  train::ServerOptions server_options() const;
 
   comm::Communicator& world_;
   int servers_, workers_;

@@ -95,7 +95,8 @@ std::vector<Key> train_keys() {
       train<&Train::framework>("train.framework", Rule::one_of({"pytorch"}), "", "recorded only"),
       train<&Train::backend>("train.backend", Rule::one_of({"DDP", "deepspeed", "ds", "ps"}), "",
                              "how ranks share the work; ps: parameter servers"),
-      train<&Train::device>("train.device", Rule::one_of({"cpu"}), "", "where to compute; null: cpu"),
+      train<&Train::device>("train.device", Rule::one_of({"cpu", "cuda"}), "",
+                            "where to compute; null: a GPU where there is one"),
       train<&Train::seed>("train.seed", counted, "", "seed of every random draw; null: 1337; random: one is drawn and logged"),
       train<&Train::port>("train.port", Rule::between(1, 65535), "", "recorded only"),
       train<&Train::ds_config_path>("train.ds_config_path", any, "", "recorded only"),
@@ -203,7 +204,8 @@ std::vector<Key> optimizer_keys() {
   return {
       optimizer<&Optimizer::gas>("optimizer.gas", Rule::between(1, 1 << 20), "micro-batches",
                                  "gradient accumulation: micro-batches of one step"),
-      optimizer<&Optimizer::name>("optimizer.name", Rule::one_of({"AdamW"}), "", "the method"),
+      optimizer<&Optimizer::name>("optimizer.name", Rule::one_of({"AdamW", "sgd"}), "",
+                                  "the method: AdamW, or stochastic gradient descent with momentum"),
       optimizer<&Optimizer::learning_rate>("optimizer.learning_rate", rate, "", "highest learning rate"),
       optimizer<&Optimizer::weight_decay>("optimizer.weight_decay", rate, "",
                                           "share of a weight lost each step, times the learning rate"),
@@ -214,6 +216,7 @@ std::vector<Key> optimizer_keys() {
       optimizer<&Optimizer::lr_decay_iters>("optimizer.lr_decay_iters", positive, "iterations",
                                             "wordplay, nanogpt: end of the schedule, then min_lr; the others end with the run"),
       optimizer<&Optimizer::min_lr>("optimizer.min_lr", rate, "", "lowest learning rate"),
+      optimizer<&Optimizer::momentum>("optimizer.momentum", Rule::below(0, 1), "", "sgd: memory of the gradient; 0: none", false),
       optimizer<&Optimizer::eps>("optimizer.eps", Rule::above(0, kMany), "", "AdamW: added to the denominator", false),
       optimizer<&Optimizer::master_weights>("optimizer.master_weights", any, "",
                                             "bf16: update an fp32 copy of the weights, with moments in fp32; false: no copy, "
@@ -252,6 +255,14 @@ std::vector<Key> parallel_keys() {
           "parallel.bucket_bytes", positive, "bytes", "neighbouring units share a reduction until they have as many"),
       key<&RunConfig::parallel, &RunConfig::Parallel::overlap>("parallel.overlap", any, "",
                                                                "reduce while backward goes on; false: wait, with the same bits"),
+      key<&RunConfig::parallel, &RunConfig::Parallel::broadcast_start>(
+          "parallel.broadcast_start", any, "",
+          "rank 0 sends the state that the run starts with to all ranks; false: each draws or reads its own, and all are "
+          "compared; "
+          "null: drawn start values are sent, files are read by all ranks"),
+      key<&RunConfig::parallel, &RunConfig::Parallel::ranks_per_host>(
+          "parallel.ranks_per_host", positive, "ranks",
+          "that count as those of one host, for what is laid out by hosts; null: NGPU_PER_HOST, or as they were started"),
       key<&RunConfig::parallel, &RunConfig::Parallel::servers>(
           "parallel.servers", Rule::between(1, 1023), "ranks",
           "of train.backend=ps: the last ranks share the parameters by ranges and serve the others, which train; null: 1"),

@@ -17,15 +17,15 @@ constexpr std::array<std::string_view, 4> free_keys = {"model.batch_size", "mode
 std::string activation_name(const arch::ModelConfig& shape) {
   if (shape.gated) return "swiglu";
   switch (shape.activation) {
-    case ops::Activation::gelu:
+    case arch::ActivationKind::gelu:
       return "gelu";
-    case ops::Activation::gelu_tanh:
+    case arch::ActivationKind::gelu_tanh:
       return "gelu_tanh";
-    case ops::Activation::relu:
+    case arch::ActivationKind::relu:
       return "relu";
-    case ops::Activation::silu:
+    case arch::ActivationKind::silu:
       return "silu";
-    case ops::Activation::none:
+    case arch::ActivationKind::none:
       break;
   }
   throw UserError("the model has no activation function between the matrices of its MLP, which training does not offer",

@@ -80,19 +80,18 @@ constexpr std::int64_t most_layers = 4096, most_heads = 65536, most_head_size = 
                        most_vocabulary = 1 << 27, most_positions = 1 << 30;
 
 void read_activation(Fields& fields, ModelConfig& config, std::string_view key, const std::string& name) {
-  using ops::Activation;
   struct Name {
     std::string_view name;
-    Activation value;
+    ActivationKind value;
   };
-  static constexpr std::array<Name, 8> names{{{"gelu_new", Activation::gelu_tanh},
-                                              {"gelu_pytorch_tanh", Activation::gelu_tanh},
-                                              {"gelu_fast", Activation::gelu_tanh},
-                                              {"gelu", Activation::gelu},
-                                              {"relu", Activation::relu},
-                                              {"silu", Activation::silu},
-                                              {"swish", Activation::silu},
-                                              {"linear", Activation::none}}};
+  static constexpr std::array<Name, 8> names{{{"gelu_new", ActivationKind::gelu_tanh},
+                                              {"gelu_pytorch_tanh", ActivationKind::gelu_tanh},
+                                              {"gelu_fast", ActivationKind::gelu_tanh},
+                                              {"gelu", ActivationKind::gelu},
+                                              {"relu", ActivationKind::relu},
+                                              {"silu", ActivationKind::silu},
+                                              {"swish", ActivationKind::silu},
+                                              {"linear", ActivationKind::none}}};
   for (const Name& one : names) {
     if (one.name == name) config.activation = one.value;
   }
@@ -176,7 +175,7 @@ ModelConfig llama_config(Fields& fields, const Json& json, std::string_view what
   read_rope(fields, json, config, what);
   config.gated = true;
   read_activation(fields, config, "hidden_act", fields.text("hidden_act", "silu"));
-  if (config.activation != ops::Activation::silu) fields.refuse("a gate other than silu (\"hidden_act\")");
+  if (config.activation != arch::ActivationKind::silu) fields.refuse("a gate other than silu (\"hidden_act\")");
   config.tied = fields.flag("tie_word_embeddings", false);
   return config;
 }
@@ -207,7 +206,7 @@ ModelConfig rasbt_config(Fields& fields) {
   config.heads = config.kv_heads = fields.size("n_heads", most_heads);
   config.ffn_width = 4 * config.width;
   share_width(fields, config);
-  config.activation = ops::Activation::gelu_tanh;
+  config.activation = arch::ActivationKind::gelu_tanh;
   config.init = InitKind::pytorch;
   config.bias = true;
   config.qkv_bias = fields.flag("qkv_bias", false);

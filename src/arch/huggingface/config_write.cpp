@@ -12,17 +12,17 @@ namespace {
 /// The shortest number that reads back as the same float: 1e-05, not 9.99999974738e-06.
 double shortest(float value) { return std::stod(fmt::format("{}", value)); }
 
-const char* activation_name(ops::Activation activation) {
+const char* activation_name(arch::ActivationKind activation) {
   switch (activation) {
-    case ops::Activation::none:
+    case arch::ActivationKind::none:
       return "linear";
-    case ops::Activation::gelu:
+    case arch::ActivationKind::gelu:
       return "gelu";
-    case ops::Activation::gelu_tanh:
+    case arch::ActivationKind::gelu_tanh:
       return "gelu_new";
-    case ops::Activation::relu:
+    case arch::ActivationKind::relu:
       return "relu";
-    case ops::Activation::silu:
+    case arch::ActivationKind::silu:
       return "silu";
   }
   throw BrokenRule("every activation has a name");
@@ -86,7 +86,7 @@ Family family_of(const ModelConfig& config) {
   const bool plain_heads = config.kv_heads == config.heads && config.heads * config.head_size == config.width;
   if (config.norm == NormKind::layernorm && config.position == PositionKind::learned && !config.gated && plain_heads)
     return Family::gpt2;
-  const bool swiglu = config.gated && config.activation == ops::Activation::silu;
+  const bool swiglu = config.gated && config.activation == arch::ActivationKind::silu;
   if (config.norm == NormKind::rmsnorm && config.position == PositionKind::rope && swiglu)
     return config.qkv_bias && !config.bias ? Family::qwen2 : Family::llama;
   throw UserError(fmt::format("no family of Hugging Face's has this model's parts: {}, {} positions, {}{}{}",

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "arch/config.h"
+#include "base/shape.h"
 
 namespace lockstep::arch::huggingface {
 

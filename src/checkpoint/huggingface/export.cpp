@@ -134,7 +134,7 @@ std::uint64_t move_piece(const Reader& reader, const names::Parameter& parameter
   return sum;
 }
 
-void move_parameter(const Reader& reader, const names::Parameter& parameter, std::span<const StoredPart> parts, cpu::Team& team,
+void move_parameter(const Reader& reader, const names::Parameter& parameter, std::span<const StoredPart> parts, Team& team,
                     std::vector<Mover>& movers) {
   const std::int64_t all = parameter.shape.elements(), columns = columns_of(parameter.shape);
   const std::int64_t size = std::max<std::int64_t>(1, elements_of_piece / columns) * columns;
@@ -163,7 +163,7 @@ const char* torch_name(ElementType type) {
 
 }  // namespace
 
-ExportReport export_model(const Reader& reader, const io::Path& folder, const ExportOptions& options, cpu::Team& team) {
+ExportReport export_model(const Reader& reader, const io::Path& folder, const ExportOptions& options, Team& team) {
   demand_new(folder);
   const arch::ModelConfig config = arch::model_from_json(reader.manifest().model, reader.folder().string());
   const names::Family family = names::family_of(config);

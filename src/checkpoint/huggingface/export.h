@@ -29,6 +29,6 @@ struct ExportReport {
 /// tensor is compared with its checksum on the way. Some MiB of memory a thread, however large the model; what throws leaves
 /// nothing behind. Throws UserError: the folder is there, no family has the model's parts, a weight that fp16 cannot hold, a
 /// damaged checkpoint.
-ExportReport export_model(const Reader& reader, const io::Path& folder, const ExportOptions& options, cpu::Team& team);
+ExportReport export_model(const Reader& reader, const io::Path& folder, const ExportOptions& options, Team& team);
 
 }  // namespace lockstep::checkpoint::huggingface

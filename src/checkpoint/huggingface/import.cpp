@@ -35,7 +35,7 @@ void demand_new(const io::Path& folder) {
   }
 }
 
-std::uint64_t import_model(const Weights& weights, const io::Path& folder, DType type, const Json& run, cpu::Team& team) {
+std::uint64_t import_model(const Weights& weights, const io::Path& folder, DType type, const Json& run, Team& team) {
   ensure(type == DType::f32 || type == DType::bf16, "weights are fp32 or bf16");
   demand_new(folder);
   std::vector<LogicalTensor> tensors;
@@ -44,6 +44,7 @@ std::uint64_t import_model(const Weights& weights, const io::Path& folder, DType
   io::File file = io::File::create(target.path() / model_file);
   TensorFileWriter writer(file, tensors, {{"format", "pt"}, {"step", "0"}});
   check_space(parent_of(folder), writer.header().file_bytes, "the checkpoint");
+  writer.lay_out();
   weights.for_each_piece(team, [&](std::size_t index, std::int64_t first, std::span<float> values) {
     write_piece(writer, index, first, values, type);
   });
@@ -56,7 +57,7 @@ std::uint64_t import_model(const Weights& weights, const io::Path& folder, DType
   manifest.master_is_model = type == DType::f32;
   manifest.files.push_back({std::string(model_file), writer.header().file_bytes, writer.header_checksum()});
   for (std::size_t i = 0; i < tensors.size(); ++i)
-    manifest.tensors.push_back({tensors[i], std::string(model_file), writer.checksum(i)});
+    manifest.tensors.push_back({tensors[i], std::string(model_file), writer.tallies()[i].checksum});
   io::replace_file(target.path() / manifest_file, manifest_text(manifest));
   target.commit();
   return writer.header().file_bytes;

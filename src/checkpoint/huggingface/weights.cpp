@@ -4,10 +4,13 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <exception>
+#include <unordered_map>
 #include <unordered_set>
 
 #include "base/error.h"
 #include "checkpoint/problems.h"
+#include "comm/agreement.h"
 
 namespace lockstep::checkpoint::huggingface {
 namespace names = arch::huggingface;
@@ -108,52 +111,125 @@ void Weights::match_tensors() {
 }
 
 /// Pieces begin and end at rows where they can: a transposed tensor is read by columns.
-void Weights::add_pieces(std::vector<Piece>& pieces, std::size_t parameter, std::int64_t first, std::int64_t count,
-                         const Tensor& to) const {
+void Weights::add_pieces(std::vector<Piece>& pieces, std::size_t parameter, std::int64_t first, std::int64_t count) const {
   const std::int64_t columns = columns_of(table_.parameters[parameter].shape);
   const std::int64_t rows = std::max<std::int64_t>(1, elements_of_piece / columns);
   for (std::int64_t at = first; at < first + count;) {
     const std::int64_t end = std::min(first + count, (at / columns + rows) * columns);
-    pieces.push_back({parameter, at, end - at, to ? to.flat(at - first, end - at) : Tensor{}});
+    pieces.push_back({parameter, at, end - at});
     at = end;
   }
 }
 
-void Weights::read_model(std::span<const HeldTensor> weights, cpu::Team& team) const {
+class Weights::Ranges final : public RangeReader {
+ public:
+  /// `indices`: which parameter each name is.
+  Ranges(const Weights& weights, std::unordered_map<std::string, std::size_t> indices)
+      : weights_(weights), indices_(std::move(indices)) {}
+
+  void fill(std::span<const HeldTensor> tensors, Team& team) override {
+    if (failure_) return;
+    try {
+      fill_parts(tensors, team);
+    } catch (...) {
+      failure_ = std::current_exception();
+    }
+  }
+  void finish(comm::Communicator& ranks) override {
+    comm::together(ranks, [&] {
+      if (failure_) std::rethrow_exception(failure_);
+    });
+  }
+
+ private:
+  struct Part {
+    Piece piece;  ///< what is read: whole rows of the parameter where the range takes some columns of them
+    std::int64_t column, columns;
+    Tensor to;
+  };
+
+  void fill_parts(std::span<const HeldTensor> tensors, Team& team) const {
+    std::vector<Part> parts;
+    for (const HeldTensor& held : tensors) {
+      for (const HeldRange& range : held.ranges) {
+        check_range(range, held.tensor);
+        add_parts(parts, indices_.at(held.tensor.name), range);
+      }
+    }
+    std::vector<Worker> workers(static_cast<std::size_t>(team.size()));
+    team.for_each(std::ssize(parts), [&](std::int64_t i, int worker) {
+      fill_part(parts[static_cast<std::size_t>(i)], workers[static_cast<std::size_t>(worker)]);
+    });
+  }
+
+  void add_parts(std::vector<Part>& parts, std::size_t parameter, const HeldRange& range) const {
+    std::vector<Piece> pieces;
+    if (range.stride == 0) {
+      weights_.add_pieces(pieces, parameter, range.first, range.values.elements());
+      for (const Piece& piece : pieces)
+        parts.push_back({piece, 0, piece.count, range.values.flat(piece.first - range.first, piece.count)});
+      return;
+    }
+    const std::int64_t column = range.first % range.stride, start = range.first - column;
+    weights_.add_pieces(pieces, parameter, start, range.values.rows() * range.stride);
+    for (const Piece& piece : pieces) {
+      const std::int64_t row = (piece.first - start) / range.stride, rows = piece.count / range.stride;
+      parts.push_back({piece, column, range.values.columns(), range.values.slice_rows(row, rows)});
+    }
+  }
+
+  void fill_part(const Part& part, Worker& own) const {
+    const Piece& piece = part.piece;
+    const bool whole = part.columns == piece.count;
+    if (whole && part.to.dtype == DType::f32) {
+      return weights_.gather(piece.parameter, piece.first, elements<float>(part.to), own.scratch);
+    }
+    own.values.resize(static_cast<std::size_t>(piece.count));
+    weights_.gather(piece.parameter, piece.first, own.values, own.scratch);
+    const std::int64_t stride = whole ? piece.count : piece.count / part.to.rows();
+    const std::span<std::byte> out = elements<std::byte>(part.to);
+    for (std::int64_t row = 0; row * stride < piece.count; ++row) {
+      const std::size_t bytes = static_cast<std::size_t>(part.columns) * size_of(part.to.dtype);
+      store(std::span(own.values)
+                .subspan(static_cast<std::size_t>(row * stride + part.column), static_cast<std::size_t>(part.columns)),
+            part.to.dtype, out.subspan(static_cast<std::size_t>(row) * bytes, bytes));
+    }
+  }
+
+  static void store(std::span<const float> values, DType type, std::span<std::byte> to) {
+    ensure(type == DType::f32 || type == DType::bf16, "weights are fp32 or bf16");
+    static_cast<void>(round_to(values, type == DType::f32 ? ElementType::f32 : ElementType::bf16, to));
+  }
+
+  const Weights& weights_;
+  std::unordered_map<std::string, std::size_t> indices_;
+  std::exception_ptr failure_;
+};
+
+std::unique_ptr<RangeReader> Weights::read_model(std::span<const LogicalTensor> weights) const {
   std::vector<Problem> problems;
-  std::vector<Piece> pieces;
-  for (const HeldTensor& held : weights) {
-    const auto& [name, shape, dtype] = held.tensor;
+  std::unordered_map<std::string, std::size_t> indices;
+  for (const auto& [name, shape, dtype] : weights) {
     const auto found = std::find_if(table_.parameters.begin(), table_.parameters.end(),
                                     [&, &wanted = name](const auto& parameter) { return parameter.name == wanted; });
     const bool known = found != table_.parameters.end();
     const bool fits = known && (found->shape == shape || (found->positions && shape.rank() == 2 && shape[1] == found->shape[1] &&
                                                           shape[0] <= found->shape[0]));
-    if (!fits) {
-      problems.push_back({fmt::format("{} is of another model: \"{}\" {} is {}", folder_.path().string(), name, shape.text(),
-                                      known ? found->shape.text() + " there" : "not there"),
-                          "use the model's own configuration"});
+    if (fits) {
+      indices.emplace(name, static_cast<std::size_t>(found - table_.parameters.begin()));
       continue;
     }
-    const auto index = static_cast<std::size_t>(found - table_.parameters.begin());
-    for (const HeldRange& range : held.ranges) add_pieces(pieces, index, range.first, range.values.elements(), range.values);
+    problems.push_back({fmt::format("{} is of another model: \"{}\" {} is {}", folder_.path().string(), name, shape.text(),
+                                    known ? found->shape.text() + " there" : "not there"),
+                        "use the model's own configuration"});
   }
   if (!problems.empty()) throw_first(std::move(problems));
-  std::vector<Worker> workers(static_cast<std::size_t>(team.size()));
-  team.for_each(std::ssize(pieces), [&](std::int64_t i, int worker) {
-    const Piece& piece = pieces[static_cast<std::size_t>(i)];
-    Worker& own = workers[static_cast<std::size_t>(worker)];
-    if (piece.to.dtype == DType::f32) return gather(piece.parameter, piece.first, elements<float>(piece.to), own.scratch);
-    ensure(piece.to.dtype == DType::bf16, "weights are fp32 or bf16");
-    own.values.resize(static_cast<std::size_t>(piece.count));
-    gather(piece.parameter, piece.first, own.values, own.scratch);
-    static_cast<void>(round_to(own.values, ElementType::bf16, elements<std::byte>(piece.to)));
-  });
+  return std::make_unique<Ranges>(*this, std::move(indices));
 }
 
-void Weights::for_each_piece(cpu::Team& team, const Take& take) const {
+void Weights::for_each_piece(Team& team, const Take& take) const {
   std::vector<Piece> pieces;
-  for (std::size_t i = 0; i < table_.parameters.size(); ++i) add_pieces(pieces, i, 0, table_.parameters[i].shape.elements(), {});
+  for (std::size_t i = 0; i < table_.parameters.size(); ++i) add_pieces(pieces, i, 0, table_.parameters[i].shape.elements());
   std::vector<Worker> workers(static_cast<std::size_t>(team.size()));
   team.for_each(std::ssize(pieces), [&](std::int64_t i, int worker) {
     const Piece& piece = pieces[static_cast<std::size_t>(i)];

@@ -29,24 +29,23 @@ class Weights final : public WeightSource {
   const std::vector<std::string>& warnings() const { return warnings_; }
 
   /// Fills ranges of fp32 or bf16. Of learned positions, a shorter table gets the first rows.
-  void read_model(std::span<const HeldTensor> weights, cpu::Team& team) const override;
+  std::unique_ptr<RangeReader> read_model(std::span<const LogicalTensor> weights) const override;
 
   /// Elements [first, first + values.size()) of parameter `index`.
   using Take = std::function<void(std::size_t index, std::int64_t first, std::span<float> values)>;
   /// Hands over every element of every parameter, in pieces of 4 MiB; several threads at once.
-  void for_each_piece(cpu::Team& team, const Take& take) const;
+  void for_each_piece(Team& team, const Take& take) const;
 
  private:
+  class Ranges;
   struct Piece {
     std::size_t parameter;
     std::int64_t first, count;
-    Tensor to;  ///< empty: handed to a Take
   };
   const Folder::Stored* find(std::string_view name) const;
   void settle_head();
   void match_tensors();
-  void add_pieces(std::vector<Piece>& pieces, std::size_t parameter, std::int64_t first, std::int64_t count,
-                  const Tensor& to) const;
+  void add_pieces(std::vector<Piece>& pieces, std::size_t parameter, std::int64_t first, std::int64_t count) const;
   void gather(std::size_t parameter, std::int64_t first, std::span<float> to, Scratch& scratch) const;
 
   Folder folder_;

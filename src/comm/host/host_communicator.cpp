@@ -106,7 +106,7 @@ HostCommunicator::HostCommunicator(Rank& context, std::string name, Board board,
 
 HostCommunicator::~HostCommunicator() { std::erase(context_.groups, this); }
 
-void HostCommunicator::attach(Stream& stream, cpu::Team& team) {
+void HostCommunicator::attach(Stream& stream, Team& team) {
   context_.team = &team;
   stream.add_progress([&context = context_] { context.progress(); });
 }

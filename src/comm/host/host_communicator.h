@@ -25,7 +25,7 @@ class HostCommunicator final : public Communicator {
 
   int rank() const override { return rank_; }
   int size() const override { return board_.ranks(); }
-  void attach(Stream& stream, cpu::Team& team) override;
+  void attach(Stream& stream, Team& team) override;
   MemorySource& window(MemorySource& usual) override { return context_.window != nullptr ? *context_.window : usual; }
 
   /// Does what can be done now.

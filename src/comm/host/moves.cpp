@@ -7,7 +7,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "comm/combine.h"
-#include "device/cpu/team.h"
+#include "device/team.h"
 
 namespace lockstep::comm::host {
 namespace {
@@ -18,7 +18,7 @@ constexpr std::int64_t team_bytes = 4 * tile_bytes;  // below that, waking the t
 
 // work(first, count) over [0, total) bytes, in tiles, by whoever is there.
 template <class Work>
-void in_tiles(cpu::Team* team, std::int64_t total, Work work) {
+void in_tiles(Team* team, std::int64_t total, Work work) {
   if (team == nullptr || team->size() == 1 || total < team_bytes) {
     if (total > 0) work(0, total);
     return;
@@ -137,7 +137,7 @@ class Work {
 
 }  // namespace
 
-void copy(cpu::Team* team, std::byte* to, const std::byte* from, std::int64_t bytes) {
+void copy(Team* team, std::byte* to, const std::byte* from, std::int64_t bytes) {
   if (to == from) return;
   in_tiles(team, bytes, [&](std::int64_t first, std::int64_t count) {
     std::memmove(to + first, from + first, static_cast<std::size_t>(count));

@@ -7,7 +7,7 @@
 #include "comm/host/board.h"
 #include "comm/operation.h"
 
-namespace lockstep::cpu {
+namespace lockstep {
 class Team;
 }
 
@@ -19,13 +19,13 @@ struct Member {
   const SharedMemory& memory;
   const std::vector<int>& members;  ///< ranks of the world
   int rank;                         ///< in the group
-  cpu::Team* team;                  ///< may be null
+  Team* team;                       ///< may be null
 };
 
 /// The rank's share of operation `sequence`; the spans of `operation` are those of the rank's slot. All members must agree.
 void do_share(const Member& member, const Operation& operation, std::uint64_t sequence);
 
 /// Copies `bytes`, on the team when there are many.
-void copy(cpu::Team* team, std::byte* to, const std::byte* from, std::int64_t bytes);
+void copy(Team* team, std::byte* to, const std::byte* from, std::int64_t bytes);
 
 }  // namespace lockstep::comm::host

@@ -7,12 +7,10 @@
 
 #include "comm/host/board.h"
 
-namespace lockstep::cpu {
-class Team;
-}
 namespace lockstep {
 class MemorySource;
 class Stream;
+class Team;
 }  // namespace lockstep
 
 namespace lockstep::comm::host {
@@ -26,7 +24,7 @@ struct Rank {
   SharedMemory& memory;
   double timeout = 600;  ///< seconds until an operation that others do not enter ends the run
   bool crowded = false;  ///< more ranks than cores: spinning would keep others from working
-  cpu::Team* team = nullptr;
+  Team* team = nullptr;
   MemorySource* window = nullptr;         ///< the memory that the ranks share; none: every memory
   Staging* staging = nullptr;             ///< for the memory that they do not share
   std::function<void()> look_after = {};  ///< while others are waited for: a rank that is no more ends the run, noexcept

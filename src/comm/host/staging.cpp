@@ -43,7 +43,7 @@ bool others_write(const Operation& operation, int rank) {
 
 std::size_t class_of(std::size_t bytes) { return static_cast<std::size_t>(std::bit_width(std::max(bytes, least_block) - 1)); }
 
-void copy_bytes(cpu::Team* team, std::byte* to, const std::byte* from, std::size_t bytes) {
+void copy_bytes(Team* team, std::byte* to, const std::byte* from, std::size_t bytes) {
   copy(team, to, from, static_cast<std::int64_t>(bytes));
 }
 
@@ -89,7 +89,7 @@ void StagingPool::give_back(Block block) {
 /// An operation on buffers of the pool.
 class Staging::Pending final : public Request::Pending {
  public:
-  Pending(Staging& staging, cpu::Team* team) : staging_(staging), team_(team) {}
+  Pending(Staging& staging, Team* team) : staging_(staging), team_(team) {}
   Pending(const Pending&) = delete;
   Pending& operator=(const Pending&) = delete;
 
@@ -133,7 +133,7 @@ class Staging::Pending final : public Request::Pending {
   }
 
   Staging& staging_;
-  cpu::Team* team_;
+  Team* team_;
   Request request_;
   StagingPool::Block given_, got_;
   Tensor to_;
@@ -142,8 +142,7 @@ class Staging::Pending final : public Request::Pending {
 
 bool Staging::hidden(const Tensor& tensor) const { return tensor && tensor.bytes() > 0 && memory_.token(tensor.data) == 0; }
 
-Request Staging::issue(const Operation& operation, int rank, cpu::Team* team,
-                       const std::function<Request(const Operation&)>& start) {
+Request Staging::issue(const Operation& operation, int rank, Team* team, const std::function<Request(const Operation&)>& start) {
   const bool gives = others_read(operation, rank) && hidden(operation.in);
   const bool gets = others_write(operation, rank) && hidden(operation.out);
   if (!gives && !gets) return start(operation);

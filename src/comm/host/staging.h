@@ -12,7 +12,7 @@
 #include "comm/request.h"
 #include "device/memory.h"
 
-namespace lockstep::cpu {
+namespace lockstep {
 class Team;
 }
 
@@ -49,7 +49,7 @@ class Staging {
   Staging(const SharedMemory& memory, MemorySource& shared) : memory_(memory), pool_(shared) {}
 
   /// The operation of member `rank` of a group, begun by `start` on buffers that the others see. This outlives the request.
-  Request issue(const Operation& operation, int rank, cpu::Team* team, const std::function<Request(const Operation&)>& start);
+  Request issue(const Operation& operation, int rank, Team* team, const std::function<Request(const Operation&)>& start);
 
  private:
   class Pending;

@@ -75,7 +75,7 @@ int HostFirstCommunicator::fits(const std::vector<int>& members, const std::vect
   return static_cast<int>(each);
 }
 
-void HostFirstCommunicator::attach(Stream& stream, cpu::Team& team) {
+void HostFirstCommunicator::attach(Stream& stream, Team& team) {
   groups_.before->attach(stream, team);
   all_->attach(stream, team);
 }

@@ -36,7 +36,7 @@ class HostFirstCommunicator final : public Communicator {
 
   int rank() const override { return all_->rank(); }
   int size() const override { return all_->size(); }
-  void attach(Stream& stream, cpu::Team& team) override;
+  void attach(Stream& stream, Team& team) override;
   MemorySource& window(MemorySource& usual) override { return groups_.before->window(usual); }
 
  private:

@@ -122,7 +122,7 @@ MessageCommunicator::MessageCommunicator(MessageRank& context, std::string name,
 
 MessageCommunicator::~MessageCommunicator() { std::erase(context_.groups, this); }
 
-void MessageCommunicator::attach(Stream& stream, cpu::Team&) {
+void MessageCommunicator::attach(Stream& stream, Team&) {
   stream.add_progress([&context = context_] { context.progress_between_ops(); });
 }
 

@@ -48,7 +48,7 @@ class MessageCommunicator final : public Communicator {
 
   int rank() const override { return group_.rank; }
   int size() const override { return group_.size(); }
-  void attach(Stream& stream, cpu::Team& team) override;
+  void attach(Stream& stream, Team& team) override;
   MemorySource& window(MemorySource& usual) override { return usual; }
 
   /// Does what can be done now.

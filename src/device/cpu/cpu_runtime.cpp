@@ -8,21 +8,10 @@
 #include <string>
 
 #include "base/error.h"
-#include "device/cpu/team.h"
+#include "device/team.h"
 
 namespace lockstep::cpu {
 namespace {
-
-// Work is done when it is issued, so there is nothing to record or to wait for.
-class ImmediateEvent final : public Event {};
-
-class ImmediateStream final : public Stream {
- public:
-  std::unique_ptr<Event> make_event() override { return std::make_unique<ImmediateEvent>(); }
-  void record(Event&) override {}
-  void wait(const Event&) override {}
-  void synchronize() override { progress(); }
-};
 
 int usable_cores() {
   cpu_set_t set;
@@ -50,14 +39,15 @@ class CpuRuntime final : public Runtime {
  public:
   explicit CpuRuntime(int threads) : team_(threads) {}
   Device device() const override { return {DeviceKind::cpu, 0}; }
-  std::unique_ptr<Stream> make_stream() override { return std::make_unique<ImmediateStream>(); }
-  MemorySource& memory() override { return host_memory(); }
+  std::unique_ptr<Stream> make_stream() override { return make_immediate_stream(); }
   std::string description() const override {
     return fmt::format("{}, {}, {} thread{}", processor_name(), instruction_sets(), team_.size(), team_.size() == 1 ? "" : "s");
   }
-  Team& team() { return team_; }
+  Team& team() override { return team_; }
 
  private:
+  MemorySource& source(Space /*space*/) override { return host_memory(); }
+
   Team team_;
 };
 
@@ -68,12 +58,6 @@ std::unique_ptr<Runtime> open_cpu_runtime(const CpuOptions& options) {
     throw UserError(fmt::format("train.threads={}: a rank has 1 to 1000 threads", options.threads),
                     "0 takes every core this process may use");
   return std::make_unique<CpuRuntime>(options.threads == 0 ? usable_cores() : options.threads);
-}
-
-Team& team_of(Runtime& runtime) {
-  auto* cpu = dynamic_cast<CpuRuntime*>(&runtime);
-  ensure(cpu != nullptr, "a worker team belongs to a CPU runtime");
-  return cpu->team();
 }
 
 }  // namespace lockstep::cpu

@@ -41,8 +41,8 @@ class Kind {
     mean[0] = result.exposed_seconds;
     mean[1] = result.cover_seconds;
     std::array<double, 1> least{result.exposed_seconds};
-    world_.all_reduce(view(std::span<double>(mean), Shape{3}), comm::Reduction::mean).wait();
-    world_.all_reduce(view(std::span<double>(least), Shape{1}), comm::Reduction::min).wait();
+    world_.host().all_reduce(view(std::span<double>(mean), Shape{3}), comm::Reduction::mean).wait();
+    world_.host().all_reduce(view(std::span<double>(least), Shape{1}), comm::Reduction::min).wait();
     if (!count) return;
     exposed_.push_back(mean[0]);
     cover_.push_back(mean[1]);

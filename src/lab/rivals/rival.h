@@ -7,7 +7,7 @@
 #include <memory>
 #include <string>
 
-#include "tensor/dtype.h"
+#include "base/dtype.h"
 
 namespace lockstep::lab {
 

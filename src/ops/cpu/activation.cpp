@@ -151,7 +151,7 @@ HWY_EXPORT(BackwardRows);
 
 class CpuActivations final : public Activations {
  public:
-  explicit CpuActivations(const Context& context) : context_(context) {
+  explicit CpuActivations(const Context& context) : Activations(context.observer), context_(context) {
     const ScopedIsa scope(context.isa);
     forward_ = &HWY_DYNAMIC_DISPATCH(ForwardRows);
     backward_ = &HWY_DYNAMIC_DISPATCH(BackwardRows);

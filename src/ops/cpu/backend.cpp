@@ -10,11 +10,12 @@ namespace {
 
 class CpuOps final : public Ops {
  public:
-  CpuOps(Runtime& runtime, Stream& stream, Isa isa, Products products)
+  CpuOps(Runtime& runtime, Stream& stream, Isa isa, const OpsOptions& options)
       : memory_(runtime.memory().allocate(Context::workspace_size)),
-        context_{lockstep::cpu::team_of(runtime), stream, isa, {memory_.data(), Context::workspace_size}},
+        context_{runtime.team(), stream, isa, {memory_.data(), Context::workspace_size}, options.observer},
         product_(context_.team, isa, runtime.memory()),
-        library_(products == Products::library ? std::make_unique<LibraryProducts>(product_, runtime.memory()) : nullptr) {}
+        library_(options.products == Products::library ? std::make_unique<LibraryProducts>(product_, runtime.memory())
+                                                       : nullptr) {}
 
   Linear& linear() override { return *linear_; }
   Norm& norm() override { return *norm_; }
@@ -28,6 +29,7 @@ class CpuOps final : public Ops {
   Elementwise& elementwise() override { return *elementwise_; }
   Reduce& reduce() override { return *reduce_; }
   Update& update() override { return *update_; }
+  Stream& stream() override { return context_.stream; }
   std::int64_t workspace_bytes() const override {
     return narrow<std::int64_t>(memory_.size()) + product_.workspace_bytes() + attention_.workspace_bytes() +
            (library_ ? library_->workspace_bytes() : 0);
@@ -38,7 +40,7 @@ class CpuOps final : public Ops {
   Context context_;
   Product product_;
   std::unique_ptr<LibraryProducts> library_;  // null: the products are ours
-  std::unique_ptr<Linear> linear_ = make_linear(product_, library_.get(), context_.stream);
+  std::unique_ptr<Linear> linear_ = make_linear(product_, library_.get(), context_.stream, context_.observer);
   CpuAttention attention_{context_};
   std::unique_ptr<Norm> norm_ = make_norm(context_, true);
   std::unique_ptr<Norm> rms_norm_ = make_norm(context_, false);
@@ -55,7 +57,7 @@ class CpuOps final : public Ops {
 }  // namespace
 
 std::unique_ptr<Ops> make_cpu_ops(Runtime& runtime, Stream& stream, const OpsOptions& options) {
-  return std::make_unique<CpuOps>(runtime, stream, resolve(options.isa), options.products);
+  return std::make_unique<CpuOps>(runtime, stream, resolve(options.isa), options);
 }
 
 }  // namespace lockstep::ops::cpu

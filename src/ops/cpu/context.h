@@ -8,18 +8,19 @@
 #include <span>
 
 #include "base/checked.h"
-#include "device/cpu/team.h"
 #include "device/stream.h"
+#include "device/team.h"
 #include "ops/ops.h"
 
 namespace lockstep::ops::cpu {
 
 struct Context {
-  lockstep::cpu::Team& team;
+  Team& team;
   Stream& stream;
   Isa isa;
   /// For partial sums; ops of one stream run one after the other and share it. Aligned to 64 bytes, `workspace_size` bytes.
   std::span<std::byte> workspace;
+  OpObserver* observer;  ///< of the families' ops; null: none
 
   static constexpr std::size_t workspace_size = std::size_t{1} << 20;
 

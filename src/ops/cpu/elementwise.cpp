@@ -37,6 +37,26 @@ HWY_FLATTEN void AddRange(const Tensor& y, const Tensor& x, std::int64_t first, 
   });
 }
 
+/// Rows [first, last).
+HWY_FLATTEN void FinishRows(const Tensor& y, const Tensor& sums, const Tensor& bias, const Tensor& residual, std::int64_t first,
+                            std::int64_t last) {
+  WithStorage(y.dtype, [&](auto zero) HWY_ATTR {
+    using S = decltype(zero);
+    const S* add = data_of<S>(bias);
+    for (std::int64_t i = first; i < last; ++i) {
+      const float* from = row_of(sums, i);
+      const S* rest = row_of<S>(residual, i);
+      S* to = row_of<S>(y, i);
+      ForColumns(sums.columns(), [&](std::int64_t j, auto group) HWY_ATTR {
+        Sixteen value = group.Load(from + j);
+        if (add != nullptr) value = Add(value, group.Load(add + j));
+        if (rest != nullptr) value = Add(value, group.Load(rest + j));
+        group.Store(value, to + j);
+      });
+    }
+  });
+}
+
 HWY_FLATTEN void ScaleRange(const Tensor& x, float factor, std::int64_t first, std::int64_t last) {
   WithStorage(x.dtype, [&](auto zero) HWY_ATTR {
     auto* to = data_of<decltype(zero)>(x) + first;
@@ -84,6 +104,7 @@ namespace {
 
 HWY_EXPORT(FillRange);
 HWY_EXPORT(AddRange);
+HWY_EXPORT(FinishRows);
 HWY_EXPORT(ScaleRange);
 HWY_EXPORT(NarrowRange);
 HWY_EXPORT(WidenRange);
@@ -93,10 +114,11 @@ constexpr std::int64_t tile = 16384;
 
 class CpuElementwise final : public Elementwise {
  public:
-  explicit CpuElementwise(const Context& context) : context_(context) {
+  explicit CpuElementwise(const Context& context) : Elementwise(context.observer), context_(context) {
     const ScopedIsa scope(context.isa);
     fill_ = &HWY_DYNAMIC_DISPATCH(FillRange);
     add_ = &HWY_DYNAMIC_DISPATCH(AddRange);
+    finish_ = &HWY_DYNAMIC_DISPATCH(FinishRows);
     scale_ = &HWY_DYNAMIC_DISPATCH(ScaleRange);
     narrow_ = &HWY_DYNAMIC_DISPATCH(NarrowRange);
     widen_ = &HWY_DYNAMIC_DISPATCH(WidenRange);
@@ -131,6 +153,11 @@ class CpuElementwise final : public Elementwise {
     context_.deal(x.elements(), tile, [&](std::int64_t first, std::int64_t last) { add_(y, x, first, last); });
   }
 
+  void do_finish_sums(const Tensor& y, const Tensor& sums, const Tensor& bias, const Tensor& residual) override {
+    context_.deal(sums.rows(), rows_per_tile(sums.columns()),
+                  [&](std::int64_t first, std::int64_t last) { finish_(y, sums, bias, residual, first, last); });
+  }
+
   void do_scale(const Tensor& x, float factor) override {
     context_.deal(x.elements(), tile, [&](std::int64_t first, std::int64_t last) { scale_(x, factor, first, last); });
   }
@@ -158,6 +185,7 @@ class CpuElementwise final : public Elementwise {
   Context context_;
   decltype(&HWY_STATIC_DISPATCH(FillRange)) fill_;
   decltype(&HWY_STATIC_DISPATCH(AddRange)) add_;
+  decltype(&HWY_STATIC_DISPATCH(FinishRows)) finish_;
   decltype(&HWY_STATIC_DISPATCH(ScaleRange)) scale_;
   decltype(&HWY_STATIC_DISPATCH(NarrowRange)) narrow_;
   decltype(&HWY_STATIC_DISPATCH(WidenRange)) widen_;

@@ -26,12 +26,12 @@ HWY_FLATTEN void EmbeddingRow(S* to, const S* token, const S* position, std::int
 }
 
 void EmbeddingRows(const Tensor& y, const Tensor& tokens, const Tensor& token_table, const Tensor& position_table,
-                   std::int64_t positions, std::int64_t first_position, std::int64_t first, std::int64_t last) {
+                   const Positions& positions, std::int64_t first, std::int64_t last) {
   WithStorage(y.dtype, [&](auto zero) HWY_ATTR {
     using S = decltype(zero);
     for (std::int64_t i = first; i < last; ++i) {
       EmbeddingRow(row_of<S>(y, i), row_of<S>(token_table, ids(tokens)[i]),
-                   row_of<S>(position_table, first_position + i % positions), y.columns());
+                   row_of<S>(position_table, positions.at(i % positions.count())), y.columns());
     }
   });
 }
@@ -87,16 +87,16 @@ void ScatterColumns(const Tensor& d_tokens, const Tensor& dy, const TokenPlace* 
   WithStorage(dy.dtype, [&](auto zero) HWY_ATTR { ScatterColumnsAs<decltype(zero)>(d_tokens, dy, tokens, count, first, last); });
 }
 
-/// `to`, a row of d_positions, += its position's rows of dy, block of 64 samples by block.
+/// `to`, a row of d_table, += row `row` of every sample of dy, which have `rows` each, block of 64 samples by block.
 template <class S>
-HWY_FLATTEN void SumPositionAs(float* to, const Tensor& dy, std::int64_t positions, std::int64_t position) {
-  const std::int64_t columns = dy.columns(), samples = dy.rows() / positions;
+HWY_FLATTEN void SumPositionAs(float* to, const Tensor& dy, std::int64_t rows, std::int64_t row) {
+  const std::int64_t columns = dy.columns(), samples = dy.rows() / rows;
   for (std::int64_t column = 0; column < columns; column += 64) {
     ForStripe(column, std::min(column + 64, columns), [&](auto stripe) HWY_ATTR {
       for (std::int64_t block = 0; block < samples; block += 64) {
-        stripe.Set(row_of<S>(dy, block * positions + position));
+        stripe.Set(row_of<S>(dy, block * rows + row));
         for (std::int64_t s = block + 1; s < std::min(block + 64, samples); ++s) {
-          stripe.AddRow(row_of<S>(dy, s * positions + position));
+          stripe.AddRow(row_of<S>(dy, s * rows + row));
         }
         stripe.AddTo(to);
       }
@@ -104,9 +104,9 @@ HWY_FLATTEN void SumPositionAs(float* to, const Tensor& dy, std::int64_t positio
   }
 }
 
-void SumPosition(float* to, const Tensor& dy, std::int64_t positions, bool accumulate, std::int64_t position) {
+void SumPosition(float* to, const Tensor& dy, std::int64_t rows, bool accumulate, std::int64_t row) {
   if (!accumulate) std::memset(to, 0, static_cast<std::size_t>(dy.columns()) * sizeof(float));
-  WithStorage(dy.dtype, [&](auto zero) HWY_ATTR { SumPositionAs<decltype(zero)>(to, dy, positions, position); });
+  WithStorage(dy.dtype, [&](auto zero) HWY_ATTR { SumPositionAs<decltype(zero)>(to, dy, rows, row); });
 }
 
 /// Columns [first, last) of sum += part and part = 0, once for each id.
@@ -139,7 +139,7 @@ constexpr std::int64_t stripe_columns = 64;
 
 class CpuEmbedding final : public Embedding {
  public:
-  explicit CpuEmbedding(const Context& context) : context_(context) {
+  explicit CpuEmbedding(const Context& context) : Embedding(context.observer), context_(context) {
     const ScopedIsa scope(context.isa);
     rows_ = &HWY_DYNAMIC_DISPATCH(EmbeddingRows);
     scatter_ = &HWY_DYNAMIC_DISPATCH(ScatterColumns);
@@ -149,9 +149,9 @@ class CpuEmbedding final : public Embedding {
 
  private:
   void do_forward(const Tensor& y, const Tensor& tokens, const Tensor& token_table, const Tensor& position_table,
-                  std::int64_t positions, std::int64_t first_position) override {
+                  const Positions& positions) override {
     context_.deal(y.rows(), rows_per_tile(y.columns()), [&](std::int64_t first, std::int64_t last) {
-      rows_(y, tokens, token_table, position_table, positions, first_position, first, last);
+      rows_(y, tokens, token_table, position_table, positions, first, last);
     });
   }
 
@@ -173,14 +173,24 @@ class CpuEmbedding final : public Embedding {
     });
   }
 
-  void do_backward_positions(const Tensor& d_positions, const Tensor& dy, std::int64_t positions, bool accumulate) override {
-    const std::int64_t tile = rows_per_tile(dy.columns() * std::max<std::int64_t>(1, dy.rows() / positions));
-    context_.deal(positions, tile, [&](std::int64_t first, std::int64_t last) {
-      for (std::int64_t t = first; t < last; ++t) sum_position_(row_of(d_positions, t), dy, positions, accumulate, t);
+  void do_backward_positions(const Tensor& d_table, const Tensor& dy, const Positions& positions, bool accumulate) override {
+    const std::int64_t rows = positions.count();
+    const std::int64_t tile = rows_per_tile(dy.columns() * std::max<std::int64_t>(1, dy.rows() / rows));
+    context_.deal(rows, tile, [&](std::int64_t first, std::int64_t last) {
+      for (std::int64_t t = first; t < last; ++t) sum_position_(row_of(d_table, positions.at(t)), dy, rows, accumulate, t);
     });
     if (accumulate) return;
-    for (std::int64_t t = positions; t < d_positions.rows(); ++t) {
-      std::memset(row_of(d_positions, t), 0, static_cast<std::size_t>(d_positions.columns()) * sizeof(float));
+    std::int64_t next = 0;
+    for (const PositionRun& run : positions.runs()) {
+      zero_rows(d_table, next, run.first);
+      next = run.end();
+    }
+    zero_rows(d_table, next, d_table.rows());
+  }
+
+  static void zero_rows(const Tensor& x, std::int64_t first, std::int64_t last) {
+    for (std::int64_t i = first; i < last; ++i) {
+      std::memset(row_of(x, i), 0, static_cast<std::size_t>(x.columns()) * sizeof(float));
     }
   }
 

@@ -29,6 +29,13 @@ std::mutex& dispatch_mutex() {
   return mutex;
 }
 
+// Asked once: each time that Highway is asked, it sets the target that dispatch takes in all threads, also in one that
+// is in a ScopedIsa.
+std::int64_t supported_targets() {
+  static const std::int64_t targets = hwy::SupportedTargets();
+  return targets;
+}
+
 std::int64_t highway_targets(Isa isa) {
   switch (isa) {
     case Isa::avx512:
@@ -53,7 +60,7 @@ Isa isa_from_name(std::string_view name) {
 }
 
 std::vector<Isa> available_isas() {
-  const std::int64_t supported = hwy::SupportedTargets();
+  const std::int64_t supported = supported_targets();
   std::vector<Isa> isas;
   if ((supported & HWY_AVX3) != 0) {
     if (__builtin_cpu_supports("avx512bf16") != 0) isas.push_back(Isa::avx512_bf16);
@@ -81,7 +88,7 @@ ScopedIsa::ScopedIsa(Isa isa) : lock_(dispatch_mutex(), std::defer_lock) {
   hwy::GetChosenTarget().Update(targets);
 }
 
-ScopedIsa::~ScopedIsa() { hwy::GetChosenTarget().Update(hwy::SupportedTargets()); }
+ScopedIsa::~ScopedIsa() { hwy::GetChosenTarget().Update(supported_targets()); }
 
 }  // namespace cpu
 }  // namespace lockstep::ops

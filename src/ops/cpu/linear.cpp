@@ -1,8 +1,6 @@
 #include "ops/cpu/linear.h"
 
 #include <algorithm>
-#include <iterator>
-#include <vector>
 
 #include "base/checked.h"
 #include "ops/cpu/epilogue.h"
@@ -11,19 +9,21 @@
 namespace lockstep::ops::cpu {
 namespace {
 
+static_assert(tile_columns == Tensor::tile_rows);
+
 float* floats_of(const Tensor& tensor) { return reinterpret_cast<float*>(tensor.data); }
 
 Rows rows_of(const Tensor& tensor) { return tensor ? Rows{tensor.data, tensor.stride()} : Rows{}; }
 
 class CpuLinear final : public Linear {
  public:
-  CpuLinear(Product& product, LibraryProducts* library, Stream& stream)
-      : product_(product), library_(library), stream_(stream), kernels_(epilogue_kernels_for(product.isa())) {}
+  CpuLinear(Product& product, LibraryProducts* library, Stream& stream, OpObserver* observer)
+      : Linear(observer), product_(product), library_(library), stream_(stream), kernels_(epilogue_kernels_for(product.isa())) {}
 
  private:
   void do_forward(const Tensor& y, const Tensor& x, const Tensor& w, const Epilogue& epilogue) override {
     ProductTask task = product_of(x, w, true, y);
-    if (const Prepacked* found = find_prepacked(w)) read_prepacked(task, w, *found);
+    if (w.order == Order::tiles) task.b_tiled = w.rows() / tile_columns * tile_columns;
     const ForwardContext context{rows_of(y), rows_of(epilogue.pre_activation), rows_of(epilogue.gate), rows_of(epilogue.residual),
                                  rows_of(epilogue.bias)};
     const bool plain = epilogue.activation == Activation::none && !epilogue.bias && !epilogue.pre_activation && !epilogue.gate &&
@@ -36,22 +36,13 @@ class CpuLinear final : public Linear {
     run(task);
   }
 
-  bool do_prepack(const Tensor& w, const Tensor& to) override {
-    ensure(find_prepacked(w) == nullptr, "linear: weights are prepacked once");
-    if (library_ != nullptr) return false;
-    const std::int64_t tiled = product_.store_in_tiles(w.data, to.data, w.dtype, w.rows(), w.columns());
-    if (tiled == 0) return false;
-    const auto place = std::ranges::upper_bound(prepacked_, w.data, {}, [](const Prepacked& p) { return p.w.data; });
-    prepacked_.insert(place, {w, to.data, tiled});
-    return true;
-  }
+  bool packs() const override { return library_ == nullptr; }
 
-  void do_forget_prepacked(const Tensor& w) override {
-    std::erase_if(prepacked_, [&](const Prepacked& p) { return p.w.data == w.data; });
+  bool do_prepack(const Tensor& w, const Tensor& to) override {
+    return product_.store_in_tiles(w.data, to.data, w.dtype, w.rows(), w.columns()) > 0;
   }
 
   void do_backward_input(const Tensor& dx, const Tensor& dy, const Tensor& w, const InputEpilogue& epilogue) override {
-    ensure(find_prepacked(w) == nullptr, "linear: weights that were prepacked are for forward products");
     ProductTask task = product_of(dy, w, false, dx);
     const Epilogues& kernels = kernels_.of(dx.dtype);
     const InputContext context{rows_of(dx), rows_of(epilogue.pre_activation), rows_of(epilogue.gate), rows_of(epilogue.d_gate),
@@ -96,30 +87,6 @@ class CpuLinear final : public Linear {
          .sum_rows = kernels_.of(dy.dtype).sum_rows});
   }
 
-  struct Prepacked {
-    Tensor w;
-    const std::byte* to;
-    std::int64_t tiled;  // rows
-  };
-
-  // What w, or a matrix that w is rows of, was stored as.
-  const Prepacked* find_prepacked(const Tensor& w) const {
-    const auto after = std::ranges::upper_bound(prepacked_, w.data, {}, [](const Prepacked& p) { return p.w.data; });
-    if (after == prepacked_.begin()) return nullptr;
-    const Prepacked& last = *std::prev(after);
-    return w.data < last.w.data + last.w.bytes() ? &last : nullptr;
-  }
-
-  static void read_prepacked(ProductTask& task, const Tensor& w, const Prepacked& stored) {
-    const std::int64_t bytes = w.data - stored.w.data;
-    const std::int64_t row = bytes / (w.columns() * static_cast<std::int64_t>(size_of(w.dtype)));
-    const bool whole = w.columns() == stored.w.columns() && row % tile_columns == 0 &&
-                       (w.rows() % tile_columns == 0 || row + w.rows() == stored.w.rows());
-    ensure(whole, "linear: rows of prepacked weights are taken in whole tiles");
-    task.b = stored.to + bytes;
-    task.b_tiled = std::clamp<std::int64_t>(stored.tiled - row, 0, w.rows());
-  }
-
   // C = A B without an epilogue; a finish stores what is not f32.
   static ProductTask product_of(const Tensor& a, const Tensor& b, bool b_transposed, const Tensor& c) {
     return {.m = a.rows(),
@@ -146,13 +113,12 @@ class CpuLinear final : public Linear {
   LibraryProducts* library_;
   Stream& stream_;
   EpilogueKernels kernels_;
-  std::vector<Prepacked> prepacked_;  // by address
 };
 
 }  // namespace
 
-std::unique_ptr<Linear> make_linear(Product& product, LibraryProducts* library, Stream& stream) {
-  return std::make_unique<CpuLinear>(product, library, stream);
+std::unique_ptr<Linear> make_linear(Product& product, LibraryProducts* library, Stream& stream, OpObserver* observer) {
+  return std::make_unique<CpuLinear>(product, library, stream, observer);
 }
 
 }  // namespace lockstep::ops::cpu

@@ -10,7 +10,8 @@
 
 namespace lockstep::ops::cpu {
 
-/// Computes by the library where there is one (null: none). All must outlive it. Workspace: theirs.
-std::unique_ptr<Linear> make_linear(Product& product, LibraryProducts* library, Stream& stream);
+/// Computes by the library where there is one (null: none) and tells `observer` (null: none). All must outlive it. Workspace:
+/// theirs.
+std::unique_ptr<Linear> make_linear(Product& product, LibraryProducts* library, Stream& stream, OpObserver* observer);
 
 }  // namespace lockstep::ops::cpu

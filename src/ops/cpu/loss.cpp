@@ -80,7 +80,7 @@ constexpr std::int64_t block_rows = 64;
 
 class CpuLoss final : public Loss {
  public:
-  explicit CpuLoss(const Context& context) : context_(context) {
+  explicit CpuLoss(const Context& context) : Loss(context.observer), context_(context) {
     const ScopedIsa scope(context.isa);
     rows_ = &HWY_DYNAMIC_DISPATCH(LossRows);
   }
@@ -88,7 +88,7 @@ class CpuLoss final : public Loss {
  private:
   // The losses of the rows wait in the workspace and are added in order, however the rows were dealt out.
   void do_forward(const Tensor& logits, const Tensor& targets, std::int64_t vocabulary, const Tensor& scale,
-                  double& loss_sum) override {
+                  const Tensor& loss_sum) override {
     const std::span<double> losses = context_.scratch<double>();
     const std::int64_t per_round = static_cast<std::int64_t>(losses.size()) / block_rows * block_rows;
     const std::int64_t rows_a_tile = std::max<std::int64_t>(1, rows_per_tile(logits.columns()) / 4);
@@ -100,7 +100,7 @@ class CpuLoss final : public Loss {
       for (std::int64_t block = 0; block < count; block += block_rows) {
         double sum = 0;
         for (std::int64_t i = block; i < std::min(block + block_rows, count); ++i) sum += losses[static_cast<std::size_t>(i)];
-        loss_sum += sum;
+        *data_of<double>(loss_sum) += sum;
       }
     }
   }

@@ -151,7 +151,7 @@ constexpr std::int64_t stripe = 512;  // columns that one worker combines
 
 class CpuNorm final : public Norm {
  public:
-  CpuNorm(const Context& context, bool centred) : context_(context), centred_(centred) {
+  CpuNorm(const Context& context, bool centred) : Norm(context.observer), context_(context), centred_(centred) {
     const ScopedIsa scope(context.isa);
     apply_ = &HWY_DYNAMIC_DISPATCH(NormApply);
     forward_ = &HWY_DYNAMIC_DISPATCH(NormForward);

@@ -83,7 +83,7 @@ constexpr std::int64_t chunks_per_tile = 8;
 
 class CpuReduce final : public Reduce {
  public:
-  explicit CpuReduce(const Context& context) : context_(context) {
+  explicit CpuReduce(const Context& context) : Reduce(context.observer), context_(context) {
     const ScopedIsa scope(context.isa);
     squares_ = &HWY_DYNAMIC_DISPATCH(SquaresOfChunk);
     largest_ = &HWY_DYNAMIC_DISPATCH(LargestBits);
@@ -117,16 +117,16 @@ class CpuReduce final : public Reduce {
     }
   }
 
-  double do_sum_of_squares(const Tensor& x) override {
-    double sum = 0;
-    for_chunks<double>(x, squares_, [&](double part) { sum += part; });
-    return sum;
+  void do_sum_of_squares(const Tensor& sum, const Tensor& x) override {
+    double total = 0;
+    for_chunks<double>(x, squares_, [&](double part) { total += part; });
+    *data_of<double>(sum) = total;
   }
 
-  double do_max_abs(const Tensor& x) override {
-    std::int32_t largest = 0;
-    for_chunks<std::int32_t>(x, largest_, [&](std::int32_t part) { largest = std::max(largest, part); });
-    return std::bit_cast<float>(largest);
+  void do_max_abs(const Tensor& largest, const Tensor& x) override {
+    std::int32_t bits = 0;
+    for_chunks<std::int32_t>(x, largest_, [&](std::int32_t part) { bits = std::max(bits, part); });
+    *data_of<double>(largest) = std::bit_cast<float>(bits);
   }
 
   Context context_;

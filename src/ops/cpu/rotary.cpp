@@ -30,7 +30,7 @@ HWY_FLATTEN void RotateRowsAs(const Tensor& x, const Tensor& angles, const Rotar
                               std::int64_t last) {
   const std::int64_t size = angles.columns(), half = size / 2;
   for (std::int64_t i = first; i < last; ++i) {
-    const float* angle = row_of(angles, place.first_position + i % place.positions);
+    const float* angle = row_of(angles, place.positions.at(i % place.positions.count()));
     S* row = row_of<S>(x, i);
     for (S* head = row; head < row + x.columns(); head += size) {
       if (place.inverse) {
@@ -57,7 +57,7 @@ HWY_EXPORT(RotateRows);
 
 class CpuRotary final : public Rotary {
  public:
-  explicit CpuRotary(const Context& context) : context_(context) {
+  explicit CpuRotary(const Context& context) : Rotary(context.observer), context_(context) {
     const ScopedIsa scope(context.isa);
     rotate_ = &HWY_DYNAMIC_DISPATCH(RotateRows);
   }

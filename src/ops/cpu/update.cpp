@@ -1,4 +1,4 @@
-// AdamW in one pass over weights, gradient and moments.
+// AdamW and stochastic gradient descent, each in one pass over weights, gradient and what the rule keeps.
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/cpu/update.cpp"
@@ -47,14 +47,47 @@ HWY_FLATTEN void AdamWRangeAs(S* weights, const Published& published, const floa
   });
 }
 
+inline Published PublishedTo(const Tensor& weights, const Tensor& publish) {
+  const bool apart = publish.data != weights.data, narrow = publish.dtype == DType::bf16;
+  return {apart && !narrow ? floats(publish) : nullptr, apart && narrow ? data_of<BFloat16>(publish) : nullptr};
+}
+
 void AdamWRange(const Tensor& weights, const Tensor& publish, const Tensor& gradient, const Tensor& exp_avg,
                 const Tensor& exp_avg_sq, const float (&factors)[9], std::int64_t first, std::int64_t last) {
-  const bool apart = publish.data != weights.data, narrow = publish.dtype == DType::bf16;
-  const Published published{apart && !narrow ? floats(publish) : nullptr, apart && narrow ? data_of<BFloat16>(publish) : nullptr};
+  const Published published = PublishedTo(weights, publish);
   WithStorage(weights.dtype, [&](auto zero) HWY_ATTR {
     using S = decltype(zero);
     AdamWRangeAs(data_of<S>(weights), published, floats(gradient), data_of<S>(exp_avg), data_of<S>(exp_avg_sq), factors, first,
                  last);
+  });
+}
+
+/// factors: clip, decay, momentum, lr. `buffer` null: no momentum. The step is taken with the buffer as it is stored.
+template <class S>
+HWY_FLATTEN void SgdRangeAs(S* weights, const Published& published, const float* gradient, S* buffer, const float (&factors)[4],
+                            std::int64_t first, std::int64_t last) {
+  const Sixteen clip = Splat(factors[0]), decay = Splat(factors[1]), momentum = Splat(factors[2]), rate = Splat(factors[3]);
+  ForColumns(last - first, [&](std::int64_t column, auto group) HWY_ATTR {
+    const std::int64_t j = first + column;
+    const Sixteen before = group.Load(weights + j);
+    Sixteen step = MulAdd(decay, before, Mul(clip, group.Load(gradient + j)));
+    if (buffer != nullptr) {
+      step = Rounded<S>(MulAdd(momentum, group.Load(buffer + j), step));
+      group.Store(step, buffer + j);
+    }
+    const Sixteen w = Sub(before, Mul(rate, step));
+    group.Store(w, weights + j);
+    if (published.same != nullptr) group.Store(w, published.same + j);
+    if (published.narrow != nullptr) group.Store(w, published.narrow + j);
+  });
+}
+
+void SgdRange(const Tensor& weights, const Tensor& publish, const Tensor& gradient, const Tensor& buffer,
+              const float (&factors)[4], std::int64_t first, std::int64_t last) {
+  const Published published = PublishedTo(weights, publish);
+  WithStorage(weights.dtype, [&](auto zero) HWY_ATTR {
+    using S = decltype(zero);
+    SgdRangeAs(data_of<S>(weights), published, floats(gradient), buffer ? data_of<S>(buffer) : nullptr, factors, first, last);
   });
 }
 
@@ -66,37 +99,52 @@ namespace lockstep::ops::cpu {
 namespace {
 
 HWY_EXPORT(AdamWRange);
+HWY_EXPORT(SgdRange);
 
 constexpr std::int64_t tile = 8192;
 
 class CpuUpdate final : public Update {
  public:
-  explicit CpuUpdate(const Context& context) : context_(context) {
+  explicit CpuUpdate(const Context& context) : Update(context.observer), context_(context) {
     const ScopedIsa scope(context.isa);
     adamw_ = &HWY_DYNAMIC_DISPATCH(AdamWRange);
+    sgd_ = &HWY_DYNAMIC_DISPATCH(SgdRange);
   }
 
  private:
   void do_adamw(const Tensor& weights, const Tensor& publish, const Tensor& gradient, const Tensor& exp_avg,
                 const Tensor& exp_avg_sq, const AdamW& rule, const StepScalars& scalars) override {
-    if (scalars.host(StepScalars::finite) == 0) return;
-    const double rate = scalars.host(StepScalars::learning_rate);
-    const float factors[9] = {scalars.host(StepScalars::clip_factor),
+    const float* const given = floats(scalars.values);
+    if (given[StepScalars::finite] == 0) return;
+    const double rate = given[StepScalars::learning_rate];
+    const float factors[9] = {given[StepScalars::clip_factor],
                               rule.beta1,
                               1 - rule.beta1,
                               rule.beta2,
                               1 - rule.beta2,
                               static_cast<float>(1 - rate * rule.weight_decay),
-                              static_cast<float>(rate / scalars.host(StepScalars::bias_correction1)),
-                              static_cast<float>(1 / std::sqrt(static_cast<double>(scalars.host(StepScalars::bias_correction2)))),
+                              static_cast<float>(rate / given[StepScalars::bias_correction1]),
+                              static_cast<float>(1 / std::sqrt(static_cast<double>(given[StepScalars::bias_correction2]))),
                               rule.eps};
     context_.deal(weights.elements(), tile, [&](std::int64_t first, std::int64_t last) {
       adamw_(weights, publish, gradient, exp_avg, exp_avg_sq, factors, first, last);
     });
   }
 
+  void do_sgd(const Tensor& weights, const Tensor& publish, const Tensor& gradient, const Tensor& momentum_buffer,
+              const Sgd& rule, const StepScalars& scalars) override {
+    const float* const given = floats(scalars.values);
+    if (given[StepScalars::finite] == 0) return;
+    const float factors[4] = {given[StepScalars::clip_factor], rule.weight_decay, rule.momentum,
+                              given[StepScalars::learning_rate]};
+    context_.deal(weights.elements(), tile, [&](std::int64_t first, std::int64_t last) {
+      sgd_(weights, publish, gradient, momentum_buffer, factors, first, last);
+    });
+  }
+
   Context context_;
   decltype(&HWY_STATIC_DISPATCH(AdamWRange)) adamw_;
+  decltype(&HWY_STATIC_DISPATCH(SgdRange)) sgd_;
 };
 
 }  // namespace

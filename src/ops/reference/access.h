@@ -41,6 +41,12 @@ inline float& at(const Tensor& tensor, std::int64_t i) {
 /// Element (i, j) of the f32 matrix that `tensor` is.
 inline float& at(const Tensor& tensor, std::int64_t i, std::int64_t j) { return at(tensor, i * tensor.stride() + j); }
 
+/// Element i of a dense f64 tensor.
+inline double& double_at(const Tensor& tensor, std::int64_t i) {
+  ensure(tensor.dtype == DType::f64, "the elements are F64");
+  return reinterpret_cast<double*>(tensor.data)[i];
+}
+
 /// Element i of a dense i32 tensor.
 inline std::int32_t id_at(const Tensor& tensor, std::int64_t i) { return reinterpret_cast<std::int32_t*>(tensor.data)[i]; }
 

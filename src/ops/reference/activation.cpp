@@ -6,6 +6,10 @@ namespace lockstep::ops::reference {
 namespace {
 
 class ActivationReference final : public Activations {
+ public:
+  using Activations::Activations;
+
+ private:
   void do_forward(const Tensor& y, const Tensor& x, Activation f) override {
     for (std::int64_t i = 0; i < x.rows(); ++i) {
       for (std::int64_t j = 0; j < x.columns(); ++j) put(y, i, j, activate(get(x, i, j), f));
@@ -25,6 +29,6 @@ class ActivationReference final : public Activations {
 
 }  // namespace
 
-std::unique_ptr<Activations> make_activation() { return std::make_unique<ActivationReference>(); }
+std::unique_ptr<Activations> make_activation(OpObserver* observer) { return std::make_unique<ActivationReference>(observer); }
 
 }  // namespace lockstep::ops::reference

@@ -26,7 +26,7 @@ void for_each_query(const AttentionShape& s, Body&& body) {
   for (std::int64_t b = 0; b < s.samples; ++b) {
     for (std::int64_t h = 0; h < s.heads; ++h) {
       for (std::int64_t i = 0; i < s.queries; ++i) {
-        body(Query{b, h, i, b * s.queries + i, h * s.head_size, b * s.key_rows, h / (s.heads / s.kv_heads) * s.head_size,
+        body(Query{b, h, i, b * s.queries + i, h * s.head_size, b * s.key_rows, s.kv_head_of(h) * s.head_size,
                    s.keys - s.queries + i, (b * s.heads + h) * s.queries + i});
       }
     }
@@ -45,6 +45,10 @@ double factor_at(const DropoutSite& site, const Query& at_query, std::int64_t ke
 }
 
 class AttentionReference final : public Attention {
+ public:
+  using Attention::Attention;
+
+ private:
   void do_forward(const Tensor& o, const Tensor& lse, const Tensor& q, const Tensor& k, const Tensor& v, const AttentionShape& s,
                   const DropoutSite& dropout) override {
     const double scale = 1 / std::sqrt(static_cast<double>(s.head_size));
@@ -111,6 +115,6 @@ class AttentionReference final : public Attention {
 
 }  // namespace
 
-std::unique_ptr<Attention> make_attention() { return std::make_unique<AttentionReference>(); }
+std::unique_ptr<Attention> make_attention(OpObserver* observer) { return std::make_unique<AttentionReference>(observer); }
 
 }  // namespace lockstep::ops::reference

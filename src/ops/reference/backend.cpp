@@ -5,6 +5,7 @@ namespace {
 
 class ReferenceOps final : public Ops {
  public:
+  explicit ReferenceOps(OpObserver* observer) : observer_(observer) {}
   Linear& linear() override { return *linear_; }
   Norm& norm() override { return *norm_; }
   Norm& rms_norm() override { return *rms_norm_; }
@@ -17,25 +18,28 @@ class ReferenceOps final : public Ops {
   Elementwise& elementwise() override { return *elementwise_; }
   Reduce& reduce() override { return *reduce_; }
   Update& update() override { return *update_; }
+  Stream& stream() override { return *stream_; }
   std::int64_t workspace_bytes() const override { return 0; }
 
  private:
-  std::unique_ptr<Linear> linear_ = reference::make_linear();
-  std::unique_ptr<Norm> norm_ = reference::make_norm(true);
-  std::unique_ptr<Norm> rms_norm_ = reference::make_norm(false);
-  std::unique_ptr<Rotary> rotary_ = reference::make_rotary();
-  std::unique_ptr<Attention> attention_ = reference::make_attention();
-  std::unique_ptr<Activations> activation_ = reference::make_activation();
-  std::unique_ptr<Embedding> embedding_ = reference::make_embedding();
-  std::unique_ptr<Dropout> dropout_ = reference::make_dropout();
-  std::unique_ptr<Loss> loss_ = reference::make_loss();
-  std::unique_ptr<Elementwise> elementwise_ = reference::make_elementwise();
-  std::unique_ptr<Reduce> reduce_ = reference::make_reduce();
-  std::unique_ptr<Update> update_ = reference::make_update();
+  OpObserver* observer_;
+  std::unique_ptr<Stream> stream_ = make_immediate_stream();
+  std::unique_ptr<Linear> linear_ = reference::make_linear(observer_);
+  std::unique_ptr<Norm> norm_ = reference::make_norm(true, observer_);
+  std::unique_ptr<Norm> rms_norm_ = reference::make_norm(false, observer_);
+  std::unique_ptr<Rotary> rotary_ = reference::make_rotary(observer_);
+  std::unique_ptr<Attention> attention_ = reference::make_attention(observer_);
+  std::unique_ptr<Activations> activation_ = reference::make_activation(observer_);
+  std::unique_ptr<Embedding> embedding_ = reference::make_embedding(observer_);
+  std::unique_ptr<Dropout> dropout_ = reference::make_dropout(observer_);
+  std::unique_ptr<Loss> loss_ = reference::make_loss(observer_);
+  std::unique_ptr<Elementwise> elementwise_ = reference::make_elementwise(observer_);
+  std::unique_ptr<Reduce> reduce_ = reference::make_reduce(observer_);
+  std::unique_ptr<Update> update_ = reference::make_update(observer_);
 };
 
 }  // namespace
 
-std::unique_ptr<Ops> make_reference_ops() { return std::make_unique<ReferenceOps>(); }
+std::unique_ptr<Ops> make_reference_ops(OpObserver* observer) { return std::make_unique<ReferenceOps>(observer); }
 
 }  // namespace lockstep::ops

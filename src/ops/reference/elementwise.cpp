@@ -19,6 +19,10 @@ double normal_at(const CounterRng& rng, std::uint64_t index) {
 }
 
 class ElementwiseReference final : public Elementwise {
+ public:
+  using Elementwise::Elementwise;
+
+ private:
   void do_zero(const Tensor& x) override { std::memset(x.data, 0, x.bytes()); }
 
   void do_fill(const Tensor& x, float value) override {
@@ -31,6 +35,15 @@ class ElementwiseReference final : public Elementwise {
 
   void do_add(const Tensor& y, const Tensor& x) override {
     for (std::int64_t i = 0; i < x.elements(); ++i) put(y, i, get(y, i) + get(x, i));
+  }
+
+  void do_finish_sums(const Tensor& y, const Tensor& sums, const Tensor& bias, const Tensor& residual) override {
+    for (std::int64_t i = 0; i < sums.rows(); ++i) {
+      for (std::int64_t j = 0; j < sums.columns(); ++j) {
+        const double more = (bias ? get(bias, j) : 0) + (residual ? get(residual, i, j) : 0);
+        put(y, i, j, get(sums, i, j) + more);
+      }
+    }
   }
 
   void do_scale(const Tensor& x, float factor) override {
@@ -53,6 +66,6 @@ class ElementwiseReference final : public Elementwise {
 
 }  // namespace
 
-std::unique_ptr<Elementwise> make_elementwise() { return std::make_unique<ElementwiseReference>(); }
+std::unique_ptr<Elementwise> make_elementwise(OpObserver* observer) { return std::make_unique<ElementwiseReference>(observer); }
 
 }  // namespace lockstep::ops::reference

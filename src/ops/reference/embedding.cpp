@@ -8,11 +8,15 @@ namespace lockstep::ops::reference {
 namespace {
 
 class EmbeddingReference final : public Embedding {
+ public:
+  using Embedding::Embedding;
+
+ private:
   void do_forward(const Tensor& y, const Tensor& tokens, const Tensor& token_table, const Tensor& position_table,
-                  std::int64_t positions, std::int64_t first_position) override {
+                  const Positions& positions) override {
     for (std::int64_t i = 0; i < y.rows(); ++i) {
       for (std::int64_t j = 0; j < y.columns(); ++j) {
-        const float position = position_table ? get(position_table, first_position + i % positions, j) : 0;
+        const float position = position_table ? get(position_table, positions.at(i % positions.count()), j) : 0;
         put(y, i, j, get(token_table, id_at(tokens, i), j) + position);
       }
     }
@@ -34,14 +38,14 @@ class EmbeddingReference final : public Embedding {
     }
   }
 
-  void do_backward_positions(const Tensor& d_positions, const Tensor& dy, std::int64_t positions, bool accumulate) override {
-    for (std::int64_t t = 0; t < d_positions.rows(); ++t) {
+  void do_backward_positions(const Tensor& d_table, const Tensor& dy, const Positions& positions, bool accumulate) override {
+    for (std::int64_t t = 0; t < d_table.rows(); ++t) {
       for (std::int64_t j = 0; j < dy.columns(); ++j) {
-        double sum = accumulate ? at(d_positions, t, j) : 0;
-        if (t < positions) {
-          for (std::int64_t i = t; i < dy.rows(); i += positions) sum += get(dy, i, j);
+        double sum = accumulate ? at(d_table, t, j) : 0;
+        for (std::int64_t i = 0; i < dy.rows(); ++i) {
+          if (positions.at(i % positions.count()) == t) sum += get(dy, i, j);
         }
-        at(d_positions, t, j) = static_cast<float>(sum);
+        at(d_table, t, j) = static_cast<float>(sum);
       }
     }
   }
@@ -69,6 +73,6 @@ class EmbeddingReference final : public Embedding {
 
 }  // namespace
 
-std::unique_ptr<Embedding> make_embedding() { return std::make_unique<EmbeddingReference>(); }
+std::unique_ptr<Embedding> make_embedding(OpObserver* observer) { return std::make_unique<EmbeddingReference>(observer); }
 
 }  // namespace lockstep::ops::reference

@@ -9,17 +9,18 @@
 
 namespace lockstep::ops::reference {
 
-std::unique_ptr<Linear> make_linear();
+/// Of every family: `observer` is told of its ops; null: none.
+std::unique_ptr<Linear> make_linear(OpObserver* observer);
 /// `centred`: LayerNorm; RMSNorm otherwise.
-std::unique_ptr<Norm> make_norm(bool centred);
-std::unique_ptr<Rotary> make_rotary();
-std::unique_ptr<Attention> make_attention();
-std::unique_ptr<Activations> make_activation();
-std::unique_ptr<Embedding> make_embedding();
-std::unique_ptr<Dropout> make_dropout();
-std::unique_ptr<Loss> make_loss();
-std::unique_ptr<Elementwise> make_elementwise();
-std::unique_ptr<Reduce> make_reduce();
-std::unique_ptr<Update> make_update();
+std::unique_ptr<Norm> make_norm(bool centred, OpObserver* observer);
+std::unique_ptr<Rotary> make_rotary(OpObserver* observer);
+std::unique_ptr<Attention> make_attention(OpObserver* observer);
+std::unique_ptr<Activations> make_activation(OpObserver* observer);
+std::unique_ptr<Embedding> make_embedding(OpObserver* observer);
+std::unique_ptr<Dropout> make_dropout(OpObserver* observer);
+std::unique_ptr<Loss> make_loss(OpObserver* observer);
+std::unique_ptr<Elementwise> make_elementwise(OpObserver* observer);
+std::unique_ptr<Reduce> make_reduce(OpObserver* observer);
+std::unique_ptr<Update> make_update(OpObserver* observer);
 
 }  // namespace lockstep::ops::reference

@@ -6,6 +6,10 @@ namespace lockstep::ops::reference {
 namespace {
 
 class LinearReference final : public Linear {
+ public:
+  using Linear::Linear;
+
+ private:
   void do_forward(const Tensor& y, const Tensor& x, const Tensor& w, const Epilogue& epilogue) override {
     for (std::int64_t i = 0; i < x.rows(); ++i) {
       for (std::int64_t j = 0; j < w.rows(); ++j) {
@@ -60,6 +64,6 @@ class LinearReference final : public Linear {
 
 }  // namespace
 
-std::unique_ptr<Linear> make_linear() { return std::make_unique<LinearReference>(); }
+std::unique_ptr<Linear> make_linear(OpObserver* observer) { return std::make_unique<LinearReference>(observer); }
 
 }  // namespace lockstep::ops::reference

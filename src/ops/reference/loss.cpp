@@ -8,15 +8,19 @@ namespace lockstep::ops::reference {
 namespace {
 
 class LossReference final : public Loss {
+ public:
+  using Loss::Loss;
+
+ private:
   void do_forward(const Tensor& logits, const Tensor& targets, std::int64_t vocabulary, const Tensor& scale,
-                  double& loss_sum) override {
+                  const Tensor& loss_sum) override {
     for (std::int64_t i = 0; i < logits.rows(); ++i) {
       const std::int64_t target = id_at(targets, i);
       double largest = at(logits, i, 0), sum = 0;
       for (std::int64_t j = 0; j < vocabulary; ++j) largest = std::max<double>(largest, at(logits, i, j));
       for (std::int64_t j = 0; j < vocabulary; ++j) sum += std::exp(at(logits, i, j) - largest);
       const double lse = largest + std::log(sum);
-      if (target >= 0) loss_sum += lse - at(logits, i, target);
+      if (target >= 0) double_at(loss_sum, 0) += lse - at(logits, i, target);
       if (!scale) continue;
       for (std::int64_t j = 0; j < logits.columns(); ++j) {
         double gradient = 0;
@@ -29,6 +33,6 @@ class LossReference final : public Loss {
 
 }  // namespace
 
-std::unique_ptr<Loss> make_loss() { return std::make_unique<LossReference>(); }
+std::unique_ptr<Loss> make_loss(OpObserver* observer) { return std::make_unique<LossReference>(observer); }
 
 }  // namespace lockstep::ops::reference

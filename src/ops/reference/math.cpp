@@ -70,6 +70,7 @@ std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter, const 
 
 float dropout_factor(const DropoutSite& site, std::int64_t sample, std::int64_t position, std::int64_t index) {
   if (site.p == 0) return 1;
+  index += site.first_index;
   const auto number = static_cast<std::uint64_t>(site.first_sample + sample);
   const auto words = philox({static_cast<std::uint32_t>(index / 4), static_cast<std::uint32_t>(position),
                              static_cast<std::uint32_t>(number), static_cast<std::uint32_t>(number >> 32)},

@@ -9,7 +9,7 @@ namespace {
 
 class NormReference final : public Norm {
  public:
-  explicit NormReference(bool centred) : centred_(centred) {}
+  NormReference(bool centred, OpObserver* observer) : Norm(observer), centred_(centred) {}
 
  private:
   void do_forward(const Tensor& n, const Tensor& stats, const Tensor& x, const Tensor& gain, const Tensor& bias,
@@ -83,6 +83,6 @@ class NormReference final : public Norm {
 
 }  // namespace
 
-std::unique_ptr<Norm> make_norm(bool centred) { return std::make_unique<NormReference>(centred); }
+std::unique_ptr<Norm> make_norm(bool centred, OpObserver* observer) { return std::make_unique<NormReference>(centred, observer); }
 
 }  // namespace lockstep::ops::reference

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 
 #include "ops/reference/access.h"
@@ -7,24 +8,26 @@ namespace lockstep::ops::reference {
 namespace {
 
 class ReduceReference final : public Reduce {
-  double do_sum_of_squares(const Tensor& x) override {
-    double sum = 0;
-    for (std::int64_t i = 0; i < x.elements(); ++i) sum += static_cast<double>(get(x, i)) * get(x, i);
-    return sum;
+ public:
+  using Reduce::Reduce;
+
+ private:
+  void do_sum_of_squares(const Tensor& sum, const Tensor& x) override {
+    double& total = double_at(sum, 0) = 0;
+    for (std::int64_t i = 0; i < x.elements(); ++i) total += static_cast<double>(get(x, i)) * get(x, i);
   }
 
-  double do_max_abs(const Tensor& x) override {
-    double largest = 0;
-    for (std::int64_t i = 0; i < x.elements(); ++i) {
-      if (std::isnan(get(x, i))) return get(x, i);
-      largest = std::fmax(largest, std::fabs(get(x, i)));
+  void do_max_abs(const Tensor& largest, const Tensor& x) override {
+    double& result = double_at(largest, 0) = 0;
+    for (std::int64_t i = 0; i < x.elements() && !std::isnan(result); ++i) {
+      const double size = std::fabs(get(x, i));
+      result = std::isnan(size) ? size : std::max(result, size);
     }
-    return largest;
   }
 };
 
 }  // namespace
 
-std::unique_ptr<Reduce> make_reduce() { return std::make_unique<ReduceReference>(); }
+std::unique_ptr<Reduce> make_reduce(OpObserver* observer) { return std::make_unique<ReduceReference>(observer); }
 
 }  // namespace lockstep::ops::reference

@@ -5,10 +5,14 @@ namespace lockstep::ops::reference {
 namespace {
 
 class RotaryReference final : public Rotary {
+ public:
+  using Rotary::Rotary;
+
+ private:
   void do_rotate(const Tensor& x, const Tensor& angles, const RotaryPlace& place) override {
     const std::int64_t size = angles.columns(), half = size / 2;
     for (std::int64_t i = 0; i < x.rows(); ++i) {
-      const std::int64_t position = place.first_position + i % place.positions;
+      const std::int64_t position = place.positions.at(i % place.positions.count());
       for (std::int64_t head = 0; head < x.columns(); head += size) {
         for (std::int64_t j = 0; j < half; ++j) {
           const double cosine = at(angles, position, j);
@@ -24,6 +28,6 @@ class RotaryReference final : public Rotary {
 
 }  // namespace
 
-std::unique_ptr<Rotary> make_rotary() { return std::make_unique<RotaryReference>(); }
+std::unique_ptr<Rotary> make_rotary(OpObserver* observer) { return std::make_unique<RotaryReference>(observer); }
 
 }  // namespace lockstep::ops::reference

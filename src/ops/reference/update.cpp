@@ -7,6 +7,10 @@ namespace lockstep::ops::reference {
 namespace {
 
 class UpdateReference final : public Update {
+ public:
+  using Update::Update;
+
+ private:
   void do_adamw(const Tensor& weights, const Tensor& publish, const Tensor& gradient, const Tensor& exp_avg,
                 const Tensor& exp_avg_sq, const AdamW& rule, const StepScalars& scalars) override {
     const Tensor& values = scalars.values;
@@ -24,10 +28,25 @@ class UpdateReference final : public Update {
       if (publish) put(publish, i, get(weights, i));
     }
   }
+  void do_sgd(const Tensor& weights, const Tensor& publish, const Tensor& gradient, const Tensor& momentum_buffer,
+              const Sgd& rule, const StepScalars& scalars) override {
+    const Tensor& values = scalars.values;
+    if (at(values, StepScalars::finite) == 0) return;
+    const double rate = at(values, StepScalars::learning_rate), clip = at(values, StepScalars::clip_factor);
+    for (std::int64_t i = 0; i < weights.elements(); ++i) {
+      double step = clip * at(gradient, i) + rule.weight_decay * get(weights, i);
+      if (momentum_buffer) {
+        put(momentum_buffer, i, rule.momentum * get(momentum_buffer, i) + step);
+        step = get(momentum_buffer, i);
+      }
+      put(weights, i, get(weights, i) - rate * step);
+      if (publish) put(publish, i, get(weights, i));
+    }
+  }
 };
 
 }  // namespace
 
-std::unique_ptr<Update> make_update() { return std::make_unique<UpdateReference>(); }
+std::unique_ptr<Update> make_update(OpObserver* observer) { return std::make_unique<UpdateReference>(observer); }
 
 }  // namespace lockstep::ops::reference

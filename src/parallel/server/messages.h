@@ -13,12 +13,12 @@ namespace lockstep::parallel {
 
 /// What a worker calls a server for.
 enum class Errand : int {
-  push,     ///< its parts of every unit (KeyRanges::order), rows of a tied matrix where they are kept apart, then Figures;
-            ///< the answer: the new weights and an Answer
-  pull,     ///< the answer: the weights
-  load,     ///< weights and moments, which the server takes over; no answer
-  moments,  ///< the answer: both moments
-  leave,    ///< it will not call again
+  push,   ///< its parts of every unit (KeyRanges::order), rows of a tied matrix where they are kept apart, then Figures;
+          ///< the answer: the new weights and an Answer
+  pull,   ///< the answer: the weights
+  load,   ///< weights and the optimizer's slots, which the server takes over; no answer
+  slots,  ///< the answer: the slots
+  leave,  ///< it will not call again
 };
 
 // Messages are made of doubles, which hold every count exactly.
@@ -43,7 +43,7 @@ struct Answer {
   double loss = 0;                                           ///< mean of the workers' last ones
   double updates = 0, staleness_sum = 0, staleness_max = 0;  ///< of the run so far
   double meet_at = 0;                                        ///< the step after which all workers meet; 0: none is agreed
-  double alarm = 0;                                          ///< a cause to stop that the server found; 0: none
+  double stop_cause = 0;                                     ///< a cause to stop that the server found; 0: none
 };
 
 /// A message as what is sent and received.

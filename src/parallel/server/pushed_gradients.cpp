@@ -7,7 +7,7 @@ namespace lockstep::parallel {
 void PushedGradients::begin(int microbatches) {
   own_.begin(microbatches);
   microbatches_ = microbatches;
-  closed_.assign(static_cast<std::size_t>(worker_.ranges().units()), false);
+  closed_.assign(static_cast<std::size_t>(worker_.ranges().unit_count()), false);
   next_ = 0;
 }
 
@@ -15,7 +15,7 @@ void PushedGradients::close(UnitIndex unit, Microbatch microbatch) {
   own_.close(unit, microbatch);
   if (microbatch.value + 1 < microbatches_) return;
   closed_[static_cast<std::size_t>(unit.value)] = true;
-  if (overlap_) push_closed();
+  if (options_.overlap) push_closed();
 }
 
 void PushedGradients::push_closed() {
@@ -28,10 +28,14 @@ void PushedGradients::push_closed() {
 }
 
 void PushedGradients::finish() {
-  own_.finish();
+  options_.tied_parts_apart ? own_.finish_apart() : own_.finish();
   push_closed();
-  const std::size_t units = worker_.ranges().order().size();
-  ensure(next_ + (worker_.ranges().tied().value >= 0 ? 1 : 0) == units, "every unit was pushed");
+  if (const UnitIndex tied = worker_.ranges().tied(); tied.value >= 0) {
+    worker_.push(tied, own_.shard(tied).gradient);
+    if (options_.tied_parts_apart) worker_.push_rows(own_.tied_rows());
+    ++next_;
+  }
+  ensure(next_ == worker_.ranges().order().size(), "every unit was pushed");
 }
 
 }  // namespace lockstep::parallel

@@ -7,14 +7,22 @@
 
 namespace lockstep::parallel {
 
+struct PushOptions {
+  bool overlap = true;            ///< false: all units are pushed in finish()
+  bool tied_parts_apart = false;  ///< a tied matrix's dense part and its rows are pushed as two, for the servers to add
+};
+
 class PushedGradients final : public GradientStore {
  public:
-  /// `own`: where this worker's gradient accumulates; its group is this rank alone. The tied unit is not pushed: whoever
-  /// completes it does that, after finish(). `overlap` false: all are pushed in finish(). Both outlive the store.
-  PushedGradients(ZeroGradients& own, Worker& worker, bool overlap) : own_(own), worker_(worker), overlap_(overlap) {}
+  /// `own`: where this worker's gradient accumulates; its group is this rank alone. The tied unit is pushed last, in finish().
+  /// Both outlive the store.
+  PushedGradients(ZeroGradients& own, Worker& worker, const PushOptions& options)
+      : own_(own), worker_(worker), options_(options) {}
 
   void begin(int microbatches) override;
   OpenGradient open(UnitIndex unit, Microbatch microbatch) override { return own_.open(unit, microbatch); }
+  void expect(const Tensor& tokens) override { own_.expect(tokens); }
+  Tensor open_rows(Microbatch microbatch) override { return own_.open_rows(microbatch); }
   void close(UnitIndex unit, Microbatch microbatch) override;
   void finish() override;
   Shard shard(UnitIndex unit) override { return own_.shard(unit); }
@@ -24,7 +32,7 @@ class PushedGradients final : public GradientStore {
 
   ZeroGradients& own_;
   Worker& worker_;
-  bool overlap_;
+  PushOptions options_;
   int microbatches_ = 0;
   std::vector<bool> closed_;
   std::size_t next_ = 0;  ///< of the worker's order

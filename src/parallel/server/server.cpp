@@ -9,7 +9,7 @@
 
 namespace lockstep::parallel {
 
-Server::Server(comm::Communicator& world, layout::KeyRanges ranges, Keeps keeps, cpu::Team& team)
+Server::Server(comm::Communicator& world, layout::KeyRanges ranges, Keeps keeps, Team& team)
     : world_(world),
       ranges_(std::move(ranges)),
       keeps_(keeps),
@@ -18,12 +18,11 @@ Server::Server(comm::Communicator& world, layout::KeyRanges ranges, Keeps keeps,
       rows_(static_cast<std::size_t>(ranges_.workers())),
       callers_(static_cast<std::size_t>(ranges_.workers())) {
   ensure(world.size() == ranges_.workers() + ranges_.servers() && number_ >= 0, "a server is one of the last ranks");
-  for (int u = 0; u < ranges_.units(); ++u) {
+  for (int u = 0; u < ranges_.unit_count(); ++u) {
     parts_.push_back({.unit = UnitIndex{u},
                       .range = ranges_.of(UnitIndex{u}, number_),
                       .weights = {},
-                      .exp_avg = {},
-                      .exp_avg_sq = {},
+                      .slots = std::vector<Tensor>(keeps_.slots.size()),
                       .pushed = std::vector<Tensor>(callers_.size())});
   }
 }
@@ -33,9 +32,8 @@ void Server::declare(Arena& parameters, Arena& optimizer, Arena& gradients) {
     const std::string& name = ranges_.unit(part.unit).name;
     const Shape shape{part.range.count};
     parameters.declare(part.weights, name, shape, keeps_.type);
-    if (keeps_.moments) {
-      optimizer.declare(part.exp_avg, name + ".exp_avg", shape, keeps_.type);
-      optimizer.declare(part.exp_avg_sq, name + ".exp_avg_sq", shape, keeps_.type);
+    for (std::size_t s = 0; s < part.slots.size(); ++s) {
+      optimizer.declare(part.slots[s], name + "." + keeps_.slots[s], shape, keeps_.type);
     }
     for (Tensor& pushed : part.pushed) gradients.declare(pushed, name + " of a worker", shape, keeps_.pushed);
   }
@@ -53,6 +51,25 @@ void Server::combine(comm::Reduction reduction, const std::vector<Tensor>& pushe
     const std::int64_t first = index * tile;
     comm::combine(reduction, out.dtype, sources, destination, first, std::min(tile, count - first));
   });
+}
+
+TrainingState& Server::state(int worker) {
+  state_.worker = static_cast<std::size_t>(worker);
+  return state_;
+}
+
+void Server::State::visit(const Use& use, Call call, void* body) {
+  for (const Part& part : server_.parts_) {
+    if (part.range.count == 0) continue;
+    StateRange range{.unit = part.unit, .range = part.range, .master = part.weights, .published = part.weights};
+    range.own = part.range;
+    if (use.gradients) range.gradient = part.pushed[worker];
+    if (use.slots) {
+      range.slots = part.slots;
+      range.own_slots = part.range;
+    }
+    call(body, range);
+  }
 }
 
 void Server::listen(int worker) {
@@ -118,17 +135,17 @@ void Server::give_weights(int worker) {
 
 void Server::take_state(int worker) {
   for (const Part& part : parts_) {
-    for (const Tensor& tensor : {part.weights, part.exp_avg, part.exp_avg_sq}) {
-      if (part.range.count > 0) world_.receive(tensor, worker).wait();
-    }
+    if (part.range.count == 0) continue;
+    world_.receive(part.weights, worker).wait();
+    for (const Tensor& slot : part.slots) world_.receive(slot, worker).wait();
   }
   done_with(worker);
 }
 
-void Server::give_moments(int worker) {
+void Server::give_slots(int worker) {
   for (const Part& part : parts_) {
-    for (const Tensor& tensor : {part.exp_avg, part.exp_avg_sq}) {
-      if (part.range.count > 0) world_.send(tensor, worker).wait();
+    for (const Tensor& slot : part.slots) {
+      if (part.range.count > 0) world_.send(slot, worker).wait();
     }
   }
   done_with(worker);

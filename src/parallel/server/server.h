@@ -7,9 +7,10 @@
 #include <vector>
 
 #include "comm/communicator.h"
-#include "device/cpu/team.h"
+#include "device/team.h"
 #include "layout/key_ranges.h"
 #include "parallel/server/messages.h"
+#include "parallel/training_state.h"
 #include "tensor/arena.h"
 
 namespace lockstep::parallel {
@@ -17,13 +18,13 @@ namespace lockstep::parallel {
 class Server {
  public:
   struct Keeps {
-    bool rows;     ///< a tied matrix's rows come apart from the rest of its gradient
-    bool moments;  ///< of the optimizer
-    DType type;    ///< of weights and moments
-    DType pushed;  ///< of what workers push
+    bool rows;                       ///< a tied matrix's rows come apart from the rest of its gradient
+    std::vector<std::string> slots;  ///< names of what the optimizer keeps here
+    DType type;                      ///< of weights and slots
+    DType pushed;                    ///< of what workers push
   };
   /// The first ranks of `world` are the workers, the others the servers; it and the team outlive this.
-  Server(comm::Communicator& world, layout::KeyRanges ranges, Keeps keeps, cpu::Team& team);
+  Server(comm::Communicator& world, layout::KeyRanges ranges, Keeps keeps, Team& team);
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
   void declare(Arena& parameters, Arena& optimizer, Arena& gradients);
@@ -35,13 +36,15 @@ class Server {
   struct Part {
     UnitIndex unit;
     layout::Range range;
-    Tensor weights, exp_avg, exp_avg_sq;
-    std::vector<Tensor> pushed;  ///< by worker
+    Tensor weights;
+    std::vector<Tensor> slots, pushed;  ///< by name; by worker
   };
   /// One a unit, in the order of units.
   std::vector<Part>& parts() { return parts_; }
   /// Of a tied matrix, by worker, when its rows come apart; may be empty.
   std::vector<Tensor>& rows() { return rows_; }
+  /// The parts as training state, with what `worker` pushed as the gradient.
+  TrainingState& state(int worker);
   /// `out` = the reduction of what workers 0, 1, ... pushed, in the order of comm/combine.
   void combine(comm::Reduction reduction, const std::vector<Tensor>& pushed, const Tensor& out);
 
@@ -60,7 +63,7 @@ class Server {
   /// To the other errands.
   void give_weights(int worker);
   void take_state(int worker);
-  void give_moments(int worker);
+  void give_slots(int worker);
 
  private:
   enum class Stage : std::uint8_t { idle, calling, pushing, visiting, gone };
@@ -76,12 +79,31 @@ class Server {
   void done_with(int worker) { caller(worker).stage = Stage::idle; }
   Caller& caller(int worker) { return callers_[static_cast<std::size_t>(worker)]; }
 
+  // A server's ranges lie here, and no other rank has them.
+  class State final : public TrainingState {
+   public:
+    explicit State(Server& server) : server_(server) {}
+    const std::vector<layout::Unit>& units() const override { return server_.ranges_.units(); }
+    const std::vector<std::string>& slots() const override { return server_.keeps_.slots; }
+    DType type() const override { return server_.keeps_.type; }
+    void distribute(std::int64_t /*step*/) override {}
+    void gather() override {}
+    void check_copies() override {}
+    void collect() override {}
+    std::size_t worker = 0;
+
+   private:
+    void visit(const Use& use, Call call, void* body) override;
+    Server& server_;
+  };
+
   comm::Communicator& world_;
   layout::KeyRanges ranges_;
   Keeps keeps_;
-  cpu::Team& team_;
+  Team& team_;
   int number_;
   std::vector<Part> parts_;
+  State state_{*this};
   std::vector<Tensor> rows_;
   std::vector<Caller> callers_;
   std::vector<comm::Request> sends_;

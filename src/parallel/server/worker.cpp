@@ -43,7 +43,7 @@ void Worker::push_rows(const Tensor& table) {
 }
 
 void Worker::receive_weights(int server, std::span<const Tensor> weights) {
-  for (int u = 0; u < ranges_.units(); ++u) {
+  for (int u = 0; u < ranges_.unit_count(); ++u) {
     receive(weights[static_cast<std::size_t>(u)], ranges_.of(UnitIndex{u}, server), server);
   }
 }
@@ -57,7 +57,7 @@ Answer Worker::finish_push(const Figures& figures, std::span<const Tensor> weigh
   }
   finish();
   Answer answer = answers_.front();
-  for (const Answer& other : answers_) answer.alarm = std::max(answer.alarm, other.alarm);
+  for (const Answer& other : answers_) answer.stop_cause = std::max(answer.stop_cause, other.stop_cause);
   return answer;
 }
 
@@ -70,20 +70,20 @@ void Worker::pull(std::span<const Tensor> weights) {
 void Worker::load(std::int64_t step, std::span<const UnitState> units) {
   call(Errand::load, step);
   for (int s = 0; s < ranges_.servers(); ++s) {
-    for (int u = 0; u < ranges_.units(); ++u) {
+    for (int u = 0; u < ranges_.unit_count(); ++u) {
       const UnitState& unit = units[static_cast<std::size_t>(u)];
-      for (const Tensor& tensor : {unit.weights, unit.exp_avg, unit.exp_avg_sq}) send(tensor, ranges_.of(UnitIndex{u}, s), s);
+      send(unit.weights, ranges_.of(UnitIndex{u}, s), s);
+      for (const Tensor& slot : unit.slots) send(slot, ranges_.of(UnitIndex{u}, s), s);
     }
   }
   finish();
 }
 
-void Worker::fetch_moments(std::span<const UnitState> units) {
-  call(Errand::moments);
+void Worker::fetch_slots(std::span<const UnitState> units) {
+  call(Errand::slots);
   for (int s = 0; s < ranges_.servers(); ++s) {
-    for (int u = 0; u < ranges_.units(); ++u) {
-      const UnitState& unit = units[static_cast<std::size_t>(u)];
-      for (const Tensor& tensor : {unit.exp_avg, unit.exp_avg_sq}) receive(tensor, ranges_.of(UnitIndex{u}, s), s);
+    for (int u = 0; u < ranges_.unit_count(); ++u) {
+      for (const Tensor& slot : units[static_cast<std::size_t>(u)].slots) receive(slot, ranges_.of(UnitIndex{u}, s), s);
     }
   }
   finish();

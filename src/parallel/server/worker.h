@@ -30,12 +30,13 @@ class Worker {
 
   /// Everything that servers keep of a unit, whole.
   struct UnitState {
-    Tensor weights, exp_avg, exp_avg_sq;
+    Tensor weights;
+    std::span<const Tensor> slots;  ///< of the optimizer
   };
   void pull(std::span<const Tensor> weights);
   void load(std::int64_t step, std::span<const UnitState> units);
-  /// Fills exp_avg and exp_avg_sq.
-  void fetch_moments(std::span<const UnitState> units);
+  /// Fills the slots.
+  void fetch_slots(std::span<const UnitState> units);
   /// Once, at the end.
   void leave();
 

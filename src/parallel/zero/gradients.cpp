@@ -1,18 +1,26 @@
 #include "parallel/zero/gradients.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "base/timer.h"
 
 namespace lockstep::parallel {
 
-ZeroGradients::ZeroGradients(const std::vector<layout::Unit>& units, const std::vector<UnitIndex>& order,
-                             comm::Communicator& group, ops::Elementwise& elementwise, const GradientOptions& options)
-    : entries_(units.size()), group_(group), elementwise_(elementwise), options_(options) {
+ZeroGradients::ZeroGradients(const std::vector<layout::Unit>& units, const arch::UnitMap& map, const GradientWork& work,
+                             comm::Communicator& group, ops::Ops& ops, const GradientOptions& options)
+    : entries_(units.size()), group_(group), ops_(ops), options_(options), table_(arch::token_table(units, map)), work_(work) {
+  if (table_.tied) tied_.emplace(table_.shape, work.tokens, group, ops);
+  const std::vector<UnitIndex> order = arch::backward_order(map);
   ensure(order.size() == units.size(), "every unit has its place in the order of backward");
+  if (each_microbatch()) fresh_.resize(static_cast<std::size_t>(work.open_microbatches));
+  const std::size_t pieces = std::max<std::size_t>(1, fresh_.size());
   constexpr std::int64_t element_bytes = 4;
   for (const UnitIndex unit : order) {
-    if (buckets_.empty() || buckets_.back().elements * element_bytes >= options.bucket_bytes)
+    if (buckets_.empty() || buckets_.back().elements * element_bytes >= options.bucket_bytes) {
       buckets_.push_back({.first = elements_});
+      buckets_.back().pieces.resize(pieces);
+    }
     Entry& e = entry(unit);
     e.first = elements_;
     e.elements = units[static_cast<std::size_t>(unit.value)].elements;
@@ -23,73 +31,102 @@ ZeroGradients::ZeroGradients(const std::vector<layout::Unit>& units, const std::
   }
 }
 
-void ZeroGradients::declare(Arena& arena, int microbatches) {
-  microbatches_ = microbatches;
-  arena.declare(sum_, "units", Shape{elements_}, DType::f32);
-  if (each_microbatch()) arena.declare(fresh_, "micro-batch", Shape{elements_}, DType::f32);
+void ZeroGradients::declare(Arena& gradients, Arena& activations, Arena& workspace) {
+  gradients.declare(sum_, "units", Shape{elements_}, DType::f32);
+  for (Tensor& fresh : fresh_) gradients.declare(fresh, "micro-batch", Shape{elements_}, DType::f32);
+  if (tied_) tied_->declare(gradients, activations, workspace);
 }
 
 void ZeroGradients::begin(int microbatches) {
-  ensure(microbatches == microbatches_, "a step has the micro-batches that the store was declared for");
+  ensure(microbatches == work_.microbatches, "a step has the micro-batches that the store was declared for");
   exposed_seconds_ = first_ready_ = 0;
-  for (Entry& e : entries_) e.opened = 0;
-  for (Bucket& bucket : buckets_) bucket.closed = bucket.reduced = bucket.taken = 0;
+  for (Entry& e : entries_) e.opened = e.closed = 0;
+  for (Bucket& bucket : buckets_) {
+    bucket.taken = 0;
+    for (Piece& piece : bucket.pieces) piece.closed = 0;
+  }
+  if (tied_) tied_->begin();
 }
 
 OpenGradient ZeroGradients::open(UnitIndex unit, Microbatch microbatch) {
   Entry& e = entry(unit);
   ensure(microbatch.value == e.opened, "gradients accumulate in the order of micro-batches");
   ++e.opened;
-  if (!each_microbatch()) return {sum_.flat(e.first, e.elements), microbatch.value > 0};
-  take(buckets_[e.bucket]);
-  return {fresh_.flat(e.first, e.elements), false};
+  if (each_microbatch()) {
+    const int places = static_cast<int>(fresh_.size());
+    ensure(e.opened - e.closed <= places, "no more micro-batches are open than the store was made for");
+    take(buckets_[e.bucket], microbatch.value - places + 1);
+  }
+  return {buffer(microbatch).flat(e.first, e.elements), !each_microbatch() && microbatch.value > 0};
+}
+
+void ZeroGradients::expect(const Tensor& tokens) {
+  if (tied_) tied_->expect(tokens);
+}
+
+Tensor ZeroGradients::open_rows(Microbatch microbatch) {
+  if (tied_) return tied_->open_rows();
+  const Entry& e = entry(table_.unit);
+  ensure(microbatch.value + 1 == e.opened, "rows are added while the embedding's unit is open");
+  const Tensor rows = buffer(microbatch).flat(e.first + table_.offset, table_.shape.elements()).reshape(table_.shape);
+  if (each_microbatch() || microbatch.value == 0) ops_.elementwise().zero(rows);
+  return rows;
 }
 
 void ZeroGradients::close(UnitIndex unit, Microbatch microbatch) {
-  const Entry& e = entry(unit);
-  ensure(microbatch.value + 1 == e.opened, "what is closed was opened");
-  if (!each_microbatch() && e.opened < microbatches_) return;
+  Entry& e = entry(unit);
+  ensure(microbatch.value == e.closed && e.closed < e.opened, "what is closed was opened, and is closed in order");
+  ++e.closed;
+  if (!each_microbatch() && e.closed < work_.microbatches) return;
   if (first_ready_ == 0) first_ready_ = now_seconds();
   Bucket& bucket = buckets_[e.bucket];
-  if (++bucket.closed == bucket.units) reduce(bucket, each_microbatch() ? fresh_ : sum_);
+  Piece& piece = bucket.pieces[static_cast<std::size_t>(microbatch.value) % bucket.pieces.size()];
+  if (++piece.closed == bucket.units) reduce(bucket, piece, buffer(microbatch));
 }
 
-void ZeroGradients::reduce(Bucket& bucket, const Tensor& from) {
-  bucket.closed = 0;
+void ZeroGradients::reduce(Bucket& bucket, Piece& piece, const Tensor& from) {
   const Tensor part = from.flat(bucket.first, bucket.elements);
   if (options_.overlap) {
-    bucket.reduction = group_.all_reduce(part, comm::Reduction::sum);
+    piece.reduction = group_.all_reduce(part, comm::Reduction::sum);
   } else {
     const ScopedTime exposed(exposed_seconds_);
-    group_.all_reduce(part, comm::Reduction::sum).wait();
+    group_.all_reduce(part, comm::Reduction::sum).join(ops_.stream());
   }
-  if (each_microbatch()) ++bucket.reduced;
 }
 
 // A reduced micro-batch goes to the sum before its place is used again.
-void ZeroGradients::take(Bucket& bucket) {
-  if (bucket.taken == bucket.reduced) return;
-  {
-    const ScopedTime exposed(exposed_seconds_);
-    bucket.reduction.wait();
-  }
-  const Tensor sum = sum_.flat(bucket.first, bucket.elements), fresh = fresh_.flat(bucket.first, bucket.elements);
-  if (bucket.taken++ == 0) {
-    elementwise_.cast(sum, fresh);
-  } else {
-    elementwise_.add(sum, fresh);
+void ZeroGradients::take(Bucket& bucket, int before) {
+  while (bucket.taken < before) {
+    const std::size_t place = static_cast<std::size_t>(bucket.taken) % bucket.pieces.size();
+    Piece& piece = bucket.pieces[place];
+    ensure(piece.closed == bucket.units, "a micro-batch is complete before its place is used again");
+    piece.closed = 0;
+    {
+      const ScopedTime exposed(exposed_seconds_);
+      piece.reduction.join(ops_.stream());
+    }
+    const Tensor sum = sum_.flat(bucket.first, bucket.elements), fresh = fresh_[place].flat(bucket.first, bucket.elements);
+    bucket.taken++ == 0 ? ops_.elementwise().cast(sum, fresh) : ops_.elementwise().add(sum, fresh);
   }
 }
 
 void ZeroGradients::finish() {
+  finish_apart();
+  if (!tied_) return;
+  tied_->reduce_rows();
+  const Shard h = shard(table_.unit);
+  tied_->add_rows(h.gradient, h.first);
+}
+
+void ZeroGradients::finish_apart() {
   cover_seconds_ = now_seconds() - first_ready_ - exposed_seconds_;
-  for (const Entry& e : entries_) ensure(e.opened == microbatches_, "every unit got the gradient of every micro-batch");
+  for (const Entry& e : entries_) ensure(e.closed == work_.microbatches, "every unit got the gradient of every micro-batch");
   for (Bucket& bucket : buckets_) {
     if (each_microbatch()) {
-      take(bucket);
+      take(bucket, work_.microbatches);
     } else {
       const ScopedTime exposed(exposed_seconds_);
-      bucket.reduction.wait();
+      bucket.pieces.front().reduction.join(ops_.stream());
     }
   }
 }

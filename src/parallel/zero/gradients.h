@@ -4,39 +4,51 @@
 // data-parallel group bucket by bucket while backward goes on. A bucket is nothing but neighbours that share a call.
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
+#include "arch/parameters.h"
 #include "comm/communicator.h"
-#include "ops/elementwise.h"
+#include "layout/parallel_plan.h"
+#include "ops/ops.h"
 #include "parallel/gradient_store.h"
+#include "parallel/zero/tied_matrix.h"
 #include "tensor/arena.h"
 
 namespace lockstep::parallel {
 
-/// When ranks are reduced (numerics.md section 3.3): once a step, ((a0 + a1) + (b0 + b1)), or each micro-batch,
-/// ((a0 + b0) + (a1 + b1)). With one micro-batch they are the same.
-enum class ReduceEvery : std::uint8_t { step, microbatch };
-
 struct GradientOptions {
-  ReduceEvery reduce = ReduceEvery::step;
   std::int64_t bucket_bytes = 25 << 20;  ///< a bucket takes units until it has as many
   bool overlap = true;                   ///< false: each reduction is waited for at once; the same bits
 };
 
+/// What a step adds up on each rank.
+struct GradientWork {
+  int microbatches = 1;
+  layout::ReduceEvery reduce = layout::ReduceEvery::step;
+  std::int64_t tokens = 0;    ///< of all of them, at most
+  int open_microbatches = 1;  ///< at the same time: layout::open_microbatches
+};
+
 class ZeroGradients final : public GradientStore {
  public:
-  /// `order`: every unit, in the order of close() within a micro-batch. `group` and `elementwise` outlive the store; gradients
-  /// are summed over the group.
-  ZeroGradients(const std::vector<layout::Unit>& units, const std::vector<UnitIndex>& order, comm::Communicator& group,
-                ops::Elementwise& elementwise, const GradientOptions& options);
-  /// For steps of `microbatches`.
-  void declare(Arena& arena, int microbatches);
+  /// Gradients of a model's units are summed over `group`, which outlives the store, as `ops` does.
+  ZeroGradients(const std::vector<layout::Unit>& units, const arch::UnitMap& map, const GradientWork& work,
+                comm::Communicator& group, ops::Ops& ops, const GradientOptions& options);
+  void declare(Arena& gradients, Arena& activations, Arena& workspace);
 
   void begin(int microbatches) override;
   OpenGradient open(UnitIndex unit, Microbatch microbatch) override;
+  void expect(const Tensor& tokens) override;
+  Tensor open_rows(Microbatch microbatch) override;
   void close(UnitIndex unit, Microbatch microbatch) override;
   void finish() override;
   Shard shard(UnitIndex unit) override;
+
+  /// finish() that leaves a tied matrix's parts apart, for someone else to reduce and add: its shard is H, tied_rows() is E [V,
+  /// C] until the next begin().
+  void finish_apart();
+  const Tensor& tied_rows() const { return tied_->rows(); }
 
   /// Seconds of the step for which reductions were waited for.
   double exposed_seconds() const { return exposed_seconds_; }
@@ -47,30 +59,42 @@ class ZeroGradients final : public GradientStore {
   struct Entry {
     std::int64_t first = 0, elements = 0;
     std::size_t bucket = 0;
-    int opened = 0;  ///< micro-batches that have opened it in this step
+    int opened = 0, closed = 0;  ///< micro-batches that have done so in this step
+  };
+  /// A bucket's part of a micro-batch, or of the step.
+  struct Piece {
+    int closed = 0;  ///< units
+    comm::Request reduction = {};
   };
   struct Bucket {
     std::int64_t first = 0, elements = 0;
     int units = 0;
-    int closed = 0;   ///< units of this micro-batch
-    int reduced = 0;  ///< when each micro-batch is reduced: how many were,
-    int taken = 0;    ///< and how many of them were added to the sum
-    comm::Request reduction = {};
+    int taken = 0;                   ///< when each micro-batch is reduced: how many were added to the sum
+    std::vector<Piece> pieces = {};  ///< of the step; when each micro-batch is reduced, of those that may be open, taking turns
   };
   Entry& entry(UnitIndex unit) { return entries_[static_cast<std::size_t>(unit.value)]; }
-  bool each_microbatch() const { return options_.reduce == ReduceEvery::microbatch && microbatches_ > 1 && group_.size() > 1; }
-  void reduce(Bucket& bucket, const Tensor& from);
-  void take(Bucket& bucket);
+  bool each_microbatch() const {
+    return work_.reduce == layout::ReduceEvery::microbatch && work_.microbatches > 1 && group_.size() > 1;
+  }
+  /// Where a micro-batch's gradient of all units is added up.
+  const Tensor& buffer(Microbatch microbatch) const {
+    return each_microbatch() ? fresh_[static_cast<std::size_t>(microbatch.value) % fresh_.size()] : sum_;
+  }
+  void reduce(Bucket& bucket, Piece& piece, const Tensor& from);
+  /// Adds the reduced gradients of micro-batches before this one to the sum.
+  void take(Bucket& bucket, int before);
 
   std::vector<Entry> entries_;
   std::vector<Bucket> buckets_;
   std::int64_t elements_ = 0;
   comm::Communicator& group_;
-  ops::Elementwise& elementwise_;
+  ops::Ops& ops_;
   GradientOptions options_;
-  Tensor sum_;    ///< the step's gradient
-  Tensor fresh_;  ///< one micro-batch's, when each is reduced
-  int microbatches_ = 0;
+  arch::TokenTable table_;
+  std::optional<TiedMatrix> tied_;
+  Tensor sum_;                 ///< the step's gradient
+  std::vector<Tensor> fresh_;  ///< when each micro-batch is reduced: theirs, as many as may be open, taking turns
+  GradientWork work_;
   double exposed_seconds_ = 0, cover_seconds_ = 0;
   double first_ready_ = 0;  ///< now_seconds() of the step's first complete gradient; 0: there is none yet
 };

@@ -8,7 +8,8 @@ ZeroParameters::ZeroParameters(std::vector<layout::Unit> units, const WeightStor
     : units_(std::move(units)),
       storage_(storage),
       flat_(units_.size()),
-      masters_(storage.owned() == storage.type ? 0 : units_.size()) {}
+      masters_(storage.owned() == storage.type ? 0 : units_.size()),
+      packed_(units_.size()) {}
 
 void ZeroParameters::declare(Arena& arena) {
   for (std::size_t i = 0; i < units_.size(); ++i) {
@@ -28,7 +29,17 @@ Lease ZeroParameters::lease(UnitIndex unit, layout::Pass pass) {
     ensure(expected, fmt::format("lease {} of a step follows the access order (unit {})", next_, unit.value));
     ++next_;
   }
-  return {this, unit, flat_[static_cast<std::size_t>(unit.value)]};
+  const auto index = static_cast<std::size_t>(unit.value);
+  return {this, unit, flat_[index], packed_[index]};
+}
+
+void ZeroParameters::add_packed(UnitIndex unit, const PackedMatrix& matrix) {
+  packed_[static_cast<std::size_t>(unit.value)].push_back(matrix);
+}
+
+// What was packed is read anew: new weights lie in rows.
+void ZeroParameters::updated() {
+  for (std::vector<PackedMatrix>& matrices : packed_) matrices.clear();
 }
 
 void ZeroParameters::begin(const std::vector<layout::Access>& order) {

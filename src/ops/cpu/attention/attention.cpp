@@ -52,7 +52,10 @@ void wait_for(const Progress& progress, std::int64_t steps) {
 }  // namespace
 
 CpuAttention::CpuAttention(const Context& context)
-    : context_(context), thin_(thin_kernel_for(context.isa)), slots_(std::int64_t{16} * context.team.size()) {
+    : Attention(context.observer),
+      context_(context),
+      thin_(thin_kernel_for(context.isa)),
+      slots_(std::int64_t{16} * context.team.size()) {
   const ScopedIsa scope(context.isa);
   forward_ = attention_forward_kernel();
   delta_ = attention_delta_kernel();
@@ -82,7 +85,7 @@ void CpuAttention::do_forward(const Tensor& o, const Tensor& lse, const Tensor& 
     const std::int64_t sample = task % heads / shape.heads, head = task % shape.heads;
     const std::int64_t position = std::max(run * tall, start), row = position - start;
     const std::int64_t column = head * shape.head_size;
-    const std::int64_t kv_column = head / (shape.heads / shape.kv_heads) * shape.head_size;
+    const std::int64_t kv_column = shape.kv_head_of(head) * shape.head_size;
     forward_({.q = head_rows(q, sample, shape.queries, column).from(row),
               .k = head_rows(k, sample, shape.key_rows, kv_column),
               .v = head_rows(v, sample, shape.key_rows, kv_column),
@@ -115,20 +118,24 @@ void CpuAttention::do_backward(const Tensor& dq, const Tensor& dk, const Tensor&
                                const AttentionShape& shape, const DropoutSite& dropout) {
   ensure(shape.head_size <= max_head_size, "attention: the head size is at most 256");
   compute_delta(delta, d_o, o, shape);
-  const std::int64_t rows = shape.queries, group = shape.heads / shape.kv_heads, blocks = div_up(rows, key_block);
-  const std::int64_t heads = shape.samples * shape.kv_heads;
-  const std::int64_t steps = group * blocks + 1;  // of the counter, per task: every task has numbers of its own
+  const std::int64_t rows = shape.queries, blocks = div_up(rows, key_block), heads = shape.samples * shape.kv_heads;
+  const std::int64_t steps = shape.group_size() * blocks + 1;  // of the counter, per task: every task has numbers of its own
   const Tensor dq_sums = sums_of(dq, delta, shape);
   const Columns columns(heads, blocks, context_.team.size());
   for (std::int64_t slot = 0; slot < slots_; ++slot) progress_[static_cast<std::size_t>(slot)].steps.store(0);
+  const auto group_of = [&](std::int64_t kv_head) { return shape.first_head_of(kv_head + 1) - shape.first_head_of(kv_head); };
+  const auto last_step = [&](std::int64_t task) {
+    return task * steps + group_of(columns.at(task).head % shape.kv_heads) * blocks;
+  };
   const auto slot_of = [&](std::int64_t task) -> Progress& { return progress_[static_cast<std::size_t>(task % slots_)]; };
   context_.team.for_each(heads * blocks, [&](std::int64_t task, int worker) {
     const Columns::Place place = columns.at(task);
     const std::int64_t sample = place.head / shape.kv_heads, kv_head = place.head % shape.kv_heads;
-    const std::int64_t column = kv_head * group * shape.head_size, kv_column = kv_head * shape.head_size;
-    const std::int64_t row_sums = (sample * shape.heads + kv_head * group) * rows;
+    const std::int64_t first_head = shape.first_head_of(kv_head);
+    const std::int64_t column = first_head * shape.head_size, kv_column = kv_head * shape.head_size;
+    const std::int64_t row_sums = (sample * shape.heads + first_head) * rows;
     // The slot's last user has left it: it is an earlier task, so somebody is at it.
-    if (task >= slots_) wait_for(slot_of(task), (task - slots_ + 1) * steps - 1);
+    if (task >= slots_) wait_for(slot_of(task), last_step(task - slots_));
     backward_({.q = head_rows(q, sample, rows, column),
                .k = head_rows(k, sample, rows, kv_column),
                .v = head_rows(v, sample, rows, kv_column),
@@ -141,10 +148,10 @@ void CpuAttention::do_backward(const Tensor& dq, const Tensor& dk, const Tensor&
                .delta = floats(delta) + row_sums,
                .rows = rows,
                .block = place.block,
-               .group = group,
+               .group = group_of(kv_head),
                .head_size = shape.head_size,
                .scale = scale_of(shape),
-               .dropout = {active(dropout), sample, kv_head * group},
+               .dropout = {active(dropout), sample, first_head},
                .own = &slot_of(task),
                .own_base = task * steps,
                .before = place.block > 0 ? &slot_of(place.before) : nullptr,

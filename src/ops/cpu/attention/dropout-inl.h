@@ -20,7 +20,7 @@ class MaskRow {
 
   /// factors[j] of keys first_key + j, j < 64, of one query.
   void draw(std::int64_t head, std::int64_t position, std::int64_t first_key, float* HWY_RESTRICT factors) const {
-    const std::int64_t index = head * site_.index_stride + first_key, skip = index % 4;
+    const std::int64_t index = site_.first_index + head * site_.index_stride + first_key, skip = index % 4;
     alignas(64) std::uint32_t words[2 * key_block];
     draw_block(index / 4, position, words);
     if (skip != 0) draw_block(index / 4 + key_block / 4, position, words + key_block);

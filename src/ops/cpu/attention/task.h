@@ -14,9 +14,9 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/dtype.h"
 #include "ops/cpu/product/thin.h"
 #include "ops/dropout.h"
-#include "tensor/dtype.h"
 
 namespace lockstep::ops::cpu {
 

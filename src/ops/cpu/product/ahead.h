@@ -6,9 +6,9 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/dtype.h"
 #include "ops/cpu/product/microkernel.h"
 #include "ops/cpu/product/pack.h"
-#include "tensor/dtype.h"
 
 namespace lockstep::ops::cpu {
 

@@ -5,8 +5,8 @@
 
 #include <cstdint>
 
+#include "base/dtype.h"
 #include "ops/ops.h"
-#include "tensor/dtype.h"
 
 namespace lockstep::ops::cpu {
 

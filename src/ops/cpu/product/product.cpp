@@ -82,7 +82,7 @@ Product::Way Product::bf16(Isa isa, Bf16Order order) {
   return {pair_microkernel_for(isa, order), pair_packing_for(isa), pair_thin_kernel_for(isa, order), 2};
 }
 
-Product::Product(lockstep::cpu::Team& team, Isa isa, MemorySource& memory, Bf16Order order)
+Product::Product(Team& team, Isa isa, MemorySource& memory, Bf16Order order)
     : team_(team),
       isa_(isa),
       bf16_order_(resolve(order, isa)),

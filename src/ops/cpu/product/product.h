@@ -10,8 +10,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "device/cpu/team.h"
 #include "device/memory.h"
+#include "device/team.h"
 #include "ops/cpu/product/microkernel.h"
 #include "ops/cpu/product/pack.h"
 #include "ops/cpu/product/pairs.h"
@@ -67,7 +67,7 @@ class Ahead;
 class Product {
  public:
   /// `team` must outlive it. Takes its whole workspace from `memory` now.
-  Product(lockstep::cpu::Team& team, Isa isa, MemorySource& memory, Bf16Order order = Bf16Order::automatic);
+  Product(Team& team, Isa isa, MemorySource& memory, Bf16Order order = Bf16Order::automatic);
 
   /// m, n, k >= 1. Uses the whole team.
   void run(const ProductTask& task);
@@ -77,7 +77,7 @@ class Product {
   /// are copied. 0: none, and nothing was done. Uses the whole team.
   std::int64_t store_in_tiles(const void* from, void* to, DType type, std::int64_t n, std::int64_t k);
   std::int64_t workspace_bytes() const { return static_cast<std::int64_t>(memory_.size()); }
-  lockstep::cpu::Team& team() const { return team_; }
+  Team& team() const { return team_; }
   Isa isa() const { return isa_; }
   /// Never automatic.
   Bf16Order bf16_order() const { return bf16_order_; }
@@ -128,7 +128,7 @@ class Product {
                          const Scratch& scratch);
   Scratch scratch_of(int worker) const;
 
-  lockstep::cpu::Team& team_;
+  Team& team_;
   Isa isa_;
   Bf16Order bf16_order_;
   Way floats_, bf16_;  // bf16_: of two bf16 operands

@@ -5,9 +5,9 @@
 
 #include <cstdint>
 
+#include "base/dtype.h"
 #include "ops/cpu/product/pairs.h"
 #include "ops/ops.h"
-#include "tensor/dtype.h"
 
 namespace lockstep::ops::cpu {
 

@@ -6,8 +6,8 @@
 #include <cstddef>
 #include <cstring>
 
+#include "base/dtype.h"
 #include "ops/cpu/simd/storage-inl.h"
-#include "tensor/dtype.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace lockstep::ops::cpu::HWY_NAMESPACE {

@@ -1,0 +1,53 @@
+#include "app/start/plan.h"
+
+#include <fmt/format.h>
+
+#include <cstdlib>
+
+#include "app/start/startup.h"
+#include "base/error.h"
+#include "comm/text.h"
+
+namespace lockstep::app {
+namespace {
+
+// The settings', else the launcher's, else as the ranks were started. Collective.
+int host_size(const RunConfig& config, comm::Communicator& trainers) {
+  const std::vector<std::string> hosts = comm::all_texts(trainers, host_name());
+  if (config.parallel.ranks_per_host) return static_cast<int>(*config.parallel.ranks_per_host);
+  if (const char* given = std::getenv("NGPU_PER_HOST"); given != nullptr) {
+    if (const int ranks = std::atoi(given); ranks > 0) return ranks;
+    throw UserError(fmt::format("NGPU_PER_HOST={} is not a number of ranks", given), "unset it, or give a number from 1 on");
+  }
+  return ranks_per_host(hosts);
+}
+
+}  // namespace
+
+int ranks_per_host(const std::vector<std::string>& hosts) {
+  std::size_t each = 0;
+  for (std::size_t first = 0, end = 0; first < hosts.size(); first = end) {
+    while (end < hosts.size() && hosts[end] == hosts[first]) ++end;
+    if (each != 0 && end - first != each) return 0;
+    each = end - first;
+  }
+  return static_cast<int>(each);
+}
+
+layout::ParallelPlan plan_of(const RunConfig& config, const arch::ModelConfig& model, comm::Communicator& trainers) {
+  layout::ParallelPlan plan;
+  plan.dp = trainers.size();
+  plan.microbatches = static_cast<int>(config.optimizer.gas);
+  plan.reduce = config.parallel.reduce == "microbatch" ? layout::ReduceEvery::microbatch : layout::ReduceEvery::step;
+  plan.ranks_per_host = host_size(config, trainers);
+  const layout::PlanLimits limits{.layers = model.layers,
+                                  .heads = model.heads,
+                                  .ffn_width = model.ffn_width,
+                                  .vocabulary = model.vocabulary,
+                                  .positions = config.model.block_size};
+  if (std::vector<Problem> problems = layout::check(plan, limits, trainers.size()); !problems.empty())
+    throw UserError(std::move(problems));
+  return plan;
+}
+
+}  // namespace lockstep::app

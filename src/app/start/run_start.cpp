@@ -1,0 +1,73 @@
+#include "app/start/run_start.h"
+
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "app/parameter_server/crew.h"
+#include "app/settings/published_shape.h"
+#include "checkpoint/huggingface/weights.h"
+#include "checkpoint/reader.h"
+#include "comm/agreement.h"
+
+namespace lockstep::app {
+namespace {
+
+/// Whether the start is read or drawn by rank 0 alone, which sends it to the other ranks.
+bool sends_start(const RunConfig& config, const Start& start) {
+  const bool drawn = !start.published && !start.checkpoint;
+  return servers_of(config) > 0 || config.parallel.broadcast_start.value_or(drawn);
+}
+
+/// Fills the weights (and on a resume, everything) on all of `ranks`, each of which reads its part.
+void read_start(const RunConfig& config, const Start& start, train::Engine& engine, comm::Communicator& ranks, Session& session,
+                Log& log) {
+  if (start.published) {
+    std::optional<checkpoint::huggingface::Weights> weights;
+    comm::together(ranks, [&] { weights.emplace(config.train.init_from); });
+    for (const std::string& warning : weights->warnings()) log.warning(warning);
+    return train::load_weights(*weights, engine, ranks, session.team());
+  }
+  const std::unique_ptr<checkpoint::Reader> reader = checkpoint::open_together(ranks, start.checkpoint->folder);
+  if (config.train.init_from == "resume") return train::load_run(*reader, engine, ranks, session.team());
+  train::load_weights(*reader, engine, ranks, session.team());
+}
+
+}  // namespace
+
+Start choose_start(const RunConfig& config, const io::Path& run, comm::Communicator& world, Log& log) {
+  const std::string& from = config.train.init_from;
+  if (from == "scratch") return {};
+  if (settings::starts_from_published(config)) return {.published = true, .checkpoint = {}};
+  const bool resume = from == "resume";
+  checkpoint::Choice choice = checkpoint::choose_checkpoint(world, resume ? run : io::Path(from), resume ? "last" : "best");
+  for (const std::string& reason : choice.passed_over) log.warning(reason);
+  return {.published = false, .checkpoint = std::move(choice)};
+}
+
+train::RunState load_start(const RunConfig& config, const Start& start, train::Engine& engine, Session& session, Log& log) {
+  train::RunState state;
+  const bool resume = config.train.init_from == "resume", sends = sends_start(config, start);
+  if (start.published) log.info(fmt::format("Starting from the weights of {}", config.train.init_from));
+  if (start.checkpoint) {
+    const checkpoint::Manifest& manifest = start.checkpoint->manifest;
+    log.info(fmt::format("{} {}", resume ? "Resuming from" : "Starting from the weights of", start.checkpoint->folder.string()));
+    if (resume) state = train::state_of(manifest);
+    if (manifest.dtype != dtype_of(config)) {
+      log.info(
+          fmt::format("Its weights were trained in {}; this run computes in {}", spelt(manifest.dtype), spelt(dtype_of(config))));
+    }
+  }
+  if (!start.published && !start.checkpoint) {
+    engine.initialise();
+  } else if (!sends) {
+    read_start(config, start, engine, engine.groups().all(), session, log);
+  } else if (session.lead()) {
+    const std::unique_ptr<comm::Communicator> alone = comm::make_self();
+    read_start(config, start, engine, *alone, session, log);
+  }
+  sends ? engine.broadcast_state(state.step) : engine.check_state();
+  return state;
+}
+
+}  // namespace lockstep::app

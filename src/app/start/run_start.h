@@ -1,0 +1,28 @@
+#pragma once
+
+// What a training run starts from: start values drawn from the seed, a checkpoint, or weights that another program published.
+
+#include <optional>
+
+#include "app/run_config.h"
+#include "app/session.h"
+#include "base/log.h"
+#include "checkpoint/find.h"
+#include "train/engine.h"
+#include "train/state.h"
+
+namespace lockstep::app {
+
+struct Start {
+  bool published = false;
+  std::optional<checkpoint::Choice> checkpoint;  ///< empty with published weights, and where start values are drawn
+};
+
+/// As the settings say: of checkpoints rank 0 chooses one, for all. `run`: the run's folder. Collective over `world`.
+Start choose_start(const RunConfig& config, const io::Path& run, comm::Communicator& world, Log& log);
+
+/// Sets the weights (and on a resume, everything) of every rank that trains, the same on all; where the run then stands. Each
+/// rank draws its own or reads a part, or rank 0 sends all (parallel.broadcast_start). Collective over the engine's ranks.
+train::RunState load_start(const RunConfig& config, const Start& start, train::Engine& engine, Session& session, Log& log);
+
+}  // namespace lockstep::app

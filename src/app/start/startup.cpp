@@ -1,0 +1,151 @@
+#include "app/start/startup.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdlib>
+#include <ctime>
+
+#include "app/fitness/dist_info.h"
+#include "app/parameter_server/crew.h"
+#include "arch/parameters.h"
+#include "base/units.h"
+#include "device/choose_device.h"
+
+namespace lockstep::app {
+namespace {
+
+std::string_view yes_no(bool value) { return value ? "True" : "False"; }
+
+const char* activation_text(arch::ActivationKind f) {
+  switch (f) {
+    case arch::ActivationKind::none:
+      return "Identity()";
+    case arch::ActivationKind::gelu:
+      return "GELU(approximate='none')";
+    case arch::ActivationKind::gelu_tanh:
+      return "GELU(approximate='tanh')";
+    case arch::ActivationKind::relu:
+      return "ReLU()";
+    case arch::ActivationKind::silu:
+      return "SiLU()";
+  }
+  throw BrokenRule("every activation has a name");
+}
+
+// What a bf16 run keeps beside its weights.
+std::string_view masters_text(const RunConfig& config) {
+  if (dtype_of(config) == DType::f32) return "";
+  return config.optimizer.master_weights ? ", with master weights and moments in float32" : ", without master weights";
+}
+
+std::string optimizer_text(const RunConfig::Optimizer& optimizer) {
+  const std::string own = optimizer.name == "sgd"
+                              ? fmt::format("momentum={}", optimizer.momentum)
+                              : fmt::format("betas=({}, {}), eps={}", optimizer.beta1, optimizer.beta2, optimizer.eps);
+  return fmt::format("{}(lr={}, {}, weight_decay={}, decay={})", optimizer.name, optimizer.learning_rate, own,
+                     optimizer.weight_decay, optimizer.decay);
+}
+
+std::string rope_text(const arch::Rope& rope) {
+  const std::string text = fmt::format("theta={}", rope.theta);
+  if (rope.scaling == arch::RopeScaling::none) return text;
+  return text + fmt::format(", llama3 x{}, original={}", rope.factor, rope.original_block_size);
+}
+
+}  // namespace
+
+std::string model_tree(const arch::ModelConfig& m) {
+  const layout::ShardedDims dims = arch::whole_dims(m);
+  const auto linear = [](std::string_view name, std::int64_t in, std::int64_t out, bool bias) {
+    return fmt::format("({}): Linear(in_features={}, out_features={}, bias={})", name, in, out, yes_no(bias));
+  };
+  const char* norm = m.norm == arch::NormKind::rmsnorm ? "RMSNorm()" : "LayerNorm()";
+  std::string tree = "GPT(\n  (transformer): ModuleDict(\n";
+  tree += fmt::format("    (wte): Embedding({}, {})\n", m.vocabulary, m.width);
+  if (m.position == arch::PositionKind::learned) tree += fmt::format("    (wpe): Embedding({}, {})\n", m.block_size, m.width);
+  tree += fmt::format("    (drop): Dropout(p={:.1f}, inplace=False)\n", m.dropout);
+  tree += fmt::format("    (h): ModuleList(\n      (0-{}): {} x Block(\n", m.layers - 1, m.layers);
+  tree += fmt::format("        (ln_1): {}\n        (attn): CausalSelfAttention(\n", norm);
+  tree += "          " + linear("c_attn", m.width, dims.qkv_width(), m.qkv_bias) + "\n";
+  if (m.position == arch::PositionKind::rope) tree += fmt::format("          (rotary): RoPE({})\n", rope_text(m.rope));
+  tree += "          " + linear("c_proj", dims.attention_width(), m.width, m.bias) + "\n        )\n";
+  tree += fmt::format("        (ln_2): {}\n        (mlp): MLP(\n", norm);
+  tree += "          " + linear("c_fc", m.width, dims.up_width(), m.bias) + "\n";
+  tree += fmt::format("          (act_fn): {}{}\n", activation_text(m.activation), m.gated ? " * gate" : "");
+  tree += "          " + linear("c_proj", m.ffn_width, m.width, m.bias) + "\n        )\n      )\n    )\n";
+  tree += fmt::format("    (ln_f): {}\n  )\n", norm);
+  return tree + "  " + linear("lm_head", m.width, m.vocabulary, false) + "\n)";
+}
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "localhost";
+}
+
+std::string run_name_from_time() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  localtime_r(&now, &parts);
+  std::array<char, 32> text{};
+  std::strftime(text.data(), text.size(), "%Y-%m-%d-%H%M%S", &parts);
+  return text.data();
+}
+
+void log_parameters(Log& log, const RunConfig& config, const arch::ModelConfig& model) {
+  const arch::ParameterCounts counts = arch::count_parameters(model, decay_rule(config));
+  log.info(fmt::format("number of parameters: {:.2f}M", static_cast<double>(counts.without_positions) / 1e6));
+  log.info(fmt::format("Model size: num_params={}", counts.without_positions));
+  log.info(
+      fmt::format("num decayed parameter tensors: {}, with {} parameters", counts.decayed_tensors, format_count(counts.decayed)));
+  log.info(
+      fmt::format("num non-decayed parameter tensors: {}, with {} parameters", counts.other_tensors, format_count(counts.other)));
+}
+
+void log_startup(Log& log, const StartupFacts& facts, Session& session) {
+  const RunConfig& config = facts.config;
+  log.info("Setting logging level to 'INFO' on 'RANK == 0'");
+  log.info("Setting logging level to 'CRITICAL' on all others 'RANK != 0'");
+  log.info(
+      "To disable this behavior, and log from ALL ranks (not recommended), set: 'export LOG_FROM_ALL_RANKS=1' in your "
+      "environment, and re-run.");
+  const std::string_view device = name_of(session.runtime().device().kind);
+  const int rank = session.world().rank(), ranks = session.world().size();
+  const Standing standing =
+      find_standing(session.world(), name_of(session.transport()), [](const char* name) { return std::getenv(name); });
+  log.info(rank_line(standing));
+  log.info(dist_info(standing));
+  log.info(fmt::format("[{}/{}] Using device='{}' with backend='{}' + '{}' for distributed training.", rank, ranks, device,
+                       config.train.backend, name_of(session.transport())));
+  log.warning(fmt::format("Using [{0} / {0}] available \"{1}\" devices !!", ranks, device));
+  log.info(session.description());
+  if (products_of(config) == ops::Products::library) {
+    log.warning(
+        fmt::format("Products are those of {} (numerics.products=library): their bits may differ with shapes, threads, ranks and "
+                    "processors",
+                    ops::library_for(dtype_of(config))));
+  }
+  if (session.isa() == ops::Isa::baseline) {
+    log.warning("This processor has no AVX2 and FMA, or they are switched off: the kernels run, slowly");
+  }
+  log.info(fmt::format("Loading val from {}/val.bin", facts.data_folder));
+  log.info(fmt::format("Loading train from {}/train.bin", facts.data_folder));
+  log.info(fmt::format("Tokens per iteration: {}", format_count(tokens_per_iteration(config, workers_of(config, ranks)))));
+  log.info(fmt::format("Using dtype={} on device='{}'{}", spelt(dtype_of(config)), device, masters_text(config)));
+  const std::string& from = config.train.init_from;
+  log.info(from == "scratch" ? "Initializing a new model from scratch"
+                             : fmt::format("Taking the weights of {}", from == "resume" ? facts.run_folder : from));
+  log.info(fmt::format("Run: {} of project {}", facts.run_name, config.train.wandb_project));
+  log.info(fmt::format("Running on machine='{}'", host_name()));
+  log.info(fmt::format("Using seed: {}", seed_of(config)));
+  log.warning(to_json(config, facts.model.vocabulary).dump(4));
+  log.warning(fmt::format("Output dir: {}", facts.run_folder));
+  log_parameters(log, config, facts.model);
+  log.line(Level::critical, "\"devid='cpu:0'\"");
+  log.info(fmt::format("using fused {}: True", config.optimizer.name));
+  log.info("• model=" + model_tree(facts.model));
+  log.info("• optimizer=" + optimizer_text(config.optimizer));
+}
+
+}  // namespace lockstep::app

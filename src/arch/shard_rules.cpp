@@ -1,0 +1,63 @@
+#include "arch/shard_rules.h"
+
+namespace lockstep::arch {
+namespace {
+
+using layout::Range;
+using layout::ShardGroup;
+
+ShardGroup query_heads(const ModelConfig& config) { return {.pieces = config.heads, .size = config.head_size}; }
+ShardGroup kv_heads(const ModelConfig& config) {
+  return {.pieces = config.kv_heads, .size = config.head_size, .users = config.heads / config.kv_heads};
+}
+ShardGroup features(const ModelConfig& config) { return {.pieces = config.ffn_width}; }
+ShardGroup tokens(const ModelConfig& config) { return {.pieces = config.vocabulary}; }
+
+}  // namespace
+
+layout::ShardRule shard_rule(const ModelConfig& config, Role role) {
+  switch (role) {
+    case Role::token_table:
+    case Role::head_weight:
+      return {0, {tokens(config)}};
+    case Role::qkv_weight:
+    case Role::qkv_bias:
+      return {0, {query_heads(config), kv_heads(config), kv_heads(config)}};
+    case Role::attention_out_weight:
+      return {1, {query_heads(config)}};
+    case Role::up_weight:
+    case Role::up_bias:
+      if (config.gated) return {0, {features(config), features(config)}};
+      return {0, {features(config)}};
+    case Role::down_weight:
+      return {1, {features(config)}};
+    case Role::position_table:
+    case Role::norm1_gain:
+    case Role::norm1_bias:
+    case Role::attention_out_bias:
+    case Role::norm2_gain:
+    case Role::norm2_bias:
+    case Role::down_bias:
+    case Role::final_gain:
+    case Role::final_bias:
+    case Role::count:
+      break;
+  }
+  return {};
+}
+
+layout::ShardedDims sharded_dims(const ModelConfig& config, layout::TensorRank tensor) {
+  layout::ShardedDims dims = whole_dims(config);
+  const Range heads = held_pieces(query_heads(config), tensor), kv = held_pieces(kv_heads(config), tensor);
+  const Range rows = held_pieces(tokens(config), tensor);
+  dims.heads = heads.count;
+  dims.first_head = heads.first;
+  dims.kv_heads = kv.count;
+  dims.first_kv_head = kv.first;
+  dims.ffn_width = held_pieces(features(config), tensor).count;
+  dims.vocabulary = rows.count;
+  dims.first_token = rows.first;
+  return dims;
+}
+
+}  // namespace lockstep::arch

@@ -1,0 +1,18 @@
+#pragma once
+
+// How each parameter of a model is cut over the ranks of tensor parallelism, and the sizes of a rank's share that follow from it.
+// Products whose outputs are heads, features or rows of the vocabulary are cut along their outputs, the products that take these
+// back in along their inputs; everything else is whole on every rank. Nothing needs to divide: shards may be uneven.
+
+#include "arch/parameters.h"
+#include "layout/shard.h"
+#include "layout/sharded_dims.h"
+
+namespace lockstep::arch {
+
+layout::ShardRule shard_rule(const ModelConfig& config, Role role);
+
+/// The sizes of a rank's share.
+layout::ShardedDims sharded_dims(const ModelConfig& config, layout::TensorRank tensor);
+
+}  // namespace lockstep::arch

@@ -1,0 +1,22 @@
+#pragma once
+
+// Units as checkpoints see them: flat buffers become named tensors, and a rank's part of a buffer the ranges of them that it
+// holds.
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "checkpoint/tensor_file.h"
+#include "layout/unit.h"
+
+namespace lockstep::checkpoint {
+
+/// Of every parameter of the units, in their order, the tensor "<name><suffix>" for each suffix.
+std::vector<LogicalTensor> tensors_of(std::span<const layout::Unit> units, DType type, std::span<const std::string> suffixes);
+
+/// What elements `range` of a unit's buffer are; `values` has them. Nothing where the range has only padding.
+std::vector<HeldTensor> hold(const layout::Unit& unit, layout::Range range, const Tensor& values, std::string_view suffix = "");
+
+}  // namespace lockstep::checkpoint

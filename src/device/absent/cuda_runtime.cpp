@@ -1,0 +1,14 @@
+#include "device/cuda/cuda_runtime.h"
+
+#include "base/error.h"
+
+namespace lockstep::cuda {
+
+int device_count() { return 0; }
+
+std::unique_ptr<Runtime> open_cuda_runtime(int /*index*/) {
+  throw UserError("train.device=cuda: this program was built without CUDA",
+                  "train.device=cpu computes on the processor; null takes what there is");
+}
+
+}  // namespace lockstep::cuda

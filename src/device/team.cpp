@@ -1,0 +1,234 @@
+#include "device/team.h"
+
+#include <linux/futex.h>
+#include <pthread.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <climits>
+#include <exception>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+
+namespace lockstep {
+namespace {
+
+// One 32-bit word opens and closes a job: its number, whether it is open, and how many workers are inside. A worker enters
+// by adding 1 while the job is open, so whoever comes late (asleep, descheduled) delays nobody.
+constexpr std::uint32_t inside_mask = (1U << 10) - 1;
+constexpr std::uint32_t open_bit = 1U << 10;
+constexpr std::uint32_t job_step = 1U << 11;
+constexpr std::uint32_t job_mask = ~(job_step - 1);
+constexpr int max_threads = 1000;
+
+// Longer than the gaps inside a training step, so that workers sleep only when the program does something else.
+constexpr auto spin_time = std::chrono::milliseconds(3);
+
+void relax() { __builtin_ia32_pause(); }
+
+void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t value) {
+  syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, value, nullptr, nullptr, 0);
+}
+
+void futex_wake_all(std::atomic<std::uint32_t>& word) {
+  syscall(SYS_futex, &word, FUTEX_WAKE_PRIVATE, INT_MAX, nullptr, nullptr, 0);
+}
+
+std::vector<int> allowed_cores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  std::vector<int> cores;
+  if (sched_getaffinity(0, sizeof set, &set) != 0) return cores;
+  for (int core = 0; core < CPU_SETSIZE; ++core)
+    if (CPU_ISSET(core, &set)) cores.push_back(core);
+  return cores;
+}
+
+// Spins until `done`; gives the core away after a while, for teams larger than the machine.
+template <class Done>
+void spin_until(Done done) {
+  for (int turn = 0; !done(); ++turn) {
+    if (turn < 4096)
+      relax();
+    else
+      sched_yield();
+  }
+}
+
+}  // namespace
+
+struct Team::State {
+  // The job, written while no worker is inside.
+  Call call = nullptr;
+  void* body = nullptr;
+  std::int64_t tiles = 0;
+  bool on_all = false;
+
+  alignas(64) std::atomic<std::uint32_t> word{0};
+  alignas(64) std::atomic<std::int64_t> next{0};
+  alignas(64) std::atomic<std::uint32_t> sleepers{0};
+  std::atomic<bool> stopping{false};
+  alignas(64) std::atomic<int> arrived{0};
+  std::atomic<std::uint32_t> meetings{0};
+  std::atomic<int> finished{0};
+  std::atomic<bool> failed{false};
+  std::exception_ptr error;
+  bool crowded = false;  // more workers than cores: spinning would keep others from working
+  int home = -1;         // the caller's core when every other one has a pinned worker
+  std::vector<std::jthread> threads;
+
+  void fail() {
+    if (!failed.exchange(true)) error = std::current_exception();
+    next.store(tiles, std::memory_order_relaxed);
+  }
+
+  void work(int worker) {
+    try {
+      if (on_all) {
+        call(body, 0, worker);
+      } else {
+        for (std::int64_t tile = next.fetch_add(1, std::memory_order_relaxed); tile < tiles;
+             tile = next.fetch_add(1, std::memory_order_relaxed))
+          call(body, tile, worker);
+      }
+    } catch (...) {
+      fail();
+    }
+  }
+
+  // Waits for an open job other than `seen` and enters it; false: the team ends.
+  bool enter(std::uint32_t& seen) {
+    auto deadline = std::chrono::steady_clock::now() + (crowded ? std::chrono::microseconds(20) : spin_time);
+    for (unsigned turn = 1;; ++turn) {
+      std::uint32_t now = word.load(std::memory_order_acquire);
+      if ((now & open_bit) != 0 && (now & job_mask) != seen) {
+        if (!word.compare_exchange_weak(now, now + 1, std::memory_order_acq_rel)) continue;
+        seen = now & job_mask;
+        return !stopping.load(std::memory_order_relaxed);
+      }
+      relax();
+      if (turn % 64 != 0 || std::chrono::steady_clock::now() < deadline) continue;
+      sleepers.fetch_add(1);
+      if (word.load() == now) futex_wait(word, now);
+      sleepers.fetch_sub(1);
+      deadline = std::chrono::steady_clock::now() + std::chrono::microseconds(20);
+    }
+  }
+
+  void serve(int worker) {
+    std::uint32_t seen = 0;
+    while (enter(seen)) {
+      work(worker);
+      finished.fetch_add(1, std::memory_order_relaxed);
+      word.fetch_sub(1, std::memory_order_acq_rel);
+    }
+    word.fetch_sub(1, std::memory_order_acq_rel);
+  }
+
+  // A caller that slept may wake up on a pinned worker's core, and two on one core are half a team for as long as the
+  // scheduler lets them: it goes back to the core that is left, keeping its mask (threads it starts inherit that).
+  void go_home() const {
+    if (home < 0 || sched_getcpu() == home) return;
+    cpu_set_t mask;
+    if (pthread_getaffinity_np(pthread_self(), sizeof mask, &mask) != 0 || !CPU_ISSET(static_cast<std::size_t>(home), &mask))
+      return;
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(static_cast<std::size_t>(home), &one);
+    if (pthread_setaffinity_np(pthread_self(), sizeof one, &one) == 0) pthread_setaffinity_np(pthread_self(), sizeof mask, &mask);
+  }
+
+  void open() {
+    go_home();
+    failed.store(false, std::memory_order_relaxed);
+    finished.store(0, std::memory_order_relaxed);
+    word.store(((word.load(std::memory_order_relaxed) & job_mask) + job_step) | open_bit);
+    if (sleepers.load() != 0) futex_wake_all(word);
+  }
+
+  void close() {
+    word.fetch_and(~open_bit, std::memory_order_acq_rel);
+    spin_until([&] { return (word.load(std::memory_order_acquire) & inside_mask) == 0; });
+    if (failed.load(std::memory_order_relaxed)) std::rethrow_exception(std::exchange(error, nullptr));
+  }
+};
+
+Team::Team(int threads) : size_(threads), state_(std::make_unique<State>()) {
+  ensure(threads >= 1 && threads <= max_threads, "a team has 1 to 1000 workers");
+  std::vector<int> cores = allowed_cores();
+  state_->crowded = static_cast<std::size_t>(threads) > cores.size();
+  const bool pin = static_cast<std::size_t>(threads) == cores.size();
+  // The caller stays where it is (threads it starts would inherit its pin); the workers take the other cores.
+  if (pin && threads > 1) {
+    state_->home = sched_getcpu();
+    std::erase(cores, state_->home);
+  }
+  for (int worker = 1; worker < threads; ++worker) {
+    state_->threads.emplace_back([state = state_.get(), worker] { state->serve(worker); });
+    const pthread_t handle = state_->threads.back().native_handle();
+    pthread_setname_np(handle, ("team-" + std::to_string(worker)).c_str());
+    if (pin) {
+      cpu_set_t set;
+      CPU_ZERO(&set);
+      CPU_SET(static_cast<std::size_t>(cores[static_cast<std::size_t>(worker - 1) % cores.size()]), &set);
+      pthread_setaffinity_np(handle, sizeof set, &set);
+    }
+  }
+}
+
+Team::~Team() {
+  if (size_ == 1) return;
+  // The last job lets nobody work; it stays open until every worker has gone through it.
+  state_->stopping.store(true);
+  state_->open();
+  state_->threads.clear();
+}
+
+void Team::run(std::int64_t tiles, Call call, void* body) {
+  State& state = *state_;
+  state.call = call;
+  state.body = body;
+  state.tiles = tiles;
+  state.on_all = false;
+  state.next.store(0, std::memory_order_relaxed);
+  state.open();
+  state.work(0);
+  state.close();
+}
+
+void Team::run_all(Call call, void* body) {
+  State& state = *state_;
+  state.call = call;
+  state.body = body;
+  state.tiles = 0;
+  state.on_all = true;
+  state.arrived.store(0, std::memory_order_relaxed);
+  state.open();
+  state.work(0);
+  spin_until([&] { return state.finished.load(std::memory_order_relaxed) == size_ - 1; });
+  state.close();
+}
+
+void Team::barrier() {
+  State& state = *state_;
+  const std::uint32_t meeting = state.meetings.load(std::memory_order_acquire);
+  if (state.arrived.fetch_add(1, std::memory_order_acq_rel) == size_ - 1) {
+    state.arrived.store(0, std::memory_order_relaxed);
+    state.meetings.fetch_add(1, std::memory_order_release);
+    return;
+  }
+  spin_until(
+      [&] { return state.meetings.load(std::memory_order_acquire) != meeting || state.failed.load(std::memory_order_relaxed); });
+  // Somebody who failed will never come: leave as well (its exception is the one that is rethrown).
+  ensure(state.meetings.load(std::memory_order_acquire) != meeting, "every worker reaches the barrier");
+}
+
+}  // namespace lockstep

@@ -1,0 +1,55 @@
+#pragma once
+
+// Adds up where the time of ops goes: an observer of a rank's kernels.
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "lab/step_products.h"
+#include "ops/op_scope.h"
+
+namespace lockstep::lab {
+
+/// The lines of a step's account.
+enum class Part : std::uint8_t { products, attention, rows, loss, update, ranks, rest, count };
+std::string_view name_of(Part part);
+
+/// Seconds and calls of one op.
+struct OpTime {
+  std::string_view family, name;  ///< "linear", "forward"
+  Part part;
+  double seconds = 0;
+  std::int64_t calls = 0;
+};
+
+/// Seconds and calls of a layer's product of one shape (StepProduct's role, m, n, k).
+struct ProductTime {
+  ProductRole role;
+  std::int64_t m, n, k;
+  double seconds = 0;
+  std::int64_t calls = 0;
+};
+
+class OpAccount final : public ops::OpObserver {
+ public:
+  void begin(const ops::OpCall& call) override;
+  void end(const ops::OpCall& call) noexcept override;
+
+  /// Since construction or reset(): the ops that were called, in the order of their first calls.
+  const std::vector<OpTime>& times() const { return ops_; }
+  const std::vector<ProductTime>& products() const { return products_; }
+  /// Seconds of the ops that belong to a part; 0 for ranks and rest.
+  double seconds(Part part) const;
+  void reset();
+
+ private:
+  std::vector<OpTime> ops_;
+  std::vector<ProductTime> products_;
+  // Of the call under way: where it is entered, and when it began.
+  std::size_t op_ = 0, product_ = 0;
+  double start_ = 0;
+};
+
+}  // namespace lockstep::lab

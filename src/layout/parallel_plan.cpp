@@ -1,0 +1,115 @@
+#include "layout/parallel_plan.h"
+
+#include <fmt/format.h>
+
+#include <array>
+
+namespace lockstep::layout {
+namespace {
+
+void check_degrees(const ParallelPlan& plan, std::int64_t ranks, std::vector<Problem>& problems) {
+  struct Degree {
+    std::string_view name;
+    int value;
+  };
+  const std::array<Degree, 6> degrees{{{"parallel.dp", plan.dp},
+                                       {"parallel.tp", plan.tp},
+                                       {"parallel.cp", plan.cp},
+                                       {"parallel.pp", plan.pp},
+                                       {"parallel.virtual_stages", plan.chunks},
+                                       {"optimizer.gas", plan.microbatches}}};
+  bool good = true;
+  for (const Degree& degree : degrees) {
+    if (degree.value >= 1) continue;
+    good = false;
+    problems.push_back({fmt::format("{} = {}: must be at least 1", degree.name, degree.value), fmt::format("{}=1", degree.name)});
+  }
+  if (good && plan.ranks() != ranks) {
+    problems.push_back({fmt::format("dp {} x tp {} x cp {} x pp {} = {} ranks, but there {} {}", plan.dp, plan.tp, plan.cp,
+                                    plan.pp, plan.ranks(), ranks == 1 ? "is" : "are", ranks),
+                        "start as many ranks as the degrees multiply to, or leave parallel.dp to what is left"});
+  }
+}
+
+// No rank without a share.
+void check_shares(const ParallelPlan& plan, const PlanLimits& limits, std::vector<Problem>& problems) {
+  const auto share = [&](std::string_view name, std::int64_t parts, std::string_view what, std::int64_t things) {
+    if (parts <= things) return;
+    problems.push_back({fmt::format("{} = {}: the model has {} {}, so a rank would get none", name, parts, things, what),
+                        fmt::format("{}={} or less", name, things)});
+  };
+  share("parallel.tp", plan.tp, "heads", limits.heads);
+  share("parallel.tp", plan.tp, "feed-forward features", limits.ffn_width);
+  share("parallel.tp", plan.tp, "tokens in its vocabulary", limits.vocabulary);
+  share("parallel.pp x parallel.virtual_stages", std::int64_t{plan.pp} * plan.chunks, "layers", limits.layers);
+  if (plan.cp > 1) share("2 x parallel.cp", 2 * std::int64_t{plan.cp}, "positions in a sequence", limits.positions);
+}
+
+void check_hosts(const ParallelPlan& plan, std::vector<Problem>& problems) {
+  const std::string_view uneven_remedy = "give every host as many ranks, or say how many make one with parallel.ranks_per_host";
+  if (plan.ranks_per_host < 0) {
+    problems.push_back({fmt::format("parallel.ranks_per_host = {}: must be at least 1", plan.ranks_per_host),
+                        "parallel.ranks_per_host=null takes the ranks as they were started"});
+    return;
+  }
+  const bool cuts_hosts =
+      plan.parameters.cut == CutOver::host || plan.gradients.cut == CutOver::host || plan.optimizer.cut == CutOver::host;
+  if (plan.ranks_per_host == 0) {
+    if (cuts_hosts)
+      problems.push_back({"memory.zero_group = node: hosts have different numbers of ranks", std::string(uneven_remedy)});
+    if (plan.tp > 1 && !plan.allow_tp_across_hosts)
+      problems.push_back(
+          {fmt::format("parallel.tp = {}: hosts have different numbers of ranks", plan.tp), std::string(uneven_remedy)});
+    return;
+  }
+  if (plan.tp > 1 && plan.ranks_per_host % plan.tp != 0 && !plan.allow_tp_across_hosts) {
+    problems.push_back(
+        {fmt::format("parallel.tp = {}: a host's {} rank{} do not divide by it, so layers would be split across hosts", plan.tp,
+                     plan.ranks_per_host, plan.ranks_per_host == 1 ? "" : "s"),
+         "choose a tp that divides a host's ranks, or parallel.allow_tp_across_hosts=true"});
+  }
+  if (cuts_hosts && plan.ranks() % plan.ranks_per_host != 0) {
+    problems.push_back(
+        {fmt::format("memory.zero_group = node: {} ranks do not divide by the {} of a host", plan.ranks(), plan.ranks_per_host),
+         std::string(uneven_remedy)});
+  }
+}
+
+}  // namespace
+
+std::vector<Problem> check(const ParallelPlan& plan, const PlanLimits& limits, std::int64_t ranks) {
+  std::vector<Problem> problems;
+  check_degrees(plan, ranks, problems);
+  check_shares(plan, limits, problems);
+  check_hosts(plan, problems);
+  if (plan.sequence && plan.tp == 1)
+    problems.push_back({"parallel.sequence = true: there is no tensor parallelism to share tokens with",
+                        "set parallel.tp, or parallel.sequence=false"});
+  if (plan.chunks > 1 && plan.pp == 1) {
+    problems.push_back({fmt::format("parallel.virtual_stages = {}: there is one pipeline rank", plan.chunks),
+                        "set parallel.pp, or parallel.virtual_stages=null"});
+  }
+  const bool parameters_cut = plan.parameters.cut != CutOver::none, gradients_cut = plan.gradients.cut != CutOver::none;
+  if ((parameters_cut && !gradients_cut) || (gradients_cut && plan.optimizer.cut == CutOver::none)) {
+    problems.push_back(
+        {"parameters are cut only with gradients, and gradients only with the optimizer's state", "memory.zero=1, 2 or 3"});
+  }
+  if (plan.tiles.in < 1 || plan.tiles.out < 1) {
+    problems.push_back({fmt::format("memory.tiles = {}x{}: there is at least one tile each way", plan.tiles.in, plan.tiles.out),
+                        "memory.tiles=1x1 cuts nothing"});
+  }
+  return problems;
+}
+
+std::string describe(const ParallelPlan& plan) {
+  std::string text;
+  const auto say = [&](const std::string& word) { text += (text.empty() ? "" : " ") + word; };
+  if (plan.dp > 1) say(fmt::format("dp={}", plan.dp));
+  if (plan.tp > 1) say(fmt::format("tp={}", plan.tp));
+  if (plan.cp > 1) say(fmt::format("cp={}", plan.cp));
+  if (plan.pp > 1) say(fmt::format("pp={} ({})", plan.pp, plan.schedule));
+  if (plan.sequence) say("sequence");
+  return text.empty() ? "one rank" : text;
+}
+
+}  // namespace lockstep::layout

@@ -1,0 +1,72 @@
+#pragma once
+
+// How a run is laid out over its ranks: degrees of each kind of parallelism, what is cut over whom, and where it lies. A plan is
+// plain data: it can be checked, printed and costed for a thousand ranks without one of them.
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/error.h"
+
+namespace lockstep::layout {
+
+/// When gradients are reduced over ranks (numerics.md section 3.3): once a step, ((a0 + a1) + (b0 + b1)), or each micro-batch,
+/// ((a0 + b0) + (a1 + b1)). With one micro-batch they are the same.
+enum class ReduceEvery : std::uint8_t { step, microbatch };
+
+/// Over which of the ranks that share the model's parameters (data x context) a kind of state is cut. `none`: each holds all.
+/// `host`: over those of one host, whole on every host (HYBRID_SHARD, hpZ).
+enum class CutOver : std::uint8_t { none, host, all };
+/// Where it lies between its uses.
+enum class Tier : std::uint8_t { device, host, disk };
+
+struct Placement {
+  CutOver cut = CutOver::none;
+  Tier tier = Tier::device;
+  friend bool operator==(const Placement&, const Placement&) = default;
+};
+
+/// Which activations a block computes again in its backward pass instead of keeping them.
+enum class Recompute : std::uint8_t { none, selective, full };
+
+/// Into how many pieces the features of a large linear layer are cut, one leased after another (memory-centric tiling:
+/// Rajbhandari et al. 2021, section 5.1.3).
+struct Tiles {
+  int in = 1, out = 1;
+  friend bool operator==(const Tiles&, const Tiles&) = default;
+};
+
+struct ParallelPlan {
+  int dp = 1;                     ///< data-parallel degree
+  int tp = 1;                     ///< tensor
+  int cp = 1;                     ///< context
+  int pp = 1;                     ///< pipeline
+  int chunks = 1;                 ///< of the model on each pipeline rank (virtual stages)
+  bool sequence = false;          ///< tokens are cut over tp where tensor parallelism would replicate work
+  std::string schedule = "1f1b";  ///< of the pipeline, by name
+  int microbatches = 1;           ///< of a step, on each data-parallel rank
+  ReduceEvery reduce = ReduceEvery::step;
+  Placement parameters = {}, gradients = {}, optimizer = {};  ///< optimizer: master copies and the optimizer's own state
+  Recompute recompute = Recompute::none;
+  Tiles tiles = {};
+  int ranks_per_host = 1;  ///< neighbouring ranks that share a host; 0: hosts have different numbers of them
+  bool allow_tp_across_hosts = false;
+
+  int ranks() const { return dp * tp * cp * pp; }
+  friend bool operator==(const ParallelPlan&, const ParallelPlan&) = default;
+};
+
+/// What a plan cuts, of the model and the batch.
+struct PlanLimits {
+  std::int64_t layers = 1, heads = 1, ffn_width = 1, vocabulary = 1, positions = 1;
+};
+
+/// Everything that is wrong with the plan for `ranks` ranks, each with a remedy; empty when nothing is.
+std::vector<Problem> check(const ParallelPlan& plan, const PlanLimits& limits, std::int64_t ranks);
+
+/// "dp=2 tp=4 pp=2 (1f1b) sequence": what differs from one rank that holds everything; "one rank" when nothing does.
+std::string describe(const ParallelPlan& plan);
+
+}  // namespace lockstep::layout

@@ -1,0 +1,65 @@
+#pragma once
+
+// The memory of a rank's chunks: what micro-batches keep, in as many slots as the list of actions needs, what chunks hand over,
+// and temporaries that they share. It is declared from sizes alone, so that it can be planned where nothing runs.
+
+#include <vector>
+
+#include "layout/lives.h"
+#include "model/head.h"
+#include "model/saved.h"
+
+namespace lockstep::model {
+
+/// What one chunk's passes keep.
+struct StageMemory {
+  std::vector<std::vector<BlockSaved>> saved;        ///< [lives.activated][blocks]; the first lives.kept of them are whole
+  std::vector<std::vector<BlockDeferred>> deferred;  ///< [lives.deferred][blocks]
+  std::vector<Tensor> inputs, outputs, gradients;    ///< [Ro, C] each, as many as in ChunkLives
+};
+
+/// Temporaries of any chunk's passes.
+struct Temporaries {
+  Scratch scratch;
+  HeadMemory head;
+};
+
+/// Sizes that a rank's memory is declared for.
+struct ModelShape {
+  Rows rows;  ///< of a micro-batch, at most
+  std::vector<layout::Chunk> chunks;
+  std::vector<layout::ChunkLives> lives;  ///< layout::lives_of
+};
+
+class ModelMemory {
+ public:
+  explicit ModelMemory(ModelShape shape);
+  ModelMemory(const ModelMemory&) = delete;
+  ModelMemory& operator=(const ModelMemory&) = delete;
+  /// `type`: of activations.
+  void declare(Arena& activations, Arena& workspace, const arch::ModelConfig& config, const layout::ShardedDims& dims,
+               DType type);
+
+  const ModelShape& shape() const { return shape_; }
+  StageMemory& stage(int chunk) { return stages_[static_cast<std::size_t>(chunk)]; }
+  Temporaries& temporaries() { return temporaries_; }
+
+  /// A tensor of a micro-batch, and its number among those of its kind, in which micro-batches take turns.
+  struct Place {
+    Tensor tensor;  ///< [Ro, C]
+    int chunk = 0, slot = 0;
+  };
+  /// A chunk's input, where it has no embedding.
+  Place input(int chunk, Microbatch microbatch) const;
+  /// Its output: where the chunk behind it on this rank reads it, or until it is sent or goes into the head.
+  Place output(int chunk, Microbatch microbatch) const;
+  /// The gradient of its output, which becomes that of its input.
+  Place gradient(int chunk, Microbatch microbatch) const;
+
+ private:
+  ModelShape shape_;
+  std::vector<StageMemory> stages_;
+  Temporaries temporaries_;
+};
+
+}  // namespace lockstep::model

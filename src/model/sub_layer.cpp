@@ -1,0 +1,91 @@
+#include "model/sub_layer.h"
+
+namespace lockstep::model {
+
+ops::DropoutSite SubLayer::dropout(const Pass& pass) const {
+  return dropout_site(context_, outside_pass(pass, boundary_), layer_, parts_.dropout);
+}
+
+Tensor SubLayer::gathered(const Pass& pass, const Tensor& outside, const Tensor& inside) const {
+  if (!splits()) return outside;
+  const Tensor all = inside.slice_rows(0, pass.rows());
+  boundary_.gather(all, outside, pass.grid()).wait();
+  return all;
+}
+
+Tensor SubLayer::sums(const Pass& pass, const Tensor& partial, const Scratch& scratch) const {
+  return splits() ? scratch.sums.slice_rows(0, boundary_.outside(pass.grid()).rows()) : partial;
+}
+
+Tensor SubLayer::enter(const Pass& pass, const WeightSet& w, const Tensor& x, const Tensor& stats, const Scratch& scratch) const {
+  const Tensor normed = scratch.normed.slice_rows(0, x.rows());
+  norm_.forward(normed, stats, x, w[parts_.gain], w[parts_.norm_bias], context_.config.norm_eps);
+  return gathered(pass, normed, scratch.normed_inside);
+}
+
+void SubLayer::leave(const Pass& pass, const WeightSet& w, const Tensor& out, const Tensor& x, const Tensor& inner,
+                     const Scratch& scratch) const {
+  const ops::DropoutSite site = dropout(pass);
+  const Tensor& bias = w[parts_.out_bias];
+  const Tensor branch = site.p > 0 ? scratch.branch.slice_rows(0, x.rows()) : out;
+  const Tensor residual = site.p > 0 ? Tensor{} : x;
+  if (is_local()) {
+    context_.ops.linear().forward(branch, inner, w[parts_.out_weight], {.bias = bias, .residual = residual});
+  } else {
+    const Tensor partial = scratch.partial.slice_rows(0, pass.rows()), sums = this->sums(pass, partial, scratch);
+    context_.ops.linear().forward(partial, inner, w[parts_.out_weight]);
+    boundary_.reduce(sums, partial, pass.grid()).wait();
+    context_.ops.elementwise().finish_sums(branch, sums, bias, residual);
+  }
+  if (site.p > 0) context_.ops.dropout().forward(out, branch, site, x);
+}
+
+Tensor SubLayer::leave_backward(const Pass& pass, const Gradients& gradients, const Tensor& d, const Scratch& scratch) const {
+  const ops::DropoutSite site = dropout(pass);
+  Tensor branch = d;
+  if (site.p > 0) {
+    branch = scratch.branch.slice_rows(0, d.rows());
+    context_.ops.dropout().backward(branch, d, site);
+  } else if (scratch.keeps_branch && !splits()) {
+    branch = scratch.branch.slice_rows(0, d.rows());
+    context_.ops.elementwise().cast(branch, d);
+  }
+  if (is_local()) return branch;
+  // The bias was added outside: its gradient is the sum of the rows there, as that of a table of one position.
+  if (const Tensor& bias = gradients.set[parts_.out_bias]; bias) {
+    context_.ops.embedding().backward_positions(bias.reshape(Shape{1, bias.elements()}), branch, {0, 1},
+                                                gradients.set.accumulate);
+  }
+  return gathered(pass, branch, scratch.d_inside);
+}
+
+void SubLayer::push_out(const Gradients& gradients, const Tensor& inner, const Tensor& d_out) const {
+  gradients.push(parts_.out_weight, is_local() ? gradients.set[parts_.out_bias] : Tensor{}, inner, d_out);
+}
+
+void SubLayer::enter_backward(const Pass& pass, const WeightSet& w, const Gradients& gradients, const Tensor& x,
+                              const Tensor& stats, const Tensor& d_in, const Tensor& d, const Scratch& scratch) const {
+  const Tensor normed = scratch.normed.slice_rows(0, x.rows());
+  const Tensor& gain = w[parts_.gain];
+  const Tensor& bias = w[parts_.norm_bias];
+  const Tensor& d_gain = gradients.set[parts_.gain];
+  const Tensor& d_bias = gradients.set[parts_.norm_bias];
+  const Tensor& in_bias = gradients.set[parts_.in_bias];
+  if (is_local()) {
+    const Tensor d_normed = scratch.d_normed.slice_rows(0, x.rows());
+    context_.ops.linear().backward_input(d_normed, d_in, w[parts_.in_weight]);
+    norm_.backward(d, normed, d_gain, d_bias, d_normed, x, stats, gain, bias, d, gradients.set.accumulate);
+    gradients.push(parts_.in_weight, in_bias, normed, d_in);
+    return;
+  }
+  const Tensor partial = scratch.partial.slice_rows(0, pass.rows()), sums = this->sums(pass, partial, scratch);
+  context_.ops.linear().backward_input(partial, d_in, w[parts_.in_weight]);
+  comm::Request reduction = boundary_.reduce(sums, partial, pass.grid());
+  norm_.apply(normed, stats, x, gain, bias);
+  gradients.push(parts_.in_weight, in_bias, gathered(pass, normed, scratch.normed_inside), d_in);
+  reduction.wait();
+  const Tensor d_normed = rounded(context_, sums, scratch.d_normed);
+  norm_.backward(d, {}, d_gain, d_bias, d_normed, x, stats, gain, bias, d, gradients.set.accumulate);
+}
+
+}  // namespace lockstep::model

@@ -1,0 +1,57 @@
+#pragma once
+
+// What attention and feed-forward have in common: out = x + dropout(w2 inner(w1 norm(x)) + b2), with `inner` theirs, entered and
+// left through a boundary. Ro rows of the residual stream outside, R rows inside, C width. With a local boundary the last product
+// adds bias and residual itself; otherwise it leaves sums in f32, and the bias comes when they are complete.
+
+#include "model/context.h"
+#include "model/saved.h"
+#include "model/weights.h"
+
+namespace lockstep::model {
+
+/// The sub-layer's parameters outside of `inner`, and where its dropout is.
+struct SubLayerParts {
+  arch::Role gain, norm_bias;
+  arch::Role in_weight, in_bias;    ///< w1
+  arch::Role out_weight, out_bias;  ///< w2, b2
+  ops::Site dropout;
+};
+
+class SubLayer {
+ public:
+  SubLayer(const Context& context, parallel::Boundary& boundary, const SubLayerParts& parts, int layer)
+      : context_(context), boundary_(boundary), norm_(norm_of(context)), parts_(parts), layer_(layer) {}
+
+  /// norm(x) inside [R, C], of x [Ro, C]; keeps stats [Ro, 2].
+  Tensor enter(const Pass& pass, const WeightSet& w, const Tensor& x, const Tensor& stats, const Scratch& scratch) const;
+  /// out [Ro, C] = x + dropout(w2 inner + b2), of inner [R, ...]; out may be x.
+  void leave(const Pass& pass, const WeightSet& w, const Tensor& out, const Tensor& x, const Tensor& inner,
+             const Scratch& scratch) const;
+
+  /// The gradient of w2's product [R, C] for d [Ro, C], that of `out`.
+  Tensor leave_backward(const Pass& pass, const Gradients& gradients, const Tensor& d, const Scratch& scratch) const;
+  /// Pushes w2's gradient, for what leave_backward() gave.
+  void push_out(const Gradients& gradients, const Tensor& inner, const Tensor& d_out) const;
+  /// From the gradient of w1's product d_in [R, ...] to that of x: d [Ro, C], which gets that of the residual added, is the
+  /// gradient of `out` on entry. w1's gradient is pushed while sums are carried out.
+  void enter_backward(const Pass& pass, const WeightSet& w, const Gradients& gradients, const Tensor& x, const Tensor& stats,
+                      const Tensor& d_in, const Tensor& d, const Scratch& scratch) const;
+
+ private:
+  bool is_local() const { return boundary_.kind() == parallel::BoundaryKind::local; }
+  bool splits() const { return boundary_.kind() == parallel::BoundaryKind::splitting; }
+  ops::DropoutSite dropout(const Pass& pass) const;
+  /// All rows of `outside`, for which there is room in `inside`.
+  Tensor gathered(const Pass& pass, const Tensor& outside, const Tensor& inside) const;
+  /// Where `partial` [R, C] is summed to.
+  Tensor sums(const Pass& pass, const Tensor& partial, const Scratch& scratch) const;
+
+  const Context& context_;
+  parallel::Boundary& boundary_;
+  ops::Norm& norm_;
+  SubLayerParts parts_;
+  int layer_;
+};
+
+}  // namespace lockstep::model

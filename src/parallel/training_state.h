@@ -1,0 +1,78 @@
+#pragma once
+
+// What this rank keeps of a run, range by range: weights, gradient and what the optimizer keeps beside them. The optimizer, the
+// norm, start values and checkpoints go through all of it by for_each(), and cannot tell whether a range lies where it is used or
+// was brought there for the visit.
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "layout/unit.h"
+#include "ops/elementwise.h"
+#include "tensor/tensor.h"
+
+namespace lockstep::parallel {
+
+/// A range of a unit. Tensors are flat, of range.count elements, and valid during the visit alone; those that this rank has not,
+/// or that were not asked for, are empty.
+struct StateRange {
+  UnitIndex unit;
+  layout::Range range;                 ///< of the unit's elements
+  Tensor master = {};                  ///< what is updated: a copy in f32, or the weights themselves
+  Tensor published = {};               ///< what the model reads; the same memory as `master` where there is no copy
+  Tensor gradient = {};                ///< f32, reduced; of the last step
+  std::span<const Tensor> slots = {};  ///< of the optimizer, in the order of TrainingState::slots(), of the master's type
+  /// Of several ranks with these elements, this one answers for (writes to a file, counts in a norm) those in `own`, and of the
+  /// slots those in `own_slots`: parts of `range`.
+  layout::Range own = {}, own_slots = {};
+};
+
+class TrainingState {
+ public:
+  virtual ~TrainingState() = default;
+  virtual const std::vector<layout::Unit>& units() const = 0;
+  /// Names of what the optimizer keeps for each weight: "exp_avg".
+  virtual const std::vector<std::string>& slots() const = 0;
+  /// Ranges of a unit on this rank, at most; the same on all ranks.
+  virtual int ranges_of_unit() const { return 1; }
+  /// The type of masters and slots.
+  virtual DType type() const = 0;
+
+  /// What a visit needs, so that nothing else is brought, and what it writes, so that nothing else is written back.
+  struct Use {
+    bool gradients = false;
+    bool slots = false;
+    bool changes = false;  ///< of weights, published ones and slots that were asked for
+  };
+  /// Calls body(const StateRange&) for every range of this rank, in the order of units and within a unit of elements.
+  template <class Body>
+  void for_each(const Use& use, Body&& body) {
+    visit(
+        use, [](void* b, const StateRange& range) { (*static_cast<std::remove_reference_t<Body>*>(b))(range); },
+        const_cast<void*>(static_cast<const void*>(&body)));
+  }
+
+  /// Rank 0's weights and slots become those of all ranks, of a run that has done `step` steps; checked by a hash. Collective.
+  /// Throws SystemError when the ranks differ afterwards.
+  virtual void distribute(std::int64_t step) = 0;
+  /// Every rank has set the weights and slots that it answers for: copies of them on other ranks follow. Collective.
+  virtual void gather() = 0;
+  /// Throws SystemError on every rank unless what several ranks hold has the same bits on all of them. Collective.
+  virtual void check_copies() = 0;
+  /// The newest weights and slots are here, to be read for a checkpoint; no rank goes on before. Collective.
+  virtual void collect() = 0;
+
+ protected:
+  using Call = void (*)(void* body, const StateRange& range);
+
+ private:
+  virtual void visit(const Use& use, Call call, void* body) = 0;
+};
+
+/// After masters were written: brings what the model reads up to date.
+void publish(TrainingState& state, ops::Elementwise& elementwise);
+
+}  // namespace lockstep::parallel

@@ -1,0 +1,55 @@
+#pragma once
+
+// A device's tensors brought to the host and back, a piece at a time, through a buffer of pinned memory: what files and hashes go
+// by. Where the device's memory is the host's there is no buffer, and a tensor is one piece that lies where it lies.
+
+#include <algorithm>
+#include <cstdint>
+
+#include "device/device.h"
+#include "device/stream.h"
+#include "tensor/arena.h"
+#include "tensor/tensor.h"
+
+namespace lockstep {
+
+class HostPieces {
+ public:
+  static constexpr std::int64_t buffer_bytes = std::int64_t{16} << 20;
+
+  /// Of tensors on `device`, by copies on `stream`, which outlives this.
+  HostPieces(Stream& stream, Device device) : stream_(stream), apart_(!device.is_host()) {}
+  /// The buffer; `pinned` is committed to pinned memory.
+  void declare(Arena& pinned);
+
+  /// Calls use(piece, first) for elements [first, first + piece.elements()) of a flat tensor, from the first to the last.
+  template <class Use>
+  void read(const Tensor& values, const Use& use) const {
+    for_each(values, false, use);
+  }
+  /// The same where use changes the elements: they go back behind it.
+  template <class Use>
+  void change(const Tensor& values, const Use& use) const {
+    for_each(values, true, use);
+  }
+
+ private:
+  template <class Use>
+  void for_each(const Tensor& values, bool changes, const Use& use) const {
+    const std::int64_t most = apart_ ? buffer_bytes / static_cast<std::int64_t>(size_of(values.dtype)) : values.elements();
+    for (std::int64_t first = 0; first < values.elements(); first += most) {
+      const Tensor part = values.flat(first, std::min(most, values.elements() - first));
+      const Tensor piece = bring(part);
+      use(piece, first);
+      if (changes) bring_back(part, piece);
+    }
+  }
+  Tensor bring(const Tensor& part) const;
+  void bring_back(const Tensor& part, const Tensor& piece) const;
+
+  Stream& stream_;
+  bool apart_;
+  Tensor buffer_;
+};
+
+}  // namespace lockstep

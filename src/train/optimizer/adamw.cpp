@@ -1,0 +1,45 @@
+#include "train/optimizer/adamw.h"
+
+#include <cmath>
+
+namespace lockstep::train {
+namespace {
+
+class AdamW final : public Optimizer {
+ public:
+  explicit AdamW(const OptimizerSettings& settings) : Optimizer(settings) {}
+  const std::vector<std::string>& slots() const override { return slots_; }
+  Json describe() const override {
+    Json json;
+    json.set("name", "AdamW");
+    json.set("beta1", static_cast<double>(settings().beta1));
+    json.set("beta2", static_cast<double>(settings().beta2));
+    json.set("eps", static_cast<double>(settings().eps));
+    json.set("weight_decay", static_cast<double>(settings().weight_decay));
+    return json;
+  }
+
+ private:
+  void set_own(const ops::WrittenScalars& scalars, std::int64_t updates) const override {
+    const auto correction = [&](float beta) {
+      return static_cast<float>(1.0 - std::pow(static_cast<double>(beta), static_cast<double>(updates)));
+    };
+    scalars[ops::StepScalars::bias_correction1] = correction(settings().beta1);
+    scalars[ops::StepScalars::bias_correction2] = correction(settings().beta2);
+  }
+  void update_flat(ops::Update& update, const parallel::StateRange& range, std::int64_t first, std::int64_t count,
+                   float weight_decay, const ops::StepScalars& scalars) const override {
+    const ops::AdamW rule{
+        .beta1 = settings().beta1, .beta2 = settings().beta2, .eps = settings().eps, .weight_decay = weight_decay};
+    update.adamw(range.master.flat(first, count), range.published.flat(first, count), range.gradient.flat(first, count),
+                 range.slots[0].flat(first, count), range.slots[1].flat(first, count), rule, scalars);
+  }
+
+  std::vector<std::string> slots_{"exp_avg", "exp_avg_sq"};
+};
+
+}  // namespace
+
+std::unique_ptr<Optimizer> make_adamw(const OptimizerSettings& settings) { return std::make_unique<AdamW>(settings); }
+
+}  // namespace lockstep::train

@@ -1,0 +1,36 @@
+#include "train/optimizer/sgd.h"
+
+namespace lockstep::train {
+namespace {
+
+class Sgd final : public Optimizer {
+ public:
+  explicit Sgd(const OptimizerSettings& settings) : Optimizer(settings) {
+    if (settings.momentum != 0) slots_.emplace_back("momentum_buffer");
+  }
+  const std::vector<std::string>& slots() const override { return slots_; }
+  Json describe() const override {
+    Json json;
+    json.set("name", "sgd");
+    json.set("momentum", static_cast<double>(settings().momentum));
+    json.set("weight_decay", static_cast<double>(settings().weight_decay));
+    return json;
+  }
+
+ private:
+  void set_own(const ops::WrittenScalars& /*scalars*/, std::int64_t /*updates*/) const override {}
+  void update_flat(ops::Update& update, const parallel::StateRange& range, std::int64_t first, std::int64_t count,
+                   float weight_decay, const ops::StepScalars& scalars) const override {
+    const Tensor buffer = slots_.empty() ? Tensor{} : range.slots[0].flat(first, count);
+    update.sgd(range.master.flat(first, count), range.published.flat(first, count), range.gradient.flat(first, count), buffer,
+               {.momentum = settings().momentum, .weight_decay = weight_decay}, scalars);
+  }
+
+  std::vector<std::string> slots_;
+};
+
+}  // namespace
+
+std::unique_ptr<Optimizer> make_sgd(const OptimizerSettings& settings) { return std::make_unique<Sgd>(settings); }
+
+}  // namespace lockstep::train

@@ -1,0 +1,25 @@
+#include "train/rank_schedule.h"
+
+namespace lockstep::train {
+
+RankSchedule rank_schedule(const EngineConfig& config) {
+  return {.chunks = {{.blocks = {0, config.model.layers}, .embedding = true, .head = true}},
+          .actions = layout::one_stage_schedule(config.plan.microbatches)};
+}
+
+model::ModelShape model_shape(const EngineConfig& config, const RankSchedule& schedule) {
+  const std::int64_t rows = config.samples * config.positions;
+  return {.rows = {.inside = rows, .outside = rows},
+          .chunks = schedule.chunks,
+          .lives = layout::lives_of(schedule.actions, schedule.chunks, config.plan.microbatches)};
+}
+
+parallel::GradientWork gradient_work(const EngineConfig& config) {
+  const RankSchedule schedule = rank_schedule(config);
+  return {.microbatches = config.plan.microbatches,
+          .reduce = config.plan.reduce,
+          .tokens = config.samples * config.positions * config.plan.microbatches,
+          .open_microbatches = layout::open_microbatches(schedule.actions, schedule.chunks, config.plan.microbatches)};
+}
+
+}  // namespace lockstep::train

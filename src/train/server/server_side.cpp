@@ -1,0 +1,211 @@
+#include "train/server/server_side.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "device/team.h"
+
+namespace lockstep::train {
+
+using parallel::Answer;
+using parallel::Errand;
+using parallel::Server;
+
+namespace {
+
+layout::KeyRanges ranges_of(const EngineConfig& config, comm::Communicator& world, int servers) {
+  return key_ranges(config, arch::units_of(arch::unit_table(config.model, config.decay)), world.size() - servers, servers);
+}
+
+Server::Keeps kept_by(const EngineConfig& config, ServerMode mode, const Optimizer& optimizer) {
+  const bool averages = mode == ServerMode::weights;
+  return {.rows = config.model.tied && mode == ServerMode::gradients,
+          .slots = averages ? std::vector<std::string>{} : optimizer.slots(),
+          .type = config.weights.owned(),
+          .pushed = averages ? config.weights.owned() : DType::f32};
+}
+
+// Of asynchronous workers each gradient is that of a batch as many times smaller as there are workers: the square-root rule of
+// adaptive methods for the learning rate (Malladi et al. 2022), and as much decay in a round of all workers as in one step of
+// them together.
+OptimizerSettings settings_of(const EngineConfig& config, ServerMode mode, int workers) {
+  OptimizerSettings settings = config.optimizer;
+  if (mode == ServerMode::async) {
+    settings.weight_decay = static_cast<float>(settings.weight_decay / std::sqrt(static_cast<double>(workers)));
+  }
+  return settings;
+}
+
+}  // namespace
+
+ServerSide::ServerSide(const EngineConfig& config, const ServerOptions& options, Runtime& runtime, ops::Ops& ops,
+                       comm::Communicator& world, comm::Communicator& servers)
+    : config_(config),
+      options_(options),
+      runtime_(runtime),
+      ops_(ops),
+      world_(world),
+      servers_(servers),
+      parameter_arena_("parameters", MemoryKind::parameters),
+      optimizer_arena_("optimizer", MemoryKind::optimizer),
+      gradient_arena_("pushed", MemoryKind::gradients),
+      optimizer_(make_optimizer(settings_of(config, options.mode, world.size() - options.servers))),
+      server_(world, ranges_of(config, world, options.servers), kept_by(config, options.mode, *optimizer_), runtime.team()),
+      all_workers_(static_cast<std::size_t>(server_.ranges().workers())),
+      progress_(all_workers_.size()) {
+  std::iota(all_workers_.begin(), all_workers_.end(), 0);
+  server_.declare(parameter_arena_, optimizer_arena_, gradient_arena_);
+  optimizer_arena_.declare(scalars_.values, "step_scalars", Shape{ops::StepScalars::count}, DType::f32);
+  optimizer_arena_.declare(squares_, "squares of gradients", Shape{std::ssize(server_.parts()) * server_.ranges().workers()},
+                           DType::f64);
+}
+
+Ledger ServerSide::ledger() const {
+  Ledger ledger;
+  for (const Arena* arena : {&parameter_arena_, &gradient_arena_, &optimizer_arena_}) arena->enter(ledger, runtime_.device());
+  ledger.add(MemoryKind::workspace, "kernels", ops_.workspace_bytes(), {});
+  return ledger;
+}
+
+void ServerSide::commit() {
+  Ledger committed;
+  parameter_arena_.commit(world_.window(runtime_.memory()), committed);
+  optimizer_arena_.commit(runtime_, committed);
+  gradient_arena_.commit(runtime_, committed);
+}
+
+void ServerSide::run() {
+  for (std::size_t left = workers(); left > 0;) {
+    const Server::Visit visit = server_.next();
+    switch (visit.errand) {
+      case Errand::push:
+        pushed(visit);
+        break;
+      case Errand::pull:
+        progress_[static_cast<std::size_t>(visit.worker)].pulled = updates_;
+        server_.give_weights(visit.worker);
+        break;
+      case Errand::load:
+        load(visit);
+        break;
+      case Errand::slots:
+        server_.give_slots(visit.worker);
+        break;
+      case Errand::leave:
+        --left;
+        break;
+    }
+  }
+}
+
+void ServerSide::load(const Server::Visit& visit) {
+  server_.take_state(visit.worker);
+  for (Progress& progress : progress_) progress = {.steps = visit.step, .pulled = 0, .loss = {}, .waits = false};
+  updates_ = 0;
+  first_update_ = visit.step * static_cast<std::int64_t>(workers());
+}
+
+void ServerSide::pushed(const Server::Visit& visit) {
+  said_.stop_cause = options_.stop_cause();
+  if (options_.mode == ServerMode::async) return update_apart(visit);
+  if (++arrived_ < workers()) return;
+  arrived_ = 0;
+  options_.mode == ServerMode::gradients ? update_together(visit) : average();
+  server_.answer(all_workers_, said_);
+}
+
+void ServerSide::average() {
+  for (Server::Part& part : server_.parts()) {
+    if (part.range.count > 0) server_.combine(comm::Reduction::mean, part.pushed, part.weights);
+  }
+}
+
+// The sum of all workers' gradients takes the place of the first one.
+void ServerSide::update_together(const Server::Visit& visit) {
+  for (Server::Part& part : server_.parts()) {
+    if (part.range.count > 0) server_.combine(comm::Reduction::sum, part.pushed, part.pushed.front());
+  }
+  const layout::KeyRanges& ranges = server_.ranges();
+  if (const layout::Range rows = ranges.rows(server_.number()); rows.count > 0) {
+    const Tensor& sum = server_.rows().front();
+    server_.combine(comm::Reduction::sum, server_.rows(), sum);
+    const Server::Part& tied = server_.parts()[static_cast<std::size_t>(ranges.tied().value)];
+    ops_.elementwise().add(tied.pushed.front().flat(0, rows.count), sum);
+  }
+  said_.norm = norm();
+  update(0, {.learning_rate = visit.figures.learning_rate,
+             .updates = visit.step + 1,
+             .clip_factor = clip_factor(said_.norm, config_.grad_clip),
+             .finite = std::isfinite(said_.norm) && visit.figures.finite != 0});
+}
+
+// As parallel::GlobalNorm does it over as many ranks as there are workers.
+double ServerSide::norm() {
+  const layout::KeyRanges& ranges = server_.ranges();
+  std::ranges::fill(elements<double>(squares_.host), 0.0);
+  upload(ops_.stream(), squares_);
+  for (std::size_t u = 0; u < server_.parts().size(); ++u) {
+    const Server::Part& part = server_.parts()[u];
+    const layout::KeyRanges::Cells cells = ranges.cells(part.unit, server_.number());
+    for (int c = cells.first; c < cells.last; ++c) {
+      const layout::Range range = ranges.cell(part.unit, c);
+      const Tensor gradient = part.pushed.front().flat(range.first - part.range.first, range.count);
+      ops_.reduce().sum_of_squares(squares_.device.flat(static_cast<std::int64_t>(u * workers()) + c, 1), gradient);
+    }
+  }
+  servers_.all_reduce(squares_.device, comm::Reduction::sum).join(ops_.stream());
+  download(ops_.stream(), squares_);
+  const std::span<const double> squares = elements<const double>(squares_.host);
+  return std::sqrt(std::accumulate(squares.begin(), squares.end(), 0.0));
+}
+
+void ServerSide::update(int pushed_by, const UpdateNumbers& numbers) {
+  optimizer_->set(ops_.stream(), scalars_, numbers);
+  optimizer_->update(ops_.update(), server_.state(pushed_by), scalars_.on_device());
+}
+
+void ServerSide::update_apart(const Server::Visit& visit) {
+  Progress& worker = progress_[static_cast<std::size_t>(visit.worker)];
+  ++updates_;
+  const double root = std::sqrt(static_cast<double>(workers()));
+  update(visit.worker, {.learning_rate = visit.figures.learning_rate / root,
+                        .updates = first_update_ + updates_,
+                        .clip_factor = visit.figures.clip_factor,
+                        .finite = visit.figures.finite != 0});
+  const auto stale = static_cast<double>(updates_ - 1 - worker.pulled);
+  said_.updates += 1;
+  said_.staleness_sum += stale;
+  said_.staleness_max = std::max(said_.staleness_max, stale);
+  worker.steps = visit.step + 1;
+  worker.loss = visit.figures.loss;
+  worker.waits = true;
+  // No worker has gone further than one step beyond the foremost one's last: there all can meet.
+  const auto foremost = std::ranges::max(progress_, {}, &Progress::steps).steps;
+  const auto last = std::ranges::min(progress_, {}, &Progress::steps).steps;
+  if (static_cast<double>(last) > said_.meet_at) said_.meet_at = 0;
+  const bool wanted = visit.figures.wants_halt != 0 || said_.stop_cause != 0;
+  if (wanted && said_.meet_at == 0) said_.meet_at = static_cast<double>(foremost + 1);
+  release();
+}
+
+// Answers every worker that is not too far ahead of the slowest.
+void ServerSide::release() {
+  const auto slowest = std::ranges::min(progress_, {}, &Progress::steps).steps;
+  double sum = 0, known = 0;
+  for (const Progress& worker : progress_) {
+    sum += worker.loss.value_or(0);
+    known += worker.loss ? 1 : 0;
+  }
+  said_.loss = sum / known;
+  for (std::size_t w = 0; w < workers(); ++w) {
+    Progress& worker = progress_[w];
+    if (!worker.waits || (options_.staleness && worker.steps - slowest > *options_.staleness)) continue;
+    worker.waits = false;
+    worker.pulled = updates_;
+    const int number = static_cast<int>(w);
+    server_.answer({&number, 1}, said_);
+  }
+}
+
+}  // namespace lockstep::train

@@ -1,0 +1,81 @@
+#pragma once
+
+// Training on parameter servers, a server's side: its part of the weights and of the optimizer, and what it does with what
+// workers push.
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "device/runtime.h"
+#include "parallel/server/server.h"
+#include "tensor/ledger.h"
+#include "train/engine_config.h"
+#include "train/optimizer/optimizer.h"
+#include "train/server/worker_side.h"
+
+namespace lockstep::train {
+
+struct ServerOptions {
+  ServerMode mode = ServerMode::gradients;
+  int servers = 1;
+  std::optional<std::int64_t> staleness;               ///< async: steps that a worker may be ahead of the slowest; none: any
+  std::function<int()> stop_cause = [] { return 0; };  ///< a cause to stop (train::StopCause) that this rank has found, or 0
+};
+
+class ServerSide {
+ public:
+  /// Declares everything, allocates nothing. The first ranks of `world` are the workers, the others the servers, whose group
+  /// `servers` is. The references outlive this.
+  ServerSide(const EngineConfig& config, const ServerOptions& options, Runtime& runtime, ops::Ops& ops, comm::Communicator& world,
+             comm::Communicator& servers);
+  ServerSide(const ServerSide&) = delete;
+  ServerSide& operator=(const ServerSide&) = delete;
+
+  /// Bytes that commit() takes.
+  Ledger ledger() const;
+  void commit();
+  /// Until every worker has left.
+  void run();
+
+ private:
+  void pushed(const parallel::Server::Visit& visit);
+  void update_together(const parallel::Server::Visit& visit);
+  void average();
+  void update_apart(const parallel::Server::Visit& visit);
+  void release();
+  double norm();
+  void update(int pushed_by, const UpdateNumbers& numbers);
+  void load(const parallel::Server::Visit& visit);
+  std::size_t workers() const { return progress_.size(); }
+
+  EngineConfig config_;
+  ServerOptions options_;
+  Runtime& runtime_;
+  ops::Ops& ops_;
+  comm::Communicator& world_;
+  comm::Communicator& servers_;
+  Arena parameter_arena_, optimizer_arena_, gradient_arena_;
+  std::unique_ptr<Optimizer> optimizer_;
+  parallel::Server server_;
+  ops::WrittenScalars scalars_;
+  Mirror squares_;  ///< [units * workers] f64
+  std::vector<int> all_workers_;
+  std::size_t arrived_ = 0;
+
+  /// Of a worker, where workers do not wait for each other.
+  struct Progress {
+    std::int64_t steps = 0;   ///< that it has done
+    std::int64_t pulled = 0;  ///< updates in the weights that it has
+    std::optional<double> loss;
+    bool waits = false;  ///< for the answer to its push
+  };
+  std::vector<Progress> progress_;
+  std::int64_t updates_ = 0;       ///< of the weights in this run
+  std::int64_t first_update_ = 0;  ///< before it
+  parallel::Answer said_;
+};
+
+}  // namespace lockstep::train

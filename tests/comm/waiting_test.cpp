@@ -1,0 +1,47 @@
+// The account that a rank keeps of its waiting.
+
+#include <gtest/gtest.h>
+
+#include "support/ranks.h"
+
+namespace lockstep::test {
+namespace {
+
+using comm::Communicator;
+
+TEST(Waiting, IsCountedForARanksGroupsTogether) {
+  on_ranks(4, [](Communicator& world) {
+    EXPECT_EQ(world.waited_seconds(), 0);
+    world.barrier();
+    const double at_barrier = world.waited_seconds();
+    EXPECT_GT(at_barrier, 0);
+
+    const auto pair = world.split(world.rank() / 2, world.rank());
+    EXPECT_EQ(pair->waited_seconds(), world.waited_seconds());
+    std::vector<float> x(100, 1);
+    pair->all_reduce(tensor_of(x), comm::Reduction::sum).wait();
+    EXPECT_GT(world.waited_seconds(), at_barrier);
+    EXPECT_EQ(pair->waited_seconds(), world.waited_seconds());
+  });
+}
+
+TEST(Waiting, OneRankWaitsForNobody) {
+  const auto alone = comm::make_self();
+  std::vector<float> x(100, 1);
+  alone->all_reduce(tensor_of(x), comm::Reduction::sum).wait();
+  alone->barrier();
+  EXPECT_EQ(alone->waited_seconds(), 0);
+}
+
+TEST(Waiting, DoesNotCountWhatWasOnlyAskedFor) {
+  on_ranks(2, [](Communicator& world) {
+    std::vector<float> x(100, 1);
+    comm::Request request = world.all_reduce(tensor_of(x), comm::Reduction::sum);
+    while (!request.poll()) continue;
+    request.wait();
+    EXPECT_EQ(world.waited_seconds(), 0);
+  });
+}
+
+}  // namespace
+}  // namespace lockstep::test

@@ -1,0 +1,65 @@
+#include "layout/parallel_plan.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+namespace lockstep::layout {
+namespace {
+
+constexpr PlanLimits small{.layers = 4, .heads = 6, .ffn_width = 40, .vocabulary = 65, .positions = 16};
+
+bool complains(const ParallelPlan& plan, std::int64_t ranks, std::string_view about) {
+  const std::vector<Problem> problems = check(plan, small, ranks);
+  return std::ranges::any_of(problems, [&](const Problem& p) { return p.message.find(about) != std::string::npos; });
+}
+
+TEST(ParallelPlan, APlanThatFitsHasNoProblem) {
+  EXPECT_TRUE(check({}, small, 1).empty());
+  const ParallelPlan all{
+      .dp = 2, .tp = 2, .cp = 2, .pp = 2, .chunks = 2, .sequence = true, .microbatches = 4, .ranks_per_host = 4};
+  EXPECT_TRUE(check(all, small, 16).empty());
+  EXPECT_EQ(describe(all), "dp=2 tp=2 cp=2 pp=2 (1f1b) sequence");
+  EXPECT_EQ(describe({}), "one rank");
+}
+
+TEST(ParallelPlan, EveryProblemIsToldAtOnceWithARemedy) {
+  const ParallelPlan wrong{
+      .dp = 0, .tp = 7, .cp = 9, .pp = 3, .chunks = 2, .sequence = true, .microbatches = 0, .ranks_per_host = 8};
+  const std::vector<Problem> problems = check(wrong, small, 4);
+  EXPECT_GE(problems.size(), 6U);
+  for (const Problem& problem : problems) EXPECT_FALSE(problem.remedy.empty()) << problem.message;
+}
+
+TEST(ParallelPlan, DegreesMultiplyToTheRanks) {
+  EXPECT_TRUE(complains({.dp = 2, .tp = 2, .ranks_per_host = 4}, 8, "dp 2 x tp 2 x cp 1 x pp 1 = 4 ranks, but there are 8"));
+  EXPECT_TRUE(complains({.dp = 2}, 1, "but there is 1"));
+}
+
+TEST(ParallelPlan, EveryRankGetsAShareOfWhatIsCut) {
+  EXPECT_TRUE(complains({.tp = 7, .ranks_per_host = 7}, 7, "6 heads"));
+  EXPECT_TRUE(complains({.pp = 4, .chunks = 2}, 4, "4 layers"));
+  EXPECT_TRUE(complains({.cp = 9}, 9, "16 positions"));
+}
+
+TEST(ParallelPlan, TensorParallelRanksStayOnAHostUnlessAsked) {
+  ParallelPlan plan{.tp = 4, .ranks_per_host = 2};
+  EXPECT_TRUE(complains(plan, 4, "split across hosts"));
+  plan.allow_tp_across_hosts = true;
+  EXPECT_TRUE(check(plan, small, 4).empty());
+  EXPECT_TRUE(complains({.tp = 2, .ranks_per_host = 0}, 2, "different numbers of ranks"));
+}
+
+TEST(ParallelPlan, WhatNeedsAnotherSettingSaysSo) {
+  EXPECT_TRUE(complains({.sequence = true}, 1, "parallel.sequence"));
+  EXPECT_TRUE(complains({.chunks = 2}, 1, "parallel.virtual_stages"));
+  EXPECT_TRUE(complains({.parameters = {CutOver::all, Tier::device}}, 1, "cut only with gradients"));
+  EXPECT_TRUE(complains({.tiles = {0, 1}}, 1, "memory.tiles = 0x1"));
+  const Placement on_host{CutOver::host, Tier::device};
+  EXPECT_TRUE(complains({.dp = 3, .optimizer = on_host, .ranks_per_host = 2}, 3, "do not divide by the 2 of a host"));
+  EXPECT_TRUE(complains({.dp = 3, .optimizer = on_host, .ranks_per_host = 0}, 3, "memory.zero_group"));
+  EXPECT_TRUE(complains({.ranks_per_host = -1}, 1, "parallel.ranks_per_host = -1"));
+}
+
+}  // namespace
+}  // namespace lockstep::layout

@@ -1,0 +1,113 @@
+#pragma once
+
+// A device whose memory the host cannot reach: its pages are protected but while a kernel or a copy runs. A touch from anywhere
+// else ends the program. Its kernels are the CPU's, so that what is computed on it has the CPU's bits.
+
+#include <sys/mman.h>
+
+#include <map>
+#include <memory>
+#include <utility>
+
+#include "base/error.h"
+#include "device/team.h"
+#include "support/machine.h"
+
+namespace lockstep::support {
+
+class FarMemory final : public MemorySource {
+ public:
+  Memory allocate(std::size_t size) override {
+    if (size == 0) return {};
+    void* data = mmap(nullptr, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (data == MAP_FAILED) throw SystemError("no memory");
+    taken_[static_cast<std::byte*>(data)] = size;
+    return {this, static_cast<std::byte*>(data), size};
+  }
+  Device device() const override { return {DeviceKind::cuda, 0}; }
+
+  void open() { protect(PROT_READ | PROT_WRITE); }
+  void close() noexcept { protect(PROT_NONE); }
+
+ private:
+  void release(std::byte* data, std::size_t size) noexcept override {
+    taken_.erase(data);
+    munmap(data, size);
+  }
+  void protect(int access) noexcept {
+    for (const auto& [data, size] : taken_) mprotect(data, size, access);
+  }
+
+  std::map<std::byte*, std::size_t> taken_;
+};
+
+class FarRuntime final : public Runtime {
+ public:
+  explicit FarRuntime(int threads) : cpu_(open_runtime({}, {.threads = threads})) {}
+  Device device() const override { return memory_.device(); }
+  std::unique_ptr<Stream> make_stream() override;
+  Team& team() override { return cpu_->team(); }
+  std::string description() const override { return "a far device"; }
+
+  FarMemory& far() { return memory_; }
+  /// Where its kernels work.
+  Runtime& cpu() { return *cpu_; }
+
+ private:
+  MemorySource& source(Space space) override { return space == Space::device ? memory_ : cpu_->memory(space); }
+
+  std::unique_ptr<Runtime> cpu_;
+  FarMemory memory_;
+};
+
+class FarStream final : public Stream {
+ public:
+  explicit FarStream(FarMemory& memory) : memory_(memory) {}
+  std::unique_ptr<Event> make_event() override { return inner_->make_event(); }
+  void record(Event& event) override { inner_->record(event); }
+  void wait(const Event& event) override { inner_->wait(event); }
+  void synchronize() override { inner_->synchronize(); }
+  void copy(std::byte* to, const std::byte* from, std::size_t bytes) override {
+    memory_.open();
+    inner_->copy(to, from, bytes);
+    memory_.close();
+  }
+
+ private:
+  FarMemory& memory_;
+  std::unique_ptr<Stream> inner_ = make_immediate_stream();
+};
+
+inline std::unique_ptr<Stream> FarRuntime::make_stream() { return std::make_unique<FarStream>(memory_); }
+
+/// Opens the memory for kernels.
+class FarScopes final : public ops::OpObserver {
+ public:
+  explicit FarScopes(FarMemory& memory) : memory_(memory) {}
+  void begin(const ops::OpCall& /*call*/) override { memory_.open(); }
+  void end(const ops::OpCall& /*call*/) noexcept override { memory_.close(); }
+
+ private:
+  FarMemory& memory_;
+};
+
+/// What one rank computes with on a far device.
+class FarMachine {
+ public:
+  explicit FarMachine(int threads = 2) : FarMachine(std::make_unique<FarRuntime>(threads)) {}
+  Machine& machine() { return machine_; }
+
+ private:
+  explicit FarMachine(std::unique_ptr<FarRuntime> runtime)
+      : scopes_(runtime->far()), machine_(assemble(std::move(runtime), scopes_)) {}
+  static Machine assemble(std::unique_ptr<FarRuntime> runtime, FarScopes& scopes) {
+    std::unique_ptr<Stream> stream = runtime->make_stream();
+    std::unique_ptr<ops::Ops> kernels = ops::make_ops(runtime->cpu(), *stream, {.observer = &scopes});
+    return {std::move(runtime), std::move(stream), std::move(kernels)};
+  }
+
+  FarScopes scopes_;
+  Machine machine_;
+};
+
+}  // namespace lockstep::support

@@ -1,0 +1,31 @@
+#pragma once
+
+// What one rank computes with.
+
+#include <memory>
+#include <utility>
+
+#include "comm/communicator.h"
+#include "device/runtime.h"
+#include "ops/ops.h"
+
+namespace lockstep::support {
+
+/// Runtime, stream, kernels and world of one rank; `reference` takes the plain loops.
+struct Machine {
+  explicit Machine(int threads = 2, bool reference = false, ops::Isa isa = ops::Isa::automatic)
+      : runtime(open_runtime({}, {.threads = threads})),
+        stream(runtime->make_stream()),
+        ops(reference ? ops::make_reference_ops() : ops::make_ops(*runtime, *stream, {.isa = isa})),
+        world(comm::make_self()) {}
+  Machine(std::unique_ptr<Runtime> device, std::unique_ptr<Stream> order, std::unique_ptr<ops::Ops> kernels)
+      : runtime(std::move(device)), stream(std::move(order)), ops(std::move(kernels)), world(comm::make_self()) {
+    world->attach(*stream, runtime->team());
+  }
+  std::unique_ptr<Runtime> runtime;
+  std::unique_ptr<Stream> stream;
+  std::unique_ptr<ops::Ops> ops;
+  std::unique_ptr<comm::Communicator> world;
+};
+
+}  // namespace lockstep::support

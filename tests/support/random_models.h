@@ -1,0 +1,32 @@
+#pragma once
+
+// Small models of every family with odd sizes, as a seed says.
+
+#include <random>
+
+#include "arch/config.h"
+
+namespace lockstep::support {
+
+inline arch::ModelConfig random_model(std::mt19937& random) {
+  const auto below = [&](int bound) { return static_cast<std::int64_t>(random() % static_cast<unsigned>(bound)); };
+  arch::ModelConfig config;
+  config.layers = 1 + below(2);
+  config.kv_heads = 1 + below(4);
+  config.heads = config.kv_heads * (1 + below(4));
+  config.head_size = 2 * (1 + below(3));
+  config.width = 1 + below(9);
+  config.ffn_width = 1 + below(20);
+  config.block_size = 1 + below(6);
+  config.vocabulary = 1 + below(30);
+  config.norm = below(2) == 0 ? arch::NormKind::layernorm : arch::NormKind::rmsnorm;
+  config.position = below(2) == 0 ? arch::PositionKind::learned : arch::PositionKind::rope;
+  config.gated = below(2) == 0;
+  config.bias = below(2) == 0;
+  config.qkv_bias = below(2) == 0;
+  config.tied = below(2) == 0;
+  config.init = below(2) == 0 ? arch::InitKind::gpt2 : arch::InitKind::pytorch;
+  return config;
+}
+
+}  // namespace lockstep::support

@@ -1,0 +1,194 @@
+// Lists of actions on one rank and on two: equal bits in any of them, and the bytes that their slots need.
+
+#include <gtest/gtest.h>
+
+#include <mutex>
+#include <numeric>
+
+#include "comm/thread/thread_world.h"
+#include "support/schedules.h"
+#include "support/tiny_engine.h"
+#include "support/tiny_stages.h"
+
+namespace lockstep::train {
+namespace {
+
+using layout::Action;
+using layout::Chunk;
+using support::action;
+using support::Kind;
+
+constexpr int microbatches = 4;
+constexpr std::int64_t samples = 3, positions = 7, rows = samples * positions;
+
+arch::ModelConfig model_of(bool llama) {
+  arch::ModelConfig config = llama ? support::tiny_llama() : support::tiny_model();
+  config.layers = 3;
+  config.dropout = llama ? 0 : 0.1F;
+  return config;
+}
+
+Chunk whole(const arch::ModelConfig& config) { return {.blocks = {0, config.layers}, .embedding = true, .head = true}; }
+std::vector<Chunk> halves(const arch::ModelConfig& config) {
+  return {{.blocks = {0, 1}, .embedding = true, .head = false},
+          {.blocks = {1, config.layers - 1}, .embedding = false, .head = true}};
+}
+
+struct Learnt {
+  double loss = 0;
+  std::map<std::string, std::vector<float>> gradients;
+  std::vector<float> rows;  ///< of the token table
+  std::int64_t activation_bytes = 0, workspace_bytes = 0;
+};
+
+void step(support::TinyStages& model, PipelineRunner& runner, Learnt& learnt) {
+  float scale = 1.0F / (microbatches * rows);
+  const support::Batches batches(microbatches, samples, positions, 65);
+  model.gradients.begin(microbatches);
+  std::vector<double> losses(microbatches);
+  runner.run(batches.all(), 0, {view(std::span(losses), Shape{microbatches}), view(std::span(&scale, 1), Shape{1})});
+  learnt.loss = std::accumulate(losses.begin(), losses.end(), 0.0);
+  learnt.gradients = model.named_gradients();
+  const std::span<float> table = elements<float>(model.gradients.rows());
+  learnt.rows = {table.begin(), table.end()};
+}
+
+Learnt learn(const arch::ModelConfig& config, const std::vector<Chunk>& chunks, const std::vector<Action>& actions) {
+  support::Machine machine(1);
+  support::TinyStages model(config, {samples, positions}, chunks, actions, microbatches, machine);
+  PipelineRunner runner(actions, model.memory, model.stages);
+  Learnt learnt{.loss = 0,
+                .gradients = {},
+                .rows = {},
+                .activation_bytes = model.activations.bytes(),
+                .workspace_bytes = model.workspace.bytes()};
+  for (int again = 0; again < 2; ++again) step(model, runner, learnt);
+  for (std::size_t u = 0; u < model.parameters.units().size(); ++u) {
+    EXPECT_EQ(model.gradients.closed(UnitIndex{static_cast<int>(u)}), microbatches);
+  }
+  return learnt;
+}
+
+void expect_equal(const Learnt& a, const Learnt& b) {
+  EXPECT_EQ(a.loss, b.loss);
+  EXPECT_EQ(a.rows, b.rows);
+  for (const auto& [name, gradient] : b.gradients) EXPECT_EQ(a.gradients.at(name), gradient) << name;
+}
+
+std::int64_t rounded(std::int64_t floats) { return (floats * 4 + 63) / 64 * 64; }
+
+/// What slots of a chunk of `blocks` blocks take, from the sizes alone.
+std::int64_t bytes_of(const arch::ModelConfig& c, const layout::ChunkLives& lives, std::int64_t blocks, bool embedding) {
+  const layout::ShardedDims dims = arch::whole_dims(c);
+  const std::int64_t stream = rounded(rows * dims.width);
+  const std::int64_t kept = 2 * rounded(rows * 2) + rounded(rows * dims.qkv_width()) + rounded(rows * dims.heads) + stream;
+  const std::int64_t products = rounded(rows * dims.attention_width()) + rounded(rows * dims.up_width());
+  const std::int64_t deferred = 4 * stream + rounded(rows * dims.qkv_width()) + rounded(rows * dims.up_width());
+  const std::int64_t inputs = (blocks - (embedding ? 0 : 1)) * stream;
+  return lives.kept * (blocks * kept + inputs) + lives.activated * blocks * products + lives.deferred * blocks * deferred +
+         (lives.inputs + lives.outputs + lives.gradients) * stream;
+}
+
+TEST(Schedules, OnOneRankTheyGiveEqualBitsInTheBytesOfTheirSlots) {
+  for (const bool llama : {false, true}) {
+    const arch::ModelConfig config = model_of(llama);
+    const Learnt plain = learn(config, {whole(config)}, layout::one_stage_schedule(microbatches));
+    for (const std::vector<Action>& actions :
+         {layout::one_stage_schedule(microbatches), support::gpipe(microbatches), support::one_f_one_b(microbatches, 2),
+          support::late_weights(microbatches, 0), support::late_weights(microbatches, 2), support::all_apart(microbatches)}) {
+      const Learnt other = learn(config, {whole(config)}, actions);
+      expect_equal(other, plain);
+      const layout::ChunkLives lives = layout::lives_of(actions, {whole(config)}, microbatches).front();
+      EXPECT_EQ(other.activation_bytes, bytes_of(config, lives, config.layers, true));
+    }
+  }
+}
+
+TEST(Schedules, DeferredWeightGradientsNeedNoPlaceAmongTheTemporaries) {
+  const arch::ModelConfig config = model_of(false);
+  const Learnt plain = learn(config, {whole(config)}, layout::one_stage_schedule(microbatches));
+  EXPECT_LE(learn(config, {whole(config)}, support::all_apart(microbatches)).workspace_bytes, plain.workspace_bytes);
+}
+
+TEST(Schedules, TwoChunksOfOneRankGiveTheBitsOfOne) {
+  for (const bool llama : {false, true}) {
+    const arch::ModelConfig config = model_of(llama);
+    const Learnt plain = learn(config, {whole(config)}, layout::one_stage_schedule(microbatches));
+    for (const int live : {1, 2, 4}) {
+      for (const bool late : {false, true}) {
+        const std::vector<Action> actions = support::two_chunks(microbatches, live, late);
+        const Learnt two = learn(config, halves(config), actions);
+        expect_equal(two, plain);
+        const std::vector<layout::ChunkLives> lives = layout::lives_of(actions, halves(config), microbatches);
+        EXPECT_EQ(two.activation_bytes,
+                  bytes_of(config, lives[0], 1, true) + bytes_of(config, lives[1], config.layers - 1, false));
+      }
+    }
+  }
+}
+
+/// A rank's part of two stages, one forward, one backward: the first rank is one micro-batch ahead.
+std::vector<Action> stage_of_two(int rank, bool late) {
+  std::vector<Action> actions;
+  const Kind backward = late ? Kind::input_backward : Kind::backward;
+  const int ahead = rank == 0 ? 1 : 0;
+  for (int m = 0; m < microbatches + ahead; ++m) {
+    if (m < microbatches) {
+      if (rank == 1) actions.push_back(action(Kind::receive_input, m));
+      actions.push_back(action(Kind::forward, m));
+      if (rank == 0) actions.push_back(action(Kind::send_output, m));
+    }
+    if (m < ahead) continue;
+    if (rank == 0) actions.push_back(action(Kind::receive_gradient, m - ahead));
+    actions.push_back(action(backward, m - ahead));
+    if (rank == 1) actions.push_back(action(Kind::send_gradient, m - ahead));
+    if (late && m > ahead) actions.push_back(action(Kind::weight_backward, m - ahead - 1));
+  }
+  if (late) actions.push_back(action(Kind::weight_backward, microbatches - 1));
+  return actions;
+}
+
+TEST(Schedules, TwoRanksPassMicroBatchesOnWithTheBitsOfOne) {
+  const arch::ModelConfig config = model_of(true);
+  const Learnt plain = learn(config, {whole(config)}, layout::one_stage_schedule(microbatches));
+  for (const bool late : {false, true}) {
+    std::array<Learnt, 2> learnt;
+    comm::run_ranks(2, {.timeout = 60}, [&](comm::Communicator& group) {
+      const int rank = group.rank();
+      support::Machine machine(1);
+      group.attach(*machine.stream, machine.runtime->team());
+      const std::vector<Action> actions = stage_of_two(rank, late);
+      support::TinyStages model(config, {samples, positions}, {halves(config)[static_cast<std::size_t>(rank)]}, actions,
+                                microbatches, machine);
+      PipelineRunner runner(actions, model.memory, model.stages, {.group = &group, .chunks = {{.before = 0, .behind = 1}}});
+      for (int again = 0; again < 2; ++again) step(model, runner, learnt[static_cast<std::size_t>(rank)]);
+    });
+    EXPECT_EQ(learnt[0].loss, 0);
+    EXPECT_EQ(learnt[1].loss, plain.loss);
+    EXPECT_EQ(learnt[0].rows, plain.rows);
+    for (const auto& [name, gradient] : plain.gradients) {
+      const bool first = name.find("transformer.h.0.") == 0 || name == "transformer.wte.weight";
+      if (name == "transformer.wte.weight") continue;  // its rows, above
+      EXPECT_EQ(learnt[first ? 0 : 1].gradients.at(name), gradient) << name;
+    }
+  }
+}
+
+TEST(Schedules, EvaluationGoesThroughAllChunks) {
+  const arch::ModelConfig config = model_of(false);
+  support::Machine machine(1);
+  const std::vector<Action> actions = support::two_chunks(microbatches, 2);
+  support::TinyStages two(config, {samples, positions}, halves(config), actions, microbatches, machine);
+  PipelineRunner runner(actions, two.memory, two.stages);
+  const std::vector<Action> plain = layout::one_stage_schedule(microbatches);
+  support::TinyStages one(config, {samples, positions}, {whole(config)}, plain, microbatches, machine);
+  const support::Batches batches(1, samples, positions, 65);
+  double of_two = 0, of_one = 0;
+  runner.evaluate(batches.all()[0], view(std::span(&of_two, 1), Shape{1}));
+  PipelineRunner(plain, one.memory, one.stages).evaluate(batches.all()[0], view(std::span(&of_one, 1), Shape{1}));
+  EXPECT_EQ(of_two, of_one);
+  EXPECT_GT(of_one, 0);
+}
+
+}  // namespace
+}  // namespace lockstep::train
