@@ -16,6 +16,13 @@ namespace {
 /// Published models are made for texts far longer than most: without a word about it, this much of one is read at a time.
 constexpr std::int64_t usual_context = 1024;
 
+/// The session's ranks have the model each for itself, in memory taken for it.
+void make_room(LoadedModel& loaded, const arch::ModelConfig& config, DType type, Session& session) {
+  const int ranks = session.world().size();
+  loaded.groups = std::make_unique<parallel::Groups>(session.world(), layout::Mesh({.dp = ranks, .ranks_per_host = ranks}));
+  loaded.inference = std::make_unique<train::Inference>(config, type, session.runtime(), session.ops(), *loaded.groups);
+}
+
 LoadedModel load_published(const std::string& path, std::int64_t context, DType type, Session& session, Log& log) {
   std::optional<checkpoint::huggingface::Weights> weights;
   comm::together(session.world(), [&] { weights.emplace(path); });
@@ -27,8 +34,8 @@ LoadedModel load_published(const std::string& path, std::int64_t context, DType 
   loaded.no_tokenizer = std::move(found.fault);
   arch::ModelConfig config = weights->config();
   config.block_size = std::min(config.block_size, context);
-  loaded.inference = std::make_unique<train::Inference>(config, type, session.runtime(), session.ops());
-  loaded.inference->load(*weights, session.world(), session.team());
+  make_room(loaded, config, type, session);
+  loaded.inference->load(*weights, session.team());
   return loaded;
 }
 
@@ -60,9 +67,8 @@ LoadedModel load_model(const std::string& path, const std::string& which, const 
   const Json* tokenizer = loaded.manifest.run.is_object() ? loaded.manifest.run.find("tokenizer") : nullptr;
   if (tokenizer != nullptr) loaded.tokenizer = data::make_tokenizer(*tokenizer);
   if (tokenizer == nullptr) loaded.no_tokenizer = loaded.folder + " was trained on token ids without a tokenizer";
-  loaded.inference =
-      std::make_unique<train::Inference>(config, needs.type.value_or(loaded.manifest.dtype), session.runtime(), session.ops());
-  loaded.inference->load(*checkpoint::open_together(session.world(), choice.folder), session.world(), session.team());
+  make_room(loaded, config, needs.type.value_or(loaded.manifest.dtype), session);
+  loaded.inference->load(*checkpoint::open_together(session.world(), choice.folder), session.team());
   return loaded;
 }
 

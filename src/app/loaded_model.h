@@ -29,6 +29,7 @@ struct LoadedModel {
   std::string folder;                          ///< of the checkpoint
   std::unique_ptr<data::Tokenizer> tokenizer;  ///< null when there is none
   std::string no_tokenizer;                    ///< then: why
+  std::unique_ptr<parallel::Groups> groups;    ///< of the ranks that read it together: replicas
   std::unique_ptr<train::Inference> inference;
 };
 

@@ -7,7 +7,7 @@ namespace lockstep::model {
 LeasedWeights::LeasedWeights(parallel::ParameterStore& parameters, std::span<const UnitIndex> units, layout::Pass pass) {
   ensure(units.size() <= most_units_of_a_part, "a part of the model reads few units");
   for (std::size_t i = 0; i < units.size(); ++i) {
-    leases_[i].emplace(parameters.lease(units[i], pass));
+    leases_[i].emplace(parameters.lease({units[i], pass}));
     weights_.add(parameters.units()[static_cast<std::size_t>(units[i].value)], leases_[i]->flat());
     for (const parallel::PackedMatrix& packed : leases_[i]->packed()) {
       weights_.set(static_cast<arch::Role>(packed.role), packed.tensor);

@@ -1,7 +1,8 @@
 #pragma once
 
 // Where a unit's weights are when the model needs them. The model says lease(unit); the store turns that into nothing, an
-// all-gather, a copy from host memory or a read from a disk.
+// all-gather, a copy from host memory or a read from a disk. As a lease may be a collective, the ranks of a group take the same
+// ones in the same order, whatever each of them has to do.
 
 #include <span>
 #include <vector>
@@ -32,8 +33,8 @@ struct PackedMatrix {
 /// A unit's weights, whole and readable, for as long as this lives. Move-only.
 class [[nodiscard]] Lease {
  public:
-  Lease(ParameterStore* store, UnitIndex unit, Tensor flat, std::span<const PackedMatrix> packed = {})
-      : store_(store), unit_(unit), flat_(flat), packed_(packed) {}
+  Lease(ParameterStore* store, const layout::Access& access, Tensor flat, std::span<const PackedMatrix> packed = {})
+      : store_(store), access_(access), flat_(flat), packed_(packed) {}
   Lease(Lease&& other) noexcept;
   Lease& operator=(Lease&&) = delete;
   ~Lease();
@@ -44,7 +45,7 @@ class [[nodiscard]] Lease {
 
  private:
   ParameterStore* store_;
-  UnitIndex unit_;
+  layout::Access access_;
   Tensor flat_;
   std::span<const PackedMatrix> packed_;
 };
@@ -57,7 +58,7 @@ class ParameterStore {
   virtual DType dtype() const = 0;
   /// Of what is updated: Shard::master.
   virtual DType owned_dtype() const = 0;
-  virtual Lease lease(UnitIndex unit, layout::Pass pass) = 0;
+  virtual Lease lease(const layout::Access& access) = 0;
   /// The leases until the next begin follow `order` (a training step); an empty order means any (evaluation, generation).
   virtual void begin(const std::vector<layout::Access>& order) = 0;
   /// The part of a unit that this rank owns and updates: flat, and where it begins in the unit. `published` is what the model
@@ -70,10 +71,13 @@ class ParameterStore {
   virtual Shard shard(UnitIndex unit) = 0;
   /// The shards were updated: every other copy is stale.
   virtual void updated() = 0;
+  /// Leases of `unit` carry `matrix` from now on, until updated(). When it lies in the unit's own memory, the shard has it
+  /// packed. Of a unit that this rank keeps whole.
+  virtual void add_packed(UnitIndex unit, const PackedMatrix& matrix) = 0;
 
  private:
   friend class Lease;
-  virtual void release(UnitIndex unit) noexcept = 0;
+  virtual void release(const layout::Access& access) noexcept = 0;
 };
 
 }  // namespace lockstep::parallel

@@ -13,7 +13,7 @@ namespace lockstep::train {
 using ops::StepScalars;
 
 Engine::Engine(const EngineConfig& config, Runtime& runtime, ops::Ops& ops, const parallel::Groups& groups,
-               const UpdaterFactory& make_updater)
+               const UpdaterFactory& make_updater, const parallel::StoreFactory& make_store)
     : config_(config),
       runtime_(runtime),
       ops_(ops),
@@ -27,11 +27,12 @@ Engine::Engine(const EngineConfig& config, Runtime& runtime, ops::Ops& ops, cons
       workspace_arena_("temporaries", MemoryKind::workspace),
       pinned_arena_("to and from files", MemoryKind::workspace),
       pieces_(ops.stream(), runtime.device()),
-      parameters_(arch::units_of(table_), config.weights),
-      updater_(make_updater({config_, ops, parameters_, groups})),
+      weights_(arch::units_of(table_), config.weights, config.plan),
+      parameters_(make_store(weights_, groups)),
+      updater_(make_updater({config_, ops, *parameters_, groups})),
       boundary_(parallel::make_local_boundary()),
       context_{config.model, arch::whole_dims(config.model),        ops,
-               parameters_,  parallel::Boundaries::all(*boundary_), config.seed},
+               *parameters_, parallel::Boundaries::all(*boundary_), config.seed},
       sink_(ops),
       schedule_(rank_schedule(config)),
       memory_(model_shape(config, schedule_)),
@@ -40,8 +41,7 @@ Engine::Engine(const EngineConfig& config, Runtime& runtime, ops::Ops& ops, cons
       order_(layout::access_order(schedule_.actions, model::chunk_units(arch::unit_map(config.model), schedule_.chunks))),
       brought_(static_cast<std::size_t>(config.plan.microbatches)) {
   ensure(groups.mesh().ranks() == config.plan.ranks(), "the groups are those of the plan");
-  parameters_.declare(parameter_arena_);
-  parameters_.declare_masters(master_arena_);
+  weights_.declare(parameter_arena_, master_arena_);
   updater_->declare({gradient_arena_, optimizer_arena_, activation_arena_, workspace_arena_});
   if (config.weights.owned() != DType::f32) {
     constexpr std::int64_t drawn_at_a_time = 1 << 16;
@@ -93,10 +93,10 @@ StepResult Engine::step(std::span<const data::Batch> batches, std::int64_t targe
   clear_losses();
   for (const data::Batch& batch : batches) updater_->gradients().expect(batch.tokens);
 
-  parameters_.begin(order_);
+  parameters_->begin(order_);
   const PassTimes passes = runner_.run(bring(batches), step, {losses_.device, scalars_.on_device()[StepScalars::loss_scale]});
   const double start = now_seconds();
-  parameters_.begin({});
+  parameters_->begin({});
   StepResult result;
   result.targets = targets;
   updater_->finish({.step = step, .learning_rate = learning_rate, .loss_sum = loss_sum()}, scalars_, result);

@@ -16,7 +16,7 @@
 #include "model/stage.h"
 #include "ops/ops.h"
 #include "parallel/groups.h"
-#include "parallel/zero/parameters.h"
+#include "parallel/stores.h"
 #include "tensor/host_pieces.h"
 #include "tensor/ledger.h"
 #include "train/engine_config.h"
@@ -30,9 +30,10 @@ namespace lockstep::train {
 class Engine {
  public:
   /// Declares everything, allocates nothing. The arguments outlive the engine. `groups`: of the ranks that train, laid out as
-  /// config.plan says. By default they are replicas that update their weights together.
+  /// config.plan says. By default they are replicas that update their weights together, with the store that the plan asks for.
   Engine(const EngineConfig& config, Runtime& runtime, ops::Ops& ops, const parallel::Groups& groups,
-         const UpdaterFactory& make_updater = make_replicas);
+         const UpdaterFactory& make_updater = make_replicas,
+         const parallel::StoreFactory& make_store = parallel::make_parameter_store);
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
@@ -83,7 +84,8 @@ class Engine {
   std::vector<arch::UnitSpec> table_;
   Arena parameter_arena_, master_arena_, gradient_arena_, optimizer_arena_, activation_arena_, workspace_arena_, pinned_arena_;
   HostPieces pieces_;
-  parallel::ZeroParameters parameters_;
+  parallel::ParameterMemory weights_;
+  std::unique_ptr<parallel::ParameterStore> parameters_;
   std::unique_ptr<Updater> updater_;
   std::unique_ptr<parallel::Boundary> boundary_;
   model::Context context_;

@@ -10,17 +10,20 @@
 
 namespace lockstep::train {
 
-Inference::Inference(const arch::ModelConfig& model, DType type, Runtime& runtime, ops::Ops& ops)
-    : arena_("parameters", MemoryKind::parameters),
+Inference::Inference(const arch::ModelConfig& model, DType type, Runtime& runtime, ops::Ops& ops, const parallel::Groups& groups,
+                     const parallel::StoreFactory& make_store)
+    : groups_(groups),
+      arena_("parameters", MemoryKind::parameters),
       table_arena_("tables", MemoryKind::workspace),
       packed_arena_("packed_head", MemoryKind::parameters),
-      parameters_(arch::units_of(arch::unit_table(model)), {.type = type, .master = false}),
+      weights_(arch::units_of(arch::unit_table(model)), {.type = type, .master = false}, groups.plan()),
+      parameters_(make_store(weights_, groups)),
       boundary_(parallel::make_local_boundary()),
-      context_{model, arch::whole_dims(model), ops, parameters_, parallel::Boundaries::all(*boundary_)},
+      context_{model, arch::whole_dims(model), ops, *parameters_, parallel::Boundaries::all(*boundary_)},
       runtime_(runtime),
       pinned_arena_("from files", MemoryKind::workspace),
       pieces_(ops.stream(), runtime.device()) {
-  parameters_.declare(arena_);
+  weights_.declare(arena_, arena_);
   pieces_.declare(pinned_arena_);
   model::declare_angles(context_, table_arena_);
   Ledger ledger;
@@ -30,14 +33,14 @@ Inference::Inference(const arch::ModelConfig& model, DType type, Runtime& runtim
   model::compute_angles(context_);
 }
 
-void Inference::load(const checkpoint::WeightSource& source, comm::Communicator& ranks, Team& team) {
+void Inference::load(const checkpoint::WeightSource& source, Team& team) {
   const std::array<std::string, 1> weights{""};
   std::vector<checkpoint::UnitBuffer> buffers;
-  for (std::size_t u = 0; u < parameters_.units().size(); ++u)
-    buffers.push_back({&parameters_.units()[u], parameters_.shard(UnitIndex{static_cast<int>(u)}).master});
-  const auto reader = source.read_model(checkpoint::tensors_of(parameters_.units(), parameters_.dtype(), weights));
-  checkpoint::read_whole(*reader, buffers, ranks, ranks, pieces_, team);
-  parameters_.updated();
+  for (std::size_t u = 0; u < parameters_->units().size(); ++u)
+    buffers.push_back({&parameters_->units()[u], parameters_->shard(UnitIndex{static_cast<int>(u)}).master});
+  const auto reader = source.read_model(checkpoint::tensors_of(parameters_->units(), parameters_->dtype(), weights));
+  checkpoint::read_whole(*reader, buffers, groups_.replicas(), groups_.all(), pieces_, team);
+  parameters_->updated();
 }
 
 void Inference::prepack() {
@@ -46,10 +49,10 @@ void Inference::prepack() {
   // Products take parts of these: q, k and v, the gate and what it multiplies.
   if (dims.head_size % 8 != 0 || dims.ffn_width % 8 != 0) return;
   const auto weights_of = [&](UnitIndex unit) {
-    return model::WeightSet(parameters_.units()[static_cast<std::size_t>(unit.value)], parameters_.shard(unit).published);
+    return model::WeightSet(parameters_->units()[static_cast<std::size_t>(unit.value)], parameters_->shard(unit).published);
   };
   const auto prepack = [&](UnitIndex unit, Role role, const Tensor& weights, const Tensor& to) {
-    parameters_.add_packed(unit, {static_cast<int>(role), context_.ops.linear().prepack(weights, to)});
+    parameters_->add_packed(unit, {static_cast<int>(role), context_.ops.linear().prepack(weights, to)});
   };
   const arch::UnitMap map = arch::unit_map(context_.config);
   for (const UnitIndex unit : map.blocks) {

@@ -8,7 +8,7 @@
 #include "device/runtime.h"
 #include "device/team.h"
 #include "model/context.h"
-#include "parallel/zero/parameters.h"
+#include "parallel/stores.h"
 #include "tensor/host_pieces.h"
 
 namespace lockstep::train {
@@ -16,22 +16,27 @@ namespace lockstep::train {
 class Inference {
  public:
   /// Takes memory for the weights, in `type` (f32 or bf16), which is that of activations too. The arguments outlive it.
-  Inference(const arch::ModelConfig& model, DType type, Runtime& runtime, ops::Ops& ops);
+  Inference(const arch::ModelConfig& model, DType type, Runtime& runtime, ops::Ops& ops, const parallel::Groups& groups,
+            const parallel::StoreFactory& make_store = parallel::make_parameter_store);
   Inference(const Inference&) = delete;
   Inference& operator=(const Inference&) = delete;
 
-  /// Every one of `ranks` gets all weights and reads a part of them. Throws UserError when they are another model's. Collective.
-  void load(const checkpoint::WeightSource& source, comm::Communicator& ranks, Team& team);
+  /// Every rank gets all weights and reads a part of them. Throws UserError when they are another model's. Collective.
+  void load(const checkpoint::WeightSource& source, Team& team);
   /// For writing text, a token at a time: weights are kept as ops::Linear::prepack keeps them, with the same bits in every
   /// result; a matrix that embedding reads too is kept twice. After load(), once.
   void prepack();
   const model::Context& context() const { return context_; }
+  /// The ranks that read together.
+  const parallel::Groups& groups() const { return groups_; }
   /// Bytes of all weights: about what writing one token reads.
   std::int64_t weight_bytes() const { return arena_.bytes(); }
 
  private:
+  const parallel::Groups& groups_;
   Arena arena_, table_arena_, packed_arena_;
-  parallel::ZeroParameters parameters_;
+  parallel::ParameterMemory weights_;
+  std::unique_ptr<parallel::ParameterStore> parameters_;
   std::unique_ptr<parallel::Boundary> boundary_;
   model::Context context_;
   Runtime& runtime_;

@@ -20,8 +20,9 @@ constexpr std::int64_t samples = 3, positions = 9;
 
 std::vector<float> logits_of(const Weights& weights, std::vector<std::int32_t> tokens) {
   support::Machine machine;
-  train::Inference inference(weights.config(), DType::f32, *machine.runtime, *machine.ops);
-  inference.load(weights, *machine.world, machine.runtime->team());
+  const support::DataParallel alone(*machine.world);
+  train::Inference inference(weights.config(), DType::f32, *machine.runtime, *machine.ops, alone.groups);
+  inference.load(weights, machine.runtime->team());
   const model::Context& context = inference.context();
   model::Decoder decoder(context, samples, samples * positions);
   Arena workspace("eval", MemoryKind::workspace), cache("cache", MemoryKind::workspace);

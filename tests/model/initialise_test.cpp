@@ -6,7 +6,7 @@
 #include <map>
 
 #include "parallel/zero/gradients.h"
-#include "parallel/zero/parameters.h"
+#include "parallel/zero/resident_parameters.h"
 #include "parallel/zero/resident_state.h"
 #include "support/random_models.h"
 #include "support/tiny_engine.h"
@@ -18,11 +18,11 @@ namespace {
 struct Weights {
   Weights(const arch::ModelConfig& config, layout::TensorRank tensor, const parallel::WeightStorage& storage,
           support::Machine& machine)
-      : store(arch::units_of(arch::unit_table(config), tensor), storage),
+      : memory(arch::units_of(arch::unit_table(config), tensor), storage, {}),
+        store(memory),
         gradients(store.units(), arch::unit_map(config), {}, *machine.world, *machine.ops, {}),
         state(store, gradients, {}, *machine.world) {
-    store.declare(arena);
-    store.declare_masters(arena);
+    memory.declare(arena, arena);
     Tensor drawn;
     arena.declare(drawn, "drawn", Shape{100}, DType::f32);
     Ledger ledger;
@@ -36,7 +36,8 @@ struct Weights {
   }
 
   Arena arena{"weights", MemoryKind::parameters};
-  parallel::ZeroParameters store;
+  parallel::ParameterMemory memory;
+  parallel::ResidentParameters store;
   parallel::ZeroGradients gradients;
   parallel::ResidentState state;
 };

@@ -12,7 +12,7 @@
 #include "model/initialise.h"
 #include "model/rotation.h"
 #include "model/stage.h"
-#include "parallel/zero/parameters.h"
+#include "parallel/zero/resident_parameters.h"
 #include "parallel/zero/resident_state.h"
 #include "support/machine.h"
 #include "train/immediate_weights.h"
@@ -69,7 +69,8 @@ struct TinyStages {
   TinyStages(const arch::ModelConfig& config, const parallel::TokenGrid& tokens, const std::vector<layout::Chunk>& chunks,
              const std::vector<layout::Action>& actions, int microbatches, Machine& machine, const TinyLayout& layout = {})
       : table(arch::unit_table(config)),
-        parameters(cut_blocks(table, arch::unit_map(config), layout.tensor), {.type = layout.type, .master = false}),
+        memory_of_weights(cut_blocks(table, arch::unit_map(config), layout.tensor), {.type = layout.type, .master = false}, {}),
+        parameters(memory_of_weights),
         gradients(parameters.units(), Shape{config.vocabulary, config.width}),
         boundary(parallel::make_local_boundary()),
         context{config,
@@ -83,7 +84,7 @@ struct TinyStages {
                 .chunks = chunks,
                 .lives = layout::lives_of(actions, chunks, microbatches)}),
         stages(model::make_stages(context, gradients, sink, memory)) {
-    parameters.declare(weights);
+    memory_of_weights.declare(weights, weights);
     memory.declare(activations, workspace, config, context.dims, layout.type);
     model::declare_angles(context, workspace);
     Ledger ledger;
@@ -123,7 +124,8 @@ struct TinyStages {
   std::vector<arch::UnitSpec> table;
   Arena weights{"weights", MemoryKind::parameters}, activations{"activations", MemoryKind::activations},
       workspace{"temporaries", MemoryKind::workspace};
-  parallel::ZeroParameters parameters;
+  parallel::ParameterMemory memory_of_weights;
+  parallel::ResidentParameters parameters;
   PlainGradients gradients;
   std::unique_ptr<parallel::Boundary> boundary;
   model::Context context;

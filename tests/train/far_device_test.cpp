@@ -76,8 +76,9 @@ void go_on(const EngineConfig& config, const io::Path& folder, Machine& machine,
   dump_step(folder / "dump.safetensors", *engine, batches.all(), result.loss);
   run.files.push_back(io::read_file(folder / "dump.safetensors"));
 
-  Inference inference(config.model, config.weights.type, *machine.runtime, *machine.ops);
-  inference.load(reader, *machine.world, team);
+  const support::DataParallel alone(*machine.world);
+  Inference inference(config.model, config.weights.type, *machine.runtime, *machine.ops, alone.groups);
+  inference.load(reader, team);
   inference.prepack();
   write_text(inference.context(), machine, run);
 }

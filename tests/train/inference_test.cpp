@@ -62,9 +62,10 @@ TEST(Inference, PrepackedWeightsGiveTheSameLogits) {
   for (const arch::ModelConfig& model : {tied, llama, odd}) {
     for (const DType type : {DType::f32, DType::bf16}) {
       Machine machine;
-      Inference inference(model, type, *machine.runtime, *machine.ops);
+      const support::DataParallel alone(*machine.world);
+      Inference inference(model, type, *machine.runtime, *machine.ops, alone.groups);
       Team team(1);
-      inference.load(Numbers(), *machine.world, team);
+      inference.load(Numbers(), team);
       const auto before = logits_of(inference, machine);
       EXPECT_EQ(before[0], before[1]);
       inference.prepack();
@@ -79,11 +80,12 @@ TEST(Inference, NewWeightsAreReadInThePlaceOfPackedOnes) {
   for (arch::ModelConfig model : {support::tiny_llama(), support::tiny_model()}) {
     model.width = 24;
     model.head_size = 8;
-    Inference inference(model, DType::f32, *machine.runtime, *machine.ops);
-    inference.load(Numbers(), *machine.world, team);
+    const support::DataParallel alone(*machine.world);
+    Inference inference(model, DType::f32, *machine.runtime, *machine.ops, alone.groups);
+    inference.load(Numbers(), team);
     const auto first = logits_of(inference, machine);
     inference.prepack();
-    inference.load(Numbers(), *machine.world, team);
+    inference.load(Numbers(), team);
     EXPECT_EQ(logits_of(inference, machine), first);
   }
 }
