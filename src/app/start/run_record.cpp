@@ -1,0 +1,41 @@
+#include "app/start/run_record.h"
+
+#include <filesystem>
+#include <vector>
+
+#include "app/manifest.h"
+#include "app/settings/run_name.h"
+#include "comm/text.h"
+#include "io/file.h"
+
+namespace lockstep::app {
+
+std::string name_of_run(const RunConfig& config, const Start& start, Session& session) {
+  const bool resumed = start.checkpoint && config.train.init_from == "resume" && start.checkpoint->manifest.run.is_object();
+  const Json* before = resumed ? start.checkpoint->manifest.run.find("name") : nullptr;
+  if (config.log.name) return *config.log.name;
+  if (before != nullptr && before->is_string()) return before->string();
+  return comm::lead_text(session.world(), make_run_name(seed_of(config)));
+}
+
+void write_run_files(const RunConfig& config, const std::string& name, const io::Path& folder, const Arguments& arguments) {
+  io::make_folders(folder);
+  std::vector<std::string> command_line{"lockstep", "train"};
+  command_line.insert(command_line.end(), arguments.begin(), arguments.end());
+  io::replace_file(folder / "config.toml", to_toml(config));
+  RunConfig named = config;
+  named.log.name = name;
+  io::replace_file(folder / "config.json", to_json(named).dump(4) + "\n");
+  io::replace_file(folder / "environment.json", environment_manifest(command_line).dump(2) + "\n");
+}
+
+Json carried(const RunConfig& config, const std::string& name, const data::Corpus& corpus) {
+  Json run;
+  run.set("name", name);
+  run.set("config", to_json(config));
+  run.set("data_folder", std::filesystem::absolute(data_folder(config)).string());
+  if (corpus.tokenizer) run.set("tokenizer", corpus.tokenizer->describe());
+  return run;
+}
+
+}  // namespace lockstep::app

@@ -1,0 +1,25 @@
+#pragma once
+
+// What a run leaves about itself: its name, the files of its folder beside checkpoints and metrics, and what checkpoints carry.
+
+#include <string>
+
+#include "app/command.h"
+#include "app/run_config.h"
+#include "app/session.h"
+#include "app/start/run_start.h"
+#include "base/json.h"
+#include "data/corpus.h"
+
+namespace lockstep::app {
+
+/// The run's name, the same on all ranks: the settings', on a resume the one that it had, else a new one. Collective.
+std::string name_of_run(const RunConfig& config, const Start& start, Session& session);
+
+/// Settings as given (TOML) and as resolved (JSON, with the run's name), and the environment. `arguments`: of `train`.
+void write_run_files(const RunConfig& config, const std::string& name, const io::Path& folder, const Arguments& arguments);
+
+/// What a checkpoint carries so that it can be used without its run: settings and tokenizer.
+Json carried(const RunConfig& config, const std::string& name, const data::Corpus& corpus);
+
+}  // namespace lockstep::app

@@ -1,0 +1,95 @@
+#include "app/start/training_data.h"
+
+#include <fmt/format.h>
+
+#include "comm/mpi/library.h"
+#include "data/scattered_loader.h"
+#include "data/shards.h"
+
+namespace lockstep::app {
+namespace {
+
+data::Sampler training_sampler(const RunConfig& config, const data::TokenFile& file, const comm::Communicator& group) {
+  const int ranks = group.size();
+  data::SamplerOptions options;
+  options.order = order_of(config);
+  options.seed = seed_of(config);
+  options.name = data::training_sequence(options.order);
+  options.tokens = file.tokens();
+  options.positions = config.model.block_size;
+  options.global_batch = config.model.batch_size * config.optimizer.gas * ranks;
+  if (config.data.shards == "precut") {
+    options.shard = group.rank();
+    options.shards = ranks;
+    options.name += data::shard_name(options.shard, options.shards);
+  }
+  return data::Sampler(options);
+}
+
+/// Whether batches are read by MPI-IO: where there is no MPI job, each rank reads for itself.
+bool reads_by_mpi(const RunConfig& config, const Session& session) {
+  return config.data.io == "mpi" && session.transport() == Transport::mpi;
+}
+
+/// What this rank's batches are read from when that is not the corpus's mapped file: its shard of a text that was cut ahead of
+/// time, or the same file by MPI-IO.
+std::optional<data::TokenFile> own_text(const RunConfig& config, const data::TokenFile& whole, const Session& session,
+                                        const comm::Communicator& group, Log& log) {
+  if (config.data.shards == "precut") return data::open_shard(data_folder(config), group.rank(), group.size());
+  if (reads_by_mpi(config, session)) {
+    log.info(fmt::format("Reading {} by MPI-IO", whole.path()));
+    data::TokenFile file(whole.path(), whole.format(), comm::open_mpi_file(whole.path()));
+    if (whole.masked()) file.set_mask(whole.mask_path(), comm::open_mpi_file(whole.mask_path()));
+    return file;
+  }
+  if (config.data.io == "mpi") log.warning("data.io = mpi: this is no MPI job, so each rank reads for itself, as with files");
+  return std::nullopt;
+}
+
+/// The ranks that share a reader; null when each reads for itself.
+std::unique_ptr<comm::Communicator> reading_group(const RunConfig& config, comm::Communicator& group) {
+  if (config.data.io != "readers") return nullptr;
+  if (group.size() % config.data.readers != 0) {
+    throw UserError(fmt::format("data.readers = {}: {} ranks do not divide by it", config.data.readers, group.size()),
+                    "choose a number of readers that divides the ranks");
+  }
+  const int each = group.size() / static_cast<int>(config.data.readers);
+  return group.split(group.rank() / each, group.rank());
+}
+
+data::WindowReader evaluation_windows(const RunConfig& config, const train::EngineConfig& settings, const data::TokenFile& file,
+                                      const std::string& split) {
+  return {file, data::evaluation_sampler(file, settings.positions, settings.seed, split), settings.samples, settings.positions,
+          config.train.eval_iters * settings.samples};
+}
+
+}  // namespace
+
+TrainingData::TrainingData(const RunConfig& config, const train::EngineConfig& settings, const data::Corpus& corpus,
+                           const Session& session, comm::Communicator& group, Log& log)
+    : own_(own_text(config, corpus.train, session, group, log)),
+      text_(own_ ? *own_ : corpus.train),
+      sampler_(training_sampler(config, text_, group)),
+      sharers_(reading_group(config, group)),
+      train_windows_(evaluation_windows(config, settings, corpus.train, "train")),
+      val_windows_(evaluation_windows(config, settings, corpus.val, "val")) {
+  const data::LoaderShape shape{.samples = settings.samples,
+                                .positions = settings.positions,
+                                .microbatches = settings.plan.microbatches,
+                                .rank = group.rank(),
+                                .ranks = group.size()};
+  // One thread of a process calls MPI.
+  const data::Reading reading = reads_by_mpi(config, session) ? data::Reading::when_asked : data::Reading::ahead;
+  if (sharers_)
+    batches_ = std::make_unique<data::ScatteredLoader>(text_, sampler_, shape, *sharers_);
+  else
+    batches_ = std::make_unique<data::Loader>(text_, sampler_, shape, reading);
+}
+
+void TrainingData::declare(Arena& arena) {
+  batches_->declare(arena);
+  train_windows_.declare(arena);
+  val_windows_.declare(arena);
+}
+
+}  // namespace lockstep::app

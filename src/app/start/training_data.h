@@ -1,0 +1,44 @@
+#pragma once
+
+// What a rank trains on and is measured with: its batches of the training text, and windows of both texts for evaluation.
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "app/run_config.h"
+#include "app/session.h"
+#include "base/log.h"
+#include "data/batch_source.h"
+#include "data/corpus.h"
+#include "data/loader.h"
+#include "train/engine_config.h"
+
+namespace lockstep::app {
+
+class TrainingData {
+ public:
+  /// `corpus` is the one of data_folder(config). It and `group`, the ranks that share the samples of a step, outlive this.
+  /// Collective over `group`. Throws UserError for settings that these ranks or files cannot serve.
+  TrainingData(const RunConfig& config, const train::EngineConfig& settings, const data::Corpus& corpus, const Session& session,
+               comm::Communicator& group, Log& log);
+  TrainingData(const TrainingData&) = delete;
+  TrainingData& operator=(const TrainingData&) = delete;
+
+  void declare(Arena& arena);
+  /// Of this rank's text: shards may differ by a window.
+  std::int64_t steps_per_epoch() const { return sampler_.steps_per_epoch(); }
+  data::BatchSource& batches() { return *batches_; }
+  data::WindowReader& train_windows() { return train_windows_; }
+  data::WindowReader& val_windows() { return val_windows_; }
+
+ private:
+  std::optional<data::TokenFile> own_;  ///< empty: the corpus's
+  const data::TokenFile& text_;
+  data::Sampler sampler_;
+  std::unique_ptr<comm::Communicator> sharers_;  ///< of a reader; null: each rank reads for itself
+  std::unique_ptr<data::BatchSource> batches_;
+  data::WindowReader train_windows_, val_windows_;
+};
+
+}  // namespace lockstep::app
