@@ -204,7 +204,7 @@ TEST_F(MpiRanks, AKilledRankEndsTheRun) {
   const test::JobOutcome outcome = run_with_signal("KILL", "killed");
   EXPECT_NE(outcome.code, 0);
   EXPECT_NE(outcome.code, test::too_long);
-  EXPECT_NE(outcome.output.find("rank 1"), std::string::npos) << outcome.output;
+  EXPECT_NE(outcome.output.find("rank 1 is no more: process "), std::string::npos) << outcome.output;
 }
 
 TEST_F(MpiRanks, ATermSignalToOneRankStopsAll) {

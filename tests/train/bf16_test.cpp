@@ -38,17 +38,25 @@ parallel::ParameterStore::Shard shard(const Engine& engine, std::size_t unit) {
   return engine.context().parameters.shard(UnitIndex{static_cast<int>(unit)});
 }
 
+void append(std::vector<std::byte>& all, const Tensor& tensor) {
+  const std::span<std::byte> bytes = elements<std::byte>(tensor);
+  all.insert(all.end(), bytes.begin(), bytes.end());
+}
+
+// What a step changes beside gradients, as bytes: masters, moments, and the weights that the model reads.
+std::vector<std::byte> changed_by_steps(Engine& engine) {
+  std::vector<std::byte> all;
+  for (const support::ParameterState& p : support::parameters_of(engine)) {
+    for (const Tensor& tensor : {p.weight, p.exp_avg, p.exp_avg_sq}) append(all, tensor);
+  }
+  for (std::size_t u = 0; u < engine.context().parameters.units().size(); ++u) append(all, shard(engine, u).published);
+  return all;
+}
+
 // Everything that a run keeps, as bytes.
 std::vector<std::byte> kept(Engine& engine) {
-  std::vector<std::byte> all;
-  const auto add = [&all](const Tensor& tensor) {
-    const std::span<std::byte> bytes = elements<std::byte>(tensor);
-    all.insert(all.end(), bytes.begin(), bytes.end());
-  };
-  for (const support::ParameterState& p : support::parameters_of(engine)) {
-    for (const Tensor& tensor : {p.weight, p.gradient, p.exp_avg, p.exp_avg_sq}) add(tensor);
-  }
-  for (std::size_t u = 0; u < engine.context().parameters.units().size(); ++u) add(shard(engine, u).published);
+  std::vector<std::byte> all = changed_by_steps(engine);
+  for (const support::ParameterState& p : support::parameters_of(engine)) append(all, p.gradient);
   return all;
 }
 
@@ -167,6 +175,7 @@ TEST(Bf16, EveryInstructionSetWithFmaGivesTheSameBits) {
     for (int step = 0; step < 3; ++step) engine->step(batches.all(), batches.targets(), step, 1e-2);
     left.push_back(kept(*engine));
   }
+  if (left.size() < 2) GTEST_SKIP() << "this processor has one instruction set with fused multiply-add";
   for (const std::vector<std::byte>& other : left) EXPECT_TRUE(other == left.front());
 }
 
@@ -185,14 +194,9 @@ TEST(Bf16, AGradientThatIsNotFiniteChangesNothing) {
       }
     }
     engine->weights_changed();
-    const auto moments = [&] {
-      std::vector<std::vector<float>> all;
-      for (const support::ParameterState& p : support::parameters_of(*engine)) all.push_back(values_of(p.exp_avg));
-      return all;
-    };
-    const auto before = moments();
+    const std::vector<std::byte> before = changed_by_steps(*engine);
     EXPECT_FALSE(engine->step(batches.all(), batches.targets(), 1, 1e-3).finite);
-    EXPECT_EQ(moments(), before);
+    EXPECT_TRUE(changed_by_steps(*engine) == before);
   }
 }
 

@@ -19,7 +19,7 @@ namespace {
 
 using support::Batches;
 
-constexpr int steps = 4;
+constexpr int few_steps = 4;
 
 struct Layout {
   int workers = 2, servers = 1;
@@ -28,12 +28,16 @@ struct Layout {
   bool tied = true, overlap = true;
   int microbatches = 2;
   int masked_step = -1;  // has no targets
+  int steps = few_steps;
+  double learning_rate = 1e-3;
+  bool one_text = false;  // in all steps: it is learnt by heart
   parallel::WeightStorage weights = {};
 };
 
 // What rank 0 is left with.
 struct Learnt {
   std::vector<double> losses, norms;
+  double last_loss = 0;  // of the last step's samples of all workers, with the weights at the end
   std::vector<std::vector<float>> weights, first_moments, second_moments;
   std::optional<Staleness> staleness;
 };
@@ -53,13 +57,17 @@ EngineConfig config_of(const Layout& layout) {
 void take_steps(const Layout& layout, Engine& engine, Learnt& out) {
   const int rank = engine.groups().all().rank();
   const EngineConfig& config = engine.config();
-  for (int step = 0; step < steps; ++step) {
-    Batches all(layout.workers * config.plan.microbatches, config.samples, 7, 65, static_cast<std::uint64_t>(step));
+  const auto text_of = [&](int step) {
+    return Batches(layout.workers * config.plan.microbatches, config.samples, 7, 65,
+                   static_cast<std::uint64_t>(layout.one_text ? 0 : step));
+  };
+  for (int step = 0; step < layout.steps; ++step) {
+    Batches all = text_of(step);
     const auto first = static_cast<std::size_t>(rank * config.plan.microbatches);
     const auto mine = all.all().subspan(first, static_cast<std::size_t>(config.plan.microbatches));
     const bool masked = step == layout.masked_step;
     if (masked) std::ranges::fill(all.target_values(), -1);
-    const StepResult result = engine.step(mine, masked ? 0 : all.targets() / layout.workers, step, 1e-3);
+    const StepResult result = engine.step(mine, masked ? 0 : all.targets() / layout.workers, step, layout.learning_rate);
     EXPECT_TRUE(result.finite);
     if (rank != 0) continue;
     out.losses.push_back(result.loss);
@@ -68,7 +76,11 @@ void take_steps(const Layout& layout, Engine& engine, Learnt& out) {
   }
   engine.control().settle();
   engine.state().collect();
+  const Batches last = text_of(layout.steps - 1);
+  double loss = 0;
+  for (const data::Batch& batch : last.all()) loss += engine.evaluate(batch);
   if (rank != 0) return;
+  out.last_loss = loss / static_cast<double>(last.targets());
   for (const support::ParameterState& p : support::parameters_of(engine)) {
     out.weights.push_back(support::values_of(p.weight));
     out.first_moments.push_back(support::values_of(p.exp_avg));
@@ -129,11 +141,11 @@ void expect_equal(const Learnt& a, const Learnt& b) {
 }
 
 TEST(Server, AStepWithoutTargetsChangesNothing) {
-  const Learnt expected = learn_together({.masked_step = steps - 1});
-  expect_equal(learn_served({.servers = 2, .masked_step = steps - 1}), expected);
+  const Learnt expected = learn_together({.masked_step = few_steps - 1});
+  expect_equal(learn_served({.servers = 2, .masked_step = few_steps - 1}), expected);
   EXPECT_EQ(expected.losses.back(), 0);
-  const Learnt apart = learn_served({.workers = 1, .mode = ServerMode::async, .masked_step = steps - 1});
-  expect_equal(apart, learn_together({.workers = 1, .masked_step = steps - 1}));
+  const Learnt apart = learn_served({.workers = 1, .mode = ServerMode::async, .masked_step = few_steps - 1});
+  expect_equal(apart, learn_together({.workers = 1, .masked_step = few_steps - 1}));
 }
 
 TEST(Server, GradientsAreDataParallelism) {
@@ -188,17 +200,24 @@ TEST(Server, AveragedWeightsAreNotDataParallelism) {
   EXPECT_NEAR(average.losses.back(), together.losses.back(), 0.1);
 }
 
-TEST(Server, AsynchronousWorkersReportStaleness) {
+TEST(Server, AsynchronousWorkersLearnAndReportStaleness) {
+  const Layout plain{.workers = 3, .servers = 2, .steps = 30, .learning_rate = 3e-3, .one_text = true};
+  const double together = learn_together(plain).last_loss;
+  EXPECT_LT(together, 2.5);
   for (const std::optional<std::int64_t> bound : {std::optional<std::int64_t>{}, {0}, {2}}) {
-    const Learnt learnt = learn_served({.workers = 3, .servers = 2, .mode = ServerMode::async, .staleness = bound});
+    Layout layout = plain;
+    layout.mode = ServerMode::async;
+    layout.staleness = bound;
+    const Learnt learnt = learn_served(layout);
     ASSERT_TRUE(learnt.staleness);
-    EXPECT_GE(learnt.staleness->updates, steps);
-    EXPECT_LE(learnt.staleness->updates, 3 * steps);
-    // With a bound of 0 nobody begins a step before all have pushed the last one.
+    EXPECT_GE(learnt.staleness->updates, layout.steps);
+    EXPECT_LE(learnt.staleness->updates, 3 * layout.steps);
+    // With a bound of 0 a worker begins a step when all have pushed the last one.
     if (bound == 0) {
       EXPECT_LE(learnt.staleness->greatest, 2);
     }
-    EXPECT_LT(learnt.losses.back(), learnt.losses.front() + 0.5);
+    // Three times as many updates as the workers make together, of gradients that are up to so many updates old.
+    EXPECT_LT(learnt.last_loss, 3);
   }
 }
 
