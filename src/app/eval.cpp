@@ -1,9 +1,7 @@
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cmath>
 #include <numbers>
-#include <numeric>
 #include <optional>
 
 #include "app/command_line.h"
@@ -15,8 +13,7 @@
 #include "data/corpus.h"
 #include "data/loader.h"
 #include "io/file.h"
-#include "model/decoder.h"
-#include "train/evaluator.h"
+#include "train/text_loss.h"
 
 namespace lockstep::app {
 namespace {
@@ -70,11 +67,6 @@ data::TokenText open_text(const EvalOptions& options, const LoadedModel& loaded)
   return data::open_tokens(io::Path(folder) / (options.split + ".bin"), vocabulary);
 }
 
-struct Result {
-  double loss = 0;
-  std::int64_t tokens = 0, windows = 0;
-};
-
 /// Writes logits as they come: the table of the file is known from the start.
 class LogitsFile {
  public:
@@ -96,73 +88,21 @@ class LogitsFile {
   std::int64_t next_ = 0;
 };
 
-Result evaluate(const EvalOptions& options, const LoadedModel& loaded, const data::TokenFile& file, std::int64_t length,
-                Session& session) {
-  const model::Context& context = loaded.inference->context();
-  const data::Sampler sampler = data::whole_file_sampler(file, length);
-  const std::int64_t samples = std::clamp<std::int64_t>(1024 / length, 1, sampler.windows());
-  data::WindowReader reader(file, sampler, samples, length, sampler.windows());
-  model::Decoder decoder(context, samples, samples * length);
-  Arena workspace("eval", MemoryKind::workspace);
-  Arena cache("eval_cache", MemoryKind::workspace);
-  Arena text("eval_text", MemoryKind::data);
-  Tensor tokens, targets;
-  Mirror logits, loss;
-  reader.declare(text);
-  workspace.declare(tokens, "tokens", Shape{samples * length}, DType::i32);
-  workspace.declare(targets, "targets", Shape{samples * length}, DType::i32);
-  workspace.declare(loss, "loss", Shape{1}, DType::f64);
-  decoder.declare(workspace, cache);
-  if (!options.logits.empty()) workspace.declare(logits, "logits", Shape{samples * length, context.dims.vocabulary}, DType::f32);
-  Ledger ledger;
-  workspace.commit(session.runtime(), ledger);
-  cache.commit(session.runtime(), ledger);
-  text.commit(session.runtime().memory(Space::pinned), ledger);
+/// The text's loss; rank 0 shows how far it is, and writes logits where they are asked for.
+train::TextLoss evaluate(const EvalOptions& options, const LoadedModel& loaded, const data::TokenFile& file, std::int64_t length,
+                         std::int64_t windows, Session& session) {
+  train::TextLossRequest request{.length = length, .logits = !options.logits.empty()};
   std::optional<LogitsFile> out;
-  Stream& stream = session.ops().stream();
-  comm::Communicator& world = session.world();
-  if (!options.logits.empty() && session.lead()) out.emplace(options.logits, sampler.windows(), length, context.dims.vocabulary);
-
-  // Batches are dealt out to the ranks; their losses are added in their order.
-  std::vector<double> losses(static_cast<std::size_t>(reader.batches()));
   std::optional<ProgressBar> bar;
-  if (session.lead()) bar.emplace(stderr, "eval", static_cast<double>(sampler.windows()));
-  Result result{.windows = sampler.windows()};
-  for (std::int64_t i = 0; i < reader.batches(); ++i) {
-    const int owner = static_cast<int>(i % world.size());
-    const std::int64_t windows = std::min(samples, sampler.windows() - i * samples);
-    const auto top = [&](const Tensor& all) { return all ? all.slice_rows(0, windows * length) : Tensor{}; };
-    const Mirror kept{top(logits.device), top(logits.host)};
-    const Tensor rows = kept.device;
-    if (owner == world.rank()) {
-      const data::Batch& batch = reader.read(i);
-      decoder.cache().set_length(0);
-      copy(stream, tokens, batch.tokens);
-      copy(stream, targets, batch.targets);
-      const Tensor x = decoder.read(tokens, samples, length);
-      elements<double>(loss.host)[0] = 0;
-      upload(stream, loss);
-      decoder.loss(x, {targets, loss.device});
-      download(stream, loss);
-      losses[static_cast<std::size_t>(i)] = elements<double>(loss.host)[0];
-      result.tokens += batch.target_count;
-      if (rows) decoder.logits(rows, x.slice_rows(0, windows * length));
-      if (rows && !session.lead()) world.send(rows, 0).wait();
-    } else if (rows && session.lead()) {
-      world.receive(rows, owner).wait();
-    }
-    if (out) {
-      download(stream, kept);
-      out->add(kept.host);
-    }
-    if (bar) bar->update(static_cast<double>(i * samples + windows), "");
+  if (session.lead()) {
+    if (request.logits) out.emplace(options.logits, windows, length, loaded.inference->context().dims.vocabulary);
+    bar.emplace(stderr, "eval", static_cast<double>(windows));
+    request.take_logits = [&out](const Tensor& logits) { out->add(logits); };
+    request.have_windows = [&bar](std::int64_t done) { bar->update(static_cast<double>(done), ""); };
   }
-  world.host().all_reduce(view(std::span(losses), Shape{std::ssize(losses)}), comm::Reduction::sum).wait();
-  world.host().all_reduce(view(std::span(&result.tokens, 1), Shape{1}), comm::Reduction::sum).wait();
+  const train::TextLoss result = train::loss_of_text(*loaded.inference, file, request, session.runtime());
   if (bar) bar->finish();
   if (out) out->commit();
-  train::demand_targets(result.tokens, file);
-  result.loss = std::accumulate(losses.begin(), losses.end(), 0.0) / static_cast<double>(result.tokens);
   return result;
 }
 
@@ -182,7 +122,8 @@ void evaluate_model(const EvalOptions& options, Session& session) {
                                 text.file.format().vocabulary, own),
                     "prepare the text with the tokenizer that the model was trained with");
   }
-  const Result result = evaluate(options, loaded, text.file, length, session);
+  const std::int64_t windows = data::whole_file_sampler(text.file, length).windows();
+  const train::TextLoss result = evaluate(options, loaded, text.file, length, windows, session);
   if (!session.lead()) return;
   const double perplexity = std::exp(result.loss);
   if (options.json) {
@@ -195,7 +136,7 @@ void evaluate_model(const EvalOptions& options, Session& session) {
   }
   fmt::print("model          {}\n", loaded.folder);
   fmt::print("text           {}\n", text.file.path());
-  fmt::print("windows        {} of {} tokens\n", format_count(result.windows), length);
+  fmt::print("windows        {} of {} tokens\n", format_count(windows), length);
   fmt::print("{:<15}{}\n", text.file.masked() ? "taught tokens" : "tokens", format_count(result.tokens));
   fmt::print("loss           {:.6f} nats a token\n", result.loss);
   fmt::print("perplexity     {:.4f}\n", perplexity);

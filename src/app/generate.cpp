@@ -6,11 +6,9 @@
 #include "app/command_line.h"
 #include "app/commands.h"
 #include "app/loaded_model.h"
-#include "base/timer.h"
-#include "comm/text.h"
 #include "io/file.h"
 #include "lab/machine.h"
-#include "train/sample.h"
+#include "train/texts.h"
 
 namespace lockstep::app {
 namespace {
@@ -76,44 +74,6 @@ void put(std::string_view text) {
   std::fflush(stdout);
 }
 
-/// When this rank's last text began and ended.
-struct Pace {
-  double first = 0, last = 0;
-  std::int64_t tokens = 0;
-  double rate() const { return tokens > 1 ? static_cast<double>(tokens - 1) / (last - first) : 0; }
-};
-
-/// Texts are dealt out to the ranks; rank 0 writes all of them in order, its own as they come.
-Pace write_texts(const GenerateOptions& options, const LoadedModel& loaded, const std::vector<std::int32_t>& prompt,
-                 train::TextSampler& sampler, Session& session) {
-  comm::Communicator& world = session.world();
-  const std::string start = loaded.tokenizer->decode(prompt);
-  const std::optional<std::int32_t> end = options.ignore_end ? std::nullopt : loaded.tokenizer->end_of_text();
-  Pace pace;
-  for (std::int64_t n = 0; n < options.samples; ++n) {
-    const int owner = static_cast<int>(n % world.size());
-    if (owner == world.rank()) {
-      train::SampleOptions sampling = options.sampling;
-      sampling.number = n;
-      std::string text = start;
-      if (session.lead()) put(start);
-      pace.tokens = 0;
-      sampler.run(prompt, sampling, [&](std::int32_t token) {
-        if (token == end) return false;
-        const std::string_view piece = loaded.tokenizer->bytes(token);
-        session.lead() ? put(piece) : void(text += piece);
-        (pace.tokens++ == 0 ? pace.first : pace.last) = now_seconds();
-        return true;
-      });
-      if (!session.lead()) comm::send_text(world, std::move(text), 0);
-    } else if (session.lead()) {
-      put(comm::receive_text(world, owner));
-    }
-    if (session.lead()) put(options.samples > 1 ? "\n---------------\n" : "\n");
-  }
-  return pace;
-}
-
 void generate(const GenerateOptions& options, Session& session) {
   Log log(stderr, session.lead() ? Level::warning : Level::critical);
   const std::string text = prompt_text(options.prompt);
@@ -124,8 +84,12 @@ void generate(const GenerateOptions& options, Session& session) {
     throw UserError(fmt::format("{}, so it cannot read text", loaded.no_tokenizer),
                     "prepare the text with `lockstep prepare` and train on that, or put the model's tokenizer.json beside it");
   }
-  const std::vector<std::int32_t> prompt = data::encode_prompt(*loaded.tokenizer, text, log);
-  if (prompt.empty()) {
+  const train::TextsRequest request{.texts = options.samples,
+                                    .prompt = data::encode_prompt(*loaded.tokenizer, text, log),
+                                    .sampling = options.sampling,
+                                    .end = options.ignore_end ? std::nullopt : loaded.tokenizer->end_of_text(),
+                                    .behind = options.samples > 1 ? "\n---------------\n" : "\n"};
+  if (request.prompt.empty()) {
     throw UserError(fmt::format("nothing of the prompt \"{}\" is in the model's vocabulary", options.prompt),
                     "use characters of the text it was trained on");
   }
@@ -137,7 +101,7 @@ void generate(const GenerateOptions& options, Session& session) {
   Ledger ledger;
   workspace.commit(session.runtime(), ledger);
   cache.commit(session.runtime(), ledger);
-  const Pace pace = write_texts(options, loaded, prompt, sampler, session);
+  const train::Pace pace = train::write_texts(request, *loaded.tokenizer, sampler, *loaded.groups, put);
   if (!session.lead() || pace.tokens < 2) return;
   const double share = pace.rate() * static_cast<double>(loaded.inference->weight_bytes()) /
                        lab::read_bandwidth(session.team(), session.runtime().memory());

@@ -49,9 +49,13 @@ void dry_run(const RunConfig& config, std::int64_t vocabulary, Session& session)
   log_parameters(log, config, engine_settings.model);
   log.info(fmt::format("Tokens per iteration: {}", format_count(tokens_per_iteration(config, workers))));
   const train::Engine engine(engine_settings, session.runtime(), session.ops(), groups, crew.updater());
+  train::TextSampler text(engine.context());
+  Arena sampling("sampling", MemoryKind::workspace), cache("sampling_cache", MemoryKind::workspace);
+  text.declare(sampling, cache);
+  Ledger ledger = engine.ledger();
+  for (const Arena* arena : {&sampling, &cache}) arena->enter(ledger, session.runtime().device());
   const bool served = servers_of(config) > 0;
-  fmt::print("\nMemory of {}\n{}", served ? "rank 0, a worker that keeps moments for checkpoints" : "one rank",
-             engine.ledger().table());
+  fmt::print("\nMemory of {}\n{}", served ? "rank 0, a worker that keeps moments for checkpoints" : "one rank", ledger.table());
   if (served) {
     fmt::print("\nMemory of the first server\n{}", comm::receive_text(session.world(), static_cast<int>(workers)));
   }

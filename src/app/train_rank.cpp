@@ -173,10 +173,8 @@ train::TrainingHistory train_run(const Run& run, const Crew& crew, const paralle
   Memories memories;
   commit(run, engine, text, sampler, memories);
   const train::RunState state = load_start(run.config, run.start, engine, session, run.log);
-  const bool writes_text = run.corpus.tokenizer && session.lead();
-  train::Trainer trainer(trainer_options(run, max_iters),
-                         {engine, text.batches(), text.train_windows(), text.val_windows(), writes_text ? &sampler : nullptr,
-                          run.corpus.tokenizer.get(), session.team(), run.log});
+  train::Trainer trainer(trainer_options(run, max_iters), {engine, text.batches(), text.train_windows(), text.val_windows(),
+                                                           sampler, run.corpus.tokenizer.get(), session.team(), run.log});
   train::TrainingHistory history = trainer.run(state);
   engine.control().leave();
   return history;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "layout/rounds.h"
 
 namespace lockstep::train {
 
@@ -19,11 +20,15 @@ void demand_targets(std::int64_t targets, const data::TokenFile& file) {
 Evaluation evaluate(Engine& engine, data::WindowReader& reader) {
   comm::Communicator& group = engine.groups().data();
   const std::int64_t batches = reader.batches();
+  const layout::Rounds rounds{batches, group.size()};
   // A batch's loss and tokens, 0 on the ranks that did not run it: added over ranks, then in the order of batches.
   std::vector<double> losses(static_cast<std::size_t>(batches)), tokens(losses.size());
-  for (std::int64_t i = group.rank(); i < batches; i += group.size()) {
+  for (std::int64_t round = 0; round < rounds.count(); ++round) {
+    const auto [i, counts] = rounds.turn(round, group.rank());
     const data::Batch& batch = reader.read(i);
-    losses[static_cast<std::size_t>(i)] = engine.evaluate(batch);
+    const double loss = engine.evaluate(batch);
+    if (!counts) continue;
+    losses[static_cast<std::size_t>(i)] = loss;
     tokens[static_cast<std::size_t>(i)] = static_cast<double>(batch.target_count);
   }
   for (std::vector<double>* values : {&losses, &tokens}) {

@@ -15,8 +15,8 @@ struct Evaluation {
 /// Throws UserError when an evaluation on `file` counted no target: its loss mask left none.
 void demand_targets(std::int64_t targets, const data::TokenFile& file);
 
-/// All batches of `reader` through the engine's current weights, divided among the ranks; the result is the same on all of them
-/// and for any number of them. Throws UserError when none of their targets counts. Collective.
+/// All batches of `reader` through the engine's current weights, divided among the ranks, of which each makes as many passes; the
+/// result is the same on all of them and for any number of them. Throws UserError when none of their targets counts. Collective.
 Evaluation evaluate(Engine& engine, data::WindowReader& reader);
 
 }  // namespace lockstep::train

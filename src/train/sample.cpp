@@ -15,6 +15,17 @@ namespace {
 /// Prompts are read at most this many tokens at a time.
 constexpr std::int64_t longest_piece = 256;
 
+/// Ranks that write together agree after so many tokens whether any of them goes on: to ask takes some microseconds and lets all
+/// wait for the slowest, not to ask may be a pass too many.
+constexpr std::int64_t tokens_between_agreements = 4;
+
+/// Whether any of the ranks writes on. Collective.
+bool any_writes(bool writes, comm::Communicator& ranks) {
+  std::int32_t any = writes ? 1 : 0;
+  ranks.host().all_reduce(view(std::span(&any, 1), Shape{1}), comm::Reduction::max).wait();
+  return any != 0;
+}
+
 }  // namespace
 
 std::int32_t TokenSampler::draw(std::span<const float> logits, const SampleOptions& options, double uniform) {
@@ -91,17 +102,21 @@ std::span<const float> TextSampler::read(std::span<const std::int32_t> tokens) {
 }
 
 void TextSampler::run(std::span<const std::int32_t> prompt, const SampleOptions& options,
-                      const std::function<bool(std::int32_t)>& each) {
+                      const std::function<bool(std::int32_t)>& each, comm::Communicator* together) {
   ensure(!prompt.empty(), "a prompt has at least one token");
   const auto block = static_cast<std::size_t>(context_.config.block_size);
   text_.assign(prompt.begin(), prompt.end());
   const CounterRng rng(options.seed, fmt::format("sample.{}", options.number));
   decoder_.cache().set_length(0);
   std::size_t unread = std::min(text_.size(), block);
+  const bool alone = together == nullptr || together->size() == 1;
+  bool writes = true;
   for (std::int64_t i = 0; i < options.tokens; ++i) {
     const std::span<const float> logits = read(std::span(text_).last(unread));
     const std::int32_t token = sampler_.draw(logits, options, rng.uniform(static_cast<std::uint64_t>(i)));
-    if (!each(token)) return;
+    writes = writes && each(token);
+    if (alone && !writes) return;
+    if (!alone && (i + 1) % tokens_between_agreements == 0 && !any_writes(writes, *together)) return;
     text_.push_back(token);
     unread = 1;
     if (decoder_.cache().length() == decoder_.cache().capacity()) {

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "comm/communicator.h"
 #include "model/decoder.h"
 
 namespace lockstep::train {
@@ -40,7 +41,10 @@ class TextSampler {
   void declare(Arena& workspace, Arena& cache);
   /// Continues `prompt` (not empty) by options.tokens tokens and calls `each` with every one; `each` returns false to stop. A
   /// context that outgrows the block size is cropped to its last block_size tokens, as the seed does, and read again.
-  void run(std::span<const std::int32_t> prompt, const SampleOptions& options, const std::function<bool(std::int32_t)>& each);
+  /// `together`: ranks that write texts at the same time, from prompts and to lengths that are alike. One whose text ends before
+  /// the others' goes on without `each` until the last has stopped, so that all make the same passes; then it is collective.
+  void run(std::span<const std::int32_t> prompt, const SampleOptions& options, const std::function<bool(std::int32_t)>& each,
+           comm::Communicator* together = nullptr);
 
  private:
   /// Logits of the last of `tokens`, read behind the cache in pieces.

@@ -135,14 +135,15 @@ void Trainer::evaluate() {
 }
 
 void Trainer::write_sample() {
-  if (parts_.sampler == nullptr || parts_.tokenizer == nullptr || options_.sample.tokens == 0) return;
+  if (parts_.tokenizer == nullptr || options_.sample.tokens == 0) return;
   const std::vector<std::int32_t> prompt = data::encode_prompt(*parts_.tokenizer, options_.prompt, parts_.log);
   if (prompt.empty()) return;
   std::string text = parts_.tokenizer->decode(prompt);
-  parts_.sampler->run(prompt, options_.sample, [&](std::int32_t token) {
+  parts_.sampler.run(prompt, options_.sample, [&](std::int32_t token) {
     text += parts_.tokenizer->bytes(token);
     return true;
   });
+  if (!lead()) return;
   if (!options_.live) {
     parts_.log.info(fmt::format("['prompt']: '{}'", options_.prompt));
     parts_.log.info(fmt::format("['response']:\n\n{}", text));

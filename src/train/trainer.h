@@ -52,8 +52,8 @@ struct TrainerParts {
   data::BatchSource& loader;
   data::WindowReader& train_text;
   data::WindowReader& val_text;
-  TextSampler* sampler;              ///< null: no samples
-  const data::Tokenizer* tokenizer;  ///< null: no samples
+  TextSampler& sampler;
+  const data::Tokenizer* tokenizer;  ///< null: no samples; alike on all ranks
   Team& team;
   Log& log;
 };
@@ -62,7 +62,7 @@ struct TrainerParts {
 struct TrainingHistory {
   Series train{"train", {}, {}};            ///< loss by step
   Series validation{"validation", {}, {}};  ///< loss by step
-  std::string sample;                       ///< the last text, prompt included
+  std::string sample;                       ///< the last text, prompt included; on rank 0
   std::int64_t steps = 0;                   ///< optimizer steps done, all in all
   std::optional<std::string> stopped;       ///< why before max_iters
   double tokens_per_second = 0;             ///< median over the steps of this run
@@ -80,6 +80,7 @@ class Trainer {
   /// Text and losses of the newest weights.
   void evaluate_and_sample();
   void evaluate();
+  /// All ranks write the same text, for their leases are alike; rank 0 keeps and logs it.
   void write_sample();
   void save();
   void one_step();

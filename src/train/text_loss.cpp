@@ -1,0 +1,126 @@
+#include "train/text_loss.h"
+
+#include <algorithm>
+#include <numeric>
+#include <vector>
+
+#include "data/loader.h"
+#include "layout/rounds.h"
+#include "model/decoder.h"
+#include "train/evaluator.h"
+
+namespace lockstep::train {
+namespace {
+
+/// Windows in a batch: about a thousand tokens.
+std::int64_t samples_for(std::int64_t length, std::int64_t windows) {
+  return std::clamp<std::int64_t>(1024 / length, 1, windows);
+}
+
+/// Reads a text's batches on one rank.
+class TextReader {
+ public:
+  TextReader(const model::Context& context, const data::TokenFile& file, const TextLossRequest& request, Runtime& runtime)
+      : stream_(context.ops.stream()),
+        length_(request.length),
+        sampler_(data::whole_file_sampler(file, length_)),
+        samples_(samples_for(length_, sampler_.windows())),
+        reader_(file, sampler_, samples_, length_, sampler_.windows()),
+        decoder_(context, samples_, samples_ * length_) {
+    const Shape rows{samples_ * length_};
+    reader_.declare(text_);
+    workspace_.declare(tokens_, "tokens", rows, DType::i32);
+    workspace_.declare(targets_, "targets", rows, DType::i32);
+    workspace_.declare(loss_, "loss", Shape{1}, DType::f64);
+    decoder_.declare(workspace_, cache_);
+    if (request.logits) workspace_.declare(logits_, "logits", Shape{rows[0], context.dims.vocabulary}, DType::f32);
+    Ledger ledger;
+    workspace_.commit(runtime, ledger);
+    cache_.commit(runtime, ledger);
+    text_.commit(runtime.memory(Space::pinned), ledger);
+  }
+
+  std::int64_t batches() const { return reader_.batches(); }
+  /// The windows of a batch; the last may have less.
+  std::int64_t windows(std::int64_t batch) const { return std::min(samples_, sampler_.windows() - batch * samples_); }
+  /// Windows up to the batch, and in it.
+  std::int64_t windows_until(std::int64_t batch) const { return batch * samples_ + windows(batch); }
+  /// Where a batch's logits are, those of its windows alone.
+  Mirror logits(std::int64_t batch) const { return {top(logits_.device, batch), top(logits_.host, batch)}; }
+
+  /// The sum of a batch's token losses and the number of its targets; makes its logits too where they are asked for.
+  TextLoss read(std::int64_t index) {
+    const data::Batch& batch = reader_.read(index);
+    decoder_.cache().set_length(0);
+    copy(stream_, tokens_, batch.tokens);
+    copy(stream_, targets_, batch.targets);
+    const Tensor x = decoder_.read(tokens_, samples_, length_);
+    elements<double>(loss_.host)[0] = 0;
+    upload(stream_, loss_);
+    decoder_.loss(x, {targets_, loss_.device});
+    download(stream_, loss_);
+    if (const Tensor rows = logits(index).device) decoder_.logits(rows, top(x, index));
+    return {elements<double>(loss_.host)[0], batch.target_count};
+  }
+
+ private:
+  Tensor top(const Tensor& all, std::int64_t batch) const { return all ? all.slice_rows(0, windows(batch) * length_) : Tensor{}; }
+
+  Stream& stream_;
+  std::int64_t length_;
+  data::Sampler sampler_;
+  std::int64_t samples_;
+  data::WindowReader reader_;
+  model::Decoder decoder_;
+  Arena workspace_{"eval", MemoryKind::workspace}, cache_{"eval_cache", MemoryKind::workspace},
+      text_{"eval_text", MemoryKind::data};
+  Tensor tokens_, targets_;
+  Mirror logits_, loss_;
+};
+
+}  // namespace
+
+TextLoss loss_of_text(const Inference& model, const data::TokenFile& file, const TextLossRequest& request, Runtime& runtime) {
+  TextReader reader(model.context(), file, request, runtime);
+  comm::Communicator& ranks = model.groups().data();
+  Stream& stream = model.context().ops.stream();
+  const layout::Rounds rounds{reader.batches(), ranks.size()};
+  // Of each batch, 0 on the ranks that did not read it: added over ranks, then in the order of batches.
+  std::vector<double> losses(static_cast<std::size_t>(reader.batches()));
+  TextLoss result;
+  const auto take = [&](std::int64_t batch) {
+    const Mirror logits = reader.logits(batch);
+    download(stream, logits);
+    request.take_logits(logits.host);
+  };
+  for (std::int64_t round = 0; round < rounds.count(); ++round) {
+    const auto [mine, counts] = rounds.turn(round, ranks.rank());
+    const TextLoss read = reader.read(mine);
+    if (counts) {
+      losses[static_cast<std::size_t>(mine)] = read.loss;
+      result.tokens += read.tokens;
+    }
+    if (ranks.rank() > 0) {
+      if (counts && request.logits) ranks.send(reader.logits(mine).device, 0).wait();
+      continue;
+    }
+    if (request.logits) take(mine);
+    std::int64_t last = mine;
+    for (int other = 1; other < ranks.size(); ++other) {
+      const auto [batch, others] = rounds.turn(round, other);
+      if (!others) break;
+      last = batch;
+      if (!request.logits) continue;
+      ranks.receive(reader.logits(batch).device, other).wait();
+      take(batch);
+    }
+    if (request.have_windows) request.have_windows(reader.windows_until(last));
+  }
+  ranks.host().all_reduce(view(std::span(losses), Shape{std::ssize(losses)}), comm::Reduction::sum).wait();
+  ranks.host().all_reduce(view(std::span(&result.tokens, 1), Shape{1}), comm::Reduction::sum).wait();
+  demand_targets(result.tokens, file);
+  result.loss = std::accumulate(losses.begin(), losses.end(), 0.0) / static_cast<double>(result.tokens);
+  return result;
+}
+
+}  // namespace lockstep::train

@@ -1,0 +1,31 @@
+#pragma once
+
+// How well a model for reading foretells a text, window by window.
+
+#include <cstdint>
+#include <functional>
+
+#include "data/token_file.h"
+#include "device/runtime.h"
+#include "train/inference.h"
+
+namespace lockstep::train {
+
+/// Alike on all ranks, but for the functions, which rank 0 calls.
+struct TextLossRequest {
+  std::int64_t length = 1;  ///< tokens of a window, and from one to the next; at most the model's block size
+  bool logits = false;      ///< whether logits are asked for
+  std::function<void(const Tensor&)> take_logits = {};  ///< [tokens, V] f32 on the host, of all windows in order, in pieces
+  std::function<void(std::int64_t)> have_windows = {};  ///< so many windows are done
+};
+
+struct TextLoss {
+  double loss = 0;          ///< sum of token losses over their number
+  std::int64_t tokens = 0;  ///< that number: targets that count
+};
+
+/// All whole windows of `file`, divided among the model's ranks, of which each makes as many passes; the result is the same on
+/// all of them and for any number of them. Throws UserError when none of their targets counts. Collective.
+TextLoss loss_of_text(const Inference& model, const data::TokenFile& file, const TextLossRequest& request, Runtime& runtime);
+
+}  // namespace lockstep::train

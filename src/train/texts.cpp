@@ -1,0 +1,45 @@
+#include "train/texts.h"
+
+#include "base/timer.h"
+#include "comm/text.h"
+#include "layout/rounds.h"
+
+namespace lockstep::train {
+
+Pace write_texts(const TextsRequest& request, const data::Tokenizer& tokenizer, TextSampler& sampler,
+                 const parallel::Groups& groups, const std::function<void(std::string_view)>& put) {
+  comm::Communicator& ranks = groups.data();
+  const bool lead = ranks.rank() == 0;
+  const layout::Rounds rounds{request.texts, ranks.size()};
+  // Where nothing ends a text, all are equally long, and nothing needs to be agreed.
+  comm::Communicator* const together = request.end ? &ranks : nullptr;
+  const std::string start = tokenizer.decode(request.prompt);
+  Pace pace;
+  for (std::int64_t round = 0; round < rounds.count(); ++round) {
+    const auto [number, counts] = rounds.turn(round, ranks.rank());
+    SampleOptions sampling = request.sampling;
+    sampling.number = number;
+    std::string text = start;
+    if (lead) put(start);
+    pace.tokens = 0;
+    const auto each = [&, counts = counts](std::int32_t token) {
+      if (!counts) return together == nullptr;  // a text that is dropped keeps the others from nothing
+      if (token == request.end) return false;
+      const std::string_view piece = tokenizer.bytes(token);
+      lead ? put(piece) : void(text += piece);
+      (pace.tokens++ == 0 ? pace.first : pace.last) = now_seconds();
+      return true;
+    };
+    sampler.run(request.prompt, sampling, each, together);
+    if (!lead && counts) comm::send_text(ranks, std::move(text), 0);
+    if (!lead) continue;
+    put(request.behind);
+    for (int other = 1; other < ranks.size() && rounds.turn(round, other).counts; ++other) {
+      put(comm::receive_text(ranks, other));
+      put(request.behind);
+    }
+  }
+  return pace;
+}
+
+}  // namespace lockstep::train

@@ -1,0 +1,246 @@
+// A lease may be a collective: whatever the ranks have to do, they take the same ones.
+
+#include <gtest/gtest.h>
+
+#include "comm/thread/thread_world.h"
+#include "data/loader.h"
+#include "io/file.h"
+#include "support/checking_store.h"
+#include "support/temp_folder.h"
+#include "support/tiny_engine.h"
+#include "train/replicas.h"
+#include "train/text_loss.h"
+#include "train/texts.h"
+#include "train/trainer.h"
+
+namespace lockstep::train {
+namespace {
+
+using support::StoreCall;
+using support::StoreRecords;
+
+/// Tokens are letters; one of them ends a text.
+class Letters final : public data::Tokenizer {
+ public:
+  static constexpr std::int32_t end = 7;
+  std::string_view name() const override { return "letters"; }
+  std::int64_t vocabulary() const override { return 16; }
+  Json describe() const override { return Json::Object{}; }
+  std::string_view bytes(std::int32_t id) const override {
+    return std::string_view("abcdefghijklmnop").substr(static_cast<std::size_t>(id), 1);
+  }
+  std::optional<std::int32_t> end_of_text() const override { return end; }
+
+ private:
+  std::size_t do_encode(std::string_view text, std::int32_t* ids, std::string& /*unknown*/) const override {
+    for (const char letter : text) *ids++ = letter - 'a';
+    return text.size();
+  }
+};
+
+EngineConfig config_of() {
+  EngineConfig config = support::tiny_config();
+  config.model.vocabulary = Letters().vocabulary();
+  return config;
+}
+
+/// A file of tokens in a folder of its own.
+struct Text {
+  explicit Text(std::int64_t tokens) {
+    std::string bytes;
+    for (std::int64_t i = 0; i < tokens; ++i) bytes += {static_cast<char>(i * i % 16), '\0'};
+    io::replace_file(folder.path() / "text.bin", bytes);
+  }
+  data::TokenFile open() const { return {folder.path() / "text.bin", {.token_bytes = 2, .vocabulary = 16}}; }
+  TempFolder folder;
+};
+
+/// What one rank computes with.
+struct Rank {
+  explicit Rank(comm::Communicator& ranks)
+      : world(ranks),
+        runtime(open_runtime({}, {.threads = 1})),
+        stream(runtime->make_stream()),
+        ops(ops::make_ops(*runtime, *stream, {})),
+        layout(ranks) {
+    world.attach(*stream, runtime->team());
+  }
+  template <class Part>
+  void commit(Part& part) {
+    part.declare(workspace, cache);
+    Ledger ledger;
+    for (Arena* arena : {&workspace, &cache}) arena->commit(*runtime, ledger);
+  }
+  comm::Communicator& world;
+  std::unique_ptr<Runtime> runtime;
+  std::unique_ptr<Stream> stream;
+  std::unique_ptr<ops::Ops> ops;
+  support::DataParallel layout;
+  Arena workspace{"workspace", MemoryKind::workspace}, cache{"cache", MemoryKind::workspace};
+};
+
+/// A checkpoint of start values.
+io::Path saved_model(const io::Path& folder) {
+  io::Path at;
+  support::Machine machine;
+  const auto engine = support::make_engine(config_of(), machine);
+  at = save_run(folder, *engine, {}, Json::Object{}, machine.runtime->team()).folder;
+  return at;
+}
+
+/// Runs `body` on ranks that have a model for reading, from stores that are checked.
+void with_readers(int ranks, const io::Path& checkpoint, StoreRecords& records,
+                  const std::function<void(Rank&, Inference&)>& body) {
+  comm::run_ranks(ranks, {.timeout = 60}, [&](comm::Communicator& world) {
+    Rank rank(world);
+    Inference model(config_of().model, DType::f32, *rank.runtime, *rank.ops, rank.layout.groups, records.checked());
+    model.load(*checkpoint::open_together(world, checkpoint), rank.runtime->team());
+    body(rank, model);
+  });
+}
+
+void expect_alike(const StoreRecords& records) {
+  const auto leases = [](const support::StoreCalls& calls) {
+    return std::ranges::count(calls, StoreCall::Kind::lease, &StoreCall::kind);
+  };
+  EXPECT_GT(leases(records.of(0)), 0);
+  for (int rank = 1; rank < records.ranks(); ++rank) {
+    EXPECT_EQ(leases(records.of(rank)), leases(records.of(0))) << "rank " << rank;
+    EXPECT_TRUE(records.of(rank) == records.of(0)) << "rank " << rank;
+  }
+}
+
+/// A run that evaluates, writes text and saves on the way, and is read again; `stores` makes its stores.
+TrainingHistory run_training(const EngineConfig& config, const Text& text, const io::Path& folder, Rank& rank,
+                             const parallel::StoreFactory& stores) {
+  support::RankEngine engine(
+      config, *rank.runtime, *rank.ops, rank.world, [](const UpdaterParts& parts) { return std::make_unique<Replicas>(parts); },
+      stores);
+  const data::TokenFile file = text.open();
+  const data::LoaderShape shape{.samples = config.samples,
+                                .positions = config.positions,
+                                .microbatches = config.plan.microbatches,
+                                .rank = rank.world.rank(),
+                                .ranks = rank.world.size()};
+  data::Loader loader(file, data::evaluation_sampler(file, config.positions, 1, "training"), shape);
+  const auto windows = [&](std::int64_t count) {
+    return data::WindowReader(file, data::evaluation_sampler(file, config.positions, 1, "val"), config.samples, config.positions,
+                              count);
+  };
+  // Four batches, the last of one sample, and two: no multiples of three ranks.
+  data::WindowReader train_text = windows(3 * config.samples + 1), val_text = windows(2 * config.samples);
+  TextSampler sampler(engine.context());
+  Arena batches("batches", MemoryKind::data);
+  loader.declare(batches);
+  train_text.declare(batches);
+  val_text.declare(batches);
+  Ledger ledger;
+  batches.commit(rank.runtime->memory(Space::pinned), ledger);
+  rank.commit(sampler);
+  engine.commit();
+  engine.initialise();
+  engine.broadcast_state();
+  const Letters letters;
+  Log log(stderr, Level::critical);
+  TrainerOptions options;
+  options.max_iters = 3;
+  options.eval_interval = options.checkpoint_interval = 2;
+  options.sample.tokens = 9;
+  options.prompt = "abc";
+  options.folder = folder;
+  options.watches = false;
+  Trainer trainer(options, {engine, loader, train_text, val_text, sampler, &letters, rank.runtime->team(), log});
+  TrainingHistory history = trainer.run({});
+  load_run(*checkpoint::open_together(rank.world, *history.checkpoint), engine, rank.world, rank.runtime->team());
+  return history;
+}
+
+std::vector<TrainingHistory> train_on(int ranks, const parallel::StoreFactory& stores) {
+  const Text text(200);
+  const TempFolder folder;
+  std::vector<TrainingHistory> histories(static_cast<std::size_t>(ranks));
+  comm::run_ranks(ranks, {.timeout = 60}, [&](comm::Communicator& world) {
+    Rank rank(world);
+    histories[static_cast<std::size_t>(world.rank())] = run_training(config_of(), text, folder.path(), rank, stores);
+  });
+  return histories;
+}
+
+TEST(Leases, OfTrainingAreAlikeOnEveryRank) {
+  for (const int ranks : {1, 2, 3}) {
+    StoreRecords records(ranks);
+    const std::vector<TrainingHistory> checked = train_on(ranks, records.checked());
+    expect_alike(records);
+    const TrainingHistory plain = train_on(ranks, parallel::make_parameter_store)[0];
+    EXPECT_EQ(checked[0].train.y, plain.train.y);
+    EXPECT_EQ(checked[0].validation.y, plain.validation.y);
+    EXPECT_EQ(plain.validation.y.size(), 3U);
+    EXPECT_EQ(checked[0].sample, plain.sample);
+    EXPECT_EQ(plain.sample.size(), 12U);
+    for (std::size_t rank = 1; rank < checked.size(); ++rank) EXPECT_EQ(checked[rank].sample, "");
+  }
+}
+
+TEST(Leases, OfATextsLossAreAlikeOnEveryRank) {
+  const TempFolder folder;
+  const io::Path checkpoint = saved_model(folder.path());
+  const Text text(4200);  // windows of one token at a time: five batches
+  const data::TokenFile file = text.open();
+  std::vector<TextLoss> results;
+  std::vector<std::vector<float>> logits;
+  for (const int ranks : {1, 2, 3}) {
+    StoreRecords records(ranks);
+    std::vector<float> values;
+    std::int64_t windows = 0;
+    with_readers(ranks, checkpoint, records, [&](Rank& rank, Inference& model) {
+      TextLossRequest request{.length = 1, .logits = true};
+      request.take_logits = [&](const Tensor& rows) { std::ranges::copy(elements<float>(rows), std::back_inserter(values)); };
+      request.have_windows = [&](std::int64_t done) { windows = done; };
+      const TextLoss result = loss_of_text(model, file, request, *rank.runtime);
+      if (rank.world.rank() == 0) results.push_back(result);
+    });
+    expect_alike(records);
+    EXPECT_EQ(windows, 4199);
+    logits.push_back(values);
+    EXPECT_EQ(results.back().loss, results.front().loss);
+    EXPECT_EQ(results.back().tokens, 4199);
+    EXPECT_EQ(logits.back(), logits.front());
+    EXPECT_EQ(values.size(), 4199U * 16U);
+  }
+}
+
+// Five texts of different lengths, some as long as they may be.
+TEST(Leases, OfWritingTextsAreAlikeOnEveryRank) {
+  const TempFolder folder;
+  const io::Path checkpoint = saved_model(folder.path());
+  const Letters letters;
+  for (const bool ends : {true, false}) {
+    TextsRequest request;
+    request.texts = 5;
+    request.prompt = {1, 2};
+    request.sampling = {.tokens = 30, .temperature = 1, .top_k = 0};
+    if (ends) request.end = Letters::end;
+    request.behind = "|";
+    std::string alone;
+    for (const int ranks : {1, 2, 3}) {
+      StoreRecords records(ranks);
+      std::string texts;
+      with_readers(ranks, checkpoint, records, [&](Rank& rank, Inference& model) {
+        TextSampler sampler(model.context());
+        rank.commit(sampler);
+        const Pace pace = write_texts(request, letters, sampler, model.groups(), [&](std::string_view text) { texts += text; });
+        if (rank.world.rank() == 0 && !ends) {
+          EXPECT_EQ(pace.tokens, 30);
+        }
+      });
+      expect_alike(records);
+      if (ranks == 1) alone = texts;
+      EXPECT_EQ(texts, alone);
+      EXPECT_EQ(std::ranges::count(texts, '|'), 5);
+      EXPECT_EQ(texts.size() == 5 * 33, !ends);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::train
