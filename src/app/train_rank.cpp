@@ -165,12 +165,12 @@ void commit(const Run& run, train::Engine& engine, TrainingData& data, train::Te
 /// The whole training of a rank that trains. Collective over the groups.
 train::TrainingHistory train_run(const Run& run, const Crew& crew, const parallel::Groups& groups) {
   Session& session = run.session;
+  Memories memories;  // first, so that it goes last: a thread of the text's reads ahead into it
   TrainingData text(run.config, run.settings, run.corpus, session, groups.data(), run.log);
   const std::int64_t max_iters = length_of_run(run.config, text, groups.all());
   announce(run);
   train::Engine engine(run.settings, session.runtime(), session.ops(), groups, crew.updater());
   train::TextSampler sampler(engine.context());
-  Memories memories;
   commit(run, engine, text, sampler, memories);
   const train::RunState state = load_start(run.config, run.start, engine, session, run.log);
   train::Trainer trainer(trainer_options(run, max_iters), {engine, text.batches(), text.train_windows(), text.val_windows(),

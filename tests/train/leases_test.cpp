@@ -122,6 +122,7 @@ TrainingHistory run_training(const EngineConfig& config, const Text& text, const
                                 .microbatches = config.plan.microbatches,
                                 .rank = rank.world.rank(),
                                 .ranks = rank.world.size()};
+  Arena batches("batches", MemoryKind::data);  // before the loader, whose thread reads ahead into it
   data::Loader loader(file, data::evaluation_sampler(file, config.positions, 1, "training"), shape);
   const auto windows = [&](std::int64_t count) {
     return data::WindowReader(file, data::evaluation_sampler(file, config.positions, 1, "val"), config.samples, config.positions,
@@ -130,7 +131,6 @@ TrainingHistory run_training(const EngineConfig& config, const Text& text, const
   // Four batches, the last of one sample, and two: no multiples of three ranks.
   data::WindowReader train_text = windows(3 * config.samples + 1), val_text = windows(2 * config.samples);
   TextSampler sampler(engine.context());
-  Arena batches("batches", MemoryKind::data);
   loader.declare(batches);
   train_text.declare(batches);
   val_text.declare(batches);
