@@ -1,8 +1,11 @@
 #include "layout/parallel_plan.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <array>
+
+#include "layout/schedules.h"
 
 namespace lockstep::layout {
 namespace {
@@ -88,6 +91,12 @@ std::vector<Problem> check(const ParallelPlan& plan, const PlanLimits& limits, s
   if (plan.chunks > 1 && plan.pp == 1) {
     problems.push_back({fmt::format("parallel.virtual_stages = {}: there is one pipeline rank", plan.chunks),
                         "set parallel.pp, or parallel.virtual_stages=null"});
+  }
+  if (find_schedule(plan.schedule) == nullptr) {
+    std::vector<std::string> names;
+    for (const NamedSchedule& schedule : schedules()) names.push_back(fmt::format("parallel.schedule={}", schedule.name));
+    problems.push_back({fmt::format("parallel.schedule = {}: there is no such schedule", plan.schedule),
+                        fmt::format("{}", fmt::join(names, " or "))});
   }
   const bool parameters_cut = plan.parameters.cut != CutOver::none, gradients_cut = plan.gradients.cut != CutOver::none;
   if ((parameters_cut && !gradients_cut) || (gradients_cut && plan.optimizer.cut == CutOver::none)) {

@@ -17,16 +17,6 @@ std::string to_string(const Action& action) {
                      action.chunk);
 }
 
-std::vector<Action> one_stage_schedule(int microbatches) {
-  ensure(microbatches >= 1, "a step has at least one micro-batch");
-  std::vector<Action> actions;
-  for (int m = 0; m < microbatches; ++m) {
-    actions.push_back({Kind::forward, Microbatch{m}});
-    actions.push_back({Kind::backward, Microbatch{m}});
-  }
-  return actions;
-}
-
 namespace {
 
 /// Whether each of the chunk's streams goes through all micro-batches once, in order.

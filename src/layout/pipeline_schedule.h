@@ -35,9 +35,6 @@ struct Action {
 };
 std::string to_string(const Action& action);
 
-/// One chunk with both ends, `microbatches` times forward then backward: activations of one micro-batch are alive at a time.
-std::vector<Action> one_stage_schedule(int microbatches);
-
 /// What is wrong with a rank's list; empty: nothing. Each of a chunk's passes and messages goes through the micro-batches of a
 /// step in order (sums over micro-batches have that order: in another one their bits would differ), each once, and behind what it
 /// needs. A chunk without embedding (head) and without messages has its neighbour on this rank.

@@ -1,10 +1,14 @@
 #include "train/rank_schedule.h"
 
+#include "layout/schedules.h"
+
 namespace lockstep::train {
 
 RankSchedule rank_schedule(const EngineConfig& config) {
+  const layout::NamedSchedule* schedule = layout::find_schedule(config.plan.schedule);
+  ensure(schedule != nullptr, "the plan's schedule is one of the table");
   return {.chunks = {{.blocks = {0, config.model.layers}, .embedding = true, .head = true}},
-          .actions = layout::one_stage_schedule(config.plan.microbatches)};
+          .actions = schedule->actions({.microbatches = config.plan.microbatches})};
 }
 
 model::ModelShape model_shape(const EngineConfig& config, const RankSchedule& schedule) {

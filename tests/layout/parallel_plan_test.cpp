@@ -55,6 +55,7 @@ TEST(ParallelPlan, WhatNeedsAnotherSettingSaysSo) {
   EXPECT_TRUE(complains({.chunks = 2}, 1, "parallel.virtual_stages"));
   EXPECT_TRUE(complains({.parameters = {CutOver::all, Tier::device}}, 1, "cut only with gradients"));
   EXPECT_TRUE(complains({.tiles = {0, 1}}, 1, "memory.tiles = 0x1"));
+  EXPECT_TRUE(complains({.schedule = "2f2b"}, 1, "parallel.schedule = 2f2b: there is no such schedule"));
   const Placement on_host{CutOver::host, Tier::device};
   EXPECT_TRUE(complains({.dp = 3, .optimizer = on_host, .ranks_per_host = 2}, 3, "do not divide by the 2 of a host"));
   EXPECT_TRUE(complains({.dp = 3, .optimizer = on_host, .ranks_per_host = 0}, 3, "memory.zero_group"));

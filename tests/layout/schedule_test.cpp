@@ -22,7 +22,7 @@ bool mentions(const std::vector<std::string>& problems, std::string_view text) {
 }
 
 TEST(PipelineSchedule, OneStageKeepsOneMicroBatch) {
-  const std::vector<Action> actions = one_stage_schedule(4);
+  const std::vector<Action> actions = support::in_turn(4);
   EXPECT_TRUE(problems_of(actions, whole, 4).empty());
   const ChunkLives lives = lives_of(actions, whole, 4).front();
   EXPECT_EQ(lives.kept, 1);
@@ -38,7 +38,7 @@ TEST(PipelineSchedule, OneStageKeepsOneMicroBatch) {
 TEST(PipelineSchedule, LivesFollowFromTheList) {
   EXPECT_EQ(lives_of(support::gpipe(4), whole, 4).front().kept, 4);
   EXPECT_EQ(lives_of(support::gpipe(4), whole, 4).front().gradients, 4);
-  EXPECT_EQ(lives_of(support::one_f_one_b(4, 2), whole, 4).front().kept, 3);
+  EXPECT_EQ(lives_of(support::running_ahead(4, 2), whole, 4).front().kept, 3);
   EXPECT_EQ(open_microbatches(support::gpipe(4), whole, 4), 4);
 
   const ChunkLives late = lives_of(support::late_weights(4, 2), whole, 4).front();
@@ -87,7 +87,7 @@ TEST(PipelineSchedule, EveryProblemIsNamed) {
     std::erase(actions, left_out);
     return actions;
   };
-  EXPECT_TRUE(mentions(problems_of(without(one_stage_schedule(2), action(Kind::backward, 1)), whole, 2),
+  EXPECT_TRUE(mentions(problems_of(without(support::in_turn(2), action(Kind::backward, 1)), whole, 2),
                        "chunk 0: the input backward stops at micro-batch 1 of 2"));
   EXPECT_TRUE(mentions(problems_of({action(Kind::backward, 0), action(Kind::forward, 0)}, whole, 1),
                        "the input backward of micro-batch 0 comes before its forward pass"));
@@ -114,7 +114,7 @@ TEST(PipelineSchedule, EveryProblemIsNamed) {
 
 TEST(AccessOrder, WeightGradientsNeedNoWeights) {
   const std::vector<ChunkUnits> units{{.forward = {UnitIndex{0}, UnitIndex{1}}, .backward = {UnitIndex{1}}}};
-  const std::vector<Access> both = access_order(one_stage_schedule(2), units);
+  const std::vector<Access> both = access_order(support::in_turn(2), units);
   const std::vector<Access> one{{UnitIndex{0}, Pass::forward}, {UnitIndex{1}, Pass::forward}, {UnitIndex{1}, Pass::backward}};
   std::vector<Access> twice = one;
   twice.insert(twice.end(), one.begin(), one.end());

@@ -168,7 +168,7 @@ void add(Learnt& learnt, support::TinyStages& model, int rank, const Together& t
 }
 
 const std::vector<layout::Action>& actions_of(bool late_weights) {
-  static const std::vector<layout::Action> plain = layout::one_stage_schedule(microbatches);
+  static const std::vector<layout::Action> plain = support::in_turn(microbatches);
   static const std::vector<layout::Action> late = support::late_weights(microbatches, 1);
   return late_weights ? late : plain;
 }

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "layout/pipeline_schedule.h"
+#include "layout/schedules.h"
 
 namespace lockstep::support {
 
@@ -12,17 +12,16 @@ using Kind = layout::Action::Kind;
 
 inline layout::Action action(Kind kind, int microbatch, int chunk = 0) { return {kind, Microbatch{microbatch}, chunk}; }
 
-/// All forward, then all backward.
+/// Forward and backward in turn, as training on one rank has it.
+inline std::vector<layout::Action> in_turn(int microbatches) {
+  return layout::find_schedule("1f1b")->actions({.microbatches = microbatches});
+}
 inline std::vector<layout::Action> gpipe(int microbatches) {
-  std::vector<layout::Action> actions;
-  for (const Kind kind : {Kind::forward, Kind::backward}) {
-    for (int m = 0; m < microbatches; ++m) actions.push_back(action(kind, m));
-  }
-  return actions;
+  return layout::find_schedule("gpipe")->actions({.microbatches = microbatches});
 }
 
-/// `ahead` forward passes, then one forward, one backward.
-inline std::vector<layout::Action> one_f_one_b(int microbatches, int ahead) {
+/// `ahead` forward passes, then one forward, one backward, on one rank.
+inline std::vector<layout::Action> running_ahead(int microbatches, int ahead) {
   std::vector<layout::Action> actions;
   for (int m = 0; m < microbatches + ahead; ++m) {
     if (m < microbatches) actions.push_back(action(Kind::forward, m));

@@ -92,9 +92,9 @@ std::int64_t bytes_of(const arch::ModelConfig& c, const layout::ChunkLives& live
 TEST(Schedules, OnOneRankTheyGiveEqualBitsInTheBytesOfTheirSlots) {
   for (const bool llama : {false, true}) {
     const arch::ModelConfig config = model_of(llama);
-    const Learnt plain = learn(config, {whole(config)}, layout::one_stage_schedule(microbatches));
+    const Learnt plain = learn(config, {whole(config)}, support::in_turn(microbatches));
     for (const std::vector<Action>& actions :
-         {layout::one_stage_schedule(microbatches), support::gpipe(microbatches), support::one_f_one_b(microbatches, 2),
+         {support::in_turn(microbatches), support::gpipe(microbatches), support::running_ahead(microbatches, 2),
           support::late_weights(microbatches, 0), support::late_weights(microbatches, 2), support::all_apart(microbatches)}) {
       const Learnt other = learn(config, {whole(config)}, actions);
       expect_equal(other, plain);
@@ -106,14 +106,14 @@ TEST(Schedules, OnOneRankTheyGiveEqualBitsInTheBytesOfTheirSlots) {
 
 TEST(Schedules, DeferredWeightGradientsNeedNoPlaceAmongTheTemporaries) {
   const arch::ModelConfig config = model_of(false);
-  const Learnt plain = learn(config, {whole(config)}, layout::one_stage_schedule(microbatches));
+  const Learnt plain = learn(config, {whole(config)}, support::in_turn(microbatches));
   EXPECT_LE(learn(config, {whole(config)}, support::all_apart(microbatches)).workspace_bytes, plain.workspace_bytes);
 }
 
 TEST(Schedules, TwoChunksOfOneRankGiveTheBitsOfOne) {
   for (const bool llama : {false, true}) {
     const arch::ModelConfig config = model_of(llama);
-    const Learnt plain = learn(config, {whole(config)}, layout::one_stage_schedule(microbatches));
+    const Learnt plain = learn(config, {whole(config)}, support::in_turn(microbatches));
     for (const int live : {1, 2, 4}) {
       for (const bool late : {false, true}) {
         const std::vector<Action> actions = support::two_chunks(microbatches, live, late);
@@ -127,49 +127,63 @@ TEST(Schedules, TwoChunksOfOneRankGiveTheBitsOfOne) {
   }
 }
 
-/// A rank's part of two stages, one forward, one backward: the first rank is one micro-batch ahead.
-std::vector<Action> stage_of_two(int rank, bool late) {
-  std::vector<Action> actions;
-  const Kind backward = late ? Kind::input_backward : Kind::backward;
-  const int ahead = rank == 0 ? 1 : 0;
-  for (int m = 0; m < microbatches + ahead; ++m) {
-    if (m < microbatches) {
-      if (rank == 1) actions.push_back(action(Kind::receive_input, m));
-      actions.push_back(action(Kind::forward, m));
-      if (rank == 0) actions.push_back(action(Kind::send_output, m));
-    }
-    if (m < ahead) continue;
-    if (rank == 0) actions.push_back(action(Kind::receive_gradient, m - ahead));
-    actions.push_back(action(backward, m - ahead));
-    if (rank == 1) actions.push_back(action(Kind::send_gradient, m - ahead));
-    if (late && m > ahead) actions.push_back(action(Kind::weight_backward, m - ahead - 1));
+/// The list with each gradient of weights behind the next micro-batch's input gradient.
+std::vector<Action> with_late_weights(const std::vector<Action>& actions) {
+  std::vector<Action> late;
+  for (Action each : actions) {
+    if (each.kind == Kind::backward) each.kind = Kind::input_backward;
+    late.push_back(each);
+    const int m = each.microbatch.value;
+    if (each.kind == Kind::input_backward && m > 0) late.push_back(action(Kind::weight_backward, m - 1));
   }
-  if (late) actions.push_back(action(Kind::weight_backward, microbatches - 1));
-  return actions;
+  late.push_back(action(Kind::weight_backward, microbatches - 1));
+  return late;
 }
 
-TEST(Schedules, TwoRanksPassMicroBatchesOnWithTheBitsOfOne) {
+/// The stage whose chunk has the parameter.
+std::size_t stage_of(const std::string& parameter, const arch::ModelConfig& config, int stages) {
+  constexpr std::string_view block = "transformer.h.";
+  if (!parameter.starts_with(block)) return static_cast<std::size_t>(stages - 1);
+  const int number = std::stoi(parameter.substr(block.size()));
+  int stage = 0;
+  while (layout::part_of(config.layers, stage, stages).end() <= number) ++stage;
+  return static_cast<std::size_t>(stage);
+}
+
+/// What each rank of a pipeline of one chunk a rank learns.
+std::vector<Learnt> learn_in_pipeline(const arch::ModelConfig& config, const layout::NamedSchedule& schedule, int stages,
+                                      bool late) {
+  std::vector<Learnt> learnt(static_cast<std::size_t>(stages));
+  comm::run_ranks(stages, {.timeout = 60}, [&](comm::Communicator& group) {
+    const int stage = group.rank();
+    support::Machine machine(1);
+    group.attach(*machine.stream, machine.runtime->team());
+    const std::vector<Action> plain = schedule.actions({.stage = stage, .stages = stages, .microbatches = microbatches});
+    const std::vector<Action> actions = late ? with_late_weights(plain) : plain;
+    const layout::Range blocks = layout::part_of(config.layers, stage, stages);
+    const Chunk chunk{.blocks = blocks, .embedding = stage == 0, .head = stage == stages - 1};
+    support::TinyStages model(config, {samples, positions}, {chunk}, actions, microbatches, machine);
+    PipelineRunner runner(actions, model.memory, model.stages,
+                          {.group = &group, .chunks = {{.before = stage - 1, .behind = stage + 1}}});
+    for (int again = 0; again < 2; ++again) step(model, runner, learnt[static_cast<std::size_t>(stage)]);
+  });
+  return learnt;
+}
+
+TEST(Schedules, RanksOfAPipelineLearnTheBitsOfOne) {
   const arch::ModelConfig config = model_of(true);
-  const Learnt plain = learn(config, {whole(config)}, layout::one_stage_schedule(microbatches));
-  for (const bool late : {false, true}) {
-    std::array<Learnt, 2> learnt;
-    comm::run_ranks(2, {.timeout = 60}, [&](comm::Communicator& group) {
-      const int rank = group.rank();
-      support::Machine machine(1);
-      group.attach(*machine.stream, machine.runtime->team());
-      const std::vector<Action> actions = stage_of_two(rank, late);
-      support::TinyStages model(config, {samples, positions}, {halves(config)[static_cast<std::size_t>(rank)]}, actions,
-                                microbatches, machine);
-      PipelineRunner runner(actions, model.memory, model.stages, {.group = &group, .chunks = {{.before = 0, .behind = 1}}});
-      for (int again = 0; again < 2; ++again) step(model, runner, learnt[static_cast<std::size_t>(rank)]);
-    });
-    EXPECT_EQ(learnt[0].loss, 0);
-    EXPECT_EQ(learnt[1].loss, plain.loss);
-    EXPECT_EQ(learnt[0].rows, plain.rows);
-    for (const auto& [name, gradient] : plain.gradients) {
-      const bool first = name.find("transformer.h.0.") == 0 || name == "transformer.wte.weight";
-      if (name == "transformer.wte.weight") continue;  // its rows, above
-      EXPECT_EQ(learnt[first ? 0 : 1].gradients.at(name), gradient) << name;
+  const Learnt plain = learn(config, {whole(config)}, support::in_turn(microbatches));
+  for (const layout::NamedSchedule& schedule : layout::schedules()) {
+    for (const auto& [stages, late] : {std::pair{2, false}, {2, true}, {3, false}}) {
+      SCOPED_TRACE(testing::Message() << schedule.name << ", " << stages << " stages, late weights: " << late);
+      const std::vector<Learnt> learnt = learn_in_pipeline(config, schedule, stages, late);
+      EXPECT_EQ(learnt.front().loss, 0);
+      EXPECT_EQ(learnt.back().loss, plain.loss);
+      EXPECT_EQ(learnt.front().rows, plain.rows);
+      for (const auto& [name, gradient] : plain.gradients) {
+        if (name == "transformer.wte.weight") continue;  // its rows, above
+        EXPECT_EQ(learnt[stage_of(name, config, stages)].gradients.at(name), gradient) << name;
+      }
     }
   }
 }
@@ -180,7 +194,7 @@ TEST(Schedules, EvaluationGoesThroughAllChunks) {
   const std::vector<Action> actions = support::two_chunks(microbatches, 2);
   support::TinyStages two(config, {samples, positions}, halves(config), actions, microbatches, machine);
   PipelineRunner runner(actions, two.memory, two.stages);
-  const std::vector<Action> plain = layout::one_stage_schedule(microbatches);
+  const std::vector<Action> plain = support::in_turn(microbatches);
   support::TinyStages one(config, {samples, positions}, {whole(config)}, plain, microbatches, machine);
   const support::Batches batches(1, samples, positions, 65);
   double of_two = 0, of_one = 0;
