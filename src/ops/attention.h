@@ -47,8 +47,9 @@ class Attention : public Family {
   /// follows).
   void forward(const Tensor& o, const Tensor& lse, const Tensor& q, const Tensor& k, const Tensor& v, const AttentionShape& shape,
                const DropoutSite& dropout = {});
-  /// dq, dk, dv like q, k, v; T = S. delta, f32, is workspace of the caller: delta_columns for each of the B*T rows. `o` is
-  /// the forward's result, d_o its gradient.
+  /// dq, dk, dv like q, k, v: dk and dv are these queries' part of the keys' gradients, and rows behind the S keys are left as
+  /// they are. delta, f32, is workspace of the caller: delta_columns for each of the B*T rows. `o` is the forward's result, d_o
+  /// its gradient.
   void backward(const Tensor& dq, const Tensor& dk, const Tensor& dv, const Tensor& delta, const Tensor& d_o, const Tensor& o,
                 const Tensor& lse, const Tensor& q, const Tensor& k, const Tensor& v, const AttentionShape& shape,
                 const DropoutSite& dropout = {});

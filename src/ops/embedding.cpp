@@ -5,7 +5,7 @@
 namespace lockstep::ops {
 
 void Embedding::forward(const Tensor& y, const Tensor& tokens, const Tensor& token_table, const Tensor& position_table,
-                        const Positions& positions) {
+                        const Positions& positions, std::int64_t first_token) {
   const DType type = storage_of(y, "y");
   check_matrix(y, y.rows(), y.columns(), "y", type);
   check_dense(tokens, y.rows(), "tokens", DType::i32);
@@ -13,18 +13,20 @@ void Embedding::forward(const Tensor& y, const Tensor& tokens, const Tensor& tok
   check_optional_matrix(position_table, position_table.rows(), y.columns(), "position_table", type);
   check_samples(y, positions, "y");
   demand(!position_table || positions.end() <= position_table.rows(), "position_table", "it has a row for every position");
+  demand(first_token >= 0, "token_table", "its first token is not negative");
   check_device({&y, &tokens, &token_table, &position_table});
   const OpScope running = scope("forward");
-  do_forward(y, tokens, token_table, position_table, positions);
+  do_forward(y, tokens, token_table, position_table, positions, first_token);
 }
 
-void Embedding::backward_tokens(const Tensor& d_tokens, const Tensor& dy, const Tensor& tokens) {
+void Embedding::backward_tokens(const Tensor& d_tokens, const Tensor& dy, const Tensor& tokens, std::int64_t first_token) {
   check_matrix(dy, dy.rows(), dy.columns(), "dy", storage_of(dy, "dy"));
   check_dense(tokens, dy.rows(), "tokens", DType::i32);
   check_matrix(d_tokens, d_tokens.rows(), dy.columns(), "d_tokens");
+  demand(first_token >= 0, "d_tokens", "its first token is not negative");
   check_device({&d_tokens, &dy, &tokens});
   const OpScope running = scope("backward_tokens");
-  do_backward_tokens(d_tokens, dy, tokens);
+  do_backward_tokens(d_tokens, dy, tokens, first_token);
 }
 
 void Embedding::backward_positions(const Tensor& d_table, const Tensor& dy, const Positions& positions, bool accumulate) {

@@ -1,7 +1,8 @@
 #pragma once
 
 // Token and position rows. B samples, T positions, C width, V vocabulary. Tables and activations are f32 or bf16, all the same;
-// the tables' gradients are f32.
+// the tables' gradients are f32. A token table may be a part of the vocabulary: its rows are tokens [first_token, first_token +
+// rows), and other tokens are somewhere else's.
 
 #include "ops/op_scope.h"
 #include "ops/positions.h"
@@ -12,13 +13,14 @@ namespace lockstep::ops {
 class Embedding : public Family {
  public:
   explicit Embedding(OpObserver* observer) : Family("embedding", observer) {}
-  /// y [B*T, C] = tokens_table[token] + position_table[the row's position]; position_table may be empty. tokens [B*T] i32,
-  /// all in [0, V) (checked when the batch was made).
+  /// y [B*T, C] = token_table[token] + position_table[the row's position]; position_table may be empty. tokens [B*T] i32,
+  /// all in [0, V) (checked when the batch was made). The row of a token that the table has not is zero, its position's row left
+  /// out: a sum over the parts of a vocabulary is the whole vocabulary's result, with the same bits.
   void forward(const Tensor& y, const Tensor& tokens, const Tensor& token_table, const Tensor& position_table,
-               const Positions& positions);
-  /// d_tokens [V, C] f32 += rows of dy by token: per row, tokens in fixed blocks of 64 in order (numerics.md 3.2). Only rows
-  /// that occur in `tokens` are touched.
-  void backward_tokens(const Tensor& d_tokens, const Tensor& dy, const Tensor& tokens);
+               const Positions& positions, std::int64_t first_token = 0);
+  /// d_tokens, the gradient of a token table, f32, += rows of dy by token: per row, tokens in fixed blocks of 64 in order
+  /// (numerics.md 3.2). Only rows that occur in `tokens` are touched.
+  void backward_tokens(const Tensor& d_tokens, const Tensor& dy, const Tensor& tokens, std::int64_t first_token = 0);
   /// d_table [P, C] f32, a row for each position, (+)= rows of dy by position, samples in order in blocks of 64. Rows of
   /// positions that dy has not are set to zero when not accumulating.
   void backward_positions(const Tensor& d_table, const Tensor& dy, const Positions& positions, bool accumulate);
@@ -29,8 +31,8 @@ class Embedding : public Family {
 
  private:
   virtual void do_forward(const Tensor& y, const Tensor& tokens, const Tensor& token_table, const Tensor& position_table,
-                          const Positions& positions) = 0;
-  virtual void do_backward_tokens(const Tensor& d_tokens, const Tensor& dy, const Tensor& tokens) = 0;
+                          const Positions& positions, std::int64_t first_token) = 0;
+  virtual void do_backward_tokens(const Tensor& d_tokens, const Tensor& dy, const Tensor& tokens, std::int64_t first_token) = 0;
   virtual void do_backward_positions(const Tensor& d_table, const Tensor& dy, const Positions& positions, bool accumulate) = 0;
   virtual void do_add_rows(const Tensor& sum, const Tensor& part, const Tensor& tokens) = 0;
   virtual void do_take_rows(const Tensor& rows, const Tensor& part, const Tensor& tokens) = 0;

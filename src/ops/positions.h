@@ -3,6 +3,7 @@
 // Which positions of a sample a tensor's rows have: the same in every sample, one or two runs of consecutive ones. A rank of
 // context parallelism has two, one from the front and one from the back, so that all ranks see as many keys.
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <span>
@@ -37,6 +38,13 @@ class Positions {
   }
   /// Behind the last position.
   std::int64_t end() const { return runs_[1].count > 0 ? runs_[1].end() : runs_[0].end(); }
+  /// Those of rows [first, first + count) of a sample.
+  Positions part(std::int64_t first, std::int64_t count) const {
+    ensure(first >= 0 && count >= 0 && first + count <= this->count(), "a part lies among the rows");
+    const std::int64_t in_front = std::clamp<std::int64_t>(runs_[0].count - first, 0, count);
+    if (in_front == 0) return {at(first), count};
+    return {{at(first), in_front}, {runs_[1].first, count - in_front}};
+  }
   /// In order; a run may be empty.
   std::span<const PositionRun> runs() const { return runs_; }
 

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+
 #include "ops/cpu/token_order.h"
 #include "support/ops.h"
 
@@ -51,6 +53,48 @@ TEST_P(EmbeddingSizes, EqualsReference) {
         return Results{y, without, d_table, d_places, accumulated, sum, part, d_ends, d_more};
       },
       2e-6);
+}
+
+/// Tokens [first, last) of a vocabulary, part by part: uneven, one of them empty.
+constexpr std::array<std::pair<std::int64_t, std::int64_t>, 4> parts_of_65{{{0, 17}, {17, 40}, {40, 40}, {40, 65}}};
+
+TEST_P(EmbeddingOf, PartsOfTheVocabularyEqualReference) {
+  std::vector<std::int32_t> ids = random_ids(150, 0, 65, 1);
+  const HostTensor places = HostTensor::random({50, 33}, 3).as(GetParam()), dy = HostTensor::random({150, 33}, 4).as(GetParam());
+  for (const auto& [first, last] : parts_of_65) {
+    if (first == last) continue;
+    const HostTensor table = HostTensor::random({last - first, 33}, 2).as(GetParam());
+    compare_everywhere(
+        [&, first = first, rows = last - first](ops::Ops& ops) {
+          HostTensor y(dy.tensor().shape, dy.type()), d_table = HostTensor::random({rows, 33}, 5);
+          ops.embedding().forward(y, ids_tensor(ids), table, places, {0, 50}, first);
+          ops.embedding().backward_tokens(d_table, dy, ids_tensor(ids), first);
+          return Results{y, d_table};
+        },
+        2e-6);
+  }
+}
+
+// Each row is one part's and zero in the others.
+TEST_P(EmbeddingOf, PartsOfTheVocabularyHaveTheBitsOfTheWhole) {
+  std::vector<std::int32_t> ids = random_ids(300, 0, 65, 1);
+  const HostTensor table = HostTensor::random({65, 33}, 2).as(GetParam()),
+                   places = HostTensor::random({60, 33}, 3).as(GetParam());
+  const HostTensor dy = HostTensor::random({300, 33}, 4).as(GetParam());
+  for (const auto& machine : machines()) {
+    ops::Embedding& embedding = machine->ops->embedding();
+    HostTensor whole({300, 33}, GetParam()), sum = whole, d_whole({65, 33}), d_parts = d_whole;
+    embedding.forward(whole, ids_tensor(ids), table, places, {0, 60});
+    embedding.backward_tokens(d_whole, dy, ids_tensor(ids));
+    for (const auto& [first, last] : parts_of_65) {
+      const HostTensor part = HostTensor::random({300, 33}, 6).as(GetParam());
+      embedding.forward(part, ids_tensor(ids), table.tensor().slice_rows(first, last - first), places, {0, 60}, first);
+      machine->ops->elementwise().add(sum, part);
+      embedding.backward_tokens(d_parts.tensor().slice_rows(first, last - first), dy, ids_tensor(ids), first);
+    }
+    EXPECT_EQ(different_bits(sum.values(), whole.values()), 0U) << machine->name;
+    EXPECT_EQ(different_bits(d_parts.values(), d_whole.values()), 0U) << machine->name;
+  }
 }
 
 TEST(Embedding, TakenRowsLeaveZeros) {
@@ -149,16 +193,19 @@ TEST(Embedding, ReferenceAgainstFiniteDifferences) {
   expect_gradient(d_places, places, loss, 0.1F, 1e-5);
 }
 
-TEST(Embedding, TokensInOrderOfIdThenPlace) {
+TEST(Embedding, TokensInOrderOfRowThenPlace) {
   const std::vector<std::int32_t> ids = {50303, 7, 1024, 7, 0, 50303, 1023};
   std::vector<ops::cpu::TokenPlace> memory(14);
   std::vector<std::pair<std::int32_t, std::int32_t>> order;
-  for (const auto& token : ops::cpu::sort_by_id(ids, 100, memory)) order.emplace_back(token.id, token.place);
+  for (const auto& token : ops::cpu::sort_by_row(ids, {0, 50304}, 100, memory)) order.emplace_back(token.row, token.place);
   const std::vector<std::pair<std::int32_t, std::int32_t>> expected = {{0, 104},    {7, 101},     {7, 103},    {1023, 106},
                                                                        {1024, 102}, {50303, 100}, {50303, 105}};
   EXPECT_EQ(order, expected);
+  order.clear();
+  for (const auto& token : ops::cpu::sort_by_row(ids, {7, 1017}, 0, memory)) order.emplace_back(token.row, token.place);
+  EXPECT_EQ(order, (std::vector<std::pair<std::int32_t, std::int32_t>>{{0, 1}, {0, 3}, {1016, 6}})) << "rows of a part";
   memory.resize(13);
-  EXPECT_THROW(ops::cpu::sort_by_id(ids, 0, memory), BrokenRule);
+  EXPECT_THROW(ops::cpu::sort_by_row(ids, {0, 50304}, 0, memory), BrokenRule);
 }
 
 TEST(Embedding, BrokenRules) {
@@ -174,6 +221,8 @@ TEST(Embedding, BrokenRules) {
   EXPECT_THROW(embedding.forward(y, tokens, table, places, {0, 4}), BrokenRule);
   EXPECT_THROW(embedding.forward(y, tokens, table, places, {1, 3}), BrokenRule);
   EXPECT_THROW(embedding.forward(y, tokens, table, places, {-1, 3}), BrokenRule);
+  EXPECT_THROW(embedding.forward(y, tokens, table, places, {0, 3}, -1), BrokenRule);
+  EXPECT_THROW(embedding.backward_tokens(table, y, tokens, -1), BrokenRule);
   EXPECT_THROW(embedding.backward_tokens(narrow, y, tokens), BrokenRule);
   EXPECT_THROW(embedding.backward_tokens(table, y, ids_tensor(few)), BrokenRule);
   EXPECT_THROW(embedding.backward_positions(places, y, {0, 4}, false), BrokenRule);

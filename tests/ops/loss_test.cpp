@@ -58,6 +58,98 @@ TEST(Loss, SlicesOfRowsHaveEqualBits) {
   }
 }
 
+struct Part {
+  std::int64_t first, tokens, columns;
+};
+
+/// Parts of a vocabulary of 65 tokens: one, and two to four of them, uneven, padded, one without tokens.
+const std::vector<std::vector<Part>>& divisions() {
+  static const std::vector<std::vector<Part>> all{{{0, 65, 65}},
+                                                  {{0, 32, 32}, {32, 33, 40}},
+                                                  {{0, 1, 1}, {1, 63, 63}, {64, 1, 17}},
+                                                  {{0, 30, 30}, {30, 30, 30}, {60, 5, 30}, {65, 0, 30}}};
+  return all;
+}
+
+/// The losses, and the gradient of all columns when `scale` is not empty, of parts that ops compute one after another.
+struct Divided {
+  double loss = 1;
+  HostTensor gradient;
+};
+Divided divide(ops::Ops& ops, const HostTensor& logits, std::vector<std::int32_t>& targets, const std::vector<Part>& parts,
+               const Tensor& scale) {
+  const std::int64_t rows = logits.tensor().rows(), columns = ops::Loss::summary_columns;
+  std::vector<HostTensor> of_parts;
+  std::vector<double> numbers(parts.size() * static_cast<std::size_t>(rows * columns), -5);
+  const Tensor summaries = view(std::span(numbers), Shape{std::ssize(numbers)}).reshape({std::ssize(numbers) / columns, columns});
+  const auto part_of = [&](std::size_t p) { return ops::VocabularyPart{static_cast<int>(p), parts[p].first, parts[p].tokens}; };
+  for (std::size_t p = 0; p < parts.size(); ++p) {
+    HostTensor& part = of_parts.emplace_back(HostTensor::filled({rows, parts[p].columns}, 1e6F));
+    for (std::int64_t i = 0; i < rows; ++i) {
+      for (std::int64_t j = 0; j < parts[p].tokens; ++j) {
+        part.values()[static_cast<std::size_t>(i * parts[p].columns + j)] =
+            logits[static_cast<std::size_t>(i * logits.tensor().columns() + parts[p].first + j)];
+      }
+    }
+    const HostTensor before = part;
+    ops.loss().summarise(summaries.slice_rows(static_cast<std::int64_t>(p) * rows, rows), part, ids_tensor(targets), part_of(p),
+                         static_cast<bool>(scale));
+    EXPECT_TRUE(scale || different_bits(part.values(), before.values()) == 0);
+  }
+  Divided result{.gradient = HostTensor(logits.tensor().shape)};
+  for (std::size_t p = 0; p < parts.size(); ++p) {
+    double loss = 1;
+    ops.loss().finish(of_parts[p], ids_tensor(targets), part_of(p), summaries, scale, number_tensor(loss));
+    EXPECT_TRUE(p == 0 || loss == result.loss || std::isnan(loss)) << "of part " << p;
+    result.loss = loss;
+    for (std::int64_t i = 0; i < rows; ++i) {
+      for (std::int64_t j = 0; j < parts[p].columns; ++j) {
+        const float value = of_parts[p][static_cast<std::size_t>(i * parts[p].columns + j)];
+        if (j < parts[p].tokens) {
+          result.gradient[static_cast<std::size_t>(i * logits.tensor().columns() + parts[p].first + j)] = value;
+        } else if (scale) {
+          EXPECT_EQ(value, 0) << "padding";
+        }
+      }
+    }
+  }
+  return result;
+}
+
+TEST(Loss, PartsOfTheVocabularyGiveTheWholeOnesResult) {
+  const HostTensor logits = HostTensor::random({130, 65}, 1, 8), scale = HostTensor::filled({1}, 0.01F);
+  std::vector<std::int32_t> targets = random_ids(130, -1, 65, 2);
+  double expected = 1;
+  HostTensor gradient = logits;
+  ops::make_reference_ops()->loss().forward(gradient, ids_tensor(targets), 65, scale, number_tensor(expected));
+  for (const std::vector<Part>& parts : divisions()) {
+    compare_everywhere(
+        [&](ops::Ops& ops) {
+          const Divided trained = divide(ops, logits, targets, parts, scale), evaluated = divide(ops, logits, targets, parts, {});
+          EXPECT_EQ(trained.loss, evaluated.loss);
+          EXPECT_NEAR(trained.loss, expected, 1e-6 * expected);
+          EXPECT_LE(distance(trained.gradient.values(), gradient.values()), 1e-6);
+          HostTensor sum({1});
+          sum[0] = static_cast<float>(trained.loss);
+          return Results{trained.gradient, sum};
+        },
+        1e-6);
+  }
+}
+
+TEST(Loss, OnePartHasTheBitsOfTheWholeVocabulary) {
+  const HostTensor logits = HostTensor::random({130, 65}, 1, 8), scale = HostTensor::filled({1}, 0.01F);
+  std::vector<std::int32_t> targets = random_ids(130, -1, 65, 2);
+  for (const auto& machine : machines()) {
+    HostTensor gradient = logits;
+    double loss = 1;
+    machine->ops->loss().forward(gradient, ids_tensor(targets), 65, scale, number_tensor(loss));
+    const Divided one = divide(*machine->ops, logits, targets, divisions()[0], scale);
+    EXPECT_EQ(one.loss, loss);
+    EXPECT_EQ(different_bits(one.gradient.values(), gradient.values()), 0U);
+  }
+}
+
 // More rows than the workspace has losses for.
 TEST(Loss, ManyRows) {
   const HostTensor logits = HostTensor::random({140000, 3}, 1, 4);
@@ -76,6 +168,9 @@ TEST(Loss, NotANumberIsSeen) {
     double sum = 0;
     machine->ops->loss().forward(logits, ids_tensor(targets), 65, {}, number_tensor(sum));
     EXPECT_TRUE(std::isnan(sum));
+    for (const std::vector<Part>& parts : divisions()) {
+      EXPECT_TRUE(std::isnan(divide(*machine->ops, logits, targets, parts, {}).loss));
+    }
   }
 }
 
@@ -106,6 +201,19 @@ TEST(Loss, BrokenRules) {
   EXPECT_THROW(loss.forward(logits, ids_tensor(targets), 0, {}, number_tensor(sum)), BrokenRule);
   EXPECT_THROW(loss.forward(logits, ids_tensor(targets), 9, two, number_tensor(sum)), BrokenRule);
   EXPECT_THROW(loss.forward(logits, ids_tensor(targets), 9, {}, two), BrokenRule);
+  std::vector<double> numbers(24);
+  const Tensor summary = view(std::span(numbers), Shape{24}).flat(0, 12), summaries = view(std::span(numbers), Shape{24});
+  const Tensor ids = ids_tensor(targets);
+  EXPECT_THROW(loss.summarise(summary, logits, ids_tensor(few), {0, 0, 9}, false), BrokenRule);
+  EXPECT_THROW(loss.summarise(summary, logits, ids, {0, 0, 10}, false), BrokenRule);
+  EXPECT_THROW(loss.summarise(summary, logits, ids, {0, -1, 9}, false), BrokenRule);
+  EXPECT_THROW(loss.summarise(summaries, logits, ids, {0, 0, 9}, false), BrokenRule);
+  EXPECT_THROW(loss.summarise(logits, logits, ids, {0, 0, 9}, false), BrokenRule);
+  EXPECT_THROW(loss.finish(logits, ids, {0, 0, 10}, summaries, {}, number_tensor(sum)), BrokenRule);
+  EXPECT_THROW(loss.finish(logits, ids, {2, 0, 9}, summaries, {}, number_tensor(sum)), BrokenRule) << "there are two parts";
+  EXPECT_THROW(loss.finish(logits, ids, {0, 0, 9}, summaries.flat(0, 13), {}, number_tensor(sum)), BrokenRule);
+  EXPECT_THROW(loss.finish(logits, ids, {0, 0, 9}, summaries, two, number_tensor(sum)), BrokenRule);
+  EXPECT_THROW(loss.finish(logits, ids, {0, 0, 9}, summaries, {}, two), BrokenRule);
   Tensor elsewhere = logits;
   elsewhere.device.kind = DeviceKind::cuda;
   EXPECT_THROW(loss.forward(elsewhere, ids_tensor(targets), 9, {}, number_tensor(sum)), BrokenRule);

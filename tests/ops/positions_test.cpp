@@ -23,6 +23,22 @@ TEST(Positions, OfOneRunAndOfTwo) {
   EXPECT_EQ(Positions({2, 2}, {7, 0}).end(), 4);
 }
 
+TEST(Positions, PartsHaveSomeOfTheRows) {
+  const Positions two({2, 2}, {7, 3}), one(3, 4);
+  for (const Positions& whole : {two, one, Positions()}) {
+    for (std::int64_t first = 0; first <= whole.count(); ++first) {
+      for (std::int64_t count = 0; first + count <= whole.count(); ++count) {
+        const std::vector<std::int64_t> expected = all(whole);
+        EXPECT_EQ(all(whole.part(first, count)),
+                  std::vector<std::int64_t>(expected.begin() + first, expected.begin() + first + count));
+      }
+    }
+  }
+  EXPECT_THROW((void)two.part(2, 4), BrokenRule);
+  EXPECT_THROW((void)two.part(-1, 2), BrokenRule);
+  EXPECT_THROW((void)two.part(1, -1), BrokenRule);
+}
+
 TEST(Positions, GoUp) {
   EXPECT_THROW(Positions(-1, 2), BrokenRule);
   EXPECT_THROW(Positions(1, -2), BrokenRule);

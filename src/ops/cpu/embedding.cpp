@@ -26,12 +26,17 @@ HWY_FLATTEN void EmbeddingRow(S* to, const S* token, const S* position, std::int
 }
 
 void EmbeddingRows(const Tensor& y, const Tensor& tokens, const Tensor& token_table, const Tensor& position_table,
-                   const Positions& positions, std::int64_t first, std::int64_t last) {
+                   const Positions& positions, std::int64_t first_token, std::int64_t first, std::int64_t last) {
   WithStorage(y.dtype, [&](auto zero) HWY_ATTR {
     using S = decltype(zero);
     for (std::int64_t i = first; i < last; ++i) {
-      EmbeddingRow(row_of<S>(y, i), row_of<S>(token_table, ids(tokens)[i]),
-                   row_of<S>(position_table, positions.at(i % positions.count())), y.columns());
+      const std::int64_t row = ids(tokens)[i] - first_token;
+      if (row < 0 || row >= token_table.rows()) {
+        std::memset(row_of<S>(y, i), 0, static_cast<std::size_t>(y.columns()) * sizeof(S));
+        continue;
+      }
+      EmbeddingRow(row_of<S>(y, i), row_of<S>(token_table, row), row_of<S>(position_table, positions.at(i % positions.count())),
+                   y.columns());
     }
   });
 }
@@ -74,10 +79,10 @@ HWY_FLATTEN void ScatterColumnsAs(const Tensor& d_tokens, const Tensor& dy, cons
     for (std::int64_t i = 0; i < count; ++i) {
       const TokenPlace token = tokens[i];
       stripe.Set(row_of<S>(dy, token.place));
-      for (; i + 1 < count && tokens[i + 1].id == token.id && tokens[i + 1].place / 64 == token.place / 64; ++i) {
+      for (; i + 1 < count && tokens[i + 1].row == token.row && tokens[i + 1].place / 64 == token.place / 64; ++i) {
         stripe.AddRow(row_of<S>(dy, tokens[i + 1].place));
       }
-      stripe.AddTo(row_of(d_tokens, token.id));
+      stripe.AddTo(row_of(d_tokens, token.row));
     }
   });
 }
@@ -109,13 +114,13 @@ void SumPosition(float* to, const Tensor& dy, std::int64_t rows, bool accumulate
   WithStorage(dy.dtype, [&](auto zero) HWY_ATTR { SumPositionAs<decltype(zero)>(to, dy, rows, row); });
 }
 
-/// Columns [first, last) of sum += part and part = 0, once for each id.
+/// Columns [first, last) of sum += part and part = 0, once for each row.
 void MoveColumns(const Tensor& sum, const Tensor& part, const TokenPlace* tokens, std::int64_t count, std::int64_t first,
                  std::int64_t last) {
   for (std::int64_t i = 0; i < count; ++i) {
-    if (i > 0 && tokens[i].id == tokens[i - 1].id) continue;
-    float* from = row_of(part, tokens[i].id) + first;
-    float* to = row_of(sum, tokens[i].id) + first;
+    if (i > 0 && tokens[i].row == tokens[i - 1].row) continue;
+    float* from = row_of(part, tokens[i].row) + first;
+    float* to = row_of(sum, tokens[i].row) + first;
     ForColumns(last - first, [&](std::int64_t j, auto group) HWY_ATTR {
       group.Store(Add(group.Load(to + j), group.Load(from + j)), to + j);
       group.Store(Splat(0), from + j);
@@ -149,24 +154,24 @@ class CpuEmbedding final : public Embedding {
 
  private:
   void do_forward(const Tensor& y, const Tensor& tokens, const Tensor& token_table, const Tensor& position_table,
-                  const Positions& positions) override {
+                  const Positions& positions, std::int64_t first_token) override {
     context_.deal(y.rows(), rows_per_tile(y.columns()), [&](std::int64_t first, std::int64_t last) {
-      rows_(y, tokens, token_table, position_table, positions, first, last);
+      rows_(y, tokens, token_table, position_table, positions, first_token, first, last);
     });
   }
 
-  /// body(sorted tokens) for as many tokens at a time as the workspace sorts.
+  /// body(sorted tokens that the table has) for as many tokens at a time as the workspace sorts.
   template <class Body>
-  void for_sorted(const Tensor& tokens, const Body& body) {
+  void for_sorted(const Tensor& tokens, const TableRows& table, const Body& body) {
     const std::span<TokenPlace> memory = context_.scratch<TokenPlace>();
     for (std::int64_t begin = 0; begin < tokens.elements(); begin += max_sorted_tokens) {
       const std::int64_t count = std::min(max_sorted_tokens, tokens.elements() - begin);
-      body(sort_by_id({ids(tokens) + begin, static_cast<std::size_t>(count)}, narrow<std::int32_t>(begin), memory));
+      body(sort_by_row({ids(tokens) + begin, static_cast<std::size_t>(count)}, table, narrow<std::int32_t>(begin), memory));
     }
   }
 
-  void do_backward_tokens(const Tensor& d_tokens, const Tensor& dy, const Tensor& tokens) override {
-    for_sorted(tokens, [&](std::span<const TokenPlace> sorted) {
+  void do_backward_tokens(const Tensor& d_tokens, const Tensor& dy, const Tensor& tokens, std::int64_t first_token) override {
+    for_sorted(tokens, {first_token, d_tokens.rows()}, [&](std::span<const TokenPlace> sorted) {
       context_.deal(dy.columns(), stripe_columns, [&](std::int64_t first, std::int64_t last) {
         scatter_(d_tokens, dy, sorted.data(), std::ssize(sorted), first, last);
       });
@@ -195,7 +200,7 @@ class CpuEmbedding final : public Embedding {
   }
 
   void do_add_rows(const Tensor& sum, const Tensor& part, const Tensor& tokens) override {
-    for_sorted(tokens, [&](std::span<const TokenPlace> sorted) {
+    for_sorted(tokens, {0, sum.rows()}, [&](std::span<const TokenPlace> sorted) {
       context_.deal(sum.columns(), stripe_columns, [&](std::int64_t first, std::int64_t last) {
         move_(sum, part, sorted.data(), std::ssize(sorted), first, last);
       });

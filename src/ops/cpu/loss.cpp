@@ -1,4 +1,5 @@
-// Softmax cross-entropy over rows that stay in cache: the maximum, the exponentials and their sum, the gradient.
+// Softmax cross-entropy over rows that stay in cache: the maximum, the exponentials and their sum, the gradient. Where the
+// vocabulary is divided, what one visit of a row does is done in two.
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/cpu/loss.cpp"
@@ -43,16 +44,23 @@ HWY_INLINE double SumOfExponentials(float* row, std::int64_t columns, float shif
   return total;
 }
 
+/// The first `tokens` columns of a row *= factor; those behind become zero.
+HWY_INLINE void ScaleRow(float* row, std::int64_t tokens, std::int64_t columns, float factor) {
+  const Sixteen factors = Splat(factor);
+  ForColumns(tokens, [&](std::int64_t j, auto group) HWY_ATTR { group.Store(Mul(group.Load(row + j), factors), row + j); });
+  std::memset(row + tokens, 0, static_cast<std::size_t>(columns - tokens) * sizeof(float));
+}
+
 /// Rows [first, last): their losses, and in place their gradients when `scale` is not null.
 void LossRows(const Tensor& logits, const Tensor& targets, std::int64_t vocabulary, const float* scale, double* losses,
               std::int64_t first, std::int64_t last) {
-  const auto columns = static_cast<std::size_t>(logits.columns());
+  const std::int64_t columns = logits.columns();
   for (std::int64_t i = first; i < last; ++i) {
     float* row = row_of(logits, i);
     const std::int32_t target = ids(targets)[i];
     if (target < 0) {
       losses[i] = 0;
-      if (scale != nullptr) std::memset(row, 0, columns * sizeof(float));
+      if (scale != nullptr) ScaleRow(row, 0, columns, 0);
       continue;
     }
     const double logit = row[target];
@@ -60,10 +68,64 @@ void LossRows(const Tensor& logits, const Tensor& targets, std::int64_t vocabula
     const double sum = SumOfExponentials(row, vocabulary, largest, scale != nullptr);
     losses[i] = std::log(sum) + (largest - logit);
     if (scale == nullptr) continue;
-    const Sixteen factor = Splat(static_cast<float>(*scale / sum));
-    ForColumns(vocabulary, [&](std::int64_t j, auto group) HWY_ATTR { group.Store(Mul(group.Load(row + j), factor), row + j); });
+    ScaleRow(row, vocabulary, columns, static_cast<float>(*scale / sum));
     row[target] -= *scale;
-    std::memset(row + vocabulary, 0, (columns - static_cast<std::size_t>(vocabulary)) * sizeof(float));
+  }
+}
+
+/// What a part of the vocabulary says of a row, as it lies in a summary's row.
+struct RowSummary {
+  double largest, sum, logit;
+  static RowSummary Of(const double* summaries, std::int64_t row) {
+    return {summaries[3 * row], summaries[3 * row + 1], summaries[3 * row + 2]};
+  }
+  void Put(double* summaries, std::int64_t row) const {
+    summaries[3 * row] = largest;
+    summaries[3 * row + 1] = sum;
+    summaries[3 * row + 2] = logit;
+  }
+};
+
+/// Rows [first, last) of a part's logits.
+void SummariseRows(double* summaries, const Tensor& logits, const Tensor& targets, const VocabularyPart& part, bool keep,
+                   std::int64_t first, std::int64_t last) {
+  for (std::int64_t i = first; i < last; ++i) {
+    float* row = row_of(logits, i);
+    const std::int64_t target = ids(targets)[i], column = target - part.first_token;
+    RowSummary{}.Put(summaries, i);
+    if (target < 0) continue;
+    const bool here = column >= 0 && column < part.tokens;
+    const double logit = here ? row[column] : 0;
+    const float largest = LargestOfRow(row, part.tokens);
+    RowSummary{largest, SumOfExponentials(row, part.tokens, largest, keep), logit}.Put(summaries, i);
+  }
+}
+
+/// Rows [first, last): their losses by the summaries of all `parts`, and the gradient of this part's columns when `scale` is not
+/// null.
+void FinishRows(const Tensor& logits, const Tensor& targets, const VocabularyPart& part, const double* summaries,
+                std::int64_t parts, const float* scale, double* losses, std::int64_t first, std::int64_t last) {
+  const std::int64_t rows = logits.rows(), columns = logits.columns();
+  for (std::int64_t i = first; i < last; ++i) {
+    float* row = row_of(logits, i);
+    const std::int64_t target = ids(targets)[i], column = target - part.first_token;
+    if (target < 0) {
+      losses[i] = 0;
+      if (scale != nullptr) ScaleRow(row, 0, columns, 0);
+      continue;
+    }
+    const double own = RowSummary::Of(summaries, part.number * rows + i).largest;
+    double largest = own, sum = 0, logit = 0;
+    for (std::int64_t p = 0; p < parts; ++p) largest = std::max(largest, RowSummary::Of(summaries, p * rows + i).largest);
+    for (std::int64_t p = 0; p < parts; ++p) {
+      const RowSummary summary = RowSummary::Of(summaries, p * rows + i);
+      sum += summary.sum * std::exp(summary.largest - largest);
+      logit += summary.logit;
+    }
+    losses[i] = std::log(sum) + (largest - logit);
+    if (scale == nullptr) continue;
+    ScaleRow(row, part.tokens, columns, static_cast<float>(*scale * std::exp(own - largest) / sum));
+    if (column >= 0 && column < part.tokens) row[column] -= *scale;
   }
 }
 
@@ -75,6 +137,8 @@ namespace lockstep::ops::cpu {
 namespace {
 
 HWY_EXPORT(LossRows);
+HWY_EXPORT(SummariseRows);
+HWY_EXPORT(FinishRows);
 
 constexpr std::int64_t block_rows = 64;
 
@@ -83,20 +147,23 @@ class CpuLoss final : public Loss {
   explicit CpuLoss(const Context& context) : Loss(context.observer), context_(context) {
     const ScopedIsa scope(context.isa);
     rows_ = &HWY_DYNAMIC_DISPATCH(LossRows);
+    summarise_ = &HWY_DYNAMIC_DISPATCH(SummariseRows);
+    finish_ = &HWY_DYNAMIC_DISPATCH(FinishRows);
   }
 
  private:
-  // The losses of the rows wait in the workspace and are added in order, however the rows were dealt out.
-  void do_forward(const Tensor& logits, const Tensor& targets, std::int64_t vocabulary, const Tensor& scale,
-                  const Tensor& loss_sum) override {
+  static std::int64_t rows_a_tile(const Tensor& logits) { return std::max<std::int64_t>(1, rows_per_tile(logits.columns()) / 4); }
+
+  /// compute(losses, first, last) says the losses of rows [first, last). They wait in the workspace and are added in order,
+  /// however the rows were dealt out.
+  template <class Compute>
+  void add_losses(const Tensor& logits, const Tensor& loss_sum, const Compute& compute) {
     const std::span<double> losses = context_.scratch<double>();
     const std::int64_t per_round = static_cast<std::int64_t>(losses.size()) / block_rows * block_rows;
-    const std::int64_t rows_a_tile = std::max<std::int64_t>(1, rows_per_tile(logits.columns()) / 4);
     for (std::int64_t begin = 0; begin < logits.rows(); begin += per_round) {
       const std::int64_t count = std::min(per_round, logits.rows() - begin);
-      context_.deal(count, rows_a_tile, [&](std::int64_t first, std::int64_t last) {
-        rows_(logits, targets, vocabulary, floats(scale), losses.data() - begin, begin + first, begin + last);
-      });
+      context_.deal(count, rows_a_tile(logits),
+                    [&](std::int64_t first, std::int64_t last) { compute(losses.data() - begin, begin + first, begin + last); });
       for (std::int64_t block = 0; block < count; block += block_rows) {
         double sum = 0;
         for (std::int64_t i = block; i < std::min(block + block_rows, count); ++i) sum += losses[static_cast<std::size_t>(i)];
@@ -105,8 +172,32 @@ class CpuLoss final : public Loss {
     }
   }
 
+  void do_forward(const Tensor& logits, const Tensor& targets, std::int64_t vocabulary, const Tensor& scale,
+                  const Tensor& loss_sum) override {
+    add_losses(logits, loss_sum, [&](double* losses, std::int64_t first, std::int64_t last) {
+      rows_(logits, targets, vocabulary, floats(scale), losses, first, last);
+    });
+  }
+
+  void do_summarise(const Tensor& summary, const Tensor& logits, const Tensor& targets, const VocabularyPart& part,
+                    bool keep_exponentials) override {
+    context_.deal(logits.rows(), rows_a_tile(logits), [&](std::int64_t first, std::int64_t last) {
+      summarise_(data_of<double>(summary), logits, targets, part, keep_exponentials, first, last);
+    });
+  }
+
+  void do_finish(const Tensor& logits, const Tensor& targets, const VocabularyPart& part, const Tensor& summaries,
+                 const Tensor& scale, const Tensor& loss_sum) override {
+    const std::int64_t parts = logits.rows() > 0 ? summaries.elements() / (summary_columns * logits.rows()) : 0;
+    add_losses(logits, loss_sum, [&](double* losses, std::int64_t first, std::int64_t last) {
+      finish_(logits, targets, part, data_of<double>(summaries), parts, floats(scale), losses, first, last);
+    });
+  }
+
   Context context_;
   decltype(&HWY_STATIC_DISPATCH(LossRows)) rows_;
+  decltype(&HWY_STATIC_DISPATCH(SummariseRows)) summarise_;
+  decltype(&HWY_STATIC_DISPATCH(FinishRows)) finish_;
 };
 
 }  // namespace

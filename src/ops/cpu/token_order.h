@@ -7,18 +7,23 @@
 
 namespace lockstep::ops::cpu {
 
-/// One token: its id and where it stands.
+/// One token: its row of the table and where it stands.
 struct TokenPlace {
-  std::int32_t id;
+  std::int32_t row;
   std::int32_t place;
 };
 
 /// Most tokens of one call; a multiple of 64, so that blocks of 64 tokens stay whole.
 inline constexpr std::int64_t max_sorted_tokens = 16384;
 
-/// `tokens` (at most max_sorted_tokens, none negative) in order of id, then of place, in part of `memory`, which holds at
-/// least 2 * max_sorted_tokens. Places count from `first_place`.
-std::span<const TokenPlace> sort_by_id(std::span<const std::int32_t> tokens, std::int32_t first_place,
-                                       std::span<TokenPlace> memory);
+/// The rows of a table: row i is token first + i.
+struct TableRows {
+  std::int64_t first = 0, count = 0;
+};
+
+/// Those of `tokens` (at most max_sorted_tokens) that have a row, by its number, in order of row, then of place, in part of
+/// `memory`, which holds at least twice as many as there are tokens. Places count from `first_place`.
+std::span<const TokenPlace> sort_by_row(std::span<const std::int32_t> tokens, const TableRows& table, std::int32_t first_place,
+                                        std::span<TokenPlace> memory);
 
 }  // namespace lockstep::ops::cpu

@@ -105,6 +105,7 @@ class AttentionReference final : public Attention {
       }
     });
     for (std::int64_t i = 0; i < k.rows(); ++i) {
+      if (i % s.key_rows >= s.keys) continue;
       for (std::int64_t j = 0; j < width; ++j) {
         put(dk, i, j, sum_k[static_cast<std::size_t>(i * width + j)]);
         put(dv, i, j, sum_v[static_cast<std::size_t>(i * width + j)]);

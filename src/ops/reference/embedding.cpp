@@ -13,27 +13,30 @@ class EmbeddingReference final : public Embedding {
 
  private:
   void do_forward(const Tensor& y, const Tensor& tokens, const Tensor& token_table, const Tensor& position_table,
-                  const Positions& positions) override {
+                  const Positions& positions, std::int64_t first_token) override {
     for (std::int64_t i = 0; i < y.rows(); ++i) {
+      const std::int64_t row = id_at(tokens, i) - first_token;
+      const bool here = row >= 0 && row < token_table.rows();
       for (std::int64_t j = 0; j < y.columns(); ++j) {
         const float position = position_table ? get(position_table, positions.at(i % positions.count()), j) : 0;
-        put(y, i, j, get(token_table, id_at(tokens, i), j) + position);
+        put(y, i, j, here ? get(token_table, row, j) + position : 0);
       }
     }
   }
 
-  void do_backward_tokens(const Tensor& d_tokens, const Tensor& dy, const Tensor& tokens) override {
+  void do_backward_tokens(const Tensor& d_tokens, const Tensor& dy, const Tensor& tokens, std::int64_t first_token) override {
     const std::int64_t width = dy.columns();
     std::vector<double> sums(static_cast<std::size_t>(d_tokens.rows() * width));
     std::set<std::int64_t> seen;
     for (std::int64_t i = 0; i < dy.rows(); ++i) {
-      const std::int64_t id = id_at(tokens, i);
-      seen.insert(id);
-      for (std::int64_t j = 0; j < width; ++j) sums[static_cast<std::size_t>(id * width + j)] += get(dy, i, j);
+      const std::int64_t row = id_at(tokens, i) - first_token;
+      if (row < 0 || row >= d_tokens.rows()) continue;
+      seen.insert(row);
+      for (std::int64_t j = 0; j < width; ++j) sums[static_cast<std::size_t>(row * width + j)] += get(dy, i, j);
     }
-    for (const std::int64_t id : seen) {
+    for (const std::int64_t row : seen) {
       for (std::int64_t j = 0; j < width; ++j) {
-        at(d_tokens, id, j) = static_cast<float>(at(d_tokens, id, j) + sums[static_cast<std::size_t>(id * width + j)]);
+        at(d_tokens, row, j) = static_cast<float>(at(d_tokens, row, j) + sums[static_cast<std::size_t>(row * width + j)]);
       }
     }
   }

@@ -118,14 +118,15 @@ void CpuAttention::do_backward(const Tensor& dq, const Tensor& dk, const Tensor&
                                const AttentionShape& shape, const DropoutSite& dropout) {
   ensure(shape.head_size <= max_head_size, "attention: the head size is at most 256");
   compute_delta(delta, d_o, o, shape);
-  const std::int64_t rows = shape.queries, blocks = div_up(rows, key_block), heads = shape.samples * shape.kv_heads;
-  const std::int64_t steps = shape.group_size() * blocks + 1;  // of the counter, per task: every task has numbers of its own
+  const std::int64_t rows = shape.queries, start = shape.keys - rows, heads = shape.samples * shape.kv_heads;
+  const std::int64_t blocks = div_up(shape.keys, key_block), query_blocks = blocks - start / key_block;
+  const std::int64_t steps = shape.group_size() * query_blocks + 1;  // of the counter, per task: every task has its own numbers
   const Tensor dq_sums = sums_of(dq, delta, shape);
   const Columns columns(heads, blocks, context_.team.size());
   for (std::int64_t slot = 0; slot < slots_; ++slot) progress_[static_cast<std::size_t>(slot)].steps.store(0);
   const auto group_of = [&](std::int64_t kv_head) { return shape.first_head_of(kv_head + 1) - shape.first_head_of(kv_head); };
   const auto last_step = [&](std::int64_t task) {
-    return task * steps + group_of(columns.at(task).head % shape.kv_heads) * blocks;
+    return task * steps + group_of(columns.at(task).head % shape.kv_heads) * query_blocks;
   };
   const auto slot_of = [&](std::int64_t task) -> Progress& { return progress_[static_cast<std::size_t>(task % slots_)]; };
   context_.team.for_each(heads * blocks, [&](std::int64_t task, int worker) {
@@ -137,16 +138,17 @@ void CpuAttention::do_backward(const Tensor& dq, const Tensor& dk, const Tensor&
     // The slot's last user has left it: it is an earlier task, so somebody is at it.
     if (task >= slots_) wait_for(slot_of(task), last_step(task - slots_));
     backward_({.q = head_rows(q, sample, rows, column),
-               .k = head_rows(k, sample, rows, kv_column),
-               .v = head_rows(v, sample, rows, kv_column),
+               .k = head_rows(k, sample, shape.key_rows, kv_column),
+               .v = head_rows(v, sample, shape.key_rows, kv_column),
                .d_o = head_rows(d_o, sample, rows, column),
                .dq = head_rows(dq, sample, rows, column),
-               .dk = head_rows(dk, sample, rows, kv_column),
-               .dv = head_rows(dv, sample, rows, kv_column),
+               .dk = head_rows(dk, sample, shape.key_rows, kv_column),
+               .dv = head_rows(dv, sample, shape.key_rows, kv_column),
                .dq_sums = head_rows(dq_sums, sample, rows, column),
                .lse = floats(lse) + row_sums,
                .delta = floats(delta) + row_sums,
                .rows = rows,
+               .position = start,
                .block = place.block,
                .group = group_of(kv_head),
                .head_size = shape.head_size,

@@ -181,8 +181,10 @@ void step(const BackwardTask& task, const QueryBlock& block, Index number, const
 void attention_backward(const BackwardTask& task, float* workspace) {
   const BackwardSpace space(workspace);
   const Index first_key = task.block * key_block;
-  const Index keys = std::min(key_block, task.rows - first_key);
-  const Index blocks = (task.rows + key_block - 1) / key_block;
+  const Index end = task.position + task.rows;  // behind the last query, and the last key
+  const Index keys = std::min(key_block, end - first_key);
+  const Index first_block = task.position / key_block;
+  const Index blocks = (end + key_block - 1) / key_block;
   const HeadRows k = widened(task.k.from(first_key), keys, task.head_size, space.wide_queries);
   const HeadRows v = widened(task.v.from(first_key), keys, task.head_size, space.wide_d_outputs);
   pack_transposed(k, keys, task.head_size, space.keys_transposed);
@@ -191,8 +193,9 @@ void attention_backward(const BackwardTask& task, float* workspace) {
   std::fill(space.dk, space.dk + key_block * padded(task.head_size), 0.0f);
   std::fill(space.dv, space.dv + key_block * padded(task.head_size), 0.0f);
   for (Index head = 0; head < task.group; ++head) {
-    for (Index i = task.block; i < blocks; ++i) {
-      const Index row = i * key_block, column = head * task.head_size;
+    for (Index i = std::max(task.block, first_block); i < blocks; ++i) {
+      const Index position = std::max(i * key_block, task.position), row = position - task.position;
+      const Index rows = std::min((i + 1) * key_block, end) - position, column = head * task.head_size;
       const StoredRows dq_sums = task.dq_sums.columns_from(column).from(row);
       const bool last = i == task.block;  // later keys are not seen
       const QueryBlock block{.q = task.q.columns_from(column).from(row),
@@ -201,13 +204,13 @@ void attention_backward(const BackwardTask& task, float* workspace) {
                              .dq_sums = dq_sums,
                              .lse = task.lse + head * task.rows + row,
                              .delta = task.delta + head * task.rows + row,
-                             .rows = std::min(key_block, task.rows - row),
-                             .rows_after = std::clamp<Index>(task.rows - row - key_block, 0, key_block),
+                             .rows = rows,
+                             .rows_after = std::min(task.rows - row - rows, key_block),
                              .keys = keys,
-                             .seen = row + 1 - first_key,
-                             .position = row,
+                             .seen = position + 1 - first_key,
+                             .position = position,
                              .head = head};
-      step(task, block, head * blocks + i, space);
+      step(task, block, head * (blocks - first_block) + i - first_block, space);
     }
   }
   store_rows(space.dk, keys, task.head_size, task.dk.from(first_key));
