@@ -74,7 +74,8 @@ layout::ShardedDims whole_dims(const ModelConfig& config) {
           .ffn_width = config.ffn_width,
           .gated = config.gated,
           .vocabulary = config.vocabulary,
-          .heads_per_kv = config.heads / config.kv_heads};
+          .heads_per_kv = config.heads / config.kv_heads,
+          .greatest_vocabulary = config.vocabulary};
 }
 
 std::int64_t usual_ffn_width(std::int64_t width, bool gated) { return gated ? round_up(8 * width / 3, 256) : 4 * width; }

@@ -57,6 +57,9 @@ layout::ShardedDims sharded_dims(const ModelConfig& config, layout::TensorRank t
   dims.ffn_width = held_pieces(features(config), tensor).count;
   dims.vocabulary = rows.count;
   dims.first_token = rows.first;
+  dims.vocabulary_part = tensor.rank;
+  dims.vocabulary_parts = tensor.ranks;
+  dims.greatest_vocabulary = (config.vocabulary + tensor.ranks - 1) / tensor.ranks;
   return dims;
 }
 

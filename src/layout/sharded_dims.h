@@ -13,12 +13,17 @@ struct ShardedDims {
   std::int64_t head_size = 0;   ///< D
   std::int64_t ffn_width = 0;   ///< F
   bool gated = false;           ///< the feed-forward layer has a gate beside what goes up
-  std::int64_t vocabulary = 0;  ///< V
+  std::int64_t vocabulary = 0;  ///< V: tokens, those of the rank's part where the vocabulary is divided
 
   std::int64_t first_head = 0;     ///< of the model's
   std::int64_t first_kv_head = 0;  ///< of the model's
   std::int64_t heads_per_kv = 1;   ///< heads of the model that share a KV head; of those here it may be fewer at both ends
   std::int64_t first_token = 0;    ///< the first row of the vocabulary
+  int vocabulary_part = 0;         ///< the part's number
+  int vocabulary_parts = 1;        ///< 1: the vocabulary is whole
+
+  /// Tokens of the greatest part, the same on every rank.
+  std::int64_t greatest_vocabulary = 0;
 
   /// The KV head, of those here, that head `head` of those here uses.
   std::int64_t kv_head_of(std::int64_t head) const { return (first_head + head) / heads_per_kv - first_kv_head; }

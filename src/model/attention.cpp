@@ -19,10 +19,10 @@ AttentionLayer::AttentionLayer(const Context& context, int layer)
                  layer),
       layer_(layer) {}
 
-AttentionLayer::Heads AttentionLayer::split(const Tensor& qkv) const {
+parallel::AttentionTensors AttentionLayer::split(const Tensor& qkv, const Tensor& o) const {
   const std::int64_t q = context_.dims.attention_width();
   const std::int64_t kv = context_.dims.kv_width();
-  return {qkv.slice_columns(0, q), qkv.slice_columns(q, kv), qkv.slice_columns(q + kv, kv)};
+  return {qkv.slice_columns(0, q), qkv.slice_columns(q, kv), qkv.slice_columns(q + kv, kv), o};
 }
 
 Tensor AttentionLayer::turned(const Tensor& qkv) const {
@@ -31,9 +31,9 @@ Tensor AttentionLayer::turned(const Tensor& qkv) const {
 
 ops::AttentionShape AttentionLayer::shape(const Pass& pass) const {
   return {.samples = pass.samples,
-          .queries = pass.positions,
-          .keys = pass.positions,
-          .key_rows = pass.positions,
+          .queries = pass.positions.count(),
+          .keys = pass.positions.count(),
+          .key_rows = pass.positions.count(),
           .heads = context_.dims.heads,
           .kv_heads = context_.dims.kv_heads,
           .head_size = context_.dims.head_size,
@@ -41,10 +41,10 @@ ops::AttentionShape AttentionLayer::shape(const Pass& pass) const {
           .skipped = context_.dims.first_head - context_.dims.first_kv_head * context_.dims.heads_per_kv};
 }
 
-ops::DropoutSite AttentionLayer::weights_dropout(const Pass& pass) const {
+parallel::AttentionCall AttentionLayer::call(const Pass& pass) const {
   ops::DropoutSite site = dropout_site(context_, pass, layer_, ops::Site::attention_weights);
   site.first_index = site.index_stride * context_.dims.first_head;
-  return site;
+  return {shape(pass), pass.positions, site};
 }
 
 void AttentionLayer::forward(const Pass& pass, const WeightSet& w, BlockSaved& saved, const Tensor& out,
@@ -57,10 +57,7 @@ void AttentionLayer::forward(const Pass& pass, const WeightSet& w, BlockSaved& s
   const Tensor normed = sub_layer_.enter(pass, w, x, saved.stats1.slice_rows(0, x.rows()), scratch);
   context_.ops.linear().forward(qkv, normed, w[Role::qkv_weight], {.bias = w[Role::qkv_bias]});
   rotate(context_, turned(qkv), pass);
-  const Heads heads = split(qkv);
-  const Tensor lse =
-      saved.lse.flat(0, rows * context_.dims.heads).reshape(Shape{pass.samples * context_.dims.heads, pass.positions});
-  context_.ops.attention().forward(attention, lse, heads.q, heads.k, heads.v, shape(pass), weights_dropout(pass));
+  context_.attention.forward(context_.ops, split(qkv, attention), saved.attention_saved, call(pass));
   sub_layer_.leave(pass, w, out, x, attention, scratch);
 }
 
@@ -75,10 +72,8 @@ void AttentionLayer::backward(const Pass& pass, const WeightSet& w, const Gradie
   sub_layer_.push_out(gradients, attention, d_branch);
 
   const Tensor d_qkv = top(scratch.d_qkv);
-  const Heads heads = split(top(saved.qkv));
-  const Heads d_heads = split(d_qkv);
-  context_.ops.attention().backward(d_heads.q, d_heads.k, d_heads.v, top(scratch.delta), d_attention, attention, top(saved.lse),
-                                    heads.q, heads.k, heads.v, shape(pass), weights_dropout(pass));
+  context_.attention.backward(context_.ops, split(d_qkv, d_attention), split(top(saved.qkv), attention), saved.attention_saved,
+                              call(pass));
   rotate_back(context_, turned(d_qkv), pass);
   sub_layer_.enter_backward(pass, w, gradients, saved.x.slice_rows(0, d.rows()), saved.stats1.slice_rows(0, d.rows()), d_qkv, d,
                             scratch);
@@ -87,7 +82,7 @@ void AttentionLayer::backward(const Pass& pass, const WeightSet& w, const Gradie
 void AttentionLayer::extend(const Pass& pass, const WeightSet& w, BlockSaved& saved, const Tensor& out, const Scratch& scratch,
                             KvCache& cache) const {
   const std::int64_t rows = pass.rows();
-  const std::int64_t before = cache.length();
+  const std::int64_t before = cache.length(), added = pass.positions.count();
   const auto layer = static_cast<std::size_t>(layer_);
   const auto top = [rows](const Tensor& t) { return t.slice_rows(0, rows); };
   const Tensor x = saved.x.slice_rows(0, out.rows());
@@ -105,15 +100,15 @@ void AttentionLayer::extend(const Pass& pass, const WeightSet& w, BlockSaved& sa
   project(q, normed, 0, q_width);
   rotate(context_, q, pass);
   for (std::int64_t s = 0; s < pass.samples; ++s) {
-    const Tensor input = normed.slice_rows(s * pass.positions, pass.positions);
+    const Tensor input = normed.slice_rows(s * added, added);
     const std::int64_t row = s * cache.capacity() + before;
-    const Tensor keys = cache.keys(layer).slice_rows(row, pass.positions);
+    const Tensor keys = cache.keys(layer).slice_rows(row, added);
     project(keys, input, q_width, kv_width);
     rotate(context_, keys, pass);
-    project(cache.values(layer).slice_rows(row, pass.positions), input, q_width + kv_width, kv_width);
+    project(cache.values(layer).slice_rows(row, added), input, q_width + kv_width, kv_width);
   }
   ops::AttentionShape cached = shape(pass);
-  cached.keys = before + pass.positions;
+  cached.keys = before + added;
   cached.key_rows = cache.capacity();
   const Tensor attention = top(saved.attention);
   context_.ops.attention().forward(attention, {}, q, cache.keys(layer), cache.values(layer), cached);

@@ -28,8 +28,7 @@ Pass outside_pass(const Pass& pass, const parallel::Boundary& boundary) {
   Pass outside = pass;
   outside.samples = tokens.samples.count;
   outside.first_sample += tokens.samples.first;
-  outside.positions = tokens.positions.count;
-  outside.first_position += tokens.positions.first;
+  outside.positions = pass.positions.part(tokens.positions.first, tokens.positions.count);
   return outside;
 }
 
@@ -46,7 +45,7 @@ ops::DropoutSite dropout_site(const Context& context, const Pass& pass, int laye
   at.p = context.config.dropout;
   ops::make_key(at.key, context.seed, pass.step, layer, site);
   at.first_sample = pass.first_sample;
-  at.positions = {pass.first_position, pass.positions};
+  at.positions = pass.positions;
   at.index_stride = context.config.block_size;
   return at;
 }

@@ -6,6 +6,7 @@
 #include "ops/ops.h"
 #include "ops/weight_work.h"
 #include "parallel/boundary.h"
+#include "parallel/context_attention.h"
 #include "parallel/gradient_store.h"
 #include "parallel/parameter_store.h"
 #include "tensor/mirror.h"
@@ -19,6 +20,7 @@ struct Context {
   ops::Ops& ops;
   parallel::ParameterStore& parameters;
   parallel::Boundaries boundaries;
+  parallel::ContextAttention& attention;
   std::uint64_t seed = 0;  ///< of dropout
   Mirror angles = {};      ///< [T_max, D] of rotary positions (model/rotation), empty for learned ones
 };
@@ -31,13 +33,12 @@ ops::Activation activation_of(const Context& context);
 /// The tokens of one pass.
 struct Pass {
   std::int64_t samples = 0;
-  std::int64_t positions = 0;
-  std::int64_t first_sample = 0;    ///< global number of sample 0 (dropout)
-  std::int64_t first_position = 0;  ///< of every sample
+  ops::Positions positions = {};  ///< of the rows of every sample
+  std::int64_t first_sample = 0;  ///< global number of sample 0 (dropout)
   std::int64_t step = 0;
   bool training = false;
-  std::int64_t rows() const { return samples * positions; }
-  parallel::TokenGrid grid() const { return {samples, positions}; }
+  std::int64_t rows() const { return samples * positions.count(); }
+  parallel::TokenGrid grid() const { return {samples, positions.count()}; }
 };
 
 /// The tokens that a rank has outside of a boundary, as a pass of their own.

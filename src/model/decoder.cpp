@@ -11,24 +11,30 @@ Decoder::Decoder(const Context& context, std::int64_t samples, std::int64_t rows
       embedding_(context),
       head_(context, head_memory_),
       cache_(context.config.layers, samples, context.config.block_size, context.dims) {
+  for (const parallel::Boundary* boundary :
+       {context.boundaries.embedding, context.boundaries.attention, context.boundaries.mlp, context.boundaries.head}) {
+    ensure(boundary->kind() != parallel::BoundaryKind::splitting,
+           "a decoder has boundaries that split no rows: it reads a few tokens at a time");
+  }
   for (int layer = 0; layer < context.config.layers; ++layer) blocks_.emplace_back(context, layer);
 }
 
 void Decoder::declare(Arena& workspace, Arena& cache) {
   const DType type = context_.parameters.dtype();
-  const Rows rows = rows_of(context_.boundaries, {1, rows_});
+  const Rows rows = rows_of(context_.boundaries, {1, rows_});  // of any samples and positions: boundaries split no rows
+  const BlockSizes sizes{context_.dims, rows, type, context_.attention};
   cache_.declare(cache, type);
-  model::declare(workspace, saved_, context_.dims, rows, type);
+  model::declare(workspace, saved_, sizes);
   model::declare(workspace, head_memory_, context_.dims, rows, type, false);
-  model::declare(workspace, scratch_, context_.dims, rows, type, {});
+  model::declare(workspace, scratch_, sizes, {});
   workspace.keep();
 }
 
 Tensor Decoder::read(const Tensor& tokens, std::int64_t samples, std::int64_t positions) {
-  const Pass pass{.samples = samples, .positions = positions, .first_position = cache_.length()};
+  const Pass pass{.samples = samples, .positions = {cache_.length(), positions}};
   ensure(pass.rows() <= rows_, "a pass has at most the rows the decoder was declared for");
   ensure(cache_.length() + positions <= cache_.capacity(), "the context has room for what is read");
-  const Tensor x = saved_.x.slice_rows(0, context_.boundaries.attention->outside(pass.grid()).rows());
+  const Tensor x = saved_.x.slice_rows(0, pass.rows());
   {
     const LeasedWeights w(context_.parameters, map_.embedding_reads, PassKind::forward);
     embedding_.forward(pass, w.weights(), tokens, x, scratch_);

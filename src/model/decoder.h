@@ -13,7 +13,8 @@ namespace lockstep::model {
 
 class Decoder {
  public:
-  /// Passes of at most `rows` tokens (all samples together), contexts of at most config.block_size.
+  /// Passes of at most `rows` tokens (all samples together), contexts of at most config.block_size. Throws BrokenRule where a
+  /// boundary splits rows: those of a few tokens are not worth it, and one that sums has the same ranks.
   Decoder(const Context& context, std::int64_t samples, std::int64_t rows);
   Decoder(const Decoder&) = delete;
   Decoder& operator=(const Decoder&) = delete;

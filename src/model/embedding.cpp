@@ -12,8 +12,8 @@ ops::DropoutSite EmbeddingLayer::dropout(const Pass& pass) const {
 void EmbeddingLayer::forward(const Pass& pass, const WeightSet& w, const Tensor& tokens, const Tensor& out,
                              const Scratch& scratch) const {
   const auto look_up = [&](const Tensor& rows) {
-    context_.ops.embedding().forward(rows, tokens, w[Role::token_table], w[Role::position_table],
-                                     {pass.first_position, pass.positions});
+    context_.ops.embedding().forward(rows, tokens, w[Role::token_table], w[Role::position_table], pass.positions,
+                                     context_.dims.first_token);
   };
   if (boundary_.kind() == parallel::BoundaryKind::local) {
     look_up(out);
@@ -37,8 +37,7 @@ void EmbeddingLayer::backward(const Pass& pass, const GradientSet& gradient, con
   const ops::DropoutSite site = dropout(pass);
   if (site.p > 0) context_.ops.dropout().backward(d, d, site);
   if (gradient[Role::position_table]) {
-    const Pass outside = outside_pass(pass, boundary_);
-    context_.ops.embedding().backward_positions(gradient[Role::position_table], d, {outside.first_position, outside.positions},
+    context_.ops.embedding().backward_positions(gradient[Role::position_table], d, outside_pass(pass, boundary_).positions,
                                                 gradient.accumulate);
   }
   Tensor inside = d;
@@ -46,7 +45,7 @@ void EmbeddingLayer::backward(const Pass& pass, const GradientSet& gradient, con
     inside = scratch.d_inside.slice_rows(0, pass.rows());
     boundary_.gather(inside, d, pass.grid()).wait();
   }
-  context_.ops.embedding().backward_tokens(d_tokens, inside, tokens);
+  context_.ops.embedding().backward_tokens(d_tokens, inside, tokens, context_.dims.first_token);
 }
 
 }  // namespace lockstep::model

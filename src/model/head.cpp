@@ -11,7 +11,8 @@ using arch::Role;
 std::int64_t logit_rows(const layout::ShardedDims& dims, std::int64_t rows) {
   constexpr std::int64_t multiple = 256;
   constexpr std::int64_t elements = 2 << 20;
-  const std::int64_t fitting = std::max<std::int64_t>(1, elements / (dims.vocabulary * multiple)) * multiple;
+  // By the greatest part of a divided vocabulary: ranks judge the same chunks together.
+  const std::int64_t fitting = std::max<std::int64_t>(1, elements / (dims.greatest_vocabulary * multiple)) * multiple;
   return std::min(rows, fitting);
 }
 
@@ -21,6 +22,10 @@ void declare(Arena& arena, HeadMemory& memory, const layout::ShardedDims& dims, 
   arena.declare(memory.normed, "normed", outside, type);
   arena.declare(memory.stats, "stats", Shape{rows.outside, 2}, DType::f32);
   arena.declare(memory.logits, "logits", Shape{logit_rows(dims, rows.inside), dims.vocabulary}, DType::f32);
+  if (dims.vocabulary_parts > 1) {
+    const Shape numbers{dims.vocabulary_parts * memory.logits.rows() * ops::Loss::summary_columns};
+    arena.declare(memory.summaries, "summaries", numbers, DType::f64);
+  }
   if (training) arena.declare(memory.d_normed, "d_normed", outside, type);
   if (rows.split()) arena.declare(memory.normed_inside, "normed_inside", inside, type);
   if (rows.carries() && training) {
@@ -45,6 +50,21 @@ const Tensor& Head::projection(const WeightSet& w) const {
   return own ? own : w[projection_];
 }
 
+void Head::judge(const Tensor& logits, const Objective& chunk) {
+  const layout::ShardedDims& dims = context_.dims;
+  if (dims.vocabulary_parts == 1) {
+    context_.ops.loss().forward(logits, chunk.targets, dims.vocabulary, chunk.scale, chunk.loss);
+    return;
+  }
+  const ops::VocabularyPart part{dims.vocabulary_part, dims.first_token, dims.vocabulary};
+  const std::int64_t numbers = logits.rows() * ops::Loss::summary_columns;
+  const Tensor summaries = memory_.summaries.flat(0, dims.vocabulary_parts * numbers);
+  const Tensor own = summaries.flat(part.number * numbers, numbers);
+  context_.ops.loss().summarise(own, logits, chunk.targets, part, static_cast<bool>(chunk.scale));
+  boundary_.collect(summaries, own).join(context_.ops.stream());
+  context_.ops.loss().finish(logits, chunk.targets, part, summaries, chunk.scale, chunk.loss);
+}
+
 void Head::loss_and_gradient(const parallel::TokenGrid& tokens, const Tensor& x, const Objective& objective, const WeightSet& w,
                              const Gradients& gradients, const Tensor& d) {
   const std::int64_t rows = tokens.rows();
@@ -56,8 +76,7 @@ void Head::loss_and_gradient(const parallel::TokenGrid& tokens, const Tensor& x,
     const Tensor normed = inside.slice_rows(first, count);
     const Tensor logits = memory_.logits.slice_rows(0, count);
     context_.ops.linear().forward(logits, normed, projection(w));
-    context_.ops.loss().forward(logits, objective.targets.flat(first, count), context_.dims.vocabulary, objective.scale,
-                                objective.loss);
+    judge(logits, {objective.targets.flat(first, count), objective.loss, objective.scale});
     context_.ops.linear().backward_input(partial.slice_rows(first, count), logits, projection(w));
     gradients.sink.push({normed, logits, gradients.set[projection_], {}, first > 0 || gradients.set.accumulate});
   }
@@ -78,7 +97,7 @@ void Head::loss(const parallel::TokenGrid& tokens, const Tensor& x, const Object
     const std::int64_t count = std::min(memory_.logits.rows(), rows - first);
     const Tensor logits = memory_.logits.slice_rows(0, count);
     context_.ops.linear().forward(logits, inside.slice_rows(first, count), projection(w));
-    context_.ops.loss().forward(logits, objective.targets.flat(first, count), context_.dims.vocabulary, {}, objective.loss);
+    judge(logits, {objective.targets.flat(first, count), objective.loss});
   }
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
-// Final norm, logits and loss. Logits exist one chunk of tokens at a time; their gradient is made in the same visit.
+// Final norm, logits and loss. Logits exist one chunk of tokens at a time; their gradient is made in the same visit. V tokens of
+// the vocabulary, those of the rank's part where ranks divide it: then the boundary collects what each says of its columns.
 
 #include "model/context.h"
 #include "model/saved.h"
@@ -18,6 +19,7 @@ struct HeadMemory {
   Tensor stats;          ///< [Ro, 2] f32
   Tensor logits;         ///< [logit_rows, V] f32
   Tensor d_normed;       ///< [Ro, C] in training
+  Tensor summaries;      ///< [n, logit_rows, 3] f64 of the vocabulary's n parts (ops/loss), where it is divided
   Tensor normed_inside;  ///< [R, C] where rows are split
   Tensor partial, sums;  ///< [R, C], [Ro, C] f32, as in Scratch, where something is carried
 };
@@ -45,10 +47,12 @@ class Head {
                          const Gradients& gradients, const Tensor& d);
   /// The rows' losses alone; no scale is needed.
   void loss(const parallel::TokenGrid& tokens, const Tensor& x, const Objective& objective, const WeightSet& w);
-  /// logits [R, V] f32 of x [Ro, C]: at most the declared rows.
+  /// logits [R, V] f32 of x [Ro, C]: at most the declared rows; those of the rank's part of the vocabulary.
   void logits(const Tensor& logits, const Tensor& x, const WeightSet& w);
 
  private:
+  /// The losses of a chunk's logits; with a scale they become their gradient.
+  void judge(const Tensor& logits, const Objective& chunk);
   /// The final norm's output inside: [R, C].
   Tensor norm(const parallel::TokenGrid& tokens, const Tensor& x, const WeightSet& w);
   /// [V, C]: a tied table may have a packed copy that is the head's alone.

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "ops/attention.h"
-
 namespace lockstep::model {
 namespace {
 
@@ -38,8 +36,8 @@ Rows rows_of(const parallel::Boundaries& boundaries, const parallel::TokenGrid& 
   return rows;
 }
 
-void declare(Arena& arena, BlockSaved& saved, const layout::ShardedDims& dims, const Rows& rows, DType type,
-             const SavedNeeds& needs) {
+void declare(Arena& arena, BlockSaved& saved, const BlockSizes& sizes, const SavedNeeds& needs) {
+  const auto& [dims, rows, type, attention] = sizes;
   const Matrices inside(arena, rows.inside, type), outside(arena, rows.outside, type);
   if (needs.kept) {
     if (needs.x) outside.matrix(saved.x, "x", dims.width);
@@ -48,14 +46,15 @@ void declare(Arena& arena, BlockSaved& saved, const layout::ShardedDims& dims, c
   }
   inside.matrix(saved.attention, "attention", dims.attention_width());
   if (needs.kept) {
-    inside.statistics(saved.lse, "lse", dims.heads);
+    attention.declare(arena, saved.attention_saved, {rows.inside, dims, type});
     outside.matrix(saved.middle, "middle", dims.width);
     outside.statistics(saved.stats2, "stats2", 2);
   }
   inside.spread(saved.pre_activation, "pre_activation", dims.up_width());
 }
 
-void declare(Arena& arena, BlockDeferred& deferred, const layout::ShardedDims& dims, const Rows& rows, DType type) {
+void declare(Arena& arena, BlockDeferred& deferred, const BlockSizes& sizes) {
+  const auto& [dims, rows, type, attention] = sizes;
   const Matrices inside(arena, rows.inside, type), outside(arena, rows.outside, type);
   inside.matrix(deferred.attention_normed, "normed1", dims.width);
   inside.matrix(deferred.attention_d, "d_attention_out", dims.width);
@@ -65,8 +64,8 @@ void declare(Arena& arena, BlockDeferred& deferred, const layout::ShardedDims& d
   inside.spread(deferred.d_hidden, "d_hidden", dims.up_width());
 }
 
-void declare(Arena& arena, Scratch& scratch, const layout::ShardedDims& dims, const Rows& rows, DType type,
-             const ScratchNeeds& needs) {
+void declare(Arena& arena, Scratch& scratch, const BlockSizes& sizes, const ScratchNeeds& needs) {
+  const auto& [dims, rows, type, attention] = sizes;
   const Matrices inside(arena, rows.inside, type), outside(arena, rows.outside, type);
   const Arena::Mark start = arena.mark();
   outside.matrix(scratch.normed, "normed", dims.width);
@@ -90,7 +89,7 @@ void declare(Arena& arena, Scratch& scratch, const layout::ShardedDims& dims, co
     arena.rewind(shared);
     inside.matrix(scratch.d_attention, "d_attention", dims.attention_width());
     if (needs.weight_backward) inside.spread(scratch.d_qkv, "d_qkv", dims.qkv_width());
-    inside.statistics(scratch.delta, "delta", ops::delta_columns(dims.heads, dims.head_size, type));
+    attention.declare(arena, {rows.inside, dims, type});
   }
   arena.rewind(start);
 }

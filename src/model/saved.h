@@ -6,6 +6,7 @@
 
 #include "arch/config.h"
 #include "parallel/boundary.h"
+#include "parallel/context_attention.h"
 #include "tensor/arena.h"
 
 namespace lockstep::model {
@@ -29,19 +30,25 @@ struct BlockSaved {
   Tensor x;       ///< [Ro, C] the block's input
   Tensor stats1;  ///< [Ro, 2]
   Tensor qkv;     ///< [R, (H + 2K) D]; q and k turned by their position
-  Tensor lse;     ///< [R, H], laid out as attention's forward wants it
+  parallel::AttentionSaved attention_saved;
   Tensor middle;  ///< [Ro, C] after the attention sub-layer
   Tensor stats2;  ///< [Ro, 2]
   // Until the weight gradients are made:
   Tensor attention;       ///< [R, H D]
   Tensor pre_activation;  ///< [R, U]: the gate, where there is one, and what goes up; backward puts the activation in its place
 };
+/// Sizes that a block's memory is declared for.
+struct BlockSizes {
+  const layout::ShardedDims& dims;
+  Rows rows;
+  DType type;  ///< of activations
+  parallel::ContextAttention& attention;
+};
 struct SavedNeeds {
   bool x = true;     ///< false: the input lies elsewhere
   bool kept = true;  ///< false: only what weight gradients need
 };
-void declare(Arena& arena, BlockSaved& saved, const layout::ShardedDims& dims, const Rows& rows, DType type,
-             const SavedNeeds& needs = {});
+void declare(Arena& arena, BlockSaved& saved, const BlockSizes& sizes, const SavedNeeds& needs = {});
 
 /// Where weight gradients are made later: what they need of the input's backward pass, beside `attention` and `pre_activation`.
 struct BlockDeferred {
@@ -50,7 +57,7 @@ struct BlockDeferred {
   Tensor d_qkv;                         ///< [R, (H + 2K) D]
   Tensor d_hidden;                      ///< [R, U]
 };
-void declare(Arena& arena, BlockDeferred& deferred, const layout::ShardedDims& dims, const Rows& rows, DType type);
+void declare(Arena& arena, BlockDeferred& deferred, const BlockSizes& sizes);
 
 /// Temporaries of one block's passes; they share bytes where their lives do not overlap.
 struct Scratch {
@@ -61,7 +68,6 @@ struct Scratch {
   Tensor d_normed;     ///< [Ro, C]
   Tensor d_attention;  ///< [R, H D]
   Tensor d_qkv;        ///< [R, (H + 2K) D]
-  Tensor delta;        ///< [R, ops::delta_columns]
   // Where something is carried over the boundary:
   Tensor partial;                  ///< [R, C] f32: sums over a part of the features
   Tensor sums;                     ///< [Ro, C] f32: over all of them; where rows are not split they take the place of `partial`
@@ -71,12 +77,11 @@ struct Scratch {
 };
 /// What passes need of it.
 struct ScratchNeeds {
-  bool input_backward = false;
+  bool input_backward = false;   ///< and attention's own temporaries
   bool weight_backward = false;  ///< in the same visit
   bool branch = false;
 };
-void declare(Arena& arena, Scratch& scratch, const layout::ShardedDims& dims, const Rows& rows, DType type,
-             const ScratchNeeds& needs);
+void declare(Arena& arena, Scratch& scratch, const BlockSizes& sizes, const ScratchNeeds& needs);
 
 /// Temporaries of the sub-layers' backward passes. What weight gradients need lies in `deferred`.
 struct BackwardScratch {

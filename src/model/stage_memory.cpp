@@ -30,6 +30,7 @@ ModelMemory::ModelMemory(ModelShape shape) : shape_(std::move(shape)), stages_(s
 void ModelMemory::declare(Arena& activations, Arena& workspace, const arch::ModelConfig& config, const layout::ShardedDims& dims,
                           DType type) {
   const Shape stream{shape_.rows.outside, dims.width};
+  const BlockSizes sizes{dims, shape_.rows, type, *shape_.attention};
   bool head = false, immediate = false;
   for (std::size_t c = 0; c < stages_.size(); ++c) {
     const layout::ChunkLives& lives = shape_.lives[c];
@@ -38,11 +39,11 @@ void ModelMemory::declare(Arena& activations, Arena& workspace, const arch::Mode
       const bool kept = slot < index(lives.kept);
       for (std::size_t i = 0; i < stage.saved[slot].size(); ++i) {
         const bool x = i > 0 || shape_.chunks[c].embedding;
-        model::declare(activations, stage.saved[slot][i], dims, shape_.rows, type, {.x = x, .kept = kept});
+        model::declare(activations, stage.saved[slot][i], sizes, {.x = x, .kept = kept});
       }
     }
     for (std::vector<BlockDeferred>& blocks : stage.deferred) {
-      for (BlockDeferred& block : blocks) model::declare(activations, block, dims, shape_.rows, type);
+      for (BlockDeferred& block : blocks) model::declare(activations, block, sizes);
     }
     for (Tensor& input : stage.inputs) activations.declare(input, "in", stream, type);
     for (Tensor& output : stage.outputs) activations.declare(output, "out", stream, type);
@@ -51,7 +52,7 @@ void ModelMemory::declare(Arena& activations, Arena& workspace, const arch::Mode
     immediate = immediate || lives.immediate;
   }
   if (head) model::declare(workspace, temporaries_.head, dims, shape_.rows, type, true);
-  model::declare(workspace, temporaries_.scratch, dims, shape_.rows, type,
+  model::declare(workspace, temporaries_.scratch, sizes,
                  {.input_backward = true, .weight_backward = immediate, .branch = config.dropout > 0});
   workspace.keep();
 }

@@ -29,6 +29,7 @@ struct ModelShape {
   Rows rows;  ///< of a micro-batch, at most
   std::vector<layout::Chunk> chunks;
   std::vector<layout::ChunkLives> lives;  ///< layout::lives_of
+  parallel::ContextAttention* attention;  ///< which declares its own; outlives the memory
 };
 
 class ModelMemory {

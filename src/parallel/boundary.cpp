@@ -15,6 +15,9 @@ class Local final : public Boundary {
   comm::Request reduce(const Tensor& /*outside*/, const Tensor& /*inside*/, const TokenGrid& /*tokens*/) override {
     throw BrokenRule("a local boundary carries no sums");
   }
+  comm::Request collect(const Tensor& /*all*/, const Tensor& /*own*/) override {
+    throw BrokenRule("a local boundary has one part of the features");
+  }
 };
 
 }  // namespace

@@ -45,6 +45,9 @@ class Boundary {
   /// outside [Ro, C] = this rank's rows of the sum over ranks of inside [R, C]; both f32. Where rows are not split they are the
   /// same tensor. `inside` is used up. Not called where the boundary is local.
   virtual comm::Request reduce(const Tensor& outside, const Tensor& inside, const TokenGrid& tokens) = 0;
+  /// all [n, ...] = every rank's `own` [...], one after another: a few numbers a row that each rank makes of its part of the
+  /// features. `own` may be its place in `all`. Not called where the boundary is local.
+  virtual comm::Request collect(const Tensor& all, const Tensor& own) = 0;
 };
 
 /// The boundaries of a model's parts.
@@ -52,7 +55,7 @@ struct Boundaries {
   Boundary* embedding;  ///< is only left: rows of a split vocabulary are sums with one term
   Boundary* attention;
   Boundary* mlp;
-  Boundary* head;  ///< is only entered
+  Boundary* head;  ///< is only entered; collects what ranks that divide the vocabulary say of their logits
   static Boundaries all(Boundary& boundary) { return {&boundary, &boundary, &boundary, &boundary}; }
 };
 

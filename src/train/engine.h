@@ -88,6 +88,7 @@ class Engine {
   std::unique_ptr<parallel::ParameterStore> parameters_;
   std::unique_ptr<Updater> updater_;
   std::unique_ptr<parallel::Boundary> boundary_;
+  std::unique_ptr<parallel::ContextAttention> attention_;
   model::Context context_;
   ImmediateWeights sink_;
   RankSchedule schedule_;

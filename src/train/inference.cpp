@@ -19,7 +19,8 @@ Inference::Inference(const arch::ModelConfig& model, DType type, Runtime& runtim
       weights_(arch::units_of(arch::unit_table(model)), {.type = type, .master = false}, groups.plan()),
       parameters_(make_store(weights_, groups)),
       boundary_(parallel::make_local_boundary()),
-      context_{model, arch::whole_dims(model), ops, *parameters_, parallel::Boundaries::all(*boundary_)},
+      attention_(parallel::make_local_attention()),
+      context_{model, arch::whole_dims(model), ops, *parameters_, parallel::Boundaries::all(*boundary_), *attention_},
       runtime_(runtime),
       pinned_arena_("from files", MemoryKind::workspace),
       pieces_(ops.stream(), runtime.device()) {

@@ -38,6 +38,7 @@ class Inference {
   parallel::ParameterMemory weights_;
   std::unique_ptr<parallel::ParameterStore> parameters_;
   std::unique_ptr<parallel::Boundary> boundary_;
+  std::unique_ptr<parallel::ContextAttention> attention_;
   model::Context context_;
   Runtime& runtime_;
   Arena pinned_arena_;

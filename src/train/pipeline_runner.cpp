@@ -35,7 +35,7 @@ PassTimes PipelineRunner::run(std::span<const data::Batch> batches, std::int64_t
   for (const layout::Action& action : actions_) {
     const data::Batch& batch = batches[static_cast<std::size_t>(action.microbatch.value)];
     const model::Pass pass{.samples = batch.samples,
-                           .positions = batch.positions,
+                           .positions = {0, batch.positions},
                            .first_sample = static_cast<std::int64_t>(batch.first_sample),
                            .step = step,
                            .training = true};
@@ -121,7 +121,7 @@ void PipelineRunner::exchange(const layout::Action& action, std::int64_t rows) {
 }
 
 void PipelineRunner::evaluate(const data::Batch& batch, const Tensor& loss) {
-  const model::Pass pass{.samples = batch.samples, .positions = batch.positions};
+  const model::Pass pass{.samples = batch.samples, .positions = {0, batch.positions}};
   Tensor x;
   for (int c = 0; c < std::ssize(stages_); ++c) {
     const Tensor in = c == 0 ? batch.tokens : x;

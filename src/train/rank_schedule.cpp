@@ -11,11 +11,12 @@ RankSchedule rank_schedule(const EngineConfig& config) {
           .actions = schedule->actions({.microbatches = config.plan.microbatches})};
 }
 
-model::ModelShape model_shape(const EngineConfig& config, const RankSchedule& schedule) {
+model::ModelShape model_shape(const EngineConfig& config, const RankSchedule& schedule, parallel::ContextAttention& attention) {
   const std::int64_t rows = config.samples * config.positions;
   return {.rows = {.inside = rows, .outside = rows},
           .chunks = schedule.chunks,
-          .lives = layout::lives_of(schedule.actions, schedule.chunks, config.plan.microbatches)};
+          .lives = layout::lives_of(schedule.actions, schedule.chunks, config.plan.microbatches),
+          .attention = &attention};
 }
 
 parallel::GradientWork gradient_work(const EngineConfig& config) {

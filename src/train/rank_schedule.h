@@ -18,8 +18,8 @@ struct RankSchedule {
 /// One chunk with both ends.
 RankSchedule rank_schedule(const EngineConfig& config);
 
-/// Sizes of the memory that the schedule needs.
-model::ModelShape model_shape(const EngineConfig& config, const RankSchedule& schedule);
+/// Sizes of the memory that the schedule needs; `attention` outlives it.
+model::ModelShape model_shape(const EngineConfig& config, const RankSchedule& schedule, parallel::ContextAttention& attention);
 /// What its steps add up.
 parallel::GradientWork gradient_work(const EngineConfig& config);
 

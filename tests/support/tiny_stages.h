@@ -59,9 +59,11 @@ class PlainGradients final : public parallel::GradientStore {
 
 /// What a rank has of a model, and how it meets the others.
 struct TinyLayout {
-  layout::TensorRank tensor = {};                    ///< of the blocks; embedding and head are whole
+  layout::TensorRank tensor = {};                    ///< of the blocks
   const parallel::Boundaries* boundaries = nullptr;  ///< null: local ones
   DType type = DType::f32;
+  bool vocabulary = false;                          ///< embedding and head are divided too; false: they are whole
+  parallel::ContextAttention* attention = nullptr;  ///< null: a local one
 };
 
 /// Chunks of a model, with start values from seed 7.
@@ -69,20 +71,23 @@ struct TinyStages {
   TinyStages(const arch::ModelConfig& config, const parallel::TokenGrid& tokens, const std::vector<layout::Chunk>& chunks,
              const std::vector<layout::Action>& actions, int microbatches, Machine& machine, const TinyLayout& layout = {})
       : table(arch::unit_table(config)),
-        memory_of_weights(cut_blocks(table, arch::unit_map(config), layout.tensor), {.type = layout.type, .master = false}, {}),
+        memory_of_weights(cut(table, arch::unit_map(config), layout), {.type = layout.type, .master = false}, {}),
         parameters(memory_of_weights),
-        gradients(parameters.units(), Shape{config.vocabulary, config.width}),
+        gradients(parameters.units(), Shape{dims_of(config, layout).vocabulary, config.width}),
         boundary(parallel::make_local_boundary()),
+        attention(parallel::make_local_attention()),
         context{config,
-                dims_of(config, layout.tensor),
+                dims_of(config, layout),
                 *machine.ops,
                 parameters,
                 layout.boundaries != nullptr ? *layout.boundaries : parallel::Boundaries::all(*boundary),
+                layout.attention != nullptr ? *layout.attention : *attention,
                 7},
         sink(*machine.ops),
         memory({.rows = model::rows_of(context.boundaries, tokens),
                 .chunks = chunks,
-                .lives = layout::lives_of(actions, chunks, microbatches)}),
+                .lives = layout::lives_of(actions, chunks, microbatches),
+                .attention = &context.attention}),
         stages(model::make_stages(context, gradients, sink, memory)) {
     memory_of_weights.declare(weights, weights);
     memory.declare(activations, workspace, config, context.dims, layout.type);
@@ -94,18 +99,23 @@ struct TinyStages {
     parallel::ResidentState state(parameters, gradients, {}, *machine.world);
     model::initialise(*machine.ops, state, table, 7, view(std::span(drawn), Shape{std::ssize(drawn)}));
   }
-  static std::vector<layout::Unit> cut_blocks(const std::vector<arch::UnitSpec>& table, const arch::UnitMap& map,
-                                              layout::TensorRank tensor) {
+  static std::vector<layout::Unit> cut(const std::vector<arch::UnitSpec>& table, const arch::UnitMap& map,
+                                       const TinyLayout& layout) {
+    const std::vector<layout::Unit> cut = arch::units_of(table, layout.tensor);
+    if (layout.vocabulary) return cut;
     std::vector<layout::Unit> units = arch::units_of(table);
-    const std::vector<layout::Unit> cut = arch::units_of(table, tensor);
     for (const UnitIndex block : map.blocks)
       units[static_cast<std::size_t>(block.value)] = cut[static_cast<std::size_t>(block.value)];
     return units;
   }
-  static layout::ShardedDims dims_of(const arch::ModelConfig& config, layout::TensorRank tensor) {
-    layout::ShardedDims dims = arch::sharded_dims(config, tensor);
-    dims.vocabulary = config.vocabulary;
-    dims.first_token = 0;
+  static layout::ShardedDims dims_of(const arch::ModelConfig& config, const TinyLayout& layout) {
+    layout::ShardedDims dims = arch::sharded_dims(config, layout.tensor);
+    if (layout.vocabulary) return dims;
+    const layout::ShardedDims whole = arch::whole_dims(config);
+    dims.vocabulary = dims.greatest_vocabulary = whole.vocabulary;
+    dims.first_token = whole.first_token;
+    dims.vocabulary_part = whole.vocabulary_part;
+    dims.vocabulary_parts = whole.vocabulary_parts;
     return dims;
   }
   /// The gradient of every parameter by name; of a token table with the embedding's rows added.
@@ -128,6 +138,7 @@ struct TinyStages {
   parallel::ResidentParameters parameters;
   PlainGradients gradients;
   std::unique_ptr<parallel::Boundary> boundary;
+  std::unique_ptr<parallel::ContextAttention> attention;
   model::Context context;
   train::ImmediateWeights sink;
   model::ModelMemory memory;

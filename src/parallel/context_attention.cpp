@@ -1,0 +1,40 @@
+#include "parallel/context_attention.h"
+
+namespace lockstep::parallel {
+namespace {
+
+class Local final : public ContextAttention {
+ public:
+  void declare(Arena& arena, AttentionSaved& saved, const AttentionSizes& sizes) const override {
+    arena.declare(saved.lse, "lse", Shape{sizes.rows, sizes.dims.heads}, DType::f32);
+  }
+  void declare(Arena& arena, const AttentionSizes& sizes) override {
+    const layout::ShardedDims& dims = sizes.dims;
+    arena.declare(delta_, "delta", Shape{sizes.rows, ops::delta_columns(dims.heads, dims.head_size, sizes.type)}, DType::f32);
+  }
+  void forward(ops::Ops& ops, const AttentionTensors& x, const AttentionSaved& saved, const AttentionCall& call) override {
+    demand_all(call);
+    ops.attention().forward(x.o, lse(saved, call), x.q, x.k, x.v, call.shape, call.dropout);
+  }
+  void backward(ops::Ops& ops, const AttentionTensors& d, const AttentionTensors& x, const AttentionSaved& saved,
+                const AttentionCall& call) override {
+    demand_all(call);
+    ops.attention().backward(d.q, d.k, d.v, delta_.slice_rows(0, x.q.rows()), d.o, x.o, lse(saved, call), x.q, x.k, x.v,
+                             call.shape, call.dropout);
+  }
+
+ private:
+  static void demand_all(const AttentionCall& call) {
+    ensure(call.positions.end() == call.positions.count(), "a rank that attends alone has all positions of its samples");
+  }
+  static Tensor lse(const AttentionSaved& saved, const AttentionCall& call) {
+    return saved.lse.flat(0, call.shape.samples * call.shape.heads * call.shape.queries);
+  }
+  Tensor delta_;  ///< [R, ops::delta_columns] f32
+};
+
+}  // namespace
+
+std::unique_ptr<ContextAttention> make_local_attention() { return std::make_unique<Local>(); }
+
+}  // namespace lockstep::parallel

@@ -1,0 +1,61 @@
+#pragma once
+
+// The seat of context parallelism: attention of the tokens that this rank has, where other ranks may have other positions of the
+// same samples. What passes through are q, k and v of the rank's own rows and the result for them; which rows and heads meet
+// where, and what is sent for it (positions against heads, all keys, or keys round a ring), is the implementation's affair. No
+// layer asks for a rank.
+
+#include <memory>
+
+#include "layout/sharded_dims.h"
+#include "ops/ops.h"
+#include "tensor/arena.h"
+
+namespace lockstep::parallel {
+
+/// Matrices of R = B T rows: q and o have the rank's H heads side by side, k and v its K key/value heads. Or their gradients.
+struct AttentionTensors {
+  Tensor q, k, v, o;
+};
+
+/// What is attended to.
+struct AttentionCall {
+  ops::AttentionShape shape;  ///< of the rank's own rows and heads: as many keys as queries
+  ops::Positions positions;   ///< of a sample's T rows
+  ops::DropoutSite dropout;   ///< of the attention weights, as ops::Attention takes it
+};
+
+/// What a forward pass leaves for its backward pass beside its AttentionTensors, in memory of the block's and the micro-batch's
+/// own.
+struct AttentionSaved {
+  Tensor lse;               ///< f32; who has which row of it is the implementation's affair
+  AttentionTensors beside;  ///< of other rows or heads than the rank's own, where the implementation keeps them
+};
+
+/// Sizes that memory is declared for.
+struct AttentionSizes {
+  std::int64_t rows;  ///< R, at most
+  const layout::ShardedDims& dims;
+  DType type;  ///< of activations
+};
+
+/// An implementation is made from a rank's place in the plan, and declares before it has a group to work with: what it takes can
+/// be counted where nothing runs.
+class ContextAttention {
+ public:
+  virtual ~ContextAttention() = default;
+  /// What one block keeps of one micro-batch.
+  virtual void declare(Arena& arena, AttentionSaved& saved, const AttentionSizes& sizes) const = 0;
+  /// What every forward and backward pass uses and forgets; nothing else lies there meanwhile. Once, before any pass in training.
+  virtual void declare(Arena& arena, const AttentionSizes& sizes) = 0;
+  /// x.o from x.q, x.k and x.v. Collective over the ranks that have the samples' other positions, as backward() is.
+  virtual void forward(ops::Ops& ops, const AttentionTensors& x, const AttentionSaved& saved, const AttentionCall& call) = 0;
+  /// d.q, d.k and d.v from d.o; x and saved as forward() left them.
+  virtual void backward(ops::Ops& ops, const AttentionTensors& d, const AttentionTensors& x, const AttentionSaved& saved,
+                        const AttentionCall& call) = 0;
+};
+
+/// The rank has all positions of its samples: nothing is sent.
+std::unique_ptr<ContextAttention> make_local_attention();
+
+}  // namespace lockstep::parallel
