@@ -1,5 +1,7 @@
 #include "train/pipeline_runner.h"
 
+#include <algorithm>
+
 #include "base/timer.h"
 
 namespace lockstep::train {
@@ -58,7 +60,7 @@ PassTimes PipelineRunner::run(std::span<const data::Batch> batches, std::int64_t
         break;
     }
   }
-  for (Messages* messages : {&inputs_, &outputs_, &gradients_}) messages->finish();
+  finish_messages();
   return result;
 }
 
@@ -120,15 +122,28 @@ void PipelineRunner::exchange(const layout::Action& action, std::int64_t rows) {
   action.kind == Kind::receive_gradient ? receive(gradients_, gradient, behind) : send(gradients_, gradient, before);
 }
 
+bool PipelineRunner::has(Kind kind, int chunk) const {
+  return std::ranges::any_of(actions_,
+                             [&](const layout::Action& action) { return action.kind == kind && action.chunk == chunk; });
+}
+
 void PipelineRunner::evaluate(const data::Batch& batch, const Tensor& loss) {
   const model::Pass pass{.samples = batch.samples, .positions = {0, batch.positions}};
-  Tensor x;
+  constexpr Microbatch only{0};
   for (int c = 0; c < std::ssize(stages_); ++c) {
-    const Tensor in = c == 0 ? batch.tokens : x;
-    x = output(c, Microbatch{0}, stage(c).stream_rows(pass));
-    stage(c).forward(pass, Microbatch{0}, in, x);
+    model::Stage& stage = this->stage(c);
+    const std::int64_t rows = stage.stream_rows(pass);
+    if (has(Kind::receive_input, c)) exchange({Kind::receive_input, only, c}, rows);
+    const Tensor x = output(c, only, rows);
+    stage.forward(pass, only, input({Kind::forward, only, c}, pass, batch), x);
+    if (stage.chunk().head) stage.evaluate(pass, x, {batch.targets, loss});
+    if (has(Kind::send_output, c)) exchange({Kind::send_output, only, c}, rows);
   }
-  stages_.back()->evaluate(pass, x, {batch.targets, loss});
+  finish_messages();
+}
+
+void PipelineRunner::finish_messages() {
+  for (Messages* messages : {&inputs_, &outputs_, &gradients_}) messages->finish();
 }
 
 }  // namespace lockstep::train

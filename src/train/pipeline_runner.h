@@ -43,7 +43,8 @@ class PipelineRunner {
 
   /// One step. `batches[m]` is micro-batch m; `step` addresses dropout masks.
   PassTimes run(std::span<const data::Batch> batches, std::int64_t step, const StepObjective& objective);
-  /// Adds the token losses of a batch to `loss` [1] f64; nothing is kept. Between steps; the chunks are the whole model.
+  /// Adds the token losses of a batch to `loss` [1] f64 where the head is; nothing is kept. Between steps. Chunks hand over as
+  /// they do in a step: collective over the ranks that have the model's chunks, each with the same batch.
   void evaluate(const data::Batch& batch, const Tensor& loss);
 
  private:
@@ -70,6 +71,9 @@ class PipelineRunner {
                PassTimes& times);
   void backward(const layout::Action& action, const model::Pass& pass, const data::Batch& batch);
   void exchange(const layout::Action& action, std::int64_t rows);
+  /// Whether the list has such an action of the chunk.
+  bool has(layout::Action::Kind kind, int chunk) const;
+  void finish_messages();
 
   const std::vector<layout::Action>& actions_;
   const model::ModelMemory& memory_;

@@ -36,6 +36,7 @@ std::vector<Chunk> halves(const arch::ModelConfig& config) {
 
 struct Learnt {
   double loss = 0;
+  double evaluated = 0;  ///< of two batches
   std::map<std::string, std::vector<float>> gradients;
   std::vector<float> rows;  ///< of the token table
   std::int64_t activation_bytes = 0, workspace_bytes = 0;
@@ -53,16 +54,23 @@ void step(support::TinyStages& model, PipelineRunner& runner, Learnt& learnt) {
   learnt.rows = {table.begin(), table.end()};
 }
 
+void evaluate(PipelineRunner& runner, Learnt& learnt) {
+  const support::Batches batches(2, samples, positions, 65, 9);
+  for (const data::Batch& batch : batches.all()) runner.evaluate(batch, view(std::span(&learnt.evaluated, 1), Shape{1}));
+}
+
 Learnt learn(const arch::ModelConfig& config, const std::vector<Chunk>& chunks, const std::vector<Action>& actions) {
   support::Machine machine(1);
   support::TinyStages model(config, {samples, positions}, chunks, actions, microbatches, machine);
   PipelineRunner runner(actions, model.memory, model.stages);
   Learnt learnt{.loss = 0,
+                .evaluated = 0,
                 .gradients = {},
                 .rows = {},
                 .activation_bytes = model.activations.bytes(),
                 .workspace_bytes = model.workspace.bytes()};
   for (int again = 0; again < 2; ++again) step(model, runner, learnt);
+  evaluate(runner, learnt);
   for (std::size_t u = 0; u < model.parameters.units().size(); ++u) {
     EXPECT_EQ(model.gradients.closed(UnitIndex{static_cast<int>(u)}), microbatches);
   }
@@ -71,6 +79,7 @@ Learnt learn(const arch::ModelConfig& config, const std::vector<Chunk>& chunks, 
 
 void expect_equal(const Learnt& a, const Learnt& b) {
   EXPECT_EQ(a.loss, b.loss);
+  EXPECT_EQ(a.evaluated, b.evaluated);
   EXPECT_EQ(a.rows, b.rows);
   for (const auto& [name, gradient] : b.gradients) EXPECT_EQ(a.gradients.at(name), gradient) << name;
 }
@@ -150,7 +159,7 @@ std::size_t stage_of(const std::string& parameter, const arch::ModelConfig& conf
   return static_cast<std::size_t>(stage);
 }
 
-/// What each rank of a pipeline of one chunk a rank learns.
+/// What each rank of a pipeline of one chunk a rank learns from two steps, between which it evaluates.
 std::vector<Learnt> learn_in_pipeline(const arch::ModelConfig& config, const layout::NamedSchedule& schedule, int stages,
                                       bool late) {
   std::vector<Learnt> learnt(static_cast<std::size_t>(stages));
@@ -165,7 +174,10 @@ std::vector<Learnt> learn_in_pipeline(const arch::ModelConfig& config, const lay
     support::TinyStages model(config, {samples, positions}, {chunk}, actions, microbatches, machine);
     PipelineRunner runner(actions, model.memory, model.stages,
                           {.group = &group, .chunks = {{.before = stage - 1, .behind = stage + 1}}});
-    for (int again = 0; again < 2; ++again) step(model, runner, learnt[static_cast<std::size_t>(stage)]);
+    Learnt& mine = learnt[static_cast<std::size_t>(stage)];
+    step(model, runner, mine);
+    evaluate(runner, mine);
+    step(model, runner, mine);
   });
   return learnt;
 }
@@ -179,6 +191,8 @@ TEST(Schedules, RanksOfAPipelineLearnTheBitsOfOne) {
       const std::vector<Learnt> learnt = learn_in_pipeline(config, schedule, stages, late);
       EXPECT_EQ(learnt.front().loss, 0);
       EXPECT_EQ(learnt.back().loss, plain.loss);
+      EXPECT_EQ(learnt.front().evaluated, 0) << "the head is on another rank";
+      EXPECT_EQ(learnt.back().evaluated, plain.evaluated);
       EXPECT_EQ(learnt.front().rows, plain.rows);
       for (const auto& [name, gradient] : plain.gradients) {
         if (name == "transformer.wte.weight") continue;  // its rows, above
