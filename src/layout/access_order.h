@@ -1,6 +1,6 @@
 #pragma once
 
-// Which unit each pass of a step needs, in order. Compiled once from the actions: stores prefetch, release and assign slots
+// Which weights each pass of a step needs, in order. Compiled once from the actions: stores prefetch, release and assign slots
 // from it, and hold every lease of a step against it.
 
 #include <cstdint>
@@ -8,22 +8,30 @@
 
 #include "base/strong.h"
 #include "layout/pipeline_schedule.h"
+#include "layout/range.h"
 
 namespace lockstep::layout {
 
 enum class Pass : std::uint8_t { forward, backward };
 
-struct Access {
+/// Elements of a unit that are needed together: all, or what a part of the model has of them.
+struct Part {
   UnitIndex unit;
+  Range elements;
+  friend bool operator==(const Part&, const Part&) = default;
+};
+
+struct Access {
+  Part part;
   Pass pass;
   friend bool operator==(const Access&, const Access&) = default;
 };
 
-/// The units that one micro-batch needs in each pass through a chunk, in order (the model says). Weight gradients need none.
-struct ChunkUnits {
-  std::vector<UnitIndex> forward, backward;
+/// What one micro-batch needs in each pass through a chunk, in order (the model says). Weight gradients need nothing.
+struct ChunkParts {
+  std::vector<Part> forward, backward;
 };
-/// `units`: of each chunk.
-std::vector<Access> access_order(const std::vector<Action>& actions, const std::vector<ChunkUnits>& units);
+/// `parts`: of each chunk.
+std::vector<Access> access_order(const std::vector<Action>& actions, const std::vector<ChunkParts>& parts);
 
 }  // namespace lockstep::layout

@@ -38,6 +38,10 @@ struct Tiles {
   friend bool operator==(const Tiles&, const Tiles&) = default;
 };
 
+/// What of a block is leased at a time: everything, or one sub-layer, attention or feed-forward, after the other, so that what a
+/// lease gathers is smaller.
+enum class LeaseSize : std::uint8_t { block, sub_layer };
+
 struct ParallelPlan {
   int dp = 1;                     ///< data-parallel degree
   int tp = 1;                     ///< tensor
@@ -51,6 +55,7 @@ struct ParallelPlan {
   Placement parameters = {}, gradients = {}, optimizer = {};  ///< optimizer: master copies and the optimizer's own state
   Recompute recompute = Recompute::none;
   Tiles tiles = {};
+  LeaseSize leases = LeaseSize::block;
   int ranks_per_host = 1;  ///< neighbouring ranks that share a host; 0: hosts have different numbers of them
   bool allow_tp_across_hosts = false;
 

@@ -3,6 +3,7 @@
 // One transformer block: attention, then feed-forward, each on the residual stream (pre-norm).
 
 #include "model/attention.h"
+#include "model/leases.h"
 #include "model/mlp.h"
 
 namespace lockstep::model {
@@ -11,22 +12,22 @@ class Block {
  public:
   Block(const Context& context, int layer) : attention_(context, layer), mlp_(context, layer) {}
   /// out [R, C] from saved.x; out may be saved.x when nothing goes backward.
-  void forward(const Pass& pass, const WeightSet& w, BlockSaved& saved, const Tensor& out, const Scratch& scratch) const {
-    attention_.forward(pass, w, saved, saved.middle.slice_rows(0, out.rows()), scratch);
-    mlp_.forward(pass, w, saved, out, scratch);
+  void forward(const Pass& pass, BlockWeights& w, BlockSaved& saved, const Tensor& out, const Scratch& scratch) const {
+    attention_.forward(pass, w.attention(), saved, saved.middle.slice_rows(0, out.rows()), scratch);
+    mlp_.forward(pass, w.mlp(), saved, out, scratch);
   }
   /// d [R, C]: gradient of the output on entry, of the input on return. What is pushed to the gradients' sink lies in `saved`, in
   /// `scratch`, and in d unless the scratch keeps the branch.
-  void backward(const Pass& pass, const WeightSet& w, const Gradients& gradients, BlockSaved& saved, const Tensor& d,
+  void backward(const Pass& pass, BlockWeights& w, const Gradients& gradients, BlockSaved& saved, const Tensor& d,
                 const BackwardScratch& scratch) const {
-    mlp_.backward(pass, w, gradients, saved, d, scratch.mlp);
-    attention_.backward(pass, w, gradients, saved, d, scratch.attention);
+    mlp_.backward(pass, w.mlp(), gradients, saved, d, scratch.mlp);
+    attention_.backward(pass, w.attention(), gradients, saved, d, scratch.attention);
   }
   /// forward() behind what the cache holds.
-  void extend(const Pass& pass, const WeightSet& w, BlockSaved& saved, const Tensor& out, const Scratch& scratch,
+  void extend(const Pass& pass, BlockWeights& w, BlockSaved& saved, const Tensor& out, const Scratch& scratch,
               KvCache& cache) const {
-    attention_.extend(pass, w, saved, saved.middle.slice_rows(0, out.rows()), scratch, cache);
-    mlp_.forward(pass, w, saved, out, scratch);
+    attention_.extend(pass, w.attention(), saved, saved.middle.slice_rows(0, out.rows()), scratch, cache);
+    mlp_.forward(pass, w.mlp(), saved, out, scratch);
   }
 
  private:

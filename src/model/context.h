@@ -3,6 +3,7 @@
 // What every part of a model is given: kernels, stores, boundaries, and which tokens it works on.
 
 #include "arch/config.h"
+#include "layout/parallel_plan.h"
 #include "ops/ops.h"
 #include "ops/weight_work.h"
 #include "parallel/boundary.h"
@@ -22,7 +23,8 @@ struct Context {
   parallel::Boundaries boundaries;
   parallel::ContextAttention& attention;
   std::uint64_t seed = 0;  ///< of dropout
-  Mirror angles = {};      ///< [T_max, D] of rotary positions (model/rotation), empty for learned ones
+  layout::LeaseSize leases = layout::LeaseSize::block;
+  Mirror angles = {};  ///< [T_max, D] of rotary positions (model/rotation), empty for learned ones
 };
 
 /// The norm that the configuration asks for.

@@ -6,7 +6,7 @@ using PassKind = layout::Pass;
 
 Decoder::Decoder(const Context& context, std::int64_t samples, std::int64_t rows)
     : context_(context),
-      map_(arch::unit_map(context.config)),
+      parts_(arch::part_map(context.config, context.parameters.units(), context.leases)),
       rows_(rows),
       embedding_(context),
       head_(context, head_memory_),
@@ -36,24 +36,24 @@ Tensor Decoder::read(const Tensor& tokens, std::int64_t samples, std::int64_t po
   ensure(cache_.length() + positions <= cache_.capacity(), "the context has room for what is read");
   const Tensor x = saved_.x.slice_rows(0, pass.rows());
   {
-    const LeasedWeights w(context_.parameters, map_.embedding_reads, PassKind::forward);
+    const LeasedWeights w(context_.parameters, parts_.embedding, PassKind::forward);
     embedding_.forward(pass, w.weights(), tokens, x, scratch_);
   }
   for (std::size_t i = 0; i < blocks_.size(); ++i) {
-    const LeasedWeights w(context_.parameters, map_.blocks[i], PassKind::forward);
-    blocks_[i].extend(pass, w.weights(), saved_, x, scratch_, cache_);
+    BlockWeights w(context_.parameters, parts_.blocks[i], PassKind::forward);
+    blocks_[i].extend(pass, w, saved_, x, scratch_, cache_);
   }
   cache_.set_length(cache_.length() + positions);
   return x;
 }
 
 void Decoder::logits(const Tensor& logits, const Tensor& x) {
-  const LeasedWeights w(context_.parameters, map_.head_reads, PassKind::forward);
+  const LeasedWeights w(context_.parameters, parts_.head, PassKind::forward);
   head_.logits(logits, x, w.weights());
 }
 
 void Decoder::loss(const Tensor& x, const Objective& objective) {
-  const LeasedWeights w(context_.parameters, map_.head_reads, PassKind::forward);
+  const LeasedWeights w(context_.parameters, parts_.head, PassKind::forward);
   head_.loss({1, objective.targets.elements()}, x, objective, w.weights());
 }
 

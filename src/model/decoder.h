@@ -31,7 +31,7 @@ class Decoder {
 
  private:
   const Context& context_;
-  arch::UnitMap map_;
+  arch::PartMap parts_;
   std::int64_t rows_;
   EmbeddingLayer embedding_;
   std::vector<Block> blocks_;

@@ -4,15 +4,25 @@
 
 namespace lockstep::model {
 
-LeasedWeights::LeasedWeights(parallel::ParameterStore& parameters, std::span<const UnitIndex> units, layout::Pass pass) {
-  ensure(units.size() <= most_units_of_a_part, "a part of the model reads few units");
-  for (std::size_t i = 0; i < units.size(); ++i) {
-    leases_[i].emplace(parameters.lease({units[i], pass}));
-    weights_.add(parameters.units()[static_cast<std::size_t>(units[i].value)], leases_[i]->flat());
+LeasedWeights::LeasedWeights(parallel::ParameterStore& parameters, std::span<const layout::Part> parts, layout::Pass pass) {
+  ensure(parts.size() <= most_leases_of_a_part, "a part of the model takes few leases");
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const auto& [unit, elements] = parts[i];
+    leases_[i].emplace(parameters.lease({parts[i], pass}));
+    weights_.add(parameters.units()[static_cast<std::size_t>(unit.value)], leases_[i]->flat(), elements);
     for (const parallel::PackedMatrix& packed : leases_[i]->packed()) {
       weights_.set(static_cast<arch::Role>(packed.role), packed.tensor);
     }
   }
+}
+
+const WeightSet& BlockWeights::lease(const std::vector<layout::Part>& parts) {
+  if (leased_ == nullptr || *leased_ != parts) {
+    weights_.reset();  // what was leased before goes first
+    weights_.emplace(parameters_, parts, pass_);
+    leased_ = &parts;
+  }
+  return weights_->weights();
 }
 
 OpenGradients::OpenGradients(parallel::GradientStore& store, const std::vector<layout::Unit>& all,

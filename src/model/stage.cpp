@@ -7,22 +7,37 @@ using PassKind = layout::Pass;
 
 constexpr std::size_t matrices_of_a_block = 4;
 
-layout::ChunkUnits units_of(const arch::UnitMap& map, const layout::Chunk& chunk) {
-  const auto first = map.blocks.begin() + chunk.blocks.first, last = map.blocks.begin() + chunk.blocks.end();
-  layout::ChunkUnits units;
-  if (chunk.embedding) units.forward = map.embedding_reads;
-  units.forward.insert(units.forward.end(), first, last);
-  if (chunk.head) units.forward.insert(units.forward.end(), map.head_reads.begin(), map.head_reads.end());
-  units.backward.assign(std::reverse_iterator(last), std::reverse_iterator(first));
-  return units;
+void append(std::vector<layout::Part>& to, const std::vector<layout::Part>& parts) {
+  to.insert(to.end(), parts.begin(), parts.end());
+}
+
+/// As BlockWeights leases them.
+void append(std::vector<layout::Part>& to, const std::vector<layout::Part>& first, const std::vector<layout::Part>& second) {
+  append(to, first);
+  if (second != first) append(to, second);
+}
+
+layout::ChunkParts parts_of(const arch::PartMap& map, const layout::Chunk& chunk) {
+  layout::ChunkParts parts;
+  if (chunk.embedding) append(parts.forward, map.embedding);
+  for (std::int64_t i = chunk.blocks.first; i < chunk.blocks.end(); ++i) {
+    const arch::BlockParts& block = map.blocks[static_cast<std::size_t>(i)];
+    append(parts.forward, block.attention, block.mlp);
+  }
+  if (chunk.head) append(parts.forward, map.head);
+  for (std::int64_t i = chunk.blocks.end(); i-- > chunk.blocks.first;) {
+    const arch::BlockParts& block = map.blocks[static_cast<std::size_t>(i)];
+    append(parts.backward, block.mlp, block.attention);
+  }
+  return parts;
 }
 
 }  // namespace
 
-std::vector<layout::ChunkUnits> chunk_units(const arch::UnitMap& map, const std::vector<layout::Chunk>& chunks) {
-  std::vector<layout::ChunkUnits> units;
-  for (const layout::Chunk& chunk : chunks) units.push_back(units_of(map, chunk));
-  return units;
+std::vector<layout::ChunkParts> chunk_parts(const arch::PartMap& map, const std::vector<layout::Chunk>& chunks) {
+  std::vector<layout::ChunkParts> parts;
+  for (const layout::Chunk& chunk : chunks) parts.push_back(parts_of(map, chunk));
+  return parts;
 }
 
 std::vector<std::unique_ptr<Stage>> make_stages(const Context& context, parallel::GradientStore& gradients, ops::WeightSink& sink,
@@ -43,6 +58,7 @@ Stage::Stage(const Context& context, parallel::GradientStore& gradients, ops::We
       chunk_(memory.shape().chunks[static_cast<std::size_t>(chunk)]),
       kept_(static_cast<std::size_t>(memory.shape().lives[static_cast<std::size_t>(chunk)].kept)),
       map_(arch::unit_map(context.config)),
+      parts_(arch::part_map(context.config, context.parameters.units(), context.leases)),
       embedding_(context),
       head_(context, memory.temporaries().head),
       queues_(memory_.deferred.size()) {
@@ -70,20 +86,20 @@ void Stage::forward(const Pass& pass, Microbatch microbatch, const Tensor& input
   BlockSaved mine = saved(microbatch, 0, input);
   ensure(rows == stream_rows(pass) && rows <= mine.x.rows(), "a pass has at most the rows its memory was declared for");
   if (chunk_.embedding) {
-    const LeasedWeights w(context_.parameters, map_.embedding_reads, PassKind::forward);
+    const LeasedWeights w(context_.parameters, parts_.embedding, PassKind::forward);
     embedding_.forward(pass, w.weights(), input, mine.x.slice_rows(0, rows), scratch_);
   }
   for (std::size_t i = 0; i < blocks_.size(); ++i) {
-    const LeasedWeights w(context_.parameters, unit(i), PassKind::forward);
+    BlockWeights w = weights(i, PassKind::forward);
     const bool last = i + 1 == blocks_.size();
     BlockSaved next = last ? BlockSaved{} : saved(microbatch, i + 1, input);
-    blocks_[i].forward(pass, w.weights(), mine, last ? output : next.x.slice_rows(0, rows), scratch_);
+    blocks_[i].forward(pass, w, mine, last ? output : next.x.slice_rows(0, rows), scratch_);
     mine = next;
   }
 }
 
 void Stage::loss(const Pass& pass, Microbatch microbatch, const Tensor& x, const Objective& objective, const Tensor& d) {
-  const LeasedWeights w(context_.parameters, map_.head_reads, PassKind::forward);
+  const LeasedWeights w(context_.parameters, parts_.head, PassKind::forward);
   OpenGradients gradient(gradients_, context_.parameters.units(), map_.head_reads, microbatch);
   head_.loss_and_gradient(pass.grid(), x, objective, w.weights(), {gradient.set(), sink_}, d);
   gradient.close();
@@ -97,10 +113,10 @@ void Stage::embedding_backward(const Pass& pass, Microbatch microbatch, const Te
 
 void Stage::backward(const Pass& pass, Microbatch microbatch, const Tensor& input, const Tensor& d) {
   for (std::size_t i = blocks_.size(); i-- > 0;) {
-    const LeasedWeights w(context_.parameters, unit(i), PassKind::backward);
+    BlockWeights w = weights(i, PassKind::backward);
     OpenGradients gradient(gradients_, context_.parameters.units(), unit(i), microbatch);
     BlockSaved mine = saved(microbatch, i, input);
-    blocks_[i].backward(pass, w.weights(), {gradient.set(), sink_}, mine, d, BackwardScratch(scratch_));
+    blocks_[i].backward(pass, w, {gradient.set(), sink_}, mine, d, BackwardScratch(scratch_));
     gradient.close();
   }
   if (chunk_.embedding) embedding_backward(pass, microbatch, input, d);
@@ -109,10 +125,10 @@ void Stage::backward(const Pass& pass, Microbatch microbatch, const Tensor& inpu
 void Stage::backward_input(const Pass& pass, Microbatch microbatch, const Tensor& input, const Tensor& d) {
   const auto slot = static_cast<std::size_t>(microbatch.value) % memory_.deferred.size();
   for (std::size_t i = blocks_.size(); i-- > 0;) {
-    const LeasedWeights w(context_.parameters, unit(i), PassKind::backward);
+    BlockWeights w = weights(i, PassKind::backward);
     const OpenGradients gradient(gradients_, context_.parameters.units(), unit(i), microbatch);
     BlockSaved mine = saved(microbatch, i, input);
-    blocks_[i].backward(pass, w.weights(), {gradient.set(), queues(microbatch)[i]}, mine, d,
+    blocks_[i].backward(pass, w, {gradient.set(), queues(microbatch)[i]}, mine, d,
                         BackwardScratch(scratch_, memory_.deferred[slot][i]));
   }
   if (chunk_.embedding) embedding_backward(pass, microbatch, input, d);
@@ -126,7 +142,7 @@ void Stage::backward_weight(Microbatch microbatch) {
 }
 
 void Stage::evaluate(const Pass& pass, const Tensor& x, const Objective& objective) {
-  const LeasedWeights w(context_.parameters, map_.head_reads, PassKind::forward);
+  const LeasedWeights w(context_.parameters, parts_.head, PassKind::forward);
   head_.loss(pass.grid(), x, objective, w.weights());
 }
 

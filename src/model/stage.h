@@ -17,8 +17,8 @@
 
 namespace lockstep::model {
 
-/// The units that each chunk's passes need, in order.
-std::vector<layout::ChunkUnits> chunk_units(const arch::UnitMap& map, const std::vector<layout::Chunk>& chunks);
+/// What each chunk's passes lease, in order.
+std::vector<layout::ChunkParts> chunk_parts(const arch::PartMap& map, const std::vector<layout::Chunk>& chunks);
 
 /// Passes of a micro-batch go through a chunk in this order: forward, loss (with the head), backward or backward_input and
 /// backward_weight. `input` is its tokens [R] i32 where the chunk has the embedding, otherwise the input [Ro, C], which stays as
@@ -51,6 +51,9 @@ class Stage {
   BlockSaved saved(Microbatch microbatch, std::size_t block, const Tensor& input) const;
   void embedding_backward(const Pass& pass, Microbatch microbatch, const Tensor& tokens, const Tensor& d);
   UnitIndex unit(std::size_t block) const { return map_.blocks[static_cast<std::size_t>(chunk_.blocks.first) + block]; }
+  BlockWeights weights(std::size_t block, layout::Pass pass) const {
+    return {context_.parameters, parts_.blocks[static_cast<std::size_t>(chunk_.blocks.first) + block], pass};
+  }
   std::vector<WeightQueue>& queues(Microbatch microbatch) {
     return queues_[static_cast<std::size_t>(microbatch.value) % queues_.size()];
   }
@@ -63,6 +66,7 @@ class Stage {
   layout::Chunk chunk_;
   std::size_t kept_;  ///< slots that are whole: see StageMemory
   arch::UnitMap map_;
+  arch::PartMap parts_;
   EmbeddingLayer embedding_;
   std::vector<Block> blocks_;
   Head head_;

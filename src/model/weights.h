@@ -17,7 +17,9 @@ class WeightSet {
   WeightSet() = default;
   WeightSet(const layout::Unit& unit, const Tensor& flat) { add(unit, flat); }
   /// The parameters of one unit more.
-  void add(const layout::Unit& unit, const Tensor& flat);
+  void add(const layout::Unit& unit, const Tensor& flat) { add(unit, flat, {0, unit.elements}); }
+  /// Those of its parameters that lie among `elements` of it, which `flat` has.
+  void add(const layout::Unit& unit, const Tensor& flat, const layout::Range& elements);
   /// One tensor more, or another in the place of one.
   void set(arch::Role role, const Tensor& tensor) { tensors_[static_cast<std::size_t>(role)] = tensor; }
   const Tensor& operator[](arch::Role role) const { return tensors_[static_cast<std::size_t>(role)]; }

@@ -1,8 +1,8 @@
 #pragma once
 
-// Where a unit's weights are when the model needs them. The model says lease(unit); the store turns that into nothing, an
-// all-gather, a copy from host memory or a read from a disk. As a lease may be a collective, the ranks of a group take the same
-// ones in the same order, whatever each of them has to do.
+// Where a unit's weights are when the model needs them. The model says lease(part of a unit); the store turns that into nothing,
+// an all-gather, a copy from host memory or a read from a disk. As a lease may be a collective, the ranks of a group take the
+// same ones in the same order, whatever each of them has to do.
 
 #include <span>
 #include <vector>
@@ -30,7 +30,7 @@ struct PackedMatrix {
   Tensor tensor;
 };
 
-/// A unit's weights, whole and readable, for as long as this lives. Move-only.
+/// Weights of a part of a unit, whole and readable, for as long as this lives. Move-only.
 class [[nodiscard]] Lease {
  public:
   Lease(ParameterStore* store, const layout::Access& access, Tensor flat, std::span<const PackedMatrix> packed = {})
@@ -38,9 +38,9 @@ class [[nodiscard]] Lease {
   Lease(Lease&& other) noexcept;
   Lease& operator=(Lease&&) = delete;
   ~Lease();
-  /// [unit's elements], in the parameters' dtype.
+  /// [elements of the part], in the parameters' dtype.
   const Tensor& flat() const { return flat_; }
-  /// What is read in place of the unit's parameters of these roles, or beside them.
+  /// What is read in place of the unit's parameters of these roles, or beside them; of the whole unit.
   std::span<const PackedMatrix> packed() const { return packed_; }
 
  private:

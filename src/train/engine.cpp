@@ -32,15 +32,22 @@ Engine::Engine(const EngineConfig& config, Runtime& runtime, ops::Ops& ops, cons
       updater_(make_updater({config_, ops, *parameters_, groups})),
       boundary_(parallel::make_local_boundary()),
       attention_(parallel::make_local_attention()),
-      context_{config.model, arch::whole_dims(config.model),        ops,
-               *parameters_, parallel::Boundaries::all(*boundary_), *attention_,
-               config.seed},
+      context_{config.model,
+               arch::whole_dims(config.model),
+               ops,
+               *parameters_,
+               parallel::Boundaries::all(*boundary_),
+               *attention_,
+               config.seed,
+               config.plan.leases},
       sink_(ops),
       schedule_(rank_schedule(config)),
       memory_(model_shape(config, schedule_, *attention_)),
       stages_(model::make_stages(context_, updater_->gradients(), sink_, memory_)),
       runner_(schedule_.actions, memory_, stages_),
-      order_(layout::access_order(schedule_.actions, model::chunk_units(arch::unit_map(config.model), schedule_.chunks))),
+      order_(layout::access_order(
+          schedule_.actions,
+          model::chunk_parts(arch::part_map(config.model, weights_.units, config.plan.leases), schedule_.chunks))),
       brought_(static_cast<std::size_t>(config.plan.microbatches)) {
   ensure(groups.mesh().ranks() == config.plan.ranks(), "the groups are those of the plan");
   weights_.declare(parameter_arena_, master_arena_);

@@ -20,7 +20,8 @@ Inference::Inference(const arch::ModelConfig& model, DType type, Runtime& runtim
       parameters_(make_store(weights_, groups)),
       boundary_(parallel::make_local_boundary()),
       attention_(parallel::make_local_attention()),
-      context_{model, arch::whole_dims(model), ops, *parameters_, parallel::Boundaries::all(*boundary_), *attention_},
+      context_{model, arch::whole_dims(model), ops, *parameters_, parallel::Boundaries::all(*boundary_), *attention_,
+               0,     groups.plan().leases},
       runtime_(runtime),
       pinned_arena_("from files", MemoryKind::workspace),
       pieces_(ops.stream(), runtime.device()) {

@@ -113,13 +113,14 @@ TEST(PipelineSchedule, EveryProblemIsNamed) {
 }
 
 TEST(AccessOrder, WeightGradientsNeedNoWeights) {
-  const std::vector<ChunkUnits> units{{.forward = {UnitIndex{0}, UnitIndex{1}}, .backward = {UnitIndex{1}}}};
-  const std::vector<Access> both = access_order(support::in_turn(2), units);
-  const std::vector<Access> one{{UnitIndex{0}, Pass::forward}, {UnitIndex{1}, Pass::forward}, {UnitIndex{1}, Pass::backward}};
+  const Part first{UnitIndex{0}, {0, 256}}, second{UnitIndex{1}, {16, 32}};
+  const std::vector<ChunkParts> parts{{.forward = {first, second}, .backward = {second}}};
+  const std::vector<Access> both = access_order(support::in_turn(2), parts);
+  const std::vector<Access> one{{first, Pass::forward}, {second, Pass::forward}, {second, Pass::backward}};
   std::vector<Access> twice = one;
   twice.insert(twice.end(), one.begin(), one.end());
   EXPECT_EQ(both, twice);
-  EXPECT_EQ(access_order(support::late_weights(1, 0), units), one);
+  EXPECT_EQ(access_order(support::late_weights(1, 0), parts), one);
 }
 
 }  // namespace

@@ -22,9 +22,13 @@ TEST(Stores, WeightsThatArePlacedWhereNoStoreKeepsThemAreRefused) {
 TEST(Stores, LeasesOfAStepFollowItsOrder) {
   const support::Machine machine;
   const Groups groups(*machine.world, layout::Mesh({}));
-  const ParameterMemory memory(units(), {}, groups.plan());
+  ParameterMemory memory(units(), {}, groups.plan());
+  Arena arena("weights", MemoryKind::parameters);
+  memory.declare(arena, arena);
+  Ledger ledger;
+  arena.commit(*machine.runtime, ledger);
   const std::unique_ptr<ParameterStore> store = make_parameter_store(memory, groups);
-  const layout::Access first{UnitIndex{0}, Pass::forward}, second{UnitIndex{2}, Pass::backward};
+  const layout::Access first{{UnitIndex{0}, {0, 16}}, Pass::forward}, second{{UnitIndex{0}, {16, 32}}, Pass::forward};
   store->begin({first, second});
   {
     const Lease lease = store->lease(first);

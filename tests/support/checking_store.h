@@ -1,8 +1,8 @@
 #pragma once
 
-// A parameter store that lends each lease a copy, which is no number when the lease has ended, and writes down what it is asked
-// for. What reads weights outside of a lease, or more of them than it has leased, gives results that are no numbers; ranks whose
-// records differ would wait for each other for ever where a lease is a collective.
+// A parameter store that lends each lease a copy of its part, which is no number when the lease has ended, and writes down what
+// it is asked for. What reads weights outside of a lease, or more of them than it has leased, gives results that are no numbers;
+// ranks whose records differ would wait for each other for ever where a lease is a collective.
 
 #include <algorithm>
 #include <cstdlib>
@@ -74,15 +74,21 @@ class CheckingStore final : public parallel::ParameterStore {
   }
   /// One that has been given back, so that addresses are used again for other weights, or a new one.
   Buffer buffer() {
-    if (free_.empty()) return Buffer(static_cast<std::byte*>(std::aligned_alloc(64, buffer_bytes())));
+    if (free_.empty()) {
+      Buffer made(static_cast<std::byte*>(std::aligned_alloc(64, buffer_bytes())));
+      spoil(made);
+      return made;
+    }
     Buffer last = std::move(free_.back());
     free_.pop_back();
     return last;
   }
+  // Not a number, in fp32 and in bf16.
+  void spoil(const Buffer& buffer) const noexcept { std::fill_n(buffer.get(), buffer_bytes(), std::byte{0xFF}); }
   void release(const layout::Access& access) noexcept override {
     calls_.push_back({.kind = Kind::release, .access = access});
     const auto lent = std::ranges::find(lent_, access, &Lent::access);
-    std::fill_n(lent->buffer.get(), buffer_bytes(), std::byte{0xFF});  // not a number, in fp32 and in bf16
+    spoil(lent->buffer);
     free_.push_back(std::move(lent->buffer));
     lent_.erase(lent);
   }
@@ -92,6 +98,19 @@ class CheckingStore final : public parallel::ParameterStore {
   std::list<Lent> lent_;
   std::vector<Buffer> free_;
 };
+
+/// The most elements that were leased at a time, of units from `first` to before `end`.
+inline std::int64_t most_leased(const StoreCalls& calls, UnitIndex first, UnitIndex end) {
+  std::int64_t now = 0, most = 0;
+  for (const StoreCall& call : calls) {
+    const auto& [unit, elements] = call.access.part;
+    if (unit.value < first.value || unit.value >= end.value) continue;
+    if (call.kind == StoreCall::Kind::lease) now += elements.count;
+    if (call.kind == StoreCall::Kind::release) now -= elements.count;
+    most = std::max(most, now);
+  }
+  return most;
+}
 
 /// What each rank asked for.
 class StoreRecords {

@@ -16,6 +16,7 @@
 namespace lockstep::train {
 namespace {
 
+using layout::LeaseSize;
 using support::StoreCall;
 using support::StoreRecords;
 
@@ -38,9 +39,12 @@ class Letters final : public data::Tokenizer {
   }
 };
 
-EngineConfig config_of() {
+constexpr std::array lease_sizes{LeaseSize::block, LeaseSize::sub_layer};
+
+EngineConfig config_of(LeaseSize leases = LeaseSize::block) {
   EngineConfig config = support::tiny_config();
   config.model.vocabulary = Letters().vocabulary();
+  config.plan.leases = leases;
   return config;
 }
 
@@ -57,12 +61,12 @@ struct Text {
 
 /// What one rank computes with.
 struct Rank {
-  explicit Rank(comm::Communicator& ranks)
+  explicit Rank(comm::Communicator& ranks, LeaseSize leases = LeaseSize::block)
       : world(ranks),
         runtime(open_runtime({}, {.threads = 1})),
         stream(runtime->make_stream()),
         ops(ops::make_ops(*runtime, *stream, {})),
-        layout(ranks) {
+        groups(ranks, layout::Mesh({.dp = ranks.size(), .leases = leases, .ranks_per_host = ranks.size()})) {
     world.attach(*stream, runtime->team());
   }
   template <class Part>
@@ -75,7 +79,7 @@ struct Rank {
   std::unique_ptr<Runtime> runtime;
   std::unique_ptr<Stream> stream;
   std::unique_ptr<ops::Ops> ops;
-  support::DataParallel layout;
+  parallel::Groups groups;
   Arena workspace{"workspace", MemoryKind::workspace}, cache{"cache", MemoryKind::workspace};
 };
 
@@ -89,11 +93,11 @@ io::Path saved_model(const io::Path& folder) {
 }
 
 /// Runs `body` on ranks that have a model for reading, from stores that are checked.
-void with_readers(int ranks, const io::Path& checkpoint, StoreRecords& records,
+void with_readers(int ranks, LeaseSize leases, const io::Path& checkpoint, StoreRecords& records,
                   const std::function<void(Rank&, Inference&)>& body) {
   comm::run_ranks(ranks, {.timeout = 60}, [&](comm::Communicator& world) {
-    Rank rank(world);
-    Inference model(config_of().model, DType::f32, *rank.runtime, *rank.ops, rank.layout.groups, records.checked());
+    Rank rank(world, leases);
+    Inference model(config_of().model, DType::f32, *rank.runtime, *rank.ops, rank.groups, records.checked());
     model.load(*checkpoint::open_together(world, checkpoint), rank.runtime->team());
     body(rank, model);
   });
@@ -110,12 +114,12 @@ void expect_alike(const StoreRecords& records) {
   }
 }
 
+const UpdaterFactory replicas = [](const UpdaterParts& parts) { return std::make_unique<Replicas>(parts); };
+
 /// A run that evaluates, writes text and saves on the way, and is read again; `stores` makes its stores.
 TrainingHistory run_training(const EngineConfig& config, const Text& text, const io::Path& folder, Rank& rank,
                              const parallel::StoreFactory& stores) {
-  support::RankEngine engine(
-      config, *rank.runtime, *rank.ops, rank.world, [](const UpdaterParts& parts) { return std::make_unique<Replicas>(parts); },
-      stores);
+  support::RankEngine engine(config, *rank.runtime, *rank.ops, rank.world, replicas, stores);
   const data::TokenFile file = text.open();
   const data::LoaderShape shape{.samples = config.samples,
                                 .positions = config.positions,
@@ -155,29 +159,31 @@ TrainingHistory run_training(const EngineConfig& config, const Text& text, const
   return history;
 }
 
-std::vector<TrainingHistory> train_on(int ranks, const parallel::StoreFactory& stores) {
+std::vector<TrainingHistory> train_on(int ranks, LeaseSize leases, const parallel::StoreFactory& stores) {
   const Text text(200);
   const TempFolder folder;
   std::vector<TrainingHistory> histories(static_cast<std::size_t>(ranks));
   comm::run_ranks(ranks, {.timeout = 60}, [&](comm::Communicator& world) {
     Rank rank(world);
-    histories[static_cast<std::size_t>(world.rank())] = run_training(config_of(), text, folder.path(), rank, stores);
+    histories[static_cast<std::size_t>(world.rank())] = run_training(config_of(leases), text, folder.path(), rank, stores);
   });
   return histories;
 }
 
 TEST(Leases, OfTrainingAreAlikeOnEveryRank) {
   for (const int ranks : {1, 2, 3}) {
-    StoreRecords records(ranks);
-    const std::vector<TrainingHistory> checked = train_on(ranks, records.checked());
-    expect_alike(records);
-    const TrainingHistory plain = train_on(ranks, parallel::make_parameter_store)[0];
-    EXPECT_EQ(checked[0].train.y, plain.train.y);
-    EXPECT_EQ(checked[0].validation.y, plain.validation.y);
+    const TrainingHistory plain = train_on(ranks, LeaseSize::block, parallel::make_parameter_store)[0];
     EXPECT_EQ(plain.validation.y.size(), 3U);
-    EXPECT_EQ(checked[0].sample, plain.sample);
     EXPECT_EQ(plain.sample.size(), 12U);
-    for (std::size_t rank = 1; rank < checked.size(); ++rank) EXPECT_EQ(checked[rank].sample, "");
+    for (const LeaseSize leases : lease_sizes) {
+      StoreRecords records(ranks);
+      const std::vector<TrainingHistory> checked = train_on(ranks, leases, records.checked());
+      expect_alike(records);
+      EXPECT_EQ(checked[0].train.y, plain.train.y);
+      EXPECT_EQ(checked[0].validation.y, plain.validation.y);
+      EXPECT_EQ(checked[0].sample, plain.sample);
+      for (std::size_t rank = 1; rank < checked.size(); ++rank) EXPECT_EQ(checked[rank].sample, "");
+    }
   }
 }
 
@@ -192,7 +198,8 @@ TEST(Leases, OfATextsLossAreAlikeOnEveryRank) {
     StoreRecords records(ranks);
     std::vector<float> values;
     std::int64_t windows = 0;
-    with_readers(ranks, checkpoint, records, [&](Rank& rank, Inference& model) {
+    const LeaseSize leases = ranks == 2 ? LeaseSize::sub_layer : LeaseSize::block;
+    with_readers(ranks, leases, checkpoint, records, [&](Rank& rank, Inference& model) {
       TextLossRequest request{.length = 1, .logits = true};
       request.take_logits = [&](const Tensor& rows) { std::ranges::copy(elements<float>(rows), std::back_inserter(values)); };
       request.have_windows = [&](std::int64_t done) { windows = done; };
@@ -225,7 +232,8 @@ TEST(Leases, OfWritingTextsAreAlikeOnEveryRank) {
     for (const int ranks : {1, 2, 3}) {
       StoreRecords records(ranks);
       std::string texts;
-      with_readers(ranks, checkpoint, records, [&](Rank& rank, Inference& model) {
+      const LeaseSize leases = ranks == 2 ? LeaseSize::sub_layer : LeaseSize::block;
+      with_readers(ranks, leases, checkpoint, records, [&](Rank& rank, Inference& model) {
         TextSampler sampler(model.context());
         rank.commit(sampler);
         const Pace pace = write_texts(request, letters, sampler, model.groups(), [&](std::string_view text) { texts += text; });
@@ -238,6 +246,51 @@ TEST(Leases, OfWritingTextsAreAlikeOnEveryRank) {
       EXPECT_EQ(texts, alone);
       EXPECT_EQ(std::ranges::count(texts, '|'), 5);
       EXPECT_EQ(texts.size() == 5 * 33, !ends);
+    }
+  }
+}
+
+/// Losses, norms and weights after three steps.
+std::vector<float> learnt(const EngineConfig& config, const parallel::StoreFactory& stores) {
+  support::Machine machine(1);
+  support::RankEngine engine(config, *machine.runtime, *machine.ops, *machine.world, replicas, stores);
+  engine.commit();
+  engine.initialise();
+  std::vector<float> all;
+  for (int step = 0; step < 3; ++step) {
+    const support::Batches batches(2, config.samples, config.positions, config.model.vocabulary, 5);
+    const StepResult result = engine.step(batches.all(), batches.targets(), step, 1e-2);
+    all.insert(all.end(), {static_cast<float>(result.loss), static_cast<float>(result.gradient_norm)});
+  }
+  for (const support::ParameterState& parameter : support::parameters_of(engine)) {
+    const std::vector<float> values = support::values_of(parameter.weight);
+    all.insert(all.end(), values.begin(), values.end());
+  }
+  return all;
+}
+
+// One sub-layer's weights are there at a time, and what is learnt has the bits of whole blocks' leases.
+TEST(Leases, OfSubLayersHoldLessAndTeachTheSame) {
+  for (const arch::ModelConfig& model : {support::tiny_model(), support::tiny_llama(), support::tiny_qwen2()}) {
+    for (const parallel::WeightStorage& weights : {parallel::WeightStorage{}, support::bf16_with_masters}) {
+      for (const arch::DecayRule decay : {arch::DecayRule::matrices, arch::DecayRule::all}) {
+        EngineConfig config = support::tiny_config(model);
+        config.model.dropout = model.position == arch::PositionKind::rope ? 0 : 0.1F;
+        config.weights = weights;
+        config.decay = decay;
+        config.plan.microbatches = 2;
+        const std::vector<float> plain = learnt(config, parallel::make_parameter_store);
+        const arch::UnitMap map = arch::unit_map(config.model);
+        std::array<std::int64_t, 2> most{};
+        for (const LeaseSize leases : lease_sizes) {
+          config.plan.leases = leases;
+          StoreRecords records(1);
+          EXPECT_EQ(learnt(config, records.checked()), plain);
+          most.at(static_cast<std::size_t>(leases)) = most_leased(records.of(0), map.blocks.front(), map.head);
+        }
+        EXPECT_GT(most[0], 0);
+        EXPECT_LT(most[1], most[0] * 3 / 4);
+      }
     }
   }
 }

@@ -8,11 +8,12 @@ Lease ResidentParameters::lease(const layout::Access& access) {
   if (!order_.empty()) {
     const bool expected = next_ < order_.size() && order_[next_] == access;
     if (!expected)
-      throw BrokenRule(fmt::format("lease {} of a step follows the access order (unit {})", next_, access.unit.value));
+      throw BrokenRule(fmt::format("lease {} of a step follows the access order (unit {})", next_, access.part.unit.value));
     ++next_;
   }
-  const auto index = static_cast<std::size_t>(access.unit.value);
-  return {this, access, memory_.weights[index], packed_[index]};
+  const auto index = static_cast<std::size_t>(access.part.unit.value);
+  const layout::Range& elements = access.part.elements;
+  return {this, access, memory_.weights[index].flat(elements.first, elements.count), packed_[index]};
 }
 
 void ResidentParameters::add_packed(UnitIndex unit, const PackedMatrix& matrix) {

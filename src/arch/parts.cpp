@@ -1,0 +1,52 @@
+#include "arch/parts.h"
+
+#include <algorithm>
+#include <array>
+
+namespace lockstep::arch {
+namespace {
+
+constexpr std::array attention_roles{Role::norm1_gain, Role::norm1_bias,           Role::qkv_weight,
+                                     Role::qkv_bias,   Role::attention_out_weight, Role::attention_out_bias};
+
+layout::Part whole(UnitIndex unit, const std::vector<layout::Unit>& units) {
+  return {unit, {0, units[static_cast<std::size_t>(unit.value)].elements}};
+}
+
+std::vector<layout::Part> whole(const std::vector<UnitIndex>& some, const std::vector<layout::Unit>& units) {
+  std::vector<layout::Part> parts;
+  for (const UnitIndex unit : some) parts.push_back(whole(unit, units));
+  return parts;
+}
+
+/// What attention, or else the feed-forward, has of a block's unit; what lies side by side is one part.
+std::vector<layout::Part> of_sub_layer(bool attention, UnitIndex index, const layout::Unit& unit) {
+  std::vector<layout::Part> parts;
+  bool goes_on = false;
+  for (const layout::PlacedParameter& parameter : unit.parameters) {
+    const bool found = std::ranges::find(attention_roles, static_cast<Role>(parameter.info.role)) != attention_roles.end();
+    const bool own = found == attention;
+    if (own && !goes_on) parts.push_back({index, {parameter.offset, 0}});
+    if (own) parts.back().elements.count = parameter.offset + parameter.shape().elements() - parts.back().elements.first;
+    goes_on = own;
+  }
+  return parts;
+}
+
+}  // namespace
+
+PartMap part_map(const ModelConfig& config, const std::vector<layout::Unit>& units, layout::LeaseSize leases) {
+  const UnitMap map = unit_map(config);
+  PartMap parts{.embedding = whole(map.embedding_reads, units), .blocks = {}, .head = whole(map.head_reads, units)};
+  for (const UnitIndex block : map.blocks) {
+    const layout::Unit& unit = units[static_cast<std::size_t>(block.value)];
+    if (leases == layout::LeaseSize::sub_layer) {
+      parts.blocks.push_back({of_sub_layer(true, block, unit), of_sub_layer(false, block, unit)});
+    } else {
+      parts.blocks.push_back({{whole(block, units)}, {whole(block, units)}});
+    }
+  }
+  return parts;
+}
+
+}  // namespace lockstep::arch
