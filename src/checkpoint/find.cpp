@@ -23,6 +23,23 @@ std::optional<std::int64_t> parse_step(std::string_view text) {
   return good ? std::optional(step) : std::nullopt;
 }
 
+fs::path checkpoints_of(const fs::path& run) { return run.filename() == checkpoints_folder ? run : run / checkpoints_folder; }
+
+/// Calls use(folder, step) for each step_N of a run; nothing where there is no such folder.
+template <class Use>
+void for_each_step(const fs::path& run, const Use& use) {
+  const fs::path folder = checkpoints_of(run);
+  std::error_code failed;
+  fs::directory_iterator it(folder, failed);
+  for (const fs::directory_iterator end; !failed && it != end; it.increment(failed)) {
+    const std::string name = it->path().filename().string();
+    if (!name.starts_with(step_prefix)) continue;
+    if (const auto step = parse_step(std::string_view(name).substr(step_prefix.size()))) use(it->path(), *step);
+  }
+  const bool absent = failed == std::errc::no_such_file_or_directory || failed == std::errc::not_a_directory;
+  if (failed && !absent) io::throw_file_error(failed.value(), "list the checkpoints in", folder);
+}
+
 std::string steps_of(const std::vector<Found>& all) {
   std::string text;
   for (const Found& found : all) text += fmt::format("{}{}", text.empty() ? "" : ", ", found.step);
@@ -68,23 +85,26 @@ Manifest read_manifest(const fs::path& folder) {
   return parse_manifest(io::read_file(path.string()), path.string());
 }
 
+bool has_checkpoints(const fs::path& run) {
+  bool any = false;
+  for_each_step(run, [&](const fs::path& /*folder*/, std::int64_t /*step*/) { any = true; });
+  return any;
+}
+
 std::vector<Found> list_checkpoints(const fs::path& run) {
   std::vector<Found> all;
-  const fs::path folder = run.filename() == checkpoints_folder ? run : run / checkpoints_folder;
-  std::error_code failed;
-  for (fs::directory_iterator it(folder, failed), end; !failed && it != end; it.increment(failed)) {
-    const std::string name = it->path().filename().string();
-    if (!name.starts_with(step_prefix) || !is_checkpoint(it->path())) continue;
-    const auto step = parse_step(std::string_view(name).substr(step_prefix.size()));
-    if (!step) continue;
-    Found found{it->path(), *step, {}, {}};
+  for_each_step(run, [&](const fs::path& folder, std::int64_t step) {
+    std::error_code unknown;  // such as a missing permission: reading the manifest will tell
+    const bool there = fs::exists(folder / manifest_file, unknown);
+    if (!unknown && !(there && is_checkpoint(folder))) return;
+    Found found{folder, step, {}, {}};
     try {
       found.manifest = read_manifest(found.folder);
     } catch (const UserError& error) {
       found.fault = error.problems().front().message;
     }
     all.push_back(std::move(found));
-  }
+  });
   std::sort(all.begin(), all.end(), [](const Found& a, const Found& b) { return a.step < b.step; });
   return all;
 }

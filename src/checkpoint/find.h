@@ -33,7 +33,11 @@ bool is_checkpoint(const std::filesystem::path& folder);
 /// Reads `<folder>/manifest.json`; throws UserError when it is missing or damaged.
 Manifest read_manifest(const std::filesystem::path& folder);
 
-/// The checkpoints of a run folder (or of its `checkpoints` folder), in the order of their steps.
+/// Whether the run folder has anything that a run saved, damaged or not. Throws UserError where the folder cannot be read.
+bool has_checkpoints(const std::filesystem::path& run);
+
+/// The checkpoints of a run folder (or of its `checkpoints` folder), in the order of their steps. Throws UserError where the
+/// folder is there and cannot be read.
 std::vector<Found> list_checkpoints(const std::filesystem::path& run);
 
 struct Choice {

@@ -53,6 +53,22 @@ auto repeat(Call call) {
 
 Path folder_of(const Path& path) { return path.has_parent_path() ? path.parent_path() : Path("."); }
 
+// 0, or why the folder cannot be made.
+int try_make_folders(const Path& path) {
+  std::error_code unknown;
+  if (std::filesystem::is_directory(path, unknown)) return 0;
+  if (path.has_parent_path() && path.parent_path() != path) {
+    if (const int code = try_make_folders(path.parent_path())) return code;
+  }
+  if (::mkdir(path.c_str(), 0777) == 0) {
+    sync_folder(folder_of(path));
+    return 0;
+  }
+  const int code = errno;
+  if (code != EEXIST) return code;
+  return std::filesystem::is_directory(path, unknown) ? 0 : ENOTDIR;  // another process made it, or the path ends in "/"
+}
+
 Path partial_name(Path path) { return path += ".partial"; }
 
 }  // namespace
@@ -200,10 +216,7 @@ void replace_file(const Path& path, std::string_view content) {
 }
 
 void make_folders(const Path& path) {
-  std::error_code code;
-  std::filesystem::create_directories(path, code);
-  if (!code && !std::filesystem::is_directory(path, code) && !code) code = std::make_error_code(std::errc::not_a_directory);
-  if (code) throw_file_error(code.value(), "make the folder", path);
+  if (const int code = try_make_folders(path)) throw_file_error(code, "make the folder", path);
 }
 
 void sync_folder(const Path& path) {

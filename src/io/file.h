@@ -104,7 +104,7 @@ class MappedFile final : public ByteSource {
 std::string read_file(const Path& path);
 /// `content` takes the place of `path` at once or not at all, and lasts when this returns.
 void replace_file(const Path& path, std::string_view content);
-/// Makes a folder and those above it; nothing happens when it exists.
+/// Makes a folder and those above it, which last when this returns; nothing happens when it exists.
 void make_folders(const Path& path);
 /// Names in a folder are lasting only after this.
 void sync_folder(const Path& path);

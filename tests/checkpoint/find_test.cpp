@@ -1,6 +1,8 @@
 #include "checkpoint/find.h"
 
 #include <gtest/gtest.h>
+#include <sys/fsuid.h>
+#include <unistd.h>
 
 #include "checkpoint/sample.h"
 
@@ -8,6 +10,20 @@ namespace lockstep::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
+
+/// While it lives, this thread meets files as a user without rights does.
+class AsNobody {
+ public:
+  AsNobody() : before_(setfsuid(nobody)) {}
+  ~AsNobody() { setfsuid(static_cast<uid_t>(before_)); }
+  AsNobody(const AsNobody&) = delete;
+  AsNobody& operator=(const AsNobody&) = delete;
+  static bool possible() { return getuid() != 0 || setfsuid(nobody) == static_cast<int>(nobody); }
+
+ private:
+  static constexpr uid_t nobody = 65534;
+  int before_;
+};
 
 class Find : public testing::Test {
  protected:
@@ -21,6 +37,15 @@ class Find : public testing::Test {
   std::int64_t chosen(std::string_view which) { return choose_checkpoint(run.path(), which).manifest.step; }
   std::string complaint(const fs::path& path, std::string_view which) {
     return complaint_of([&] { choose_checkpoint(path, which); });
+  }
+
+  static std::string failure(const std::function<void()>& body) {
+    try {
+      body();
+    } catch (const std::exception& error) {
+      return error.what();
+    }
+    return {};
   }
 
   TempFolder run;
@@ -73,6 +98,35 @@ TEST_F(Find, FoldersWithoutAManifestAreNone) {
   io::replace_file(run.path() / "checkpoints" / "step_x" / "manifest.json", "{}");
   EXPECT_EQ(list_checkpoints(run.path()).size(), 1u);
   EXPECT_EQ(chosen("last"), 1);
+}
+
+// A folder that leads in a circle is as unreadable as one without permission, for root too.
+TEST_F(Find, AFolderThatCannotBeReadIsNoEmptyOne) {
+  EXPECT_FALSE(has_checkpoints(run.path()));
+  fs::create_directory_symlink("checkpoints", run.path() / "checkpoints");
+  EXPECT_PRED_FORMAT2(testing::IsSubstring, "cannot list the checkpoints in", failure([&] { has_checkpoints(run.path()); }));
+  EXPECT_PRED_FORMAT2(testing::IsSubstring, "cannot list the checkpoints in",
+                      failure([&] { choose_checkpoint(run.path(), "last"); }));
+}
+
+TEST_F(Find, WithoutPermissionTheReasonIsSaid) {
+  add(1, 1.0);
+  fs::permissions(run.path() / "checkpoints", fs::perms::none);
+  {
+    const AsNobody nobody;
+    if (!AsNobody::possible()) GTEST_SKIP() << "this process may not give up its rights";
+    EXPECT_PRED_FORMAT2(testing::IsSubstring, "Permission denied", complaint(run.path(), "last"));
+  }
+  fs::permissions(run.path() / "checkpoints", fs::perms::owner_all);
+}
+
+TEST_F(Find, WhatIsDamagedIsACheckpointToo) {
+  EXPECT_FALSE(has_checkpoints(run.path() / "missing"));
+  add(1, 1.0);
+  damage(1);
+  EXPECT_TRUE(has_checkpoints(run.path()));
+  fs::remove(run.path() / "checkpoints" / "step_1" / "manifest.json");
+  EXPECT_TRUE(has_checkpoints(run.path()));
 }
 
 TEST_F(Find, SaysWhatThereIs) {
