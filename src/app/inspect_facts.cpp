@@ -78,7 +78,7 @@ Json checkpoint_facts(const fs::path& folder, bool verify, Team& team) {
   return facts;
 }
 
-// The last complete line of the run's metrics, or null.
+// The last line of the run's metrics that is whole, or null: a kill may have cut one off, and a later one be glued to it.
 Json last_metrics(const fs::path& run) {
   const fs::path path = run / "metrics.jsonl";
   if (!fs::is_regular_file(path)) return nullptr;
@@ -87,9 +87,15 @@ Json last_metrics(const fs::path& run) {
   const std::uint64_t size = file.size(), from = size > most ? size - most : 0;
   std::string text(static_cast<std::size_t>(size - from), '\0');
   file.read_at(from, std::as_writable_bytes(std::span(text)));
-  text.resize(text.rfind('\n') == std::string::npos ? 0 : text.rfind('\n'));
-  if (text.empty()) return nullptr;
-  return Json::parse(std::string_view(text).substr(text.rfind('\n') + 1), path.string());
+  for (std::size_t end = text.rfind('\n'); end != std::string::npos && end > 0; end = text.rfind('\n')) {
+    text.resize(end);
+    try {
+      return Json::parse(std::string_view(text).substr(text.rfind('\n') + 1), path.string());
+    } catch (const UserError&) {
+      continue;
+    }
+  }
+  return nullptr;
 }
 
 void add_damage(std::vector<std::string>& damaged, const checkpoint::Found& found, Team& team) {

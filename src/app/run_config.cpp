@@ -62,8 +62,9 @@ std::vector<Problem> check(const RunConfig& config) {
                      *train.dump_step, train.max_iters - 1),
          "choose a lower train.dump_step or a higher train.max_iters"});
   }
-  if (train.init_from == "resume" && !config.log.dir && !config.log.name) {
-    problems.push_back({"train.init_from = resume does not say which run", "name its folder: log.dir=runs/NAME"});
+  if (may_resume(config) && !config.log.dir && !config.log.name) {
+    problems.push_back(
+        {fmt::format("train.init_from = {} does not say which run", train.init_from), "name its folder: log.dir=runs/NAME"});
   }
   if (config.data.shards == "precut" && config.data.io != "files") {
     problems.push_back(
@@ -104,9 +105,9 @@ std::vector<Problem> check_runnable(const RunConfig& config) {
     }
   }
   const std::string& from = config.train.init_from;
-  if (from != "scratch" && from != "resume" && !std::filesystem::exists(from)) {
+  if (starts_from_folder(config) && !std::filesystem::exists(from)) {
     problems.push_back({fmt::format("train.init_from = {}: there is no such folder", from),
-                        "give the folder of a run, a checkpoint or a Hugging Face model, scratch or resume"});
+                        "give the folder of a run, a checkpoint or a Hugging Face model, scratch, resume or auto"});
   }
   return problems;
 }
@@ -146,6 +147,10 @@ std::int64_t tokens_per_iteration(const RunConfig& config, std::int64_t ranks) {
 std::string data_folder(const RunConfig& config) {
   return config.data.dir.value_or(config.data.root_path.value_or("data") + "/" + config.data.dataset);
 }
+
+bool may_resume(const RunConfig& config) { return config.train.init_from == "resume" || config.train.init_from == "auto"; }
+
+bool starts_from_folder(const RunConfig& config) { return config.train.init_from != "scratch" && !may_resume(config); }
 
 std::string run_folder(const RunConfig& config, std::string_view generated_name) {
   return config.log.dir.value_or("runs/" + config.log.name.value_or(std::string(generated_name)));

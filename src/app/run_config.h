@@ -35,7 +35,7 @@ struct RunConfig {
     std::int64_t eval_iters = 200;
     bool eval_only = false;
     bool always_save_checkpoint = false;
-    std::string init_from = "scratch";  // scratch, resume or a model's folder
+    std::string init_from = "scratch";  // scratch, resume, auto or a model's folder
     std::string wandb_project = "WordPlay";
     std::int64_t max_iters = 10000;
     std::int64_t warmup_iters = 100;
@@ -176,6 +176,10 @@ std::int64_t checkpoint_interval(const RunConfig& config);
 std::int64_t tokens_per_iteration(const RunConfig& config, std::int64_t ranks = 1);
 /// Where the token files lie: data.dir, else <data.root_path or "data">/<data.dataset>.
 std::string data_folder(const RunConfig& config);
+/// Whether train.init_from asks to go on with the run in its folder, where there is one.
+bool may_resume(const RunConfig& config);
+/// Whether train.init_from is a folder of weights, which a new run starts from.
+bool starts_from_folder(const RunConfig& config);
 /// Where the run keeps its files: log.dir, else runs/<log.name, else `generated_name`>.
 std::string run_folder(const RunConfig& config, std::string_view generated_name);
 /// `vocabulary`: the data's, used unless model.vocab_size is given.

@@ -10,6 +10,7 @@
 #include "app/parameter_server/crew.h"
 #include "app/run_summary.h"
 #include "app/start/plan.h"
+#include "app/start/run_folder.h"
 #include "app/start/run_record.h"
 #include "app/start/run_start.h"
 #include "app/start/startup.h"
@@ -41,11 +42,12 @@ struct Run {
   const TrainCall& call;
   Session& session;
   Log& log;
-  io::Path folder;
+  RunFolder folder;
   Start start;
   std::string name;
   data::Corpus corpus;
   train::EngineConfig settings;
+  Json identity;  ///< rank 0's: what checkpoints keep to know the run again
 };
 
 train::TrainerOptions trainer_options(const Run& run, std::int64_t max_iters) {
@@ -65,43 +67,45 @@ train::TrainerOptions trainer_options(const Run& run, std::int64_t max_iters) {
   options.prompt = config.sample.prompt;
   options.dump_step = config.train.dump_step;
   options.peak_flops = config.train.peak_tflops ? *config.train.peak_tflops * 1e12 : lab::fma_peak(run.session.team());
-  options.folder = run.folder;
+  options.folder = run.folder.path();
   options.name = run.name;
   options.tensorboard = config.log.tensorboard;
   options.switches = {config.train.kill_file, config.train.save_file, config.train.max_minutes};
   options.started = run.call.started;
-  options.run = carried(config, run.name, run.corpus);
+  options.run = carried(config, run.name, run.corpus, run.identity);
+  options.before_save = [&run] { run.folder.demand(); };
   options.watches = run.session.leads_process();
   options.live = run.call.live;
   return options;
 }
 
-/// A resumed run keeps the samples of a step: on another number of ranks, optimizer.gas changes.
-void keep_global_batch(RunConfig& config, const checkpoint::Choice& choice, std::int64_t ranks, Log& log) {
+/// A resumed run keeps the samples of a step: on another number of ranks, optimizer.gas changes. Returns why it cannot.
+std::vector<Problem> keep_global_batch(RunConfig& config, const checkpoint::Choice& choice, std::int64_t ranks, Log& log) {
   const std::int64_t kept = choice.manifest.global_batch;
   const std::int64_t each = config.model.batch_size * ranks;
-  if (kept == each * config.optimizer.gas || config.train.global_batch == "new") return;
+  if (kept == each * config.optimizer.gas || config.train.global_batch == "new") return {};
   if (kept % each != 0) {
     std::vector<std::int64_t> possible;
     for (std::int64_t n = 1; n <= kept / config.model.batch_size; ++n) {
       if (kept % (config.model.batch_size * n) == 0) possible.push_back(n + servers_of(config));
     }
-    throw UserError(
-        fmt::format("the checkpoint's global batch of {} samples does not divide by {} ranks x model.batch_size = {}", kept,
-                    ranks, config.model.batch_size),
-        fmt::format("resume with --ranks {}, or let it change with train.global_batch=new", fmt::join(possible, ", ")));
+    return {{fmt::format("the checkpoint's global batch of {} samples does not divide by {} ranks x model.batch_size = {}", kept,
+                         ranks, config.model.batch_size),
+             fmt::format("resume with --ranks {}, or let it change with train.global_batch=new", fmt::join(possible, ", "))}};
   }
   config.optimizer.gas = kept / each;
   log.info(fmt::format("optimizer.gas = {} keeps the checkpoint's global batch of {} samples on {} rank{}", config.optimizer.gas,
                        kept, ranks, ranks == 1 ? "" : "s"));
+  return {};
 }
 
 /// Start, name and text of the run, the same on all ranks. Collective.
 Run open_run(RunConfig config, const TrainCall& call, Session& session, Log& log) {
-  const io::Path folder = run_folder(config, call.name);
-  Start start = choose_start(config, folder, session.world(), log);
-  if (start.checkpoint && config.train.init_from == "resume")
-    keep_global_batch(config, *start.checkpoint, workers_of(config, session.world().size()), log);
+  RunFolder folder(config, run_folder(config, call.name), session.world(), log);
+  Start start = choose_start(config, folder.path(), session.world(), log);
+  const std::int64_t workers = workers_of(config, session.world().size());
+  std::vector<Problem> problems;
+  if (start.resumes) problems = keep_global_batch(config, *start.checkpoint, workers, log);
   std::string name = name_of_run(config, start, session);
   data::Corpus corpus = data::open_corpus(data_folder(config), log);
   train::EngineConfig settings = engine_config(config, corpus.vocabulary());
@@ -110,28 +114,29 @@ Run open_run(RunConfig config, const TrainCall& call, Session& session, Log& log
                                 corpus.vocabulary(), settings.model.vocabulary),
                     "prepare the text with the tokenizer that the model was trained with");
   }
+  Json identity = identify_run(config, start, settings.model.vocabulary, std::move(problems), session, log);
   return {.config = std::move(config),
           .call = call,
           .session = session,
           .log = log,
-          .folder = folder,
+          .folder = std::move(folder),
           .start = std::move(start),
           .name = std::move(name),
           .corpus = std::move(corpus),
-          .settings = std::move(settings)};
+          .settings = std::move(settings),
+          .identity = std::move(identity)};
 }
 
-/// What rank 0 says and writes before the first step. Collective over the session's ranks.
+/// What rank 0 says before the first step. Collective over the session's ranks.
 void announce(const Run& run) {
   const RunConfig& config = run.config;
-  if (run.session.lead()) write_run_files(config, run.name, run.folder, run.call.arguments);
   if (run.call.live) {
     run.log.info(run.session.description());
     run.log.info(fmt::format("Run: {}", run.name));
     run.log.info(fmt::format("Using seed: {}", seed_of(config)));
     log_parameters(run.log, config, run.settings.model);
   } else {
-    log_startup(run.log, {config, run.settings.model, data_folder(config), run.folder.string(), run.name}, run.session);
+    log_startup(run.log, {config, run.settings.model, data_folder(config), run.folder.path().string(), run.name}, run.session);
   }
 }
 
@@ -162,6 +167,12 @@ void commit(const Run& run, train::Engine& engine, TrainingData& data, train::Te
     run.log.info(fmt::format("memory{}:\n", run.session.world().size() > 1 ? " of one rank" : "") + ledger.table());
 }
 
+/// The run's own files, once nothing is left that could refuse it. For rank 0.
+void record(const Run& run) {
+  run.folder.prepare_metrics(run.start.resumes, run.log);
+  write_run_files(run.config, run.name, run.folder.path(), run.call.arguments);
+}
+
 /// The whole training of a rank that trains. Collective over the groups.
 train::TrainingHistory train_run(const Run& run, const Crew& crew, const parallel::Groups& groups) {
   Session& session = run.session;
@@ -173,6 +184,7 @@ train::TrainingHistory train_run(const Run& run, const Crew& crew, const paralle
   train::TextSampler sampler(engine.context());
   commit(run, engine, text, sampler, memories);
   const train::RunState state = load_start(run.config, run.start, engine, session, run.log);
+  if (session.lead()) record(run);
   train::Trainer trainer(trainer_options(run, max_iters), {engine, text.batches(), text.train_windows(), text.val_windows(),
                                                            sampler, run.corpus.tokenizer.get(), session.team(), run.log});
   train::TrainingHistory history = trainer.run(state);
@@ -196,7 +208,7 @@ train::TrainingHistory train_rank(RunConfig config, const TrainCall& call, Sessi
   run.settings.plan = plan_of(run.config, run.settings.model, crew.group());
   const parallel::Groups groups(crew.group(), layout::Mesh(run.settings.plan));
   train::TrainingHistory history = train_run(run, crew, groups);
-  if (session.lead()) print_summary(history, run.folder, run.config, session, call.out);
+  if (session.lead()) print_summary(history, run.folder.path(), run.config, session, call.out);
   return history;
 }
 

@@ -45,7 +45,7 @@ std::string describe(StopCause cause, const SwitchOptions& options) {
     case StopCause::sigusr1:
       return "SIGUSR1 received";
     case StopCause::kill_file:
-      return fmt::format("the kill file {} exists", options.kill_file.value_or(""));
+      return fmt::format("the kill file {} appeared", options.kill_file.value_or(""));
     case StopCause::max_minutes:
       return fmt::format("train.max_minutes = {} is over", options.max_minutes.value_or(0));
     case StopCause::none:
@@ -62,6 +62,14 @@ StopCause Switches::stop_cause() const {
   if (options_.kill_file && std::filesystem::exists(*options_.kill_file, ignored)) return StopCause::kill_file;
   if (options_.max_minutes && now_seconds() - started_ > *options_.max_minutes * 60) return StopCause::max_minutes;
   return StopCause::none;
+}
+
+std::string Switches::take_kill_request() const {
+  std::error_code error;
+  if (options_.kill_file) std::filesystem::remove(*options_.kill_file, error);
+  if (!error) return {};
+  return fmt::format("the kill file {} cannot be deleted ({}): delete it before the run is started again", *options_.kill_file,
+                     error.message());
 }
 
 bool Switches::take_save_request() const {

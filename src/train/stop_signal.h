@@ -22,7 +22,7 @@ class StopSignal {
 
 /// What a loop may be told from outside.
 struct SwitchOptions {
-  std::optional<std::string> kill_file;  ///< while it exists: save and leave
+  std::optional<std::string> kill_file;  ///< when it appears: save, delete it and leave
   std::optional<std::string> save_file;  ///< when it appears: save, delete it, go on
   std::optional<double> max_minutes;     ///< since `started`
 };
@@ -30,7 +30,7 @@ struct SwitchOptions {
 /// Why to save and leave; a larger one goes before a smaller one when ranks differ.
 enum class StopCause : std::uint8_t { none, max_minutes, kill_file, sigusr1, sigterm, sigint };
 
-/// "SIGTERM received", "the kill file F exists".
+/// "SIGTERM received", "the kill file F appeared".
 std::string describe(StopCause cause, const SwitchOptions& options);
 
 class Switches {
@@ -38,6 +38,9 @@ class Switches {
   /// `started`: now_seconds() of the program's start.
   Switches(SwitchOptions options, double started) : options_(std::move(options)), started_(started) {}
   StopCause stop_cause() const;
+  /// Takes the request of the kill file back, so that the run can go on when it is started again. Returns what keeps the file
+  /// from being deleted; empty: nothing.
+  std::string take_kill_request() const;
   /// Whether a save was asked for; the request is taken back (the file deleted).
   bool take_save_request() const;
 

@@ -11,6 +11,7 @@
 #include "arch/flops.h"
 #include "base/timer.h"
 #include "base/units.h"
+#include "comm/agreement.h"
 
 namespace lockstep::train {
 namespace {
@@ -72,6 +73,7 @@ TrainingHistory Trainer::run(RunState state) {
   }
   parts_.loader.start(static_cast<std::uint64_t>(state_.step), static_cast<std::uint64_t>(state_.next_sample));
   last_end_ = now_seconds();
+  StopCause stop_cause = StopCause::none;
   while (true) {
     if (due(options_.eval_interval)) evaluate_and_sample();
     if (state_.step > 0 && due(options_.checkpoint_interval)) save();
@@ -81,12 +83,17 @@ TrainingHistory Trainer::run(RunState state) {
     if (state_.step >= options_.max_iters) break;
     if (cause != StopCause::none) {
       history_.stopped = describe(cause, options_.switches);
+      stop_cause = cause;
       break;
     }
     one_step();
   }
   if (!history_.stopped && evaluated_ != state_.step) evaluate_and_sample();
   save();
+  if (stop_cause == StopCause::kill_file && switches_) {
+    const std::string left = switches_->take_kill_request();
+    if (!left.empty()) parts_.log.warning(left);
+  }
   parts_.log.set_guard(nullptr);
   if (bar_) bar_->finish();
   history_.steps = state_.step;
@@ -153,6 +160,9 @@ void Trainer::write_sample() {
 
 void Trainer::save() {
   if (saved_ == state_.step) return;
+  comm::together(parts_.engine.groups().all(), [&] {
+    if (lead() && options_.before_save) options_.before_save();
+  });
   saved_ = state_.step;
   parts_.engine.state().collect();
   if (evaluated_ != state_.step) state_.validation_loss.reset();

@@ -40,9 +40,10 @@ struct TrainerOptions {
   std::string name;            ///< of the run
   bool tensorboard = false;    ///< also writes <folder>/tensorboard
   SwitchOptions switches;
-  double started = 0;   ///< now_seconds() of the program's start
-  Json run;             ///< goes into checkpoints: what the caller wants back
-  bool live = false;    ///< a terminal: progress bar instead of log lines
+  double started = 0;                      ///< now_seconds() of the program's start
+  std::function<void()> before_save = {};  ///< on rank 0: throws what keeps it from writing into the run's folder; or empty
+  Json run;                                ///< goes into checkpoints: what the caller wants back
+  bool live = false;                       ///< a terminal: progress bar instead of log lines
   bool watches = true;  ///< asks signals, switch files and the clock: one rank of each process; all ranks follow what one finds
 };
 

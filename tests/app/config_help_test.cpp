@@ -35,6 +35,8 @@ TEST(ConfigHelp, OneKey) {
   EXPECT_NE(help.find("a number above 0, or null"), std::string::npos);
   EXPECT_NE(help.find("unit     minutes"), std::string::npos);
   EXPECT_NE(config_help("train.seed").find("an integer of at least 0, or random, or null"), std::string::npos);
+  EXPECT_NE(config_help("train.seed").find("must be equal"), std::string::npos);
+  EXPECT_NE(config_help("optimizer.beta1").find("changes what is learned"), std::string::npos);
   EXPECT_NE(config_help("model.activation").find("one of gelu, gelu_tanh, relu, silu, swiglu"), std::string::npos);
   EXPECT_NE(config_help("optimizer.name").find("AdamW"), std::string::npos);
 }

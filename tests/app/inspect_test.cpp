@@ -125,6 +125,8 @@ TEST_F(Inspect, ARun) {
   EXPECT_FALSE(json.at("checkpoints").array()[0].at("last").boolean());
   EXPECT_TRUE(json.at("checkpoints").array()[1].at("last").boolean());
   EXPECT_EQ(json.at("metrics").at("loss").number(), 2.5);
+  append(run.path() / "metrics.jsonl", "{\"step\": 30, \"loss\": 1.5}\n");  // glued to what a kill had cut off
+  EXPECT_EQ(facts(run.path()).at("metrics").at("loss").number(), 2.5);
   EXPECT_EQ(json.at("parameters").integer(), 1205);
   for (const char* part : {"best", "last", "1.7500", "15,360", "n_layer", "last metrics"}) EXPECT_HOLDS(part, text(run.path()));
   EXPECT_EQ(facts(run.path() / "checkpoints").at("checkpoints").array().size(), 2u);

@@ -10,6 +10,11 @@ namespace {
 
 using Words = std::vector<std::string>;
 
+Words with(Words words, std::string more) {
+  words.push_back(std::move(more));
+  return words;
+}
+
 void save_checkpoint(const std::filesystem::path& run) {
   const std::filesystem::path folder = run / "checkpoints" / "step_5";
   io::make_folders(folder);
@@ -18,7 +23,7 @@ void save_checkpoint(const std::filesystem::path& run) {
   io::replace_file(folder / "manifest.json", checkpoint::manifest_text(manifest));
 }
 
-TEST(LaunchRestart, GoesOnFromACheckpointOnceThereIsOne) {
+TEST(LaunchRestart, ARetryLetsTheRanksFindWhatToGoOnFrom) {
   const TempFolder folder;
   const std::string run = (folder / "run").string();
   const Words words{"train", "--config", (folder / "a.toml").string(), "log.dir=" + run, "--dry-run"};
@@ -28,15 +33,26 @@ TEST(LaunchRestart, GoesOnFromACheckpointOnceThereIsOne) {
   EXPECT_TRUE(problems.empty());
   EXPECT_EQ(restart.command(), words);
   EXPECT_EQ(restart.added_folder(), "");
-  EXPECT_FALSE(restart.has_checkpoint());
+  EXPECT_EQ(restart.retry(), with(words, "train.init_from=auto"));
+  save_checkpoint(run);
+  EXPECT_EQ(restart.retry(), with(words, "train.init_from=auto"));
+  for (const char* from : {"resume", "auto"}) {
+    const Words resumed = with(words, std::string("train.init_from=") + from);
+    EXPECT_EQ(Restart(resumed, true, "now", problems).retry(), resumed);
+  }
+  EXPECT_TRUE(problems.empty());
+}
+
+TEST(LaunchRestart, WeightsAreReadAgainUntilTheRunHasACheckpointOfItsOwn) {
+  const TempFolder folder;
+  const std::string run = (folder / "run").string();
+  const Words words{"train", "log.dir=" + run, "train.init_from=" + (folder / "not_there").string()};
+  std::vector<Problem> problems;
+  const Restart restart(words, true, "now", problems);
   EXPECT_EQ(restart.retry(), words);
   save_checkpoint(run);
-  EXPECT_TRUE(restart.has_checkpoint());
-  Words resumed = words;
-  resumed.emplace_back("train.init_from=resume");
-  EXPECT_EQ(restart.retry(), resumed);
-  io::replace_file(std::filesystem::path(run) / "checkpoints/step_5/manifest.json", "damaged");
-  EXPECT_EQ(restart.retry(), words);
+  EXPECT_EQ(restart.retry(), with(words, "train.init_from=resume"));
+  EXPECT_TRUE(problems.empty());
 }
 
 TEST(LaunchRestart, AddsAFolderOnlyWhereARetryNeedsOne) {
@@ -59,7 +75,7 @@ TEST(LaunchRestart, RefusesAFolderWithCheckpointsOfAnotherRun) {
   EXPECT_TRUE(problems.empty());
   Restart({"train", dir}, true, "now", problems);
   ASSERT_EQ(problems.size(), 1U);
-  EXPECT_NE(problems[0].message.find("has checkpoints already"), std::string::npos);
+  EXPECT_NE(problems[0].message.find("has checkpoints of a run already"), std::string::npos);
 }
 
 TEST(LaunchRestart, TellsOfEveryWrongSetting) {

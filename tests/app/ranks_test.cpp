@@ -66,7 +66,7 @@ TEST_F(RanksCommand, AStartThatIsSentIsTheOneThatIsReadOrDrawn) {
     for (const std::string sent : {"null", "true", "false"}) {
       const std::string run = from + "_" + sent;
       std::filesystem::copy(folder_ / "first", folder_ / run, std::filesystem::copy_options::recursive);
-      if (from == "scratch") std::filesystem::remove_all(folder_ / run / "checkpoints");
+      if (from != "resume") std::filesystem::remove_all(folder_ / run / "checkpoints");
       const std::string init = from == "weights" ? (folder_ / "first").string() : from;
       const Outcome outcome =
           lockstep(on(3, 1, run, {"optimizer.gas=1", "parallel.broadcast_start=" + sent, "train.init_from=" + init}));

@@ -204,8 +204,11 @@ TEST(RunConfig, WhatThisVersionCannotRun) {
   EXPECT_TRUE(check_runnable(RunConfig()).empty());
   EXPECT_TRUE(check_runnable(resolved(kSeedCommand)).empty());
   EXPECT_EQ(check_runnable(resolved({"train.backend=ds", "train.init_from=/no/such/folder"})).size(), 2U);
-  EXPECT_TRUE(check_runnable(resolved({"train.init_from=" + std::filesystem::temp_directory_path().string()})).empty());
-  EXPECT_TRUE(check_runnable(resolved({"train.init_from=resume", "log.name=a"})).empty());
+  RunConfig from_weights;
+  from_weights.train.init_from = std::filesystem::temp_directory_path().string();
+  EXPECT_TRUE(check_runnable(from_weights).empty());
+  for (const char* from : {"resume", "auto"})
+    EXPECT_TRUE(check_runnable(resolved({std::string("train.init_from=") + from, "log.name=a"})).empty());
 }
 
 TEST(RunConfig, AnInstructionSetThatTheMachineLacks) {

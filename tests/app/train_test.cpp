@@ -120,6 +120,9 @@ TEST_F(TrainCommand, SwitchFilesAndTheClock) {
   const Outcome killed = lockstep(words("killed", {"train.kill_file=" + (folder_ / "kill").string()}));
   EXPECT_NE(killed.out.find("the kill file"), std::string::npos);
   EXPECT_TRUE(std::filesystem::exists(folder_ / "killed/checkpoints/step_0/manifest.json"));
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "kill"));
+  const Outcome again = lockstep(words("killed", {"train.kill_file=" + (folder_ / "kill").string(), "train.init_from=resume"}));
+  EXPECT_EQ(again.out.find("Stopped:"), std::string::npos) << again.out << again.err;
 
   io::replace_file(folder_ / "save", "");
   const Outcome saved = lockstep(words("saved", {"train.save_file=" + (folder_ / "save").string(), "checkpoint.interval=100"}));
@@ -179,7 +182,7 @@ TEST_F(TrainCommand, BadInputIsNamed) {
   refused({"data.dir=/nowhere"}, "/nowhere");
   refused({"train.init_from=resume"}, "checkpoint");
   ASSERT_EQ(lockstep(words("other")).code, 0);
-  refused({"train.init_from=" + (folder_ / "other").string(), "model.n_embd=32"}, "transformer.");
+  refused({"train.init_from=" + (folder_ / "other").string(), "model.n_embd=32"}, "model.n_embd = 32: the model in");
 }
 
 // Logits lie apart from what they are computed from.

@@ -104,8 +104,7 @@ int run(const Arguments& arguments) {
     const std::int64_t before = std::exchange(facts, launch::find_facts(machine, options.request, problems)).ranks;
     const launch::Job job = job_of(restart.retry());
     if (facts.ranks != before) say(fmt::format("the number of ranks is {} now, it was {}", facts.ranks, before));
-    say((restart.has_checkpoint() ? "going on from the last checkpoint: " : "starting from the beginning: ") +
-        launch::shell_text(job));
+    say("starting again: " + launch::shell_text(job));
     return {job.words, job.environment};
   };
   return launch::run_with_retries(supervisor, {.count = static_cast<int>(options.retries)}, process, say);

@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "app/settings/resolve.h"
 #include "checkpoint/find.h"
 
@@ -34,29 +32,26 @@ Restart::Restart(std::vector<std::string> command, bool again, const std::string
   try {
     const app::RunConfig config = settings::resolve(sources_of(command_)).config;
     folder_ = app::run_folder(config, generated_name);
+    from_ = config.train.init_from;
     if (!again) return;
     if (!config.log.dir && !config.log.name) {
       added_folder_ = folder_;
       command_.push_back("log.dir=" + folder_);
     }
-    if (config.train.init_from != "resume" && has_checkpoint()) {
-      problems.push_back({fmt::format("{} has checkpoints already: a retry could go on from one of another run", folder_),
-                          "choose another log.dir or log.name, or go on from there with train.init_from=resume"});
+    if (!app::may_resume(config) && checkpoint::has_checkpoints(folder_)) {
+      problems.push_back({fmt::format("{} has checkpoints of a run already: a new one would mix with it", folder_),
+                          "choose another log.dir or log.name, or go on from there with train.init_from=auto"});
     }
   } catch (const UserError& error) {
     problems.insert(problems.end(), error.problems().begin(), error.problems().end());
   }
 }
 
-bool Restart::has_checkpoint() const {
-  if (folder_.empty()) return false;
-  const std::vector<checkpoint::Found> found = checkpoint::list_checkpoints(folder_);
-  return std::any_of(found.begin(), found.end(), [](const checkpoint::Found& one) { return one.manifest.has_value(); });
-}
-
 std::vector<std::string> Restart::retry() const {
   std::vector<std::string> command = command_;
-  if (has_checkpoint()) command.emplace_back("train.init_from=resume");
+  if (from_ == "scratch") command.emplace_back("train.init_from=auto");
+  const bool from_weights = !folder_.empty() && from_ != "scratch" && from_ != "resume" && from_ != "auto";
+  if (from_weights && checkpoint::has_checkpoints(folder_)) command.emplace_back("train.init_from=resume");
   return command;
 }
 

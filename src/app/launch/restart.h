@@ -13,20 +13,20 @@ class Restart {
  public:
   /// `command` is what a rank runs ("train", ...). Words of a `train` command are read as it reads them. When it may be tried
   /// `again` and its settings do not name the run's folder, log.dir=runs/`generated_name` joins them. Adds to `problems` what
-  /// is wrong with the settings, and a folder that already has checkpoints of another run, which a retry could not tell apart.
+  /// is wrong with the settings, and a folder that has checkpoints of another run.
   Restart(std::vector<std::string> command, bool again, const std::string& generated_name, std::vector<Problem>& problems);
 
   const std::vector<std::string>& command() const { return command_; }
   /// The folder that was added; empty when the words stayed as they were.
   const std::string& added_folder() const { return added_folder_; }
-  /// Whether there is a checkpoint to go on from.
-  bool has_checkpoint() const;
-  /// The command of a retry: it goes on from the last checkpoint, where there is one.
+  /// The command of a retry. Where the run had begun from scratch, the ranks find out whether there is a checkpoint to go on from
+  /// (train.init_from=auto). Throws UserError where the run's folder cannot be read.
   std::vector<std::string> retry() const;
 
  private:
   std::vector<std::string> command_;
   std::string folder_;  // of the run; empty when this is no training
+  std::string from_;    // train.init_from
   std::string added_folder_;
 };
 

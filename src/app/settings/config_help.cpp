@@ -39,9 +39,22 @@ std::string group_help(const Group& group) {
   return text + app::two_columns(rows, kColumns);
 }
 
+std::string_view text_of(OnResume mark) {
+  switch (mark) {
+    case OnResume::must_equal:
+      return "must be equal";
+    case OnResume::may_change:
+      return "may change";
+    case OnResume::changes_learning:
+      return "may change; as it changes what is learned, with a warning";
+  }
+  return {};
+}
+
 std::string key_help(const Key& key) {
   std::vector<HelpRow> rows = {{"meaning", std::string(key.meaning)}, {"default", default_of(key)}, {"value", rule_text(key)}};
   if (!key.unit.empty()) rows.push_back({"unit", std::string(key.unit)});
+  rows.push_back({"resume", std::string(text_of(key.on_resume))});
   return fmt::format("{}\n{}", key.name, app::two_columns(rows, kColumns));
 }
 

@@ -12,6 +12,8 @@ using Data = RunConfig::Data;
 using Optimizer = RunConfig::Optimizer;
 using Sample = RunConfig::Sample;
 
+constexpr OnResume fixed = OnResume::must_equal, loose = OnResume::may_change, learns = OnResume::changes_learning;
+
 template <class T>
 struct Plain {
   using type = T;
@@ -41,7 +43,7 @@ T unpacked(const Json& value) {
 
 // The entry of one member of one group.
 template <auto kGroup, auto kMember>
-Key key(std::string_view name, Rule rule, std::string_view unit, std::string_view meaning, bool in_seed = false) {
+Key key(std::string_view name, Rule rule, OnResume mark, std::string_view unit, std::string_view meaning, bool in_seed = false) {
   using Member = std::remove_cvref_t<decltype(std::declval<RunConfig>().*kGroup.*kMember)>;
   using Value = typename Plain<Member>::type;
   constexpr bool kNullable = Plain<Member>::nullable;
@@ -63,28 +65,29 @@ Key key(std::string_view name, Rule rule, std::string_view unit, std::string_vie
     }
     member = unpacked<Value>(value);
   };
-  return {name, type_of<Value>(), kNullable, std::move(rule), unit, meaning, in_seed, get, set};
+  return {name, type_of<Value>(), kNullable, std::move(rule), mark, unit, meaning, in_seed, get, set};
 }
 
 template <auto kMember>
-Key train(std::string_view name, Rule rule, std::string_view unit, std::string_view meaning, bool in_seed = true) {
-  return key<&RunConfig::train, kMember>(name, std::move(rule), unit, meaning, in_seed);
+Key train(std::string_view name, Rule rule, OnResume mark, std::string_view unit, std::string_view meaning, bool in_seed = true) {
+  return key<&RunConfig::train, kMember>(name, std::move(rule), mark, unit, meaning, in_seed);
 }
 template <auto kMember>
-Key model(std::string_view name, Rule rule, std::string_view unit, std::string_view meaning, bool in_seed = true) {
-  return key<&RunConfig::model, kMember>(name, std::move(rule), unit, meaning, in_seed);
+Key model(std::string_view name, Rule rule, OnResume mark, std::string_view unit, std::string_view meaning, bool in_seed = true) {
+  return key<&RunConfig::model, kMember>(name, std::move(rule), mark, unit, meaning, in_seed);
 }
 template <auto kMember>
-Key data(std::string_view name, Rule rule, std::string_view unit, std::string_view meaning, bool in_seed = true) {
-  return key<&RunConfig::data, kMember>(name, std::move(rule), unit, meaning, in_seed);
+Key data(std::string_view name, Rule rule, OnResume mark, std::string_view unit, std::string_view meaning, bool in_seed = true) {
+  return key<&RunConfig::data, kMember>(name, std::move(rule), mark, unit, meaning, in_seed);
 }
 template <auto kMember>
-Key optimizer(std::string_view name, Rule rule, std::string_view unit, std::string_view meaning, bool in_seed = true) {
-  return key<&RunConfig::optimizer, kMember>(name, std::move(rule), unit, meaning, in_seed);
+Key optimizer(std::string_view name, Rule rule, OnResume mark, std::string_view unit, std::string_view meaning,
+              bool in_seed = true) {
+  return key<&RunConfig::optimizer, kMember>(name, std::move(rule), mark, unit, meaning, in_seed);
 }
 template <auto kMember>
-Key sample(std::string_view name, Rule rule, std::string_view unit, std::string_view meaning) {
-  return key<&RunConfig::sample, kMember>(name, std::move(rule), unit, meaning);
+Key sample(std::string_view name, Rule rule, OnResume mark, std::string_view unit, std::string_view meaning) {
+  return key<&RunConfig::sample, kMember>(name, std::move(rule), mark, unit, meaning);
 }
 
 constexpr double kMany = 1e15;  // no limit that anyone meets; integers below it are exact as doubles
@@ -92,44 +95,50 @@ constexpr double kMany = 1e15;  // no limit that anyone meets; integers below it
 std::vector<Key> train_keys() {
   const Rule any = Rule::any(), positive = Rule::between(1, kMany), counted = Rule::between(0, kMany);
   return {
-      train<&Train::framework>("train.framework", Rule::one_of({"pytorch"}), "", "recorded only"),
-      train<&Train::backend>("train.backend", Rule::one_of({"DDP", "deepspeed", "ds", "ps"}), "",
+      train<&Train::framework>("train.framework", Rule::one_of({"pytorch"}), loose, "", "recorded only"),
+      train<&Train::backend>("train.backend", Rule::one_of({"DDP", "deepspeed", "ds", "ps"}), loose, "",
                              "how ranks share the work; ps: parameter servers"),
-      train<&Train::device>("train.device", Rule::one_of({"cpu", "cuda"}), "",
+      train<&Train::device>("train.device", Rule::one_of({"cpu", "cuda"}), loose, "",
                             "where to compute; null: a GPU where there is one"),
-      train<&Train::seed>("train.seed", counted, "", "seed of every random draw; null: 1337; random: one is drawn and logged"),
-      train<&Train::port>("train.port", Rule::between(1, 65535), "", "recorded only"),
-      train<&Train::ds_config_path>("train.ds_config_path", any, "", "recorded only"),
-      train<&Train::precision>("train.precision", any, "", "recorded only; see train.dtype"),
-      train<&Train::ngpus>("train.ngpus", counted, "", "recorded only"),
-      train<&Train::use_wandb>("train.use_wandb", any, "", "recorded only; metrics.jsonl is always written"),
-      train<&Train::eval_interval>("train.eval_interval", positive, "iterations", "evaluate and write a sample this often"),
-      train<&Train::log_interval>("train.log_interval", positive, "iterations", "log a line this often"),
-      train<&Train::eval_iters>("train.eval_iters", positive, "batches", "batches of an evaluation, on each of train and val"),
-      train<&Train::eval_only>("train.eval_only", any, "", "evaluate once and stop"),
-      train<&Train::always_save_checkpoint>("train.always_save_checkpoint", any, "", "recorded only; see checkpoint.interval"),
+      train<&Train::seed>("train.seed", counted, fixed, "",
+                          "seed of every random draw; null: 1337; random: one is drawn and logged"),
+      train<&Train::port>("train.port", Rule::between(1, 65535), loose, "", "recorded only"),
+      train<&Train::ds_config_path>("train.ds_config_path", any, loose, "", "recorded only"),
+      train<&Train::precision>("train.precision", any, loose, "", "recorded only; see train.dtype"),
+      train<&Train::ngpus>("train.ngpus", counted, loose, "", "recorded only"),
+      train<&Train::use_wandb>("train.use_wandb", any, loose, "", "recorded only; metrics.jsonl is always written"),
+      train<&Train::eval_interval>("train.eval_interval", positive, loose, "iterations",
+                                   "evaluate and write a sample this often"),
+      train<&Train::log_interval>("train.log_interval", positive, loose, "iterations", "log a line this often"),
+      train<&Train::eval_iters>("train.eval_iters", positive, loose, "batches",
+                                "batches of an evaluation, on each of train and val"),
+      train<&Train::eval_only>("train.eval_only", any, loose, "", "evaluate once and stop"),
+      train<&Train::always_save_checkpoint>("train.always_save_checkpoint", any, loose, "",
+                                            "recorded only; see checkpoint.interval"),
       train<&Train::init_from>(
-          "train.init_from", any, "",
-          "scratch, resume (the newest in log.dir) or the folder of a run, checkpoint or Hugging Face model"),
-      train<&Train::wandb_project>("train.wandb_project", any, "", "recorded only"),
-      train<&Train::max_iters>("train.max_iters", positive, "iterations", "optimizer steps of the run"),
-      train<&Train::warmup_iters>("train.warmup_iters", counted, "iterations", "steps in which the learning rate rises from 0"),
-      train<&Train::dtype>("train.dtype", Rule::one_of({"float32", "fp32", "bfloat16", "bf16"}), "",
+          "train.init_from", any, loose, "",
+          "scratch, resume (the newest in log.dir), auto (resume where there is one, else scratch) or the folder of a run, "
+          "checkpoint or Hugging Face model"),
+      train<&Train::wandb_project>("train.wandb_project", any, loose, "", "recorded only"),
+      train<&Train::max_iters>("train.max_iters", positive, loose, "iterations", "optimizer steps of the run"),
+      train<&Train::warmup_iters>("train.warmup_iters", counted, learns, "iterations",
+                                  "steps in which the learning rate rises from 0"),
+      train<&Train::dtype>("train.dtype", Rule::one_of({"float32", "fp32", "bfloat16", "bf16"}), learns, "",
                            "type of weights and activations; see optimizer.master_weights"),
-      train<&Train::compile>("train.compile", any, "", "recorded only; kernels are always fused"),
-      train<&Train::threads>("train.threads", Rule::between(1, 1024), "threads", "size of the worker team; null: one a core",
-                             false),
-      train<&Train::max_epochs>("train.max_epochs", positive, "epochs",
+      train<&Train::compile>("train.compile", any, loose, "", "recorded only; kernels are always fused"),
+      train<&Train::threads>("train.threads", Rule::between(1, 1024), loose, "threads",
+                             "size of the worker team; null: one a core", false),
+      train<&Train::max_epochs>("train.max_epochs", positive, loose, "epochs",
                                 "stop after as many (data.order is then partition); null: train.max_iters decides", false),
-      train<&Train::max_minutes>("train.max_minutes", Rule::above(0, kMany), "minutes",
+      train<&Train::max_minutes>("train.max_minutes", Rule::above(0, kMany), loose, "minutes",
                                  "save and stop after this time; null: no limit", false),
-      train<&Train::kill_file>("train.kill_file", any, "", "save and stop when this file exists", false),
-      train<&Train::save_file>("train.save_file", any, "", "save when this file exists, delete it and go on", false),
-      train<&Train::dump_step>("train.dump_step", counted, "iteration", "write its gradients and weights to a file; null: none",
-                               false),
-      train<&Train::peak_tflops>("train.peak_tflops", Rule::above(0, kMany), "TFLOP/s",
+      train<&Train::kill_file>("train.kill_file", any, loose, "", "save and stop when this file exists, and delete it", false),
+      train<&Train::save_file>("train.save_file", any, loose, "", "save when this file exists, delete it and go on", false),
+      train<&Train::dump_step>("train.dump_step", counted, loose, "iteration",
+                               "write its gradients and weights to a file; null: none", false),
+      train<&Train::peak_tflops>("train.peak_tflops", Rule::above(0, kMany), loose, "TFLOP/s",
                                  "what counts as 100 % MFU; null: what bench gemm found here", false),
-      train<&Train::global_batch>("train.global_batch", Rule::one_of({"keep", "new"}), "",
+      train<&Train::global_batch>("train.global_batch", Rule::one_of({"keep", "new"}), loose, "",
                                   "on resume: the checkpoint's samples a step (optimizer.gas follows), or these settings'",
                                   false),
   };
@@ -138,44 +147,45 @@ std::vector<Key> train_keys() {
 std::vector<Key> model_keys() {
   const Rule any = Rule::any();
   return {
-      model<&Model::n_layer>("model.n_layer", Rule::between(1, 10000), "", "transformer blocks"),
-      model<&Model::n_head>("model.n_head", Rule::between(1, 10000), "",
+      model<&Model::n_layer>("model.n_layer", Rule::between(1, 10000), fixed, "", "transformer blocks"),
+      model<&Model::n_head>("model.n_head", Rule::between(1, 10000), fixed, "",
                             "attention heads; they divide model.n_embd unless model.head_dim is set"),
-      model<&Model::n_embd>("model.n_embd", Rule::between(1, 1 << 20), "", "width of the model"),
-      model<&Model::batch_size>("model.batch_size", Rule::between(1, 1 << 20), "sequences", "micro-batch of each rank"),
-      model<&Model::block_size>("model.block_size", Rule::between(1, 1 << 20), "tokens",
+      model<&Model::n_embd>("model.n_embd", Rule::between(1, 1 << 20), fixed, "", "width of the model"),
+      model<&Model::batch_size>("model.batch_size", Rule::between(1, 1 << 20), loose, "sequences", "micro-batch of each rank"),
+      model<&Model::block_size>("model.block_size", Rule::between(1, 1 << 20), fixed, "tokens",
                                 "length of a sequence, the model's longest context"),
-      model<&Model::activation>("model.activation", Rule::one_of({"gelu", "gelu_tanh", "relu", "silu", "swiglu"}), "",
+      model<&Model::activation>("model.activation", Rule::one_of({"gelu", "gelu_tanh", "relu", "silu", "swiglu"}), fixed, "",
                                 "activation of the MLP; gelu is the exact one (erf), swiglu multiplies by a gate's silu"),
-      model<&Model::dropout>("model.dropout", Rule::below(0, 1), "",
+      model<&Model::dropout>("model.dropout", Rule::below(0, 1), learns, "",
                              "share dropped of embedding, attention weights and residual"),
-      model<&Model::bias>("model.bias", any, "", "biases in norms and products"),
-      model<&Model::vocab_size>("model.vocab_size", Rule::between(2, 2147483647), "tokens",
+      model<&Model::bias>("model.bias", any, fixed, "", "biases in norms and products"),
+      model<&Model::vocab_size>("model.vocab_size", Rule::between(2, 2147483647), fixed, "tokens",
                                 "size of the vocabulary; null: the data's"),
-      model<&Model::qkv_bias>("model.qkv_bias", any, "", "bias of query, key and value; null: as model.bias", false),
-      model<&Model::tied>("model.tied", any, "", "the head uses the token table", false),
-      model<&Model::init>("model.init", Rule::one_of({"gpt2", "pytorch"}), "",
+      model<&Model::qkv_bias>("model.qkv_bias", any, fixed, "", "bias of query, key and value; null: as model.bias", false),
+      model<&Model::tied>("model.tied", any, fixed, "", "the head uses the token table", false),
+      model<&Model::init>("model.init", Rule::one_of({"gpt2", "pytorch"}), fixed, "",
                           "start of the weights: normal(0, 0.02), or PyTorch's defaults", false),
-      model<&Model::norm>("model.norm", Rule::one_of({"layernorm", "rmsnorm"}), "", "how activations are normalised", false),
-      model<&Model::norm_eps>("model.norm_eps", Rule::above(0, 1), "", "added to the variance", false),
-      model<&Model::n_kv_head>("model.n_kv_head", Rule::between(1, 10000), "",
+      model<&Model::norm>("model.norm", Rule::one_of({"layernorm", "rmsnorm"}), fixed, "", "how activations are normalised",
+                          false),
+      model<&Model::norm_eps>("model.norm_eps", Rule::above(0, 1), fixed, "", "added to the variance", false),
+      model<&Model::n_kv_head>("model.n_kv_head", Rule::between(1, 10000), fixed, "",
                                "key/value heads, each shared by n_head / n_kv_head heads; null: model.n_head", false),
-      model<&Model::head_dim>("model.head_dim", Rule::between(1, 256), "",
+      model<&Model::head_dim>("model.head_dim", Rule::between(1, 256), fixed, "",
                               "features of a head; null: model.n_embd / model.n_head", false),
-      model<&Model::ffn_width>("model.ffn_width", Rule::between(1, 1 << 22), "",
+      model<&Model::ffn_width>("model.ffn_width", Rule::between(1, 1 << 22), fixed, "",
                                "width of the MLP; null: 4 n_embd, or with swiglu 8/3 n_embd in multiples of 256", false),
-      model<&Model::position>("model.position", Rule::one_of({"learned", "rope"}), "",
+      model<&Model::position>("model.position", Rule::one_of({"learned", "rope"}), fixed, "",
                               "a table of positions, or queries and keys turned by theirs", false),
-      model<&Model::rope_theta>("model.rope_theta", Rule::above(1, kMany), "", "rope: base of the wavelengths", false),
-      model<&Model::rope_scaling>("model.rope_scaling", Rule::one_of({"none", "llama3"}), "",
+      model<&Model::rope_theta>("model.rope_theta", Rule::above(1, kMany), fixed, "", "rope: base of the wavelengths", false),
+      model<&Model::rope_scaling>("model.rope_scaling", Rule::one_of({"none", "llama3"}), fixed, "",
                                   "rope: how wavelengths were stretched for a longer context", false),
-      model<&Model::rope_factor>("model.rope_factor", Rule::between(1, kMany), "", "llama3: long waves are so much longer",
+      model<&Model::rope_factor>("model.rope_factor", Rule::between(1, kMany), fixed, "", "llama3: long waves are so much longer",
                                  false),
-      model<&Model::rope_low_freq_factor>("model.rope_low_freq_factor", Rule::above(0, kMany), "",
+      model<&Model::rope_low_freq_factor>("model.rope_low_freq_factor", Rule::above(0, kMany), fixed, "",
                                           "llama3: waves are long that fit fewer times into the original context", false),
-      model<&Model::rope_high_freq_factor>("model.rope_high_freq_factor", Rule::above(0, kMany), "",
+      model<&Model::rope_high_freq_factor>("model.rope_high_freq_factor", Rule::above(0, kMany), fixed, "",
                                            "llama3: waves stay that fit more often into it", false),
-      model<&Model::rope_original_block_size>("model.rope_original_block_size", Rule::between(1, 1 << 30), "tokens",
+      model<&Model::rope_original_block_size>("model.rope_original_block_size", Rule::between(1, 1 << 30), fixed, "tokens",
                                               "llama3: the original context", false),
   };
 }
@@ -183,52 +193,56 @@ std::vector<Key> model_keys() {
 std::vector<Key> data_keys() {
   const Rule any = Rule::any();
   return {
-      data<&Data::dataset>("data.dataset", any, "", "name of the prepared data set"),
-      data<&Data::out_dir>("data.out_dir", any, "", "recorded only; see log.dir"),
-      data<&Data::root_path>("data.root_path", any, "", "folder that holds the data sets; null: data"),
-      data<&Data::dir>("data.dir", any, "", "folder of prepared token files; null: <data.root_path>/<data.dataset>", false),
-      data<&Data::file>("data.file", any, "", "local text to prepare the data set from instead of a download", false),
-      data<&Data::order>("data.order", Rule::one_of({"random", "partition"}), "",
+      data<&Data::dataset>("data.dataset", any, loose, "", "name of the prepared data set"),
+      data<&Data::out_dir>("data.out_dir", any, loose, "", "recorded only; see log.dir"),
+      data<&Data::root_path>("data.root_path", any, loose, "", "folder that holds the data sets; null: data"),
+      data<&Data::dir>("data.dir", any, loose, "", "folder of prepared token files; null: <data.root_path>/<data.dataset>",
+                       false),
+      data<&Data::file>("data.file", any, loose, "", "local text to prepare the data set from instead of a download", false),
+      data<&Data::order>("data.order", Rule::one_of({"random", "partition"}), fixed, "",
                          "windows drawn at random, or epochs of windows that do not overlap, each rank its part", false),
-      data<&Data::shards>("data.shards", Rule::one_of({"global", "precut"}), "",
+      data<&Data::shards>("data.shards", Rule::one_of({"global", "precut"}), fixed, "",
                           "every rank draws from all of the text, or from a file of its own (prepare --shards)", false),
-      data<&Data::io>("data.io", Rule::one_of({"files", "mpi", "readers"}), "",
+      data<&Data::io>("data.io", Rule::one_of({"files", "mpi", "readers"}), loose, "",
                       "each rank reads for itself, the same by MPI-IO, or data.readers ranks read and scatter to the others",
                       false),
-      data<&Data::readers>("data.readers", Rule::between(1, 1024), "ranks", "that read, with data.io=readers", false),
+      data<&Data::readers>("data.readers", Rule::between(1, 1024), loose, "ranks", "that read, with data.io=readers", false),
   };
 }
 
 std::vector<Key> optimizer_keys() {
   const Rule any = Rule::any(), positive = Rule::between(1, kMany), rate = Rule::between(0, kMany);
   return {
-      optimizer<&Optimizer::gas>("optimizer.gas", Rule::between(1, 1 << 20), "micro-batches",
+      optimizer<&Optimizer::gas>("optimizer.gas", Rule::between(1, 1 << 20), loose, "micro-batches",
                                  "gradient accumulation: micro-batches of one step"),
-      optimizer<&Optimizer::name>("optimizer.name", Rule::one_of({"AdamW", "sgd"}), "",
+      optimizer<&Optimizer::name>("optimizer.name", Rule::one_of({"AdamW", "sgd"}), fixed, "",
                                   "the method: AdamW, or stochastic gradient descent with momentum"),
-      optimizer<&Optimizer::learning_rate>("optimizer.learning_rate", rate, "", "highest learning rate"),
-      optimizer<&Optimizer::weight_decay>("optimizer.weight_decay", rate, "",
+      optimizer<&Optimizer::learning_rate>("optimizer.learning_rate", rate, learns, "", "highest learning rate"),
+      optimizer<&Optimizer::weight_decay>("optimizer.weight_decay", rate, learns, "",
                                           "share of a weight lost each step, times the learning rate"),
-      optimizer<&Optimizer::beta1>("optimizer.beta1", Rule::below(0, 1), "", "AdamW: memory of the mean gradient"),
-      optimizer<&Optimizer::beta2>("optimizer.beta2", Rule::below(0, 1), "", "AdamW: memory of the mean squared gradient"),
-      optimizer<&Optimizer::grad_clip>("optimizer.grad_clip", rate, "", "largest norm of all gradients; 0: no clipping"),
-      optimizer<&Optimizer::decay_lr>("optimizer.decay_lr", any, "", "follow the schedule; false: constant learning rate"),
-      optimizer<&Optimizer::lr_decay_iters>("optimizer.lr_decay_iters", positive, "iterations",
+      optimizer<&Optimizer::beta1>("optimizer.beta1", Rule::below(0, 1), learns, "", "AdamW: memory of the mean gradient"),
+      optimizer<&Optimizer::beta2>("optimizer.beta2", Rule::below(0, 1), learns, "",
+                                   "AdamW: memory of the mean squared gradient"),
+      optimizer<&Optimizer::grad_clip>("optimizer.grad_clip", rate, learns, "", "largest norm of all gradients; 0: no clipping"),
+      optimizer<&Optimizer::decay_lr>("optimizer.decay_lr", any, learns, "",
+                                      "follow the schedule; false: constant learning rate"),
+      optimizer<&Optimizer::lr_decay_iters>("optimizer.lr_decay_iters", positive, learns, "iterations",
                                             "wordplay, nanogpt: end of the schedule, then min_lr; the others end with the run"),
-      optimizer<&Optimizer::min_lr>("optimizer.min_lr", rate, "", "lowest learning rate"),
-      optimizer<&Optimizer::momentum>("optimizer.momentum", Rule::below(0, 1), "", "sgd: memory of the gradient; 0: none", false),
-      optimizer<&Optimizer::eps>("optimizer.eps", Rule::above(0, kMany), "", "AdamW: added to the denominator", false),
-      optimizer<&Optimizer::master_weights>("optimizer.master_weights", any, "",
+      optimizer<&Optimizer::min_lr>("optimizer.min_lr", rate, learns, "", "lowest learning rate"),
+      optimizer<&Optimizer::momentum>("optimizer.momentum", Rule::below(0, 1), learns, "", "sgd: memory of the gradient; 0: none",
+                                      false),
+      optimizer<&Optimizer::eps>("optimizer.eps", Rule::above(0, kMany), learns, "", "AdamW: added to the denominator", false),
+      optimizer<&Optimizer::master_weights>("optimizer.master_weights", any, learns, "",
                                             "bf16: update an fp32 copy of the weights, with moments in fp32; false: no copy, "
                                             "moments in bf16 too",
                                             false),
-      optimizer<&Optimizer::schedule>("optimizer.schedule", Rule::one_of({"wordplay", "nanogpt", "cosine", "linear", "wsd"}), "",
-                                      "shape of the learning rate", false),
-      optimizer<&Optimizer::wsd_decay>("optimizer.wsd_decay", Rule::between(0, 1), "",
+      optimizer<&Optimizer::schedule>("optimizer.schedule", Rule::one_of({"wordplay", "nanogpt", "cosine", "linear", "wsd"}),
+                                      learns, "", "shape of the learning rate", false),
+      optimizer<&Optimizer::wsd_decay>("optimizer.wsd_decay", Rule::between(0, 1), learns, "",
                                        "wsd: last share of the run, in which the rate falls", false),
-      optimizer<&Optimizer::decay>("optimizer.decay", Rule::one_of({"matrices", "all"}), "",
+      optimizer<&Optimizer::decay>("optimizer.decay", Rule::one_of({"matrices", "all"}), learns, "",
                                    "which tensors decay: those of two dimensions, or all", false),
-      optimizer<&Optimizer::lr_scaling>("optimizer.lr_scaling", Rule::one_of({"none", "sqrt", "linear"}), "",
+      optimizer<&Optimizer::lr_scaling>("optimizer.lr_scaling", Rule::one_of({"none", "sqrt", "linear"}), learns, "",
                                         "learning rates times 1, the root of the ranks, or the ranks", false),
   };
 }
@@ -236,12 +250,13 @@ std::vector<Key> optimizer_keys() {
 std::vector<Key> sample_keys() {
   const Rule any = Rule::any(), positive = Rule::between(1, kMany), counted = Rule::between(0, kMany);
   return {
-      sample<&Sample::prompt>("sample.prompt", any, "", "start of the text written at every evaluation"),
-      sample<&Sample::tokens>("sample.tokens", counted, "tokens", "length of the text written behind it; 0: none is written"),
-      sample<&Sample::temperature>("sample.temperature", Rule::above(0, kMany), "",
+      sample<&Sample::prompt>("sample.prompt", any, loose, "", "start of the text written at every evaluation"),
+      sample<&Sample::tokens>("sample.tokens", counted, loose, "tokens",
+                              "length of the text written behind it; 0: none is written"),
+      sample<&Sample::temperature>("sample.temperature", Rule::above(0, kMany), loose, "",
                                    "divides the logits: lower is safer, higher is wilder"),
-      sample<&Sample::top_k>("sample.top_k", positive, "tokens", "draw from this many likeliest tokens; null: all"),
-      sample<&Sample::top_p>("sample.top_p", Rule::above(0, 1), "", "draw from the likeliest that make up this share"),
+      sample<&Sample::top_k>("sample.top_k", positive, loose, "tokens", "draw from this many likeliest tokens; null: all"),
+      sample<&Sample::top_p>("sample.top_p", Rule::above(0, 1), loose, "", "draw from the likeliest that make up this share"),
   };
 }
 
@@ -249,29 +264,29 @@ std::vector<Key> parallel_keys() {
   const Rule any = Rule::any(), positive = Rule::between(1, kMany), counted = Rule::between(0, kMany);
   return {
       key<&RunConfig::parallel, &RunConfig::Parallel::reduce>(
-          "parallel.reduce", Rule::one_of({"step", "microbatch"}), "",
+          "parallel.reduce", Rule::one_of({"step", "microbatch"}), learns, "",
           "when gradients are added over ranks: once a step, or each micro-batch (other bits)"),
       key<&RunConfig::parallel, &RunConfig::Parallel::bucket_bytes>(
-          "parallel.bucket_bytes", positive, "bytes", "neighbouring units share a reduction until they have as many"),
-      key<&RunConfig::parallel, &RunConfig::Parallel::overlap>("parallel.overlap", any, "",
+          "parallel.bucket_bytes", positive, loose, "bytes", "neighbouring units share a reduction until they have as many"),
+      key<&RunConfig::parallel, &RunConfig::Parallel::overlap>("parallel.overlap", any, loose, "",
                                                                "reduce while backward goes on; false: wait, with the same bits"),
       key<&RunConfig::parallel, &RunConfig::Parallel::broadcast_start>(
-          "parallel.broadcast_start", any, "",
+          "parallel.broadcast_start", any, loose, "",
           "rank 0 sends the state that the run starts with to all ranks; false: each draws or reads its own, and all are "
           "compared; "
           "null: drawn start values are sent, files are read by all ranks"),
       key<&RunConfig::parallel, &RunConfig::Parallel::ranks_per_host>(
-          "parallel.ranks_per_host", positive, "ranks",
+          "parallel.ranks_per_host", positive, loose, "ranks",
           "that count as those of one host, for what is laid out by hosts; null: NGPU_PER_HOST, or as they were started"),
       key<&RunConfig::parallel, &RunConfig::Parallel::servers>(
-          "parallel.servers", Rule::between(1, 1023), "ranks",
+          "parallel.servers", Rule::between(1, 1023), loose, "ranks",
           "of train.backend=ps: the last ranks share the parameters by ranges and serve the others, which train; null: 1"),
       key<&RunConfig::parallel, &RunConfig::Parallel::ps>(
-          "parallel.ps", Rule::one_of({"gradients", "weights", "async"}), "",
+          "parallel.ps", Rule::one_of({"gradients", "weights", "async"}), learns, "",
           "of train.backend=ps: servers add up all workers' gradients and update once (as DDP does), average weights that each "
           "worker has updated, or update as each gradient arrives; null: gradients"),
       key<&RunConfig::parallel, &RunConfig::Parallel::staleness>(
-          "parallel.staleness", counted, "steps",
+          "parallel.staleness", counted, learns, "steps",
           "of parallel.ps=async: how far a worker may be ahead of the slowest one; 0: not at all; null: no bound"),
   };
 }
@@ -279,20 +294,20 @@ std::vector<Key> parallel_keys() {
 std::vector<Key> other_keys() {
   const Rule any = Rule::any(), positive = Rule::between(1, kMany);
   return {
-      key<&RunConfig::comm, &RunConfig::Comm::timeout>("comm.timeout", Rule::above(0, kMany), "seconds",
+      key<&RunConfig::comm, &RunConfig::Comm::timeout>("comm.timeout", Rule::above(0, kMany), loose, "seconds",
                                                        "a collective that a rank does not enter ends the run after it"),
       key<&RunConfig::numerics, &RunConfig::Numerics::isa>("numerics.isa",
                                                            Rule::one_of({"auto", "baseline", "avx2", "avx512", "avx512_bf16"}),
-                                                           "", "instruction set; auto: the machine's widest"),
+                                                           loose, "", "instruction set; auto: the machine's widest"),
       key<&RunConfig::numerics, &RunConfig::Numerics::products>(
-          "numerics.products", Rule::one_of({"ours", "library"}), "",
+          "numerics.products", Rule::one_of({"ours", "library"}), learns, "",
           "who multiplies matrices: ours, the same bits whatever the layout, or library (oneDNN), whose bits may differ"),
-      key<&RunConfig::checkpoint, &RunConfig::Checkpoint::interval>("checkpoint.interval", positive, "iterations",
+      key<&RunConfig::checkpoint, &RunConfig::Checkpoint::interval>("checkpoint.interval", positive, loose, "iterations",
                                                                     "save this often; null: train.eval_interval"),
-      key<&RunConfig::log, &RunConfig::Logging::name>("log.name", any, "", "name of the run; null: made up"),
-      key<&RunConfig::log, &RunConfig::Logging::dir>("log.dir", any, "", "folder of the run; null: runs/<log.name>"),
-      key<&RunConfig::log, &RunConfig::Logging::all_ranks>("log.all_ranks", any, "", "every rank logs, not rank 0 alone"),
-      key<&RunConfig::log, &RunConfig::Logging::tensorboard>("log.tensorboard", any, "",
+      key<&RunConfig::log, &RunConfig::Logging::name>("log.name", any, loose, "", "name of the run; null: made up"),
+      key<&RunConfig::log, &RunConfig::Logging::dir>("log.dir", any, loose, "", "folder of the run; null: runs/<log.name>"),
+      key<&RunConfig::log, &RunConfig::Logging::all_ranks>("log.all_ranks", any, loose, "", "every rank logs, not rank 0 alone"),
+      key<&RunConfig::log, &RunConfig::Logging::tensorboard>("log.tensorboard", any, loose, "",
                                                              "also write curves for TensorBoard into the run's folder"),
   };
 }

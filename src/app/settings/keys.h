@@ -28,11 +28,19 @@ struct Rule {
   static Rule one_of(std::vector<std::string_view> words) { return {0, 0, false, false, false, std::move(words)}; }
 };
 
+/// What a resume may do with a setting: it is the same run that goes on.
+enum class OnResume {
+  must_equal,        ///< another value is refused
+  may_change,        ///< nothing that is learned depends on it
+  changes_learning,  ///< allowed, with a warning that checkpoints keep
+};
+
 struct Key {
   std::string_view name;  // "train.max_iters"
   Type type;
   bool nullable;
   Rule rule;
+  OnResume on_resume;
   std::string_view unit;  // "" when it has none
   std::string_view meaning;
   bool in_seed;  // the WordPlay run printed it

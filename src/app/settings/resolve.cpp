@@ -8,7 +8,8 @@
 #include "app/config_file.h"
 #include "app/settings/keys.h"
 #include "app/settings/presets.h"
-#include "app/settings/published_shape.h"
+#include "app/settings/source_shape.h"
+#include "checkpoint/find.h"
 
 namespace lockstep::settings {
 namespace {
@@ -68,8 +69,9 @@ std::vector<Problem> apply(app::RunConfig& config, const std::vector<std::string
 
 // The settings that a run to be resumed was started with; empty when there are none.
 std::string own_settings(const app::RunConfig& config) {
-  if (config.train.init_from != "resume" || (!config.log.dir && !config.log.name)) return "";
-  const std::string file = app::run_folder(config, "") + "/config.toml";
+  if (!app::may_resume(config) || (!config.log.dir && !config.log.name)) return "";
+  const std::string run = app::run_folder(config, ""), file = run + "/config.toml";
+  if (config.train.init_from == "auto" && !checkpoint::has_checkpoints(run)) return "";  // it starts from scratch
   return std::filesystem::exists(file) ? file : "";
 }
 
@@ -117,13 +119,11 @@ Resolved resolve(const Sources& sources, const std::function<std::vector<Problem
     found = apply(resolved.config, files, settings);
     resolved.warnings.push_back(fmt::format("Resuming with the settings of {} and, on top, those given here", own));
   }
-  if (starts_from_published(resolved.config)) {
-    const std::string from = resolved.config.train.init_from;
-    const arch::ModelConfig shape = published_shape(from);
+  if (const std::optional<SourceShape> source = source_shape(resolved.config)) {
     resolved.config = {};
-    take_published_shape(resolved.config, shape);
+    take_shape(resolved.config, *source);
     found = apply(resolved.config, sources.files, settings);
-    append(found, check_published_shape(resolved.config, shape, from));
+    append(found, check_shape(resolved.config, *source));
   }
   append(problems, std::move(found));
   append(problems, check_warmup(resolved.config, settings));

@@ -11,7 +11,7 @@
 namespace lockstep::app {
 
 std::string name_of_run(const RunConfig& config, const Start& start, Session& session) {
-  const bool resumed = start.checkpoint && config.train.init_from == "resume" && start.checkpoint->manifest.run.is_object();
+  const bool resumed = start.resumes && start.checkpoint->manifest.run.is_object();
   const Json* before = resumed ? start.checkpoint->manifest.run.find("name") : nullptr;
   if (config.log.name) return *config.log.name;
   if (before != nullptr && before->is_string()) return before->string();
@@ -19,7 +19,6 @@ std::string name_of_run(const RunConfig& config, const Start& start, Session& se
 }
 
 void write_run_files(const RunConfig& config, const std::string& name, const io::Path& folder, const Arguments& arguments) {
-  io::make_folders(folder);
   std::vector<std::string> command_line{"lockstep", "train"};
   command_line.insert(command_line.end(), arguments.begin(), arguments.end());
   io::replace_file(folder / "config.toml", to_toml(config));
@@ -29,12 +28,15 @@ void write_run_files(const RunConfig& config, const std::string& name, const io:
   io::replace_file(folder / "environment.json", environment_manifest(command_line).dump(2) + "\n");
 }
 
-Json carried(const RunConfig& config, const std::string& name, const data::Corpus& corpus) {
+Json carried(const RunConfig& config, const std::string& name, const data::Corpus& corpus, const Json& identity) {
   Json run;
   run.set("name", name);
   run.set("config", to_json(config));
   run.set("data_folder", std::filesystem::absolute(data_folder(config)).string());
   if (corpus.tokenizer) run.set("tokenizer", corpus.tokenizer->describe());
+  if (identity.is_object()) {
+    for (const auto& [name_of_fact, fact] : identity.object()) run.set(name_of_fact, fact);
+  }
   return run;
 }
 

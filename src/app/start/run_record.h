@@ -19,7 +19,8 @@ std::string name_of_run(const RunConfig& config, const Start& start, Session& se
 /// Settings as given (TOML) and as resolved (JSON, with the run's name), and the environment. `arguments`: of `train`.
 void write_run_files(const RunConfig& config, const std::string& name, const io::Path& folder, const Arguments& arguments);
 
-/// What a checkpoint carries so that it can be used without its run: settings and tokenizer.
-Json carried(const RunConfig& config, const std::string& name, const data::Corpus& corpus);
+/// What a checkpoint carries so that it can be used without its run: settings and tokenizer; and the run's identity
+/// (identify_run), by which a resume knows it again.
+Json carried(const RunConfig& config, const std::string& name, const data::Corpus& corpus, const Json& identity);
 
 }  // namespace lockstep::app

@@ -5,10 +5,14 @@
 #include <memory>
 
 #include "app/parameter_server/crew.h"
-#include "app/settings/published_shape.h"
+#include "app/settings/keys.h"
+#include "app/settings/source_shape.h"
+#include "app/start/same_run.h"
 #include "checkpoint/huggingface/weights.h"
 #include "checkpoint/reader.h"
 #include "comm/agreement.h"
+#include "data/fingerprint.h"
+#include "ops/ops.h"
 
 namespace lockstep::app {
 namespace {
@@ -38,11 +42,41 @@ void read_start(const RunConfig& config, const Start& start, train::Engine& engi
 Start choose_start(const RunConfig& config, const io::Path& run, comm::Communicator& world, Log& log) {
   const std::string& from = config.train.init_from;
   if (from == "scratch") return {};
-  if (settings::starts_from_published(config)) return {.published = true, .checkpoint = {}};
+  if (settings::starts_from_published(config)) return {.published = true, .resumes = false, .checkpoint = {}};
   const bool resume = from == "resume";
   checkpoint::Choice choice = checkpoint::choose_checkpoint(world, resume ? run : io::Path(from), resume ? "last" : "best");
   for (const std::string& reason : choice.passed_over) log.warning(reason);
-  return {.published = false, .checkpoint = std::move(choice)};
+  return {.published = false, .resumes = resume, .checkpoint = std::move(choice)};
+}
+
+Json identify_run(const RunConfig& config, const Start& start, std::int64_t vocabulary, std::vector<Problem> problems,
+                  Session& session, Log& log) {
+  const std::int64_t workers = workers_of(config, session.world().size());
+  RunIdentity now{.config = config,
+                  .vocabulary = vocabulary,
+                  .global_batch = config.model.batch_size * config.optimizer.gas * workers,
+                  .isa = std::string(ops::name_of(session.isa())),
+                  .data = {}};
+  Json json;
+  comm::together(session.world(), [&] {
+    if (!session.lead()) return;
+    now.data = data::fingerprint(data_folder(config), log);
+    Comparison compared;
+    const checkpoint::Manifest* manifest = start.resumes ? &start.checkpoint->manifest : nullptr;
+    if (manifest != nullptr) compared = compare_runs(now, *manifest, start.checkpoint->folder.string());
+    problems.insert(problems.end(), compared.problems.begin(), compared.problems.end());
+    if (!problems.empty()) throw UserError(problems);
+    for (const std::string& what : compared.unknown) {
+      log.warning(fmt::format("{} does not say {}, as an older version wrote it: whether it is the same now is not checked",
+                              start.checkpoint->folder.string(), what));
+    }
+    for (const Change& change : compared.changes) {
+      log.warning(fmt::format("{} = {} from step {} on, it was {}: this changes what the run learns", change.setting,
+                              settings::shown(change.is), change.step, settings::shown(change.was)));
+    }
+    json = identity_json(now, compared.changes, manifest);
+  });
+  return json;
 }
 
 train::RunState load_start(const RunConfig& config, const Start& start, train::Engine& engine, Session& session, Log& log) {

@@ -3,9 +3,11 @@
 // What a training run starts from: start values drawn from the seed, a checkpoint, or weights that another program published.
 
 #include <optional>
+#include <vector>
 
 #include "app/run_config.h"
 #include "app/session.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "checkpoint/find.h"
 #include "train/engine.h"
@@ -15,11 +17,18 @@ namespace lockstep::app {
 
 struct Start {
   bool published = false;
+  bool resumes = false;                          ///< the run of the checkpoint goes on
   std::optional<checkpoint::Choice> checkpoint;  ///< empty with published weights, and where start values are drawn
 };
 
 /// As the settings say: of checkpoints rank 0 chooses one, for all. `run`: the run's folder. Collective over `world`.
 Start choose_start(const RunConfig& config, const io::Path& run, comm::Communicator& world, Log& log);
+
+/// What the run's checkpoints keep, beside its settings, to know it again (same_run.h), on rank 0. A resume of another run is
+/// refused with all `problems`, those found before included, on all ranks; what changes what is learned is warned of.
+/// `vocabulary`: the model's. Throws UserError. Collective.
+Json identify_run(const RunConfig& config, const Start& start, std::int64_t vocabulary, std::vector<Problem> problems,
+                  Session& session, Log& log);
 
 /// Sets the weights (and on a resume, everything) of every rank that trains, the same on all; where the run then stands. Each
 /// rank draws its own or reads a part, or rank 0 sends all (parallel.broadcast_start). Collective over the engine's ranks.

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdlib>
 #include <ctime>
+#include <random>
 
 #include "app/fitness/dist_info.h"
 #include "app/parameter_server/crew.h"
@@ -90,7 +91,7 @@ std::string run_name_from_time() {
   localtime_r(&now, &parts);
   std::array<char, 32> text{};
   std::strftime(text.data(), text.size(), "%Y-%m-%d-%H%M%S", &parts);
-  return text.data();
+  return fmt::format("{}-{:08x}", text.data(), std::random_device()());
 }
 
 void log_parameters(Log& log, const RunConfig& config, const arch::ModelConfig& model) {

@@ -28,7 +28,7 @@ void log_parameters(Log& log, const RunConfig& config, const arch::ModelConfig& 
 /// This machine's, or "localhost".
 std::string host_name();
 
-/// "2026-01-31-235959": the name of a run without one.
+/// "2026-01-31-235959-3f9a01c7": the name of a run without one; many jobs may start in the same second.
 std::string run_name_from_time();
 
 /// The model as PyTorch would print it.

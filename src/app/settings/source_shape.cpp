@@ -1,11 +1,14 @@
-#include "app/settings/published_shape.h"
+#include "app/settings/source_shape.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 
 #include "app/settings/keys.h"
+#include "arch/config_json.h"
+#include "checkpoint/find.h"
 #include "checkpoint/huggingface/weights.h"
 
 namespace lockstep::settings {
@@ -60,19 +63,26 @@ void assign_shape(app::RunConfig::Model& model, const arch::ModelConfig& shape) 
 }  // namespace
 
 bool starts_from_published(const app::RunConfig& config) {
+  return app::starts_from_folder(config) && checkpoint::huggingface::is_published(config.train.init_from);
+}
+
+std::optional<SourceShape> source_shape(const app::RunConfig& config) {
   const std::string& from = config.train.init_from;
-  return from != "scratch" && from != "resume" && checkpoint::huggingface::is_published(from);
+  if (starts_from_published(config)) return SourceShape{from, true, checkpoint::huggingface::Weights(from).config()};
+  std::error_code unknown;
+  if (!app::starts_from_folder(config) || !std::filesystem::exists(from, unknown)) return std::nullopt;
+  const checkpoint::Choice choice = checkpoint::choose_checkpoint(from, "best");
+  return SourceShape{from, false, arch::model_from_json(choice.manifest.model, choice.folder.string())};
 }
 
-arch::ModelConfig published_shape(const std::string& path) { return checkpoint::huggingface::Weights(path).config(); }
-
-void take_published_shape(app::RunConfig& config, const arch::ModelConfig& shape) {
-  assign_shape(config.model, shape);
-  config.model.block_size = std::min(config.model.block_size, shape.block_size);
+void take_shape(app::RunConfig& config, const SourceShape& source) {
+  assign_shape(config.model, source.model);
+  const std::int64_t longest = source.model.block_size;
+  config.model.block_size = source.published ? std::min(config.model.block_size, longest) : longest;
 }
 
-std::vector<Problem> check_published_shape(const app::RunConfig& config, const arch::ModelConfig& shape,
-                                           const std::string& path) {
+std::vector<Problem> check_shape(const app::RunConfig& config, const SourceShape& source) {
+  const arch::ModelConfig& shape = source.model;
   app::RunConfig wanted = config;
   assign_shape(wanted.model, shape);
   std::vector<Problem> problems;
@@ -80,14 +90,16 @@ std::vector<Problem> check_published_shape(const app::RunConfig& config, const a
     if (key.group() != "model" || std::find(free_keys.begin(), free_keys.end(), key.name) != free_keys.end()) continue;
     const std::string given = shown(key.get(config)), there = shown(key.get(wanted));
     if (given != there) {
-      problems.push_back({fmt::format("{} = {}: the model in {} has {}", key.name, given, path, there),
-                          "leave it out: the model's shape is taken from its config.json"});
+      problems.push_back(
+          {fmt::format("{} = {}: the model in {} has {}", key.name, given, source.folder, there),
+           fmt::format("leave it out: the model's shape is taken from its {}", source.published ? "config.json" : "checkpoint")});
     }
   }
-  if (shape.position == arch::PositionKind::learned && config.model.block_size > shape.block_size) {
-    problems.push_back({fmt::format("model.block_size = {}: the model in {} has learned {} positions", config.model.block_size,
-                                    path, shape.block_size),
-                        fmt::format("model.block_size={} or less", shape.block_size)});
+  const std::int64_t asked = config.model.block_size, learned = shape.block_size;
+  if (shape.position == arch::PositionKind::learned && (asked > learned || (asked < learned && !source.published))) {
+    problems.push_back(
+        {fmt::format("model.block_size = {}: the model in {} has learned {} positions", asked, source.folder, learned),
+         fmt::format("model.block_size={}{}", learned, source.published ? " or less" : "")});
   }
   return problems;
 }

@@ -1,0 +1,33 @@
+#pragma once
+
+// A run that starts from the weights in a folder has their shape: model.* follows from a checkpoint's manifest, or from the
+// config.json of a model that another program published.
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "app/run_config.h"
+
+namespace lockstep::settings {
+
+struct SourceShape {
+  std::string folder;  ///< train.init_from
+  bool published = false;
+  arch::ModelConfig model;
+};
+
+/// Whether the run starts from weights that another program published: train.init_from is their folder.
+bool starts_from_published(const app::RunConfig& config);
+
+/// Of the model in the folder that train.init_from names; nothing where it names none, or there is none. Throws UserError for a
+/// model that cannot be read.
+std::optional<SourceShape> source_shape(const app::RunConfig& config);
+
+/// Sets what the shape decides of model.*; a published model's context counts where it is shorter than model.block_size.
+void take_shape(app::RunConfig& config, const SourceShape& source);
+
+/// The settings of `config` that contradict the shape.
+std::vector<Problem> check_shape(const app::RunConfig& config, const SourceShape& source);
+
+}  // namespace lockstep::settings

@@ -1,0 +1,33 @@
+#pragma once
+
+// Whose a run folder is: it belongs to one run, which alone writes into it.
+
+#include <memory>
+#include <string>
+
+#include "app/run_config.h"
+#include "app/start/run_lock.h"
+#include "base/log.h"
+#include "comm/communicator.h"
+
+namespace lockstep::app {
+
+class RunFolder {
+ public:
+  /// Rank 0 takes the folder's lock, settles train.init_from=auto (then `config` says resume or scratch, on all ranks) and throws
+  /// UserError, on all, when a new run would start where one is. Nothing else in the folder changes. Collective.
+  RunFolder(RunConfig& config, const io::Path& folder, comm::Communicator& world, Log& log);
+
+  const io::Path& path() const { return path_; }
+  /// Readies metrics.jsonl for what will be appended: a resumed run's loses a torn last line, a new run keeps an older one as
+  /// metrics.N.jsonl. For rank 0.
+  void prepare_metrics(bool resumed, Log& log) const;
+  /// Throws UserError when another run has taken the folder over. For rank 0.
+  void demand() const { lock_->demand(); }
+
+ private:
+  io::Path path_;
+  std::unique_ptr<RunLock> lock_;  // rank 0's
+};
+
+}  // namespace lockstep::app

@@ -1,0 +1,169 @@
+#include "app/start/run_lock.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <utility>
+
+#include "app/start/startup.h"
+#include "base/error.h"
+#include "base/json.h"
+
+namespace lockstep::app {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr std::size_t record_bytes = 1024;  // always as many, so that a renewal is one write
+
+struct Owner {
+  std::string host, process_space;
+  std::int64_t process = 0, time = 0;
+};
+
+// Numbers of processes mean something to those that share it: a host, or a container.
+std::string process_space() {
+  std::error_code unknown;
+  return fs::read_symlink("/proc/self/ns/pid", unknown).string();
+}
+
+std::string record_text(std::int64_t time) {
+  const Json json(Json::Object{{"host", host_name()},
+                               {"process_space", process_space()},
+                               {"process", static_cast<std::int64_t>(::getpid())},
+                               {"time", time}});
+  std::string text = json.dump();
+  text.resize(record_bytes - 1, ' ');
+  return text + "\n";
+}
+
+// Nothing where the file is not there; a file that says nothing yet is as old as its last change.
+std::optional<Owner> read_owner(const fs::path& path) {
+  struct stat status{};
+  if (::stat(path.c_str(), &status) != 0) return std::nullopt;
+  try {
+    const Json json = Json::parse(io::read_file(path), path.string());
+    return Owner{json.at("host").string(), json.at("process_space").string(), json.at("process").integer(),
+                 json.at("time").integer()};
+  } catch (const std::exception&) {
+    return Owner{"unknown", "", 0, static_cast<std::int64_t>(status.st_mtime)};
+  }
+}
+
+std::string name_of(const Owner& owner) {
+  return owner.process == 0 ? "a process that has not said its name" : fmt::format("process {} on {}", owner.process, owner.host);
+}
+
+bool is_dead(const Owner& owner, std::int64_t now, std::int64_t dead_after) {
+  if (now - owner.time > dead_after) return true;
+  const bool neighbour = owner.process > 0 && owner.host == host_name() && owner.process_space == process_space();
+  return neighbour && ::kill(static_cast<pid_t>(owner.process), 0) != 0 && errno == ESRCH;
+}
+
+bool has_no_locks(int code) { return code == ENOLCK || code == ENOSYS || code == EOPNOTSUPP; }
+
+[[noreturn]] void refuse(const fs::path& folder, const std::optional<Owner>& owner) {
+  throw UserError(fmt::format("{}: another run is writing into this folder ({})", folder.string(),
+                              owner ? name_of(*owner) : "it has ended by now"),
+                  "wait for it or stop it, or choose another log.dir or log.name");
+}
+
+}  // namespace
+
+int take_flock(int descriptor) { return ::flock(descriptor, LOCK_EX | LOCK_NB); }
+
+RunLock::RunLock(io::Path folder, LockSystem system)
+    : folder_(std::move(folder)), path_(folder_ / "run.lock"), system_(std::move(system)) {
+  made_folder_ = !fs::exists(folder_);
+  io::make_folders(folder_);
+  acquire();
+}
+
+// A file whose owner removed it between our open() and our lock is no lock any more.
+void RunLock::acquire() {
+  constexpr int attempts = 10;
+  for (int i = 0; i < attempts; ++i) {
+    if (try_acquire()) return;
+  }
+  refuse(folder_, read_owner(path_));
+}
+
+bool RunLock::try_acquire() {
+  constexpr int flags = O_RDWR | O_CLOEXEC;
+  descriptor_ = ::open(path_.c_str(), flags | O_CREAT | O_EXCL, 0666);
+  const bool made = descriptor_ >= 0;
+  if (!made && errno == EEXIST) descriptor_ = ::open(path_.c_str(), flags);
+  if (descriptor_ < 0 && errno == ENOENT) return false;
+  if (descriptor_ < 0) io::throw_file_error(errno, "lock", path_);
+  const auto leave = [&] { ::close(std::exchange(descriptor_, -1)); };
+  const int code = system_.lock(descriptor_) == 0 ? 0 : errno;
+  if (code != 0 && !has_no_locks(code)) {
+    leave();
+    if (code == EWOULDBLOCK) refuse(folder_, read_owner(path_));
+    io::throw_file_error(code, "lock", path_);
+  }
+  if (code != 0 && !made) {
+    leave();
+    const std::optional<Owner> owner = read_owner(path_);
+    if (owner && !is_dead(*owner, system_.now(), system_.dead_after)) refuse(folder_, owner);
+    if (owner) warning_ = fmt::format("{}: taking over the lock that {} has left behind", folder_.string(), name_of(*owner));
+    ::unlink(path_.c_str());
+    return false;
+  }
+  if (!ours()) {
+    leave();
+    return false;
+  }
+  write_record();
+  if (code != 0) renewal_ = std::jthread([this](const std::stop_token& stop) { renew(stop); });
+  return true;
+}
+
+RunLock::~RunLock() {
+  if (renewal_.joinable()) {
+    renewal_.request_stop();
+    renewal_.join();
+  }
+  if (ours()) {
+    ::unlink(path_.c_str());
+    if (made_folder_) ::rmdir(folder_.c_str());  // does nothing where the run has written
+  }
+  ::close(descriptor_);
+}
+
+bool RunLock::ours() const {
+  struct stat opened{}, named{};
+  return ::fstat(descriptor_, &opened) == 0 && ::stat(path_.c_str(), &named) == 0 && opened.st_ino == named.st_ino &&
+         opened.st_dev == named.st_dev;
+}
+
+void RunLock::demand() const {
+  if (ours()) return;
+  const std::optional<Owner> owner = read_owner(path_);
+  if (!owner) return;  // deleted by hand
+  throw UserError(fmt::format("{}: {} has taken the run over while this one was stopped", folder_.string(), name_of(*owner)),
+                  "let the other run go on; what this one had saved before is kept");
+}
+
+void RunLock::write_record() {
+  const std::string text = record_text(system_.now());
+  if (::pwrite(descriptor_, text.data(), text.size(), 0) != static_cast<ssize_t>(text.size()))
+    io::throw_file_error(errno, "write", path_);
+}
+
+// A renewal that fails is tried again at the next one.
+void RunLock::renew(const std::stop_token& stop) {
+  std::unique_lock lock(mutex_);
+  while (!wake_.wait_for(lock, stop, std::chrono::duration<double>(system_.renewed_every), [] { return false; })) {
+    if (stop.stop_requested()) return;
+    const std::string text = record_text(system_.now());
+    if (::pwrite(descriptor_, text.data(), text.size(), 0) < 0) continue;
+  }
+}
+
+}  // namespace lockstep::app

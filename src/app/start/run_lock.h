@@ -1,0 +1,65 @@
+#pragma once
+
+// The lock of a run folder: one run at a time writes into it. Readers (generate, eval, inspect) need none.
+//
+// It is flock() on `run.lock`, which the system gives back when the process ends. Where the file system has no such locks, the
+// file itself is the lock: it names host, process and time, its owner renews it, and one that was not renewed for long is taken
+// over.
+
+#include <condition_variable>
+#include <cstdint>
+#include <ctime>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <thread>
+
+#include "io/file.h"
+
+namespace lockstep::app {
+
+/// flock() for this process alone, without waiting: 0, or -1 and errno.
+int take_flock(int descriptor);
+
+/// What a lock asks of the system; tests answer otherwise.
+struct LockSystem {
+  std::function<int(int descriptor)> lock = take_flock;
+  std::function<std::int64_t()> now = [] { return static_cast<std::int64_t>(std::time(nullptr)); };  ///< seconds since 1970
+  double renewed_every = 30;                                                                         ///< seconds
+  std::int64_t dead_after = 120;  ///< seconds without a renewal
+};
+
+class RunLock {
+ public:
+  /// Makes the folder where there is none. Throws UserError that names the owner when another run has the lock.
+  explicit RunLock(io::Path folder, LockSystem system = {});
+  /// Gives the lock back. A folder that was made here and holds nothing else vanishes too.
+  ~RunLock();
+  RunLock(const RunLock&) = delete;
+  RunLock& operator=(const RunLock&) = delete;
+
+  /// What to warn about: a lock was taken over that a run has left behind. Empty: nothing.
+  const std::string& warning() const { return warning_; }
+  /// Throws UserError when another run took the lock over, because this one did not renew it for too long.
+  void demand() const;
+
+ private:
+  void acquire();
+  bool try_acquire();
+  bool ours() const;
+  void write_record();
+  void renew(const std::stop_token& stop);
+
+  io::Path folder_, path_;
+  LockSystem system_;
+  std::string warning_;
+  bool made_folder_ = false;
+  int descriptor_ = -1;
+  std::mutex mutex_;
+  std::condition_variable_any wake_;
+  std::jthread renewal_;  // only where the file itself is the lock
+};
+
+}  // namespace lockstep::app

@@ -1,0 +1,163 @@
+#include "app/start/same_run.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <array>
+#include <set>
+#include <string_view>
+
+#include "app/settings/keys.h"
+#include "arch/config_json.h"
+
+namespace lockstep::app {
+namespace {
+
+using settings::Key;
+using settings::OnResume;
+
+// What settings mean, so that two ways to say the same are equal: what is null follows from others, types have two names, and
+// what is switched off by another setting counts as not set.
+RunConfig spelt_out(RunConfig config, std::int64_t vocabulary) {
+  const arch::ModelConfig model = model_config(config, vocabulary);
+  config.train.seed = static_cast<std::int64_t>(seed_of(config));
+  config.train.dtype = spelt(dtype_of(config));
+  config.data.order = order_of(config) == data::Order::partition ? "partition" : "random";
+  config.model.vocab_size = model.vocabulary;
+  config.model.n_kv_head = model.kv_heads;
+  config.model.head_dim = model.head_size;
+  config.model.ffn_width = model.ffn_width;
+  config.model.qkv_bias = model.qkv_bias;
+  RunConfig::Parallel& parallel = config.parallel;
+  parallel.ps = config.train.backend == "ps" ? parallel.ps.value_or("gradients") : "gradients";  // which is what DDP does
+  if (parallel.ps != "async") parallel.staleness.reset();
+  return config;
+}
+
+// The checkpoint's settings; those that it does not know, and what it does not say at all, as they are now.
+RunIdentity stored_identity(const RunIdentity& now, const checkpoint::Manifest& manifest, const std::string& folder,
+                            std::vector<std::string>& unknown) {
+  RunIdentity was = now;
+  was.global_batch = manifest.global_batch;
+  was.vocabulary = arch::model_from_json(manifest.model, folder).vocabulary;
+  const auto note = [&](const char* name) { return manifest.run.is_object() ? manifest.run.find(name) : nullptr; };
+  if (const Json* config = note("config")) {
+    for (const Key& key : settings::keys()) {
+      const Json* group = config->is_object() ? config->find(key.group()) : nullptr;
+      const Json* value = group != nullptr && group->is_object() ? group->find(key.option()) : nullptr;
+      if (value != nullptr) settings::assign(was.config, key, *value);
+    }
+  } else {
+    unknown.emplace_back("the settings");
+  }
+  if (const Json* data = note("data"); data != nullptr && data->is_object()) {
+    was.data = *data;
+  } else {
+    unknown.emplace_back("which text it was trained on");
+  }
+  if (const Json* isa = note("isa"); isa != nullptr && isa->is_string()) was.isa = isa->string();
+  return was;
+}
+
+void compare_data(const Json& was, const Json& is, const RunConfig& old, const std::string& folder, Comparison& result) {
+  std::set<std::string> names;
+  for (const Json* side : {&was, &is}) {
+    for (const auto& [name, hash] : side->object()) names.insert(name);
+  }
+  const auto hash_of = [](const Json& side, const std::string& name) {
+    const Json* hash = side.find(name);
+    return hash != nullptr ? settings::shown(*hash).substr(0, 12) : "none";
+  };
+  for (const std::string& name : names) {
+    const Json *left = was.find(name), *right = is.find(name);
+    if (left != nullptr && right != nullptr && left->dump() == right->dump()) continue;
+    result.problems.push_back(
+        {fmt::format("{} is another text (SHA-256 {}...) than the one that the run was trained on ({}...)", name,
+                     hash_of(is, name), hash_of(was, name)),
+         fmt::format("resume with the text of the run (data.dir={}), or start a new run from its weights with train.init_from={}",
+                     data_folder(old), folder)});
+  }
+}
+
+// Whether the learning rates depend on the number of steps.
+bool ends_with_run(const RunConfig& config) {
+  constexpr std::array<std::string_view, 3> all{"cosine", "linear", "wsd"};
+  return config.optimizer.decay_lr && std::ranges::find(all, config.optimizer.schedule) != all.end();
+}
+
+// Instruction sets with a fused multiply-add have the same sums, but for bf16 products that are added in pairs.
+std::string_view order_of_sums(const RunIdentity& run) {
+  if (run.isa == "baseline") return "baseline";
+  return run.isa == "avx512_bf16" && dtype_of(run.config) == DType::bf16 ? "pairs" : "fma";
+}
+
+// What is learned depends on these, and no single setting says so.
+void compare_derived(const RunIdentity& was, const RunIdentity& is, std::int64_t step, Comparison& result) {
+  if (was.global_batch != is.global_batch) result.changes.push_back({step, "global batch", was.global_batch, is.global_batch});
+  if (ends_with_run(is.config)) {
+    for (const char* name : {"train.max_iters", "train.max_epochs"}) {
+      const Key& key = *settings::find_key(name);
+      Json before = key.get(was.config), after = key.get(is.config);
+      if (before.dump() != after.dump()) result.changes.push_back({step, name, std::move(before), std::move(after)});
+    }
+  }
+  if (order_of_sums(was) != order_of_sums(is) && dtype_of(was.config) == dtype_of(is.config))
+    result.changes.push_back({step, "numerics.isa", was.isa, is.isa});
+}
+
+Problem another_run(const Key& key, const Json& was, const Json& is, const std::string& folder) {
+  return {fmt::format("{} = {}: the run of {} has {}", key.name, settings::shown(is), folder, settings::shown(was)),
+          fmt::format("resume with {}={}; with another value it is another run, which needs a log.dir or log.name of its own",
+                      key.name, settings::shown(was))};
+}
+
+std::string names_of(OnResume mark) {
+  std::vector<std::string> names;
+  for (const Key& key : settings::keys()) {
+    if (key.on_resume == mark) names.push_back(fmt::format("`{}`", key.name));
+  }
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+}  // namespace
+
+Comparison compare_runs(const RunIdentity& now, const checkpoint::Manifest& manifest, const std::string& folder) {
+  Comparison result;
+  const RunIdentity before = stored_identity(now, manifest, folder, result.unknown);
+  const RunConfig was = spelt_out(before.config, before.vocabulary), is = spelt_out(now.config, now.vocabulary);
+  for (const Key& key : settings::keys()) {
+    Json left = key.get(was), right = key.get(is);
+    if (key.on_resume == OnResume::may_change || left.dump() == right.dump()) continue;
+    if (key.on_resume == OnResume::must_equal) {
+      result.problems.push_back(another_run(key, left, right, folder));
+    } else {
+      result.changes.push_back({manifest.step, std::string(key.name), std::move(left), std::move(right)});
+    }
+  }
+  compare_derived(before, now, manifest.step, result);
+  compare_data(before.data, now.data, before.config, folder, result);
+  return result;
+}
+
+Json identity_json(const RunIdentity& now, const std::vector<Change>& changes, const checkpoint::Manifest* before) {
+  Json json;
+  json.set("data", now.data);
+  json.set("isa", now.isa);
+  Json::Array all;
+  const Json* older = before != nullptr && before->run.is_object() ? before->run.find("changes") : nullptr;
+  if (older != nullptr && older->is_array()) all = older->array();
+  for (const Change& change : changes) {
+    all.emplace_back(Json::Object{{"step", change.step}, {"setting", change.setting}, {"was", change.was}, {"is", change.is}});
+  }
+  json.set("changes", std::move(all));
+  return json;
+}
+
+std::string resume_table() {
+  return fmt::format(
+      "| on a resume | settings |\n|---|---|\n"
+      "| must be equal | {} |\n| changes what is learned: warned of, recorded | {} |\n| may change | {} |\n",
+      names_of(OnResume::must_equal), names_of(OnResume::changes_learning), names_of(OnResume::may_change));
+}
+
+}  // namespace lockstep::app

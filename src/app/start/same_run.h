@@ -1,0 +1,48 @@
+#pragma once
+
+// Whether what goes on is the run that a checkpoint is of. Each key of the settings table says what a resume may do with it
+// (settings::OnResume); beside the settings stand the text, the samples of a step and the order of the kernels' sums.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "app/run_config.h"
+#include "base/json.h"
+#include "checkpoint/manifest.h"
+
+namespace lockstep::app {
+
+/// What makes a run the one it is.
+struct RunIdentity {
+  RunConfig config;
+  std::int64_t vocabulary = 0;    ///< of the model, where the settings do not say it
+  std::int64_t global_batch = 0;  ///< samples of a step
+  std::string isa;                ///< what the kernels were for
+  Json data;                      ///< data::fingerprint()
+};
+
+/// What changes what is learned, and from which step on.
+struct Change {
+  std::int64_t step = 0;
+  std::string setting;
+  Json was, is;
+};
+
+struct Comparison {
+  std::vector<Problem> problems;     ///< why this is another run
+  std::vector<Change> changes;       ///< what it learns otherwise from here on
+  std::vector<std::string> unknown;  ///< what an older checkpoint does not say and cannot be compared
+};
+
+/// Of this run with the one that the checkpoint in `folder` is of.
+Comparison compare_runs(const RunIdentity& now, const checkpoint::Manifest& manifest, const std::string& folder);
+
+/// What checkpoints keep of a run to compare it by, settings aside, as members of the manifest's `run`; `before`: the manifest
+/// that it goes on from, or null.
+Json identity_json(const RunIdentity& now, const std::vector<Change>& changes, const checkpoint::Manifest* before);
+
+/// The keys of the settings table by what a resume does with them, as the table in docs/checkpoint-format.md.
+std::string resume_table();
+
+}  // namespace lockstep::app
