@@ -106,11 +106,14 @@ TEST(ShardRules, SizesOfAShareAreThoseOfItsParameters) {
   for (int model = 0; model < 60; ++model) {
     const ModelConfig config = support::random_model(random);
     for (int ranks = 1; ranks <= 8; ++ranks) {
-      std::int64_t heads = 0, tokens = 0, features = 0;
+      std::int64_t heads = 0, tokens = 0, features = 0, greatest = 0;
       for (int rank = 0; rank < ranks; ++rank) {
         const layout::ShardedDims dims = sharded_dims(config, {rank, ranks});
         EXPECT_EQ(dims.first_head, heads);
         EXPECT_EQ(dims.first_token, tokens);
+        EXPECT_EQ(dims.vocabulary_part, rank);
+        EXPECT_EQ(dims.vocabulary_parts, ranks);
+        greatest = std::max(greatest, dims.vocabulary);
         heads += dims.heads;
         tokens += dims.vocabulary;
         features += dims.ffn_width;
@@ -139,6 +142,7 @@ TEST(ShardRules, SizesOfAShareAreThoseOfItsParameters) {
           }
         }
       }
+      EXPECT_EQ(sharded_dims(config, {0, ranks}).greatest_vocabulary, greatest);
       EXPECT_EQ(heads, config.heads);
       EXPECT_EQ(tokens, config.vocabulary);
       EXPECT_EQ(features, config.ffn_width);

@@ -88,6 +88,10 @@ TEST(AttentionReference, BrokenRules) {
   EXPECT_THROW(attention.backward(x, x, x, lse, x, half, lse, x, x, x, good), BrokenRule);
   EXPECT_THROW(attention.backward(x, x, x, lse, x, x, {}, x, x, x, good), BrokenRule);
   EXPECT_THROW(attention.backward(x, x, x, lse, x, x, lse, x, x, x, {2, 4, 5, 5, 4, 4, 3}), BrokenRule);
+  const Tensor no_rows = x.tensor().slice_rows(0, 0), nothing = lse.tensor().flat(0, 0);
+  EXPECT_THROW(attention.backward(no_rows, x, x, nothing, no_rows, no_rows, nothing, no_rows, x, x, {2, 0, 5, 5, 4, 4, 3}),
+               BrokenRule)
+      << "no query sees the keys";
   Tensor elsewhere = x;
   elsewhere.device.kind = DeviceKind::cuda;
   EXPECT_THROW(attention.forward(elsewhere, lse, x, x, x, good), BrokenRule);
