@@ -30,7 +30,7 @@ function(lockstep_tests name)
     if(LOCKSTEP_PCH)
       target_precompile_headers(test_${name} REUSE_FROM pch_test)
     endif()
-    gtest_discover_tests(test_${name} TEST_PREFIX ${name}. DISCOVERY_MODE PRE_TEST
+    gtest_discover_tests(test_${name} TEST_PREFIX ${name}. DISCOVERY_MODE PRE_TEST NO_PRETTY_VALUES
                          WORKING_DIRECTORY ${PROJECT_SOURCE_DIR} PROPERTIES TIMEOUT 300 LABELS ${name})
   endif()
 endfunction()
@@ -40,6 +40,6 @@ function(lockstep_mpi_tests)
   add_executable(test_comm_mpi ${PROJECT_SOURCE_DIR}/tests/comm_mpi/mpi_test.cpp ${PROJECT_SOURCE_DIR}/tests/comm/conformance_test.cpp)
   target_link_libraries(test_comm_mpi PRIVATE comm lockstep_warnings lockstep_test_flags GTest::gtest fmt::fmt)
   target_include_directories(test_comm_mpi PRIVATE ${PROJECT_SOURCE_DIR}/tests)
-  gtest_discover_tests(test_comm_mpi TEST_PREFIX comm_mpi. TEST_FILTER Mpi.* DISCOVERY_MODE PRE_TEST
+  gtest_discover_tests(test_comm_mpi TEST_PREFIX comm_mpi. TEST_FILTER Mpi.* DISCOVERY_MODE PRE_TEST NO_PRETTY_VALUES
                        WORKING_DIRECTORY ${PROJECT_SOURCE_DIR} PROPERTIES TIMEOUT 300 LABELS comm)
 endfunction()

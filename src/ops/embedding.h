@@ -19,12 +19,12 @@ class Embedding : public Family {
   void forward(const Tensor& y, const Tensor& tokens, const Tensor& token_table, const Tensor& position_table,
                const Positions& positions, std::int64_t first_token = 0);
   /// d_tokens, the gradient of a token table, f32, += rows of dy by token: per row, tokens in fixed blocks of 64 in order
-  /// (numerics.md 3.2). Only rows that occur in `tokens` are touched.
+  /// (numerics.md section 3.2). Only rows that occur in `tokens` are touched.
   void backward_tokens(const Tensor& d_tokens, const Tensor& dy, const Tensor& tokens, std::int64_t first_token = 0);
   /// d_table [P, C] f32, a row for each position, (+)= rows of dy by position, samples in order in blocks of 64. Rows of
   /// positions that dy has not are set to zero when not accumulating.
   void backward_positions(const Tensor& d_table, const Tensor& dy, const Positions& positions, bool accumulate);
-  /// sum[row] += part[row] and part[row] = 0 for every row that occurs in `tokens` (a tied matrix: H + E, numerics.md 3.6).
+  /// sum[row] += part[row] and part[row] = 0 for every row that occurs in `tokens` (a tied matrix: H + E, numerics.md section 3.6).
   void add_rows(const Tensor& sum, const Tensor& part, const Tensor& tokens);
   /// rows [n, C] = the rows of part [V, C] by `tokens` [n], which are distinct; they are zero in part afterwards.
   void take_rows(const Tensor& rows, const Tensor& part, const Tensor& tokens);

@@ -3,7 +3,7 @@
 // Layer normalisation (Ba et al. 2016): n = (x - mean) * rstd * gain + bias, row by row; rstd = 1 / sqrt(var + eps). Ops has
 // a second one that leaves the mean alone (RMSNorm, Zhang & Sennrich 2019): mean is 0 and var the mean of the squares.
 // B rows, C features; x, n, gain, bias, residual and the gradients dx, dn are f32 or bf16, all the same. Sums inside a row use 16
-// fixed lanes, sums over rows fixed blocks of 64 (numerics.md 3.2).
+// fixed lanes, sums over rows fixed blocks of 64 (numerics.md section 3.2).
 
 #include "ops/op_scope.h"
 #include "tensor/tensor.h"

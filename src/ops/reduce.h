@@ -10,8 +10,8 @@ namespace lockstep::ops {
 class Reduce : public Family {
  public:
   explicit Reduce(OpObserver* observer) : Family("reduce", observer) {}
-  /// sum [1] f64 = the sum of squares, in double: chunks of 4096 elements, 16 lanes each, chunks added in order (numerics.md
-  /// 3.5). Not finite when an element is not.
+  /// sum [1] f64 = the sum of squares, in double: chunks of 4096 elements, 16 lanes each, chunks added in order. Not
+  /// finite when an element is not (numerics.md section 3.5).
   void sum_of_squares(const Tensor& sum, const Tensor& x);
   /// largest [1] f64 = the largest absolute value; NaN when there is one.
   void max_abs(const Tensor& largest, const Tensor& x);

@@ -44,6 +44,14 @@ in_source && own == "ops" && depth == 3 && !header {
   scoped = / = scope\(/
 }
 
+# As CTest shows it; a test with parameters has their names behind it.
+path[1] == "tests" && match($0, /^TEST(_F|_P)?\([A-Za-z0-9_]+, [A-Za-z0-9_]+\)/) {
+  name = substr($0, RSTART, RLENGTH - 1)
+  sub(/^TEST(_F|_P)?\(/, own ".", name)
+  sub(/, /, ".", name)
+  if (length(name) > ($0 ~ /^TEST_P/ ? 60 : 80)) broken("a test name of more than " ($0 ~ /^TEST_P/ ? "60 characters before its parameters" : "80 characters"))
+}
+
 FNR == 401 { broken("more than 400 lines: this is more than one idea") }
 
 /TODO|FIXME/ { broken("finish it or leave it out") }

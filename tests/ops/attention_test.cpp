@@ -125,7 +125,7 @@ Machine& best() { return *machines().front(); }
 
 class AttentionOf : public testing::TestWithParam<Sizes> {};
 
-TEST_P(AttentionOf, MatchesTheReferenceOnEveryInstructionSet) {
+TEST_P(AttentionOf, MatchesTheReferenceOnEveryIsa) {
   Fused qkv(GetParam(), "qkv");
   const Results expected = run(*reference::make_attention(nullptr), qkv);
   for (const auto& machine : machines()) {
@@ -134,7 +134,7 @@ TEST_P(AttentionOf, MatchesTheReferenceOnEveryInstructionSet) {
   }
 }
 
-TEST_P(AttentionOf, GivesTheSameBitsForEveryTeamAndInstructionSet) {
+TEST_P(AttentionOf, GivesTheSameBitsOnEveryTeamAndIsa) {
   Fused qkv(GetParam(), "qkv");
   const DropoutSite sites[] = {{}, some_dropout(GetParam().rows, 0.25F)};
   for (const DropoutSite& site : sites) {

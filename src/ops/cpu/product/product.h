@@ -133,7 +133,7 @@ class Product {
   Bf16Order bf16_order_;
   Way floats_, bf16_;  // bf16_: of two bf16 operands
   Memory memory_;
-  std::atomic<std::int32_t>* next_blocks_;  // per stripe: the next block of rows nobody has taken
+  std::atomic<std::int32_t>* next_blocks_;  // per stripe: the next block of rows that no thread has taken
 };
 
 }  // namespace lockstep::ops::cpu

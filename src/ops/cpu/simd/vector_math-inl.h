@@ -41,7 +41,7 @@ HWY_INLINE V TwoTo(D d, V shifted, V f) {
   return hn::BitCast(d, hn::Add(hn::BitCast(di, power), hn::ShiftLeft<23>(hn::BitCast(di, shifted))));
 }
 
-/// 2^x for -126 <= x <= 127; whoever calls it bounds x.
+/// 2^x for -126 <= x <= 127; the caller bounds x.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V PowerOfTwo(D d, V x) {
   const V shift = hn::Set(d, rounding_shift);
