@@ -53,7 +53,7 @@ std::optional<DType> chosen_dtype(const std::string& choice) {
 
 LoadedModel load_model(const std::string& path, const std::string& which, const ReadingNeeds& needs, Session& session, Log& log) {
   const std::int64_t longest =
-      needs.context.value_or(0);  // below 1: the caller's to refuse, who knows then what the model can read
+      needs.context.value_or(0);  // below 1: the caller refuses it, when it knows what the model can read
   if (checkpoint::huggingface::is_published(path)) {
     return load_published(path, longest < 1 ? usual_context : longest, needs.type.value_or(DType::f32), session, log);
   }

@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "app/parameter_server/crew.h"
+#include "app/parameter_server/roles.h"
 #include "app/settings/keys.h"
 
 namespace lockstep::app {
@@ -196,12 +196,12 @@ bool logs_from_all_ranks(const RunConfig& config) {
   return config.log.all_ranks || (wanted != nullptr && std::string_view(wanted) == "1");
 }
 
-Json to_json(const RunConfig& config, std::int64_t vocabulary, bool seed_keys_only) {
+Json to_json(const RunConfig& config, std::int64_t vocabulary, bool wordplay_keys_only) {
   Json out;
   for (const settings::Group& group : settings::groups()) {
     Json members;
     for (const settings::Key& key : settings::keys()) {
-      if (key.group() != group.name || (seed_keys_only && !key.in_seed)) continue;
+      if (key.group() != group.name || (wordplay_keys_only && !key.in_wordplay)) continue;
       const bool replaced = key.name == "model.vocab_size" && vocabulary > 0;
       members.set(std::string(key.option()), replaced ? Json(vocabulary) : key.get(config));
     }

@@ -191,8 +191,8 @@ double lr_factor(const RunConfig& config, std::int64_t ranks);
 bool logs_from_all_ranks(const RunConfig& config);
 
 /// The settings as {"train": {...}, "model": {...}, ...} in the table's order. `vocabulary` (when positive) stands in for
-/// model.vocab_size. `seed_keys_only`: the keys that the WordPlay run printed, and no others.
-Json to_json(const RunConfig& config, std::int64_t vocabulary = 0, bool seed_keys_only = false);
+/// model.vocab_size. `wordplay_keys_only`: the keys that the WordPlay run printed, and no others.
+Json to_json(const RunConfig& config, std::int64_t vocabulary = 0, bool wordplay_keys_only = false);
 /// The settings as TOML; read_config_file gives back an equal RunConfig.
 std::string to_toml(const RunConfig& config);
 

@@ -22,8 +22,8 @@ std::string_view name_of(Transport transport);
 
 class Session {
  public:
-  /// `world` outlives the session. threads 0: every core the calling thread may use. Of what the ranks ask for, or have, all take
-  /// the narrowest instruction set. Throws UserError for what the machine or the build lacks. Collective.
+  /// `world` outlives the session. threads 0: every core the calling thread may use. All ranks use the narrowest instruction
+  /// set that any rank has or asks for. Throws UserError for what the machine or the build lacks. Collective.
   Session(int threads, const ops::OpsOptions& kernels, comm::Communicator& world, Transport transport = Transport::self,
           const Device& device = {});
 
@@ -39,7 +39,7 @@ class Session {
   Team& team() { return runtime_->team(); }
   /// The instruction set of all ranks.
   ops::Isa isa() const { return isa_; }
-  /// Device and instruction set in a line, for the log; it says who keeps the ranks from a wider one.
+  /// Device and instruction set in a line, for the log; it says which rank keeps the others from a wider one.
   std::string description() const;
 
  private:

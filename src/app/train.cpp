@@ -5,7 +5,7 @@
 
 #include "app/command_line.h"
 #include "app/commands.h"
-#include "app/parameter_server/crew.h"
+#include "app/parameter_server/roles.h"
 #include "app/session.h"
 #include "app/settings/resolve.h"
 #include "app/start/plan.h"
@@ -34,21 +34,21 @@ std::int64_t known_vocabulary(const RunConfig& config) {
 
 // Rank 0 prints; the first server tells it of its memory. Collective.
 void dry_run(const RunConfig& config, std::int64_t vocabulary, Session& session) {
-  const Crew crew(config, session.world());
+  const Roles roles(config, session.world());
   train::EngineConfig engine_settings = engine_config(config, vocabulary);
-  if (crew.serves()) {
-    if (crew.group().rank() > 0) return;
-    return comm::send_text(session.world(), crew.server_memory(engine_settings, session).table(), 0);
+  if (roles.serves()) {
+    if (roles.group().rank() > 0) return;
+    return comm::send_text(session.world(), roles.server_memory(engine_settings, session).table(), 0);
   }
-  engine_settings.plan = plan_of(config, engine_settings.model, crew.group());
-  const parallel::Groups groups(crew.group(), layout::Mesh(engine_settings.plan));
+  engine_settings.plan = plan_of(config, engine_settings.model, roles.group());
+  const parallel::Groups groups(roles.group(), layout::Mesh(engine_settings.plan));
   if (!session.lead()) return;
   Log log;
-  const std::int64_t workers = crew.group().size();
+  const std::int64_t workers = roles.group().size();
   fmt::print("{}\n", to_json(config, vocabulary).dump(4));
   log_parameters(log, config, engine_settings.model);
   log.info(fmt::format("Tokens per iteration: {}", format_count(tokens_per_iteration(config, workers))));
-  const train::Engine engine(engine_settings, session.runtime(), session.ops(), groups, crew.updater());
+  const train::Engine engine(engine_settings, session.runtime(), session.ops(), groups, roles.updater());
   train::TextSampler text(engine.context());
   Arena sampling("sampling", MemoryKind::workspace), cache("sampling_cache", MemoryKind::workspace);
   text.declare(sampling, cache);
@@ -92,7 +92,7 @@ int run(const Arguments& arguments) {
   if (!line.parse(arguments)) return 0;
   const auto job = comm::find_mpi_job();
   const settings::Resolved resolved =
-      settings::resolve(sources, [&](const RunConfig& config) { return check_crew(config, job ? job->ranks : ranks.ranks); });
+      settings::resolve(sources, [&](const RunConfig& config) { return check_roles(config, job ? job->ranks : ranks.ranks); });
   const RunConfig& config = resolved.config;
   if (!dry) {
     if (std::vector<Problem> problems = check_runnable(config); !problems.empty()) throw UserError(std::move(problems));
@@ -115,7 +115,7 @@ int run(const Arguments& arguments) {
   ranks.prepare = [&] { prepare_data(config, log); };
   const std::string name = run_name_from_time();
   run_on_ranks(ranks, [&](Session& session) {
-    // mpiexec gives every rank a terminal of its own, whoever reads it.
+    // mpiexec gives every rank a terminal of its own, which no person reads.
     const bool live = is_terminal(stdout) && session.transport() != Transport::mpi;
     // The clocks of other processes may say something else.
     train_rank(config, {arguments, started, comm::lead_text(session.world(), name), live, stdout}, session);

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "app/build_info.h"
-#include "app/parameter_server/crew.h"
+#include "app/parameter_server/roles.h"
 #include "app/run_summary.h"
 #include "app/start/plan.h"
 #include "app/start/run_folder.h"
@@ -136,7 +136,7 @@ void announce(const Run& run) {
     run.log.info(fmt::format("Using seed: {}", seed_of(config)));
     log_parameters(run.log, config, run.settings.model);
   } else {
-    log_startup(run.log, {config, run.settings.model, data_folder(config), run.folder.path().string(), run.name}, run.session);
+    log_startup(run.log, {config, run.settings, data_folder(config), run.folder.path().string(), run.name}, run.session);
   }
 }
 
@@ -174,13 +174,13 @@ void record(const Run& run) {
 }
 
 /// The whole training of a rank that trains. Collective over the groups.
-train::TrainingHistory train_run(const Run& run, const Crew& crew, const parallel::Groups& groups) {
+train::TrainingHistory train_run(const Run& run, const Roles& roles, const parallel::Groups& groups) {
   Session& session = run.session;
   Memories memories;  // first, so that it goes last: a thread of the text's reads ahead into it
   TrainingData text(run.config, run.settings, run.corpus, session, groups.data(), run.log);
   const std::int64_t max_iters = length_of_run(run.config, text, groups.all());
   announce(run);
-  train::Engine engine(run.settings, session.runtime(), session.ops(), groups, crew.updater());
+  train::Engine engine(run.settings, session.runtime(), session.ops(), groups, roles.updater());
   train::TextSampler sampler(engine.context());
   commit(run, engine, text, sampler, memories);
   const train::RunState state = load_start(run.config, run.start, engine, session, run.log);
@@ -198,16 +198,16 @@ train::TrainingHistory train_rank(RunConfig config, const TrainCall& call, Sessi
   Log log(call.out, session.lead() || logs_from_all_ranks(config) ? Level::info : Level::critical);
   comm::demand_agreement(session.world(), "programs", fmt::format("lockstep {} by {} {}", kVersion, kCompiler, kFlags));
   comm::demand_agreement(session.world(), "settings", to_toml(config));
-  const Crew crew(config, session.world());
+  const Roles roles(config, session.world());
   Run run = open_run(std::move(config), call, session, log);
-  if (crew.serves()) {
+  if (roles.serves()) {
     announce(run);
-    crew.serve(run.settings, session, call.started);
+    roles.serve(run.settings, session, call.started);
     return {};
   }
-  run.settings.plan = plan_of(run.config, run.settings.model, crew.group());
-  const parallel::Groups groups(crew.group(), layout::Mesh(run.settings.plan));
-  train::TrainingHistory history = train_run(run, crew, groups);
+  run.settings.plan = plan_of(run.config, run.settings.model, roles.group());
+  const parallel::Groups groups(roles.group(), layout::Mesh(run.settings.plan));
+  train::TrainingHistory history = train_run(run, roles, groups);
   if (session.lead()) print_summary(history, run.folder.path(), run.config, session, call.out);
   return history;
 }

@@ -50,7 +50,7 @@ struct UnitSpec {
   std::vector<ParameterSpec> parameters;
 };
 
-/// Which parameters decay: those with two or more dimensions (the seed's rule), or all (rasbt).
+/// Which parameters decay: those with two or more dimensions (nanoGPT's rule), or all (rasbt).
 enum class DecayRule : std::uint8_t { matrices, all };
 
 /// All units of a model in the order of the forward pass: embedding, the tied matrix when there is one, blocks, head.
@@ -83,10 +83,10 @@ TokenTable token_table(const std::vector<layout::Unit>& units, const UnitMap& ma
 /// Units in the order in which a micro-batch is done with their gradients: head, tied matrix, blocks from the last, embedding.
 std::vector<UnitIndex> backward_order(const UnitMap& map);
 
-/// Parameter accounting as the seed prints it.
+/// Parameter accounting as the start-up lines print it.
 struct ParameterCounts {
   std::int64_t total = 0;              ///< every element
-  std::int64_t without_positions = 0;  ///< the seed's num_params
+  std::int64_t without_positions = 0;  ///< nanoGPT's count: the learned positions left out
   std::int64_t looked_up = 0;          ///< of them, the token table of a model whose head has a matrix of its own
   std::int64_t decayed_tensors = 0, decayed = 0;
   std::int64_t other_tensors = 0, other = 0;

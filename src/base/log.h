@@ -1,6 +1,6 @@
 #pragma once
 
-// Log lines in the seed's form: [2026-01-02 03:04:05.678][INFO][module:line] - text. One Log per rank, passed to who needs
+// Log lines of the form [2026-01-02 03:04:05.678][INFO][module:line] - text. One Log per rank, passed to what needs
 // it; by default only rank 0 prints below CRITICAL.
 
 #include <cstdio>

@@ -41,7 +41,7 @@ struct Series {
   std::vector<double> x, y;
 };
 
-/// A box-drawn scatter plot in the seed's style (seeds.md 5.3): 18 text rows, 7 y ticks, 5 x ticks, braille or quadrant
+/// A box-drawn scatter plot: 18 text rows, 7 y ticks, 5 x ticks, braille or quadrant
 /// characters; several series get distinct marks and a legend.
 std::string plot(std::string_view title, std::string_view x_label, const std::vector<Series>& series, int columns = 0);
 

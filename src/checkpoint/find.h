@@ -1,6 +1,6 @@
 #pragma once
 
-// Where the checkpoints of a run lie: `<run>/checkpoints/step_N/`, and which one somebody means. A folder without a manifest
+// Where the checkpoints of a run lie: `<run>/checkpoints/step_N/`, and which one a name means. A folder without a manifest
 // is none: a save that never ended.
 
 #include <cstdint>

@@ -38,8 +38,8 @@ class Reader final : public WeightSource {
   /// one is missing or has another shape or type.
   std::unique_ptr<RangeReader> read(std::span<const LogicalTensor> tensors) const;
 
-  /// Fills one range of a tensor that find() finds, of its type, and returns the range's share of the tensor's checksum: who
-  /// reads all of a tensor compares their sum. For tensors larger than memory.
+  /// Fills one range of a tensor that find() finds, of its type, and returns the range's share of the tensor's checksum: a
+  /// caller that reads all of a tensor compares their sum. For tensors larger than memory.
   std::uint64_t read_range(std::string_view name, const HeldRange& range) const;
 
   /// Verifies every tensor; the names of the damaged ones.

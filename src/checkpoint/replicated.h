@@ -19,8 +19,8 @@ struct UnitBuffer {
 };
 
 /// Fills buffers that all of `replicas` hold, by way of `pieces`: each rank reads its part, then all have the whole. `ranks`:
-/// those who read together, the replicas among them; the reader is ended, and what its finish() throws is thrown. Collective over
-/// both.
+/// those that read together, the replicas among them; the reader is ended, and what its finish() throws is thrown. Collective
+/// over both.
 void read_whole(RangeReader& reader, std::span<const UnitBuffer> buffers, comm::Communicator& replicas, comm::Communicator& ranks,
                 const HostPieces& pieces, Team& team);
 

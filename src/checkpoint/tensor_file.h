@@ -18,7 +18,7 @@
 
 namespace lockstep::checkpoint {
 
-/// A parameter of the model, whoever holds which part of it.
+/// A parameter of the whole model; ranks may hold parts of it.
 struct LogicalTensor {
   std::string name;  ///< global name
   Shape shape;       ///< global shape
@@ -61,7 +61,7 @@ class TensorFileWriter {
  public:
   /// `file` is not owned. Touches nothing yet.
   TensorFileWriter(io::File& file, std::span<const LogicalTensor> tensors, io::SafetensorsMetadata metadata = {});
-  /// Gives the file its size and its header: of those who write one file, one does it, before the others write.
+  /// Gives the file its size and its header: one of the ranks that write a file does it, before the others write.
   void lay_out();
 
   const io::SafetensorsHeader& header() const { return header_; }

@@ -46,7 +46,7 @@ std::size_t wait_any(std::span<Request* const> requests, std::size_t first) {
       const std::size_t at = (first + i) % requests.size();
       if (requests[at]->poll(true)) return at;
     }
-    // Whoever is waited for computes meanwhile, perhaps on this core.
+    // The awaited ranks compute meanwhile, perhaps on this core.
     if (turn < yields) {
       sched_yield();
     } else {

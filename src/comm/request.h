@@ -2,7 +2,7 @@
 
 // A pending operation. Move-only. A default-made one is already finished.
 //
-// One that nobody waits for is ended by the destructor: it waits, and what ends the run is left to the next operation to tell.
+// The destructor of a request that was not waited for waits; an error that ends the run is left to the next operation to tell.
 // While an exception is on its way it does not wait: the operation is abandoned.
 
 #include <cstddef>
@@ -28,7 +28,7 @@ class [[nodiscard]] Request {
     virtual void join(Stream& /*stream*/) { wait(); }
     /// Moves the operation forward; true when it has ended, and then it is not asked again.
     virtual bool poll(bool patient) = 0;
-    /// This rank is failing: nobody will wait any more.
+    /// This rank is failing and will not wait any more.
     virtual void abandon() {}
   };
 
@@ -70,7 +70,7 @@ class [[nodiscard]] Request {
 };
 
 /// Blocks until one of them has ended, however long that takes, and says which: the first that has, looking from `first` on, so
-/// that a caller who goes round is fair to all. At least one.
+/// that a caller that goes round is fair to all. At least one.
 std::size_t wait_any(std::span<Request* const> requests, std::size_t first = 0);
 
 }  // namespace lockstep::comm

@@ -8,7 +8,7 @@
 
 namespace lockstep::data {
 
-/// Views into memory of who made it (loader.h says how long they hold).
+/// Views into its source's memory (loader.h says how long they hold).
 struct Batch {
   Tensor tokens;                   ///< [B*T] i32, ids below the vocabulary
   Tensor targets;                  ///< [B*T] i32, the next token; -1 is ignored

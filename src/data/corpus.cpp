@@ -17,7 +17,7 @@ Corpus open_corpus(const io::Path& folder, Log& log) {
     Corpus corpus{.train = TokenFile((folder / "train.bin").string(), gpt2),
                   .val = TokenFile((folder / "val.bin").string(), gpt2),
                   .tokenizer = nullptr};
-    // The seed's words; a pickle that is there is not read.
+    // nanoGPT's words; a pickle that is there is not read.
     log.warning(std::filesystem::exists(folder / "meta.pkl")
                     ? "No tokens.json found (meta.pkl is not read), assuming GPT-2 encodings..."
                     : "No meta.pkl found, assuming GPT-2 encodings...");

@@ -20,7 +20,7 @@ struct DatasetRequest {
 
 /// Sees to it that `folder` holds token files. Files that are there stay, unless `file` is another text than theirs. Otherwise
 /// they are prepared by characters: from `file`, or for shakespeare_char from input.txt in the folder, downloaded when it is not
-/// there. Throws UserError when there is no network, what arrived is not the text, or nobody knows where the data set is.
+/// there. Throws UserError when there is no network, what arrived is not the text, or no address of the data set is known.
 void ensure_dataset(const DatasetRequest& request, Log& log);
 
 }  // namespace lockstep::data

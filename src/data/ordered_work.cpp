@@ -36,7 +36,7 @@ class OrderedRun {
     return true;
   }
 
-  // Nobody waits for a turn: who finishes an item delivers what is due, unless another thread is at it.
+  // No thread waits for its turn: the one that finishes an item delivers what is due, unless another is delivering.
   void deliver_ready(std::size_t item) {
     std::unique_lock lock(mutex_);
     ready_[slot(item)] = 1;

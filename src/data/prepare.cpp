@@ -273,7 +273,8 @@ class Preparation {
     const bool known = by_documents_ ? encode_documents(slot, item, before, for_training)
                                      : encode_text(slot, item, for_training - before.characters);
     if (!known) {
-      throw UserError(fmt::format("{} changed while it was read", slot.piece.file->name), "prepare it when nobody writes to it");
+      throw UserError(fmt::format("{} changed while it was read", slot.piece.file->name),
+                      "prepare it when no program writes to it");
     }
     slot.train.pack(format_);
     slot.val.pack(format_);

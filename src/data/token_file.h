@@ -30,7 +30,7 @@ class TokenFile {
   /// Maps the file. Throws UserError when there is no such file, it is empty, its size is not a multiple of a token, it is
   /// plainly something else (another program's header, ids above the vocabulary at its start).
   TokenFile(const std::string& path, TokenFormat format);
-  /// The same of bytes that somebody else reads; `path` names them.
+  /// The same of bytes that `bytes` reads; `path` names them.
   TokenFile(std::string path, TokenFormat format, std::unique_ptr<io::ByteSource> bytes);
 
   /// Attaches a loss mask; throws UserError when it has not one byte a token.

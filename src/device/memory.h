@@ -1,6 +1,6 @@
 #pragma once
 
-// Memory, where it lies, and who hands it out.
+// Memory, where it lies, and what hands it out.
 
 #include <cstddef>
 #include <cstdint>

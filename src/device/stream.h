@@ -10,7 +10,7 @@
 
 namespace lockstep {
 
-/// A point in a stream's work. Owned by who records it.
+/// A point in a stream's work. The recorder owns it.
 class Event {
  public:
   virtual ~Event() = default;

@@ -22,7 +22,7 @@ namespace lockstep {
 namespace {
 
 // One 32-bit word opens and closes a job: its number, whether it is open, and how many workers are inside. A worker enters
-// by adding 1 while the job is open, so whoever comes late (asleep, descheduled) delays nobody.
+// by adding 1 while the job is open, so a worker that comes late (asleep, descheduled) delays no other.
 constexpr std::uint32_t inside_mask = (1U << 10) - 1;
 constexpr std::uint32_t open_bit = 1U << 10;
 constexpr std::uint32_t job_step = 1U << 11;
@@ -186,7 +186,7 @@ Team::Team(int threads) : size_(threads), state_(std::make_unique<State>()) {
 
 Team::~Team() {
   if (size_ == 1) return;
-  // The last job lets nobody work; it stays open until every worker has gone through it.
+  // The last job has no work; it stays open until every worker has gone through it.
   state_->stopping.store(true);
   state_->open();
   state_->threads.clear();
@@ -227,7 +227,7 @@ void Team::barrier() {
   }
   spin_until(
       [&] { return state.meetings.load(std::memory_order_acquire) != meeting || state.failed.load(std::memory_order_relaxed); });
-  // Somebody who failed will never come: leave as well (its exception is the one that is rethrown).
+  // A worker that failed will never come: leave as well (its exception is the one that is rethrown).
   ensure(state.meetings.load(std::memory_order_acquire) != meeting, "every worker reaches the barrier");
 }
 

@@ -72,7 +72,7 @@ class Exchange {
   std::vector<std::int64_t> counts_;
 };
 
-// False when somebody wants to stop; the row then has the trials so far.
+// False when a rank was told to stop; the row then has the trials so far.
 bool time_payload(CollectiveTrial& trial, const CollectiveBenchOptions& options, comm::Communicator& world, CollectiveRow& row) {
   trial.run();
   if (const auto fault = trial.fault()) throw SystemError("wrong result, not timed: " + *fault);

@@ -42,7 +42,7 @@ struct StepReport {
   int threads = 0;              ///< of all ranks
   std::vector<double> seconds;  ///< of each timed step
   double flops_per_token = 0;
-  double peak_flops = 0;              ///< of the team, to compare with; 0: not known, set by who measured it
+  double peak_flops = 0;              ///< of the team, to compare with; 0: not known; the caller measures it
   double first_step_seconds = 0;      ///< the first step alone
   double first_step_after_start = 0;  ///< from the start of the process to its end
   double first_loss = 0, last_loss = 0;
@@ -56,7 +56,7 @@ struct StepReport {
   std::vector<OpTime> ops;            ///< sums over account_steps
   std::vector<ProductTime> products;  ///< sums over account_steps
 
-  std::optional<Floor> floor;  ///< set by who measured it
+  std::optional<Floor> floor;  ///< the caller measures it
 
   double median_seconds() const;
   double tokens_per_second() const;

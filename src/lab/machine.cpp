@@ -120,7 +120,7 @@ double best_rate(Team& team, int samples, std::int64_t tiles, double work, const
 
 double fma_peak(Team& team) {
   constexpr int samples = 12;
-  constexpr int chunks = 8;  // a worker: the clock is read by one, and who is disturbed hands over
+  constexpr int chunks = 8;  // a worker: one thread reads the clock, and a disturbed worker leaves chunks to others
   constexpr std::int64_t rounds = 25000;
   const auto chains = HWY_DYNAMIC_DISPATCH(FmaChains);
   float sink = 0;

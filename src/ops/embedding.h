@@ -24,7 +24,8 @@ class Embedding : public Family {
   /// d_table [P, C] f32, a row for each position, (+)= rows of dy by position, samples in order in blocks of 64. Rows of
   /// positions that dy has not are set to zero when not accumulating.
   void backward_positions(const Tensor& d_table, const Tensor& dy, const Positions& positions, bool accumulate);
-  /// sum[row] += part[row] and part[row] = 0 for every row that occurs in `tokens` (a tied matrix: H + E, numerics.md section 3.6).
+  /// sum[row] += part[row] and part[row] = 0 for every row that occurs in `tokens` (a tied matrix: H + E, numerics.md
+  /// section 3.6).
   void add_rows(const Tensor& sum, const Tensor& part, const Tensor& tokens);
   /// rows [n, C] = the rows of part [V, C] by `tokens` [n], which are distinct; they are zero in part afterwards.
   void take_rows(const Tensor& rows, const Tensor& part, const Tensor& tokens);

@@ -1,6 +1,6 @@
 #pragma once
 
-// Memory is declared by name and owner first, measured, and allocated once (architecture.md section 4, "The ledger").
+// Memory is declared by name and owner first, measured, and allocated once (ARCHITECTURE.md, "Memory").
 // Every allocating part exports a `declare(arena, ...)`; a planner runs the same declarations and never commits.
 //
 // Lifetimes that do not overlap share bytes: what is declared after `rewind(mark)` lies where the things declared after
@@ -39,8 +39,8 @@ class Arena {
   using Mark = std::int64_t;
   Mark mark() const { return top_; }
   void rewind(Mark to);
-  /// Ends sharing: what is declared from now on shares bytes with nothing declared so far. Whoever rewinds calls it before others
-  /// declare in the same arena.
+  /// Ends sharing: what is declared from now on shares bytes with nothing declared so far. It moves the cursor to the
+  /// high-water mark; call it after your last rewind() if others declare after you.
   void keep() { top_ = high_; }
 
   std::int64_t bytes() const { return high_; }

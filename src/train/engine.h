@@ -1,7 +1,7 @@
 #pragma once
 
 // One rank's share of a training run: stores, stage and optimizer in their arenas, and the optimizer step over them
-// (architecture.md section 6). Knows nothing of files, logs or evaluation plans.
+// (ARCHITECTURE.md, "One training step"). Knows nothing of files, logs or evaluation plans.
 
 #include <cstdint>
 #include <memory>

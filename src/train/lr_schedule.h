@@ -9,14 +9,14 @@ namespace lockstep::train {
 
 struct LrSchedule {
   enum class Kind : std::uint8_t {
-    wordplay,  ///< lr * it / warmup, then cosine to min_lr at decay_iters: lr is 0 at iteration 0 (seeds.md 2.4)
+    wordplay,  ///< lr * it / warmup, then cosine to min_lr at decay_iters: lr is 0 at iteration 0
     nanogpt,   ///< lr * (it + 1) / (warmup + 1), then cosine to min_lr at decay_iters
     cosine,    ///< as nanogpt, but down to min_lr at the run's last iteration
     linear,    ///< down to min_lr at the run's last iteration, straight
     wsd,       ///< warm-up, stable, and at the end of the run straight to min_lr (Hu et al. 2024)
   };
   Kind kind = Kind::wordplay;
-  bool decay = true;  ///< false: constant, no warm-up either (the seed's decay_lr=false)
+  bool decay = true;  ///< false: constant, no warm-up either (optimizer.decay_lr=false)
   double learning_rate = 6e-4;
   double min_lr = 6e-5;
   std::int64_t warmup = 100;

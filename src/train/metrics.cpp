@@ -13,7 +13,7 @@ Json number_or_null(const std::optional<double>& value) { return value ? Json(*v
 
 }  // namespace
 
-std::string seed_line(const Metrics& m) {
+std::string log_line(const Metrics& m) {
   std::string line = fmt::format(
       "step={} loss={:.6f} dt={:.6f} dtf={:.6f} dtb={:.6f} sps={:.6f} sps_per_gpu={:.6f} tps={:.6f} tps_per_gpu={:.6f} "
       "mfu={:.6f}",

@@ -1,6 +1,6 @@
 #pragma once
 
-// What a training run says about itself: the seed's log line and legend (seeds.md 1.11, 2.5), and one JSON object a line.
+// What a training run says about itself: a log line with WordPlay's names, their legend, and one JSON object a line.
 
 #include <cstdint>
 #include <optional>
@@ -29,7 +29,7 @@ struct Metrics {
   double sps = 0, sps_per_gpu = 0, tps = 0, tps_per_gpu = 0;
   double mfu = 0;  ///< percent, running
   std::optional<double> train_loss, val_loss;
-  // Beyond the seed's legend; only in metrics.jsonl.
+  // Beyond the legend; only in metrics.jsonl.
   double learning_rate = 0, gradient_norm = 0;
   double update_seconds = 0, data_wait = 0;
   double exposed_seconds = 0;  ///< waiting for reductions of gradients
@@ -39,11 +39,11 @@ struct Metrics {
 };
 
 /// "step=10 loss=3.154310 dt=0.282833 ..."
-std::string seed_line(const Metrics& metrics);
+std::string log_line(const Metrics& metrics);
 Json to_json(const Metrics& metrics);
 /// As TensorBoard groups them; without what evaluations say.
 std::vector<Scalar> scalars_of(const Metrics& metrics);
-/// The seed's table titled "Training Legend".
+/// The table titled "Training Legend".
 std::string legend();
 
 /// Model FLOPs utilisation, running: the first value as it is, then 0.9 old + 0.1 new.

@@ -40,7 +40,7 @@ class TextSampler {
   explicit TextSampler(const model::Context& context);
   void declare(Arena& workspace, Arena& cache);
   /// Continues `prompt` (not empty) by options.tokens tokens and calls `each` with every one; `each` returns false to stop. A
-  /// context that outgrows the block size is cropped to its last block_size tokens, as the seed does, and read again.
+  /// context that outgrows the block size is cropped to its last block_size tokens and read again.
   /// `together`: ranks that write texts at the same time, from prompts and to lengths that are alike. One whose text ends before
   /// the others' goes on without `each` until the last has stopped, so that all make the same passes; then it is collective.
   void run(std::span<const std::int32_t> prompt, const SampleOptions& options, const std::function<bool(std::int32_t)>& each,

@@ -256,7 +256,7 @@ RankTimes Trainer::gather_times(const Metrics& m) {
 }
 
 void Trainer::write_line(const Metrics& m) {
-  if (!options_.live) parts_.log.info(seed_line(m));
+  if (!options_.live) parts_.log.info(log_line(m));
   if (events_) events_->add(m.step, scalars_of(m));
   Json json = to_json(m);
   json.set("run", options_.name);

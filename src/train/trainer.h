@@ -1,6 +1,6 @@
 #pragma once
 
-// The training loop: evaluate and sample, step, log, save, stop (seeds.md 2.6). It owns no memory of the model and reads no
+// The training loop: evaluate and sample, step, log, save, stop. It owns no memory of the model and reads no
 // configuration file.
 
 #include <cstdint>

@@ -164,7 +164,7 @@ TEST(LaunchEnvironment, RefusesHostfilesThatDoNotServe) {
   box.files["strangers"] = "a\nb\nc\n";
   box.unknown_hosts = {"a", "c"};
   box.variables["HOSTFILE"] = "strangers";
-  EXPECT_NE(problems_of(box).find("HOSTFILE strangers: nobody knows the hosts a, c"), std::string::npos);
+  EXPECT_NE(problems_of(box).find("HOSTFILE strangers: there is no address of the hosts a, c"), std::string::npos);
 }
 
 TEST(LaunchEnvironment, RefusesVariablesThatMakeNoSense) {

@@ -99,7 +99,7 @@ TEST_F(ServersCommand, AsynchronousRunsReportStaleness) {
                          "parallel.ps=null", "parallel.staleness=null"}))
                 .code,
             0);
-  // Alone, a worker waits for nobody.
+  // A worker that is alone waits for no other.
   ASSERT_EQ(lockstep(on(1, "one")).code, 0);
   ASSERT_EQ(lockstep(served(1, 1, "alone", {"parallel.ps=async"})).code, 0);
   expect_same_checkpoints("one", "alone", 8);
@@ -125,7 +125,7 @@ TEST_F(ServersCommand, OtherWaysToReadAndToEnd) {
   }
 }
 
-// All workers leave after the same step, whoever waits for whom.
+// All workers leave after the same step, also where none waits for another.
 TEST_F(ServersCommand, ASignalStopsThemTogether) {
   for (const char* mode : {"gradients", "async"}) {
     const std::string run = std::string("stopped_") + mode, saving = (folder_ / (run + ".save")).string();

@@ -22,7 +22,7 @@ TEST_F(TrainCommand, WritesMetricsConfigEnvironmentAndCheckpoints) {
   EXPECT_NE(outcome.out.find("Training Legend"), std::string::npos);
   EXPECT_NE(outcome.out.find("step=2 loss="), std::string::npos);
   EXPECT_NE(outcome.out.find("Using seed: 1337"), std::string::npos);
-  // The start-up lines come in the seed's order.
+  // The start-up lines come in WordPlay's order.
   std::size_t at = 0;
   for (const char* line : {"Setting logging level to 'INFO'",
                            "[device='cpu'][rank=0/0]",

@@ -40,7 +40,7 @@ TEST(Retention, DeletesFromTheRunWhatIsSuperseded) {
   for (const auto& [step, loss] : {std::pair{10, 3.0}, {20, 2.0}, {30, 2.5}, {40, 2.6}}) {
     save(run.path(), sample.content(), sample_manifest(step, loss), team);
   }
-  // Damaged ones are not ours to delete: somebody may want to look at them.
+  // Damaged ones are not ours to delete: their owner may want to look at them.
   fs::create_directories(run.path() / "checkpoints" / "step_5");
   io::replace_file(run.path() / "checkpoints" / "step_5" / "manifest.json", "{");
   EXPECT_EQ(apply_retention(run.path() / "checkpoints"), Steps{10});

@@ -9,7 +9,7 @@ namespace {
 
 using comm::Communicator;
 
-// Nobody passes a barrier before all have come.
+// No rank passes a barrier before all have come.
 TEST(Barrier, IsMet) {
   std::atomic<int> arrived{0};
   on_ranks(4, [&](Communicator& world) {

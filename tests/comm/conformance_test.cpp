@@ -202,7 +202,7 @@ TEST_P(Collectives, MessagesArriveInOrder) {
   });
 }
 
-// Rank 0 takes messages of several ranks as they come; polling blocks nobody and moves collectives too.
+// Rank 0 takes messages of several ranks as they come; polling blocks no rank and moves collectives too.
 TEST_P(Collectives, PollingTakesWhatHasCome) {
   on_all([](Communicator& world) {
     const int n = world.size();

@@ -179,7 +179,7 @@ TEST(Failure, ARankThatEnds) {
   expect_says(report, {"rank 1 has ended, but rank 0 waits for it", "rank 1: has entered nothing"});
 }
 
-TEST(Failure, AReceiveThatNobodySends) {
+TEST(Failure, AReceiveWithoutASend) {
   expect_says(report_of<comm::RunAborted>(2,
                                           [](Communicator& world) {
                                             std::vector<float> x(10);

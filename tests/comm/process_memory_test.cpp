@@ -84,7 +84,7 @@ TEST(Segment, AProcessThatHasEndedIsNotAlive) {
   const int child = fork();
   if (child == 0) _exit(0);
   siginfo_t info{};
-  waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOWAIT);  // it stays as what has ended and nobody asked about
+  waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOWAIT);  // it stays a zombie: ended and not reaped
   EXPECT_FALSE(comm::is_alive(child));
   waitpid(child, nullptr, 0);
   EXPECT_FALSE(comm::is_alive(child));

@@ -25,7 +25,7 @@ TEST(Waiting, IsCountedForARanksGroupsTogether) {
   });
 }
 
-TEST(Waiting, OneRankWaitsForNobody) {
+TEST(Waiting, OneRankWaitsForNoOther) {
   const auto alone = comm::make_self();
   std::vector<float> x(100, 1);
   alone->all_reduce(tensor_of(x), comm::Reduction::sum).wait();

@@ -16,7 +16,7 @@ namespace {
 
 bool contains(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
 
-// A Log that nobody reads.
+// A Log that is not read.
 struct Quiet {
   std::FILE* file = std::tmpfile();
   Log log{file};
@@ -99,7 +99,7 @@ TEST(Dataset, RefusesAnotherTextThanShakespeare) {
   EXPECT_EQ(folder.listing("set"), "");
 }
 
-TEST(Dataset, RefusesWhatNobodyKnows) {
+TEST(Dataset, RefusesAnUnknownName) {
   const Folder folder;
   const std::string text = ensure_error({.name = "openwebtext", .folder = folder.path("owt")});
   EXPECT_TRUE(contains(text, "openwebtext")) << text;

@@ -112,7 +112,7 @@ TEST(Jsonl, PromptsAreMaskedAndTextsAreNot) {
   EXPECT_TRUE(damaged_files(folder.path("out"), read).empty());
   folder.write("out/val.mask.bin", std::string("\1\0", 2));
   EXPECT_EQ(damaged_files(folder.path("out"), read), std::vector<std::string>{"val.mask.bin"});
-  // A later preparation without prompts leaves no mask that nobody describes.
+  // A later preparation without prompts leaves no mask without a description.
   const Prepared plain(options_of(folder, folder.write("t.jsonl", line_of("ab") + line_of("cd"))));
   EXPECT_EQ(folder.listing("out"), "tokens.json train.bin val.bin");
 }

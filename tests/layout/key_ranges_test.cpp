@@ -76,7 +76,7 @@ TEST(KeyRanges, ATiedMatrixGoesLastAndItsRowsHaveNoPadding) {
   EXPECT_EQ(untied.rows(0).count, 0);
 }
 
-TEST(KeyRanges, SomebodyTrainsAndSomebodyServes) {
+TEST(KeyRanges, ThereIsAWorkerAndAServer) {
   EXPECT_THROW(cut(0, 1), BrokenRule);
   EXPECT_THROW(cut(1, 0), BrokenRule);
   EXPECT_THROW(KeyRanges(units(), {{0}}, UnitIndex{-1}, 1, 1), BrokenRule);

@@ -66,7 +66,7 @@ class AttentionQueries : public testing::TestWithParam<Whole> {
   }
 };
 
-TEST_P(AttentionQueries, HaveTheBitsOfTheWholeAndAddUpToItsKeysGradients) {
+TEST_P(AttentionQueries, GiveTheBitsOfTheWholeAndAddUpToItsKeys) {
   const Whole& w = GetParam();
   const Inputs in = inputs(w);
   for (const auto& machine : machines()) {

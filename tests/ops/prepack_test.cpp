@@ -1,4 +1,4 @@
-// Weights stored for few rows: the same bits as before, whoever reads them.
+// Weights stored for few rows: the same bits as before, for every reader.
 
 #include <gtest/gtest.h>
 

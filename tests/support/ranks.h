@@ -13,7 +13,8 @@
 
 namespace lockstep::test {
 
-/// Runs `body` on ranks of the transport that the test program is for; a test that waits for nobody ends after a minute.
+/// Runs `body` on ranks of the transport that the test program is for; a test whose ranks wait for one that never comes ends
+/// after a minute.
 void on_ranks(int ranks, const std::function<void(comm::Communicator&)>& body);
 
 template <class T>

@@ -13,7 +13,7 @@ TEST(Metrics, SeedLine) {
   m.mfu = 46.288281;
   m.train_loss = 4.125778;
   m.val_loss = 4.128809;
-  const std::string line = seed_line(m);
+  const std::string line = log_line(m);
   EXPECT_EQ(line.rfind("step=10 loss=3.154310 dt=0.282833 dtf=0.000000 ", 0), 0U) << line;
   EXPECT_NE(line.find(" mfu=46.288281 train_loss=4.125778 val_loss=4.128809"), std::string::npos);
   EXPECT_EQ(to_json(m).at("val_loss").number(), 4.128809);

@@ -180,7 +180,7 @@ TEST(Server, TrainsInBf16) {
   }
 }
 
-// One worker waits for nobody and is averaged with nobody.
+// One worker waits for no other and is averaged with none.
 TEST(Server, OneWorkerLearnsWhatOneRankLearns) {
   const Learnt expected = learn_together({.workers = 1});
   for (const ServerMode mode : {ServerMode::weights, ServerMode::async}) {

@@ -25,7 +25,7 @@ namespace {
 
 constexpr double loss_bound = 600;
 
-// The seed's diagrams broadcast and reduce with root 2 and scatter from rank 1.
+// Not rank 0, and not one for all: broadcast and reduce with root 2, scatter from rank 1.
 int root_of(comm::Collective op, int ranks) { return std::min(op == comm::Collective::scatter ? 1 : 2, ranks - 1); }
 
 std::string_view meaning_of(comm::Collective op) {

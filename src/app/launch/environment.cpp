@@ -69,7 +69,7 @@ class Finder {
   bool slots_stated_ = false;
   std::optional<std::int64_t> cpus_;           // hardware threads of a host
   std::optional<std::int64_t> cpus_per_task_;  // as Slurm was asked
-  std::string devices_source_;                 // who says how many; empty: the cores were counted, which nobody need keep to
+  std::string devices_source_;                 // what says how many; empty: the cores were counted, and the job may take more
 };
 
 // A variable of the form 4 or, as Slurm writes what differs between hosts, 4(x2),2: the least.
@@ -186,7 +186,7 @@ void Finder::check_names(const std::string& source) {
     if (!machine_.resolves(host)) unknown.push_back(host);
   }
   if (unknown.empty()) return;
-  wrong(fmt::format("{} {}: nobody knows the host{} {}", source, facts_.hostfile, unknown.size() > 1 ? "s" : "",
+  wrong(fmt::format("{} {}: there is no address of the host{} {}", source, facts_.hostfile, unknown.size() > 1 ? "s" : "",
                     fmt::join(unknown, ", ")),
         "correct the name, or make it known (/etc/hosts, DNS)");
 }

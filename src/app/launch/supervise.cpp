@@ -59,7 +59,7 @@ class Channel {
       if (n == 0) close_end(read_);
       for (ssize_t done = 0; done < n;) {
         const ssize_t written = write(target_, buffer.data() + done, static_cast<std::size_t>(n - done));
-        if (written < 0 && errno != EINTR && errno != EAGAIN) return any;  // nobody reads on
+        if (written < 0 && errno != EINTR && errno != EAGAIN) return any;  // the reader has closed its end
         done += std::max<ssize_t>(written, 0);
       }
       any = any || n > 0;

@@ -24,7 +24,7 @@ struct Watch {
 
 struct Outcome {
   int code = 0;              // the exit code; 128 + the signal that killed it; 124 when it was ended for its silence
-  bool interrupted = false;  // a signal was passed on to it: somebody wanted it to stop
+  bool interrupted = false;  // a signal was passed on to it: a person or the scheduler wants it to stop
   bool timed_out = false;    // it was ended for its silence
 };
 

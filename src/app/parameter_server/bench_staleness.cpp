@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "app/command_line.h"
-#include "app/parameter_server/crew.h"
 #include "app/parameter_server/parameter_server.h"
+#include "app/parameter_server/roles.h"
 #include "app/session.h"
 #include "app/settings/resolve.h"
 #include "app/train_rank.h"

@@ -2,6 +2,8 @@
 
 #include <type_traits>
 
+#include "train/optimizer/optimizer.h"
+
 namespace lockstep::settings {
 namespace {
 
@@ -43,7 +45,8 @@ T unpacked(const Json& value) {
 
 // The entry of one member of one group.
 template <auto kGroup, auto kMember>
-Key key(std::string_view name, Rule rule, OnResume mark, std::string_view unit, std::string_view meaning, bool in_seed = false) {
+Key key(std::string_view name, Rule rule, OnResume mark, std::string_view unit, std::string_view meaning,
+        bool in_wordplay = false) {
   using Member = std::remove_cvref_t<decltype(std::declval<RunConfig>().*kGroup.*kMember)>;
   using Value = typename Plain<Member>::type;
   constexpr bool kNullable = Plain<Member>::nullable;
@@ -65,25 +68,28 @@ Key key(std::string_view name, Rule rule, OnResume mark, std::string_view unit, 
     }
     member = unpacked<Value>(value);
   };
-  return {name, type_of<Value>(), kNullable, std::move(rule), mark, unit, meaning, in_seed, get, set};
+  return {name, type_of<Value>(), kNullable, std::move(rule), mark, unit, meaning, in_wordplay, get, set};
 }
 
 template <auto kMember>
-Key train(std::string_view name, Rule rule, OnResume mark, std::string_view unit, std::string_view meaning, bool in_seed = true) {
-  return key<&RunConfig::train, kMember>(name, std::move(rule), mark, unit, meaning, in_seed);
+Key train(std::string_view name, Rule rule, OnResume mark, std::string_view unit, std::string_view meaning,
+          bool in_wordplay = true) {
+  return key<&RunConfig::train, kMember>(name, std::move(rule), mark, unit, meaning, in_wordplay);
 }
 template <auto kMember>
-Key model(std::string_view name, Rule rule, OnResume mark, std::string_view unit, std::string_view meaning, bool in_seed = true) {
-  return key<&RunConfig::model, kMember>(name, std::move(rule), mark, unit, meaning, in_seed);
+Key model(std::string_view name, Rule rule, OnResume mark, std::string_view unit, std::string_view meaning,
+          bool in_wordplay = true) {
+  return key<&RunConfig::model, kMember>(name, std::move(rule), mark, unit, meaning, in_wordplay);
 }
 template <auto kMember>
-Key data(std::string_view name, Rule rule, OnResume mark, std::string_view unit, std::string_view meaning, bool in_seed = true) {
-  return key<&RunConfig::data, kMember>(name, std::move(rule), mark, unit, meaning, in_seed);
+Key data(std::string_view name, Rule rule, OnResume mark, std::string_view unit, std::string_view meaning,
+         bool in_wordplay = true) {
+  return key<&RunConfig::data, kMember>(name, std::move(rule), mark, unit, meaning, in_wordplay);
 }
 template <auto kMember>
 Key optimizer(std::string_view name, Rule rule, OnResume mark, std::string_view unit, std::string_view meaning,
-              bool in_seed = true) {
-  return key<&RunConfig::optimizer, kMember>(name, std::move(rule), mark, unit, meaning, in_seed);
+              bool in_wordplay = true) {
+  return key<&RunConfig::optimizer, kMember>(name, std::move(rule), mark, unit, meaning, in_wordplay);
 }
 template <auto kMember>
 Key sample(std::string_view name, Rule rule, OnResume mark, std::string_view unit, std::string_view meaning) {
@@ -211,11 +217,12 @@ std::vector<Key> data_keys() {
 }
 
 std::vector<Key> optimizer_keys() {
+  static const std::vector<std::string> methods = train::optimizer_names();
   const Rule any = Rule::any(), positive = Rule::between(1, kMany), rate = Rule::between(0, kMany);
   return {
       optimizer<&Optimizer::gas>("optimizer.gas", Rule::between(1, 1 << 20), loose, "micro-batches",
                                  "gradient accumulation: micro-batches of one step"),
-      optimizer<&Optimizer::name>("optimizer.name", Rule::one_of({"AdamW", "sgd"}), fixed, "",
+      optimizer<&Optimizer::name>("optimizer.name", Rule::one_of({methods.begin(), methods.end()}), fixed, "",
                                   "the method: AdamW, or stochastic gradient descent with momentum"),
       optimizer<&Optimizer::learning_rate>("optimizer.learning_rate", rate, learns, "", "highest learning rate"),
       optimizer<&Optimizer::weight_decay>("optimizer.weight_decay", rate, learns, "",

@@ -43,7 +43,7 @@ struct Key {
   OnResume on_resume;
   std::string_view unit;  // "" when it has none
   std::string_view meaning;
-  bool in_seed;  // the WordPlay run printed it
+  bool in_wordplay;  // the WordPlay run printed it
   Json (*get)(const app::RunConfig&);
   void (*set)(app::RunConfig&, const Json&);  // the value has been checked
 

@@ -4,7 +4,7 @@
 
 #include <memory>
 
-#include "app/parameter_server/crew.h"
+#include "app/parameter_server/roles.h"
 #include "app/settings/keys.h"
 #include "app/settings/source_shape.h"
 #include "app/start/same_run.h"

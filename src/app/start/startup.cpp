@@ -9,7 +9,7 @@
 #include <random>
 
 #include "app/fitness/dist_info.h"
-#include "app/parameter_server/crew.h"
+#include "app/parameter_server/roles.h"
 #include "arch/parameters.h"
 #include "base/units.h"
 #include "device/choose_device.h"
@@ -41,12 +41,13 @@ std::string_view masters_text(const RunConfig& config) {
   return config.optimizer.master_weights ? ", with master weights and moments in float32" : ", without master weights";
 }
 
-std::string optimizer_text(const RunConfig::Optimizer& optimizer) {
-  const std::string own = optimizer.name == "sgd"
-                              ? fmt::format("momentum={}", optimizer.momentum)
-                              : fmt::format("betas=({}, {}), eps={}", optimizer.beta1, optimizer.beta2, optimizer.eps);
-  return fmt::format("{}(lr={}, {}, weight_decay={}, decay={})", optimizer.name, optimizer.learning_rate, own,
-                     optimizer.weight_decay, optimizer.decay);
+// "AdamW(lr=0.0006, beta1=0.9, ...)": the method's own settings as it describes them.
+std::string optimizer_text(const RunConfig::Optimizer& config, const train::OptimizerSettings& settings) {
+  std::string text = fmt::format("{}(lr={}", config.name, config.learning_rate);
+  for (const auto& [name, value] : train::make_optimizer(settings)->describe().object()) {
+    if (value.is_number()) text += fmt::format(", {}={:g}", name, value.number());
+  }
+  return text + fmt::format(", decay={})", config.decay);
 }
 
 std::string rope_text(const arch::Rope& rope) {
@@ -140,13 +141,13 @@ void log_startup(Log& log, const StartupFacts& facts, Session& session) {
   log.info(fmt::format("Run: {} of project {}", facts.run_name, config.train.wandb_project));
   log.info(fmt::format("Running on machine='{}'", host_name()));
   log.info(fmt::format("Using seed: {}", seed_of(config)));
-  log.warning(to_json(config, facts.model.vocabulary).dump(4));
+  log.warning(to_json(config, facts.settings.model.vocabulary).dump(4));
   log.warning(fmt::format("Output dir: {}", facts.run_folder));
-  log_parameters(log, config, facts.model);
+  log_parameters(log, config, facts.settings.model);
   log.line(Level::critical, "\"devid='cpu:0'\"");
   log.info(fmt::format("using fused {}: True", config.optimizer.name));
-  log.info("• model=" + model_tree(facts.model));
-  log.info("• optimizer=" + optimizer_text(config.optimizer));
+  log.info("• model=" + model_tree(facts.settings.model));
+  log.info("• optimizer=" + optimizer_text(config.optimizer, facts.settings.optimizer));
 }
 
 }  // namespace lockstep::app

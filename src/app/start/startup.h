@@ -1,6 +1,6 @@
 #pragma once
 
-// The lines a training run starts with: the seed's, in the seed's order (seeds.md 2.10).
+// The lines that a training run starts with: WordPlay's (docs/configuration.md), in its order.
 
 #include <string>
 
@@ -8,12 +8,13 @@
 #include "app/session.h"
 #include "arch/config.h"
 #include "base/log.h"
+#include "train/engine_config.h"
 
 namespace lockstep::app {
 
 struct StartupFacts {
   const RunConfig& config;
-  const arch::ModelConfig& model;
+  const train::EngineConfig& settings;
   std::string data_folder;
   std::string run_folder;
   std::string run_name;
@@ -22,7 +23,7 @@ struct StartupFacts {
 /// Collective. Up to the model's table; "Startup time" and the legend follow from the trainer.
 void log_startup(Log& log, const StartupFacts& facts, Session& session);
 
-/// The seed's parameter lines: number of parameters, model size, decayed and not decayed tensors.
+/// WordPlay's parameter lines: number of parameters, model size, decayed and not decayed tensors.
 void log_parameters(Log& log, const RunConfig& config, const arch::ModelConfig& model);
 
 /// This machine's, or "localhost".

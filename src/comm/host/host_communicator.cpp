@@ -65,7 +65,7 @@ class HostPending final : public Request::Pending {
     if (!patient) patience_.since = std::min(patience_.since, now_seconds());
     return group_.attempt([this] { return ended(); }, patience_, sequence(), other_);
   }
-  // The run ends; from then on nobody touches its buffers.
+  // The run ends; from then on no rank touches its buffers.
   void abandon() override {
     group_.context_.roll.abort(fmt::format("rank {} failed", group_.context_.number));
     group_.context_.roll.await_no_moves(group_.context_.number, group_.context_.look_after);
@@ -267,7 +267,7 @@ int HostCommunicator::gone_of(const std::uint64_t* sequence, int other) const {
   return -1;
 }
 
-// Whoever is waited for may have ended, or never come.
+// The awaited rank may have ended, or never come.
 void HostCommunicator::check_others(double since, const std::uint64_t* sequence, int other, int gone) const {
   const GroupView view{board_, members_, name_};
   const auto what = [&] {

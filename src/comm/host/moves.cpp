@@ -16,7 +16,7 @@ constexpr std::int64_t line = 64;                    // bytes
 constexpr std::int64_t tile_bytes = 128 << 10;       // what a worker takes at a time
 constexpr std::int64_t team_bytes = 4 * tile_bytes;  // below that, waking the team costs more than it gains
 
-// work(first, count) over [0, total) bytes, in tiles, by whoever is there.
+// work(first, count) over [0, total) bytes, in tiles, by the team's threads or the caller alone.
 template <class Work>
 void in_tiles(Team* team, std::int64_t total, Work work) {
   if (team == nullptr || team->size() == 1 || total < team_bytes) {

@@ -36,7 +36,7 @@ struct MessageRank {
   void progress_between_ops();
 };
 
-/// An operation that does not fit or does not end throws RunAborted on the rank that finds it; whoever runs the ranks ends the
+/// An operation that does not fit or does not end throws RunAborted on the rank that finds it; the caller (mpi_world) ends the
 /// job.
 class MessageCommunicator final : public Communicator {
  public:

@@ -139,7 +139,7 @@ class HostWorld {
     }
   }
 
-  // Whether all others ended too and nobody was lost. After an error they have only so much time.
+  // Whether all others ended too and none was lost. After an error they have only so much time.
   bool leave(bool failed) {
     const double since = now_seconds();
     for (int turn = 0;; ++turn) {

@@ -1,7 +1,7 @@
 #pragma once
 
 // A parameter server's side: it holds its part of every unit, takes what workers push in the order in which they come, and gives
-// them the weights. What becomes of a push is its caller's decision (train/serving).
+// them the weights. What becomes of a push is its caller's decision (train/server).
 
 #include <span>
 #include <vector>
@@ -55,8 +55,8 @@ class Server {
     std::int64_t step;
     Figures figures;
   };
-  /// Blocks until a worker calls. One whose push was not answered yet does not call again, nor does one that left: somebody is
-  /// still to call.
+  /// Blocks until a worker calls. A worker whose push is not answered, or that has left, does not call: at least one
+  /// other must be there.
   Visit next();
   /// To a push of each of them: the weights and what there is to say.
   void answer(std::span<const int> workers, const Answer& answer);

@@ -38,7 +38,7 @@ struct UpdateNumbers {
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
-  /// Names of what it keeps for each weight, in PyTorch's words; zero at the start.
+  /// Names of the values it keeps for each weight, in PyTorch's words; they start as zero.
   virtual const std::vector<std::string>& slots() const = 0;
   /// Its settings as a checkpoint records them.
   virtual Json describe() const = 0;

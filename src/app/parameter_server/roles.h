@@ -21,12 +21,12 @@ std::int64_t workers_of(const RunConfig& config, std::int64_t ranks);
 /// What is wrong with the settings of parameter servers, taken together.
 std::vector<Problem> check_servers(const RunConfig& config);
 /// Whether so many ranks have a worker among them; nothing is wrong with the number itself.
-std::vector<Problem> check_crew(const RunConfig& config, std::int64_t ranks);
+std::vector<Problem> check_roles(const RunConfig& config, std::int64_t ranks);
 
-class Crew {
+class Roles {
  public:
   /// `world` outlives it. Collective. Throws UserError when no rank would train.
-  Crew(const RunConfig& config, comm::Communicator& world);
+  Roles(const RunConfig& config, comm::Communicator& world);
 
   /// This rank serves.
   bool serves() const { return world_.rank() >= workers_; }

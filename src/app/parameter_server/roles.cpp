@@ -1,4 +1,4 @@
-#include "app/parameter_server/crew.h"
+#include "app/parameter_server/roles.h"
 
 #include <fmt/format.h>
 
@@ -59,7 +59,7 @@ std::vector<Problem> check_servers(const RunConfig& config) {
   return problems;
 }
 
-std::vector<Problem> check_crew(const RunConfig& config, std::int64_t ranks) {
+std::vector<Problem> check_roles(const RunConfig& config, std::int64_t ranks) {
   const std::int64_t servers = servers_of(config);
   if (servers < ranks || ranks < 1) return {};
   return {{fmt::format("parallel.servers = {}: of {} rank{} none is left to train", servers, ranks, ranks == 1 ? "" : "s"),
@@ -67,22 +67,22 @@ std::vector<Problem> check_crew(const RunConfig& config, std::int64_t ranks) {
                        servers + 2, 2, servers > 1 ? ", or set fewer servers" : "")}};
 }
 
-Crew::Crew(const RunConfig& config, comm::Communicator& world)
+Roles::Roles(const RunConfig& config, comm::Communicator& world)
     : world_(world),
       servers_(static_cast<int>(servers_of(config))),
       workers_(world.size() - servers_),
       mode_(mode_of(config)),
       staleness_(config.parallel.staleness) {
-  if (std::vector<Problem> problems = check_crew(config, world.size()); !problems.empty()) throw UserError(std::move(problems));
+  if (std::vector<Problem> problems = check_roles(config, world.size()); !problems.empty()) throw UserError(std::move(problems));
   if (servers_ > 0) group_ = world.split(serves() ? 1 : 0, world.rank());
 }
 
-train::UpdaterFactory Crew::updater() const {
+train::UpdaterFactory Roles::updater() const {
   if (servers_ == 0) return [](const train::UpdaterParts& parts) { return std::make_unique<train::Replicas>(parts); };
   return [this](const train::UpdaterParts& parts) { return train::make_worker_updater(parts, mode_, world_, servers_); };
 }
 
-train::ServerOptions Crew::server_options() const {
+train::ServerOptions Roles::server_options() const {
   train::ServerOptions options;
   options.mode = mode_;
   options.servers = servers_;
@@ -90,11 +90,11 @@ train::ServerOptions Crew::server_options() const {
   return options;
 }
 
-Ledger Crew::server_memory(const train::EngineConfig& settings, Session& session) const {
+Ledger Roles::server_memory(const train::EngineConfig& settings, Session& session) const {
   return train::ServerSide(settings, server_options(), session.runtime(), session.ops(), world_, group()).ledger();
 }
 
-void Crew::serve(const train::EngineConfig& settings, Session& session, double started) const {
+void Roles::serve(const train::EngineConfig& settings, Session& session, double started) const {
   // A signal to this process alone is not the end of it: the workers hear of it.
   std::optional<train::Switches> switches;
   if (session.leads_process()) switches.emplace(train::SwitchOptions{}, started);
