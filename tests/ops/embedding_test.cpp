@@ -65,10 +65,10 @@ TEST_P(EmbeddingOf, PartsOfTheVocabularyEqualReference) {
     if (first == last) continue;
     const HostTensor table = HostTensor::random({last - first, 33}, 2).as(GetParam());
     compare_everywhere(
-        [&, first = first, rows = last - first](ops::Ops& ops) {
+        [&, first_token = first, rows = last - first](ops::Ops& ops) {
           HostTensor y(dy.tensor().shape, dy.type()), d_table = HostTensor::random({rows, 33}, 5);
-          ops.embedding().forward(y, ids_tensor(ids), table, places, {0, 50}, first);
-          ops.embedding().backward_tokens(d_table, dy, ids_tensor(ids), first);
+          ops.embedding().forward(y, ids_tensor(ids), table, places, {0, 50}, first_token);
+          ops.embedding().backward_tokens(d_table, dy, ids_tensor(ids), first_token);
           return Results{y, d_table};
         },
         2e-6);
