@@ -36,6 +36,7 @@ std::int64_t known_vocabulary(const RunConfig& config) {
 void dry_run(const RunConfig& config, std::int64_t vocabulary, Session& session) {
   const Roles roles(config, session.world());
   train::EngineConfig engine_settings = engine_config(config, vocabulary);
+  engine_settings.servers = roles.servers();
   if (roles.serves()) {
     if (roles.group().rank() > 0) return;
     return comm::send_text(session.world(), roles.server_memory(engine_settings, session).table(), 0);
@@ -54,11 +55,11 @@ void dry_run(const RunConfig& config, std::int64_t vocabulary, Session& session)
   text.declare(sampling, cache);
   Ledger ledger = engine.ledger();
   for (const Arena* arena : {&sampling, &cache}) arena->enter(ledger, session.runtime().device());
-  const bool served = servers_of(config) > 0;
-  fmt::print("\nMemory of {}\n{}", served ? "rank 0, a worker that keeps moments for checkpoints" : "one rank", ledger.table());
-  if (served) {
+  fmt::print("\nMemory of {}\n{}",
+             engine_settings.servers ? "rank 0, a worker that keeps optimizer slots for checkpoints" : "one rank",
+             ledger.table());
+  if (engine_settings.servers)
     fmt::print("\nMemory of the first server\n{}", comm::receive_text(session.world(), static_cast<int>(workers)));
-  }
 }
 
 // Where the configuration names a dataset, its tokens are fetched and prepared.

@@ -200,6 +200,7 @@ train::TrainingHistory train_rank(RunConfig config, const TrainCall& call, Sessi
   comm::demand_agreement(session.world(), "settings", to_toml(config));
   const Roles roles(config, session.world());
   Run run = open_run(std::move(config), call, session, log);
+  run.settings.servers = roles.servers();
   if (roles.serves()) {
     announce(run);
     roles.serve(run.settings, session, call.started);

@@ -55,6 +55,15 @@ constexpr std::array<NamedSchedule, 2> table{{{"1f1b", one_forward_one_backward}
 
 }  // namespace
 
+std::vector<Chunk> chunks_of(const ParallelPlan& plan, int pipeline_rank, std::int64_t layers) {
+  const int stages = plan.pp * plan.chunks;
+  std::vector<Chunk> chunks;
+  for (int stage = pipeline_rank; stage < stages; stage += plan.pp) {
+    chunks.push_back({.blocks = part_of(layers, stage, stages), .embedding = stage == 0, .head = stage == stages - 1});
+  }
+  return chunks;
+}
+
 std::span<const NamedSchedule> schedules() { return table; }
 
 const NamedSchedule* find_schedule(std::string_view name) {

@@ -7,9 +7,14 @@
 #include <string_view>
 #include <vector>
 
+#include "layout/parallel_plan.h"
 #include "layout/pipeline_schedule.h"
 
 namespace lockstep::layout {
+
+/// The chunks of a pipeline rank, of a model of `layers` blocks: the blocks are cut into pp x chunks stages, of which it has
+/// every pp-th, its own number first.
+std::vector<Chunk> chunks_of(const ParallelPlan& plan, int pipeline_rank, std::int64_t layers);
 
 /// A rank's place in a pipeline whose ranks have one chunk each, in the model's order.
 struct PipelinePlace {

@@ -22,9 +22,9 @@ struct Context {
   parallel::ParameterStore& parameters;
   parallel::Boundaries boundaries;
   parallel::ContextAttention& attention;
+  const Mirror& angles;    ///< [T_max, D] of rotary positions (model/rotation), empty for learned ones
   std::uint64_t seed = 0;  ///< of dropout
   layout::LeaseSize leases = layout::LeaseSize::block;
-  Mirror angles = {};  ///< [T_max, D] of rotary positions (model/rotation), empty for learned ones
 };
 
 /// The norm that the configuration asks for.

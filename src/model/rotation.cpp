@@ -4,9 +4,9 @@
 
 namespace lockstep::model {
 
-void declare_angles(Context& context, Arena& arena) {
-  if (context.config.position != arch::PositionKind::rope) return;
-  arena.declare(context.angles, "rotary_angles", Shape{context.config.block_size, context.dims.head_size}, DType::f32);
+void declare_angles(Arena& arena, Mirror& angles, const arch::ModelConfig& config) {
+  if (config.position != arch::PositionKind::rope) return;
+  arena.declare(angles, "rotary_angles", Shape{config.block_size, config.head_size}, DType::f32);
 }
 
 void compute_angles(const Context& context) {

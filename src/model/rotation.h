@@ -8,8 +8,8 @@
 
 namespace lockstep::model {
 
-/// The table that context.config asks for; its values are there after compute_angles(), which follows the arena's commit().
-void declare_angles(Context& context, Arena& arena);
+/// The table that `config` asks for; its values are there after compute_angles(), which follows the arena's commit().
+void declare_angles(Arena& arena, Mirror& angles, const arch::ModelConfig& config);
 void compute_angles(const Context& context);
 
 /// Turns heads x [R, n D] of the pass' tokens in place.

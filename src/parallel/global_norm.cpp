@@ -5,14 +5,18 @@
 
 namespace lockstep::parallel {
 
-GlobalNorm::GlobalNorm(TrainingState& state, comm::Communicator& group)
+void GlobalNorm::declare(Arena& workspace, Mirror& squares, std::size_t units, int ranges_of_unit, int ranks) {
+  const std::int64_t partials = static_cast<std::int64_t>(units) * ranges_of_unit;
+  workspace.declare(squares, "squares of gradients", Shape{ranks * partials}, DType::f64);
+}
+
+GlobalNorm::GlobalNorm(TrainingState& state, const Mirror& squares, comm::Communicator& group)
     : state_(state),
       group_(group),
+      squares_(squares),
       partials_(std::ssize(state.units()) * state.ranges_of_unit()),
-      counts_(static_cast<std::size_t>(group.size()), partials_) {}
-
-void GlobalNorm::declare(Arena& workspace) {
-  workspace.declare(squares_, "squares of gradients", Shape{group_.size() * partials_}, DType::f64);
+      counts_(static_cast<std::size_t>(group.size()), partials_) {
+  ensure(squares.device.elements() == group.size() * partials_, "the norm has a place for each rank's partials");
 }
 
 double GlobalNorm::operator()(ops::Ops& ops) {

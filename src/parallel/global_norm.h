@@ -17,18 +17,19 @@ namespace lockstep::parallel {
 /// on who holds what.
 class GlobalNorm {
  public:
-  /// Of the gradients of `state`, which outlives this, as the group does.
-  GlobalNorm(TrainingState& state, comm::Communicator& group);
-  void declare(Arena& workspace);
+  /// Its partials: of `units` units in `ranges_of_unit` ranges each, at most, on each of `ranks` ranks.
+  static void declare(Arena& workspace, Mirror& squares, std::size_t units, int ranges_of_unit, int ranks);
+  /// Of the gradients of `state`; `squares` is declared for it and `group`. The references outlive this.
+  GlobalNorm(TrainingState& state, const Mirror& squares, comm::Communicator& group);
   /// After the gradients were reduced. Not finite when one is not.
   double operator()(ops::Ops& ops);
 
  private:
   TrainingState& state_;
   comm::Communicator& group_;
+  const Mirror& squares_;  ///< [ranks * partials] f64: rank by rank
   std::int64_t partials_;  ///< of a rank: units times ranges of a unit
   std::vector<std::int64_t> counts_;
-  Mirror squares_;  ///< [ranks * partials] f64: rank by rank
 };
 
 }  // namespace lockstep::parallel

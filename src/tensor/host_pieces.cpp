@@ -4,12 +4,12 @@
 
 namespace lockstep {
 
-void HostPieces::declare(Arena& pinned) {
-  if (apart_) pinned.declare(buffer_, "pieces on their way", Shape{buffer_bytes}, DType::u8);
+void HostPieces::declare(Arena& pinned, Tensor& buffer, Device device) {
+  if (!device.is_host()) pinned.declare(buffer, "pieces on their way", Shape{buffer_bytes}, DType::u8);
 }
 
 Tensor HostPieces::bring(const Tensor& part) const {
-  if (!apart_) return part;
+  if (!apart()) return part;
   ensure(part.bytes() <= buffer_.bytes() && buffer_, "a piece has room in the buffer");
   Tensor piece = buffer_;
   piece.dtype = part.dtype;
@@ -20,7 +20,7 @@ Tensor HostPieces::bring(const Tensor& part) const {
 }
 
 void HostPieces::bring_back(const Tensor& part, const Tensor& piece) const {
-  if (!apart_) return;
+  if (!apart()) return;
   copy(stream_, part, piece);
   stream_.synchronize();
 }

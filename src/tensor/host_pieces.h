@@ -17,10 +17,10 @@ class HostPieces {
  public:
   static constexpr std::int64_t buffer_bytes = std::int64_t{16} << 20;
 
-  /// Of tensors on `device`, by copies on `stream`, which outlives this.
-  HostPieces(Stream& stream, Device device) : stream_(stream), apart_(!device.is_host()) {}
-  /// The buffer; `pinned` is committed to pinned memory.
-  void declare(Arena& pinned);
+  /// The buffer for tensors on `device`, where they need one; `pinned` is committed to pinned memory.
+  static void declare(Arena& pinned, Tensor& buffer, Device device);
+  /// Of tensors on the device that `buffer` was declared for, by copies on `stream`; both outlive this.
+  HostPieces(Stream& stream, const Tensor& buffer) : stream_(stream), buffer_(buffer) {}
 
   /// Calls use(piece, first) for elements [first, first + piece.elements()) of a flat tensor, from the first to the last.
   template <class Use>
@@ -36,7 +36,7 @@ class HostPieces {
  private:
   template <class Use>
   void for_each(const Tensor& values, bool changes, const Use& use) const {
-    const std::int64_t most = apart_ ? buffer_bytes / static_cast<std::int64_t>(size_of(values.dtype)) : values.elements();
+    const std::int64_t most = apart() ? buffer_bytes / static_cast<std::int64_t>(size_of(values.dtype)) : values.elements();
     for (std::int64_t first = 0; first < values.elements(); first += most) {
       const Tensor part = values.flat(first, std::min(most, values.elements() - first));
       const Tensor piece = bring(part);
@@ -44,12 +44,12 @@ class HostPieces {
       if (changes) bring_back(part, piece);
     }
   }
+  bool apart() const { return buffer_.shape.rank() > 0; }
   Tensor bring(const Tensor& part) const;
   void bring_back(const Tensor& part, const Tensor& piece) const;
 
   Stream& stream_;
-  bool apart_;
-  Tensor buffer_;
+  const Tensor& buffer_;
 };
 
 }  // namespace lockstep

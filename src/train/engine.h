@@ -21,8 +21,8 @@
 #include "tensor/ledger.h"
 #include "train/engine_config.h"
 #include "train/immediate_weights.h"
+#include "train/memory/rank_memory.h"
 #include "train/pipeline_runner.h"
-#include "train/rank_schedule.h"
 #include "train/updater.h"
 
 namespace lockstep::train {
@@ -30,7 +30,8 @@ namespace lockstep::train {
 class Engine {
  public:
   /// Declares everything, allocates nothing. The arguments outlive the engine. `groups`: of the ranks that train, laid out as
-  /// config.plan says. By default they are replicas that update their weights together, with the store that the plan asks for.
+  /// config.plan says: data-parallel ranks. `make_updater`: as config.servers says, by default replicas that update their weights
+  /// together; `make_store`: by default the one that the plan asks for.
   Engine(const EngineConfig& config, Runtime& runtime, ops::Ops& ops, const parallel::Groups& groups,
          const UpdaterFactory& make_updater = make_replicas,
          const parallel::StoreFactory& make_store = parallel::make_parameter_store);
@@ -38,7 +39,7 @@ class Engine {
   Engine& operator=(const Engine&) = delete;
 
   /// Bytes that commit() takes, by owner: the same before and after.
-  Ledger ledger() const;
+  Ledger ledger() const { return memory_.ledger(ops_.workspace_bytes()); }
   /// Allocates. Once.
   void commit();
   /// Start values from the seed.
@@ -82,25 +83,17 @@ class Engine {
   ops::Ops& ops_;
   const parallel::Groups& groups_;
   std::vector<arch::UnitSpec> table_;
-  Arena parameter_arena_, master_arena_, gradient_arena_, optimizer_arena_, activation_arena_, workspace_arena_, pinned_arena_;
+  RankMemory memory_;
   HostPieces pieces_;
-  parallel::ParameterMemory weights_;
   std::unique_ptr<parallel::ParameterStore> parameters_;
   std::unique_ptr<Updater> updater_;
   std::unique_ptr<parallel::Boundary> boundary_;
-  std::unique_ptr<parallel::ContextAttention> attention_;
   model::Context context_;
   ImmediateWeights sink_;
-  RankSchedule schedule_;
-  model::ModelMemory memory_;
   std::vector<std::unique_ptr<model::Stage>> stages_;
   PipelineRunner runner_;
   std::vector<layout::Access> order_;
-  ops::WrittenScalars scalars_;
-  Tensor tokens_, targets_;  ///< [samples * positions * micro-batches] i32
-  Tensor drawn_;             ///< f32, where start values are rounded; shares its bytes with temporaries
   std::vector<data::Batch> brought_;
-  Mirror losses_;  ///< [micro-batches] f64: sums of token losses
 };
 
 }  // namespace lockstep::train

@@ -13,6 +13,19 @@
 
 namespace lockstep::train {
 
+/// What workers push to parameter servers, and when these act.
+enum class ServerMode : std::uint8_t {
+  gradients,  ///< servers wait for all workers' gradients, and update once: the same as data parallelism
+  weights,    ///< every worker updates its own weights; servers wait for all and average
+  async       ///< servers update as each worker's gradient arrives
+};
+
+/// Ranks behind those of the plan, which keep the parameters for them.
+struct ParameterServers {
+  ServerMode mode = ServerMode::gradients;
+  int count = 1;
+};
+
 struct EngineConfig {
   arch::ModelConfig model;
   arch::DecayRule decay = arch::DecayRule::matrices;
@@ -21,7 +34,8 @@ struct EngineConfig {
   float grad_clip = 1.0F;    ///< largest norm of the gradient; 0: no clipping
   std::int64_t samples = 1;  ///< of a micro-batch, on each rank
   std::int64_t positions = 1;
-  layout::ParallelPlan plan;
+  layout::ParallelPlan plan;                ///< of the ranks that train
+  std::optional<ParameterServers> servers;  ///< none: these are replicas, which update their weights together
   std::uint64_t seed = 1337;
   parallel::GradientOptions gradients;
 };

@@ -20,14 +20,14 @@ Inference::Inference(const arch::ModelConfig& model, DType type, Runtime& runtim
       parameters_(make_store(weights_, groups)),
       boundary_(parallel::make_local_boundary()),
       attention_(parallel::make_local_attention()),
-      context_{model, arch::whole_dims(model), ops, *parameters_, parallel::Boundaries::all(*boundary_), *attention_,
+      context_{model, arch::whole_dims(model), ops, *parameters_, parallel::Boundaries::all(*boundary_), *attention_, angles_,
                0,     groups.plan().leases},
       runtime_(runtime),
       pinned_arena_("from files", MemoryKind::workspace),
-      pieces_(ops.stream(), runtime.device()) {
+      pieces_(ops.stream(), piece_buffer_) {
   weights_.declare(arena_, arena_);
-  pieces_.declare(pinned_arena_);
-  model::declare_angles(context_, table_arena_);
+  HostPieces::declare(pinned_arena_, piece_buffer_, runtime.device());
+  model::declare_angles(table_arena_, angles_, model);
   Ledger ledger;
   arena_.commit(runtime, ledger);
   table_arena_.commit(runtime, ledger);

@@ -39,9 +39,11 @@ class Inference {
   std::unique_ptr<parallel::ParameterStore> parameters_;
   std::unique_ptr<parallel::Boundary> boundary_;
   std::unique_ptr<parallel::ContextAttention> attention_;
+  Mirror angles_;
   model::Context context_;
   Runtime& runtime_;
   Arena pinned_arena_;
+  Tensor piece_buffer_;
   HostPieces pieces_;
 };
 

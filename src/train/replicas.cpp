@@ -3,24 +3,18 @@
 #include <algorithm>
 #include <cmath>
 
-#include "train/rank_schedule.h"
-
 namespace lockstep::train {
+
+UpdaterNeeds replicas_needs(const layout::ParallelPlan& plan) { return {.ranks = plan.dp * plan.cp}; }
 
 Replicas::Replicas(const UpdaterParts& parts, comm::Communicator& group)
     : parts_(parts),
       group_(group),
       optimizer_(make_optimizer(parts.config.optimizer)),
-      gradients_(parts.parameters.units(), arch::unit_map(parts.config.model), gradient_work(parts.config), group, parts.ops,
-                 parts.config.gradients),
-      state_(parts.parameters, gradients_, optimizer_->slots(), group),
-      norm_(state_, group) {}
-
-void Replicas::declare(const Arenas& arenas) {
-  gradients_.declare(arenas.gradients, arenas.activations, arenas.workspace);
-  state_.declare(arenas.optimizer);
-  norm_.declare(arenas.workspace);
-}
+      gradients_(parts.parameters.units(), arch::unit_map(parts.config.model), parts.config.plan.microbatches,
+                 parts.memory.gradients, group, parts.ops, parts.config.gradients),
+      state_(parts.parameters, gradients_, parts.memory.slots, group),
+      norm_(state_, parts.memory.squares, group) {}
 
 std::int64_t Replicas::begin(std::int64_t /*step*/, std::int64_t targets) {
   targets_ = targets;

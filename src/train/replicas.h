@@ -12,13 +12,15 @@
 
 namespace lockstep::train {
 
+/// All ranks of the plan that have the same parameters sum their gradients and keep slots.
+UpdaterNeeds replicas_needs(const layout::ParallelPlan& plan);
+
 class Replicas final : public Updater {
  public:
   explicit Replicas(const UpdaterParts& parts) : Replicas(parts, parts.groups.replicas()) {}
   /// Of the ranks of `group` alone, which outlives it.
   Replicas(const UpdaterParts& parts, comm::Communicator& group);
 
-  void declare(const Arenas& arenas) override;
   parallel::GradientStore& gradients() override { return gradients_; }
   parallel::TrainingState& state() override { return state_; }
   RunControl& control() override { return control_; }

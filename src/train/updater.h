@@ -12,8 +12,8 @@
 #include "parallel/groups.h"
 #include "parallel/parameter_store.h"
 #include "parallel/training_state.h"
-#include "tensor/arena.h"
 #include "train/engine_config.h"
+#include "train/memory/updater_memory.h"
 #include "train/run_control.h"
 
 namespace lockstep::train {
@@ -24,13 +24,11 @@ struct UpdaterParts {
   ops::Ops& ops;
   parallel::ParameterStore& parameters;
   const parallel::Groups& groups;  ///< of the ranks that train
+  const UpdaterMemory& memory;
 };
 
 class Updater {
  public:
-  struct Arenas {
-    Arena &gradients, &optimizer, &activations, &workspace;
-  };
   /// A step whose backward pass is done.
   struct Passed {
     std::int64_t step = 0;  ///< counted from 0
@@ -39,7 +37,6 @@ class Updater {
   };
 
   virtual ~Updater() = default;
-  virtual void declare(const Arenas& arenas) = 0;
   /// Where backward leaves the gradients.
   virtual parallel::GradientStore& gradients() = 0;
   /// What a checkpoint has of this run.

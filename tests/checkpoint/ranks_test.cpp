@@ -111,7 +111,8 @@ void expect_read(const fs::path& run, const arch::ModelConfig& config, const Lay
     Held held(config, layout, world);
     Team team(1);
     const auto stream = make_immediate_stream();
-    const HostPieces pieces(*stream, {});
+    const Tensor no_buffer;
+    const HostPieces pieces(*stream, no_buffer);
     const auto reader = open_together(world, choose_checkpoint(world, run, "last").folder);
     read_whole(*reader->read_model(held.table(weights)), held.buffers(false), held.replicas(), world, pieces, team);
     read_whole(*reader->read(held.table(moments)), held.buffers(true), held.replicas(), world, pieces, team);

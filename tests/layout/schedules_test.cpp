@@ -35,6 +35,32 @@ void for_each_pipeline(const Each& each) {
   }
 }
 
+TEST(Chunks, AreDealtInTurnAndTileTheBlocks) {
+  for (const int chunks : {1, 2, 3}) {
+    const ParallelPlan plan{.pp = 3, .chunks = chunks};
+    for (const std::int64_t layers : {9, 11, 14}) {
+      std::vector<Range> stages(static_cast<std::size_t>(3 * chunks));
+      for (int rank = 0; rank < 3; ++rank) {
+        const std::vector<Chunk> own = chunks_of(plan, rank, layers);
+        ASSERT_EQ(std::ssize(own), chunks);
+        for (int c = 0; c < chunks; ++c) {
+          const Chunk& chunk = own[static_cast<std::size_t>(c)];
+          stages[static_cast<std::size_t>(c * 3 + rank)] = chunk.blocks;
+          EXPECT_EQ(chunk.embedding, rank == 0 && c == 0);
+          EXPECT_EQ(chunk.head, rank == 2 && c == chunks - 1);
+        }
+      }
+      std::int64_t next = 0;
+      for (const Range& stage : stages) {
+        EXPECT_EQ(stage.first, next);
+        EXPECT_GE(stage.count, 1);
+        next = stage.end();
+      }
+      EXPECT_EQ(next, layers);
+    }
+  }
+}
+
 TEST(Schedules, HaveNoProblemOnAnyRank) {
   for_each_pipeline([](const NamedSchedule& schedule, int stages, int microbatches) {
     for (int stage = 0; stage < stages; ++stage) {

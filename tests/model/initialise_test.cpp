@@ -5,11 +5,11 @@
 #include <cstring>
 #include <map>
 
-#include "parallel/zero/gradients.h"
 #include "parallel/zero/resident_parameters.h"
 #include "parallel/zero/resident_state.h"
 #include "support/random_models.h"
 #include "support/tiny_engine.h"
+#include "support/tiny_stages.h"
 
 namespace lockstep::model {
 namespace {
@@ -20,8 +20,8 @@ struct Weights {
           support::Machine& machine)
       : memory(arch::units_of(arch::unit_table(config), tensor), storage, {}),
         store(memory),
-        gradients(store.units(), arch::unit_map(config), {}, *machine.world, *machine.ops, {}),
-        state(store, gradients, {}, *machine.world) {
+        gradients(store.units(), Shape{config.vocabulary, config.width}),
+        state(store, gradients, no_slots, *machine.world) {
     memory.declare(arena, arena);
     Tensor drawn;
     arena.declare(drawn, "drawn", Shape{100}, DType::f32);
@@ -38,7 +38,8 @@ struct Weights {
   Arena arena{"weights", MemoryKind::parameters};
   parallel::ParameterMemory memory;
   parallel::ResidentParameters store;
-  parallel::ZeroGradients gradients;
+  support::PlainGradients gradients;
+  parallel::SlotMemory no_slots;
   parallel::ResidentState state;
 };
 

@@ -28,10 +28,11 @@ std::vector<float> reduced(const Order& order) {
     group.attach(*machine.stream, machine.runtime->team());
     const std::vector<layout::Unit> units = arch::units_of(arch::unit_table(support::tiny_llama()));
     const arch::UnitMap map = arch::unit_map(support::tiny_llama());
-    ZeroGradients store(units, map, {.microbatches = microbatches, .reduce = order.reduce, .open_microbatches = order.open},
-                        group, *machine.ops, {.bucket_bytes = order.bucket_bytes});
     Arena gradients("gradients", MemoryKind::gradients), rest("rest", MemoryKind::workspace);
-    store.declare(gradients, rest, rest);
+    GradientMemory memory;
+    memory.declare({gradients, rest, rest}, units,
+                   {.microbatches = microbatches, .reduce = order.reduce, .open_microbatches = order.open, .ranks = 2});
+    ZeroGradients store(units, map, microbatches, memory, group, *machine.ops, {.bucket_bytes = order.bucket_bytes});
     Ledger ledger;
     gradients.commit(*machine.runtime, ledger);
     rest.commit(*machine.runtime, ledger);
@@ -72,12 +73,13 @@ TEST(Gradients, SeveralOpenMicroBatchesGiveTheBitsOfOne) {
 TEST(Gradients, MicroBatchesAreOpenedAndClosedInOrder) {
   support::Machine machine(1);
   const arch::UnitMap map = arch::unit_map(support::tiny_llama());
-  ZeroGradients store(arch::units_of(arch::unit_table(support::tiny_llama())), map, {.microbatches = 2}, *machine.world,
-                      *machine.ops, {});
-  Arena memory("gradients", MemoryKind::gradients);
-  store.declare(memory, memory, memory);
+  const std::vector<layout::Unit> units = arch::units_of(arch::unit_table(support::tiny_llama()));
+  Arena arena("gradients", MemoryKind::gradients);
+  GradientMemory memory;
+  memory.declare({arena, arena, arena}, units, {.microbatches = 2});
+  ZeroGradients store(units, map, 2, memory, *machine.world, *machine.ops, {});
   Ledger ledger;
-  memory.commit(*machine.runtime, ledger);
+  arena.commit(*machine.runtime, ledger);
   store.begin(2);
   EXPECT_THROW((void)store.open(map.head, Microbatch{1}), BrokenRule);
   EXPECT_THROW(store.close(map.head, Microbatch{0}), BrokenRule);

@@ -34,6 +34,7 @@ float number(int rank, std::int64_t i) {
 struct Memory {
   Arena gradients{"gradients", MemoryKind::gradients}, activations{"activations", MemoryKind::activations},
       workspace{"workspace", MemoryKind::workspace};
+  GradientArenas arenas{gradients, activations, workspace};
   void commit(support::Machine& machine) {
     Ledger ledger;
     for (Arena* arena : {&gradients, &activations, &workspace}) arena->commit(*machine.runtime, ledger);
@@ -97,9 +98,10 @@ TEST(TiedMatrix, AnyRangesGiveTheSumOfBothParts) {
     comm::run_ranks(ranks, {.timeout = 60}, [&](comm::Communicator& group) {
       support::Machine machine(1);
       group.attach(*machine.stream, machine.runtime->team());
-      TiedMatrix matrix(Shape{vocabulary, width}, microbatches * rows, group, *machine.ops);
       Memory memory;
-      matrix.declare(memory.gradients, memory.activations, memory.workspace);
+      TiedMatrixMemory parts;
+      parts.declare(memory.arenas, Shape{vocabulary, width}, microbatches * rows, group.size());
+      TiedMatrix matrix(parts, group, *machine.ops);
       memory.commit(machine);
       for (const std::vector<std::int64_t>& cuts : std::vector<std::vector<std::int64_t>>{
                {0, padded}, {0, 50, padded}, {0, 3, 4, 61, 62, 64, 115, padded}, {0, 0, 7, 115, 120, padded}, {0, 113, padded}}) {
@@ -115,9 +117,10 @@ TEST(TiedMatrix, AnyRangesGiveTheSumOfBothParts) {
 
 TEST(TiedMatrix, AStepWhosePartsStayApartLeavesNothingToTheNext) {
   support::Machine machine(1);
-  TiedMatrix matrix(Shape{vocabulary, width}, microbatches * rows, *machine.world, *machine.ops);
   Memory memory;
-  matrix.declare(memory.gradients, memory.activations, memory.workspace);
+  TiedMatrixMemory parts;
+  parts.declare(memory.arenas, Shape{vocabulary, width}, microbatches * rows, 1);
+  TiedMatrix matrix(parts, *machine.world, *machine.ops);
   memory.commit(machine);
   add_tokens(matrix, 1, 0);
   matrix.begin();
@@ -126,11 +129,22 @@ TEST(TiedMatrix, AStepWhosePartsStayApartLeavesNothingToTheNext) {
   EXPECT_TRUE(std::ranges::equal(elements<float>(matrix.rows()), e));
 }
 
+TEST(TiedMatrix, MemoryForOneRankDoesNotServeTwo) {
+  comm::run_ranks(2, {.timeout = 60}, [](comm::Communicator& group) {
+    support::Machine machine(1);
+    Memory memory;
+    TiedMatrixMemory parts;
+    parts.declare(memory.arenas, Shape{vocabulary, width}, 3, 1);
+    EXPECT_THROW(TiedMatrix(parts, group, *machine.ops), BrokenRule);
+  });
+}
+
 TEST(TiedMatrix, MoreTokensThanItWasMadeForAreRefused) {
   support::Machine machine(1);
-  TiedMatrix matrix(Shape{vocabulary, width}, 3, *machine.world, *machine.ops);
   Memory memory;
-  matrix.declare(memory.gradients, memory.activations, memory.workspace);
+  TiedMatrixMemory parts;
+  parts.declare(memory.arenas, Shape{vocabulary, width}, 3, 1);
+  TiedMatrix matrix(parts, *machine.world, *machine.ops);
   memory.commit(machine);
   std::vector<std::int32_t> tokens{1, 2, 3, 4};
   matrix.expect(view(std::span(tokens), Shape{4}));
@@ -142,9 +156,9 @@ struct Store {
   explicit Store(bool tied) : config(support::tiny_model()) {
     config.tied = tied;
     map = arch::unit_map(config);
-    gradients.emplace(units(), map, GradientWork{.microbatches = 2, .tokens = 6}, *machine.world, *machine.ops,
-                      GradientOptions{});
-    gradients->declare(memory.gradients, memory.activations, memory.workspace);
+    const Shape table = tied ? arch::token_table(units(), map).shape : Shape{};
+    parts.declare(memory.arenas, units(), {.microbatches = 2, .tokens = 6, .tied = table});
+    gradients.emplace(units(), map, 2, parts, *machine.world, *machine.ops, GradientOptions{});
     memory.commit(machine);
   }
   const std::vector<layout::Unit>& units() {
@@ -180,6 +194,7 @@ struct Store {
   arch::UnitMap map;
   support::Machine machine{1};
   Memory memory;
+  GradientMemory parts;
   std::optional<ZeroGradients> gradients;
 
  private:

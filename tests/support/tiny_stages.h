@@ -82,6 +82,7 @@ struct TinyStages {
                 parameters,
                 layout.boundaries != nullptr ? *layout.boundaries : parallel::Boundaries::all(*boundary),
                 layout.attention != nullptr ? *layout.attention : *attention,
+                angles,
                 7},
         sink(*machine.ops),
         memory({.rows = model::rows_of(context.boundaries, tokens),
@@ -91,12 +92,13 @@ struct TinyStages {
         stages(model::make_stages(context, gradients, sink, memory)) {
     memory_of_weights.declare(weights, weights);
     memory.declare(activations, workspace, config, context.dims, layout.type);
-    model::declare_angles(context, workspace);
+    model::declare_angles(workspace, angles, config);
     Ledger ledger;
     for (Arena* arena : {&weights, &activations, &workspace}) arena->commit(*machine.runtime, ledger);
     model::compute_angles(context);
     std::vector<float> drawn(1024);
-    parallel::ResidentState state(parameters, gradients, {}, *machine.world);
+    const parallel::SlotMemory no_slots;
+    parallel::ResidentState state(parameters, gradients, no_slots, *machine.world);
     model::initialise(*machine.ops, state, table, 7, view(std::span(drawn), Shape{std::ssize(drawn)}));
   }
   static std::vector<layout::Unit> cut(const std::vector<arch::UnitSpec>& table, const arch::UnitMap& map,
@@ -139,6 +141,7 @@ struct TinyStages {
   PlainGradients gradients;
   std::unique_ptr<parallel::Boundary> boundary;
   std::unique_ptr<parallel::ContextAttention> attention;
+  Mirror angles;
   model::Context context;
   train::ImmediateWeights sink;
   model::ModelMemory memory;

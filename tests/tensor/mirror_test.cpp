@@ -109,8 +109,9 @@ TEST(Mirror, OfADeviceNeedsMemoryOfBoth) {
 TEST(HostPieces, AreWholeTensorsWhereTheDevicesMemoryIsTheHosts) {
   const auto stream = make_immediate_stream();
   Arena pinned("pieces", MemoryKind::workspace);
-  HostPieces pieces(*stream, {});
-  pieces.declare(pinned);
+  Tensor buffer;
+  HostPieces::declare(pinned, buffer, {});
+  const HostPieces pieces(*stream, buffer);
   EXPECT_EQ(pinned.bytes(), 0);
   std::vector<float> numbers(HostPieces::buffer_bytes / 2);
   const Tensor values = view(std::span(numbers), Shape{std::ssize(numbers)});
@@ -129,10 +130,10 @@ TEST(HostPieces, GoThroughTheBufferWhereItIsNot) {
   const auto stream = runtime.make_stream();
   constexpr std::int64_t most = HostPieces::buffer_bytes / 4, count = 2 * most + 5;
   Arena arena("numbers", MemoryKind::workspace), pinned("pieces", MemoryKind::workspace);
-  Tensor values;
-  HostPieces pieces(*stream, runtime.device());
+  Tensor values, buffer;
   arena.declare(values, "values", Shape{count}, DType::f32);
-  pieces.declare(pinned);
+  HostPieces::declare(pinned, buffer, runtime.device());
+  const HostPieces pieces(*stream, buffer);
   Ledger ledger;
   arena.commit(runtime, ledger);
   EXPECT_THROW(pieces.read(values, [](const Tensor&, std::int64_t) {}), BrokenRule);

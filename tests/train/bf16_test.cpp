@@ -222,10 +222,10 @@ TEST(Bf16, TheLedgerNamesWhatIsKept) {
   EXPECT_EQ(wide.table().find("master"), std::string::npos);
   EXPECT_EQ(bytes_of(masters, "weights bf16"), weights / 2);
   EXPECT_EQ(bytes_of(masters, "master weights fp32"), weights);
-  EXPECT_EQ(bytes_of(masters, "moments"), bytes_of(wide, "moments"));
+  EXPECT_EQ(bytes_of(masters, "optimizer slots"), bytes_of(wide, "optimizer slots"));
   EXPECT_EQ(bytes_of(alone, "weights bf16"), weights / 2);
   EXPECT_EQ(bytes_of(alone, "master weights fp32"), 0);
-  EXPECT_LT(bytes_of(alone, "moments"), bytes_of(wide, "moments") * 51 / 100);
+  EXPECT_LT(bytes_of(alone, "optimizer slots"), bytes_of(wide, "optimizer slots") * 51 / 100);
   EXPECT_EQ(masters.total(MemoryKind::gradients), wide.total(MemoryKind::gradients));
   EXPECT_LT(masters.total(MemoryKind::activations), wide.total(MemoryKind::activations) * 7 / 10);
 }

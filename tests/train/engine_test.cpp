@@ -225,15 +225,6 @@ TEST(Engine, AStepWithoutTargetsChangesNothing) {
   EXPECT_TRUE(bytes_kept(*engine) == before);
 }
 
-TEST(Engine, LedgerIsTheSameBeforeAndAfterAllocating) {
-  Machine machine;
-  support::RankEngine engine(tiny_config(), *machine.runtime, *machine.ops, *machine.world);
-  const std::int64_t before = engine.ledger().total();
-  engine.commit();
-  EXPECT_EQ(engine.ledger().total(), before);
-  EXPECT_GT(engine.ledger().total(MemoryKind::optimizer), 2 * engine.ledger().total(MemoryKind::gradients) - 1);
-}
-
 TEST(Engine, TheWrongNumberOfMicrobatchesIsABug) {
   Machine machine;
   const auto engine = make_engine(tiny_config(), machine);

@@ -76,10 +76,11 @@ TEST(TrainingState, RangesThatAreBroughtAndWrittenBackChangeNoBit) {
   EXPECT_TRUE(brought.equals(engine->state()));
 
   const std::unique_ptr<Optimizer> optimizer = make_optimizer(config.optimizer);
-  parallel::GlobalNorm norm(brought, *machine.world);
+  Mirror squares;
   ops::WrittenScalars scalars;
   Arena arena("test", MemoryKind::workspace);
-  norm.declare(arena);
+  parallel::GlobalNorm::declare(arena, squares, brought.units().size(), brought.ranges_of_unit(), 1);
+  parallel::GlobalNorm norm(brought, squares, *machine.world);
   arena.declare(scalars.values, "step scalars", Shape{ops::StepScalars::count}, DType::f32);
   Ledger ledger;
   arena.commit(*machine.runtime, ledger);

@@ -51,6 +51,7 @@ EngineConfig config_of(const Layout& layout) {
   config.grad_clip = 0.5F;
   config.gradients.overlap = layout.overlap;
   config.weights = layout.weights;
+  config.servers = {.mode = layout.mode, .count = layout.servers};
   return config;
 }
 
@@ -95,14 +96,12 @@ void run_rank(const Layout& layout, comm::Communicator& world, Learnt& out) {
   const bool serves = world.rank() >= layout.workers;
   const std::unique_ptr<comm::Communicator> group = world.split(serves ? 1 : 0, world.rank());
   if (serves) {
-    ServerSide serving(config, {.mode = layout.mode, .servers = layout.servers, .staleness = layout.staleness}, *machine.runtime,
-                       *machine.ops, world, *group);
+    ServerSide serving(config, {.staleness = layout.staleness}, *machine.runtime, *machine.ops, world, *group);
     serving.commit();
     return serving.run();
   }
-  support::RankEngine engine(config, *machine.runtime, *machine.ops, *group, [&](const UpdaterParts& parts) {
-    return make_worker_updater(parts, layout.mode, world, layout.servers);
-  });
+  support::RankEngine engine(config, *machine.runtime, *machine.ops, *group,
+                             [&](const UpdaterParts& parts) { return make_worker_updater(parts, world); });
   engine.commit();
   if (world.rank() == 0) engine.initialise();
   engine.broadcast_state();
@@ -123,7 +122,9 @@ Learnt learn_together(const Layout& layout) {
   comm::run_ranks(layout.workers, {.timeout = 60}, [&](comm::Communicator& world) {
     support::Machine machine(1);
     world.attach(*machine.stream, machine.runtime->team());
-    support::RankEngine engine(config_of(layout), *machine.runtime, *machine.ops, world);
+    EngineConfig config = config_of(layout);
+    config.servers.reset();
+    support::RankEngine engine(config, *machine.runtime, *machine.ops, world);
     engine.commit();
     if (world.rank() == 0) engine.initialise();
     engine.broadcast_state();

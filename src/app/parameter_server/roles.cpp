@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "train/replicas.h"
+#include "train/server/worker_side.h"
 #include "train/stop_signal.h"
 
 namespace lockstep::app {
@@ -77,28 +78,26 @@ Roles::Roles(const RunConfig& config, comm::Communicator& world)
   if (servers_ > 0) group_ = world.split(serves() ? 1 : 0, world.rank());
 }
 
-train::UpdaterFactory Roles::updater() const {
-  if (servers_ == 0) return [](const train::UpdaterParts& parts) { return std::make_unique<train::Replicas>(parts); };
-  return [this](const train::UpdaterParts& parts) { return train::make_worker_updater(parts, mode_, world_, servers_); };
+std::optional<train::ParameterServers> Roles::servers() const {
+  if (servers_ == 0) return std::nullopt;
+  return train::ParameterServers{.mode = mode_, .count = servers_};
 }
 
-train::ServerOptions Roles::server_options() const {
-  train::ServerOptions options;
-  options.mode = mode_;
-  options.servers = servers_;
-  options.staleness = staleness_;
-  return options;
+train::UpdaterFactory Roles::updater() const {
+  if (servers_ == 0) return [](const train::UpdaterParts& parts) { return std::make_unique<train::Replicas>(parts); };
+  return [this](const train::UpdaterParts& parts) { return train::make_worker_updater(parts, world_); };
 }
 
 Ledger Roles::server_memory(const train::EngineConfig& settings, Session& session) const {
-  return train::ServerSide(settings, server_options(), session.runtime(), session.ops(), world_, group()).ledger();
+  return train::ServerRankMemory(settings, workers_, 0, session.runtime().device()).ledger(session.ops().workspace_bytes());
 }
 
 void Roles::serve(const train::EngineConfig& settings, Session& session, double started) const {
   // A signal to this process alone is not the end of it: the workers hear of it.
   std::optional<train::Switches> switches;
   if (session.leads_process()) switches.emplace(train::SwitchOptions{}, started);
-  train::ServerOptions options = server_options();
+  train::ServerOptions options;
+  options.staleness = staleness_;
   if (switches) options.stop_cause = [&switches] { return static_cast<int>(switches->stop_cause()); };
   train::ServerSide server(settings, options, session.runtime(), session.ops(), world_, group());
   server.commit();

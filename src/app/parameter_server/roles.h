@@ -32,16 +32,16 @@ class Roles {
   bool serves() const { return world_.rank() >= workers_; }
   /// The ranks that do what this one does: those that train, or those that serve.
   comm::Communicator& group() const { return group_ ? *group_ : world_; }
-  /// Of those that train.
+  /// The servers of this run; none: all train.
+  std::optional<train::ParameterServers> servers() const;
+  /// Of those that train, with settings that have servers().
   train::UpdaterFactory updater() const;
-  /// The memory of a rank that serves.
+  /// The memory of the first server, with settings that have servers().
   Ledger server_memory(const train::EngineConfig& settings, Session& session) const;
   /// What a rank that serves does until all others have left.
   void serve(const train::EngineConfig& settings, Session& session, double started) const;
 
  private:
-  train::ServerOptions server_options() const;
-
   comm::Communicator& world_;
   int servers_, workers_;
   train::ServerMode mode_ = train::ServerMode::gradients;

@@ -9,36 +9,10 @@
 
 namespace lockstep::parallel {
 
-Server::Server(comm::Communicator& world, layout::KeyRanges ranges, Keeps keeps, Team& team)
-    : world_(world),
-      ranges_(std::move(ranges)),
-      keeps_(keeps),
-      team_(team),
-      number_(world.rank() - ranges_.workers()),
-      rows_(static_cast<std::size_t>(ranges_.workers())),
-      callers_(static_cast<std::size_t>(ranges_.workers())) {
-  ensure(world.size() == ranges_.workers() + ranges_.servers() && number_ >= 0, "a server is one of the last ranks");
-  for (int u = 0; u < ranges_.unit_count(); ++u) {
-    parts_.push_back({.unit = UnitIndex{u},
-                      .range = ranges_.of(UnitIndex{u}, number_),
-                      .weights = {},
-                      .slots = std::vector<Tensor>(keeps_.slots.size()),
-                      .pushed = std::vector<Tensor>(callers_.size())});
-  }
-}
-
-void Server::declare(Arena& parameters, Arena& optimizer, Arena& gradients) {
-  for (Part& part : parts_) {
-    const std::string& name = ranges_.unit(part.unit).name;
-    const Shape shape{part.range.count};
-    parameters.declare(part.weights, name, shape, keeps_.type);
-    for (std::size_t s = 0; s < part.slots.size(); ++s) {
-      optimizer.declare(part.slots[s], name + "." + keeps_.slots[s], shape, keeps_.type);
-    }
-    for (Tensor& pushed : part.pushed) gradients.declare(pushed, name + " of a worker", shape, keeps_.pushed);
-  }
-  if (!keeps_.rows) return;
-  for (Tensor& rows : rows_) gradients.declare(rows, "rows of a worker", Shape{ranges_.rows(number_).count}, DType::f32);
+Server::Server(comm::Communicator& world, const ServerMemory& memory, Team& team)
+    : world_(world), memory_(memory), team_(team), callers_(static_cast<std::size_t>(ranges().workers())) {
+  ensure(world.size() == ranges().workers() + ranges().servers() && world.rank() == ranges().workers() + memory.number,
+         "a server is one of the last ranks");
 }
 
 void Server::combine(comm::Reduction reduction, const std::vector<Tensor>& pushed, const Tensor& out) {
@@ -59,7 +33,7 @@ TrainingState& Server::state(int worker) {
 }
 
 void Server::State::visit(const Use& use, Call call, void* body) {
-  for (const Part& part : server_.parts_) {
+  for (const Part& part : server_.memory_.parts) {
     if (part.range.count == 0) continue;
     StateRange range{.unit = part.unit, .range = part.range, .master = part.weights, .published = part.weights};
     range.own = part.range;
@@ -82,11 +56,11 @@ void Server::expect_push(int worker) {
   Caller& c = caller(worker);
   const auto w = static_cast<std::size_t>(worker);
   c.stage = Stage::pushing;
-  for (const UnitIndex unit : ranges_.order()) {
-    Part& part = parts_[static_cast<std::size_t>(unit.value)];
+  for (const UnitIndex unit : ranges().order()) {
+    const Part& part = memory_.parts[static_cast<std::size_t>(unit.value)];
     if (part.range.count > 0) c.pieces.push_back(world_.receive(part.pushed[w], worker));
   }
-  if (keeps_.rows && ranges_.rows(number_).count > 0) c.pieces.push_back(world_.receive(rows_[w], worker));
+  if (memory_.keeps.rows && ranges().rows(memory_.number).count > 0) c.pieces.push_back(world_.receive(memory_.rows[w], worker));
   c.last = world_.receive(record(c.figures), worker);
 }
 
@@ -94,7 +68,7 @@ Server::Visit Server::next() {
   while (true) {
     std::vector<comm::Request*> open;
     std::vector<int> who;
-    for (int w = 0; w < ranges_.workers(); ++w) {
+    for (int w = 0; w < ranges().workers(); ++w) {
       if (caller(w).stage == Stage::idle) listen(w);
       if (caller(w).stage == Stage::visiting || caller(w).stage == Stage::gone) continue;
       open.push_back(&caller(w).last);
@@ -116,7 +90,7 @@ Server::Visit Server::next() {
 
 void Server::answer(std::span<const int> workers, const Answer& answer) {
   answer_ = answer;
-  for (const Part& part : parts_) {
+  for (const Part& part : memory_.parts) {
     if (part.range.count == 0) continue;
     for (const int w : workers) sends_.push_back(world_.send(part.weights, w));
   }
@@ -127,14 +101,14 @@ void Server::answer(std::span<const int> workers, const Answer& answer) {
 }
 
 void Server::give_weights(int worker) {
-  for (const Part& part : parts_) {
+  for (const Part& part : memory_.parts) {
     if (part.range.count > 0) world_.send(part.weights, worker).wait();
   }
   done_with(worker);
 }
 
 void Server::take_state(int worker) {
-  for (const Part& part : parts_) {
+  for (const Part& part : memory_.parts) {
     if (part.range.count == 0) continue;
     world_.receive(part.weights, worker).wait();
     for (const Tensor& slot : part.slots) world_.receive(slot, worker).wait();
@@ -143,7 +117,7 @@ void Server::take_state(int worker) {
 }
 
 void Server::give_slots(int worker) {
-  for (const Part& part : parts_) {
+  for (const Part& part : memory_.parts) {
     for (const Tensor& slot : part.slots) {
       if (part.range.count > 0) world_.send(slot, worker).wait();
     }

@@ -8,41 +8,20 @@
 
 #include "comm/communicator.h"
 #include "device/team.h"
-#include "layout/key_ranges.h"
 #include "parallel/server/messages.h"
+#include "parallel/server/server_memory.h"
 #include "parallel/training_state.h"
-#include "tensor/arena.h"
 
 namespace lockstep::parallel {
 
 class Server {
  public:
-  struct Keeps {
-    bool rows;                       ///< a tied matrix's rows come apart from the rest of its gradient
-    std::vector<std::string> slots;  ///< names of what the optimizer keeps here
-    DType type;                      ///< of weights and slots
-    DType pushed;                    ///< of what workers push
-  };
-  /// The first ranks of `world` are the workers, the others the servers; it and the team outlive this.
-  Server(comm::Communicator& world, layout::KeyRanges ranges, Keeps keeps, Team& team);
+  /// The first ranks of `world` are the workers, the others the servers; `memory` is this one's. All arguments outlive this.
+  Server(comm::Communicator& world, const ServerMemory& memory, Team& team);
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
-  void declare(Arena& parameters, Arena& optimizer, Arena& gradients);
 
-  const layout::KeyRanges& ranges() const { return ranges_; }
-  int number() const { return number_; }
-
-  /// This server's part of a unit: all tensors [range.count], not to be used when that is 0.
-  struct Part {
-    UnitIndex unit;
-    layout::Range range;
-    Tensor weights;
-    std::vector<Tensor> slots, pushed;  ///< by name; by worker
-  };
-  /// One a unit, in the order of units.
-  std::vector<Part>& parts() { return parts_; }
-  /// Of a tied matrix, by worker, when its rows come apart; may be empty.
-  std::vector<Tensor>& rows() { return rows_; }
+  using Part = ServerMemory::Part;
   /// The parts as training state, with what `worker` pushed as the gradient.
   TrainingState& state(int worker);
   /// `out` = the reduction of what workers 0, 1, ... pushed, in the order of comm/combine.
@@ -77,15 +56,16 @@ class Server {
   void listen(int worker);
   void expect_push(int worker);
   void done_with(int worker) { caller(worker).stage = Stage::idle; }
+  const layout::KeyRanges& ranges() const { return memory_.ranges; }
   Caller& caller(int worker) { return callers_[static_cast<std::size_t>(worker)]; }
 
   // A server's ranges lie here, and no other rank has them.
   class State final : public TrainingState {
    public:
     explicit State(Server& server) : server_(server) {}
-    const std::vector<layout::Unit>& units() const override { return server_.ranges_.units(); }
-    const std::vector<std::string>& slots() const override { return server_.keeps_.slots; }
-    DType type() const override { return server_.keeps_.type; }
+    const std::vector<layout::Unit>& units() const override { return server_.ranges().units(); }
+    const std::vector<std::string>& slots() const override { return server_.memory_.keeps.slots; }
+    DType type() const override { return server_.memory_.keeps.type; }
     void distribute(std::int64_t /*step*/) override {}
     void gather() override {}
     void check_copies() override {}
@@ -98,13 +78,9 @@ class Server {
   };
 
   comm::Communicator& world_;
-  layout::KeyRanges ranges_;
-  Keeps keeps_;
+  const ServerMemory& memory_;
   Team& team_;
-  int number_;
-  std::vector<Part> parts_;
   State state_{*this};
-  std::vector<Tensor> rows_;
   std::vector<Caller> callers_;
   std::vector<comm::Request> sends_;
   Answer answer_;

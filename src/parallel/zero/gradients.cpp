@@ -7,14 +7,29 @@
 
 namespace lockstep::parallel {
 
-ZeroGradients::ZeroGradients(const std::vector<layout::Unit>& units, const arch::UnitMap& map, const GradientWork& work,
-                             comm::Communicator& group, ops::Ops& ops, const GradientOptions& options)
-    : entries_(units.size()), group_(group), ops_(ops), options_(options), table_(arch::token_table(units, map)), work_(work) {
-  if (table_.tied) tied_.emplace(table_.shape, work.tokens, group, ops);
+void GradientMemory::declare(const GradientArenas& arenas, const std::vector<layout::Unit>& units, const GradientWork& work) {
+  std::int64_t elements = 0;
+  for (const layout::Unit& unit : units) elements += unit.elements;
+  arenas.gradients.declare(sum, "units", Shape{elements}, DType::f32);
+  fresh.resize(work.each_microbatch() ? static_cast<std::size_t>(work.open_microbatches) : 0);
+  for (Tensor& microbatch : fresh) arenas.gradients.declare(microbatch, "micro-batch", Shape{elements}, DType::f32);
+  if (work.tied.rank() > 0) tied.emplace().declare(arenas, work.tied, work.tokens, work.ranks);
+}
+
+ZeroGradients::ZeroGradients(const std::vector<layout::Unit>& units, const arch::UnitMap& map, int microbatches,
+                             const GradientMemory& memory, comm::Communicator& group, ops::Ops& ops,
+                             const GradientOptions& options)
+    : entries_(units.size()),
+      group_(group),
+      ops_(ops),
+      options_(options),
+      table_(arch::token_table(units, map)),
+      memory_(memory),
+      microbatches_(microbatches) {
+  if (memory.tied) tied_.emplace(*memory.tied, group, ops);
   const std::vector<UnitIndex> order = arch::backward_order(map);
   ensure(order.size() == units.size(), "every unit has its place in the order of backward");
-  if (each_microbatch()) fresh_.resize(static_cast<std::size_t>(work.open_microbatches));
-  const std::size_t pieces = std::max<std::size_t>(1, fresh_.size());
+  const std::size_t pieces = std::max<std::size_t>(1, memory.fresh.size());
   constexpr std::int64_t element_bytes = 4;
   for (const UnitIndex unit : order) {
     if (buckets_.empty() || buckets_.back().elements * element_bytes >= options.bucket_bytes) {
@@ -29,16 +44,11 @@ ZeroGradients::ZeroGradients(const std::vector<layout::Unit>& units, const arch:
     ++buckets_.back().units;
     elements_ += e.elements;
   }
-}
-
-void ZeroGradients::declare(Arena& gradients, Arena& activations, Arena& workspace) {
-  gradients.declare(sum_, "units", Shape{elements_}, DType::f32);
-  for (Tensor& fresh : fresh_) gradients.declare(fresh, "micro-batch", Shape{elements_}, DType::f32);
-  if (tied_) tied_->declare(gradients, activations, workspace);
+  ensure(elements_ == memory.sum.elements(), "gradients have the memory of these units");
 }
 
 void ZeroGradients::begin(int microbatches) {
-  ensure(microbatches == work_.microbatches, "a step has the micro-batches that the store was declared for");
+  ensure(microbatches == microbatches_, "a step has the micro-batches that the store was declared for");
   exposed_seconds_ = first_ready_ = 0;
   for (Entry& e : entries_) e.opened = e.closed = 0;
   for (Bucket& bucket : buckets_) {
@@ -53,7 +63,7 @@ OpenGradient ZeroGradients::open(UnitIndex unit, Microbatch microbatch) {
   ensure(microbatch.value == e.opened, "gradients accumulate in the order of micro-batches");
   ++e.opened;
   if (each_microbatch()) {
-    const int places = static_cast<int>(fresh_.size());
+    const int places = static_cast<int>(memory_.fresh.size());
     ensure(e.opened - e.closed <= places, "no more micro-batches are open than the store was made for");
     take(buckets_[e.bucket], microbatch.value - places + 1);
   }
@@ -77,7 +87,7 @@ void ZeroGradients::close(UnitIndex unit, Microbatch microbatch) {
   Entry& e = entry(unit);
   ensure(microbatch.value == e.closed && e.closed < e.opened, "what is closed was opened, and is closed in order");
   ++e.closed;
-  if (!each_microbatch() && e.closed < work_.microbatches) return;
+  if (!each_microbatch() && e.closed < microbatches_) return;
   if (first_ready_ == 0) first_ready_ = now_seconds();
   Bucket& bucket = buckets_[e.bucket];
   Piece& piece = bucket.pieces[static_cast<std::size_t>(microbatch.value) % bucket.pieces.size()];
@@ -105,7 +115,8 @@ void ZeroGradients::take(Bucket& bucket, int before) {
       const ScopedTime exposed(exposed_seconds_);
       piece.reduction.join(ops_.stream());
     }
-    const Tensor sum = sum_.flat(bucket.first, bucket.elements), fresh = fresh_[place].flat(bucket.first, bucket.elements);
+    const Tensor sum = memory_.sum.flat(bucket.first, bucket.elements),
+                 fresh = memory_.fresh[place].flat(bucket.first, bucket.elements);
     bucket.taken++ == 0 ? ops_.elementwise().cast(sum, fresh) : ops_.elementwise().add(sum, fresh);
   }
 }
@@ -120,10 +131,10 @@ void ZeroGradients::finish() {
 
 void ZeroGradients::finish_apart() {
   cover_seconds_ = now_seconds() - first_ready_ - exposed_seconds_;
-  for (const Entry& e : entries_) ensure(e.closed == work_.microbatches, "every unit got the gradient of every micro-batch");
+  for (const Entry& e : entries_) ensure(e.closed == microbatches_, "every unit got the gradient of every micro-batch");
   for (Bucket& bucket : buckets_) {
     if (each_microbatch()) {
-      take(bucket, work_.microbatches);
+      take(bucket, microbatches_);
     } else {
       const ScopedTime exposed(exposed_seconds_);
       bucket.pieces.front().reduction.join(ops_.stream());
@@ -133,7 +144,7 @@ void ZeroGradients::finish_apart() {
 
 GradientStore::Shard ZeroGradients::shard(UnitIndex unit) {
   const Entry& e = entry(unit);
-  return {sum_.flat(e.first, e.elements), 0};
+  return {memory_.sum.flat(e.first, e.elements), 0};
 }
 
 }  // namespace lockstep::parallel

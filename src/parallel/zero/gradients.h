@@ -28,14 +28,28 @@ struct GradientWork {
   layout::ReduceEvery reduce = layout::ReduceEvery::step;
   std::int64_t tokens = 0;    ///< of all of them, at most
   int open_microbatches = 1;  ///< at the same time: layout::open_microbatches
+  int ranks = 1;              ///< that gradients are summed over
+  Shape tied = {};            ///< [V, C] of a tied matrix, where the rank embeds tokens with it; else of rank 0
+  /// Whether each micro-batch is reduced by itself: with one micro-batch or one rank it makes no difference.
+  bool each_microbatch() const { return reduce == layout::ReduceEvery::microbatch && microbatches > 1 && ranks > 1; }
+};
+
+/// What a rank keeps of gradients.
+struct GradientMemory {
+  /// Of all `units` that the rank holds.
+  void declare(const GradientArenas& arenas, const std::vector<layout::Unit>& units, const GradientWork& work);
+
+  Tensor sum;                            ///< [elements of all units] f32: the step's gradient
+  std::vector<Tensor> fresh;             ///< when each micro-batch is reduced: theirs, as many as may be open, taking turns
+  std::optional<TiedMatrixMemory> tied;  ///< where GradientWork has one
 };
 
 class ZeroGradients final : public GradientStore {
  public:
-  /// Gradients of a model's units are summed over `group`, which outlives the store, as `ops` does.
-  ZeroGradients(const std::vector<layout::Unit>& units, const arch::UnitMap& map, const GradientWork& work,
+  /// Gradients of a model's units are summed over `group`, of as many ranks as `memory` was declared for. The references outlive
+  /// the store.
+  ZeroGradients(const std::vector<layout::Unit>& units, const arch::UnitMap& map, int microbatches, const GradientMemory& memory,
                 comm::Communicator& group, ops::Ops& ops, const GradientOptions& options);
-  void declare(Arena& gradients, Arena& activations, Arena& workspace);
 
   void begin(int microbatches) override;
   OpenGradient open(UnitIndex unit, Microbatch microbatch) override;
@@ -73,12 +87,10 @@ class ZeroGradients final : public GradientStore {
     std::vector<Piece> pieces = {};  ///< of the step; when each micro-batch is reduced, of those that may be open, taking turns
   };
   Entry& entry(UnitIndex unit) { return entries_[static_cast<std::size_t>(unit.value)]; }
-  bool each_microbatch() const {
-    return work_.reduce == layout::ReduceEvery::microbatch && work_.microbatches > 1 && group_.size() > 1;
-  }
+  bool each_microbatch() const { return !memory_.fresh.empty(); }
   /// Where a micro-batch's gradient of all units is added up.
   const Tensor& buffer(Microbatch microbatch) const {
-    return each_microbatch() ? fresh_[static_cast<std::size_t>(microbatch.value) % fresh_.size()] : sum_;
+    return each_microbatch() ? memory_.fresh[static_cast<std::size_t>(microbatch.value) % memory_.fresh.size()] : memory_.sum;
   }
   void reduce(Bucket& bucket, Piece& piece, const Tensor& from);
   /// Adds the reduced gradients of micro-batches before this one to the sum.
@@ -92,9 +104,8 @@ class ZeroGradients final : public GradientStore {
   GradientOptions options_;
   arch::TokenTable table_;
   std::optional<TiedMatrix> tied_;
-  Tensor sum_;                 ///< the step's gradient
-  std::vector<Tensor> fresh_;  ///< when each micro-batch is reduced: theirs, as many as may be open, taking turns
-  GradientWork work_;
+  const GradientMemory& memory_;
+  int microbatches_;
   double exposed_seconds_ = 0, cover_seconds_ = 0;
   double first_ready_ = 0;  ///< now_seconds() of the step's first complete gradient; 0: there is none yet
 };

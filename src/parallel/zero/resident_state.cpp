@@ -24,24 +24,18 @@ void broadcast_checked(comm::Communicator& group, std::span<const Tensor> tensor
   check_alike(group, tensors);
 }
 
-ResidentState::ResidentState(ParameterStore& parameters, GradientStore& gradients, std::vector<std::string> slots,
-                             comm::Communicator& group, SlotsOn slots_on)
-    : parameters_(parameters), gradients_(gradients), slots_(std::move(slots)), group_(group), slots_on_(slots_on) {
-  if (has_slots()) memory_.assign(parameters.units().size(), std::vector<Tensor>(slots_.size()));
-}
-
-void ResidentState::declare(Arena& arena) {
-  for (std::size_t u = 0; u < memory_.size(); ++u) {
-    const layout::Unit& unit = units()[u];
-    for (std::size_t s = 0; s < slots_.size(); ++s) {
-      arena.declare(memory_[u][s], unit.name + "." + slots_[s], Shape{unit.elements}, type());
+void SlotMemory::declare(Arena& arena, const std::vector<layout::Unit>& of, DType type) {
+  units.assign(of.size(), std::vector<Tensor>(names.size()));
+  for (std::size_t u = 0; u < of.size(); ++u) {
+    for (std::size_t s = 0; s < names.size(); ++s) {
+      arena.declare(units[u][s], of[u].name + "." + names[s], Shape{of[u].elements}, type);
     }
   }
 }
 
 std::span<const Tensor> ResidentState::slots_of(UnitIndex unit) const {
-  if (memory_.empty()) return {};
-  return memory_[static_cast<std::size_t>(unit.value)];
+  if (!has_slots()) return {};
+  return slots_.units[static_cast<std::size_t>(unit.value)];
 }
 
 void ResidentState::visit(const Use& use, Call call, void* body) {

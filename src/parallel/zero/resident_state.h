@@ -18,18 +18,26 @@ void check_alike(comm::Communicator& group, std::span<const Tensor> tensors);
 /// Every rank of `group` takes rank 0's tensors, and check_alike() is done. Collective.
 void broadcast_checked(comm::Communicator& group, std::span<const Tensor> tensors);
 
+/// What an optimizer keeps for each weight on a rank; zero at the start.
+struct SlotMemory {
+  /// Of all units `of` that the rank holds, in the type of their masters.
+  void declare(Arena& arena, const std::vector<layout::Unit>& of, DType type);
+
+  std::vector<std::string> names;          ///< in the order of TrainingState::slots()
+  std::vector<std::vector<Tensor>> units;  ///< by unit, then name; empty: this rank keeps none
+};
+
 class ResidentState : public TrainingState {
  public:
   /// Who has slots: every rank of the group, or rank 0 alone, which then answers for all of them.
   enum class SlotsOn : std::uint8_t { all_ranks, rank0 };
-  /// `group`: the ranks with the same state. The references outlive this.
-  ResidentState(ParameterStore& parameters, GradientStore& gradients, std::vector<std::string> slots, comm::Communicator& group,
-                SlotsOn slots_on = SlotsOn::all_ranks);
-  /// Slots; zero at the start.
-  void declare(Arena& arena);
+  /// `slots`: declared where this rank has them. `group`: the ranks with the same state. The references outlive this.
+  ResidentState(ParameterStore& parameters, GradientStore& gradients, const SlotMemory& slots, comm::Communicator& group,
+                SlotsOn slots_on = SlotsOn::all_ranks)
+      : parameters_(parameters), gradients_(gradients), slots_(slots), group_(group), slots_on_(slots_on) {}
 
   const std::vector<layout::Unit>& units() const override { return parameters_.units(); }
-  const std::vector<std::string>& slots() const override { return slots_; }
+  const std::vector<std::string>& slots() const override { return slots_.names; }
   DType type() const override { return parameters_.owned_dtype(); }
   void distribute(std::int64_t step) override;
   void gather() override;
@@ -37,7 +45,7 @@ class ResidentState : public TrainingState {
   void collect() override {}
 
  protected:
-  bool has_slots() const { return slots_on_ == SlotsOn::all_ranks || group_.rank() == 0; }
+  bool has_slots() const { return !slots_.units.empty(); }
   /// Of a unit, whole; empty where this rank has none.
   std::span<const Tensor> slots_of(UnitIndex unit) const;
   comm::Communicator& group() const { return group_; }
@@ -49,10 +57,9 @@ class ResidentState : public TrainingState {
 
   ParameterStore& parameters_;
   GradientStore& gradients_;
-  std::vector<std::string> slots_;
+  const SlotMemory& slots_;
   comm::Communicator& group_;
   SlotsOn slots_on_;
-  std::vector<std::vector<Tensor>> memory_;  ///< by unit, then slot
 };
 
 }  // namespace lockstep::parallel

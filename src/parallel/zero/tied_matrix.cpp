@@ -7,23 +7,20 @@
 
 namespace lockstep::parallel {
 
-TiedMatrix::TiedMatrix(const Shape& shape, std::int64_t tokens, comm::Communicator& group, ops::Ops& ops)
-    : vocabulary_(shape.rows()),
-      width_(shape.last()),
-      tokens_(tokens),
-      group_(group),
-      ops_(ops),
-      seen_(static_cast<std::size_t>(vocabulary_)) {}
+void TiedMatrixMemory::declare(const GradientArenas& arenas, const Shape& shape, std::int64_t tokens, int ranks) {
+  const std::int64_t most = std::min(shape.rows(), tokens * ranks);
+  arenas.activations.declare(rows, "embedded rows", shape, DType::f32);
+  arenas.workspace.declare(listed, "embedded rows by number", Shape{most}, DType::i32);
+  if (ranks > 1) arenas.gradients.declare(packed, "embedded rows under way", Shape{most, shape.last()}, DType::f32);
+}
 
-void TiedMatrix::declare(Arena& gradients, Arena& activations, Arena& workspace) {
-  const std::int64_t most = std::min(vocabulary_, tokens_ * group_.size());
-  activations.declare(rows_, "embedded rows", Shape{vocabulary_, width_}, DType::f32);
-  workspace.declare(listed_, "embedded rows by number", Shape{most}, DType::i32);
-  if (!alone()) gradients.declare(packed_, "embedded rows under way", Shape{most, width_}, DType::f32);
+TiedMatrix::TiedMatrix(const TiedMatrixMemory& memory, comm::Communicator& group, ops::Ops& ops)
+    : memory_(memory), group_(group), ops_(ops), seen_(static_cast<std::size_t>(vocabulary())) {
+  ensure(alone() == (memory.packed.shape.rank() == 0), "a tied matrix has memory for rows to travel in where they do");
 }
 
 void TiedMatrix::begin() {
-  if (used_) ops_.elementwise().zero(rows_);
+  if (used_) ops_.elementwise().zero(memory_.rows);
   used_ = false;
   std::ranges::fill(seen_, 0);
 }
@@ -34,11 +31,11 @@ void TiedMatrix::expect(const Tensor& tokens) {
 
 const Tensor& TiedMatrix::open_rows() {
   used_ = true;
-  return rows_;
+  return memory_.rows;
 }
 
 void TiedMatrix::list_rows() {
-  const std::span<std::int32_t> listed = elements<std::int32_t>(listed_.host);
+  const std::span<std::int32_t> listed = elements<std::int32_t>(memory_.listed.host);
   std::size_t count = 0;
   for (std::size_t row = 0; row < seen_.size(); ++row) {
     if (seen_[row] == 0) continue;
@@ -46,49 +43,49 @@ void TiedMatrix::list_rows() {
     listed[count++] = static_cast<std::int32_t>(row);
   }
   count_ = static_cast<std::int64_t>(count);
-  upload(ops_.stream(), listed_.flat(0, count_));
+  upload(ops_.stream(), memory_.listed.flat(0, count_));
 }
 
 void TiedMatrix::reduce_rows() {
   used_ = false;  // each row is set to zero where it is taken
   if (alone()) return list_rows();
-  group_.host().all_reduce(view(std::span(seen_), Shape{vocabulary_}), comm::Reduction::max).wait();
+  group_.host().all_reduce(view(std::span(seen_), Shape{vocabulary()}), comm::Reduction::max).wait();
   list_rows();
-  const Tensor packed = packed_.slice_rows(0, count_);
-  ops_.embedding().take_rows(packed, rows_, listed_.device.flat(0, count_));
+  const Tensor packed = memory_.packed.slice_rows(0, count_);
+  ops_.embedding().take_rows(packed, memory_.rows, memory_.listed.device.flat(0, count_));
   group_.all_reduce(packed, comm::Reduction::sum).join(ops_.stream());
 }
 
 void TiedMatrix::add_rows(const Tensor& h, std::int64_t first) {
-  const std::int64_t last = std::min(first + h.elements(), vocabulary_ * width_);
-  const std::int64_t first_row = div_up(first, width_), last_row = last / width_;
+  const std::int64_t last = std::min(first + h.elements(), vocabulary() * width());
+  const std::int64_t first_row = div_up(first, width()), last_row = last / width();
   if (first_row > last_row) return add_part(h, first, {first, last});
-  add_part(h, first, {first, first_row * width_});
+  add_part(h, first, {first, first_row * width()});
   add_whole(h, first, {first_row, last_row});
-  add_part(h, first, {last_row * width_, last});
+  add_part(h, first, {last_row * width(), last});
 }
 
 void TiedMatrix::add_part(const Tensor& h, std::int64_t origin, Span range) {
   if (range.first >= range.last) return;
-  const std::int64_t row = range.first / width_;
+  const std::int64_t row = range.first / width();
   if (seen_[static_cast<std::size_t>(row)] == 0) return;
-  const std::span<const std::int32_t> listed = elements<std::int32_t>(listed_.host.flat(0, count_));
+  const std::span<const std::int32_t> listed = elements<std::int32_t>(memory_.listed.host.flat(0, count_));
   const std::int64_t place = alone() ? row : std::ranges::lower_bound(listed, static_cast<std::int32_t>(row)) - listed.begin();
   const std::int64_t count = range.last - range.first;
-  const Tensor part = (alone() ? rows_ : packed_).flat(place * width_ + range.first % width_, count);
+  const Tensor part = (alone() ? memory_.rows : memory_.packed).flat(place * width() + range.first % width(), count);
   ops_.elementwise().add(h.flat(range.first - origin, count), part);
   if (alone()) ops_.elementwise().zero(part);
 }
 
 void TiedMatrix::add_whole(const Tensor& h, std::int64_t origin, Span range) {
-  const std::span<std::int32_t> listed = elements<std::int32_t>(listed_.host.flat(0, count_));
+  const std::span<std::int32_t> listed = elements<std::int32_t>(memory_.listed.host.flat(0, count_));
   const auto row_number = [](std::int64_t row) { return static_cast<std::int32_t>(row); };
   const std::int64_t begin = std::ranges::lower_bound(listed, row_number(range.first)) - listed.begin();
   const std::int64_t end = std::ranges::lower_bound(listed, row_number(range.last)) - listed.begin();
   if (begin == end) return;
   const std::int64_t rows = range.last - range.first;
-  const Tensor to = h.flat(range.first * width_ - origin, rows * width_).reshape(Shape{rows, width_});
-  const Mirror numbers = listed_.flat(begin, end - begin);
+  const Tensor to = h.flat(range.first * width() - origin, rows * width()).reshape(Shape{rows, width()});
+  const Mirror numbers = memory_.listed.flat(begin, end - begin);
   const auto shift = [&](std::int64_t by) {  // the operations count rows from the first of theirs
     if (by == 0) return;
     settle(ops_.stream(), numbers);
@@ -97,9 +94,9 @@ void TiedMatrix::add_whole(const Tensor& h, std::int64_t origin, Span range) {
   };
   shift(-range.first);
   if (alone()) {
-    ops_.embedding().add_rows(to, rows_.slice_rows(range.first, rows), numbers.device);
+    ops_.embedding().add_rows(to, memory_.rows.slice_rows(range.first, rows), numbers.device);
   } else {
-    ops_.embedding().backward_tokens(to, packed_.slice_rows(begin, end - begin), numbers.device);
+    ops_.embedding().backward_tokens(to, memory_.packed.slice_rows(begin, end - begin), numbers.device);
   }
   shift(range.first);
 }

@@ -14,11 +14,25 @@
 
 namespace lockstep::parallel {
 
+/// Where gradients and what is needed to add them up take memory.
+struct GradientArenas {
+  Arena &gradients, &activations, &workspace;
+};
+
+/// What a rank keeps of a tied matrix's gradient beside H.
+struct TiedMatrixMemory {
+  /// `shape` [V, C]; a step reads at most `tokens` on each of the `ranks` whose rows are added up.
+  void declare(const GradientArenas& arenas, const Shape& shape, std::int64_t tokens, int ranks);
+
+  Tensor rows;    ///< [V, C] f32: E
+  Tensor packed;  ///< [min(V, all tokens), C] f32: the rows that travel; none where there is one rank
+  Mirror listed;  ///< [min(V, all tokens)] i32: which rows these are, ascending
+};
+
 class TiedMatrix {
  public:
-  /// `shape` [V, C]; a step reads at most `tokens` on every rank of `group`. The references outlive this.
-  TiedMatrix(const Shape& shape, std::int64_t tokens, comm::Communicator& group, ops::Ops& ops);
-  void declare(Arena& gradients, Arena& activations, Arena& workspace);
+  /// `memory` is declared for the ranks of `group`. All outlive this.
+  TiedMatrix(const TiedMatrixMemory& memory, comm::Communicator& group, ops::Ops& ops);
 
   /// A new step: E is zero.
   void begin();
@@ -27,7 +41,7 @@ class TiedMatrix {
   /// E [V, C] f32, for the rows of the step's tokens.
   const Tensor& open_rows();
   /// E as this rank has it, until the next begin() or reduce_rows().
-  const Tensor& rows() const { return rows_; }
+  const Tensor& rows() const { return memory_.rows; }
   /// Sums E over the group. Collective; afterwards E is to be had from add_rows() alone.
   void reduce_rows();
   /// h += E's elements from `first` on: `h` is flat, f32, and may reach beyond the matrix (a unit's padding). Once an element.
@@ -38,19 +52,18 @@ class TiedMatrix {
     std::int64_t first, last;
   };
   bool alone() const { return group_.size() == 1; }
+  std::int64_t vocabulary() const { return memory_.rows.rows(); }
+  std::int64_t width() const { return memory_.rows.columns(); }
   void list_rows();
   /// Elements of the matrix, within one row.
   void add_part(const Tensor& h, std::int64_t origin, Span elements);
   /// Rows of the matrix.
   void add_whole(const Tensor& h, std::int64_t origin, Span rows);
 
-  std::int64_t vocabulary_, width_, tokens_;
+  const TiedMatrixMemory& memory_;
   comm::Communicator& group_;
   ops::Ops& ops_;
-  Tensor rows_;                     ///< [V, C] f32: E
-  Tensor packed_;                   ///< [min(V, all tokens), C] f32: the rows that travel
-  Mirror listed_;                   ///< [min(V, all tokens)] i32: which rows these are, ascending
-  std::int64_t count_ = 0;          ///< of them
+  std::int64_t count_ = 0;          ///< of the rows that are listed
   std::vector<std::int32_t> seen_;  ///< [V]: 1 for a row that a token of this step names
   bool used_ = false;               ///< rows of E may differ from zero
 };

@@ -14,24 +14,12 @@ using parallel::Server;
 
 namespace {
 
-layout::KeyRanges ranges_of(const EngineConfig& config, comm::Communicator& world, int servers) {
-  return key_ranges(config, arch::units_of(arch::unit_table(config.model, config.decay)), world.size() - servers, servers);
-}
-
-Server::Keeps kept_by(const EngineConfig& config, ServerMode mode, const Optimizer& optimizer) {
-  const bool averages = mode == ServerMode::weights;
-  return {.rows = config.model.tied && mode == ServerMode::gradients,
-          .slots = averages ? std::vector<std::string>{} : optimizer.slots(),
-          .type = config.weights.owned(),
-          .pushed = averages ? config.weights.owned() : DType::f32};
-}
-
 // Of asynchronous workers each gradient is that of a batch as many times smaller as there are workers: the square-root rule of
 // adaptive methods for the learning rate (Malladi et al. 2022), and as much decay in a round of all workers as in one step of
 // them together.
-OptimizerSettings settings_of(const EngineConfig& config, ServerMode mode, int workers) {
+OptimizerSettings settings_of(const EngineConfig& config, int workers) {
   OptimizerSettings settings = config.optimizer;
-  if (mode == ServerMode::async) {
+  if (config.servers->mode == ServerMode::async) {
     settings.weight_decay = static_cast<float>(settings.weight_decay / std::sqrt(static_cast<double>(workers)));
   }
   return settings;
@@ -47,33 +35,16 @@ ServerSide::ServerSide(const EngineConfig& config, const ServerOptions& options,
       ops_(ops),
       world_(world),
       servers_(servers),
-      parameter_arena_("parameters", MemoryKind::parameters),
-      optimizer_arena_("optimizer", MemoryKind::optimizer),
-      gradient_arena_("pushed", MemoryKind::gradients),
-      optimizer_(make_optimizer(settings_of(config, options.mode, world.size() - options.servers))),
-      server_(world, ranges_of(config, world, options.servers), kept_by(config, options.mode, *optimizer_), runtime.team()),
-      all_workers_(static_cast<std::size_t>(server_.ranges().workers())),
+      memory_(config, world.size() - servers.size(), servers.rank(), runtime.device()),
+      mode_(config.servers->mode),
+      optimizer_(make_optimizer(settings_of(config, world.size() - servers.size()))),
+      server_(world, memory_.server, runtime.team()),
+      all_workers_(static_cast<std::size_t>(memory_.server.ranges.workers())),
       progress_(all_workers_.size()) {
   std::iota(all_workers_.begin(), all_workers_.end(), 0);
-  server_.declare(parameter_arena_, optimizer_arena_, gradient_arena_);
-  optimizer_arena_.declare(scalars_.values, "step_scalars", Shape{ops::StepScalars::count}, DType::f32);
-  optimizer_arena_.declare(squares_, "squares of gradients", Shape{std::ssize(server_.parts()) * server_.ranges().workers()},
-                           DType::f64);
 }
 
-Ledger ServerSide::ledger() const {
-  Ledger ledger;
-  for (const Arena* arena : {&parameter_arena_, &gradient_arena_, &optimizer_arena_}) arena->enter(ledger, runtime_.device());
-  ledger.add(MemoryKind::workspace, "kernels", ops_.workspace_bytes(), {});
-  return ledger;
-}
-
-void ServerSide::commit() {
-  Ledger committed;
-  parameter_arena_.commit(world_.window(runtime_.memory()), committed);
-  optimizer_arena_.commit(runtime_, committed);
-  gradient_arena_.commit(runtime_, committed);
-}
+void ServerSide::commit() { memory_.commit(runtime_, world_.window(runtime_.memory())); }
 
 void ServerSide::run() {
   for (std::size_t left = workers(); left > 0;) {
@@ -108,29 +79,29 @@ void ServerSide::load(const Server::Visit& visit) {
 
 void ServerSide::pushed(const Server::Visit& visit) {
   said_.stop_cause = options_.stop_cause();
-  if (options_.mode == ServerMode::async) return update_apart(visit);
+  if (mode_ == ServerMode::async) return update_apart(visit);
   if (++arrived_ < workers()) return;
   arrived_ = 0;
-  options_.mode == ServerMode::gradients ? update_together(visit) : average();
+  mode_ == ServerMode::gradients ? update_together(visit) : average();
   server_.answer(all_workers_, said_);
 }
 
 void ServerSide::average() {
-  for (Server::Part& part : server_.parts()) {
+  for (const Server::Part& part : memory_.server.parts) {
     if (part.range.count > 0) server_.combine(comm::Reduction::mean, part.pushed, part.weights);
   }
 }
 
 // The sum of all workers' gradients takes the place of the first one.
 void ServerSide::update_together(const Server::Visit& visit) {
-  for (Server::Part& part : server_.parts()) {
+  for (const Server::Part& part : memory_.server.parts) {
     if (part.range.count > 0) server_.combine(comm::Reduction::sum, part.pushed, part.pushed.front());
   }
-  const layout::KeyRanges& ranges = server_.ranges();
-  if (const layout::Range rows = ranges.rows(server_.number()); rows.count > 0) {
-    const Tensor& sum = server_.rows().front();
-    server_.combine(comm::Reduction::sum, server_.rows(), sum);
-    const Server::Part& tied = server_.parts()[static_cast<std::size_t>(ranges.tied().value)];
+  const layout::KeyRanges& ranges = memory_.server.ranges;
+  if (const layout::Range rows = ranges.rows(memory_.server.number); rows.count > 0) {
+    const Tensor& sum = memory_.server.rows.front();
+    server_.combine(comm::Reduction::sum, memory_.server.rows, sum);
+    const Server::Part& tied = memory_.server.parts[static_cast<std::size_t>(ranges.tied().value)];
     ops_.elementwise().add(tied.pushed.front().flat(0, rows.count), sum);
   }
   said_.norm = norm();
@@ -142,27 +113,27 @@ void ServerSide::update_together(const Server::Visit& visit) {
 
 // As parallel::GlobalNorm does it over as many ranks as there are workers.
 double ServerSide::norm() {
-  const layout::KeyRanges& ranges = server_.ranges();
-  std::ranges::fill(elements<double>(squares_.host), 0.0);
-  upload(ops_.stream(), squares_);
-  for (std::size_t u = 0; u < server_.parts().size(); ++u) {
-    const Server::Part& part = server_.parts()[u];
-    const layout::KeyRanges::Cells cells = ranges.cells(part.unit, server_.number());
+  const layout::KeyRanges& ranges = memory_.server.ranges;
+  std::ranges::fill(elements<double>(memory_.squares.host), 0.0);
+  upload(ops_.stream(), memory_.squares);
+  for (std::size_t u = 0; u < memory_.server.parts.size(); ++u) {
+    const Server::Part& part = memory_.server.parts[u];
+    const layout::KeyRanges::Cells cells = ranges.cells(part.unit, memory_.server.number);
     for (int c = cells.first; c < cells.last; ++c) {
       const layout::Range range = ranges.cell(part.unit, c);
       const Tensor gradient = part.pushed.front().flat(range.first - part.range.first, range.count);
-      ops_.reduce().sum_of_squares(squares_.device.flat(static_cast<std::int64_t>(u * workers()) + c, 1), gradient);
+      ops_.reduce().sum_of_squares(memory_.squares.device.flat(static_cast<std::int64_t>(u * workers()) + c, 1), gradient);
     }
   }
-  servers_.all_reduce(squares_.device, comm::Reduction::sum).join(ops_.stream());
-  download(ops_.stream(), squares_);
-  const std::span<const double> squares = elements<const double>(squares_.host);
+  servers_.all_reduce(memory_.squares.device, comm::Reduction::sum).join(ops_.stream());
+  download(ops_.stream(), memory_.squares);
+  const std::span<const double> squares = elements<const double>(memory_.squares.host);
   return std::sqrt(std::accumulate(squares.begin(), squares.end(), 0.0));
 }
 
 void ServerSide::update(int pushed_by, const UpdateNumbers& numbers) {
-  optimizer_->set(ops_.stream(), scalars_, numbers);
-  optimizer_->update(ops_.update(), server_.state(pushed_by), scalars_.on_device());
+  optimizer_->set(ops_.stream(), memory_.scalars, numbers);
+  optimizer_->update(ops_.update(), server_.state(pushed_by), memory_.scalars.on_device());
 }
 
 void ServerSide::update_apart(const Server::Visit& visit) {

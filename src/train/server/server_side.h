@@ -11,31 +11,27 @@
 
 #include "device/runtime.h"
 #include "parallel/server/server.h"
-#include "tensor/ledger.h"
-#include "train/engine_config.h"
 #include "train/optimizer/optimizer.h"
-#include "train/server/worker_side.h"
+#include "train/server/server_rank_memory.h"
 
 namespace lockstep::train {
 
 struct ServerOptions {
-  ServerMode mode = ServerMode::gradients;
-  int servers = 1;
   std::optional<std::int64_t> staleness;               ///< async: steps that a worker may be ahead of the slowest; none: any
   std::function<int()> stop_cause = [] { return 0; };  ///< a cause to stop (train::StopCause) that this rank has found, or 0
 };
 
 class ServerSide {
  public:
-  /// Declares everything, allocates nothing. The first ranks of `world` are the workers, the others the servers, whose group
-  /// `servers` is. The references outlive this.
+  /// Declares everything, allocates nothing. The first ranks of `world` are the workers, the others the servers of
+  /// config.servers, whose group `servers` is. The references outlive this.
   ServerSide(const EngineConfig& config, const ServerOptions& options, Runtime& runtime, ops::Ops& ops, comm::Communicator& world,
              comm::Communicator& servers);
   ServerSide(const ServerSide&) = delete;
   ServerSide& operator=(const ServerSide&) = delete;
 
   /// Bytes that commit() takes.
-  Ledger ledger() const;
+  Ledger ledger() const { return memory_.ledger(ops_.workspace_bytes()); }
   void commit();
   /// Until every worker has left.
   void run();
@@ -57,11 +53,10 @@ class ServerSide {
   ops::Ops& ops_;
   comm::Communicator& world_;
   comm::Communicator& servers_;
-  Arena parameter_arena_, optimizer_arena_, gradient_arena_;
+  ServerRankMemory memory_;
+  ServerMode mode_;
   std::unique_ptr<Optimizer> optimizer_;
   parallel::Server server_;
-  ops::WrittenScalars scalars_;
-  Mirror squares_;  ///< [units * workers] f64
   std::vector<int> all_workers_;
   std::size_t arrived_ = 0;
 

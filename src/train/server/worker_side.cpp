@@ -10,8 +10,8 @@
 #include "parallel/global_norm.h"
 #include "parallel/server/pushed_gradients.h"
 #include "parallel/zero/resident_state.h"
-#include "train/rank_schedule.h"
 #include "train/replicas.h"
+#include "train/server/server_rank_memory.h"
 
 namespace lockstep::train {
 namespace {
@@ -24,11 +24,11 @@ using parallel::StateRange;
 /// What all modes share: the way to the servers.
 class WorkerUpdater : public Updater, private RunControl {
  public:
-  WorkerUpdater(const UpdaterParts& parts, comm::Communicator& world, int servers)
+  WorkerUpdater(const UpdaterParts& parts, comm::Communicator& world)
       : parts_(parts),
         group_(parts.groups.all()),
         self_(comm::make_self()),
-        worker_(world, key_ranges(parts.config, parts.parameters.units(), group_.size(), servers)) {}
+        worker_(world, key_ranges(parts.config, group_.size())) {}
 
   RunControl& control() override { return *this; }
 
@@ -61,8 +61,7 @@ class WorkerUpdater : public Updater, private RunControl {
 class StateOnServers final : public ResidentState {
  public:
   StateOnServers(const UpdaterParts& parts, parallel::GradientStore& gradients, parallel::Worker& worker, RunControl& control)
-      : ResidentState(parts.parameters, gradients, make_optimizer(parts.config.optimizer)->slots(), parts.groups.all(),
-                      SlotsOn::rank0),
+      : ResidentState(parts.parameters, gradients, parts.memory.slots, parts.groups.all(), SlotsOn::rank0),
         worker_(worker),
         control_(control) {}
 
@@ -90,17 +89,13 @@ class StateOnServers final : public ResidentState {
 /// Gradients are pushed while backward goes on; the servers hold the optimizer.
 class GradientWorker : public WorkerUpdater {
  public:
-  GradientWorker(const UpdaterParts& parts, comm::Communicator& world, int servers, bool tied_parts_apart)
-      : WorkerUpdater(parts, world, servers),
-        own_(parts.parameters.units(), arch::unit_map(parts.config.model), gradient_work(parts.config), *self_, parts.ops,
-             parts.config.gradients),
+  GradientWorker(const UpdaterParts& parts, comm::Communicator& world, bool tied_parts_apart)
+      : WorkerUpdater(parts, world),
+        own_(parts.parameters.units(), arch::unit_map(parts.config.model), parts.config.plan.microbatches, parts.memory.gradients,
+             *self_, parts.ops, parts.config.gradients),
         gradients_(own_, worker_, {.overlap = parts.config.gradients.overlap, .tied_parts_apart = tied_parts_apart}),
         state_(parts, gradients_, worker_, control()) {}
 
-  void declare(const Arenas& arenas) override {
-    state_.declare(arenas.optimizer);
-    own_.declare(arenas.gradients, arenas.activations, arenas.workspace);
-  }
   parallel::GradientStore& gradients() override { return gradients_; }
   parallel::TrainingState& state() override { return state_; }
 
@@ -119,8 +114,7 @@ class GradientWorker : public WorkerUpdater {
 /// All workers' gradients make one step, as in data parallelism.
 class SynchronousWorker final : public GradientWorker {
  public:
-  SynchronousWorker(const UpdaterParts& parts, comm::Communicator& world, int servers)
-      : GradientWorker(parts, world, servers, true) {}
+  SynchronousWorker(const UpdaterParts& parts, comm::Communicator& world) : GradientWorker(parts, world, true) {}
 
   std::int64_t begin(std::int64_t step, std::int64_t targets) override {
     targets_ = GradientWorker::begin(step, targets);
@@ -144,13 +138,10 @@ class SynchronousWorker final : public GradientWorker {
 /// Every worker's gradient is a step of its own.
 class AsynchronousWorker final : public GradientWorker {
  public:
-  AsynchronousWorker(const UpdaterParts& parts, comm::Communicator& world, int servers)
-      : GradientWorker(parts, world, servers, false), own_state_(parts.parameters, own_, {}, *self_), norm_(own_state_, *self_) {}
-
-  void declare(const Arenas& arenas) override {
-    GradientWorker::declare(arenas);
-    norm_.declare(arenas.workspace);
-  }
+  AsynchronousWorker(const UpdaterParts& parts, comm::Communicator& world)
+      : GradientWorker(parts, world, false),
+        own_state_(parts.parameters, own_, no_slots_, *self_),
+        norm_(own_state_, parts.memory.squares, *self_) {}
 
   std::int64_t begin(std::int64_t step, std::int64_t targets) override { return targets_ = GradientWorker::begin(step, targets); }
   void finish(const Passed& passed, const ops::WrittenScalars& /*scalars*/, StepResult& result) override {
@@ -182,6 +173,7 @@ class AsynchronousWorker final : public GradientWorker {
     return now;
   }
 
+  parallel::SlotMemory no_slots_;
   ResidentState own_state_;  ///< of this worker alone: its own gradient's norm
   parallel::GlobalNorm norm_;
   std::int64_t targets_ = 0;
@@ -197,7 +189,7 @@ void copy(std::span<const Tensor> to, std::span<const Tensor> from) {
 class AveragedState final : public ResidentState {
  public:
   AveragedState(const UpdaterParts& parts, parallel::GradientStore& gradients, parallel::TrainingState& own)
-      : ResidentState(parts.parameters, gradients, own.slots(), parts.groups.all(), SlotsOn::rank0), own_(own) {}
+      : ResidentState(parts.parameters, gradients, parts.memory.saved_slots, parts.groups.all(), SlotsOn::rank0), own_(own) {}
 
   void distribute(std::int64_t step) override {
     ResidentState::distribute(step);
@@ -224,13 +216,9 @@ class AveragedState final : public ResidentState {
 /// Each worker is a run of its own for one step; then the servers average the weights.
 class AveragingWorker final : public WorkerUpdater {
  public:
-  AveragingWorker(const UpdaterParts& parts, comm::Communicator& world, int servers)
-      : WorkerUpdater(parts, world, servers), own_(parts, *self_), state_(parts, own_.gradients(), own_.state()) {}
+  AveragingWorker(const UpdaterParts& parts, comm::Communicator& world)
+      : WorkerUpdater(parts, world), own_(parts, *self_), state_(parts, own_.gradients(), own_.state()) {}
 
-  void declare(const Arenas& arenas) override {
-    state_.declare(arenas.optimizer);
-    own_.declare(arenas);
-  }
   parallel::GradientStore& gradients() override { return own_.gradients(); }
   parallel::TrainingState& state() override { return state_; }
   std::int64_t begin(std::int64_t step, std::int64_t targets) override {
@@ -258,19 +246,20 @@ class AveragingWorker final : public WorkerUpdater {
 
 }  // namespace
 
-layout::KeyRanges key_ranges(const EngineConfig& config, const std::vector<layout::Unit>& units, int workers, int servers) {
-  const arch::UnitMap map = arch::unit_map(config.model);
-  return {units, arch::backward_order(map), map.tied, workers, servers};
+UpdaterNeeds worker_needs(ServerMode mode, bool lead) {
+  const bool averages = mode == ServerMode::weights;
+  return {.slots = averages || lead, .saved_slots = averages && lead, .norm = mode != ServerMode::gradients};
 }
 
-std::unique_ptr<Updater> make_worker_updater(const UpdaterParts& parts, ServerMode mode, comm::Communicator& world, int servers) {
-  switch (mode) {
+std::unique_ptr<Updater> make_worker_updater(const UpdaterParts& parts, comm::Communicator& world) {
+  ensure(parts.config.servers.has_value(), "there are workers where there are servers");
+  switch (parts.config.servers->mode) {
     case ServerMode::gradients:
-      return std::make_unique<SynchronousWorker>(parts, world, servers);
+      return std::make_unique<SynchronousWorker>(parts, world);
     case ServerMode::weights:
-      return std::make_unique<AveragingWorker>(parts, world, servers);
+      return std::make_unique<AveragingWorker>(parts, world);
     case ServerMode::async:
-      return std::make_unique<AsynchronousWorker>(parts, world, servers);
+      return std::make_unique<AsynchronousWorker>(parts, world);
   }
   return nullptr;
 }

@@ -1,0 +1,40 @@
+#pragma once
+
+// What a parameter server keeps: its part of every unit, and room for what workers push. Declared from sizes alone.
+
+#include <string>
+#include <vector>
+
+#include "layout/key_ranges.h"
+#include "tensor/arena.h"
+
+namespace lockstep::parallel {
+
+struct ServerMemory {
+  struct Keeps {
+    bool rows;                       ///< a tied matrix's rows come apart from the rest of its gradient
+    std::vector<std::string> slots;  ///< names of what the optimizer keeps here
+    DType type;                      ///< of weights and slots
+    DType pushed;                    ///< of what workers push
+  };
+  /// Of server `server` of those that hold `all`.
+  ServerMemory(layout::KeyRanges all, Keeps kept, int server);
+  ServerMemory(const ServerMemory&) = delete;
+  ServerMemory& operator=(const ServerMemory&) = delete;
+  void declare(Arena& parameters, Arena& optimizer, Arena& gradients);
+
+  /// This server's part of a unit: all tensors [range.count], not to be used when that is 0.
+  struct Part {
+    UnitIndex unit;
+    layout::Range range;
+    Tensor weights;
+    std::vector<Tensor> slots, pushed;  ///< by name; by worker
+  };
+  layout::KeyRanges ranges;
+  Keeps keeps;
+  int number;
+  std::vector<Part> parts;   ///< one a unit, in the order of units
+  std::vector<Tensor> rows;  ///< of a tied matrix, by worker, when its rows come apart; may be empty
+};
+
+}  // namespace lockstep::parallel

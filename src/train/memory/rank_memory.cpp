@@ -1,0 +1,61 @@
+#include "train/memory/rank_memory.h"
+
+#include "device/runtime.h"
+#include "model/rotation.h"
+#include "tensor/host_pieces.h"
+
+namespace lockstep::train {
+
+RankMemory::RankMemory(const EngineConfig& config, const layout::Coordinates& at, Device device)
+    : part(rank_part(config, at)),
+      parameters(part.units, config.weights, config.plan),
+      attention(parallel::make_local_attention()),
+      model(model_shape(config, part, *attention)),
+      device_(device),
+      parameter_arena_(config.weights.type == DType::bf16 ? "weights bf16" : "weights fp32", MemoryKind::parameters),
+      gradient_arena_("gradients", MemoryKind::gradients),
+      optimizer_arena_("optimizer slots", MemoryKind::optimizer),
+      master_arena_("master weights fp32", MemoryKind::optimizer),
+      activation_arena_("activations", MemoryKind::activations),
+      workspace_arena_("temporaries", MemoryKind::workspace),
+      pinned_arena_("to and from files", MemoryKind::workspace) {
+  parameters.declare(parameter_arena_, master_arena_);
+  updater.declare({gradient_arena_, optimizer_arena_, activation_arena_, workspace_arena_}, config, part);
+  if (config.weights.owned() != DType::f32) {
+    constexpr std::int64_t drawn_at_a_time = 1 << 16;
+    const Arena::Mark start = workspace_arena_.mark();
+    workspace_arena_.declare(drawn, "start values", Shape{drawn_at_a_time}, DType::f32);
+    workspace_arena_.rewind(start);  // steps come later
+  }
+  model.declare(activation_arena_, workspace_arena_, config.model, part.dims, config.weights.type);
+  model::declare_angles(workspace_arena_, angles, config.model);
+  HostPieces::declare(pinned_arena_, pieces, device);
+  optimizer_arena_.declare(scalars.values, "step_scalars", Shape{ops::StepScalars::count}, DType::f32);
+  const Shape all_tokens{config.samples * config.positions * config.plan.microbatches};
+  if (part.embedding) activation_arena_.declare(tokens, "tokens", all_tokens, DType::i32);
+  if (!part.head) return;
+  activation_arena_.declare(targets, "targets", all_tokens, DType::i32);
+  workspace_arena_.declare(losses, "losses", Shape{config.plan.microbatches}, DType::f64);
+}
+
+Ledger RankMemory::ledger(std::int64_t kernels) const {
+  Ledger ledger;
+  for (const Arena* arena : {&parameter_arena_, &gradient_arena_, &optimizer_arena_, &master_arena_, &activation_arena_,
+                             &workspace_arena_, &pinned_arena_}) {
+    if (arena->bytes() > 0) arena->enter(ledger, device_);
+  }
+  ledger.add(MemoryKind::workspace, "kernels", kernels, {});
+  return ledger;
+}
+
+void RankMemory::commit(Runtime& runtime, MemorySource& window) {
+  ensure(runtime.device() == device_, "memory is taken on the device that it was declared for");
+  Ledger committed;
+  gradient_arena_.commit(window, committed);
+  for (Arena* arena : {&parameter_arena_, &master_arena_, &optimizer_arena_, &activation_arena_, &workspace_arena_}) {
+    if (arena->bytes() > 0) arena->commit(runtime, committed);
+  }
+  if (pinned_arena_.bytes() > 0) pinned_arena_.commit(runtime.memory(Space::pinned), committed);
+}
+
+}  // namespace lockstep::train

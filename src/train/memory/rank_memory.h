@@ -1,0 +1,44 @@
+#pragma once
+
+// All memory that a rank trains in. It is declared from the configuration and the rank's coordinates, without anything that
+// computes or communicates, so that it can be counted for any rank of any plan; an engine commits the same declarations.
+
+#include "model/stage_memory.h"
+#include "ops/step_scalars.h"
+#include "parallel/parameter_memory.h"
+#include "tensor/ledger.h"
+#include "train/memory/rank_part.h"
+#include "train/memory/updater_memory.h"
+
+namespace lockstep::train {
+
+class RankMemory {
+ public:
+  /// Of the rank at `at` of config.plan, on `device`. Throws BrokenRule for a plan that rank_part() refuses.
+  RankMemory(const EngineConfig& config, const layout::Coordinates& at, Device device = {});
+  RankMemory(const RankMemory&) = delete;
+  RankMemory& operator=(const RankMemory&) = delete;
+
+  /// Bytes that commit() takes, by owner, the same before and after it; and `kernels` bytes that ops take for themselves.
+  Ledger ledger(std::int64_t kernels) const;
+  /// Takes the memory from `runtime`, that of gradients from `window`. Once.
+  void commit(Runtime& runtime, MemorySource& window);
+
+  const RankPart part;
+  parallel::ParameterMemory parameters;
+  UpdaterMemory updater;
+  std::unique_ptr<parallel::ContextAttention> attention;  ///< has its own temporaries
+  model::ModelMemory model;
+  Mirror angles;  ///< of rotary positions: model/rotation
+  ops::WrittenScalars scalars;
+  Tensor tokens, targets;  ///< [samples * positions * micro-batches] i32, where the embedding and the head are
+  Mirror losses;           ///< [micro-batches] f64, where the head is: sums of token losses
+  Tensor drawn;            ///< f32, where start values are rounded; shares its bytes with temporaries
+  Tensor pieces;           ///< HostPieces' buffer
+
+ private:
+  Device device_;
+  Arena parameter_arena_, gradient_arena_, optimizer_arena_, master_arena_, activation_arena_, workspace_arena_, pinned_arena_;
+};
+
+}  // namespace lockstep::train

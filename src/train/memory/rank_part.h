@@ -1,0 +1,34 @@
+#pragma once
+
+// A rank's part of a run: chunks of the model, its share of their weights, and what it does with them in a step. All of it
+// follows from the configuration and the rank's coordinates, so that it is known of any rank of any plan without one that runs.
+
+#include <vector>
+
+#include "layout/mesh.h"
+#include "layout/pipeline_schedule.h"
+#include "layout/sharded_dims.h"
+#include "model/stage_memory.h"
+#include "train/engine_config.h"
+
+namespace lockstep::train {
+
+struct RankPart {
+  layout::Coordinates at;
+  std::vector<layout::Chunk> chunks;
+  std::vector<layout::Action> actions;  ///< of a step
+  layout::ShardedDims dims;             ///< of this rank's share
+  arch::UnitMap map;                    ///< of the model's units
+  std::vector<layout::Unit> units;      ///< of the model's, this rank's share; those that no chunk of the rank uses are empty
+  bool embedding = false, head = false;
+};
+/// Throws BrokenRule for a plan that nothing keeps to: context parallelism, several chunks on a pipeline rank, state that is cut
+/// or not on its device, recomputation and tiles.
+RankPart rank_part(const EngineConfig& config, const layout::Coordinates& at);
+
+/// Sizes of the memory that the part's passes need; `attention` outlives it.
+model::ModelShape model_shape(const EngineConfig& config, const RankPart& part, parallel::ContextAttention& attention);
+/// What its steps add up, over `ranks` ranks.
+parallel::GradientWork gradient_work(const EngineConfig& config, const RankPart& part, int ranks);
+
+}  // namespace lockstep::train

@@ -1,0 +1,33 @@
+#pragma once
+
+// The memory of the way from gradients to new weights on one rank, declared from sizes alone. Which updater a run has, and so
+// what it needs, follows from the configuration.
+
+#include "parallel/zero/gradients.h"
+#include "parallel/zero/resident_state.h"
+#include "train/memory/rank_part.h"
+
+namespace lockstep::train {
+
+struct UpdaterArenas {
+  Arena &gradients, &optimizer, &activations, &workspace;
+};
+
+/// What an updater asks for, beside gradients.
+struct UpdaterNeeds {
+  int ranks = 1;             ///< that sum their gradients by themselves
+  bool slots = true;         ///< the optimizer's, on this rank
+  bool saved_slots = false;  ///< others, for a checkpoint
+  bool norm = true;          ///< the norm of the gradient is taken here
+};
+
+struct UpdaterMemory {
+  /// What config.servers asks for, or replicas, on the rank that has `part`.
+  void declare(const UpdaterArenas& arenas, const EngineConfig& config, const RankPart& part);
+
+  parallel::GradientMemory gradients;
+  parallel::SlotMemory slots, saved_slots;
+  Mirror squares;  ///< parallel::GlobalNorm's
+};
+
+}  // namespace lockstep::train
