@@ -10,6 +10,8 @@
 
 namespace lockstep::app {
 
+inline constexpr int kDiverged = 3;
+
 using Arguments = std::vector<std::string>;
 
 struct Command {
@@ -20,7 +22,7 @@ struct Command {
 };
 
 /// Runs the command that `arguments` (without the program's name) ask for and returns the exit code. Errors go to `err`:
-/// UserError 2, SystemError and every other exception 1, BrokenRule 70.
+/// UserError 2, SystemError and every other exception 1, BrokenRule 70; a run that diverged returns kDiverged.
 int run_program(std::span<const Command> commands, const Arguments& arguments, std::FILE* out = stdout, std::FILE* err = stderr);
 
 }  // namespace lockstep::app

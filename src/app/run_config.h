@@ -47,6 +47,7 @@ struct RunConfig {
     std::optional<std::string> kill_file, save_file;
     std::optional<std::int64_t> dump_step;
     std::optional<double> peak_tflops;
+    std::int64_t max_skipped = 10;
     std::string global_batch = "keep";  // what a resume on another number of ranks does with it: keep or new
     bool operator==(const Train&) const = default;
   };

@@ -38,6 +38,7 @@ void print_summary(const train::TrainingHistory& history, const io::Path& folder
                history.staleness->greatest);
   }
   fmt::print(out, "Run folder:  {}\n", folder.string());
+  if (history.diverged) return;
   if (history.stopped) {
     fmt::print(out,
                "Stopped:     {}; everything is saved. Go on with:\n             {} --config {}/config.toml log.dir={} "

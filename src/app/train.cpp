@@ -115,13 +115,18 @@ int run(const Arguments& arguments) {
   }
   ranks.prepare = [&] { prepare_data(config, log); };
   const std::string name = run_name_from_time();
+  bool diverged = false;
   run_on_ranks(ranks, [&](Session& session) {
     // mpiexec gives every rank a terminal of its own, which no person reads.
     const bool live = is_terminal(stdout) && session.transport() != Transport::mpi;
     // The clocks of other processes may say something else.
-    train_rank(config, {arguments, started, comm::lead_text(session.world(), name), live, stdout}, session);
+    const train::TrainingHistory history =
+        train_rank(config, {arguments, started, comm::lead_text(session.world(), name), live, stdout}, session);
+    if (!history.diverged || !session.leads_process()) return;
+    diverged = true;
+    if (session.lead()) fmt::print(stderr, "lockstep: {}\n  -> {}\n", history.diverged->message, history.diverged->remedy);
   });
-  return 0;
+  return diverged ? kDiverged : 0;
 }
 
 }  // namespace

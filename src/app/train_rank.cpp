@@ -66,6 +66,7 @@ train::TrainerOptions trainer_options(const Run& run, std::int64_t max_iters) {
                     .seed = seed_of(config)};
   options.prompt = config.sample.prompt;
   options.dump_step = config.train.dump_step;
+  options.max_skipped = config.train.max_skipped;
   options.peak_flops = config.train.peak_tflops ? *config.train.peak_tflops * 1e12 : lab::fma_peak(run.session.team());
   options.folder = run.folder.path();
   options.name = run.name;

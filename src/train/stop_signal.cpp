@@ -48,6 +48,8 @@ std::string describe(StopCause cause, const SwitchOptions& options) {
       return fmt::format("the kill file {} appeared", options.kill_file.value_or(""));
     case StopCause::max_minutes:
       return fmt::format("train.max_minutes = {} is over", options.max_minutes.value_or(0));
+    case StopCause::diverged:
+      return "the run has diverged";
     case StopCause::none:
       return {};
   }

@@ -12,6 +12,7 @@
 #include "base/timer.h"
 #include "base/units.h"
 #include "comm/agreement.h"
+#include "train/divergence.h"
 
 namespace lockstep::train {
 namespace {
@@ -80,7 +81,8 @@ TrainingHistory Trainer::run(RunState state) {
     bool save_now = false;
     const StopCause cause = agree(save_now);
     if (save_now) save();
-    if (state_.step >= options_.max_iters) break;
+    if (cause == StopCause::diverged) end_diverged(fmt::format("{} steps in a row were left out", options_.max_skipped));
+    if (history_.diverged || state_.step >= options_.max_iters) break;
     if (cause != StopCause::none) {
       history_.stopped = describe(cause, options_.switches);
       stop_cause = cause;
@@ -88,8 +90,10 @@ TrainingHistory Trainer::run(RunState state) {
     }
     one_step();
   }
-  if (!history_.stopped && evaluated_ != state_.step) evaluate_and_sample();
-  save();
+  if (!history_.diverged) {
+    if (!history_.stopped && evaluated_ != state_.step) evaluate_and_sample();
+    save();
+  }
   if (stop_cause == StopCause::kill_file && switches_) {
     const std::string left = switches_->take_kill_request();
     if (!left.empty()) parts_.log.warning(left);
@@ -107,7 +111,8 @@ TrainingHistory Trainer::run(RunState state) {
 
 StopCause Trainer::agree(bool& save) {
   RunControl& control = parts_.engine.control();
-  const StopCause own = switches_ ? switches_->stop_cause() : StopCause::none;
+  StopCause own = switches_ ? switches_->stop_cause() : StopCause::none;
+  if (skipped_ >= options_.max_skipped) own = StopCause::diverged;
   const auto cause = std::max(own, static_cast<StopCause>(control.remote_stop_cause()));
   if (lead() && switches_ && switches_->take_save_request()) save_wanted_ = true;
   const bool planned = due(options_.eval_interval) || due(options_.checkpoint_interval) || state_.step >= options_.max_iters;
@@ -163,8 +168,9 @@ void Trainer::save() {
   comm::together(parts_.engine.groups().all(), [&] {
     if (lead() && options_.before_save) options_.before_save();
   });
-  saved_ = state_.step;
   parts_.engine.state().collect();
+  if (!first_weight_not_finite(parts_.engine).empty()) return end_diverged("a weight has no finite value");
+  saved_ = state_.step;
   if (evaluated_ != state_.step) state_.validation_loss.reset();
   const checkpoint::SaveReport report = save_run(options_.folder, parts_.engine, state_, options_.run, parts_.team);
   history_.checkpoint = report.folder;
@@ -172,6 +178,17 @@ void Trainer::save() {
     parts_.log.info(fmt::format("Saved checkpoint to: {} ({}, {})", report.folder.string(), format_bytes(report.bytes),
                                 format_seconds(report.durable_seconds)));
   }
+}
+
+void Trainer::end_diverged(const std::string& what) {
+  std::string where = first_weight_not_finite(parts_.engine);
+  if (!where.empty()) where = fmt::format("; the first weight that is not finite is in {}", where);
+  if (where.empty()) where = first_gradient_not_finite(parts_.engine);
+  if (!where.empty() && where.front() != ';') where = fmt::format("; the first gradient that is not finite is that of {}", where);
+  history_.diverged =
+      Problem{fmt::format("the run has diverged at step {}: {}{}", state_.step, what, where),
+              "go on from the last checkpoint, whose weights are finite, with a lower optimizer.learning_rate and "
+              "train.init_from=resume; where there is none, start again with one"};
 }
 
 void Trainer::one_step() {
@@ -182,6 +199,11 @@ void Trainer::one_step() {
     const io::Path file = options_.folder / fmt::format("dump_step_{}.safetensors", state_.step);
     dump_step(file, parts_.engine, batches.microbatches, result.loss);
     parts_.log.info(fmt::format("Wrote step {} to {}", state_.step, file.string()));
+  }
+  if (!result.finite) {
+    ++skipped_;
+  } else if (result.targets > 0) {
+    skipped_ = 0;
   }
   ++state_.step;
   state_.next_sample += parts_.engine.global_batch();

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/error.h"
 #include "base/log.h"
 #include "base/terminal.h"
 #include "data/loader.h"
@@ -35,10 +36,11 @@ struct TrainerOptions {
   SampleOptions sample;
   std::string prompt;  ///< of the samples; as it was typed
   std::optional<std::int64_t> dump_step;
-  double peak_flops = 312e12;  ///< of this rank, for MFU
-  io::Path folder;             ///< of the run
-  std::string name;            ///< of the run
-  bool tensorboard = false;    ///< also writes <folder>/tensorboard
+  std::int64_t max_skipped = 10;  ///< steps in a row whose gradient is not finite, which end the run
+  double peak_flops = 312e12;     ///< of this rank, for MFU
+  io::Path folder;                ///< of the run
+  std::string name;               ///< of the run
+  bool tensorboard = false;       ///< also writes <folder>/tensorboard
   SwitchOptions switches;
   double started = 0;                      ///< now_seconds() of the program's start
   std::function<void()> before_save = {};  ///< on rank 0: throws what keeps it from writing into the run's folder; or empty
@@ -66,6 +68,7 @@ struct TrainingHistory {
   std::string sample;                       ///< the last text, prompt included; on rank 0
   std::int64_t steps = 0;                   ///< optimizer steps done, all in all
   std::optional<std::string> stopped;       ///< why before max_iters
+  std::optional<Problem> diverged;          ///< the run has ended itself: nothing is learned any more
   double tokens_per_second = 0;             ///< median over the steps of this run
   std::optional<io::Path> checkpoint;       ///< the last one
   std::optional<Staleness> staleness;       ///< of asynchronous workers
@@ -83,7 +86,9 @@ class Trainer {
   void evaluate();
   /// All ranks write the same text, for their leases are alike; rank 0 keeps and logs it.
   void write_sample();
+  /// Weights that are not finite are not saved: the run has diverged.
   void save();
+  void end_diverged(const std::string& what);
   void one_step();
   void log_step(const StepResult& result, double dt, double waited);
   void write_line(const Metrics& metrics);
@@ -102,6 +107,7 @@ class Trainer {
   std::int64_t evaluated_ = -1, saved_ = -1;  // steps
   RunningMfu mfu_;
   bool save_wanted_ = false;
+  std::int64_t skipped_ = 0;  // steps in a row
   double last_end_ = 0, waited_ = 0;
   std::vector<double> rates_;
   std::unique_ptr<ProgressBar> bar_;

@@ -152,6 +152,12 @@ TEST(LaunchRetries, StopsWhenItSucceeds) {
   EXPECT_EQ(try_often(0, [](int) { return "exit 1"; }).attempts, 1);
 }
 
+TEST(LaunchRetries, ATrainingThatDivergedWouldDivergeAgain) {
+  const Tried tried = try_often(3, [](int) { return "exit 3"; });
+  EXPECT_EQ(tried.code, 3);
+  EXPECT_EQ(tried.said.size(), 1U);
+}
+
 TEST(LaunchRetries, BadInputStaysBad) {
   const Tried tried = try_often(3, [](int) { return "exit 2"; });
   EXPECT_EQ(tried.code, 2);

@@ -119,6 +119,16 @@ TEST_F(MpiRanks, LearnWhatThreadsLearnInBf16) {
   }
 }
 
+TEST_F(MpiRanks, ADivergedTrainingKeepsItsExitCode) {
+  const std::vector<std::string> more{"optimizer.learning_rate=1e15", "optimizer.weight_decay=1e15", "optimizer.decay_lr=false",
+                                      "train.warmup_iters=0",         "train.max_skipped=3",         "sample.tokens=0"};
+  const test::JobOutcome outcome = test::run_job(2, text_of(on_two("diverged", more)));
+  EXPECT_EQ(outcome.code, kDiverged) << outcome.output;
+  const std::size_t said = outcome.output.find("lockstep: the run has diverged");
+  EXPECT_NE(said, std::string::npos) << outcome.output;
+  EXPECT_EQ(outcome.output.rfind("lockstep: the run has diverged"), said) << outcome.output;
+}
+
 TEST_F(MpiRanks, MpiIoGivesTheSameTraining) {
   const test::JobOutcome files = test::run_job(2, text_of(on_two("files", {"optimizer.gas=2"})));
   ASSERT_EQ(files.code, 0) << files.output;

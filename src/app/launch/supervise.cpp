@@ -23,7 +23,7 @@ namespace lockstep::launch {
 namespace {
 
 constexpr int kTimedOut = 124;
-constexpr int kBadInput = 2;
+constexpr int kBadInput = 2, kDiverged = 3;  // which stay so
 
 [[noreturn]] void fail(std::string_view call, int code) { throw SystemError(fmt::format("{}: {}", call, std::strerror(code))); }
 
@@ -249,7 +249,7 @@ int run_with_retries(Supervisor& supervisor, const Retries& retries, const std::
   for (int attempt = 0;; ++attempt) {
     const Outcome outcome = supervisor.run(process(attempt));
     if (outcome.code == 0) return 0;
-    const bool last = outcome.interrupted || outcome.code == kBadInput || attempt == retries.count;
+    const bool last = outcome.interrupted || outcome.code == kBadInput || outcome.code == kDiverged || attempt == retries.count;
     if (last) {
       say(failure_text(outcome));
       return outcome.code;

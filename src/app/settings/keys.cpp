@@ -142,6 +142,8 @@ std::vector<Key> train_keys() {
       train<&Train::save_file>("train.save_file", any, loose, "", "save when this file exists, delete it and go on", false),
       train<&Train::dump_step>("train.dump_step", counted, loose, "iteration",
                                "write its gradients and weights to a file; null: none", false),
+      train<&Train::max_skipped>("train.max_skipped", positive, loose, "iterations",
+                                 "as many in a row whose gradient is not finite end the run (exit code 3)", false),
       train<&Train::peak_tflops>("train.peak_tflops", Rule::above(0, kMany), loose, "TFLOP/s",
                                  "what counts as 100 % MFU; null: what bench gemm found here", false),
       train<&Train::global_batch>("train.global_batch", Rule::one_of({"keep", "new"}), loose, "",

@@ -1,0 +1,18 @@
+#pragma once
+
+// Numbers that are not finite, found and named: a run that has diverged says where, and no such weight goes into a checkpoint.
+
+#include <optional>
+#include <string>
+
+#include "train/engine.h"
+
+namespace lockstep::train {
+
+/// The first weight tensor, in the order of units, with an element that is not finite; of several ranks the first one's. Empty:
+/// all are finite. Collective over the engine's ranks.
+std::string first_weight_not_finite(Engine& engine);
+/// The same of the last step's gradients, of those that the ranks have.
+std::string first_gradient_not_finite(Engine& engine);
+
+}  // namespace lockstep::train

@@ -1,0 +1,94 @@
+// A training that diverged is not a success.
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "app/train_command.h"
+#include "checkpoint/find.h"
+
+namespace lockstep::app {
+namespace {
+
+namespace fs = std::filesystem;
+
+class DivergedRun : public TrainCommand {
+ protected:
+  static std::vector<std::string> too_fast(std::vector<std::string> more) {
+    more.insert(more.begin(), {"optimizer.learning_rate=1e15", "optimizer.weight_decay=1e15", "optimizer.decay_lr=false",
+                               "train.warmup_iters=0", "train.max_iters=40", "sample.tokens=0"});
+    return more;
+  }
+  /// Steps that a run has saved.
+  std::vector<std::int64_t> saved(const std::string& run) const {
+    std::vector<std::int64_t> steps;
+    for (const checkpoint::Found& found : checkpoint::list_checkpoints(folder_ / run)) steps.push_back(found.step);
+    return steps;
+  }
+  /// Replaces the first element behind a safetensors header.
+  static void put_infinity(const fs::path& path) {
+    std::string bytes = io::read_file(path);
+    std::uint64_t header = 0;
+    std::memcpy(&header, bytes.data(), sizeof header);
+    constexpr std::uint32_t infinity = 0x7f800000;
+    std::memcpy(bytes.data() + sizeof header + header, &infinity, sizeof infinity);
+    io::replace_file(path, bytes);
+  }
+};
+
+TEST_F(DivergedRun, EndsWithAnExitCodeOfItsOwnAndNamesTheGradient) {
+  for (const char* ranks : {"1", "2"}) {
+    const Outcome outcome = lockstep(words("a" + std::string(ranks), too_fast({"--ranks", ranks, "train.max_skipped=5"})));
+    EXPECT_EQ(outcome.code, kDiverged) << outcome.err;
+    EXPECT_NE(outcome.err.find("the run has diverged at step "), std::string::npos) << outcome.err;
+    EXPECT_NE(outcome.err.find("5 steps in a row were left out; the first gradient that is not finite is that of transformer."),
+              std::string::npos)
+        << outcome.err;
+    EXPECT_EQ(outcome.out.find("Try next:"), std::string::npos);
+  }
+}
+
+TEST_F(DivergedRun, WithParameterServersToo) {
+  for (const std::string mode : {"gradients", "weights", "async"}) {
+    const Outcome outcome = lockstep(words(
+        mode, too_fast({"--ranks", "3", "train.threads=1", "train.backend=ps", "parallel.ps=" + mode, "train.max_skipped=5"})));
+    EXPECT_EQ(outcome.code, kDiverged) << mode << outcome.err;
+    EXPECT_NE(outcome.err.find("the run has diverged at step "), std::string::npos) << outcome.err;
+  }
+}
+
+TEST_F(DivergedRun, GoesOnFromItsLastCheckpoint) {
+  ASSERT_EQ(lockstep(words("a", {"train.max_iters=4"})).code, 0);
+  EXPECT_EQ(lockstep(words("a", too_fast({"train.init_from=resume", "train.max_skipped=3", "checkpoint.interval=100"}))).code,
+            kDiverged);
+  EXPECT_EQ(saved("a"), std::vector<std::int64_t>{4});
+  const Outcome outcome =
+      lockstep(words("a", {"train.init_from=resume", "optimizer.learning_rate=1e-4", "optimizer.weight_decay=0.1"}));
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_TRUE(checkpoint::list_checkpoints(folder_ / "a").back().manifest->validation_loss.has_value());  // a number
+}
+
+TEST_F(DivergedRun, FewSkippedStepsAreLeftOutAlone) {
+  EXPECT_EQ(lockstep(words("a", too_fast({"train.max_iters=8", "train.max_skipped=9"}))).code, 0);
+}
+
+TEST_F(DivergedRun, WeightsThatAreNotFiniteAreNeverSaved) {
+  ASSERT_EQ(lockstep(words("a", {"train.max_iters=2"})).code, 0);
+  ASSERT_EQ(lockstep({"convert", folder_ / "a", folder_ / "hf"}).code, 0);
+  put_infinity(folder_ / "hf/model.safetensors");
+  for (const char* ranks : {"1", "2"}) {
+    const std::string run = std::string("b") + ranks;
+    const Outcome outcome =
+        lockstep({"train", "--ranks", ranks, "data.dir=" + (folder_ / "data").string(), "log.dir=" + (folder_ / run).string(),
+                  "train.init_from=" + (folder_ / "hf").string(), "model.batch_size=2", "train.eval_iters=1", "sample.tokens=0",
+                  "train.threads=1", "train.max_iters=4", "checkpoint.interval=1", "train.max_skipped=100"});
+    EXPECT_EQ(outcome.code, kDiverged) << outcome.err;
+    EXPECT_NE(outcome.err.find("a weight has no finite value; the first weight that is not finite is in transformer."),
+              std::string::npos)
+        << outcome.err;
+    EXPECT_TRUE(saved(run).empty());
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::app
