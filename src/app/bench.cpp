@@ -15,8 +15,8 @@
 #include "base/error.h"
 #include "base/terminal.h"
 #include "lab/bench_gemm.h"
-#include "lab/bench_step.h"
 #include "lab/machine.h"
+#include "lab/step/bench_step.h"
 
 namespace lockstep::app {
 namespace {

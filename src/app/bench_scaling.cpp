@@ -13,8 +13,8 @@
 #include "base/error.h"
 #include "base/terminal.h"
 #include "device/topology.h"
-#include "lab/bench_step.h"
 #include "lab/scaling.h"
+#include "lab/step/bench_step.h"
 
 namespace lockstep::app {
 namespace {

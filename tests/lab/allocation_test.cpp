@@ -8,7 +8,7 @@
 #include <fstream>
 #include <new>
 
-#include "lab/step_shapes.h"
+#include "lab/step/step_shapes.h"
 #include "support/tiny_engine.h"
 
 namespace {

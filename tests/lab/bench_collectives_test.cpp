@@ -1,4 +1,4 @@
-#include "lab/bench_collectives.h"
+#include "lab/collectives/bench_collectives.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "comm/thread/thread_world.h"
 #include "device/runtime.h"
-#include "lab/collective_trial.h"
+#include "lab/collectives/collective_trial.h"
 
 namespace lockstep::lab {
 namespace {

@@ -1,4 +1,4 @@
-#include "lab/bench_step.h"
+#include "lab/step/bench_step.h"
 
 #include <gtest/gtest.h>
 

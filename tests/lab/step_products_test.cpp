@@ -1,10 +1,10 @@
-#include "lab/step_products.h"
+#include "lab/step/step_products.h"
 
 #include <gtest/gtest.h>
 
 #include "arch/flops.h"
 #include "arch/parameters.h"
-#include "lab/step_shapes.h"
+#include "lab/step/step_shapes.h"
 
 namespace lockstep::lab {
 namespace {

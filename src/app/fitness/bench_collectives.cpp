@@ -1,6 +1,6 @@
 // `lockstep bench collectives`: how fast ranks exchange data, and how fast memory would let them.
 
-#include "lab/bench_collectives.h"
+#include "lab/collectives/bench_collectives.h"
 
 #include <fmt/format.h>
 
@@ -16,7 +16,7 @@
 #include "base/error.h"
 #include "base/terminal.h"
 #include "base/timer.h"
-#include "lab/collective_trial.h"
+#include "lab/collectives/collective_trial.h"
 #include "lab/machine.h"
 #include "lab/process.h"
 #include "train/stop_signal.h"

@@ -16,8 +16,8 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "comm/text.h"
-#include "lab/bench_collectives.h"
-#include "lab/collective_trial.h"
+#include "lab/collectives/bench_collectives.h"
+#include "lab/collectives/collective_trial.h"
 #include "lab/machine.h"
 
 namespace lockstep::app {

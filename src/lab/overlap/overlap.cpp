@@ -8,7 +8,7 @@
 #include "arch/parameters.h"
 #include "base/error.h"
 #include "base/units.h"
-#include "lab/step_training.h"
+#include "lab/step/step_training.h"
 
 namespace lockstep::lab {
 namespace {

@@ -9,7 +9,7 @@
 #include "base/json.h"
 #include "comm/communicator.h"
 #include "device/runtime.h"
-#include "lab/step_shapes.h"
+#include "lab/step/step_shapes.h"
 #include "ops/ops.h"
 
 namespace lockstep::lab {

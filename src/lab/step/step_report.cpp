@@ -7,7 +7,7 @@
 #include <iterator>
 
 #include "base/units.h"
-#include "lab/bench_step.h"
+#include "lab/step/bench_step.h"
 
 namespace lockstep::lab {
 namespace {

@@ -15,9 +15,9 @@
 #include "base/json.h"
 #include "comm/communicator.h"
 #include "device/runtime.h"
-#include "lab/floor.h"
-#include "lab/op_account.h"
-#include "lab/step_shapes.h"
+#include "lab/step/floor.h"
+#include "lab/step/op_account.h"
+#include "lab/step/step_shapes.h"
 #include "ops/ops.h"
 #include "parallel/parameter_store.h"
 

@@ -1,4 +1,4 @@
-#include "lab/bench_collectives.h"
+#include "lab/collectives/bench_collectives.h"
 
 #include <fmt/format.h>
 
@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "base/timer.h"
 #include "base/units.h"
-#include "lab/collective_trial.h"
+#include "lab/collectives/collective_trial.h"
 
 namespace lockstep::lab {
 namespace {

@@ -1,4 +1,4 @@
-#include "lab/step_training.h"
+#include "lab/step/step_training.h"
 
 #include <fmt/format.h>
 

@@ -9,7 +9,7 @@
 #include "comm/communicator.h"
 #include "data/batch.h"
 #include "device/runtime.h"
-#include "lab/step_shapes.h"
+#include "lab/step/step_shapes.h"
 #include "ops/ops.h"
 #include "parallel/parameter_store.h"
 #include "parallel/zero/gradients.h"

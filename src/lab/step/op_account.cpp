@@ -1,4 +1,4 @@
-#include "lab/op_account.h"
+#include "lab/step/op_account.h"
 
 #include <algorithm>
 #include <utility>

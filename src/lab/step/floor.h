@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "device/runtime.h"
-#include "lab/step_products.h"
-#include "lab/step_shapes.h"
+#include "lab/step/step_products.h"
+#include "lab/step/step_shapes.h"
 #include "ops/ops.h"
 #include "parallel/parameter_store.h"
 

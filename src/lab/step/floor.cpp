@@ -1,4 +1,4 @@
-#include "lab/floor.h"
+#include "lab/step/floor.h"
 
 #include <algorithm>
 #include <limits>

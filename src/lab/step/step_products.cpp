@@ -1,4 +1,4 @@
-#include "lab/step_products.h"
+#include "lab/step/step_products.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "lab/bench_step.h"
+#include "lab/step/bench_step.h"
 
 #include <fmt/format.h>
 
@@ -9,7 +9,7 @@
 #include "base/timer.h"
 #include "device/team.h"
 #include "lab/process.h"
-#include "lab/step_training.h"
+#include "lab/step/step_training.h"
 
 namespace lockstep::lab {
 namespace {

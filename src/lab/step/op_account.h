@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "lab/step_products.h"
+#include "lab/step/step_products.h"
 #include "ops/op_scope.h"
 
 namespace lockstep::lab {

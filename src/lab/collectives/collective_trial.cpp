@@ -1,4 +1,4 @@
-#include "lab/collective_trial.h"
+#include "lab/collectives/collective_trial.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -1,4 +1,4 @@
-#include "lab/step_shapes.h"
+#include "lab/step/step_shapes.h"
 
 #include <fmt/format.h>
 

@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "base/terminal.h"
-#include "lab/bench_collectives.h"
+#include "lab/collectives/bench_collectives.h"
 
 namespace lockstep::lab {
 namespace {
