@@ -16,7 +16,7 @@
 #include "base/units.h"
 #include "comm/mpi/mpi_job.h"
 #include "comm/text.h"
-#include "data/dataset.h"
+#include "data/prepare/dataset.h"
 #include "data/token_description.h"
 
 namespace lockstep::app {

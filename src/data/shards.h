@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "data/token_writer.h"
+#include "data/prepare/token_writer.h"
 
 namespace lockstep::data {
 

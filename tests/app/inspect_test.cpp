@@ -9,7 +9,7 @@
 #include "app/inspect_facts.h"
 #include "base/error.h"
 #include "checkpoint/sample.h"
-#include "data/prepare.h"
+#include "data/prepare/prepare.h"
 #include "support/temp_folder.h"
 
 namespace lockstep::app {

@@ -1,4 +1,4 @@
-#include "data/dataset.h"
+#include "data/prepare/dataset.h"
 
 #include <gtest/gtest.h>
 

@@ -14,7 +14,7 @@
 
 #include "base/json.h"
 #include "data/corpus.h"
-#include "data/prepare.h"
+#include "data/prepare/prepare.h"
 #include "data/shards.h"
 #include "data/support.h"
 #include "data/text/documents.h"

@@ -1,4 +1,4 @@
-#include "data/prepare.h"
+#include "data/prepare/prepare.h"
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>

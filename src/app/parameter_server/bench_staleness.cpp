@@ -23,7 +23,7 @@
 #include "base/terminal.h"
 #include "base/timer.h"
 #include "comm/mpi/mpi_job.h"
-#include "data/prepare.h"
+#include "data/prepare/prepare.h"
 #include "io/file.h"
 #include "lab/staleness.h"
 

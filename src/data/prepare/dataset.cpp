@@ -1,12 +1,12 @@
-#include "data/dataset.h"
+#include "data/prepare/dataset.h"
 
 #include <fmt/format.h>
 
 #include <filesystem>
 
 #include "base/error.h"
-#include "data/download.h"
-#include "data/prepare.h"
+#include "data/prepare/download.h"
+#include "data/prepare/prepare.h"
 #include "data/token_description.h"
 #include "io/sha256.h"
 

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "data/token_writer.h"
+#include "data/prepare/token_writer.h"
 #include "data/tokenizer.h"
 
 namespace lockstep::data {

@@ -1,4 +1,4 @@
-#include "data/prepare.h"
+#include "data/prepare/prepare.h"
 
 #include <fmt/format.h>
 
@@ -19,14 +19,14 @@
 #include "data/bpe/bpe_tokenizer.h"
 #include "data/bpe/tokenizer_json.h"
 #include "data/bpe/training.h"
-#include "data/encoded_part.h"
-#include "data/ordered_work.h"
+#include "data/prepare/encoded_part.h"
+#include "data/prepare/ordered_work.h"
+#include "data/prepare/token_writer.h"
 #include "data/shards.h"
 #include "data/text/documents.h"
 #include "data/text/scan.h"
 #include "data/text/source.h"
 #include "data/text/spool.h"
-#include "data/token_writer.h"
 #include "data/tokenizer.h"
 #include "data/tokenizer_choice.h"
 

@@ -1,4 +1,4 @@
-#include "data/token_writer.h"
+#include "data/prepare/token_writer.h"
 
 #include <algorithm>
 #include <cstring>

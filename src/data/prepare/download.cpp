@@ -1,4 +1,4 @@
-#include "data/download.h"
+#include "data/prepare/download.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-#include "data/ordered_work.h"
+#include "data/prepare/ordered_work.h"
 
 #include <condition_variable>
 #include <exception>

@@ -1,4 +1,4 @@
-#include "data/encoded_part.h"
+#include "data/prepare/encoded_part.h"
 
 #include <optional>
 #include <span>
