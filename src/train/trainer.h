@@ -18,11 +18,11 @@
 #include "train/engine.h"
 #include "train/evaluator.h"
 #include "train/lr_schedule.h"
-#include "train/metrics.h"
+#include "train/report/metrics.h"
+#include "train/report/tensorboard.h"
 #include "train/sample.h"
 #include "train/state.h"
 #include "train/stop_signal.h"
-#include "train/tensorboard.h"
 
 namespace lockstep::train {
 

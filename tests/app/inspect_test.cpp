@@ -1,4 +1,4 @@
-#include "app/inspect.h"
+#include "app/inspect/inspect.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <fstream>
 
 #include "app/commands.h"
-#include "app/inspect_facts.h"
+#include "app/inspect/inspect_facts.h"
 #include "base/error.h"
 #include "checkpoint/sample.h"
 #include "data/prepare/prepare.h"

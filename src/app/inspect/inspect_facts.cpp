@@ -1,4 +1,4 @@
-#include "app/inspect_facts.h"
+#include "app/inspect/inspect_facts.h"
 
 #include <fmt/format.h>
 

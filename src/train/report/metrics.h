@@ -10,7 +10,7 @@
 
 #include "base/json.h"
 #include "train/engine_config.h"
-#include "train/tensorboard.h"
+#include "train/report/tensorboard.h"
 
 namespace lockstep::train {
 

@@ -1,4 +1,4 @@
-#include "app/inspect.h"
+#include "app/inspect/inspect.h"
 
 #include <fmt/format.h>
 
@@ -8,7 +8,7 @@
 #include "app/command_line.h"
 #include "app/commands.h"
 #include "app/help.h"
-#include "app/inspect_facts.h"
+#include "app/inspect/inspect_facts.h"
 #include "base/error.h"
 #include "base/units.h"
 
