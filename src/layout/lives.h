@@ -39,8 +39,9 @@ class Places {
 
  private:
   std::size_t place(int chunk, Stream stream, int microbatch) const {
-    return static_cast<std::size_t>((chunk * static_cast<int>(Stream::count) + static_cast<int>(stream)) * microbatches_ +
-                                    microbatch);
+    const auto streams = static_cast<std::size_t>(Stream::count), microbatches = static_cast<std::size_t>(microbatches_);
+    return (static_cast<std::size_t>(chunk) * streams + static_cast<std::size_t>(stream)) * microbatches +
+           static_cast<std::size_t>(microbatch);
   }
   const std::vector<Chunk>& chunks_;
   int microbatches_;

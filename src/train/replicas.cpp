@@ -37,7 +37,7 @@ void Replicas::finish(const Passed& passed, const ops::WrittenScalars& scalars, 
                    .finite = result.finite && targets_ > 0});
   optimizer_->update(parts_.ops.update(), state_, scalars.on_device());
   result.exposed_seconds = gradients_.exposed_seconds();
-  result.cover_seconds = gradients_.cover_seconds();
+  result.overlappable_seconds = gradients_.overlappable_seconds();
 }
 
 }  // namespace lockstep::train

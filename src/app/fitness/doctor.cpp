@@ -92,7 +92,7 @@ int run(const Arguments& arguments) {
   line.option("--ranks", asked, "N", "ranks (default: one a core; under mpiexec those it started)");
   line.note("examples:\n  lockstep doctor\n  mpiexec -n 4 lockstep doctor");
   if (!line.parse(arguments)) return 0;
-  constexpr double timeout = 60;  // seconds: here nobody has reason to be late
+  constexpr double timeout = 60;  // seconds: here no rank has reason to be late
   std::vector<std::string> causes;
   try {
     run_on_ranks({.ranks = rank_count(asked).to_start, .timeout = timeout}, [&](Session& session) {

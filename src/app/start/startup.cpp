@@ -51,7 +51,7 @@ std::string optimizer_text(const RunConfig::Optimizer& config, const train::Opti
 }
 
 std::string rope_text(const arch::Rope& rope) {
-  const std::string text = fmt::format("theta={}", rope.theta);
+  std::string text = fmt::format("theta={}", rope.theta);
   if (rope.scaling == arch::RopeScaling::none) return text;
   return text + fmt::format(", llama3 x{}, original={}", rope.factor, rope.original_block_size);
 }

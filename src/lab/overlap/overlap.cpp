@@ -39,7 +39,7 @@ class Kind {
     std::array<double, 3> mean{};
     mean[2] = training_.timed_step(result);
     mean[0] = result.exposed_seconds;
-    mean[1] = result.cover_seconds;
+    mean[1] = result.overlappable_seconds;
     std::array<double, 1> least{result.exposed_seconds};
     world_.host().all_reduce(view(std::span<double>(mean), Shape{3}), comm::Reduction::mean).wait();
     world_.host().all_reduce(view(std::span<double>(least), Shape{1}), comm::Reduction::min).wait();

@@ -130,7 +130,7 @@ void ZeroGradients::finish() {
 }
 
 void ZeroGradients::finish_apart() {
-  cover_seconds_ = now_seconds() - first_ready_ - exposed_seconds_;
+  overlappable_seconds_ = now_seconds() - first_ready_ - exposed_seconds_;
   for (const Entry& e : entries_) ensure(e.closed == microbatches_, "every unit got the gradient of every micro-batch");
   for (Bucket& bucket : buckets_) {
     if (each_microbatch()) {

@@ -59,7 +59,7 @@ class ZeroGradients final : public GradientStore {
   void finish() override;
   Shard shard(UnitIndex unit) override;
 
-  /// finish() that leaves a tied matrix's parts apart, for someone else to reduce and add: its shard is H, tied_rows() is E [V,
+  /// finish() that leaves a tied matrix's parts apart, for servers to reduce and add: its shard is H, tied_rows() is E [V,
   /// C] until the next begin().
   void finish_apart();
   const Tensor& tied_rows() const { return tied_->rows(); }
@@ -67,7 +67,7 @@ class ZeroGradients final : public GradientStore {
   /// Seconds of the step for which reductions were waited for.
   double exposed_seconds() const { return exposed_seconds_; }
   /// Seconds of the step from the first complete gradient of a unit to finish(), those left out: what reductions can hide behind.
-  double cover_seconds() const { return cover_seconds_; }
+  double overlappable_seconds() const { return overlappable_seconds_; }
 
  private:
   struct Entry {
@@ -106,7 +106,7 @@ class ZeroGradients final : public GradientStore {
   std::optional<TiedMatrix> tied_;
   const GradientMemory& memory_;
   int microbatches_;
-  double exposed_seconds_ = 0, cover_seconds_ = 0;
+  double exposed_seconds_ = 0, overlappable_seconds_ = 0;
   double first_ready_ = 0;  ///< now_seconds() of the step's first complete gradient; 0: there is none yet
 };
 

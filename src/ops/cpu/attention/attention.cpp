@@ -135,7 +135,7 @@ void CpuAttention::do_backward(const Tensor& dq, const Tensor& dk, const Tensor&
     const std::int64_t first_head = shape.first_head_of(kv_head);
     const std::int64_t column = first_head * shape.head_size, kv_column = kv_head * shape.head_size;
     const std::int64_t row_sums = (sample * shape.heads + first_head) * rows;
-    // The slot's last user has left it: it is an earlier task, so somebody is at it.
+    // The slot's last user has left it: it is an earlier task, so a worker is at it.
     if (task >= slots_) wait_for(slot_of(task), last_step(task - slots_));
     backward_({.q = head_rows(q, sample, rows, column),
                .k = head_rows(k, sample, shape.key_rows, kv_column),

@@ -100,7 +100,7 @@ struct BackwardTask {
   WeightDropout dropout;
   Progress* own = nullptr;
   std::int64_t own_base = 0;
-  const Progress* before = nullptr;  ///< nullptr: nobody comes before
+  const Progress* before = nullptr;  ///< nullptr: no task comes before
   std::int64_t before_base = 0;
 };
 

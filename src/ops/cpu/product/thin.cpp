@@ -153,7 +153,7 @@ void ThinRows(const ThinStep& step) {
   using T = typename Form::Element;
   const hn::CappedTag<float, 8> d;
   constexpr int chains = chains_of<rows>;
-  // Columns that are missing repeat the last one; nobody reads their sums.
+  // Columns that are missing repeat the last one; their sums are not read.
   const T* b[ThinStep::panel];
   for (std::int64_t j = 0; j < ThinStep::panel; ++j)
     b[j] = static_cast<const T*>(step.b) + std::min(j, step.columns - 1) * step.b_stride;
