@@ -24,4 +24,9 @@ class Local final : public Boundary {
 
 std::unique_ptr<Boundary> make_local_boundary() { return std::make_unique<Local>(); }
 
+std::unique_ptr<Boundary> make_boundary(const Groups& groups) {
+  ensure(groups.plan().tp == 1, "a rank has whole layers");
+  return make_local_boundary();
+}
+
 }  // namespace lockstep::parallel

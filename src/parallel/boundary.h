@@ -12,6 +12,7 @@
 
 #include "comm/request.h"
 #include "layout/range.h"
+#include "parallel/groups.h"
 #include "tensor/tensor.h"
 
 namespace lockstep::parallel {
@@ -61,5 +62,8 @@ struct Boundaries {
 
 /// Nothing is carried.
 std::unique_ptr<Boundary> make_local_boundary();
+
+/// Which boundary a rank's layers have: its plan says. The groups outlive it. Throws BrokenRule where there is none for the plan.
+std::unique_ptr<Boundary> make_boundary(const Groups& groups);
 
 }  // namespace lockstep::parallel

@@ -37,4 +37,9 @@ class Local final : public ContextAttention {
 
 std::unique_ptr<ContextAttention> make_local_attention() { return std::make_unique<Local>(); }
 
+std::unique_ptr<ContextAttention> make_attention(const layout::ParallelPlan& plan, const layout::Coordinates& /*at*/) {
+  ensure(plan.cp == 1, "a rank has whole sequences");
+  return make_local_attention();
+}
+
 }  // namespace lockstep::parallel

@@ -7,6 +7,7 @@
 
 #include <memory>
 
+#include "layout/mesh.h"
 #include "layout/sharded_dims.h"
 #include "ops/ops.h"
 #include "tensor/arena.h"
@@ -57,5 +58,8 @@ class ContextAttention {
 
 /// The rank has all positions of its samples: nothing is sent.
 std::unique_ptr<ContextAttention> make_local_attention();
+
+/// How the rank at `at` attends: the plan says. Throws BrokenRule where there is no way for the plan.
+std::unique_ptr<ContextAttention> make_attention(const layout::ParallelPlan& plan, const layout::Coordinates& at);
 
 }  // namespace lockstep::parallel

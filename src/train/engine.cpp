@@ -23,7 +23,7 @@ Engine::Engine(const EngineConfig& config, Runtime& runtime, ops::Ops& ops, cons
       pieces_(ops.stream(), memory_.pieces),
       parameters_(make_store(memory_.parameters, groups)),
       updater_(make_updater({config_, ops, *parameters_, groups, memory_.updater})),
-      boundary_(parallel::make_local_boundary()),
+      boundary_(parallel::make_boundary(groups)),
       context_{config.model,       memory_.part.dims, ops,         *parameters_,      parallel::Boundaries::all(*boundary_),
                *memory_.attention, memory_.angles,    config.seed, config.plan.leases},
       sink_(ops),

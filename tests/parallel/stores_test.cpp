@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 
 #include "arch/parameters.h"
+#include "comm/thread/thread_world.h"
+#include "parallel/boundary.h"
+#include "parallel/context_attention.h"
 #include "support/machine.h"
 #include "support/tiny_model.h"
 
@@ -42,6 +45,14 @@ TEST(Stores, LeasesOfAStepFollowItsOrder) {
   for (int twice = 0; twice < 2; ++twice) {
     const Lease lease = store->lease(second);
   }
+}
+
+TEST(Stores, PlansThatNoBoundaryOrAttentionIsForAreRefused) {
+  comm::run_ranks(2, {}, [](comm::Communicator& world) {
+    const Groups groups(world, layout::Mesh({.tp = 2, .ranks_per_host = 2}));
+    EXPECT_THROW(make_boundary(groups), BrokenRule);
+    EXPECT_THROW(make_attention({.cp = 2}, {}), BrokenRule);
+  });
 }
 
 }  // namespace

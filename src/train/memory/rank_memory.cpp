@@ -9,7 +9,7 @@ namespace lockstep::train {
 RankMemory::RankMemory(const EngineConfig& config, const layout::Coordinates& at, Device device)
     : part(rank_part(config, at)),
       parameters(part.units, config.weights, config.plan),
-      attention(parallel::make_local_attention()),
+      attention(parallel::make_attention(config.plan, at)),
       model(model_shape(config, part, *attention)),
       device_(device),
       parameter_arena_(config.weights.type == DType::bf16 ? "weights bf16" : "weights fp32", MemoryKind::parameters),

@@ -12,7 +12,6 @@ void check_placements(const layout::ParallelPlan& plan) {
   constexpr layout::Placement whole;
   ensure(plan.parameters == whole && plan.gradients == whole && plan.optimizer == whole,
          "weights, gradients and the optimizer's state lie whole on their device");
-  ensure(plan.cp == 1, "a rank has whole sequences");
   ensure(plan.chunks == 1, "a pipeline rank has one chunk");
   ensure(plan.recompute == layout::Recompute::none && plan.tiles == layout::Tiles{},
          "activations are kept, and layers are leased whole");
