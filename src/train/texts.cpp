@@ -16,14 +16,14 @@ Pace write_texts(const TextsRequest& request, const data::Tokenizer& tokenizer, 
   const std::string start = tokenizer.decode(request.prompt);
   Pace pace;
   for (std::int64_t round = 0; round < rounds.count(); ++round) {
-    const auto [number, counts] = rounds.turn(round, ranks.rank());
+    const layout::Rounds::Turn turn = rounds.turn(round, ranks.rank());
     SampleOptions sampling = request.sampling;
-    sampling.number = number;
+    sampling.number = turn.thing;
     std::string text = start;
     if (lead) put(start);
     pace.tokens = 0;
-    const auto each = [&, counts = counts](std::int32_t token) {
-      if (!counts) return together == nullptr;  // a text that is dropped keeps the others from nothing
+    const auto each = [&](std::int32_t token) {
+      if (!turn.counts) return together == nullptr;  // a text that is dropped keeps the others from nothing
       if (token == request.end) return false;
       const std::string_view piece = tokenizer.bytes(token);
       lead ? put(piece) : void(text += piece);
@@ -31,7 +31,7 @@ Pace write_texts(const TextsRequest& request, const data::Tokenizer& tokenizer, 
       return true;
     };
     sampler.run(request.prompt, sampling, each, together);
-    if (!lead && counts) comm::send_text(ranks, std::move(text), 0);
+    if (!lead && turn.counts) comm::send_text(ranks, std::move(text), 0);
     if (!lead) continue;
     put(request.behind);
     for (int other = 1; other < ranks.size() && rounds.turn(round, other).counts; ++other) {
