@@ -142,6 +142,12 @@ TEST_F(Reading, RangesThatDoNotTileTheTensorAreBugs) {
   std::vector<float> part(4);
   const Tensor four = view(std::span(part), Shape{4}), three = four.flat(0, 3);
   const auto refused = [&](std::vector<HeldRange> ranges) {
+    // Ranges may be read at the same time: each has memory of its own.
+    std::vector<std::vector<float>> memory(ranges.size(), std::vector<float>(4));
+    for (std::size_t i = 0; i < ranges.size(); ++i) {
+      Tensor& values = ranges[i].values;
+      values = view(std::span(memory[i]), Shape{4}).flat(0, values.elements()).reshape(values.shape);
+    }
     const HeldTensor held{{"odd", {7}, DType::f32}, std::move(ranges)};
     try {
       read(reader, std::span(&held, 1), team);
