@@ -3,11 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 
 #include "app/build_info.h"
 #include "app/help.h"
 #include "app/settings/config_help.h"
 #include "base/error.h"
+#include "base/terminal.h"
 
 namespace lockstep::app {
 namespace {
@@ -62,6 +65,17 @@ int dispatch(std::span<const Command> commands, const Arguments& arguments, std:
   return find_command(commands, arguments[0]).run({arguments.begin() + 1, arguments.end()});
 }
 
+/// `code`, unless something of the output was lost.
+int finish_output(std::span<const Command> commands, const Arguments& arguments, std::FILE* out, int code) {
+  const bool works_unread = std::any_of(commands.begin(), commands.end(), [&](const Command& command) {
+    return command.works_unread && !arguments.empty() && command.name == arguments[0];
+  });
+  const bool flushed = std::fflush(out) == 0;
+  if (works_unread || (flushed && std::ferror(out) == 0)) return code;
+  throw SystemError(std::string("the output cannot be written") +
+                    (flushed ? std::string() : fmt::format(": {}", std::strerror(errno))));
+}
+
 }  // namespace
 
 int run_program(std::span<const Command> commands, const Arguments& arguments, std::FILE* out, std::FILE* err) {
@@ -70,7 +84,7 @@ int run_program(std::span<const Command> commands, const Arguments& arguments, s
     return code;
   };
   try {
-    return dispatch(commands, arguments, out);
+    return finish_output(commands, arguments, out, dispatch(commands, arguments, out));
   } catch (const UserError& error) {
     return report(error.problems().size() > 1 ? fmt::format("{} problems\n", error.problems().size()) : "", error.what(),
                   kUserError);
@@ -79,6 +93,7 @@ int run_program(std::span<const Command> commands, const Arguments& arguments, s
   } catch (const std::bad_alloc&) {
     return report("", "out of memory", kSystemError);
   } catch (const std::exception& error) {
+    if (is_unread(out)) return kSystemError;
     return report("", error.what(), kSystemError);
   }
 }

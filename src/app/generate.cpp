@@ -1,11 +1,14 @@
 #include <fmt/format.h>
 
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <optional>
 
 #include "app/command_line.h"
 #include "app/commands.h"
 #include "app/loaded_model.h"
+#include "base/terminal.h"
 #include "io/file.h"
 #include "lab/machine.h"
 #include "train/texts.h"
@@ -70,8 +73,7 @@ std::string prompt_text(const std::string& prompt) {
 }
 
 void put(std::string_view text) {
-  std::fwrite(text.data(), 1, text.size(), stdout);
-  std::fflush(stdout);
+  if (!say(stdout, text)) throw SystemError(fmt::format("the output cannot be written: {}", std::strerror(errno)));
 }
 
 void generate(const GenerateOptions& options, Session& session) {

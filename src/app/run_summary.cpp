@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <string>
+#include <utility>
+
 #include "base/terminal.h"
 #include "base/units.h"
 
@@ -22,31 +25,39 @@ std::string same_ranks(const Session& session) {
   return {};
 }
 
+std::string summary(const train::TrainingHistory& history, const io::Path& folder, const RunConfig& config,
+                    const Session& session) {
+  std::string text;
+  const auto add = [&text]<class... Values>(fmt::format_string<Values...> form, Values&&... values) {
+    text += fmt::format(form, std::forward<Values>(values)...);
+  };
+  if (!history.train.x.empty()) {
+    add("\n{}\n", plot("loss", "step", {history.train, history.validation}));
+  }
+  if (!history.sample.empty()) add("A sample:\n\n{}\n\n", history.sample);
+  if (history.tokens_per_second > 0) add("Speed:       {} tokens/s (median)\n", format_si(history.tokens_per_second));
+  if (!history.validation.y.empty()) add("Validation:  loss {:.4f} after {} steps\n", history.validation.y.back(), history.steps);
+  if (history.staleness) {
+    add("Staleness:   mean {:.2f}, most {} updates between pull and update\n", history.staleness->mean,
+        history.staleness->greatest);
+  }
+  add("Run folder:  {}\n", folder.string());
+  if (history.diverged) return text;
+  if (history.stopped) {
+    add("Stopped:     {}; everything is saved. Go on with:\n             {} --config {}/config.toml log.dir={} "
+        "train.init_from=resume\n",
+        *history.stopped, same_ranks(session), folder.string(), folder.string());
+  } else {
+    add("Try next:    lockstep generate --model {} --prompt \"{}\"\n", folder.string(), config.sample.prompt);
+  }
+  return text;
+}
+
 }  // namespace
 
 void print_summary(const train::TrainingHistory& history, const io::Path& folder, const RunConfig& config, const Session& session,
                    std::FILE* out) {
-  if (!history.train.x.empty()) {
-    fmt::print(out, "\n{}\n", plot("loss", "step", {history.train, history.validation}));
-  }
-  if (!history.sample.empty()) fmt::print(out, "A sample:\n\n{}\n\n", history.sample);
-  if (history.tokens_per_second > 0) fmt::print(out, "Speed:       {} tokens/s (median)\n", format_si(history.tokens_per_second));
-  if (!history.validation.y.empty())
-    fmt::print(out, "Validation:  loss {:.4f} after {} steps\n", history.validation.y.back(), history.steps);
-  if (history.staleness) {
-    fmt::print(out, "Staleness:   mean {:.2f}, most {} updates between pull and update\n", history.staleness->mean,
-               history.staleness->greatest);
-  }
-  fmt::print(out, "Run folder:  {}\n", folder.string());
-  if (history.diverged) return;
-  if (history.stopped) {
-    fmt::print(out,
-               "Stopped:     {}; everything is saved. Go on with:\n             {} --config {}/config.toml log.dir={} "
-               "train.init_from=resume\n",
-               *history.stopped, same_ranks(session), folder.string(), folder.string());
-  } else {
-    fmt::print(out, "Try next:    lockstep generate --model {} --prompt \"{}\"\n", folder.string(), config.sample.prompt);
-  }
+  say(out, summary(history, folder, config, session));
 }
 
 }  // namespace lockstep::app

@@ -124,13 +124,13 @@ int run(const Arguments& arguments) {
         train_rank(config, {arguments, started, comm::lead_text(session.world(), name), live, stdout}, session);
     if (!history.diverged || !session.leads_process()) return;
     diverged = true;
-    if (session.lead()) fmt::print(stderr, "lockstep: {}\n  -> {}\n", history.diverged->message, history.diverged->remedy);
+    if (session.lead()) say(stderr, fmt::format("lockstep: {}\n  -> {}\n", history.diverged->message, history.diverged->remedy));
   });
   return diverged ? kDiverged : 0;
 }
 
 }  // namespace
 
-Command train_command() { return {"train", "train a model", run}; }
+Command train_command() { return {"train", "train a model", run, true}; }
 
 }  // namespace lockstep::app

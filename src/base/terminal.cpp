@@ -1,6 +1,7 @@
 #include "base/terminal.h"
 
 #include <fmt/format.h>
+#include <poll.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -56,6 +57,16 @@ bool is_terminal(std::FILE* file) {
   return isatty(fileno(file)) == 1 && kind != nullptr && std::string_view(kind) != "dumb";
 }
 
+bool say(std::FILE* file, std::string_view text) {
+  const bool written = std::fwrite(text.data(), 1, text.size(), file) == text.size();  // one call: texts of threads do not mix
+  return std::fflush(file) == 0 && written;
+}
+
+bool is_unread(std::FILE* file) {
+  pollfd watched{fileno(file), POLLOUT, 0};
+  return watched.fd >= 0 && poll(&watched, 1, 0) > 0 && (watched.revents & (POLLERR | POLLHUP)) != 0;
+}
+
 int terminal_width() {
   for (std::FILE* file : {stdout, stderr}) {
     if (const int columns = columns_of_terminal(file); columns > 0) return columns;
@@ -79,16 +90,14 @@ void ProgressBar::update(double done, std::string_view text) {
 void ProgressBar::finish() {
   if (live_ && drawn_ > 0) {
     draw();
-    std::fputs("\n", out_);
-    std::fflush(out_);
+    say(out_, "\n");
   }
   live_ = visible_ = false;
 }
 
 void ProgressBar::hide() {
   if (!visible_) return;
-  std::fputs("\r\x1b[K", out_);
-  std::fflush(out_);
+  say(out_, "\r\x1b[K");
   visible_ = false;
 }
 
@@ -109,8 +118,7 @@ void ProgressBar::draw() {
   const std::string tail = fmt::format(" {:3.0f}%  {}{}{}", std::floor(100 * fraction), text_, text_.empty() ? "" : "  ", time);
   const int columns = std::min(widest_bar, width - columns_of(head) - columns_of(tail));
   const std::string line = columns > 2 ? head + "▕" + bar_text(fraction, columns - 2) + "▏" + tail : head + tail;
-  fmt::print(out_, "\r{}\x1b[K", cut(line, width));
-  std::fflush(out_);
+  say(out_, fmt::format("\r{}\x1b[K", cut(line, width)));
   visible_ = true;
 }
 

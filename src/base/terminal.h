@@ -13,6 +13,10 @@ namespace lockstep {
 
 /// Whether `file` is a terminal that can redraw a line (TERM set and not "dumb"). Nothing here is coloured, NO_COLOR or not.
 bool is_terminal(std::FILE* file);
+/// Prints all of `text`; whether it got there. A person who no longer reads is no reason to end.
+bool say(std::FILE* file, std::string_view text);
+/// Whether `file` is a pipe or a terminal that nobody reads any more.
+bool is_unread(std::FILE* file);
 /// Columns of the terminal, 80 when unknown.
 int terminal_width();
 

@@ -25,10 +25,13 @@ extern "C" void remember(int signal) {
 StopSignal::StopSignal() {
   pending = 0;
   for (const int signal : {SIGINT, SIGTERM, SIGUSR1}) std::signal(signal, remember);
+  hangs_up_ = std::signal(SIGHUP, remember) != SIG_IGN;
+  if (!hangs_up_) std::signal(SIGHUP, SIG_IGN);
 }
 
 StopSignal::~StopSignal() {
   for (const int signal : {SIGINT, SIGTERM, SIGUSR1}) std::signal(signal, SIG_DFL);
+  if (hangs_up_) std::signal(SIGHUP, SIG_DFL);
 }
 
 std::optional<int> StopSignal::received() const {
@@ -42,6 +45,8 @@ std::string describe(StopCause cause, const SwitchOptions& options) {
       return "SIGINT received";
     case StopCause::sigterm:
       return "SIGTERM received";
+    case StopCause::sighup:
+      return "SIGHUP received";
     case StopCause::sigusr1:
       return "SIGUSR1 received";
     case StopCause::kill_file:
@@ -58,7 +63,16 @@ std::string describe(StopCause cause, const SwitchOptions& options) {
 
 StopCause Switches::stop_cause() const {
   if (const std::optional<int> signal = signal_.received()) {
-    return *signal == SIGINT ? StopCause::sigint : *signal == SIGTERM ? StopCause::sigterm : StopCause::sigusr1;
+    switch (*signal) {
+      case SIGINT:
+        return StopCause::sigint;
+      case SIGTERM:
+        return StopCause::sigterm;
+      case SIGHUP:
+        return StopCause::sighup;
+      default:
+        return StopCause::sigusr1;
+    }
   }
   std::error_code ignored;
   if (options_.kill_file && std::filesystem::exists(*options_.kill_file, ignored)) return StopCause::kill_file;

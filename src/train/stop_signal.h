@@ -8,8 +8,8 @@
 
 namespace lockstep::train {
 
-/// While it lives, SIGINT, SIGTERM and SIGUSR1 are remembered instead of ending the program; a second SIGINT ends it. One at
-/// a time.
+/// While it lives, SIGINT, SIGTERM, SIGUSR1 and SIGHUP are remembered instead of ending the program; a second SIGINT ends it, and
+/// a SIGHUP that is ignored when it is made (nohup) stays so. One at a time.
 class StopSignal {
  public:
   StopSignal();
@@ -18,6 +18,9 @@ class StopSignal {
   StopSignal& operator=(const StopSignal&) = delete;
   /// The signal's number, once one came.
   std::optional<int> received() const;
+
+ private:
+  bool hangs_up_;  // on a SIGHUP
 };
 
 /// What a loop may be told from outside.
@@ -28,7 +31,7 @@ struct SwitchOptions {
 };
 
 /// Why to save and leave (diverged: to leave); a larger one goes before a smaller one when ranks differ.
-enum class StopCause : std::uint8_t { none, max_minutes, kill_file, sigusr1, sigterm, sigint, diverged };
+enum class StopCause : std::uint8_t { none, max_minutes, kill_file, sighup, sigusr1, sigterm, sigint, diverged };
 
 /// "SIGTERM received", "the kill file F appeared".
 std::string describe(StopCause cause, const SwitchOptions& options);

@@ -1,5 +1,8 @@
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <array>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
@@ -77,6 +80,46 @@ TEST(LaunchSupervise, TheFirstRequestToStopMayBeAnotherSignal) {
   testing::internal::CaptureStdout();
   EXPECT_EQ(run_and_signal(script, {SIGINT, SIGTERM}, {.stop_signal = SIGUSR1}).code, 6);
   EXPECT_EQ(testing::internal::GetCapturedStdout(), "usr1\n");
+}
+
+TEST(LaunchSupervise, AHangUpThatIsIgnoredIsNotPassedOn) {
+  std::signal(SIGHUP, SIG_IGN);  // as nohup does
+  const std::string script = "trap 'exit 6' TERM; : > $READY; sleep 0.1; : > $READY; while :; do sleep 0.01; done";
+  const Outcome outcome = run_and_signal(script, {SIGHUP, SIGTERM});
+  std::signal(SIGHUP, SIG_DFL);
+  EXPECT_EQ(outcome.code, 6);
+}
+
+// A person has stopped the pager that reads: signals still reach the job.
+TEST(LaunchSupervise, AReaderThatStallsDoesNotStopIt) {
+  std::array<int, 2> ends{};
+  ASSERT_EQ(pipe(ends.data()), 0);
+  const int before = dup(STDOUT_FILENO);
+  dup2(ends[1], STDOUT_FILENO);
+  const Outcome outcome = run_and_signal(": > $READY; exec yes", {SIGTERM}, {.timeout = 60, .grace = 0.05});
+  dup2(before, STDOUT_FILENO);
+  for (const int end : {before, ends[0], ends[1]}) close(end);
+  EXPECT_EQ(outcome.code, 128 + SIGTERM);
+  EXPECT_TRUE(outcome.interrupted);
+}
+
+bool comes_true(const std::function<bool()>& condition) {
+  for (int i = 0; i < 6000 && !condition(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  return condition();
+}
+
+TEST(LaunchSupervise, ItsDeathTakesTheProcessAlong) {
+  const TempFolder folder;
+  const std::string ready = (folder / "ready").string(), ended = (folder / "ended").string();
+  const pid_t launch = fork();
+  if (launch == 0) {
+    run("trap ': > " + ended + "; exit 0' TERM; : > " + ready + "; while :; do sleep 0.01; done");
+    _exit(0);
+  }
+  ASSERT_TRUE(comes_true([&] { return std::filesystem::exists(ready); }));
+  kill(launch, SIGKILL);
+  waitpid(launch, nullptr, 0);
+  EXPECT_TRUE(comes_true([&] { return std::filesystem::exists(ended); }));
 }
 
 TEST(LaunchSupervise, EndsWhatSaysNothing) {

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "app/launch/job.h"
+#include "app/program.h"
 #include "app/train_command.h"
 #include "base/json.h"
 #include "checkpoint/find.h"
@@ -29,7 +30,6 @@ class MpiRanks : public TrainCommand {
     setenv("ASAN_OPTIONS", "detect_leaks=0", 1);
     TrainCommand::SetUp();
   }
-  static std::string program() { return (std::filesystem::read_symlink("/proc/self/exe").parent_path() / "lockstep").string(); }
   static std::string text_of(std::vector<std::string> words) {
     words.insert(words.begin(), program());
     return launch::shell_text(words);
@@ -43,6 +43,15 @@ class MpiRanks : public TrainCommand {
   std::vector<std::string> long_run(const std::string& run) const {
     return on_two(run, {"model.n_embd=192", "model.block_size=48", "model.batch_size=24", "train.max_iters=20",
                         "train.log_interval=1", "train.eval_interval=1000", "checkpoint.interval=5", "sample.tokens=0"});
+  }
+  /// Whether a process has the run in `folder` among its words.
+  static bool is_run(const std::string& folder) {
+    for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+      std::ifstream words_of(entry.path() / "cmdline");
+      const std::string all((std::istreambuf_iterator<char>(words_of)), {});
+      if (all.find("log.dir=" + folder) != std::string::npos) return true;
+    }
+    return false;
   }
   /// Kills rank 1 of the run in `folder`; false when there is no such process.
   static bool kill_rank_1(const std::string& folder) {
@@ -202,6 +211,29 @@ TEST_F(MpiRanks, AHostFileThatWentBadEndsTheRetries) {
   const test::JobOutcome outcome = launch_and_kill("bad", "no.such.host.at.all");
   EXPECT_EQ(outcome.code, 2);
   EXPECT_NE(outcome.output.find("there is no address of the host no.such.host.at.all"), std::string::npos) << outcome.output;
+}
+
+TEST_F(MpiRanks, AKilledLaunchTakesItsRanksAlong) {
+  const std::string run = (folder_ / "orphans").string();
+  std::vector<std::string> command{"launch", "-n", "2", "--"};
+  const std::vector<std::string> train = on_two("orphans", {"train.max_iters=1000000", "train.eval_interval=1000000"});
+  command.insert(command.end(), train.begin(), train.end());
+  setenv("LOCKSTEP_SCHEDULER", "none", 1);
+  posix_spawn_file_actions_t streams;
+  posix_spawn_file_actions_init(&streams);
+  posix_spawn_file_actions_addopen(&streams, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
+  const pid_t launch = start_program(command, streams);
+  posix_spawn_file_actions_destroy(&streams);
+  unsetenv("LOCKSTEP_SCHEDULER");
+  const auto within_a_minute = [](const auto& condition) {
+    for (int i = 0; i < 600 && !condition(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    return condition();
+  };
+  const std::string begun = run + "/metrics.jsonl";
+  EXPECT_TRUE(within_a_minute([&] { return std::filesystem::exists(begun) && std::filesystem::file_size(begun) > 0; }));
+  kill(launch, SIGKILL);
+  EXPECT_EQ(end_of(launch), 128 + SIGKILL);
+  EXPECT_TRUE(within_a_minute([&] { return !is_run(run); }));
 }
 
 TEST_F(MpiRanks, RanksUnderMpiexecAreRefused) {

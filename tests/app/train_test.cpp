@@ -99,7 +99,7 @@ TEST_F(TrainCommand, ThreadsChangeNoBit) {
 }
 
 TEST_F(TrainCommand, ASignalEndsTheStepSavesAndLeaves) {
-  for (const int signal : {SIGINT, SIGTERM, SIGUSR1}) {
+  for (const int signal : {SIGINT, SIGTERM, SIGUSR1, SIGHUP}) {
     const std::string run = "stopped" + std::to_string(signal);
     // The loop goes on until it is told to stop: the sender waits until it has begun.
     std::jthread sender([&] {

@@ -112,6 +112,6 @@ int run(const Arguments& arguments) {
 
 }  // namespace
 
-Command launch_command() { return {"launch", "run a command on many ranks, watched and restarted", run}; }
+Command launch_command() { return {"launch", "run a command on many ranks, watched and restarted", run, true}; }
 
 }  // namespace lockstep::app

@@ -2,9 +2,11 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <limits.h>
 #include <poll.h>
-#include <spawn.h>
+#include <sys/prctl.h>
 #include <sys/signalfd.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -27,7 +29,8 @@ constexpr int kBadInput = 2, kDiverged = 3;  // which stay so
 
 [[noreturn]] void fail(std::string_view call, int code) { throw SystemError(fmt::format("{}: {}", call, std::strerror(code))); }
 
-/// A pipe that the child writes to and this program copies to `target`.
+/// A pipe that the child writes to and this program copies to `target`. A reader of `target` who is slow holds up the child, not
+/// this program; what one who has gone would have read is dropped.
 class Channel {
  public:
   explicit Channel(int target) : target_(target) {
@@ -45,26 +48,30 @@ class Channel {
   Channel& operator=(const Channel&) = delete;
 
   int target() const { return target_; }
-  int read_end() const { return read_; }  // -1 behind the end
   int write_end() const { return write_; }
   void started() { close_end(write_); }
+  /// What has to happen before copy() can do more.
+  pollfd awaited() const { return waits() ? pollfd{target_, POLLOUT, 0} : pollfd{read_, POLLIN, 0}; }
 
-  /// Copies what is there; returns whether there was anything.
+  /// Copies what is there and the reader takes; returns whether there was anything, or something waits for the reader.
   bool copy() {
     bool any = false;
-    std::array<char, 65536> buffer;
-    while (read_ >= 0) {
-      const ssize_t n = read(read_, buffer.data(), buffer.size());
+    while (pass_on() && read_ >= 0) {
+      const ssize_t n = read(read_, buffer_.data(), buffer_.size());
       if (n < 0) break;  // nothing more for now
       if (n == 0) close_end(read_);
-      for (ssize_t done = 0; done < n;) {
-        const ssize_t written = write(target_, buffer.data() + done, static_cast<std::size_t>(n - done));
-        if (written < 0 && errno != EINTR && errno != EAGAIN) return any;  // the reader has closed its end
-        done += std::max<ssize_t>(written, 0);
-      }
       any = any || n > 0;
+      begin_ = 0;
+      end_ = static_cast<std::size_t>(n);
     }
-    return any;
+    return any || waits();
+  }
+  /// Copies what is left, as long as the reader takes something every `seconds`.
+  void drain(double seconds) {
+    for (copy(); waits(); copy()) {
+      pollfd reader = awaited();
+      if (poll(&reader, 1, static_cast<int>(seconds * 1000)) == 0) return;
+    }
   }
 
  private:
@@ -72,14 +79,35 @@ class Channel {
     if (end >= 0) close(end);
     end = -1;
   }
-  int target_, read_ = -1, write_ = -1;
+  bool waits() const { return begin_ < end_; }
+  bool pass_on() {
+    while (waits()) {
+      pollfd reader{target_, POLLOUT, 0};
+      if (poll(&reader, 1, 0) == 0) return false;
+      const ssize_t n = write(target_, buffer_.data() + begin_, std::min<std::size_t>(end_ - begin_, PIPE_BUF));
+      if (n < 0 && errno == EAGAIN) return false;
+      if (n >= 0 || errno != EINTR) begin_ = n < 0 ? end_ : begin_ + static_cast<std::size_t>(n);
+    }
+    return true;
+  }
+  int target_, read_ = -1, write_ = -1;  // read_: -1 behind the end
+  std::array<char, 65536> buffer_{};
+  std::size_t begin_ = 0, end_ = 0;  // of what waits for the reader
 };
 
 using Channels = std::vector<std::unique_ptr<Channel>>;
 
-Channels open_channels() {
+/// A pipe's reader may go: what is started here might end of it.
+bool may_lose_its_reader(int stream) {
+  struct stat status{};
+  return fstat(stream, &status) == 0 && (S_ISFIFO(status.st_mode) || S_ISSOCK(status.st_mode));
+}
+
+Channels open_channels(bool watched) {
   Channels channels;
-  for (const int target : {STDOUT_FILENO, STDERR_FILENO}) channels.push_back(std::make_unique<Channel>(target));
+  for (const int target : {STDOUT_FILENO, STDERR_FILENO}) {
+    if (watched || may_lose_its_reader(target)) channels.push_back(std::make_unique<Channel>(target));
+  }
   return channels;
 }
 
@@ -109,24 +137,51 @@ std::vector<std::string> environment_of(const Process& process) {
   return out;
 }
 
+/// What the child of fork() becomes. Only what is safe between fork and exec; returns when it cannot.
+struct Program {
+  const Channels& channels;
+  const sigset_t& mask;
+  char* const* words;
+  char* const* variables;
+  pid_t parent;
+
+  void become() const {
+    setpgid(0, 0);
+    // A launch that is killed takes its job along: mpirun and srun end their ranks, a training saves and leaves.
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    if (getppid() != parent) _exit(128 + SIGTERM);
+    const int nothing = open("/dev/null", O_RDONLY);
+    if (nothing < 0 || dup2(nothing, STDIN_FILENO) < 0) return;
+    for (const auto& channel : channels) {
+      if (dup2(channel->write_end(), channel->target()) < 0) return;
+    }
+    for (const int signal : {SIGPIPE, SIGXFSZ}) std::signal(signal, SIG_DFL);
+    pthread_sigmask(SIG_SETMASK, &mask, nullptr);
+    execvpe(words[0], words, variables);
+  }
+};
+
 pid_t spawn(const Process& process, const Channels& channels, const sigset_t& mask) {
-  posix_spawn_file_actions_t actions;
-  posix_spawnattr_t attributes;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawnattr_init(&attributes);
-  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-  for (const auto& channel : channels) posix_spawn_file_actions_adddup2(&actions, channel->write_end(), channel->target());
-  posix_spawnattr_setpgroup(&attributes, 0);
-  posix_spawnattr_setsigmask(&attributes, &mask);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK);
-  std::vector<std::string> words = process.words;
-  std::vector<std::string> variables = environment_of(process);
-  pid_t child = 0;
-  const int code =
-      posix_spawnp(&child, words[0].c_str(), &actions, &attributes, pointers(words).data(), pointers(variables).data());
-  posix_spawnattr_destroy(&attributes);
-  posix_spawn_file_actions_destroy(&actions);
-  if (code != 0) {
+  std::vector<std::string> words = process.words, variables = environment_of(process);
+  const std::vector<char*> word_pointers = pointers(words), variable_pointers = pointers(variables);
+  const Program program{channels, mask, word_pointers.data(), variable_pointers.data(), getpid()};
+  std::array<int, 2> report{};  // closed by exec, or told why there was none
+  if (pipe2(report.data(), O_CLOEXEC) != 0) fail("pipe2", errno);
+  const pid_t child = fork();
+  if (child == 0) {
+    program.become();
+    const int code = errno;
+    _exit(write(report[1], &code, sizeof code) == sizeof code ? 127 : 126);
+  }
+  const int fork_error = errno;
+  close(report[1]);
+  int code = 0;
+  const bool failed = child < 0 || read(report[0], &code, sizeof code) == sizeof code;
+  close(report[0]);
+  if (child < 0) fail("fork", fork_error);
+  if (failed) {
+    while (waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
+    }
     throw UserError(fmt::format("{} cannot be run: {}", words[0], std::strerror(code)),
                     "install it, or add its folder to PATH (on a cluster: load its module)");
   }
@@ -162,7 +217,10 @@ struct Supervisor::State {
     std::signal(SIGCHLD, SIG_DFL);  // ignored, it would take exit codes away
     sigset_t ours;
     sigemptyset(&ours);
-    for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGCHLD}) sigaddset(&ours, signal);
+    for (const int signal : {SIGINT, SIGTERM, SIGUSR1, SIGCHLD}) sigaddset(&ours, signal);
+    struct sigaction hang_up{};
+    sigaction(SIGHUP, nullptr, &hang_up);
+    if (hang_up.sa_handler != SIG_IGN) sigaddset(&ours, SIGHUP);  // nohup: the job goes on
     pthread_sigmask(SIG_BLOCK, &ours, &before);
     signals = signalfd(-1, &ours, SFD_CLOEXEC | SFD_NONBLOCK);
     if (signals < 0) {
@@ -189,7 +247,7 @@ struct Supervisor::State {
   /// Returns when a signal came, a channel has something or `until` is reached.
   void wait(const Channels& channels, std::optional<double> until) const {
     std::vector<pollfd> watched{{signals, POLLIN, 0}};
-    for (const auto& channel : channels) watched.push_back({channel->read_end(), POLLIN, 0});
+    for (const auto& channel : channels) watched.push_back(channel->awaited());
     const double seconds = until ? std::clamp(*until - now_seconds(), 0.0, 3600.0) : 0;
     poll(watched.data(), watched.size(), until ? static_cast<int>(std::ceil(seconds * 1000)) : -1);
   }
@@ -208,7 +266,7 @@ void Supervisor::pass_signals_on(int child, Outcome& outcome) {
 
 Outcome Supervisor::run(const Process& process) {
   const bool watched = watch_.timeout > 0;
-  const Channels channels = watched ? open_channels() : Channels{};
+  const Channels channels = open_channels(watched);
   const pid_t child = spawn(process, channels, state_->before);
   for (const auto& channel : channels) channel->started();
   Outcome outcome;
@@ -216,7 +274,7 @@ Outcome Supervisor::run(const Process& process) {
   if (watched) deadline = now_seconds() + watch_.timeout;
   while (!ended(child)) {
     state_->wait(channels, deadline);
-    if (copy_all(channels) && !outcome.timed_out) deadline = now_seconds() + watch_.timeout;
+    if (copy_all(channels) && watched && !outcome.timed_out) deadline = now_seconds() + watch_.timeout;
     pass_signals_on(child, outcome);
     if (!deadline || now_seconds() < *deadline || ended(child)) continue;
     if (outcome.timed_out) {
@@ -229,7 +287,7 @@ Outcome Supervisor::run(const Process& process) {
     }
   }
   kill(-child, SIGKILL);
-  copy_all(channels);
+  for (const auto& channel : channels) channel->drain(watch_.grace);
   const int code = exit_code(child);
   outcome.code = outcome.timed_out ? kTimedOut : code;
   return outcome;

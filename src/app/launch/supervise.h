@@ -28,8 +28,8 @@ struct Outcome {
   bool timed_out = false;    // it was ended for its silence
 };
 
-/// While it lives, SIGINT, SIGTERM, SIGHUP and SIGUSR1 are for the processes it runs. One at a time; used by the thread that made
-/// it.
+/// While it lives, SIGINT, SIGTERM, SIGHUP (unless it is ignored) and SIGUSR1 are for the processes it runs. One at a time; used
+/// by the thread that made it.
 class Supervisor {
  public:
   explicit Supervisor(Watch watch);
@@ -37,8 +37,9 @@ class Supervisor {
   Supervisor(const Supervisor&) = delete;
   Supervisor& operator=(const Supervisor&) = delete;
 
-  /// Output goes where this program's goes, input is empty. What is left of the group when the process has ended is killed.
-  /// Throws UserError when the program cannot be run.
+  /// Output goes where this program's goes, for as long as somebody reads it; input is empty. What is left of the group when the
+  /// process has ended is killed. When this program is killed, the process gets a SIGTERM. Throws UserError when the program
+  /// cannot be run.
   Outcome run(const Process& process);
   /// Sleeps; returns the signal that ended the sleep early, or 0.
   int pause(double seconds);

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/terminal.h"
 #include "base/timer.h"
 #include "comm/errors.h"
 #include "comm/host/host_communicator.h"
@@ -62,7 +63,7 @@ std::vector<int> every_rank(const MpiLibrary& mpi) {
 }
 
 [[noreturn]] void end_job(const MpiLibrary& mpi, const std::string& text, int code) {
-  fmt::print(stderr, "lockstep: {}\n", text);
+  say(stderr, fmt::format("lockstep: {}\n", text));
   mpi.abort(code);
 }
 

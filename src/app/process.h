@@ -1,0 +1,12 @@
+#pragma once
+
+// What the program expects of the process that it is.
+
+namespace lockstep::app {
+
+/// A file that grows beyond its limit and a pipe that nobody reads become errors of the call that writes, instead of signals that
+/// end the process; where standard input, output or error is closed it is opened on /dev/null, so that no file of ours gets its
+/// number, and with it what was meant for a person.
+void set_up_process();
+
+}  // namespace lockstep::app
