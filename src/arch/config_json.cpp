@@ -7,6 +7,7 @@
 
 namespace lockstep::arch {
 namespace {
+
 template <class Value>
 struct Name {
   std::string_view name;

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <exception>
 
 #include "base/error.h"
 #include "checkpoint/find.h"
@@ -137,18 +136,11 @@ class Reader::Ranges final : public RangeReader {
   }
 
   void fill(std::span<const HeldTensor> tensors, Team& team) override {
-    if (failure_) return;
-    try {
-      fill_parts(tensors, team);
-    } catch (...) {
-      failure_ = std::current_exception();
-    }
+    attempts_.run([&] { fill_parts(tensors, team); });
   }
 
   void finish(comm::Communicator& ranks) override {
-    comm::together(ranks, [&] {
-      if (failure_) std::rethrow_exception(failure_);
-    });
+    attempts_.meet(ranks);
     add_over(ranks, tallies_);
     std::vector<Problem> problems;
     for (std::size_t i = 0; i < table_.size(); ++i) {
@@ -205,7 +197,7 @@ class Reader::Ranges final : public RangeReader {
   std::vector<const Place*> places_;  ///< by the table's index, as are the tallies
   std::vector<Tally> tallies_;
   std::unordered_map<std::string_view, std::size_t> indices_;
-  std::exception_ptr failure_;
+  comm::Attempts attempts_;
 };
 
 std::unique_ptr<RangeReader> Reader::read_model(std::span<const LogicalTensor> weights) const {

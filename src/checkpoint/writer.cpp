@@ -8,7 +8,6 @@
 #include "base/timer.h"
 #include "base/units.h"
 #include "checkpoint/find.h"
-#include "comm/agreement.h"
 
 namespace lockstep::checkpoint {
 
@@ -82,12 +81,7 @@ TensorFileWriter Writer::make_writer(io::File& file, const FileTable& table) con
 }
 
 void Writer::write(std::span<const HeldTensor> tensors, Team& team) {
-  if (failure_) return;
-  try {
-    write_ranges(tensors, team);
-  } catch (...) {
-    failure_ = std::current_exception();
-  }
+  attempts_.run([&] { write_ranges(tensors, team); });
 }
 
 void Writer::write_ranges(std::span<const HeldTensor> tensors, Team& team) {
@@ -113,7 +107,7 @@ SaveReport Writer::commit(Manifest manifest) {
   SaveReport report{.folder = target_, .bytes = 0, .written_seconds = now_seconds() - start_, .durable_seconds = 0};
   // Each host has its own share of the files to bring to the device.
   comm::together(ranks_, [&] {
-    if (failure_) std::rethrow_exception(failure_);
+    attempts_.rethrow();
     for (io::File& file : files_) {
       file.sync();
       file.close();

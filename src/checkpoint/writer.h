@@ -6,7 +6,6 @@
 // any rank, leaves the earlier checkpoints as they were.
 
 #include <cstdint>
-#include <exception>
 #include <memory>
 #include <span>
 #include <string>
@@ -15,7 +14,7 @@
 #include <vector>
 
 #include "checkpoint/manifest.h"
-#include "comm/communicator.h"
+#include "comm/agreement.h"
 #include "io/new_folder.h"
 
 namespace lockstep::checkpoint {
@@ -69,7 +68,7 @@ class Writer {
   std::vector<io::File> files_;
   std::vector<TensorFileWriter> writers_;
   std::unordered_map<std::string_view, Place> places_;
-  std::exception_ptr failure_;
+  comm::Attempts attempts_;
 };
 
 /// Throws UserError when the folder's file system has less space left than `what` needs: better now than after minutes of

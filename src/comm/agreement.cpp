@@ -69,4 +69,21 @@ void together(Communicator& ranks, const std::function<void()>& body) {
   }
 }
 
+void Attempts::run(const std::function<void()>& body) {
+  if (failure_) return;
+  try {
+    body();
+  } catch (...) {
+    failure_ = std::current_exception();
+  }
+}
+
+void Attempts::rethrow() const {
+  if (failure_) std::rethrow_exception(failure_);
+}
+
+void Attempts::meet(Communicator& ranks) const {
+  together(ranks, [&] { rethrow(); });
+}
+
 }  // namespace lockstep::comm

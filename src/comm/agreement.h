@@ -2,6 +2,7 @@
 
 // What all ranks must have in common.
 
+#include <exception>
 #include <functional>
 #include <string>
 
@@ -17,5 +18,20 @@ void demand_agreement(Communicator& world, const std::string& what, const std::s
 /// the first of them is thrown on all: of the same kind everywhere, with that rank's number in front of the text unless it is 0.
 /// Collective.
 void together(Communicator& ranks, const std::function<void()>& body);
+
+/// Work of this rank between two meetings of its group. What fails is kept until the next meeting, so that no rank waits for one
+/// that has left; until then no further work is done.
+class Attempts {
+ public:
+  /// Runs `body`, unless one before it failed.
+  void run(const std::function<void()>& body);
+  /// Throws on every rank what failed on one, as together() does. Collective.
+  void meet(Communicator& ranks) const;
+  /// Throws what failed on this rank.
+  void rethrow() const;
+
+ private:
+  std::exception_ptr failure_;
+};
 
 }  // namespace lockstep::comm

@@ -131,7 +131,7 @@ struct TestDist::Parts {
     scalars[ops::StepScalars::bias_correction1] = static_cast<float>(1 - std::pow(static_cast<double>(adam.beta1), t));
     scalars[ops::StepScalars::bias_correction2] = static_cast<float>(1 - std::pow(static_cast<double>(adam.beta2), t));
     upload(ops.stream(), scalars.values);
-    ops.update().adamw(weights, {}, gradient, exp_avg, exp_avg_sq, adam, scalars.on_device());
+    ops.update().adamw({weights, {}, gradient, exp_avg, exp_avg_sq}, adam, scalars.on_device());
   }
 
   TestDistOptions options;

@@ -75,8 +75,8 @@ void AttentionLayer::backward(const Pass& pass, const WeightSet& w, const Gradie
   context_.attention.backward(context_.ops, split(d_qkv, d_attention), split(top(saved.qkv), attention), saved.attention_saved,
                               call(pass));
   rotate_back(context_, turned(d_qkv), pass);
-  sub_layer_.enter_backward(pass, w, gradients, saved.x.slice_rows(0, d.rows()), saved.stats1.slice_rows(0, d.rows()), d_qkv, d,
-                            scratch);
+  const Tensor x = saved.x.slice_rows(0, d.rows()), stats = saved.stats1.slice_rows(0, d.rows());
+  sub_layer_.enter_backward(pass, w, gradients, {x, stats, d_qkv, d}, scratch);
 }
 
 void AttentionLayer::extend(const Pass& pass, const WeightSet& w, BlockSaved& saved, const Tensor& out, const Scratch& scratch,
@@ -111,7 +111,7 @@ void AttentionLayer::extend(const Pass& pass, const WeightSet& w, BlockSaved& sa
   cached.keys = before + added;
   cached.key_rows = cache.capacity();
   const Tensor attention = top(saved.attention);
-  context_.ops.attention().forward(attention, {}, q, cache.keys(layer), cache.values(layer), cached);
+  context_.ops.attention().forward({attention, {}, q, cache.keys(layer), cache.values(layer), cached});
   sub_layer_.leave(pass, w, out, x, attention, scratch);
 }
 

@@ -86,8 +86,17 @@ void Head::loss_and_gradient(const parallel::TokenGrid& tokens, const Tensor& x,
     boundary_.reduce(sums, partial, tokens).wait();
     d_normed = rounded(context_, sums, memory_.d_normed);
   }
-  norm_.backward(d, {}, gradients.set[Role::final_gain], gradients.set[Role::final_bias], d_normed, x,
-                 memory_.stats.slice_rows(0, x.rows()), w[Role::final_gain], w[Role::final_bias], {}, gradients.set.accumulate);
+  norm_.backward({.dx = d,
+                  .n = {},
+                  .d_gain = gradients.set[Role::final_gain],
+                  .d_bias = gradients.set[Role::final_bias],
+                  .dn = d_normed,
+                  .x = x,
+                  .stats = memory_.stats.slice_rows(0, x.rows()),
+                  .gain = w[Role::final_gain],
+                  .bias = w[Role::final_bias],
+                  .residual = {},
+                  .accumulate = gradients.set.accumulate});
 }
 
 void Head::loss(const parallel::TokenGrid& tokens, const Tensor& x, const Objective& objective, const WeightSet& w) {

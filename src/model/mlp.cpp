@@ -56,8 +56,8 @@ void Mlp::backward(const Pass& pass, const WeightSet& w, const Gradients& gradie
                                         .gate = kept.gate,
                                         .d_gate = d_kept.gate});
   sub_layer_.push_out(gradients, activated, d_branch);
-  sub_layer_.enter_backward(pass, w, gradients, saved.middle.slice_rows(0, d.rows()), saved.stats2.slice_rows(0, d.rows()),
-                            d_hidden, d, scratch);
+  const Tensor x = saved.middle.slice_rows(0, d.rows()), stats = saved.stats2.slice_rows(0, d.rows());
+  sub_layer_.enter_backward(pass, w, gradients, {x, stats, d_hidden, d}, scratch);
 }
 
 }  // namespace lockstep::model

@@ -63,29 +63,38 @@ void SubLayer::push_out(const Gradients& gradients, const Tensor& inner, const T
   gradients.push(parts_.out_weight, is_local() ? gradients.set[parts_.out_bias] : Tensor{}, inner, d_out);
 }
 
-void SubLayer::enter_backward(const Pass& pass, const WeightSet& w, const Gradients& gradients, const Tensor& x,
-                              const Tensor& stats, const Tensor& d_in, const Tensor& d, const Scratch& scratch) const {
+void SubLayer::enter_backward(const Pass& pass, const WeightSet& w, const Gradients& gradients, const EnterBackward& call,
+                              const Scratch& scratch) const {
+  const auto& [x, stats, d_in, d] = call;
   const Tensor normed = scratch.normed.slice_rows(0, x.rows());
-  const Tensor& gain = w[parts_.gain];
-  const Tensor& bias = w[parts_.norm_bias];
-  const Tensor& d_gain = gradients.set[parts_.gain];
-  const Tensor& d_bias = gradients.set[parts_.norm_bias];
+  ops::NormBackward norm{.dx = d,
+                         .n = {},
+                         .d_gain = gradients.set[parts_.gain],
+                         .d_bias = gradients.set[parts_.norm_bias],
+                         .dn = {},
+                         .x = x,
+                         .stats = stats,
+                         .gain = w[parts_.gain],
+                         .bias = w[parts_.norm_bias],
+                         .residual = d,
+                         .accumulate = gradients.set.accumulate};
   const Tensor& in_bias = gradients.set[parts_.in_bias];
   if (is_local()) {
-    const Tensor d_normed = scratch.d_normed.slice_rows(0, x.rows());
-    context_.ops.linear().backward_input(d_normed, d_in, w[parts_.in_weight]);
-    norm_.backward(d, normed, d_gain, d_bias, d_normed, x, stats, gain, bias, d, gradients.set.accumulate);
+    norm.dn = scratch.d_normed.slice_rows(0, x.rows());
+    norm.n = normed;
+    context_.ops.linear().backward_input(norm.dn, d_in, w[parts_.in_weight]);
+    norm_.backward(norm);
     gradients.push(parts_.in_weight, in_bias, normed, d_in);
     return;
   }
   const Tensor partial = scratch.partial.slice_rows(0, pass.rows()), sums = this->sums(pass, partial, scratch);
   context_.ops.linear().backward_input(partial, d_in, w[parts_.in_weight]);
   comm::Request reduction = boundary_.reduce(sums, partial, pass.grid());
-  norm_.apply(normed, stats, x, gain, bias);
+  norm_.apply(normed, stats, x, norm.gain, norm.bias);
   gradients.push(parts_.in_weight, in_bias, gathered(pass, normed, scratch.normed_inside), d_in);
   reduction.wait();
-  const Tensor d_normed = rounded(context_, sums, scratch.d_normed);
-  norm_.backward(d, {}, d_gain, d_bias, d_normed, x, stats, gain, bias, d, gradients.set.accumulate);
+  norm.dn = rounded(context_, sums, scratch.d_normed);
+  norm_.backward(norm);
 }
 
 }  // namespace lockstep::model

@@ -18,6 +18,13 @@ struct SubLayerParts {
   ops::Site dropout;
 };
 
+/// What goes back through the entry of a sub-layer.
+struct EnterBackward {
+  const Tensor &x, &stats;  ///< of enter()
+  const Tensor& d_in;       ///< the gradient of w1's product [R, ...]
+  const Tensor& d;          ///< [Ro, C], that of `out` on entry; gets the one of x, that of the residual added
+};
+
 class SubLayer {
  public:
   SubLayer(const Context& context, parallel::Boundary& boundary, const SubLayerParts& parts, int layer)
@@ -33,10 +40,9 @@ class SubLayer {
   Tensor leave_backward(const Pass& pass, const Gradients& gradients, const Tensor& d, const Scratch& scratch) const;
   /// Pushes w2's gradient, for what leave_backward() gave.
   void push_out(const Gradients& gradients, const Tensor& inner, const Tensor& d_out) const;
-  /// From the gradient of w1's product d_in [R, ...] to that of x: d [Ro, C], which gets that of the residual added, is the
-  /// gradient of `out` on entry. w1's gradient is pushed while sums are carried out.
-  void enter_backward(const Pass& pass, const WeightSet& w, const Gradients& gradients, const Tensor& x, const Tensor& stats,
-                      const Tensor& d_in, const Tensor& d, const Scratch& scratch) const;
+  /// From the gradient of w1's product to that of x. w1's gradient is pushed while sums are carried out.
+  void enter_backward(const Pass& pass, const WeightSet& w, const Gradients& gradients, const EnterBackward& call,
+                      const Scratch& scratch) const;
 
  private:
   bool is_local() const { return boundary_.kind() == parallel::BoundaryKind::local; }

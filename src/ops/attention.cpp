@@ -29,21 +29,20 @@ std::int64_t delta_columns(std::int64_t heads, std::int64_t head_size, DType typ
   return type == DType::bf16 ? heads + heads * head_size : heads;
 }
 
-void Attention::forward(const Tensor& o, const Tensor& lse, const Tensor& q, const Tensor& k, const Tensor& v,
-                        const AttentionShape& shape, const DropoutSite& dropout) {
-  const DType type = storage_of(q, "q");
-  check_shape(shape, dropout);
-  check_inputs(q, k, v, shape, type);
-  check_matrix(o, q.rows(), q.columns(), "o", type);
-  check_optional_dense(lse, shape.samples * shape.heads * shape.queries, "lse");
-  check_device({&o, &lse, &q, &k, &v});
+void Attention::forward(const AttentionForward& call) {
+  const AttentionShape& shape = call.shape;
+  const DType type = storage_of(call.q, "q");
+  check_shape(shape, call.dropout);
+  check_inputs(call.q, call.k, call.v, shape, type);
+  check_matrix(call.o, call.q.rows(), call.q.columns(), "o", type);
+  check_optional_dense(call.lse, shape.samples * shape.heads * shape.queries, "lse");
+  check_device({&call.o, &call.lse, &call.q, &call.k, &call.v});
   const OpScope running = scope("forward");
-  do_forward(o, lse, q, k, v, shape, dropout);
+  do_forward(call);
 }
 
-void Attention::backward(const Tensor& dq, const Tensor& dk, const Tensor& dv, const Tensor& delta, const Tensor& d_o,
-                         const Tensor& o, const Tensor& lse, const Tensor& q, const Tensor& k, const Tensor& v,
-                         const AttentionShape& shape, const DropoutSite& dropout) {
+void Attention::backward(const AttentionBackward& call) {
+  const auto& [dq, dk, dv, delta, d_o, o, lse, q, k, v, shape, dropout] = call;
   check_shape(shape, dropout);
   demand(shape.queries > 0 || shape.keys == 0, "attention backward", "a query sees the keys");
   const DType type = storage_of(q, "q");
@@ -57,7 +56,7 @@ void Attention::backward(const Tensor& dq, const Tensor& dk, const Tensor& dv, c
   check_dense(delta, q.rows() * delta_columns(shape.heads, shape.head_size, type), "delta");
   check_device({&dq, &dk, &dv, &delta, &d_o, &o, &lse, &q, &k, &v});
   const OpScope running = scope("backward");
-  do_backward(dq, dk, dv, delta, d_o, o, lse, q, k, v, shape, dropout);
+  do_backward(call);
 }
 
 }  // namespace lockstep::ops

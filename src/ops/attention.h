@@ -40,26 +40,33 @@ struct AttentionShape {
 /// Floats of the backward pass' workspace for each row of q: one a head and, with bf16, a row where dq is summed in f32.
 std::int64_t delta_columns(std::int64_t heads, std::int64_t head_size, DType type);
 
+struct AttentionForward {
+  Tensor o;        ///< [B*T, H*D], the result
+  Tensor lse;      ///< [B*H, T] f32 = log sum exp of each row's scores, for the backward pass; empty when none follows
+  Tensor q, k, v;  ///< as `shape` says
+  AttentionShape shape;
+  DropoutSite dropout = {};
+};
+
+struct AttentionBackward {
+  Tensor dq, dk, dv;  ///< like q, k, v: dk and dv are these queries' part of the keys' gradients; rows behind the S keys stay
+  Tensor delta;       ///< f32, workspace of the caller: delta_columns for each of the B*T rows
+  Tensor d_o;         ///< the gradient of o
+  Tensor o, lse;      ///< the forward pass' results
+  Tensor q, k, v;
+  AttentionShape shape;
+  DropoutSite dropout = {};
+};
+
 class Attention : public Family {
  public:
   explicit Attention(OpObserver* observer) : Family("attention", observer) {}
-  /// o [B*T, H*D]; lse [B*H, T] f32 = log sum exp of each row's scores, kept for the backward pass (may be empty when none
-  /// follows).
-  void forward(const Tensor& o, const Tensor& lse, const Tensor& q, const Tensor& k, const Tensor& v, const AttentionShape& shape,
-               const DropoutSite& dropout = {});
-  /// dq, dk, dv like q, k, v: dk and dv are these queries' part of the keys' gradients, and rows behind the S keys are left as
-  /// they are. delta, f32, is workspace of the caller: delta_columns for each of the B*T rows. `o` is the forward's result, d_o
-  /// its gradient.
-  void backward(const Tensor& dq, const Tensor& dk, const Tensor& dv, const Tensor& delta, const Tensor& d_o, const Tensor& o,
-                const Tensor& lse, const Tensor& q, const Tensor& k, const Tensor& v, const AttentionShape& shape,
-                const DropoutSite& dropout = {});
+  void forward(const AttentionForward& call);
+  void backward(const AttentionBackward& call);
 
  private:
-  virtual void do_forward(const Tensor& o, const Tensor& lse, const Tensor& q, const Tensor& k, const Tensor& v,
-                          const AttentionShape& shape, const DropoutSite& dropout) = 0;
-  virtual void do_backward(const Tensor& dq, const Tensor& dk, const Tensor& dv, const Tensor& delta, const Tensor& d_o,
-                           const Tensor& o, const Tensor& lse, const Tensor& q, const Tensor& k, const Tensor& v,
-                           const AttentionShape& shape, const DropoutSite& dropout) = 0;
+  virtual void do_forward(const AttentionForward& call) = 0;
+  virtual void do_backward(const AttentionBackward& call) = 0;
 };
 
 }  // namespace lockstep::ops

@@ -35,19 +35,19 @@ void Norm::apply(const Tensor& n, const Tensor& stats, const Tensor& x, const Te
   do_apply(n, stats, x, gain, bias);
 }
 
-void Norm::backward(const Tensor& dx, const Tensor& n, const Tensor& d_gain, const Tensor& d_bias, const Tensor& dn,
-                    const Tensor& x, const Tensor& stats, const Tensor& gain, const Tensor& bias, const Tensor& residual,
-                    bool accumulate) {
-  const DType type = check_inputs(stats, x, gain, bias);
-  check_matrix(dx, x.rows(), x.columns(), "dx", type);
-  check_matrix(dn, x.rows(), x.columns(), "dn", type);
-  check_optional_matrix(n, x.rows(), x.columns(), "n", type);
-  check_optional_matrix(residual, x.rows(), x.columns(), "residual", type);
-  check_dense(d_gain, x.columns(), "d_gain");
-  check_optional_dense(d_bias, x.columns(), "d_bias");
-  check_device({&dx, &n, &d_gain, &d_bias, &dn, &x, &stats, &gain, &bias, &residual});
+void Norm::backward(const NormBackward& call) {
+  const std::int64_t rows = call.x.rows(), columns = call.x.columns();
+  const DType type = check_inputs(call.stats, call.x, call.gain, call.bias);
+  check_matrix(call.dx, rows, columns, "dx", type);
+  check_matrix(call.dn, rows, columns, "dn", type);
+  check_optional_matrix(call.n, rows, columns, "n", type);
+  check_optional_matrix(call.residual, rows, columns, "residual", type);
+  check_dense(call.d_gain, columns, "d_gain");
+  check_optional_dense(call.d_bias, columns, "d_bias");
+  check_device(
+      {&call.dx, &call.n, &call.d_gain, &call.d_bias, &call.dn, &call.x, &call.stats, &call.gain, &call.bias, &call.residual});
   const OpScope running = scope("backward");
-  do_backward(dx, n, d_gain, d_bias, dn, x, stats, gain, bias, residual, accumulate);
+  do_backward(call);
 }
 
 }  // namespace lockstep::ops

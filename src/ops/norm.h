@@ -10,6 +10,18 @@
 
 namespace lockstep::ops {
 
+/// What a backward pass reads and writes.
+struct NormBackward {
+  Tensor dx;              ///< [B, C] = residual + the gradient of the norm for dn; may be dn
+  Tensor n;               ///< [B, C] or empty: gets n again, for weight gradients
+  Tensor d_gain, d_bias;  ///< [C] f32, (+)= by `accumulate`; d_bias may be empty
+  Tensor dn;              ///< [B, C]
+  Tensor x, stats;        ///< what forward() had and kept
+  Tensor gain, bias;
+  Tensor residual;  ///< [B, C] or empty; may be dx
+  bool accumulate = false;
+};
+
 class Norm : public Family {
  public:
   explicit Norm(OpObserver* observer) : Family("norm", observer) {}
@@ -17,19 +29,13 @@ class Norm : public Family {
   void forward(const Tensor& n, const Tensor& stats, const Tensor& x, const Tensor& gain, const Tensor& bias, float eps);
   /// n again from x and its stats, to the bit: what recomputation costs.
   void apply(const Tensor& n, const Tensor& stats, const Tensor& x, const Tensor& gain, const Tensor& bias);
-  /// dx [B, C] = residual + the gradient of the norm for dn; `residual` [B, C] or empty, may be dx itself, and dx may be dn.
-  /// Also writes n again (for weight gradients) when n is not empty.
-  /// d_gain, d_bias [C] f32, (+)= by `accumulate`; d_bias may be empty.
-  void backward(const Tensor& dx, const Tensor& n, const Tensor& d_gain, const Tensor& d_bias, const Tensor& dn, const Tensor& x,
-                const Tensor& stats, const Tensor& gain, const Tensor& bias, const Tensor& residual, bool accumulate);
+  void backward(const NormBackward& call);
 
  private:
   virtual void do_forward(const Tensor& n, const Tensor& stats, const Tensor& x, const Tensor& gain, const Tensor& bias,
                           float eps) = 0;
   virtual void do_apply(const Tensor& n, const Tensor& stats, const Tensor& x, const Tensor& gain, const Tensor& bias) = 0;
-  virtual void do_backward(const Tensor& dx, const Tensor& n, const Tensor& d_gain, const Tensor& d_bias, const Tensor& dn,
-                           const Tensor& x, const Tensor& stats, const Tensor& gain, const Tensor& bias, const Tensor& residual,
-                           bool accumulate) = 0;
+  virtual void do_backward(const NormBackward& call) = 0;
 };
 
 }  // namespace lockstep::ops

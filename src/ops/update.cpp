@@ -19,8 +19,8 @@ void check_range(const Tensor& weights, const Tensor& publish, const Tensor& gra
 
 }  // namespace
 
-void Update::adamw(const Tensor& weights, const Tensor& publish, const Tensor& gradient, const Tensor& exp_avg,
-                   const Tensor& exp_avg_sq, const AdamW& rule, const StepScalars& scalars) {
+void Update::adamw(const AdamWTensors& tensors, const AdamW& rule, const StepScalars& scalars) {
+  const auto& [weights, publish, gradient, exp_avg, exp_avg_sq] = tensors;
   check_range(weights, publish, gradient, scalars);
   check_dense(exp_avg, weights.elements(), "exp_avg", weights.dtype);
   check_dense(exp_avg_sq, weights.elements(), "exp_avg_sq", weights.dtype);
@@ -28,18 +28,18 @@ void Update::adamw(const Tensor& weights, const Tensor& publish, const Tensor& g
   demand(rule.eps > 0, "adamw", "eps is positive");
   check_device({&weights, &publish, &gradient, &exp_avg, &exp_avg_sq, &scalars.values});
   const OpScope running = scope("adamw");
-  do_adamw(weights, publish, gradient, exp_avg, exp_avg_sq, rule, scalars);
+  do_adamw(tensors, rule, scalars);
 }
 
-void Update::sgd(const Tensor& weights, const Tensor& publish, const Tensor& gradient, const Tensor& momentum_buffer,
-                 const Sgd& rule, const StepScalars& scalars) {
+void Update::sgd(const SgdTensors& tensors, const Sgd& rule, const StepScalars& scalars) {
+  const auto& [weights, publish, gradient, momentum_buffer] = tensors;
   check_range(weights, publish, gradient, scalars);
   check_optional_dense(momentum_buffer, weights.elements(), "momentum_buffer", weights.dtype);
   demand(rule.momentum >= 0 && rule.momentum < 1, "sgd", "the momentum is in [0, 1)");
   demand(!momentum_buffer == (rule.momentum == 0), "momentum_buffer", "there is one where there is momentum");
   check_device({&weights, &publish, &gradient, &momentum_buffer, &scalars.values});
   const OpScope running = scope("sgd");
-  do_sgd(weights, publish, gradient, momentum_buffer, rule, scalars);
+  do_sgd(tensors, rule, scalars);
 }
 
 }  // namespace lockstep::ops

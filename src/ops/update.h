@@ -23,23 +23,29 @@ struct Sgd {
   float weight_decay = 0;
 };
 
+/// What a rule reads and writes: dense, one size. `weights` is f32 or bf16; f32 weights are a master copy, of which `publish`
+/// (may be empty, or the same as `weights`) gets the new values in its own dtype. `gradient` is f32.
+struct AdamWTensors {
+  Tensor weights, publish, gradient;
+  Tensor exp_avg, exp_avg_sq;  ///< of the weights' type
+};
+
+struct SgdTensors {
+  Tensor weights, publish, gradient;  ///< as AdamWTensors has them
+  Tensor momentum_buffer;             ///< of the weights' type; empty when momentum is 0
+};
+
 class Update : public Family {
  public:
   explicit Update(OpObserver* observer) : Family("update", observer) {}
-  /// weights, exp_avg and exp_avg_sq all f32 or all bf16, gradient f32: dense, one size. f32 weights are a master copy:
-  /// `publish` (may be empty, or the same as `weights`) gets the new ones in its own dtype. Each bf16 value is rounded once, when
-  /// it is stored, and the step is taken with the moments as they are stored.
-  void adamw(const Tensor& weights, const Tensor& publish, const Tensor& gradient, const Tensor& exp_avg,
-             const Tensor& exp_avg_sq, const AdamW& rule, const StepScalars& scalars);
-  /// The same for stochastic gradient descent; momentum_buffer is of the weights' type, and empty when momentum is 0.
-  void sgd(const Tensor& weights, const Tensor& publish, const Tensor& gradient, const Tensor& momentum_buffer, const Sgd& rule,
-           const StepScalars& scalars);
+  /// Each bf16 value is rounded once, when it is stored, and the step is taken with the moments as they are stored.
+  void adamw(const AdamWTensors& tensors, const AdamW& rule, const StepScalars& scalars);
+  /// The same for stochastic gradient descent.
+  void sgd(const SgdTensors& tensors, const Sgd& rule, const StepScalars& scalars);
 
  private:
-  virtual void do_adamw(const Tensor& weights, const Tensor& publish, const Tensor& gradient, const Tensor& exp_avg,
-                        const Tensor& exp_avg_sq, const AdamW& rule, const StepScalars& scalars) = 0;
-  virtual void do_sgd(const Tensor& weights, const Tensor& publish, const Tensor& gradient, const Tensor& momentum_buffer,
-                      const Sgd& rule, const StepScalars& scalars) = 0;
+  virtual void do_adamw(const AdamWTensors& tensors, const AdamW& rule, const StepScalars& scalars) = 0;
+  virtual void do_sgd(const SgdTensors& tensors, const Sgd& rule, const StepScalars& scalars) = 0;
 };
 
 }  // namespace lockstep::ops

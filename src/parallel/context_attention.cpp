@@ -14,13 +14,23 @@ class Local final : public ContextAttention {
   }
   void forward(ops::Ops& ops, const AttentionTensors& x, const AttentionSaved& saved, const AttentionCall& call) override {
     demand_all(call);
-    ops.attention().forward(x.o, lse(saved, call), x.q, x.k, x.v, call.shape, call.dropout);
+    ops.attention().forward({x.o, lse(saved, call), x.q, x.k, x.v, call.shape, call.dropout});
   }
   void backward(ops::Ops& ops, const AttentionTensors& d, const AttentionTensors& x, const AttentionSaved& saved,
                 const AttentionCall& call) override {
     demand_all(call);
-    ops.attention().backward(d.q, d.k, d.v, delta_.slice_rows(0, x.q.rows()), d.o, x.o, lse(saved, call), x.q, x.k, x.v,
-                             call.shape, call.dropout);
+    ops.attention().backward({.dq = d.q,
+                              .dk = d.k,
+                              .dv = d.v,
+                              .delta = delta_.slice_rows(0, x.q.rows()),
+                              .d_o = d.o,
+                              .o = x.o,
+                              .lse = lse(saved, call),
+                              .q = x.q,
+                              .k = x.k,
+                              .v = x.v,
+                              .shape = call.shape,
+                              .dropout = call.dropout});
   }
 
  private:

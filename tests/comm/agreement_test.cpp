@@ -77,5 +77,24 @@ TEST(Together, RankZerosErrorIsSaidAsItIs) {
   });
 }
 
+TEST(Attempts, WhatFailsIsKeptAndThrownOnAllAtTheMeeting) {
+  on_ranks(3, [](comm::Communicator& world) {
+    comm::Attempts attempts;
+    int later = 0;
+    attempts.run([&] {
+      if (world.rank() == 2) throw UserError("a full disk", "");
+    });
+    attempts.run([&] { ++later; });
+    EXPECT_EQ(later, world.rank() == 2 ? 0 : 1);
+    try {
+      attempts.meet(world);
+      ADD_FAILURE() << "rank " << world.rank() << " goes on";
+    } catch (const UserError& error) {
+      EXPECT_EQ(error.problems().front().message, "rank 2: a full disk");
+    }
+    world.barrier();
+  });
+}
+
 }  // namespace
 }  // namespace lockstep::test

@@ -74,8 +74,8 @@ Outputs run(ops::Attention& attention, const Whole& w, const Part& part, const I
               HostTensor({q.rows(), q.columns()}, w.type), HostTensor({k.rows(), k.columns()}, w.type),
               HostTensor({k.rows(), k.columns()}, w.type)};
   const HostTensor delta({q.rows(), ops::delta_columns(shape.heads, w.head_size, w.type)});
-  attention.forward(out.o, out.lse, q, k, v, shape, site);
-  attention.backward(out.dq, out.dk, out.dv, delta, heads(in.d_o), out.o, out.lse, q, k, v, shape, site);
+  attention.forward({out.o, out.lse, q, k, v, shape, site});
+  attention.backward({out.dq, out.dk, out.dv, delta, heads(in.d_o), out.o, out.lse, q, k, v, shape, site});
   return out;
 }
 

@@ -46,8 +46,8 @@ Outputs learn(ops::Attention& attention, const Whole& w, const ops::PositionRun&
   Outputs out{HostTensor(q.tensor().shape, w.type), HostTensor(q.tensor().shape, w.type), empty, empty};
   const HostTensor lse({w.samples * w.heads, run.count});
   const HostTensor delta({q.tensor().rows(), ops::delta_columns(w.heads, w.head_size, w.type)});
-  attention.forward(out.o, lse, q, in.k, in.v, shape, site);
-  attention.backward(out.dq, out.dk, out.dv, delta, d_o, out.o, lse, q, in.k, in.v, shape, site);
+  attention.forward({out.o, lse, q, in.k, in.v, shape, site});
+  attention.backward({out.dq, out.dk, out.dv, delta, d_o, out.o, lse, q, in.k, in.v, shape, site});
   return out;
 }
 

@@ -25,11 +25,11 @@ TEST_P(AttentionGradient, OfTheReferenceAgainstFiniteDifferences) {
     const HostTensor d_o = HostTensor::random({10, 12}, 4);
     HostTensor o({10, 12}), lse({8, 5}), delta({8, 5}), dq = q, dk = k, dv = v;
     const auto loss = [&] {
-      ops->attention().forward(o, lse, q, k, v, shape, site);
+      ops->attention().forward({o, lse, q, k, v, shape, site});
       return inner(o, d_o);
     };
     loss();
-    ops->attention().backward(dq, dk, dv, delta, d_o, o, lse, q, k, v, shape, site);
+    ops->attention().backward({dq, dk, dv, delta, d_o, o, lse, q, k, v, shape, site});
     expect_gradient(dq, q, loss, 1e-2F, 1e-4);
     expect_gradient(dk, k, loss, 1e-2F, 1e-4);
     expect_gradient(dv, v, loss, 1e-2F, 1e-4);
@@ -39,7 +39,7 @@ TEST_P(AttentionGradient, OfTheReferenceAgainstFiniteDifferences) {
 TEST(AttentionReference, OneKeyIsItsValue) {
   const HostTensor q = HostTensor::random({1, 6}, 1), k = HostTensor::random({1, 6}, 2), v = HostTensor::random({1, 6}, 3);
   HostTensor o({1, 6});
-  ops::make_reference_ops()->attention().forward(o, {}, q, k, v, shape_of(1, 1, 2, 2, 3));
+  ops::make_reference_ops()->attention().forward({o, {}, q, k, v, shape_of(1, 1, 2, 2, 3)});
   EXPECT_EQ(different_bits(o.values(), v.values()), 0U);
 }
 
@@ -47,8 +47,8 @@ TEST(AttentionReference, ACacheSeesWhatTheWholeCallSees) {
   const auto ops = ops::make_reference_ops();
   const HostTensor q = HostTensor::random({7, 6}, 1), k = HostTensor::random({7, 6}, 2), v = HostTensor::random({7, 6}, 3);
   HostTensor whole({7, 6}), last({2, 6});
-  ops->attention().forward(whole, {}, q, k, v, shape_of(1, 7, 2, 2, 3));
-  ops->attention().forward(last, {}, q.tensor().slice_rows(5, 2), k, v, {1, 2, 7, 7, 2, 2, 3});
+  ops->attention().forward({whole, {}, q, k, v, shape_of(1, 7, 2, 2, 3)});
+  ops->attention().forward({last, {}, q.tensor().slice_rows(5, 2), k, v, {1, 2, 7, 7, 2, 2, 3}});
   EXPECT_EQ(std::vector<float>(whole.values().begin() + 30, whole.values().end()), last.values());
 }
 
@@ -58,7 +58,7 @@ TEST(AttentionReference, BrokenRules) {
   const HostTensor x({10, 12}), half({10, 6}), lse({40}), shorter({39});
   const ops::AttentionShape good = shape_of(2, 5, 4, 4, 3);
   const auto forward = [&](ops::AttentionShape shape, const ops::DropoutSite& site = {}) {
-    attention.forward(x, lse, x, x, x, shape, site);
+    attention.forward({x, lse, x, x, x, shape, site});
   };
   EXPECT_THROW(forward(shape_of(2, 5, 4, 3, 3)), BrokenRule);
   EXPECT_THROW(forward(shape_of(2, 5, 0, 4, 3)), BrokenRule);
@@ -75,27 +75,27 @@ TEST(AttentionReference, BrokenRules) {
   EXPECT_THROW(forward(part), BrokenRule) << "the last key/value head is not read";
   part.kv_heads = 2;
   EXPECT_THROW(forward(part), BrokenRule) << "there are more";
-  EXPECT_THROW(attention.forward(half, lse, x, x, x, good), BrokenRule);
-  EXPECT_THROW(attention.forward(x, shorter, x, x, x, good), BrokenRule);
-  EXPECT_THROW(attention.forward(x, lse, half, x, x, good), BrokenRule);
-  EXPECT_THROW(attention.forward(x, lse, x, half, x, good), BrokenRule);
-  EXPECT_THROW(attention.forward(x, lse, x, x, half, good), BrokenRule);
-  EXPECT_THROW(attention.backward(half, x, x, lse, x, x, lse, x, x, x, good), BrokenRule);
-  EXPECT_THROW(attention.backward(x, half, x, lse, x, x, lse, x, x, x, good), BrokenRule);
-  EXPECT_THROW(attention.backward(x, x, half, lse, x, x, lse, x, x, x, good), BrokenRule);
-  EXPECT_THROW(attention.backward(x, x, x, shorter, x, x, lse, x, x, x, good), BrokenRule);
-  EXPECT_THROW(attention.backward(x, x, x, lse, half, x, lse, x, x, x, good), BrokenRule);
-  EXPECT_THROW(attention.backward(x, x, x, lse, x, half, lse, x, x, x, good), BrokenRule);
-  EXPECT_THROW(attention.backward(x, x, x, lse, x, x, {}, x, x, x, good), BrokenRule);
-  EXPECT_THROW(attention.backward(x, x, x, lse, x, x, lse, x, x, x, {2, 4, 5, 5, 4, 4, 3}), BrokenRule);
+  EXPECT_THROW(attention.forward({half, lse, x, x, x, good}), BrokenRule);
+  EXPECT_THROW(attention.forward({x, shorter, x, x, x, good}), BrokenRule);
+  EXPECT_THROW(attention.forward({x, lse, half, x, x, good}), BrokenRule);
+  EXPECT_THROW(attention.forward({x, lse, x, half, x, good}), BrokenRule);
+  EXPECT_THROW(attention.forward({x, lse, x, x, half, good}), BrokenRule);
+  EXPECT_THROW(attention.backward({half, x, x, lse, x, x, lse, x, x, x, good}), BrokenRule);
+  EXPECT_THROW(attention.backward({x, half, x, lse, x, x, lse, x, x, x, good}), BrokenRule);
+  EXPECT_THROW(attention.backward({x, x, half, lse, x, x, lse, x, x, x, good}), BrokenRule);
+  EXPECT_THROW(attention.backward({x, x, x, shorter, x, x, lse, x, x, x, good}), BrokenRule);
+  EXPECT_THROW(attention.backward({x, x, x, lse, half, x, lse, x, x, x, good}), BrokenRule);
+  EXPECT_THROW(attention.backward({x, x, x, lse, x, half, lse, x, x, x, good}), BrokenRule);
+  EXPECT_THROW(attention.backward({x, x, x, lse, x, x, {}, x, x, x, good}), BrokenRule);
+  EXPECT_THROW(attention.backward({x, x, x, lse, x, x, lse, x, x, x, {2, 4, 5, 5, 4, 4, 3}}), BrokenRule);
   const Tensor no_rows = x.tensor().slice_rows(0, 0), nothing = lse.tensor().flat(0, 0);
-  EXPECT_THROW(attention.backward(no_rows, x, x, nothing, no_rows, no_rows, nothing, no_rows, x, x, {2, 0, 5, 5, 4, 4, 3}),
+  EXPECT_THROW(attention.backward({no_rows, x, x, nothing, no_rows, no_rows, nothing, no_rows, x, x, {2, 0, 5, 5, 4, 4, 3}}),
                BrokenRule)
       << "no query sees the keys";
   Tensor elsewhere = x;
   elsewhere.device.kind = DeviceKind::cuda;
-  EXPECT_THROW(attention.forward(elsewhere, lse, x, x, x, good), BrokenRule);
-  EXPECT_THROW(attention.backward(elsewhere, x, x, lse, x, x, lse, x, x, x, good), BrokenRule);
+  EXPECT_THROW(attention.forward({elsewhere, lse, x, x, x, good}), BrokenRule);
+  EXPECT_THROW(attention.backward({elsewhere, x, x, lse, x, x, lse, x, x, x, good}), BrokenRule);
 }
 
 }  // namespace

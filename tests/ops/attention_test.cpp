@@ -75,15 +75,16 @@ Results run(Attention& attention, const Fused& qkv, const DropoutSite& dropout =
   const HostTensor d_o = random_matrix(rows, width, "d_o").as(s.type);
   const HostTensor delta = unwritten(rows, delta_columns(s.heads, s.head_size, s.type), DType::f32);
   const Fused gradient(s, unwritten(rows, Fused::columns(s), s.type));
-  attention.forward(o, lse, qkv.q(), qkv.k(), qkv.v(), whole(s), dropout);
-  attention.backward(gradient.q(), gradient.k(), gradient.v(), delta, d_o, o, lse, qkv.q(), qkv.k(), qkv.v(), whole(s), dropout);
+  attention.forward({o, lse, qkv.q(), qkv.k(), qkv.v(), whole(s), dropout});
+  attention.backward(
+      {gradient.q(), gradient.k(), gradient.v(), delta, d_o, o, lse, qkv.q(), qkv.k(), qkv.v(), whole(s), dropout});
   return {o, lse, gradient.values};
 }
 
 Floats forward_only(Attention& attention, const Tensor& q, const Tensor& k, const Tensor& v, const AttentionShape& shape,
                     const DropoutSite& dropout = {}) {
   const HostTensor o = unwritten(q.rows(), q.columns(), q.dtype);
-  attention.forward(o, {}, q, k, v, shape, dropout);
+  attention.forward({o, {}, q, k, v, shape, dropout});
   return o.values();
 }
 
@@ -219,7 +220,7 @@ TEST_P(AttentionStored, WritesNothingBesideItsSlices) {
   Attention& attention = best().ops->attention();
   const std::int64_t width = s.heads * s.head_size;
   const HostTensor wide = HostTensor::filled({s.rows, width + 2}, 42).as(s.type);
-  attention.forward(wide.tensor().slice_columns(1, width), {}, qkv.q(), qkv.k(), qkv.v(), whole(s));
+  attention.forward({wide.tensor().slice_columns(1, width), {}, qkv.q(), qkv.k(), qkv.v(), whole(s)});
   const Floats dense = forward_only(attention, qkv.q(), qkv.k(), qkv.v(), whole(s)), all = wide.values();
   for (std::int64_t i = 0; i < s.rows; ++i) {
     const auto row = all.begin() + i * (width + 2);
@@ -240,14 +241,14 @@ TEST(Attention, InBf16IsTheF32OfTheSameNumbersRoundedOnce) {
     Attention& attention = machine->ops->attention();
     const Floats o = forward_only(attention, qkv.q(), qkv.k(), qkv.v(), whole(s));
     const HostTensor wide_o = unwritten(rows, width, DType::f32), lse = unwritten(s.samples * s.heads, s.rows, DType::f32);
-    attention.forward(wide_o, lse, same.q(), same.k(), same.v(), whole(s));
+    attention.forward({wide_o, lse, same.q(), same.k(), same.v(), whole(s)});
     EXPECT_TRUE(same_bits(o, wide_o.as(DType::bf16).values()));
     const HostTensor d_o = random_matrix(rows, width, "d_o").as(DType::bf16), stored_o = wide_o.as(DType::bf16);
     const auto gradient = [&](const Fused& in, DType type) {
       const Fused result(in.sizes, unwritten(rows, Fused::columns(s), type));
       const HostTensor delta = unwritten(rows, delta_columns(s.heads, s.head_size, type), DType::f32);
-      attention.backward(result.q(), result.k(), result.v(), delta, d_o.as(type), stored_o.as(type), lse, in.q(), in.k(), in.v(),
-                         whole(s));
+      attention.backward(
+          {result.q(), result.k(), result.v(), delta, d_o.as(type), stored_o.as(type), lse, in.q(), in.k(), in.v(), whole(s)});
       return result.values.as(DType::bf16).values();
     };
     EXPECT_TRUE(same_bits(gradient(qkv, DType::bf16), gradient(same, DType::f32)));

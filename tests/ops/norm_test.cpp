@@ -52,7 +52,7 @@ TEST_P(NormSizes, BackwardEqualsReference) {
         [&](ops::Ops& ops) {
           HostTensor dx = in.matrix(), n = dx;
           HostTensor d_gain = HostTensor::random({in.columns}, 6), d_bias = HostTensor::random({in.columns}, 7);
-          ops.norm().backward(dx, n, d_gain, d_bias, in.dn, in.x, stats, in.gain, in.bias, in.residual, accumulate);
+          ops.norm().backward({dx, n, d_gain, d_bias, in.dn, in.x, stats, in.gain, in.bias, in.residual, accumulate});
           return Results{dx, n, d_gain, d_bias};
         },
         1e-5);
@@ -66,8 +66,8 @@ TEST_P(NormOf, BackwardInPlaceWithoutOptionalParts) {
   compare_everywhere(
       [&](ops::Ops& ops) {
         HostTensor d_gain({40}), over_dn = in.dn, over_residual = in.residual;
-        ops.norm().backward(over_dn, {}, d_gain, {}, over_dn, in.x, stats, in.gain, {}, {}, false);
-        ops.norm().backward(over_residual, {}, d_gain, {}, in.dn, in.x, stats, in.gain, {}, over_residual, true);
+        ops.norm().backward({over_dn, {}, d_gain, {}, over_dn, in.x, stats, in.gain, {}, {}, false});
+        ops.norm().backward({over_residual, {}, d_gain, {}, in.dn, in.x, stats, in.gain, {}, over_residual, true});
         return Results{over_dn, over_residual, d_gain};
       },
       1e-5);
@@ -81,7 +81,7 @@ TEST(Norm, BackwardInRounds) {
   compare_everywhere(
       [&](ops::Ops& ops) {
         HostTensor dx({150, 45000}), d_gain({45000}), d_bias({45000});
-        ops.norm().backward(dx, {}, d_gain, d_bias, in.dn, in.x, stats, in.gain, in.bias, {}, false);
+        ops.norm().backward({dx, {}, d_gain, d_bias, in.dn, in.x, stats, in.gain, in.bias, {}, false});
         return Results{dx, d_gain, d_bias};
       },
       1e-5);
@@ -93,13 +93,13 @@ TEST_P(NormOf, SlicesOfRowsHaveEqualBits) {
     ops::Norm& norm = machine->ops->norm();
     HostTensor n = in.matrix(), stats({130, 2}), dx = n, d_gain({96}), d_bias({96});
     norm.forward(n, stats, in.x, in.gain, in.bias, eps);
-    norm.backward(dx, {}, d_gain, d_bias, in.dn, in.x, stats, in.gain, in.bias, {}, false);
+    norm.backward({dx, {}, d_gain, d_bias, in.dn, in.x, stats, in.gain, in.bias, {}, false});
     HostTensor part_n = in.matrix(), part_stats({130, 2}), part_dx = part_n, part_gain({96}), part_bias({96});
     for (const auto& [first, count] : {std::pair{0, 64}, std::pair{64, 64}, std::pair{128, 2}}) {
       const auto rows = [&](const Tensor& t) { return t.slice_rows(first, count); };
       norm.forward(rows(part_n), rows(part_stats), rows(in.x), in.gain, in.bias, eps);
-      norm.backward(rows(part_dx), {}, part_gain, part_bias, rows(in.dn), rows(in.x), rows(part_stats), in.gain, in.bias, {},
-                    first > 0);
+      norm.backward(
+          {rows(part_dx), {}, part_gain, part_bias, rows(in.dn), rows(in.x), rows(part_stats), in.gain, in.bias, {}, first > 0});
     }
     EXPECT_EQ(different_bits(n.values(), part_n.values()), 0U);
     EXPECT_EQ(different_bits(dx.values(), part_dx.values()), 0U);
@@ -129,7 +129,7 @@ TEST(Norm, ReferenceAgainstFiniteDifferences) {
     return inner(n, in.dn);
   };
   loss();
-  ops->norm().backward(dx, {}, d_gain, d_bias, in.dn, in.x, stats, in.gain, in.bias, {}, false);
+  ops->norm().backward({dx, {}, d_gain, d_bias, in.dn, in.x, stats, in.gain, in.bias, {}, false});
   expect_gradient(dx, in.x, loss, 1e-2F, 1e-4);
   expect_gradient(d_gain, in.gain, loss, 1e-1F, 1e-5);
   expect_gradient(d_bias, in.bias, loss, 1e-1F, 1e-5);
@@ -138,7 +138,7 @@ TEST(Norm, ReferenceAgainstFiniteDifferences) {
 TEST(Norm, RowsWiderThanTheWorkspaceAreRefused) {
   const HostTensor x({1, 140000}), stats({1, 2}), columns({140000});
   for (const auto& machine : machines()) {
-    EXPECT_THROW(machine->ops->norm().backward(x, {}, columns, {}, x, x, stats, columns, {}, {}, false), BrokenRule);
+    EXPECT_THROW(machine->ops->norm().backward({x, {}, columns, {}, x, x, stats, columns, {}, {}, false}), BrokenRule);
   }
 }
 
@@ -154,12 +154,12 @@ TEST(Norm, BrokenRules) {
   EXPECT_THROW(norm.forward({}, stats, x, gain, {}, eps), BrokenRule);
   EXPECT_THROW(norm.forward(empty_columns, stats, empty_columns, gain, {}, eps), BrokenRule);
   EXPECT_THROW(norm.apply(short_n, stats, x, gain, {}), BrokenRule);
-  EXPECT_THROW(norm.backward(n, {}, narrow_gain, {}, n, x, stats, gain, {}, {}, false), BrokenRule);
-  EXPECT_THROW(norm.backward(n, {}, gain, narrow_gain, n, x, stats, gain, {}, {}, false), BrokenRule);
-  EXPECT_THROW(norm.backward(n, short_n, gain, {}, n, x, stats, gain, {}, {}, false), BrokenRule);
-  EXPECT_THROW(norm.backward(n, {}, gain, {}, short_n, x, stats, gain, {}, {}, false), BrokenRule);
-  EXPECT_THROW(norm.backward(n, {}, gain, {}, n, x, stats, gain, {}, short_n, false), BrokenRule);
-  EXPECT_THROW(norm.backward(short_n, {}, gain, {}, n, x, stats, gain, {}, {}, false), BrokenRule);
+  EXPECT_THROW(norm.backward({n, {}, narrow_gain, {}, n, x, stats, gain, {}, {}, false}), BrokenRule);
+  EXPECT_THROW(norm.backward({n, {}, gain, narrow_gain, n, x, stats, gain, {}, {}, false}), BrokenRule);
+  EXPECT_THROW(norm.backward({n, short_n, gain, {}, n, x, stats, gain, {}, {}, false}), BrokenRule);
+  EXPECT_THROW(norm.backward({n, {}, gain, {}, short_n, x, stats, gain, {}, {}, false}), BrokenRule);
+  EXPECT_THROW(norm.backward({n, {}, gain, {}, n, x, stats, gain, {}, short_n, false}), BrokenRule);
+  EXPECT_THROW(norm.backward({short_n, {}, gain, {}, n, x, stats, gain, {}, {}, false}), BrokenRule);
   Tensor other_type = n, other_device = n, overlapping = n;
   other_type.dtype = DType::bf16;
   other_device.device.kind = DeviceKind::cuda;

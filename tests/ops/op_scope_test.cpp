@@ -72,13 +72,13 @@ TEST_P(OpScopes, EveryOpTellsOfItself) {
   for (Norm* norm : {&ops_->norm(), &ops_->rms_norm()}) {
     expect("norm.forward", [&] { norm->forward(y, stats, x, gain, {}, 1e-5F); });
     expect("norm.apply", [&] { norm->apply(y, stats, x, gain, {}); });
-    expect("norm.backward", [&] { norm->backward(dx, {}, d_gain, {}, dy, x, stats, gain, {}, {}, false); });
+    expect("norm.backward", [&] { norm->backward({dx, {}, d_gain, {}, dy, x, stats, gain, {}, {}, false}); });
   }
 
   const AttentionShape shape{.samples = 2, .queries = 3, .keys = 3, .key_rows = 3, .heads = 2, .kv_heads = 2, .head_size = 4};
   const HostTensor lse({12}), delta({12}), dk({6, 8}), dv({6, 8});
-  expect("attention.forward", [&] { ops_->attention().forward(y, lse, x, dy, x, shape); });
-  expect("attention.backward", [&] { ops_->attention().backward(dx, dk, dv, delta, dy, y, lse, x, dy, x, shape); });
+  expect("attention.forward", [&] { ops_->attention().forward({y, lse, x, dy, x, shape}); });
+  expect("attention.backward", [&] { ops_->attention().backward({dx, dk, dv, delta, dy, y, lse, x, dy, x, shape}); });
 
   const HostTensor angles = HostTensor::random({3, 4}, 5);
   expect("rotary.rotate", [&] { ops_->rotary().rotate(y, angles, {.positions = {0, 3}}); });
@@ -110,7 +110,7 @@ TEST_P(OpScopes, EveryOpTellsOfItself) {
   expect("reduce.max_abs", [&] { ops_->reduce().max_abs(test::number_tensor(loss), x); });
 
   const HostTensor scalars = HostTensor::filled({StepScalars::count}, 1);
-  expect("update.adamw", [&] { ops_->update().adamw(dx, {}, dy, y, dw.tensor().flat(0, 48), {}, {scalars}); });
+  expect("update.adamw", [&] { ops_->update().adamw({dx, {}, dy, y, dw.tensor().flat(0, 48)}, {}, {scalars}); });
 }
 
 TEST_P(OpScopes, ProductsTellTheirShapes) {
@@ -162,7 +162,7 @@ TEST(OpScope, EndsWhenTheKernelThrows) {
   const auto ops = make_ops(*runtime, *stream, {.observer = &recorder});
   const HostTensor x({1, 257}), y({1, 257});
   const AttentionShape shape{.samples = 1, .queries = 1, .keys = 1, .key_rows = 1, .heads = 1, .kv_heads = 1, .head_size = 257};
-  EXPECT_THROW(ops->attention().forward(y, {}, x, x, x, shape), BrokenRule);
+  EXPECT_THROW(ops->attention().forward({y, {}, x, x, x, shape}), BrokenRule);
   EXPECT_EQ(recorder.told, (std::vector<std::string>{"begin attention.forward", "end attention.forward"}));
 }
 

@@ -36,7 +36,7 @@ TEST_P(RmsNormSizes, EqualsReference) {
           ops.rms_norm().apply(again, stats, in.x, in.gain, {});
           EXPECT_EQ(different_bits(n.values(), again.values()), 0U);
           for (std::int64_t i = 0; i < in.rows; ++i) EXPECT_EQ(stats[static_cast<std::size_t>(2 * i)], 0.0F);
-          ops.rms_norm().backward(dx, n_of_backward, d_gain, {}, in.dn, in.x, kept, in.gain, {}, in.residual, accumulate);
+          ops.rms_norm().backward({dx, n_of_backward, d_gain, {}, in.dn, in.x, kept, in.gain, {}, in.residual, accumulate});
           return Results{n, stats, dx, n_of_backward, d_gain};
         },
         1e-5);
@@ -57,12 +57,12 @@ TEST_P(RmsNormOf, SlicesOfRowsHaveEqualBits) {
     ops::Norm& norm = machine->ops->rms_norm();
     HostTensor n = in.matrix(), stats({130, 2}), dx = n, d_gain({96});
     norm.forward(n, stats, in.x, in.gain, {}, eps);
-    norm.backward(dx, {}, d_gain, {}, in.dn, in.x, stats, in.gain, {}, {}, false);
+    norm.backward({dx, {}, d_gain, {}, in.dn, in.x, stats, in.gain, {}, {}, false});
     HostTensor part_n = in.matrix(), part_stats({130, 2}), part_dx = part_n, part_gain({96});
     for (const auto& [first, count] : {std::pair{0, 64}, std::pair{64, 64}, std::pair{128, 2}}) {
       const auto rows = [&](const Tensor& t) { return t.slice_rows(first, count); };
       norm.forward(rows(part_n), rows(part_stats), rows(in.x), in.gain, {}, eps);
-      norm.backward(rows(part_dx), {}, part_gain, {}, rows(in.dn), rows(in.x), rows(part_stats), in.gain, {}, {}, first > 0);
+      norm.backward({rows(part_dx), {}, part_gain, {}, rows(in.dn), rows(in.x), rows(part_stats), in.gain, {}, {}, first > 0});
     }
     EXPECT_EQ(different_bits(n.values(), part_n.values()), 0U);
     EXPECT_EQ(different_bits(dx.values(), part_dx.values()), 0U);
@@ -79,7 +79,7 @@ TEST(RmsNorm, ReferenceAgainstFiniteDifferences) {
     return inner(n, in.dn);
   };
   loss();
-  ops->rms_norm().backward(dx, {}, d_gain, {}, in.dn, in.x, stats, in.gain, {}, {}, false);
+  ops->rms_norm().backward({dx, {}, d_gain, {}, in.dn, in.x, stats, in.gain, {}, {}, false});
   expect_gradient(dx, in.x, loss, 1e-2F, 1e-4);
   expect_gradient(d_gain, in.gain, loss, 1e-1F, 1e-5);
 }

@@ -30,15 +30,15 @@ TEST(Storage, TensorsOfOneCallAgree) {
   expect_refused("gain", [&] { norm.forward(x, stats, x, wide_row, row, 1e-5F); });
   expect_refused("bias", [&] { norm.apply(x, stats, x, row, wide_row); });
   expect_refused("stats", [&] { norm.apply(x, stats.as(bf16), x, row, row); });
-  expect_refused("dn", [&] { norm.backward(x, {}, wide_row, {}, wide, x, stats, row, {}, {}, false); });
-  expect_refused("residual", [&] { norm.backward(x, {}, wide_row, {}, x, x, stats, row, {}, wide, false); });
-  expect_refused("d_gain", [&] { norm.backward(x, {}, row, {}, x, x, stats, row, {}, {}, false); });
+  expect_refused("dn", [&] { norm.backward({x, {}, wide_row, {}, wide, x, stats, row, {}, {}, false}); });
+  expect_refused("residual", [&] { norm.backward({x, {}, wide_row, {}, x, x, stats, row, {}, wide, false}); });
+  expect_refused("d_gain", [&] { norm.backward({x, {}, row, {}, x, x, stats, row, {}, {}, false}); });
   const ops::AttentionShape shape{1, 4, 4, 4, 1, 1, 8};
-  expect_refused("k", [&] { ops->attention().forward(x, {}, x, wide, x, shape); });
-  expect_refused("v", [&] { ops->attention().forward(x, {}, x, x, wide, shape); });
-  expect_refused("o", [&] { ops->attention().forward(wide, {}, x, x, x, shape); });
-  expect_refused("lse", [&] { ops->attention().forward(x, HostTensor({4}, bf16), x, x, x, shape); });
-  expect_refused("dk", [&] { ops->attention().backward(x, wide, x, delta, x, x, HostTensor({4}), x, x, x, shape); });
+  expect_refused("k", [&] { ops->attention().forward({x, {}, x, wide, x, shape}); });
+  expect_refused("v", [&] { ops->attention().forward({x, {}, x, x, wide, shape}); });
+  expect_refused("o", [&] { ops->attention().forward({wide, {}, x, x, x, shape}); });
+  expect_refused("lse", [&] { ops->attention().forward({x, HostTensor({4}, bf16), x, x, x, shape}); });
+  expect_refused("dk", [&] { ops->attention().backward({x, wide, x, delta, x, x, HostTensor({4}), x, x, x, shape}); });
   expect_refused("angles", [&] { ops->rotary().rotate(x, x, {.positions = {0, 4}}); });
   expect_refused("y", [&] { ops->activation().forward(wide, x, ops::Activation::gelu); });
   expect_refused("dy", [&] { ops->activation().backward(x, {}, wide, x, ops::Activation::gelu); });
@@ -53,10 +53,10 @@ TEST(Storage, TensorsOfOneCallAgree) {
   expect_refused("logits", [&] { ops->loss().forward(x, ids_tensor(ids), 8, {}, number_tensor(loss)); });
   const HostTensor scalars({ops::StepScalars::count});
   ops::Update& update = ops->update();
-  expect_refused("gradient", [&] { update.adamw(row, {}, row, row, row, {}, {scalars}); });
-  expect_refused("exp_avg", [&] { update.adamw(row, {}, wide_row, wide_row, row, {}, {scalars}); });
-  expect_refused("exp_avg_sq", [&] { update.adamw(wide_row, row, wide_row, wide_row, row, {}, {scalars}); });
-  EXPECT_THROW(update.adamw(row, wide_row, wide_row, row, row, {}, {scalars}), BrokenRule);
+  expect_refused("gradient", [&] { update.adamw({row, {}, row, row, row}, {}, {scalars}); });
+  expect_refused("exp_avg", [&] { update.adamw({row, {}, wide_row, wide_row, row}, {}, {scalars}); });
+  expect_refused("exp_avg_sq", [&] { update.adamw({wide_row, row, wide_row, wide_row, row}, {}, {scalars}); });
+  EXPECT_THROW(update.adamw({row, wide_row, wide_row, row, row}, {}, {scalars}), BrokenRule);
   EXPECT_THROW(ops->dropout().forward(ids_tensor(ids), ids_tensor(ids), {}), BrokenRule);
 }
 
@@ -95,7 +95,7 @@ TEST(Storage, AdamWUsesTheRoundedMoments) {
   for (const auto& machine : machines()) {
     const HostTensor weights = HostTensor::filled({20}, 0).as(bf16), gradient = HostTensor::filled({20}, 1.003F);
     const HostTensor exp_avg({20}, bf16), exp_avg_sq({20}, bf16);
-    machine->ops->update().adamw(weights, {}, gradient, exp_avg, exp_avg_sq, {.beta1 = 0.5F, .beta2 = 0.5F, .eps = 1e-8F},
+    machine->ops->update().adamw({weights, {}, gradient, exp_avg, exp_avg_sq}, {.beta1 = 0.5F, .beta2 = 0.5F, .eps = 1e-8F},
                                  {scalars});
     EXPECT_EQ(exp_avg[3], 0x1p-1F);        // of 0.5015
     EXPECT_EQ(exp_avg_sq[3], 0x1.02p-1F);  // of 0.5030

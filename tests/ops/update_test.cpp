@@ -30,7 +30,7 @@ struct State {
     exp_avg_sq = exp_avg_sq.as(type);
   }
   void step(ops::Ops& ops, const HostTensor& scalars, const Tensor& publish = {}) {
-    ops.update().adamw(weights, publish, gradient, exp_avg, exp_avg_sq, {}, {scalars});
+    ops.update().adamw({weights, publish, gradient, exp_avg, exp_avg_sq}, {}, {scalars});
   }
   HostTensor weights, gradient, exp_avg, exp_avg_sq;
 };
@@ -68,8 +68,8 @@ TEST_P(UpdateOf, SgdEqualsReference) {
             const Tensor buffer = momentum == 0 ? Tensor{} : state.exp_avg.tensor();
             for (int t = 1; t <= steps; ++t) {
               const HostTensor scalars = scalars_of(t, 1e-2F, 0.5F);
-              ops.update().sgd(state.weights, state.weights, state.gradient, buffer, {.momentum = momentum, .weight_decay = 0.1F},
-                               {scalars});
+              ops.update().sgd({state.weights, state.weights, state.gradient, buffer},
+                               {.momentum = momentum, .weight_decay = 0.1F}, {scalars});
             }
             return Results{state.weights, state.exp_avg};
           },
@@ -140,9 +140,12 @@ TEST_P(UpdateOf, SlicesHaveEqualBits) {
     const HostTensor scalars = scalars_of(2, 1e-2F, 1);
     whole.step(*machine->ops, scalars);
     for (const auto& [first, count] : {std::pair{0, 3}, std::pair{3, 500}, std::pair{503, 497}}) {
-      machine->ops->update().adamw(parts.weights.tensor().flat(first, count), {}, parts.gradient.tensor().flat(first, count),
-                                   parts.exp_avg.tensor().flat(first, count), parts.exp_avg_sq.tensor().flat(first, count), {},
-                                   {scalars});
+      machine->ops->update().adamw({parts.weights.tensor().flat(first, count),
+                                    {},
+                                    parts.gradient.tensor().flat(first, count),
+                                    parts.exp_avg.tensor().flat(first, count),
+                                    parts.exp_avg_sq.tensor().flat(first, count)},
+                                   {}, {scalars});
     }
     EXPECT_EQ(different_bits(whole.weights.values(), parts.weights.values()), 0U);
   }
@@ -153,23 +156,23 @@ TEST(Update, BrokenRules) {
   ops::Update& update = ops->update();
   const HostTensor x({8}), shorter({7}), values = scalars_of(1, 1, 1);
   const StepScalars scalars{values};
-  EXPECT_THROW(update.adamw(x, {}, shorter, x, x, {}, scalars), BrokenRule);
-  EXPECT_THROW(update.adamw(x, {}, x, shorter, x, {}, scalars), BrokenRule);
-  EXPECT_THROW(update.adamw(x, {}, x, x, shorter, {}, scalars), BrokenRule);
-  EXPECT_THROW(update.adamw(x, shorter, x, x, x, {}, scalars), BrokenRule);
-  EXPECT_THROW(update.adamw({}, {}, x, x, x, {}, scalars), BrokenRule);
-  EXPECT_THROW(update.adamw(x, {}, x, x, x, {}, {shorter}), BrokenRule);
-  EXPECT_THROW(update.adamw(x, {}, x, x, x, {.beta1 = 1}, scalars), BrokenRule);
-  EXPECT_THROW(update.adamw(x, {}, x, x, x, {.beta2 = -1}, scalars), BrokenRule);
-  EXPECT_THROW(update.adamw(x, {}, x, x, x, {.eps = 0}, scalars), BrokenRule);
-  EXPECT_THROW(update.sgd(x, {}, shorter, {}, {}, scalars), BrokenRule);
-  EXPECT_THROW(update.sgd(x, {}, x, shorter, {.momentum = 0.5F}, scalars), BrokenRule);
-  EXPECT_THROW(update.sgd(x, {}, x, x, {.momentum = 0}, scalars), BrokenRule);
-  EXPECT_THROW(update.sgd(x, {}, x, {}, {.momentum = 0.5F}, scalars), BrokenRule);
-  EXPECT_THROW(update.sgd(x, {}, x, x, {.momentum = 1}, scalars), BrokenRule);
+  EXPECT_THROW(update.adamw({x, {}, shorter, x, x}, {}, scalars), BrokenRule);
+  EXPECT_THROW(update.adamw({x, {}, x, shorter, x}, {}, scalars), BrokenRule);
+  EXPECT_THROW(update.adamw({x, {}, x, x, shorter}, {}, scalars), BrokenRule);
+  EXPECT_THROW(update.adamw({x, shorter, x, x, x}, {}, scalars), BrokenRule);
+  EXPECT_THROW(update.adamw({{}, {}, x, x, x}, {}, scalars), BrokenRule);
+  EXPECT_THROW(update.adamw({x, {}, x, x, x}, {}, {shorter}), BrokenRule);
+  EXPECT_THROW(update.adamw({x, {}, x, x, x}, {.beta1 = 1}, scalars), BrokenRule);
+  EXPECT_THROW(update.adamw({x, {}, x, x, x}, {.beta2 = -1}, scalars), BrokenRule);
+  EXPECT_THROW(update.adamw({x, {}, x, x, x}, {.eps = 0}, scalars), BrokenRule);
+  EXPECT_THROW(update.sgd({x, {}, shorter, {}}, {}, scalars), BrokenRule);
+  EXPECT_THROW(update.sgd({x, {}, x, shorter}, {.momentum = 0.5F}, scalars), BrokenRule);
+  EXPECT_THROW(update.sgd({x, {}, x, x}, {.momentum = 0}, scalars), BrokenRule);
+  EXPECT_THROW(update.sgd({x, {}, x, {}}, {.momentum = 0.5F}, scalars), BrokenRule);
+  EXPECT_THROW(update.sgd({x, {}, x, x}, {.momentum = 1}, scalars), BrokenRule);
   Tensor elsewhere = x;
   elsewhere.device.kind = DeviceKind::cuda;
-  EXPECT_THROW(update.adamw(elsewhere, {}, x, x, x, {}, scalars), BrokenRule);
+  EXPECT_THROW(update.adamw({elsewhere, {}, x, x, x}, {}, scalars), BrokenRule);
 }
 
 }  // namespace

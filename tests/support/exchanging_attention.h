@@ -45,7 +45,7 @@ class Exchanging final : public Positioned {
     inwards(all.q, x.q, inner.query);
     inwards(all.k, x.k, inner.kv);
     inwards(all.v, x.v, inner.kv);
-    ops.attention().forward(all.o, saved.lse, all.q, all.k, all.v, inner.shape, inner.dropout);
+    ops.attention().forward({all.o, saved.lse, all.q, all.k, all.v, inner.shape, inner.dropout});
     outwards(x.o, all.o, inner.query);
   }
   void backward(ops::Ops& ops, const parallel::AttentionTensors& d, const parallel::AttentionTensors& /*x*/,
@@ -53,7 +53,7 @@ class Exchanging final : public Positioned {
     const Inner inner(*this, call);
     const parallel::AttentionTensors& all = saved.beside;
     inwards(d_.o, d.o, inner.query);
-    ops.attention().backward(d_.q, d_.k, d_.v, delta_, d_.o, all.o, saved.lse, all.q, all.k, all.v, inner.shape, inner.dropout);
+    ops.attention().backward({d_.q, d_.k, d_.v, delta_, d_.o, all.o, saved.lse, all.q, all.k, all.v, inner.shape, inner.dropout});
     outwards(d.q, d_.q, inner.query);
     outwards(d.k, d_.k, inner.kv);
     outwards(d.v, d_.v, inner.kv);

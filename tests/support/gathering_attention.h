@@ -36,7 +36,7 @@ class Gathering final : public Positioned {
     gather(saved.beside.v, x.v);
     for_runs(call, [&](const Run& run) {
       const parallel::AttentionTensors some = run.of(x, saved.beside);
-      ops.attention().forward(some.o, run.lse(saved), some.q, some.k, some.v, run.shape, run.dropout);
+      ops.attention().forward({some.o, run.lse(saved), some.q, some.k, some.v, run.shape, run.dropout});
     });
   }
   void backward(ops::Ops& ops, const parallel::AttentionTensors& d, const parallel::AttentionTensors& x,
@@ -45,8 +45,8 @@ class Gathering final : public Positioned {
     for_runs(call, [&](const Run& run) {
       const parallel::AttentionTensors some = run.of(x, saved.beside), d_some = run.of(d, d_);
       const Tensor dk = part_.k.slice_rows(0, run.shape.keys), dv = part_.v.slice_rows(0, run.shape.keys);
-      ops.attention().backward(d_some.q, dk, dv, delta_.slice_rows(0, some.q.rows()), d_some.o, some.o, run.lse(saved), some.q,
-                               some.k, some.v, run.shape, run.dropout);
+      ops.attention().backward({d_some.q, dk, dv, delta_.slice_rows(0, some.q.rows()), d_some.o, some.o, run.lse(saved), some.q,
+                                some.k, some.v, run.shape, run.dropout});
       ops.elementwise().add(d_some.k, dk);
       ops.elementwise().add(d_some.v, dv);
     });

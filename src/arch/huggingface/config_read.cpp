@@ -175,7 +175,7 @@ ModelConfig llama_config(Fields& fields, const Json& json, std::string_view what
   read_rope(fields, json, config, what);
   config.gated = true;
   read_activation(fields, config, "hidden_act", fields.text("hidden_act", "silu"));
-  if (config.activation != arch::ActivationKind::silu) fields.refuse("a gate other than silu (\"hidden_act\")");
+  if (config.activation != ActivationKind::silu) fields.refuse("a gate other than silu (\"hidden_act\")");
   config.tied = fields.flag("tie_word_embeddings", false);
   return config;
 }
@@ -206,7 +206,7 @@ ModelConfig rasbt_config(Fields& fields) {
   config.heads = config.kv_heads = fields.size("n_heads", most_heads);
   config.ffn_width = 4 * config.width;
   share_width(fields, config);
-  config.activation = arch::ActivationKind::gelu_tanh;
+  config.activation = ActivationKind::gelu_tanh;
   config.init = InitKind::pytorch;
   config.bias = true;
   config.qkv_bias = fields.flag("qkv_bias", false);

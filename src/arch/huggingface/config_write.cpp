@@ -12,17 +12,17 @@ namespace {
 /// The shortest number that reads back as the same float: 1e-05, not 9.99999974738e-06.
 double shortest(float value) { return std::stod(fmt::format("{}", value)); }
 
-const char* activation_name(arch::ActivationKind activation) {
+const char* activation_name(ActivationKind activation) {
   switch (activation) {
-    case arch::ActivationKind::none:
+    case ActivationKind::none:
       return "linear";
-    case arch::ActivationKind::gelu:
+    case ActivationKind::gelu:
       return "gelu";
-    case arch::ActivationKind::gelu_tanh:
+    case ActivationKind::gelu_tanh:
       return "gelu_new";
-    case arch::ActivationKind::relu:
+    case ActivationKind::relu:
       return "relu";
-    case arch::ActivationKind::silu:
+    case ActivationKind::silu:
       return "silu";
   }
   throw BrokenRule("every activation has a name");
@@ -86,7 +86,7 @@ Family family_of(const ModelConfig& config) {
   const bool plain_heads = config.kv_heads == config.heads && config.heads * config.head_size == config.width;
   if (config.norm == NormKind::layernorm && config.position == PositionKind::learned && !config.gated && plain_heads)
     return Family::gpt2;
-  const bool swiglu = config.gated && config.activation == arch::ActivationKind::silu;
+  const bool swiglu = config.gated && config.activation == ActivationKind::silu;
   if (config.norm == NormKind::rmsnorm && config.position == PositionKind::rope && swiglu)
     return config.qkv_bias && !config.bias ? Family::qwen2 : Family::llama;
   throw UserError(fmt::format("no family of Hugging Face's has this model's parts: {}, {} positions, {}{}{}",

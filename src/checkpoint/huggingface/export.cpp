@@ -112,9 +112,14 @@ struct Mover {
   std::vector<float> values;
 };
 
-/// Elements [first, first + count) of a parameter: read, widened, written to the parts they are in. Returns their checksum.
-std::uint64_t move_piece(const Reader& reader, const names::Parameter& parameter, std::span<const StoredPart> parts,
-                         std::int64_t first, std::int64_t count, Mover& mover, bool& finite) {
+struct Moved {
+  std::uint64_t checksum = 0;
+  bool finite = true;
+};
+
+/// Elements [first, first + count) of a parameter: read, widened, written to the parts they are in.
+Moved move_piece(const Reader& reader, const names::Parameter& parameter, std::span<const StoredPart> parts, std::int64_t first,
+                 std::int64_t count, Mover& mover) {
   const StoredTensor& stored = *reader.find(parameter.name);
   mover.values.resize(static_cast<std::size_t>(count));
   mover.bytes.resize(static_cast<std::size_t>(count) * size_of(stored.tensor.dtype));
@@ -122,16 +127,16 @@ std::uint64_t move_piece(const Reader& reader, const names::Parameter& parameter
   raw.data = mover.bytes.data();
   raw.shape = Shape{count};
   raw.dtype = stored.tensor.dtype;
-  const std::uint64_t sum = reader.read_range(parameter.name, {first, raw});
+  Moved moved{.checksum = reader.read_range(parameter.name, {first, raw})};
   widen(mover.bytes, type_of(stored), mover.values);
   for (const StoredPart& part : parts) {
     const std::int64_t part_first = part.part.first_row * part.columns();
     const std::int64_t from = std::max(first, part_first), until = std::min(first + count, part_first + part.elements());
     if (from >= until) continue;
     const std::span<const float> values(mover.values.data() + (from - first), static_cast<std::size_t>(until - from));
-    finite = part.write(from - part_first, values, mover.scratch) && finite;
+    moved.finite = part.write(from - part_first, values, mover.scratch) && moved.finite;
   }
-  return sum;
+  return moved;
 }
 
 void move_parameter(const Reader& reader, const names::Parameter& parameter, std::span<const StoredPart> parts, Team& team,
@@ -141,10 +146,10 @@ void move_parameter(const Reader& reader, const names::Parameter& parameter, std
   std::atomic<std::uint64_t> sum = 0;
   std::atomic<bool> all_finite = true;
   team.for_each((all + size - 1) / size, [&](std::int64_t i, int worker) {
-    bool finite = true;
-    sum += move_piece(reader, parameter, parts, i * size, std::min(size, all - i * size),
-                      movers[static_cast<std::size_t>(worker)], finite);
-    if (!finite) all_finite = false;
+    const Moved moved =
+        move_piece(reader, parameter, parts, i * size, std::min(size, all - i * size), movers[static_cast<std::size_t>(worker)]);
+    sum += moved.checksum;
+    if (!moved.finite) all_finite = false;
   });
   if (sum != reader.find(parameter.name)->checksum) {
     throw UserError(fmt::format("{}: tensor \"{}\" does not match its checksum: its bytes are damaged", reader.folder().string(),

@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <exception>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -128,18 +127,9 @@ class Weights::Ranges final : public RangeReader {
       : weights_(weights), indices_(std::move(indices)) {}
 
   void fill(std::span<const HeldTensor> tensors, Team& team) override {
-    if (failure_) return;
-    try {
-      fill_parts(tensors, team);
-    } catch (...) {
-      failure_ = std::current_exception();
-    }
+    attempts_.run([&] { fill_parts(tensors, team); });
   }
-  void finish(comm::Communicator& ranks) override {
-    comm::together(ranks, [&] {
-      if (failure_) std::rethrow_exception(failure_);
-    });
-  }
+  void finish(comm::Communicator& ranks) override { attempts_.meet(ranks); }
 
  private:
   struct Part {
@@ -203,7 +193,7 @@ class Weights::Ranges final : public RangeReader {
 
   const Weights& weights_;
   std::unordered_map<std::string, std::size_t> indices_;
-  std::exception_ptr failure_;
+  comm::Attempts attempts_;
 };
 
 std::unique_ptr<RangeReader> Weights::read_model(std::span<const LogicalTensor> weights) const {

@@ -11,6 +11,7 @@
 
 #include "ops/cpu/context.h"
 #include "ops/cpu/isa.h"
+#include "ops/cpu/row_calls.h"
 #include "ops/cpu/simd/lanes-inl.h"
 #include "ops/cpu/token_order.h"
 
@@ -25,8 +26,9 @@ HWY_FLATTEN void EmbeddingRow(S* to, const S* token, const S* position, std::int
   });
 }
 
-void EmbeddingRows(const Tensor& y, const Tensor& tokens, const Tensor& token_table, const Tensor& position_table,
-                   const Positions& positions, std::int64_t first_token, std::int64_t first, std::int64_t last) {
+void EmbeddingRows(const Tensor& y, const Tensor& tokens, const EmbeddingTables& tables, const Positions& positions,
+                   std::int64_t first, std::int64_t last) {
+  const auto& [token_table, position_table, first_token] = tables;
   WithStorage(y.dtype, [&](auto zero) HWY_ATTR {
     using S = decltype(zero);
     for (std::int64_t i = first; i < last; ++i) {
@@ -156,7 +158,7 @@ class CpuEmbedding final : public Embedding {
   void do_forward(const Tensor& y, const Tensor& tokens, const Tensor& token_table, const Tensor& position_table,
                   const Positions& positions, std::int64_t first_token) override {
     context_.deal(y.rows(), rows_per_tile(y.columns()), [&](std::int64_t first, std::int64_t last) {
-      rows_(y, tokens, token_table, position_table, positions, first_token, first, last);
+      rows_(y, tokens, {token_table, position_table, first_token}, positions, first, last);
     });
   }
 

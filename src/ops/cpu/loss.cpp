@@ -14,6 +14,7 @@
 
 #include "ops/cpu/context.h"
 #include "ops/cpu/isa.h"
+#include "ops/cpu/row_calls.h"
 #include "ops/cpu/simd/lanes-inl.h"
 #include "ops/cpu/simd/vector_math-inl.h"
 
@@ -87,8 +88,8 @@ struct RowSummary {
 };
 
 /// Rows [first, last) of a part's logits.
-void SummariseRows(double* summaries, const Tensor& logits, const Tensor& targets, const VocabularyPart& part, bool keep,
-                   std::int64_t first, std::int64_t last) {
+void SummariseRows(double* summaries, const PartLogits& part_logits, bool keep, std::int64_t first, std::int64_t last) {
+  const auto& [logits, targets, part] = part_logits;
   for (std::int64_t i = first; i < last; ++i) {
     float* row = row_of(logits, i);
     const std::int64_t target = ids(targets)[i], column = target - part.first_token;
@@ -101,10 +102,12 @@ void SummariseRows(double* summaries, const Tensor& logits, const Tensor& target
   }
 }
 
-/// Rows [first, last): their losses by the summaries of all `parts`, and the gradient of this part's columns when `scale` is not
+/// Rows [first, last): their losses by the summaries of all parts, and the gradient of this part's columns when `scale` is not
 /// null.
-void FinishRows(const Tensor& logits, const Tensor& targets, const VocabularyPart& part, const double* summaries,
-                std::int64_t parts, const float* scale, double* losses, std::int64_t first, std::int64_t last) {
+void FinishRows(const PartLogits& part_logits, const PartSummaries& all, const float* scale, double* losses, std::int64_t first,
+                std::int64_t last) {
+  const auto& [logits, targets, part] = part_logits;
+  const auto& [summaries, parts] = all;
   const std::int64_t rows = logits.rows(), columns = logits.columns();
   for (std::int64_t i = first; i < last; ++i) {
     float* row = row_of(logits, i);
@@ -182,7 +185,7 @@ class CpuLoss final : public Loss {
   void do_summarise(const Tensor& summary, const Tensor& logits, const Tensor& targets, const VocabularyPart& part,
                     bool keep_exponentials) override {
     context_.deal(logits.rows(), rows_a_tile(logits), [&](std::int64_t first, std::int64_t last) {
-      summarise_(data_of<double>(summary), logits, targets, part, keep_exponentials, first, last);
+      summarise_(data_of<double>(summary), {logits, targets, part}, keep_exponentials, first, last);
     });
   }
 
@@ -190,7 +193,7 @@ class CpuLoss final : public Loss {
                  const Tensor& scale, const Tensor& loss_sum) override {
     const std::int64_t parts = logits.rows() > 0 ? summaries.elements() / (summary_columns * logits.rows()) : 0;
     add_losses(logits, loss_sum, [&](double* losses, std::int64_t first, std::int64_t last) {
-      finish_(logits, targets, part, data_of<double>(summaries), parts, floats(scale), losses, first, last);
+      finish_({logits, targets, part}, {data_of<double>(summaries), parts}, floats(scale), losses, first, last);
     });
   }
 

@@ -12,6 +12,7 @@
 #include "ops/check.h"
 #include "ops/cpu/context.h"
 #include "ops/cpu/isa.h"
+#include "ops/cpu/row_calls.h"
 #include "ops/cpu/simd/lanes-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -19,9 +20,12 @@ namespace lockstep::ops::cpu::HWY_NAMESPACE {
 
 /// One row of n from x, its mean and rstd.
 template <class S>
-HWY_INLINE void NormRow(S* n, const S* x, const S* gain, const S* bias, std::int64_t columns, float mean, float rstd) {
+HWY_INLINE void NormRow(const NormTensors& t, std::int64_t i, float mean, float rstd) {
+  S* n = row_of<S>(t.n, i);
+  const S* x = row_of<S>(t.x, i);
+  const S *gain = data_of<S>(t.gain), *bias = data_of<S>(t.bias);
   const Sixteen means = Splat(mean), rstds = Splat(rstd);
-  ForColumns(columns, [&](std::int64_t j, auto group) HWY_ATTR {
+  ForColumns(t.x.columns(), [&](std::int64_t j, auto group) HWY_ATTR {
     const Sixteen unit = Mul(Sub(group.Load(x + j), means), rstds);
     const Sixteen offset = bias != nullptr ? group.Load(bias + j) : Splat(0);
     group.Store(MulAdd(unit, group.Load(gain + j), offset), n + j);
@@ -29,29 +33,23 @@ HWY_INLINE void NormRow(S* n, const S* x, const S* gain, const S* bias, std::int
 }
 
 template <class S>
-HWY_FLATTEN void NormApplyAs(const Tensor& n, const Tensor& stats, const Tensor& x, const S* gain, const S* bias,
-                             std::int64_t first, std::int64_t last) {
+HWY_FLATTEN void NormApplyAs(const NormTensors& t, std::int64_t first, std::int64_t last) {
   for (std::int64_t i = first; i < last; ++i) {
-    const float* stat = floats(stats) + 2 * i;
-    NormRow(row_of<S>(n, i), row_of<S>(x, i), gain, bias, x.columns(), stat[0], stat[1]);
+    const float* stat = floats(t.stats) + 2 * i;
+    NormRow<S>(t, i, stat[0], stat[1]);
   }
 }
 
-void NormApply(const Tensor& n, const Tensor& stats, const Tensor& x, const Tensor& gain, const Tensor& bias, std::int64_t first,
-               std::int64_t last) {
-  WithStorage(x.dtype, [&](auto zero) HWY_ATTR {
-    using S = decltype(zero);
-    NormApplyAs(n, stats, x, data_of<S>(gain), data_of<S>(bias), first, last);
-  });
+void NormApply(const NormTensors& t, std::int64_t first, std::int64_t last) {
+  WithStorage(t.x.dtype, [&](auto zero) HWY_ATTR { NormApplyAs<decltype(zero)>(t, first, last); });
 }
 
 template <class S>
-HWY_FLATTEN void NormForwardAs(const Tensor& n, const Tensor& stats, const Tensor& x, const S* gain, const S* bias, float eps,
-                               bool centred, std::int64_t first, std::int64_t last) {
-  const std::int64_t columns = x.columns();
+HWY_FLATTEN void NormForwardAs(const NormTensors& t, float eps, bool centred, std::int64_t first, std::int64_t last) {
+  const std::int64_t columns = t.x.columns();
   const auto count = static_cast<float>(columns);
   for (std::int64_t i = first; i < last; ++i) {
-    const S* from = row_of<S>(x, i);
+    const S* from = row_of<S>(t.x, i);
     Sixteen sum = Splat(0), squares = Splat(0);
     if (centred) ForColumns(columns, [&](std::int64_t j, auto group) HWY_ATTR { sum = Add(sum, group.Load(from + j)); });
     const float mean = Sum(sum) / count;
@@ -61,34 +59,30 @@ HWY_FLATTEN void NormForwardAs(const Tensor& n, const Tensor& stats, const Tenso
       squares = MulAdd(difference, difference, squares);
     });
     const float rstd = 1 / std::sqrt(Sum(squares) / count + eps);
-    float* stat = floats(stats) + 2 * i;
+    float* stat = floats(t.stats) + 2 * i;
     stat[0] = mean;
     stat[1] = rstd;
-    NormRow(row_of<S>(n, i), from, gain, bias, columns, mean, rstd);
+    NormRow<S>(t, i, mean, rstd);
   }
 }
 
-void NormForward(const Tensor& n, const Tensor& stats, const Tensor& x, const Tensor& gain, const Tensor& bias, float eps,
-                 bool centred, std::int64_t first, std::int64_t last) {
-  WithStorage(x.dtype, [&](auto zero) HWY_ATTR {
-    using S = decltype(zero);
-    NormForwardAs(n, stats, x, data_of<S>(gain), data_of<S>(bias), eps, centred, first, last);
-  });
+void NormForward(const NormTensors& t, float eps, bool centred, std::int64_t first, std::int64_t last) {
+  WithStorage(t.x.dtype, [&](auto zero) HWY_ATTR { NormForwardAs<decltype(zero)>(t, eps, centred, first, last); });
 }
 
-/// Rows [first, last), at most a block of 64: dx (and n), and the block's sums d_gain and d_bias [columns].
+/// Rows [first, last), at most a block of 64: dx (and n), and the block's `sums` of d_gain and, behind them, d_bias [columns].
 template <class S>
-HWY_FLATTEN void NormBackwardAs(const Tensor& dx, const Tensor& n, float* d_gain, float* d_bias, const Tensor& dn,
-                                const Tensor& x, const Tensor& stats, const S* gain, const S* bias, const Tensor& residual,
-                                bool centred, std::int64_t first, std::int64_t last) {
-  const std::int64_t columns = x.columns();
+HWY_FLATTEN void NormBackwardAs(const NormBackward& call, float* sums, bool centred, std::int64_t first, std::int64_t last) {
+  const std::int64_t columns = call.x.columns();
   const auto count = static_cast<float>(columns);
+  float *d_gain = sums, *d_bias = sums + columns;
+  const S *gain = data_of<S>(call.gain), *bias = data_of<S>(call.bias);
   std::memset(d_gain, 0, static_cast<std::size_t>(columns) * sizeof(float));
   std::memset(d_bias, 0, static_cast<std::size_t>(columns) * sizeof(float));
   for (std::int64_t i = first; i < last; ++i) {
-    const S* from = row_of<S>(x, i);
-    const S* d_from = row_of<S>(dn, i);
-    const float* stat = floats(stats) + 2 * i;
+    const S* from = row_of<S>(call.x, i);
+    const S* d_from = row_of<S>(call.dn, i);
+    const float* stat = floats(call.stats) + 2 * i;
     const Sixteen mean = Splat(stat[0]), rstd = Splat(stat[1]);
     Sixteen sum = Splat(0), dot = Splat(0);
     ForColumns(columns, [&](std::int64_t j, auto group) HWY_ATTR {
@@ -101,9 +95,9 @@ HWY_FLATTEN void NormBackwardAs(const Tensor& dx, const Tensor& n, float* d_gain
       group.Store(Add(d_n, group.Load(d_bias + j)), d_bias + j);
     });
     const Sixteen mean_sum = Splat(centred ? Sum(sum) / count : 0), mean_dot = Splat(Sum(dot) / count);
-    const S* rest = row_of<S>(residual, i);
-    S* to = row_of<S>(dx, i);
-    S* again = row_of<S>(n, i);
+    const S* rest = row_of<S>(call.residual, i);
+    S* to = row_of<S>(call.dx, i);
+    S* again = row_of<S>(call.n, i);
     ForColumns(columns, [&](std::int64_t j, auto group) HWY_ATTR {
       const Sixteen unit = Mul(Sub(group.Load(from + j), mean), rstd);
       const Sixteen gains = group.Load(gain + j);
@@ -115,22 +109,17 @@ HWY_FLATTEN void NormBackwardAs(const Tensor& dx, const Tensor& n, float* d_gain
   }
 }
 
-void NormBackward(const Tensor& dx, const Tensor& n, float* d_gain, float* d_bias, const Tensor& dn, const Tensor& x,
-                  const Tensor& stats, const Tensor& gain, const Tensor& bias, const Tensor& residual, bool centred,
-                  std::int64_t first, std::int64_t last) {
-  WithStorage(x.dtype, [&](auto zero) HWY_ATTR {
-    using S = decltype(zero);
-    NormBackwardAs(dx, n, d_gain, d_bias, dn, x, stats, data_of<S>(gain), data_of<S>(bias), residual, centred, first, last);
-  });
+void NormBackwardRows(const NormBackward& call, float* sums, bool centred, std::int64_t first, std::int64_t last) {
+  WithStorage(call.x.dtype, [&](auto zero) HWY_ATTR { NormBackwardAs<decltype(zero)>(call, sums, centred, first, last); });
 }
 
-/// Columns [first, last) of `sum` (+)= the blocks' partial sums in order; a block's lie `stride` after the one before.
-void AddBlocks(float* sum, const float* partial, std::int64_t blocks, std::int64_t stride, bool accumulate, std::int64_t first,
-               std::int64_t last) {
-  ForColumns(last - first, [&](std::int64_t j, auto group) HWY_ATTR {
-    Sixteen total = accumulate ? group.Load(sum + first + j) : Splat(0);
-    for (std::int64_t b = 0; b < blocks; ++b) total = Add(total, group.Load(partial + b * stride + first + j));
-    group.Store(total, sum + first + j);
+/// `columns` columns of `sum` (+)= the blocks' partial sums in order; a block's lie `stride` after the one before.
+void AddBlocks(float* sum, const float* partial, std::int64_t blocks, std::int64_t stride, bool accumulate,
+               std::int64_t columns) {
+  ForColumns(columns, [&](std::int64_t j, auto group) HWY_ATTR {
+    Sixteen total = accumulate ? group.Load(sum + j) : Splat(0);
+    for (std::int64_t b = 0; b < blocks; ++b) total = Add(total, group.Load(partial + b * stride + j));
+    group.Store(total, sum + j);
   });
 }
 
@@ -143,7 +132,7 @@ namespace {
 
 HWY_EXPORT(NormApply);
 HWY_EXPORT(NormForward);
-HWY_EXPORT(NormBackward);
+HWY_EXPORT(NormBackwardRows);
 HWY_EXPORT(AddBlocks);
 
 constexpr std::int64_t block_rows = 64;
@@ -155,53 +144,55 @@ class CpuNorm final : public Norm {
     const ScopedIsa scope(context.isa);
     apply_ = &HWY_DYNAMIC_DISPATCH(NormApply);
     forward_ = &HWY_DYNAMIC_DISPATCH(NormForward);
-    backward_ = &HWY_DYNAMIC_DISPATCH(NormBackward);
+    backward_ = &HWY_DYNAMIC_DISPATCH(NormBackwardRows);
     add_blocks_ = &HWY_DYNAMIC_DISPATCH(AddBlocks);
   }
 
  private:
   void do_forward(const Tensor& n, const Tensor& stats, const Tensor& x, const Tensor& gain, const Tensor& bias,
                   float eps) override {
-    context_.deal(x.rows(), rows_per_tile(x.columns()),
-                  [&](std::int64_t first, std::int64_t last) { forward_(n, stats, x, gain, bias, eps, centred_, first, last); });
+    context_.deal(x.rows(), rows_per_tile(x.columns()), [&](std::int64_t first, std::int64_t last) {
+      forward_({n, stats, x, gain, bias}, eps, centred_, first, last);
+    });
   }
 
   void do_apply(const Tensor& n, const Tensor& stats, const Tensor& x, const Tensor& gain, const Tensor& bias) override {
     context_.deal(x.rows(), rows_per_tile(x.columns()),
-                  [&](std::int64_t first, std::int64_t last) { apply_(n, stats, x, gain, bias, first, last); });
+                  [&](std::int64_t first, std::int64_t last) { apply_({n, stats, x, gain, bias}, first, last); });
   }
 
   // The blocks' sums fit the workspace: as many rows at a time as it holds, each time added onto the result.
-  void do_backward(const Tensor& dx, const Tensor& n, const Tensor& d_gain, const Tensor& d_bias, const Tensor& dn,
-                   const Tensor& x, const Tensor& stats, const Tensor& gain, const Tensor& bias, const Tensor& residual,
-                   bool accumulate) override {
+  void do_backward(const NormBackward& call) override {
     const std::span<float> partial = context_.scratch<float>();
-    const std::int64_t columns = x.columns();
+    const std::int64_t rows = call.x.rows(), columns = call.x.columns();
     const std::int64_t per_round = static_cast<std::int64_t>(partial.size()) / (2 * columns);
     demand(per_round > 0, "x", "two rows of it fit the workspace");
-    bool add = accumulate;
+    bool add = call.accumulate;
     std::int64_t row = 0;
     do {
-      const std::int64_t count = std::min(x.rows() - row, per_round * block_rows);
+      const std::int64_t count = std::min(rows - row, per_round * block_rows);
       const std::int64_t blocks = div_up(count, block_rows);
       context_.deal(count, block_rows, [&](std::int64_t first, std::int64_t last) {
         float* sums = partial.data() + first / block_rows * 2 * columns;
-        backward_(dx, n, sums, sums + columns, dn, x, stats, gain, bias, residual, centred_, row + first, row + last);
+        backward_(call, sums, centred_, row + first, row + last);
       });
       context_.deal(columns, stripe, [&](std::int64_t first, std::int64_t last) {
-        add_blocks_(floats(d_gain), partial.data(), blocks, 2 * columns, add, first, last);
-        if (d_bias) add_blocks_(floats(d_bias), partial.data() + columns, blocks, 2 * columns, add, first, last);
+        const auto add_columns = [&](const Tensor& to, const float* from) {
+          add_blocks_(floats(to) + first, from + first, blocks, 2 * columns, add, last - first);
+        };
+        add_columns(call.d_gain, partial.data());
+        if (call.d_bias) add_columns(call.d_bias, partial.data() + columns);
       });
       add = true;
       row += count;
-    } while (row < x.rows());
+    } while (row < rows);
   }
 
   Context context_;
   bool centred_;
   decltype(&HWY_STATIC_DISPATCH(NormApply)) apply_;
   decltype(&HWY_STATIC_DISPATCH(NormForward)) forward_;
-  decltype(&HWY_STATIC_DISPATCH(NormBackward)) backward_;
+  decltype(&HWY_STATIC_DISPATCH(NormBackwardRows)) backward_;
   decltype(&HWY_STATIC_DISPATCH(AddBlocks)) add_blocks_;
 };
 

@@ -22,11 +22,18 @@ struct Published {
   BFloat16* narrow;
 };
 
+inline Published PublishedTo(const Tensor& weights, const Tensor& publish) {
+  const bool apart = publish.data != weights.data, narrow = publish.dtype == DType::bf16;
+  return {apart && !narrow ? floats(publish) : nullptr, apart && narrow ? data_of<BFloat16>(publish) : nullptr};
+}
+
 /// factors: clip, beta1, 1 - beta1, beta2, 1 - beta2, 1 - lr decay, lr / bc1, 1 / sqrt(bc2), eps. The step is taken with the
 /// moments as they are stored.
 template <class S>
-HWY_FLATTEN void AdamWRangeAs(S* weights, const Published& published, const float* gradient, S* exp_avg, S* exp_avg_sq,
-                              const float (&factors)[9], std::int64_t first, std::int64_t last) {
+HWY_FLATTEN void AdamWRangeAs(const AdamWTensors& tensors, const float (&factors)[9], std::int64_t first, std::int64_t last) {
+  const Published published = PublishedTo(tensors.weights, tensors.publish);
+  S *weights = data_of<S>(tensors.weights), *exp_avg = data_of<S>(tensors.exp_avg), *exp_avg_sq = data_of<S>(tensors.exp_avg_sq);
+  const float* gradient = floats(tensors.gradient);
   const Sixteen clip = Splat(factors[0]), beta1 = Splat(factors[1]), rest1 = Splat(factors[2]), beta2 = Splat(factors[3]),
                 rest2 = Splat(factors[4]), keep = Splat(factors[5]), rate = Splat(factors[6]), correction = Splat(factors[7]),
                 eps = Splat(factors[8]);
@@ -47,25 +54,17 @@ HWY_FLATTEN void AdamWRangeAs(S* weights, const Published& published, const floa
   });
 }
 
-inline Published PublishedTo(const Tensor& weights, const Tensor& publish) {
-  const bool apart = publish.data != weights.data, narrow = publish.dtype == DType::bf16;
-  return {apart && !narrow ? floats(publish) : nullptr, apart && narrow ? data_of<BFloat16>(publish) : nullptr};
+void AdamWRange(const AdamWTensors& tensors, const float (&factors)[9], std::int64_t first, std::int64_t last) {
+  WithStorage(tensors.weights.dtype, [&](auto zero) HWY_ATTR { AdamWRangeAs<decltype(zero)>(tensors, factors, first, last); });
 }
 
-void AdamWRange(const Tensor& weights, const Tensor& publish, const Tensor& gradient, const Tensor& exp_avg,
-                const Tensor& exp_avg_sq, const float (&factors)[9], std::int64_t first, std::int64_t last) {
-  const Published published = PublishedTo(weights, publish);
-  WithStorage(weights.dtype, [&](auto zero) HWY_ATTR {
-    using S = decltype(zero);
-    AdamWRangeAs(data_of<S>(weights), published, floats(gradient), data_of<S>(exp_avg), data_of<S>(exp_avg_sq), factors, first,
-                 last);
-  });
-}
-
-/// factors: clip, decay, momentum, lr. `buffer` null: no momentum. The step is taken with the buffer as it is stored.
+/// factors: clip, decay, momentum, lr. The step is taken with the buffer as it is stored.
 template <class S>
-HWY_FLATTEN void SgdRangeAs(S* weights, const Published& published, const float* gradient, S* buffer, const float (&factors)[4],
-                            std::int64_t first, std::int64_t last) {
+HWY_FLATTEN void SgdRangeAs(const SgdTensors& tensors, const float (&factors)[4], std::int64_t first, std::int64_t last) {
+  const Published published = PublishedTo(tensors.weights, tensors.publish);
+  S* weights = data_of<S>(tensors.weights);
+  S* buffer = tensors.momentum_buffer ? data_of<S>(tensors.momentum_buffer) : nullptr;
+  const float* gradient = floats(tensors.gradient);
   const Sixteen clip = Splat(factors[0]), decay = Splat(factors[1]), momentum = Splat(factors[2]), rate = Splat(factors[3]);
   ForColumns(last - first, [&](std::int64_t column, auto group) HWY_ATTR {
     const std::int64_t j = first + column;
@@ -82,13 +81,8 @@ HWY_FLATTEN void SgdRangeAs(S* weights, const Published& published, const float*
   });
 }
 
-void SgdRange(const Tensor& weights, const Tensor& publish, const Tensor& gradient, const Tensor& buffer,
-              const float (&factors)[4], std::int64_t first, std::int64_t last) {
-  const Published published = PublishedTo(weights, publish);
-  WithStorage(weights.dtype, [&](auto zero) HWY_ATTR {
-    using S = decltype(zero);
-    SgdRangeAs(data_of<S>(weights), published, floats(gradient), buffer ? data_of<S>(buffer) : nullptr, factors, first, last);
-  });
+void SgdRange(const SgdTensors& tensors, const float (&factors)[4], std::int64_t first, std::int64_t last) {
+  WithStorage(tensors.weights.dtype, [&](auto zero) HWY_ATTR { SgdRangeAs<decltype(zero)>(tensors, factors, first, last); });
 }
 
 }  // namespace lockstep::ops::cpu::HWY_NAMESPACE
@@ -112,8 +106,7 @@ class CpuUpdate final : public Update {
   }
 
  private:
-  void do_adamw(const Tensor& weights, const Tensor& publish, const Tensor& gradient, const Tensor& exp_avg,
-                const Tensor& exp_avg_sq, const AdamW& rule, const StepScalars& scalars) override {
+  void do_adamw(const AdamWTensors& tensors, const AdamW& rule, const StepScalars& scalars) override {
     const float* const given = floats(scalars.values);
     if (given[StepScalars::finite] == 0) return;
     const double rate = given[StepScalars::learning_rate];
@@ -126,20 +119,17 @@ class CpuUpdate final : public Update {
                               static_cast<float>(rate / given[StepScalars::bias_correction1]),
                               static_cast<float>(1 / std::sqrt(static_cast<double>(given[StepScalars::bias_correction2]))),
                               rule.eps};
-    context_.deal(weights.elements(), tile, [&](std::int64_t first, std::int64_t last) {
-      adamw_(weights, publish, gradient, exp_avg, exp_avg_sq, factors, first, last);
-    });
+    context_.deal(tensors.weights.elements(), tile,
+                  [&](std::int64_t first, std::int64_t last) { adamw_(tensors, factors, first, last); });
   }
 
-  void do_sgd(const Tensor& weights, const Tensor& publish, const Tensor& gradient, const Tensor& momentum_buffer,
-              const Sgd& rule, const StepScalars& scalars) override {
+  void do_sgd(const SgdTensors& tensors, const Sgd& rule, const StepScalars& scalars) override {
     const float* const given = floats(scalars.values);
     if (given[StepScalars::finite] == 0) return;
     const float factors[4] = {given[StepScalars::clip_factor], rule.weight_decay, rule.momentum,
                               given[StepScalars::learning_rate]};
-    context_.deal(weights.elements(), tile, [&](std::int64_t first, std::int64_t last) {
-      sgd_(weights, publish, gradient, momentum_buffer, factors, first, last);
-    });
+    context_.deal(tensors.weights.elements(), tile,
+                  [&](std::int64_t first, std::int64_t last) { sgd_(tensors, factors, first, last); });
   }
 
   Context context_;

@@ -33,10 +33,17 @@ void for_each_query(const AttentionShape& s, Body&& body) {
   }
 }
 
-double dot(const Tensor& a, std::int64_t a_row, std::int64_t a_column, const Tensor& b, std::int64_t b_row, std::int64_t b_column,
-           std::int64_t count) {
+/// A head's elements of a row, from `column` on.
+struct HeadRow {
+  const Tensor& tensor;
+  std::int64_t row, column;
+};
+
+double dot(const HeadRow& a, const HeadRow& b, std::int64_t count) {
   double sum = 0;
-  for (std::int64_t d = 0; d < count; ++d) sum += static_cast<double>(get(a, a_row, a_column + d)) * get(b, b_row, b_column + d);
+  for (std::int64_t d = 0; d < count; ++d) {
+    sum += static_cast<double>(get(a.tensor, a.row, a.column + d)) * get(b.tensor, b.row, b.column + d);
+  }
   return sum;
 }
 
@@ -49,15 +56,15 @@ class AttentionReference final : public Attention {
   using Attention::Attention;
 
  private:
-  void do_forward(const Tensor& o, const Tensor& lse, const Tensor& q, const Tensor& k, const Tensor& v, const AttentionShape& s,
-                  const DropoutSite& dropout) override {
+  void do_forward(const AttentionForward& call) override {
+    const auto& [o, lse, q, k, v, s, dropout] = call;
     const double scale = 1 / std::sqrt(static_cast<double>(s.head_size));
     std::vector<double> score(static_cast<std::size_t>(s.keys)), value(static_cast<std::size_t>(s.head_size));
     for_each_query(s, [&](const Query& query) {
       double largest = -std::numeric_limits<double>::infinity(), sum = 0;
       for (std::int64_t j = 0; j <= query.position; ++j) {
         double& x = score[static_cast<std::size_t>(j)];
-        x = scale * dot(q, query.row, query.column, k, query.key_row + j, query.key_column, s.head_size);
+        x = scale * dot({q, query.row, query.column}, {k, query.key_row + j, query.key_column}, s.head_size);
         largest = std::max(largest, x);
       }
       for (std::int64_t j = 0; j <= query.position; ++j) sum += std::exp(score[static_cast<std::size_t>(j)] - largest);
@@ -75,23 +82,22 @@ class AttentionReference final : public Attention {
     });
   }
 
-  void do_backward(const Tensor& dq, const Tensor& dk, const Tensor& dv, const Tensor& delta, const Tensor& d_o, const Tensor& o,
-                   const Tensor& lse, const Tensor& q, const Tensor& k, const Tensor& v, const AttentionShape& s,
-                   const DropoutSite& dropout) override {
+  void do_backward(const AttentionBackward& call) override {
+    const auto& [dq, dk, dv, delta, d_o, o, lse, q, k, v, s, dropout] = call;
     const double scale = 1 / std::sqrt(static_cast<double>(s.head_size));
     const std::int64_t width = s.kv_heads * s.head_size;
     std::vector<double> sum_q(static_cast<std::size_t>(s.head_size));
     std::vector<double> sum_k(static_cast<std::size_t>(k.rows() * width)), sum_v(sum_k.size());
     for_each_query(s, [&](const Query& query) {
-      const double row_delta = dot(d_o, query.row, query.column, o, query.row, query.column, s.head_size);
+      const double row_delta = dot({d_o, query.row, query.column}, {o, query.row, query.column}, s.head_size);
       at(delta, query.lse) = static_cast<float>(row_delta);
       std::fill(sum_q.begin(), sum_q.end(), 0.0);
       for (std::int64_t j = 0; j <= query.position; ++j) {
         const std::int64_t row = query.key_row + j;
-        const double score = scale * dot(q, query.row, query.column, k, row, query.key_column, s.head_size);
+        const double score = scale * dot({q, query.row, query.column}, {k, row, query.key_column}, s.head_size);
         const double weight = std::exp(score - at(lse, query.lse));
         const double factor = factor_at(dropout, query, j);
-        const double d_weight = factor * dot(d_o, query.row, query.column, v, row, query.key_column, s.head_size);
+        const double d_weight = factor * dot({d_o, query.row, query.column}, {v, row, query.key_column}, s.head_size);
         const double d_score = scale * weight * (d_weight - row_delta);
         for (std::int64_t d = 0; d < s.head_size; ++d) {
           const auto to = static_cast<std::size_t>(row * width + query.key_column + d);

@@ -36,9 +36,8 @@ class NormReference final : public Norm {
     }
   }
 
-  void do_backward(const Tensor& dx, const Tensor& n, const Tensor& d_gain, const Tensor& d_bias, const Tensor& dn,
-                   const Tensor& x, const Tensor& stats, const Tensor& gain, const Tensor& bias, const Tensor& residual,
-                   bool accumulate) override {
+  void do_backward(const NormBackward& call) override {
+    const auto& [dx, n, d_gain, d_bias, dn, x, stats, gain, bias, residual, accumulate] = call;
     if (n) do_apply(n, stats, x, gain, bias);
     gains(d_gain, d_bias, dn, x, stats, accumulate);
     const std::int64_t columns = x.columns();

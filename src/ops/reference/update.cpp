@@ -11,8 +11,8 @@ class UpdateReference final : public Update {
   using Update::Update;
 
  private:
-  void do_adamw(const Tensor& weights, const Tensor& publish, const Tensor& gradient, const Tensor& exp_avg,
-                const Tensor& exp_avg_sq, const AdamW& rule, const StepScalars& scalars) override {
+  void do_adamw(const AdamWTensors& tensors, const AdamW& rule, const StepScalars& scalars) override {
+    const auto& [weights, publish, gradient, exp_avg, exp_avg_sq] = tensors;
     const Tensor& values = scalars.values;
     if (at(values, StepScalars::finite) == 0) return;
     const double rate = at(values, StepScalars::learning_rate), clip = at(values, StepScalars::clip_factor);
@@ -28,8 +28,8 @@ class UpdateReference final : public Update {
       if (publish) put(publish, i, get(weights, i));
     }
   }
-  void do_sgd(const Tensor& weights, const Tensor& publish, const Tensor& gradient, const Tensor& momentum_buffer,
-              const Sgd& rule, const StepScalars& scalars) override {
+  void do_sgd(const SgdTensors& tensors, const Sgd& rule, const StepScalars& scalars) override {
+    const auto& [weights, publish, gradient, momentum_buffer] = tensors;
     const Tensor& values = scalars.values;
     if (at(values, StepScalars::finite) == 0) return;
     const double rate = at(values, StepScalars::learning_rate), clip = at(values, StepScalars::clip_factor);

@@ -31,8 +31,12 @@ class AdamW final : public Optimizer {
                    float weight_decay, const ops::StepScalars& scalars) const override {
     const ops::AdamW rule{
         .beta1 = settings().beta1, .beta2 = settings().beta2, .eps = settings().eps, .weight_decay = weight_decay};
-    update.adamw(range.master.flat(first, count), range.published.flat(first, count), range.gradient.flat(first, count),
-                 range.slots[0].flat(first, count), range.slots[1].flat(first, count), rule, scalars);
+    update.adamw({.weights = range.master.flat(first, count),
+                  .publish = range.published.flat(first, count),
+                  .gradient = range.gradient.flat(first, count),
+                  .exp_avg = range.slots[0].flat(first, count),
+                  .exp_avg_sq = range.slots[1].flat(first, count)},
+                 rule, scalars);
   }
 
   std::vector<std::string> slots_{"exp_avg", "exp_avg_sq"};

@@ -22,7 +22,7 @@ class Sgd final : public Optimizer {
   void update_flat(ops::Update& update, const parallel::StateRange& range, std::int64_t first, std::int64_t count,
                    float weight_decay, const ops::StepScalars& scalars) const override {
     const Tensor buffer = slots_.empty() ? Tensor{} : range.slots[0].flat(first, count);
-    update.sgd(range.master.flat(first, count), range.published.flat(first, count), range.gradient.flat(first, count), buffer,
+    update.sgd({range.master.flat(first, count), range.published.flat(first, count), range.gradient.flat(first, count), buffer},
                {.momentum = settings().momentum, .weight_decay = weight_decay}, scalars);
   }
 

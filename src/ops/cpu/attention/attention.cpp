@@ -72,8 +72,8 @@ float* CpuAttention::workspace(int worker) const {
   return reinterpret_cast<float*>(memory_.data()) + worker * workspace_floats();
 }
 
-void CpuAttention::do_forward(const Tensor& o, const Tensor& lse, const Tensor& q, const Tensor& k, const Tensor& v,
-                              const AttentionShape& shape, const DropoutSite& dropout) {
+void CpuAttention::do_forward(const AttentionForward& call) {
+  const AttentionShape& shape = call.shape;
   ensure(shape.head_size <= max_head_size, "attention: the head size is at most 256");
   const std::int64_t tall = forward_rows(shape.head_size), start = shape.keys - shape.queries;
   // Runs end at multiples of `tall` in position, so that only one block of keys is masked for each block of queries.
@@ -86,16 +86,16 @@ void CpuAttention::do_forward(const Tensor& o, const Tensor& lse, const Tensor& 
     const std::int64_t position = std::max(run * tall, start), row = position - start;
     const std::int64_t column = head * shape.head_size;
     const std::int64_t kv_column = shape.kv_head_of(head) * shape.head_size;
-    forward_({.q = head_rows(q, sample, shape.queries, column).from(row),
-              .k = head_rows(k, sample, shape.key_rows, kv_column),
-              .v = head_rows(v, sample, shape.key_rows, kv_column),
-              .o = head_rows(o, sample, shape.queries, column).from(row),
-              .lse = lse ? floats(lse) + (sample * shape.heads + head) * shape.queries + row : nullptr,
+    forward_({.q = head_rows(call.q, sample, shape.queries, column).from(row),
+              .k = head_rows(call.k, sample, shape.key_rows, kv_column),
+              .v = head_rows(call.v, sample, shape.key_rows, kv_column),
+              .o = head_rows(call.o, sample, shape.queries, column).from(row),
+              .lse = call.lse ? floats(call.lse) + (sample * shape.heads + head) * shape.queries + row : nullptr,
               .rows = std::min((run + 1) * tall, shape.keys) - position,
               .position = position,
               .head_size = shape.head_size,
               .scale = scale_of(shape),
-              .dropout = {active(dropout), sample, head},
+              .dropout = {active(call.dropout), sample, head},
               .thin = thin_},
              workspace(worker));
   });
@@ -113,15 +113,14 @@ void CpuAttention::compute_delta(const Tensor& delta, const Tensor& d_o, const T
   });
 }
 
-void CpuAttention::do_backward(const Tensor& dq, const Tensor& dk, const Tensor& dv, const Tensor& delta, const Tensor& d_o,
-                               const Tensor& o, const Tensor& lse, const Tensor& q, const Tensor& k, const Tensor& v,
-                               const AttentionShape& shape, const DropoutSite& dropout) {
+void CpuAttention::do_backward(const AttentionBackward& call) {
+  const AttentionShape& shape = call.shape;
   ensure(shape.head_size <= max_head_size, "attention: the head size is at most 256");
-  compute_delta(delta, d_o, o, shape);
+  compute_delta(call.delta, call.d_o, call.o, shape);
   const std::int64_t rows = shape.queries, start = shape.keys - rows, heads = shape.samples * shape.kv_heads;
   const std::int64_t blocks = div_up(shape.keys, key_block), query_blocks = blocks - start / key_block;
   const std::int64_t steps = shape.group_size() * query_blocks + 1;  // of the counter, per task: every task has its own numbers
-  const Tensor dq_sums = sums_of(dq, delta, shape);
+  const Tensor dq_sums = sums_of(call.dq, call.delta, shape);
   const Columns columns(heads, blocks, context_.team.size());
   for (std::int64_t slot = 0; slot < slots_; ++slot) progress_[static_cast<std::size_t>(slot)].steps.store(0);
   const auto group_of = [&](std::int64_t kv_head) { return shape.first_head_of(kv_head + 1) - shape.first_head_of(kv_head); };
@@ -137,23 +136,23 @@ void CpuAttention::do_backward(const Tensor& dq, const Tensor& dk, const Tensor&
     const std::int64_t row_sums = (sample * shape.heads + first_head) * rows;
     // The slot's last user has left it: it is an earlier task, so a worker is at it.
     if (task >= slots_) wait_for(slot_of(task), last_step(task - slots_));
-    backward_({.q = head_rows(q, sample, rows, column),
-               .k = head_rows(k, sample, shape.key_rows, kv_column),
-               .v = head_rows(v, sample, shape.key_rows, kv_column),
-               .d_o = head_rows(d_o, sample, rows, column),
-               .dq = head_rows(dq, sample, rows, column),
-               .dk = head_rows(dk, sample, shape.key_rows, kv_column),
-               .dv = head_rows(dv, sample, shape.key_rows, kv_column),
+    backward_({.q = head_rows(call.q, sample, rows, column),
+               .k = head_rows(call.k, sample, shape.key_rows, kv_column),
+               .v = head_rows(call.v, sample, shape.key_rows, kv_column),
+               .d_o = head_rows(call.d_o, sample, rows, column),
+               .dq = head_rows(call.dq, sample, rows, column),
+               .dk = head_rows(call.dk, sample, shape.key_rows, kv_column),
+               .dv = head_rows(call.dv, sample, shape.key_rows, kv_column),
                .dq_sums = head_rows(dq_sums, sample, rows, column),
-               .lse = floats(lse) + row_sums,
-               .delta = floats(delta) + row_sums,
+               .lse = floats(call.lse) + row_sums,
+               .delta = floats(call.delta) + row_sums,
                .rows = rows,
                .position = start,
                .block = place.block,
                .group = group_of(kv_head),
                .head_size = shape.head_size,
                .scale = scale_of(shape),
-               .dropout = {active(dropout), sample, first_head},
+               .dropout = {active(call.dropout), sample, first_head},
                .own = &slot_of(task),
                .own_base = task * steps,
                .before = place.block > 0 ? &slot_of(place.before) : nullptr,

@@ -23,11 +23,8 @@ class CpuAttention final : public Attention {
   std::int64_t workspace_bytes() const;
 
  private:
-  void do_forward(const Tensor& o, const Tensor& lse, const Tensor& q, const Tensor& k, const Tensor& v,
-                  const AttentionShape& shape, const DropoutSite& dropout) override;
-  void do_backward(const Tensor& dq, const Tensor& dk, const Tensor& dv, const Tensor& delta, const Tensor& d_o, const Tensor& o,
-                   const Tensor& lse, const Tensor& q, const Tensor& k, const Tensor& v, const AttentionShape& shape,
-                   const DropoutSite& dropout) override;
+  void do_forward(const AttentionForward& call) override;
+  void do_backward(const AttentionBackward& call) override;
   void compute_delta(const Tensor& delta, const Tensor& d_o, const Tensor& o, const AttentionShape& shape);
   float* workspace(int worker) const;
 
