@@ -51,47 +51,81 @@ void check_streams(const std::vector<Action>& actions, const std::vector<Chunk>&
   }
 }
 
-/// Whether what each pass and message needs is there.
-void check_needs(const Places& places, const std::vector<Chunk>& chunks, std::vector<std::string>& problems) {
-  const auto follows = [&](int chunk, Stream later, int other, Stream earlier, const char* why) {
-    for (int m = 0; m < places.microbatches(); ++m) {
-      const int at = places.at(chunk, later, m), after = places.at(other, earlier, m);
-      if (at < 0 || (after >= 0 && after <= at)) continue;
-      problems.push_back(fmt::format("chunk {}: {} of micro-batch {} {}", chunk, name_of(later), m, why));
-    }
-  };
-  for (int c = 0; c < std::ssize(chunks); ++c) {
-    const Chunk& chunk = chunks[static_cast<std::size_t>(c)];
+/// Whether what each pass and message of a chunk needs is there.
+class Needs {
+ public:
+  Needs(const Places& places, const std::vector<Chunk>& chunks, std::vector<std::string>& problems)
+      : places_(places), chunks_(chunks), problems_(problems) {}
+
+  void check(int c) {
     follows(c, Stream::input_backward, c, Stream::forward, "comes before its forward pass");
     follows(c, Stream::weight_backward, c, Stream::input_backward, "comes before its input backward");
     follows(c, Stream::send_output, c, Stream::forward, "comes before its forward pass");
     follows(c, Stream::send_gradient, c, Stream::input_backward, "comes before its input backward");
-    const bool starts = chunk.embedding, ends = chunk.head;
-    if (starts && (places.has(c, Stream::receive_input) || places.has(c, Stream::send_gradient)))
-      problems.push_back(fmt::format("chunk {} has the embedding, and no chunk before it to hear from or to tell", c));
-    if (ends && (places.has(c, Stream::send_output) || places.has(c, Stream::receive_gradient)))
-      problems.push_back(fmt::format("chunk {} has the head, and no chunk behind it to hear from or to tell", c));
-    const bool from_here = places.input_from_here(c), to_here = c + 1 < std::ssize(chunks) && places.input_from_here(c + 1);
-    if (!starts && from_here && c == 0) problems.push_back("chunk 0 gets its input from nowhere");
-    if (!starts && from_here && c > 0 && chunks[static_cast<std::size_t>(c) - 1].blocks.end() != chunk.blocks.first)
-      problems.push_back(fmt::format("chunk {} gets its input from chunk {}, which does not end where it begins", c, c - 1));
-    if (!starts && from_here && c > 0) follows(c, Stream::forward, c - 1, Stream::forward, "comes before its input is there");
-    if (!starts && !from_here) follows(c, Stream::forward, c, Stream::receive_input, "comes before its input is there");
-    if (!ends && to_here) follows(c, Stream::input_backward, c + 1, Stream::input_backward, "comes before its gradient is there");
-    if (!ends && !to_here) follows(c, Stream::input_backward, c, Stream::receive_gradient, "comes before its gradient is there");
-    if (!ends && !to_here && !places.has(c, Stream::send_output))
-      problems.push_back(fmt::format("the output of chunk {} goes nowhere", c));
-    if (!starts && !from_here && !places.has(c, Stream::send_gradient))
-      problems.push_back(fmt::format("the gradient of chunk {}'s input goes nowhere", c));
+    check_input(c);
+    check_output(c);
   }
-}
+
+ private:
+  const Chunk& chunk(int c) const { return chunks_[static_cast<std::size_t>(c)]; }
+
+  void follows(int c, Stream later, int other, Stream earlier, const char* why) {
+    for (int m = 0; m < places_.microbatches(); ++m) {
+      const int at = places_.at(c, later, m), after = places_.at(other, earlier, m);
+      if (at < 0 || (after >= 0 && after <= at)) continue;
+      problems_.push_back(fmt::format("chunk {}: {} of micro-batch {} {}", c, name_of(later), m, why));
+    }
+  }
+
+  void check_input(int c) {
+    if (chunk(c).embedding) {
+      if (places_.has(c, Stream::receive_input) || places_.has(c, Stream::send_gradient))
+        problems_.push_back(fmt::format("chunk {} has the embedding, and no chunk before it to hear from or to tell", c));
+      return;
+    }
+    if (!places_.input_from_here(c)) {
+      follows(c, Stream::forward, c, Stream::receive_input, "comes before its input is there");
+      if (!places_.has(c, Stream::send_gradient))
+        problems_.push_back(fmt::format("the gradient of chunk {}'s input goes nowhere", c));
+      return;
+    }
+    if (c == 0) {
+      problems_.push_back("chunk 0 gets its input from nowhere");
+      return;
+    }
+    if (chunk(c - 1).blocks.end() != chunk(c).blocks.first)
+      problems_.push_back(fmt::format("chunk {} gets its input from chunk {}, which does not end where it begins", c, c - 1));
+    follows(c, Stream::forward, c - 1, Stream::forward, "comes before its input is there");
+  }
+
+  void check_output(int c) {
+    if (chunk(c).head) {
+      if (places_.has(c, Stream::send_output) || places_.has(c, Stream::receive_gradient))
+        problems_.push_back(fmt::format("chunk {} has the head, and no chunk behind it to hear from or to tell", c));
+      return;
+    }
+    if (c + 1 < std::ssize(chunks_) && places_.input_from_here(c + 1)) {
+      follows(c, Stream::input_backward, c + 1, Stream::input_backward, "comes before its gradient is there");
+      return;
+    }
+    follows(c, Stream::input_backward, c, Stream::receive_gradient, "comes before its gradient is there");
+    if (!places_.has(c, Stream::send_output)) problems_.push_back(fmt::format("the output of chunk {} goes nowhere", c));
+  }
+
+  const Places& places_;
+  const std::vector<Chunk>& chunks_;
+  std::vector<std::string>& problems_;
+};
 
 }  // namespace
 
 std::vector<std::string> problems_of(const std::vector<Action>& actions, const std::vector<Chunk>& chunks, int microbatches) {
   std::vector<std::string> problems;
   check_streams(actions, chunks, microbatches, problems);
-  if (problems.empty()) check_needs(Places(actions, chunks, microbatches), chunks, problems);
+  if (!problems.empty()) return problems;
+  const Places places(actions, chunks, microbatches);
+  Needs needs(places, chunks, problems);
+  for (int c = 0; c < std::ssize(chunks); ++c) needs.check(c);
   return problems;
 }
 
