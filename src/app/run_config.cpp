@@ -9,6 +9,7 @@
 
 #include "app/parameter_server/roles.h"
 #include "app/settings/keys.h"
+#include "layout/parallel_plan.h"
 
 namespace lockstep::app {
 namespace {
@@ -37,6 +38,13 @@ void check_heads(const RunConfig::Model& model, std::vector<Problem>& problems) 
   problems.push_back(
       {fmt::format("model.n_head = {} does not divide model.n_embd = {}", model.n_head, model.n_embd),
        fmt::format("choose a width that is a multiple of {}, another number of heads, or set model.head_dim", model.n_head)});
+}
+
+void check_memory(const RunConfig::Memory& memory, std::vector<Problem>& problems) {
+  if (layout::recompute_from(memory.recompute)) return;
+  problems.push_back(
+      {fmt::format("memory.recompute = {}: must be none, selective, full or every:k, k blocks from 1 on", memory.recompute),
+       "memory.recompute=full keeps least of the usual ones"});
 }
 
 }  // namespace
@@ -78,6 +86,7 @@ std::vector<Problem> check(const RunConfig& config) {
   if (config.data.dir && config.data.file) {
     problems.push_back({"data.dir (prepared tokens) and data.file (a text to prepare) exclude each other", "give one of them"});
   }
+  check_memory(config.memory, problems);
   for (Problem& problem : check_servers(config)) problems.push_back(std::move(problem));
   return problems;
 }

@@ -121,6 +121,10 @@ struct RunConfig {
     std::optional<std::int64_t> staleness;       // null: no bound
     bool operator==(const Parallel&) const = default;
   };
+  struct Memory {
+    std::string recompute = "none";
+    bool operator==(const Memory&) const = default;
+  };
   struct Comm {
     double timeout = 600;
     bool operator==(const Comm&) const = default;
@@ -146,6 +150,7 @@ struct RunConfig {
   Optimizer optimizer;
   Sample sample;
   Parallel parallel;
+  Memory memory;
   Comm comm;
   Numerics numerics;
   Checkpoint checkpoint;

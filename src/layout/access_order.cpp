@@ -6,14 +6,18 @@ using Kind = Action::Kind;
 
 std::vector<Access> access_order(const std::vector<Action>& actions, const std::vector<ChunkParts>& parts) {
   std::vector<Access> order;
+  Action last{Kind::backward, {}, -1};  // of those that go through blocks
   for (const Action& action : actions) {
     const ChunkParts& chunk = parts[static_cast<std::size_t>(action.chunk)];
     if (action.kind == Kind::forward) {
       for (const Part& part : chunk.forward) order.push_back({part, Pass::forward});
+    } else if (action.kind == Kind::backward || action.kind == Kind::input_backward) {
+      const bool at_once = action.kind == Kind::backward && last == Action{Kind::forward, action.microbatch, action.chunk};
+      for (const Part& part : at_once ? chunk.backward_at_once : chunk.backward) order.push_back({part, Pass::backward});
+    } else {
+      continue;
     }
-    if (action.kind == Kind::backward || action.kind == Kind::input_backward) {
-      for (const Part& part : chunk.backward) order.push_back({part, Pass::backward});
-    }
+    last = action;
   }
   return order;
 }

@@ -30,6 +30,9 @@ struct Access {
 /// What one micro-batch needs in each pass through a chunk, in order (the model says). Weight gradients need nothing.
 struct ChunkParts {
   std::vector<Part> forward, backward;
+  /// Of a backward pass with its weight gradients directly behind the micro-batch's forward pass: the last blocks that this ran
+  /// need not be run again.
+  std::vector<Part> backward_at_once;
 };
 /// `parts`: of each chunk.
 std::vector<Access> access_order(const std::vector<Action>& actions, const std::vector<ChunkParts>& parts);

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <array>
+#include <charconv>
 
 #include "layout/schedules.h"
 
@@ -103,11 +104,37 @@ std::vector<Problem> check(const ParallelPlan& plan, const PlanLimits& limits, s
     problems.push_back(
         {"parameters are cut only with gradients, and gradients only with the optimizer's state", "memory.zero=1, 2 or 3"});
   }
+  if (plan.recompute.every < 1 || plan.recompute.every > limits.layers) {
+    problems.push_back({fmt::format("memory.recompute = {}: the model has {} block{} to run again", to_string(plan.recompute),
+                                    limits.layers, limits.layers == 1 ? "" : "s"),
+                        fmt::format("memory.recompute=full, or every:k with k up to {}", limits.layers)});
+  }
   if (plan.tiles.in < 1 || plan.tiles.out < 1) {
     problems.push_back({fmt::format("memory.tiles = {}x{}: there is at least one tile each way", plan.tiles.in, plan.tiles.out),
                         "memory.tiles=1x1 cuts nothing"});
   }
   return problems;
+}
+
+std::optional<Recompute> recompute_from(std::string_view text) {
+  using enum Recompute::Kind;
+  if (text == "none") return Recompute{};
+  if (text == "selective") return Recompute{selective};
+  if (text == "full") return Recompute{full};
+  constexpr std::string_view prefix = "every:";
+  if (!text.starts_with(prefix)) return std::nullopt;
+  text.remove_prefix(prefix.size());
+  Recompute recompute{full};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), recompute.every);
+  if (error != std::errc{} || end != text.data() + text.size() || recompute.every < 1) return std::nullopt;
+  return recompute;
+}
+
+std::string to_string(const Recompute& recompute) {
+  using enum Recompute::Kind;
+  if (recompute.kind == none) return "none";
+  if (recompute.kind == selective) return "selective";
+  return recompute.every == 1 ? "full" : fmt::format("every:{}", recompute.every);
 }
 
 std::string describe(const ParallelPlan& plan) {
@@ -118,6 +145,7 @@ std::string describe(const ParallelPlan& plan) {
   if (plan.cp > 1) say(fmt::format("cp={}", plan.cp));
   if (plan.pp > 1) say(fmt::format("pp={} ({})", plan.pp, plan.schedule));
   if (plan.sequence) say("sequence");
+  if (plan.recompute != Recompute{}) say(fmt::format("recompute={}", to_string(plan.recompute)));
   return text.empty() ? "one rank" : text;
 }
 

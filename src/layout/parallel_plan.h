@@ -4,6 +4,7 @@
 // plain data: it can be checked, printed and costed for a thousand ranks without one of them.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -28,8 +29,19 @@ struct Placement {
   friend bool operator==(const Placement&, const Placement&) = default;
 };
 
-/// Which activations a block computes again in its backward pass instead of keeping them.
-enum class Recompute : std::uint8_t { none, selective, full };
+/// Which activations blocks make again in their backward pass instead of keeping them (Chen et al. 2016); with the same bits.
+struct Recompute {
+  enum class Kind : std::uint8_t {
+    none,
+    selective,  ///< what goes into the feed-forward layer's activation: the widest tensor, for one product
+    full        ///< all but the input of each `every`-th block of a chunk
+  } kind = Kind::none;
+  int every = 1;  ///< full: blocks that are run again together
+  friend bool operator==(const Recompute&, const Recompute&) = default;
+};
+/// "none", "selective", "full", "every:4"; nothing for another text.
+std::optional<Recompute> recompute_from(std::string_view text);
+std::string to_string(const Recompute& recompute);
 
 /// Into how many pieces the features of a large linear layer are cut, one leased after another (memory-centric tiling:
 /// Rajbhandari et al. 2021, section 5.1.3).
@@ -53,7 +65,7 @@ struct ParallelPlan {
   int microbatches = 1;           ///< of a step, on each data-parallel rank
   ReduceEvery reduce = ReduceEvery::step;
   Placement parameters = {}, gradients = {}, optimizer = {};  ///< optimizer: master copies and the optimizer's own state
-  Recompute recompute = Recompute::none;
+  Recompute recompute = {};
   Tiles tiles = {};
   LeaseSize leases = LeaseSize::block;
   int ranks_per_host = 1;  ///< neighbouring ranks that share a host; 0: hosts have different numbers of them

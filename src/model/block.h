@@ -16,6 +16,15 @@ class Block {
     attention_.forward(pass, w.attention(), saved, saved.middle.slice_rows(0, out.rows()), scratch);
     mlp_.forward(pass, w.mlp(), saved, out, scratch);
   }
+  /// From saved.x [Ro, C]: what forward() left in `saved`, without the output.
+  void run_again(const Pass& pass, BlockWeights& w, BlockSaved& saved, std::int64_t rows, const Scratch& scratch) const {
+    attention_.forward(pass, w.attention(), saved, saved.middle.slice_rows(0, rows), scratch);
+    mlp_.run_again(pass, w.mlp(), saved, rows, scratch);
+  }
+  /// From what is kept: saved.pre_activation alone.
+  void activate_again(const Pass& pass, BlockWeights& w, BlockSaved& saved, std::int64_t rows, const Scratch& scratch) const {
+    mlp_.run_again(pass, w.mlp(), saved, rows, scratch);
+  }
   /// d [R, C]: gradient of the output on entry, of the input on return. What is pushed to the gradients' sink lies in `saved`, in
   /// `scratch`, and in d unless the scratch keeps the branch.
   void backward(const Pass& pass, BlockWeights& w, const Gradients& gradients, BlockSaved& saved, const Tensor& d,

@@ -17,8 +17,13 @@ Mlp::Mlp(const Context& context, int layer)
                  layer) {}
 
 Mlp::Halves Mlp::split(const Tensor& hidden) const {
-  const std::int64_t width = context_.dims.ffn_width, first = context_.dims.up_width() - width;
-  return {context_.dims.gated ? hidden.slice_columns(0, width) : Tensor{}, hidden.slice_columns(first, width)};
+  const std::int64_t width = context_.dims.ffn_width;
+  return {context_.dims.gated ? hidden.slice_columns(0, width) : Tensor{}, hidden.slice_columns(up_row(), width)};
+}
+
+void Mlp::project(const Tensor& y, const Tensor& normed, const WeightSet& w, std::int64_t first, ops::Epilogue epilogue) const {
+  if (w[Role::up_bias]) epilogue.bias = w[Role::up_bias].flat(first, y.columns());
+  context_.ops.linear().forward(y, normed, w[Role::up_weight].slice_rows(first, y.columns()), epilogue);
 }
 
 void Mlp::forward(const Pass& pass, const WeightSet& w, BlockSaved& saved, const Tensor& out, const Scratch& scratch) const {
@@ -28,16 +33,20 @@ void Mlp::forward(const Pass& pass, const WeightSet& w, BlockSaved& saved, const
   const Tensor activated = top(scratch.activated);
   const Tensor normed = sub_layer_.enter(pass, w, x, saved.stats2.slice_rows(0, x.rows()), scratch);
   // The gate's product goes first; the other one multiplies while its result is in cache.
-  const auto project = [&](const Tensor& y, std::int64_t first, ops::Epilogue epilogue) {
-    if (w[Role::up_bias]) epilogue.bias = w[Role::up_bias].flat(first, y.columns());
-    context_.ops.linear().forward(y, normed, w[Role::up_weight].slice_rows(first, y.columns()), epilogue);
-  };
   const Halves kept = split(top(saved.pre_activation));
-  if (kept.gate) project(kept.gate, 0, {});
+  if (kept.gate) project(kept.gate, normed, w, 0, {});
   ops::Epilogue epilogue{.activation = activation_of(context_), .gate = kept.gate};
   if (pass.training) epilogue.pre_activation = kept.up;
-  project(activated, context_.dims.up_width() - context_.dims.ffn_width, epilogue);
+  project(activated, normed, w, up_row(), epilogue);
   sub_layer_.leave(pass, w, out, x, activated, scratch);
+}
+
+void Mlp::run_again(const Pass& pass, const WeightSet& w, BlockSaved& saved, std::int64_t rows, const Scratch& scratch) const {
+  const Tensor x = saved.middle.slice_rows(0, rows);
+  const Tensor normed = sub_layer_.enter(pass, w, x, saved.stats2.slice_rows(0, x.rows()), scratch);
+  const Halves kept = split(saved.pre_activation.slice_rows(0, pass.rows()));
+  if (kept.gate) project(kept.gate, normed, w, 0, {});
+  project(kept.up, normed, w, up_row(), {});
 }
 
 void Mlp::backward(const Pass& pass, const WeightSet& w, const Gradients& gradients, BlockSaved& saved, const Tensor& d,

@@ -39,21 +39,21 @@ Rows rows_of(const parallel::Boundaries& boundaries, const parallel::TokenGrid& 
 void declare(Arena& arena, BlockSaved& saved, const BlockSizes& sizes, const SavedNeeds& needs) {
   const auto& [dims, rows, type, attention] = sizes;
   const Matrices inside(arena, rows.inside, type), outside(arena, rows.outside, type);
+  if (needs.x) outside.matrix(saved.x, "x", dims.width);
   if (needs.kept) {
-    if (needs.x) outside.matrix(saved.x, "x", dims.width);
     outside.statistics(saved.stats1, "stats1", 2);
     inside.spread(saved.qkv, "qkv", dims.qkv_width());
   }
-  inside.matrix(saved.attention, "attention", dims.attention_width());
+  if (needs.attention) inside.matrix(saved.attention, "attention", dims.attention_width());
   if (needs.kept) {
     attention.declare(arena, saved.attention_saved, {rows.inside, dims, type});
     outside.matrix(saved.middle, "middle", dims.width);
     outside.statistics(saved.stats2, "stats2", 2);
   }
-  inside.spread(saved.pre_activation, "pre_activation", dims.up_width());
+  if (needs.pre_activation) inside.spread(saved.pre_activation, "pre_activation", dims.up_width());
 }
 
-void declare(Arena& arena, BlockDeferred& deferred, const BlockSizes& sizes) {
+void declare(Arena& arena, BlockDeferred& deferred, const BlockSizes& sizes, const SavedNeeds& again) {
   const auto& [dims, rows, type, attention] = sizes;
   const Matrices inside(arena, rows.inside, type), outside(arena, rows.outside, type);
   inside.matrix(deferred.attention_normed, "normed1", dims.width);
@@ -62,6 +62,8 @@ void declare(Arena& arena, BlockDeferred& deferred, const BlockSizes& sizes) {
   inside.matrix(deferred.mlp_normed, "normed2", dims.width);
   inside.matrix(deferred.mlp_d, "d_mlp_out", dims.width);
   inside.spread(deferred.d_hidden, "d_hidden", dims.up_width());
+  if (again.attention) inside.matrix(deferred.attention, "attention", dims.attention_width());
+  if (again.pre_activation) inside.spread(deferred.pre_activation, "pre_activation", dims.up_width());
 }
 
 void declare(Arena& arena, Scratch& scratch, const BlockSizes& sizes, const ScratchNeeds& needs) {

@@ -46,7 +46,8 @@ struct BlockSizes {
 };
 struct SavedNeeds {
   bool x = true;     ///< false: the input lies elsewhere
-  bool kept = true;  ///< false: only what weight gradients need
+  bool kept = true;  ///< what only the gradient of the input needs, beside x
+  bool attention = true, pre_activation = true;
 };
 void declare(Arena& arena, BlockSaved& saved, const BlockSizes& sizes, const SavedNeeds& needs = {});
 
@@ -56,8 +57,10 @@ struct BlockDeferred {
   Tensor attention_d, mlp_d;            ///< [R, C] gradients of what the sub-layers' last products made
   Tensor d_qkv;                         ///< [R, (H + 2K) D]
   Tensor d_hidden;                      ///< [R, U]
+  Tensor attention, pre_activation;     ///< as in BlockSaved, where the backward pass makes them again
 };
-void declare(Arena& arena, BlockDeferred& deferred, const BlockSizes& sizes);
+/// `again`: of attention and pre_activation, which of them are made again.
+void declare(Arena& arena, BlockDeferred& deferred, const BlockSizes& sizes, const SavedNeeds& again);
 
 /// Temporaries of one block's passes; they share bytes where their lives do not overlap.
 struct Scratch {

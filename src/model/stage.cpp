@@ -1,14 +1,24 @@
 #include "model/stage.h"
 
+#include <utility>
+
 namespace lockstep::model {
 namespace {
 
 using PassKind = layout::Pass;
+using RecomputeKind = layout::Recompute::Kind;
 
 constexpr std::size_t matrices_of_a_block = 4;
 
 void append(std::vector<layout::Part>& to, const std::vector<layout::Part>& parts) {
   to.insert(to.end(), parts.begin(), parts.end());
+}
+
+/// Blocks [first_of(end), end) of a chunk are run again together.
+template <class Index>
+Index first_of(Index end, const layout::Recompute& recompute) {
+  const auto every = static_cast<Index>(recompute.every);
+  return (end - 1) / every * every;
 }
 
 /// As BlockWeights leases them.
@@ -17,7 +27,29 @@ void append(std::vector<layout::Part>& to, const std::vector<layout::Part>& firs
   if (second != first) append(to, second);
 }
 
-layout::ChunkParts parts_of(const arch::PartMap& map, const layout::Chunk& chunk) {
+/// Of the backward pass through the blocks of `chunk`. `there`: the last ones need not be run again.
+std::vector<layout::Part> backward_parts(const arch::PartMap& map, const layout::Chunk& chunk, const layout::Recompute& recompute,
+                                         bool there) {
+  std::vector<layout::Part> parts;
+  const bool full = recompute.kind == layout::Recompute::Kind::full;
+  const auto block = [&](std::int64_t i) -> const arch::BlockParts& {
+    return map.blocks[static_cast<std::size_t>(chunk.blocks.first + i)];
+  };
+  for (std::int64_t end = chunk.blocks.count; end > 0;) {
+    const std::int64_t first = first_of(end, recompute);
+    const bool again = full && !(there && end == chunk.blocks.count);
+    for (std::int64_t i = first; again && i + 1 < end; ++i) append(parts, block(i).attention, block(i).mlp);
+    for (std::int64_t i = end; i-- > first;) {
+      const auto& [attention, mlp] = block(i);
+      if (again && i + 1 == end && attention != mlp) append(parts, attention);
+      append(parts, mlp, attention);
+    }
+    end = first;
+  }
+  return parts;
+}
+
+layout::ChunkParts parts_of(const arch::PartMap& map, const layout::Chunk& chunk, const layout::Recompute& recompute) {
   layout::ChunkParts parts;
   if (chunk.embedding) append(parts.forward, map.embedding);
   for (std::int64_t i = chunk.blocks.first; i < chunk.blocks.end(); ++i) {
@@ -25,18 +57,17 @@ layout::ChunkParts parts_of(const arch::PartMap& map, const layout::Chunk& chunk
     append(parts.forward, block.attention, block.mlp);
   }
   if (chunk.head) append(parts.forward, map.head);
-  for (std::int64_t i = chunk.blocks.end(); i-- > chunk.blocks.first;) {
-    const arch::BlockParts& block = map.blocks[static_cast<std::size_t>(i)];
-    append(parts.backward, block.mlp, block.attention);
-  }
+  parts.backward = backward_parts(map, chunk, recompute, false);
+  parts.backward_at_once = backward_parts(map, chunk, recompute, true);
   return parts;
 }
 
 }  // namespace
 
-std::vector<layout::ChunkParts> chunk_parts(const arch::PartMap& map, const std::vector<layout::Chunk>& chunks) {
+std::vector<layout::ChunkParts> chunk_parts(const arch::PartMap& map, const std::vector<layout::Chunk>& chunks,
+                                            const layout::Recompute& recompute) {
   std::vector<layout::ChunkParts> parts;
-  for (const layout::Chunk& chunk : chunks) parts.push_back(parts_of(map, chunk));
+  for (const layout::Chunk& chunk : chunks) parts.push_back(parts_of(map, chunk, recompute));
   return parts;
 }
 
@@ -55,6 +86,9 @@ Stage::Stage(const Context& context, parallel::GradientStore& gradients, ops::We
       sink_(sink),
       memory_(memory.stage(chunk)),
       scratch_(memory.temporaries().scratch),
+      again_(memory.again()),
+      recompute_(memory.shape().recompute),
+      number_(chunk),
       chunk_(memory.shape().chunks[static_cast<std::size_t>(chunk)]),
       kept_(static_cast<std::size_t>(memory.shape().lives[static_cast<std::size_t>(chunk)].kept)),
       map_(arch::unit_map(context.config)),
@@ -71,13 +105,26 @@ Stage::Stage(const Context& context, parallel::GradientStore& gradients, ops::We
   }
 }
 
-BlockSaved Stage::saved(Microbatch microbatch, std::size_t block, const Tensor& input) const {
+BlockSaved Stage::saved(Microbatch microbatch, std::size_t block, const Tensor& input, const Deferred* deferred) const {
   const auto m = static_cast<std::size_t>(microbatch.value);
-  const BlockSaved& products = memory_.saved[m % memory_.saved.size()][block];
-  BlockSaved saved = memory_.saved[m % kept_][block];
-  saved.attention = products.attention;
-  saved.pre_activation = products.pre_activation;
+  const BlockSaved& kept = memory_.saved[m % kept_][block];
+  BlockSaved saved = kept;
+  if (recompute_.kind == RecomputeKind::full) {
+    const std::size_t number = block % static_cast<std::size_t>(recompute_.every);
+    saved = again_.blocks[number];
+    if (number == 0) saved.x = kept.x;
+  } else {
+    const BlockSaved& products = memory_.saved[m % memory_.saved.size()][block];
+    saved.attention = products.attention;
+    saved.pre_activation =
+        recompute_.kind == RecomputeKind::selective ? again_.blocks.front().pre_activation : products.pre_activation;
+  }
   if (block == 0 && !chunk_.embedding) saved.x = input;
+  if (deferred != nullptr) {
+    const BlockDeferred& later = (*deferred)[block];
+    if (later.attention) saved.attention = later.attention;
+    if (later.pre_activation) saved.pre_activation = later.pre_activation;
+  }
   return saved;
 }
 
@@ -96,6 +143,7 @@ void Stage::forward(const Pass& pass, Microbatch microbatch, const Tensor& input
     blocks_[i].forward(pass, w, mine, last ? output : next.x.slice_rows(0, rows), scratch_);
     mine = next;
   }
+  again_.left_by = pass.training ? MadeAgain::Owner{number_, microbatch} : MadeAgain::Owner{};
 }
 
 void Stage::loss(const Pass& pass, Microbatch microbatch, const Tensor& x, const Objective& objective, const Tensor& d) {
@@ -111,26 +159,50 @@ void Stage::embedding_backward(const Pass& pass, Microbatch microbatch, const Te
   gradient.close();
 }
 
-void Stage::backward(const Pass& pass, Microbatch microbatch, const Tensor& input, const Tensor& d) {
-  for (std::size_t i = blocks_.size(); i-- > 0;) {
+void Stage::run_again(const Pass& pass, Microbatch microbatch, const Tensor& input, std::size_t first, std::size_t last,
+                      const Deferred* deferred) {
+  BlockSaved mine = saved(microbatch, first, input, deferred);
+  for (std::size_t i = first; i < last; ++i) {
     BlockWeights w = weights(i, PassKind::backward);
-    OpenGradients gradient(gradients_, context_.parameters.units(), unit(i), microbatch);
-    BlockSaved mine = saved(microbatch, i, input);
-    blocks_[i].backward(pass, w, {gradient.set(), sink_}, mine, d, BackwardScratch(scratch_));
-    gradient.close();
+    BlockSaved next = saved(microbatch, i + 1, input, deferred);
+    blocks_[i].forward(pass, w, mine, next.x.slice_rows(0, stream_rows(pass)), scratch_);
+    mine = next;
   }
+}
+
+void Stage::blocks_backward(const Pass& pass, Microbatch microbatch, const Tensor& input, const Tensor& d,
+                            const Deferred* deferred, bool there) {
+  for (std::size_t end = blocks_.size(); end > 0;) {
+    const std::size_t first = first_of(end, recompute_);
+    const bool again = recompute_.kind != RecomputeKind::none && !(there && end == blocks_.size());
+    if (again) run_again(pass, microbatch, input, first, end - 1, deferred);
+    for (std::size_t i = end; i-- > first;) {
+      BlockWeights w = weights(i, PassKind::backward);
+      BlockSaved mine = saved(microbatch, i, input, deferred);
+      if (again && i + 1 == end) {
+        recompute_.kind == RecomputeKind::full ? blocks_[i].run_again(pass, w, mine, d.rows(), scratch_)
+                                               : blocks_[i].activate_again(pass, w, mine, d.rows(), scratch_);
+      }
+      OpenGradients gradient(gradients_, context_.parameters.units(), unit(i), microbatch);
+      ops::WeightSink& sink = deferred != nullptr ? static_cast<ops::WeightSink&>(queues(microbatch)[i]) : sink_;
+      blocks_[i].backward(pass, w, {gradient.set(), sink}, mine, d,
+                          deferred != nullptr ? BackwardScratch(scratch_, (*deferred)[i]) : BackwardScratch(scratch_));
+      if (deferred == nullptr) gradient.close();
+    }
+    end = first;
+  }
+}
+
+void Stage::backward(const Pass& pass, Microbatch microbatch, const Tensor& input, const Tensor& d) {
+  const bool there = std::exchange(again_.left_by, {}) == MadeAgain::Owner{number_, microbatch};
+  blocks_backward(pass, microbatch, input, d, nullptr, there);
   if (chunk_.embedding) embedding_backward(pass, microbatch, input, d);
 }
 
 void Stage::backward_input(const Pass& pass, Microbatch microbatch, const Tensor& input, const Tensor& d) {
-  const auto slot = static_cast<std::size_t>(microbatch.value) % memory_.deferred.size();
-  for (std::size_t i = blocks_.size(); i-- > 0;) {
-    BlockWeights w = weights(i, PassKind::backward);
-    const OpenGradients gradient(gradients_, context_.parameters.units(), unit(i), microbatch);
-    BlockSaved mine = saved(microbatch, i, input);
-    blocks_[i].backward(pass, w, {gradient.set(), queues(microbatch)[i]}, mine, d,
-                        BackwardScratch(scratch_, memory_.deferred[slot][i]));
-  }
+  again_.left_by = {};
+  const Deferred& deferred = memory_.deferred[static_cast<std::size_t>(microbatch.value) % memory_.deferred.size()];
+  blocks_backward(pass, microbatch, input, d, &deferred, false);
   if (chunk_.embedding) embedding_backward(pass, microbatch, input, d);
 }
 

@@ -18,7 +18,8 @@
 namespace lockstep::model {
 
 /// What each chunk's passes lease, in order.
-std::vector<layout::ChunkParts> chunk_parts(const arch::PartMap& map, const std::vector<layout::Chunk>& chunks);
+std::vector<layout::ChunkParts> chunk_parts(const arch::PartMap& map, const std::vector<layout::Chunk>& chunks,
+                                            const layout::Recompute& recompute = {});
 
 /// Passes of a micro-batch go through a chunk in this order: forward, loss (with the head), backward or backward_input and
 /// backward_weight. `input` is its tokens [R] i32 where the chunk has the embedding, otherwise the input [Ro, C], which stays as
@@ -47,8 +48,15 @@ class Stage {
   void evaluate(const Pass& pass, const Tensor& x, const Objective& objective);
 
  private:
-  /// What a block keeps of a micro-batch.
-  BlockSaved saved(Microbatch microbatch, std::size_t block, const Tensor& input) const;
+  using Deferred = std::vector<BlockDeferred>;
+  /// What a block keeps of a micro-batch, and the place of what it makes again: among what is deferred, where that is not null.
+  BlockSaved saved(Microbatch microbatch, std::size_t block, const Tensor& input, const Deferred* deferred = nullptr) const;
+  /// `there`: what the last blocks would make again is still there.
+  void blocks_backward(const Pass& pass, Microbatch microbatch, const Tensor& input, const Tensor& d, const Deferred* deferred,
+                       bool there);
+  /// Of blocks that are run again together: all but the last, up to its input.
+  void run_again(const Pass& pass, Microbatch microbatch, const Tensor& input, std::size_t first, std::size_t last,
+                 const Deferred* deferred);
   void embedding_backward(const Pass& pass, Microbatch microbatch, const Tensor& tokens, const Tensor& d);
   UnitIndex unit(std::size_t block) const { return map_.blocks[static_cast<std::size_t>(chunk_.blocks.first) + block]; }
   BlockWeights weights(std::size_t block, layout::Pass pass) const {
@@ -63,6 +71,9 @@ class Stage {
   ops::WeightSink& sink_;
   StageMemory& memory_;
   const Scratch& scratch_;
+  MadeAgain& again_;
+  layout::Recompute recompute_;
+  int number_;  ///< of the chunk
   layout::Chunk chunk_;
   std::size_t kept_;  ///< slots that are whole: see StageMemory
   arch::UnitMap map_;

@@ -5,11 +5,33 @@
 namespace lockstep::model {
 namespace {
 
+using RecomputeKind = layout::Recompute::Kind;
+
 std::size_t index(int slots) { return static_cast<std::size_t>(slots); }
 
 ModelMemory::Place place_of(const std::vector<Tensor>& slots, int chunk, Microbatch microbatch) {
   const int slot = microbatch.value % static_cast<int>(slots.size());
   return {slots[index(slot)], chunk, slot};
+}
+
+/// What a block of a chunk keeps in one of its slots, kept or not.
+SavedNeeds needs_of(const layout::Recompute& recompute, const layout::Chunk& chunk, std::size_t block, bool kept) {
+  const bool x = kept && (block > 0 || chunk.embedding);
+  switch (recompute.kind) {
+    case RecomputeKind::none:
+      return {.x = x, .kept = kept};
+    case RecomputeKind::selective:
+      return {.x = x, .kept = kept, .pre_activation = false};
+    case RecomputeKind::full:
+      return {.x = x && block % index(recompute.every) == 0, .kept = false, .attention = false, .pre_activation = false};
+  }
+  throw BrokenRule("a way of making activations again is one of these");
+}
+
+/// What is made again of the `number`-th block of those that are run again together.
+SavedNeeds again_of(const layout::Recompute& recompute, std::size_t number) {
+  const bool full = recompute.kind == RecomputeKind::full;
+  return {.x = full && number > 0, .kept = full, .attention = full, .pre_activation = recompute.kind != RecomputeKind::none};
 }
 
 }  // namespace
@@ -19,7 +41,10 @@ ModelMemory::ModelMemory(ModelShape shape) : shape_(std::move(shape)), stages_(s
     const auto blocks = static_cast<std::size_t>(shape_.chunks[c].blocks.count);
     const layout::ChunkLives& lives = shape_.lives[c];
     StageMemory& stage = stages_[c];
-    stage.saved.assign(index(lives.activated), std::vector<BlockSaved>(blocks));
+    const bool full = shape_.recompute.kind == RecomputeKind::full;
+    stage.saved.assign(index(full ? lives.kept : lives.activated), std::vector<BlockSaved>(blocks));
+    const std::size_t together = full ? std::min(index(shape_.recompute.every), blocks) : 1;
+    if (shape_.recompute.kind != RecomputeKind::none) again_.blocks.resize(std::max(again_.blocks.size(), together));
     stage.deferred.assign(index(lives.deferred), std::vector<BlockDeferred>(blocks));
     stage.inputs.resize(index(lives.inputs));
     stage.outputs.resize(index(lives.outputs));
@@ -38,12 +63,11 @@ void ModelMemory::declare(Arena& activations, Arena& workspace, const arch::Mode
     for (std::size_t slot = 0; slot < stage.saved.size(); ++slot) {
       const bool kept = slot < index(lives.kept);
       for (std::size_t i = 0; i < stage.saved[slot].size(); ++i) {
-        const bool x = i > 0 || shape_.chunks[c].embedding;
-        model::declare(activations, stage.saved[slot][i], sizes, {.x = x, .kept = kept});
+        model::declare(activations, stage.saved[slot][i], sizes, needs_of(shape_.recompute, shape_.chunks[c], i, kept));
       }
     }
     for (std::vector<BlockDeferred>& blocks : stage.deferred) {
-      for (BlockDeferred& block : blocks) model::declare(activations, block, sizes);
+      for (BlockDeferred& block : blocks) model::declare(activations, block, sizes, again_of(shape_.recompute, 0));
     }
     for (Tensor& input : stage.inputs) activations.declare(input, "in", stream, type);
     for (Tensor& output : stage.outputs) activations.declare(output, "out", stream, type);
@@ -51,6 +75,8 @@ void ModelMemory::declare(Arena& activations, Arena& workspace, const arch::Mode
     head = head || shape_.chunks[c].head;
     immediate = immediate || lives.immediate;
   }
+  for (std::size_t i = 0; i < again_.blocks.size(); ++i)
+    model::declare(activations, again_.blocks[i], sizes, again_of(shape_.recompute, i));
   if (head) model::declare(workspace, temporaries_.head, dims, shape_.rows, type, true);
   model::declare(workspace, temporaries_.scratch, sizes,
                  {.input_backward = true, .weight_backward = immediate, .branch = config.dropout > 0});

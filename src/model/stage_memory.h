@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "layout/lives.h"
+#include "layout/parallel_plan.h"
 #include "model/head.h"
 #include "model/saved.h"
 
@@ -13,7 +14,9 @@ namespace lockstep::model {
 
 /// What one chunk's passes keep.
 struct StageMemory {
-  std::vector<std::vector<BlockSaved>> saved;        ///< [lives.activated][blocks]; the first lives.kept of them are whole
+  /// [lives.activated][blocks]; the first lives.kept of them are whole. Where blocks are run again: [lives.kept][blocks], each
+  /// x-th alone. What is made again is in neither.
+  std::vector<std::vector<BlockSaved>> saved;
   std::vector<std::vector<BlockDeferred>> deferred;  ///< [lives.deferred][blocks]
   std::vector<Tensor> inputs, outputs, gradients;    ///< [Ro, C] each, as many as in ChunkLives
 };
@@ -24,12 +27,24 @@ struct Temporaries {
   HeadMemory head;
 };
 
+/// What is made again of blocks that are run again together: of the passes of one micro-batch through one chunk at a time.
+struct MadeAgain {
+  std::vector<BlockSaved> blocks;  ///< of the first one the input is kept elsewhere; empty: nothing is made again
+  /// Whose last blocks they are as the forward pass left them; chunk -1: nobody's.
+  struct Owner {
+    int chunk = -1;
+    Microbatch microbatch;
+    friend bool operator==(const Owner&, const Owner&) = default;
+  } left_by;
+};
+
 /// Sizes that a rank's memory is declared for.
 struct ModelShape {
   Rows rows;  ///< of a micro-batch, at most
   std::vector<layout::Chunk> chunks;
   std::vector<layout::ChunkLives> lives;  ///< layout::lives_of
   parallel::ContextAttention* attention;  ///< which declares its own; outlives the memory
+  layout::Recompute recompute = {};
 };
 
 class ModelMemory {
@@ -44,6 +59,7 @@ class ModelMemory {
   const ModelShape& shape() const { return shape_; }
   StageMemory& stage(int chunk) { return stages_[static_cast<std::size_t>(chunk)]; }
   Temporaries& temporaries() { return temporaries_; }
+  MadeAgain& again() { return again_; }
 
   /// A tensor of a micro-batch, and its number among those of its kind, in which micro-batches take turns.
   struct Place {
@@ -61,6 +77,7 @@ class ModelMemory {
   ModelShape shape_;
   std::vector<StageMemory> stages_;
   Temporaries temporaries_;
+  MadeAgain again_;
 };
 
 }  // namespace lockstep::model

@@ -29,9 +29,9 @@ Engine::Engine(const EngineConfig& config, Runtime& runtime, ops::Ops& ops, cons
       sink_(ops),
       stages_(model::make_stages(context_, updater_->gradients(), sink_, memory_.model)),
       runner_(memory_.part.actions, memory_.model, stages_),
-      order_(layout::access_order(
-          memory_.part.actions,
-          model::chunk_parts(arch::part_map(config.model, memory_.part.units, config.plan.leases), memory_.part.chunks))),
+      order_(layout::access_order(memory_.part.actions,
+                                  model::chunk_parts(arch::part_map(config.model, memory_.part.units, config.plan.leases),
+                                                     memory_.part.chunks, config.plan.recompute))),
       brought_(static_cast<std::size_t>(config.plan.microbatches)) {
   ensure(groups.mesh().ranks() == config.plan.ranks(), "the groups are those of the plan");
   ensure(config.plan.ranks() == config.plan.dp, "an engine is one of data-parallel ranks");

@@ -62,9 +62,26 @@ TEST(BenchStep, JsonHasTheSharedKeysInOrder) {
   const Json json = to_json(report);
   std::vector<std::string> keys;
   for (const auto& [key, value] : json.object()) keys.push_back(key);
-  EXPECT_EQ(keys, (std::vector<std::string>{"peer", "shape", "dtype", "mode", "ranks", "threads", "tokens_per_s",
-                                            "best_tokens_per_s", "gflops", "steps", "warm_up_s", "first_loss", "last_loss",
-                                            "peak_mib", "device_peak_mib", "exposed_s", "floor_ratio", "account"}));
+  EXPECT_EQ(keys, (std::vector<std::string>{"peer",
+                                            "shape",
+                                            "dtype",
+                                            "mode",
+                                            "ranks",
+                                            "threads",
+                                            "tokens_per_s",
+                                            "best_tokens_per_s",
+                                            "gflops",
+                                            "steps",
+                                            "warm_up_s",
+                                            "first_loss",
+                                            "last_loss",
+                                            "peak_mib",
+                                            "device_peak_mib",
+                                            "exposed_s",
+                                            "floor_ratio",
+                                            "recompute",
+                                            "activation_bytes",
+                                            "account"}));
   EXPECT_EQ(json.at("peer").string(), "lockstep 1.2.3");
   EXPECT_EQ(json.at("threads").integer(), 2);
   EXPECT_DOUBLE_EQ(json.at("floor_ratio").number(), 2);
@@ -91,6 +108,16 @@ TEST(BenchStep, SaysInWhichTypeItTrained) {
   EXPECT_NEAR(report.first_loss, 4.17, 0.3);
   EXPECT_LT(report.last_loss, report.first_loss);
   EXPECT_EQ(to_json(small_report({.steps = 3, .seconds = 5, .version = "1"})).at("dtype").string(), "fp32");
+}
+
+TEST(BenchStep, SaysWhatRecomputationLeaves) {
+  const StepReport kept = small_report({.steps = 3, .seconds = 5, .version = "1"});
+  const StepReport again =
+      small_report({.recompute = {layout::Recompute::Kind::selective}, .steps = 3, .seconds = 5, .version = "1"});
+  EXPECT_EQ(again.last_loss, kept.last_loss);
+  EXPECT_EQ(to_json(again).at("recompute").string(), "selective");
+  EXPECT_EQ(to_json(kept).at("activation_bytes").integer(), kept.activation_bytes);
+  EXPECT_NE(to_text(again, false).find("(recompute selective)"), std::string::npos);
 }
 
 TEST(BenchStep, RanksShareTheSamples) {

@@ -62,5 +62,20 @@ TEST(ParallelPlan, WhatNeedsAnotherSettingSaysSo) {
   EXPECT_TRUE(complains({.ranks_per_host = -1}, 1, "parallel.ranks_per_host = -1"));
 }
 
+TEST(ParallelPlan, RecomputationIsSpelt) {
+  using enum Recompute::Kind;
+  for (const auto& [text, recompute] : std::vector<std::pair<std::string, Recompute>>{
+           {"none", {}}, {"selective", {selective}}, {"full", {full}}, {"every:3", {full, 3}}}) {
+    EXPECT_EQ(recompute_from(text), recompute);
+    EXPECT_EQ(to_string(recompute), text);
+  }
+  EXPECT_EQ(recompute_from("every:1"), Recompute{full});
+  for (const char* text : {"", "all", "every", "every:", "every:0", "every:-2", "every:2x", "every:99999999999"})
+    EXPECT_FALSE(recompute_from(text)) << text;
+  EXPECT_TRUE(complains({.recompute = {full, 5}}, 1, "memory.recompute = every:5: the model has 4 blocks"));
+  EXPECT_TRUE(check({.recompute = {full, 4}}, small, 1).empty());
+  EXPECT_EQ(describe({.recompute = {full, 2}}), "recompute=every:2");
+}
+
 }  // namespace
 }  // namespace lockstep::layout

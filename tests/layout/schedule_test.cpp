@@ -114,13 +114,28 @@ TEST(PipelineSchedule, EveryProblemIsNamed) {
 
 TEST(AccessOrder, WeightGradientsNeedNoWeights) {
   const Part first{UnitIndex{0}, {0, 256}}, second{UnitIndex{1}, {16, 32}};
-  const std::vector<ChunkParts> parts{{.forward = {first, second}, .backward = {second}}};
+  const std::vector<ChunkParts> parts{{.forward = {first, second}, .backward = {second}, .backward_at_once = {second}}};
   const std::vector<Access> both = access_order(support::in_turn(2), parts);
   const std::vector<Access> one{{first, Pass::forward}, {second, Pass::forward}, {second, Pass::backward}};
   std::vector<Access> twice = one;
   twice.insert(twice.end(), one.begin(), one.end());
   EXPECT_EQ(both, twice);
   EXPECT_EQ(access_order(support::late_weights(1, 0), parts), one);
+}
+
+TEST(AccessOrder, BackwardDirectlyBehindForwardMayNeedLess) {
+  const Part first{UnitIndex{0}, {0, 256}}, second{UnitIndex{1}, {16, 32}};
+  const std::vector<ChunkParts> parts{{.forward = {}, .backward = {second, first}, .backward_at_once = {first}}};
+  const Access again{second, Pass::backward}, back{first, Pass::backward};
+  EXPECT_EQ(access_order(support::in_turn(2), parts), (std::vector<Access>{back, back}));
+  EXPECT_EQ(access_order(support::gpipe(2), parts), (std::vector<Access>{again, back, again, back}));
+  EXPECT_EQ(access_order(support::late_weights(1, 0), parts), (std::vector<Access>{again, back}));
+  // Messages and weight gradients between them change nothing; another micro-batch's pass does.
+  std::vector<Action> actions{action(Kind::forward, 0), action(Kind::send_output, 0), action(Kind::weight_backward, 0),
+                              action(Kind::backward, 0)};
+  EXPECT_EQ(access_order(actions, parts), (std::vector<Access>{back}));
+  actions.insert(actions.begin() + 1, action(Kind::input_backward, 1));
+  EXPECT_EQ(access_order(actions, parts), (std::vector<Access>{again, back, again, back}));
 }
 
 }  // namespace

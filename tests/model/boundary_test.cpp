@@ -97,6 +97,7 @@ struct Together {
   bool late_weights = false;
   int ranks = 2;
   bool vocabulary = false;  ///< is divided too
+  layout::Recompute recompute = {};
 };
 
 /// Whether a rank's gradient of a parameter that no rank cuts is of its own rows alone.
@@ -128,9 +129,12 @@ Learnt learn_together(const arch::ModelConfig& config, const Together& together)
     parallel::Boundary& ends = together.vocabulary ? inner : whole;
     const parallel::Boundaries boundaries{.embedding = &ends, .attention = &inner, .mlp = &inner, .head = &ends};
     const std::vector<layout::Action> actions = lesson.actions();
-    support::TinyStages model(
-        config, tokens, support::one_chunk(config), actions, lesson.microbatches, machine,
-        {.tensor = {group.rank(), ranks}, .boundaries = &boundaries, .type = together.type, .vocabulary = together.vocabulary});
+    support::TinyStages model(config, tokens, support::one_chunk(config), actions, lesson.microbatches, machine,
+                              {.tensor = {group.rank(), ranks},
+                               .boundaries = &boundaries,
+                               .type = together.type,
+                               .vocabulary = together.vocabulary,
+                               .recompute = together.recompute});
     Learnt& mine = learnt[static_cast<std::size_t>(group.rank())];
     learn(model, lesson, mine);
     for (int rank = 0; rank < ranks; ++rank) {  // in turn
@@ -200,6 +204,18 @@ TEST(Boundary, LaterWeightGradientsHaveTheSameBits) {
       const Learnt now = learn_together(config, {.kind = kind}),
                    late = learn_together(config, {.kind = kind, .late_weights = true});
       expect_equal(late, now);
+    }
+  }
+}
+
+TEST(Boundary, RecomputationHasTheSameBits) {
+  for (const arch::ModelConfig& config : support::dropping_models()) {
+    for (const BoundaryKind kind : {BoundaryKind::summing, BoundaryKind::splitting}) {
+      const Learnt kept = learn_together(config, {.kind = kind});
+      for (const layout::Recompute& recompute : support::recomputations()) {
+        for (const bool late : {false, true})
+          expect_equal(learn_together(config, {.kind = kind, .late_weights = late, .recompute = recompute}), kept);
+      }
     }
   }
 }

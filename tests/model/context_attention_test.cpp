@@ -29,7 +29,8 @@ Cut halves() { return {{0, 3}, {3, 4}}; }
 Cut zigzag() { return {{{0, 1}, {5, 2}}, {1, 4}}; }
 
 template <class Attention>
-Learnt learn_together(const arch::ModelConfig& config, const Cut& cut, bool late_weights = false) {
+Learnt learn_together(const arch::ModelConfig& config, const Cut& cut, bool late_weights = false,
+                      const layout::Recompute& recompute = {}) {
   const int ranks = static_cast<int>(cut.size());
   std::vector<Learnt> learnt(cut.size());
   Learnt sum;
@@ -41,7 +42,7 @@ Learnt learn_together(const arch::ModelConfig& config, const Cut& cut, bool late
     const std::vector<layout::Action> actions = lesson.actions();
     Attention attention(tokens, cut, group.rank());
     support::TinyStages model(config, lesson.own(), support::one_chunk(config), actions, lesson.microbatches, machine,
-                              {.attention = &attention});
+                              {.attention = &attention, .recompute = recompute});
     attention.connect(group);
     learn(model, lesson, learnt[rank]);
     for (int r = 0; r < ranks; ++r) {  // in turn
@@ -70,6 +71,19 @@ TEST(ContextAttention, LaterWeightGradientsHaveTheSameBits) {
   for (const arch::ModelConfig& config : support::dropping_models()) {
     expect_equal(learn_together<Exchanging>(config, zigzag(), true), learn_together<Exchanging>(config, zigzag()));
     expect_equal(learn_together<Gathering>(config, zigzag(), true), learn_together<Gathering>(config, zigzag()));
+  }
+}
+
+// What attention keeps of other ranks' rows is exchanged again.
+TEST(ContextAttention, RecomputationHasTheSameBits) {
+  for (const arch::ModelConfig& config : support::dropping_models()) {
+    const Learnt exchanged = learn_together<Exchanging>(config, zigzag()), gathered = learn_together<Gathering>(config, zigzag());
+    for (const layout::Recompute& recompute : support::recomputations()) {
+      for (const bool late : {false, true}) {
+        expect_equal(learn_together<Exchanging>(config, zigzag(), late, recompute), exchanged);
+        expect_equal(learn_together<Gathering>(config, zigzag(), late, recompute), gathered);
+      }
+    }
   }
 }
 

@@ -68,4 +68,11 @@ inline std::vector<layout::Action> two_chunks(int microbatches, int live, bool l
   return actions;
 }
 
+/// All ways of making activations again that differ for a chunk of three blocks.
+inline const std::vector<layout::Recompute>& recomputations() {
+  using enum layout::Recompute::Kind;
+  static const std::vector<layout::Recompute> all{{selective}, {full}, {full, 2}, {full, 3}};
+  return all;
+}
+
 }  // namespace lockstep::support

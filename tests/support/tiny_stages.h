@@ -64,6 +64,7 @@ struct TinyLayout {
   DType type = DType::f32;
   bool vocabulary = false;                          ///< embedding and head are divided too; false: they are whole
   parallel::ContextAttention* attention = nullptr;  ///< null: a local one
+  layout::Recompute recompute = {};
 };
 
 /// Chunks of a model, with start values from seed 7.
@@ -88,7 +89,8 @@ struct TinyStages {
         memory({.rows = model::rows_of(context.boundaries, tokens),
                 .chunks = chunks,
                 .lives = layout::lives_of(actions, chunks, microbatches),
-                .attention = &context.attention}),
+                .attention = &context.attention,
+                .recompute = layout.recompute}),
         stages(model::make_stages(context, gradients, sink, memory)) {
     memory_of_weights.declare(weights, weights);
     memory.declare(activations, workspace, config, context.dims, layout.type);

@@ -6,6 +6,7 @@
 #include "data/loader.h"
 #include "io/file.h"
 #include "support/checking_store.h"
+#include "support/schedules.h"
 #include "support/temp_folder.h"
 #include "support/tiny_engine.h"
 #include "train/replicas.h"
@@ -290,6 +291,35 @@ TEST(Leases, OfSubLayersHoldLessAndTeachTheSame) {
         }
         EXPECT_GT(most[0], 0);
         EXPECT_LT(most[1], most[0] * 3 / 4);
+      }
+    }
+  }
+}
+
+// Blocks that run again lease in the order that the store was told, whole or a sub-layer at a time, and hold no more.
+TEST(Leases, OfRecomputationFollowTheOrderAndTeachTheSame) {
+  for (const arch::ModelConfig& model : {support::tiny_model(), support::tiny_llama()}) {
+    for (const parallel::WeightStorage& weights : {parallel::WeightStorage{}, support::bf16_with_masters}) {
+      EngineConfig config = support::tiny_config(model);
+      config.model.layers = 3;
+      config.model.dropout = 0.1F;
+      config.weights = weights;
+      config.plan.microbatches = 2;
+      const std::vector<float> plain = learnt(config, parallel::make_parameter_store);
+      const arch::UnitMap map = arch::unit_map(config.model);
+      for (const LeaseSize leases : lease_sizes) {
+        config.plan.leases = leases;
+        config.plan.recompute = {};
+        StoreRecords kept(1);
+        EXPECT_EQ(learnt(config, kept.checked()), plain);
+        for (const layout::Recompute& recompute : support::recomputations()) {
+          SCOPED_TRACE(to_string(recompute));
+          config.plan.recompute = recompute;
+          StoreRecords records(1);
+          EXPECT_EQ(learnt(config, records.checked()), plain);
+          EXPECT_EQ(most_leased(records.of(0), map.blocks.front(), map.head),
+                    most_leased(kept.of(0), map.blocks.front(), map.head));
+        }
       }
     }
   }

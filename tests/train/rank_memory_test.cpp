@@ -30,6 +30,7 @@ EngineConfig random_config(std::mt19937& random) {
   config.positions = 1 + below(static_cast<int>(config.model.block_size));
   config.plan.microbatches = 1 + below(3);
   config.plan.reduce = below(2) == 0 ? layout::ReduceEvery::step : layout::ReduceEvery::microbatch;
+  config.plan.recompute = {static_cast<layout::Recompute::Kind>(below(3)), 1};
   return config;
 }
 
@@ -219,7 +220,6 @@ TEST(RankMemory, PlansThatNothingKeepsToAreRefused) {
   refused([](ParallelPlan& plan) { plan.gradients.cut = CutOver::host; });
   refused([](ParallelPlan& plan) { plan.optimizer.tier = Tier::host; });
   refused([](ParallelPlan& plan) { plan.cp = 2; });
-  refused([](ParallelPlan& plan) { plan.recompute = layout::Recompute::full; });
   refused([](ParallelPlan& plan) { plan.tiles.in = 2; });
   refused([](ParallelPlan& plan) { plan.chunks = 2; });
   refused([](ParallelPlan& plan) { plan.schedule = "backwards"; });

@@ -59,9 +59,10 @@ void evaluate(PipelineRunner& runner, Learnt& learnt) {
   for (const data::Batch& batch : batches.all()) runner.evaluate(batch, view(std::span(&learnt.evaluated, 1), Shape{1}));
 }
 
-Learnt learn(const arch::ModelConfig& config, const std::vector<Chunk>& chunks, const std::vector<Action>& actions) {
+Learnt learn(const arch::ModelConfig& config, const std::vector<Chunk>& chunks, const std::vector<Action>& actions,
+             const support::TinyLayout& layout = {}) {
   support::Machine machine(1);
-  support::TinyStages model(config, {samples, positions}, chunks, actions, microbatches, machine);
+  support::TinyStages model(config, {samples, positions}, chunks, actions, microbatches, machine, layout);
   PipelineRunner runner(actions, model.memory, model.stages);
   Learnt learnt{.loss = 0,
                 .evaluated = 0,
@@ -87,15 +88,37 @@ void expect_equal(const Learnt& a, const Learnt& b) {
 std::int64_t rounded(std::int64_t floats) { return (floats * 4 + 63) / 64 * 64; }
 
 /// What slots of a chunk of `blocks` blocks take, from the sizes alone.
-std::int64_t bytes_of(const arch::ModelConfig& c, const layout::ChunkLives& lives, std::int64_t blocks, bool embedding) {
+std::int64_t bytes_of(const arch::ModelConfig& c, const layout::ChunkLives& lives, std::int64_t blocks, bool embedding,
+                      const layout::Recompute& recompute = {}) {
   const layout::ShardedDims dims = arch::whole_dims(c);
   const std::int64_t stream = rounded(rows * dims.width);
   const std::int64_t kept = 2 * rounded(rows * 2) + rounded(rows * dims.qkv_width()) + rounded(rows * dims.heads) + stream;
-  const std::int64_t products = rounded(rows * dims.attention_width()) + rounded(rows * dims.up_width());
+  const std::int64_t attention = rounded(rows * dims.attention_width()), up = rounded(rows * dims.up_width());
   const std::int64_t deferred = 4 * stream + rounded(rows * dims.qkv_width()) + rounded(rows * dims.up_width());
   const std::int64_t inputs = (blocks - (embedding ? 0 : 1)) * stream;
-  return lives.kept * (blocks * kept + inputs) + lives.activated * blocks * products + lives.deferred * blocks * deferred +
-         (lives.inputs + lives.outputs + lives.gradients) * stream;
+  const std::int64_t handed = (lives.inputs + lives.outputs + lives.gradients) * stream;
+  using enum layout::Recompute::Kind;
+  if (recompute.kind == none) {
+    return lives.kept * (blocks * kept + inputs) + lives.activated * blocks * (attention + up) +
+           lives.deferred * blocks * deferred + handed;
+  }
+  if (recompute.kind == selective) {
+    return lives.kept * (blocks * kept + inputs) + lives.activated * blocks * attention +
+           lives.deferred * blocks * (deferred + up) + handed;
+  }
+  const std::int64_t starts = (blocks + recompute.every - 1) / recompute.every - (embedding ? 0 : 1);
+  return lives.kept * starts * stream + lives.deferred * blocks * (deferred + attention + up) + handed;
+}
+
+/// What blocks make again, as many as are run again together.
+std::int64_t bytes_again(const arch::ModelConfig& c, const layout::Recompute& recompute, std::int64_t blocks) {
+  const layout::ShardedDims dims = arch::whole_dims(c);
+  const std::int64_t stream = rounded(rows * dims.width), up = rounded(rows * dims.up_width());
+  if (recompute.kind == layout::Recompute::Kind::selective) return up;
+  const std::int64_t together = std::min<std::int64_t>(blocks, recompute.every);
+  const std::int64_t block = 2 * rounded(rows * 2) + rounded(rows * dims.qkv_width()) + rounded(rows * dims.heads) + stream +
+                             rounded(rows * dims.attention_width()) + up;
+  return together * block + (together - 1) * stream;
 }
 
 TEST(Schedules, OnOneRankTheyGiveEqualBitsInTheBytesOfTheirSlots) {
@@ -136,6 +159,44 @@ TEST(Schedules, TwoChunksOfOneRankGiveTheBitsOfOne) {
   }
 }
 
+TEST(Recomputation, GivesEqualBitsInAnyListInTheBytesOfWhatIsKept) {
+  for (const bool llama : {false, true}) {
+    const arch::ModelConfig config = model_of(llama);
+    for (const DType type : {DType::f32, DType::bf16}) {
+      const Learnt plain = learn(config, {whole(config)}, support::in_turn(microbatches), {.type = type});
+      for (const std::vector<Action>& actions :
+           {support::in_turn(microbatches), support::gpipe(microbatches), support::running_ahead(microbatches, 1),
+            support::late_weights(microbatches, 2), support::all_apart(microbatches)}) {
+        const layout::ChunkLives lives = layout::lives_of(actions, {whole(config)}, microbatches).front();
+        for (const layout::Recompute& recompute : support::recomputations()) {
+          SCOPED_TRACE(to_string(recompute));
+          const Learnt again = learn(config, {whole(config)}, actions, {.type = type, .recompute = recompute});
+          expect_equal(again, plain);
+          if (type == DType::bf16) continue;
+          EXPECT_EQ(again.activation_bytes,
+                    bytes_of(config, lives, config.layers, true, recompute) + bytes_again(config, recompute, config.layers));
+        }
+      }
+    }
+  }
+}
+
+TEST(Recomputation, OfTwoChunksSharesOnePlace) {
+  const arch::ModelConfig config = model_of(false);
+  const Learnt plain = learn(config, {whole(config)}, support::in_turn(microbatches));
+  for (const layout::Recompute& recompute : support::recomputations()) {
+    for (const bool late : {false, true}) {
+      const std::vector<Action> actions = support::two_chunks(microbatches, 2, late);
+      const std::vector<layout::ChunkLives> lives = layout::lives_of(actions, halves(config), microbatches);
+      const Learnt two = learn(config, halves(config), actions, {.recompute = recompute});
+      expect_equal(two, plain);
+      EXPECT_EQ(two.activation_bytes, bytes_of(config, lives[0], 1, true, recompute) +
+                                          bytes_of(config, lives[1], config.layers - 1, false, recompute) +
+                                          bytes_again(config, recompute, config.layers - 1));
+    }
+  }
+}
+
 /// The list with each gradient of weights behind the next micro-batch's input gradient.
 std::vector<Action> with_late_weights(const std::vector<Action>& actions) {
   std::vector<Action> late;
@@ -161,7 +222,7 @@ std::size_t stage_of(const std::string& parameter, const arch::ModelConfig& conf
 
 /// What each rank of a pipeline of one chunk a rank learns from two steps, between which it evaluates.
 std::vector<Learnt> learn_in_pipeline(const arch::ModelConfig& config, const layout::NamedSchedule& schedule, int stages,
-                                      bool late) {
+                                      bool late, const layout::Recompute& recompute = {}) {
   std::vector<Learnt> learnt(static_cast<std::size_t>(stages));
   comm::run_ranks(stages, {.timeout = 60}, [&](comm::Communicator& group) {
     const int stage = group.rank();
@@ -171,7 +232,7 @@ std::vector<Learnt> learn_in_pipeline(const arch::ModelConfig& config, const lay
     const std::vector<Action> actions = late ? with_late_weights(plain) : plain;
     const layout::Range blocks = layout::part_of(config.layers, stage, stages);
     const Chunk chunk{.blocks = blocks, .embedding = stage == 0, .head = stage == stages - 1};
-    support::TinyStages model(config, {samples, positions}, {chunk}, actions, microbatches, machine);
+    support::TinyStages model(config, {samples, positions}, {chunk}, actions, microbatches, machine, {.recompute = recompute});
     PipelineRunner runner(actions, model.memory, model.stages,
                           {.group = &group, .chunks = {{.before = stage - 1, .behind = stage + 1}}});
     Learnt& mine = learnt[static_cast<std::size_t>(stage)];
@@ -182,21 +243,37 @@ std::vector<Learnt> learn_in_pipeline(const arch::ModelConfig& config, const lay
   return learnt;
 }
 
+void expect_pipeline_equal(const std::vector<Learnt>& learnt, const Learnt& plain, const arch::ModelConfig& config) {
+  EXPECT_EQ(learnt.front().loss, 0);
+  EXPECT_EQ(learnt.back().loss, plain.loss);
+  EXPECT_EQ(learnt.front().evaluated, 0) << "the head is on another rank";
+  EXPECT_EQ(learnt.back().evaluated, plain.evaluated);
+  EXPECT_EQ(learnt.front().rows, plain.rows);
+  for (const auto& [name, gradient] : plain.gradients) {
+    if (name == "transformer.wte.weight") continue;  // its rows, above
+    EXPECT_EQ(learnt[stage_of(name, config, static_cast<int>(learnt.size()))].gradients.at(name), gradient) << name;
+  }
+}
+
 TEST(Schedules, RanksOfAPipelineLearnTheBitsOfOne) {
   const arch::ModelConfig config = model_of(true);
   const Learnt plain = learn(config, {whole(config)}, support::in_turn(microbatches));
   for (const layout::NamedSchedule& schedule : layout::schedules()) {
     for (const auto& [stages, late] : {std::pair{2, false}, {2, true}, {3, false}}) {
       SCOPED_TRACE(testing::Message() << schedule.name << ", " << stages << " stages, late weights: " << late);
-      const std::vector<Learnt> learnt = learn_in_pipeline(config, schedule, stages, late);
-      EXPECT_EQ(learnt.front().loss, 0);
-      EXPECT_EQ(learnt.back().loss, plain.loss);
-      EXPECT_EQ(learnt.front().evaluated, 0) << "the head is on another rank";
-      EXPECT_EQ(learnt.back().evaluated, plain.evaluated);
-      EXPECT_EQ(learnt.front().rows, plain.rows);
-      for (const auto& [name, gradient] : plain.gradients) {
-        if (name == "transformer.wte.weight") continue;  // its rows, above
-        EXPECT_EQ(learnt[stage_of(name, config, stages)].gradients.at(name), gradient) << name;
+      expect_pipeline_equal(learn_in_pipeline(config, schedule, stages, late), plain, config);
+    }
+  }
+}
+
+TEST(Recomputation, InAPipelineTeachesTheBitsOfOneRank) {
+  const arch::ModelConfig config = model_of(true);
+  const Learnt plain = learn(config, {whole(config)}, support::in_turn(microbatches));
+  for (const layout::NamedSchedule& schedule : layout::schedules()) {
+    for (const bool late : {false, true}) {
+      for (const layout::Recompute& recompute : support::recomputations()) {
+        SCOPED_TRACE(testing::Message() << schedule.name << ", " << to_string(recompute) << ", late weights: " << late);
+        expect_pipeline_equal(learn_in_pipeline(config, schedule, 2, late, recompute), plain, config);
       }
     }
   }

@@ -300,6 +300,14 @@ std::vector<Key> parallel_keys() {
   };
 }
 
+std::vector<Key> memory_keys() {
+  using Memory = RunConfig::Memory;
+  return {key<&RunConfig::memory, &Memory::recompute>(
+      "memory.recompute", Rule::any(), loose, "",
+      "what blocks make again in their backward pass instead of keeping it: none, selective (what goes into the MLP's "
+      "activation), full (all but their input) or every:k (all but the input of each k-th block); the bits are the same")};
+}
+
 std::vector<Key> other_keys() {
   const Rule any = Rule::any(), positive = Rule::between(1, kMany);
   return {
@@ -330,6 +338,7 @@ std::span<const Group> groups() {
                                          {"optimizer", "how it learns"},
                                          {"sample", "text written while training"},
                                          {"parallel", "how ranks share the work"},
+                                         {"memory", "what a rank keeps, and what it makes again"},
                                          {"comm", "how ranks talk"},
                                          {"numerics", "how it computes"},
                                          {"checkpoint", "what it saves"},
@@ -340,8 +349,8 @@ std::span<const Group> groups() {
 std::span<const Key> keys() {
   static const std::vector<Key> all = [] {
     std::vector<Key> table;
-    for (const auto& part :
-         {train_keys(), model_keys(), data_keys(), optimizer_keys(), sample_keys(), parallel_keys(), other_keys()}) {
+    for (const auto& part : {train_keys(), model_keys(), data_keys(), optimizer_keys(), sample_keys(), parallel_keys(),
+                             memory_keys(), other_keys()}) {
       table.insert(table.end(), part.begin(), part.end());
     }
     return table;

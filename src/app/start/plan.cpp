@@ -39,6 +39,7 @@ layout::ParallelPlan plan_of(const RunConfig& config, const arch::ModelConfig& m
   plan.dp = trainers.size();
   plan.microbatches = static_cast<int>(config.optimizer.gas);
   plan.reduce = config.parallel.reduce == "microbatch" ? layout::ReduceEvery::microbatch : layout::ReduceEvery::step;
+  plan.recompute = layout::recompute_from(config.memory.recompute).value();
   plan.ranks_per_host = host_size(config, trainers);
   const layout::PlanLimits limits{.layers = model.layers,
                                   .heads = model.heads,

@@ -18,6 +18,7 @@
 #include "lab/step/floor.h"
 #include "lab/step/op_account.h"
 #include "lab/step/step_shapes.h"
+#include "layout/parallel_plan.h"
 #include "ops/ops.h"
 #include "parallel/parameter_store.h"
 
@@ -28,6 +29,7 @@ using MakeObservedOps = std::function<std::unique_ptr<ops::Ops>(ops::OpObserver&
 
 struct StepBenchOptions {
   parallel::WeightStorage weights = {};
+  layout::Recompute recompute = {};
   int steps = 20;                     ///< timed steps, at most
   double seconds = 40;                ///< no further step is begun after this (but there are at least three)
   std::string_view version;           ///< of this program
@@ -38,6 +40,8 @@ struct StepReport {
   StepShape shape;
   std::string version;
   DType dtype = DType::f32;  ///< of weights and activations
+  layout::Recompute recompute;
+  std::int64_t activation_bytes = 0;  ///< of the engine's memory, on a rank
   int ranks = 1;
   int threads = 0;              ///< of all ranks
   std::vector<double> seconds;  ///< of each timed step

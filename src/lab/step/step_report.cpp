@@ -97,8 +97,9 @@ std::string to_text(const StepReport& report, bool details) {
   }
   text += fmt::format("\nfirst step   {}; first step after start: {:.2f} s\n", format_seconds(report.first_step_seconds),
                       report.first_step_after_start);
-  text += fmt::format("peak memory  {} MiB\nloss         {:.4f} first, {:.4f} last\n\n", report.peak_mib, report.first_loss,
-                      report.last_loss);
+  text += fmt::format("peak memory  {} MiB, activations {} (recompute {})\nloss         {:.4f} first, {:.4f} last\n\n",
+                      report.peak_mib, format_bytes(static_cast<std::uint64_t>(report.activation_bytes)),
+                      to_string(report.recompute), report.first_loss, report.last_loss);
   if (report.account_steps > 0) text += account_table(report);
   if (!details) return text;
   if (report.account_steps > 0) text += ops_table(report) + products_table(report);
@@ -128,6 +129,8 @@ Json to_json(const StepReport& report) {
                       {"device_peak_mib", 0},
                       {"exposed_s", rounded(report.exposed_seconds, 6)},
                       {"floor_ratio", ratio ? Json(rounded(*ratio, 4)) : Json()},
+                      {"recompute", to_string(report.recompute)},
+                      {"activation_bytes", report.activation_bytes},
                       {"account", std::move(account)}};
 }
 

@@ -23,6 +23,7 @@ train::EngineConfig engine_config(const StepShape& shape, int ranks, const StepS
   config.plan = plan_of(ranks);
   config.weights = settings.weights;
   config.gradients = settings.gradients;
+  config.plan.recompute = settings.recompute;
   return config;
 }
 

@@ -34,6 +34,7 @@ class FixedBatch {
 struct StepSettings {
   parallel::WeightStorage weights = {};
   parallel::GradientOptions gradients = {};
+  layout::Recompute recompute = {};
 };
 
 class StepTraining {
@@ -44,6 +45,7 @@ class StepTraining {
   train::StepResult step();
   /// Seconds of the step that `result` tells of.
   double timed_step(train::StepResult& result);
+  std::int64_t activation_bytes() const { return engine_.ledger().total(MemoryKind::activations); }
 
  private:
   FixedBatch batch_;

@@ -13,8 +13,7 @@ void check_placements(const layout::ParallelPlan& plan) {
   ensure(plan.parameters == whole && plan.gradients == whole && plan.optimizer == whole,
          "weights, gradients and the optimizer's state lie whole on their device");
   ensure(plan.chunks == 1, "a pipeline rank has one chunk");
-  ensure(plan.recompute == layout::Recompute::none && plan.tiles == layout::Tiles{},
-         "activations are kept, and layers are leased whole");
+  ensure(plan.tiles == layout::Tiles{}, "layers are leased whole");
 }
 
 /// The units of the model as this rank has them.
@@ -67,7 +66,8 @@ model::ModelShape model_shape(const EngineConfig& config, const RankPart& part, 
   return {.rows = rows_of(config, part),
           .chunks = part.chunks,
           .lives = layout::lives_of(part.actions, part.chunks, config.plan.microbatches),
-          .attention = &attention};
+          .attention = &attention,
+          .recompute = config.plan.recompute};
 }
 
 parallel::GradientWork gradient_work(const EngineConfig& config, const RankPart& part, int ranks) {

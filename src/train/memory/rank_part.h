@@ -23,7 +23,7 @@ struct RankPart {
   bool embedding = false, head = false;
 };
 /// Throws BrokenRule for a plan that nothing keeps to: context parallelism, several chunks on a pipeline rank, state that is cut
-/// or not on its device, recomputation and tiles.
+/// or not on its device, and tiles.
 RankPart rank_part(const EngineConfig& config, const layout::Coordinates& at);
 
 /// Sizes of the memory that the part's passes need; `attention` outlives it.
