@@ -60,6 +60,21 @@ std::size_t problems_that_name(const Comparison& compared, std::string_view name
       compared.problems, [&](const Problem& problem) { return problem.message.starts_with(std::string(name) + " = "); }));
 }
 
+TEST(SameRun, WhatFollowsFromASettingIsNotNamedBesideIt) {
+  const RunIdentity was = identity({});
+  RunIdentity is = was;
+  is.config.model.n_head = 4;  // head size and key/value heads follow
+  const Comparison compared = compare_runs(is, manifest_of(was), "run");
+  ASSERT_EQ(compared.problems.size(), 1U);
+  EXPECT_TRUE(compared.problems[0].message.starts_with("model.n_head = 4"));
+
+  RunIdentity another_tokenizer = was;  // nothing but what follows differs
+  another_tokenizer.vocabulary = 66;
+  const Comparison by_text = compare_runs(another_tokenizer, manifest_of(was), "run");
+  ASSERT_EQ(by_text.problems.size(), 1U);
+  EXPECT_TRUE(by_text.problems[0].message.starts_with("model.vocab_size = 66"));
+}
+
 TEST(SameRun, EverySettingSameOrChangedDoesWhatItsMarkSays) {
   for (const Key& key : settings::keys()) {
     const RunConfig was = base_for(key);

@@ -125,15 +125,18 @@ Comparison compare_runs(const RunIdentity& now, const checkpoint::Manifest& mani
   Comparison result;
   const RunIdentity before = stored_identity(now, manifest, folder, result.unknown);
   const RunConfig was = spelt_out(before.config, before.vocabulary), is = spelt_out(now.config, now.vocabulary);
+  std::vector<Problem> following;  // from other settings, which are named in their stead where they differ
   for (const Key& key : settings::keys()) {
     Json left = key.get(was), right = key.get(is);
     if (key.on_resume == OnResume::may_change || left.dump() == right.dump()) continue;
     if (key.on_resume == OnResume::must_equal) {
-      result.problems.push_back(another_run(key, left, right, folder));
+      const bool set_alike = key.get(before.config).dump() == key.get(now.config).dump();
+      (set_alike ? following : result.problems).push_back(another_run(key, left, right, folder));
     } else {
       result.changes.push_back({manifest.step, std::string(key.name), std::move(left), std::move(right)});
     }
   }
+  if (result.problems.empty()) result.problems = std::move(following);
   compare_derived(before, now, manifest.step, result);
   compare_data(before.data, now.data, before.config, folder, result);
   return result;
