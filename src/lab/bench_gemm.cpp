@@ -8,13 +8,20 @@
 
 #include "base/checked.h"
 #include "base/timer.h"
+#include "lab/machine.h"
 #include "tensor/bfloat16.h"
 
 namespace lockstep::lab {
 namespace {
 
-// The threads of each library keep spinning for a while after a call (OpenBLAS longest): they must sleep before another's turn.
-constexpr auto quiet_time = std::chrono::milliseconds(100);
+// The threads of each library keep spinning for a while after a call (OpenBLAS longest), and so do ours: they must sleep before
+// another's turn.
+constexpr auto rivals_quiet_time = std::chrono::milliseconds(100);
+constexpr auto our_quiet_time = std::chrono::milliseconds(5);
+// The multiply-add rate is taken for so long before and after the calls; where the two differ by more than this, once more.
+constexpr double rate_seconds = 0.003;
+constexpr double steady = 0.05;
+constexpr int most_tries = 4;
 
 float* floats(const Memory& memory) { return reinterpret_cast<float*>(memory.data()); }
 
@@ -27,8 +34,7 @@ Tensor matrix(const Memory& memory, std::int64_t rows, std::int64_t columns, DTy
 }
 
 // Seconds a call: enough calls for the clock, after one to warm up.
-double sample(const std::function<void()>& call, double seconds) {
-  std::this_thread::sleep_for(quiet_time);
+double time_calls(const std::function<void()>& call, double seconds) {
   call();
   const double start = now_seconds();
   std::int64_t calls = 0;
@@ -41,9 +47,9 @@ double sample(const std::function<void()>& call, double seconds) {
   return elapsed / static_cast<double>(calls);
 }
 
-Timing timing_of(std::vector<double> seconds) {
-  std::ranges::sort(seconds);
-  return {seconds[seconds.size() / 2], seconds.front()};
+double middle_of(std::vector<double> values) {
+  std::ranges::sort(values);
+  return values[values.size() / 2];
 }
 
 // Memory of `bytes` with small numbers in it, so that no product overflows: both halves of a word are the same bf16, which is
@@ -77,14 +83,28 @@ void GemmBench::reserve(std::size_t a, std::size_t b, std::size_t c) {
   fill(c_, runtime_.memory(), 4 * c);
 }
 
-std::vector<Timing> GemmBench::race(const std::vector<Call>& calls) const {
-  std::vector<std::vector<double>> seconds(calls.size());
+void GemmBench::sample(const Contender& contender, std::vector<double>& seconds, std::vector<double>& room) const {
+  for (int attempt = 1;; ++attempt) {
+    const double before = fma_rate(product_.team(), rate_seconds);
+    if (contender.rival) std::this_thread::sleep_for(our_quiet_time);
+    const double each = time_calls(contender.call, options_.sample_seconds);
+    if (contender.rival) std::this_thread::sleep_for(rivals_quiet_time);
+    const double after = fma_rate(product_.team(), rate_seconds);
+    if (attempt < most_tries && std::min(before, after) < (1 - steady) * std::max(before, after)) continue;
+    seconds.push_back(each);
+    room.push_back(each * (before + after) / 2);
+    return;
+  }
+}
+
+std::vector<Timing> GemmBench::race(const std::vector<Contender>& contenders) const {
+  std::vector<std::vector<double>> seconds(contenders.size()), room(contenders.size());
   for (int round = 0; round < options_.rounds; ++round)
-    for (std::size_t i = 0; i < calls.size(); ++i)
-      if (calls[i]) seconds[i].push_back(sample(calls[i], options_.sample_seconds));
-  std::vector<Timing> timings(calls.size());
-  for (std::size_t i = 0; i < calls.size(); ++i)
-    if (calls[i]) timings[i] = timing_of(seconds[i]);
+    for (std::size_t i = 0; i < contenders.size(); ++i)
+      if (contenders[i].call) sample(contenders[i], seconds[i], room[i]);
+  std::vector<Timing> timings(contenders.size());
+  for (std::size_t i = 0; i < contenders.size(); ++i)
+    if (contenders[i].call) timings[i] = {middle_of(seconds[i]), *std::ranges::min_element(seconds[i]), middle_of(room[i])};
   return timings;
 }
 
@@ -110,11 +130,11 @@ GemmRow GemmBench::measure(std::string model, const LayerShape& shape, ProductKi
   if (kind == ProductKind::backward_weight) product = {n, k, t, true, false, true, options_.type};
   reserve(static_cast<std::size_t>(product.m * product.k), static_cast<std::size_t>(product.k * product.n),
           static_cast<std::size_t>(product.m * product.n));
-  std::vector<Call> calls{our_call(shape, kind, options_.type), {}, {}, {}};
-  if (onednn_) calls[1] = onednn_->prepare(product, a_.data(), b_.data(), c_.data());
-  if (openblas_) calls[2] = openblas_->prepare(product, a_.data(), b_.data(), c_.data());
-  if (options_.type != DType::f32) calls[3] = our_call(shape, kind, DType::f32);
-  const std::vector<Timing> timings = race(calls);
+  std::vector<Contender> contenders{{our_call(shape, kind, options_.type)}, {{}, true}, {{}, true}, {}};
+  if (onednn_) contenders[1].call = onednn_->prepare(product, a_.data(), b_.data(), c_.data());
+  if (openblas_) contenders[2].call = openblas_->prepare(product, a_.data(), b_.data(), c_.data());
+  if (options_.type != DType::f32) contenders[3].call = our_call(shape, kind, DType::f32);
+  const std::vector<Timing> timings = race(contenders);
   return {std::move(model), shape, kind, timings[0], timings[1], timings[2], timings[3]};
 }
 
@@ -137,7 +157,14 @@ Timing GemmBench::measure_heads(std::int64_t count, std::int64_t m, std::int64_t
                          worker);
     });
   };
-  return race({call}).front();
+  return race({{call}}).front();
+}
+
+std::vector<std::string> GemmBench::notes() const {
+  std::vector<std::string> notes;
+  for (const auto* rival : {onednn_.get(), openblas_.get()})
+    if (rival != nullptr && !rival->note().empty()) notes.push_back(rival->note());
+  return notes;
 }
 
 std::vector<std::string> GemmBench::contenders() const {
@@ -149,18 +176,17 @@ std::vector<std::string> GemmBench::contenders() const {
 
 GemmReport bench_gemm(Runtime& runtime, const GemmBenchOptions& options, const std::function<void(const GemmRow&)>& progress) {
   GemmReport report;
-  report.peak_flops = options.peak_flops;
   report.type = options.type;
   report.threads = runtime.team().size();
-  for (const char* variable : {"OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE"})
-    if (const char* value = std::getenv(variable))
-      report.notes.push_back(std::string(variable) + "=" + value +
-                             " is set and may slow OpenBLAS down: unset it and measure again");
+  if (std::getenv("OPENBLAS_L2_SIZE") != nullptr)
+    report.notes.emplace_back("OPENBLAS_L2_SIZE is set and may slow OpenBLAS down: unset it and measure again");
   GemmBench bench(runtime, options);
   report.contenders = bench.contenders();
+  for (std::string& note : bench.notes()) report.notes.push_back(std::move(note));
   for (const std::string& model : options.models) {
     for (const LayerShape& shape : layer_shapes(model)) {
       for (const ProductKind kind : {ProductKind::forward, ProductKind::backward_input, ProductKind::backward_weight}) {
+        if (!(kind == ProductKind::forward ? shape.forward : shape.backward)) continue;
         report.rows.push_back(bench.measure(model, shape, kind));
         if (progress) progress(report.rows.back());
       }

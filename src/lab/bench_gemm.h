@@ -1,7 +1,8 @@
 #pragma once
 
-// Our products beside those of oneDNN and OpenBLAS, on the shapes of real models, in interleaved rounds. Figures of one run
-// compare with each other; figures of two runs on a shared machine do not.
+// Our products beside those of oneDNN and OpenBLAS, on the shapes of real models, in interleaved rounds. A shared machine's speed
+// changes from one moment to the next, so every sample has the multiply-add rate of its own moments beside it, and figures are
+// compared as shares of that.
 
 #include <functional>
 #include <memory>
@@ -23,6 +24,7 @@ std::string_view name_of(ProductKind kind);
 /// Seconds of one call; 0: not measured.
 struct Timing {
   double median = 0, best = 0;
+  double room = 0;  ///< FLOPs of multiply-adds that fit into a call's time, at the rate of the same moments: the median
 };
 
 struct GemmRow {
@@ -32,9 +34,11 @@ struct GemmRow {
   Timing ours, onednn, openblas;
   Timing ours_f32 = {};  ///< the same product in f32, where `ours` is bf16
   double flops() const;
-  /// The faster library by its median.
+  /// Of the multiply-add rate that `timing` reached; 0 when it was not measured.
+  double share(const Timing& timing) const;
+  /// The faster library, by room.
   Timing library() const;
-  /// The fastest of all by its median: what a floor is made of.
+  /// The fastest of all, by room: what a floor is made of.
   Timing fastest() const;
 };
 
@@ -44,7 +48,6 @@ struct GemmBenchOptions {
   double sample_seconds = 0.02;  ///< a sample repeats the call for so long
   bool rivals = true;            ///< false: ours only
   ops::Isa isa = ops::Isa::automatic;
-  double peak_flops = 0;    ///< of the machine, for the last column; 0: no such column
   DType type = DType::f32;  ///< or bf16, which is measured beside our own f32 too
 };
 
@@ -53,12 +56,11 @@ struct GemmReport {
   std::vector<std::string> contenders;  ///< names and versions
   std::vector<std::string> notes;       ///< what makes the figures unfair, if anything
   int threads = 0;
-  double peak_flops = 0;
   DType type = DType::f32;
 
-  /// Geometric mean of our f32's time over ours in bf16, by medians; 0 in f32.
+  /// Geometric mean of our f32's time over ours in bf16, by room; 0 in f32.
   double mean_against_f32() const;
-  /// Geometric mean of library time over ours, by medians; 0 without libraries.
+  /// Geometric mean of library time over ours, by room; 0 without libraries.
   double geometric_mean() const;
   /// The least of those ratios.
   double worst_ratio() const;
@@ -75,10 +77,17 @@ class GemmBench {
   /// One product [m, k] x [k, n] for each of `count` heads, each computed by one worker: seconds of all of them, ours.
   Timing measure_heads(std::int64_t count, std::int64_t m, std::int64_t n, std::int64_t k, bool b_transposed);
   std::vector<std::string> contenders() const;
+  /// What holds a rival back here, if anything.
+  std::vector<std::string> notes() const;
 
  private:
   using Call = std::function<void()>;
-  std::vector<Timing> race(const std::vector<Call>& calls) const;
+  struct Contender {
+    Call call = {};
+    bool rival = false;  // it has threads of its own
+  };
+  std::vector<Timing> race(const std::vector<Contender>& contenders) const;
+  void sample(const Contender& contender, std::vector<double>& seconds, std::vector<double>& room) const;
   void reserve(std::size_t a, std::size_t b, std::size_t c);
   Call our_call(const LayerShape& shape, ProductKind kind, DType type);
 

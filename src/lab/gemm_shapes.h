@@ -9,14 +9,15 @@
 
 namespace lockstep::lab {
 
-/// A layer y [tokens, out] = x [tokens, in] w^T and how often a step runs it, once in each direction.
+/// A layer y [tokens, out] = x [tokens, in] w^T and how often a step runs it in each direction.
 struct LayerShape {
   std::string name;
   std::int64_t tokens, out, in;
   std::int64_t calls;
+  bool forward = true, backward = true;  ///< the directions that a step takes it in
 };
 
-/// tiny, char-12x64, char, gpt2:4x64, gpt2:1x1024, gpt2:4x1024.
+/// tiny, char-12x64, char, gpt2:4x64, gpt2:1x1024, gpt2:4x1024, llama:4x64, llama:1x1024.
 std::vector<std::string> gemm_models();
 /// Throws UserError for another name.
 std::vector<LayerShape> layer_shapes(std::string_view model);

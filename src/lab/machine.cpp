@@ -6,6 +6,7 @@
 // clang-format on
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <span>
 
@@ -17,29 +18,26 @@ namespace lockstep::lab::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// `rounds` of ten independent chains of fused multiply-adds (enough to hide their latency, few enough for sixteen
-/// registers). Returns the FLOPs done; `sink` gets a sum, so that nothing is left out.
+// Enough independent chains to hide an addition's latency with room to spare (ten of them reach nine tenths of what a product's
+// tile does), few enough for the registers.
+constexpr int chains = hn::MaxLanes(hn::ScalableTag<float>()) == 16 ? 24 : 12;
+
+/// `rounds` of a fused multiply-add in every chain. Returns the FLOPs done; `sink` gets a sum, so that nothing is left out.
 double FmaChains(std::int64_t rounds, float* sink) {
   const hn::ScalableTag<float> tag;
   const auto x = hn::Set(tag, 0.999F), y = hn::Set(tag, 0.001F);
-  // Ten different starts: a compiler computes equal chains once.
-  auto a = hn::Set(tag, 0.1F), b = hn::Set(tag, 0.2F), c = hn::Set(tag, 0.3F), d = hn::Set(tag, 0.4F), e = hn::Set(tag, 0.5F);
-  auto f = hn::Set(tag, 0.6F), g = hn::Set(tag, 0.7F), h = hn::Set(tag, 0.8F), i = hn::Set(tag, 0.9F), j = hn::Set(tag, 1.1F);
+  // Different starts: a compiler computes equal chains once.
+  hn::Vec<decltype(tag)> chain[chains];
+  HWY_UNROLL(24)
+  for (int i = 0; i < chains; ++i) chain[i] = hn::Set(tag, 0.1F * static_cast<float>(i + 1));
   for (std::int64_t round = 0; round < rounds; ++round) {
-    a = hn::MulAdd(a, x, y);
-    b = hn::MulAdd(b, x, y);
-    c = hn::MulAdd(c, x, y);
-    d = hn::MulAdd(d, x, y);
-    e = hn::MulAdd(e, x, y);
-    f = hn::MulAdd(f, x, y);
-    g = hn::MulAdd(g, x, y);
-    h = hn::MulAdd(h, x, y);
-    i = hn::MulAdd(i, x, y);
-    j = hn::MulAdd(j, x, y);
+    HWY_UNROLL(24)
+    for (int i = 0; i < chains; ++i) chain[i] = hn::MulAdd(chain[i], x, y);
   }
-  const auto sum = hn::Add(hn::Add(hn::Add(a, b), hn::Add(c, d)), hn::Add(hn::Add(e, f), hn::Add(hn::Add(g, h), hn::Add(i, j))));
-  *sink = hn::GetLane(sum);
-  return 2.0 * 10.0 * static_cast<double>(rounds) * static_cast<double>(hn::Lanes(tag));
+  HWY_UNROLL(24)
+  for (int i = 1; i < chains; ++i) chain[0] = hn::Add(chain[0], chain[i]);
+  *sink = hn::GetLane(chain[0]);
+  return 2.0 * chains * static_cast<double>(rounds) * static_cast<double>(hn::Lanes(tag));
 }
 
 /// a, b, c [count] are updated from themselves and `d`.
@@ -132,6 +130,25 @@ double fma_peak(Team& team) {
     // Keeps the result alive without a store that workers share.
     asm volatile("" : : "x"(mine));
   });
+}
+
+double fma_rate(Team& team, double seconds) {
+  constexpr std::int64_t rounds = 500;  // some microseconds
+  const auto chains = HWY_DYNAMIC_DISPATCH(FmaChains);
+  std::atomic<double> rate = 0;
+  team.on_all([&](int) {
+    team.barrier();
+    const double start = now_seconds();
+    double flops = 0, elapsed = 0;
+    do {
+      float sink = 0;
+      flops += chains(rounds, &sink);
+      asm volatile("" : : "x"(sink));  // keeps the result alive
+      elapsed = now_seconds() - start;
+    } while (elapsed < seconds);
+    rate.fetch_add(flops / elapsed);
+  });
+  return rate;
 }
 
 double update_bandwidth(Team& team, MemorySource& memory) {

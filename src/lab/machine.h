@@ -12,6 +12,10 @@ namespace lockstep::lab {
 /// machine has. Takes about 30 ms; the best of several short samples, since other programs only ever make it slower.
 double fma_peak(Team& team);
 
+/// FLOP/s of the same over the next `seconds`: each worker counts its own over that time, the rates are added. What a figure of
+/// these moments is a share of.
+double fma_rate(Team& team, double seconds);
+
 /// Bytes/s of an update in place as an optimizer does it (four streams read, three of them written back) over 128 MiB taken
 /// from `memory` for the time of the call. Takes about 0.2 s.
 double update_bandwidth(Team& team, MemorySource& memory);

@@ -18,6 +18,15 @@ TEST(Machine, PeakIsWhatAProcessorCanDo) {
   EXPECT_LT(peak, 1e13);
 }
 
+TEST(Machine, RateIsOfTheWholeTeam) {
+  Team one(1), two(2);
+  for (Team* team : {&one, &two}) {
+    const double rate = fma_rate(*team, 0.001);
+    EXPECT_GT(rate, 1e8);
+    EXPECT_LT(rate, 1e13);
+  }
+}
+
 TEST(Machine, BandwidthIsWhatMemoryCanDo) {
   Team team(1);
   for (const double bandwidth : {update_bandwidth(team, host_memory()), read_bandwidth(team, host_memory())}) {

@@ -23,6 +23,8 @@ class Rival {
   virtual ~Rival() = default;
   /// Name and version.
   virtual std::string name() const = 0;
+  /// What makes it slower here than it could be; empty: nothing.
+  virtual std::string note() const { return {}; }
   /// A call that computes the product once, empty when the library has none for this type on this machine; the buffers must
   /// outlive it.
   virtual std::function<void()> prepare(const ProductShape& shape, void* a, void* b, void* c) = 0;
@@ -30,7 +32,8 @@ class Rival {
 
 /// oneDNN, plain matmul calls on `threads` threads.
 std::unique_ptr<Rival> open_onednn(int threads);
-/// OpenBLAS as it is installed (libopenblas.so.0, opened now); null when it is not.
+/// OpenBLAS as it is installed (libopenblas.so.0, opened now); null when it is not. Where it does not know the processor and
+/// nobody told it (OPENBLAS_CORETYPE), it is told.
 std::unique_ptr<Rival> open_openblas(int threads);
 
 }  // namespace lockstep::lab

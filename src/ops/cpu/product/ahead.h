@@ -12,12 +12,13 @@
 
 namespace lockstep::ops::cpu {
 
-/// Parts of matrices. A tile fetches a run, a cache line from each of 64 rows: all at once they would wait for memory (a fifth
-/// of the time of a product with few rows).
+/// Parts of matrices. A tile fetches a run, a cache line or two from each of 64 rows: all at once they would wait for memory (a
+/// fifth of the time of a product with few rows).
 class Ahead {
  public:
-  static constexpr std::size_t most_parts = 5;
+  static constexpr std::size_t most_parts = 8;
 
+  explicit Ahead(const Microkernel& kernel) : line_(kernel.ahead_bytes) {}
   /// At most most_parts times.
   void add(const std::byte* from, DType type, std::int64_t stride, std::int64_t rows, std::int64_t columns) {
     const auto size = static_cast<std::int64_t>(size_of(type));
@@ -30,7 +31,7 @@ class Ahead {
     const Part& part = parts_[part_];
     tile.ahead = part.from + row_ * part.stride + byte_;
     tile.ahead_stride = part.stride;
-    byte_ += line;
+    byte_ += line_;
     if (byte_ < part.bytes) return;
     byte_ = 0;
     row_ += run;
@@ -40,14 +41,14 @@ class Ahead {
   }
 
  private:
-  static constexpr std::int64_t run = k_block / 4, line = 64;
+  static constexpr std::int64_t run = k_block / 4;
   struct Part {
     const std::byte* from;
     std::int64_t stride, rows, bytes;  // stride and length of a row in bytes
   };
   std::array<Part, most_parts> parts_{};
   std::size_t count_ = 0, part_ = 0;
-  std::int64_t row_ = 0, byte_ = 0;
+  std::int64_t line_, row_ = 0, byte_ = 0;
 };
 
 }  // namespace lockstep::ops::cpu

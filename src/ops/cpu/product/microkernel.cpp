@@ -130,7 +130,12 @@ HWY_EXPORT(EmulatedPairKernels);
 Microkernel microkernel_for(Isa isa) {
   const ScopedIsa scope(isa);
   Microkernel kernels = HWY_DYNAMIC_DISPATCH(AllKernels)();
-  if (resolve(isa) == Isa::avx2) kernels.of_rows[6] = &tile_6x16_avx2;
+  const Isa resolved = resolve(isa);
+  if (resolved == Isa::avx2) kernels.of_rows[6] = &tile_6x16_avx2;
+  if (resolved == Isa::avx512 || resolved == Isa::avx512_bf16) {
+    kernels.of_rows[14] = &tile_14x32_avx512;
+    kernels.ahead_bytes = 128;
+  }
   return kernels;
 }
 

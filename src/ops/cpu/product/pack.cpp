@@ -20,14 +20,14 @@
 HWY_BEFORE_NAMESPACE();
 namespace lockstep::ops::cpu::HWY_NAMESPACE {
 
-// `columns` < 8 elements, the others zero.
+// `columns` < 16 elements, the others zero.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V LoadPart(D d, const float* from, std::int64_t columns) {
   return hn::MaskedLoad(hn::FirstN(d, static_cast<std::size_t>(columns)), d, from);
 }
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V LoadPart(D d, const BFloat16* from, std::int64_t columns) {
-  BFloat16 part[8] = {};
+  BFloat16 part[16] = {};
   std::copy_n(from, columns, part);
   return LoadAs(d, part);
 }
@@ -69,7 +69,7 @@ struct RowOfPairs {
   }
   template <class D, class V = hn::Vec<D>>
   HWY_INLINE V load_part(D d, std::int64_t column, std::int64_t columns) const {
-    BFloat16 part[2][8] = {};
+    BFloat16 part[2][16] = {};
     std::copy_n(row + column, columns, part[0]);
     std::copy_n(next + column, columns, part[1]);
     return LoadPairs(d, part[0], part[1]);
@@ -81,8 +81,8 @@ struct RowOfPairs {
 // afterwards; the last k of a block, and the end of a row, go one by one.
 template <std::int64_t panel, class Row>
 HWY_INLINE void CopyRow(const Row& row, std::int64_t columns, bool may_spill, float* to) {
-  const hn::CappedTag<float, 8> d;
-  constexpr std::int64_t lanes = hn::MaxLanes(hn::CappedTag<float, 8>());
+  const hn::CappedTag<float, 16> d;
+  constexpr std::int64_t lanes = hn::MaxLanes(hn::CappedTag<float, 16>());
   if (columns >= round_up(panel, lanes) && (may_spill || panel % lanes == 0)) {
     HWY_UNROLL(8)
     for (std::int64_t i = 0; i < panel; i += lanes) hn::StoreU(row.load(d, i), d, to + i);
@@ -206,11 +206,13 @@ HWY_INLINE void PackTile(D d, const PackSource& source, std::int64_t column, std
 
 template <class Row>
 void PackTransposedAs(const PackSource& source, std::int64_t panel, float* to) {
-  const hn::CappedTag<float, 8> d;
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const hn::CappedTag<float, 8> narrow;  // a tile's columns, or half of them
+  const hn::CappedTag<float, 16> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d)), narrow_lanes = static_cast<std::int64_t>(hn::Lanes(narrow));
   const std::int64_t width = round_up(source.columns, panel);
   std::int64_t column = 0;
-  for (; column < source.tiled; column += lanes) PackTile<Row>(d, source, column, panel, width, to);
+  for (; column < source.tiled; column += narrow_lanes) PackTile<Row>(narrow, source, column, panel, width, to);
+  for (; column % lanes != 0; column += narrow_lanes) PackColumns<Row>(narrow, source, column, panel, width, to);
   for (; column < width; column += lanes) PackColumns<Row>(d, source, column, panel, width, to);
 }
 

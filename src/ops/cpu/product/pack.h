@@ -32,7 +32,7 @@ struct PackSource {
 struct Packing {
   /// `panel` is 6, 14, 16 or 32 (words: 14 or 32): a tile's rows or columns.
   void (*straight)(const PackSource& source, std::int64_t panel, float* to);
-  /// `panel` is a multiple of 8.
+  /// `panel` is 16 or 32.
   void (*transposed)(const PackSource& source, std::int64_t panel, float* to);
   /// No panels: element (k, column) of a bf16 source goes to to[k * to_stride + column]. Words are of two columns.
   void (*rows)(const PackSource& source, std::int64_t to_stride, float* to);

@@ -10,50 +10,8 @@
 namespace lockstep::ops::cpu {
 namespace {
 
-// Floats of a worker's scratch.
-constexpr std::int64_t b_floats = 384 * 1024;
-constexpr std::int64_t most_strip_rows = 112;
-constexpr std::int64_t strip_floats = most_strip_rows * k_block;
-constexpr std::int64_t sums_floats = 192 * 1024;
 constexpr std::int64_t edge_floats = 16 * 64;
-constexpr std::int64_t worker_floats = b_floats + strip_floats + sums_floats + edge_floats;
-constexpr std::int64_t most_stripes = 16384;
-
-// The stripe of columns whose packed form serves a block of rows. A small K lets it be wider and stay near (in the second-level
-// cache): C is written in longer runs.
-constexpr std::int64_t narrow_stripe = 96;
-constexpr std::int64_t most_panel = 32;
-constexpr std::int64_t near_floats = 64 * 1024;
-constexpr std::int64_t near_stripe = sums_floats / most_strip_rows / 2;  // a strip's sums must fit and stay near
-constexpr std::int64_t wide_stripe = 384;
-// Rows from which re-reading A costs more than a wide stripe's packing.
-constexpr std::int64_t many_rows = 2048;
-constexpr std::int64_t tiles_per_worker = 8;
-// A worker keeps its packed stripe from block to block, so small ones cost nothing, and the last are shared more evenly.
-constexpr std::int64_t most_block_rows = 192;
-// A K so long that B's stripe does not fit: every tile packs it again, so there are fewer and larger ones.
-constexpr std::int64_t long_tiles = 2;
-constexpr std::int64_t long_rows = 192;
-constexpr std::int64_t long_stripe = 192;
-// Rows so few that packing weighs more than an uneven end.
-constexpr std::int64_t few_rows = long_rows / 2;
-
-// Equal parts of at most `most`, in multiples of `unit`.
-std::int64_t even_part(std::int64_t total, std::int64_t most, std::int64_t unit) {
-  const std::int64_t parts = div_up(total, std::max(most, unit));
-  return round_up(div_up(total, parts), unit);
-}
-
-// A stripe of about `most` of n columns: there are never more stripes than counters.
-std::int64_t stripe_of(std::int64_t n, std::int64_t most, std::int64_t panel) {
-  return even_part(n, std::max(most, round_up(div_up(n, most_stripes), panel)), panel);
-}
-
-// A strip of bf16 is copied again for every stripe: twice as wide a stripe halves that, while it fits for all k (in words).
-std::int64_t least_stripe(const ProductTask& task, std::int64_t k) {
-  if (task.a_type == DType::f32 || task.a_transposed) return narrow_stripe;
-  return std::clamp(b_floats / k / most_panel * most_panel, narrow_stripe, 2 * narrow_stripe);
-}
+constexpr std::int64_t worker_floats = Workspace::b + Workspace::strip + Workspace::sums + edge_floats;
 
 // Element i of a matrix's memory.
 const std::byte* at(const void* from, DType type, std::int64_t i) {
@@ -96,55 +54,17 @@ Product::Product(Team& team, Isa isa, MemorySource& memory, Bf16Order order)
 
 Product::Scratch Product::scratch_of(int worker) const {
   float* base = reinterpret_cast<float*>(memory_.data()) + worker_floats * worker;
-  return {base, base + b_floats, base + b_floats + strip_floats, base + b_floats + strip_floats + sums_floats, -1};
+  return {base, base + Workspace::b, base + Workspace::b + Workspace::strip,
+          base + Workspace::b + Workspace::strip + Workspace::sums, -1};
 }
 
-Product::Cut Product::cut(const ProductTask& task, int threads) const {
+Cut Product::cut(const ProductTask& task, int threads) const {
   const Way& by = way(task);
-  const std::int64_t rows = by.kernel.rows, panel = by.kernel.columns, words = div_up(task.k, by.depth);
-  const bool wide = task.a_transposed || task.m >= many_rows;
-  const std::int64_t least = least_stripe(task, words);
-  std::int64_t stripe = std::clamp(near_floats / words, least, near_stripe);
-  if (wide) stripe = task.a_transposed ? wide_stripe : std::clamp(b_floats / words, least, wide_stripe);
-  Cut cut{};
-  cut.stripe = stripe_of(task.n, stripe, panel);
-  cut.pass = std::max(k_block, b_floats * by.depth / cut.stripe / k_block * k_block);
-  cut.stripes = div_up(task.n, cut.stripe);
-  const bool few = task.a_transposed && task.m <= few_rows;
-  if (cut.pass >= task.k && !few) {
-    const std::int64_t wanted = div_up(tiles_per_worker * threads, cut.stripes);
-    const std::int64_t most = threads == 1 ? task.m : std::min(div_up(task.m, wanted), most_block_rows);
-    cut.rows = even_part(task.m, most, rows);
-  } else if (task.a_transposed) {
-    cut_long(task, threads, cut);
-  } else {
-    const bool enough = div_up(task.n, long_stripe) >= long_tiles * threads;
-    cut.stripe = stripe_of(task.n, enough ? long_stripe : narrow_stripe, panel);
-    cut.stripes = div_up(task.n, cut.stripe);
-    cut.pass = k_block;
-    cut.rows = even_part(task.m, div_up(task.m, div_up(long_tiles * threads, cut.stripes)), rows);
-  }
-  if (cut.pass < task.k) cut.rows = std::min(cut.rows, sums_floats / cut.stripe / rows * rows);
-  cut.row_blocks = div_up(task.m, cut.rows);
-  cut.strip_rows = even_part(std::min(cut.rows, task.m), 96, rows);
-  return cut;
-}
-
-// Both operands are packed for every tile, a block of k at a time: large, nearly square tiles pack least.
-void Product::cut_long(const ProductTask& task, int threads, Cut& cut) const {
-  std::int64_t rows = long_rows, columns = wide_stripe;
-  const std::int64_t wanted = task.m <= few_rows ? threads : long_tiles * threads;
-  while (div_up(task.m, rows) * div_up(task.n, columns) < wanted && columns > narrow_stripe)
-    (columns > rows ? columns : rows) /= 2;
-  const Microkernel& kernel = way(task).kernel;
-  cut.rows = even_part(task.m, rows, kernel.rows);
-  cut.stripe = stripe_of(task.n, columns, kernel.columns);
-  cut.stripes = div_up(task.n, cut.stripe);
-  cut.pass = k_block;
+  return cut_of(task, {by.kernel.rows, by.kernel.columns, by.depth, threads});
 }
 
 void Product::run(const ProductTask& task) {
-  const bool thin = task.m <= ThinStep::most_rows && task.m * task.k <= b_floats;
+  const bool thin = task.m <= ThinStep::most_rows && task.m * task.k <= Workspace::b;
   if (thin && task.b_transposed && !task.a_transposed && !task.accumulate) return run_thin(task);
   const Cut parts = cut(task, team_.size());
   for (std::int64_t i = 0; i < parts.stripes; ++i) next_blocks_[i].store(0, std::memory_order_relaxed);
@@ -185,7 +105,7 @@ void Product::run_thin(const ProductTask& task) {
 
 std::int64_t Product::store_in_tiles(const void* from, void* to, DType type, std::int64_t n, std::int64_t k) {
   const std::int64_t bytes = k * static_cast<std::int64_t>(size_of(type)), words = bytes / 4;
-  const bool fits = k % tile_depth == 0 && tile_columns * words <= b_floats;
+  const bool fits = k % tile_depth == 0 && tile_columns * words <= Workspace::b;
   const std::int64_t tiles = fits ? n / tile_columns : 0, tile_bytes = tile_columns * bytes;
   if (tiles == 0) return 0;
   const auto* rows = static_cast<const std::byte*>(from);
@@ -203,7 +123,8 @@ void Product::run_alone(const ProductTask& task, int worker) {
   const Cut parts = cut(task, 1);
   Scratch scratch = scratch_of(worker);
   for (std::int64_t stripe = 0; stripe < parts.stripes; ++stripe)
-    for (std::int64_t block = 0; block < parts.row_blocks; ++block) run_tile(task, parts, stripe, block, scratch);
+    for (std::int64_t block = 0; block < parts.row_blocks; ++block)
+      run_tile(task, parts, {stripe, block, stripe + 1 < parts.stripes ? stripe + 1 : -1}, scratch);
 }
 
 // A worker stays with a stripe, whose packed form it has, while there are rows; then helps with the next one.
@@ -212,10 +133,11 @@ void Product::take_tiles(const ProductTask& task, const Cut& cut, int slot, int 
   const std::int64_t first = cut.stripes * slot / team_.size();
   for (std::int64_t i = 0; i < cut.stripes; ++i) {
     const std::int64_t stripe = (first + i) % cut.stripes;
+    const std::int64_t next = i + 1 < cut.stripes ? (stripe + 1) % cut.stripes : -1;
     for (;;) {
       const std::int64_t block = next_blocks_[stripe].fetch_add(1, std::memory_order_relaxed);
       if (block >= cut.row_blocks) break;
-      run_tile(task, cut, stripe, block, scratch);
+      run_tile(task, cut, {stripe, block, next}, scratch);
     }
   }
 }
@@ -234,37 +156,67 @@ void Product::pack_b(const ProductTask& task, const Area& area, std::int64_t k, 
   }
 }
 
-void Product::run_tile(const ProductTask& task, const Cut& cut, std::int64_t stripe, std::int64_t block, Scratch& scratch) const {
-  const std::int64_t row = block * cut.rows, column = stripe * cut.stripe;
-  const Area tile{row, column, std::min(cut.rows, task.m - row), std::min(cut.stripe, task.n - column)};
-  const std::int64_t width = round_up(tile.columns, way(task).kernel.columns);
-  for (std::int64_t pass = 0; pass < task.k; pass += cut.pass) {
-    const std::int64_t pass_k = std::min(cut.pass, task.k - pass);
-    const bool whole = pass_k == task.k;
-    if (!whole || scratch.packed_stripe != stripe) {
-      pack_b(task, tile, pass, pass_k, scratch.b);
-      scratch.packed_stripe = stripe;
-    }
-    for (std::int64_t r = 0; r < tile.rows; r += cut.strip_rows) {
-      const Area strip{row + r, column, std::min(cut.strip_rows, tile.rows - r), tile.columns};
-      run_strip(task, strip, pass, pass_k, scratch.sums + (whole ? 0 : r * width), scratch);
+void Product::run_tile(const ProductTask& task, const Cut& cut, const Tile& tile, Scratch& scratch) const {
+  const std::int64_t row = tile.block * cut.rows, column = tile.stripe * cut.stripe;
+  const Area area{row, column, std::min(cut.rows, task.m - row), std::min(cut.stripe, task.n - column)};
+  const std::int64_t width = round_up(area.columns, way(task).kernel.columns);
+  const auto strip_at = [&](std::int64_t r) {
+    return Area{row + r, column, std::min(cut.strip_rows, area.rows - r), area.columns};
+  };
+  for (std::int64_t first = 0; first < task.k; first += cut.pass) {
+    Pass pass{.first = first, .count = std::min(cut.pass, task.k - first), .pack = true, .next_strip = {}, .next_stripe = {}};
+    const bool whole = pass.count == task.k;
+    pass.pack = !whole || scratch.packed_stripe != tile.stripe;
+    scratch.packed_stripe = tile.stripe;
+    for (std::int64_t r = 0; r < area.rows; r += cut.strip_rows) {
+      const bool last = r + cut.strip_rows >= area.rows;
+      pass.next_strip = last ? Area{} : strip_at(r + cut.strip_rows);
+      if (last && whole) {
+        // The worker goes on with the next rows, if there are any.
+        const std::int64_t next = row + cut.rows;
+        if (next < task.m) pass.next_strip = {next, column, std::min(cut.strip_rows, task.m - next), area.columns};
+        const std::int64_t after = tile.next_stripe * cut.stripe;
+        if (next >= task.m && tile.next_stripe >= 0) pass.next_stripe = {0, after, 0, std::min(cut.stripe, task.n - after)};
+      }
+      run_strip(task, strip_at(r), pass, scratch.sums + (whole ? 0 : r * width), scratch);
+      pass.pack = false;
     }
   }
 }
 
-// The next block of k: of A where it is copied or comes with a new pass, of B where it is packed.
-void Product::fetch_block(const ProductTask& task, const Area& strip, std::int64_t k, bool a, bool b, Ahead& ahead) {
+void Product::fetch_a(const ProductTask& task, const Area& strip, std::int64_t k, Ahead& ahead) {
   const std::int64_t count = std::min(k_block, task.k - k);
-  const auto add = [&](const void* from, DType type, std::int64_t stride, std::int64_t first, std::int64_t columns,
-                       bool transposed) {
-    if (transposed) {
-      ahead.add(at(from, type, first * stride + k), type, stride, columns, count);
-    } else {
-      ahead.add(at(from, type, k * stride + first), type, stride, count, columns);
-    }
-  };
-  if (b) add(task.b, task.b_type, task.b_stride, strip.column, strip.columns, task.b_transposed);
-  if (a) add(task.a, task.a_type, task.a_stride, strip.row, strip.rows, !task.a_transposed);
+  if (task.a_transposed) {
+    ahead.add(at(task.a, task.a_type, k * task.a_stride + strip.row), task.a_type, task.a_stride, count, strip.rows);
+  } else {
+    ahead.add(at(task.a, task.a_type, strip.row * task.a_stride + k), task.a_type, task.a_stride, strip.rows, count);
+  }
+}
+
+void Product::fetch_b(const ProductTask& task, const Area& stripe, std::int64_t k, Ahead& ahead) {
+  const std::int64_t count = std::min(k_block, task.k - k);
+  if (task.b_transposed) {
+    ahead.add(at(task.b, task.b_type, stripe.column * task.b_stride + k), task.b_type, task.b_stride, stripe.columns, count);
+  } else {
+    ahead.add(at(task.b, task.b_type, k * task.b_stride + stripe.column), task.b_type, task.b_stride, count, stripe.columns);
+  }
+}
+
+// What will be read after the block of k at `k`.
+void Product::fetch_next(const ProductTask& task, const Area& strip, const Pass& pass, std::int64_t k, Ahead& ahead) {
+  const std::int64_t next = k + k_block;
+  const bool last = next >= task.k, last_of_pass = next >= pass.first + pass.count;
+  if (last) fetch_operands(task, strip, ahead);
+  if (pass.pack && !last_of_pass) fetch_b(task, strip, next, ahead);
+  if (pass.next_stripe.columns > 0 && last) fetch_b(task, pass.next_stripe, 0, ahead);
+  if (last_of_pass && !last && pass.next_strip.rows == 0) {
+    fetch_b(task, strip, next, ahead);
+  }
+  if (!last_of_pass) {
+    fetch_a(task, strip, next, ahead);
+  } else if (pass.next_strip.rows > 0) {
+    fetch_a(task, pass.next_strip, pass.first, ahead);
+  }
 }
 
 void Product::fetch_operands(const ProductTask& task, const Area& strip, Ahead& ahead) {
@@ -276,28 +228,24 @@ void Product::fetch_operands(const ProductTask& task, const Area& strip, Ahead& 
   }
 }
 
-// The blocks of k from `pass` on, one after another; what is not finished stays in `sums`.
-void Product::run_strip(const ProductTask& task, const Area& strip, std::int64_t pass, std::int64_t pass_k, float* sums,
-                        const Scratch& scratch) const {
+// The blocks of k of a pass, one after another; what is not finished stays in `sums`.
+void Product::run_strip(const ProductTask& task, const Area& strip, const Pass& pass, float* sums, const Scratch& scratch) const {
   const Way& by = way(task);
   const std::int64_t width = round_up(strip.columns, by.kernel.columns);
   float* c = task.c == nullptr ? nullptr : task.c + strip.row * task.c_stride + strip.column;
-  for (std::int64_t k = pass; k < pass + pass_k; k += k_block) {
+  for (std::int64_t k = pass.first; k < pass.first + pass.count; k += k_block) {
     const std::int64_t count = std::min(k_block, task.k - k);
     const bool first = k == 0, last = k + count == task.k;
-    Ahead ahead;
-    if (last) {
-      fetch_operands(task, strip, ahead);
-    } else {
-      const bool new_pass = k + count == pass + pass_k, first_strip = sums == scratch.sums;
-      fetch_block(task, strip, k + count, task.a_transposed || new_pass, new_pass && first_strip, ahead);
-    }
+    float* const b = scratch.b + (k - pass.first) / by.depth * width;
+    if (pass.pack) pack_b(task, strip, k, count, b);
+    Ahead ahead(by.kernel);
+    fetch_next(task, strip, pass, k, ahead);
     const bool from_c = first && task.accumulate, to_c = last && task.finish.apply == nullptr;
     run_block(task,
               {.area = strip,
                .k = k,
                .count = count,
-               .b = scratch.b + (k - pass) / by.depth * width,
+               .b = b,
                .from = from_c ? c : (first ? nullptr : sums),
                .from_stride = from_c ? task.c_stride : width,
                .to = to_c ? c : sums,

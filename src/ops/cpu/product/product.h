@@ -12,6 +12,7 @@
 
 #include "device/memory.h"
 #include "device/team.h"
+#include "ops/cpu/product/cut.h"
 #include "ops/cpu/product/microkernel.h"
 #include "ops/cpu/product/pack.h"
 #include "ops/cpu/product/pairs.h"
@@ -90,15 +91,21 @@ class Product {
     ThinKernel thin;
     std::int64_t depth;  // k in a word
   };
-  // How C is cut: stripes of columns, each cut into blocks of rows; K in passes that fit the packed stripe.
-  struct Cut {
-    std::int64_t stripe, rows, pass, strip_rows;
-    std::int64_t stripes, row_blocks;
-  };
   // A worker's memory: a stripe of B, strips of A, sums of a tile, and one small tile for ragged edges.
   struct Scratch {
     float *b, *a, *sums, *edge;
     std::int64_t packed_stripe;
+  };
+  // A block of rows of a stripe, and the stripe that the worker will probably take next (-1: none).
+  struct Tile {
+    std::int64_t stripe, block, next_stripe;
+  };
+  // The blocks of k from `first` on that the packed stripe holds. `pack`: it does not yet, the first strip of rows packs it.
+  struct Pass {
+    std::int64_t first, count;
+    bool pack;
+    Area next_strip;   // what comes after this strip; no rows: nothing that is known
+    Area next_stripe;  // whose B comes after this pass; no columns: none, or not yet
   };
 
   static Way floats(Isa isa);
@@ -107,10 +114,9 @@ class Product {
     return task.a_type == DType::bf16 && task.b_type == DType::bf16 ? bf16_ : floats_;
   }
   Cut cut(const ProductTask& task, int threads) const;
-  void cut_long(const ProductTask& task, int threads, Cut& cut) const;
   void run_thin(const ProductTask& task);
   void take_tiles(const ProductTask& task, const Cut& cut, int slot, int worker);
-  void run_tile(const ProductTask& task, const Cut& cut, std::int64_t stripe, std::int64_t block, Scratch& scratch) const;
+  void run_tile(const ProductTask& task, const Cut& cut, const Tile& tile, Scratch& scratch) const;
   void pack_b(const ProductTask& task, const Area& area, std::int64_t k, std::int64_t count, float* to) const;
   struct BlockStep;
   // A block of k of a strip of A: element (i, k) of the tile at row r lies at from[r * next_row + i * row + k * this->k].
@@ -118,11 +124,12 @@ class Product {
     const float* from;
     std::int64_t row, k, next_row;
   };
-  static void fetch_block(const ProductTask& task, const Area& strip, std::int64_t k, bool a, bool b, Ahead& ahead);
+  static void fetch_a(const ProductTask& task, const Area& strip, std::int64_t k, Ahead& ahead);
+  static void fetch_b(const ProductTask& task, const Area& stripe, std::int64_t k, Ahead& ahead);
+  static void fetch_next(const ProductTask& task, const Area& strip, const Pass& pass, std::int64_t k, Ahead& ahead);
   static void fetch_operands(const ProductTask& task, const Area& strip, Ahead& ahead);
   Strip read_a(const ProductTask& task, const BlockStep& step, const Scratch& scratch) const;
-  void run_strip(const ProductTask& task, const Area& strip, std::int64_t pass, std::int64_t pass_k, float* sums,
-                 const Scratch& scratch) const;
+  void run_strip(const ProductTask& task, const Area& strip, const Pass& pass, float* sums, const Scratch& scratch) const;
   void run_block(const ProductTask& task, const BlockStep& step, const Scratch& scratch) const;
   static void run_ragged(const Microkernel& kernel, const TileStep& step, std::int64_t rows, std::int64_t columns,
                          const Scratch& scratch);

@@ -15,7 +15,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 template <class T>
 inline constexpr int word_depth = 16 / static_cast<int>(sizeof(T));
 
-/// words[i], i < 4: word i of sixteen bytes at rows[j] + k, for as many rows as a vector has lanes (4 or 8).
+/// words[i], i < 4: word i of sixteen bytes at rows[j] + k, for as many rows as a vector has lanes (4, 8 or 16).
 template <class D, class T, class V = hn::Vec<D>>
 HWY_INLINE void LoadFourWords(D d, const T* const* rows, std::int64_t k, V* words) {
   const hn::RepartitionToWide<hn::Rebind<std::uint32_t, D>> dw;
@@ -26,7 +26,11 @@ HWY_INLINE void LoadFourWords(D d, const T* const* rows, std::int64_t k, V* word
   V v[4];
   HWY_UNROLL(4)
   for (int i = 0; i < 4; ++i) {
-    if constexpr (hn::MaxLanes(D()) == 8) {
+    if constexpr (hn::MaxLanes(D()) == 16) {
+      const hn::Half<D> half;
+      v[i] = hn::Combine(d, hn::Combine(half, load(rows[i + 12]), load(rows[i + 8])),
+                         hn::Combine(half, load(rows[i + 4]), load(rows[i])));
+    } else if constexpr (hn::MaxLanes(D()) == 8) {
       v[i] = hn::Combine(d, load(rows[i + 4]), load(rows[i]));
     } else {
       v[i] = load(rows[i]);

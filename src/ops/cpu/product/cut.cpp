@@ -1,0 +1,92 @@
+#include "ops/cpu/product/cut.h"
+
+#include <algorithm>
+
+#include "base/checked.h"
+#include "ops/cpu/product/product.h"
+
+namespace lockstep::ops::cpu {
+namespace {
+
+// The stripe of columns whose packed form serves a block of rows. A small K lets it be wider and stay near (in the second-level
+// cache): C is written in longer runs.
+constexpr std::int64_t narrow_stripe = 96;
+constexpr std::int64_t most_panel = 32;
+constexpr std::int64_t near_floats = 64 * 1024;
+constexpr std::int64_t near_stripe = Workspace::sums / Workspace::strip_rows / 2;  // a strip's sums must fit and stay near
+constexpr std::int64_t wide_stripe = 384;
+// Rows from which re-reading A costs more than a wide stripe's packing.
+constexpr std::int64_t many_rows = 2048;
+constexpr std::int64_t tiles_per_worker = 8;
+// A worker keeps its packed stripe from block to block, so small ones cost nothing, and the last are shared more evenly.
+constexpr std::int64_t most_block_rows = 192;
+// A K so long that B's stripe does not fit: every tile packs it again, so there are fewer and larger ones.
+constexpr std::int64_t long_tiles = 2;
+constexpr std::int64_t long_rows = 192;
+constexpr std::int64_t long_stripe = 192;
+// Rows so few that packing weighs more than an uneven end.
+constexpr std::int64_t few_rows = long_rows / 2;
+
+// Equal parts of at most `most`, in multiples of `unit`.
+std::int64_t even_part(std::int64_t total, std::int64_t most, std::int64_t unit) {
+  const std::int64_t parts = div_up(total, std::max(most, unit));
+  return round_up(div_up(total, parts), unit);
+}
+
+// A stripe of about `most` of n columns: there are never more stripes than counters.
+std::int64_t stripe_of(std::int64_t n, std::int64_t most, std::int64_t panel) {
+  return even_part(n, std::max(most, round_up(div_up(n, most_stripes), panel)), panel);
+}
+
+// A strip of bf16 is copied again for every stripe: twice as wide a stripe halves that, while it fits for all k (in words).
+std::int64_t least_stripe(const ProductTask& task, std::int64_t k) {
+  if (task.a_type == DType::f32 || task.a_transposed) return narrow_stripe;
+  return std::clamp(Workspace::b / k / most_panel * most_panel, narrow_stripe, 2 * narrow_stripe);
+}
+
+// Both operands are packed for every tile, a block of k at a time: large, nearly square tiles pack least.
+void cut_long(const ProductTask& task, const CutFor& by, Cut& cut) {
+  std::int64_t rows = long_rows, columns = wide_stripe;
+  const std::int64_t wanted = task.m <= few_rows ? by.threads : long_tiles * by.threads;
+  while (div_up(task.m, rows) * div_up(task.n, columns) < wanted && columns > narrow_stripe)
+    (columns > rows ? columns : rows) /= 2;
+  cut.rows = even_part(task.m, rows, by.rows);
+  cut.stripe = stripe_of(task.n, columns, by.panel);
+  cut.stripes = div_up(task.n, cut.stripe);
+  cut.pass = k_block;
+}
+
+}  // namespace
+
+Cut cut_of(const ProductTask& task, const CutFor& by) {
+  const std::int64_t rows = by.rows, panel = by.panel, words = div_up(task.k, by.depth);
+  const int threads = by.threads;
+  const bool wide = task.a_transposed || task.m >= many_rows;
+  const std::int64_t least = least_stripe(task, words);
+  std::int64_t stripe = std::clamp(near_floats / words, least, near_stripe);
+  if (wide) stripe = task.a_transposed ? wide_stripe : std::clamp(Workspace::b / words, least, wide_stripe);
+  Cut cut{};
+  cut.stripe = stripe_of(task.n, stripe, panel);
+  cut.pass = std::max(k_block, Workspace::b * by.depth / cut.stripe / k_block * k_block);
+  cut.stripes = div_up(task.n, cut.stripe);
+  const bool few = task.a_transposed && task.m <= few_rows;
+  if (cut.pass >= task.k && !few) {
+    const std::int64_t wanted = div_up(tiles_per_worker * threads, cut.stripes);
+    const std::int64_t most = threads == 1 ? task.m : std::min(div_up(task.m, wanted), most_block_rows);
+    cut.rows = even_part(task.m, most, rows);
+  } else if (task.a_transposed) {
+    cut_long(task, by, cut);
+  } else {
+    const bool enough = div_up(task.n, long_stripe) >= long_tiles * threads;
+    cut.stripe = stripe_of(task.n, enough ? long_stripe : narrow_stripe, panel);
+    cut.stripes = div_up(task.n, cut.stripe);
+    cut.pass = k_block;
+    cut.rows = even_part(task.m, div_up(task.m, div_up(long_tiles * threads, cut.stripes)), rows);
+  }
+  if (cut.pass < task.k) cut.rows = std::min(cut.rows, Workspace::sums / cut.stripe / rows * rows);
+  cut.row_blocks = div_up(task.m, cut.rows);
+  cut.strip_rows = even_part(std::min(cut.rows, task.m), 96, rows);
+  return cut;
+}
+
+}  // namespace lockstep::ops::cpu

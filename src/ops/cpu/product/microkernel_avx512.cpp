@@ -1,0 +1,126 @@
+#include "ops/cpu/product/microkernel.h"
+
+// Sums of row i: zmm(4 + 2 i) and zmm(5 + 2 i). A block's row of B: zmm0, zmm1. Broadcast elements of A take turns in zmm2, zmm3.
+#define ROW(address, factor, low, high)                                                         \
+  "vbroadcastss " address ", %%zmm" factor "\n\tvfmadd231ps %%zmm0, %%zmm" factor ", %%zmm" low \
+  "\n\tvfmadd231ps %%zmm1, %%zmm" factor ", %%zmm" high "\n\t"
+#define LOAD_B(at) "vmovaps " at "(%[b]), %%zmm0\n\tvmovaps 64+" at "(%[b]), %%zmm1\n\t"
+
+// a as rows of a matrix (a_k = 1), `at` bytes further. a3, a6, a9, a12: rows further down.
+#define RAW_K(b_at, at)                     \
+  LOAD_B(b_at)                              \
+  ROW(at "(%[a])", "2", "4", "5")           \
+  ROW(at "(%[a],%[s])", "3", "6", "7")      \
+  ROW(at "(%[a],%[s],2)", "2", "8", "9")    \
+  ROW(at "(%[a3])", "3", "10", "11")        \
+  ROW(at "(%[a3],%[s])", "2", "12", "13")   \
+  ROW(at "(%[a3],%[s],2)", "3", "14", "15") \
+  ROW(at "(%[a6])", "2", "16", "17")        \
+  ROW(at "(%[a6],%[s])", "3", "18", "19")   \
+  ROW(at "(%[a6],%[s],2)", "2", "20", "21") \
+  ROW(at "(%[a9])", "3", "22", "23")        \
+  ROW(at "(%[a9],%[s])", "2", "24", "25")   \
+  ROW(at "(%[a9],%[s],2)", "3", "26", "27") \
+  ROW(at "(%[a12])", "2", "28", "29")       \
+  ROW(at "(%[a12],%[s])", "3", "30", "31")
+// a packed in strips of fourteen.
+#define STRIP_K(b_at, at)                 \
+  LOAD_B(b_at)                            \
+  ROW(at "(%[a])", "2", "4", "5")         \
+  ROW("4+" at "(%[a])", "3", "6", "7")    \
+  ROW("8+" at "(%[a])", "2", "8", "9")    \
+  ROW("12+" at "(%[a])", "3", "10", "11") \
+  ROW("16+" at "(%[a])", "2", "12", "13") \
+  ROW("20+" at "(%[a])", "3", "14", "15") \
+  ROW("24+" at "(%[a])", "2", "16", "17") \
+  ROW("28+" at "(%[a])", "3", "18", "19") \
+  ROW("32+" at "(%[a])", "2", "20", "21") \
+  ROW("36+" at "(%[a])", "3", "22", "23") \
+  ROW("40+" at "(%[a])", "2", "24", "25") \
+  ROW("44+" at "(%[a])", "3", "26", "27") \
+  ROW("48+" at "(%[a])", "2", "28", "29") \
+  ROW("52+" at "(%[a])", "3", "30", "31")
+
+#define CLEAR(low, high) \
+  "vpxord %%zmm" low ", %%zmm" low ", %%zmm" low "\n\tvpxord %%zmm" high ", %%zmm" high ", %%zmm" high "\n\t"
+#define CLEAR_ALL                                                                                                             \
+  CLEAR("4", "5")                                                                                                             \
+  CLEAR("6", "7")                                                                                                             \
+  CLEAR("8", "9") CLEAR("10", "11") CLEAR("12", "13") CLEAR("14", "15") CLEAR("16", "17") CLEAR("18", "19") CLEAR("20", "21") \
+      CLEAR("22", "23") CLEAR("24", "25") CLEAR("26", "27") CLEAR("28", "29") CLEAR("30", "31")
+
+#define FETCH_AHEAD "prefetcht1 (%[ahead])\n\tprefetcht1 64(%[ahead])\n\taddq %[ahead_s], %[ahead]\n\t"
+
+#define LOOP(four_k, four_a, one_k, one_a)     \
+  CLEAR_ALL                                    \
+  "subq $4, %[k]\n\t"                          \
+  "js 2f\n\t"                                  \
+  ".p2align 5\n\t"                             \
+  "1:\n\t" four_k "addq $512, %[b]\n\t" four_a \
+  "subq $4, %[k]\n\t"                          \
+  "jns 1b\n\t"                                 \
+  "2:\n\t"                                     \
+  "addq $4, %[k]\n\t"                          \
+  "jz 4f\n\t"                                  \
+  "3:\n\t" one_k "addq $128, %[b]\n\t" one_a   \
+  "decq %[k]\n\t"                              \
+  "jnz 3b\n\t"                                 \
+  "4:\n\t"
+
+#define ADD_ROW(low, high)                                                                        \
+  "vaddps (%[from]), %%zmm" low ", %%zmm" low "\n\tvaddps 64(%[from]), %%zmm" high ", %%zmm" high \
+  "\n\taddq %[from_s], %[from]\n\t"
+#define STORE_ROW(low, high) "vmovups %%zmm" low ", (%[to])\n\tvmovups %%zmm" high ", 64(%[to])\n\taddq %[to_s], %[to]\n\t"
+#define ALL_ROWS(row)                                                                                                       \
+  row("4", "5") row("6", "7") row("8", "9") row("10", "11") row("12", "13") row("14", "15") row("16", "17") row("18", "19") \
+      row("20", "21") row("22", "23") row("24", "25") row("26", "27") row("28", "29") row("30", "31")
+#define FINISH                 \
+  "testq %[from], %[from]\n\t" \
+  "jz 5f\n\t" ALL_ROWS(ADD_ROW) "5:\n\t" ALL_ROWS(STORE_ROW)
+
+#define CLOBBERED                                                                                                              \
+  "zmm0", "zmm1", "zmm2", "zmm3", "zmm4", "zmm5", "zmm6", "zmm7", "zmm8", "zmm9", "zmm10", "zmm11", "zmm12", "zmm13", "zmm14", \
+      "zmm15", "zmm16", "zmm17", "zmm18", "zmm19", "zmm20", "zmm21", "zmm22", "zmm23", "zmm24", "zmm25", "zmm26", "zmm27",     \
+      "zmm28", "zmm29", "zmm30", "zmm31", "cc", "memory"
+#define TILE [from] "+r"(from), [to] "+r"(to), [b] "+r"(b), [k] "+r"(k), [a] "+r"(a), [ahead] "+r"(ahead)
+#define STEPS [from_s] "m"(from_s), [to_s] "m"(to_s), [ahead_s] "m"(ahead_s)
+
+namespace lockstep::ops::cpu {
+
+__attribute__((target("avx512f,prfchw"))) void tile_14x32_avx512(const TileStep& step) {
+  const float *a = step.a, *b = step.b, *from = step.from;
+  float* to = step.to;
+  std::int64_t k = step.k;
+  const std::int64_t from_s = step.from_stride * 4, to_s = step.to_stride * 4;
+  const void* ahead = step.ahead != nullptr ? step.ahead : a;
+  const std::int64_t ahead_s = step.ahead != nullptr ? step.ahead_stride : 0;
+  if (from != nullptr)
+    for (int row = 0; row < 14; ++row) {
+      __builtin_prefetch(from + row * step.from_stride);
+      __builtin_prefetch(from + row * step.from_stride + 16);
+    }
+  if (to != from)
+    for (int row = 0; row < 14; ++row) {
+      __builtin_prefetch(to + row * step.to_stride, 1);
+      __builtin_prefetch(to + row * step.to_stride + 16, 1);
+    }
+  if (step.a_k == 1) {
+    const float *a3 = a + 3 * step.a_row, *a6 = a3 + 3 * step.a_row, *a9 = a6 + 3 * step.a_row, *a12 = a9 + 3 * step.a_row;
+    const std::int64_t s = step.a_row * 4;
+    asm volatile(
+        LOOP(RAW_K("0", "0") RAW_K("128", "4") RAW_K("256", "8") RAW_K("384", "12"),
+             FETCH_AHEAD "addq $16, %[a]\n\taddq $16, %[a3]\n\taddq $16, %[a6]\n\taddq $16, %[a9]\n\taddq $16, %[a12]\n\t",
+             RAW_K("0", "0"), "addq $4, %[a]\n\taddq $4, %[a3]\n\taddq $4, %[a6]\n\taddq $4, %[a9]\n\taddq $4, %[a12]\n\t") FINISH
+        : TILE, [a3] "+r"(a3), [a6] "+r"(a6), [a9] "+r"(a9), [a12] "+r"(a12)
+        : STEPS, [s] "r"(s)
+        : CLOBBERED);
+  } else {
+    asm volatile(LOOP(STRIP_K("0", "0") STRIP_K("128", "56") STRIP_K("256", "112") STRIP_K("384", "168"),
+                      FETCH_AHEAD "addq $224, %[a]\n\t", STRIP_K("0", "0"), "addq $56, %[a]\n\t") FINISH
+                 : TILE
+                 : STEPS
+                 : CLOBBERED);
+  }
+}
+
+}  // namespace lockstep::ops::cpu
