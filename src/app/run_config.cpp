@@ -8,6 +8,7 @@
 #include <filesystem>
 
 #include "app/parameter_server/roles.h"
+#include "app/settings/backends.h"
 #include "app/settings/keys.h"
 #include "layout/parallel_plan.h"
 
@@ -87,16 +88,17 @@ std::vector<Problem> check(const RunConfig& config) {
     problems.push_back({"data.dir (prepared tokens) and data.file (a text to prepare) exclude each other", "give one of them"});
   }
   check_memory(config.memory, problems);
+  for (Problem& problem : settings::check_backend(config)) problems.push_back(std::move(problem));
   for (Problem& problem : check_servers(config)) problems.push_back(std::move(problem));
   return problems;
 }
 
 std::vector<Problem> check_runnable(const RunConfig& config) {
   std::vector<Problem> problems;
-  if (config.train.backend != "DDP" && config.train.backend != "ps") {
+  if (zero_level(config) > 1) {
     problems.push_back(
-        {fmt::format("train.backend = {}: this version does not cut the optimizer's state over ranks", config.train.backend),
-         "train.backend=DDP"});
+        {fmt::format("memory.zero = {}: this version cuts the optimizer's state alone over ranks", zero_level(config)),
+         "memory.zero=1"});
   }
   const std::vector<ops::Isa> isas = ops::available_isas();
   if (isa_of(config) != ops::Isa::automatic && std::find(isas.begin(), isas.end(), isa_of(config)) == isas.end()) {
@@ -147,6 +149,10 @@ std::uint64_t seed_of(const RunConfig& config) { return static_cast<std::uint64_
 
 std::int64_t checkpoint_interval(const RunConfig& config) {
   return config.checkpoint.interval.value_or(config.train.eval_interval);
+}
+
+int zero_level(const RunConfig& config) {
+  return static_cast<int>(config.memory.zero.value_or(settings::find_backend(config.train.backend).zero));
 }
 
 std::int64_t tokens_per_iteration(const RunConfig& config, std::int64_t ranks) {

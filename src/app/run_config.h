@@ -123,6 +123,7 @@ struct RunConfig {
   };
   struct Memory {
     std::string recompute = "none";
+    std::optional<std::int64_t> zero;  // null: what train.backend names
     bool operator==(const Memory&) const = default;
   };
   struct Comm {
@@ -178,6 +179,8 @@ data::Order order_of(const RunConfig& config);
 /// train.seed, or 1337 when it is null.
 std::uint64_t seed_of(const RunConfig& config);
 std::int64_t checkpoint_interval(const RunConfig& config);
+/// memory.zero, or what train.backend names: how many kinds of state are cut over the ranks, 0 to 3.
+int zero_level(const RunConfig& config);
 /// gas x ranks x batch x block.
 std::int64_t tokens_per_iteration(const RunConfig& config, std::int64_t ranks = 1);
 /// Where the token files lie: data.dir, else <data.root_path or "data">/<data.dataset>.

@@ -137,6 +137,13 @@ std::string to_string(const Recompute& recompute) {
   return recompute.every == 1 ? "full" : fmt::format("every:{}", recompute.every);
 }
 
+void set_zero_level(ParallelPlan& plan, int level, CutOver over) {
+  const auto from = [&](int least) { return level >= least ? over : CutOver::none; };
+  plan.optimizer.cut = from(1);
+  plan.gradients.cut = from(2);
+  plan.parameters.cut = from(3);
+}
+
 std::string describe(const ParallelPlan& plan) {
   std::string text;
   const auto say = [&](const std::string& word) { text += (text.empty() ? "" : " ") + word; };

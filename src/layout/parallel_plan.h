@@ -75,6 +75,9 @@ struct ParallelPlan {
   friend bool operator==(const ParallelPlan&, const ParallelPlan&) = default;
 };
 
+/// Cuts over `over` what ZeRO does at `level`: from 1 on the optimizer's state, from 2 on gradients too, at 3 parameters too.
+void set_zero_level(ParallelPlan& plan, int level, CutOver over = CutOver::all);
+
 /// What a plan cuts, of the model and the batch.
 struct PlanLimits {
   std::int64_t layers = 1, heads = 1, ffn_width = 1, vocabulary = 1, positions = 1;

@@ -15,8 +15,10 @@ GlobalNorm::GlobalNorm(TrainingState& state, const Mirror& squares, comm::Commun
       group_(group),
       squares_(squares),
       partials_(std::ssize(state.units()) * state.ranges_of_unit()),
-      counts_(static_cast<std::size_t>(group.size()), partials_) {
+      counts_(static_cast<std::size_t>(group.size()), partials_),
+      ranks_(static_cast<std::size_t>(group.size())) {
   ensure(squares.device.elements() == group.size() * partials_, "the norm has a place for each rank's partials");
+  for (int rank = 0; rank < group.size(); ++rank) ranks_[static_cast<std::size_t>(state.share_of(rank))] = rank;
 }
 
 double GlobalNorm::operator()(ops::Ops& ops) {
@@ -36,8 +38,8 @@ double GlobalNorm::operator()(ops::Ops& ops) {
   const std::span<const double> all = elements<const double>(squares_.host);
   double sum = 0;
   for (std::int64_t u = 0; u < partials_; u += each) {
-    for (std::int64_t r = 0; r < group_.size(); ++r) {
-      for (std::int64_t k = 0; k < each; ++k) sum += all[static_cast<std::size_t>(r * partials_ + u + k)];
+    for (const int rank : ranks_) {
+      for (std::int64_t k = 0; k < each; ++k) sum += all[static_cast<std::size_t>(rank * partials_ + u + k)];
     }
   }
   return std::sqrt(sum);

@@ -13,8 +13,8 @@
 namespace lockstep::parallel {
 
 /// Each rank of the group sums in double the squares of what it answers for of each unit (StateRange::own: of d ranks with the
-/// same state one d-th); the (unit, rank, range) partials are gathered and added in that order, so that the norm does not depend
-/// on who holds what.
+/// same parameters one d-th); the (unit, share, range) partials are gathered and added in that order, so that the norm does not
+/// depend on who holds what.
 class GlobalNorm {
  public:
   /// Its partials: of `units` units in `ranges_of_unit` ranges each, at most, on each of `ranks` ranks.
@@ -30,6 +30,7 @@ class GlobalNorm {
   const Mirror& squares_;  ///< [ranks * partials] f64: rank by rank
   std::int64_t partials_;  ///< of a rank: units times ranges of a unit
   std::vector<std::int64_t> counts_;
+  std::vector<int> ranks_;  ///< by share: who answers for it
 };
 
 }  // namespace lockstep::parallel

@@ -22,7 +22,8 @@ int largest(GroupRole role, const layout::Mesh& mesh) {
 
 }  // namespace
 
-Groups::Groups(comm::Communicator& world, const layout::Mesh& mesh) : mesh_(mesh), at_(mesh.coordinates(world.rank())) {
+Groups::Groups(comm::Communicator& world, const layout::Mesh& mesh)
+    : mesh_(mesh), at_(mesh.coordinates(world.rank())), self_(comm::make_self()) {
   ensure(world.size() == mesh.ranks(), "the world has the mesh's ranks");
   for (std::size_t i = 0; i < roles; ++i) {
     const auto role = static_cast<GroupRole>(i);
@@ -36,6 +37,16 @@ Groups::Groups(comm::Communicator& world, const layout::Mesh& mesh) : mesh_(mesh
     owned_[i] = ranks == 1 ? comm::make_self() : world.split(mesh.colour(role, world.rank()), world.rank());
     groups_[i] = owned_[i].get();
   }
+}
+
+comm::Communicator& Groups::parts(CutOver cut) const {
+  if (cut == CutOver::none) return *self_;
+  return of(cut == CutOver::host ? GroupRole::host : GroupRole::replicas);
+}
+
+comm::Communicator& Groups::alike(CutOver cut) const {
+  if (cut == CutOver::all) return *self_;
+  return of(cut == CutOver::host ? GroupRole::hosts : GroupRole::replicas);
 }
 
 comm::Communicator& Groups::of(GroupRole role) const {

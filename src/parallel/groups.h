@@ -29,6 +29,9 @@ class Groups {
   comm::Communicator& all() const { return of(layout::GroupRole::all); }
   comm::Communicator& data() const { return of(layout::GroupRole::data); }
   comm::Communicator& replicas() const { return of(layout::GroupRole::replicas); }
+  /// The ranks that have all parts of what is cut so (`none`: each has all), and those that have the same part as this one.
+  comm::Communicator& parts(layout::CutOver cut) const;
+  comm::Communicator& alike(layout::CutOver cut) const;
   /// Those of a host, and across hosts, only where the plan cuts something over a host.
   comm::Communicator& of(layout::GroupRole role) const;
 
@@ -37,6 +40,7 @@ class Groups {
   layout::Mesh mesh_;
   layout::Coordinates at_;
   std::array<std::unique_ptr<comm::Communicator>, roles> owned_;
+  std::unique_ptr<comm::Communicator> self_;
   std::array<comm::Communicator*, roles> groups_{};
 };
 

@@ -2,17 +2,21 @@
 
 namespace lockstep::parallel {
 
-ParameterMemory::ParameterMemory(std::vector<layout::Unit> all, const WeightStorage& kept, const layout::ParallelPlan& plan)
-    : units(std::move(all)), storage(kept), weights(units.size()), masters(kept.owned() == kept.type ? 0 : units.size()) {
+ParameterMemory::ParameterMemory(std::vector<layout::Unit> all, const WeightStorage& kept, const layout::ParallelPlan& plan,
+                                 const layout::Coordinates& at)
+    : units(std::move(all)),
+      storage(kept),
+      cut(layout::state_cut(plan, at, plan.optimizer.cut)),
+      weights(units.size()),
+      masters(kept.owned() == kept.type ? 0 : units.size()) {
   ensure(plan.parameters == layout::Placement{}, "weights lie whole on their device");
 }
 
 void ParameterMemory::declare(Arena& weights_at, Arena& masters_at) {
-  const auto declare_all = [&](std::vector<Tensor>& tensors, Arena& arena, DType type) {
-    for (std::size_t i = 0; i < tensors.size(); ++i) arena.declare(tensors[i], units[i].name, Shape{units[i].elements}, type);
-  };
-  declare_all(weights, weights_at, storage.type);
-  declare_all(masters, masters_at, storage.owned());
+  for (std::size_t i = 0; i < weights.size(); ++i)
+    weights_at.declare(weights[i], units[i].name, Shape{units[i].elements}, storage.type);
+  for (std::size_t i = 0; i < masters.size(); ++i)
+    masters_at.declare(masters[i], units[i].name, Shape{cut.held(units[i]).count}, storage.owned());
 }
 
 }  // namespace lockstep::parallel

@@ -38,6 +38,8 @@ class TrainingState {
   virtual const std::vector<std::string>& slots() const = 0;
   /// Ranges of a unit on this rank, at most; the same on all ranks.
   virtual int ranges_of_unit() const { return 1; }
+  /// Which of the even shares of each unit, one for each of the ranks with the same parameters, rank `rank` of them answers for.
+  virtual int share_of(int rank) const { return rank; }
   /// The type of masters and slots.
   virtual DType type() const = 0;
 

@@ -7,13 +7,26 @@ namespace lockstep::train {
 
 UpdaterNeeds replicas_needs(const layout::ParallelPlan& plan) { return {.ranks = plan.dp * plan.cp}; }
 
+namespace {
+
+parallel::ResidentState make_state(const UpdaterParts& parts, parallel::GradientStore& gradients, comm::Communicator& group) {
+  const parallel::SlotMemory& slots = parts.memory.slots;
+  const layout::CutOver over = parts.groups.plan().optimizer.cut;
+  if (over == layout::CutOver::none) return {parts.parameters, gradients, slots, group};
+  ensure(&group == &parts.groups.replicas(), "state is cut over the ranks that share the model");
+  return {parts.parameters, gradients, slots, parts.groups.alike(over),
+          layout::state_cut(parts.groups.plan(), parts.groups.at(), over)};
+}
+
+}  // namespace
+
 Replicas::Replicas(const UpdaterParts& parts, comm::Communicator& group)
     : parts_(parts),
       group_(group),
       optimizer_(make_optimizer(parts.config.optimizer)),
       gradients_(parts.parameters.units(), arch::unit_map(parts.config.model), parts.config.plan.microbatches,
                  parts.memory.gradients, group, parts.ops, parts.config.gradients),
-      state_(parts.parameters, gradients_, parts.memory.slots, group),
+      state_(make_state(parts, gradients_, group)),
       norm_(state_, parts.memory.squares, group) {}
 
 std::int64_t Replicas::begin(std::int64_t /*step*/, std::int64_t targets) {

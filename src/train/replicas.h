@@ -1,6 +1,7 @@
 #pragma once
 
-// Data parallelism: gradients are reduced over the ranks, and every one of them applies the same update to the same weights.
+// Data parallelism: gradients are reduced over the ranks, and every one of them applies the same update to the same weights, or
+// where state is cut (ZeRO) each to its part of them.
 
 #include <memory>
 
@@ -18,7 +19,7 @@ UpdaterNeeds replicas_needs(const layout::ParallelPlan& plan);
 class Replicas final : public Updater {
  public:
   explicit Replicas(const UpdaterParts& parts) : Replicas(parts, parts.groups.replicas()) {}
-  /// Of the ranks of `group` alone, which outlives it.
+  /// Of the ranks of `group` alone, which outlives it; of fewer than the plan's they have everything whole.
   Replicas(const UpdaterParts& parts, comm::Communicator& group);
 
   parallel::GradientStore& gradients() override { return gradients_; }

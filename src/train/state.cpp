@@ -72,24 +72,45 @@ void fill_slots(checkpoint::RangeReader& reader, Engine& engine, comm::Communica
   reader.finish(ranks);
 }
 
-/// Tensors where files can read them: themselves, or copies that live as long as this.
-class HostCopies {
+/// One kind of values of all units, whole, in host memory: of ranks that have parts of them each brings what it answers for.
+class WholeUnits {
  public:
-  explicit HostCopies(const HostPieces& pieces) : pieces_(pieces) {}
-  Tensor of(const Tensor& flat) {
-    if (flat.device.is_host()) return flat;
-    Tensor copy = flat;
-    copy.data = copies_.emplace_back(host_memory().allocate(flat.bytes())).data();
-    copy.device = {};
-    pieces_.read(flat, [&](const Tensor& piece, std::int64_t first) {
-      std::ranges::copy(elements<std::byte>(piece), elements<std::byte>(copy.flat(first, piece.elements())).begin());
+  WholeUnits(const std::vector<layout::Unit>& units, DType type) : units_(units), type_(type) {
+    for (const layout::Unit& unit : units) {
+      const auto elements = static_cast<std::size_t>(std::max(unit.elements, layout::cut));
+      memory_.push_back(host_memory().allocate(elements * size_of(type)));  // zeros
+    }
+  }
+  /// `values`: of all of the range.
+  void take(const parallel::StateRange& range, const Tensor& values, const HostPieces& pieces) {
+    const Tensor whole = flat(range.unit), own = values.flat(range.own.first - range.range.first, range.own.count);
+    pieces.read(own, [&](const Tensor& piece, std::int64_t first) {
+      std::ranges::copy(elements<std::byte>(piece),
+                        elements<std::byte>(whole.flat(range.own.first + first, piece.elements())).begin());
     });
-    return copy;
+  }
+  /// Collective: elsewhere all bits of what a rank has taken are zero.
+  void complete(comm::Communicator& ranks) {
+    for (std::size_t u = 0; u < units_.size(); ++u) {
+      Tensor bits = flat(UnitIndex{static_cast<int>(u)});
+      bits.shape = Shape{static_cast<std::int64_t>(bits.bytes() / size_of(DType::i32))};
+      bits.dtype = DType::i32;
+      ranks.all_reduce(bits, comm::Reduction::sum).wait();
+    }
+  }
+  Tensor flat(UnitIndex unit) const {
+    const auto u = static_cast<std::size_t>(unit.value);
+    Tensor all;
+    all.data = memory_[u].data();
+    all.shape = Shape{units_[u].elements};
+    all.dtype = type_;
+    return all;
   }
 
  private:
-  const HostPieces& pieces_;
-  std::vector<Memory> copies_;
+  const std::vector<layout::Unit>& units_;
+  DType type_;
+  std::vector<Memory> memory_;
 };
 
 // What a checkpoint says of how it was trained.
@@ -195,24 +216,29 @@ void dump_step(const io::Path& file, Engine& engine, std::span<const data::Batch
   comm::Communicator& ranks = engine.groups().data().host();
   std::vector<std::int32_t> tokens = joined(batches, &data::Batch::tokens, ranks);
   std::vector<std::int32_t> targets = joined(batches, &data::Batch::targets, ranks);
+  parallel::TrainingState& state = engine.state();
+  WholeUnits gradients(state.units(), DType::f32), masters(state.units(), state.type());
+  state.for_each({.gradients = true}, [&](const parallel::StateRange& range) {
+    gradients.take(range, range.gradient, engine.pieces());
+    masters.take(range, range.master, engine.pieces());
+  });
+  for (WholeUnits* units : {&gradients, &masters}) units->complete(engine.groups().replicas().host());
   if (!engine.groups().lead()) return;
   const std::int64_t positions = engine.config().positions;
   const Shape shape{static_cast<std::int64_t>(tokens.size()) / positions, positions};
   NamedTensors all{{"tokens", view(std::span(tokens), shape)},
                    {"targets", view(std::span(targets), shape)},
                    {"loss", view(std::span(&loss, 1), Shape{1})}};
-  parallel::TrainingState& state = engine.state();
-  HostCopies copies(engine.pieces());
-  state.for_each({.gradients = true}, [&](const parallel::StateRange& range) {
-    const Tensor gradients = copies.of(range.gradient), masters = copies.of(range.master);
-    for (const layout::PlacedParameter& placed : state.units()[static_cast<std::size_t>(range.unit.value)].parameters) {
+  for (std::size_t u = 0; u < state.units().size(); ++u) {
+    const UnitIndex unit{static_cast<int>(u)};
+    for (const layout::PlacedParameter& placed : state.units()[u].parameters) {
       const auto part = [&](const Tensor& flat) {
         return flat.flat(placed.offset, placed.shape().elements()).reshape(placed.shape());
       };
-      all.push_back({"gradient." + placed.info.name, part(gradients)});
-      all.push_back({"weight." + placed.info.name, part(masters)});
+      all.push_back({"gradient." + placed.info.name, part(gradients.flat(unit))});
+      all.push_back({"weight." + placed.info.name, part(masters.flat(unit))});
     }
-  });
+  }
   checkpoint::write_tensors(file, all);
 }
 

@@ -51,7 +51,8 @@ Json another_value(const Key& key, const Json& value) {
     }
     return key.rule.words.empty() ? Json("another") : value;  // a key of one word cannot change
   }
-  if (key.type == settings::Type::integer) return value.is_null() ? Json(96) : Json(value.integer() + 1);
+  const std::int64_t unlike_others = key.rule.bounded && key.rule.high < 96 ? static_cast<std::int64_t>(key.rule.high) : 96;
+  if (key.type == settings::Type::integer) return value.is_null() ? Json(unlike_others) : Json(value.integer() + 1);
   return value.is_null() ? Json(0.5) : Json(value.number() > 1 ? value.number() + 1 : value.number() / 2 + 0.1);
 }
 

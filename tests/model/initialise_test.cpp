@@ -19,7 +19,7 @@ struct Weights {
   Weights(const arch::ModelConfig& config, layout::TensorRank tensor, const parallel::WeightStorage& storage,
           support::Machine& machine)
       : memory(arch::units_of(arch::unit_table(config), tensor), storage, {}),
-        store(memory),
+        store(memory, *machine.world),
         gradients(store.units(), Shape{config.vocabulary, config.width}),
         state(store, gradients, no_slots, *machine.world) {
     memory.declare(arena, arena);

@@ -73,7 +73,7 @@ struct TinyStages {
              const std::vector<layout::Action>& actions, int microbatches, Machine& machine, const TinyLayout& layout = {})
       : table(arch::unit_table(config)),
         memory_of_weights(cut(table, arch::unit_map(config), layout), {.type = layout.type, .master = false}, {}),
-        parameters(memory_of_weights),
+        parameters(memory_of_weights, *machine.world),
         gradients(parameters.units(), Shape{dims_of(config, layout).vocabulary, config.width}),
         boundary(parallel::make_local_boundary()),
         attention(parallel::make_local_attention()),

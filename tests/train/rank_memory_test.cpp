@@ -58,12 +58,14 @@ TEST(RankMemory, DeclarationsAreTheBytesThatAnEngineTakes) {
     std::mt19937 random(seed);
     EngineConfig config = random_config(random);
     config.plan.dp = 1 + static_cast<int>(random() % 4);
+    layout::set_zero_level(config.plan, static_cast<int>(random() % 2));
     comm::run_ranks(config.plan.dp, {.timeout = 60}, [&](comm::Communicator& world) {
       const RankMemory declared(config, {.dp = world.rank()});
       support::Machine machine(1);
       world.attach(*machine.stream, machine.runtime->team());
       support::CountedRuntime runtime(*machine.runtime);
-      support::RankEngine engine(config, runtime, *machine.ops, world);
+      const parallel::Groups groups(world, layout::Mesh(config.plan));
+      Engine engine(config, runtime, *machine.ops, groups);
       const std::int64_t kernels = machine.ops->workspace_bytes();
       expect_taken(engine, declared.ledger(kernels), runtime, kernels);
     });

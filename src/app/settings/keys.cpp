@@ -2,6 +2,7 @@
 
 #include <type_traits>
 
+#include "app/settings/backends.h"
 #include "train/optimizer/optimizer.h"
 
 namespace lockstep::settings {
@@ -98,12 +99,19 @@ Key sample(std::string_view name, Rule rule, OnResume mark, std::string_view uni
 
 constexpr double kMany = 1e15;  // no limit that anyone meets; integers below it are exact as doubles
 
+std::vector<std::string_view> backend_names() {
+  std::vector<std::string_view> names;
+  for (const Backend& backend : backends()) names.push_back(backend.name);
+  return names;
+}
+
 std::vector<Key> train_keys() {
   const Rule any = Rule::any(), positive = Rule::between(1, kMany), counted = Rule::between(0, kMany);
   return {
       train<&Train::framework>("train.framework", Rule::one_of({"pytorch"}), loose, "", "recorded only"),
-      train<&Train::backend>("train.backend", Rule::one_of({"DDP", "deepspeed", "ds", "ps"}), loose, "",
-                             "how ranks share the work; ps: parameter servers"),
+      train<&Train::backend>("train.backend", Rule::one_of(backend_names()), loose, "",
+                             "how ranks share the work; zero1 and the like, FSDP, deepspeed: names for memory.zero; ps: "
+                             "parameter servers"),
       train<&Train::device>("train.device", Rule::one_of({"cpu", "cuda"}), loose, "",
                             "where to compute; null: a GPU where there is one"),
       train<&Train::seed>("train.seed", counted, fixed, "",
@@ -302,10 +310,16 @@ std::vector<Key> parallel_keys() {
 
 std::vector<Key> memory_keys() {
   using Memory = RunConfig::Memory;
-  return {key<&RunConfig::memory, &Memory::recompute>(
-      "memory.recompute", Rule::any(), loose, "",
-      "what blocks make again in their backward pass instead of keeping it: none, selective (what goes into the MLP's "
-      "activation), full (all but their input) or every:k (all but the input of each k-th block); the bits are the same")};
+  return {
+      key<&RunConfig::memory, &Memory::recompute>(
+          "memory.recompute", Rule::any(), loose, "",
+          "what blocks make again in their backward pass instead of keeping it: none, selective (what goes into the MLP's "
+          "activation), full (all but their input) or every:k (all but the input of each k-th block); the bits are the same"),
+      key<&RunConfig::memory, &Memory::zero>(
+          "memory.zero", Rule::between(0, 3), loose, "",
+          "what ranks share out instead of each keeping it (ZeRO): 0: nothing, 1: the optimizer's state, 2: gradients too, 3: "
+          "weights too; the same bits; null: what train.backend names"),
+  };
 }
 
 std::vector<Key> other_keys() {

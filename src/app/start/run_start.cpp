@@ -20,7 +20,7 @@ namespace {
 /// Whether the start is read or drawn by rank 0 alone, which sends it to the other ranks.
 bool sends_start(const RunConfig& config, const Start& start) {
   const bool drawn = !start.published && !start.checkpoint;
-  return servers_of(config) > 0 || config.parallel.broadcast_start.value_or(drawn);
+  return servers_of(config) > 0 || config.parallel.broadcast_start.value_or(drawn && zero_level(config) == 0);
 }
 
 /// Fills the weights (and on a resume, everything) on all of `ranks`, each of which reads its part.

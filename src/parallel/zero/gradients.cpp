@@ -8,9 +8,13 @@
 namespace lockstep::parallel {
 
 void GradientMemory::declare(const GradientArenas& arenas, const std::vector<layout::Unit>& units, const GradientWork& work) {
-  std::int64_t elements = 0;
-  for (const layout::Unit& unit : units) elements += unit.elements;
-  arenas.gradients.declare(sum, "units", Shape{elements}, DType::f32);
+  cut = work.cut;
+  std::int64_t elements = 0, needed = 0;
+  for (const layout::Unit& unit : units) {
+    elements += unit.elements;
+    needed += cut.held(unit).count;
+  }
+  arenas.gradients.declare(sum, "units", Shape{work.each_microbatch() ? needed : elements}, DType::f32);
   fresh.resize(work.each_microbatch() ? static_cast<std::size_t>(work.open_microbatches) : 0);
   for (Tensor& microbatch : fresh) arenas.gradients.declare(microbatch, "micro-batch", Shape{elements}, DType::f32);
   if (work.tied.rank() > 0) tied.emplace().declare(arenas, work.tied, work.tokens, work.ranks);
@@ -27,24 +31,40 @@ ZeroGradients::ZeroGradients(const std::vector<layout::Unit>& units, const arch:
       memory_(memory),
       microbatches_(microbatches) {
   if (memory.tied) tied_.emplace(*memory.tied, group, ops);
-  const std::vector<UnitIndex> order = arch::backward_order(map);
-  ensure(order.size() == units.size(), "every unit has its place in the order of backward");
-  const std::size_t pieces = std::max<std::size_t>(1, memory.fresh.size());
-  constexpr std::int64_t element_bytes = 4;
-  for (const UnitIndex unit : order) {
-    if (buckets_.empty() || buckets_.back().elements * element_bytes >= options.bucket_bytes) {
-      buckets_.push_back({.first = elements_});
-      buckets_.back().pieces.resize(pieces);
-    }
-    Entry& e = entry(unit);
-    e.first = elements_;
-    e.elements = units[static_cast<std::size_t>(unit.value)].elements;
-    e.bucket = buckets_.size() - 1;
-    buckets_.back().elements += e.elements;
-    ++buckets_.back().units;
-    elements_ += e.elements;
+  lay_out(units, arch::backward_order(map));
+  for (Bucket& bucket : buckets_) {
+    bucket.pieces.resize(std::max<std::size_t>(1, memory.fresh.size()));
+    for (Piece& piece : bucket.pieces) piece.reductions.resize(scatters() ? bucket.units.size() : 1);
   }
-  ensure(elements_ == memory.sum.elements(), "gradients have the memory of these units");
+}
+
+void ZeroGradients::lay_out(const std::vector<layout::Unit>& units, const std::vector<UnitIndex>& order) {
+  ensure(order.size() == units.size(), "every unit has its place in the order of backward");
+  ensure(memory_.cut.whole() || memory_.cut.parts * memory_.cut.copies == group_.size(), "every rank needs its part of the sum");
+  constexpr std::int64_t element_bytes = 4;
+  std::int64_t needed = 0;
+  for (const UnitIndex index : order) {
+    if (buckets_.empty() || buckets_.back().elements * element_bytes >= options_.bucket_bytes)
+      buckets_.push_back({.first = elements_});
+    const layout::Unit& unit = units[static_cast<std::size_t>(index.value)];
+    Entry& e = entry(index);
+    e.first = elements_;
+    e.elements = unit.elements;
+    e.held = memory_.cut.held(unit);
+    e.held_first = needed;
+    e.bucket = buckets_.size() - 1;
+    for (int part = 0; scatters() && part < group_.size(); ++part)
+      e.counts.push_back(layout::range_of(unit, part, group_.size()).count);
+    buckets_.back().elements += e.elements;
+    buckets_.back().units.push_back(index);
+    elements_ += e.elements;
+    needed += e.held.count;
+  }
+  ensure((each_microbatch() ? needed : elements_) == memory_.sum.elements(), "gradients have the memory of these units");
+}
+
+Tensor ZeroGradients::held_sum(const Entry& e) const {
+  return each_microbatch() ? memory_.sum.flat(e.held_first, e.held.count) : held(e, memory_.sum);
 }
 
 void ZeroGradients::begin(int microbatches) {
@@ -91,17 +111,24 @@ void ZeroGradients::close(UnitIndex unit, Microbatch microbatch) {
   if (first_ready_ == 0) first_ready_ = now_seconds();
   Bucket& bucket = buckets_[e.bucket];
   Piece& piece = bucket.pieces[static_cast<std::size_t>(microbatch.value) % bucket.pieces.size()];
-  if (++piece.closed == bucket.units) reduce(bucket, piece, buffer(microbatch));
+  if (++piece.closed == std::ssize(bucket.units)) reduce(bucket, piece, buffer(microbatch));
 }
 
-void ZeroGradients::reduce(Bucket& bucket, Piece& piece, const Tensor& from) {
-  const Tensor part = from.flat(bucket.first, bucket.elements);
-  if (options_.overlap) {
-    piece.reduction = group_.all_reduce(part, comm::Reduction::sum);
+void ZeroGradients::reduce(const Bucket& bucket, Piece& piece, const Tensor& from) {
+  if (scatters()) {
+    for (std::size_t i = 0; i < bucket.units.size(); ++i) {
+      const Entry& e = entry(bucket.units[i]);
+      piece.reductions[i] = group_.reduce_scatter(held(e, from), from.flat(e.first, e.elements), e.counts, comm::Reduction::sum);
+    }
   } else {
-    const ScopedTime exposed(exposed_seconds_);
-    group_.all_reduce(part, comm::Reduction::sum).join(ops_.stream());
+    piece.reductions.front() = group_.all_reduce(from.flat(bucket.first, bucket.elements), comm::Reduction::sum);
   }
+  if (!options_.overlap) join(piece);
+}
+
+void ZeroGradients::join(Piece& piece) {
+  const ScopedTime exposed(exposed_seconds_);
+  for (comm::Request& reduction : piece.reductions) reduction.join(ops_.stream());
 }
 
 // A reduced micro-batch goes to the sum before its place is used again.
@@ -109,15 +136,19 @@ void ZeroGradients::take(Bucket& bucket, int before) {
   while (bucket.taken < before) {
     const std::size_t place = static_cast<std::size_t>(bucket.taken) % bucket.pieces.size();
     Piece& piece = bucket.pieces[place];
-    ensure(piece.closed == bucket.units, "a micro-batch is complete before its place is used again");
+    ensure(piece.closed == std::ssize(bucket.units), "a micro-batch is complete before its place is used again");
     piece.closed = 0;
-    {
-      const ScopedTime exposed(exposed_seconds_);
-      piece.reduction.join(ops_.stream());
+    join(piece);
+    const bool first = bucket.taken++ == 0;
+    const auto add = [&](const Tensor& sum, const Tensor& fresh) {
+      first ? ops_.elementwise().cast(sum, fresh) : ops_.elementwise().add(sum, fresh);
+    };
+    const Tensor& fresh = memory_.fresh[place];
+    if (memory_.cut.whole()) {
+      add(memory_.sum.flat(bucket.first, bucket.elements), fresh.flat(bucket.first, bucket.elements));
+    } else {
+      for (const UnitIndex unit : bucket.units) add(held_sum(entry(unit)), held(entry(unit), fresh));
     }
-    const Tensor sum = memory_.sum.flat(bucket.first, bucket.elements),
-                 fresh = memory_.fresh[place].flat(bucket.first, bucket.elements);
-    bucket.taken++ == 0 ? ops_.elementwise().cast(sum, fresh) : ops_.elementwise().add(sum, fresh);
   }
 }
 
@@ -136,15 +167,14 @@ void ZeroGradients::finish_apart() {
     if (each_microbatch()) {
       take(bucket, microbatches_);
     } else {
-      const ScopedTime exposed(exposed_seconds_);
-      bucket.pieces.front().reduction.join(ops_.stream());
+      join(bucket.pieces.front());
     }
   }
 }
 
 GradientStore::Shard ZeroGradients::shard(UnitIndex unit) {
   const Entry& e = entry(unit);
-  return {memory_.sum.flat(e.first, e.elements), 0};
+  return {held_sum(e), e.held.first};
 }
 
 }  // namespace lockstep::parallel

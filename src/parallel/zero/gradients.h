@@ -1,7 +1,8 @@
 #pragma once
 
 // Gradients of all units in one flat f32 buffer, in the order in which backward is done with them; reduced over the
-// data-parallel group bucket by bucket while backward goes on. A bucket is nothing but neighbours that share a call.
+// data-parallel group bucket by bucket while backward goes on. A bucket is nothing but neighbours that share a call; where each
+// rank needs its part of the sum alone (ZeRO), neighbours whose calls begin together.
 
 #include <cstdint>
 #include <optional>
@@ -10,6 +11,7 @@
 #include "arch/parameters.h"
 #include "comm/communicator.h"
 #include "layout/parallel_plan.h"
+#include "layout/state_cut.h"
 #include "ops/ops.h"
 #include "parallel/gradient_store.h"
 #include "parallel/zero/tied_matrix.h"
@@ -29,6 +31,7 @@ struct GradientWork {
   std::int64_t tokens = 0;    ///< of all of them, at most
   int open_microbatches = 1;  ///< at the same time: layout::open_microbatches
   int ranks = 1;              ///< that gradients are summed over
+  layout::StateCut cut = {};  ///< what this rank needs of the sum
   Shape tied = {};            ///< [V, C] of a tied matrix, where the rank embeds tokens with it; else of rank 0
   /// Whether each micro-batch is reduced by itself: with one micro-batch or one rank it makes no difference.
   bool each_microbatch() const { return reduce == layout::ReduceEvery::microbatch && microbatches > 1 && ranks > 1; }
@@ -39,15 +42,17 @@ struct GradientMemory {
   /// Of all `units` that the rank holds.
   void declare(const GradientArenas& arenas, const std::vector<layout::Unit>& units, const GradientWork& work);
 
-  Tensor sum;                            ///< [elements of all units] f32: the step's gradient
+  layout::StateCut cut;
+  /// The step's gradient, f32: [elements of all units], or where each micro-batch is reduced [those that this rank needs].
+  Tensor sum;
   std::vector<Tensor> fresh;             ///< when each micro-batch is reduced: theirs, as many as may be open, taking turns
   std::optional<TiedMatrixMemory> tied;  ///< where GradientWork has one
 };
 
 class ZeroGradients final : public GradientStore {
  public:
-  /// Gradients of a model's units are summed over `group`, of as many ranks as `memory` was declared for. The references outlive
-  /// the store.
+  /// Gradients of a model's units are summed over `group`, of as many ranks as `memory` was declared for; a shard is what this
+  /// rank needs of the sum. The references outlive the store.
   ZeroGradients(const std::vector<layout::Unit>& units, const arch::UnitMap& map, int microbatches, const GradientMemory& memory,
                 comm::Communicator& group, ops::Ops& ops, const GradientOptions& options);
 
@@ -72,27 +77,37 @@ class ZeroGradients final : public GradientStore {
  private:
   struct Entry {
     std::int64_t first = 0, elements = 0;
+    layout::Range held = {};                ///< of the unit: what this rank needs
+    std::int64_t held_first = 0;            ///< where that lies among what it needs of all units
+    std::vector<std::int64_t> counts = {};  ///< what each rank needs, where each needs another part
     std::size_t bucket = 0;
     int opened = 0, closed = 0;  ///< micro-batches that have done so in this step
   };
   /// A bucket's part of a micro-batch, or of the step.
   struct Piece {
-    int closed = 0;  ///< units
-    comm::Request reduction = {};
+    int closed = 0;                              ///< units
+    std::vector<comm::Request> reductions = {};  ///< one of the bucket, or one a unit
   };
   struct Bucket {
     std::int64_t first = 0, elements = 0;
-    int units = 0;
+    std::vector<UnitIndex> units = {};
     int taken = 0;                   ///< when each micro-batch is reduced: how many were added to the sum
     std::vector<Piece> pieces = {};  ///< of the step; when each micro-batch is reduced, of those that may be open, taking turns
   };
   Entry& entry(UnitIndex unit) { return entries_[static_cast<std::size_t>(unit.value)]; }
+  void lay_out(const std::vector<layout::Unit>& units, const std::vector<UnitIndex>& order);
   bool each_microbatch() const { return !memory_.fresh.empty(); }
+  /// Whether each rank gets another part of the sum. Where several ranks need the same part, all get all of it.
+  bool scatters() const { return !memory_.cut.whole() && memory_.cut.copies == 1; }
+  /// Of a buffer of all units.
+  Tensor held(const Entry& e, const Tensor& whole) const { return whole.flat(e.first + e.held.first, e.held.count); }
+  Tensor held_sum(const Entry& e) const;
   /// Where a micro-batch's gradient of all units is added up.
   const Tensor& buffer(Microbatch microbatch) const {
     return each_microbatch() ? memory_.fresh[static_cast<std::size_t>(microbatch.value) % memory_.fresh.size()] : memory_.sum;
   }
-  void reduce(Bucket& bucket, Piece& piece, const Tensor& from);
+  void reduce(const Bucket& bucket, Piece& piece, const Tensor& from);
+  void join(Piece& piece);
   /// Adds the reduced gradients of micro-batches before this one to the sum.
   void take(Bucket& bucket, int before);
 

@@ -4,6 +4,17 @@
 
 namespace lockstep::parallel {
 
+ResidentParameters::ResidentParameters(const ParameterMemory& memory, comm::Communicator& group)
+    : memory_(memory), group_(group) {
+  const layout::StateCut& cut = memory.cut;
+  ensure(cut.whole() || cut.parts == group.size(), "the ranks that update a part each gather all of them");
+  for (const layout::Unit& unit : memory.units) {
+    Entry& entry = entries_.emplace_back(cut.held(unit), std::vector<std::int64_t>{});
+    for (int part = 0; !cut.whole() && part < cut.parts; ++part)
+      entry.counts.push_back(layout::range_of(unit, part, cut.parts).count);
+  }
+}
+
 Lease ResidentParameters::lease(const layout::Access& access) {
   if (!order_.empty()) {
     const bool expected = next_ < order_.size() && order_[next_] == access;
@@ -11,18 +22,24 @@ Lease ResidentParameters::lease(const layout::Access& access) {
       throw BrokenRule(fmt::format("lease {} of a step follows the access order (unit {})", next_, access.part.unit.value));
     ++next_;
   }
-  const auto index = static_cast<std::size_t>(access.part.unit.value);
+  Entry& leased = entry(access.part.unit);
+  leased.arriving.wait();
   const layout::Range& elements = access.part.elements;
-  return {this, access, memory_.weights[index].flat(elements.first, elements.count), packed_[index]};
+  return {this, access, weights(access.part.unit).flat(elements.first, elements.count), leased.packed};
 }
 
-void ResidentParameters::add_packed(UnitIndex unit, const PackedMatrix& matrix) {
-  packed_[static_cast<std::size_t>(unit.value)].push_back(matrix);
-}
+void ResidentParameters::add_packed(UnitIndex unit, const PackedMatrix& matrix) { entry(unit).packed.push_back(matrix); }
 
 // What was packed is read anew: new weights lie in rows.
 void ResidentParameters::updated() {
-  for (std::vector<PackedMatrix>& matrices : packed_) matrices.clear();
+  for (std::size_t u = 0; u < entries_.size(); ++u) {
+    Entry& entry = entries_[u];
+    entry.packed.clear();
+    if (entry.counts.empty()) continue;
+    entry.arriving.wait();
+    const Tensor& whole = memory_.weights[u];
+    entry.arriving = group_.all_gather(whole, whole.flat(entry.held.first, entry.held.count), entry.counts);
+  }
 }
 
 void ResidentParameters::begin(const std::vector<layout::Access>& order) {
@@ -31,9 +48,11 @@ void ResidentParameters::begin(const std::vector<layout::Access>& order) {
 }
 
 ParameterStore::Shard ResidentParameters::shard(UnitIndex unit) {
-  const auto index = static_cast<std::size_t>(unit.value);
-  const Tensor& weights = memory_.weights[index];
-  return {memory_.masters.empty() ? weights : memory_.masters[index], weights, 0};
+  Entry& of = entry(unit);
+  of.arriving.wait();  // other ranks read this part
+  const Tensor published = weights(unit).flat(of.held.first, of.held.count);
+  const Tensor master = memory_.masters.empty() ? published : memory_.masters[static_cast<std::size_t>(unit.value)];
+  return {master, published, of.held.first};
 }
 
 void ResidentParameters::release(const layout::Access& /*access*/) noexcept {}

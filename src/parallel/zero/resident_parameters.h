@@ -1,10 +1,12 @@
 #pragma once
 
-// Weights that lie whole in this rank's memory, the same on every rank of a group: a lease is nothing.
+// Weights that lie whole in this rank's memory, the same on every rank of a group: a lease is nothing. Where the optimizer's
+// state is cut, each rank updates its part of them, and all parts go to all ranks while the next leases are on their way.
 
 #include <cstddef>
 #include <vector>
 
+#include "comm/communicator.h"
 #include "parallel/parameter_memory.h"
 #include "parallel/parameter_store.h"
 
@@ -12,8 +14,8 @@ namespace lockstep::parallel {
 
 class ResidentParameters final : public ParameterStore {
  public:
-  /// `memory` outlives the store.
-  explicit ResidentParameters(const ParameterMemory& memory) : memory_(memory), packed_(memory.units.size()) {}
+  /// `group`: the ranks that update a part each, where the memory is cut. Both outlive the store.
+  ResidentParameters(const ParameterMemory& memory, comm::Communicator& group);
 
   const std::vector<layout::Unit>& units() const override { return memory_.units; }
   DType dtype() const override { return memory_.storage.type; }
@@ -21,13 +23,24 @@ class ResidentParameters final : public ParameterStore {
   Lease lease(const layout::Access& access) override;
   void begin(const std::vector<layout::Access>& order) override;
   Shard shard(UnitIndex unit) override;
+  /// Collective where the memory is cut.
   void updated() override;
   void add_packed(UnitIndex unit, const PackedMatrix& matrix) override;
 
  private:
+  struct Entry {
+    layout::Range held;                ///< what this rank updates of the unit
+    std::vector<std::int64_t> counts;  ///< what each rank of the group does; empty: this rank all of it
+    comm::Request arriving = {};       ///< what the others updated
+    std::vector<PackedMatrix> packed = {};
+  };
   void release(const layout::Access& access) noexcept override;
+  Entry& entry(UnitIndex unit) { return entries_[static_cast<std::size_t>(unit.value)]; }
+  const Tensor& weights(UnitIndex unit) const { return memory_.weights[static_cast<std::size_t>(unit.value)]; }
+
   const ParameterMemory& memory_;
-  std::vector<std::vector<PackedMatrix>> packed_;  ///< by unit
+  comm::Communicator& group_;
+  std::vector<Entry> entries_;  ///< by unit
   std::vector<layout::Access> order_;
   std::size_t next_ = 0;
 };

@@ -24,11 +24,11 @@ void broadcast_checked(comm::Communicator& group, std::span<const Tensor> tensor
   check_alike(group, tensors);
 }
 
-void SlotMemory::declare(Arena& arena, const std::vector<layout::Unit>& of, DType type) {
+void SlotMemory::declare(Arena& arena, const std::vector<layout::Unit>& of, DType type, const layout::StateCut& cut) {
   units.assign(of.size(), std::vector<Tensor>(names.size()));
   for (std::size_t u = 0; u < of.size(); ++u) {
     for (std::size_t s = 0; s < names.size(); ++s) {
-      arena.declare(units[u][s], of[u].name + "." + names[s], Shape{of[u].elements}, type);
+      arena.declare(units[u][s], of[u].name + "." + names[s], Shape{cut.held(of[u]).count}, type);
     }
   }
 }
@@ -43,12 +43,13 @@ void ResidentState::visit(const Use& use, Call call, void* body) {
     const UnitIndex index{static_cast<int>(u)};
     const ParameterStore::Shard weights = parameters_.shard(index);
     const layout::Range all{weights.first, weights.master.elements()};
+    if (all.count == 0) continue;  // a small unit has no part for each rank
     StateRange range{.unit = index, .range = all, .master = weights.master, .published = weights.published};
     if (use.gradients) {
       const GradientStore::Shard gradient = gradients_.shard(index);
       range.gradient = gradient.gradient.flat(all.first - gradient.first, all.count);
     }
-    range.own = layout::range_of(units()[u], group_.rank(), group_.size());
+    range.own = cut_.own(units()[u]);
     if (use.slots && has_slots()) {
       range.slots = slots_of(index);
       range.own_slots = slots_on_ == SlotsOn::rank0 ? all : range.own;
@@ -69,6 +70,7 @@ std::vector<Tensor> ResidentState::copies() {
 }
 
 void ResidentState::distribute(std::int64_t /*step*/) {
+  ensure(cut_.whole(), "of state that is cut no rank has all");
   broadcast_checked(group_, copies());
   parameters_.updated();
 }
@@ -77,10 +79,12 @@ void ResidentState::gather() {
   if (group_.size() == 1) return;
   for_each({.slots = true, .changes = true}, [&](const StateRange& range) {
     std::vector<std::int64_t> counts;
-    for (int rank = 0; rank < group_.size(); ++rank)
-      counts.push_back(layout::range_of(units()[static_cast<std::size_t>(range.unit.value)], rank, group_.size()).count);
+    for (int rank = 0; rank < group_.size(); ++rank) {
+      const int share = cut_.share_of(cut_.replica % cut_.parts + rank * cut_.parts);
+      counts.push_back(cut_.share(units()[static_cast<std::size_t>(range.unit.value)], share).count);
+    }
     const auto complete = [&](const Tensor& tensor) {
-      group_.all_gather(tensor, tensor.flat(range.own.first, range.own.count), counts).wait();
+      group_.all_gather(tensor, tensor.flat(range.own.first - range.range.first, range.own.count), counts).wait();
     };
     complete(range.master);
     if (slots_on_ == SlotsOn::rank0) return;

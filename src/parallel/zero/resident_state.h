@@ -1,11 +1,12 @@
 #pragma once
 
-// Training state that lies whole in this rank's memory, the same on every rank of a group: visits bring nothing and write nothing
-// back.
+// Training state that lies in this rank's memory, all of it, the same on every rank of a group, or an even part of each unit:
+// visits bring nothing and write nothing back.
 
 #include <optional>
 
 #include "comm/communicator.h"
+#include "layout/state_cut.h"
 #include "parallel/gradient_store.h"
 #include "parallel/parameter_store.h"
 #include "parallel/training_state.h"
@@ -20,8 +21,8 @@ void broadcast_checked(comm::Communicator& group, std::span<const Tensor> tensor
 
 /// What an optimizer keeps for each weight on a rank; zero at the start.
 struct SlotMemory {
-  /// Of all units `of` that the rank holds, in the type of their masters.
-  void declare(Arena& arena, const std::vector<layout::Unit>& of, DType type);
+  /// Of what `cut` leaves the rank of all units `of`, in the type of their masters.
+  void declare(Arena& arena, const std::vector<layout::Unit>& of, DType type, const layout::StateCut& cut = {});
 
   std::vector<std::string> names;          ///< in the order of TrainingState::slots()
   std::vector<std::vector<Tensor>> units;  ///< by unit, then name; empty: this rank keeps none
@@ -34,11 +35,21 @@ class ResidentState : public TrainingState {
   /// `slots`: declared where this rank has them. `group`: the ranks with the same state. The references outlive this.
   ResidentState(ParameterStore& parameters, GradientStore& gradients, const SlotMemory& slots, comm::Communicator& group,
                 SlotsOn slots_on = SlotsOn::all_ranks)
-      : parameters_(parameters), gradients_(gradients), slots_(slots), group_(group), slots_on_(slots_on) {}
+      : parameters_(parameters),
+        gradients_(gradients),
+        slots_(slots),
+        group_(group),
+        cut_({.parts = 1, .copies = group.size(), .replica = group.rank()}),
+        slots_on_(slots_on) {}
+  /// Of state that is cut as the stores and `slots` are; `group`: the ranks with the same part of it.
+  ResidentState(ParameterStore& parameters, GradientStore& gradients, const SlotMemory& slots, comm::Communicator& group,
+                const layout::StateCut& cut)
+      : parameters_(parameters), gradients_(gradients), slots_(slots), group_(group), cut_(cut), slots_on_(SlotsOn::all_ranks) {}
 
   const std::vector<layout::Unit>& units() const override { return parameters_.units(); }
   const std::vector<std::string>& slots() const override { return slots_.names; }
   DType type() const override { return parameters_.owned_dtype(); }
+  int share_of(int rank) const override { return cut_.share_of(rank); }
   void distribute(std::int64_t step) override;
   void gather() override;
   void check_copies() override;
@@ -46,7 +57,7 @@ class ResidentState : public TrainingState {
 
  protected:
   bool has_slots() const { return !slots_.units.empty(); }
-  /// Of a unit, whole; empty where this rank has none.
+  /// Of a unit, what this rank has; empty where this rank has none.
   std::span<const Tensor> slots_of(UnitIndex unit) const;
   comm::Communicator& group() const { return group_; }
 
@@ -59,6 +70,7 @@ class ResidentState : public TrainingState {
   GradientStore& gradients_;
   const SlotMemory& slots_;
   comm::Communicator& group_;
+  layout::StateCut cut_;
   SlotsOn slots_on_;
 };
 

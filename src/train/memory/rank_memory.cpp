@@ -8,7 +8,7 @@ namespace lockstep::train {
 
 RankMemory::RankMemory(const EngineConfig& config, const layout::Coordinates& at, Device device)
     : part(rank_part(config, at)),
-      parameters(part.units, config.weights, config.plan),
+      parameters(part.units, config.weights, config.plan, at),
       attention(parallel::make_attention(config.plan, at)),
       model(model_shape(config, part, *attention)),
       device_(device),
@@ -52,7 +52,8 @@ void RankMemory::commit(Runtime& runtime, MemorySource& window) {
   ensure(runtime.device() == device_, "memory is taken on the device that it was declared for");
   Ledger committed;
   gradient_arena_.commit(window, committed);
-  for (Arena* arena : {&parameter_arena_, &master_arena_, &optimizer_arena_, &activation_arena_, &workspace_arena_}) {
+  part.cut.whole() ? parameter_arena_.commit(runtime, committed) : parameter_arena_.commit(window, committed);
+  for (Arena* arena : {&master_arena_, &optimizer_arena_, &activation_arena_, &workspace_arena_}) {
     if (arena->bytes() > 0) arena->commit(runtime, committed);
   }
   if (pinned_arena_.bytes() > 0) pinned_arena_.commit(runtime.memory(Space::pinned), committed);

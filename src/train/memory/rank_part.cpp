@@ -10,8 +10,8 @@ namespace {
 
 void check_placements(const layout::ParallelPlan& plan) {
   constexpr layout::Placement whole;
-  ensure(plan.parameters == whole && plan.gradients == whole && plan.optimizer == whole,
-         "weights, gradients and the optimizer's state lie whole on their device");
+  ensure(plan.parameters == whole && plan.gradients == whole, "weights and gradients lie whole on their device");
+  ensure(plan.optimizer.tier == layout::Tier::device, "the optimizer's state lies on its device");
   ensure(plan.chunks == 1, "a pipeline rank has one chunk");
   ensure(plan.tiles == layout::Tiles{}, "layers are leased whole");
 }
@@ -54,6 +54,7 @@ RankPart rank_part(const EngineConfig& config, const layout::Coordinates& at) {
                 .chunks = layout::chunks_of(plan, at.pp, config.model.layers),
                 .actions = schedule->actions({.stage = at.pp, .stages = plan.pp, .microbatches = plan.microbatches}),
                 .dims = arch::sharded_dims(config.model, {.rank = at.tp, .ranks = plan.tp}),
+                .cut = layout::state_cut(plan, at, plan.optimizer.cut),
                 .map = arch::unit_map(config.model),
                 .units = {}};
   part.units = held_units(config, part);
@@ -77,6 +78,7 @@ parallel::GradientWork gradient_work(const EngineConfig& config, const RankPart&
           .tokens = config.samples * config.positions * config.plan.microbatches,
           .open_microbatches = layout::open_microbatches(part.actions, part.chunks, config.plan.microbatches),
           .ranks = ranks,
+          .cut = part.cut,
           .tied = tied ? arch::token_table(part.units, part.map).shape : Shape{}};
 }
 

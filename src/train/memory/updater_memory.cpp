@@ -19,7 +19,7 @@ void UpdaterMemory::declare(const UpdaterArenas& arenas, const EngineConfig& con
   gradients.declare({arenas.gradients, arenas.activations, arenas.workspace}, part.units,
                     gradient_work(config, part, needs.ranks));
   slots.names = saved_slots.names = make_optimizer(config.optimizer)->slots();
-  if (needs.slots) slots.declare(arenas.optimizer, part.units, config.weights.owned());
+  if (needs.slots) slots.declare(arenas.optimizer, part.units, config.weights.owned(), part.cut);
   if (needs.saved_slots) saved_slots.declare(arenas.optimizer, part.units, config.weights.owned());
   if (needs.norm) parallel::GlobalNorm::declare(arenas.workspace, squares, part.units.size(), 1, needs.ranks);
 }

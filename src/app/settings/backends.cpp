@@ -1,0 +1,51 @@
+#include "app/settings/backends.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+namespace lockstep::settings {
+namespace {
+
+constexpr std::array<Backend, 8> table{{{"DDP", 0, false},
+                                        {"FSDP", 3, true},
+                                        {"zero1", 1, true},
+                                        {"zero2", 2, true},
+                                        {"zero3", 3, true},
+                                        {"deepspeed", 1, true},
+                                        {"ds", 1, true},
+                                        {"ps", 0, false}}};
+
+}  // namespace
+
+std::span<const Backend> backends() { return table; }
+
+const Backend& find_backend(std::string_view name) {
+  const auto found = std::ranges::find(table, name, &Backend::name);
+  ensure(found != table.end(), "a backend is one of the table");
+  return *found;
+}
+
+std::vector<Problem> check_backend(const app::RunConfig& config) {
+  std::vector<Problem> problems;
+  const Backend& backend = find_backend(config.train.backend);
+  if (backend.names && config.memory.zero && *config.memory.zero != backend.zero) {
+    problems.push_back({fmt::format("train.backend = {} means memory.zero = {}, but memory.zero = {} is asked for", backend.name,
+                                    backend.zero, *config.memory.zero),
+                        fmt::format("train.backend=DDP, or memory.zero={}", backend.zero)});
+  }
+  const int level = app::zero_level(config);
+  if (level > 0 && backend.name == "ps") {
+    problems.push_back({fmt::format("memory.zero = {}: with train.backend = ps the servers have the optimizer's state", level),
+                        "train.backend=DDP, or memory.zero=0"});
+  }
+  if (level > 0 && config.parallel.broadcast_start.value_or(false)) {
+    problems.push_back(
+        {fmt::format("parallel.broadcast_start = true: with memory.zero = {} no rank has all that the others need", level),
+         "parallel.broadcast_start=null: each rank draws or reads its part"});
+  }
+  return problems;
+}
+
+}  // namespace lockstep::settings

@@ -1,0 +1,181 @@
+#pragma once
+
+// A tiny model trained on thread ranks whose state is cut as a plan says, and what they are left with, put together: equal in
+// every bit however it was cut.
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "comm/thread/thread_world.h"
+#include "support/tiny_engine.h"
+#include "train/engine.h"
+#include "train/replicas.h"
+
+namespace lockstep::support {
+
+struct ZeroRun {
+  int ranks = 2;
+  int level = 0;  ///< memory.zero
+  layout::CutOver over = layout::CutOver::all;
+  arch::ModelConfig model = tiny_model();
+  parallel::WeightStorage weights = {};
+  train::OptimizerSettings optimizer = {};
+  layout::ReduceEvery reduce = layout::ReduceEvery::step;
+  int microbatches = 2;
+  std::int64_t samples = 1;  ///< of a micro-batch
+  float grad_clip = 1;
+  parallel::GradientOptions gradients = {};
+  int steps = 3;
+  layout::ParallelPlan plan() const {
+    layout::ParallelPlan plan{.dp = ranks, .microbatches = microbatches, .reduce = reduce, .ranks_per_host = ranks};
+    if (over == layout::CutOver::host) plan.ranks_per_host = 2;
+    layout::set_zero_level(plan, level, over);
+    return plan;
+  }
+  train::EngineConfig config() const {
+    train::EngineConfig config = tiny_config(model);
+    config.plan = plan();
+    config.weights = weights;
+    config.optimizer = optimizer;
+    config.samples = samples;
+    config.grad_clip = grad_clip;
+    config.gradients = gradients;
+    return config;
+  }
+};
+
+/// Bytes of one kind of state, unit by unit.
+using UnitBytes = std::vector<std::vector<std::byte>>;
+
+struct ZeroResult {
+  std::vector<double> losses, norms;
+  double evaluated = 0;  ///< with the last weights, as leases give them
+  UnitBytes masters, gradients;
+  std::vector<UnitBytes> slots;
+};
+
+inline const train::UpdaterFactory replicas = [](const train::UpdaterParts& parts) {
+  return std::make_unique<train::Replicas>(parts);
+};
+
+/// What one rank of a run computes with.
+class ZeroRank {
+ public:
+  ZeroRank(const ZeroRun& run, comm::Communicator& world, const parallel::StoreFactory& stores = parallel::make_parameter_store)
+      : config_(run.config()),
+        runtime_(open_runtime({}, {.threads = 1})),
+        stream_(runtime_->make_stream()),
+        ops_(ops::make_ops(*runtime_, *stream_, {})),
+        groups_(world, layout::Mesh(config_.plan)) {
+    world.attach(*stream_, runtime_->team());
+    engine_ = std::make_unique<train::Engine>(config_, *runtime_, *ops_, groups_, replicas, stores);
+    engine_->commit();
+  }
+  train::Engine& engine() { return *engine_; }
+  Team& team() { return runtime_->team(); }
+  int rank() const { return groups_.all().rank(); }
+
+  /// Micro-batches of a step: this rank's of those that all ranks share.
+  train::StepResult step(int number) {
+    const int each = config_.plan.microbatches, all = each * groups_.all().size();
+    Batches batches(all, config_.samples, config_.positions, config_.model.vocabulary, static_cast<std::uint64_t>(number));
+    for (std::size_t i = 0; i < batches.target_values().size() / 3; ++i) batches.target_values()[i] = -1;
+    const auto mine = batches.all().subspan(static_cast<std::size_t>(each * rank()), static_cast<std::size_t>(each));
+    std::int64_t targets = 0;
+    for (const data::Batch& batch : mine)
+      targets += std::ranges::count_if(elements<std::int32_t>(batch.targets), [](std::int32_t target) { return target >= 0; });
+    return engine_->step(mine, targets, number, 1e-2);
+  }
+  double evaluate() {
+    const Batches batches(1, config_.samples, config_.positions, config_.model.vocabulary, 99);
+    return engine_->evaluate(batches.all().front());
+  }
+  /// Puts what this rank answers for into `result`, whose buffers all ranks share.
+  void collect(ZeroResult& result, bool with_gradients = true) {
+    parallel::TrainingState& state = engine_->state();
+    {
+      static std::mutex making;
+      const std::lock_guard lock(making);
+      make_room(result, state);
+    }
+    state.for_each({.gradients = with_gradients, .slots = true}, [&](const parallel::StateRange& range) {
+      const auto put = [&](UnitBytes& to, const Tensor& values, const layout::Range& part) {
+        if (part.count == 0) return;
+        const Tensor own = values.flat(part.first - range.range.first, part.count);
+        std::memcpy(&to[static_cast<std::size_t>(range.unit.value)][static_cast<std::size_t>(part.first) * size_of(own.dtype)],
+                    own.data, own.bytes());
+      };
+      put(result.masters, range.master, range.own);
+      if (with_gradients) put(result.gradients, range.gradient, range.own);
+      for (std::size_t s = 0; s < range.slots.size(); ++s) put(result.slots[s], range.slots[s], range.own_slots);
+    });
+  }
+
+ private:
+  static void make_room(ZeroResult& result, const parallel::TrainingState& state) {
+    if (!result.masters.empty()) return;
+    result.slots.resize(state.slots().size());
+    for (const layout::Unit& unit : state.units()) {
+      const auto bytes = [&](DType type) {
+        return std::vector<std::byte>(static_cast<std::size_t>(unit.elements) * size_of(type));
+      };
+      result.masters.push_back(bytes(state.type()));
+      result.gradients.push_back(bytes(DType::f32));
+      for (UnitBytes& slot : result.slots) slot.push_back(bytes(state.type()));
+    }
+  }
+
+  train::EngineConfig config_;
+  std::unique_ptr<Runtime> runtime_;
+  std::unique_ptr<Stream> stream_;
+  std::unique_ptr<ops::Ops> ops_;
+  parallel::Groups groups_;
+  std::unique_ptr<train::Engine> engine_;
+};
+
+/// Runs `body` on the ranks of a run.
+inline void on_zero_ranks(const ZeroRun& run, const std::function<void(ZeroRank&)>& body,
+                          const parallel::StoreFactory& stores = parallel::make_parameter_store) {
+  comm::run_ranks(run.ranks, {.timeout = 60}, [&](comm::Communicator& world) {
+    ZeroRank rank(run, world, stores);
+    body(rank);
+  });
+}
+
+/// Trains on one rank of a run.
+inline void train(ZeroRank& rank, int first, int end, ZeroResult& result) {
+  for (int step = first; step < end; ++step) {
+    const train::StepResult done = rank.step(step);
+    if (rank.rank() != 0) continue;
+    result.losses.push_back(done.loss);
+    result.norms.push_back(done.gradient_norm);
+  }
+}
+
+inline ZeroResult learn(const ZeroRun& run) {
+  ZeroResult result;
+  on_zero_ranks(run, [&](ZeroRank& rank) {
+    rank.engine().initialise();
+    train(rank, 0, run.steps, result);
+    rank.collect(result);
+    const double evaluated = rank.evaluate();
+    if (rank.rank() == 0) result.evaluated = evaluated;
+  });
+  return result;
+}
+
+inline void expect_equal(const ZeroResult& a, const ZeroResult& b) {
+  EXPECT_EQ(a.losses, b.losses);
+  EXPECT_EQ(a.norms, b.norms);
+  EXPECT_EQ(a.evaluated, b.evaluated);
+  EXPECT_TRUE(a.gradients == b.gradients);
+  EXPECT_TRUE(a.masters == b.masters);
+  EXPECT_TRUE(a.slots == b.slots);
+}
+
+}  // namespace lockstep::support
