@@ -9,6 +9,8 @@
 #include "comm/agreement.h"
 #include "comm/text.h"
 #include "io/file.h"
+#include "io/folder_entries.h"
+#include "io/new_folder.h"
 
 namespace lockstep::checkpoint {
 namespace fs = std::filesystem;
@@ -23,21 +25,30 @@ std::optional<std::int64_t> parse_step(std::string_view text) {
   return good ? std::optional(step) : std::nullopt;
 }
 
+/// N of "step_N".
+std::optional<std::int64_t> step_of(std::string_view name) {
+  return name.starts_with(step_prefix) ? parse_step(name.substr(step_prefix.size())) : std::nullopt;
+}
+
 fs::path checkpoints_of(const fs::path& run) { return run.filename() == checkpoints_folder ? run : run / checkpoints_folder; }
 
-/// Calls use(folder, step) for each step_N of a run; nothing where there is no such folder.
+/// Calls use(folder, step) for each step_N of a run, or for what stood there when it was about to be replaced; nothing where
+/// there is no such folder.
 template <class Use>
 void for_each_step(const fs::path& run, const Use& use) {
   const fs::path folder = checkpoints_of(run);
   std::error_code failed;
-  fs::directory_iterator it(folder, failed);
-  for (const fs::directory_iterator end; !failed && it != end; it.increment(failed)) {
-    const std::string name = it->path().filename().string();
-    if (!name.starts_with(step_prefix)) continue;
-    if (const auto step = parse_step(std::string_view(name).substr(step_prefix.size()))) use(it->path(), *step);
-  }
+  const std::vector<fs::path> entries = io::entries_of(folder, failed);
   const bool absent = failed == std::errc::no_such_file_or_directory || failed == std::errc::not_a_directory;
   if (failed && !absent) io::throw_file_error(failed.value(), "list the checkpoints in", folder);
+  const auto has = [&](const fs::path& path) { return std::find(entries.begin(), entries.end(), path) != entries.end(); };
+  for (const fs::path& path : entries) {
+    const std::string name = path.filename().string();
+    if (const auto step = step_of(name)) use(path, *step);
+    const auto step = name.starts_with('.') ? step_of(fs::path(name.substr(1)).stem().string()) : std::nullopt;
+    const bool replaced = step && path == io::NewFolder::path_while_replaced(folder / folder_name(*step));
+    if (replaced && !has(folder / folder_name(*step))) use(path, *step);
+  }
 }
 
 std::string steps_of(const std::vector<Found>& all) {
@@ -53,8 +64,8 @@ std::string steps_of(const std::vector<Found>& all) {
   }
   std::string content;
   int count = 0;
-  for (fs::directory_iterator it(path, failed), end; !failed && it != end && count < 8; it.increment(failed), ++count) {
-    content += fmt::format("{}{}", content.empty() ? "" : ", ", it->path().filename().string());
+  for (const fs::path& entry : io::entries_of(path, failed)) {
+    if (++count <= 8) content += fmt::format("{}{}", content.empty() ? "" : ", ", entry.filename().string());
   }
   throw UserError(fmt::format("{}: no checkpoint found; a run has them in {}/step_N, this folder {}", path.string(),
                               checkpoints_folder, content.empty() ? "is empty" : "holds " + content),

@@ -46,7 +46,7 @@ Writer::Writer(comm::Communicator& ranks, const io::Path& run, std::int64_t step
 void Writer::lay_out(const io::Path& run) {
   const io::Path checkpoints = run / checkpoints_folder;
   io::make_folders(checkpoints);
-  io::remove_dead_folders(checkpoints);
+  io::settle_folders(checkpoints);
   folder_ = std::make_unique<io::NewFolder>(target_);
   std::uint64_t bytes = 0;
   for (const FileTable& table : tables_) {

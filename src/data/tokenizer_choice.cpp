@@ -29,6 +29,12 @@ TokenizerChoice trained(std::string_view size) {
   return {.kind = TokenizerChoice::Kind::trained, .vocabulary = vocabulary};
 }
 
+// `text` of the tokenizer.json at `path`.
+std::unique_ptr<Tokenizer> tokenizer_from_json(std::string_view text, const std::string& path) {
+  const Json json = Json::parse(text, path);
+  return bpe::make_bpe_tokenizer(bpe::model_from_json(json, path), json.dump(), bpe::AddedTokens::found);
+}
+
 }  // namespace
 
 TokenizerChoice tokenizer_choice(std::string_view name) {
@@ -63,10 +69,8 @@ std::unique_ptr<Tokenizer> load_tokenizer(const TokenizerChoice& choice) {
       std::string json = bpe::to_json(model).dump();
       return bpe::make_bpe_tokenizer(std::move(model), std::move(json), bpe::AddedTokens::ordinary);
     }
-    case TokenizerChoice::Kind::hf: {
-      const Json json = Json::parse(io::read_file(choice.path), choice.path);
-      return bpe::make_bpe_tokenizer(bpe::model_from_json(json, choice.path), json.dump(), bpe::AddedTokens::found);
-    }
+    case TokenizerChoice::Kind::hf:
+      return tokenizer_from_json(io::read_file(choice.path), choice.path);
   }
   return nullptr;
 }
@@ -77,8 +81,11 @@ PublishedTokenizer find_published_tokenizer(const io::Path& folder) {
     std::error_code ignored;
     return std::filesystem::exists(folder / name, ignored);
   };
+  // A tokenizer.json that cannot be read is another thing than none, or one of another kind.
+  const io::Path json = folder / "tokenizer.json";
+  const std::string text = has("tokenizer.json") ? io::read_file(json) : "";
   try {
-    if (has("tokenizer.json")) return {load_tokenizer({.kind = Kind::hf, .path = folder / "tokenizer.json"}), ""};
+    if (has("tokenizer.json")) return {tokenizer_from_json(text, json.string()), ""};
     if ((has("vocab.json") || has("encoder.json")) && (has("merges.txt") || has("vocab.bpe")))
       return {load_tokenizer({.kind = Kind::gpt2, .path = folder}), ""};
   } catch (const UserError& error) {

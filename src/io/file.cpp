@@ -12,6 +12,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "io/interrupted.h"
 
 namespace lockstep::io {
 namespace {
@@ -41,14 +42,6 @@ std::string_view remedy(int code) {
     default:
       return "";
   }
-}
-
-/// Repeats a call while signals interrupt it.
-template <class Call>
-auto repeat(Call call) {
-  auto result = call();
-  while (result < 0 && errno == EINTR) result = call();
-  return result;
 }
 
 Path folder_of(const Path& path) { return path.has_parent_path() ? path.parent_path() : Path("."); }
@@ -85,7 +78,7 @@ void throw_cut_off(const Path& path, std::uint64_t end, std::size_t missing) {
 }
 
 File::File(Path path, int flags, std::string_view doing) : path_(std::move(path)) {
-  descriptor_ = repeat([&] { return ::open(path_.c_str(), flags | O_CLOEXEC, 0666); });
+  descriptor_ = uninterrupted([&] { return ::open(path_.c_str(), flags | O_CLOEXEC, 0666); });
   if (descriptor_ < 0) throw_file_error(errno, doing, path_);
 }
 
@@ -114,7 +107,8 @@ std::uint64_t File::size() const {
 void File::read_at(std::uint64_t offset, std::span<std::byte> out) const {
   while (!out.empty()) {
     const auto at = narrow<off_t>(offset);
-    const ssize_t count = repeat([&] { return ::pread(descriptor_, out.data(), std::min(out.size(), largest_transfer), at); });
+    const ssize_t count =
+        uninterrupted([&] { return ::pread(descriptor_, out.data(), std::min(out.size(), largest_transfer), at); });
     if (count < 0) throw_file_error(errno, "read", path_);
     if (count == 0) throw_cut_off(path_, offset, out.size());
     out = out.subspan(static_cast<std::size_t>(count));
@@ -126,7 +120,7 @@ void File::write_at(std::uint64_t offset, std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
     const auto at = narrow<off_t>(offset);
     const ssize_t count =
-        repeat([&] { return ::pwrite(descriptor_, bytes.data(), std::min(bytes.size(), largest_transfer), at); });
+        uninterrupted([&] { return ::pwrite(descriptor_, bytes.data(), std::min(bytes.size(), largest_transfer), at); });
     if (count < 0) throw_file_error(errno, "write", path_);
     bytes = bytes.subspan(static_cast<std::size_t>(count));
     offset += static_cast<std::uint64_t>(count);
@@ -134,11 +128,11 @@ void File::write_at(std::uint64_t offset, std::span<const std::byte> bytes) {
 }
 
 void File::resize(std::uint64_t size) {
-  if (repeat([&] { return ::ftruncate(descriptor_, narrow<off_t>(size)); }) != 0) throw_file_error(errno, "resize", path_);
+  if (uninterrupted([&] { return ::ftruncate(descriptor_, narrow<off_t>(size)); }) != 0) throw_file_error(errno, "resize", path_);
 }
 
 void File::sync() {
-  if (repeat([&] { return ::fsync(descriptor_); }) != 0) throw_file_error(errno, "sync", path_);
+  if (uninterrupted([&] { return ::fsync(descriptor_); }) != 0) throw_file_error(errno, "sync", path_);
 }
 
 void File::close() {
@@ -163,7 +157,7 @@ void Replacement::commit() {
 
 MappedFile::MappedFile(Path path) : path_(std::move(path)) {
   struct stat status{};
-  const int descriptor = repeat([&] { return ::open(path_.c_str(), O_RDONLY | O_CLOEXEC); });
+  const int descriptor = uninterrupted([&] { return ::open(path_.c_str(), O_RDONLY | O_CLOEXEC); });
   if (descriptor < 0) throw_file_error(errno, "read", path_);
   int code = ::fstat(descriptor, &status) != 0 ? errno : S_ISDIR(status.st_mode) ? EISDIR : 0;
   if (code == 0 && status.st_size > 0) {
@@ -191,15 +185,15 @@ MappedFile::~MappedFile() {
 
 std::string read_file(const Path& path) {
   std::string content;
-  const int descriptor = repeat([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC); });
+  const int descriptor = uninterrupted([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC); });
   if (descriptor < 0) throw_file_error(errno, "read", path);
   std::size_t filled = 0;
   ssize_t count = 0;
   do {
     // Not by the size that stat tells: pipes and /proc have none.
     if (content.size() - filled < 4096) content.resize(std::max<std::size_t>(2 * content.size(), 65536));
-    count =
-        repeat([&] { return ::read(descriptor, content.data() + filled, std::min(content.size() - filled, largest_transfer)); });
+    count = uninterrupted(
+        [&] { return ::read(descriptor, content.data() + filled, std::min(content.size() - filled, largest_transfer)); });
     if (count > 0) filled += static_cast<std::size_t>(count);
   } while (count > 0);
   const int code = errno;
@@ -220,9 +214,9 @@ void make_folders(const Path& path) {
 }
 
 void sync_folder(const Path& path) {
-  const int descriptor = repeat([&] { return ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); });
+  const int descriptor = uninterrupted([&] { return ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); });
   if (descriptor < 0) throw_file_error(errno, "sync the folder", path);
-  const int code = repeat([&] { return ::fsync(descriptor); }) != 0 ? errno : 0;
+  const int code = uninterrupted([&] { return ::fsync(descriptor); }) != 0 ? errno : 0;
   ::close(descriptor);
   if (code != 0 && code != EINVAL) throw_file_error(code, "sync the folder", path);  // EINVAL: this file system needs none
 }

@@ -7,7 +7,7 @@
 namespace lockstep::io {
 
 /// A folder that takes the place of `path` only at commit(); until then it is `.NAME.partial` beside it, removed when never
-/// committed. A process that dies leaves it behind: remove_dead_folders() finds it.
+/// committed. A process that dies leaves it behind: settle_folders() finds it.
 class NewFolder {
  public:
   /// Makes the folders above too. Throws UserError when another living process is making the same folder.
@@ -20,18 +20,25 @@ class NewFolder {
   const Path& path() const { return partial_; }
   /// The same for a folder that another process makes.
   static Path path_until_commit(const Path& path);
+  /// Where an older folder is for a moment while it is replaced, on file systems that cannot exchange two folders in one step
+  /// (such as NFS): a process that dies in that moment leaves it there. Who looks for `path` and finds it gone looks here.
+  static Path path_while_replaced(const Path& path);
   /// Syncs the folder (its files are the caller's to sync), gives it its name and syncs the folder above. An older folder
-  /// of that name is exchanged in one step and then deleted. Once.
+  /// of that name is deleted after that. Once.
   void commit();
 
  private:
+  bool try_make();
+  void replace();
+
   Path path_, partial_;
   int lock_ = -1;
   bool committed_ = false;
 };
 
-/// Deletes from `parent` what processes that died left half made or half deleted; living ones hold a lock.
-void remove_dead_folders(const Path& parent);
+/// Deletes from `parent` what processes that died left half made or half deleted, and gives a folder that was about to be
+/// replaced its name back; living ones hold a lock.
+void settle_folders(const Path& parent);
 
 /// Deletes a folder with all it contains. When interrupted, nothing of it is left under its name.
 void remove_folder(const Path& path);

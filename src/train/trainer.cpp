@@ -4,9 +4,7 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <cmath>
-#include <cstring>
 
 #include "arch/flops.h"
 #include "base/timer.h"
@@ -36,25 +34,12 @@ Spread spread_of(std::span<const double> values) {
   return spread;
 }
 
-std::unique_ptr<std::FILE, int (*)(std::FILE*)> open_metrics(const io::Path& folder) {
-  const io::Path path = folder / "metrics.jsonl";
-  std::FILE* file = std::fopen(path.c_str(), "a");
-  if (file == nullptr) {
-    throw UserError(fmt::format("{} cannot be written: {}", path.string(), std::strerror(errno)),
-                    "make the run folder writable, or choose another log.dir");
-  }
-  return {file, std::fclose};
-}
-
 }  // namespace
 
 Trainer::Trainer(TrainerOptions options, TrainerParts parts)
-    : options_(std::move(options)),
-      parts_(parts),
-      mfu_(flops_per_iteration(parts.engine.config()), options_.peak_flops),
-      metrics_(nullptr, std::fclose) {
+    : options_(std::move(options)), parts_(parts), mfu_(flops_per_iteration(parts.engine.config()), options_.peak_flops) {
   if (options_.watches) switches_.emplace(options_.switches, options_.started);
-  if (lead()) metrics_ = open_metrics(options_.folder);
+  if (lead()) metrics_.emplace(options_.folder / "metrics.jsonl");
 }
 
 TrainingHistory Trainer::run(RunState state) {
@@ -282,11 +267,7 @@ void Trainer::write_line(const Metrics& m) {
   if (events_) events_->add(m.step, scalars_of(m));
   Json json = to_json(m);
   json.set("run", options_.name);
-  const std::string line = json.dump() + "\n";
-  if (std::fputs(line.c_str(), metrics_.get()) < 0 || std::fflush(metrics_.get()) != 0) {
-    throw UserError(fmt::format("{} cannot be written: {}", (options_.folder / "metrics.jsonl").string(), std::strerror(errno)),
-                    "free some disk space; the last checkpoint is whole: go on with train.init_from=resume");
-  }
+  metrics_->append(json.dump() + "\n");
 }
 
 }  // namespace lockstep::train

@@ -15,6 +15,7 @@
 #include "base/terminal.h"
 #include "data/loader.h"
 #include "data/tokenizer.h"
+#include "io/appended_file.h"
 #include "train/engine.h"
 #include "train/evaluator.h"
 #include "train/lr_schedule.h"
@@ -111,7 +112,7 @@ class Trainer {
   double last_end_ = 0, waited_ = 0;
   std::vector<double> rates_;
   std::unique_ptr<ProgressBar> bar_;
-  std::unique_ptr<std::FILE, int (*)(std::FILE*)> metrics_;
+  std::optional<io::AppendedFile> metrics_;
   std::optional<EventFile> events_;
 };
 

@@ -258,6 +258,9 @@ TEST_F(HuggingFace, RefusesAndLeavesNothingBehind) {
   refused({"convert", golden("llama"), at("other"), "--threads", "-1"}, "--threads -1");
   refused({"convert", at("nowhere"), at("other")}, "there is no such folder");
   refused({"convert", golden("llama")}, "TO is missing");
+  fs::copy(golden("llama"), at("unreadable"));
+  fs::create_directory(folder_ / "unreadable/tokenizer.json");
+  refused({"convert", at("unreadable"), at("other")}, "cannot read " + at("unreadable") + "/tokenizer.json");
   refused({"eval", "--model", golden("llama"), "--json"}, "does not say what it was trained on");
   // The prepared text has more characters than the model has tokens.
   io::replace_file(folder_ / "many.txt", tokenizer_json());

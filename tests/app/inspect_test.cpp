@@ -137,6 +137,12 @@ TEST_F(Inspect, ARun) {
   EXPECT_HOLDS("no checkpoint yet", text(run.path()));
 }
 
+// It has written its settings, and nothing else yet.
+TEST_F(Inspect, ARunThatHasJustBegun) {
+  io::replace_file(run.path() / "config.toml", "");
+  EXPECT_NE(text(run.path(), true).find("no checkpoint yet"), std::string::npos);
+}
+
 TEST_F(Inspect, ASafetensorsFile) {
   const fs::path path = run.path() / "x.safetensors";
   checkpoint::write_tensors(path, {{"w\x1b[31m", view(std::span(weights), Shape{1200})}, {"b", view(std::span(bias), Shape{5})}},

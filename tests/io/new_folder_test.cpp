@@ -56,7 +56,7 @@ TEST(NewFolder, RefusesWhatALivingProcessIsMaking) {
   TempFolder temp;
   NewFolder folder(temp.path() / "step_1");
   EXPECT_THROW(NewFolder(temp.path() / "step_1"), UserError);
-  remove_dead_folders(temp.path());
+  settle_folders(temp.path());
   EXPECT_TRUE(fs::exists(folder.path()));
 }
 
@@ -77,7 +77,7 @@ TEST(NewFolder, WhatDeadProcessesLeftIsDeleted) {
       NewFolder folder(temp.path() / "step_1");  // the same name may be made again
       EXPECT_EQ(entries(folder.path()), 0u);
     } else {
-      remove_dead_folders(temp.path());
+      settle_folders(temp.path());
     }
     EXPECT_EQ(entries(temp.path()), 0u);
   }
@@ -87,11 +87,11 @@ TEST(NewFolder, DeletesOnlyItsOwnKindOfRemains) {
   TempFolder temp;
   for (const char* name : {"step_1", "step_2.partial", ".hidden", ".x.removed", ".y.partial"}) make_folders(temp.path() / name);
   replace_file(temp.path() / ".file.partial", "a file is none of ours");
-  remove_dead_folders(temp.path());
+  settle_folders(temp.path());
   EXPECT_EQ(entries(temp.path()), 4u);
   EXPECT_FALSE(fs::exists(temp.path() / ".x.removed"));
   EXPECT_FALSE(fs::exists(temp.path() / ".y.partial"));
-  EXPECT_NO_THROW(remove_dead_folders(temp.path() / "missing"));
+  EXPECT_NO_THROW(settle_folders(temp.path() / "missing"));
 }
 
 TEST(NewFolder, FailsWhereAFileIsInTheWay) {

@@ -265,9 +265,8 @@ Json inspect_facts(const fs::path& path, bool verify, Team& team) {
   if (fs::is_directory(path, unknown)) {
     if (checkpoint::is_checkpoint(path)) return checkpoint_facts(path, verify, team);
     if (fs::exists(path / "tokens.json")) return prepared_facts(path, verify);
-    if (fs::is_directory(path / checkpoint::checkpoints_folder) || path.filename() == checkpoint::checkpoints_folder) {
-      return run_facts(path, verify, team);
-    }
+    const bool run = fs::is_directory(path / checkpoint::checkpoints_folder) || fs::exists(path / "config.toml");
+    if (run || path.filename() == checkpoint::checkpoints_folder) return run_facts(path, verify, team);
     throw UserError(fmt::format("{}: this folder is no checkpoint, no run and no prepared text", path.string()),
                     "give one that has manifest.json, checkpoints/ or tokens.json, or a .safetensors or .bin file");
   }

@@ -14,6 +14,7 @@
 #include "app/start/startup.h"
 #include "base/error.h"
 #include "base/json.h"
+#include "io/interrupted.h"
 
 namespace lockstep::app {
 namespace fs = std::filesystem;
@@ -75,7 +76,9 @@ bool has_no_locks(int code) { return code == ENOLCK || code == ENOSYS || code ==
 
 }  // namespace
 
-int take_flock(int descriptor) { return ::flock(descriptor, LOCK_EX | LOCK_NB); }
+int take_flock(int descriptor) {
+  return io::uninterrupted([&] { return ::flock(descriptor, LOCK_EX | LOCK_NB); });
+}
 
 RunLock::RunLock(io::Path folder, LockSystem system)
     : folder_(std::move(folder)), path_(folder_ / "run.lock"), system_(std::move(system)) {
@@ -95,9 +98,10 @@ void RunLock::acquire() {
 
 bool RunLock::try_acquire() {
   constexpr int flags = O_RDWR | O_CLOEXEC;
-  descriptor_ = ::open(path_.c_str(), flags | O_CREAT | O_EXCL, 0666);
+  const auto open = [&](int more) { return io::uninterrupted([&] { return ::open(path_.c_str(), flags | more, 0666); }); };
+  descriptor_ = open(O_CREAT | O_EXCL);
   const bool made = descriptor_ >= 0;
-  if (!made && errno == EEXIST) descriptor_ = ::open(path_.c_str(), flags);
+  if (!made && errno == EEXIST) descriptor_ = open(0);
   if (descriptor_ < 0 && errno == ENOENT) return false;
   if (descriptor_ < 0) io::throw_file_error(errno, "lock", path_);
   const auto leave = [&] { ::close(std::exchange(descriptor_, -1)); };
@@ -152,8 +156,12 @@ void RunLock::demand() const {
 
 void RunLock::write_record() {
   const std::string text = record_text(system_.now());
-  if (::pwrite(descriptor_, text.data(), text.size(), 0) != static_cast<ssize_t>(text.size()))
-    io::throw_file_error(errno, "write", path_);
+  for (std::size_t done = 0; done < text.size();) {
+    const ssize_t count = io::uninterrupted(
+        [&] { return ::pwrite(descriptor_, text.data() + done, text.size() - done, static_cast<off_t>(done)); });
+    if (count < 0) io::throw_file_error(errno, "write", path_);
+    done += static_cast<std::size_t>(count);
+  }
 }
 
 // A renewal that fails is tried again at the next one.

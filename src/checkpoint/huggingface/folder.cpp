@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "checkpoint/find.h"
+#include "io/folder_entries.h"
 
 namespace lockstep::checkpoint::huggingface {
 namespace fs = std::filesystem;
@@ -22,8 +23,8 @@ bool is_there(const fs::path& path) {
 std::vector<fs::path> safetensors_in(const fs::path& folder) {
   std::vector<fs::path> found;
   std::error_code failed;
-  for (fs::directory_iterator it(folder, failed), end; !failed && it != end; it.increment(failed)) {
-    if (it->path().extension() == extension) found.push_back(it->path());
+  for (const fs::path& path : io::entries_of(folder, failed)) {
+    if (path.extension() == extension) found.push_back(path);
   }
   std::sort(found.begin(), found.end());
   return found;

@@ -5,11 +5,9 @@
 
 #include <array>
 #include <bit>
-#include <cerrno>
 #include <chrono>
 #include <cstring>
 
-#include "base/error.h"
 #include "io/crc32c.h"
 
 namespace lockstep::train {
@@ -90,17 +88,14 @@ std::string file_name() {
                      host.data(), getpid(), std::chrono::duration_cast<std::chrono::microseconds>(now).count() % 1'000'000);
 }
 
-std::FILE* create(const io::Path& path) {
-  io::make_folders(path.parent_path());
-  std::FILE* file = std::fopen(path.c_str(), "abx");
-  if (file == nullptr) io::throw_file_error(errno, "create", path);
-  return file;
+io::Path made(const io::Path& folder) {
+  io::make_folders(folder);
+  return folder / file_name();
 }
 
 }  // namespace
 
-EventFile::EventFile(const io::Path& folder, std::int64_t first_step)
-    : path_(folder / file_name()), file_(create(path_), std::fclose) {
+EventFile::EventFile(const io::Path& folder, std::int64_t first_step) : file_(made(folder), io::AppendedFile::Open::new_one) {
   write(version_event());
   write(start_event(first_step));
 }
@@ -114,10 +109,7 @@ void EventFile::write(const std::string& event) {
   add_word(record, masked_checksum(record));
   record += event;
   add_word(record, masked_checksum(event));
-  if (std::fwrite(record.data(), 1, record.size(), file_.get()) != record.size() || std::fflush(file_.get()) != 0) {
-    throw UserError(fmt::format("{} cannot be written: {}", path_.string(), std::strerror(errno)),
-                    "free some disk space, or go on without it: log.tensorboard=false");
-  }
+  file_.append(record);
 }
 
 }  // namespace lockstep::train

@@ -5,13 +5,11 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
-#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 
-#include "io/file.h"
+#include "io/appended_file.h"
 
 namespace lockstep::train {
 
@@ -29,12 +27,11 @@ class EventFile {
   /// One event, now: it is in the file when this returns. Throws UserError when the disk refuses.
   void add(std::int64_t step, std::span<const Scalar> scalars);
 
-  const io::Path& path() const { return path_; }
+  const io::Path& path() const { return file_.path(); }
 
  private:
   void write(const std::string& event);
-  io::Path path_;
-  std::unique_ptr<std::FILE, int (*)(std::FILE*)> file_;
+  io::AppendedFile file_;
 };
 
 }  // namespace lockstep::train
