@@ -2,12 +2,13 @@
 #   make         build/lockstep
 #   make train   train a small model on real text, in about two minutes
 #   make test    every test
+#   make faults  faults at system calls, and power cuts, in every command that writes
 #   make cluster-test   training on two hosts made of network namespaces (root)
 SETUP ?= scripts/setup
 CTEST_FLAGS = --output-on-failure --no-tests=error --progress
 
 .DEFAULT_GOAL := build
-.PHONY: build train test cluster-test bench format lint asan tsan fuzz coverage clean
+.PHONY: build train test faults cluster-test bench format lint asan tsan fuzz coverage clean
 
 build:
 	@$(SETUP) build
@@ -20,6 +21,12 @@ test:
 	@$(SETUP) build
 	@scripts/build release
 	@ctest --test-dir build $(CTEST_FLAGS)
+
+# So many of each in every scenario; FAULTS=9999 CUTS=9999 for all that there are.
+faults:
+	@$(SETUP) build
+	@scripts/build release lockstep inject_faults
+	@build/inject_faults --faults $(or $(FAULTS),200) --cuts $(or $(CUTS),80)
 
 cluster-test: build
 	@tests/cluster/run

@@ -1,0 +1,72 @@
+// What reads a run and writes something else: the run stays as it is, and the other thing is whole or not there.
+
+#include "faults/inject/scenario.h"
+
+namespace lockstep::faults {
+namespace {
+
+void make_run(Site& site) {
+  write_text(site, "text.txt", 1);
+  must_run(site, {"prepare", "text.txt", "--out", "data", "--tokenizer", "bpe:260"});
+  must_run(site, train_words({"train.max_iters=1", "train.eval_interval=1"}));
+}
+
+void check_sources(Aftermath& after, const Tree& left) {
+  for (const char* folder : {"run/", "data/", "published/"})
+    after.demand_same(part_of(left, folder), part_of(after.before, folder), folder);
+}
+
+/// "to" is there as a whole or not at all; the command can be given again.
+std::function<void(Aftermath&)> check_conversion(const Words& command, const Words& reads) {
+  return [command, reads](Aftermath& after) {
+    const Tree left = read_tree(after.site.folder());
+    check_sources(after, left);
+    const bool there = left.contains("to/");
+    after.demand(there || !after.succeeded, "success without a result");
+    if (there) after.demand_same(part_of(left, "to/"), part_of(after.after, "to/"), "not the whole result");
+    if (!there) after.demand_success(command);
+    after.demand_success(reads);
+    Tree end = read_tree(after.site.folder());
+    after.demand_same(end, after.after, "in the end");
+  };
+}
+
+Words generate(const std::string& model) {
+  return {"generate", "--model", model, "--prompt", "the quick", "--tokens", "1", "--samples", "2", "--threads", "1"};
+}
+
+void check_text(Aftermath& after) {
+  const Tree left = read_tree(after.site.folder());
+  check_sources(after, left);
+  const auto is = left.find("text.out");
+  const std::string& whole = after.after.at("text.out");
+  if (after.succeeded)
+    after.demand(is != left.end() && is->second == whole, "success, but the text is not what was to be written");
+  if (is != left.end()) after.demand(whole.starts_with(is->second), "what was written is not the start of the text");
+  after.demand_success(generate("run"), "text.out");
+  after.demand_same(read_tree(after.site.folder()), after.after, "in the end");
+}
+
+}  // namespace
+
+std::vector<Scenario> model_scenarios() {
+  const Words publish{"convert", "run", "to", "--shard-size", "1", "--threads", "1"};
+  const Words import{"convert", "published", "to", "--threads", "1"};
+  const auto make_published = [](Site& site) {
+    make_run(site);
+    must_run(site, {"convert", "run", "published"});
+  };
+  return {
+      {.name = "convert-to-hugging-face",
+       .set_up = make_run,
+       .command = publish,
+       .check = check_conversion(publish, generate("to"))},
+      {.name = "convert-from-hugging-face",
+       .set_up = make_published,
+       .command = import,
+       .check = check_conversion(import, {"inspect", "to", "--verify"})},
+      {.name = "generate", .set_up = make_run, .command = generate("run"), .output = "text.out", .check = check_text},
+  };
+}
+
+}  // namespace lockstep::faults
