@@ -25,6 +25,7 @@ struct StepCommandOptions {
   std::string shape = "tiny";
   std::string dtype = "fp32";
   std::string recompute = "none";
+  std::int64_t zero = 0;
   std::string isa = "auto";
   std::int64_t threads = 0, ranks = 1;
   std::int64_t steps = 20;
@@ -42,6 +43,7 @@ bool parse(const Arguments& arguments, StepCommandOptions& options) {
   line.option("--shape", options.shape, "SHAPE",
               "tiny, char-12x64, char, gpt2:4x64, gpt2:1x1024, gpt2:4x1024, llama:4x64, llama:1x1024 (samples x length)");
   line.choice("--dtype", options.dtype, dtype_spellings(), "type of weights and activations; bf16 has fp32 master weights");
+  line.option("--zero", options.zero, "N", "as memory.zero: 0, 1, 2 or 3");
   line.option("--recompute", options.recompute, "WHAT", "as memory.recompute: none, selective, full, every:k");
   line.option("--ranks", options.ranks, "N", "data-parallel ranks, which share the samples and the cores; without the floor");
   line.option("--threads", options.threads, "N", "of each rank; 0: its share of the cores");
@@ -53,6 +55,8 @@ bool parse(const Arguments& arguments, StepCommandOptions& options) {
   line.flag("--json", options.json, "one line of JSON");
   line.note("example:\n  lockstep bench step --shape char --seconds 20 --details");
   if (!line.parse(arguments)) return false;
+  if (options.zero < 0 || options.zero > 3)
+    throw UserError(fmt::format("--zero {}: must be 0, 1, 2 or 3", options.zero), "--zero 1 cuts the optimizer's state");
   if (!layout::recompute_from(options.recompute)) {
     throw UserError(
         fmt::format("--recompute {}: must be none, selective, full or every:k, k blocks from 1 on", options.recompute),
@@ -72,6 +76,7 @@ int bench_step(const Arguments& arguments) {
         lab::bench_step(shape,
                         {.weights = weights,
                          .recompute = layout::recompute_from(options.recompute).value(),
+                         .zero = static_cast<int>(options.zero),
                          .steps = static_cast<int>(options.steps),
                          .seconds = options.seconds,
                          .version = kVersion,

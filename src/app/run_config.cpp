@@ -95,11 +95,6 @@ std::vector<Problem> check(const RunConfig& config) {
 
 std::vector<Problem> check_runnable(const RunConfig& config) {
   std::vector<Problem> problems;
-  if (zero_level(config) > 1) {
-    problems.push_back(
-        {fmt::format("memory.zero = {}: this version cuts the optimizer's state alone over ranks", zero_level(config)),
-         "memory.zero=1"});
-  }
   const std::vector<ops::Isa> isas = ops::available_isas();
   if (isa_of(config) != ops::Isa::automatic && std::find(isas.begin(), isas.end(), isa_of(config)) == isas.end()) {
     problems.push_back({fmt::format("numerics.isa = {}: this machine lacks it", config.numerics.isa),

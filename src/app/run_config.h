@@ -124,6 +124,9 @@ struct RunConfig {
   struct Memory {
     std::string recompute = "none";
     std::optional<std::int64_t> zero;  // null: what train.backend names
+    std::string zero_group = "all";
+    std::int64_t prefetch = 1;
+    bool reshard_after_forward = true;
     bool operator==(const Memory&) const = default;
   };
   struct Comm {

@@ -8,6 +8,7 @@
 #include "app/parameter_server/roles.h"
 #include "app/session.h"
 #include "app/settings/resolve.h"
+#include "app/start/cut_state.h"
 #include "app/start/plan.h"
 #include "app/start/startup.h"
 #include "app/train_rank.h"
@@ -58,6 +59,7 @@ void dry_run(const RunConfig& config, std::int64_t vocabulary, Session& session)
   fmt::print("\nMemory of {}\n{}",
              engine_settings.servers ? "rank 0, a worker that keeps optimizer slots for checkpoints" : "one rank",
              ledger.table());
+  for (const std::string& note : notes_on_cut_state(engine_settings)) fmt::print("{}\n", note);
   if (engine_settings.servers)
     fmt::print("\nMemory of the first server\n{}", comm::receive_text(session.world(), static_cast<int>(workers)));
 }

@@ -9,6 +9,7 @@
 #include "app/build_info.h"
 #include "app/parameter_server/roles.h"
 #include "app/run_summary.h"
+#include "app/start/cut_state.h"
 #include "app/start/plan.h"
 #include "app/start/run_folder.h"
 #include "app/start/run_record.h"
@@ -166,6 +167,7 @@ void commit(const Run& run, train::Engine& engine, TrainingData& data, train::Te
   engine.commit();
   if (!run.call.live)
     run.log.info(fmt::format("memory{}:\n", run.session.world().size() > 1 ? " of one rank" : "") + ledger.table());
+  for (const std::string& note : notes_on_cut_state(run.settings)) run.log.info(note);
 }
 
 /// The run's own files, once nothing is left that could refuse it. For rank 0.

@@ -49,4 +49,28 @@ PartMap part_map(const ModelConfig& config, const std::vector<layout::Unit>& uni
   return parts;
 }
 
+std::vector<LeaseClass> lease_classes(const PartMap& parts, const UnitMap& map) {
+  LeaseClass blocks{.units = map.blocks, .sequence = true}, ends{.units = {map.embedding, map.head}}, tied{.units = {map.tied}};
+  const auto add = [](LeaseClass& to, const std::vector<layout::Part>& some) {
+    to.at_once = std::max(to.at_once, static_cast<int>(some.size()));
+    to.parts += static_cast<int>(some.size());
+    for (const layout::Part& part : some) to.elements = std::max(to.elements, part.elements.count);
+  };
+  for (const BlockParts& block : parts.blocks) {
+    add(blocks, block.attention);
+    if (block.mlp != block.attention) add(blocks, block.mlp);
+  }
+  for (const std::vector<layout::Part>* end : {&parts.embedding, &parts.head}) {
+    for (const layout::Part& part : *end) {
+      if (part.unit != map.tied) add(ends, {part});
+    }
+  }
+  for (const layout::Part& part : parts.head) {
+    if (part.unit == map.tied) add(tied, {part});
+  }
+  std::vector<LeaseClass> all{std::move(blocks), std::move(ends)};
+  if (tied.parts > 0) all.push_back(std::move(tied));
+  return all;
+}
+
 }  // namespace lockstep::arch

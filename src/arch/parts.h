@@ -25,4 +25,15 @@ struct PartMap {
 /// `units`: of the model's table, placed.
 PartMap part_map(const ModelConfig& config, const std::vector<layout::Unit>& units, layout::LeaseSize leases);
 
+/// Units of which only a few parts are leased at a time, so that they can be gathered into the same memory.
+struct LeaseClass {
+  std::vector<UnitIndex> units;
+  std::int64_t elements = 0;  ///< of the largest part
+  int parts = 0;              ///< of all of these units
+  int at_once = 1;            ///< parts that are leased at a time, at most
+  bool sequence = false;      ///< one is leased behind the other: it pays to have the next one early
+};
+/// Blocks, a tied matrix, and the embedding with the head, which are never leased at the same time.
+std::vector<LeaseClass> lease_classes(const PartMap& parts, const UnitMap& map);
+
 }  // namespace lockstep::arch

@@ -65,6 +65,8 @@ struct ParallelPlan {
   int microbatches = 1;           ///< of a step, on each data-parallel rank
   ReduceEvery reduce = ReduceEvery::step;
   Placement parameters = {}, gradients = {}, optimizer = {};  ///< optimizer: master copies and the optimizer's own state
+  int prefetch = 1;                   ///< leases of weights that are cut, gathered before they are asked for
+  bool reshard_after_forward = true;  ///< false: what was gathered stays until the weights change
   Recompute recompute = {};
   Tiles tiles = {};
   LeaseSize leases = LeaseSize::block;

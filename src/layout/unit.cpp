@@ -28,4 +28,18 @@ Range range_of(const Unit& unit, int part, int parts) {
   return {pieces.first * cut, pieces.count * cut};
 }
 
+std::vector<Range> gaps_of(const Unit& unit) {
+  std::vector<Range> gaps;
+  std::int64_t end = 0;
+  const auto add = [&](std::int64_t next) {
+    if (next > end) gaps.push_back({end, next - end});
+  };
+  for (const PlacedParameter& parameter : unit.parameters) {
+    add(parameter.offset);
+    end = parameter.offset + parameter.shape().elements();
+  }
+  add(unit.elements);
+  return gaps;
+}
+
 }  // namespace lockstep::layout

@@ -39,4 +39,7 @@ Unit make_unit(std::string name, std::vector<ParameterInfo> parameters, TensorRa
 /// Range `part` of `parts` of a unit's elements, divided in pieces of `cut` elements; may be empty.
 Range range_of(const Unit& unit, int part, int parts);
 
+/// Elements of a unit that lie between its parameters, and behind them.
+std::vector<Range> gaps_of(const Unit& unit);
+
 }  // namespace lockstep::layout

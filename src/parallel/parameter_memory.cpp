@@ -1,20 +1,36 @@
 #include "parallel/parameter_memory.h"
 
+#include <algorithm>
+
 namespace lockstep::parallel {
 
 ParameterMemory::ParameterMemory(std::vector<layout::Unit> all, const WeightStorage& kept, const layout::ParallelPlan& plan,
-                                 const layout::Coordinates& at)
+                                 const layout::Coordinates& at, const std::vector<arch::LeaseClass>& classes)
     : units(std::move(all)),
       storage(kept),
       cut(layout::state_cut(plan, at, plan.optimizer.cut)),
+      sharded(plan.parameters.cut != layout::CutOver::none),
       weights(units.size()),
       masters(kept.owned() == kept.type ? 0 : units.size()) {
-  ensure(plan.parameters == layout::Placement{}, "weights lie whole on their device");
+  ensure(plan.parameters.tier == layout::Tier::device, "weights lie on their device");
+  if (!sharded) return;
+  ensure(plan.parameters.cut == plan.optimizer.cut, "a rank updates the weights that it keeps");
+  gathers.ahead = plan.prefetch;
+  gathers.class_of.resize(units.size());
+  for (const arch::LeaseClass& kind : classes) {
+    for (const UnitIndex unit : kind.units) gathers.class_of[static_cast<std::size_t>(unit.value)] = gathers.classes.size();
+    const int in_turns = kind.at_once + (kind.sequence ? plan.prefetch : 0);
+    const int slots = plan.reshard_after_forward ? std::min(kind.parts, in_turns) : kind.parts;
+    gathers.classes.push_back({kind.elements, std::vector<Tensor>(static_cast<std::size_t>(slots))});
+  }
 }
 
 void ParameterMemory::declare(Arena& weights_at, Arena& masters_at) {
   for (std::size_t i = 0; i < weights.size(); ++i)
-    weights_at.declare(weights[i], units[i].name, Shape{units[i].elements}, storage.type);
+    weights_at.declare(weights[i], units[i].name, Shape{sharded ? cut.held(units[i]).count : units[i].elements}, storage.type);
+  for (GatherMemory::Class& kind : gathers.classes) {
+    for (Tensor& slot : kind.slots) weights_at.declare(slot, "gathered", Shape{kind.elements}, storage.type);
+  }
   for (std::size_t i = 0; i < masters.size(); ++i)
     masters_at.declare(masters[i], units[i].name, Shape{cut.held(units[i]).count}, storage.owned());
 }

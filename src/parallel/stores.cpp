@@ -1,10 +1,13 @@
 #include "parallel/stores.h"
 
 #include "parallel/zero/resident_parameters.h"
+#include "parallel/zero/sharded_parameters.h"
 
 namespace lockstep::parallel {
 
 std::unique_ptr<ParameterStore> make_parameter_store(const ParameterMemory& memory, const Groups& groups) {
+  const layout::CutOver over = groups.plan().parameters.cut;
+  if (over != layout::CutOver::none) return std::make_unique<ShardedParameters>(memory, groups.parts(over));
   return std::make_unique<ResidentParameters>(memory, groups.parts(groups.plan().optimizer.cut));
 }
 

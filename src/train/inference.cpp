@@ -10,13 +10,29 @@
 
 namespace lockstep::train {
 
+namespace {
+
+/// Nothing is updated: what each rank has of the weights is all there is.
+layout::ParallelPlan reading(layout::ParallelPlan plan) {
+  plan.optimizer = plan.gradients = plan.parameters;
+  return plan;
+}
+
+std::vector<arch::LeaseClass> classes_of(const arch::ModelConfig& model, const layout::ParallelPlan& plan) {
+  const std::vector<layout::Unit> units = arch::units_of(arch::unit_table(model));
+  return arch::lease_classes(arch::part_map(model, units, plan.leases), arch::unit_map(model));
+}
+
+}  // namespace
+
 Inference::Inference(const arch::ModelConfig& model, DType type, Runtime& runtime, ops::Ops& ops, const parallel::Groups& groups,
                      const parallel::StoreFactory& make_store)
     : groups_(groups),
       arena_("parameters", MemoryKind::parameters),
       table_arena_("tables", MemoryKind::workspace),
       packed_arena_("packed_head", MemoryKind::parameters),
-      weights_(arch::units_of(arch::unit_table(model)), {.type = type, .master = false}, groups.plan()),
+      weights_(arch::units_of(arch::unit_table(model)), {.type = type, .master = false}, reading(groups.plan()), groups.at(),
+               classes_of(model, groups.plan())),
       parameters_(make_store(weights_, groups)),
       boundary_(parallel::make_boundary(groups)),
       attention_(parallel::make_attention(groups.plan(), groups.at())),
@@ -29,7 +45,7 @@ Inference::Inference(const arch::ModelConfig& model, DType type, Runtime& runtim
   HostPieces::declare(pinned_arena_, piece_buffer_, runtime.device());
   model::declare_angles(table_arena_, angles_, model);
   Ledger ledger;
-  arena_.commit(runtime, ledger);
+  weights_.sharded ? arena_.commit(groups.all().window(runtime.memory()), ledger) : arena_.commit(runtime, ledger);
   table_arena_.commit(runtime, ledger);
   if (pinned_arena_.bytes() > 0) pinned_arena_.commit(runtime.memory(Space::pinned), ledger);
   model::compute_angles(context_);
@@ -41,11 +57,27 @@ void Inference::load(const checkpoint::WeightSource& source, Team& team) {
   for (std::size_t u = 0; u < parameters_->units().size(); ++u)
     buffers.push_back({&parameters_->units()[u], parameters_->shard(UnitIndex{static_cast<int>(u)}).master});
   const auto reader = source.read_model(checkpoint::tensors_of(parameters_->units(), parameters_->dtype(), weights));
-  checkpoint::read_whole(*reader, buffers, groups_.replicas(), groups_.all(), pieces_, team);
+  if (weights_.sharded) {
+    read_parts(*reader, team);
+  } else {
+    checkpoint::read_whole(*reader, buffers, groups_.replicas(), groups_.all(), pieces_, team);
+  }
   parameters_->updated();
 }
 
+void Inference::read_parts(checkpoint::RangeReader& reader, Team& team) {
+  ensure(groups_.plan().parameters.cut == layout::CutOver::all, "each rank reads another part");
+  for (std::size_t u = 0; u < parameters_->units().size(); ++u) {
+    const parallel::ParameterStore::Shard shard = parameters_->shard(UnitIndex{static_cast<int>(u)});
+    pieces_.change(shard.master, [&](const Tensor& piece, std::int64_t first) {
+      reader.fill(checkpoint::hold(parameters_->units()[u], {shard.first + first, piece.elements()}, piece), team);
+    });
+  }
+  reader.finish(groups_.all());
+}
+
 void Inference::prepack() {
+  if (weights_.sharded) return;  // what is gathered lies in rows
   using arch::Role;
   const layout::ShardedDims& dims = context_.dims;
   // Products take parts of these: q, k and v, the gate and what it multiplies.

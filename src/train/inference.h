@@ -24,7 +24,7 @@ class Inference {
   /// Every rank gets all weights and reads a part of them. Throws UserError when they are another model's. Collective.
   void load(const checkpoint::WeightSource& source, Team& team);
   /// For writing text, a token at a time: weights are kept as ops::Linear::prepack keeps them, with the same bits in every
-  /// result; a matrix that embedding reads too is kept twice. After load(), once.
+  /// result; a matrix that embedding reads too is kept twice. Nothing where ranks have parts of them. After load(), once.
   void prepack();
   const model::Context& context() const { return context_; }
   /// The ranks that read together.
@@ -33,6 +33,8 @@ class Inference {
   std::int64_t weight_bytes() const { return arena_.bytes(); }
 
  private:
+  /// Of weights that are cut, each rank its part.
+  void read_parts(checkpoint::RangeReader& reader, Team& team);
   const parallel::Groups& groups_;
   Arena arena_, table_arena_, packed_arena_;
   parallel::ParameterMemory weights_;

@@ -95,6 +95,25 @@ class MpiRanks : public TrainCommand {
   }
 };
 
+// Weights and gradients that are cut go through memory that the processes share.
+TEST_F(MpiRanks, CutTheirStateAtAnyLevel) {
+  const std::vector<std::string> more{"model.dropout=0.1", "optimizer.gas=2"};
+  std::vector<std::string> threads = on_two("threads", more);
+  threads.insert(threads.end(), {"--ranks", "2"});
+  ASSERT_EQ(lockstep(threads).code, 0);
+  for (const std::string backend : {"zero1", "zero2", "FSDP"}) {
+    std::vector<std::string> words = on_two(backend, more);
+    words.push_back("train.backend=" + backend);
+    const test::JobOutcome outcome = test::run_job(2, text_of(words));
+    ASSERT_EQ(outcome.code, 0) << outcome.output;
+    EXPECT_EQ(losses(backend), losses("threads"));
+    for (const char* name : {"model.safetensors", "optimizer.safetensors"}) {
+      const std::string path = std::string("/checkpoints/step_8/") + name;
+      EXPECT_TRUE(file("threads" + path) == file(backend + path)) << backend << " " << name;
+    }
+  }
+}
+
 TEST_F(MpiRanks, LearnWhatThreadsLearn) {
   const std::vector<std::string> more{"model.dropout=0.1", "optimizer.gas=2", "data.io=readers"};
   std::vector<std::string> threads = on_two("threads", more);

@@ -28,7 +28,7 @@ class ZeroCommand : public TrainCommand {
 // Evaluating, writing text and saving on the way.
 TEST_F(ZeroCommand, LevelsLearnTheSameBits) {
   ASSERT_EQ(lockstep(on(3, "whole")).code, 0);
-  for (const std::string level : {"memory.zero=1"}) {
+  for (const std::string level : {"memory.zero=1", "memory.zero=2", "memory.zero=3"}) {
     const Outcome outcome = lockstep(on(3, level, {level}));
     ASSERT_EQ(outcome.code, 0) << outcome.err;
     EXPECT_EQ(losses(level), losses("whole"));
@@ -48,10 +48,40 @@ TEST_F(ZeroCommand, ARunGoesOnAtAnyLevel) {
 
 TEST_F(ZeroCommand, AStepIsDumpedWhole) {
   ASSERT_EQ(lockstep(on(3, "whole", {"train.dump_step=2"})).code, 0);
-  for (const std::string level : {"memory.zero=1"}) {
+  for (const std::string level : {"memory.zero=1", "memory.zero=3"}) {
     ASSERT_EQ(lockstep(on(3, level, {level, "train.dump_step=2"})).code, 0);
     EXPECT_TRUE(file(level + "/dump_step_2.safetensors") == file("whole/dump_step_2.safetensors"));
   }
+}
+
+TEST_F(ZeroCommand, HostsShareOutByThemselves) {
+  ASSERT_EQ(lockstep(on(4, "whole")).code, 0);
+  const std::string node = "memory.zero_group=node";
+  ASSERT_EQ(lockstep(on(4, "hosts", {"memory.zero=3", node, "parallel.ranks_per_host=2"})).code, 0);
+  EXPECT_EQ(losses("hosts"), losses("whole"));
+  EXPECT_TRUE(weights("hosts", 8) == weights("whole", 8));
+  const Outcome refused = lockstep(on(3, "bad", {"memory.zero=1", node, "parallel.ranks_per_host=2"}));
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_NE(refused.err.find("memory.zero_group = node: 3 ranks do not divide by the 2 of a host"), std::string::npos)
+      << refused.err;
+}
+
+TEST_F(ZeroCommand, ADryRunSaysWhatIsKept) {
+  const auto dry = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> all = on(4, "none", {"--dry-run"});
+    all.insert(all.end(), more.begin(), more.end());
+    const Outcome outcome = lockstep(all);
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    return outcome.out;
+  };
+  EXPECT_EQ(dry({}).find("memory.zero ="), std::string::npos);
+  EXPECT_NE(dry({"train.backend=zero1"}).find("memory.zero = 1: each rank has 1/4 of the optimizer's state"), std::string::npos);
+  const std::string waits = dry({"memory.zero=2"});
+  EXPECT_NE(waits.find("memory.zero = 2: each rank has 1/4 of the optimizer's state and gradients"), std::string::npos) << waits;
+  EXPECT_NE(waits.find("parallel.reduce = step: gradients are whole until the last of 2 micro-batches"), std::string::npos);
+  EXPECT_NE(waits.find("parallel.reduce=microbatch (other bits) keeps"), std::string::npos) << waits;
+  EXPECT_EQ(dry({"memory.zero=2", "optimizer.gas=1"}).find("gradients are whole"), std::string::npos);
+  EXPECT_EQ(dry({"memory.zero=3", "parallel.reduce=microbatch"}).find("gradients are whole"), std::string::npos);
 }
 
 TEST_F(ZeroCommand, ContradictionsAreNamed) {

@@ -10,6 +10,7 @@
 
 #include "lab/step/step_shapes.h"
 #include "support/tiny_engine.h"
+#include "support/zero_run.h"
 
 namespace {
 
@@ -112,6 +113,29 @@ TEST_P(Steps, TakeNoMemoryAfterTheSecond) {
   EXPECT_EQ(watch().live.load(), live);
   EXPECT_LE(mallinfo2().uordblks + mallinfo2().hblkhd, in_use + 4096);  // other threads' libraries may keep a little
   EXPECT_LE(mapped_pages(), pages + 16);
+}
+
+// Gathers and reductions are records of a few bytes, which go when the ranks have done them.
+TEST(Allocation, StepsOfCutStateTakeNoMemoryAfterTheThird) {
+  for (int level = 0; level <= 3; ++level) {
+    support::ZeroRun run{.ranks = 2, .level = level};
+    run.model = model_of(step_shape("tiny"));
+    support::on_zero_ranks(run, [&](support::ZeroRank& rank) {
+      comm::Communicator& world = rank.engine().groups().all();
+      rank.engine().initialise();
+      const support::ZeroBatches batches = rank.batches(0);
+      for (int step = 0; step < 3; ++step) rank.step(batches, step);
+      world.barrier();
+      watch().largest = 0;
+      const std::ptrdiff_t live = watch().live;
+      world.barrier();
+      for (int step = 3; step < 7; ++step) rank.step(batches, step);
+      world.barrier();
+      EXPECT_LE(watch().largest.load(), large) << level;
+      EXPECT_LE(watch().live.load(), live + 4096) << level;
+      world.barrier();
+    });
+  }
 }
 
 // What the ledger says is what a process grows by.

@@ -80,6 +80,7 @@ TEST(BenchStep, JsonHasTheSharedKeysInOrder) {
                                             "exposed_s",
                                             "floor_ratio",
                                             "recompute",
+                                            "zero",
                                             "activation_bytes",
                                             "account"}));
   EXPECT_EQ(json.at("peer").string(), "lockstep 1.2.3");

@@ -25,5 +25,11 @@ TEST(Unit, RangesTileTheUnitAtCuts) {
   EXPECT_THROW(range_of(unit, 2, 2), BrokenRule);
 }
 
+TEST(Unit, GapsAreWhatNoParameterHas) {
+  const Unit unit = make_unit("u", {{"a", Shape{3, 100}, true, 0}, {"b", Shape{700}, false, 0}, {"c", Shape{17, 3}, true, 0}});
+  EXPECT_EQ(gaps_of(unit), (std::vector<Range>{{300, 4}, {355, 13}, {1068, unit.elements - 1068}}));
+  EXPECT_TRUE(gaps_of(make_unit("u", {{"a", Shape{2 * cut}, true, 0}})).empty());
+}
+
 }  // namespace
 }  // namespace lockstep::layout

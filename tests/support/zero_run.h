@@ -30,11 +30,19 @@ struct ZeroRun {
   std::int64_t samples = 1;  ///< of a micro-batch
   float grad_clip = 1;
   parallel::GradientOptions gradients = {};
+  int prefetch = 1;
+  bool reshard_after_forward = true;
+  layout::LeaseSize leases = layout::LeaseSize::block;
+  layout::Recompute recompute = {};
   int steps = 3;
   layout::ParallelPlan plan() const {
     layout::ParallelPlan plan{.dp = ranks, .microbatches = microbatches, .reduce = reduce, .ranks_per_host = ranks};
     if (over == layout::CutOver::host) plan.ranks_per_host = 2;
     layout::set_zero_level(plan, level, over);
+    plan.prefetch = prefetch;
+    plan.reshard_after_forward = reshard_after_forward;
+    plan.leases = leases;
+    plan.recompute = recompute;
     return plan;
   }
   train::EngineConfig config() const {
@@ -63,6 +71,13 @@ inline const train::UpdaterFactory replicas = [](const train::UpdaterParts& part
   return std::make_unique<train::Replicas>(parts);
 };
 
+/// Micro-batches of a step: one rank's of those that all ranks share.
+struct ZeroBatches {
+  std::unique_ptr<Batches> all;
+  std::span<const data::Batch> mine;
+  std::int64_t targets = 0;  ///< of these
+};
+
 /// What one rank of a run computes with.
 class ZeroRank {
  public:
@@ -80,17 +95,24 @@ class ZeroRank {
   Team& team() { return runtime_->team(); }
   int rank() const { return groups_.all().rank(); }
 
-  /// Micro-batches of a step: this rank's of those that all ranks share.
-  train::StepResult step(int number) {
+  ZeroBatches batches(int number) const {
     const int each = config_.plan.microbatches, all = each * groups_.all().size();
-    Batches batches(all, config_.samples, config_.positions, config_.model.vocabulary, static_cast<std::uint64_t>(number));
-    for (std::size_t i = 0; i < batches.target_values().size() / 3; ++i) batches.target_values()[i] = -1;
-    const auto mine = batches.all().subspan(static_cast<std::size_t>(each * rank()), static_cast<std::size_t>(each));
-    std::int64_t targets = 0;
-    for (const data::Batch& batch : mine)
-      targets += std::ranges::count_if(elements<std::int32_t>(batch.targets), [](std::int32_t target) { return target >= 0; });
-    return engine_->step(mine, targets, number, 1e-2);
+    ZeroBatches made;
+    made.all = std::make_unique<Batches>(all, config_.samples, config_.positions, config_.model.vocabulary,
+                                         static_cast<std::uint64_t>(number));
+    std::vector<std::int32_t>& targets = made.all->target_values();
+    for (std::size_t i = 0; i < targets.size() / 3; ++i) targets[i] = -1;
+    made.mine = made.all->all().subspan(static_cast<std::size_t>(each * rank()), static_cast<std::size_t>(each));
+    for (const data::Batch& batch : made.mine) {
+      made.targets +=
+          std::ranges::count_if(elements<std::int32_t>(batch.targets), [](std::int32_t target) { return target >= 0; });
+    }
+    return made;
   }
+  train::StepResult step(const ZeroBatches& batches, int number) {
+    return engine_->step(batches.mine, batches.targets, number, 1e-2);
+  }
+  train::StepResult step(int number) { return step(batches(number), number); }
   double evaluate() {
     const Batches batches(1, config_.samples, config_.positions, config_.model.vocabulary, 99);
     return engine_->evaluate(batches.all().front());

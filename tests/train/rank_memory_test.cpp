@@ -58,7 +58,7 @@ TEST(RankMemory, DeclarationsAreTheBytesThatAnEngineTakes) {
     std::mt19937 random(seed);
     EngineConfig config = random_config(random);
     config.plan.dp = 1 + static_cast<int>(random() % 4);
-    layout::set_zero_level(config.plan, static_cast<int>(random() % 2));
+    layout::set_zero_level(config.plan, static_cast<int>(random() % 4));
     comm::run_ranks(config.plan.dp, {.timeout = 60}, [&](comm::Communicator& world) {
       const RankMemory declared(config, {.dp = world.rank()});
       support::Machine machine(1);

@@ -310,6 +310,7 @@ std::vector<Key> parallel_keys() {
 
 std::vector<Key> memory_keys() {
   using Memory = RunConfig::Memory;
+  const Rule any = Rule::any();
   return {
       key<&RunConfig::memory, &Memory::recompute>(
           "memory.recompute", Rule::any(), loose, "",
@@ -319,6 +320,16 @@ std::vector<Key> memory_keys() {
           "memory.zero", Rule::between(0, 3), loose, "",
           "what ranks share out instead of each keeping it (ZeRO): 0: nothing, 1: the optimizer's state, 2: gradients too, 3: "
           "weights too; the same bits; null: what train.backend names"),
+      key<&RunConfig::memory, &Memory::zero_group>("memory.zero_group", Rule::one_of({"all", "node"}), loose, "",
+                                                   "of memory.zero: all ranks share out, or those of each host by themselves "
+                                                   "(HYBRID_SHARD, hpZ; parallel.ranks_per_host)"),
+      key<&RunConfig::memory, &Memory::prefetch>(
+          "memory.prefetch", Rule::between(0, 64), loose, "leases",
+          "of memory.zero=3: weights that are gathered before they are needed; each takes the memory of a block"),
+      key<&RunConfig::memory, &Memory::reshard_after_forward>(
+          "memory.reshard_after_forward", any, loose, "",
+          "of memory.zero=3: gathered weights make room for the next ones; false: they stay until the update, and backward does "
+          "not gather them again"),
   };
 }
 

@@ -40,7 +40,10 @@ layout::ParallelPlan plan_of(const RunConfig& config, const arch::ModelConfig& m
   plan.microbatches = static_cast<int>(config.optimizer.gas);
   plan.reduce = config.parallel.reduce == "microbatch" ? layout::ReduceEvery::microbatch : layout::ReduceEvery::step;
   plan.recompute = layout::recompute_from(config.memory.recompute).value();
-  layout::set_zero_level(plan, zero_level(config));
+  const bool hosts = config.memory.zero_group == "node";
+  layout::set_zero_level(plan, zero_level(config), hosts ? layout::CutOver::host : layout::CutOver::all);
+  plan.prefetch = static_cast<int>(config.memory.prefetch);
+  plan.reshard_after_forward = config.memory.reshard_after_forward;
   plan.ranks_per_host = host_size(config, trainers);
   const layout::PlanLimits limits{.layers = model.layers,
                                   .heads = model.heads,

@@ -26,7 +26,8 @@ std::int64_t agreed(comm::Communicator& world, std::int64_t decision) {
 
 // The headline: nothing but the training itself.
 void time_steps(StepReport& report, const StepBenchOptions& options, Runtime& runtime, ops::Ops& ops, comm::Communicator& world) {
-  StepTraining training(report.shape, runtime, ops, world, {.weights = options.weights, .recompute = options.recompute});
+  StepTraining training(report.shape, runtime, ops, world,
+                        {.weights = options.weights, .recompute = options.recompute, .zero = options.zero});
   report.activation_bytes = training.activation_bytes();
   train::StepResult result;
   report.first_step_seconds = training.timed_step(result);
@@ -49,7 +50,8 @@ void time_steps(StepReport& report, const StepBenchOptions& options, Runtime& ru
 void fill_account(StepReport& report, const StepBenchOptions& options, Runtime& runtime, comm::Communicator& world) {
   OpAccount account;
   const std::unique_ptr<ops::Ops> ops = options.observed_ops(account);
-  StepTraining training(report.shape, runtime, *ops, world, {.weights = options.weights, .recompute = options.recompute});
+  StepTraining training(report.shape, runtime, *ops, world,
+                        {.weights = options.weights, .recompute = options.recompute, .zero = options.zero});
   train::StepResult result = training.step();
   const auto affordable = static_cast<std::int64_t>(2 / report.median_seconds());
   report.account_steps = static_cast<int>(agreed(world, std::clamp<std::int64_t>(affordable, 1, most_account_steps)));
@@ -96,6 +98,7 @@ StepReport bench_step(const StepShape& shape, const StepBenchOptions& options, R
   report.version = options.version;
   report.dtype = options.weights.type;
   report.recompute = options.recompute;
+  report.zero = options.zero;
   report.ranks = world.size();
   report.threads = runtime.team().size() * world.size();
   report.flops_per_token = arch::training_flops_per_token(model_of(shape), shape.positions);

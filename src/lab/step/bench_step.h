@@ -30,6 +30,7 @@ using MakeObservedOps = std::function<std::unique_ptr<ops::Ops>(ops::OpObserver&
 struct StepBenchOptions {
   parallel::WeightStorage weights = {};
   layout::Recompute recompute = {};
+  int zero = 0;                       ///< as memory.zero
   int steps = 20;                     ///< timed steps, at most
   double seconds = 40;                ///< no further step is begun after this (but there are at least three)
   std::string_view version;           ///< of this program
@@ -41,6 +42,7 @@ struct StepReport {
   std::string version;
   DType dtype = DType::f32;  ///< of weights and activations
   layout::Recompute recompute;
+  int zero = 0;                       ///< as memory.zero
   std::int64_t activation_bytes = 0;  ///< of the engine's memory, on a rank
   int ranks = 1;
   int threads = 0;              ///< of all ranks

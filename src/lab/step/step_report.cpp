@@ -130,6 +130,7 @@ Json to_json(const StepReport& report) {
                       {"exposed_s", rounded(report.exposed_seconds, 6)},
                       {"floor_ratio", ratio ? Json(rounded(*ratio, 4)) : Json()},
                       {"recompute", to_string(report.recompute)},
+                      {"zero", std::int64_t{report.zero}},
                       {"activation_bytes", report.activation_bytes},
                       {"account", std::move(account)}};
 }

@@ -12,7 +12,11 @@ namespace {
 
 constexpr double learning_rate = 3e-4;
 
-layout::ParallelPlan plan_of(int ranks) { return {.dp = ranks, .ranks_per_host = ranks}; }
+layout::ParallelPlan plan_of(int ranks, const StepSettings& settings) {
+  layout::ParallelPlan plan{.dp = ranks, .recompute = settings.recompute, .ranks_per_host = ranks};
+  layout::set_zero_level(plan, settings.zero);
+  return plan;
+}
 
 train::EngineConfig engine_config(const StepShape& shape, int ranks, const StepSettings& settings) {
   train::EngineConfig config;
@@ -20,10 +24,9 @@ train::EngineConfig engine_config(const StepShape& shape, int ranks, const StepS
   config.grad_clip = 1.0F;
   config.samples = shape.samples / ranks;
   config.positions = shape.positions;
-  config.plan = plan_of(ranks);
+  config.plan = plan_of(ranks, settings);
   config.weights = settings.weights;
   config.gradients = settings.gradients;
-  config.plan.recompute = settings.recompute;
   return config;
 }
 
@@ -53,7 +56,7 @@ FixedBatch::FixedBatch(const StepShape& shape, int rank, int ranks) {
 StepTraining::StepTraining(const StepShape& shape, Runtime& runtime, ops::Ops& ops, comm::Communicator& world,
                            const StepSettings& settings)
     : batch_(shape, world.rank(), world.size()),
-      groups_(world, layout::Mesh(plan_of(world.size()))),
+      groups_(world, layout::Mesh(plan_of(world.size(), settings))),
       engine_(engine_config(shape, world.size(), settings), runtime, ops, groups_) {
   engine_.commit();
   engine_.initialise();

@@ -35,6 +35,7 @@ struct StepSettings {
   parallel::WeightStorage weights = {};
   parallel::GradientOptions gradients = {};
   layout::Recompute recompute = {};
+  int zero = 0;  ///< as memory.zero
 };
 
 class StepTraining {

@@ -1,11 +1,28 @@
 #include "parallel/zero/gradients.h"
 
 #include <algorithm>
+#include <array>
 
 #include "base/error.h"
 #include "base/timer.h"
 
 namespace lockstep::parallel {
+
+std::vector<GradientBucket> gradient_buckets(const std::vector<layout::Unit>& units, const std::vector<UnitIndex>& order,
+                                             std::int64_t bytes) {
+  ensure(order.size() == units.size(), "every unit has its place in the order of backward");
+  constexpr std::int64_t element_bytes = 4;
+  std::vector<GradientBucket> buckets;
+  std::int64_t first = 0;
+  for (const UnitIndex unit : order) {
+    if (buckets.empty() || buckets.back().elements * element_bytes >= bytes) buckets.push_back({.first = first});
+    const std::int64_t elements = units[static_cast<std::size_t>(unit.value)].elements;
+    buckets.back().elements += elements;
+    buckets.back().units.push_back(unit);
+    first += elements;
+  }
+  return buckets;
+}
 
 void GradientMemory::declare(const GradientArenas& arenas, const std::vector<layout::Unit>& units, const GradientWork& work) {
   cut = work.cut;
@@ -14,9 +31,18 @@ void GradientMemory::declare(const GradientArenas& arenas, const std::vector<lay
     elements += unit.elements;
     needed += cut.held(unit).count;
   }
-  arenas.gradients.declare(sum, "units", Shape{work.each_microbatch() ? needed : elements}, DType::f32);
-  fresh.resize(work.each_microbatch() ? static_cast<std::size_t>(work.open_microbatches) : 0);
-  for (Tensor& microbatch : fresh) arenas.gradients.declare(microbatch, "micro-batch", Shape{elements}, DType::f32);
+  const bool apart = work.each_microbatch() || work.in_turns();
+  arenas.gradients.declare(sum, "units", Shape{apart ? needed : elements}, DType::f32);
+  if (work.in_turns()) {
+    std::array<std::int64_t, 2> largest{};
+    const std::vector<GradientBucket> buckets = gradient_buckets(units, work.order, work.bucket_bytes);
+    for (std::size_t b = 0; b < buckets.size(); ++b) largest[b % 2] = std::max(largest[b % 2], buckets[b].elements);
+    turns.resize(std::min<std::size_t>(2, buckets.size()));
+    for (std::size_t i = 0; i < turns.size(); ++i) arenas.gradients.declare(turns[i], "buckets", Shape{largest[i]}, DType::f32);
+  } else if (work.each_microbatch()) {
+    fresh.resize(static_cast<std::size_t>(work.open_microbatches));
+    for (Tensor& microbatch : fresh) arenas.gradients.declare(microbatch, "micro-batch", Shape{elements}, DType::f32);
+  }
   if (work.tied.rank() > 0) tied.emplace().declare(arenas, work.tied, work.tokens, work.ranks);
 }
 
@@ -24,6 +50,7 @@ ZeroGradients::ZeroGradients(const std::vector<layout::Unit>& units, const arch:
                              const GradientMemory& memory, comm::Communicator& group, ops::Ops& ops,
                              const GradientOptions& options)
     : entries_(units.size()),
+      holders_(memory.turns.size()),
       group_(group),
       ops_(ops),
       options_(options),
@@ -32,6 +59,7 @@ ZeroGradients::ZeroGradients(const std::vector<layout::Unit>& units, const arch:
       microbatches_(microbatches) {
   if (memory.tied) tied_.emplace(*memory.tied, group, ops);
   lay_out(units, arch::backward_order(map));
+  for (std::size_t place = 0; place < holders_.size(); ++place) holders_[place] = place;
   for (Bucket& bucket : buckets_) {
     bucket.pieces.resize(std::max<std::size_t>(1, memory.fresh.size()));
     for (Piece& piece : bucket.pieces) piece.reductions.resize(scatters() ? bucket.units.size() : 1);
@@ -39,32 +67,47 @@ ZeroGradients::ZeroGradients(const std::vector<layout::Unit>& units, const arch:
 }
 
 void ZeroGradients::lay_out(const std::vector<layout::Unit>& units, const std::vector<UnitIndex>& order) {
-  ensure(order.size() == units.size(), "every unit has its place in the order of backward");
   ensure(memory_.cut.whole() || memory_.cut.parts * memory_.cut.copies == group_.size(), "every rank needs its part of the sum");
-  constexpr std::int64_t element_bytes = 4;
-  std::int64_t needed = 0;
-  for (const UnitIndex index : order) {
-    if (buckets_.empty() || buckets_.back().elements * element_bytes >= options_.bucket_bytes)
-      buckets_.push_back({.first = elements_});
-    const layout::Unit& unit = units[static_cast<std::size_t>(index.value)];
-    Entry& e = entry(index);
-    e.first = elements_;
-    e.elements = unit.elements;
-    e.held = memory_.cut.held(unit);
-    e.held_first = needed;
-    e.bucket = buckets_.size() - 1;
-    for (int part = 0; scatters() && part < group_.size(); ++part)
-      e.counts.push_back(layout::range_of(unit, part, group_.size()).count);
-    buckets_.back().elements += e.elements;
-    buckets_.back().units.push_back(index);
-    elements_ += e.elements;
-    needed += e.held.count;
+  std::int64_t elements = 0, needed = 0;
+  for (GradientBucket& bucket : gradient_buckets(units, order, options_.bucket_bytes)) {
+    for (const UnitIndex index : bucket.units) {
+      const layout::Unit& unit = units[static_cast<std::size_t>(index.value)];
+      Entry& e = entry(index);
+      e.first = elements;
+      e.elements = unit.elements;
+      e.held = memory_.cut.held(unit);
+      e.held_first = needed;
+      e.bucket = buckets_.size();
+      e.gaps = layout::gaps_of(unit);
+      for (int part = 0; scatters() && part < group_.size(); ++part)
+        e.counts.push_back(layout::range_of(unit, part, group_.size()).count);
+      elements += e.elements;
+      needed += e.held.count;
+    }
+    buckets_.push_back({std::move(bucket)});
   }
-  ensure((each_microbatch() ? needed : elements_) == memory_.sum.elements(), "gradients have the memory of these units");
+  ensure((apart() ? needed : elements) == memory_.sum.elements(), "gradients have the memory of these units");
 }
 
 Tensor ZeroGradients::held_sum(const Entry& e) const {
-  return each_microbatch() ? memory_.sum.flat(e.held_first, e.held.count) : held(e, memory_.sum);
+  return memory_.sum.flat(apart() ? e.held_first : e.first + e.held.first, e.held.count);
+}
+
+Tensor ZeroGradients::buffer(std::size_t bucket, int microbatch) const {
+  const auto& [first, elements, units] = static_cast<const GradientBucket&>(buckets_[bucket]);
+  if (in_turns()) return memory_.turns[bucket % memory_.turns.size()].flat(0, elements);
+  const Tensor& all =
+      each_microbatch() ? memory_.fresh[static_cast<std::size_t>(microbatch) % memory_.fresh.size()] : memory_.sum;
+  return all.flat(first, elements);
+}
+
+void ZeroGradients::claim(std::size_t bucket) {
+  std::size_t& holder = holders_[bucket % holders_.size()];
+  const Bucket& there = buckets_[holder];
+  const bool complete = there.pieces.front().closed == std::ssize(there.units);
+  ensure(complete || holder == bucket || there.pieces.front().closed == 0, "buckets are open one after another");
+  if (complete) take(holder, there.taken + 1);
+  holder = bucket;
 }
 
 void ZeroGradients::begin(int microbatches) {
@@ -82,12 +125,16 @@ OpenGradient ZeroGradients::open(UnitIndex unit, Microbatch microbatch) {
   Entry& e = entry(unit);
   ensure(microbatch.value == e.opened, "gradients accumulate in the order of micro-batches");
   ++e.opened;
-  if (each_microbatch()) {
+  if (in_turns()) {
+    claim(e.bucket);
+    for (const layout::Range& gap : e.gaps)  // which have what another unit left there
+      ops_.elementwise().zero(of_unit(e, buffer(e.bucket, microbatch.value)).flat(gap.first, gap.count));
+  } else if (each_microbatch()) {
     const int places = static_cast<int>(memory_.fresh.size());
     ensure(e.opened - e.closed <= places, "no more micro-batches are open than the store was made for");
-    take(buckets_[e.bucket], microbatch.value - places + 1);
+    take(e.bucket, microbatch.value - places + 1);
   }
-  return {buffer(microbatch).flat(e.first, e.elements), !each_microbatch() && microbatch.value > 0};
+  return {of_unit(e, buffer(e.bucket, microbatch.value)), !apart() && microbatch.value > 0};
 }
 
 void ZeroGradients::expect(const Tensor& tokens) {
@@ -98,8 +145,9 @@ Tensor ZeroGradients::open_rows(Microbatch microbatch) {
   if (tied_) return tied_->open_rows();
   const Entry& e = entry(table_.unit);
   ensure(microbatch.value + 1 == e.opened, "rows are added while the embedding's unit is open");
-  const Tensor rows = buffer(microbatch).flat(e.first + table_.offset, table_.shape.elements()).reshape(table_.shape);
-  if (each_microbatch() || microbatch.value == 0) ops_.elementwise().zero(rows);
+  const Tensor flat = of_unit(e, buffer(e.bucket, microbatch.value));
+  const Tensor rows = flat.flat(table_.offset, table_.shape.elements()).reshape(table_.shape);
+  if (apart() || microbatch.value == 0) ops_.elementwise().zero(rows);
   return rows;
 }
 
@@ -107,21 +155,26 @@ void ZeroGradients::close(UnitIndex unit, Microbatch microbatch) {
   Entry& e = entry(unit);
   ensure(microbatch.value == e.closed && e.closed < e.opened, "what is closed was opened, and is closed in order");
   ++e.closed;
-  if (!each_microbatch() && e.closed < microbatches_) return;
+  if (!apart() && e.closed < microbatches_) return;
   if (first_ready_ == 0) first_ready_ = now_seconds();
   Bucket& bucket = buckets_[e.bucket];
   Piece& piece = bucket.pieces[static_cast<std::size_t>(microbatch.value) % bucket.pieces.size()];
-  if (++piece.closed == std::ssize(bucket.units)) reduce(bucket, piece, buffer(microbatch));
+  if (++piece.closed == std::ssize(bucket.units)) reduce(e.bucket, microbatch.value);
 }
 
-void ZeroGradients::reduce(const Bucket& bucket, Piece& piece, const Tensor& from) {
+// A first micro-batch's part goes straight to the sum.
+void ZeroGradients::reduce(std::size_t index, int microbatch) {
+  const Bucket& bucket = buckets_[index];
+  Piece& piece = buckets_[index].pieces[static_cast<std::size_t>(microbatch) % bucket.pieces.size()];
+  const Tensor from = buffer(index, microbatch);
   if (scatters()) {
     for (std::size_t i = 0; i < bucket.units.size(); ++i) {
       const Entry& e = entry(bucket.units[i]);
-      piece.reductions[i] = group_.reduce_scatter(held(e, from), from.flat(e.first, e.elements), e.counts, comm::Reduction::sum);
+      const Tensor to = apart() && microbatch == 0 ? held_sum(e) : held(e, from);
+      piece.reductions[i] = group_.reduce_scatter(to, of_unit(e, from), e.counts, comm::Reduction::sum);
     }
   } else {
-    piece.reductions.front() = group_.all_reduce(from.flat(bucket.first, bucket.elements), comm::Reduction::sum);
+    piece.reductions.front() = group_.all_reduce(from, comm::Reduction::sum);
   }
   if (!options_.overlap) join(piece);
 }
@@ -132,20 +185,21 @@ void ZeroGradients::join(Piece& piece) {
 }
 
 // A reduced micro-batch goes to the sum before its place is used again.
-void ZeroGradients::take(Bucket& bucket, int before) {
+void ZeroGradients::take(std::size_t index, int before) {
+  Bucket& bucket = buckets_[index];
   while (bucket.taken < before) {
-    const std::size_t place = static_cast<std::size_t>(bucket.taken) % bucket.pieces.size();
-    Piece& piece = bucket.pieces[place];
+    Piece& piece = bucket.pieces[static_cast<std::size_t>(bucket.taken) % bucket.pieces.size()];
     ensure(piece.closed == std::ssize(bucket.units), "a micro-batch is complete before its place is used again");
     piece.closed = 0;
     join(piece);
+    const Tensor fresh = buffer(index, bucket.taken);
     const bool first = bucket.taken++ == 0;
-    const auto add = [&](const Tensor& sum, const Tensor& fresh) {
-      first ? ops_.elementwise().cast(sum, fresh) : ops_.elementwise().add(sum, fresh);
+    if (first && scatters()) continue;  // it is there
+    const auto add = [&](const Tensor& sum, const Tensor& part) {
+      first ? ops_.elementwise().cast(sum, part) : ops_.elementwise().add(sum, part);
     };
-    const Tensor& fresh = memory_.fresh[place];
     if (memory_.cut.whole()) {
-      add(memory_.sum.flat(bucket.first, bucket.elements), fresh.flat(bucket.first, bucket.elements));
+      add(memory_.sum.flat(bucket.first, bucket.elements), fresh);
     } else {
       for (const UnitIndex unit : bucket.units) add(held_sum(entry(unit)), held(entry(unit), fresh));
     }
@@ -163,11 +217,11 @@ void ZeroGradients::finish() {
 void ZeroGradients::finish_apart() {
   overlappable_seconds_ = now_seconds() - first_ready_ - exposed_seconds_;
   for (const Entry& e : entries_) ensure(e.closed == microbatches_, "every unit got the gradient of every micro-batch");
-  for (Bucket& bucket : buckets_) {
-    if (each_microbatch()) {
-      take(bucket, microbatches_);
+  for (std::size_t b = 0; b < buckets_.size(); ++b) {
+    if (apart()) {
+      take(b, microbatches_);
     } else {
-      join(bucket.pieces.front());
+      join(buckets_[b].pieces.front());
     }
   }
 }

@@ -32,10 +32,28 @@ struct GradientWork {
   int open_microbatches = 1;  ///< at the same time: layout::open_microbatches
   int ranks = 1;              ///< that gradients are summed over
   layout::StateCut cut = {};  ///< what this rank needs of the sum
-  Shape tied = {};            ///< [V, C] of a tied matrix, where the rank embeds tokens with it; else of rank 0
+  /// Whole gradients are kept until they are reduced and no longer, where that can be before the last micro-batch: all buckets
+  /// take turns in the memory of two. `order`: units as backward is done with them; `bucket_bytes`: GradientOptions'.
+  bool cut_gradients = false;
+  std::vector<UnitIndex> order = {};
+  std::int64_t bucket_bytes = GradientOptions{}.bucket_bytes;
+  Shape tied = {};  ///< [V, C] of a tied matrix, where the rank embeds tokens with it; else of rank 0
   /// Whether each micro-batch is reduced by itself: with one micro-batch or one rank it makes no difference.
   bool each_microbatch() const { return reduce == layout::ReduceEvery::microbatch && microbatches > 1 && ranks > 1; }
+  /// Whether buckets take turns. Micro-batches that are open side by side need all their memory, as a sum of several does.
+  bool in_turns() const {
+    return cut_gradients && !cut.whole() && open_microbatches == 1 && (microbatches == 1 || each_microbatch());
+  }
 };
+
+/// Neighbours in the order of backward, whose gradients are reduced together.
+struct GradientBucket {
+  std::int64_t first = 0, elements = 0;  ///< of the gradients of all units in that order
+  std::vector<UnitIndex> units = {};
+};
+/// A bucket takes units until it has `bytes`.
+std::vector<GradientBucket> gradient_buckets(const std::vector<layout::Unit>& units, const std::vector<UnitIndex>& order,
+                                             std::int64_t bytes);
 
 /// What a rank keeps of gradients.
 struct GradientMemory {
@@ -43,8 +61,9 @@ struct GradientMemory {
   void declare(const GradientArenas& arenas, const std::vector<layout::Unit>& units, const GradientWork& work);
 
   layout::StateCut cut;
-  /// The step's gradient, f32: [elements of all units], or where each micro-batch is reduced [those that this rank needs].
+  /// The step's gradient, f32: [elements of all units], or where gradients are reduced apart from it [those this rank needs].
   Tensor sum;
+  std::vector<Tensor> turns;             ///< [elements of the largest] f32: of every other bucket, where they take turns
   std::vector<Tensor> fresh;             ///< when each micro-batch is reduced: theirs, as many as may be open, taking turns
   std::optional<TiedMatrixMemory> tied;  ///< where GradientWork has one
 };
@@ -80,6 +99,7 @@ class ZeroGradients final : public GradientStore {
     layout::Range held = {};                ///< of the unit: what this rank needs
     std::int64_t held_first = 0;            ///< where that lies among what it needs of all units
     std::vector<std::int64_t> counts = {};  ///< what each rank needs, where each needs another part
+    std::vector<layout::Range> gaps = {};   ///< of the unit: elements of no parameter
     std::size_t bucket = 0;
     int opened = 0, closed = 0;  ///< micro-batches that have done so in this step
   };
@@ -88,31 +108,35 @@ class ZeroGradients final : public GradientStore {
     int closed = 0;                              ///< units
     std::vector<comm::Request> reductions = {};  ///< one of the bucket, or one a unit
   };
-  struct Bucket {
-    std::int64_t first = 0, elements = 0;
-    std::vector<UnitIndex> units = {};
+  struct Bucket : GradientBucket {
     int taken = 0;                   ///< when each micro-batch is reduced: how many were added to the sum
     std::vector<Piece> pieces = {};  ///< of the step; when each micro-batch is reduced, of those that may be open, taking turns
   };
   Entry& entry(UnitIndex unit) { return entries_[static_cast<std::size_t>(unit.value)]; }
   void lay_out(const std::vector<layout::Unit>& units, const std::vector<UnitIndex>& order);
+  bool in_turns() const { return !memory_.turns.empty(); }
+  /// Whether gradients are reduced in other memory than that of the sum, and then added to it.
+  bool apart() const { return each_microbatch() || in_turns(); }
   bool each_microbatch() const { return !memory_.fresh.empty(); }
   /// Whether each rank gets another part of the sum. Where several ranks need the same part, all get all of it.
   bool scatters() const { return !memory_.cut.whole() && memory_.cut.copies == 1; }
-  /// Of a buffer of all units.
-  Tensor held(const Entry& e, const Tensor& whole) const { return whole.flat(e.first + e.held.first, e.held.count); }
   Tensor held_sum(const Entry& e) const;
-  /// Where a micro-batch's gradient of all units is added up.
-  const Tensor& buffer(Microbatch microbatch) const {
-    return each_microbatch() ? memory_.fresh[static_cast<std::size_t>(microbatch.value) % memory_.fresh.size()] : memory_.sum;
+  /// Makes room for a bucket, where they take turns: what lies there goes to the sum.
+  void claim(std::size_t bucket);
+  /// Where a micro-batch's gradient of a bucket is added up, and of a unit in it.
+  Tensor buffer(std::size_t bucket, int microbatch) const;
+  Tensor of_unit(const Entry& e, const Tensor& bucket) const {
+    return bucket.flat(e.first - buckets_[e.bucket].first, e.elements);
   }
-  void reduce(const Bucket& bucket, Piece& piece, const Tensor& from);
+  Tensor held(const Entry& e, const Tensor& bucket) const { return of_unit(e, bucket).flat(e.held.first, e.held.count); }
+  void reduce(std::size_t bucket, int microbatch);
   void join(Piece& piece);
   /// Adds the reduced gradients of micro-batches before this one to the sum.
-  void take(Bucket& bucket, int before);
+  void take(std::size_t bucket, int before);
 
   std::vector<Entry> entries_;
   std::vector<Bucket> buckets_;
+  std::vector<std::size_t> holders_;  ///< of each place in memory_.turns: the bucket that lies there
   std::int64_t elements_ = 0;
   comm::Communicator& group_;
   ops::Ops& ops_;

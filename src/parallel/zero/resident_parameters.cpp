@@ -1,7 +1,5 @@
 #include "parallel/zero/resident_parameters.h"
 
-#include <fmt/format.h>
-
 namespace lockstep::parallel {
 
 ResidentParameters::ResidentParameters(const ParameterMemory& memory, comm::Communicator& group)
@@ -16,12 +14,7 @@ ResidentParameters::ResidentParameters(const ParameterMemory& memory, comm::Comm
 }
 
 Lease ResidentParameters::lease(const layout::Access& access) {
-  if (!order_.empty()) {
-    const bool expected = next_ < order_.size() && order_[next_] == access;
-    if (!expected)
-      throw BrokenRule(fmt::format("lease {} of a step follows the access order (unit {})", next_, access.part.unit.value));
-    ++next_;
-  }
+  order_.take(access);
   Entry& leased = entry(access.part.unit);
   leased.arriving.wait();
   const layout::Range& elements = access.part.elements;
@@ -42,10 +35,7 @@ void ResidentParameters::updated() {
   }
 }
 
-void ResidentParameters::begin(const std::vector<layout::Access>& order) {
-  order_ = order;
-  next_ = 0;
-}
+void ResidentParameters::begin(const std::vector<layout::Access>& order) { order_.begin(order); }
 
 ParameterStore::Shard ResidentParameters::shard(UnitIndex unit) {
   Entry& of = entry(unit);

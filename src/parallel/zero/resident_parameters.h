@@ -3,12 +3,12 @@
 // Weights that lie whole in this rank's memory, the same on every rank of a group: a lease is nothing. Where the optimizer's
 // state is cut, each rank updates its part of them, and all parts go to all ranks while the next leases are on their way.
 
-#include <cstddef>
 #include <vector>
 
 #include "comm/communicator.h"
 #include "parallel/parameter_memory.h"
 #include "parallel/parameter_store.h"
+#include "parallel/zero/lease_order.h"
 
 namespace lockstep::parallel {
 
@@ -41,8 +41,7 @@ class ResidentParameters final : public ParameterStore {
   const ParameterMemory& memory_;
   comm::Communicator& group_;
   std::vector<Entry> entries_;  ///< by unit
-  std::vector<layout::Access> order_;
-  std::size_t next_ = 0;
+  LeaseOrder order_;
 };
 
 }  // namespace lockstep::parallel

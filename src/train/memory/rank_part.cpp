@@ -9,9 +9,11 @@ namespace lockstep::train {
 namespace {
 
 void check_placements(const layout::ParallelPlan& plan) {
-  constexpr layout::Placement whole;
-  ensure(plan.parameters == whole && plan.gradients == whole, "weights and gradients lie whole on their device");
-  ensure(plan.optimizer.tier == layout::Tier::device, "the optimizer's state lies on its device");
+  for (const layout::Placement& placement : {plan.parameters, plan.gradients, plan.optimizer})
+    ensure(placement.tier == layout::Tier::device, "weights, gradients and the optimizer's state lie on their device");
+  const auto cut_like_optimizer = [&](layout::CutOver cut) { return cut == layout::CutOver::none || cut == plan.optimizer.cut; };
+  ensure(cut_like_optimizer(plan.parameters.cut) && cut_like_optimizer(plan.gradients.cut),
+         "what is cut is cut over the same ranks, the optimizer's state first");
   ensure(plan.chunks == 1, "a pipeline rank has one chunk");
   ensure(plan.tiles == layout::Tiles{}, "layers are leased whole");
 }
@@ -72,13 +74,17 @@ model::ModelShape model_shape(const EngineConfig& config, const RankPart& part, 
 }
 
 parallel::GradientWork gradient_work(const EngineConfig& config, const RankPart& part, int ranks) {
+  const layout::ParallelPlan& plan = config.plan;
   const bool tied = config.model.tied && part.embedding;
-  return {.microbatches = config.plan.microbatches,
-          .reduce = config.plan.reduce,
-          .tokens = config.samples * config.positions * config.plan.microbatches,
-          .open_microbatches = layout::open_microbatches(part.actions, part.chunks, config.plan.microbatches),
+  return {.microbatches = plan.microbatches,
+          .reduce = plan.reduce,
+          .tokens = config.samples * config.positions * plan.microbatches,
+          .open_microbatches = layout::open_microbatches(part.actions, part.chunks, plan.microbatches),
           .ranks = ranks,
           .cut = part.cut,
+          .cut_gradients = plan.gradients.cut != layout::CutOver::none,
+          .order = arch::backward_order(part.map),
+          .bucket_bytes = config.gradients.bucket_bytes,
           .tied = tied ? arch::token_table(part.units, part.map).shape : Shape{}};
 }
 

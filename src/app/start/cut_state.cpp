@@ -1,0 +1,45 @@
+#include "app/start/cut_state.h"
+
+#include <fmt/format.h>
+
+#include "base/units.h"
+#include "layout/state_cut.h"
+#include "train/memory/rank_memory.h"
+
+namespace lockstep::app {
+namespace {
+
+using layout::CutOver;
+
+std::string gradient_bytes(const train::EngineConfig& config) {
+  return format_bytes(static_cast<std::uint64_t>(train::RankMemory(config, {}).ledger(0).total(MemoryKind::gradients)));
+}
+
+}  // namespace
+
+std::vector<std::string> notes_on_cut_state(const train::EngineConfig& config) {
+  const layout::ParallelPlan& plan = config.plan;
+  const layout::StateCut cut = layout::state_cut(plan, {}, plan.optimizer.cut);
+  if (cut.whole()) return {};
+  const bool gradients = plan.gradients.cut != CutOver::none, weights = plan.parameters.cut != CutOver::none;
+  std::vector<std::string> notes{fmt::format("memory.zero = {}: each rank has 1/{} of {}{}",
+                                             weights     ? 3
+                                             : gradients ? 2
+                                                         : 1,
+                                             cut.parts,
+                                             weights     ? "the optimizer's state, gradients and weights"
+                                             : gradients ? "the optimizer's state and gradients"
+                                                         : "the optimizer's state",
+                                             cut.copies > 1 ? fmt::format(", as on {} hosts", cut.copies) : "")};
+  if (gradients && plan.microbatches > 1 && plan.reduce == layout::ReduceEvery::step) {
+    train::EngineConfig each = config;
+    each.plan.reduce = layout::ReduceEvery::microbatch;
+    notes.push_back(
+        fmt::format("parallel.reduce = step: gradients are whole until the last of {} micro-batches, {}; "
+                    "parallel.reduce=microbatch (other bits) keeps {}",
+                    plan.microbatches, gradient_bytes(config), gradient_bytes(each)));
+  }
+  return notes;
+}
+
+}  // namespace lockstep::app

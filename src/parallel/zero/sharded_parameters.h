@@ -1,0 +1,76 @@
+#pragma once
+
+// Weights of which each rank keeps a part (ZeRO-3, FSDP): a lease gathers them into one of a few slots, and those that come next
+// are gathered while what was leased computes. What lies in a slot stays there until another part needs the place or the weights
+// change, so that a part that is soon leased again is not gathered twice.
+
+#include <cstdint>
+#include <vector>
+
+#include "comm/communicator.h"
+#include "parallel/parameter_memory.h"
+#include "parallel/parameter_store.h"
+#include "parallel/zero/lease_order.h"
+
+namespace lockstep::parallel {
+
+class ShardedParameters final : public ParameterStore {
+ public:
+  /// `group`: the ranks that have a part each, in the order of their parts. A lease is collective over it, but not its end. Both
+  /// outlive the store.
+  ShardedParameters(const ParameterMemory& memory, comm::Communicator& group);
+
+  const std::vector<layout::Unit>& units() const override { return memory_.units; }
+  DType dtype() const override { return memory_.storage.type; }
+  DType owned_dtype() const override { return memory_.storage.owned(); }
+  Lease lease(const layout::Access& access) override;
+  void begin(const std::vector<layout::Access>& order) override;
+  Shard shard(UnitIndex unit) override;
+  void updated() override;
+  /// Throws BrokenRule: no rank keeps a unit whole.
+  void add_packed(UnitIndex unit, const PackedMatrix& matrix) override;
+
+  /// Elements that were gathered so far, those of this rank included.
+  std::int64_t gathered() const { return gathered_; }
+
+ private:
+  /// Memory for one part at a time.
+  struct Slot {
+    const Tensor* memory;
+    layout::Part part = {UnitIndex{-1}, {}};  ///< what lies there, or is on its way; unit -1: nothing
+    int leases = 0;
+    bool awaited = false;   ///< it was gathered ahead, for a lease to come
+    std::int64_t used = 0;  ///< when it was leased last
+    comm::Request arriving = {};
+  };
+  /// In passes without an announced order: what was leased behind a part the last time.
+  struct Follower {
+    layout::Part part, next;
+  };
+
+  void release(const layout::Access& access) noexcept override;
+  std::vector<Slot>& slots_of(UnitIndex unit) { return slots_[memory_.gathers.class_of[static_cast<std::size_t>(unit.value)]]; }
+  Slot* find(const layout::Part& part);
+  /// The place that was not used for longest, of those that nobody leases; of those that are awaited, if `awaited` and there is
+  /// no other. Null when there is none.
+  Slot* free_slot(UnitIndex unit, bool awaited);
+  void gather(Slot& slot, const layout::Part& part);
+  void look_ahead(const layout::Part& part);
+  /// False when there is no place.
+  bool gather_ahead(const layout::Part& part);
+  void learn(const layout::Part& part);
+  const layout::Part* follower(const layout::Part& part) const;
+  void forget_awaited();
+  void wait_for_all();
+
+  const ParameterMemory& memory_;
+  comm::Communicator& group_;
+  LeaseOrder order_;
+  std::vector<std::vector<Slot>> slots_;  ///< by class
+  std::vector<Follower> followers_;
+  layout::Part last_ = {UnitIndex{-1}, {}};  ///< leased last, without an announced order
+  std::vector<std::int64_t> counts_;
+  std::int64_t clock_ = 0, gathered_ = 0;
+};
+
+}  // namespace lockstep::parallel
