@@ -155,6 +155,26 @@ int bench_gemm(const Arguments& arguments) {
   return 0;
 }
 
+int bench_rate(const Arguments& arguments) {
+  double seconds = 0.2;
+  bool json = false;
+  CommandLine line(
+      "bench rate",
+      "The rate of multiply-adds in registers on all cores, now: what other figures of the same moments are parts of, "
+      "on a machine whose speed changes.");
+  line.option("--seconds", seconds, "S", "to count for");
+  line.flag("--json", json, "one line of JSON");
+  line.note("example:\n  lockstep bench rate");
+  if (!line.parse(arguments)) return 0;
+  if (!(seconds > 0 && seconds <= 60))
+    throw UserError(fmt::format("--seconds {}: must be above 0, up to 60", seconds), "--seconds 0.2");
+  run_on_ranks({}, [&](Session& session) {
+    const double gflops = 1e-9 * lab::fma_rate(session.team(), seconds);
+    fmt::print("{}", json ? Json(Json::Object{{"gflops", gflops}}).dump() + "\n" : fmt::format("{:.1f} GF/s\n", gflops));
+  });
+  return 0;
+}
+
 struct Bench {
   std::string name, summary;
   int (*run)(const Arguments& arguments);
@@ -165,6 +185,7 @@ const std::vector<Bench>& benches() {
       {"collectives", "exchanges between ranks beside what memory allows", bench_collectives},
       {"gemm", "matrix products beside those of oneDNN and OpenBLAS", bench_gemm},
       {"overlap", "how much of the exchange of gradients hides behind the backward pass", bench_overlap},
+      {"rate", "multiply-adds a second, now", bench_rate},
       {"scaling", "training steps on 1, 2, 4, ... ranks: speed-up and efficiency", bench_scaling},
       {"staleness", "training by parameter servers that wait for workers, or do not", bench_staleness},
       {"step", "whole optimizer steps: tokens/s, memory, where the time goes", bench_step},

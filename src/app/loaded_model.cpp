@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "app/run_config.h"
+#include "app/start/same_run.h"
 #include "arch/config_json.h"
 #include "checkpoint/find.h"
 #include "checkpoint/huggingface/weights.h"
@@ -62,6 +63,7 @@ LoadedModel load_model(const std::string& path, const std::string& which, const 
   LoadedModel loaded;
   loaded.folder = choice.folder.string();
   loaded.manifest = std::move(choice.manifest);
+  session.use(stored_bf16_order(loaded.manifest).value_or(session.bf16_order()));
   arch::ModelConfig config = arch::model_from_json(loaded.manifest.model, loaded.folder);
   if (longest >= 1 && config.position == arch::PositionKind::rope) config.block_size = std::min(config.block_size, longest);
   const Json* tokenizer = loaded.manifest.run.is_object() ? loaded.manifest.run.find("tokenizer") : nullptr;

@@ -133,6 +133,8 @@ std::string_view spelt(DType type) { return type == DType::bf16 ? "bfloat16" : "
 
 ops::Isa isa_of(const RunConfig& config) { return ops::isa_from_name(config.numerics.isa); }
 
+ops::Bf16Order bf16_order_of(const RunConfig& config) { return ops::bf16_order_from_name(config.numerics.bf16); }
+
 ops::Products products_of(const RunConfig& config) { return ops::products_from_name(config.numerics.products); }
 
 data::Order order_of(const RunConfig& config) {

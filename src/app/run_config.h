@@ -134,7 +134,7 @@ struct RunConfig {
     bool operator==(const Comm&) const = default;
   };
   struct Numerics {
-    std::string isa = "auto", products = "ours";
+    std::string isa = "auto", products = "ours", bf16 = "auto";
     bool operator==(const Numerics&) const = default;
   };
   struct Checkpoint {
@@ -177,6 +177,7 @@ DType dtype_from_spelling(std::string_view spelling);
 std::string_view spelt(DType type);
 ops::Isa isa_of(const RunConfig& config);
 ops::Products products_of(const RunConfig& config);
+ops::Bf16Order bf16_order_of(const RunConfig& config);
 /// data.order; with train.max_epochs always partition.
 data::Order order_of(const RunConfig& config);
 /// train.seed, or 1337 when it is null.

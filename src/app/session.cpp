@@ -49,7 +49,7 @@ void run_rank(const RankOptions& options, comm::Communicator& world, Transport t
               const comm::CoreSharing& all, const std::function<void(Session&)>& body) {
   const comm::CoreSharing sharing = without_servers(options, world, all);
   const ScopedCores scoped(share_of_cores(cores, sharing.rank, sharing.ranks));
-  Session session(threads_of(options, cores, sharing), {options.isa, options.products}, world, transport,
+  Session session(threads_of(options, cores, sharing), {options.isa, options.products, options.bf16}, world, transport,
                   choose_device(options.device, sharing.rank));
   body(session);
 }
@@ -83,19 +83,38 @@ Session::Session(int threads, const ops::OpsOptions& kernels, comm::Communicator
       transport_(transport) {
   world_.attach(*stream_, team());
   agree_on_isa(ops::cpu::resolve(kernels.isa));
+  agree_on_bf16(kernels.bf16);
   ops_ = make_ops(kernels.observer);
 }
 
 std::unique_ptr<ops::Ops> Session::make_ops(ops::OpObserver* observer) const {
-  return ops::make_ops(*runtime_, *stream_, {.isa = isa_, .products = products_, .observer = observer});
+  return ops::make_ops(*runtime_, *stream_, {.isa = isa_, .products = products_, .bf16 = bf16_order_, .observer = observer});
+}
+
+std::vector<std::int32_t> Session::of_all_ranks(std::int32_t mine) const {
+  std::vector<std::int32_t> all(static_cast<std::size_t>(world_.size()));
+  const std::vector<std::int64_t> ones(all.size(), 1);
+  world_.host().all_gather(view(std::span(all), Shape{world_.size()}), view(std::span(&mine, 1), Shape{1}), ones).wait();
+  return all;
+}
+
+void Session::agree_on_bf16(ops::Bf16Order asked) {
+  const bool wish = asked == ops::Bf16Order::automatic;
+  const ops::Bf16Order mine = wish ? ops::usual_bf16_order() : asked;
+  const std::vector<std::int32_t> all = of_all_ranks(mine == ops::Bf16Order::pairs ? 1 : 0);
+  bf16_order_ = std::ranges::min(all) == 1 ? ops::Bf16Order::pairs : ops::Bf16Order::widened;
+}
+
+void Session::use(ops::Bf16Order order) {
+  if (order == bf16_order_) return;
+  bf16_order_ = order;
+  ops_.reset();
+  ops_ = make_ops(nullptr);
 }
 
 // The baseline has other bits than the rest (ops/cpu/isa.h), and replicas of a model must have the same.
 void Session::agree_on_isa(ops::Isa own) {
-  auto mine = static_cast<std::int32_t>(own);
-  std::vector<std::int32_t> all(static_cast<std::size_t>(world_.size()));
-  const std::vector<std::int64_t> ones(all.size(), 1);
-  world_.host().all_gather(view(std::span(all), Shape{world_.size()}), view(std::span(&mine, 1), Shape{1}), ones).wait();
+  const std::vector<std::int32_t> all = of_all_ranks(static_cast<std::int32_t>(own));
   const auto least = std::ranges::min_element(all), most = std::ranges::max_element(all);
   isa_ = static_cast<ops::Isa>(*least);
   if (*least == *most) return;
@@ -114,7 +133,7 @@ void run_on_ranks(const RankOptions& options, const std::function<void(Session&)
   const int ranks = static_cast<int>(options.ranks);
   if (ranks == 1) {
     const std::unique_ptr<comm::Communicator> alone = comm::make_self();
-    Session session(static_cast<int>(options.threads), {options.isa, options.products}, *alone, Transport::self,
+    Session session(static_cast<int>(options.threads), {options.isa, options.products, options.bf16}, *alone, Transport::self,
                     choose_device(options.device, 0));
     return body(session);
   }

@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "comm/communicator.h"
 #include "device/runtime.h"
@@ -39,13 +40,22 @@ class Session {
   Team& team() { return runtime_->team(); }
   /// The instruction set of all ranks.
   ops::Isa isa() const { return isa_; }
+  /// How products of two bf16 operands add, on all ranks: never automatic. Where nobody chose, in pairs if all ranks' processors
+  /// would (ops::usual_bf16_order()).
+  ops::Bf16Order bf16_order() const { return bf16_order_; }
+  /// From here on. What ops() gave before is gone.
+  void use(ops::Bf16Order order);
   /// Device and instruction set in a line, for the log; it says which rank keeps the others from a wider one.
   std::string description() const;
 
  private:
   void agree_on_isa(ops::Isa own);
+  void agree_on_bf16(ops::Bf16Order asked);
+  /// What each rank gives, by rank. Collective.
+  std::vector<std::int32_t> of_all_ranks(std::int32_t mine) const;
 
   ops::Isa isa_ = ops::Isa::automatic;
+  ops::Bf16Order bf16_order_ = ops::Bf16Order::automatic;
   ops::Products products_;
   std::string narrowed_;  // empty: no rank has a wider one
   std::unique_ptr<Runtime> runtime_;
@@ -61,6 +71,7 @@ struct RankOptions {
   std::int64_t threads = 0;  ///< of each rank; 0: its share of this host's cores
   ops::Isa isa = ops::Isa::automatic;
   ops::Products products = ops::Products::ours;
+  ops::Bf16Order bf16 = ops::Bf16Order::automatic;
   std::string device = {};             ///< "cpu", "cuda"; empty: what there is
   double timeout = 600;                ///< comm.timeout, seconds
   std::function<void()> prepare = {};  ///< done once, by one process, before any rank begins

@@ -104,6 +104,7 @@ int run(const Arguments& arguments) {
   ranks.threads = config.train.threads.value_or(0);
   ranks.isa = isa_of(config);
   ranks.products = products_of(config);
+  ranks.bf16 = bf16_order_of(config);
   ranks.device = config.train.device.value_or("");
   ranks.timeout = config.comm.timeout;
   Log log;

@@ -105,6 +105,7 @@ std::vector<Problem> keep_global_batch(RunConfig& config, const checkpoint::Choi
 Run open_run(RunConfig config, const TrainCall& call, Session& session, Log& log) {
   RunFolder folder(config, run_folder(config, call.name), session.world(), log);
   Start start = choose_start(config, folder.path(), session.world(), log);
+  settle_bf16_order(config, start, session);
   const std::int64_t workers = workers_of(config, session.world().size());
   std::vector<Problem> problems;
   if (start.resumes) problems = keep_global_batch(config, *start.checkpoint, workers, log);

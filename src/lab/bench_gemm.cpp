@@ -1,5 +1,7 @@
 #include "lab/bench_gemm.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -47,6 +49,10 @@ double time_calls(const std::function<void()>& call, double seconds) {
   return elapsed / static_cast<double>(calls);
 }
 
+ops::Bf16Order other_than(ops::Bf16Order order) {
+  return order == ops::Bf16Order::pairs ? ops::Bf16Order::widened : ops::Bf16Order::pairs;
+}
+
 double middle_of(std::vector<double> values) {
   std::ranges::sort(values);
   return values[values.size() / 2];
@@ -72,6 +78,8 @@ GemmBench::GemmBench(Runtime& runtime, const GemmBenchOptions& options)
       ops_(ops::make_ops(runtime, *stream_, {.isa = options.isa})),
       product_(runtime.team(), options.isa, runtime.memory()) {
   ensure(options.rounds >= 1, "there is at least one round");
+  if (options.type == DType::bf16 && ops::multiplies_bf16_pairs())
+    other_ops_ = ops::make_ops(runtime, *stream_, {.bf16 = other_than(ops::usual_bf16_order())});
   if (!options.rivals) return;
   onednn_ = open_onednn(product_.team().size());
   openblas_ = open_openblas(product_.team().size());
@@ -108,9 +116,9 @@ std::vector<Timing> GemmBench::race(const std::vector<Contender>& contenders) co
   return timings;
 }
 
-GemmBench::Call GemmBench::our_call(const LayerShape& shape, ProductKind kind, DType type) {
+GemmBench::Call GemmBench::our_call(ops::Ops& ops, const LayerShape& shape, ProductKind kind, DType type) {
   const std::int64_t t = shape.tokens, n = shape.out, k = shape.in;
-  ops::Linear& linear = ops_->linear();
+  ops::Linear& linear = ops.linear();
   if (kind == ProductKind::forward) {
     const Tensor x = matrix(a_, t, k, type), w = matrix(b_, n, k, type), y = matrix(c_, t, n, type);
     return [&linear, x, w, y] { linear.forward(y, x, w); };
@@ -130,12 +138,13 @@ GemmRow GemmBench::measure(std::string model, const LayerShape& shape, ProductKi
   if (kind == ProductKind::backward_weight) product = {n, k, t, true, false, true, options_.type};
   reserve(static_cast<std::size_t>(product.m * product.k), static_cast<std::size_t>(product.k * product.n),
           static_cast<std::size_t>(product.m * product.n));
-  std::vector<Contender> contenders{{our_call(shape, kind, options_.type)}, {{}, true}, {{}, true}, {}};
+  std::vector<Contender> contenders{{our_call(*ops_, shape, kind, options_.type)}, {{}, true}, {{}, true}, {}, {}};
   if (onednn_) contenders[1].call = onednn_->prepare(product, a_.data(), b_.data(), c_.data());
   if (openblas_) contenders[2].call = openblas_->prepare(product, a_.data(), b_.data(), c_.data());
-  if (options_.type != DType::f32) contenders[3].call = our_call(shape, kind, DType::f32);
+  if (options_.type != DType::f32) contenders[3].call = our_call(*ops_, shape, kind, DType::f32);
+  if (other_ops_) contenders[4].call = our_call(*other_ops_, shape, kind, options_.type);
   const std::vector<Timing> timings = race(contenders);
-  return {std::move(model), shape, kind, timings[0], timings[1], timings[2], timings[3]};
+  return {std::move(model), shape, kind, timings[0], timings[1], timings[2], timings[3], timings[4]};
 }
 
 Timing GemmBench::measure_heads(std::int64_t count, std::int64_t m, std::int64_t n, std::int64_t k, bool b_transposed) {
@@ -174,9 +183,27 @@ std::vector<std::string> GemmBench::contenders() const {
   return names;
 }
 
+std::string order_note(ops::Bf16Order taken, double gain) {
+  constexpr double clear = 1.1;
+  if (gain < clear) return {};
+  const std::string_view other = name_of(other_than(taken));
+  return fmt::format(
+      "numerics.bf16=auto takes {} on this processor, but {} are {:.2f} x as fast: numerics.bf16={} for new bf16 runs",
+      name_of(taken), taken == ops::Bf16Order::pairs ? "widened products" : "pairs", gain, other);
+}
+
+double gain_of_other_order(Runtime& runtime) {
+  if (!ops::multiplies_bf16_pairs()) return 0;
+  GemmBench bench(runtime, {.rounds = 3, .sample_seconds = 0.01, .rivals = false, .type = DType::bf16});
+  GemmReport report;
+  report.rows = {bench.measure("", {"", 256, 1024, 1024, 1}, ProductKind::forward)};
+  return report.mean_of_other_order();
+}
+
 GemmReport bench_gemm(Runtime& runtime, const GemmBenchOptions& options, const std::function<void(const GemmRow&)>& progress) {
   GemmReport report;
   report.type = options.type;
+  report.order = ops::usual_bf16_order();
   report.threads = runtime.team().size();
   if (std::getenv("OPENBLAS_L2_SIZE") != nullptr)
     report.notes.emplace_back("OPENBLAS_L2_SIZE is set and may slow OpenBLAS down: unset it and measure again");
@@ -192,6 +219,8 @@ GemmReport bench_gemm(Runtime& runtime, const GemmBenchOptions& options, const s
       }
     }
   }
+  if (const std::string note = order_note(report.order, report.mean_of_other_order()); !note.empty())
+    report.notes.push_back(note);
   const bool measured =
       std::ranges::any_of(report.rows, [](const GemmRow& row) { return row.onednn.median > 0 || row.openblas.median > 0; });
   if (options.rivals && options.type == DType::bf16 && !report.rows.empty() && !measured)

@@ -32,7 +32,8 @@ struct GemmRow {
   LayerShape shape;
   ProductKind kind;
   Timing ours, onednn, openblas;
-  Timing ours_f32 = {};  ///< the same product in f32, where `ours` is bf16
+  Timing ours_f32 = {};     ///< the same product in f32, where `ours` is bf16
+  Timing other_order = {};  ///< and in bf16 in the other order, where the processor has an instruction for pairs
   double flops() const;
   /// Of the multiply-add rate that `timing` reached; 0 when it was not measured.
   double share(const Timing& timing) const;
@@ -57,7 +58,10 @@ struct GemmReport {
   std::vector<std::string> notes;       ///< what makes the figures unfair, if anything
   int threads = 0;
   DType type = DType::f32;
+  ops::Bf16Order order = ops::Bf16Order::automatic;  ///< of `ours` in bf16: what this processor takes
 
+  /// Geometric mean of ours in bf16 over the other order's time, by room; 0 where that was not measured.
+  double mean_of_other_order() const;
   /// Geometric mean of our f32's time over ours in bf16, by room; 0 in f32.
   double mean_against_f32() const;
   /// Geometric mean of library time over ours, by room; 0 without libraries.
@@ -67,6 +71,12 @@ struct GemmReport {
   std::string table() const;
   Json json() const;
 };
+
+/// What to say where `other` order of bf16 products is clearly faster than `taken`, which this processor takes: `gain` is the
+/// ratio of their times. Empty: nothing.
+std::string order_note(ops::Bf16Order taken, double gain);
+/// That ratio, of one product of a layer's size; 0 where the processor has no instruction for pairs. Takes a moment.
+double gain_of_other_order(Runtime& runtime);
 
 /// Measures products on one runtime; holds buffers for the largest shape it was asked for.
 class GemmBench {
@@ -89,12 +99,12 @@ class GemmBench {
   std::vector<Timing> race(const std::vector<Contender>& contenders) const;
   void sample(const Contender& contender, std::vector<double>& seconds, std::vector<double>& room) const;
   void reserve(std::size_t a, std::size_t b, std::size_t c);
-  Call our_call(const LayerShape& shape, ProductKind kind, DType type);
+  Call our_call(ops::Ops& ops, const LayerShape& shape, ProductKind kind, DType type);
 
   Runtime& runtime_;
   GemmBenchOptions options_;
   std::unique_ptr<Stream> stream_;
-  std::unique_ptr<ops::Ops> ops_;
+  std::unique_ptr<ops::Ops> ops_, other_ops_;  // other: with the other order of bf16 products; null: not measured
   ops::cpu::Product product_;
   std::unique_ptr<Rival> onednn_, openblas_;
   Memory a_, b_, c_;

@@ -19,6 +19,8 @@ Timing faster(const Timing& a, const Timing& b) {
 double ratio(const GemmRow& row) { return measured(row.library()) ? row.library().room / row.ours.room : 0; }
 double f32_ratio(const GemmRow& row) { return row.ours_f32.room / row.ours.room; }
 
+double other_ratio(const GemmRow& row) { return measured(row.other_order) ? row.ours.room / row.other_order.room : 0; }
+
 // Of the ratios that are above 0; 0 when none is.
 double geometric_mean_of(const std::vector<GemmRow>& rows, double (*ratio_of)(const GemmRow& row)) {
   double logs = 0;
@@ -80,6 +82,7 @@ Timing GemmRow::library() const { return faster(onednn, openblas); }
 Timing GemmRow::fastest() const { return faster(ours, library()); }
 
 double GemmReport::geometric_mean() const { return geometric_mean_of(rows, ratio); }
+double GemmReport::mean_of_other_order() const { return geometric_mean_of(rows, other_ratio); }
 double GemmReport::mean_against_f32() const { return geometric_mean_of(rows, f32_ratio); }
 
 double GemmReport::worst_ratio() const {
@@ -91,23 +94,28 @@ double GemmReport::worst_ratio() const {
 
 std::string GemmReport::table() const {
   const bool half = type == DType::bf16;
+  const ops::Bf16Order other = order == ops::Bf16Order::pairs ? ops::Bf16Order::widened : ops::Bf16Order::pairs;
   std::string text =
       fmt::format("{} products, {} threads, medians in GF/s: {}\n", half ? "bf16" : "fp32", threads, fmt::join(contenders, ", "));
   for (const std::string& note : notes) text += fmt::format("note: {}\n", note);
   text += fmt::format("{:<12} {:<14} {:>6} x {:>5} x {:>5} {:<10}{:>9}{}{:>9}{:>9}{:>8}{:>7}\n", "model", "layer", "tokens",
-                      "out", "in", "direction", "ours", half ? "  in fp32" : "", "oneDNN", "OpenBLAS", "ratio", "share");
+                      "out", "in", "direction", "ours", half ? fmt::format("  in fp32{:>9}", name_of(other)) : "", "oneDNN",
+                      "OpenBLAS", "ratio", "share");
   std::vector<std::string> models;
   for (const GemmRow& row : rows) {
     if (models.empty() || models.back() != row.model) models.push_back(row.model);
-    text +=
-        fmt::format("{:<12} {:<14} {:>6} x {:>5} x {:>5} {:<10}{}{}{}{}{:>8}{:>7}\n", row.model, row.shape.name, row.shape.tokens,
-                    row.shape.out, row.shape.in, name_of(row.kind), rate(row, row.ours), half ? rate(row, row.ours_f32) : "",
-                    rate(row, row.onednn), rate(row, row.openblas), ratio(row) > 0 ? fmt::format("{:.2f}", ratio(row)) : "-",
-                    fmt::format("{:.0f} %", 100 * row.share(row.ours)));
+    text += fmt::format("{:<12} {:<14} {:>6} x {:>5} x {:>5} {:<10}{}{}{}{}{:>8}{:>7}\n", row.model, row.shape.name,
+                        row.shape.tokens, row.shape.out, row.shape.in, name_of(row.kind), rate(row, row.ours),
+                        half ? rate(row, row.ours_f32) + rate(row, row.other_order) : "", rate(row, row.onednn),
+                        rate(row, row.openblas), ratio(row) > 0 ? fmt::format("{:.2f}", ratio(row)) : "-",
+                        fmt::format("{:.0f} %", 100 * row.share(row.ours)));
   }
   for (const std::string& model : models) text += step_line(rows, model);
   if (mean_against_f32() > 0)
-    text += fmt::format("bf16 against our fp32, shape by shape: geometric mean {:.3f}\n", mean_against_f32());
+    text += fmt::format("bf16 against our fp32, shape by shape: geometric mean {:.3f} (numerics.bf16=auto: {})\n",
+                        mean_against_f32(), name_of(order));
+  if (mean_of_other_order() > 0)
+    text += fmt::format("{} against that: geometric mean {:.3f}\n", name_of(other), mean_of_other_order());
   if (geometric_mean() > 0)
     text += fmt::format("ours against the faster library, shape by shape: geometric mean {:.3f}, least {:.2f}\n",
                         geometric_mean(), worst_ratio());
@@ -129,6 +137,7 @@ Json GemmReport::json() const {
                                 {"onednn", timing_json(row, row.onednn)},
                                 {"openblas", timing_json(row, row.openblas)},
                                 {"ours_f32", timing_json(row, row.ours_f32)},
+                                {"other_order", timing_json(row, row.other_order)},
                                 {"ratio", ratio(row) > 0 ? Json(ratio(row)) : Json()}});
   }
   Json::Array names, remarks;
@@ -138,6 +147,7 @@ Json GemmReport::json() const {
                       {"dtype", type == DType::bf16 ? "bf16" : "fp32"},
                       {"contenders", std::move(names)},
                       {"notes", std::move(remarks)},
+                      {"bf16_order", std::string(name_of(order))},
                       {"geometric_mean", geometric_mean()},
                       {"worst_ratio", worst_ratio()},
                       {"rows", std::move(list)}};

@@ -60,10 +60,30 @@ Products products_from_name(std::string_view name);
 /// What the library is, for the log; empty when this build has none or it lacks products of this type on this processor.
 std::string library_for(DType type);
 
+/// How a product of two bf16 operands adds (numerics.md section 4.1); every processor can do either.
+enum class Bf16Order : std::uint8_t {
+  automatic,       ///< usual_bf16_order()
+  widened,         ///< the order of fp32
+  pairs,           ///< that of AVX-512-bf16: by its instruction, or slowly without
+  emulated_pairs,  ///< the same bits, always without it: for tests
+};
+/// As settings spell it.
+std::string_view name_of(Bf16Order order);
+/// Throws UserError for a name that is none of auto, widened and pairs.
+Bf16Order bf16_order_from_name(std::string_view name);
+/// What automatic is on a processor, never by a measurement: pairs where they are multiplied at twice the rate of fp32, on AMD's
+/// with the instruction; widened on all others (on Intel's the instruction has half of fp32's rate), unknown ones included.
+Bf16Order bf16_order_for(bool of_amd, bool has_instruction);
+/// Of this processor.
+Bf16Order usual_bf16_order();
+/// Whether this processor has the instruction.
+bool multiplies_bf16_pairs();
+
 struct OpsOptions {
   Isa isa = Isa::automatic;            ///< automatic: the best there is. Throws UserError when the machine lacks the one named.
   Products products = Products::ours;  ///< Throws UserError for a library that this build does not have.
-  OpObserver* observer = nullptr;      ///< is told of every op; outlives the Ops
+  Bf16Order bf16 = Bf16Order::automatic;
+  OpObserver* observer = nullptr;  ///< is told of every op; outlives the Ops
 };
 
 /// The fast backend of the runtime's device; `runtime` and `stream` must outlive it.

@@ -35,7 +35,7 @@ TEST(Bench, HelpListsTheBenches) {
 TEST(Bench, AnUnknownBenchNamesTheKnownOnes) {
   const std::string error = error_of({"steps"});
   EXPECT_NE(error.find("'steps'"), std::string::npos);
-  EXPECT_NE(error.find("collectives, gemm, overlap, scaling, staleness, step"), std::string::npos);
+  EXPECT_NE(error.find("collectives, gemm, overlap, rate, scaling, staleness, step"), std::string::npos);
 }
 
 TEST(Bench, BadOptionsAreRefused) {
@@ -46,6 +46,14 @@ TEST(Bench, BadOptionsAreRefused) {
   EXPECT_NE(error_of({"step", "--recompute", "every:0"}).find("--recompute every:0: must be none, selective"), std::string::npos);
   EXPECT_NE(error_of({"gemm", "--shape", "huge"}).find("gpt2:4x64"), std::string::npos);
   EXPECT_NE(error_of({"gemm", "--rounds", "0"}).find("at least 1"), std::string::npos);
+  EXPECT_NE(error_of({"rate", "--seconds", "0"}).find("--seconds 0: must be above 0"), std::string::npos);
+}
+
+TEST(Bench, RateIsThatOfThisMoment) {
+  const double gflops = Json::parse(printed({"rate", "--seconds", "0.01", "--json"})).at("gflops").number();
+  EXPECT_GT(gflops, 0.1);
+  EXPECT_LT(gflops, 1e5);
+  EXPECT_NE(printed({"rate", "--seconds", "0.01"}).find(" GF/s\n"), std::string::npos);
 }
 
 TEST(Bench, BadOptionsOfCollectivesAreRefused) {

@@ -6,6 +6,7 @@
 #include "app/settings/resolve.h"
 #include "app/train_command.h"
 #include "app/train_rank.h"
+#include "base/json.h"
 #include "base/timer.h"
 #include "comm/thread/thread_world.h"
 
@@ -68,6 +69,79 @@ TEST_F(RanksOfManyProcessors, OneThatThisMachineLacksIsRefusedByItsRank) {
                                                        world, Transport::thread);
                                }),
                UserError);
+}
+
+// numerics.md: AVX2 against AVX-512 in fp32, a whole run.
+TEST_F(RanksOfManyProcessors, WithFusedMultiplyAddLearnTheSame) {
+  std::vector<std::string> runs;
+  for (const ops::Isa isa : ops::available_isas()) {
+    if (isa == ops::Isa::baseline) continue;
+    runs.emplace_back(ops::name_of(isa));
+    const Outcome outcome = lockstep(words(runs.back(), {"numerics.isa=" + runs.back()}));
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+  }
+  if (runs.size() < 2) GTEST_SKIP() << "this processor has one instruction set with fused multiply-add";
+  for (const std::string& run : runs) EXPECT_TRUE(weights(run) == weights(runs.front())) << run;
+}
+
+// One that would not take pairs keeps all from it.
+TEST_F(RanksOfManyProcessors, AddBf16ProductsInOneOrder) {
+  for (const ops::Bf16Order first : {ops::Bf16Order::widened, ops::Bf16Order::pairs}) {
+    comm::run_ranks(2, {}, [&](comm::Communicator& world) {
+      Session session(1, {.bf16 = world.rank() == 0 ? first : ops::Bf16Order::pairs}, world, Transport::thread);
+      EXPECT_EQ(session.bf16_order(), first);
+      session.use(ops::Bf16Order::pairs);
+      EXPECT_EQ(session.bf16_order(), ops::Bf16Order::pairs);
+    });
+  }
+}
+
+class OrderOfBf16Products : public TrainCommand {
+ protected:
+  Arguments half(const std::string& run, std::vector<std::string> more) const {
+    more.insert(more.begin(), {"train.dtype=bf16", "train.threads=1", "train.max_iters=4"});
+    return words(run, more);
+  }
+  std::string weights(const std::string& run, int step) const {
+    return file(run + "/checkpoints/step_" + std::to_string(step) + "/model.safetensors");
+  }
+};
+
+TEST_F(OrderOfBf16Products, IsSaidAndStoredAsAWord) {
+  const std::string usual(ops::name_of(ops::usual_bf16_order()));
+  const Outcome outcome = lockstep(half("auto", {"numerics.bf16=auto"}));
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_NE((outcome.out + outcome.err).find("(numerics.bf16=" + usual + ")"), std::string::npos) << outcome.out;
+  EXPECT_NE(file("auto/config.toml").find("bf16 = \"" + usual + "\""), std::string::npos) << file("auto/config.toml");
+  const Json manifest = Json::parse(file("auto/checkpoints/step_4/manifest.json"));
+  EXPECT_EQ(manifest.at("run").at("config").at("numerics").at("bf16").string(), usual);
+}
+
+// Both orders run on every processor, and a resume keeps the run's, whatever the processor would choose.
+TEST_F(OrderOfBf16Products, IsKeptByAResume) {
+  for (const std::string order : {"pairs", "widened"}) {
+    const std::string whole = order + "-whole", parts = order + "-parts";
+    ASSERT_EQ(lockstep(half(whole, {"numerics.bf16=" + order})).code, 0);
+    ASSERT_EQ(lockstep(half(parts, {"numerics.bf16=" + order, "train.max_iters=2"})).code, 0);
+    const Outcome outcome = lockstep(half(parts, {"numerics.bf16=auto", "train.init_from=resume"}));
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_TRUE(weights(whole, 4) == weights(parts, 4)) << order;
+  }
+  EXPECT_FALSE(weights("pairs-whole", 4) == weights("widened-whole", 4));
+  const Outcome other = lockstep(half("pairs-whole", {"numerics.bf16=widened", "train.init_from=resume"}));
+  EXPECT_EQ(other.code, 2);
+  EXPECT_NE(other.err.find("numerics.bf16 = widened"), std::string::npos) << other.err;
+}
+
+// Without the instruction pairs have the same bits, slowly.
+TEST_F(OrderOfBf16Products, OfPairsIsTheSameOnEveryInstructionSet) {
+  std::vector<std::string> runs;
+  for (const ops::Isa isa : ops::available_isas()) {
+    if (isa == ops::Isa::baseline) continue;
+    runs.emplace_back(ops::name_of(isa));
+    ASSERT_EQ(lockstep(half(runs.back(), {"numerics.bf16=pairs", "numerics.isa=" + runs.back()})).code, 0);
+  }
+  for (const std::string& run : runs) EXPECT_TRUE(weights(run, 4) == weights(runs.front(), 4)) << run;
 }
 
 }  // namespace

@@ -39,6 +39,7 @@ RunConfig base_for(const Key& key) {
   config.model.position = "rope";
   config.model.rope_scaling = "llama3";
   config.data.order = "partition";  // which train.max_epochs wants
+  config.numerics.bf16 = "pairs";   // a run's is a word, never auto
   return config;
 }
 
@@ -147,8 +148,28 @@ TEST(SameRun, WhatFollowsFromSeveralSettingsIsComparedToo) {
   is = was;
   is.isa = "avx512_bf16";
   EXPECT_TRUE(compare_runs(is, manifest_of(was), "run").changes.empty());
-  was.config.train.dtype = is.config.train.dtype = "bf16";
-  EXPECT_EQ(compare_runs(is, manifest_of(was), "run").changes.size(), 1U);
+}
+
+TEST(SameRun, AnotherOrderOfBf16ProductsIsRefused) {
+  RunIdentity was = identity({}), is = was;
+  was.config.numerics.bf16 = "widened";
+  is.config.numerics.bf16 = "pairs";
+  const Comparison compared = compare_runs(is, manifest_of(was), "run");
+  ASSERT_EQ(compared.problems.size(), 1U);
+  EXPECT_EQ(compared.problems[0].message, "numerics.bf16 = pairs: the run of run has widened");
+}
+
+TEST(SameRun, CheckpointsSayHowTheirBf16ProductsAdd) {
+  RunIdentity run = identity({});
+  run.config.numerics.bf16 = "pairs";
+  EXPECT_EQ(stored_bf16_order(manifest_of(run)), ops::Bf16Order::pairs);
+  // Older ones say it by their instruction set.
+  checkpoint::Manifest manifest;
+  EXPECT_FALSE(stored_bf16_order(manifest));
+  manifest.run = Json::Object{{"isa", "avx512_bf16"}};
+  EXPECT_EQ(stored_bf16_order(manifest), ops::Bf16Order::pairs);
+  manifest.run = Json::Object{{"isa", "avx2"}};
+  EXPECT_EQ(stored_bf16_order(manifest), ops::Bf16Order::widened);
 }
 
 TEST(SameRun, OlderCheckpointsAreComparedAsFarAsTheyGo) {

@@ -78,6 +78,7 @@ TEST(GemmBench, Bf16StandsBesideFp32) {
     const GemmRow row = bench.measure("small", {"layer", 20, 30, 40, 1}, kind);
     EXPECT_GT(row.ours.median, 0);
     EXPECT_GT(row.ours_f32.median, 0);
+    EXPECT_EQ(row.other_order.median > 0, ops::multiplies_bf16_pairs());
     EXPECT_EQ(row.openblas.median, 0);
   }
 }
@@ -119,6 +120,23 @@ TEST(GemmReport, ComparesBf16WithFp32) {
   EXPECT_NE(report.table().find("bf16 against our fp32"), std::string::npos) << report.table();
   EXPECT_NE(report.table().find("ours 8.0, in fp32"), std::string::npos) << report.table();
   EXPECT_EQ(report.json().at("dtype").string(), "bf16");
+}
+
+// The rule does not measure; where it is wrong, that is said.
+TEST(GemmReport, SaysWhenTheOtherOrderOfBf16ProductsIsFaster) {
+  GemmReport report = known();
+  report.type = DType::bf16;
+  report.order = ops::Bf16Order::widened;
+  EXPECT_EQ(report.mean_of_other_order(), 0);
+  for (GemmRow& row : report.rows) row.other_order = {1e-3, 1e-3, row.ours.room / 1.5};
+  EXPECT_NEAR(report.mean_of_other_order(), 1.5, 1e-12);
+  EXPECT_NE(report.table().find("pairs against that: geometric mean 1.500"), std::string::npos) << report.table();
+  EXPECT_EQ(
+      order_note(report.order, 1.5),
+      "numerics.bf16=auto takes widened on this processor, but pairs are 1.50 x as fast: numerics.bf16=pairs for new bf16 runs");
+  EXPECT_NE(order_note(ops::Bf16Order::pairs, 1.5).find("but widened products are 1.50 x as fast"), std::string::npos);
+  EXPECT_EQ(order_note(report.order, 1.05), "");
+  EXPECT_EQ(order_note(report.order, 0), "");
 }
 
 // What counts is a time beside the rate of its own moments: this machine halved its speed while ours was measured.

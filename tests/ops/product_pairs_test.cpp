@@ -161,26 +161,17 @@ Case any_case(std::mt19937& random) {
           random() % 2 == 0,   random() % 2 == 0,   random() % 2 == 0};
 }
 
-std::vector<Isa> fused_isas() {
-  std::vector<Isa> isas = available_isas();
-  std::erase(isas, Isa::baseline);
-  return isas;
-}
-
 class Bf16Pairs : public testing::TestWithParam<int> {
  protected:
-  void SetUp() override {
-    if (fused_isas().empty()) GTEST_SKIP() << "this processor has no fused multiply-add";
-  }
   Product emulated(Isa isa) { return {team_, isa, host_memory(), Bf16Order::emulated_pairs}; }
-  Product emulated() { return emulated(fused_isas().front()); }
+  Product emulated() { return emulated(available_isas().front()); }
   Team team_{GetParam()};
   std::mt19937 random_{7};
 };
 INSTANTIATE_TEST_SUITE_P(Threads, Bf16Pairs, testing::Values(1, 2, 3, 4));
 
 TEST_P(Bf16Pairs, EveryElementIsTheChain) {
-  for (const Isa isa : fused_isas()) {
+  for (const Isa isa : available_isas()) {
     Product product = emulated(isa);
     for (int i = 0; i < 120; ++i) {
       const Operands x(any_case(random_), i % 3 == 0 ? Numbers::tiny : Numbers::ordinary, random_() % 5, random_);
@@ -335,15 +326,23 @@ TEST_P(Bf16Pairs, OneFloatOperandHasTheFirstOrder) {
     }
 }
 
-TEST(Bf16Order, FollowsTheInstructionSet) {
+TEST(Bf16Order, FollowsTheProcessor) {
+  EXPECT_EQ(bf16_order_for(true, true), Bf16Order::pairs);
+  EXPECT_EQ(bf16_order_for(true, false), Bf16Order::widened);
+  EXPECT_EQ(bf16_order_for(false, true), Bf16Order::widened);
+  EXPECT_EQ(bf16_order_for(false, false), Bf16Order::widened);
   for (const Isa isa : available_isas()) {
-    const bool has_pairs = isa == Isa::avx512_bf16;
-    EXPECT_EQ(resolve(Bf16Order::automatic, isa), has_pairs ? Bf16Order::pairs : Bf16Order::widened);
+    const Bf16Order pairs = isa == Isa::avx512_bf16 ? Bf16Order::pairs : Bf16Order::emulated_pairs;
+    EXPECT_EQ(resolve(Bf16Order::pairs, isa), pairs);
     EXPECT_EQ(resolve(Bf16Order::widened, isa), Bf16Order::widened);
-    if (has_pairs) continue;
-    EXPECT_THROW(resolve(Bf16Order::pairs, isa), BrokenRule);
+    EXPECT_EQ(resolve(Bf16Order::automatic, isa), resolve(usual_bf16_order(), isa));
   }
-  EXPECT_THROW(resolve(Bf16Order::emulated_pairs, Isa::baseline), BrokenRule);
+}
+
+TEST(Bf16Order, HasNames) {
+  for (const Bf16Order order : {Bf16Order::automatic, Bf16Order::widened, Bf16Order::pairs})
+    EXPECT_EQ(bf16_order_from_name(name_of(order)), order);
+  EXPECT_THROW(bf16_order_from_name("triples"), UserError);
 }
 
 class Bf16PairsByInstruction : public testing::Test {
@@ -353,7 +352,7 @@ class Bf16PairsByInstruction : public testing::Test {
   }
   void compare(const std::vector<Case>& cases, Numbers numbers) {
     Team team(2);
-    Product product(team, Isa::avx512_bf16, host_memory());
+    Product product(team, Isa::avx512_bf16, host_memory(), Bf16Order::pairs);
     std::vector<Product> twins;
     for (const Isa isa : {Isa::avx512_bf16, Isa::avx2}) twins.emplace_back(team, isa, host_memory(), Bf16Order::emulated_pairs);
     for (const Case& c : cases) {
@@ -383,7 +382,8 @@ TEST_F(Bf16PairsByInstruction, FewRowsOfManyBlocks) {
 
 TEST_F(Bf16PairsByInstruction, KeepsWhatIsNotFinite) {
   Team team(1);
-  Product product(team, Isa::avx512_bf16, host_memory()), twin(team, Isa::avx2, host_memory(), Bf16Order::emulated_pairs);
+  Product product(team, Isa::avx512_bf16, host_memory(), Bf16Order::pairs),
+      twin(team, Isa::avx2, host_memory(), Bf16Order::emulated_pairs);
   std::mt19937 random(4);
   for (const std::int64_t rows : {3, 20}) {
     Operands x({rows, 40, 31}, Numbers::ordinary, 0, random);

@@ -183,18 +183,16 @@ inline std::vector<std::unique_ptr<Machine>>& machines() {
 using Results = std::vector<HostTensor>;
 
 /// Runs `run` on the reference and on every machine: results must lie within `tolerance` of the reference (distance), and
-/// have equal bits for any number of threads and on any instruction set but for the baseline, which has no fused multiply-add,
-/// and, where there are products of bf16 in it, AVX-512-bf16, which adds them in pairs.
-inline void compare_everywhere(const std::function<Results(ops::Ops&)>& run, double tolerance, bool bf16_products = false) {
+/// have equal bits for any number of threads and on any instruction set but for the baseline, which has no fused multiply-add.
+inline void compare_everywhere(const std::function<Results(ops::Ops&)>& run, double tolerance) {
   const std::unique_ptr<ops::Ops> reference = ops::make_reference_ops();
   const Results expected = run(*reference);
-  Results fused, baseline, pairs;
+  Results fused, baseline;
   for (const auto& machine : machines()) {
     SCOPED_TRACE(machine->name);
     const Results results = run(*machine->ops);
     ASSERT_EQ(results.size(), expected.size());
-    const bool in_pairs = bf16_products && machine->isa == ops::Isa::avx512_bf16;
-    Results& twins = machine->isa == ops::Isa::baseline ? baseline : (in_pairs ? pairs : fused);
+    Results& twins = machine->isa == ops::Isa::baseline ? baseline : fused;
     if (twins.empty()) twins = results;
     for (std::size_t i = 0; i < results.size(); ++i) {
       EXPECT_EQ(results[i].type(), expected[i].type());

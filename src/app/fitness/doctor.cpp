@@ -16,6 +16,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "comm/text.h"
+#include "lab/bench_gemm.h"
 #include "lab/collectives/bench_collectives.h"
 #include "lab/collectives/collective_trial.h"
 #include "lab/machine.h"
@@ -73,6 +74,15 @@ void measure_bandwidths(Session& session) {
     fmt::print("  all_reduce of {:>8} bytes: {:>9.1f} us, busbw {:.2f} GBps\n", row.bytes, 1e6 * row.median_seconds(),
                1e-9 * row.busbw());
   }
+}
+
+// The order of bf16 products follows a rule that may not know this processor.
+void warn_of_bf16_order(Session& session, Log& log) {
+  comm::Communicator& world = session.world();
+  const double gain = session.leads_process() ? lab::gain_of_other_order(session.runtime()) : 0;
+  const std::vector<std::string> notes = comm::all_texts(world, lab::order_note(ops::usual_bf16_order(), gain));
+  for (std::size_t rank = 0; rank < notes.size(); ++rank)
+    if (!notes[rank].empty()) log.warning(fmt::format("rank {}: {}", rank, notes[rank]));
 }
 
 // What any rank finds is known to all.
@@ -141,6 +151,7 @@ std::vector<std::string> examine(Session& session, Log& log, const Checks& check
     add_causes(world, checks.collective(op, session).value_or(""), causes);
   if (!causes.empty()) return causes;  // no run can be trusted
   measure_bandwidths(session);
+  warn_of_bf16_order(session, log);
   const double loss = checks.loss(session, log);
   add_causes(world,
              loss < loss_bound ? ""  // not for a NaN

@@ -169,6 +169,7 @@ class Bench {
                             .threads = config.train.threads.value_or(0),
                             .isa = isa_of(config),
                             .products = products_of(config),
+                            .bf16 = bf16_order_of(config),
                             .timeout = config.comm.timeout};
     run_on_ranks(ranks, [&](Session& session) {
       train::TrainingHistory own = train_rank(

@@ -344,6 +344,10 @@ std::vector<Key> other_keys() {
       key<&RunConfig::numerics, &RunConfig::Numerics::products>(
           "numerics.products", Rule::one_of({"ours", "library"}), learns, "",
           "who multiplies matrices: ours, the same bits whatever the layout, or library (oneDNN), whose bits may differ"),
+      key<&RunConfig::numerics, &RunConfig::Numerics::bf16>(
+          "numerics.bf16", Rule::one_of({"auto", "widened", "pairs"}), fixed, "",
+          "how products of two bf16 matrices add: in the order of fp32, or in pairs as AVX-512-bf16 does; auto: pairs if every "
+          "rank's processor is AMD's and has that, and on a resume what the run has"),
       key<&RunConfig::checkpoint, &RunConfig::Checkpoint::interval>("checkpoint.interval", positive, loose, "iterations",
                                                                     "save this often; null: train.eval_interval"),
       key<&RunConfig::log, &RunConfig::Logging::name>("log.name", any, loose, "", "name of the run; null: made up"),

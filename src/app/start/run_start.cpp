@@ -49,6 +49,12 @@ Start choose_start(const RunConfig& config, const io::Path& run, comm::Communica
   return {.published = false, .resumes = resume, .checkpoint = std::move(choice)};
 }
 
+void settle_bf16_order(RunConfig& config, const Start& start, Session& session) {
+  if (config.numerics.bf16 == "auto" && start.resumes)
+    session.use(stored_bf16_order(start.checkpoint->manifest).value_or(session.bf16_order()));
+  config.numerics.bf16 = ops::name_of(session.bf16_order());
+}
+
 Json identify_run(const RunConfig& config, const Start& start, std::int64_t vocabulary, std::vector<Problem> problems,
                   Session& session, Log& log) {
   const std::int64_t workers = workers_of(config, session.world().size());

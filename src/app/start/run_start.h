@@ -24,6 +24,10 @@ struct Start {
 /// As the settings say: of checkpoints rank 0 chooses one, for all. `run`: the run's folder. Collective over `world`.
 Start choose_start(const RunConfig& config, const io::Path& run, comm::Communicator& world, Log& log);
 
+/// Puts what it means in the place of numerics.bf16=auto: what a resumed run has, else what the session's ranks chose; the
+/// session's kernels follow.
+void settle_bf16_order(RunConfig& config, const Start& start, Session& session);
+
 /// What the run's checkpoints keep, beside its settings, to know it again (same_run.h), on rank 0. A resume of another run is
 /// refused with all `problems`, those found before included, on all ranks; what changes what is learned is warned of.
 /// `vocabulary`: the model's. Throws UserError. Collective.

@@ -56,6 +56,8 @@ RunIdentity stored_identity(const RunIdentity& now, const checkpoint::Manifest& 
     unknown.emplace_back("which text it was trained on");
   }
   if (const Json* isa = note("isa"); isa != nullptr && isa->is_string()) was.isa = isa->string();
+  const std::optional<ops::Bf16Order> order = stored_bf16_order(manifest);
+  if (order && now.config.numerics.bf16 != "auto") was.config.numerics.bf16 = ops::name_of(*order);
   return was;
 }
 
@@ -85,11 +87,8 @@ bool ends_with_run(const RunConfig& config) {
   return config.optimizer.decay_lr && std::ranges::find(all, config.optimizer.schedule) != all.end();
 }
 
-// Instruction sets with a fused multiply-add have the same sums, but for bf16 products that are added in pairs.
-std::string_view order_of_sums(const RunIdentity& run) {
-  if (run.isa == "baseline") return "baseline";
-  return run.isa == "avx512_bf16" && dtype_of(run.config) == DType::bf16 ? "pairs" : "fma";
-}
+// Instruction sets with a fused multiply-add have the same sums.
+bool is_fused(const RunIdentity& run) { return run.isa != "baseline"; }
 
 // What is learned depends on these, and no single setting says so.
 void compare_derived(const RunIdentity& was, const RunIdentity& is, std::int64_t step, Comparison& result) {
@@ -101,7 +100,7 @@ void compare_derived(const RunIdentity& was, const RunIdentity& is, std::int64_t
       if (before.dump() != after.dump()) result.changes.push_back({step, name, std::move(before), std::move(after)});
     }
   }
-  if (order_of_sums(was) != order_of_sums(is) && dtype_of(was.config) == dtype_of(is.config))
+  if (is_fused(was) != is_fused(is) && dtype_of(was.config) == dtype_of(is.config))
     result.changes.push_back({step, "numerics.isa", was.isa, is.isa});
 }
 
@@ -120,6 +119,17 @@ std::string names_of(OnResume mark) {
 }
 
 }  // namespace
+
+std::optional<ops::Bf16Order> stored_bf16_order(const checkpoint::Manifest& manifest) {
+  if (!manifest.run.is_object()) return {};
+  const Json* config = manifest.run.find("config");
+  const Json* numerics = config != nullptr && config->is_object() ? config->find("numerics") : nullptr;
+  const Json* word = numerics != nullptr && numerics->is_object() ? numerics->find("bf16") : nullptr;
+  if (word != nullptr && word->is_string() && word->string() != "auto") return ops::bf16_order_from_name(word->string());
+  const Json* isa = manifest.run.find("isa");
+  if (isa == nullptr || !isa->is_string()) return {};
+  return isa->string() == "avx512_bf16" ? ops::Bf16Order::pairs : ops::Bf16Order::widened;
+}
 
 Comparison compare_runs(const RunIdentity& now, const checkpoint::Manifest& manifest, const std::string& folder) {
   Comparison result;

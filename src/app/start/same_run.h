@@ -4,12 +4,14 @@
 // (settings::OnResume); beside the settings stand the text, the samples of a step and the order of the kernels' sums.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "app/run_config.h"
 #include "base/json.h"
 #include "checkpoint/manifest.h"
+#include "ops/ops.h"
 
 namespace lockstep::app {
 
@@ -34,6 +36,9 @@ struct Comparison {
   std::vector<Change> changes;       ///< what it learns otherwise from here on
   std::vector<std::string> unknown;  ///< what an older checkpoint does not say and cannot be compared
 };
+
+/// How its bf16 products add, where the checkpoint says so; one of an older version says it by its instruction set.
+std::optional<ops::Bf16Order> stored_bf16_order(const checkpoint::Manifest& manifest);
 
 /// Of this run with the one that the checkpoint in `folder` is of.
 Comparison compare_runs(const RunIdentity& now, const checkpoint::Manifest& manifest, const std::string& folder);

@@ -128,6 +128,10 @@ void log_startup(Log& log, const StartupFacts& facts, Session& session) {
                     "processors",
                     ops::library_for(dtype_of(config))));
   }
+  if (dtype_of(config) == DType::bf16 && products_of(config) == ops::Products::ours) {
+    log.info(fmt::format("Products of two bf16 matrices add {} (numerics.bf16={})",
+                         session.bf16_order() == ops::Bf16Order::pairs ? "in pairs" : "as in fp32", config.numerics.bf16));
+  }
   if (session.isa() == ops::Isa::baseline) {
     log.warning("This processor has no AVX2 and FMA, or they are switched off: the kernels run, slowly");
   }

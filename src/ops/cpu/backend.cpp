@@ -13,7 +13,7 @@ class CpuOps final : public Ops {
   CpuOps(Runtime& runtime, Stream& stream, Isa isa, const OpsOptions& options)
       : memory_(runtime.memory().allocate(Context::workspace_size)),
         context_{runtime.team(), stream, isa, {memory_.data(), Context::workspace_size}, options.observer},
-        product_(context_.team, isa, runtime.memory()),
+        product_(context_.team, isa, runtime.memory(), options.bf16),
         library_(options.products == Products::library ? std::make_unique<LibraryProducts>(product_, runtime.memory())
                                                        : nullptr) {}
 

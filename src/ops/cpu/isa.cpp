@@ -71,6 +71,25 @@ std::vector<Isa> available_isas() {
   return isas;
 }
 
+std::string_view name_of(Bf16Order order) {
+  constexpr std::array<std::string_view, 4> names{"auto", "widened", "pairs", "pairs"};
+  return names.at(static_cast<std::size_t>(order));
+}
+
+Bf16Order bf16_order_from_name(std::string_view name) {
+  for (const Bf16Order order : {Bf16Order::automatic, Bf16Order::widened, Bf16Order::pairs})
+    if (name_of(order) == name) return order;
+  throw UserError(fmt::format("'{}' is no order of bf16 products", name), "choose auto, widened or pairs");
+}
+
+Bf16Order bf16_order_for(bool of_amd, bool has_instruction) {
+  return of_amd && has_instruction ? Bf16Order::pairs : Bf16Order::widened;
+}
+
+bool multiplies_bf16_pairs() { return available_isas().front() == Isa::avx512_bf16; }
+
+Bf16Order usual_bf16_order() { return bf16_order_for(__builtin_cpu_is("amd") != 0, multiplies_bf16_pairs()); }
+
 namespace cpu {
 
 Isa resolve(Isa isa) {

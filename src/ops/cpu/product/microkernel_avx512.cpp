@@ -43,11 +43,15 @@
 
 #define CLEAR(low, high) \
   "vpxord %%zmm" low ", %%zmm" low ", %%zmm" low "\n\tvpxord %%zmm" high ", %%zmm" high ", %%zmm" high "\n\t"
-#define CLEAR_ALL                                                                                                             \
-  CLEAR("4", "5")                                                                                                             \
-  CLEAR("6", "7")                                                                                                             \
-  CLEAR("8", "9") CLEAR("10", "11") CLEAR("12", "13") CLEAR("14", "15") CLEAR("16", "17") CLEAR("18", "19") CLEAR("20", "21") \
-      CLEAR("22", "23") CLEAR("24", "25") CLEAR("26", "27") CLEAR("28", "29") CLEAR("30", "31")
+#define CLEAR_ALL   \
+  CLEAR("4", "5")   \
+  CLEAR("6", "7")   \
+  CLEAR("8", "9")   \
+  CLEAR("10", "11") \
+  CLEAR("12", "13") \
+  CLEAR("14", "15") \
+  CLEAR("16", "17") \
+  CLEAR("18", "19") CLEAR("20", "21") CLEAR("22", "23") CLEAR("24", "25") CLEAR("26", "27") CLEAR("28", "29") CLEAR("30", "31")
 
 #define FETCH_AHEAD "prefetcht1 (%[ahead])\n\tprefetcht1 64(%[ahead])\n\taddq %[ahead_s], %[ahead]\n\t"
 

@@ -1,6 +1,8 @@
 // How a word of each operand is added to a chain, included once per Highway target (so it has no include guard) after
 // hwy/highway.h. A word is a float, or two bf16 of consecutive k, the first in its low half.
 
+#include <cmath>
+#include <cstddef>
 #include <cstdint>
 
 HWY_BEFORE_NAMESPACE();
@@ -20,11 +22,25 @@ struct AddFloats {
 struct AddPairsEmulated {
   template <class D, class V = hn::Vec<D>>
   static HWY_INLINE V add(D d, V a, V b, V chain) {
-    chain = hn::MulAdd(second(d, a), second(d, b), chain);
-    return hn::MulAdd(first(d, a), first(d, b), chain);
+    return fused(d, first(d, a), first(d, b), fused(d, second(d, a), second(d, b), chain));
   }
 
  private:
+  // The baseline's multiply-add rounds twice.
+  template <class D, class V = hn::Vec<D>>
+  static HWY_INLINE V fused(D d, V a, V b, V chain) {
+    constexpr std::size_t lanes = hn::MaxLanes(D());
+    if constexpr (lanes > 4) {
+      return hn::MulAdd(a, b, chain);
+    } else {
+      HWY_ALIGN float x[lanes], y[lanes], sum[lanes];
+      hn::Store(a, d, x);
+      hn::Store(b, d, y);
+      hn::Store(chain, d, sum);
+      for (std::size_t i = 0; i < lanes; ++i) sum[i] = std::fma(x[i], y[i], sum[i]);
+      return hn::Load(d, sum);
+    }
+  }
   template <class D, class V = hn::Vec<D>>
   static HWY_INLINE V first(D d, V word) {
     return hn::BitCast(d, hn::ShiftLeft<16>(hn::BitCast(hn::Repartition<std::uint32_t, D>(), word)));

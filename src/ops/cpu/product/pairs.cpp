@@ -2,7 +2,6 @@
 
 #include <xmmintrin.h>
 
-#include "base/error.h"
 #include "ops/cpu/isa.h"
 
 namespace lockstep::ops::cpu {
@@ -14,11 +13,8 @@ constexpr std::uint32_t flushing = 0x1F80 | 0x8040;
 }  // namespace
 
 Bf16Order resolve(Bf16Order order, Isa isa) {
-  const Isa resolved = resolve(isa);
-  if (order == Bf16Order::automatic) return resolved == Isa::avx512_bf16 ? Bf16Order::pairs : Bf16Order::widened;
-  ensure(order != Bf16Order::pairs || resolved == Isa::avx512_bf16, "pairs of bf16 are added by AVX-512-bf16");
-  ensure(order != Bf16Order::emulated_pairs || resolved != Isa::baseline, "the emulation has fused multiply-adds");
-  return order;
+  if (order == Bf16Order::automatic) order = usual_bf16_order();
+  return order == Bf16Order::pairs && resolve(isa) != Isa::avx512_bf16 ? Bf16Order::emulated_pairs : order;
 }
 
 FlushedDenormals::FlushedDenormals() : before_(_mm_getcsr()) { _mm_setcsr(flushing); }

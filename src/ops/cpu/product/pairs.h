@@ -16,14 +16,7 @@
 
 namespace lockstep::ops::cpu {
 
-/// How a product of two bf16 operands adds.
-enum class Bf16Order : std::uint8_t {
-  automatic,       ///< pairs on Isa::avx512_bf16, widened on the others
-  widened,         ///< the order of fp32
-  pairs,           ///< by the instruction, on Isa::avx512_bf16 only
-  emulated_pairs,  ///< the same bits without it, slowly, on any Isa but the baseline: for tests
-};
-/// Never automatic. Throws BrokenRule where the order needs another Isa.
+/// Never automatic: pairs on Isa::avx512_bf16, which has the instruction, emulated_pairs on the others.
 Bf16Order resolve(Bf16Order order, Isa isa);
 
 /// While it lives, this thread's arithmetic takes denormals for zeros and rounds to nearest even.
