@@ -33,7 +33,11 @@ Engine::Engine(const EngineConfig& config, Runtime& runtime, ops::Ops& ops, cons
                                   model::chunk_parts(arch::part_map(config.model, memory_.part.units, config.plan.leases),
                                                      memory_.part.chunks, config.plan.recompute))),
       brought_(static_cast<std::size_t>(config.plan.microbatches)) {
+  const layout::ParallelPlan& laid_out = groups.plan();
   ensure(groups.mesh().ranks() == config.plan.ranks(), "the groups are those of the plan");
+  ensure(laid_out.optimizer == config.plan.optimizer && laid_out.gradients == config.plan.gradients &&
+             laid_out.parameters == config.plan.parameters,
+         "the groups cut state as the plan does");
   ensure(config.plan.ranks() == config.plan.dp, "an engine is one of data-parallel ranks");
 }
 

@@ -237,6 +237,15 @@ TEST(RankMemory, AnEngineIsOneOfDataParallelRanks) {
   });
 }
 
+TEST(RankMemory, TheGroupsOfAnEngineCutStateAsItsPlanDoes) {
+  comm::run_ranks(2, {.timeout = 60}, [&](comm::Communicator& world) {
+    support::Machine machine(1);
+    EngineConfig config = support::tiny_config();
+    layout::set_zero_level(config.plan, 1);
+    EXPECT_THROW(support::RankEngine(config, *machine.runtime, *machine.ops, world), BrokenRule);
+  });
+}
+
 TEST(RankMemory, TheUpdaterIsTheOneThatMemoryIsDeclaredFor) {
   support::Machine machine(1);
   EngineConfig config = support::tiny_config();
