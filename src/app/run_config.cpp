@@ -41,6 +41,13 @@ void check_heads(const RunConfig::Model& model, std::vector<Problem>& problems) 
        fmt::format("choose a width that is a multiple of {}, another number of heads, or set model.head_dim", model.n_head)});
 }
 
+void check_rounding(const RunConfig& config, std::vector<Problem>& problems) {
+  const bool narrow_weights = dtype_of(config) == DType::bf16 && !config.optimizer.master_weights;
+  if (config.optimizer.rounding == "nearest" || narrow_weights || moments_of(config) == DType::bf16) return;
+  problems.push_back({"optimizer.rounding = stochastic: the optimizer stores nothing in bf16 that could be rounded",
+                      "set optimizer.moments=bf16, or optimizer.rounding=nearest"});
+}
+
 void check_memory(const RunConfig::Memory& memory, std::vector<Problem>& problems) {
   if (layout::recompute_from(memory.recompute)) return;
   problems.push_back(
@@ -87,6 +94,7 @@ std::vector<Problem> check(const RunConfig& config) {
   if (config.data.dir && config.data.file) {
     problems.push_back({"data.dir (prepared tokens) and data.file (a text to prepare) exclude each other", "give one of them"});
   }
+  check_rounding(config, problems);
   check_memory(config.memory, problems);
   for (Problem& problem : settings::check_backend(config)) problems.push_back(std::move(problem));
   for (Problem& problem : check_servers(config)) problems.push_back(std::move(problem));
@@ -127,6 +135,11 @@ const std::vector<std::string>& dtype_spellings() {
 
 DType dtype_from_spelling(std::string_view spelling) {
   return spelling == "bf16" || spelling == "bfloat16" ? DType::bf16 : DType::f32;
+}
+
+DType moments_of(const RunConfig& config) {
+  if (config.optimizer.moments) return dtype_from_spelling(*config.optimizer.moments);
+  return config.optimizer.master_weights ? DType::f32 : dtype_of(config);
 }
 
 std::string_view spelt(DType type) { return type == DType::bf16 ? "bfloat16" : "float32"; }

@@ -96,6 +96,8 @@ struct RunConfig {
     double min_lr = 6e-5;
     double eps = 1e-8;
     bool master_weights = true;
+    std::optional<std::string> moments;  // null: fp32, or bf16 without master weights
+    std::string rounding = "nearest";
     std::string schedule = "wordplay";
     double wsd_decay = 0.1;
     std::string decay = "matrices";
@@ -175,6 +177,8 @@ const std::vector<std::string>& dtype_spellings();
 DType dtype_from_spelling(std::string_view spelling);
 /// "float32", "bfloat16".
 std::string_view spelt(DType type);
+/// optimizer.moments; null: the type of the weights that are updated.
+DType moments_of(const RunConfig& config);
 ops::Isa isa_of(const RunConfig& config);
 ops::Products products_of(const RunConfig& config);
 ops::Bf16Order bf16_order_of(const RunConfig& config);

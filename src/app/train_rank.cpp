@@ -222,12 +222,15 @@ train::EngineConfig engine_config(const RunConfig& config, std::int64_t vocabula
   out.model = model_config(config, vocabulary);
   out.decay = decay_rule(config);
   out.weights = {.type = dtype_of(config), .master = config.optimizer.master_weights};
-  out.optimizer = {.name = config.optimizer.name,
-                   .beta1 = static_cast<float>(config.optimizer.beta1),
-                   .beta2 = static_cast<float>(config.optimizer.beta2),
-                   .eps = static_cast<float>(config.optimizer.eps),
-                   .momentum = static_cast<float>(config.optimizer.momentum),
-                   .weight_decay = static_cast<float>(config.optimizer.weight_decay)};
+  out.optimizer = {
+      .name = config.optimizer.name,
+      .beta1 = static_cast<float>(config.optimizer.beta1),
+      .beta2 = static_cast<float>(config.optimizer.beta2),
+      .eps = static_cast<float>(config.optimizer.eps),
+      .momentum = static_cast<float>(config.optimizer.momentum),
+      .weight_decay = static_cast<float>(config.optimizer.weight_decay),
+      .moments = moments_of(config),
+      .rounding = config.optimizer.rounding == "stochastic" ? train::Rounding::stochastic : train::Rounding::nearest};
   out.grad_clip = static_cast<float>(config.optimizer.grad_clip);
   out.samples = config.model.batch_size;
   out.positions = config.model.block_size;

@@ -13,6 +13,8 @@ namespace lockstep {
 class CounterRng {
  public:
   CounterRng(std::uint64_t seed, std::string_view name);
+  /// The sequence that another's key() stands for.
+  static CounterRng with_key(const std::array<std::uint32_t, 2>& key) { return CounterRng(key); }
 
   /// Four 32-bit words of counter (hi, lo).
   std::array<std::uint32_t, 4> block(std::uint64_t lo, std::uint64_t hi = 0) const;
@@ -29,6 +31,7 @@ class CounterRng {
   std::array<std::uint32_t, 2> key() const { return key_; }
 
  private:
+  explicit CounterRng(const std::array<std::uint32_t, 2>& key) : key_(key) {}
   std::array<std::uint32_t, 2> key_;
 };
 

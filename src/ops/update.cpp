@@ -17,29 +17,39 @@ void check_range(const Tensor& weights, const Tensor& publish, const Tensor& gra
   check_dense(scalars.values, StepScalars::count, "step scalars");
 }
 
+// Words are numbered in 32 bits.
+void check_random(const RandomRounding* random, std::int64_t count) {
+  if (random == nullptr) return;
+  demand(random->columns >= 1 && random->first >= 0 && random->skipped >= 0 && random->stride >= 0, "random",
+         "the tensors are a part of a parameter");
+  demand(count == 0 || random->global(count - 1) < std::int64_t{1} << 34, "random", "a parameter has fewer than 2^34 elements");
+}
+
 }  // namespace
 
-void Update::adamw(const AdamWTensors& tensors, const AdamW& rule, const StepScalars& scalars) {
+void Update::adamw(const AdamWTensors& tensors, const AdamW& rule, const StepScalars& scalars, const RandomRounding* random) {
   const auto& [weights, publish, gradient, exp_avg, exp_avg_sq] = tensors;
   check_range(weights, publish, gradient, scalars);
-  check_dense(exp_avg, weights.elements(), "exp_avg", weights.dtype);
-  check_dense(exp_avg_sq, weights.elements(), "exp_avg_sq", weights.dtype);
+  check_dense(exp_avg, weights.elements(), "exp_avg", storage_of(exp_avg, "exp_avg"));
+  check_dense(exp_avg_sq, weights.elements(), "exp_avg_sq", exp_avg.dtype);
+  check_random(random, weights.elements());
   demand(rule.beta1 >= 0 && rule.beta1 < 1 && rule.beta2 >= 0 && rule.beta2 < 1, "adamw", "the betas are in [0, 1)");
   demand(rule.eps > 0, "adamw", "eps is positive");
   check_device({&weights, &publish, &gradient, &exp_avg, &exp_avg_sq, &scalars.values});
   const OpScope running = scope("adamw");
-  do_adamw(tensors, rule, scalars);
+  do_adamw(tensors, rule, scalars, random);
 }
 
-void Update::sgd(const SgdTensors& tensors, const Sgd& rule, const StepScalars& scalars) {
+void Update::sgd(const SgdTensors& tensors, const Sgd& rule, const StepScalars& scalars, const RandomRounding* random) {
   const auto& [weights, publish, gradient, momentum_buffer] = tensors;
   check_range(weights, publish, gradient, scalars);
-  check_optional_dense(momentum_buffer, weights.elements(), "momentum_buffer", weights.dtype);
+  check_optional_dense(momentum_buffer, weights.elements(), "momentum_buffer", storage_of(momentum_buffer, "momentum_buffer"));
+  check_random(random, weights.elements());
   demand(rule.momentum >= 0 && rule.momentum < 1, "sgd", "the momentum is in [0, 1)");
   demand(!momentum_buffer == (rule.momentum == 0), "momentum_buffer", "there is one where there is momentum");
   check_device({&weights, &publish, &gradient, &momentum_buffer, &scalars.values});
   const OpScope running = scope("sgd");
-  do_sgd(tensors, rule, scalars);
+  do_sgd(tensors, rule, scalars, random);
 }
 
 }  // namespace lockstep::ops

@@ -7,6 +7,9 @@
 // Stochastic gradient descent (torch.optim.SGD without dampening or Nesterov's rule; b = 0 before the first step):
 //   g' = clip * g + decay * p;  b = momentum * b + g';  p -= lr * b, or lr * g' where there is no b
 
+#include <array>
+#include <cstdint>
+
 #include "ops/op_scope.h"
 #include "ops/step_scalars.h"
 #include "tensor/tensor.h"
@@ -23,29 +26,45 @@ struct Sgd {
   float weight_decay = 0;
 };
 
+/// Where stochastic rounding finds its random numbers: a bf16 value that is stored is rounded up with the probability of its
+/// distance from the lower neighbour (Gupta et al. 2015), so that on average nothing is lost. Element e of the tensors is element
+/// global(e), below 2^34, of a parameter; its number for slot s of update u is half s % 2 of word(e + (s / 2) 2^34, u) of the
+/// CounterRng with this key. Slots: a rule's own in their order, then weights_slot.
+struct RandomRounding {
+  static constexpr int weights_slot = 2;
+  std::array<std::uint32_t, 2> key = {};
+  std::uint64_t update = 0;
+  /// The tensors are elements [skipped, ...) of a rectangle of the parameter: rows of `columns` elements, `stride` apart.
+  std::int64_t first = 0, columns = 1, stride = 1, skipped = 0;
+
+  std::int64_t global(std::int64_t e) const { return first + (skipped + e) / columns * stride + (skipped + e) % columns; }
+};
+
 /// What a rule reads and writes: dense, one size. `weights` is f32 or bf16; f32 weights are a master copy, of which `publish`
 /// (may be empty, or the same as `weights`) gets the new values in its own dtype. `gradient` is f32.
 struct AdamWTensors {
   Tensor weights, publish, gradient;
-  Tensor exp_avg, exp_avg_sq;  ///< of the weights' type
+  Tensor exp_avg, exp_avg_sq;  ///< both f32 or both bf16
 };
 
 struct SgdTensors {
   Tensor weights, publish, gradient;  ///< as AdamWTensors has them
-  Tensor momentum_buffer;             ///< of the weights' type; empty when momentum is 0
+  Tensor momentum_buffer;             ///< f32 or bf16; empty when momentum is 0
 };
 
 class Update : public Family {
  public:
   explicit Update(OpObserver* observer) : Family("update", observer) {}
-  /// Each bf16 value is rounded once, when it is stored, and the step is taken with the moments as they are stored.
-  void adamw(const AdamWTensors& tensors, const AdamW& rule, const StepScalars& scalars);
+  /// Each bf16 value is rounded once, when it is stored, and the step is taken with the moments as they are stored. To the
+  /// nearest; with `random` (of at least one row) stochastically, but for what is published of f32 weights.
+  void adamw(const AdamWTensors& tensors, const AdamW& rule, const StepScalars& scalars, const RandomRounding* random = nullptr);
   /// The same for stochastic gradient descent.
-  void sgd(const SgdTensors& tensors, const Sgd& rule, const StepScalars& scalars);
+  void sgd(const SgdTensors& tensors, const Sgd& rule, const StepScalars& scalars, const RandomRounding* random = nullptr);
 
  private:
-  virtual void do_adamw(const AdamWTensors& tensors, const AdamW& rule, const StepScalars& scalars) = 0;
-  virtual void do_sgd(const SgdTensors& tensors, const Sgd& rule, const StepScalars& scalars) = 0;
+  virtual void do_adamw(const AdamWTensors& tensors, const AdamW& rule, const StepScalars& scalars,
+                        const RandomRounding* random) = 0;
+  virtual void do_sgd(const SgdTensors& tensors, const Sgd& rule, const StepScalars& scalars, const RandomRounding* random) = 0;
 };
 
 }  // namespace lockstep::ops

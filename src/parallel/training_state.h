@@ -24,7 +24,7 @@ struct StateRange {
   Tensor master = {};                  ///< what is updated: a copy in f32, or the weights themselves
   Tensor published = {};               ///< what the model reads; the same memory as `master` where there is no copy
   Tensor gradient = {};                ///< f32, reduced; of the last step
-  std::span<const Tensor> slots = {};  ///< of the optimizer, in the order of TrainingState::slots(), of the master's type
+  std::span<const Tensor> slots = {};  ///< of the optimizer, in the order of TrainingState::slots()
   /// Of several ranks with these elements, this one answers for (writes to a file, counts in a norm) those in `own`, and of the
   /// slots those in `own_slots`: parts of `range`.
   layout::Range own = {}, own_slots = {};
@@ -40,8 +40,10 @@ class TrainingState {
   virtual int ranges_of_unit() const { return 1; }
   /// Which of the even shares of each unit, one for each of the ranks with the same parameters, rank `rank` of them answers for.
   virtual int share_of(int rank) const { return rank; }
-  /// The type of masters and slots.
+  /// The type of masters.
   virtual DType type() const = 0;
+  /// Of slots.
+  virtual DType slot_type() const { return type(); }
 
   /// What a visit needs, so that nothing else is brought, and what it writes, so that nothing else is written back.
   struct Use {

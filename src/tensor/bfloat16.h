@@ -18,4 +18,11 @@ inline BFloat16 to_bfloat16(float x) {
   return static_cast<BFloat16>((bits + 0x7fffU + (bits >> 16U & 1U)) >> 16U);
 }
 
+/// Up with the probability of the distance from the lower neighbour (in size), for a random number in [0, 2^16); NaN stays NaN.
+inline BFloat16 to_bfloat16_by(float x, std::uint32_t random) {
+  const auto bits = std::bit_cast<std::uint32_t>(x);
+  if ((bits & 0x7fffffffU) > 0x7f800000U) return to_bfloat16(x);
+  return static_cast<BFloat16>((bits + random) >> 16U);
+}
+
 }  // namespace lockstep

@@ -38,6 +38,9 @@ struct EngineConfig {
   std::optional<ParameterServers> servers;  ///< none: these are replicas, which update their weights together
   std::uint64_t seed = 1337;
   parallel::GradientOptions gradients;
+
+  /// The type of the optimizer's slots.
+  DType slot_type() const { return optimizer.moments.value_or(weights.owned()); }
 };
 
 /// How many updates of other workers the weights had got between a gradient's pull and its own update; of the run so far.

@@ -27,7 +27,9 @@ Replicas::Replicas(const UpdaterParts& parts, comm::Communicator& group)
       gradients_(parts.parameters.units(), arch::unit_map(parts.config.model), parts.config.plan.microbatches,
                  parts.memory.gradients, group, parts.ops, parts.config.gradients),
       state_(make_state(parts, gradients_, group)),
-      norm_(state_, parts.memory.squares, group) {}
+      norm_(state_, parts.memory.squares, group) {
+  optimizer_->address(parts.parameters.units(), parts.config.seed);
+}
 
 std::int64_t Replicas::begin(std::int64_t /*step*/, std::int64_t targets) {
   targets_ = targets;

@@ -162,6 +162,19 @@ void demand_same_optimizer(const checkpoint::Reader& reader, const EngineConfig&
                   reader.folder().string()));
 }
 
+// The moments of a run may become wider, not narrower: it would go on from others.
+void demand_exact_moments(const checkpoint::Reader& reader, const parallel::TrainingState& state) {
+  if (state.slot_type() == DType::f32) return;
+  for (const checkpoint::LogicalTensor& slot : checkpoint::tensors_of(state.units(), DType::bf16, slot_suffixes(state))) {
+    const checkpoint::StoredTensor* const stored = reader.find(slot.name);
+    if (stored == nullptr || stored->tensor.dtype != DType::f32) continue;
+    throw UserError(
+        fmt::format("{} has moments in fp32: a run with optimizer.moments=bf16 would go on from other ones, rounded",
+                    reader.folder().string()),
+        fmt::format("resume with optimizer.moments=fp32, or start a new run with train.init_from={}", reader.folder().string()));
+  }
+}
+
 }  // namespace
 
 checkpoint::SaveReport save_run(const io::Path& run, Engine& engine, const RunState& state, const Json& extra, Team& team) {
@@ -171,7 +184,7 @@ checkpoint::SaveReport save_run(const io::Path& run, Engine& engine, const RunSt
   checkpoint::Writer writer(
       ranks, run, state.step,
       {{std::string(checkpoint::model_file), checkpoint::tensors_of(kept.units(), kept.type(), weights)},
-       {std::string(checkpoint::optimizer_file), checkpoint::tensors_of(kept.units(), kept.type(), suffixes)}});
+       {std::string(checkpoint::optimizer_file), checkpoint::tensors_of(kept.units(), kept.slot_type(), suffixes)}});
   const auto write = [&](const std::vector<checkpoint::HeldTensor>& held) { writer.write(held, team); };
   kept.for_each({.slots = true}, [&](const parallel::StateRange& range) {
     hold(engine.pieces(), part_of(kept, range, range.master, range.own), false, write);
@@ -206,8 +219,9 @@ void load_run(const checkpoint::Reader& reader, Engine& engine, comm::Communicat
   }
   demand_same_optimizer(reader, engine.config());
   parallel::TrainingState& state = engine.state();
+  demand_exact_moments(reader, state);
   fill_weights(*reader.read_model(checkpoint::tensors_of(state.units(), state.type(), weights)), engine, ranks, team);
-  fill_slots(*reader.read(checkpoint::tensors_of(state.units(), state.type(), slot_suffixes(state))), engine, ranks, team);
+  fill_slots(*reader.read(checkpoint::tensors_of(state.units(), state.slot_type(), slot_suffixes(state))), engine, ranks, team);
   if (ranks.size() > 1) state.gather();
   engine.weights_changed();
 }

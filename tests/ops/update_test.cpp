@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/rng.h"
 #include "support/ops.h"
 
 namespace lockstep::test {
@@ -151,6 +152,122 @@ TEST_P(UpdateOf, SlicesHaveEqualBits) {
   }
 }
 
+/// A call's weights, moments and what it is rounded by.
+struct Stored {
+  DType weights, moments;
+  const ops::RandomRounding* random = nullptr;
+};
+
+/// Weights and moments after one step from bf16 numbers, whatever they are stored as.
+Results stepped(ops::Ops& ops, std::int64_t count, const Stored& stored, bool sgd) {
+  const State start(count, DType::bf16);
+  HostTensor weights = HostTensor(start.weights).as(stored.weights), exp_avg = HostTensor(start.exp_avg).as(stored.moments),
+             exp_avg_sq = HostTensor(start.exp_avg_sq).as(stored.moments);
+  const HostTensor scalars = scalars_of(2, 1e-2F, 0.5F);
+  if (sgd) {
+    ops.update().sgd({weights, weights, start.gradient, exp_avg}, {.momentum = 0.9F, .weight_decay = 0.1F}, {scalars},
+                     stored.random);
+    return {weights, exp_avg};
+  }
+  ops.update().adamw({weights, weights, start.gradient, exp_avg, exp_avg_sq}, {}, {scalars}, stored.random);
+  return {weights, exp_avg, exp_avg_sq};
+}
+
+constexpr std::array stored_types{std::pair{DType::f32, DType::bf16}, std::pair{DType::bf16, DType::f32},
+                                  std::pair{DType::bf16, DType::bf16}};
+
+ops::RandomRounding random_rounding() {
+  return {.key = CounterRng(5, "rounding.x").key(), .update = 7, .first = 1003, .columns = 37, .stride = 90, .skipped = 11};
+}
+
+// Where the exact value lies near a neighbour's threshold, either may be stored, and the step is taken with that.
+TEST(Update, MomentsOfAnotherTypeAndRandomRoundingEqualReference) {
+  const ops::RandomRounding random = random_rounding();
+  for (const auto& [weights, moments] : stored_types) {
+    for (const std::int64_t count : {1, 7, 17, 1025, 50000}) {
+      for (const ops::RandomRounding* rounding : {static_cast<const ops::RandomRounding*>(nullptr), &random}) {
+        for (const bool sgd : {false, true}) {
+          const Stored stored{weights, moments, rounding};
+          compare_everywhere([&](ops::Ops& ops) { return stepped(ops, count, stored, sgd); }, 1e-3);
+        }
+      }
+    }
+  }
+}
+
+/// The number by which element e's slot is rounded, as the header says.
+std::uint32_t half_of(const ops::RandomRounding& random, std::int64_t e, int slot) {
+  const std::uint64_t index = static_cast<std::uint64_t>(random.global(e)) + (std::uint64_t(slot) / 2 << 34U);
+  const std::uint32_t word = CounterRng(5, "rounding.x").word(index, random.update);
+  return slot % 2 == 0 ? word & 0xFFFFU : word >> 16U;
+}
+
+// What f32 would store, rounded by the numbers that the header promises: moments of both rules, and weights on f32 moments.
+TEST(Update, RandomRoundingIsThatOfTheNumbersPromised) {
+  const ops::RandomRounding random = random_rounding();
+  for (const auto& machine : machines()) {
+    for (const bool sgd : {false, true}) {
+      const Results exact = stepped(*machine->ops, 1025, {DType::f32, DType::f32}, sgd);
+      const Results slots = stepped(*machine->ops, 1025, {DType::f32, DType::bf16, &random}, sgd);
+      const Results weights = stepped(*machine->ops, 1025, {DType::bf16, DType::f32, &random}, sgd);
+      std::size_t up = 0, differ = 0;
+      const auto compare = [&](const HostTensor& rounded, const HostTensor& wide, int slot) {
+        for (std::size_t i = 0; i < 1025; ++i) {
+          const float expected = to_float(to_bfloat16_by(wide[i], half_of(random, static_cast<std::int64_t>(i), slot)));
+          differ += rounded[i] != expected ? 1 : 0;
+          up += std::fabs(rounded[i]) > std::fabs(wide[i]) ? 1 : 0;
+        }
+      };
+      for (std::size_t s = 1; s < exact.size(); ++s) compare(slots[s], exact[s], static_cast<int>(s) - 1);
+      compare(weights[0], exact[0], ops::RandomRounding::weights_slot);
+      EXPECT_EQ(differ, 0U) << machine->name;
+      EXPECT_NEAR(static_cast<double>(up) / (1025.0 * static_cast<double>(exact.size())), 0.5, 0.05);
+    }
+  }
+}
+
+// Rows of a rectangle, one by one and in pieces that begin anywhere.
+TEST(Update, RandomRoundingOfSlicesHasEqualBits) {
+  const ops::RandomRounding random = random_rounding();
+  for (const auto& machine : machines()) {
+    State whole(1000, DType::bf16), parts = whole;
+    const HostTensor scalars = scalars_of(2, 1e-2F, 1);
+    machine->ops->update().adamw({whole.weights, {}, whole.gradient, whole.exp_avg, whole.exp_avg_sq}, {}, {scalars}, &random);
+    for (const auto& [first, count] : {std::pair{0, 3}, std::pair{3, 500}, std::pair{503, 497}}) {
+      ops::RandomRounding part = random;
+      part.skipped += first;
+      machine->ops->update().adamw({parts.weights.tensor().flat(first, count),
+                                    {},
+                                    parts.gradient.tensor().flat(first, count),
+                                    parts.exp_avg.tensor().flat(first, count),
+                                    parts.exp_avg_sq.tensor().flat(first, count)},
+                                   {}, {scalars}, &part);
+    }
+    EXPECT_EQ(different_bits(whole.weights.values(), parts.weights.values()), 0U);
+    EXPECT_EQ(different_bits(whole.exp_avg.values(), parts.exp_avg.values()), 0U);
+    EXPECT_EQ(different_bits(whole.exp_avg_sq.values(), parts.exp_avg_sq.values()), 0U);
+  }
+}
+
+// A moment that moves by a hundredth of a step a time: to the nearest it stays where it is.
+TEST(Update, RandomRoundingLosesNothingOnAverage) {
+  const auto machine = ops::make_reference_ops();
+  for (const bool random : {false, true}) {
+    const HostTensor gradient = HostTensor::filled({4096}, 2);
+    HostTensor weights({4096}), moment = HostTensor::filled({4096}, 1).as(DType::bf16),
+                                square = HostTensor::filled({4096}, 4).as(DType::bf16);
+    ops::RandomRounding rounding{.key = {1, 2}, .columns = 4096};
+    for (int t = 1; t <= 100; ++t) {
+      rounding.update = static_cast<std::uint64_t>(t);
+      machine->update().adamw({weights, {}, gradient, moment, square}, {.beta1 = 0.99992F, .beta2 = 0.999F},
+                              {scalars_of(t, 0, 1)}, random ? &rounding : nullptr);
+    }
+    double sum = 0;
+    for (const float value : moment.values()) sum += value;
+    EXPECT_NEAR(sum / 4096, random ? 2 - std::pow(0.99992, 100) : 1, random ? 1e-4 : 0);
+  }
+}
+
 TEST(Update, BrokenRules) {
   const auto ops = ops::make_reference_ops();
   ops::Update& update = ops->update();
@@ -165,6 +282,10 @@ TEST(Update, BrokenRules) {
   EXPECT_THROW(update.adamw({x, {}, x, x, x}, {.beta1 = 1}, scalars), BrokenRule);
   EXPECT_THROW(update.adamw({x, {}, x, x, x}, {.beta2 = -1}, scalars), BrokenRule);
   EXPECT_THROW(update.adamw({x, {}, x, x, x}, {.eps = 0}, scalars), BrokenRule);
+  EXPECT_THROW(update.adamw({x, {}, x, x, x.as(DType::bf16)}, {}, scalars), BrokenRule);
+  const ops::RandomRounding none{.columns = 0}, far{.first = std::int64_t{1} << 34, .columns = 8};
+  EXPECT_THROW(update.adamw({x, {}, x, x, x}, {}, scalars, &none), BrokenRule);
+  EXPECT_THROW(update.sgd({x, {}, x, {}}, {}, scalars, &far), BrokenRule);
   EXPECT_THROW(update.sgd({x, {}, shorter, {}}, {}, scalars), BrokenRule);
   EXPECT_THROW(update.sgd({x, {}, x, shorter}, {.momentum = 0.5F}, scalars), BrokenRule);
   EXPECT_THROW(update.sgd({x, {}, x, x}, {.momentum = 0}, scalars), BrokenRule);

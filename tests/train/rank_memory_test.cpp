@@ -26,6 +26,7 @@ EngineConfig random_config(std::mt19937& random) {
   config.model.dropout = below(2) == 0 ? 0.1F : 0;
   config.weights = {.type = below(2) == 0 ? DType::f32 : DType::bf16, .master = below(2) == 0};
   if (below(3) == 0) config.optimizer = {.name = "sgd", .momentum = below(2) == 0 ? 0.9F : 0};
+  if (below(3) == 0) config.optimizer.moments = below(2) == 0 ? DType::f32 : DType::bf16;
   config.samples = 1 + below(3);
   config.positions = 1 + below(static_cast<int>(config.model.block_size));
   config.plan.microbatches = 1 + below(3);

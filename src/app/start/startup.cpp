@@ -35,10 +35,15 @@ const char* activation_text(arch::ActivationKind f) {
   throw BrokenRule("every activation has a name");
 }
 
-// What a bf16 run keeps beside its weights.
-std::string_view masters_text(const RunConfig& config) {
-  if (dtype_of(config) == DType::f32) return "";
-  return config.optimizer.master_weights ? ", with master weights and moments in float32" : ", without master weights";
+// What a run keeps beside its weights, where that is not all float32.
+std::string masters_text(const RunConfig& config) {
+  const DType moments = moments_of(config);
+  const std::string rounded = config.optimizer.rounding == "nearest" ? "" : ", rounded stochastically";
+  if (dtype_of(config) == DType::f32) return moments == DType::f32 ? "" : ", with moments in bfloat16" + rounded;
+  if (!config.optimizer.master_weights)
+    return fmt::format(", without master weights{}{}", moments == DType::f32 ? ", with moments in float32" : "", rounded);
+  return moments == DType::f32 ? ", with master weights and moments in float32"
+                               : ", with master weights in float32 and moments in bfloat16" + rounded;
 }
 
 // "AdamW(lr=0.0006, beta1=0.9, ...)": the method's own settings as it describes them.

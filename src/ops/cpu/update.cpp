@@ -7,11 +7,16 @@
 #include <hwy/highway.h>
 // clang-format on
 
+#include <algorithm>
 #include <cmath>
+#include <type_traits>
 
 #include "ops/cpu/context.h"
 #include "ops/cpu/isa.h"
+// clang-format off: lanes-inl.h comes first
 #include "ops/cpu/simd/lanes-inl.h"
+#include "ops/cpu/simd/philox-inl.h"
+// clang-format on
 
 HWY_BEFORE_NAMESPACE();
 namespace lockstep::ops::cpu::HWY_NAMESPACE {
@@ -27,25 +32,113 @@ inline Published PublishedTo(const Tensor& weights, const Tensor& publish) {
   return {apart && !narrow ? floats(publish) : nullptr, apart && narrow ? data_of<BFloat16>(publish) : nullptr};
 }
 
+/// The random numbers of neighbouring elements of a parameter, from `first` on: those of slots 0 and 1, or of slot 2.
+class RandomWords {
+ public:
+  RandomWords(const RandomRounding& random, std::int64_t first, std::uint32_t pair)
+      : random_(random), first_(first), pair_(pair), behind_(static_cast<std::size_t>(first % 4)) {}
+  /// For columns [column, column + 16), which are asked for in order.
+  HWY_INLINE const std::uint32_t* At(std::int64_t column) {
+    if (column % 64 == 0) {
+      Draw(first_ + column, words_);
+      if (behind_ != 0) Draw(first_ + column + 64, words_ + 64);
+    }
+    return words_ + behind_ + static_cast<std::size_t>(column % 64);
+  }
+
+ private:
+  HWY_INLINE void Draw(std::int64_t from, std::uint32_t* to) const {
+    Draw64(to, static_cast<std::uint32_t>(from / 4), pair_, static_cast<std::uint32_t>(random_.update),
+           static_cast<std::uint32_t>(random_.update >> 32), random_.key[0], random_.key[1]);
+  }
+  const RandomRounding& random_;
+  std::int64_t first_;
+  std::uint32_t pair_;
+  std::size_t behind_;
+  alignas(64) std::uint32_t words_[128];
+};
+
+/// What is read again after a store as S, rounded by the low (or the high) halves of sixteen words.
+template <class S, bool high>
+HWY_INLINE Sixteen RoundedBy(const Sixteen& value, const std::uint32_t* words) {
+  if constexpr (!std::is_same_v<S, BFloat16>) return value;
+  Sixteen result;
+  for (std::size_t k = 0; k < vector_count; ++k) {
+    const auto word = hn::LoadU(words_tag, words + k * vector_lanes);
+    const auto half = high ? hn::ShiftRight<16>(word) : hn::And(word, hn::Set(words_tag, 0xFFFF));
+    const auto sum = hn::Add(hn::BitCast(words_tag, value.v[k]), half);
+    const auto kept = hn::BitCast(floats_tag, hn::And(sum, hn::Set(words_tag, 0xFFFF0000U)));
+    result.v[k] = hn::IfThenElse(hn::Ne(value.v[k], value.v[k]), value.v[k], kept);
+  }
+  return result;
+}
+
+/// Rounding of weights W and moments M to the nearest.
+template <class W, class M>
+struct Nearest {
+  HWY_INLINE void Begin(std::int64_t /*column*/) const {}
+  HWY_INLINE Sixteen First(const Sixteen& moment) const { return Rounded<M>(moment); }
+  HWY_INLINE Sixteen Second(const Sixteen& moment) const { return Rounded<M>(moment); }
+  HWY_INLINE Sixteen Weights(const Sixteen& weights) const { return weights; }
+};
+
+/// And by random numbers, of elements that are neighbours in their parameter.
+template <class W, class M>
+class Random {
+ public:
+  Random(const RandomRounding& random, std::int64_t first) : slots_(random, first, 0), weights_(random, first, 1) {}
+  HWY_INLINE void Begin(std::int64_t column) {
+    if constexpr (std::is_same_v<M, BFloat16>) of_slots_ = slots_.At(column);
+    if constexpr (std::is_same_v<W, BFloat16>) of_weights_ = weights_.At(column);
+  }
+  HWY_INLINE Sixteen First(const Sixteen& moment) const { return RoundedBy<M, false>(moment, of_slots_); }
+  HWY_INLINE Sixteen Second(const Sixteen& moment) const { return RoundedBy<M, true>(moment, of_slots_); }
+  HWY_INLINE Sixteen Weights(const Sixteen& weights) const { return RoundedBy<W, false>(weights, of_weights_); }
+
+ private:
+  RandomWords slots_, weights_;
+  const std::uint32_t *of_slots_ = nullptr, *of_weights_ = nullptr;
+};
+
+/// Calls body(W(), M(), rounding) for weights and moments of these types; `random` null: to the nearest.
+template <class Body>
+HWY_INLINE void WithRounding(DType weights, DType moments, const RandomRounding* random, std::int64_t first, const Body& body) {
+  WithStorage(weights, [&](auto w) HWY_ATTR {
+    WithStorage(moments, [&](auto m) HWY_ATTR {
+      using W = decltype(w);
+      using M = decltype(m);
+      if (random == nullptr) return body(w, m, Nearest<W, M>());
+      body(w, m, Random<W, M>(*random, random->global(first)));
+    });
+  });
+}
+
+/// Elements [first, last) of a call's tensors.
+struct Part {
+  std::int64_t first, last;
+};
+
 /// factors: clip, beta1, 1 - beta1, beta2, 1 - beta2, 1 - lr decay, lr / bc1, 1 / sqrt(bc2), eps. The step is taken with the
 /// moments as they are stored.
-template <class S>
-HWY_FLATTEN void AdamWRangeAs(const AdamWTensors& tensors, const float (&factors)[9], std::int64_t first, std::int64_t last) {
+template <class W, class M, class Rounding>
+HWY_FLATTEN void AdamWRangeAs(const AdamWTensors& tensors, const float (&factors)[9], const Part& part, Rounding rounding) {
   const Published published = PublishedTo(tensors.weights, tensors.publish);
-  S *weights = data_of<S>(tensors.weights), *exp_avg = data_of<S>(tensors.exp_avg), *exp_avg_sq = data_of<S>(tensors.exp_avg_sq);
+  W* weights = data_of<W>(tensors.weights);
+  M *exp_avg = data_of<M>(tensors.exp_avg), *exp_avg_sq = data_of<M>(tensors.exp_avg_sq);
   const float* gradient = floats(tensors.gradient);
   const Sixteen clip = Splat(factors[0]), beta1 = Splat(factors[1]), rest1 = Splat(factors[2]), beta2 = Splat(factors[3]),
                 rest2 = Splat(factors[4]), keep = Splat(factors[5]), rate = Splat(factors[6]), correction = Splat(factors[7]),
                 eps = Splat(factors[8]);
-  ForColumns(last - first, [&](std::int64_t column, auto group) HWY_ATTR {
-    const std::int64_t j = first + column;
+  ForColumns(part.last - part.first, [&](std::int64_t column, auto group) HWY_ATTR {
+    const std::int64_t j = part.first + column;
+    rounding.Begin(column);
     const Sixteen g = Mul(clip, group.Load(gradient + j));
-    const Sixteen m = Rounded<S>(MulAdd(rest1, g, Mul(beta1, group.Load(exp_avg + j))));
-    const Sixteen v = Rounded<S>(MulAdd(Mul(rest2, g), g, Mul(beta2, group.Load(exp_avg_sq + j))));
+    const Sixteen m = rounding.First(MulAdd(rest1, g, Mul(beta1, group.Load(exp_avg + j))));
+    const Sixteen v = rounding.Second(MulAdd(Mul(rest2, g), g, Mul(beta2, group.Load(exp_avg_sq + j))));
     const Sixteen root = Map([](FloatVec x) HWY_ATTR { return hn::Sqrt(x); }, v);
     const Sixteen step =
         Map([](FloatVec x, FloatVec y) HWY_ATTR { return hn::Div(x, y); }, Mul(rate, m), MulAdd(root, correction, eps));
-    const Sixteen w = Sub(Mul(keep, group.Load(weights + j)), step);
+    const Sixteen w = rounding.Weights(Sub(Mul(keep, group.Load(weights + j)), step));
     group.Store(m, exp_avg + j);
     group.Store(v, exp_avg_sq + j);
     group.Store(w, weights + j);
@@ -54,35 +147,43 @@ HWY_FLATTEN void AdamWRangeAs(const AdamWTensors& tensors, const float (&factors
   });
 }
 
-void AdamWRange(const AdamWTensors& tensors, const float (&factors)[9], std::int64_t first, std::int64_t last) {
-  WithStorage(tensors.weights.dtype, [&](auto zero) HWY_ATTR { AdamWRangeAs<decltype(zero)>(tensors, factors, first, last); });
+void AdamWRange(const AdamWTensors& tensors, const float (&factors)[9], const RandomRounding* random, std::int64_t first,
+                std::int64_t last) {
+  WithRounding(tensors.weights.dtype, tensors.exp_avg.dtype, random, first, [&](auto w, auto m, auto rounding) HWY_ATTR {
+    AdamWRangeAs<decltype(w), decltype(m)>(tensors, factors, {first, last}, rounding);
+  });
 }
 
 /// factors: clip, decay, momentum, lr. The step is taken with the buffer as it is stored.
-template <class S>
-HWY_FLATTEN void SgdRangeAs(const SgdTensors& tensors, const float (&factors)[4], std::int64_t first, std::int64_t last) {
+template <class W, class M, class Rounding>
+HWY_FLATTEN void SgdRangeAs(const SgdTensors& tensors, const float (&factors)[4], const Part& part, Rounding rounding) {
   const Published published = PublishedTo(tensors.weights, tensors.publish);
-  S* weights = data_of<S>(tensors.weights);
-  S* buffer = tensors.momentum_buffer ? data_of<S>(tensors.momentum_buffer) : nullptr;
+  W* weights = data_of<W>(tensors.weights);
+  M* buffer = tensors.momentum_buffer ? data_of<M>(tensors.momentum_buffer) : nullptr;
   const float* gradient = floats(tensors.gradient);
   const Sixteen clip = Splat(factors[0]), decay = Splat(factors[1]), momentum = Splat(factors[2]), rate = Splat(factors[3]);
-  ForColumns(last - first, [&](std::int64_t column, auto group) HWY_ATTR {
-    const std::int64_t j = first + column;
+  ForColumns(part.last - part.first, [&](std::int64_t column, auto group) HWY_ATTR {
+    const std::int64_t j = part.first + column;
+    rounding.Begin(column);
     const Sixteen before = group.Load(weights + j);
     Sixteen step = MulAdd(decay, before, Mul(clip, group.Load(gradient + j)));
     if (buffer != nullptr) {
-      step = Rounded<S>(MulAdd(momentum, group.Load(buffer + j), step));
+      step = rounding.First(MulAdd(momentum, group.Load(buffer + j), step));
       group.Store(step, buffer + j);
     }
-    const Sixteen w = Sub(before, Mul(rate, step));
+    const Sixteen w = rounding.Weights(Sub(before, Mul(rate, step)));
     group.Store(w, weights + j);
     if (published.same != nullptr) group.Store(w, published.same + j);
     if (published.narrow != nullptr) group.Store(w, published.narrow + j);
   });
 }
 
-void SgdRange(const SgdTensors& tensors, const float (&factors)[4], std::int64_t first, std::int64_t last) {
-  WithStorage(tensors.weights.dtype, [&](auto zero) HWY_ATTR { SgdRangeAs<decltype(zero)>(tensors, factors, first, last); });
+void SgdRange(const SgdTensors& tensors, const float (&factors)[4], const RandomRounding* random, std::int64_t first,
+              std::int64_t last) {
+  const DType moments = tensors.momentum_buffer ? tensors.momentum_buffer.dtype : DType::f32;
+  WithRounding(tensors.weights.dtype, moments, random, first, [&](auto w, auto m, auto rounding) HWY_ATTR {
+    SgdRangeAs<decltype(w), decltype(m)>(tensors, factors, {first, last}, rounding);
+  });
 }
 
 }  // namespace lockstep::ops::cpu::HWY_NAMESPACE
@@ -106,7 +207,8 @@ class CpuUpdate final : public Update {
   }
 
  private:
-  void do_adamw(const AdamWTensors& tensors, const AdamW& rule, const StepScalars& scalars) override {
+  void do_adamw(const AdamWTensors& tensors, const AdamW& rule, const StepScalars& scalars,
+                const RandomRounding* random) override {
     const float* const given = floats(scalars.values);
     if (given[StepScalars::finite] == 0) return;
     const double rate = given[StepScalars::learning_rate];
@@ -119,17 +221,31 @@ class CpuUpdate final : public Update {
                               static_cast<float>(rate / given[StepScalars::bias_correction1]),
                               static_cast<float>(1 / std::sqrt(static_cast<double>(given[StepScalars::bias_correction2]))),
                               rule.eps};
-    context_.deal(tensors.weights.elements(), tile,
-                  [&](std::int64_t first, std::int64_t last) { adamw_(tensors, factors, first, last); });
+    deal(tensors.weights.elements(), random,
+         [&](std::int64_t first, std::int64_t last) { adamw_(tensors, factors, random, first, last); });
   }
 
-  void do_sgd(const SgdTensors& tensors, const Sgd& rule, const StepScalars& scalars) override {
+  void do_sgd(const SgdTensors& tensors, const Sgd& rule, const StepScalars& scalars, const RandomRounding* random) override {
     const float* const given = floats(scalars.values);
     if (given[StepScalars::finite] == 0) return;
     const float factors[4] = {given[StepScalars::clip_factor], rule.weight_decay, rule.momentum,
                               given[StepScalars::learning_rate]};
-    context_.deal(tensors.weights.elements(), tile,
-                  [&](std::int64_t first, std::int64_t last) { sgd_(tensors, factors, first, last); });
+    deal(tensors.weights.elements(), random,
+         [&](std::int64_t first, std::int64_t last) { sgd_(tensors, factors, random, first, last); });
+  }
+
+  /// body(first, last) for all elements, in parts that are neighbours in their parameter where numbers are drawn.
+  template <class Body>
+  void deal(std::int64_t count, const RandomRounding* random, const Body& body) {
+    context_.deal(count, tile, [&](std::int64_t first, std::int64_t last) {
+      while (random != nullptr && first < last) {
+        const std::int64_t left = random->columns - (random->skipped + first) % random->columns;
+        const std::int64_t end = std::min(last, first + left);
+        body(first, end);
+        first = end;
+      }
+      if (first < last) body(first, last);
+    });
   }
 
   Context context_;

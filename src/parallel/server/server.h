@@ -66,6 +66,7 @@ class Server {
     const std::vector<layout::Unit>& units() const override { return server_.ranges().units(); }
     const std::vector<std::string>& slots() const override { return server_.memory_.keeps.slots; }
     DType type() const override { return server_.memory_.keeps.type; }
+    DType slot_type() const override { return server_.memory_.keeps.slot_type; }
     void distribute(std::int64_t /*step*/) override {}
     void gather() override {}
     void check_copies() override {}

@@ -20,7 +20,7 @@ void ServerMemory::declare(Arena& parameters, Arena& optimizer, Arena& gradients
     const Shape shape{part.range.count};
     parameters.declare(part.weights, name, shape, keeps.type);
     for (std::size_t s = 0; s < part.slots.size(); ++s) {
-      optimizer.declare(part.slots[s], name + "." + keeps.slots[s], shape, keeps.type);
+      optimizer.declare(part.slots[s], name + "." + keeps.slots[s], shape, keeps.slot_type);
     }
     for (Tensor& pushed : part.pushed) gradients.declare(pushed, name + " of a worker", shape, keeps.pushed);
   }

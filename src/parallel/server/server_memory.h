@@ -14,7 +14,7 @@ struct ServerMemory {
   struct Keeps {
     bool rows;                       ///< a tied matrix's rows come apart from the rest of its gradient
     std::vector<std::string> slots;  ///< names of what the optimizer keeps here
-    DType type;                      ///< of weights and slots
+    DType type, slot_type;           ///< of weights, and of slots
     DType pushed;                    ///< of what workers push
   };
   /// Of server `server` of those that hold `all`.

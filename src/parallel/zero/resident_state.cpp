@@ -24,7 +24,7 @@ void broadcast_checked(comm::Communicator& group, std::span<const Tensor> tensor
   check_alike(group, tensors);
 }
 
-void SlotMemory::declare(Arena& arena, const std::vector<layout::Unit>& of, DType type, const layout::StateCut& cut) {
+void SlotMemory::declare(Arena& arena, const std::vector<layout::Unit>& of, const layout::StateCut& cut) {
   units.assign(of.size(), std::vector<Tensor>(names.size()));
   for (std::size_t u = 0; u < of.size(); ++u) {
     for (std::size_t s = 0; s < names.size(); ++s) {

@@ -21,9 +21,10 @@ void broadcast_checked(comm::Communicator& group, std::span<const Tensor> tensor
 
 /// What an optimizer keeps for each weight on a rank; zero at the start.
 struct SlotMemory {
-  /// Of what `cut` leaves the rank of all units `of`, in the type of their masters.
-  void declare(Arena& arena, const std::vector<layout::Unit>& of, DType type, const layout::StateCut& cut = {});
+  /// Of what `cut` leaves the rank of all units `of`.
+  void declare(Arena& arena, const std::vector<layout::Unit>& of, const layout::StateCut& cut = {});
 
+  DType type = DType::f32;                 ///< f32 or bf16
   std::vector<std::string> names;          ///< in the order of TrainingState::slots()
   std::vector<std::vector<Tensor>> units;  ///< by unit, then name; empty: this rank keeps none
 };
@@ -50,6 +51,7 @@ class ResidentState : public TrainingState {
   const std::vector<std::string>& slots() const override { return slots_.names; }
   DType type() const override { return parameters_.owned_dtype(); }
   int share_of(int rank) const override { return cut_.share_of(rank); }
+  DType slot_type() const override { return slots_.type; }
   void distribute(std::int64_t step) override;
   void gather() override;
   void check_copies() override;

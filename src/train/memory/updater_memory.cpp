@@ -19,8 +19,9 @@ void UpdaterMemory::declare(const UpdaterArenas& arenas, const EngineConfig& con
   gradients.declare({arenas.gradients, arenas.activations, arenas.workspace}, part.units,
                     gradient_work(config, part, needs.ranks));
   slots.names = saved_slots.names = make_optimizer(config.optimizer)->slots();
-  if (needs.slots) slots.declare(arenas.optimizer, part.units, config.weights.owned(), part.cut);
-  if (needs.saved_slots) saved_slots.declare(arenas.optimizer, part.units, config.weights.owned());
+  slots.type = saved_slots.type = config.slot_type();
+  if (needs.slots) slots.declare(arenas.optimizer, part.units, part.cut);
+  if (needs.saved_slots) saved_slots.declare(arenas.optimizer, part.units);
   if (needs.norm) parallel::GlobalNorm::declare(arenas.workspace, squares, part.units.size(), 1, needs.ranks);
 }
 

@@ -27,16 +27,15 @@ class AdamW final : public Optimizer {
     scalars[ops::StepScalars::bias_correction1] = correction(settings().beta1);
     scalars[ops::StepScalars::bias_correction2] = correction(settings().beta2);
   }
-  void update_flat(ops::Update& update, const parallel::StateRange& range, std::int64_t first, std::int64_t count,
-                   float weight_decay, const ops::StepScalars& scalars) const override {
+  void update_part(ops::Update& update, const Part& part, const ops::StepScalars& scalars) const override {
     const ops::AdamW rule{
-        .beta1 = settings().beta1, .beta2 = settings().beta2, .eps = settings().eps, .weight_decay = weight_decay};
-    update.adamw({.weights = range.master.flat(first, count),
-                  .publish = range.published.flat(first, count),
-                  .gradient = range.gradient.flat(first, count),
-                  .exp_avg = range.slots[0].flat(first, count),
-                  .exp_avg_sq = range.slots[1].flat(first, count)},
-                 rule, scalars);
+        .beta1 = settings().beta1, .beta2 = settings().beta2, .eps = settings().eps, .weight_decay = part.weight_decay};
+    update.adamw({.weights = part.of(part.range.master),
+                  .publish = part.of(part.range.published),
+                  .gradient = part.of(part.range.gradient),
+                  .exp_avg = part.of(part.range.slots[0]),
+                  .exp_avg_sq = part.of(part.range.slots[1])},
+                 rule, scalars, part.random);
   }
 
   std::vector<std::string> slots_{"exp_avg", "exp_avg_sq"};

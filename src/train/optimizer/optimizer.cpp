@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 
+#include "base/rng.h"
 #include "train/optimizer/adamw.h"
 #include "train/optimizer/sgd.h"
 
@@ -24,22 +25,55 @@ double clip_factor(double norm, float limit) {
   return std::min(1.0, static_cast<double>(limit) / (norm + 1e-6));
 }
 
-void Optimizer::set(Stream& stream, const ops::WrittenScalars& scalars, const UpdateNumbers& numbers) const {
+void Optimizer::set(Stream& stream, const ops::WrittenScalars& scalars, const UpdateNumbers& numbers) {
   using ops::StepScalars;
   scalars[StepScalars::learning_rate] = static_cast<float>(numbers.learning_rate);
   scalars[StepScalars::clip_factor] = static_cast<float>(numbers.clip_factor);
   scalars[StepScalars::finite] = numbers.finite ? 1.0F : 0.0F;
+  updates_ = static_cast<std::uint64_t>(numbers.updates);
   set_own(scalars, numbers.updates);
   upload(stream, scalars.values);
 }
 
-void Optimizer::update(ops::Update& update, parallel::TrainingState& state, const ops::StepScalars& scalars) const {
+void Optimizer::address(const std::vector<layout::Unit>& units, std::uint64_t seed) {
+  if (settings_.rounding == Rounding::nearest) return;
+  for (const layout::Unit& unit : units) {
+    std::vector<Piece>& pieces = pieces_.emplace_back();
+    for (const layout::PlacedParameter& placed : unit.parameters) {
+      const std::array<std::uint32_t, 2> key = CounterRng(seed, "rounding." + placed.info.name).key();
+      for (const layout::Rectangle& part : placed.shard.rectangles({0, placed.shape().elements()})) {
+        pieces.push_back({.elements = {placed.offset + part.local, part.rows * part.columns},
+                          .decays = placed.info.decay,
+                          .random = {.key = key, .first = part.global, .columns = part.columns, .stride = part.stride}});
+      }
+    }
+  }
+}
+
+void Optimizer::update(ops::Update& update, parallel::TrainingState& state, const ops::StepScalars& scalars) {
+  const bool random = settings_.rounding == Rounding::stochastic;
+  ensure(!random || pieces_.size() == state.units().size(), "elements have addresses before they are rounded");
   state.for_each({.gradients = true, .slots = true, .changes = true}, [&](const parallel::StateRange& range) {
+    if (random) return update_randomly(update, range, scalars);
     const std::int64_t decayed_end = state.units()[static_cast<std::size_t>(range.unit.value)].decayed;
     const std::int64_t decayed = std::clamp<std::int64_t>(decayed_end - range.range.first, 0, range.range.count);
-    if (decayed > 0) update_flat(update, range, 0, decayed, settings_.weight_decay, scalars);
-    if (decayed < range.range.count) update_flat(update, range, decayed, range.range.count - decayed, 0, scalars);
+    const std::int64_t rest = range.range.count - decayed;
+    if (decayed > 0) update_part(update, {range, {0, decayed}, settings_.weight_decay, nullptr}, scalars);
+    if (rest > 0) update_part(update, {range, {decayed, rest}, 0, nullptr}, scalars);
   });
+}
+
+// What lies between parameters is zero and stays so.
+void Optimizer::update_randomly(ops::Update& update, const parallel::StateRange& range, const ops::StepScalars& scalars) {
+  for (const Piece& piece : pieces_[static_cast<std::size_t>(range.unit.value)]) {
+    const layout::Range held = layout::overlap(piece.elements, range.range);
+    if (held.count == 0) continue;
+    ops::RandomRounding random = piece.random;
+    random.update = updates_;
+    random.skipped = held.first - piece.elements.first;
+    update_part(update, {range, {held.first - range.range.first, held.count}, piece.decays ? settings_.weight_decay : 0, &random},
+                scalars);
+  }
 }
 
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerSettings& settings) {

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,11 +16,15 @@
 namespace lockstep::train {
 
 /// What all methods may be told; each reads what it knows.
+enum class Rounding : std::uint8_t { nearest, stochastic };
+
 struct OptimizerSettings {
   std::string name = "AdamW";  ///< a row of the table
   float beta1 = 0.9F, beta2 = 0.95F, eps = 1e-8F;
   float momentum = 0;
   float weight_decay = 0.1F;
+  std::optional<DType> moments = {};      ///< of slots: f32 or bf16; none: that of the weights that are updated
+  Rounding rounding = Rounding::nearest;  ///< of what is stored as bf16: weights and slots, not copies of f32 weights
 
   friend bool operator==(const OptimizerSettings&, const OptimizerSettings&) = default;
 };
@@ -43,23 +48,43 @@ class Optimizer {
   /// Its settings as a checkpoint records them.
   virtual Json describe() const = 0;
 
+  /// Where the elements of a state's units lie in their parameters, which with the seed addresses the random numbers of
+  /// stochastic rounding. Before any update; nothing where rounding is to the nearest.
+  void address(const std::vector<layout::Unit>& units, std::uint64_t seed);
   /// Brings the numbers to where the update reads them.
-  void set(Stream& stream, const ops::WrittenScalars& scalars, const UpdateNumbers& numbers) const;
+  void set(Stream& stream, const ops::WrittenScalars& scalars, const UpdateNumbers& numbers);
   /// One update of every range of `state`; reads `scalars`.
-  void update(ops::Update& update, parallel::TrainingState& state, const ops::StepScalars& scalars) const;
+  void update(ops::Update& update, parallel::TrainingState& state, const ops::StepScalars& scalars);
 
  protected:
   explicit Optimizer(const OptimizerSettings& settings) : settings_(settings) {}
   const OptimizerSettings& settings() const { return settings_; }
 
+  /// What the rule works on.
+  struct Part {
+    const parallel::StateRange& range;
+    layout::Range elements;  ///< of the range
+    float weight_decay;
+    const ops::RandomRounding* random;  ///< null: to the nearest
+    Tensor of(const Tensor& flat) const { return flat.flat(elements.first, elements.count); }
+  };
+
  private:
+  /// Of a unit: a rectangle of a parameter.
+  struct Piece {
+    layout::Range elements;
+    bool decays;
+    ops::RandomRounding random;
+  };
+  void update_randomly(ops::Update& update, const parallel::StateRange& range, const ops::StepScalars& scalars);
+
   /// The rule's own numbers of update `updates`.
   virtual void set_own(const ops::WrittenScalars& scalars, std::int64_t updates) const = 0;
-  /// Elements [first, first + count) of the range, all of which decay by `weight_decay`.
-  virtual void update_flat(ops::Update& update, const parallel::StateRange& range, std::int64_t first, std::int64_t count,
-                           float weight_decay, const ops::StepScalars& scalars) const = 0;
+  virtual void update_part(ops::Update& update, const Part& part, const ops::StepScalars& scalars) const = 0;
 
   OptimizerSettings settings_;
+  std::vector<std::vector<Piece>> pieces_;  ///< by unit, in the order of elements
+  std::uint64_t updates_ = 0;
 };
 
 /// Throws BrokenRule for a name that optimizer_names() does not have.

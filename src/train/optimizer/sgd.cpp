@@ -19,11 +19,10 @@ class Sgd final : public Optimizer {
 
  private:
   void set_own(const ops::WrittenScalars& /*scalars*/, std::int64_t /*updates*/) const override {}
-  void update_flat(ops::Update& update, const parallel::StateRange& range, std::int64_t first, std::int64_t count,
-                   float weight_decay, const ops::StepScalars& scalars) const override {
-    const Tensor buffer = slots_.empty() ? Tensor{} : range.slots[0].flat(first, count);
-    update.sgd({range.master.flat(first, count), range.published.flat(first, count), range.gradient.flat(first, count), buffer},
-               {.momentum = settings().momentum, .weight_decay = weight_decay}, scalars);
+  void update_part(ops::Update& update, const Part& part, const ops::StepScalars& scalars) const override {
+    const Tensor buffer = slots_.empty() ? Tensor{} : part.of(part.range.slots[0]);
+    update.sgd({part.of(part.range.master), part.of(part.range.published), part.of(part.range.gradient), buffer},
+               {.momentum = settings().momentum, .weight_decay = part.weight_decay}, scalars, part.random);
   }
 
   std::vector<std::string> slots_;

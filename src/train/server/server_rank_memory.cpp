@@ -15,6 +15,7 @@ parallel::ServerMemory::Keeps kept_by(const EngineConfig& config) {
   return {.rows = config.model.tied && servers_of(config).mode == ServerMode::gradients,
           .slots = averages ? std::vector<std::string>{} : make_optimizer(config.optimizer)->slots(),
           .type = config.weights.owned(),
+          .slot_type = config.slot_type(),
           .pushed = averages ? config.weights.owned() : DType::f32};
 }
 

@@ -41,6 +41,7 @@ ServerSide::ServerSide(const EngineConfig& config, const ServerOptions& options,
       server_(world, memory_.server, runtime.team()),
       all_workers_(static_cast<std::size_t>(memory_.server.ranges.workers())),
       progress_(all_workers_.size()) {
+  optimizer_->address(memory_.server.ranges.units(), config.seed);
   std::iota(all_workers_.begin(), all_workers_.end(), 0);
 }
 
