@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <csignal>
 #include <fstream>
+#include <stdexcept>
 #include <thread>
 
 #include "faults/in_memory.h"
@@ -80,13 +81,27 @@ TEST_F(Tracer, MakesTheCallFailThatItIsToldTo) {
 TEST_F(Tracer, KillsBeforeTheCall) {
   const Outcome outcome = traced([&] { return write_file(); }, {2, Act::kill, 0});
   EXPECT_EQ(outcome.code, -SIGKILL);
-  EXPECT_TRUE(outcome.struck({2, Act::kill, 0}));
+  EXPECT_EQ(outcome.struck, 2U);
   EXPECT_EQ(io::read_file(folder() / "a"), "");
 }
 
 TEST_F(Tracer, ShortensAWrite) {
   EXPECT_EQ(traced([&] { return write_file(); }, {2, Act::shorten, 0}).code, 4);
   EXPECT_EQ(io::read_file(folder() / "a"), "1234");
+}
+
+// Of several threads the calls come in any order.
+TEST_F(Tracer, AFaultWaitsForACallThatCanHaveIt) {
+  const Outcome outcome = traced([&] { return write_file(); }, {1, Act::shorten, 0});
+  EXPECT_EQ(outcome.struck, 2U);
+  EXPECT_EQ(outcome.code, 4);
+  EXPECT_EQ(traced([&] { return write_file(); }, {1, Act::fail, EINVAL}).struck, 0U);
+}
+
+TEST_F(Tracer, LeavesNothingRunningWhereItFails) {
+  const auto fails = [](const Call&) -> int { throw std::runtime_error("refused"); };
+  EXPECT_THROW(trace([&] { return write_file(); }, {.folder = folder(), .fault = {}, .refused = fails}), std::runtime_error);
+  EXPECT_EQ(::waitpid(-1, nullptr, __WALL), -1);
 }
 
 TEST_F(Tracer, RecordsResultsAndContents) {

@@ -100,6 +100,7 @@ Json last_metrics(const fs::path& run) {
 
 void add_damage(std::vector<std::string>& damaged, const checkpoint::Found& found, Team& team) {
   const std::string name = found.folder.filename().string();
+  if (!found.manifest) return damaged.push_back(fmt::format("{}: {}", name, found.fault));
   try {
     for (const std::string& tensor : checkpoint::Reader(found.folder).verify(team))
       damaged.push_back(fmt::format("{}: {}", name, tensor));

@@ -99,7 +99,10 @@ bool Disk::is_durable(std::size_t change, std::size_t changes) const {
                        [&](const Change& later) { return later.synced == node; });
   };
   if (what.node != none) return synced(what.node);
-  return std::all_of(what.edits.begin(), what.edits.end(), [&](const Edit& edit) { return synced(edit.folder); });
+  // A file system brings a rename to the device as one, with the folder of the new name.
+  const bool names = std::any_of(what.edits.begin(), what.edits.end(), [](const Edit& edit) { return edit.node != none; });
+  return std::all_of(what.edits.begin(), what.edits.end(),
+                     [&](const Edit& edit) { return (names && edit.node == none) || synced(edit.folder); });
 }
 
 void Disk::apply(const Change& change, std::vector<Node>& nodes, bool zeros) {

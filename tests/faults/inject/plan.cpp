@@ -30,12 +30,10 @@ std::vector<std::string> check(const Rehearsal& rehearsal, bool succeeded, Site&
 
 std::vector<Fault> all_faults(const std::vector<Call>& calls) {
   std::vector<Fault> faults;
-  for (std::size_t i = 0; i < calls.size(); ++i) {
-    const CallKind& kind = *calls[i].kind;
-    faults.push_back({i + 1, Act::kill, 0});
-    for (const int error : kind.errors) faults.push_back({i + 1, Act::fail, error});
-    const bool one_write = kind.changes_data && kind.length >= 0;
-    if (one_write && calls[i].length > 1) faults.push_back({i + 1, Act::shorten, 0});
+  for (std::size_t at = 1; at <= calls.size(); ++at) {
+    faults.push_back({at, Act::kill, 0});
+    for (const int error : calls[at - 1].kind->errors) faults.push_back({at, Act::fail, error});
+    if (can_have({at, Act::shorten, 0}, calls[at - 1])) faults.push_back({at, Act::shorten, 0});
   }
   return faults;
 }
@@ -67,8 +65,10 @@ std::vector<std::string> try_fault(const Rehearsal& rehearsal, const Fault& faul
   demand(!outcome.too_long, "it does not end");
   if (fault.act != Act::kill) {
     demand(outcome.code >= 0 && outcome.code <= most_documented, fmt::format("it ends with {}", outcome.code));
-    demand(outcome.code == 0 || site.said().find("lockstep: ") != std::string::npos, "it ends without an error message");
-    const bool hidden = outcome.struck(fault) && must_not_be_noticed(fault, scenario, outcome.calls[fault.at - 1]);
+    const bool tells = site.said().find("lockstep: ") != std::string::npos ||
+                       (scenario.tells && scenario.tells(read_tree(site.folder())[scenario.output]));
+    demand(outcome.code == 0 || tells, "it ends without an error message");
+    const bool hidden = outcome.struck > 0 && must_not_be_noticed(fault, scenario, outcome.calls[outcome.struck - 1]);
     demand(outcome.code == 0 || !hidden, "it ends with an error, though the call was to be made again");
   }
   return check(rehearsal, outcome.code == 0, site, std::move(violations));

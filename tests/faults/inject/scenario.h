@@ -31,15 +31,17 @@ struct Scenario {
   std::string name;
   std::function<void(Site&)> set_up;  ///< makes the state before; throws when it cannot
   Words command;
-  std::string output = {};                            ///< a file of the folder that gets standard output
-  std::function<int(const Call&)> refused = nullptr;  ///< what the file system of this scenario cannot do: the errno, or 0
+  std::string output = {};                                  ///< a file of the folder that gets standard output
+  std::function<bool(const std::string&)> tells = nullptr;  ///< whether what was printed there tells of the fault
+  std::function<int(const Call&)> refused = nullptr;        ///< what the file system of this scenario cannot do: the errno, or 0
   std::function<void(Aftermath&)> check;
 };
 
-/// prepare, convert, generate
+/// Text to tokens.
 std::vector<Scenario> data_scenarios();
+/// What reads a run: convert, generate, inspect.
 std::vector<Scenario> model_scenarios();
-/// train, resume, retention, replacing
+/// train: saves, resume, retention, replacing.
 std::vector<Scenario> training_scenarios();
 
 /// A tiny text of which every letter occurs soon, in `name`; `salt` makes it another one.

@@ -55,8 +55,11 @@ void check_metrics(Aftermath& after, const Tree& tree) {
   }
 }
 
-Words run_to(const std::string& from, int steps) {
-  return train_words({"train.init_from=" + from, "train.eval_interval=1", fmt::format("train.max_iters={}", steps)});
+/// So far, with a save after every step.
+Words run_to(const std::string& from, int steps, const Words& more = {}) {
+  Words words = train_words({"train.init_from=" + from, "train.eval_interval=1", fmt::format("train.max_iters={}", steps)});
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
 }
 
 /// Weights and optimizer of a step.
@@ -66,8 +69,9 @@ Tree bits_of(const Tree& tree, int step) {
   return bits;
 }
 
-/// The run is there as it was or further on, all of it whole, and goes on to where it would have got undisturbed.
-void check_run(Aftermath& after) {
+/// The run is there as it was or further on, all of it whole, and goes on (with these words, too) to where it would have got
+/// undisturbed.
+void check_run(Aftermath& after, const Words& more = {}) {
   const Tree left = read_tree(after.site.folder());
   const int before = newest_step(after.before), end = newest_step(after.after);
   after.demand(newest_step(left) >= before, "the newest checkpoint is gone");
@@ -75,13 +79,13 @@ void check_run(Aftermath& after) {
   if (left.contains("run/config.toml") && !has_damage(left)) after.demand_success({"inspect", "run", "--verify"});
   const bool resumes = newest_step(left) >= 0;
   if (resumes) after.demand_success({"generate", "--model", "run", "--tokens", "1", "--checkpoint", "last", "--threads", "1"});
-  after.demand_success(run_to("auto", end));
+  after.demand_success(run_to("auto", end, more));
   Tree further = read_tree(after.site.folder());
   after.demand_same(bits_of(further, end), bits_of(after.after, end), "the run went on to other bits");
   check_metrics(after, further);
   after.demand_success({"inspect", "run", "--verify"});
   if (remnants(further).empty()) return;
-  after.demand_success(run_to("auto", end + 1));  // the next save clears up
+  after.demand_success(run_to("auto", end + 1, more));  // the next save clears up
   further = read_tree(after.site.folder());
   after.demand(remnants(further).empty(), "left by all:" + remnants(further));
 }
@@ -111,17 +115,23 @@ int cannot_exchange(const Call& call) {
 }  // namespace
 
 std::vector<Scenario> training_scenarios() {
-  const auto two_steps = [](Site& site) { make_run(site, 2); };
+  const auto check = [](Aftermath& after) { check_run(after); };
+  const auto run_of = [](int steps) { return [steps](Site& site) { make_run(site, steps); }; };
+  const Words two_ranks{"--ranks", "2", "memory.zero=1", "log.tensorboard=true"};
   return {
-      {.name = "train", .set_up = make_data, .command = run_to("scratch", 2), .check = check_run},
-      {.name = "resume", .set_up = two_steps, .command = run_to("resume", 3), .check = check_run},
-      {.name = "retention", .set_up = [](Site& site) { make_run(site, 4); }, .command = run_to("resume", 6), .check = check_run},
-      {.name = "replace", .set_up = damage_newest, .command = run_to("resume", 3), .check = check_run},
+      {.name = "train", .set_up = make_data, .command = run_to("scratch", 2), .check = check},
+      {.name = "train-two-ranks",
+       .set_up = make_data,
+       .command = run_to("scratch", 1, two_ranks),
+       .check = [two_ranks](Aftermath& after) { check_run(after, two_ranks); }},
+      {.name = "resume", .set_up = run_of(2), .command = run_to("resume", 3), .check = check},
+      {.name = "retention", .set_up = run_of(4), .command = run_to("resume", 6), .check = check},
+      {.name = "replace", .set_up = damage_newest, .command = run_to("resume", 3), .check = check},
       {.name = "replace-without-exchange",
        .set_up = damage_newest,
        .command = run_to("resume", 3),
        .refused = cannot_exchange,
-       .check = check_run},
+       .check = check},
   };
 }
 

@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <condition_variable>
@@ -23,14 +24,17 @@
 namespace lockstep::faults {
 namespace {
 
-// Ends a group of processes that takes too long.
+// Ends a group of processes that takes too long. Time while this process was stopped itself does not count.
 class Limit {
  public:
   Limit(pid_t group, double seconds)
       : thread_([this, group, seconds](const std::stop_token& stop) {
+          constexpr double slice = 0.1;
           std::unique_lock lock(mutex_);
-          if (ended_.wait_for(lock, stop, std::chrono::duration<double>(seconds), [] { return false; })) return;
-          if (stop.stop_requested()) return;
+          for (double waited = 0; waited < seconds; waited += slice) {
+            ended_.wait_for(lock, stop, std::chrono::duration<double>(slice), [] { return false; });
+            if (stop.stop_requested()) return;
+          }
           passed_ = true;
           ::kill(-group, SIGKILL);
         }) {}
@@ -107,7 +111,9 @@ class Tracing {
     if (!counts) return resume(thread);
     const int refused = options_.refused ? options_.refused(call) : 0;
     outcome_.calls.push_back(std::move(call));
-    const bool strikes = outcome_.calls.size() == options_.fault.at;
+    const bool strikes = options_.fault.at > 0 && outcome_.struck == 0 && outcome_.calls.size() >= options_.fault.at &&
+                         can_have(options_.fault, outcome_.calls.back());
+    if (strikes) outcome_.struck = outcome_.calls.size();
     if (strikes && options_.fault.act == Act::kill) {
       ::kill(-process_, SIGKILL);
       return;
@@ -170,15 +176,27 @@ std::string Fault::text() const {
   return act == Act::shorten ? "short" : ::strerrorname_np(error);
 }
 
+bool can_have(const Fault& fault, const Call& call) {
+  if (fault.act == Act::kill) return true;
+  if (fault.act == Act::shorten) return call.kind->changes_data && call.kind->length >= 0 && call.length > 1;
+  return std::find(call.kind->errors.begin(), call.kind->errors.end(), fault.error) != call.kind->errors.end();
+}
+
 Outcome trace(const Body& body, const TraceOptions& options) {
   Started started(body, true);
   Tracing tracing(started.process(), options);
   tracing.attach();
-  Limit limit(started.process(), options.limit_seconds);
-  started.go();
-  Outcome outcome = tracing.follow();
-  outcome.too_long = limit.end();
-  return outcome;
+  try {
+    Limit limit(started.process(), options.limit_seconds);
+    started.go();
+    Outcome outcome = tracing.follow();
+    outcome.too_long = limit.end();
+    return outcome;
+  } catch (...) {
+    ::kill(-started.process(), SIGKILL);
+    tracing.follow();
+    throw;
+  }
 }
 
 Outcome run(const Body& body, double limit_seconds) {

@@ -26,6 +26,9 @@ struct Fault {
   std::string text() const;
 };
 
+/// Whether a call can have such a fault.
+bool can_have(const Fault& fault, const Call& call);
+
 /// What runs: in a process of its own, whose exit code is what it returns. It may exec.
 using Body = std::function<int()>;
 
@@ -41,8 +44,7 @@ struct Outcome {
   int code = 0;           ///< exit code, or -signal
   bool too_long = false;  ///< it was ended after the limit
   std::vector<Call> calls;
-  /// Whether the fault was reached.
-  bool struck(const Fault& fault) const { return fault.at > 0 && calls.size() >= fault.at; }
+  std::size_t struck = 0;  ///< the call that the fault came to, from 1; 0: to none
 };
 
 /// Throws SystemError where tracing is refused.
