@@ -7,34 +7,25 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <chrono>
-#include <cstdio>
 #include <fstream>
-#include <memory>
 #include <optional>
 #include <thread>
 
 #include "app/build_info.h"
+#include "io/child.h"
 #include "ops/ops.h"
 
 namespace lockstep::app {
 namespace {
 
-// What a command prints, or nothing when it fails.
-std::optional<std::string> output_of(const std::string& command) {
-  std::FILE* pipe = popen((command + " 2>/dev/null").c_str(), "r");
-  if (pipe == nullptr) return std::nullopt;
-  std::string text;
-  std::array<char, 4096> piece{};
-  while (const std::size_t count = std::fread(piece.data(), 1, piece.size(), pipe)) text.append(piece.data(), count);
-  if (pclose(pipe) != 0) return std::nullopt;
-  return text;
-}
-
-std::string quoted(const std::string& text) {
-  std::string out = "'";
-  for (const char c : text) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return out + "'";
+// What a command prints, or nothing when it fails. A folder whose file system does not answer holds up no run.
+std::optional<std::string> output_of(const std::vector<std::string>& command) {
+  constexpr double seconds = 20;
+  const io::ChildOutcome outcome = io::run_child(command, seconds);
+  if (outcome.start_error != 0 || outcome.timed_out || outcome.status != 0) return std::nullopt;
+  return outcome.out;
 }
 
 std::string trimmed(std::string text) {
@@ -76,9 +67,23 @@ Json program() {
   return out;
 }
 
-// Variables that hold passwords by their names: a run folder gets shared.
-bool is_secret(const std::string& name) {
-  for (const char* part : {"TOKEN", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL", "API_KEY", "ACCESS_KEY", "PRIVATE_KEY"}) {
+// What may change a run, or says where it ran. A run folder gets shared, and a variable may hold anything: others are left out.
+bool is_listed(std::string_view name) {
+  constexpr std::array<std::string_view, 23> beginnings{
+      "LOCKSTEP_", "OMPI_", "PMIX_",   "PMI_",  "PRTE_",   "SLURM_", "PBS_", "OMP_", "KMP_",   "GOMP_",   "MKL_", "OPENBLAS_",
+      "BLIS_",     "DNNL_", "ONEDNN_", "CUDA_", "NVIDIA_", "NCCL_",  "UCX_", "FI_",  "HWLOC_", "MALLOC_", "LC_"};
+  constexpr std::array<std::string_view, 17> names{
+      "PATH", "LD_LIBRARY_PATH", "LD_PRELOAD", "GLIBC_TUNABLES", "HOSTNAME",    "HOSTFILE",           "NGPU_PER_HOST",
+      "RANK", "WORLD_SIZE",      "LOCAL_RANK", "MASTER_ADDR",    "MASTER_PORT", "LOG_FROM_ALL_RANKS", "LANG",
+      "TZ",   "TMPDIR",          "PWD"};
+  return std::ranges::find(names, name) != names.end() ||
+         std::ranges::any_of(beginnings, [&](std::string_view beginning) { return name.starts_with(beginning); });
+}
+
+// Listed variables that hold what opens doors.
+bool is_secret(std::string name) {
+  std::ranges::transform(name, name.begin(), [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
+  for (const char* part : {"TOKEN", "SECRET", "PASS", "CREDENTIAL", "KEY", "JWT", "AUTH", "COOKIE", "PRECONDITION_TRANSPORTS"}) {
     if (name.find(part) != std::string::npos) return true;
   }
   return false;
@@ -93,17 +98,35 @@ Json environment() {
     const std::size_t equals = line.find('=');
     if (equals == std::string::npos) continue;
     const std::string name = line.substr(0, equals);
-    out.set(name, is_secret(name) ? std::string("(hidden)") : line.substr(equals + 1));
+    if (is_listed(name)) out.set(name, is_secret(name) ? std::string("(hidden)") : without_credentials(line.substr(equals + 1)));
   }
   return out;
 }
 
 }  // namespace
 
+std::string without_credentials(const std::string& text) {
+  constexpr std::string_view scheme = "://", blanks = " \t\n\"'";
+  std::string out;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t found = text.find(scheme, at);
+    if (found == std::string::npos) return out + text.substr(at);
+    const std::size_t host = found + scheme.size();
+    out += text.substr(at, host - at);
+    const std::size_t end = std::min(text.find_first_of(blanks, host), text.size());
+    const std::string url = text.substr(host, end - host);
+    const std::size_t host_end = std::min(url.find_first_of("/?#"), url.size());
+    const std::size_t user_end = url.rfind('@', host_end);
+    const std::size_t begin = user_end == std::string::npos ? 0 : user_end + 1;
+    out += url.substr(begin, std::min(url.find_first_of("?#"), url.size()) - begin);
+    at = end;
+  }
+  return out;
+}
+
 Json source_state(const std::string& folder) {
-  const std::string git = "git -C " + quoted(folder) + " ";
-  const auto commit = output_of(git + "rev-parse HEAD");
-  const auto diff = output_of(git + "diff HEAD");
+  const auto commit = output_of({"git", "-C", folder, "rev-parse", "HEAD"});
+  const auto diff = output_of({"git", "-C", folder, "diff", "HEAD"});
   if (!commit || !diff) return {};
   Json out;
   out.set("commit", trimmed(*commit));
@@ -112,7 +135,8 @@ Json source_state(const std::string& folder) {
 }
 
 Json environment_manifest(const std::vector<std::string>& command_line) {
-  Json::Array words(command_line.begin(), command_line.end());
+  Json::Array words;
+  for (const std::string& word : command_line) words.emplace_back(without_credentials(word));
   Json libraries{Json::Object{}};
   for (const Library& library : kLibraries) libraries.set(std::string(library.name), library.version);
   Json out;

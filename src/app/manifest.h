@@ -11,9 +11,13 @@ namespace lockstep::app {
 
 /// {"program": version, compiler, flags; "command_line"; "time"; "host": name, system, CPU model, cores, memory, instruction
 /// sets; "libraries": name -> version; "source": git hash and uncommitted changes of the working directory, or null outside a git
-/// tree; "environment": sorted, secrets hidden}. Asks `git`; nothing here throws because something is not there. `command_line`:
-/// the program's name and arguments.
+/// tree; "environment": sorted, of variables on a list, which may change a run or say where it ran; secrets hidden}. URLs have no
+/// credentials and no query. Asks `git`; nothing here throws because something is not there. `command_line`: the program's name
+/// and arguments.
 Json environment_manifest(const std::vector<std::string>& command_line);
+
+/// `text` whose URLs have lost user, password and query.
+std::string without_credentials(const std::string& text);
 
 /// The commit and the uncommitted diff ("" when clean) of the git tree around `folder`; null when there is no such tree or no
 /// git.

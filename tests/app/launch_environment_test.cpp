@@ -47,7 +47,8 @@ TEST(LaunchEnvironment, GpusAndNgpuPerHostComeBeforeCores) {
   EXPECT_EQ(facts_of(box).devices, 4);
   box.variables["NGPU_PER_HOST"] = "2";
   EXPECT_EQ(facts_of(box).devices, 2);
-  EXPECT_EQ(facts_of(box).gpus, 4);
+  box.stuck = {kNvidia};  // and need not be asked then
+  EXPECT_EQ(facts_of(box).devices, 2);
 }
 
 TEST(LaunchEnvironment, PbsNamesHostsInAFile) {
@@ -177,6 +178,17 @@ TEST(LaunchEnvironment, RefusesVariablesThatMakeNoSense) {
   Recorded pbs = polaris();
   pbs.files.clear();
   EXPECT_NE(problems_of(pbs).find("PBS_NODEFILE /var/spool/pbs/aux/2034.polaris-pbs: it is missing"), std::string::npos);
+}
+
+TEST(LaunchEnvironment, ACommandThatDoesNotEndIsAProblem) {
+  Recorded box;
+  box.stuck = {kNvidia};
+  EXPECT_EQ(problems_of(box),
+            "nvidia-smi did not end\n  -> mend the driver, or say how many ranks a host has room for: NGPU_PER_HOST=N in the "
+            "environment");
+  Recorded slurm = perlmutter();
+  slurm.stuck = {{"scontrol", "show", "hostnames", "nid[001240-001241]"}};
+  EXPECT_EQ(problems_of(slurm), "scontrol did not end\n  -> name the hosts: --hostfile FILE");
 }
 
 TEST(LaunchEnvironment, ThisMachine) {

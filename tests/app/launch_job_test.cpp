@@ -31,20 +31,22 @@ TEST(LaunchJob, Pbs) {
 }
 
 TEST(LaunchJob, Slurm) {
-  EXPECT_EQ(command_of(perlmutter()), "srun -l -u --verbose -N2 -n8 -c32 --gpus-per-node=4 " + std::string(kRest));
+  EXPECT_EQ(command_of(perlmutter()),
+            "srun -l -u --verbose --kill-on-bad-exit=1 -N2 -n8 -c32 --gpus-per-node=4 " + std::string(kRest));
   Recorded small = perlmutter();
   small.variables.erase("SLURM_GPUS_ON_NODE");
   small.variables["SLURM_JOB_CPUS_PER_NODE"] = "2(x2)";
-  EXPECT_EQ(command_of(small), "srun -l -u --verbose -N2 -n4 " + std::string(kRest));
+  EXPECT_EQ(command_of(small), "srun -l -u --verbose --kill-on-bad-exit=1 -N2 -n4 " + std::string(kRest));
   small.files["one"] = "nid001241\n";
-  EXPECT_EQ(command_of(small, {.hostfile = "one"}), "srun -l -u --verbose -N1 -n2 --nodelist=nid001241 " + std::string(kRest));
+  EXPECT_EQ(command_of(small, {.hostfile = "one"}),
+            "srun -l -u --verbose --kill-on-bad-exit=1 -N1 -n2 --nodelist=nid001241 " + std::string(kRest));
 }
 
 TEST(LaunchJob, SlurmIsAskedForPmix) {
   Recorded cluster = perlmutter();
   cluster.variables.erase("SLURM_GPUS_ON_NODE");
   cluster.variables["SLURM_JOB_CPUS_PER_NODE"] = "2(x2)";
-  const std::string plain = "srun -l -u --verbose -N2 -n4 " + std::string(kRest);
+  const std::string plain = "srun -l -u --verbose --kill-on-bad-exit=1 -N2 -n4 " + std::string(kRest);
   cluster.outputs[{"srun", "--mpi=list"}] = "MPI plugin types are...\n\tnone\n\tcray_shasta\n\tpmi2\n";
   EXPECT_EQ(shell_text(job_of(cluster)), plain);
   cluster.outputs[{"srun", "--mpi=list"}] += "\tpmix\n";

@@ -14,6 +14,7 @@ struct Recorded {
   std::map<std::string, std::string> variables;
   std::map<std::string, std::string> files;                 // path: content
   std::map<std::vector<std::string>, std::string> outputs;  // of commands
+  std::set<std::vector<std::string>> stuck;                 // commands that do not end
   std::set<std::string> programs{"mpirun", "mpiexec"};
   std::set<std::string> unknown_hosts;
   std::string host = "box";
@@ -29,7 +30,10 @@ struct Recorded {
     out.cpus = cpus;
     out.root = root;
     out.read_file = [this](const std::string& path) { return look_up(files, path); };
-    out.output_of = [this](const std::vector<std::string>& command) { return look_up(outputs, command); };
+    out.output_of = [this](const std::vector<std::string>& command) {
+      if (stuck.count(command) != 0) throw SystemError(command[0] + " did not end");
+      return look_up(outputs, command);
+    };
     out.resolves = [this](const std::string& name) { return unknown_hosts.count(name) == 0; };
     out.installed = [this](const std::string& program) { return programs.count(program) != 0; };
     return out;

@@ -22,6 +22,8 @@ TEST_F(TrainCommand, WritesMetricsConfigEnvironmentAndCheckpoints) {
   EXPECT_NE(outcome.out.find("Training Legend"), std::string::npos);
   EXPECT_NE(outcome.out.find("step=2 loss="), std::string::npos);
   EXPECT_NE(outcome.out.find("Using seed: 1337"), std::string::npos);
+  using std::filesystem::perms;
+  EXPECT_EQ(std::filesystem::status(folder_ / "a/environment.json").permissions(), perms::owner_read | perms::owner_write);
   // The start-up lines come in WordPlay's order.
   std::size_t at = 0;
   for (const char* line : {"Setting logging level to 'INFO'",

@@ -99,6 +99,15 @@ TEST(Dataset, RefusesAnotherTextThanShakespeare) {
   EXPECT_EQ(folder.listing("set"), "");
 }
 
+TEST(Dataset, ADownloadHasItsDeadlines) {
+  const Folder folder;
+  const std::string curl = folder.write("curl", "#!/bin/sh\necho \"$@\" >&2\nexit 28\n");
+  std::filesystem::permissions(curl, std::filesystem::perms::owner_all);
+  const std::string text = ensure_error({.folder = folder.path("set"), .curl = curl});
+  for (const char* part : {"--connect-timeout 15", "--speed-limit 1 --speed-time 60", "--max-time 3600"})
+    EXPECT_TRUE(contains(text, part)) << text;
+}
+
 TEST(Dataset, RefusesAnUnknownName) {
   const Folder folder;
   const std::string text = ensure_error({.name = "openwebtext", .folder = folder.path("owt")});

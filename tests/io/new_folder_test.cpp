@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <thread>
 
 #include "base/error.h"
 #include "support/temp_folder.h"
@@ -58,6 +59,22 @@ TEST(NewFolder, RefusesWhatALivingProcessIsMaking) {
   EXPECT_THROW(NewFolder(temp.path() / "step_1"), UserError);
   settle_folders(temp.path());
   EXPECT_TRUE(fs::exists(folder.path()));
+}
+
+// Who cleans up must not take a folder for a dead one's that was made a moment ago and is not locked yet.
+TEST(NewFolder, IsNotDeletedByWhoCleansUpMeanwhile) {
+  TempFolder temp;
+  const Path parent = temp.path() / "checkpoints";
+  std::jthread cleaner([&](const std::stop_token& stop) {
+    while (!stop.stop_requested()) settle_folders(parent);
+  });
+  for (int i = 0; i < 200; ++i) {
+    NewFolder folder(parent / "step_1");
+    replace_file(folder.path() / "a", "content");
+    folder.commit();
+    ASSERT_EQ(read_file(parent / "step_1" / "a"), "content");
+    remove_folder(parent / "step_1");
+  }
 }
 
 TEST(NewFolder, WhatDeadProcessesLeftIsDeleted) {

@@ -50,6 +50,15 @@ class Finder {
   void find_devices();
   void find_ranks();
 
+  // What a command prints; one that does not end is a problem with this remedy.
+  std::optional<std::string> output_of(const std::vector<std::string>& command, const std::string& remedy) {
+    try {
+      return machine_.output_of(command);
+    } catch (const SystemError& error) {
+      wrong(error.what(), remedy);
+      return std::nullopt;
+    }
+  }
   const std::string* variable(const std::string& name) const {
     const auto found = machine_.variables.find(name);
     return found == machine_.variables.end() || found->second.empty() ? nullptr : &found->second;
@@ -130,7 +139,7 @@ void Finder::find_hosts_of_slurm() {
           "launch inside of a job (sbatch, salloc), or name the hosts: --hostfile FILE");
     return;
   }
-  const auto printed = machine_.output_of({"scontrol", "show", "hostnames", *list});
+  const auto printed = output_of({"scontrol", "show", "hostnames", *list}, "name the hosts: --hostfile FILE");
   facts_.hosts = printed ? lines_of(*printed) : expand_node_list(*list);
   if (facts_.hosts.empty()) {
     wrong(fmt::format("SLURM_JOB_NODELIST = '{}' is no list of hosts", *list), "name the hosts: --hostfile FILE");
@@ -199,8 +208,9 @@ void Finder::find_devices() {
   const auto tasks = slurm ? number("SLURM_NTASKS_PER_NODE") : std::nullopt;
   if (slurm) {
     facts_.gpus = number("SLURM_GPUS_ON_NODE").value_or(0);
-  } else if (const auto listed = machine_.output_of({"nvidia-smi", "-L"})) {
-    const std::vector<std::string> lines = lines_of(*listed);
+  } else if (variable("NGPU_PER_HOST") == nullptr) {
+    constexpr auto remedy = "mend the driver, or say how many ranks a host has room for: NGPU_PER_HOST=N in the environment";
+    const std::vector<std::string> lines = lines_of(output_of({"nvidia-smi", "-L"}, remedy).value_or(""));
     facts_.gpus = std::count_if(lines.begin(), lines.end(), [](const std::string& line) { return line.starts_with("GPU "); });
   }
   if (const auto asked = number("NGPU_PER_HOST")) {

@@ -23,7 +23,7 @@ struct Machine {
   std::int64_t cpus = 1;                         // hardware threads
   bool root = false;
   std::function<std::optional<std::string>(const std::string& path)> read_file;  // nothing: it cannot be read
-  /// What a command prints; nothing when it is not there or fails.
+  /// What a command prints; nothing when it is not there or fails. Throws SystemError when it does not end in time.
   std::function<std::optional<std::string>(const std::vector<std::string>& command)> output_of;
   std::function<bool(const std::string& host)> resolves;
   std::function<bool(const std::string& program)> installed;

@@ -24,8 +24,13 @@ std::vector<std::string> pbs(const Facts& facts) {
 }
 
 std::vector<std::string> srun(const Facts& facts) {
-  std::vector<std::string> words{
-      "srun", "-l", "-u", "--verbose", fmt::format("-N{}", facts.hosts.size()), fmt::format("-n{}", facts.ranks)};
+  std::vector<std::string> words{"srun",
+                                 "-l",
+                                 "-u",
+                                 "--verbose",
+                                 "--kill-on-bad-exit=1",
+                                 fmt::format("-N{}", facts.hosts.size()),
+                                 fmt::format("-n{}", facts.ranks)};
   if (facts.cpus_per_rank > 1) words.push_back(fmt::format("-c{}", facts.cpus_per_rank));
   if (facts.gpus > 0) words.push_back(fmt::format("--gpus-per-node={}", facts.gpus));
   if (!facts.hostfile.empty()) words.push_back(fmt::format("--nodelist={}", fmt::join(facts.hosts, ",")));
@@ -33,9 +38,14 @@ std::vector<std::string> srun(const Facts& facts) {
 }
 
 // Open MPI finds the other ranks of a step by PMIx, which need not be what Slurm starts by default.
-bool must_ask_for_pmix(const Machine& machine) {
+bool must_ask_for_pmix(const Machine& machine, std::vector<Problem>& problems) {
   if (machine.variables.contains("SLURM_MPI_TYPE")) return false;
-  return machine.output_of({"srun", "--mpi=list"}).value_or("").find("pmix") != std::string::npos;
+  try {
+    return machine.output_of({"srun", "--mpi=list"}).value_or("").find("pmix") != std::string::npos;
+  } catch (const SystemError& error) {
+    problems.push_back({error.what(), "say how ranks find each other: SLURM_MPI_TYPE=pmix in the environment"});
+    return false;
+  }
 }
 
 bool is_here(const Facts& facts, const Machine& machine) {
@@ -65,7 +75,7 @@ Job make_job(const Facts& facts, const Machine& machine, const std::string& prog
   std::vector<std::string> ranks;  // the option of the program itself
   if (facts.scheduler == Scheduler::slurm) {
     job.launcher = srun(facts);
-    if (must_ask_for_pmix(machine)) job.environment = {{"SLURM_MPI_TYPE", "pmix"}};
+    if (must_ask_for_pmix(machine, problems)) job.environment = {{"SLURM_MPI_TYPE", "pmix"}};
   } else if (facts.scheduler == Scheduler::pbs) {
     job.launcher = pbs(facts);
   } else if (machine.installed("mpirun") || machine.installed("mpiexec")) {

@@ -1,10 +1,9 @@
+#include <fmt/format.h>
 #include <netdb.h>
 #include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
-#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -14,6 +13,7 @@
 #include "app/launch/environment.h"
 #include "app/launch/job.h"
 #include "app/start/startup.h"
+#include "io/child.h"
 
 namespace lockstep::launch {
 namespace {
@@ -36,13 +36,11 @@ std::optional<std::string> read_file(const std::string& path) {
 }
 
 std::optional<std::string> output_of(const std::vector<std::string>& command) {
-  std::FILE* pipe = popen((shell_text(command) + " 2>/dev/null").c_str(), "re");
-  if (pipe == nullptr) return std::nullopt;
-  std::string text;
-  std::array<char, 4096> buffer{};
-  for (std::size_t n = 0; (n = std::fread(buffer.data(), 1, buffer.size(), pipe)) > 0;) text.append(buffer.data(), n);
-  if (pclose(pipe) != 0) return std::nullopt;
-  return text;
+  constexpr double seconds = 30;
+  const io::ChildOutcome outcome = io::run_child(command, seconds);
+  if (outcome.timed_out) throw SystemError(fmt::format("'{}' did not end within {} s", shell_text(command), seconds));
+  if (outcome.start_error != 0 || outcome.status != 0) return std::nullopt;
+  return outcome.out;
 }
 
 bool resolves(const std::string& host) {

@@ -1,6 +1,9 @@
 #include "app/start/run_record.h"
 
+#include <cstddef>
 #include <filesystem>
+#include <span>
+#include <string_view>
 #include <vector>
 
 #include "app/manifest.h"
@@ -9,6 +12,18 @@
 #include "io/file.h"
 
 namespace lockstep::app {
+namespace {
+
+// Nobody but its owner may read it.
+void replace_private_file(const io::Path& path, std::string_view content) {
+  using std::filesystem::perms;
+  io::Replacement replacement(path);
+  std::filesystem::permissions(replacement.file().path(), perms::owner_read | perms::owner_write);
+  replacement.file().write_at(0, std::as_bytes(std::span(content)));
+  replacement.commit();
+}
+
+}  // namespace
 
 std::string name_of_run(const RunConfig& config, const Start& start, Session& session) {
   const bool resumed = start.resumes && start.checkpoint->manifest.run.is_object();
@@ -25,7 +40,7 @@ void write_run_files(const RunConfig& config, const std::string& name, const io:
   RunConfig named = config;
   named.log.name = name;
   io::replace_file(folder / "config.json", to_json(named).dump(4) + "\n");
-  io::replace_file(folder / "environment.json", environment_manifest(command_line).dump(2) + "\n");
+  replace_private_file(folder / "environment.json", environment_manifest(command_line).dump(2) + "\n");
 }
 
 Json carried(const RunConfig& config, const std::string& name, const data::Corpus& corpus, const Json& identity) {

@@ -1,0 +1,22 @@
+#pragma once
+
+// Small programs that are asked something: run to their end, but not for ever.
+
+#include <string>
+#include <vector>
+
+namespace lockstep::io {
+
+struct ChildOutcome {
+  int start_error = 0;     ///< an errno when the program could not be started; then nothing else counts
+  bool timed_out = false;  ///< it was killed for its slowness
+  int status = 0;          ///< its exit code, or 128 + the signal that killed it
+  std::string out, err;    ///< what it said
+};
+
+/// Runs words[0] (looked for in PATH) with its arguments, without a shell and without input. After `seconds` it is killed, with
+/// what it started; one that even then does not end, as the kernel holds it, is left behind. Throws SystemError when there are no
+/// descriptors left.
+ChildOutcome run_child(const std::vector<std::string>& words, double seconds);
+
+}  // namespace lockstep::io
