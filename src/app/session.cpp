@@ -4,10 +4,16 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
+#include <condition_variable>
+#include <exception>
+#include <mutex>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "base/error.h"
+#include "base/thread.h"
 #include "comm/mpi/mpi_world.h"
 #include "comm/thread/thread_world.h"
 #include "device/choose_device.h"
@@ -54,15 +60,45 @@ void run_rank(const RankOptions& options, comm::Communicator& world, Transport t
   body(session);
 }
 
+// Rank 0 prepares, however long that takes: meanwhile it tells the others that it is alive, so that they can tell it from one
+// that is not. Collective.
+void prepare_on_lead(const std::function<void()>& prepare, comm::Communicator& world, double timeout) {
+  std::exception_ptr error;
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool ended = false;
+  std::optional<std::jthread> work;
+  if (world.rank() == 0) {
+    work = start_thread("prepare", [&](const std::stop_token&) {
+      try {
+        prepare();
+      } catch (...) {
+        error = std::current_exception();
+      }
+      const std::scoped_lock lock(mutex);
+      ended = true;
+      changed.notify_one();
+    });
+  }
+  for (std::int32_t prepared = 0; prepared == 0;) {
+    if (work) {
+      std::unique_lock lock(mutex);
+      changed.wait_for(lock, std::chrono::duration<double>(std::min(1.0, timeout / 4)), [&] { return ended; });
+      prepared = ended ? 1 : 0;
+    }
+    if (prepared != 0 && error) std::rethrow_exception(error);
+    world.host().broadcast(view(std::span(&prepared, 1), Shape{1}), 0).wait();
+  }
+}
+
 void run_on_processes(const RankOptions& options, const comm::MpiJob& job, const std::function<void(Session&)>& body) {
   if (options.ranks != 1) {
     throw UserError(fmt::format("--ranks {} under {}, which has started {} ranks", options.ranks, job.launcher, job.ranks),
                     fmt::format("leave out --ranks, or start the program without {}", job.launcher));
   }
-  // The others wait for rank 0 where MPI brings them together.
-  if (options.prepare && job.rank == 0) options.prepare();
   comm::run_mpi(job, {.timeout = options.timeout, .threads = static_cast<int>(options.threads)},
                 [&](comm::Communicator& world, const comm::CoreSharing& sharing) {
+                  if (options.prepare) prepare_on_lead(options.prepare, world, options.timeout);
                   run_rank(options, world, Transport::mpi, neighbouring_cores(), sharing, body);
                 });
 }

@@ -7,6 +7,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/thread.h"
 #include "base/timer.h"
 
 namespace lockstep::data {
@@ -68,7 +69,7 @@ void Loader::start(std::uint64_t step, std::uint64_t next_sample) {
   first_ = next_ = step;
   first_sample_ = next_sample;
   started_ = true;
-  if (slots_.size() > 1) thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
+  if (slots_.size() > 1) thread_ = start_thread("loader", [this](const std::stop_token& stop) { run(stop); });
 }
 
 void Loader::make(Slot& slot, std::uint64_t step) {

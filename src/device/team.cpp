@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/thread.h"
 
 namespace lockstep {
 namespace {
@@ -146,12 +147,39 @@ struct Team::State {
     if (pthread_setaffinity_np(pthread_self(), sizeof one, &one) == 0) pthread_setaffinity_np(pthread_self(), sizeof mask, &mask);
   }
 
+  void start(int workers) {
+    std::vector<int> cores = allowed_cores();
+    crowded = static_cast<std::size_t>(workers) > cores.size();
+    const bool pin = static_cast<std::size_t>(workers) == cores.size();
+    // The caller stays where it is (threads it starts would inherit its pin); the workers take the other cores.
+    if (pin && workers > 1) {
+      home = sched_getcpu();
+      std::erase(cores, home);
+    }
+    for (int worker = 1; worker < workers; ++worker) {
+      threads.push_back(
+          start_thread("team-" + std::to_string(worker), [this, worker](const std::stop_token&) { serve(worker); }));
+      if (!pin) continue;
+      cpu_set_t set;
+      CPU_ZERO(&set);
+      CPU_SET(static_cast<std::size_t>(cores[static_cast<std::size_t>(worker - 1) % cores.size()]), &set);
+      pthread_setaffinity_np(threads.back().native_handle(), sizeof set, &set);
+    }
+  }
+
   void open() {
     go_home();
     failed.store(false, std::memory_order_relaxed);
     finished.store(0, std::memory_order_relaxed);
     word.store(((word.load(std::memory_order_relaxed) & job_mask) + job_step) | open_bit);
     if (sleepers.load() != 0) futex_wake_all(word);
+  }
+
+  // The last job has no work; it stays open until every worker has gone through it.
+  void stop() {
+    stopping.store(true);
+    open();
+    threads.clear();
   }
 
   void close() {
@@ -163,33 +191,16 @@ struct Team::State {
 
 Team::Team(int threads) : size_(threads), state_(std::make_unique<State>()) {
   ensure(threads >= 1 && threads <= max_threads, "a team has 1 to 1000 workers");
-  std::vector<int> cores = allowed_cores();
-  state_->crowded = static_cast<std::size_t>(threads) > cores.size();
-  const bool pin = static_cast<std::size_t>(threads) == cores.size();
-  // The caller stays where it is (threads it starts would inherit its pin); the workers take the other cores.
-  if (pin && threads > 1) {
-    state_->home = sched_getcpu();
-    std::erase(cores, state_->home);
-  }
-  for (int worker = 1; worker < threads; ++worker) {
-    state_->threads.emplace_back([state = state_.get(), worker] { state->serve(worker); });
-    const pthread_t handle = state_->threads.back().native_handle();
-    pthread_setname_np(handle, ("team-" + std::to_string(worker)).c_str());
-    if (pin) {
-      cpu_set_t set;
-      CPU_ZERO(&set);
-      CPU_SET(static_cast<std::size_t>(cores[static_cast<std::size_t>(worker - 1) % cores.size()]), &set);
-      pthread_setaffinity_np(handle, sizeof set, &set);
-    }
+  try {
+    state_->start(threads);
+  } catch (...) {  // whoever was started waits for work
+    state_->stop();
+    throw;
   }
 }
 
 Team::~Team() {
-  if (size_ == 1) return;
-  // The last job has no work; it stays open until every worker has gone through it.
-  state_->stopping.store(true);
-  state_->open();
-  state_->threads.clear();
+  if (size_ > 1) state_->stop();
 }
 
 void Team::run(std::int64_t tiles, Call call, void* body) {

@@ -1,11 +1,14 @@
 // Ranks that do not agree, do not come, or end: every other rank ends too, and the report says who and what.
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <cstdio>
 #include <functional>
 #include <string>
 #include <thread>
@@ -221,6 +224,61 @@ TEST(Failure, AnErrorBetweenIssueAndWait) {
     world.barrier();
   });
   expect_says(report, {"stop here"});
+}
+
+// As is what each of them sends: the ranks leave with the reason that the failing one has, not with its failure alone.
+TEST(Failure, TheOthersAreToldWhyARankFailedWithOperationsUnderWay) {
+  std::atomic<int> told{0};
+  report_of<UserError>(3, [&](Communicator& world) {
+    std::vector<float> x(1000);
+    if (world.rank() == 1) {
+      const comm::Request request = world.all_reduce(tensor_of(x), Reduction::sum);
+      throw UserError("no room for the checkpoint", "free some");
+    }
+    try {
+      world.all_reduce(tensor_of(x), Reduction::sum).wait();
+      world.barrier();
+    } catch (const comm::RunAborted& error) {
+      expect_says(error.what(), {"rank 1 ended with an error: no room for the checkpoint"});
+      ++told;
+      throw;
+    }
+  });
+  EXPECT_EQ(told, 2);
+}
+
+// For ThreadSanitizer too: what a rank takes along is used by no other.
+TEST(Failure, RanksWithOneRequestEachOfWhichOneThrows) {
+  for (int round = 0; round < 20; ++round) {
+    report_of<UserError>(4, [&](Communicator& world) {
+      std::vector<float> x(std::size_t{1} << 18, 1.0F);
+      comm::Request request =
+          round % 2 == 0 ? world.all_reduce(tensor_of(x), Reduction::sum) : world.broadcast(tensor_of(x), round % 4);
+      if (world.rank() == 2) throw UserError("stop here");
+      request.wait();
+      std::fill(x.begin(), x.end(), -1.0F);
+      world.barrier();
+    });
+  }
+}
+
+// The user has 3 threads at most, of which the program's own is one. Root has no such limit, so it becomes another user.
+void run_with_few_threads() {
+  const rlimit few{3, 3};
+  if (setrlimit(RLIMIT_NPROC, &few) != 0 || (getuid() == 0 && setuid(54321) != 0)) _exit(1);
+  const double start = now_seconds();
+  try {
+    comm::run_ranks(8, {.timeout = 60}, [](Communicator& world) { world.barrier(); });
+  } catch (const SystemError& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    _exit(now_seconds() - start < 30 ? 0 : 2);
+  }
+  _exit(3);
+}
+
+TEST(Failure, ARankWhoseThreadCannotBeStartedEndsTheOthersAtOnce) {
+  EXPECT_EXIT(run_with_few_threads(), testing::ExitedWithCode(0),
+              "the thread rank-[0-9] cannot be started: Resource temporarily unavailable\n  -> use fewer ranks or threads");
 }
 
 TEST(Failure, MisuseIsABrokenRule) {

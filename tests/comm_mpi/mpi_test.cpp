@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <map>
+#include <set>
 #include <thread>
 
 #include "base/error.h"
@@ -51,6 +52,30 @@ const std::map<std::string, void (*)(Communicator&)> cases{
        if (world.rank() == 1) throw SystemError("the disk is gone");
        reduce_once(world);
      }},
+    {"pending",  // the error comes while an operation is under way
+     [](Communicator& world) {
+       std::vector<float> x(1000, 1.0F);
+       const comm::Request request = world.all_reduce(tensor_of(x), Reduction::sum);
+       if (world.rank() == 1) throw UserError("no room for the checkpoint", "free some");
+       reduce_once(world);
+     }},
+    {"bug",
+     [](Communicator& world) {
+       reduce_once(world);
+       if (world.rank() == 1) throw BrokenRule("a < b");
+       reduce_once(world);
+     }},
+    {"all_fail",
+     [](Communicator& world) {
+       reduce_once(world);
+       throw UserError("the same bad input", "give good one");
+     }},
+    {"all_stuck",
+     [](Communicator& world) {
+       reduce_once(world);
+       std::vector<float> x(10);
+       world.receive(tensor_of(x), (world.rank() + 1) % world.size()).wait();
+     }},
     {"killed",
      [](Communicator& world) {
        std::signal(SIGTERM, SIG_IGN);  // by which mpirun ends the others: they shall have time to say what they found
@@ -91,8 +116,31 @@ const std::map<std::string, void (*)(Communicator&)> cases{
        file->read_at(world.rank() == 1 ? 950 : 900, bytes);
        world.barrier();
      }},
+    {"stopped",  // rank 1 stops while rank 0 waits for it as long as it computes
+     [](Communicator& world) {
+       reduce_once(world);
+       if (world.rank() == 1) std::raise(SIGSTOP);
+       std::vector<float> x(10);
+       comm::Request message = world.rank() == 0 ? world.receive(tensor_of(x), 1) : comm::Request();
+       if (world.rank() == 0) comm::wait_any(std::vector<comm::Request*>{&message});
+     }},
+    {"computing",  // for longer than comm.timeout
+     [](Communicator& world) {
+       reduce_once(world);
+       std::vector<float> x(10);
+       if (world.rank() == 1) {
+         std::this_thread::sleep_for(std::chrono::seconds(5));
+         world.send(tensor_of(x), 0).wait();
+       } else if (world.rank() == 0) {
+         comm::Request message = world.receive(tensor_of(x), 1);
+         comm::wait_any(std::vector<comm::Request*>{&message});
+       }
+     }},
+    {"late", [](Communicator& world) { reduce_once(world); }},
     {"no_memory", [](Communicator& world) { const Memory memory = world.window(host_memory()).allocate(std::size_t{1} << 50); }},
 };
+
+const std::set<std::string> cases_that_wait{"absent", "all_stuck", "late", "stopped", "computing"};  // for 2 s
 
 JobOutcome run_case(int ranks, const std::string& name) {
   return run_job(ranks, std::filesystem::read_symlink("/proc/self/exe").string() + " --case " + name);
@@ -174,6 +222,56 @@ TEST_F(Mpi, ARankThatThrowsEndsTheOthersWithItsFamily) {
   expect_says(system, {"case: rank 1 ended with an error: the disk is gone"});
 }
 
+// The reason and its family reach the user although it comes while an operation is under way.
+TEST_F(Mpi, AnErrorWithOperationsUnderWayIsTold) {
+  for (const char* how : {"pending", "pending --host-ranks=2", "pending --host-ranks=1"}) {
+    const JobOutcome outcome = run_case(4, how);
+    EXPECT_EQ(outcome.code, 2) << how;
+    expect_says(outcome, {"rank 1 ended with an error: no room for the checkpoint\n  -> free some"});
+  }
+}
+
+TEST_F(Mpi, ABugHasItsExitCode) {
+  for (const char* how : {"bug", "bug --host-ranks=2", "bug --host-ranks=1"}) {
+    const JobOutcome outcome = run_case(4, how);
+    EXPECT_EQ(outcome.code, 70) << how << outcome.output;
+    expect_says(outcome, {"a < b"});
+  }
+}
+
+// mpirun may crash of ranks that end the job at the same time.
+TEST_F(Mpi, AllRanksMayFailAtOnce) {
+  for (const char* how : {"all_fail", "all_fail --host-ranks=2", "all_fail --host-ranks=1"}) {
+    const JobOutcome outcome = run_case(4, how);
+    EXPECT_EQ(outcome.code, 2) << how << outcome.output;
+    expect_says(outcome, {"ended with an error: the same bad input\n  -> give good one"});
+  }
+}
+
+TEST_F(Mpi, AMessageThatDoesNotComeNamesBothRanks) {
+  for (const char* how : {"all_stuck", "all_stuck --host-ranks=1"}) {
+    const JobOutcome outcome = run_case(3, how);
+    EXPECT_EQ(outcome.code, 1) << how << outcome.output;
+    expect_says(outcome, {"a message between ranks ", " of 'world' did not end within comm.timeout = 2 s"});
+  }
+}
+
+// What waits as long as another rank computes still learns that it does not compute any more.
+TEST_F(Mpi, AStoppedRankIsToldFromOneThatComputes) {
+  const JobOutcome stopped = run_case(2, "stopped");
+  EXPECT_EQ(stopped.code, 1) << stopped.output;
+  expect_says(stopped, {"rank 1 has not stirred for comm.timeout = 2 s: process ", " is stopped"});
+  const JobOutcome computing = run_case(2, "computing");
+  EXPECT_EQ(computing.code, 0) << computing.output;
+}
+
+// Rank 1 sleeps before MPI brings the ranks together.
+TEST_F(Mpi, ARankThatDoesNotStartEndsTheOthers) {
+  const JobOutcome outcome = run_case(2, "late");
+  EXPECT_EQ(outcome.code, 1) << outcome.output;
+  expect_says(outcome, {"lockstep: rank 0: the start of MPI did not end within comm.timeout = 2 s: another rank has not come"});
+}
+
 TEST_F(Mpi, AKilledRankEndsTheOthers) {
   const JobOutcome outcome = run_case(3, "killed");
   EXPECT_NE(outcome.code, 0);
@@ -235,8 +333,10 @@ int run_suite(Communicator& world) {
 
 int run_inside(const comm::MpiJob& job, const std::string& name, int host_ranks) {
   int code = 0;
+  const bool impatient = cases_that_wait.count(name) != 0;
+  if (name == "late" && job.rank == 1) std::this_thread::sleep_for(std::chrono::seconds(100));
   try {
-    comm::run_mpi(job, {.timeout = name == "absent" ? 2.0 : 60.0, .host_ranks = host_ranks},
+    comm::run_mpi(job, {.timeout = impatient ? 2.0 : 60.0, .host_ranks = host_ranks},
                   [&](Communicator& world, const comm::CoreSharing&) {
                     if (name.empty()) {
                       code = run_suite(world);
@@ -247,6 +347,9 @@ int run_inside(const comm::MpiJob& job, const std::string& name, int host_ranks)
   } catch (const UserError& error) {
     std::fprintf(stderr, "case: %s\n", error.what());
     return 2;
+  } catch (const BrokenRule& error) {
+    std::fprintf(stderr, "case: %s\n", error.what());
+    return 70;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "case: %s\n", error.what());
     return 1;

@@ -1,8 +1,11 @@
 #include "device/team.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <atomic>
+#include <cstdio>
 #include <memory>
 #include <numeric>
 #include <stdexcept>
@@ -128,6 +131,25 @@ TEST(Stream, IsImmediateAndCallsBack) {
   stream->synchronize();
   stream->progress();
   EXPECT_EQ(calls, 2);
+}
+
+// The user has 2 threads at most. Root has no such limit, so it becomes another user.
+void make_a_team_with_few_threads() {
+  const rlimit few{2, 2};
+  if (setrlimit(RLIMIT_NPROC, &few) != 0 || (getuid() == 0 && setuid(54322) != 0)) _exit(1);
+  try {
+    const Team team(4);
+  } catch (const SystemError& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    _exit(0);
+  }
+  _exit(2);
+}
+
+// The workers that were started wait for work that never comes: they have to be told.
+TEST(Team, AWorkerThatCannotBeStartedIsAnError) {
+  EXPECT_EXIT(make_a_team_with_few_threads(), testing::ExitedWithCode(0),
+              "the thread team-[1-3] cannot be started: Resource temporarily unavailable");
 }
 
 }  // namespace

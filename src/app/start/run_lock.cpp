@@ -14,6 +14,7 @@
 #include "app/start/startup.h"
 #include "base/error.h"
 #include "base/json.h"
+#include "base/thread.h"
 #include "io/interrupted.h"
 
 namespace lockstep::app {
@@ -124,7 +125,7 @@ bool RunLock::try_acquire() {
     return false;
   }
   write_record();
-  if (code != 0) renewal_ = std::jthread([this](const std::stop_token& stop) { renew(stop); });
+  if (code != 0) renewal_ = start_thread("run-lock", [this](const std::stop_token& stop) { renew(stop); });
   return true;
 }
 

@@ -1,16 +1,20 @@
 #include "comm/host/board.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstring>
 #include <thread>
 
 #include "base/checked.h"
+#include "base/timer.h"
 
 namespace lockstep::comm::host {
 namespace {
 
 constexpr std::size_t line = 64;
 constexpr std::size_t longest_reason = 4000;
+constexpr double longest_wait_for_a_reason = 1;  // seconds
 
 std::size_t lines(std::size_t bytes) { return (bytes + line - 1) / line * line; }
 
@@ -41,6 +45,7 @@ std::int64_t* Board::counts(int rank, std::uint64_t sequence) const {
 
 struct Roll::State {
   std::atomic<std::uint32_t> aborted;  // 0: no; 1: the reason is being written; 2: it is there
+  std::atomic<std::uint32_t> failing;  // 1 + the first rank that announced its failure; 0: none
   char reason[longest_reason];
 };
 
@@ -60,16 +65,31 @@ void Roll::abort(const std::string& reason) const {
   state_->aborted.store(2);
 }
 
-bool Roll::aborted() const { return state_->aborted.load() != 0; }
+void Roll::announce_failure(int rank) const {
+  std::uint32_t none = 0;
+  state_->failing.compare_exchange_strong(none, static_cast<std::uint32_t>(rank) + 1);
+}
+
+bool Roll::aborted() const { return state_->aborted.load() != 0 || state_->failing.load() != 0; }
 
 std::string Roll::reason() const {
-  while (state_->aborted.load() == 1) std::this_thread::yield();
-  return state_->aborted.load() == 2 ? std::string(state_->reason) : std::string();
+  for (const double since = now_seconds(); state_->aborted.load() != 2 && aborted();) {
+    if (now_seconds() - since > longest_wait_for_a_reason) break;
+    std::this_thread::yield();
+  }
+  if (state_->aborted.load() == 2) return state_->reason;
+  const std::uint32_t failing = state_->failing.load();
+  if (failing != 0) return fmt::format("rank {} failed, and did not come to say why", failing - 1);
+  return aborted() ? "a rank ended the run, and did not come to say why" : "";
 }
 
 void Roll::set(int rank, Phase phase) const { entries_[rank].phase.store(phase); }
 
 Phase Roll::phase(int rank) const { return entries_[rank].phase.load(); }
+
+void Roll::beat(int rank) const { entries_[rank].beats.fetch_add(1); }
+
+std::uint64_t Roll::beats(int rank) const { return entries_[rank].beats.load(); }
 
 bool Roll::begin_move(int rank) const {
   entries_[rank].moving.store(1);
@@ -80,9 +100,11 @@ bool Roll::begin_move(int rank) const {
 
 void Roll::end_move(int rank) const { entries_[rank].moving.store(0); }
 
-void Roll::await_no_moves(int own_rank, const std::function<void()>& look_after) const {
+void Roll::await_no_moves(int own_rank, double seconds, const std::function<void()>& look_after) const {
+  const double since = now_seconds();
   for (int rank = 0; rank < ranks_; ++rank) {
     while (rank != own_rank && entries_[rank].moving.load() != 0 && phase(rank) == Phase::running) {
+      if (now_seconds() - since > seconds) return;
       if (look_after) look_after();
       std::this_thread::yield();
     }

@@ -82,22 +82,29 @@ class Roll {
 
   /// The first reason counts; later ones are dropped.
   void abort(const std::string& reason) const;
+  /// Rank `rank` fails, and will abort() with its reason once it has left what it was doing.
+  void announce_failure(int rank) const;
   bool aborted() const;
+  /// Waits for the reason, but not long: the rank that had it may be no more.
   std::string reason() const;
   void set(int rank, Phase phase) const;
   Phase phase(int rank) const;
+  /// Says that the rank's process runs, whatever its thread computes; called by a thread of its own.
+  void beat(int rank) const;
+  std::uint64_t beats(int rank) const;
   /// Around everything that touches other ranks' buffers. False when the run has been aborted: then nothing may be touched.
   bool begin_move(int rank) const;
   void end_move(int rank) const;
-  /// After abort(): returns when no rank that is still there touches other ranks' buffers any more. `look_after` may find out who
-  /// is not.
-  void await_no_moves(int own_rank, const std::function<void()>& look_after = {}) const;
+  /// Once aborted(): returns when no rank that is still there touches other ranks' buffers any more, or after `seconds`.
+  /// `look_after` may find out who is not.
+  void await_no_moves(int own_rank, double seconds, const std::function<void()>& look_after = {}) const;
 
  private:
   struct State;
   struct alignas(64) Entry {
     std::atomic<Phase> phase;
     std::atomic<std::uint32_t> moving;
+    std::atomic<std::uint64_t> beats;
   };
   int ranks_;
   State* state_;

@@ -59,19 +59,33 @@ class HostPending final : public Request::Pending {
       : group_(group), kind_(kind), number_(number), other_(other) {}
 
   void wait() override {
-    group_.await([this] { return ended(); }, sequence(), other_);
+    or_abandon([&] {
+      group_.await([this] { return ended(); }, sequence(), other_);
+      return true;
+    });
   }
   bool poll(bool patient) override {
     if (!patient) patience_.since = std::min(patience_.since, now_seconds());
-    return group_.attempt([this] { return ended(); }, patience_, sequence(), other_);
+    return or_abandon([&] { return group_.attempt([this] { return ended(); }, patience_, sequence(), other_); });
   }
   // The run ends; from then on no rank touches its buffers.
   void abandon() override {
-    group_.context_.roll.abort(fmt::format("rank {} failed", group_.context_.number));
-    group_.context_.roll.await_no_moves(group_.context_.number, group_.context_.look_after);
+    const Rank& rank = group_.context_;
+    if (!rank.roll.aborted()) rank.roll.announce_failure(rank.number);
+    rank.roll.await_no_moves(rank.number, rank.longest_move, rank.look_after);
   }
 
  private:
+  // A wait that throws ends this rank, which takes the buffers along.
+  template <class Action>
+  bool or_abandon(const Action& action) {
+    try {
+      return action();
+    } catch (...) {
+      abandon();
+      throw;
+    }
+  }
   bool ended() const {
     switch (kind_) {
       case Kind::collective:

@@ -3,6 +3,7 @@
 // What the groups of one rank share: the roll of the run, the shared memory, and how to wait. Used by the rank's thread alone.
 
 #include <functional>
+#include <limits>
 #include <vector>
 
 #include "comm/host/board.h"
@@ -23,6 +24,8 @@ struct Rank {
   Roll roll;
   SharedMemory& memory;
   double timeout = 600;  ///< seconds until an operation that others do not enter ends the run
+  /// Seconds that a rank that fails waits for one that is using its buffers. Ranks of one address space wait for ever.
+  double longest_move = std::numeric_limits<double>::infinity();
   bool crowded = false;  ///< more ranks than cores: spinning would keep others from working
   Team* team = nullptr;
   MemorySource* window = nullptr;         ///< the memory that the ranks share; none: every memory

@@ -18,8 +18,9 @@ namespace lockstep::comm {
 /// those of the host.
 struct HostControl {
   struct Head {
-    std::atomic<std::uint32_t> user_error;  ///< the error that ended the run is one that the user can mend
-    std::atomic<std::uint32_t> lost;        ///< a process is no more
+    std::atomic<int> exit_code;         ///< of the error that ended the run; 0: none, or one that has no other than 1
+    std::atomic<std::uint32_t> lost;    ///< a process is no more
+    std::atomic<std::uint32_t> ending;  ///< a rank has told MPI to end the job
   };
   HostControl(std::byte* memory, int world, int host);
   static std::size_t bytes(int world, int host);

@@ -7,11 +7,14 @@
 #include <array>
 #include <cerrno>
 #include <cstdlib>
+#include <exception>
+#include <optional>
 #include <string_view>
 #include <vector>
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "comm/mpi/watchdog.h"
 
 namespace lockstep::comm {
 namespace {
@@ -74,7 +77,7 @@ class MpiFile final : public io::ByteSource {
 
 }  // namespace
 
-MpiLibrary::MpiLibrary() {
+MpiLibrary::MpiLibrary(double timeout) : timeout_(timeout) {
   int provided = MPI_THREAD_SINGLE;
   check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread");
   if (provided < MPI_THREAD_FUNNELED) throw SystemError("this MPI cannot be used by a program with threads");
@@ -83,7 +86,15 @@ MpiLibrary::MpiLibrary() {
   check(MPI_Comm_size(MPI_COMM_WORLD, &size_), "MPI_Comm_size");
 }
 
-MpiLibrary::~MpiLibrary() { MPI_Finalize(); }
+MpiLibrary::~MpiLibrary() {
+  std::optional<Watchdog> end;
+  try {
+    end.emplace(timeout_, fmt::format("rank {}: the end of MPI", rank_));
+  } catch (const std::exception&) {  // no thread is left for it
+    end.reset();
+  }
+  MPI_Finalize();
+}
 
 MpiLibrary::Host MpiLibrary::host() const {
   MPI_Comm host = MPI_COMM_NULL;

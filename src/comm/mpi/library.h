@@ -13,8 +13,8 @@ namespace lockstep::comm {
 
 class MpiLibrary {
  public:
-  MpiLibrary();
-  /// Leaves MPI, which waits for the others.
+  explicit MpiLibrary(double timeout);
+  /// Leaves MPI, which waits for the others; when they do not come within `timeout` seconds, the process ends.
   ~MpiLibrary();
   MpiLibrary(const MpiLibrary&) = delete;
   MpiLibrary& operator=(const MpiLibrary&) = delete;
@@ -35,6 +35,7 @@ class MpiLibrary {
   [[noreturn]] void abort(int exit_code) const;
 
  private:
+  double timeout_;
   int rank_ = 0, size_ = 1;
 };
 

@@ -54,12 +54,12 @@ class CollectivePending final : public Request::Pending {
  public:
   CollectivePending(MessageCommunicator& group, std::uint64_t number) : group_(group), number_(number) {}
   void wait() override {
-    group_.await([this] { return ended(); });
+    group_.await([this] { return ended(); }, -1);
   }
   bool poll(bool patient) override {
     group_.context_.progress();
     if (ended()) return true;
-    if (!patient) group_.check_time(since_);
+    if (!patient) group_.check_time(since_, -1);
     return false;
   }
 
@@ -76,7 +76,7 @@ class LetterPending final : public Request::Pending {
   LetterPending(MessageCommunicator& group, const Operation& operation) : group_(group), operation_(operation) {
     const bool sends = operation.kind == Collective::send;
     const Tensor& tensor = sends ? operation.in : operation.out;
-    const int other = group.group_.members[static_cast<std::size_t>(operation.root)];
+    const int other = group.world_rank(operation.root);
     const std::span<std::byte> bytes(tensor.data, tensor.bytes());
     if (sends) {
       card_ = {operation.dtype, operation.count};
@@ -88,12 +88,12 @@ class LetterPending final : public Request::Pending {
     }
   }
   void wait() override {
-    group_.await([this] { return ended(); });
+    group_.await([this] { return ended(); }, operation_.root);
   }
   bool poll(bool patient) override {
     group_.context_.progress();
     if (ended()) return true;
-    if (!patient) group_.check_time(since_);
+    if (!patient) group_.check_time(since_, operation_.root);
     return false;
   }
 
@@ -101,10 +101,9 @@ class LetterPending final : public Request::Pending {
   bool ended() {
     if (!card_transfer_.done()) return false;
     if (card_.dtype == operation_.dtype && card_.count == operation_.count) return data_transfer_.done();
-    throw RunAborted(fmt::format("rank {} sends {} {} to rank {}, which expects {} {}",
-                                 group_.group_.members[static_cast<std::size_t>(operation_.root)], card_.count,
-                                 name_of(card_.dtype), group_.group_.members[static_cast<std::size_t>(group_.rank())],
-                                 operation_.count, name_of(operation_.dtype)));
+    throw RunAborted(fmt::format("rank {} sends {} {} to rank {}, which expects {} {}", group_.world_rank(operation_.root),
+                                 card_.count, name_of(card_.dtype), group_.world_rank(group_.rank()), operation_.count,
+                                 name_of(operation_.dtype)));
   }
 
   MessageCommunicator& group_;
@@ -175,26 +174,27 @@ void MessageCommunicator::progress() {
 }
 
 template <class Done>
-void MessageCommunicator::await(Done done) {
+void MessageCommunicator::await(Done done, int other) {
   double since = 0;
   for (int turn = 0;; ++turn) {
     context_.progress();
     if (done()) return;
-    check_time(since);
+    check_time(since, other);
     host::relax(turn, context_.crowded);
   }
 }
 
-void MessageCommunicator::check_time(double& since) const {
+void MessageCommunicator::check_time(double& since, int other) const {
   const double now = now_seconds();
   if (since == 0) since = now;
-  if (now - since > context_.timeout) throw RunAborted(report());
+  if (now - since > context_.timeout) throw RunAborted(report(other));
 }
 
-std::string MessageCommunicator::report() const {
-  if (running_.empty()) {
-    return fmt::format("a message of '{}' did not come within comm.timeout = {} s; what each rank was heard to enter last:{}",
-                       group_.name, context_.timeout, last_operations());
+std::string MessageCommunicator::report(int other) const {
+  if (other >= 0 || running_.empty()) {
+    const std::string with = other < 0 ? "" : fmt::format(" between ranks {} and {}", world_rank(rank()), world_rank(other));
+    return fmt::format("a message{} of '{}' did not end within comm.timeout = {} s; what each rank was heard to enter last:{}",
+                       with, group_.name, context_.timeout, last_operations());
   }
   const MessageOperation& running = *running_.front();
   const std::vector<int> missing = running.missing();

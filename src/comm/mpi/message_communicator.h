@@ -56,6 +56,7 @@ class MessageCommunicator final : public Communicator {
   bool busy() const { return !running_.empty(); }
 
   const std::vector<int>& members() const { return group_.members; }
+  int world_rank(int member) const { return group_.members[static_cast<std::size_t>(member)]; }
   /// Has the ranks compare what they enter, as for every operation, and no more.
   Request announce(const Operation& operation);
   /// As split() does, when the members are known.
@@ -68,12 +69,12 @@ class MessageCommunicator final : public Communicator {
   Request issue(const Operation& operation) override;
   std::unique_ptr<Communicator> make_group(int colour, std::vector<int> members) override;
   void enter(const Operation& operation, std::uint64_t sequence, std::int64_t count);
-  std::string report() const;
+  std::string report(int other) const;
   std::string last_operations() const;
+  // Of something that has been waited for since then (0: from now on); `other`: the rank a message comes from or goes to, or -1.
+  void check_time(double& since, int other) const;
   template <class Done>
-  void await(Done done);
-  // Of something that has been waited for since then (0: from now on).
-  void check_time(double& since) const;
+  void await(Done done, int other);
 
   MessageRank& context_;
   MessageGroup group_;

@@ -4,15 +4,22 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <chrono>
+#include <condition_variable>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <memory>
+#include <mutex>
 #include <numeric>
+#include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/error.h"
 #include "base/terminal.h"
+#include "base/thread.h"
 #include "base/timer.h"
 #include "comm/errors.h"
 #include "comm/host/host_communicator.h"
@@ -20,14 +27,20 @@
 #include "comm/mpi/host_memory.h"
 #include "comm/mpi/library.h"
 #include "comm/mpi/message_communicator.h"
+#include "comm/mpi/watchdog.h"
 
 namespace lockstep::comm {
 namespace {
 
 using Body = std::function<void(Communicator& world, const CoreSharing& sharing)>;
 
-constexpr double patience = 5;         // seconds for the others to follow an error
-constexpr double look_interval = 0.2;  // seconds between two looks at the others' processes
+constexpr int kSystemError = 1, kUserError = 2, kBrokenRule = 70;  // exit codes
+constexpr double longest_end = 10;                                 // seconds for the launcher to end a rank
+constexpr double longest_move = 1;  // seconds for another rank to leave this one's buffers; what they share stays mapped in it
+constexpr double patience = 3;      // seconds for the others to follow an error
+constexpr double abort_interval = 0.25, longest_turn = 1.5;  // seconds between two ranks that end the job, and for all of them
+constexpr double beat_interval = 0.5;                        // seconds between two signs of life
+constexpr double look_interval = 0.2;                        // seconds between two looks at the others' processes
 
 struct Cores {
   CoreSharing sharing;
@@ -67,7 +80,12 @@ std::vector<int> every_rank(const MpiLibrary& mpi) {
   mpi.abort(code);
 }
 
+void sleep_for(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
+
+// Open MPI's mpirun may crash when several ranks tell it at a time to end the job: each waits for those before it, and is mostly
+// ended meanwhile.
 [[noreturn]] void fail_job(const MpiLibrary& mpi, const std::string& what, int code) {
+  sleep_for(std::min(mpi.rank() * abort_interval, longest_turn));
   end_job(mpi, fmt::format("rank {} ended with an error: {}", mpi.rank(), what), code);
 }
 
@@ -78,8 +96,9 @@ class HostWorld {
       : mpi_(mpi), options_(options), cores_(cores), host_(mpi, host), control_(host_.control) {}
 
   void run(const Body& body) {
+    const std::jthread heart = start_heart();
     std::exception_ptr error = run_body(body);
-    if (!leave(error != nullptr)) end_job(mpi_, control_.roll.reason(), control_.head->user_error.load() != 0 ? 2 : 1);
+    if (!leave(error != nullptr)) end();
     if (error) std::rethrow_exception(error);
   }
 
@@ -89,6 +108,7 @@ class HostWorld {
                        .roll = control_.roll,
                        .memory = host_.memory,
                        .timeout = options_.timeout,
+                       .longest_move = longest_move,
                        .crowded = is_crowded(cores_, options_),
                        .window = &host_.memory.window(),
                        .staging = &host_.staging,
@@ -101,19 +121,28 @@ class HostWorld {
     } catch (const RunAborted&) {
       return follow();
     } catch (const UserError& error) {
-      return fail(error.what(), true);
+      return fail(error.what(), kUserError);
     } catch (const BrokenRule& error) {
-      fail(error.what(), false);
-      return std::make_exception_ptr(BrokenRule(control_.roll.reason()));
+      return fail(error.what(), kBrokenRule);
     } catch (const std::exception& error) {
-      return fail(error.what(), false);
+      return fail(error.what(), kSystemError);
     } catch (...) {
-      return fail("an unknown error", false);
+      return fail("an unknown error", kSystemError);
     }
   }
 
-  std::exception_ptr fail(const std::string& what, bool user_error) {
-    if (user_error && !control_.roll.aborted()) control_.head->user_error.store(1);
+  int exit_code() const { return std::max(kSystemError, control_.head->exit_code.load()); }
+
+  // One rank tells MPI (see fail_job); the others wait to be ended.
+  [[noreturn]] void end() {
+    if (control_.head->ending.exchange(1) == 0) end_job(mpi_, control_.roll.reason(), exit_code());
+    sleep_for(longest_end);
+    std::_Exit(exit_code());
+  }
+
+  std::exception_ptr fail(const std::string& what, int code) {
+    int none = 0;
+    control_.head->exit_code.compare_exchange_strong(none, code);
     control_.roll.abort(fmt::format("rank {} ended with an error: {}", mpi_.rank(), what));
     return follow();
   }
@@ -122,21 +151,55 @@ class HostWorld {
   std::exception_ptr follow() {
     control_.roll.set(mpi_.rank(), host::Phase::failed);
     const std::string reason = control_.roll.reason();
-    if (control_.head->user_error.load() != 0) return std::make_exception_ptr(UserError(reason));
+    if (exit_code() == kUserError) return std::make_exception_ptr(UserError(reason));
+    if (exit_code() == kBrokenRule) return std::make_exception_ptr(BrokenRule(reason));
     return std::make_exception_ptr(RunAborted(reason));
+  }
+
+  // Tells the others that this process runs, however long its rank computes.
+  std::jthread start_heart() {
+    return start_thread("heart", [this](const std::stop_token& stop) {
+      std::mutex mutex;
+      std::condition_variable_any ended;
+      std::unique_lock lock(mutex);
+      while (!stop.stop_requested()) {
+        control_.roll.beat(mpi_.rank());
+        ended.wait_for(lock, stop, std::chrono::duration<double>(beat_interval), [] { return false; });
+      }
+    });
+  }
+
+  // Whether the rank's process is stopped: it has had comm.timeout to stir while this one was looking.
+  bool is_stopped(int rank, bool looked_away) {
+    Seen& seen = seen_[static_cast<std::size_t>(rank)];
+    const std::uint64_t beats = control_.roll.beats(rank);
+    if (beats != seen.beats || looked_away) seen = {beats, looked_};
+    return looked_ - seen.since > options_.timeout;
+  }
+
+  void lose(int rank, const std::string& why) {
+    control_.roll.abort(why);
+    control_.head->lost.store(1);
+    control_.roll.set(rank, host::Phase::failed);
   }
 
   // A process that is no more without having said so was killed, or crashed.
   void look_after_others() noexcept {
-    if (now_seconds() - looked_ < look_interval) return;
+    const double before = looked_;
+    if (now_seconds() - before < look_interval) return;
     looked_ = now_seconds();
+    const bool looked_away = looked_ - before > 2 * beat_interval;
     for (int r = 0; r < mpi_.size(); ++r) {
       const int pid = control_.directories[static_cast<std::size_t>(r)].pid;
-      if (r == mpi_.rank() || control_.roll.phase(r) != host::Phase::running || is_alive(pid)) continue;
+      if (r == mpi_.rank() || control_.roll.phase(r) != host::Phase::running) continue;
+      if (is_alive(pid)) {
+        if (is_stopped(r, looked_away))
+          lose(r,
+               fmt::format("rank {} has not stirred for comm.timeout = {} s: process {} is stopped", r, options_.timeout, pid));
+        continue;
+      }
       if (control_.roll.phase(r) != host::Phase::running) continue;  // it ended between the two looks
-      control_.roll.abort(fmt::format("rank {} is no more: process {} was killed or crashed", r, pid));
-      control_.head->lost.store(1);
-      control_.roll.set(r, host::Phase::failed);
+      lose(r, fmt::format("rank {} is no more: process {} was killed or crashed", r, pid));
     }
   }
 
@@ -160,6 +223,11 @@ class HostWorld {
   HostMemory host_;
   HostControl& control_;
   double looked_ = 0;
+  struct Seen {
+    std::uint64_t beats = 0;
+    double since = 0;
+  };
+  std::vector<Seen> seen_ = std::vector<Seen>(static_cast<std::size_t>(mpi_.size()));  // of the others
 };
 
 /// Ranks of several hosts; where the hosts fit the tree, those of a host share memory too.
@@ -177,6 +245,7 @@ class MessageWorld {
                     .roll = memory.control.roll,
                     .memory = memory.memory,
                     .timeout = context_.timeout,
+                    .longest_move = longest_move,
                     .crowded = context_.crowded,
                     .window = &memory.memory.window(),
                     .staging = &memory.staging,
@@ -197,7 +266,7 @@ class MessageWorld {
     try {
       context_.progress();
     } catch (const std::exception& error) {
-      fail_job(mpi_, error.what(), 1);
+      fail_job(mpi_, error.what(), kSystemError);
     }
   }
 
@@ -210,10 +279,17 @@ void run_with_messages(const MpiLibrary& mpi, const MpiOptions& options, const C
                        const Body& body) {
   try {
     MessageWorld(mpi, options, cores).run(host, body, cores.sharing);
+  } catch (const RunAborted& error) {
+    sleep_for(longest_turn);  // a rank that fails for a reason of its own has more to say
+    fail_job(mpi, error.what(), kSystemError);
   } catch (const UserError& error) {
-    fail_job(mpi, error.what(), 2);
+    fail_job(mpi, error.what(), kUserError);
+  } catch (const BrokenRule& error) {
+    fail_job(mpi, fmt::format("a bug of this program: {}", error.what()), kBrokenRule);
   } catch (const std::exception& error) {
-    fail_job(mpi, error.what(), 1);
+    fail_job(mpi, error.what(), kSystemError);
+  } catch (...) {
+    fail_job(mpi, "an unknown error", kSystemError);
   }
 }
 
@@ -245,13 +321,17 @@ void check_size(const MpiLibrary& mpi, const MpiJob& job) {
 void run_mpi(const MpiJob& job, const MpiOptions& options,
              const std::function<void(Communicator& world, const CoreSharing& sharing)>& body) {
   check_connected(job);
-  const MpiLibrary mpi;
+  std::optional<Watchdog> start(std::in_place, options.timeout, fmt::format("rank {}: the start of MPI", job.rank));
+  const MpiLibrary mpi(options.timeout);
   check_size(mpi, job);
   const MpiLibrary::Host host = find_host(mpi, options);
   const Cores cores = find_cores(mpi, host.first);
   if (host.ranks == mpi.size()) {
-    HostWorld(mpi, options, cores, host).run(body);
+    HostWorld world(mpi, options, cores, host);
+    start.reset();
+    world.run(body);
   } else {
+    start.reset();
     run_with_messages(mpi, options, cores, host, body);
   }
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/thread.h"
 #include "comm/errors.h"
 #include "comm/host/host_communicator.h"
 #include "device/memory.h"
@@ -46,14 +47,29 @@ class ThreadWorld {
   void run(const std::function<void(Communicator&)>& body) {
     {
       std::vector<std::jthread> threads;
-      for (int r = 1; r < ranks_; ++r) threads.emplace_back([this, r, &body] { run_rank(r, body); });
-      run_rank(0, body);
+      if (start_others(threads, body)) run_rank(0, body);
     }
     if (error_) std::rethrow_exception(error_);
     if (aborted_) std::rethrow_exception(aborted_);
   }
 
  private:
+  // False when a thread cannot be started: the run ends before all ranks have come.
+  bool start_others(std::vector<std::jthread>& threads, const std::function<void(Communicator&)>& body) {
+    int rank = 1;
+    try {
+      for (; rank < ranks_; ++rank) {
+        threads.push_back(
+            start_thread(fmt::format("rank-{}", rank), [this, rank, &body](const std::stop_token&) { run_rank(rank, body); }));
+      }
+      return true;
+    } catch (const std::exception& error) {
+      for (; rank < ranks_; ++rank) fail(rank, error.what());
+      roll_.set(0, host::Phase::failed);
+      return false;
+    }
+  }
+
   void run_rank(int rank, const std::function<void(Communicator&)>& body) noexcept {
     host::Rank context{.number = rank, .roll = roll_, .memory = memory_, .timeout = options_.timeout, .crowded = crowded_};
     try {
