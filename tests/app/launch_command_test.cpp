@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 
 #include "app/capture.h"
 #include "app/commands.h"
@@ -77,6 +78,14 @@ TEST(LaunchCommand, HelpFitsAScreen) {
   for (const char* option : {"-n N", "--ppn P", "--hostfile FILE", "--timeout SECONDS", "--retries N", "--dry-run"}) {
     EXPECT_NE(result.out.find(option), std::string::npos) << option;
   }
+}
+
+TEST(LaunchCommand, HelpNamesAConfigurationThatIsThere) {
+  const std::string help = run({"launch", "--help"}).out;
+  const std::size_t begin = help.find("configs/"), end = help.find(' ', begin);
+  ASSERT_NE(begin, std::string::npos);
+  const auto sources = std::filesystem::path(__FILE__).parent_path().parent_path().parent_path();
+  EXPECT_TRUE(std::filesystem::exists(sources / help.substr(begin, end - begin))) << help.substr(begin, end - begin);
 }
 
 }  // namespace

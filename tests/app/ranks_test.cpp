@@ -1,5 +1,6 @@
 // Several ranks, as a user types them.
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -37,6 +38,10 @@ TEST_F(RanksCommand, LearnWhatOneRankLearns) {
     ASSERT_EQ(outcome.code, 0) << outcome.err;
     EXPECT_NE(outcome.out.find("Tokens per iteration: 96"), std::string::npos);
     EXPECT_NE(outcome.out.find("WORLD_SIZE_IN_USE=" + std::to_string(ranks)), std::string::npos);
+    for (int r = 0; r < ranks; ++r) {
+      EXPECT_NE(outcome.out.find(fmt::format("[rank={0}/{1}][local_rank={0}/{1}][node=0/0]", r, ranks - 1)), std::string::npos);
+      EXPECT_NE(outcome.out.find(fmt::format("\"devid='cpu:{}'\"", r)), std::string::npos);
+    }
     const std::vector<double> found = losses(run);
     ASSERT_EQ(found.size(), expected.size());
     for (std::size_t i = 0; i < found.size(); ++i) EXPECT_NEAR(found[i], expected[i], 1e-5 * expected[i]);

@@ -3,9 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <functional>
 #include <memory>
+#include <thread>
 #include <vector>
 
 #include "comm/thread/thread_world.h"
@@ -30,7 +32,8 @@ struct Layout {
   int masked_step = -1;  // has no targets
   int steps = few_steps;
   double learning_rate = 1e-3;
-  bool one_text = false;  // in all steps: it is learnt by heart
+  bool one_text = false;     // in all steps: it is learnt by heart
+  bool slow_worker = false;  // worker 0 takes longer over a step than the others over several
   parallel::WeightStorage weights = {};
 };
 
@@ -66,6 +69,7 @@ void take_steps(const Layout& layout, Engine& engine, Learnt& out) {
     Batches all = text_of(step);
     const auto first = static_cast<std::size_t>(rank * config.plan.microbatches);
     const auto mine = all.all().subspan(first, static_cast<std::size_t>(config.plan.microbatches));
+    if (layout.slow_worker && rank == 0) std::this_thread::sleep_for(std::chrono::milliseconds(20));
     const bool masked = step == layout.masked_step;
     if (masked) std::ranges::fill(all.target_values(), -1);
     const StepResult result = engine.step(mine, masked ? 0 : all.targets() / layout.workers, step, layout.learning_rate);
@@ -220,6 +224,21 @@ TEST(Server, AsynchronousWorkersLearnAndReportStaleness) {
     // Three times as many updates as the workers make together, of gradients that are up to so many updates old.
     EXPECT_LT(learnt.last_loss, 3);
   }
+}
+
+// One that is s steps ahead waits for the slowest. So between a pull of the slow one and its update, each of the others takes at
+// most 2s+1 steps: it may have been s behind, and ends s ahead, when the slow one pushes.
+TEST(Server, ABoundKeepsTheSlowestWorkersUpdatesFresh) {
+  Layout layout{.workers = 3, .servers = 1, .mode = ServerMode::async, .steps = 20, .slow_worker = true};
+  for (const std::int64_t bound : {1, 2, 4}) {
+    layout.staleness = bound;
+    const Learnt learnt = learn_served(layout);
+    ASSERT_TRUE(learnt.staleness);
+    EXPECT_GE(learnt.staleness->greatest, 1) << bound;
+    EXPECT_LE(learnt.staleness->greatest, 2 * (2 * bound + 1)) << bound;
+  }
+  layout.staleness = {};
+  EXPECT_GT(learn_served(layout).staleness->greatest, 2 * (2 * 4 + 1)) << "nothing else keeps them together";
 }
 
 // An error on either side ends the others.

@@ -22,6 +22,12 @@ struct Standing {
   int ranks() const { return static_cast<int>(hosts.size()); }
   std::vector<std::string> nodes() const;  ///< each host once, in order of rank
   int ranks_per_node() const;
+  /// Where another rank stands.
+  Standing of(int other) const {
+    Standing standing = *this;
+    standing.rank = other;
+    return standing;
+  }
   int local_rank() const { return rank % ranks_per_node(); }
   int node() const { return rank / ranks_per_node(); }
 };

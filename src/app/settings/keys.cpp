@@ -153,7 +153,7 @@ std::vector<Key> train_keys() {
       train<&Train::max_skipped>("train.max_skipped", positive, loose, "iterations",
                                  "as many in a row whose gradient is not finite end the run (exit code 3)", false),
       train<&Train::peak_tflops>("train.peak_tflops", Rule::above(0, kMany), loose, "TFLOP/s",
-                                 "what counts as 100 % MFU; null: what bench gemm found here", false),
+                                 "what counts as 100 % MFU; null: the rate of multiply-adds, timed at the start", false),
       train<&Train::global_batch>("train.global_batch", Rule::one_of({"keep", "new"}), loose, "",
                                   "on resume: the checkpoint's samples a step (optimizer.gas follows), or these settings'",
                                   false),

@@ -121,7 +121,7 @@ void log_startup(Log& log, const StartupFacts& facts, Session& session) {
   const int rank = session.world().rank(), ranks = session.world().size();
   const Standing standing =
       find_standing(session.world(), name_of(session.transport()), [](const char* name) { return std::getenv(name); });
-  log.info(rank_line(standing));
+  for (int r = 0; r < ranks; ++r) log.info(rank_line(standing.of(r)));
   log.info(dist_info(standing));
   log.info(fmt::format("[{}/{}] Using device='{}' with backend='{}' + '{}' for distributed training.", rank, ranks, device,
                        config.train.backend, name_of(session.transport())));
@@ -153,7 +153,8 @@ void log_startup(Log& log, const StartupFacts& facts, Session& session) {
   log.warning(to_json(config, facts.settings.model.vocabulary).dump(4));
   log.warning(fmt::format("Output dir: {}", facts.run_folder));
   log_parameters(log, config, facts.settings.model);
-  log.line(Level::critical, "\"devid='cpu:0'\"");
+  for (int r = 0; r < ranks; ++r)
+    log.line(Level::critical, fmt::format("\"devid='{}:{}'\"", device, standing.of(r).local_rank()));
   log.info(fmt::format("using fused {}: True", config.optimizer.name));
   log.info("• model=" + model_tree(facts.settings.model));
   log.info("• optimizer=" + optimizer_text(config.optimizer, facts.settings.optimizer));
