@@ -3,12 +3,13 @@
 #   make train   train a small model on real text, in about two minutes
 #   make test    every test
 #   make faults  faults at system calls, and power cuts, in every command that writes
+#   make scenarios   200 random faults of ranks
 #   make cluster-test   training on two hosts made of network namespaces (root)
 SETUP ?= scripts/setup
 CTEST_FLAGS = --output-on-failure --no-tests=error --progress
 
 .DEFAULT_GOAL := build
-.PHONY: build train test faults cluster-test bench format lint asan tsan fuzz coverage clean
+.PHONY: build train test faults scenarios cluster-test bench format lint asan tsan fuzz coverage clean
 
 build:
 	@$(SETUP) build
@@ -30,6 +31,12 @@ faults:
 
 cluster-test: build
 	@tests/cluster/run
+
+# Random faults of ranks; SCENARIOS=1000 for more, SEED=N for others.
+scenarios:
+	@$(SETUP) build
+	@scripts/build release
+	@LOCKSTEP_SCENARIOS=$(or $(SCENARIOS),200) LOCKSTEP_SCENARIO_SEED=$(or $(SEED),1) build/test_app --gtest_filter='Scenarios.*'
 
 bench: build
 	@build/lockstep bench gemm
