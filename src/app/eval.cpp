@@ -117,11 +117,7 @@ void evaluate_model(const EvalOptions& options, Session& session) {
                     fmt::format("--length {}", block));
   }
   const data::TokenText text = open_text(options, loaded);
-  if (const std::int64_t own = loaded.inference->context().config.vocabulary; text.file.format().vocabulary > own) {
-    throw UserError(fmt::format("{} has tokens of a vocabulary of {}, the model one of {}", text.file.path(),
-                                text.file.format().vocabulary, own),
-                    "prepare the text with the tokenizer that the model was trained with");
-  }
+  data::demand_known_ids(text.file, loaded.inference->context().config.vocabulary);
   const std::int64_t windows = data::whole_file_sampler(text.file, length).windows();
   const train::TextLoss result = evaluate(options, loaded, text.file, length, windows, session);
   if (!session.lead()) return;

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstring>
 #include <optional>
+#include <utility>
 
 #include "app/command_line.h"
 #include "app/commands.h"
@@ -86,9 +87,12 @@ void generate(const GenerateOptions& options, Session& session) {
     throw UserError(fmt::format("{}, so it cannot read text", loaded.no_tokenizer),
                     "prepare the text with `lockstep prepare` and train on that, or put the model's tokenizer.json beside it");
   }
+  const std::int64_t vocabulary = loaded.inference->context().dims.vocabulary;
+  train::SampleOptions sampling = options.sampling;
+  sampling.never = data::missing_ids(*loaded.tokenizer, vocabulary);
   const train::TextsRequest request{.texts = options.samples,
-                                    .prompt = data::encode_prompt(*loaded.tokenizer, text, log),
-                                    .sampling = options.sampling,
+                                    .prompt = data::encode_prompt(*loaded.tokenizer, text, vocabulary, log),
+                                    .sampling = std::move(sampling),
                                     .end = options.ignore_end ? std::nullopt : loaded.tokenizer->end_of_text(),
                                     .behind = options.samples > 1 ? "\n---------------\n" : "\n"};
   if (request.prompt.empty()) {

@@ -110,13 +110,12 @@ Run open_run(RunConfig config, const TrainCall& call, Session& session, Log& log
   std::vector<Problem> problems;
   if (start.resumes) problems = keep_global_batch(config, *start.checkpoint, workers, log);
   std::string name = name_of_run(config, start, session);
-  data::Corpus corpus = data::open_corpus(data_folder(config), log);
+  data::Corpus corpus = data::open_corpus(data_folder(config), config.model.vocab_size, log);
+  comm::together(session.world(), [&] {
+    if (!session.lead() || corpus.tokenizer) return;
+    for (const data::TokenFile* file : {&corpus.train, &corpus.val}) file->check_ids();  // nothing says that all are known
+  });
   train::EngineConfig settings = engine_config(config, corpus.vocabulary());
-  if (corpus.tokenizer && corpus.vocabulary() > settings.model.vocabulary) {
-    throw UserError(fmt::format("{} has tokens of a vocabulary of {}, the model one of {}", data_folder(config),
-                                corpus.vocabulary(), settings.model.vocabulary),
-                    "prepare the text with the tokenizer that the model was trained with");
-  }
   Json identity = identify_run(config, start, settings.model.vocabulary, std::move(problems), session, log);
   return {.config = std::move(config),
           .call = call,

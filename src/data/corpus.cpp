@@ -7,13 +7,15 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/units.h"
 
 namespace lockstep::data {
 
-Corpus open_corpus(const io::Path& folder, Log& log) {
+Corpus open_corpus(const io::Path& folder, std::optional<std::int64_t> vocabulary, Log& log) {
   const std::optional<TokenDescription> description = read_description(folder);
   if (!description) {
-    const TokenFormat gpt2;
+    TokenFormat gpt2;
+    if (vocabulary) gpt2.vocabulary = *vocabulary;
     Corpus corpus{.train = TokenFile((folder / "train.bin").string(), gpt2),
                   .val = TokenFile((folder / "val.bin").string(), gpt2),
                   .tokenizer = nullptr};
@@ -31,9 +33,17 @@ Corpus open_corpus(const io::Path& folder, Log& log) {
                                 corpus.vocabulary(), corpus.tokenizer->vocabulary()),
                     "prepare the text again with lockstep prepare");
   }
+  if (vocabulary) demand_known_ids(corpus.train, *vocabulary);
   corpus.train_text_bytes = description->find("train.bin")->text_bytes;
   corpus.val_text_bytes = description->find("val.bin")->text_bytes;
   return corpus;
+}
+
+void demand_known_ids(const TokenFile& file, std::int64_t vocabulary) {
+  if (file.format().vocabulary <= vocabulary) return;
+  throw UserError(fmt::format("{} has tokens of a vocabulary of {}, the model one of {}", file.path(),
+                              format_count(file.format().vocabulary), format_count(vocabulary)),
+                  "prepare the text with the tokenizer that the model was trained with, or leave out model.vocab_size");
 }
 
 TokenText open_tokens(const io::Path& path, std::int64_t vocabulary) {

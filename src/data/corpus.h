@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "base/log.h"
 #include "data/token_description.h"
@@ -20,9 +21,13 @@ struct Corpus {
   std::int64_t vocabulary() const { return train.format().vocabulary; }
 };
 
-/// Opens train.bin and val.bin. Without tokens.json they are read as GPT-2 ids (uint16, vocabulary 50304), with a warning.
-/// Throws UserError for a missing folder or file and for files that contradict their description.
-Corpus open_corpus(const io::Path& folder, Log& log);
+/// Opens train.bin and val.bin. Without tokens.json they are read as GPT-2 ids (uint16), with a warning. `vocabulary` is the
+/// model's where it does not follow from the text: without tokens.json ids are below it, or else below 50304. Throws UserError
+/// for a missing folder or file, for files that contradict their description and for a description of more ids than the model
+/// has.
+Corpus open_corpus(const io::Path& folder, std::optional<std::int64_t> vocabulary, Log& log);
+/// Throws UserError unless a model of `vocabulary` knows all ids that `file` may have.
+void demand_known_ids(const TokenFile& file, std::int64_t vocabulary);
 
 /// One token file for evaluation.
 struct TokenText {

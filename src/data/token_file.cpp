@@ -105,6 +105,14 @@ void TokenFile::read(std::int64_t first, std::span<std::int32_t> ids) const {
                   "the file is damaged, or was made for another vocabulary: prepare the text again");
 }
 
+void TokenFile::check_ids() const {
+  std::vector<std::int32_t> ids;
+  for (std::int64_t first = 0; first < tokens(); first += std::ssize(ids)) {
+    ids.resize(static_cast<std::size_t>(std::min<std::int64_t>(tokens() - first, 1 << 18)));
+    read(first, ids);
+  }
+}
+
 std::int64_t TokenFile::apply_mask(std::int64_t first, std::span<std::int32_t> targets) const {
   if (!mask_) return std::ssize(targets);
   std::array<std::uint8_t, 4096> taught;

@@ -47,6 +47,9 @@ class TokenFile {
   /// the vocabulary.
   void read(std::int64_t first, std::span<std::int32_t> ids) const;
 
+  /// Reads the whole file; throws UserError as read() does.
+  void check_ids() const;
+
   /// Of `targets`, which are the tokens from `first` on, those that are not taught become -1; returns how many are left. Throws
   /// UserError with the position of a byte that is neither 0 nor 1.
   std::int64_t apply_mask(std::int64_t first, std::span<std::int32_t> targets) const;

@@ -2,11 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/units.h"
 #include "data/bpe/bpe_tokenizer.h"
 #include "data/bpe/tokenizer_json.h"
 #include "data/utf8.h"
@@ -157,12 +159,24 @@ std::unique_ptr<Tokenizer> make_tokenizer(const Json& description) {
   throw UserError(fmt::format("tokenizer \"{}\" is not known", name), "known are char, byte and bpe");
 }
 
-std::vector<std::int32_t> encode_prompt(const Tokenizer& tokenizer, std::string_view prompt, Log& log) {
+std::vector<std::int32_t> encode_prompt(const Tokenizer& tokenizer, std::string_view prompt, std::int64_t vocabulary, Log& log) {
   std::vector<std::int32_t> ids(tokenizer.room(prompt.size()));
   std::string unknown;
   ids.resize(tokenizer.encode(prompt, ids, unknown));
   if (!unknown.empty()) {
     log.warning(fmt::format("dropped from the prompt, because the vocabulary does not have them: {}", unknown));
+  }
+  const auto above = std::ranges::find_if(ids, [&](std::int32_t id) { return id >= vocabulary; });
+  if (above == ids.end()) return ids;
+  throw UserError(fmt::format("the prompt's {} is token {} of the tokenizer, but the model has a vocabulary of {}",
+                              Json(tokenizer.bytes(*above)).dump(), *above, format_count(vocabulary)),
+                  "use the tokenizer that the model was trained with, or another prompt");
+}
+
+std::vector<std::int32_t> missing_ids(const Tokenizer& tokenizer, std::int64_t vocabulary) {
+  std::vector<std::int32_t> ids;
+  for (std::int32_t id = 0; id < vocabulary; ++id) {
+    if (!tokenizer.has(id)) ids.push_back(id);
   }
   return ids;
 }

@@ -30,6 +30,9 @@ class Tokenizer {
   /// the tokenizer. Throws UserError when there is no such id.
   virtual std::string_view bytes(std::int32_t id) const = 0;
 
+  /// Whether an id below vocabulary() stands for anything: published vocabularies have gaps.
+  virtual bool has(std::int32_t id) const { return id >= 0 && id < vocabulary(); }
+
   /// The token that ends a document; nothing when the vocabulary has none for it.
   virtual std::optional<std::int32_t> end_of_text() const { return std::nullopt; }
 
@@ -56,7 +59,12 @@ std::unique_ptr<Tokenizer> make_byte_tokenizer();
 /// From describe(). Throws UserError for a tokenizer that is not known.
 std::unique_ptr<Tokenizer> make_tokenizer(const Json& description);
 
-/// The ids of a prompt; characters outside the vocabulary are dropped with one warning that lists them.
-std::vector<std::int32_t> encode_prompt(const Tokenizer& tokenizer, std::string_view prompt, Log& log);
+/// The ids of a prompt for a model that knows the ids below `vocabulary`; characters outside the tokenizer's are dropped with one
+/// warning that lists them. Throws UserError for a token that the model does not know, and for a text that is not valid for the
+/// tokenizer.
+std::vector<std::int32_t> encode_prompt(const Tokenizer& tokenizer, std::string_view prompt, std::int64_t vocabulary, Log& log);
+
+/// The ids of a model of `vocabulary` that no text has: a model's vocabulary may be padded.
+std::vector<std::int32_t> missing_ids(const Tokenizer& tokenizer, std::int64_t vocabulary);
 
 }  // namespace lockstep::data

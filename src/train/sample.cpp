@@ -32,11 +32,11 @@ std::int32_t TokenSampler::draw(std::span<const float> logits, const SampleOptio
   if (options.temperature <= 0) {
     return static_cast<std::int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
   }
-  float least = -std::numeric_limits<float>::infinity();
+  float least = std::numeric_limits<float>::lowest();
   if (options.top_k > 0 && static_cast<std::size_t>(options.top_k) < logits.size()) {
     likeliest_.resize(static_cast<std::size_t>(options.top_k));
     std::partial_sort_copy(logits.begin(), logits.end(), likeliest_.begin(), likeliest_.end(), std::greater<>());
-    least = likeliest_.back();
+    least = std::max(least, likeliest_.back());
   }
   order_.clear();
   for (std::size_t i = 0; i < logits.size(); ++i) {
@@ -84,7 +84,7 @@ void TextSampler::declare(Arena& workspace, Arena& cache) {
   workspace.declare(logits_, "next_logits", Shape{1, context_.dims.vocabulary}, DType::f32);
 }
 
-std::span<const float> TextSampler::read(std::span<const std::int32_t> tokens) {
+std::span<float> TextSampler::read(std::span<const std::int32_t> tokens) {
   Stream& stream = context_.ops.stream();
   while (!tokens.empty()) {
     const std::size_t count = std::min(tokens.size(), static_cast<std::size_t>(piece_));
@@ -104,6 +104,8 @@ std::span<const float> TextSampler::read(std::span<const std::int32_t> tokens) {
 void TextSampler::run(std::span<const std::int32_t> prompt, const SampleOptions& options,
                       const std::function<bool(std::int32_t)>& each, comm::Communicator* together) {
   ensure(!prompt.empty(), "a prompt has at least one token");
+  ensure(std::ranges::all_of(prompt, [&](std::int32_t id) { return id >= 0 && id < context_.dims.vocabulary; }),
+         "a prompt has ids of the model's vocabulary");
   const auto block = static_cast<std::size_t>(context_.config.block_size);
   text_.assign(prompt.begin(), prompt.end());
   const CounterRng rng(options.seed, fmt::format("sample.{}", options.number));
@@ -112,7 +114,10 @@ void TextSampler::run(std::span<const std::int32_t> prompt, const SampleOptions&
   const bool alone = together == nullptr || together->size() == 1;
   bool writes = true;
   for (std::int64_t i = 0; i < options.tokens; ++i) {
-    const std::span<const float> logits = read(std::span(text_).last(unread));
+    const std::span<float> logits = read(std::span(text_).last(unread));
+    for (const std::int32_t id : options.never) {
+      logits[static_cast<std::size_t>(id)] = -std::numeric_limits<float>::infinity();
+    }
     const std::int32_t token = sampler_.draw(logits, options, rng.uniform(static_cast<std::uint64_t>(i)));
     writes = writes && each(token);
     if (alone && !writes) return;

@@ -18,10 +18,12 @@ struct SampleOptions {
   std::int64_t top_k = 16;   ///< 0: all; ties at the k-th value are kept
   double top_p = 1;          ///< smallest set of likeliest tokens with this probability (Holtzman et al. 2020)
   std::uint64_t seed = 1337;
-  std::int64_t number = 0;  ///< which of several samples: part of the random numbers' address
+  std::int64_t number = 0;               ///< which of several samples: part of the random numbers' address
+  std::vector<std::int32_t> never = {};  ///< ids below the model's vocabulary that are not drawn: no text has them
 };
 
-/// Draws from one row of logits; `uniform` in [0, 1) decides. What is no number is not drawn; if nothing is left, token 0 is.
+/// Draws from one row of logits; `uniform` in [0, 1) decides. What is no number, or minus infinity, is not drawn; if nothing is
+/// left, token 0 is.
 class TokenSampler {
  public:
   std::int32_t draw(std::span<const float> logits, const SampleOptions& options, double uniform);
@@ -48,7 +50,7 @@ class TextSampler {
 
  private:
   /// Logits of the last of `tokens`, read behind the cache in pieces.
-  std::span<const float> read(std::span<const std::int32_t> tokens);
+  std::span<float> read(std::span<const std::int32_t> tokens);
   const model::Context& context_;
   std::int64_t piece_;
   model::Decoder decoder_;

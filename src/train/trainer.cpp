@@ -40,6 +40,18 @@ Trainer::Trainer(TrainerOptions options, TrainerParts parts)
     : options_(std::move(options)), parts_(parts), mfu_(flops_per_iteration(parts.engine.config()), options_.peak_flops) {
   if (options_.watches) switches_.emplace(options_.switches, options_.started);
   if (lead()) metrics_.emplace(options_.folder / "metrics.jsonl");
+  if (parts_.tokenizer != nullptr && options_.sample.tokens > 0) read_prompt();
+}
+
+// Once, so that what is wrong with it is told once.
+void Trainer::read_prompt() {
+  const std::int64_t vocabulary = parts_.engine.config().model.vocabulary;
+  options_.sample.never = data::missing_ids(*parts_.tokenizer, vocabulary);
+  try {
+    prompt_ = data::encode_prompt(*parts_.tokenizer, options_.prompt, vocabulary, parts_.log);
+  } catch (const UserError& error) {
+    parts_.log.warning(fmt::format("no samples are written: {}", error.problems().front().message));
+  }
 }
 
 TrainingHistory Trainer::run(RunState state) {
@@ -132,11 +144,9 @@ void Trainer::evaluate() {
 }
 
 void Trainer::write_sample() {
-  if (parts_.tokenizer == nullptr || options_.sample.tokens == 0) return;
-  const std::vector<std::int32_t> prompt = data::encode_prompt(*parts_.tokenizer, options_.prompt, parts_.log);
-  if (prompt.empty()) return;
-  std::string text = parts_.tokenizer->decode(prompt);
-  parts_.sampler.run(prompt, options_.sample, [&](std::int32_t token) {
+  if (prompt_.empty()) return;
+  std::string text = parts_.tokenizer->decode(prompt_);
+  parts_.sampler.run(prompt_, options_.sample, [&](std::int32_t token) {
     text += parts_.tokenizer->bytes(token);
     return true;
   });

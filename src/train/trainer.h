@@ -85,6 +85,7 @@ class Trainer {
   /// Text and losses of the newest weights.
   void evaluate_and_sample();
   void evaluate();
+  void read_prompt();
   /// All ranks write the same text, for their leases are alike; rank 0 keeps and logs it.
   void write_sample();
   /// Weights that are not finite are not saved: the run has diverged.
@@ -108,7 +109,8 @@ class Trainer {
   std::int64_t evaluated_ = -1, saved_ = -1;  // steps
   RunningMfu mfu_;
   bool save_wanted_ = false;
-  std::int64_t skipped_ = 0;  // steps in a row
+  std::vector<std::int32_t> prompt_;  // of the samples; empty: none is written
+  std::int64_t skipped_ = 0;          // steps in a row
   double last_end_ = 0, waited_ = 0;
   std::vector<double> rates_;
   std::unique_ptr<ProgressBar> bar_;

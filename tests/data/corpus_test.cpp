@@ -45,7 +45,7 @@ void fill(const Folder& folder) {
 std::string open_error(const Folder& folder) {
   return user_error([&] {
     Log log;
-    open_corpus(folder.path(), log);
+    open_corpus(folder.path(), std::nullopt, log);
   });
 }
 
@@ -53,7 +53,7 @@ TEST(Corpus, OpensWhatIsDescribed) {
   const Folder folder;
   fill(folder);
   const std::string printed = logged([&](Log& log) {
-    const Corpus corpus = open_corpus(folder.path(), log);
+    const Corpus corpus = open_corpus(folder.path(), std::nullopt, log);
     EXPECT_EQ(corpus.train.tokens(), 100);
     EXPECT_EQ(corpus.val.tokens(), 10);
     EXPECT_EQ(corpus.vocabulary(), 3);
@@ -69,7 +69,7 @@ TEST(Corpus, WithoutDescriptionIdsAreGpt2s) {
   folder.write_ids("train.bin", counting(100, 50304));
   folder.write_ids("val.bin", counting(10, 50304));
   const auto open = [&](Log& log) {
-    const Corpus corpus = open_corpus(folder.path(), log);
+    const Corpus corpus = open_corpus(folder.path(), std::nullopt, log);
     EXPECT_EQ(corpus.vocabulary(), 50304);
     EXPECT_EQ(corpus.tokenizer, nullptr);
     EXPECT_EQ(corpus.train.tokens(), 100);
@@ -84,7 +84,7 @@ TEST(Corpus, WithoutDescriptionIdsAreGpt2s) {
 TEST(Corpus, RefusesMissingFolderAndFiles) {
   const Folder folder;
   Log log;
-  const std::string text = user_error([&] { open_corpus(folder.path("nothing"), log); });
+  const std::string text = user_error([&] { open_corpus(folder.path("nothing"), std::nullopt, log); });
   EXPECT_TRUE(contains(text, "lockstep prepare TEXT --out " + folder.path("nothing"))) << text;
   EXPECT_TRUE(contains(open_error(folder), "train.bin"));
   fill(folder);
@@ -122,7 +122,7 @@ TEST(Corpus, OpensMasksThatAreDescribed) {
   EXPECT_TRUE(contains(open_error(folder), "has 5 bytes, but"));
   folder.write("val.mask.bin", std::string("\0\0\0\0\0\0\1\1\1\1", 10));
   Log log;
-  const Corpus corpus = open_corpus(folder.path(), log);
+  const Corpus corpus = open_corpus(folder.path(), std::nullopt, log);
   EXPECT_FALSE(corpus.train.masked());
   EXPECT_TRUE(corpus.val.masked());
   EXPECT_EQ(open_tokens(folder.path("val.bin"), 3).targets, 4);

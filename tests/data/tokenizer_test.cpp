@@ -114,8 +114,8 @@ TEST(Prompt, DropsWithOneWarning) {
   std::FILE* out = std::tmpfile();
   Log log(out);
   const auto tokenizer = make_char_tokenizer("aht");
-  EXPECT_EQ(encode_prompt(*tokenizer, "that? what?!", log), (std::vector<std::int32_t>{2, 1, 0, 2, 1, 0, 2}));
-  EXPECT_EQ(encode_prompt(*tokenizer, "hat", log), (std::vector<std::int32_t>{1, 0, 2}));
+  EXPECT_EQ(encode_prompt(*tokenizer, "that? what?!", 3, log), (std::vector<std::int32_t>{2, 1, 0, 2, 1, 0, 2}));
+  EXPECT_EQ(encode_prompt(*tokenizer, "hat", 3, log), (std::vector<std::int32_t>{1, 0, 2}));
   std::string printed(4096, '\0');
   std::rewind(out);
   printed.resize(std::fread(printed.data(), 1, printed.size(), out));

@@ -86,6 +86,7 @@ class BpeTokenizer final : public Tokenizer {
     }
     return tokens_[static_cast<std::size_t>(id)];
   }
+  bool has(std::int32_t id) const override { return Tokenizer::has(id) && !tokens_[static_cast<std::size_t>(id)].empty(); }
   std::optional<std::int32_t> end_of_text() const override { return end_; }
   std::size_t room(std::size_t bytes) const override { return nfc_ ? bytes * Nfc::most_growth : bytes; }
 

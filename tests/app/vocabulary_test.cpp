@@ -1,0 +1,96 @@
+// Where tokens and a model meet, the model knows the tokens: text without a description, weights of a smaller model, a published
+// model's tokenizer, samples.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "app/train_command.h"
+
+namespace lockstep::app {
+namespace {
+
+namespace fs = std::filesystem;
+
+class Vocabulary : public TrainCommand {
+ protected:
+  /// A folder of ids without tokens.json; id number `at` of train.bin is 300, the others are below 90.
+  std::string raw_ids(std::size_t at) const {
+    std::vector<std::uint16_t> ids(20000);
+    for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<std::uint16_t>(i % 90);
+    const auto bytes = [&] { return std::string_view(reinterpret_cast<const char*>(ids.data()), 2 * ids.size()); };
+    fs::create_directories(folder_ / "raw");
+    io::replace_file(folder_ / "raw/val.bin", bytes());
+    ids[at] = 300;
+    io::replace_file(folder_ / "raw/train.bin", bytes());
+    return "data.dir=" + (folder_ / "raw").string();
+  }
+  void refused(const std::vector<std::string>& words, const std::string& said) const {
+    const Outcome outcome = lockstep(words);
+    EXPECT_EQ(outcome.code, 2) << outcome.out;
+    EXPECT_NE(outcome.err.find(said), std::string::npos) << outcome.err;
+  }
+};
+
+TEST_F(Vocabulary, IdsWithoutADescriptionAreCheckedAgainstTheModelBeforeTheFirstStep) {
+  const std::string data = raw_ids(19000);  // far behind what a glance at the start would see
+  const std::string said = "train.bin: token 19000 has id 300, above the vocabulary of 100";
+  refused(words("a", {data, "model.vocab_size=100"}), said);
+  EXPECT_FALSE(fs::exists(folder_ / "a/metrics.jsonl"));
+  EXPECT_EQ(lockstep(words("b", {data, "model.vocab_size=301"})).code, 0);
+  refused(words("c", {data, "--ranks", "2", "model.vocab_size=100"}), said);
+}
+
+TEST_F(Vocabulary, WeightsOfASmallerModelDoNotReadTokensThatTheyDoNotKnow) {
+  ASSERT_EQ(lockstep(words("small")).code, 0);
+  refused(words("a", {raw_ids(19000), "train.init_from=" + (folder_ / "small").string()}), "above the vocabulary of");
+}
+
+TEST_F(Vocabulary, ADescribedTextOfMoreTokensThanTheModelIsRefused) {
+  refused(words("a", {"model.vocab_size=20"}), "the model one of 20");
+}
+
+TEST_F(Vocabulary, APromptOfTokensThatTheModelLacksIsRefused) {
+  const fs::path golden = "tests/golden/data";
+  fs::create_directories(folder_ / "model");
+  for (const char* name : {"config.json", "model.safetensors"})
+    fs::copy_file(golden / "huggingface/gpt2" / name, folder_ / "model" / name);
+  const Json tokens = Json::parse(io::read_file(golden / "tokens.json"));
+  io::replace_file(folder_ / "model/tokenizer.json", tokens.at("small").array()[2].at("tokenizer").dump());
+  const std::string model = (folder_ / "model").string();
+  refused({"generate", "--model", model, "--prompt", "zzz"}, "of the tokenizer, but the model has a vocabulary of 47");
+  refused({"generate", "--model", model, "--prompt", std::string(200000, 'z')}, "the model has a vocabulary of 47");
+}
+
+TEST_F(Vocabulary, TokensThatATokenizerLacksAreNotDrawn) {
+  const std::vector<std::string> padded = {"model.vocab_size=512", "sample.tokens=200", "sample.temperature=100",
+                                           "sample.top_k=null"};
+  const Outcome outcome = lockstep(words("a", padded));
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_NE(outcome.out.find("['response']"), std::string::npos);
+  EXPECT_EQ(outcome.err, "");
+  const Outcome text = lockstep({"generate", "--model", folder_ / "a", "--prompt", "the", "--tokens", "200", "--samples", "3",
+                                 "--temperature", "100", "--top-k", "0"});
+  EXPECT_EQ(text.code, 0) << text.err;
+}
+
+TEST_F(Vocabulary, NoSampleEndsARun) {
+  const Outcome outcome = lockstep(words("a", {"sample.prompt=\xff\xfe"}));
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_NE(outcome.out.find("no samples are written: byte 0 (0xff) is not valid UTF-8"), std::string::npos) << outcome.out;
+}
+
+TEST_F(Vocabulary, DroppedCharactersOfThePromptAreToldOnce) {
+  const Outcome outcome = lockstep(words("a", {"sample.prompt=the \xE2\x82\xAC"}));
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  const std::string said = "dropped from the prompt";
+  const std::size_t first = outcome.out.find(said);
+  ASSERT_NE(first, std::string::npos) << outcome.out;
+  EXPECT_EQ(outcome.out.find(said, first + 1), std::string::npos);
+}
+
+}  // namespace
+}  // namespace lockstep::app
