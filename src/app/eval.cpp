@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <array>
 #include <cmath>
 #include <numbers>
 #include <optional>
@@ -10,8 +11,10 @@
 #include "base/terminal.h"
 #include "base/units.h"
 #include "checkpoint/tensor_file.h"
+#include "comm/agreement.h"
 #include "data/corpus.h"
 #include "data/loader.h"
+#include "data/verification.h"
 #include "io/file.h"
 #include "train/text_loss.h"
 
@@ -55,7 +58,7 @@ bool parse(const Arguments& arguments, EvalOptions& options) {
 }
 
 /// The token file that the options mean.
-data::TokenText open_text(const EvalOptions& options, const LoadedModel& loaded) {
+data::TokenText open_text(const EvalOptions& options, const LoadedModel& loaded, Session& session, Log& log) {
   const std::int64_t vocabulary = loaded.inference->context().config.vocabulary;
   if (!options.tokens.empty()) return data::open_tokens(options.tokens, vocabulary);
   std::string folder = options.data;
@@ -64,7 +67,14 @@ data::TokenText open_text(const EvalOptions& options, const LoadedModel& loaded)
     if (known == nullptr) throw UserError("the model does not say what it was trained on", "give --data FOLDER or --tokens FILE");
     folder = known->string();
   }
-  return data::open_tokens(io::Path(folder) / (options.split + ".bin"), vocabulary);
+  const std::array<std::string, 1> name{options.split + ".bin"};
+  data::TokenText text = data::open_tokens(io::Path(folder) / name[0], vocabulary);
+  comm::together(session.world(), [&] {
+    const auto description = data::read_description(folder);
+    if (session.lead() && description && description->find(name[0]) != nullptr)
+      data::verify_files(folder, *description, name, log);
+  });
+  return text;
 }
 
 /// Writes logits as they come: the table of the file is known from the start.
@@ -116,7 +126,7 @@ void evaluate_model(const EvalOptions& options, Session& session) {
     throw UserError(fmt::format("--length {}: the model reads 1 to {} tokens at a time", length, block),
                     fmt::format("--length {}", block));
   }
-  const data::TokenText text = open_text(options, loaded);
+  const data::TokenText text = open_text(options, loaded, session, log);
   data::demand_known_ids(text.file, loaded.inference->context().config.vocabulary);
   const std::int64_t windows = data::whole_file_sampler(text.file, length).windows();
   const train::TextLoss result = evaluate(options, loaded, text.file, length, windows, session);

@@ -112,8 +112,7 @@ Run open_run(RunConfig config, const TrainCall& call, Session& session, Log& log
   std::string name = name_of_run(config, start, session);
   data::Corpus corpus = data::open_corpus(data_folder(config), config.model.vocab_size, log);
   comm::together(session.world(), [&] {
-    if (!session.lead() || corpus.tokenizer) return;
-    for (const data::TokenFile* file : {&corpus.train, &corpus.val}) file->check_ids();  // nothing says that all are known
+    if (session.lead()) data::verify_corpus(data_folder(config), corpus, log);
   });
   train::EngineConfig settings = engine_config(config, corpus.vocabulary());
   Json identity = identify_run(config, start, settings.model.vocabulary, std::move(problems), session, log);

@@ -2,11 +2,23 @@
 
 #include <fmt/format.h>
 
+#include <limits>
+
 #include "base/checked.h"
 
 namespace lockstep::arch {
 
 namespace {
+
+constexpr std::int64_t most_layers = 65536;
+constexpr double most_parameters = 1e15;  // their bytes are counted in 64 bits
+
+double roughly_parameters(const ModelConfig& config) {
+  const auto width = static_cast<double>(config.width);
+  const double heads = static_cast<double>(config.heads + config.kv_heads) * static_cast<double>(config.head_size);
+  const double block = width * (2 * heads + 3 * static_cast<double>(config.ffn_width));
+  return static_cast<double>(config.layers) * block + 2 * width * static_cast<double>(config.vocabulary + config.block_size);
+}
 
 void check_rope(const ModelConfig& config, std::vector<Problem>& problems) {
   const Rope& rope = config.rope;
@@ -38,6 +50,8 @@ std::vector<Problem> check(const ModelConfig& config) {
   std::vector<Problem> problems;
   const auto at_least_one = [&](std::string_view key, std::int64_t value) {
     if (value < 1) problems.push_back({fmt::format("{} = {}: must be at least 1", key, value), fmt::format("set {}", key)});
+    if (value > std::numeric_limits<std::int32_t>::max())
+      problems.push_back({fmt::format("{} = {}: must be below 2^31", key, value), fmt::format("set {}", key)});
   };
   at_least_one("model.n_layer", config.layers);
   at_least_one("model.n_head", config.heads);
@@ -47,6 +61,13 @@ std::vector<Problem> check(const ModelConfig& config) {
   at_least_one("model.n_kv_head", config.kv_heads);
   at_least_one("model.head_dim", config.head_size);
   at_least_one("model.ffn_width", config.ffn_width);
+  if (config.layers > most_layers) {
+    problems.push_back({fmt::format("model.n_layer = {}: at most {}", config.layers, most_layers), "use fewer, wider layers"});
+  }
+  if (problems.empty() && roughly_parameters(config) > most_parameters) {
+    problems.push_back({fmt::format("a model of {:.1e} parameters: at most {:.0e}", roughly_parameters(config), most_parameters),
+                        "use a smaller one"});
+  }
   if (config.head_size > 256) {
     problems.push_back(
         {fmt::format("heads of {} features (model.head_dim, or model.n_embd / model.n_head): at most 256", config.head_size),

@@ -40,6 +40,10 @@ Library to_library(const Json& value) {
 /// keys that appear twice.
 class Builder {
  public:
+  using Take = std::function<void(const std::string&, const Json&)>;
+  /// `take`: is given the members of the outer object; null: they are kept.
+  explicit Builder(std::size_t most_bytes, const Take* take = nullptr) : most_bytes_(most_bytes), take_(take) {}
+
   using number_integer_t = Library::number_integer_t;
   using number_unsigned_t = Library::number_unsigned_t;
   using number_float_t = Library::number_float_t;
@@ -62,6 +66,7 @@ class Builder {
   bool end_object() { return close(); }
   bool key(string_t& key) {
     if (!open_.back().keys.insert(key).second) return refuse(fmt::format("the key \"{}\" appears twice", key));
+    cost_ += sizeof(Json::Object::value_type) - sizeof(Json) + key.size();
     open_.back().object.emplace_back(std::move(key), nullptr);
     return true;
   }
@@ -91,6 +96,15 @@ class Builder {
     return false;
   }
   bool add(Json value) {
+    cost_ += sizeof(Json) + (value.is_string() ? value.string().size() : 0);
+    if (cost_ > most_bytes_) return refuse("its values would take far more memory than the text does");
+    if (take_ != nullptr && open_.empty()) return refuse("an object is expected");
+    if (take_ != nullptr && open_.size() == 1) {
+      (*take_)(open_.back().object.back().first, value);
+      open_.back().object.clear();
+      cost_ = 0;
+      return true;
+    }
     if (open_.empty()) {
       root_ = std::move(value);
     } else if (open_.back().is_object) {
@@ -101,6 +115,7 @@ class Builder {
     return true;
   }
   bool open(bool is_object) {
+    if (take_ != nullptr && open_.empty() && !is_object) return refuse("an object is expected");
     if (open_.size() == max_depth) return refuse(fmt::format("more than {} values inside one another", max_depth));
     open_.push_back({is_object, {}, {}, {}});
     return true;
@@ -108,9 +123,12 @@ class Builder {
   bool close() {
     Level level = std::move(open_.back());
     open_.pop_back();
+    if (take_ != nullptr && open_.empty()) return true;
     return level.is_object ? add(std::move(level.object)) : add(std::move(level.array));
   }
 
+  std::size_t most_bytes_, cost_ = 0;  // of values that are kept
+  const Take* take_;
   Json root_;
   std::vector<Level> open_;
   std::string fault_;
@@ -177,9 +195,13 @@ Json& Json::set(std::string key, Json value) {
 
 std::string Json::dump(int indent) const { return to_library(*this).dump(indent, ' ', false, Library::error_handler_t::replace); }
 
-Json Json::parse(std::string_view text, std::string_view what) {
-  Builder builder;
-  if (Library::sax_parse(text.begin(), text.end(), &builder)) return builder.take();
+namespace {
+
+// Of a text of values as small as they can be; vocabularies take half of it.
+constexpr std::size_t bytes_a_character = 16, least_bytes = std::size_t{16} << 20;
+
+void read(std::string_view text, std::string_view what, Builder& builder) {
+  if (Library::sax_parse(text.begin(), text.end(), &builder)) return;
   std::string place;
   if (builder.position() > 0) {
     const std::string_view before = text.substr(0, std::min(builder.position() - 1, text.size()));
@@ -188,6 +210,20 @@ Json Json::parse(std::string_view text, std::string_view what) {
         fmt::format(" (line {}, column {})", std::count(before.begin(), before.end(), '\n') + 1, before.size() - line_start + 1);
   }
   throw UserError(fmt::format("{}: not valid JSON{}: {}", what, place, builder.fault()), "mend the file or write it again");
+}
+
+}  // namespace
+
+Json Json::parse(std::string_view text, std::string_view what) {
+  Builder builder(std::max(least_bytes, bytes_a_character * text.size()));
+  read(text, what, builder);
+  return builder.take();
+}
+
+void Json::for_each_member(std::string_view text, std::string_view what,
+                           const std::function<void(const std::string&, const Json&)>& take) {
+  Builder builder(least_bytes, &take);
+  read(text, what, builder);
 }
 
 }  // namespace lockstep

@@ -3,6 +3,7 @@
 // A JSON value with ordered keys. Parsing and printing are nlohmann-json's (json.cpp); this header keeps it out of ours.
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -54,8 +55,13 @@ class Json {
 
   /// indent < 0: one line. Non-finite numbers print as null.
   std::string dump(int indent = -1) const;
-  /// Throws UserError with `what` (a file name) and the place of the fault.
+  /// Throws UserError with `what` (a file name) and the place of the fault, and for a text whose values would take much more
+  /// memory than it does.
   static Json parse(std::string_view text, std::string_view what = "JSON");
+  /// Calls take(key, value) for each member of the object that `text` is, as soon as it is read: memory is for one at a time. A
+  /// fault behind it is thrown after it was taken.
+  static void for_each_member(std::string_view text, std::string_view what,
+                              const std::function<void(const std::string&, const Json&)>& take);
 
  private:
   std::variant<std::nullptr_t, bool, std::int64_t, double, std::string, Array, Object> value_;

@@ -93,7 +93,8 @@ bool is_checkpoint(const fs::path& folder) {
 
 Manifest read_manifest(const fs::path& folder) {
   const fs::path path = folder / manifest_file;
-  return parse_manifest(io::read_file(path.string()), path.string());
+  constexpr std::uint64_t most_bytes = std::uint64_t{32} << 20;  // some 100,000 tensors
+  return parse_manifest(io::read_document(path, most_bytes), path.string());
 }
 
 bool has_checkpoints(const fs::path& run) {

@@ -48,6 +48,13 @@ Json tensor_json(const StoredTensor& stored) {
                       {"checksum", hex(stored.checksum)}};
 }
 
+// A count that later arithmetic cannot overflow.
+std::int64_t read_count(const Json& json, const char* key, std::int64_t most = std::int64_t{1} << 53) {
+  const std::int64_t value = json.at(key).integer();
+  if (value < 0 || value > most) throw UserError(fmt::format("\"{}\" is {}, but must be from 0 to {}", key, value, most));
+  return value;
+}
+
 Shape read_shape(const Json::Array& list) {
   std::array<std::int64_t, Shape::max_rank> extents{};
   if (list.size() > extents.size())
@@ -55,6 +62,11 @@ Shape read_shape(const Json::Array& list) {
   for (std::size_t dim = 0; dim < list.size(); ++dim) {
     extents[dim] = list[dim].integer();
     if (extents[dim] < 0) throw UserError(fmt::format("a tensor has the extent {}", extents[dim]));
+  }
+  std::int64_t elements = 1;
+  for (std::size_t dim = 0; dim < list.size(); ++dim) {
+    if (__builtin_mul_overflow(elements, std::max<std::int64_t>(extents[dim], 1), &elements) || elements >> 53 != 0)
+      throw UserError(fmt::format("a tensor has {} and more elements", std::int64_t{1} << 53));
   }
   switch (list.size()) {
     case 0:
@@ -94,11 +106,11 @@ DType read_model_type(const Json& json) {
 Manifest from_json(const Json& json) {
   Manifest manifest;
   manifest.program = json.at("program").string();
-  manifest.step = json.at("step").integer();
+  manifest.step = read_count(json, "step");
   manifest.seed = static_cast<std::uint64_t>(json.at("seed").integer());
-  manifest.next_sample = json.at("next_sample").integer();
-  manifest.tokens_seen = json.at("tokens_seen").integer();
-  manifest.global_batch = json.at("global_batch").integer();
+  manifest.next_sample = read_count(json, "next_sample");
+  manifest.tokens_seen = read_count(json, "tokens_seen", std::int64_t{1} << 62);
+  manifest.global_batch = read_count(json, "global_batch", std::int64_t{1} << 31);
   manifest.validation_loss = read_loss(json.at("validation_loss"));
   manifest.best_validation_loss = read_loss(json.at("best_validation_loss"));
   if (const Json* dtype = json.find("dtype")) manifest.dtype = read_model_type(*dtype);  // else it is older than bf16
@@ -108,7 +120,7 @@ Manifest from_json(const Json& json) {
   manifest.run = json.at("run");
   if (const Json* layout = json.find("layout")) manifest.layout = *layout;  // older ones do not say
   for (const Json& file : json.at("files").array()) {
-    manifest.files.push_back({read_file_name(file.at("name")), static_cast<std::uint64_t>(file.at("bytes").integer()),
+    manifest.files.push_back({read_file_name(file.at("name")), static_cast<std::uint64_t>(read_count(file, "bytes")),
                               from_hex(file.at("header_checksum").string())});
   }
   for (const Json& tensor : json.at("tensors").array()) {
@@ -165,14 +177,15 @@ std::string manifest_text(const Manifest& manifest) {
 
 Manifest parse_manifest(std::string_view text, std::string_view path) {
   const std::string remedy = "use another checkpoint of the run (lockstep inspect <run folder> lists them)";
+  const std::size_t start = text.rfind(seal_start);
+  const bool sealed = start != std::string_view::npos && text.substr(start) == seal(text.substr(0, start));
   const Json json = Json::parse(text, path);
   const Json* format = json.is_object() ? json.find("format") : nullptr;
   if (format == nullptr || !format->is_string() || format->string() != format_name) {
     throw UserError(fmt::format("{}: this is not the manifest of a {}", path, format_name),
                     "give the folder of a checkpoint or of a run");
   }
-  const std::size_t start = text.rfind(seal_start);
-  if (start == std::string_view::npos || text.substr(start) != seal(text.substr(0, start))) {
+  if (!sealed) {
     throw UserError(fmt::format("{}: the text does not match the checksum at its end: it was damaged or edited", path), remedy);
   }
   try {

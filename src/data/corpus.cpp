@@ -2,12 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <filesystem>
 #include <optional>
 #include <utility>
 
 #include "base/error.h"
 #include "base/units.h"
+#include "data/verification.h"
 
 namespace lockstep::data {
 
@@ -37,6 +39,14 @@ Corpus open_corpus(const io::Path& folder, std::optional<std::int64_t> vocabular
   corpus.train_text_bytes = description->find("train.bin")->text_bytes;
   corpus.val_text_bytes = description->find("val.bin")->text_bytes;
   return corpus;
+}
+
+void verify_corpus(const io::Path& folder, const Corpus& corpus, Log& log) {
+  const std::array<std::string, 2> names{"train.bin", "val.bin"};
+  if (const std::optional<TokenDescription> description = read_description(folder)) {
+    return verify_files(folder, *description, names, log);
+  }
+  for (const TokenFile* file : {&corpus.train, &corpus.val}) file->check_ids();
 }
 
 void demand_known_ids(const TokenFile& file, std::int64_t vocabulary) {

@@ -26,6 +26,9 @@ struct Corpus {
 /// for a missing folder or file, for files that contradict their description and for a description of more ids than the model
 /// has.
 Corpus open_corpus(const io::Path& folder, std::optional<std::int64_t> vocabulary, Log& log);
+/// Reads what needs to be read to trust an open corpus: the files of a described one, where they are not verified yet
+/// (data/verification.h), and all ids of one without a description. Throws UserError.
+void verify_corpus(const io::Path& folder, const Corpus& corpus, Log& log);
 /// Throws UserError unless a model of `vocabulary` knows all ids that `file` may have.
 void demand_known_ids(const TokenFile& file, std::int64_t vocabulary);
 

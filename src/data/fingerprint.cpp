@@ -16,7 +16,7 @@ Json fingerprint(const io::Path& folder, Log& log) {
   Json hashes;
   for (const char* name : names) {
     const TokenFileFacts* facts = description ? description->find(name) : nullptr;
-    hashes.set(name, facts != nullptr ? facts->sha256 : io::sha256_of_file(folder / name));
+    hashes.set(name, facts != nullptr ? facts->sha256 : io::sha256_of_file(described_path(folder, name)));
     if (facts != nullptr && facts->mask) hashes.set(facts->mask->name, facts->mask->sha256);
   }
   return hashes;

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <limits>
+
 #include "base/error.h"
 #include "base/units.h"
 #include "io/sha256.h"
@@ -9,15 +12,17 @@
 namespace lockstep::data {
 namespace {
 
-constexpr const char* file_name = "tokens.json";
 constexpr const char* format_name = "lockstep-tokens";
 constexpr std::int64_t version = 1;
-constexpr const char* stored_bpe = "tokenizer_json";  // Tokenizer::describe()
 constexpr const char* remedy = "prepare the text again with lockstep prepare";
 
 TokenFormat format_from_json(const Json& json, const std::string& what) {
   TokenFormat format;
   format.vocabulary = json.at("vocabulary").integer();
+  constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();  // an id is an int32
+  if (format.vocabulary > most) {
+    throw UserError(fmt::format("{}: vocabulary {} is above {}", what, format.vocabulary, most), remedy);
+  }
   if (format.vocabulary < 1) throw UserError(fmt::format("{}: vocabulary {} is not positive", what, format.vocabulary), remedy);
   const std::string& dtype = json.at("dtype").string();
   if (dtype != "uint16" && dtype != "uint32") {
@@ -28,6 +33,18 @@ TokenFormat format_from_json(const Json& json, const std::string& what) {
     throw UserError(fmt::format("{}: a vocabulary of {} does not fit {}", what, format_count(format.vocabulary), dtype), remedy);
   }
   return format;
+}
+
+// A description from elsewhere must not point anywhere else than into its folder.
+void check_name(const std::string& name, const std::string& what) {
+  const bool steers = std::ranges::any_of(name, [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; });
+  if (!name.empty() && name.front() != '.' && name.find('/') == std::string::npos && !steers) return;
+  throw UserError(fmt::format("{}: {} is not the name of a file in its folder", what, Json(name).dump()), remedy);
+}
+
+void check_count(std::int64_t value, std::string_view key, const std::string& what) {
+  constexpr std::int64_t most = std::int64_t{1} << 48;
+  if (value < 0 || value > most) throw UserError(fmt::format("{}: \"{}\" is {}, out of range", what, key, value), remedy);
 }
 
 std::optional<MaskFacts> mask_from_json(const Json& facts) {
@@ -50,6 +67,12 @@ TokenDescription parsed(const Json& json, const std::string& what) {
   description.format = format_from_json(json, what);
   description.characters = json.at("characters").integer();
   if (const Json* documents = json.find("documents")) description.documents = documents->integer();
+  check_count(description.characters, "characters", what);
+  check_count(description.documents, "documents", what);
+  if (const Json* text = json.find("text")) {
+    description.text = TextFacts{.bytes = text->at("bytes").integer(), .sha256 = text->at("sha256").string()};
+    check_count(description.text->bytes, "bytes", what);
+  }
   for (const auto& [name, facts] : json.at("files").object()) {
     description.files.push_back({.name = name,
                                  .tokens = facts.at("tokens").integer(),
@@ -57,6 +80,9 @@ TokenDescription parsed(const Json& json, const std::string& what) {
                                  .sha256 = facts.at("sha256").string(),
                                  .mask = mask_from_json(facts)});
     const TokenFileFacts& file = description.files.back();
+    check_name(name, what);
+    check_count(file.tokens, "tokens", what);
+    check_count(file.text_bytes, "text_bytes", what);
     if (!file.mask) continue;
     if (file.mask->name != mask_name(name)) {
       throw UserError(fmt::format("{}: the mask of {} is named \"{}\", not \"{}\"", what, name, file.mask->name, mask_name(name)),
@@ -70,20 +96,8 @@ TokenDescription parsed(const Json& json, const std::string& what) {
   return description;
 }
 
-// Masks that an earlier preparation of the folder made and this one did not.
-std::vector<io::Path> old_masks(const io::Path& folder, const TokenDescription& description) {
-  std::vector<io::Path> masks;
-  try {
-    const std::optional<TokenDescription> before = read_description(folder);
-    if (!before) return masks;
-    for (const TokenFileFacts& file : before->files) {
-      const TokenFileFacts* now = description.find(file.name);
-      if (file.mask && (now == nullptr || !now->mask)) masks.push_back(folder / file.mask->name);
-    }
-  } catch (const UserError&) {
-    return masks;  // a description that says nothing
-  }
-  return masks;
+bool is_number(std::string_view text) {
+  return text.size() == 5 && std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '9'; });
 }
 
 }  // namespace
@@ -115,6 +129,9 @@ Json to_json(const TokenDescription& description) {
   json.set("dtype", description.format.dtype());
   json.set("characters", description.characters);
   if (description.documents > 0) json.set("documents", description.documents);
+  if (description.text) {
+    json.set("text", Json::Object{{"bytes", description.text->bytes}, {"sha256", description.text->sha256}});
+  }
   json.set("files", std::move(files));
   return json;
 }
@@ -129,42 +146,78 @@ TokenDescription description_from_json(const Json& json, const std::string& what
   }
 }
 
+bool is_prepared_name(std::string_view name) {
+  for (const std::string_view end : {".mask.bin", ".bin"}) {
+    if (!name.ends_with(end)) continue;
+    name.remove_suffix(end.size());
+    break;
+  }
+  if (name == "train" || name == "val") return true;
+  constexpr std::string_view start = "train-", middle = "-of-";  // train-00001-of-00004
+  if (name.size() != start.size() + 5 + middle.size() + 5) return false;
+  return name.starts_with(start) && is_number(name.substr(6, 5)) && name.substr(11, 4) == middle && is_number(name.substr(15));
+}
+
+io::Path described_path(const io::Path& folder, std::string_view name) {
+  std::error_code unknown;
+  const io::Path waiting = folder / prepared_folder / name;
+  return std::filesystem::exists(waiting, unknown) ? waiting : folder / name;
+}
+
+bool is_prepared(const io::Path& folder) {
+  std::error_code unknown;
+  return std::filesystem::exists(described_path(folder, description_file), unknown);
+}
+
+TokenDescription read_description_file(const io::Path& path) {
+  constexpr std::uint64_t most_bytes = std::uint64_t{256} << 20;  // it may hold a tokenizer.json
+  return description_from_json(Json::parse(io::read_document(path, most_bytes), path.string()), path.string());
+}
+
+namespace {
+
+// Calls use(path) with where a file is. One that waits may be moved into its place meanwhile.
+template <class Use>
+auto at_described_path(const io::Path& folder, std::string_view name, const Use& use) {
+  const io::Path path = described_path(folder, name), place = folder / name;
+  if (path == place) return use(place);
+  try {
+    return use(path);
+  } catch (const UserError&) {
+    if (std::filesystem::exists(path)) throw;
+  }
+  return use(place);
+}
+
+}  // namespace
+
 std::optional<TokenDescription> read_description(const io::Path& folder) {
   if (!std::filesystem::is_directory(folder)) {
     throw UserError(fmt::format("there is no folder {} with token files", folder.string()),
                     fmt::format("make it: lockstep prepare TEXT --out {}", folder.string()));
   }
-  const io::Path path = folder / file_name;
-  if (!std::filesystem::exists(path)) return std::nullopt;
-  return description_from_json(Json::parse(io::read_file(path), path.string()), path.string());
+  if (!is_prepared(folder)) return std::nullopt;
+  return at_described_path(folder, description_file, read_description_file);
 }
 
 void write_description(const io::Path& folder, const TokenDescription& description) {
-  const io::Path copy = folder / "tokenizer.json", path = folder / file_name;
-  const Json* text = description.tokenizer.is_object() ? description.tokenizer.find(stored_bpe) : nullptr;
-  if (text != nullptr) {
-    io::replace_file(copy, text->string());
-  } else if (std::filesystem::exists(path) && io::read_file(path).find(fmt::format("\"{}\"", stored_bpe)) != std::string::npos) {
-    std::filesystem::remove(copy);  // an earlier preparation's, not one that the user put there
-  }
-  const std::vector<io::Path> masks = old_masks(folder, description);
-  io::replace_file(path, to_json(description).dump(2) + "\n");
-  for (const io::Path& mask : masks) std::filesystem::remove(mask);
+  io::replace_file(folder / description_file, to_json(description).dump(2) + "\n");
 }
 
 TokenFile open_described(const io::Path& folder, const TokenDescription& description, std::string_view name) {
   const TokenFileFacts* facts = description.find(name);
-  const io::Path path = folder / name;
-  if (facts == nullptr) throw UserError(fmt::format("{} does not describe {}", (folder / file_name).string(), name), remedy);
-  TokenFile file(path.string(), description.format);
+  if (facts == nullptr)
+    throw UserError(fmt::format("{} does not describe {}", (folder / description_file).string(), name), remedy);
+  TokenFile file =
+      at_described_path(folder, name, [&](const io::Path& path) { return TokenFile(path.string(), description.format); });
   if (file.tokens() != facts->tokens) {
-    throw UserError(fmt::format("{} has {} tokens, but tokens.json says {}: it is truncated or of another text", path.string(),
+    throw UserError(fmt::format("{} has {} tokens, but tokens.json says {}: it is truncated or of another text", file.path(),
                                 format_count(file.tokens()), format_count(facts->tokens)),
                     remedy);
   }
   if (facts->mask) {
-    const std::string mask = (folder / facts->mask->name).string();
-    file.set_mask(mask, std::make_unique<io::MappedFile>(mask));
+    at_described_path(folder, facts->mask->name,
+                      [&](const io::Path& mask) { file.set_mask(mask.string(), std::make_unique<io::FileBytes>(mask)); });
   }
   return file;
 }
@@ -172,8 +225,10 @@ TokenFile open_described(const io::Path& folder, const TokenDescription& descrip
 std::vector<std::string> damaged_files(const io::Path& folder, const TokenDescription& description) {
   std::vector<std::string> damaged;
   for (const TokenFileFacts& file : description.files) {
-    if (io::sha256_of_file(folder / file.name) != file.sha256) damaged.push_back(file.name);
-    if (file.mask && io::sha256_of_file(folder / file.mask->name) != file.mask->sha256) damaged.push_back(file.mask->name);
+    if (io::sha256_of_file(described_path(folder, file.name)) != file.sha256) damaged.push_back(file.name);
+    if (file.mask && io::sha256_of_file(described_path(folder, file.mask->name)) != file.mask->sha256) {
+      damaged.push_back(file.mask->name);
+    }
   }
   return damaged;
 }

@@ -6,7 +6,8 @@
 //   {"format": "lockstep-tokens", "version": 1, "tokenizer": {"name": "char", ...}, "vocabulary": 65, "dtype": "uint16",
 //    "characters": 1115394, "files": {"train.bin": {"tokens": ..., "text_bytes": ..., "sha256": "..."}, "val.bin": {...}}}
 //
-// Of JSONL it also has "documents"; a file with a loss mask has "mask": {"name": "train.mask.bin", "targets": ..., "sha256":
+// "text": {"bytes": ..., "sha256": "..."} says what was prepared. Of JSONL it also has "documents"; a file with a loss mask has
+// "mask": {"name": "train.mask.bin", "targets": ..., "sha256":
 // "..."}.
 
 #include <cstdint>
@@ -34,16 +35,37 @@ struct TokenFileFacts {
   std::optional<MaskFacts> mask = {};  ///< none: every token is taught
 };
 
+/// What was prepared: all of its bytes, one file behind the other.
+struct TextFacts {
+  std::int64_t bytes = 0;
+  std::string sha256;
+};
+
 struct TokenDescription {
   Json tokenizer;  ///< Tokenizer::describe()
   TokenFormat format;
   std::int64_t characters = 0;  ///< of the whole text
   std::int64_t documents = 0;   ///< of JSONL; 0: of text files
   std::vector<TokenFileFacts> files;
+  std::optional<TextFacts> text = {};  ///< none: made by an older version
 
   /// Null when no such file is described.
   const TokenFileFacts* find(std::string_view name) const;
 };
+
+/// The file's name.
+inline constexpr const char* description_file = "tokens.json";
+/// A folder in a prepared one: whole files that a preparation which died did not move into their places (data/prepare/staging.h).
+inline constexpr const char* prepared_folder = ".prepared";
+/// Tokenizer::describe()'s member with a BPE's tokenizer.json.
+inline constexpr const char* stored_bpe = "tokenizer_json";
+
+/// Whether a file of this name may be one that a preparation makes: train.bin, val.bin, a shard, the mask of one.
+bool is_prepared_name(std::string_view name);
+/// Where a file of a prepared folder is.
+io::Path described_path(const io::Path& folder, std::string_view name);
+/// Whether the folder has a description.
+bool is_prepared(const io::Path& folder);
 
 Json to_json(const TokenDescription& description);
 /// Throws UserError, naming `what`, for another format, a later version or values that contradict each other.
@@ -51,8 +73,8 @@ TokenDescription description_from_json(const Json& json, const std::string& what
 
 /// Of the folder; nothing when it has no tokens.json. Throws UserError when there is no such folder.
 std::optional<TokenDescription> read_description(const io::Path& folder);
-/// Beside it, tokenizer.json is what other programs read: a copy of a BPE's, and not there for another tokenizer. Masks that only
-/// the description before knew are removed.
+/// `path` itself. Throws UserError.
+TokenDescription read_description_file(const io::Path& path);
 void write_description(const io::Path& folder, const TokenDescription& description);
 
 /// Opens one described file, with its mask, and compares their sizes with the description (UserError when they disagree).

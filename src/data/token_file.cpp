@@ -42,16 +42,16 @@ constexpr std::array<Foreign, 5> foreign_starts{{{{"\x88\x4d\x34\x01", 4}, "a ll
                                                  {{"\x93NUMPY", 6}, "a NumPy array"},
                                                  {{"MMIDIDX", 7}, "a Megatron index"}}};
 
-std::unique_ptr<io::ByteSource> map(const std::string& path) {
+std::unique_ptr<io::ByteSource> open(const std::string& path) {
   if (!std::filesystem::exists(path)) {
     throw UserError(fmt::format("there is no token file {}", path), "make it with lockstep prepare, or correct data.dir");
   }
-  return std::make_unique<io::MappedFile>(path);
+  return std::make_unique<io::FileBytes>(path);
 }
 
 }  // namespace
 
-TokenFile::TokenFile(const std::string& path, TokenFormat format) : TokenFile(path, format, map(path)) {}
+TokenFile::TokenFile(const std::string& path, TokenFormat format) : TokenFile(path, format, open(path)) {}
 
 TokenFile::TokenFile(std::string path, TokenFormat format, std::unique_ptr<io::ByteSource> source)
     : path_(std::move(path)), format_(format), bytes_(std::move(source)) {

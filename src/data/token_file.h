@@ -24,10 +24,10 @@ struct TokenFormat {
   std::string dtype() const { return token_bytes == 2 ? "uint16" : "uint32"; }
 };
 
-/// Move-only. Reading is as thread-safe as the bytes are: mapped ones are.
+/// Move-only. Reading is as thread-safe as the bytes are: a file's are.
 class TokenFile {
  public:
-  /// Maps the file. Throws UserError when there is no such file, it is empty, its size is not a multiple of a token, it is
+  /// Opens the file. Throws UserError when there is no such file, it is empty, its size is not a multiple of a token, it is
   /// plainly something else (another program's header, ids above the vocabulary at its start).
   TokenFile(const std::string& path, TokenFormat format);
   /// The same of bytes that `bytes` reads; `path` names them.

@@ -70,7 +70,7 @@ std::unique_ptr<Tokenizer> load_tokenizer(const TokenizerChoice& choice) {
       return bpe::make_bpe_tokenizer(std::move(model), std::move(json), bpe::AddedTokens::ordinary);
     }
     case TokenizerChoice::Kind::hf:
-      return tokenizer_from_json(io::read_file(choice.path), choice.path);
+      return tokenizer_from_json(io::read_document(choice.path, bpe::most_file_bytes), choice.path);
   }
   return nullptr;
 }

@@ -12,6 +12,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/units.h"
 #include "io/interrupted.h"
 
 namespace lockstep::io {
@@ -64,6 +65,11 @@ int try_make_folders(const Path& path) {
 
 Path partial_name(Path path) { return path += ".partial"; }
 
+std::string_view kind_of(mode_t mode) {
+  if (S_ISFIFO(mode)) return "a pipe";
+  return S_ISSOCK(mode) ? "a socket" : "a device";
+}
+
 }  // namespace
 
 void throw_file_error(int code, std::string_view doing, const Path& path) {
@@ -83,10 +89,15 @@ File::File(Path path, int flags, std::string_view doing) : path_(std::move(path)
 }
 
 File File::open_to_read(const Path& path) {
-  File file(path, O_RDONLY, "read");
+  // O_NONBLOCK: opening a pipe would wait for one who writes. Regular files do not know it.
+  File file(path, O_RDONLY | O_NONBLOCK, "read");
   struct stat status{};
   if (::fstat(file.descriptor_, &status) != 0) throw_file_error(errno, "read", path);
   if (S_ISDIR(status.st_mode)) throw_file_error(EISDIR, "read", path);
+  if (!S_ISREG(status.st_mode)) {
+    throw UserError(fmt::format("cannot read {}: it is {}, and must be a regular file", path.string(), kind_of(status.st_mode)),
+                    "put what comes from there into a file, and name that");
+  }
   return file;
 }
 
@@ -201,6 +212,25 @@ std::string read_file(const Path& path) {
   if (count < 0) throw_file_error(code, "read", path);
   content.resize(filled);
   return content;
+}
+
+std::string read_document(const Path& path, std::uint64_t most_bytes) {
+  const File file = File::open_to_read(path);
+  const std::uint64_t size = file.size();
+  if (size > most_bytes) {
+    throw UserError(fmt::format("{} has {}, but a file of its kind has at most {}", path.string(), format_bytes(size),
+                                format_bytes(most_bytes)),
+                    "this is not the file that its name says: copy or write it again");
+  }
+  std::string content(static_cast<std::size_t>(size), '\0');
+  file.read_at(0, std::as_writable_bytes(std::span(content)));
+  return content;
+}
+
+bool is_special(const Path& path) {
+  std::error_code unknown;
+  const std::filesystem::file_status status = std::filesystem::status(path, unknown);
+  return std::filesystem::exists(status) && !std::filesystem::is_regular_file(status) && !std::filesystem::is_directory(status);
 }
 
 void replace_file(const Path& path, std::string_view content) {

@@ -28,13 +28,16 @@ class ByteSource {
   virtual void read_at(std::uint64_t offset, std::span<std::byte> out) const = 0;
 };
 
+/// Whether the path is there and neither a regular file nor a folder: a pipe, a socket, a device.
+bool is_special(const Path& path);
+
 /// Throws what read_at() says of a file that ends at byte `end`, where `missing` bytes more were asked for.
 [[noreturn]] void throw_cut_off(const Path& path, std::uint64_t end, std::size_t missing);
 
 /// An open file; move-only. Positioned calls only, so several threads may use one File on ranges that do not overlap.
 class File {
  public:
-  static File open_to_read(const Path& path);   ///< throws for a folder
+  static File open_to_read(const Path& path);   ///< throws, without waiting, for what is no regular file
   static File create(const Path& path);         ///< makes it or empties it
   static File open_to_write(const Path& path);  ///< one that exists, as it is
   File(File&& other) noexcept : path_(std::move(other.path_)), descriptor_(std::exchange(other.descriptor_, -1)) {}
@@ -80,7 +83,19 @@ class Replacement {
   bool committed_ = false;
 };
 
-/// A whole file mapped to read. The file must not shrink meanwhile.
+/// A file's bytes, read where they are asked for: a file that shrinks meanwhile gives an error.
+class FileBytes final : public ByteSource {
+ public:
+  explicit FileBytes(const Path& path) : file_(File::open_to_read(path)), size_(file_.size()) {}
+  std::uint64_t size() const override { return size_; }  ///< when it was opened
+  void read_at(std::uint64_t offset, std::span<std::byte> out) const override { file_.read_at(offset, out); }
+
+ private:
+  File file_;
+  std::uint64_t size_;
+};
+
+/// A whole file mapped to read. The file must not shrink meanwhile: for files of the process's own.
 class MappedFile final : public ByteSource {
  public:
   explicit MappedFile(Path path);
@@ -102,6 +117,8 @@ class MappedFile final : public ByteSource {
 
 /// The whole file (pipes and devices too).
 std::string read_file(const Path& path);
+/// A whole regular file of at most `most_bytes`; throws UserError for another one, before memory is taken.
+std::string read_document(const Path& path, std::uint64_t most_bytes);
 /// `content` takes the place of `path` at once or not at all, and lasts when this returns.
 void replace_file(const Path& path, std::string_view content);
 /// Makes a folder and those above it, which last when this returns; nothing happens when it exists.

@@ -239,17 +239,16 @@ SafetensorsHeader parse_safetensors(std::span<const std::byte> start, std::uint6
   }
   const std::string_view text(reinterpret_cast<const char*>(start.data()) + length_bytes, static_cast<std::size_t>(length));
   if (text.empty() || text.front() != '{') complain.file("the header does not start with \"{\": this is no safetensors file");
-  const Json json = Json::parse(text, fmt::format("{}: header", path));
   SafetensorsHeader header;
   header.data_offset = length_bytes + length;
   header.file_bytes = file_bytes;
-  for (const auto& [name, value] : json.object()) {
+  Json::for_each_member(text, fmt::format("{}: header", path), [&](const std::string& name, const Json& value) {
     if (name == metadata_key) {
       header.metadata = read_metadata(value, complain);
     } else {
       header.entries.push_back(read_entry(name, value, header, complain));
     }
-  }
+  });
   check_cover(header, complain);
   return header;
 }

@@ -112,6 +112,17 @@ TEST(Manifest, RefusesSealedNonsense) {
   EXPECT_PRED_FORMAT2(testing::IsSubstring, "is not the name of a file", complaint([](Manifest& m) { m.files[0].name = ".."; }));
   EXPECT_PRED_FORMAT2(testing::IsSubstring, "not among the files", complaint([](Manifest& m) { m.tensors[0].file = "other"; }));
   EXPECT_PRED_FORMAT2(testing::IsSubstring, "no model computes in I32", complaint([](Manifest& m) { m.dtype = DType::i32; }));
+  constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
+  EXPECT_PRED_FORMAT2(testing::IsSubstring, "\"step\" is -5, but must be from 0", complaint([](Manifest& m) { m.step = -5; }));
+  EXPECT_PRED_FORMAT2(testing::IsSubstring, "\"global_batch\" is 9223372036854775807",
+                      complaint([](Manifest& m) { m.global_batch = most; }));
+  EXPECT_PRED_FORMAT2(testing::IsSubstring, "\"next_sample\" is -1", complaint([](Manifest& m) { m.next_sample = -1; }));
+  EXPECT_PRED_FORMAT2(testing::IsSubstring, "\"tokens_seen\" is -1", complaint([](Manifest& m) { m.tokens_seen = -1; }));
+  EXPECT_PRED_FORMAT2(testing::IsSubstring, "\"bytes\" is", complaint([](Manifest& m) { m.files[0].bytes = most; }));
+  EXPECT_PRED_FORMAT2(testing::IsSubstring, "and more elements",
+                      complaint([](Manifest& m) { m.tensors[0].tensor.shape = {1 << 30, 1 << 30, 1 << 30}; }));
+  EXPECT_PRED_FORMAT2(testing::IsSubstring, "and more elements",
+                      complaint([](Manifest& m) { m.tensors[0].tensor.shape = {0, 1 << 30, 1 << 30}; }));
   EXPECT_PRED_FORMAT2(testing::IsSubstring, "no error", complaint([](Manifest&) {}));
 }
 

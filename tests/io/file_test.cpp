@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <array>
 #include <cerrno>
 #include <thread>
 
@@ -176,6 +177,34 @@ TEST(FileReading, GrowsWithPipesToo) {
     std::fclose(file);
   });
   EXPECT_EQ(read_file(pipe), content);
+}
+
+// Nothing waits for one who writes.
+TEST(FileReading, ADocumentIsARegularFileOfItsSize) {
+  const TempFolder folder;
+  const Path pipe = folder / "pipe";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  for (const std::string& text : {refusal([&] { File::open_to_read(pipe); }), refusal([&] { FileBytes{pipe}; }),
+                                  refusal([&] { read_document(pipe, 100); })})
+    EXPECT_NE(text.find("it is a pipe, and must be a regular file"), std::string::npos) << text;
+  EXPECT_NE(refusal([&] { File::open_to_read("/dev/zero"); }).find("it is a device"), std::string::npos);
+  EXPECT_TRUE(is_special(pipe));
+  EXPECT_FALSE(is_special(folder.path()) || is_special(folder / "none"));
+  replace_file(folder / "text", "12345");
+  EXPECT_EQ(read_document(folder / "text", 5), "12345");
+  EXPECT_NE(refusal([&] { read_document(folder / "text", 4); }).find("has at most 4"), std::string::npos);
+}
+
+TEST(FileReading, AFileThatShrinksGivesAnError) {
+  const TempFolder folder;
+  replace_file(folder / "data", std::string(100000, 'x'));
+  const FileBytes bytes(folder / "data");
+  std::array<std::byte, 10> out{};
+  bytes.read_at(99990, out);
+  fs::resize_file(folder / "data", 5000);
+  EXPECT_EQ(bytes.size(), 100000U);
+  EXPECT_NE(refusal([&] { bytes.read_at(99990, out); }).find("10 bytes too soon"), std::string::npos);
+  EXPECT_NO_THROW(bytes.read_at(0, out));
 }
 
 TEST(Folders, AreMadeWithThoseAbove) {

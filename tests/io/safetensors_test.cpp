@@ -153,6 +153,14 @@ TEST(Safetensors, QuotesOnlyTheStartOfLongNames) {
   EXPECT_LT(text.size(), 500u);
 }
 
+// Much memory is taken for none of these: what is not valid is noticed before the rest is read, or before it is kept.
+TEST(Safetensors, RefusesHeadersThatWouldTakeFarMoreMemoryThanTheyHave) {
+  std::string zeros = "0";
+  for (int i = 0; i < 2'000'000; ++i) zeros += ",0";
+  EXPECT_COMPLAINT("far more memory", complaint_about("{\"a\":[" + zeros + "]}", 0));
+  EXPECT_COMPLAINT("far more memory", complaint_about("{\"a\":{\"b\":[" + zeros + "]}}", 0));
+}
+
 // Whatever a damaged header says, it is read or refused: never a crash, never a range outside of the file.
 TEST(Safetensors, SurvivesDamagedHeaders) {
   const auto header = lay_out_safetensors({{"w", "F32", {2, 3}}, {"b", "F32", {3}}, {"t", "I64", {2}}}, {{"format", "pt"}});

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <vector>
 
 #include "base/error.h"
 #include "checkpoint/find.h"
@@ -151,14 +152,26 @@ Json run_facts(const fs::path& run, bool verify, Team& team) {
   return facts;
 }
 
+// Of a tensor's elements, read in pieces.
+std::uint64_t checksum_of(const io::File& file, const io::SafetensorsEntry& entry) {
+  const std::size_t size = io::safetensors_element_size(entry.dtype);
+  std::vector<std::byte> piece(static_cast<std::size_t>(std::min<std::uint64_t>(entry.bytes, std::uint64_t{1} << 20)));
+  std::uint64_t sum = 0;
+  for (std::uint64_t at = 0; at < entry.bytes; at += piece.size()) {
+    piece.resize(static_cast<std::size_t>(std::min<std::uint64_t>(piece.size(), entry.bytes - at)));
+    file.read_at(entry.offset + at, piece);
+    sum += io::checksum(piece, size, at / size);
+  }
+  return sum;
+}
+
 Json safetensors_facts(const fs::path& path, Team& team) {
-  const io::MappedFile file(path);
-  const io::SafetensorsHeader header = io::parse_safetensors(file.bytes(), file.bytes().size(), path.string());
+  const io::File file = io::File::open_to_read(path);
+  const io::SafetensorsHeader header = io::parse_safetensors(io::read_safetensors_start(file), file.size(), path.string());
   std::vector<std::uint64_t> checksums(header.entries.size());
   team.for_each(static_cast<std::int64_t>(header.entries.size()), [&](std::int64_t i, int) {
     const io::SafetensorsEntry& entry = header.entries[static_cast<std::size_t>(i)];
-    checksums[static_cast<std::size_t>(i)] =
-        io::checksum(file.bytes().subspan(entry.offset, entry.bytes), io::safetensors_element_size(entry.dtype), 0);
+    checksums[static_cast<std::size_t>(i)] = checksum_of(file, entry);
   });
   Json metadata{Json::Object{}};
   for (const auto& [key, value] : header.metadata) metadata.set(key, value);
@@ -265,7 +278,7 @@ Json inspect_facts(const fs::path& path, bool verify, Team& team) {
   std::error_code unknown;
   if (fs::is_directory(path, unknown)) {
     if (checkpoint::is_checkpoint(path)) return checkpoint_facts(path, verify, team);
-    if (fs::exists(path / "tokens.json")) return prepared_facts(path, verify);
+    if (data::is_prepared(path)) return prepared_facts(path, verify);
     const bool run = fs::is_directory(path / checkpoint::checkpoints_folder) || fs::exists(path / "config.toml");
     if (run || path.filename() == checkpoint::checkpoints_folder) return run_facts(path, verify, team);
     throw UserError(fmt::format("{}: this folder is no checkpoint, no run and no prepared text", path.string()),

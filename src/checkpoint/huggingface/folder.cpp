@@ -14,6 +14,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr std::string_view extension = ".safetensors";
+constexpr std::uint64_t most_index_bytes = std::uint64_t{32} << 20, most_config_bytes = std::uint64_t{1} << 20;
 
 bool is_there(const fs::path& path) {
   std::error_code ignored;
@@ -57,7 +58,7 @@ io::SafetensorsHeader read_header(const io::File& file) {
 /// Names of tensors by the shard that the index says they are in.
 std::map<std::string, std::vector<std::string>> read_index(const fs::path& path) {
   const std::string remedy = "take the index that belongs to the files";
-  const Json json = Json::parse(io::read_file(path), path.string());
+  const Json json = Json::parse(io::read_document(path, most_index_bytes), path.string());
   const Json* map = json.is_object() ? json.find("weight_map") : nullptr;
   if (map == nullptr || !map->is_object() || map->object().empty())
     throw UserError(fmt::format("{}: \"weight_map\" is missing or no object", path.string()), remedy);
@@ -91,7 +92,7 @@ Folder::Folder(const io::Path& path) : path_(folder_of(path)) {
                     "take the one that the weights were published with");
   }
   files_.reserve(1);  // tensors point into it
-  config_ = Json::parse(io::read_file(path_ / config_file), config_path());
+  config_ = Json::parse(io::read_document(path_ / config_file, most_config_bytes), config_path());
   if (path != path_) {
     open_file(path);
   } else if (is_there(path_ / weights_file)) {

@@ -25,7 +25,7 @@ io::Path one_of(const io::Path& folder, std::initializer_list<const char*> names
 }
 
 Json read_vocabulary(const io::Path& path) {
-  Json vocabulary = Json::parse(io::read_file(path), path.string());
+  Json vocabulary = Json::parse(io::read_document(path, most_file_bytes), path.string());
   if (!vocabulary.is_object()) {
     throw UserError(fmt::format("{} is not an object of tokens and their ids", path.string()), "copy it again");
   }
@@ -36,7 +36,7 @@ Json read_vocabulary(const io::Path& path) {
 }
 
 void read_merges(const io::Path& path, ModelBuilder& builder) {
-  const std::string text = io::read_file(path);
+  const std::string text = io::read_document(path, most_file_bytes);
   std::int64_t number = 0;
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t end = std::min(text.find('\n', at), text.size());

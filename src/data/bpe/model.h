@@ -14,6 +14,9 @@
 
 namespace lockstep::data::bpe {
 
+/// Vocabulary files are at most so large; those of a quarter of a million tokens have some 35 MB.
+inline constexpr std::uint64_t most_file_bytes = std::uint64_t{128} << 20;
+
 struct Merge {
   std::int32_t left = 0, right = 0, merged = 0;
 };

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "data/prepare/download.h"
+#include "data/prepare/folder_lock.h"
 #include "data/prepare/prepare.h"
 #include "data/token_description.h"
 #include "io/sha256.h"
@@ -20,25 +21,25 @@ constexpr const char* local_file = "give a local copy: data.file=input.txt";
 
 using std::filesystem::exists;
 
-// Whether the folder's tokens come from a text of the size of `file`.
+// Whether the folder's tokens come from `file`, by its content.
 bool same_text(const io::Path& folder, const io::Path& file) {
-  if (!exists(folder) || !exists(file)) return false;
+  if (!std::filesystem::is_directory(folder) || io::is_special(file)) return false;
   const std::optional<TokenDescription> description = read_description(folder);
-  if (!description) return false;
-  std::int64_t bytes = 0;
-  for (const TokenFileFacts& facts : description->files) bytes += facts.text_bytes;
-  return static_cast<std::uint64_t>(bytes) == std::filesystem::file_size(file);
+  if (!description || !description->text) return false;
+  return static_cast<std::uint64_t>(description->text->bytes) == std::filesystem::file_size(file) &&
+         description->text->sha256 == io::sha256_of_file(file);
 }
 
-void prepare_text(const io::Path& text, const io::Path& folder, Log& log) {
-  prepare({.input = text.string(), .tokenizer = "char", .out = folder}, log);
+bool has_tokens(const io::Path& folder) { return is_prepared(folder) || exists(folder / "train.bin"); }
+
+void prepare_text(const io::Path& text, const FolderLock& lock, Log& log) {
+  prepare({.input = text.string(), .tokenizer = "char", .out = lock.folder(), .lock = &lock}, log);
 }
 
 // input.txt in the folder, as nanoGPT keeps it there.
 io::Path shakespeare(const DatasetRequest& request, Log& log) {
   const io::Path text = request.folder / "input.txt";
   if (exists(text)) return text;
-  io::make_folders(request.folder);
   const std::string url = request.url.empty() ? shakespeare_url : request.url;
   log.info(fmt::format("Downloading {}", url));
   download(url, text, local_file, request.curl);
@@ -52,14 +53,18 @@ io::Path shakespeare(const DatasetRequest& request, Log& log) {
 }  // namespace
 
 void ensure_dataset(const DatasetRequest& request, Log& log) {
-  if (request.file) {
-    if (!same_text(request.folder, *request.file)) prepare_text(*request.file, request.folder, log);
-    return;
+  if (request.file && !exists(*request.file)) {
+    throw UserError(fmt::format("data.file = {}: there is no such text", *request.file), "correct the path");
   }
-  if (exists(request.folder / "tokens.json") || exists(request.folder / "train.bin")) return;
-  if (request.name == "shakespeare_char") return prepare_text(shakespeare(request, log), request.folder, log);
-  throw UserError(fmt::format("there are no token files of the data set {} in {}", request.name, request.folder.string()),
-                  fmt::format("prepare its text: lockstep prepare TEXT --out {}", request.folder.string()));
+  const auto done = [&] { return request.file ? same_text(request.folder, *request.file) : has_tokens(request.folder); };
+  if (done()) return;
+  if (!request.file && request.name != "shakespeare_char") {
+    throw UserError(fmt::format("there are no token files of the data set {} in {}", request.name, request.folder.string()),
+                    fmt::format("prepare its text: lockstep prepare TEXT --out {}", request.folder.string()));
+  }
+  const FolderLock lock(request.folder, request.wait_seconds, log);
+  if (done()) return;  // by whoever had the lock before
+  prepare_text(request.file ? io::Path(*request.file) : shakespeare(request, log), lock, log);
 }
 
 }  // namespace lockstep::data

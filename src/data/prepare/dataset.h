@@ -16,11 +16,13 @@ struct DatasetRequest {
   std::optional<std::string> file = {};  ///< a local text to prepare it from
   std::string curl = "curl";             ///< the program that downloads
   std::string url = {};                  ///< empty: where the named text is
+  double wait_seconds = 1800;            ///< for another process that prepares the folder
 };
 
 /// Sees to it that `folder` holds token files. Files that are there stay, unless `file` is another text than theirs. Otherwise
 /// they are prepared by characters: from `file`, or for shakespeare_char from input.txt in the folder, downloaded when it is not
-/// there. Throws UserError when there is no network, what arrived is not the text, or no address of the data set is known.
+/// there. Of several processes one prepares them and the others wait. Throws UserError when there is no network, what arrived is
+/// not the text, or no address of the data set is known.
 void ensure_dataset(const DatasetRequest& request, Log& log);
 
 }  // namespace lockstep::data

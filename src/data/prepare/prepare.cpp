@@ -21,6 +21,7 @@
 #include "data/bpe/training.h"
 #include "data/prepare/encoded_part.h"
 #include "data/prepare/ordered_work.h"
+#include "data/prepare/staging.h"
 #include "data/prepare/token_writer.h"
 #include "data/shards.h"
 #include "data/text/documents.h"
@@ -29,6 +30,8 @@
 #include "data/text/spool.h"
 #include "data/tokenizer.h"
 #include "data/tokenizer_choice.h"
+#include "io/checksum.h"
+#include "io/sha256.h"
 
 namespace lockstep::data {
 namespace {
@@ -78,8 +81,14 @@ struct Slot {
 struct Contents {
   std::int64_t characters = 0;
   std::int64_t documents = 0;
-  bool operator==(const Contents&) const = default;
+  std::uint64_t checksum = 0;  // of a piece's bytes
 };
+
+std::uint64_t checksum_of(std::string_view text) {
+  const auto bytes = std::as_bytes(std::span(text));
+  const std::size_t words = bytes.size() / 8 * 8;
+  return io::checksum(bytes.first(words), 8, 0) + io::checksum(bytes.subspan(words), 1, words);
+}
 
 // The bad lines of a stream of pieces, collected until there are enough.
 class BadLines {
@@ -109,9 +118,10 @@ class BadLines {
 class Preparation {
  public:
   Preparation(const PrepareOptions& options, const TextSource& source, TokenizerChoice choice,
-              std::unique_ptr<Tokenizer> tokenizer)
+              std::unique_ptr<Tokenizer> tokenizer, Staging& staging)
       : options_(options),
         source_(source),
+        staging_(staging),
         choice_(std::move(choice)),
         by_characters_(choice_.kind == TokenizerChoice::Kind::characters),
         by_documents_(source.format == TextFormat::jsonl),
@@ -123,7 +133,7 @@ class Preparation {
         slots_(2 * threads_) {}
 
   TokenDescription run() {
-    TokenWriter train(options_.out / "train.bin"), val(options_.out / "val.bin");  // first: says early what cannot be written
+    TokenWriter train(staging_.path() / "train.bin"), val(staging_.path() / "val.bin");
     scan();
     if (has_prompts()) {
       train.begin_mask();
@@ -133,14 +143,15 @@ class Preparation {
     train.sync();
     val.sync();
     std::vector<std::unique_ptr<TokenWriter>> shards;
-    if (options_.shards > 0) shards = cut_shards(train.open(format_), options_.shards, options_.out);
+    if (options_.shards > 0) shards = cut_shards(train.open(format_), options_.shards, staging_.path());
     TokenDescription description{.tokenizer = tokenizer_->describe(),
                                  .format = format_,
                                  .characters = all_.characters,
                                  .documents = all_.documents,
-                                 .files = {train.commit(), val.commit()}};
+                                 .files = {train.commit(), val.commit()},
+                                 .text = TextFacts{static_cast<std::int64_t>(source_.bytes()), text_hash_}};
     for (const auto& shard : shards) description.files.push_back(shard->commit());
-    write_description(options_.out, description);
+    staging_.commit(description);
     return description;
   }
 
@@ -150,15 +161,18 @@ class Preparation {
     contents_.resize(pieces_.count());
     Progress progress(options_.progress, "scan", source_.bytes());
     BadLines bad;
+    io::Sha256 hash;
     run_ordered(
         pieces_.count(), threads_, slots_.size(),
         [&](std::size_t slot, std::size_t item) { contents_[item] = scan_piece(slots_[slot], item); },
         [&](std::size_t slot, std::size_t) {
           bad.add(*slots_[slot].piece.file, slots_[slot].lines);
+          hash.update(std::as_bytes(std::span(slots_[slot].piece.text)));
           progress.add(slots_[slot].piece.text.size());
         });
     bad.check();
     progress.finish();
+    text_hash_ = hash.hex();
     for (const Contents& piece : contents_) {
       all_.characters += piece.characters;
       all_.documents += piece.documents;
@@ -179,9 +193,12 @@ class Preparation {
 
   Contents scan_piece(Slot& slot, std::size_t item) const {
     slot.piece = pieces_.read(item, slot.buffer);
-    if (!by_documents_) return {.characters = scan_text(slot, slot.piece.text, teaches(item)), .documents = 0};
+    Contents contents{.checksum = checksum_of(slot.piece.text)};
+    if (!by_documents_) {
+      contents.characters = scan_text(slot, slot.piece.text, teaches(item));
+      return contents;
+    }
     read_documents(slot.piece.text, slot.lines);
-    Contents contents;
     for (const Document& document : slot.lines.documents) {
       for (const std::string* text : {&document.prompt, &document.text}) {
         contents.characters += scan_text(slot, *text, teaches(item));
@@ -247,8 +264,8 @@ class Preparation {
     const auto for_training = static_cast<std::int64_t>(static_cast<double>(all_.characters) * train_fraction);
     std::vector<Contents> before(pieces_.count());
     for (std::size_t i = 1; i < before.size(); ++i) {
-      before[i] = {.characters = before[i - 1].characters + contents_[i - 1].characters,
-                   .documents = before[i - 1].documents + contents_[i - 1].documents};
+      before[i].characters = before[i - 1].characters + contents_[i - 1].characters;
+      before[i].documents = before[i - 1].documents + contents_[i - 1].documents;
     }
     Progress progress(options_.progress, "tokenise", source_.bytes());
     run_ordered(
@@ -270,8 +287,9 @@ class Preparation {
     slot.piece = pieces_.read(item, slot.buffer);
     slot.train.clear();
     slot.val.clear();
-    const bool known = by_documents_ ? encode_documents(slot, item, before, for_training)
-                                     : encode_text(slot, item, for_training - before.characters);
+    const bool same = checksum_of(slot.piece.text) == contents_[item].checksum;
+    const bool known = same && (by_documents_ ? encode_documents(slot, item, before, for_training)
+                                              : encode_text(slot, item, for_training - before.characters));
     if (!known) {
       throw UserError(fmt::format("{} changed while it was read", slot.piece.file->name),
                       "prepare it when no program writes to it");
@@ -301,11 +319,12 @@ class Preparation {
       at.characters += count_characters(document.prompt) + count_characters(document.text);
       ++at.documents;
     }
-    return known && at == end;
+    return known && at.characters == end.characters && at.documents == end.documents;
   }
 
   const PrepareOptions& options_;
   const TextSource& source_;
+  Staging& staging_;
   TokenizerChoice choice_;
   bpe::Words words_{bpe::Pattern::gpt2};  // of a BPE that is trained
   bool by_characters_;                    // which come from the text and must be valid
@@ -314,15 +333,18 @@ class Preparation {
   TextPieces pieces_;
   std::size_t threads_;
   std::vector<Slot> slots_;
-  std::vector<Contents> contents_;  // of each piece
+  std::vector<Contents> contents_;
+  std::string text_hash_;  // of each piece
   Contents all_;
   TokenFormat format_;
 };
 
+// Nothing of a pipe or a device, which can be read only once.
 TextSource find_text(const PrepareOptions& options, Log& log) {
   if (!std::filesystem::exists(options.input)) {
     throw UserError(fmt::format("there is no text {}", options.input), "name a file, a folder, or - for standard input");
   }
+  if (io::is_special(options.input)) return {};
   if (!std::filesystem::is_directory(options.input)) return file_source(options.input, options.input, options.format);
   TextSource source = folder_source(options.input, options.format, options.tokenizer == "char", options.out);
   log_skipped(source, log);
@@ -335,18 +357,19 @@ PrepareResult prepare(const PrepareOptions& options, Log& log) {
   const double start = now_seconds();
   const TokenizerChoice choice = tokenizer_choice(options.tokenizer);
   std::unique_ptr<Tokenizer> tokenizer = load_tokenizer(choice);
-  std::optional<Spool> spool;
   TextSource source;
-  if (options.input == "-") {
-    io::make_folders(options.out);
-    spool.emplace(options.standard_input, options.out);
-    source = file_source(spool->path(), "standard input", options.format);
-  } else {
-    source = find_text(options, log);
-    io::make_folders(options.out);
+  if (options.input != "-") source = find_text(options, log);
+  std::optional<FolderLock> lock;
+  if (options.lock == nullptr) lock.emplace(options.out, 0, log);
+  Staging staging(options.lock != nullptr ? *options.lock : *lock);
+  std::optional<Spool> spool;
+  if (source.files.empty()) {
+    const bool standard = options.input == "-";
+    standard ? spool.emplace(options.standard_input, staging.path()) : spool.emplace(io::Path(options.input), staging.path());
+    source = file_source(spool->path(), standard ? "standard input" : options.input, options.format);
   }
   PrepareResult result;
-  result.description = Preparation(options, source, choice, std::move(tokenizer)).run();
+  result.description = Preparation(options, source, choice, std::move(tokenizer), staging).run();
   if (const std::int64_t found = result.description.format.vocabulary; found < choice.vocabulary) {
     log.warning(fmt::format("the vocabulary has {} tokens, not {}: every word of the text is a token already",
                             format_count(found), format_count(choice.vocabulary)));

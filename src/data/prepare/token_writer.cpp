@@ -60,7 +60,7 @@ TokenFile TokenWriter::open(const TokenFormat& format) {
   TokenFile file(tokens_.file.file().path().string(), format);
   if (mask_) {
     const io::Path& path = mask_->file.file().path();
-    file.set_mask(path.string(), std::make_unique<io::MappedFile>(path));
+    file.set_mask(path.string(), std::make_unique<io::FileBytes>(path));
   }
   return file;
 }

@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cstddef>
 #include <filesystem>
+#include <memory>
 #include <span>
 #include <system_error>
 #include <vector>
@@ -22,8 +23,14 @@ void copy(std::FILE* stream, io::File& file) {
     offset += count;
   }
   if (std::ferror(stream) != 0) {
-    throw SystemError(fmt::format("cannot read standard input: {}", std::generic_category().message(errno)));
+    throw SystemError(fmt::format("cannot read the text: {}", std::generic_category().message(errno)));
   }
+}
+
+std::FILE* opened(const io::Path& path) {
+  std::FILE* stream = std::fopen(path.c_str(), "rb");
+  if (stream == nullptr) io::throw_file_error(errno, "read", path);
+  return stream;
 }
 
 void forget(const io::Path& path) {
@@ -33,7 +40,7 @@ void forget(const io::Path& path) {
 
 }  // namespace
 
-Spool::Spool(std::FILE* stream, const io::Path& folder) : path_(folder / "standard-input.partial") {
+Spool::Spool(std::FILE* stream, const io::Path& folder) : path_(folder / ".standard-input") {
   io::File file = io::File::create(path_);
   try {
     copy(stream, file);
@@ -43,6 +50,9 @@ Spool::Spool(std::FILE* stream, const io::Path& folder) : path_(folder / "standa
     throw;
   }
 }
+
+Spool::Spool(const io::Path& stream, const io::Path& folder)
+    : Spool(std::unique_ptr<std::FILE, int (*)(std::FILE*)>(opened(stream), std::fclose).get(), folder) {}
 
 Spool::~Spool() { forget(path_); }
 

@@ -8,11 +8,13 @@
 
 namespace lockstep::data {
 
-/// Copies a stream to its end into `<folder>/standard-input.partial`, which goes when the spool is destroyed.
+/// Copies a stream to its end into `<folder>/.standard-input`, which goes when the spool is destroyed.
 class Spool {
  public:
   /// `stream` is not owned. Throws SystemError when it cannot be read, UserError when the folder cannot hold it.
   Spool(std::FILE* stream, const io::Path& folder);
+  /// The same of a pipe or device.
+  Spool(const io::Path& stream, const io::Path& folder);
   ~Spool();
   Spool(const Spool&) = delete;
   Spool& operator=(const Spool&) = delete;
