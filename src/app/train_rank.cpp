@@ -18,6 +18,7 @@
 #include "app/start/training_data.h"
 #include "comm/agreement.h"
 #include "data/corpus.h"
+#include "data/shards.h"
 #include "lab/machine.h"
 #include "train/trainer.h"
 
@@ -101,8 +102,26 @@ std::vector<Problem> keep_global_batch(RunConfig& config, const checkpoint::Choi
   return {};
 }
 
+/// What this rank reads of the text: of one that was cut ahead of time no more than its shard. Rank 0 vouches for what all read.
+/// Collective.
+data::Corpus open_text(const RunConfig& config, const Roles& roles, Session& session, Log& log) {
+  const io::Path folder = data_folder(config);
+  const bool cut = config.data.shards == "precut";
+  const int workers = static_cast<int>(workers_of(config, session.world().size()));
+  const int shard = roles.serves() ? 0 : roles.group().rank();  // a server reads none
+  data::Corpus corpus =
+      data::open_corpus(folder, config.model.vocab_size, log, cut ? data::demand_shard(folder, shard, workers) : "train.bin");
+  comm::together(session.world(), [&] {
+    std::vector<const data::TokenFile*> files;
+    if (session.lead() || cut) files.push_back(&corpus.train);
+    if (session.lead()) files.push_back(&corpus.val);
+    data::verify_corpus(folder, files, log);
+  });
+  return corpus;
+}
+
 /// Start, name and text of the run, the same on all ranks. Collective.
-Run open_run(RunConfig config, const TrainCall& call, Session& session, Log& log) {
+Run open_run(RunConfig config, const TrainCall& call, const Roles& roles, Session& session, Log& log) {
   RunFolder folder(config, run_folder(config, call.name), session.world(), log);
   Start start = choose_start(config, folder.path(), session.world(), log);
   settle_bf16_order(config, start, session);
@@ -110,10 +129,7 @@ Run open_run(RunConfig config, const TrainCall& call, Session& session, Log& log
   std::vector<Problem> problems;
   if (start.resumes) problems = keep_global_batch(config, *start.checkpoint, workers, log);
   std::string name = name_of_run(config, start, session);
-  data::Corpus corpus = data::open_corpus(data_folder(config), config.model.vocab_size, log);
-  comm::together(session.world(), [&] {
-    if (session.lead()) data::verify_corpus(data_folder(config), corpus, log);
-  });
+  data::Corpus corpus = open_text(config, roles, session, log);
   train::EngineConfig settings = engine_config(config, corpus.vocabulary());
   Json identity = identify_run(config, start, settings.model.vocabulary, std::move(problems), session, log);
   return {.config = std::move(config),
@@ -201,7 +217,7 @@ train::TrainingHistory train_rank(RunConfig config, const TrainCall& call, Sessi
   comm::demand_agreement(session.world(), "programs", fmt::format("lockstep {} by {} {}", kVersion, kCompiler, kFlags));
   comm::demand_agreement(session.world(), "settings", to_toml(config));
   const Roles roles(config, session.world());
-  Run run = open_run(std::move(config), call, session, log);
+  Run run = open_run(std::move(config), call, roles, session, log);
   run.settings.servers = roles.servers();
   if (roles.serves()) {
     announce(run);

@@ -2,10 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <array>
 #include <filesystem>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "base/units.h"
@@ -13,12 +13,12 @@
 
 namespace lockstep::data {
 
-Corpus open_corpus(const io::Path& folder, std::optional<std::int64_t> vocabulary, Log& log) {
+Corpus open_corpus(const io::Path& folder, std::optional<std::int64_t> vocabulary, Log& log, const std::string& train) {
   const std::optional<TokenDescription> description = read_description(folder);
   if (!description) {
     TokenFormat gpt2;
     if (vocabulary) gpt2.vocabulary = *vocabulary;
-    Corpus corpus{.train = TokenFile((folder / "train.bin").string(), gpt2),
+    Corpus corpus{.train = TokenFile((folder / train).string(), gpt2),
                   .val = TokenFile((folder / "val.bin").string(), gpt2),
                   .tokenizer = nullptr};
     // nanoGPT's words; a pickle that is there is not read.
@@ -27,7 +27,7 @@ Corpus open_corpus(const io::Path& folder, std::optional<std::int64_t> vocabular
                     : "No meta.pkl found, assuming GPT-2 encodings...");
     return corpus;
   }
-  Corpus corpus{.train = open_described(folder, *description, "train.bin"),
+  Corpus corpus{.train = open_described(folder, *description, train),
                 .val = open_described(folder, *description, "val.bin"),
                 .tokenizer = make_tokenizer(description->tokenizer)};
   if (corpus.tokenizer->vocabulary() > corpus.vocabulary()) {
@@ -36,17 +36,19 @@ Corpus open_corpus(const io::Path& folder, std::optional<std::int64_t> vocabular
                     "prepare the text again with lockstep prepare");
   }
   if (vocabulary) demand_known_ids(corpus.train, *vocabulary);
-  corpus.train_text_bytes = description->find("train.bin")->text_bytes;
+  corpus.train_text_bytes = description->find(train)->text_bytes;
   corpus.val_text_bytes = description->find("val.bin")->text_bytes;
   return corpus;
 }
 
-void verify_corpus(const io::Path& folder, const Corpus& corpus, Log& log) {
-  const std::array<std::string, 2> names{"train.bin", "val.bin"};
-  if (const std::optional<TokenDescription> description = read_description(folder)) {
-    return verify_files(folder, *description, names, log);
+void verify_corpus(const io::Path& folder, std::span<const TokenFile* const> files, Log& log) {
+  const std::optional<TokenDescription> description = read_description(folder);
+  std::vector<std::string> names;
+  for (const TokenFile* file : files) {
+    if (!description) file->check_ids();
+    names.push_back(io::Path(file->path()).filename().string());
   }
-  for (const TokenFile* file : {&corpus.train, &corpus.val}) file->check_ids();
+  if (description) verify_files(folder, *description, names, log);
 }
 
 void demand_known_ids(const TokenFile& file, std::int64_t vocabulary) {

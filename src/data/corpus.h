@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
+#include <string>
 
 #include "base/log.h"
 #include "data/token_description.h"
@@ -21,14 +23,15 @@ struct Corpus {
   std::int64_t vocabulary() const { return train.format().vocabulary; }
 };
 
-/// Opens train.bin and val.bin. Without tokens.json they are read as GPT-2 ids (uint16), with a warning. `vocabulary` is the
-/// model's where it does not follow from the text: without tokens.json ids are below it, or else below 50304. Throws UserError
-/// for a missing folder or file, for files that contradict their description and for a description of more ids than the model
-/// has.
-Corpus open_corpus(const io::Path& folder, std::optional<std::int64_t> vocabulary, Log& log);
-/// Reads what needs to be read to trust an open corpus: the files of a described one, where they are not verified yet
-/// (data/verification.h), and all ids of one without a description. Throws UserError.
-void verify_corpus(const io::Path& folder, const Corpus& corpus, Log& log);
+/// Opens val.bin and `train`, which is train.bin or, of a described text, a shard of it. Without tokens.json they are read as
+/// GPT-2 ids (uint16), with a warning. `vocabulary` is the model's where it does not follow from the text: without tokens.json
+/// ids are below it, or else below 50304. Throws UserError for a missing folder or file, for files that contradict their
+/// description and for a description of more ids than the model has.
+Corpus open_corpus(const io::Path& folder, std::optional<std::int64_t> vocabulary, Log& log,
+                   const std::string& train = "train.bin");
+/// Reads what needs to be read to trust open files of a folder: described ones, where they are not verified yet
+/// (data/verification.h), and all ids of those without a description. Throws UserError.
+void verify_corpus(const io::Path& folder, std::span<const TokenFile* const> files, Log& log);
 /// Throws UserError unless a model of `vocabulary` knows all ids that `file` may have.
 void demand_known_ids(const TokenFile& file, std::int64_t vocabulary);
 

@@ -42,15 +42,20 @@ std::vector<std::unique_ptr<TokenWriter>> cut_shards(const TokenFile& tokens, in
   return writers;
 }
 
-TokenFile open_shard(const io::Path& folder, int shard, int shards) {
+std::string demand_shard(const io::Path& folder, int shard, int shards) {
   const std::optional<TokenDescription> description = read_description(folder);
-  const std::string name = shard_name(shard, shards);
+  std::string name = shard_name(shard, shards);
   if (!description || description->find(name) == nullptr) {
     throw UserError(
         fmt::format("data.shards = precut: {} has no {}, the shard of rank {} of {}", folder.string(), name, shard, shards),
         fmt::format("cut the text: lockstep prepare TEXT --shards {} --out {}", shards, folder.string()));
   }
-  return open_described(folder, *description, name);
+  return name;
+}
+
+TokenFile open_shard(const io::Path& folder, int shard, int shards) {
+  const std::string name = demand_shard(folder, shard, shards);
+  return open_described(folder, read_description(folder).value(), name);
 }
 
 }  // namespace lockstep::data

@@ -17,8 +17,10 @@ std::string shard_name(int shard, int shards);
 /// yet. Throws UserError when there are more shards than tokens, or a file cannot be written.
 std::vector<std::unique_ptr<TokenWriter>> cut_shards(const TokenFile& tokens, int shards, const io::Path& folder);
 
-/// Shard `shard` of a prepared folder. Throws UserError that says how to cut the text when there is none, or it was cut into
-/// another number.
+/// The name of shard `shard` of a prepared folder. Throws UserError that says how to cut the text when there is none, or it was
+/// cut into another number.
+std::string demand_shard(const io::Path& folder, int shard, int shards);
+/// Opens it.
 TokenFile open_shard(const io::Path& folder, int shard, int shards);
 
 }  // namespace lockstep::data

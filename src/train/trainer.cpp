@@ -54,6 +54,22 @@ void Trainer::read_prompt() {
   }
 }
 
+// The first one comes before the first step: of a large model it takes longer than people wait for a line.
+void Trainer::announce_evaluation() {
+  const EngineConfig& config = parts_.engine.config();
+  const std::int64_t batches = parts_.train_text.batches() + parts_.val_text.batches();
+  const std::int64_t tokens = config.samples * config.positions;
+  const double forward_flops = arch::training_flops_per_token(config.model, config.positions) / 3;
+  const double seconds = static_cast<double>(batches * tokens) * forward_flops / options_.peak_flops /
+                         static_cast<double>(parts_.engine.groups().data().size());
+  constexpr double long_one = 30;
+  if (seconds < long_one) return;
+  parts_.log.info(fmt::format(
+      "An evaluation reads {} batches of {} tokens, {} and more here, before the first step too: train.eval_iters makes it "
+      "shorter, train.eval_interval rarer",
+      batches, format_count(tokens), format_seconds(seconds)));
+}
+
 TrainingHistory Trainer::run(RunState state) {
   state_ = state;
   saved_ = state.step;  // what was resumed from is there already
@@ -61,6 +77,7 @@ TrainingHistory Trainer::run(RunState state) {
   if (lead() && options_.tensorboard) events_.emplace(options_.folder / "tensorboard", state.step == 0 ? 0 : state.step + 1);
   parts_.log.info(fmt::format("Startup time: {:.4f}", now_seconds() - options_.started));
   if (!options_.live) parts_.log.info("\n" + legend());
+  announce_evaluation();
   if (options_.eval_only) {
     evaluate();
     return std::move(history_);

@@ -86,7 +86,9 @@ class Trainer {
   void evaluate_and_sample();
   void evaluate();
   void read_prompt();
-  /// All ranks write the same text, for their leases are alike; rank 0 keeps and logs it.
+  void announce_evaluation();
+  /// With the weights as training has them: packed ones (Inference::prepack) would be a second copy, to be made anew after each
+  /// step. All ranks write the same text, for their leases are alike; rank 0 keeps and logs it.
   void write_sample();
   /// Weights that are not finite are not saved: the run has diverged.
   void save();

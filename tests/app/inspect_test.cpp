@@ -1,9 +1,11 @@
 #include "app/inspect/inspect.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 #include <fstream>
+#include <set>
 
 #include "app/commands.h"
 #include "app/inspect/inspect_facts.h"
@@ -193,7 +195,14 @@ TEST_F(Inspect, PreparedTextWithAMask) {
   EXPECT_EQ(json.at("files").array()[0].at("targets").integer(), 3);
   EXPECT_HOLDS("taught", text(out));
   EXPECT_HOLDS("documents", text(out));
+  const Json mask = facts(out / "train.mask.bin", true);
+  EXPECT_EQ(mask.at("kind").string(), "loss mask");
+  EXPECT_EQ(mask.at("of").string(), "train.bin");
+  EXPECT_EQ(mask.at("targets").integer(), 3);
+  EXPECT_TRUE(mask.at("damaged").array().empty());
+  EXPECT_HOLDS("taught", text(out / "train.mask.bin"));
   damage_last_byte(out / "train.mask.bin");
+  EXPECT_EQ(facts(out / "train.mask.bin", true).at("damaged").array()[0].string(), "train.mask.bin");
   EXPECT_EQ(facts(out, true).at("damaged").array()[0].string(), "train.mask.bin");
   EXPECT_EQ(facts(out / "train.bin", true).at("damaged").array()[0].string(), "train.mask.bin");
 }
@@ -207,6 +216,30 @@ TEST_F(Inspect, ABareTokenFile) {
   EXPECT_HOLDS("read as GPT-2's ids", text(path));
 }
 
+TEST_F(Inspect, APublishedModel) {
+  const fs::path folder = "tests/golden/data/huggingface/llama_tied";
+  const Json json = facts(folder);
+  EXPECT_EQ(json.at("kind").string(), "published model");
+  EXPECT_EQ(json.at("tokenizer").at("fault").string(), folder.string() + " has no tokenizer.json");
+  std::int64_t elements = 0;
+  std::set<std::string> files;
+  for (const Json& tensor : json.at("tensors").array()) {
+    elements += tensor.at("elements").integer();
+    files.insert(tensor.at("file").string());
+    EXPECT_EQ(tensor.at("checksum").string().size(), 16U);
+  }
+  EXPECT_EQ(files, (std::set<std::string>{"model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"}));
+  EXPECT_EQ(json.at("parameters").integer(), elements);
+  EXPECT_HOLDS("model-00002-of-00002.safetensors", text(folder));
+  EXPECT_HOLDS("rmsnorm", text(folder));
+  // A pipe in place of a tensor file does not wait for one who writes.
+  const TempFolder copy;
+  fs::copy(folder, copy / "model");
+  fs::remove(copy / "model/model-00002-of-00002.safetensors");
+  ASSERT_EQ(::mkfifo((copy / "model/model-00002-of-00002.safetensors").c_str(), 0600), 0);
+  EXPECT_THROW(facts(copy / "model"), UserError);
+}
+
 TEST_F(Inspect, WhatIsNothingOfThese) {
   const auto complaint = [&](const fs::path& path) -> std::string {
     try {
@@ -216,7 +249,7 @@ TEST_F(Inspect, WhatIsNothingOfThese) {
     }
     return "no error";
   };
-  EXPECT_HOLDS("no checkpoint, no run and no prepared text", complaint(run.path()));
+  EXPECT_HOLDS("no checkpoint, no run, no prepared text and no published model", complaint(run.path()));
   EXPECT_HOLDS("missing", complaint(run.path() / "missing"));
   EXPECT_HOLDS("missing.bin", complaint(run.path() / "missing.bin"));
   append(run.path() / "photo.png", "not a tensor in sight");

@@ -103,6 +103,13 @@ TEST(LaunchEnvironment, NodeLists) {
   EXPECT_EQ(expand_node_list("nid[001-003,007]"), (Hosts{"nid001", "nid002", "nid003", "nid007"}));
   EXPECT_EQ(expand_node_list("a,b[9-11]-ib,c"), (Hosts{"a", "b9-ib", "b10-ib", "b11-ib", "c"}));
   EXPECT_EQ(expand_node_list("r[0-1]n[1-2]"), (Hosts{"r0n1", "r0n2", "r1n1", "r1n2"}));
+  // Brackets multiply: what no machine has is refused before memory is taken for it.
+  EXPECT_EQ(expand_node_list("n[0-99999]").size(), 100000U);
+  for (const std::string list : {"n[0-100000]", "r[0-999999][0-999999][0-999999]", "r[0-999]n[0-999]", "n[0-99999],m"})
+    EXPECT_TRUE(expand_node_list(list).empty()) << list;
+  std::string brackets = "n";
+  for (int i = 0; i < 20000; ++i) brackets += "[1]";
+  EXPECT_TRUE(expand_node_list(brackets).empty());
   for (const char* wrong : {"", "a,", "n[1-2", "n]1[", "n[2-1]", "n[a-b]", "n[]", "n[1-]", "n[-1]", "n[0-9999999]"}) {
     EXPECT_EQ(expand_node_list(wrong), Hosts{}) << wrong;
   }

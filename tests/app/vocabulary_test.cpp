@@ -92,5 +92,27 @@ TEST_F(Vocabulary, DroppedCharactersOfThePromptAreToldOnce) {
   EXPECT_EQ(outcome.out.find(said, first + 1), std::string::npos);
 }
 
+TEST_F(Vocabulary, ALongEvaluationIsAnnounced) {
+  const std::string said = "An evaluation reads 4 batches of 48 tokens";
+  EXPECT_NE(lockstep(words("slow", {"train.peak_tflops=1e-9"})).out.find(said), std::string::npos);
+  EXPECT_EQ(lockstep(words("fast")).out.find(said), std::string::npos);
+}
+
+// A rank of a text that was cut opens its shard alone: the whole need not be there.
+TEST_F(Vocabulary, AShardIsAllThatItsRankOpens) {
+  const std::string data = (folder_ / "cut").string();
+  ASSERT_EQ(lockstep({"prepare", folder_ / "text.txt", "--shards", "2", "--out", data}).code, 0);
+  const std::vector<std::string> more{"data.dir=" + data, "data.shards=precut", "--ranks", "2"};
+  ASSERT_EQ(lockstep(words("with", more)).code, 0);
+  fs::remove(folder_ / "cut/train.bin");
+  const Outcome outcome = lockstep(words("without", more));
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(losses("without"), losses("with"));
+  std::string bytes = io::read_file(folder_ / "cut/train-00001-of-00002.bin");
+  bytes[100] = static_cast<char>(bytes[100] ^ 1);
+  io::replace_file(folder_ / "cut/train-00001-of-00002.bin", bytes);
+  refused(words("damaged", more), "train-00001-of-00002.bin is not the file that tokens.json describes");
+}
+
 }  // namespace
 }  // namespace lockstep::app

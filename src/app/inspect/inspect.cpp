@@ -167,11 +167,31 @@ std::string safetensors_text(const Json& facts) {
          section("metadata", facts.find("metadata")) + tensor_table(facts);
 }
 
+std::string published_text(const Json& facts) {
+  const Json& tokenizer = facts.at("tokenizer");
+  const Json* fault = tokenizer.find("fault");
+  std::vector<HelpRow> rows{{"parameters", number_text(facts.at("parameters"))}, {"bytes", bytes_text(facts.at("bytes"))}};
+  rows.push_back({"tokenizer", fault != nullptr ? "none: " + plain(fault->string())
+                                                : fmt::format("{}, {} tokens", plain(tokenizer.at("name").string()),
+                                                              number_text(tokenizer.at("vocabulary")))});
+  for (const Json& warning : facts.at("warnings").array()) rows.push_back({"warning", plain(warning.string())});
+  return two_columns(rows) + section("model", facts.find("model")) + tensor_table(facts);
+}
+
+std::string mask_text(const Json& facts) {
+  return two_columns({{"of", plain(facts.at("of").string())},
+                      {"tokens", number_text(facts.at("tokens"))},
+                      {"taught", number_text(facts.at("targets"))},
+                      {"sha256", plain(facts.at("sha256").string())}});
+}
+
 int run_inspect(const Arguments& arguments) {
   std::string path;
   bool json = false, verify = false;
   CommandLine line("inspect",
-                   "What is in a checkpoint, a run folder, a safetensors file or prepared text (tokens.json or a .bin file).");
+                   "What is in a checkpoint, a run folder, a Hugging Face model, a safetensors file or prepared text "
+                   "(tokens.json or a .bin file, a "
+                   "loss mask too).");
   line.positional("PATH", path, "a folder or a file");
   line.flag("--json", json, "print one JSON object");
   line.flag("--verify", verify, "read everything and compare it with its checksums");
@@ -191,6 +211,8 @@ std::string inspect_text(const Json& facts) {
   const std::string head = fmt::format("{}: {}\n", kind, plain(facts.at("path").string()));
   if (kind == "checkpoint") return head + checkpoint_text(facts) + damage_text(facts);
   if (kind == "run") return head + run_text(facts) + damage_text(facts);
+  if (kind == "published model") return head + published_text(facts);
+  if (kind == "loss mask") return head + mask_text(facts) + damage_text(facts);
   if (kind == "tokens") return head + tokens_text(facts) + damage_text(facts);
   return head + safetensors_text(facts);
 }

@@ -6,12 +6,12 @@
 #include <array>
 #include <vector>
 
+#include "app/inspect/tensor_facts.h"
 #include "base/error.h"
 #include "checkpoint/find.h"
+#include "checkpoint/huggingface/folder.h"
 #include "checkpoint/reader.h"
 #include "data/corpus.h"
-#include "io/checksum.h"
-#include "io/safetensors.h"
 
 namespace lockstep::app {
 namespace {
@@ -152,46 +152,6 @@ Json run_facts(const fs::path& run, bool verify, Team& team) {
   return facts;
 }
 
-// Of a tensor's elements, read in pieces.
-std::uint64_t checksum_of(const io::File& file, const io::SafetensorsEntry& entry) {
-  const std::size_t size = io::safetensors_element_size(entry.dtype);
-  std::vector<std::byte> piece(static_cast<std::size_t>(std::min<std::uint64_t>(entry.bytes, std::uint64_t{1} << 20)));
-  std::uint64_t sum = 0;
-  for (std::uint64_t at = 0; at < entry.bytes; at += piece.size()) {
-    piece.resize(static_cast<std::size_t>(std::min<std::uint64_t>(piece.size(), entry.bytes - at)));
-    file.read_at(entry.offset + at, piece);
-    sum += io::checksum(piece, size, at / size);
-  }
-  return sum;
-}
-
-Json safetensors_facts(const fs::path& path, Team& team) {
-  const io::File file = io::File::open_to_read(path);
-  const io::SafetensorsHeader header = io::parse_safetensors(io::read_safetensors_start(file), file.size(), path.string());
-  std::vector<std::uint64_t> checksums(header.entries.size());
-  team.for_each(static_cast<std::int64_t>(header.entries.size()), [&](std::int64_t i, int) {
-    const io::SafetensorsEntry& entry = header.entries[static_cast<std::size_t>(i)];
-    checksums[static_cast<std::size_t>(i)] = checksum_of(file, entry);
-  });
-  Json metadata{Json::Object{}};
-  for (const auto& [key, value] : header.metadata) metadata.set(key, value);
-  Json::Array tensors;
-  std::uint64_t parameters = 0;
-  for (std::size_t i = 0; i < header.entries.size(); ++i) {
-    const io::SafetensorsEntry& entry = header.entries[i];
-    const std::uint64_t elements = entry.bytes / io::safetensors_element_size(entry.dtype);
-    parameters += elements;
-    tensors.emplace_back(Json::Object{{"name", entry.name},
-                                      {"dtype", entry.dtype},
-                                      {"shape", Json::Array(entry.shape.begin(), entry.shape.end())},
-                                      {"elements", elements},
-                                      {"bytes", entry.bytes},
-                                      {"checksum", hex(checksums[i])}});
-  }
-  return Json::Object{{"kind", "safetensors"},      {"path", path.string()},           {"parameters", parameters},
-                      {"bytes", header.file_bytes}, {"metadata", std::move(metadata)}, {"tensors", std::move(tensors)}};
-}
-
 // The first tokens as text, or as ids where no tokenizer is known.
 Json start_of(const data::TokenFile& file, const Json& tokenizer) {
   std::array<std::int32_t, 64> memory;
@@ -241,11 +201,32 @@ Json prepared_facts(const fs::path& folder, bool verify) {
   return facts;
 }
 
+// A loss mask, by the tokens.json beside it.
+Json mask_facts(const fs::path& path, const data::TokenDescription& description, const data::TokenFileFacts& tokens,
+                bool verify) {
+  const fs::path folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
+  data::open_described(folder, description, tokens.name);  // compares sizes
+  Json facts(Json::Object{{"kind", "loss mask"},
+                          {"path", path.string()},
+                          {"of", tokens.name},
+                          {"tokens", tokens.tokens},
+                          {"targets", tokens.mask->targets},
+                          {"sha256", tokens.mask->sha256}});
+  if (!verify) return facts;
+  std::vector<std::string> damaged = data::damaged_files(folder, description);
+  std::erase_if(damaged, [&](const std::string& other) { return other != tokens.mask->name; });
+  facts.set("damaged", names_json(damaged));
+  return facts;
+}
+
 // One file of ids: as the tokens.json beside it says, else as GPT-2's.
 Json token_facts(const fs::path& path, bool verify) {
   const fs::path folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
   const auto description = data::read_description(folder);
   const std::string name = path.filename().string();
+  for (const data::TokenFileFacts& file : description ? description->files : std::vector<data::TokenFileFacts>()) {
+    if (file.mask && file.mask->name == name) return mask_facts(path, *description, file, verify);
+  }
   if (description && description->find(name) != nullptr) {
     const data::TokenFile file = data::open_described(folder, *description, name);
     Json facts(Json::Object{{"kind", "tokens"},
@@ -281,8 +262,10 @@ Json inspect_facts(const fs::path& path, bool verify, Team& team) {
     if (data::is_prepared(path)) return prepared_facts(path, verify);
     const bool run = fs::is_directory(path / checkpoint::checkpoints_folder) || fs::exists(path / "config.toml");
     if (run || path.filename() == checkpoint::checkpoints_folder) return run_facts(path, verify, team);
-    throw UserError(fmt::format("{}: this folder is no checkpoint, no run and no prepared text", path.string()),
-                    "give one that has manifest.json, checkpoints/ or tokens.json, or a .safetensors or .bin file");
+    if (checkpoint::huggingface::is_published(path)) return published_facts(path, team);
+    throw UserError(
+        fmt::format("{}: this folder is no checkpoint, no run, no prepared text and no published model", path.string()),
+        "give one that has manifest.json, checkpoints/, tokens.json or config.json, or a .safetensors or .bin file");
   }
   const fs::path folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
   if (path.filename() == checkpoint::manifest_file && checkpoint::is_checkpoint(folder))

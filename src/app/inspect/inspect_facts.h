@@ -14,6 +14,8 @@ namespace lockstep::app {
 ///   "run"          its checkpoints (step, losses, bytes, which is best and last, what is wrong with it), the latest one's
 ///                  configuration, the last line of its metrics
 ///   "safetensors"  metadata, tensors, parameters
+///   "published model"  a Hugging Face folder: configuration, tokenizer, tensors (with their files), parameters
+///   "loss mask"    of which token file, its tokens, how many are taught
 ///   "tokens"       tokenizer, vocabulary, files (tokens, bytes), how the text starts
 /// `verify` reads everything and adds "damaged", a list of names, where something was promised that can be verified. Throws
 /// UserError for a path that is none of these.

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 
 #include "app/launch/environment.h"
@@ -7,10 +8,11 @@
 namespace lockstep::launch {
 namespace {
 
-constexpr std::int64_t kMostHosts = 1'000'000;
+constexpr std::int64_t kMostHosts = 100'000;
+constexpr std::ptrdiff_t kMostBrackets = 16;  // of one name
 
-// "001-003" or "007": the numbers, padded as the first is.
-bool expand_range(std::string_view range, std::vector<std::string>& out) {
+// "001-003" or "007": the numbers, padded as the first is; `out` has `most` at most.
+bool expand_range(std::string_view range, std::int64_t most, std::vector<std::string>& out) {
   const std::string_view low = range.substr(0, range.find('-'));
   const std::string_view high = low.size() == range.size() ? low : range.substr(low.size() + 1);
   const auto read = [](std::string_view text, std::int64_t& value) {
@@ -19,7 +21,7 @@ bool expand_range(std::string_view range, std::vector<std::string>& out) {
   };
   std::int64_t from = 0;
   std::int64_t to = 0;
-  if (!read(low, from) || !read(high, to) || from > to || to - from >= kMostHosts) return false;
+  if (!read(low, from) || !read(high, to) || from > to || to - from >= most - std::ssize(out)) return false;
   for (std::int64_t i = from; i <= to; ++i) out.push_back(fmt::format("{:0{}}", i, low.size()));
   return true;
 }
@@ -40,21 +42,22 @@ std::vector<std::string_view> split(std::string_view text) {
   return pieces;
 }
 
-// "rack[0-1]n[1-2]": every choice of the first bracket before every name of the rest.
-bool expand_name(std::string_view name, std::vector<std::string>& out) {
+// "rack[0-1]n[1-2]": every choice of the first bracket before every name of the rest; at most `most` of them, before memory is
+// taken: brackets multiply.
+bool expand_name(std::string_view name, std::int64_t most, std::vector<std::string>& out) {
   const std::size_t open = name.find('[');
   const std::size_t close = name.find(']');
   if (open == std::string_view::npos && close == std::string_view::npos) {
     out.emplace_back(name);
-    return true;
+    return most >= 1;
   }
   if (open == std::string_view::npos || close == std::string_view::npos || close < open) return false;
   std::vector<std::string> numbers;
   for (const std::string_view range : split(name.substr(open + 1, close - open - 1))) {
-    if (!expand_range(range, numbers)) return false;
+    if (!expand_range(range, most, numbers)) return false;
   }
   std::vector<std::string> rest;
-  if (!expand_name(name.substr(close + 1), rest)) return false;
+  if (!expand_name(name.substr(close + 1), most / std::ssize(numbers), rest)) return false;
   for (const std::string& number : numbers) {
     for (const std::string& end : rest) out.push_back(fmt::format("{}{}{}", name.substr(0, open), number, end));
   }
@@ -66,7 +69,11 @@ bool expand_name(std::string_view name, std::vector<std::string>& out) {
 std::vector<std::string> expand_node_list(std::string_view list) {
   std::vector<std::string> hosts;
   for (const std::string_view name : split(list)) {
-    if (name.empty() || !expand_name(name, hosts)) return {};
+    std::vector<std::string> expanded;
+    const bool good = !name.empty() && std::ranges::count(name, '[') <= kMostBrackets &&
+                      expand_name(name, kMostHosts - std::ssize(hosts), expanded);
+    if (!good) return {};
+    hosts.insert(hosts.end(), expanded.begin(), expanded.end());
   }
   return hosts;
 }

@@ -31,11 +31,8 @@ bool reads_by_mpi(const RunConfig& config, const Session& session) {
   return config.data.io == "mpi" && session.transport() == Transport::mpi;
 }
 
-/// What this rank's batches are read from when that is not the corpus's mapped file: its shard of a text that was cut ahead of
-/// time, or the same file by MPI-IO.
-std::optional<data::TokenFile> own_text(const RunConfig& config, const data::TokenFile& whole, const Session& session,
-                                        const comm::Communicator& group, Log& log) {
-  if (config.data.shards == "precut") return data::open_shard(data_folder(config), group.rank(), group.size());
+/// The corpus's file by MPI-IO, where this rank's batches are read so.
+std::optional<data::TokenFile> own_text(const RunConfig& config, const data::TokenFile& whole, const Session& session, Log& log) {
   if (reads_by_mpi(config, session)) {
     log.info(fmt::format("Reading {} by MPI-IO", whole.path()));
     data::TokenFile file(whole.path(), whole.format(), comm::open_mpi_file(whole.path()));
@@ -67,7 +64,7 @@ data::WindowReader evaluation_windows(const RunConfig& config, const train::Engi
 
 TrainingData::TrainingData(const RunConfig& config, const train::EngineConfig& settings, const data::Corpus& corpus,
                            const Session& session, comm::Communicator& group, Log& log)
-    : own_(own_text(config, corpus.train, session, group, log)),
+    : own_(own_text(config, corpus.train, session, log)),
       text_(own_ ? *own_ : corpus.train),
       sampler_(training_sampler(config, text_, group)),
       sharers_(reading_group(config, group)),

@@ -18,8 +18,8 @@ namespace lockstep::app {
 
 class TrainingData {
  public:
-  /// `corpus` is the one of data_folder(config). It and `group`, the ranks that share the samples of a step, outlive this.
-  /// Collective over `group`. Throws UserError for settings that these ranks or files cannot serve.
+  /// `corpus` has what this rank reads of data_folder(config). It and `group`, the ranks that share the samples of a step,
+  /// outlive this. Collective over `group`. Throws UserError for settings that these ranks or files cannot serve.
   TrainingData(const RunConfig& config, const train::EngineConfig& settings, const data::Corpus& corpus, const Session& session,
                comm::Communicator& group, Log& log);
   TrainingData(const TrainingData&) = delete;

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
 
 #include "base/error.h"
 #include "checkpoint/find.h"
@@ -55,19 +54,20 @@ io::SafetensorsHeader read_header(const io::File& file) {
   return io::parse_safetensors(io::read_safetensors_start(file), file.size(), file.path().string());
 }
 
-/// Names of tensors by the shard that the index says they are in.
-std::map<std::string, std::vector<std::string>> read_index(const fs::path& path) {
+}  // namespace
+
+std::map<std::string, std::vector<std::string>> shards_of_index(std::string_view text, const std::string& what) {
   const std::string remedy = "take the index that belongs to the files";
-  const Json json = Json::parse(io::read_document(path, most_index_bytes), path.string());
+  const Json json = Json::parse(text, what);
   const Json* map = json.is_object() ? json.find("weight_map") : nullptr;
   if (map == nullptr || !map->is_object() || map->object().empty())
-    throw UserError(fmt::format("{}: \"weight_map\" is missing or no object", path.string()), remedy);
+    throw UserError(fmt::format("{}: \"weight_map\" is missing or no object", what), remedy);
   std::map<std::string, std::vector<std::string>> shards;
   for (const auto& [name, file] : map->object()) {
     const bool good = file.is_string() && !file.string().empty() && file.string().front() != '.' &&
                       file.string().find('/') == std::string::npos;
     if (!good) {
-      throw UserError(fmt::format("{}: the tensor \"{}\" is said to be in {}, which is no file's name", path.string(), name,
+      throw UserError(fmt::format("{}: the tensor \"{}\" is said to be in {}, which is no file's name", what, name,
                                   file.dump().substr(0, 80)),
                       remedy);
     }
@@ -75,8 +75,6 @@ std::map<std::string, std::vector<std::string>> read_index(const fs::path& path)
   }
   return shards;
 }
-
-}  // namespace
 
 bool is_published(const io::Path& path) {
   std::error_code ignored;
@@ -117,7 +115,8 @@ void Folder::open_file(const io::Path& file) {
 }
 
 void Folder::open_shards() {
-  const auto shards = read_index(path_ / index_file);
+  const io::Path index = path_ / index_file;
+  const auto shards = shards_of_index(io::read_document(index, most_index_bytes), index.string());
   std::vector<Problem> problems;
   for (const auto& [file, names] : shards) {
     if (is_there(path_ / file)) continue;

@@ -3,6 +3,7 @@
 // The files of a published model: config.json and safetensors, one or several with an index.
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -19,6 +20,9 @@ inline constexpr std::string_view config_file = "config.json";
 inline constexpr std::string_view weights_file = "model.safetensors";
 inline constexpr std::string_view index_file = "model.safetensors.index.json";
 inline constexpr std::string_view tokenizer_file = "tokenizer.json";
+
+/// Names of tensors by the shard that an index says they are in, a file of its folder; `what` names the index. Throws UserError.
+std::map<std::string, std::vector<std::string>> shards_of_index(std::string_view text, const std::string& what);
 
 /// Whether the path means a published model: a safetensors file, or a folder with config.json or weights that is no run's or
 /// checkpoint's.
