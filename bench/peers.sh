@@ -14,6 +14,7 @@
 #   --ranks    data-parallel ranks of both (PyTorch: DDP over gloo); ours is then also compared with one rank that has all cores
 #   --no-floor leave out step time over floor
 #   --results  keep what is measured in a file; the rounds in it count too, so that a comparison can be made in parts
+#              (--rounds 0: nothing but their table)
 #
 # PEERS is the folder with `peer` and torch_gpt.py (default ../shared/peers beside the project); LOCKSTEP is the program (default
 # build/lockstep). Targets are those of the processor (bench/targets.tsv).
@@ -47,7 +48,7 @@ while [ $# -gt 0 ]; do
     esac
     shift 2
 done
-[[ $rounds =~ ^[0-9]+$ && $rounds -ge 1 ]] || fail "--rounds $rounds: give a number of rounds, such as 9"
+[[ $rounds =~ ^[0-9]+$ && ($rounds -ge 1 || -n $results) ]] || fail "--rounds $rounds: give a number of rounds, such as 9"
 [[ $ranks =~ ^[0-9]+$ && $ranks -ge 1 ]] || fail "--ranks $ranks: give a number of ranks, such as 2"
 [ "$ranks" = 1 ] || floor=no
 [[ $dtype == fp32 || $dtype == bf16 ]] || fail "--dtype $dtype: choose fp32 or bf16"
