@@ -13,6 +13,7 @@ Command eval_command();
 Command inspect_command();
 Command convert_command();
 Command bench_command();
+Command plan_command();
 Command launch_command();
 Command doctor_command();
 Command test_dist_command();

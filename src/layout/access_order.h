@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/strong.h"
-#include "layout/pipeline_schedule.h"
+#include "layout/pipeline/pipeline_schedule.h"
 #include "layout/range.h"
 
 namespace lockstep::layout {

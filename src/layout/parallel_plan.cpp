@@ -6,7 +6,7 @@
 #include <array>
 #include <charconv>
 
-#include "layout/schedules.h"
+#include "layout/pipeline/schedules.h"
 
 namespace lockstep::layout {
 namespace {
@@ -79,6 +79,22 @@ void check_hosts(const ParallelPlan& plan, std::vector<Problem>& problems) {
   }
 }
 
+void check_schedule(const ParallelPlan& plan, std::vector<Problem>& problems) {
+  if (plan.chunks > 1 && plan.pp == 1) {
+    problems.push_back({fmt::format("parallel.virtual_stages = {}: there is one pipeline rank", plan.chunks),
+                        "set parallel.pp, or parallel.virtual_stages=null"});
+  }
+  if (const NamedSchedule* schedule = find_schedule(plan.schedule)) {
+    const std::vector<Problem> own = check(*schedule, {plan.pp, plan.pp > 1 ? plan.chunks : 1, plan.microbatches});
+    problems.insert(problems.end(), own.begin(), own.end());
+    return;
+  }
+  std::vector<std::string> names;
+  for (const NamedSchedule& schedule : schedules()) names.push_back(fmt::format("parallel.schedule={}", schedule.name));
+  problems.push_back({fmt::format("parallel.schedule = {}: there is no such schedule", plan.schedule),
+                      fmt::format("{}", fmt::join(names, " or "))});
+}
+
 }  // namespace
 
 std::vector<Problem> check(const ParallelPlan& plan, const PlanLimits& limits, std::int64_t ranks) {
@@ -89,16 +105,7 @@ std::vector<Problem> check(const ParallelPlan& plan, const PlanLimits& limits, s
   if (plan.sequence && plan.tp == 1)
     problems.push_back({"parallel.sequence = true: there is no tensor parallelism to share tokens with",
                         "set parallel.tp, or parallel.sequence=false"});
-  if (plan.chunks > 1 && plan.pp == 1) {
-    problems.push_back({fmt::format("parallel.virtual_stages = {}: there is one pipeline rank", plan.chunks),
-                        "set parallel.pp, or parallel.virtual_stages=null"});
-  }
-  if (find_schedule(plan.schedule) == nullptr) {
-    std::vector<std::string> names;
-    for (const NamedSchedule& schedule : schedules()) names.push_back(fmt::format("parallel.schedule={}", schedule.name));
-    problems.push_back({fmt::format("parallel.schedule = {}: there is no such schedule", plan.schedule),
-                        fmt::format("{}", fmt::join(names, " or "))});
-  }
+  check_schedule(plan, problems);
   const bool parameters_cut = plan.parameters.cut != CutOver::none, gradients_cut = plan.gradients.cut != CutOver::none;
   if ((parameters_cut && !gradients_cut) || (gradients_cut && plan.optimizer.cut == CutOver::none)) {
     problems.push_back(

@@ -61,7 +61,7 @@ struct ParallelPlan {
   int pp = 1;                     ///< pipeline
   int chunks = 1;                 ///< of the model on each pipeline rank (virtual stages)
   bool sequence = false;          ///< tokens are cut over tp where tensor parallelism would replicate work
-  std::string schedule = "1f1b";  ///< of the pipeline: a name of layout/schedules
+  std::string schedule = "1f1b";  ///< of the pipeline: a name of layout/pipeline/schedules
   int microbatches = 1;           ///< of a step, on each data-parallel rank
   ReduceEvery reduce = ReduceEvery::step;
   Placement parameters = {}, gradients = {}, optimizer = {};  ///< optimizer: master copies and the optimizer's own state

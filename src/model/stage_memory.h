@@ -5,8 +5,8 @@
 
 #include <vector>
 
-#include "layout/lives.h"
 #include "layout/parallel_plan.h"
+#include "layout/pipeline/lives.h"
 #include "model/head.h"
 #include "model/saved.h"
 

@@ -8,7 +8,7 @@
 
 #include "comm/communicator.h"
 #include "data/batch.h"
-#include "layout/pipeline_schedule.h"
+#include "layout/pipeline/pipeline_schedule.h"
 #include "model/stage.h"
 
 namespace lockstep::train {

@@ -71,13 +71,7 @@ void Trainer::announce_evaluation() {
 }
 
 TrainingHistory Trainer::run(RunState state) {
-  state_ = state;
-  saved_ = state.step;  // what was resumed from is there already
-  if (state.step == 0) saved_ = -1;
-  if (lead() && options_.tensorboard) events_.emplace(options_.folder / "tensorboard", state.step == 0 ? 0 : state.step + 1);
-  parts_.log.info(fmt::format("Startup time: {:.4f}", now_seconds() - options_.started));
-  if (!options_.live) parts_.log.info("\n" + legend());
-  announce_evaluation();
+  begin(state);
   if (options_.eval_only) {
     evaluate();
     return std::move(history_);
@@ -88,7 +82,21 @@ TrainingHistory Trainer::run(RunState state) {
   }
   parts_.loader.start(static_cast<std::uint64_t>(state_.step), static_cast<std::uint64_t>(state_.next_sample));
   last_end_ = now_seconds();
-  StopCause stop_cause = StopCause::none;
+  finish(take_steps());
+  return std::move(history_);
+}
+
+void Trainer::begin(const RunState& state) {
+  state_ = state;
+  saved_ = state.step;  // what was resumed from is there already
+  if (state.step == 0) saved_ = -1;
+  if (lead() && options_.tensorboard) events_.emplace(options_.folder / "tensorboard", state.step == 0 ? 0 : state.step + 1);
+  parts_.log.info(fmt::format("Startup time: {:.4f}", now_seconds() - options_.started));
+  if (!options_.live) parts_.log.info("\n" + legend());
+  announce_evaluation();
+}
+
+StopCause Trainer::take_steps() {
   while (true) {
     if (due(options_.eval_interval)) evaluate_and_sample();
     if (state_.step > 0 && due(options_.checkpoint_interval)) save();
@@ -96,19 +104,19 @@ TrainingHistory Trainer::run(RunState state) {
     const StopCause cause = agree(save_now);
     if (save_now) save();
     if (cause == StopCause::diverged) end_diverged(fmt::format("{} steps in a row were left out", options_.max_skipped));
-    if (history_.diverged || state_.step >= options_.max_iters) break;
-    if (cause != StopCause::none) {
-      history_.stopped = describe(cause, options_.switches);
-      stop_cause = cause;
-      break;
-    }
+    if (history_.diverged || state_.step >= options_.max_iters) return StopCause::none;
+    if (cause != StopCause::none) return cause;
     one_step();
   }
+}
+
+void Trainer::finish(StopCause cause) {
+  if (cause != StopCause::none) history_.stopped = describe(cause, options_.switches);
   if (!history_.diverged) {
     if (!history_.stopped && evaluated_ != state_.step) evaluate_and_sample();
     save();
   }
-  if (stop_cause == StopCause::kill_file && switches_) {
+  if (cause == StopCause::kill_file && switches_) {
     const std::string left = switches_->take_kill_request();
     if (!left.empty()) parts_.log.warning(left);
   }
@@ -120,7 +128,6 @@ TrainingHistory Trainer::run(RunState state) {
     std::nth_element(rates_.begin(), middle, rates_.end());
     history_.tokens_per_second = *middle;
   }
-  return std::move(history_);
 }
 
 StopCause Trainer::agree(bool& save) {

@@ -97,6 +97,10 @@ class Trainer {
   void log_step(const StepResult& result, double dt, double waited);
   void write_line(const Metrics& metrics);
   RankTimes gather_times(const Metrics& metrics);
+  void begin(const RunState& state);
+  /// Until the last step, or a cause to stop before it.
+  StopCause take_steps();
+  void finish(StopCause cause);
   /// What the ranks do now, agreed: a reason to leave, or a save.
   StopCause agree(bool& save);
   bool lead() const { return parts_.engine.groups().lead(); }

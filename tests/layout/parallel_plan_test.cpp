@@ -16,10 +16,17 @@ bool complains(const ParallelPlan& plan, std::int64_t ranks, std::string_view ab
 
 TEST(ParallelPlan, APlanThatFitsHasNoProblem) {
   EXPECT_TRUE(check({}, small, 1).empty());
-  const ParallelPlan all{
-      .dp = 2, .tp = 2, .cp = 2, .pp = 2, .chunks = 2, .sequence = true, .microbatches = 4, .ranks_per_host = 4};
+  const ParallelPlan all{.dp = 2,
+                         .tp = 2,
+                         .cp = 2,
+                         .pp = 2,
+                         .chunks = 2,
+                         .sequence = true,
+                         .schedule = "zb-v",
+                         .microbatches = 4,
+                         .ranks_per_host = 4};
   EXPECT_TRUE(check(all, small, 16).empty());
-  EXPECT_EQ(describe(all), "dp=2 tp=2 cp=2 pp=2 (1f1b) sequence");
+  EXPECT_EQ(describe(all), "dp=2 tp=2 cp=2 pp=2 (zb-v) sequence");
   EXPECT_EQ(describe({}), "one rank");
 }
 
@@ -55,6 +62,7 @@ TEST(ParallelPlan, WhatNeedsAnotherSettingSaysSo) {
   EXPECT_TRUE(complains({.chunks = 2}, 1, "parallel.virtual_stages"));
   EXPECT_TRUE(complains({.parameters = {CutOver::all, Tier::device}}, 1, "cut only with gradients"));
   EXPECT_TRUE(complains({.tiles = {0, 1}}, 1, "memory.tiles = 0x1"));
+  EXPECT_TRUE(complains({.pp = 2, .chunks = 2}, 2, "parallel.virtual_stages = 2: schedule 1f1b has one chunk a rank"));
   EXPECT_TRUE(complains({.schedule = "2f2b"}, 1, "parallel.schedule = 2f2b: there is no such schedule"));
   const Placement on_host{CutOver::host, Tier::device};
   EXPECT_TRUE(complains({.dp = 3, .optimizer = on_host, .ranks_per_host = 2}, 3, "do not divide by the 2 of a host"));

@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "layout/access_order.h"
-#include "layout/lives.h"
+#include "layout/pipeline/lives.h"
 #include "support/schedules.h"
 
 namespace lockstep::layout {

@@ -1,6 +1,6 @@
 // The schedules of the table, on every rank of pipelines of all lengths.
 
-#include "layout/schedules.h"
+#include "layout/pipeline/schedules.h"
 
 #include <gtest/gtest.h>
 
@@ -8,8 +8,8 @@
 #include <deque>
 #include <map>
 
-#include "base/error.h"
-#include "layout/lives.h"
+#include "layout/pipeline/lives.h"
+#include "layout/pipeline/simulation.h"
 #include "support/schedules.h"
 
 namespace lockstep::layout {
@@ -18,36 +18,36 @@ namespace {
 using Kind = Action::Kind;
 using support::action;
 
-Chunk chunk_of(const PipelinePlace& place) {
-  return {.blocks = {place.stage, 1}, .embedding = place.stage == 0, .head = place.stage == place.stages - 1};
-}
-
-/// Calls `each` for every schedule, number of stages and of micro-batches.
+/// Calls `each` for every schedule and every shape that it allows.
 template <class Each>
 void for_each_pipeline(const Each& each) {
   for (const NamedSchedule& schedule : schedules()) {
-    for (const int stages : {1, 2, 3, 4, 5}) {
-      for (const int microbatches : {1, 2, 3, 4, 9}) {
-        SCOPED_TRACE(testing::Message() << schedule.name << ", " << stages << " stages, " << microbatches << " micro-batches");
-        each(schedule, stages, microbatches);
+    for (const int ranks : {1, 2, 3, 4, 5, 8}) {
+      for (const int chunks : {1, 2, 3}) {
+        for (const int microbatches : {1, 2, 3, 4, 7, 9, 16}) {
+          const PipelineShape shape{ranks, chunks, microbatches};
+          if (!check(schedule, shape).empty()) continue;
+          SCOPED_TRACE(testing::Message() << schedule.name << ", " << ranks << " ranks, " << chunks << " chunks, " << microbatches
+                                          << " micro-batches");
+          each(schedule, shape);
+        }
       }
     }
   }
 }
 
-TEST(Chunks, AreDealtInTurnAndTileTheBlocks) {
-  for (const int chunks : {1, 2, 3}) {
-    const ParallelPlan plan{.pp = 3, .chunks = chunks};
+TEST(Chunks, TileTheBlocksInTheOrderOfTheirStages) {
+  for (const StageMap& map : {StageMap::looped(3, 1), StageMap::looped(3, 2), StageMap::looped(3, 3), StageMap::vee(3)}) {
     for (const std::int64_t layers : {9, 11, 14}) {
-      std::vector<Range> stages(static_cast<std::size_t>(3 * chunks));
+      std::vector<Range> stages(static_cast<std::size_t>(map.stages()));
       for (int rank = 0; rank < 3; ++rank) {
-        const std::vector<Chunk> own = chunks_of(plan, rank, layers);
-        ASSERT_EQ(std::ssize(own), chunks);
-        for (int c = 0; c < chunks; ++c) {
-          const Chunk& chunk = own[static_cast<std::size_t>(c)];
-          stages[static_cast<std::size_t>(c * 3 + rank)] = chunk.blocks;
-          EXPECT_EQ(chunk.embedding, rank == 0 && c == 0);
-          EXPECT_EQ(chunk.head, rank == 2 && c == chunks - 1);
+        const std::vector<Chunk> own = chunks_of(map, rank, layers);
+        ASSERT_EQ(own.size(), map.stages_of(rank).size());
+        for (std::size_t c = 0; c < own.size(); ++c) {
+          const int stage = map.stages_of(rank)[c];
+          stages[static_cast<std::size_t>(stage)] = own[c].blocks;
+          EXPECT_EQ(own[c].embedding, stage == 0);
+          EXPECT_EQ(own[c].head, stage == map.stages() - 1);
         }
       }
       std::int64_t next = 0;
@@ -61,46 +61,72 @@ TEST(Chunks, AreDealtInTurnAndTileTheBlocks) {
   }
 }
 
+TEST(StageMap, LoopsAndVsSayWhoHasWhat) {
+  const StageMap looped = StageMap::looped(3, 2), vee = StageMap::vee(3);
+  EXPECT_EQ(looped.stages_of(1), (std::vector<int>{1, 4}));
+  EXPECT_EQ(looped.rank_of(5), 2);
+  EXPECT_EQ(looped.chunk_of(3), 1);
+  EXPECT_EQ(vee.stages_of(0), (std::vector<int>{0, 5}));
+  EXPECT_EQ(vee.stages_of(2), (std::vector<int>{2, 3}));
+  EXPECT_THROW(StageMap(2, {0, 0}), BrokenRule);
+  EXPECT_THROW(StageMap(2, {0, 2, 1}), BrokenRule);
+}
+
 TEST(Schedules, HaveNoProblemOnAnyRank) {
-  for_each_pipeline([](const NamedSchedule& schedule, int stages, int microbatches) {
-    for (int stage = 0; stage < stages; ++stage) {
-      const PipelinePlace place{.stage = stage, .stages = stages, .microbatches = microbatches};
-      EXPECT_EQ(problems_of(schedule.actions(place), {chunk_of(place)}, microbatches), std::vector<std::string>{});
+  for_each_pipeline([](const NamedSchedule& schedule, const PipelineShape& shape) {
+    const StageMap map = stage_map(schedule, shape);
+    const std::vector<std::vector<Action>> actions = actions_of(schedule, shape);
+    for (int rank = 0; rank < shape.ranks; ++rank) {
+      const std::vector<Chunk> chunks = chunks_of(map, rank, map.stages());
+      EXPECT_EQ(problems_of(actions[static_cast<std::size_t>(rank)], chunks, shape.microbatches), std::vector<std::string>{});
     }
   });
 }
 
-/// Micro-batches sent from one rank to another and not yet received, in their order.
-using Letters = std::map<std::pair<int, int>, std::deque<int>>;
+/// What one rank sent another one and this has not received, in order: which stage's input or gradient, of which micro-batch.
+struct Letter {
+  Kind kind;
+  int stage, microbatch;
+  friend bool operator==(const Letter&, const Letter&) = default;
+};
+using Letters = std::map<std::pair<int, int>, std::deque<Letter>>;
 
-/// Does the action when it needs nothing that is not there, a receive what was sent.
-bool go(const Action& action, int stage, Letters& letters) {
-  const bool receives = action.kind == Kind::receive_input || action.kind == Kind::receive_gradient;
-  const bool sends = action.kind == Kind::send_output || action.kind == Kind::send_gradient;
-  const int other = action.kind == Kind::receive_input || action.kind == Kind::send_gradient ? stage - 1 : stage + 1;
-  if (sends) letters[{stage, other}].push_back(action.microbatch.value);
-  if (!receives) return true;
-  std::deque<int>& box = letters[{other, stage}];
+/// Does the action of a rank when it needs nothing that is not there, a receive what was sent; a forward pass overwrites what the
+/// one before it in the chunk made, which must have been received.
+bool go(const Action& action, int rank, const StageMap& map, Letters& letters) {
+  const int stage = map.stages_of(rank)[static_cast<std::size_t>(action.chunk)];
+  const bool input = action.kind == Kind::receive_input || action.kind == Kind::send_output;
+  if (action.kind == Kind::forward && stage + 1 < map.stages()) {
+    const std::deque<Letter>& box = letters[{rank, map.rank_of(stage + 1)}];
+    const auto is_before = [&](const Letter& letter) { return letter.kind == Kind::receive_input && letter.stage == stage + 1; };
+    if (std::ranges::any_of(box, is_before)) return false;
+  }
+  const Kind received = input ? Kind::receive_input : Kind::receive_gradient;
+  if (action.kind == Kind::send_output || action.kind == Kind::send_gradient) {
+    const int other = input ? stage + 1 : stage - 1;
+    letters[{rank, map.rank_of(other)}].push_back({received, other, action.microbatch.value});
+  }
+  if (action.kind != received) return true;
+  std::deque<Letter>& box = letters[{map.rank_of(input ? stage - 1 : stage + 1), rank}];
   if (box.empty()) return false;
-  EXPECT_EQ(box.front(), action.microbatch.value) << "received by stage " << stage;
+  EXPECT_EQ(box.front(), (Letter{received, stage, action.microbatch.value})) << "received by rank " << rank;
   box.pop_front();
   return true;
 }
 
-// Even where a receive stops its rank until the message is there.
+// Even where a receive stops its rank until the message is there; and what a rank sends another one comes in the order in which
+// this one receives.
 TEST(Schedules, RanksOfAPipelineNeverWaitForEachOther) {
-  for_each_pipeline([](const NamedSchedule& schedule, int stages, int microbatches) {
+  for_each_pipeline([](const NamedSchedule& schedule, const PipelineShape& shape) {
+    const StageMap map = stage_map(schedule, shape);
     std::vector<std::deque<Action>> left;
-    for (int stage = 0; stage < stages; ++stage) {
-      const std::vector<Action> actions = schedule.actions({.stage = stage, .stages = stages, .microbatches = microbatches});
-      left.emplace_back(actions.begin(), actions.end());
-    }
+    for (const std::vector<Action>& actions : actions_of(schedule, shape)) left.emplace_back(actions.begin(), actions.end());
     Letters letters;
     for (bool moved = true; moved;) {
       moved = false;
-      for (int stage = 0; stage < stages; ++stage) {
-        std::deque<Action>& mine = left[static_cast<std::size_t>(stage)];
-        while (!mine.empty() && go(mine.front(), stage, letters)) {
+      for (int rank = 0; rank < shape.ranks; ++rank) {
+        std::deque<Action>& mine = left[static_cast<std::size_t>(rank)];
+        while (!mine.empty() && go(mine.front(), rank, map, letters)) {
           mine.pop_front();
           moved = true;
         }
@@ -111,33 +137,70 @@ TEST(Schedules, RanksOfAPipelineNeverWaitForEachOther) {
   });
 }
 
+double peak(std::string_view name, const PipelineShape& shape, int rank) {
+  return peak_activations(actions_of(*find_schedule(name), shape)[static_cast<std::size_t>(rank)], shape.chunks);
+}
+
 TEST(Schedules, KeepAsManyMicroBatchesAsTheyPromise) {
-  const auto kept = [](std::string_view name, int stage, int microbatches) {
-    const PipelinePlace place{.stage = stage, .stages = 4, .microbatches = microbatches};
-    return lives_of(find_schedule(name)->actions(place), {chunk_of(place)}, microbatches).front().kept;
-  };
-  for (int stage = 0; stage < 4; ++stage) {
-    EXPECT_EQ(kept("gpipe", stage, 8), 8);
-    EXPECT_EQ(kept("1f1b", stage, 8), 4 - stage);
-    EXPECT_EQ(kept("1f1b", stage, 2), std::min(2, 4 - stage));
+  for (int rank = 0; rank < 4; ++rank) {
+    EXPECT_EQ(peak("gpipe", {4, 1, 8}, rank), 8);
+    EXPECT_EQ(peak("1f1b", {4, 1, 8}, rank), 4 - rank);
+    EXPECT_EQ(peak("1f1b", {4, 1, 2}, rank), std::min(2, 4 - rank));
+    EXPECT_EQ(peak("breadth-first", {4, 2, 8}, rank), 8);
+    EXPECT_EQ(peak("zb-h1", {4, 1, 8}, rank), 4);
+    EXPECT_EQ(peak("zb-v", {4, 2, 8}, rank), 4);
+    EXPECT_EQ(peak("dualpipe-v", {4, 2, 8}, rank), 4.5);
   }
+  EXPECT_EQ(peak("interleaved", {4, 2, 8}, 0), 5.5);
+  EXPECT_EQ(peak("interleaved", {8, 2, 16}, 0), 11.5);
 }
 
 TEST(Schedules, OneStageNeedsNoMessages) {
-  EXPECT_EQ(find_schedule("1f1b")->actions({.microbatches = 2}),
-            (std::vector<Action>{action(Kind::forward, 0), action(Kind::backward, 0), action(Kind::forward, 1),
-                                 action(Kind::backward, 1)}));
-  EXPECT_EQ(find_schedule("gpipe")->actions({.microbatches = 2}),
-            (std::vector<Action>{action(Kind::forward, 0), action(Kind::forward, 1), action(Kind::backward, 0),
-                                 action(Kind::backward, 1)}));
+  EXPECT_EQ(support::in_turn(2), (std::vector<Action>{action(Kind::forward, 0), action(Kind::backward, 0),
+                                                      action(Kind::forward, 1), action(Kind::backward, 1)}));
+  EXPECT_EQ(support::gpipe(2), (std::vector<Action>{action(Kind::forward, 0), action(Kind::forward, 1), action(Kind::backward, 0),
+                                                    action(Kind::backward, 1)}));
 }
 
-TEST(Schedules, NamesAndPlacesOutsideThePipelineAreRefused) {
+// Rank 1 needs rank 0's micro-batch 1 of stage 0 behind the gradient of stage 2 that rank 0 sent before it: it takes both.
+TEST(Schedules, MessagesAreReceivedInTheOrderInWhichTheyAreSent) {
+  const std::vector<std::vector<StagePass>> passes{
+      {{Kind::forward, 0, 0},
+       {Kind::forward, 2, 0},
+       {Kind::backward, 2, 0},
+       {Kind::forward, 0, 1},
+       {Kind::backward, 0, 0},
+       {Kind::forward, 2, 1},
+       {Kind::backward, 2, 1},
+       {Kind::backward, 0, 1}},
+      {{Kind::forward, 1, 0}, {Kind::forward, 1, 1}, {Kind::backward, 1, 0}, {Kind::backward, 1, 1}}};
+  const std::vector<Action> second = with_messages(passes, StageMap(2, {0, 1, 0}))[1];
+  EXPECT_EQ((std::vector<Action>(second.begin(), second.begin() + 6)),
+            (std::vector<Action>{action(Kind::receive_input, 0), action(Kind::forward, 0), action(Kind::send_output, 0),
+                                 action(Kind::receive_gradient, 0), action(Kind::receive_input, 1), action(Kind::forward, 1)}));
+}
+
+TEST(Schedules, NumbersThatASchedulePreventsAreNamed) {
+  const auto problem = [](std::string_view name, const PipelineShape& shape) {
+    const std::vector<Problem> problems = check(*find_schedule(name), shape);
+    return problems.empty() ? std::string() : problems.front().message;
+  };
+  EXPECT_EQ(problem("1f1b", {2, 2, 4}), "parallel.virtual_stages = 2: schedule 1f1b has one chunk a rank");
+  EXPECT_EQ(problem("interleaved", {2, 1, 4}),
+            "parallel.virtual_stages = 1: schedule interleaved has at least two chunks a rank");
+  EXPECT_EQ(problem("zb-v", {2, 3, 4}), "parallel.virtual_stages = 3: schedule zb-v has two chunks a rank, in a V");
+  EXPECT_EQ(problem("dualpipe-v", {4, 2, 7}),
+            "optimizer.gas = 7: schedule dualpipe-v needs at least 2 micro-batches for each of 4 ranks");
+  EXPECT_EQ(problem("dualpipe-v", {1, 1, 1}), "") << "a rank alone has no V";
+  EXPECT_EQ(usual_chunks(*find_schedule("zb-v"), 4), 2);
+  EXPECT_EQ(usual_chunks(*find_schedule("zb-v"), 1), 1);
+  EXPECT_EQ(usual_chunks(*find_schedule("zb-h1"), 4), 1);
+
   EXPECT_EQ(find_schedule("2f2b"), nullptr);
   for (const NamedSchedule& schedule : schedules()) {
     EXPECT_EQ(find_schedule(schedule.name), &schedule);
-    EXPECT_THROW(schedule.actions({.microbatches = 0}), BrokenRule);
-    EXPECT_THROW(schedule.actions({.stage = 2, .stages = 2}), BrokenRule);
+    EXPECT_THROW(actions_of(schedule, {.microbatches = 0}), BrokenRule);
+    EXPECT_THROW(actions_of(schedule, {.ranks = 2, .chunks = 0, .microbatches = 4}), BrokenRule);
   }
 }
 

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "layout/schedules.h"
+#include "layout/pipeline/schedules.h"
 
 namespace lockstep::support {
 
@@ -14,10 +14,10 @@ inline layout::Action action(Kind kind, int microbatch, int chunk = 0) { return 
 
 /// Forward and backward in turn, as training on one rank has it.
 inline std::vector<layout::Action> in_turn(int microbatches) {
-  return layout::find_schedule("1f1b")->actions({.microbatches = microbatches});
+  return actions_of(*layout::find_schedule("1f1b"), {.microbatches = microbatches}).front();
 }
 inline std::vector<layout::Action> gpipe(int microbatches) {
-  return layout::find_schedule("gpipe")->actions({.microbatches = microbatches});
+  return actions_of(*layout::find_schedule("gpipe"), {.microbatches = microbatches}).front();
 }
 
 /// `ahead` forward passes, then one forward, one backward, on one rank.

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "arch/shard_rules.h"
-#include "layout/pipeline_schedule.h"
+#include "layout/pipeline/pipeline_schedule.h"
 #include "model/initialise.h"
 #include "model/rotation.h"
 #include "model/stage.h"

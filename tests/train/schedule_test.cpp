@@ -4,6 +4,7 @@
 
 #include <mutex>
 #include <numeric>
+#include <set>
 
 #include "comm/thread/thread_world.h"
 #include "support/schedules.h"
@@ -200,42 +201,60 @@ TEST(Recomputation, OfTwoChunksSharesOnePlace) {
 /// The list with each gradient of weights behind the next micro-batch's input gradient.
 std::vector<Action> with_late_weights(const std::vector<Action>& actions) {
   std::vector<Action> late;
+  std::set<int> chunks;
   for (Action each : actions) {
+    const int m = each.microbatch.value;
+    chunks.insert(each.chunk);
+    if (each.kind == Kind::weight_backward) continue;
     if (each.kind == Kind::backward) each.kind = Kind::input_backward;
     late.push_back(each);
-    const int m = each.microbatch.value;
-    if (each.kind == Kind::input_backward && m > 0) late.push_back(action(Kind::weight_backward, m - 1));
+    if (each.kind == Kind::input_backward && m > 0) late.push_back(action(Kind::weight_backward, m - 1, each.chunk));
   }
-  late.push_back(action(Kind::weight_backward, microbatches - 1));
+  for (const int chunk : chunks) late.push_back(action(Kind::weight_backward, microbatches - 1, chunk));
   return late;
 }
 
-/// The stage whose chunk has the parameter.
-std::size_t stage_of(const std::string& parameter, const arch::ModelConfig& config, int stages) {
+/// The rank whose chunk has the parameter.
+std::size_t rank_of(const std::string& parameter, const arch::ModelConfig& config, const layout::StageMap& map) {
   constexpr std::string_view block = "transformer.h.";
-  if (!parameter.starts_with(block)) return static_cast<std::size_t>(stages - 1);
-  const int number = std::stoi(parameter.substr(block.size()));
-  int stage = 0;
-  while (layout::part_of(config.layers, stage, stages).end() <= number) ++stage;
-  return static_cast<std::size_t>(stage);
+  int stage = map.stages() - 1;
+  if (parameter.starts_with(block)) {
+    const int number = std::stoi(parameter.substr(block.size()));
+    stage = 0;
+    while (layout::part_of(config.layers, stage, map.stages()).end() <= number) ++stage;
+  }
+  return static_cast<std::size_t>(map.rank_of(stage));
 }
 
-/// What each rank of a pipeline of one chunk a rank learns from two steps, between which it evaluates.
-std::vector<Learnt> learn_in_pipeline(const arch::ModelConfig& config, const layout::NamedSchedule& schedule, int stages,
+/// Who has the chunks before and behind those of a rank.
+std::vector<PipelineLinks::Neighbours> neighbours(const layout::StageMap& map, int rank) {
+  std::vector<PipelineLinks::Neighbours> all;
+  for (const int stage : map.stages_of(rank)) {
+    all.push_back(
+        {.before = stage > 0 ? map.rank_of(stage - 1) : -1, .behind = stage + 1 < map.stages() ? map.rank_of(stage + 1) : -1});
+  }
+  return all;
+}
+
+layout::PipelineShape shape_of(const layout::NamedSchedule& schedule, int ranks) {
+  return {.ranks = ranks, .chunks = usual_chunks(schedule, ranks), .microbatches = microbatches};
+}
+
+/// What each rank of a pipeline learns from two steps, between which it evaluates.
+std::vector<Learnt> learn_in_pipeline(const arch::ModelConfig& config, const layout::NamedSchedule& schedule, int ranks,
                                       bool late, const layout::Recompute& recompute = {}) {
-  std::vector<Learnt> learnt(static_cast<std::size_t>(stages));
-  comm::run_ranks(stages, {.timeout = 60}, [&](comm::Communicator& group) {
-    const int stage = group.rank();
+  const layout::StageMap map = stage_map(schedule, shape_of(schedule, ranks));
+  const std::vector<std::vector<Action>> lists = actions_of(schedule, shape_of(schedule, ranks));
+  std::vector<Learnt> learnt(static_cast<std::size_t>(ranks));
+  comm::run_ranks(ranks, {.timeout = 60}, [&](comm::Communicator& group) {
+    const auto rank = static_cast<std::size_t>(group.rank());
     support::Machine machine(1);
     group.attach(*machine.stream, machine.runtime->team());
-    const std::vector<Action> plain = schedule.actions({.stage = stage, .stages = stages, .microbatches = microbatches});
-    const std::vector<Action> actions = late ? with_late_weights(plain) : plain;
-    const layout::Range blocks = layout::part_of(config.layers, stage, stages);
-    const Chunk chunk{.blocks = blocks, .embedding = stage == 0, .head = stage == stages - 1};
-    support::TinyStages model(config, {samples, positions}, {chunk}, actions, microbatches, machine, {.recompute = recompute});
-    PipelineRunner runner(actions, model.memory, model.stages,
-                          {.group = &group, .chunks = {{.before = stage - 1, .behind = stage + 1}}});
-    Learnt& mine = learnt[static_cast<std::size_t>(stage)];
+    const std::vector<Action> actions = late ? with_late_weights(lists[rank]) : lists[rank];
+    const std::vector<Chunk> chunks = chunks_of(map, group.rank(), config.layers);
+    support::TinyStages model(config, {samples, positions}, chunks, actions, microbatches, machine, {.recompute = recompute});
+    PipelineRunner runner(actions, model.memory, model.stages, {.group = &group, .chunks = neighbours(map, group.rank())});
+    Learnt& mine = learnt[rank];
     step(model, runner, mine);
     evaluate(runner, mine);
     step(model, runner, mine);
@@ -243,40 +262,55 @@ std::vector<Learnt> learn_in_pipeline(const arch::ModelConfig& config, const lay
   return learnt;
 }
 
-void expect_pipeline_equal(const std::vector<Learnt>& learnt, const Learnt& plain, const arch::ModelConfig& config) {
-  EXPECT_EQ(learnt.front().loss, 0);
-  EXPECT_EQ(learnt.back().loss, plain.loss);
-  EXPECT_EQ(learnt.front().evaluated, 0) << "the head is on another rank";
-  EXPECT_EQ(learnt.back().evaluated, plain.evaluated);
+void expect_pipeline_equal(const std::vector<Learnt>& learnt, const Learnt& plain, const arch::ModelConfig& config,
+                           const layout::StageMap& map) {
+  const int head = map.rank_of(map.stages() - 1);
+  for (int rank = 0; rank < map.ranks(); ++rank) {
+    const Learnt& own = learnt[static_cast<std::size_t>(rank)];
+    EXPECT_EQ(own.loss, rank == head ? plain.loss : 0) << "rank " << rank;
+    EXPECT_EQ(own.evaluated, rank == head ? plain.evaluated : 0) << "rank " << rank;
+  }
   EXPECT_EQ(learnt.front().rows, plain.rows);
   for (const auto& [name, gradient] : plain.gradients) {
     if (name == "transformer.wte.weight") continue;  // its rows, above
-    EXPECT_EQ(learnt[stage_of(name, config, static_cast<int>(learnt.size()))].gradients.at(name), gradient) << name;
+    EXPECT_EQ(learnt[rank_of(name, config, map)].gradients.at(name), gradient) << name;
+  }
+}
+
+/// Calls `each` for every schedule on so many ranks.
+template <class Each>
+void for_each_schedule(int ranks, const Each& each) {
+  for (const layout::NamedSchedule& schedule : layout::schedules()) {
+    if (!check(schedule, shape_of(schedule, ranks)).empty()) continue;
+    SCOPED_TRACE(testing::Message() << schedule.name << ", " << ranks << " ranks");
+    each(schedule, stage_map(schedule, shape_of(schedule, ranks)));
   }
 }
 
 TEST(Schedules, RanksOfAPipelineLearnTheBitsOfOne) {
-  const arch::ModelConfig config = model_of(true);
+  arch::ModelConfig config = model_of(true);
+  config.layers = 6;
   const Learnt plain = learn(config, {whole(config)}, support::in_turn(microbatches));
-  for (const layout::NamedSchedule& schedule : layout::schedules()) {
-    for (const auto& [stages, late] : {std::pair{2, false}, {2, true}, {3, false}}) {
-      SCOPED_TRACE(testing::Message() << schedule.name << ", " << stages << " stages, late weights: " << late);
-      expect_pipeline_equal(learn_in_pipeline(config, schedule, stages, late), plain, config);
-    }
+  for (const auto& [ranks, late] : {std::pair{2, false}, {2, true}, {3, false}}) {
+    for_each_schedule(ranks, [&](const layout::NamedSchedule& schedule, const layout::StageMap& map) {
+      SCOPED_TRACE(testing::Message() << "late weights: " << late);
+      expect_pipeline_equal(learn_in_pipeline(config, schedule, ranks, late), plain, config, map);
+    });
   }
 }
 
 TEST(Recomputation, InAPipelineTeachesTheBitsOfOneRank) {
-  const arch::ModelConfig config = model_of(true);
+  arch::ModelConfig config = model_of(true);
+  config.layers = 5;
   const Learnt plain = learn(config, {whole(config)}, support::in_turn(microbatches));
-  for (const layout::NamedSchedule& schedule : layout::schedules()) {
+  for_each_schedule(2, [&](const layout::NamedSchedule& schedule, const layout::StageMap& map) {
     for (const bool late : {false, true}) {
       for (const layout::Recompute& recompute : support::recomputations()) {
-        SCOPED_TRACE(testing::Message() << schedule.name << ", " << to_string(recompute) << ", late weights: " << late);
-        expect_pipeline_equal(learn_in_pipeline(config, schedule, 2, late, recompute), plain, config);
+        SCOPED_TRACE(testing::Message() << to_string(recompute) << ", late weights: " << late);
+        expect_pipeline_equal(learn_in_pipeline(config, schedule, 2, late, recompute), plain, config, map);
       }
     }
-  }
+  });
 }
 
 TEST(Schedules, EvaluationGoesThroughAllChunks) {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "arch/shard_rules.h"
-#include "layout/schedules.h"
+#include "layout/pipeline/schedules.h"
 
 namespace lockstep::train {
 namespace {
@@ -52,9 +52,10 @@ RankPart rank_part(const EngineConfig& config, const layout::Coordinates& at) {
   check_placements(plan);
   const layout::NamedSchedule* schedule = layout::find_schedule(plan.schedule);
   ensure(schedule != nullptr, "the plan's schedule is one of the table");
+  const layout::PipelineShape pipeline{.ranks = plan.pp, .chunks = plan.chunks, .microbatches = plan.microbatches};
   RankPart part{.at = at,
-                .chunks = layout::chunks_of(plan, at.pp, config.model.layers),
-                .actions = schedule->actions({.stage = at.pp, .stages = plan.pp, .microbatches = plan.microbatches}),
+                .chunks = layout::chunks_of(stage_map(*schedule, pipeline), at.pp, config.model.layers),
+                .actions = std::move(actions_of(*schedule, pipeline)[static_cast<std::size_t>(at.pp)]),
                 .dims = arch::sharded_dims(config.model, {.rank = at.tp, .ranks = plan.tp}),
                 .cut = layout::state_cut(plan, at, plan.optimizer.cut),
                 .map = arch::unit_map(config.model),

@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "layout/pipeline_schedule.h"
+#include "layout/pipeline/pipeline_schedule.h"
 #include "layout/sharded_dims.h"
 #include "layout/state_cut.h"
 #include "model/stage_memory.h"

@@ -1,4 +1,4 @@
-#include "layout/lives.h"
+#include "layout/pipeline/lives.h"
 
 #include <algorithm>
 #include <array>

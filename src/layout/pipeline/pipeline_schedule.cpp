@@ -1,10 +1,10 @@
-#include "layout/pipeline_schedule.h"
+#include "layout/pipeline/pipeline_schedule.h"
 
 #include <fmt/format.h>
 
 #include <array>
 
-#include "layout/lives.h"
+#include "layout/pipeline/lives.h"
 
 namespace lockstep::layout {
 

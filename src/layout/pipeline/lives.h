@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "layout/pipeline_schedule.h"
+#include "layout/pipeline/pipeline_schedule.h"
 
 namespace lockstep::layout {
 

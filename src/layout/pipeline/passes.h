@@ -1,0 +1,28 @@
+#pragma once
+
+// A pipeline's passes rank by rank, and the messages that follow from them.
+
+#include <vector>
+
+#include "layout/pipeline/pipeline_schedule.h"
+#include "layout/pipeline/stage_map.h"
+
+namespace lockstep::layout {
+
+struct StagePass {
+  Action::Kind kind;  ///< forward, backward, input_backward or weight_backward
+  int stage;          ///< of the pipeline's
+  int microbatch;
+  friend bool operator==(const StagePass&, const StagePass&) = default;
+};
+
+/// The passes as actions, without messages.
+std::vector<std::vector<Action>> bare_actions(const std::vector<std::vector<StagePass>>& passes, const StageMap& map);
+
+/// Each rank's list of actions. `passes`: of each rank, every one of its stages complete and in the order of micro-batches;
+/// throws BrokenRule where ranks would wait for each other. What a pass makes for another rank is sent behind it. It is received
+/// before the first pass that begins when it is there, were all passes equally long: from each rank in the order in which that
+/// one sends, and so early that no rank waits for another one's receive that comes behind a pass which waits for the first.
+std::vector<std::vector<Action>> with_messages(const std::vector<std::vector<StagePass>>& passes, const StageMap& map);
+
+}  // namespace lockstep::layout

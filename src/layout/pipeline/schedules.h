@@ -1,0 +1,56 @@
+#pragma once
+
+// The pipeline's schedules by name, as ParallelPlan::schedule gives it: each says which rank has which stages and makes every
+// rank's passes; messages follow from them (passes.h). A new one is a function and a row of the table in schedules.cpp.
+
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "base/error.h"
+#include "layout/parallel_plan.h"
+#include "layout/pipeline/passes.h"
+
+namespace lockstep::layout {
+
+struct PipelineShape {
+  int ranks = 1;         ///< p
+  int chunks = 1;        ///< v, of the model on each rank
+  int microbatches = 1;  ///< m, of a step
+};
+
+struct NamedSchedule {
+  std::string_view name;
+  std::string_view about;  ///< a few words
+  enum class Chunks : std::uint8_t { one, several, vee } chunks;
+  /// Micro-batches that it needs for each rank; 0: any number will do.
+  int least_microbatches;
+  /// Of each rank.
+  std::vector<std::vector<StagePass>> (*passes)(const PipelineShape& shape);
+};
+
+/// gpipe: all forward, then all backward; a rank keeps all micro-batches (Huang et al. 2019).
+/// 1f1b: p - r - 1 forward, then one forward, one backward; rank r keeps at most p - r (Narayanan et al. 2019). On one rank this
+/// is forward and backward of each micro-batch in turn.
+/// interleaved: 1f1b over v chunks a rank, in groups of p micro-batches or somewhat more (Narayanan et al. 2021).
+/// breadth-first: gpipe over v chunks a rank, each chunk with all micro-batches (Lamy-Poirier 2023).
+/// zb-h1: 1f1b with the gradients of weights put where ranks would wait; each keeps at most p (Qi et al. 2023).
+/// zb-v: two chunks a rank in a V; each rank takes what is ready, backward first, and keeps at most p (Qi et al. 2024).
+/// dualpipe-v: two chunks in a V that take turns from both sides (DeepSeek-AI 2025); at least 2 p micro-batches.
+std::span<const NamedSchedule> schedules();
+/// Null: no schedule has this name.
+const NamedSchedule* find_schedule(std::string_view name);
+
+/// Chunks a rank where the user names no number.
+int usual_chunks(const NamedSchedule& schedule, int ranks);
+/// What is wrong with the numbers for the schedule, by the names of settings; empty: nothing.
+std::vector<Problem> check(const NamedSchedule& schedule, const PipelineShape& shape);
+
+StageMap stage_map(const NamedSchedule& schedule, const PipelineShape& shape);
+/// Every rank's list. Throws BrokenRule where check() finds a problem.
+std::vector<std::vector<Action>> actions_of(const NamedSchedule& schedule, const PipelineShape& shape);
+
+/// The chunks of a rank, of a model of `layers` blocks that is cut into the map's stages.
+std::vector<Chunk> chunks_of(const StageMap& map, int rank, std::int64_t layers);
+
+}  // namespace lockstep::layout

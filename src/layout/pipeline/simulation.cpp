@@ -1,0 +1,145 @@
+#include "layout/pipeline/simulation.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+
+#include "layout/pipeline/lives.h"
+
+namespace lockstep::layout {
+namespace {
+
+using Kind = Action::Kind;
+
+bool is_pass(Kind kind) { return kind <= Kind::weight_backward; }
+
+/// A pass by what it makes: other passes name what they need so.
+struct Result {
+  Stream stream;  ///< forward, input_backward or weight_backward
+  int stage, microbatch;
+  friend auto operator<=>(const Result&, const Result&) = default;
+};
+
+class Simulation {
+ public:
+  Simulation(const std::vector<std::vector<Action>>& actions, const StageMap& map, const PassSeconds& seconds)
+      : actions_(actions), map_(map), seconds_(seconds), next_(actions.size()), free_(actions.size()) {
+    timeline_.ranks.resize(actions.size());
+  }
+
+  Timeline run() {
+    for (bool moved = true; moved;) {
+      moved = false;
+      for (std::size_t rank = 0; rank < actions_.size(); ++rank) {
+        while (step(rank)) moved = true;
+      }
+    }
+    for (std::size_t rank = 0; rank < actions_.size(); ++rank) {
+      if (next_[rank] < actions_[rank].size()) explain(rank);
+    }
+    return std::move(timeline_);
+  }
+
+ private:
+  int stage_of(std::size_t rank, const Action& action) const {
+    return map_.stages_of(static_cast<int>(rank))[static_cast<std::size_t>(action.chunk)];
+  }
+  std::vector<Result> needs(std::size_t rank, const Action& action) const {
+    const int stage = stage_of(rank, action), m = action.microbatch.value;
+    std::vector<Result> needed;
+    if (action.kind == Kind::forward) {
+      if (stage > 0) needed.push_back({Stream::forward, stage - 1, m});
+    } else if (action.kind == Kind::weight_backward) {
+      needed.push_back({Stream::input_backward, stage, m});
+    } else {
+      needed.push_back({Stream::forward, stage, m});
+      if (stage + 1 < map_.stages()) needed.push_back({Stream::input_backward, stage + 1, m});
+    }
+    return needed;
+  }
+  double duration(std::size_t rank, Kind kind) const {
+    const auto chunks = static_cast<double>(map_.stages_of(static_cast<int>(rank)).size());
+    if (kind == Kind::forward) return seconds_.forward / chunks;
+    if (kind == Kind::input_backward) return seconds_.input_backward / chunks;
+    if (kind == Kind::weight_backward) return seconds_.weight_backward / chunks;
+    return (seconds_.input_backward + seconds_.weight_backward) / chunks;
+  }
+  /// When what the pass needs is there; nothing: it is not known yet.
+  std::optional<double> ready(std::size_t rank, const Action& action) const {
+    double time = free_[rank];
+    for (const Result& needed : needs(rank, action)) {
+      const auto found = done_.find(needed);
+      if (found == done_.end()) return std::nullopt;
+      const bool sent = map_.rank_of(needed.stage) != static_cast<int>(rank);
+      time = std::max(time, found->second + (sent ? seconds_.message : 0));
+    }
+    return time;
+  }
+  bool step(std::size_t rank) {
+    if (next_[rank] == actions_[rank].size()) return false;
+    const Action& action = actions_[rank][next_[rank]];
+    if (is_pass(action.kind)) {
+      const std::optional<double> start = ready(rank, action);
+      if (!start) return false;
+      const double end = *start + duration(rank, action.kind);
+      timeline_.ranks[rank].push_back({action, *start, end});
+      free_[rank] = end;
+      timeline_.makespan = std::max(timeline_.makespan, end);
+      for (const Stream stream : {Stream::forward, Stream::input_backward, Stream::weight_backward}) {
+        if (belongs(action.kind, stream)) done_[{stream, stage_of(rank, action), action.microbatch.value}] = end;
+      }
+    }
+    ++next_[rank];
+    return true;
+  }
+  void explain(std::size_t rank) {
+    const Action& action = actions_[rank][next_[rank]];
+    for (const Result& needed : needs(rank, action)) {
+      if (done_.contains(needed)) continue;
+      timeline_.deadlock.push_back(fmt::format("rank {}: {} waits for {} of micro-batch {} in stage {} (rank {})", rank,
+                                               to_string(action), name_of(needed.stream), needed.microbatch, needed.stage,
+                                               map_.rank_of(needed.stage)));
+    }
+  }
+
+  const std::vector<std::vector<Action>>& actions_;
+  const StageMap& map_;
+  PassSeconds seconds_;
+  std::vector<std::size_t> next_;
+  std::vector<double> free_;
+  std::map<Result, double> done_;
+  Timeline timeline_;
+};
+
+}  // namespace
+
+Timeline simulate(const std::vector<std::vector<Action>>& actions, const StageMap& map, const PassSeconds& seconds) {
+  return Simulation(actions, map, seconds).run();
+}
+
+double bubble(const Timeline& timeline) {
+  double busy = 0;
+  for (const std::vector<TimedPass>& rank : timeline.ranks) {
+    for (const TimedPass& pass : rank) busy += pass.end - pass.start;
+  }
+  const double all = timeline.makespan * static_cast<double>(timeline.ranks.size());
+  return all > 0 ? 1 - busy / all : 0;
+}
+
+double peak_activations(const std::vector<Action>& actions, int chunks) {
+  int kept = 0, most = 0;
+  for (const Action& action : actions) {
+    if (action.kind == Kind::forward) most = std::max(most, ++kept);
+    if (belongs(action.kind, Stream::weight_backward)) --kept;
+  }
+  return static_cast<double>(most) / chunks;
+}
+
+int messages_sent(const std::vector<Action>& actions) {
+  return static_cast<int>(std::ranges::count_if(
+      actions, [](const Action& action) { return action.kind == Kind::send_output || action.kind == Kind::send_gradient; }));
+}
+
+}  // namespace lockstep::layout

@@ -1,0 +1,106 @@
+// `lockstep plan`: schedules drawn and compared.
+
+#include <gtest/gtest.h>
+
+#include "app/commands.h"
+#include "base/error.h"
+#include "io/file.h"
+#include "support/temp_folder.h"
+
+namespace lockstep::app {
+namespace {
+
+std::string printed(const Arguments& arguments) {
+  testing::internal::CaptureStdout();
+  const int code = plan_command().run(arguments);
+  std::string text = testing::internal::GetCapturedStdout();
+  EXPECT_EQ(code, 0);
+  return text;
+}
+
+std::string refusal(const Arguments& arguments) {
+  testing::internal::CaptureStdout();
+  std::string text;
+  try {
+    plan_command().run(arguments);
+  } catch (const UserError& error) {
+    text = error.what();
+  }
+  EXPECT_EQ(testing::internal::GetCapturedStdout(), "") << "nothing is printed before a refusal";
+  return text;
+}
+
+TEST(Plan, DrawsEveryRanksPasses) {
+  EXPECT_EQ(printed({"--draw", "parallel.pp=2", "parallel.schedule=zb-h1", "optimizer.gas=3"}),
+            "zb-h1: 2 ranks, 1 chunk each, 3 micro-batches\n\n"
+            "rank 0  F0 F1    I0 W0 F2 I1 W1 I2 W2\n"
+            "rank 1     F0 I0 F1 I1 W0 F2 I2 W1 W2\n\n"
+            "time 10, of which ranks wait 10.0 %; a rank keeps at most 2 micro-batches and sends 3 messages\n");
+}
+
+TEST(Plan, LongSchedulesGoOnBelowAndLaterChunksHaveSmallLetters) {
+  const std::string text = printed({"--draw", "--columns", "30", "parallel.pp=2", "parallel.schedule=zb-v", "optimizer.gas=2"});
+  EXPECT_NE(text.find("rank 0  F0 F1 "), std::string::npos);
+  EXPECT_NE(text.find("f0"), std::string::npos);
+  EXPECT_NE(text.find("\n\nrank 0  "), std::string::npos);
+  for (std::size_t at = 0, end = 0; end != std::string::npos; at = end + 1) {
+    end = text.find('\n', at);
+    if (text.substr(at, 4) == "rank") EXPECT_LE(text.substr(at, end - at).size(), 30U);
+  }
+}
+
+TEST(Plan, ComparesAllSchedules) {
+  const std::string text = printed({"--compare", "parallel.pp=8", "optimizer.gas=12"});
+  EXPECT_NE(text.find("\n1f1b                1        57     36.8 %            8        24\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("\ndualpipe-v     optimizer.gas = 12: schedule dualpipe-v needs at least 2"), std::string::npos) << text;
+}
+
+TEST(Plan, WritesAPictureAndATableThatItReads) {
+  const TempFolder folder;
+  const std::string svg = (folder / "s.svg").string(), csv = (folder / "s.csv").string();
+  const Arguments made{"--draw", "parallel.pp=2", "optimizer.gas=3", "parallel.schedule=interleaved", "--svg", svg, "--csv", csv};
+  const std::string drawn = printed(made), again = printed({"--draw", "parallel.schedule=file:" + csv});
+  EXPECT_EQ(drawn.substr(drawn.find('\n')), again.substr(again.find('\n')));
+  EXPECT_TRUE(again.starts_with("s.csv: 2 ranks, 2 chunks each, 3 micro-batches\n"));
+  const std::string picture = io::read_file(svg);
+  EXPECT_TRUE(picture.starts_with("<svg xmlns="));
+  EXPECT_NE(picture.find("interleaved: 2 ranks, 2 chunks each, 3 micro-batches"), std::string::npos);
+}
+
+TEST(Plan, TimesOfPassesDecide) {
+  EXPECT_NE(printed({"--draw", "--times", "1,1.2,0.8", "parallel.pp=8", "optimizer.gas=32", "parallel.schedule=zb-h1"})
+                .find("time 105.8, "),
+            std::string::npos);
+}
+
+TEST(Plan, WhatCannotBeDrawnIsRefused) {
+  EXPECT_NE(refusal({}).find("there is nothing to do"), std::string::npos);
+  EXPECT_NE(refusal({"--draw", "parallel.schedule=2f2b"}).find("parallel.schedule = 2f2b: there is no such schedule\n  -> one of 1f1b"),
+            std::string::npos);
+  const std::string two = refusal({"--draw", "parallel.pp=0", "optimizer.gas=x", "model.n_layer=3"});
+  EXPECT_NE(two.find("parallel.pp=0: must be a whole number from 1 to 512"), std::string::npos);
+  EXPECT_NE(two.find("optimizer.gas=x: must be a whole number"), std::string::npos);
+  EXPECT_NE(two.find("model.n_layer=3: a schedule does not depend on this setting"), std::string::npos);
+  EXPECT_NE(refusal({"--draw", "parallel.pp=1"}).find("one rank has no pipeline to draw"), std::string::npos);
+  EXPECT_NE(refusal({"--draw", "parallel.virtual_stages=2"}).find("schedule 1f1b has one chunk a rank"), std::string::npos);
+  EXPECT_NE(refusal({"--draw", "--columns", "3"}).find("--columns 3: must be from 20"), std::string::npos);
+  for (const char* times : {"1,2", "1,2,3,4", "1,2,x", "0,1,1", "1,1,1,", ""}) {
+    EXPECT_NE(refusal({"--draw", "--times", times}).find("must be three positive numbers"), std::string::npos) << times;
+  }
+}
+
+TEST(Plan, ATableThatIsNoneOrContradictsIsRefused) {
+  const TempFolder folder;
+  const std::string csv = (folder / "s.csv").string();
+  EXPECT_NE(refusal({"--draw", "parallel.schedule=file:" + csv}).find("s.csv is no file"), std::string::npos);
+  EXPECT_NE(refusal({"--draw", "parallel.schedule=file:" + folder.path().string()}).find(" is no file"), std::string::npos);
+  io::replace_file(csv, "0F0,0B0\n1F0,1B0\n");
+  const std::string two = refusal({"--draw", "parallel.schedule=file:" + csv, "parallel.pp=4", "optimizer.gas=2"});
+  EXPECT_NE(two.find("parallel.pp = 4: the table of "), std::string::npos);
+  EXPECT_NE(two.find("optimizer.gas = 2: the table of "), std::string::npos);
+  io::replace_file(csv, "0B0,0F0\n1F0,1B0\n");
+  EXPECT_NE(refusal({"--draw", "parallel.schedule=file:" + csv}).find("the ranks wait for each other"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace lockstep::app
