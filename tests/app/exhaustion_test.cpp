@@ -32,9 +32,10 @@ class Exhaustion : public TrainCommand {
 
 TEST_F(Exhaustion, OfDescriptors) {
   int refused = 0;
-  for (const int descriptors : {4, 5, 6, 7}) {
+  for (int descriptors = 4;; ++descriptors) {
     const Ending ending = train_after(fmt::format("ulimit -n {}", descriptors), fmt::format("files{}", descriptors));
-    if (ending.code == 0) continue;
+    if (ending.code == 0) break;
+    if (ending.said.find("error while loading shared libraries") != std::string::npos) continue;  // the program has not begun
     ++refused;
     EXPECT_TRUE(ending.code == 1 || ending.code == 2) << ending.said;
     EXPECT_NE(ending.said.find("Too many open files"), std::string::npos) << ending.said;

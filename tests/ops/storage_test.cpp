@@ -54,8 +54,8 @@ TEST(Storage, TensorsOfOneCallAgree) {
   const HostTensor scalars({ops::StepScalars::count});
   ops::Update& update = ops->update();
   expect_refused("gradient", [&] { update.adamw({row, {}, row, row, row}, {}, {scalars}); });
-  expect_refused("exp_avg", [&] { update.adamw({row, {}, wide_row, wide_row, row}, {}, {scalars}); });
-  expect_refused("exp_avg_sq", [&] { update.adamw({wide_row, row, wide_row, wide_row, row}, {}, {scalars}); });
+  expect_refused("exp_avg_sq", [&] { update.adamw({row, {}, wide_row, wide_row, row}, {}, {scalars}); });
+  expect_refused("exp_avg_sq", [&] { update.adamw({wide_row, row, wide_row, row, wide_row}, {}, {scalars}); });
   EXPECT_THROW(update.adamw({row, wide_row, wide_row, row, row}, {}, {scalars}), BrokenRule);
   EXPECT_THROW(ops->dropout().forward(ids_tensor(ids), ids_tensor(ids), {}), BrokenRule);
 }

@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "data/verification.h"
+#include "io/folder_entries.h"
 
 namespace lockstep::data {
 namespace fs = std::filesystem;
@@ -108,15 +109,21 @@ void finish(const io::Path& out) {
   io::sync_folder(out);
 }
 
+std::vector<io::Path> entries_of(const io::Path& folder) {
+  std::error_code failed;
+  std::vector<io::Path> entries = io::entries_of(folder, failed);
+  if (failed) io::throw_file_error(failed.value(), "list", folder);
+  return entries;
+}
+
 }  // namespace
 
 Staging::Staging(const FolderLock& lock) : out_(lock.folder()) {
   if (there(out_ / prepared_folder)) finish(out_);
   demand_own(out_, {"train.bin", "val.bin", description_file});
   if (lock.exclusive()) {
-    for (const fs::directory_entry& entry : fs::directory_iterator(out_)) {
-      const std::string name = entry.path().filename().string();
-      if (name.starts_with(partial_start) && entry.is_directory()) fs::remove_all(entry.path());
+    for (const io::Path& entry : entries_of(out_)) {
+      if (entry.filename().string().starts_with(partial_start) && fs::is_directory(entry)) fs::remove_all(entry);
     }
   }
   std::string name = (out_ / fmt::format("{}XXXXXX", partial_start)).string();
@@ -139,8 +146,8 @@ void Staging::commit(const TokenDescription& description) {
     if (!same) names.insert(tokenizer_copy);
   }
   demand_own(out_, names);
-  for (const fs::directory_entry& entry : fs::directory_iterator(partial_)) {
-    if (!names.contains(entry.path().filename().string())) remove_one(entry.path());  // what the preparation had for itself
+  for (const io::Path& entry : entries_of(partial_)) {
+    if (!names.contains(entry.filename().string())) remove_one(entry);  // what the preparation had for itself
   }
   write_description(partial_, description);
   io::sync_folder(partial_);

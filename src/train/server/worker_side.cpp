@@ -38,8 +38,9 @@ class WorkerUpdater : public Updater, private RunControl {
   bool lead() const { return group_.rank() == 0; }
   /// What servers hold and send, a flat tensor a unit.
   std::vector<Tensor> weights() {
-    std::vector<Tensor> all;
-    state().for_each({.changes = true}, [&](const StateRange& range) { all.push_back(range.master); });
+    std::vector<Tensor> all(state().units().size());  // a unit without elements has no range
+    state().for_each({.changes = true},
+                     [&](const StateRange& range) { all[static_cast<std::size_t>(range.unit.value)] = range.master; });
     return all;
   }
   /// Ends a push and waits for the new weights; returns how long.
@@ -78,8 +79,9 @@ class StateOnServers final : public ResidentState {
 
  private:
   std::vector<parallel::Worker::UnitState> units_held() {
-    std::vector<parallel::Worker::UnitState> all;
-    for_each({.slots = true}, [&](const StateRange& range) { all.push_back({range.master, range.slots}); });
+    std::vector<parallel::Worker::UnitState> all(units().size());  // a unit without elements has no range
+    for_each({.slots = true},
+             [&](const StateRange& range) { all[static_cast<std::size_t>(range.unit.value)] = {range.master, range.slots}; });
     return all;
   }
   parallel::Worker& worker_;
