@@ -2,7 +2,7 @@
 // the run ends with the bits of an undisturbed one, or with an error that names the rank, in time; and from what it has stored by
 // then the same command goes on to the same end.
 //
-// LOCKSTEP_SCENARIOS=200 makes so many (4 unless said), LOCKSTEP_SCENARIO_SEED=N begins with another one; a scenario is told by
+// LOCKSTEP_SCENARIOS=200 makes so many (2 unless said), LOCKSTEP_SCENARIO_SEED=N begins with another one; a scenario is told by
 // its seed alone.
 
 #include <fmt/format.h>

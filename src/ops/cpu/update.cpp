@@ -107,8 +107,12 @@ HWY_INLINE void WithRounding(DType weights, DType moments, const RandomRounding*
     WithStorage(moments, [&](auto m) HWY_ATTR {
       using W = decltype(w);
       using M = decltype(m);
-      if (random == nullptr) return body(w, m, Nearest<W, M>());
-      body(w, m, Random<W, M>(*random, random->global(first)));
+      if (random == nullptr) {
+        Nearest<W, M> nearest;
+        return body(w, m, nearest);
+      }
+      Random<W, M> by_numbers(*random, random->global(first));
+      body(w, m, by_numbers);
     });
   });
 }
@@ -121,7 +125,7 @@ struct Part {
 /// factors: clip, beta1, 1 - beta1, beta2, 1 - beta2, 1 - lr decay, lr / bc1, 1 / sqrt(bc2), eps. The step is taken with the
 /// moments as they are stored.
 template <class W, class M, class Rounding>
-HWY_FLATTEN void AdamWRangeAs(const AdamWTensors& tensors, const float (&factors)[9], const Part& part, Rounding rounding) {
+HWY_FLATTEN void AdamWRangeAs(const AdamWTensors& tensors, const float (&factors)[9], const Part& part, Rounding& rounding) {
   const Published published = PublishedTo(tensors.weights, tensors.publish);
   W* weights = data_of<W>(tensors.weights);
   M *exp_avg = data_of<M>(tensors.exp_avg), *exp_avg_sq = data_of<M>(tensors.exp_avg_sq);
@@ -149,14 +153,14 @@ HWY_FLATTEN void AdamWRangeAs(const AdamWTensors& tensors, const float (&factors
 
 void AdamWRange(const AdamWTensors& tensors, const float (&factors)[9], const RandomRounding* random, std::int64_t first,
                 std::int64_t last) {
-  WithRounding(tensors.weights.dtype, tensors.exp_avg.dtype, random, first, [&](auto w, auto m, auto rounding) HWY_ATTR {
+  WithRounding(tensors.weights.dtype, tensors.exp_avg.dtype, random, first, [&](auto w, auto m, auto& rounding) HWY_ATTR {
     AdamWRangeAs<decltype(w), decltype(m)>(tensors, factors, {first, last}, rounding);
   });
 }
 
 /// factors: clip, decay, momentum, lr. The step is taken with the buffer as it is stored.
 template <class W, class M, class Rounding>
-HWY_FLATTEN void SgdRangeAs(const SgdTensors& tensors, const float (&factors)[4], const Part& part, Rounding rounding) {
+HWY_FLATTEN void SgdRangeAs(const SgdTensors& tensors, const float (&factors)[4], const Part& part, Rounding& rounding) {
   const Published published = PublishedTo(tensors.weights, tensors.publish);
   W* weights = data_of<W>(tensors.weights);
   M* buffer = tensors.momentum_buffer ? data_of<M>(tensors.momentum_buffer) : nullptr;
@@ -181,7 +185,7 @@ HWY_FLATTEN void SgdRangeAs(const SgdTensors& tensors, const float (&factors)[4]
 void SgdRange(const SgdTensors& tensors, const float (&factors)[4], const RandomRounding* random, std::int64_t first,
               std::int64_t last) {
   const DType moments = tensors.momentum_buffer ? tensors.momentum_buffer.dtype : DType::f32;
-  WithRounding(tensors.weights.dtype, moments, random, first, [&](auto w, auto m, auto rounding) HWY_ATTR {
+  WithRounding(tensors.weights.dtype, moments, random, first, [&](auto w, auto m, auto& rounding) HWY_ATTR {
     SgdRangeAs<decltype(w), decltype(m)>(tensors, factors, {first, last}, rounding);
   });
 }
