@@ -39,7 +39,7 @@ bool parse(const Arguments& arguments, StepCommandOptions& options) {
       "Times whole optimizer steps (forward, backward, clipping, AdamW; one fixed batch) of a GPT-2 model with biases "
       "and tanh GELU, or of a Llama, with a tied head and no dropout, and shows where the time goes. The floor is the time of "
       "the step's products at "
-      "the best rate that anybody reaches here for their shapes, and of the optimizer's bytes.");
+      "the best rate that any library reaches here for their shapes, and of the optimizer's bytes.");
   line.option("--shape", options.shape, "SHAPE",
               "tiny, char-12x64, char, gpt2:4x64, gpt2:1x1024, gpt2:4x1024, llama:4x64, llama:1x1024 (samples x length)");
   line.choice("--dtype", options.dtype, dtype_spellings(), "type of weights and activations; bf16 has fp32 master weights");

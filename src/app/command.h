@@ -19,13 +19,13 @@ struct Command {
   std::string summary;  // one line for `lockstep --help`, at most 60 characters
   /// Does the work; `arguments` are those behind the name. Returns the exit code; must understand --help.
   int (*run)(const Arguments& arguments);
-  /// What it prints only accompanies its work, which goes on when nobody reads any more.
+  /// What it prints only accompanies its work, which goes on when its reader is gone.
   bool works_unread = false;
 };
 
 /// Runs the command that `arguments` (without the program's name) ask for and returns the exit code. Errors go to `err`:
 /// UserError 2, SystemError and every other exception 1, BrokenRule 70; a run that diverged returns kDiverged. A command whose
-/// output cannot be written ends with 1, and without a word where nobody reads it any more.
+/// output cannot be written ends with 1, and without a word where its reader is gone.
 int run_program(std::span<const Command> commands, const Arguments& arguments, std::FILE* out = stdout, std::FILE* err = stderr);
 
 }  // namespace lockstep::app

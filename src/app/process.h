@@ -4,7 +4,7 @@
 
 namespace lockstep::app {
 
-/// A file that grows beyond its limit and a pipe that nobody reads become errors of the call that writes, instead of signals that
+/// A file that grows beyond its limit and a pipe without a reader become errors of the call that writes, instead of signals that
 /// end the process; where standard input, output or error is closed it is opened on /dev/null, so that no file of ours gets its
 /// number, and with it what was meant for a person.
 void set_up_process();

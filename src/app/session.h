@@ -40,8 +40,8 @@ class Session {
   Team& team() { return runtime_->team(); }
   /// The instruction set of all ranks.
   ops::Isa isa() const { return isa_; }
-  /// How products of two bf16 operands add, on all ranks: never automatic. Where nobody chose, in pairs if all ranks' processors
-  /// would (ops::usual_bf16_order()).
+  /// How products of two bf16 operands add, on all ranks: never automatic. Where the settings leave it open, in pairs if all
+  /// ranks' processors would (ops::usual_bf16_order()).
   ops::Bf16Order bf16_order() const { return bf16_order_; }
   /// From here on. What ops() gave before is gone.
   void use(ops::Bf16Order order);

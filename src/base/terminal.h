@@ -15,7 +15,7 @@ namespace lockstep {
 bool is_terminal(std::FILE* file);
 /// Prints all of `text`; whether it got there. A person who no longer reads is no reason to end.
 bool say(std::FILE* file, std::string_view text);
-/// Whether `file` is a pipe or a terminal that nobody reads any more.
+/// Whether `file` is a pipe or a terminal whose reader is gone.
 bool is_unread(std::FILE* file);
 /// Columns of the terminal, 80 when unknown.
 int terminal_width();

@@ -193,7 +193,7 @@ Team::Team(int threads) : size_(threads), state_(std::make_unique<State>()) {
   ensure(threads >= 1 && threads <= max_threads, "a team has 1 to 1000 workers");
   try {
     state_->start(threads);
-  } catch (...) {  // whoever was started waits for work
+  } catch (...) {  // the threads that were started wait for work
     state_->stop();
     throw;
   }

@@ -1,7 +1,7 @@
 #pragma once
 
 // Which part of a kind of state a rank has, where the ranks with the same parameters divide it evenly (ZeRO: Rajbhandari et al.
-// 2020), and which part it answers for, whoever else has it.
+// 2020), and which part it answers for: of what several have, one of them does.
 
 #include "layout/mesh.h"
 #include "layout/unit.h"

@@ -75,7 +75,7 @@ TEST_F(MemoryCommand, SmallMomentsGoOnAsIfTheRunHadNeverStopped) {
 }
 
 // Servers hold ranges of units, ranks whole ones: the random numbers are the elements'.
-TEST_F(MemoryCommand, WhoeverHoldsAnElementRoundsItAlike) {
+TEST_F(MemoryCommand, EveryRankRoundsAnElementAlike) {
   const std::vector<std::string> common{"train.dtype=bf16", "optimizer.moments=bf16", "optimizer.rounding=stochastic"};
   std::vector<std::string> ranks = common, servers = common;
   ranks.insert(ranks.end(), {"--ranks", "2"});

@@ -1,4 +1,4 @@
-// Output that nobody reads any more, or that cannot be written: the program as a process of its own.
+// Output whose reader is gone, or that cannot be written: the program as a process of its own.
 
 #include <gtest/gtest.h>
 #include <unistd.h>

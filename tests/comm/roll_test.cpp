@@ -36,7 +36,7 @@ TEST_F(RollTest, TheFirstReasonCounts) {
 }
 
 // Its first word says that a reason is being written.
-TEST_F(RollTest, ARankThatIsKilledInAbortKeepsNobodyWaiting) {
+TEST_F(RollTest, ARankThatIsKilledInAbortKeepsNoRankWaiting) {
   new (at_) std::atomic<std::uint32_t>(1);
   EXPECT_TRUE(roll_.aborted());
   const double since = now_seconds();
@@ -74,7 +74,7 @@ class OneMemory final : public SharedMemory {
 };
 
 // Rank 1 is in the middle of writing into rank 0's buffer when the run ends: rank 0 must not take it away yet.
-TEST_F(RollTest, AWaitThatThrowsLeavesItsBufferToNobody) {
+TEST_F(RollTest, NoRankWritesIntoTheBufferOfAWaitThatThrew) {
   for (const bool polls : {false, true}) {
     std::fill(memory_.begin(), memory_.end(), std::max_align_t{});
     std::vector<std::max_align_t> board_memory(Board::bytes(2) / sizeof(std::max_align_t) + 8);

@@ -159,7 +159,7 @@ TEST(GemmReport, SaysWhenOpenBlasIsHeldBack) {
   EXPECT_NE(report.table().find("OPENBLAS_L2_SIZE is set"), std::string::npos);
 }
 
-// A processor with AVX2 or more runs its kernels for it, known or not, unless somebody says otherwise.
+// A processor with AVX2 or more runs its kernels for it, known or not, unless OPENBLAS_CORETYPE is set.
 TEST(Rivals, OpenBlasIsToldItsProcessor) {
   const auto rival = open_openblas(1);
   if (!rival || __builtin_cpu_supports("avx2") == 0) GTEST_SKIP() << "no OpenBLAS, or nothing to tell it";

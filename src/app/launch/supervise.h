@@ -37,7 +37,7 @@ class Supervisor {
   Supervisor(const Supervisor&) = delete;
   Supervisor& operator=(const Supervisor&) = delete;
 
-  /// Output goes where this program's goes, for as long as somebody reads it; input is empty. What is left of the group when the
+  /// Output goes where this program's goes, for as long as it has a reader; input is empty. What is left of the group when the
   /// process has ended is killed. When this program is killed, the process gets a SIGTERM. Throws UserError when the program
   /// cannot be run.
   Outcome run(const Process& process);

@@ -1,8 +1,7 @@
 #include "app/settings/keys.h"
 
-#include <type_traits>
-
 #include "app/settings/backends.h"
+#include "app/settings/entry.h"
 #include "train/optimizer/optimizer.h"
 
 namespace lockstep::settings {
@@ -14,63 +13,6 @@ using Model = RunConfig::Model;
 using Data = RunConfig::Data;
 using Optimizer = RunConfig::Optimizer;
 using Sample = RunConfig::Sample;
-
-constexpr OnResume fixed = OnResume::must_equal, loose = OnResume::may_change, learns = OnResume::changes_learning;
-
-template <class T>
-struct Plain {
-  using type = T;
-  static constexpr bool nullable = false;
-};
-template <class T>
-struct Plain<std::optional<T>> {
-  using type = T;
-  static constexpr bool nullable = true;
-};
-
-template <class T>
-constexpr Type type_of() {
-  if constexpr (std::is_same_v<T, bool>) return Type::boolean;
-  if constexpr (std::is_same_v<T, std::int64_t>) return Type::integer;
-  if constexpr (std::is_same_v<T, double>) return Type::number;
-  if constexpr (std::is_same_v<T, std::string>) return Type::text;
-}
-
-template <class T>
-T unpacked(const Json& value) {
-  if constexpr (std::is_same_v<T, bool>) return value.boolean();
-  if constexpr (std::is_same_v<T, std::int64_t>) return value.integer();
-  if constexpr (std::is_same_v<T, double>) return value.number();
-  if constexpr (std::is_same_v<T, std::string>) return value.string();
-}
-
-// The entry of one member of one group.
-template <auto kGroup, auto kMember>
-Key key(std::string_view name, Rule rule, OnResume mark, std::string_view unit, std::string_view meaning,
-        bool in_wordplay = false) {
-  using Member = std::remove_cvref_t<decltype(std::declval<RunConfig>().*kGroup.*kMember)>;
-  using Value = typename Plain<Member>::type;
-  constexpr bool kNullable = Plain<Member>::nullable;
-  const auto get = [](const RunConfig& config) -> Json {
-    const Member& member = config.*kGroup.*kMember;
-    if constexpr (kNullable) {
-      return member ? Json(*member) : Json();
-    } else {
-      return Json(member);
-    }
-  };
-  const auto set = [](RunConfig& config, const Json& value) {
-    Member& member = config.*kGroup.*kMember;
-    if constexpr (kNullable) {
-      if (value.is_null()) {
-        member.reset();
-        return;
-      }
-    }
-    member = unpacked<Value>(value);
-  };
-  return {name, type_of<Value>(), kNullable, std::move(rule), mark, unit, meaning, in_wordplay, get, set};
-}
 
 template <auto kMember>
 Key train(std::string_view name, Rule rule, OnResume mark, std::string_view unit, std::string_view meaning,
@@ -96,8 +38,6 @@ template <auto kMember>
 Key sample(std::string_view name, Rule rule, OnResume mark, std::string_view unit, std::string_view meaning) {
   return key<&RunConfig::sample, kMember>(name, std::move(rule), mark, unit, meaning);
 }
-
-constexpr double kMany = 1e15;  // no limit that anyone meets; integers below it are exact as doubles
 
 std::vector<std::string_view> backend_names() {
   std::vector<std::string_view> names;
@@ -276,62 +216,6 @@ std::vector<Key> sample_keys() {
                                    "divides the logits: lower is safer, higher is wilder"),
       sample<&Sample::top_k>("sample.top_k", positive, loose, "tokens", "draw from this many likeliest tokens; null: all"),
       sample<&Sample::top_p>("sample.top_p", Rule::above(0, 1), loose, "", "draw from the likeliest that make up this share"),
-  };
-}
-
-std::vector<Key> parallel_keys() {
-  const Rule any = Rule::any(), positive = Rule::between(1, kMany), counted = Rule::between(0, kMany);
-  return {
-      key<&RunConfig::parallel, &RunConfig::Parallel::reduce>(
-          "parallel.reduce", Rule::one_of({"step", "microbatch"}), learns, "",
-          "when gradients are added over ranks: once a step, or each micro-batch (other bits)"),
-      key<&RunConfig::parallel, &RunConfig::Parallel::bucket_bytes>(
-          "parallel.bucket_bytes", positive, loose, "bytes", "neighbouring units share a reduction until they have as many"),
-      key<&RunConfig::parallel, &RunConfig::Parallel::overlap>("parallel.overlap", any, loose, "",
-                                                               "reduce while backward goes on; false: wait, with the same bits"),
-      key<&RunConfig::parallel, &RunConfig::Parallel::broadcast_start>(
-          "parallel.broadcast_start", any, loose, "",
-          "rank 0 sends the state that the run starts with to all ranks; false: each draws or reads its own, and all are "
-          "compared; "
-          "null: drawn start values are sent, files are read by all ranks"),
-      key<&RunConfig::parallel, &RunConfig::Parallel::ranks_per_host>(
-          "parallel.ranks_per_host", positive, loose, "ranks",
-          "that count as those of one host, for what is laid out by hosts; null: NGPU_PER_HOST, or as they were started"),
-      key<&RunConfig::parallel, &RunConfig::Parallel::servers>(
-          "parallel.servers", Rule::between(1, 1023), loose, "ranks",
-          "of train.backend=ps: the last ranks share the parameters by ranges and serve the others, which train; null: 1"),
-      key<&RunConfig::parallel, &RunConfig::Parallel::ps>(
-          "parallel.ps", Rule::one_of({"gradients", "weights", "async"}), learns, "",
-          "of train.backend=ps: servers add up all workers' gradients and update once (as DDP does), average weights that each "
-          "worker has updated, or update as each gradient arrives; null: gradients"),
-      key<&RunConfig::parallel, &RunConfig::Parallel::staleness>(
-          "parallel.staleness", counted, learns, "steps",
-          "of parallel.ps=async: how far a worker may be ahead of the slowest one; 0: not at all; null: no bound"),
-  };
-}
-
-std::vector<Key> memory_keys() {
-  using Memory = RunConfig::Memory;
-  const Rule any = Rule::any();
-  return {
-      key<&RunConfig::memory, &Memory::recompute>(
-          "memory.recompute", Rule::any(), loose, "",
-          "what blocks make again in their backward pass instead of keeping it: none, selective (what goes into the MLP's "
-          "activation), full (all but their input) or every:k (all but the input of each k-th block); the bits are the same"),
-      key<&RunConfig::memory, &Memory::zero>(
-          "memory.zero", Rule::between(0, 3), loose, "",
-          "what ranks share out instead of each keeping it (ZeRO): 0: nothing, 1: the optimizer's state, 2: gradients too, 3: "
-          "weights too; the same bits; null: what train.backend names"),
-      key<&RunConfig::memory, &Memory::zero_group>("memory.zero_group", Rule::one_of({"all", "node"}), loose, "",
-                                                   "of memory.zero: all ranks share out, or those of each host by themselves "
-                                                   "(HYBRID_SHARD, hpZ; parallel.ranks_per_host)"),
-      key<&RunConfig::memory, &Memory::prefetch>(
-          "memory.prefetch", Rule::between(0, 64), loose, "leases",
-          "of memory.zero=3: weights that are gathered before they are needed; each takes the memory of a block"),
-      key<&RunConfig::memory, &Memory::reshard_after_forward>(
-          "memory.reshard_after_forward", any, loose, "",
-          "of memory.zero=3: gathered weights make room for the next ones; false: they stay until the update, and backward does "
-          "not gather them again"),
   };
 }
 

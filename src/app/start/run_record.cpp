@@ -14,7 +14,7 @@
 namespace lockstep::app {
 namespace {
 
-// Nobody but its owner may read it.
+// Its owner alone may read it.
 void replace_private_file(const io::Path& path, std::string_view content) {
   using std::filesystem::perms;
   io::Replacement replacement(path);

@@ -63,7 +63,7 @@ void ensure_dataset(const DatasetRequest& request, Log& log) {
                     fmt::format("prepare its text: lockstep prepare TEXT --out {}", request.folder.string()));
   }
   const FolderLock lock(request.folder, request.wait_seconds, log);
-  if (done()) return;  // by whoever had the lock before
+  if (done()) return;  // by the process that had the lock before
   prepare_text(request.file ? io::Path(*request.file) : shakespeare(request, log), lock, log);
 }
 

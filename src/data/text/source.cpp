@@ -13,6 +13,7 @@
 #include "base/units.h"
 #include "data/bpe/words.h"
 #include "data/utf8.h"
+#include "io/folder_entries.h"
 
 namespace lockstep::data {
 namespace {
@@ -61,11 +62,11 @@ class FolderWalk {
  private:
   void visit(const io::Path& folder) {
     std::error_code error;
-    std::vector<fs::directory_entry> entries;
-    for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) entries.push_back(*at);
+    std::vector<io::Path> paths = io::entries_of(folder, error);
     if (error) return skip(folder, "cannot be read");
-    std::sort(entries.begin(), entries.end());
-    for (const fs::directory_entry& entry : entries) {
+    std::sort(paths.begin(), paths.end());
+    for (const io::Path& path : paths) {
+      const fs::directory_entry entry(path, error);
       if (entry.is_directory(error)) {
         visit_folder(entry);
       } else {

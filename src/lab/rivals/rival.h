@@ -33,7 +33,7 @@ class Rival {
 /// oneDNN, plain matmul calls on `threads` threads.
 std::unique_ptr<Rival> open_onednn(int threads);
 /// OpenBLAS as it is installed (libopenblas.so.0, opened now); null when it is not. Where it does not know the processor and
-/// nobody told it (OPENBLAS_CORETYPE), it is told.
+/// OPENBLAS_CORETYPE is not set, it is told the processor's kind.
 std::unique_ptr<Rival> open_openblas(int threads);
 
 }  // namespace lockstep::lab

@@ -51,7 +51,7 @@ class ShardedParameters final : public ParameterStore {
   void release(const layout::Access& access) noexcept override;
   std::vector<Slot>& slots_of(UnitIndex unit) { return slots_[memory_.gathers.class_of[static_cast<std::size_t>(unit.value)]]; }
   Slot* find(const layout::Part& part);
-  /// The place that was not used for longest, of those that nobody leases; of those that are awaited, if `awaited` and there is
+  /// The place that was not used for longest, of those that no lease holds; of those that are awaited, if `awaited` and there is
   /// no other. Null when there is none.
   Slot* free_slot(UnitIndex unit, bool awaited);
   void gather(Slot& slot, const layout::Part& part);

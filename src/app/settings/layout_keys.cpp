@@ -1,0 +1,63 @@
+#include "app/settings/entry.h"
+
+namespace lockstep::settings {
+
+using app::RunConfig;
+
+std::vector<Key> parallel_keys() {
+  const Rule any = Rule::any(), positive = Rule::between(1, kMany), counted = Rule::between(0, kMany);
+  return {
+      key<&RunConfig::parallel, &RunConfig::Parallel::reduce>(
+          "parallel.reduce", Rule::one_of({"step", "microbatch"}), learns, "",
+          "when gradients are added over ranks: once a step, or each micro-batch (other bits)"),
+      key<&RunConfig::parallel, &RunConfig::Parallel::bucket_bytes>(
+          "parallel.bucket_bytes", positive, loose, "bytes", "neighbouring units share a reduction until they have as many"),
+      key<&RunConfig::parallel, &RunConfig::Parallel::overlap>("parallel.overlap", any, loose, "",
+                                                               "reduce while backward goes on; false: wait, with the same bits"),
+      key<&RunConfig::parallel, &RunConfig::Parallel::broadcast_start>(
+          "parallel.broadcast_start", any, loose, "",
+          "rank 0 sends the state that the run starts with to all ranks; false: each draws or reads its own, and all are "
+          "compared; "
+          "null: drawn start values are sent, files are read by all ranks"),
+      key<&RunConfig::parallel, &RunConfig::Parallel::ranks_per_host>(
+          "parallel.ranks_per_host", positive, loose, "ranks",
+          "that count as those of one host, for what is laid out by hosts; null: NGPU_PER_HOST, or as they were started"),
+      key<&RunConfig::parallel, &RunConfig::Parallel::servers>(
+          "parallel.servers", Rule::between(1, 1023), loose, "ranks",
+          "of train.backend=ps: the last ranks share the parameters by ranges and serve the others, which train; null: 1"),
+      key<&RunConfig::parallel, &RunConfig::Parallel::ps>(
+          "parallel.ps", Rule::one_of({"gradients", "weights", "async"}), learns, "",
+          "of train.backend=ps: servers add up all workers' gradients and update once (as DDP does), average weights that each "
+          "worker has updated, or update as each gradient arrives; null: gradients"),
+      key<&RunConfig::parallel, &RunConfig::Parallel::staleness>(
+          "parallel.staleness", counted, learns, "steps",
+          "of parallel.ps=async: how far a worker may be ahead of the slowest one; 0: not at all; null: no bound"),
+  };
+}
+
+std::vector<Key> memory_keys() {
+  using Memory = RunConfig::Memory;
+  const Rule any = Rule::any();
+  return {
+      key<&RunConfig::memory, &Memory::recompute>(
+          "memory.recompute", Rule::any(), loose, "",
+          "what blocks make again in their backward pass instead of keeping it: none, selective (what goes into the MLP's "
+          "activation), full (all but their input) or every:k (all but the input of each k-th block); the bits are the same"),
+      key<&RunConfig::memory, &Memory::zero>(
+          "memory.zero", Rule::between(0, 3), loose, "",
+          "what ranks share out instead of each keeping it (ZeRO): 0: nothing, 1: the optimizer's state, 2: gradients too, 3: "
+          "weights too; the same bits; null: what train.backend names"),
+      key<&RunConfig::memory, &Memory::zero_group>("memory.zero_group", Rule::one_of({"all", "node"}), loose, "",
+                                                   "of memory.zero: all ranks share out, or those of each host by themselves "
+                                                   "(HYBRID_SHARD, hpZ; parallel.ranks_per_host)"),
+      key<&RunConfig::memory, &Memory::prefetch>(
+          "memory.prefetch", Rule::between(0, 64), loose, "leases",
+          "of memory.zero=3: weights that are gathered before they are needed; each takes the memory of a block"),
+      key<&RunConfig::memory, &Memory::reshard_after_forward>(
+          "memory.reshard_after_forward", any, loose, "",
+          "of memory.zero=3: gathered weights make room for the next ones; false: they stay until the update, and backward does "
+          "not gather them again"),
+  };
+}
+
+}  // namespace lockstep::settings
