@@ -94,8 +94,9 @@ int run(const Arguments& arguments) {
       "Stop with Ctrl-C at any time: the step ends, everything is saved, and the run goes on with train.init_from=resume.");
   if (!line.parse(arguments)) return 0;
   const auto job = comm::find_mpi_job();
+  sources.ranks = job ? job->ranks : ranks.ranks;
   const settings::Resolved resolved =
-      settings::resolve(sources, [&](const RunConfig& config) { return check_roles(config, job ? job->ranks : ranks.ranks); });
+      settings::resolve(sources, [&](const RunConfig& config) { return check_roles(config, sources.ranks); });
   const RunConfig& config = resolved.config;
   if (!dry) {
     if (std::vector<Problem> problems = check_runnable(config); !problems.empty()) throw UserError(std::move(problems));
@@ -110,6 +111,7 @@ int run(const Arguments& arguments) {
   Log log;
   if (is_first_process()) {
     for (const std::string& warning : resolved.warnings) log.warning(warning);
+    for (const std::string& note : resolved.notes) log.info(note);
   }
   if (dry) {
     const std::int64_t vocabulary = known_vocabulary(config);

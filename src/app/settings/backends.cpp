@@ -13,8 +13,8 @@ constexpr std::array<Backend, 8> table{{{"DDP", 0, false},
                                         {"zero1", 1, true},
                                         {"zero2", 2, true},
                                         {"zero3", 3, true},
-                                        {"deepspeed", 1, true},
-                                        {"ds", 1, true},
+                                        {"deepspeed", 1, true, true},
+                                        {"ds", 1, true, true},
                                         {"ps", 0, false}}};
 
 }  // namespace
@@ -30,7 +30,12 @@ const Backend& find_backend(std::string_view name) {
 std::vector<Problem> check_backend(const app::RunConfig& config) {
   std::vector<Problem> problems;
   const Backend& backend = find_backend(config.train.backend);
-  if (backend.names && config.memory.zero && *config.memory.zero != backend.zero) {
+  const std::optional<std::string>& file = config.train.ds_config_path;
+  if (file && !backend.deepspeed) {
+    problems.push_back({fmt::format("train.ds_config_path = {}: train.backend = {} has no such file", *file, backend.name),
+                        "train.backend=deepspeed, or leave the file out"});
+  }
+  if (backend.names && !file && config.memory.zero && *config.memory.zero != backend.zero) {
     problems.push_back({fmt::format("train.backend = {} means memory.zero = {}, but memory.zero = {} is asked for", backend.name,
                                     backend.zero, *config.memory.zero),
                         fmt::format("train.backend=DDP, or memory.zero={}", backend.zero)});

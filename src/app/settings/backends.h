@@ -12,8 +12,9 @@ namespace lockstep::settings {
 
 struct Backend {
   std::string_view name;
-  int zero;    ///< the memory.zero that it names
-  bool names;  ///< false: it leaves memory.zero free
+  int zero;                ///< the memory.zero that it names
+  bool names;              ///< false: it leaves memory.zero free
+  bool deepspeed = false;  ///< it takes train.ds_config_path, which may name another level
 };
 std::span<const Backend> backends();
 /// Throws BrokenRule for a name that is not one of them.

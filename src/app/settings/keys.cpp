@@ -49,15 +49,18 @@ std::vector<Key> train_keys() {
   const Rule any = Rule::any(), positive = Rule::between(1, kMany), counted = Rule::between(0, kMany);
   return {
       train<&Train::framework>("train.framework", Rule::one_of({"pytorch"}), loose, "", "recorded only"),
-      train<&Train::backend>("train.backend", Rule::one_of(backend_names()), loose, "",
-                             "how ranks share the work; zero1 and the like, FSDP, deepspeed: names for memory.zero; ps: "
-                             "parameter servers"),
+      train<&Train::backend>(
+          "train.backend", Rule::one_of(backend_names()), loose, "",
+          "how ranks share the work; zero1 and the like, FSDP: names for memory.zero; deepspeed: zero1 in bf16; ps: "
+          "parameter servers"),
       train<&Train::device>("train.device", Rule::one_of({"cpu", "cuda"}), loose, "",
                             "where to compute; null: a GPU where there is one"),
       train<&Train::seed>("train.seed", counted, fixed, "",
                           "seed of every random draw; null: 1337; random: one is drawn and logged"),
       train<&Train::port>("train.port", Rule::between(1, 65535), loose, "", "recorded only"),
-      train<&Train::ds_config_path>("train.ds_config_path", any, loose, "", "recorded only"),
+      train<&Train::ds_config_path>(
+          "train.ds_config_path", any, loose, "",
+          "of train.backend=deepspeed: settings from DeepSpeed's JSON; those given here stand above it"),
       train<&Train::precision>("train.precision", any, loose, "", "recorded only; see train.dtype"),
       train<&Train::ngpus>("train.ngpus", counted, loose, "", "recorded only"),
       train<&Train::use_wandb>("train.use_wandb", any, loose, "", "recorded only; metrics.jsonl is always written"),

@@ -1,15 +1,20 @@
 #include "app/settings/resolve.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <filesystem>
 
 #include "app/config_file.h"
+#include "app/parameter_server/roles.h"
+#include "app/settings/backends.h"
+#include "app/settings/deepspeed/deepspeed.h"
 #include "app/settings/keys.h"
 #include "app/settings/presets.h"
 #include "app/settings/source_shape.h"
 #include "checkpoint/find.h"
+#include "io/file.h"
 
 namespace lockstep::settings {
 namespace {
@@ -55,14 +60,59 @@ void apply_preset(app::RunConfig& config, const Setting& setting, std::vector<Pr
   for (const Setting& one : split(preset->assignments, problems)) set(config, one, problems);
 }
 
-std::vector<Problem> apply(app::RunConfig& config, const std::vector<std::string>& files, const std::vector<Setting>& settings) {
+// Settings from where they come from, each over those before it.
+struct Layers {
+  std::optional<DeepSpeed> backend;  // what train.backend stands for
+  std::string own;                   // the file of the run that goes on; empty when there is none
+  std::optional<DeepSpeed> deepspeed;
+  const std::vector<std::string>& files;
+  const std::vector<Setting>& settings;
+};
+
+void apply(app::RunConfig& config, const std::optional<DeepSpeed>& file) {
+  if (!file) return;
+  for (const DeepSpeed::Assignment& one : file->assignments) {
+    const std::optional<Problem> problem = assign(config, *find_key(one.key), one.value);
+    ensure(!problem, "a reader of DeepSpeed's files has tried each value");
+  }
+}
+
+std::vector<Problem> apply(app::RunConfig& config, const Layers& layers) {
   std::vector<Problem> problems;
-  for (const std::string& file : files) append(problems, app::read_config_file(file, config));
-  for (const Setting& one : settings) {
+  apply(config, layers.backend);
+  if (!layers.own.empty()) append(problems, app::read_config_file(layers.own, config));
+  apply(config, layers.deepspeed);
+  for (const std::string& file : layers.files) append(problems, app::read_config_file(file, config));
+  for (const Setting& one : layers.settings) {
     if (one.is_preset()) apply_preset(config, one, problems);
   }
-  for (const Setting& one : settings) {
+  for (const Setting& one : layers.settings) {
     if (!one.is_preset()) set(config, one, problems);
+  }
+  return problems;
+}
+
+// The file that train.ds_config_path names; where no other backend is asked for, it is DeepSpeed's.
+DeepSpeed read_deepspeed_file(const app::RunConfig::Train& asked) {
+  try {
+    DeepSpeed file = read_deepspeed(io::read_file(*asked.ds_config_path), *asked.ds_config_path);
+    if (!find_backend(asked.backend).deepspeed) file.assignments.push_back({"presence", "train.backend", "deepspeed"});
+    return file;
+  } catch (const UserError& error) {
+    DeepSpeed none;
+    none.problems = error.problems();
+    return none;
+  }
+}
+
+std::vector<Problem> take_deepspeed(Resolved& resolved, const DeepSpeed& file, std::int64_t ranks) {
+  std::vector<Problem> problems = file.problems;
+  append(problems, settings::settle(resolved.config, file, app::workers_of(resolved.config, ranks)));
+  for (std::string& line : overruled(resolved.config, file)) resolved.warnings.push_back(std::move(line));
+  resolved.warnings.insert(resolved.warnings.end(), file.notes.begin(), file.notes.end());
+  if (!file.idle.empty()) {
+    resolved.notes.push_back(
+        fmt::format("{}: nothing to do here for {}", *resolved.config.train.ds_config_path, fmt::join(file.idle, ", ")));
   }
   return problems;
 }
@@ -110,22 +160,25 @@ void Sources::declare(app::CommandLine& line) {
 Resolved resolve(const Sources& sources, const std::function<std::vector<Problem>(const app::RunConfig&)>& also) {
   std::vector<Problem> problems;
   const std::vector<Setting> settings = split(sources.overrides, problems);
+  Layers layers{.backend = {}, .own = "", .deepspeed = {}, .files = sources.files, .settings = settings};
   Resolved resolved;
-  std::vector<Problem> found = apply(resolved.config, sources.files, settings);
-  if (const std::string own = own_settings(resolved.config); !own.empty()) {
-    std::vector<std::string> files = {own};
-    files.insert(files.end(), sources.files.begin(), sources.files.end());
-    resolved.config = {};
-    found = apply(resolved.config, files, settings);
-    resolved.warnings.push_back(fmt::format("Resuming with the settings of {} and, on top, those given here", own));
+  std::vector<Problem> found = apply(resolved.config, layers);
+  if (resolved.config.train.ds_config_path) layers.deepspeed = read_deepspeed_file(resolved.config.train);
+  if (!layers.deepspeed && find_backend(resolved.config.train.backend).deepspeed) layers.backend = deepspeed_defaults();
+  layers.own = own_settings(resolved.config);
+  if (!layers.own.empty()) {
+    resolved.warnings.push_back(fmt::format("Resuming with the settings of {} and, on top, those given here", layers.own));
   }
+  resolved.config = {};
+  found = apply(resolved.config, layers);
   if (const std::optional<SourceShape> source = source_shape(resolved.config)) {
     resolved.config = {};
     take_shape(resolved.config, *source);
-    found = apply(resolved.config, sources.files, settings);
+    found = apply(resolved.config, layers);
     append(found, check_shape(resolved.config, *source));
   }
   append(problems, std::move(found));
+  if (layers.deepspeed) append(problems, take_deepspeed(resolved, *layers.deepspeed, sources.ranks));
   append(problems, check_warmup(resolved.config, settings));
   append(problems, app::check(resolved.config));
   append(problems, also(resolved.config));

@@ -1,8 +1,9 @@
 #pragma once
 
-// From files and the command line to a RunConfig. Order: defaults, files, group=option, group.key=value; each from left to right,
-// so that a later one wins.
+// From files and the command line to a RunConfig. Order: defaults, the DeepSpeed file that train.ds_config_path names, files,
+// group=option, group.key=value; each from left to right, so that a later one wins.
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>
@@ -14,13 +15,14 @@ namespace lockstep::settings {
 
 struct Resolved {
   app::RunConfig config;
-  std::vector<std::string> warnings;  // for the log
+  std::vector<std::string> warnings, notes;  // for the log
 };
 
 /// Where a command's settings come from: --config FILE and key=value words.
 struct Sources {
   std::vector<std::string> files;
   std::vector<std::string> overrides;
+  std::int64_t ranks = 1;  ///< that a training has: DeepSpeed's train_batch_size counts the samples of all
 
   /// Declares both on a command line; `this` must live until its parse().
   void declare(app::CommandLine& line);

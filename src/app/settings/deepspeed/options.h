@@ -1,0 +1,37 @@
+#pragma once
+
+// The table of DeepSpeed's options: what each is here.
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/json.h"
+
+namespace lockstep::settings {
+
+struct Option {
+  enum class Kind {
+    sets,       ///< its value is that of `key`
+    elements,   ///< it counts fp32 elements of what `key` counts in bytes
+    enables,    ///< true: `key` becomes `value`
+    only,       ///< accepted with the values that `allows` takes; the reason and a remedy for others
+    idle,       ///< accepted: there is nothing to do for it here
+    elsewhere,  ///< read together with others
+  };
+  std::string_view name;  ///< "zero_optimization.stage"
+  Kind kind;
+  std::string_view key = "", value = "";
+  bool (*allows)(const Json& value) = nullptr;
+  std::string_view reason = "", remedy = "";
+};
+
+std::span<const Option> options();
+/// Null when DeepSpeed has no such option, or none that is known here.
+const Option* find_option(std::string_view name);
+/// Whether `group` is the first part of options' names.
+bool has_options(std::string_view group);
+/// A remedy that names the option that was perhaps meant, or where all of them are listed.
+std::string nearest_option(std::string_view name);
+
+}  // namespace lockstep::settings

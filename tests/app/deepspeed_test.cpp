@@ -1,0 +1,205 @@
+#include "app/settings/deepspeed/deepspeed.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "app/settings/deepspeed/options.h"
+#include "app/settings/keys.h"
+#include "app/settings/resolve.h"
+#include "io/file.h"
+#include "support/temp_folder.h"
+
+namespace lockstep::settings {
+namespace {
+
+// As Hugging Face's trainer takes it: what the trainer knows is left to it.
+constexpr const char* kZero3 = R"({
+  "bf16": {"enabled": "auto"},
+  "optimizer": {"type": "AdamW", "params": {"lr": "auto", "betas": "auto", "eps": "auto", "weight_decay": "auto"}},
+  "scheduler": {"type": "WarmupDecayLR", "params": {"total_num_steps": "auto", "warmup_min_lr": "auto", "warmup_max_lr": "auto",
+                                                    "warmup_num_steps": "auto"}},
+  "zero_optimization": {
+    "stage": 3,
+    "offload_optimizer": {"device": "cpu", "pin_memory": true},
+    "offload_param": {"device": "cpu", "pin_memory": true},
+    "overlap_comm": true,
+    "contiguous_gradients": true,
+    "sub_group_size": 1e9,
+    "reduce_bucket_size": "auto",
+    "stage3_prefetch_bucket_size": "auto",
+    "stage3_param_persistence_threshold": "auto",
+    "stage3_max_live_parameters": 1e9,
+    "stage3_max_reuse_distance": 1e9,
+    "stage3_gather_16bit_weights_on_model_save": true
+  },
+  "gradient_accumulation_steps": "auto",
+  "gradient_clipping": "auto",
+  "steps_per_print": 2000,
+  "train_batch_size": "auto",
+  "train_micro_batch_size_per_gpu": "auto",
+  "wall_clock_breakdown": false
+})";
+
+// As DeepSpeed's documentation writes it: with numbers.
+constexpr const char* kZero2 = R"({
+  "train_batch_size": 32,
+  "train_micro_batch_size_per_gpu": 4,
+  "steps_per_print": 10,
+  "optimizer": {"type": "Adam", "params": {"lr": 0.001, "betas": [0.8, 0.99], "eps": 1e-7, "weight_decay": 3e-7}},
+  "scheduler": {"type": "WarmupLR", "params": {"warmup_min_lr": 0, "warmup_max_lr": 0.002, "warmup_num_steps": 50,
+                                               "warmup_type": "linear"}},
+  "gradient_clipping": 0.5,
+  "bf16": {"enabled": true},
+  "fp16": {"enabled": false, "loss_scale": 0},
+  "zero_optimization": {"stage": 2, "allgather_partitions": true, "reduce_scatter": true, "allgather_bucket_size": 5e8,
+                        "reduce_bucket_size": 5e6, "overlap_comm": false, "contiguous_gradients": true},
+  "tensorboard": {"enabled": true, "output_path": "logs/", "job_name": "first"}
+})";
+
+class DeepSpeedTest : public ::testing::Test {
+ protected:
+  Resolved resolved(const std::string& text, std::vector<std::string> overrides = {}, std::int64_t ranks = 1) {
+    const std::string path = folder_.path() / "ds.json";
+    std::ofstream(path) << text;
+    overrides.push_back("train.ds_config_path=" + path);
+    return resolve({.files = {}, .overrides = overrides, .ranks = ranks});
+  }
+  // Messages and remedies of what is wrong, a line each.
+  std::string refused(const std::string& text, std::vector<std::string> overrides = {}, std::int64_t ranks = 1) {
+    try {
+      resolved(text, std::move(overrides), ranks);
+    } catch (const UserError& error) {
+      std::string lines;
+      for (const Problem& problem : error.problems()) lines += problem.message + " -> " + problem.remedy + "\n";
+      return lines;
+    }
+    return "";
+  }
+
+ private:
+  TempFolder folder_;
+};
+
+bool mentions(const std::vector<std::string>& lines, const std::string& words) {
+  for (const std::string& line : lines) {
+    if (line.find(words) != std::string::npos) return true;
+  }
+  return false;
+}
+
+TEST_F(DeepSpeedTest, NumbersBecomeOurSettings) {
+  const Resolved found = resolved(kZero2, {}, 2);
+  const app::RunConfig& config = found.config;
+  EXPECT_EQ(config.train.backend, "deepspeed");
+  EXPECT_EQ(config.memory.zero, 2);
+  EXPECT_EQ(app::dtype_of(config), DType::bf16);
+  EXPECT_EQ(config.model.batch_size, 4);
+  EXPECT_EQ(config.optimizer.gas, 4) << "32 samples of 2 ranks with 4 each";
+  EXPECT_EQ(config.train.log_interval, 10);
+  EXPECT_EQ(config.optimizer.name, "AdamW");
+  EXPECT_EQ(config.optimizer.learning_rate, 0.002) << "the schedule's stands above the method's";
+  EXPECT_EQ(config.optimizer.min_lr, 0.002) << "WarmupLR stays where it has risen to";
+  EXPECT_EQ(config.optimizer.beta1, 0.8);
+  EXPECT_EQ(config.optimizer.beta2, 0.99);
+  EXPECT_EQ(config.optimizer.eps, 1e-7);
+  EXPECT_EQ(config.optimizer.weight_decay, 3e-7);
+  EXPECT_EQ(config.optimizer.grad_clip, 0.5);
+  EXPECT_EQ(config.train.warmup_iters, 50);
+  EXPECT_EQ(config.parallel.bucket_bytes, 20'000'000) << "DeepSpeed counts elements";
+  EXPECT_FALSE(config.parallel.overlap);
+  EXPECT_TRUE(config.log.tensorboard);
+  EXPECT_TRUE(mentions(found.notes, "contiguous_gradients"));
+}
+
+TEST_F(DeepSpeedTest, AutoTakesWhatTheSettingsSay) {
+  const Resolved found = resolved(kZero3, {"optimizer.learning_rate=3e-4", "optimizer.gas=2", "train.warmup_iters=7"}, 4);
+  const app::RunConfig& config = found.config;
+  EXPECT_EQ(config.memory.zero, 3);
+  EXPECT_EQ(app::dtype_of(config), DType::f32) << "bf16 is left to train.dtype";
+  EXPECT_EQ(config.optimizer.gas, 2);
+  EXPECT_EQ(config.optimizer.learning_rate, 3e-4);
+  EXPECT_EQ(config.optimizer.min_lr, 0) << "WarmupDecayLR ends at 0";
+  EXPECT_EQ(config.optimizer.schedule, "linear");
+  EXPECT_EQ(config.train.warmup_iters, 7);
+  EXPECT_TRUE(mentions(found.warnings, "straight line"));
+}
+
+TEST_F(DeepSpeedTest, WithoutAFileTheBackendMeansBf16AndZero1) {
+  const app::RunConfig config = resolve({.files = {}, .overrides = {"train.backend=ds"}}).config;
+  EXPECT_EQ(app::dtype_of(config), DType::bf16);
+  EXPECT_EQ(app::zero_level(config), 1);
+  EXPECT_EQ(app::dtype_of(resolve({.files = {}, .overrides = {"train.backend=ds", "train.dtype=fp32"}}).config), DType::f32);
+}
+
+TEST_F(DeepSpeedTest, SettingsOfTheCommandStandAboveTheFile) {
+  const Resolved found = resolved(kZero2, {"memory.zero=3", "optimizer.gas=8", "train.backend=ds"}, 1);
+  EXPECT_EQ(found.config.memory.zero, 3);
+  EXPECT_EQ(found.config.optimizer.gas, 8);
+  EXPECT_EQ(found.config.train.backend, "ds");
+  EXPECT_TRUE(mentions(found.warnings, "memory.zero = 3 stands above DeepSpeed's zero_optimization.stage"));
+}
+
+TEST_F(DeepSpeedTest, OneOfThreeBatchSizesFollowsFromTheOthers) {
+  EXPECT_EQ(resolved(R"({"train_batch_size": 24, "gradient_accumulation_steps": 3})", {}, 2).config.model.batch_size, 4);
+  EXPECT_EQ(resolved(R"({"train_batch_size": 24})", {}, 2).config.model.batch_size, 12);
+  EXPECT_NE(refused(R"({"train_batch_size": 25, "train_micro_batch_size_per_gpu": 4})", {}, 2)
+                .find("train_batch_size = 25 is not a multiple of 2 ranks = 8, with model.batch_size = 4"),
+            std::string::npos);
+  EXPECT_NE(refused(R"({"train_batch_size": 32, "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 1})")
+                .find("32 is not"),
+            std::string::npos);
+}
+
+TEST_F(DeepSpeedTest, WhatWeCannotDoIsRefusedByNameAllAtOnce) {
+  const std::string told = refused(R"({
+    "fp16": {"enabled": true},
+    "optimizer": {"type": "OneBitAdam", "params": {"lr": -1}},
+    "scheduler": {"type": "OneCycle"},
+    "zero_optimization": {"stage": 4, "zero_quantized_weights": true, "contigous_gradients": true},
+    "train_batch_size": 0,
+    "prescale_gradients": true,
+    "unheard_of": 1
+  })");
+  for (const char* named :
+       {"fp16.enabled = true", "loss scaling", "OneBitAdam", "optimizer.params.lr", "OneCycle", "zero_optimization.stage",
+        "zero_quantized_weights", "did you mean zero_optimization.contiguous_gradients?", "train_batch_size = 0",
+        "prescale_gradients", "unheard_of"}) {
+    EXPECT_NE(told.find(named), std::string::npos) << named << " is not in\n" << told;
+  }
+}
+
+TEST_F(DeepSpeedTest, DecayInTheGradientIsRefused) {
+  EXPECT_NE(
+      refused(R"({"optimizer": {"type": "Adam", "params": {"weight_decay": 0.1, "adam_w_mode": false}}})").find("adam_w_mode"),
+      std::string::npos);
+  EXPECT_EQ(refused(R"({"optimizer": {"type": "Adam", "params": {"weight_decay": 0, "adam_w_mode": false}}})"), "");
+}
+
+TEST_F(DeepSpeedTest, AFileThatIsNoObjectOrMissingIsRefused) {
+  EXPECT_NE(refused("[1]").find("no JSON object"), std::string::npos);
+  EXPECT_NE(refused("{").find("ds.json"), std::string::npos);
+  EXPECT_THROW(resolve({.files = {}, .overrides = {"train.ds_config_path=/nowhere/ds.json"}}), UserError);
+}
+
+TEST_F(DeepSpeedTest, AnotherBackendTakesNoFile) {
+  EXPECT_NE(refused("{}", {"train.backend=FSDP"}).find("train.backend = FSDP has no such file"), std::string::npos);
+  EXPECT_NE(refused("{}", {"train.backend=DDP"}).find("train.backend = DDP has no such file"), std::string::npos);
+}
+
+TEST_F(DeepSpeedTest, EveryOptionThatIsAKeyOfOursNamesOneAndIsInTheDocs) {
+  const std::string docs = io::read_file("docs/deepspeed.md");
+  for (const Option& option : options()) {
+    if (option.kind == Option::Kind::sets) {
+      EXPECT_NE(docs.find(fmt::format("| `{}` | `{}` |", option.name, option.key)), std::string::npos) << option.name;
+    }
+    if (!option.key.empty()) {
+      EXPECT_NE(find_key(option.key), nullptr) << option.name;
+    }
+    EXPECT_EQ(option.kind == Option::Kind::only, option.allows != nullptr) << option.name;
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::settings
