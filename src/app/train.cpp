@@ -94,9 +94,10 @@ int run(const Arguments& arguments) {
       "Stop with Ctrl-C at any time: the step ends, everything is saved, and the run goes on with train.init_from=resume.");
   if (!line.parse(arguments)) return 0;
   const auto job = comm::find_mpi_job();
-  sources.ranks = job ? job->ranks : ranks.ranks;
+  const std::int64_t started_with = job ? job->ranks : ranks.ranks;
+  sources.ranks = started_with;
   const settings::Resolved resolved =
-      settings::resolve(sources, [&](const RunConfig& config) { return check_roles(config, sources.ranks); });
+      settings::resolve(sources, [&](const RunConfig& config) { return check_roles(config, started_with); });
   const RunConfig& config = resolved.config;
   if (!dry) {
     if (std::vector<Problem> problems = check_runnable(config); !problems.empty()) throw UserError(std::move(problems));

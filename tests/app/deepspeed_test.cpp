@@ -78,7 +78,6 @@ class DeepSpeedTest : public ::testing::Test {
     return "";
   }
 
- private:
   TempFolder folder_;
 };
 
@@ -152,6 +151,12 @@ TEST_F(DeepSpeedTest, OneOfThreeBatchSizesFollowsFromTheOthers) {
             std::string::npos);
 }
 
+TEST_F(DeepSpeedTest, NothingFollowsFromTheBatchWhereRanksAreNotKnown) {
+  const std::string path = folder_ / "ds.json";
+  std::ofstream(path) << R"({"train_batch_size": 25, "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 3})";
+  EXPECT_EQ(resolve({.files = {}, .overrides = {"train.ds_config_path=" + path}}).config.optimizer.gas, 3);
+}
+
 TEST_F(DeepSpeedTest, WhatWeCannotDoIsRefusedByNameAllAtOnce) {
   const std::string told = refused(R"({
     "fp16": {"enabled": true},
@@ -180,7 +185,13 @@ TEST_F(DeepSpeedTest, DecayInTheGradientIsRefused) {
 TEST_F(DeepSpeedTest, AFileThatIsNoObjectOrMissingIsRefused) {
   EXPECT_NE(refused("[1]").find("no JSON object"), std::string::npos);
   EXPECT_NE(refused("{").find("ds.json"), std::string::npos);
-  EXPECT_THROW(resolve({.files = {}, .overrides = {"train.ds_config_path=/nowhere/ds.json"}}), UserError);
+  try {
+    resolve({.files = {}, .overrides = {"train.ds_config_path=/nowhere/ds.json"}});
+    FAIL() << "a file that is not there is taken";
+  } catch (const UserError& error) {
+    ASSERT_EQ(error.problems().size(), 1U);
+    EXPECT_NE(error.problems().front().message.find("/nowhere/ds.json"), std::string::npos);
+  }
 }
 
 TEST_F(DeepSpeedTest, AnotherBackendTakesNoFile) {

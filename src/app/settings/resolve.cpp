@@ -94,20 +94,20 @@ std::vector<Problem> apply(app::RunConfig& config, const Layers& layers) {
 
 // The file that train.ds_config_path names; where no other backend is asked for, it is DeepSpeed's.
 DeepSpeed read_deepspeed_file(const app::RunConfig::Train& asked) {
+  DeepSpeed file;
   try {
-    DeepSpeed file = read_deepspeed(io::read_file(*asked.ds_config_path), *asked.ds_config_path);
-    if (!find_backend(asked.backend).deepspeed) file.assignments.push_back({"presence", "train.backend", "deepspeed"});
-    return file;
+    file = read_deepspeed(io::read_file(*asked.ds_config_path), *asked.ds_config_path);
   } catch (const UserError& error) {
-    DeepSpeed none;
-    none.problems = error.problems();
-    return none;
+    file.problems = error.problems();
   }
+  if (!find_backend(asked.backend).deepspeed) file.assignments.push_back({"presence", "train.backend", "deepspeed"});
+  return file;
 }
 
-std::vector<Problem> take_deepspeed(Resolved& resolved, const DeepSpeed& file, std::int64_t ranks) {
+std::vector<Problem> take_deepspeed(Resolved& resolved, const DeepSpeed& file, std::optional<std::int64_t> ranks) {
   std::vector<Problem> problems = file.problems;
-  append(problems, settings::settle(resolved.config, file, app::workers_of(resolved.config, ranks)));
+  settle_schedule(resolved.config, file);
+  if (ranks) append(problems, settle_batch(resolved.config, file, app::workers_of(resolved.config, *ranks)));
   for (std::string& line : overruled(resolved.config, file)) resolved.warnings.push_back(std::move(line));
   resolved.warnings.insert(resolved.warnings.end(), file.notes.begin(), file.notes.end());
   if (!file.idle.empty()) {

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,7 +23,8 @@ struct Resolved {
 struct Sources {
   std::vector<std::string> files;
   std::vector<std::string> overrides;
-  std::int64_t ranks = 1;  ///< that a training has: DeepSpeed's train_batch_size counts the samples of all
+  /// That a training has: DeepSpeed's train_batch_size counts the samples of all. Null: not known, and nothing follows from it.
+  std::optional<std::int64_t> ranks = {};
 
   /// Declares both on a command line; `this` must live until its parse().
   void declare(app::CommandLine& line);

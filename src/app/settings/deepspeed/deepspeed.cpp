@@ -191,10 +191,13 @@ DeepSpeed deepspeed_defaults() {
   return defaults;
 }
 
-std::vector<Problem> settle(app::RunConfig& config, const DeepSpeed& file, std::int64_t replicas) {
-  static const app::RunConfig untouched;
-  if (file.lowest_rate && config.optimizer.min_lr == untouched.optimizer.min_lr)
+void settle_schedule(app::RunConfig& config, const DeepSpeed& file) {
+  if (file.lowest_rate && config.optimizer.min_lr == app::RunConfig().optimizer.min_lr)
     config.optimizer.min_lr = *file.lowest_rate * config.optimizer.learning_rate;
+}
+
+std::vector<Problem> settle_batch(app::RunConfig& config, const DeepSpeed& file, std::int64_t replicas) {
+  const app::RunConfig untouched;
   if (!file.train_batch.value) return {};
   const std::int64_t batch = *file.train_batch.value;
   std::int64_t &micro = config.model.batch_size, &steps = config.optimizer.gas;

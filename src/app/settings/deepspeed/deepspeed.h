@@ -41,9 +41,11 @@ DeepSpeed read_deepspeed(std::string_view text, const std::string& what);
 /// What train.backend=deepspeed stands for without a file: bf16 with master weights (its ZeRO level is the backend's).
 DeepSpeed deepspeed_defaults();
 
-/// What follows from a file and the settings together, once these have been applied over the file's: the end of the schedule, and
-/// of train_batch_size = micro-batch x accumulation x `replicas` the factor that neither gives. Returns what does not fit.
-std::vector<Problem> settle(app::RunConfig& config, const DeepSpeed& file, std::int64_t replicas);
+// What follows from a file and the settings together, once these have been applied over the file's.
+/// The end of the learning rate's schedule.
+void settle_schedule(app::RunConfig& config, const DeepSpeed& file);
+/// Of train_batch_size = micro-batch x accumulation x `replicas` the factor that neither gives. Returns what does not fit.
+std::vector<Problem> settle_batch(app::RunConfig& config, const DeepSpeed& file, std::int64_t replicas);
 
 /// A sentence for each of the file's settings that another value in `config` stands above.
 std::vector<std::string> overruled(const app::RunConfig& config, const DeepSpeed& file);
