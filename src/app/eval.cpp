@@ -105,7 +105,7 @@ train::TextLoss evaluate(const EvalOptions& options, const LoadedModel& loaded, 
   std::optional<LogitsFile> out;
   std::optional<ProgressBar> bar;
   if (session.lead()) {
-    if (request.logits) out.emplace(options.logits, windows, length, loaded.inference->context().dims.vocabulary);
+    if (request.logits) out.emplace(options.logits, windows, length, loaded.inference->context().config.vocabulary);
     bar.emplace(stderr, "eval", static_cast<double>(windows));
     request.take_logits = [&out](const Tensor& logits) { out->add(logits); };
     request.have_windows = [&bar](std::int64_t done) { bar->update(static_cast<double>(done), ""); };

@@ -87,7 +87,7 @@ void generate(const GenerateOptions& options, Session& session) {
     throw UserError(fmt::format("{}, so it cannot read text", loaded.no_tokenizer),
                     "prepare the text with `lockstep prepare` and train on that, or put the model's tokenizer.json beside it");
   }
-  const std::int64_t vocabulary = loaded.inference->context().dims.vocabulary;
+  const std::int64_t vocabulary = loaded.inference->context().config.vocabulary;
   train::SampleOptions sampling = options.sampling;
   sampling.never = data::missing_ids(*loaded.tokenizer, vocabulary);
   const train::TextsRequest request{.texts = options.samples,

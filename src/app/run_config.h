@@ -113,6 +113,9 @@ struct RunConfig {
     bool operator==(const Sample&) const = default;
   };
   struct Parallel {
+    std::optional<std::int64_t> dp;  // null: the ranks that are left
+    std::int64_t tp = 1;
+    bool sequence = false, allow_tp_across_hosts = false;
     std::string reduce = "step";
     std::int64_t bucket_bytes = 25 << 20;
     bool overlap = true;

@@ -49,9 +49,10 @@ void dry_run(const RunConfig& config, std::int64_t vocabulary, Session& session)
   const std::int64_t workers = roles.group().size();
   fmt::print("{}\n", to_json(config, vocabulary).dump(4));
   log_parameters(log, config, engine_settings.model);
-  log.info(fmt::format("Tokens per iteration: {}", format_count(tokens_per_iteration(config, workers))));
+  log.info(fmt::format("Tokens per iteration: {}", format_count(tokens_per_iteration(config, engine_settings.plan.dp))));
+  log_layout(log, engine_settings.plan);
   const train::Engine engine(engine_settings, session.runtime(), session.ops(), groups, roles.updater());
-  train::TextSampler text(engine.context());
+  train::TextSampler text(engine.reading());
   Arena sampling("sampling", MemoryKind::workspace), cache("sampling_cache", MemoryKind::workspace);
   text.declare(sampling, cache);
   Ledger ledger = engine.ledger();
@@ -96,8 +97,11 @@ int run(const Arguments& arguments) {
   const auto job = comm::find_mpi_job();
   const std::int64_t started_with = job ? job->ranks : ranks.ranks;
   sources.ranks = started_with;
-  const settings::Resolved resolved =
-      settings::resolve(sources, [&](const RunConfig& config) { return check_roles(config, started_with); });
+  const settings::Resolved resolved = settings::resolve(sources, [&](const RunConfig& config) {
+    std::vector<Problem> problems = check_roles(config, started_with);
+    for (Problem& problem : check_layout(config, started_with)) problems.push_back(std::move(problem));
+    return problems;
+  });
   const RunConfig& config = resolved.config;
   if (!dry) {
     if (std::vector<Problem> problems = check_runnable(config); !problems.empty()) throw UserError(std::move(problems));

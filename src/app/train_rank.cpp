@@ -85,15 +85,16 @@ train::TrainerOptions trainer_options(const Run& run, std::int64_t max_iters) {
 /// A resumed run keeps the samples of a step: on another number of ranks, optimizer.gas changes. Returns why it cannot.
 std::vector<Problem> keep_global_batch(RunConfig& config, const checkpoint::Choice& choice, std::int64_t ranks, Log& log) {
   const std::int64_t kept = choice.manifest.global_batch;
-  const std::int64_t each = config.model.batch_size * ranks;
+  const layout::ParallelPlan plan = layout_of(config, ranks);
+  const std::int64_t each = config.model.batch_size * plan.dp;
   if (kept == each * config.optimizer.gas || config.train.global_batch == "new") return {};
   if (kept % each != 0) {
     std::vector<std::int64_t> possible;
     for (std::int64_t n = 1; n <= kept / config.model.batch_size; ++n) {
-      if (kept % (config.model.batch_size * n) == 0) possible.push_back(n + servers_of(config));
+      if (kept % (config.model.batch_size * n) == 0) possible.push_back(n * (plan.ranks() / plan.dp) + servers_of(config));
     }
-    return {{fmt::format("the checkpoint's global batch of {} samples does not divide by {} ranks x model.batch_size = {}", kept,
-                         ranks, config.model.batch_size),
+    return {{fmt::format("the checkpoint's global batch of {} samples does not divide by {} {} x model.batch_size = {}", kept,
+                         plan.dp, plan.dp == plan.ranks() ? "ranks" : "groups of ranks", config.model.batch_size),
              fmt::format("resume with --ranks {}, or let it change with train.global_batch=new", fmt::join(possible, ", "))}};
   }
   config.optimizer.gas = kept / each;
@@ -107,10 +108,10 @@ std::vector<Problem> keep_global_batch(RunConfig& config, const checkpoint::Choi
 data::Corpus open_text(const RunConfig& config, const Roles& roles, Session& session, Log& log) {
   const io::Path folder = data_folder(config);
   const bool cut = config.data.shards == "precut";
-  const int workers = static_cast<int>(workers_of(config, session.world().size()));
-  const int shard = roles.serves() ? 0 : roles.group().rank();  // a server reads none
-  data::Corpus corpus =
-      data::open_corpus(folder, config.model.vocab_size, log, cut ? data::demand_shard(folder, shard, workers) : "train.bin");
+  const layout::Mesh mesh(layout_of(config, workers_of(config, session.world().size())));
+  const int shard = roles.serves() ? 0 : mesh.coordinates(roles.group().rank()).dp;  // a server reads none
+  data::Corpus corpus = data::open_corpus(folder, config.model.vocab_size, log,
+                                          cut ? data::demand_shard(folder, shard, mesh.plan().dp) : "train.bin");
   comm::together(session.world(), [&] {
     std::vector<const data::TokenFile*> files;
     if (session.lead() || cut) files.push_back(&corpus.train);
@@ -149,6 +150,7 @@ void announce(const Run& run) {
   const RunConfig& config = run.config;
   if (run.call.live) {
     run.log.info(run.session.description());
+    log_layout(run.log, run.settings.plan);
     run.log.info(fmt::format("Run: {}", run.name));
     run.log.info(fmt::format("Using seed: {}", seed_of(config)));
     log_parameters(run.log, config, run.settings.model);
@@ -199,7 +201,7 @@ train::TrainingHistory train_run(const Run& run, const Roles& roles, const paral
   const std::int64_t max_iters = length_of_run(run.config, text, groups.all());
   announce(run);
   train::Engine engine(run.settings, session.runtime(), session.ops(), groups, roles.updater());
-  train::TextSampler sampler(engine.context());
+  train::TextSampler sampler(engine.reading());
   commit(run, engine, text, sampler, memories);
   const train::RunState state = load_start(run.config, run.start, engine, session, run.log);
   if (session.lead()) record(run);

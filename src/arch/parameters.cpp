@@ -114,7 +114,9 @@ TokenTable token_table(const std::vector<layout::Unit>& units, const UnitMap& ma
   const UnitIndex unit = tied ? map.tied : map.embedding;
   for (const layout::PlacedParameter& parameter : units[static_cast<std::size_t>(unit.value)].parameters) {
     if (parameter.info.role != static_cast<int>(Role::token_table)) continue;
-    return {.unit = unit, .offset = parameter.offset, .shape = parameter.shape(), .tied = tied};
+    const Shape& shape = parameter.shape();
+    const std::int64_t first = shape.rows() == 0 ? 0 : parameter.shard.rectangles({0, shape.last()}).front().global;
+    return {.unit = unit, .offset = parameter.offset, .shape = shape, .tied = tied, .first_token = first / shape.last()};
   }
   throw BrokenRule("every model has a token table");
 }

@@ -77,6 +77,7 @@ struct TokenTable {
   std::int64_t offset = 0;  ///< in the unit
   Shape shape;              ///< [V, C]
   bool tied = false;
+  std::int64_t first_token = 0;  ///< of its rows, where ranks divide the vocabulary
 };
 TokenTable token_table(const std::vector<layout::Unit>& units, const UnitMap& map);
 

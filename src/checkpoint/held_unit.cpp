@@ -25,8 +25,8 @@ std::vector<HeldTensor> hold(const layout::Unit& unit, layout::Range range, cons
     for (const layout::Rectangle& part : placed.shard.rectangles({begin - placed.offset, end - begin})) {
       const Tensor flat = values.flat(placed.offset + part.local - range.first, part.rows * part.columns);
       const bool run = part.rows == 1;
-      held.ranges.push_back(
-          {part.global, run ? flat : flat.reshape(Shape{part.rows, part.columns}), run ? 0 : part.stride, part.owned});
+      held.ranges.push_back({part.global, run ? flat : flat.reshape(Shape{part.rows, part.columns}), run ? 0 : part.stride,
+                             part.owned && unit.owned});
     }
     all.push_back(std::move(held));
   }

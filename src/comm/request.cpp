@@ -38,6 +38,34 @@ void Request::end() {
   }
 }
 
+namespace {
+
+class All final : public Request::Pending {
+ public:
+  explicit All(std::vector<Request> requests) : requests_(std::move(requests)) {}
+  void wait() override {
+    for (Request& request : requests_) request.wait();
+  }
+  void join(Stream& stream) override {
+    for (Request& request : requests_) request.join(stream);
+  }
+  bool poll(bool patient) override {
+    bool ended = true;
+    for (Request& request : requests_) ended = request.poll(patient) && ended;
+    return ended;
+  }
+
+ private:
+  std::vector<Request> requests_;  // abandoned with this while an exception is on its way
+};
+
+}  // namespace
+
+Request all_of(std::vector<Request> requests) {
+  if (requests.size() == 1) return std::move(requests.front());
+  return Request(std::make_unique<All>(std::move(requests)));
+}
+
 std::size_t wait_any(std::span<Request* const> requests, std::size_t first) {
   ensure(!requests.empty(), "there is something to wait for");
   constexpr int yields = 1024;

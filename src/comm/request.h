@@ -9,6 +9,7 @@
 #include <memory>
 #include <span>
 #include <utility>
+#include <vector>
 
 namespace lockstep {
 class Stream;
@@ -68,6 +69,9 @@ class [[nodiscard]] Request {
   std::unique_ptr<Pending> pending_;
   double* waited_ = nullptr;
 };
+
+/// Ends when all of them have.
+Request all_of(std::vector<Request> requests);
 
 /// Blocks until one of them has ended, however long that takes, and says which: the first that has, looking from `first` on, so
 /// that a caller that goes round is fair to all. At least one.

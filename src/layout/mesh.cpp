@@ -6,7 +6,7 @@ namespace lockstep::layout {
 
 std::string_view name_of(GroupRole role) {
   constexpr std::array<std::string_view, static_cast<std::size_t>(GroupRole::count)> names{
-      "all", "tensor", "context", "data", "pipeline", "replicas", "host", "hosts"};
+      "all", "tensor", "context", "data", "pipeline", "replicas", "model", "host", "hosts"};
   return names.at(static_cast<std::size_t>(role));
 }
 
@@ -46,6 +46,8 @@ bool Mesh::together(GroupRole role, int rank, int other) const {
       return dp && tp && cp;
     case GroupRole::replicas:
       return tp && pp;
+    case GroupRole::model:
+      return dp && cp;
     case GroupRole::host:
       return tp && pp && host(rank) == host(other);
     case GroupRole::hosts:

@@ -24,6 +24,7 @@ enum class GroupRole : std::uint8_t {
   data,      ///< dp: different samples
   pipeline,  ///< pp: different layers
   replicas,  ///< dp x cp: hold the same parameters, and add up their gradients
+  model,     ///< tp x pp: hold all parameters, each once but for those that several need
   host,      ///< of the replicas, those on one host
   hosts,     ///< of the replicas, those with the same number on each host
   count

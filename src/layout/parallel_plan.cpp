@@ -46,6 +46,7 @@ void check_shares(const ParallelPlan& plan, const PlanLimits& limits, std::vecto
   share("parallel.tp", plan.tp, "feed-forward features", limits.ffn_width);
   share("parallel.tp", plan.tp, "tokens in its vocabulary", limits.vocabulary);
   share("parallel.pp x parallel.virtual_stages", std::int64_t{plan.pp} * plan.chunks, "layers", limits.layers);
+  if (plan.sequence) share("parallel.tp", plan.tp, "positions in a sequence", limits.positions);
   if (plan.cp > 1) share("2 x parallel.cp", 2 * std::int64_t{plan.cp}, "positions in a sequence", limits.positions);
 }
 

@@ -28,6 +28,27 @@ Range range_of(const Unit& unit, int part, int parts) {
   return {pieces.first * cut, pieces.count * cut};
 }
 
+std::vector<Range> owned_runs(const Unit& unit, Range range) {
+  if (!unit.owned || range.count == 0) return {};
+  std::vector<Range> runs;
+  std::int64_t next = range.first;
+  const auto add_until = [&](std::int64_t end) {
+    if (end > next) runs.push_back({next, end - next});
+  };
+  for (const PlacedParameter& placed : unit.parameters) {
+    const Range held = overlap({placed.offset, placed.shape().elements()}, range);
+    if (held.count == 0) continue;
+    for (const Rectangle& part : placed.shard.rectangles({held.first - placed.offset, held.count})) {
+      if (part.owned) continue;
+      const std::int64_t first = placed.offset + part.local;
+      add_until(first);
+      next = first + part.rows * part.columns;
+    }
+  }
+  add_until(range.end());
+  return runs;
+}
+
 std::vector<Range> gaps_of(const Unit& unit) {
   std::vector<Range> gaps;
   std::int64_t end = 0;

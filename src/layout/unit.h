@@ -31,6 +31,7 @@ struct Unit {
   std::vector<PlacedParameter> parameters;
   std::int64_t decayed = 0;   ///< elements [0, decayed) decay, the rest does not
   std::int64_t elements = 0;  ///< a multiple of `cut`
+  bool owned = true;          ///< of the pipeline ranks that have it, this one counts it (a norm, a file)
 };
 
 /// Places what a rank holds of `parameters` (any order) into a unit: decayed ones first, otherwise in the order given.
@@ -38,6 +39,10 @@ Unit make_unit(std::string name, std::vector<ParameterInfo> parameters, TensorRa
 
 /// Range `part` of `parts` of a unit's elements, divided in pieces of `cut` elements; may be empty.
 Range range_of(const Unit& unit, int part, int parts);
+
+/// What of `range` of a unit's elements this rank owns, of the tensor and pipeline ranks that have it, in runs from first to
+/// last; gaps between parameters, which are zero, go along. Of a rank that owns everything it is `range`.
+std::vector<Range> owned_runs(const Unit& unit, Range range);
 
 /// Elements of a unit that lie between its parameters, and behind them.
 std::vector<Range> gaps_of(const Unit& unit);

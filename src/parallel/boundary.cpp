@@ -1,6 +1,8 @@
 #include "parallel/boundary.h"
 
 #include "base/error.h"
+#include "parallel/tensor/splitting_boundary.h"
+#include "parallel/tensor/summing_boundary.h"
 
 namespace lockstep::parallel {
 namespace {
@@ -25,8 +27,13 @@ class Local final : public Boundary {
 std::unique_ptr<Boundary> make_local_boundary() { return std::make_unique<Local>(); }
 
 std::unique_ptr<Boundary> make_boundary(const Groups& groups) {
-  ensure(groups.plan().tp == 1, "a rank has whole layers");
-  return make_local_boundary();
+  if (groups.plan().sequence) return std::make_unique<SplittingBoundary>(groups.tensor());
+  return make_reading_boundary(groups);
+}
+
+std::unique_ptr<Boundary> make_reading_boundary(const Groups& groups) {
+  if (groups.plan().tp == 1) return make_local_boundary();
+  return std::make_unique<SummingBoundary>(groups.tensor());
 }
 
 }  // namespace lockstep::parallel

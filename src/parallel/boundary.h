@@ -63,7 +63,9 @@ struct Boundaries {
 /// Nothing is carried.
 std::unique_ptr<Boundary> make_local_boundary();
 
-/// Which boundary a rank's layers have: its plan says. The groups outlive it. Throws BrokenRule where there is none for the plan.
+/// Which boundary a rank's layers have: its plan says. The groups outlive it.
 std::unique_ptr<Boundary> make_boundary(const Groups& groups);
+/// The same for reading a few tokens at a time, of which every rank has all.
+std::unique_ptr<Boundary> make_reading_boundary(const Groups& groups);
 
 }  // namespace lockstep::parallel

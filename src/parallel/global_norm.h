@@ -7,30 +7,43 @@
 
 #include "comm/communicator.h"
 #include "ops/ops.h"
+#include "parallel/groups.h"
 #include "parallel/training_state.h"
 #include "tensor/arena.h"
 
 namespace lockstep::parallel {
 
+struct NormMemory {
+  /// For state of `units` in `ranges_of_unit` ranges each, at most, whose norm `ranks` ranks take together.
+  void declare(Arena& workspace, const std::vector<layout::Unit>& units, int ranges_of_unit, int ranks);
+
+  Mirror runs;     ///< [runs of all ranges, at most] f64: sums of squares over neighbouring elements that the rank owns
+  Mirror squares;  ///< [ranks * units * ranges of a unit] f64, on the host: rank by rank
+};
+
 /// Each rank of the group sums in double the squares of what it answers for of each unit (StateRange::own: of d ranks with the
-/// same parameters one d-th); the (unit, share, range) partials are gathered and added in that order, so that the norm does not
-/// depend on who holds what.
+/// same parameters one d-th) and owns (layout::owned_runs: of what several tensor or pipeline ranks have, one counts it); the
+/// partials are gathered and added in the order of units, and of each unit by pipeline rank, tensor rank, share and range, so
+/// that the norm does not depend on who holds what.
 class GlobalNorm {
  public:
-  /// Its partials: of `units` units in `ranges_of_unit` ranges each, at most, on each of `ranks` ranks.
-  static void declare(Arena& workspace, Mirror& squares, std::size_t units, int ranges_of_unit, int ranks);
-  /// Of the gradients of `state`; `squares` is declared for it and `group`. The references outlive this.
-  GlobalNorm(TrainingState& state, const Mirror& squares, comm::Communicator& group);
+  /// Of the gradients of `state`, which the ranks of `group` share; `memory` is declared for both. The references outlive this.
+  GlobalNorm(TrainingState& state, const NormMemory& memory, comm::Communicator& group);
+  /// Over all ranks of the mesh.
+  GlobalNorm(TrainingState& state, const NormMemory& memory, const Groups& groups);
   /// After the gradients were reduced. Not finite when one is not.
   double operator()(ops::Ops& ops);
 
  private:
+  GlobalNorm(TrainingState& state, const NormMemory& memory, comm::Communicator& group, std::vector<int> order);
+
   TrainingState& state_;
   comm::Communicator& group_;
-  const Mirror& squares_;  ///< [ranks * partials] f64: rank by rank
+  const NormMemory& memory_;
   std::int64_t partials_;  ///< of a rank: units times ranges of a unit
   std::vector<std::int64_t> counts_;
-  std::vector<int> ranks_;  ///< by share: who answers for it
+  std::vector<std::size_t> places_;  ///< of each run: the partial that its sum is added to
+  std::vector<int> order_;           ///< ranks of the group as their partials of a unit are added
 };
 
 }  // namespace lockstep::parallel

@@ -28,7 +28,10 @@ class Groups {
 
   comm::Communicator& all() const { return of(layout::GroupRole::all); }
   comm::Communicator& data() const { return of(layout::GroupRole::data); }
+  comm::Communicator& tensor() const { return of(layout::GroupRole::tensor); }
+  comm::Communicator& pipeline() const { return of(layout::GroupRole::pipeline); }
   comm::Communicator& replicas() const { return of(layout::GroupRole::replicas); }
+  comm::Communicator& model() const { return of(layout::GroupRole::model); }
   /// The ranks that have all parts of what is cut so (`none`: each has all), and those that have the same part as this one.
   comm::Communicator& parts(layout::CutOver cut) const;
   comm::Communicator& alike(layout::CutOver cut) const;

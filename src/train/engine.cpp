@@ -24,8 +24,10 @@ Engine::Engine(const EngineConfig& config, Runtime& runtime, ops::Ops& ops, cons
       parameters_(make_store(memory_.parameters, groups)),
       updater_(make_updater({config_, ops, *parameters_, groups, memory_.updater})),
       boundary_(parallel::make_boundary(groups)),
+      reading_boundary_(parallel::make_reading_boundary(groups)),
       context_{config.model,       memory_.part.dims, ops,         *parameters_,      parallel::Boundaries::all(*boundary_),
                *memory_.attention, memory_.angles,    config.seed, config.plan.leases},
+      reading_(context_),
       sink_(ops),
       stages_(model::make_stages(context_, updater_->gradients(), sink_, memory_.model)),
       runner_(memory_.part.actions, memory_.model, stages_),
@@ -38,7 +40,8 @@ Engine::Engine(const EngineConfig& config, Runtime& runtime, ops::Ops& ops, cons
   ensure(laid_out.optimizer == config.plan.optimizer && laid_out.gradients == config.plan.gradients &&
              laid_out.parameters == config.plan.parameters,
          "the groups cut state as the plan does");
-  ensure(config.plan.ranks() == config.plan.dp, "an engine is one of data-parallel ranks");
+  ensure(config.plan.pp == 1, "a rank has all layers");
+  reading_.boundaries = parallel::Boundaries::all(*reading_boundary_);
 }
 
 void Engine::commit() {

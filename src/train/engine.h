@@ -30,7 +30,7 @@ namespace lockstep::train {
 class Engine {
  public:
   /// Declares everything, allocates nothing. The arguments outlive the engine. `groups`: of the ranks that train, laid out as
-  /// config.plan says: data-parallel ranks. `make_updater`: as config.servers says, by default replicas that update their weights
+  /// config.plan says. `make_updater`: as config.servers says, by default replicas that update their weights
   /// together; `make_store`: by default the one that the plan asks for.
   Engine(const EngineConfig& config, Runtime& runtime, ops::Ops& ops, const parallel::Groups& groups,
          const UpdaterFactory& make_updater = make_replicas,
@@ -61,6 +61,8 @@ class Engine {
   /// Samples of a step, over all ranks.
   std::int64_t global_batch() const { return config_.samples * config_.plan.microbatches * config_.plan.dp; }
   const model::Context& context() const { return context_; }
+  /// What decoders read with: of rows that tensor ranks divide in training, each has all.
+  const model::Context& reading() const { return reading_; }
 
   /// What this rank keeps of the run; after commit().
   parallel::TrainingState& state() { return updater_->state(); }
@@ -87,8 +89,8 @@ class Engine {
   HostPieces pieces_;
   std::unique_ptr<parallel::ParameterStore> parameters_;
   std::unique_ptr<Updater> updater_;
-  std::unique_ptr<parallel::Boundary> boundary_;
-  model::Context context_;
+  std::unique_ptr<parallel::Boundary> boundary_, reading_boundary_;
+  model::Context context_, reading_;
   ImmediateWeights sink_;
   std::vector<std::unique_ptr<model::Stage>> stages_;
   PipelineRunner runner_;

@@ -18,7 +18,8 @@ void demand_targets(std::int64_t targets, const data::TokenFile& file) {
 }
 
 Evaluation evaluate(Engine& engine, data::WindowReader& reader) {
-  comm::Communicator& group = engine.groups().data();
+  const parallel::Groups& groups = engine.groups();
+  comm::Communicator& group = groups.data();
   const std::int64_t batches = reader.batches();
   const layout::Rounds rounds{batches, group.size()};
   // A batch's loss and tokens, 0 on the ranks that did not run it: added over ranks, then in the order of batches.
@@ -31,9 +32,12 @@ Evaluation evaluate(Engine& engine, data::WindowReader& reader) {
     losses[static_cast<std::size_t>(i)] = loss;
     tokens[static_cast<std::size_t>(i)] = static_cast<double>(batch.target_count);
   }
-  for (std::vector<double>* values : {&losses, &tokens}) {
-    group.host().all_reduce(view(std::span(*values), Shape{batches}), comm::Reduction::sum).wait();
-  }
+  const auto add = [&](std::vector<double>& values, comm::Communicator& ranks) {
+    ranks.host().all_reduce(view(std::span(values), Shape{batches}), comm::Reduction::sum).wait();
+  };
+  add(tokens, group);
+  add(losses, groups.replicas());
+  add(losses, groups.pipeline());  // the ranks without a head have none
   const double sum = std::accumulate(losses.begin(), losses.end(), 0.0);
   Evaluation result;
   result.tokens = static_cast<std::int64_t>(std::accumulate(tokens.begin(), tokens.end(), 0.0));

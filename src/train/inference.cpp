@@ -3,6 +3,7 @@
 #include <array>
 
 #include "arch/parameters.h"
+#include "arch/shard_rules.h"
 #include "checkpoint/held_unit.h"
 #include "checkpoint/replicated.h"
 #include "model/rotation.h"
@@ -18,9 +19,14 @@ layout::ParallelPlan reading(layout::ParallelPlan plan) {
   return plan;
 }
 
-std::vector<arch::LeaseClass> classes_of(const arch::ModelConfig& model, const layout::ParallelPlan& plan) {
-  const std::vector<layout::Unit> units = arch::units_of(arch::unit_table(model));
-  return arch::lease_classes(arch::part_map(model, units, plan.leases), arch::unit_map(model));
+layout::TensorRank tensor_of(const parallel::Groups& groups) { return {.rank = groups.at().tp, .ranks = groups.plan().tp}; }
+
+std::vector<layout::Unit> units_of(const arch::ModelConfig& model, const parallel::Groups& groups) {
+  return arch::units_of(arch::unit_table(model), tensor_of(groups));
+}
+
+std::vector<arch::LeaseClass> classes_of(const arch::ModelConfig& model, const parallel::Groups& groups) {
+  return arch::lease_classes(arch::part_map(model, units_of(model, groups), groups.plan().leases), arch::unit_map(model));
 }
 
 }  // namespace
@@ -31,13 +37,20 @@ Inference::Inference(const arch::ModelConfig& model, DType type, Runtime& runtim
       arena_("parameters", MemoryKind::parameters),
       table_arena_("tables", MemoryKind::workspace),
       packed_arena_("packed_head", MemoryKind::parameters),
-      weights_(arch::units_of(arch::unit_table(model)), {.type = type, .master = false}, reading(groups.plan()), groups.at(),
-               classes_of(model, groups.plan())),
+      weights_(units_of(model, groups), {.type = type, .master = false}, reading(groups.plan()), groups.at(),
+               classes_of(model, groups)),
       parameters_(make_store(weights_, groups)),
-      boundary_(parallel::make_boundary(groups)),
+      boundary_(parallel::make_reading_boundary(groups)),
       attention_(parallel::make_attention(groups.plan(), groups.at())),
-      context_{model, arch::whole_dims(model), ops, *parameters_, parallel::Boundaries::all(*boundary_), *attention_, angles_,
-               0,     groups.plan().leases},
+      context_{model,
+               arch::sharded_dims(model, tensor_of(groups)),
+               ops,
+               *parameters_,
+               parallel::Boundaries::all(*boundary_),
+               *attention_,
+               angles_,
+               0,
+               groups.plan().leases},
       runtime_(runtime),
       pinned_arena_("from files", MemoryKind::workspace),
       pieces_(ops.stream(), piece_buffer_) {

@@ -5,7 +5,7 @@
 
 namespace lockstep::train {
 
-UpdaterNeeds replicas_needs(const layout::ParallelPlan& plan) { return {.ranks = plan.dp * plan.cp}; }
+UpdaterNeeds replicas_needs(const layout::ParallelPlan& plan) { return {.ranks = plan.dp * plan.cp, .norm_ranks = plan.ranks()}; }
 
 namespace {
 
@@ -18,6 +18,11 @@ parallel::ResidentState make_state(const UpdaterParts& parts, parallel::Gradient
           layout::state_cut(parts.groups.plan(), parts.groups.at(), over)};
 }
 
+parallel::GlobalNorm make_norm(const UpdaterParts& parts, parallel::TrainingState& state, comm::Communicator& group) {
+  if (&group == &parts.groups.replicas()) return {state, parts.memory.norm, parts.groups};
+  return {state, parts.memory.norm, group};
+}
+
 }  // namespace
 
 Replicas::Replicas(const UpdaterParts& parts, comm::Communicator& group)
@@ -27,21 +32,29 @@ Replicas::Replicas(const UpdaterParts& parts, comm::Communicator& group)
       gradients_(parts.parameters.units(), arch::unit_map(parts.config.model), parts.config.plan.microbatches,
                  parts.memory.gradients, group, parts.ops, parts.config.gradients),
       state_(make_state(parts, gradients_, group)),
-      norm_(state_, parts.memory.squares, group) {
+      norm_(make_norm(parts, state_, group)) {
+  if (parts.memory.partial.any()) {
+    partial_.emplace(gradients_, parts.memory.partial, gradients_.apart(), parts.groups.tensor(), parts.ops);
+  }
   optimizer_->address(parts.parameters.units(), parts.config.seed);
 }
 
 std::int64_t Replicas::begin(std::int64_t /*step*/, std::int64_t targets) {
   targets_ = targets;
-  group_.host().all_reduce(view(std::span(&targets_, 1), Shape{1}), comm::Reduction::sum).wait();
-  gradients_.begin(parts_.config.plan.microbatches);
+  comm::Communicator& samples = of_plan() ? parts_.groups.data() : group_;
+  samples.host().all_reduce(view(std::span(&targets_, 1), Shape{1}), comm::Reduction::sum).wait();
+  gradients().begin(parts_.config.plan.microbatches);
   return targets_;
 }
 
 void Replicas::finish(const Passed& passed, const ops::WrittenScalars& scalars, StepResult& result) {
-  gradients_.finish();
+  gradients().finish();
   result.loss = passed.loss_sum;
-  group_.host().all_reduce(view(std::span(&result.loss, 1), Shape{1}), comm::Reduction::sum).wait();
+  const auto add_losses = [&](comm::Communicator& ranks) {
+    ranks.host().all_reduce(view(std::span(&result.loss, 1), Shape{1}), comm::Reduction::sum).wait();
+  };
+  add_losses(group_);
+  if (of_plan()) add_losses(parts_.groups.pipeline());  // the ranks without a head have none
   result.loss /= static_cast<double>(std::max<std::int64_t>(targets_, 1));
   result.gradient_norm = norm_(parts_.ops);
   result.finite = std::isfinite(result.gradient_norm);

@@ -1,11 +1,13 @@
 #pragma once
 
-// Data parallelism: gradients are reduced over the ranks, and every one of them applies the same update to the same weights, or
-// where state is cut (ZeRO) each to its part of them.
+// Data parallelism: gradients are reduced over the ranks with the same parameters, and every one of them applies the same update
+// to the same weights, or where state is cut (ZeRO) each to its part of them.
 
 #include <memory>
+#include <optional>
 
 #include "parallel/global_norm.h"
+#include "parallel/tensor/partial_gradients.h"
 #include "parallel/zero/gradients.h"
 #include "parallel/zero/resident_state.h"
 #include "train/optimizer/optimizer.h"
@@ -22,17 +24,23 @@ class Replicas final : public Updater {
   /// Of the ranks of `group` alone, which outlives it; of fewer than the plan's they have everything whole.
   Replicas(const UpdaterParts& parts, comm::Communicator& group);
 
-  parallel::GradientStore& gradients() override { return gradients_; }
+  parallel::GradientStore& gradients() override {
+    if (partial_) return *partial_;
+    return gradients_;
+  }
   parallel::TrainingState& state() override { return state_; }
   RunControl& control() override { return control_; }
   std::int64_t begin(std::int64_t step, std::int64_t targets) override;
   void finish(const Passed& passed, const ops::WrittenScalars& scalars, StepResult& result) override;
 
  private:
+  /// Of the plan's ranks, those of other layers and samples among them; not of a group that works by itself.
+  bool of_plan() const { return &group_ == &parts_.groups.replicas(); }
   UpdaterParts parts_;
   comm::Communicator& group_;
   std::unique_ptr<Optimizer> optimizer_;
   parallel::ZeroGradients gradients_;
+  std::optional<parallel::PartialGradients> partial_;  ///< where tensor ranks have parts of gradients
   parallel::ResidentState state_;
   parallel::GlobalNorm norm_;
   RunControl control_;

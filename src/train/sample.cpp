@@ -76,12 +76,15 @@ std::int32_t TokenSampler::draw(std::span<const float> logits, const SampleOptio
 }
 
 TextSampler::TextSampler(const model::Context& context)
-    : context_(context), piece_(std::min(longest_piece, context.config.block_size)), decoder_(context, 1, piece_) {}
+    : context_(context),
+      piece_(std::min(longest_piece, context.config.block_size)),
+      decoder_(context, 1, piece_),
+      logits_(context_.dims, *context_.boundaries.head, context_.config.vocabulary, 1) {}
 
 void TextSampler::declare(Arena& workspace, Arena& cache) {
   decoder_.declare(workspace, cache);
   workspace.declare(tokens_, "tokens", Shape{piece_}, DType::i32);
-  workspace.declare(logits_, "next_logits", Shape{1, context_.dims.vocabulary}, DType::f32);
+  logits_.declare(workspace);
 }
 
 std::span<float> TextSampler::read(std::span<const std::int32_t> tokens) {
@@ -95,16 +98,15 @@ std::span<float> TextSampler::read(std::span<const std::int32_t> tokens) {
     upload(stream, piece);
     const Tensor x = decoder_.read(piece.device, 1, rows);
     tokens = tokens.subspan(count);
-    if (tokens.empty()) decoder_.logits(logits_.device, x.slice_rows(rows - 1, 1));
+    if (tokens.empty()) decoder_.logits(logits_.own(1), x.slice_rows(rows - 1, 1));
   }
-  download(stream, logits_);
-  return elements<float>(logits_.host);
+  return elements<float>(logits_.bring(stream, 1));
 }
 
 void TextSampler::run(std::span<const std::int32_t> prompt, const SampleOptions& options,
                       const std::function<bool(std::int32_t)>& each, comm::Communicator* together) {
   ensure(!prompt.empty(), "a prompt has at least one token");
-  ensure(std::ranges::all_of(prompt, [&](std::int32_t id) { return id >= 0 && id < context_.dims.vocabulary; }),
+  ensure(std::ranges::all_of(prompt, [&](std::int32_t id) { return id >= 0 && id < context_.config.vocabulary; }),
          "a prompt has ids of the model's vocabulary");
   const auto block = static_cast<std::size_t>(context_.config.block_size);
   text_.assign(prompt.begin(), prompt.end());

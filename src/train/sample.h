@@ -9,6 +9,7 @@
 
 #include "comm/communicator.h"
 #include "model/decoder.h"
+#include "train/whole_logits.h"
 
 namespace lockstep::train {
 
@@ -55,8 +56,8 @@ class TextSampler {
   std::int64_t piece_;
   model::Decoder decoder_;
   TokenSampler sampler_;
-  Mirror tokens_;  ///< [piece] i32
-  Mirror logits_;  ///< [1, V]
+  Mirror tokens_;       ///< [piece] i32
+  WholeLogits logits_;  ///< of one row
   std::vector<std::int32_t> text_;
 };
 

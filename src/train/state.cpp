@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "arch/config_json.h"
+#include "base/checked.h"
 #include "checkpoint/find.h"
 #include "checkpoint/held_unit.h"
 #include "checkpoint/retention.h"
@@ -22,6 +24,11 @@ std::vector<std::string> slot_suffixes(const parallel::TrainingState& state) {
   std::vector<std::string> all;
   for (const std::string& slot : state.slots()) all.push_back("." + slot);
   return all;
+}
+
+// The units of the whole model: a rank may have parts of some alone.
+std::vector<layout::Unit> units_of_model(const EngineConfig& config) {
+  return arch::units_of(arch::unit_table(config.model, config.decay));
 }
 
 // Elements `range` of a unit, and what they are called in files.
@@ -49,12 +56,14 @@ void hold(const HostPieces& pieces, const Part& part, bool changes, const Use& u
   changes ? pieces.change(part.values, named) : pieces.read(part.values, named);
 }
 
-// A rank that reads alone reads all that it holds.
+// Where not all of the engine's ranks read together, each reads all that it holds.
+bool reads_all(const Engine& engine, const comm::Communicator& ranks) { return &ranks != &engine.groups().all(); }
+
 void fill_weights(checkpoint::RangeReader& reader, Engine& engine, comm::Communicator& ranks, Team& team) {
   parallel::TrainingState& state = engine.state();
   const auto fill = [&](const std::vector<checkpoint::HeldTensor>& held) { reader.fill(held, team); };
   state.for_each({.changes = true}, [&](const parallel::StateRange& range) {
-    const layout::Range part = ranks.size() == 1 ? range.range : range.own;
+    const layout::Range part = reads_all(engine, ranks) ? range.range : range.own;
     hold(engine.pieces(), part_of(state, range, range.master, part), true, fill);
   });
   reader.finish(ranks);
@@ -65,52 +74,59 @@ void fill_slots(checkpoint::RangeReader& reader, Engine& engine, comm::Communica
   const std::vector<std::string> suffixes = slot_suffixes(state);
   const auto fill = [&](const std::vector<checkpoint::HeldTensor>& held) { reader.fill(held, team); };
   state.for_each({.slots = true, .changes = true}, [&](const parallel::StateRange& range) {
-    const layout::Range part = ranks.size() == 1 ? range.range : range.own_slots;
+    const layout::Range part = reads_all(engine, ranks) ? range.range : range.own_slots;
     for (std::size_t s = 0; s < range.slots.size(); ++s)
       hold(engine.pieces(), part_of(state, range, range.slots[s], part, suffixes[s]), true, fill);
   });
   reader.finish(ranks);
 }
 
-/// One kind of values of all units, whole, in host memory: of ranks that have parts of them each brings what it answers for.
-class WholeUnits {
+/// One kind of values of all parameters, whole, in host memory: each rank brings what it answers for.
+class WholeTensors {
  public:
-  WholeUnits(const std::vector<layout::Unit>& units, DType type) : units_(units), type_(type) {
-    for (const layout::Unit& unit : units) {
-      const auto elements = static_cast<std::size_t>(std::max(unit.elements, layout::cut));
-      memory_.push_back(host_memory().allocate(elements * size_of(type)));  // zeros
+  WholeTensors(const std::vector<layout::Unit>& model, DType type) {
+    for (const checkpoint::LogicalTensor& tensor : checkpoint::tensors_of(model, type, weights)) {
+      Tensor whole;
+      const auto bytes = static_cast<std::int64_t>(size_of(type)) * tensor.shape.elements();
+      memory_.push_back(host_memory().allocate(static_cast<std::size_t>(round_up(bytes, 4))));  // zeros
+      whole.data = memory_.back().data();
+      whole.shape = tensor.shape;
+      whole.dtype = type;
+      places_.emplace(tensor.name, tensors_.size());
+      tensors_.push_back({tensor.name, whole});
     }
   }
   /// `values`: of all of the range.
-  void take(const parallel::StateRange& range, const Tensor& values, const HostPieces& pieces) {
-    const Tensor whole = flat(range.unit), own = values.flat(range.own.first - range.range.first, range.own.count);
-    pieces.read(own, [&](const Tensor& piece, std::int64_t first) {
-      std::ranges::copy(elements<std::byte>(piece),
-                        elements<std::byte>(whole.flat(range.own.first + first, piece.elements())).begin());
+  void take(const parallel::TrainingState& state, const parallel::StateRange& range, const Tensor& values,
+            const HostPieces& pieces) {
+    hold(pieces, part_of(state, range, values, range.own), false, [&](const std::vector<checkpoint::HeldTensor>& held) {
+      for (const checkpoint::HeldTensor& tensor : held) put(tensors_[places_.at(tensor.tensor.name)].tensor, tensor.ranges);
     });
   }
   /// Collective: elsewhere all bits of what a rank has taken are zero.
   void complete(comm::Communicator& ranks) {
-    for (std::size_t u = 0; u < units_.size(); ++u) {
-      Tensor bits = flat(UnitIndex{static_cast<int>(u)});
-      bits.shape = Shape{static_cast<std::int64_t>(bits.bytes() / size_of(DType::i32))};
+    for (const NamedTensor& named : tensors_) {
+      Tensor bits = named.tensor;
+      bits.shape = Shape{div_up(static_cast<std::int64_t>(bits.bytes()), 4)};
       bits.dtype = DType::i32;
       ranks.all_reduce(bits, comm::Reduction::sum).wait();
     }
   }
-  Tensor flat(UnitIndex unit) const {
-    const auto u = static_cast<std::size_t>(unit.value);
-    Tensor all;
-    all.data = memory_[u].data();
-    all.shape = Shape{units_[u].elements};
-    all.dtype = type_;
-    return all;
-  }
+  /// In the order of the model's table.
+  const NamedTensors& all() const { return tensors_; }
 
  private:
-  const std::vector<layout::Unit>& units_;
-  DType type_;
+  static void put(const Tensor& whole, const std::vector<checkpoint::HeldRange>& ranges) {
+    for (const checkpoint::HeldRange& range : ranges) {
+      if (!range.counts) continue;
+      checkpoint::for_each_run(range, [&](std::int64_t first, const Tensor& values) {
+        std::ranges::copy(elements<std::byte>(values), elements<std::byte>(whole.flat(first, values.elements())).begin());
+      });
+    }
+  }
   std::vector<Memory> memory_;
+  NamedTensors tensors_;
+  std::unordered_map<std::string, std::size_t> places_;
 };
 
 // What a checkpoint says of how it was trained.
@@ -133,6 +149,10 @@ std::vector<std::int32_t> joined(std::span<const data::Batch> batches, Tensor da
   return all;
 }
 
+Json layout_json(const layout::ParallelPlan& plan) {
+  return Json::Object{{"dp", plan.dp}, {"tp", plan.tp}, {"cp", plan.cp}, {"pp", plan.pp}, {"sequence", plan.sequence}};
+}
+
 checkpoint::Manifest manifest_of(const Engine& engine, const RunState& state, const Json& extra) {
   const EngineConfig& config = engine.config();
   checkpoint::Manifest manifest;
@@ -145,7 +165,7 @@ checkpoint::Manifest manifest_of(const Engine& engine, const RunState& state, co
   manifest.model = arch::to_json(config.model);
   manifest.optimizer = optimizer_json(config);
   manifest.run = extra;
-  manifest.layout = Json::Object{{"dp", engine.groups().plan().dp}};
+  manifest.layout = layout_json(engine.groups().plan());
   manifest.dtype = config.weights.type;
   manifest.master_is_model = config.weights.owned() == DType::f32;
   return manifest;
@@ -163,9 +183,11 @@ void demand_same_optimizer(const checkpoint::Reader& reader, const EngineConfig&
 }
 
 // The moments of a run may become wider, not narrower: it would go on from others.
-void demand_exact_moments(const checkpoint::Reader& reader, const parallel::TrainingState& state) {
+void demand_exact_moments(const checkpoint::Reader& reader, Engine& engine) {
+  const parallel::TrainingState& state = engine.state();
   if (state.slot_type() == DType::f32) return;
-  for (const checkpoint::LogicalTensor& slot : checkpoint::tensors_of(state.units(), DType::bf16, slot_suffixes(state))) {
+  for (const checkpoint::LogicalTensor& slot :
+       checkpoint::tensors_of(units_of_model(engine.config()), DType::bf16, slot_suffixes(state))) {
     const checkpoint::StoredTensor* const stored = reader.find(slot.name);
     if (stored == nullptr || stored->tensor.dtype != DType::f32) continue;
     throw UserError(
@@ -181,10 +203,11 @@ checkpoint::SaveReport save_run(const io::Path& run, Engine& engine, const RunSt
   comm::Communicator& ranks = engine.groups().all();
   parallel::TrainingState& kept = engine.state();
   const std::vector<std::string> suffixes = slot_suffixes(kept);
+  const std::vector<layout::Unit> model = units_of_model(engine.config());
   checkpoint::Writer writer(
       ranks, run, state.step,
-      {{std::string(checkpoint::model_file), checkpoint::tensors_of(kept.units(), kept.type(), weights)},
-       {std::string(checkpoint::optimizer_file), checkpoint::tensors_of(kept.units(), kept.slot_type(), suffixes)}});
+      {{std::string(checkpoint::model_file), checkpoint::tensors_of(model, kept.type(), weights)},
+       {std::string(checkpoint::optimizer_file), checkpoint::tensors_of(model, kept.slot_type(), suffixes)}});
   const auto write = [&](const std::vector<checkpoint::HeldTensor>& held) { writer.write(held, team); };
   kept.for_each({.slots = true}, [&](const parallel::StateRange& range) {
     hold(engine.pieces(), part_of(kept, range, range.master, range.own), false, write);
@@ -204,8 +227,9 @@ RunState state_of(const checkpoint::Manifest& manifest) {
 
 void load_weights(const checkpoint::WeightSource& source, Engine& engine, comm::Communicator& ranks, Team& team) {
   parallel::TrainingState& state = engine.state();
-  fill_weights(*source.read_model(checkpoint::tensors_of(state.units(), state.type(), weights)), engine, ranks, team);
-  if (ranks.size() > 1) state.gather();
+  fill_weights(*source.read_model(checkpoint::tensors_of(units_of_model(engine.config()), state.type(), weights)), engine, ranks,
+               team);
+  if (!reads_all(engine, ranks)) state.gather();
   engine.weights_changed();
 }
 
@@ -219,10 +243,12 @@ void load_run(const checkpoint::Reader& reader, Engine& engine, comm::Communicat
   }
   demand_same_optimizer(reader, engine.config());
   parallel::TrainingState& state = engine.state();
-  demand_exact_moments(reader, state);
-  fill_weights(*reader.read_model(checkpoint::tensors_of(state.units(), state.type(), weights)), engine, ranks, team);
-  fill_slots(*reader.read(checkpoint::tensors_of(state.units(), state.slot_type(), slot_suffixes(state))), engine, ranks, team);
-  if (ranks.size() > 1) state.gather();
+  demand_exact_moments(reader, engine);
+  fill_weights(*reader.read_model(checkpoint::tensors_of(units_of_model(engine.config()), state.type(), weights)), engine, ranks,
+               team);
+  fill_slots(*reader.read(checkpoint::tensors_of(units_of_model(engine.config()), state.slot_type(), slot_suffixes(state))),
+             engine, ranks, team);
+  if (!reads_all(engine, ranks)) state.gather();
   engine.weights_changed();
 }
 
@@ -231,27 +257,22 @@ void dump_step(const io::Path& file, Engine& engine, std::span<const data::Batch
   std::vector<std::int32_t> tokens = joined(batches, &data::Batch::tokens, ranks);
   std::vector<std::int32_t> targets = joined(batches, &data::Batch::targets, ranks);
   parallel::TrainingState& state = engine.state();
-  WholeUnits gradients(state.units(), DType::f32), masters(state.units(), state.type());
+  const std::vector<layout::Unit> model = units_of_model(engine.config());
+  WholeTensors gradients(model, DType::f32), masters(model, state.type());
   state.for_each({.gradients = true}, [&](const parallel::StateRange& range) {
-    gradients.take(range, range.gradient, engine.pieces());
-    masters.take(range, range.master, engine.pieces());
+    gradients.take(state, range, range.gradient, engine.pieces());
+    masters.take(state, range, range.master, engine.pieces());
   });
-  for (WholeUnits* units : {&gradients, &masters}) units->complete(engine.groups().replicas().host());
+  for (WholeTensors* tensors : {&gradients, &masters}) tensors->complete(engine.groups().all().host());
   if (!engine.groups().lead()) return;
   const std::int64_t positions = engine.config().positions;
   const Shape shape{static_cast<std::int64_t>(tokens.size()) / positions, positions};
   NamedTensors all{{"tokens", view(std::span(tokens), shape)},
                    {"targets", view(std::span(targets), shape)},
                    {"loss", view(std::span(&loss, 1), Shape{1})}};
-  for (std::size_t u = 0; u < state.units().size(); ++u) {
-    const UnitIndex unit{static_cast<int>(u)};
-    for (const layout::PlacedParameter& placed : state.units()[u].parameters) {
-      const auto part = [&](const Tensor& flat) {
-        return flat.flat(placed.offset, placed.shape().elements()).reshape(placed.shape());
-      };
-      all.push_back({"gradient." + placed.info.name, part(gradients.flat(unit))});
-      all.push_back({"weight." + placed.info.name, part(masters.flat(unit))});
-    }
+  for (std::size_t i = 0; i < gradients.all().size(); ++i) {
+    all.push_back({"gradient." + gradients.all()[i].name, gradients.all()[i].tensor});
+    all.push_back({"weight." + masters.all()[i].name, masters.all()[i].tensor});
   }
   checkpoint::write_tensors(file, all);
 }

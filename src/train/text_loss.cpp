@@ -8,6 +8,7 @@
 #include "layout/rounds.h"
 #include "model/decoder.h"
 #include "train/evaluator.h"
+#include "train/whole_logits.h"
 
 namespace lockstep::train {
 namespace {
@@ -26,14 +27,16 @@ class TextReader {
         sampler_(data::whole_file_sampler(file, length_)),
         samples_(samples_for(length_, sampler_.windows())),
         reader_(file, sampler_, samples_, length_, sampler_.windows()),
-        decoder_(context, samples_, samples_ * length_) {
+        decoder_(context, samples_, samples_ * length_),
+        wants_logits_(request.logits),
+        logits_(context.dims, *context.boundaries.head, context.config.vocabulary, samples_ * length_) {
     const Shape rows{samples_ * length_};
     reader_.declare(text_);
     workspace_.declare(tokens_, "tokens", rows, DType::i32);
     workspace_.declare(targets_, "targets", rows, DType::i32);
     workspace_.declare(loss_, "loss", Shape{1}, DType::f64);
     decoder_.declare(workspace_, cache_);
-    if (request.logits) workspace_.declare(logits_, "logits", Shape{rows[0], context.dims.vocabulary}, DType::f32);
+    if (wants_logits_) logits_.declare(workspace_);
     Ledger ledger;
     workspace_.commit(runtime, ledger);
     cache_.commit(runtime, ledger);
@@ -45,8 +48,8 @@ class TextReader {
   std::int64_t windows(std::int64_t batch) const { return std::min(samples_, sampler_.windows() - batch * samples_); }
   /// Windows up to the batch, and in it.
   std::int64_t windows_until(std::int64_t batch) const { return batch * samples_ + windows(batch); }
-  /// Where a batch's logits are, those of its windows alone.
-  Mirror logits(std::int64_t batch) const { return {top(logits_.device, batch), top(logits_.host, batch)}; }
+  /// A batch's logits [tokens of its windows, V], on the host: those of the batch that was read, or room for another's.
+  Tensor logits(std::int64_t batch) const { return logits_.host(windows(batch) * length_); }
 
   /// The sum of a batch's token losses and the number of its targets; makes its logits too where they are asked for.
   TextLoss read(std::int64_t index) {
@@ -59,13 +62,15 @@ class TextReader {
     upload(stream_, loss_);
     decoder_.loss(x, {targets_, loss_.device});
     download(stream_, loss_);
-    if (const Tensor rows = logits(index).device) decoder_.logits(rows, top(x, index));
+    if (wants_logits_) {
+      const std::int64_t rows = windows(index) * length_;
+      decoder_.logits(logits_.own(rows), x.slice_rows(0, rows));
+      static_cast<void>(logits_.bring(stream_, rows));
+    }
     return {elements<double>(loss_.host)[0], batch.target_count};
   }
 
  private:
-  Tensor top(const Tensor& all, std::int64_t batch) const { return all ? all.slice_rows(0, windows(batch) * length_) : Tensor{}; }
-
   Stream& stream_;
   std::int64_t length_;
   data::Sampler sampler_;
@@ -75,7 +80,9 @@ class TextReader {
   Arena workspace_{"eval", MemoryKind::workspace}, cache_{"eval_cache", MemoryKind::workspace},
       text_{"eval_text", MemoryKind::data};
   Tensor tokens_, targets_;
-  Mirror logits_, loss_;
+  bool wants_logits_;
+  WholeLogits logits_;
+  Mirror loss_;
 };
 
 }  // namespace
@@ -83,15 +90,12 @@ class TextReader {
 TextLoss loss_of_text(const Inference& model, const data::TokenFile& file, const TextLossRequest& request, Runtime& runtime) {
   TextReader reader(model.context(), file, request, runtime);
   comm::Communicator& ranks = model.groups().data();
-  Stream& stream = model.context().ops.stream();
   const layout::Rounds rounds{reader.batches(), ranks.size()};
   // Of each batch, 0 on the ranks that did not read it: added over ranks, then in the order of batches.
   std::vector<double> losses(static_cast<std::size_t>(reader.batches()));
   TextLoss result;
   const auto take = [&](std::int64_t batch) {
-    const Mirror logits = reader.logits(batch);
-    download(stream, logits);
-    request.take_logits(logits.host);
+    if (request.take_logits) request.take_logits(reader.logits(batch));
   };
   for (std::int64_t round = 0; round < rounds.count(); ++round) {
     const auto [mine, counts] = rounds.turn(round, ranks.rank());
@@ -101,7 +105,7 @@ TextLoss loss_of_text(const Inference& model, const data::TokenFile& file, const
       result.tokens += read.tokens;
     }
     if (ranks.rank() > 0) {
-      if (counts && request.logits) ranks.send(reader.logits(mine).device, 0).wait();
+      if (counts && request.logits) ranks.host().send(reader.logits(mine), 0).wait();
       continue;
     }
     if (request.logits) take(mine);
@@ -111,7 +115,7 @@ TextLoss loss_of_text(const Inference& model, const data::TokenFile& file, const
       if (!others) break;
       last = batch;
       if (!request.logits) continue;
-      ranks.receive(reader.logits(batch).device, other).wait();
+      ranks.host().receive(reader.logits(batch), other).wait();
       take(batch);
     }
     if (request.have_windows) request.have_windows(reader.windows_until(last));

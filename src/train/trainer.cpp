@@ -15,9 +15,13 @@
 namespace lockstep::train {
 namespace {
 
+// Ranks that work on one sample together.
+double ranks_of_a_model(const layout::ParallelPlan& plan) { return static_cast<double>(plan.ranks()) / plan.dp; }
+
+// Of this rank.
 double flops_per_iteration(const EngineConfig& config) {
   return arch::training_flops_per_token(config.model, config.positions) *
-         static_cast<double>(config.positions * config.samples * config.plan.microbatches);
+         static_cast<double>(config.positions * config.samples * config.plan.microbatches) / ranks_of_a_model(config.plan);
 }
 
 // Of the values of all ranks.
@@ -61,7 +65,7 @@ void Trainer::announce_evaluation() {
   const std::int64_t tokens = config.samples * config.positions;
   const double forward_flops = arch::training_flops_per_token(config.model, config.positions) / 3;
   const double seconds = static_cast<double>(batches * tokens) * forward_flops / options_.peak_flops /
-                         static_cast<double>(parts_.engine.groups().data().size());
+                         static_cast<double>(parts_.engine.groups().all().size());
   constexpr double long_one = 30;
   if (seconds < long_one) return;
   parts_.log.info(fmt::format(

@@ -47,12 +47,22 @@ TEST(Stores, LeasesOfAStepFollowItsOrder) {
   }
 }
 
-TEST(Stores, PlansThatNoBoundaryOrAttentionIsForAreRefused) {
-  comm::run_ranks(2, {}, [](comm::Communicator& world) {
-    const Groups groups(world, layout::Mesh({.tp = 2, .ranks_per_host = 2}));
-    EXPECT_THROW(make_boundary(groups), BrokenRule);
-    EXPECT_THROW(make_attention({.cp = 2}, {}), BrokenRule);
-  });
+TEST(Stores, PlansThatNoAttentionIsForAreRefused) { EXPECT_THROW(make_attention({.cp = 2}, {}), BrokenRule); }
+
+// Decoders read a few tokens at a time, which are not worth dividing.
+TEST(Stores, PlansSayWhatBoundariesCarry) {
+  const auto kinds = [](const layout::ParallelPlan& plan) {
+    std::pair<BoundaryKind, BoundaryKind> found;
+    comm::run_ranks(plan.ranks(), {}, [&](comm::Communicator& world) {
+      const Groups groups(world, layout::Mesh(plan));
+      if (world.rank() == 0) found = {make_boundary(groups)->kind(), make_reading_boundary(groups)->kind()};
+    });
+    return found;
+  };
+  using enum BoundaryKind;
+  EXPECT_EQ(kinds({.dp = 2, .ranks_per_host = 2}), std::pair(local, local));
+  EXPECT_EQ(kinds({.tp = 2, .ranks_per_host = 2}), std::pair(summing, summing));
+  EXPECT_EQ(kinds({.tp = 2, .sequence = true, .ranks_per_host = 2}), std::pair(splitting, summing));
 }
 
 }  // namespace

@@ -79,11 +79,11 @@ TEST(TrainingState, RangesThatAreBroughtAndWrittenBackChangeNoBit) {
   EXPECT_TRUE(brought.equals(engine->state()));
 
   const std::unique_ptr<Optimizer> optimizer = make_optimizer(config.optimizer);
-  Mirror squares;
+  parallel::NormMemory memory;
   ops::WrittenScalars scalars;
   Arena arena("test", MemoryKind::workspace);
-  parallel::GlobalNorm::declare(arena, squares, brought.units().size(), brought.ranges_of_unit(), 1);
-  parallel::GlobalNorm norm(brought, squares, *machine.world);
+  memory.declare(arena, brought.units(), brought.ranges_of_unit(), 1);
+  parallel::GlobalNorm norm(brought, memory, *machine.world);
   arena.declare(scalars.values, "step scalars", Shape{ops::StepScalars::count}, DType::f32);
   Ledger ledger;
   arena.commit(*machine.runtime, ledger);

@@ -228,9 +228,9 @@ TEST(RankMemory, PlansThatNothingKeepsToAreRefused) {
   refused([](ParallelPlan& plan) { plan.schedule = "backwards"; });
 }
 
-TEST(RankMemory, AnEngineIsOneOfDataParallelRanks) {
+TEST(RankMemory, AnEngineHasAllLayersOfTheModel) {
   EngineConfig config = support::tiny_config();
-  config.plan.tp = 2;
+  config.plan.pp = 2;
   comm::run_ranks(2, {.timeout = 60}, [&](comm::Communicator& world) {
     support::Machine machine(1);
     const parallel::Groups groups(world, layout::Mesh(config.plan));

@@ -52,6 +52,15 @@ std::vector<Problem> check_servers(const RunConfig& config) {
     problems.push_back(
         {"data.io = readers: with parallel.ps = async the ranks that share a reader would wait for each other", "data.io=files"});
   }
+  if (config.parallel.tp > 1) {
+    problems.push_back(
+        {fmt::format("parallel.tp = {}: parameter servers serve workers that have whole layers", config.parallel.tp),
+         "train.backend=DDP, or parallel.tp=1"});
+  }
+  if (config.parallel.sequence) {
+    problems.push_back({"parallel.sequence = true: workers of parameter servers have whole sequences",
+                        "train.backend=DDP, or parallel.sequence=false"});
+  }
   if (config.train.dump_step) {
     problems.push_back(
         {fmt::format("train.dump_step = {}: with parameter servers no rank has the whole gradient", *config.train.dump_step),

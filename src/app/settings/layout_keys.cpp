@@ -7,6 +7,18 @@ using app::RunConfig;
 std::vector<Key> parallel_keys() {
   const Rule any = Rule::any(), positive = Rule::between(1, kMany), counted = Rule::between(0, kMany);
   return {
+      key<&RunConfig::parallel, &RunConfig::Parallel::dp>("parallel.dp", positive, loose, "ranks",
+                                                          "groups of ranks that train on samples of their own (data "
+                                                          "parallelism); null: what the other degrees leave of the ranks"),
+      key<&RunConfig::parallel, &RunConfig::Parallel::tp>(
+          "parallel.tp", Rule::between(1, 1024), loose, "ranks",
+          "that divide every layer among them by heads, features and tokens of the vocabulary (tensor parallelism)"),
+      key<&RunConfig::parallel, &RunConfig::Parallel::sequence>(
+          "parallel.sequence", any, loose, "",
+          "of parallel.tp: these ranks divide the positions where each would do the same work (norms, dropout, residuals)"),
+      key<&RunConfig::parallel, &RunConfig::Parallel::allow_tp_across_hosts>(
+          "parallel.allow_tp_across_hosts", any, loose, "",
+          "of parallel.tp: layers may be divided over several hosts, whose network then carries every layer's sums"),
       key<&RunConfig::parallel, &RunConfig::Parallel::reduce>(
           "parallel.reduce", Rule::one_of({"step", "microbatch"}), learns, "",
           "when gradients are added over ranks: once a step, or each micro-batch (other bits)"),

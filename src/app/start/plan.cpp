@@ -2,8 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <limits>
 
+#include "app/parameter_server/roles.h"
 #include "app/start/startup.h"
 #include "base/error.h"
 #include "comm/text.h"
@@ -22,6 +25,14 @@ int host_size(const RunConfig& config, comm::Communicator& trainers) {
   return ranks_per_host(hosts);
 }
 
+layout::PlanLimits limits_of(const arch::ModelConfig& model) {
+  return {.layers = model.layers,
+          .heads = model.heads,
+          .ffn_width = model.ffn_width,
+          .vocabulary = model.vocabulary,
+          .positions = model.block_size};
+}
+
 }  // namespace
 
 int ranks_per_host(const std::vector<std::string>& hosts) {
@@ -34,23 +45,36 @@ int ranks_per_host(const std::vector<std::string>& hosts) {
   return static_cast<int>(each);
 }
 
-layout::ParallelPlan plan_of(const RunConfig& config, const arch::ModelConfig& model, comm::Communicator& trainers) {
+layout::ParallelPlan layout_of(const RunConfig& config, std::int64_t trainers) {
   layout::ParallelPlan plan;
-  plan.dp = trainers.size();
+  plan.tp = static_cast<int>(config.parallel.tp);
+  plan.sequence = config.parallel.sequence;
+  const std::int64_t of_a_model = std::int64_t{plan.tp} * plan.cp * plan.pp;
+  plan.dp = static_cast<int>(config.parallel.dp.value_or(std::max<std::int64_t>(1, trainers / of_a_model)));
   plan.microbatches = static_cast<int>(config.optimizer.gas);
   plan.reduce = config.parallel.reduce == "microbatch" ? layout::ReduceEvery::microbatch : layout::ReduceEvery::step;
-  plan.recompute = layout::recompute_from(config.memory.recompute).value();
+  plan.recompute = layout::recompute_from(config.memory.recompute).value_or(layout::Recompute{});
   const bool hosts = config.memory.zero_group == "node";
   layout::set_zero_level(plan, zero_level(config), hosts ? layout::CutOver::host : layout::CutOver::all);
   plan.prefetch = static_cast<int>(config.memory.prefetch);
   plan.reshard_after_forward = config.memory.reshard_after_forward;
+  plan.allow_tp_across_hosts = config.parallel.allow_tp_across_hosts;
+  return plan;
+}
+
+std::vector<Problem> check_layout(const RunConfig& config, std::int64_t ranks) {
+  const std::int64_t trainers = workers_of(config, ranks);
+  if (trainers < 1) return {};
+  layout::ParallelPlan plan = layout_of(config, trainers);
+  plan.ranks_per_host = plan.ranks();
+  const arch::ModelConfig model = model_config(config, std::numeric_limits<std::int32_t>::max());
+  return layout::check(plan, limits_of(model), trainers);
+}
+
+layout::ParallelPlan plan_of(const RunConfig& config, const arch::ModelConfig& model, comm::Communicator& trainers) {
+  layout::ParallelPlan plan = layout_of(config, trainers.size());
   plan.ranks_per_host = host_size(config, trainers);
-  const layout::PlanLimits limits{.layers = model.layers,
-                                  .heads = model.heads,
-                                  .ffn_width = model.ffn_width,
-                                  .vocabulary = model.vocabulary,
-                                  .positions = config.model.block_size};
-  if (std::vector<Problem> problems = layout::check(plan, limits, trainers.size()); !problems.empty())
+  if (std::vector<Problem> problems = layout::check(plan, limits_of(model), trainers.size()); !problems.empty())
     throw UserError(std::move(problems));
   return plan;
 }

@@ -7,6 +7,7 @@
 #include "app/parameter_server/roles.h"
 #include "app/settings/keys.h"
 #include "app/settings/source_shape.h"
+#include "app/start/plan.h"
 #include "app/start/same_run.h"
 #include "checkpoint/huggingface/weights.h"
 #include "checkpoint/reader.h"
@@ -23,7 +24,8 @@ bool sends_start(const RunConfig& config, const Start& start) {
   return servers_of(config) > 0 || config.parallel.broadcast_start.value_or(drawn && zero_level(config) == 0);
 }
 
-/// Fills the weights (and on a resume, everything) on all of `ranks`, each of which reads its part.
+/// Fills the weights (and on a resume, everything) on all of `ranks`: all of the engine's, each of which reads its part, or those
+/// of its model, each of which reads all that it has.
 void read_start(const RunConfig& config, const Start& start, train::Engine& engine, comm::Communicator& ranks, Session& session,
                 Log& log) {
   if (start.published) {
@@ -57,10 +59,10 @@ void settle_bf16_order(RunConfig& config, const Start& start, Session& session) 
 
 Json identify_run(const RunConfig& config, const Start& start, std::int64_t vocabulary, std::vector<Problem> problems,
                   Session& session, Log& log) {
-  const std::int64_t workers = workers_of(config, session.world().size());
+  const std::int64_t groups = layout_of(config, workers_of(config, session.world().size())).dp;
   RunIdentity now{.config = config,
                   .vocabulary = vocabulary,
-                  .global_batch = config.model.batch_size * config.optimizer.gas * workers,
+                  .global_batch = config.model.batch_size * config.optimizer.gas * groups,
                   .isa = std::string(ops::name_of(session.isa())),
                   .data = {}};
   Json json;
@@ -102,9 +104,8 @@ train::RunState load_start(const RunConfig& config, const Start& start, train::E
     engine.initialise();
   } else if (!sends) {
     read_start(config, start, engine, engine.groups().all(), session, log);
-  } else if (session.lead()) {
-    const std::unique_ptr<comm::Communicator> alone = comm::make_self();
-    read_start(config, start, engine, *alone, session, log);
+  } else if (const layout::Coordinates& at = engine.groups().at(); at.dp == 0 && at.cp == 0) {
+    read_start(config, start, engine, engine.groups().model(), session, log);  // the replicas that send
   }
   sends ? engine.broadcast_state(state.step) : engine.check_state();
   return state;

@@ -10,6 +10,7 @@
 
 #include "app/fitness/dist_info.h"
 #include "app/parameter_server/roles.h"
+#include "app/start/plan.h"
 #include "arch/parameters.h"
 #include "base/units.h"
 #include "device/choose_device.h"
@@ -110,6 +111,10 @@ void log_parameters(Log& log, const RunConfig& config, const arch::ModelConfig& 
       fmt::format("num non-decayed parameter tensors: {}, with {} parameters", counts.other_tensors, format_count(counts.other)));
 }
 
+void log_layout(Log& log, const layout::ParallelPlan& plan) {
+  if (plan.ranks() > 1) log.info(fmt::format("Layout of {} ranks: {}", plan.ranks(), layout::describe(plan)));
+}
+
 void log_startup(Log& log, const StartupFacts& facts, Session& session) {
   const RunConfig& config = facts.config;
   log.info("Setting logging level to 'INFO' on 'RANK == 0'");
@@ -142,7 +147,9 @@ void log_startup(Log& log, const StartupFacts& facts, Session& session) {
   }
   log.info(fmt::format("Loading val from {}/val.bin", facts.data_folder));
   log.info(fmt::format("Loading train from {}/train.bin", facts.data_folder));
-  log.info(fmt::format("Tokens per iteration: {}", format_count(tokens_per_iteration(config, workers_of(config, ranks)))));
+  const std::int64_t groups = layout_of(config, workers_of(config, ranks)).dp;
+  log.info(fmt::format("Tokens per iteration: {}", format_count(tokens_per_iteration(config, groups))));
+  log_layout(log, facts.settings.plan);
   log.info(fmt::format("Using dtype={} on device='{}'{}", spelt(dtype_of(config)), device, masters_text(config)));
   const std::string& from = config.train.init_from;
   log.info(from == "scratch" ? "Initializing a new model from scratch"

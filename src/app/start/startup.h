@@ -26,6 +26,9 @@ void log_startup(Log& log, const StartupFacts& facts, Session& session);
 /// WordPlay's parameter lines: number of parameters, model size, decayed and not decayed tensors.
 void log_parameters(Log& log, const RunConfig& config, const arch::ModelConfig& model);
 
+/// How the ranks share the model and its samples, where there are several.
+void log_layout(Log& log, const layout::ParallelPlan& plan);
+
 /// This machine's, or "localhost".
 std::string host_name();
 

@@ -57,7 +57,7 @@ ZeroGradients::ZeroGradients(const std::vector<layout::Unit>& units, const arch:
       table_(arch::token_table(units, map)),
       memory_(memory),
       microbatches_(microbatches) {
-  if (memory.tied) tied_.emplace(*memory.tied, group, ops);
+  if (memory.tied) tied_.emplace(*memory.tied, group, ops, table_.first_token);
   lay_out(units, arch::backward_order(map));
   for (std::size_t place = 0; place < holders_.size(); ++place) holders_[place] = place;
   for (Bucket& bucket : buckets_) {

@@ -88,6 +88,10 @@ class ZeroGradients final : public GradientStore {
   void finish_apart();
   const Tensor& tied_rows() const { return tied_->rows(); }
 
+  /// Whether a micro-batch's gradient is reduced by itself when it is closed, in other memory than that of the sum, and then
+  /// added to it.
+  bool apart() const { return each_microbatch() || in_turns(); }
+
   /// Seconds of the step for which reductions were waited for.
   double exposed_seconds() const { return exposed_seconds_; }
   /// Seconds of the step from the first complete gradient of a unit to finish(), those left out: what reductions can hide behind.
@@ -115,8 +119,6 @@ class ZeroGradients final : public GradientStore {
   Entry& entry(UnitIndex unit) { return entries_[static_cast<std::size_t>(unit.value)]; }
   void lay_out(const std::vector<layout::Unit>& units, const std::vector<UnitIndex>& order);
   bool in_turns() const { return !memory_.turns.empty(); }
-  /// Whether gradients are reduced in other memory than that of the sum, and then added to it.
-  bool apart() const { return each_microbatch() || in_turns(); }
   bool each_microbatch() const { return !memory_.fresh.empty(); }
   /// Whether each rank gets another part of the sum. Where several ranks need the same part, all get all of it.
   bool scatters() const { return !memory_.cut.whole() && memory_.cut.copies == 1; }

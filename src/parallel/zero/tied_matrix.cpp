@@ -14,8 +14,8 @@ void TiedMatrixMemory::declare(const GradientArenas& arenas, const Shape& shape,
   if (ranks > 1) arenas.gradients.declare(packed, "embedded rows under way", Shape{most, shape.last()}, DType::f32);
 }
 
-TiedMatrix::TiedMatrix(const TiedMatrixMemory& memory, comm::Communicator& group, ops::Ops& ops)
-    : memory_(memory), group_(group), ops_(ops), seen_(static_cast<std::size_t>(vocabulary())) {
+TiedMatrix::TiedMatrix(const TiedMatrixMemory& memory, comm::Communicator& group, ops::Ops& ops, std::int64_t first_token)
+    : memory_(memory), group_(group), ops_(ops), first_token_(first_token), seen_(static_cast<std::size_t>(vocabulary())) {
   ensure(alone() == (memory.packed.shape.rank() == 0), "a tied matrix has memory for rows to travel in where they do");
 }
 
@@ -26,7 +26,10 @@ void TiedMatrix::begin() {
 }
 
 void TiedMatrix::expect(const Tensor& tokens) {
-  for (const std::int32_t token : elements<std::int32_t>(tokens)) seen_[static_cast<std::size_t>(token)] = 1;
+  for (const std::int32_t token : elements<std::int32_t>(tokens)) {
+    const std::int64_t row = token - first_token_;
+    if (row >= 0 && row < vocabulary()) seen_[static_cast<std::size_t>(row)] = 1;
+  }
 }
 
 const Tensor& TiedMatrix::open_rows() {

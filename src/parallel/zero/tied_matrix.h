@@ -31,8 +31,9 @@ struct TiedMatrixMemory {
 
 class TiedMatrix {
  public:
-  /// `memory` is declared for the ranks of `group`. All outlive this.
-  TiedMatrix(const TiedMatrixMemory& memory, comm::Communicator& group, ops::Ops& ops);
+  /// `memory` is declared for the ranks of `group`; its first row is that of token `first_token`, where other ranks have the rest
+  /// of the vocabulary. All outlive this.
+  TiedMatrix(const TiedMatrixMemory& memory, comm::Communicator& group, ops::Ops& ops, std::int64_t first_token = 0);
 
   /// A new step: E is zero.
   void begin();
@@ -63,6 +64,7 @@ class TiedMatrix {
   const TiedMatrixMemory& memory_;
   comm::Communicator& group_;
   ops::Ops& ops_;
+  std::int64_t first_token_;
   std::int64_t count_ = 0;          ///< of the rows that are listed
   std::vector<std::int32_t> seen_;  ///< [V]: 1 for a row that a token of this step names
   bool used_ = false;               ///< rows of E may differ from zero

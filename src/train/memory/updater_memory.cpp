@@ -1,6 +1,5 @@
 #include "train/memory/updater_memory.h"
 
-#include "parallel/global_norm.h"
 #include "train/replicas.h"
 #include "train/server/worker_side.h"
 
@@ -18,11 +17,12 @@ void UpdaterMemory::declare(const UpdaterArenas& arenas, const EngineConfig& con
   const UpdaterNeeds needs = needs_of(config, part);
   gradients.declare({arenas.gradients, arenas.activations, arenas.workspace}, part.units,
                     gradient_work(config, part, needs.ranks));
+  partial.declare(arenas.workspace, part.units, {.rank = part.at.tp, .ranks = config.plan.tp}, config.plan.sequence);
   slots.names = saved_slots.names = make_optimizer(config.optimizer)->slots();
   slots.type = saved_slots.type = config.slot_type();
   if (needs.slots) slots.declare(arenas.optimizer, part.units, part.cut);
   if (needs.saved_slots) saved_slots.declare(arenas.optimizer, part.units);
-  if (needs.norm) parallel::GlobalNorm::declare(arenas.workspace, squares, part.units.size(), 1, needs.ranks);
+  if (needs.norm_ranks > 0) norm.declare(arenas.workspace, part.units, 1, needs.norm_ranks);
 }
 
 }  // namespace lockstep::train

@@ -3,6 +3,8 @@
 // The memory of the way from gradients to new weights on one rank, declared from sizes alone. Which updater a run has, and so
 // what it needs, follows from the configuration.
 
+#include "parallel/global_norm.h"
+#include "parallel/tensor/partial_gradients.h"
 #include "parallel/zero/gradients.h"
 #include "parallel/zero/resident_state.h"
 #include "train/memory/rank_part.h"
@@ -16,9 +18,9 @@ struct UpdaterArenas {
 /// What an updater asks for, beside gradients.
 struct UpdaterNeeds {
   int ranks = 1;             ///< that sum their gradients by themselves
+  int norm_ranks = 1;        ///< that take the norm of the gradient together; 0: it is not taken here
   bool slots = true;         ///< the optimizer's, on this rank
   bool saved_slots = false;  ///< others, for a checkpoint
-  bool norm = true;          ///< the norm of the gradient is taken here
 };
 
 struct UpdaterMemory {
@@ -26,8 +28,9 @@ struct UpdaterMemory {
   void declare(const UpdaterArenas& arenas, const EngineConfig& config, const RankPart& part);
 
   parallel::GradientMemory gradients;
+  parallel::PartialGradientMemory partial;
   parallel::SlotMemory slots, saved_slots;
-  Mirror squares;  ///< parallel::GlobalNorm's
+  parallel::NormMemory norm;
 };
 
 }  // namespace lockstep::train

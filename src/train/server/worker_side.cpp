@@ -143,7 +143,7 @@ class AsynchronousWorker final : public GradientWorker {
   AsynchronousWorker(const UpdaterParts& parts, comm::Communicator& world)
       : GradientWorker(parts, world, false),
         own_state_(parts.parameters, own_, no_slots_, *self_),
-        norm_(own_state_, parts.memory.squares, *self_) {}
+        norm_(own_state_, parts.memory.norm, *self_) {}
 
   std::int64_t begin(std::int64_t step, std::int64_t targets) override { return targets_ = GradientWorker::begin(step, targets); }
   void finish(const Passed& passed, const ops::WrittenScalars& /*scalars*/, StepResult& result) override {
@@ -250,7 +250,7 @@ class AveragingWorker final : public WorkerUpdater {
 
 UpdaterNeeds worker_needs(ServerMode mode, bool lead) {
   const bool averages = mode == ServerMode::weights;
-  return {.slots = averages || lead, .saved_slots = averages && lead, .norm = mode != ServerMode::gradients};
+  return {.norm_ranks = mode == ServerMode::gradients ? 0 : 1, .slots = averages || lead, .saved_slots = averages && lead};
 }
 
 std::unique_ptr<Updater> make_worker_updater(const UpdaterParts& parts, comm::Communicator& world) {

@@ -1,0 +1,64 @@
+#pragma once
+
+// Gradients of which a tensor rank has made a part alone: of what every rank holds whole where ranks divide the tokens (gains and
+// biases with sequence parallelism), and of key and value heads that several ranks hold for their own queries. They are added
+// over the tensor ranks when a unit is closed, before replicas are summed; all other gradients are complete on every rank
+// (layout::Shard::partial).
+
+#include <vector>
+
+#include "comm/communicator.h"
+#include "layout/unit.h"
+#include "ops/ops.h"
+#include "parallel/gradient_store.h"
+#include "tensor/arena.h"
+
+namespace lockstep::parallel {
+
+/// What is added, unit by unit, and where it comes together.
+struct PartialGradientMemory {
+  /// For `units` of the rank `tensor`; `sequence`: ranks divide the tokens.
+  void declare(Arena& workspace, const std::vector<layout::Unit>& units, layout::TensorRank tensor, bool sequence);
+  /// Whether there is anything to add.
+  bool any() const { return packed.shape.rank() > 0; }
+
+  /// Neighbouring elements of a unit, and their place among what all ranks add.
+  struct Piece {
+    layout::Range elements;
+    std::int64_t packed;
+  };
+  struct OfUnit {
+    std::vector<Piece> pieces;  ///< this rank's
+    std::int64_t elements = 0;  ///< of all ranks
+  };
+  std::vector<OfUnit> units;
+  Tensor packed;  ///< [elements of the largest] f32
+};
+
+/// Passes on to another store what it gets, each unit complete over the tensor ranks when it is closed.
+class PartialGradients final : public GradientStore {
+ public:
+  /// Each micro-batch is reduced by itself, or the sum of a step's. The references outlive this; `group`: the tensor ranks.
+  PartialGradients(GradientStore& whole, const PartialGradientMemory& memory, bool each_microbatch, comm::Communicator& group,
+                   ops::Ops& ops);
+
+  void begin(int microbatches) override;
+  OpenGradient open(UnitIndex unit, Microbatch microbatch) override;
+  void expect(const Tensor& tokens) override { whole_.expect(tokens); }
+  Tensor open_rows(Microbatch microbatch) override { return whole_.open_rows(microbatch); }
+  void close(UnitIndex unit, Microbatch microbatch) override;
+  void finish() override { whole_.finish(); }
+  Shard shard(UnitIndex unit) override { return whole_.shard(unit); }
+
+ private:
+  void add(const PartialGradientMemory::OfUnit& parts, const Tensor& flat);
+  GradientStore& whole_;
+  const PartialGradientMemory& memory_;
+  bool each_microbatch_;
+  comm::Communicator& group_;
+  ops::Ops& ops_;
+  int microbatches_ = 0;
+  std::vector<std::vector<Tensor>> open_;  ///< by unit, then micro-batch
+};
+
+}  // namespace lockstep::parallel

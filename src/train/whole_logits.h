@@ -1,0 +1,35 @@
+#pragma once
+
+// Logits over the whole vocabulary on the host, whatever part of it a rank has: what text is drawn from. Training never has them.
+
+#include "layout/sharded_dims.h"
+#include "parallel/boundary.h"
+#include "tensor/arena.h"
+
+namespace lockstep::train {
+
+class WholeLogits {
+ public:
+  /// Of at most `rows` rows of a model whose rank has `dims` and whose head is entered through `boundary`; both outlive this.
+  WholeLogits(const layout::ShardedDims& dims, parallel::Boundary& boundary, std::int64_t vocabulary, std::int64_t rows)
+      : dims_(dims), boundary_(boundary), vocabulary_(vocabulary), rows_(rows) {}
+  void declare(Arena& workspace);
+
+  /// Where the rank's own are made: [rows, V of its part] f32.
+  Tensor own(std::int64_t rows) const;
+  /// [rows, V] on the host: where bring() puts them.
+  Tensor host(std::int64_t rows) const;
+  /// host(rows) = what own() has on all ranks that divide the vocabulary. Collective over them.
+  Tensor bring(Stream& stream, std::int64_t rows) const;
+
+ private:
+  /// Elements that each part has room for.
+  std::int64_t room() const { return rows_ * dims_.greatest_vocabulary; }
+  const layout::ShardedDims& dims_;
+  parallel::Boundary& boundary_;
+  std::int64_t vocabulary_, rows_;
+  Mirror parts_;  ///< [parts, room()] f32: each part's own rows one after another
+  Mirror whole_;  ///< [rows, V] f32, on the host, where there are several parts
+};
+
+}  // namespace lockstep::train

@@ -1,0 +1,203 @@
+#pragma once
+
+// A tiny model trained on thread ranks laid out as a plan says, and what all of them are left with: whole tensors by name, so
+// that layouts compare with each other and with one rank.
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "checkpoint/held_unit.h"
+#include "comm/thread/thread_world.h"
+#include "support/tiny_engine.h"
+#include "train/engine.h"
+
+namespace lockstep::support {
+
+struct LayoutRun {
+  layout::ParallelPlan plan = {};
+  arch::ModelConfig model = tiny_model();
+  parallel::WeightStorage weights = {};
+  train::OptimizerSettings optimizer = {.name = "sgd", .momentum = 0.9F};
+  float grad_clip = 1;
+  std::int64_t samples = 2;  ///< of a micro-batch
+  int steps = 3;
+  train::EngineConfig config() const {
+    train::EngineConfig config = tiny_config(model);
+    config.plan = plan;
+    config.weights = weights;
+    config.optimizer = optimizer;
+    config.samples = samples;
+    config.grad_clip = grad_clip;
+    return config;
+  }
+};
+
+/// The same model and micro-batches on one rank.
+inline LayoutRun alone(LayoutRun run) {
+  layout::ParallelPlan plan{.microbatches = run.plan.microbatches * run.plan.dp};
+  run.plan = plan;
+  return run;
+}
+
+/// Values of whole tensors, in f32.
+using Values = std::map<std::string, std::vector<float>>;
+
+struct LayoutResult {
+  std::vector<double> losses, norms;
+  double evaluated = 0;  ///< with the last weights
+  Values weights, gradients;
+  std::vector<Values> slots;
+};
+
+class LayoutRank {
+ public:
+  LayoutRank(const LayoutRun& run, comm::Communicator& world)
+      : config_(run.config()),
+        runtime_(open_runtime({}, {.threads = 1})),
+        stream_(runtime_->make_stream()),
+        ops_(ops::make_ops(*runtime_, *stream_, {})),
+        groups_(world, layout::Mesh(config_.plan)) {
+    world.attach(*stream_, runtime_->team());
+    engine_ = std::make_unique<train::Engine>(config_, *runtime_, *ops_, groups_);
+    engine_->commit();
+  }
+  train::Engine& engine() { return *engine_; }
+  const parallel::Groups& groups() const { return groups_; }
+  Runtime& runtime() { return *runtime_; }
+  Team& team() { return runtime_->team(); }
+  bool lead() const { return groups_.lead(); }
+
+  /// Step `number`, on micro-batches that are those of all layouts with as many samples. A third of the targets is masked.
+  train::StepResult step(int number) {
+    const int each = config_.plan.microbatches, all = each * config_.plan.dp;
+    Batches batches(all, config_.samples, config_.positions, config_.model.vocabulary, static_cast<std::uint64_t>(number));
+    std::vector<std::int32_t>& targets = batches.target_values();
+    for (std::size_t i = 0; i < targets.size() / 3; ++i) targets[i] = -1;
+    const auto mine = batches.all().subspan(static_cast<std::size_t>(each * groups_.at().dp), static_cast<std::size_t>(each));
+    std::int64_t count = 0;
+    for (const data::Batch& batch : mine)
+      count += std::ranges::count_if(elements<std::int32_t>(batch.targets), [](std::int32_t target) { return target >= 0; });
+    return engine_->step(mine, count, number, 1e-2);
+  }
+  double evaluate() {
+    const Batches batches(1, config_.samples, config_.positions, config_.model.vocabulary, 99);
+    return engine_->evaluate(batches.all().front());
+  }
+  /// Puts what this rank answers for into `result`, which all ranks share.
+  void collect(LayoutResult& result, bool with_gradients = true) {
+    static std::mutex one_after_another;
+    const std::lock_guard lock(one_after_another);
+    parallel::TrainingState& state = engine_->state();
+    result.slots.resize(state.slots().size());
+    state.for_each({.gradients = with_gradients, .slots = true}, [&](const parallel::StateRange& range) {
+      const layout::Unit& unit = state.units()[static_cast<std::size_t>(range.unit.value)];
+      const auto put = [&](Values& to, const Tensor& values, const layout::Range& part) {
+        if (part.count == 0) return;
+        const Tensor own = values.flat(part.first - range.range.first, part.count);
+        for (const checkpoint::HeldTensor& held : checkpoint::hold(unit, part, own)) put_ranges(to[held.tensor.name], held);
+      };
+      put(result.weights, range.master, range.own);
+      if (with_gradients) put(result.gradients, range.gradient, range.own);
+      for (std::size_t s = 0; s < range.slots.size(); ++s) put(result.slots[s], range.slots[s], range.own_slots);
+    });
+  }
+
+ private:
+  static void put_ranges(std::vector<float>& whole, const checkpoint::HeldTensor& held) {
+    whole.resize(static_cast<std::size_t>(held.tensor.shape.elements()), std::nanf(""));
+    for (const checkpoint::HeldRange& range : held.ranges) {
+      if (!range.counts) continue;
+      checkpoint::for_each_run(range, [&](std::int64_t first, const Tensor& values) {
+        const std::vector<float> wide = values_of(values);
+        std::ranges::copy(wide, whole.begin() + first);
+      });
+    }
+  }
+
+  train::EngineConfig config_;
+  std::unique_ptr<Runtime> runtime_;
+  std::unique_ptr<Stream> stream_;
+  std::unique_ptr<ops::Ops> ops_;
+  parallel::Groups groups_;
+  std::unique_ptr<train::Engine> engine_;
+};
+
+inline void on_layout(const LayoutRun& run, const std::function<void(LayoutRank&)>& body) {
+  comm::run_ranks(run.plan.ranks(), {.timeout = 60}, [&](comm::Communicator& world) {
+    LayoutRank rank(run, world);
+    body(rank);
+  });
+}
+
+/// Steps [first, end) on one rank.
+inline void take_steps(LayoutRank& rank, int first, int end, LayoutResult& result) {
+  for (int step = first; step < end; ++step) {
+    const train::StepResult done = rank.step(step);
+    if (!rank.lead()) continue;
+    result.losses.push_back(done.loss);
+    result.norms.push_back(done.gradient_norm);
+  }
+}
+
+inline LayoutResult learn(const LayoutRun& run) {
+  LayoutResult result;
+  on_layout(run, [&](LayoutRank& rank) {
+    rank.engine().initialise();
+    rank.engine().check_state();
+    take_steps(rank, 0, run.steps, result);
+    rank.collect(result);
+    const double evaluated = rank.evaluate();
+    if (rank.lead()) result.evaluated = evaluated;
+  });
+  return result;
+}
+
+/// ||a - b|| / max(||b||, 1e-6 ||all of b||) of every tensor (numerics.md section 5).
+inline void expect_near(const Values& a, const Values& b, double tolerance) {
+  const auto square = [](const std::vector<float>& x) {
+    double sum = 0;
+    for (const float value : x) sum += static_cast<double>(value) * value;
+    return sum;
+  };
+  double all = 0;
+  for (const auto& [name, values] : b) all += square(values);
+  ASSERT_EQ(a.size(), b.size());
+  for (const auto& [name, expected] : b) {
+    const auto found = a.find(name);
+    ASSERT_NE(found, a.end()) << name;
+    ASSERT_EQ(found->second.size(), expected.size()) << name;
+    std::vector<float> difference(expected.size());
+    for (std::size_t i = 0; i < expected.size(); ++i) difference[i] = found->second[i] - expected[i];
+    const double size = std::max(std::sqrt(square(expected)), 1e-6 * std::sqrt(all));
+    EXPECT_LE(std::sqrt(square(difference)), tolerance * size) << name;
+  }
+}
+
+inline void expect_near(const LayoutResult& a, const LayoutResult& b, double tolerance) {
+  const auto near = [&](const std::vector<double>& x, const std::vector<double>& y) {
+    ASSERT_EQ(x.size(), y.size());
+    for (std::size_t i = 0; i < y.size(); ++i) EXPECT_NEAR(x[i], y[i], tolerance * y[i]) << "step " << i;
+  };
+  near(a.losses, b.losses);
+  near(a.norms, b.norms);
+  EXPECT_NEAR(a.evaluated, b.evaluated, tolerance * b.evaluated);
+  expect_near(a.gradients, b.gradients, tolerance);
+  expect_near(a.weights, b.weights, tolerance);
+}
+
+inline void expect_equal(const LayoutResult& a, const LayoutResult& b) {
+  EXPECT_EQ(a.losses, b.losses);
+  EXPECT_EQ(a.norms, b.norms);
+  EXPECT_EQ(a.evaluated, b.evaluated);
+  EXPECT_TRUE(a.gradients == b.gradients);
+  EXPECT_TRUE(a.weights == b.weights);
+  EXPECT_TRUE(a.slots == b.slots);
+}
+
+}  // namespace lockstep::support
