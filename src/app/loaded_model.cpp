@@ -1,5 +1,7 @@
 #include "app/loaded_model.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "app/run_config.h"
@@ -17,14 +19,29 @@ namespace {
 /// Published models are made for texts far longer than most: without a word about it, this much of one is read at a time.
 constexpr std::int64_t usual_context = 1024;
 
-/// The session's ranks have the model each for itself, in memory taken for it.
-void make_room(LoadedModel& loaded, const arch::ModelConfig& config, DType type, Session& session) {
+/// The session's ranks have the model in groups of `tp`, in memory taken for it. Throws UserError for a number that they cannot
+/// have.
+void make_room(LoadedModel& loaded, const arch::ModelConfig& config, DType type, std::int64_t tp, Session& session) {
   const int ranks = session.world().size();
-  loaded.groups = std::make_unique<parallel::Groups>(session.world(), layout::Mesh({.dp = ranks, .ranks_per_host = ranks}));
+  std::vector<Problem> problems;
+  if (tp < 1 || ranks % tp != 0) {
+    problems.push_back(
+        {fmt::format("--tp {}: {} rank{} {} not divide by it", tp, ranks, ranks == 1 ? "" : "s", ranks == 1 ? "does" : "do"),
+         "give a number of ranks that is a multiple of it: --ranks"});
+  }
+  if (const std::int64_t most = std::min({config.heads, config.ffn_width, config.vocabulary}); tp > most) {
+    problems.push_back(
+        {fmt::format("--tp {}: the model has {} heads, {} feed-forward features and {} tokens, so a rank would get none", tp,
+                     config.heads, config.ffn_width, config.vocabulary),
+         fmt::format("--tp {} or less", most)});
+  }
+  if (!problems.empty()) throw UserError(std::move(problems));
+  const layout::ParallelPlan plan{.dp = ranks / static_cast<int>(tp), .tp = static_cast<int>(tp), .ranks_per_host = ranks};
+  loaded.groups = std::make_unique<parallel::Groups>(session.world(), layout::Mesh(plan));
   loaded.inference = std::make_unique<train::Inference>(config, type, session.runtime(), session.ops(), *loaded.groups);
 }
 
-LoadedModel load_published(const std::string& path, std::int64_t context, DType type, Session& session, Log& log) {
+LoadedModel load_published(const std::string& path, std::int64_t context, const ReadingNeeds& needs, Session& session, Log& log) {
   std::optional<checkpoint::huggingface::Weights> weights;
   comm::together(session.world(), [&] { weights.emplace(path); });
   for (const std::string& warning : weights->warnings()) log.warning(warning);
@@ -35,7 +52,7 @@ LoadedModel load_published(const std::string& path, std::int64_t context, DType 
   loaded.no_tokenizer = std::move(found.fault);
   arch::ModelConfig config = weights->config();
   config.block_size = std::min(config.block_size, context);
-  make_room(loaded, config, type, session);
+  make_room(loaded, config, needs.type.value_or(DType::f32), needs.tp, session);
   loaded.inference->load(*weights, session.team());
   return loaded;
 }
@@ -56,7 +73,7 @@ LoadedModel load_model(const std::string& path, const std::string& which, const 
   const std::int64_t longest =
       needs.context.value_or(0);  // below 1: the caller refuses it, when it knows what the model can read
   if (checkpoint::huggingface::is_published(path)) {
-    return load_published(path, longest < 1 ? usual_context : longest, needs.type.value_or(DType::f32), session, log);
+    return load_published(path, longest < 1 ? usual_context : longest, needs, session, log);
   }
   checkpoint::Choice choice = checkpoint::choose_checkpoint(session.world(), path, which);
   for (const std::string& reason : choice.passed_over) log.warning(reason);
@@ -69,7 +86,7 @@ LoadedModel load_model(const std::string& path, const std::string& which, const 
   const Json* tokenizer = loaded.manifest.run.is_object() ? loaded.manifest.run.find("tokenizer") : nullptr;
   if (tokenizer != nullptr) loaded.tokenizer = data::make_tokenizer(*tokenizer);
   if (tokenizer == nullptr) loaded.no_tokenizer = loaded.folder + " was trained on token ids without a tokenizer";
-  make_room(loaded, config, needs.type.value_or(loaded.manifest.dtype), session);
+  make_room(loaded, config, needs.type.value_or(loaded.manifest.dtype), needs.tp, session);
   loaded.inference->load(*checkpoint::open_together(session.world(), choice.folder), session.team());
   return loaded;
 }

@@ -29,7 +29,7 @@ struct LoadedModel {
   std::string folder;                          ///< of the checkpoint
   std::unique_ptr<data::Tokenizer> tokenizer;  ///< null when there is none
   std::string no_tokenizer;                    ///< then: why
-  std::unique_ptr<parallel::Groups> groups;    ///< of the ranks that read it together: replicas
+  std::unique_ptr<parallel::Groups> groups;    ///< of the ranks that read it together
   std::unique_ptr<train::Inference> inference;
 };
 
@@ -37,6 +37,7 @@ struct LoadedModel {
 struct ReadingNeeds {
   std::optional<DType> type;            ///< of weights and activations; none: as it was trained, fp32 for a published model
   std::optional<std::int64_t> context;  ///< the longest text that will be read at a time, for which no more than needed is set up
+  std::int64_t tp = 1;                  ///< ranks that together have one copy of the model
 };
 /// `which` checkpoint of a run: best, last or a step; rank 0 chooses. Throws UserError for a folder without a model and a damaged
 /// one. Collective over the session's ranks, which read it together.

@@ -9,7 +9,10 @@ namespace lockstep::train {
 Pace write_texts(const TextsRequest& request, const data::Tokenizer& tokenizer, TextSampler& sampler,
                  const parallel::Groups& groups, const std::function<void(std::string_view)>& put) {
   comm::Communicator& ranks = groups.data();
-  const bool lead = ranks.rank() == 0;
+  const bool lead = ranks.rank() == 0;  // tensor ranks beside rank 0 collect the same texts, and drop them
+  const auto show = [&](std::string_view text) {
+    if (groups.lead()) put(text);
+  };
   const layout::Rounds rounds{request.texts, ranks.size()};
   // Where nothing ends a text, all are equally long, and nothing needs to be agreed.
   comm::Communicator* const together = request.end ? &ranks : nullptr;
@@ -20,23 +23,23 @@ Pace write_texts(const TextsRequest& request, const data::Tokenizer& tokenizer, 
     SampleOptions sampling = request.sampling;
     sampling.number = turn.thing;
     std::string text = start;
-    if (lead) put(start);
+    if (lead) show(start);
     pace.tokens = 0;
     const auto each = [&](std::int32_t token) {
       if (!turn.counts) return together == nullptr;  // a text that is dropped keeps the others from nothing
       if (token == request.end) return false;
       const std::string_view piece = tokenizer.bytes(token);
-      lead ? put(piece) : void(text += piece);
+      lead ? show(piece) : void(text += piece);
       (pace.tokens++ == 0 ? pace.first : pace.last) = now_seconds();
       return true;
     };
     sampler.run(request.prompt, sampling, each, together);
     if (!lead && turn.counts) comm::send_text(ranks, std::move(text), 0);
     if (!lead) continue;
-    put(request.behind);
+    show(request.behind);
     for (int other = 1; other < ranks.size() && rounds.turn(round, other).counts; ++other) {
-      put(comm::receive_text(ranks, other));
-      put(request.behind);
+      show(comm::receive_text(ranks, other));
+      show(request.behind);
     }
   }
   return pace;
