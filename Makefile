@@ -4,12 +4,13 @@
 #   make test    every test
 #   make faults  faults at system calls, and power cuts, in every command that writes
 #   make scenarios   200 random faults of ranks
+#   make parity  the layout changes nothing: all layouts in fp32 and bf16, and 200 random ones of random models
 #   make cluster-test   training on two hosts made of network namespaces (root)
 SETUP ?= scripts/setup
 CTEST_FLAGS = --output-on-failure --no-tests=error --progress
 
 .DEFAULT_GOAL := build
-.PHONY: build train test faults scenarios cluster-test bench format lint asan tsan fuzz coverage clean
+.PHONY: build train test faults scenarios parity cluster-test bench format lint asan tsan fuzz coverage clean
 
 build:
 	@$(SETUP) build
@@ -37,6 +38,14 @@ scenarios:
 	@$(SETUP) build
 	@scripts/build release
 	@LOCKSTEP_SCENARIOS=$(or $(SCENARIOS),200) LOCKSTEP_SCENARIO_SEED=$(or $(SEED),1) build/test_app --gtest_filter='Scenarios.*'
+
+# CASES=1000 for more random layouts, SEED=N for others.
+parity:
+	@$(SETUP) build
+	@scripts/build release lockstep test_lab
+	@build/lockstep verify --layouts all --html build/parity.html
+	@build/lockstep verify --layouts all --dtype bf16
+	@LOCKSTEP_VERIFY_CASES=$(or $(CASES),200) LOCKSTEP_VERIFY_SEED=$(or $(SEED),1) build/test_lab --gtest_filter='VerifyRandom.*'
 
 bench: build
 	@build/lockstep bench gemm

@@ -14,6 +14,7 @@ Command inspect_command();
 Command convert_command();
 Command bench_command();
 Command plan_command();
+Command verify_command();
 Command launch_command();
 Command doctor_command();
 Command test_dist_command();

@@ -47,7 +47,7 @@ std::int64_t Replicas::begin(std::int64_t /*step*/, std::int64_t targets) {
   return targets_;
 }
 
-void Replicas::finish(const Passed& passed, const ops::WrittenScalars& scalars, StepResult& result) {
+void Replicas::reduce(const Passed& passed, StepResult& result) {
   gradients().finish();
   result.loss = passed.loss_sum;
   const auto add_losses = [&](comm::Communicator& ranks) {
@@ -57,6 +57,11 @@ void Replicas::finish(const Passed& passed, const ops::WrittenScalars& scalars, 
   if (of_plan()) add_losses(parts_.groups.pipeline());  // the ranks without a head have none
   result.loss /= static_cast<double>(std::max<std::int64_t>(targets_, 1));
   result.gradient_norm = norm_(parts_.ops);
+  result.exposed_seconds = gradients_.exposed_seconds();
+  result.overlappable_seconds = gradients_.overlappable_seconds();
+}
+
+void Replicas::update(const Passed& passed, const ops::WrittenScalars& scalars, StepResult& result) {
   result.finite = std::isfinite(result.gradient_norm);
   optimizer_->set(parts_.ops.stream(), scalars,
                   {.learning_rate = passed.learning_rate,
@@ -64,8 +69,6 @@ void Replicas::finish(const Passed& passed, const ops::WrittenScalars& scalars, 
                    .clip_factor = clip_factor(result.gradient_norm, parts_.config.grad_clip),
                    .finite = result.finite && targets_ > 0});
   optimizer_->update(parts_.ops.update(), state_, scalars.on_device());
-  result.exposed_seconds = gradients_.exposed_seconds();
-  result.overlappable_seconds = gradients_.overlappable_seconds();
 }
 
 }  // namespace lockstep::train

@@ -31,7 +31,14 @@ class Replicas final : public Updater {
   parallel::TrainingState& state() override { return state_; }
   RunControl& control() override { return control_; }
   std::int64_t begin(std::int64_t step, std::int64_t targets) override;
-  void finish(const Passed& passed, const ops::WrittenScalars& scalars, StepResult& result) override;
+  void finish(const Passed& passed, const ops::WrittenScalars& scalars, StepResult& result) override {
+    reduce(passed, result);
+    update(passed, scalars, result);
+  }
+  /// The first half of finish(): the loss, the gradient, which state() has from then on, and its norm are those of all ranks.
+  void reduce(const Passed& passed, StepResult& result);
+  /// The second half: the update by state()'s gradient, clipped by the result's norm.
+  void update(const Passed& passed, const ops::WrittenScalars& scalars, StepResult& result);
 
  private:
   /// Of the plan's ranks, those of other layers and samples among them; not of a group that works by itself.

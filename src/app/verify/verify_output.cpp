@@ -1,0 +1,72 @@
+#include "app/verify/verify_output.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "arch/parameters.h"
+#include "base/units.h"
+
+namespace lockstep::app {
+
+using lab::LayoutReport;
+using lab::Verdict;
+
+namespace {
+
+std::size_t count(const std::vector<LayoutReport>& reports, Verdict verdict) {
+  return static_cast<std::size_t>(std::ranges::count(reports, verdict, &LayoutReport::verdict));
+}
+
+}  // namespace
+
+std::string table_head(const lab::VerifyModel& model, int steps) {
+  return fmt::format(
+      "{}: {} blocks of width {}, {} parameters, {}{}; {} step{}, micro-batches of {} x {} tokens\n"
+      "{:<48} {:<16} {:>8}  {:<40} {:>8}\n",
+      model.name, model.config.layers, model.config.width, format_count(arch::count_parameters(model.config).total),
+      model.weights.type == DType::bf16 ? "bf16" : "fp32", model.config.dropout > 0 ? ", dropout" : "", steps,
+      steps == 1 ? "" : "s", model.samples, model.positions, "layout", "verdict", "error", "worst tensor", "time");
+}
+
+std::string table_line(const LayoutReport& report) {
+  std::string line =
+      fmt::format("{:<48} {:<16} {:>8}  {:<40} {:>8}\n", report.layout, name_of(report.verdict),
+                  report.error == 0 ? "0" : fmt::format("{:.1e}", report.error), report.worst, format_seconds(report.seconds));
+  if (!report.wrong.empty()) {
+    line += fmt::format(
+        "    against {}, which it {}\n", report.against,
+        report.promises_bits ? "must equal in every bit" : fmt::format("must follow within {:.0e}", report.tolerance));
+  }
+  for (const std::string& wrong : report.wrong) line += fmt::format("    {}\n", wrong);
+  return line;
+}
+
+std::string summary(const std::vector<LayoutReport>& reports) {
+  double seconds = 0;
+  for (const LayoutReport& report : reports) seconds += report.seconds;
+  return fmt::format("{} layout{}: {} bit-equal, {} within tolerance, {} WRONG; {}\n", reports.size(),
+                     reports.size() == 1 ? "" : "s", count(reports, Verdict::bit_equal),
+                     count(reports, Verdict::within_tolerance), count(reports, Verdict::wrong), format_seconds(seconds));
+}
+
+bool all_hold(const std::vector<LayoutReport>& reports) { return count(reports, Verdict::wrong) == 0; }
+
+Json to_json(const LayoutReport& report) {
+  Json::Array wrong;
+  for (const std::string& sentence : report.wrong) wrong.emplace_back(sentence);
+  return Json::Object{{"model", report.model},
+                      {"layout", report.layout},
+                      {"against", report.against},
+                      {"promise", report.promises_bits ? "bits" : "tolerance"},
+                      {"tolerance", report.tolerance},
+                      {"verdict", name_of(report.verdict)},
+                      {"worst", report.worst.empty() ? Json() : Json(report.worst)},
+                      {"error", report.error},
+                      {"wrong", std::move(wrong)},
+                      {"ranks", report.ranks},
+                      {"steps", report.steps},
+                      {"seconds", report.seconds}};
+}
+
+}  // namespace lockstep::app

@@ -1,0 +1,26 @@
+#pragma once
+
+// What `verify` found, as lines of a table, as JSON and as a page.
+
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "lab/verify/verify.h"
+
+namespace lockstep::app {
+
+/// "gpt2: 8 blocks of width 48, ..." and the head of its table.
+std::string table_head(const lab::VerifyModel& model, int steps);
+/// A report as a line, and below it what is wrong.
+std::string table_line(const lab::LayoutReport& report);
+/// How many kept their promise, and how long it took.
+std::string summary(const std::vector<lab::LayoutReport>& reports);
+/// Whether every layout keeps its promise.
+bool all_hold(const std::vector<lab::LayoutReport>& reports);
+
+Json to_json(const lab::LayoutReport& report);
+/// One page that needs no other file.
+std::string to_html(const std::vector<lab::VerifyModel>& models, const std::vector<lab::LayoutReport>& reports);
+
+}  // namespace lockstep::app

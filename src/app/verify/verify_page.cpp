@@ -1,0 +1,88 @@
+#include <fmt/format.h>
+
+#include "app/verify/verify_output.h"
+#include "arch/parameters.h"
+#include "base/units.h"
+
+namespace lockstep::app {
+
+using lab::LayoutReport;
+using lab::Verdict;
+
+namespace {
+
+constexpr std::string_view style = R"(
+:root { color-scheme: light dark; --line: #8884; --good: #2e7d32; --near: #1565c0; --bad: #c62828; }
+body { font: 15px/1.5 system-ui, sans-serif; max-width: 76rem; margin: 2rem auto; padding: 0 1rem; }
+h1 { font-size: 1.5rem; margin-bottom: .2rem; } h2 { font-size: 1.15rem; margin: 2rem 0 .2rem; }
+p { margin: .2rem 0 .8rem; }
+table { border-collapse: collapse; width: 100%; } th, td { text-align: left; padding: .25rem .7rem .25rem 0; }
+th { font-weight: 600; border-bottom: 2px solid var(--line); } td { border-bottom: 1px solid var(--line); vertical-align: top; }
+td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
+code { font-size: .9em; } ul { margin: .2rem 0; padding-left: 1.2rem; }
+.v { white-space: nowrap; font-weight: 600; } .bit-equal { color: var(--good); } .within { color: var(--near); }
+.WRONG { color: var(--bad); } .base { opacity: .75; }
+@media (prefers-color-scheme: dark) { :root { --good: #81c784; --near: #64b5f6; --bad: #ef9a9a; } }
+)";
+
+std::string escaped(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    if (c == '<') {
+      out += "&lt;";
+    } else if (c == '>') {
+      out += "&gt;";
+    } else if (c == '&') {
+      out += "&amp;";
+    } else if (c == '"') {
+      out += "&quot;";
+    } else {
+      out += c;
+    }
+  }
+  return out;
+}
+
+std::string_view class_of(Verdict verdict) { return verdict == Verdict::within_tolerance ? "within" : name_of(verdict); }
+
+std::string row(const LayoutReport& report) {
+  std::string wrong;
+  for (const std::string& sentence : report.wrong) wrong += fmt::format("<li>{}</li>", escaped(sentence));
+  return fmt::format(
+      "<tr{}><td><code>{}</code></td><td><code>{}</code></td><td>{}</td><td class=\"v {}\">{}</td><td class=\"n\">{}</td>"
+      "<td>{}{}</td><td class=\"n\">{}</td></tr>\n",
+      report.wanted ? "" : " class=\"base\"", escaped(report.layout), escaped(report.against),
+      report.promises_bits ? "every bit" : fmt::format("{:.0e}", report.tolerance), class_of(report.verdict),
+      name_of(report.verdict), report.error == 0 ? "0" : fmt::format("{:.1e}", report.error), escaped(report.worst),
+      wrong.empty() ? "" : fmt::format("<ul class=\"WRONG\">{}</ul>", wrong), format_seconds(report.seconds));
+}
+
+}  // namespace
+
+std::string to_html(const std::vector<lab::VerifyModel>& models, const std::vector<LayoutReport>& reports) {
+  std::string page = fmt::format(
+      "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" "
+      "content=\"width=device-width\"><title>lockstep verify</title><style>{}</style></head><body>\n"
+      "<h1>lockstep verify: <span class=\"{}\">{}</span></h1>\n<p>{}</p>\n"
+      "<p>Each layout trained the model of its table on ranks that are threads; every loss, gradient, weight and slot of the "
+      "optimizer was compared after every step. A layout that only cuts, moves or makes again what another one keeps must equal "
+      "it in <b>every bit</b>; one that adds in another order must follow one rank within a tolerance, and given its gradients, "
+      "update to the same bits.</p>\n",
+      style, all_hold(reports) ? "bit-equal" : "WRONG", all_hold(reports) ? "every promise holds" : "a promise is broken",
+      escaped(summary(reports)));
+  for (const lab::VerifyModel& model : models) {
+    page += fmt::format(
+        "<h2>{}</h2>\n<p>{} blocks of width {}, {} parameters, {}</p>\n"
+        "<table><thead><tr><th>layout</th><th>compared with</th><th>must equal in</th><th>verdict</th><th class=\"n\">error</th>"
+        "<th>worst tensor</th><th class=\"n\">time</th></tr></thead><tbody>\n",
+        escaped(model.name), model.config.layers, model.config.width, format_count(arch::count_parameters(model.config).total),
+        model.weights.type == DType::bf16 ? "bf16" : "fp32");
+    for (const LayoutReport& report : reports) {
+      if (report.model == model.name) page += row(report);
+    }
+    page += "</tbody></table>\n";
+  }
+  return page + "</body></html>\n";
+}
+
+}  // namespace lockstep::app

@@ -1,0 +1,71 @@
+#pragma once
+
+// What a run's ranks have, compared with a record of another run while they train.
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lab/verify/run_record.h"
+
+namespace lockstep::lab {
+
+/// How a run goes on where it is compared.
+enum class Going : std::uint8_t {
+  free,  ///< on its own: everything has the record's bits
+  led  ///< each step begins with the record's weights and slots, and each update has its gradient: only what a step makes of them
+       ///< may differ, for the first steps of AdamW are close to lr sign(g), and make much of little
+};
+
+/// Kinds of what is compared, in the order in which a step has them.
+enum class Quantity : std::uint8_t { drawn, read, gradient, loss, norm, weight, slot, evaluation };
+
+/// A tensor, or a number, that differs.
+struct Finding {
+  Quantity quantity = Quantity::loss;
+  int step = 0;
+  int slot = 0;                    ///< of Quantity::slot
+  int parameter = -1;              ///< of the record's model; -1: a number
+  int rank = 0;                    ///< that has it: of several the one that is farthest off
+  double error = 0;                ///< ||a - b|| / max(||b||, 1e-6 x ||all gradients||), or |a - b| / |b| of numbers
+  std::int64_t element = 0;        ///< the first that differs on the rank
+  double value = 0, expected = 0;  ///< there
+};
+
+/// Collects what the ranks of one run find.
+class Comparison {
+ public:
+  /// The record outlives this.
+  Comparison(const RunRecord& record, Going going, int ranks);
+  /// For rank `rank`, which alone uses it; lives no longer than this.
+  std::unique_ptr<RankObserver> observer(int rank);
+  /// What differs, in the order of steps, quantities and parameters; after the run.
+  std::vector<Finding> findings() const;
+  /// Elements that no rank answers for, or more than one; empty: none. Of a run that came to its end.
+  std::vector<std::string> miscounted() const;
+
+ private:
+  class Rank;
+  /// A rank's part of a tensor.
+  struct Part {
+    Finding finding;               ///< without its error
+    double held = 0, counted = 0;  ///< sums of squares of differences: of all that the rank holds, and of what it answers for
+  };
+  /// Step, quantity, slot, parameter.
+  using Key = std::array<int, 4>;
+  struct RankFindings {
+    std::map<Key, Part> parts;
+    std::vector<std::int64_t> answered;  ///< elements that the rank answers for, by slot (the last: weights), then parameter
+  };
+  /// What the record has of a finding's kind.
+  const WholeValues& expected(const Finding& finding) const;
+
+  const RunRecord& record_;
+  Going going_;
+  std::vector<RankFindings> ranks_;
+};
+
+}  // namespace lockstep::lab

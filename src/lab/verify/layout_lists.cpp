@@ -1,0 +1,63 @@
+#include <fmt/format.h>
+
+#include <array>
+
+#include "base/error.h"
+#include "lab/verify/layouts.h"
+
+namespace lockstep::lab {
+namespace {
+
+// A list of words, each with all of the next list.
+std::vector<std::string> with_all(const std::vector<std::string>& some, const std::vector<std::string>& others) {
+  std::vector<std::string> all;
+  for (const std::string& one : some) {
+    for (const std::string& other : others) all.push_back(other.empty() ? one : one + "," + other);
+  }
+  return all;
+}
+
+std::vector<std::string> quick() {
+  return {"dp=1,recompute=selective",
+          "dp=1,recompute=every:3",
+          "dp=2",
+          "dp=2,zero=1",
+          "dp=2,zero=2",
+          "dp=2,zero=3",
+          "dp=2,zero=3,prefetch=2,recompute=full",
+          "dp=2,zero=3,reshard=false,overlap=false",
+          "dp=2,reduce=microbatch",
+          "dp=2,reduce=microbatch,zero=2",
+          "dp=3,gas=1,zero=3",
+          "dp=4,zero=1,zero_group=node",
+          "dp=4,zero=3,zero_group=node",
+          "dp=2,zero=1,moments=bf16"};
+}
+
+std::vector<std::string> all() {
+  std::vector<std::string> made;
+  const auto add = [&](const std::vector<std::string>& some) { made.insert(made.end(), some.begin(), some.end()); };
+  const std::vector<std::string> levels{"zero=0", "zero=1", "zero=2", "zero=3"}, cuts{"zero=1", "zero=2", "zero=3"};
+  const std::vector<std::string> recomputing{"recompute=selective", "recompute=full", "recompute=every:3"};
+  const std::vector<std::string> ways{"overlap=false", "bucket=1", "bucket=100000000"};
+  add(with_all({"dp=1"}, recomputing));
+  add(with_all({"dp=1"}, ways));
+  add(with_all({"dp=2", "dp=2,gas=1", "dp=3", "dp=4,gas=2", "dp=5,gas=1", "dp=8"}, levels));
+  add(with_all(with_all({"dp=2", "dp=3"}, {"reduce=microbatch"}), levels));
+  add(with_all(with_all({"dp=4", "dp=4,gas=3,reduce=microbatch", "dp=8,ranks_per_host=4"}, {"zero_group=node"}), cuts));
+  add(with_all(with_all({"dp=2", "dp=3"}, levels), recomputing));
+  add(with_all(with_all({"dp=2"}, levels), ways));
+  add(with_all({"dp=3,zero=3", "dp=4,zero=3,zero_group=node"}, {"prefetch=0", "prefetch=3", "reshard=false"}));
+  add(with_all({"dp=3,zero=3"}, with_all({"prefetch=0", "prefetch=3", "reshard=false"}, recomputing)));
+  add(with_all(with_all({"dp=1", "dp=3"}, {"moments=bf16"}), levels));
+  return made;
+}
+
+}  // namespace
+
+std::vector<std::string> layout_list(std::string_view name) {
+  ensure(name == "quick" || name == "all", "a list has a name");
+  return name == "quick" ? quick() : all();
+}
+
+}  // namespace lockstep::lab

@@ -1,0 +1,196 @@
+#include "lab/verify/layouts.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+
+namespace lockstep::lab {
+namespace {
+
+constexpr int usual_microbatches = 4, most_ranks = 64;
+
+/// What the words say, before they are put together.
+struct Wish {
+  Layout layout;
+  std::optional<int> microbatches, ranks_per_host;
+  int zero = 0;
+  layout::CutOver over = layout::CutOver::all;
+};
+
+std::optional<int> number(std::string_view text, int least, int most) {
+  int value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size() || value < least || value > most) return std::nullopt;
+  return value;
+}
+
+template <class T>
+bool take(const std::optional<T>& value, T& to) {
+  if (value) to = *value;
+  return value.has_value();
+}
+
+bool truth(std::string_view text, bool& to) {
+  to = text == "true";
+  return to || text == "false";
+}
+
+struct KnownWord {
+  LayoutWord word;
+  bool (*set)(Wish& wish, std::string_view value);  ///< false: not a value of it
+};
+
+constexpr std::array words{
+    KnownWord{{"dp", "N", "data-parallel ranks (1)"},
+              [](Wish& wish, std::string_view value) { return take(number(value, 1, most_ranks), wish.layout.plan.dp); }},
+    KnownWord{{"gas", "N", "micro-batches of a step, on each rank (those that make 4 on all ranks)"},
+              [](Wish& wish, std::string_view value) { return (wish.microbatches = number(value, 1, 1024)).has_value(); }},
+    KnownWord{{"reduce", "step|microbatch", "when gradients are added over ranks (step)"},
+              [](Wish& wish, std::string_view value) {
+                const bool each = value == "microbatch";
+                wish.layout.plan.reduce = each ? layout::ReduceEvery::microbatch : layout::ReduceEvery::step;
+                return each || value == "step";
+              }},
+    KnownWord{{"zero", "0..3", "what ranks cut: 1 the optimizer's state, 2 gradients too, 3 weights too (0)"},
+              [](Wish& wish, std::string_view value) { return take(number(value, 0, 3), wish.zero); }},
+    KnownWord{{"zero_group", "all|node", "over whom: all ranks, or those of a host (all)"},
+              [](Wish& wish, std::string_view value) {
+                wish.over = value == "node" ? layout::CutOver::host : layout::CutOver::all;
+                return value == "node" || value == "all";
+              }},
+    KnownWord{
+        {"ranks_per_host", "N", "that count as one host's (2 where hosts matter)"},
+        [](Wish& wish, std::string_view value) { return (wish.ranks_per_host = number(value, 1, most_ranks)).has_value(); }},
+    KnownWord{{"prefetch", "N", "of zero=3: leases gathered ahead (1)"},
+              [](Wish& wish, std::string_view value) { return take(number(value, 0, 64), wish.layout.plan.prefetch); }},
+    KnownWord{{"reshard", "true|false", "of zero=3: gathered weights go after forward (true)"},
+              [](Wish& wish, std::string_view value) { return truth(value, wish.layout.plan.reshard_after_forward); }},
+    KnownWord{{"recompute", "none|selective|full|every:K", "what blocks make again in backward (none)"},
+              [](Wish& wish, std::string_view value) { return take(layout::recompute_from(value), wish.layout.plan.recompute); }},
+    KnownWord{{"overlap", "true|false", "gradients are added while backward goes on (true)"},
+              [](Wish& wish, std::string_view value) { return truth(value, wish.layout.gradients.overlap); }},
+    KnownWord{{"bucket", "BYTES", "of gradients that are added together (65536)"},
+              [](Wish& wish, std::string_view value) {
+                int bytes = 0;
+                if (!take(number(value, 1, 1 << 30), bytes)) return false;
+                wish.layout.gradients.bucket_bytes = bytes;
+                return true;
+              }},
+    KnownWord{{"moments", "fp32|bf16", "the type of the optimizer's state, of what is compared with too (that of the weights)"},
+              [](Wish& wish, std::string_view value) {
+                wish.layout.moments = value == "bf16" ? DType::bf16 : DType::f32;
+                return value == "bf16" || value == "fp32";
+              }},
+};
+
+Problem unknown_word(std::string_view name, std::string_view text) {
+  std::vector<std::string> names;
+  for (const KnownWord& known : words) names.emplace_back(known.word.name);
+  const std::string near = nearest_name(name, names);
+  return {fmt::format("{} in the layout {}: no layout has this word", name, text),
+          near.empty() ? fmt::format("its words are {}", fmt::join(names, ", ")) : fmt::format("did you mean {}?", near)};
+}
+
+/// Puts one word into `wish`.
+void take_word(std::string_view word, std::string_view text, Wish& wish, std::vector<Problem>& problems) {
+  const std::size_t equals = word.find('=');
+  const std::string_view name = word.substr(0, equals),
+                         value = equals == std::string_view::npos ? std::string_view{} : word.substr(equals + 1);
+  const auto* const known = std::ranges::find(words, name, [](const KnownWord& each) { return each.word.name; });
+  if (known == words.end()) {
+    problems.push_back(
+        word.empty() ? Problem{fmt::format("the layout \"{}\" has an empty word", text), "words with commas between: dp=2,zero=3"}
+                     : unknown_word(name, text));
+  } else if (!known->set(wish, value)) {
+    problems.push_back({fmt::format("{} in the layout {}: must be {}={}", word, text, name, known->word.values),
+                        fmt::format("{}: {}", name, known->word.about)});
+  }
+}
+
+Layout put_together(const Wish& wish) {
+  Layout layout = wish.layout;
+  layout::ParallelPlan& plan = layout.plan;
+  plan.microbatches = wish.microbatches.value_or((usual_microbatches + plan.dp - 1) / plan.dp);
+  const bool hosts = wish.over == layout::CutOver::host && wish.zero > 0;
+  plan.ranks_per_host = wish.ranks_per_host.value_or(hosts ? 2 : plan.ranks());
+  layout::set_zero_level(plan, wish.zero, wish.over);
+  return layout;
+}
+
+int zero_level(const layout::ParallelPlan& plan) {
+  const auto cut = [](const layout::Placement& placement) { return placement.cut == layout::CutOver::none ? 0 : 1; };
+  return cut(plan.optimizer) + cut(plan.gradients) + cut(plan.parameters);
+}
+
+}  // namespace
+
+std::vector<LayoutWord> layout_words() {
+  std::vector<LayoutWord> all;
+  for (const KnownWord& known : words) all.push_back(known.word);
+  return all;
+}
+
+std::optional<Layout> layout_from(std::string_view text, std::vector<Problem>& problems) {
+  const std::size_t before = problems.size();
+  Wish wish;
+  for (std::size_t at = 0; at <= text.size();) {
+    const std::size_t end = std::min(text.find(',', at), text.size());
+    take_word(text.substr(at, end - at), text, wish, problems);
+    at = end + 1;
+  }
+  if (problems.size() > before) return std::nullopt;
+  return put_together(wish);
+}
+
+std::vector<Problem> check(const Layout& layout, const layout::PlanLimits& limits) {
+  std::vector<Problem> problems = layout::check(layout.plan, limits, layout.plan.ranks());
+  if (layout.plan.ranks() > most_ranks) {
+    problems.push_back({fmt::format("{} ranks: verify starts at most {}, as threads", layout.plan.ranks(), most_ranks),
+                        "smaller degrees prove as much"});
+  }
+  for (Problem& problem : problems) problem.message = fmt::format("layout {}: {}", name_of(layout), problem.message);
+  return problems;
+}
+
+std::string name_of(const Layout& layout) {
+  const layout::ParallelPlan& plan = layout.plan;
+  const layout::ParallelPlan usual;
+  std::vector<std::string> all{fmt::format("dp={}", plan.dp), fmt::format("gas={}", plan.microbatches)};
+  const auto say = [&](bool differs, const std::string& word) {
+    if (differs) all.push_back(word);
+  };
+  const int zero = zero_level(plan);
+  say(plan.reduce != usual.reduce, "reduce=microbatch");
+  say(zero > 0, fmt::format("zero={}", zero));
+  say(plan.optimizer.cut == layout::CutOver::host, "zero_group=node");
+  say(plan.ranks_per_host != plan.ranks(), fmt::format("ranks_per_host={}", plan.ranks_per_host));
+  say(plan.prefetch != usual.prefetch, fmt::format("prefetch={}", plan.prefetch));
+  say(!plan.reshard_after_forward, "reshard=false");
+  say(plan.recompute != usual.recompute, fmt::format("recompute={}", to_string(plan.recompute)));
+  say(!layout.gradients.overlap, "overlap=false");
+  say(layout.gradients.bucket_bytes != Layout{}.gradients.bucket_bytes, fmt::format("bucket={}", layout.gradients.bucket_bytes));
+  if (layout.moments) all.emplace_back(*layout.moments == DType::bf16 ? "moments=bf16" : "moments=fp32");
+  return fmt::format("{}", fmt::join(all, ","));
+}
+
+Layout plain(const Layout& layout) {
+  const layout::ParallelPlan& plan = layout.plan;
+  Layout same{.moments = layout.moments};
+  same.plan.dp = plan.dp;
+  same.plan.microbatches = plan.microbatches;
+  same.plan.ranks_per_host = same.plan.ranks();
+  // With one micro-batch or one rank there is one order of additions.
+  if (plan.dp > 1 && plan.microbatches > 1) same.plan.reduce = plan.reduce;
+  return same;
+}
+
+Layout one_rank(const Layout& layout) {
+  Layout one{.moments = layout.moments};
+  one.plan.microbatches = layout.microbatches();
+  return one;
+}
+
+}  // namespace lockstep::lab

@@ -1,0 +1,139 @@
+#include "lab/verify/rank_trial.h"
+
+#include "comm/thread/thread_world.h"
+#include "device/runtime.h"
+#include "ops/ops.h"
+#include "train/replicas.h"
+
+namespace lockstep::lab {
+namespace {
+
+constexpr double patience = 60;  // seconds that a collective may wait for a rank
+
+/// The plan's store, whose leases are seen.
+class WatchedStore final : public parallel::ParameterStore {
+ public:
+  WatchedStore(std::unique_ptr<parallel::ParameterStore> store, RankObserver& observer)
+      : store_(std::move(store)), observer_(observer) {}
+  const std::vector<layout::Unit>& units() const override { return store_->units(); }
+  DType dtype() const override { return store_->dtype(); }
+  DType owned_dtype() const override { return store_->owned_dtype(); }
+  parallel::Lease lease(const layout::Access& access) override {
+    parallel::Lease lease = store_->lease(access);  // which ends at that store
+    observer_.reads(units()[static_cast<std::size_t>(access.part.unit.value)], access.part, lease.flat());
+    return lease;
+  }
+  void begin(const std::vector<layout::Access>& order) override { store_->begin(order); }
+  Shard shard(UnitIndex unit) override { return store_->shard(unit); }
+  void updated() override { store_->updated(); }
+  void add_packed(UnitIndex unit, const parallel::PackedMatrix& matrix) override { store_->add_packed(unit, matrix); }
+
+ private:
+  void release(const layout::Access& /*access*/) noexcept override {}
+  std::unique_ptr<parallel::ParameterStore> store_;
+  RankObserver& observer_;
+};
+
+/// Replicas, seen between the two halves of an update.
+class WatchedReplicas final : public train::Updater {
+ public:
+  WatchedReplicas(const train::UpdaterParts& parts, RankObserver& observer) : replicas_(parts), observer_(observer) {}
+  parallel::GradientStore& gradients() override { return replicas_.gradients(); }
+  parallel::TrainingState& state() override { return replicas_.state(); }
+  train::RunControl& control() override { return replicas_.control(); }
+  std::int64_t begin(std::int64_t step, std::int64_t targets) override { return replicas_.begin(step, targets); }
+  void finish(const Passed& passed, const ops::WrittenScalars& scalars, train::StepResult& result) override {
+    replicas_.reduce(passed, result);
+    observer_.reduced(static_cast<int>(passed.step), state(), result);
+    replicas_.update(passed, scalars, result);
+  }
+
+ private:
+  train::Replicas replicas_;
+  RankObserver& observer_;
+};
+
+class RankTrial {
+ public:
+  RankTrial(const Trial& trial, comm::Communicator& world, RankObserver& observer)
+      : trial_(trial),
+        observer_(observer),
+        runtime_(open_runtime({}, {.threads = 1})),
+        stream_(runtime_->make_stream()),
+        ops_(ops::make_ops(*runtime_, *stream_, {})),
+        groups_(attached(world), layout::Mesh(trial.layout.plan)),
+        engine_(
+            engine_config(trial.model, trial.layout), *runtime_, *ops_, groups_,
+            [this](const train::UpdaterParts& parts) { return std::make_unique<WatchedReplicas>(parts, observer_); },
+            [this](const parallel::ParameterMemory& memory, const parallel::Groups& groups) {
+              return std::make_unique<WatchedStore>(trial_.parts.store(memory, groups), observer_);
+            }) {}
+
+  void train() {
+    engine_.commit();
+    engine_.initialise();
+    observer_.drawn(engine_.state());
+    changed();
+    observer_.started(engine_.state());
+    for (int step = 0; step < trial_.steps; ++step) {
+      if (observer_.before(step, engine_.state())) changed();
+      VerifyBatches batches(trial_.model, place(step));
+      if (trial_.parts.batches) trial_.parts.batches(groups_.all().rank(), batches.all());
+      engine_.step(batches.all(), batches.targets(), step, trial_.model.learning_rate);
+      observer_.updated(step, engine_.state());
+    }
+    VerifyBatches batches(trial_.model, {.step = trial_.steps});
+    observer_.evaluated(engine_.evaluate(batches.all().front()));
+  }
+
+ private:
+  comm::Communicator& attached(comm::Communicator& world) {
+    world.attach(*stream_, runtime_->team());
+    return world;
+  }
+  // Copies of weights that this rank has not, or not in this type.
+  void changed() {
+    if (groups_.all().size() > 1) engine_.state().gather();
+    engine_.weights_changed();
+  }
+  // Data-parallel ranks have neighbouring micro-batches.
+  VerifyBatches::Place place(int step) const {
+    const int each = trial_.layout.plan.microbatches;
+    return {.step = step, .first = groups_.data().rank() * each, .count = each, .all = trial_.layout.microbatches()};
+  }
+
+  const Trial& trial_;
+  RankObserver& observer_;
+  std::unique_ptr<Runtime> runtime_;
+  std::unique_ptr<Stream> stream_;
+  std::unique_ptr<ops::Ops> ops_;
+  parallel::Groups groups_;
+  train::Engine engine_;
+};
+
+}  // namespace
+
+void run(const Trial& trial, const MakeObserver& make_observer) {
+  comm::run_ranks(trial.layout.plan.ranks(), {.timeout = patience}, [&](comm::Communicator& world) {
+    const std::unique_ptr<comm::Communicator> around = trial.parts.world ? trial.parts.world(world) : nullptr;
+    const std::unique_ptr<RankObserver> observer = make_observer(world.rank());
+    RankTrial(trial, around ? *around : world, *observer).train();
+  });
+}
+
+train::EngineConfig engine_config(const VerifyModel& model, const Layout& layout) {
+  train::EngineConfig config;
+  config.model = model.config;
+  config.weights = model.weights;
+  config.optimizer = model.optimizer;
+  if (layout.moments) config.optimizer.moments = layout.moments;
+  config.grad_clip = model.grad_clip;
+  config.samples = model.samples;
+  config.positions = model.positions;
+  config.plan = layout.plan;
+  config.seed = model.seed;
+  config.gradients = layout.gradients;
+  return config;
+}
+
+}  // namespace lockstep::lab

@@ -1,0 +1,203 @@
+#include "lab/verify/verify.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/timer.h"
+
+namespace lockstep::lab {
+namespace {
+
+constexpr double fp32_tolerance = 1e-5, bf16_tolerance = 2e-2;
+
+const TrialParts usual_parts;
+
+std::string name_of(const Finding& finding, const RunRecord& record) {
+  const auto of = [&](std::string_view what) {
+    return fmt::format("{} {}", what, record.whole.parameters[static_cast<std::size_t>(finding.parameter)].name);
+  };
+  switch (finding.quantity) {
+    case Quantity::drawn:
+      return of("start of");
+    case Quantity::read:
+      return of("reading");
+    case Quantity::gradient:
+      return of("gradient of");
+    case Quantity::loss:
+      return "loss";
+    case Quantity::norm:
+      return "gradient norm";
+    case Quantity::weight:
+      return of("weight");
+    case Quantity::slot:
+      return of(record.slots[static_cast<std::size_t>(finding.slot)] + " of");
+    case Quantity::evaluation:
+      return "evaluation's loss";
+  }
+  return {};
+}
+
+/// "step 1, layer h.3, rank 2: gradient of transformer.h.3.ln_1.weight differs by 3.1e-02 (element 5: 0.2 instead of 0.1)".
+std::string sentence(const Finding& finding, const RunRecord& record) {
+  const bool tensor = finding.parameter >= 0;
+  const std::string layer =
+      tensor ? fmt::format(", layer {}", record.whole.parameters[static_cast<std::size_t>(finding.parameter)].unit) : "";
+  return fmt::format("step {}{}, rank {}: {} differs by {:.1e} ({}{:.9g} instead of {:.9g})", finding.step, layer, finding.rank,
+                     name_of(finding, record), finding.error, tensor ? fmt::format("element {}: ", finding.element) : "",
+                     finding.value, finding.expected);
+}
+
+/// What a layout is compared with.
+struct Reference {
+  const RunRecord& record;
+  const Layout& layout;
+  Going going;
+};
+
+class ModelProof {
+ public:
+  ModelProof(const VerifyModel& model, const VerifyOptions& options, const std::function<void(const LayoutReport&)>& told,
+             const TrialParts& parts)
+      : model_(model), options_(options), told_(told), parts_(parts) {}
+
+  std::vector<LayoutReport> reports() {
+    std::vector<Layout> done;
+    for (const Layout& layout : options_.layouts) {
+      const Layout base = plain(layout);
+      if (std::ranges::find(done, name_of(base), [](const Layout& each) { return name_of(each); }) != done.end()) continue;
+      done.push_back(base);
+      prove_alike(base);
+    }
+    return std::move(reports_);
+  }
+
+ private:
+  /// All layouts with these sums.
+  void prove_alike(const Layout& base) {
+    std::vector<const Layout*> others;
+    bool wanted = false;
+    for (const Layout& layout : options_.layouts) {
+      if (name_of(plain(layout)) != name_of(base)) continue;
+      name_of(layout) == name_of(base) ? void(wanted = true) : others.push_back(&layout);
+    }
+    const Layout one = one_rank(base);
+    const RunRecord& alone = record_of_one(one);
+    const bool is_one = name_of(base) == name_of(one);
+    if (wanted || !is_one) prove(base, {alone, one, is_one ? Going::free : Going::led}, wanted);
+    if (others.empty()) return;
+    if (is_one) {
+      for (const Layout* layout : others) prove(*layout, {alone, one, Going::free}, true);
+      return;
+    }
+    RunRecord record(model_, base, options_.steps);
+    write(base, record, &alone);
+    for (const Layout* layout : others) prove(*layout, {record, base, Going::free}, true);
+  }
+
+  const RunRecord& record_of_one(const Layout& one) {
+    std::unique_ptr<RunRecord>& record = alone_[name_of(one)];
+    if (record) return *record;
+    record = std::make_unique<RunRecord>(model_, one, options_.steps);
+    write(one, *record, nullptr);
+    return *record;
+  }
+  void write(const Layout& layout, RunRecord& record, const RunRecord* like) {
+    run({model_, layout, options_.steps, usual_parts}, [&](int rank) { return make_recorder(record, like, rank); });
+  }
+
+  void prove(const Layout& layout, const Reference& reference, bool wanted) {
+    LayoutReport report{.model = model_.name,
+                        .layout = name_of(layout),
+                        .against = name_of(reference.layout),
+                        .promises_bits = reference.going == Going::free,
+                        .wanted = wanted,
+                        .ranks = layout.plan.ranks(),
+                        .steps = options_.steps};
+    if (!report.promises_bits) report.tolerance = model_.weights.type == DType::f32 ? fp32_tolerance : bf16_tolerance;
+    Comparison comparison(reference.record, reference.going, report.ranks);
+    const double begun = now_seconds();
+    std::string failure;
+    try {
+      run({model_, layout, options_.steps, parts_}, [&](int rank) { return comparison.observer(rank); });
+    } catch (const std::exception& error) {
+      failure = error.what();
+    }
+    report.seconds = now_seconds() - begun;
+    judge(comparison, reference.record, failure, report);
+    told_(report);
+    reports_.push_back(std::move(report));
+  }
+
+  static bool keeps_promise(const Finding& finding, const LayoutReport& report) {
+    const bool sums = finding.quantity == Quantity::gradient || finding.quantity == Quantity::loss ||
+                      finding.quantity == Quantity::norm || finding.quantity == Quantity::evaluation;
+    return !report.promises_bits && sums && finding.error <= report.tolerance;
+  }
+
+  static void judge(const Comparison& comparison, const RunRecord& record, const std::string& failure, LayoutReport& report) {
+    const std::vector<Finding> findings = comparison.findings();
+    std::size_t more = 0;
+    for (const Finding& finding : findings) {
+      if (finding.error >= report.error) {
+        report.error = finding.error;
+        report.worst = name_of(finding, record);
+      }
+      if (keeps_promise(finding, report)) continue;
+      report.wrong.empty() ? report.wrong.push_back(sentence(finding, record)) : void(++more);
+    }
+    if (more > 0) report.wrong.push_back(fmt::format("{} more tensors and numbers of its steps differ", more));
+    if (!failure.empty()) {
+      report.wrong.push_back("a rank failed: " + failure);
+    } else {
+      const std::vector<std::string> miscounted = comparison.miscounted();
+      report.wrong.insert(report.wrong.end(), miscounted.begin(), miscounted.end());
+    }
+    report.verdict = !report.wrong.empty() ? Verdict::wrong : findings.empty() ? Verdict::bit_equal : Verdict::within_tolerance;
+  }
+
+  const VerifyModel& model_;
+  const VerifyOptions& options_;
+  const std::function<void(const LayoutReport&)>& told_;
+  const TrialParts& parts_;
+  std::map<std::string, std::unique_ptr<RunRecord>> alone_;
+  std::vector<LayoutReport> reports_;
+};
+
+}  // namespace
+
+std::string_view name_of(Verdict verdict) {
+  constexpr std::array<std::string_view, 3> names{"bit-equal", "within tolerance", "WRONG"};
+  return names.at(static_cast<std::size_t>(verdict));
+}
+
+std::vector<Problem> check(const VerifyOptions& options) {
+  std::vector<Problem> problems;
+  constexpr int most_steps = 1000;
+  if (options.steps < 1 || options.steps > most_steps) {
+    problems.push_back({fmt::format("--steps {}: must be from 1 to {}", options.steps, most_steps), "--steps 3"});
+  }
+  if (options.layouts.empty()) problems.push_back({"--layouts: there is none", "--layouts quick, or dp=2;dp=2,zero=3"});
+  for (const Layout& layout : options.layouts) {
+    for (const VerifyModel& model : options.models) {
+      for (Problem& problem : check(layout, model.limits())) {
+        const auto same = [&](const Problem& other) { return other.message == problem.message; };
+        if (std::ranges::none_of(problems, same)) problems.push_back(std::move(problem));
+      }
+    }
+  }
+  return problems;
+}
+
+std::vector<LayoutReport> verify(const VerifyOptions& options, const std::function<void(const LayoutReport&)>& told,
+                                 const TrialParts& parts) {
+  std::vector<LayoutReport> all;
+  for (const VerifyModel& model : options.models) {
+    std::vector<LayoutReport> reports = ModelProof(model, options, told, parts).reports();
+    std::ranges::move(reports, std::back_inserter(all));
+  }
+  return all;
+}
+
+}  // namespace lockstep::lab

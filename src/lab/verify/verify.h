@@ -1,0 +1,51 @@
+#pragma once
+
+// The proof of what the program promises (docs/numerics.md): layouts of one training are run, each as ranks that are threads of
+// this process, and all that they have is compared with the training on one rank.
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "lab/verify/comparison.h"
+
+namespace lockstep::lab {
+
+enum class Verdict : std::uint8_t { bit_equal, within_tolerance, wrong };
+/// "bit-equal", "within tolerance", "WRONG".
+std::string_view name_of(Verdict verdict);
+
+/// What was found of one layout.
+struct LayoutReport {
+  std::string model, layout;
+  std::string against;         ///< the layout that it was compared with
+  bool promises_bits = false;  ///< else sums in another order: a tolerance
+  double tolerance = 0;        ///< of losses and gradients; 0 where bits are promised
+  bool wanted = true;          ///< false: run because others are compared with it
+  int ranks = 1, steps = 0;
+  double seconds = 0;
+  Verdict verdict = Verdict::bit_equal;
+  std::string worst = {};  ///< "gradient of transformer.h.3.ln_1.weight": what is farthest off; empty: nothing is off
+  double error = 0;        ///< of that, relative
+  std::vector<std::string> wrong =
+      {};  ///< what breaks the promise: the first tensor with its layer, step and rank, then how much else
+};
+
+struct VerifyOptions {
+  std::vector<VerifyModel> models;
+  std::vector<Layout> layouts;
+  int steps = 3;
+};
+
+/// What is wrong with the options; empty when nothing is.
+std::vector<Problem> check(const VerifyOptions& options);
+
+/// Runs every layout of `options`, which check() found nothing wrong with, for every model, layouts with the same sums one after
+/// another and behind the plain one, and calls told(report) after each. `parts`: what the ranks of layouts are made of, but for
+/// runs that others are compared with.
+std::vector<LayoutReport> verify(const VerifyOptions& options, const std::function<void(const LayoutReport&)>& told,
+                                 const TrialParts& parts = {});
+
+}  // namespace lockstep::lab

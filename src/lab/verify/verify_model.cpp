@@ -1,0 +1,91 @@
+#include "lab/verify/verify_model.h"
+
+#include "base/error.h"
+#include "base/rng.h"
+
+namespace lockstep::lab {
+namespace {
+
+arch::ModelConfig sizes() {
+  arch::ModelConfig config;
+  config.layers = 8;
+  config.heads = config.kv_heads = 6;
+  config.width = 48;
+  config.head_size = 8;
+  config.ffn_width = 272;
+  config.block_size = 72;
+  config.vocabulary = 300;
+  return config;
+}
+
+VerifyModel gpt2() {
+  VerifyModel model{.name = "gpt2", .config = sizes(), .grad_clip = 0.5F};
+  model.config.bias = model.config.qkv_bias = true;
+  model.config.dropout = 0.1F;
+  return model;
+}
+
+VerifyModel llama() {
+  VerifyModel model{.name = "llama", .config = sizes()};
+  model.config.kv_heads = 2;
+  model.config.norm = arch::NormKind::rmsnorm;
+  model.config.position = arch::PositionKind::rope;
+  model.config.activation = arch::ActivationKind::silu;
+  model.config.gated = true;
+  model.config.tied = false;
+  return model;
+}
+
+}  // namespace
+
+layout::PlanLimits VerifyModel::limits() const {
+  return {.layers = config.layers,
+          .heads = config.heads,
+          .ffn_width = config.ffn_width,
+          .vocabulary = config.vocabulary,
+          .positions = positions};
+}
+
+VerifyModel verify_model(std::string_view name, DType type) {
+  ensure(name == "gpt2" || name == "llama", "a model is one of verify_model_names()");
+  VerifyModel model = name == "gpt2" ? gpt2() : llama();
+  model.weights.type = type;
+  return model;
+}
+
+std::vector<std::string> verify_model_names() { return {"gpt2", "llama"}; }
+
+VerifyBatches::VerifyBatches(const VerifyModel& model, const Place& place) {
+  const std::int64_t positions = model.positions, rows = model.samples * positions;
+  const CounterRng rng(model.seed, "verify.tokens");
+  const auto vocabulary = static_cast<std::uint64_t>(model.config.vocabulary);
+  const std::int64_t first_sample = (place.step * place.all + place.first) * model.samples;
+  for (std::int64_t sample = first_sample; sample < first_sample + place.count * model.samples; ++sample) {
+    const std::int64_t prompt = 13 * sample % (positions / 2 + 1);
+    for (std::int64_t position = 0; position < positions; ++position) {
+      const auto token = [&](std::int64_t at) {
+        return static_cast<std::int32_t>(rng.below(vocabulary, static_cast<std::uint64_t>(sample * (positions + 1) + at)));
+      };
+      tokens_.push_back(token(position));
+      targets_.push_back(position < prompt ? -1 : token(position + 1));
+    }
+  }
+  for (std::int64_t m = 0; m < place.count; ++m) {
+    data::Batch batch;
+    batch.tokens = view(std::span(tokens_), Shape{std::ssize(tokens_)}).flat(m * rows, rows);
+    batch.targets = view(std::span(targets_), Shape{std::ssize(targets_)}).flat(m * rows, rows);
+    batch.samples = model.samples;
+    batch.positions = positions;
+    for (const std::int32_t target : elements<std::int32_t>(batch.targets)) batch.target_count += target >= 0 ? 1 : 0;
+    batch.first_sample = static_cast<std::uint64_t>(first_sample + m * model.samples);
+    batches_.push_back(batch);
+  }
+}
+
+std::int64_t VerifyBatches::targets() const {
+  std::int64_t sum = 0;
+  for (const data::Batch& batch : batches_) sum += batch.target_count;
+  return sum;
+}
+
+}  // namespace lockstep::lab

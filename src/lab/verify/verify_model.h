@@ -1,0 +1,59 @@
+#pragma once
+
+// What `verify` trains: small models with every part that a layout divides, and made-up text for them. All of it is a function of
+// numbers, the same for every layout.
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "arch/config.h"
+#include "data/batch.h"
+#include "layout/parallel_plan.h"
+#include "parallel/parameter_store.h"
+#include "train/optimizer/optimizer.h"
+
+namespace lockstep::lab {
+
+struct VerifyModel {
+  std::string name;
+  arch::ModelConfig config;
+  parallel::WeightStorage weights = {};
+  train::OptimizerSettings optimizer = {};
+  float grad_clip = 0;
+  double learning_rate = 3e-3;
+  std::int64_t samples = 2, positions = 72;  ///< of a micro-batch
+  std::uint64_t seed = 1337;
+
+  /// What a layout may cut of it.
+  layout::PlanLimits limits() const;
+};
+
+/// "gpt2": biases, learned positions, a tied head, dropout, clipping. "llama": key/value heads shared by query heads, rotary
+/// positions, a gate, a head of its own. Both have 8 blocks, and sums longer than the blocks of 256, 64 and 16 in which kernels
+/// add.
+VerifyModel verify_model(std::string_view name, DType type);
+std::vector<std::string> verify_model_names();
+
+/// Micro-batches [first, first + count) of a step of `all`, which own their memory. Samples are random tokens behind a prompt,
+/// each of another length, that is no target: so ranks have different numbers of targets.
+class VerifyBatches {
+ public:
+  struct Place {
+    std::int64_t step = 0;
+    int first = 0, count = 1, all = 1;
+  };
+  VerifyBatches(const VerifyModel& model, const Place& place);
+  VerifyBatches(const VerifyBatches&) = delete;
+  VerifyBatches& operator=(const VerifyBatches&) = delete;
+
+  std::span<data::Batch> all() { return batches_; }
+  std::int64_t targets() const;
+
+ private:
+  std::vector<std::int32_t> tokens_, targets_;
+  std::vector<data::Batch> batches_;
+};
+
+}  // namespace lockstep::lab

@@ -1,0 +1,110 @@
+// `lockstep verify` as a user has it.
+
+#include <gtest/gtest.h>
+
+#include "app/commands.h"
+#include "app/verify/verify_output.h"
+#include "base/error.h"
+#include "io/file.h"
+#include "support/temp_folder.h"
+
+namespace lockstep::app {
+namespace {
+
+struct Said {
+  int code = 0;
+  std::string text;
+};
+Said said(const Arguments& arguments) {
+  testing::internal::CaptureStdout();
+  Said result;
+  result.code = verify_command().run(arguments);
+  result.text = testing::internal::GetCapturedStdout();
+  return result;
+}
+
+std::string refusal(const Arguments& arguments) {
+  testing::internal::CaptureStdout();
+  std::string text;
+  try {
+    verify_command().run(arguments);
+  } catch (const UserError& error) {
+    text = error.what();
+  }
+  EXPECT_EQ(testing::internal::GetCapturedStdout(), "") << "nothing is printed before a refusal";
+  return text;
+}
+
+lab::LayoutReport broken() {
+  return {.model = "gpt2",
+          .layout = "dp=2,gas=2,zero=3",
+          .against = "dp=2,gas=2",
+          .promises_bits = true,
+          .ranks = 2,
+          .steps = 3,
+          .seconds = 0.25,
+          .verdict = lab::Verdict::wrong,
+          .worst = "gradient of a<b>",
+          .error = 0.5,
+          .wrong = {"step 0, layer h.1, rank 1: gradient of a<b> differs", "7 more tensors and numbers of its steps differ"}};
+}
+
+TEST(VerifyCommand, PrintsALineForEachLayoutAndASummary) {
+  const Said result = said({"--model", "gpt2", "--layouts", "dp=2,zero=3;dp=1,recompute=full", "--steps", "1"});
+  EXPECT_EQ(result.code, 0);
+  EXPECT_TRUE(result.text.starts_with("gpt2: 8 blocks of width 48, 306,208 parameters, fp32, dropout; 1 step, ")) << result.text;
+  for (const char* part : {"\ndp=2,gas=2 ", "\ndp=2,gas=2,zero=3 ", " bit-equal ", "\ndp=1,gas=4,recompute=full ",
+                           "\n3 layouts: 2 bit-equal, 1 within tolerance, 0 WRONG; "}) {
+    EXPECT_NE(result.text.find(part), std::string::npos) << part << " in " << result.text;
+  }
+}
+
+TEST(VerifyCommand, WritesJsonAndAPage) {
+  const TempFolder folder;
+  const std::string page = (folder / "proof.html").string();
+  const Said result = said({"--layouts", "dp=2", "--steps", "1", "--json", "--html", page, "--dtype", "bf16"});
+  EXPECT_EQ(result.code, 0);
+  const Json json = Json::parse(result.text);
+  EXPECT_TRUE(json.at("holds").boolean());
+  const Json::Array& layouts = json.at("layouts").array();
+  ASSERT_EQ(layouts.size(), 2U) << "of both models";
+  EXPECT_EQ(layouts[1].at("model").string(), "llama");
+  EXPECT_EQ(layouts[1].at("verdict").string(), "within tolerance");
+  EXPECT_EQ(layouts[1].at("against").string(), "dp=1,gas=4");
+  EXPECT_GT(layouts[1].at("error").number(), 0);
+  const std::string html = io::read_file(page);
+  EXPECT_TRUE(html.starts_with("<!DOCTYPE html>"));
+  for (const char* part : {"every promise holds", "<h2>gpt2</h2>", "<h2>llama</h2>", "<code>dp=2,gas=2</code>", "</html>"})
+    EXPECT_NE(html.find(part), std::string::npos) << part;
+  EXPECT_EQ(html.find("src="), std::string::npos) << "the page needs no other file";
+}
+
+TEST(VerifyCommand, ABrokenPromiseIsShownWhereverItIsShown) {
+  const std::vector<lab::LayoutReport> reports{broken()};
+  EXPECT_FALSE(all_hold(reports));
+  const std::string line = table_line(broken());
+  for (const char* part : {"WRONG", "5.0e-01", "    against dp=2,gas=2, which it must equal in every bit\n",
+                           "    step 0, layer h.1, rank 1: gradient of a<b> differs\n"}) {
+    EXPECT_NE(line.find(part), std::string::npos) << part << " in " << line;
+  }
+  EXPECT_NE(summary(reports).find("1 layout: 0 bit-equal, 0 within tolerance, 1 WRONG"), std::string::npos);
+  const Json json = to_json(broken());
+  EXPECT_EQ(json.at("verdict").string(), "WRONG");
+  EXPECT_EQ(json.at("wrong").array().size(), 2U);
+  const std::string page = to_html({lab::verify_model("gpt2", DType::f32)}, reports);
+  EXPECT_NE(page.find("a promise is broken"), std::string::npos);
+  EXPECT_NE(page.find("<li>step 0, layer h.1, rank 1: gradient of a&lt;b&gt; differs</li>"), std::string::npos);
+}
+
+TEST(VerifyCommand, BadInputIsRefusedAllAtOnce) {
+  const std::string several = refusal({"--layouts", "dp=2,zero=9;tp=two;dp=2", "--steps", "0"});
+  for (const char* part : {"zero=9 in the layout dp=2,zero=9: must be", "tp", "--steps 0: must be from 1"})
+    EXPECT_NE(several.find(part), std::string::npos) << part << " in " << several;
+  EXPECT_NE(refusal({"--layouts", ";"}).find("--layouts: there is none"), std::string::npos);
+  EXPECT_NE(refusal({"--layouts", "dp=3,zero=1,zero_group=node"}).find("layout dp=3,gas=2,zero=1"), std::string::npos);
+  EXPECT_NE(refusal({"--dtype", "fp8"}).find("--dtype"), std::string::npos);
+  EXPECT_NE(refusal({"--model", "bert"}).find("--model"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace lockstep::app

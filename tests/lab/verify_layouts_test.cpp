@@ -1,0 +1,104 @@
+// Layouts as texts.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "lab/verify/layouts.h"
+#include "lab/verify/verify_model.h"
+
+namespace lockstep::lab {
+namespace {
+
+Layout layout(std::string_view text) {
+  std::vector<Problem> problems;
+  const std::optional<Layout> read = layout_from(text, problems);
+  for (const Problem& problem : problems) ADD_FAILURE() << problem.message;
+  return read.value_or(Layout{});
+}
+
+TEST(VerifyLayouts, WordsMakeAPlan) {
+  const Layout made = layout("dp=4,gas=2,zero=3,zero_group=node,recompute=every:3,reduce=microbatch,prefetch=2,reshard=false");
+  EXPECT_EQ(made.plan.dp, 4);
+  EXPECT_EQ(made.microbatches(), 8);
+  EXPECT_EQ(made.plan.parameters.cut, layout::CutOver::host);
+  EXPECT_EQ(made.plan.ranks_per_host, 2);
+  EXPECT_EQ(made.plan.recompute, (layout::Recompute{layout::Recompute::Kind::full, 3}));
+  EXPECT_EQ(made.plan.reduce, layout::ReduceEvery::microbatch);
+  EXPECT_EQ(made.plan.prefetch, 2);
+  EXPECT_FALSE(made.plan.reshard_after_forward);
+  EXPECT_FALSE(layout("overlap=false").gradients.overlap);
+  EXPECT_EQ(layout("bucket=5").gradients.bucket_bytes, 5);
+  EXPECT_EQ(layout("moments=bf16").moments, DType::bf16);
+}
+
+TEST(VerifyLayouts, AStepHasFourMicroBatchesUnlessItIsSaid) {
+  EXPECT_EQ(layout("dp=1").plan.microbatches, 4);
+  EXPECT_EQ(layout("dp=2").plan.microbatches, 2);
+  EXPECT_EQ(layout("dp=3").plan.microbatches, 2);
+  EXPECT_EQ(layout("dp=8").plan.microbatches, 1);
+  EXPECT_EQ(layout("gas=3,dp=2").microbatches(), 6);
+}
+
+TEST(VerifyLayouts, NamesAreReadBack) {
+  for (const char* list : {"quick", "all"}) {
+    for (const std::string& text : layout_list(list)) {
+      const std::string name = name_of(layout(text));
+      EXPECT_EQ(name_of(layout(name)), name) << text;
+      EXPECT_EQ(layout(name).plan, layout(text).plan) << text;
+    }
+  }
+}
+
+TEST(VerifyLayouts, ListsHaveLayoutsOfEveryModelOnce) {
+  for (const char* list : {"quick", "all"}) {
+    std::set<std::string> seen;
+    for (const std::string& text : layout_list(list)) {
+      const Layout made = layout(text);
+      EXPECT_TRUE(seen.insert(name_of(made)).second) << text;
+      for (const std::string& model : verify_model_names()) {
+        for (const Problem& problem : check(made, verify_model(model, DType::f32).limits())) ADD_FAILURE() << problem.message;
+      }
+    }
+  }
+  EXPECT_GE(layout_list("all").size(), 80U);
+}
+
+TEST(VerifyLayouts, ThePlainLayoutKeepsWhatChangesSums) {
+  EXPECT_EQ(name_of(plain(layout("dp=2,zero=3,recompute=full,overlap=false,bucket=1,prefetch=0"))), "dp=2,gas=2");
+  EXPECT_EQ(name_of(plain(layout("dp=2,zero=1,reduce=microbatch,moments=bf16"))), "dp=2,gas=2,reduce=microbatch,moments=bf16");
+  EXPECT_EQ(name_of(plain(layout("dp=2,gas=1,reduce=microbatch"))), "dp=2,gas=1");
+  EXPECT_EQ(name_of(plain(layout("dp=1,recompute=full,reduce=microbatch"))), "dp=1,gas=4");
+  EXPECT_EQ(name_of(one_rank(layout("dp=3,gas=2,zero=3,moments=bf16"))), "dp=1,gas=6,moments=bf16");
+}
+
+TEST(VerifyLayouts, WhatIsNoLayoutIsRefusedWithARemedy) {
+  const auto refusal = [](std::string_view text) {
+    std::vector<Problem> problems;
+    EXPECT_FALSE(layout_from(text, problems)) << text;
+    return problems.empty() ? std::string() : UserError(problems).what();
+  };
+  EXPECT_NE(refusal("dp=2,zer=1").find("zer in the layout dp=2,zer=1: no layout has this word\n  -> did you mean zero?"),
+            std::string::npos);
+  EXPECT_NE(refusal("").find("has an empty word"), std::string::npos);
+  EXPECT_NE(refusal("dp=2,").find("has an empty word"), std::string::npos);
+  for (const char* text : {"dp=0", "dp=two", "dp", "dp=2x", "gas=0", "zero=4", "zero_group=rack", "reduce=often", "prefetch=-1",
+                           "reshard=no", "recompute=every:0", "overlap=", "bucket=0", "moments=fp8", "ranks_per_host=0"}) {
+    EXPECT_NE(refusal(text).find("must be"), std::string::npos) << text;
+  }
+  const std::string two = refusal("zero=7,dp=x");
+  EXPECT_NE(two.find("zero=7"), std::string::npos);
+  EXPECT_NE(two.find("dp=x"), std::string::npos);
+}
+
+TEST(VerifyLayouts, WhatAModelCannotHaveIsNamedWithItsLayout) {
+  const layout::PlanLimits limits = verify_model("gpt2", DType::f32).limits();
+  const auto problems = check(layout("dp=3,zero=1,zero_group=node,recompute=every:9"), limits);
+  ASSERT_EQ(problems.size(), 2U);
+  for (const Problem& problem : problems)
+    EXPECT_TRUE(problem.message.starts_with("layout dp=3,gas=2,zero=1,")) << problem.message;
+}
+
+}  // namespace
+}  // namespace lockstep::lab

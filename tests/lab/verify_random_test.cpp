@@ -1,0 +1,65 @@
+// Random layouts of random small models keep their promise. LOCKSTEP_VERIFY_CASES says how many (make parity),
+// LOCKSTEP_VERIFY_SEED which.
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <random>
+
+#include "lab/verify/verify.h"
+#include "support/random_models.h"
+
+namespace lockstep::lab {
+namespace {
+
+int setting(const char* name, int usual) {
+  const char* const value = std::getenv(name);
+  return value == nullptr ? usual : std::atoi(value);
+}
+
+VerifyModel random_verify_model(std::mt19937& random) {
+  VerifyModel model{.name = "random", .config = support::random_model(random)};
+  model.config.layers = 1 + static_cast<std::int64_t>(random() % 4);
+  model.config.dropout = random() % 2 == 0 ? 0.2F : 0;
+  model.positions = model.config.block_size;
+  model.samples = 1 + static_cast<std::int64_t>(random() % 3);
+  model.grad_clip = random() % 2 == 0 ? 0.1F : 0;
+  if (random() % 4 == 0) model.optimizer = {.name = "sgd", .momentum = 0.9F};
+  model.seed = random();
+  return model;
+}
+
+std::string random_layout(const VerifyModel& model, std::mt19937& random) {
+  const auto one_of = [&](const std::vector<std::string>& words) { return words[random() % words.size()]; };
+  const int dp = 1 + static_cast<int>(random() % 5), zero = static_cast<int>(random() % 4);
+  std::vector<std::string> words{fmt::format("dp={}", dp), fmt::format("gas={}", 1 + random() % 3), fmt::format("zero={}", zero)};
+  if (dp == 4 && zero > 0) words.push_back(one_of({"zero_group=all", "zero_group=node"}));
+  words.push_back(one_of({"reduce=step", "reduce=microbatch"}));
+  words.push_back(one_of({"recompute=none", "recompute=selective", "recompute=full",
+                          fmt::format("recompute=every:{}", 1 + random() % static_cast<unsigned>(model.config.layers))}));
+  words.push_back(one_of({"prefetch=0", "prefetch=1", "prefetch=3"}));
+  words.push_back(one_of({"reshard=true", "reshard=false"}));
+  words.push_back(one_of({"overlap=true", "overlap=false"}));
+  words.push_back(one_of({"bucket=1", "bucket=5000", "bucket=1000000"}));
+  return fmt::format("{}", fmt::join(words, ","));
+}
+
+TEST(VerifyRandom, LayoutsKeepTheirPromise) {
+  std::mt19937 random(static_cast<unsigned>(setting("LOCKSTEP_VERIFY_SEED", 1)));
+  for (int number = 0; number < setting("LOCKSTEP_VERIFY_CASES", 12); ++number) {
+    const VerifyModel model = random_verify_model(random);
+    const std::string text = random_layout(model, random);
+    std::vector<Problem> problems;
+    const VerifyOptions options{.models = {model}, .layouts = {layout_from(text, problems).value()}, .steps = 2};
+    for (const Problem& problem : check(options)) ADD_FAILURE() << problem.message;
+    for (const LayoutReport& report : verify(options, [](const LayoutReport&) {})) {
+      for (const std::string& wrong : report.wrong)
+        ADD_FAILURE() << "case " << number << ", layout " << report.layout << " against " << report.against << ": " << wrong;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::lab

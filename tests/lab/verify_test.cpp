@@ -1,0 +1,234 @@
+// What verify says of layouts that keep their promise, and of ranks that do something wrong.
+
+#include "lab/verify/verify.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "support/faulty_world.h"
+#include "tensor/named.h"
+
+namespace lockstep::lab {
+namespace {
+
+using comm::Collective;
+using support::FaultyWorld;
+
+/// The models with fewer blocks.
+VerifyModel small(std::string_view name, DType type = DType::f32) {
+  VerifyModel model = verify_model(name, type);
+  model.config.layers = 3;
+  return model;
+}
+
+std::vector<LayoutReport> reports_of(const VerifyModel& model, const std::vector<std::string>& layouts,
+                                     const TrialParts& parts = {}) {
+  VerifyOptions options{.models = {model}, .layouts = {}, .steps = 2};
+  std::vector<Problem> problems;
+  for (const std::string& text : layouts) options.layouts.push_back(layout_from(text, problems).value());
+  EXPECT_TRUE(check(options).empty());
+  std::size_t told = 0;
+  std::vector<LayoutReport> reports = verify(options, [&](const LayoutReport&) { ++told; }, parts);
+  EXPECT_EQ(told, reports.size());
+  return reports;
+}
+
+/// The report of a layout that is its own.
+LayoutReport report_of(std::string_view layout, const TrialParts& parts, std::string_view model = "gpt2") {
+  for (LayoutReport& report : reports_of(small(model), {std::string(layout)}, parts)) {
+    if (report.wanted) return report;
+  }
+  ADD_FAILURE() << "no report of " << layout;
+  return {};
+}
+
+TrialParts with_fault(const support::Fault& fault) {
+  TrialParts parts;
+  parts.world = [fault](comm::Communicator& world) { return std::make_unique<FaultyWorld>(world, fault); };
+  return parts;
+}
+
+bool is_float(const comm::Operation& operation, Collective kind) {
+  return operation.kind == kind && operation.dtype == DType::f32;
+}
+
+/// Wrong, and the first thing that is said of it has all of `words`.
+void expect_wrong(const LayoutReport& report, const std::vector<std::string>& words) {
+  EXPECT_EQ(report.verdict, Verdict::wrong);
+  ASSERT_FALSE(report.wrong.empty());
+  for (const std::string& word : words)
+    EXPECT_NE(report.wrong.front().find(word), std::string::npos) << word << " in: " << report.wrong.front();
+}
+
+TEST(Verify, LayoutsKeepTheirPromise) {
+  for (const std::string& name : verify_model_names()) {
+    for (const LayoutReport& report : reports_of(small(name), {"dp=2", "dp=2,zero=3", "dp=1,recompute=full", "dp=1"})) {
+      EXPECT_TRUE(report.wrong.empty()) << report.layout << ": " << report.wrong.front();
+      const bool sums = report.layout == "dp=2,gas=2";
+      EXPECT_EQ(report.verdict, sums ? Verdict::within_tolerance : Verdict::bit_equal) << report.layout;
+      EXPECT_EQ(report.promises_bits, !sums);
+      EXPECT_EQ(report.error > 0, sums);
+      EXPECT_EQ(report.worst.empty(), !sums);
+      EXPECT_EQ(report.steps, 2);
+    }
+  }
+}
+
+TEST(Verify, LayoutsKeepTheirPromiseInBf16) {
+  for (const LayoutReport& report : reports_of(small("llama", DType::bf16), {"dp=2", "dp=2,zero=2"})) {
+    EXPECT_TRUE(report.wrong.empty()) << report.layout << ": " << report.wrong.front();
+    EXPECT_EQ(report.tolerance, report.promises_bits ? 0 : 2e-2);
+  }
+}
+
+TEST(Verify, ThePlainLayoutIsProvenFirstThoughNoOneAskedForIt) {
+  const std::vector<LayoutReport> reports = reports_of(small("gpt2"), {"dp=2,zero=1", "dp=1,recompute=full", "dp=2,zero=2"});
+  ASSERT_EQ(reports.size(), 4U);
+  EXPECT_EQ(reports[0].layout, "dp=2,gas=2");
+  EXPECT_FALSE(reports[0].wanted);
+  EXPECT_EQ(reports[0].against, "dp=1,gas=4");
+  EXPECT_EQ(reports[1].layout, "dp=2,gas=2,zero=1");
+  EXPECT_EQ(reports[1].against, "dp=2,gas=2");
+  EXPECT_EQ(reports[2].layout, "dp=2,gas=2,zero=2");
+  EXPECT_EQ(reports[3].layout, "dp=1,gas=4,recompute=full");
+  EXPECT_EQ(reports[3].against, "dp=1,gas=4");
+  EXPECT_TRUE(reports[3].promises_bits);
+}
+
+// The second reduction of a step is that of the second block, for the first bucket has the head, the tied matrix and the third.
+TEST(Verify, ADroppedBucketIsNamed) {
+  int seen = 0;
+  const support::Fault drop = [seen](const comm::Operation& operation, int, comm::Communicator&) mutable {
+    const bool bucket = is_float(operation, Collective::all_reduce) && operation.count > 20000;
+    return bucket && seen++ == 1 ? std::optional<comm::Request>(std::in_place) : std::nullopt;
+  };
+  expect_wrong(report_of("dp=2", with_fault(drop)), {"step 0, layer h.1, rank ", "gradient of transformer.h.1."});
+}
+
+TEST(Verify, ABucketThatIsAddedTwiceIsNamed) {
+  int seen = 0;
+  const support::Fault twice = [seen](const comm::Operation& operation, int, comm::Communicator& world) mutable {
+    const bool bucket = is_float(operation, Collective::all_reduce) && operation.count > 20000;
+    if (bucket && seen++ == 4) world.all_reduce(operation.out, comm::Reduction::sum).wait();
+    return std::optional<comm::Request>();
+  };
+  expect_wrong(report_of("dp=2", with_fault(twice)), {"step 1, layer h.1", "gradient of transformer.h.1."});
+}
+
+TEST(Verify, AMeanInPlaceOfASumIsFound) {
+  const support::Fault mean = [](const comm::Operation& operation, int, comm::Communicator& world) {
+    const bool sum = operation.dtype == DType::f32 && operation.reduction == comm::Reduction::sum;
+    return sum && (operation.kind == Collective::all_reduce || operation.kind == Collective::reduce_scatter)
+               ? std::optional(FaultyWorld::pass(operation, comm::Reduction::mean, world))
+               : std::nullopt;
+  };
+  for (const char* layout : {"dp=2", "dp=2,zero=2", "dp=2,zero=3,reduce=microbatch"}) {
+    const LayoutReport report = report_of(layout, with_fault(mean));
+    expect_wrong(report, {"step 0", "gradient of transformer.ln_f.weight", "differs by 5.0e-01"});
+  }
+}
+
+// After the first update the ranks of ZeRO-1 do not give each other the second block's new weights.
+TEST(Verify, AStaleGatherIsNamed) {
+  int blocks = 0, updates = 0;
+  const support::Fault stale = [blocks, updates](const comm::Operation& operation, int, comm::Communicator&) mutable {
+    if (operation.kind == Collective::reduce_scatter || operation.kind == Collective::all_reduce)
+      updates += operation.count > 20000;
+    const bool block = is_float(operation, Collective::all_gather) && operation.count > 30000;
+    return block && blocks++ % 3 == 1 && updates > 0 ? std::optional<comm::Request>(std::in_place) : std::nullopt;
+  };
+  expect_wrong(report_of("dp=2,zero=1", with_fault(stale)), {"step 1, layer h.1, rank ", ": reading transformer.h.1."});
+}
+
+// At ZeRO-3 a block is read in a place that still has another one's weights.
+TEST(Verify, AGatherThatDoesNotComeIsNamed) {
+  int blocks = 0;
+  const support::Fault missing = [blocks](const comm::Operation& operation, int, comm::Communicator&) mutable {
+    const bool block = is_float(operation, Collective::all_gather) && operation.count > 30000;
+    return block && blocks++ == 8 ? std::optional<comm::Request>(std::in_place) : std::nullopt;
+  };
+  expect_wrong(report_of("dp=2,zero=3", with_fault(missing)), {"layer h.", ": reading transformer.h."});
+}
+
+TEST(Verify, AMicroBatchThatIsReadTwiceIsFound) {
+  TrialParts parts;
+  parts.batches = [](int rank, std::span<data::Batch> batches) {
+    if (rank == 1) batches[1] = batches[0];
+  };
+  const LayoutReport report = report_of("dp=2", parts);
+  expect_wrong(report, {"step 0", "gradient of "});
+  EXPECT_GT(report.error, 0.01);
+}
+
+// Rank 1 drops what rank 0 drops.
+TEST(Verify, AReusedRandomStreamIsFound) {
+  TrialParts parts;
+  parts.batches = [](int rank, std::span<data::Batch> batches) {
+    for (std::size_t m = 0; rank == 1 && m < batches.size(); ++m) batches[m].first_sample -= 4;
+  };
+  expect_wrong(report_of("dp=2", parts), {"step 0", "gradient of "});
+  EXPECT_NE(report_of("dp=2", parts, "llama").verdict, Verdict::wrong) << "which has no dropout";
+}
+
+TEST(Verify, ARankThatDrawsOtherStartValuesIsNamed) {
+  TrialParts parts;
+  parts.store = [](const parallel::ParameterMemory& memory, const parallel::Groups& groups) {
+    // The first parameter of the last unit, on one rank.
+    class Other final : public parallel::ParameterStore {
+     public:
+      explicit Other(std::unique_ptr<parallel::ParameterStore> store) : store_(std::move(store)) {}
+      const std::vector<layout::Unit>& units() const override { return store_->units(); }
+      DType dtype() const override { return store_->dtype(); }
+      DType owned_dtype() const override { return store_->owned_dtype(); }
+      parallel::Lease lease(const layout::Access& access) override { return store_->lease(access); }
+      void begin(const std::vector<layout::Access>& order) override { store_->begin(order); }
+      Shard shard(UnitIndex unit) override { return store_->shard(unit); }
+      void updated() override {
+        const UnitIndex last{static_cast<int>(units().size()) - 1};
+        if (!std::exchange(done_, true)) elements<float>(store_->shard(last).master).front() = 7;
+        store_->updated();
+      }
+      void add_packed(UnitIndex unit, const parallel::PackedMatrix& matrix) override { store_->add_packed(unit, matrix); }
+
+     private:
+      void release(const layout::Access& /*access*/) noexcept override {}
+      std::unique_ptr<parallel::ParameterStore> store_;
+      bool done_ = false;
+    };
+    std::unique_ptr<parallel::ParameterStore> usual = parallel::make_parameter_store(memory, groups);
+    if (groups.all().rank() != 1) return usual;
+    return std::unique_ptr<parallel::ParameterStore>(std::make_unique<Other>(std::move(usual)));
+  };
+  expect_wrong(report_of("dp=2", parts),
+               {"step 0, layer head, rank 1: start of transformer.ln_f.weight", "element 0: 7 instead of 1"});
+}
+
+TEST(Verify, ARankThatFailsIsToldOf) {
+  const support::Fault fail = [](const comm::Operation&, int number, comm::Communicator&) -> std::optional<comm::Request> {
+    if (number == 5) throw SystemError("the cable is out");
+    return std::nullopt;
+  };
+  expect_wrong(report_of("dp=2", with_fault(fail)), {"a rank failed: ", "the cable is out"});
+}
+
+TEST(Verify, ElementsThatNoRankAnswersForAreToldOf) {
+  const VerifyModel model = small("gpt2");
+  const RunRecord record(model, Layout{}, 1);
+  Comparison comparison(record, Going::free, 1);
+  EXPECT_TRUE(comparison.findings().empty());
+  const auto observer = comparison.observer(0);
+  const std::vector<std::string> all = comparison.miscounted();
+  EXPECT_EQ(all.size(), 3 * record.whole.parameters.size());
+  EXPECT_EQ(all.back(), "ranks answer for 0 of the 3456 elements of the weights of transformer.wpe.weight");
+}
+
+TEST(Verify, StepsAndLayoutsOutOfRangeAreRefused) {
+  const std::vector<Problem> problems = check(VerifyOptions{.models = {small("gpt2")}, .layouts = {}, .steps = 0});
+  ASSERT_EQ(problems.size(), 2U);
+  EXPECT_TRUE(problems[0].message.starts_with("--steps 0: must be from 1"));
+  EXPECT_TRUE(problems[1].message.starts_with("--layouts: there is none"));
+}
+
+}  // namespace
+}  // namespace lockstep::lab
