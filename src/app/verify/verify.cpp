@@ -37,8 +37,7 @@ bool parse(const Arguments& arguments, Options& options) {
   line.flag("--json", options.json, "one line of JSON at the end, in place of the table");
   line.option("--html", options.html, "FILE", "the table as a page too");
   std::vector<HelpRow> rows;
-  for (const lab::LayoutWord& word : lab::layout_words())
-    rows.push_back({fmt::format("{}={}", word.name, word.values), std::string(word.about)});
+  for (const lab::LayoutWord& word : lab::layout_words()) rows.push_back({spelt(word), std::string(word.about)});
   line.note("words of a layout, with commas between:\n" + two_columns(rows));
   line.note(
       "examples:\n"

@@ -31,7 +31,11 @@ std::vector<std::string> quick() {
           "dp=3,gas=1,zero=3",
           "dp=4,zero=1,zero_group=node",
           "dp=4,zero=3,zero_group=node",
-          "dp=2,zero=1,moments=bf16"};
+          "dp=2,zero=1,moments=bf16",
+          "tp=2",
+          "tp=4,sequence,recompute=full",
+          "dp=2,tp=2,sequence,zero=3",
+          "dp=2,tp=3,zero=1"};
 }
 
 std::vector<std::string> all() {
@@ -50,6 +54,15 @@ std::vector<std::string> all() {
   add(with_all({"dp=3,zero=3", "dp=4,zero=3,zero_group=node"}, {"prefetch=0", "prefetch=3", "reshard=false"}));
   add(with_all({"dp=3,zero=3"}, with_all({"prefetch=0", "prefetch=3", "reshard=false"}, recomputing)));
   add(with_all(with_all({"dp=1", "dp=3"}, {"moments=bf16"}), levels));
+  const std::vector<std::string> tensor{"tp=2", "tp=3", "tp=4", "tp=6", "tp=2,sequence", "tp=4,sequence", "tp=5,sequence"};
+  add(tensor);
+  add(with_all(tensor, recomputing));
+  add(with_all(with_all({"dp=2", "dp=3"}, {"tp=2", "tp=2,sequence"}), levels));
+  add(with_all(with_all({"dp=2"}, {"tp=3", "tp=4,sequence"}), levels));
+  add(with_all(with_all({"dp=2,tp=2,sequence"}, {"reduce=microbatch", "overlap=false", "bucket=1"}), levels));
+  add(with_all({"dp=4,tp=2,zero_group=node", "dp=4,tp=2,sequence,zero_group=node"}, cuts));
+  add(with_all({"dp=2,tp=2,sequence,zero=3"}, {"prefetch=0", "reshard=false", "recompute=selective", "recompute=full"}));
+  add({"tp=2,moments=bf16", "dp=2,tp=2,sequence,zero=1,moments=bf16"});
   return made;
 }
 

@@ -46,6 +46,10 @@ struct KnownWord {
 constexpr std::array words{
     KnownWord{{"dp", "N", "data-parallel ranks (1)"},
               [](Wish& wish, std::string_view value) { return take(number(value, 1, most_ranks), wish.layout.plan.dp); }},
+    KnownWord{{"tp", "N", "tensor-parallel ranks, which split layers (1)"},
+              [](Wish& wish, std::string_view value) { return take(number(value, 1, most_ranks), wish.layout.plan.tp); }},
+    KnownWord{{"sequence", "", "of tp: tokens are split where layers are not"},
+              [](Wish& wish, std::string_view value) { return wish.layout.plan.sequence = value.empty(); }},
     KnownWord{{"gas", "N", "micro-batches of a step, on each rank (those that make 4 on all ranks)"},
               [](Wish& wish, std::string_view value) { return (wish.microbatches = number(value, 1, 1024)).has_value(); }},
     KnownWord{{"reduce", "step|microbatch", "when gradients are added over ranks (step)"},
@@ -62,7 +66,7 @@ constexpr std::array words{
                 return value == "node" || value == "all";
               }},
     KnownWord{
-        {"ranks_per_host", "N", "that count as one host's (2 where hosts matter)"},
+        {"ranks_per_host", "N", "that count as one host's (2 x tp where hosts matter)"},
         [](Wish& wish, std::string_view value) { return (wish.ranks_per_host = number(value, 1, most_ranks)).has_value(); }},
     KnownWord{{"prefetch", "N", "of zero=3: leases gathered ahead (1)"},
               [](Wish& wish, std::string_view value) { return take(number(value, 0, 64), wish.layout.plan.prefetch); }},
@@ -105,7 +109,7 @@ void take_word(std::string_view word, std::string_view text, Wish& wish, std::ve
         word.empty() ? Problem{fmt::format("the layout \"{}\" has an empty word", text), "words with commas between: dp=2,zero=3"}
                      : unknown_word(name, text));
   } else if (!known->set(wish, value)) {
-    problems.push_back({fmt::format("{} in the layout {}: must be {}={}", word, text, name, known->word.values),
+    problems.push_back({fmt::format("{} in the layout {}: must be {}", word, text, spelt(known->word)),
                         fmt::format("{}: {}", name, known->word.about)});
   }
 }
@@ -115,7 +119,7 @@ Layout put_together(const Wish& wish) {
   layout::ParallelPlan& plan = layout.plan;
   plan.microbatches = wish.microbatches.value_or((usual_microbatches + plan.dp - 1) / plan.dp);
   const bool hosts = wish.over == layout::CutOver::host && wish.zero > 0;
-  plan.ranks_per_host = wish.ranks_per_host.value_or(hosts ? 2 : plan.ranks());
+  plan.ranks_per_host = wish.ranks_per_host.value_or(hosts ? 2 * plan.tp : plan.ranks());
   layout::set_zero_level(plan, wish.zero, wish.over);
   return layout;
 }
@@ -126,6 +130,10 @@ int zero_level(const layout::ParallelPlan& plan) {
 }
 
 }  // namespace
+
+std::string spelt(const LayoutWord& word) {
+  return word.values.empty() ? std::string(word.name) : fmt::format("{}={}", word.name, word.values);
+}
 
 std::vector<LayoutWord> layout_words() {
   std::vector<LayoutWord> all;
@@ -158,10 +166,13 @@ std::vector<Problem> check(const Layout& layout, const layout::PlanLimits& limit
 std::string name_of(const Layout& layout) {
   const layout::ParallelPlan& plan = layout.plan;
   const layout::ParallelPlan usual;
-  std::vector<std::string> all{fmt::format("dp={}", plan.dp), fmt::format("gas={}", plan.microbatches)};
+  std::vector<std::string> all{fmt::format("dp={}", plan.dp)};
   const auto say = [&](bool differs, const std::string& word) {
     if (differs) all.push_back(word);
   };
+  say(plan.tp > 1, fmt::format("tp={}", plan.tp));
+  say(plan.sequence, "sequence");
+  say(true, fmt::format("gas={}", plan.microbatches));
   const int zero = zero_level(plan);
   say(plan.reduce != usual.reduce, "reduce=microbatch");
   say(zero > 0, fmt::format("zero={}", zero));
@@ -180,6 +191,8 @@ Layout plain(const Layout& layout) {
   const layout::ParallelPlan& plan = layout.plan;
   Layout same{.moments = layout.moments};
   same.plan.dp = plan.dp;
+  same.plan.tp = plan.tp;
+  same.plan.sequence = plan.sequence;
   same.plan.microbatches = plan.microbatches;
   same.plan.ranks_per_host = same.plan.ranks();
   // With one micro-batch or one rank there is one order of additions.

@@ -26,8 +26,10 @@ struct Layout {
 
 /// A word that a layout may have.
 struct LayoutWord {
-  std::string_view name, values, about;
+  std::string_view name, values, about;  ///< values: empty where it has none
 };
+/// "zero=0..3", "sequence".
+std::string spelt(const LayoutWord& word);
 std::vector<LayoutWord> layout_words();
 
 /// The layout that a text names, whose micro-batches are 4 of a step where it does not say; nothing where `problems` got what is

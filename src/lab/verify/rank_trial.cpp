@@ -83,7 +83,12 @@ class RankTrial {
       observer_.updated(step, engine_.state());
     }
     VerifyBatches batches(trial_.model, {.step = trial_.steps});
-    observer_.evaluated(engine_.evaluate(batches.all().front()));
+    double loss = engine_.evaluate(batches.all().front());
+    groups_.pipeline()
+        .host()
+        .all_reduce(view(std::span(&loss, 1), Shape{1}), comm::Reduction::sum)
+        .wait();  // of those with a head
+    observer_.evaluated(loss);
   }
 
  private:
@@ -99,7 +104,7 @@ class RankTrial {
   // Data-parallel ranks have neighbouring micro-batches.
   VerifyBatches::Place place(int step) const {
     const int each = trial_.layout.plan.microbatches;
-    return {.step = step, .first = groups_.data().rank() * each, .count = each, .all = trial_.layout.microbatches()};
+    return {.step = step, .first = groups_.at().dp * each, .count = each, .all = trial_.layout.microbatches()};
   }
 
   const Trial& trial_;
