@@ -52,6 +52,11 @@ void Arena::commit(MemorySource& source, Ledger& ledger) { allocate(source, null
 
 void Arena::commit(Runtime& runtime, Ledger& ledger) { allocate(runtime.memory(), &runtime.memory(Space::pinned), ledger); }
 
+void Arena::commit(Runtime& runtime, MemorySource& source, Ledger& ledger) {
+  ensure(source.device() == runtime.device(), "memory is that of the runtime's device");
+  allocate(source, &runtime.memory(Space::pinned), ledger);
+}
+
 void Arena::allocate(MemorySource& source, MemorySource* pinned, Ledger& ledger) {
   ensure(!committed(), "an arena is committed once");
   const Device device = source.device();

@@ -47,6 +47,8 @@ class Arena {
   /// Allocates bytes() from the runtime's device memory, and twins from its pinned memory where that is apart, fills in the
   /// addresses and enters them into the ledger. Once.
   void commit(Runtime& runtime, Ledger& ledger);
+  /// The same, but the device's memory comes from `source`, which has it of the runtime's device.
+  void commit(Runtime& runtime, MemorySource& source, Ledger& ledger);
   /// The same from `source`; memory that is not the host's has no twins.
   void commit(MemorySource& source, Ledger& ledger);
   /// What a commit() to a device's memory enters into the ledger, before or after it.

@@ -114,6 +114,22 @@ TEST_F(MpiRanks, CutTheirStateAtAnyLevel) {
   }
 }
 
+// Sums and rows of every layer too.
+TEST_F(MpiRanks, DivideLayersAndSamples) {
+  const std::vector<std::string> more{"model.dropout=0.1", "optimizer.gas=2", "parallel.tp=2", "parallel.sequence=true",
+                                      "memory.zero=2"};
+  std::vector<std::string> threads = on_two("threads", more);
+  threads.insert(threads.end(), {"--ranks", "4"});
+  ASSERT_EQ(lockstep(threads).code, 0);
+  const test::JobOutcome outcome = test::run_job(4, text_of(on_two("processes", more)));
+  ASSERT_EQ(outcome.code, 0) << outcome.output;
+  EXPECT_EQ(losses("processes"), losses("threads"));
+  for (const char* name : {"model.safetensors", "optimizer.safetensors"}) {
+    const std::string path = std::string("/checkpoints/step_8/") + name;
+    EXPECT_TRUE(file("threads" + path) == file("processes" + path)) << name;
+  }
+}
+
 TEST_F(MpiRanks, LearnWhatThreadsLearn) {
   const std::vector<std::string> more{"model.dropout=0.1", "optimizer.gas=2", "data.io=readers"};
   std::vector<std::string> threads = on_two("threads", more);

@@ -105,6 +105,20 @@ TEST_F(TensorCommand, ModelsAreReadByRanksThatDivideThem) {
   EXPECT_NE(many.err.find("--tp 8: the model has"), std::string::npos) << many.err;
 }
 
+TEST_F(TensorCommand, ADryRunSaysWhatRanksTake) {
+  const auto note = [&](const std::string& heads, const std::string& width) {
+    const Outcome dry = lockstep(on(2, "none", {"--dry-run", "parallel.tp=2", "model.n_head=" + heads, "model.n_embd=" + width}));
+    EXPECT_EQ(dry.code, 0) << dry.err;
+    EXPECT_NE(dry.out.find("Layout of 2 ranks: tp=2\n"), std::string::npos) << dry.out;
+    const std::string says = "parallel.tp = 2: each rank has a part of every layer, ";
+    const std::size_t first = dry.out.find(says);
+    EXPECT_NE(first, std::string::npos) << dry.out;
+    return dry.out.substr(first + says.size(), dry.out.find(" to train in", first) - first - says.size());
+  };
+  const std::string uneven = note("3", "18");
+  EXPECT_NE(uneven.find(" to "), std::string::npos) << uneven;
+}
+
 TEST_F(TensorCommand, WhatIsWrongWithALayoutIsToldAtOnce) {
   expect_refused(3, {"parallel.tp=2", "parallel.dp=2", "memory.recompute=every:99"},
                  {"dp 2 x tp 2 x cp 1 x pp 1 = 4 ranks, but there are 3", "memory.recompute = every:99"});

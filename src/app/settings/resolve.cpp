@@ -13,6 +13,7 @@
 #include "app/settings/keys.h"
 #include "app/settings/presets.h"
 #include "app/settings/source_shape.h"
+#include "app/start/plan.h"
 #include "checkpoint/find.h"
 #include "io/file.h"
 
@@ -107,7 +108,9 @@ DeepSpeed read_deepspeed_file(const app::RunConfig::Train& asked) {
 std::vector<Problem> take_deepspeed(Resolved& resolved, const DeepSpeed& file, std::optional<std::int64_t> ranks) {
   std::vector<Problem> problems = file.problems;
   settle_schedule(resolved.config, file);
-  if (ranks) append(problems, settle_batch(resolved.config, file, app::workers_of(resolved.config, *ranks)));
+  if (ranks)
+    append(problems,
+           settle_batch(resolved.config, file, app::layout_of(resolved.config, app::workers_of(resolved.config, *ranks)).dp));
   for (std::string& line : overruled(resolved.config, file)) resolved.warnings.push_back(std::move(line));
   resolved.warnings.insert(resolved.warnings.end(), file.notes.begin(), file.notes.end());
   if (!file.idle.empty()) {

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <limits>
+
 #include "base/units.h"
 #include "layout/state_cut.h"
 #include "train/memory/rank_memory.h"
@@ -15,22 +18,37 @@ std::string gradient_bytes(const train::EngineConfig& config) {
   return format_bytes(static_cast<std::uint64_t>(train::RankMemory(config, {}).ledger(0).total(MemoryKind::gradients)));
 }
 
+// Shares need not be even.
+std::vector<std::string> notes_on_tensor_ranks(const train::EngineConfig& config) {
+  if (config.plan.tp == 1) return {};
+  std::int64_t least = std::numeric_limits<std::int64_t>::max(), most = 0;
+  for (int tp = 0; tp < config.plan.tp; ++tp) {
+    const std::int64_t bytes = train::RankMemory(config, {.tp = tp}).ledger(0).total();
+    least = std::min(least, bytes);
+    most = std::max(most, bytes);
+  }
+  const auto text = [](std::int64_t bytes) { return format_bytes(static_cast<std::uint64_t>(bytes)); };
+  return {fmt::format("parallel.tp = {}: each rank has a part of every layer, {} to train in beside batches and samples",
+                      config.plan.tp, least == most ? text(most) : text(least) + " to " + text(most))};
+}
+
 }  // namespace
 
 std::vector<std::string> notes_on_cut_state(const train::EngineConfig& config) {
   const layout::ParallelPlan& plan = config.plan;
   const layout::StateCut cut = layout::state_cut(plan, {}, plan.optimizer.cut);
-  if (cut.whole()) return {};
+  std::vector<std::string> notes = notes_on_tensor_ranks(config);
+  if (cut.whole()) return notes;
   const bool gradients = plan.gradients.cut != CutOver::none, weights = plan.parameters.cut != CutOver::none;
-  std::vector<std::string> notes{fmt::format("memory.zero = {}: each rank has 1/{} of {}{}",
-                                             weights     ? 3
-                                             : gradients ? 2
-                                                         : 1,
-                                             cut.parts,
-                                             weights     ? "the optimizer's state, gradients and weights"
-                                             : gradients ? "the optimizer's state and gradients"
-                                                         : "the optimizer's state",
-                                             cut.copies > 1 ? fmt::format(", as on {} hosts", cut.copies) : "")};
+  notes.push_back(fmt::format("memory.zero = {}: each rank has 1/{} of {}{}",
+                              weights     ? 3
+                              : gradients ? 2
+                                          : 1,
+                              cut.parts,
+                              weights     ? "the optimizer's state, gradients and weights"
+                              : gradients ? "the optimizer's state and gradients"
+                                          : "the optimizer's state",
+                              cut.copies > 1 ? fmt::format(", as on {} hosts", cut.copies) : ""));
   if (gradients && plan.microbatches > 1 && plan.reduce == layout::ReduceEvery::step) {
     train::EngineConfig each = config;
     each.plan.reduce = layout::ReduceEvery::microbatch;

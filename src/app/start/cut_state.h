@@ -1,6 +1,6 @@
 #pragma once
 
-// What there is to say about state that ranks cut among them.
+// What there is to say about state that ranks cut among them, and about layers that they divide.
 
 #include <string>
 #include <vector>

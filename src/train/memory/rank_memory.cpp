@@ -52,11 +52,13 @@ Ledger RankMemory::ledger(std::int64_t kernels) const {
 void RankMemory::commit(Runtime& runtime, MemorySource& window) {
   ensure(runtime.device() == device_, "memory is taken on the device that it was declared for");
   Ledger committed;
+  const bool carries = model.shape().rows.carries();  // sums and rows that go to other ranks are temporaries
   gradient_arena_.commit(window, committed);
   part.cut.whole() ? parameter_arena_.commit(runtime, committed) : parameter_arena_.commit(window, committed);
-  for (Arena* arena : {&master_arena_, &optimizer_arena_, &activation_arena_, &workspace_arena_}) {
+  for (Arena* arena : {&master_arena_, &optimizer_arena_, &activation_arena_}) {
     if (arena->bytes() > 0) arena->commit(runtime, committed);
   }
+  if (workspace_arena_.bytes() > 0) workspace_arena_.commit(runtime, carries ? window : runtime.memory(), committed);
   if (pinned_arena_.bytes() > 0) pinned_arena_.commit(runtime.memory(Space::pinned), committed);
 }
 

@@ -21,7 +21,8 @@ class RankMemory {
 
   /// Bytes that commit() takes, by owner, the same before and after it; and `kernels` bytes that ops take for themselves.
   Ledger ledger(std::int64_t kernels) const;
-  /// Takes the memory from `runtime`; from `window` that of gradients, and of weights which ranks get from each other. Once.
+  /// Takes the memory from `runtime`; from `window` that of gradients, of weights which ranks get from each other, and of
+  /// temporaries where boundaries carry some of them. Once.
   void commit(Runtime& runtime, MemorySource& window);
 
   const RankPart part;
