@@ -43,5 +43,23 @@ TEST(Waiting, DoesNotCountWhatWasOnlyAskedFor) {
   });
 }
 
+// More than a rank may have under way.
+TEST(Waiting, RequestsEndTogether) {
+  on_ranks(3, [](Communicator& world) {
+    constexpr int count = 70;
+    std::vector<std::vector<float>> values(count, {static_cast<float>(world.rank())});
+    for (const bool asks : {false, true}) {
+      std::vector<comm::Request> requests;
+      for (std::vector<float>& x : values) requests.push_back(world.all_reduce(tensor_of(x), comm::Reduction::sum));
+      comm::Request all = comm::all_of(std::move(requests));
+      while (asks && !all.poll()) continue;
+      all.wait();
+      EXPECT_TRUE(all.finished());
+    }
+    for (const std::vector<float>& x : values) EXPECT_EQ(x.front(), 9);
+    comm::all_of({}).wait();
+  });
+}
+
 }  // namespace
 }  // namespace lockstep::test

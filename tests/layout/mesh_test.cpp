@@ -25,6 +25,7 @@ TEST(Mesh, AGroupHasTheRanksThatDifferAlongItsAxes) {
   EXPECT_EQ(whole.members(GroupRole::data, 5), (Members{1, 5}));
   EXPECT_EQ(whole.members(GroupRole::pipeline, 5), (Members{5, 13}));
   EXPECT_EQ(whole.members(GroupRole::replicas, 5), (Members{1, 3, 5, 7}));
+  EXPECT_EQ(whole.members(GroupRole::model, 5), (Members{4, 5, 12, 13}));
   EXPECT_EQ(whole.members(GroupRole::host, 5), (Members{5, 7}));
   EXPECT_EQ(whole.members(GroupRole::hosts, 5), (Members{1, 5}));
   EXPECT_EQ(whole.members(GroupRole::all, 5).size(), 16U);

@@ -9,6 +9,8 @@
 
 #include "comm/thread/thread_world.h"
 #include "model/decoder.h"
+#include "parallel/tensor/splitting_boundary.h"
+#include "parallel/tensor/summing_boundary.h"
 #include "support/learnt.h"
 
 namespace lockstep::model {
@@ -22,34 +24,11 @@ using support::Learnt;
 
 constexpr TokenGrid tokens{3, 7};
 
-comm::Request collect_equal(comm::Communicator& group, const Tensor& all, const Tensor& own) {
-  return group.all_gather(all, own, std::vector<std::int64_t>(static_cast<std::size_t>(group.size()), own.elements()));
-}
-
-/// Sums over the ranks of a group.
-class Summing final : public parallel::Boundary {
- public:
-  explicit Summing(comm::Communicator& group) : group_(group) {}
-  BoundaryKind kind() const override { return BoundaryKind::summing; }
-  TokenBlock outside(const TokenGrid& grid) const override { return {{0, grid.samples}, {0, grid.positions}}; }
-  comm::Request gather(const Tensor& /*inside*/, const Tensor& /*outside*/, const TokenGrid& /*grid*/) override {
-    throw BrokenRule("rows are not split");
-  }
-  comm::Request reduce(const Tensor& outside, const Tensor& inside, const TokenGrid& /*grid*/) override {
-    EXPECT_EQ(outside.data, inside.data);
-    EXPECT_EQ(inside.dtype, DType::f32);
-    return group_.all_reduce(inside, comm::Reduction::sum);
-  }
-  comm::Request collect(const Tensor& all, const Tensor& own) override { return collect_equal(group_, all, own); }
-
- private:
-  comm::Communicator& group_;
-};
-
 /// What ranks divide outside.
 enum class Split : std::uint8_t { samples, positions };
 
-/// Every rank has some rows outside; `adds` false: what is carried out is the same on all ranks, not a part of a sum.
+/// Every rank has some rows outside, as the plan's own has positions; `adds` false: what is carried out is the same on all ranks,
+/// not a part of a sum.
 class Splitting final : public parallel::Boundary {
  public:
   Splitting(comm::Communicator& group, Split split, bool adds) : group_(group), split_(split), adds_(adds) {}
@@ -71,7 +50,7 @@ class Splitting final : public parallel::Boundary {
     copy(grid, [&](std::int64_t row, std::int64_t of) { move(outside.slice_rows(row, 1), inside.slice_rows(of, 1)); });
     return {};
   }
-  comm::Request collect(const Tensor& all, const Tensor& own) override { return collect_equal(group_, all, own); }
+  comm::Request collect(const Tensor& all, const Tensor& own) override { return parallel::collect_equal(group_, all, own); }
 
  private:
   static void move(const Tensor& to, const Tensor& from) { std::memcpy(to.data, from.data, from.bytes()); }
@@ -122,9 +101,11 @@ Learnt learn_together(const arch::ModelConfig& config, const Together& together)
     group.attach(*machine.stream, machine.runtime->team());
     const std::unique_ptr<parallel::Boundary> local = parallel::make_local_boundary();
     const bool splits = together.kind == BoundaryKind::splitting;
-    Summing summing(group);
-    Splitting adding(group, together.split, true), taking(group, together.split, false);
-    parallel::Boundary& inner = splits ? static_cast<parallel::Boundary&>(adding) : summing;
+    parallel::SummingBoundary summing(group);
+    Splitting by_samples(group, Split::samples, true), taking(group, together.split, false);
+    parallel::SplittingBoundary by_positions(group);
+    parallel::Boundary& adding = together.split == Split::samples ? static_cast<parallel::Boundary&>(by_samples) : by_positions;
+    parallel::Boundary& inner = splits ? adding : summing;
     parallel::Boundary& whole = splits ? taking : *local;
     parallel::Boundary& ends = together.vocabulary ? inner : whole;
     const parallel::Boundaries boundaries{.embedding = &ends, .attention = &inner, .mlp = &inner, .head = &ends};
@@ -220,6 +201,17 @@ TEST(Boundary, RecomputationHasTheSameBits) {
   }
 }
 
+TEST(Boundary, ASummingOneCarriesSumsOfAllRowsAlone) {
+  const std::unique_ptr<comm::Communicator> alone = comm::make_self();
+  parallel::SummingBoundary summing(*alone);
+  std::vector<float> values(8);
+  const Tensor all = view(std::span(values), Shape{4, 2});
+  EXPECT_THROW((void)summing.gather(all, all, tokens), BrokenRule);
+  EXPECT_THROW((void)summing.reduce(all.slice_rows(2, 2), all.slice_rows(0, 2), tokens), BrokenRule);
+  parallel::SplittingBoundary splitting(*alone);
+  EXPECT_THROW((void)splitting.gather(all, all, tokens), BrokenRule);
+}
+
 TEST(Boundary, ALocalOneCarriesNothing) {
   const std::unique_ptr<parallel::Boundary> local = parallel::make_local_boundary();
   EXPECT_EQ(local->outside(tokens).rows(), tokens.rows());
@@ -268,7 +260,7 @@ TEST(Boundary, DecodersReadWithSumsAndADividedVocabulary) {
     comm::run_ranks(2, {.timeout = 60}, [&](comm::Communicator& group) {
       support::Machine machine(1);
       group.attach(*machine.stream, machine.runtime->team());
-      Summing summing(group);
+      parallel::SummingBoundary summing(group);
       const parallel::Boundaries boundaries = parallel::Boundaries::all(summing);
       const support::TinyStages model(config, tokens, support::one_chunk(config), actions, 1, machine,
                                       {.tensor = {group.rank(), 2}, .boundaries = &boundaries, .vocabulary = true});
