@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <random>
 
@@ -21,6 +22,9 @@ int setting(const char* name, int usual) {
 
 VerifyModel random_verify_model(std::mt19937& random) {
   VerifyModel model{.name = "random", .config = support::random_model(random)};
+  // Where a norm has a row of one or two numbers, or the loss next to nothing to tell apart, gradients are little but rounding.
+  model.config.width = 4 + static_cast<std::int64_t>(random() % 12);
+  model.config.vocabulary = 8 + static_cast<std::int64_t>(random() % 40);
   model.config.layers = 1 + static_cast<std::int64_t>(random() % 4);
   model.config.dropout = random() % 2 == 0 ? 0.2F : 0;
   model.positions = model.config.block_size;
@@ -33,8 +37,13 @@ VerifyModel random_verify_model(std::mt19937& random) {
 
 std::string random_layout(const VerifyModel& model, std::mt19937& random) {
   const auto one_of = [&](const std::vector<std::string>& words) { return words[random() % words.size()]; };
+  const layout::PlanLimits limits = model.limits();
+  const auto least = static_cast<unsigned>(std::min({limits.heads, limits.ffn_width, limits.vocabulary, std::int64_t{4}}));
   const int dp = 1 + static_cast<int>(random() % 5), zero = static_cast<int>(random() % 4);
-  std::vector<std::string> words{fmt::format("dp={}", dp), fmt::format("gas={}", 1 + random() % 3), fmt::format("zero={}", zero)};
+  const int tp = random() % 2 == 0 ? 1 : 1 + static_cast<int>(random() % least);
+  std::vector<std::string> words{fmt::format("dp={}", dp), fmt::format("tp={}", tp), fmt::format("gas={}", 1 + random() % 3),
+                                 fmt::format("zero={}", zero)};
+  if (tp > 1 && tp <= limits.positions && random() % 2 == 0) words.emplace_back("sequence");
   if (dp == 4 && zero > 0) words.push_back(one_of({"zero_group=all", "zero_group=node"}));
   words.push_back(one_of({"reduce=step", "reduce=microbatch"}));
   words.push_back(one_of({"recompute=none", "recompute=selective", "recompute=full",

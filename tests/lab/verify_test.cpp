@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "support/faulty_ops.h"
 #include "support/faulty_world.h"
 #include "tensor/named.h"
 
@@ -35,8 +36,8 @@ std::vector<LayoutReport> reports_of(const VerifyModel& model, const std::vector
 }
 
 /// The report of a layout that is its own.
-LayoutReport report_of(std::string_view layout, const TrialParts& parts, std::string_view model = "gpt2") {
-  for (LayoutReport& report : reports_of(small(model), {std::string(layout)}, parts)) {
+LayoutReport report_of(std::string_view layout, const TrialParts& parts, const VerifyModel& model = small("gpt2")) {
+  for (LayoutReport& report : reports_of(model, {std::string(layout)}, parts)) {
     if (report.wanted) return report;
   }
   ADD_FAILURE() << "no report of " << layout;
@@ -168,7 +169,60 @@ TEST(Verify, AReusedRandomStreamIsFound) {
     for (std::size_t m = 0; rank == 1 && m < batches.size(); ++m) batches[m].first_sample -= 4;
   };
   expect_wrong(report_of("dp=2", parts), {"step 0", "gradient of "});
-  EXPECT_NE(report_of("dp=2", parts, "llama").verdict, Verdict::wrong) << "which has no dropout";
+  EXPECT_NE(report_of("dp=2", parts, small("llama")).verdict, Verdict::wrong) << "which has no dropout";
+}
+
+/// Kernels of the ranks from 1 on.
+TrialParts with_ops(const support::OpsFault& fault) {
+  TrialParts parts;
+  parts.ops = [fault](std::unique_ptr<ops::Ops> usual, int rank) -> std::unique_ptr<ops::Ops> {
+    if (rank == 0) return usual;
+    return std::make_unique<support::FaultyOps>(std::move(usual), fault);
+  };
+  return parts;
+}
+
+// Of the sub-layer: its norm's gain is farthest off where what comes back through queries and keys is wrong.
+bool is_of_attention(const std::string& tensor) {
+  return tensor.find(".attn.") != std::string::npos || tensor.find(".ln_1.") != std::string::npos;
+}
+
+TEST(Verify, AMaskOfOtherHeadsIsFound) {
+  const auto shifted = [](ops::AttentionShape&, ops::DropoutSite& dropout) { dropout.first_index += 1; };
+  for (const char* layout : {"tp=2", "tp=2,sequence", "dp=2,tp=2,zero=3"}) {
+    const LayoutReport report = report_of(layout, with_ops({.attention = shifted}));
+    expect_wrong(report, {"step 0", "gradient of "});
+    EXPECT_TRUE(is_of_attention(report.worst)) << report.worst;
+  }
+}
+
+// Six heads share three key/value heads: those of rank 1 read number 1, then twice number 2.
+TEST(Verify, AKeyValueHeadOfTheWrongRankIsFound) {
+  const auto wrong_head = [](ops::AttentionShape& shape, ops::DropoutSite&) { shape.skipped = 0; };
+  VerifyModel model = small("llama");
+  model.config.kv_heads = 3;
+  const LayoutReport report = report_of("tp=2", with_ops({.attention = wrong_head}), model);
+  expect_wrong(report, {"step 0", "gradient of "});
+  EXPECT_TRUE(is_of_attention(report.worst)) << report.worst;
+}
+
+TEST(Verify, ABiasThatIsAddedOnEveryRankIsFound) {
+  TrialParts parts;
+  parts.ops = [](std::unique_ptr<ops::Ops> usual, int) {
+    return std::make_unique<support::FaultyOps>(std::move(usual), support::OpsFault{.bias_twice = true});
+  };
+  const LayoutReport report = report_of("tp=2", parts);
+  expect_wrong(report, {"step 0", "gradient of "});
+  EXPECT_NE(report_of("tp=2", parts, small("llama")).verdict, Verdict::wrong) << "which has no biases";
+}
+
+// With sequence parallelism gains have parts of their gradients on each rank, and nothing else is added over all of them.
+TEST(Verify, AGainWhosePartsAreNotAddedIsNamed) {
+  const support::Fault drop = [](const comm::Operation& operation, int, comm::Communicator&) {
+    return is_float(operation, Collective::all_reduce) ? std::optional<comm::Request>(std::in_place) : std::nullopt;
+  };
+  expect_wrong(report_of("tp=2,sequence", with_fault(drop), small("llama")),
+               {"step 0, layer head", "gradient of transformer.ln_f.weight"});
 }
 
 TEST(Verify, ARankThatDrawsOtherStartValuesIsNamed) {

@@ -60,7 +60,7 @@ class RankTrial {
         observer_(observer),
         runtime_(open_runtime({}, {.threads = 1})),
         stream_(runtime_->make_stream()),
-        ops_(ops::make_ops(*runtime_, *stream_, {})),
+        ops_(make_ops(world.rank())),
         groups_(attached(world), layout::Mesh(trial.layout.plan)),
         engine_(
             engine_config(trial.model, trial.layout), *runtime_, *ops_, groups_,
@@ -95,6 +95,10 @@ class RankTrial {
   comm::Communicator& attached(comm::Communicator& world) {
     world.attach(*stream_, runtime_->team());
     return world;
+  }
+  std::unique_ptr<ops::Ops> make_ops(int rank) const {
+    std::unique_ptr<ops::Ops> usual = ops::make_ops(*runtime_, *stream_, {});
+    return trial_.parts.ops ? trial_.parts.ops(std::move(usual), rank) : std::move(usual);
   }
   // Copies of weights that this rank has not, or not in this type.
   void changed() {

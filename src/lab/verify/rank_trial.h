@@ -40,7 +40,8 @@ class RankObserver {
 struct TrialParts {
   std::function<std::unique_ptr<comm::Communicator>(comm::Communicator&)> world = {};  ///< around the rank's own; empty: that
   parallel::StoreFactory store = parallel::make_parameter_store;
-  std::function<void(int rank, std::span<data::Batch>)> batches = {};  ///< changes what a rank reads
+  std::function<std::unique_ptr<ops::Ops>(std::unique_ptr<ops::Ops>, int rank)> ops = {};  ///< around its kernels
+  std::function<void(int rank, std::span<data::Batch>)> batches = {};                      ///< changes what a rank reads
 };
 
 /// One training.

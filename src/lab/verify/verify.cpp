@@ -147,7 +147,10 @@ class ModelProof {
       if (keeps_promise(finding, report)) continue;
       report.wrong.empty() ? report.wrong.push_back(sentence(finding, record)) : void(++more);
     }
-    if (more > 0) report.wrong.push_back(fmt::format("{} more tensors and numbers of its steps differ", more));
+    if (more > 0) {
+      report.wrong.push_back(fmt::format("{} more tensors and numbers of its steps differ, most of all {} by {:.1e}", more,
+                                         report.worst, report.error));
+    }
     if (!failure.empty()) {
       report.wrong.push_back("a rank failed: " + failure);
     } else {
