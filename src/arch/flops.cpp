@@ -11,4 +11,10 @@ double training_flops_per_token(const ModelConfig& config, std::int64_t position
   return 6.0 * static_cast<double>(counts.without_positions - counts.looked_up) + attention;
 }
 
+double block_flops_per_token(const ModelConfig& config, std::int64_t positions) {
+  ModelConfig less = config;
+  --less.layers;
+  return training_flops_per_token(config, positions) - training_flops_per_token(less, positions);
+}
+
 }  // namespace lockstep::arch

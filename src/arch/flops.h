@@ -13,4 +13,7 @@ namespace lockstep::arch {
 /// counted whole, not its causal half.
 double training_flops_per_token(const ModelConfig& config, std::int64_t positions);
 
+/// Of them, those of a block; the rest is the head's.
+double block_flops_per_token(const ModelConfig& config, std::int64_t positions);
+
 }  // namespace lockstep::arch

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "arch/shard_rules.h"
@@ -127,6 +128,34 @@ std::vector<UnitIndex> backward_order(const UnitMap& map) {
   order.insert(order.end(), map.blocks.rbegin(), map.blocks.rend());
   order.push_back(map.embedding);
   return order;
+}
+
+std::vector<UnitIndex> backward_order(const UnitMap& map, const std::vector<layout::Chunk>& chunks) {
+  const auto is_read = [&](UnitIndex unit) {
+    return std::ranges::any_of(chunks, [&](const layout::Chunk& chunk) {
+      if (unit == map.embedding) return chunk.embedding;
+      if (unit == map.head || unit == map.tied) return chunk.head;
+      const auto block = std::ranges::find(map.blocks, unit) - map.blocks.begin();
+      return block >= chunk.blocks.first && block < chunk.blocks.end();
+    });
+  };
+  std::vector<UnitIndex> order = backward_order(map);
+  std::erase_if(order, [&](UnitIndex unit) { return !is_read(unit); });
+  return order;
+}
+
+std::vector<layout::Unit> units_of(const std::vector<UnitSpec>& table, const UnitMap& map,
+                                   const std::vector<layout::Chunk>& chunks, layout::TensorRank tensor) {
+  const bool embeds = std::ranges::any_of(chunks, &layout::Chunk::embedding);
+  std::vector<UnitIndex> held = backward_order(map, chunks);
+  if (embeds) held.insert(held.end(), map.embedding_reads.begin(), map.embedding_reads.end());
+  std::vector<UnitSpec> mine = table;
+  for (std::size_t u = 0; u < mine.size(); ++u) {
+    if (std::ranges::find(held, UnitIndex{static_cast<int>(u)}) == held.end()) mine[u].parameters.clear();
+  }
+  std::vector<layout::Unit> units = units_of(mine, tensor);
+  if (map.tied.value >= 0) units[static_cast<std::size_t>(map.tied.value)].owned = embeds;
+  return units;
 }
 
 ParameterCounts count_parameters(const ModelConfig& config, DecayRule decay) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "arch/config.h"
+#include "layout/pipeline/pipeline_schedule.h"
 #include "layout/unit.h"
 
 namespace lockstep::arch {
@@ -83,6 +84,14 @@ TokenTable token_table(const std::vector<layout::Unit>& units, const UnitMap& ma
 
 /// Units in the order in which a micro-batch is done with their gradients: head, tied matrix, blocks from the last, embedding.
 std::vector<UnitIndex> backward_order(const UnitMap& map);
+/// Of them, those that passes through `chunks` of the model, one rank's, give gradients to. A tied matrix gets its rows apart,
+/// from the embedding, and is with the head here.
+std::vector<UnitIndex> backward_order(const UnitMap& map, const std::vector<layout::Chunk>& chunks);
+
+/// What passes through `chunks` of the model read of its units: what one of the ranks that split tensors so holds of them,
+/// placed; other units are empty. Of a tied matrix that two ranks have the one with the embedding owns it.
+std::vector<layout::Unit> units_of(const std::vector<UnitSpec>& table, const UnitMap& map,
+                                   const std::vector<layout::Chunk>& chunks, layout::TensorRank tensor = {});
 
 /// Parameter accounting as the start-up lines print it.
 struct ParameterCounts {

@@ -49,6 +49,18 @@ PartMap part_map(const ModelConfig& config, const std::vector<layout::Unit>& uni
   return parts;
 }
 
+PartMap parts_of(PartMap parts, const std::vector<layout::Chunk>& chunks) {
+  const auto any = [&](const auto& has) { return std::ranges::any_of(chunks, has); };
+  if (!any(&layout::Chunk::embedding)) parts.embedding.clear();
+  if (!any(&layout::Chunk::head)) parts.head.clear();
+  for (std::size_t i = 0; i < parts.blocks.size(); ++i) {
+    const auto block = static_cast<std::int64_t>(i);
+    const auto has = [&](const layout::Chunk& chunk) { return block >= chunk.blocks.first && block < chunk.blocks.end(); };
+    if (!any(has)) parts.blocks[i] = {};
+  }
+  return parts;
+}
+
 std::vector<LeaseClass> lease_classes(const PartMap& parts, const UnitMap& map) {
   LeaseClass blocks{.units = map.blocks, .sequence = true}, ends{.units = {map.embedding, map.head}}, tied{.units = {map.tied}};
   const auto add = [](LeaseClass& to, const std::vector<layout::Part>& some) {
@@ -65,7 +77,7 @@ std::vector<LeaseClass> lease_classes(const PartMap& parts, const UnitMap& map) 
       if (part.unit != map.tied) add(ends, {part});
     }
   }
-  for (const layout::Part& part : parts.head) {
+  for (const layout::Part& part : parts.head.empty() ? parts.embedding : parts.head) {
     if (part.unit == map.tied) add(tied, {part});
   }
   std::vector<LeaseClass> all{std::move(blocks), std::move(ends)};

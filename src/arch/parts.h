@@ -8,6 +8,7 @@
 #include "arch/parameters.h"
 #include "layout/access_order.h"
 #include "layout/parallel_plan.h"
+#include "layout/pipeline/pipeline_schedule.h"
 
 namespace lockstep::arch {
 
@@ -25,6 +26,9 @@ struct PartMap {
 /// `units`: of the model's table, placed.
 PartMap part_map(const ModelConfig& config, const std::vector<layout::Unit>& units, layout::LeaseSize leases);
 
+/// Of them, those that `chunks` of the model read; the others are empty.
+PartMap parts_of(PartMap parts, const std::vector<layout::Chunk>& chunks);
+
 /// Units of which only a few parts are leased at a time, so that they can be gathered into the same memory.
 struct LeaseClass {
   std::vector<UnitIndex> units;
@@ -33,7 +37,8 @@ struct LeaseClass {
   int at_once = 1;            ///< parts that are leased at a time, at most
   bool sequence = false;      ///< one is leased behind the other: it pays to have the next one early
 };
-/// Blocks, a tied matrix, and the embedding with the head, which are never leased at the same time.
+/// Blocks, a tied matrix, and the embedding with the head, which are never leased at the same time; places are counted for what
+/// `parts` has.
 std::vector<LeaseClass> lease_classes(const PartMap& parts, const UnitMap& map);
 
 }  // namespace lockstep::arch

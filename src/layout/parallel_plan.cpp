@@ -3,10 +3,13 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
+#include <numeric>
 
 #include "layout/pipeline/schedules.h"
+#include "layout/pipeline/split.h"
 
 namespace lockstep::layout {
 namespace {
@@ -45,7 +48,13 @@ void check_shares(const ParallelPlan& plan, const PlanLimits& limits, std::vecto
   share("parallel.tp", plan.tp, "heads", limits.heads);
   share("parallel.tp", plan.tp, "feed-forward features", limits.ffn_width);
   share("parallel.tp", plan.tp, "tokens in its vocabulary", limits.vocabulary);
-  share("parallel.pp x parallel.virtual_stages", std::int64_t{plan.pp} * plan.chunks, "layers", limits.layers);
+  if (plan.stages() > limits.layers) {
+    problems.push_back(
+        {fmt::format("{} stages (parallel.pp = {}, parallel.schedule = {}{}): the model has {} layers, and each stage needs one",
+                     plan.stages(), plan.pp, plan.schedule,
+                     plan.table ? "" : fmt::format(", parallel.virtual_stages = {}", plan.chunks), limits.layers),
+         fmt::format("take fewer stages, or model.n_layer={} or more", plan.stages())});
+  }
   if (plan.sequence) share("parallel.tp", plan.tp, "positions in a sequence", limits.positions);
   if (plan.cp > 1) share("2 x parallel.cp", 2 * std::int64_t{plan.cp}, "positions in a sequence", limits.positions);
 }
@@ -80,7 +89,33 @@ void check_hosts(const ParallelPlan& plan, std::vector<Problem>& problems) {
   }
 }
 
+void check_split(const ParallelPlan& plan, const PlanLimits& limits, std::vector<Problem>& problems) {
+  if (plan.split.empty()) return;
+  const std::string remedy = plan.stages() <= limits.layers
+                                 ? fmt::format("parallel.split={}, or null", to_string(even_split(plan.stages(), limits.layers)))
+                                 : "parallel.split=null";
+  const auto complain = [&](const std::string& what) {
+    problems.push_back({fmt::format("parallel.split = {}: {}", to_string(plan.split), what), remedy});
+  };
+  if (std::ssize(plan.split) != plan.stages())
+    complain(fmt::format("it has {} parts, and the pipeline {} stages", plan.split.size(), plan.stages()));
+  if (std::ranges::any_of(plan.split, [](std::int64_t blocks) { return blocks < 1; })) complain("every stage needs a layer");
+  const std::int64_t sum = std::accumulate(plan.split.begin(), plan.split.end(), std::int64_t{0});
+  if (sum != limits.layers) complain(fmt::format("it adds up to {} layers, and the model has {}", sum, limits.layers));
+}
+
+void check_table(const ParallelPlan& plan, std::vector<Problem>& problems) {
+  const auto compare = [&](std::string_view setting, int wished, int has) {
+    if (wished == has) return;
+    problems.push_back({fmt::format("{} = {}: the table of parallel.schedule = {} has {}", setting, wished, plan.schedule, has),
+                        fmt::format("{}={}, or another schedule", setting, has)});
+  };
+  compare("parallel.pp", plan.pp, plan.table->map.ranks());
+  compare("optimizer.gas", plan.microbatches, plan.table->microbatches);
+}
+
 void check_schedule(const ParallelPlan& plan, std::vector<Problem>& problems) {
+  if (plan.table) return check_table(plan, problems);
   if (plan.chunks > 1 && plan.pp == 1) {
     problems.push_back({fmt::format("parallel.virtual_stages = {}: there is one pipeline rank", plan.chunks),
                         "set parallel.pp, or parallel.virtual_stages=null"});
@@ -107,6 +142,7 @@ std::vector<Problem> check(const ParallelPlan& plan, const PlanLimits& limits, s
     problems.push_back({"parallel.sequence = true: there is no tensor parallelism to share tokens with",
                         "set parallel.tp, or parallel.sequence=false"});
   check_schedule(plan, problems);
+  check_split(plan, limits, problems);
   const bool parameters_cut = plan.parameters.cut != CutOver::none, gradients_cut = plan.gradients.cut != CutOver::none;
   if ((parameters_cut && !gradients_cut) || (gradients_cut && plan.optimizer.cut == CutOver::none)) {
     problems.push_back(
@@ -159,6 +195,7 @@ std::string describe(const ParallelPlan& plan) {
   if (plan.tp > 1) say(fmt::format("tp={}", plan.tp));
   if (plan.cp > 1) say(fmt::format("cp={}", plan.cp));
   if (plan.pp > 1) say(fmt::format("pp={} ({})", plan.pp, plan.schedule));
+  if (plan.pp > 1 && !plan.split.empty()) say(fmt::format("split={}", to_string(plan.split)));
   if (plan.sequence) say("sequence");
   if (plan.recompute != Recompute{}) say(fmt::format("recompute={}", to_string(plan.recompute)));
   return text.empty() ? "one rank" : text;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "layout/pipeline/action_table.h"
 
 namespace lockstep::layout {
 
@@ -55,14 +56,16 @@ struct Tiles {
 enum class LeaseSize : std::uint8_t { block, sub_layer };
 
 struct ParallelPlan {
-  int dp = 1;                     ///< data-parallel degree
-  int tp = 1;                     ///< tensor
-  int cp = 1;                     ///< context
-  int pp = 1;                     ///< pipeline
-  int chunks = 1;                 ///< of the model on each pipeline rank (virtual stages)
-  bool sequence = false;          ///< tokens are cut over tp where tensor parallelism would replicate work
-  std::string schedule = "1f1b";  ///< of the pipeline: a name of layout/pipeline/schedules
-  int microbatches = 1;           ///< of a step, on each data-parallel rank
+  int dp = 1;                             ///< data-parallel degree
+  int tp = 1;                             ///< tensor
+  int cp = 1;                             ///< context
+  int pp = 1;                             ///< pipeline
+  int chunks = 1;                         ///< of the model on each pipeline rank (virtual stages)
+  bool sequence = false;                  ///< tokens are cut over tp where tensor parallelism would replicate work
+  std::string schedule = "1f1b";          ///< of the pipeline: a name of layout/pipeline/schedules, or where `table` came from
+  std::optional<ActionTable> table = {};  ///< the passes, where they are not those of a named schedule
+  std::vector<std::int64_t> split = {};   ///< blocks of each stage; empty: as even as they can be
+  int microbatches = 1;                   ///< of a step, on each data-parallel rank
   ReduceEvery reduce = ReduceEvery::step;
   Placement parameters = {}, gradients = {}, optimizer = {};  ///< optimizer: master copies and the optimizer's own state
   int prefetch = 1;                   ///< leases of weights that are cut, gathered before they are asked for
@@ -74,6 +77,8 @@ struct ParallelPlan {
   bool allow_tp_across_hosts = false;
 
   int ranks() const { return dp * tp * cp * pp; }
+  /// Parts that the model's blocks are cut into.
+  int stages() const { return table ? table->map.stages() : pp * chunks; }
   friend bool operator==(const ParallelPlan&, const ParallelPlan&) = default;
 };
 

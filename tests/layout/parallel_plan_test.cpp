@@ -63,6 +63,9 @@ TEST(ParallelPlan, WhatNeedsAnotherSettingSaysSo) {
   EXPECT_TRUE(complains({.parameters = {CutOver::all, Tier::device}}, 1, "cut only with gradients"));
   EXPECT_TRUE(complains({.tiles = {0, 1}}, 1, "memory.tiles = 0x1"));
   EXPECT_TRUE(complains({.pp = 2, .chunks = 2}, 2, "parallel.virtual_stages = 2: schedule 1f1b has one chunk a rank"));
+  EXPECT_TRUE(complains({.pp = 2, .split = {2, 1}}, 2, "parallel.split = 2,1: it adds up to 3 layers, and the model has 4"));
+  EXPECT_TRUE(complains({.pp = 2, .split = {2, 1, 1}}, 2, "it has 3 parts, and the pipeline 2 stages"));
+  EXPECT_TRUE(complains({.pp = 2, .split = {4, 0}}, 2, "every stage needs a layer"));
   EXPECT_TRUE(complains({.schedule = "2f2b"}, 1, "parallel.schedule = 2f2b: there is no such schedule"));
   const Placement on_host{CutOver::host, Tier::device};
   EXPECT_TRUE(complains({.dp = 3, .optimizer = on_host, .ranks_per_host = 2}, 3, "do not divide by the 2 of a host"));
@@ -83,6 +86,18 @@ TEST(ParallelPlan, RecomputationIsSpelt) {
   EXPECT_TRUE(complains({.recompute = {full, 5}}, 1, "memory.recompute = every:5: the model has 4 blocks"));
   EXPECT_TRUE(check({.recompute = {full, 4}}, small, 1).empty());
   EXPECT_EQ(describe({.recompute = {full, 2}}), "recompute=every:2");
+}
+
+TEST(ParallelPlan, ATableOfPassesFitsItsRanksMicroBatchesAndLayers) {
+  ParallelPlan plan{.pp = 2, .schedule = "file:t.csv", .table = read_action_table("0F0,0B0\n1F0,1B0\n", "t.csv")};
+  EXPECT_EQ(plan.stages(), 2);
+  EXPECT_TRUE(check(plan, small, 2).empty());
+  plan.microbatches = 3;
+  EXPECT_TRUE(complains(plan, 2, "optimizer.gas = 3: the table of parallel.schedule = file:t.csv has 1"));
+  plan.pp = 4;
+  EXPECT_TRUE(complains(plan, 4, "parallel.pp = 4: the table of parallel.schedule = file:t.csv has 2"));
+  plan = {.pp = 1, .table = read_action_table("0F0,1F0,2F0,3F0,4F0,4B0,3B0,2B0,1B0,0B0\n", "five.csv")};
+  EXPECT_TRUE(complains(plan, 1, "5 stages"));
 }
 
 }  // namespace

@@ -17,6 +17,7 @@ struct ActionTable {
   StageMap map;
   int microbatches;
   std::vector<std::vector<StagePass>> passes;  ///< of each rank
+  friend bool operator==(const ActionTable&, const ActionTable&) = default;
 };
 
 /// Throws UserError, with everything that is wrong: a cell that is none, a stage that two ranks have or none, passes that are

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 
 #include "layout/pipeline/orders.h"
+#include "layout/pipeline/split.h"
 
 namespace lockstep::layout {
 namespace {
@@ -23,6 +25,16 @@ constexpr std::array<NamedSchedule, 7> table{
 
 /// One rank with the whole model, where nothing is left of a V.
 bool alone(const PipelineShape& shape) { return shape.ranks == 1 && shape.chunks == 1; }
+
+PipelineShape shape_of(const ParallelPlan& plan) {
+  return {.ranks = plan.pp, .chunks = plan.chunks, .microbatches = plan.microbatches};
+}
+
+const NamedSchedule& schedule_of(const ParallelPlan& plan) {
+  const NamedSchedule* schedule = find_schedule(plan.schedule);
+  ensure(schedule != nullptr, "the plan's schedule is one of the table");
+  return *schedule;
+}
 
 }  // namespace
 
@@ -67,13 +79,34 @@ std::vector<std::vector<Action>> actions_of(const NamedSchedule& schedule, const
   return with_messages(unfolded ? one_forward_one_backward(shape) : schedule.passes(shape), stage_map(schedule, shape));
 }
 
-std::vector<Chunk> chunks_of(const StageMap& map, int rank, std::int64_t layers) {
+StageMap stage_map(const ParallelPlan& plan) {
+  return plan.table ? plan.table->map : stage_map(schedule_of(plan), shape_of(plan));
+}
+
+std::vector<std::vector<Action>> actions_of(const ParallelPlan& plan) {
+  if (!plan.table) return actions_of(schedule_of(plan), shape_of(plan));
+  ensure(plan.table->microbatches == plan.microbatches, "a table's passes go through the micro-batches of the plan");
+  return with_messages(plan.table->passes, plan.table->map);
+}
+
+std::vector<Chunk> chunks_of(const StageMap& map, int rank, const std::vector<std::int64_t>& split) {
+  ensure(std::ssize(split) == map.stages(), "every stage has its share of the blocks");
   std::vector<Chunk> chunks;
   for (const int stage : map.stages_of(rank)) {
-    chunks.push_back(
-        {.blocks = part_of(layers, stage, map.stages()), .embedding = stage == 0, .head = stage == map.stages() - 1});
+    const auto end = split.begin() + stage;
+    chunks.push_back({.blocks = {std::accumulate(split.begin(), end, std::int64_t{0}), *end},
+                      .embedding = stage == 0,
+                      .head = stage == map.stages() - 1});
   }
   return chunks;
+}
+
+std::vector<Chunk> chunks_of(const StageMap& map, int rank, std::int64_t layers) {
+  return chunks_of(map, rank, even_split(map.stages(), layers));
+}
+
+std::vector<Chunk> chunks_of(const ParallelPlan& plan, int rank, std::int64_t layers) {
+  return plan.split.empty() ? chunks_of(stage_map(plan), rank, layers) : chunks_of(stage_map(plan), rank, plan.split);
 }
 
 }  // namespace lockstep::layout

@@ -47,10 +47,16 @@ int usual_chunks(const NamedSchedule& schedule, int ranks);
 std::vector<Problem> check(const NamedSchedule& schedule, const PipelineShape& shape);
 
 StageMap stage_map(const NamedSchedule& schedule, const PipelineShape& shape);
+StageMap stage_map(const ParallelPlan& plan);
 /// Every rank's list. Throws BrokenRule where check() finds a problem.
 std::vector<std::vector<Action>> actions_of(const NamedSchedule& schedule, const PipelineShape& shape);
+std::vector<std::vector<Action>> actions_of(const ParallelPlan& plan);
 
-/// The chunks of a rank, of a model of `layers` blocks that is cut into the map's stages.
+/// The chunks of a rank, of a model whose blocks are cut into the map's stages: `split` blocks each.
+std::vector<Chunk> chunks_of(const StageMap& map, int rank, const std::vector<std::int64_t>& split);
+/// Of a model of `layers` blocks, cut evenly.
 std::vector<Chunk> chunks_of(const StageMap& map, int rank, std::int64_t layers);
+/// As the plan cuts them.
+std::vector<Chunk> chunks_of(const ParallelPlan& plan, int rank, std::int64_t layers);
 
 }  // namespace lockstep::layout

@@ -30,4 +30,11 @@ StageMap StageMap::vee(int ranks) {
   return {ranks, std::move(rank_of)};
 }
 
+std::vector<Neighbours> StageMap::neighbours_of(int rank) const {
+  std::vector<Neighbours> all;
+  for (const int stage : stages_of(rank))
+    all.push_back({.before = stage > 0 ? rank_of(stage - 1) : -1, .behind = stage + 1 < stages() ? rank_of(stage + 1) : -1});
+  return all;
+}
+
 }  // namespace lockstep::layout

@@ -7,6 +7,12 @@
 
 namespace lockstep::layout {
 
+/// Ranks of a pipeline that have the stages before and behind one; -1 where there is none.
+struct Neighbours {
+  int before = -1, behind = -1;
+  friend bool operator==(const Neighbours&, const Neighbours&) = default;
+};
+
 class StageMap {
  public:
   /// `rank_of`: of each stage, in the model's order. Throws BrokenRule where one of `ranks` ranks has no stage, or a stage is
@@ -23,6 +29,11 @@ class StageMap {
   /// Its number among its rank's.
   int chunk_of(int stage) const { return chunk_of_[static_cast<std::size_t>(stage)]; }
   const std::vector<int>& stages_of(int rank) const { return stages_of_[static_cast<std::size_t>(rank)]; }
+  /// Of each of a rank's stages.
+  std::vector<Neighbours> neighbours_of(int rank) const;
+  /// The ranks that have the embedding and the head.
+  int first_rank() const { return rank_of_.front(); }
+  int last_rank() const { return rank_of_.back(); }
   friend bool operator==(const StageMap&, const StageMap&) = default;
 
  private:

@@ -1,0 +1,24 @@
+#pragma once
+
+// Whether the lists of a pipeline's ranks fit together: before any of them waits for a message that never comes.
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "layout/pipeline/pipeline_schedule.h"
+#include "layout/pipeline/stage_map.h"
+
+namespace lockstep::layout {
+
+/// A list as text, an action a line, for another rank to read.
+std::string write_actions(const std::vector<Action>& actions);
+/// Nothing for another text.
+std::optional<std::vector<Action>> read_actions(std::string_view text);
+
+/// What does not match between the lists of a pipeline's ranks, named; empty: nothing. From each rank to each other, messages are
+/// received as they are sent, and no pass waits for ever for what another rank makes. A list may be another rank's own opinion.
+std::vector<std::string> mismatches_of(const std::vector<std::vector<Action>>& lists, const StageMap& map);
+
+}  // namespace lockstep::layout
