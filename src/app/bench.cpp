@@ -25,7 +25,8 @@ struct StepCommandOptions {
   std::string shape = "tiny";
   std::string dtype = "fp32";
   std::string recompute = "none";
-  std::int64_t zero = 0;
+  std::string schedule = "1f1b";
+  std::int64_t zero = 0, stages = 1, microbatches = 1;
   std::string isa = "auto";
   std::int64_t threads = 0, ranks = 1;
   std::int64_t steps = 20;
@@ -44,6 +45,9 @@ bool parse(const Arguments& arguments, StepCommandOptions& options) {
               "tiny, char-12x64, char, gpt2:4x64, gpt2:1x1024, gpt2:4x1024, llama:4x64, llama:1x1024 (samples x length)");
   line.choice("--dtype", options.dtype, dtype_spellings(), "type of weights and activations; bf16 has fp32 master weights");
   line.option("--zero", options.zero, "N", "as memory.zero: 0, 1, 2 or 3");
+  line.option("--pp", options.stages, "N", "of the ranks, those that divide the layers, as parallel.pp");
+  line.option("--schedule", options.schedule, "NAME", "of --pp, as parallel.schedule");
+  line.option("--gas", options.microbatches, "N", "micro-batches that a rank's samples are cut into");
   line.option("--recompute", options.recompute, "WHAT", "as memory.recompute: none, selective, full, every:k");
   line.option("--ranks", options.ranks, "N", "data-parallel ranks, which share the samples and the cores; without the floor");
   line.option("--threads", options.threads, "N", "of each rank; 0: its share of the cores");
@@ -57,6 +61,10 @@ bool parse(const Arguments& arguments, StepCommandOptions& options) {
   if (!line.parse(arguments)) return false;
   if (options.zero < 0 || options.zero > 3)
     throw UserError(fmt::format("--zero {}: must be 0, 1, 2 or 3", options.zero), "--zero 1 cuts the optimizer's state");
+  if (options.stages < 1 || options.stages > 512)
+    throw UserError(fmt::format("--pp {}: must be from 1 to 512", options.stages), "--pp 2");
+  if (options.microbatches < 1 || options.microbatches > (1 << 20))
+    throw UserError(fmt::format("--gas {}: must be from 1 to 1048576", options.microbatches), "--gas 8");
   if (!layout::recompute_from(options.recompute)) {
     throw UserError(
         fmt::format("--recompute {}: must be none, selective, full or every:k, k blocks from 1 on", options.recompute),
@@ -77,6 +85,9 @@ int bench_step(const Arguments& arguments) {
                         {.weights = weights,
                          .recompute = layout::recompute_from(options.recompute).value(),
                          .zero = static_cast<int>(options.zero),
+                         .pipeline = {.stages = static_cast<int>(options.stages),
+                                      .schedule = options.schedule,
+                                      .microbatches = static_cast<int>(options.microbatches)},
                          .steps = static_cast<int>(options.steps),
                          .seconds = options.seconds,
                          .version = kVersion,

@@ -28,7 +28,7 @@ struct EvalOptions {
   std::string isa = "auto";
   std::string dtype = std::string(stored_dtype);
   std::optional<std::int64_t> length;
-  std::int64_t threads = 0, ranks = 1, tp = 1;
+  std::int64_t threads = 0, ranks = 1, tp = 1, pp = 1;
   bool json = false;
 };
 
@@ -44,6 +44,7 @@ bool parse(const Arguments& arguments, EvalOptions& options) {
   line.option("--checkpoint", options.checkpoint, "WHICH", "best, last or a step number");
   line.option("--ranks", options.ranks, "N", "ranks that share the windows and the cores");
   line.option("--tp", options.tp, "N", "of the ranks so many together have one copy of the model, each a part of every layer");
+  line.option("--pp", options.pp, "N", "of the ranks so many together have one copy of the model, each a part of its layers");
   line.option("--threads", options.threads, "N", "of each rank; 0: its share of the cores");
   line.choice("--dtype", options.dtype, dtype_choices(), "type of weights and activations; stored: as it was trained");
   line.option("--isa", options.isa, "SET", "auto, avx2, avx512, avx512_bf16");
@@ -119,9 +120,9 @@ train::TextLoss evaluate(const EvalOptions& options, const LoadedModel& loaded, 
 
 void evaluate_model(const EvalOptions& options, Session& session) {
   Log log(stderr, session.lead() ? Level::warning : Level::critical);
-  const LoadedModel loaded =
-      load_model(options.model, options.checkpoint,
-                 {.type = chosen_dtype(options.dtype), .context = options.length, .tp = options.tp}, session, log);
+  const LoadedModel loaded = load_model(
+      options.model, options.checkpoint,
+      {.type = chosen_dtype(options.dtype), .context = options.length, .tp = options.tp, .pp = options.pp}, session, log);
   const std::int64_t block = loaded.inference->context().config.block_size;
   const std::int64_t length = options.length.value_or(block);
   if (length < 1 || length > block) {

@@ -24,7 +24,7 @@ struct GenerateOptions {
   std::string isa = "auto";
   std::string dtype = std::string(stored_dtype);
   std::int64_t samples = 1;
-  std::int64_t threads = 0, ranks = 1, tp = 1;
+  std::int64_t threads = 0, ranks = 1, tp = 1, pp = 1;
   train::SampleOptions sampling;
   std::int64_t seed = 1337;
   bool ignore_end = false;
@@ -46,6 +46,7 @@ bool parse(const Arguments& arguments, GenerateOptions& options) {
   line.option("--seed", options.seed, "N", "the same seed writes the same texts");
   line.option("--ranks", options.ranks, "N", "ranks that share the texts and the cores");
   line.option("--tp", options.tp, "N", "of the ranks so many together have one copy of the model, each a part of every layer");
+  line.option("--pp", options.pp, "N", "of the ranks so many together have one copy of the model, each a part of its layers");
   line.option("--threads", options.threads, "N", "of each rank; 0: its share of the cores");
   line.choice("--dtype", options.dtype, dtype_choices(), "type of weights and activations; stored: as it was trained");
   line.option("--isa", options.isa, "SET", "auto, avx2, avx512, avx512_bf16");
@@ -84,8 +85,8 @@ void generate(const GenerateOptions& options, Session& session) {
   constexpr std::int64_t most_tokens_a_byte = 4;  // of a normalised text
   const std::int64_t longest = options.sampling.tokens + most_tokens_a_byte * std::ssize(text) + 1;
   const LoadedModel loaded =
-      load_model(options.model, options.checkpoint, {.type = chosen_dtype(options.dtype), .context = longest, .tp = options.tp},
-                 session, log);
+      load_model(options.model, options.checkpoint,
+                 {.type = chosen_dtype(options.dtype), .context = longest, .tp = options.tp, .pp = options.pp}, session, log);
   if (!loaded.tokenizer) {
     throw UserError(fmt::format("{}, so it cannot read text", loaded.no_tokenizer),
                     "prepare the text with `lockstep prepare` and train on that, or put the model's tokenizer.json beside it");
@@ -103,7 +104,7 @@ void generate(const GenerateOptions& options, Session& session) {
                     "use characters of the text it was trained on");
   }
   loaded.inference->prepack();
-  train::TextSampler sampler(loaded.inference->context());
+  train::TextSampler sampler(loaded.inference->share());
   Arena workspace("sampling", MemoryKind::workspace);
   Arena cache("sampling_cache", MemoryKind::workspace);
   sampler.declare(workspace, cache);

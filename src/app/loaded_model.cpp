@@ -19,24 +19,33 @@ namespace {
 /// Published models are made for texts far longer than most: without a word about it, this much of one is read at a time.
 constexpr std::int64_t usual_context = 1024;
 
-/// The session's ranks have the model in groups of `tp`, in memory taken for it. Throws UserError for a number that they cannot
+/// The session's ranks have the model in groups of tp x pp, in memory taken for it. Throws UserError for numbers that they cannot
 /// have.
-void make_room(LoadedModel& loaded, const arch::ModelConfig& config, DType type, std::int64_t tp, Session& session) {
+void make_room(LoadedModel& loaded, const arch::ModelConfig& config, DType type, const ReadingNeeds& needs, Session& session) {
   const int ranks = session.world().size();
   std::vector<Problem> problems;
-  if (tp < 1 || ranks % tp != 0) {
+  const auto divide = [&](const std::string& name, std::int64_t degree) {
+    if (degree >= 1 && ranks % degree == 0) return;
     problems.push_back(
-        {fmt::format("--tp {}: {} rank{} {} not divide by it", tp, ranks, ranks == 1 ? "" : "s", ranks == 1 ? "does" : "do"),
+        {fmt::format("{}: {} rank{} {} not divide by it", name, ranks, ranks == 1 ? "" : "s", ranks == 1 ? "does" : "do"),
          "give a number of ranks that is a multiple of it: --ranks"});
-  }
-  if (const std::int64_t most = std::min({config.heads, config.ffn_width, config.vocabulary}); tp > most) {
+  };
+  divide(fmt::format("--tp {}", needs.tp), needs.tp);
+  divide(fmt::format("--pp {}", needs.pp), needs.pp);
+  if (problems.empty()) divide(fmt::format("--tp {} x --pp {}", needs.tp, needs.pp), needs.tp * needs.pp);
+  if (const std::int64_t most = std::min({config.heads, config.ffn_width, config.vocabulary}); needs.tp > most) {
     problems.push_back(
-        {fmt::format("--tp {}: the model has {} heads, {} feed-forward features and {} tokens, so a rank would get none", tp,
-                     config.heads, config.ffn_width, config.vocabulary),
+        {fmt::format("--tp {}: the model has {} heads, {} feed-forward features and {} tokens, so a rank would get none",
+                     needs.tp, config.heads, config.ffn_width, config.vocabulary),
          fmt::format("--tp {} or less", most)});
   }
+  if (needs.pp > config.layers) {
+    problems.push_back({fmt::format("--pp {}: the model has {} layers, and every stage needs one", needs.pp, config.layers),
+                        fmt::format("--pp {} or less", config.layers)});
+  }
   if (!problems.empty()) throw UserError(std::move(problems));
-  const layout::ParallelPlan plan{.dp = ranks / static_cast<int>(tp), .tp = static_cast<int>(tp), .ranks_per_host = ranks};
+  const int tp = static_cast<int>(needs.tp), pp = static_cast<int>(needs.pp);
+  const layout::ParallelPlan plan{.dp = ranks / tp / pp, .tp = tp, .pp = pp, .ranks_per_host = ranks};
   loaded.groups = std::make_unique<parallel::Groups>(session.world(), layout::Mesh(plan));
   loaded.inference = std::make_unique<train::Inference>(config, type, session.runtime(), session.ops(), *loaded.groups);
 }
@@ -52,7 +61,7 @@ LoadedModel load_published(const std::string& path, std::int64_t context, const 
   loaded.no_tokenizer = std::move(found.fault);
   arch::ModelConfig config = weights->config();
   config.block_size = std::min(config.block_size, context);
-  make_room(loaded, config, needs.type.value_or(DType::f32), needs.tp, session);
+  make_room(loaded, config, needs.type.value_or(DType::f32), needs, session);
   loaded.inference->load(*weights, session.team());
   return loaded;
 }
@@ -86,7 +95,7 @@ LoadedModel load_model(const std::string& path, const std::string& which, const 
   const Json* tokenizer = loaded.manifest.run.is_object() ? loaded.manifest.run.find("tokenizer") : nullptr;
   if (tokenizer != nullptr) loaded.tokenizer = data::make_tokenizer(*tokenizer);
   if (tokenizer == nullptr) loaded.no_tokenizer = loaded.folder + " was trained on token ids without a tokenizer";
-  make_room(loaded, config, needs.type.value_or(loaded.manifest.dtype), needs.tp, session);
+  make_room(loaded, config, needs.type.value_or(loaded.manifest.dtype), needs, session);
   loaded.inference->load(*checkpoint::open_together(session.world(), choice.folder), session.team());
   return loaded;
 }

@@ -38,6 +38,7 @@ struct ReadingNeeds {
   std::optional<DType> type;            ///< of weights and activations; none: as it was trained, fp32 for a published model
   std::optional<std::int64_t> context;  ///< the longest text that will be read at a time, for which no more than needed is set up
   std::int64_t tp = 1;                  ///< ranks that together have one copy of the model
+  std::int64_t pp = 1;                  ///< ranks, or groups of tp, that divide the layers of a model
 };
 /// `which` checkpoint of a run: best, last or a step; rank 0 chooses. Throws UserError for a folder without a model and a damaged
 /// one. Collective over the session's ranks, which read it together.

@@ -10,6 +10,7 @@
 #include "app/parameter_server/roles.h"
 #include "app/settings/backends.h"
 #include "app/settings/keys.h"
+#include "app/start/pipeline_settings.h"
 #include "layout/parallel_plan.h"
 
 namespace lockstep::app {
@@ -96,6 +97,10 @@ std::vector<Problem> check(const RunConfig& config) {
   }
   check_rounding(config, problems);
   check_memory(config.memory, problems);
+  if (config.parallel.split && !split_from(*config.parallel.split)) {
+    problems.push_back({fmt::format("parallel.split = {}: must be the numbers of layers of the stages", *config.parallel.split),
+                        "parallel.split=4,4,3,1, or null"});
+  }
   for (Problem& problem : settings::check_backend(config)) problems.push_back(std::move(problem));
   for (Problem& problem : check_servers(config)) problems.push_back(std::move(problem));
   return problems;

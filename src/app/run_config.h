@@ -116,6 +116,10 @@ struct RunConfig {
     std::optional<std::int64_t> dp;  // null: the ranks that are left
     std::int64_t tp = 1;
     bool sequence = false, allow_tp_across_hosts = false;
+    std::int64_t pp = 1;
+    std::string schedule = "1f1b";               // a name, or file:TABLE.csv
+    std::optional<std::int64_t> virtual_stages;  // null: as many as the schedule has
+    std::optional<std::string> split;            // layers of each stage; null: balanced
     std::string reduce = "step";
     std::int64_t bucket_bytes = 25 << 20;
     bool overlap = true;

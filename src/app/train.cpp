@@ -52,7 +52,7 @@ void dry_run(const RunConfig& config, std::int64_t vocabulary, Session& session)
   log.info(fmt::format("Tokens per iteration: {}", format_count(tokens_per_iteration(config, engine_settings.plan.dp))));
   log_layout(log, engine_settings.plan);
   const train::Engine engine(engine_settings, session.runtime(), session.ops(), groups, roles.updater());
-  train::TextSampler text(engine.reading());
+  train::TextSampler text(engine.share());
   Arena sampling("sampling", MemoryKind::workspace), cache("sampling_cache", MemoryKind::workspace);
   text.declare(sampling, cache);
   Ledger ledger = engine.ledger();

@@ -201,8 +201,9 @@ train::TrainingHistory train_run(const Run& run, const Roles& roles, const paral
   const std::int64_t max_iters = length_of_run(run.config, text, groups.all());
   announce(run);
   train::Engine engine(run.settings, session.runtime(), session.ops(), groups, roles.updater());
-  train::TextSampler sampler(engine.reading());
+  train::TextSampler sampler(engine.share());
   commit(run, engine, text, sampler, memories);
+  engine.match_ranks();
   const train::RunState state = load_start(run.config, run.start, engine, session, run.log);
   if (session.lead()) record(run);
   train::Trainer trainer(trainer_options(run, max_iters), {engine, text.batches(), text.train_windows(), text.val_windows(),

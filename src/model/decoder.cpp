@@ -1,11 +1,17 @@
 #include "model/decoder.h"
 
+#include <utility>
+
 namespace lockstep::model {
 
 using PassKind = layout::Pass;
 
 Decoder::Decoder(const Context& context, std::int64_t samples, std::int64_t rows)
+    : Decoder(context, {{.blocks = {0, context.config.layers}, .embedding = true, .head = true}}, samples, rows) {}
+
+Decoder::Decoder(const Context& context, std::vector<layout::Chunk> chunks, std::int64_t samples, std::int64_t rows)
     : context_(context),
+      chunks_(std::move(chunks)),
       parts_(arch::part_map(context.config, context.parameters.units(), context.leases)),
       rows_(rows),
       embedding_(context),
@@ -23,28 +29,34 @@ void Decoder::declare(Arena& workspace, Arena& cache) {
   const DType type = context_.parameters.dtype();
   const Rows rows = rows_of(context_.boundaries, {1, rows_});  // of any samples and positions: boundaries split no rows
   const BlockSizes sizes{context_.dims, rows, type, context_.attention};
-  cache_.declare(cache, type);
+  cache_.declare(cache, chunks_, type);
   model::declare(workspace, saved_, sizes);
-  model::declare(workspace, head_memory_, context_.dims, rows, type, false);
+  if (chunks_.back().head) model::declare(workspace, head_memory_, context_.dims, rows, type, false);
   model::declare(workspace, scratch_, sizes, {});
   workspace.keep();
 }
 
-Tensor Decoder::read(const Tensor& tokens, std::int64_t samples, std::int64_t positions) {
+void Decoder::run(std::size_t chunk, const Tensor& tokens, std::int64_t samples, std::int64_t positions) {
   const Pass pass{.samples = samples, .positions = {cache_.length(), positions}};
   ensure(pass.rows() <= rows_, "a pass has at most the rows the decoder was declared for");
   ensure(cache_.length() + positions <= cache_.capacity(), "the context has room for what is read");
-  const Tensor x = saved_.x.slice_rows(0, pass.rows());
-  {
+  const Tensor x = stream(pass.rows());
+  const auto& [blocks, embedding, head] = chunks_[chunk];
+  if (embedding) {
     const LeasedWeights w(context_.parameters, parts_.embedding, PassKind::forward);
     embedding_.forward(pass, w.weights(), tokens, x, scratch_);
   }
-  for (std::size_t i = 0; i < blocks_.size(); ++i) {
+  for (auto i = static_cast<std::size_t>(blocks.first); i < static_cast<std::size_t>(blocks.end()); ++i) {
     BlockWeights w(context_.parameters, parts_.blocks[i], PassKind::forward);
     blocks_[i].extend(pass, w, saved_, x, scratch_, cache_);
   }
-  cache_.set_length(cache_.length() + positions);
-  return x;
+}
+
+Tensor Decoder::read(const Tensor& tokens, std::int64_t samples, std::int64_t positions) {
+  ensure(chunks_.size() == 1 && chunks_.front().embedding && chunks_.front().head, "the whole model is here");
+  run(0, tokens, samples, positions);
+  advance(positions);
+  return stream(samples * positions);
 }
 
 void Decoder::logits(const Tensor& logits, const Tensor& x) {

@@ -2,10 +2,13 @@
 
 namespace lockstep::model {
 
-void KvCache::declare(Arena& arena, DType type) {
-  for (std::size_t layer = 0; layer < keys_.size(); ++layer) {
-    arena.declare(keys_[layer], "keys", Shape{samples_ * capacity_, width_}, type);
-    arena.declare(values_[layer], "values", Shape{samples_ * capacity_, width_}, type);
+void KvCache::declare(Arena& arena, const std::vector<layout::Chunk>& chunks, DType type) {
+  for (const layout::Chunk& chunk : chunks) {
+    for (std::int64_t block = chunk.blocks.first; block < chunk.blocks.end(); ++block) {
+      const auto layer = static_cast<std::size_t>(block);
+      arena.declare(keys_[layer], "keys", Shape{samples_ * capacity_, width_}, type);
+      arena.declare(values_[layer], "values", Shape{samples_ * capacity_, width_}, type);
+    }
   }
 }
 

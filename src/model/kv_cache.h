@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "layout/pipeline/pipeline_schedule.h"
 #include "layout/sharded_dims.h"
 #include "tensor/arena.h"
 
@@ -17,8 +18,8 @@ class KvCache {
         samples_(samples),
         capacity_(capacity),
         width_(dims.kv_width()) {}
-  /// In the type of activations.
-  void declare(Arena& arena, DType type);
+  /// For the blocks of `chunks`, in the type of activations.
+  void declare(Arena& arena, const std::vector<layout::Chunk>& chunks, DType type);
 
   std::int64_t samples() const { return samples_; }
   std::int64_t capacity() const { return capacity_; }

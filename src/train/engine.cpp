@@ -6,6 +6,7 @@
 #include "base/timer.h"
 #include "model/initialise.h"
 #include "model/rotation.h"
+#include "train/matched_lists.h"
 #include "train/replicas.h"
 
 namespace lockstep::train {
@@ -30,7 +31,10 @@ Engine::Engine(const EngineConfig& config, Runtime& runtime, ops::Ops& ops, cons
       reading_(context_),
       sink_(ops),
       stages_(model::make_stages(context_, updater_->gradients(), sink_, memory_.model)),
-      runner_(memory_.part.actions, memory_.model, stages_),
+      runner_(memory_.part.actions, memory_.model, stages_,
+              {.group = &groups.pipeline(),
+               .chunks = memory_.part.stages.neighbours_of(groups.at().pp),
+               .head = memory_.part.stages.last_rank()}),
       order_(layout::access_order(memory_.part.actions,
                                   model::chunk_parts(arch::part_map(config.model, memory_.part.units, config.plan.leases),
                                                      memory_.part.chunks, config.plan.recompute))),
@@ -40,13 +44,32 @@ Engine::Engine(const EngineConfig& config, Runtime& runtime, ops::Ops& ops, cons
   ensure(laid_out.optimizer == config.plan.optimizer && laid_out.gradients == config.plan.gradients &&
              laid_out.parameters == config.plan.parameters,
          "the groups cut state as the plan does");
-  ensure(config.plan.pp == 1, "a rank has all layers");
   reading_.boundaries = parallel::Boundaries::all(*reading_boundary_);
 }
 
 void Engine::commit() {
   memory_.commit(runtime_, groups_.all().window(runtime_.memory()));
   model::compute_angles(context_);
+}
+
+// A tied matrix is on the first stage and the last.
+void Engine::check_state() {
+  state().check_copies();
+  if (!config_.model.tied) return;
+  std::vector<Tensor> tied;
+  state().for_each({.slots = true}, [&](const parallel::StateRange& range) {
+    if (range.unit != memory_.part.map.tied) return;
+    tied.push_back(range.master);
+    tied.insert(tied.end(), range.slots.begin(), range.slots.end());
+  });
+  parallel::check_alike(groups_.pipeline(), tied, memory_.part.embedding || memory_.part.head);
+}
+
+void Engine::match_ranks() const {
+  demand_matching_lists(
+      {memory_.part, order_,
+       parallel::gradient_buckets(memory_.part.units, memory_.updater.gradients.order, config_.gradients.bucket_bytes)},
+      groups_);
 }
 
 void Engine::initialise() { model::initialise(ops_, state(), table_, config_.seed, memory_.drawn); }
@@ -82,7 +105,7 @@ StepResult Engine::step(std::span<const data::Batch> batches, std::int64_t targe
 
 double Engine::evaluate(const data::Batch& batch) {
   clear_losses();
-  runner_.evaluate(bring({&batch, 1}).front(), memory_.losses.device.flat(0, 1));
+  runner_.evaluate(bring({&batch, 1}).front(), memory_.part.head ? memory_.losses.device.flat(0, 1) : Tensor{});
   return loss_sum();
 }
 
@@ -91,21 +114,26 @@ std::span<const data::Batch> Engine::bring(std::span<const data::Batch> batches)
   for (std::size_t m = 0; m < batches.size(); ++m) {
     const std::int64_t count = batches[m].tokens.elements();
     data::Batch& brought = brought_[m] = batches[m];
-    brought.tokens = memory_.tokens.flat(first, count);
-    brought.targets = memory_.targets.flat(first, count);
-    copy(ops_.stream(), brought.tokens, batches[m].tokens);
-    copy(ops_.stream(), brought.targets, batches[m].targets);
+    const auto take = [&](const Tensor& all, Tensor& mine) {
+      const Tensor place = all.flat(first, count);
+      copy(ops_.stream(), place, mine);
+      mine = place;
+    };
+    if (memory_.part.embedding) take(memory_.tokens, brought.tokens);
+    if (memory_.part.head) take(memory_.targets, brought.targets);
     first += count;
   }
   return std::span(brought_).first(batches.size());
 }
 
 void Engine::clear_losses() {
+  if (!memory_.part.head) return;
   std::ranges::fill(elements<double>(memory_.losses.host), 0.0);
   upload(ops_.stream(), memory_.losses);
 }
 
 double Engine::loss_sum() {
+  if (!memory_.part.head) return 0;
   download(ops_.stream(), memory_.losses);
   const std::span<const double> losses = elements<const double>(memory_.losses.host);
   return std::accumulate(losses.begin(), losses.end(), 0.0);

@@ -23,6 +23,7 @@
 #include "train/immediate_weights.h"
 #include "train/memory/rank_memory.h"
 #include "train/pipeline_runner.h"
+#include "train/staged_decoder.h"
 #include "train/updater.h"
 
 namespace lockstep::train {
@@ -42,6 +43,9 @@ class Engine {
   Ledger ledger() const { return memory_.ledger(ops_.workspace_bytes()); }
   /// Allocates. Once.
   void commit();
+  /// What the ranks do in a step fits together, or this throws and names what does not (train/matched_lists). Before the first
+  /// step; collective.
+  void match_ranks() const;
   /// Start values from the seed.
   void initialise();
   /// Every rank takes rank 0's weights and optimizer slots, of a run that has done `step` steps; checked by a hash. Collective;
@@ -49,11 +53,12 @@ class Engine {
   void broadcast_state(std::int64_t step = 0) { state().distribute(step); }
   /// After every rank has set its state by itself: throws SystemError unless those that keep the same have the same bits.
   /// Collective.
-  void check_state() { state().check_copies(); }
+  void check_state();
 
   /// One optimizer step: forward and backward of `batches`, reduction, norm, clipping, update. `step` counts from 0.
   StepResult step(std::span<const data::Batch> batches, std::int64_t target_count, std::int64_t step, double learning_rate);
-  /// Sum of the token losses of a batch with the current weights.
+  /// Sum of the token losses of a batch with the current weights, where the head is; elsewhere 0. Collective over a pipeline's
+  /// ranks, each with the same batch.
   double evaluate(const data::Batch& batch);
 
   const EngineConfig& config() const { return config_; }
@@ -61,8 +66,8 @@ class Engine {
   /// Samples of a step, over all ranks.
   std::int64_t global_batch() const { return config_.samples * config_.plan.microbatches * config_.plan.dp; }
   const model::Context& context() const { return context_; }
-  /// What decoders read with: of rows that tensor ranks divide in training, each has all.
-  const model::Context& reading() const { return reading_; }
+  /// For reading with the weights as they are: of rows that tensor ranks divide in training, each has all.
+  ModelShare share() const { return {reading_, memory_.part.chunks, runner_.links()}; }
 
   /// What this rank keeps of the run; after commit().
   parallel::TrainingState& state() { return updater_->state(); }

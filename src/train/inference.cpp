@@ -6,6 +6,7 @@
 #include "arch/shard_rules.h"
 #include "checkpoint/held_unit.h"
 #include "checkpoint/replicated.h"
+#include "layout/pipeline/schedules.h"
 #include "model/rotation.h"
 #include "model/weights.h"
 
@@ -21,12 +22,15 @@ layout::ParallelPlan reading(layout::ParallelPlan plan) {
 
 layout::TensorRank tensor_of(const parallel::Groups& groups) { return {.rank = groups.at().tp, .ranks = groups.plan().tp}; }
 
-std::vector<layout::Unit> units_of(const arch::ModelConfig& model, const parallel::Groups& groups) {
-  return arch::units_of(arch::unit_table(model), tensor_of(groups));
+std::vector<arch::LeaseClass> classes_of(const arch::ModelConfig& model, const parallel::Groups& groups,
+                                         const std::vector<layout::Chunk>& chunks) {
+  const std::vector<layout::Unit> units = arch::units_of(arch::unit_table(model), tensor_of(groups));
+  return arch::lease_classes(arch::parts_of(arch::part_map(model, units, groups.plan().leases), chunks), arch::unit_map(model));
 }
 
-std::vector<arch::LeaseClass> classes_of(const arch::ModelConfig& model, const parallel::Groups& groups) {
-  return arch::lease_classes(arch::part_map(model, units_of(model, groups), groups.plan().leases), arch::unit_map(model));
+PipelineLinks links_of(const parallel::Groups& groups) {
+  const layout::StageMap stages = layout::stage_map(groups.plan());
+  return {.group = &groups.pipeline(), .chunks = stages.neighbours_of(groups.at().pp), .head = stages.last_rank()};
 }
 
 }  // namespace
@@ -34,11 +38,14 @@ std::vector<arch::LeaseClass> classes_of(const arch::ModelConfig& model, const p
 Inference::Inference(const arch::ModelConfig& model, DType type, Runtime& runtime, ops::Ops& ops, const parallel::Groups& groups,
                      const parallel::StoreFactory& make_store)
     : groups_(groups),
+      table_(arch::unit_table(model)),
+      chunks_(layout::chunks_of(groups.plan(), groups.at().pp, model.layers)),
+      links_(links_of(groups)),
       arena_("parameters", MemoryKind::parameters),
       table_arena_("tables", MemoryKind::workspace),
       packed_arena_("packed_head", MemoryKind::parameters),
-      weights_(units_of(model, groups), {.type = type, .master = false}, reading(groups.plan()), groups.at(),
-               classes_of(model, groups)),
+      weights_(arch::units_of(table_, arch::unit_map(model), chunks_, tensor_of(groups)), {.type = type, .master = false},
+               reading(groups.plan()), groups.at(), classes_of(model, groups, chunks_)),
       parameters_(make_store(weights_, groups)),
       boundary_(parallel::make_reading_boundary(groups)),
       attention_(parallel::make_attention(groups.plan(), groups.at())),
@@ -69,7 +76,7 @@ void Inference::load(const checkpoint::WeightSource& source, Team& team) {
   std::vector<checkpoint::UnitBuffer> buffers;
   for (std::size_t u = 0; u < parameters_->units().size(); ++u)
     buffers.push_back({&parameters_->units()[u], parameters_->shard(UnitIndex{static_cast<int>(u)}).master});
-  const auto reader = source.read_model(checkpoint::tensors_of(parameters_->units(), parameters_->dtype(), weights));
+  const auto reader = source.read_model(checkpoint::tensors_of(arch::units_of(table_), parameters_->dtype(), weights));
   if (weights_.sharded) {
     read_parts(*reader, team);
   } else {
@@ -102,11 +109,16 @@ void Inference::prepack() {
     parameters_->add_packed(unit, {static_cast<int>(role), context_.ops.linear().prepack(weights, to)});
   };
   const arch::UnitMap map = arch::unit_map(context_.config);
+  const auto is_held = [&](UnitIndex unit) {
+    return !parameters_->units()[static_cast<std::size_t>(unit.value)].parameters.empty();
+  };
   for (const UnitIndex unit : map.blocks) {
+    if (!is_held(unit)) continue;
     const model::WeightSet weights = weights_of(unit);
     for (const Role role : {Role::qkv_weight, Role::attention_out_weight, Role::up_weight, Role::down_weight})
       prepack(unit, role, weights[role], weights[role]);
   }
+  if (!chunks_.back().head) return;
   const UnitIndex unit = map.head_reads.back();
   const Tensor projection = weights_of(unit)[map.projection];
   Tensor to = projection;

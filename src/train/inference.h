@@ -10,32 +10,40 @@
 #include "model/context.h"
 #include "parallel/stores.h"
 #include "tensor/host_pieces.h"
+#include "train/staged_decoder.h"
 
 namespace lockstep::train {
 
 class Inference {
  public:
-  /// Takes memory for the weights, in `type` (f32 or bf16), which is that of activations too. The arguments outlive it.
+  /// Takes memory for the weights that this rank has in the plan of `groups`, in `type` (f32 or bf16), which is that of
+  /// activations too. The arguments outlive it.
   Inference(const arch::ModelConfig& model, DType type, Runtime& runtime, ops::Ops& ops, const parallel::Groups& groups,
             const parallel::StoreFactory& make_store = parallel::make_parameter_store);
   Inference(const Inference&) = delete;
   Inference& operator=(const Inference&) = delete;
 
-  /// Every rank gets all weights and reads a part of them. Throws UserError when they are another model's. Collective.
+  /// Every rank gets its weights; of what several ranks have each reads a part. Throws UserError when they are another model's.
+  /// Collective.
   void load(const checkpoint::WeightSource& source, Team& team);
   /// For writing text, a token at a time: weights are kept as ops::Linear::prepack keeps them, with the same bits in every
   /// result; a matrix that embedding reads too is kept twice. Nothing where ranks have parts of them. After load(), once.
   void prepack();
   const model::Context& context() const { return context_; }
+  /// The stages of the plan's pipeline have a chunk each.
+  ModelShare share() const { return {context_, chunks_, links_}; }
   /// The ranks that read together.
   const parallel::Groups& groups() const { return groups_; }
-  /// Bytes of all weights: about what writing one token reads.
+  /// Bytes of this rank's weights: about what writing one token reads.
   std::int64_t weight_bytes() const { return arena_.bytes(); }
 
  private:
   /// Of weights that are cut, each rank its part.
   void read_parts(checkpoint::RangeReader& reader, Team& team);
   const parallel::Groups& groups_;
+  std::vector<arch::UnitSpec> table_;
+  std::vector<layout::Chunk> chunks_;
+  PipelineLinks links_;
   Arena arena_, table_arena_, packed_arena_;
   parallel::ParameterMemory weights_;
   std::unique_ptr<parallel::ParameterStore> parameters_;

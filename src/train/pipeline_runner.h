@@ -9,6 +9,7 @@
 #include "comm/communicator.h"
 #include "data/batch.h"
 #include "layout/pipeline/pipeline_schedule.h"
+#include "layout/pipeline/stage_map.h"
 #include "model/stage.h"
 
 namespace lockstep::train {
@@ -21,11 +22,9 @@ struct PassTimes {
 
 /// Where messages go: ranks of `group` by chunk.
 struct PipelineLinks {
-  struct Neighbours {
-    int before = -1, behind = -1;  ///< that have the chunks before and behind; not asked for where there is no message
-  };
   comm::Communicator* group = nullptr;  ///< null: the list has no messages
-  std::vector<Neighbours> chunks;
+  std::vector<layout::Neighbours> chunks = {};
+  int head = 0;  ///< the rank that has the head
 };
 
 /// What a step is judged by.
@@ -41,6 +40,7 @@ class PipelineRunner {
   PipelineRunner(const std::vector<layout::Action>& actions, const model::ModelMemory& memory,
                  std::span<const std::unique_ptr<model::Stage>> stages, PipelineLinks links = {});
 
+  const PipelineLinks& links() const { return links_; }
   /// One step. `batches[m]` is micro-batch m; `step` addresses dropout masks.
   PassTimes run(std::span<const data::Batch> batches, std::int64_t step, const StepObjective& objective);
   /// Adds the token losses of a batch to `loss` [1] f64 where the head is; nothing is kept. Between steps. Chunks hand over as

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "layout/pipeline/schedules.h"
+
 namespace lockstep::train {
 
 UpdaterNeeds replicas_needs(const layout::ParallelPlan& plan) { return {.ranks = plan.dp * plan.cp, .norm_ranks = plan.ranks()}; }
@@ -18,6 +20,14 @@ parallel::ResidentState make_state(const UpdaterParts& parts, parallel::Gradient
           layout::state_cut(parts.groups.plan(), parts.groups.at(), over)};
 }
 
+/// Of a tied matrix whose embedding and head are on different stages, who has the part of its gradient that this rank has not.
+parallel::TiedPartner tied_partner(const UpdaterParts& parts) {
+  const layout::StageMap stages = layout::stage_map(parts.config.plan);
+  const int mine = parts.groups.at().pp, first = stages.first_rank(), last = stages.last_rank();
+  if (!parts.config.model.tied || first == last || (mine != first && mine != last)) return {};
+  return {&parts.groups.pipeline(), mine == first ? last : first};
+}
+
 parallel::GlobalNorm make_norm(const UpdaterParts& parts, parallel::TrainingState& state, comm::Communicator& group) {
   if (&group == &parts.groups.replicas()) return {state, parts.memory.norm, parts.groups};
   return {state, parts.memory.norm, group};
@@ -30,7 +40,7 @@ Replicas::Replicas(const UpdaterParts& parts, comm::Communicator& group)
       group_(group),
       optimizer_(make_optimizer(parts.config.optimizer)),
       gradients_(parts.parameters.units(), arch::unit_map(parts.config.model), parts.config.plan.microbatches,
-                 parts.memory.gradients, group, parts.ops, parts.config.gradients),
+                 parts.memory.gradients, {group, tied_partner(parts)}, parts.ops, parts.config.gradients),
       state_(make_state(parts, gradients_, group)),
       norm_(make_norm(parts, state_, group)) {
   if (parts.memory.partial.any()) {

@@ -75,16 +75,16 @@ std::int32_t TokenSampler::draw(std::span<const float> logits, const SampleOptio
   return order_[kept - 1];
 }
 
-TextSampler::TextSampler(const model::Context& context)
-    : context_(context),
-      piece_(std::min(longest_piece, context.config.block_size)),
-      decoder_(context, 1, piece_),
+TextSampler::TextSampler(const ModelShare& model)
+    : context_(model.context),
+      piece_(std::min(longest_piece, context_.config.block_size)),
+      decoder_(model, 1, piece_),
       logits_(context_.dims, *context_.boundaries.head, context_.config.vocabulary, 1) {}
 
 void TextSampler::declare(Arena& workspace, Arena& cache) {
   decoder_.declare(workspace, cache);
   workspace.declare(tokens_, "tokens", Shape{piece_}, DType::i32);
-  logits_.declare(workspace);
+  if (decoder_.has_head()) logits_.declare(workspace);
 }
 
 std::span<float> TextSampler::read(std::span<const std::int32_t> tokens) {
@@ -98,9 +98,16 @@ std::span<float> TextSampler::read(std::span<const std::int32_t> tokens) {
     upload(stream, piece);
     const Tensor x = decoder_.read(piece.device, 1, rows);
     tokens = tokens.subspan(count);
-    if (tokens.empty()) decoder_.logits(logits_.own(1), x.slice_rows(rows - 1, 1));
+    if (tokens.empty() && decoder_.has_head()) decoder_.decoder().logits(logits_.own(1), x.slice_rows(rows - 1, 1));
   }
+  if (!decoder_.has_head()) return {};
   return elements<float>(logits_.bring(stream, 1));
+}
+
+std::int32_t TextSampler::draw(std::span<float> logits, const SampleOptions& options, double uniform) {
+  if (!decoder_.has_head()) return decoder_.from_head(0);
+  for (const std::int32_t id : options.never) logits[static_cast<std::size_t>(id)] = -std::numeric_limits<float>::infinity();
+  return decoder_.from_head(sampler_.draw(logits, options, uniform));
 }
 
 void TextSampler::run(std::span<const std::int32_t> prompt, const SampleOptions& options,
@@ -111,23 +118,21 @@ void TextSampler::run(std::span<const std::int32_t> prompt, const SampleOptions&
   const auto block = static_cast<std::size_t>(context_.config.block_size);
   text_.assign(prompt.begin(), prompt.end());
   const CounterRng rng(options.seed, fmt::format("sample.{}", options.number));
-  decoder_.cache().set_length(0);
+  model::KvCache& cache = decoder_.decoder().cache();
+  cache.set_length(0);
   std::size_t unread = std::min(text_.size(), block);
   const bool alone = together == nullptr || together->size() == 1;
   bool writes = true;
   for (std::int64_t i = 0; i < options.tokens; ++i) {
     const std::span<float> logits = read(std::span(text_).last(unread));
-    for (const std::int32_t id : options.never) {
-      logits[static_cast<std::size_t>(id)] = -std::numeric_limits<float>::infinity();
-    }
-    const std::int32_t token = sampler_.draw(logits, options, rng.uniform(static_cast<std::uint64_t>(i)));
+    const std::int32_t token = draw(logits, options, rng.uniform(static_cast<std::uint64_t>(i)));
     writes = writes && each(token);
     if (alone && !writes) return;
     if (!alone && (i + 1) % tokens_between_agreements == 0 && !any_writes(writes, *together)) return;
     text_.push_back(token);
     unread = 1;
-    if (decoder_.cache().length() == decoder_.cache().capacity()) {
-      decoder_.cache().set_length(0);
+    if (cache.length() == cache.capacity()) {
+      cache.set_length(0);
       unread = block;
     }
   }

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "comm/communicator.h"
-#include "model/decoder.h"
+#include "train/staged_decoder.h"
 #include "train/whole_logits.h"
 
 namespace lockstep::train {
@@ -40,24 +40,28 @@ class TokenSampler {
 /// depend on what was sampled before.
 class TextSampler {
  public:
-  explicit TextSampler(const model::Context& context);
+  /// What `model` refers to outlives this.
+  explicit TextSampler(const ModelShare& model);
   void declare(Arena& workspace, Arena& cache);
   /// Continues `prompt` (not empty) by options.tokens tokens and calls `each` with every one; `each` returns false to stop. A
   /// context that outgrows the block size is cropped to its last block_size tokens and read again.
+  /// Collective over the pipeline's ranks, each with the same arguments: every one of them learns every token.
   /// `together`: ranks that write texts at the same time, from prompts and to lengths that are alike. One whose text ends before
   /// the others' goes on without `each` until the last has stopped, so that all make the same passes; then it is collective.
   void run(std::span<const std::int32_t> prompt, const SampleOptions& options, const std::function<bool(std::int32_t)>& each,
            comm::Communicator* together = nullptr);
 
  private:
-  /// Logits of the last of `tokens`, read behind the cache in pieces.
+  /// Logits of the last of `tokens`, read behind the cache in pieces; nothing where the head is not.
   std::span<float> read(std::span<const std::int32_t> tokens);
+  /// The token that the rank with the head draws. Collective over the pipeline's ranks.
+  std::int32_t draw(std::span<float> logits, const SampleOptions& options, double uniform);
   const model::Context& context_;
   std::int64_t piece_;
-  model::Decoder decoder_;
+  StagedDecoder decoder_;
   TokenSampler sampler_;
   Mirror tokens_;       ///< [piece] i32
-  WholeLogits logits_;  ///< of one row
+  WholeLogits logits_;  ///< of one row, where the head is
   std::vector<std::int32_t> text_;
 };
 

@@ -21,22 +21,23 @@ std::int64_t samples_for(std::int64_t length, std::int64_t windows) {
 /// Reads a text's batches on one rank.
 class TextReader {
  public:
-  TextReader(const model::Context& context, const data::TokenFile& file, const TextLossRequest& request, Runtime& runtime)
-      : stream_(context.ops.stream()),
+  TextReader(const Inference& model, const data::TokenFile& file, const TextLossRequest& request, Runtime& runtime)
+      : stream_(model.context().ops.stream()),
         length_(request.length),
         sampler_(data::whole_file_sampler(file, length_)),
         samples_(samples_for(length_, sampler_.windows())),
         reader_(file, sampler_, samples_, length_, sampler_.windows()),
-        decoder_(context, samples_, samples_ * length_),
+        decoder_(model.share(), samples_, samples_ * length_),
         wants_logits_(request.logits),
-        logits_(context.dims, *context.boundaries.head, context.config.vocabulary, samples_ * length_) {
+        logits_(model.context().dims, *model.context().boundaries.head, model.context().config.vocabulary, samples_ * length_) {
     const Shape rows{samples_ * length_};
     reader_.declare(text_);
     workspace_.declare(tokens_, "tokens", rows, DType::i32);
     workspace_.declare(targets_, "targets", rows, DType::i32);
     workspace_.declare(loss_, "loss", Shape{1}, DType::f64);
     decoder_.declare(workspace_, cache_);
-    if (wants_logits_) logits_.declare(workspace_);
+    // Pipelines give theirs to the rank with the first stage.
+    if (wants_logits_ && (decoder_.has_head() || model.groups().at().pp == 0)) logits_.declare(workspace_);
     Ledger ledger;
     workspace_.commit(runtime, ledger);
     cache_.commit(runtime, ledger);
@@ -51,20 +52,22 @@ class TextReader {
   /// A batch's logits [tokens of its windows, V], on the host: those of the batch that was read, or room for another's.
   Tensor logits(std::int64_t batch) const { return logits_.host(windows(batch) * length_); }
 
-  /// The sum of a batch's token losses and the number of its targets; makes its logits too where they are asked for.
+  /// The number of a batch's targets, and where the head is the sum of its token losses; makes its logits too where they are
+  /// asked for. Collective over the pipeline's ranks.
   TextLoss read(std::int64_t index) {
     const data::Batch& batch = reader_.read(index);
-    decoder_.cache().set_length(0);
+    decoder_.decoder().cache().set_length(0);
     copy(stream_, tokens_, batch.tokens);
     copy(stream_, targets_, batch.targets);
     const Tensor x = decoder_.read(tokens_, samples_, length_);
+    if (!decoder_.has_head()) return {0, batch.target_count};
     elements<double>(loss_.host)[0] = 0;
     upload(stream_, loss_);
-    decoder_.loss(x, {targets_, loss_.device});
+    decoder_.decoder().loss(x, {targets_, loss_.device});
     download(stream_, loss_);
     if (wants_logits_) {
       const std::int64_t rows = windows(index) * length_;
-      decoder_.logits(logits_.own(rows), x.slice_rows(0, rows));
+      decoder_.decoder().logits(logits_.own(rows), x.slice_rows(0, rows));
       static_cast<void>(logits_.bring(stream_, rows));
     }
     return {elements<double>(loss_.host)[0], batch.target_count};
@@ -76,7 +79,7 @@ class TextReader {
   data::Sampler sampler_;
   std::int64_t samples_;
   data::WindowReader reader_;
-  model::Decoder decoder_;
+  StagedDecoder decoder_;
   Arena workspace_{"eval", MemoryKind::workspace}, cache_{"eval_cache", MemoryKind::workspace},
       text_{"eval_text", MemoryKind::data};
   Tensor tokens_, targets_;
@@ -88,14 +91,22 @@ class TextReader {
 }  // namespace
 
 TextLoss loss_of_text(const Inference& model, const data::TokenFile& file, const TextLossRequest& request, Runtime& runtime) {
-  TextReader reader(model.context(), file, request, runtime);
+  TextReader reader(model, file, request, runtime);
   comm::Communicator& ranks = model.groups().data();
   const layout::Rounds rounds{reader.batches(), ranks.size()};
   // Of each batch, 0 on the ranks that did not read it: added over ranks, then in the order of batches.
   std::vector<double> losses(static_cast<std::size_t>(reader.batches()));
   TextLoss result;
+  // Logits, which the rank with the head has, are taken where the first stage is.
+  const bool takes = model.groups().at().pp == 0, has_head = model.share().chunks.back().head;
+  comm::Communicator& pipeline = model.groups().pipeline();
+  const int head = model.share().links.head;
   const auto take = [&](std::int64_t batch) {
-    if (request.take_logits) request.take_logits(reader.logits(batch));
+    const Tensor logits = reader.logits(batch);
+    if (has_head && !takes) pipeline.host().send(logits, 0).wait();
+    if (!takes) return;
+    if (!has_head) pipeline.host().receive(logits, head).wait();
+    if (request.take_logits) request.take_logits(logits);
   };
   for (std::int64_t round = 0; round < rounds.count(); ++round) {
     const auto [mine, counts] = rounds.turn(round, ranks.rank());
@@ -105,7 +116,7 @@ TextLoss loss_of_text(const Inference& model, const data::TokenFile& file, const
       result.tokens += read.tokens;
     }
     if (ranks.rank() > 0) {
-      if (counts && request.logits) ranks.host().send(reader.logits(mine), 0).wait();
+      if (counts && request.logits && has_head) ranks.host().send(reader.logits(mine), 0).wait();
       continue;
     }
     if (request.logits) take(mine);
@@ -115,12 +126,13 @@ TextLoss loss_of_text(const Inference& model, const data::TokenFile& file, const
       if (!others) break;
       last = batch;
       if (!request.logits) continue;
-      ranks.host().receive(reader.logits(batch), other).wait();
+      if (has_head) ranks.host().receive(reader.logits(batch), other).wait();
       take(batch);
     }
     if (request.have_windows) request.have_windows(reader.windows_until(last));
   }
-  ranks.host().all_reduce(view(std::span(losses), Shape{std::ssize(losses)}), comm::Reduction::sum).wait();
+  for (comm::Communicator* group : {&ranks, &pipeline})  // 0 but where the head is
+    group->host().all_reduce(view(std::span(losses), Shape{std::ssize(losses)}), comm::Reduction::sum).wait();
   ranks.host().all_reduce(view(std::span(&result.tokens, 1), Shape{1}), comm::Reduction::sum).wait();
   demand_targets(result.tokens, file);
   result.loss = std::accumulate(losses.begin(), losses.end(), 0.0) / static_cast<double>(result.tokens);

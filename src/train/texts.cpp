@@ -9,7 +9,7 @@ namespace lockstep::train {
 Pace write_texts(const TextsRequest& request, const data::Tokenizer& tokenizer, TextSampler& sampler,
                  const parallel::Groups& groups, const std::function<void(std::string_view)>& put) {
   comm::Communicator& ranks = groups.data();
-  const bool lead = ranks.rank() == 0;  // tensor ranks beside rank 0 collect the same texts, and drop them
+  const bool lead = ranks.rank() == 0;  // of a model's ranks all collect the same texts, and all but one drop them
   const auto show = [&](std::string_view text) {
     if (groups.lead()) put(text);
   };

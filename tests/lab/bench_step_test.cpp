@@ -62,27 +62,13 @@ TEST(BenchStep, JsonHasTheSharedKeysInOrder) {
   const Json json = to_json(report);
   std::vector<std::string> keys;
   for (const auto& [key, value] : json.object()) keys.push_back(key);
-  EXPECT_EQ(keys, (std::vector<std::string>{"peer",
-                                            "shape",
-                                            "dtype",
-                                            "mode",
-                                            "ranks",
-                                            "threads",
-                                            "tokens_per_s",
-                                            "best_tokens_per_s",
-                                            "gflops",
-                                            "steps",
-                                            "warm_up_s",
-                                            "first_loss",
-                                            "last_loss",
-                                            "peak_mib",
-                                            "device_peak_mib",
-                                            "exposed_s",
-                                            "floor_ratio",
-                                            "recompute",
-                                            "zero",
-                                            "activation_bytes",
-                                            "account"}));
+  EXPECT_EQ(
+      keys,
+      (std::vector<std::string>{
+          "peer",        "shape",     "dtype",     "mode",       "ranks",     "threads",  "tokens_per_s",    "best_tokens_per_s",
+          "gflops",      "steps",     "warm_up_s", "first_loss", "last_loss", "peak_mib", "device_peak_mib", "exposed_s",
+          "floor_ratio", "recompute", "zero",      "pp",         "schedule",  "gas",      "bubble",          "activation_bytes",
+          "account"}));
   EXPECT_EQ(json.at("peer").string(), "lockstep 1.2.3");
   EXPECT_EQ(json.at("threads").integer(), 2);
   EXPECT_DOUBLE_EQ(json.at("floor_ratio").number(), 2);
@@ -137,6 +123,49 @@ TEST(BenchStep, RanksShareTheSamples) {
   EXPECT_GT(together.account[static_cast<std::size_t>(Part::ranks)], 0);
   EXPECT_NE(to_text(together, false).find("waiting for ranks"), std::string::npos);
   EXPECT_EQ(to_text(alone, false).find("waiting for ranks"), std::string::npos);
+}
+
+TEST(BenchStep, StagesShareTheLayersAndSayHowLongTheirScheduleWaits) {
+  constexpr StepShape deep{"deep", 4, 2, 16, 65, 4, 8};
+  const auto measured = [&](int ranks, const StepPipeline& pipeline) {
+    StepReport first;
+    comm::run_ranks(ranks, {.timeout = 60}, [&](comm::Communicator& world) {
+      support::Machine machine(1);
+      world.attach(*machine.stream, machine.runtime->team());
+      StepReport report =
+          bench_step(deep, {.pipeline = pipeline, .steps = 3, .version = "1"}, *machine.runtime, *machine.ops, world);
+      if (world.rank() == 0) first = std::move(report);
+    });
+    return first;
+  };
+  const StepReport one = measured(1, {.microbatches = 4});
+  for (const std::string schedule : {"1f1b", "zb-v"}) {
+    const StepReport two = measured(2, {.stages = 2, .schedule = schedule, .microbatches = 4});
+    EXPECT_EQ(two.last_loss, one.last_loss);
+    EXPECT_NEAR(two.bubble, schedule == "1f1b" ? 1.0 / 5 : 1.0 / 25, 1e-9);
+    EXPECT_NE(to_text(two, false).find("2 stages, " + schedule + ", 4 micro-batches: ranks wait"), std::string::npos);
+    EXPECT_EQ(to_json(two).at("schedule").string(), schedule);
+  }
+  EXPECT_EQ(one.bubble, 0);
+}
+
+TEST(BenchStep, RefusesPipelinesThatDoNotFit) {
+  const auto problems_of = [](int ranks, const StepPipeline& pipeline) {
+    std::vector<Problem> problems;
+    check_samples(small, ranks, problems, pipeline);
+    std::string all;
+    for (const Problem& problem : problems) all += problem.message + "\n";
+    return all;
+  };
+  EXPECT_EQ(problems_of(2, {}), "");
+  EXPECT_NE(problems_of(2, {.stages = 2}).find("--pp 2 --schedule 1f1b: 2 stages, and small has 1 layers"), std::string::npos);
+  EXPECT_NE(problems_of(3, {.stages = 2}).find("--pp 2: 3 ranks do not divide by it"), std::string::npos);
+  EXPECT_NE(problems_of(1, {.schedule = "2f2b", .microbatches = 0}).find("--schedule 2f2b: there is no such schedule\n--gas 0"),
+            std::string::npos);
+  EXPECT_NE(problems_of(2, {.stages = 2, .schedule = "dualpipe-v", .microbatches = 2}).find("--gas 2: schedule dualpipe-v"),
+            std::string::npos);
+  EXPECT_NE(problems_of(2, {.microbatches = 2}).find("--ranks 2 --pp 1 --gas 2: the 2 samples of small do not divide by 4"),
+            std::string::npos);
 }
 
 TEST(BenchStep, RefusesRanksThatDoNotDivideTheSamples) {

@@ -31,8 +31,12 @@ std::vector<float> reduced(const Order& order) {
     Arena gradients("gradients", MemoryKind::gradients), rest("rest", MemoryKind::workspace);
     GradientMemory memory;
     memory.declare({gradients, rest, rest}, units,
-                   {.microbatches = microbatches, .reduce = order.reduce, .open_microbatches = order.open, .ranks = 2});
-    ZeroGradients store(units, map, microbatches, memory, group, *machine.ops, {.bucket_bytes = order.bucket_bytes});
+                   {.microbatches = microbatches,
+                    .reduce = order.reduce,
+                    .open_microbatches = order.open,
+                    .ranks = 2,
+                    .order = arch::backward_order(map)});
+    ZeroGradients store(units, map, microbatches, memory, {group}, *machine.ops, {.bucket_bytes = order.bucket_bytes});
     Ledger ledger;
     gradients.commit(*machine.runtime, ledger);
     rest.commit(*machine.runtime, ledger);
@@ -76,8 +80,8 @@ TEST(Gradients, MicroBatchesAreOpenedAndClosedInOrder) {
   const std::vector<layout::Unit> units = arch::units_of(arch::unit_table(support::tiny_llama()));
   Arena arena("gradients", MemoryKind::gradients);
   GradientMemory memory;
-  memory.declare({arena, arena, arena}, units, {.microbatches = 2});
-  ZeroGradients store(units, map, 2, memory, *machine.world, *machine.ops, {});
+  memory.declare({arena, arena, arena}, units, {.microbatches = 2, .order = arch::backward_order(map)});
+  ZeroGradients store(units, map, 2, memory, {*machine.world}, *machine.ops, {});
   Ledger ledger;
   arena.commit(*machine.runtime, ledger);
   store.begin(2);

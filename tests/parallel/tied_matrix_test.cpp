@@ -100,7 +100,7 @@ TEST(TiedMatrix, AnyRangesGiveTheSumOfBothParts) {
       group.attach(*machine.stream, machine.runtime->team());
       Memory memory;
       TiedMatrixMemory parts;
-      parts.declare(memory.arenas, Shape{vocabulary, width}, microbatches * rows, group.size());
+      parts.declare(memory.arenas, {Shape{vocabulary, width}, microbatches * rows, group.size()});
       TiedMatrix matrix(parts, group, *machine.ops);
       memory.commit(machine);
       for (const std::vector<std::int64_t>& cuts : std::vector<std::vector<std::int64_t>>{
@@ -119,7 +119,7 @@ TEST(TiedMatrix, AStepWhosePartsStayApartLeavesNothingToTheNext) {
   support::Machine machine(1);
   Memory memory;
   TiedMatrixMemory parts;
-  parts.declare(memory.arenas, Shape{vocabulary, width}, microbatches * rows, 1);
+  parts.declare(memory.arenas, {Shape{vocabulary, width}, microbatches * rows});
   TiedMatrix matrix(parts, *machine.world, *machine.ops);
   memory.commit(machine);
   add_tokens(matrix, 1, 0);
@@ -134,7 +134,7 @@ TEST(TiedMatrix, MemoryForOneRankDoesNotServeTwo) {
     support::Machine machine(1);
     Memory memory;
     TiedMatrixMemory parts;
-    parts.declare(memory.arenas, Shape{vocabulary, width}, 3, 1);
+    parts.declare(memory.arenas, {Shape{vocabulary, width}, 3});
     EXPECT_THROW(TiedMatrix(parts, group, *machine.ops), BrokenRule);
   });
 }
@@ -143,7 +143,7 @@ TEST(TiedMatrix, MoreTokensThanItWasMadeForAreRefused) {
   support::Machine machine(1);
   Memory memory;
   TiedMatrixMemory parts;
-  parts.declare(memory.arenas, Shape{vocabulary, width}, 3, 1);
+  parts.declare(memory.arenas, {Shape{vocabulary, width}, 3});
   TiedMatrix matrix(parts, *machine.world, *machine.ops);
   memory.commit(machine);
   std::vector<std::int32_t> tokens{1, 2, 3, 4};
@@ -156,9 +156,10 @@ struct Store {
   explicit Store(bool tied) : config(support::tiny_model()) {
     config.tied = tied;
     map = arch::unit_map(config);
-    const Shape table = tied ? arch::token_table(units(), map).shape : Shape{};
-    parts.declare(memory.arenas, units(), {.microbatches = 2, .tokens = 6, .tied = table});
-    gradients.emplace(units(), map, 2, parts, *machine.world, *machine.ops, GradientOptions{});
+    GradientWork work{.microbatches = 2, .tokens = 6, .order = arch::backward_order(map)};
+    if (tied) work.tied = {.unit = map.tied, .shape = arch::token_table(units(), map).shape};
+    parts.declare(memory.arenas, units(), work);
+    gradients.emplace(units(), map, 2, parts, GradientGroups{*machine.world}, *machine.ops, GradientOptions{});
     memory.commit(machine);
   }
   const std::vector<layout::Unit>& units() {

@@ -48,7 +48,7 @@ TEST(ZeroExample, ThreeLayersOnThreeRanks) {
 
     // Each rank makes the gradient of a whole layer; of the sum over ranks it gets the third that it keeps weights of.
     const arch::UnitMap map = ThreeLayers::map();
-    ZeroGradients gradients(rank.memory.units, map, 1, rank.kept, world, *rank.machine.ops, {.bucket_bytes = 1});
+    ZeroGradients gradients(rank.memory.units, map, 1, rank.kept, {world}, *rank.machine.ops, {.bucket_bytes = 1});
     gradients.begin(1);
     const auto add_to = [&](UnitIndex unit, float gradient) {
       std::ranges::fill(elements<float>(gradients.open(unit, Microbatch{0}).flat), gradient);

@@ -1,7 +1,7 @@
 #pragma once
 
-// A tiny model trained on thread ranks whose state is cut as a plan says, and what they are left with, put together: equal in
-// every bit however it was cut.
+// A tiny model trained on thread ranks whose state is cut as a plan says, each of them one rank or a pipeline, and what they are
+// left with, put together: equal in every bit however it was cut.
 
 #include <gtest/gtest.h>
 
@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "comm/thread/thread_world.h"
+#include "layout/pipeline/schedules.h"
 #include "support/tiny_engine.h"
 #include "train/engine.h"
 #include "train/replicas.h"
@@ -19,7 +20,7 @@
 namespace lockstep::support {
 
 struct ZeroRun {
-  int ranks = 2;
+  int ranks = 2;  ///< data-parallel
   int level = 0;  ///< memory.zero
   layout::CutOver over = layout::CutOver::all;
   arch::ModelConfig model = tiny_model();
@@ -35,8 +36,20 @@ struct ZeroRun {
   layout::LeaseSize leases = layout::LeaseSize::block;
   layout::Recompute recompute = {};
   int steps = 3;
+  int stages = 1;  ///< parallel.pp
+  std::string schedule = "1f1b";
+  std::optional<layout::ActionTable> table = {};
+  std::vector<std::int64_t> split = {};
   layout::ParallelPlan plan() const {
-    layout::ParallelPlan plan{.dp = ranks, .microbatches = microbatches, .reduce = reduce, .ranks_per_host = ranks};
+    layout::ParallelPlan plan{.dp = ranks,
+                              .pp = stages,
+                              .chunks = usual_chunks(*layout::find_schedule(schedule), stages),
+                              .schedule = schedule,
+                              .table = table,
+                              .split = split,
+                              .microbatches = microbatches,
+                              .reduce = reduce,
+                              .ranks_per_host = ranks * stages};
     if (over == layout::CutOver::host) plan.ranks_per_host = 2;
     layout::set_zero_level(plan, level, over);
     plan.prefetch = prefetch;
@@ -93,16 +106,17 @@ class ZeroRank {
   }
   train::Engine& engine() { return *engine_; }
   Team& team() { return runtime_->team(); }
+  Runtime& runtime() { return *runtime_; }
   int rank() const { return groups_.all().rank(); }
 
   ZeroBatches batches(int number) const {
-    const int each = config_.plan.microbatches, all = each * groups_.all().size();
+    const int each = config_.plan.microbatches, all = each * config_.plan.dp;
     ZeroBatches made;
     made.all = std::make_unique<Batches>(all, config_.samples, config_.positions, config_.model.vocabulary,
                                          static_cast<std::uint64_t>(number));
     std::vector<std::int32_t>& targets = made.all->target_values();
     for (std::size_t i = 0; i < targets.size() / 3; ++i) targets[i] = -1;
-    made.mine = made.all->all().subspan(static_cast<std::size_t>(each * rank()), static_cast<std::size_t>(each));
+    made.mine = made.all->all().subspan(static_cast<std::size_t>(each * groups_.at().dp), static_cast<std::size_t>(each));
     for (const data::Batch& batch : made.mine) {
       made.targets +=
           std::ranges::count_if(elements<std::int32_t>(batch.targets), [](std::int32_t target) { return target >= 0; });
@@ -115,7 +129,9 @@ class ZeroRank {
   train::StepResult step(int number) { return step(batches(number), number); }
   double evaluate() {
     const Batches batches(1, config_.samples, config_.positions, config_.model.vocabulary, 99);
-    return engine_->evaluate(batches.all().front());
+    double loss = engine_->evaluate(batches.all().front());
+    groups_.pipeline().all_reduce(view(std::span(&loss, 1), Shape{1}), comm::Reduction::sum).wait();
+    return loss;
   }
   /// Puts what this rank answers for into `result`, whose buffers all ranks share.
   void collect(ZeroResult& result, bool with_gradients = true) {
@@ -123,11 +139,11 @@ class ZeroRank {
     {
       static std::mutex making;
       const std::lock_guard lock(making);
-      make_room(result, state);
+      make_room(result);
     }
     state.for_each({.gradients = with_gradients, .slots = true}, [&](const parallel::StateRange& range) {
       const auto put = [&](UnitBytes& to, const Tensor& values, const layout::Range& part) {
-        if (part.count == 0) return;
+        if (part.count == 0 || !state.units()[static_cast<std::size_t>(range.unit.value)].owned) return;
         const Tensor own = values.flat(part.first - range.range.first, part.count);
         std::memcpy(&to[static_cast<std::size_t>(range.unit.value)][static_cast<std::size_t>(part.first) * size_of(own.dtype)],
                     own.data, own.bytes());
@@ -139,10 +155,11 @@ class ZeroRank {
   }
 
  private:
-  static void make_room(ZeroResult& result, const parallel::TrainingState& state) {
+  void make_room(ZeroResult& result) {
+    const parallel::TrainingState& state = engine_->state();
     if (!result.masters.empty()) return;
     result.slots.resize(state.slots().size());
-    for (const layout::Unit& unit : state.units()) {
+    for (const layout::Unit& unit : arch::units_of(arch::unit_table(config_.model))) {
       const auto bytes = [&](DType type) {
         return std::vector<std::byte>(static_cast<std::size_t>(unit.elements) * size_of(type));
       };
@@ -163,7 +180,7 @@ class ZeroRank {
 /// Runs `body` on the ranks of a run.
 inline void on_zero_ranks(const ZeroRun& run, const std::function<void(ZeroRank&)>& body,
                           const parallel::StoreFactory& stores = parallel::make_parameter_store) {
-  comm::run_ranks(run.ranks, {.timeout = 60}, [&](comm::Communicator& world) {
+  comm::run_ranks(run.ranks * run.stages, {.timeout = 60}, [&](comm::Communicator& world) {
     ZeroRank rank(run, world, stores);
     body(rank);
   });

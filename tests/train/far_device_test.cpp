@@ -50,9 +50,9 @@ struct Left {
   bool operator==(const Left&) const = default;
 };
 
-void write_text(const model::Context& context, Machine& machine, Left& run) {
+void write_text(const ModelShare& model, Machine& machine, Left& run) {
   Arena workspace("sampling", MemoryKind::workspace), cache("cache", MemoryKind::workspace);
-  TextSampler sampler(context);
+  TextSampler sampler(model);
   sampler.declare(workspace, cache);
   Ledger ledger;
   workspace.commit(*machine.runtime, ledger);
@@ -80,7 +80,7 @@ void go_on(const EngineConfig& config, const io::Path& folder, Machine& machine,
   Inference inference(config.model, config.weights.type, *machine.runtime, *machine.ops, alone.groups);
   inference.load(reader, team);
   inference.prepack();
-  write_text(inference.context(), machine, run);
+  write_text(inference.share(), machine, run);
 }
 
 Left train(const EngineConfig& config, Machine& machine) {
@@ -96,7 +96,7 @@ Left train(const EngineConfig& config, Machine& machine) {
     for (const Tensor& tensor : {parameter.weight, parameter.gradient, parameter.exp_avg, parameter.exp_avg_sq})
       run.state.push_back(bytes_of(tensor, machine));
   }
-  write_text(engine->context(), machine, run);
+  write_text(engine->share(), machine, run);
   const TempFolder folder;
   const io::Path saved =
       save_run(folder.path(), *engine, {.step = 3, .next_sample = 18}, Json::Object{}, machine.runtime->team()).folder;

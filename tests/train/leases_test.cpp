@@ -135,7 +135,7 @@ TrainingHistory run_training(const EngineConfig& config, const Text& text, const
   };
   // Four batches, the last of one sample, and two: no multiples of three ranks.
   data::WindowReader train_text = windows(3 * config.samples + 1), val_text = windows(2 * config.samples);
-  TextSampler sampler(engine.context());
+  TextSampler sampler(engine.share());
   loader.declare(batches);
   train_text.declare(batches);
   val_text.declare(batches);
@@ -235,7 +235,7 @@ TEST(Leases, OfWritingTextsAreAlikeOnEveryRank) {
       std::string texts;
       const LeaseSize leases = ranks == 2 ? LeaseSize::sub_layer : LeaseSize::block;
       with_readers(ranks, leases, checkpoint, records, [&](Rank& rank, Inference& model) {
-        TextSampler sampler(model.context());
+        TextSampler sampler(model.share());
         rank.commit(sampler);
         const Pace pace = write_texts(request, letters, sampler, model.groups(), [&](std::string_view text) { texts += text; });
         if (rank.world.rank() == 0 && !ends) {

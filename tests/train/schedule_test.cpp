@@ -226,16 +226,6 @@ std::size_t rank_of(const std::string& parameter, const arch::ModelConfig& confi
   return static_cast<std::size_t>(map.rank_of(stage));
 }
 
-/// Who has the chunks before and behind those of a rank.
-std::vector<PipelineLinks::Neighbours> neighbours(const layout::StageMap& map, int rank) {
-  std::vector<PipelineLinks::Neighbours> all;
-  for (const int stage : map.stages_of(rank)) {
-    all.push_back(
-        {.before = stage > 0 ? map.rank_of(stage - 1) : -1, .behind = stage + 1 < map.stages() ? map.rank_of(stage + 1) : -1});
-  }
-  return all;
-}
-
 layout::PipelineShape shape_of(const layout::NamedSchedule& schedule, int ranks) {
   return {.ranks = ranks, .chunks = usual_chunks(schedule, ranks), .microbatches = microbatches};
 }
@@ -253,7 +243,7 @@ std::vector<Learnt> learn_in_pipeline(const arch::ModelConfig& config, const lay
     const std::vector<Action> actions = late ? with_late_weights(lists[rank]) : lists[rank];
     const std::vector<Chunk> chunks = chunks_of(map, group.rank(), config.layers);
     support::TinyStages model(config, {samples, positions}, chunks, actions, microbatches, machine, {.recompute = recompute});
-    PipelineRunner runner(actions, model.memory, model.stages, {.group = &group, .chunks = neighbours(map, group.rank())});
+    PipelineRunner runner(actions, model.memory, model.stages, {.group = &group, .chunks = map.neighbours_of(group.rank())});
     Learnt& mine = learnt[rank];
     step(model, runner, mine);
     evaluate(runner, mine);

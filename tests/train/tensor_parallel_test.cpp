@@ -164,7 +164,7 @@ std::vector<std::int32_t> written_by(const LayoutRun& run) {
   std::vector<std::int32_t> text;
   support::on_layout(run, [&](LayoutRank& rank) {
     rank.engine().initialise();
-    TextSampler sampler(rank.engine().reading());
+    TextSampler sampler(rank.engine().share());
     Arena workspace("sampling", MemoryKind::workspace), cache("cache", MemoryKind::workspace);
     sampler.declare(workspace, cache);
     Ledger ledger;

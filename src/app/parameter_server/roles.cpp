@@ -57,6 +57,10 @@ std::vector<Problem> check_servers(const RunConfig& config) {
         {fmt::format("parallel.tp = {}: parameter servers serve workers that have whole layers", config.parallel.tp),
          "train.backend=DDP, or parallel.tp=1"});
   }
+  if (config.parallel.pp > 1) {
+    problems.push_back({fmt::format("parallel.pp = {}: parameter servers serve workers that have all layers", config.parallel.pp),
+                        "train.backend=DDP, or parallel.pp=1"});
+  }
   if (config.parallel.sequence) {
     problems.push_back({"parallel.sequence = true: workers of parameter servers have whole sequences",
                         "train.backend=DDP, or parallel.sequence=false"});

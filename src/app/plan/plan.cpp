@@ -9,6 +9,7 @@
 #include "app/command_line.h"
 #include "app/commands.h"
 #include "app/plan/drawing.h"
+#include "app/start/pipeline_settings.h"
 #include "base/error.h"
 #include "io/file.h"
 #include "layout/pipeline/action_table.h"
@@ -18,7 +19,6 @@ namespace lockstep::app {
 namespace {
 
 constexpr int most_ranks = 512, most_chunks = 64, most_microbatches = 8192;
-constexpr std::uintmax_t most_table_bytes = 64 << 20;
 
 struct Options {
   bool draw = false, compare = false;
@@ -125,15 +125,7 @@ Wish wish_of(const std::vector<std::string>& settings) {
 }
 
 Drawn from_file(const Wish& wish, const io::Path& path) {
-  std::error_code error;
-  if (!std::filesystem::is_regular_file(path, error)) {
-    throw UserError(fmt::format("{} is no file", path.string()),
-                    "name a table as PyTorch writes them: parallel.schedule=file:TABLE.csv");
-  }
-  if (std::filesystem::file_size(path, error) > most_table_bytes) {
-    throw UserError(fmt::format("{} has more than 64 MiB: that is no schedule's table", path.string()), "");
-  }
-  layout::ActionTable table = layout::read_action_table(io::read_file(path), path.string());
+  layout::ActionTable table = layout::read_action_table(read_schedule(path), path.string());
   std::vector<Problem> problems;
   const auto compare = [&](std::string_view setting, const std::optional<int>& wished, int has) {
     if (!wished || *wished == has) return;
@@ -158,8 +150,7 @@ Drawn drawn(const layout::NamedSchedule& schedule, const layout::PipelineShape& 
 }
 
 Drawn what_to_draw(const Wish& wish) {
-  constexpr std::string_view file = "file:";
-  if (wish.schedule.starts_with(file)) return from_file(wish, wish.schedule.substr(file.size()));
+  if (const auto file = schedule_file(wish.schedule)) return from_file(wish, *file);
   const layout::NamedSchedule* schedule = layout::find_schedule(wish.schedule);
   if (schedule == nullptr) {
     std::vector<std::string_view> names;

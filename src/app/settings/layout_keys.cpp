@@ -19,6 +19,20 @@ std::vector<Key> parallel_keys() {
       key<&RunConfig::parallel, &RunConfig::Parallel::allow_tp_across_hosts>(
           "parallel.allow_tp_across_hosts", any, loose, "",
           "of parallel.tp: layers may be divided over several hosts, whose network then carries every layer's sums"),
+      key<&RunConfig::parallel, &RunConfig::Parallel::pp>("parallel.pp", Rule::between(1, 512), loose, "ranks",
+                                                          "that divide the model's layers among them, each with its stages "
+                                                          "(pipeline parallelism); optimizer.gas micro-batches go "
+                                                          "through all of them"),
+      key<&RunConfig::parallel, &RunConfig::Parallel::schedule>(
+          "parallel.schedule", any, loose, "",
+          "of parallel.pp, who works on what when: gpipe, 1f1b, interleaved, breadth-first, zb-h1, zb-v, dualpipe-v or "
+          "file:TABLE.csv (lockstep plan draws them); the bits are the same"),
+      key<&RunConfig::parallel, &RunConfig::Parallel::virtual_stages>(
+          "parallel.virtual_stages", Rule::between(1, 64), loose, "stages",
+          "of parallel.pp: parts of the model that each rank has; null: 2 where the schedule has several, else 1"),
+      key<&RunConfig::parallel, &RunConfig::Parallel::split>(
+          "parallel.split", any, loose, "layers",
+          "of parallel.pp: layers of each stage, as 4,4,3,1; null: so that all ranks have as much to compute, the head included"),
       key<&RunConfig::parallel, &RunConfig::Parallel::reduce>(
           "parallel.reduce", Rule::one_of({"step", "microbatch"}), learns, "",
           "when gradients are added over ranks: once a step, or each micro-batch (other bits)"),

@@ -1,6 +1,7 @@
 #include "app/start/cut_state.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <limits>
@@ -32,9 +33,20 @@ std::vector<std::string> notes_on_tensor_ranks(const train::EngineConfig& config
                       config.plan.tp, least == most ? text(most) : text(least) + " to " + text(most))};
 }
 
-}  // namespace
+/// What each stage's ranks take, where they have different layers.
+std::string note_on_stages(const train::EngineConfig& config) {
+  std::vector<std::string> stages;
+  for (int pp = 0; pp < config.plan.pp; ++pp) {
+    const train::RankMemory memory(config, {.pp = pp});
+    std::int64_t layers = 0;
+    for (const layout::Chunk& chunk : memory.part.chunks) layers += chunk.blocks.count;
+    stages.push_back(fmt::format("{} layer{}, {}", layers, layers == 1 ? "" : "s",
+                                 format_bytes(static_cast<std::uint64_t>(memory.ledger(0).total()))));
+  }
+  return fmt::format("parallel.pp = {} ({}): ranks have {}", config.plan.pp, config.plan.schedule, fmt::join(stages, "; "));
+}
 
-std::vector<std::string> notes_on_cut_state(const train::EngineConfig& config) {
+std::vector<std::string> notes_on_zero(const train::EngineConfig& config) {
   const layout::ParallelPlan& plan = config.plan;
   const layout::StateCut cut = layout::state_cut(plan, {}, plan.optimizer.cut);
   std::vector<std::string> notes = notes_on_tensor_ranks(config);
@@ -57,6 +69,14 @@ std::vector<std::string> notes_on_cut_state(const train::EngineConfig& config) {
                     "parallel.reduce=microbatch (other bits) keeps {}",
                     plan.microbatches, gradient_bytes(config), gradient_bytes(each)));
   }
+  return notes;
+}
+
+}  // namespace
+
+std::vector<std::string> notes_on_cut_state(const train::EngineConfig& config) {
+  std::vector<std::string> notes = notes_on_zero(config);
+  if (config.plan.pp > 1) notes.push_back(note_on_stages(config));
   return notes;
 }
 

@@ -7,9 +7,15 @@
 #include <limits>
 
 #include "app/parameter_server/roles.h"
+#include "app/session.h"
+#include "app/start/pipeline_settings.h"
 #include "app/start/startup.h"
+#include "arch/flops.h"
 #include "base/error.h"
+#include "comm/agreement.h"
 #include "comm/text.h"
+#include "layout/pipeline/schedules.h"
+#include "layout/pipeline/split.h"
 
 namespace lockstep::app {
 namespace {
@@ -23,6 +29,32 @@ int host_size(const RunConfig& config, comm::Communicator& trainers) {
     throw UserError(fmt::format("NGPU_PER_HOST={} is not a number of ranks", given), "unset it, or give a number from 1 on");
   }
   return ranks_per_host(hosts);
+}
+
+/// Reads the table that the schedule names, where it is in a file.
+void set_table(layout::ParallelPlan& plan, const RunConfig& config, const std::string& text, const io::Path& file) {
+  plan.table = layout::read_action_table(text, file.string());
+  int most = 1, least = plan.table->map.stages();
+  for (int rank = 0; rank < plan.table->map.ranks(); ++rank) {
+    const int own = static_cast<int>(plan.table->map.stages_of(rank).size());
+    most = std::max(most, own);
+    least = std::min(least, own);
+  }
+  plan.chunks = most;
+  const std::optional<std::int64_t>& asked = config.parallel.virtual_stages;
+  if (!asked || (most == *asked && least == *asked)) return;
+  throw UserError(fmt::format("parallel.virtual_stages = {}: in the table of {} ranks have {} stage{}", *asked, file.string(),
+                              most == least ? std::to_string(most) : fmt::format("{} to {}", least, most), most == 1 ? "" : "s"),
+                  "parallel.virtual_stages=null leaves it to the table");
+}
+
+/// So that all ranks compute as much; as rank 0 works it out. Collective.
+std::vector<std::int64_t> balanced_split(const layout::ParallelPlan& plan, const arch::ModelConfig& model, std::int64_t positions,
+                                         comm::Communicator& trainers) {
+  const double block = arch::block_flops_per_token(model, positions);
+  const double head = arch::training_flops_per_token(model, positions) - block * static_cast<double>(model.layers);
+  const std::vector<std::int64_t> split = layout::balanced_split(layout::stage_map(plan), model.layers, {block, head});
+  return split_from(comm::lead_text(trainers, layout::to_string(split))).value();
 }
 
 layout::PlanLimits limits_of(const arch::ModelConfig& model) {
@@ -49,6 +81,12 @@ layout::ParallelPlan layout_of(const RunConfig& config, std::int64_t trainers) {
   layout::ParallelPlan plan;
   plan.tp = static_cast<int>(config.parallel.tp);
   plan.sequence = config.parallel.sequence;
+  plan.pp = static_cast<int>(config.parallel.pp);
+  plan.schedule = config.parallel.schedule;
+  const layout::NamedSchedule* schedule = layout::find_schedule(plan.schedule);
+  plan.chunks =
+      static_cast<int>(config.parallel.virtual_stages.value_or(schedule == nullptr ? 1 : usual_chunks(*schedule, plan.pp)));
+  if (config.parallel.split) plan.split = split_from(*config.parallel.split).value_or(std::vector<std::int64_t>{});
   const std::int64_t of_a_model = std::int64_t{plan.tp} * plan.cp * plan.pp;
   plan.dp = static_cast<int>(config.parallel.dp.value_or(std::max<std::int64_t>(1, trainers / of_a_model)));
   plan.microbatches = static_cast<int>(config.optimizer.gas);
@@ -67,15 +105,35 @@ std::vector<Problem> check_layout(const RunConfig& config, std::int64_t ranks) {
   if (trainers < 1) return {};
   layout::ParallelPlan plan = layout_of(config, trainers);
   plan.ranks_per_host = plan.ranks();
+  std::vector<Problem> problems;
+  if (const auto file = schedule_file(plan.schedule)) {
+    if (!is_first_process()) return {};  // the file is the first one's
+    try {
+      set_table(plan, config, read_schedule(*file), *file);
+    } catch (const UserError& error) {
+      problems = error.problems();
+      plan.schedule = "1f1b";  // the rest is checked with a sound one
+      plan.chunks = 1;
+    }
+  }
   const arch::ModelConfig model = model_config(config, std::numeric_limits<std::int32_t>::max());
-  return layout::check(plan, limits_of(model), trainers);
+  for (Problem& problem : layout::check(plan, limits_of(model), trainers)) problems.push_back(std::move(problem));
+  return problems;
 }
 
 layout::ParallelPlan plan_of(const RunConfig& config, const arch::ModelConfig& model, comm::Communicator& trainers) {
   layout::ParallelPlan plan = layout_of(config, trainers.size());
   plan.ranks_per_host = host_size(config, trainers);
+  if (const auto file = schedule_file(plan.schedule)) {
+    std::string text;
+    comm::together(trainers, [&] {
+      if (trainers.rank() == 0) text = read_schedule(*file);
+    });
+    set_table(plan, config, comm::lead_text(trainers, std::move(text)), *file);
+  }
   if (std::vector<Problem> problems = layout::check(plan, limits_of(model), trainers.size()); !problems.empty())
     throw UserError(std::move(problems));
+  if (plan.pp > 1 && plan.split.empty()) plan.split = balanced_split(plan, model, config.model.block_size, trainers);
   return plan;
 }
 

@@ -18,6 +18,7 @@
 #include "lab/step/floor.h"
 #include "lab/step/op_account.h"
 #include "lab/step/step_shapes.h"
+#include "lab/step/step_training.h"
 #include "layout/parallel_plan.h"
 #include "ops/ops.h"
 #include "parallel/parameter_store.h"
@@ -30,7 +31,8 @@ using MakeObservedOps = std::function<std::unique_ptr<ops::Ops>(ops::OpObserver&
 struct StepBenchOptions {
   parallel::WeightStorage weights = {};
   layout::Recompute recompute = {};
-  int zero = 0;                       ///< as memory.zero
+  int zero = 0;  ///< as memory.zero
+  StepPipeline pipeline = {};
   int steps = 20;                     ///< timed steps, at most
   double seconds = 40;                ///< no further step is begun after this (but there are at least three)
   std::string_view version;           ///< of this program
@@ -42,7 +44,9 @@ struct StepReport {
   std::string version;
   DType dtype = DType::f32;  ///< of weights and activations
   layout::Recompute recompute;
-  int zero = 0;                       ///< as memory.zero
+  int zero = 0;  ///< as memory.zero
+  StepPipeline pipeline;
+  double bubble = 0;                  ///< of all ranks' time, what its schedule leaves them waiting were all stages as long
   std::int64_t activation_bytes = 0;  ///< of the engine's memory, on a rank
   int ranks = 1;
   int threads = 0;              ///< of all ranks

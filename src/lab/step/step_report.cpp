@@ -91,6 +91,11 @@ std::string to_text(const StepReport& report, bool details) {
   if (report.floor) {
     text += fmt::format("; floor {}: {:.3f} x the floor", format_seconds(report.floor->seconds()), *report.floor_ratio());
   }
+  if (report.pipeline.stages > 1) {
+    text += fmt::format(
+        "\npipeline     {} stages, {}, {} micro-batches: ranks wait {:.1f} % of the time where all stages are as long",
+        report.pipeline.stages, report.pipeline.schedule, report.pipeline.microbatches, 100 * report.bubble);
+  }
   if (report.ranks > 1) {
     text +=
         fmt::format("\nexposed      {} of a step waiting for gradients of other ranks", format_seconds(report.exposed_seconds));
@@ -131,6 +136,10 @@ Json to_json(const StepReport& report) {
                       {"floor_ratio", ratio ? Json(rounded(*ratio, 4)) : Json()},
                       {"recompute", to_string(report.recompute)},
                       {"zero", std::int64_t{report.zero}},
+                      {"pp", std::int64_t{report.pipeline.stages}},
+                      {"schedule", report.pipeline.schedule},
+                      {"gas", std::int64_t{report.pipeline.microbatches}},
+                      {"bubble", rounded(report.bubble, 4)},
                       {"activation_bytes", report.activation_bytes},
                       {"account", std::move(account)}};
 }

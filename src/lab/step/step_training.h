@@ -3,6 +3,8 @@
 // A model of one shape that is trained on one batch, again and again: what step benches time.
 
 #include <cstdint>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "base/error.h"
@@ -17,17 +19,26 @@
 
 namespace lockstep::lab {
 
-/// Random tokens, each one's target the next: a rank's part of the shape's samples.
-class FixedBatch {
+/// Ranks that divide the layers, and when each works.
+struct StepPipeline {
+  int stages = 1;  ///< ranks of a pipeline
+  std::string schedule = "1f1b";
+  int microbatches = 1;  ///< that the samples of a replica are cut into
+};
+
+/// Random tokens, each one's target the next: part `part` of `parts` of the shape's samples, in micro-batches.
+class FixedBatches {
  public:
-  FixedBatch(const StepShape& shape, int rank, int ranks);
-  FixedBatch(const FixedBatch&) = delete;
-  FixedBatch& operator=(const FixedBatch&) = delete;
-  const data::Batch& batch() const { return batch_; }
+  FixedBatches(const StepShape& shape, int part, int parts, int microbatches);
+  FixedBatches(const FixedBatches&) = delete;
+  FixedBatches& operator=(const FixedBatches&) = delete;
+  std::span<const data::Batch> all() const { return batches_; }
+  std::int64_t targets() const { return targets_of_step_; }
 
  private:
   std::vector<std::int32_t> tokens_, targets_;
-  data::Batch batch_;
+  std::vector<data::Batch> batches_;
+  std::int64_t targets_of_step_;
 };
 
 /// What is not the shape's.
@@ -36,11 +47,15 @@ struct StepSettings {
   parallel::GradientOptions gradients = {};
   layout::Recompute recompute = {};
   int zero = 0;  ///< as memory.zero
+  StepPipeline pipeline = {};
 };
+
+/// How `ranks` ranks train the shape.
+layout::ParallelPlan plan_of(const StepShape& shape, int ranks, const StepSettings& settings);
 
 class StepTraining {
  public:
-  /// Collective; the arguments outlive it. The samples divide by the ranks.
+  /// Collective; the arguments outlive it. The samples divide by the replicas and their micro-batches.
   StepTraining(const StepShape& shape, Runtime& runtime, ops::Ops& ops, comm::Communicator& world,
                const StepSettings& settings = {});
   train::StepResult step();
@@ -49,14 +64,15 @@ class StepTraining {
   std::int64_t activation_bytes() const { return engine_.ledger().total(MemoryKind::activations); }
 
  private:
-  FixedBatch batch_;
   parallel::Groups groups_;
+  FixedBatches batches_;
   train::Engine engine_;
   std::int64_t done_ = 0;
 };
 
-/// A problem for `--ranks` that the samples of the shape do not divide by.
-void check_samples(const StepShape& shape, int ranks, std::vector<Problem>& problems);
+/// Problems for `--ranks`, `--pp`, `--schedule` and `--gas` that do not fit each other, or that the samples of the shape do not
+/// divide by.
+void check_samples(const StepShape& shape, int ranks, std::vector<Problem>& problems, const StepPipeline& pipeline = {});
 
 /// Of at least one value.
 double median_of(std::vector<double> values);

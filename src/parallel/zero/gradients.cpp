@@ -10,7 +10,6 @@ namespace lockstep::parallel {
 
 std::vector<GradientBucket> gradient_buckets(const std::vector<layout::Unit>& units, const std::vector<UnitIndex>& order,
                                              std::int64_t bytes) {
-  ensure(order.size() == units.size(), "every unit has its place in the order of backward");
   constexpr std::int64_t element_bytes = 4;
   std::vector<GradientBucket> buckets;
   std::int64_t first = 0;
@@ -26,13 +25,19 @@ std::vector<GradientBucket> gradient_buckets(const std::vector<layout::Unit>& un
 
 void GradientMemory::declare(const GradientArenas& arenas, const std::vector<layout::Unit>& units, const GradientWork& work) {
   cut = work.cut;
+  order = work.order;
   std::int64_t elements = 0, needed = 0;
-  for (const layout::Unit& unit : units) {
+  for (const UnitIndex index : order) {
+    const layout::Unit& unit = units[static_cast<std::size_t>(index.value)];
     elements += unit.elements;
     needed += cut.held(unit).count;
   }
   const bool apart = work.each_microbatch() || work.in_turns();
-  arenas.gradients.declare(sum, "units", Shape{apart ? needed : elements}, DType::f32);
+  std::int64_t received = 0;
+  if (work.tied) tied_unit = work.tied->unit;
+  if (work.tied && work.tied->side == TiedSide::embedding)
+    received = cut.held(units[static_cast<std::size_t>(tied_unit.value)]).count;
+  arenas.gradients.declare(sum, "units", Shape{(apart ? needed : elements) + received}, DType::f32);
   if (work.in_turns()) {
     std::array<std::int64_t, 2> largest{};
     const std::vector<GradientBucket> buckets = gradient_buckets(units, work.order, work.bucket_bytes);
@@ -43,22 +48,32 @@ void GradientMemory::declare(const GradientArenas& arenas, const std::vector<lay
     fresh.resize(static_cast<std::size_t>(work.open_microbatches));
     for (Tensor& microbatch : fresh) arenas.gradients.declare(microbatch, "micro-batch", Shape{elements}, DType::f32);
   }
-  if (work.tied.rank() > 0) tied.emplace().declare(arenas, work.tied, work.tokens, work.ranks);
+  if (work.tied) tied.emplace().declare(arenas, {work.tied->shape, work.tokens, work.ranks, work.tied->side});
 }
 
+namespace {
+
+std::optional<arch::TokenTable> held_table(const std::vector<layout::Unit>& units, const arch::UnitMap& map) {
+  const UnitIndex unit = map.tied.value >= 0 ? map.tied : map.embedding;
+  if (units[static_cast<std::size_t>(unit.value)].parameters.empty()) return std::nullopt;
+  return arch::token_table(units, map);
+}
+
+}  // namespace
+
 ZeroGradients::ZeroGradients(const std::vector<layout::Unit>& units, const arch::UnitMap& map, int microbatches,
-                             const GradientMemory& memory, comm::Communicator& group, ops::Ops& ops,
+                             const GradientMemory& memory, const GradientGroups& groups, ops::Ops& ops,
                              const GradientOptions& options)
     : entries_(units.size()),
       holders_(memory.turns.size()),
-      group_(group),
+      group_(groups.replicas),
       ops_(ops),
       options_(options),
-      table_(arch::token_table(units, map)),
+      table_(held_table(units, map)),
       memory_(memory),
       microbatches_(microbatches) {
-  if (memory.tied) tied_.emplace(*memory.tied, group, ops, table_.first_token);
-  lay_out(units, arch::backward_order(map));
+  if (memory.tied) tied_.emplace(*memory.tied, group_, ops, groups.tied, table_->first_token);
+  lay_out(units);
   for (std::size_t place = 0; place < holders_.size(); ++place) holders_[place] = place;
   for (Bucket& bucket : buckets_) {
     bucket.pieces.resize(std::max<std::size_t>(1, memory.fresh.size()));
@@ -66,17 +81,17 @@ ZeroGradients::ZeroGradients(const std::vector<layout::Unit>& units, const arch:
   }
 }
 
-void ZeroGradients::lay_out(const std::vector<layout::Unit>& units, const std::vector<UnitIndex>& order) {
+void ZeroGradients::lay_out(const std::vector<layout::Unit>& units) {
   ensure(memory_.cut.whole() || memory_.cut.parts * memory_.cut.copies == group_.size(), "every rank needs its part of the sum");
   std::int64_t elements = 0, needed = 0;
-  for (GradientBucket& bucket : gradient_buckets(units, order, options_.bucket_bytes)) {
+  for (GradientBucket& bucket : gradient_buckets(units, memory_.order, options_.bucket_bytes)) {
     for (const UnitIndex index : bucket.units) {
       const layout::Unit& unit = units[static_cast<std::size_t>(index.value)];
       Entry& e = entry(index);
       e.first = elements;
       e.elements = unit.elements;
       e.held = memory_.cut.held(unit);
-      e.held_first = needed;
+      e.sum_first = apart() ? needed : elements + e.held.first;
       e.bucket = buckets_.size();
       e.gaps = layout::gaps_of(unit);
       for (int part = 0; scatters() && part < group_.size(); ++part)
@@ -86,12 +101,17 @@ void ZeroGradients::lay_out(const std::vector<layout::Unit>& units, const std::v
     }
     buckets_.push_back({std::move(bucket)});
   }
-  ensure((apart() ? needed : elements) == memory_.sum.elements(), "gradients have the memory of these units");
+  std::int64_t end = apart() ? needed : elements;
+  if (memory_.tied && memory_.tied->side == TiedSide::embedding) {
+    Entry& e = entry(memory_.tied_unit);
+    e.held = memory_.cut.held(units[static_cast<std::size_t>(memory_.tied_unit.value)]);
+    e.sum_first = end;
+    end += e.held.count;
+  }
+  ensure(end == memory_.sum.elements(), "gradients have the memory of these units");
 }
 
-Tensor ZeroGradients::held_sum(const Entry& e) const {
-  return memory_.sum.flat(apart() ? e.held_first : e.first + e.held.first, e.held.count);
-}
+Tensor ZeroGradients::held_sum(const Entry& e) const { return memory_.sum.flat(e.sum_first, e.held.count); }
 
 Tensor ZeroGradients::buffer(std::size_t bucket, int microbatch) const {
   const auto& [first, elements, units] = static_cast<const GradientBucket&>(buckets_[bucket]);
@@ -143,10 +163,11 @@ void ZeroGradients::expect(const Tensor& tokens) {
 
 Tensor ZeroGradients::open_rows(Microbatch microbatch) {
   if (tied_) return tied_->open_rows();
-  const Entry& e = entry(table_.unit);
+  ensure(table_.has_value(), "rows are added where the token table is");
+  const Entry& e = entry(table_->unit);
   ensure(microbatch.value + 1 == e.opened, "rows are added while the embedding's unit is open");
   const Tensor flat = of_unit(e, buffer(e.bucket, microbatch.value));
-  const Tensor rows = flat.flat(table_.offset, table_.shape.elements()).reshape(table_.shape);
+  const Tensor rows = flat.flat(table_->offset, table_->shape.elements()).reshape(table_->shape);
   if (apart() || microbatch.value == 0) ops_.elementwise().zero(rows);
   return rows;
 }
@@ -210,13 +231,15 @@ void ZeroGradients::finish() {
   finish_apart();
   if (!tied_) return;
   tied_->reduce_rows();
-  const Shard h = shard(table_.unit);
+  const Shard h = shard(memory_.tied_unit);
+  tied_->exchange(h.gradient);
   tied_->add_rows(h.gradient, h.first);
 }
 
 void ZeroGradients::finish_apart() {
   overlappable_seconds_ = now_seconds() - first_ready_ - exposed_seconds_;
-  for (const Entry& e : entries_) ensure(e.closed == microbatches_, "every unit got the gradient of every micro-batch");
+  for (const UnitIndex unit : memory_.order)
+    ensure(entry(unit).closed == microbatches_, "every unit got the gradient of every micro-batch");
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
     if (apart()) {
       take(b, microbatches_);

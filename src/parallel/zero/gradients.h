@@ -33,16 +33,23 @@ struct GradientWork {
   int ranks = 1;              ///< that gradients are summed over
   layout::StateCut cut = {};  ///< what this rank needs of the sum
   /// Whole gradients are kept until they are reduced and no longer, where that can be before the last micro-batch: all buckets
-  /// take turns in the memory of two. `order`: units as backward is done with them; `bucket_bytes`: GradientOptions'.
+  /// take turns in the memory of two. `bucket_bytes`: GradientOptions'.
   bool cut_gradients = false;
-  std::vector<UnitIndex> order = {};
+  bool units_in_turn = true;          ///< a unit is closed before the next one is opened: no weight gradients come later
+  std::vector<UnitIndex> order = {};  ///< the units that get gradients here, as backward is done with them
   std::int64_t bucket_bytes = GradientOptions{}.bucket_bytes;
-  Shape tied = {};  ///< [V, C] of a tied matrix, where the rank embeds tokens with it; else of rank 0
+  /// A tied matrix, where the rank has one: [V, C], and which part of its gradient is made here.
+  struct Tied {
+    UnitIndex unit{-1};
+    Shape shape = {};
+    TiedSide side = TiedSide::both;
+  };
+  std::optional<Tied> tied = {};
   /// Whether each micro-batch is reduced by itself: with one micro-batch or one rank it makes no difference.
   bool each_microbatch() const { return reduce == layout::ReduceEvery::microbatch && microbatches > 1 && ranks > 1; }
   /// Whether buckets take turns. Micro-batches that are open side by side need all their memory, as a sum of several does.
   bool in_turns() const {
-    return cut_gradients && !cut.whole() && open_microbatches == 1 && (microbatches == 1 || each_microbatch());
+    return cut_gradients && !cut.whole() && open_microbatches == 1 && units_in_turn && (microbatches == 1 || each_microbatch());
   }
 };
 
@@ -61,19 +68,28 @@ struct GradientMemory {
   void declare(const GradientArenas& arenas, const std::vector<layout::Unit>& units, const GradientWork& work);
 
   layout::StateCut cut;
-  /// The step's gradient, f32: [elements of all units], or where gradients are reduced apart from it [those this rank needs].
+  std::vector<UnitIndex> order;  ///< units that get gradients here
+  /// The step's gradient, f32: [elements of these units], or where gradients are reduced apart from it [those this rank needs];
+  /// behind them what it needs of a tied matrix whose head is elsewhere.
   Tensor sum;
-  std::vector<Tensor> turns;             ///< [elements of the largest] f32: of every other bucket, where they take turns
-  std::vector<Tensor> fresh;             ///< when each micro-batch is reduced: theirs, as many as may be open, taking turns
+  std::vector<Tensor> turns;  ///< [elements of the largest] f32: of every other bucket, where they take turns
+  std::vector<Tensor> fresh;  ///< when each micro-batch is reduced: theirs, as many as may be open, taking turns
+  UnitIndex tied_unit{-1};
   std::optional<TiedMatrixMemory> tied;  ///< where GradientWork has one
+};
+
+/// Who adds up gradients.
+struct GradientGroups {
+  comm::Communicator& replicas;  ///< ranks with the same parameters
+  TiedPartner tied = {};         ///< who has the other part of a tied matrix's gradient
 };
 
 class ZeroGradients final : public GradientStore {
  public:
-  /// Gradients of a model's units are summed over `group`, of as many ranks as `memory` was declared for; a shard is what this
-  /// rank needs of the sum. The references outlive the store.
+  /// Gradients of a model's units are summed over groups.replicas, of as many ranks as `memory` was declared for; a shard is what
+  /// this rank needs of the sum. The references outlive the store.
   ZeroGradients(const std::vector<layout::Unit>& units, const arch::UnitMap& map, int microbatches, const GradientMemory& memory,
-                comm::Communicator& group, ops::Ops& ops, const GradientOptions& options);
+                const GradientGroups& groups, ops::Ops& ops, const GradientOptions& options);
 
   void begin(int microbatches) override;
   OpenGradient open(UnitIndex unit, Microbatch microbatch) override;
@@ -101,7 +117,7 @@ class ZeroGradients final : public GradientStore {
   struct Entry {
     std::int64_t first = 0, elements = 0;
     layout::Range held = {};                ///< of the unit: what this rank needs
-    std::int64_t held_first = 0;            ///< where that lies among what it needs of all units
+    std::int64_t sum_first = 0;             ///< where that lies in the sum
     std::vector<std::int64_t> counts = {};  ///< what each rank needs, where each needs another part
     std::vector<layout::Range> gaps = {};   ///< of the unit: elements of no parameter
     std::size_t bucket = 0;
@@ -117,7 +133,7 @@ class ZeroGradients final : public GradientStore {
     std::vector<Piece> pieces = {};  ///< of the step; when each micro-batch is reduced, of those that may be open, taking turns
   };
   Entry& entry(UnitIndex unit) { return entries_[static_cast<std::size_t>(unit.value)]; }
-  void lay_out(const std::vector<layout::Unit>& units, const std::vector<UnitIndex>& order);
+  void lay_out(const std::vector<layout::Unit>& units);
   bool in_turns() const { return !memory_.turns.empty(); }
   bool each_microbatch() const { return !memory_.fresh.empty(); }
   /// Whether each rank gets another part of the sum. Where several ranks need the same part, all get all of it.
@@ -143,7 +159,7 @@ class ZeroGradients final : public GradientStore {
   comm::Communicator& group_;
   ops::Ops& ops_;
   GradientOptions options_;
-  arch::TokenTable table_;
+  std::optional<arch::TokenTable> table_;  ///< where the rank has one
   std::optional<TiedMatrix> tied_;
   const GradientMemory& memory_;
   int microbatches_;

@@ -28,7 +28,7 @@ void ResidentParameters::updated() {
   for (std::size_t u = 0; u < entries_.size(); ++u) {
     Entry& entry = entries_[u];
     entry.packed.clear();
-    if (entry.counts.empty()) continue;
+    if (entry.counts.empty() || memory_.units[u].elements == 0) continue;
     entry.arriving.wait();
     const Tensor& whole = memory_.weights[u];
     entry.arriving = group_.all_gather(whole, whole.flat(entry.held.first, entry.held.count), entry.counts);

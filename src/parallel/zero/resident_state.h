@@ -14,8 +14,8 @@
 
 namespace lockstep::parallel {
 
-/// Throws SystemError on every rank unless all have the same bits. Collective.
-void check_alike(comm::Communicator& group, std::span<const Tensor> tensors);
+/// Throws SystemError on every rank unless all that are `compared` have the same bits. Collective.
+void check_alike(comm::Communicator& group, std::span<const Tensor> tensors, bool compared = true);
 /// Every rank of `group` takes rank 0's tensors, and check_alike() is done. Collective.
 void broadcast_checked(comm::Communicator& group, std::span<const Tensor> tensors);
 

@@ -7,15 +7,25 @@
 
 namespace lockstep::parallel {
 
-void TiedMatrixMemory::declare(const GradientArenas& arenas, const Shape& shape, std::int64_t tokens, int ranks) {
-  const std::int64_t most = std::min(shape.rows(), tokens * ranks);
-  arenas.activations.declare(rows, "embedded rows", shape, DType::f32);
+void TiedMatrixMemory::declare(const GradientArenas& arenas, const TiedSizes& sizes) {
+  shape = sizes.shape;
+  side = sizes.side;
+  const std::int64_t most = std::min(shape.rows(), sizes.tokens * sizes.ranks);
+  if (side != TiedSide::head) arenas.activations.declare(rows, "embedded rows", shape, DType::f32);
   arenas.workspace.declare(listed, "embedded rows by number", Shape{most}, DType::i32);
-  if (ranks > 1) arenas.gradients.declare(packed, "embedded rows under way", Shape{most, shape.last()}, DType::f32);
+  if (sizes.ranks > 1 || side != TiedSide::both)
+    arenas.gradients.declare(packed, "embedded rows under way", Shape{most, shape.last()}, DType::f32);
 }
 
-TiedMatrix::TiedMatrix(const TiedMatrixMemory& memory, comm::Communicator& group, ops::Ops& ops, std::int64_t first_token)
-    : memory_(memory), group_(group), ops_(ops), first_token_(first_token), seen_(static_cast<std::size_t>(vocabulary())) {
+TiedMatrix::TiedMatrix(const TiedMatrixMemory& memory, comm::Communicator& group, ops::Ops& ops, const TiedPartner& partner,
+                       std::int64_t first_token)
+    : memory_(memory),
+      group_(group),
+      ops_(ops),
+      partner_(partner),
+      first_token_(first_token),
+      seen_(static_cast<std::size_t>(vocabulary())) {
+  ensure((memory.side == TiedSide::both) == (partner.pipeline == nullptr), "the part that is not made here is a partner's");
   ensure(alone() == (memory.packed.shape.rank() == 0), "a tied matrix has memory for rows to travel in where they do");
 }
 
@@ -33,6 +43,7 @@ void TiedMatrix::expect(const Tensor& tokens) {
 }
 
 const Tensor& TiedMatrix::open_rows() {
+  ensure(memory_.side != TiedSide::head, "rows are embedded where the embedding is");
   used_ = true;
   return memory_.rows;
 }
@@ -54,9 +65,20 @@ void TiedMatrix::reduce_rows() {
   if (alone()) return list_rows();
   group_.host().all_reduce(view(std::span(seen_), Shape{vocabulary()}), comm::Reduction::max).wait();
   list_rows();
+  if (memory_.side == TiedSide::head) return;
   const Tensor packed = memory_.packed.slice_rows(0, count_);
   ops_.embedding().take_rows(packed, memory_.rows, memory_.listed.device.flat(0, count_));
   group_.all_reduce(packed, comm::Reduction::sum).join(ops_.stream());
+}
+
+void TiedMatrix::exchange(const Tensor& h) {
+  if (memory_.side == TiedSide::both) return;
+  const Tensor packed = memory_.packed.slice_rows(0, count_);
+  const bool embeds = memory_.side == TiedSide::embedding;
+  comm::Communicator& pipeline = *partner_.pipeline;
+  comm::Request sent = pipeline.send(embeds ? packed : h, partner_.rank);
+  pipeline.receive(embeds ? h : packed, partner_.rank).wait();
+  sent.wait();
 }
 
 void TiedMatrix::add_rows(const Tensor& h, std::int64_t first) {

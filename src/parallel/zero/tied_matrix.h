@@ -19,32 +19,56 @@ struct GradientArenas {
   Arena &gradients, &activations, &workspace;
 };
 
+/// Which part of a tied matrix's gradient a rank makes: E and H, or one of them, where the embedding and the head are on
+/// different ranks of a pipeline.
+enum class TiedSide : std::uint8_t { both, embedding, head };
+
+/// What a tied matrix's memory is declared for.
+struct TiedSizes {
+  Shape shape;              ///< [V, C]
+  std::int64_t tokens = 0;  ///< that a step reads at most, on each of the ranks
+  int ranks = 1;            ///< whose rows are added up
+  TiedSide side = TiedSide::both;
+};
+
 /// What a rank keeps of a tied matrix's gradient beside H.
 struct TiedMatrixMemory {
-  /// `shape` [V, C]; a step reads at most `tokens` on each of the `ranks` whose rows are added up.
-  void declare(const GradientArenas& arenas, const Shape& shape, std::int64_t tokens, int ranks);
+  void declare(const GradientArenas& arenas, const TiedSizes& sizes);
 
-  Tensor rows;    ///< [V, C] f32: E
+  Shape shape;  ///< [V, C]
+  TiedSide side = TiedSide::both;
+  Tensor rows;    ///< [V, C] f32: E, where it is made here
   Tensor packed;  ///< [min(V, all tokens), C] f32: the rows that travel; none where there is one rank
   Mirror listed;  ///< [min(V, all tokens)] i32: which rows these are, ascending
+};
+
+/// The rank of another pipeline stage that makes the other part of the gradient, of the same samples; none where this rank makes
+/// both.
+struct TiedPartner {
+  comm::Communicator* pipeline = nullptr;
+  int rank = -1;
 };
 
 class TiedMatrix {
  public:
   /// `memory` is declared for the ranks of `group`; its first row is that of token `first_token`, where other ranks have the rest
   /// of the vocabulary. All outlive this.
-  TiedMatrix(const TiedMatrixMemory& memory, comm::Communicator& group, ops::Ops& ops, std::int64_t first_token = 0);
+  TiedMatrix(const TiedMatrixMemory& memory, comm::Communicator& group, ops::Ops& ops, const TiedPartner& partner = {},
+             std::int64_t first_token = 0);
 
   /// A new step: E is zero.
   void begin();
   /// The step reads `tokens` [n] i32, in host memory.
   void expect(const Tensor& tokens);
-  /// E [V, C] f32, for the rows of the step's tokens.
+  /// E [V, C] f32, for the rows of the step's tokens; where the embedding is.
   const Tensor& open_rows();
   /// E as this rank has it, until the next begin() or reduce_rows().
   const Tensor& rows() const { return memory_.rows; }
   /// Sums E over the group. Collective; afterwards E is to be had from add_rows() alone.
   void reduce_rows();
+  /// After reduce_rows(), and H reduced: where the parts are made on two ranks each of them gets the other's, so that both add
+  /// the same. `h`: what this rank has of H, or gets; flat, f32.
+  void exchange(const Tensor& h);
   /// h += E's elements from `first` on: `h` is flat, f32, and may reach beyond the matrix (a unit's padding). Once an element.
   void add_rows(const Tensor& h, std::int64_t first);
 
@@ -52,9 +76,9 @@ class TiedMatrix {
   struct Span {
     std::int64_t first, last;
   };
-  bool alone() const { return group_.size() == 1; }
-  std::int64_t vocabulary() const { return memory_.rows.rows(); }
-  std::int64_t width() const { return memory_.rows.columns(); }
+  bool alone() const { return group_.size() == 1 && memory_.side == TiedSide::both; }
+  std::int64_t vocabulary() const { return memory_.shape.rows(); }
+  std::int64_t width() const { return memory_.shape.last(); }
   void list_rows();
   /// Elements of the matrix, within one row.
   void add_part(const Tensor& h, std::int64_t origin, Span elements);
@@ -64,6 +88,7 @@ class TiedMatrix {
   const TiedMatrixMemory& memory_;
   comm::Communicator& group_;
   ops::Ops& ops_;
+  TiedPartner partner_;
   std::int64_t first_token_;
   std::int64_t count_ = 0;          ///< of the rows that are listed
   std::vector<std::int32_t> seen_;  ///< [V]: 1 for a row that a token of this step names

@@ -9,7 +9,8 @@ namespace lockstep::train {
 RankMemory::RankMemory(const EngineConfig& config, const layout::Coordinates& at, Device device)
     : part(rank_part(config, at)),
       parameters(part.units, config.weights, config.plan, at,
-                 arch::lease_classes(arch::part_map(config.model, part.units, config.plan.leases), part.map)),
+                 arch::lease_classes(arch::parts_of(arch::part_map(config.model, part.units, config.plan.leases), part.chunks),
+                                     part.map)),
       attention(parallel::make_attention(config.plan, at)),
       model(model_shape(config, part, *attention)),
       device_(device),

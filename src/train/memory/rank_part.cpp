@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "arch/shard_rules.h"
-#include "layout/pipeline/schedules.h"
 
 namespace lockstep::train {
 namespace {
@@ -14,24 +13,7 @@ void check_placements(const layout::ParallelPlan& plan) {
   const auto cut_like_optimizer = [&](layout::CutOver cut) { return cut == layout::CutOver::none || cut == plan.optimizer.cut; };
   ensure(cut_like_optimizer(plan.parameters.cut) && cut_like_optimizer(plan.gradients.cut),
          "what is cut is cut over the same ranks, the optimizer's state first");
-  ensure(plan.chunks == 1, "a pipeline rank has one chunk");
   ensure(plan.tiles == layout::Tiles{}, "layers are leased whole");
-}
-
-/// The units of the model as this rank has them.
-std::vector<layout::Unit> held_units(const EngineConfig& config, const RankPart& part) {
-  std::vector<bool> used(static_cast<std::size_t>(part.map.count));
-  const auto use = [&](UnitIndex unit) { used[static_cast<std::size_t>(unit.value)] = true; };
-  for (const layout::Chunk& chunk : part.chunks) {
-    if (chunk.embedding) std::ranges::for_each(part.map.embedding_reads, use);
-    for (std::int64_t b = chunk.blocks.first; b < chunk.blocks.end(); ++b) use(part.map.blocks[static_cast<std::size_t>(b)]);
-    if (chunk.head) std::ranges::for_each(part.map.head_reads, use);
-  }
-  std::vector<arch::UnitSpec> table = arch::unit_table(config.model, config.decay);
-  for (std::size_t u = 0; u < table.size(); ++u) {
-    if (!used[u]) table[u].parameters.clear();
-  }
-  return arch::units_of(table, {.rank = part.at.tp, .ranks = config.plan.tp});
 }
 
 /// Rows of a micro-batch on both sides of the boundaries. With sequence parallelism tensor ranks divide the positions outside.
@@ -50,17 +32,16 @@ model::Rows rows_of(const EngineConfig& config, const RankPart& part) {
 RankPart rank_part(const EngineConfig& config, const layout::Coordinates& at) {
   const layout::ParallelPlan& plan = config.plan;
   check_placements(plan);
-  const layout::NamedSchedule* schedule = layout::find_schedule(plan.schedule);
-  ensure(schedule != nullptr, "the plan's schedule is one of the table");
-  const layout::PipelineShape pipeline{.ranks = plan.pp, .chunks = plan.chunks, .microbatches = plan.microbatches};
+  const layout::TensorRank tensor{.rank = at.tp, .ranks = plan.tp};
   RankPart part{.at = at,
-                .chunks = layout::chunks_of(stage_map(*schedule, pipeline), at.pp, config.model.layers),
-                .actions = std::move(actions_of(*schedule, pipeline)[static_cast<std::size_t>(at.pp)]),
-                .dims = arch::sharded_dims(config.model, {.rank = at.tp, .ranks = plan.tp}),
+                .chunks = layout::chunks_of(plan, at.pp, config.model.layers),
+                .actions = std::move(layout::actions_of(plan)[static_cast<std::size_t>(at.pp)]),
+                .dims = arch::sharded_dims(config.model, tensor),
                 .cut = layout::state_cut(plan, at, plan.optimizer.cut),
+                .stages = layout::stage_map(plan),
                 .map = arch::unit_map(config.model),
                 .units = {}};
-  part.units = held_units(config, part);
+  part.units = arch::units_of(arch::unit_table(config.model, config.decay), part.map, part.chunks, tensor);
   part.embedding = part.chunks.front().embedding;
   part.head = part.chunks.back().head;
   return part;
@@ -76,17 +57,27 @@ model::ModelShape model_shape(const EngineConfig& config, const RankPart& part, 
 
 parallel::GradientWork gradient_work(const EngineConfig& config, const RankPart& part, int ranks) {
   const layout::ParallelPlan& plan = config.plan;
-  const bool tied = config.model.tied && part.embedding;
-  return {.microbatches = plan.microbatches,
-          .reduce = plan.reduce,
-          .tokens = config.samples * config.positions * plan.microbatches,
-          .open_microbatches = layout::open_microbatches(part.actions, part.chunks, plan.microbatches),
-          .ranks = ranks,
-          .cut = part.cut,
-          .cut_gradients = plan.gradients.cut != layout::CutOver::none,
-          .order = arch::backward_order(part.map),
-          .bucket_bytes = config.gradients.bucket_bytes,
-          .tied = tied ? arch::token_table(part.units, part.map).shape : Shape{}};
+  const bool at_once = std::ranges::none_of(
+      part.actions, [](const layout::Action& action) { return action.kind == layout::Action::Kind::input_backward; });
+  parallel::GradientWork work{.microbatches = plan.microbatches,
+                              .reduce = plan.reduce,
+                              .tokens = config.samples * config.positions * plan.microbatches,
+                              .open_microbatches = layout::open_microbatches(part.actions, part.chunks, plan.microbatches),
+                              .ranks = ranks,
+                              .cut = part.cut,
+                              .cut_gradients = plan.gradients.cut != layout::CutOver::none,
+                              .units_in_turn = at_once,
+                              .order = arch::backward_order(part.map, part.chunks),
+                              .bucket_bytes = config.gradients.bucket_bytes};
+  if (config.model.tied && (part.embedding || part.head)) {
+    using parallel::TiedSide;
+    work.tied = {.unit = part.map.tied,
+                 .shape = arch::token_table(part.units, part.map).shape,
+                 .side = !part.head        ? TiedSide::embedding
+                         : !part.embedding ? TiedSide::head
+                                           : TiedSide::both};
+  }
+  return work;
 }
 
 }  // namespace lockstep::train

@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "layout/pipeline/pipeline_schedule.h"
+#include "layout/pipeline/schedules.h"
 #include "layout/sharded_dims.h"
 #include "layout/state_cut.h"
 #include "model/stage_memory.h"
@@ -19,12 +19,13 @@ struct RankPart {
   std::vector<layout::Action> actions;  ///< of a step
   layout::ShardedDims dims;             ///< of this rank's share
   layout::StateCut cut;                 ///< what of the units it updates
+  layout::StageMap stages;              ///< of the pipeline
   arch::UnitMap map;                    ///< of the model's units
   std::vector<layout::Unit> units;      ///< of the model's, this rank's share; those that no chunk of the rank uses are empty
   bool embedding = false, head = false;
 };
-/// Throws BrokenRule for a plan that nothing keeps to: context parallelism, several chunks on a pipeline rank, state that is cut
-/// over different ranks or not on its device, and tiles.
+/// Throws BrokenRule for a plan that nothing keeps to: context parallelism, state that is cut over different ranks or not on its
+/// device, and tiles.
 RankPart rank_part(const EngineConfig& config, const layout::Coordinates& at);
 
 /// Sizes of the memory that the part's passes need; `attention` outlives it.

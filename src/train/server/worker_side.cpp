@@ -94,7 +94,7 @@ class GradientWorker : public WorkerUpdater {
   GradientWorker(const UpdaterParts& parts, comm::Communicator& world, bool tied_parts_apart)
       : WorkerUpdater(parts, world),
         own_(parts.parameters.units(), arch::unit_map(parts.config.model), parts.config.plan.microbatches, parts.memory.gradients,
-             *self_, parts.ops, parts.config.gradients),
+             {*self_}, parts.ops, parts.config.gradients),
         gradients_(own_, worker_, {.overlap = parts.config.gradients.overlap, .tied_parts_apart = tied_parts_apart}),
         state_(parts, gradients_, worker_, control()) {}
 

@@ -1,0 +1,26 @@
+#pragma once
+
+// Before the first step: what the ranks are going to do together fits together.
+
+#include <vector>
+
+#include "layout/access_order.h"
+#include "parallel/groups.h"
+#include "parallel/zero/gradients.h"
+#include "train/memory/rank_part.h"
+
+namespace lockstep::train {
+
+/// What a rank does in a step.
+struct RankList {
+  const RankPart& part;
+  const std::vector<layout::Access>& leases;
+  std::vector<parallel::GradientBucket> reductions;
+};
+
+/// Throws on every rank, and names the first of what differs, unless the actions of a pipeline's ranks match, message by message,
+/// and the ranks with the same layers have the same list: actions, and of replicas leases and reductions too. Collective over all
+/// of the groups' ranks.
+void demand_matching_lists(const RankList& list, const parallel::Groups& groups);
+
+}  // namespace lockstep::train

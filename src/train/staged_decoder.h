@@ -1,0 +1,41 @@
+#pragma once
+
+// Reading with a model whose chunks are on the ranks of a pipeline: each runs its own, and hands the residual stream on.
+
+#include <vector>
+
+#include "model/decoder.h"
+#include "train/pipeline_runner.h"
+
+namespace lockstep::train {
+
+/// What of a model a rank has, and where the rest is; of an engine's model, or of one for reading.
+struct ModelShare {
+  const model::Context& context;
+  const std::vector<layout::Chunk>& chunks;
+  const PipelineLinks& links;
+};
+
+class StagedDecoder {
+ public:
+  /// Passes of at most `rows` tokens. What `model` refers to outlives this.
+  StagedDecoder(const ModelShare& model, std::int64_t samples, std::int64_t rows)
+      : decoder_(model.context, model.chunks, samples, rows), links_(model.links) {}
+  void declare(Arena& workspace, Arena& cache) { decoder_.declare(workspace, cache); }
+
+  model::Decoder& decoder() { return decoder_; }
+  bool has_head() const { return decoder_.chunks().back().head; }
+  /// Whether this rank reads all by itself.
+  bool alone() const { return links_.group == nullptr || links_.group->size() == 1; }
+  /// Reads tokens [samples * positions] i32 behind what the cache holds and adds them to it. Returns the last block's output
+  /// [rows, C] where the head is, valid until the next call. Collective over the pipeline's ranks, each with the same tokens.
+  Tensor read(const Tensor& tokens, std::int64_t samples, std::int64_t positions);
+  /// What the rank with the head says, on all of the pipeline's. Collective.
+  std::int32_t from_head(std::int32_t value);
+
+ private:
+  model::Decoder decoder_;
+  const PipelineLinks& links_;
+};
+
+}  // namespace lockstep::train
