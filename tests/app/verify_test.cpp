@@ -102,6 +102,7 @@ TEST(VerifyCommand, BadInputIsRefusedAllAtOnce) {
     EXPECT_NE(several.find(part), std::string::npos) << part << " in " << several;
   EXPECT_NE(refusal({"--layouts", ";"}).find("--layouts: there is none"), std::string::npos);
   EXPECT_NE(refusal({"--layouts", "dp=3,zero=1,zero_group=node"}).find("layout dp=3,gas=2,zero=1"), std::string::npos);
+  EXPECT_NE(refusal({"--html", "nowhere/proof.html"}).find("there is no folder nowhere"), std::string::npos);
   EXPECT_NE(refusal({"--dtype", "fp8"}).find("--dtype"), std::string::npos);
   EXPECT_NE(refusal({"--model", "bert"}).find("--model"), std::string::npos);
 }

@@ -10,6 +10,7 @@
 #include <random>
 
 #include "lab/verify/verify.h"
+#include "layout/pipeline/schedules.h"
 #include "support/random_models.h"
 
 namespace lockstep::lab {
@@ -25,7 +26,7 @@ VerifyModel random_verify_model(std::mt19937& random) {
   // Where a norm has a row of one or two numbers, or the loss next to nothing to tell apart, gradients are little but rounding.
   model.config.width = 4 + static_cast<std::int64_t>(random() % 12);
   model.config.vocabulary = 8 + static_cast<std::int64_t>(random() % 40);
-  model.config.layers = 1 + static_cast<std::int64_t>(random() % 4);
+  model.config.layers = 1 + static_cast<std::int64_t>(random() % 6);
   model.config.dropout = random() % 2 == 0 ? 0.2F : 0;
   model.positions = model.config.block_size;
   model.samples = 1 + static_cast<std::int64_t>(random() % 3);
@@ -39,12 +40,22 @@ std::string random_layout(const VerifyModel& model, std::mt19937& random) {
   const auto one_of = [&](const std::vector<std::string>& words) { return words[random() % words.size()]; };
   const layout::PlanLimits limits = model.limits();
   const auto least = static_cast<unsigned>(std::min({limits.heads, limits.ffn_width, limits.vocabulary, std::int64_t{4}}));
-  const int dp = 1 + static_cast<int>(random() % 5), zero = static_cast<int>(random() % 4);
+  const int dp = 1 + static_cast<int>(random() % 4), zero = static_cast<int>(random() % 4);
   const int tp = random() % 2 == 0 ? 1 : 1 + static_cast<int>(random() % least);
   std::vector<std::string> words{fmt::format("dp={}", dp), fmt::format("tp={}", tp), fmt::format("gas={}", 1 + random() % 3),
                                  fmt::format("zero={}", zero)};
   if (tp > 1 && tp <= limits.positions && random() % 2 == 0) words.emplace_back("sequence");
-  if (dp == 4 && zero > 0) words.push_back(one_of({"zero_group=all", "zero_group=node"}));
+  if (random() % 2 == 0) {
+    const auto schedules = layout::schedules();
+    const layout::NamedSchedule& schedule = schedules[random() % schedules.size()];
+    const int chunks = usual_chunks(schedule, 2), ranks = static_cast<int>(limits.layers) / chunks;
+    if (ranks > 1) {
+      const int pp = 2 + static_cast<int>(random() % static_cast<unsigned>(ranks - 1));
+      words.push_back(fmt::format("pp={}:{}", pp, schedule.name));
+      words[2] = fmt::format("gas={}", std::max(1, schedule.least_microbatches * pp) + static_cast<int>(random() % 3));
+    }
+  }
+  if (dp % 2 == 0 && zero > 0) words.push_back(one_of({"zero_group=all", "zero_group=node"}));
   words.push_back(one_of({"reduce=step", "reduce=microbatch"}));
   words.push_back(one_of({"recompute=none", "recompute=selective", "recompute=full",
                           fmt::format("recompute=every:{}", 1 + random() % static_cast<unsigned>(model.config.layers))}));

@@ -152,6 +152,20 @@ TEST(Verify, AGatherThatDoesNotComeIsNamed) {
   expect_wrong(report_of("dp=2,zero=3", with_fault(missing)), {"layer h.", ": reading transformer.h."});
 }
 
+// A stage goes on with what an earlier micro-batch left there.
+TEST(Verify, AMessageBetweenStagesThatIsLostIsFound) {
+  int received = 0;
+  const support::Fault lose = [received](const comm::Operation& operation, int, comm::Communicator& world) mutable {
+    if (operation.kind != Collective::receive || world.rank() == 0 || received++ != 2) return std::optional<comm::Request>();
+    std::vector<std::byte> elsewhere(operation.out.bytes());
+    Tensor lost = operation.out;
+    lost.data = elsewhere.data();
+    world.receive(lost, operation.root).wait();
+    return std::optional<comm::Request>(std::in_place);
+  };
+  expect_wrong(report_of("pp=2", with_fault(lose)), {"step 0", "gradient of "});
+}
+
 TEST(Verify, AMicroBatchThatIsReadTwiceIsFound) {
   TrialParts parts;
   parts.batches = [](int rank, std::span<data::Batch> batches) {

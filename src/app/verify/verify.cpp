@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <limits>
 
 #include "app/command_line.h"
@@ -72,6 +74,11 @@ lab::VerifyOptions verify_options(const Options& options) {
   verify.steps = static_cast<int>(std::clamp<std::int64_t>(options.steps, 0, std::numeric_limits<int>::max()));
   if (!problems.empty() && verify.layouts.empty()) throw UserError(std::move(problems));
   for (Problem& problem : check(verify)) problems.push_back(std::move(problem));
+  const io::Path folder = io::Path(options.html).parent_path();
+  if (std::error_code error; !folder.empty() && !std::filesystem::is_directory(folder, error)) {
+    problems.push_back({fmt::format("--html {}: there is no folder {}", options.html, folder.string()),
+                        "make it, or name a file in one that is there"});
+  }
   if (!problems.empty()) throw UserError(std::move(problems));
   return verify;
 }

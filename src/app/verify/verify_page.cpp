@@ -52,7 +52,7 @@ std::string row(const LayoutReport& report) {
       "<tr{}><td><code>{}</code></td><td><code>{}</code></td><td>{}</td><td class=\"v {}\">{}</td><td class=\"n\">{}</td>"
       "<td>{}{}</td><td class=\"n\">{}</td></tr>\n",
       report.wanted ? "" : " class=\"base\"", escaped(report.layout), escaped(report.against),
-      report.promises_bits ? "every bit" : fmt::format("{:.0e}", report.tolerance), class_of(report.verdict),
+      report.promises_bits ? "equal bits" : fmt::format("within {:.0e}", report.tolerance), class_of(report.verdict),
       name_of(report.verdict), report.error == 0 ? "0" : fmt::format("{:.1e}", report.error), escaped(report.worst),
       wrong.empty() ? "" : fmt::format("<ul class=\"WRONG\">{}</ul>", wrong), format_seconds(report.seconds));
 }
@@ -66,14 +66,14 @@ std::string to_html(const std::vector<lab::VerifyModel>& models, const std::vect
       "<h1>lockstep verify: <span class=\"{}\">{}</span></h1>\n<p>{}</p>\n"
       "<p>Each layout trained the model of its table on ranks that are threads; every loss, gradient, weight and slot of the "
       "optimizer was compared after every step. A layout that only cuts, moves or makes again what another one keeps must equal "
-      "it in <b>every bit</b>; one that adds in another order must follow one rank within a tolerance, and given its gradients, "
-      "update to the same bits.</p>\n",
+      "it in <b>every bit</b>; one that adds in another order must follow one rank within a tolerance, and given that "
+      "rank's gradients, update to the same bits.</p>\n",
       style, all_hold(reports) ? "bit-equal" : "WRONG", all_hold(reports) ? "every promise holds" : "a promise is broken",
       escaped(summary(reports)));
   for (const lab::VerifyModel& model : models) {
     page += fmt::format(
         "<h2>{}</h2>\n<p>{} blocks of width {}, {} parameters, {}</p>\n"
-        "<table><thead><tr><th>layout</th><th>compared with</th><th>must equal in</th><th>verdict</th><th class=\"n\">error</th>"
+        "<table><thead><tr><th>layout</th><th>compared with</th><th>promise</th><th>verdict</th><th class=\"n\">error</th>"
         "<th>worst tensor</th><th class=\"n\">time</th></tr></thead><tbody>\n",
         escaped(model.name), model.config.layers, model.config.width, format_count(arch::count_parameters(model.config).total),
         model.weights.type == DType::bf16 ? "bf16" : "fp32");

@@ -35,7 +35,13 @@ std::vector<std::string> quick() {
           "tp=2",
           "tp=4,sequence,recompute=full",
           "dp=2,tp=2,sequence,zero=3",
-          "dp=2,tp=3,zero=1"};
+          "dp=2,tp=3,zero=1",
+          "pp=2",
+          "pp=4:zb-h1,split=3+2+2+1",
+          "pp=2:interleaved,recompute=full",
+          "pp=2:dualpipe-v",
+          "dp=2,pp=2:zb-v,zero=2",
+          "dp=2,tp=2,pp=2,sequence,zero=3"};
 }
 
 std::vector<std::string> all() {
@@ -63,6 +69,20 @@ std::vector<std::string> all() {
   add(with_all({"dp=4,tp=2,zero_group=node", "dp=4,tp=2,sequence,zero_group=node"}, cuts));
   add(with_all({"dp=2,tp=2,sequence,zero=3"}, {"prefetch=0", "reshard=false", "recompute=selective", "recompute=full"}));
   add({"tp=2,moments=bf16", "dp=2,tp=2,sequence,zero=1,moments=bf16"});
+  const std::vector<std::string> schedules{"gpipe", "1f1b", "interleaved", "breadth-first", "zb-h1", "zb-v", "dualpipe-v"};
+  std::vector<std::string> pipelines;
+  for (const std::string& schedule : schedules) pipelines.push_back("pp=2:" + schedule);
+  add(pipelines);
+  for (const std::string& schedule : schedules) add({"pp=4:" + schedule + ",gas=8", "pp=3:" + schedule + ",gas=6"});
+  add({"pp=8,gas=8", "pp=8:zb-h1,gas=3", "pp=4,split=1+4+2+1", "pp=4:gpipe,gas=1", "pp=2:interleaved,virtual_stages=4"});
+  add(with_all(pipelines, recomputing));
+  add(with_all(with_all({"dp=2"}, pipelines), levels));
+  add(with_all({"dp=2"}, with_all(pipelines, {"reduce=microbatch", "reduce=microbatch,zero=2"})));
+  add(with_all({"tp=2", "tp=2,sequence"}, pipelines));
+  add(with_all(with_all({"dp=2,tp=2,pp=2", "dp=2,tp=2,sequence,pp=2:zb-h1"}, levels), {"recompute=none", "recompute=full"}));
+  add(with_all({"dp=4,pp=2,zero_group=node", "dp=4,pp=2:zb-v,zero_group=node"},
+               {"ranks_per_host=2,zero=1", "ranks_per_host=2,zero=3"}));
+  add({"pp=2,overlap=false", "dp=2,pp=2,bucket=1,zero=2", "dp=2,pp=4:zb-h1,zero=3,reshard=false", "dp=2,pp=2,moments=bf16"});
   return made;
 }
 

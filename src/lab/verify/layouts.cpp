@@ -7,6 +7,8 @@
 #include <array>
 #include <charconv>
 
+#include "layout/pipeline/schedules.h"
+
 namespace lockstep::lab {
 namespace {
 
@@ -15,7 +17,7 @@ constexpr int usual_microbatches = 4, most_ranks = 64;
 /// What the words say, before they are put together.
 struct Wish {
   Layout layout;
-  std::optional<int> microbatches, ranks_per_host;
+  std::optional<int> microbatches, ranks_per_host, chunks;
   int zero = 0;
   layout::CutOver over = layout::CutOver::all;
 };
@@ -38,6 +40,24 @@ bool truth(std::string_view text, bool& to) {
   return to || text == "false";
 }
 
+// Whether there is such a schedule is a matter of check().
+bool set_pipeline(layout::ParallelPlan& plan, std::string_view value) {
+  const std::size_t colon = value.find(':');
+  if (colon != std::string_view::npos) plan.schedule = value.substr(colon + 1);
+  return take(number(value.substr(0, colon), 1, most_ranks), plan.pp);
+}
+
+bool set_split(layout::ParallelPlan& plan, std::string_view value) {
+  for (std::size_t at = 0; at <= value.size();) {
+    const std::size_t end = std::min(value.find('+', at), value.size());
+    int blocks = 0;
+    if (!take(number(value.substr(at, end - at), 1, 1024), blocks)) return false;
+    plan.split.push_back(blocks);
+    at = end + 1;
+  }
+  return true;
+}
+
 struct KnownWord {
   LayoutWord word;
   bool (*set)(Wish& wish, std::string_view value);  ///< false: not a value of it
@@ -50,8 +70,15 @@ constexpr std::array words{
               [](Wish& wish, std::string_view value) { return take(number(value, 1, most_ranks), wish.layout.plan.tp); }},
     KnownWord{{"sequence", "", "of tp: tokens are split where layers are not"},
               [](Wish& wish, std::string_view value) { return wish.layout.plan.sequence = value.empty(); }},
-    KnownWord{{"gas", "N", "micro-batches of a step, on each rank (those that make 4 on all ranks)"},
-              [](Wish& wish, std::string_view value) { return (wish.microbatches = number(value, 1, 1024)).has_value(); }},
+    KnownWord{{"pp", "N or N:SCHEDULE", "pipeline ranks, which divide the blocks, and who works on what when (1, 1f1b)"},
+              [](Wish& wish, std::string_view value) { return set_pipeline(wish.layout.plan, value); }},
+    KnownWord{{"virtual_stages", "N", "of pp: stages of each rank (2 where the schedule has several)"},
+              [](Wish& wish, std::string_view value) { return (wish.chunks = number(value, 1, most_ranks)).has_value(); }},
+    KnownWord{{"split", "N+N+...", "of pp: blocks of each stage (as even as they can be)"},
+              [](Wish& wish, std::string_view value) { return set_split(wish.layout.plan, value); }},
+    KnownWord{
+        {"gas", "N", "micro-batches of a step, on each data-parallel rank (those that make 4 on all, or as many as pp needs)"},
+        [](Wish& wish, std::string_view value) { return (wish.microbatches = number(value, 1, 1024)).has_value(); }},
     KnownWord{{"reduce", "step|microbatch", "when gradients are added over ranks (step)"},
               [](Wish& wish, std::string_view value) {
                 const bool each = value == "microbatch";
@@ -117,7 +144,11 @@ void take_word(std::string_view word, std::string_view text, Wish& wish, std::ve
 Layout put_together(const Wish& wish) {
   Layout layout = wish.layout;
   layout::ParallelPlan& plan = layout.plan;
-  plan.microbatches = wish.microbatches.value_or((usual_microbatches + plan.dp - 1) / plan.dp);
+  const layout::NamedSchedule* schedule = layout::find_schedule(plan.schedule);
+  const bool pipeline = plan.pp > 1 && schedule != nullptr;
+  plan.chunks = wish.chunks.value_or(pipeline ? usual_chunks(*schedule, plan.pp) : 1);
+  const int needed = pipeline ? schedule->least_microbatches * plan.pp : 1;
+  plan.microbatches = wish.microbatches.value_or(std::max((usual_microbatches + plan.dp - 1) / plan.dp, needed));
   const bool hosts = wish.over == layout::CutOver::host && wish.zero > 0;
   plan.ranks_per_host = wish.ranks_per_host.value_or(hosts ? 2 * plan.tp : plan.ranks());
   layout::set_zero_level(plan, wish.zero, wish.over);
@@ -172,6 +203,12 @@ std::string name_of(const Layout& layout) {
   };
   say(plan.tp > 1, fmt::format("tp={}", plan.tp));
   say(plan.sequence, "sequence");
+  const bool named = plan.pp > 1 && plan.schedule != usual.schedule;
+  say(plan.pp > 1, fmt::format("pp={}{}{}", plan.pp, named ? ":" : "", named ? plan.schedule : ""));
+  const layout::NamedSchedule* schedule = layout::find_schedule(plan.schedule);
+  say(plan.chunks != (schedule == nullptr || plan.pp == 1 ? 1 : usual_chunks(*schedule, plan.pp)),
+      fmt::format("virtual_stages={}", plan.chunks));
+  say(!plan.split.empty(), fmt::format("split={}", fmt::join(plan.split, "+")));
   say(true, fmt::format("gas={}", plan.microbatches));
   const int zero = zero_level(plan);
   say(plan.reduce != usual.reduce, "reduce=microbatch");

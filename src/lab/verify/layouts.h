@@ -32,8 +32,8 @@ struct LayoutWord {
 std::string spelt(const LayoutWord& word);
 std::vector<LayoutWord> layout_words();
 
-/// The layout that a text names, whose micro-batches are 4 of a step where it does not say; nothing where `problems` got what is
-/// wrong with it.
+/// The layout that a text names; nothing where `problems` got what is wrong with it. Where it does not say how many, a step has 4
+/// micro-batches, or as many as its schedule needs.
 std::optional<Layout> layout_from(std::string_view text, std::vector<Problem>& problems);
 /// What is wrong with a layout for a model.
 std::vector<Problem> check(const Layout& layout, const layout::PlanLimits& limits);
