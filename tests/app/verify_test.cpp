@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+
 #include "app/commands.h"
 #include "app/verify/verify_output.h"
 #include "base/error.h"
@@ -105,6 +107,15 @@ TEST(VerifyCommand, BadInputIsRefusedAllAtOnce) {
   EXPECT_NE(refusal({"--html", "nowhere/proof.html"}).find("there is no folder nowhere"), std::string::npos);
   EXPECT_NE(refusal({"--dtype", "fp8"}).find("--dtype"), std::string::npos);
   EXPECT_NE(refusal({"--model", "bert"}).find("--model"), std::string::npos);
+}
+
+TEST(VerifyCommand, RanksOfALauncherAreRefused) {
+  setenv("OMPI_COMM_WORLD_RANK", "0", 1);
+  setenv("OMPI_COMM_WORLD_SIZE", "2", 1);
+  const std::string text = refusal({"--layouts", "dp=2"});
+  unsetenv("OMPI_COMM_WORLD_RANK");
+  unsetenv("OMPI_COMM_WORLD_SIZE");
+  EXPECT_NE(text.find("its ranks are threads of one process\n  -> start it without "), std::string::npos) << text;
 }
 
 }  // namespace
