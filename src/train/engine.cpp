@@ -55,6 +55,7 @@ void Engine::commit() {
 // A tied matrix is on the first stage and the last.
 void Engine::check_state() {
   state().check_copies();
+  check_tensor_ranks();
   if (!config_.model.tied) return;
   std::vector<Tensor> tied;
   state().for_each({.slots = true}, [&](const parallel::StateRange& range) {
@@ -73,6 +74,20 @@ void Engine::match_ranks() const {
 }
 
 void Engine::initialise() { model::initialise(ops_, state(), table_, config_.seed, memory_.drawn); }
+
+void Engine::check_tensor_ranks() {
+  // Of state that is cut, tensor ranks have other elements each.
+  if (groups_.tensor().size() == 1 || !memory_.part.cut.whole()) return;
+  std::vector<Tensor> alike;
+  state().for_each({}, [&](const parallel::StateRange& range) {
+    for (const layout::PlacedParameter& placed : state().units()[static_cast<std::size_t>(range.unit.value)].parameters) {
+      const layout::Range all{placed.offset, placed.shape().elements()};
+      if (placed.info.rule.axis >= 0) continue;
+      alike.push_back(range.master.flat(all.first - range.range.first, all.count));
+    }
+  });
+  parallel::check_alike(groups_.tensor(), alike);
+}
 
 std::unique_ptr<Updater> Engine::make_replicas(const UpdaterParts& parts) {
   ensure(!parts.config.servers, "with parameter servers there is an updater of workers");

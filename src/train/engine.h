@@ -50,7 +50,10 @@ class Engine {
   void initialise();
   /// Every rank takes rank 0's weights and optimizer slots, of a run that has done `step` steps; checked by a hash. Collective;
   /// after initialise() and after loading. Throws SystemError when the ranks differ afterwards.
-  void broadcast_state(std::int64_t step = 0) { state().distribute(step); }
+  void broadcast_state(std::int64_t step = 0) {
+    state().distribute(step);
+    check_tensor_ranks();
+  }
   /// After every rank has set its state by itself: throws SystemError unless those that keep the same have the same bits.
   /// Collective.
   void check_state();
@@ -80,6 +83,8 @@ class Engine {
 
  private:
   static std::unique_ptr<Updater> make_replicas(const UpdaterParts& parts);
+  /// Of what every tensor rank holds whole, where state is not cut over replicas. Collective.
+  void check_tensor_ranks();
   /// The batches, their tokens and targets where kernels read them; until the next call.
   std::span<const data::Batch> bring(std::span<const data::Batch> batches);
   void clear_losses();

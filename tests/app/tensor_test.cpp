@@ -55,6 +55,18 @@ TEST_F(TensorCommand, ARunGoesOnInAnotherLayout) {
   EXPECT_NEAR(parts.back(), one.back(), 1e-4 * one.back());
 }
 
+// Ranks that share a sample read the same file.
+TEST_F(TensorCommand, GroupsOfRanksReadShardsThatWereCut) {
+  ASSERT_EQ(lockstep({"prepare", folder_ / "text.txt", "--tokenizer", "char", "--out", folder_ / "data", "--shards", "2"}).code,
+            0);
+  ASSERT_EQ(lockstep(on(2, "two", {"data.shards=precut"})).code, 0);
+  const Outcome four = lockstep(on(4, "four", {"data.shards=precut", "parallel.tp=2"}));
+  ASSERT_EQ(four.code, 0) << four.err;
+  const std::vector<double> two = losses("two"), more = losses("four");
+  ASSERT_EQ(more.size(), two.size());
+  for (std::size_t i = 0; i < two.size(); ++i) EXPECT_NEAR(more[i], two[i], 1e-5 * two[i]) << i;
+}
+
 TEST_F(TensorCommand, AStepIsDumpedWhole) {
   ASSERT_EQ(lockstep(on(1, "one", {"train.dump_step=0"})).code, 0);
   ASSERT_EQ(lockstep(on(2, "two", {"train.dump_step=0", "parallel.tp=2"})).code, 0);

@@ -100,6 +100,28 @@ TEST(TensorParallel, TheNormCountsEachElementOnce) {
   }
 }
 
+// Rank 1 alone has another gain.
+TEST(TensorParallel, RanksThatStartWithDifferentGainsAreTold) {
+  support::on_layout({.plan = plan_of(1, 2, true)}, [](LayoutRank& rank) {
+    rank.engine().initialise();
+    rank.engine().check_state();
+    rank.engine().broadcast_state();
+    if (!rank.lead()) elements<float>(support::parameters_of(rank.engine()).back().weight).front() = 2;
+    EXPECT_THROW(rank.engine().check_state(), SystemError);
+    EXPECT_THROW(rank.engine().broadcast_state(), SystemError);
+  });
+}
+
+// Shares of the model are uneven, so that other elements of a unit are a rank's part.
+TEST(TensorParallel, PartsOfStateThatIsCutAreNotComparedOverTensorRanks) {
+  LayoutRun run{.plan = plan_of(2, 2, false)};
+  layout::set_zero_level(run.plan, 1);
+  support::on_layout(run, [](LayoutRank& rank) {
+    rank.engine().initialise();
+    EXPECT_NO_THROW(rank.engine().check_state());
+  });
+}
+
 /// Two steps of a run, saved.
 io::Path save(const LayoutRun& run, const io::Path& folder, LayoutResult& result) {
   io::Path saved;
