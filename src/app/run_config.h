@@ -114,7 +114,8 @@ struct RunConfig {
   };
   struct Parallel {
     std::optional<std::int64_t> dp;  // null: the ranks that are left
-    std::int64_t tp = 1;
+    std::int64_t tp = 1, cp = 1;
+    std::string context = "allgather";
     bool sequence = false, allow_tp_across_hosts = false;
     std::int64_t pp = 1;
     std::string schedule = "1f1b";               // a name, or file:TABLE.csv

@@ -7,12 +7,16 @@
 #include <array>
 #include <charconv>
 #include <numeric>
+#include <utility>
 
 #include "layout/pipeline/schedules.h"
 #include "layout/pipeline/split.h"
 
 namespace lockstep::layout {
 namespace {
+
+constexpr std::array<std::pair<std::string_view, ContextMethod>, 2> kContextMethods{
+    {{"allgather", ContextMethod::allgather}, {"ulysses", ContextMethod::ulysses}}};
 
 void check_degrees(const ParallelPlan& plan, std::int64_t ranks, std::vector<Problem>& problems) {
   struct Degree {
@@ -55,8 +59,12 @@ void check_shares(const ParallelPlan& plan, const PlanLimits& limits, std::vecto
                      plan.table ? "" : fmt::format(", parallel.virtual_stages = {}", plan.chunks), limits.layers),
          fmt::format("take fewer stages, or model.n_layer={} or more", plan.stages())});
   }
-  if (plan.sequence) share("parallel.tp", plan.tp, "positions in a sequence", limits.positions);
+  if (plan.sequence && plan.cp >= 1)
+    share("parallel.tp", plan.tp, plan.cp == 1 ? "positions in a sequence" : "positions in a rank's part of a sequence",
+          limits.positions / plan.cp);
   if (plan.cp > 1) share("2 x parallel.cp", 2 * std::int64_t{plan.cp}, "positions in a sequence", limits.positions);
+  if (plan.cp > 1 && plan.context == ContextMethod::ulysses && plan.tp >= 1)
+    share("parallel.cp", plan.cp, plan.tp == 1 ? "heads" : "heads on a tensor rank", limits.heads / plan.tp);
 }
 
 void check_hosts(const ParallelPlan& plan, std::vector<Problem>& problems) {
@@ -160,6 +168,20 @@ std::vector<Problem> check(const ParallelPlan& plan, const PlanLimits& limits, s
   return problems;
 }
 
+std::optional<ContextMethod> context_from(std::string_view text) {
+  for (const auto& [name, method] : kContextMethods) {
+    if (name == text) return method;
+  }
+  return std::nullopt;
+}
+
+std::string_view to_string(ContextMethod method) {
+  for (const auto& [name, named] : kContextMethods) {
+    if (named == method) return name;
+  }
+  throw BrokenRule("a way of context parallelism has a name");
+}
+
 std::optional<Recompute> recompute_from(std::string_view text) {
   using enum Recompute::Kind;
   if (text == "none") return Recompute{};
@@ -193,7 +215,7 @@ std::string describe(const ParallelPlan& plan) {
   const auto say = [&](const std::string& word) { text += (text.empty() ? "" : " ") + word; };
   if (plan.dp > 1) say(fmt::format("dp={}", plan.dp));
   if (plan.tp > 1) say(fmt::format("tp={}", plan.tp));
-  if (plan.cp > 1) say(fmt::format("cp={}", plan.cp));
+  if (plan.cp > 1) say(fmt::format("cp={} ({})", plan.cp, to_string(plan.context)));
   if (plan.pp > 1) say(fmt::format("pp={} ({})", plan.pp, plan.schedule));
   if (plan.pp > 1 && !plan.split.empty()) say(fmt::format("split={}", to_string(plan.split)));
   if (plan.sequence) say("sequence");

@@ -55,12 +55,23 @@ struct Tiles {
 /// lease gathers is smaller.
 enum class LeaseSize : std::uint8_t { block, sub_layer };
 
+/// How ranks that divide a sequence's positions attend together.
+enum class ContextMethod : std::uint8_t {
+  allgather,  ///< every rank gets all keys and values (Llama Team 2024)
+  ulysses     ///< positions are exchanged for heads (Jacobs et al. 2023)
+};
+
+/// "allgather", "ulysses"; nothing for another text.
+std::optional<ContextMethod> context_from(std::string_view text);
+std::string_view to_string(ContextMethod method);
+
 struct ParallelPlan {
-  int dp = 1;                             ///< data-parallel degree
-  int tp = 1;                             ///< tensor
-  int cp = 1;                             ///< context
-  int pp = 1;                             ///< pipeline
-  int chunks = 1;                         ///< of the model on each pipeline rank (virtual stages)
+  int dp = 1;      ///< data-parallel degree
+  int tp = 1;      ///< tensor
+  int cp = 1;      ///< context
+  int pp = 1;      ///< pipeline
+  int chunks = 1;  ///< of the model on each pipeline rank (virtual stages)
+  ContextMethod context = ContextMethod::allgather;
   bool sequence = false;                  ///< tokens are cut over tp where tensor parallelism would replicate work
   std::string schedule = "1f1b";          ///< of the pipeline: a name of layout/pipeline/schedules, or where `table` came from
   std::optional<ActionTable> table = {};  ///< the passes, where they are not those of a named schedule

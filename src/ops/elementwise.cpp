@@ -9,6 +9,19 @@ void check_floating(const Tensor& x, std::int64_t count, std::string_view name) 
   check_dense(x, count, name, storage_of(x, name));
 }
 
+// Two dense tensors of as many elements, or two matrices of one shape.
+void check_pair(const Tensor& y, const Tensor& x, DType y_type) {
+  const DType type = storage_of(x, "x");
+  if (x.dense() && y.dense()) {
+    check_dense(x, x.elements(), "x", type);
+    check_dense(y, x.elements(), "y", y_type);
+  } else {
+    check_matrix(x, x.rows(), x.columns(), "x", type);
+    check_matrix(y, x.rows(), x.columns(), "y", y_type);
+  }
+  check_device({&y, &x});
+}
+
 }  // namespace
 
 void Elementwise::zero(const Tensor& x) {
@@ -24,17 +37,13 @@ void Elementwise::fill(const Tensor& x, float value) {
 }
 
 void Elementwise::cast(const Tensor& y, const Tensor& x) {
-  check_floating(x, x.elements(), "x");
-  check_floating(y, x.elements(), "y");
-  check_device({&y, &x});
+  check_pair(y, x, storage_of(y, "y"));
   const OpScope running = scope("cast");
   do_cast(y, x);
 }
 
 void Elementwise::add(const Tensor& y, const Tensor& x) {
-  check_floating(x, x.elements(), "x");
-  check_dense(y, x.elements(), "y", x.dtype);
-  check_device({&y, &x});
+  check_pair(y, x, x.dtype);
   const OpScope running = scope("add");
   do_add(y, x);
 }

@@ -1,6 +1,7 @@
 #pragma once
 
-// Plain element-wise work on dense tensors: f32 or bf16, both of a call the same but for cast.
+// Plain element-wise work on dense tensors: f32 or bf16, both of a call the same but for cast. cast and add take column slices of
+// matrices too, of as many rows and columns.
 
 #include <cstdint>
 

@@ -1,5 +1,8 @@
 #include "parallel/context_attention.h"
 
+#include "parallel/context/exchanging_attention.h"
+#include "parallel/context/gathering_attention.h"
+
 namespace lockstep::parallel {
 namespace {
 
@@ -47,9 +50,16 @@ class Local final : public ContextAttention {
 
 std::unique_ptr<ContextAttention> make_local_attention() { return std::make_unique<Local>(); }
 
-std::unique_ptr<ContextAttention> make_attention(const layout::ParallelPlan& plan, const layout::Coordinates& /*at*/) {
-  ensure(plan.cp == 1, "a rank has whole sequences");
-  return make_local_attention();
+std::unique_ptr<ContextAttention> make_attention(const layout::ParallelPlan& plan, const layout::Coordinates& at,
+                                                 std::int64_t positions) {
+  if (plan.cp == 1) return make_local_attention();
+  switch (plan.context) {
+    case layout::ContextMethod::allgather:
+      return std::make_unique<GatheringAttention>(positions, at.cp, plan.cp);
+    case layout::ContextMethod::ulysses:
+      return std::make_unique<ExchangingAttention>(positions, at.cp, plan.cp);
+  }
+  throw BrokenRule("a plan names a way of context parallelism");
 }
 
 }  // namespace lockstep::parallel

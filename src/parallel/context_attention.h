@@ -7,6 +7,7 @@
 
 #include <memory>
 
+#include "comm/communicator.h"
 #include "layout/mesh.h"
 #include "layout/sharded_dims.h"
 #include "ops/ops.h"
@@ -45,6 +46,8 @@ struct AttentionSizes {
 class ContextAttention {
  public:
   virtual ~ContextAttention() = default;
+  /// The ranks that have the samples' other positions; they outlive this. Before the first pass.
+  virtual void connect(comm::Communicator& /*group*/) {}
   /// What one block keeps of one micro-batch.
   virtual void declare(Arena& arena, AttentionSaved& saved, const AttentionSizes& sizes) const = 0;
   /// What every forward and backward pass uses and forgets; nothing else lies there meanwhile. Once, before any pass in training.
@@ -59,7 +62,8 @@ class ContextAttention {
 /// The rank has all positions of its samples: nothing is sent.
 std::unique_ptr<ContextAttention> make_local_attention();
 
-/// How the rank at `at` attends: the plan says. Throws BrokenRule where there is no way for the plan.
-std::unique_ptr<ContextAttention> make_attention(const layout::ParallelPlan& plan, const layout::Coordinates& at);
+/// How the rank at `at` attends to samples of `positions` positions: the plan says.
+std::unique_ptr<ContextAttention> make_attention(const layout::ParallelPlan& plan, const layout::Coordinates& at,
+                                                 std::int64_t positions);
 
 }  // namespace lockstep::parallel

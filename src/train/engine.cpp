@@ -6,6 +6,7 @@
 #include "base/timer.h"
 #include "model/initialise.h"
 #include "model/rotation.h"
+#include "parallel/context/split_positions.h"
 #include "train/matched_lists.h"
 #include "train/replicas.h"
 
@@ -28,13 +29,17 @@ Engine::Engine(const EngineConfig& config, Runtime& runtime, ops::Ops& ops, cons
       reading_boundary_(parallel::make_reading_boundary(groups)),
       context_{config.model,       memory_.part.dims, ops,         *parameters_,      parallel::Boundaries::all(*boundary_),
                *memory_.attention, memory_.angles,    config.seed, config.plan.leases},
-      reading_(context_),
+      reading_attention_(parallel::make_local_attention()),
+      reading_{
+          config.model,        memory_.part.dims, ops,         *parameters_,      parallel::Boundaries::all(*reading_boundary_),
+          *reading_attention_, memory_.angles,    config.seed, config.plan.leases},
       sink_(ops),
       stages_(model::make_stages(context_, updater_->gradients(), sink_, memory_.model)),
       runner_(memory_.part.actions, memory_.model, stages_,
               {.group = &groups.pipeline(),
                .chunks = memory_.part.stages.neighbours_of(groups.at().pp),
-               .head = memory_.part.stages.last_rank()}),
+               .head = memory_.part.stages.last_rank()},
+              {groups.at().cp, config.plan.cp}),
       order_(layout::access_order(memory_.part.actions,
                                   model::chunk_parts(arch::part_map(config.model, memory_.part.units, config.plan.leases),
                                                      memory_.part.chunks, config.plan.recompute))),
@@ -44,7 +49,7 @@ Engine::Engine(const EngineConfig& config, Runtime& runtime, ops::Ops& ops, cons
   ensure(laid_out.optimizer == config.plan.optimizer && laid_out.gradients == config.plan.gradients &&
              laid_out.parameters == config.plan.parameters,
          "the groups cut state as the plan does");
-  reading_.boundaries = parallel::Boundaries::all(*reading_boundary_);
+  memory_.attention->connect(groups.of(layout::GroupRole::context));
 }
 
 void Engine::commit() {
@@ -127,11 +132,13 @@ double Engine::evaluate(const data::Batch& batch) {
 std::span<const data::Batch> Engine::bring(std::span<const data::Batch> batches) {
   std::int64_t first = 0;
   for (std::size_t m = 0; m < batches.size(); ++m) {
-    const std::int64_t count = batches[m].tokens.elements();
-    data::Batch& brought = brought_[m] = batches[m];
+    const data::Batch& batch = batches[m];
+    const ops::Positions own = parallel::split_positions(batch.positions, groups_.at().cp, config_.plan.cp);
+    const std::int64_t count = batch.samples * own.count();
+    data::Batch& brought = brought_[m] = batch;
     const auto take = [&](const Tensor& all, Tensor& mine) {
       const Tensor place = all.flat(first, count);
-      copy(ops_.stream(), place, mine);
+      bring(place, mine, own, batch);
       mine = place;
     };
     if (memory_.part.embedding) take(memory_.tokens, brought.tokens);
@@ -139,6 +146,17 @@ std::span<const data::Batch> Engine::bring(std::span<const data::Batch> batches)
     first += count;
   }
   return std::span(brought_).first(batches.size());
+}
+
+void Engine::bring(const Tensor& to, const Tensor& from, const ops::Positions& own, const data::Batch& batch) {
+  if (own.count() == batch.positions) return copy(ops_.stream(), to, from);
+  std::int64_t at = 0;
+  for (std::int64_t sample = 0; sample < batch.samples; ++sample) {
+    for (const ops::PositionRun& run : own.runs()) {
+      if (run.count > 0) copy(ops_.stream(), to.flat(at, run.count), from.flat(sample * batch.positions + run.first, run.count));
+      at += run.count;
+    }
+  }
 }
 
 void Engine::clear_losses() {

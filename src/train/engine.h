@@ -87,6 +87,8 @@ class Engine {
   void check_tensor_ranks();
   /// The batches, their tokens and targets where kernels read them; until the next call.
   std::span<const data::Batch> bring(std::span<const data::Batch> batches);
+  /// `to`: the rank's own positions of each sample of `from`.
+  void bring(const Tensor& to, const Tensor& from, const ops::Positions& own, const data::Batch& batch);
   void clear_losses();
   double loss_sum();
 
@@ -100,7 +102,9 @@ class Engine {
   std::unique_ptr<parallel::ParameterStore> parameters_;
   std::unique_ptr<Updater> updater_;
   std::unique_ptr<parallel::Boundary> boundary_, reading_boundary_;
-  model::Context context_, reading_;
+  model::Context context_;
+  std::unique_ptr<parallel::ContextAttention> reading_attention_;
+  model::Context reading_;
   ImmediateWeights sink_;
   std::vector<std::unique_ptr<model::Stage>> stages_;
   PipelineRunner runner_;

@@ -48,7 +48,7 @@ Inference::Inference(const arch::ModelConfig& model, DType type, Runtime& runtim
                reading(groups.plan()), groups.at(), classes_of(model, groups, chunks_)),
       parameters_(make_store(weights_, groups)),
       boundary_(parallel::make_reading_boundary(groups)),
-      attention_(parallel::make_attention(groups.plan(), groups.at())),
+      attention_(parallel::make_local_attention()),
       context_{model,
                arch::sharded_dims(model, tensor_of(groups)),
                ops,

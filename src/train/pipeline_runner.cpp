@@ -9,11 +9,13 @@ namespace lockstep::train {
 using Kind = layout::Action::Kind;
 
 PipelineRunner::PipelineRunner(const std::vector<layout::Action>& actions, const model::ModelMemory& memory,
-                               std::span<const std::unique_ptr<model::Stage>> stages, PipelineLinks links)
+                               std::span<const std::unique_ptr<model::Stage>> stages, PipelineLinks links,
+                               const ContextPlace& place)
     : actions_(actions),
       memory_(memory),
       stages_(stages),
       links_(std::move(links)),
+      place_(place),
       inputs_(stages.size()),
       outputs_(stages.size()),
       gradients_(stages.size()) {
@@ -37,7 +39,7 @@ PassTimes PipelineRunner::run(std::span<const data::Batch> batches, std::int64_t
   for (const layout::Action& action : actions_) {
     const data::Batch& batch = batches[static_cast<std::size_t>(action.microbatch.value)];
     const model::Pass pass{.samples = batch.samples,
-                           .positions = {0, batch.positions},
+                           .positions = positions_of(batch),
                            .first_sample = static_cast<std::int64_t>(batch.first_sample),
                            .step = step,
                            .training = true};
@@ -128,7 +130,7 @@ bool PipelineRunner::has(Kind kind, int chunk) const {
 }
 
 void PipelineRunner::evaluate(const data::Batch& batch, const Tensor& loss) {
-  const model::Pass pass{.samples = batch.samples, .positions = {0, batch.positions}};
+  const model::Pass pass{.samples = batch.samples, .positions = positions_of(batch)};
   constexpr Microbatch only{0};
   for (int c = 0; c < std::ssize(stages_); ++c) {
     model::Stage& stage = this->stage(c);

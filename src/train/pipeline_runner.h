@@ -11,6 +11,7 @@
 #include "layout/pipeline/pipeline_schedule.h"
 #include "layout/pipeline/stage_map.h"
 #include "model/stage.h"
+#include "parallel/context/split_positions.h"
 
 namespace lockstep::train {
 
@@ -27,6 +28,11 @@ struct PipelineLinks {
   int head = 0;  ///< the rank that has the head
 };
 
+/// Which of the ranks that divide every sample's positions this one is (parallel::split_positions).
+struct ContextPlace {
+  int rank = 0, ranks = 1;
+};
+
 /// What a step is judged by.
 struct StepObjective {
   Tensor losses;  ///< [micro-batches] f64: to each one's element its sum of token losses is added, where the head is
@@ -38,13 +44,14 @@ class PipelineRunner {
   /// `stages`: one for each chunk of `memory`. `actions` and `memory` (whose slots follow from them) and the rest outlive the
   /// runner.
   PipelineRunner(const std::vector<layout::Action>& actions, const model::ModelMemory& memory,
-                 std::span<const std::unique_ptr<model::Stage>> stages, PipelineLinks links = {});
+                 std::span<const std::unique_ptr<model::Stage>> stages, PipelineLinks links = {}, const ContextPlace& place = {});
 
   const PipelineLinks& links() const { return links_; }
-  /// One step. `batches[m]` is micro-batch m; `step` addresses dropout masks.
+  /// One step. `batches[m]` is micro-batch m, its tokens and targets those of the rank's own positions; `step` addresses dropout
+  /// masks.
   PassTimes run(std::span<const data::Batch> batches, std::int64_t step, const StepObjective& objective);
-  /// Adds the token losses of a batch to `loss` [1] f64 where the head is; nothing is kept. Between steps. Chunks hand over as
-  /// they do in a step: collective over the ranks that have the model's chunks, each with the same batch.
+  /// Adds the token losses of such a batch to `loss` [1] f64 where the head is; nothing is kept. Between steps. Chunks hand over
+  /// as they do in a step: collective over the ranks that have the model's chunks, each with the same batch.
   void evaluate(const data::Batch& batch, const Tensor& loss);
 
  private:
@@ -78,7 +85,12 @@ class PipelineRunner {
   const std::vector<layout::Action>& actions_;
   const model::ModelMemory& memory_;
   std::span<const std::unique_ptr<model::Stage>> stages_;
+  /// The rank's positions of each sample.
+  ops::Positions positions_of(const data::Batch& batch) const {
+    return parallel::split_positions(batch.positions, place_.rank, place_.ranks);
+  }
   PipelineLinks links_;
+  ContextPlace place_;
   Messages inputs_, outputs_, gradients_;
 };
 

@@ -26,7 +26,7 @@ TEST(ParallelPlan, APlanThatFitsHasNoProblem) {
                          .microbatches = 4,
                          .ranks_per_host = 4};
   EXPECT_TRUE(check(all, small, 16).empty());
-  EXPECT_EQ(describe(all), "dp=2 tp=2 cp=2 pp=2 (zb-v) sequence");
+  EXPECT_EQ(describe(all), "dp=2 tp=2 cp=2 (allgather) pp=2 (zb-v) sequence");
   EXPECT_EQ(describe({}), "one rank");
 }
 
@@ -47,6 +47,10 @@ TEST(ParallelPlan, EveryRankGetsAShareOfWhatIsCut) {
   EXPECT_TRUE(complains({.tp = 7, .ranks_per_host = 7}, 7, "6 heads"));
   EXPECT_TRUE(complains({.pp = 4, .chunks = 2}, 4, "4 layers"));
   EXPECT_TRUE(complains({.cp = 9}, 9, "16 positions"));
+  EXPECT_TRUE(complains({.cp = 7, .context = ContextMethod::ulysses}, 7, "6 heads"));
+  EXPECT_TRUE(
+      complains({.tp = 4, .cp = 2, .context = ContextMethod::ulysses, .ranks_per_host = 4}, 8, "1 heads on a tensor rank"));
+  EXPECT_TRUE(complains({.tp = 3, .cp = 8, .sequence = true, .ranks_per_host = 3}, 24, "2 positions in a rank's part"));
 }
 
 TEST(ParallelPlan, TensorParallelRanksStayOnAHostUnlessAsked) {

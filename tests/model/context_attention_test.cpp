@@ -6,8 +6,8 @@
 #include <gtest/gtest.h>
 
 #include "comm/thread/thread_world.h"
-#include "support/exchanging_attention.h"
-#include "support/gathering_attention.h"
+#include "parallel/context/exchanging_attention.h"
+#include "parallel/context/gathering_attention.h"
 #include "support/learnt.h"
 
 namespace lockstep::model {
@@ -15,32 +15,28 @@ namespace {
 
 using parallel::AttentionCall;
 using parallel::AttentionSaved;
+using parallel::ExchangingAttention;
+using parallel::GatheringAttention;
+using parallel::split_positions;
 using parallel::TokenGrid;
-using support::Cut;
-using support::Exchanging;
-using support::Gathering;
 using support::Learnt;
 using support::Lesson;
 
 constexpr TokenGrid tokens{3, 7};
 
-Cut halves() { return {{0, 3}, {3, 4}}; }
-/// One from the front and one from the back, so that both see as many keys.
-Cut zigzag() { return {{{0, 1}, {5, 2}}, {1, 4}}; }
-
 template <class Attention>
-Learnt learn_together(const arch::ModelConfig& config, const Cut& cut, bool late_weights = false,
+Learnt learn_together(const arch::ModelConfig& config, int ranks, bool late_weights = false,
                       const layout::Recompute& recompute = {}) {
-  const int ranks = static_cast<int>(cut.size());
-  std::vector<Learnt> learnt(cut.size());
+  std::vector<Learnt> learnt(static_cast<std::size_t>(ranks));
   Learnt sum;
   comm::run_ranks(ranks, {.timeout = 60}, [&](comm::Communicator& group) {
     support::Machine machine(1);
     group.attach(*machine.stream, machine.runtime->team());
     const auto rank = static_cast<std::size_t>(group.rank());
-    const Lesson lesson{.tokens = tokens, .positions = cut[rank], .late_weights = late_weights};
+    const Lesson lesson{
+        .tokens = tokens, .positions = split_positions(tokens.positions, group.rank(), ranks), .late_weights = late_weights};
     const std::vector<layout::Action> actions = lesson.actions();
-    Attention attention(tokens, cut, group.rank());
+    Attention attention(tokens.positions, group.rank(), ranks);
     support::TinyStages model(config, lesson.own(), support::one_chunk(config), actions, lesson.microbatches, machine,
                               {.attention = &attention, .recompute = recompute});
     attention.connect(group);
@@ -60,28 +56,29 @@ Learnt learn_together(const arch::ModelConfig& config, const Cut& cut, bool late
 TEST(ContextAttention, RanksWithSomePositionsEachLearnWhatOneRankDoes) {
   for (const arch::ModelConfig& config : support::dropping_models()) {
     const Learnt alone = learn_alone(config, support::whole_lesson(tokens));
-    for (const Cut& cut : {halves(), zigzag()}) {
-      expect_near(learn_together<Exchanging>(config, cut), alone, 1e-5);
-      expect_near(learn_together<Gathering>(config, cut), alone, 1e-5);
+    for (const int ranks : {2, 3}) {
+      expect_near(learn_together<ExchangingAttention>(config, ranks), alone, 1e-5);
+      expect_near(learn_together<GatheringAttention>(config, ranks), alone, 1e-5);
     }
   }
 }
 
 TEST(ContextAttention, LaterWeightGradientsHaveTheSameBits) {
   for (const arch::ModelConfig& config : support::dropping_models()) {
-    expect_equal(learn_together<Exchanging>(config, zigzag(), true), learn_together<Exchanging>(config, zigzag()));
-    expect_equal(learn_together<Gathering>(config, zigzag(), true), learn_together<Gathering>(config, zigzag()));
+    expect_equal(learn_together<ExchangingAttention>(config, 2, true), learn_together<ExchangingAttention>(config, 2));
+    expect_equal(learn_together<GatheringAttention>(config, 2, true), learn_together<GatheringAttention>(config, 2));
   }
 }
 
 // What attention keeps of other ranks' rows is exchanged again.
 TEST(ContextAttention, RecomputationHasTheSameBits) {
   for (const arch::ModelConfig& config : support::dropping_models()) {
-    const Learnt exchanged = learn_together<Exchanging>(config, zigzag()), gathered = learn_together<Gathering>(config, zigzag());
+    const Learnt exchanged = learn_together<ExchangingAttention>(config, 2),
+                 gathered = learn_together<GatheringAttention>(config, 2);
     for (const layout::Recompute& recompute : support::recomputations()) {
       for (const bool late : {false, true}) {
-        expect_equal(learn_together<Exchanging>(config, zigzag(), late, recompute), exchanged);
-        expect_equal(learn_together<Gathering>(config, zigzag(), late, recompute), gathered);
+        expect_equal(learn_together<ExchangingAttention>(config, 2, late, recompute), exchanged);
+        expect_equal(learn_together<GatheringAttention>(config, 2, late, recompute), gathered);
       }
     }
   }
@@ -90,8 +87,8 @@ TEST(ContextAttention, RecomputationHasTheSameBits) {
 TEST(ContextAttention, OneRankThatSendsItselfWhatItHasGivesTheBitsOfALocalOne) {
   for (const arch::ModelConfig& config : support::dropping_models()) {
     const Learnt alone = learn_alone(config, support::whole_lesson(tokens));
-    expect_equal(learn_together<Exchanging>(config, {{0, tokens.positions}}), alone);
-    expect_equal(learn_together<Gathering>(config, {{0, tokens.positions}}), alone);
+    expect_equal(learn_together<ExchangingAttention>(config, 1), alone);
+    expect_equal(learn_together<GatheringAttention>(config, 1), alone);
   }
 }
 
@@ -107,10 +104,15 @@ TEST(ContextAttention, DeclaresFromSizesAlone) {
   };
   const auto rounded = [](std::int64_t floats) { return (floats * 4 + 63) / 64 * 64; };
   const std::int64_t all = tokens.rows(), own = 3 * 3, head = dims.head_size;
-  Exchanging first(tokens, halves(), 0);
+  ExchangingAttention first(tokens.positions, 0, 2);
   const std::int64_t heads = 3, kv = 1;  // of 6 and 2
-  EXPECT_EQ(bytes_of(first, own), 2 * rounded(all * heads) + 4 * rounded(all * heads * head) + 4 * rounded(all * kv * head) +
-                                      2 * rounded((all + 2 * own) * 6 * head));
+  EXPECT_EQ(bytes_of(first, own), 2 * rounded(all * heads) + 6 * rounded(all * heads * head) + 4 * rounded(all * kv * head))
+      << "lse and delta; queries, results and their gradients, and messages of as much; keys and values and theirs";
+  GatheringAttention gathering(tokens.positions, 0, 2);
+  const std::int64_t kv_width = 2 * head;
+  EXPECT_EQ(bytes_of(gathering, own),
+            2 * rounded(own * 6) + 5 * rounded(all * kv_width) + 2 * rounded(tokens.positions * kv_width))
+      << "lse and delta; keys, values, their gradients and a message; gradients of one sample's keys";
   EXPECT_EQ(bytes_of(*parallel::make_local_attention(), all), 2 * rounded(all * 6)) << "lse and delta";
 }
 

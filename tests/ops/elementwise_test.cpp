@@ -137,6 +137,34 @@ TEST(Elementwise, CastRoundsToNearestEven) {
   }
 }
 
+// Column slices of wider matrices, as messages between ranks are packed and unpacked.
+TEST(Elementwise, SlicesAreCastAndAddedAsDenseMatricesAre) {
+  std::vector<std::unique_ptr<ops::Ops>> backends;
+  std::vector<ops::Ops*> all;
+  backends.push_back(ops::make_reference_ops());
+  all.push_back(backends.front().get());
+  for (const auto& machine : machines()) all.push_back(machine->ops.get());
+  for (ops::Ops* ops : all) {
+    HostTensor x({5, 9}), y({5, 7});
+    for (std::size_t i = 0; i < 45; ++i) x[i] = static_cast<float>(i);
+    for (std::size_t i = 0; i < 35; ++i) y[i] = 1000;
+    std::vector<std::uint16_t> half(5 * 4);
+    Tensor packed = bf16_tensor(half).reshape({5, 4});
+    ops->elementwise().cast(packed, x.tensor().slice_columns(3, 4));
+    ops->elementwise().cast(y.tensor().slice_columns(1, 4), packed);
+    ops->elementwise().add(y.tensor().slice_columns(2, 2), x.tensor().slice_columns(0, 2));
+    for (std::size_t row = 0; row < 5; ++row) {
+      for (std::size_t column = 0; column < 7; ++column) {
+        const bool cast = column >= 1 && column < 5, added = column == 2 || column == 3;
+        const float base = cast ? static_cast<float>(9 * row + 3 + column - 1) : 1000;
+        EXPECT_EQ(y[7 * row + column], base + (added ? static_cast<float>(9 * row + column - 2) : 0)) << row << " " << column;
+      }
+    }
+    EXPECT_THROW(ops->elementwise().cast(y.tensor().slice_columns(0, 3), packed), BrokenRule);
+    EXPECT_THROW(ops->elementwise().add(y.tensor().slice_columns(0, 4), packed), BrokenRule);
+  }
+}
+
 TEST(Elementwise, BrokenRules) {
   const auto ops = ops::make_reference_ops();
   ops::Elementwise& elementwise = ops->elementwise();

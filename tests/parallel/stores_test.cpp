@@ -5,6 +5,7 @@
 #include "arch/parameters.h"
 #include "comm/thread/thread_world.h"
 #include "parallel/boundary.h"
+#include "parallel/context/split_positions.h"
 #include "parallel/context_attention.h"
 #include "support/machine.h"
 #include "support/tiny_model.h"
@@ -47,7 +48,17 @@ TEST(Stores, LeasesOfAStepFollowItsOrder) {
   }
 }
 
-TEST(Stores, PlansThatNoAttentionIsForAreRefused) { EXPECT_THROW(make_attention({.cp = 2}, {}), BrokenRule); }
+// Every rank has a part from the front and one from the back of a sample; all have all of it.
+TEST(Stores, PlansSayWhichPositionsARankAttendsWith) {
+  for (const int ranks : {1, 2, 3, 4}) {
+    std::vector<int> times(29);
+    for (int rank = 0; rank < ranks; ++rank) {
+      const ops::Positions own = split_positions(29, rank, ranks);
+      for (std::int64_t row = 0; row < own.count(); ++row) ++times[static_cast<std::size_t>(own.at(row))];
+    }
+    EXPECT_EQ(times, std::vector<int>(29, 1)) << ranks;
+  }
+}
 
 // Decoders read a few tokens at a time, which are not worth dividing.
 TEST(Stores, PlansSayWhatBoundariesCarry) {

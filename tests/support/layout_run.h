@@ -8,7 +8,6 @@
 #include <cmath>
 #include <functional>
 #include <map>
-#include <mutex>
 #include <string>
 #include <vector>
 
@@ -87,12 +86,21 @@ class LayoutRank {
   }
   double evaluate() {
     const Batches batches(1, config_.samples, config_.positions, config_.model.vocabulary, 99);
-    return engine_->evaluate(batches.all().front());
+    double loss = engine_->evaluate(batches.all().front());
+    groups_.of(layout::GroupRole::context).host().all_reduce(view(std::span(&loss, 1), Shape{1}), comm::Reduction::sum).wait();
+    return loss;
   }
-  /// Puts what this rank answers for into `result`, which all ranks share.
+  /// Puts what this rank answers for into `result`, which all ranks share. Collective.
   void collect(LayoutResult& result, bool with_gradients = true) {
-    static std::mutex one_after_another;
-    const std::lock_guard lock(one_after_another);
+    comm::Communicator& ranks = groups_.all();
+    for (int turn = 0; turn < ranks.size(); ++turn) {
+      if (turn == ranks.rank()) put_own(result, with_gradients);
+      ranks.barrier();  // which also brings weights that are under way to the rank whose turn it is
+    }
+  }
+
+ private:
+  void put_own(LayoutResult& result, bool with_gradients) {
     parallel::TrainingState& state = engine_->state();
     result.slots.resize(state.slots().size());
     state.for_each({.gradients = with_gradients, .slots = true}, [&](const parallel::StateRange& range) {
@@ -107,8 +115,6 @@ class LayoutRank {
       for (std::size_t s = 0; s < range.slots.size(); ++s) put(result.slots[s], range.slots[s], range.own_slots);
     });
   }
-
- private:
   static void put_ranges(std::vector<float>& whole, const checkpoint::HeldTensor& held) {
     whole.resize(static_cast<std::size_t>(held.tensor.shape.elements()), std::nanf(""));
     for (const checkpoint::HeldRange& range : held.ranges) {

@@ -225,7 +225,6 @@ TEST(RankMemory, PlansThatNothingKeepsToAreRefused) {
   refused([](ParallelPlan& plan) { plan.parameters.cut = CutOver::all; });
   refused([](ParallelPlan& plan) { plan.gradients.cut = CutOver::host; });
   refused([](ParallelPlan& plan) { plan.optimizer.tier = Tier::host; });
-  refused([](ParallelPlan& plan) { plan.cp = 2; });
   refused([](ParallelPlan& plan) { plan.tiles.in = 2; });
   refused([](ParallelPlan& plan) { plan.chunks = 2; });
   refused([](ParallelPlan& plan) { plan.schedule = "backwards"; });

@@ -61,6 +61,11 @@ std::vector<Problem> check_servers(const RunConfig& config) {
     problems.push_back({fmt::format("parallel.pp = {}: parameter servers serve workers that have all layers", config.parallel.pp),
                         "train.backend=DDP, or parallel.pp=1"});
   }
+  if (config.parallel.cp > 1) {
+    problems.push_back(
+        {fmt::format("parallel.cp = {}: parameter servers serve workers that have whole sequences", config.parallel.cp),
+         "train.backend=DDP, or parallel.cp=1"});
+  }
   if (config.parallel.sequence) {
     problems.push_back({"parallel.sequence = true: workers of parameter servers have whole sequences",
                         "train.backend=DDP, or parallel.sequence=false"});

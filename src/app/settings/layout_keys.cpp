@@ -13,6 +13,13 @@ std::vector<Key> parallel_keys() {
       key<&RunConfig::parallel, &RunConfig::Parallel::tp>(
           "parallel.tp", Rule::between(1, 1024), loose, "ranks",
           "that divide every layer among them by heads, features and tokens of the vocabulary (tensor parallelism)"),
+      key<&RunConfig::parallel, &RunConfig::Parallel::cp>(
+          "parallel.cp", Rule::between(1, 1024), loose, "ranks",
+          "that divide the positions of every sequence among them, each a part from the front and one from the back (context "
+          "parallelism)"),
+      key<&RunConfig::parallel, &RunConfig::Parallel::context>(
+          "parallel.context", Rule::one_of({"allgather", "ulysses"}), loose, "",
+          "of parallel.cp: how these ranks attend together: each gets all keys and values, or all positions of some heads"),
       key<&RunConfig::parallel, &RunConfig::Parallel::sequence>(
           "parallel.sequence", any, loose, "",
           "of parallel.tp: these ranks divide the positions where each would do the same work (norms, dropout, residuals)"),

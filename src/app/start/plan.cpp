@@ -80,6 +80,8 @@ int ranks_per_host(const std::vector<std::string>& hosts) {
 layout::ParallelPlan layout_of(const RunConfig& config, std::int64_t trainers) {
   layout::ParallelPlan plan;
   plan.tp = static_cast<int>(config.parallel.tp);
+  plan.cp = static_cast<int>(config.parallel.cp);
+  plan.context = layout::context_from(config.parallel.context).value_or(layout::ContextMethod::allgather);
   plan.sequence = config.parallel.sequence;
   plan.pp = static_cast<int>(config.parallel.pp);
   plan.schedule = config.parallel.schedule;

@@ -70,6 +70,10 @@ constexpr std::array words{
               [](Wish& wish, std::string_view value) { return take(number(value, 1, most_ranks), wish.layout.plan.tp); }},
     KnownWord{{"sequence", "", "of tp: tokens are split where layers are not"},
               [](Wish& wish, std::string_view value) { return wish.layout.plan.sequence = value.empty(); }},
+    KnownWord{{"cp", "N", "context-parallel ranks, which split every sequence (1)"},
+              [](Wish& wish, std::string_view value) { return take(number(value, 1, most_ranks), wish.layout.plan.cp); }},
+    KnownWord{{"context", "allgather|ulysses", "of cp: keys are gathered, or positions exchanged for heads (allgather)"},
+              [](Wish& wish, std::string_view value) { return take(layout::context_from(value), wish.layout.plan.context); }},
     KnownWord{{"pp", "N or N:SCHEDULE", "pipeline ranks, which divide the blocks, and who works on what when (1, 1f1b)"},
               [](Wish& wish, std::string_view value) { return set_pipeline(wish.layout.plan, value); }},
     KnownWord{{"virtual_stages", "N", "of pp: stages of each rank (2 where the schedule has several)"},
@@ -203,6 +207,8 @@ std::string name_of(const Layout& layout) {
   };
   say(plan.tp > 1, fmt::format("tp={}", plan.tp));
   say(plan.sequence, "sequence");
+  say(plan.cp > 1, fmt::format("cp={}", plan.cp));
+  say(plan.context != usual.context, fmt::format("context={}", to_string(plan.context)));
   const bool named = plan.pp > 1 && plan.schedule != usual.schedule;
   say(plan.pp > 1, fmt::format("pp={}{}{}", plan.pp, named ? ":" : "", named ? plan.schedule : ""));
   const layout::NamedSchedule* schedule = layout::find_schedule(plan.schedule);
@@ -230,6 +236,8 @@ Layout plain(const Layout& layout) {
   same.plan.dp = plan.dp;
   same.plan.tp = plan.tp;
   same.plan.sequence = plan.sequence;
+  same.plan.cp = plan.cp;
+  same.plan.context = plan.context;
   same.plan.microbatches = plan.microbatches;
   same.plan.ranks_per_host = same.plan.ranks();
   // With one micro-batch or one rank there is one order of additions.

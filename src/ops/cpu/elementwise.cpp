@@ -137,20 +137,21 @@ class CpuElementwise final : public Elementwise {
   }
 
   void do_cast(const Tensor& y, const Tensor& x) override {
-    context_.deal(x.elements(), tile, [&](std::int64_t first, std::int64_t last) {
-      if (y.dtype == x.dtype) {
-        const std::size_t size = size_of(x.dtype), at = static_cast<std::size_t>(first) * size;
-        std::memmove(y.data + at, x.data + at, static_cast<std::size_t>(last - first) * size);
-      } else if (y.dtype == DType::bf16) {
-        narrow_(data_of<BFloat16>(y) + first, floats(x) + first, last - first);
+    deal_pairs(y, x, [&](const Tensor& to, const Tensor& from, std::int64_t first, std::int64_t last) {
+      if (to.dtype == from.dtype) {
+        const std::size_t size = size_of(from.dtype), at = static_cast<std::size_t>(first) * size;
+        std::memmove(to.data + at, from.data + at, static_cast<std::size_t>(last - first) * size);
+      } else if (to.dtype == DType::bf16) {
+        narrow_(data_of<BFloat16>(to) + first, floats(from) + first, last - first);
       } else {
-        widen_(floats(y) + first, data_of<BFloat16>(x) + first, last - first);
+        widen_(floats(to) + first, data_of<BFloat16>(from) + first, last - first);
       }
     });
   }
 
   void do_add(const Tensor& y, const Tensor& x) override {
-    context_.deal(x.elements(), tile, [&](std::int64_t first, std::int64_t last) { add_(y, x, first, last); });
+    deal_pairs(y, x,
+               [&](const Tensor& to, const Tensor& from, std::int64_t first, std::int64_t last) { add_(to, from, first, last); });
   }
 
   void do_finish_sums(const Tensor& y, const Tensor& sums, const Tensor& bias, const Tensor& residual) override {
@@ -179,6 +180,18 @@ class CpuElementwise final : public Elementwise {
           floats(x)[i] = value;
         }
       }
+    });
+  }
+
+  // work(y, x, first, last) on elements of dense tensors: the two, or rows of theirs.
+  template <class Work>
+  void deal_pairs(const Tensor& y, const Tensor& x, const Work& work) {
+    if (x.dense() && y.dense()) {
+      context_.deal(x.elements(), tile, [&](std::int64_t first, std::int64_t last) { work(y, x, first, last); });
+      return;
+    }
+    context_.deal(x.rows(), rows_per_tile(x.columns()), [&](std::int64_t first, std::int64_t last) {
+      for (std::int64_t row = first; row < last; ++row) work(y.slice_rows(row, 1), x.slice_rows(row, 1), 0, x.columns());
     });
   }
 

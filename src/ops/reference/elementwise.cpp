@@ -18,6 +18,18 @@ double normal_at(const CounterRng& rng, std::uint64_t index) {
   return std::sqrt(-2 * std::log(static_cast<double>(u))) * (index % 2 == 0 ? std::cos(angle) : std::sin(angle));
 }
 
+/// visit(i) for the elements of two dense tensors, visit(i, j) for those of two matrices.
+template <class Visit>
+void for_pairs(const Tensor& y, const Tensor& x, const Visit& visit) {
+  if (x.dense() && y.dense()) {
+    for (std::int64_t i = 0; i < x.elements(); ++i) visit(i);
+    return;
+  }
+  for (std::int64_t i = 0; i < x.rows(); ++i) {
+    for (std::int64_t j = 0; j < x.columns(); ++j) visit(i, j);
+  }
+}
+
 class ElementwiseReference final : public Elementwise {
  public:
   using Elementwise::Elementwise;
@@ -30,11 +42,11 @@ class ElementwiseReference final : public Elementwise {
   }
 
   void do_cast(const Tensor& y, const Tensor& x) override {
-    for (std::int64_t i = 0; i < x.elements(); ++i) put(y, i, get(x, i));
+    for_pairs(y, x, [&](auto... at) { put(y, at..., get(x, at...)); });
   }
 
   void do_add(const Tensor& y, const Tensor& x) override {
-    for (std::int64_t i = 0; i < x.elements(); ++i) put(y, i, get(y, i) + get(x, i));
+    for_pairs(y, x, [&](auto... at) { put(y, at..., get(y, at...) + get(x, at...)); });
   }
 
   void do_finish_sums(const Tensor& y, const Tensor& sums, const Tensor& bias, const Tensor& residual) override {

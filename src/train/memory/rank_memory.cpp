@@ -11,7 +11,7 @@ RankMemory::RankMemory(const EngineConfig& config, const layout::Coordinates& at
       parameters(part.units, config.weights, config.plan, at,
                  arch::lease_classes(arch::parts_of(arch::part_map(config.model, part.units, config.plan.leases), part.chunks),
                                      part.map)),
-      attention(parallel::make_attention(config.plan, at)),
+      attention(parallel::make_attention(config.plan, at, config.positions)),
       model(model_shape(config, part, *attention)),
       device_(device),
       parameter_arena_(config.weights.type == DType::bf16 ? "weights bf16" : "weights fp32", MemoryKind::parameters),
@@ -33,7 +33,7 @@ RankMemory::RankMemory(const EngineConfig& config, const layout::Coordinates& at
   model::declare_angles(workspace_arena_, angles, config.model);
   HostPieces::declare(pinned_arena_, pieces, device);
   optimizer_arena_.declare(scalars.values, "step_scalars", Shape{ops::StepScalars::count}, DType::f32);
-  const Shape all_tokens{config.samples * config.positions * config.plan.microbatches};
+  const Shape all_tokens{model.shape().rows.inside * config.plan.microbatches};
   if (part.embedding) activation_arena_.declare(tokens, "tokens", all_tokens, DType::i32);
   if (!part.head) return;
   activation_arena_.declare(targets, "targets", all_tokens, DType::i32);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "arch/shard_rules.h"
+#include "parallel/context/split_positions.h"
 
 namespace lockstep::train {
 namespace {
@@ -16,11 +17,13 @@ void check_placements(const layout::ParallelPlan& plan) {
   ensure(plan.tiles == layout::Tiles{}, "layers are leased whole");
 }
 
-/// Rows of a micro-batch on both sides of the boundaries. With sequence parallelism tensor ranks divide the positions outside.
+/// Rows of a micro-batch on both sides of the boundaries, of the positions that the rank has of its samples. With sequence
+/// parallelism tensor ranks divide them outside.
 model::Rows rows_of(const EngineConfig& config, const RankPart& part) {
   const layout::ParallelPlan& plan = config.plan;
-  const std::int64_t outside = plan.sequence ? layout::part_of(config.positions, part.at.tp, plan.tp).count : config.positions;
-  return {.inside = config.samples * config.positions,
+  const std::int64_t inside = parallel::split_positions(config.positions, part.at.cp, plan.cp).count();
+  const std::int64_t outside = plan.sequence ? layout::part_of(inside, part.at.tp, plan.tp).count : inside;
+  return {.inside = config.samples * inside,
           .outside = config.samples * outside,
           .kind = plan.tp == 1     ? parallel::BoundaryKind::local
                   : !plan.sequence ? parallel::BoundaryKind::summing
