@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <functional>
 
@@ -12,6 +13,7 @@
 #include "io/appended_file.h"
 #include "io/folder_entries.h"
 #include "io/new_folder.h"
+#include "io/spill_file.h"
 #include "support/temp_folder.h"
 
 namespace lockstep::faults {
@@ -57,6 +59,22 @@ TEST_F(Interrupted, AppendedFile) {
     file.append("first\n");
     io::AppendedFile(folder_ / "a").append("second\n");
     return io::read_file(folder_ / "a") == "first\nsecond\n";
+  });
+}
+
+// Where the kernel has no ring, and moves no more than a part at a time.
+TEST_F(Interrupted, SpillFile) {
+  expect_unnoticed([&] {
+    struct alignas(io::SpillFile::block) Blocks {
+      std::array<std::byte, 2 * io::SpillFile::block> bytes = {};
+    };
+    static Blocks written, read;
+    written.bytes.fill(std::byte{7});
+    read.bytes.fill(std::byte{0});
+    io::SpillFile file(folder_, written.bytes.size(), {.ring = false, .direct = false});
+    file.finish(file.begin_write(0, written.bytes));
+    file.finish(file.begin_read(0, read.bytes));
+    return read.bytes == written.bytes;
   });
 }
 
