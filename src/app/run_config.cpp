@@ -11,6 +11,7 @@
 #include "app/settings/backends.h"
 #include "app/settings/keys.h"
 #include "app/start/pipeline_settings.h"
+#include "base/units.h"
 #include "layout/parallel_plan.h"
 
 namespace lockstep::app {
@@ -50,10 +51,29 @@ void check_rounding(const RunConfig& config, std::vector<Problem>& problems) {
 }
 
 void check_memory(const RunConfig::Memory& memory, std::vector<Problem>& problems) {
-  if (layout::recompute_from(memory.recompute)) return;
-  problems.push_back(
-      {fmt::format("memory.recompute = {}: must be none, selective, full or every:k, k blocks from 1 on", memory.recompute),
-       "memory.recompute=full keeps least of the usual ones"});
+  if (!layout::recompute_from(memory.recompute)) {
+    problems.push_back(
+        {fmt::format("memory.recompute = {}: must be none, selective, full or every:k, k blocks from 1 on", memory.recompute),
+         "memory.recompute=full keeps least of the usual ones"});
+  }
+  if (memory.limit && bytes_from(*memory.limit).value_or(0) == 0) {
+    problems.push_back({fmt::format("memory.limit = {}: must be a number of bytes, such as 4GiB or 800MiB", *memory.limit),
+                        "memory.limit=4GiB, or null for no limit"});
+  }
+}
+
+void check_offload(const RunConfig& config, std::vector<Problem>& problems) {
+  const std::string& to = config.memory.offload_optimizer;
+  if (to == "none") return;
+  if (config.train.backend == "ps") {
+    problems.push_back(
+        {fmt::format("memory.offload_optimizer = {}: with train.backend = ps the servers have the optimizer's state", to),
+         "train.backend=DDP, or memory.offload_optimizer=none"});
+  }
+  if (to == "nvme" && !config.memory.nvme_path) {
+    problems.push_back({"memory.offload_optimizer = nvme: memory.nvme_path does not say where",
+                        "name a folder on a fast disk: memory.nvme_path=/nvme"});
+  }
 }
 
 }  // namespace
@@ -101,6 +121,7 @@ std::vector<Problem> check(const RunConfig& config) {
     problems.push_back({fmt::format("parallel.split = {}: must be the numbers of layers of the stages", *config.parallel.split),
                         "parallel.split=4,4,3,1, or null"});
   }
+  check_offload(config, problems);
   for (Problem& problem : settings::check_backend(config)) problems.push_back(std::move(problem));
   for (Problem& problem : check_servers(config)) problems.push_back(std::move(problem));
   return problems;
@@ -122,6 +143,10 @@ std::vector<Problem> check_runnable(const RunConfig& config) {
           {fmt::format("numerics.products = library: {} has no bf16 products on this processor", ops::library_for(DType::f32)),
            "numerics.products=ours, or train.dtype=fp32"});
     }
+  }
+  if (config.memory.offload_optimizer == "nvme" && !std::filesystem::is_directory(*config.memory.nvme_path)) {
+    problems.push_back({fmt::format("memory.nvme_path = {}: there is no such folder", *config.memory.nvme_path),
+                        "make it on the disk that offloaded state goes to, or name another one"});
   }
   const std::string& from = config.train.init_from;
   if (starts_from_folder(config) && !std::filesystem::exists(from)) {

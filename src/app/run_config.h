@@ -137,6 +137,9 @@ struct RunConfig {
     std::string zero_group = "all";
     std::int64_t prefetch = 1;
     bool reshard_after_forward = true;
+    std::optional<std::string> limit;  // per host: "4GiB"; null: none
+    std::string offload_optimizer = "none";
+    std::optional<std::string> nvme_path;
     bool operator==(const Memory&) const = default;
   };
   struct Comm {

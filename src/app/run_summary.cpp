@@ -7,6 +7,7 @@
 
 #include "base/terminal.h"
 #include "base/units.h"
+#include "lab/process.h"
 
 namespace lockstep::app {
 namespace {
@@ -41,6 +42,7 @@ std::string summary(const train::TrainingHistory& history, const io::Path& folde
     add("Staleness:   mean {:.2f}, most {} updates between pull and update\n", history.staleness->mean,
         history.staleness->greatest);
   }
+  add("Memory:      {} resident at the most\n", format_bytes(static_cast<std::uint64_t>(lab::peak_resident_mib()) << 20));
   add("Run folder:  {}\n", folder.string());
   if (history.diverged) return text;
   if (history.stopped) {

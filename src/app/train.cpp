@@ -9,8 +9,10 @@
 #include "app/session.h"
 #include "app/settings/resolve.h"
 #include "app/start/cut_state.h"
+#include "app/start/memory_limit.h"
 #include "app/start/plan.h"
 #include "app/start/startup.h"
+#include "app/start/training_data.h"
 #include "app/train_rank.h"
 #include "base/terminal.h"
 #include "base/timer.h"
@@ -33,36 +35,50 @@ std::int64_t known_vocabulary(const RunConfig& config) {
   return config.data.dataset == "shakespeare_char" && !config.data.dir ? tiny_shakespeare : data::TokenFormat{}.vocabulary;
 }
 
-// Rank 0 prints; the first server tells it of its memory. Collective.
-void dry_run(const RunConfig& config, std::int64_t vocabulary, Session& session) {
-  const Roles roles(config, session.world());
-  train::EngineConfig engine_settings = engine_config(config, vocabulary);
-  engine_settings.servers = roles.servers();
-  if (roles.serves()) {
-    if (roles.group().rank() > 0) return;
-    return comm::send_text(session.world(), roles.server_memory(engine_settings, session).table(), 0);
-  }
-  engine_settings.plan = plan_of(config, engine_settings.model, roles.group());
-  const parallel::Groups groups(roles.group(), layout::Mesh(engine_settings.plan));
-  if (!session.lead()) return;
-  Log log;
-  const std::int64_t workers = roles.group().size();
-  fmt::print("{}\n", to_json(config, vocabulary).dump(4));
-  log_parameters(log, config, engine_settings.model);
-  log.info(fmt::format("Tokens per iteration: {}", format_count(tokens_per_iteration(config, engine_settings.plan.dp))));
-  log_layout(log, engine_settings.plan);
-  const train::Engine engine(engine_settings, session.runtime(), session.ops(), groups, roles.updater());
+/// What a rank that trains would take, text included; the ranks are those that train.
+Ledger expected_memory(const RunConfig& config, const train::EngineConfig& settings, const parallel::Groups& groups,
+                       const train::UpdaterFactory& updater, Session& session) {
+  const train::Engine engine(settings, session.runtime(), session.ops(), groups, updater);
   train::TextSampler text(engine.share());
   Arena sampling("sampling", MemoryKind::workspace), cache("sampling_cache", MemoryKind::workspace);
   text.declare(sampling, cache);
   Ledger ledger = engine.ledger();
+  ledger.add(MemoryKind::data, "batches", TrainingData::bytes(config, settings, session, groups.data()), {});
   for (const Arena* arena : {&sampling, &cache}) arena->enter(ledger, session.runtime().device());
-  fmt::print("\nMemory of {}\n{}",
-             engine_settings.servers ? "rank 0, a worker that keeps optimizer slots for checkpoints" : "one rank",
-             ledger.table());
-  for (const std::string& note : notes_on_cut_state(engine_settings)) fmt::print("{}\n", note);
-  if (engine_settings.servers)
-    fmt::print("\nMemory of the first server\n{}", comm::receive_text(session.world(), static_cast<int>(workers)));
+  return ledger;
+}
+
+void print_memory(const std::string& owner, const std::string& tables) { fmt::print("\nMemory of {}\n{}", owner, tables); }
+
+std::string tables(const Ledger& ledger) { return ledger.table() + "\n" + ledger.layer_table() + "\n" + ledger.tensor_table(); }
+
+void dry_run_of_server(const RunConfig& config, const train::EngineConfig& settings, const Roles& roles, Session& session) {
+  const Ledger ledger = roles.server_memory(settings, session);
+  if (roles.group().rank() == 0) comm::send_text(session.world(), tables(ledger), 0);
+  demand_memory({config, settings, {}, session.runtime().device(), ledger, true}, session.world());
+}
+
+// Rank 0 prints; the first server tells it of its memory. Collective.
+void dry_run(const RunConfig& config, std::int64_t vocabulary, Session& session) {
+  const Roles roles(config, session.world());
+  train::EngineConfig settings = engine_config(config, vocabulary);
+  settings.servers = roles.servers();
+  if (roles.serves()) return dry_run_of_server(config, settings, roles, session);
+  settings.plan = plan_of(config, settings.model, roles.group(), session.runtime().device());
+  const parallel::Groups groups(roles.group(), layout::Mesh(settings.plan));
+  const Ledger ledger = expected_memory(config, settings, groups, roles.updater(), session);
+  if (session.lead()) {
+    Log log;
+    fmt::print("{}\n", to_json(config, vocabulary).dump(4));
+    log_parameters(log, config, settings.model);
+    log.info(fmt::format("Tokens per iteration: {}", format_count(tokens_per_iteration(config, settings.plan.dp))));
+    log_layout(log, settings.plan);
+    print_memory(settings.servers ? "rank 0, a worker that keeps optimizer slots for checkpoints" : "one rank", tables(ledger));
+    for (const std::string& note : notes_on_cut_state(settings)) fmt::print("{}\n", note);
+    for (const std::string& note : notes_on_offload(config, settings)) fmt::print("{}\n", note);
+    if (settings.servers) print_memory("the first server", comm::receive_text(session.world(), roles.group().size()));
+  }
+  demand_memory({config, settings, groups.at(), session.runtime().device(), ledger}, session.world());
 }
 
 // Where the configuration names a dataset, its tokens are fetched and prepared.

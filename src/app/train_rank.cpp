@@ -10,6 +10,7 @@
 #include "app/parameter_server/roles.h"
 #include "app/run_summary.h"
 #include "app/start/cut_state.h"
+#include "app/start/memory_limit.h"
 #include "app/start/plan.h"
 #include "app/start/run_folder.h"
 #include "app/start/run_record.h"
@@ -178,13 +179,18 @@ void commit(const Run& run, train::Engine& engine, TrainingData& data, train::Te
   data.declare(memories.data);
   sampler.declare(memories.sampling, memories.cache);
   Runtime& runtime = run.session.runtime();
-  Ledger ledger = engine.ledger();
-  memories.data.commit(runtime.memory(Space::pinned), ledger);
-  for (Arena* arena : {&memories.sampling, &memories.cache}) arena->commit(runtime, ledger);
-  engine.commit();
-  if (!run.call.live)
-    run.log.info(fmt::format("memory{}:\n", run.session.world().size() > 1 ? " of one rank" : "") + ledger.table());
+  Ledger expected = engine.ledger();
+  for (const Arena* arena : {&memories.data, &memories.sampling, &memories.cache}) arena->enter(expected, runtime.device());
+  demand_memory({run.config, run.settings, engine.groups().at(), runtime.device(), expected}, run.session.world());
+  Ledger taken = engine.commit();
+  memories.data.commit(runtime.memory(Space::pinned), taken);
+  for (Arena* arena : {&memories.sampling, &memories.cache}) arena->commit(runtime, taken);
+  if (!run.call.live) {
+    run.log.info(fmt::format("memory{}:\n", run.session.world().size() > 1 ? " of one rank" : "") + taken.table());
+    run.log.info("memory by layer:\n" + taken.layer_table());
+  }
   for (const std::string& note : notes_on_cut_state(run.settings)) run.log.info(note);
+  for (const std::string& note : notes_on_offload(run.config, run.settings, engine.elsewhere())) run.log.info(note);
 }
 
 /// The run's own files, once nothing is left that could refuse it. For rank 0.
@@ -224,10 +230,12 @@ train::TrainingHistory train_rank(RunConfig config, const TrainCall& call, Sessi
   run.settings.servers = roles.servers();
   if (roles.serves()) {
     announce(run);
+    const Ledger ledger = roles.server_memory(run.settings, session);
+    demand_memory({run.config, run.settings, {}, session.runtime().device(), ledger, true}, session.world());
     roles.serve(run.settings, session, call.started);
     return {};
   }
-  run.settings.plan = plan_of(run.config, run.settings.model, roles.group());
+  run.settings.plan = plan_of(run.config, run.settings.model, roles.group(), session.runtime().device());
   const parallel::Groups groups(roles.group(), layout::Mesh(run.settings.plan));
   train::TrainingHistory history = train_run(run, roles, groups);
   if (session.lead()) print_summary(history, run.folder.path(), run.config, session, call.out);
@@ -253,6 +261,7 @@ train::EngineConfig engine_config(const RunConfig& config, std::int64_t vocabula
   out.positions = config.model.block_size;
   out.plan.microbatches = static_cast<int>(config.optimizer.gas);
   out.seed = seed_of(config);
+  out.offload.folder = config.memory.nvme_path.value_or(".");
   out.gradients = {.bucket_bytes = config.parallel.bucket_bytes, .overlap = config.parallel.overlap};
   return out;
 }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <charconv>
 #include <cmath>
 
 namespace lockstep {
@@ -25,6 +26,25 @@ std::string format_bytes(std::uint64_t bytes) {
     ++unit;
   }
   return fmt::format("{:.2f} {}", value, units[unit]);
+}
+
+std::optional<std::uint64_t> bytes_from(std::string_view text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, std::chars_format::fixed);
+  if (error != std::errc{} || !(value >= 0)) return std::nullopt;
+  std::string unit;
+  for (const char* c = end; c != text.data() + text.size(); ++c) {
+    if (*c != ' ' || !unit.empty()) unit += static_cast<char>(*c >= 'A' && *c <= 'Z' ? *c - 'A' + 'a' : *c);
+  }
+  static constexpr std::string_view prefixes = "kmgtp";
+  if (!unit.empty() && unit != "b") {
+    const std::size_t power = prefixes.find(unit[0]);
+    const std::string rest = unit.substr(1);
+    if (power == std::string_view::npos || (rest != "" && rest != "b" && rest != "ib")) return std::nullopt;
+    value *= std::pow(rest == "b" ? 1000.0 : 1024.0, static_cast<double>(power + 1));
+  }
+  if (value > 0x1p62) return std::nullopt;
+  return static_cast<std::uint64_t>(value);
 }
 
 std::string format_seconds(double seconds) {

@@ -1,5 +1,7 @@
 #include "model/stage_memory.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 namespace lockstep::model {
@@ -12,6 +14,11 @@ std::size_t index(int slots) { return static_cast<std::size_t>(slots); }
 ModelMemory::Place place_of(const std::vector<Tensor>& slots, int chunk, Microbatch microbatch) {
   const int slot = microbatch.value % static_cast<int>(slots.size());
   return {slots[index(slot)], chunk, slot};
+}
+
+/// A block of a chunk as its unit is called.
+std::string block_name(const layout::Chunk& chunk, std::size_t block) {
+  return fmt::format("h.{}", chunk.blocks.first + static_cast<std::int64_t>(block));
 }
 
 /// What a block of a chunk keeps in one of its slots, kept or not.
@@ -63,11 +70,15 @@ void ModelMemory::declare(Arena& activations, Arena& workspace, const arch::Mode
     for (std::size_t slot = 0; slot < stage.saved.size(); ++slot) {
       const bool kept = slot < index(lives.kept);
       for (std::size_t i = 0; i < stage.saved[slot].size(); ++i) {
+        const Arena::InLayer in(activations, block_name(shape_.chunks[c], i));
         model::declare(activations, stage.saved[slot][i], sizes, needs_of(shape_.recompute, shape_.chunks[c], i, kept));
       }
     }
     for (std::vector<BlockDeferred>& blocks : stage.deferred) {
-      for (BlockDeferred& block : blocks) model::declare(activations, block, sizes, again_of(shape_.recompute, 0));
+      for (std::size_t i = 0; i < blocks.size(); ++i) {
+        const Arena::InLayer in(activations, block_name(shape_.chunks[c], i));
+        model::declare(activations, blocks[i], sizes, again_of(shape_.recompute, 0));
+      }
     }
     for (Tensor& input : stage.inputs) activations.declare(input, "in", stream, type);
     for (Tensor& output : stage.outputs) activations.declare(output, "out", stream, type);
@@ -77,7 +88,10 @@ void ModelMemory::declare(Arena& activations, Arena& workspace, const arch::Mode
   }
   for (std::size_t i = 0; i < again_.blocks.size(); ++i)
     model::declare(activations, again_.blocks[i], sizes, again_of(shape_.recompute, i));
-  if (head) model::declare(workspace, temporaries_.head, dims, shape_.rows, type, true);
+  if (head) {
+    const Arena::InLayer in(workspace, "head");
+    model::declare(workspace, temporaries_.head, dims, shape_.rows, type, true);
+  }
   model::declare(workspace, temporaries_.scratch, sizes,
                  {.input_backward = true, .weight_backward = immediate, .branch = config.dropout > 0});
   workspace.keep();

@@ -60,7 +60,7 @@ double GlobalNorm::operator()(ops::Ops& ops) {
   places_.clear();
   UnitIndex unit{-1};
   std::int64_t next = 0;  // range of the unit
-  state_.for_each({.gradients = true}, [&](const StateRange& range) {
+  state_.for_each({.weights = false, .gradients = true}, [&](const StateRange& range) {
     next = range.unit == unit ? next + 1 : 0;
     unit = range.unit;
     for (const layout::Range& run : layout::owned_runs(state_.units()[static_cast<std::size_t>(unit.value)], range.own)) {

@@ -11,7 +11,7 @@ ParameterMemory::ParameterMemory(std::vector<layout::Unit> all, const WeightStor
       cut(layout::state_cut(plan, at, plan.optimizer.cut)),
       sharded(plan.parameters.cut != layout::CutOver::none),
       weights(units.size()),
-      masters(kept.owned() == kept.type ? 0 : units.size()) {
+      masters(kept.owned() == kept.type || plan.optimizer.tier != layout::Tier::device ? 0 : units.size()) {
   ensure(plan.parameters.tier == layout::Tier::device, "weights lie on their device");
   if (!sharded) return;
   ensure(plan.parameters.cut == plan.optimizer.cut, "a rank updates the weights that it keeps");
@@ -25,14 +25,23 @@ ParameterMemory::ParameterMemory(std::vector<layout::Unit> all, const WeightStor
   }
 }
 
+Tensor ParameterMemory::master(UnitIndex unit, const Tensor& published) const {
+  if (!masters.empty()) return masters[static_cast<std::size_t>(unit.value)];
+  return storage.owned() == storage.type ? published : Tensor{};
+}
+
 void ParameterMemory::declare(Arena& weights_at, Arena& masters_at) {
-  for (std::size_t i = 0; i < weights.size(); ++i)
-    weights_at.declare(weights[i], units[i].name, Shape{sharded ? cut.held(units[i]).count : units[i].elements}, storage.type);
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    const Arena::InLayer in(weights_at, units[i].name);
+    weights_at.declare(weights[i], "weights", Shape{sharded ? cut.held(units[i]).count : units[i].elements}, storage.type);
+  }
   for (GatherMemory::Class& kind : gathers.classes) {
     for (Tensor& slot : kind.slots) weights_at.declare(slot, "gathered", Shape{kind.elements}, storage.type);
   }
-  for (std::size_t i = 0; i < masters.size(); ++i)
-    masters_at.declare(masters[i], units[i].name, Shape{cut.held(units[i]).count}, storage.owned());
+  for (std::size_t i = 0; i < masters.size(); ++i) {
+    const Arena::InLayer in(masters_at, units[i].name);
+    masters_at.declare(masters[i], "master weights", Shape{cut.held(units[i]).count}, storage.owned());
+  }
 }
 
 }  // namespace lockstep::parallel

@@ -41,7 +41,11 @@ struct ParameterMemory {
   bool sharded;                 ///< that is all that it keeps of the weights, too
   std::vector<Tensor> weights;  ///< by unit, in the storage's type
   GatherMemory gathers;         ///< where weights are cut
-  std::vector<Tensor> masters;  ///< by unit, of what is updated here, in f32; empty: the weights are their own
+  /// By unit, of what is updated here, in f32; empty: the weights are their own, or they lie elsewhere (parallel/offload).
+  std::vector<Tensor> masters;
+
+  /// What is updated of a unit, of which the model reads `published`; empty where it lies elsewhere.
+  Tensor master(UnitIndex unit, const Tensor& published) const;
 };
 
 }  // namespace lockstep::parallel

@@ -64,7 +64,7 @@ class ParameterStore {
   /// The part of a unit that this rank owns and updates: flat, and where it begins in the unit. `published` is what the model
   /// reads (the same memory when there is no other copy).
   struct Shard {
-    Tensor master;     ///< f32; without a master copy the weights themselves
+    Tensor master;     ///< f32; without a master copy the weights themselves; empty where it lies elsewhere
     Tensor published;  ///< parameters' dtype
     std::int64_t first = 0;
   };

@@ -36,7 +36,7 @@ class TrainingState {
   virtual const std::vector<layout::Unit>& units() const = 0;
   /// Names of what the optimizer keeps for each weight: "exp_avg".
   virtual const std::vector<std::string>& slots() const = 0;
-  /// Ranges of a unit on this rank, at most; the same on all ranks.
+  /// Ranges of a unit on this rank, at most, in visits of gradients alone; the same on all ranks.
   virtual int ranges_of_unit() const { return 1; }
   /// Which of the even shares of each unit, one for each of the ranks with the same parameters, rank `rank` of them answers for.
   virtual int share_of(int rank) const { return rank; }
@@ -47,6 +47,7 @@ class TrainingState {
 
   /// What a visit needs, so that nothing else is brought, and what it writes, so that nothing else is written back.
   struct Use {
+    bool weights = true;
     bool gradients = false;
     bool slots = false;
     bool changes = false;  ///< of weights, published ones and slots that were asked for

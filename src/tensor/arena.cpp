@@ -28,8 +28,8 @@ void Arena::reserve(Tensor& out, std::string name, Shape shape, DType dtype, std
   out.dtype = dtype;
   out.row_stride = row_stride;
   reservations_.push_back({&out, top_});
-  entries_.push_back({kind_, owner_, std::move(name), bytes});
   top_ += bytes;
+  entries_.push_back({kind_, owner_, std::move(name), bytes, layer_, std::max<std::int64_t>(0, top_ - high_)});
   high_ = std::max(high_, top_);
 }
 
@@ -39,7 +39,22 @@ void Arena::declare(Mirror& out, std::string name, Shape shape, DType dtype) {
   twins_.push_back({&out, twin_bytes_});
   twin_entries_.push_back(entries_.back());
   twin_entries_.back().owner = twin_owner();
+  twin_entries_.back().taken = entries_.back().bytes;
   twin_bytes_ += entries_.back().bytes;
+}
+
+void Arena::divide(std::string name, const std::vector<Part>& parts) {
+  ensure(!entries_.empty() && entries_.back().bytes == top_ - reservations_.back().offset, "what is divided was declared last");
+  const LedgerEntry all = entries_.back();
+  entries_.pop_back();
+  std::int64_t end = 0;
+  for (const Part& part : parts) {
+    end += part.bytes;
+    // The last bytes are those that nothing before had.
+    const std::int64_t taken = std::clamp<std::int64_t>(end - (all.bytes - all.taken), 0, part.bytes);
+    entries_.push_back({kind_, owner_, name, part.bytes, part.layer, taken});
+  }
+  ensure(end == all.bytes, "layers' parts add up to what they divide");
 }
 
 void Arena::rewind(Mark to) {

@@ -36,6 +36,25 @@ class Arena {
   /// The same for a tensor that the host writes or reads: its twin is committed only where the device's memory is not the host's.
   void declare(Mirror& out, std::string name, Shape shape, DType dtype);
 
+  /// What is declared while this lives belongs to a layer of the model ("h.0"), and is entered under its name.
+  class InLayer {
+   public:
+    InLayer(Arena& arena, std::string layer) : arena_(arena) { arena_.layer_ = std::move(layer); }
+    InLayer(const InLayer&) = delete;
+    InLayer& operator=(const InLayer&) = delete;
+    ~InLayer() { arena_.layer_.clear(); }
+
+   private:
+    Arena& arena_;
+  };
+  /// A layer's part of a tensor.
+  struct Part {
+    std::string layer;
+    std::int64_t bytes;
+  };
+  /// The tensor that was declared last is that of several layers: it is entered as their parts, which add up to it.
+  void divide(std::string name, const std::vector<Part>& parts);
+
   using Mark = std::int64_t;
   Mark mark() const { return top_; }
   void rewind(Mark to);
@@ -54,7 +73,7 @@ class Arena {
   /// What a commit() to a device's memory enters into the ledger, before or after it.
   void enter(Ledger& ledger, Device device = {}) const;
   bool committed() const { return memory_.data() != nullptr; }
-  /// What was declared, in order: the ledger's rows, without allocating.
+  /// What was declared, in order: the ledger's entries, without allocating.
   const std::vector<LedgerEntry>& entries() const { return entries_; }
 
  private:
@@ -70,7 +89,7 @@ class Arena {
   void allocate(MemorySource& source, MemorySource* pinned, Ledger& ledger);
   std::string twin_owner() const { return owner_ + ", host's side"; }
 
-  std::string owner_;
+  std::string owner_, layer_;
   MemoryKind kind_;
   std::int64_t top_ = 0, high_ = 0;
   std::vector<Reservation> reservations_;

@@ -1,6 +1,6 @@
 #pragma once
 
-// Every byte has an owner: a table of bytes by kind, owner and name.
+// Every byte has an owner: a table of bytes by kind, owner (an arena), layer of the model and tensor.
 
 #include <cstdint>
 #include <string>
@@ -13,9 +13,20 @@ std::string_view name_of(MemoryKind kind);
 
 struct LedgerEntry {
   MemoryKind kind;
-  std::string owner;  ///< "h.0", "head", "optimizer"
+  std::string owner;  ///< "weights bf16", "activations"
   std::string name;   ///< "pre_activation"
   std::int64_t bytes;
+  std::string layer = {};  ///< "h.0", "head"; empty: of no layer alone
+  /// Of the bytes, those that nothing which the owner declared before lies in: the sum of an owner's is what it takes.
+  std::int64_t taken = 0;
+};
+
+/// A tensor of all layers that have one of the name.
+struct LedgerTensor {
+  MemoryKind kind;
+  std::string name;
+  std::int64_t layers = 0;  ///< 0: it is of no layer alone
+  std::int64_t bytes = 0;   ///< that it takes in all of them
 };
 
 class Ledger {
@@ -25,8 +36,14 @@ class Ledger {
   std::int64_t total() const;
   std::int64_t total(MemoryKind kind) const;
   const std::vector<LedgerEntry>& entries() const { return entries_; }
-  /// A table for people: a line a kind with its largest owners, and the sum.
+  /// Everything by tensor, the largest first; bytes that an owner has not told the names of are under its own.
+  std::vector<LedgerTensor> tensors() const;
+  /// Tables for people. A line a kind with its largest owners, and the sum.
   std::string table() const;
+  /// A line a layer with a column a kind, neighbouring layers that take the same together; and the same sum.
+  std::string layer_table() const;
+  /// A line a tensor, the largest first, and one for all those that are small.
+  std::string tensor_table() const;
 
  private:
   struct Sum {
@@ -34,6 +51,9 @@ class Ledger {
     std::string owner;
     std::int64_t bytes;
   };
+  /// Bytes of `sum` that its entries do not account for.
+  std::int64_t unnamed(const Sum& sum) const;
+
   std::vector<Sum> sums_;
   std::vector<LedgerEntry> entries_;
 };

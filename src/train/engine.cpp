@@ -46,29 +46,32 @@ Engine::Engine(const EngineConfig& config, Runtime& runtime, ops::Ops& ops, cons
       brought_(static_cast<std::size_t>(config.plan.microbatches)) {
   const layout::ParallelPlan& laid_out = groups.plan();
   ensure(groups.mesh().ranks() == config.plan.ranks(), "the groups are those of the plan");
-  ensure(laid_out.optimizer == config.plan.optimizer && laid_out.gradients == config.plan.gradients &&
-             laid_out.parameters == config.plan.parameters,
+  ensure(laid_out.optimizer.cut == config.plan.optimizer.cut && laid_out.gradients.cut == config.plan.gradients.cut &&
+             laid_out.parameters.cut == config.plan.parameters.cut,
          "the groups cut state as the plan does");
   memory_.attention->connect(groups.of(layout::GroupRole::context));
 }
 
-void Engine::commit() {
-  memory_.commit(runtime_, groups_.all().window(runtime_.memory()));
+Ledger Engine::commit() {
+  Ledger taken = memory_.commit(runtime_, groups_.all().window(runtime_.memory()));
+  taken.add(MemoryKind::workspace, "kernels", ops_.workspace_bytes(), {});
   model::compute_angles(context_);
+  updater_->open();
+  return taken;
 }
 
 // A tied matrix is on the first stage and the last.
 void Engine::check_state() {
   state().check_copies();
   check_tensor_ranks();
-  if (!config_.model.tied) return;
-  std::vector<Tensor> tied;
+  if (!config_.model.tied || groups_.pipeline().size() == 1) return;
+  parallel::StateHash hash;
   state().for_each({.slots = true}, [&](const parallel::StateRange& range) {
     if (range.unit != memory_.part.map.tied) return;
-    tied.push_back(range.master);
-    tied.insert(tied.end(), range.slots.begin(), range.slots.end());
+    hash.add(range.master);
+    for (const Tensor& slot : range.slots) hash.add(slot);
   });
-  parallel::check_alike(groups_.pipeline(), tied, memory_.part.embedding || memory_.part.head);
+  hash.demand_alike(groups_.pipeline(), memory_.part.embedding || memory_.part.head);
 }
 
 void Engine::match_ranks() const {
@@ -83,15 +86,20 @@ void Engine::initialise() { model::initialise(ops_, state(), table_, config_.see
 void Engine::check_tensor_ranks() {
   // Of state that is cut, tensor ranks have other elements each.
   if (groups_.tensor().size() == 1 || !memory_.part.cut.whole()) return;
-  std::vector<Tensor> alike;
+  parallel::StateHash hash;
   state().for_each({}, [&](const parallel::StateRange& range) {
-    for (const layout::PlacedParameter& placed : state().units()[static_cast<std::size_t>(range.unit.value)].parameters) {
-      const layout::Range all{placed.offset, placed.shape().elements()};
+    const layout::Unit& unit = state().units()[static_cast<std::size_t>(range.unit.value)];
+    for (std::size_t p = 0; p < unit.parameters.size(); ++p) {
+      const layout::PlacedParameter& placed = unit.parameters[p];
       if (placed.info.rule.axis >= 0) continue;
-      alike.push_back(range.master.flat(all.first - range.range.first, all.count));
+      const layout::Range part = layout::overlap({placed.offset, placed.shape().elements()}, range.range);
+      if (part.count == 0) continue;
+      // Tensor ranks hold units of different sizes, so ranges of state that is brought may cut a parameter elsewhere on each.
+      const std::int64_t number = (static_cast<std::int64_t>(range.unit.value) << 8) + static_cast<std::int64_t>(p);
+      hash.add_part(range.master.flat(part.first - range.range.first, part.count), (number << 40) + part.first - placed.offset);
     }
   });
-  parallel::check_alike(groups_.tensor(), alike);
+  hash.demand_alike(groups_.tensor());
 }
 
 std::unique_ptr<Updater> Engine::make_replicas(const UpdaterParts& parts) {

@@ -39,10 +39,13 @@ class Engine {
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
-  /// Bytes that commit() takes, by owner: the same before and after.
+  /// Bytes that commit() will take, by owner: the same before and after.
   Ledger ledger() const { return memory_.ledger(ops_.workspace_bytes()); }
-  /// Allocates. Once.
-  void commit();
+  /// Allocates, and makes files for what is offloaded. Once. Throws UserError where a disk refuses. Returns what was taken, and
+  /// what kernels have.
+  Ledger commit();
+  /// Where state of the optimizer lies that is not in memory, in words; empty: nowhere. After commit().
+  std::string elsewhere() const { return updater_->elsewhere(); }
   /// What the ranks do in a step fits together, or this throws and names what does not (train/matched_lists). Before the first
   /// step; collective.
   void match_ranks() const;

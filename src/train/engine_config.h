@@ -7,6 +7,7 @@
 
 #include "arch/parameters.h"
 #include "layout/parallel_plan.h"
+#include "parallel/offload/offload_memory.h"
 #include "parallel/parameter_store.h"
 #include "parallel/zero/gradients.h"
 #include "train/optimizer/optimizer.h"
@@ -38,6 +39,7 @@ struct EngineConfig {
   std::optional<ParameterServers> servers;  ///< none: these are replicas, which update their weights together
   std::uint64_t seed = 1337;
   parallel::GradientOptions gradients;
+  parallel::OffloadOptions offload;  ///< of what the plan places outside of the device
 
   /// The type of the optimizer's slots.
   DType slot_type() const { return optimizer.moments.value_or(weights.owned()); }

@@ -11,13 +11,20 @@ UpdaterNeeds replicas_needs(const layout::ParallelPlan& plan) { return {.ranks =
 
 namespace {
 
-parallel::ResidentState make_state(const UpdaterParts& parts, parallel::GradientStore& gradients, comm::Communicator& group) {
-  const parallel::SlotMemory& slots = parts.memory.slots;
+std::unique_ptr<parallel::ResidentState> make_state(const UpdaterParts& parts, parallel::GradientStore& gradients,
+                                                    comm::Communicator& group) {
   const layout::CutOver over = parts.groups.plan().optimizer.cut;
-  if (over == layout::CutOver::none) return {parts.parameters, gradients, slots, group};
-  ensure(&group == &parts.groups.replicas(), "state is cut over the ranks that share the model");
-  return {parts.parameters, gradients, slots, parts.groups.alike(over),
-          layout::state_cut(parts.groups.plan(), parts.groups.at(), over)};
+  const bool whole = over == layout::CutOver::none;
+  ensure(whole || &group == &parts.groups.replicas(), "state is cut over the ranks that share the model");
+  const parallel::ResidentParts resident{
+      .parameters = parts.parameters,
+      .gradients = gradients,
+      .slots = parts.memory.slots,
+      .group = whole ? group : parts.groups.alike(over),
+      .cut = whole ? layout::StateCut{.parts = 1, .copies = group.size(), .replica = group.rank()}
+                   : layout::state_cut(parts.groups.plan(), parts.groups.at(), over)};
+  if (!parts.memory.offload.used()) return std::make_unique<parallel::ResidentState>(resident);
+  return std::make_unique<parallel::OffloadedState>(resident, parts.memory.offload, parts.ops.stream());
 }
 
 /// Of a tied matrix whose embedding and head are on different stages, who has the part of its gradient that this rank has not.
@@ -42,12 +49,19 @@ Replicas::Replicas(const UpdaterParts& parts, comm::Communicator& group)
       gradients_(parts.parameters.units(), arch::unit_map(parts.config.model), parts.config.plan.microbatches,
                  parts.memory.gradients, {group, tied_partner(parts)}, parts.ops, parts.config.gradients),
       state_(make_state(parts, gradients_, group)),
-      norm_(make_norm(parts, state_, group)) {
+      offloaded_(dynamic_cast<parallel::OffloadedState*>(state_.get())),
+      norm_(make_norm(parts, *state_, group)) {
   if (parts.memory.partial.any()) {
     partial_.emplace(gradients_, parts.memory.partial, gradients_.apart(), parts.groups.tensor(), parts.ops);
   }
   optimizer_->address(parts.parameters.units(), parts.config.seed);
 }
+
+void Replicas::open() {
+  if (offloaded_ != nullptr) offloaded_->open();
+}
+
+std::string Replicas::elsewhere() const { return offloaded_ == nullptr ? std::string() : offloaded_->description(); }
 
 std::int64_t Replicas::begin(std::int64_t /*step*/, std::int64_t targets) {
   targets_ = targets;
@@ -78,7 +92,7 @@ void Replicas::update(const Passed& passed, const ops::WrittenScalars& scalars, 
                    .updates = passed.step + 1,
                    .clip_factor = clip_factor(result.gradient_norm, parts_.config.grad_clip),
                    .finite = result.finite && targets_ > 0});
-  optimizer_->update(parts_.ops.update(), state_, scalars.on_device());
+  optimizer_->update(parts_.ops.update(), *state_, scalars.on_device());
 }
 
 }  // namespace lockstep::train

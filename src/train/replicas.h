@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "parallel/global_norm.h"
+#include "parallel/offload/offloaded_state.h"
 #include "parallel/tensor/partial_gradients.h"
 #include "parallel/zero/gradients.h"
 #include "parallel/zero/resident_state.h"
@@ -28,8 +29,10 @@ class Replicas final : public Updater {
     if (partial_) return *partial_;
     return gradients_;
   }
-  parallel::TrainingState& state() override { return state_; }
+  parallel::TrainingState& state() override { return *state_; }
   RunControl& control() override { return control_; }
+  void open() override;
+  std::string elsewhere() const override;
   std::int64_t begin(std::int64_t step, std::int64_t targets) override;
   void finish(const Passed& passed, const ops::WrittenScalars& scalars, StepResult& result) override {
     reduce(passed, result);
@@ -48,7 +51,8 @@ class Replicas final : public Updater {
   std::unique_ptr<Optimizer> optimizer_;
   parallel::ZeroGradients gradients_;
   std::optional<parallel::PartialGradients> partial_;  ///< where tensor ranks have parts of gradients
-  parallel::ResidentState state_;
+  std::unique_ptr<parallel::ResidentState> state_;
+  parallel::OffloadedState* offloaded_;  ///< the state, where it is; null: it lies in memory
   parallel::GlobalNorm norm_;
   RunControl control_;
   std::int64_t targets_ = 0;

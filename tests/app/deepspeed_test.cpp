@@ -212,5 +212,17 @@ TEST_F(DeepSpeedTest, EveryOptionThatIsAKeyOfOursNamesOneAndIsInTheDocs) {
   }
 }
 
+TEST_F(DeepSpeedTest, OffloadOfTheOptimizerIsOurs) {
+  const Resolved disk = resolved(
+      R"({"zero_optimization": {"stage": 1, "offload_optimizer": {"device": "nvme", "nvme_path": "/nvme", "buffer_count": 5}}})");
+  EXPECT_EQ(disk.config.memory.offload_optimizer, "nvme");
+  EXPECT_EQ(disk.config.memory.nvme_path, "/nvme");
+  EXPECT_EQ(resolved(kZero3).config.memory.offload_optimizer, "cpu");
+  const std::string nowhere = refused(R"({"zero_optimization": {"offload_optimizer": {"device": "nvme"}}})");
+  EXPECT_NE(nowhere.find("memory.nvme_path does not say where"), std::string::npos) << nowhere;
+  const std::string weights = refused(R"({"zero_optimization": {"offload_param": {"device": "nvme"}}})");
+  EXPECT_NE(weights.find("weights stay in memory"), std::string::npos) << weights;
+}
+
 }  // namespace
 }  // namespace lockstep::settings

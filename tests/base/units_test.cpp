@@ -51,5 +51,19 @@ TEST(Units, SiPrefixesKeepThreeDigits) {
   EXPECT_EQ(format_si(std::numeric_limits<double>::infinity()), "inf");
 }
 
+TEST(Units, BytesAreReadAsPeopleWriteThem) {
+  const auto is = [](std::string_view text, std::uint64_t bytes) { EXPECT_EQ(bytes_from(text), bytes) << text; };
+  is("4096", 4096);
+  is("4GiB", std::uint64_t{4} << 30);
+  is("4G", std::uint64_t{4} << 30);
+  is("1.5 gib", std::uint64_t{3} << 29);
+  is("2kB", 2000);
+  is("3MB", 3'000'000);
+  is("7 b", 7);
+  is("1PiB", std::uint64_t{1} << 50);
+  for (const char* text : {"", "GiB", "-1", "-1GiB", "4 GiBs", "4xB", "1e9", "inf", "nan", "4GG", "99999999PiB"})
+    EXPECT_EQ(bytes_from(text), std::nullopt) << text;
+}
+
 }  // namespace
 }  // namespace lockstep

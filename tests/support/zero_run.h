@@ -35,6 +35,8 @@ struct ZeroRun {
   bool reshard_after_forward = true;
   layout::LeaseSize leases = layout::LeaseSize::block;
   layout::Recompute recompute = {};
+  layout::Tier optimizer_tier = layout::Tier::device;
+  parallel::OffloadOptions offload = {};
   int steps = 3;
   int stages = 1;  ///< parallel.pp
   std::string schedule = "1f1b";
@@ -56,6 +58,7 @@ struct ZeroRun {
     plan.reshard_after_forward = reshard_after_forward;
     plan.leases = leases;
     plan.recompute = recompute;
+    plan.optimizer.tier = optimizer_tier;
     return plan;
   }
   train::EngineConfig config() const {
@@ -66,6 +69,7 @@ struct ZeroRun {
     config.samples = samples;
     config.grad_clip = grad_clip;
     config.gradients = gradients;
+    config.offload = offload;
     return config;
   }
 };

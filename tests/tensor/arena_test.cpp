@@ -164,5 +164,36 @@ TEST(ArenaOfTensors, RefusesSizesBeyond64Bits) {
   EXPECT_THROW(arena.declare(a, "a", {1LL << 40, 1LL << 22}, DType::i64), BrokenRule);
 }
 
+TEST(ArenaOfTensors, KnowsWhoseItsBytesAre) {
+  Tensor x, flat, first, second;
+  Arena arena("memory", MemoryKind::activations);
+  {
+    const Arena::InLayer in(arena, "h.0");
+    arena.declare(x, "x", {16}, DType::f32);
+  }
+  const Arena::Mark mark = arena.mark();
+  arena.declare(first, "first", {32}, DType::f32);
+  arena.rewind(mark);
+  arena.declare(second, "second", {48}, DType::f32);
+  arena.rewind(mark);
+  arena.declare(flat, "flat", {80}, DType::f32);
+  arena.divide("of layers", {{"h.0", 128}, {"h.1", 192}});
+  const std::vector<LedgerEntry>& entries = arena.entries();
+  ASSERT_EQ(entries.size(), 5U);
+  const auto is = [&](std::size_t i, const char* layer, const char* name, std::int64_t bytes, std::int64_t taken) {
+    EXPECT_EQ(entries[i].layer, layer);
+    EXPECT_EQ(entries[i].name, name);
+    EXPECT_EQ(entries[i].bytes, bytes);
+    EXPECT_EQ(entries[i].taken, taken);
+  };
+  is(0, "h.0", "x", 64, 64);
+  is(1, "", "first", 128, 128);
+  is(2, "", "second", 192, 64);
+  is(3, "h.0", "of layers", 128, 0);
+  is(4, "h.1", "of layers", 192, 128);
+  EXPECT_EQ(arena.bytes(), 64 + 320);
+  EXPECT_THROW(arena.divide("too much", {{"h.0", 256}}), BrokenRule);
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -103,6 +103,29 @@ TEST(RankMemory, DeclarationsAreTheBytesOfWorkersAndServers) {
   }
 }
 
+// What shares bytes is counted once.
+TEST(RankMemory, TensorsOfAllLayersAddUpToTheWhole) {
+  for (unsigned seed = 0; seed < 40; ++seed) {
+    std::mt19937 random(seed);
+    EngineConfig config = random_config(random);
+    config.plan.dp = 1 + static_cast<int>(random() % 4);
+    layout::set_zero_level(config.plan, static_cast<int>(random() % 4));
+    const Ledger ledger = RankMemory(config, {}).ledger(0);
+    std::int64_t bytes = 0, weights = 0;
+    for (const LedgerTensor& tensor : ledger.tensors()) {
+      EXPECT_GT(tensor.bytes, 0);
+      bytes += tensor.bytes;
+    }
+    EXPECT_EQ(bytes, ledger.total());
+    for (const LedgerEntry& entry : ledger.entries())
+      weights += entry.name == "weights" && entry.layer == "h.0" ? entry.taken : 0;
+    if (config.plan.dp > 1) continue;
+    const std::vector<layout::Unit> units = arch::units_of(arch::unit_table(config.model));
+    const auto block = static_cast<std::size_t>(arch::unit_map(config.model).blocks.front().value);
+    EXPECT_EQ(weights, units[block].elements * static_cast<std::int64_t>(size_of(config.weights.type)));
+  }
+}
+
 TEST(RankMemory, WhatHostAndDeviceBothUseIsCountedOnBoth) {
   for (const arch::ModelConfig& model : {support::tiny_model(), support::tiny_llama()}) {
     const EngineConfig config = support::tiny_config(model);
@@ -224,7 +247,8 @@ TEST(RankMemory, PlansThatNothingKeepsToAreRefused) {
   using layout::CutOver, layout::ParallelPlan, layout::Tier;
   refused([](ParallelPlan& plan) { plan.parameters.cut = CutOver::all; });
   refused([](ParallelPlan& plan) { plan.gradients.cut = CutOver::host; });
-  refused([](ParallelPlan& plan) { plan.optimizer.tier = Tier::host; });
+  refused([](ParallelPlan& plan) { plan.parameters.tier = Tier::disk; });
+  refused([](ParallelPlan& plan) { plan.gradients.tier = Tier::host; });
   refused([](ParallelPlan& plan) { plan.tiles.in = 2; });
   refused([](ParallelPlan& plan) { plan.chunks = 2; });
   refused([](ParallelPlan& plan) { plan.schedule = "backwards"; });

@@ -107,7 +107,8 @@ train::UpdaterFactory Roles::updater() const {
 }
 
 Ledger Roles::server_memory(const train::EngineConfig& settings, Session& session) const {
-  return train::ServerRankMemory(settings, workers_, 0, session.runtime().device()).ledger(session.ops().workspace_bytes());
+  return train::ServerRankMemory(settings, workers_, group().rank(), session.runtime().device())
+      .ledger(session.ops().workspace_bytes());
 }
 
 void Roles::serve(const train::EngineConfig& settings, Session& session, double started) const {

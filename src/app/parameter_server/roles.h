@@ -36,7 +36,7 @@ class Roles {
   std::optional<train::ParameterServers> servers() const;
   /// Of those that train, with settings that have servers().
   train::UpdaterFactory updater() const;
-  /// The memory of the first server, with settings that have servers().
+  /// The memory of this server, with settings that have servers().
   Ledger server_memory(const train::EngineConfig& settings, Session& session) const;
   /// What a rank that serves does until all others have left.
   void serve(const train::EngineConfig& settings, Session& session, double started) const;

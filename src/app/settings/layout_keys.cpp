@@ -90,6 +90,17 @@ std::vector<Key> memory_keys() {
           "memory.reshard_after_forward", any, loose, "",
           "of memory.zero=3: gathered weights make room for the next ones; false: they stay until the update, and backward does "
           "not gather them again"),
+      key<&RunConfig::memory, &Memory::limit>(
+          "memory.limit", any, loose, "bytes",
+          "what the ranks of a host may take together (4GiB): a run that needs more is refused before it starts, with the "
+          "settings that would save how much; null: no limit"),
+      key<&RunConfig::memory, &Memory::offload_optimizer>("memory.offload_optimizer", Rule::one_of({"none", "cpu", "nvme"}),
+                                                          loose, "",
+                                                          "where the optimizer's state (master copies and slots) lies between "
+                                                          "updates: on the device, in the host's memory, or in "
+                                                          "a file in memory.nvme_path, read ahead of its use; the same bits"),
+      key<&RunConfig::memory, &Memory::nvme_path>("memory.nvme_path", any, loose, "",
+                                                  "folder on a fast disk for what is offloaded; its files are unlinked at once"),
   };
 }
 

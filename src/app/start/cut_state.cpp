@@ -80,4 +80,18 @@ std::vector<std::string> notes_on_cut_state(const train::EngineConfig& config) {
   return notes;
 }
 
+std::vector<std::string> notes_on_offload(const RunConfig& config, const train::EngineConfig& settings,
+                                          const std::string& elsewhere) {
+  const std::string& to = config.memory.offload_optimizer;
+  if (to == "none" || settings.servers) return {};
+  const std::string setting = fmt::format("memory.offload_optimizer = {}: ", to);
+  if (settings.plan.optimizer.tier == layout::Tier::device)
+    return {setting + "the device's memory is the host's, so this moves nothing and saves nothing here"};
+  if (!elsewhere.empty()) return {setting + elsewhere};
+  const train::RankMemory memory(settings, {});
+  return {setting + fmt::format("each rank keeps {} of the optimizer's state {}",
+                                format_bytes(static_cast<std::uint64_t>(memory.updater.offload.bytes())),
+                                to == "nvme" ? "in " + *config.memory.nvme_path : "in the host's memory")};
+}
+
 }  // namespace lockstep::app

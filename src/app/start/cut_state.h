@@ -1,15 +1,20 @@
 #pragma once
 
-// What there is to say about state that ranks cut among them, and about layers that they divide.
+// What there is to say about state that ranks cut among them or keep elsewhere, and about layers that they divide.
 
 #include <string>
 #include <vector>
 
+#include "app/run_config.h"
 #include "train/engine_config.h"
 
 namespace lockstep::app {
 
 /// Lines beside the memory's table; none where each rank keeps everything.
 std::vector<std::string> notes_on_cut_state(const train::EngineConfig& config);
+
+/// And about the optimizer's state where memory.offload_optimizer moves it; `elsewhere`: where an engine keeps it, once it does.
+std::vector<std::string> notes_on_offload(const RunConfig& config, const train::EngineConfig& settings,
+                                          const std::string& elsewhere = {});
 
 }  // namespace lockstep::app

@@ -123,8 +123,12 @@ std::vector<Problem> check_layout(const RunConfig& config, std::int64_t ranks) {
   return problems;
 }
 
-layout::ParallelPlan plan_of(const RunConfig& config, const arch::ModelConfig& model, comm::Communicator& trainers) {
+layout::ParallelPlan plan_of(const RunConfig& config, const arch::ModelConfig& model, comm::Communicator& trainers,
+                             Device device) {
   layout::ParallelPlan plan = layout_of(config, trainers.size());
+  const std::string& offload = config.memory.offload_optimizer;
+  if (offload == "nvme") plan.optimizer.tier = layout::Tier::disk;
+  if (offload == "cpu" && !device.is_host()) plan.optimizer.tier = layout::Tier::host;
   plan.ranks_per_host = host_size(config, trainers);
   if (const auto file = schedule_file(plan.schedule)) {
     std::string text;

@@ -23,7 +23,9 @@ layout::ParallelPlan layout_of(const RunConfig& config, std::int64_t trainers);
 /// model.vocab_size is null, the text has not told its vocabulary.
 std::vector<Problem> check_layout(const RunConfig& config, std::int64_t ranks);
 
-/// How `trainers` share the model and its samples. Throws UserError for a layout that they cannot have. Collective.
-layout::ParallelPlan plan_of(const RunConfig& config, const arch::ModelConfig& model, comm::Communicator& trainers);
+/// How `trainers`, each with such a device, share the model and its samples. What is offloaded to the host's memory stays where
+/// it is if that is the device's. Throws UserError for a layout that they cannot have. Collective.
+layout::ParallelPlan plan_of(const RunConfig& config, const arch::ModelConfig& model, comm::Communicator& trainers,
+                             Device device);
 
 }  // namespace lockstep::app

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
+#include "base/checked.h"
 #include "comm/mpi/library.h"
 #include "data/scattered_loader.h"
 #include "data/shards.h"
@@ -87,6 +90,20 @@ void TrainingData::declare(Arena& arena) {
   batches_->declare(arena);
   train_windows_.declare(arena);
   val_windows_.declare(arena);
+}
+
+std::int64_t TrainingData::bytes(const RunConfig& config, const train::EngineConfig& settings, const Session& session,
+                                 const comm::Communicator& group) {
+  const std::int64_t gas = settings.plan.microbatches;
+  const auto ids = [&](std::int64_t samples) {  // tokens and targets
+    return 2 * round_up(multiply(samples, settings.positions * 4), Arena::alignment);
+  };
+  const std::int64_t batch = ids(settings.samples), windows = 2 * batch;
+  if (config.data.io != "readers") return windows + (reads_by_mpi(config, session) ? 1 : 2) * gas * batch;
+  const std::int64_t sharers = group.size() / std::max<std::int64_t>(1, config.data.readers);
+  const std::int64_t mine = ids(gas * settings.samples);
+  if (group.rank() % sharers != 0) return windows + mine;
+  return windows + mine + 2 * gas * sharers * batch + ids(gas * settings.samples * sharers);
 }
 
 }  // namespace lockstep::app

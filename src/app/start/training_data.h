@@ -26,6 +26,9 @@ class TrainingData {
   TrainingData& operator=(const TrainingData&) = delete;
 
   void declare(Arena& arena);
+  /// What declare() will declare, of a text that may not be there yet.
+  static std::int64_t bytes(const RunConfig& config, const train::EngineConfig& settings, const Session& session,
+                            const comm::Communicator& group);
   /// Of this rank's text: shards may differ by a window.
   std::int64_t steps_per_epoch() const { return sampler_.steps_per_epoch(); }
   data::BatchSource& batches() { return *batches_; }

@@ -18,11 +18,10 @@ void ServerMemory::declare(Arena& parameters, Arena& optimizer, Arena& gradients
   for (Part& part : parts) {
     const std::string& name = ranges.unit(part.unit).name;
     const Shape shape{part.range.count};
-    parameters.declare(part.weights, name, shape, keeps.type);
-    for (std::size_t s = 0; s < part.slots.size(); ++s) {
-      optimizer.declare(part.slots[s], name + "." + keeps.slots[s], shape, keeps.slot_type);
-    }
-    for (Tensor& pushed : part.pushed) gradients.declare(pushed, name + " of a worker", shape, keeps.pushed);
+    const Arena::InLayer weights_in(parameters, name), slots_in(optimizer, name), pushed_in(gradients, name);
+    parameters.declare(part.weights, "weights", shape, keeps.type);
+    for (std::size_t s = 0; s < part.slots.size(); ++s) optimizer.declare(part.slots[s], keeps.slots[s], shape, keeps.slot_type);
+    for (Tensor& pushed : part.pushed) gradients.declare(pushed, "pushed by workers", shape, keeps.pushed);
   }
   if (!keeps.rows) return;
   for (Tensor& of_worker : rows) gradients.declare(of_worker, "rows of a worker", Shape{ranges.rows(number).count}, DType::f32);

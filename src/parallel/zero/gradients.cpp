@@ -27,17 +27,24 @@ void GradientMemory::declare(const GradientArenas& arenas, const std::vector<lay
   cut = work.cut;
   order = work.order;
   std::int64_t elements = 0, needed = 0;
+  const bool apart = work.each_microbatch() || work.in_turns();
+  std::vector<Arena::Part> layers;
   for (const UnitIndex index : order) {
     const layout::Unit& unit = units[static_cast<std::size_t>(index.value)];
+    const std::int64_t held = cut.held(unit).count;
     elements += unit.elements;
-    needed += cut.held(unit).count;
+    needed += held;
+    layers.push_back({unit.name, (apart ? held : unit.elements) * 4});
   }
-  const bool apart = work.each_microbatch() || work.in_turns();
   std::int64_t received = 0;
   if (work.tied) tied_unit = work.tied->unit;
-  if (work.tied && work.tied->side == TiedSide::embedding)
-    received = cut.held(units[static_cast<std::size_t>(tied_unit.value)]).count;
-  arenas.gradients.declare(sum, "units", Shape{(apart ? needed : elements) + received}, DType::f32);
+  if (work.tied && work.tied->side == TiedSide::embedding) {
+    const layout::Unit& unit = units[static_cast<std::size_t>(tied_unit.value)];
+    received = cut.held(unit).count;
+    layers.push_back({unit.name, received * 4});
+  }
+  arenas.gradients.declare(sum, "gradients", Shape{(apart ? needed : elements) + received}, DType::f32);
+  arenas.gradients.divide("gradients", layers);
   if (work.in_turns()) {
     std::array<std::int64_t, 2> largest{};
     const std::vector<GradientBucket> buckets = gradient_buckets(units, work.order, work.bucket_bytes);

@@ -8,11 +8,16 @@
 
 namespace lockstep::parallel {
 
-void check_alike(comm::Communicator& group, std::span<const Tensor> tensors, bool compared) {
-  if (group.size() == 1) return;
-  std::uint64_t hash = 0;
-  for (const Tensor& tensor : tensors) hash = hash * 31 + io::checksum({tensor.data, tensor.bytes()}, size_of(tensor.dtype), 0);
-  const auto number = static_cast<std::int64_t>(hash);
+void StateHash::add(const Tensor& tensor) {
+  hash_ = hash_ * 31 + io::checksum({tensor.data, tensor.bytes()}, size_of(tensor.dtype), 0);
+}
+
+void StateHash::add_part(const Tensor& tensor, std::int64_t first) {
+  hash_ += io::checksum({tensor.data, tensor.bytes()}, size_of(tensor.dtype), static_cast<std::uint64_t>(first));
+}
+
+void StateHash::demand_alike(comm::Communicator& group, bool compared) const {
+  const auto number = static_cast<std::int64_t>(hash_);
   std::array<std::int64_t, 2> ends{number, number};
   if (!compared) ends = {std::numeric_limits<std::int64_t>::max(), std::numeric_limits<std::int64_t>::min()};
   group.host().all_reduce(view(std::span<std::int64_t>(ends).first(1), Shape{1}), comm::Reduction::min).wait();
@@ -22,16 +27,19 @@ void check_alike(comm::Communicator& group, std::span<const Tensor> tensors, boo
 
 void broadcast_checked(comm::Communicator& group, std::span<const Tensor> tensors) {
   if (group.size() == 1) return;
-  for (const Tensor& tensor : tensors) group.broadcast(tensor, 0).wait();
-  check_alike(group, tensors);
+  StateHash hash;
+  for (const Tensor& tensor : tensors) {
+    group.broadcast(tensor, 0).wait();
+    hash.add(tensor);
+  }
+  hash.demand_alike(group);
 }
 
 void SlotMemory::declare(Arena& arena, const std::vector<layout::Unit>& of, const layout::StateCut& cut) {
   units.assign(of.size(), std::vector<Tensor>(names.size()));
   for (std::size_t u = 0; u < of.size(); ++u) {
-    for (std::size_t s = 0; s < names.size(); ++s) {
-      arena.declare(units[u][s], of[u].name + "." + names[s], Shape{cut.held(of[u]).count}, type);
-    }
+    const Arena::InLayer in(arena, of[u].name);
+    for (std::size_t s = 0; s < names.size(); ++s) arena.declare(units[u][s], names[s], Shape{cut.held(of[u]).count}, type);
   }
 }
 
@@ -40,50 +48,70 @@ std::span<const Tensor> ResidentState::slots_of(UnitIndex unit) const {
   return slots_.units[static_cast<std::size_t>(unit.value)];
 }
 
-void ResidentState::visit(const Use& use, Call call, void* body) {
+layout::Range ResidentState::held(UnitIndex unit) const {
+  const ParameterStore::Shard weights = parameters_.shard(unit);
+  return {weights.first, weights.published.elements()};
+}
+
+StateRange ResidentState::range_in_memory(UnitIndex unit, const Use& use, const layout::Range& part) {
+  StateRange range{.unit = unit, .range = part};
+  const auto within = [&](const Tensor& all, std::int64_t first) {
+    return all ? all.flat(part.first - first, part.count) : Tensor{};
+  };
+  if (use.weights) {
+    const ParameterStore::Shard weights = parameters_.shard(unit);
+    range.master = within(weights.master, weights.first);
+    range.published = within(weights.published, weights.first);
+  }
+  if (use.gradients) {
+    const GradientStore::Shard gradient = gradients_.shard(unit);
+    range.gradient = within(gradient.gradient, gradient.first);
+  }
+  range.own = layout::overlap(cut_.own(units()[static_cast<std::size_t>(unit.value)]), part);
+  if (range.own.count == 0) range.own.first = part.first;
+  return range;
+}
+
+void ResidentState::visit_memory(const Use& use, Call call, void* body) {
   for (std::size_t u = 0; u < units().size(); ++u) {
-    const UnitIndex index{static_cast<int>(u)};
-    const ParameterStore::Shard weights = parameters_.shard(index);
-    const layout::Range all{weights.first, weights.master.elements()};
+    const UnitIndex unit{static_cast<int>(u)};
+    const layout::Range all = held(unit);
     if (all.count == 0) continue;  // a small unit has no part for each rank
-    StateRange range{.unit = index, .range = all, .master = weights.master, .published = weights.published};
-    if (use.gradients) {
-      const GradientStore::Shard gradient = gradients_.shard(index);
-      range.gradient = gradient.gradient.flat(all.first - gradient.first, all.count);
-    }
-    range.own = cut_.own(units()[u]);
+    StateRange range = range_in_memory(unit, use, all);
     if (use.slots && has_slots()) {
-      range.slots = slots_of(index);
+      range.slots = slots_of(unit);
       range.own_slots = slots_on_ == SlotsOn::rank0 ? all : range.own;
     }
     call(body, range);
   }
-  if (use.changes) parameters_.updated();
+  if (use.changes) changed();
 }
 
-std::vector<Tensor> ResidentState::copies() {
-  std::vector<Tensor> all;
-  for_each({.slots = true}, [&](const StateRange& range) {
-    all.push_back(range.master);
-    if (range.published.data != range.master.data) all.push_back(range.published);
-    if (slots_on_ == SlotsOn::all_ranks) all.insert(all.end(), range.slots.begin(), range.slots.end());
+template <class Body>
+void ResidentState::for_each_copy(bool changes, const Body& use) {
+  for_each({.slots = true, .changes = changes}, [&](const StateRange& range) {
+    use(range.master);
+    if (range.published.data != range.master.data) use(range.published);
+    if (slots_on_ == SlotsOn::rank0) return;
+    for (const Tensor& slot : range.slots) use(slot);
   });
-  return all;
 }
 
 void ResidentState::distribute(std::int64_t /*step*/) {
   ensure(cut_.whole(), "of state that is cut no rank has all");
-  broadcast_checked(group_, copies());
-  parameters_.updated();
+  if (group_.size() == 1) return changed();
+  for_each_copy(true, [&](const Tensor& tensor) { group_.broadcast(tensor, 0).wait(); });
+  check_copies();
 }
 
 void ResidentState::gather() {
   if (group_.size() == 1) return;
   for_each({.slots = true, .changes = true}, [&](const StateRange& range) {
+    const layout::Unit& unit = units()[static_cast<std::size_t>(range.unit.value)];
     std::vector<std::int64_t> counts;
     for (int rank = 0; rank < group_.size(); ++rank) {
       const int share = cut_.share_of(cut_.replica % cut_.parts + rank * cut_.parts);
-      counts.push_back(cut_.share(units()[static_cast<std::size_t>(range.unit.value)], share).count);
+      counts.push_back(layout::overlap(cut_.share(unit, share), range.range).count);
     }
     const auto complete = [&](const Tensor& tensor) {
       group_.all_gather(tensor, tensor.flat(range.own.first - range.range.first, range.own.count), counts).wait();
@@ -94,6 +122,11 @@ void ResidentState::gather() {
   });
 }
 
-void ResidentState::check_copies() { check_alike(group_, copies()); }
+void ResidentState::check_copies() {
+  if (group_.size() == 1) return;
+  StateHash hash;
+  for_each_copy(false, [&](const Tensor& tensor) { hash.add(tensor); });
+  hash.demand_alike(group_);
+}
 
 }  // namespace lockstep::parallel

@@ -14,9 +14,19 @@
 
 namespace lockstep::parallel {
 
-/// Throws SystemError on every rank unless all that are `compared` have the same bits. Collective.
-void check_alike(comm::Communicator& group, std::span<const Tensor> tensors, bool compared = true);
-/// Every rank of `group` takes rank 0's tensors, and check_alike() is done. Collective.
+/// A hash of tensors, one behind the other, by which ranks compare what they have.
+class StateHash {
+ public:
+  void add(const Tensor& tensor);
+  /// Of what ranks may hold in different parts: the part begins at element `first` of all. In any order, and without add().
+  void add_part(const Tensor& tensor, std::int64_t first);
+  /// Throws SystemError on every rank unless all that are `compared` have added the same bits. Collective.
+  void demand_alike(comm::Communicator& group, bool compared = true) const;
+
+ private:
+  std::uint64_t hash_ = 0;
+};
+/// Every rank of `group` takes rank 0's tensors; they are compared. Collective.
 void broadcast_checked(comm::Communicator& group, std::span<const Tensor> tensors);
 
 /// What an optimizer keeps for each weight on a rank; zero at the start.
@@ -27,6 +37,15 @@ struct SlotMemory {
   DType type = DType::f32;                 ///< f32 or bf16
   std::vector<std::string> names;          ///< in the order of TrainingState::slots()
   std::vector<std::vector<Tensor>> units;  ///< by unit, then name; empty: this rank keeps none
+};
+
+/// What resident state is of.
+struct ResidentParts {
+  ParameterStore& parameters;
+  GradientStore& gradients;
+  const SlotMemory& slots;
+  comm::Communicator& group;  ///< the ranks with the same part of the state
+  layout::StateCut cut;       ///< as the stores and slots are cut
 };
 
 class ResidentState : public TrainingState {
@@ -42,10 +61,13 @@ class ResidentState : public TrainingState {
         group_(group),
         cut_({.parts = 1, .copies = group.size(), .replica = group.rank()}),
         slots_on_(slots_on) {}
-  /// Of state that is cut as the stores and `slots` are; `group`: the ranks with the same part of it.
-  ResidentState(ParameterStore& parameters, GradientStore& gradients, const SlotMemory& slots, comm::Communicator& group,
-                const layout::StateCut& cut)
-      : parameters_(parameters), gradients_(gradients), slots_(slots), group_(group), cut_(cut), slots_on_(SlotsOn::all_ranks) {}
+  explicit ResidentState(const ResidentParts& parts)
+      : parameters_(parts.parameters),
+        gradients_(parts.gradients),
+        slots_(parts.slots),
+        group_(parts.group),
+        cut_(parts.cut),
+        slots_on_(SlotsOn::all_ranks) {}
 
   const std::vector<layout::Unit>& units() const override { return parameters_.units(); }
   const std::vector<std::string>& slots() const override { return slots_.names; }
@@ -62,11 +84,20 @@ class ResidentState : public TrainingState {
   /// Of a unit, what this rank has; empty where this rank has none.
   std::span<const Tensor> slots_of(UnitIndex unit) const;
   comm::Communicator& group() const { return group_; }
+  /// A visit of what lies in memory.
+  void visit_memory(const Use& use, Call call, void* body);
+  /// What of a range of a unit lies in memory, slots aside.
+  StateRange range_in_memory(UnitIndex unit, const Use& use, const layout::Range& range);
+  /// Weights were changed by a visit.
+  void changed() { parameters_.updated(); }
 
  private:
-  void visit(const Use& use, Call call, void* body) override;
-  /// What every rank of the group has.
-  std::vector<Tensor> copies();
+  void visit(const Use& use, Call call, void* body) override { visit_memory(use, call, body); }
+  /// What a rank has of a unit.
+  layout::Range held(UnitIndex unit) const;
+  /// Calls use(tensor) for what every rank of the group has.
+  template <class Body>
+  void for_each_copy(bool changes, const Body& use);
 
   ParameterStore& parameters_;
   GradientStore& gradients_;

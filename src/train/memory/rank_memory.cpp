@@ -18,11 +18,14 @@ RankMemory::RankMemory(const EngineConfig& config, const layout::Coordinates& at
       gradient_arena_("gradients", MemoryKind::gradients),
       optimizer_arena_("optimizer slots", MemoryKind::optimizer),
       master_arena_("master weights fp32", MemoryKind::optimizer),
+      offload_arena_("buffers of offloaded state", MemoryKind::optimizer),
       activation_arena_("activations", MemoryKind::activations),
       workspace_arena_("temporaries", MemoryKind::workspace),
-      pinned_arena_("to and from files", MemoryKind::workspace) {
+      pinned_arena_("to and from files", MemoryKind::workspace),
+      host_arena_("offloaded state", MemoryKind::optimizer) {
   parameters.declare(parameter_arena_, master_arena_);
-  updater.declare({gradient_arena_, optimizer_arena_, activation_arena_, workspace_arena_}, config, part);
+  updater.declare({gradient_arena_, optimizer_arena_, activation_arena_, workspace_arena_, offload_arena_, host_arena_}, config,
+                  part);
   if (config.weights.owned() != DType::f32) {
     constexpr std::int64_t drawn_at_a_time = 1 << 16;
     const Arena::Mark start = workspace_arena_.mark();
@@ -42,25 +45,28 @@ RankMemory::RankMemory(const EngineConfig& config, const layout::Coordinates& at
 
 Ledger RankMemory::ledger(std::int64_t kernels) const {
   Ledger ledger;
-  for (const Arena* arena : {&parameter_arena_, &gradient_arena_, &optimizer_arena_, &master_arena_, &activation_arena_,
-                             &workspace_arena_, &pinned_arena_}) {
+  for (const Arena* arena : {&parameter_arena_, &gradient_arena_, &optimizer_arena_, &master_arena_, &offload_arena_,
+                             &activation_arena_, &workspace_arena_, &pinned_arena_, &host_arena_}) {
     if (arena->bytes() > 0) arena->enter(ledger, device_);
   }
   ledger.add(MemoryKind::workspace, "kernels", kernels, {});
   return ledger;
 }
 
-void RankMemory::commit(Runtime& runtime, MemorySource& window) {
+Ledger RankMemory::commit(Runtime& runtime, MemorySource& window) {
   ensure(runtime.device() == device_, "memory is taken on the device that it was declared for");
   Ledger committed;
   const bool carries = model.shape().rows.carries();  // sums and rows that go to other ranks are temporaries
   gradient_arena_.commit(window, committed);
   part.cut.whole() ? parameter_arena_.commit(runtime, committed) : parameter_arena_.commit(window, committed);
-  for (Arena* arena : {&master_arena_, &optimizer_arena_, &activation_arena_}) {
+  for (Arena* arena : {&master_arena_, &optimizer_arena_, &offload_arena_, &activation_arena_}) {
     if (arena->bytes() > 0) arena->commit(runtime, committed);
   }
   if (workspace_arena_.bytes() > 0) workspace_arena_.commit(runtime, carries ? window : runtime.memory(), committed);
-  if (pinned_arena_.bytes() > 0) pinned_arena_.commit(runtime.memory(Space::pinned), committed);
+  for (Arena* arena : {&pinned_arena_, &host_arena_}) {
+    if (arena->bytes() > 0) arena->commit(runtime.memory(Space::pinned), committed);
+  }
+  return committed;
 }
 
 }  // namespace lockstep::train

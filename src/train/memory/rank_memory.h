@@ -22,8 +22,8 @@ class RankMemory {
   /// Bytes that commit() takes, by owner, the same before and after it; and `kernels` bytes that ops take for themselves.
   Ledger ledger(std::int64_t kernels) const;
   /// Takes the memory from `runtime`; from `window` that of gradients, of weights which ranks get from each other, and of
-  /// temporaries where boundaries carry some of them. Once.
-  void commit(Runtime& runtime, MemorySource& window);
+  /// temporaries where boundaries carry some of them. Once. Returns what was taken.
+  Ledger commit(Runtime& runtime, MemorySource& window);
 
   const RankPart part;
   parallel::ParameterMemory parameters;
@@ -39,7 +39,8 @@ class RankMemory {
 
  private:
   Device device_;
-  Arena parameter_arena_, gradient_arena_, optimizer_arena_, master_arena_, activation_arena_, workspace_arena_, pinned_arena_;
+  Arena parameter_arena_, gradient_arena_, optimizer_arena_, master_arena_, offload_arena_, activation_arena_, workspace_arena_;
+  Arena pinned_arena_, host_arena_;  ///< in pinned memory
 };
 
 }  // namespace lockstep::train

@@ -8,9 +8,11 @@
 namespace lockstep::train {
 namespace {
 
-void check_placements(const layout::ParallelPlan& plan) {
-  for (const layout::Placement& placement : {plan.parameters, plan.gradients, plan.optimizer})
-    ensure(placement.tier == layout::Tier::device, "weights, gradients and the optimizer's state lie on their device");
+void check_placements(const EngineConfig& config) {
+  const layout::ParallelPlan& plan = config.plan;
+  for (const layout::Placement& placement : {plan.parameters, plan.gradients})
+    ensure(placement.tier == layout::Tier::device, "weights and gradients lie on their device");
+  ensure(!config.servers || plan.optimizer.tier == layout::Tier::device, "servers keep the optimizer's state in their memory");
   const auto cut_like_optimizer = [&](layout::CutOver cut) { return cut == layout::CutOver::none || cut == plan.optimizer.cut; };
   ensure(cut_like_optimizer(plan.parameters.cut) && cut_like_optimizer(plan.gradients.cut),
          "what is cut is cut over the same ranks, the optimizer's state first");
@@ -34,7 +36,7 @@ model::Rows rows_of(const EngineConfig& config, const RankPart& part) {
 
 RankPart rank_part(const EngineConfig& config, const layout::Coordinates& at) {
   const layout::ParallelPlan& plan = config.plan;
-  check_placements(plan);
+  check_placements(config);
   const layout::TensorRank tensor{.rank = at.tp, .ranks = plan.tp};
   RankPart part{.at = at,
                 .chunks = layout::chunks_of(plan, at.pp, config.model.layers),

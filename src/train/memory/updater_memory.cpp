@@ -20,7 +20,17 @@ void UpdaterMemory::declare(const UpdaterArenas& arenas, const EngineConfig& con
   partial.declare(arenas.workspace, part.units, {.rank = part.at.tp, .ranks = config.plan.tp}, config.plan.sequence);
   slots.names = saved_slots.names = make_optimizer(config.optimizer)->slots();
   slots.type = saved_slots.type = config.slot_type();
-  if (needs.slots) slots.declare(arenas.optimizer, part.units, part.cut);
+  const layout::Tier tier = config.plan.optimizer.tier;
+  if (tier != layout::Tier::device) {
+    const parallel::OffloadMemory::Needs offloaded{.tier = tier,
+                                                   .cut = part.cut,
+                                                   .masters = config.weights.owned() != config.weights.type,
+                                                   .slot_type = slots.type,
+                                                   .slots = static_cast<int>(slots.names.size())};
+    offload.declare(arenas.buffers, arenas.host, part.units, offloaded, config.offload);
+  } else if (needs.slots) {
+    slots.declare(arenas.optimizer, part.units, part.cut);
+  }
   if (needs.saved_slots) saved_slots.declare(arenas.optimizer, part.units);
   if (needs.norm_ranks > 0) norm.declare(arenas.workspace, part.units, 1, needs.norm_ranks);
 }

@@ -4,6 +4,7 @@
 // what it needs, follows from the configuration.
 
 #include "parallel/global_norm.h"
+#include "parallel/offload/offload_memory.h"
 #include "parallel/tensor/partial_gradients.h"
 #include "parallel/zero/gradients.h"
 #include "parallel/zero/resident_state.h"
@@ -13,6 +14,7 @@ namespace lockstep::train {
 
 struct UpdaterArenas {
   Arena &gradients, &optimizer, &activations, &workspace;
+  Arena &buffers, &host;  ///< of state that is offloaded: the device's, and in pinned memory
 };
 
 /// What an updater asks for, beside gradients.
@@ -31,6 +33,7 @@ struct UpdaterMemory {
   parallel::PartialGradientMemory partial;
   parallel::SlotMemory slots, saved_slots;
   parallel::NormMemory norm;
+  parallel::OffloadMemory offload;
 };
 
 }  // namespace lockstep::train

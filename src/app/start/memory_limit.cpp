@@ -1,0 +1,160 @@
+#include "app/start/memory_limit.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <span>
+
+#include "app/start/startup.h"
+#include "base/units.h"
+#include "comm/text.h"
+#include "train/memory/rank_memory.h"
+
+namespace lockstep::app {
+namespace {
+
+using layout::CutOver;
+using RecomputeKind = layout::Recompute::Kind;
+
+/// Settings that learn the same in other memory.
+struct Alternative {
+  std::string words;
+  train::EngineConfig settings;
+};
+
+void add_levels(const RankNeeds& needs, std::vector<Alternative>& all) {
+  const layout::ParallelPlan& plan = needs.settings.plan;
+  const bool hosts = needs.config.memory.zero_group == "node";
+  if (plan.dp == 1 || needs.settings.servers || (hosts && plan.ranks_per_host < 2)) return;
+  for (int level = zero_level(needs.config) + 1; level <= 3; ++level) {
+    Alternative& other = all.emplace_back(Alternative{fmt::format("memory.zero={}", level), needs.settings});
+    layout::set_zero_level(other.settings.plan, level, hosts ? CutOver::host : CutOver::all);
+  }
+}
+
+void add_recomputation(const RankNeeds& needs, std::vector<Alternative>& all) {
+  const layout::Recompute& now = needs.settings.plan.recompute;
+  const auto add = [&](const char* words, RecomputeKind kind) {
+    all.push_back({words, needs.settings});
+    all.back().settings.plan.recompute = {kind, 1};
+  };
+  if (now.kind == RecomputeKind::none) add("memory.recompute=selective", RecomputeKind::selective);
+  if (now.kind != RecomputeKind::full || now.every > 1) add("memory.recompute=full", RecomputeKind::full);
+}
+
+// The samples of a step stay.
+void add_smaller_batches(const RankNeeds& needs, std::vector<Alternative>& all) {
+  const std::int64_t samples = needs.settings.samples, gas = needs.settings.plan.microbatches;
+  std::vector<std::int64_t> smaller;
+  if (samples % 2 == 0) smaller.push_back(samples / 2);
+  if (samples > 2) smaller.push_back(1);
+  for (const std::int64_t batch : smaller) {
+    const std::int64_t more = gas * (samples / batch);
+    all.push_back({fmt::format("model.batch_size={} with optimizer.gas={}", batch, more), needs.settings});
+    all.back().settings.samples = batch;
+    all.back().settings.plan.microbatches = static_cast<int>(more);
+  }
+}
+
+void add_offload(const RankNeeds& needs, std::vector<Alternative>& all) {
+  if (needs.settings.servers || needs.settings.plan.optimizer.tier == layout::Tier::disk) return;
+  all.push_back({"memory.offload_optimizer=nvme", needs.settings});
+  all.back().settings.plan.optimizer.tier = layout::Tier::disk;
+}
+
+std::vector<Alternative> alternatives_to(const RankNeeds& needs) {
+  std::vector<Alternative> all;
+  add_levels(needs, all);
+  add_recomputation(needs, all);
+  add_smaller_batches(needs, all);
+  add_offload(needs, all);
+  return all;
+}
+
+std::int64_t declared(const RankNeeds& needs, const train::EngineConfig& settings) {
+  return train::RankMemory(settings, needs.at, needs.device).ledger(0).total();
+}
+
+/// What every rank gives, by rank. Collective.
+std::vector<std::int64_t> of_all_ranks(std::int64_t mine, comm::Communicator& world) {
+  std::vector<std::int64_t> all(static_cast<std::size_t>(world.size()));
+  const std::vector<std::int64_t> ones(all.size(), 1);
+  world.host().all_gather(view(std::span(all), Shape{world.size()}), view(std::span(&mine, 1), Shape{1}), ones).wait();
+  return all;
+}
+
+/// The host whose ranks need most, and its ranks.
+struct Host {
+  std::string name;
+  std::vector<std::size_t> ranks;
+  std::int64_t sum(std::span<const std::int64_t> by_rank) const {
+    std::int64_t bytes = 0;
+    for (const std::size_t rank : ranks) bytes += by_rank[rank];
+    return bytes;
+  }
+};
+Host fullest(const std::vector<std::string>& hosts, std::span<const std::int64_t> bytes) {
+  Host most;
+  for (const std::string& name : hosts) {
+    Host host{name, {}};
+    for (std::size_t rank = 0; rank < hosts.size(); ++rank) {
+      if (hosts[rank] == name) host.ranks.push_back(rank);
+    }
+    if (most.ranks.empty() || host.sum(bytes) > most.sum(bytes)) most = std::move(host);
+  }
+  return most;
+}
+
+std::string bytes_text(std::int64_t bytes) { return format_bytes(static_cast<std::uint64_t>(bytes)); }
+
+std::string largest_owners(const Ledger& ledger) {
+  constexpr std::size_t shown = 4;
+  std::vector<std::string> texts;
+  for (const LedgerTensor& tensor : ledger.tensors()) {
+    texts.push_back(fmt::format("{}{}{} {}", tensor.name == name_of(tensor.kind) ? "" : fmt::format("{}: ", name_of(tensor.kind)),
+                                tensor.name, tensor.layers > 1 ? fmt::format(" of {} layers", tensor.layers) : "",
+                                bytes_text(tensor.bytes)));
+    if (texts.size() == shown) break;
+  }
+  return fmt::format("{}", fmt::join(texts, ", "));
+}
+
+}  // namespace
+
+void demand_memory(const RankNeeds& needs, comm::Communicator& world) {
+  if (!needs.config.memory.limit) return;
+  const auto limit = static_cast<std::int64_t>(bytes_from(*needs.config.memory.limit).value());
+  const std::vector<std::string> hosts = comm::all_texts(world, host_name());
+  const std::int64_t mine = needs.ledger.total();
+  const std::vector<std::int64_t> all = of_all_ranks(mine, world);
+  const Host host = fullest(hosts, all);
+  const std::int64_t needed = host.sum(all);
+  if (needed <= limit) return;
+
+  // Servers keep the same in all of them, and go through the list by its length alone.
+  const std::vector<Alternative> others = needs.serves ? std::vector<Alternative>() : alternatives_to(needs);
+  const auto count = static_cast<std::size_t>(std::ranges::max(of_all_ranks(std::ssize(others), world)));
+  const std::int64_t now = needs.serves ? 0 : declared(needs, needs.settings);
+  std::vector<std::string> savings;
+  bool enough = false;
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::int64_t saved = needs.serves ? 0 : now - declared(needs, others[i].settings);
+    const std::int64_t together = host.sum(of_all_ranks(saved, world));
+    if (together <= 0 || needs.serves) continue;
+    const bool fits = needed - together <= limit;
+    enough = enough || fits;
+    savings.push_back(fmt::format("{} saves {}{}", others[i].words, bytes_text(together), fits ? " and fits" : ""));
+  }
+  if (!savings.empty() && !enough) savings.emplace_back("none of them alone is enough");
+  savings.push_back(fmt::format("memory.limit={}MiB lets it run", (needed + (1 << 20) - 1) >> 20));
+  const std::string ranks =
+      host.ranks.size() == 1 ? "the run" : fmt::format("the {} ranks of host {}", host.ranks.size(), host.name);
+  const std::string message = fmt::format("memory.limit = {}: {} need{} {}, {} more; the most of rank 0: {}",
+                                          *needs.config.memory.limit, ranks, host.ranks.size() == 1 ? "s" : "",
+                                          bytes_text(needed), bytes_text(needed - limit), largest_owners(needs.ledger));
+  // Rank 0 trains, and speaks for all.
+  throw UserError(comm::lead_text(world, message), comm::lead_text(world, fmt::format("{}", fmt::join(savings, "; "))));
+}
+
+}  // namespace lockstep::app

@@ -1,0 +1,30 @@
+#pragma once
+
+// memory.limit: whether what the ranks of a host declare fits, before any of it is taken.
+
+#include <cstdint>
+
+#include "app/run_config.h"
+#include "comm/communicator.h"
+#include "layout/mesh.h"
+#include "tensor/ledger.h"
+#include "train/engine_config.h"
+
+namespace lockstep::app {
+
+/// What a rank will take.
+struct RankNeeds {
+  const RunConfig& config;
+  const train::EngineConfig& settings;  ///< of a rank that trains with its plan
+  layout::Coordinates at;               ///< in that plan
+  Device device;
+  const Ledger& ledger;  ///< everything
+  bool serves = false;   ///< it keeps parameters for those that train
+};
+
+/// Throws UserError on every rank when the ranks of a host together declare more than memory.limit. What they share (windows)
+/// counts once: each declares its own part of it. The error names the largest tensors, and what settings that learn the same
+/// would save, for which the ranks declare once more. Collective over `world`.
+void demand_memory(const RankNeeds& needs, comm::Communicator& world);
+
+}  // namespace lockstep::app

@@ -1,0 +1,272 @@
+// The optimizer's state in a file or in the host's memory between its uses: the bits of state that lies on the device.
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "support/far_device.h"
+#include "support/temp_folder.h"
+#include "support/zero_run.h"
+#include "train/state.h"
+
+namespace lockstep::train {
+namespace {
+
+using layout::Tier;
+using support::ZeroRank;
+using support::ZeroResult;
+using support::ZeroRun;
+
+class Offload : public testing::Test {
+ protected:
+  /// The same run with its optimizer's state elsewhere, brought in ranges that do not divide the units.
+  ZeroRun moved(ZeroRun run, Tier tier = Tier::disk) const {
+    run.optimizer_tier = tier;
+    run.offload.folder = folder_.path();
+    run.offload.range_elements = 768;
+    return run;
+  }
+  TempFolder folder_;
+};
+
+std::vector<ZeroRun> runs() {
+  std::vector<ZeroRun> all;
+  for (const arch::ModelConfig& model : {support::tiny_model(), support::tiny_llama()}) {
+    for (const parallel::WeightStorage& weights : {parallel::WeightStorage{}, support::bf16_with_masters, support::bf16_alone}) {
+      ZeroRun run;
+      run.model = model;
+      run.model.dropout = model.position == arch::PositionKind::rope ? 0 : 0.1F;
+      run.weights = weights;
+      run.grad_clip = 0.1F;
+      run.steps = 10;
+      all.push_back(run);
+    }
+  }
+  return all;
+}
+
+/// With one of the runs.
+class OffloadOf : public Offload, public testing::WithParamInterface<std::size_t> {
+ protected:
+  ZeroRun run_ = runs()[GetParam()];
+};
+INSTANTIATE_TEST_SUITE_P(Runs, OffloadOf, testing::Range(std::size_t{0}, runs().size()));
+
+TEST_P(OffloadOf, HasTheBitsOfMemoryOnAllRanksAndLevels) {
+  for (run_.ranks = 1; run_.ranks <= 4; ++run_.ranks) {
+    run_.level = 0;
+    const ZeroResult expected = support::learn(run_);
+    for (run_.level = 0; run_.level <= 3; ++run_.level) support::expect_equal(support::learn(moved(run_)), expected);
+  }
+  EXPECT_TRUE(std::filesystem::is_empty(folder_.path()));
+}
+
+TEST_P(OffloadOf, ToTheHostHasTheBitsToo) {
+  for (run_.level = 0; run_.level <= 3; run_.level += 3)
+    support::expect_equal(support::learn(moved(run_, Tier::host)), support::learn(run_));
+}
+
+// Hosts share out by themselves, buckets and micro-batches are reduced apart.
+TEST_F(Offload, AgreesWithOtherLayouts) {
+  ZeroRun run;
+  run.ranks = 4;
+  run.level = 2;
+  run.over = layout::CutOver::host;
+  run.weights = support::bf16_with_masters;
+  run.reduce = layout::ReduceEvery::microbatch;
+  run.gradients.bucket_bytes = 4096;
+  support::expect_equal(support::learn(moved(run)), support::learn(run));
+}
+
+TEST_F(Offload, KnowsAllMethods) {
+  std::vector<OptimizerSettings> methods(3);
+  methods[0] = {.name = "sgd", .momentum = 0.9F};
+  methods[1] = {.name = "sgd"};  // without slots
+  methods[2].moments = DType::bf16;
+  methods[2].rounding = Rounding::stochastic;
+  for (const OptimizerSettings& method : methods) {
+    for (const parallel::WeightStorage& weights : {parallel::WeightStorage{}, support::bf16_with_masters}) {
+      ZeroRun run;
+      run.optimizer = method;
+      run.weights = weights;
+      support::expect_equal(support::learn(moved(run)), support::learn(run));
+    }
+  }
+}
+
+TEST_F(Offload, NeedsNeitherARingNorDirectAccess) {
+  ZeroRun run;
+  run.weights = support::bf16_with_masters;
+  const ZeroResult expected = support::learn(run);
+  for (const io::SpillWays& ways : {io::SpillWays{true, false}, io::SpillWays{false, true}, io::SpillWays{false, false}}) {
+    ZeroRun apart = moved(run);
+    apart.offload.ways = ways;
+    support::expect_equal(support::learn(apart), expected);
+  }
+}
+
+TEST_F(Offload, TakesTheMemoryOfItsBuffers) {
+  ZeroRun run;
+  run.weights = support::bf16_with_masters;
+  const auto bytes = [](const ZeroRun& of) { return RankMemory(of.config(), {}).ledger(0).total(MemoryKind::optimizer); };
+  const RankMemory memory(moved(run).config(), {});
+  EXPECT_EQ(memory.updater.offload.bytes() % static_cast<std::int64_t>(io::SpillFile::block), 0);
+  // A copy and two slots of 768 elements, and what aligns them.
+  EXPECT_EQ(bytes(moved(run)), 3 * (3 * 4096 + 4096) + 64);
+  EXPECT_GT(bytes(run), 3 * bytes(moved(run)));
+  EXPECT_GE(memory.updater.offload.bytes(), bytes(run) - 64);
+}
+
+/// The file of a tensor file's save by all ranks.
+std::vector<std::string> saved_by(ZeroRank& rank, const io::Path& folder, std::int64_t step) {
+  const io::Path saved =
+      save_run(folder, rank.engine(), {.step = step, .next_sample = 6 * step}, Json::Object{}, rank.team()).folder;
+  return {io::read_file(saved / checkpoint::model_file), io::read_file(saved / checkpoint::optimizer_file)};
+}
+
+/// Trains steps [first, end), from the files in `from` where there are some, and leaves files in `to`.
+std::vector<std::string> go_on(const ZeroRun& run, const io::Path& from, const io::Path& to, int first, int end) {
+  std::vector<std::string> files;
+  on_zero_ranks(run, [&](ZeroRank& rank) {
+    rank.engine().initialise();
+    if (!from.empty()) {
+      const checkpoint::Reader reader(from / "checkpoints" / fmt::format("step_{}", first));
+      load_run(reader, rank.engine(), rank.engine().groups().all(), rank.team());
+      rank.engine().check_state();
+    } else if (run.level == 0) {
+      rank.engine().broadcast_state();
+    }
+    ZeroResult result;
+    support::train(rank, first, end, result);
+    const std::vector<std::string> saved = saved_by(rank, to, end);
+    if (rank.rank() == 0) files = saved;
+  });
+  return files;
+}
+
+TEST_F(Offload, FilesAreThoseOfMemoryAndGoBothWays) {
+  for (const parallel::WeightStorage& weights : {parallel::WeightStorage{}, support::bf16_with_masters}) {
+    ZeroRun run;
+    run.ranks = 3;
+    run.weights = weights;
+    for (run.level = 0; run.level <= 2; run.level += 2) {
+      const TempFolder files;
+      const std::vector<std::string> whole = go_on(run, {}, files / "whole", 0, 6);
+      go_on(run, {}, files / "memory", 0, 3);
+      go_on(moved(run), {}, files / "disk", 0, 3);
+      EXPECT_TRUE(go_on(moved(run), files / "memory", files / "then disk", 3, 6) == whole);
+      EXPECT_TRUE(go_on(run, files / "disk", files / "then memory", 3, 6) == whole);
+    }
+  }
+}
+
+TEST_F(Offload, ADumpOfAStepHasTheSameValues) {
+  ZeroRun run;
+  run.weights = support::bf16_with_masters;
+  const auto dump = [&](const ZeroRun& of, const char* name) {
+    on_zero_ranks(of, [&](ZeroRank& rank) {
+      rank.engine().initialise();
+      const support::ZeroBatches batches = rank.batches(0);
+      rank.step(batches, 0);
+      dump_step(folder_ / name, rank.engine(), batches.mine, 1);
+    });
+    return io::read_file(folder_ / name);
+  };
+  EXPECT_TRUE(dump(moved(run), "disk") == dump(run, "memory"));
+}
+
+/// Turns a bit of this process's unlinked file for offloaded state.
+void damage(std::uint64_t offset) {
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code gone;
+    if (std::filesystem::read_symlink(entry.path(), gone).string().find(".lockstep-offload-") == std::string::npos) continue;
+    const int file = ::open(entry.path().c_str(), O_RDWR | O_CLOEXEC);
+    unsigned char byte = 0;
+    ASSERT_EQ(::pread(file, &byte, 1, static_cast<off_t>(offset)), 1);
+    byte ^= 0x10;
+    ASSERT_EQ(::pwrite(file, &byte, 1, static_cast<off_t>(offset)), 1);
+    ::close(file);
+    return;
+  }
+  FAIL() << "there is no file for offloaded state";
+}
+
+std::string step_fails(ZeroRank& rank, int number) {
+  try {
+    rank.step(number);
+  } catch (const SystemError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST_F(Offload, AFlippedBitIsNoticedAndNamed) {
+  ZeroRun run;
+  run.ranks = 1;
+  run.weights = support::bf16_with_masters;
+  for (const parallel::OffloadKind kind : parallel::offload_kinds) {
+    on_zero_ranks(moved(run), [&](ZeroRank& rank) {
+      rank.engine().initialise();
+      rank.step(0);
+      const RankMemory memory(moved(run).config(), {});
+      const parallel::OffloadRecord& record = memory.updater.offload.records[2];
+      damage(static_cast<std::uint64_t>(record.offset + record.begin(kind) + 9));
+      const std::string said = step_fails(rank, 1);
+      const std::string name =
+          kind == parallel::OffloadKind::masters ? "offloaded master weights of " : "offloaded optimizer slots of ";
+      const layout::Unit& unit = rank.engine().state().units()[static_cast<std::size_t>(record.unit.value)];
+      EXPECT_NE(said.find(fmt::format("{}{}, elements {} to {}: the file in {} gives other bytes than were written", name,
+                                      unit.name, record.range.first, record.range.end(), folder_.path().string())),
+                std::string::npos)
+          << said;
+    });
+  }
+}
+
+TEST_F(Offload, AFolderThatIsMissingIsAnErrorBeforeTraining) {
+  ZeroRun run = moved({});
+  run.ranks = 1;
+  run.offload.folder = folder_ / "missing";
+  EXPECT_THROW(on_zero_ranks(run, [](ZeroRank&) {}), UserError);
+}
+
+/// What a short run says and leaves in files, on any device.
+struct Left {
+  std::vector<double> numbers;
+  std::vector<std::string> files;
+  bool operator==(const Left&) const = default;
+};
+Left left_by(const EngineConfig& config, support::Machine& machine) {
+  const auto engine = support::make_engine(config, machine);
+  const support::Batches batches(config.plan.microbatches, config.samples, config.positions, config.model.vocabulary);
+  Left left;
+  for (std::int64_t step = 0; step < 10; ++step) {
+    const StepResult result = engine->step(batches.all(), batches.targets(), step, 1e-2);
+    left.numbers.insert(left.numbers.end(), {result.loss, result.gradient_norm});
+  }
+  const TempFolder folder;
+  const io::Path saved =
+      save_run(folder.path(), *engine, {.step = 10, .next_sample = 30}, Json::Object{}, machine.runtime->team()).folder;
+  for (const auto name : {checkpoint::model_file, checkpoint::optimizer_file}) left.files.push_back(io::read_file(saved / name));
+  return left;
+}
+
+// The copies: nothing but kernels and copies touches the device's memory, and nothing of the host's is read by kernels.
+TEST_P(OffloadOf, OfAFarDeviceIsCopied) {
+  EngineConfig config = run_.config();
+  config.plan.dp = 1;
+  support::Machine near(2);
+  const Left expected = left_by(config, near);
+  for (const Tier tier : {Tier::host, Tier::disk}) {
+    support::FarMachine far(2);
+    config.plan.optimizer.tier = tier;
+    config.offload = moved(run_).offload;
+    EXPECT_TRUE(left_by(config, far.machine()) == expected);
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::train
