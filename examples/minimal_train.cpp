@@ -96,7 +96,7 @@ void run(const std::string& path) {
   }
 
   // Text out of the model.
-  train::TextSampler sampler(engine.context());
+  train::TextSampler sampler(engine.share());
   Arena workspace("sampler", MemoryKind::workspace), cache("cache", MemoryKind::activations);
   sampler.declare(workspace, cache);
   Ledger ledger;
