@@ -79,12 +79,13 @@ TEST_P(AttentionQueries, GiveTheBitsOfTheWholeAndAddUpToItsKeys) {
       EXPECT_EQ(different_bits(some.o.values(), rows_of(whole.o, w.rows, positions).values()), 0U);
       EXPECT_EQ(different_bits(some.dq.values(), rows_of(whole.dq, w.rows, positions).values()), 0U);
       const auto width = static_cast<std::size_t>(w.kv_heads * w.head_size);
+      const std::vector<float> some_dk = some.dk.values(), some_dv = some.dv.values();
       for (std::size_t i = 0; i < dk.size(); ++i) {
         const bool seen = static_cast<std::int64_t>(i / width) % w.rows < run.end();
-        EXPECT_EQ(std::isnan(some.dk[i]), !seen);
-        EXPECT_EQ(std::isnan(some.dv[i]), !seen);
-        if (seen) dk[i] += some.dk[i];
-        if (seen) dv[i] += some.dv[i];
+        EXPECT_EQ(std::isnan(some_dk[i]), !seen);
+        EXPECT_EQ(std::isnan(some_dv[i]), !seen);
+        if (seen) dk[i] += some_dk[i];
+        if (seen) dv[i] += some_dv[i];
       }
     }
     const double tolerance = w.type == DType::bf16 ? 1e-2 : 4e-6;
