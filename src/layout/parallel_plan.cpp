@@ -168,6 +168,12 @@ std::vector<Problem> check(const ParallelPlan& plan, const PlanLimits& limits, s
   return problems;
 }
 
+std::vector<std::string_view> context_methods() {
+  std::vector<std::string_view> names;
+  for (const auto& [name, method] : kContextMethods) names.push_back(name);
+  return names;
+}
+
 std::optional<ContextMethod> context_from(std::string_view text) {
   for (const auto& [name, method] : kContextMethods) {
     if (name == text) return method;

@@ -61,7 +61,9 @@ enum class ContextMethod : std::uint8_t {
   ulysses     ///< positions are exchanged for heads (Jacobs et al. 2023)
 };
 
-/// "allgather", "ulysses"; nothing for another text.
+/// "allgather", "ulysses".
+std::vector<std::string_view> context_methods();
+/// Nothing for another text.
 std::optional<ContextMethod> context_from(std::string_view text);
 std::string_view to_string(ContextMethod method);
 

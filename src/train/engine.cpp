@@ -158,13 +158,9 @@ std::span<const data::Batch> Engine::bring(std::span<const data::Batch> batches)
 
 void Engine::bring(const Tensor& to, const Tensor& from, const ops::Positions& own, const data::Batch& batch) {
   if (own.count() == batch.positions) return copy(ops_.stream(), to, from);
-  std::int64_t at = 0;
-  for (std::int64_t sample = 0; sample < batch.samples; ++sample) {
-    for (const ops::PositionRun& run : own.runs()) {
-      if (run.count > 0) copy(ops_.stream(), to.flat(at, run.count), from.flat(sample * batch.positions + run.first, run.count));
-      at += run.count;
-    }
-  }
+  parallel::for_runs(own, batch.positions, batch.samples, [&](std::int64_t all, std::int64_t mine, std::int64_t count) {
+    copy(ops_.stream(), to.flat(mine, count), from.flat(all, count));
+  });
 }
 
 void Engine::clear_losses() {

@@ -93,6 +93,19 @@ class MpiRanks : public TrainCommand {
                                " ]; do sleep 0.05; done; kill -" + signal + " $$) & fi; exec " + text_of(on_two(run, more));
     return test::run_job(ranks, launch::shell_text({"sh", "-c", script}));
   }
+  /// Four processes learn and save what four threads do.
+  void expect_four_processes_as_threads(const std::vector<std::string>& more) const {
+    std::vector<std::string> threads = on_two("threads", more);
+    threads.insert(threads.end(), {"--ranks", "4"});
+    ASSERT_EQ(lockstep(threads).code, 0);
+    const test::JobOutcome outcome = test::run_job(4, text_of(on_two("processes", more)));
+    ASSERT_EQ(outcome.code, 0) << outcome.output;
+    EXPECT_EQ(losses("processes"), losses("threads"));
+    for (const char* name : {"model.safetensors", "optimizer.safetensors"}) {
+      const std::string path = std::string("/checkpoints/step_8/") + name;
+      EXPECT_TRUE(file("threads" + path) == file("processes" + path)) << name;
+    }
+  }
 };
 
 // Weights and gradients that are cut go through memory that the processes share.
@@ -118,16 +131,7 @@ TEST_F(MpiRanks, CutTheirStateAtAnyLevel) {
 TEST_F(MpiRanks, DivideLayersAndSamples) {
   const std::vector<std::string> more{"model.dropout=0.1", "optimizer.gas=2", "parallel.tp=2", "parallel.sequence=true",
                                       "memory.zero=2"};
-  std::vector<std::string> threads = on_two("threads", more);
-  threads.insert(threads.end(), {"--ranks", "4"});
-  ASSERT_EQ(lockstep(threads).code, 0);
-  const test::JobOutcome outcome = test::run_job(4, text_of(on_two("processes", more)));
-  ASSERT_EQ(outcome.code, 0) << outcome.output;
-  EXPECT_EQ(losses("processes"), losses("threads"));
-  for (const char* name : {"model.safetensors", "optimizer.safetensors"}) {
-    const std::string path = std::string("/checkpoints/step_8/") + name;
-    EXPECT_TRUE(file("threads" + path) == file("processes" + path)) << name;
-  }
+  expect_four_processes_as_threads(more);
 }
 
 TEST_F(MpiRanks, LearnWhatThreadsLearn) {
@@ -293,16 +297,7 @@ TEST_F(MpiRanks, ATermSignalToOneRankStopsAll) {
 
 TEST_F(MpiRanks, ServersAreRanksToo) {
   const std::vector<std::string> more{"train.backend=ps", "parallel.servers=2"};
-  std::vector<std::string> threads = on_two("threads", more);
-  threads.insert(threads.end(), {"--ranks", "4"});
-  ASSERT_EQ(lockstep(threads).code, 0);
-  const test::JobOutcome outcome = test::run_job(4, text_of(on_two("processes", more)));
-  ASSERT_EQ(outcome.code, 0) << outcome.output;
-  EXPECT_EQ(losses("processes"), losses("threads"));
-  for (const char* name : {"model.safetensors", "optimizer.safetensors"}) {
-    const std::string path = std::string("/checkpoints/step_8/") + name;
-    EXPECT_TRUE(file("threads" + path) == file("processes" + path)) << name;
-  }
+  expect_four_processes_as_threads(more);
   const test::JobOutcome few = test::run_job(2, text_of(on_two("few", more)));
   EXPECT_EQ(few.code, 2);
   EXPECT_NE(few.output.find("parallel.servers = 2: of 2 ranks none is left to train"), std::string::npos) << few.output;

@@ -110,6 +110,12 @@ TEST(Elementwise, NormalNumbersAreNormal) {
   EXPECT_LT(largest, 6.7);
 }
 
+std::vector<ops::Ops*> with_machines(ops::Ops& reference) {
+  std::vector<ops::Ops*> all{&reference};
+  for (const auto& machine : machines()) all.push_back(machine->ops.get());
+  return all;
+}
+
 TEST(Elementwise, CastRoundsToNearestEven) {
   const std::vector<std::pair<float, std::uint16_t>> cases = {
       {1.0F, 0x3F80},  {0x1.01p0F, 0x3F80}, {0x1.03p0F, 0x3F82},   {0x1.010002p0F, 0x3F81},
@@ -118,12 +124,8 @@ TEST(Elementwise, CastRoundsToNearestEven) {
   };
   HostTensor x({40}), back({40});
   for (std::size_t i = 0; i < 40; ++i) x[i] = i < 39 ? cases[i % cases.size()].first : std::numeric_limits<float>::quiet_NaN();
-  std::vector<std::unique_ptr<ops::Ops>> backends;
-  std::vector<ops::Ops*> all;
-  backends.push_back(ops::make_reference_ops());
-  all.push_back(backends.front().get());
-  for (const auto& machine : machines()) all.push_back(machine->ops.get());
-  for (ops::Ops* ops : all) {
+  const auto reference = ops::make_reference_ops();
+  for (ops::Ops* ops : with_machines(*reference)) {
     std::vector<std::uint16_t> half(40), copy(40);
     ops->elementwise().cast(bf16_tensor(half), x);
     for (std::size_t i = 0; i < 39; ++i) EXPECT_EQ(half[i], cases[i % cases.size()].second) << x[i];
@@ -139,12 +141,8 @@ TEST(Elementwise, CastRoundsToNearestEven) {
 
 // Column slices of wider matrices, as messages between ranks are packed and unpacked.
 TEST(Elementwise, SlicesAreCastAndAddedAsDenseMatricesAre) {
-  std::vector<std::unique_ptr<ops::Ops>> backends;
-  std::vector<ops::Ops*> all;
-  backends.push_back(ops::make_reference_ops());
-  all.push_back(backends.front().get());
-  for (const auto& machine : machines()) all.push_back(machine->ops.get());
-  for (ops::Ops* ops : all) {
+  const auto reference = ops::make_reference_ops();
+  for (ops::Ops* ops : with_machines(*reference)) {
     HostTensor x({5, 9}), y({5, 7});
     for (std::size_t i = 0; i < 45; ++i) x[i] = static_cast<float>(i);
     for (std::size_t i = 0; i < 35; ++i) y[i] = 1000;

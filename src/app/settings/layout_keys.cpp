@@ -1,4 +1,5 @@
 #include "app/settings/entry.h"
+#include "layout/parallel_plan.h"
 
 namespace lockstep::settings {
 
@@ -18,7 +19,7 @@ std::vector<Key> parallel_keys() {
           "that divide the positions of every sequence among them, each a part from the front and one from the back (context "
           "parallelism)"),
       key<&RunConfig::parallel, &RunConfig::Parallel::context>(
-          "parallel.context", Rule::one_of({"allgather", "ulysses"}), loose, "",
+          "parallel.context", Rule::one_of(layout::context_methods()), loose, "",
           "of parallel.cp: how these ranks attend together: each gets all keys and values, or all positions of some heads"),
       key<&RunConfig::parallel, &RunConfig::Parallel::sequence>(
           "parallel.sequence", any, loose, "",

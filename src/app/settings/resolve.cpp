@@ -172,8 +172,10 @@ Resolved resolve(const Sources& sources, const std::function<std::vector<Problem
   if (!layers.own.empty()) {
     resolved.warnings.push_back(fmt::format("Resuming with the settings of {} and, on top, those given here", layers.own));
   }
-  resolved.config = {};
-  found = apply(resolved.config, layers);
+  if (layers.backend || layers.deepspeed || !layers.own.empty()) {
+    resolved.config = {};
+    found = apply(resolved.config, layers);
+  }
   if (const std::optional<SourceShape> source = source_shape(resolved.config)) {
     resolved.config = {};
     take_shape(resolved.config, *source);

@@ -48,16 +48,6 @@ AttentionCall ExchangingAttention::inside(const AttentionCall& call) const {
   return inner;
 }
 
-ExchangingAttention::Columns ExchangingAttention::columns_of(const AttentionCall& call, Kind kind) const {
-  Columns columns;
-  for (int rank = 0; rank < ranks_; ++rank) {
-    const Heads heads = heads_of(call.shape, rank);
-    const Range& range = kind == Kind::query ? heads.query : heads.kv;
-    columns.push_back({range.first * call.shape.head_size, range.count * call.shape.head_size});
-  }
-  return columns;
-}
-
 void ExchangingAttention::declare_heads(Arena& arena, AttentionTensors& of, const AttentionSizes& sizes) const {
   const Heads own = heads_of(shape_of(sizes.dims), rank_);
   const std::int64_t rows = all_rows(samples_of(sizes)), size = sizes.dims.head_size;
@@ -78,10 +68,12 @@ void ExchangingAttention::declare(Arena& arena, const AttentionSizes& sizes) {
   arena.declare(delta_, "delta", Shape{all, ops::delta_columns(own.query.count, size, sizes.type)}, DType::f32);
   declare_heads(arena, d_, sizes);
   std::int64_t query = 0, kv = 0;  // columns of what all ranks have inside
+  query_.clear();
+  kv_.clear();
   for (int rank = 0; rank < ranks_; ++rank) {
     const Heads heads = heads_of(outside, rank);
-    query += heads.query.count * size;
-    kv += heads.kv.count * size;
+    query += query_.emplace_back(heads.query.first * size, heads.query.count * size).count;
+    kv += kv_.emplace_back(heads.kv.first * size, heads.kv.count * size).count;
   }
   const std::int64_t most =
       std::max({sizes.rows * query, sizes.rows * kv, all * own.query.count * size, all * own.kv.count * size});
@@ -95,25 +87,23 @@ void ExchangingAttention::forward(ops::Ops& ops, const AttentionTensors& x, cons
                                   const AttentionCall& call) {
   demand_own(call);
   const AttentionCall inner = inside(call);
-  const Columns query = columns_of(call, Kind::query), kv = columns_of(call, Kind::kv);
   const std::int64_t samples = call.shape.samples;
   const AttentionTensors all = first_rows(saved.beside, all_rows(samples));
-  inwards(ops, all.q, x.q, query, samples);
-  inwards(ops, all.k, x.k, kv, samples);
-  inwards(ops, all.v, x.v, kv, samples);
+  inwards(ops, all.q, x.q, query_, samples);
+  inwards(ops, all.k, x.k, kv_, samples);
+  inwards(ops, all.v, x.v, kv_, samples);
   ops.attention().forward({all.o, lse_of(saved, inner.shape), all.q, all.k, all.v, inner.shape, inner.dropout});
-  outwards(ops, x.o, all.o, query, samples);
+  outwards(ops, x.o, all.o, query_, samples);
 }
 
 void ExchangingAttention::backward(ops::Ops& ops, const AttentionTensors& d, const AttentionTensors& /*x*/,
                                    const AttentionSaved& saved, const AttentionCall& call) {
   demand_own(call);
   const AttentionCall inner = inside(call);
-  const Columns query = columns_of(call, Kind::query), kv = columns_of(call, Kind::kv);
   const std::int64_t samples = call.shape.samples;
   const AttentionTensors all = first_rows(saved.beside, all_rows(samples));
   const AttentionTensors d_all = first_rows(d_, all_rows(samples));
-  inwards(ops, d_all.o, d.o, query, samples);
+  inwards(ops, d_all.o, d.o, query_, samples);
   ops.attention().backward({.dq = d_all.q,
                             .dk = d_all.k,
                             .dv = d_all.v,
@@ -126,9 +116,9 @@ void ExchangingAttention::backward(ops::Ops& ops, const AttentionTensors& d, con
                             .v = all.v,
                             .shape = inner.shape,
                             .dropout = inner.dropout});
-  outwards(ops, d.q, d_all.q, query, samples);
-  outwards(ops, d.k, d_all.k, kv, samples);
-  outwards(ops, d.v, d_all.v, kv, samples);
+  outwards(ops, d.q, d_all.q, query_, samples);
+  outwards(ops, d.k, d_all.k, kv_, samples);
+  outwards(ops, d.v, d_all.v, kv_, samples);
 }
 
 void ExchangingAttention::exchange(ops::Ops& ops) {

@@ -30,8 +30,6 @@ class ExchangingAttention final : public SplitAttention {
   AttentionCall inside(const AttentionCall& call) const;
   /// Which columns each rank has inside, of matrices that lie outside.
   using Columns = std::vector<layout::Range>;
-  enum class Kind : std::uint8_t { query, kv };
-  Columns columns_of(const AttentionCall& call, Kind kind) const;
   /// all [all rows, this rank's columns] of every rank's own [its rows, all columns].
   void inwards(ops::Ops& ops, const Tensor& all, const Tensor& own, const Columns& columns, std::int64_t samples);
   /// The way back; what several ranks have of a head is summed.
@@ -39,6 +37,7 @@ class ExchangingAttention final : public SplitAttention {
   /// sent_, of which outgoing_[r] elements are for rank r, to received_, of which incoming_[r] are from it.
   void exchange(ops::Ops& ops);
 
+  Columns query_, kv_;
   Tensor delta_;            ///< [all rows, ops::delta_columns] f32
   Tensor sent_, received_;  ///< messages, rank by rank, each a matrix of its own
   AttentionTensors d_;      ///< inside

@@ -88,12 +88,16 @@ std::int64_t GatheringAttention::before(int rank, std::int64_t samples) const {
   return rows;
 }
 
+const std::vector<std::int64_t>& GatheringAttention::elements_of_ranks(std::int64_t samples, std::int64_t columns) {
+  for (int rank = 0; rank < ranks_; ++rank) counts_[static_cast<std::size_t>(rank)] = rows_of(rank, samples) * columns;
+  return counts_;
+}
+
 void GatheringAttention::gather(ops::Ops& ops, const Tensor& all, const Tensor& own, std::int64_t samples) {
   const Tensor message = message_.slice_rows(0, all_rows(samples));
   const Tensor place = message.slice_rows(before(rank_, samples), own.rows());
-  for (int rank = 0; rank < ranks_; ++rank) counts_[static_cast<std::size_t>(rank)] = rows_of(rank, samples) * own.columns();
   ops.elementwise().cast(place, own);
-  group_->all_gather(message, place, counts_).join(ops.stream());
+  group_->all_gather(message, place, elements_of_ranks(samples, own.columns())).join(ops.stream());
   for (int rank = 0; rank < ranks_; ++rank) {
     const std::int64_t first = before(rank, samples);
     for_runs(rank, samples, [&](std::int64_t to, std::int64_t from, std::int64_t count) {
@@ -122,8 +126,7 @@ void GatheringAttention::add(ops::Ops& ops, const Tensor& sums, const Tensor& pa
 
 void GatheringAttention::scatter(ops::Ops& ops, const Tensor& own, const Tensor& sums, std::int64_t samples) {
   const Tensor place = sums.slice_rows(before(rank_, samples), own.rows());
-  for (int rank = 0; rank < ranks_; ++rank) counts_[static_cast<std::size_t>(rank)] = rows_of(rank, samples) * own.columns();
-  group_->reduce_scatter(place, sums, counts_, comm::Reduction::sum).join(ops.stream());
+  group_->reduce_scatter(place, sums, elements_of_ranks(samples, own.columns()), comm::Reduction::sum).join(ops.stream());
   ops.elementwise().cast(own, place);
 }
 

@@ -11,17 +11,6 @@ ops::Positions split_positions(std::int64_t positions, int rank, int ranks) {
   return {{front.first, front.count}, {back.first, back.count}};
 }
 
-void SplitAttention::for_runs(int rank, std::int64_t samples, const Visit& visit) const {
-  const ops::Positions own = positions_of(rank);
-  std::int64_t row = 0;
-  for (std::int64_t sample = 0; sample < samples; ++sample) {
-    for (const ops::PositionRun& run : own.runs()) {
-      if (run.count > 0) visit(sample * positions_ + run.first, row, run.count);
-      row += run.count;
-    }
-  }
-}
-
 void SplitAttention::demand_own(const AttentionCall& call) const {
   const ops::Positions own = positions_of(rank_);
   ensure(call.positions.count() == own.count() && call.positions.end() == own.end(),

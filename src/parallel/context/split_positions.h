@@ -4,7 +4,6 @@
 // rank has one from the front and one from the back ("zigzag"), so that all ranks see about as many keys.
 
 #include <cstdint>
-#include <functional>
 
 #include "comm/communicator.h"
 #include "ops/ops.h"
@@ -14,6 +13,19 @@ namespace lockstep::parallel {
 
 /// Of `positions` positions those of rank `rank` of `ranks`: parts rank and 2 ranks - 1 - rank of 2 ranks; all for one rank.
 ops::Positions split_positions(std::int64_t positions, int rank, int ranks);
+
+/// visit(first of all rows, first of the rank's rows, count) for each run of neighbours, of `samples` samples: a rank's rows lie
+/// sample by sample, as `own` has them, and all rows in the order of the `positions` positions of a sample.
+template <class Visit>
+void for_runs(const ops::Positions& own, std::int64_t positions, std::int64_t samples, const Visit& visit) {
+  std::int64_t row = 0;
+  for (std::int64_t sample = 0; sample < samples; ++sample) {
+    for (const ops::PositionRun& run : own.runs()) {
+      if (run.count > 0) visit(sample * positions + run.first, row, run.count);
+      row += run.count;
+    }
+  }
+}
 
 /// A way to attend where ranks divide the positions so. Every call is for all of a sample's positions.
 class SplitAttention : public ContextAttention {
@@ -26,10 +38,10 @@ class SplitAttention : public ContextAttention {
   std::int64_t rows_of(int rank, std::int64_t samples) const { return samples * positions_of(rank).count(); }
   std::int64_t all_rows(std::int64_t samples) const { return samples * positions_; }
   std::int64_t samples_of(const AttentionSizes& sizes) const { return sizes.rows / positions_of(rank_).count(); }
-  /// A rank's rows lie sample by sample, as its positions follow each other; those of all ranks in the order of positions.
-  /// visit(first of all rows, first of the rank's rows, count) for each run of neighbours.
-  using Visit = std::function<void(std::int64_t all, std::int64_t own, std::int64_t count)>;
-  void for_runs(int rank, std::int64_t samples, const Visit& visit) const;
+  template <class Visit>
+  void for_runs(int rank, std::int64_t samples, const Visit& visit) const {
+    parallel::for_runs(positions_of(rank), positions_, samples, visit);
+  }
   void demand_own(const AttentionCall& call) const;
 
   std::int64_t positions_;
