@@ -15,8 +15,8 @@
 namespace lockstep::layout {
 namespace {
 
-constexpr std::array<std::pair<std::string_view, ContextMethod>, 2> kContextMethods{
-    {{"allgather", ContextMethod::allgather}, {"ulysses", ContextMethod::ulysses}}};
+constexpr std::array<std::pair<std::string_view, ContextMethod>, 3> kContextMethods{
+    {{"allgather", ContextMethod::allgather}, {"ulysses", ContextMethod::ulysses}, {"ring", ContextMethod::ring}}};
 
 void check_degrees(const ParallelPlan& plan, std::int64_t ranks, std::vector<Problem>& problems) {
   struct Degree {

@@ -58,10 +58,11 @@ enum class LeaseSize : std::uint8_t { block, sub_layer };
 /// How ranks that divide a sequence's positions attend together.
 enum class ContextMethod : std::uint8_t {
   allgather,  ///< every rank gets all keys and values (Llama Team 2024)
-  ulysses     ///< positions are exchanged for heads (Jacobs et al. 2023)
+  ulysses,    ///< positions are exchanged for heads (Jacobs et al. 2023)
+  ring        ///< keys and values pass from rank to rank (Liu et al. 2023)
 };
 
-/// "allgather", "ulysses".
+/// "allgather", "ulysses", "ring".
 std::vector<std::string_view> context_methods();
 /// Nothing for another text.
 std::optional<ContextMethod> context_from(std::string_view text);

@@ -11,16 +11,22 @@ void check_shape(const AttentionShape& s, const DropoutSite& dropout) {
   demand(s.group > 0 || (s.heads % s.kv_heads == 0 && s.skipped == 0), "attention", "key/value heads divide the heads");
   demand(s.group >= 0 && s.skipped >= 0 && s.skipped < s.group_size(), "attention", "key/value head 0 has a head");
   demand(s.kv_head_of(s.heads - 1) == s.kv_heads - 1, "attention", "the last head reads the last key/value head");
-  demand(s.keys >= s.queries, "attention", "there are at least as many keys as queries");
+  demand(s.later >= 0 && s.first_key >= 0, "attention", "queries do not lie before the keys");
+  demand(s.first_query() >= 0, "attention", "the first query sees a key");
   demand(s.key_rows >= s.keys, "attention", "the rows of k and v hold the keys");
   check_site(dropout);
-  demand(dropout.p == 0 || dropout.index_stride >= s.keys, "dropout", "the index stride holds the keys");
+  demand(dropout.p == 0 || dropout.index_stride >= s.first_key + s.keys, "dropout", "the index stride holds the keys");
 }
 
 void check_inputs(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionShape& s, DType type) {
   check_matrix(q, s.samples * s.queries, s.heads * s.head_size, "q", type);
   check_matrix(k, s.samples * s.key_rows, s.kv_heads * s.head_size, "k", type);
   check_matrix(v, s.samples * s.key_rows, s.kv_heads * s.head_size, "v", type);
+}
+
+// What keeps sums, or a result that other calls go on with, is f32.
+void check_result(const Tensor& result, const Tensor& like, std::string_view name, DType type, bool further) {
+  check_matrix(result, like.rows(), like.columns(), name, result.dtype == DType::f32 || further ? DType::f32 : type);
 }
 
 }  // namespace
@@ -34,7 +40,8 @@ void Attention::forward(const AttentionForward& call) {
   const DType type = storage_of(call.q, "q");
   check_shape(shape, call.dropout);
   check_inputs(call.q, call.k, call.v, shape, type);
-  check_matrix(call.o, call.q.rows(), call.q.columns(), "o", type);
+  check_result(call.o, call.q, "o", type, call.further);
+  demand(!call.further || call.lse, "attention", "what goes on has an lse");
   check_optional_dense(call.lse, shape.samples * shape.heads * shape.queries, "lse");
   check_device({&call.o, &call.lse, &call.q, &call.k, &call.v});
   const OpScope running = scope("forward");
@@ -42,18 +49,18 @@ void Attention::forward(const AttentionForward& call) {
 }
 
 void Attention::backward(const AttentionBackward& call) {
-  const auto& [dq, dk, dv, delta, d_o, o, lse, q, k, v, shape, dropout] = call;
+  const auto& [dq, dk, dv, delta, d_o, o, lse, q, k, v, shape, dropout, further] = call;
   check_shape(shape, dropout);
   demand(shape.queries > 0 || shape.keys == 0, "attention backward", "a query sees the keys");
   const DType type = storage_of(q, "q");
   check_inputs(q, k, v, shape, type);
-  check_matrix(dq, q.rows(), q.columns(), "dq", type);
-  check_matrix(dk, k.rows(), k.columns(), "dk", type);
-  check_matrix(dv, v.rows(), v.columns(), "dv", type);
+  check_result(dq, q, "dq", type, further);
+  check_result(dk, k, "dk", type, further);
+  check_result(dv, v, "dv", type, further);
   check_matrix(d_o, q.rows(), q.columns(), "d_o", type);
   check_matrix(o, q.rows(), q.columns(), "o", type);
   check_dense(lse, shape.samples * shape.heads * shape.queries, "lse");
-  check_dense(delta, q.rows() * delta_columns(shape.heads, shape.head_size, type), "delta");
+  check_dense(delta, q.rows() * delta_columns(shape.heads, shape.head_size, dq.dtype), "delta");
   check_device({&dq, &dk, &dv, &delta, &d_o, &o, &lse, &q, &k, &v});
   const OpScope running = scope("backward");
   do_backward(call);

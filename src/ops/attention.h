@@ -18,7 +18,7 @@ namespace lockstep::ops {
 struct AttentionShape {
   std::int64_t samples = 0;    ///< B
   std::int64_t queries = 0;    ///< T: rows of q and o per sample
-  std::int64_t keys = 0;       ///< S: keys per sample that exist; query i sits at position S - T + i
+  std::int64_t keys = 0;       ///< S: keys per sample that exist; query i sits at position S - T + i, or `later` ones on
   std::int64_t key_rows = 0;   ///< rows of k and v per sample (>= S: a cache has room for more)
   std::int64_t heads = 0;      ///< H
   std::int64_t kv_heads = 0;   ///< K
@@ -28,7 +28,14 @@ struct AttentionShape {
   /// Heads of key/value head 0 that come before head 0: another rank has them. So head h reads key/value head (skipped + h) /
   /// group.
   std::int64_t skipped = 0;
+  /// Where the keys are some of a sample's, those of neighbouring positions: the position of key 0 in its sample, as dropout
+  /// counts.
+  std::int64_t first_key = 0;
+  /// By how many positions the last query lies behind the last key.
+  std::int64_t later = 0;
 
+  /// The place of query 0, counted from key 0: query i sees keys 0 .. first_query() + i, as far as there are any.
+  std::int64_t first_query() const { return keys - queries + later; }
   std::int64_t group_size() const { return group > 0 ? group : heads / kv_heads; }
   std::int64_t kv_head_of(std::int64_t head) const { return (skipped + head) / group_size(); }
   /// The first head that reads a key/value head; those of the next one begin where its own end.
@@ -37,25 +44,30 @@ struct AttentionShape {
   }
 };
 
-/// Floats of the backward pass' workspace for each row of q: one a head and, with bf16, a row where dq is summed in f32.
+/// Floats of the backward pass' workspace for each row of q: one a head and, where dq (of `type`) is bf16, a row where it is
+/// summed in f32.
 std::int64_t delta_columns(std::int64_t heads, std::int64_t head_size, DType type);
 
 struct AttentionForward {
-  Tensor o;        ///< [B*T, H*D], the result
+  Tensor o;        ///< [B*T, H*D], the result, like q or f32
   Tensor lse;      ///< [B*H, T] f32 = log sum exp of each row's scores, for the backward pass; empty when none follows
   Tensor q, k, v;  ///< as `shape` says
   AttentionShape shape;
   DropoutSite dropout = {};
+  /// o, f32, and lse hold the result for other keys, and get that for these too: the online softmax goes on from there.
+  bool further = false;
 };
 
 struct AttentionBackward {
-  Tensor dq, dk, dv;  ///< like q, k, v: dk and dv are these queries' part of the keys' gradients; rows behind the S keys stay
-  Tensor delta;       ///< f32, workspace of the caller: delta_columns for each of the B*T rows
-  Tensor d_o;         ///< the gradient of o
-  Tensor o, lse;      ///< the forward pass' results
+  /// Like q, k, v, or f32: dk and dv are these queries' part of the keys' gradients; rows behind the S keys stay.
+  Tensor dq, dk, dv;
+  Tensor delta;   ///< f32, workspace of the caller: delta_columns for each of the B*T rows
+  Tensor d_o;     ///< the gradient of o
+  Tensor o, lse;  ///< the forward pass' results, of all keys where that was several calls'
   Tensor q, k, v;
   AttentionShape shape;
   DropoutSite dropout = {};
+  bool further = false;  ///< dq, dk and dv are f32 and hold sums, to which these gradients are added
 };
 
 class Attention : public Family {

@@ -2,6 +2,7 @@
 
 #include "parallel/context/exchanging_attention.h"
 #include "parallel/context/gathering_attention.h"
+#include "parallel/context/ring_attention.h"
 
 namespace lockstep::parallel {
 namespace {
@@ -58,6 +59,8 @@ std::unique_ptr<ContextAttention> make_attention(const layout::ParallelPlan& pla
       return std::make_unique<GatheringAttention>(positions, at.cp, plan.cp);
     case layout::ContextMethod::ulysses:
       return std::make_unique<ExchangingAttention>(positions, at.cp, plan.cp);
+    case layout::ContextMethod::ring:
+      return std::make_unique<RingAttention>(positions, at.cp, plan.cp);
   }
   throw BrokenRule("a plan names a way of context parallelism");
 }

@@ -220,6 +220,25 @@ TEST(Verify, AKeyValueHeadOfTheWrongRankIsFound) {
   EXPECT_TRUE(is_of_attention(report.worst)) << report.worst;
 }
 
+// Keys that pass by are taken for those of a sample's first positions.
+TEST(Verify, AMaskOfOtherKeysIsFound) {
+  const auto moved = [](ops::AttentionShape& shape, ops::DropoutSite&) { shape.first_key = 0; };
+  const LayoutReport report = report_of("cp=2,context=ring", with_ops({.attention = moved}));
+  expect_wrong(report, {"step 0", "gradient of "});
+  EXPECT_TRUE(is_of_attention(report.worst)) << report.worst;
+}
+
+TEST(Verify, AKeyThatIsChangedOnItsWayRoundIsFound) {
+  const support::Fault change = [](const comm::Operation& operation, int,
+                                   comm::Communicator& world) -> std::optional<comm::Request> {
+    if (operation.kind != Collective::receive) return std::nullopt;
+    world.receive(operation.out, operation.root).wait();
+    elements<float>(operation.out).front() += 1;
+    return comm::Request();
+  };
+  expect_wrong(report_of("cp=2,context=ring", with_fault(change)), {"step 0", "gradient of "});
+}
+
 TEST(Verify, ABiasThatIsAddedOnEveryRankIsFound) {
   TrialParts parts;
   parts.ops = [](std::unique_ptr<ops::Ops> usual, int) {

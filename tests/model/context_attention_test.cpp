@@ -1,5 +1,5 @@
-// Two ranks have some positions each of every sample, and attention in which they exchange positions for heads, or gather all
-// keys: loss and gradients are within 1e-5 of one rank.
+// Two ranks have some positions each of every sample, and attention in which they exchange positions for heads, gather all keys
+// or pass theirs round: loss and gradients are within 1e-5 of one rank.
 
 #include "parallel/context_attention.h"
 
@@ -8,6 +8,7 @@
 #include "comm/thread/thread_world.h"
 #include "parallel/context/exchanging_attention.h"
 #include "parallel/context/gathering_attention.h"
+#include "parallel/context/ring_attention.h"
 #include "support/learnt.h"
 
 namespace lockstep::model {
@@ -17,6 +18,7 @@ using parallel::AttentionCall;
 using parallel::AttentionSaved;
 using parallel::ExchangingAttention;
 using parallel::GatheringAttention;
+using parallel::RingAttention;
 using parallel::split_positions;
 using parallel::TokenGrid;
 using support::Learnt;
@@ -59,6 +61,7 @@ TEST(ContextAttention, RanksWithSomePositionsEachLearnWhatOneRankDoes) {
     for (const int ranks : {2, 3}) {
       expect_near(learn_together<ExchangingAttention>(config, ranks), alone, 1e-5);
       expect_near(learn_together<GatheringAttention>(config, ranks), alone, 1e-5);
+      expect_near(learn_together<RingAttention>(config, ranks), alone, 1e-5);
     }
   }
 }
@@ -67,6 +70,7 @@ TEST(ContextAttention, LaterWeightGradientsHaveTheSameBits) {
   for (const arch::ModelConfig& config : support::dropping_models()) {
     expect_equal(learn_together<ExchangingAttention>(config, 2, true), learn_together<ExchangingAttention>(config, 2));
     expect_equal(learn_together<GatheringAttention>(config, 2, true), learn_together<GatheringAttention>(config, 2));
+    expect_equal(learn_together<RingAttention>(config, 2, true), learn_together<RingAttention>(config, 2));
   }
 }
 
@@ -74,11 +78,12 @@ TEST(ContextAttention, LaterWeightGradientsHaveTheSameBits) {
 TEST(ContextAttention, RecomputationHasTheSameBits) {
   for (const arch::ModelConfig& config : support::dropping_models()) {
     const Learnt exchanged = learn_together<ExchangingAttention>(config, 2),
-                 gathered = learn_together<GatheringAttention>(config, 2);
+                 gathered = learn_together<GatheringAttention>(config, 2), passed = learn_together<RingAttention>(config, 2);
     for (const layout::Recompute& recompute : support::recomputations()) {
       for (const bool late : {false, true}) {
         expect_equal(learn_together<ExchangingAttention>(config, 2, late, recompute), exchanged);
         expect_equal(learn_together<GatheringAttention>(config, 2, late, recompute), gathered);
+        expect_equal(learn_together<RingAttention>(config, 2, late, recompute), passed);
       }
     }
   }
@@ -89,6 +94,7 @@ TEST(ContextAttention, OneRankThatSendsItselfWhatItHasGivesTheBitsOfALocalOne) {
     const Learnt alone = learn_alone(config, support::whole_lesson(tokens));
     expect_equal(learn_together<ExchangingAttention>(config, 1), alone);
     expect_equal(learn_together<GatheringAttention>(config, 1), alone);
+    expect_equal(learn_together<RingAttention>(config, 1), alone);
   }
 }
 
@@ -113,6 +119,10 @@ TEST(ContextAttention, DeclaresFromSizesAlone) {
   EXPECT_EQ(bytes_of(gathering, own),
             2 * rounded(own * 6) + 5 * rounded(all * kv_width) + 2 * rounded(tokens.positions * kv_width))
       << "lse and delta; keys, values, their gradients and a message; gradients of one sample's keys";
+  RingAttention passing(tokens.positions, 0, 2);
+  const std::int64_t passed = 2 * 3 * 4 * kv_width;  // keys and values of rank 1, which has 4 of a sample's 7 positions
+  EXPECT_EQ(bytes_of(passing, own), rounded(own * 6) + rounded(2 * 6) + 5 * rounded(passed))
+      << "lse, and delta of a run; keys and values of two ranks, their gradients of three: none of all ranks";
   EXPECT_EQ(bytes_of(*parallel::make_local_attention(), all), 2 * rounded(all * 6)) << "lse and delta";
 }
 

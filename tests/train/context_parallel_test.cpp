@@ -14,7 +14,7 @@ using support::LayoutRank;
 using support::LayoutResult;
 using support::LayoutRun;
 
-constexpr ContextMethod kMethods[] = {ContextMethod::allgather, ContextMethod::ulysses};
+constexpr ContextMethod kMethods[] = {ContextMethod::allgather, ContextMethod::ulysses, ContextMethod::ring};
 
 std::vector<arch::ModelConfig> models() {
   std::vector<arch::ModelConfig> all{support::tiny_model(), support::tiny_llama(), support::tiny_qwen2()};

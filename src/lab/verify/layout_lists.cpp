@@ -46,7 +46,10 @@ std::vector<std::string> quick() {
           "cp=3,context=ulysses,recompute=full",
           "dp=2,cp=2,zero=3",
           "tp=2,cp=2,sequence,context=ulysses",
-          "tp=2,cp=2,pp=2"};
+          "tp=2,cp=2,pp=2",
+          "cp=3,context=ring",
+          "dp=2,tp=2,cp=2,context=ring,sequence,zero=3",
+          "cp=2,context=ring,pp=2:zb-v,recompute=full"};
 }
 
 std::vector<std::string> all() {
@@ -88,14 +91,21 @@ std::vector<std::string> all() {
   add(with_all({"dp=4,pp=2,zero_group=node", "dp=4,pp=2:zb-v,zero_group=node"},
                {"ranks_per_host=2,zero=1", "ranks_per_host=2,zero=3"}));
   add({"pp=2,overlap=false", "dp=2,pp=2,bucket=1,zero=2", "dp=2,pp=4:zb-h1,zero=3,reshard=false", "dp=2,pp=2,moments=bf16"});
-  const std::vector<std::string> context{"cp=2", "cp=3", "cp=5", "cp=2,context=ulysses", "cp=3,context=ulysses"};
+  const std::vector<std::string> context{"cp=2",
+                                         "cp=3",
+                                         "cp=5",
+                                         "cp=2,context=ulysses",
+                                         "cp=3,context=ulysses",
+                                         "cp=2,context=ring",
+                                         "cp=3,context=ring",
+                                         "cp=4,context=ring"};
   add(context);
   add(with_all(context, recomputing));
-  add(with_all(with_all({"dp=2"}, {"cp=2", "cp=3,context=ulysses"}), levels));
-  add(with_all(with_all({"tp=2", "tp=2,sequence"}, {"cp=2", "cp=2,context=ulysses"}), {"zero=0", "zero=3"}));
-  add(with_all({"dp=2,tp=2,cp=2", "dp=2,tp=2,cp=2,sequence,context=ulysses"}, cuts));
+  add(with_all(with_all({"dp=2"}, {"cp=2", "cp=3,context=ulysses", "cp=3,context=ring"}), levels));
+  add(with_all(with_all({"tp=2", "tp=2,sequence"}, {"cp=2", "cp=2,context=ulysses", "cp=2,context=ring"}), {"zero=0", "zero=3"}));
+  add(with_all({"dp=2,tp=2,cp=2", "dp=2,tp=2,cp=2,sequence,context=ulysses", "dp=2,tp=2,cp=2,sequence,context=ring"}, cuts));
   add({"dp=4,cp=2,zero_group=node,zero=3", "cp=2,moments=bf16", "cp=2,pp=2", "cp=2,context=ulysses,pp=2:zb-v",
-       "tp=2,cp=2,pp=2,sequence,zero=2", "dp=2,cp=2,pp=2:interleaved,zero=3"});
+       "cp=2,context=ring,pp=2:zb-v", "tp=2,cp=2,pp=2,sequence,zero=2", "dp=2,cp=2,pp=2:interleaved,zero=3"});
   return made;
 }
 

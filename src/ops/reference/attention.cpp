@@ -17,7 +17,8 @@ struct Query {
   std::int64_t column;               // first of the head in q and o
   std::int64_t key_row;              // of key 0 in k and v
   std::int64_t key_column;           // first of the head in k and v
-  std::int64_t position;             // of the query; keys 0 .. position are seen
+  std::int64_t position;             // of the query in its sample
+  std::int64_t seen;                 // keys 0 .. seen - 1 are
   std::int64_t lse;                  // element of lse and delta
 };
 
@@ -27,7 +28,8 @@ void for_each_query(const AttentionShape& s, Body&& body) {
     for (std::int64_t h = 0; h < s.heads; ++h) {
       for (std::int64_t i = 0; i < s.queries; ++i) {
         body(Query{b, h, i, b * s.queries + i, h * s.head_size, b * s.key_rows, s.kv_head_of(h) * s.head_size,
-                   s.keys - s.queries + i, (b * s.heads + h) * s.queries + i});
+                   s.first_key + s.first_query() + i, std::min(s.first_query() + i + 1, s.keys),
+                   (b * s.heads + h) * s.queries + i});
       }
     }
   }
@@ -57,20 +59,26 @@ class AttentionReference final : public Attention {
 
  private:
   void do_forward(const AttentionForward& call) override {
-    const auto& [o, lse, q, k, v, s, dropout] = call;
+    const auto& [o, lse, q, k, v, s, dropout, further] = call;
     const double scale = 1 / std::sqrt(static_cast<double>(s.head_size));
     std::vector<double> score(static_cast<std::size_t>(s.keys)), value(static_cast<std::size_t>(s.head_size));
     for_each_query(s, [&](const Query& query) {
       double largest = -std::numeric_limits<double>::infinity(), sum = 0;
-      for (std::int64_t j = 0; j <= query.position; ++j) {
+      const double before = further ? at(lse, query.lse) : largest;  // log of the sum over other keys
+      for (std::int64_t j = 0; j < query.seen; ++j) {
         double& x = score[static_cast<std::size_t>(j)];
         x = scale * dot({q, query.row, query.column}, {k, query.key_row + j, query.key_column}, s.head_size);
         largest = std::max(largest, x);
       }
-      for (std::int64_t j = 0; j <= query.position; ++j) sum += std::exp(score[static_cast<std::size_t>(j)] - largest);
-      std::fill(value.begin(), value.end(), 0.0);
-      for (std::int64_t j = 0; j <= query.position; ++j) {
-        const double weight = std::exp(score[static_cast<std::size_t>(j)] - largest) / sum * factor_at(dropout, query, j);
+      largest = std::max(largest, before);
+      const double weight_before = std::exp(before - largest);
+      sum = weight_before;
+      for (std::int64_t j = 0; j < query.seen; ++j) sum += std::exp(score[static_cast<std::size_t>(j)] - largest);
+      for (std::int64_t d = 0; d < s.head_size; ++d)
+        value[static_cast<std::size_t>(d)] = further ? get(o, query.row, query.column + d) * weight_before / sum : 0;
+      for (std::int64_t j = 0; j < query.seen; ++j) {
+        const double weight =
+            std::exp(score[static_cast<std::size_t>(j)] - largest) / sum * factor_at(dropout, query, s.first_key + j);
         for (std::int64_t d = 0; d < s.head_size; ++d) {
           value[static_cast<std::size_t>(d)] += weight * get(v, query.key_row + j, query.key_column + d);
         }
@@ -83,20 +91,24 @@ class AttentionReference final : public Attention {
   }
 
   void do_backward(const AttentionBackward& call) override {
-    const auto& [dq, dk, dv, delta, d_o, o, lse, q, k, v, s, dropout] = call;
+    const auto& [dq, dk, dv, delta, d_o, o, lse, q, k, v, s, dropout, further] = call;
     const double scale = 1 / std::sqrt(static_cast<double>(s.head_size));
     const std::int64_t width = s.kv_heads * s.head_size;
     std::vector<double> sum_q(static_cast<std::size_t>(s.head_size));
     std::vector<double> sum_k(static_cast<std::size_t>(k.rows() * width)), sum_v(sum_k.size());
+    // What a result holds before it is written.
+    const auto sum_in = [more = further](const Tensor& sums, std::int64_t row, std::int64_t column) {
+      return more ? static_cast<double>(get(sums, row, column)) : 0.0;
+    };
     for_each_query(s, [&](const Query& query) {
       const double row_delta = dot({d_o, query.row, query.column}, {o, query.row, query.column}, s.head_size);
       at(delta, query.lse) = static_cast<float>(row_delta);
       std::fill(sum_q.begin(), sum_q.end(), 0.0);
-      for (std::int64_t j = 0; j <= query.position; ++j) {
+      for (std::int64_t j = 0; j < query.seen; ++j) {
         const std::int64_t row = query.key_row + j;
         const double score = scale * dot({q, query.row, query.column}, {k, row, query.key_column}, s.head_size);
         const double weight = std::exp(score - at(lse, query.lse));
-        const double factor = factor_at(dropout, query, j);
+        const double factor = factor_at(dropout, query, s.first_key + j);
         const double d_weight = factor * dot({d_o, query.row, query.column}, {v, row, query.key_column}, s.head_size);
         const double d_score = scale * weight * (d_weight - row_delta);
         for (std::int64_t d = 0; d < s.head_size; ++d) {
@@ -107,14 +119,15 @@ class AttentionReference final : public Attention {
         }
       }
       for (std::int64_t d = 0; d < s.head_size; ++d) {
-        put(dq, query.row, query.column + d, sum_q[static_cast<std::size_t>(d)]);
+        const double before = sum_in(dq, query.row, query.column + d);
+        put(dq, query.row, query.column + d, before + sum_q[static_cast<std::size_t>(d)]);
       }
     });
     for (std::int64_t i = 0; i < k.rows(); ++i) {
       if (i % s.key_rows >= s.keys) continue;
       for (std::int64_t j = 0; j < width; ++j) {
-        put(dk, i, j, sum_k[static_cast<std::size_t>(i * width + j)]);
-        put(dv, i, j, sum_v[static_cast<std::size_t>(i * width + j)]);
+        put(dk, i, j, sum_in(dk, i, j) + sum_k[static_cast<std::size_t>(i * width + j)]);
+        put(dv, i, j, sum_in(dv, i, j) + sum_v[static_cast<std::size_t>(i * width + j)]);
       }
     }
   }

@@ -75,9 +75,9 @@ float* CpuAttention::workspace(int worker) const {
 void CpuAttention::do_forward(const AttentionForward& call) {
   const AttentionShape& shape = call.shape;
   ensure(shape.head_size <= max_head_size, "attention: the head size is at most 256");
-  const std::int64_t tall = forward_rows(shape.head_size), start = shape.keys - shape.queries;
-  // Runs end at multiples of `tall` in position, so that only one block of keys is masked for each block of queries.
-  const std::int64_t first_run = start / tall, runs = div_up(shape.keys, tall) - first_run;
+  const std::int64_t tall = forward_rows(shape.head_size), start = shape.first_query(), end = start + shape.queries;
+  // Runs end at multiples of `tall`, counted from key 0, so that only one block of keys is masked for each block of queries.
+  const std::int64_t first_run = start / tall, runs = div_up(end, tall) - first_run;
   const std::int64_t heads = shape.samples * shape.heads;
   if (shape.queries == 0) return;
   context_.team.for_each(heads * runs, [&](std::int64_t task, int worker) {
@@ -91,8 +91,11 @@ void CpuAttention::do_forward(const AttentionForward& call) {
               .v = head_rows(call.v, sample, shape.key_rows, kv_column),
               .o = head_rows(call.o, sample, shape.queries, column).from(row),
               .lse = call.lse ? floats(call.lse) + (sample * shape.heads + head) * shape.queries + row : nullptr,
-              .rows = std::min((run + 1) * tall, shape.keys) - position,
+              .rows = std::min((run + 1) * tall, end) - position,
+              .keys = shape.keys,
               .position = position,
+              .first_key = shape.first_key,
+              .further = call.further,
               .head_size = shape.head_size,
               .scale = scale_of(shape),
               .dropout = {active(call.dropout), sample, head},
@@ -117,8 +120,9 @@ void CpuAttention::do_backward(const AttentionBackward& call) {
   const AttentionShape& shape = call.shape;
   ensure(shape.head_size <= max_head_size, "attention: the head size is at most 256");
   compute_delta(call.delta, call.d_o, call.o, shape);
-  const std::int64_t rows = shape.queries, start = shape.keys - rows, heads = shape.samples * shape.kv_heads;
-  const std::int64_t blocks = div_up(shape.keys, key_block), query_blocks = blocks - start / key_block;
+  const std::int64_t rows = shape.queries, start = shape.first_query(), heads = shape.samples * shape.kv_heads;
+  const std::int64_t blocks = div_up(shape.keys, key_block);
+  const std::int64_t query_blocks = div_up(start + rows, key_block) - start / key_block;
   const std::int64_t steps = shape.group_size() * query_blocks + 1;  // of the counter, per task: every task has its own numbers
   const Tensor dq_sums = sums_of(call.dq, call.delta, shape);
   const Columns columns(heads, blocks, context_.team.size());
@@ -147,7 +151,10 @@ void CpuAttention::do_backward(const AttentionBackward& call) {
                .lse = floats(call.lse) + row_sums,
                .delta = floats(call.delta) + row_sums,
                .rows = rows,
+               .keys = shape.keys,
                .position = start,
+               .first_key = shape.first_key,
+               .further = call.further,
                .block = place.block,
                .group = group_of(kv_head),
                .head_size = shape.head_size,

@@ -49,9 +49,8 @@ struct QueryBlock {
   const float *lse, *delta;
   Index rows;        // <= 64
   Index rows_after;  // of the next block, 0 at the end
-  Index keys;        // of the key block, <= 64
-  Index seen;        // keys of the block that row 0 sees; may be more than 64
-  Index position;    // of row 0
+  Sight sight;       // of the key block
+  Index position;    // of row 0, counted from key 0
   Index head;        // of the task's group
 };
 
@@ -86,8 +85,8 @@ HWY_INLINE void weights_of_row(float scale, float lse, float delta, Index seen, 
 
 HWY_INLINE void weights_of_block(const BackwardTask& task, const QueryBlock& block, const BackwardSpace& space) {
   for (Index r = 0; r < block.rows; ++r) {
-    weights_of_row<false>(task.scale, block.lse[r], block.delta[r], visible(block.seen, r), nullptr,
-                          space.weights + r * score_stride, space.d_scores + r * score_stride);
+    weights_of_row<false>(task.scale, block.lse[r], block.delta[r], block.sight.of(r), nullptr, space.weights + r * score_stride,
+                          space.d_scores + r * score_stride);
   }
 }
 
@@ -95,9 +94,10 @@ HWY_NOINLINE void dropped_weights_of_block(const BackwardTask& task, const Query
   const MaskRow mask(task.dropout);
   HWY_ALIGN float factors[key_block];
   for (Index r = 0; r < block.rows; ++r) {
-    mask.draw(task.dropout.head + block.head, block.position + r, task.block * key_block, factors);
-    weights_of_row<true>(task.scale, block.lse[r], block.delta[r], visible(block.seen, r), factors,
-                         space.weights + r * score_stride, space.d_scores + r * score_stride);
+    mask.draw(task.dropout.head + block.head, task.first_key + block.position + r, task.first_key + task.block * key_block,
+              factors);
+    weights_of_row<true>(task.scale, block.lse[r], block.delta[r], block.sight.of(r), factors, space.weights + r * score_stride,
+                         space.d_scores + r * score_stride);
   }
 }
 
@@ -105,9 +105,9 @@ HWY_NOINLINE void dropped_weights_of_block(const BackwardTask& task, const Query
 HWY_INLINE void key_product(const QueryBlock& block, Index head_size, const float* scores, const float* panels, float scale,
                             float* sums) {
   const Index stride = padded(head_size);
-  for (Index i = 0; i < block.keys; i += tile_rows) {
-    const Index in_tile = std::min(tile_rows, block.keys - i);
-    const Index first = std::clamp<Index>(i + 1 - block.seen, 0, block.rows);  // the first row that sees key i
+  for (Index i = 0; i < block.sight.keys; i += tile_rows) {
+    const Index in_tile = std::min(tile_rows, block.sight.keys - i);
+    const Index first = block.sight.rows_before(i, block.rows);
     for (Index c = 0; c < head_size; c += panel) {
       tile_of(in_tile, ScoreColumns{scores + first * score_stride + i}, panels + c * key_block + first * panel,
               block.rows - first, Accumulate{sums + i * stride + c, stride, scale});
@@ -120,7 +120,7 @@ HWY_INLINE void query_product(const BackwardTask& task, const QueryBlock& block,
   const Index stride = padded(task.head_size);
   for (Index i = 0; i < block.rows; i += tile_rows) {
     const Index in_tile = std::min(tile_rows, block.rows - i);
-    const Index count = visible(block.seen, i + in_tile - 1);
+    const Index count = block.sight.of(i + in_tile - 1);
     for (Index c = 0; c < task.head_size; c += panel) {
       tile_of(in_tile, ScoreRows{space.d_scores + i * score_stride}, space.keys + c * key_block, count,
               Accumulate{space.dq + i * stride + c, stride, task.scale});
@@ -156,8 +156,8 @@ void step(const BackwardTask& task, const QueryBlock& block, Index number, const
   const HeadRows d_o = widened(block.d_o, block.rows, task.head_size, space.wide_d_outputs);
   pack_panels(q, block.rows, task.head_size, space.queries);
   pack_panels(d_o, block.rows, task.head_size, space.d_outputs);
-  score_product(q, block.rows, block.seen, space.keys_transposed, task.head_size, space.weights);
-  score_product(d_o, block.rows, block.seen, space.values_transposed, task.head_size, space.d_scores);
+  score_product(q, block.rows, block.sight, space.keys_transposed, task.head_size, space.weights);
+  score_product(d_o, block.rows, block.sight, space.values_transposed, task.head_size, space.d_scores);
   if (task.dropout.site == nullptr) {
     weights_of_block(task, block, space);
   } else {
@@ -167,7 +167,7 @@ void step(const BackwardTask& task, const QueryBlock& block, Index number, const
   prefetch_rows(block.d_o.from(block.rows), block.rows_after, task.head_size);
   key_product(block, task.head_size, space.weights, space.d_outputs, 1, space.dv);
   key_product(block, task.head_size, space.d_scores, space.queries, task.scale, space.dk);
-  if (task.block == 0) {
+  if (task.block == 0 && !task.further) {
     std::fill(space.dq, space.dq + block.rows * padded(task.head_size), 0.0f);
   } else {
     if (task.before != nullptr) await(task.before, task.before_base + number + 1);
@@ -181,8 +181,9 @@ void step(const BackwardTask& task, const QueryBlock& block, Index number, const
 void attention_backward(const BackwardTask& task, float* workspace) {
   const BackwardSpace space(workspace);
   const Index first_key = task.block * key_block;
-  const Index end = task.position + task.rows;  // behind the last query, and the last key
-  const Index keys = std::min(key_block, end - first_key);
+  const Index end = task.position + task.rows;  // behind the last query
+  const Index keys = std::min(key_block, task.keys - first_key);
+  const Index last_block = (task.keys - 1) / key_block;
   const Index first_block = task.position / key_block;
   const Index blocks = (end + key_block - 1) / key_block;
   const HeadRows k = widened(task.k.from(first_key), keys, task.head_size, space.wide_queries);
@@ -190,14 +191,19 @@ void attention_backward(const BackwardTask& task, float* workspace) {
   pack_transposed(k, keys, task.head_size, space.keys_transposed);
   pack_transposed(v, keys, task.head_size, space.values_transposed);
   pack_panels(k, keys, task.head_size, space.keys);
-  std::fill(space.dk, space.dk + key_block * padded(task.head_size), 0.0f);
-  std::fill(space.dv, space.dv + key_block * padded(task.head_size), 0.0f);
+  if (task.further) {
+    load_rows(task.dk.from(first_key), keys, task.head_size, space.dk);
+    load_rows(task.dv.from(first_key), keys, task.head_size, space.dv);
+  } else {
+    std::fill(space.dk, space.dk + key_block * padded(task.head_size), 0.0f);
+    std::fill(space.dv, space.dv + key_block * padded(task.head_size), 0.0f);
+  }
   for (Index head = 0; head < task.group; ++head) {
     for (Index i = std::max(task.block, first_block); i < blocks; ++i) {
       const Index position = std::max(i * key_block, task.position), row = position - task.position;
       const Index rows = std::min((i + 1) * key_block, end) - position, column = head * task.head_size;
       const StoredRows dq_sums = task.dq_sums.columns_from(column).from(row);
-      const bool last = i == task.block;  // later keys are not seen
+      const bool last = task.block == std::min(i, last_block);  // there are no later keys, or they are not seen
       const QueryBlock block{.q = task.q.columns_from(column).from(row),
                              .d_o = task.d_o.columns_from(column).from(row),
                              .dq = last ? task.dq.columns_from(column).from(row) : dq_sums,
@@ -206,8 +212,7 @@ void attention_backward(const BackwardTask& task, float* workspace) {
                              .delta = task.delta + head * task.rows + row,
                              .rows = rows,
                              .rows_after = std::min(task.rows - row - rows, key_block),
-                             .keys = keys,
-                             .seen = position + 1 - first_key,
+                             .sight = {position + 1 - first_key, keys},
                              .position = position,
                              .head = head};
       step(task, block, head * (blocks - first_block) + i - first_block, space);

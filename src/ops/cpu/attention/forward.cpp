@@ -55,12 +55,12 @@ HWY_INLINE Index computed(Index seen) { return std::min((seen + tile_rows - 1 + 
 
 /// The largest of the scores that each row sees.
 template <bool masked>
-HWY_INLINE void block_maxima(const float* scores, Index rows, Index seen_by_first, float* largest) {
+HWY_INLINE void block_maxima(const float* scores, Index rows, const Sight& sight, float* largest) {
   const Tag d;
   for (Index r = 0; r < rows; ++r) {
     const float* row = scores + r * score_stride;
     Vector most = hn::Set(d, lowest);
-    const Index seen = masked ? visible(seen_by_first, r) : key_block;
+    const Index seen = masked ? sight.of(r) : key_block;
     Index j = 0;
     for (; j + width <= seen; j += width) most = hn::Max(most, hn::Load(d, row + j));
     if (masked && j < seen) {
@@ -90,14 +90,14 @@ HWY_INLINE void advance_maxima(const ForwardSpace& space, Index first, Index row
 
 /// Scores become weights (not yet divided by their sum), which are added to the row's 16 partial sums.
 template <bool masked>
-HWY_INLINE void weigh(const ForwardSpace& space, Index first, Index rows, Index seen_by_first, float scale) {
+HWY_INLINE void weigh(const ForwardSpace& space, Index first, Index rows, const Sight& sight, float scale) {
   const Tag d;
   const Vector f = hn::Set(d, scale * log2_e);
   for (Index r = 0; r < rows; ++r) {
     float* row = space.scores + r * score_stride;
     float* total = space.total + (first + r) * lanes;
     const Vector shift = hn::Set(d, space.shift[r]);
-    const Index seen = masked ? visible(seen_by_first, r) : key_block;
+    const Index seen = masked ? sight.of(r) : key_block;
     Sixteen sum = Splat(0);
     Index j = 0;
     for (; j + lanes <= seen; j += lanes) {
@@ -125,22 +125,22 @@ HWY_INLINE void weigh(const ForwardSpace& space, Index first, Index rows, Index 
 }
 
 /// Multiplies weights by the mask's factors, after their sum was taken.
-HWY_NOINLINE void drop_weights(const ForwardTask& task, float* scores, Index first, Index rows, Index key) {
+HWY_NOINLINE void drop_weights(const ForwardTask& task, float* scores, Index key, Index first, Index rows, const Sight& sight) {
   const MaskRow mask(task.dropout);
   HWY_ALIGN float factors[key_block];
   for (Index r = 0; r < rows; ++r) {
     float* row = scores + r * score_stride;
-    mask.draw(task.dropout.head, task.position + first + r, key, factors);
-    for (Index j = 0; j < computed(visible(task.position + first + r + 1 - key, 0)); ++j) row[j] *= factors[j];
+    mask.draw(task.dropout.head, task.first_key + task.position + first + r, task.first_key + key, factors);
+    for (Index j = 0; j < computed(sight.of(r)); ++j) row[j] *= factors[j];
   }
 }
 
 /// sums = sums * decay + weights times values.
-HWY_INLINE void value_product(const ForwardTask& task, const ForwardSpace& space, Index first, Index rows, Index seen_by_first) {
+HWY_INLINE void value_product(const ForwardTask& task, const ForwardSpace& space, Index first, Index rows, const Sight& sight) {
   const Index stride = padded(task.head_size);
   for (Index i = 0; i < rows; i += tile_rows) {
     const Index in_tile = std::min(tile_rows, rows - i);
-    const Index count = visible(seen_by_first, i + in_tile - 1);
+    const Index count = sight.of(i + in_tile - 1);
     for (Index c = 0; c < task.head_size; c += panel) {
       tile_of(in_tile, ScoreRows{space.scores + i * score_stride}, space.values + c * key_block, count,
               Decay{space.sums + (first + i) * stride + c, stride, space.decay + i});
@@ -148,27 +148,43 @@ HWY_INLINE void value_product(const ForwardTask& task, const ForwardSpace& space
   }
 }
 
-/// Scores of a block of keys become weights; row `first` sees `seen` of them.
-HWY_INLINE void weigh_block(const ForwardTask& task, const ForwardSpace& space, Index key, Index first, Index rows, Index seen) {
-  if (seen >= key_block) {
-    block_maxima<false>(space.scores, rows, seen, space.block_largest);
+/// Scores of a block of keys, from `key`, become weights of rows from `first`.
+HWY_INLINE void weigh_block(const ForwardTask& task, const ForwardSpace& space, Index key, Index first, Index rows,
+                            const Sight& sight) {
+  if (sight.whole()) {
+    block_maxima<false>(space.scores, rows, sight, space.block_largest);
     advance_maxima(space, first, rows, task.scale);
-    weigh<false>(space, first, rows, seen, task.scale);
+    weigh<false>(space, first, rows, sight, task.scale);
   } else {
-    block_maxima<true>(space.scores, rows, seen, space.block_largest);
+    block_maxima<true>(space.scores, rows, sight, space.block_largest);
     advance_maxima(space, first, rows, task.scale);
-    weigh<true>(space, first, rows, seen, task.scale);
+    weigh<true>(space, first, rows, sight, task.scale);
   }
-  if (task.dropout.site != nullptr) drop_weights(task, space.scores, first, rows, key);
+  if (task.dropout.site != nullptr) drop_weights(task, space.scores, key, first, rows, sight);
 }
 
 /// One block of keys, from `key`, for `rows` <= 48 rows of q from `first`.
 HWY_INLINE void block_of_rows(const ForwardTask& task, HeadRows q, const ForwardSpace& space, Index key, Index first,
                               Index rows) {
-  const Index seen = task.position + first + 1 - key;  // by row `first`; may be more than the block
-  score_product(q.from(first), rows, seen, space.keys, task.head_size, space.scores);
-  weigh_block(task, space, key, first, rows, seen);
-  value_product(task, space, first, rows, seen);
+  const Sight sight{task.position + first + 1 - key, std::min(key_block, task.keys - key)};
+  score_product(q.from(first), rows, sight, space.keys, task.head_size, space.scores);
+  weigh_block(task, space, key, first, rows, sight);
+  value_product(task, space, first, rows, sight);
+}
+
+/// Where the softmax of `task.rows` queries begins: at nothing, or at what the result of other keys stands for, a weight of 1 at
+/// the score lse.
+HWY_INLINE void start(const ForwardTask& task, const ForwardSpace& space) {
+  const Index stride = padded(task.head_size);
+  std::fill(space.sums, space.sums + task.rows * stride, 0.0f);
+  std::fill(space.total, space.total + task.rows * lanes, 0.0f);
+  std::fill(space.largest, space.largest + row_capacity, lowest);
+  if (!task.further) return;
+  for (Index r = 0; r < task.rows; ++r) {
+    std::copy_n(reinterpret_cast<const float*>(task.o.from(r).data), task.head_size, space.sums + r * stride);
+    space.total[r * lanes] = 1;
+    space.largest[r] = task.lse[r] / task.scale;
+  }
 }
 
 /// Divides by the sums, and stores o and lse.
@@ -207,7 +223,7 @@ HWY_INLINE void values_in_place(const ForwardTask& task, const ForwardSpace& spa
 /// One query (generating text) reads keys and values where they lie: packing a block costs more than its two products. The
 /// additions are those of the packed block.
 void one_query(const ForwardTask& task, HeadRows q, const ForwardSpace& space) {
-  const Index keys = task.position + 1;
+  const Index keys = std::min(task.position + 1, task.keys);
   prefetch_rows(task.k, std::min(key_block, keys), task.head_size);
   for (Index key = 0; key < keys; key += key_block) {
     const Index in_block = std::min(key_block, keys - key);
@@ -218,22 +234,20 @@ void one_query(const ForwardTask& task, HeadRows q, const ForwardSpace& space) {
       const Index next = key + j + count < keys ? count * rows.stride : 0;
       task.thin({q.data, q.stride, 1, rows.data, rows.stride, count, task.head_size, space.scores + j, rows.type, next});
     }
-    weigh_block(task, space, key, 0, 1, in_block);
+    weigh_block(task, space, key, 0, 1, {in_block, in_block});
     WithStorage(task.v.type, [&](auto zero) HWY_ATTR { values_in_place<decltype(zero)>(task, space, key, in_block); });
   }
 }
 
 void attention_forward(const ForwardTask& task, float* workspace) {
   const ForwardSpace space(workspace);
-  std::fill(space.sums, space.sums + task.rows * padded(task.head_size), 0.0f);
-  std::fill(space.total, space.total + task.rows * lanes, 0.0f);
-  std::fill(space.largest, space.largest + row_capacity, lowest);
+  start(task, space);
   const HeadRows q = widened(task.q, task.rows, task.head_size, space.queries);
   if (task.rows == 1) {
     one_query(task, q, space);
     return finish(task, space);
   }
-  const Index keys = task.position + task.rows;
+  const Index keys = std::min(task.position + task.rows, task.keys);
   for (Index key = 0; key < keys; key += key_block) {
     const Index in_block = std::min(key_block, keys - key);
     pack_transposed(widened(task.k.from(key), in_block, task.head_size, space.staged), in_block, task.head_size, space.keys);

@@ -63,7 +63,10 @@ struct ForwardTask {
   StoredRows q, k, v, o;
   float* lse = nullptr;  ///< [rows] or nullptr
   std::int64_t rows = 0;
-  std::int64_t position = 0;  ///< of the first query
+  std::int64_t keys = 0;       ///< that exist
+  std::int64_t position = 0;   ///< of the first query, counted from key 0
+  std::int64_t first_key = 0;  ///< position of key 0 in its sample
+  bool further = false;        ///< o and lse hold the result of other keys
   std::int64_t head_size = 0;
   float scale = 1;
   WeightDropout dropout;
@@ -84,17 +87,20 @@ struct alignas(64) Progress {
 };
 
 /// dk and dv of one block of keys of one key/value head, and its part of dq of all queries that see it. Blocks of queries end at
-/// multiples of 64 in position. A step is one (head of the group, query block) in order; step s adds to dq when `before` has
-/// reached before_base + s + 1.
+/// multiples of 64, counted from key 0. A step is one (head of the group, query block) in order; step s adds to dq when `before`
+/// has reached before_base + s + 1.
 struct BackwardTask {
   StoredRows q, k, v, d_o, dq, dk, dv;  ///< rows of the whole sample; q, d_o, dq: the group's first head
   StoredRows dq_sums;                   ///< f32: dq while blocks of keys are still to come; dq itself where that is f32
   const float* lse = nullptr;           ///< [group, rows]
   const float* delta = nullptr;         ///< [group, rows]
   std::int64_t rows = 0;
-  std::int64_t position = 0;  ///< of the first query
-  std::int64_t block = 0;     ///< keys [64 block, 64 block + 64)
-  std::int64_t group = 1;     ///< heads that share k and v
+  std::int64_t keys = 0;       ///< that exist
+  std::int64_t position = 0;   ///< of the first query, counted from key 0
+  std::int64_t first_key = 0;  ///< position of key 0 in its sample
+  bool further = false;        ///< dq, dk and dv are added to
+  std::int64_t block = 0;      ///< keys [64 block, 64 block + 64)
+  std::int64_t group = 1;      ///< heads that share k and v
   std::int64_t head_size = 0;
   float scale = 1;
   WeightDropout dropout;

@@ -130,15 +130,23 @@ HWY_INLINE void tile_of(Index rows, const Left& left, const float* HWY_RESTRICT 
   }
 }
 
-/// Keys that the last row of a tile sees, of a block's 64, when row 0 of the block sees `seen`.
-HWY_INLINE Index visible(Index seen, Index last_row) { return std::clamp<Index>(seen + last_row, 0, key_block); }
+/// Which keys of a block rows see: each one more than the row before it, of those that there are.
+struct Sight {
+  Index first;  ///< keys that row 0 would see if the block had no end
+  Index keys;   ///< of the block, up to 64
+  HWY_INLINE Index of(Index row) const { return std::clamp<Index>(first + row, 0, keys); }
+  /// Rows before the first that sees key `key`.
+  HWY_INLINE Index rows_before(Index key, Index rows) const { return std::clamp<Index>(key + 1 - first, 0, rows); }
+  /// Every row sees all 64.
+  HWY_INLINE bool whole() const { return first >= key_block && keys == key_block; }
+};
 
 /// scores [rows, 64] = a [rows, count] times the packed transpose of a block of keys (or values). What no row of a tile
 /// sees is left as it was.
-inline void score_product(HeadRows a, Index rows, Index seen, const float* panels, Index count, float* scores) {
+inline void score_product(HeadRows a, Index rows, const Sight& sight, const float* panels, Index count, float* scores) {
   for (Index i = 0; i < rows; i += tile_rows) {
     const Index in_tile = std::min(tile_rows, rows - i);
-    const Index columns = visible(seen, i + in_tile - 1);
+    const Index columns = sight.of(i + in_tile - 1);
     for (Index j = 0; j < columns; j += panel) {
       tile_of(in_tile, StridedRows{a.data + i * a.stride, a.stride}, panels + j * count, count,
               StoreScores{scores + i * score_stride + j});
