@@ -14,6 +14,7 @@
 #include "app/session.h"
 #include "base/error.h"
 #include "base/terminal.h"
+#include "comm/mpi/mpi_job.h"
 #include "lab/bench_gemm.h"
 #include "lab/machine.h"
 #include "lab/step/bench_step.h"
@@ -24,9 +25,7 @@ namespace {
 struct StepCommandOptions {
   std::string shape = "tiny";
   std::string dtype = "fp32";
-  std::string recompute = "none";
-  std::string schedule = "1f1b";
-  std::int64_t zero = 0, stages = 1, microbatches = 1;
+  std::string layout;
   std::string isa = "auto";
   std::int64_t threads = 0, ranks = 1;
   std::int64_t steps = 20;
@@ -41,15 +40,14 @@ bool parse(const Arguments& arguments, StepCommandOptions& options) {
       "and tanh GELU, or of a Llama, with a tied head and no dropout, and shows where the time goes. The floor is the time of "
       "the step's products at "
       "the best rate that any library reaches here for their shapes, and of the optimizer's bytes.");
-  line.option("--shape", options.shape, "SHAPE",
-              "tiny, char-12x64, char, gpt2:4x64, gpt2:1x1024, gpt2:4x1024, llama:4x64, llama:1x1024 (samples x length)");
+  line.option(
+      "--shape", options.shape, "SHAPE",
+      "tiny, char-12x64, char, gpt2:4x64, gpt2:8x256, gpt2:1x1024, gpt2:4x1024, llama:4x64, llama:1x1024 (samples x length)");
   line.choice("--dtype", options.dtype, dtype_spellings(), "type of weights and activations; bf16 has fp32 master weights");
-  line.option("--zero", options.zero, "N", "as memory.zero: 0, 1, 2 or 3");
-  line.option("--pp", options.stages, "N", "of the ranks, those that divide the layers, as parallel.pp");
-  line.option("--schedule", options.schedule, "NAME", "of --pp, as parallel.schedule");
-  line.option("--gas", options.microbatches, "N", "micro-batches that a rank's samples are cut into");
-  line.option("--recompute", options.recompute, "WHAT", "as memory.recompute: none, selective, full, every:k");
-  line.option("--ranks", options.ranks, "N", "data-parallel ranks, which share the samples and the cores; without the floor");
+  line.option("--layout", options.layout, "WORDS",
+              "how ranks share the training, in the words of lockstep verify --help: dp=2,tp=2,zero=1; without the floor where "
+              "these are several");
+  line.option("--ranks", options.ranks, "N", "short for --layout dp=N: ranks that share the samples and the cores");
   line.option("--threads", options.threads, "N", "of each rank; 0: its share of the cores");
   line.option("--isa", options.isa, "SET", "auto, avx2, avx512, avx512_bf16");
   line.option("--steps", options.steps, "N", "timed steps, behind 2 to warm up (at least 3 are timed)");
@@ -59,16 +57,10 @@ bool parse(const Arguments& arguments, StepCommandOptions& options) {
   line.flag("--json", options.json, "one line of JSON");
   line.note("example:\n  lockstep bench step --shape char --seconds 20 --details");
   if (!line.parse(arguments)) return false;
-  if (options.zero < 0 || options.zero > 3)
-    throw UserError(fmt::format("--zero {}: must be 0, 1, 2 or 3", options.zero), "--zero 1 cuts the optimizer's state");
-  if (options.stages < 1 || options.stages > 512)
-    throw UserError(fmt::format("--pp {}: must be from 1 to 512", options.stages), "--pp 2");
-  if (options.microbatches < 1 || options.microbatches > (1 << 20))
-    throw UserError(fmt::format("--gas {}: must be from 1 to 1048576", options.microbatches), "--gas 8");
-  if (!layout::recompute_from(options.recompute)) {
+  if (!options.layout.empty() && options.ranks != 1) {
     throw UserError(
-        fmt::format("--recompute {}: must be none, selective, full or every:k, k blocks from 1 on", options.recompute),
-        "--recompute full");
+        fmt::format("--ranks {} and --layout {}: a layout says how many ranks there are", options.ranks, options.layout),
+        fmt::format("--layout dp={},...", options.ranks));
   }
   return true;
 }
@@ -77,17 +69,21 @@ int bench_step(const Arguments& arguments) {
   StepCommandOptions options;
   if (!parse(arguments, options)) return 0;
   const lab::StepShape& shape = lab::step_shape(options.shape);
-  const RankOptions ranks{.ranks = options.ranks, .threads = options.threads, .isa = ops::isa_from_name(options.isa)};
+  std::optional<lab::Layout> layout;
+  if (!options.layout.empty()) {
+    std::vector<Problem> problems;
+    layout = lab::layout_from(options.layout, problems, lab::bench_defaults);
+    if (!problems.empty()) throw UserError(std::move(problems));
+  }
+  const bool processes = comm::find_mpi_job().has_value();  // which are the ranks
+  const std::int64_t threads = layout && !processes ? layout->plan.ranks() : options.ranks;
+  const RankOptions ranks{.ranks = threads, .threads = options.threads, .isa = ops::isa_from_name(options.isa)};
   const parallel::WeightStorage weights{.type = dtype_from_spelling(options.dtype)};
   run_on_ranks(ranks, [&](Session& session) {
     lab::StepReport report =
         lab::bench_step(shape,
                         {.weights = weights,
-                         .recompute = layout::recompute_from(options.recompute).value(),
-                         .zero = static_cast<int>(options.zero),
-                         .pipeline = {.stages = static_cast<int>(options.stages),
-                                      .schedule = options.schedule,
-                                      .microbatches = static_cast<int>(options.microbatches)},
+                         .layout = layout,
                          .steps = static_cast<int>(options.steps),
                          .seconds = options.seconds,
                          .version = kVersion,
@@ -95,7 +91,7 @@ int bench_step(const Arguments& arguments) {
                         session.runtime(), session.ops(), session.world());
     report.peak_flops = lab::fma_peak(session.team()) * session.world().size();
     if (!session.lead()) return;
-    if (!options.no_floor && options.ranks == 1)
+    if (!options.no_floor && session.world().size() == 1)
       report.floor = lab::measure_floor(shape, weights, session.runtime(), session.isa());
     if (options.json) {
       fmt::print("{}\n", lab::to_json(report).dump());

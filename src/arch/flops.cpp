@@ -11,10 +11,11 @@ double training_flops_per_token(const ModelConfig& config, std::int64_t position
   return 6.0 * static_cast<double>(counts.without_positions - counts.looked_up) + attention;
 }
 
-double block_flops_per_token(const ModelConfig& config, std::int64_t positions) {
-  ModelConfig less = config;
-  --less.layers;
-  return training_flops_per_token(config, positions) - training_flops_per_token(less, positions);
+layout::PartCosts part_flops_per_token(const ModelConfig& config, std::int64_t positions) {
+  ModelConfig headed = config;
+  headed.layers = 0;
+  const double head = training_flops_per_token(headed, positions);
+  return {.block = (training_flops_per_token(config, positions) - head) / static_cast<double>(config.layers), .head = head};
 }
 
 }  // namespace lockstep::arch

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "arch/config.h"
+#include "layout/pipeline/split.h"
 
 namespace lockstep::arch {
 
@@ -13,7 +14,7 @@ namespace lockstep::arch {
 /// counted whole, not its causal half.
 double training_flops_per_token(const ModelConfig& config, std::int64_t positions);
 
-/// Of them, those of a block; the rest is the head's.
-double block_flops_per_token(const ModelConfig& config, std::int64_t positions);
+/// Of them, those of a block and of the head.
+layout::PartCosts part_flops_per_token(const ModelConfig& config, std::int64_t positions);
 
 }  // namespace lockstep::arch

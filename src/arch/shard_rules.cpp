@@ -63,4 +63,12 @@ layout::ShardedDims sharded_dims(const ModelConfig& config, layout::TensorRank t
   return dims;
 }
 
+layout::PlanLimits plan_limits(const ModelConfig& config, std::int64_t positions) {
+  return {.layers = config.layers,
+          .heads = config.heads,
+          .ffn_width = config.ffn_width,
+          .vocabulary = config.vocabulary,
+          .positions = positions};
+}
+
 }  // namespace lockstep::arch

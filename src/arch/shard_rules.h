@@ -5,6 +5,7 @@
 // back in along their inputs; everything else is whole on every rank. Nothing needs to divide: shards may be uneven.
 
 #include "arch/parameters.h"
+#include "layout/parallel_plan.h"
 #include "layout/shard.h"
 #include "layout/sharded_dims.h"
 
@@ -14,5 +15,8 @@ layout::ShardRule shard_rule(const ModelConfig& config, Role role);
 
 /// The sizes of a rank's share.
 layout::ShardedDims sharded_dims(const ModelConfig& config, layout::TensorRank tensor);
+
+/// What there is to share of the model, in sequences of `positions`.
+layout::PlanLimits plan_limits(const ModelConfig& config, std::int64_t positions);
 
 }  // namespace lockstep::arch

@@ -42,10 +42,10 @@ TEST(Bench, BadOptionsAreRefused) {
   EXPECT_NE(error_of({"step", "--shape", "huge"}).find("gpt2:4x64"), std::string::npos);
   EXPECT_NE(error_of({"step", "--dtype", "fp16"}).find("bf16"), std::string::npos);
   EXPECT_NE(error_of({"step", "--steps", "0"}).find("at least 1"), std::string::npos);
-  EXPECT_NE(error_of({"step", "--zero", "4"}).find("--zero 4: must be 0, 1, 2 or 3"), std::string::npos);
-  EXPECT_NE(error_of({"step", "--pp", "0"}).find("--pp 0: must be from 1 to 512"), std::string::npos);
-  EXPECT_NE(error_of({"step", "--gas", "0"}).find("--gas 0: must be from 1"), std::string::npos);
-  EXPECT_NE(error_of({"step", "--recompute", "every:0"}).find("--recompute every:0: must be none, selective"), std::string::npos);
+  EXPECT_NE(error_of({"step", "--layout", "zero=4,pp=0"}).find("zero=4 in the layout zero=4,pp=0: must be"), std::string::npos);
+  EXPECT_NE(error_of({"step", "--layout", "zero=4,pp=0"}).find("pp=0 in the layout zero=4,pp=0: must be"), std::string::npos);
+  EXPECT_NE(error_of({"step", "--layout", "tp=2", "--ranks", "2"}).find("--ranks 2 and --layout tp=2"), std::string::npos);
+  EXPECT_NE(error_of({"step", "--layout", "tp=5"}).find("layout dp=1,tp=5,gas=1: parallel.tp = 5"), std::string::npos);
   EXPECT_NE(error_of({"gemm", "--shape", "huge"}).find("gpt2:4x64"), std::string::npos);
   EXPECT_NE(error_of({"gemm", "--rounds", "0"}).find("at least 1"), std::string::npos);
   EXPECT_NE(error_of({"rate", "--seconds", "0"}).find("--seconds 0: must be above 0"), std::string::npos);

@@ -14,6 +14,11 @@ namespace {
 // Small enough to be trained within a test.
 constexpr StepShape small{"small", 1, 2, 16, 65, 2, 8};
 
+Layout layout(std::string_view text) {
+  std::vector<Problem> problems;
+  return layout_from(text, problems, bench_defaults).value();
+}
+
 /// On one rank of `world`.
 StepReport report_of(StepBenchOptions options, support::Machine& machine, comm::Communicator& world) {
   options.observed_ops = [&](ops::OpObserver& observer) {
@@ -62,13 +67,12 @@ TEST(BenchStep, JsonHasTheSharedKeysInOrder) {
   const Json json = to_json(report);
   std::vector<std::string> keys;
   for (const auto& [key, value] : json.object()) keys.push_back(key);
-  EXPECT_EQ(
-      keys,
-      (std::vector<std::string>{
-          "peer",        "shape",     "dtype",     "mode",       "ranks",     "threads",  "tokens_per_s",    "best_tokens_per_s",
-          "gflops",      "steps",     "warm_up_s", "first_loss", "last_loss", "peak_mib", "device_peak_mib", "exposed_s",
-          "floor_ratio", "recompute", "zero",      "pp",         "schedule",  "gas",      "bubble",          "activation_bytes",
-          "account"}));
+  EXPECT_EQ(keys, (std::vector<std::string>{"peer",        "shape",    "dtype",           "mode",
+                                            "ranks",       "threads",  "tokens_per_s",    "best_tokens_per_s",
+                                            "gflops",      "steps",    "warm_up_s",       "first_loss",
+                                            "last_loss",   "peak_mib", "device_peak_mib", "exposed_s",
+                                            "floor_ratio", "layout",   "bubble",          "activation_bytes",
+                                            "account"}));
   EXPECT_EQ(json.at("peer").string(), "lockstep 1.2.3");
   EXPECT_EQ(json.at("threads").integer(), 2);
   EXPECT_DOUBLE_EQ(json.at("floor_ratio").number(), 2);
@@ -99,10 +103,9 @@ TEST(BenchStep, SaysInWhichTypeItTrained) {
 
 TEST(BenchStep, SaysWhatRecomputationLeaves) {
   const StepReport kept = small_report({.steps = 3, .seconds = 5, .version = "1"});
-  const StepReport again =
-      small_report({.recompute = {layout::Recompute::Kind::selective}, .steps = 3, .seconds = 5, .version = "1"});
+  const StepReport again = small_report({.layout = layout("recompute=selective"), .steps = 3, .seconds = 5, .version = "1"});
   EXPECT_EQ(again.last_loss, kept.last_loss);
-  EXPECT_EQ(to_json(again).at("recompute").string(), "selective");
+  EXPECT_EQ(to_json(again).at("layout").string(), "dp=1,gas=1,recompute=selective");
   EXPECT_EQ(to_json(kept).at("activation_bytes").integer(), kept.activation_bytes);
   EXPECT_NE(to_text(again, false).find("(recompute selective)"), std::string::npos);
 }
@@ -125,46 +128,53 @@ TEST(BenchStep, RanksShareTheSamples) {
   EXPECT_EQ(to_text(alone, false).find("waiting for ranks"), std::string::npos);
 }
 
+constexpr StepShape deep{"deep", 4, 2, 16, 65, 4, 8};
+
+StepReport deep_report(std::string_view text) {
+  const Layout wanted = layout(text);
+  StepReport first;
+  comm::run_ranks(wanted.plan.ranks(), {.timeout = 60}, [&](comm::Communicator& world) {
+    support::Machine machine(1);
+    world.attach(*machine.stream, machine.runtime->team());
+    StepReport report = bench_step(deep, {.layout = wanted, .steps = 3, .version = "1"}, *machine.runtime, *machine.ops, world);
+    if (world.rank() == 0) first = std::move(report);
+  });
+  return first;
+}
+
 TEST(BenchStep, StagesShareTheLayersAndSayHowLongTheirScheduleWaits) {
-  constexpr StepShape deep{"deep", 4, 2, 16, 65, 4, 8};
-  const auto measured = [&](int ranks, const StepPipeline& pipeline) {
-    StepReport first;
-    comm::run_ranks(ranks, {.timeout = 60}, [&](comm::Communicator& world) {
-      support::Machine machine(1);
-      world.attach(*machine.stream, machine.runtime->team());
-      StepReport report =
-          bench_step(deep, {.pipeline = pipeline, .steps = 3, .version = "1"}, *machine.runtime, *machine.ops, world);
-      if (world.rank() == 0) first = std::move(report);
-    });
-    return first;
-  };
-  const StepReport one = measured(1, {.microbatches = 4});
+  const StepReport one = deep_report("gas=4");
   for (const std::string schedule : {"1f1b", "zb-v"}) {
-    const StepReport two = measured(2, {.stages = 2, .schedule = schedule, .microbatches = 4});
+    const StepReport two = deep_report("pp=2:" + schedule + ",gas=4");
     EXPECT_EQ(two.last_loss, one.last_loss);
     EXPECT_NEAR(two.bubble, schedule == "1f1b" ? 1.0 / 5 : 1.0 / 25, 1e-9);
-    EXPECT_NE(to_text(two, false).find("2 stages, " + schedule + ", 4 micro-batches: ranks wait"), std::string::npos);
-    EXPECT_EQ(to_json(two).at("schedule").string(), schedule);
+    const std::string stages = schedule == "1f1b" ? "2" : "4";
+    EXPECT_NE(to_text(two, false).find(stages + " stages, " + schedule + ", 4 micro-batches: ranks wait"), std::string::npos);
   }
   EXPECT_EQ(one.bubble, 0);
 }
 
-TEST(BenchStep, RefusesPipelinesThatDoNotFit) {
-  const auto problems_of = [](int ranks, const StepPipeline& pipeline) {
-    std::vector<Problem> problems;
-    check_samples(small, ranks, problems, pipeline);
+TEST(BenchStep, AnyLayoutLearnsTheSameAndIsNamed) {
+  const StepReport one = deep_report("gas=1");
+  EXPECT_EQ(to_text(one, false).find("layout  "), std::string::npos);
+  for (const std::string text : {"dp=1,tp=2,sequence,gas=1", "dp=1,cp=2,gas=1", "dp=2,tp=2,gas=1,zero=3"}) {
+    const StepReport report = deep_report(text);
+    EXPECT_NEAR(report.last_loss, one.last_loss, 1e-5) << text;
+    EXPECT_EQ(to_json(report).at("layout").string(), text);
+    EXPECT_NE(to_text(report, false).find("\nlayout       " + text + "\n"), std::string::npos) << text;
+  }
+}
+
+TEST(BenchStep, RefusesLayoutsThatDoNotFit) {
+  const auto problems_of = [](std::string_view text, int ranks) {
     std::string all;
-    for (const Problem& problem : problems) all += problem.message + "\n";
+    for (const Problem& problem : check(small, layout(text), ranks)) all += problem.message + "\n";
     return all;
   };
-  EXPECT_EQ(problems_of(2, {}), "");
-  EXPECT_NE(problems_of(2, {.stages = 2}).find("--pp 2 --schedule 1f1b: 2 stages, and small has 1 layers"), std::string::npos);
-  EXPECT_NE(problems_of(3, {.stages = 2}).find("--pp 2: 3 ranks do not divide by it"), std::string::npos);
-  EXPECT_NE(problems_of(1, {.schedule = "2f2b", .microbatches = 0}).find("--schedule 2f2b: there is no such schedule\n--gas 0"),
-            std::string::npos);
-  EXPECT_NE(problems_of(2, {.stages = 2, .schedule = "dualpipe-v", .microbatches = 2}).find("--gas 2: schedule dualpipe-v"),
-            std::string::npos);
-  EXPECT_NE(problems_of(2, {.microbatches = 2}).find("--ranks 2 --pp 1 --gas 2: the 2 samples of small do not divide by 4"),
+  EXPECT_EQ(problems_of("dp=2", 2), "");
+  EXPECT_NE(problems_of("pp=2", 2).find("layout dp=1,pp=2,gas=1: 2 stages"), std::string::npos);
+  EXPECT_NE(problems_of("tp=2", 4).find("= 2 ranks, but there are 4"), std::string::npos);
+  EXPECT_NE(problems_of("dp=2,gas=2", 2).find("layout dp=2,gas=2: the 2 samples of small do not divide by dp x gas = 4"),
             std::string::npos);
 }
 

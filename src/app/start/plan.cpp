@@ -11,6 +11,7 @@
 #include "app/start/pipeline_settings.h"
 #include "app/start/startup.h"
 #include "arch/flops.h"
+#include "arch/shard_rules.h"
 #include "base/error.h"
 #include "comm/agreement.h"
 #include "comm/text.h"
@@ -51,18 +52,9 @@ void set_table(layout::ParallelPlan& plan, const RunConfig& config, const std::s
 /// So that all ranks compute as much; as rank 0 works it out. Collective.
 std::vector<std::int64_t> balanced_split(const layout::ParallelPlan& plan, const arch::ModelConfig& model, std::int64_t positions,
                                          comm::Communicator& trainers) {
-  const double block = arch::block_flops_per_token(model, positions);
-  const double head = arch::training_flops_per_token(model, positions) - block * static_cast<double>(model.layers);
-  const std::vector<std::int64_t> split = layout::balanced_split(layout::stage_map(plan), model.layers, {block, head});
+  const std::vector<std::int64_t> split =
+      layout::balanced_split(layout::stage_map(plan), model.layers, arch::part_flops_per_token(model, positions));
   return split_from(comm::lead_text(trainers, layout::to_string(split))).value();
-}
-
-layout::PlanLimits limits_of(const arch::ModelConfig& model) {
-  return {.layers = model.layers,
-          .heads = model.heads,
-          .ffn_width = model.ffn_width,
-          .vocabulary = model.vocabulary,
-          .positions = model.block_size};
 }
 
 }  // namespace
@@ -119,7 +111,8 @@ std::vector<Problem> check_layout(const RunConfig& config, std::int64_t ranks) {
     }
   }
   const arch::ModelConfig model = model_config(config, std::numeric_limits<std::int32_t>::max());
-  for (Problem& problem : layout::check(plan, limits_of(model), trainers)) problems.push_back(std::move(problem));
+  for (Problem& problem : layout::check(plan, arch::plan_limits(model, model.block_size), trainers))
+    problems.push_back(std::move(problem));
   return problems;
 }
 
@@ -137,7 +130,8 @@ layout::ParallelPlan plan_of(const RunConfig& config, const arch::ModelConfig& m
     });
     set_table(plan, config, comm::lead_text(trainers, std::move(text)), *file);
   }
-  if (std::vector<Problem> problems = layout::check(plan, limits_of(model), trainers.size()); !problems.empty())
+  if (std::vector<Problem> problems = layout::check(plan, arch::plan_limits(model, model.block_size), trainers.size());
+      !problems.empty())
     throw UserError(std::move(problems));
   if (plan.pp > 1 && plan.split.empty()) plan.split = balanced_split(plan, model, config.model.block_size, trainers);
   return plan;

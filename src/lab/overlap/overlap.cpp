@@ -16,14 +16,19 @@ namespace {
 constexpr int warm_up_rounds = 2;
 
 void check(const StepShape& shape, const OverlapOptions& options, int ranks) {
-  std::vector<Problem> problems;
+  std::vector<Problem> problems = check(shape, data_parallel(ranks), ranks);
   if (ranks == 1) problems.push_back({"one rank exchanges no gradients", "--ranks 2, or start it by mpirun"});
   if (options.rounds < 1) problems.push_back({fmt::format("--rounds {}: must be at least 1", options.rounds), "--rounds 7"});
   if (options.bucket_bytes < 1) {
     problems.push_back({fmt::format("--bucket-bytes {}: must be at least 1", options.bucket_bytes), "--bucket-bytes 26214400"});
   }
-  check_samples(shape, ranks, problems);
   if (!problems.empty()) throw UserError(std::move(problems));
+}
+
+Layout layout_of(const OverlapOptions& options, bool overlap, int ranks) {
+  Layout layout = data_parallel(ranks);
+  layout.gradients = {.bucket_bytes = options.bucket_bytes, .overlap = overlap};
+  return layout;
 }
 
 // One kind of step, and what its rounds measured.
@@ -31,8 +36,7 @@ class Kind {
  public:
   Kind(const StepShape& shape, const OverlapOptions& options, bool overlap, Runtime& runtime, ops::Ops& ops,
        comm::Communicator& world)
-      : world_(world),
-        training_(shape, runtime, ops, world, {.gradients = {.bucket_bytes = options.bucket_bytes, .overlap = overlap}}) {}
+      : world_(world), training_(shape, runtime, ops, world, {.layout = layout_of(options, overlap, world.size())}) {}
 
   void run(bool count) {
     train::StepResult result;

@@ -25,17 +25,13 @@ std::int64_t agreed(comm::Communicator& world, std::int64_t decision) {
   return decision;
 }
 
-StepSettings settings_of(const StepBenchOptions& options) {
-  return {.weights = options.weights, .recompute = options.recompute, .zero = options.zero, .pipeline = options.pipeline};
-}
-
 double bubble_of(const layout::ParallelPlan& plan) {
   return layout::bubble(layout::simulate(layout::actions_of(plan), layout::stage_map(plan)));
 }
 
 // The headline: nothing but the training itself.
 void time_steps(StepReport& report, const StepBenchOptions& options, Runtime& runtime, ops::Ops& ops, comm::Communicator& world) {
-  StepTraining training(report.shape, runtime, ops, world, settings_of(options));
+  StepTraining training(report.shape, runtime, ops, world, {report.layout, options.weights});
   report.activation_bytes = training.activation_bytes();
   train::StepResult result;
   report.first_step_seconds = training.timed_step(result);
@@ -58,7 +54,7 @@ void time_steps(StepReport& report, const StepBenchOptions& options, Runtime& ru
 void fill_account(StepReport& report, const StepBenchOptions& options, Runtime& runtime, comm::Communicator& world) {
   OpAccount account;
   const std::unique_ptr<ops::Ops> ops = options.observed_ops(account);
-  StepTraining training(report.shape, runtime, *ops, world, settings_of(options));
+  StepTraining training(report.shape, runtime, *ops, world, {report.layout, options.weights});
   train::StepResult result = training.step();
   const auto affordable = static_cast<std::int64_t>(2 / report.median_seconds());
   report.account_steps = static_cast<int>(agreed(world, std::clamp<std::int64_t>(affordable, 1, most_account_steps)));
@@ -78,11 +74,10 @@ void fill_account(StepReport& report, const StepBenchOptions& options, Runtime& 
   report.products = account.products();
 }
 
-void check(const StepShape& shape, const StepBenchOptions& options, int ranks) {
-  std::vector<Problem> problems;
+void check(const StepReport& report, const StepBenchOptions& options) {
+  std::vector<Problem> problems = check(report.shape, report.layout, report.ranks);
   if (options.steps < 1) problems.push_back({fmt::format("--steps {}: must be at least 1", options.steps), "--steps 20"});
   if (!(options.seconds > 0)) problems.push_back({fmt::format("--seconds {}: must be above 0", options.seconds), "--seconds 40"});
-  check_samples(shape, ranks, problems, options.pipeline);
   if (!problems.empty()) throw UserError(std::move(problems));
 }
 
@@ -99,16 +94,14 @@ std::optional<double> StepReport::floor_ratio() const {
 
 StepReport bench_step(const StepShape& shape, const StepBenchOptions& options, Runtime& runtime, ops::Ops& ops,
                       comm::Communicator& world) {
-  check(shape, options, world.size());
   StepReport report;
   report.shape = shape;
   report.version = options.version;
   report.dtype = options.weights.type;
-  report.recompute = options.recompute;
-  report.zero = options.zero;
-  report.pipeline = options.pipeline;
-  report.bubble = bubble_of(plan_of(shape, world.size(), settings_of(options)));
+  report.layout = options.layout.value_or(data_parallel(world.size()));
   report.ranks = world.size();
+  check(report, options);
+  report.bubble = bubble_of(report.layout.plan);
   report.threads = runtime.team().size() * world.size();
   report.flops_per_token = arch::training_flops_per_token(model_of(shape), shape.positions);
   time_steps(report, options, runtime, ops, world);

@@ -15,11 +15,11 @@
 #include "base/json.h"
 #include "comm/communicator.h"
 #include "device/runtime.h"
+#include "lab/layouts.h"
 #include "lab/step/floor.h"
 #include "lab/step/op_account.h"
 #include "lab/step/step_shapes.h"
 #include "lab/step/step_training.h"
-#include "layout/parallel_plan.h"
 #include "ops/ops.h"
 #include "parallel/parameter_store.h"
 
@@ -30,9 +30,7 @@ using MakeObservedOps = std::function<std::unique_ptr<ops::Ops>(ops::OpObserver&
 
 struct StepBenchOptions {
   parallel::WeightStorage weights = {};
-  layout::Recompute recompute = {};
-  int zero = 0;  ///< as memory.zero
-  StepPipeline pipeline = {};
+  std::optional<Layout> layout = {};  ///< none: all ranks share the samples
   int steps = 20;                     ///< timed steps, at most
   double seconds = 40;                ///< no further step is begun after this (but there are at least three)
   std::string_view version;           ///< of this program
@@ -43,9 +41,7 @@ struct StepReport {
   StepShape shape;
   std::string version;
   DType dtype = DType::f32;  ///< of weights and activations
-  layout::Recompute recompute;
-  int zero = 0;  ///< as memory.zero
-  StepPipeline pipeline;
+  Layout layout;
   double bubble = 0;                  ///< of all ranks' time, what its schedule leaves them waiting were all stages as long
   std::int64_t activation_bytes = 0;  ///< of the engine's memory, on a rank
   int ranks = 1;
@@ -74,8 +70,8 @@ struct StepReport {
   std::optional<double> floor_ratio() const;
 };
 
-/// Each rank of `world` takes its part of the shape's samples; collective, the report is rank 0's. Throws UserError when options
-/// are out of range or the samples do not divide by the ranks.
+/// Collective; the report is rank 0's. Throws UserError when options are out of range, or where the layout is none for the shape
+/// and the ranks of `world`.
 StepReport bench_step(const StepShape& shape, const StepBenchOptions& options, Runtime& runtime, ops::Ops& ops,
                       comm::Communicator& world);
 

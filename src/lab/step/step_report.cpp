@@ -91,10 +91,13 @@ std::string to_text(const StepReport& report, bool details) {
   if (report.floor) {
     text += fmt::format("; floor {}: {:.3f} x the floor", format_seconds(report.floor->seconds()), *report.floor_ratio());
   }
-  if (report.pipeline.stages > 1) {
+  const layout::ParallelPlan& plan = report.layout.plan;
+  if (name_of(report.layout) != name_of(data_parallel(report.ranks)))
+    text += fmt::format("\nlayout       {}", name_of(report.layout, bench_defaults));
+  if (plan.pp > 1) {
     text += fmt::format(
-        "\npipeline     {} stages, {}, {} micro-batches: ranks wait {:.1f} % of the time where all stages are as long",
-        report.pipeline.stages, report.pipeline.schedule, report.pipeline.microbatches, 100 * report.bubble);
+        "\npipeline     {} stages, {}, {} micro-batch{}: ranks wait {:.1f} % of the time where all stages are as long",
+        plan.stages(), plan.schedule, plan.microbatches, plan.microbatches == 1 ? "" : "es", 100 * report.bubble);
   }
   if (report.ranks > 1) {
     text +=
@@ -104,7 +107,7 @@ std::string to_text(const StepReport& report, bool details) {
                       report.first_step_after_start);
   text += fmt::format("peak memory  {} MiB, activations {} (recompute {})\nloss         {:.4f} first, {:.4f} last\n\n",
                       report.peak_mib, format_bytes(static_cast<std::uint64_t>(report.activation_bytes)),
-                      to_string(report.recompute), report.first_loss, report.last_loss);
+                      to_string(plan.recompute), report.first_loss, report.last_loss);
   if (report.account_steps > 0) text += account_table(report);
   if (!details) return text;
   if (report.account_steps > 0) text += ops_table(report) + products_table(report);
@@ -134,11 +137,7 @@ Json to_json(const StepReport& report) {
                       {"device_peak_mib", 0},
                       {"exposed_s", rounded(report.exposed_seconds, 6)},
                       {"floor_ratio", ratio ? Json(rounded(*ratio, 4)) : Json()},
-                      {"recompute", to_string(report.recompute)},
-                      {"zero", std::int64_t{report.zero}},
-                      {"pp", std::int64_t{report.pipeline.stages}},
-                      {"schedule", report.pipeline.schedule},
-                      {"gas", std::int64_t{report.pipeline.microbatches}},
+                      {"layout", name_of(report.layout, bench_defaults)},
                       {"bubble", rounded(report.bubble, 4)},
                       {"activation_bytes", report.activation_bytes},
                       {"account", std::move(account)}};

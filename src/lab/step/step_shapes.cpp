@@ -10,10 +10,11 @@
 namespace lockstep::lab {
 namespace {
 
-constexpr std::array<StepShape, 8> shapes{{{"tiny", 4, 4, 128, 65, 12, 64},
+constexpr std::array<StepShape, 9> shapes{{{"tiny", 4, 4, 128, 65, 12, 64},
                                            {"char-12x64", 6, 6, 384, 65, 12, 64},
                                            {"char", 6, 6, 384, 65, 64, 256},
                                            {"gpt2:4x64", 12, 12, 768, 50304, 4, 64},
+                                           {"gpt2:8x256", 12, 12, 768, 50304, 8, 256},
                                            {"gpt2:1x1024", 12, 12, 768, 50304, 1, 1024},
                                            {"gpt2:4x1024", 12, 12, 768, 50304, 4, 1024},
                                            {"llama:4x64", 12, 12, 768, 50304, 4, 64, true},

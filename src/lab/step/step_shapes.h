@@ -19,7 +19,7 @@ struct StepShape {
   std::int64_t tokens() const { return samples * positions; }
 };
 
-/// tiny, char-12x64, char, gpt2:4x64, gpt2:1x1024, gpt2:4x1024, llama:4x64, llama:1x1024.
+/// tiny, char-12x64, char, gpt2:4x64, gpt2:8x256, gpt2:1x1024, gpt2:4x1024, llama:4x64, llama:1x1024.
 std::vector<std::string> step_shape_names();
 /// Throws UserError that names the known ones.
 const StepShape& step_shape(std::string_view name);

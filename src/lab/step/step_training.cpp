@@ -5,9 +5,9 @@
 #include <algorithm>
 
 #include "arch/flops.h"
+#include "arch/shard_rules.h"
 #include "base/rng.h"
 #include "base/timer.h"
-#include "layout/pipeline/schedules.h"
 #include "layout/pipeline/split.h"
 
 namespace lockstep::lab {
@@ -15,36 +15,30 @@ namespace {
 
 constexpr double learning_rate = 3e-4;
 
-train::EngineConfig engine_config(const StepShape& shape, int ranks, const StepSettings& settings) {
+layout::ParallelPlan plan_of(const StepShape& shape, const Layout& layout) {
+  layout::ParallelPlan plan = layout.plan;
+  const arch::ModelConfig model = model_of(shape);
+  if (plan.pp > 1 && plan.split.empty()) {
+    const layout::PartCosts costs = arch::part_flops_per_token(model, shape.positions);
+    plan.split = layout::balanced_split(layout::stage_map(plan), model.layers, costs);
+  }
+  return plan;
+}
+
+train::EngineConfig engine_config(const StepShape& shape, const layout::ParallelPlan& plan, const StepSettings& settings) {
   train::EngineConfig config;
   config.model = model_of(shape);
   config.grad_clip = 1.0F;
-  config.plan = plan_of(shape, ranks, settings);
-  config.samples = shape.samples / config.plan.dp / config.plan.microbatches;
+  config.plan = plan;
+  config.samples = shape.samples / plan.dp / plan.microbatches;
   config.positions = shape.positions;
   config.weights = settings.weights;
-  config.gradients = settings.gradients;
+  config.gradients = settings.layout.gradients;
+  if (settings.layout.moments) config.optimizer.moments = settings.layout.moments;
   return config;
 }
 
 }  // namespace
-
-layout::ParallelPlan plan_of(const StepShape& shape, int ranks, const StepSettings& settings) {
-  const auto& [stages, name, microbatches] = settings.pipeline;
-  layout::ParallelPlan plan{.dp = ranks / stages,
-                            .pp = stages,
-                            .chunks = usual_chunks(*layout::find_schedule(name), stages),
-                            .schedule = name,
-                            .microbatches = microbatches,
-                            .recompute = settings.recompute,
-                            .ranks_per_host = ranks};
-  layout::set_zero_level(plan, settings.zero);
-  const arch::ModelConfig model = model_of(shape);
-  const double block = arch::block_flops_per_token(model, shape.positions);
-  const double head = arch::training_flops_per_token(model, shape.positions) - block * static_cast<double>(model.layers);
-  if (stages > 1) plan.split = layout::balanced_split(layout::stage_map(plan), model.layers, {block, head});
-  return plan;
-}
 
 FixedBatches::FixedBatches(const StepShape& shape, int part, int parts, int microbatches) {
   const CounterRng rng(0, "bench.batch");
@@ -74,9 +68,9 @@ FixedBatches::FixedBatches(const StepShape& shape, int part, int parts, int micr
 
 StepTraining::StepTraining(const StepShape& shape, Runtime& runtime, ops::Ops& ops, comm::Communicator& world,
                            const StepSettings& settings)
-    : groups_(world, layout::Mesh(plan_of(shape, world.size(), settings))),
+    : groups_(world, layout::Mesh(plan_of(shape, settings.layout))),
       batches_(shape, groups_.at().dp, groups_.plan().dp, groups_.plan().microbatches),
-      engine_(engine_config(shape, world.size(), settings), runtime, ops, groups_) {
+      engine_(engine_config(shape, groups_.plan(), settings), runtime, ops, groups_) {
   engine_.commit();
   engine_.initialise();
 }
@@ -89,35 +83,15 @@ double StepTraining::timed_step(train::StepResult& result) {
   return now_seconds() - start;
 }
 
-void check_samples(const StepShape& shape, int ranks, std::vector<Problem>& problems, const StepPipeline& pipeline) {
-  const auto& [stages, name, microbatches] = pipeline;
-  const layout::NamedSchedule* schedule = layout::find_schedule(name);
-  if (schedule == nullptr)
-    problems.push_back({fmt::format("--schedule {}: there is no such schedule", name), "lockstep plan --help lists them"});
-  if (microbatches < 1) problems.push_back({fmt::format("--gas {}: must be at least 1", microbatches), "--gas 1"});
-  if (stages < 1 || ranks % stages != 0) {
-    problems.push_back({fmt::format("--pp {}: {} rank{} not divide by it", stages, ranks, ranks == 1 ? " does" : "s do"),
-                        "choose a number of stages that divides --ranks"});
+std::vector<Problem> check(const StepShape& shape, const Layout& layout, int ranks) {
+  std::vector<Problem> problems = check(layout, arch::plan_limits(model_of(shape), shape.positions), ranks, bench_defaults);
+  const int parts = layout.plan.dp * layout.plan.microbatches;
+  if (parts > 0 && shape.samples % parts != 0) {
+    problems.push_back({fmt::format("layout {}: the {} samples of {} do not divide by dp x gas = {}",
+                                    name_of(layout, bench_defaults), shape.samples, shape.name, parts),
+                        "choose degrees that divide them, or a shape with more samples"});
   }
-  if (!problems.empty()) return;
-  const int chunks = usual_chunks(*schedule, stages);
-  if (std::int64_t{stages} * chunks > shape.layers) {
-    problems.push_back({fmt::format("--pp {} --schedule {}: {} stages, and {} has {} layers", stages, name, stages * chunks,
-                                    shape.name, shape.layers),
-                        "take fewer stages, or a shape with more layers"});
-  }
-  if (schedule->least_microbatches * stages > microbatches && stages > 1) {
-    problems.push_back({fmt::format("--gas {}: schedule {} needs at least {} micro-batches for each of {} ranks", microbatches,
-                                    name, schedule->least_microbatches, stages),
-                        fmt::format("--gas {}", schedule->least_microbatches * stages)});
-  }
-  const int parts = ranks / stages * microbatches;
-  if (shape.samples % parts == 0) return;
-  const std::string what =
-      parts == ranks ? fmt::format("--ranks {}", ranks) : fmt::format("--ranks {} --pp {} --gas {}", ranks, stages, microbatches);
-  problems.push_back({fmt::format("{}: the {} samples of {} do not divide by {}", what, shape.samples, shape.name,
-                                  parts == ranks ? "it" : std::to_string(parts)),
-                      "choose a number of ranks that divides them, or a shape with more samples"});
+  return problems;
 }
 
 double median_of(std::vector<double> values) {

@@ -11,20 +11,13 @@
 #include "comm/communicator.h"
 #include "data/batch.h"
 #include "device/runtime.h"
+#include "lab/layouts.h"
 #include "lab/step/step_shapes.h"
 #include "ops/ops.h"
 #include "parallel/parameter_store.h"
-#include "parallel/zero/gradients.h"
 #include "train/engine.h"
 
 namespace lockstep::lab {
-
-/// Ranks that divide the layers, and when each works.
-struct StepPipeline {
-  int stages = 1;  ///< ranks of a pipeline
-  std::string schedule = "1f1b";
-  int microbatches = 1;  ///< that the samples of a replica are cut into
-};
 
 /// Random tokens, each one's target the next: part `part` of `parts` of the shape's samples, in micro-batches.
 class FixedBatches {
@@ -43,21 +36,15 @@ class FixedBatches {
 
 /// What is not the shape's.
 struct StepSettings {
+  Layout layout = {};
   parallel::WeightStorage weights = {};
-  parallel::GradientOptions gradients = {};
-  layout::Recompute recompute = {};
-  int zero = 0;  ///< as memory.zero
-  StepPipeline pipeline = {};
 };
-
-/// How `ranks` ranks train the shape.
-layout::ParallelPlan plan_of(const StepShape& shape, int ranks, const StepSettings& settings);
 
 class StepTraining {
  public:
-  /// Collective; the arguments outlive it. The samples divide by the replicas and their micro-batches.
-  StepTraining(const StepShape& shape, Runtime& runtime, ops::Ops& ops, comm::Communicator& world,
-               const StepSettings& settings = {});
+  /// Collective; the arguments outlive it. The layout is one for `world`, and the samples divide by its replicas and their
+  /// micro-batches.
+  StepTraining(const StepShape& shape, Runtime& runtime, ops::Ops& ops, comm::Communicator& world, const StepSettings& settings);
   train::StepResult step();
   /// Seconds of the step that `result` tells of.
   double timed_step(train::StepResult& result);
@@ -70,9 +57,8 @@ class StepTraining {
   std::int64_t done_ = 0;
 };
 
-/// Problems for `--ranks`, `--pp`, `--schedule` and `--gas` that do not fit each other, or that the samples of the shape do not
-/// divide by.
-void check_samples(const StepShape& shape, int ranks, std::vector<Problem>& problems, const StepPipeline& pipeline = {});
+/// What is wrong with a layout for the shape's model and samples, and for `ranks` ranks.
+std::vector<Problem> check(const StepShape& shape, const Layout& layout, int ranks);
 
 /// Of at least one value.
 double median_of(std::vector<double> values);

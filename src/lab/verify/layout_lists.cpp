@@ -3,7 +3,7 @@
 #include <array>
 
 #include "base/error.h"
-#include "lab/verify/layouts.h"
+#include "lab/layouts.h"
 
 namespace lockstep::lab {
 namespace {

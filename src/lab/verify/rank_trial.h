@@ -9,7 +9,7 @@
 
 #include "comm/communicator.h"
 #include "data/batch.h"
-#include "lab/verify/layouts.h"
+#include "lab/layouts.h"
 #include "lab/verify/verify_model.h"
 #include "parallel/stores.h"
 #include "train/engine.h"

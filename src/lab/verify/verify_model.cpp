@@ -38,14 +38,6 @@ VerifyModel llama() {
 
 }  // namespace
 
-layout::PlanLimits VerifyModel::limits() const {
-  return {.layers = config.layers,
-          .heads = config.heads,
-          .ffn_width = config.ffn_width,
-          .vocabulary = config.vocabulary,
-          .positions = positions};
-}
-
 VerifyModel verify_model(std::string_view name, DType type) {
   ensure(name == "gpt2" || name == "llama", "a model is one of verify_model_names()");
   VerifyModel model = name == "gpt2" ? gpt2() : llama();

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "arch/config.h"
+#include "arch/shard_rules.h"
 #include "data/batch.h"
-#include "layout/parallel_plan.h"
 #include "parallel/parameter_store.h"
 #include "train/optimizer/optimizer.h"
 
@@ -27,7 +27,7 @@ struct VerifyModel {
   std::uint64_t seed = 1337;
 
   /// What a layout may cut of it.
-  layout::PlanLimits limits() const;
+  layout::PlanLimits limits() const { return arch::plan_limits(config, positions); }
 };
 
 /// "gpt2": biases, learned positions, a tied head, dropout, clipping. "llama": key/value heads shared by query heads, rotary

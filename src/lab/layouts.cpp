@@ -1,4 +1,4 @@
-#include "lab/verify/layouts.h"
+#include "lab/layouts.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -12,7 +12,7 @@
 namespace lockstep::lab {
 namespace {
 
-constexpr int usual_microbatches = 4, most_ranks = 64;
+constexpr int most_ranks = 64;  // of a degree
 
 /// What the words say, before they are put together.
 struct Wish {
@@ -82,7 +82,7 @@ constexpr std::array words{
     KnownWord{{"split", "N+N+...", "of pp: blocks of each stage (as even as they can be)"},
               [](Wish& wish, std::string_view value) { return set_split(wish.layout.plan, value); }},
     KnownWord{
-        {"gas", "N", "micro-batches of a step, on each data-parallel rank (those that make 4 on all, or as many as pp needs)"},
+        {"gas", "N", "micro-batches of a step, on each data-parallel rank (in verify those that make 4 on all; as pp needs)"},
         [](Wish& wish, std::string_view value) { return (wish.microbatches = number(value, 1, 1024)).has_value(); }},
     KnownWord{{"reduce", "step|microbatch", "when gradients are added over ranks (step)"},
               [](Wish& wish, std::string_view value) {
@@ -108,7 +108,7 @@ constexpr std::array words{
               [](Wish& wish, std::string_view value) { return take(layout::recompute_from(value), wish.layout.plan.recompute); }},
     KnownWord{{"overlap", "true|false", "gradients are added while backward goes on (true)"},
               [](Wish& wish, std::string_view value) { return truth(value, wish.layout.gradients.overlap); }},
-    KnownWord{{"bucket", "BYTES", "of gradients that are added together (65536)"},
+    KnownWord{{"bucket", "BYTES", "of gradients that are added together (in verify 65536)"},
               [](Wish& wish, std::string_view value) {
                 int bytes = 0;
                 if (!take(number(value, 1, 1 << 30), bytes)) return false;
@@ -146,14 +146,14 @@ void take_word(std::string_view word, std::string_view text, Wish& wish, std::ve
   }
 }
 
-Layout put_together(const Wish& wish) {
+Layout put_together(const Wish& wish, const LayoutDefaults& defaults) {
   Layout layout = wish.layout;
   layout::ParallelPlan& plan = layout.plan;
   const layout::NamedSchedule* schedule = layout::find_schedule(plan.schedule);
   const bool pipeline = plan.pp > 1 && schedule != nullptr;
   plan.chunks = wish.chunks.value_or(pipeline ? usual_chunks(*schedule, plan.pp) : 1);
   const int needed = pipeline ? schedule->least_microbatches * plan.pp : 1;
-  plan.microbatches = wish.microbatches.value_or(std::max((usual_microbatches + plan.dp - 1) / plan.dp, needed));
+  plan.microbatches = wish.microbatches.value_or(std::max((defaults.microbatches + plan.dp - 1) / plan.dp, needed));
   const bool hosts = wish.over == layout::CutOver::host && wish.zero > 0;
   plan.ranks_per_host = wish.ranks_per_host.value_or(hosts ? 2 * plan.tp : plan.ranks());
   layout::set_zero_level(plan, wish.zero, wish.over);
@@ -177,29 +177,32 @@ std::vector<LayoutWord> layout_words() {
   return all;
 }
 
-std::optional<Layout> layout_from(std::string_view text, std::vector<Problem>& problems) {
+std::optional<Layout> layout_from(std::string_view text, std::vector<Problem>& problems, const LayoutDefaults& defaults) {
   const std::size_t before = problems.size();
   Wish wish;
+  wish.layout.gradients.bucket_bytes = defaults.bucket_bytes;
   for (std::size_t at = 0; at <= text.size();) {
     const std::size_t end = std::min(text.find(',', at), text.size());
     take_word(text.substr(at, end - at), text, wish, problems);
     at = end + 1;
   }
   if (problems.size() > before) return std::nullopt;
-  return put_together(wish);
+  return put_together(wish, defaults);
 }
 
-std::vector<Problem> check(const Layout& layout, const layout::PlanLimits& limits) {
-  std::vector<Problem> problems = layout::check(layout.plan, limits, layout.plan.ranks());
-  if (layout.plan.ranks() > most_ranks) {
-    problems.push_back({fmt::format("{} ranks: verify starts at most {}, as threads", layout.plan.ranks(), most_ranks),
-                        "smaller degrees prove as much"});
-  }
-  for (Problem& problem : problems) problem.message = fmt::format("layout {}: {}", name_of(layout), problem.message);
+Layout data_parallel(int ranks) {
+  Layout layout{.gradients = {}};
+  layout.plan.dp = layout.plan.ranks_per_host = ranks;
+  return layout;
+}
+
+std::vector<Problem> check(const Layout& layout, const layout::PlanLimits& limits, int ranks, const LayoutDefaults& defaults) {
+  std::vector<Problem> problems = layout::check(layout.plan, limits, ranks);
+  for (Problem& problem : problems) problem.message = fmt::format("layout {}: {}", name_of(layout, defaults), problem.message);
   return problems;
 }
 
-std::string name_of(const Layout& layout) {
+std::string name_of(const Layout& layout, const LayoutDefaults& defaults) {
   const layout::ParallelPlan& plan = layout.plan;
   const layout::ParallelPlan usual;
   std::vector<std::string> all{fmt::format("dp={}", plan.dp)};
@@ -226,7 +229,7 @@ std::string name_of(const Layout& layout) {
   say(!plan.reshard_after_forward, "reshard=false");
   say(plan.recompute != usual.recompute, fmt::format("recompute={}", to_string(plan.recompute)));
   say(!layout.gradients.overlap, "overlap=false");
-  say(layout.gradients.bucket_bytes != Layout{}.gradients.bucket_bytes, fmt::format("bucket={}", layout.gradients.bucket_bytes));
+  say(layout.gradients.bucket_bytes != defaults.bucket_bytes, fmt::format("bucket={}", layout.gradients.bucket_bytes));
   if (layout.moments) all.emplace_back(*layout.moments == DType::bf16 ? "moments=bf16" : "moments=fp32");
   return fmt::format("{}", fmt::join(all, ","));
 }

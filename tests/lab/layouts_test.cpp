@@ -1,11 +1,12 @@
 // Layouts as texts.
 
+#include "lab/layouts.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <set>
 
-#include "lab/verify/layouts.h"
 #include "lab/verify/verify_model.h"
 
 namespace lockstep::lab {
@@ -18,7 +19,7 @@ Layout layout(std::string_view text) {
   return read.value_or(Layout{});
 }
 
-TEST(VerifyLayouts, WordsMakeAPlan) {
+TEST(Layouts, WordsMakeAPlan) {
   const Layout made = layout("dp=4,gas=2,zero=3,zero_group=node,recompute=every:3,reduce=microbatch,prefetch=2,reshard=false");
   EXPECT_EQ(made.plan.dp, 4);
   EXPECT_EQ(made.microbatches(), 8);
@@ -33,7 +34,7 @@ TEST(VerifyLayouts, WordsMakeAPlan) {
   EXPECT_EQ(layout("moments=bf16").moments, DType::bf16);
 }
 
-TEST(VerifyLayouts, AStepHasFourMicroBatchesUnlessItIsSaid) {
+TEST(Layouts, AStepHasFourMicroBatchesUnlessItIsSaid) {
   EXPECT_EQ(layout("dp=1").plan.microbatches, 4);
   EXPECT_EQ(layout("dp=2").plan.microbatches, 2);
   EXPECT_EQ(layout("dp=3").plan.microbatches, 2);
@@ -41,7 +42,7 @@ TEST(VerifyLayouts, AStepHasFourMicroBatchesUnlessItIsSaid) {
   EXPECT_EQ(layout("gas=3,dp=2").microbatches(), 6);
 }
 
-TEST(VerifyLayouts, NamesAreReadBack) {
+TEST(Layouts, NamesAreReadBack) {
   for (const char* list : {"quick", "all"}) {
     for (const std::string& text : layout_list(list)) {
       const std::string name = name_of(layout(text));
@@ -51,21 +52,22 @@ TEST(VerifyLayouts, NamesAreReadBack) {
   }
 }
 
-TEST(VerifyLayouts, ListsHaveLayoutsOfEveryModelOnce) {
+TEST(Layouts, ListsHaveLayoutsOfEveryModelOnce) {
   for (const char* list : {"quick", "all"}) {
     std::set<std::string> seen;
     for (const std::string& text : layout_list(list)) {
       const Layout made = layout(text);
       EXPECT_TRUE(seen.insert(name_of(made)).second) << text;
       for (const std::string& model : verify_model_names()) {
-        for (const Problem& problem : check(made, verify_model(model, DType::f32).limits())) ADD_FAILURE() << problem.message;
+        for (const Problem& problem : check(made, verify_model(model, DType::f32).limits(), made.plan.ranks()))
+          ADD_FAILURE() << problem.message;
       }
     }
   }
   EXPECT_GE(layout_list("all").size(), 80U);
 }
 
-TEST(VerifyLayouts, ThePlainLayoutKeepsWhatChangesSums) {
+TEST(Layouts, ThePlainLayoutKeepsWhatChangesSums) {
   EXPECT_EQ(name_of(plain(layout("dp=2,zero=3,recompute=full,overlap=false,bucket=1,prefetch=0"))), "dp=2,gas=2");
   EXPECT_EQ(name_of(plain(layout("dp=2,zero=1,reduce=microbatch,moments=bf16"))), "dp=2,gas=2,reduce=microbatch,moments=bf16");
   EXPECT_EQ(name_of(plain(layout("dp=2,gas=1,reduce=microbatch"))), "dp=2,gas=1");
@@ -73,7 +75,7 @@ TEST(VerifyLayouts, ThePlainLayoutKeepsWhatChangesSums) {
   EXPECT_EQ(name_of(one_rank(layout("dp=3,gas=2,zero=3,moments=bf16"))), "dp=1,gas=6,moments=bf16");
 }
 
-TEST(VerifyLayouts, WhatIsNoLayoutIsRefusedWithARemedy) {
+TEST(Layouts, WhatIsNoLayoutIsRefusedWithARemedy) {
   const auto refusal = [](std::string_view text) {
     std::vector<Problem> problems;
     EXPECT_FALSE(layout_from(text, problems)) << text;
@@ -92,9 +94,9 @@ TEST(VerifyLayouts, WhatIsNoLayoutIsRefusedWithARemedy) {
   EXPECT_NE(two.find("dp=x"), std::string::npos);
 }
 
-TEST(VerifyLayouts, WhatAModelCannotHaveIsNamedWithItsLayout) {
+TEST(Layouts, WhatAModelCannotHaveIsNamedWithItsLayout) {
   const layout::PlanLimits limits = verify_model("gpt2", DType::f32).limits();
-  const auto problems = check(layout("dp=3,zero=1,zero_group=node,recompute=every:9"), limits);
+  const auto problems = check(layout("dp=3,zero=1,zero_group=node,recompute=every:9"), limits, 3);
   ASSERT_EQ(problems.size(), 2U);
   for (const Problem& problem : problems)
     EXPECT_TRUE(problem.message.starts_with("layout dp=3,gas=2,zero=1,")) << problem.message;
