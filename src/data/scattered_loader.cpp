@@ -11,7 +11,7 @@ namespace lockstep::data {
 
 ScatteredLoader::ScatteredLoader(const TokenFile& file, const Sampler& sampler, const LoaderShape& shape,
                                  comm::Communicator& group)
-    : shape_(shape), group_(group), batches_(static_cast<std::size_t>(shape.microbatches)) {
+    : shape_(shape), group_(group) {
   ensure(shape.ranks % group.size() == 0, "all groups have one size");
   if (group.rank() != 0) return;
   LoaderShape whole = shape;  // the group's micro-batches lie one after another
@@ -23,8 +23,10 @@ ScatteredLoader::ScatteredLoader(const TokenFile& file, const Sampler& sampler, 
 
 void ScatteredLoader::declare(Arena& arena) {
   const std::int64_t mine = multiply(shape_.microbatches, multiply(shape_.samples, shape_.positions));
-  arena.declare(tokens_, "tokens", Shape{mine}, DType::i32);
-  arena.declare(targets_, "targets", Shape{mine}, DType::i32);
+  for (Slot& slot : slots_) {
+    arena.declare(slot.tokens, "tokens", Shape{mine}, DType::i32);
+    arena.declare(slot.targets, "targets", Shape{mine}, DType::i32);
+  }
   if (!reader_) return;
   reader_->declare(arena);
   arena.declare(all_tokens_, "group.tokens", Shape{mine * group_.size()}, DType::i32);
@@ -32,16 +34,18 @@ void ScatteredLoader::declare(Arena& arena) {
 }
 
 void ScatteredLoader::start(std::uint64_t step, std::uint64_t next_sample) {
-  step_ = step;
+  step_ = brought_ = step;
   next_sample_ = next_sample;
   if (reader_) reader_->start(step, next_sample);
   const std::int64_t rows = shape_.samples * shape_.positions;
-  for (std::int64_t m = 0; m < shape_.microbatches; ++m) {
-    Batch& batch = batches_[static_cast<std::size_t>(m)];
-    batch.tokens = tokens_.flat(m * rows, rows);
-    batch.targets = targets_.flat(m * rows, rows);
-    batch.samples = shape_.samples;
-    batch.positions = shape_.positions;
+  for (Slot& slot : slots_) {
+    for (std::int64_t m = 0; m < shape_.microbatches; ++m) {
+      Batch& batch = slot.batches.emplace_back();
+      batch.tokens = slot.tokens.flat(m * rows, rows);
+      batch.targets = slot.targets.flat(m * rows, rows);
+      batch.samples = shape_.samples;
+      batch.positions = shape_.positions;
+    }
   }
 }
 
@@ -54,20 +58,27 @@ void ScatteredLoader::collect(const StepBatches& read, Tensor Batch::* member, c
   }
 }
 
-StepBatches ScatteredLoader::next() {
-  const ScopedTime waited(waited_);
+void ScatteredLoader::bring() {
   if (reader_) {
     const StepBatches read = reader_->next();
     collect(read, &Batch::tokens, all_tokens_);
     collect(read, &Batch::targets, all_targets_);
   }
-  comm::Communicator& group = group_.host();
-  comm::Request tokens = group.scatter(tokens_, all_tokens_, 0), targets = group.scatter(targets_, all_targets_, 0);
-  tokens.wait();
-  targets.wait();
-  StepBatches result{step_++, batches_, 0};
+  Slot& slot = slot_of(brought_++);
+  slot.coming_tokens = group_.host().scatter(slot.tokens, all_tokens_, 0);
+  slot.coming_targets = group_.host().scatter(slot.targets, all_targets_, 0);
+}
+
+StepBatches ScatteredLoader::next() {
+  const ScopedTime waited(waited_);
+  if (brought_ == step_) bring();
+  Slot& slot = slot_of(step_);
+  slot.coming_tokens.wait();
+  slot.coming_targets.wait();
+  bring();
+  StepBatches result{step_++, slot.batches, 0};
   for (std::int64_t m = 0; m < shape_.microbatches; ++m) {
-    Batch& batch = batches_[static_cast<std::size_t>(m)];
+    Batch& batch = slot.batches[static_cast<std::size_t>(m)];
     batch.first_sample = shape_.first_sample(next_sample_, m);
     batch.target_count = std::ranges::count_if(elements<std::int32_t>(batch.targets), [](std::int32_t id) { return id >= 0; });
     result.target_count += batch.target_count;

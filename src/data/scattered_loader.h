@@ -1,8 +1,9 @@
 #pragma once
 
-// Reader ranks: the first rank of a group reads for all of it and scatters. What a rank trains on is what it would have read
-// itself.
+// Reader ranks: the first rank of a group reads for all of it and scatters, a step ahead, while the group works on the one
+// before. What a rank trains on is what it would have read itself.
 
+#include <array>
 #include <optional>
 #include <vector>
 
@@ -14,7 +15,8 @@ namespace lockstep::data {
 class ScatteredLoader final : public BatchSource {
  public:
   /// `shape` is this rank's of the whole run; `group` are the neighbouring ranks that share a reader, group rank 0, all groups
-  /// of one size. `file` outlives the loader and is read on the reader alone. next() is collective in the group.
+  /// of one size. `file` outlives the loader and is read on the reader alone. next() is collective in the group, and so is the
+  /// destructor, which waits for the step that is under way.
   ScatteredLoader(const TokenFile& file, const Sampler& sampler, const LoaderShape& shape, comm::Communicator& group);
 
   void declare(Arena& arena) override;
@@ -23,15 +25,23 @@ class ScatteredLoader final : public BatchSource {
   double waited_seconds() const override { return waited_; }
 
  private:
+  /// Of this rank, in one step.
+  struct Slot {
+    Tensor tokens, targets;  ///< [microbatches * B * T]
+    std::vector<Batch> batches;
+    comm::Request coming_tokens, coming_targets;
+  };
+  Slot& slot_of(std::uint64_t step) { return slots_[step % slots_.size()]; }
+  /// Begins to bring the step after the last one that was.
+  void bring();
   void collect(const StepBatches& read, Tensor Batch::* member, const Tensor& to) const;
 
   LoaderShape shape_;
   comm::Communicator& group_;
   std::optional<Loader> reader_;
   Tensor all_tokens_, all_targets_;  ///< [group, microbatches * B * T] on the reader
-  Tensor tokens_, targets_;          ///< [microbatches * B * T]
-  std::vector<Batch> batches_;
-  std::uint64_t step_ = 0, next_sample_ = 0;
+  std::array<Slot, 2> slots_;        ///< step s in s modulo their number
+  std::uint64_t step_ = 0, brought_ = 0, next_sample_ = 0;
   double waited_ = 0;
 };
 

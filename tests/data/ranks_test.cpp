@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <memory>
 #include <set>
 
@@ -195,6 +196,27 @@ TEST(RanksOfData, ReadersScatterWhatTheOthersWouldHaveRead) {
       EXPECT_TRUE(found == expected) << readers;
     }
   }
+}
+
+TEST(RanksOfData, ReadersScatterAStepAhead) {
+  const Folder folder;
+  const TokenFile file(folder.write_ids("train.bin", counting(40000, 40000)), format);
+  std::atomic<bool> other_has_two = false;
+  comm::run_ranks(2, {.timeout = 60}, [&](comm::Communicator& world) {
+    const LoaderShape shape{.samples = 2, .positions = positions, .rank = world.rank(), .ranks = 2};
+    Ledger ledger;
+    Arena arena("data", MemoryKind::data);
+    ScatteredLoader loader(file, Sampler(options_of(file, Order::random, shape.global_batch())), shape, world);
+    loader.declare(arena);
+    arena.commit(host_memory(), ledger);
+    loader.start(0, 0);
+    (void)loader.next();
+    if (world.rank() == 0) other_has_two.wait(false);
+    (void)loader.next();
+    other_has_two = true;
+    other_has_two.notify_all();
+  });
+  EXPECT_TRUE(other_has_two);
 }
 
 }  // namespace

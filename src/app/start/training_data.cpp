@@ -102,8 +102,8 @@ std::int64_t TrainingData::bytes(const RunConfig& config, const train::EngineCon
   if (config.data.io != "readers") return windows + (reads_by_mpi(config, session) ? 1 : 2) * gas * batch;
   const std::int64_t sharers = group.size() / std::max<std::int64_t>(1, config.data.readers);
   const std::int64_t mine = ids(gas * settings.samples);
-  if (group.rank() % sharers != 0) return windows + mine;
-  return windows + mine + 2 * gas * sharers * batch + ids(gas * settings.samples * sharers);
+  if (group.rank() % sharers != 0) return windows + 2 * mine;
+  return windows + 2 * mine + 2 * gas * sharers * batch + ids(gas * settings.samples * sharers);
 }
 
 }  // namespace lockstep::app
