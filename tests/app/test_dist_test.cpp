@@ -76,19 +76,23 @@ TEST(DistInfo, HasTheEighteenKeysInTheirOrder) {
             "  • NGPUS=8\n  • NGPUS_AVAILABLE=8\n  • NODE_ID=1\n  • RANK=5\n  • SCHEDULER=LOCAL\n  • WORLD_SIZE_TOTAL=8\n"
             "  • WORLD_SIZE_IN_USE=8\n  • LAUNCH_CMD=None");
   EXPECT_EQ(rank_line(standing), "[device='cpu'][rank=5/7][local_rank=1/3][node=1/1]");
+  Standing far = standing;
+  far.device = "cuda";
+  EXPECT_EQ(rank_line(far), "[device='cuda'][rank=5/7][local_rank=1/3][node=1/1]");
+  EXPECT_TRUE(dist_info(far).starts_with("[dist_info]:\n  • DEVICE=cuda\n  • DEVICE_ID=cuda:1\n"));
 }
 
 TEST(DistInfo, KnowsTheScheduler) {
   comm::run_ranks(2, {.timeout = 60}, [](comm::Communicator& world) {
     const std::map<std::string, std::string> slurm{{"SLURM_JOB_ID", "7"}}, pbs{{"PBS_JOBID", "7"}, {"PBS_NODEFILE", "/nodes"}};
-    EXPECT_EQ(find_standing(world, "thread", environment(slurm)).scheduler, "SLURM");
-    const Standing standing = find_standing(world, "thread", environment(pbs));
+    EXPECT_EQ(find_standing(world, "cpu", "thread", environment(slurm)).scheduler, "SLURM");
+    const Standing standing = find_standing(world, "cpu", "thread", environment(pbs));
     EXPECT_EQ(standing.scheduler, "PBS");
     EXPECT_EQ(standing.hostfile, "/nodes");
     EXPECT_EQ(standing.launch_command, "mpiexec --envall -n 2 -ppn 2 --hostfile /nodes");
     EXPECT_EQ(standing.hosts.size(), 2U);
     EXPECT_EQ(standing.hosts[0], standing.hosts[1]);
-    EXPECT_EQ(find_standing(world, "thread", environment({})).scheduler, "LOCAL");
+    EXPECT_EQ(find_standing(world, "cpu", "thread", environment({})).scheduler, "LOCAL");
   });
 }
 

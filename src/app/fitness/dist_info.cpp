@@ -5,10 +5,12 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <utility>
 
 #include "app/start/startup.h"
 #include "comm/text.h"
+#include "device/choose_device.h"
 
 namespace lockstep::app {
 namespace {
@@ -30,7 +32,7 @@ int Standing::ranks_per_node() const {
   return (ranks() + count - 1) / count;
 }
 
-Standing find_standing(comm::Communicator& world, std::string_view transport,
+Standing find_standing(comm::Communicator& world, std::string_view device, std::string_view transport,
                        const std::function<const char*(const char*)>& variable) {
   const auto value = [&](const char* name) -> std::string {
     const char* text = variable(name);
@@ -38,6 +40,7 @@ Standing find_standing(comm::Communicator& world, std::string_view transport,
   };
   Standing standing{.rank = world.rank(),
                     .hosts = comm::all_texts(world, host_name()),
+                    .device = device,
                     .transport = transport,
                     .hostfile = value("HOSTFILE"),
                     .launch_command = {}};
@@ -53,7 +56,7 @@ Standing find_standing(comm::Communicator& world, std::string_view transport,
 }
 
 std::string rank_line(const Standing& s) {
-  return fmt::format("[device='cpu'][rank={}/{}][local_rank={}/{}][node={}/{}]", s.rank, s.ranks() - 1, s.local_rank(),
+  return fmt::format("[device='{}'][rank={}/{}][local_rank={}/{}][node={}/{}]", s.device, s.rank, s.ranks() - 1, s.local_rank(),
                      s.ranks_per_node() - 1, s.node(), s.nodes().size() - 1);
 }
 
@@ -61,8 +64,8 @@ std::string dist_info(const Standing& s) {
   const std::vector<std::string> nodes = s.nodes();
   const std::string& host = s.hosts.at(static_cast<std::size_t>(s.rank));
   const std::array<std::pair<std::string_view, std::string>, 18> facts{{
-      {"DEVICE", "cpu"},
-      {"DEVICE_ID", fmt::format("cpu:{}", s.local_rank())},
+      {"DEVICE", std::string(s.device)},
+      {"DEVICE_ID", fmt::format("{}:{}", s.device, s.local_rank())},
       {"DISTRIBUTED_BACKEND", std::string(s.transport)},
       {"GPUS_PER_NODE", std::to_string(s.ranks_per_node())},
       {"HOSTS", fmt::format("['{}']", fmt::join(nodes, "', '"))},
@@ -83,6 +86,14 @@ std::string dist_info(const Standing& s) {
   std::string text = "[dist_info]:";
   for (const auto& [key, value] : facts) text += fmt::format("\n  • {}={}", key, value);
   return text;
+}
+
+Standing log_ranks(Session& session, Log& log) {
+  const Standing standing = find_standing(session.world(), name_of(session.runtime().device().kind), name_of(session.transport()),
+                                          [](const char* name) { return std::getenv(name); });
+  for (int r = 0; r < standing.ranks(); ++r) log.info(rank_line(standing.of(r)));
+  log.info(dist_info(standing));
+  return standing;
 }
 
 }  // namespace lockstep::app

@@ -7,13 +7,16 @@
 #include <string_view>
 #include <vector>
 
+#include "app/session.h"
+#include "base/log.h"
 #include "comm/communicator.h"
 
 namespace lockstep::app {
 
 struct Standing {
   int rank = 0;
-  std::vector<std::string> hosts;  ///< of every rank
+  std::vector<std::string> hosts;   ///< of every rank
+  std::string_view device = "cpu";  ///< its kind, the same on every rank
   std::string_view transport;
   std::string scheduler = "LOCAL";  ///< or PBS, SLURM
   std::string hostfile;             ///< empty: none
@@ -33,12 +36,15 @@ struct Standing {
 };
 
 /// Collective: ranks tell each other their hosts. `variable(name)` is a value of the environment or null.
-Standing find_standing(comm::Communicator& world, std::string_view transport,
+Standing find_standing(comm::Communicator& world, std::string_view device, std::string_view transport,
                        const std::function<const char*(const char*)>& variable);
 
 /// "[device='cpu'][rank=0/3][local_rank=0/3][node=0/0]".
 std::string rank_line(const Standing& standing);
 /// The 18 facts, one a line.
 std::string dist_info(const Standing& standing);
+
+/// A line of every rank, in order of rank, and this rank's facts. Collective; returns where this rank stands.
+Standing log_ranks(Session& session, Log& log);
 
 }  // namespace lockstep::app

@@ -100,17 +100,6 @@ int run(const Arguments& arguments) {
 
 }  // namespace
 
-void log_ranks(Session& session, Log& log) {
-  Standing standing =
-      find_standing(session.world(), name_of(session.transport()), [](const char* name) { return std::getenv(name); });
-  for (int r = 0; r < standing.ranks(); ++r) {
-    Standing other = standing;
-    other.rank = r;
-    log.info(rank_line(other));
-  }
-  log.info(dist_info(standing));
-}
-
 std::vector<lab::TestDistIteration> run_test_dist(const lab::TestDistOptions& options, const std::filesystem::path& plots,
                                                   Session& session, Log& log) {
   const double imports = lab::seconds_since_start();

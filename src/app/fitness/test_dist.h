@@ -17,7 +17,4 @@ namespace lockstep::app {
 std::vector<lab::TestDistIteration> run_test_dist(const lab::TestDistOptions& options, const std::filesystem::path& plots,
                                                   Session& session, Log& log);
 
-/// One line of every rank, in order of rank, from rank 0. Collective.
-void log_ranks(Session& session, Log& log);
-
 }  // namespace lockstep::app

@@ -124,10 +124,7 @@ void log_startup(Log& log, const StartupFacts& facts, Session& session) {
       "environment, and re-run.");
   const std::string_view device = name_of(session.runtime().device().kind);
   const int rank = session.world().rank(), ranks = session.world().size();
-  const Standing standing =
-      find_standing(session.world(), name_of(session.transport()), [](const char* name) { return std::getenv(name); });
-  for (int r = 0; r < ranks; ++r) log.info(rank_line(standing.of(r)));
-  log.info(dist_info(standing));
+  const Standing standing = log_ranks(session, log);
   log.info(fmt::format("[{}/{}] Using device='{}' with backend='{}' + '{}' for distributed training.", rank, ranks, device,
                        config.train.backend, name_of(session.transport())));
   log.warning(fmt::format("Using [{0} / {0}] available \"{1}\" devices !!", ranks, device));
