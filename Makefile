@@ -4,7 +4,7 @@
 #   make test    every test
 #   make faults  faults at system calls, and power cuts, in every command that writes
 #   make scenarios   200 random faults of ranks
-#   make parity  the layout changes nothing: all layouts in fp32 and bf16, and 200 random ones of random models
+#   make parity  the layout changes nothing: all layouts in fp32 and bf16, 200 random ones of random models, every resume
 #   make cluster-test   training on two hosts made of network namespaces (root)
 SETUP ?= scripts/setup
 CTEST_FLAGS = --output-on-failure --no-tests=error --progress
@@ -42,10 +42,11 @@ scenarios:
 # CASES=1000 for more random layouts, SEED=N for others.
 parity:
 	@$(SETUP) build
-	@scripts/build release lockstep test_lab
+	@scripts/build release lockstep test_lab test_train
 	@build/lockstep verify --layouts all --html build/parity.html
 	@build/lockstep verify --layouts all --dtype bf16
 	@LOCKSTEP_VERIFY_CASES=$(or $(CASES),200) LOCKSTEP_VERIFY_SEED=$(or $(SEED),1) build/test_lab --gtest_filter='VerifyRandom.*'
+	@LOCKSTEP_RESUME_MATRIX=all build/test_train --gtest_filter='ResumeTable.*'
 
 bench: build
 	@build/lockstep bench gemm
