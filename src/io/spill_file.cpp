@@ -35,15 +35,27 @@ std::int64_t move_now(const Ring::Move& move) {
   return moved < 0 ? -errno : moved;
 }
 
+/// A file that has no name in the folder, from its first moment on where the file system knows that (O_TMPFILE).
+int open_nameless(const Path& folder) {
+  const int nameless = uninterrupted([&] { return ::open(folder.c_str(), O_TMPFILE | O_EXCL | O_RDWR | O_CLOEXEC, 0600); });
+  const bool unknown = nameless < 0 && (errno == EOPNOTSUPP || errno == EISDIR || errno == ENOENT);
+  if (nameless >= 0) return nameless;
+  if (!unknown) throw_file_error(errno, "make a file for offloaded state in", folder);
+  const Path name = new_name(folder);
+  const int named = uninterrupted([&] { return ::open(name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600); });
+  if (named < 0) throw_file_error(errno, "make a file for offloaded state in", folder);
+  if (::unlink(name.c_str()) == 0) return named;
+  const int code = errno;
+  ::close(named);
+  throw_file_error(code, "take the name from the file for offloaded state", name);
+}
+
 std::string reason(int code) { return std::generic_category().message(code); }
 
 }  // namespace
 
-SpillFile::SpillFile(const Path& folder, std::uint64_t bytes, SpillWays ways) : folder_(folder) {
-  const Path name = new_name(folder);
-  descriptor_ = uninterrupted([&] { return ::open(name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600); });
-  if (descriptor_ < 0) throw_file_error(errno, "make a file for offloaded state in", folder);
-  ::unlink(name.c_str());
+SpillFile::SpillFile(const Path& folder, std::uint64_t bytes, SpillWays ways)
+    : folder_(folder), descriptor_(open_nameless(folder)) {
   try {
     reserve(static_cast<std::uint64_t>(round_up(static_cast<std::int64_t>(std::max<std::uint64_t>(bytes, 1)), block)));
     choose_way(ways);

@@ -1,7 +1,7 @@
 #pragma once
 
 // A file for what memory has no room for, of this process alone: preallocated, so that the disk is full at the start or never,
-// and unlinked when it is made, so that nothing is left however the program ends. Its bytes move in blocks past the page cache
+// and without a name, so that nothing is left however the program ends. Its bytes move in blocks past the page cache
 // (O_DIRECT) while the program goes on (io_uring); where the kernel or the file system refuses either, it does without.
 
 #include <array>

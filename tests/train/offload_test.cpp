@@ -178,11 +178,13 @@ TEST_F(Offload, ADumpOfAStepHasTheSameValues) {
   EXPECT_TRUE(dump(moved(run), "disk") == dump(run, "memory"));
 }
 
-/// Turns a bit of this process's unlinked file for offloaded state.
-void damage(std::uint64_t offset) {
+/// Turns a bit of this process's file for offloaded state, which has no name in the folder.
+void damage(const io::Path& folder, std::uint64_t offset) {
+  const std::string start = std::filesystem::canonical(folder).string() + "/";
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
     std::error_code gone;
-    if (std::filesystem::read_symlink(entry.path(), gone).string().find(".lockstep-offload-") == std::string::npos) continue;
+    const std::string file_of = std::filesystem::read_symlink(entry.path(), gone).string();
+    if (!file_of.starts_with(start) || !file_of.ends_with(" (deleted)")) continue;
     const int file = ::open(entry.path().c_str(), O_RDWR | O_CLOEXEC);
     unsigned char byte = 0;
     ASSERT_EQ(::pread(file, &byte, 1, static_cast<off_t>(offset)), 1);
@@ -213,7 +215,7 @@ TEST_F(Offload, AFlippedBitIsNoticedAndNamed) {
       rank.step(0);
       const RankMemory memory(moved(run).config(), {});
       const parallel::OffloadRecord& record = memory.updater.offload.records[2];
-      damage(static_cast<std::uint64_t>(record.offset + record.begin(kind) + 9));
+      damage(folder_.path(), static_cast<std::uint64_t>(record.offset + record.begin(kind) + 9));
       const std::string said = step_fails(rank, 1);
       const std::string name =
           kind == parallel::OffloadKind::masters ? "offloaded master weights of " : "offloaded optimizer slots of ";
