@@ -193,6 +193,7 @@ const std::vector<Bench>& benches() {
       {"gemm", "matrix products beside those of oneDNN and OpenBLAS", bench_gemm},
       {"overlap", "how much of the exchange of gradients hides behind the backward pass", bench_overlap},
       {"rate", "multiply-adds a second, now", bench_rate},
+      {"save", "checkpoints beside what the disk takes, and beside training", bench_save},
       {"scaling", "training steps on 1, 2, 4, ... ranks: speed-up and efficiency", bench_scaling},
       {"staleness", "training by parameter servers that wait for workers, or do not", bench_staleness},
       {"step", "whole optimizer steps: tokens/s, memory, where the time goes", bench_step},

@@ -76,6 +76,13 @@ void check_offload(const RunConfig& config, std::vector<Problem>& problems) {
   }
 }
 
+void check_saves(const RunConfig& config, std::vector<Problem>& problems) {
+  if (!config.checkpoint.async || config.train.backend != "ps") return;
+  problems.push_back(
+      {"checkpoint.async = true: with train.backend = ps workers take weights from servers while a save would read them",
+       "checkpoint.async=false, or train.backend=DDP"});
+}
+
 }  // namespace
 
 std::vector<Problem> check(const RunConfig& config) {
@@ -122,6 +129,7 @@ std::vector<Problem> check(const RunConfig& config) {
                         "parallel.split=4,4,3,1, or null"});
   }
   check_offload(config, problems);
+  check_saves(config, problems);
   for (Problem& problem : settings::check_backend(config)) problems.push_back(std::move(problem));
   for (Problem& problem : check_servers(config)) problems.push_back(std::move(problem));
   return problems;

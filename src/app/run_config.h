@@ -152,6 +152,7 @@ struct RunConfig {
   };
   struct Checkpoint {
     std::optional<std::int64_t> interval;  // null: train.eval_interval
+    bool async = false;
     bool operator==(const Checkpoint&) const = default;
   };
   struct Logging {

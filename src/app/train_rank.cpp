@@ -60,6 +60,7 @@ train::TrainerOptions trainer_options(const Run& run, std::int64_t max_iters) {
   options.log_interval = config.train.log_interval;
   options.eval_interval = config.train.eval_interval;
   options.checkpoint_interval = checkpoint_interval(config);
+  options.saves_beside = config.checkpoint.async;
   options.eval_only = config.train.eval_only;
   options.schedule = schedule_of(config, max_iters, run.settings.plan.dp);
   options.sample = {.tokens = config.sample.tokens,
@@ -261,6 +262,7 @@ train::EngineConfig engine_config(const RunConfig& config, std::int64_t vocabula
   out.positions = config.model.block_size;
   out.plan.microbatches = static_cast<int>(config.optimizer.gas);
   out.seed = seed_of(config);
+  out.saves_beside = config.checkpoint.async;
   out.offload.folder = config.memory.nvme_path.value_or(".");
   out.gradients = {.bucket_bytes = config.parallel.bucket_bytes, .overlap = config.parallel.overlap};
   return out;

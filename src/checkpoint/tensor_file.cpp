@@ -40,7 +40,7 @@ void for_each_run(const HeldRange& range, const std::function<void(std::int64_t 
 std::vector<HeldRange> parts_of(const HeldRange& range) {
   std::vector<HeldRange> parts;
   if (range.values.elements() == 0) return parts;
-  const std::int64_t most = 16 * piece_bytes / static_cast<std::int64_t>(size_of(range.values.dtype));
+  const std::int64_t most = part_bytes / static_cast<std::int64_t>(size_of(range.values.dtype));
   if (range.stride == 0) {
     for (std::int64_t done = 0; done < range.values.elements(); done += most) {
       const Tensor part = range.values.flat(done, std::min(most, range.values.elements() - done));
@@ -84,10 +84,10 @@ void TensorFileWriter::lay_out() {
 
 std::uint64_t TensorFileWriter::header_checksum() const { return io::checksum(std::as_bytes(std::span(header_bytes_)), 1, 0); }
 
-void TensorFileWriter::write(std::size_t index, const HeldRange& range) {
+std::uint64_t TensorFileWriter::write(std::size_t index, const HeldRange& range) {
   const LogicalTensor& tensor = tensors_.at(index);
   check_range(range, tensor);
-  if (!range.counts) return;
+  if (!range.counts) return 0;
   const std::size_t element = size_of(tensor.dtype);
   std::uint64_t sum = 0;
   for_each_run(range, [&](std::int64_t first, const Tensor& values) {
@@ -97,6 +97,20 @@ void TensorFileWriter::write(std::size_t index, const HeldRange& range) {
     file_.write_at(offsets_[index] + place * element, bytes);
   });
   tallies_[index].add(sum, range.values.elements());
+  return sum;
+}
+
+std::uint64_t TensorFileWriter::checksum_in_file(std::size_t index, const HeldRange& range) const {
+  const std::size_t element = size_of(tensors_.at(index).dtype);
+  std::vector<std::byte> piece(static_cast<std::size_t>(piece_bytes));
+  std::uint64_t sum = 0;
+  for_each_run(range, [&](std::int64_t first, const Tensor& values) {
+    const auto place = static_cast<std::uint64_t>(first);
+    const std::span<std::byte> bytes = std::span(piece).first(values.bytes());
+    file_.read_at(offsets_[index] + place * element, bytes);
+    sum += io::checksum(bytes, element, place);
+  });
+  return sum;
 }
 
 void write_tensors(const io::Path& path, const NamedTensors& tensors, io::SafetensorsMetadata metadata) {

@@ -41,7 +41,7 @@ void check_range(const HeldRange& range, const LogicalTensor& tensor);
 /// Calls run(first element in the tensor, the values) for all of a range, in its order and in pieces that fit a processor's
 /// cache.
 void for_each_run(const HeldRange& range, const std::function<void(std::int64_t first, const Tensor& values)>& run);
-/// The range in parts of a few MiB, for threads to share.
+/// The range in parts of at most part_bytes, for threads to share (of more where one row of `values` alone has more).
 std::vector<HeldRange> parts_of(const HeldRange& range);
 
 struct HeldTensor {
@@ -55,6 +55,8 @@ std::vector<LogicalTensor> logical(std::span<const HeldTensor> tensors);
 
 /// The elements are moved in pieces of this size: the checksum finds them in the cache.
 inline constexpr std::int64_t piece_bytes = std::int64_t{256} * 1024;
+/// Threads share ranges in parts of this size.
+inline constexpr std::int64_t part_bytes = 16 * piece_bytes;
 
 /// Writes one file whose table of tensors is known from the start.
 class TensorFileWriter {
@@ -68,9 +70,11 @@ class TensorFileWriter {
   std::uint64_t header_checksum() const;
   const std::vector<LogicalTensor>& tensors() const { return tensors_; }
 
-  /// Writes a range of tensor `index` of the table, unless it does not count. Several threads may write ranges that do not
-  /// overlap.
-  void write(std::size_t index, const HeldRange& range);
+  /// Writes a range of tensor `index` of the table, unless it does not count, and returns its part of the tensor's checksum.
+  /// Several threads may write ranges that do not overlap.
+  std::uint64_t write(std::size_t index, const HeldRange& range);
+  /// The same part of the checksum, of what the file has now. Reads nothing of range.values.
+  std::uint64_t checksum_in_file(std::size_t index, const HeldRange& range) const;
   /// What was written of each tensor through this object.
   const std::vector<Tally>& tallies() const { return tallies_; }
 

@@ -84,47 +84,65 @@ void Writer::write(std::span<const HeldTensor> tensors, Team& team) {
   attempts_.run([&] { write_ranges(tensors, team); });
 }
 
-void Writer::write_ranges(std::span<const HeldTensor> tensors, Team& team) {
-  struct Part {
-    Place place;
-    HeldRange range;
-  };
+std::vector<Writer::Part> Writer::parts_of(std::span<const HeldTensor> tensors) const {
   std::vector<Part> parts;
   for (const HeldTensor& held : tensors) {
     const auto place = places_.find(held.tensor.name);
     ensure(place != places_.end(), "what is written stands in a table");
     for (const HeldRange& range : held.ranges) {
-      for (const HeldRange& part : parts_of(range)) parts.push_back({place->second, part});
+      if (!range.counts) continue;
+      for (const HeldRange& part : checkpoint::parts_of(range)) parts.push_back({place->second, part});
     }
   }
-  team.for_each(std::ssize(parts), [&](std::int64_t i, int) {
-    const Part& part = parts[static_cast<std::size_t>(i)];
-    writers_[part.place.file].write(part.place.index, part.range);
-  });
+  return parts;
+}
+
+void Writer::write_ranges(std::span<const HeldTensor> tensors, Team& team) {
+  const std::vector<Part> parts = parts_of(tensors);
+  team.for_each(std::ssize(parts), [&](std::int64_t i, int) { write(parts[static_cast<std::size_t>(i)]); });
+}
+
+void Writer::verify(const Part& part, std::uint64_t checksum) const {
+  const std::uint64_t found = writers_[part.place.file].checksum_in_file(part.place.index, part.range);
+  if (found == checksum) return;
+  const FileTable& table = tables_[part.place.file];
+  throw SystemError(fmt::format(
+      "{}: of tensor \"{}\", from element {} on, the file has other bytes than were written (checksum {:016x}, not {:016x}); the "
+      "disk or the memory is faulty: put log.dir on another disk, and go on from the last checkpoint with train.init_from=resume",
+      (partial_ / table.name).string(), table.tensors[part.place.index].name, part.range.first, found, checksum));
+}
+
+void Writer::sync() {
+  for (io::File& file : files_) {
+    file.sync_data();
+    file.close();
+  }
+}
+
+void Writer::publish(const Manifest& manifest) {
+  if (!folder_) return;
+  io::replace_file(partial_ / manifest_file, manifest_text(manifest));
+  folder_->commit();
+}
+
+SaveReport Writer::report(const Manifest& manifest) const {
+  return {.folder = target_, .bytes = manifest.bytes(), .durable_seconds = now_seconds() - start_};
 }
 
 SaveReport Writer::commit(Manifest manifest) {
-  SaveReport report{.folder = target_, .bytes = 0, .written_seconds = now_seconds() - start_, .durable_seconds = 0};
   // Each host has its own share of the files to bring to the device.
   comm::together(ranks_, [&] {
     attempts_.rethrow();
-    for (io::File& file : files_) {
-      file.sync();
-      file.close();
-    }
+    sync();
   });
-  fill_in(manifest);
-  report.bytes = manifest.bytes();
-  comm::together(ranks_, [&] {
-    if (!folder_) return;
-    io::replace_file(partial_ / manifest_file, manifest_text(manifest));
-    folder_->commit();
-  });
-  report.durable_seconds = now_seconds() - start_;
-  return report;
+  manifest = completed(std::move(manifest));
+  comm::together(ranks_, [&] { publish(manifest); });
+  SaveReport all = report(manifest);
+  all.waited_seconds = all.durable_seconds;
+  return all;
 }
 
-void Writer::fill_in(Manifest& manifest) {
+Manifest Writer::completed(Manifest manifest) {
   manifest.step = step_;
   manifest.files.clear();
   manifest.tensors.clear();
@@ -140,6 +158,7 @@ void Writer::fill_in(Manifest& manifest) {
       manifest.tensors.push_back({tensor, tables_[file].name, tallies[index].checksum});
     }
   }
+  return manifest;
 }
 
 }  // namespace lockstep::checkpoint

@@ -28,8 +28,8 @@ struct FileTable {
 struct SaveReport {
   io::Path folder;
   std::uint64_t bytes = 0;     ///< of all files
-  double written_seconds = 0;  ///< until training could have changed the tensors again
   double durable_seconds = 0;  ///< until all was on the device, from the start
+  double waited_seconds = 0;   ///< of that, how long the caller waited
 };
 
 class Writer {
@@ -49,15 +49,35 @@ class Writer {
   /// What fails on one rank is thrown on all, and nothing is left behind. Collective.
   SaveReport commit(Manifest manifest);
 
- private:
+  // The same in steps that are not collective, for threads beside the rank's own; what fails is thrown where it fails.
   struct Place {
     std::size_t file, index;
   };
+  /// At most part_bytes of one of this rank's ranges, and the tensor of a table that it is of.
+  struct Part {
+    Place place;
+    HeldRange range;
+  };
+  /// Of those of the ranges that count.
+  std::vector<Part> parts_of(std::span<const HeldTensor> tensors) const;
+  /// Several threads at once. Returns the part's checksum.
+  std::uint64_t write(const Part& part) { return writers_[part.place.file].write(part.place.index, part.range); }
+  /// Throws SystemError where the file has not the bytes of that checksum.
+  void verify(const Part& part, std::uint64_t checksum) const;
+  /// Returns when what this rank wrote is on the device.
+  void sync();
+  /// When all ranks have written all: the manifest with its step, files and tensors. Collective.
+  Manifest completed(Manifest manifest);
+  /// Rank 0, when all ranks have synced: writes the completed manifest and gives the folder its name. Elsewhere nothing.
+  void publish(const Manifest& manifest);
+  /// Of the checkpoint that `manifest` completes, as of now.
+  SaveReport report(const Manifest& manifest) const;
+
+ private:
   void lay_out(const io::Path& run);
   void open_files();
   TensorFileWriter make_writer(io::File& file, const FileTable& table) const;
   void write_ranges(std::span<const HeldTensor> tensors, Team& team);
-  void fill_in(Manifest& manifest);
 
   double start_;
   comm::Communicator& ranks_;

@@ -146,6 +146,10 @@ void File::sync() {
   if (uninterrupted([&] { return ::fsync(descriptor_); }) != 0) throw_file_error(errno, "sync", path_);
 }
 
+void File::sync_data() {
+  if (uninterrupted([&] { return ::fdatasync(descriptor_); }) != 0) throw_file_error(errno, "sync", path_);
+}
+
 void File::close() {
   // Linux frees the descriptor even when close() fails or is interrupted.
   if (descriptor_ >= 0 && ::close(std::exchange(descriptor_, -1)) != 0 && errno != EINTR) throw_file_error(errno, "close", path_);

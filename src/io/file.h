@@ -56,6 +56,8 @@ class File {
   void resize(std::uint64_t size);
   /// Returns when the bytes are on the device.
   void sync();
+  /// The same without what only tells about them, such as times.
+  void sync_data();
   /// Closes and reports what a file system says only then; the destructor closes silently.
   void close();
 

@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <span>
 #include <string>
-#include <type_traits>
 #include <vector>
 
 #include "layout/unit.h"
@@ -28,6 +27,14 @@ struct StateRange {
   /// Of several ranks with these elements, this one answers for (writes to a file, counts in a norm) those in `own`, and of the
   /// slots those in `own_slots`: parts of `range`.
   layout::Range own = {}, own_slots = {};
+};
+
+/// Is told of what visits are about to change.
+class ChangeWatcher {
+ public:
+  virtual ~ChangeWatcher() = default;
+  /// Of every range of a visit with changes, before the visit's body gets it.
+  virtual void before_change(const StateRange& range) = 0;
 };
 
 class TrainingState {
@@ -55,10 +62,16 @@ class TrainingState {
   /// Calls body(const StateRange&) for every range of this rank, in the order of units and within a unit of elements.
   template <class Body>
   void for_each(const Use& use, Body&& body) {
-    visit(
-        use, [](void* b, const StateRange& range) { (*static_cast<std::remove_reference_t<Body>*>(b))(range); },
-        const_cast<void*>(static_cast<const void*>(&body)));
+    auto told = [&](const StateRange& range) {
+      if (use.changes && watcher_ != nullptr) watcher_->before_change(range);
+      body(range);
+    };
+    visit(use, [](void* b, const StateRange& range) { (*static_cast<decltype(told)*>(b))(range); }, &told);
   }
+  /// Whether what a visit of this use shows of weights and slots lies there between visits too.
+  virtual bool stays(const Use& /*use*/) const { return true; }
+  /// From now on `watcher` is told, which lives until the next call; null: nobody.
+  void watch(ChangeWatcher* watcher) { watcher_ = watcher; }
 
   /// Rank 0's weights and slots become those of all ranks, of a run that has done `step` steps; checked by a hash. Collective.
   /// Throws SystemError when the ranks differ afterwards.
@@ -75,6 +88,8 @@ class TrainingState {
 
  private:
   virtual void visit(const Use& use, Call call, void* body) = 0;
+
+  ChangeWatcher* watcher_ = nullptr;
 };
 
 /// After masters were written: brings what the model reads up to date.

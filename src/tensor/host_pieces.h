@@ -22,6 +22,8 @@ class HostPieces {
   /// Of tensors on the device that `buffer` was declared for, by copies on `stream`; both outlive this.
   HostPieces(Stream& stream, const Tensor& buffer) : stream_(stream), buffer_(buffer) {}
 
+  /// Whether pieces lie in the buffer, each until the next one comes.
+  bool apart() const { return buffer_.shape.rank() > 0; }
   /// Calls use(piece, first) for elements [first, first + piece.elements()) of a flat tensor, from the first to the last.
   template <class Use>
   void read(const Tensor& values, const Use& use) const {
@@ -44,7 +46,6 @@ class HostPieces {
       if (changes) bring_back(part, piece);
     }
   }
-  bool apart() const { return buffer_.shape.rank() > 0; }
   Tensor bring(const Tensor& part) const;
   void bring_back(const Tensor& part, const Tensor& piece) const;
 

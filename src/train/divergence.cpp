@@ -10,21 +10,29 @@
 namespace lockstep::train {
 namespace {
 
-// Index of the first value whose exponent is all ones: an infinity or no number.
+// Whether the exponent is all ones: an infinity or no number. Without a way out in the middle, so that it takes vectors at a
+// time.
 template <class Bits>
-std::optional<std::int64_t> first_with(std::span<const std::byte> bytes, Bits exponent) {
+bool has(std::span<const std::byte> bytes, Bits exponent) {
+  Bits found = 0;
   for (std::size_t at = 0; at < bytes.size(); at += sizeof(Bits)) {
     Bits bits = 0;
     std::memcpy(&bits, bytes.data() + at, sizeof bits);
-    if ((bits & exponent) == exponent) return static_cast<std::int64_t>(at / sizeof(Bits));
+    found = static_cast<Bits>(found | ((bits & exponent) == exponent ? 1 : 0));
   }
-  return std::nullopt;
+  return found != 0;
+}
+
+bool has_not_finite(const Tensor& values) {
+  const std::span<const std::byte> bytes = elements<std::byte>(values);
+  return values.dtype == DType::bf16 ? has<std::uint16_t>(bytes, 0x7f80) : has<std::uint32_t>(bytes, 0x7f800000);
 }
 
 std::optional<std::int64_t> first_not_finite(const Tensor& piece) {
-  const std::span<const std::byte> bytes = elements<std::byte>(piece);
-  if (piece.dtype == DType::bf16) return first_with<std::uint16_t>(bytes, 0x7f80);
-  return first_with<std::uint32_t>(bytes, 0x7f800000);
+  if (!has_not_finite(piece)) return std::nullopt;
+  std::int64_t at = 0;
+  while (!has_not_finite(piece.flat(at, 1))) ++at;
+  return at;
 }
 
 std::string name_at(const layout::Unit& unit, std::int64_t element) {
@@ -34,8 +42,21 @@ std::string name_at(const layout::Unit& unit, std::int64_t element) {
   return {};
 }
 
-// Of this rank's tensors that `member` says.
+// Of the tensors that `member` says, each rank looks at those that it answers for.
+bool any_of(Engine& engine, const parallel::TrainingState::Use& use, Tensor parallel::StateRange::* member) {
+  std::int64_t found = 0;
+  engine.state().for_each(use, [&](const parallel::StateRange& range) {
+    const Tensor& values = range.*member;
+    if (values.data == nullptr || range.own.count == 0) return;
+    engine.pieces().read(values.flat(range.own.first - range.range.first, range.own.count),
+                         [&](const Tensor& piece, std::int64_t) { found = found != 0 || has_not_finite(piece) ? 1 : 0; });
+  });
+  engine.groups().all().host().all_reduce(view(std::span(&found, 1), Shape{1}), comm::Reduction::max).wait();
+  return found != 0;
+}
+
 std::string first_of(Engine& engine, const parallel::TrainingState::Use& use, Tensor parallel::StateRange::* member) {
+  if (!any_of(engine, use, member)) return {};
   parallel::TrainingState& state = engine.state();
   std::string name;
   state.for_each(use, [&](const parallel::StateRange& range) {

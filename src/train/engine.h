@@ -79,6 +79,8 @@ class Engine {
   parallel::TrainingState& state() { return updater_->state(); }
   /// The way of what the state has to the host and back; after commit().
   const HostPieces& pieces() const { return pieces_; }
+  /// The host's memory for what is saved while the run goes on; empty unless config().saves_beside.
+  const Tensor& copies() const { return memory_.copies; }
   /// How the ranks come together beside steps.
   RunControl& control() { return updater_->control(); }
   /// After weights were written from outside (a checkpoint).

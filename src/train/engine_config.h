@@ -40,6 +40,7 @@ struct EngineConfig {
   std::uint64_t seed = 1337;
   parallel::GradientOptions gradients;
   parallel::OffloadOptions offload;  ///< of what the plan places outside of the device
+  bool saves_beside = false;         ///< checkpoints are written while the run goes on (train/saving/running_save)
 
   /// The type of the optimizer's slots.
   DType slot_type() const { return optimizer.moments.value_or(weights.owned()); }

@@ -7,54 +7,11 @@
 #include <unordered_map>
 #include <vector>
 
-#include "arch/config_json.h"
 #include "base/checked.h"
-#include "checkpoint/find.h"
-#include "checkpoint/held_unit.h"
-#include "checkpoint/retention.h"
-#include "comm/agreement.h"
+#include "train/saving/named_state.h"
 
 namespace lockstep::train {
 namespace {
-
-const std::vector<std::string> weights{""};
-
-// "." and the name of each slot: what is behind a parameter's name in files.
-std::vector<std::string> slot_suffixes(const parallel::TrainingState& state) {
-  std::vector<std::string> all;
-  for (const std::string& slot : state.slots()) all.push_back("." + slot);
-  return all;
-}
-
-// The units of the whole model: a rank may have parts of some alone.
-std::vector<layout::Unit> units_of_model(const EngineConfig& config) {
-  return arch::units_of(arch::unit_table(config.model, config.decay));
-}
-
-// Elements `range` of a unit, and what they are called in files.
-struct Part {
-  const layout::Unit& unit;
-  layout::Range range;
-  Tensor values;
-  std::string suffix;
-};
-
-// `part` of a buffer that holds all of a range.
-Part part_of(const parallel::TrainingState& state, const parallel::StateRange& range, const Tensor& buffer,
-             const layout::Range& part, const std::string& suffix = "") {
-  const Tensor values = part.count == 0 ? Tensor{} : buffer.flat(part.first - range.range.first, part.count);
-  return {state.units()[static_cast<std::size_t>(range.unit.value)], part, values, suffix};
-}
-
-// Calls use(ranges of named tensors in host memory) until all of the part went by; what use changes goes back.
-template <class Use>
-void hold(const HostPieces& pieces, const Part& part, bool changes, const Use& use) {
-  if (part.range.count == 0) return;
-  const auto named = [&](const Tensor& piece, std::int64_t first) {
-    use(checkpoint::hold(part.unit, {part.range.first + first, piece.elements()}, piece, part.suffix));
-  };
-  changes ? pieces.change(part.values, named) : pieces.read(part.values, named);
-}
 
 // Where not all of the engine's ranks read together, each reads all that it holds.
 bool reads_all(const Engine& engine, const comm::Communicator& ranks) { return &ranks != &engine.groups().all(); }
@@ -85,7 +42,7 @@ void fill_slots(checkpoint::RangeReader& reader, Engine& engine, comm::Communica
 class WholeTensors {
  public:
   WholeTensors(const std::vector<layout::Unit>& model, DType type) {
-    for (const checkpoint::LogicalTensor& tensor : checkpoint::tensors_of(model, type, weights)) {
+    for (const checkpoint::LogicalTensor& tensor : checkpoint::tensors_of(model, type, weight_suffixes())) {
       Tensor whole;
       const auto bytes = static_cast<std::int64_t>(size_of(type)) * tensor.shape.elements();
       memory_.push_back(host_memory().allocate(static_cast<std::size_t>(round_up(bytes, 4))));  // zeros
@@ -129,13 +86,6 @@ class WholeTensors {
   std::unordered_map<std::string, std::size_t> places_;
 };
 
-// What a checkpoint says of how it was trained.
-Json optimizer_json(const EngineConfig& config) {
-  Json json = make_optimizer(config.optimizer)->describe();
-  json.set("grad_clip", static_cast<double>(config.grad_clip));
-  return json;
-}
-
 /// All batches' rows of one kind, one after another, on rank 0 of those that read different samples: ranks have neighbouring
 /// micro-batches. Collective.
 std::vector<std::int32_t> joined(std::span<const data::Batch> batches, Tensor data::Batch::* member, comm::Communicator& ranks) {
@@ -147,28 +97,6 @@ std::vector<std::int32_t> joined(std::span<const data::Batch> batches, Tensor da
   std::vector<std::int32_t> all(mine.size() * static_cast<std::size_t>(ranks.size()));
   ranks.gather(view(std::span(all), Shape{std::ssize(all)}), view(std::span(mine), Shape{std::ssize(mine)}), 0).wait();
   return all;
-}
-
-Json layout_json(const layout::ParallelPlan& plan) {
-  return Json::Object{{"dp", plan.dp}, {"tp", plan.tp}, {"cp", plan.cp}, {"pp", plan.pp}, {"sequence", plan.sequence}};
-}
-
-checkpoint::Manifest manifest_of(const Engine& engine, const RunState& state, const Json& extra) {
-  const EngineConfig& config = engine.config();
-  checkpoint::Manifest manifest;
-  manifest.seed = config.seed;
-  manifest.global_batch = engine.global_batch();
-  manifest.next_sample = state.next_sample;
-  manifest.tokens_seen = manifest.next_sample * config.positions;
-  manifest.validation_loss = state.validation_loss;
-  manifest.best_validation_loss = state.best_validation_loss;
-  manifest.model = arch::to_json(config.model);
-  manifest.optimizer = optimizer_json(config);
-  manifest.run = extra;
-  manifest.layout = layout_json(engine.groups().plan());
-  manifest.dtype = config.weights.type;
-  manifest.master_is_model = config.weights.owned() == DType::f32;
-  return manifest;
 }
 
 void demand_same_optimizer(const checkpoint::Reader& reader, const EngineConfig& config) {
@@ -199,36 +127,14 @@ void demand_exact_moments(const checkpoint::Reader& reader, Engine& engine) {
 
 }  // namespace
 
-checkpoint::SaveReport save_run(const io::Path& run, Engine& engine, const RunState& state, const Json& extra, Team& team) {
-  comm::Communicator& ranks = engine.groups().all();
-  parallel::TrainingState& kept = engine.state();
-  const std::vector<std::string> suffixes = slot_suffixes(kept);
-  const std::vector<layout::Unit> model = units_of_model(engine.config());
-  checkpoint::Writer writer(
-      ranks, run, state.step,
-      {{std::string(checkpoint::model_file), checkpoint::tensors_of(model, kept.type(), weights)},
-       {std::string(checkpoint::optimizer_file), checkpoint::tensors_of(model, kept.slot_type(), suffixes)}});
-  const auto write = [&](const std::vector<checkpoint::HeldTensor>& held) { writer.write(held, team); };
-  kept.for_each({.slots = true}, [&](const parallel::StateRange& range) {
-    hold(engine.pieces(), part_of(kept, range, range.master, range.own), false, write);
-    for (std::size_t s = 0; s < range.slots.size(); ++s)
-      hold(engine.pieces(), part_of(kept, range, range.slots[s], range.own_slots, suffixes[s]), false, write);
-  });
-  const checkpoint::SaveReport report = writer.commit(manifest_of(engine, state, extra));
-  comm::together(ranks, [&] {
-    if (ranks.rank() == 0) checkpoint::apply_retention(run / checkpoint::checkpoints_folder);
-  });
-  return report;
-}
-
 RunState state_of(const checkpoint::Manifest& manifest) {
   return {manifest.step, manifest.next_sample, manifest.validation_loss, manifest.best_validation_loss};
 }
 
 void load_weights(const checkpoint::WeightSource& source, Engine& engine, comm::Communicator& ranks, Team& team) {
   parallel::TrainingState& state = engine.state();
-  fill_weights(*source.read_model(checkpoint::tensors_of(units_of_model(engine.config()), state.type(), weights)), engine, ranks,
-               team);
+  fill_weights(*source.read_model(checkpoint::tensors_of(units_of_model(engine.config()), state.type(), weight_suffixes())),
+               engine, ranks, team);
   if (!reads_all(engine, ranks)) state.gather();
   engine.weights_changed();
 }
@@ -244,8 +150,8 @@ void load_run(const checkpoint::Reader& reader, Engine& engine, comm::Communicat
   demand_same_optimizer(reader, engine.config());
   parallel::TrainingState& state = engine.state();
   demand_exact_moments(reader, engine);
-  fill_weights(*reader.read_model(checkpoint::tensors_of(units_of_model(engine.config()), state.type(), weights)), engine, ranks,
-               team);
+  fill_weights(*reader.read_model(checkpoint::tensors_of(units_of_model(engine.config()), state.type(), weight_suffixes())),
+               engine, ranks, team);
   fill_slots(*reader.read(checkpoint::tensors_of(units_of_model(engine.config()), state.slot_type(), slot_suffixes(state))),
              engine, ranks, team);
   if (!reads_all(engine, ranks)) state.gather();

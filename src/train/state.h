@@ -1,30 +1,11 @@
 #pragma once
 
-// What a resume needs beyond the settings, and how it gets into a checkpoint and back.
+// What a checkpoint has of a run back into an engine; and what one step did, as a file.
 
-#include <cstdint>
-#include <optional>
-
-#include "base/json.h"
 #include "checkpoint/reader.h"
-#include "checkpoint/writer.h"
-#include "device/team.h"
-#include "train/engine.h"
+#include "train/saving/save.h"
 
 namespace lockstep::train {
-
-/// Where a run stands.
-struct RunState {
-  std::int64_t step = 0;                            ///< optimizer steps done
-  std::int64_t next_sample = 0;                     ///< global number of the next training sample
-  std::optional<double> validation_loss = {};       ///< measured at this step
-  std::optional<double> best_validation_loss = {};  ///< of the run so far
-};
-
-/// Saves weights and optimizer slots as `<run>/checkpoints/step_N` and drops what is superseded (the best and the last two stay).
-/// Each rank writes what it answers for. `extra` comes back in the manifest's `run`. Collective; what fails on one rank is thrown
-/// on all.
-checkpoint::SaveReport save_run(const io::Path& run, Engine& engine, const RunState& state, const Json& extra, Team& team);
 
 RunState state_of(const checkpoint::Manifest& manifest);
 /// Fills weights and optimizer slots from a checkpoint, bit for bit: fp32 where the engine keeps fp32 (exactly, if the checkpoint

@@ -120,6 +120,7 @@ void Trainer::finish(StopCause cause) {
     if (!history_.stopped && evaluated_ != state_.step) evaluate_and_sample();
     save();
   }
+  finish_save();
   if (cause == StopCause::kill_file && switches_) {
     const std::string left = switches_->take_kill_request();
     if (!left.empty()) parts_.log.warning(left);
@@ -143,10 +144,14 @@ StopCause Trainer::agree(bool& save) {
   const bool planned = due(options_.eval_interval) || due(options_.checkpoint_interval) || state_.step >= options_.max_iters;
   const bool meets = control.is_sync_point(state_.step, cause != StopCause::none || save_wanted_);
   if (!meets && !planned) return StopCause::none;
-  std::array<std::int64_t, 2> all{static_cast<std::int64_t>(cause), save_wanted_ ? 1 : 0};
-  parts_.engine.groups().all().host().all_reduce(view(std::span<std::int64_t>(all), Shape{2}), comm::Reduction::max).wait();
+  const bool busy = running_save_ && running_save_->busy();
+  std::array<std::int64_t, 3> all{static_cast<std::int64_t>(cause), save_wanted_ ? 1 : 0, busy ? 1 : 0};
+  parts_.engine.groups().all().host().all_reduce(view(std::span<std::int64_t>(all), Shape{3}), comm::Reduction::max).wait();
   save_wanted_ = false;
   save = all[1] != 0;
+  if (running_save_ && all[2] == 0) {
+    if (const auto report = running_save_->advance()) log_save(*report);
+  }
   return static_cast<StopCause>(all[0]);
 }
 
@@ -188,6 +193,7 @@ void Trainer::write_sample() {
 
 void Trainer::save() {
   if (saved_ == state_.step) return;
+  finish_save();
   comm::together(parts_.engine.groups().all(), [&] {
     if (lead() && options_.before_save) options_.before_save();
   });
@@ -195,11 +201,27 @@ void Trainer::save() {
   if (!first_weight_not_finite(parts_.engine).empty()) return end_diverged("a weight has no finite value");
   saved_ = state_.step;
   if (evaluated_ != state_.step) state_.validation_loss.reset();
-  const checkpoint::SaveReport report = save_run(options_.folder, parts_.engine, state_, options_.run, parts_.team);
+  if (options_.saves_beside) {
+    running_save_ = std::make_unique<RunningSave>(options_.folder, parts_.engine, state_, options_.run, parts_.team);
+  } else {
+    log_save(save_run(options_.folder, parts_.engine, state_, options_.run, parts_.team));
+  }
+}
+
+void Trainer::finish_save() {
+  if (running_save_) log_save(running_save_->finish());
+}
+
+void Trainer::log_save(const checkpoint::SaveReport& report) {
   history_.checkpoint = report.folder;
+  std::string beside;
+  if (running_save_) {
+    beside = fmt::format("; durable at step {}, training waited {}", state_.step, format_seconds(report.waited_seconds));
+    running_save_.reset();
+  }
   if (!options_.live) {
-    parts_.log.info(fmt::format("Saved checkpoint to: {} ({}, {})", report.folder.string(), format_bytes(report.bytes),
-                                format_seconds(report.durable_seconds)));
+    parts_.log.info(fmt::format("Saved checkpoint to: {} ({}, {}{})", report.folder.string(), format_bytes(report.bytes),
+                                format_seconds(report.durable_seconds), beside));
   }
 }
 

@@ -22,6 +22,7 @@
 #include "train/report/metrics.h"
 #include "train/report/tensorboard.h"
 #include "train/sample.h"
+#include "train/saving/running_save.h"
 #include "train/state.h"
 #include "train/stop_signal.h"
 
@@ -32,6 +33,7 @@ struct TrainerOptions {
   std::int64_t log_interval = 10;
   std::int64_t eval_interval = 250;
   std::int64_t checkpoint_interval = 250;
+  bool saves_beside = false;  ///< checkpoints are written while training goes on; the engine's configuration says so too
   bool eval_only = false;
   LrSchedule schedule;
   SampleOptions sample;
@@ -92,6 +94,9 @@ class Trainer {
   void write_sample();
   /// Weights that are not finite are not saved: the run has diverged.
   void save();
+  /// Until the save that goes on beside training is durable. Collective.
+  void finish_save();
+  void log_save(const checkpoint::SaveReport& report);
   void end_diverged(const std::string& what);
   void one_step();
   void log_step(const StepResult& result, double dt, double waited);
@@ -113,6 +118,7 @@ class Trainer {
   TrainingHistory history_;
   std::optional<double> train_loss_, val_loss_;
   std::int64_t evaluated_ = -1, saved_ = -1;  // steps
+  std::unique_ptr<RunningSave> running_save_;
   RunningMfu mfu_;
   bool save_wanted_ = false;
   std::vector<std::int32_t> prompt_;  // of the samples; empty: none is written

@@ -35,7 +35,7 @@ TEST(Bench, HelpListsTheBenches) {
 TEST(Bench, AnUnknownBenchNamesTheKnownOnes) {
   const std::string error = error_of({"steps"});
   EXPECT_NE(error.find("'steps'"), std::string::npos);
-  EXPECT_NE(error.find("collectives, gemm, overlap, rate, scaling, staleness, step"), std::string::npos);
+  EXPECT_NE(error.find("collectives, gemm, overlap, rate, save, scaling, staleness, step"), std::string::npos);
 }
 
 TEST(Bench, BadOptionsAreRefused) {

@@ -127,6 +127,31 @@ TEST_F(MpiRanks, CutTheirStateAtAnyLevel) {
   }
 }
 
+// Processes save beside their steps, threads go on at another level, and processes at a third.
+TEST_F(MpiRanks, SaveBesideTrainingAndResumeEachOther) {
+  const std::vector<std::string> more{"model.dropout=0.1", "checkpoint.async=true", "checkpoint.interval=2"};
+  const auto part = [&](const std::string& run, const std::string& level, const std::string& end, const std::string& from) {
+    std::vector<std::string> words = on_two(run, more);
+    words.insert(words.end(), {"memory.zero=" + level, "train.max_iters=" + end, "train.init_from=" + from});
+    return words;
+  };
+  const auto on_threads = [](std::vector<std::string> words) {
+    words.insert(words.end(), {"--ranks", "2"});
+    return lockstep(words).code;
+  };
+  ASSERT_EQ(on_threads(part("whole", "0", "8", "scratch")), 0);
+  const test::JobOutcome first = test::run_job(2, text_of(part("parts", "2", "4", "scratch")));
+  ASSERT_EQ(first.code, 0) << first.output;
+  EXPECT_NE(first.output.find("; durable at step "), std::string::npos) << first.output;
+  ASSERT_EQ(on_threads(part("parts", "3", "6", "resume")), 0);
+  const test::JobOutcome last = test::run_job(2, text_of(part("parts", "1", "8", "resume")));
+  ASSERT_EQ(last.code, 0) << last.output;
+  for (const char* name : {"model.safetensors", "optimizer.safetensors"}) {
+    const std::string path = std::string("/checkpoints/step_8/") + name;
+    EXPECT_TRUE(file("whole" + path) == file("parts" + path)) << name;
+  }
+}
+
 // Sums and rows of every layer too.
 TEST_F(MpiRanks, DivideLayersAndSamples) {
   const std::vector<std::string> more{"model.dropout=0.1", "optimizer.gas=2", "parallel.tp=2", "parallel.sequence=true",

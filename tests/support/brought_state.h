@@ -30,6 +30,7 @@ class BroughtState final : public parallel::TrainingState {
   const std::vector<std::string>& slots() const override { return slots_; }
   int ranges_of_unit() const override { return pieces_; }
   DType type() const override { return DType::f32; }
+  bool stays(const Use& /*use*/) const override { return false; }
   void distribute(std::int64_t /*step*/) override {}
   void gather() override {}
   void check_copies() override {}

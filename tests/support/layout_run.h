@@ -26,6 +26,7 @@ struct LayoutRun {
   float grad_clip = 1;
   std::int64_t samples = 2;  ///< of a micro-batch
   int steps = 3;
+  bool saves_beside = false;
   train::EngineConfig config() const {
     train::EngineConfig config = tiny_config(model);
     config.plan = plan;
@@ -33,6 +34,7 @@ struct LayoutRun {
     config.optimizer = optimizer;
     config.samples = samples;
     config.grad_clip = grad_clip;
+    config.saves_beside = saves_beside;
     return config;
   }
 };

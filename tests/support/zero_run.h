@@ -42,6 +42,7 @@ struct ZeroRun {
   std::string schedule = "1f1b";
   std::optional<layout::ActionTable> table = {};
   std::vector<std::int64_t> split = {};
+  bool saves_beside = false;
   layout::ParallelPlan plan() const {
     layout::ParallelPlan plan{.dp = ranks,
                               .pp = stages,
@@ -70,6 +71,7 @@ struct ZeroRun {
     config.grad_clip = grad_clip;
     config.gradients = gradients;
     config.offload = offload;
+    config.saves_beside = saves_beside;
     return config;
   }
 };

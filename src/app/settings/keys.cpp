@@ -239,6 +239,10 @@ std::vector<Key> other_keys() {
           "rank's processor is AMD's and has that, and on a resume what the run has"),
       key<&RunConfig::checkpoint, &RunConfig::Checkpoint::interval>("checkpoint.interval", positive, loose, "iterations",
                                                                     "save this often; null: train.eval_interval"),
+      key<&RunConfig::checkpoint, &RunConfig::Checkpoint::async>(
+          "checkpoint.async", any, loose, "",
+          "training goes on while a checkpoint is written; what an update would change first is copied into memory that is "
+          "declared for it"),
       key<&RunConfig::log, &RunConfig::Logging::name>("log.name", any, loose, "", "name of the run; null: made up"),
       key<&RunConfig::log, &RunConfig::Logging::dir>("log.dir", any, loose, "", "folder of the run; null: runs/<log.name>"),
       key<&RunConfig::log, &RunConfig::Logging::all_ranks>("log.all_ranks", any, loose, "", "every rank logs, not rank 0 alone"),

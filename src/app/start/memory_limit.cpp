@@ -63,12 +63,19 @@ void add_offload(const RankNeeds& needs, std::vector<Alternative>& all) {
   all.back().settings.plan.optimizer.tier = layout::Tier::disk;
 }
 
+void add_saves(const RankNeeds& needs, std::vector<Alternative>& all) {
+  if (!needs.settings.saves_beside) return;
+  all.push_back({"checkpoint.async=false", needs.settings});
+  all.back().settings.saves_beside = false;
+}
+
 std::vector<Alternative> alternatives_to(const RankNeeds& needs) {
   std::vector<Alternative> all;
   add_levels(needs, all);
   add_recomputation(needs, all);
   add_smaller_batches(needs, all);
   add_offload(needs, all);
+  add_saves(needs, all);
   return all;
 }
 

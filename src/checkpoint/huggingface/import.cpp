@@ -15,7 +15,7 @@ io::Path parent_of(const io::Path& folder) { return folder.has_parent_path() ? f
 
 void write_piece(TensorFileWriter& writer, std::size_t index, std::int64_t first, std::span<float> values, DType type) {
   const Shape shape{std::ssize(values)};
-  if (type == DType::f32) return writer.write(index, {first, view(values, shape)});
+  if (type == DType::f32) return static_cast<void>(writer.write(index, {first, view(values, shape)}));
   std::vector<std::byte> rounded(values.size() * size_of(type));
   static_cast<void>(round_to(values, ElementType::bf16, rounded));
   Tensor narrow;

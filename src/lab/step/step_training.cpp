@@ -35,6 +35,7 @@ train::EngineConfig engine_config(const StepShape& shape, const layout::Parallel
   config.weights = settings.weights;
   config.gradients = settings.layout.gradients;
   if (settings.layout.moments) config.optimizer.moments = settings.layout.moments;
+  config.saves_beside = settings.saves_beside;
   return config;
 }
 

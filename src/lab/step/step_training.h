@@ -38,6 +38,7 @@ class FixedBatches {
 struct StepSettings {
   Layout layout = {};
   parallel::WeightStorage weights = {};
+  bool saves_beside = false;  ///< memory for checkpoints that are written meanwhile
 };
 
 class StepTraining {
@@ -46,6 +47,8 @@ class StepTraining {
   /// micro-batches.
   StepTraining(const StepShape& shape, Runtime& runtime, ops::Ops& ops, comm::Communicator& world, const StepSettings& settings);
   train::StepResult step();
+  train::Engine& engine() { return engine_; }
+  const train::Engine& engine() const { return engine_; }
   /// Seconds of the step that `result` tells of.
   double timed_step(train::StepResult& result);
   std::int64_t activation_bytes() const { return engine_.ledger().total(MemoryKind::activations); }

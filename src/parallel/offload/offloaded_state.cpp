@@ -44,20 +44,18 @@ OffloadedState::OffloadedState(const ResidentParts& parts, const OffloadMemory& 
     : ResidentState(parts), memory_(memory), stream_(stream), brought_(static_cast<std::size_t>(memory.needs.slots)) {}
 
 void OffloadedState::visit(const Use& use, Call call, void* body) {
-  const OffloadStorage::Kinds kinds{.masters = use.weights && memory_.needs.masters,
-                                    .slots = use.slots && memory_.needs.slots > 0};
-  if (!kinds.masters && !kinds.slots) return visit_memory(use, call, body);
+  if (stays(use)) return visit_memory(use, call, body);
   ensure(storage_ != nullptr, "offloaded state is opened before it is visited");
   const auto buffer_of = [](std::size_t record) { return record % OffloadMemory::buffer_count; };
   const std::size_t count = memory_.records.size();
   {
     const AtRest at_rest(*storage_);
-    storage_->bring(0, 0, kinds);
+    storage_->bring(0, 0, kinds(use));
     for (std::size_t i = 0; i < count; ++i) {
       const std::size_t buffer = buffer_of(i), next = buffer_of(i + 1);
       if (i + 1 < count) {
         storage_->leave(next);
-        storage_->bring(next, i + 1, kinds);
+        storage_->bring(next, i + 1, kinds(use));
       }
       storage_->arrive(buffer);
       call(body, range_in(buffer, memory_.records[i], use));

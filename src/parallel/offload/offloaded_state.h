@@ -23,8 +23,13 @@ class OffloadedState final : public ResidentState {
   void open() { storage_ = open_offload_storage(memory_, units(), stream_); }
   /// Where the state lies and how it gets there, in words; after open().
   std::string description() const { return storage_->description(); }
+  bool stays(const Use& use) const override { return !kinds(use).masters && !kinds(use).slots; }
 
  private:
+  /// What is brought for a visit.
+  OffloadStorage::Kinds kinds(const Use& use) const {
+    return {.masters = use.weights && memory_.needs.masters, .slots = use.slots && memory_.needs.slots > 0};
+  }
   void visit(const Use& use, Call call, void* body) override;
   StateRange range_in(std::size_t buffer, const OffloadRecord& record, const Use& use);
 

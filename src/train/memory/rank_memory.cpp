@@ -1,5 +1,6 @@
 #include "train/memory/rank_memory.h"
 
+#include "checkpoint/background_writer.h"
 #include "device/runtime.h"
 #include "model/rotation.h"
 #include "tensor/host_pieces.h"
@@ -35,12 +36,23 @@ RankMemory::RankMemory(const EngineConfig& config, const layout::Coordinates& at
   model.declare(activation_arena_, workspace_arena_, config.model, part.dims, config.weights.type);
   model::declare_angles(workspace_arena_, angles, config.model);
   HostPieces::declare(pinned_arena_, pieces, device);
+  if (config.saves_beside) checkpoint::BackgroundWriter::declare_copies(pinned_arena_, copies, saved_bytes(config));
   optimizer_arena_.declare(scalars.values, "step_scalars", Shape{ops::StepScalars::count}, DType::f32);
   const Shape all_tokens{model.shape().rows.inside * config.plan.microbatches};
   if (part.embedding) activation_arena_.declare(tokens, "tokens", all_tokens, DType::i32);
   if (!part.head) return;
   activation_arena_.declare(targets, "targets", all_tokens, DType::i32);
   workspace_arena_.declare(losses, "losses", Shape{config.plan.microbatches}, DType::f64);
+}
+
+// Of the ranks with the same part of a unit each writes as much.
+std::int64_t RankMemory::saved_bytes(const EngineConfig& config) const {
+  const auto slots = std::ssize(make_optimizer(config.optimizer)->slots());
+  const std::int64_t each =
+      static_cast<std::int64_t>(size_of(config.weights.owned())) + slots * static_cast<std::int64_t>(size_of(config.slot_type()));
+  std::int64_t elements = 0;
+  for (const layout::Unit& unit : part.units) elements += part.cut.held(unit).count;
+  return elements * each / part.cut.copies;
 }
 
 Ledger RankMemory::ledger(std::int64_t kernels) const {

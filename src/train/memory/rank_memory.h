@@ -36,8 +36,12 @@ class RankMemory {
   Mirror losses;           ///< [micro-batches] f64, where the head is: sums of token losses
   Tensor drawn;            ///< f32, where start values are rounded; shares its bytes with temporaries
   Tensor pieces;           ///< HostPieces' buffer
+  Tensor copies;           ///< of what is saved while the run goes on
 
  private:
+  /// Bytes of checkpoints that this rank writes, more or less.
+  std::int64_t saved_bytes(const EngineConfig& config) const;
+
   Device device_;
   Arena parameter_arena_, gradient_arena_, optimizer_arena_, master_arena_, offload_arena_, activation_arena_, workspace_arena_;
   Arena pinned_arena_, host_arena_;  ///< in pinned memory

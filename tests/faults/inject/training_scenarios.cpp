@@ -10,6 +10,7 @@
 
 #include "base/json.h"
 #include "faults/inject/scenario.h"
+#include "io/file.h"
 
 namespace lockstep::faults {
 namespace {
@@ -36,7 +37,8 @@ std::string remnants(const Tree& tree) {
   std::string names;
   for (const auto& [name, content] : tree) {
     const bool remnant = name.find(".partial") != std::string::npos || name.find(".removed") != std::string::npos ||
-                         name.find(".replaced") != std::string::npos || name.ends_with("run.lock");
+                         name.find(".replaced") != std::string::npos || name.find(".lockstep-offload") != std::string::npos ||
+                         name.ends_with("run.lock");
     if (remnant) names += " " + name;
   }
   return names;
@@ -92,6 +94,7 @@ void check_run(Aftermath& after, const Words& more = {}) {
 
 void make_data(Site& site) {
   write_text(site, "text.txt", 1);
+  io::make_folders(site.folder() / "disk");  // for what is offloaded
   must_run(site, {"prepare", "text.txt", "--out", "data"});
 }
 
@@ -117,13 +120,21 @@ int cannot_exchange(const Call& call) {
 std::vector<Scenario> training_scenarios() {
   const auto check = [](Aftermath& after) { check_run(after); };
   const auto run_of = [](int steps) { return [steps](Site& site) { make_run(site, steps); }; };
-  const Words two_ranks{"--ranks", "2", "memory.zero=1", "log.tensorboard=true"};
+  const Words two_ranks{"--ranks", "2", "memory.zero=2", "log.tensorboard=true"};
+  const Words beside{"checkpoint.async=true"}, beside_on_two{"--ranks", "2", "memory.zero=2", "checkpoint.async=true"};
+  const Words offloaded{"memory.offload_optimizer=nvme", "memory.nvme_path=disk", "checkpoint.async=true"};
+  const auto scenario = [](const char* name, int steps, const Words& more) {
+    return Scenario{
+        .name = name, .set_up = make_data, .command = run_to("scratch", steps, more), .check = [more](Aftermath& after) {
+          check_run(after, more);
+        }};
+  };
   return {
       {.name = "train", .set_up = make_data, .command = run_to("scratch", 2), .check = check},
-      {.name = "train-two-ranks",
-       .set_up = make_data,
-       .command = run_to("scratch", 1, two_ranks),
-       .check = [two_ranks](Aftermath& after) { check_run(after, two_ranks); }},
+      scenario("train-two-ranks", 1, two_ranks),
+      scenario("async", 3, beside),
+      scenario("async-two-ranks", 2, beside_on_two),
+      scenario("offload", 2, offloaded),
       {.name = "resume", .set_up = run_of(2), .command = run_to("resume", 3), .check = check},
       {.name = "retention", .set_up = run_of(4), .command = run_to("resume", 6), .check = check},
       {.name = "replace", .set_up = damage_newest, .command = run_to("resume", 3), .check = check},

@@ -1,0 +1,51 @@
+#pragma once
+
+// How fast ranks write a checkpoint: one that training waits for beside the same bytes written without any of its care, and one
+// that training goes on beside.
+
+#include <cstdint>
+#include <string>
+
+#include "base/json.h"
+#include "comm/communicator.h"
+#include "device/runtime.h"
+#include "io/file.h"
+#include "lab/step/step_shapes.h"
+#include "ops/ops.h"
+
+namespace lockstep::lab {
+
+struct SaveOptions {
+  io::Path folder = ".";  ///< on the file system that is measured; a folder of its own in it comes and goes
+  int rounds = 5;
+  int zero = 0;  ///< as memory.zero
+};
+
+/// Seconds and shares are medians over the rounds.
+struct SaveBenchReport {
+  StepShape shape;
+  int ranks = 1, zero = 0;
+  std::uint64_t bytes = 0;  ///< of a checkpoint
+  double save = 0;          ///< until it is durable, training waiting
+  double raw = 0;           ///< the same bytes: each rank writes its share into a file and calls fdatasync()
+  double ratio = 0;         ///< raw / save of the same round
+  double beside = 0;        ///< until a checkpoint is durable that training goes on beside
+  double waited = 0;        ///< of that, how long training waited
+  double waited_share = 0;  ///< waited / beside of the same round
+  double step = 0;          ///< alone
+  double step_beside = 0;   ///< while a save goes on
+  std::int64_t copies = 0;  ///< bytes of a rank's memory for copies
+
+  double rate() const { return static_cast<double>(bytes) / save; }
+  double raw_rate() const { return static_cast<double>(bytes) / raw; }
+};
+
+/// The ranks of `world` share the shape's samples; collective, the report is rank 0's. Throws UserError when options are out of
+/// range, the samples do not divide by the ranks or the folder cannot be written.
+SaveBenchReport bench_save(const StepShape& shape, const SaveOptions& options, Runtime& runtime, ops::Ops& ops,
+                           comm::Communicator& world);
+
+std::string to_text(const SaveBenchReport& report);
+Json to_json(const SaveBenchReport& report);
+
+}  // namespace lockstep::lab

@@ -1,0 +1,44 @@
+#pragma once
+
+// Training state as checkpoints name it.
+
+#include <string>
+#include <vector>
+
+#include "checkpoint/held_unit.h"
+#include "parallel/training_state.h"
+#include "tensor/host_pieces.h"
+#include "train/engine_config.h"
+
+namespace lockstep::train {
+
+/// "." and the name of each slot: what is behind a parameter's name in files.
+std::vector<std::string> slot_suffixes(const parallel::TrainingState& state);
+/// The units of the whole model: a rank may have parts of some alone.
+std::vector<layout::Unit> units_of_model(const EngineConfig& config);
+/// What is behind the name of a weight: nothing.
+const std::vector<std::string>& weight_suffixes();
+
+/// Elements `range` of a unit, and what they are called in files.
+struct NamedPart {
+  const layout::Unit& unit;
+  layout::Range range;
+  Tensor values;
+  std::string suffix;
+};
+
+/// `part` of a buffer that holds all of a range.
+NamedPart part_of(const parallel::TrainingState& state, const parallel::StateRange& range, const Tensor& buffer,
+                  const layout::Range& part, const std::string& suffix = "");
+
+/// Calls use(ranges of named tensors in host memory) until all of the part went by; what use changes goes back.
+template <class Use>
+void hold(const HostPieces& pieces, const NamedPart& part, bool changes, const Use& use) {
+  if (part.range.count == 0) return;
+  const auto named = [&](const Tensor& piece, std::int64_t first) {
+    use(checkpoint::hold(part.unit, {part.range.first + first, piece.elements()}, piece, part.suffix));
+  };
+  changes ? pieces.change(part.values, named) : pieces.read(part.values, named);
+}
+
+}  // namespace lockstep::train

@@ -1,0 +1,131 @@
+#include "train/saving/running_save.h"
+
+#include "base/timer.h"
+#include "checkpoint/find.h"
+#include "checkpoint/retention.h"
+#include "comm/agreement.h"
+#include "train/saving/named_state.h"
+
+namespace lockstep::train {
+namespace {
+
+/// Adds the time of a scope.
+class Timed {
+ public:
+  explicit Timed(double& sum) : sum_(sum) {}
+  ~Timed() { sum_ += now_seconds() - start_; }
+  Timed(const Timed&) = delete;
+  Timed& operator=(const Timed&) = delete;
+
+ private:
+  double& sum_;
+  double start_ = now_seconds();
+};
+
+bool stays(Engine& engine, const parallel::TrainingState::Use& use) {
+  return !engine.pieces().apart() && engine.state().stays(use);
+}
+
+}  // namespace
+
+RunningSave::RunningSave(const io::Path& run, Engine& engine, const RunState& state, const Json& extra, Team& team)
+    : engine_(engine),
+      team_(team),
+      step_(state.step),
+      run_(run),
+      suffixes_(slot_suffixes(engine.state())),
+      manifest_(manifest_of(engine, state, extra)),
+      weights_stay_(stays(engine, {})),
+      slots_stay_(stays(engine, {.weights = false, .slots = true})),
+      taken_(engine.state().units().size(), 0),
+      writer_(engine.groups().all(), run, state.step, file_tables(engine)),
+      background_(writer_, engine.copies()) {
+  lend_what_stays();
+  background_.start();
+  if (left_ == 0) background_.close();
+  engine_.state().watch(this);
+  waited_ = writer_.report(manifest_).durable_seconds;
+}
+
+RunningSave::~RunningSave() { engine_.state().watch(nullptr); }
+
+void RunningSave::lend_what_stays() {
+  parallel::TrainingState& state = engine_.state();
+  state.for_each({.weights = weights_stay_, .slots = slots_stay_}, [&](const parallel::StateRange& range) {
+    const auto lend = [&](const std::vector<checkpoint::HeldTensor>& held) { background_.lend(range.unit.value, held); };
+    if (weights_stay_) hold(engine_.pieces(), part_of(state, range, range.master, range.own), false, lend);
+    for (std::size_t s = 0; s < range.slots.size(); ++s)
+      hold(engine_.pieces(), part_of(state, range, range.slots[s], range.own_slots, suffixes_[s]), false, lend);
+    if (!weights_stay_ || !slots_stay_) left_ += range.range.count;
+  });
+}
+
+void RunningSave::before_change(const parallel::StateRange& range) {
+  const Timed waiting(waited_);
+  hand_over(range);
+}
+
+void RunningSave::hand_over(const parallel::StateRange& range) {
+  background_.settle(range.unit.value, team_);
+  std::int64_t& taken = taken_[static_cast<std::size_t>(range.unit.value)];
+  if (left_ == 0 || range.range.end() <= taken) return;
+  ensure(range.slots.size() == suffixes_.size(), "what is saved changes as a whole");
+  const parallel::TrainingState& state = engine_.state();
+  const auto take = [&](const std::vector<checkpoint::HeldTensor>& held) { background_.take(held, team_); };
+  if (!weights_stay_) hold(engine_.pieces(), part_of(state, range, range.master, range.own), false, take);
+  for (std::size_t s = 0; !slots_stay_ && s < range.slots.size(); ++s)
+    hold(engine_.pieces(), part_of(state, range, range.slots[s], range.own_slots, suffixes_[s]), false, take);
+  taken = range.range.end();
+  left_ -= range.range.count;
+  if (left_ == 0) background_.close();
+}
+
+bool RunningSave::busy() const {
+  if (!written_) return !background_.done();
+  return naming_ && !naming_->done();
+}
+
+void RunningSave::wait_for_own() const {
+  if (!written_) return background_.wait();
+  if (naming_) naming_->wait();
+}
+
+std::optional<checkpoint::SaveReport> RunningSave::advance() {
+  const Timed waiting(waited_);
+  comm::Communicator& ranks = engine_.groups().all();
+  if (!written_) {
+    comm::together(ranks, [&] { background_.rethrow(); });
+    manifest_ = writer_.completed(std::move(manifest_));
+    written_ = true;
+    if (ranks.rank() != 0) return std::nullopt;
+    naming_.emplace("save", [this](const std::stop_token& /*stop*/) {
+      writer_.publish(manifest_);
+      named_at_ = writer_.report(manifest_).durable_seconds;
+      checkpoint::apply_retention(run_ / checkpoint::checkpoints_folder);
+    });
+    return std::nullopt;
+  }
+  comm::together(ranks, [&] {
+    if (naming_) naming_->rethrow();
+  });
+  checkpoint::SaveReport report = writer_.report(manifest_);
+  if (naming_) report.durable_seconds = named_at_;
+  report.waited_seconds = waited_;
+  return report;
+}
+
+checkpoint::SaveReport RunningSave::finish() {
+  const double start = now_seconds(), waited = waited_;
+  if (left_ > 0) {
+    engine_.state().for_each({.slots = true}, [&](const parallel::StateRange& range) { hand_over(range); });
+  }
+  while (true) {
+    wait_for_own();
+    std::optional<checkpoint::SaveReport> report = advance();
+    if (!report) continue;
+    report->waited_seconds = waited + now_seconds() - start;
+    return std::move(*report);
+  }
+}
+
+}  // namespace lockstep::train

@@ -1,0 +1,215 @@
+// Saves that go on while a run does: the files of a save that stopped it, and not a bit of the run changed.
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <csignal>
+#include <filesystem>
+
+#include "checkpoint/find.h"
+#include "support/far_device.h"
+#include "support/layout_run.h"
+#include "support/temp_folder.h"
+#include "support/zero_run.h"
+#include "train/saving/running_save.h"
+#include "train/state.h"
+
+namespace lockstep::train {
+namespace {
+
+using support::LayoutRank;
+using support::LayoutRun;
+using support::ZeroRank;
+using support::ZeroResult;
+using support::ZeroRun;
+
+std::vector<std::string> files_of(const io::Path& checkpoint) {
+  std::vector<std::string> files;
+  for (const auto name : {checkpoint::model_file, checkpoint::optimizer_file, checkpoint::manifest_file})
+    files.push_back(io::read_file(checkpoint / name));
+  return files;
+}
+
+/// The files of steps 2 and 4, and where the run gets.
+struct Left {
+  std::vector<std::vector<std::string>> files;
+  ZeroResult end;
+};
+
+/// Six steps, with saves behind the second and the fourth.
+Left saved(const ZeroRun& run, bool beside) {
+  const TempFolder folder;
+  Left left;
+  support::on_zero_ranks(run, [&](ZeroRank& rank) {
+    Engine& engine = rank.engine();
+    engine.initialise();
+    support::train(rank, 0, 2, left.end);
+    for (int step = 2; step <= 4; step += 2) {
+      const RunState state{.step = step};
+      if (beside) {
+        RunningSave save(folder.path(), engine, state, Json::Object{}, rank.team());
+        support::train(rank, step, step + 2, left.end);
+        EXPECT_EQ(save.finish().folder, folder.path() / "checkpoints" / checkpoint::folder_name(step));
+      } else {
+        save_run(folder.path(), engine, state, Json::Object{}, rank.team());
+        support::train(rank, step, step + 2, left.end);
+      }
+    }
+    rank.collect(left.end);
+    const double evaluated = rank.evaluate();
+    if (rank.rank() == 0) left.end.evaluated = evaluated;
+  });
+  for (const int step : {2, 4}) left.files.push_back(files_of(folder.path() / "checkpoints" / checkpoint::folder_name(step)));
+  return left;
+}
+
+void expect_same_beside(ZeroRun run) {
+  const Left stopped = saved(run, false);
+  run.saves_beside = true;
+  const Left beside = saved(run, true);
+  EXPECT_TRUE(beside.files == stopped.files);
+  support::expect_equal(beside.end, stopped.end);
+}
+
+TEST(Saving, GoesOnBesideAllLevelsAndRanks) {
+  for (const parallel::WeightStorage& weights : {parallel::WeightStorage{}, support::bf16_with_masters, support::bf16_alone}) {
+    for (const int ranks : {1, 3, 4}) {
+      for (int level = 0; level <= 3; ++level) {
+        SCOPED_TRACE(testing::Message() << "level " << level << " on " << ranks);
+        expect_same_beside({.ranks = ranks, .level = level, .weights = weights});
+      }
+    }
+  }
+}
+
+TEST(Saving, TakesWhatAnUpdateBringsFromElsewhere) {
+  const TempFolder disk;
+  for (const parallel::WeightStorage& weights : {parallel::WeightStorage{}, support::bf16_with_masters}) {
+    for (const layout::Tier tier : {layout::Tier::disk, layout::Tier::host}) {
+      for (const int level : {0, 2}) {
+        ZeroRun run{.ranks = 3, .level = level, .weights = weights, .optimizer_tier = tier};
+        run.offload.folder = disk.path();
+        run.offload.range_elements = 768;
+        expect_same_beside(run);
+      }
+    }
+  }
+}
+
+TEST(Saving, KnowsMethodsWithoutSlotsAndHostsThatShareOut) {
+  expect_same_beside({.ranks = 2, .level = 1, .optimizer = {.name = "sgd"}});
+  expect_same_beside({.ranks = 4, .level = 2, .over = layout::CutOver::host, .weights = support::bf16_with_masters});
+  expect_same_beside({.ranks = 2, .level = 3, .stages = 2});
+}
+
+/// Three steps of a layout, with a save behind the first.
+std::vector<std::string> saved(const LayoutRun& run, bool beside) {
+  const TempFolder folder;
+  support::on_layout(run, [&](LayoutRank& rank) {
+    rank.engine().initialise();
+    support::LayoutResult result;
+    support::take_steps(rank, 0, 1, result);
+    const RunState state{.step = 1};
+    if (beside) {
+      RunningSave save(folder.path(), rank.engine(), state, Json::Object{}, rank.team());
+      support::take_steps(rank, 1, 3, result);
+      save.finish();
+    } else {
+      save_run(folder.path(), rank.engine(), state, Json::Object{}, rank.team());
+    }
+  });
+  return files_of(folder.path() / "checkpoints/step_1");
+}
+
+TEST(Saving, RanksThatDivideLayersAndSequencesWriteTheirParts) {
+  for (const layout::ParallelPlan& plan :
+       {layout::ParallelPlan{.tp = 2}, {.dp = 2, .tp = 2, .sequence = true}, {.cp = 2}, {.dp = 2, .pp = 2, .microbatches = 2}}) {
+    LayoutRun run{.plan = plan};
+    const std::vector<std::string> stopped = saved(run, false);
+    run.saves_beside = true;
+    EXPECT_TRUE(saved(run, true) == stopped);
+  }
+}
+
+// The device's memory is touched by copies on its stream alone: a thread beside it would end the program.
+TEST(Saving, CopiesFromAFarDevice) {
+  EngineConfig config = support::tiny_config();
+  config.weights = support::bf16_with_masters;
+  const auto files = [&](support::Machine& machine) {
+    const TempFolder folder;
+    const auto engine = support::make_engine(config, machine);
+    const support::Batches batches(1, config.samples, config.positions, config.model.vocabulary);
+    RunningSave save(folder.path(), *engine, {.step = 0}, Json::Object{}, machine.runtime->team());
+    engine->step(batches.all(), batches.targets(), 0, 1e-2);
+    return files_of(save.finish().folder);
+  };
+  config.saves_beside = true;
+  support::Machine near(2);
+  support::FarMachine far(2);
+  EXPECT_TRUE(files(far.machine()) == files(near));
+}
+
+TEST(Saving, EndsWithoutAnotherStep) {
+  const TempFolder disk;
+  for (const layout::Tier tier : {layout::Tier::device, layout::Tier::disk}) {
+    const TempFolder folder;
+    ZeroRun run{.ranks = 2, .optimizer_tier = tier, .saves_beside = true};
+    run.offload.folder = disk.path();
+    support::on_zero_ranks(run, [&](ZeroRank& rank) {
+      rank.engine().initialise();
+      RunningSave save(folder.path(), rank.engine(), {.step = 0}, Json::Object{}, rank.team());
+      const checkpoint::SaveReport report = save.finish();
+      EXPECT_LE(report.waited_seconds, report.durable_seconds + 60);
+      EXPECT_TRUE(checkpoint::Reader(report.folder).verify(rank.team()).empty());
+    });
+  }
+}
+
+// A file system that takes less than a rank's part.
+TEST(Saving, WhatFailsOnOneRankIsToldOnAllAndNothingIsLeft) {
+  const TempFolder folder;
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  rlimit old{};
+  getrlimit(RLIMIT_FSIZE, &old);
+  std::vector<std::string> said(2);
+  support::on_zero_ranks({.ranks = 2, .saves_beside = true}, [&](ZeroRank& rank) {
+    Engine& engine = rank.engine();
+    engine.initialise();
+    ZeroResult ignored;
+    auto save = std::make_unique<RunningSave>(folder.path(), engine, RunState{.step = 0}, Json::Object{}, rank.team());
+    save->finish();
+    engine.groups().all().barrier();
+    if (rank.rank() == 0) {
+      const rlimit limit{std::filesystem::file_size(folder.path() / "checkpoints/step_0" / checkpoint::model_file) - 4,
+                         old.rlim_max};
+      setrlimit(RLIMIT_FSIZE, &limit);
+    }
+    engine.groups().all().barrier();
+    try {
+      save.reset();
+      save = std::make_unique<RunningSave>(folder.path(), engine, RunState{.step = 1}, Json::Object{}, rank.team());
+      support::train(rank, 0, 1, ignored);
+      save->finish();
+    } catch (const UserError& error) {
+      said[static_cast<std::size_t>(rank.rank())] = error.what();
+    }
+  });
+  setrlimit(RLIMIT_FSIZE, &old);
+  std::signal(SIGXFSZ, handler);
+  EXPECT_PRED_FORMAT2(testing::IsSubstring, "File too large", said[0]);
+  EXPECT_EQ(said[0], said[1]);
+  EXPECT_EQ(checkpoint::list_checkpoints(folder.path()).size(), 1U);
+  EXPECT_FALSE(std::filesystem::exists(folder.path() / "checkpoints/.step_1.partial"));
+}
+
+TEST(Saving, HasRoomForCopiesInTheLedger) {
+  ZeroRun run{.ranks = 2, .level = 1};
+  const auto bytes = [&] { return RankMemory(run.config(), {}).ledger(0).total(); };
+  const std::int64_t without = bytes();
+  run.saves_beside = true;
+  EXPECT_EQ(bytes() - without, checkpoint::part_bytes);
+}
+
+}  // namespace
+}  // namespace lockstep::train
