@@ -26,7 +26,7 @@ void BackgroundWriter::lend(int group, std::span<const HeldTensor> tensors) {
 }
 
 void BackgroundWriter::start() {
-  std::ranges::stable_sort(items_, {}, &Item::group);
+  std::ranges::sort(items_, {}, &Item::group);
   lent_ = items_.size();
   thread_.emplace("save", [this](const std::stop_token& stop) { run(stop); });
 }
