@@ -169,9 +169,15 @@ bool is_prepared(const io::Path& folder) {
   return std::filesystem::exists(described_path(folder, description_file), unknown);
 }
 
-TokenDescription read_description_file(const io::Path& path) {
+TokenDescription read_description_file(const io::Path& path) { return parse_description(description_text(path), path.string()); }
+
+TokenDescription parse_description(const std::string& text, const std::string& name) {
+  return description_from_json(Json::parse(text, name), name);
+}
+
+std::string description_text(const io::Path& path) {
   constexpr std::uint64_t most_bytes = std::uint64_t{256} << 20;  // it may hold a tokenizer.json
-  return description_from_json(Json::parse(io::read_document(path, most_bytes), path.string()), path.string());
+  return io::read_document(path, most_bytes);
 }
 
 namespace {

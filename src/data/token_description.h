@@ -75,6 +75,10 @@ TokenDescription description_from_json(const Json& json, const std::string& what
 std::optional<TokenDescription> read_description(const io::Path& folder);
 /// `path` itself. Throws UserError.
 TokenDescription read_description_file(const io::Path& path);
+/// The same of a file's text; `name` of it is for errors.
+TokenDescription parse_description(const std::string& text, const std::string& name);
+/// The text of a description; throws what keeps it from being read.
+std::string description_text(const io::Path& path);
 void write_description(const io::Path& folder, const TokenDescription& description);
 
 /// Opens one described file, with its mask, and compares their sizes with the description (UserError when they disagree).

@@ -52,11 +52,14 @@ std::set<std::string> files_of(const TokenDescription& description) {
   return names;
 }
 
-// What lies in the folder itself, not what waits to be moved there; nothing where that is no description.
+// What lies in the folder itself, not what waits to be moved there; nothing where that is no description. One that cannot be read
+// is an error: the files that it names would stay for ever.
 std::optional<TokenDescription> placed_description(const io::Path& folder) {
   const io::Path path = folder / description_file;
+  if (!there(path)) return std::nullopt;
+  const std::string text = description_text(path);
   try {
-    return there(path) ? std::optional(read_description_file(path)) : std::nullopt;
+    return parse_description(text, path.string());
   } catch (const UserError&) {
     return std::nullopt;
   }

@@ -35,13 +35,21 @@ void check_data(Aftermath& after) {
   after.demand_same(part_of(read_tree(after.site.folder()), "data/"), new_data, "prepared once more, it is not the new data");
 }
 
+/// The folder has the tokens of another text, in other shards.
+void prepare_another_text(Site& site) {
+  write_text(site, "text.txt", 5);
+  must_run(site, {"prepare", "text.txt", "--out", "data", "--shards", "3", "--threads", "1"});
+  write_text(site, "text.txt", 1);
+}
+
 }  // namespace
 
 std::vector<Scenario> data_scenarios() {
   return {{.name = "prepare",
            .set_up = [](Site& site) { write_text(site, "text.txt", 1); },
            .command = prepare_text,
-           .check = check_data}};
+           .check = check_data},
+          {.name = "prepare-again", .set_up = prepare_another_text, .command = prepare_text, .check = check_data}};
 }
 
 }  // namespace lockstep::faults
