@@ -63,6 +63,7 @@ void dry_run(const RunConfig& config, std::int64_t vocabulary, Session& session)
   const Roles roles(config, session.world());
   train::EngineConfig settings = engine_config(config, vocabulary);
   settings.servers = roles.servers();
+  if (config.data.documents) settings.document_end = 0;  // whichever it is
   if (roles.serves()) return dry_run_of_server(config, settings, roles, session);
   settings.plan = plan_of(config, settings.model, roles.group(), session.runtime().device());
   const parallel::Groups groups(roles.group(), layout::Mesh(settings.plan));

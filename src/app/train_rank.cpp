@@ -123,6 +123,12 @@ data::Corpus open_text(const RunConfig& config, const Roles& roles, Session& ses
   return corpus;
 }
 
+Problem no_document_end(const RunConfig& config) {
+  return {fmt::format("data.documents = true: the vocabulary of {} has no token that ends a document", data_folder(config)),
+          "prepare the text with a tokenizer that has an end-of-text token (lockstep prepare --tokenizer bpe:8192, say), or "
+          "data.documents=false"};
+}
+
 /// Start, name and text of the run, the same on all ranks. Collective.
 Run open_run(RunConfig config, const TrainCall& call, const Roles& roles, Session& session, Log& log) {
   RunFolder folder(config, run_folder(config, call.name), session.world(), log);
@@ -134,6 +140,10 @@ Run open_run(RunConfig config, const TrainCall& call, const Roles& roles, Sessio
   std::string name = name_of_run(config, start, session);
   data::Corpus corpus = open_text(config, roles, session, log);
   train::EngineConfig settings = engine_config(config, corpus.vocabulary());
+  if (config.data.documents) {
+    settings.document_end = corpus.tokenizer ? corpus.tokenizer->end_of_text() : std::nullopt;
+    if (!settings.document_end) problems.push_back(no_document_end(config));
+  }
   Json identity = identify_run(config, start, settings.model.vocabulary, std::move(problems), session, log);
   return {.config = std::move(config),
           .call = call,

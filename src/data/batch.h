@@ -16,6 +16,8 @@ struct Batch {
   std::int64_t positions = 0;      ///< T
   std::int64_t target_count = 0;   ///< targets that are not -1
   std::uint64_t first_sample = 0;  ///< global number of row 0; row b is first_sample + b
+  /// [B, T] i32: where the document of each position begins; empty where samples are one document, and in what a source makes.
+  Tensor starts = {};
 };
 
 }  // namespace lockstep::data

@@ -72,8 +72,8 @@ constexpr std::array words{
               [](Wish& wish, std::string_view value) { return wish.layout.plan.sequence = value.empty(); }},
     KnownWord{{"cp", "N", "context-parallel ranks, which split every sequence (1)"},
               [](Wish& wish, std::string_view value) { return take(number(value, 1, most_ranks), wish.layout.plan.cp); }},
-    KnownWord{{"context", "allgather|ulysses|ring",
-               "of cp: keys are gathered, positions exchanged for heads, or keys passed round (allgather)"},
+    KnownWord{{"context", "allgather|ulysses|ring|ulysses+ring",
+               "of cp: keys are gathered, positions exchanged for heads, keys passed round, or both by hosts (allgather)"},
               [](Wish& wish, std::string_view value) { return take(layout::context_from(value), wish.layout.plan.context); }},
     KnownWord{{"pp", "N or N:SCHEDULE", "pipeline ranks, which divide the blocks, and who works on what when (1, 1f1b)"},
               [](Wish& wish, std::string_view value) { return set_pipeline(wish.layout.plan, value); }},
@@ -115,6 +115,8 @@ constexpr std::array words{
                 wish.layout.gradients.bucket_bytes = bytes;
                 return true;
               }},
+    KnownWord{{"documents", "", "samples are several documents that do not see each other, in what is compared with too"},
+              [](Wish& wish, std::string_view value) { return wish.layout.documents = value.empty(); }},
     KnownWord{{"moments", "fp32|bf16", "the type of the optimizer's state, of what is compared with too (that of the weights)"},
               [](Wish& wish, std::string_view value) {
                 wish.layout.moments = value == "bf16" ? DType::bf16 : DType::f32;
@@ -155,7 +157,8 @@ Layout put_together(const Wish& wish, const LayoutDefaults& defaults) {
   const int needed = pipeline ? schedule->least_microbatches * plan.pp : 1;
   plan.microbatches = wish.microbatches.value_or(std::max((defaults.microbatches + plan.dp - 1) / plan.dp, needed));
   const bool hosts = wish.over == layout::CutOver::host && wish.zero > 0;
-  plan.ranks_per_host = wish.ranks_per_host.value_or(hosts ? 2 * plan.tp : plan.ranks());
+  const bool between = hosts || plan.context == layout::ContextMethod::ulysses_ring;
+  plan.ranks_per_host = wish.ranks_per_host.value_or(between ? 2 * plan.tp : plan.ranks());
   layout::set_zero_level(plan, wish.zero, wish.over);
   return layout;
 }
@@ -230,27 +233,30 @@ std::string name_of(const Layout& layout, const LayoutDefaults& defaults) {
   say(plan.recompute != usual.recompute, fmt::format("recompute={}", to_string(plan.recompute)));
   say(!layout.gradients.overlap, "overlap=false");
   say(layout.gradients.bucket_bytes != defaults.bucket_bytes, fmt::format("bucket={}", layout.gradients.bucket_bytes));
+  say(layout.documents, "documents");
   if (layout.moments) all.emplace_back(*layout.moments == DType::bf16 ? "moments=bf16" : "moments=fp32");
   return fmt::format("{}", fmt::join(all, ","));
 }
 
 Layout plain(const Layout& layout) {
   const layout::ParallelPlan& plan = layout.plan;
-  Layout same{.moments = layout.moments};
+  Layout same{.moments = layout.moments, .documents = layout.documents};
   same.plan.dp = plan.dp;
   same.plan.tp = plan.tp;
   same.plan.sequence = plan.sequence;
   same.plan.cp = plan.cp;
   same.plan.context = plan.context;
   same.plan.microbatches = plan.microbatches;
-  same.plan.ranks_per_host = same.plan.ranks();
+  // Hosts decide who attends with whom.
+  const bool hosts = plan.context == layout::ContextMethod::ulysses_ring;
+  same.plan.ranks_per_host = hosts ? plan.ranks_per_host : same.plan.ranks();
   // With one micro-batch or one rank there is one order of additions.
   if (plan.dp > 1 && plan.microbatches > 1) same.plan.reduce = plan.reduce;
   return same;
 }
 
 Layout one_rank(const Layout& layout) {
-  Layout one{.moments = layout.moments};
+  Layout one{.moments = layout.moments, .documents = layout.documents};
   one.plan.microbatches = layout.microbatches();
   return one;
 }

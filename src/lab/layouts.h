@@ -27,6 +27,7 @@ struct Layout {
   layout::ParallelPlan plan = {};
   parallel::GradientOptions gradients{.bucket_bytes = LayoutDefaults{}.bucket_bytes};
   std::optional<DType> moments = {};  ///< not the layout's: what is compared has it too
+  bool documents = false;             ///< samples are several documents; as moments
 
   /// Micro-batches of a step, over all ranks.
   int microbatches() const { return plan.dp * plan.microbatches; }

@@ -15,8 +15,18 @@
 namespace lockstep::layout {
 namespace {
 
-constexpr std::array<std::pair<std::string_view, ContextMethod>, 3> kContextMethods{
-    {{"allgather", ContextMethod::allgather}, {"ulysses", ContextMethod::ulysses}, {"ring", ContextMethod::ring}}};
+constexpr std::array<std::pair<std::string_view, ContextMethod>, 4> kContextMethods{
+    {{"allgather", ContextMethod::allgather},
+     {"ulysses", ContextMethod::ulysses},
+     {"ring", ContextMethod::ring},
+     {"ulysses+ring", ContextMethod::ulysses_ring}}};
+
+/// Ranks that exchange positions for heads.
+int exchanging_ranks(const ParallelPlan& plan) {
+  if (plan.context == ContextMethod::ulysses) return plan.cp;
+  const int hosts = plan.context == ContextMethod::ulysses_ring ? context_hosts(plan) : 0;
+  return hosts > 0 ? plan.cp / hosts : 1;
+}
 
 void check_degrees(const ParallelPlan& plan, std::int64_t ranks, std::vector<Problem>& problems) {
   struct Degree {
@@ -63,8 +73,11 @@ void check_shares(const ParallelPlan& plan, const PlanLimits& limits, std::vecto
     share("parallel.tp", plan.tp, plan.cp == 1 ? "positions in a sequence" : "positions in a rank's part of a sequence",
           limits.positions / plan.cp);
   if (plan.cp > 1) share("2 x parallel.cp", 2 * std::int64_t{plan.cp}, "positions in a sequence", limits.positions);
-  if (plan.cp > 1 && plan.context == ContextMethod::ulysses && plan.tp >= 1)
-    share("parallel.cp", plan.cp, plan.tp == 1 ? "heads" : "heads on a tensor rank", limits.heads / plan.tp);
+  if (plan.cp > 1 && plan.tp >= 1) {
+    const bool some = plan.context == ContextMethod::ulysses_ring;
+    share(some ? "ranks of parallel.cp on a host" : "parallel.cp", exchanging_ranks(plan),
+          plan.tp == 1 ? "heads" : "heads on a tensor rank", limits.heads / plan.tp);
+  }
 }
 
 void check_hosts(const ParallelPlan& plan, std::vector<Problem>& problems) {
@@ -95,6 +108,15 @@ void check_hosts(const ParallelPlan& plan, std::vector<Problem>& problems) {
         {fmt::format("memory.zero_group = node: {} ranks do not divide by the {} of a host", plan.ranks(), plan.ranks_per_host),
          std::string(uneven_remedy)});
   }
+}
+
+void check_context_hosts(const ParallelPlan& plan, std::vector<Problem>& problems) {
+  if (plan.context != ContextMethod::ulysses_ring || plan.cp < 2 || plan.tp < 1 || context_hosts(plan) > 0) return;
+  problems.push_back(
+      {fmt::format("parallel.context = ulysses+ring: the {} ranks of parallel.cp do not lie evenly on hosts of {} ranks", plan.cp,
+                   plan.ranks_per_host),
+       "choose a parallel.cp that a host's ranks (of each tensor rank) divide, or that divides them, or "
+       "parallel.context=ring"});
 }
 
 void check_split(const ParallelPlan& plan, const PlanLimits& limits, std::vector<Problem>& problems) {
@@ -146,6 +168,7 @@ std::vector<Problem> check(const ParallelPlan& plan, const PlanLimits& limits, s
   check_degrees(plan, ranks, problems);
   check_shares(plan, limits, problems);
   check_hosts(plan, problems);
+  check_context_hosts(plan, problems);
   if (plan.sequence && plan.tp == 1)
     problems.push_back({"parallel.sequence = true: there is no tensor parallelism to share tokens with",
                         "set parallel.tp, or parallel.sequence=false"});
@@ -172,6 +195,16 @@ std::vector<std::string_view> context_methods() {
   std::vector<std::string_view> names;
   for (const auto& [name, method] : kContextMethods) names.push_back(name);
   return names;
+}
+
+// Ranks are numbered by tensor rank first, then by context rank.
+int context_hosts(const ParallelPlan& plan) {
+  const int group = plan.cp * plan.tp, host = plan.ranks_per_host;
+  if (host <= 0) return 0;
+  if (host >= plan.ranks() || host % group == 0) return 1;
+  if (group % host != 0) return 0;
+  if (host % plan.tp == 0) return group / host;
+  return plan.tp % host == 0 ? plan.cp : 0;
 }
 
 std::optional<ContextMethod> context_from(std::string_view text) {

@@ -59,10 +59,12 @@ enum class LeaseSize : std::uint8_t { block, sub_layer };
 enum class ContextMethod : std::uint8_t {
   allgather,  ///< every rank gets all keys and values (Llama Team 2024)
   ulysses,    ///< positions are exchanged for heads (Jacobs et al. 2023)
-  ring        ///< keys and values pass from rank to rank (Liu et al. 2023)
+  ring,       ///< keys and values pass from rank to rank (Liu et al. 2023)
+  /// Positions for heads inside each host, a ring of hosts: a ring where a host has one of the ranks, ulysses where it has all.
+  ulysses_ring
 };
 
-/// "allgather", "ulysses", "ring".
+/// "allgather", "ulysses", "ring", "ulysses+ring".
 std::vector<std::string_view> context_methods();
 /// Nothing for another text.
 std::optional<ContextMethod> context_from(std::string_view text);
@@ -98,6 +100,9 @@ struct ParallelPlan {
 
 /// Cuts over `over` what ZeRO does at `level`: from 1 on the optimizer's state, from 2 on gradients too, at 3 parameters too.
 void set_zero_level(ParallelPlan& plan, int level, CutOver over = CutOver::all);
+
+/// Hosts on which the ranks that divide a sequence lie, as many on each; 0: they do not lie so.
+int context_hosts(const ParallelPlan& plan);
 
 /// What a plan cuts, of the model and the batch.
 struct PlanLimits {

@@ -29,6 +29,7 @@ Pass outside_pass(const Pass& pass, const parallel::Boundary& boundary) {
   outside.samples = tokens.samples.count;
   outside.first_sample += tokens.samples.first;
   outside.positions = pass.positions.part(tokens.positions.first, tokens.positions.count);
+  if (pass.starts) outside.starts = pass.starts.slice_rows(tokens.samples.first, tokens.samples.count);
   return outside;
 }
 

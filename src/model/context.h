@@ -39,6 +39,7 @@ struct Pass {
   std::int64_t first_sample = 0;  ///< global number of sample 0 (dropout)
   std::int64_t step = 0;
   bool training = false;
+  Tensor starts = {};  ///< [samples, positions of a sample] i32, where samples are several documents (ops/positions.h)
   std::int64_t rows() const { return samples * positions.count(); }
   parallel::TokenGrid grid() const { return {samples, positions.count()}; }
 };

@@ -13,7 +13,7 @@ void EmbeddingLayer::forward(const Pass& pass, const WeightSet& w, const Tensor&
                              const Scratch& scratch) const {
   const auto look_up = [&](const Tensor& rows) {
     context_.ops.embedding().forward(rows, tokens, w[Role::token_table], w[Role::position_table], pass.positions,
-                                     context_.dims.first_token);
+                                     context_.dims.first_token, pass.starts);
   };
   if (boundary_.kind() == parallel::BoundaryKind::local) {
     look_up(out);
@@ -37,8 +37,9 @@ void EmbeddingLayer::backward(const Pass& pass, const GradientSet& gradient, con
   const ops::DropoutSite site = dropout(pass);
   if (site.p > 0) context_.ops.dropout().backward(d, d, site);
   if (gradient[Role::position_table]) {
-    context_.ops.embedding().backward_positions(gradient[Role::position_table], d, outside_pass(pass, boundary_).positions,
-                                                gradient.accumulate);
+    const Pass outside = outside_pass(pass, boundary_);
+    context_.ops.embedding().backward_positions(gradient[Role::position_table], d, outside.positions, gradient.accumulate,
+                                                outside.starts);
   }
   Tensor inside = d;
   if (boundary_.kind() == parallel::BoundaryKind::splitting) {

@@ -20,12 +20,12 @@ void compute_angles(const Context& context) {
 
 void rotate(const Context& context, const Tensor& x, const Pass& pass) {
   if (!context.angles.device) return;
-  context.ops.rotary().rotate(x, context.angles.device, {.positions = pass.positions});
+  context.ops.rotary().rotate(x, context.angles.device, {.positions = pass.positions, .starts = pass.starts});
 }
 
 void rotate_back(const Context& context, const Tensor& x, const Pass& pass) {
   if (!context.angles.device) return;
-  context.ops.rotary().rotate(x, context.angles.device, {.positions = pass.positions, .inverse = true});
+  context.ops.rotary().rotate(x, context.angles.device, {.positions = pass.positions, .inverse = true, .starts = pass.starts});
 }
 
 }  // namespace lockstep::model

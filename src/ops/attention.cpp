@@ -42,14 +42,15 @@ void Attention::forward(const AttentionForward& call) {
   check_inputs(call.q, call.k, call.v, shape, type);
   check_result(call.o, call.q, "o", type, call.further);
   demand(!call.further || call.lse, "attention", "what goes on has an lse");
+  check_starts(call.starts, shape.samples, shape.end());
   check_optional_dense(call.lse, shape.samples * shape.heads * shape.queries, "lse");
-  check_device({&call.o, &call.lse, &call.q, &call.k, &call.v});
+  check_device({&call.o, &call.lse, &call.q, &call.k, &call.v, &call.starts});
   const OpScope running = scope("forward");
   do_forward(call);
 }
 
 void Attention::backward(const AttentionBackward& call) {
-  const auto& [dq, dk, dv, delta, d_o, o, lse, q, k, v, shape, dropout, further] = call;
+  const auto& [dq, dk, dv, delta, d_o, o, lse, q, k, v, shape, dropout, further, starts] = call;
   check_shape(shape, dropout);
   demand(shape.queries > 0 || shape.keys == 0, "attention backward", "a query sees the keys");
   const DType type = storage_of(q, "q");
@@ -61,7 +62,8 @@ void Attention::backward(const AttentionBackward& call) {
   check_matrix(o, q.rows(), q.columns(), "o", type);
   check_dense(lse, shape.samples * shape.heads * shape.queries, "lse");
   check_dense(delta, q.rows() * delta_columns(shape.heads, shape.head_size, dq.dtype), "delta");
-  check_device({&dq, &dk, &dv, &delta, &d_o, &o, &lse, &q, &k, &v});
+  check_starts(starts, shape.samples, shape.end());
+  check_device({&dq, &dk, &dv, &delta, &d_o, &o, &lse, &q, &k, &v, &starts});
   const OpScope running = scope("backward");
   do_backward(call);
 }

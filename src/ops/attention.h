@@ -9,6 +9,7 @@
 
 #include "ops/dropout.h"
 #include "ops/op_scope.h"
+#include "ops/positions.h"
 #include "tensor/tensor.h"
 
 namespace lockstep::ops {
@@ -36,6 +37,8 @@ struct AttentionShape {
 
   /// The place of query 0, counted from key 0: query i sees keys 0 .. first_query() + i, as far as there are any.
   std::int64_t first_query() const { return keys - queries + later; }
+  /// Behind the position of the last query in its sample.
+  std::int64_t end() const { return first_key + keys + later; }
   std::int64_t group_size() const { return group > 0 ? group : heads / kv_heads; }
   std::int64_t kv_head_of(std::int64_t head) const { return (skipped + head) / group_size(); }
   /// The first head that reads a key/value head; those of the next one begin where its own end.
@@ -56,6 +59,9 @@ struct AttentionForward {
   DropoutSite dropout = {};
   /// o, f32, and lse hold the result for other keys, and get that for these too: the online softmax goes on from there.
   bool further = false;
+  /// [B, positions of a sample] i32, by position: a query sees no key before its document (ops/positions.h), and the first call
+  /// sees at least one.
+  Tensor starts = {};
 };
 
 struct AttentionBackward {
@@ -68,6 +74,7 @@ struct AttentionBackward {
   AttentionShape shape;
   DropoutSite dropout = {};
   bool further = false;  ///< dq, dk and dv are f32 and hold sums, to which these gradients are added
+  Tensor starts = {};
 };
 
 class Attention : public Family {

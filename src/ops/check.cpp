@@ -73,4 +73,10 @@ void check_site(const DropoutSite& site) {
   demand(site.first_sample >= 0 && site.first_index >= 0, "dropout", "sample and index are not negative");
 }
 
+void check_starts(const Tensor& starts, std::int64_t samples, std::int64_t end) {
+  if (!starts) return;
+  check_matrix(starts, samples, starts.columns(), "starts", DType::i32);
+  demand(starts.columns() >= end, "starts", "every position has one");
+}
+
 }  // namespace lockstep::ops

@@ -5,7 +5,7 @@
 namespace lockstep::ops {
 
 void Embedding::forward(const Tensor& y, const Tensor& tokens, const Tensor& token_table, const Tensor& position_table,
-                        const Positions& positions, std::int64_t first_token) {
+                        const Positions& positions, std::int64_t first_token, const Tensor& starts) {
   const DType type = storage_of(y, "y");
   check_matrix(y, y.rows(), y.columns(), "y", type);
   check_dense(tokens, y.rows(), "tokens", DType::i32);
@@ -14,9 +14,10 @@ void Embedding::forward(const Tensor& y, const Tensor& tokens, const Tensor& tok
   check_samples(y, positions, "y");
   demand(!position_table || positions.end() <= position_table.rows(), "position_table", "it has a row for every position");
   demand(first_token >= 0, "token_table", "its first token is not negative");
-  check_device({&y, &tokens, &token_table, &position_table});
+  check_starts(starts, y.rows() / positions.count(), positions.end());
+  check_device({&y, &tokens, &token_table, &position_table, &starts});
   const OpScope running = scope("forward");
-  do_forward(y, tokens, token_table, position_table, positions, first_token);
+  do_forward(y, tokens, token_table, position_table, positions, first_token, starts);
 }
 
 void Embedding::backward_tokens(const Tensor& d_tokens, const Tensor& dy, const Tensor& tokens, std::int64_t first_token) {
@@ -29,14 +30,16 @@ void Embedding::backward_tokens(const Tensor& d_tokens, const Tensor& dy, const 
   do_backward_tokens(d_tokens, dy, tokens, first_token);
 }
 
-void Embedding::backward_positions(const Tensor& d_table, const Tensor& dy, const Positions& positions, bool accumulate) {
+void Embedding::backward_positions(const Tensor& d_table, const Tensor& dy, const Positions& positions, bool accumulate,
+                                   const Tensor& starts) {
   check_matrix(dy, dy.rows(), dy.columns(), "dy", storage_of(dy, "dy"));
   check_matrix(d_table, d_table.rows(), dy.columns(), "d_table");
   check_samples(dy, positions, "dy");
   demand(positions.end() <= d_table.rows(), "d_table", "it has a row for every position");
-  check_device({&d_table, &dy});
+  check_starts(starts, dy.rows() / positions.count(), positions.end());
+  check_device({&d_table, &dy, &starts});
   const OpScope running = scope("backward_positions");
-  do_backward_positions(d_table, dy, positions, accumulate);
+  do_backward_positions(d_table, dy, positions, accumulate, starts);
 }
 
 void Embedding::add_rows(const Tensor& sum, const Tensor& part, const Tensor& tokens) {

@@ -13,17 +13,20 @@ namespace lockstep::ops {
 class Embedding : public Family {
  public:
   explicit Embedding(OpObserver* observer) : Family("embedding", observer) {}
-  /// y [B*T, C] = token_table[token] + position_table[the row's position]; position_table may be empty. tokens [B*T] i32,
-  /// all in [0, V) (checked when the batch was made). The row of a token that the table has not is zero, its position's row left
-  /// out: a sum over the parts of a vocabulary is the whole vocabulary's result, with the same bits.
+  /// y [B*T, C] = token_table[token] + position_table[the row's position, in its document where there are `starts`];
+  /// position_table may be empty. tokens [B*T] i32, all in [0, V) (checked when the batch was made). The row of a token that the
+  /// table has not is zero, its position's row left out: a sum over the parts of a vocabulary is the whole vocabulary's result,
+  /// with the same bits.
   void forward(const Tensor& y, const Tensor& tokens, const Tensor& token_table, const Tensor& position_table,
-               const Positions& positions, std::int64_t first_token = 0);
+               const Positions& positions, std::int64_t first_token = 0, const Tensor& starts = {});
   /// d_tokens, the gradient of a token table, f32, += rows of dy by token: per row, tokens in fixed blocks of 64 in order
   /// (numerics.md section 3.2). Only rows that occur in `tokens` are touched.
   void backward_tokens(const Tensor& d_tokens, const Tensor& dy, const Tensor& tokens, std::int64_t first_token = 0);
   /// d_table [P, C] f32, a row for each position, (+)= rows of dy by position, samples in order in blocks of 64. Rows of
-  /// positions that dy has not are set to zero when not accumulating.
-  void backward_positions(const Tensor& d_table, const Tensor& dy, const Positions& positions, bool accumulate);
+  /// positions that dy has not are set to zero when not accumulating. With `starts` of documents positions are those in
+  /// documents, and rows are added one by one, in order.
+  void backward_positions(const Tensor& d_table, const Tensor& dy, const Positions& positions, bool accumulate,
+                          const Tensor& starts = {});
   /// sum[row] += part[row] and part[row] = 0 for every row that occurs in `tokens` (a tied matrix: H + E, numerics.md
   /// section 3.6).
   void add_rows(const Tensor& sum, const Tensor& part, const Tensor& tokens);
@@ -32,9 +35,10 @@ class Embedding : public Family {
 
  private:
   virtual void do_forward(const Tensor& y, const Tensor& tokens, const Tensor& token_table, const Tensor& position_table,
-                          const Positions& positions, std::int64_t first_token) = 0;
+                          const Positions& positions, std::int64_t first_token, const Tensor& starts) = 0;
   virtual void do_backward_tokens(const Tensor& d_tokens, const Tensor& dy, const Tensor& tokens, std::int64_t first_token) = 0;
-  virtual void do_backward_positions(const Tensor& d_table, const Tensor& dy, const Positions& positions, bool accumulate) = 0;
+  virtual void do_backward_positions(const Tensor& d_table, const Tensor& dy, const Positions& positions, bool accumulate,
+                                     const Tensor& starts) = 0;
   virtual void do_add_rows(const Tensor& sum, const Tensor& part, const Tensor& tokens) = 0;
   virtual void do_take_rows(const Tensor& rows, const Tensor& part, const Tensor& tokens) = 0;
 };

@@ -3,12 +3,17 @@
 // Which positions of a sample a tensor's rows have: the same in every sample, one or two runs of consecutive ones. A rank of
 // context parallelism has two, one from the front and one from the back, so that all ranks see as many keys.
 
+//
+// Where samples are several documents, `starts` says for every position of every sample [B, T] i32 at which one its document
+// begins: no position sees what lies before, and what depends on positions counts from there. Empty: a sample is one document.
+
 #include <algorithm>
 #include <array>
 #include <cstdint>
 #include <span>
 
 #include "base/error.h"
+#include "tensor/tensor.h"
 
 namespace lockstep::ops {
 
@@ -36,6 +41,11 @@ class Positions {
     const std::int64_t behind = row - runs_[0].count;
     return behind < 0 ? runs_[0].first + row : runs_[1].first + behind;
   }
+  /// The row of a sample that has a position.
+  std::int64_t row_of(std::int64_t position) const {
+    const std::int64_t behind = position - runs_[1].first;
+    return runs_[1].count > 0 && behind >= 0 ? runs_[0].count + behind : position - runs_[0].first;
+  }
   /// Behind the last position.
   std::int64_t end() const { return runs_[1].count > 0 ? runs_[1].end() : runs_[0].end(); }
   /// Those of rows [first, first + count) of a sample.
@@ -51,5 +61,16 @@ class Positions {
  private:
   std::array<PositionRun, 2> runs_{};
 };
+
+/// The start of the document of position `first` of a sample; those of the positions behind follow. Null: one document.
+inline const std::int32_t* starts_from(const Tensor& starts, std::int64_t sample, std::int64_t first) {
+  return starts ? reinterpret_cast<const std::int32_t*>(starts.data) + sample * starts.stride() + first : nullptr;
+}
+
+/// The position of row `row` of a tensor in its document.
+inline std::int64_t place_of(const Positions& positions, const Tensor& starts, std::int64_t row) {
+  const std::int64_t position = positions.at(row % positions.count());
+  return starts ? position - *starts_from(starts, row / positions.count(), position) : position;
+}
 
 }  // namespace lockstep::ops

@@ -12,7 +12,8 @@ void Rotary::rotate(const Tensor& x, const Tensor& angles, const RotaryPlace& pl
   demand(x.columns() % head_size == 0, "x", "the columns are whole heads");
   check_samples(x, place.positions, "x");
   demand(place.positions.end() <= angles.rows(), "angles", "they have a row for every position");
-  check_device({&x, &angles});
+  check_starts(place.starts, x.rows() / place.positions.count(), place.positions.end());
+  check_device({&x, &angles, &place.starts});
   const OpScope running = scope("rotate");
   do_rotate(x, angles, place);
 }

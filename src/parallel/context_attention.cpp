@@ -18,7 +18,14 @@ class Local final : public ContextAttention {
   }
   void forward(ops::Ops& ops, const AttentionTensors& x, const AttentionSaved& saved, const AttentionCall& call) override {
     demand_all(call);
-    ops.attention().forward({x.o, lse(saved, call), x.q, x.k, x.v, call.shape, call.dropout});
+    ops.attention().forward({.o = x.o,
+                             .lse = lse(saved, call),
+                             .q = x.q,
+                             .k = x.k,
+                             .v = x.v,
+                             .shape = call.shape,
+                             .dropout = call.dropout,
+                             .starts = call.starts});
   }
   void backward(ops::Ops& ops, const AttentionTensors& d, const AttentionTensors& x, const AttentionSaved& saved,
                 const AttentionCall& call) override {
@@ -34,7 +41,8 @@ class Local final : public ContextAttention {
                               .k = x.k,
                               .v = x.v,
                               .shape = call.shape,
-                              .dropout = call.dropout});
+                              .dropout = call.dropout,
+                              .starts = call.starts});
   }
 
  private:
@@ -61,6 +69,12 @@ std::unique_ptr<ContextAttention> make_attention(const layout::ParallelPlan& pla
       return std::make_unique<ExchangingAttention>(positions, at.cp, plan.cp);
     case layout::ContextMethod::ring:
       return std::make_unique<RingAttention>(positions, at.cp, plan.cp);
+    case layout::ContextMethod::ulysses_ring: {
+      const int hosts = layout::context_hosts(plan);
+      ensure(hosts > 0, "ranks that divide a sequence lie evenly on hosts");
+      if (hosts == plan.cp) return std::make_unique<RingAttention>(positions, at.cp, plan.cp);
+      return std::make_unique<ExchangingAttention>(positions, at.cp, plan.cp, hosts);
+    }
   }
   throw BrokenRule("a plan names a way of context parallelism");
 }

@@ -25,6 +25,7 @@ struct AttentionCall {
   ops::AttentionShape shape;  ///< of the rank's own rows and heads: as many keys as queries
   ops::Positions positions;   ///< of a sample's T rows
   ops::DropoutSite dropout;   ///< of the attention weights, as ops::Attention takes it
+  Tensor starts = {};         ///< of documents, of all positions of the samples, whoever has them (ops/positions.h)
 };
 
 /// What a forward pass leaves for its backward pass beside its AttentionTensors, in memory of the block's and the micro-batch's
@@ -46,7 +47,7 @@ struct AttentionSizes {
 class ContextAttention {
  public:
   virtual ~ContextAttention() = default;
-  /// The ranks that have the samples' other positions; they outlive this. Before the first pass.
+  /// The ranks that have the samples' other positions; they outlive this. Before the first pass; collective.
   virtual void connect(comm::Communicator& /*group*/) {}
   /// What one block keeps of one micro-batch.
   virtual void declare(Arena& arena, AttentionSaved& saved, const AttentionSizes& sizes) const = 0;

@@ -139,6 +139,7 @@ double Engine::evaluate(const data::Batch& batch) {
 
 std::span<const data::Batch> Engine::bring(std::span<const data::Batch> batches) {
   std::int64_t first = 0;
+  if (config_.document_end) settle(ops_.stream(), memory_.starts);
   for (std::size_t m = 0; m < batches.size(); ++m) {
     const data::Batch& batch = batches[m];
     const ops::Positions own = parallel::split_positions(batch.positions, groups_.at().cp, config_.plan.cp);
@@ -151,6 +152,12 @@ std::span<const data::Batch> Engine::bring(std::span<const data::Batch> batches)
     };
     if (memory_.part.embedding) take(memory_.tokens, brought.tokens);
     if (memory_.part.head) take(memory_.targets, brought.targets);
+    if (config_.document_end) {
+      const std::int64_t all = batch.samples * batch.positions;
+      const Mirror starts = memory_.starts.flat(static_cast<std::int64_t>(m) * config_.samples * config_.positions, all);
+      find_starts(starts, batch);
+      brought.starts = starts.device.reshape({batch.samples, batch.positions});
+    }
     first += count;
   }
   return std::span(brought_).first(batches.size());
@@ -161,6 +168,17 @@ void Engine::bring(const Tensor& to, const Tensor& from, const ops::Positions& o
   parallel::for_runs(own, batch.positions, batch.samples, [&](std::int64_t all, std::int64_t mine, std::int64_t count) {
     copy(ops_.stream(), to.flat(mine, count), from.flat(all, count));
   });
+}
+
+void Engine::find_starts(const Mirror& to, const data::Batch& batch) {
+  const std::span<const std::int32_t> tokens = elements<const std::int32_t>(batch.tokens);
+  const std::span<std::int32_t> starts = elements<std::int32_t>(to.host);
+  for (std::size_t i = 0; i < starts.size(); ++i) {
+    const auto position = static_cast<std::int32_t>(static_cast<std::int64_t>(i) % batch.positions);
+    const bool begins = position == 0 || tokens[i - 1] == *config_.document_end;
+    starts[i] = begins ? position : starts[i - 1];
+  }
+  upload(ops_.stream(), to);
 }
 
 void Engine::clear_losses() {

@@ -94,6 +94,8 @@ class Engine {
   std::span<const data::Batch> bring(std::span<const data::Batch> batches);
   /// `to`: the rank's own positions of each sample of `from`.
   void bring(const Tensor& to, const Tensor& from, const ops::Positions& own, const data::Batch& batch);
+  /// to [samples * positions] i32: where the document of each position of the batch begins.
+  void find_starts(const Mirror& to, const data::Batch& batch);
   void clear_losses();
   double loss_sum();
 

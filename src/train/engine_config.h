@@ -37,6 +37,8 @@ struct EngineConfig {
   std::int64_t positions = 1;
   layout::ParallelPlan plan;                ///< of the ranks that train
   std::optional<ParameterServers> servers;  ///< none: these are replicas, which update their weights together
+  /// The token that ends a document, where samples are several documents that do not see each other; none: each is one.
+  std::optional<std::int32_t> document_end = {};
   std::uint64_t seed = 1337;
   parallel::GradientOptions gradients;
   parallel::OffloadOptions offload;  ///< of what the plan places outside of the device

@@ -42,7 +42,8 @@ PassTimes PipelineRunner::run(std::span<const data::Batch> batches, std::int64_t
                            .positions = positions_of(batch),
                            .first_sample = static_cast<std::int64_t>(batch.first_sample),
                            .step = step,
-                           .training = true};
+                           .training = true,
+                           .starts = batch.starts};
     switch (action.kind) {
       case Kind::forward:
         forward(action, pass, batch, objective, result);
@@ -130,7 +131,7 @@ bool PipelineRunner::has(Kind kind, int chunk) const {
 }
 
 void PipelineRunner::evaluate(const data::Batch& batch, const Tensor& loss) {
-  const model::Pass pass{.samples = batch.samples, .positions = positions_of(batch)};
+  const model::Pass pass{.samples = batch.samples, .positions = positions_of(batch), .starts = batch.starts};
   constexpr Microbatch only{0};
   for (int c = 0; c < std::ssize(stages_); ++c) {
     model::Stage& stage = this->stage(c);

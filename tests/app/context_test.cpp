@@ -19,7 +19,7 @@ class ContextCommand : public TrainCommand {
 TEST_F(ContextCommand, LossesFollowThoseOfOneRank) {
   ASSERT_EQ(lockstep(on(1, "one")).code, 0);
   const std::vector<double> one = losses("one");
-  for (const std::string method : {"allgather", "ulysses"}) {
+  for (const std::string method : {"allgather", "ulysses", "ring"}) {
     const Outcome outcome = lockstep(on(2, method, {"parallel.cp=2", "parallel.context=" + method}));
     ASSERT_EQ(outcome.code, 0) << outcome.err;
     EXPECT_NE(outcome.out.find("Layout of 2 ranks: cp=2 (" + method + ")\n"), std::string::npos) << outcome.out;

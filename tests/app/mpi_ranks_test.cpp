@@ -159,6 +159,16 @@ TEST_F(MpiRanks, DivideLayersAndSamples) {
   expect_four_processes_as_threads(more);
 }
 
+TEST_F(MpiRanks, PassKeysRoundARing) {
+  expect_four_processes_as_threads({"model.dropout=0.1", "parallel.cp=2", "parallel.context=ring", "memory.zero=1"});
+}
+
+// Two hosts of two ranks, as far as the layout knows.
+TEST_F(MpiRanks, ExchangeHeadsAndPassKeys) {
+  expect_four_processes_as_threads(
+      {"model.dropout=0.1", "parallel.cp=4", "parallel.context=ulysses+ring", "parallel.ranks_per_host=2"});
+}
+
 TEST_F(MpiRanks, LearnWhatThreadsLearn) {
   const std::vector<std::string> more{"model.dropout=0.1", "optimizer.gas=2", "data.io=readers"};
   std::vector<std::string> threads = on_two("threads", more);

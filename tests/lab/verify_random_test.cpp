@@ -45,6 +45,13 @@ std::string random_layout(const VerifyModel& model, std::mt19937& random) {
   std::vector<std::string> words{fmt::format("dp={}", dp), fmt::format("tp={}", tp), fmt::format("gas={}", 1 + random() % 3),
                                  fmt::format("zero={}", zero)};
   if (tp > 1 && tp <= limits.positions && random() % 2 == 0) words.emplace_back("sequence");
+  const int cp = 2 + static_cast<int>(random() % 2);
+  if (random() % 2 == 0 && 2 * cp <= limits.positions && tp <= limits.positions / cp) {
+    words.push_back(fmt::format("cp={}", cp));
+    words.push_back(limits.heads / tp < cp ? one_of({"context=allgather", "context=ring"})
+                                           : one_of({"context=allgather", "context=ring", "context=ulysses"}));
+  }
+  if (random() % 4 == 0) words.emplace_back("documents");
   if (random() % 2 == 0) {
     const auto schedules = layout::schedules();
     const layout::NamedSchedule& schedule = schedules[random() % schedules.size()];

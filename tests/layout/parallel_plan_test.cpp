@@ -53,6 +53,27 @@ TEST(ParallelPlan, EveryRankGetsAShareOfWhatIsCut) {
   EXPECT_TRUE(complains({.tp = 3, .cp = 8, .sequence = true, .ranks_per_host = 3}, 24, "2 positions in a rank's part"));
 }
 
+TEST(ParallelPlan, RanksThatDivideASequenceLieEvenlyOnHosts) {
+  const auto hosts = [](int tp, int cp, int ranks_per_host, int dp = 1) {
+    return context_hosts({.dp = dp, .tp = tp, .cp = cp, .ranks_per_host = ranks_per_host});
+  };
+  EXPECT_EQ(hosts(1, 4, 4), 1);
+  EXPECT_EQ(hosts(1, 4, 5), 1) << "all ranks are on one";
+  EXPECT_EQ(hosts(1, 4, 2), 2);
+  EXPECT_EQ(hosts(2, 4, 4), 2);
+  EXPECT_EQ(hosts(1, 4, 1), 4);
+  EXPECT_EQ(hosts(4, 2, 2), 2) << "a tensor group is on several";
+  EXPECT_EQ(hosts(1, 2, 4, 2), 1);
+  EXPECT_EQ(hosts(1, 4, 3), 0);
+  EXPECT_EQ(hosts(1, 4, 0), 0);
+  EXPECT_EQ(hosts(1, 2, 3, 3), 0) << "one pair has a rank on each of two hosts";
+  ParallelPlan plan{.cp = 4, .context = ContextMethod::ulysses_ring, .ranks_per_host = 3};
+  EXPECT_TRUE(complains(plan, 4, "the 4 ranks of parallel.cp do not lie evenly on hosts of 3 ranks"));
+  plan.ranks_per_host = 2;
+  EXPECT_TRUE(check(plan, small, 4).empty());
+  EXPECT_TRUE(complains({.cp = 7, .context = ContextMethod::ulysses_ring, .ranks_per_host = 7}, 7, "6 heads"));
+}
+
 TEST(ParallelPlan, TensorParallelRanksStayOnAHostUnlessAsked) {
   ParallelPlan plan{.tp = 4, .ranks_per_host = 2};
   EXPECT_TRUE(complains(plan, 4, "split across hosts"));

@@ -5,6 +5,7 @@
 #include <array>
 
 #include "ops/cpu/token_order.h"
+#include "support/documents.h"
 #include "support/ops.h"
 
 namespace lockstep::test {
@@ -236,6 +237,31 @@ TEST(Embedding, BrokenRules) {
   EXPECT_THROW(embedding.backward_tokens(elsewhere, y, tokens), BrokenRule);
   EXPECT_THROW(embedding.backward_positions(elsewhere, y, {0, 3}, false), BrokenRule);
   EXPECT_THROW(embedding.add_rows(elsewhere, table, tokens), BrokenRule);
+}
+
+TEST(Embedding, PositionsOfDocumentsCountFromTheirStarts) {
+  support::Documents documents({3, 1, 5}, 2);
+  std::vector<std::int32_t> ids = random_ids(18, 0, 11, 3);
+  const HostTensor table = HostTensor::random({11, 40}, 1), places = HostTensor::random({9, 40}, 2);
+  const HostTensor dy = HostTensor::random({18, 40}, 4), before = HostTensor::random({9, 40}, 5);
+  const auto run = [&](ops::Ops& ops, HostTensor& y, HostTensor& d, HostTensor& more) {
+    ops.embedding().forward(y, ids_tensor(ids), table, places, {0, 9}, 0, documents.starts());
+    ops.embedding().backward_positions(d, dy, {0, 9}, false, documents.starts());
+    ops.embedding().backward_positions(more, dy, {0, 9}, true, documents.starts());
+  };
+  HostTensor y({18, 40}), d = before, more = before;
+  run(*ops::make_reference_ops(), y, d, more);
+  for (const std::size_t row : {4U, 13U}) {  // the fifth of each sample begins a document
+    for (std::size_t j = 0; j < 40; ++j)
+      EXPECT_EQ(y[row * 40 + j], table[static_cast<std::size_t>(ids[row]) * 40 + j] + places[j]);
+  }
+  for (const auto& machine : machines()) {
+    HostTensor made({18, 40}), d_made = before, more_made = before;
+    run(*machine->ops, made, d_made, more_made);
+    EXPECT_EQ(different_bits(made.values(), y.values()), 0U) << machine->name;
+    EXPECT_LE(distance(d_made.values(), d.values()), 1e-6) << machine->name;
+    EXPECT_LE(distance(more_made.values(), more.values()), 1e-6) << machine->name;
+  }
 }
 
 }  // namespace

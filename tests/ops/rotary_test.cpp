@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "support/documents.h"
 #include "support/ops.h"
 
 namespace lockstep::test {
@@ -102,6 +103,20 @@ TEST_P(RotaryOf, RowsOfAnyPositionsHaveEqualBits) {
       const HostTensor some = rows_of(x, 12, part);
       machine->ops->rotary().rotate(some, angles, {.positions = part});
       EXPECT_EQ(different_bits(some.values(), rows_of(whole, 12, part).values()), 0U) << machine->name;
+    }
+  }
+}
+
+TEST_P(RotaryOf, DocumentsAreTurnedFromTheirStarts) {
+  support::Documents documents({3, 1, 5}, 2);
+  const HostTensor x = HostTensor::random({2 * 9, 20}, 2).as(GetParam()), angles = some_angles(20);
+  for (const auto& machine : machines()) {
+    HostTensor whole = x;
+    machine->ops->rotary().rotate(whole, angles, {.positions = {0, 9}, .starts = documents.starts()});
+    for (const ops::PositionRun& document : {ops::PositionRun{0, 3}, {3, 1}, {4, 5}}) {
+      const HostTensor alone = rows_of(x, 9, {document.first, document.count});
+      machine->ops->rotary().rotate(alone, angles, {.positions = {0, document.count}});
+      EXPECT_EQ(different_bits(alone.values(), rows_of(whole, 9, {document.first, document.count}).values()), 0U);
     }
   }
 }

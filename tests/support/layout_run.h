@@ -27,6 +27,8 @@ struct LayoutRun {
   std::int64_t samples = 2;  ///< of a micro-batch
   int steps = 3;
   bool saves_beside = false;
+  std::optional<std::int64_t> positions = {};  ///< none: as usual
+  std::optional<std::int32_t> document_end = {};
   train::EngineConfig config() const {
     train::EngineConfig config = tiny_config(model);
     config.plan = plan;
@@ -35,6 +37,8 @@ struct LayoutRun {
     config.samples = samples;
     config.grad_clip = grad_clip;
     config.saves_beside = saves_beside;
+    config.positions = positions.value_or(config.positions);
+    config.document_end = document_end;
     return config;
   }
 };

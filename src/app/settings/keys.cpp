@@ -165,6 +165,8 @@ std::vector<Key> data_keys() {
       data<&Data::io>("data.io", Rule::one_of({"files", "mpi", "readers"}), loose, "",
                       "each rank reads for itself, the same by MPI-IO, or data.readers ranks read and scatter to the others",
                       false),
+      data<&Data::documents>("data.documents", any, fixed, "",
+                             "documents of a sample do not see each other, and positions begin anew in each", false),
       data<&Data::readers>("data.readers", Rule::between(1, 1024), loose, "ranks", "that read, with data.io=readers", false),
   };
 }

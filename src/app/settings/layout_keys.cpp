@@ -20,8 +20,8 @@ std::vector<Key> parallel_keys() {
           "parallelism)"),
       key<&RunConfig::parallel, &RunConfig::Parallel::context>(
           "parallel.context", Rule::one_of(layout::context_methods()), loose, "",
-          "of parallel.cp: how these ranks attend together: each gets all keys and values, all positions of some heads, or those "
-          "of others as they pass by"),
+          "of parallel.cp: how these ranks attend together: each gets all keys and values, all positions of some heads, those of "
+          "others as they pass by, or heads inside a host and what passes by from others"),
       key<&RunConfig::parallel, &RunConfig::Parallel::sequence>(
           "parallel.sequence", any, loose, "",
           "of parallel.tp: these ranks divide the positions where each would do the same work (norms, dropout, residuals)"),

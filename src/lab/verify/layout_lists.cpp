@@ -49,7 +49,12 @@ std::vector<std::string> quick() {
           "tp=2,cp=2,pp=2",
           "cp=3,context=ring",
           "dp=2,tp=2,cp=2,context=ring,sequence,zero=3",
-          "cp=2,context=ring,pp=2:zb-v,recompute=full"};
+          "cp=2,context=ring,pp=2:zb-v,recompute=full",
+          "cp=4,context=ulysses+ring",
+          "tp=2,cp=4,context=ulysses+ring,sequence,zero=2",
+          "tp=2,sequence,pp=2,documents",
+          "cp=2,documents",
+          "cp=3,context=ring,zero=1,recompute=full,documents"};
 }
 
 std::vector<std::string> all() {
@@ -98,14 +103,21 @@ std::vector<std::string> all() {
                                          "cp=3,context=ulysses",
                                          "cp=2,context=ring",
                                          "cp=3,context=ring",
-                                         "cp=4,context=ring"};
+                                         "cp=4,context=ring",
+                                         "cp=4,context=ulysses+ring",
+                                         "cp=6,context=ulysses+ring,ranks_per_host=3"};
   add(context);
   add(with_all(context, recomputing));
   add(with_all(with_all({"dp=2"}, {"cp=2", "cp=3,context=ulysses", "cp=3,context=ring"}), levels));
   add(with_all(with_all({"tp=2", "tp=2,sequence"}, {"cp=2", "cp=2,context=ulysses", "cp=2,context=ring"}), {"zero=0", "zero=3"}));
   add(with_all({"dp=2,tp=2,cp=2", "dp=2,tp=2,cp=2,sequence,context=ulysses", "dp=2,tp=2,cp=2,sequence,context=ring"}, cuts));
   add({"dp=4,cp=2,zero_group=node,zero=3", "cp=2,moments=bf16", "cp=2,pp=2", "cp=2,context=ulysses,pp=2:zb-v",
-       "cp=2,context=ring,pp=2:zb-v", "tp=2,cp=2,pp=2,sequence,zero=2", "dp=2,cp=2,pp=2:interleaved,zero=3"});
+       "cp=2,context=ring,pp=2:zb-v", "tp=2,cp=2,pp=2,sequence,zero=2", "dp=2,cp=2,pp=2:interleaved,zero=3",
+       "dp=2,cp=4,context=ulysses+ring,zero=3", "tp=2,cp=4,context=ulysses+ring,pp=2:zb-v,recompute=full"});
+  add(with_all(with_all({"dp=2", "dp=2,tp=2,sequence", "dp=2,pp=2:zb-h1", "cp=2", "cp=3,context=ulysses", "cp=3,context=ring",
+                         "cp=4,context=ulysses+ring"},
+                        {"documents"}),
+               {"zero=0", "zero=3", "recompute=full"}));
   return made;
 }
 

@@ -139,6 +139,7 @@ train::EngineConfig engine_config(const VerifyModel& model, const Layout& layout
   config.samples = model.samples;
   config.positions = model.positions;
   config.plan = layout.plan;
+  if (layout.documents) config.document_end = VerifyBatches::document_end;
   config.seed = model.seed;
   config.gradients = layout.gradients;
   return config;

@@ -56,7 +56,8 @@ VerifyBatches::VerifyBatches(const VerifyModel& model, const Place& place) {
     const std::int64_t prompt = 13 * sample % (positions / 2 + 1);
     for (std::int64_t position = 0; position < positions; ++position) {
       const auto token = [&](std::int64_t at) {
-        return static_cast<std::int32_t>(rng.below(vocabulary, static_cast<std::uint64_t>(sample * (positions + 1) + at)));
+        const std::uint64_t id = rng.below(vocabulary, static_cast<std::uint64_t>(sample * (positions + 1) + at));
+        return id % 12 == 5 ? document_end : static_cast<std::int32_t>(id);
       };
       tokens_.push_back(token(position));
       targets_.push_back(position < prompt ? -1 : token(position + 1));

@@ -37,9 +37,11 @@ VerifyModel verify_model(std::string_view name, DType type);
 std::vector<std::string> verify_model_names();
 
 /// Micro-batches [first, first + count) of a step of `all`, which own their memory. Samples are random tokens behind a prompt,
-/// each of another length, that is no target: so ranks have different numbers of targets.
+/// each of another length, that is no target: so ranks have different numbers of targets. One token in twelve or so ends a
+/// document.
 class VerifyBatches {
  public:
+  static constexpr std::int32_t document_end = 0;
   struct Place {
     std::int64_t step = 0;
     int first = 0, count = 1, all = 1;

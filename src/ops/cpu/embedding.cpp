@@ -27,7 +27,7 @@ HWY_FLATTEN void EmbeddingRow(S* to, const S* token, const S* position, std::int
 }
 
 void EmbeddingRows(const Tensor& y, const Tensor& tokens, const EmbeddingTables& tables, const Positions& positions,
-                   std::int64_t first, std::int64_t last) {
+                   const Tensor& starts, std::int64_t first, std::int64_t last) {
   const auto& [token_table, position_table, first_token] = tables;
   WithStorage(y.dtype, [&](auto zero) HWY_ATTR {
     using S = decltype(zero);
@@ -37,7 +37,7 @@ void EmbeddingRows(const Tensor& y, const Tensor& tokens, const EmbeddingTables&
         std::memset(row_of<S>(y, i), 0, static_cast<std::size_t>(y.columns()) * sizeof(S));
         continue;
       }
-      EmbeddingRow(row_of<S>(y, i), row_of<S>(token_table, row), row_of<S>(position_table, positions.at(i % positions.count())),
+      EmbeddingRow(row_of<S>(y, i), row_of<S>(token_table, row), row_of<S>(position_table, place_of(positions, starts, i)),
                    y.columns());
     }
   });
@@ -116,6 +116,20 @@ void SumPosition(float* to, const Tensor& dy, std::int64_t rows, bool accumulate
   WithStorage(dy.dtype, [&](auto zero) HWY_ATTR { SumPositionAs<decltype(zero)>(to, dy, rows, row); });
 }
 
+/// Columns [first, last) of d_table's rows += the rows of dy that have their positions in documents, in order.
+void ScatterPlaces(const Tensor& d_table, const Tensor& dy, const Positions& positions, const Tensor& starts, std::int64_t first,
+                   std::int64_t last) {
+  WithStorage(dy.dtype, [&](auto zero) HWY_ATTR {
+    using S = decltype(zero);
+    for (std::int64_t i = 0; i < dy.rows(); ++i) {
+      ForStripe(first, last, [&](auto stripe) HWY_ATTR {
+        stripe.Set(row_of<S>(dy, i));
+        stripe.AddTo(row_of(d_table, place_of(positions, starts, i)));
+      });
+    }
+  });
+}
+
 /// Columns [first, last) of sum += part and part = 0, once for each row.
 void MoveColumns(const Tensor& sum, const Tensor& part, const TokenPlace* tokens, std::int64_t count, std::int64_t first,
                  std::int64_t last) {
@@ -140,6 +154,7 @@ namespace {
 HWY_EXPORT(EmbeddingRows);
 HWY_EXPORT(ScatterColumns);
 HWY_EXPORT(SumPosition);
+HWY_EXPORT(ScatterPlaces);
 HWY_EXPORT(MoveColumns);
 
 constexpr std::int64_t stripe_columns = 64;
@@ -151,14 +166,15 @@ class CpuEmbedding final : public Embedding {
     rows_ = &HWY_DYNAMIC_DISPATCH(EmbeddingRows);
     scatter_ = &HWY_DYNAMIC_DISPATCH(ScatterColumns);
     sum_position_ = &HWY_DYNAMIC_DISPATCH(SumPosition);
+    scatter_places_ = &HWY_DYNAMIC_DISPATCH(ScatterPlaces);
     move_ = &HWY_DYNAMIC_DISPATCH(MoveColumns);
   }
 
  private:
   void do_forward(const Tensor& y, const Tensor& tokens, const Tensor& token_table, const Tensor& position_table,
-                  const Positions& positions, std::int64_t first_token) override {
+                  const Positions& positions, std::int64_t first_token, const Tensor& starts) override {
     context_.deal(y.rows(), rows_per_tile(y.columns()), [&](std::int64_t first, std::int64_t last) {
-      rows_(y, tokens, {token_table, position_table, first_token}, positions, first, last);
+      rows_(y, tokens, {token_table, position_table, first_token}, positions, starts, first, last);
     });
   }
 
@@ -180,7 +196,14 @@ class CpuEmbedding final : public Embedding {
     });
   }
 
-  void do_backward_positions(const Tensor& d_table, const Tensor& dy, const Positions& positions, bool accumulate) override {
+  void do_backward_positions(const Tensor& d_table, const Tensor& dy, const Positions& positions, bool accumulate,
+                             const Tensor& starts) override {
+    if (starts) {
+      if (!accumulate) zero_rows(d_table, 0, d_table.rows());
+      return context_.deal(dy.columns(), stripe_columns, [&](std::int64_t first, std::int64_t last) {
+        scatter_places_(d_table, dy, positions, starts, first, last);
+      });
+    }
     const std::int64_t rows = positions.count();
     const std::int64_t tile = rows_per_tile(dy.columns() * std::max<std::int64_t>(1, dy.rows() / rows));
     context_.deal(rows, tile, [&](std::int64_t first, std::int64_t last) {
@@ -224,6 +247,7 @@ class CpuEmbedding final : public Embedding {
   decltype(&HWY_STATIC_DISPATCH(EmbeddingRows)) rows_;
   decltype(&HWY_STATIC_DISPATCH(ScatterColumns)) scatter_;
   decltype(&HWY_STATIC_DISPATCH(SumPosition)) sum_position_;
+  decltype(&HWY_STATIC_DISPATCH(ScatterPlaces)) scatter_places_;
   decltype(&HWY_STATIC_DISPATCH(MoveColumns)) move_;
 };
 

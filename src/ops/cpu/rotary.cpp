@@ -30,7 +30,7 @@ HWY_FLATTEN void RotateRowsAs(const Tensor& x, const Tensor& angles, const Rotar
                               std::int64_t last) {
   const std::int64_t size = angles.columns(), half = size / 2;
   for (std::int64_t i = first; i < last; ++i) {
-    const float* angle = row_of(angles, place.positions.at(i % place.positions.count()));
+    const float* angle = row_of(angles, place_of(place.positions, place.starts, i));
     S* row = row_of<S>(x, i);
     for (S* head = row; head < row + x.columns(); head += size) {
       if (place.inverse) {

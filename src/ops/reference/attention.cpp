@@ -18,18 +18,19 @@ struct Query {
   std::int64_t key_row;              // of key 0 in k and v
   std::int64_t key_column;           // first of the head in k and v
   std::int64_t position;             // of the query in its sample
-  std::int64_t seen;                 // keys 0 .. seen - 1 are
+  std::int64_t first, seen;          // keys first .. seen - 1 are seen
   std::int64_t lse;                  // element of lse and delta
 };
 
 template <class Body>
-void for_each_query(const AttentionShape& s, Body&& body) {
+void for_each_query(const AttentionShape& s, const Tensor& starts, Body&& body) {
   for (std::int64_t b = 0; b < s.samples; ++b) {
     for (std::int64_t h = 0; h < s.heads; ++h) {
       for (std::int64_t i = 0; i < s.queries; ++i) {
-        body(Query{b, h, i, b * s.queries + i, h * s.head_size, b * s.key_rows, s.kv_head_of(h) * s.head_size,
-                   s.first_key + s.first_query() + i, std::min(s.first_query() + i + 1, s.keys),
-                   (b * s.heads + h) * s.queries + i});
+        const std::int64_t position = s.first_key + s.first_query() + i, seen = std::min(s.first_query() + i + 1, s.keys);
+        const std::int64_t hidden = starts ? *starts_from(starts, b, position) - s.first_key : 0;
+        body(Query{b, h, i, b * s.queries + i, h * s.head_size, b * s.key_rows, s.kv_head_of(h) * s.head_size, position,
+                   std::clamp<std::int64_t>(hidden, 0, seen), seen, (b * s.heads + h) * s.queries + i});
       }
     }
   }
@@ -59,13 +60,13 @@ class AttentionReference final : public Attention {
 
  private:
   void do_forward(const AttentionForward& call) override {
-    const auto& [o, lse, q, k, v, s, dropout, further] = call;
+    const auto& [o, lse, q, k, v, s, dropout, further, starts] = call;
     const double scale = 1 / std::sqrt(static_cast<double>(s.head_size));
     std::vector<double> score(static_cast<std::size_t>(s.keys)), value(static_cast<std::size_t>(s.head_size));
-    for_each_query(s, [&](const Query& query) {
+    for_each_query(s, starts, [&](const Query& query) {
       double largest = -std::numeric_limits<double>::infinity(), sum = 0;
       const double before = further ? at(lse, query.lse) : largest;  // log of the sum over other keys
-      for (std::int64_t j = 0; j < query.seen; ++j) {
+      for (std::int64_t j = query.first; j < query.seen; ++j) {
         double& x = score[static_cast<std::size_t>(j)];
         x = scale * dot({q, query.row, query.column}, {k, query.key_row + j, query.key_column}, s.head_size);
         largest = std::max(largest, x);
@@ -73,10 +74,10 @@ class AttentionReference final : public Attention {
       largest = std::max(largest, before);
       const double weight_before = std::exp(before - largest);
       sum = weight_before;
-      for (std::int64_t j = 0; j < query.seen; ++j) sum += std::exp(score[static_cast<std::size_t>(j)] - largest);
+      for (std::int64_t j = query.first; j < query.seen; ++j) sum += std::exp(score[static_cast<std::size_t>(j)] - largest);
       for (std::int64_t d = 0; d < s.head_size; ++d)
         value[static_cast<std::size_t>(d)] = further ? get(o, query.row, query.column + d) * weight_before / sum : 0;
-      for (std::int64_t j = 0; j < query.seen; ++j) {
+      for (std::int64_t j = query.first; j < query.seen; ++j) {
         const double weight =
             std::exp(score[static_cast<std::size_t>(j)] - largest) / sum * factor_at(dropout, query, s.first_key + j);
         for (std::int64_t d = 0; d < s.head_size; ++d) {
@@ -91,7 +92,7 @@ class AttentionReference final : public Attention {
   }
 
   void do_backward(const AttentionBackward& call) override {
-    const auto& [dq, dk, dv, delta, d_o, o, lse, q, k, v, s, dropout, further] = call;
+    const auto& [dq, dk, dv, delta, d_o, o, lse, q, k, v, s, dropout, further, starts] = call;
     const double scale = 1 / std::sqrt(static_cast<double>(s.head_size));
     const std::int64_t width = s.kv_heads * s.head_size;
     std::vector<double> sum_q(static_cast<std::size_t>(s.head_size));
@@ -100,11 +101,11 @@ class AttentionReference final : public Attention {
     const auto sum_in = [more = further](const Tensor& sums, std::int64_t row, std::int64_t column) {
       return more ? static_cast<double>(get(sums, row, column)) : 0.0;
     };
-    for_each_query(s, [&](const Query& query) {
+    for_each_query(s, starts, [&](const Query& query) {
       const double row_delta = dot({d_o, query.row, query.column}, {o, query.row, query.column}, s.head_size);
       at(delta, query.lse) = static_cast<float>(row_delta);
       std::fill(sum_q.begin(), sum_q.end(), 0.0);
-      for (std::int64_t j = 0; j < query.seen; ++j) {
+      for (std::int64_t j = query.first; j < query.seen; ++j) {
         const std::int64_t row = query.key_row + j;
         const double score = scale * dot({q, query.row, query.column}, {k, row, query.key_column}, s.head_size);
         const double weight = std::exp(score - at(lse, query.lse));

@@ -13,12 +13,12 @@ class EmbeddingReference final : public Embedding {
 
  private:
   void do_forward(const Tensor& y, const Tensor& tokens, const Tensor& token_table, const Tensor& position_table,
-                  const Positions& positions, std::int64_t first_token) override {
+                  const Positions& positions, std::int64_t first_token, const Tensor& starts) override {
     for (std::int64_t i = 0; i < y.rows(); ++i) {
       const std::int64_t row = id_at(tokens, i) - first_token;
       const bool here = row >= 0 && row < token_table.rows();
       for (std::int64_t j = 0; j < y.columns(); ++j) {
-        const float position = position_table ? get(position_table, positions.at(i % positions.count()), j) : 0;
+        const float position = position_table ? get(position_table, place_of(positions, starts, i), j) : 0;
         put(y, i, j, here ? get(token_table, row, j) + position : 0);
       }
     }
@@ -41,12 +41,13 @@ class EmbeddingReference final : public Embedding {
     }
   }
 
-  void do_backward_positions(const Tensor& d_table, const Tensor& dy, const Positions& positions, bool accumulate) override {
+  void do_backward_positions(const Tensor& d_table, const Tensor& dy, const Positions& positions, bool accumulate,
+                             const Tensor& starts) override {
     for (std::int64_t t = 0; t < d_table.rows(); ++t) {
       for (std::int64_t j = 0; j < dy.columns(); ++j) {
         double sum = accumulate ? at(d_table, t, j) : 0;
         for (std::int64_t i = 0; i < dy.rows(); ++i) {
-          if (positions.at(i % positions.count()) == t) sum += get(dy, i, j);
+          if (place_of(positions, starts, i) == t) sum += get(dy, i, j);
         }
         at(d_table, t, j) = static_cast<float>(sum);
       }

@@ -12,7 +12,7 @@ class RotaryReference final : public Rotary {
   void do_rotate(const Tensor& x, const Tensor& angles, const RotaryPlace& place) override {
     const std::int64_t size = angles.columns(), half = size / 2;
     for (std::int64_t i = 0; i < x.rows(); ++i) {
-      const std::int64_t position = place.positions.at(i % place.positions.count());
+      const std::int64_t position = place_of(place.positions, place.starts, i);
       for (std::int64_t head = 0; head < x.columns(); head += size) {
         for (std::int64_t j = 0; j < half; ++j) {
           const double cosine = at(angles, position, j);

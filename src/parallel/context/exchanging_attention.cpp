@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "parallel/context/ring_attention.h"
+
 namespace lockstep::parallel {
 namespace {
 
@@ -15,11 +17,39 @@ AttentionTensors first_rows(const AttentionTensors& of, std::int64_t rows) {
   return {of.q.slice_rows(0, rows), of.k.slice_rows(0, rows), of.v.slice_rows(0, rows), of.o.slice_rows(0, rows)};
 }
 
-Tensor lse_of(const AttentionSaved& saved, const ops::AttentionShape& inside) {
-  return saved.lse.flat(0, inside.samples * inside.heads * inside.queries);
+}  // namespace
+
+// Neighbouring parts make one part of as many as there are hosts: what a host's ranks have is divided in zigzag over hosts.
+SplitAttention::Share ExchangingAttention::share_of(std::int64_t positions, int rank, int ranks, int hosts) {
+  ensure(ranks % hosts == 0, "hosts have as many ranks each");
+  const int members = ranks / hosts, host = rank / members;
+  const ops::Positions together = split_positions(positions, host, hosts);
+  Share share{together.count(), {}, rank % members, split_positions(positions, rank, ranks)};
+  for (int member = 0; member < members; ++member) {
+    const ops::Positions part = split_positions(positions, host * members + member, ranks);
+    const auto counted = [&](const ops::PositionRun& run) { return ops::PositionRun{together.row_of(run.first), run.count}; };
+    share.parts.emplace_back(counted(part.runs()[0]), counted(part.runs()[1]));
+  }
+  return share;
 }
 
-}  // namespace
+ExchangingAttention::ExchangingAttention(std::int64_t positions, int rank, int ranks, int hosts)
+    : SplitAttention(share_of(positions, rank, ranks, hosts)),
+      together_(split_positions(positions, rank / ranks_, hosts)),
+      host_(rank / ranks_) {
+  if (hosts > 1)
+    inner_ = std::make_unique<RingAttention>(positions, host_, hosts);
+  else
+    inner_ = make_local_attention();
+}
+
+void ExchangingAttention::connect(comm::Communicator& group) {
+  if (group.size() == ranks_) return SplitAttention::connect(group);
+  of_host_ = group.split(host_, rank_);
+  over_hosts_ = group.split(rank_, host_);
+  SplitAttention::connect(*of_host_);
+  inner_->connect(*over_hosts_);
+}
 
 ExchangingAttention::Heads ExchangingAttention::heads_of(const ops::AttentionShape& outside, int rank) const {
   const Range query = layout::part_of(outside.heads, rank, ranks_);
@@ -36,9 +66,20 @@ ops::AttentionShape ExchangingAttention::shape_of(const layout::ShardedDims& dim
           .skipped = dims.first_head - dims.first_kv_head * dims.heads_per_kv};
 }
 
+layout::ShardedDims ExchangingAttention::dims_inside(const layout::ShardedDims& outside) const {
+  const Heads own = heads_of(shape_of(outside), rank_);
+  layout::ShardedDims dims = outside;
+  dims.heads = own.query.count;
+  dims.kv_heads = own.kv.count;
+  dims.first_head += own.query.first;
+  dims.first_kv_head += own.kv.first;
+  return dims;
+}
+
 AttentionCall ExchangingAttention::inside(const AttentionCall& call) const {
   const Heads own = heads_of(call.shape, rank_);
   AttentionCall inner = call;
+  inner.positions = together_;
   inner.shape.queries = inner.shape.keys = inner.shape.key_rows = positions_;
   inner.shape.group = call.shape.group_size();
   inner.shape.heads = own.query.count;
@@ -56,8 +97,7 @@ void ExchangingAttention::declare_heads(Arena& arena, AttentionTensors& of, cons
 }
 
 void ExchangingAttention::declare(Arena& arena, AttentionSaved& saved, const AttentionSizes& sizes) const {
-  const Heads own = heads_of(shape_of(sizes.dims), rank_);
-  arena.declare(saved.lse, "lse", Shape{all_rows(samples_of(sizes)) * own.query.count}, DType::f32);
+  inner_->declare(arena, saved, {all_rows(samples_of(sizes)), dims_inside(sizes.dims), sizes.type});
   declare_heads(arena, saved.beside, sizes);
 }
 
@@ -65,7 +105,7 @@ void ExchangingAttention::declare(Arena& arena, const AttentionSizes& sizes) {
   const ops::AttentionShape outside = shape_of(sizes.dims);
   const Heads own = heads_of(outside, rank_);
   const std::int64_t all = all_rows(samples_of(sizes)), size = sizes.dims.head_size;
-  arena.declare(delta_, "delta", Shape{all, ops::delta_columns(own.query.count, size, sizes.type)}, DType::f32);
+  inner_->declare(arena, {all, dims_inside(sizes.dims), sizes.type});
   declare_heads(arena, d_, sizes);
   std::int64_t query = 0, kv = 0;  // columns of what all ranks have inside
   query_.clear();
@@ -92,7 +132,7 @@ void ExchangingAttention::forward(ops::Ops& ops, const AttentionTensors& x, cons
   inwards(ops, all.q, x.q, query_, samples);
   inwards(ops, all.k, x.k, kv_, samples);
   inwards(ops, all.v, x.v, kv_, samples);
-  ops.attention().forward({all.o, lse_of(saved, inner.shape), all.q, all.k, all.v, inner.shape, inner.dropout});
+  inner_->forward(ops, all, saved, inner);
   outwards(ops, x.o, all.o, query_, samples);
 }
 
@@ -104,18 +144,7 @@ void ExchangingAttention::backward(ops::Ops& ops, const AttentionTensors& d, con
   const AttentionTensors all = first_rows(saved.beside, all_rows(samples));
   const AttentionTensors d_all = first_rows(d_, all_rows(samples));
   inwards(ops, d_all.o, d.o, query_, samples);
-  ops.attention().backward({.dq = d_all.q,
-                            .dk = d_all.k,
-                            .dv = d_all.v,
-                            .delta = delta_.slice_rows(0, all_rows(samples)),
-                            .d_o = d_all.o,
-                            .o = all.o,
-                            .lse = lse_of(saved, inner.shape),
-                            .q = all.q,
-                            .k = all.k,
-                            .v = all.v,
-                            .shape = inner.shape,
-                            .dropout = inner.dropout});
+  inner_->backward(ops, d_all, all, saved, inner);
   outwards(ops, d.q, d_all.q, query_, samples);
   outwards(ops, d.k, d_all.k, kv_, samples);
   outwards(ops, d.v, d_all.v, kv_, samples);

@@ -33,7 +33,7 @@ Tensor GatheringAttention::Run::lse(const AttentionSaved& saved) const {
 GatheringAttention::Run GatheringAttention::run_of(const AttentionCall& call, std::int64_t all, std::int64_t own,
                                                    std::int64_t count) const {
   const std::int64_t sample = all / positions_;
-  Run run{own, sample * positions_, call.shape, call.dropout};
+  Run run{own, sample * positions_, call.shape, call.dropout, call.starts ? call.starts.slice_rows(sample, 1) : Tensor{}};
   run.shape.samples = 1;
   run.shape.queries = count;
   run.shape.keys = run.shape.key_rows = all + count - run.first_key;
@@ -49,7 +49,14 @@ void GatheringAttention::forward(ops::Ops& ops, const AttentionTensors& x, const
   for_runs(rank_, call.shape.samples, [&](std::int64_t all, std::int64_t own, std::int64_t count) {
     const Run run = run_of(call, all, own, count);
     const AttentionTensors some = run.of(x, saved.beside);
-    ops.attention().forward({some.o, run.lse(saved), some.q, some.k, some.v, run.shape, run.dropout});
+    ops.attention().forward({.o = some.o,
+                             .lse = run.lse(saved),
+                             .q = some.q,
+                             .k = some.k,
+                             .v = some.v,
+                             .shape = run.shape,
+                             .dropout = run.dropout,
+                             .starts = run.starts});
   });
 }
 
@@ -74,7 +81,8 @@ void GatheringAttention::backward(ops::Ops& ops, const AttentionTensors& d, cons
                               .k = some.k,
                               .v = some.v,
                               .shape = run.shape,
-                              .dropout = run.dropout});
+                              .dropout = run.dropout,
+                              .starts = run.starts});
     add(ops, dk_sums, dk, all / positions_, samples);
     add(ops, dv_sums, dv, all / positions_, samples);
   });

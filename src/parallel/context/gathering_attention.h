@@ -23,6 +23,7 @@ class GatheringAttention final : public SplitAttention {
     std::int64_t first_row, first_key;  ///< among the rank's own rows, among all positions' rows
     ops::AttentionShape shape;
     ops::DropoutSite dropout;
+    Tensor starts;
     AttentionTensors of(const AttentionTensors& own, const AttentionTensors& all) const;
     Tensor lse(const AttentionSaved& saved) const;
   };

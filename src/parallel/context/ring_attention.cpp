@@ -14,6 +14,7 @@ template <class Use>
 void RingAttention::for_blocks(const AttentionCall& call, int from, const Use& use) const {
   const ops::Positions own = positions_of(rank_), theirs = positions_of(from);
   for (std::int64_t sample = 0; sample < call.shape.samples; ++sample) {
+    const Tensor starts = call.starts ? call.starts.slice_rows(sample, 1) : Tensor{};
     std::int64_t row = sample * own.count();
     for (const ops::PositionRun& queries : own.runs()) {
       // From the last key on, so that queries come to their own run first.
@@ -21,7 +22,7 @@ void RingAttention::for_blocks(const AttentionCall& call, int from, const Use& u
       for (auto keys = theirs.runs().rbegin(); keys != theirs.runs().rend(); ++keys) {
         key_row -= keys->count;
         if (keys->first > queries.first || keys->count == 0 || queries.count == 0) continue;
-        Block block{row, key_row, call.shape, call.dropout, keys->first != queries.first};
+        Block block{row, key_row, call.shape, call.dropout, starts, keys->first != queries.first};
         block.shape.samples = 1;
         block.shape.queries = queries.count;
         block.shape.keys = block.shape.key_rows = keys->count;
@@ -91,7 +92,8 @@ void RingAttention::forward(ops::Ops& ops, const AttentionTensors& x, const Atte
                                .v = block.keys(keys.v),
                                .shape = block.shape,
                                .dropout = block.dropout,
-                               .further = block.further});
+                               .further = block.further,
+                               .starts = block.starts});
     });
     passing.join(ops);
   }
@@ -126,7 +128,8 @@ void RingAttention::backward(ops::Ops& ops, const AttentionTensors& d, const Att
                                 .v = block.keys(keys.v),
                                 .shape = block.shape,
                                 .dropout = block.dropout,
-                                .further = block.further});
+                                .further = block.further,
+                                .starts = block.starts});
     });
     received.join(ops.stream());
     if (hop > 0) ops.elementwise().add(sums.both, sums_at(hop + 1, hop, samples).both);

@@ -34,6 +34,7 @@ class RingAttention final : public SplitAttention {
     std::int64_t row, key_row;  ///< among the rank's own rows, among those of the keys' rank
     ops::AttentionShape shape;
     ops::DropoutSite dropout;
+    Tensor starts;
     bool further;  ///< other keys came before; the first that queries see are those of their own run
     Tensor queries(const Tensor& of) const { return of.slice_rows(row, shape.queries); }
     Tensor keys(const Tensor& of) const { return of.slice_rows(key_row, shape.keys); }

@@ -1,5 +1,7 @@
 #include "parallel/context/split_positions.h"
 
+#include <utility>
+
 #include "layout/range.h"
 
 namespace lockstep::parallel {
@@ -11,9 +13,28 @@ ops::Positions split_positions(std::int64_t positions, int rank, int ranks) {
   return {{front.first, front.count}, {back.first, back.count}};
 }
 
+namespace {
+
+std::vector<ops::Positions> parts_of(std::int64_t positions, int ranks) {
+  std::vector<ops::Positions> parts;
+  for (int rank = 0; rank < ranks; ++rank) parts.push_back(split_positions(positions, rank, ranks));
+  return parts;
+}
+
+}  // namespace
+
+SplitAttention::SplitAttention(std::int64_t positions, int rank, int ranks)
+    : SplitAttention(Share{positions, parts_of(positions, ranks), rank, split_positions(positions, rank, ranks)}) {}
+
+SplitAttention::SplitAttention(Share share)
+    : positions_(share.positions),
+      rank_(share.rank),
+      ranks_(static_cast<int>(share.parts.size())),
+      parts_(std::move(share.parts)),
+      own_(share.own) {}
+
 void SplitAttention::demand_own(const AttentionCall& call) const {
-  const ops::Positions own = positions_of(rank_);
-  ensure(call.positions.count() == own.count() && call.positions.end() == own.end(),
+  ensure(call.positions.count() == own_.count() && call.positions.end() == own_.end(),
          "a rank attends with its own positions of whole samples");
   ensure(group_ != nullptr, "ranks that divide positions are connected");
 }

@@ -4,6 +4,7 @@
 // rank has one from the front and one from the back ("zigzag"), so that all ranks see about as many keys.
 
 #include <cstdint>
+#include <vector>
 
 #include "comm/communicator.h"
 #include "ops/ops.h"
@@ -27,14 +28,22 @@ void for_runs(const ops::Positions& own, std::int64_t positions, std::int64_t sa
   }
 }
 
-/// A way to attend where ranks divide the positions so. Every call is for all of a sample's positions.
+/// A way to attend where ranks divide the positions so. Every call is for whole samples.
 class SplitAttention : public ContextAttention {
  public:
-  SplitAttention(std::int64_t positions, int rank, int ranks) : positions_(positions), rank_(rank), ranks_(ranks) {}
-  void connect(comm::Communicator& group) final { group_ = &group; }
+  SplitAttention(std::int64_t positions, int rank, int ranks);
+  void connect(comm::Communicator& group) override { group_ = &group; }
 
  protected:
-  ops::Positions positions_of(int rank) const { return split_positions(positions_, rank, ranks_); }
+  /// What the ranks of a group have, of a sample's positions those that they have together.
+  struct Share {
+    std::int64_t positions;             ///< together
+    std::vector<ops::Positions> parts;  ///< by rank, counted among these
+    int rank;
+    ops::Positions own;  ///< the rank's part, as the sample counts
+  };
+  explicit SplitAttention(Share share);
+  const ops::Positions& positions_of(int rank) const { return parts_[static_cast<std::size_t>(rank)]; }
   std::int64_t rows_of(int rank, std::int64_t samples) const { return samples * positions_of(rank).count(); }
   std::int64_t all_rows(std::int64_t samples) const { return samples * positions_; }
   std::int64_t samples_of(const AttentionSizes& sizes) const { return sizes.rows / positions_of(rank_).count(); }
@@ -44,9 +53,13 @@ class SplitAttention : public ContextAttention {
   }
   void demand_own(const AttentionCall& call) const;
 
-  std::int64_t positions_;
+  std::int64_t positions_;  ///< of a sample, those that the ranks have together
   int rank_, ranks_;
   comm::Communicator* group_ = nullptr;
+
+ private:
+  std::vector<ops::Positions> parts_;
+  ops::Positions own_;
 };
 
 }  // namespace lockstep::parallel

@@ -39,6 +39,10 @@ RankMemory::RankMemory(const EngineConfig& config, const layout::Coordinates& at
   if (config.saves_beside) checkpoint::BackgroundWriter::declare_copies(pinned_arena_, copies, saved_bytes(config));
   optimizer_arena_.declare(scalars.values, "step_scalars", Shape{ops::StepScalars::count}, DType::f32);
   const Shape all_tokens{model.shape().rows.inside * config.plan.microbatches};
+  if (config.document_end) {
+    const Shape all_samples{config.samples * config.plan.microbatches * config.positions};
+    workspace_arena_.declare(starts, "starts of documents", all_samples, DType::i32);
+  }
   if (part.embedding) activation_arena_.declare(tokens, "tokens", all_tokens, DType::i32);
   if (!part.head) return;
   activation_arena_.declare(targets, "targets", all_tokens, DType::i32);

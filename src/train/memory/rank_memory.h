@@ -33,6 +33,7 @@ class RankMemory {
   Mirror angles;  ///< of rotary positions: model/rotation
   ops::WrittenScalars scalars;
   Tensor tokens, targets;  ///< [samples * positions * micro-batches] i32, where the embedding and the head are
+  Mirror starts;           ///< [samples * positions * micro-batches] i32, of documents, where samples are several
   Mirror losses;           ///< [micro-batches] f64, where the head is: sums of token losses
   Tensor drawn;            ///< f32, where start values are rounded; shares its bytes with temporaries
   Tensor pieces;           ///< HostPieces' buffer

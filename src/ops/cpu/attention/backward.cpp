@@ -101,6 +101,14 @@ HWY_NOINLINE void dropped_weights_of_block(const BackwardTask& task, const Query
   }
 }
 
+/// Takes away what rows do not see because it lies before their documents.
+HWY_INLINE void hide(const QueryBlock& block, const BackwardSpace& space) {
+  for (Index r = 0; r < block.rows; ++r) {
+    std::fill_n(space.weights + r * score_stride, block.sight.hidden(r), 0.0f);
+    std::fill_n(space.d_scores + r * score_stride, block.sight.hidden(r), 0.0f);
+  }
+}
+
 /// sums [64, head_size] += scale * transpose(scores) times packed rows: one chain over the block's queries.
 HWY_INLINE void key_product(const QueryBlock& block, Index head_size, const float* scores, const float* panels, float scale,
                             float* sums) {
@@ -151,7 +159,8 @@ inline void await(const Progress* before, Index steps) {
   }
 }
 
-void step(const BackwardTask& task, const QueryBlock& block, Index number, const BackwardSpace& space) {
+/// The block's scores and their gradient, and its part of dk and dv.
+void make_keys(const BackwardTask& task, const QueryBlock& block, const BackwardSpace& space) {
   const HeadRows q = widened(block.q, block.rows, task.head_size, space.wide_queries);
   const HeadRows d_o = widened(block.d_o, block.rows, task.head_size, space.wide_d_outputs);
   pack_panels(q, block.rows, task.head_size, space.queries);
@@ -163,17 +172,23 @@ void step(const BackwardTask& task, const QueryBlock& block, Index number, const
   } else {
     dropped_weights_of_block(task, block, space);
   }
+  if (block.sight.starts != nullptr) hide(block, space);
   prefetch_rows(block.q.from(block.rows), block.rows_after, task.head_size);
   prefetch_rows(block.d_o.from(block.rows), block.rows_after, task.head_size);
   key_product(block, task.head_size, space.weights, space.d_outputs, 1, space.dv);
   key_product(block, task.head_size, space.d_scores, space.queries, task.scale, space.dk);
+}
+
+void step(const BackwardTask& task, const QueryBlock& block, Index number, const BackwardSpace& space) {
+  const bool seen = !block.sight.blind();
+  if (seen) make_keys(task, block, space);
   if (task.block == 0 && !task.further) {
     std::fill(space.dq, space.dq + block.rows * padded(task.head_size), 0.0f);
   } else {
     if (task.before != nullptr) await(task.before, task.before_base + number + 1);
     load_rows(block.dq_sums, block.rows, task.head_size, space.dq);
   }
-  query_product(task, block, space);
+  if (seen) query_product(task, block, space);
   store_rows(space.dq, block.rows, task.head_size, block.dq);
   task.own->steps.store(task.own_base + number + 1, std::memory_order_release);
 }
@@ -212,7 +227,10 @@ void attention_backward(const BackwardTask& task, float* workspace) {
                              .delta = task.delta + head * task.rows + row,
                              .rows = rows,
                              .rows_after = std::min(task.rows - row - rows, key_block),
-                             .sight = {position + 1 - first_key, keys},
+                             .sight = {.first = position + 1 - first_key,
+                                       .keys = keys,
+                                       .starts = task.starts == nullptr ? nullptr : task.starts + row,
+                                       .position = task.first_key + first_key},
                              .position = position,
                              .head = head};
       step(task, block, head * (blocks - first_block) + i - first_block, space);

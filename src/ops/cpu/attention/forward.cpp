@@ -23,7 +23,7 @@ HWY_BEFORE_NAMESPACE();
 namespace lockstep::ops::cpu::HWY_NAMESPACE {
 
 constexpr Index row_capacity = 256;
-constexpr float lowest = -3.0e38f;
+constexpr float lowest = -1.0e38f;  // times a scale finite
 
 /// A worker's workspace. queries, staged: a place for what is widened; sums: o before it is divided; largest: of the unscaled
 /// scores; total: 16 partial sums a row.
@@ -53,19 +53,31 @@ struct ForwardSpace {
 /// whole lanes.
 HWY_INLINE Index computed(Index seen) { return std::min((seen + tile_rows - 1 + lanes - 1) / lanes * lanes, key_block); }
 
+/// What of a block rows see: all, keys up to one, or keys from one to one.
+enum class Mask : std::uint8_t { none, end, both };
+
+/// Of `width` keys from `j` those of [first, last).
+HWY_INLINE auto between(Index first, Index last, Index j) {
+  const Tag d;
+  const auto up_to = [&](Index end)
+                         HWY_ATTR { return hn::FirstN(d, static_cast<std::size_t>(std::clamp<Index>(end - j, 0, width))); };
+  return hn::AndNot(up_to(first), up_to(last));
+}
+
 /// The largest of the scores that each row sees.
-template <bool masked>
+template <Mask mask>
 HWY_INLINE void block_maxima(const float* scores, Index rows, const Sight& sight, float* largest) {
   const Tag d;
   for (Index r = 0; r < rows; ++r) {
     const float* row = scores + r * score_stride;
     Vector most = hn::Set(d, lowest);
-    const Index seen = masked ? sight.of(r) : key_block;
-    Index j = 0;
+    const Index seen = mask == Mask::none ? key_block : sight.of(r), hidden = mask == Mask::both ? sight.hidden(r) : 0;
+    Index j = (hidden + width - 1) / width * width;
+    if (mask == Mask::both && hidden < j)
+      most = hn::IfThenElse(between(hidden, seen, j - width), hn::Load(d, row + j - width), most);
     for (; j + width <= seen; j += width) most = hn::Max(most, hn::Load(d, row + j));
-    if (masked && j < seen) {
-      const auto mask = hn::FirstN(d, static_cast<std::size_t>(seen - j));
-      most = hn::Max(most, hn::IfThenElse(mask, hn::Load(d, row + j), most));
+    if (mask != Mask::none && j < seen) {
+      most = hn::Max(most, hn::IfThenElse(between(0, seen, j), hn::Load(d, row + j), most));
     }
     largest[r] = hn::GetLane(hn::MaxOfLanes(d, most));
   }
@@ -89,7 +101,7 @@ HWY_INLINE void advance_maxima(const ForwardSpace& space, Index first, Index row
 }
 
 /// Scores become weights (not yet divided by their sum), which are added to the row's 16 partial sums.
-template <bool masked>
+template <Mask mask>
 HWY_INLINE void weigh(const ForwardSpace& space, Index first, Index rows, const Sight& sight, float scale) {
   const Tag d;
   const Vector f = hn::Set(d, scale * log2_e);
@@ -97,9 +109,21 @@ HWY_INLINE void weigh(const ForwardSpace& space, Index first, Index rows, const 
     float* row = space.scores + r * score_stride;
     float* total = space.total + (first + r) * lanes;
     const Vector shift = hn::Set(d, space.shift[r]);
-    const Index seen = masked ? sight.of(r) : key_block;
+    const Index seen = mask == Mask::none ? key_block : sight.of(r), hidden = mask == Mask::both ? sight.hidden(r) : 0;
     Sixteen sum = Splat(0);
     Index j = 0;
+    const auto weigh_some = [&]() HWY_ATTR {
+      for (std::size_t v = 0; v < vector_count; ++v) {
+        const Index at = j + static_cast<Index>(v) * width;
+        Vector weight = weight_of(hn::MulAdd(hn::Load(d, row + at), f, shift));
+        weight = hn::IfThenElseZero(between(hidden, seen, at), weight);
+        hn::Store(weight, d, row + at);
+        sum.v[v] = hn::Add(sum.v[v], weight);
+      }
+    };
+    if (mask == Mask::both) {
+      for (; j < hidden; j += lanes) weigh_some();
+    }
     for (; j + lanes <= seen; j += lanes) {
       for (std::size_t v = 0; v < vector_count; ++v) {
         float* at = row + j + static_cast<Index>(v) * width;
@@ -108,20 +132,18 @@ HWY_INLINE void weigh(const ForwardSpace& space, Index first, Index rows, const 
         sum.v[v] = hn::Add(sum.v[v], weight);
       }
     }
-    if (masked) {
-      for (const Index end = computed(seen); j < end; j += lanes) {
-        for (std::size_t v = 0; v < vector_count; ++v) {
-          float* at = row + j + static_cast<Index>(v) * width;
-          const auto left = std::clamp<Index>(seen - (at - row), 0, width);
-          Vector weight = weight_of(hn::MulAdd(hn::Load(d, at), f, shift));
-          weight = hn::IfThenElseZero(hn::FirstN(d, static_cast<std::size_t>(left)), weight);
-          hn::Store(weight, d, at);
-          sum.v[v] = hn::Add(sum.v[v], weight);
-        }
-      }
+    if (mask != Mask::none) {
+      for (const Index end = computed(seen); j < end; j += lanes) weigh_some();
     }
     Store16(MulAdd(Load16(total), Splat(space.decay[r]), sum), total);
   }
+}
+
+template <Mask mask>
+HWY_INLINE void weigh_masked(const ForwardSpace& space, Index first, Index rows, const Sight& sight, float scale) {
+  block_maxima<mask>(space.scores, rows, sight, space.block_largest);
+  advance_maxima(space, first, rows, scale);
+  weigh<mask>(space, first, rows, sight, scale);
 }
 
 /// Multiplies weights by the mask's factors, after their sum was taken.
@@ -151,22 +173,34 @@ HWY_INLINE void value_product(const ForwardTask& task, const ForwardSpace& space
 /// Scores of a block of keys, from `key`, become weights of rows from `first`.
 HWY_INLINE void weigh_block(const ForwardTask& task, const ForwardSpace& space, Index key, Index first, Index rows,
                             const Sight& sight) {
-  if (sight.whole()) {
-    block_maxima<false>(space.scores, rows, sight, space.block_largest);
-    advance_maxima(space, first, rows, task.scale);
-    weigh<false>(space, first, rows, sight, task.scale);
+  if (sight.hidden(rows - 1) > 0) {
+    weigh_masked<Mask::both>(space, first, rows, sight, task.scale);
+  } else if (sight.whole()) {
+    weigh_masked<Mask::none>(space, first, rows, sight, task.scale);
   } else {
-    block_maxima<true>(space.scores, rows, sight, space.block_largest);
-    advance_maxima(space, first, rows, task.scale);
-    weigh<true>(space, first, rows, sight, task.scale);
+    weigh_masked<Mask::end>(space, first, rows, sight, task.scale);
   }
   if (task.dropout.site != nullptr) drop_weights(task, space.scores, key, first, rows, sight);
+}
+
+/// What rows from `first` see of the block from `key`.
+HWY_INLINE Sight sight_of(const ForwardTask& task, Index key, Index first) {
+  return {.first = task.position + first + 1 - key,
+          .keys = std::min(key_block, task.keys - key),
+          .starts = task.starts == nullptr ? nullptr : task.starts + first,
+          .position = task.first_key + key};
+}
+
+/// The first block that any of the rows sees.
+HWY_INLINE Index first_block(const ForwardTask& task) {
+  return task.starts == nullptr ? 0 : std::max<Index>(*task.starts - task.first_key, 0) / key_block * key_block;
 }
 
 /// One block of keys, from `key`, for `rows` <= 48 rows of q from `first`.
 HWY_INLINE void block_of_rows(const ForwardTask& task, HeadRows q, const ForwardSpace& space, Index key, Index first,
                               Index rows) {
-  const Sight sight{task.position + first + 1 - key, std::min(key_block, task.keys - key)};
+  const Sight sight = sight_of(task, key, first);
+  if (sight.blind()) return;
   score_product(q.from(first), rows, sight, space.keys, task.head_size, space.scores);
   weigh_block(task, space, key, first, rows, sight);
   value_product(task, space, first, rows, sight);
@@ -224,8 +258,9 @@ HWY_INLINE void values_in_place(const ForwardTask& task, const ForwardSpace& spa
 /// additions are those of the packed block.
 void one_query(const ForwardTask& task, HeadRows q, const ForwardSpace& space) {
   const Index keys = std::min(task.position + 1, task.keys);
-  prefetch_rows(task.k, std::min(key_block, keys), task.head_size);
-  for (Index key = 0; key < keys; key += key_block) {
+  const Index begin = first_block(task);
+  prefetch_rows(task.k.from(begin), std::min(key_block, keys - begin), task.head_size);
+  for (Index key = begin; key < keys; key += key_block) {
     const Index in_block = std::min(key_block, keys - key);
     prefetch_rows(task.v.from(key), in_block, task.head_size);
     for (Index j = 0; j < in_block; j += ThinStep::panel) {
@@ -234,12 +269,14 @@ void one_query(const ForwardTask& task, HeadRows q, const ForwardSpace& space) {
       const Index next = key + j + count < keys ? count * rows.stride : 0;
       task.thin({q.data, q.stride, 1, rows.data, rows.stride, count, task.head_size, space.scores + j, rows.type, next});
     }
-    weigh_block(task, space, key, 0, 1, {in_block, in_block});
+    weigh_block(task, space, key, 0, 1, sight_of(task, key, 0));
     WithStorage(task.v.type, [&](auto zero) HWY_ATTR { values_in_place<decltype(zero)>(task, space, key, in_block); });
   }
 }
 
 void attention_forward(const ForwardTask& task, float* workspace) {
+  const Index keys = std::min(task.position + task.rows, task.keys), begin = first_block(task);
+  if (begin >= keys) return;  // the result of other keys is that of all
   const ForwardSpace space(workspace);
   start(task, space);
   const HeadRows q = widened(task.q, task.rows, task.head_size, space.queries);
@@ -247,8 +284,7 @@ void attention_forward(const ForwardTask& task, float* workspace) {
     one_query(task, q, space);
     return finish(task, space);
   }
-  const Index keys = std::min(task.position + task.rows, task.keys);
-  for (Index key = 0; key < keys; key += key_block) {
+  for (Index key = begin; key < keys; key += key_block) {
     const Index in_block = std::min(key_block, keys - key);
     pack_transposed(widened(task.k.from(key), in_block, task.head_size, space.staged), in_block, task.head_size, space.keys);
     pack_panels(widened(task.v.from(key), in_block, task.head_size, space.staged), in_block, task.head_size, space.values);

@@ -67,6 +67,8 @@ struct ForwardTask {
   std::int64_t position = 0;   ///< of the first query, counted from key 0
   std::int64_t first_key = 0;  ///< position of key 0 in its sample
   bool further = false;        ///< o and lse hold the result of other keys
+  const std::int32_t* starts =
+      nullptr;  ///< [rows]: positions in the sample before which a query sees no key; nullptr: it sees all
   std::int64_t head_size = 0;
   float scale = 1;
   WeightDropout dropout;
@@ -95,12 +97,13 @@ struct BackwardTask {
   const float* lse = nullptr;           ///< [group, rows]
   const float* delta = nullptr;         ///< [group, rows]
   std::int64_t rows = 0;
-  std::int64_t keys = 0;       ///< that exist
-  std::int64_t position = 0;   ///< of the first query, counted from key 0
-  std::int64_t first_key = 0;  ///< position of key 0 in its sample
-  bool further = false;        ///< dq, dk and dv are added to
-  std::int64_t block = 0;      ///< keys [64 block, 64 block + 64)
-  std::int64_t group = 1;      ///< heads that share k and v
+  std::int64_t keys = 0;                 ///< that exist
+  std::int64_t position = 0;             ///< of the first query, counted from key 0
+  std::int64_t first_key = 0;            ///< position of key 0 in its sample
+  bool further = false;                  ///< dq, dk and dv are added to
+  const std::int32_t* starts = nullptr;  ///< [rows]
+  std::int64_t block = 0;                ///< keys [64 block, 64 block + 64)
+  std::int64_t group = 1;                ///< heads that share k and v
   std::int64_t head_size = 0;
   float scale = 1;
   WeightDropout dropout;

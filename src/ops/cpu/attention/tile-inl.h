@@ -130,13 +130,20 @@ HWY_INLINE void tile_of(Index rows, const Left& left, const float* HWY_RESTRICT 
   }
 }
 
-/// Which keys of a block rows see: each one more than the row before it, of those that there are.
+/// Which keys of a block rows see: each one more than the row before it, of those that there are, and none before the row's
+/// document.
 struct Sight {
-  Index first;  ///< keys that row 0 would see if the block had no end
-  Index keys;   ///< of the block, up to 64
+  Index first;                           ///< keys that row 0 would see if the block had no end
+  Index keys;                            ///< of the block, up to 64
+  const std::int32_t* starts = nullptr;  ///< of the rows' documents; nullptr: they see all from the first on
+  Index position = 0;                    ///< of the block's first key, as starts count
   HWY_INLINE Index of(Index row) const { return std::clamp<Index>(first + row, 0, keys); }
   /// Rows before the first that sees key `key`.
   HWY_INLINE Index rows_before(Index key, Index rows) const { return std::clamp<Index>(key + 1 - first, 0, rows); }
+  /// Keys at the block's beginning that a row does not see; not fewer than the row before it.
+  HWY_INLINE Index hidden(Index row) const { return starts == nullptr ? 0 : std::clamp<Index>(starts[row] - position, 0, keys); }
+  /// No row sees a key.
+  HWY_INLINE bool blind() const { return hidden(0) == keys; }
   /// Every row sees all 64.
   HWY_INLINE bool whole() const { return first >= key_block && keys == key_block; }
 };
