@@ -63,15 +63,24 @@ void check_memory(const RunConfig::Memory& memory, std::vector<Problem>& problem
 }
 
 void check_offload(const RunConfig& config, std::vector<Problem>& problems) {
-  const std::string& to = config.memory.offload_optimizer;
-  if (to == "none") return;
-  if (config.train.backend == "ps") {
+  const RunConfig::Memory& memory = config.memory;
+  const bool servers = config.train.backend == "ps";
+  if (servers && memory.offload_optimizer != "none") {
     problems.push_back(
-        {fmt::format("memory.offload_optimizer = {}: with train.backend = ps the servers have the optimizer's state", to),
+        {fmt::format("memory.offload_optimizer = {}: with train.backend = ps the servers have the optimizer's state",
+                     memory.offload_optimizer),
          "train.backend=DDP, or memory.offload_optimizer=none"});
   }
-  if (to == "nvme" && !config.memory.nvme_path) {
-    problems.push_back({"memory.offload_optimizer = nvme: memory.nvme_path does not say where",
+  if (servers && memory.offload_params != "none") {
+    problems.push_back(
+        {fmt::format("memory.offload_params = {}: with train.backend = ps every worker keeps all weights in memory",
+                     memory.offload_params),
+         "train.backend=DDP, or memory.offload_params=none"});
+  }
+  for (const auto& [name, to] : {std::pair("optimizer", &memory.offload_optimizer), std::pair("params", &memory.offload_params),
+                                 std::pair("activations", &memory.offload_activations)}) {
+    if (*to != "nvme" || memory.nvme_path) continue;
+    problems.push_back({fmt::format("memory.offload_{} = nvme: memory.nvme_path does not say where", name),
                         "name a folder on a fast disk: memory.nvme_path=/nvme"});
   }
 }
@@ -152,9 +161,9 @@ std::vector<Problem> check_runnable(const RunConfig& config) {
            "numerics.products=ours, or train.dtype=fp32"});
     }
   }
-  if (config.memory.offload_optimizer == "nvme" && !std::filesystem::is_directory(*config.memory.nvme_path)) {
+  if (offloads_to_disk(config) && !std::filesystem::is_directory(*config.memory.nvme_path)) {
     problems.push_back({fmt::format("memory.nvme_path = {}: there is no such folder", *config.memory.nvme_path),
-                        "make it on the disk that offloaded state goes to, or name another one"});
+                        "make it on the disk that is offloaded to, or name another one"});
   }
   const std::string& from = config.train.init_from;
   if (starts_from_folder(config) && !std::filesystem::exists(from)) {
@@ -197,6 +206,11 @@ std::uint64_t seed_of(const RunConfig& config) { return static_cast<std::uint64_
 
 std::int64_t checkpoint_interval(const RunConfig& config) {
   return config.checkpoint.interval.value_or(config.train.eval_interval);
+}
+
+bool offloads_to_disk(const RunConfig& config) {
+  const RunConfig::Memory& memory = config.memory;
+  return memory.offload_optimizer == "nvme" || memory.offload_params == "nvme" || memory.offload_activations == "nvme";
 }
 
 int zero_level(const RunConfig& config) {

@@ -139,7 +139,7 @@ struct RunConfig {
     std::int64_t prefetch = 1;
     bool reshard_after_forward = true;
     std::optional<std::string> limit;  // per host: "4GiB"; null: none
-    std::string offload_optimizer = "none";
+    std::string offload_optimizer = "none", offload_params = "none", offload_activations = "none";
     std::optional<std::string> nvme_path;
     bool operator==(const Memory&) const = default;
   };
@@ -202,6 +202,8 @@ std::uint64_t seed_of(const RunConfig& config);
 std::int64_t checkpoint_interval(const RunConfig& config);
 /// memory.zero, or what train.backend names: how many kinds of state are cut over the ranks, 0 to 3.
 int zero_level(const RunConfig& config);
+/// Something goes to memory.nvme_path.
+bool offloads_to_disk(const RunConfig& config);
 /// gas x ranks x batch x block.
 std::int64_t tokens_per_iteration(const RunConfig& config, std::int64_t ranks = 1);
 /// Where the token files lie: data.dir, else <data.root_path or "data">/<data.dataset>.

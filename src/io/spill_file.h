@@ -26,7 +26,7 @@ class SpillFile {
   /// Offsets, sizes and addresses of what is moved are multiples of it.
   static constexpr std::size_t block = 4096;
   /// Moves under way at a time, at most.
-  static constexpr int most_moves = 8;
+  static constexpr int most_moves = 64;
 
   /// Of `bytes` bytes in `folder`, which read as zero. Throws UserError when the folder is missing, may not be written, or has
   /// too little space: needed and free bytes are named.

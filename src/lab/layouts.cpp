@@ -58,6 +58,33 @@ bool set_split(layout::ParallelPlan& plan, std::string_view value) {
   return true;
 }
 
+struct Place {
+  std::string_view name;
+  layout::Tier& (*tier)(layout::ParallelPlan& plan);
+};
+constexpr std::array places{Place{"optimizer", [](layout::ParallelPlan& plan) -> layout::Tier& { return plan.optimizer.tier; }},
+                            Place{"params", [](layout::ParallelPlan& plan) -> layout::Tier& { return plan.parameters.tier; }},
+                            Place{"activations", [](layout::ParallelPlan& plan) -> layout::Tier& { return plan.activations; }}};
+
+bool set_offload(layout::ParallelPlan& plan, std::string_view value) {
+  for (std::size_t at = 0; at <= value.size();) {
+    const std::size_t end = std::min(value.find('+', at), value.size());
+    const auto* const place = std::ranges::find(places, value.substr(at, end - at), &Place::name);
+    if (place == places.end()) return false;
+    place->tier(plan) = layout::Tier::disk;
+    at = end + 1;
+  }
+  return true;
+}
+
+std::string offloaded(layout::ParallelPlan plan) {
+  std::vector<std::string_view> names;
+  for (const Place& place : places) {
+    if (place.tier(plan) != layout::Tier::device) names.push_back(place.name);
+  }
+  return fmt::format("{}", fmt::join(names, "+"));
+}
+
 struct KnownWord {
   LayoutWord word;
   bool (*set)(Wish& wish, std::string_view value);  ///< false: not a value of it
@@ -106,6 +133,8 @@ constexpr std::array words{
               [](Wish& wish, std::string_view value) { return truth(value, wish.layout.plan.reshard_after_forward); }},
     KnownWord{{"recompute", "none|selective|full|every:K", "what blocks make again in backward (none)"},
               [](Wish& wish, std::string_view value) { return take(layout::recompute_from(value), wish.layout.plan.recompute); }},
+    KnownWord{{"offload", "optimizer+params+activations", "what goes to a file, some or all of these"},
+              [](Wish& wish, std::string_view value) { return set_offload(wish.layout.plan, value); }},
     KnownWord{{"overlap", "true|false", "gradients are added while backward goes on (true)"},
               [](Wish& wish, std::string_view value) { return truth(value, wish.layout.gradients.overlap); }},
     KnownWord{{"bucket", "BYTES", "of gradients that are added together (in verify 65536)"},
@@ -231,6 +260,7 @@ std::string name_of(const Layout& layout, const LayoutDefaults& defaults) {
   say(plan.prefetch != usual.prefetch, fmt::format("prefetch={}", plan.prefetch));
   say(!plan.reshard_after_forward, "reshard=false");
   say(plan.recompute != usual.recompute, fmt::format("recompute={}", to_string(plan.recompute)));
+  say(!offloaded(plan).empty(), fmt::format("offload={}", offloaded(plan)));
   say(!layout.gradients.overlap, "overlap=false");
   say(layout.gradients.bucket_bytes != defaults.bucket_bytes, fmt::format("bucket={}", layout.gradients.bucket_bytes));
   say(layout.documents, "documents");

@@ -179,6 +179,20 @@ std::vector<Problem> check(const ParallelPlan& plan, const PlanLimits& limits, s
     problems.push_back(
         {"parameters are cut only with gradients, and gradients only with the optimizer's state", "memory.zero=1, 2 or 3"});
   }
+  if (plan.parameters.tier != Tier::device && !parameters_cut && plan.dp * plan.cp > 1) {
+    problems.push_back(
+        {fmt::format("memory.offload_params: with memory.zero below 3 each of the {} ranks that share the weights has "
+                     "all of them in its memory",
+                     plan.dp * plan.cp),
+         "memory.zero=3, or memory.offload_params=none"});
+  }
+  if (plan.activations != Tier::device && problems.empty() && makes_weights_later(plan)) {
+    problems.push_back(
+        {fmt::format("memory.offload_activations: the schedule {} makes weight gradients later, from activations that "
+                     "stay in memory until then",
+                     plan.schedule),
+         "parallel.schedule=1f1b, or memory.offload_activations=none"});
+  }
   if (plan.recompute.every < 1 || plan.recompute.every > limits.layers) {
     problems.push_back({fmt::format("memory.recompute = {}: the model has {} block{} to run again", to_string(plan.recompute),
                                     limits.layers, limits.layers == 1 ? "" : "s"),

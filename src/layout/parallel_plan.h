@@ -83,7 +83,9 @@ struct ParallelPlan {
   std::vector<std::int64_t> split = {};   ///< blocks of each stage; empty: as even as they can be
   int microbatches = 1;                   ///< of a step, on each data-parallel rank
   ReduceEvery reduce = ReduceEvery::step;
-  Placement parameters = {}, gradients = {}, optimizer = {};  ///< optimizer: master copies and the optimizer's own state
+  /// `optimizer`: master copies and the optimizer's own state; where it lies, gradients go along.
+  Placement parameters = {}, gradients = {}, optimizer = {};
+  Tier activations = Tier::device;    ///< what blocks keep for their backward pass
   int prefetch = 1;                   ///< leases of weights that are cut, gathered before they are asked for
   bool reshard_after_forward = true;  ///< false: what was gathered stays until the weights change
   Recompute recompute = {};

@@ -87,6 +87,7 @@ Stage::Stage(const Context& context, parallel::GradientStore& gradients, ops::We
       memory_(memory.stage(chunk)),
       scratch_(memory.temporaries().scratch),
       again_(memory.again()),
+      elsewhere_(memory.elsewhere()),
       recompute_(memory.shape().recompute),
       number_(chunk),
       chunk_(memory.shape().chunks[static_cast<std::size_t>(chunk)]),
@@ -105,19 +106,31 @@ Stage::Stage(const Context& context, parallel::GradientStore& gradients, ops::We
   }
 }
 
-BlockSaved Stage::saved(Microbatch microbatch, std::size_t block, const Tensor& input, const Deferred* deferred) const {
+BlockSaved Stage::kept(Microbatch microbatch, std::size_t block) const {
+  if (elsewhere_.used()) return elsewhere_.at(key(microbatch, block));
   const auto m = static_cast<std::size_t>(microbatch.value);
-  const BlockSaved& kept = memory_.saved[m % kept_][block];
-  BlockSaved saved = kept;
+  BlockSaved saved = memory_.saved[m % kept_][block];
+  const BlockSaved& products = memory_.saved[m % memory_.saved.size()][block];
+  saved.attention = products.attention;
+  saved.pre_activation = products.pre_activation;
+  return saved;
+}
+
+void Stage::bring(Microbatch microbatch, std::size_t first) {
+  if (!elsewhere_.used()) return;
+  elsewhere_.bring(key(microbatch, first));
+  if (first > 0) elsewhere_.expect(key(microbatch, first_of(first, recompute_)));
+}
+
+BlockSaved Stage::saved(Microbatch microbatch, std::size_t block, const Tensor& input, const Deferred* deferred) const {
+  BlockSaved saved;
   if (recompute_.kind == RecomputeKind::full) {
     const std::size_t number = block % static_cast<std::size_t>(recompute_.every);
     saved = again_.blocks[number];
-    if (number == 0) saved.x = kept.x;
+    if (number == 0) saved.x = kept(microbatch, block).x;
   } else {
-    const BlockSaved& products = memory_.saved[m % memory_.saved.size()][block];
-    saved.attention = products.attention;
-    saved.pre_activation =
-        recompute_.kind == RecomputeKind::selective ? again_.blocks.front().pre_activation : products.pre_activation;
+    saved = kept(microbatch, block);
+    if (recompute_.kind == RecomputeKind::selective) saved.pre_activation = again_.blocks.front().pre_activation;
   }
   if (block == 0 && !chunk_.embedding) saved.x = input;
   if (deferred != nullptr) {
@@ -130,6 +143,7 @@ BlockSaved Stage::saved(Microbatch microbatch, std::size_t block, const Tensor& 
 
 void Stage::forward(const Pass& pass, Microbatch microbatch, const Tensor& input, const Tensor& output) {
   const std::int64_t rows = output.rows();
+  if (leaves(0)) elsewhere_.take(key(microbatch, 0));
   BlockSaved mine = saved(microbatch, 0, input);
   ensure(rows == stream_rows(pass) && rows <= mine.x.rows(), "a pass has at most the rows its memory was declared for");
   if (chunk_.embedding) {
@@ -139,8 +153,10 @@ void Stage::forward(const Pass& pass, Microbatch microbatch, const Tensor& input
   for (std::size_t i = 0; i < blocks_.size(); ++i) {
     BlockWeights w = weights(i, PassKind::forward);
     const bool last = i + 1 == blocks_.size();
+    if (!last && leaves(i + 1)) elsewhere_.take(key(microbatch, i + 1));
     BlockSaved next = last ? BlockSaved{} : saved(microbatch, i + 1, input);
     blocks_[i].forward(pass, w, mine, last ? output : next.x.slice_rows(0, rows), scratch_);
+    if (pass.training && leaves(i)) elsewhere_.put_away(key(microbatch, i));
     mine = next;
   }
   again_.left_by = pass.training ? MadeAgain::Owner{number_, microbatch} : MadeAgain::Owner{};
@@ -175,6 +191,7 @@ void Stage::blocks_backward(const Pass& pass, Microbatch microbatch, const Tenso
   for (std::size_t end = blocks_.size(); end > 0;) {
     const std::size_t first = first_of(end, recompute_);
     const bool again = recompute_.kind != RecomputeKind::none && !(there && end == blocks_.size());
+    bring(microbatch, first);
     if (again) run_again(pass, microbatch, input, first, end - 1, deferred);
     for (std::size_t i = end; i-- > first;) {
       BlockWeights w = weights(i, PassKind::backward);

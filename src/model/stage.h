@@ -51,6 +51,16 @@ class Stage {
   using Deferred = std::vector<BlockDeferred>;
   /// What a block keeps of a micro-batch, and the place of what it makes again: among what is deferred, where that is not null.
   BlockSaved saved(Microbatch microbatch, std::size_t block, const Tensor& input, const Deferred* deferred = nullptr) const;
+  /// What it keeps alone; where that lies elsewhere it was taken or brought before.
+  BlockSaved kept(Microbatch microbatch, std::size_t block) const;
+  KeptElsewhere::Key key(Microbatch microbatch, std::size_t block) const { return {number_, microbatch, block}; }
+  /// The block keeps something that does not stay in memory.
+  bool leaves(std::size_t block) const {
+    return elsewhere_.used() &&
+           (recompute_.kind != layout::Recompute::Kind::full || block % static_cast<std::size_t>(recompute_.every) == 0);
+  }
+  /// What the blocks from `first` on, which are run again together, have kept; what those before them have comes meanwhile.
+  void bring(Microbatch microbatch, std::size_t first);
   /// `there`: what the last blocks would make again is still there.
   void blocks_backward(const Pass& pass, Microbatch microbatch, const Tensor& input, const Tensor& d, const Deferred* deferred,
                        bool there);
@@ -72,6 +82,7 @@ class Stage {
   StageMemory& memory_;
   const Scratch& scratch_;
   MadeAgain& again_;
+  KeptElsewhere& elsewhere_;
   layout::Recompute recompute_;
   int number_;  ///< of the chunk
   layout::Chunk chunk_;

@@ -49,7 +49,9 @@ ModelMemory::ModelMemory(ModelShape shape) : shape_(std::move(shape)), stages_(s
     const layout::ChunkLives& lives = shape_.lives[c];
     StageMemory& stage = stages_[c];
     const bool full = shape_.recompute.kind == RecomputeKind::full;
-    stage.saved.assign(index(full ? lives.kept : lives.activated), std::vector<BlockSaved>(blocks));
+    ensure(shape_.kept == layout::Tier::device || lives.deferred == 0, "what waits for weight gradients stays in memory");
+    if (shape_.kept == layout::Tier::device)
+      stage.saved.assign(index(full ? lives.kept : lives.activated), std::vector<BlockSaved>(blocks));
     const std::size_t together = full ? std::min(index(shape_.recompute.every), blocks) : 1;
     if (shape_.recompute.kind != RecomputeKind::none) again_.blocks.resize(std::max(again_.blocks.size(), together));
     stage.deferred.assign(index(lives.deferred), std::vector<BlockDeferred>(blocks));
@@ -59,11 +61,26 @@ ModelMemory::ModelMemory(ModelShape shape) : shape_(std::move(shape)), stages_(s
   }
 }
 
+void ModelMemory::declare_elsewhere(Arena& activations, const BlockSizes& sizes, parallel::Spill* spill) {
+  ensure(spill != nullptr, "what is kept elsewhere has a place there");
+  std::vector<KeptElsewhere::Chunk> chunks;
+  for (std::size_t c = 0; c < stages_.size(); ++c) {
+    const bool full = shape_.recompute.kind == RecomputeKind::full;
+    KeptElsewhere::Chunk& chunk = chunks.emplace_back(
+        KeptElsewhere::Chunk{.slots = shape_.lives[c].kept, .blocks = {}, .every = full ? index(shape_.recompute.every) : 1});
+    for (std::size_t i = 0; i < index(static_cast<int>(shape_.chunks[c].blocks.count)); i += chunk.every)
+      chunk.blocks.push_back(block_name(shape_.chunks[c], i));
+  }
+  const SavedNeeds needs = needs_of(shape_.recompute, {.blocks = {0, 1}, .embedding = true, .head = false}, 0, true);
+  elsewhere_.declare(activations, *spill, shape_.kept, sizes, needs, chunks);
+}
+
 void ModelMemory::declare(Arena& activations, Arena& workspace, const arch::ModelConfig& config, const layout::ShardedDims& dims,
-                          DType type) {
+                          DType type, parallel::Spill* spill) {
   const Shape stream{shape_.rows.outside, dims.width};
   const BlockSizes sizes{dims, shape_.rows, type, *shape_.attention};
   bool head = false, immediate = false;
+  if (shape_.kept != layout::Tier::device) declare_elsewhere(activations, sizes, spill);
   for (std::size_t c = 0; c < stages_.size(); ++c) {
     const layout::ChunkLives& lives = shape_.lives[c];
     StageMemory& stage = stages_[c];

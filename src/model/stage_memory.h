@@ -8,6 +8,7 @@
 #include "layout/parallel_plan.h"
 #include "layout/pipeline/lives.h"
 #include "model/head.h"
+#include "model/kept_elsewhere.h"
 #include "model/saved.h"
 
 namespace lockstep::model {
@@ -15,7 +16,7 @@ namespace lockstep::model {
 /// What one chunk's passes keep.
 struct StageMemory {
   /// [lives.activated][blocks]; the first lives.kept of them are whole. Where blocks are run again: [lives.kept][blocks], each
-  /// x-th alone. What is made again is in neither.
+  /// x-th alone. What is made again is in neither. Empty where what blocks keep lies elsewhere.
   std::vector<std::vector<BlockSaved>> saved;
   std::vector<std::vector<BlockDeferred>> deferred;  ///< [lives.deferred][blocks]
   std::vector<Tensor> inputs, outputs, gradients;    ///< [Ro, C] each, as many as in ChunkLives
@@ -45,6 +46,7 @@ struct ModelShape {
   std::vector<layout::ChunkLives> lives;  ///< layout::lives_of
   parallel::ContextAttention* attention;  ///< which declares its own; outlives the memory
   layout::Recompute recompute = {};
+  layout::Tier kept = layout::Tier::device;  ///< where what blocks keep lies until their backward pass
 };
 
 class ModelMemory {
@@ -52,14 +54,16 @@ class ModelMemory {
   explicit ModelMemory(ModelShape shape);
   ModelMemory(const ModelMemory&) = delete;
   ModelMemory& operator=(const ModelMemory&) = delete;
-  /// `type`: of activations.
-  void declare(Arena& activations, Arena& workspace, const arch::ModelConfig& config, const layout::ShardedDims& dims,
-               DType type);
+  /// `type`: of activations. `spill`: where what the shape places elsewhere goes.
+  void declare(Arena& activations, Arena& workspace, const arch::ModelConfig& config, const layout::ShardedDims& dims, DType type,
+               parallel::Spill* spill = nullptr);
 
   const ModelShape& shape() const { return shape_; }
   StageMemory& stage(int chunk) { return stages_[static_cast<std::size_t>(chunk)]; }
   Temporaries& temporaries() { return temporaries_; }
   MadeAgain& again() { return again_; }
+  /// Unused where what blocks keep stays in memory.
+  KeptElsewhere& elsewhere() { return elsewhere_; }
 
   /// A tensor of a micro-batch, and its number among those of its kind, in which micro-batches take turns.
   struct Place {
@@ -74,10 +78,13 @@ class ModelMemory {
   Place gradient(int chunk, Microbatch microbatch) const;
 
  private:
+  void declare_elsewhere(Arena& activations, const BlockSizes& sizes, parallel::Spill* spill);
+
   ModelShape shape_;
   std::vector<StageMemory> stages_;
   Temporaries temporaries_;
   MadeAgain again_;
+  KeptElsewhere elsewhere_;
 };
 
 }  // namespace lockstep::model

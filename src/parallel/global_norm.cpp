@@ -52,27 +52,37 @@ GlobalNorm::GlobalNorm(TrainingState& state, const NormMemory& memory, comm::Com
 GlobalNorm::GlobalNorm(TrainingState& state, const NormMemory& memory, const Groups& groups)
     : GlobalNorm(state, memory, groups.all(), by_place(state, groups.mesh())) {}
 
+void GlobalNorm::add(ops::Ops& ops, const StateRange& range, std::int64_t number) {
+  const layout::Unit& unit = state_.units()[static_cast<std::size_t>(range.unit.value)];
+  for (const layout::Range& run : layout::owned_runs(unit, range.own)) {
+    ops.reduce().sum_of_squares(memory_.runs.device.flat(std::ssize(places_), 1),
+                                range.gradient.flat(run.first - range.range.first, run.count));
+    places_.push_back(static_cast<std::size_t>(range.unit.value * state_.ranges_of_unit() + number));
+  }
+}
+
 double GlobalNorm::operator()(ops::Ops& ops) {
-  const std::int64_t each = state_.ranges_of_unit();
-  const std::span<double> all = elements<double>(memory_.squares.host);
-  const std::span<double> mine =
-      all.subspan(static_cast<std::size_t>(group_.rank() * partials_), static_cast<std::size_t>(partials_));
   places_.clear();
   UnitIndex unit{-1};
   std::int64_t next = 0;  // range of the unit
   state_.for_each({.weights = false, .gradients = true}, [&](const StateRange& range) {
     next = range.unit == unit ? next + 1 : 0;
     unit = range.unit;
-    for (const layout::Range& run : layout::owned_runs(state_.units()[static_cast<std::size_t>(unit.value)], range.own)) {
-      ops.reduce().sum_of_squares(memory_.runs.device.flat(std::ssize(places_), 1),
-                                  range.gradient.flat(run.first - range.range.first, run.count));
-      places_.push_back(static_cast<std::size_t>(unit.value * each + next));
-    }
+    add(ops, range, next);
   });
+  return sum(ops);
+}
+
+double GlobalNorm::sum(ops::Ops& ops) {
+  const std::int64_t each = state_.ranges_of_unit();
+  const std::span<double> all = elements<double>(memory_.squares.host);
+  const std::span<double> mine =
+      all.subspan(static_cast<std::size_t>(group_.rank() * partials_), static_cast<std::size_t>(partials_));
   const Mirror runs = memory_.runs.flat(0, std::ssize(places_));
   download(ops.stream(), runs);
   std::ranges::fill(mine, 0.0);
   for (std::size_t i = 0; i < places_.size(); ++i) mine[places_[i]] += elements<double>(runs.host)[i];
+  places_.clear();
   group_.host().all_gather(memory_.squares.host, view(mine, Shape{partials_}), counts_).wait();
   double sum = 0;
   for (std::int64_t u = 0; u < partials_; u += each) {

@@ -33,9 +33,15 @@ class GlobalNorm {
   GlobalNorm(TrainingState& state, const NormMemory& memory, const Groups& groups);
   /// After the gradients were reduced. Not finite when one is not.
   double operator()(ops::Ops& ops);
+  /// The same where gradients do not stay: of each, when it was reduced, add() it, `range` being all that this rank has of the
+  /// unit; then sum().
+  void add(ops::Ops& ops, const StateRange& range) { add(ops, range, 0); }
+  double sum(ops::Ops& ops);
 
  private:
   GlobalNorm(TrainingState& state, const NormMemory& memory, comm::Communicator& group, std::vector<int> order);
+  /// `number`: of the unit's ranges.
+  void add(ops::Ops& ops, const StateRange& range, std::int64_t number);
 
   TrainingState& state_;
   comm::Communicator& group_;

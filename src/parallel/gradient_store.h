@@ -36,10 +36,14 @@ class GradientStore {
   virtual void finish() = 0;
   /// This rank's range of the unit's reduced gradient, valid after finish().
   struct Shard {
-    Tensor gradient;  ///< f32
+    Tensor gradient;  ///< f32; empty where it lies elsewhere
     std::int64_t first = 0;
   };
   virtual Shard shard(UnitIndex unit) = 0;
+  /// Seconds of the step for which reductions were waited for.
+  virtual double exposed_seconds() const { return 0; }
+  /// Seconds of the step from the first complete gradient of a unit to finish(), those left out: what reductions can hide behind.
+  virtual double overlappable_seconds() const { return 0; }
 };
 
 }  // namespace lockstep::parallel

@@ -9,11 +9,13 @@ ParameterMemory::ParameterMemory(std::vector<layout::Unit> all, const WeightStor
     : units(std::move(all)),
       storage(kept),
       cut(layout::state_cut(plan, at, plan.optimizer.cut)),
-      sharded(plan.parameters.cut != layout::CutOver::none),
+      tier(plan.parameters.tier),
+      sharded(plan.parameters.cut != layout::CutOver::none || tier != layout::Tier::device),
       weights(units.size()),
       masters(kept.owned() == kept.type || plan.optimizer.tier != layout::Tier::device ? 0 : units.size()) {
-  ensure(plan.parameters.tier == layout::Tier::device, "weights lie on their device");
   if (!sharded) return;
+  ensure(tier == layout::Tier::device || plan.parameters.cut != layout::CutOver::none || plan.dp * plan.cp == 1,
+         "weights that lie elsewhere are cut over the ranks that share them");
   ensure(plan.parameters.cut == plan.optimizer.cut, "a rank updates the weights that it keeps");
   gathers.ahead = plan.prefetch;
   gathers.class_of.resize(units.size());
@@ -21,7 +23,9 @@ ParameterMemory::ParameterMemory(std::vector<layout::Unit> all, const WeightStor
     for (const UnitIndex unit : kind.units) gathers.class_of[static_cast<std::size_t>(unit.value)] = gathers.classes.size();
     const int in_turns = kind.at_once + (kind.sequence ? plan.prefetch : 0);
     const int slots = plan.reshard_after_forward ? std::min(kind.parts, in_turns) : kind.parts;
-    gathers.classes.push_back({kind.elements, std::vector<Tensor>(static_cast<std::size_t>(slots))});
+    const auto count = static_cast<std::size_t>(slots), moved = tier == layout::Tier::device ? 0 : count;
+    gathers.classes.push_back(
+        {kind.elements, std::vector<Tensor>(moved > 0 && cut.whole() ? 0 : count), std::vector<Mirror>(moved)});
   }
 }
 
@@ -30,13 +34,31 @@ Tensor ParameterMemory::master(UnitIndex unit, const Tensor& published) const {
   return storage.owned() == storage.type ? published : Tensor{};
 }
 
-void ParameterMemory::declare(Arena& weights_at, Arena& masters_at) {
-  for (std::size_t i = 0; i < weights.size(); ++i) {
+// A part of a unit may begin and end within ranges.
+std::int64_t ParameterMemory::most_brought(std::size_t kind, std::int64_t range) const {
+  std::int64_t most = 0;
+  for (std::size_t u = 0; u < units.size(); ++u) {
+    if (gathers.class_of[u] == kind) most = std::max(most, cut.held(units[u]).count);
+  }
+  return std::min(most, gathers.classes[kind].elements + 2 * range);
+}
+
+void ParameterMemory::declare(Arena& weights_at, Arena& masters_at, Spill* elsewhere, std::int64_t range) {
+  if (tier != layout::Tier::device) {
+    ensure(elsewhere != nullptr, "weights that lie elsewhere have a place there");
+    spill = elsewhere;
+    numbers =
+        declare_units(*spill, units, cut, {.tier = tier, .what = "weights", .of = {}, .type = storage.type, .range = range});
+  }
+  for (std::size_t i = 0; i < weights.size() && spill == nullptr; ++i) {
     const Arena::InLayer in(weights_at, units[i].name);
     weights_at.declare(weights[i], "weights", Shape{sharded ? cut.held(units[i]).count : units[i].elements}, storage.type);
   }
-  for (GatherMemory::Class& kind : gathers.classes) {
+  for (std::size_t c = 0; c < gathers.classes.size(); ++c) {
+    GatherMemory::Class& kind = gathers.classes[c];
     for (Tensor& slot : kind.slots) weights_at.declare(slot, "gathered", Shape{kind.elements}, storage.type);
+    const std::int64_t bytes = Spill::bytes_of(most_brought(c, range), storage.type);
+    for (Mirror& slot : kind.brought) Spill::declare(weights_at, slot, "brought", bytes);
   }
   for (std::size_t i = 0; i < masters.size(); ++i) {
     const Arena::InLayer in(masters_at, units[i].name);

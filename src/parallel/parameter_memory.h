@@ -8,6 +8,7 @@
 #include "arch/parts.h"
 #include "layout/state_cut.h"
 #include "layout/unit.h"
+#include "parallel/offload/offload_memory.h"
 #include "parallel/parameter_store.h"
 #include "tensor/arena.h"
 
@@ -16,8 +17,9 @@ namespace lockstep::parallel {
 /// Where parts of units are gathered whose ranks keep a part each: places that units of a class use in turns.
 struct GatherMemory {
   struct Class {
-    std::int64_t elements = 0;       ///< of a place
-    std::vector<Tensor> slots = {};  ///< [elements], in the parameters' type
+    std::int64_t elements = 0;         ///< of a place
+    std::vector<Tensor> slots = {};    ///< [elements], in the parameters' type; none where one rank brings all of it
+    std::vector<Mirror> brought = {};  ///< u8; where weights lie elsewhere: what this rank has of a part, in whole ranges
   };
   std::vector<Class> classes = {};
   std::vector<std::size_t> class_of = {};  ///< by unit
@@ -25,27 +27,35 @@ struct GatherMemory {
 };
 
 struct ParameterMemory {
-  /// Of the rank at `at`; where weights are cut, `classes` says what shares places. Throws BrokenRule for a plan that places
-  /// weights where no store keeps them: they lie on their device.
+  /// Of the rank at `at`; where weights are cut or lie elsewhere, `classes` says what shares places. Throws BrokenRule for a plan
+  /// that places weights elsewhere of which several ranks keep all.
   ParameterMemory(std::vector<layout::Unit> all, const WeightStorage& kept, const layout::ParallelPlan& plan,
                   const layout::Coordinates& at = {}, const std::vector<arch::LeaseClass>& classes = {});
   ParameterMemory(const ParameterMemory&) = delete;
   ParameterMemory& operator=(const ParameterMemory&) = delete;
   /// One flat buffer a unit, or this rank's part of it, and places to gather in, in `weights_at`; in `masters_at` what this rank
-  /// updates of its master copy, where there is one.
-  void declare(Arena& weights_at, Arena& masters_at);
+  /// updates of its master copy, where there is one. Weights that the plan places elsewhere lie in `elsewhere`, in ranges of
+  /// `range` elements.
+  void declare(Arena& weights_at, Arena& masters_at, Spill* elsewhere = nullptr, std::int64_t range = 0);
 
   std::vector<layout::Unit> units;
   WeightStorage storage;
   layout::StateCut cut;         ///< what this rank updates of each unit
+  layout::Tier tier;            ///< where the weights lie
   bool sharded;                 ///< that is all that it keeps of the weights, too
-  std::vector<Tensor> weights;  ///< by unit, in the storage's type
-  GatherMemory gathers;         ///< where weights are cut
+  std::vector<Tensor> weights;  ///< by unit, in the storage's type; empty where they lie elsewhere
+  Spill* spill = nullptr;       ///< elsewhere
+  std::vector<int> numbers;     ///< by unit, in it
+  GatherMemory gathers;         ///< where weights are cut, or lie elsewhere
   /// By unit, of what is updated here, in f32; empty: the weights are their own, or they lie elsewhere (parallel/offload).
   std::vector<Tensor> masters;
 
   /// What is updated of a unit, of which the model reads `published`; empty where it lies elsewhere.
   Tensor master(UnitIndex unit, const Tensor& published) const;
+
+ private:
+  /// Elements that are brought to a place of a class at a time, at most.
+  std::int64_t most_brought(std::size_t kind, std::int64_t range) const;
 };
 
 }  // namespace lockstep::parallel

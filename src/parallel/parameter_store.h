@@ -65,7 +65,7 @@ class ParameterStore {
   /// reads (the same memory when there is no other copy).
   struct Shard {
     Tensor master;     ///< f32; without a master copy the weights themselves; empty where it lies elsewhere
-    Tensor published;  ///< parameters' dtype
+    Tensor published;  ///< parameters' dtype; empty where it lies elsewhere
     std::int64_t first = 0;
   };
   virtual Shard shard(UnitIndex unit) = 0;

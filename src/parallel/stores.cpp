@@ -7,7 +7,7 @@ namespace lockstep::parallel {
 
 std::unique_ptr<ParameterStore> make_parameter_store(const ParameterMemory& memory, const Groups& groups) {
   const layout::CutOver over = groups.plan().parameters.cut;
-  if (over != layout::CutOver::none) return std::make_unique<ShardedParameters>(memory, groups.parts(over));
+  if (memory.sharded) return std::make_unique<ShardedParameters>(memory, groups.parts(over));
   return std::make_unique<ResidentParameters>(memory, groups.parts(groups.plan().optimizer.cut));
 }
 

@@ -56,7 +56,7 @@ Ledger Engine::commit() {
   Ledger taken = memory_.commit(runtime_, groups_.all().window(runtime_.memory()));
   taken.add(MemoryKind::workspace, "kernels", ops_.workspace_bytes(), {});
   model::compute_angles(context_);
-  updater_->open();
+  memory_.spill.open(config_.offload, ops_.stream());
   return taken;
 }
 
@@ -117,6 +117,7 @@ StepResult Engine::step(std::span<const data::Batch> batches, std::int64_t targe
   clear_losses();
   for (const data::Batch& batch : batches) updater_->gradients().expect(batch.tokens);
 
+  const parallel::SpillTraffic before = memory_.spill.traffic();
   parameters_->begin(order_);
   const PassTimes passes =
       runner_.run(bring(batches), step, {memory_.losses.device, memory_.scalars.on_device()[StepScalars::loss_scale]});
@@ -128,6 +129,7 @@ StepResult Engine::step(std::span<const data::Batch> batches, std::int64_t targe
   result.forward_seconds = passes.forward_seconds;
   result.update_seconds = now_seconds() - start;
   result.backward_seconds = passes.backward_seconds;
+  if (memory_.spill.used()) result.offload = memory_.spill.traffic() - before;
   return result;
 }
 

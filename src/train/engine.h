@@ -44,8 +44,8 @@ class Engine {
   /// Allocates, and makes files for what is offloaded. Once. Throws UserError where a disk refuses. Returns what was taken, and
   /// what kernels have.
   Ledger commit();
-  /// Where state of the optimizer lies that is not in memory, in words; empty: nowhere. After commit().
-  std::string elsewhere() const { return updater_->elsewhere(); }
+  /// Where things lie that are not in memory, in words; empty: nowhere. After commit().
+  std::string elsewhere() const { return memory_.spill.description(); }
   /// What the ranks do in a step fits together, or this throws and names what does not (train/matched_lists). Before the first
   /// step; collective.
   void match_ranks() const;

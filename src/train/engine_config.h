@@ -65,6 +65,7 @@ struct StepResult {
   double exposed_seconds = 0;          ///< of them, waiting for other ranks
   double overlappable_seconds = 0;     ///< backward after the first gradient was complete, which reductions can hide behind
   std::optional<Staleness> staleness;  ///< where workers do not wait for each other
+  std::optional<parallel::SpillTraffic> offload;  ///< of this rank, where something lies elsewhere
 };
 
 }  // namespace lockstep::train

@@ -24,7 +24,7 @@ std::unique_ptr<parallel::ResidentState> make_state(const UpdaterParts& parts, p
       .cut = whole ? layout::StateCut{.parts = 1, .copies = group.size(), .replica = group.rank()}
                    : layout::state_cut(parts.groups.plan(), parts.groups.at(), over)};
   if (!parts.memory.offload.used()) return std::make_unique<parallel::ResidentState>(resident);
-  return std::make_unique<parallel::OffloadedState>(resident, parts.memory.offload, parts.ops.stream());
+  return std::make_unique<parallel::OffloadedState>(resident, parts.memory.offload);
 }
 
 /// Of a tied matrix whose embedding and head are on different stages, who has the part of its gradient that this rank has not.
@@ -46,22 +46,32 @@ Replicas::Replicas(const UpdaterParts& parts, comm::Communicator& group)
     : parts_(parts),
       group_(group),
       optimizer_(make_optimizer(parts.config.optimizer)),
-      gradients_(parts.parameters.units(), arch::unit_map(parts.config.model), parts.config.plan.microbatches,
-                 parts.memory.gradients, {group, tied_partner(parts)}, parts.ops, parts.config.gradients),
-      state_(make_state(parts, gradients_, group)),
-      offloaded_(dynamic_cast<parallel::OffloadedState*>(state_.get())),
+      gradients_(make_gradients()),
+      state_(make_state(parts, *gradients_, group)),
       norm_(make_norm(parts, *state_, group)) {
   if (parts.memory.partial.any()) {
-    partial_.emplace(gradients_, parts.memory.partial, gradients_.apart(), parts.groups.tensor(), parts.ops);
+    const auto* in_memory = dynamic_cast<const parallel::ZeroGradients*>(gradients_.get());
+    partial_.emplace(*gradients_, parts.memory.partial, in_memory != nullptr && in_memory->apart(), parts.groups.tensor(),
+                     parts.ops);
   }
   optimizer_->address(parts.parameters.units(), parts.config.seed);
 }
 
-void Replicas::open() {
-  if (offloaded_ != nullptr) offloaded_->open();
+std::unique_ptr<parallel::GradientStore> Replicas::make_gradients() {
+  const std::vector<layout::Unit>& units = parts_.parameters.units();
+  const arch::UnitMap map = arch::unit_map(parts_.config.model);
+  const int microbatches = parts_.config.plan.microbatches;
+  const parallel::GradientGroups groups{group_, tied_partner(parts_)};
+  if (!gradients_leave()) {
+    return std::make_unique<parallel::ZeroGradients>(units, map, microbatches, parts_.memory.gradients, groups, parts_.ops,
+                                                     parts_.config.gradients);
+  }
+  const auto complete = [this](UnitIndex unit, const parallel::GradientStore::Shard& gradient) {
+    norm_.add(parts_.ops, state_->of_gradient(unit, gradient));
+  };
+  return std::make_unique<parallel::OffloadedGradients>(units, map, microbatches, parts_.memory.offloaded_gradients, groups,
+                                                        parts_.ops, parts_.config.gradients, complete);
 }
-
-std::string Replicas::elsewhere() const { return offloaded_ == nullptr ? std::string() : offloaded_->description(); }
 
 std::int64_t Replicas::begin(std::int64_t /*step*/, std::int64_t targets) {
   targets_ = targets;
@@ -80,9 +90,9 @@ void Replicas::reduce(const Passed& passed, StepResult& result) {
   add_losses(group_);
   if (of_plan()) add_losses(parts_.groups.pipeline());  // the ranks without a head have none
   result.loss /= static_cast<double>(std::max<std::int64_t>(targets_, 1));
-  result.gradient_norm = norm_(parts_.ops);
-  result.exposed_seconds = gradients_.exposed_seconds();
-  result.overlappable_seconds = gradients_.overlappable_seconds();
+  result.gradient_norm = gradients_leave() ? norm_.sum(parts_.ops) : norm_(parts_.ops);
+  result.exposed_seconds = gradients_->exposed_seconds();
+  result.overlappable_seconds = gradients_->overlappable_seconds();
 }
 
 void Replicas::update(const Passed& passed, const ops::WrittenScalars& scalars, StepResult& result) {

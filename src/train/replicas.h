@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "parallel/global_norm.h"
+#include "parallel/offload/offloaded_gradients.h"
 #include "parallel/offload/offloaded_state.h"
 #include "parallel/tensor/partial_gradients.h"
 #include "parallel/zero/gradients.h"
@@ -27,12 +28,10 @@ class Replicas final : public Updater {
 
   parallel::GradientStore& gradients() override {
     if (partial_) return *partial_;
-    return gradients_;
+    return *gradients_;
   }
   parallel::TrainingState& state() override { return *state_; }
   RunControl& control() override { return control_; }
-  void open() override;
-  std::string elsewhere() const override;
   std::int64_t begin(std::int64_t step, std::int64_t targets) override;
   void finish(const Passed& passed, const ops::WrittenScalars& scalars, StepResult& result) override {
     reduce(passed, result);
@@ -44,15 +43,17 @@ class Replicas final : public Updater {
   void update(const Passed& passed, const ops::WrittenScalars& scalars, StepResult& result);
 
  private:
+  /// Gradients do not stay in memory.
+  bool gradients_leave() const { return parts_.memory.offloaded_gradients.used(); }
+  std::unique_ptr<parallel::GradientStore> make_gradients();
   /// Of the plan's ranks, those of other layers and samples among them; not of a group that works by itself.
   bool of_plan() const { return &group_ == &parts_.groups.replicas(); }
   UpdaterParts parts_;
   comm::Communicator& group_;
   std::unique_ptr<Optimizer> optimizer_;
-  parallel::ZeroGradients gradients_;
+  std::unique_ptr<parallel::GradientStore> gradients_;
   std::optional<parallel::PartialGradients> partial_;  ///< where tensor ranks have parts of gradients
   std::unique_ptr<parallel::ResidentState> state_;
-  parallel::OffloadedState* offloaded_;  ///< the state, where it is; null: it lies in memory
   parallel::GlobalNorm norm_;
   RunControl control_;
   std::int64_t targets_ = 0;

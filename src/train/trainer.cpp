@@ -297,6 +297,7 @@ void Trainer::log_step(const StepResult& result, double dt, double waited) {
   m.exposed_seconds = result.exposed_seconds;
   m.finite = result.finite;
   m.staleness = result.staleness;
+  m.offload = result.offload;
   // Ranks that do not wait for each other do not meet for a log line.
   if (!result.staleness) m.ranks = gather_times(m);
   if (lead()) write_line(m);

@@ -44,10 +44,6 @@ class Updater {
   virtual parallel::TrainingState& state() = 0;
   /// How its ranks come together beside steps.
   virtual RunControl& control() = 0;
-  /// The memory was committed: state that lies elsewhere gets its place. Throws UserError where a disk refuses.
-  virtual void open() {}
-  /// Where that is, in words; empty: nowhere.
-  virtual std::string elsewhere() const { return {}; }
 
   /// A step begins, on `targets` of this rank; returns the number that its losses are divided by.
   virtual std::int64_t begin(std::int64_t step, std::int64_t targets) = 0;

@@ -220,8 +220,11 @@ TEST_F(DeepSpeedTest, OffloadOfTheOptimizerIsOurs) {
   EXPECT_EQ(resolved(kZero3).config.memory.offload_optimizer, "cpu");
   const std::string nowhere = refused(R"({"zero_optimization": {"offload_optimizer": {"device": "nvme"}}})");
   EXPECT_NE(nowhere.find("memory.nvme_path does not say where"), std::string::npos) << nowhere;
-  const std::string weights = refused(R"({"zero_optimization": {"offload_param": {"device": "nvme"}}})");
-  EXPECT_NE(weights.find("weights stay in memory"), std::string::npos) << weights;
+  const Resolved weights =
+      resolved(R"({"zero_optimization": {"stage": 3, "offload_param": {"device": "nvme", "nvme_path": "/nvme"}}})");
+  EXPECT_EQ(weights.config.memory.offload_params, "nvme");
+  EXPECT_EQ(weights.config.memory.nvme_path, "/nvme");
+  EXPECT_EQ(resolved(R"({"activation_checkpointing": {"cpu_checkpointing": true}})").config.memory.offload_activations, "cpu");
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
-// The optimizer's state on a disk, as a user types it.
+// Training state and activations on a disk, as a user types it.
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "app/train_command.h"
@@ -17,6 +18,11 @@ class OffloadCommand : public TrainCommand {
   std::vector<std::string> resident(const std::string& run, std::vector<std::string> more = {}) const {
     more.insert(more.begin(), {"optimizer.gas=2", "train.dtype=bf16", "model.dropout=0.1"});
     return words(run, more);
+  }
+  /// And weights and what blocks keep.
+  std::vector<std::string> all_offloaded(const std::string& run, std::vector<std::string> more = {}) const {
+    more.insert(more.begin(), {"memory.offload_params=nvme", "memory.offload_activations=nvme"});
+    return offloaded(run, more);
   }
   std::string files(const std::string& run) const {
     const std::string step = run + "/checkpoints/step_8/";
@@ -70,21 +76,70 @@ TEST_F(OffloadCommand, StagesOffloadTheirLayersAndBothEndsOfATiedMatrix) {
   EXPECT_TRUE(files("disk") == files("memory"));
 }
 
+TEST_F(OffloadCommand, EverythingLearnsTheSameAndIsReadAgain) {
+  for (const std::string ranks : {"1", "2"}) {
+    const std::vector<std::string> more{"--ranks",         ranks,           "train.threads=1",           "model.tied=true",
+                                        "model.n_layer=5", "memory.zero=3", "memory.recompute=selective"};
+    const std::string memory = "memory" + ranks, disk = "disk" + ranks;
+    ASSERT_EQ(lockstep(resident(memory, more)).code, 0);
+    const Outcome run = lockstep(all_offloaded(disk, more));
+    ASSERT_EQ(run.code, 0) << run.err;
+    EXPECT_TRUE(files(disk) == files(memory));
+    EXPECT_EQ(losses(disk), losses(memory));
+    expect_nothing_left();
+    const auto text = [&](const std::string& from) {
+      return lockstep({"generate", "--ckpt", folder_ / from, "--prompt", "the ", "--tokens", "20"}).out;
+    };
+    EXPECT_EQ(text(disk), text(memory));
+  }
+}
+
 TEST_F(OffloadCommand, ADryRunSaysWhatItMoves) {
   const Outcome dry = lockstep({"train", "--dry-run", "model=gpt2", "data.root_path=/nowhere", "model.vocab_size=50257",
                                 "memory.offload_optimizer=nvme", "memory.nvme_path=/not/there/yet"});
   EXPECT_EQ(dry.code, 0) << dry.err;
-  EXPECT_NE(dry.out.find("memory.offload_optimizer = nvme: each rank keeps 948.67 MiB "), std::string::npos) << dry.out;
-  EXPECT_NE(dry.out.find("of the optimizer's state in /not/there/yet"), std::string::npos) << dry.out;
+  EXPECT_NE(
+      dry.out.find("memory.offload_optimizer = nvme: each rank keeps 949.37 MiB of optimizer slots, 474.69 MiB of gradients "
+                   "in /not/there/yet"),
+      std::string::npos)
+      << dry.out;
+}
+
+TEST_F(OffloadCommand, WhatALimitNamesLetsARunFit) {
+  const std::vector<std::string> run{"train",
+                                     "--dry-run",
+                                     "model=gpt2",
+                                     "data.root_path=/nowhere",
+                                     "model.vocab_size=50257",
+                                     "model.batch_size=1",
+                                     "memory.limit=900MiB"};
+  const Outcome refused = lockstep(run);
+  EXPECT_EQ(refused.code, 2);
+  for (const char* words : {"memory.offload_params=nvme saves ", "memory.offload_activations=nvme saves ",
+                            "memory.offload_optimizer=nvme with memory.offload_params=nvme with memory.offload_activations=nvme "
+                            "saves "})
+    EXPECT_NE(refused.err.find(words), std::string::npos) << refused.err;
+  std::vector<std::string> moved = run;
+  moved.insert(moved.end(), {"memory.offload_optimizer=nvme", "memory.offload_params=nvme", "memory.offload_activations=nvme",
+                             "memory.nvme_path=/not/there/yet"});
+  const Outcome fits = lockstep(moved);
+  EXPECT_EQ(fits.code, 0) << fits.err;
+  EXPECT_NE(fits.out.find("memory.offload_params = nvme: each rank keeps 474.69 MiB of weights in /not/there/yet"),
+            std::string::npos)
+      << fits.out;
 }
 
 TEST_F(OffloadCommand, ToTheHostOfACpuMovesNothing) {
-  const Outcome run = lockstep(resident("host", {"memory.offload_optimizer=cpu"}));
+  const Outcome run =
+      lockstep(resident("host", {"memory.offload_optimizer=cpu", "memory.offload_params=cpu", "memory.offload_activations=cpu"}));
   ASSERT_EQ(run.code, 0) << run.err;
-  EXPECT_NE(run.out.find("memory.offload_optimizer = cpu: the device's memory is the host's, so this moves nothing and saves "
-                         "nothing here"),
-            std::string::npos)
-      << run.out;
+  for (const char* what : {"optimizer", "params", "activations"})
+    EXPECT_NE(
+        run.out.find(fmt::format("memory.offload_{} = cpu: the device's memory is the host's, so this moves nothing and saves "
+                                 "nothing here",
+                                 what)),
+        std::string::npos)
+        << run.out;
 }
 
 TEST_F(OffloadCommand, WhatCannotBeIsNamed) {
@@ -98,6 +153,19 @@ TEST_F(OffloadCommand, WhatCannotBeIsNamed) {
                  {"cannot make a file for offloaded state in /proc"});
   expect_refused({"memory.offload_optimizer=cpu", "train.backend=ps", "--ranks", "2"},
                  {"memory.offload_optimizer = cpu: with train.backend = ps the servers have"});
+  expect_refused({"memory.offload_params=nvme", "memory.offload_activations=nvme"},
+                 {"memory.offload_params = nvme: memory.nvme_path does not say where",
+                  "memory.offload_activations = nvme: memory.nvme_path does not say where"});
+  const std::string here = "memory.nvme_path=" + folder_.path().string();
+  expect_refused({"memory.offload_params=nvme", here, "--ranks", "2", "train.threads=1"},
+                 {"memory.offload_params: with memory.zero below 3 each of the 2 ranks that share the weights has all of them",
+                  "memory.zero=3, or memory.offload_params=none"});
+  expect_refused({"memory.offload_params=nvme", here, "train.backend=ps", "--ranks", "2"},
+                 {"memory.offload_params = nvme: with train.backend = ps every worker keeps all weights in memory"});
+  expect_refused({"memory.offload_activations=nvme", here, "parallel.pp=2", "parallel.schedule=zb-h1", "optimizer.gas=4",
+                  "--ranks", "2", "train.threads=1"},
+                 {"memory.offload_activations: the schedule zb-h1 makes weight gradients later",
+                  "parallel.schedule=1f1b, or memory.offload_activations=none"});
 }
 
 }  // namespace

@@ -35,7 +35,8 @@ struct ZeroRun {
   bool reshard_after_forward = true;
   layout::LeaseSize leases = layout::LeaseSize::block;
   layout::Recompute recompute = {};
-  layout::Tier optimizer_tier = layout::Tier::device;
+  layout::Tier optimizer_tier = layout::Tier::device, parameters_tier = layout::Tier::device,
+               activations_tier = layout::Tier::device;
   parallel::OffloadOptions offload = {};
   int steps = 3;
   int stages = 1;  ///< parallel.pp
@@ -60,6 +61,8 @@ struct ZeroRun {
     plan.leases = leases;
     plan.recompute = recompute;
     plan.optimizer.tier = optimizer_tier;
+    plan.parameters.tier = parameters_tier;
+    plan.activations = activations_tier;
     return plan;
   }
   train::EngineConfig config() const {

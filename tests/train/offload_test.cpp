@@ -1,4 +1,4 @@
-// The optimizer's state in a file or in the host's memory between its uses: the bits of state that lies on the device.
+// Training state in a file or in the host's memory between its uses: the bits of state that lies on the device.
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -22,12 +22,19 @@ using support::ZeroRun;
 
 class Offload : public testing::Test {
  protected:
-  /// The same run with its optimizer's state elsewhere, brought in ranges that do not divide the units.
+  /// The same run with the optimizer's state and gradients elsewhere, brought in ranges that do not divide the units.
   ZeroRun moved(ZeroRun run, Tier tier = Tier::disk) const {
     run.optimizer_tier = tier;
     run.offload.folder = folder_.path();
-    run.offload.range_elements = 768;
+    run.offload.range_elements = parallel::OffloadOptions::piece;
     return run;
+  }
+  /// And its weights, and what its blocks keep.
+  ZeroRun all_moved(const ZeroRun& run, Tier tier = Tier::disk) const {
+    ZeroRun all = moved(run, tier);
+    all.parameters_tier = tier;
+    if (run.schedule != "zb-h1") all.activations_tier = tier;
+    return all;
   }
   TempFolder folder_;
 };
@@ -60,6 +67,8 @@ TEST_P(OffloadOf, HasTheBitsOfMemoryOnAllRanksAndLevels) {
     run_.level = 0;
     const ZeroResult expected = support::learn(run_);
     for (run_.level = 0; run_.level <= 3; ++run_.level) support::expect_equal(support::learn(moved(run_)), expected);
+    run_.level = run_.ranks == 1 ? 0 : 3;
+    support::expect_equal(support::learn(all_moved(run_)), expected);
   }
   EXPECT_TRUE(std::filesystem::is_empty(folder_.path()));
 }
@@ -67,6 +76,35 @@ TEST_P(OffloadOf, HasTheBitsOfMemoryOnAllRanksAndLevels) {
 TEST_P(OffloadOf, ToTheHostHasTheBitsToo) {
   for (run_.level = 0; run_.level <= 3; run_.level += 3)
     support::expect_equal(support::learn(moved(run_, Tier::host)), support::learn(run_));
+  support::expect_equal(support::learn(all_moved(run_, Tier::host)), support::learn(run_));
+}
+
+TEST_P(OffloadOf, ActivationsAloneHaveTheBitsToo) {
+  run_.model.layers = 7;
+  for (const layout::Recompute& recompute : {layout::Recompute{},
+                                             {layout::Recompute::Kind::selective},
+                                             {layout::Recompute::Kind::full},
+                                             {layout::Recompute::Kind::full, 3}}) {
+    run_.recompute = recompute;
+    run_.ranks = 1;
+    run_.steps = 3;
+    const ZeroResult expected = support::learn(run_);
+    for (const Tier tier : {Tier::disk, Tier::host}) {
+      ZeroRun moved = run_;
+      moved.activations_tier = tier;
+      moved.offload.folder = folder_.path();
+      support::expect_equal(support::learn(moved), expected);
+    }
+  }
+}
+
+TEST_P(OffloadOf, WeightsAloneHaveTheBitsToo) {
+  for (run_.ranks = 1; run_.ranks <= 3; run_.ranks += 2) {
+    run_.level = run_.ranks == 1 ? 0 : 3;
+    ZeroRun weights = all_moved(run_);
+    weights.optimizer_tier = Tier::device;
+    support::expect_equal(support::learn(weights), support::learn(run_));
+  }
 }
 
 // Hosts share out by themselves, buckets and micro-batches are reduced apart.
@@ -79,6 +117,55 @@ TEST_F(Offload, AgreesWithOtherLayouts) {
   run.reduce = layout::ReduceEvery::microbatch;
   run.gradients.bucket_bytes = 4096;
   support::expect_equal(support::learn(moved(run)), support::learn(run));
+}
+
+TEST_F(Offload, AgreesHoweverGradientsAreAddedUp) {
+  ZeroRun run;
+  run.model.tied = false;
+  for (run.ranks = 1; run.ranks <= 3; run.ranks += 2) {
+    run.level = run.ranks == 1 ? 0 : 3;
+    for (run.microbatches = 1; run.microbatches <= 3; ++run.microbatches) {
+      for (const bool overlap : {true, false}) {
+        run.gradients.overlap = overlap;
+        support::expect_equal(support::learn(all_moved(run)), support::learn(run));
+      }
+    }
+  }
+}
+
+TEST_F(Offload, AgreesWhateverIsLeasedAheadAndAtATime) {
+  ZeroRun run;
+  run.recompute = {.kind = layout::Recompute::Kind::full, .every = 1};
+  for (run.ranks = 1; run.ranks <= 2; ++run.ranks) {
+    run.level = run.ranks == 1 ? 0 : 3;
+    for (const layout::LeaseSize leases : {layout::LeaseSize::block, layout::LeaseSize::sub_layer}) {
+      run.leases = leases;
+      for (run.prefetch = 0; run.prefetch <= 3; ++run.prefetch) {
+        for (const bool reshard : {true, false}) {
+          run.reshard_after_forward = reshard;
+          support::expect_equal(support::learn(all_moved(run)), support::learn(run));
+        }
+      }
+    }
+  }
+}
+
+// Both ends of a tied matrix, several chunks on a rank, and weight gradients that are made later, which stay in memory.
+TEST_F(Offload, AgreesInPipelines) {
+  for (const char* schedule : {"1f1b", "gpipe", "interleaved", "zb-h1"}) {
+    for (const bool tied : {true, false}) {
+      ZeroRun run;
+      run.model.layers = 4;
+      run.model.tied = tied;
+      run.stages = 2;
+      run.schedule = schedule;
+      run.microbatches = 4;
+      for (run.ranks = 1; run.ranks <= 2; ++run.ranks) {
+        run.level = run.ranks == 1 ? 0 : 3;
+        support::expect_equal(support::learn(all_moved(run)), support::learn(run));
+      }
+    }
+  }
 }
 
 TEST_F(Offload, KnowsAllMethods) {
@@ -110,14 +197,22 @@ TEST_F(Offload, NeedsNeitherARingNorDirectAccess) {
 
 TEST_F(Offload, TakesTheMemoryOfItsBuffers) {
   ZeroRun run;
+  run.ranks = 1;
+  run.samples = 64;
+  run.model.layers = 8;
   run.weights = support::bf16_with_masters;
-  const auto bytes = [](const ZeroRun& of) { return RankMemory(of.config(), {}).ledger(0).total(MemoryKind::optimizer); };
-  const RankMemory memory(moved(run).config(), {});
-  EXPECT_EQ(memory.updater.offload.bytes() % static_cast<std::int64_t>(io::SpillFile::block), 0);
-  // A copy and two slots of 768 elements, and what aligns them.
-  EXPECT_EQ(bytes(moved(run)), 3 * (3 * 4096 + 4096) + 64);
-  EXPECT_GT(bytes(run), 3 * bytes(moved(run)));
-  EXPECT_GE(memory.updater.offload.bytes(), bytes(run) - 64);
+  const auto bytes = [](const ZeroRun& of, MemoryKind kind) { return RankMemory(of.config(), {}).ledger(0).total(kind); };
+  const RankMemory memory(all_moved(run).config(), {});
+  constexpr std::int64_t range = parallel::OffloadOptions::piece, block = 4096;
+  // Weights in bf16; a gradient, a copy and two slots of a range in f32; what aligns them.
+  EXPECT_EQ(bytes(all_moved(run), MemoryKind::optimizer), 3 * (range * (2 + 4 * 4) + block) + 64);
+  EXPECT_GE(memory.spill.bytes_of("master weights") + memory.spill.bytes_of("optimizer slots"),
+            bytes(run, MemoryKind::optimizer) - 64);
+  EXPECT_GE(memory.spill.bytes_of("weights"), bytes(run, MemoryKind::parameters));
+  EXPECT_GE(memory.spill.bytes_of("gradients"), bytes(run, MemoryKind::gradients));
+  // A few of the eight blocks, and the ends of the model.
+  for (const MemoryKind kind : {MemoryKind::gradients, MemoryKind::parameters, MemoryKind::activations})
+    EXPECT_LT(bytes(all_moved(run), kind), bytes(run, kind) / 2) << name_of(kind);
 }
 
 /// The file of a tensor file's save by all ranks.
@@ -196,9 +291,9 @@ void damage(const io::Path& folder, std::uint64_t offset) {
   FAIL() << "there is no file for offloaded state";
 }
 
-std::string step_fails(ZeroRank& rank, int number) {
+std::string fails(const std::function<void()>& use) {
   try {
-    rank.step(number);
+    use();
   } catch (const SystemError& error) {
     return error.what();
   }
@@ -209,22 +304,23 @@ TEST_F(Offload, AFlippedBitIsNoticedAndNamed) {
   ZeroRun run;
   run.ranks = 1;
   run.weights = support::bf16_with_masters;
-  for (const parallel::OffloadKind kind : parallel::offload_kinds) {
-    on_zero_ranks(moved(run), [&](ZeroRank& rank) {
+  run = all_moved(run);
+  std::int64_t end = 0;
+  for (const std::string kind : {"weights", "gradients", "master weights", "optimizer slots"}) {
+    on_zero_ranks(run, [&](ZeroRank& rank) {
       rank.engine().initialise();
       rank.step(0);
-      const RankMemory memory(moved(run).config(), {});
-      const parallel::OffloadRecord& record = memory.updater.offload.records[2];
-      damage(folder_.path(), static_cast<std::uint64_t>(record.offset + record.begin(kind) + 9));
-      const std::string said = step_fails(rank, 1);
-      const std::string name =
-          kind == parallel::OffloadKind::masters ? "offloaded master weights of " : "offloaded optimizer slots of ";
-      const layout::Unit& unit = rank.engine().state().units()[static_cast<std::size_t>(record.unit.value)];
-      EXPECT_NE(said.find(fmt::format("{}{}, elements {} to {}: the file in {} gives other bytes than were written", name,
-                                      unit.name, record.range.first, record.range.end(), folder_.path().string())),
+      damage(folder_.path(), static_cast<std::uint64_t>(end + 9));
+      const std::string said = fails([&] {
+        if (kind != "gradients") rank.step(1);
+        rank.engine().state().for_each({.gradients = true}, [](const parallel::StateRange&) {});
+      });
+      EXPECT_NE(said.find(fmt::format("offloaded {} of {}, elements 0 to ", kind, rank.engine().state().units()[0].name)),
                 std::string::npos)
           << said;
+      EXPECT_NE(said.find("gives other bytes than were written"), std::string::npos) << said;
     });
+    end += RankMemory(run.config(), {}).spill.bytes_of(kind);
   }
 }
 
@@ -264,7 +360,7 @@ TEST_P(OffloadOf, OfAFarDeviceIsCopied) {
   const Left expected = left_by(config, near);
   for (const Tier tier : {Tier::host, Tier::disk}) {
     support::FarMachine far(2);
-    config.plan.optimizer.tier = tier;
+    config.plan.optimizer.tier = config.plan.parameters.tier = config.plan.activations = tier;
     config.offload = moved(run_).offload;
     EXPECT_TRUE(left_by(config, far.machine()) == expected);
   }

@@ -96,11 +96,18 @@ std::vector<Key> memory_keys() {
           "memory.limit", any, loose, "bytes",
           "what the ranks of a host may take together (4GiB): a run that needs more is refused before it starts, with the "
           "settings that would save how much; null: no limit"),
-      key<&RunConfig::memory, &Memory::offload_optimizer>("memory.offload_optimizer", Rule::one_of({"none", "cpu", "nvme"}),
-                                                          loose, "",
-                                                          "where the optimizer's state (master copies and slots) lies between "
-                                                          "updates: on the device, in the host's memory, or in "
-                                                          "a file in memory.nvme_path, read ahead of its use; the same bits"),
+      key<&RunConfig::memory, &Memory::offload_optimizer>(
+          "memory.offload_optimizer", Rule::one_of({"none", "cpu", "nvme"}), loose, "",
+          "where the optimizer's state (master copies and slots) and gradients lie "
+          "between uses: on the device, in the host's memory, or in "
+          "a file in memory.nvme_path, read ahead of its use; the same bits"),
+      key<&RunConfig::memory, &Memory::offload_params>("memory.offload_params", Rule::one_of({"none", "cpu", "nvme"}), loose, "",
+                                                       "where weights lie when no layer reads them, likewise (several ranks: "
+                                                       "with memory.zero=3); memory.prefetch says how many "
+                                                       "leases they are read ahead"),
+      key<&RunConfig::memory, &Memory::offload_activations>(
+          "memory.offload_activations", Rule::one_of({"none", "cpu", "nvme"}), loose, "",
+          "where what blocks keep for their backward pass lies until then, likewise; memory.recompute says what they keep"),
       key<&RunConfig::memory, &Memory::nvme_path>("memory.nvme_path", any, loose, "",
                                                   "folder on a fast disk for what is offloaded; its files are unlinked at once"),
   };

@@ -82,16 +82,43 @@ std::vector<std::string> notes_on_cut_state(const train::EngineConfig& config) {
 
 std::vector<std::string> notes_on_offload(const RunConfig& config, const train::EngineConfig& settings,
                                           const std::string& elsewhere) {
-  const std::string& to = config.memory.offload_optimizer;
-  if (to == "none" || settings.servers) return {};
-  const std::string setting = fmt::format("memory.offload_optimizer = {}: ", to);
-  if (settings.plan.optimizer.tier == layout::Tier::device)
-    return {setting + "the device's memory is the host's, so this moves nothing and saves nothing here"};
-  if (!elsewhere.empty()) return {setting + elsewhere};
+  const RunConfig::Memory& to = config.memory;
   const train::RankMemory memory(settings, {});
-  return {setting + fmt::format("each rank keeps {} of the optimizer's state {}",
-                                format_bytes(static_cast<std::uint64_t>(memory.updater.offload.bytes())),
-                                to == "nvme" ? "in " + *config.memory.nvme_path : "in the host's memory")};
+  const bool gradients = memory.updater.offloaded_gradients.used();
+  struct Row {
+    const char* name;
+    const std::string& place;
+    layout::Tier tier;
+    std::vector<std::string_view> what;
+  };
+  const std::vector<Row> rows{
+      {"optimizer", to.offload_optimizer, settings.plan.optimizer.tier, {"master weights", "optimizer slots", "gradients"}},
+      {"params", to.offload_params, settings.plan.parameters.tier, {"weights"}},
+      {"activations", to.offload_activations, settings.plan.activations, {"activations"}}};
+  std::vector<std::string> notes;
+  for (const Row& row : rows) {
+    if (row.place == "none") continue;
+    const std::string setting = fmt::format("memory.offload_{} = {}: ", row.name, row.place);
+    if (row.tier == layout::Tier::device) {
+      notes.push_back(setting + "the device's memory is the host's, so this moves nothing and saves nothing here");
+      continue;
+    }
+    std::vector<std::string> parts;
+    for (const std::string_view what : row.what) {
+      const std::int64_t bytes = memory.spill.bytes_of(what);
+      if (bytes > 0) parts.push_back(fmt::format("{} of {}", format_bytes(static_cast<std::uint64_t>(bytes)), what));
+    }
+    notes.push_back(fmt::format("{}each rank keeps {} {}", setting, fmt::join(parts, ", "),
+                                row.place == "nvme" ? "in " + *to.nvme_path : "in the host's memory"));
+    if (row.tier == settings.plan.optimizer.tier && row.name == rows.front().name && !gradients) {
+      notes.push_back(
+          setting +
+          "gradients stay in memory: this schedule, or parallel.reduce=microbatch, adds several micro-batches or units "
+          "side by side");
+    }
+  }
+  if (!elsewhere.empty()) notes.push_back("offloaded: " + elsewhere);
+  return notes;
 }
 
 }  // namespace lockstep::app

@@ -13,7 +13,7 @@ namespace lockstep::app {
 /// Lines beside the memory's table; none where each rank keeps everything.
 std::vector<std::string> notes_on_cut_state(const train::EngineConfig& config);
 
-/// And about the optimizer's state where memory.offload_optimizer moves it; `elsewhere`: where an engine keeps it, once it does.
+/// And about what memory.offload_* move; `elsewhere`: where an engine keeps it, once it does.
 std::vector<std::string> notes_on_offload(const RunConfig& config, const train::EngineConfig& settings,
                                           const std::string& elsewhere = {});
 

@@ -57,10 +57,25 @@ void add_smaller_batches(const RankNeeds& needs, std::vector<Alternative>& all) 
   }
 }
 
+// One after another, and all that are left together.
 void add_offload(const RankNeeds& needs, std::vector<Alternative>& all) {
-  if (needs.settings.servers || needs.settings.plan.optimizer.tier == layout::Tier::disk) return;
-  all.push_back({"memory.offload_optimizer=nvme", needs.settings});
-  all.back().settings.plan.optimizer.tier = layout::Tier::disk;
+  const layout::ParallelPlan& plan = needs.settings.plan;
+  std::vector<std::string> words;
+  layout::ParallelPlan together = plan;
+  const auto add = [&](const char* word, bool possible, auto&& tier) {
+    if (!possible || tier(together) == layout::Tier::disk) return;
+    words.emplace_back(word);
+    tier(together) = layout::Tier::disk;
+    all.push_back({word, needs.settings});
+    tier(all.back().settings.plan) = layout::Tier::disk;
+  };
+  const bool held_by_one = plan.dp * plan.cp == 1 || plan.parameters.cut != CutOver::none;
+  add("memory.offload_optimizer=nvme", !needs.settings.servers, [](auto& of) -> auto& { return of.optimizer.tier; });
+  add("memory.offload_params=nvme", !needs.settings.servers && held_by_one, [](auto& of) -> auto& { return of.parameters.tier; });
+  add("memory.offload_activations=nvme", !layout::makes_weights_later(plan), [](auto& of) -> auto& { return of.activations; });
+  if (words.size() < 2) return;
+  all.push_back({fmt::format("{}", fmt::join(words, " with ")), needs.settings});
+  all.back().settings.plan = together;
 }
 
 void add_saves(const RankNeeds& needs, std::vector<Alternative>& all) {

@@ -91,6 +91,10 @@ layout::ParallelPlan layout_of(const RunConfig& config, std::int64_t trainers) {
   plan.prefetch = static_cast<int>(config.memory.prefetch);
   plan.reshard_after_forward = config.memory.reshard_after_forward;
   plan.allow_tp_across_hosts = config.parallel.allow_tp_across_hosts;
+  // Whether the host's memory is another one than the device's is known later (plan_of); what can be combined is not its matter.
+  const auto named = [](const std::string& place) { return place == "none" ? layout::Tier::device : layout::Tier::disk; };
+  plan.parameters.tier = named(config.memory.offload_params);
+  plan.activations = named(config.memory.offload_activations);
   return plan;
 }
 
@@ -119,9 +123,13 @@ std::vector<Problem> check_layout(const RunConfig& config, std::int64_t ranks) {
 layout::ParallelPlan plan_of(const RunConfig& config, const arch::ModelConfig& model, comm::Communicator& trainers,
                              Device device) {
   layout::ParallelPlan plan = layout_of(config, trainers.size());
-  const std::string& offload = config.memory.offload_optimizer;
-  if (offload == "nvme") plan.optimizer.tier = layout::Tier::disk;
-  if (offload == "cpu" && !device.is_host()) plan.optimizer.tier = layout::Tier::host;
+  const auto tier_of = [&](const std::string& place) {
+    if (place == "nvme") return layout::Tier::disk;
+    return place == "cpu" && !device.is_host() ? layout::Tier::host : layout::Tier::device;
+  };
+  plan.optimizer.tier = tier_of(config.memory.offload_optimizer);
+  plan.parameters.tier = tier_of(config.memory.offload_params);
+  plan.activations = tier_of(config.memory.offload_activations);
   plan.ranks_per_host = host_size(config, trainers);
   if (const auto file = schedule_file(plan.schedule)) {
     std::string text;

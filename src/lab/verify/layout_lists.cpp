@@ -32,6 +32,8 @@ std::vector<std::string> quick() {
           "dp=4,zero=1,zero_group=node",
           "dp=4,zero=3,zero_group=node",
           "dp=2,zero=1,moments=bf16",
+          "dp=1,offload=optimizer+params+activations",
+          "dp=2,zero=3,offload=optimizer+params+activations,recompute=full",
           "tp=2",
           "tp=4,sequence,recompute=full",
           "dp=2,tp=2,sequence,zero=3",
@@ -71,6 +73,12 @@ std::vector<std::string> all() {
   add(with_all(with_all({"dp=2", "dp=3"}, levels), recomputing));
   add(with_all(with_all({"dp=2"}, levels), ways));
   add(with_all({"dp=3,zero=3", "dp=4,zero=3,zero_group=node"}, {"prefetch=0", "prefetch=3", "reshard=false"}));
+  const std::vector<std::string> offloads{"offload=optimizer", "offload=params", "offload=activations",
+                                          "offload=optimizer+params+activations"};
+  add(with_all({"dp=1", "dp=1,gas=1", "dp=3,zero=3", "tp=2,sequence", "dp=2,zero=3,pp=2,prefetch=2", "dp=2,cp=2,zero=3"},
+               offloads));
+  add(with_all({"dp=1", "dp=4,zero=3,zero_group=node"}, with_all(recomputing, {offloads.back()})));
+  add(with_all({"dp=2,reduce=microbatch", "dp=2,zero=1", "dp=2,zero=2", "pp=2:zb-h1"}, {"offload=optimizer"}));
   add(with_all({"dp=3,zero=3"}, with_all({"prefetch=0", "prefetch=3", "reshard=false"}, recomputing)));
   add(with_all(with_all({"dp=1", "dp=3"}, {"moments=bf16"}), levels));
   const std::vector<std::string> tensor{"tp=2", "tp=3", "tp=4", "tp=6", "tp=2,sequence", "tp=4,sequence", "tp=5,sequence"};

@@ -1,5 +1,7 @@
 #include "lab/verify/rank_trial.h"
 
+#include <filesystem>
+
 #include "comm/thread/thread_world.h"
 #include "device/runtime.h"
 #include "ops/ops.h"
@@ -142,6 +144,8 @@ train::EngineConfig engine_config(const VerifyModel& model, const Layout& layout
   if (layout.documents) config.document_end = VerifyBatches::document_end;
   config.seed = model.seed;
   config.gradients = layout.gradients;
+  config.offload.folder = std::filesystem::temp_directory_path();
+  config.offload.range_elements = 1 << 12;  // so few that units of a little model have several
   return config;
 }
 

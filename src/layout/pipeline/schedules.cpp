@@ -89,6 +89,13 @@ std::vector<std::vector<Action>> actions_of(const ParallelPlan& plan) {
   return with_messages(plan.table->passes, plan.table->map);
 }
 
+bool makes_weights_later(const ParallelPlan& plan) {
+  const std::vector<std::vector<Action>> lists = actions_of(plan);
+  return std::ranges::any_of(lists, [](const std::vector<Action>& list) {
+    return std::ranges::find(list, Action::Kind::input_backward, &Action::kind) != list.end();
+  });
+}
+
 std::vector<Chunk> chunks_of(const StageMap& map, int rank, const std::vector<std::int64_t>& split) {
   ensure(std::ssize(split) == map.stages(), "every stage has its share of the blocks");
   std::vector<Chunk> chunks;

@@ -51,6 +51,8 @@ StageMap stage_map(const ParallelPlan& plan);
 /// Every rank's list. Throws BrokenRule where check() finds a problem.
 std::vector<std::vector<Action>> actions_of(const NamedSchedule& schedule, const PipelineShape& shape);
 std::vector<std::vector<Action>> actions_of(const ParallelPlan& plan);
+/// Whether some rank makes weight gradients later than the input's.
+bool makes_weights_later(const ParallelPlan& plan);
 
 /// The chunks of a rank, of a model whose blocks are cut into the map's stages: `split` blocks each.
 std::vector<Chunk> chunks_of(const StageMap& map, int rank, const std::vector<std::int64_t>& split);

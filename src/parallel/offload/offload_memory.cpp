@@ -5,45 +5,52 @@
 #include "base/checked.h"
 
 namespace lockstep::parallel {
-namespace {
 
-constexpr std::int64_t block = io::SpillFile::block;
+using Kind = OffloadColumn::Kind;
 
-std::int64_t blocks_of(std::int64_t elements, DType type) {
-  return round_up(elements * static_cast<std::int64_t>(size_of(type)), block);
+std::vector<int> declare_units(Spill& spill, const std::vector<layout::Unit>& units, const layout::StateCut& cut,
+                               const Spill::Needs& like) {
+  std::vector<int> numbers;
+  for (const layout::Unit& unit : units) {
+    const layout::Range held = cut.held(unit);
+    Spill::Needs needs = like;
+    needs.of = unit.name;
+    needs.first = held.first;
+    needs.elements = held.count;
+    numbers.push_back(held.count == 0 ? -1 : spill.declare(needs));
+  }
+  return numbers;
 }
 
-}  // namespace
-
-void OffloadMemory::declare(Arena& device, Arena& host, const std::vector<layout::Unit>& units, const Needs& of,
-                            const OffloadOptions& how) {
-  ensure(of.tier != layout::Tier::device && how.range_elements >= layout::cut, "what is offloaded lies elsewhere, in ranges");
-  needs = of;
-  options = how;
-  const std::int64_t most = how.range_elements / layout::cut * layout::cut;
-  std::int64_t largest = 0;
-  for (std::size_t u = 0; u < units.size(); ++u) {
-    const layout::Range held = of.cut.held(units[u]);
-    for (std::int64_t first = held.first; first < held.end(); first += most) {
-      const std::int64_t count = std::min(most, held.end() - first);
-      OffloadRecord record{.unit = UnitIndex{static_cast<int>(u)}, .range = {first, count}, .offset = bytes_};
-      record.bytes = {of.masters ? blocks_of(count, DType::f32) : 0, of.slots * blocks_of(count, of.slot_type)};
-      const std::int64_t bytes = record.bytes[0] + record.bytes[1];
-      if (bytes == 0) continue;  // a method without slots
-      bytes_ += bytes;
-      largest = std::max(largest, bytes);
-      records.push_back(record);
-    }
+void OffloadMemory::declare(Arena& device, const std::vector<layout::Unit>& units, const layout::StateCut& of, const Needs& needs,
+                            std::vector<OffloadColumn> others, const OffloadOptions& options, Spill& elsewhere) {
+  spill = &elsewhere;
+  cut = of;
+  columns = std::move(others);
+  const auto add = [&](Kind kind, std::size_t slot, const char* what, DType type) {
+    const Spill::Needs like{.tier = needs.tier, .what = what, .of = {}, .type = type, .range = options.range()};
+    columns.push_back({kind, slot, type, declare_units(elsewhere, units, cut, like)});
+  };
+  if (needs.tier != layout::Tier::device) {
+    if (needs.masters) add(Kind::masters, 0, "master weights", DType::f32);
+    for (std::size_t s = 0; s < static_cast<std::size_t>(needs.slots); ++s)
+      add(Kind::slot, s, "optimizer slots", needs.slot_type);
   }
   if (!used()) return;
-  const bool disk = of.tier == layout::Tier::disk;
-  for (Mirror& buffer : buffers) {
-    // Files are read into whole blocks of memory; an arena aligns to less.
-    const Shape shape{disk ? largest + block : largest};
-    disk ? device.declare(buffer, "buffers of offloaded state", shape, DType::u8)
-         : device.declare(buffer.device, "buffers of offloaded state", shape, DType::u8);
+  std::int64_t largest = 0;
+  for (std::size_t u = 0; u < units.size(); ++u) {
+    const layout::Range held = cut.held(units[u]);
+    for (std::int64_t first = held.first; first < held.end(); first += options.range()) {
+      records.push_back({UnitIndex{static_cast<int>(u)}, {first, std::min(options.range(), held.end() - first)}});
+      largest = std::max(largest, records.back().range.count);
+    }
   }
-  if (!disk) host.declare(kept, "offloaded state", Shape{bytes_}, DType::u8);
+  std::int64_t bytes = 0;
+  for (OffloadColumn& column : columns) {
+    column.first = bytes;
+    bytes += Spill::bytes_of(largest, column.type);
+  }
+  for (Mirror& buffer : buffers) Spill::declare(device, buffer, "buffers of offloaded state", bytes);
 }
 
 }  // namespace lockstep::parallel

@@ -1,69 +1,58 @@
 #pragma once
 
-// What a rank's offloaded state of the optimizer is laid out as, declared from sizes alone: master copies and slots of each
-// range, which lie in a file or in the host's memory, and the few buffers through which they pass.
+// What of a rank's training state lies elsewhere, declared from sizes alone: weights, master copies, gradients and slots, in
+// ranges of units, and the few buffers through which the ranges pass.
 
 #include <array>
-#include <cstdint>
-#include <string>
 #include <vector>
 
-#include "io/spill_file.h"
-#include "layout/parallel_plan.h"
 #include "layout/state_cut.h"
 #include "layout/unit.h"
-#include "tensor/arena.h"
+#include "parallel/offload/spill.h"
 
 namespace lockstep::parallel {
 
-/// How state is offloaded; none of it changes a bit.
-struct OffloadOptions {
-  io::Path folder = ".";                  ///< of the file
-  std::int64_t range_elements = 1 << 20;  ///< that are brought at a time, at most
-  io::SpillWays ways = {};
+/// A kind of state that lies elsewhere.
+struct OffloadColumn {
+  enum class Kind : std::uint8_t { weights, masters, gradients, slot } kind = Kind::weights;
+  std::size_t slot = 0;  ///< which of the slots
+  DType type = DType::f32;
+  std::vector<int> numbers;  ///< by unit, in the Spill; -1: nothing
+  std::int64_t first = 0;    ///< byte of each buffer
 };
 
-/// Kinds of state that are brought and written back by themselves.
-enum class OffloadKind : std::uint8_t { masters, slots };
-inline constexpr std::array offload_kinds{OffloadKind::masters, OffloadKind::slots};
-
-/// A range of a unit, as it lies in the file or the host's memory and in a buffer: whole blocks of each kind.
+/// A range of a unit that is brought at a time.
 struct OffloadRecord {
   UnitIndex unit;
-  layout::Range range;
-  std::int64_t offset = 0;                 ///< of the first byte where it lies
-  std::array<std::int64_t, 2> bytes = {};  ///< of each kind, one after the other
-  std::int64_t begin(OffloadKind kind) const { return kind == OffloadKind::masters ? 0 : bytes[0]; }
-  std::int64_t bytes_of(OffloadKind kind) const { return bytes[static_cast<std::size_t>(kind)]; }
+  layout::Range range;  ///< of the unit's elements
 };
 
 struct OffloadMemory {
   /// The next range is read while one is in use and the last is written.
   static constexpr std::size_t buffer_count = 3;
 
-  /// What of the units a rank keeps offloaded.
+  /// What the optimizer has of each weight, where that lies elsewhere.
   struct Needs {
-    layout::Tier tier = layout::Tier::disk;  ///< host or disk
-    layout::StateCut cut = {};
+    layout::Tier tier = layout::Tier::device;
     bool masters = false;  ///< copies in f32; the weights are their own otherwise
     DType slot_type = DType::f32;
     int slots = 0;
   };
-  void declare(Arena& device, Arena& host, const std::vector<layout::Unit>& units, const Needs& needs,
-               const OffloadOptions& options);
+  /// Of what `cut` leaves the rank of `units`. `others`: columns of what other owners have declared, weights and gradients.
+  void declare(Arena& device, const std::vector<layout::Unit>& units, const layout::StateCut& cut, const Needs& needs,
+               std::vector<OffloadColumn> others, const OffloadOptions& options, Spill& spill);
   /// Something is offloaded.
-  bool used() const { return !records.empty(); }
-  /// Of all ranges.
-  std::int64_t bytes() const { return bytes_; }
+  bool used() const { return !columns.empty(); }
 
-  Needs needs;
-  OffloadOptions options;
+  Spill* spill = nullptr;
+  layout::StateCut cut;
+  std::vector<OffloadColumn> columns;
   std::vector<OffloadRecord> records;        ///< in the order of units and of elements
-  std::array<Mirror, buffer_count> buffers;  ///< u8; the host's side is for a disk alone
-  Tensor kept;                               ///< u8; where the host's memory keeps the state
-
- private:
-  std::int64_t bytes_ = 0;
+  std::array<Mirror, buffer_count> buffers;  ///< u8
 };
+
+/// Declares one tensor of each unit: what the rank has of it.
+std::vector<int> declare_units(Spill& spill, const std::vector<layout::Unit>& units, const layout::StateCut& cut,
+                               const Spill::Needs& like);
 
 }  // namespace lockstep::parallel

@@ -1,85 +1,110 @@
 #include "parallel/offload/offloaded_state.h"
 
+#include <algorithm>
+
 namespace lockstep::parallel {
 namespace {
 
-/// Buffers are at rest when a visit ends, by an error too.
-class AtRest {
- public:
-  explicit AtRest(OffloadStorage& storage) : storage_(storage) {}
-  AtRest(const AtRest&) = delete;
-  AtRest& operator=(const AtRest&) = delete;
-  ~AtRest() {
-    for (std::size_t b = 0; b < OffloadMemory::buffer_count; ++b) {
-      while (!rests(b)) {
-      }
-    }
-  }
+using Kind = OffloadColumn::Kind;
 
- private:
-  // Each failure is that of a move, which is over then.
-  bool rests(std::size_t buffer) {
-    try {
-      storage_.leave(buffer);
-      return true;
-    } catch (...) {
-      return false;  // the error that ends the visit is on its way
-    }
-  }
-  OffloadStorage& storage_;
-};
-
-Tensor flat_at(std::byte* data, std::int64_t count, DType type, Device device) {
-  Tensor tensor;
-  tensor.data = data;
-  tensor.shape = Shape{count};
-  tensor.dtype = type;
-  tensor.device = device;
-  return tensor;
+bool asked_for(const OffloadColumn& column, const TrainingState::Use& use) {
+  if (column.kind == Kind::gradients) return use.gradients;
+  return column.kind == Kind::slot ? use.slots : use.weights;
 }
 
 }  // namespace
 
-OffloadedState::OffloadedState(const ResidentParts& parts, const OffloadMemory& memory, Stream& stream)
-    : ResidentState(parts), memory_(memory), stream_(stream), brought_(static_cast<std::size_t>(memory.needs.slots)) {}
+class OffloadedState::AtRest {
+ public:
+  explicit AtRest(OffloadedState& state) : state_(state) {}
+  AtRest(const AtRest&) = delete;
+  AtRest& operator=(const AtRest&) = delete;
+  ~AtRest() {
+    for (Buffer& buffer : state_.buffers_) {
+      for (Spill::Move& move : buffer.moves) state_.memory_.spill->abandon(move);
+    }
+  }
+
+ private:
+  OffloadedState& state_;
+};
+
+OffloadedState::OffloadedState(const ResidentParts& parts, const OffloadMemory& memory)
+    : ResidentState(parts), memory_(memory), brought_(parts.slots.names.size()) {
+  for (Buffer& buffer : buffers_) buffer.moves.resize(memory.columns.size());
+}
+
+bool OffloadedState::stays(const Use& use) const {
+  return std::ranges::none_of(memory_.columns, [&](const OffloadColumn& column) { return asked_for(column, use); });
+}
 
 void OffloadedState::visit(const Use& use, Call call, void* body) {
   if (stays(use)) return visit_memory(use, call, body);
-  ensure(storage_ != nullptr, "offloaded state is opened before it is visited");
-  const auto buffer_of = [](std::size_t record) { return record % OffloadMemory::buffer_count; };
-  const std::size_t count = memory_.records.size();
+  const auto place_of = [](std::size_t record) { return record % OffloadMemory::buffer_count; };
+  const std::vector<OffloadRecord>& records = memory_.records;
   {
-    const AtRest at_rest(*storage_);
-    storage_->bring(0, 0, kinds(use));
-    for (std::size_t i = 0; i < count; ++i) {
-      const std::size_t buffer = buffer_of(i), next = buffer_of(i + 1);
-      if (i + 1 < count) {
-        storage_->leave(next);
-        storage_->bring(next, i + 1, kinds(use));
-      }
-      storage_->arrive(buffer);
-      call(body, range_in(buffer, memory_.records[i], use));
-      if (use.changes) storage_->put_away(buffer);
+    const AtRest at_rest(*this);
+    for (std::size_t i = 0; i < records.size(); ++i) {
+      const std::size_t place = place_of(i), next = place_of(i + 1);
+      if (i == 0) bring(buffers_[place], place, records[i], use);
+      if (i + 1 < records.size()) bring(buffers_[next], next, records[i + 1], use);
+      arrive(buffers_[place]);
+      call(body, range_in(place, records[i], use));
+      if (use.changes) put_away(buffers_[place]);
     }
-    for (std::size_t buffer = 0; buffer < OffloadMemory::buffer_count; ++buffer) storage_->leave(buffer);
+    for (Buffer& buffer : buffers_) arrive(buffer);  // what is written, too
   }
   if (use.changes) changed();
 }
 
-StateRange OffloadedState::range_in(std::size_t buffer, const OffloadRecord& record, const Use& use) {
+void OffloadedState::bring(Buffer& buffer, std::size_t place, const OffloadRecord& record, const Use& use) {
+  const std::int64_t first = memory_.cut.held(units()[static_cast<std::size_t>(record.unit.value)]).first;
+  for (std::size_t c = 0; c < memory_.columns.size(); ++c) {
+    const OffloadColumn& column = memory_.columns[c];
+    memory_.spill->finish(buffer.moves[c]);
+    buffer.moves[c] = {};
+    if (!asked_for(column, use)) continue;
+    const Mirror to = Spill::part(memory_.buffers[place], column.first, Spill::bytes_of(record.range.count, column.type));
+    const int number = column.numbers[static_cast<std::size_t>(record.unit.value)];
+    buffer.moves[c] = memory_.spill->read(number, {record.range.first - first, record.range.count}, to);
+  }
+}
+
+void OffloadedState::arrive(Buffer& buffer) {
+  for (Spill::Move& move : buffer.moves) memory_.spill->finish(move);
+}
+
+void OffloadedState::put_away(Buffer& buffer) {
+  for (std::size_t c = 0; c < memory_.columns.size(); ++c) {
+    Spill::Move& move = buffer.moves[c];
+    if (move.number < 0 || memory_.columns[c].kind == Kind::gradients) continue;
+    move = memory_.spill->write(move.number, move.elements, move.memory);
+  }
+}
+
+StateRange OffloadedState::range_in(std::size_t place, const OffloadRecord& record, const Use& use) {
   StateRange range = range_in_memory(record.unit, use, record.range);
   const std::int64_t count = record.range.count;
-  const Device device = memory_.buffers[buffer].device.device;
-  if (use.weights && memory_.needs.masters)
-    range.master = flat_at(storage_->at(buffer, OffloadKind::masters), count, DType::f32, device);
-  if (!use.slots || memory_.needs.slots == 0) return range;
-  const std::int64_t each = record.bytes_of(OffloadKind::slots) / memory_.needs.slots;
-  for (std::size_t s = 0; s < brought_.size(); ++s) {
-    std::byte* const data = storage_->at(buffer, OffloadKind::slots) + static_cast<std::ptrdiff_t>(s) * each;
-    brought_[s] = flat_at(data, count, memory_.needs.slot_type, device);
+  if (use.slots && has_slots()) {
+    const std::int64_t first = memory_.cut.held(units()[static_cast<std::size_t>(record.unit.value)]).first;
+    std::ranges::transform(slots_of(record.unit), brought_.begin(),
+                           [&](const Tensor& slot) { return slot.flat(record.range.first - first, count); });
   }
-  range.slots = brought_;
-  range.own_slots = range.own;
+  for (std::size_t c = 0; c < memory_.columns.size(); ++c) {
+    const OffloadColumn& column = memory_.columns[c];
+    if (!asked_for(column, use)) continue;
+    const Tensor bytes = Spill::part(memory_.buffers[place], column.first, Spill::bytes_of(count, column.type)).device;
+    const Tensor values = typed(bytes, 0, count, column.type);
+    if (column.kind == Kind::weights) range.published = values;
+    if (column.kind == Kind::weights && column.type == type() && !range.master) range.master = values;
+    if (column.kind == Kind::masters) range.master = values;
+    if (column.kind == Kind::gradients) range.gradient = values;
+    if (column.kind == Kind::slot) brought_[column.slot] = values;
+  }
+  if (use.slots) {
+    range.slots = brought_;
+    range.own_slots = range.own;
+  }
   return range;
 }
 

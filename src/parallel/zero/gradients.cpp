@@ -58,15 +58,11 @@ void GradientMemory::declare(const GradientArenas& arenas, const std::vector<lay
   if (work.tied) tied.emplace().declare(arenas, {work.tied->shape, work.tokens, work.ranks, work.tied->side});
 }
 
-namespace {
-
 std::optional<arch::TokenTable> held_table(const std::vector<layout::Unit>& units, const arch::UnitMap& map) {
   const UnitIndex unit = map.tied.value >= 0 ? map.tied : map.embedding;
   if (units[static_cast<std::size_t>(unit.value)].parameters.empty()) return std::nullopt;
   return arch::token_table(units, map);
 }
-
-}  // namespace
 
 ZeroGradients::ZeroGradients(const std::vector<layout::Unit>& units, const arch::UnitMap& map, int microbatches,
                              const GradientMemory& memory, const GradientGroups& groups, ops::Ops& ops,

@@ -62,6 +62,9 @@ struct GradientBucket {
 std::vector<GradientBucket> gradient_buckets(const std::vector<layout::Unit>& units, const std::vector<UnitIndex>& order,
                                              std::int64_t bytes);
 
+/// The token table where the rank has one.
+std::optional<arch::TokenTable> held_table(const std::vector<layout::Unit>& units, const arch::UnitMap& map);
+
 /// What a rank keeps of gradients.
 struct GradientMemory {
   /// Of all `units` that the rank holds.
@@ -108,10 +111,8 @@ class ZeroGradients final : public GradientStore {
   /// added to it.
   bool apart() const { return each_microbatch() || in_turns(); }
 
-  /// Seconds of the step for which reductions were waited for.
-  double exposed_seconds() const { return exposed_seconds_; }
-  /// Seconds of the step from the first complete gradient of a unit to finish(), those left out: what reductions can hide behind.
-  double overlappable_seconds() const { return overlappable_seconds_; }
+  double exposed_seconds() const override { return exposed_seconds_; }
+  double overlappable_seconds() const override { return overlappable_seconds_; }
 
  private:
   struct Entry {

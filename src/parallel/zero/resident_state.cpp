@@ -48,10 +48,7 @@ std::span<const Tensor> ResidentState::slots_of(UnitIndex unit) const {
   return slots_.units[static_cast<std::size_t>(unit.value)];
 }
 
-layout::Range ResidentState::held(UnitIndex unit) const {
-  const ParameterStore::Shard weights = parameters_.shard(unit);
-  return {weights.first, weights.published.elements()};
-}
+layout::Range ResidentState::held(UnitIndex unit) const { return cut_.held(units()[static_cast<std::size_t>(unit.value)]); }
 
 StateRange ResidentState::range_in_memory(UnitIndex unit, const Use& use, const layout::Range& part) {
   StateRange range{.unit = unit, .range = part};
@@ -69,6 +66,12 @@ StateRange ResidentState::range_in_memory(UnitIndex unit, const Use& use, const 
   }
   range.own = layout::overlap(cut_.own(units()[static_cast<std::size_t>(unit.value)]), part);
   if (range.own.count == 0) range.own.first = part.first;
+  return range;
+}
+
+StateRange ResidentState::of_gradient(UnitIndex unit, const GradientStore::Shard& gradient) const {
+  StateRange range{.unit = unit, .range = {gradient.first, gradient.gradient.elements()}, .gradient = gradient.gradient};
+  range.own = layout::overlap(cut_.own(units()[static_cast<std::size_t>(unit.value)]), range.range);
   return range;
 }
 

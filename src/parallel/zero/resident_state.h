@@ -78,10 +78,12 @@ class ResidentState : public TrainingState {
   void gather() override;
   void check_copies() override;
   void collect() override {}
+  /// A range of nothing but this rank's gradient of a unit, when it is there outside of a visit.
+  StateRange of_gradient(UnitIndex unit, const GradientStore::Shard& gradient) const;
 
  protected:
   bool has_slots() const { return !slots_.units.empty(); }
-  /// Of a unit, what this rank has; empty where this rank has none.
+  /// Of a unit, what this rank has of each in memory; empty where this rank has none.
   std::span<const Tensor> slots_of(UnitIndex unit) const;
   comm::Communicator& group() const { return group_; }
   /// A visit of what lies in memory.

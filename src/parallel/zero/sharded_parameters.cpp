@@ -15,7 +15,8 @@ ShardedParameters::ShardedParameters(const ParameterMemory& memory, comm::Commun
   ensure(memory.cut.parts == group.size(), "each rank of the group has a part of the weights");
   for (const GatherMemory::Class& kind : memory.gathers.classes) {
     std::vector<Slot>& slots = slots_.emplace_back();
-    for (const Tensor& place : kind.slots) slots.push_back({&place});
+    for (std::size_t i = 0; i < std::max(kind.slots.size(), kind.brought.size()); ++i)
+      slots.push_back({kind.slots.empty() ? nullptr : &kind.slots[i], kind.brought.empty() ? nullptr : &kind.brought[i]});
   }
 }
 
@@ -25,15 +26,16 @@ Lease ShardedParameters::lease(const layout::Access& access) {
   if (slot == nullptr) {
     slot = free_slot(access.part.unit, true);
     ensure(slot != nullptr, "no more is leased at a time than there are places for");
-    gather(*slot, access.part);
+    fetch(*slot, access.part);
   }
+  gather(*slot);
   slot->arriving.wait();
   ++slot->leases;
   slot->awaited = false;
   slot->used = ++clock_;
   if (!order_.announced()) learn(access.part);
   look_ahead(access.part);
-  return {this, access, slot->memory->flat(0, access.part.elements.count)};
+  return {this, access, leased(*slot)};
 }
 
 ShardedParameters::Slot* ShardedParameters::find(const layout::Part& part) {
@@ -52,18 +54,40 @@ ShardedParameters::Slot* ShardedParameters::free_slot(UnitIndex unit, bool await
   return best;
 }
 
-void ShardedParameters::gather(Slot& slot, const layout::Part& part) {
-  const auto u = static_cast<std::size_t>(part.unit.value);
-  const auto share = [&](int rank) {
-    return layout::overlap(layout::range_of(memory_.units[u], rank, group_.size()), part.elements);
-  };
-  for (int rank = 0; rank < group_.size(); ++rank) counts_[static_cast<std::size_t>(rank)] = share(rank).count;
-  const layout::Range held = memory_.cut.held(memory_.units[u]), mine = share(group_.rank());
+void ShardedParameters::fetch(Slot& slot, const layout::Part& part) {
   slot.arriving.wait();
+  if (memory_.spill != nullptr) memory_.spill->finish(slot.bringing);  // what was expected and did not come
   slot.part = part;
-  slot.arriving = group_.all_gather(slot.memory->flat(0, part.elements.count),
-                                    memory_.weights[u].flat(mine.count > 0 ? mine.first - held.first : 0, mine.count), counts_);
+  slot.due = true;
+  const auto u = static_cast<std::size_t>(part.unit.value);
+  const layout::Range held = memory_.cut.held(memory_.units[u]), mine = share(part, group_.rank());
+  const layout::Range within{mine.count > 0 ? mine.first - held.first : 0, mine.count};
   gathered_ += part.elements.count;
+  if (slot.brought != nullptr) return bring(slot, within);
+  slot.own = memory_.weights[u].flat(within.first, within.count);
+  gather(slot);
+}
+
+void ShardedParameters::bring(Slot& slot, const layout::Range& mine) {
+  const int number = memory_.numbers[static_cast<std::size_t>(slot.part.unit.value)];
+  layout::Range cover{};
+  if (mine.count > 0) {
+    cover = memory_.spill->cover(number, mine);
+    const Mirror to = Spill::part(*slot.brought, 0, Spill::bytes_of(cover.count, dtype()));
+    slot.bringing = memory_.spill->read(number, cover, to);
+  }
+  const auto size = static_cast<std::int64_t>(size_of(dtype()));
+  const Mirror there = Spill::part(*slot.brought, 0, (mine.first - cover.first + mine.count) * size);
+  slot.own = typed(there.device, (mine.first - cover.first) * size, mine.count, dtype());
+}
+
+void ShardedParameters::gather(Slot& slot) {
+  if (!slot.due) return;
+  slot.due = false;
+  if (memory_.spill != nullptr) memory_.spill->finish(slot.bringing);
+  if (slot.memory == nullptr) return;
+  for (int rank = 0; rank < group_.size(); ++rank) counts_[static_cast<std::size_t>(rank)] = share(slot.part, rank).count;
+  slot.arriving = group_.all_gather(leased(slot), slot.own, counts_);
 }
 
 void ShardedParameters::look_ahead(const layout::Part& part) {
@@ -83,7 +107,9 @@ bool ShardedParameters::gather_ahead(const layout::Part& part) {
   if (slot == nullptr) {
     slot = free_slot(part.unit, false);
     if (slot == nullptr) return false;
-    gather(*slot, part);
+    fetch(*slot, part);
+  } else if (slot->memory != nullptr) {
+    gather(*slot);  // it was brought during an earlier lease
   }
   slot->awaited = slot->leases == 0;
   return true;
@@ -113,7 +139,10 @@ void ShardedParameters::forget_awaited() {
 
 void ShardedParameters::wait_for_all() {
   for (std::vector<Slot>& slots : slots_) {
-    for (Slot& slot : slots) slot.arriving.wait();
+    for (Slot& slot : slots) {
+      slot.arriving.wait();
+      if (memory_.spill != nullptr) memory_.spill->finish(slot.bringing);
+    }
   }
 }
 
@@ -127,7 +156,7 @@ void ShardedParameters::begin(const std::vector<layout::Access>& order) {
 ParameterStore::Shard ShardedParameters::shard(UnitIndex unit) {
   wait_for_all();  // other ranks read this part
   const auto u = static_cast<std::size_t>(unit.value);
-  const Tensor& published = memory_.weights[u];
+  const Tensor& published = memory_.weights[u];  // none where it lies elsewhere
   return {memory_.master(unit, published), published, memory_.cut.held(memory_.units[u]).first};
 }
 
@@ -137,6 +166,7 @@ void ShardedParameters::updated() {
     for (Slot& slot : slots) {
       ensure(slot.leases == 0, "weights that are leased do not change");
       slot.part = nothing;
+      slot.due = false;
     }
   }
 }

@@ -1,8 +1,9 @@
 #pragma once
 
 // Weights of which each rank keeps a part (ZeRO-3, FSDP): a lease gathers them into one of a few slots, and those that come next
-// are gathered while what was leased computes. What lies in a slot stays there until another part needs the place or the weights
-// change, so that a part that is soon leased again is not gathered twice.
+// are gathered while what was leased computes. Where a rank's part lies elsewhere (parallel/offload) it is brought first, ahead
+// of the lease, too; one rank's part is all, and is brought to where it is leased. What lies in a slot stays there until another
+// part needs the place or the weights change, so that a part that is soon leased again is not gathered twice.
 
 #include <cstdint>
 #include <vector>
@@ -36,8 +37,12 @@ class ShardedParameters final : public ParameterStore {
  private:
   /// Memory for one part at a time.
   struct Slot {
-    const Tensor* memory;
+    const Tensor* memory;                     ///< null: the part is leased where it was brought to
+    const Mirror* brought = nullptr;          ///< null: this rank's part lies in memory
     layout::Part part = {UnitIndex{-1}, {}};  ///< what lies there, or is on its way; unit -1: nothing
+    Spill::Move bringing = {};
+    bool due = false;  ///< to be gathered when it was brought
+    Tensor own = {};   ///< what this rank has of the part
     int leases = 0;
     bool awaited = false;   ///< it was gathered ahead, for a lease to come
     std::int64_t used = 0;  ///< when it was leased last
@@ -54,7 +59,19 @@ class ShardedParameters final : public ParameterStore {
   /// The place that was not used for longest, of those that no lease holds; of those that are awaited, if `awaited` and there is
   /// no other. Null when there is none.
   Slot* free_slot(UnitIndex unit, bool awaited);
-  void gather(Slot& slot, const layout::Part& part);
+  /// Begins: to gather, or to bring what is to be gathered.
+  void fetch(Slot& slot, const layout::Part& part);
+  void bring(Slot& slot, const layout::Range& mine);
+  /// What is brought is there; it is being gathered from now on, where others have the rest.
+  void gather(Slot& slot);
+  layout::Range share(const layout::Part& part, int rank) const {
+    return layout::overlap(layout::range_of(memory_.units[static_cast<std::size_t>(part.unit.value)], rank, group_.size()),
+                           part.elements);
+  }
+  /// Where a part lies that is there.
+  Tensor leased(const Slot& slot) const {
+    return slot.memory == nullptr ? slot.own : slot.memory->flat(0, slot.part.elements.count);
+  }
   void look_ahead(const layout::Part& part);
   /// False when there is no place.
   bool gather_ahead(const layout::Part& part);

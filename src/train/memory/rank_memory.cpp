@@ -24,17 +24,18 @@ RankMemory::RankMemory(const EngineConfig& config, const layout::Coordinates& at
       workspace_arena_("temporaries", MemoryKind::workspace),
       pinned_arena_("to and from files", MemoryKind::workspace),
       host_arena_("offloaded state", MemoryKind::optimizer) {
-  parameters.declare(parameter_arena_, master_arena_);
-  updater.declare({gradient_arena_, optimizer_arena_, activation_arena_, workspace_arena_, offload_arena_, host_arena_}, config,
-                  part);
+  parameters.declare(parameter_arena_, master_arena_, &spill, config.offload.range());
+  updater.declare({gradient_arena_, optimizer_arena_, activation_arena_, workspace_arena_, offload_arena_}, config, part,
+                  parameters, spill);
   if (config.weights.owned() != DType::f32) {
     constexpr std::int64_t drawn_at_a_time = 1 << 16;
     const Arena::Mark start = workspace_arena_.mark();
     workspace_arena_.declare(drawn, "start values", Shape{drawn_at_a_time}, DType::f32);
     workspace_arena_.rewind(start);  // steps come later
   }
-  model.declare(activation_arena_, workspace_arena_, config.model, part.dims, config.weights.type);
+  model.declare(activation_arena_, workspace_arena_, config.model, part.dims, config.weights.type, &spill);
   model::declare_angles(workspace_arena_, angles, config.model);
+  spill.declare_host(host_arena_);
   HostPieces::declare(pinned_arena_, pieces, device);
   if (config.saves_beside) checkpoint::BackgroundWriter::declare_copies(pinned_arena_, copies, saved_bytes(config));
   optimizer_arena_.declare(scalars.values, "step_scalars", Shape{ops::StepScalars::count}, DType::f32);
@@ -73,8 +74,8 @@ Ledger RankMemory::commit(Runtime& runtime, MemorySource& window) {
   ensure(runtime.device() == device_, "memory is taken on the device that it was declared for");
   Ledger committed;
   const bool carries = model.shape().rows.carries();  // sums and rows that go to other ranks are temporaries
-  gradient_arena_.commit(window, committed);
-  part.cut.whole() ? parameter_arena_.commit(runtime, committed) : parameter_arena_.commit(window, committed);
+  gradient_arena_.commit(runtime, window, committed);
+  part.cut.whole() ? parameter_arena_.commit(runtime, committed) : parameter_arena_.commit(runtime, window, committed);
   for (Arena* arena : {&master_arena_, &optimizer_arena_, &offload_arena_, &activation_arena_}) {
     if (arena->bytes() > 0) arena->commit(runtime, committed);
   }
@@ -82,6 +83,7 @@ Ledger RankMemory::commit(Runtime& runtime, MemorySource& window) {
   for (Arena* arena : {&pinned_arena_, &host_arena_}) {
     if (arena->bytes() > 0) arena->commit(runtime.memory(Space::pinned), committed);
   }
+  model.elsewhere().bind();
   return committed;
 }
 

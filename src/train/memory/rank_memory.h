@@ -46,6 +46,10 @@ class RankMemory {
   Device device_;
   Arena parameter_arena_, gradient_arena_, optimizer_arena_, master_arena_, offload_arena_, activation_arena_, workspace_arena_;
   Arena pinned_arena_, host_arena_;  ///< in pinned memory
+
+ public:
+  /// What lies elsewhere, to be opened by who moves it; it ends first, for what is under way uses the memory.
+  parallel::Spill spill;
 };
 
 }  // namespace lockstep::train

@@ -10,9 +10,9 @@ namespace {
 
 void check_placements(const EngineConfig& config) {
   const layout::ParallelPlan& plan = config.plan;
-  for (const layout::Placement& placement : {plan.parameters, plan.gradients})
-    ensure(placement.tier == layout::Tier::device, "weights and gradients lie on their device");
-  ensure(!config.servers || plan.optimizer.tier == layout::Tier::device, "servers keep the optimizer's state in their memory");
+  ensure(plan.gradients.tier == layout::Tier::device, "gradients lie where the optimizer's state does, or on their device");
+  ensure(!config.servers || (plan.optimizer.tier == layout::Tier::device && plan.parameters.tier == layout::Tier::device),
+         "parameter servers and their workers keep state in their memory");
   const auto cut_like_optimizer = [&](layout::CutOver cut) { return cut == layout::CutOver::none || cut == plan.optimizer.cut; };
   ensure(cut_like_optimizer(plan.parameters.cut) && cut_like_optimizer(plan.gradients.cut),
          "what is cut is cut over the same ranks, the optimizer's state first");
@@ -57,7 +57,8 @@ model::ModelShape model_shape(const EngineConfig& config, const RankPart& part, 
           .chunks = part.chunks,
           .lives = layout::lives_of(part.actions, part.chunks, config.plan.microbatches),
           .attention = &attention,
-          .recompute = config.plan.recompute};
+          .recompute = config.plan.recompute,
+          .kept = config.plan.activations};
 }
 
 parallel::GradientWork gradient_work(const EngineConfig& config, const RankPart& part, int ranks) {

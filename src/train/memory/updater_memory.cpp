@@ -13,24 +13,31 @@ UpdaterNeeds needs_of(const EngineConfig& config, const RankPart& part) {
 
 }  // namespace
 
-void UpdaterMemory::declare(const UpdaterArenas& arenas, const EngineConfig& config, const RankPart& part) {
+void UpdaterMemory::declare(const UpdaterArenas& arenas, const EngineConfig& config, const RankPart& part,
+                            const parallel::ParameterMemory& weights, parallel::Spill& spill) {
+  using parallel::OffloadColumn;
   const UpdaterNeeds needs = needs_of(config, part);
-  gradients.declare({arenas.gradients, arenas.activations, arenas.workspace}, part.units,
-                    gradient_work(config, part, needs.ranks));
+  const parallel::GradientArenas gradient_arenas{arenas.gradients, arenas.activations, arenas.workspace};
+  const parallel::GradientWork work = gradient_work(config, part, needs.ranks);
+  const layout::Tier tier = config.plan.optimizer.tier;
+  std::vector<OffloadColumn> columns;
+  if (weights.spill != nullptr) columns.push_back({OffloadColumn::Kind::weights, 0, config.weights.type, weights.numbers});
+  if (tier != layout::Tier::device && parallel::offload_gradients(work)) {
+    offloaded_gradients.declare(gradient_arenas, part.units, work, part.map,
+                                {.tier = tier, .what = "gradients", .of = {}, .range = config.offload.range()}, spill);
+    columns.push_back({OffloadColumn::Kind::gradients, 0, DType::f32, offloaded_gradients.helds});
+  } else {
+    gradients.declare(gradient_arenas, part.units, work);
+  }
   partial.declare(arenas.workspace, part.units, {.rank = part.at.tp, .ranks = config.plan.tp}, config.plan.sequence);
   slots.names = saved_slots.names = make_optimizer(config.optimizer)->slots();
   slots.type = saved_slots.type = config.slot_type();
-  const layout::Tier tier = config.plan.optimizer.tier;
-  if (tier != layout::Tier::device) {
-    const parallel::OffloadMemory::Needs offloaded{.tier = tier,
-                                                   .cut = part.cut,
-                                                   .masters = config.weights.owned() != config.weights.type,
-                                                   .slot_type = slots.type,
-                                                   .slots = static_cast<int>(slots.names.size())};
-    offload.declare(arenas.buffers, arenas.host, part.units, offloaded, config.offload);
-  } else if (needs.slots) {
-    slots.declare(arenas.optimizer, part.units, part.cut);
-  }
+  if (tier == layout::Tier::device && needs.slots) slots.declare(arenas.optimizer, part.units, part.cut);
+  const parallel::OffloadMemory::Needs offloaded{.tier = tier,
+                                                 .masters = config.weights.owned() != config.weights.type,
+                                                 .slot_type = slots.type,
+                                                 .slots = static_cast<int>(slots.names.size())};
+  offload.declare(arenas.buffers, part.units, part.cut, offloaded, std::move(columns), config.offload, spill);
   if (needs.saved_slots) saved_slots.declare(arenas.optimizer, part.units);
   if (needs.norm_ranks > 0) norm.declare(arenas.workspace, part.units, 1, needs.norm_ranks);
 }

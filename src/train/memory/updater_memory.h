@@ -5,6 +5,8 @@
 
 #include "parallel/global_norm.h"
 #include "parallel/offload/offload_memory.h"
+#include "parallel/offload/offloaded_gradients.h"
+#include "parallel/parameter_memory.h"
 #include "parallel/tensor/partial_gradients.h"
 #include "parallel/zero/gradients.h"
 #include "parallel/zero/resident_state.h"
@@ -14,7 +16,7 @@ namespace lockstep::train {
 
 struct UpdaterArenas {
   Arena &gradients, &optimizer, &activations, &workspace;
-  Arena &buffers, &host;  ///< of state that is offloaded: the device's, and in pinned memory
+  Arena& buffers;  ///< of state that is offloaded
 };
 
 /// What an updater asks for, beside gradients.
@@ -26,10 +28,12 @@ struct UpdaterNeeds {
 };
 
 struct UpdaterMemory {
-  /// What config.servers asks for, or replicas, on the rank that has `part`.
-  void declare(const UpdaterArenas& arenas, const EngineConfig& config, const RankPart& part);
+  /// What config.servers asks for, or replicas, on the rank that has `part` and `weights`; what lies elsewhere in `spill`.
+  void declare(const UpdaterArenas& arenas, const EngineConfig& config, const RankPart& part,
+               const parallel::ParameterMemory& weights, parallel::Spill& spill);
 
-  parallel::GradientMemory gradients;
+  parallel::GradientMemory gradients;                     ///< or
+  parallel::OffloadedGradientMemory offloaded_gradients;  ///< where they go along with the optimizer's state
   parallel::PartialGradientMemory partial;
   parallel::SlotMemory slots, saved_slots;
   parallel::NormMemory norm;

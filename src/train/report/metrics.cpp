@@ -21,6 +21,11 @@ std::string log_line(const Metrics& m) {
   if (m.train_loss) line += fmt::format(" train_loss={:.6f}", *m.train_loss);
   if (m.val_loss) line += fmt::format(" val_loss={:.6f}", *m.val_loss);
   if (m.staleness) line += fmt::format(" staleness={:.3f} staleness_max={}", m.staleness->mean, m.staleness->greatest);
+  if (m.offload) {
+    const auto bytes = [](std::int64_t count) { return static_cast<double>(count) / 1e9; };
+    line += fmt::format(" offload_read_gb={:.3f} offload_written_gb={:.3f} offload_wait={:.6f}", bytes(m.offload->read),
+                        bytes(m.offload->written), m.offload->waited);
+  }
   return line;
 }
 
@@ -50,6 +55,13 @@ Json to_json(const Metrics& m) {
     staleness.set("mean", m.staleness->mean);
     staleness.set("max", m.staleness->greatest);
     json.set("staleness", staleness);
+  }
+  if (m.offload) {
+    Json offload;
+    offload.set("read_bytes", m.offload->read);
+    offload.set("written_bytes", m.offload->written);
+    offload.set("wait_seconds", m.offload->waited);
+    json.set("offload", offload);
   }
   if (!m.ranks.empty()) {
     Json ranks;

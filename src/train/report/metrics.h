@@ -34,8 +34,9 @@ struct Metrics {
   double update_seconds = 0, data_wait = 0;
   double exposed_seconds = 0;  ///< waiting for reductions of gradients
   bool finite = true;
-  std::optional<Staleness> staleness;  ///< of asynchronous workers
-  RankTimes ranks;                     ///< how the ranks' times differ; empty for one rank
+  std::optional<Staleness> staleness;             ///< of asynchronous workers
+  std::optional<parallel::SpillTraffic> offload;  ///< of rank 0's step, where something lies elsewhere
+  RankTimes ranks;                                ///< how the ranks' times differ; empty for one rank
 };
 
 /// "step=10 loss=3.154310 dt=0.282833 ..."

@@ -30,7 +30,6 @@ bool one(const Json& value) { return value.is_number() && value.number() == 1; }
 bool at_most_one(const Json& value) { return value.is_null() || (value.is_number() && value.number() <= 1); }
 bool fp32(const Json& value) { return value.is_null() || (value.is_string() && value.string() == "fp32"); }
 bool linear(const Json& value) { return value.is_string() && value.string() == "linear"; }
-bool held(const Json& value) { return value.is_null() || (value.is_string() && value.string() != "nvme"); }
 
 constexpr Option only(std::string_view name, bool (*allows)(const Json&), std::string_view reason, std::string_view remedy) {
   return {.name = name, .kind = Kind::only, .allows = allows, .reason = reason, .remedy = remedy};
@@ -122,8 +121,8 @@ constexpr std::array kOptions{
     idle("zero_optimization.offload_optimizer.pipeline_read"),
     idle("zero_optimization.offload_optimizer.pipeline_write"),
     only("zero_optimization.offload_optimizer.ratio", one, "all of the optimizer's state is offloaded, or none", "\"ratio\": 1"),
-    only("zero_optimization.offload_param.device", held, "weights stay in memory", "\"none\" or \"cpu\""),
-    idle("zero_optimization.offload_param.nvme_path"),
+    sets("zero_optimization.offload_param.device", "memory.offload_params"),
+    sets("zero_optimization.offload_param.nvme_path", "memory.nvme_path"),
     idle("zero_optimization.offload_param.pin_memory"),
     idle("zero_optimization.offload_param.buffer_count"),
     idle("zero_optimization.offload_param.buffer_size"),
@@ -131,7 +130,7 @@ constexpr std::array kOptions{
     never("zero_optimization.cpu_offload", "its name is old"),
 
     never("activation_checkpointing.partition_activations", "activations are cut by parallel.sequence"),
-    never("activation_checkpointing.cpu_checkpointing", "memory.recompute says what is kept, and it stays on its device"),
+    enables("activation_checkpointing.cpu_checkpointing", "memory.offload_activations", "cpu"),
     idle("activation_checkpointing.contiguous_memory_optimization"),
     idle("activation_checkpointing.number_checkpoints"),
     idle("activation_checkpointing.synchronize_checkpoint_boundary"),

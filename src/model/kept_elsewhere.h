@@ -1,0 +1,79 @@
+#pragma once
+
+// What blocks keep of a micro-batch for its backward pass, where that does not stay in memory (Rajbhandari et al. 2021): each
+// block writes it to one of a few places, which is put away behind the block's forward pass, and brought back ahead of its
+// backward pass, while the blocks beside it compute.
+
+#include <array>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/strong.h"
+#include "model/saved.h"
+#include "parallel/offload/spill.h"
+
+namespace lockstep::model {
+
+class KeptElsewhere {
+ public:
+  /// Blocks that are run again together count as one, which is named by the first.
+  struct Key {
+    int chunk = -1;
+    Microbatch microbatch;
+    std::size_t block = 0;
+    friend bool operator==(const Key&, const Key&) = default;
+  };
+  /// What is kept: of each chunk as many micro-batches as `slots` says, and of each of them `blocks` that have something.
+  struct Chunk {
+    int slots = 1;
+    std::vector<std::string> blocks;  ///< names of units, in order
+    std::size_t every = 1;            ///< a block of this many has something
+  };
+  void declare(Arena& activations, parallel::Spill& spill, layout::Tier tier, const BlockSizes& sizes, const SavedNeeds& needs,
+               const std::vector<Chunk>& chunks);
+  bool used() const { return spill_ != nullptr; }
+  /// The memory was committed.
+  void bind();
+
+  /// A place for what a block is about to keep; in passes that keep nothing, of no key.
+  const BlockSaved& take(const Key& key);
+  /// A block's forward pass is done with its place.
+  void put_away(const Key& key);
+  /// Where a block's is, or will be when what is under way has come.
+  const BlockSaved& expect(const Key& key);
+  const BlockSaved& bring(const Key& key);
+  const BlockSaved& at(const Key& key) const;
+
+ private:
+  /// One is computed with, one is on its way to or from it, and one is the next block's.
+  static constexpr std::size_t place_count = 3;
+  struct Place {
+    Mirror memory;     ///< u8
+    BlockSaved saved;  ///< in it
+    Key key = {};
+    std::int64_t used = 0;  ///< when
+    parallel::Spill::Move move = {};
+  };
+  Place* find(const Key& key);
+  Place& oldest();
+  int number(const Key& key) const;
+  /// As what tensors of several types are moved.
+  static constexpr DType word = DType::f32;
+  layout::Range all() const { return {0, words_}; }
+  Mirror bytes(const Place& place) const {
+    return parallel::Spill::part(place.memory, 0, parallel::Spill::bytes_of(words_, word));
+  }
+
+  parallel::Spill* spill_ = nullptr;
+  std::array<Place, place_count> places_;
+  std::array<std::unique_ptr<MemorySource>, place_count> sources_;  ///< of the layouts
+  std::array<Arena, place_count> layouts_{Arena{"a place", MemoryKind::activations}, Arena{"a place", MemoryKind::activations},
+                                          Arena{"a place", MemoryKind::activations}};
+  std::int64_t words_ = 0;
+  std::vector<Chunk> chunks_;
+  std::vector<std::vector<int>> numbers_;  ///< [chunks][slots * blocks], in the Spill
+  std::int64_t clock_ = 0;
+};
+
+}  // namespace lockstep::model

@@ -1,0 +1,114 @@
+#pragma once
+
+// Gradients that lie elsewhere when a unit's backward pass is done: memory has those of a few units, in places that take turns.
+// Behind a unit's last micro-batch its gradient is reduced over ranks, told to who takes the norm, and put away, what this rank
+// needs of it; behind the ones before, the rank's own sum is, and is read ahead of the next. All of it goes on under the backward
+// pass of the units that follow. The sums are those of gradients in memory, in their order.
+
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "parallel/offload/offload_memory.h"
+#include "parallel/zero/gradients.h"
+
+namespace lockstep::parallel {
+
+struct OffloadedGradientMemory {
+  /// Of work that offload_gradients() takes.
+  void declare(const GradientArenas& arenas, const std::vector<layout::Unit>& units, const GradientWork& work,
+               const arch::UnitMap& map, const Spill::Needs& like, Spill& spill);
+  bool used() const { return spill != nullptr; }
+
+  Spill* spill = nullptr;
+  layout::StateCut cut;
+  std::vector<UnitIndex> order;  ///< units that get gradients here
+  /// Units that take turns in places: blocks; the ends of the model; a tied matrix, which waits for both of its parts.
+  struct Ring {
+    std::vector<UnitIndex> units;
+    std::vector<Mirror> wholes;  ///< u8: a unit's gradient
+    std::vector<Mirror> helds;   ///< u8: what this rank needs of it, where that is a part
+    bool stays() const { return units.size() <= wholes.size(); }
+  };
+  std::vector<Ring> rings;
+  std::vector<int> sums;   ///< by unit, in the Spill: between micro-batches; -1: it stays in memory
+  std::vector<int> helds;  ///< by unit: of the last step
+  UnitIndex tied_unit{-1};
+  TiedSide side = TiedSide::both;
+  std::optional<TiedMatrixMemory> tied;
+};
+
+/// Whether such gradients can lie elsewhere: units are done with one after another, and what ranks add up is a step's.
+bool offload_gradients(const GradientWork& work);
+
+class OffloadedGradients final : public GradientStore {
+ public:
+  /// `complete`: is told each unit's gradient when it is that of all ranks, f32, what this rank needs. The references outlive the
+  /// store.
+  using Complete = std::function<void(UnitIndex, const Shard&)>;
+  OffloadedGradients(const std::vector<layout::Unit>& units, const arch::UnitMap& map, int microbatches,
+                     const OffloadedGradientMemory& memory, const GradientGroups& groups, ops::Ops& ops,
+                     const GradientOptions& options, Complete complete);
+
+  void begin(int microbatches) override;
+  OpenGradient open(UnitIndex unit, Microbatch microbatch) override;
+  void expect(const Tensor& tokens) override;
+  Tensor open_rows(Microbatch microbatch) override;
+  void close(UnitIndex unit, Microbatch microbatch) override;
+  void finish() override;
+  /// No tensor: the state brings it.
+  Shard shard(UnitIndex unit) override { return {{}, entry(unit).held.first}; }
+  double exposed_seconds() const override { return exposed_seconds_; }
+  double overlappable_seconds() const override { return overlappable_seconds_; }
+
+ private:
+  struct Entry {
+    std::size_t ring = 0;
+    std::int64_t elements = 0;
+    layout::Range held = {};
+    std::vector<std::int64_t> counts = {};  ///< what each rank needs, where each needs another part
+    std::vector<layout::Range> gaps = {};   ///< elements of no parameter
+    int opened = 0, closed = 0;             ///< micro-batches that have done so in this step
+  };
+  /// Where one unit's gradient lies at a time.
+  struct Place {
+    const Mirror* whole = nullptr;
+    const Mirror* held = nullptr;  ///< null: all of it is needed
+    UnitIndex unit{-1};
+    bool reducing = false;
+    comm::Request reduction = {};
+    Spill::Move move = {};
+  };
+  struct Ring {
+    std::vector<Place> places;
+    std::size_t next = 0;  ///< the place whose turn it is
+  };
+  Entry& entry(UnitIndex unit) { return entries_[static_cast<std::size_t>(unit.value)]; }
+  bool scatters() const { return !memory_.cut.whole() && memory_.cut.copies == 1; }
+  Tensor whole(const Place& place);
+  Tensor held(const Place& place);
+  /// The place of a unit: where it lies, or the next one that is free, in which its sum is on its way when it `accumulates`. Null
+  /// when none is free.
+  Place* take_place(UnitIndex unit, bool accumulates);
+  void read_ahead(UnitIndex unit, Microbatch microbatch);
+  void reduce(Place& place);
+  /// What is being reduced is there, and goes on its way.
+  void arrived(Place& place);
+  void put_away(Place& place);
+  /// Whatever is under way in it is done.
+  void release(Place& place);
+
+  const OffloadedGradientMemory& memory_;
+  std::vector<Entry> entries_;
+  std::vector<Ring> rings_;
+  comm::Communicator& group_;
+  ops::Ops& ops_;
+  GradientOptions options_;
+  Complete complete_;
+  std::optional<arch::TokenTable> table_;  ///< where the rank has one
+  std::optional<TiedMatrix> tied_;
+  int microbatches_;
+  double exposed_seconds_ = 0, overlappable_seconds_ = 0, first_ready_ = 0;
+};
+
+}  // namespace lockstep::parallel
