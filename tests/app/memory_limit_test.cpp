@@ -35,10 +35,10 @@ TEST_F(MemoryLimit, ARunThatNeedsMoreIsRefusedWithItsLargestOwners) {
 }
 
 TEST_F(MemoryLimit, ADryRunPrintsOwnersAndRefusesToo) {
-  const Outcome refused = dry({"memory.limit=1GiB"});
+  const Outcome refused = dry({"memory.limit=512MiB"});
   EXPECT_EQ(refused.code, 2);
   expect_said(refused.out, {"Memory of one rank", "layer            parameters", "\nh.0 to h.11 ", "exp_avg of 15 layers"});
-  expect_said(refused.err, {"memory.limit = 1GiB: the run needs 2.", "gradients of 15 layers 472.06 MiB",
+  expect_said(refused.err, {"memory.limit = 512MiB: the run needs 2.", "gradients of 15 layers 472.06 MiB",
                             "parameters: weights of 15 layers 472.06 MiB", "memory.recompute=full saves ",
                             "model.batch_size=2 with optimizer.gas=2 saves ", "none of them alone is enough"});
   EXPECT_EQ(refused.err.find("memory.zero="), std::string::npos) << refused.err;

@@ -80,7 +80,7 @@ TEST(Spill, CountsWholeBlocksAndCoversPartsByRanges) {
   EXPECT_EQ(all.spill.cover(all.first, {range - 1, 2}), (Range{0, 2 * range}));
   EXPECT_EQ(all.spill.cover(all.first, {count - 1, 1}), (Range{2 * range, count - 2 * range}));
   EXPECT_THROW(all.read(all.first, {5, range}), BrokenRule);
-  EXPECT_THROW(all.spill.declare({.elements = count, .range = 100}), BrokenRule);
+  EXPECT_THROW(all.spill.declare({.what = "weights", .of = "h.0", .elements = count, .range = 100}), BrokenRule);
 }
 
 }  // namespace

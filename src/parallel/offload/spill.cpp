@@ -30,7 +30,8 @@ int Spill::declare(const Needs& needs) {
   std::int64_t& end = bytes_[on_disk(placed) ? 0 : 1];
   placed.offset = end;
   placed.checks.resize(static_cast<std::size_t>(div_up(needs.elements, needs.range)));
-  ensure(placed.checks.size() <= 1 || bytes_of(needs.range, needs.type) % block == 0, "ranges end in whole blocks");
+  const bool whole = needs.range * static_cast<std::int64_t>(size_of(needs.type)) % block == 0;
+  ensure(placed.checks.size() <= 1 || whole, "ranges end in whole blocks");
   end += bytes_of(needs.elements, needs.type);
   tensors_.push_back(std::move(placed));
   return narrow<int>(tensors_.size()) - 1;
