@@ -1,6 +1,6 @@
 #pragma once
 
-// Work that a thread of its own does, beside whoever asked for it.
+// Work that a thread of its own does, beside the one that asked for it.
 
 #include <atomic>
 #include <exception>

@@ -149,7 +149,7 @@ void BackgroundWriter::write_all(const std::stop_token& stop) {
   }
 }
 
-// By now nobody adds items.
+// All items are there by now.
 void BackgroundWriter::verify(const std::stop_token& stop) const {
   for (const Item& item : items_) {
     if (stop.stop_requested()) return;

@@ -25,7 +25,7 @@ struct AttentionCall {
   ops::AttentionShape shape;  ///< of the rank's own rows and heads: as many keys as queries
   ops::Positions positions;   ///< of a sample's T rows
   ops::DropoutSite dropout;   ///< of the attention weights, as ops::Attention takes it
-  Tensor starts = {};         ///< of documents, of all positions of the samples, whoever has them (ops/positions.h)
+  Tensor starts = {};         ///< of documents, of all positions of the samples, other ranks' too (ops/positions.h)
 };
 
 /// What a forward pass leaves for its backward pass beside its AttentionTensors, in memory of the block's and the micro-batch's

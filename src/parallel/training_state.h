@@ -70,7 +70,7 @@ class TrainingState {
   }
   /// Whether what a visit of this use shows of weights and slots lies there between visits too.
   virtual bool stays(const Use& /*use*/) const { return true; }
-  /// From now on `watcher` is told, which lives until the next call; null: nobody.
+  /// From now on `watcher` is told, which lives until the next call; null: there is none.
   void watch(ChangeWatcher* watcher) { watcher_ = watcher; }
 
   /// Rank 0's weights and slots become those of all ranks, of a run that has done `step` steps; checked by a hash. Collective.

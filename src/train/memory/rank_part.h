@@ -24,8 +24,8 @@ struct RankPart {
   std::vector<layout::Unit> units;      ///< of the model's, this rank's share; those that no chunk of the rank uses are empty
   bool embedding = false, head = false;
 };
-/// Throws BrokenRule for a plan that nothing keeps to: context parallelism, state that is cut over different ranks, weights or
-/// gradients that are not on their device, and tiles.
+/// Throws BrokenRule for a plan that nothing keeps to: state that is cut over different ranks, a place for gradients of their
+/// own, state of parameter servers' workers that lies elsewhere, and tiles.
 RankPart rank_part(const EngineConfig& config, const layout::Coordinates& at);
 
 /// Sizes of the memory that the part's passes need; `attention` outlives it.

@@ -9,19 +9,6 @@
 namespace lockstep::train {
 namespace {
 
-/// Adds the time of a scope.
-class Timed {
- public:
-  explicit Timed(double& sum) : sum_(sum) {}
-  ~Timed() { sum_ += now_seconds() - start_; }
-  Timed(const Timed&) = delete;
-  Timed& operator=(const Timed&) = delete;
-
- private:
-  double& sum_;
-  double start_ = now_seconds();
-};
-
 bool stays(Engine& engine, const parallel::TrainingState::Use& use) {
   return !engine.pieces().apart() && engine.state().stays(use);
 }
@@ -61,7 +48,7 @@ void RunningSave::lend_what_stays() {
 }
 
 void RunningSave::before_change(const parallel::StateRange& range) {
-  const Timed waiting(waited_);
+  const ScopedTime waiting(waited_);
   hand_over(range);
 }
 
@@ -91,7 +78,7 @@ void RunningSave::wait_for_own() const {
 }
 
 std::optional<checkpoint::SaveReport> RunningSave::advance() {
-  const Timed waiting(waited_);
+  const ScopedTime waiting(waited_);
   comm::Communicator& ranks = engine_.groups().all();
   if (!written_) {
     comm::together(ranks, [&] { background_.rethrow(); });
