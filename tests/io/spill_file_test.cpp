@@ -31,30 +31,31 @@ class Blocks {
   std::span<std::byte> bytes_;
 };
 
+constexpr std::size_t most = SpillFile::most_moves;
 const SpillWays all_ways[] = {{true, true}, {true, false}, {false, true}, {false, false}};
 
 TEST(SpillFile, GivesBackWhatWasWrittenInEveryWay) {
   const TempFolder folder;
   for (const SpillWays& ways : all_ways) {
-    SpillFile file(folder.path(), 64 * block, ways);
+    SpillFile file(folder.path(), most * most * block, ways);
     EXPECT_TRUE(ways.ring || file.way().find("pread and pwrite (io_uring: not asked for)") == 0) << file.way();
     EXPECT_TRUE(ways.direct || file.way().find("(O_DIRECT: not asked for)") != std::string::npos) << file.way();
     std::vector<std::unique_ptr<Blocks>> written;
     std::vector<int> moves;
-    for (unsigned i = 0; i < SpillFile::most_moves; ++i) {
+    for (unsigned i = 0; i < most; ++i) {
       written.push_back(std::make_unique<Blocks>(1 + i, i));
-      moves.push_back(file.begin_write(8 * block * i, written.back()->bytes()));
+      moves.push_back(file.begin_write(most * block * i, written.back()->bytes()));
     }
     for (const int move : moves) file.finish(move);
     moves.clear();
     std::vector<std::unique_ptr<Blocks>> read;
-    for (unsigned i = 0; i < SpillFile::most_moves; ++i) {
+    for (unsigned i = 0; i < most; ++i) {
       read.push_back(std::make_unique<Blocks>(1 + i, 99));
-      moves.push_back(file.begin_read(8 * block * i, read.back()->bytes()));
+      moves.push_back(file.begin_read(most * block * i, read.back()->bytes()));
     }
     std::ranges::reverse(moves);  // in any order
     for (const int move : moves) file.finish(move);
-    for (unsigned i = 0; i < SpillFile::most_moves; ++i) EXPECT_TRUE(*read[i] == *written[i]) << file.way();
+    for (std::size_t i = 0; i < most; ++i) EXPECT_TRUE(*read[i] == *written[i]) << file.way();
   }
 }
 
@@ -102,13 +103,12 @@ TEST(SpillFile, SaysWhatAFolderLacks) {
 TEST(SpillFile, MovesWholeBlocksAsManyAsItSays) {
   const TempFolder folder;
   const Blocks memory(2);
-  SpillFile file(folder.path(), 16 * block);
+  SpillFile file(folder.path(), most * block);
   EXPECT_THROW(file.begin_read(1, memory.bytes()), BrokenRule);
   EXPECT_THROW(file.begin_read(0, memory.bytes().first(block / 2)), BrokenRule);
   EXPECT_THROW(file.begin_read(0, memory.bytes().subspan(8, block)), BrokenRule);
   std::vector<int> moves;
-  for (int i = 0; i < SpillFile::most_moves; ++i)
-    moves.push_back(file.begin_read(block * static_cast<std::size_t>(i), memory.bytes().first(block)));
+  for (std::size_t i = 0; i < most; ++i) moves.push_back(file.begin_read(block * i, memory.bytes().first(block)));
   EXPECT_THROW(file.begin_read(0, memory.bytes()), BrokenRule);
   for (const int move : moves) file.finish(move);
   EXPECT_THROW(file.finish(moves.front()), BrokenRule);

@@ -36,9 +36,10 @@ TEST(Storage, TensorsOfOneCallAgree) {
   const ops::AttentionShape shape{1, 4, 4, 4, 1, 1, 8};
   expect_refused("k", [&] { ops->attention().forward({x, {}, x, wide, x, shape}); });
   expect_refused("v", [&] { ops->attention().forward({x, {}, x, x, wide, shape}); });
-  expect_refused("o", [&] { ops->attention().forward({wide, {}, x, x, x, shape}); });
+  expect_refused("o", [&] { ops->attention().forward({x, {}, wide, wide, wide, shape}); });
   expect_refused("lse", [&] { ops->attention().forward({x, HostTensor({4}, bf16), x, x, x, shape}); });
-  expect_refused("dk", [&] { ops->attention().backward({x, wide, x, delta, x, x, HostTensor({4}), x, x, x, shape}); });
+  const HostTensor lse({4});
+  expect_refused("dk", [&] { ops->attention().backward({wide, x, wide, delta, wide, wide, lse, wide, wide, wide, shape}); });
   expect_refused("angles", [&] { ops->rotary().rotate(x, x, {.positions = {0, 4}}); });
   expect_refused("y", [&] { ops->activation().forward(wide, x, ops::Activation::gelu); });
   expect_refused("dy", [&] { ops->activation().backward(x, {}, wide, x, ops::Activation::gelu); });

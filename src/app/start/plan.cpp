@@ -21,15 +21,20 @@
 namespace lockstep::app {
 namespace {
 
-// The settings', else the launcher's, else as the ranks were started. Collective.
+// The settings', else the launcher's, if either says it.
+std::optional<int> given_host_size(const RunConfig& config) {
+  if (config.parallel.ranks_per_host) return static_cast<int>(*config.parallel.ranks_per_host);
+  const char* given = std::getenv("NGPU_PER_HOST");
+  if (given == nullptr) return std::nullopt;
+  if (const int ranks = std::atoi(given); ranks > 0) return ranks;
+  throw UserError(fmt::format("NGPU_PER_HOST={} is not a number of ranks", given), "unset it, or give a number from 1 on");
+}
+
+// What is given, else as the ranks were started. Collective.
 int host_size(const RunConfig& config, comm::Communicator& trainers) {
   const std::vector<std::string> hosts = comm::all_texts(trainers, host_name());
-  if (config.parallel.ranks_per_host) return static_cast<int>(*config.parallel.ranks_per_host);
-  if (const char* given = std::getenv("NGPU_PER_HOST"); given != nullptr) {
-    if (const int ranks = std::atoi(given); ranks > 0) return ranks;
-    throw UserError(fmt::format("NGPU_PER_HOST={} is not a number of ranks", given), "unset it, or give a number from 1 on");
-  }
-  return ranks_per_host(hosts);
+  const std::optional<int> given = given_host_size(config);
+  return given ? *given : ranks_per_host(hosts);
 }
 
 /// Reads the table that the schedule names, where it is in a file.
@@ -102,7 +107,10 @@ std::vector<Problem> check_layout(const RunConfig& config, std::int64_t ranks) {
   const std::int64_t trainers = workers_of(config, ranks);
   if (trainers < 1) return {};
   layout::ParallelPlan plan = layout_of(config, trainers);
-  plan.ranks_per_host = plan.ranks();
+  const std::optional<int> host = given_host_size(config);
+  plan.ranks_per_host = host.value_or(plan.ranks());
+  // Which ranks exchange heads follows from the hosts, which are known when the ranks have started.
+  if (!host && plan.context == layout::ContextMethod::ulysses_ring) plan.context = layout::ContextMethod::ring;
   std::vector<Problem> problems;
   if (const auto file = schedule_file(plan.schedule)) {
     if (!is_first_process()) return {};  // the file is the first one's
