@@ -56,12 +56,19 @@ HWY_INLINE Index computed(Index seen) { return std::min((seen + tile_rows - 1 + 
 /// What of a block rows see: all, keys up to one, or keys from one to one.
 enum class Mask : std::uint8_t { none, end, both };
 
-/// Of `width` keys from `j` those of [first, last).
-HWY_INLINE auto between(Index first, Index last, Index j) {
-  const Tag d;
-  const auto up_to = [&](Index end)
-                         HWY_ATTR { return hn::FirstN(d, static_cast<std::size_t>(std::clamp<Index>(end - j, 0, width))); };
-  return hn::AndNot(up_to(first), up_to(last));
+/// Of `width` keys from `j` those before `end`.
+HWY_INLINE auto up_to(Index end, Index j) {
+  return hn::FirstN(Tag(), static_cast<std::size_t>(std::clamp<Index>(end - j, 0, width)));
+}
+
+/// Of `width` keys from `j` those that a row sees.
+template <Mask mask>
+HWY_INLINE auto seen_of(Index hidden, Index seen, Index j) {
+  if constexpr (mask == Mask::both) {
+    return hn::AndNot(up_to(hidden, j), up_to(seen, j));
+  } else {
+    return up_to(seen, j);
+  }
 }
 
 /// The largest of the scores that each row sees.
@@ -74,10 +81,10 @@ HWY_INLINE void block_maxima(const float* scores, Index rows, const Sight& sight
     const Index seen = mask == Mask::none ? key_block : sight.of(r), hidden = mask == Mask::both ? sight.hidden(r) : 0;
     Index j = (hidden + width - 1) / width * width;
     if (mask == Mask::both && hidden < j)
-      most = hn::IfThenElse(between(hidden, seen, j - width), hn::Load(d, row + j - width), most);
+      most = hn::IfThenElse(seen_of<mask>(hidden, seen, j - width), hn::Load(d, row + j - width), most);
     for (; j + width <= seen; j += width) most = hn::Max(most, hn::Load(d, row + j));
     if (mask != Mask::none && j < seen) {
-      most = hn::Max(most, hn::IfThenElse(between(0, seen, j), hn::Load(d, row + j), most));
+      most = hn::Max(most, hn::IfThenElse(up_to(seen, j), hn::Load(d, row + j), most));
     }
     largest[r] = hn::GetLane(hn::MaxOfLanes(d, most));
   }
@@ -116,7 +123,7 @@ HWY_INLINE void weigh(const ForwardSpace& space, Index first, Index rows, const 
       for (std::size_t v = 0; v < vector_count; ++v) {
         const Index at = j + static_cast<Index>(v) * width;
         Vector weight = weight_of(hn::MulAdd(hn::Load(d, row + at), f, shift));
-        weight = hn::IfThenElseZero(between(hidden, seen, at), weight);
+        weight = hn::IfThenElseZero(seen_of<mask>(hidden, seen, at), weight);
         hn::Store(weight, d, row + at);
         sum.v[v] = hn::Add(sum.v[v], weight);
       }
