@@ -41,15 +41,7 @@ void BackgroundWriter::settle(int group, Team& team) {
       if (item.is_read() && item.state == State::waiting) waiting.push_back(&item);
     }
     if (read.empty()) return;
-    const std::vector<Item*> batch = give_slots(waiting);
-    if (batch.empty()) {
-      changed_.wait(lock);
-      continue;
-    }
-    lock.unlock();
-    copy(batch, team);
-    lock.lock();
-    for (Item* item : batch) {
+    for (Item* item : copy_some(waiting, lock, team)) {
       item->copied = item->state == State::waiting;  // the thread may have come to it meanwhile
       item->copied ? void(item->part.range.values = in_slot(*item)) : free_slot(item->slot);
     }
@@ -63,14 +55,7 @@ void BackgroundWriter::take(std::span<const HeldTensor> tensors, Team& team) {
   std::unique_lock lock(mutex_);
   ensure(!closed_, "nothing is taken when all was");
   for (std::size_t first = 0; first < left.size() && !failed_;) {
-    const std::vector<Item*> batch = give_slots(std::span(left).subspan(first));
-    if (batch.empty()) {
-      changed_.wait(lock);
-      continue;
-    }
-    lock.unlock();
-    copy(batch, team);
-    lock.lock();
+    const std::vector<Item*> batch = copy_some(std::span(left).subspan(first), lock, team);
     for (Item* item : batch) {
       item->copied = true;
       item->part.range.values = in_slot(*item);
@@ -99,12 +84,21 @@ std::vector<BackgroundWriter::Item*> BackgroundWriter::give_slots(std::span<Item
   return given;
 }
 
-void BackgroundWriter::copy(std::span<Item* const> items, Team& team) const {
-  team.for_each(std::ssize(items), [&](std::int64_t i, int) {
-    const Item& item = *items[static_cast<std::size_t>(i)];
+std::vector<BackgroundWriter::Item*> BackgroundWriter::copy_some(std::span<Item* const> items, std::unique_lock<std::mutex>& lock,
+                                                                 Team& team) {
+  const std::vector<Item*> batch = give_slots(items);
+  if (batch.empty()) {
+    changed_.wait(lock);
+    return batch;
+  }
+  lock.unlock();
+  team.for_each(std::ssize(batch), [&](std::int64_t i, int) {
+    const Item& item = *batch[static_cast<std::size_t>(i)];
     const Tensor& values = item.part.range.values;
     std::memcpy(in_slot(item).data, values.data, values.bytes());
   });
+  lock.lock();
+  return batch;
 }
 
 void BackgroundWriter::free_slot(std::size_t slot) {

@@ -64,7 +64,9 @@ class BackgroundWriter {
   /// Gives as many of the items as there are slots one each; returns those.
   std::vector<Item*> give_slots(std::span<Item* const> items);
   /// Into their slots. Not under the lock.
-  void copy(std::span<Item* const> items, Team& team) const;
+  /// Copies those that there are slots for; with no slot free it waits for a change and returns nothing. Gives up the lock
+  /// meanwhile.
+  std::vector<Item*> copy_some(std::span<Item* const> items, std::unique_lock<std::mutex>& lock, Team& team);
   void free_slot(std::size_t slot);
   Tensor in_slot(const Item& item) const;
 

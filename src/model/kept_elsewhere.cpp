@@ -1,6 +1,7 @@
 #include "model/kept_elsewhere.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace lockstep::model {
 namespace {
@@ -49,10 +50,12 @@ void KeptElsewhere::bind() {
   }
 }
 
-KeptElsewhere::Place* KeptElsewhere::find(const Key& key) {
+const KeptElsewhere::Place* KeptElsewhere::find(const Key& key) const {
   const auto found = std::ranges::find(places_, key, &Place::key);
   return found == places_.end() ? nullptr : &*found;
 }
+
+KeptElsewhere::Place* KeptElsewhere::find(const Key& key) { return const_cast<Place*>(std::as_const(*this).find(key)); }
 
 KeptElsewhere::Place& KeptElsewhere::oldest() {
   Place& place = *std::ranges::min_element(places_, {}, &Place::used);
@@ -66,13 +69,12 @@ int KeptElsewhere::number(const Key& key) const {
   return numbers_[static_cast<std::size_t>(key.chunk)][slot * chunk.blocks.size() + key.block / chunk.every];
 }
 
-const BlockSaved& KeptElsewhere::take(const Key& key) {
+void KeptElsewhere::take(const Key& key) {
   Place* const last = find(key);  // of an earlier step
   Place& place = last != nullptr ? *last : oldest();
   spill_->finish(place.move);
   place.key = key;
   place.used = ++clock_;
-  return place.saved;
 }
 
 void KeptElsewhere::put_away(const Key& key) {
@@ -80,7 +82,7 @@ void KeptElsewhere::put_away(const Key& key) {
   place.move = spill_->write(number(key), all(), bytes(place));
 }
 
-const BlockSaved& KeptElsewhere::expect(const Key& key) {
+void KeptElsewhere::expect(const Key& key) {
   Place* place = find(key);
   if (place == nullptr) {
     place = &oldest();
@@ -88,20 +90,17 @@ const BlockSaved& KeptElsewhere::expect(const Key& key) {
     place->move = spill_->read(number(key), all(), bytes(*place));
   }
   place->used = ++clock_;
-  return place->saved;
 }
 
-const BlockSaved& KeptElsewhere::bring(const Key& key) {
+void KeptElsewhere::bring(const Key& key) {
   expect(key);
-  Place& place = *find(key);
-  spill_->finish(place.move);
-  return place.saved;
+  spill_->finish(find(key)->move);
 }
 
 const BlockSaved& KeptElsewhere::at(const Key& key) const {
-  const auto found = std::ranges::find(places_, key, &Place::key);
-  ensure(found != places_.end(), "what a block kept was brought");
-  return found->saved;
+  const Place* const place = find(key);
+  ensure(place != nullptr, "what a block kept was brought");
+  return place->saved;
 }
 
 }  // namespace lockstep::model

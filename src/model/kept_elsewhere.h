@@ -36,13 +36,15 @@ class KeptElsewhere {
   /// The memory was committed.
   void bind();
 
-  /// A place for what a block is about to keep; in passes that keep nothing, of no key.
-  const BlockSaved& take(const Key& key);
+  /// Finds a place for what a block is about to keep.
+  void take(const Key& key);
   /// A block's forward pass is done with its place.
   void put_away(const Key& key);
-  /// Where a block's is, or will be when what is under way has come.
-  const BlockSaved& expect(const Key& key);
-  const BlockSaved& bring(const Key& key);
+  /// Begins to read what a block kept, unless it is there.
+  void expect(const Key& key);
+  /// The same, and waits until it is there.
+  void bring(const Key& key);
+  /// The place that was found for a block, or that its values were brought to.
   const BlockSaved& at(const Key& key) const;
 
  private:
@@ -56,6 +58,7 @@ class KeptElsewhere {
     parallel::Spill::Move move = {};
   };
   Place* find(const Key& key);
+  const Place* find(const Key& key) const;
   Place& oldest();
   int number(const Key& key) const;
   /// As what tensors of several types are moved.

@@ -8,21 +8,23 @@
 #include <string>
 
 #include "support/layout_run.h"
+#include "support/saved_run.h"
 #include "support/temp_folder.h"
-#include "support/zero_run.h"
-#include "train/state.h"
 
 namespace lockstep::train {
 namespace {
 
+using support::Gone;
 using support::LayoutRank;
 using support::LayoutResult;
 using support::LayoutRun;
+using support::Saved;
+using support::saved_steps;
 using support::ZeroRank;
 using support::ZeroResult;
 using support::ZeroRun;
 
-constexpr int highest_level = 3, most_ranks = 4, saved_steps = 2;
+constexpr int highest_level = 3, most_ranks = 4;
 /// Of a step, whatever the number of ranks.
 constexpr int microbatches = 12;
 
@@ -49,49 +51,9 @@ ZeroRun on(const ZeroRun& like, int ranks, int level) {
   return run;
 }
 
-/// What a run has after its first steps, and the checkpoint of it.
-struct Saved {
-  io::Path folder;
-  ZeroResult state;
-};
-Saved save(const ZeroRun& run, const io::Path& folder) {
-  Saved saved;
-  support::on_zero_ranks(run, [&](ZeroRank& rank) {
-    rank.engine().initialise();
-    ZeroResult trained;
-    support::train(rank, 0, saved_steps, trained);
-    rank.collect(saved.state, false);
-    const checkpoint::SaveReport report = save_run(folder, rank.engine(), {.step = saved_steps}, Json::Object{}, rank.team());
-    if (rank.rank() == 0) saved.folder = report.folder;
-  });
-  return saved;
-}
-
-/// A further step of a run whose state `set` brings into an engine.
-struct Gone {
-  ZeroResult loaded, after;
-};
-Gone go_on(const ZeroRun& run, const std::function<void(ZeroRank&)>& set) {
-  Gone gone;
-  support::on_zero_ranks(run, [&](ZeroRank& rank) {
-    set(rank);
-    rank.engine().check_state();
-    rank.collect(gone.loaded, false);
-    support::train(rank, saved_steps, saved_steps + 1, gone.after);
-    rank.collect(gone.after);
-  });
-  return gone;
-}
-Gone resume(const ZeroRun& run, const io::Path& checkpoint) {
-  return go_on(run, [&](ZeroRank& rank) {
-    comm::Communicator& ranks = rank.engine().groups().all();
-    load_run(*checkpoint::open_together(ranks, checkpoint), rank.engine(), ranks, rank.team());
-  });
-}
-
-/// The same without any file: the state lies whole on every rank.
+/// A further step without any file: the state lies whole on every rank.
 Gone given(const ZeroRun& run, const ZeroResult& state) {
-  return go_on(run, [&](ZeroRank& rank) {
+  return support::go_on(run, [&](ZeroRank& rank) {
     rank.engine().state().for_each({.slots = true, .changes = true}, [&](const parallel::StateRange& range) {
       const auto put = [&](const Tensor& to, const support::UnitBytes& from) {
         const std::span<const std::byte> whole = from[static_cast<std::size_t>(range.unit.value)];
@@ -130,9 +92,9 @@ void expect_any_resumes_as_any_other(const ZeroRun& like, int one_in, double tol
         for (int to_level = 0; to_level <= highest_level; ++to_level) {
           if (!sample.takes_next()) continue;
           SCOPED_TRACE(testing::Message() << from << " ranks at level " << from_level << ", then " << to << " at " << to_level);
-          if (!saved) saved = save(on(like, from, from_level), folder.path());
+          if (!saved) saved = support::save(on(like, from, from_level), folder.path());
           if (!expected.contains(to)) expected[to] = given(on(like, to, 0), saved->state);
-          const Gone gone = resume(on(like, to, to_level), saved->folder);
+          const Gone gone = support::resume(on(like, to, to_level), saved->folder);
           EXPECT_TRUE(gone.loaded.masters == saved->state.masters);
           EXPECT_TRUE(gone.loaded.slots == saved->state.slots);
           support::expect_equal(gone.after, expected.at(to).after);
@@ -195,9 +157,9 @@ TEST(ResumeTable, TypesAndPlacesChangeWhereNothingIsLost) {
       if (!sample.takes_next()) continue;
       SCOPED_TRACE(testing::Message() << from << " at " << from_level << " to " << to << " at " << to_level);
       const TempFolder folder;
-      const Saved saved = save(placed(on({.weights = row.from}, from, from_level), row.from_disk), folder.path());
+      const Saved saved = support::save(placed(on({.weights = row.from}, from, from_level), row.from_disk), folder.path());
       const ZeroRun then = placed(on({.weights = row.to}, to, to_level), row.to_disk);
-      const Gone gone = resume(then, saved.folder);
+      const Gone gone = support::resume(then, saved.folder);
       const DType old_type = row.from.owned(), new_type = row.to.owned();
       EXPECT_TRUE(same_values(gone.loaded.masters, new_type, saved.state.masters, old_type));
       ASSERT_EQ(gone.loaded.slots.size(), saved.state.slots.size());

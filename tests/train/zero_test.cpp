@@ -4,14 +4,15 @@
 
 #include <map>
 
+#include "support/saved_run.h"
 #include "support/temp_folder.h"
-#include "support/zero_run.h"
-#include "train/state.h"
 
 namespace lockstep::train {
 namespace {
 
 using layout::CutOver;
+using support::Gone;
+using support::Saved;
 using support::ZeroRank;
 using support::ZeroResult;
 using support::ZeroRun;
@@ -122,40 +123,6 @@ TEST(Zero, StateThatIsCutIsNotSentByOneRank) {
   });
 }
 
-/// Two steps of a run, saved.
-struct Saved {
-  io::Path folder;
-  ZeroResult state;
-};
-Saved save(const ZeroRun& run, const io::Path& folder) {
-  Saved saved;
-  support::on_zero_ranks(run, [&](ZeroRank& rank) {
-    rank.engine().initialise();
-    support::train(rank, 0, 2, saved.state);
-    rank.collect(saved.state, false);
-    const checkpoint::SaveReport report = save_run(folder, rank.engine(), {.step = 2}, Json::Object{}, rank.team());
-    if (rank.rank() == 0) saved.folder = report.folder;
-  });
-  return saved;
-}
-
-/// A run that goes on from a checkpoint: what it loaded, and where one more step leads.
-struct Resumed {
-  ZeroResult loaded, after;
-};
-Resumed resume(const ZeroRun& run, const io::Path& checkpoint) {
-  Resumed resumed;
-  support::on_zero_ranks(run, [&](ZeroRank& rank) {
-    load_run(*checkpoint::open_together(rank.engine().groups().all(), checkpoint), rank.engine(), rank.engine().groups().all(),
-             rank.team());
-    rank.engine().check_state();
-    rank.collect(resumed.loaded, false);
-    support::train(rank, 2, 3, resumed.after);
-    rank.collect(resumed.after);
-  });
-  return resumed;
-}
-
 void expect_same_files(const io::Path& one, const io::Path& other) {
   for (const auto name : {checkpoint::model_file, checkpoint::optimizer_file})
     EXPECT_TRUE(io::read_file(one / name) == io::read_file(other / name)) << name;
@@ -173,19 +140,19 @@ void expect_any_layout_reads_any_other(const ZeroRun& like, const std::vector<in
   for (const int ranks : rank_counts) {
     const TempFolder folder;
     const auto path = [&](int level) { return folder.path() / std::to_string(level); };
-    const Saved whole = save(layout(ranks, 0), path(0));
-    std::map<int, Resumed> at_first;  // by ranks: what all levels must equal
+    const Saved whole = support::save(layout(ranks, 0), path(0));
+    std::map<int, Gone> at_first;  // by ranks: what all levels must equal
     for (int from = 0; from <= highest_level; ++from) {
-      const Saved saved = from == 0 ? whole : save(layout(ranks, from), path(from));
+      const Saved saved = from == 0 ? whole : support::save(layout(ranks, from), path(from));
       expect_same_files(saved.folder, whole.folder);
       for (const int others : rank_counts) {
         for (int to = 0; to <= highest_level; ++to) {
           if ((from + to + others) % 4 != 0) continue;
           SCOPED_TRACE(testing::Message() << "from level " << from << " on " << ranks << " to level " << to << " on " << others);
-          const Resumed resumed = resume(layout(others, to), saved.folder);
+          const Gone resumed = support::resume(layout(others, to), saved.folder);
           EXPECT_TRUE(resumed.loaded.masters == whole.state.masters);
           EXPECT_TRUE(resumed.loaded.slots == whole.state.slots);
-          const Resumed& first = at_first.try_emplace(others, resumed).first->second;
+          const Gone& first = at_first.try_emplace(others, resumed).first->second;
           support::expect_equal(resumed.after, first.after);
         }
       }

@@ -84,7 +84,6 @@ std::vector<std::string> notes_on_offload(const RunConfig& config, const train::
                                           const std::string& elsewhere) {
   const RunConfig::Memory& to = config.memory;
   const train::RankMemory memory(settings, {});
-  const bool gradients = memory.updater.offloaded_gradients.used();
   struct Row {
     const char* name;
     const std::string& place;
@@ -110,12 +109,12 @@ std::vector<std::string> notes_on_offload(const RunConfig& config, const train::
     }
     notes.push_back(fmt::format("{}each rank keeps {} {}", setting, fmt::join(parts, ", "),
                                 row.place == "nvme" ? "in " + *to.nvme_path : "in the host's memory"));
-    if (row.tier == settings.plan.optimizer.tier && row.name == rows.front().name && !gradients) {
-      notes.push_back(
-          setting +
-          "gradients stay in memory: this schedule, or parallel.reduce=microbatch, adds several micro-batches or units "
-          "side by side");
-    }
+  }
+  if (settings.plan.optimizer.tier != layout::Tier::device && !memory.updater.offloaded_gradients.used()) {
+    notes.push_back(
+        fmt::format("memory.offload_optimizer = {}: gradients stay in memory: this schedule, or parallel.reduce=microbatch, adds "
+                    "several micro-batches or units side by side",
+                    to.offload_optimizer));
   }
   if (!elsewhere.empty()) notes.push_back("offloaded: " + elsewhere);
   return notes;

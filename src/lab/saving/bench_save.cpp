@@ -22,7 +22,6 @@ constexpr int warm_up_steps = 2, steps_alone = 3;
 
 Layout layout_of(const SaveOptions& options, int ranks) {
   Layout layout = data_parallel(ranks);
-  layout.gradients = {};
   layout::set_zero_level(layout.plan, options.zero);
   return layout;
 }

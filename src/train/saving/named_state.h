@@ -41,4 +41,14 @@ void hold(const HostPieces& pieces, const NamedPart& part, bool changes, const U
   changes ? pieces.change(part.values, named) : pieces.read(part.values, named);
 }
 
+/// hold() of what a range's rank answers for: its own weights, then its own part of each slot, where asked for. `suffixes` are
+/// slot_suffixes().
+template <class Use>
+void hold_own(const HostPieces& pieces, const parallel::TrainingState& state, const parallel::StateRange& range,
+              const std::vector<std::string>& suffixes, const parallel::TrainingState::Use& which, const Use& use) {
+  if (which.weights) hold(pieces, part_of(state, range, range.master, range.own), false, use);
+  for (std::size_t s = 0; which.slots && s < range.slots.size(); ++s)
+    hold(pieces, part_of(state, range, range.slots[s], range.own_slots, suffixes[s]), false, use);
+}
+
 }  // namespace lockstep::train

@@ -38,11 +38,10 @@ RunningSave::~RunningSave() { engine_.state().watch(nullptr); }
 
 void RunningSave::lend_what_stays() {
   parallel::TrainingState& state = engine_.state();
-  state.for_each({.weights = weights_stay_, .slots = slots_stay_}, [&](const parallel::StateRange& range) {
-    const auto lend = [&](const std::vector<checkpoint::HeldTensor>& held) { background_.lend(range.unit.value, held); };
-    if (weights_stay_) hold(engine_.pieces(), part_of(state, range, range.master, range.own), false, lend);
-    for (std::size_t s = 0; s < range.slots.size(); ++s)
-      hold(engine_.pieces(), part_of(state, range, range.slots[s], range.own_slots, suffixes_[s]), false, lend);
+  const parallel::TrainingState::Use staying{.weights = weights_stay_, .slots = slots_stay_};
+  state.for_each(staying, [&](const parallel::StateRange& range) {
+    hold_own(engine_.pieces(), state, range, suffixes_, staying,
+             [&](const std::vector<checkpoint::HeldTensor>& held) { background_.lend(range.unit.value, held); });
     if (!weights_stay_ || !slots_stay_) left_ += range.range.count;
   });
 }
@@ -57,11 +56,8 @@ void RunningSave::hand_over(const parallel::StateRange& range) {
   std::int64_t& taken = taken_[static_cast<std::size_t>(range.unit.value)];
   if (left_ == 0 || range.range.end() <= taken) return;
   ensure(range.slots.size() == suffixes_.size(), "what is saved changes as a whole");
-  const parallel::TrainingState& state = engine_.state();
-  const auto take = [&](const std::vector<checkpoint::HeldTensor>& held) { background_.take(held, team_); };
-  if (!weights_stay_) hold(engine_.pieces(), part_of(state, range, range.master, range.own), false, take);
-  for (std::size_t s = 0; !slots_stay_ && s < range.slots.size(); ++s)
-    hold(engine_.pieces(), part_of(state, range, range.slots[s], range.own_slots, suffixes_[s]), false, take);
+  hold_own(engine_.pieces(), engine_.state(), range, suffixes_, {.weights = !weights_stay_, .slots = !slots_stay_},
+           [&](const std::vector<checkpoint::HeldTensor>& held) { background_.take(held, team_); });
   taken = range.range.end();
   left_ -= range.range.count;
   if (left_ == 0) background_.close();

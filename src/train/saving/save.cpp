@@ -54,9 +54,7 @@ checkpoint::SaveReport save_run(const io::Path& run, Engine& engine, const RunSt
   checkpoint::Writer writer(ranks, run, state.step, file_tables(engine));
   const auto write = [&](const std::vector<checkpoint::HeldTensor>& held) { writer.write(held, team); };
   kept.for_each({.slots = true}, [&](const parallel::StateRange& range) {
-    hold(engine.pieces(), part_of(kept, range, range.master, range.own), false, write);
-    for (std::size_t s = 0; s < range.slots.size(); ++s)
-      hold(engine.pieces(), part_of(kept, range, range.slots[s], range.own_slots, suffixes[s]), false, write);
+    hold_own(engine.pieces(), kept, range, suffixes, {.slots = true}, write);
   });
   const checkpoint::SaveReport report = writer.commit(manifest_of(engine, state, extra));
   comm::together(ranks, [&] {
