@@ -4,7 +4,7 @@
 #   make test    every test
 #   make faults  faults at system calls, and power cuts, in every command that writes
 #   make scenarios   200 random faults of ranks
-#   make parity  the layout changes nothing: all layouts in fp32 and bf16, 200 random ones of random models, every resume
+#   make parity  the layout changes nothing: all layouts in fp32 and bf16, 200 random ones of random models, every resume, a run on 16
 #   make cluster-test   training on two hosts made of network namespaces (root)
 SETUP ?= scripts/setup
 CTEST_FLAGS = --output-on-failure --no-tests=error --progress
@@ -42,11 +42,12 @@ scenarios:
 # CASES=1000 for more random layouts, SEED=N for others.
 parity:
 	@$(SETUP) build
-	@scripts/build release lockstep test_lab test_train
+	@scripts/build release lockstep test_lab test_train test_app
 	@build/lockstep verify --layouts all --html build/parity.html
 	@build/lockstep verify --layouts all --dtype bf16
 	@LOCKSTEP_VERIFY_CASES=$(or $(CASES),200) LOCKSTEP_VERIFY_SEED=$(or $(SEED),1) build/test_lab --gtest_filter='VerifyRandom.*'
 	@LOCKSTEP_RESUME_MATRIX=all build/test_train --gtest_filter='ResumeTable.*'
+	@LOCKSTEP_RUN_STEPS=50 build/test_app --gtest_filter='FourDimensions.*'
 
 bench: build
 	@build/lockstep bench gemm
