@@ -79,16 +79,18 @@ class LayoutRank {
   bool lead() const { return groups_.lead(); }
 
   /// Step `number`, on micro-batches that are those of all layouts with as many samples. A third of the targets is masked.
-  train::StepResult step(int number) {
-    const int each = config_.plan.microbatches, all = each * config_.plan.dp;
-    Batches batches(all, config_.samples, config_.positions, config_.model.vocabulary, static_cast<std::uint64_t>(number));
-    std::vector<std::int32_t>& targets = batches.target_values();
-    for (std::size_t i = 0; i < targets.size() / 3; ++i) targets[i] = -1;
-    const auto mine = batches.all().subspan(static_cast<std::size_t>(each * groups_.at().dp), static_cast<std::size_t>(each));
-    std::int64_t count = 0;
-    for (const data::Batch& batch : mine)
-      count += std::ranges::count_if(elements<std::int32_t>(batch.targets), [](std::int32_t target) { return target >= 0; });
-    return engine_->step(mine, count, number, 1e-2);
+  train::StepResult step(int number, double learning_rate = 1e-2) {
+    const StepBatches batches(*this, number);
+    return engine_->step(batches.mine(), batches.targets(), number, learning_rate);
+  }
+  /// Of that step's samples with the weights as they are, without dropout. Every replica has its own. Collective.
+  double mean_loss(int number) {
+    const StepBatches batches(*this, number);
+    double sum = 0;
+    for (const data::Batch& batch : batches.mine()) sum += engine_->evaluate(batch);
+    for (comm::Communicator* ranks : {&groups_.of(layout::GroupRole::context), &groups_.pipeline()})
+      ranks->host().all_reduce(view(std::span(&sum, 1), Shape{1}), comm::Reduction::sum).wait();
+    return sum / static_cast<double>(batches.targets());
   }
   double evaluate() {
     const Batches batches(1, config_.samples, config_.positions, config_.model.vocabulary, 99);
@@ -106,6 +108,31 @@ class LayoutRank {
   }
 
  private:
+  /// A rank's micro-batches of a step.
+  class StepBatches {
+   public:
+    StepBatches(const LayoutRank& rank, int number)
+        : each_(rank.config_.plan.microbatches),
+          first_(each_ * rank.groups_.at().dp),
+          batches_(each_ * rank.config_.plan.dp, rank.config_.samples, rank.config_.positions, rank.config_.model.vocabulary,
+                   static_cast<std::uint64_t>(number)) {
+      std::vector<std::int32_t>& targets = batches_.target_values();
+      for (std::size_t i = 0; i < targets.size() / 3; ++i) targets[i] = -1;
+    }
+    std::span<const data::Batch> mine() const {
+      return batches_.all().subspan(static_cast<std::size_t>(first_), static_cast<std::size_t>(each_));
+    }
+    std::int64_t targets() const {
+      std::int64_t count = 0;
+      for (const data::Batch& batch : mine())
+        count += std::ranges::count_if(elements<std::int32_t>(batch.targets), [](std::int32_t target) { return target >= 0; });
+      return count;
+    }
+
+   private:
+    int each_, first_;
+    Batches batches_;
+  };
   void put_own(LayoutResult& result, bool with_gradients) {
     parallel::TrainingState& state = engine_->state();
     result.slots.resize(state.slots().size());
