@@ -184,6 +184,24 @@ TEST(ContextMethods, SendWhatTheirFormulasSay) {
   }
 }
 
+// 8 ranks with 1K of 8K positions each get 16 of 128 heads for all of them.
+TEST(ContextMethods, EightRanksExchangeAThousandPositionsForSixteenHeads) {
+  const layout::ShardedDims dims{.heads = 128, .kv_heads = 128, .head_size = 1, .heads_per_kv = 1};
+  support::Machine machine(1);
+  for (int rank = 0; rank < 8; ++rank) {
+    const auto attention = make_attention({.cp = 8, .context = ContextMethod::ulysses, .ranks_per_host = 8}, {.cp = rank}, 8192);
+    const std::int64_t own = split_positions(8192, rank, 8).count();
+    EXPECT_EQ(own, 1024);
+    Arena arena("attention", MemoryKind::activations);
+    AttentionSaved saved;
+    attention->declare(arena, saved, {own, dims, DType::f32});
+    Ledger ledger;
+    arena.commit(*machine.runtime, ledger);
+    EXPECT_EQ(saved.beside.q.shape, (Shape{8192, 16}));
+    EXPECT_EQ(saved.beside.k.shape, (Shape{8192, 16}));
+  }
+}
+
 /// A host's ranks exchange what they have; the keys of a part of the heads go round the hosts.
 TEST(ContextMethods, SendKeysOfFewerHeadsBetweenHosts) {
   const Task task{.positions = 24, .dims = {.heads = 6, .kv_heads = 6, .head_size = 4, .heads_per_kv = 1}};
