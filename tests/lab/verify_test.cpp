@@ -228,6 +228,54 @@ TEST(Verify, AMaskOfOtherKeysIsFound) {
   EXPECT_TRUE(is_of_attention(report.worst)) << report.worst;
 }
 
+// Rank 1 sees keys before the document that a query is in.
+TEST(Verify, AMaskThatCrossesADocumentsEndIsFound) {
+  for (const char* layout :
+       {"dp=2,documents", "cp=2,documents", "cp=2,context=ring,documents", "cp=2,context=ulysses,documents"}) {
+    const LayoutReport report = report_of(layout, with_ops({.masks_samples = true}));
+    expect_wrong(report, {"step 0", "gradient of "});
+    EXPECT_TRUE(is_of_attention(report.worst)) << layout << ": " << report.worst;
+  }
+}
+
+// Rank 1 counts positions from the start of the sample: those that are learned, and those by which queries and keys are turned.
+// Of turned ones differences alone matter, so that it takes keys of a rank that counts as it should.
+TEST(Verify, PositionsThatADocumentDoesNotRestartAreFound) {
+  const LayoutReport learned = report_of("dp=2,documents", with_ops({.positions_of_samples = true}));
+  expect_wrong(learned, {"step 0", "gradient of "});
+  EXPECT_EQ(learned.worst, "gradient of transformer.wpe.weight");
+  for (const char* layout : {"cp=2,documents", "cp=2,context=ring,documents"}) {
+    const LayoutReport turned = report_of(layout, with_ops({.positions_of_samples = true}), small("llama"));
+    expect_wrong(turned, {"step 0", "gradient of "});
+    EXPECT_TRUE(is_of_attention(turned.worst)) << layout << ": " << turned.worst;
+  }
+}
+
+// Of two hosts' ranks the second of each has heads 3 to 5, which read key/value heads 1, 2 and 2: it reads 1, 1 and 2.
+TEST(Verify, AKeyValueHeadThatIsExchangedToTheWrongRankIsFound) {
+  const auto wrong_head = [](ops::AttentionShape& shape, ops::DropoutSite&) { shape.skipped = 0; };
+  VerifyModel model = small("llama");
+  model.config.kv_heads = 3;
+  const LayoutReport report = report_of("cp=4,context=ulysses+ring", with_ops({.attention = wrong_head}), model);
+  expect_wrong(report, {"step 0", "gradient of "});
+  EXPECT_TRUE(is_of_attention(report.worst)) << report.worst;
+}
+
+// The second host goes on with the keys that it had: those of the first come, and are put elsewhere.
+TEST(Verify, KeysThatDoNotGoRoundTheHostsAreFound) {
+  const support::Fault stale = [](const comm::Operation& operation, int, comm::Communicator& world) {
+    if (operation.kind != Collective::receive || world.rank() == 0) return std::optional<comm::Request>();
+    std::vector<std::byte> elsewhere(operation.out.bytes());
+    Tensor lost = operation.out;
+    lost.data = elsewhere.data();
+    world.receive(lost, operation.root).wait();
+    return std::optional<comm::Request>(std::in_place);
+  };
+  const LayoutReport report = report_of("cp=4,context=ulysses+ring", with_fault(stale));
+  expect_wrong(report, {"step 0", "gradient of "});
+  EXPECT_TRUE(is_of_attention(report.worst)) << report.worst;
+}
+
 TEST(Verify, AKeyThatIsChangedOnItsWayRoundIsFound) {
   const support::Fault change = [](const comm::Operation& operation, int,
                                    comm::Communicator& world) -> std::optional<comm::Request> {

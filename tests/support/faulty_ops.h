@@ -14,6 +14,9 @@ namespace lockstep::support {
 struct OpsFault {
   std::function<void(ops::AttentionShape& shape, ops::DropoutSite& dropout)> attention = {};
   bool bias_twice = false;  ///< of sums of tensor ranks
+  // Samples are taken for one document each:
+  bool masks_samples = false;         ///< where a query's keys begin
+  bool positions_of_samples = false;  ///< where positions are counted from
 };
 
 class FaultyAttention final : public ops::Attention {
@@ -24,11 +27,53 @@ class FaultyAttention final : public ops::Attention {
   template <class Call>
   Call changed(Call call) const {
     if (fault_.attention) fault_.attention(call.shape, call.dropout);
+    if (fault_.masks_samples) call.starts = {};
     return call;
   }
   void do_forward(const ops::AttentionForward& call) override { attention_.forward(changed(call)); }
   void do_backward(const ops::AttentionBackward& call) override { attention_.backward(changed(call)); }
   ops::Attention& attention_;
+  const OpsFault& fault_;
+};
+
+class FaultyRotary final : public ops::Rotary {
+ public:
+  FaultyRotary(ops::Rotary& rotary, const OpsFault& fault) : Rotary(nullptr), rotary_(rotary), fault_(fault) {}
+
+ private:
+  void do_rotate(const Tensor& x, const Tensor& angles, const ops::RotaryPlace& place) override {
+    ops::RotaryPlace taken = place;
+    if (fault_.positions_of_samples) taken.starts = {};
+    rotary_.rotate(x, angles, taken);
+  }
+  ops::Rotary& rotary_;
+  const OpsFault& fault_;
+};
+
+class FaultyEmbedding final : public ops::Embedding {
+ public:
+  FaultyEmbedding(ops::Embedding& embedding, const OpsFault& fault) : Embedding(nullptr), embedding_(embedding), fault_(fault) {}
+
+ private:
+  Tensor taken(const Tensor& starts) const { return fault_.positions_of_samples ? Tensor{} : starts; }
+  void do_forward(const Tensor& y, const Tensor& tokens, const Tensor& token_table, const Tensor& position_table,
+                  const ops::Positions& positions, std::int64_t first_token, const Tensor& starts) override {
+    embedding_.forward(y, tokens, token_table, position_table, positions, first_token, taken(starts));
+  }
+  void do_backward_tokens(const Tensor& d_tokens, const Tensor& dy, const Tensor& tokens, std::int64_t first_token) override {
+    embedding_.backward_tokens(d_tokens, dy, tokens, first_token);
+  }
+  void do_backward_positions(const Tensor& d_table, const Tensor& dy, const ops::Positions& positions, bool accumulate,
+                             const Tensor& starts) override {
+    embedding_.backward_positions(d_table, dy, positions, accumulate, taken(starts));
+  }
+  void do_add_rows(const Tensor& sum, const Tensor& part, const Tensor& tokens) override {
+    embedding_.add_rows(sum, part, tokens);
+  }
+  void do_take_rows(const Tensor& rows, const Tensor& part, const Tensor& tokens) override {
+    embedding_.take_rows(rows, part, tokens);
+  }
+  ops::Embedding& embedding_;
   const OpsFault& fault_;
 };
 
@@ -64,9 +109,9 @@ class FaultyOps final : public ops::Ops {
   ops::Norm& norm() override { return ops_->norm(); }
   ops::Norm& rms_norm() override { return ops_->rms_norm(); }
   ops::Attention& attention() override { return attention_; }
-  ops::Rotary& rotary() override { return ops_->rotary(); }
+  ops::Rotary& rotary() override { return rotary_; }
   ops::Activations& activation() override { return ops_->activation(); }
-  ops::Embedding& embedding() override { return ops_->embedding(); }
+  ops::Embedding& embedding() override { return embedding_; }
   ops::Dropout& dropout() override { return ops_->dropout(); }
   ops::Loss& loss() override { return ops_->loss(); }
   ops::Elementwise& elementwise() override { return elementwise_; }
@@ -79,6 +124,8 @@ class FaultyOps final : public ops::Ops {
   std::unique_ptr<ops::Ops> ops_;
   OpsFault fault_;
   FaultyAttention attention_{ops_->attention(), fault_};
+  FaultyRotary rotary_{ops_->rotary(), fault_};
+  FaultyEmbedding embedding_{ops_->embedding(), fault_};
   FaultySums elementwise_{ops_->elementwise(), fault_};
 };
 
