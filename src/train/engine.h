@@ -67,6 +67,9 @@ class Engine {
   /// ranks, each with the same batch.
   double evaluate(const data::Batch& batch);
 
+  /// Of the last step.
+  const ListSeconds& list_seconds() const { return runner_.seconds(); }
+
   const EngineConfig& config() const { return config_; }
   const parallel::Groups& groups() const { return groups_; }
   /// Samples of a step, over all ranks.

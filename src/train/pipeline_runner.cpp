@@ -18,7 +18,8 @@ PipelineRunner::PipelineRunner(const std::vector<layout::Action>& actions, const
       place_(place),
       inputs_(stages.size()),
       outputs_(stages.size()),
-      gradients_(stages.size()) {
+      gradients_(stages.size()),
+      seconds_{.chunks = std::vector<ChunkSeconds>(stages.size())} {
   ensure(memory.shape().chunks.size() == stages.size(), "every chunk has its stage");
   for (std::size_t c = 0; c < stages.size(); ++c) {
     const layout::ChunkLives& lives = memory.shape().lives[c];
@@ -36,6 +37,9 @@ void PipelineRunner::Messages::finish() {
 
 PassTimes PipelineRunner::run(std::span<const data::Batch> batches, std::int64_t step, const StepObjective& objective) {
   PassTimes result;
+  seconds_.all = 0;
+  std::ranges::fill(seconds_.chunks, ChunkSeconds{});
+  const ScopedTime timed_list(seconds_.all);
   for (const layout::Action& action : actions_) {
     const data::Batch& batch = batches[static_cast<std::size_t>(action.microbatch.value)];
     const model::Pass pass{.samples = batch.samples,
@@ -90,22 +94,32 @@ void PipelineRunner::forward(const layout::Action& action, const model::Pass& pa
                              const StepObjective& objective, PassTimes& times) {
   model::Stage& stage = this->stage(action.chunk);
   const Tensor x = output(action.chunk, action.microbatch, stage.stream_rows(pass));
+  double& own = seconds_of(action.chunk).forward;
   {
     const ScopedTime timed(times.forward_seconds);
-    stage.forward(pass, action.microbatch, input(action, pass, batch), x);
+    const Tensor in = input(action, pass, batch);
+    const ScopedTime timed_pass(own);
+    stage.forward(pass, action.microbatch, in, x);
   }
   if (!stage.chunk().head) return;
   const ScopedTime timed(times.backward_seconds);
   const Tensor d = gradient(action.chunk, action.microbatch, stage.stream_rows(pass));
+  const ScopedTime timed_loss(own);
   stage.loss(pass, action.microbatch, x, {batch.targets, objective.losses.flat(action.microbatch.value, 1), objective.scale}, d);
 }
 
 void PipelineRunner::backward(const layout::Action& action, const model::Pass& pass, const data::Batch& batch) {
   model::Stage& stage = this->stage(action.chunk);
-  if (action.kind == Kind::weight_backward) return stage.backward_weight(action.microbatch);
-  const Tensor d = gradient(action.chunk, action.microbatch, stage.stream_rows(pass));
-  if (action.kind == Kind::input_backward) return stage.backward_input(pass, action.microbatch, input(action, pass, batch), d);
-  stage.backward(pass, action.microbatch, input(action, pass, batch), d);
+  ChunkSeconds& own = seconds_of(action.chunk);
+  if (action.kind == Kind::weight_backward) {
+    const ScopedTime timed(own.weight_backward);
+    return stage.backward_weight(action.microbatch);
+  }
+  const Tensor d = gradient(action.chunk, action.microbatch, stage.stream_rows(pass)), in = input(action, pass, batch);
+  const bool whole = action.kind == Kind::backward;
+  const ScopedTime timed(whole ? own.backward : own.input_backward);
+  if (whole) return stage.backward(pass, action.microbatch, in, d);
+  stage.backward_input(pass, action.microbatch, in, d);
 }
 
 void PipelineRunner::exchange(const layout::Action& action, std::int64_t rows) {

@@ -21,6 +21,19 @@ struct PassTimes {
   double backward_seconds = 0;  ///< with the head's gradient
 };
 
+/// Seconds that a run of the actions spent in a chunk's passes of each kind, over all micro-batches: what a pass itself takes,
+/// its waiting for messages from other stages left out. The loss is part of a forward pass.
+struct ChunkSeconds {
+  double forward = 0, backward = 0, input_backward = 0, weight_backward = 0;
+  double all() const { return forward + backward + input_backward + weight_backward; }
+};
+
+/// Of the last run of the actions.
+struct ListSeconds {
+  double all = 0;  ///< from the first action to the end of the last message
+  std::vector<ChunkSeconds> chunks = {};
+};
+
 /// Where messages go: ranks of `group` by chunk.
 struct PipelineLinks {
   comm::Communicator* group = nullptr;  ///< null: the list has no messages
@@ -47,6 +60,7 @@ class PipelineRunner {
                  std::span<const std::unique_ptr<model::Stage>> stages, PipelineLinks links = {}, const ContextPlace& place = {});
 
   const PipelineLinks& links() const { return links_; }
+  const ListSeconds& seconds() const { return seconds_; }
   /// One step. `batches[m]` is micro-batch m, its tokens and targets those of the rank's own positions; `step` addresses dropout
   /// masks.
   PassTimes run(std::span<const data::Batch> batches, std::int64_t step, const StepObjective& objective);
@@ -92,6 +106,8 @@ class PipelineRunner {
   PipelineLinks links_;
   ContextPlace place_;
   Messages inputs_, outputs_, gradients_;
+  ListSeconds seconds_;
+  ChunkSeconds& seconds_of(int chunk) { return seconds_.chunks[static_cast<std::size_t>(chunk)]; }
 };
 
 }  // namespace lockstep::train

@@ -72,7 +72,7 @@ TEST(BenchStep, JsonHasTheSharedKeysInOrder) {
                                             "gflops",      "steps",    "warm_up_s",       "first_loss",
                                             "last_loss",   "peak_mib", "device_peak_mib", "exposed_s",
                                             "floor_ratio", "layout",   "bubble",          "activation_bytes",
-                                            "account"}));
+                                            "account",     "stages"}));
   EXPECT_EQ(json.at("peer").string(), "lockstep 1.2.3");
   EXPECT_EQ(json.at("threads").integer(), 2);
   EXPECT_DOUBLE_EQ(json.at("floor_ratio").number(), 2);
@@ -136,7 +136,15 @@ StepReport deep_report(std::string_view text) {
   comm::run_ranks(wanted.plan.ranks(), {.timeout = 60}, [&](comm::Communicator& world) {
     support::Machine machine(1);
     world.attach(*machine.stream, machine.runtime->team());
-    StepReport report = bench_step(deep, {.layout = wanted, .steps = 3, .version = "1"}, *machine.runtime, *machine.ops, world);
+    StepReport report = bench_step(deep,
+                                   {.layout = wanted,
+                                    .steps = 3,
+                                    .version = "1",
+                                    .observed_ops =
+                                        [&](ops::OpObserver& observer) {
+                                          return ops::make_ops(*machine.runtime, *machine.stream, {.observer = &observer});
+                                        }},
+                                   *machine.runtime, *machine.ops, world);
     if (world.rank() == 0) first = std::move(report);
   });
   return first;
@@ -152,6 +160,37 @@ TEST(BenchStep, StagesShareTheLayersAndSayHowLongTheirScheduleWaits) {
     EXPECT_NE(to_text(two, false).find(stages + " stages, " + schedule + ", 4 micro-batches: ranks wait"), std::string::npos);
   }
   EXPECT_EQ(one.bubble, 0);
+}
+
+TEST(BenchStep, TheAccountTellsOfEachRankAndStage) {
+  EXPECT_TRUE(deep_report("dp=2").stages.empty());
+  const StepReport alone = deep_report("gas=4");
+  EXPECT_EQ(alone.each.size(), 1U);
+  EXPECT_EQ(to_text(alone, false).find("of each rank"), std::string::npos);
+  for (const std::string text : {"dp=1,pp=2,gas=4", "dp=1,tp=2,pp=2:zb-v,gas=4", "dp=2,pp=2:zb-h1,gas=2"}) {
+    SCOPED_TRACE(text);
+    const StepReport report = deep_report(text);
+    ASSERT_EQ(static_cast<int>(report.each.size()), report.ranks);
+    for (const RankAccount& account : report.each) {
+      EXPECT_GT(account.kernels, 0);
+      EXPECT_GT(account.ranks, 0);
+      EXPECT_LE(account.list.all, account.together());
+    }
+    EXPECT_NEAR(report.each.front().together(), report.account_seconds, 1e-9);
+    ASSERT_EQ(report.stages.size(), 2U);
+    double equal = 0;
+    for (const StageAccount& stage : report.stages) {
+      EXPECT_GT(stage.passes, 0);
+      EXPECT_LE(stage.passes, stage.list);
+      EXPECT_NEAR(stage.waiting, 1 - stage.passes / stage.list, 1e-9);
+      EXPECT_GE(stage.simulated, -1e-9);
+      EXPECT_LT(stage.simulated, 1);
+      equal += stage.equal / 2;
+    }
+    EXPECT_NEAR(equal, report.bubble, 1e-9);
+    EXPECT_NE(to_text(report, false).find("simulated equal"), std::string::npos);
+    EXPECT_EQ(to_json(report).at("stages").array().size(), 2U);
+  }
 }
 
 TEST(BenchStep, AnyLayoutLearnsTheSameAndIsNamed) {

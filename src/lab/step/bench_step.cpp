@@ -50,6 +50,19 @@ void time_steps(StepReport& report, const StepBenchOptions& options, Runtime& ru
   report.peak_mib = peak_resident_mib();
 }
 
+void add(train::ListSeconds& sums, const train::ListSeconds& list, double share) {
+  sums.all += share * list.all;
+  sums.chunks.resize(list.chunks.size());
+  for (std::size_t c = 0; c < list.chunks.size(); ++c) {
+    train::ChunkSeconds& sum = sums.chunks[c];
+    const train::ChunkSeconds& own = list.chunks[c];
+    sum.forward += share * own.forward;
+    sum.backward += share * own.backward;
+    sum.input_backward += share * own.input_backward;
+    sum.weight_backward += share * own.weight_backward;
+  }
+}
+
 // The same model again, with kernels that are observed.
 void fill_account(StepReport& report, const StepBenchOptions& options, Runtime& runtime, comm::Communicator& world) {
   OpAccount account;
@@ -60,8 +73,12 @@ void fill_account(StepReport& report, const StepBenchOptions& options, Runtime& 
   report.account_steps = static_cast<int>(agreed(world, std::clamp<std::int64_t>(affordable, 1, most_account_steps)));
   account.reset();
   const double waited = world.waited_seconds();
-  for (int i = 0; i < report.account_steps; ++i) report.account_seconds += training.timed_step(result);
   const double steps = report.account_steps;
+  RankAccount own;
+  for (int i = 0; i < report.account_steps; ++i) {
+    report.account_seconds += training.timed_step(result);
+    add(own.list, training.engine().list_seconds(), 1 / steps);
+  }
   double known = 0;
   for (std::size_t i = 0; i < report.account.size(); ++i) {
     const auto part = static_cast<Part>(i);
@@ -70,6 +87,11 @@ void fill_account(StepReport& report, const StepBenchOptions& options, Runtime& 
   }
   report.account_seconds /= steps;
   report.account[static_cast<std::size_t>(Part::rest)] = report.account_seconds - known;
+  own.ranks = report.account[static_cast<std::size_t>(Part::ranks)];
+  own.rest = report.account[static_cast<std::size_t>(Part::rest)];
+  own.kernels = known - own.ranks;
+  report.each = gather_accounts(own, world);
+  if (world.rank() == 0) report.stages = stage_accounts(report.each, report.layout.plan);
   report.ops = account.times();
   report.products = account.products();
 }

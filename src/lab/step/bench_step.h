@@ -18,6 +18,7 @@
 #include "lab/layouts.h"
 #include "lab/step/floor.h"
 #include "lab/step/op_account.h"
+#include "lab/step/rank_accounts.h"
 #include "lab/step/step_shapes.h"
 #include "lab/step/step_training.h"
 #include "ops/ops.h"
@@ -61,6 +62,8 @@ struct StepReport {
   int account_steps = 0;              ///< 0: there is no account
   std::vector<OpTime> ops;            ///< sums over account_steps
   std::vector<ProductTime> products;  ///< sums over account_steps
+  std::vector<RankAccount> each;      ///< of every rank, in the same steps
+  std::vector<StageAccount> stages;   ///< of a pipeline's ranks, in the same steps
 
   std::optional<Floor> floor;  ///< the caller measures it
 
@@ -77,7 +80,8 @@ StepReport bench_step(const StepShape& shape, const StepBenchOptions& options, R
 
 /// For people; `details` adds every op and every product.
 std::string to_text(const StepReport& report, bool details);
-/// The keys that other programs' step benchmarks print, `floor_ratio` and `account` (shares of a step's time by part).
+/// The keys that other programs' step benchmarks print, `floor_ratio`, `account` (shares of a step's time by part) and
+/// `stages` (of a pipeline's ranks: seconds of a step in passes, shares of waiting).
 Json to_json(const StepReport& report);
 
 }  // namespace lockstep::lab

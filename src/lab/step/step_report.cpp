@@ -109,6 +109,7 @@ std::string to_text(const StepReport& report, bool details) {
                       report.peak_mib, format_bytes(static_cast<std::uint64_t>(report.activation_bytes)),
                       to_string(plan.recompute), report.first_loss, report.last_loss);
   if (report.account_steps > 0) text += account_table(report);
+  if (report.each.size() > 1) text += to_text(report.each) + to_text(report.stages);
   if (!details) return text;
   if (report.account_steps > 0) text += ops_table(report) + products_table(report);
   return report.floor ? text + floor_table(*report.floor) : text;
@@ -118,6 +119,13 @@ Json to_json(const StepReport& report) {
   Json account = Json::Object{};
   for (std::size_t part = 0; part < report.account.size(); ++part) {
     account.set(std::string(name_of(static_cast<Part>(part))), rounded(share(report, part), 4));
+  }
+  Json::Array stages;
+  for (const StageAccount& stage : report.stages) {
+    stages.push_back(Json::Object{{"passes_s", rounded(stage.passes, 6)},
+                                  {"waiting", rounded(stage.waiting, 4)},
+                                  {"simulated", rounded(stage.simulated, 4)},
+                                  {"equal", rounded(stage.equal, 4)}});
   }
   const auto ratio = report.floor_ratio();
   return Json::Object{{"peer", "lockstep " + report.version},
@@ -140,7 +148,8 @@ Json to_json(const StepReport& report) {
                       {"layout", name_of(report.layout, bench_defaults)},
                       {"bubble", rounded(report.bubble, 4)},
                       {"activation_bytes", report.activation_bytes},
-                      {"account", std::move(account)}};
+                      {"account", std::move(account)},
+                      {"stages", std::move(stages)}};
 }
 
 }  // namespace lockstep::lab

@@ -24,8 +24,9 @@ struct Result {
 
 class Simulation {
  public:
-  Simulation(const std::vector<std::vector<Action>>& actions, const StageMap& map, const PassSeconds& seconds)
-      : actions_(actions), map_(map), seconds_(seconds), next_(actions.size()), free_(actions.size()) {
+  Simulation(const std::vector<std::vector<Action>>& actions, const StageMap& map, const std::vector<PassSeconds>& stages)
+      : actions_(actions), map_(map), stages_(stages), next_(actions.size()), free_(actions.size()) {
+    ensure(static_cast<int>(stages.size()) == map.stages(), "every stage's passes have their seconds");
     timeline_.ranks.resize(actions.size());
   }
 
@@ -59,12 +60,13 @@ class Simulation {
     }
     return needed;
   }
-  double duration(std::size_t rank, Kind kind) const {
-    const auto chunks = static_cast<double>(map_.stages_of(static_cast<int>(rank)).size());
-    if (kind == Kind::forward) return seconds_.forward / chunks;
-    if (kind == Kind::input_backward) return seconds_.input_backward / chunks;
-    if (kind == Kind::weight_backward) return seconds_.weight_backward / chunks;
-    return (seconds_.input_backward + seconds_.weight_backward) / chunks;
+  const PassSeconds& seconds_of(int stage) const { return stages_[static_cast<std::size_t>(stage)]; }
+  double duration(std::size_t rank, const Action& action) const {
+    const PassSeconds& seconds = seconds_of(stage_of(rank, action));
+    if (action.kind == Kind::forward) return seconds.forward;
+    if (action.kind == Kind::input_backward) return seconds.input_backward;
+    if (action.kind == Kind::weight_backward) return seconds.weight_backward;
+    return seconds.input_backward + seconds.weight_backward;
   }
   /// When what the pass needs is there; nothing: it is not known yet.
   std::optional<double> ready(std::size_t rank, const Action& action) const {
@@ -73,7 +75,7 @@ class Simulation {
       const auto found = done_.find(needed);
       if (found == done_.end()) return std::nullopt;
       const bool sent = map_.rank_of(needed.stage) != static_cast<int>(rank);
-      time = std::max(time, found->second + (sent ? seconds_.message : 0));
+      time = std::max(time, found->second + (sent ? seconds_of(needed.stage).message : 0));
     }
     return time;
   }
@@ -83,7 +85,7 @@ class Simulation {
     if (is_pass(action.kind)) {
       const std::optional<double> start = ready(rank, action);
       if (!start) return false;
-      const double end = *start + duration(rank, action.kind);
+      const double end = *start + duration(rank, action);
       timeline_.ranks[rank].push_back({action, *start, end});
       free_[rank] = end;
       timeline_.makespan = std::max(timeline_.makespan, end);
@@ -106,7 +108,7 @@ class Simulation {
 
   const std::vector<std::vector<Action>>& actions_;
   const StageMap& map_;
-  PassSeconds seconds_;
+  const std::vector<PassSeconds>& stages_;
   std::vector<std::size_t> next_;
   std::vector<double> free_;
   std::map<Result, double> done_;
@@ -116,16 +118,29 @@ class Simulation {
 }  // namespace
 
 Timeline simulate(const std::vector<std::vector<Action>>& actions, const StageMap& map, const PassSeconds& seconds) {
-  return Simulation(actions, map, seconds).run();
+  std::vector<PassSeconds> stages(static_cast<std::size_t>(map.stages()), seconds);
+  for (int stage = 0; stage < map.stages(); ++stage) {
+    const auto chunks = static_cast<double>(map.stages_of(map.rank_of(stage)).size());
+    PassSeconds& own = stages[static_cast<std::size_t>(stage)];
+    for (double* share : {&own.forward, &own.input_backward, &own.weight_backward}) *share /= chunks;
+  }
+  return simulate(actions, map, stages);
+}
+
+Timeline simulate(const std::vector<std::vector<Action>>& actions, const StageMap& map, const std::vector<PassSeconds>& stages) {
+  return Simulation(actions, map, stages).run();
 }
 
 double bubble(const Timeline& timeline) {
+  double waiting = 0;
+  for (int rank = 0; rank < std::ssize(timeline.ranks); ++rank) waiting += bubble(timeline, rank);
+  return timeline.ranks.empty() ? 0 : waiting / static_cast<double>(timeline.ranks.size());
+}
+
+double bubble(const Timeline& timeline, int rank) {
   double busy = 0;
-  for (const std::vector<TimedPass>& rank : timeline.ranks) {
-    for (const TimedPass& pass : rank) busy += pass.end - pass.start;
-  }
-  const double all = timeline.makespan * static_cast<double>(timeline.ranks.size());
-  return all > 0 ? 1 - busy / all : 0;
+  for (const TimedPass& pass : timeline.ranks[static_cast<std::size_t>(rank)]) busy += pass.end - pass.start;
+  return timeline.makespan > 0 ? 1 - busy / timeline.makespan : 0;
 }
 
 double peak_activations(const std::vector<Action>& actions, int chunks) {

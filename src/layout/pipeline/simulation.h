@@ -32,9 +32,13 @@ struct Timeline {
 /// `actions`: of each rank. A rank goes through its list in order and waits with a pass for what this needs; messages go
 /// meanwhile.
 Timeline simulate(const std::vector<std::vector<Action>>& actions, const StageMap& map, const PassSeconds& seconds = {});
+/// `stages`: seconds of one micro-batch's passes through each stage, and of a message that it sends.
+Timeline simulate(const std::vector<std::vector<Action>>& actions, const StageMap& map, const std::vector<PassSeconds>& stages);
 
 /// The part of all ranks' time, from 0 to 1, in which they wait. Nothing takes no time: 0.
 double bubble(const Timeline& timeline);
+/// The same of one rank's time, until the last rank is done.
+double bubble(const Timeline& timeline, int rank);
 /// The most activations that a rank's list keeps at a time, until weight gradients are made: in micro-batches of the rank's whole
 /// share of the model, which has `chunks` chunks.
 double peak_activations(const std::vector<Action>& actions, int chunks);
