@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/checked.h"
 #include "ops/cpu/isa.h"
 #include "tensor/bfloat16.h"
 
@@ -16,6 +17,7 @@ namespace {
 
 struct Case {
   std::int64_t m, n, k;
+  bool crowded = false;  ///< rows lie a multiple of 4 KiB apart
 };
 
 // A matrix with rows further apart than they are long.
@@ -75,7 +77,7 @@ struct Halves {
 // Every element of C against the scalar chain (of the widened operands), and that nothing beside C was written.
 void expect_exact(Product& product, const Case& c, bool a_transposed, bool b_transposed, bool accumulate, const Halves& halves,
                   std::mt19937& random) {
-  const std::int64_t gap = static_cast<std::int64_t>(random() % 5);
+  const std::int64_t gap = c.crowded ? round_up(c.k, 1024) - c.k : static_cast<std::int64_t>(random() % 5);
   Strided a = a_transposed ? Strided(c.k, c.m, gap, random) : Strided(c.m, c.k, gap, random);
   Strided b = b_transposed ? Strided(c.n, c.k, gap, random) : Strided(c.k, c.n, gap, random);
   Strided to(c.m, c.n, gap, random);
@@ -138,6 +140,17 @@ TEST_P(Products, LargeShapesTakeEveryWay) {
         expect_exact(product, c, a_transposed, !a_transposed, accumulate, {false, false}, random);
         if (accumulate == a_transposed) expect_exact(product, c, a_transposed, !a_transposed, accumulate, {true, true}, random);
       }
+}
+
+// Of A; tiles then read a copy.
+TEST_P(Products, RowsThatCrowdACacheChangeNothing) {
+  std::mt19937 random(9);
+  Team team(GetParam());
+  for (const Isa isa : available_isas()) {
+    Product product(team, isa, host_memory(), Bf16Order::widened);
+    for (const Case& c : {Case{30, 97, 1000, true}, Case{150, 193, 1024, true}, Case{100, 193, 4100, true}})
+      for (const bool accumulate : {false, true}) expect_exact(product, c, false, true, accumulate, {false, false}, random);
+  }
 }
 
 // A finish meets the sums of a strip in the worker's scratch, which a wide C of few k must not outgrow.

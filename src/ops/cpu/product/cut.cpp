@@ -38,9 +38,9 @@ std::int64_t stripe_of(std::int64_t n, std::int64_t most, std::int64_t panel) {
   return even_part(n, std::max(most, round_up(div_up(n, most_stripes), panel)), panel);
 }
 
-// A strip of bf16 is copied again for every stripe: twice as wide a stripe halves that, while it fits for all k (in words).
-std::int64_t least_stripe(const ProductTask& task, std::int64_t k) {
-  if (task.a_type == DType::f32 || task.a_transposed) return narrow_stripe;
+// A strip is copied again for every stripe: twice as wide a stripe halves that, while it fits for all k (in words).
+std::int64_t least_stripe(const ProductTask& task, std::int64_t k, std::int64_t rows) {
+  if (!task.copies_a(rows) || task.a_transposed) return narrow_stripe;
   return std::clamp(Workspace::b / k / most_panel * most_panel, narrow_stripe, 2 * narrow_stripe);
 }
 
@@ -62,7 +62,7 @@ Cut cut_of(const ProductTask& task, const CutFor& by) {
   const std::int64_t rows = by.rows, panel = by.panel, words = div_up(task.k, by.depth);
   const int threads = by.threads;
   const bool wide = task.a_transposed || task.m >= many_rows;
-  const std::int64_t least = least_stripe(task, words);
+  const std::int64_t least = least_stripe(task, words, rows);
   std::int64_t stripe = std::clamp(near_floats / words, least, near_stripe);
   if (wide) stripe = task.a_transposed ? wide_stripe : std::clamp(Workspace::b / words, least, wide_stripe);
   Cut cut{};

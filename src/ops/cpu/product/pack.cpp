@@ -223,15 +223,20 @@ void PackTransposed(const PackSource& source, std::int64_t panel, float* to) {
 
 void PairTransposed(const PackSource& source, std::int64_t panel, float* to) { PackTransposedAs<RowOfPairs>(source, panel, to); }
 
-void Widen(const PackSource& source, std::int64_t to_stride, float* to) {
+template <class T>
+void CopyRowsAs(const PackSource& source, std::int64_t to_stride, float* to) {
   const hn::CappedTag<float, 16> d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  const auto* from = static_cast<const BFloat16*>(source.from);
+  const auto* from = static_cast<const T*>(source.from);
   for (std::int64_t k = 0; k < source.k; ++k, from += source.stride, to += to_stride) {
     std::int64_t i = 0;
     for (; i + lanes <= source.columns; i += lanes) hn::StoreU(LoadAs(d, from + i), d, to + i);
     for (; i < source.columns; ++i) to[i] = Widened(from[i]);
   }
+}
+
+void CopyRows(const PackSource& source, std::int64_t to_stride, float* to) {
+  return source.type == DType::bf16 ? CopyRowsAs<BFloat16>(source, to_stride, to) : CopyRowsAs<float>(source, to_stride, to);
 }
 
 }  // namespace lockstep::ops::cpu::HWY_NAMESPACE
@@ -242,7 +247,7 @@ namespace lockstep::ops::cpu {
 namespace {
 HWY_EXPORT(PackStraight);
 HWY_EXPORT(PackTransposed);
-HWY_EXPORT(Widen);
+HWY_EXPORT(CopyRows);
 HWY_EXPORT(PairStraight);
 HWY_EXPORT(PairTransposed);
 
@@ -263,7 +268,7 @@ Packing packing_for(Isa isa) {
   const ScopedIsa scope(isa);
   return {.straight = &HWY_DYNAMIC_DISPATCH(PackStraight),
           .transposed = &HWY_DYNAMIC_DISPATCH(PackTransposed),
-          .rows = &HWY_DYNAMIC_DISPATCH(Widen)};
+          .rows = &HWY_DYNAMIC_DISPATCH(CopyRows)};
 }
 
 Packing pair_packing_for(Isa isa) {

@@ -34,7 +34,7 @@ struct Packing {
   void (*straight)(const PackSource& source, std::int64_t panel, float* to);
   /// `panel` is 16 or 32.
   void (*transposed)(const PackSource& source, std::int64_t panel, float* to);
-  /// No panels: element (k, column) of a bf16 source goes to to[k * to_stride + column]. Words are of two columns.
+  /// No panels: element (k, column) goes to to[k * to_stride + column]. Words are of two columns, of a bf16 source.
   void (*rows)(const PackSource& source, std::int64_t to_stride, float* to);
 };
 

@@ -257,7 +257,7 @@ void Product::run_strip(const ProductTask& task, const Area& strip, const Pass& 
   }
 }
 
-// Where a tile finds A: in its own rows, or, transposed or of bf16, in a copy of the strip's block.
+// Where a tile finds A: in its own rows, or in a copy of the strip's block.
 Product::Strip Product::read_a(const ProductTask& task, const BlockStep& step, const Scratch& scratch) const {
   const Way& by = way(task);
   if (task.a_transposed) {
@@ -269,7 +269,7 @@ Product::Strip Product::read_a(const ProductTask& task, const BlockStep& step, c
     return {.from = scratch.a, .row = 1, .k = by.kernel.rows, .next_row = div_up(step.count, by.depth)};
   }
   const std::byte* a = at(task.a, task.a_type, step.area.row * task.a_stride + step.k);
-  if (task.a_type == DType::f32) return {reinterpret_cast<const float*>(a), task.a_stride, 1, task.a_stride};
+  if (!task.copies_a(by.kernel.rows)) return {reinterpret_cast<const float*>(a), task.a_stride, 1, task.a_stride};
   by.packing.rows({a, task.a_stride, step.area.rows, step.count, task.a_type}, k_block, scratch.a);
   return {.from = scratch.a, .row = k_block, .k = 1, .next_row = k_block};
 }
