@@ -44,7 +44,7 @@ ops::AttentionShape AttentionLayer::shape(const Pass& pass) const {
 parallel::AttentionCall AttentionLayer::call(const Pass& pass) const {
   ops::DropoutSite site = dropout_site(context_, pass, layer_, ops::Site::attention_weights);
   site.first_index = site.index_stride * context_.dims.first_head;
-  return {shape(pass), pass.positions, site, pass.starts};
+  return {shape(pass), pass.positions, site, pass.starts, pass.parts};
 }
 
 void AttentionLayer::forward(const Pass& pass, const WeightSet& w, BlockSaved& saved, const Tensor& out,

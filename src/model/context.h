@@ -2,6 +2,8 @@
 
 // What every part of a model is given: kernels, stores, boundaries, and which tokens it works on.
 
+#include <span>
+
 #include "arch/config.h"
 #include "layout/parallel_plan.h"
 #include "ops/ops.h"
@@ -40,6 +42,8 @@ struct Pass {
   std::int64_t step = 0;
   bool training = false;
   Tensor starts = {};  ///< [samples, positions of a sample] i32, where samples are several documents (ops/positions.h)
+  /// Of every sample those that each rank of context parallelism has, by rank; empty: as usual (parallel::split_positions).
+  std::span<const ops::Positions> parts = {};
   std::int64_t rows() const { return samples * positions.count(); }
   parallel::TokenGrid grid() const { return {samples, positions.count()}; }
 };

@@ -6,6 +6,7 @@
 // layer asks for a rank.
 
 #include <memory>
+#include <span>
 
 #include "comm/communicator.h"
 #include "layout/mesh.h"
@@ -26,6 +27,8 @@ struct AttentionCall {
   ops::Positions positions;   ///< of a sample's T rows
   ops::DropoutSite dropout;   ///< of the attention weights, as ops::Attention takes it
   Tensor starts = {};         ///< of documents, of all positions of the samples, other ranks' too (ops/positions.h)
+  /// The positions of a sample that each rank has, by rank, this one's among them; empty: as parallel::split_positions says.
+  std::span<const ops::Positions> parts = {};
 };
 
 /// What a forward pass leaves for its backward pass beside its AttentionTensors, in memory of the block's and the micro-batch's

@@ -14,6 +14,14 @@ namespace lockstep::train {
 
 using ops::StepScalars;
 
+namespace {
+
+bool splits_by_documents(const EngineConfig& config) {
+  return config.document_end && config.plan.cp > 1 && parallel::splits_by_documents(config.plan.context);
+}
+
+}  // namespace
+
 Engine::Engine(const EngineConfig& config, Runtime& runtime, ops::Ops& ops, const parallel::Groups& groups,
                const UpdaterFactory& make_updater, const parallel::StoreFactory& make_store)
     : config_(config),
@@ -35,11 +43,13 @@ Engine::Engine(const EngineConfig& config, Runtime& runtime, ops::Ops& ops, cons
           *reading_attention_, memory_.angles,    config.seed, config.plan.leases},
       sink_(ops),
       stages_(model::make_stages(context_, updater_->gradients(), sink_, memory_.model)),
+      document_split_(config.plan.cp),
+      parts_(splits_by_documents(config) ? static_cast<std::size_t>(config.plan.cp * config.plan.microbatches) : 0),
       runner_(memory_.part.actions, memory_.model, stages_,
               {.group = &groups.pipeline(),
                .chunks = memory_.part.stages.neighbours_of(groups.at().pp),
                .head = memory_.part.stages.last_rank()},
-              {groups.at().cp, config.plan.cp}),
+              {groups.at().cp, config.plan.cp, parts_}),
       order_(layout::access_order(memory_.part.actions,
                                   model::chunk_parts(arch::part_map(config.model, memory_.part.units, config.plan.leases),
                                                      memory_.part.chunks, config.plan.recompute))),
@@ -144,9 +154,20 @@ std::span<const data::Batch> Engine::bring(std::span<const data::Batch> batches)
   if (config_.document_end) settle(ops_.stream(), memory_.starts);
   for (std::size_t m = 0; m < batches.size(); ++m) {
     const data::Batch& batch = batches[m];
-    const ops::Positions own = parallel::split_positions(batch.positions, groups_.at().cp, config_.plan.cp);
-    const std::int64_t count = batch.samples * own.count();
     data::Batch& brought = brought_[m] = batch;
+    if (config_.document_end) {
+      const std::int64_t all = batch.samples * batch.positions;
+      const Mirror starts = memory_.starts.flat(static_cast<std::int64_t>(m) * config_.samples * config_.positions, all);
+      find_starts(starts, batch);
+      brought.starts = starts.device.reshape({batch.samples, batch.positions});
+      if (!parts_.empty()) {
+        const auto ranks = static_cast<std::size_t>(config_.plan.cp);
+        document_split_.split(std::span(parts_).subspan(m * ranks, ranks), batch.positions,
+                              elements<const std::int32_t>(starts.host));
+      }
+    }
+    const ops::Positions own = own_positions(batch, m);
+    const std::int64_t count = batch.samples * own.count();
     const auto take = [&](const Tensor& all, Tensor& mine) {
       const Tensor place = all.flat(first, count);
       bring(place, mine, own, batch);
@@ -154,15 +175,15 @@ std::span<const data::Batch> Engine::bring(std::span<const data::Batch> batches)
     };
     if (memory_.part.embedding) take(memory_.tokens, brought.tokens);
     if (memory_.part.head) take(memory_.targets, brought.targets);
-    if (config_.document_end) {
-      const std::int64_t all = batch.samples * batch.positions;
-      const Mirror starts = memory_.starts.flat(static_cast<std::int64_t>(m) * config_.samples * config_.positions, all);
-      find_starts(starts, batch);
-      brought.starts = starts.device.reshape({batch.samples, batch.positions});
-    }
     first += count;
   }
   return std::span(brought_).first(batches.size());
+}
+
+ops::Positions Engine::own_positions(const data::Batch& batch, std::size_t m) const {
+  const int rank = groups_.at().cp, ranks = config_.plan.cp;
+  if (parts_.empty()) return parallel::split_positions(batch.positions, rank, ranks);
+  return parts_[m * static_cast<std::size_t>(ranks) + static_cast<std::size_t>(rank)];
 }
 
 void Engine::bring(const Tensor& to, const Tensor& from, const ops::Positions& own, const data::Batch& batch) {

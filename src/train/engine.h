@@ -15,6 +15,7 @@
 #include "layout/access_order.h"
 #include "model/stage.h"
 #include "ops/ops.h"
+#include "parallel/context/split_positions.h"
 #include "parallel/groups.h"
 #include "parallel/stores.h"
 #include "tensor/host_pieces.h"
@@ -97,6 +98,8 @@ class Engine {
   std::span<const data::Batch> bring(std::span<const data::Batch> batches);
   /// `to`: the rank's own positions of each sample of `from`.
   void bring(const Tensor& to, const Tensor& from, const ops::Positions& own, const data::Batch& batch);
+  /// Those that this rank has of each sample of micro-batch m.
+  ops::Positions own_positions(const data::Batch& batch, std::size_t m) const;
   /// to [samples * positions] i32: where the document of each position of the batch begins.
   void find_starts(const Mirror& to, const data::Batch& batch);
   void clear_losses();
@@ -117,6 +120,8 @@ class Engine {
   model::Context reading_;
   ImmediateWeights sink_;
   std::vector<std::unique_ptr<model::Stage>> stages_;
+  parallel::DocumentSplit document_split_;
+  std::vector<ops::Positions> parts_;  ///< ContextPlace::parts; empty: all micro-batches are divided alike
   PipelineRunner runner_;
   std::vector<layout::Access> order_;
   std::vector<data::Batch> brought_;

@@ -42,12 +42,10 @@ PassTimes PipelineRunner::run(std::span<const data::Batch> batches, std::int64_t
   const ScopedTime timed_list(seconds_.all);
   for (const layout::Action& action : actions_) {
     const data::Batch& batch = batches[static_cast<std::size_t>(action.microbatch.value)];
-    const model::Pass pass{.samples = batch.samples,
-                           .positions = positions_of(batch),
-                           .first_sample = static_cast<std::int64_t>(batch.first_sample),
-                           .step = step,
-                           .training = true,
-                           .starts = batch.starts};
+    model::Pass pass = pass_of(batch, action.microbatch);
+    pass.first_sample = static_cast<std::int64_t>(batch.first_sample);
+    pass.step = step;
+    pass.training = true;
     switch (action.kind) {
       case Kind::forward:
         forward(action, pass, batch, objective, result);
@@ -69,6 +67,14 @@ PassTimes PipelineRunner::run(std::span<const data::Batch> batches, std::int64_t
   }
   finish_messages();
   return result;
+}
+
+model::Pass PipelineRunner::pass_of(const data::Batch& batch, Microbatch microbatch) const {
+  const auto ranks = static_cast<std::size_t>(place_.ranks), rank = static_cast<std::size_t>(place_.rank);
+  model::Pass pass{.samples = batch.samples, .starts = batch.starts};
+  if (!place_.parts.empty()) pass.parts = place_.parts.subspan(static_cast<std::size_t>(microbatch.value) * ranks, ranks);
+  pass.positions = pass.parts.empty() ? parallel::split_positions(batch.positions, place_.rank, place_.ranks) : pass.parts[rank];
+  return pass;
 }
 
 Tensor PipelineRunner::input(const layout::Action& action, const model::Pass& pass, const data::Batch& batch) {
@@ -145,8 +151,8 @@ bool PipelineRunner::has(Kind kind, int chunk) const {
 }
 
 void PipelineRunner::evaluate(const data::Batch& batch, const Tensor& loss) {
-  const model::Pass pass{.samples = batch.samples, .positions = positions_of(batch), .starts = batch.starts};
   constexpr Microbatch only{0};
+  const model::Pass pass = pass_of(batch, only);
   for (int c = 0; c < std::ssize(stages_); ++c) {
     model::Stage& stage = this->stage(c);
     const std::int64_t rows = stage.stream_rows(pass);

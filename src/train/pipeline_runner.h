@@ -44,6 +44,9 @@ struct PipelineLinks {
 /// Which of the ranks that divide every sample's positions this one is (parallel::split_positions).
 struct ContextPlace {
   int rank = 0, ranks = 1;
+  /// Where micro-batches are divided each in its own way: which positions every rank has, micro-batch by micro-batch, by rank. As
+  /// they are when a run begins.
+  std::span<const ops::Positions> parts = {};
 };
 
 /// What a step is judged by.
@@ -99,10 +102,8 @@ class PipelineRunner {
   const std::vector<layout::Action>& actions_;
   const model::ModelMemory& memory_;
   std::span<const std::unique_ptr<model::Stage>> stages_;
-  /// The rank's positions of each sample.
-  ops::Positions positions_of(const data::Batch& batch) const {
-    return parallel::split_positions(batch.positions, place_.rank, place_.ranks);
-  }
+  /// Without what only training has.
+  model::Pass pass_of(const data::Batch& batch, Microbatch microbatch) const;
   PipelineLinks links_;
   ContextPlace place_;
   Messages inputs_, outputs_, gradients_;

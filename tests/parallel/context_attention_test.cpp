@@ -58,6 +58,16 @@ void take_rows(HostTensor& whole, const Tensor& own, const std::vector<std::int6
   }
 }
 
+/// Which positions each rank has.
+std::vector<ops::Positions> parts_of(const Task& task, const layout::ParallelPlan& plan) {
+  std::vector<ops::Positions> parts(static_cast<std::size_t>(plan.cp));
+  split_all_positions(parts, task.positions);
+  if (task.lengths.empty() || !splits_by_documents(plan.context)) return parts;
+  support::Documents documents(task.lengths, task.samples);
+  DocumentSplit(plan.cp).split(parts, task.positions, elements<const std::int32_t>(documents.starts()));
+  return parts;
+}
+
 AttentionCall call_of(const Task& task, const ops::Positions& own) {
   AttentionCall call{.shape = {.samples = task.samples,
                                .queries = own.count(),
@@ -78,7 +88,8 @@ void attend(const Task& task, const layout::ParallelPlan& plan, const Inputs& in
   world.attach(*machine.stream, machine.runtime->team());
   Carried carried;
   support::CountingWorld counted(world, carried);
-  const ops::Positions own = split_positions(task.positions, world.rank(), plan.cp);
+  const std::vector<ops::Positions> parts = parts_of(task, plan);
+  const ops::Positions own = parts[static_cast<std::size_t>(world.rank())];
   const std::unique_ptr<ContextAttention> attention = make_attention(plan, {.cp = world.rank()}, task.positions);
   const auto mine = [&](const HostTensor& whole) { return test::rows_of(whole, task.positions, own).as(task.type); };
   const HostTensor q = mine(in.q), k = mine(in.k), v = mine(in.v), d_o = mine(in.d_o), o = q, dq = q, dk = k, dv = v;
@@ -93,7 +104,10 @@ void attend(const Task& task, const layout::ParallelPlan& plan, const Inputs& in
   const AttentionTensors x{q, k, v, o}, d{dq, dk, dv, d_o};
   support::Documents documents(task.lengths.empty() ? std::vector{task.positions} : task.lengths, task.samples);
   AttentionCall call = call_of(task, own);
-  if (!task.lengths.empty()) call.starts = documents.starts();
+  if (!task.lengths.empty()) {
+    call.starts = documents.starts();
+    call.parts = parts;
+  }
   attention->forward(*machine.ops, x, saved, call);
   const Carried forward = std::exchange(carried, {});
   attention->backward(*machine.ops, d, x, saved, call);

@@ -88,15 +88,11 @@ class LayoutRank {
     const StepBatches batches(*this, number);
     double sum = 0;
     for (const data::Batch& batch : batches.mine()) sum += engine_->evaluate(batch);
-    for (comm::Communicator* ranks : {&groups_.of(layout::GroupRole::context), &groups_.pipeline()})
-      ranks->host().all_reduce(view(std::span(&sum, 1), Shape{1}), comm::Reduction::sum).wait();
-    return sum / static_cast<double>(batches.targets());
+    return of_all_positions(sum) / static_cast<double>(batches.targets());
   }
   double evaluate() {
     const Batches batches(1, config_.samples, config_.positions, config_.model.vocabulary, 99);
-    double loss = engine_->evaluate(batches.all().front());
-    groups_.of(layout::GroupRole::context).host().all_reduce(view(std::span(&loss, 1), Shape{1}), comm::Reduction::sum).wait();
-    return loss;
+    return of_all_positions(engine_->evaluate(batches.all().front()));
   }
   /// Puts what this rank answers for into `result`, which all ranks share. Collective.
   void collect(LayoutResult& result, bool with_gradients = true) {
@@ -108,6 +104,12 @@ class LayoutRank {
   }
 
  private:
+  /// Token losses that the ranks of one model have.
+  double of_all_positions(double sum) {
+    for (comm::Communicator* ranks : {&groups_.of(layout::GroupRole::context), &groups_.pipeline()})
+      ranks->host().all_reduce(view(std::span(&sum, 1), Shape{1}), comm::Reduction::sum).wait();
+    return sum;
+  }
   /// A rank's micro-batches of a step.
   class StepBatches {
    public:

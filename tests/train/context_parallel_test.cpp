@@ -39,6 +39,28 @@ TEST(ContextParallel, RanksLearnWhatOneLearns) {
   }
 }
 
+// Which positions a rank has differs from micro-batch to micro-batch.
+TEST(ContextParallel, RanksThatAreDealtDocumentsLearnWhatOneLearns) {
+  for (arch::ModelConfig model : models()) {
+    model.block_size = 12;
+    model.vocabulary = 9;
+    for (const ContextMethod method : kMethods) {
+      for (const int cp : {2, 3}) {
+        LayoutRun run{.plan = plan_of(cp, method), .model = model, .positions = 12, .document_end = 3};
+        run.plan.microbatches = 3;
+        SCOPED_TRACE(layout::describe(run.plan));
+        const LayoutResult ranks = support::learn(run);
+        support::expect_near(ranks, support::learn(support::alone(run)), 1e-5);
+        if (method == ContextMethod::ulysses || cp == 3) continue;
+        run.plan.pp = 2;
+        run.plan.schedule = "zb-h1";
+        run.plan.ranks_per_host = 4;
+        support::expect_equal(support::learn(run), ranks);
+      }
+    }
+  }
+}
+
 TEST(ContextParallel, SamplesAndLayersAreDividedToo) {
   for (const arch::ModelConfig& model : models()) {
     for (const ContextMethod method : kMethods) {

@@ -79,6 +79,7 @@ layout::ShardedDims ExchangingAttention::dims_inside(const layout::ShardedDims& 
 AttentionCall ExchangingAttention::inside(const AttentionCall& call) const {
   const Heads own = heads_of(call.shape, rank_);
   AttentionCall inner = call;
+  inner.parts = {};  // of hosts
   inner.positions = together_;
   inner.shape.queries = inner.shape.keys = inner.shape.key_rows = positions_;
   inner.shape.group = call.shape.group_size();

@@ -43,7 +43,7 @@ GatheringAttention::Run GatheringAttention::run_of(const AttentionCall& call, st
 
 void GatheringAttention::forward(ops::Ops& ops, const AttentionTensors& x, const AttentionSaved& saved,
                                  const AttentionCall& call) {
-  demand_own(call);
+  take_parts(call);
   gather(ops, saved.beside.k, x.k, call.shape.samples);
   gather(ops, saved.beside.v, x.v, call.shape.samples);
   for_runs(rank_, call.shape.samples, [&](std::int64_t all, std::int64_t own, std::int64_t count) {
@@ -62,7 +62,7 @@ void GatheringAttention::forward(ops::Ops& ops, const AttentionTensors& x, const
 
 void GatheringAttention::backward(ops::Ops& ops, const AttentionTensors& d, const AttentionTensors& x,
                                   const AttentionSaved& saved, const AttentionCall& call) {
-  demand_own(call);
+  take_parts(call);
   const std::int64_t samples = call.shape.samples;
   const Tensor dk_sums = dk_sums_.slice_rows(0, all_rows(samples)), dv_sums = dv_sums_.slice_rows(0, all_rows(samples));
   for (const Tensor& sums : {dk_sums, dv_sums}) ops.elementwise().zero(sums);

@@ -78,7 +78,7 @@ RingAttention::Passing RingAttention::pass_keys(int hop, std::int64_t samples) {
 }
 
 void RingAttention::forward(ops::Ops& ops, const AttentionTensors& x, const AttentionSaved& saved, const AttentionCall& call) {
-  demand_own(call);
+  take_parts(call);
   const Tensor o = sums_of(x.o);
   set_out(ops, x, call.shape.samples);
   for (int hop = 0; hop < ranks_; ++hop) {
@@ -104,7 +104,7 @@ void RingAttention::forward(ops::Ops& ops, const AttentionTensors& x, const Atte
 // goes once more, home.
 void RingAttention::backward(ops::Ops& ops, const AttentionTensors& d, const AttentionTensors& x, const AttentionSaved& saved,
                              const AttentionCall& call) {
-  demand_own(call);
+  take_parts(call);
   const std::int64_t samples = call.shape.samples;
   const Tensor dq = sums_of(d.q);
   set_out(ops, x, samples);

@@ -1,9 +1,11 @@
 #pragma once
 
 // How ranks of context parallelism divide the positions of every sample: into twice as many parts as there are ranks, of which a
-// rank has one from the front and one from the back ("zigzag"), so that all ranks see about as many keys.
+// rank has one from the front and one from the back ("zigzag"), so that all ranks see about as many keys. Where samples are
+// several documents, which two a rank has follows from these.
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "comm/communicator.h"
@@ -14,6 +16,29 @@ namespace lockstep::parallel {
 
 /// Of `positions` positions those of rank `rank` of `ranks`: parts rank and 2 ranks - 1 - rank of 2 ranks; all for one rank.
 ops::Positions split_positions(std::int64_t positions, int rank, int ranks);
+
+/// Of samples of `positions` positions those of each rank: as split_positions() says.
+void split_all_positions(std::span<ops::Positions> parts, std::int64_t positions);
+/// Deals the same 2 n parts out to n ranks, two to each, by what they cost: a query sees the keys from the start of its document
+/// to itself. The part that costs most goes with the one that costs least, and so on: no other way to deal them out in pairs
+/// leaves less to the rank with the most, and samples of one document are divided in zigzag. Parts of different lengths
+/// (positions that 2 n does not divide) stay in zigzag: every rank has as many positions as split_positions() gives it.
+class DocumentSplit {
+ public:
+  explicit DocumentSplit(int ranks) : parts_(2 * static_cast<std::size_t>(ranks)) {}
+  /// `starts` [samples * positions], on the host, says where each position's document begins. Allocates nothing.
+  void split(std::span<ops::Positions> by_rank, std::int64_t positions, std::span<const std::int32_t> starts);
+
+ private:
+  /// Neighbouring positions of every sample, and how many keys their queries see.
+  struct Part {
+    std::int64_t first, keys;
+  };
+  std::vector<Part> parts_;
+};
+/// Whether ranks that attend so are dealt positions by documents: where each has all positions inside, or hosts have neighbours
+/// together, positions stay in zigzag.
+bool splits_by_documents(layout::ContextMethod method);
 
 /// visit(first of all rows, first of the rank's rows, count) for each run of neighbours, of `samples` samples: a rank's rows lie
 /// sample by sample, as `own` has them, and all rows in the order of the `positions` positions of a sample.
@@ -43,7 +68,9 @@ class SplitAttention : public ContextAttention {
     ops::Positions own;  ///< the rank's part, as the sample counts
   };
   explicit SplitAttention(Share share);
-  const ops::Positions& positions_of(int rank) const { return parts_[static_cast<std::size_t>(rank)]; }
+  SplitAttention(const SplitAttention&) = delete;
+  SplitAttention& operator=(const SplitAttention&) = delete;
+  const ops::Positions& positions_of(int rank) const { return now_[static_cast<std::size_t>(rank)]; }
   std::int64_t rows_of(int rank, std::int64_t samples) const { return samples * positions_of(rank).count(); }
   std::int64_t all_rows(std::int64_t samples) const { return samples * positions_; }
   std::int64_t samples_of(const AttentionSizes& sizes) const { return sizes.rows / positions_of(rank_).count(); }
@@ -52,13 +79,16 @@ class SplitAttention : public ContextAttention {
     parallel::for_runs(positions_of(rank), positions_, samples, visit);
   }
   void demand_own(const AttentionCall& call) const;
+  /// What follows is about the positions that this call's ranks have.
+  void take_parts(const AttentionCall& call);
 
   std::int64_t positions_;  ///< of a sample, those that the ranks have together
   int rank_, ranks_;
   comm::Communicator* group_ = nullptr;
 
  private:
-  std::vector<ops::Positions> parts_;
+  std::vector<ops::Positions> parts_;  ///< in zigzag; of sizes that all calls' parts have
+  std::span<const ops::Positions> now_ = parts_;
   ops::Positions own_;
 };
 
