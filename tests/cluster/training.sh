@@ -6,10 +6,12 @@ prepare_text() {
     "$lockstep" prepare "$work/text" --tokenizer char --out "$work/data" >"$work/prepare.log" 2>&1 || fail "$(cat "$work/prepare.log")"
 }
 
-# settings NAME: the words behind `lockstep train` for a run of 200 steps in $work/NAME.
+steps=200 # of a run
+
+# settings NAME: the words behind `lockstep train` for a run of so many steps in $work/NAME.
 settings() {
     echo data.dir="$work/data" log.dir="$work/$1" model.n_layer=3 model.n_head=4 model.n_embd=64 model.block_size=32 \
-        model.batch_size=4 model.dropout=0.1 optimizer.gas=2 train.max_iters=200 train.eval_interval=100 train.eval_iters=2 \
+        model.batch_size=4 model.dropout=0.1 optimizer.gas=2 train.max_iters=$steps train.eval_interval=100 train.eval_iters=2 \
         train.log_interval=10 train.warmup_iters=2 checkpoint.interval=50 sample.tokens=20 parallel.bucket_bytes=65536
 }
 
@@ -21,7 +23,7 @@ trained() {
         tail -n 40 "$work/$name.log" >&2
         fail "$name: this command failed: $*"
     fi
-    [ -f "$work/$name/checkpoints/step_200/manifest.json" ] || fail "$name: there is no checkpoint of the last step"
+    [ -f "$work/$name/checkpoints/step_$steps/manifest.json" ] || fail "$name: there is no checkpoint of the last step"
     printf '%-34s ended after %2d s, loss %s\n' "$name" $((SECONDS - started)) "$(sed -n 's/.*"loss": *\([0-9.]*\).*/\1/p' "$work/$name/metrics.jsonl" | tail -n 1)"
 }
 
@@ -40,7 +42,7 @@ under_way() {
 same() {
     local file
     for file in model.safetensors optimizer.safetensors; do
-        cmp "$work/$1/checkpoints/step_200/$file" "$work/$2/checkpoints/step_200/$file" || fail "$2 and $1 differ in $file"
+        cmp "$work/$1/checkpoints/step_$steps/$file" "$work/$2/checkpoints/step_$steps/$file" || fail "$2 and $1 differ in $file"
     done
     printf '%-34s has the weights and moments of %s, bit for bit\n' "$2" "$1"
 }
