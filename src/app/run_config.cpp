@@ -56,6 +56,11 @@ void check_memory(const RunConfig::Memory& memory, std::vector<Problem>& problem
         {fmt::format("memory.recompute = {}: must be none, selective, full or every:k, k blocks from 1 on", memory.recompute),
          "memory.recompute=full keeps least of the usual ones"});
   }
+  if (!layout::tiles_from(memory.tiles)) {
+    problems.push_back(
+        {fmt::format("memory.tiles = {}: must be INxOUT, tiles of in-features and of out-features from 1 on", memory.tiles),
+         "memory.tiles=1x4, or 1x1 for whole matrices"});
+  }
   if (memory.limit && bytes_from(*memory.limit).value_or(0) == 0) {
     problems.push_back({fmt::format("memory.limit = {}: must be a number of bytes, such as 4GiB or 800MiB", *memory.limit),
                         "memory.limit=4GiB, or null for no limit"});

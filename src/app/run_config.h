@@ -141,6 +141,8 @@ struct RunConfig {
     std::optional<std::string> limit;  // per host: "4GiB"; null: none
     std::string offload_optimizer = "none", offload_params = "none", offload_activations = "none";
     std::optional<std::string> nvme_path;
+    std::string tiles = "1x1";  // of in-features x of out-features
+    std::int64_t max_tile_bytes = 0;
     bool operator==(const Memory&) const = default;
   };
   struct Comm {

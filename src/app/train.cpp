@@ -77,6 +77,7 @@ void dry_run(const RunConfig& config, std::int64_t vocabulary, Session& session)
     print_memory(settings.servers ? "rank 0, a worker that keeps optimizer slots for checkpoints" : "one rank", tables(ledger));
     for (const std::string& note : notes_on_cut_state(settings)) fmt::print("{}\n", note);
     for (const std::string& note : notes_on_offload(config, settings)) fmt::print("{}\n", note);
+    for (const std::string& note : notes_on_tiles(config, settings)) fmt::print("{}\n", note);
     if (settings.servers) print_memory("the first server", comm::receive_text(session.world(), roles.group().size()));
   }
   demand_memory({config, settings, groups.at(), session.runtime().device(), ledger}, session.world());

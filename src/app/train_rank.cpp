@@ -202,6 +202,7 @@ void commit(const Run& run, train::Engine& engine, TrainingData& data, train::Te
   }
   for (const std::string& note : notes_on_cut_state(run.settings)) run.log.info(note);
   for (const std::string& note : notes_on_offload(run.config, run.settings, engine.elsewhere())) run.log.info(note);
+  for (const std::string& note : notes_on_tiles(run.config, run.settings)) run.log.info(note);
 }
 
 /// The run's own files, once nothing is left that could refuse it. For rank 0.

@@ -6,15 +6,43 @@
 #include <vector>
 
 #include "arch/parameters.h"
+#include "base/dtype.h"
 #include "layout/access_order.h"
 #include "layout/parallel_plan.h"
 #include "layout/pipeline/pipeline_schedule.h"
 
 namespace lockstep::arch {
 
-/// What the sub-layers of a block read; the same, all of the block's unit, where they share a lease.
+/// What a lease may cover.
+struct LeaseRule {
+  layout::LeaseSize size = layout::LeaseSize::block;
+  layout::Tiles tiles = {};  ///< where they cut, sub-layers are leased one after the other, too
+  DType type = DType::f32;   ///< of what is leased: tiles have a limit in bytes
+};
+LeaseRule lease_rule(const layout::ParallelPlan& plan, DType type);
+
+/// A part of a matrix that is leased by itself.
+struct Tile {
+  layout::Part part;
+  layout::Range rows, columns;  ///< of the matrix: out-features, in-features
+};
+
+/// The matrix of a linear layer of which one tile is leased after the other.
+struct TiledMatrix {
+  Role role;
+  std::size_t across = 1;   ///< tiles beside each other
+  std::vector<Tile> tiles;  ///< row by row: as the forward pass takes them
+  std::size_t down() const { return tiles.size() / across; }
+  /// As the backward pass takes them, column by column.
+  const Tile& backward(std::size_t i) const { return tiles[i % down() * across + i / down()]; }
+};
+
+/// What the sub-layers of a block read as long as they work; the same, all of the block's unit, where they share a lease.
 struct BlockParts {
   std::vector<layout::Part> attention, mlp;
+  std::vector<TiledMatrix> tiled = {};  ///< what of either they do not have, tile by tile
+  /// Null: the matrix is whole.
+  const TiledMatrix* find(Role role) const;
 };
 
 struct PartMap {
@@ -24,7 +52,11 @@ struct PartMap {
 };
 
 /// `units`: of the model's table, placed.
-PartMap part_map(const ModelConfig& config, const std::vector<layout::Unit>& units, layout::LeaseSize leases);
+PartMap part_map(const ModelConfig& config, const std::vector<layout::Unit>& units, const LeaseRule& leases);
+
+/// Elements a row of the widest sums that products of `type` leave from tile to tile beside their result, in-features or
+/// out-features; 0: none do. f32 is summed where it is wanted, unless that is the residual stream.
+std::int64_t tile_sums(const PartMap& parts, DType type);
 
 /// Of them, those that `chunks` of the model read; the others are empty.
 PartMap parts_of(PartMap parts, const std::vector<layout::Chunk>& chunks);
@@ -32,13 +64,16 @@ PartMap parts_of(PartMap parts, const std::vector<layout::Chunk>& chunks);
 /// Units of which only a few parts are leased at a time, so that they can be gathered into the same memory.
 struct LeaseClass {
   std::vector<UnitIndex> units;
-  std::int64_t elements = 0;  ///< of the largest part
-  int parts = 0;              ///< of all of these units
-  int at_once = 1;            ///< parts that are leased at a time, at most
-  bool sequence = false;      ///< one is leased behind the other: it pays to have the next one early
+  std::int64_t elements = 0;    ///< of the largest part
+  int parts = 0;                ///< of all of these units
+  int at_once = 1;              ///< parts that are leased at a time, at most
+  bool sequence = false;        ///< one is leased behind the other: it pays to have the next one early
+  bool tiles = false;           ///< of the tiles of these units; what else they have is another class
+  bool strided = false;         ///< some have not all elements of their rows
+  std::int64_t contiguous = 0;  ///< elements of the largest of the others
 };
-/// Blocks, a tied matrix, and the embedding with the head, which are never leased at the same time; places are counted for what
-/// `parts` has.
+/// Blocks, their tiles, a tied matrix, and the embedding with the head, which are never leased at the same time; places are
+/// counted for what `parts` has.
 std::vector<LeaseClass> lease_classes(const PartMap& parts, const UnitMap& map);
 
 }  // namespace lockstep::arch

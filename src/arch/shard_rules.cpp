@@ -64,11 +64,14 @@ layout::ShardedDims sharded_dims(const ModelConfig& config, layout::TensorRank t
 }
 
 layout::PlanLimits plan_limits(const ModelConfig& config, std::int64_t positions) {
+  const layout::ShardedDims dims = whole_dims(config);
   return {.layers = config.layers,
           .heads = config.heads,
           .ffn_width = config.ffn_width,
           .vocabulary = config.vocabulary,
-          .positions = positions};
+          .positions = positions,
+          .in_features = std::min({config.width, dims.attention_width(), dims.ffn_width}),
+          .out_features = std::min({config.width, dims.qkv_width(), dims.up_width()})};
 }
 
 }  // namespace lockstep::arch

@@ -133,6 +133,8 @@ constexpr std::array words{
               [](Wish& wish, std::string_view value) { return truth(value, wish.layout.plan.reshard_after_forward); }},
     KnownWord{{"recompute", "none|selective|full|every:K", "what blocks make again in backward (none)"},
               [](Wish& wish, std::string_view value) { return take(layout::recompute_from(value), wish.layout.plan.recompute); }},
+    KnownWord{{"tiles", "INxOUT", "of zero=3 and offload=params: tiles of linear layers' matrices, leased one by one (1x1)"},
+              [](Wish& wish, std::string_view value) { return take(layout::tiles_from(value), wish.layout.plan.tiles); }},
     KnownWord{{"offload", "optimizer+params+activations", "what goes to a file, some or all of these"},
               [](Wish& wish, std::string_view value) { return set_offload(wish.layout.plan, value); }},
     KnownWord{{"overlap", "true|false", "gradients are added while backward goes on (true)"},
@@ -260,6 +262,7 @@ std::string name_of(const Layout& layout, const LayoutDefaults& defaults) {
   say(plan.prefetch != usual.prefetch, fmt::format("prefetch={}", plan.prefetch));
   say(!plan.reshard_after_forward, "reshard=false");
   say(plan.recompute != usual.recompute, fmt::format("recompute={}", to_string(plan.recompute)));
+  say(plan.tiles.cut(), fmt::format("tiles={}", to_string(plan.tiles)));
   say(!offloaded(plan).empty(), fmt::format("offload={}", offloaded(plan)));
   say(!layout.gradients.overlap, "overlap=false");
   say(layout.gradients.bucket_bytes != defaults.bucket_bytes, fmt::format("bucket={}", layout.gradients.bucket_bytes));

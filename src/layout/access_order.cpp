@@ -1,8 +1,16 @@
 #include "layout/access_order.h"
 
+#include <algorithm>
+
 namespace lockstep::layout {
 
 using Kind = Action::Kind;
+
+std::int64_t Part::count_before(std::int64_t end) const {
+  const std::int64_t before = std::clamp<std::int64_t>(end - elements.first, 0, elements.count);
+  if (!strided()) return before;
+  return before / row * columns.count + std::clamp<std::int64_t>(before % row - columns.first, 0, columns.count);
+}
 
 std::vector<Access> access_order(const std::vector<Action>& actions, const std::vector<ChunkParts>& parts) {
   std::vector<Access> order;

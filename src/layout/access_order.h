@@ -14,10 +14,20 @@ namespace lockstep::layout {
 
 enum class Pass : std::uint8_t { forward, backward };
 
-/// Elements of a unit that are needed together: all, or what a part of the model has of them.
+/// Elements of a unit that are needed together: all, or what a part of the model has of them. Of a matrix that is read in tiles
+/// (layout/tiles): neighbouring columns of neighbouring rows, which are read as a matrix of their own.
 struct Part {
   UnitIndex unit;
-  Range elements;
+  Range elements;        ///< of a tile: all of its rows
+  std::int64_t row = 0;  ///< of a tile: elements of a row of the matrix; 0: this is no tile, and has all elements
+  Range columns = {};    ///< of a tile
+  bool tile() const { return row > 0; }
+  /// It has not all of `elements`.
+  bool strided() const { return tile() && columns.count < row; }
+  /// Elements that it has.
+  std::int64_t count() const { return strided() ? elements.count / row * columns.count : elements.count; }
+  /// How many of them lie before element `end` of the unit.
+  std::int64_t count_before(std::int64_t end) const;
   friend bool operator==(const Part&, const Part&) = default;
 };
 

@@ -134,6 +134,26 @@ void check_split(const ParallelPlan& plan, const PlanLimits& limits, std::vector
   if (sum != limits.layers) complain(fmt::format("it adds up to {} layers, and the model has {}", sum, limits.layers));
 }
 
+void check_tiles(const Tiles& tiles, const PlanLimits& limits, std::vector<Problem>& problems) {
+  if (tiles.in < 1 || tiles.out < 1) {
+    problems.push_back({fmt::format("memory.tiles = {}: there is at least one tile each way", to_string(tiles)),
+                        "memory.tiles=1x1 cuts nothing"});
+    return;
+  }
+  const auto fits = [&](int wished, std::int64_t features, std::string_view what, const Tiles& most) {
+    if (wished <= features) return;
+    problems.push_back(
+        {fmt::format("memory.tiles = {}: a block's smallest linear layer has {} {}", to_string(tiles), features, what),
+         fmt::format("memory.tiles={} or less", to_string(most))});
+  };
+  const auto at_most = [](int wished, std::int64_t features) {
+    return static_cast<int>(std::min<std::int64_t>(wished, features));
+  };
+  const Tiles most{.in = at_most(tiles.in, limits.in_features), .out = at_most(tiles.out, limits.out_features)};
+  fits(tiles.in, limits.in_features, "in-features", most);
+  fits(tiles.out, limits.out_features, "out-features", most);
+}
+
 void check_table(const ParallelPlan& plan, std::vector<Problem>& problems) {
   const auto compare = [&](std::string_view setting, int wished, int has) {
     if (wished == has) return;
@@ -198,10 +218,7 @@ std::vector<Problem> check(const ParallelPlan& plan, const PlanLimits& limits, s
                                     limits.layers, limits.layers == 1 ? "" : "s"),
                         fmt::format("memory.recompute=full, or every:k with k up to {}", limits.layers)});
   }
-  if (plan.tiles.in < 1 || plan.tiles.out < 1) {
-    problems.push_back({fmt::format("memory.tiles = {}x{}: there is at least one tile each way", plan.tiles.in, plan.tiles.out),
-                        "memory.tiles=1x1 cuts nothing"});
-  }
+  check_tiles(plan.tiles, limits, problems);
   return problems;
 }
 
@@ -273,6 +290,7 @@ std::string describe(const ParallelPlan& plan) {
   if (plan.pp > 1 && !plan.split.empty()) say(fmt::format("split={}", to_string(plan.split)));
   if (plan.sequence) say("sequence");
   if (plan.recompute != Recompute{}) say(fmt::format("recompute={}", to_string(plan.recompute)));
+  if (plan.tiles.cut()) say(fmt::format("tiles={}", to_string(plan.tiles)));
   return text.empty() ? "one rank" : text;
 }
 

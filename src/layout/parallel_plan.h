@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "layout/pipeline/action_table.h"
+#include "layout/tiles.h"
 
 namespace lockstep::layout {
 
@@ -43,13 +44,6 @@ struct Recompute {
 /// "none", "selective", "full", "every:4"; nothing for another text.
 std::optional<Recompute> recompute_from(std::string_view text);
 std::string to_string(const Recompute& recompute);
-
-/// Into how many pieces the features of a large linear layer are cut, one leased after another (memory-centric tiling:
-/// Rajbhandari et al. 2021, section 5.1.3).
-struct Tiles {
-  int in = 1, out = 1;
-  friend bool operator==(const Tiles&, const Tiles&) = default;
-};
 
 /// What of a block is leased at a time: everything, or one sub-layer, attention or feed-forward, after the other, so that what a
 /// lease gathers is smaller.
@@ -89,7 +83,7 @@ struct ParallelPlan {
   int prefetch = 1;                   ///< leases of weights that are cut, gathered before they are asked for
   bool reshard_after_forward = true;  ///< false: what was gathered stays until the weights change
   Recompute recompute = {};
-  Tiles tiles = {};
+  Tiles tiles = {};  ///< of blocks' linear layers, where leases gather or bring weights
   LeaseSize leases = LeaseSize::block;
   int ranks_per_host = 1;  ///< neighbouring ranks that share a host; 0: hosts have different numbers of them
   bool allow_tp_across_hosts = false;
@@ -109,6 +103,7 @@ int context_hosts(const ParallelPlan& plan);
 /// What a plan cuts, of the model and the batch.
 struct PlanLimits {
   std::int64_t layers = 1, heads = 1, ffn_width = 1, vocabulary = 1, positions = 1;
+  std::int64_t in_features = 1, out_features = 1;  ///< the fewest of a block's linear layers
 };
 
 /// Everything that is wrong with the plan for `ranks` ranks, each with a remedy; empty when nothing is.

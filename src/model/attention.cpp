@@ -1,5 +1,8 @@
 #include "model/attention.h"
 
+#include <array>
+
+#include "model/linear.h"
 #include "model/rotation.h"
 
 namespace lockstep::model {
@@ -47,7 +50,7 @@ parallel::AttentionCall AttentionLayer::call(const Pass& pass) const {
   return {shape(pass), pass.positions, site, pass.starts, pass.parts};
 }
 
-void AttentionLayer::forward(const Pass& pass, const WeightSet& w, BlockSaved& saved, const Tensor& out,
+void AttentionLayer::forward(const Pass& pass, const LayerWeights& w, BlockSaved& saved, const Tensor& out,
                              const Scratch& scratch) const {
   const std::int64_t rows = pass.rows();
   const auto top = [rows](const Tensor& t) { return t.slice_rows(0, rows); };
@@ -55,20 +58,21 @@ void AttentionLayer::forward(const Pass& pass, const WeightSet& w, BlockSaved& s
   const Tensor qkv = top(saved.qkv);
   const Tensor attention = top(saved.attention);
   const Tensor normed = sub_layer_.enter(pass, w, x, saved.stats1.slice_rows(0, x.rows()), scratch);
-  context_.ops.linear().forward(qkv, normed, w[Role::qkv_weight], {.bias = w[Role::qkv_bias]});
+  const std::array whole{Projection{{0, context_.dims.qkv_width()}, qkv, normed, {.bias = w[Role::qkv_bias]}}};
+  project(context_, w, Role::qkv_weight, whole, scratch.tile_sums);
   rotate(context_, turned(qkv), pass);
   context_.attention.forward(context_.ops, split(qkv, attention), saved.attention_saved, call(pass));
   sub_layer_.leave(pass, w, out, x, attention, scratch);
 }
 
-void AttentionLayer::backward(const Pass& pass, const WeightSet& w, const Gradients& gradients, BlockSaved& saved,
+void AttentionLayer::backward(const Pass& pass, const LayerWeights& w, const Gradients& gradients, BlockSaved& saved,
                               const Tensor& d, const Scratch& scratch) const {
   const std::int64_t rows = pass.rows();
   const auto top = [rows](const Tensor& t) { return t.slice_rows(0, rows); };
   const Tensor d_branch = sub_layer_.leave_backward(pass, gradients, d, scratch);
   const Tensor attention = top(saved.attention);
   const Tensor d_attention = top(scratch.d_attention);
-  context_.ops.linear().backward_input(d_attention, d_branch, w[Role::attention_out_weight]);
+  project_back(context_, w, Role::attention_out_weight, d_attention, d_branch, scratch.tile_sums);
   sub_layer_.push_out(gradients, attention, d_branch);
 
   const Tensor d_qkv = top(scratch.d_qkv);
@@ -79,7 +83,7 @@ void AttentionLayer::backward(const Pass& pass, const WeightSet& w, const Gradie
   sub_layer_.enter_backward(pass, w, gradients, {x, stats, d_qkv, d}, scratch);
 }
 
-void AttentionLayer::extend(const Pass& pass, const WeightSet& w, BlockSaved& saved, const Tensor& out, const Scratch& scratch,
+void AttentionLayer::extend(const Pass& pass, const LayerWeights& w, BlockSaved& saved, const Tensor& out, const Scratch& scratch,
                             KvCache& cache) const {
   const std::int64_t rows = pass.rows();
   const std::int64_t before = cache.length(), added = pass.positions.count();
@@ -91,22 +95,22 @@ void AttentionLayer::extend(const Pass& pass, const WeightSet& w, BlockSaved& sa
   // Each of q, k, v is its own product, so that keys and values land in the cache without a copy.
   const std::int64_t q_width = context_.dims.attention_width();
   const std::int64_t kv_width = context_.dims.kv_width();
-  const auto project = [&](const Tensor& y, const Tensor& input, std::int64_t first, std::int64_t count) {
+  std::vector<Projection> projections;
+  const auto make = [&](const Tensor& y, std::int64_t first_row, const layout::Range& features) {
     ops::Epilogue epilogue;
-    if (w[Role::qkv_bias]) epilogue.bias = w[Role::qkv_bias].flat(first, count);
-    context_.ops.linear().forward(y, input, w[Role::qkv_weight].slice_rows(first, count), epilogue);
+    if (w[Role::qkv_bias]) epilogue.bias = w[Role::qkv_bias].flat(features.first, features.count);
+    projections.push_back({features, y, normed.slice_rows(first_row, y.rows()), epilogue, first_row});
   };
+  const auto keys = [&](std::int64_t sample) { return cache.keys(layer).slice_rows(sample * cache.capacity() + before, added); };
   const Tensor q = top(saved.qkv).slice_columns(0, q_width);
-  project(q, normed, 0, q_width);
-  rotate(context_, q, pass);
+  make(q, 0, {0, q_width});
   for (std::int64_t s = 0; s < pass.samples; ++s) {
-    const Tensor input = normed.slice_rows(s * added, added);
-    const std::int64_t row = s * cache.capacity() + before;
-    const Tensor keys = cache.keys(layer).slice_rows(row, added);
-    project(keys, input, q_width, kv_width);
-    rotate(context_, keys, pass);
-    project(cache.values(layer).slice_rows(row, added), input, q_width + kv_width, kv_width);
+    make(keys(s), s * added, {q_width, kv_width});
+    make(cache.values(layer).slice_rows(s * cache.capacity() + before, added), s * added, {q_width + kv_width, kv_width});
   }
+  project(context_, w, Role::qkv_weight, projections, scratch.tile_sums);
+  rotate(context_, q, pass);
+  for (std::int64_t s = 0; s < pass.samples; ++s) rotate(context_, keys(s), pass);
   ops::AttentionShape cached = shape(pass);
   cached.keys = before + added;
   cached.key_rows = cache.capacity();

@@ -13,13 +13,13 @@ class AttentionLayer {
  public:
   AttentionLayer(const Context& context, int layer);
   /// out [R, C] from saved.x; keeps stats1, qkv, attention and what attention itself keeps.
-  void forward(const Pass& pass, const WeightSet& w, BlockSaved& saved, const Tensor& out, const Scratch& scratch) const;
+  void forward(const Pass& pass, const LayerWeights& w, BlockSaved& saved, const Tensor& out, const Scratch& scratch) const;
   /// d [R, C]: the gradient of the output on entry, of saved.x on return.
-  void backward(const Pass& pass, const WeightSet& w, const Gradients& gradients, BlockSaved& saved, const Tensor& d,
+  void backward(const Pass& pass, const LayerWeights& w, const Gradients& gradients, BlockSaved& saved, const Tensor& d,
                 const Scratch& scratch) const;
   /// Tokens of some new positions a sample behind cache.length() earlier ones; their keys and values are written into the cache.
   /// Uses saved as workspace. Equal bits with forward() over the whole text.
-  void extend(const Pass& pass, const WeightSet& w, BlockSaved& saved, const Tensor& out, const Scratch& scratch,
+  void extend(const Pass& pass, const LayerWeights& w, BlockSaved& saved, const Tensor& out, const Scratch& scratch,
               KvCache& cache) const;
 
  private:

@@ -5,6 +5,7 @@
 #include <span>
 
 #include "arch/config.h"
+#include "arch/parts.h"
 #include "layout/parallel_plan.h"
 #include "ops/ops.h"
 #include "ops/weight_work.h"
@@ -26,7 +27,7 @@ struct Context {
   parallel::ContextAttention& attention;
   const Mirror& angles;    ///< [T_max, D] of rotary positions (model/rotation), empty for learned ones
   std::uint64_t seed = 0;  ///< of dropout
-  layout::LeaseSize leases = layout::LeaseSize::block;
+  arch::LeaseRule leases = {};
 };
 
 /// The norm that the configuration asks for.

@@ -28,7 +28,7 @@ Decoder::Decoder(const Context& context, std::vector<layout::Chunk> chunks, std:
 void Decoder::declare(Arena& workspace, Arena& cache) {
   const DType type = context_.parameters.dtype();
   const Rows rows = rows_of(context_.boundaries, {1, rows_});  // of any samples and positions: boundaries split no rows
-  const BlockSizes sizes{context_.dims, rows, type, context_.attention};
+  const BlockSizes sizes{context_.dims, rows, type, context_.attention, arch::tile_sums(parts_, type)};
   cache_.declare(cache, chunks_, type);
   model::declare(workspace, saved_, sizes);
   if (chunks_.back().head) model::declare(workspace, head_memory_, context_.dims, rows, type, false);

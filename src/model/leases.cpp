@@ -7,13 +7,21 @@ namespace lockstep::model {
 LeasedWeights::LeasedWeights(parallel::ParameterStore& parameters, std::span<const layout::Part> parts, layout::Pass pass) {
   ensure(parts.size() <= most_leases_of_a_part, "a part of the model takes few leases");
   for (std::size_t i = 0; i < parts.size(); ++i) {
-    const auto& [unit, elements] = parts[i];
+    const layout::Part& part = parts[i];
     leases_[i].emplace(parameters.lease({parts[i], pass}));
-    weights_.add(parameters.units()[static_cast<std::size_t>(unit.value)], leases_[i]->flat(), elements);
+    weights_.add(parameters.units()[static_cast<std::size_t>(part.unit.value)], leases_[i]->flat(), part.elements);
     for (const parallel::PackedMatrix& packed : leases_[i]->packed()) {
       weights_.set(static_cast<arch::Role>(packed.role), packed.tensor);
     }
   }
+}
+
+LeasedTile LayerWeights::lease(const arch::Tile& tile) const {
+  parallel::Lease lease = parameters_->lease({tile.part, pass_});
+  const Tensor flat = lease.flat();
+  if (flat.elements() == tile.part.count()) return {std::move(lease), flat.reshape(Shape{tile.rows.count, tile.columns.count})};
+  const Tensor rows = flat.reshape(Shape{tile.rows.count, tile.part.row});
+  return {std::move(lease), rows.slice_columns(tile.columns.first, tile.columns.count)};
 }
 
 const WeightSet& BlockWeights::lease(const std::vector<layout::Part>& parts) {

@@ -16,7 +16,8 @@ namespace lockstep::model {
 
 inline constexpr std::size_t most_units_of_a_part = 2;
 
-inline constexpr std::size_t most_leases_of_a_part = 2;
+/// A sub-layer without its two matrices: its norm, and the bias of each.
+inline constexpr std::size_t most_leases_of_a_part = 3;
 
 /// Leases on `parts`, in their order, for as long as this lives; their tensors in one set.
 class LeasedWeights {
@@ -30,6 +31,33 @@ class LeasedWeights {
   WeightSet weights_;
 };
 
+/// A tile of a matrix [rows, columns], for as long as this lives.
+struct LeasedTile {
+  parallel::Lease lease;
+  Tensor matrix;
+};
+
+/// A sub-layer's weights for one pass: what is leased for as long as it works, and matrices of which it leases a tile at a time.
+class LayerWeights {
+ public:
+  /// Nothing is tiled.
+  LayerWeights(const WeightSet& whole) : whole_(whole) {}  // NOLINT(google-explicit-constructor)
+  /// The arguments outlive this.
+  LayerWeights(const WeightSet& whole, parallel::ParameterStore& parameters, const arch::BlockParts& parts, layout::Pass pass)
+      : whole_(whole), parameters_(&parameters), parts_(&parts), pass_(pass) {}
+  /// Empty where the matrix is tiled.
+  const Tensor& operator[](arch::Role role) const { return whole_[role]; }
+  /// Null: the matrix is whole.
+  const arch::TiledMatrix* tiled(arch::Role role) const { return parts_ == nullptr ? nullptr : parts_->find(role); }
+  LeasedTile lease(const arch::Tile& tile) const;
+
+ private:
+  const WeightSet& whole_;
+  parallel::ParameterStore* parameters_ = nullptr;
+  const arch::BlockParts* parts_ = nullptr;
+  layout::Pass pass_ = layout::Pass::forward;
+};
+
 /// A block's weights for one pass, given to each sub-layer when it asks: one lease for both, or one after the other, as the parts
 /// are.
 class BlockWeights {
@@ -40,8 +68,8 @@ class BlockWeights {
   BlockWeights(const BlockWeights&) = delete;
   BlockWeights& operator=(const BlockWeights&) = delete;
   /// Until the other sub-layer asks.
-  const WeightSet& attention() { return lease(parts_.attention); }
-  const WeightSet& mlp() { return lease(parts_.mlp); }
+  LayerWeights attention() { return {lease(parts_.attention), parameters_, parts_, pass_}; }
+  LayerWeights mlp() { return {lease(parts_.mlp), parameters_, parts_, pass_}; }
 
  private:
   const WeightSet& lease(const std::vector<layout::Part>& parts);

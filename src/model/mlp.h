@@ -11,11 +11,11 @@ class Mlp {
  public:
   Mlp(const Context& context, int layer);
   /// out [R, C] from saved.middle; keeps stats2 and pre_activation.
-  void forward(const Pass& pass, const WeightSet& w, BlockSaved& saved, const Tensor& out, const Scratch& scratch) const;
+  void forward(const Pass& pass, const LayerWeights& w, BlockSaved& saved, const Tensor& out, const Scratch& scratch) const;
   /// From saved.middle [Ro, C]: stats2 and pre_activation as forward() left them, and no output.
-  void run_again(const Pass& pass, const WeightSet& w, BlockSaved& saved, std::int64_t rows, const Scratch& scratch) const;
+  void run_again(const Pass& pass, const LayerWeights& w, BlockSaved& saved, std::int64_t rows, const Scratch& scratch) const;
   /// d [R, C]: the gradient of the output on entry, of saved.middle on return.
-  void backward(const Pass& pass, const WeightSet& w, const Gradients& gradients, BlockSaved& saved, const Tensor& d,
+  void backward(const Pass& pass, const LayerWeights& w, const Gradients& gradients, BlockSaved& saved, const Tensor& d,
                 const Scratch& scratch) const;
 
  private:
@@ -24,8 +24,9 @@ class Mlp {
     Tensor gate, up;
   };
   Halves split(const Tensor& hidden) const;
-  /// y [R, F] from norm(x) [R, C] by the rows from `first` on of the matrix that goes up.
-  void project(const Tensor& y, const Tensor& normed, const WeightSet& w, std::int64_t first, ops::Epilogue epilogue) const;
+  /// Both halves from norm(x) [R, C], the gate's first; y [R, F] is what goes up, with an epilogue.
+  void project_up(const Tensor& gate, const Tensor& y, const Tensor& normed, const LayerWeights& w, ops::Epilogue epilogue,
+                  const Scratch& scratch) const;
   /// Of the half that goes up, behind the gate's.
   std::int64_t up_row() const { return context_.dims.up_width() - context_.dims.ffn_width; }
   const Context& context_;

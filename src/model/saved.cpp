@@ -37,7 +37,7 @@ Rows rows_of(const parallel::Boundaries& boundaries, const parallel::TokenGrid& 
 }
 
 void declare(Arena& arena, BlockSaved& saved, const BlockSizes& sizes, const SavedNeeds& needs) {
-  const auto& [dims, rows, type, attention] = sizes;
+  const auto& [dims, rows, type, attention, tile_sums] = sizes;
   const Matrices inside(arena, rows.inside, type), outside(arena, rows.outside, type);
   if (needs.x) outside.matrix(saved.x, "x", dims.width);
   if (needs.kept) {
@@ -54,7 +54,7 @@ void declare(Arena& arena, BlockSaved& saved, const BlockSizes& sizes, const Sav
 }
 
 void declare(Arena& arena, BlockDeferred& deferred, const BlockSizes& sizes, const SavedNeeds& again) {
-  const auto& [dims, rows, type, attention] = sizes;
+  const auto& [dims, rows, type, attention, tile_sums] = sizes;
   const Matrices inside(arena, rows.inside, type), outside(arena, rows.outside, type);
   inside.matrix(deferred.attention_normed, "normed1", dims.width);
   inside.matrix(deferred.attention_d, "d_attention_out", dims.width);
@@ -67,7 +67,7 @@ void declare(Arena& arena, BlockDeferred& deferred, const BlockSizes& sizes, con
 }
 
 void declare(Arena& arena, Scratch& scratch, const BlockSizes& sizes, const ScratchNeeds& needs) {
-  const auto& [dims, rows, type, attention] = sizes;
+  const auto& [dims, rows, type, attention, tile_sums] = sizes;
   const Matrices inside(arena, rows.inside, type), outside(arena, rows.outside, type);
   const Arena::Mark start = arena.mark();
   outside.matrix(scratch.normed, "normed", dims.width);
@@ -81,6 +81,7 @@ void declare(Arena& arena, Scratch& scratch, const BlockSizes& sizes, const Scra
       if (needs.input_backward) inside.matrix(scratch.d_inside, "d_inside", dims.width);
     }
   }
+  if (tile_sums > 0) inside.statistics(scratch.tile_sums, "sums of tiles", tile_sums);
   const Arena::Mark shared = arena.mark();
   inside.spread(scratch.activated, "activated", dims.ffn_width);
   if (needs.weight_backward) {

@@ -43,6 +43,7 @@ struct BlockSizes {
   Rows rows;
   DType type;  ///< of activations
   parallel::ContextAttention& attention;
+  std::int64_t tile_sums = 0;  ///< arch::tile_sums()
 };
 struct SavedNeeds {
   bool x = true;     ///< false: the input lies elsewhere
@@ -75,6 +76,7 @@ struct Scratch {
   Tensor partial;                  ///< [R, C] f32: sums over a part of the features
   Tensor sums;                     ///< [Ro, C] f32: over all of them; where rows are not split they take the place of `partial`
   Tensor normed_inside, d_inside;  ///< [R, C] rows of all ranks, where rows are split
+  Tensor tile_sums;                ///< [R, BlockSizes::tile_sums] f32: what is summed from tile to tile of a matrix
   /// The gradient of the branch is needed when the residual stream's has changed: it is copied into `branch`.
   bool keeps_branch = false;
 };

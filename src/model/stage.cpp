@@ -10,10 +10,6 @@ using RecomputeKind = layout::Recompute::Kind;
 
 constexpr std::size_t matrices_of_a_block = 4;
 
-void append(std::vector<layout::Part>& to, const std::vector<layout::Part>& parts) {
-  to.insert(to.end(), parts.begin(), parts.end());
-}
-
 /// Blocks [first_of(end), end) of a chunk are run again together.
 template <class Index>
 Index first_of(Index end, const layout::Recompute& recompute) {
@@ -21,45 +17,80 @@ Index first_of(Index end, const layout::Recompute& recompute) {
   return (end - 1) / every * every;
 }
 
-/// As BlockWeights leases them.
-void append(std::vector<layout::Part>& to, const std::vector<layout::Part>& first, const std::vector<layout::Part>& second) {
-  append(to, first);
-  if (second != first) append(to, second);
-}
+/// What passes through blocks lease, in the order in which BlockWeights and LayerWeights do.
+class LeaseList {
+ public:
+  void add(const std::vector<layout::Part>& parts) { all_.insert(all_.end(), parts.begin(), parts.end()); }
+  void forward(const arch::BlockParts& block) {
+    attention(block);
+    if (block.mlp != block.attention) add(block.mlp);
+    project(block, {arch::Role::up_weight, arch::Role::down_weight});
+  }
+  /// What is run again before a block's backward pass: from its input, or from the feed-forward layer's. That keeps its lease.
+  void again(const arch::BlockParts& block, bool from_input) {
+    if (from_input && block.mlp != block.attention) attention(block);
+    add(block.mlp);
+    project(block, {arch::Role::up_weight});
+  }
+  /// `again`: it was run again.
+  void backward(const arch::BlockParts& block, bool again) {
+    if (!again) add(block.mlp);
+    project_back(block, {arch::Role::down_weight, arch::Role::up_weight});
+    if (block.mlp != block.attention) add(block.attention);
+    project_back(block, {arch::Role::attention_out_weight, arch::Role::qkv_weight});
+  }
+  std::vector<layout::Part> all() && { return std::move(all_); }
+
+ private:
+  void attention(const arch::BlockParts& block) {
+    add(block.attention);
+    project(block, {arch::Role::qkv_weight, arch::Role::attention_out_weight});
+  }
+  void project(const arch::BlockParts& block, std::initializer_list<arch::Role> roles) {
+    for (const arch::Role role : roles) {
+      if (const arch::TiledMatrix* matrix = block.find(role))
+        for (const arch::Tile& tile : matrix->tiles) all_.push_back(tile.part);
+    }
+  }
+  void project_back(const arch::BlockParts& block, std::initializer_list<arch::Role> roles) {
+    for (const arch::Role role : roles) {
+      const arch::TiledMatrix* matrix = block.find(role);
+      for (std::size_t i = 0; matrix != nullptr && i < matrix->tiles.size(); ++i) all_.push_back(matrix->backward(i).part);
+    }
+  }
+  std::vector<layout::Part> all_;
+};
 
 /// Of the backward pass through the blocks of `chunk`. `there`: the last ones need not be run again.
 std::vector<layout::Part> backward_parts(const arch::PartMap& map, const layout::Chunk& chunk, const layout::Recompute& recompute,
                                          bool there) {
-  std::vector<layout::Part> parts;
-  const bool full = recompute.kind == layout::Recompute::Kind::full;
+  LeaseList parts;
+  const bool full = recompute.kind == RecomputeKind::full;
   const auto block = [&](std::int64_t i) -> const arch::BlockParts& {
     return map.blocks[static_cast<std::size_t>(chunk.blocks.first + i)];
   };
   for (std::int64_t end = chunk.blocks.count; end > 0;) {
     const std::int64_t first = first_of(end, recompute);
-    const bool again = full && !(there && end == chunk.blocks.count);
-    for (std::int64_t i = first; again && i + 1 < end; ++i) append(parts, block(i).attention, block(i).mlp);
+    const bool again = recompute.kind != RecomputeKind::none && !(there && end == chunk.blocks.count);
+    for (std::int64_t i = first; again && i + 1 < end; ++i) parts.forward(block(i));
     for (std::int64_t i = end; i-- > first;) {
-      const auto& [attention, mlp] = block(i);
-      if (again && i + 1 == end && attention != mlp) append(parts, attention);
-      append(parts, mlp, attention);
+      const bool itself = again && i + 1 == end;
+      if (itself) parts.again(block(i), full);
+      parts.backward(block(i), itself);
     }
     end = first;
   }
-  return parts;
+  return std::move(parts).all();
 }
 
 layout::ChunkParts parts_of(const arch::PartMap& map, const layout::Chunk& chunk, const layout::Recompute& recompute) {
-  layout::ChunkParts parts;
-  if (chunk.embedding) append(parts.forward, map.embedding);
-  for (std::int64_t i = chunk.blocks.first; i < chunk.blocks.end(); ++i) {
-    const arch::BlockParts& block = map.blocks[static_cast<std::size_t>(i)];
-    append(parts.forward, block.attention, block.mlp);
-  }
-  if (chunk.head) append(parts.forward, map.head);
-  parts.backward = backward_parts(map, chunk, recompute, false);
-  parts.backward_at_once = backward_parts(map, chunk, recompute, true);
-  return parts;
+  LeaseList forward;
+  if (chunk.embedding) forward.add(map.embedding);
+  for (std::int64_t i = chunk.blocks.first; i < chunk.blocks.end(); ++i) forward.forward(map.blocks[static_cast<std::size_t>(i)]);
+  if (chunk.head) forward.add(map.head);
+  return {.forward = std::move(forward).all(),
+          .backward = backward_parts(map, chunk, recompute, false),
+          .backward_at_once = backward_parts(map, chunk, recompute, true)};
 }
 
 }  // namespace

@@ -78,7 +78,7 @@ void ModelMemory::declare_elsewhere(Arena& activations, const BlockSizes& sizes,
 void ModelMemory::declare(Arena& activations, Arena& workspace, const arch::ModelConfig& config, const layout::ShardedDims& dims,
                           DType type, parallel::Spill* spill) {
   const Shape stream{shape_.rows.outside, dims.width};
-  const BlockSizes sizes{dims, shape_.rows, type, *shape_.attention};
+  const BlockSizes sizes{dims, shape_.rows, type, *shape_.attention, shape_.tile_sums};
   bool head = false, immediate = false;
   if (shape_.kept != layout::Tier::device) declare_elsewhere(activations, sizes, spill);
   for (std::size_t c = 0; c < stages_.size(); ++c) {

@@ -47,6 +47,7 @@ struct ModelShape {
   parallel::ContextAttention* attention;  ///< which declares its own; outlives the memory
   layout::Recompute recompute = {};
   layout::Tier kept = layout::Tier::device;  ///< where what blocks keep lies until their backward pass
+  std::int64_t tile_sums = 0;                ///< arch::tile_sums()
 };
 
 class ModelMemory {

@@ -1,5 +1,9 @@
 #include "model/sub_layer.h"
 
+#include <array>
+
+#include "model/linear.h"
+
 namespace lockstep::model {
 
 ops::DropoutSite SubLayer::dropout(const Pass& pass) const {
@@ -17,23 +21,27 @@ Tensor SubLayer::sums(const Pass& pass, const Tensor& partial, const Scratch& sc
   return splits() ? scratch.sums.slice_rows(0, boundary_.outside(pass.grid()).rows()) : partial;
 }
 
-Tensor SubLayer::enter(const Pass& pass, const WeightSet& w, const Tensor& x, const Tensor& stats, const Scratch& scratch) const {
+Tensor SubLayer::enter(const Pass& pass, const LayerWeights& w, const Tensor& x, const Tensor& stats,
+                       const Scratch& scratch) const {
   const Tensor normed = scratch.normed.slice_rows(0, x.rows());
   norm_.forward(normed, stats, x, w[parts_.gain], w[parts_.norm_bias], context_.config.norm_eps);
   return gathered(pass, normed, scratch.normed_inside);
 }
 
-void SubLayer::leave(const Pass& pass, const WeightSet& w, const Tensor& out, const Tensor& x, const Tensor& inner,
+void SubLayer::leave(const Pass& pass, const LayerWeights& w, const Tensor& out, const Tensor& x, const Tensor& inner,
                      const Scratch& scratch) const {
   const ops::DropoutSite site = dropout(pass);
   const Tensor& bias = w[parts_.out_bias];
   const Tensor branch = site.p > 0 ? scratch.branch.slice_rows(0, x.rows()) : out;
   const Tensor residual = site.p > 0 ? Tensor{} : x;
+  const layout::Range features{0, context_.dims.width};
   if (is_local()) {
-    context_.ops.linear().forward(branch, inner, w[parts_.out_weight], {.bias = bias, .residual = residual});
+    const std::array whole{Projection{features, branch, inner, {.bias = bias, .residual = residual}}};
+    project(context_, w, parts_.out_weight, whole, scratch.tile_sums);
   } else {
     const Tensor partial = scratch.partial.slice_rows(0, pass.rows()), sums = this->sums(pass, partial, scratch);
-    context_.ops.linear().forward(partial, inner, w[parts_.out_weight]);
+    const std::array whole{Projection{features, partial, inner}};
+    project(context_, w, parts_.out_weight, whole, scratch.tile_sums);
     boundary_.reduce(sums, partial, pass.grid()).wait();
     context_.ops.elementwise().finish_sums(branch, sums, bias, residual);
   }
@@ -63,7 +71,7 @@ void SubLayer::push_out(const Gradients& gradients, const Tensor& inner, const T
   gradients.push(parts_.out_weight, is_local() ? gradients.set[parts_.out_bias] : Tensor{}, inner, d_out);
 }
 
-void SubLayer::enter_backward(const Pass& pass, const WeightSet& w, const Gradients& gradients, const EnterBackward& call,
+void SubLayer::enter_backward(const Pass& pass, const LayerWeights& w, const Gradients& gradients, const EnterBackward& call,
                               const Scratch& scratch) const {
   const auto& [x, stats, d_in, d] = call;
   const Tensor normed = scratch.normed.slice_rows(0, x.rows());
@@ -82,13 +90,13 @@ void SubLayer::enter_backward(const Pass& pass, const WeightSet& w, const Gradie
   if (is_local()) {
     norm.dn = scratch.d_normed.slice_rows(0, x.rows());
     norm.n = normed;
-    context_.ops.linear().backward_input(norm.dn, d_in, w[parts_.in_weight]);
+    project_back(context_, w, parts_.in_weight, norm.dn, d_in, scratch.tile_sums);
     norm_.backward(norm);
     gradients.push(parts_.in_weight, in_bias, normed, d_in);
     return;
   }
   const Tensor partial = scratch.partial.slice_rows(0, pass.rows()), sums = this->sums(pass, partial, scratch);
-  context_.ops.linear().backward_input(partial, d_in, w[parts_.in_weight]);
+  project_back(context_, w, parts_.in_weight, partial, d_in, scratch.tile_sums);
   comm::Request reduction = boundary_.reduce(sums, partial, pass.grid());
   norm_.apply(normed, stats, x, norm.gain, norm.bias);
   gradients.push(parts_.in_weight, in_bias, gathered(pass, normed, scratch.normed_inside), d_in);

@@ -5,6 +5,7 @@
 // adds bias and residual itself; otherwise it leaves sums in f32, and the bias comes when they are complete.
 
 #include "model/context.h"
+#include "model/leases.h"
 #include "model/saved.h"
 #include "model/weights.h"
 
@@ -31,9 +32,9 @@ class SubLayer {
       : context_(context), boundary_(boundary), norm_(norm_of(context)), parts_(parts), layer_(layer) {}
 
   /// norm(x) inside [R, C], of x [Ro, C]; keeps stats [Ro, 2].
-  Tensor enter(const Pass& pass, const WeightSet& w, const Tensor& x, const Tensor& stats, const Scratch& scratch) const;
+  Tensor enter(const Pass& pass, const LayerWeights& w, const Tensor& x, const Tensor& stats, const Scratch& scratch) const;
   /// out [Ro, C] = x + dropout(w2 inner + b2), of inner [R, ...]; out may be x.
-  void leave(const Pass& pass, const WeightSet& w, const Tensor& out, const Tensor& x, const Tensor& inner,
+  void leave(const Pass& pass, const LayerWeights& w, const Tensor& out, const Tensor& x, const Tensor& inner,
              const Scratch& scratch) const;
 
   /// The gradient of w2's product [R, C] for d [Ro, C], that of `out`.
@@ -41,7 +42,7 @@ class SubLayer {
   /// Pushes w2's gradient, for what leave_backward() gave.
   void push_out(const Gradients& gradients, const Tensor& inner, const Tensor& d_out) const;
   /// From the gradient of w1's product to that of x. w1's gradient is pushed while sums are carried out.
-  void enter_backward(const Pass& pass, const WeightSet& w, const Gradients& gradients, const EnterBackward& call,
+  void enter_backward(const Pass& pass, const LayerWeights& w, const Gradients& gradients, const EnterBackward& call,
                       const Scratch& scratch) const;
 
  private:

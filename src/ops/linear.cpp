@@ -13,6 +13,14 @@ bool is_plain(const Epilogue& epilogue) {
 
 bool is_plain(const InputEpilogue& epilogue) { return !epilogue.pre_activation; }
 
+// Sums that nothing is done with are left where they are.
+void check_sums(const Tensor& sums, const Tensor& out, bool plain) {
+  if (!sums) return;
+  check_matrix(sums, out.rows(), out.columns(), "sums", DType::f32);
+  const bool same = sums.data == out.data && sums.stride() == out.stride();
+  demand(!plain || out.dtype != DType::f32 || same, "sums", "f32 that nothing is done with goes on in its place");
+}
+
 // The gradient of logits stays f32 beside bf16.
 DType gradient_type(const Tensor& dy, DType storage) { return dy.dtype == DType::f32 ? DType::f32 : storage; }
 
@@ -30,7 +38,8 @@ void Linear::forward(const Tensor& y, const Tensor& x, const Tensor& w, const Ep
   check_optional_matrix(epilogue.pre_activation, tokens, out, "pre_activation", type);
   check_optional_matrix(epilogue.gate, tokens, out, "gate", type);
   check_optional_matrix(epilogue.residual, tokens, out, "residual", type);
-  check_device({&y, &x, &w, &epilogue.bias, &epilogue.pre_activation, &epilogue.gate, &epilogue.residual});
+  check_sums(epilogue.sums, y, is_plain(epilogue));
+  check_device({&y, &x, &w, &epilogue.bias, &epilogue.pre_activation, &epilogue.gate, &epilogue.residual, &epilogue.sums});
   const OpScope running = scope("forward", LayerProduct::forward, tokens, out, in);
   do_forward(y, x, w, epilogue);
 }
@@ -63,7 +72,8 @@ void Linear::backward_input(const Tensor& dx, const Tensor& dy, const Tensor& w,
   demand(!epilogue.gate || epilogue.pre_activation, "gate", "it comes with what it multiplied");
   check_optional_matrix(epilogue.gate, tokens, in, "gate", type);
   check_optional_matrix(epilogue.d_gate, tokens, in, "d_gate", type);
-  check_device({&dx, &dy, &w, &epilogue.pre_activation, &epilogue.gate, &epilogue.d_gate, &epilogue.activated});
+  check_sums(epilogue.sums, dx, is_plain(epilogue));
+  check_device({&dx, &dy, &w, &epilogue.pre_activation, &epilogue.gate, &epilogue.d_gate, &epilogue.activated, &epilogue.sums});
   const OpScope running = scope("backward_input", LayerProduct::input_gradient, tokens, out, in);
   do_backward_input(dx, dy, w, epilogue);
 }

@@ -18,6 +18,11 @@ namespace lockstep::ops {
 enum class Activation : std::uint8_t { none, gelu, gelu_tanh, relu, silu };
 inline constexpr std::size_t activation_count = 5;
 
+/// A product may be made in parts, one after the other: over a part of its in-features (or, of dx, its out-features) each, with
+/// `sums`, [B, N] f32 (of dx [B, K]), which every part but the last leaves, and every one but the first goes on with. Where the
+/// parts end at multiples of 256 the result has the bits of one call. In f32 they may be y (dx) itself, unless y is the residual,
+/// and must be where nothing else is done.
+///
 /// What is done with y while it is still in cache, in this order: + bias, store pre_activation, activation, + residual. With a
 /// gate the activation is the gate's, and y is multiplied by it: y = activation(gate) * y (SwiGLU: Shazeer 2020). In bf16 what
 /// an activation or a gate meets is rounded first, whether pre_activation keeps it or not.
@@ -27,6 +32,7 @@ struct Epilogue {
   Activation activation = Activation::none;
   Tensor residual = {};  ///< [B, N] or empty; may be y itself
   Tensor gate = {};      ///< [B, N] or empty
+  Tensor sums = {};      ///< [B, N] f32 or empty: the parts before this one
 };
 
 /// What is done with dx while it is still in cache: dx *= activation'(pre_activation). With a gate:
@@ -39,6 +45,7 @@ struct InputEpilogue {
   Tensor activated = {};
   Tensor gate = {};    ///< [B, K] or empty
   Tensor d_gate = {};  ///< [B, K], where there is a gate; may be the gate itself
+  Tensor sums = {};    ///< [B, K] f32 or empty: the parts before this one
 };
 
 class Linear : public Family {

@@ -19,13 +19,20 @@ ParameterMemory::ParameterMemory(std::vector<layout::Unit> all, const WeightStor
   ensure(plan.parameters.cut == plan.optimizer.cut, "a rank updates the weights that it keeps");
   gathers.ahead = plan.prefetch;
   gathers.class_of.resize(units.size());
+  gathers.class_of_tiles.resize(units.size(), GatherMemory::none);
   for (const arch::LeaseClass& kind : classes) {
-    for (const UnitIndex unit : kind.units) gathers.class_of[static_cast<std::size_t>(unit.value)] = gathers.classes.size();
+    std::vector<std::size_t>& class_of = kind.tiles ? gathers.class_of_tiles : gathers.class_of;
+    for (const UnitIndex unit : kind.units) class_of[static_cast<std::size_t>(unit.value)] = gathers.classes.size();
     const int in_turns = kind.at_once + (kind.sequence ? plan.prefetch : 0);
     const int slots = plan.reshard_after_forward ? std::min(kind.parts, in_turns) : kind.parts;
     const auto count = static_cast<std::size_t>(slots), moved = tier == layout::Tier::device ? 0 : count;
-    gathers.classes.push_back(
-        {kind.elements, std::vector<Tensor>(moved > 0 && cut.whole() ? 0 : count), std::vector<Mirror>(moved)});
+    const bool in_place = moved > 0 && cut.whole() && !kind.strided;
+    gathers.classes.push_back({.elements = kind.elements,
+                               .name = kind.tiles ? "gathered tiles" : "gathered",
+                               .strided = kind.strided,
+                               .contiguous = kind.contiguous,
+                               .slots = std::vector<Tensor>(in_place ? 0 : count),
+                               .brought = std::vector<Mirror>(moved)});
   }
 }
 
@@ -38,9 +45,11 @@ Tensor ParameterMemory::master(UnitIndex unit, const Tensor& published) const {
 std::int64_t ParameterMemory::most_brought(std::size_t kind, std::int64_t range) const {
   std::int64_t most = 0;
   for (std::size_t u = 0; u < units.size(); ++u) {
-    if (gathers.class_of[u] == kind) most = std::max(most, cut.held(units[u]).count);
+    if (gathers.class_of[u] == kind || gathers.class_of_tiles[u] == kind) most = std::max(most, cut.held(units[u]).count);
   }
-  return std::min(most, gathers.classes[kind].elements + 2 * range);
+  const GatherMemory::Class& parts = gathers.classes[kind];
+  const std::int64_t whole = parts.contiguous > 0 ? parts.contiguous + 2 * range : 0;
+  return std::min(most, std::max(whole, parts.strided ? range : 0));
 }
 
 void ParameterMemory::declare(Arena& weights_at, Arena& masters_at, Spill* elsewhere, std::int64_t range) {
@@ -56,7 +65,7 @@ void ParameterMemory::declare(Arena& weights_at, Arena& masters_at, Spill* elsew
   }
   for (std::size_t c = 0; c < gathers.classes.size(); ++c) {
     GatherMemory::Class& kind = gathers.classes[c];
-    for (Tensor& slot : kind.slots) weights_at.declare(slot, "gathered", Shape{kind.elements}, storage.type);
+    for (Tensor& slot : kind.slots) weights_at.declare(slot, std::string(kind.name), Shape{kind.elements}, storage.type);
     const std::int64_t bytes = Spill::bytes_of(most_brought(c, range), storage.type);
     for (Mirror& slot : kind.brought) Spill::declare(weights_at, slot, "brought", bytes);
   }

@@ -17,13 +17,21 @@ namespace lockstep::parallel {
 /// Where parts of units are gathered whose ranks keep a part each: places that units of a class use in turns.
 struct GatherMemory {
   struct Class {
-    std::int64_t elements = 0;         ///< of a place
+    std::int64_t elements = 0;  ///< of a place
+    std::string_view name = "gathered";
+    /// Some parts are put together, from what is brought a range at a time.
+    bool strided = false;
+    std::int64_t contiguous = 0;       ///< elements of the largest of the others
     std::vector<Tensor> slots = {};    ///< [elements], in the parameters' type; none where one rank brings all of it
     std::vector<Mirror> brought = {};  ///< u8; where weights lie elsewhere: what this rank has of a part, in whole ranges
   };
   std::vector<Class> classes = {};
-  std::vector<std::size_t> class_of = {};  ///< by unit
-  int ahead = 0;                           ///< leases that are gathered before they are asked for
+  static constexpr std::size_t none = static_cast<std::size_t>(-1);
+  std::vector<std::size_t> class_of = {}, class_of_tiles = {};  ///< by unit: of its tiles, and of what else it has
+  std::size_t class_of_part(const layout::Part& part) const {
+    return (part.tile() ? class_of_tiles : class_of)[static_cast<std::size_t>(part.unit.value)];
+  }
+  int ahead = 0;  ///< leases that are gathered before they are asked for
 };
 
 struct ParameterMemory {
@@ -47,6 +55,7 @@ struct ParameterMemory {
   Spill* spill = nullptr;       ///< elsewhere
   std::vector<int> numbers;     ///< by unit, in it
   GatherMemory gathers;         ///< where weights are cut, or lie elsewhere
+  Stream* stream = nullptr;     ///< in whose order strided parts are put together; outlives the store
   /// By unit, of what is updated here, in f32; empty: the weights are their own, or they lie elsewhere (parallel/offload).
   std::vector<Tensor> masters;
 

@@ -38,7 +38,7 @@ class [[nodiscard]] Lease {
   Lease(Lease&& other) noexcept;
   Lease& operator=(Lease&&) = delete;
   ~Lease();
-  /// [elements of the part], in the parameters' dtype.
+  /// [elements of the part], in the parameters' dtype; of a tile's rows all where they lie whole in memory.
   const Tensor& flat() const { return flat_; }
   /// What is read in place of the unit's parameters of these roles, or beside them; of the whole unit.
   std::span<const PackedMatrix> packed() const { return packed_; }

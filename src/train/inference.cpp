@@ -22,10 +22,11 @@ layout::ParallelPlan reading(layout::ParallelPlan plan) {
 
 layout::TensorRank tensor_of(const parallel::Groups& groups) { return {.rank = groups.at().tp, .ranks = groups.plan().tp}; }
 
-std::vector<arch::LeaseClass> classes_of(const arch::ModelConfig& model, const parallel::Groups& groups,
+std::vector<arch::LeaseClass> classes_of(const arch::ModelConfig& model, DType type, const parallel::Groups& groups,
                                          const std::vector<layout::Chunk>& chunks) {
   const std::vector<layout::Unit> units = arch::units_of(arch::unit_table(model), tensor_of(groups));
-  return arch::lease_classes(arch::parts_of(arch::part_map(model, units, groups.plan().leases), chunks), arch::unit_map(model));
+  return arch::lease_classes(arch::parts_of(arch::part_map(model, units, arch::lease_rule(groups.plan(), type)), chunks),
+                             arch::unit_map(model));
 }
 
 PipelineLinks links_of(const parallel::Groups& groups) {
@@ -45,7 +46,7 @@ Inference::Inference(const arch::ModelConfig& model, DType type, Runtime& runtim
       table_arena_("tables", MemoryKind::workspace),
       packed_arena_("packed_head", MemoryKind::parameters),
       weights_(arch::units_of(table_, arch::unit_map(model), chunks_, tensor_of(groups)), {.type = type, .master = false},
-               reading(groups.plan()), groups.at(), classes_of(model, groups, chunks_)),
+               reading(groups.plan()), groups.at(), classes_of(model, type, groups, chunks_)),
       parameters_(make_store(weights_, groups)),
       boundary_(parallel::make_reading_boundary(groups)),
       attention_(parallel::make_local_attention()),
@@ -57,10 +58,11 @@ Inference::Inference(const arch::ModelConfig& model, DType type, Runtime& runtim
                *attention_,
                angles_,
                0,
-               groups.plan().leases},
+               arch::lease_rule(groups.plan(), type)},
       runtime_(runtime),
       pinned_arena_("from files", MemoryKind::workspace),
       pieces_(ops.stream(), piece_buffer_) {
+  weights_.stream = &ops.stream();
   weights_.declare(arena_, arena_);
   HostPieces::declare(pinned_arena_, piece_buffer_, runtime.device());
   model::declare_angles(table_arena_, angles_, model);

@@ -20,9 +20,10 @@ std::string text_of(const std::vector<layout::Action>& actions) {
 std::string text_of(const RankList& list) {
   std::string text;
   for (const layout::Access& access : list.leases) {
-    const auto& [unit, elements] = access.part;
-    text += fmt::format("lease of elements {} to {} of unit {}, {}\n", elements.first, elements.end(), unit.value,
-                        access.pass == layout::Pass::forward ? "forward" : "backward");
+    const layout::Part& part = access.part;
+    const std::string columns = part.strided() ? fmt::format(", columns {} to {}", part.columns.first, part.columns.end()) : "";
+    text += fmt::format("lease of elements {} to {}{} of unit {}, {}\n", part.elements.first, part.elements.end(), columns,
+                        part.unit.value, access.pass == layout::Pass::forward ? "forward" : "backward");
   }
   for (const parallel::GradientBucket& bucket : list.reductions) {
     std::vector<int> units;

@@ -71,6 +71,7 @@ TEST(Layouts, ThePlainLayoutKeepsWhatChangesSums) {
   EXPECT_EQ(name_of(plain(layout("dp=2,zero=3,recompute=full,overlap=false,bucket=1,prefetch=0"))), "dp=2,gas=2");
   EXPECT_EQ(name_of(plain(layout("dp=2,zero=1,reduce=microbatch,moments=bf16"))), "dp=2,gas=2,reduce=microbatch,moments=bf16");
   EXPECT_EQ(name_of(plain(layout("dp=2,gas=1,reduce=microbatch"))), "dp=2,gas=1");
+  EXPECT_EQ(name_of(plain(layout("dp=2,zero=3,tiles=2x4"))), "dp=2,gas=2");
   EXPECT_EQ(name_of(plain(layout("dp=1,recompute=full,reduce=microbatch"))), "dp=1,gas=4");
   EXPECT_EQ(name_of(one_rank(layout("dp=3,gas=2,zero=3,moments=bf16"))), "dp=1,gas=6,moments=bf16");
 }
@@ -85,8 +86,9 @@ TEST(Layouts, WhatIsNoLayoutIsRefusedWithARemedy) {
             std::string::npos);
   EXPECT_NE(refusal("").find("has an empty word"), std::string::npos);
   EXPECT_NE(refusal("dp=2,").find("has an empty word"), std::string::npos);
-  for (const char* text : {"dp=0", "dp=two", "dp", "dp=2x", "gas=0", "zero=4", "zero_group=rack", "reduce=often", "prefetch=-1",
-                           "reshard=no", "recompute=every:0", "overlap=", "bucket=0", "moments=fp8", "ranks_per_host=0"}) {
+  for (const char* text :
+       {"dp=0", "dp=two", "dp", "dp=2x", "gas=0", "zero=4", "zero_group=rack", "reduce=often", "prefetch=-1", "reshard=no",
+        "recompute=every:0", "overlap=", "bucket=0", "moments=fp8", "tiles=4", "tiles=0x1", "ranks_per_host=0"}) {
     EXPECT_NE(refusal(text).find("must be"), std::string::npos) << text;
   }
   const std::string two = refusal("zero=7,dp=x");

@@ -7,7 +7,8 @@
 namespace lockstep::layout {
 namespace {
 
-constexpr PlanLimits small{.layers = 4, .heads = 6, .ffn_width = 40, .vocabulary = 65, .positions = 16};
+constexpr PlanLimits small{
+    .layers = 4, .heads = 6, .ffn_width = 40, .vocabulary = 65, .positions = 16, .in_features = 30, .out_features = 40};
 
 bool complains(const ParallelPlan& plan, std::int64_t ranks, std::string_view about) {
   const std::vector<Problem> problems = check(plan, small, ranks);
@@ -87,6 +88,8 @@ TEST(ParallelPlan, WhatNeedsAnotherSettingSaysSo) {
   EXPECT_TRUE(complains({.chunks = 2}, 1, "parallel.virtual_stages"));
   EXPECT_TRUE(complains({.parameters = {CutOver::all, Tier::device}}, 1, "cut only with gradients"));
   EXPECT_TRUE(complains({.tiles = {0, 1}}, 1, "memory.tiles = 0x1"));
+  EXPECT_TRUE(complains({.tiles = {31, 1}}, 1, "memory.tiles = 31x1: a block's smallest linear layer has 30 in-features"));
+  EXPECT_TRUE(complains({.tiles = {1, 41}}, 1, "memory.tiles = 1x41: a block's smallest linear layer has 40 out-features"));
   EXPECT_TRUE(complains({.pp = 2, .chunks = 2}, 2, "parallel.virtual_stages = 2: schedule 1f1b has one chunk a rank"));
   EXPECT_TRUE(complains({.pp = 2, .split = {2, 1}}, 2, "parallel.split = 2,1: it adds up to 3 layers, and the model has 4"));
   EXPECT_TRUE(complains({.pp = 2, .split = {2, 1, 1}}, 2, "it has 3 parts, and the pipeline 2 stages"));

@@ -103,10 +103,10 @@ class CheckingStore final : public parallel::ParameterStore {
 inline std::int64_t most_leased(const StoreCalls& calls, UnitIndex first, UnitIndex end) {
   std::int64_t now = 0, most = 0;
   for (const StoreCall& call : calls) {
-    const auto& [unit, elements] = call.access.part;
-    if (unit.value < first.value || unit.value >= end.value) continue;
-    if (call.kind == StoreCall::Kind::lease) now += elements.count;
-    if (call.kind == StoreCall::Kind::release) now -= elements.count;
+    const layout::Part& part = call.access.part;
+    if (part.unit.value < first.value || part.unit.value >= end.value) continue;
+    if (call.kind == StoreCall::Kind::lease) now += part.count();
+    if (call.kind == StoreCall::Kind::release) now -= part.count();
     most = std::max(most, now);
   }
   return most;

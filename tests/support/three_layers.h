@@ -49,7 +49,8 @@ struct ThreeLayers {
   /// One of the three ranks, with its thirds filled in.
   explicit ThreeLayers(comm::Communicator& world, int prefetch = 1)
       : groups(world, layout::Mesh(plan(prefetch))),
-        memory(units(), {}, plan(prefetch), groups.at(), {{.units = {a, b, c}, .elements = whole, .parts = 3, .sequence = true}}),
+        memory(units(), {}, plan(prefetch), groups.at(),
+               {{.units = {a, b, c}, .elements = whole, .parts = 3, .sequence = true, .contiguous = whole}}),
         store(parallel::make_parameter_store(memory, groups)) {
     world.attach(*machine.stream, machine.runtime->team());
     memory.declare(weights, weights);

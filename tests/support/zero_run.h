@@ -34,6 +34,7 @@ struct ZeroRun {
   int prefetch = 1;
   bool reshard_after_forward = true;
   layout::LeaseSize leases = layout::LeaseSize::block;
+  layout::Tiles tiles = {};
   layout::Recompute recompute = {};
   layout::Tier optimizer_tier = layout::Tier::device, parameters_tier = layout::Tier::device,
                activations_tier = layout::Tier::device;
@@ -59,6 +60,7 @@ struct ZeroRun {
     plan.prefetch = prefetch;
     plan.reshard_after_forward = reshard_after_forward;
     plan.leases = leases;
+    plan.tiles = tiles;
     plan.recompute = recompute;
     plan.optimizer.tier = optimizer_tier;
     plan.parameters.tier = parameters_tier;

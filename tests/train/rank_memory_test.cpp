@@ -249,7 +249,6 @@ TEST(RankMemory, PlansThatNothingKeepsToAreRefused) {
   refused([](ParallelPlan& plan) { plan.gradients.cut = CutOver::host; });
   refused([](ParallelPlan& plan) { plan.parameters.tier = Tier::disk; });
   refused([](ParallelPlan& plan) { plan.gradients.tier = Tier::host; });
-  refused([](ParallelPlan& plan) { plan.tiles.in = 2; });
   refused([](ParallelPlan& plan) { plan.chunks = 2; });
   refused([](ParallelPlan& plan) { plan.schedule = "backwards"; });
 }

@@ -110,6 +110,13 @@ std::vector<Key> memory_keys() {
           "where what blocks keep for their backward pass lies until then, likewise; memory.recompute says what they keep"),
       key<&RunConfig::memory, &Memory::nvme_path>("memory.nvme_path", any, loose, "",
                                                   "folder on a fast disk for what is offloaded; its files are unlinked at once"),
+      key<&RunConfig::memory, &Memory::tiles>(
+          "memory.tiles", any, loose, "",
+          "of memory.zero=3 and memory.offload_params: into how many tiles the matrix of a block's linear layer is cut, of its "
+          "in-features x of its out-features (1x4), at multiples of 256: one is gathered or read after the other; the same bits"),
+      key<&RunConfig::memory, &Memory::max_tile_bytes>(
+          "memory.max_tile_bytes", Rule::between(0, kMany), loose, "bytes",
+          "of memory.tiles: matrices of so many bytes, as a rank has them, and smaller ones stay whole"),
   };
 }
 

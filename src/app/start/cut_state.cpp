@@ -15,6 +15,17 @@ namespace {
 
 using layout::CutOver;
 
+/// Of the places in which a rank has leased weights.
+std::int64_t leased_bytes(const train::EngineConfig& config) {
+  std::int64_t bytes = 0;
+  const train::RankMemory memory(config, {});
+  for (const LedgerTensor& tensor : memory.ledger(0).tensors()) {
+    const bool place = tensor.name == "gathered" || tensor.name == "gathered tiles" || tensor.name == "brought";
+    if (tensor.kind == MemoryKind::parameters && place) bytes += tensor.bytes;
+  }
+  return bytes;
+}
+
 std::string gradient_bytes(const train::EngineConfig& config) {
   return format_bytes(static_cast<std::uint64_t>(train::RankMemory(config, {}).ledger(0).total(MemoryKind::gradients)));
 }
@@ -118,6 +129,26 @@ std::vector<std::string> notes_on_offload(const RunConfig& config, const train::
   }
   if (!elsewhere.empty()) notes.push_back("offloaded: " + elsewhere);
   return notes;
+}
+
+std::vector<std::string> notes_on_tiles(const RunConfig& config, const train::EngineConfig& settings) {
+  if (!layout::tiles_from(config.memory.tiles).value_or(layout::Tiles{}).cut()) return {};
+  const std::string setting = fmt::format("memory.tiles = {}: ", config.memory.tiles);
+  if (!settings.plan.tiles.cut())
+    return {setting +
+            "weights lie whole in memory (neither memory.zero=3 nor memory.offload_params), so this saves nothing here"};
+  train::EngineConfig whole = settings;
+  whole.plan.tiles = {};
+  const std::int64_t cut_bytes = leased_bytes(settings), whole_bytes = leased_bytes(whole);
+  if (train::lease_parts(settings, train::rank_part(settings, {})).blocks.front().tiled.empty()) {
+    return {
+        fmt::format("{}no matrix of a block is larger than memory.max_tile_bytes = {} and has more than {} features to cut, so "
+                    "this saves nothing here",
+                    setting, config.memory.max_tile_bytes, layout::tile_features)};
+  }
+  return {fmt::format("{}places for leased weights take {} instead of {}", setting,
+                      format_bytes(static_cast<std::uint64_t>(cut_bytes)),
+                      format_bytes(static_cast<std::uint64_t>(whole_bytes)))};
 }
 
 }  // namespace lockstep::app

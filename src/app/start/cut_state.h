@@ -17,4 +17,7 @@ std::vector<std::string> notes_on_cut_state(const train::EngineConfig& config);
 std::vector<std::string> notes_on_offload(const RunConfig& config, const train::EngineConfig& settings,
                                           const std::string& elsewhere = {});
 
+/// And about what memory.tiles cuts; none where it asks for nothing.
+std::vector<std::string> notes_on_tiles(const RunConfig& config, const train::EngineConfig& settings);
+
 }  // namespace lockstep::app

@@ -78,6 +78,15 @@ void add_offload(const RankNeeds& needs, std::vector<Alternative>& all) {
   all.back().settings.plan = together;
 }
 
+// Where weights are leased part by part.
+void add_tiles(const RankNeeds& needs, std::vector<Alternative>& all) {
+  const layout::ParallelPlan& plan = needs.settings.plan;
+  const bool leased = plan.parameters.cut != CutOver::none || plan.parameters.tier != layout::Tier::device;
+  if (!leased || plan.tiles.cut()) return;
+  all.push_back({"memory.tiles=1x4", needs.settings});
+  all.back().settings.plan.tiles = {.in = 1, .out = 4, .larger_than = plan.tiles.larger_than};
+}
+
 void add_saves(const RankNeeds& needs, std::vector<Alternative>& all) {
   if (!needs.settings.saves_beside) return;
   all.push_back({"checkpoint.async=false", needs.settings});
@@ -90,6 +99,7 @@ std::vector<Alternative> alternatives_to(const RankNeeds& needs) {
   add_recomputation(needs, all);
   add_smaller_batches(needs, all);
   add_offload(needs, all);
+  add_tiles(needs, all);
   add_saves(needs, all);
   return all;
 }

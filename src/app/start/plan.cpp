@@ -94,6 +94,8 @@ layout::ParallelPlan layout_of(const RunConfig& config, std::int64_t trainers) {
   const bool hosts = config.memory.zero_group == "node";
   layout::set_zero_level(plan, zero_level(config), hosts ? layout::CutOver::host : layout::CutOver::all);
   plan.prefetch = static_cast<int>(config.memory.prefetch);
+  plan.tiles = layout::tiles_from(config.memory.tiles).value_or(layout::Tiles{});
+  plan.tiles.larger_than = config.memory.max_tile_bytes;
   plan.reshard_after_forward = config.memory.reshard_after_forward;
   plan.allow_tp_across_hosts = config.parallel.allow_tp_across_hosts;
   // Whether the host's memory is another one than the device's is known later (plan_of); what can be combined is not its matter.
@@ -149,6 +151,8 @@ layout::ParallelPlan plan_of(const RunConfig& config, const arch::ModelConfig& m
   if (std::vector<Problem> problems = layout::check(plan, arch::plan_limits(model, model.block_size), trainers.size());
       !problems.empty())
     throw UserError(std::move(problems));
+  // Weights that lie whole in memory are read there: tiles would only make products smaller.
+  if (plan.parameters.cut == layout::CutOver::none && plan.parameters.tier == layout::Tier::device) plan.tiles = {};
   if (plan.pp > 1 && plan.split.empty()) plan.split = balanced_split(plan, model, config.model.block_size, trainers);
   return plan;
 }

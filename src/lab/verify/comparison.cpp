@@ -78,13 +78,20 @@ class Comparison::Rank final : public RankObserver {
   void reads(const layout::Unit& unit, const layout::Part& part, const Tensor& values) override {
     if (readable_ == nullptr) return;
     std::map<Key, Part> parts;
-    for_each_run(record_.whole, unit, part.elements, values, {}, [&](const HeldRun& run) {
-      compare(run, *readable_, {.quantity = Quantity::read, .step = step_, .parameter = run.parameter}, parts);
-    });
+    const auto read = [&](const layout::Range& elements, const Tensor& of) {
+      for_each_run(record_.whole, unit, elements, of, {}, [&](const HeldRun& run) {
+        compare(run, *readable_, {.quantity = Quantity::read, .step = step_, .parameter = run.parameter}, parts);
+      });
+    };
+    const bool gathered = part.strided() && values.elements() == part.count();  // else its rows lie whole in memory
+    if (!gathered) read(part.elements, values);
+    const std::int64_t rows = gathered ? part.elements.count / part.row : 0, columns = part.columns.count;
+    for (std::int64_t row = 0; row < rows; ++row)
+      read({part.elements.first + row * part.row + part.columns.first, columns}, values.flat(row * columns, columns));
     // A step reads the same weights several times.
-    for (const auto& [key, read] : parts) {
-      Part& worst = findings_.parts.try_emplace(key, read).first->second;
-      if (read.held > worst.held) worst = read;
+    for (const auto& [key, found] : parts) {
+      Part& worst = findings_.parts.try_emplace(key, found).first->second;
+      if (found.held > worst.held) worst = found;
     }
   }
   void reduced(int step, parallel::TrainingState& state, train::StepResult& result) override {

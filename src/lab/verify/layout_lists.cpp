@@ -26,6 +26,8 @@ std::vector<std::string> quick() {
           "dp=2,zero=3",
           "dp=2,zero=3,prefetch=2,recompute=full",
           "dp=2,zero=3,reshard=false,overlap=false",
+          "dp=3,zero=3,tiles=2x2,recompute=selective",
+          "dp=1,offload=params,tiles=2x2",
           "dp=2,reduce=microbatch",
           "dp=2,reduce=microbatch,zero=2",
           "dp=3,gas=1,zero=3",
@@ -81,6 +83,14 @@ std::vector<std::string> all() {
   add(with_all({"dp=2,reduce=microbatch", "dp=2,zero=1", "dp=2,zero=2", "pp=2:zb-h1"}, {"offload=optimizer"}));
   add(with_all({"dp=3,zero=3"}, with_all({"prefetch=0", "prefetch=3", "reshard=false"}, recomputing)));
   add(with_all(with_all({"dp=1", "dp=3"}, {"moments=bf16"}), levels));
+  const std::vector<std::string> tiles{"tiles=1x2", "tiles=2x1", "tiles=2x3"};
+  add(with_all({"dp=1", "dp=2,zero=3", "dp=3,zero=3", "dp=4,zero=3,zero_group=node"}, tiles));
+  add(with_all({"dp=1,offload=params", "dp=3,zero=3,offload=params", "dp=2,zero=3,offload=optimizer+params+activations"}, tiles));
+  add(with_all(with_all({"dp=2,zero=3"}, recomputing), tiles));
+  add(with_all({"dp=2,zero=3"}, with_all({"prefetch=0", "prefetch=3", "reshard=false", "reduce=microbatch"}, tiles)));
+  add(with_all({"dp=2,tp=2,zero=3", "dp=2,tp=2,sequence,zero=3", "dp=2,pp=2,zero=3", "dp=2,pp=2:zb-v,zero=3,recompute=full",
+                "dp=2,cp=2,zero=3", "dp=2,tp=2,pp=2,sequence,zero=3"},
+               tiles));
   const std::vector<std::string> tensor{"tp=2", "tp=3", "tp=4", "tp=6", "tp=2,sequence", "tp=4,sequence", "tp=5,sequence"};
   add(tensor);
   add(with_all(tensor, recomputing));

@@ -33,6 +33,7 @@ class CpuLinear final : public Linear {
                      .context = &context,
                      .operands = {context.y, context.pre_activation, context.gate, context.residual},
                      .type = y.dtype};
+    go_on(task, epilogue.sums);
     run(task);
   }
 
@@ -59,6 +60,7 @@ class CpuLinear final : public Linear {
                      .operands = {store.y},
                      .type = dx.dtype};
     }
+    go_on(task, epilogue.sums);
     run(task);
   }
 
@@ -85,6 +87,15 @@ class CpuLinear final : public Linear {
          .accumulate = accumulate,
          .sums = floats_of(db),
          .sum_rows = kernels_.of(dy.dtype).sum_rows});
+  }
+
+  // Blocks are added onto `sums`, which are C itself where nothing is to be finished.
+  static void go_on(ProductTask& task, const Tensor& sums) {
+    if (!sums) return;
+    task.accumulate = task.finish.apply == nullptr;
+    if (task.accumulate) return;
+    task.onto = floats_of(sums);
+    task.onto_stride = sums.stride();
   }
 
   // C = A B without an epilogue; a finish stores what is not f32.

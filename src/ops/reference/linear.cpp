@@ -13,7 +13,7 @@ class LinearReference final : public Linear {
   void do_forward(const Tensor& y, const Tensor& x, const Tensor& w, const Epilogue& epilogue) override {
     for (std::int64_t i = 0; i < x.rows(); ++i) {
       for (std::int64_t j = 0; j < w.rows(); ++j) {
-        double sum = 0;
+        double sum = epilogue.sums ? get(epilogue.sums, i, j) : 0;
         for (std::int64_t k = 0; k < x.columns(); ++k) sum += static_cast<double>(get(x, i, k)) * get(w, j, k);
         if (epilogue.bias) sum += get(epilogue.bias, j);
         if (epilogue.pre_activation) put(epilogue.pre_activation, i, j, sum);
@@ -29,7 +29,7 @@ class LinearReference final : public Linear {
   void do_backward_input(const Tensor& dx, const Tensor& dy, const Tensor& w, const InputEpilogue& epilogue) override {
     for (std::int64_t i = 0; i < dy.rows(); ++i) {
       for (std::int64_t k = 0; k < w.columns(); ++k) {
-        double sum = 0;
+        double sum = epilogue.sums ? get(epilogue.sums, i, k) : 0;
         for (std::int64_t j = 0; j < w.rows(); ++j) sum += static_cast<double>(get(dy, i, j)) * get(w, j, k);
         if (epilogue.gate) {
           const double gate = get(epilogue.gate, i, k), up = get(epilogue.pre_activation, i, k);

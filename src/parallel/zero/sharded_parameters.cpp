@@ -24,7 +24,7 @@ Lease ShardedParameters::lease(const layout::Access& access) {
   order_.take(access);
   Slot* slot = find(access.part);
   if (slot == nullptr) {
-    slot = free_slot(access.part.unit, true);
+    slot = free_slot(access.part, true);
     ensure(slot != nullptr, "no more is leased at a time than there are places for");
     fetch(*slot, access.part);
   }
@@ -39,14 +39,14 @@ Lease ShardedParameters::lease(const layout::Access& access) {
 }
 
 ShardedParameters::Slot* ShardedParameters::find(const layout::Part& part) {
-  std::vector<Slot>& slots = slots_of(part.unit);
+  std::vector<Slot>& slots = slots_of(part);
   const auto found = std::ranges::find(slots, part, &Slot::part);
   return found == slots.end() ? nullptr : &*found;
 }
 
-ShardedParameters::Slot* ShardedParameters::free_slot(UnitIndex unit, bool awaited) {
+ShardedParameters::Slot* ShardedParameters::free_slot(const layout::Part& part, bool awaited) {
   Slot* best = nullptr;
-  for (Slot& slot : slots_of(unit)) {
+  for (Slot& slot : slots_of(part)) {
     if (slot.leases > 0 || (slot.awaited && !awaited)) continue;
     const auto rank = [](const Slot& s) { return std::pair(s.awaited, s.used); };
     if (best == nullptr || rank(slot) < rank(*best)) best = &slot;
@@ -59,13 +59,55 @@ void ShardedParameters::fetch(Slot& slot, const layout::Part& part) {
   if (memory_.spill != nullptr) memory_.spill->finish(slot.bringing);  // what was expected and did not come
   slot.part = part;
   slot.due = true;
+  gathered_ += part.count();
+  if (part.strided()) return put_together(slot);
   const auto u = static_cast<std::size_t>(part.unit.value);
   const layout::Range held = memory_.cut.held(memory_.units[u]), mine = share(part, group_.rank());
   const layout::Range within{mine.count > 0 ? mine.first - held.first : 0, mine.count};
-  gathered_ += part.elements.count;
   if (slot.brought != nullptr) return bring(slot, within);
   slot.own = memory_.weights[u].flat(within.first, within.count);
   gather(slot);
+}
+
+layout::Range ShardedParameters::share(const layout::Part& part, int rank) const {
+  const layout::Range held = layout::range_of(memory_.units[static_cast<std::size_t>(part.unit.value)], rank, group_.size());
+  if (!part.strided()) return layout::overlap(held, part.elements);
+  const std::int64_t first = part.count_before(held.first);
+  return {first, part.count_before(held.end()) - first};
+}
+
+void ShardedParameters::put_together(Slot& slot) {
+  const auto u = static_cast<std::size_t>(slot.part.unit.value);
+  const layout::Range held = memory_.cut.held(memory_.units[u]), mine = share(slot.part, group_.rank());
+  slot.own = slot.memory->flat(mine.first, mine.count);
+  if (slot.brought == nullptr) {
+    pick(slot, memory_.weights[u], held);
+    return gather(slot);
+  }
+  const layout::Range needed = layout::overlap(held, slot.part.elements);
+  const int number = memory_.numbers[u];
+  for (std::int64_t at = needed.first; at < needed.end();) {
+    const layout::Range range = memory_.spill->cover(number, {at - held.first, 1}),
+                        elements{held.first + range.first, range.count};
+    at = elements.end();
+    if (slot.part.count_before(elements.first) == slot.part.count_before(elements.end())) continue;
+    const Mirror to = Spill::part(*slot.brought, 0, Spill::bytes_of(range.count, dtype()));
+    slot.bringing = memory_.spill->read(number, range, to);
+    memory_.spill->finish(slot.bringing);
+    pick(slot, typed(to.device, 0, range.count, dtype()), elements);
+  }
+}
+
+void ShardedParameters::pick(const Slot& slot, const Tensor& values, const layout::Range& elements) {
+  ensure(memory_.stream != nullptr, "parts are put together on a stream");
+  const layout::Part& part = slot.part;
+  const std::int64_t end = part.count_before(elements.end()), columns = part.columns.count;
+  for (std::int64_t at = part.count_before(elements.first); at < end;) {
+    const std::int64_t column = at % columns, count = std::min(columns - column, end - at);
+    const std::int64_t from = part.elements.first + at / columns * part.row + part.columns.first + column;
+    copy(*memory_.stream, slot.memory->flat(at, count), values.flat(from - elements.first, count));
+    at += count;
+  }
 }
 
 void ShardedParameters::bring(Slot& slot, const layout::Range& mine) {
@@ -105,7 +147,7 @@ void ShardedParameters::look_ahead(const layout::Part& part) {
 bool ShardedParameters::gather_ahead(const layout::Part& part) {
   Slot* slot = find(part);
   if (slot == nullptr) {
-    slot = free_slot(part.unit, false);
+    slot = free_slot(part, false);
     if (slot == nullptr) return false;
     fetch(*slot, part);
   } else if (slot->memory != nullptr) {

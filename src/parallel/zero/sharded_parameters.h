@@ -2,8 +2,9 @@
 
 // Weights of which each rank keeps a part (ZeRO-3, FSDP): a lease gathers them into one of a few slots, and those that come next
 // are gathered while what was leased computes. Where a rank's part lies elsewhere (parallel/offload) it is brought first, ahead
-// of the lease, too; one rank's part is all, and is brought to where it is leased. What lies in a slot stays there until another
-// part needs the place or the weights change, so that a part that is soon leased again is not gathered twice.
+// of the lease, too; one rank's part is all, and is brought to where it is leased. A tile of which a rank has pieces of rows is
+// put together from them first, so that gathered parts are always matrices without gaps. What lies in a slot stays there until
+// another part needs the place or the weights change, so that a part that is soon leased again is not gathered twice.
 
 #include <cstdint>
 #include <vector>
@@ -54,24 +55,24 @@ class ShardedParameters final : public ParameterStore {
   };
 
   void release(const layout::Access& access) noexcept override;
-  std::vector<Slot>& slots_of(UnitIndex unit) { return slots_[memory_.gathers.class_of[static_cast<std::size_t>(unit.value)]]; }
+  std::vector<Slot>& slots_of(const layout::Part& part) { return slots_[memory_.gathers.class_of_part(part)]; }
   Slot* find(const layout::Part& part);
   /// The place that was not used for longest, of those that no lease holds; of those that are awaited, if `awaited` and there is
   /// no other. Null when there is none.
-  Slot* free_slot(UnitIndex unit, bool awaited);
+  Slot* free_slot(const layout::Part& part, bool awaited);
   /// Begins: to gather, or to bring what is to be gathered.
   void fetch(Slot& slot, const layout::Part& part);
   void bring(Slot& slot, const layout::Range& mine);
+  /// Puts what this rank has of a strided part in its place among that of all ranks.
+  void put_together(Slot& slot);
+  /// The same of `values`, which are `elements` of the unit.
+  void pick(const Slot& slot, const Tensor& values, const layout::Range& elements);
   /// What is brought is there; it is being gathered from now on, where others have the rest.
   void gather(Slot& slot);
-  layout::Range share(const layout::Part& part, int rank) const {
-    return layout::overlap(layout::range_of(memory_.units[static_cast<std::size_t>(part.unit.value)], rank, group_.size()),
-                           part.elements);
-  }
+  /// A rank's elements of a part: where they lie in the unit; of a strided one, where they lie in the part.
+  layout::Range share(const layout::Part& part, int rank) const;
   /// Where a part lies that is there.
-  Tensor leased(const Slot& slot) const {
-    return slot.memory == nullptr ? slot.own : slot.memory->flat(0, slot.part.elements.count);
-  }
+  Tensor leased(const Slot& slot) const { return slot.memory == nullptr ? slot.own : slot.memory->flat(0, slot.part.count()); }
   void look_ahead(const layout::Part& part);
   /// False when there is no place.
   bool gather_ahead(const layout::Part& part);

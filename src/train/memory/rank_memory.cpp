@@ -9,9 +9,7 @@ namespace lockstep::train {
 
 RankMemory::RankMemory(const EngineConfig& config, const layout::Coordinates& at, Device device)
     : part(rank_part(config, at)),
-      parameters(part.units, config.weights, config.plan, at,
-                 arch::lease_classes(arch::parts_of(arch::part_map(config.model, part.units, config.plan.leases), part.chunks),
-                                     part.map)),
+      parameters(part.units, config.weights, config.plan, at, arch::lease_classes(lease_parts(config, part), part.map)),
       attention(parallel::make_attention(config.plan, at, config.positions)),
       model(model_shape(config, part, *attention)),
       device_(device),

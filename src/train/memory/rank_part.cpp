@@ -16,7 +16,6 @@ void check_placements(const EngineConfig& config) {
   const auto cut_like_optimizer = [&](layout::CutOver cut) { return cut == layout::CutOver::none || cut == plan.optimizer.cut; };
   ensure(cut_like_optimizer(plan.parameters.cut) && cut_like_optimizer(plan.gradients.cut),
          "what is cut is cut over the same ranks, the optimizer's state first");
-  ensure(plan.tiles == layout::Tiles{}, "layers are leased whole");
 }
 
 /// Rows of a micro-batch on both sides of the boundaries, of the positions that the rank has of its samples. With sequence
@@ -52,13 +51,19 @@ RankPart rank_part(const EngineConfig& config, const layout::Coordinates& at) {
   return part;
 }
 
+arch::PartMap lease_parts(const EngineConfig& config, const RankPart& part) {
+  const arch::LeaseRule rule = arch::lease_rule(config.plan, config.weights.type);
+  return arch::parts_of(arch::part_map(config.model, part.units, rule), part.chunks);
+}
+
 model::ModelShape model_shape(const EngineConfig& config, const RankPart& part, parallel::ContextAttention& attention) {
   return {.rows = rows_of(config, part),
           .chunks = part.chunks,
           .lives = layout::lives_of(part.actions, part.chunks, config.plan.microbatches),
           .attention = &attention,
           .recompute = config.plan.recompute,
-          .kept = config.plan.activations};
+          .kept = config.plan.activations,
+          .tile_sums = arch::tile_sums(lease_parts(config, part), config.weights.type)};
 }
 
 parallel::GradientWork gradient_work(const EngineConfig& config, const RankPart& part, int ranks) {

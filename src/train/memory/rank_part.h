@@ -25,9 +25,11 @@ struct RankPart {
   bool embedding = false, head = false;
 };
 /// Throws BrokenRule for a plan that nothing keeps to: state that is cut over different ranks, a place for gradients of their
-/// own, state of parameter servers' workers that lies elsewhere, and tiles.
+/// own, and state of parameter servers' workers that lies elsewhere.
 RankPart rank_part(const EngineConfig& config, const layout::Coordinates& at);
 
+/// What the passes of the part lease.
+arch::PartMap lease_parts(const EngineConfig& config, const RankPart& part);
 /// Sizes of the memory that the part's passes need; `attention` outlives it.
 model::ModelShape model_shape(const EngineConfig& config, const RankPart& part, parallel::ContextAttention& attention);
 /// What its steps add up, over `ranks` ranks.

@@ -58,8 +58,12 @@ void LibraryProducts::run_rows(const ProductTask& task, std::int64_t row, std::i
                            .c_stride = finished ? task.n : task.c_stride,
                            .a_transposed = task.a_transposed,
                            .b_transposed = task.b_transposed,
-                           .accumulate = task.accumulate,
+                           .accumulate = task.accumulate || task.onto != nullptr,
                            .type = task.a_type};
+  if (task.onto != nullptr) {
+    auto* sums = reinterpret_cast<float*>(memory_.data());
+    for (std::int64_t i = 0; i < rows; ++i) std::copy_n(task.onto + (row + i) * task.onto_stride, task.n, sums + i * task.n);
+  }
   void* c = finished ? static_cast<void*>(memory_.data()) : task.c;
   matmul(shape).run(row_of(task.a, task.a_type, row, task.a_transposed ? 1 : task.a_stride), task.b, c);
 }

@@ -29,7 +29,7 @@ struct Product::BlockStep {
   std::int64_t from_stride;
   float* to;
   std::int64_t to_stride;
-  bool exact;  // `from` or `to` is C itself, which has no padding
+  bool exact;  // `from` or `to` is C itself, or what it goes on from, which have no padding
   Ahead* ahead;
 };
 
@@ -65,7 +65,7 @@ Cut Product::cut(const ProductTask& task, int threads) const {
 
 void Product::run(const ProductTask& task) {
   const bool thin = task.m <= ThinStep::most_rows && task.m * task.k <= Workspace::b;
-  if (thin && task.b_transposed && !task.a_transposed && !task.accumulate) return run_thin(task);
+  if (thin && task.b_transposed && !task.a_transposed && !task.accumulate && task.onto == nullptr) return run_thin(task);
   const Cut parts = cut(task, team_.size());
   for (std::int64_t i = 0; i < parts.stripes; ++i) next_blocks_[i].store(0, std::memory_order_relaxed);
   const std::int64_t workers = std::min<std::int64_t>(team_.size(), parts.stripes * parts.row_blocks);
@@ -233,6 +233,9 @@ void Product::run_strip(const ProductTask& task, const Area& strip, const Pass& 
   const Way& by = way(task);
   const std::int64_t width = round_up(strip.columns, by.kernel.columns);
   float* c = task.c == nullptr ? nullptr : task.c + strip.row * task.c_stride + strip.column;
+  const float* before = task.accumulate ? c : nullptr;
+  if (task.onto != nullptr) before = task.onto + strip.row * task.onto_stride + strip.column;
+  const std::int64_t before_stride = task.accumulate ? task.c_stride : task.onto_stride;
   for (std::int64_t k = pass.first; k < pass.first + pass.count; k += k_block) {
     const std::int64_t count = std::min(k_block, task.k - k);
     const bool first = k == 0, last = k + count == task.k;
@@ -240,17 +243,17 @@ void Product::run_strip(const ProductTask& task, const Area& strip, const Pass& 
     if (pass.pack) pack_b(task, strip, k, count, b);
     Ahead ahead(by.kernel);
     fetch_next(task, strip, pass, k, ahead);
-    const bool from_c = first && task.accumulate, to_c = last && task.finish.apply == nullptr;
+    const bool goes_on = first && before != nullptr, to_c = last && task.finish.apply == nullptr;
     run_block(task,
               {.area = strip,
                .k = k,
                .count = count,
                .b = b,
-               .from = from_c ? c : (first ? nullptr : sums),
-               .from_stride = from_c ? task.c_stride : width,
+               .from = first ? before : sums,
+               .from_stride = goes_on ? before_stride : width,
                .to = to_c ? c : sums,
                .to_stride = to_c ? task.c_stride : width,
-               .exact = from_c || to_c,
+               .exact = goes_on || to_c,
                .ahead = &ahead},
               scratch);
     if (last && !to_c) task.finish.apply(task.finish.context, strip, sums, width);

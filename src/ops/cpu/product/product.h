@@ -58,7 +58,9 @@ struct ProductTask {
   float* c;                  ///< not used when there is a finish
   std::int64_t c_stride;
   bool accumulate = false;
-  Finish finish = {};          ///< instead of storing to c; not together with accumulate
+  Finish finish = {};           ///< instead of storing to c; not together with accumulate
+  const float* onto = nullptr;  ///< [m, n] or null, with a finish: what the blocks of k are added onto
+  std::int64_t onto_stride = 0;
   float* sums = nullptr;       ///< [m] or null, with a_transposed: (+)= the sum over k of A, taken while A is in cache
   SumRows sum_rows = nullptr;  ///< who takes it
 
