@@ -62,6 +62,17 @@ std::vector<layout::Part> of_sub_layer(bool attention, UnitIndex index, const la
   return parts;
 }
 
+/// Parts that are leased at a time.
+void add(LeaseClass& to, const std::vector<layout::Part>& some) {
+  to.at_once = std::max(to.at_once, static_cast<int>(some.size()));
+  to.parts += static_cast<int>(some.size());
+  for (const layout::Part& part : some) {
+    to.elements = std::max(to.elements, part.count());
+    to.strided = to.strided || part.strided();
+    if (!part.strided()) to.contiguous = std::max(to.contiguous, part.count());
+  }
+}
+
 }  // namespace
 
 LeaseRule lease_rule(const layout::ParallelPlan& plan, DType type) { return {plan.leases, plan.tiles, type}; }
@@ -118,15 +129,6 @@ PartMap parts_of(PartMap parts, const std::vector<layout::Chunk>& chunks) {
 std::vector<LeaseClass> lease_classes(const PartMap& parts, const UnitMap& map) {
   LeaseClass blocks{.units = map.blocks, .sequence = true}, ends{.units = {map.embedding, map.head}}, tied{.units = {map.tied}};
   LeaseClass tiles{.units = map.blocks, .sequence = true, .tiles = true};
-  const auto add = [](LeaseClass& to, const std::vector<layout::Part>& some) {
-    to.at_once = std::max(to.at_once, static_cast<int>(some.size()));
-    to.parts += static_cast<int>(some.size());
-    for (const layout::Part& part : some) {
-      to.elements = std::max(to.elements, part.count());
-      to.strided = to.strided || part.strided();
-      if (!part.strided()) to.contiguous = std::max(to.contiguous, part.count());
-    }
-  };
   for (const BlockParts& block : parts.blocks) {
     add(blocks, block.attention);
     if (block.mlp != block.attention) add(blocks, block.mlp);
