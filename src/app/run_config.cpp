@@ -97,6 +97,22 @@ void check_saves(const RunConfig& config, std::vector<Problem>& problems) {
        "checkpoint.async=false, or train.backend=DDP"});
 }
 
+void check_canonical(const RunConfig& config, std::vector<Problem>& problems) {
+  if (!config.numerics.canonical) return;
+  if (products_of(config) == ops::Products::library) {
+    problems.push_back(
+        {"numerics.products = library: the library adds in an order of its own, and numerics.canonical = true in that "
+         "of fixed ranges",
+         "numerics.products=ours, or numerics.canonical=false"});
+  }
+  if (config.train.backend == "ps") {
+    problems.push_back(
+        {"train.backend = ps: parameter servers add up gradients by workers, and numerics.canonical = true by fixed "
+         "ranges",
+         "train.backend=DDP, or numerics.canonical=false"});
+  }
+}
+
 }  // namespace
 
 std::vector<Problem> check(const RunConfig& config) {
@@ -144,6 +160,7 @@ std::vector<Problem> check(const RunConfig& config) {
   }
   check_offload(config, problems);
   check_saves(config, problems);
+  check_canonical(config, problems);
   for (Problem& problem : settings::check_backend(config)) problems.push_back(std::move(problem));
   for (Problem& problem : check_servers(config)) problems.push_back(std::move(problem));
   return problems;

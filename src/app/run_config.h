@@ -151,6 +151,7 @@ struct RunConfig {
   };
   struct Numerics {
     std::string isa = "auto", products = "ours", bf16 = "auto";
+    bool canonical = false;
     bool operator==(const Numerics&) const = default;
   };
   struct Checkpoint {

@@ -71,7 +71,8 @@ layout::PlanLimits plan_limits(const ModelConfig& config, std::int64_t positions
           .vocabulary = config.vocabulary,
           .positions = positions,
           .in_features = std::min({config.width, dims.attention_width(), dims.ffn_width}),
-          .out_features = std::min({config.width, dims.qkv_width(), dims.up_width()})};
+          .out_features = std::min({config.width, dims.qkv_width(), dims.up_width()}),
+          .kv_heads = config.kv_heads};
 }
 
 }  // namespace lockstep::arch

@@ -146,6 +146,9 @@ constexpr std::array words{
                 wish.layout.gradients.bucket_bytes = bytes;
                 return true;
               }},
+    KnownWord{
+        {"canonical", "", "sums by fixed ranges, in what is compared with too: dp, gas, tp and sequence promise bits as well"},
+        [](Wish& wish, std::string_view value) { return wish.layout.plan.canonical = value.empty(); }},
     KnownWord{{"documents", "", "samples are several documents that do not see each other, in what is compared with too"},
               [](Wish& wish, std::string_view value) { return wish.layout.documents = value.empty(); }},
     KnownWord{{"moments", "fp32|bf16", "the type of the optimizer's state, of what is compared with too (that of the weights)"},
@@ -266,6 +269,7 @@ std::string name_of(const Layout& layout, const LayoutDefaults& defaults) {
   say(!offloaded(plan).empty(), fmt::format("offload={}", offloaded(plan)));
   say(!layout.gradients.overlap, "overlap=false");
   say(layout.gradients.bucket_bytes != defaults.bucket_bytes, fmt::format("bucket={}", layout.gradients.bucket_bytes));
+  say(plan.canonical, "canonical");
   say(layout.documents, "documents");
   if (layout.moments) all.emplace_back(*layout.moments == DType::bf16 ? "moments=bf16" : "moments=fp32");
   return fmt::format("{}", fmt::join(all, ","));
@@ -280,6 +284,7 @@ Layout plain(const Layout& layout) {
   same.plan.cp = plan.cp;
   same.plan.context = plan.context;
   same.plan.microbatches = plan.microbatches;
+  same.plan.canonical = plan.canonical;
   // Hosts decide who attends with whom.
   const bool hosts = plan.context == layout::ContextMethod::ulysses_ring;
   same.plan.ranks_per_host = hosts ? plan.ranks_per_host : same.plan.ranks();
@@ -291,6 +296,7 @@ Layout plain(const Layout& layout) {
 Layout one_rank(const Layout& layout) {
   Layout one{.moments = layout.moments, .documents = layout.documents};
   one.plan.microbatches = layout.microbatches();
+  one.plan.canonical = layout.plan.canonical;
   return one;
 }
 

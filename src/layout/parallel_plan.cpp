@@ -9,6 +9,7 @@
 #include <numeric>
 #include <utility>
 
+#include "layout/canonical_grid.h"
 #include "layout/pipeline/schedules.h"
 #include "layout/pipeline/split.h"
 
@@ -181,6 +182,49 @@ void check_schedule(const ParallelPlan& plan, std::vector<Problem>& problems) {
                       fmt::format("{}", fmt::join(names, " or "))});
 }
 
+// What canonical mode sums by ranges is cut where ranges end, and by powers of two, as the tree is.
+void check_canonical(const ParallelPlan& plan, const PlanLimits& limits, std::vector<Problem>& problems) {
+  constexpr std::string_view off = "numerics.canonical=false";
+  const auto degree = [&](std::string_view name, std::int64_t value, std::string_view remedy) {
+    if (divides_canonical_ranges(value)) return;
+    problems.push_back(
+        {fmt::format("{} = {}: numerics.canonical = true sums by {} ranges, which a layout divides by 1, 2, 4 or {}", name, value,
+                     canonical_ranges, canonical_ranges),
+         fmt::format("{}, or {}", remedy, off)});
+  };
+  degree("parallel.tp", plan.tp, "take one of these");
+  degree("data-parallel ranks x optimizer.gas", std::int64_t{plan.dp} * plan.microbatches,
+         "choose parallel.dp and optimizer.gas that multiply to one of these (fewer, larger micro-batches learn the same)");
+  if (plan.cp > 1) {
+    problems.push_back(
+        {fmt::format("parallel.cp = {} (parallel.context = {}): numerics.canonical = true has no fixed ranges for sums "
+                     "over positions that ranks divide",
+                     plan.cp, to_string(plan.context)),
+         fmt::format("parallel.cp=1 with parallel.tp and parallel.sequence=true, or {}", off)});
+  }
+  if (plan.tiles.cut()) {
+    problems.push_back(
+        {fmt::format("memory.tiles = {}: numerics.canonical = true sums whole matrices by ranges", to_string(plan.tiles)),
+         fmt::format("memory.tiles=1x1, or {}", off)});
+  }
+  if (plan.reduce == ReduceEvery::microbatch && plan.microbatches > 1) {
+    problems.push_back(
+        {"parallel.reduce = microbatch: numerics.canonical = true adds micro-batches and ranks in the order of one tree",
+         fmt::format("parallel.reduce=step, or {}", off)});
+  }
+  const std::int64_t kv_heads = limits.kv_heads > 0 ? limits.kv_heads : limits.heads;
+  const std::int64_t group = std::max<std::int64_t>(1, limits.heads / kv_heads);
+  for (int rank = 1; rank < plan.tp; ++rank) {
+    if (part_of(limits.heads, rank, plan.tp).first % group == 0) continue;
+    problems.push_back(
+        {fmt::format("parallel.tp = {}: the model has {} key/value heads, so tensor ranks would share one, and add up "
+                     "their parts of its gradient, which numerics.canonical = true has no fixed ranges for",
+                     plan.tp, kv_heads),
+         fmt::format("a parallel.tp that divides {}, or {}", kv_heads, off)});
+    break;
+  }
+}
+
 }  // namespace
 
 std::vector<Problem> check(const ParallelPlan& plan, const PlanLimits& limits, std::int64_t ranks) {
@@ -189,6 +233,7 @@ std::vector<Problem> check(const ParallelPlan& plan, const PlanLimits& limits, s
   check_shares(plan, limits, problems);
   check_hosts(plan, problems);
   check_context_hosts(plan, problems);
+  if (plan.canonical) check_canonical(plan, limits, problems);
   if (plan.sequence && plan.tp == 1)
     problems.push_back({"parallel.sequence = true: there is no tensor parallelism to share tokens with",
                         "set parallel.tp, or parallel.sequence=false"});
@@ -291,6 +336,7 @@ std::string describe(const ParallelPlan& plan) {
   if (plan.sequence) say("sequence");
   if (plan.recompute != Recompute{}) say(fmt::format("recompute={}", to_string(plan.recompute)));
   if (plan.tiles.cut()) say(fmt::format("tiles={}", to_string(plan.tiles)));
+  if (plan.canonical) say("canonical");
   return text.empty() ? "one rank" : text;
 }
 

@@ -87,6 +87,7 @@ struct ParallelPlan {
   LeaseSize leases = LeaseSize::block;
   int ranks_per_host = 1;  ///< neighbouring ranks that share a host; 0: hosts have different numbers of them
   bool allow_tp_across_hosts = false;
+  bool canonical = false;  ///< sums have an order that no degree changes (canonical_grid.h)
 
   int ranks() const { return dp * tp * cp * pp; }
   /// Parts that the model's blocks are cut into.
@@ -104,6 +105,7 @@ int context_hosts(const ParallelPlan& plan);
 struct PlanLimits {
   std::int64_t layers = 1, heads = 1, ffn_width = 1, vocabulary = 1, positions = 1;
   std::int64_t in_features = 1, out_features = 1;  ///< the fewest of a block's linear layers
+  std::int64_t kv_heads = 0;                       ///< 0: as many as heads
 };
 
 /// Everything that is wrong with the plan for `ranks` ranks, each with a remedy; empty when nothing is.

@@ -18,7 +18,9 @@ AttentionLayer::AttentionLayer(const Context& context, int layer)
                   .in_bias = Role::qkv_bias,
                   .out_weight = Role::attention_out_weight,
                   .out_bias = Role::attention_out_bias,
-                  .dropout = ops::Site::attention_out},
+                  .dropout = ops::Site::attention_out,
+                  .in_grid = &Canonical::qkv,
+                  .out_grid = &Canonical::heads},
                  layer),
       layer_(layer) {}
 

@@ -7,6 +7,7 @@
 #include "arch/config.h"
 #include "arch/parts.h"
 #include "layout/parallel_plan.h"
+#include "model/canonical.h"
 #include "ops/ops.h"
 #include "ops/weight_work.h"
 #include "parallel/boundary.h"
@@ -28,6 +29,9 @@ struct Context {
   const Mirror& angles;    ///< [T_max, D] of rotary positions (model/rotation), empty for learned ones
   std::uint64_t seed = 0;  ///< of dropout
   arch::LeaseRule leases = {};
+  const Canonical* canonical = nullptr;  ///< null: not in canonical mode
+  /// One of its grids, or null.
+  const ops::SumGrid* grid(ops::SumGrid Canonical::* of) const { return canonical == nullptr ? nullptr : &(canonical->*of); }
 };
 
 /// The norm that the configuration asks for.

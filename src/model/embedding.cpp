@@ -33,18 +33,22 @@ void EmbeddingLayer::forward(const Pass& pass, const WeightSet& w, const Tensor&
 }
 
 void EmbeddingLayer::backward(const Pass& pass, const GradientSet& gradient, const Tensor& d_tokens, const Tensor& tokens,
-                              const Tensor& d, const Scratch& scratch) const {
+                              const Tensor& d, const Scratch& scratch, int microbatch) const {
   const ops::DropoutSite site = dropout(pass);
   if (site.p > 0) context_.ops.dropout().backward(d, d, site);
-  if (gradient[Role::position_table]) {
+  const Tensor& positions = gradient[Role::position_table];
+  if (positions && context_.canonical == nullptr) {
     const Pass outside = outside_pass(pass, boundary_);
-    context_.ops.embedding().backward_positions(gradient[Role::position_table], d, outside.positions, gradient.accumulate,
-                                                outside.starts);
+    context_.ops.embedding().backward_positions(positions, d, outside.positions, gradient.accumulate, outside.starts);
   }
   Tensor inside = d;
   if (boundary_.kind() == parallel::BoundaryKind::splitting) {
     inside = scratch.d_inside.slice_rows(0, pass.rows());
     boundary_.gather(inside, d, pass.grid()).wait();
+  }
+  if (context_.canonical != nullptr) {
+    if (positions) context_.canonical->sum_positions(context_.ops, positions, inside, pass.positions, pass.starts);
+    return context_.canonical->add_tokens(context_.ops, d_tokens, inside, tokens, context_.dims.first_token, microbatch);
   }
   context_.ops.embedding().backward_tokens(d_tokens, inside, tokens, context_.dims.first_token);
 }

@@ -1,8 +1,11 @@
 #include "model/head.h"
 
 #include <algorithm>
+#include <array>
 
 #include "base/checked.h"
+#include "base/sum_tree.h"
+#include "layout/canonical_grid.h"
 
 namespace lockstep::model {
 
@@ -16,14 +19,15 @@ std::int64_t logit_rows(const layout::ShardedDims& dims, std::int64_t rows) {
   return std::min(rows, fitting);
 }
 
-void declare(Arena& arena, HeadMemory& memory, const layout::ShardedDims& dims, const Rows& rows, DType type, bool training) {
+void declare(Arena& arena, HeadMemory& memory, const layout::ShardedDims& dims, const Rows& rows, DType type, bool training,
+             bool canonical) {
   const Arena::Mark start = arena.mark();
   const Shape inside{rows.inside, dims.width}, outside{rows.outside, dims.width};
   arena.declare(memory.normed, "normed", outside, type);
   arena.declare(memory.stats, "stats", Shape{rows.outside, 2}, DType::f32);
   arena.declare(memory.logits, "logits", Shape{logit_rows(dims, rows.inside), dims.vocabulary}, DType::f32);
-  if (dims.vocabulary_parts > 1) {
-    const Shape numbers{dims.vocabulary_parts * memory.logits.rows() * ops::Loss::summary_columns};
+  if (const int parts = canonical ? layout::canonical_ranges : dims.vocabulary_parts; parts > 1) {
+    const Shape numbers{parts * memory.logits.rows() * ops::Loss::summary_columns};
     arena.declare(memory.summaries, "summaries", numbers, DType::f64);
   }
   if (training) arena.declare(memory.d_normed, "d_normed", outside, type);
@@ -52,17 +56,57 @@ const Tensor& Head::projection(const WeightSet& w) const {
 
 void Head::judge(const Tensor& logits, const Objective& chunk) {
   const layout::ShardedDims& dims = context_.dims;
+  if (context_.canonical != nullptr) {
+    std::array<ops::VocabularyPart, layout::canonical_ranges> own;
+    int count = 0;
+    for (const std::vector<ops::IndexRun>& range : context_.canonical->vocabulary.ranges) {
+      const ops::IndexRun& run = range.front();
+      own[static_cast<std::size_t>(count)] = {context_.canonical->first_vocabulary_range() + count, dims.first_token + run.first,
+                                              run.count};
+      ++count;
+    }
+    return judge_parts(logits, chunk, std::span(own).first(static_cast<std::size_t>(count)), layout::canonical_ranges);
+  }
   if (dims.vocabulary_parts == 1) {
     context_.ops.loss().forward(logits, chunk.targets, dims.vocabulary, chunk.scale, chunk.loss);
     return;
   }
   const ops::VocabularyPart part{dims.vocabulary_part, dims.first_token, dims.vocabulary};
+  judge_parts(logits, chunk, {&part, 1}, dims.vocabulary_parts);
+}
+
+void Head::judge_parts(const Tensor& logits, const Objective& chunk, std::span<const ops::VocabularyPart> own, int parts) {
   const std::int64_t numbers = logits.rows() * ops::Loss::summary_columns;
-  const Tensor summaries = memory_.summaries.flat(0, dims.vocabulary_parts * numbers);
-  const Tensor own = summaries.flat(part.number * numbers, numbers);
-  context_.ops.loss().summarise(own, logits, chunk.targets, part, static_cast<bool>(chunk.scale));
-  boundary_.collect(summaries, own).join(context_.ops.stream());
-  context_.ops.loss().finish(logits, chunk.targets, part, summaries, chunk.scale, chunk.loss);
+  const Tensor summaries = memory_.summaries.flat(0, parts * numbers);
+  const auto columns = [&](const ops::VocabularyPart& part) {
+    return logits.slice_columns(part.first_token - context_.dims.first_token, part.tokens);
+  };
+  for (const ops::VocabularyPart& part : own) {
+    const Tensor summary = summaries.flat(part.number * numbers, numbers);
+    context_.ops.loss().summarise(summary, columns(part), chunk.targets, part, static_cast<bool>(chunk.scale));
+  }
+  if (context_.dims.vocabulary_parts > 1) {
+    const Tensor mine = summaries.flat(own.front().number * numbers, std::ssize(own) * numbers);
+    boundary_.collect(summaries, mine).join(context_.ops.stream());
+  }
+  for (const ops::VocabularyPart& part : own) {
+    const Tensor loss = &part == &own.front() ? chunk.loss : Tensor{};  // every part says the same
+    context_.ops.loss().finish(columns(part), chunk.targets, part, summaries, chunk.scale, loss);
+  }
+}
+
+void Head::learn(const Tensor& inside, const Tensor& partial, const ops::IndexRun& rows, const Objective& objective,
+                 const WeightSet& w, ops::WeightSink& sink, const Tensor& gradient, bool accumulate) {
+  for (std::int64_t first = rows.first; first < rows.end(); first += memory_.logits.rows()) {
+    const std::int64_t count = std::min(memory_.logits.rows(), rows.end() - first);
+    const Tensor normed = inside.slice_rows(first, count);
+    const Tensor logits = memory_.logits.slice_rows(0, count);
+    context_.ops.linear().forward(logits, normed, projection(w));
+    judge(logits, {objective.targets.flat(first, count), objective.loss, objective.scale});
+    context_.ops.linear().backward_input(partial.slice_rows(first, count), logits, projection(w),
+                                         {.grid = context_.grid(&Canonical::vocabulary)});
+    sink.push({normed, logits, gradient, {}, first > rows.first || accumulate});
+  }
 }
 
 void Head::loss_and_gradient(const parallel::TokenGrid& tokens, const Tensor& x, const Objective& objective, const WeightSet& w,
@@ -71,14 +115,19 @@ void Head::loss_and_gradient(const parallel::TokenGrid& tokens, const Tensor& x,
   const bool local = boundary_.kind() == parallel::BoundaryKind::local;
   const Tensor inside = norm(tokens, x, w);
   const Tensor partial = (local ? memory_.d_normed : memory_.partial).slice_rows(0, rows);
-  for (std::int64_t first = 0; first < rows; first += memory_.logits.rows()) {
-    const std::int64_t count = std::min(memory_.logits.rows(), rows - first);
-    const Tensor normed = inside.slice_rows(first, count);
-    const Tensor logits = memory_.logits.slice_rows(0, count);
-    context_.ops.linear().forward(logits, normed, projection(w));
-    judge(logits, {objective.targets.flat(first, count), objective.loss, objective.scale});
-    context_.ops.linear().backward_input(partial.slice_rows(first, count), logits, projection(w));
-    gradients.sink.push({normed, logits, gradients.set[projection_], {}, first > 0 || gradients.set.accumulate});
+  const Tensor& gradient = gradients.set[projection_];
+  if (const Canonical* canonical = context_.canonical; canonical == nullptr) {
+    learn(inside, partial, {0, rows}, objective, w, gradients.sink, gradient, gradients.set.accumulate);
+  } else {
+    const auto place = [&](int number) { return canonical->head_place(gradient, number); };
+    for (int range = 0; range < canonical->sample_ranges(); ++range) {
+      const ops::IndexRun& run = canonical->tokens.ranges[static_cast<std::size_t>(range)].front();
+      const Tensor to = place(place_in_tree(range));
+      if (run.count == 0) context_.ops.elementwise().zero(to);
+      learn(inside, partial, run, {objective.targets, objective.loss.flat(range, 1), objective.scale}, w, gradients.sink, to,
+            false);
+      merge_behind(range, [&](int below, int above) { context_.ops.elementwise().add(place(below), place(above)); });
+    }
   }
   Tensor d_normed = partial;
   if (!local) {
@@ -86,17 +135,19 @@ void Head::loss_and_gradient(const parallel::TokenGrid& tokens, const Tensor& x,
     boundary_.reduce(sums, partial, tokens).wait();
     d_normed = rounded(context_, sums, memory_.d_normed);
   }
-  norm_.backward({.dx = d,
-                  .n = {},
-                  .d_gain = gradients.set[Role::final_gain],
-                  .d_bias = gradients.set[Role::final_bias],
-                  .dn = d_normed,
-                  .x = x,
-                  .stats = memory_.stats.slice_rows(0, x.rows()),
-                  .gain = w[Role::final_gain],
-                  .bias = w[Role::final_bias],
-                  .residual = {},
-                  .accumulate = gradients.set.accumulate});
+  const ops::NormBackward back{.dx = d,
+                               .n = {},
+                               .d_gain = gradients.set[Role::final_gain],
+                               .d_bias = gradients.set[Role::final_bias],
+                               .dn = d_normed,
+                               .x = x,
+                               .stats = memory_.stats.slice_rows(0, x.rows()),
+                               .gain = w[Role::final_gain],
+                               .bias = w[Role::final_bias],
+                               .residual = {},
+                               .accumulate = gradients.set.accumulate};
+  if (context_.canonical != nullptr) return context_.canonical->norm_backward(context_.ops, norm_, boundary_, back);
+  norm_.backward(back);
 }
 
 void Head::loss(const parallel::TokenGrid& tokens, const Tensor& x, const Objective& objective, const WeightSet& w) {

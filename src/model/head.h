@@ -19,16 +19,18 @@ struct HeadMemory {
   Tensor stats;          ///< [Ro, 2] f32
   Tensor logits;         ///< [logit_rows, V] f32
   Tensor d_normed;       ///< [Ro, C] in training
-  Tensor summaries;      ///< [n, logit_rows, 3] f64 of the vocabulary's n parts (ops/loss), where it is divided
+  Tensor summaries;      ///< [n, logit_rows, 3] f64 of the vocabulary's n parts (ops/loss), where there are several
   Tensor normed_inside;  ///< [R, C] where rows are split
   Tensor partial, sums;  ///< [R, C], [Ro, C] f32, as in Scratch, where something is carried
 };
-void declare(Arena& arena, HeadMemory& memory, const layout::ShardedDims& dims, const Rows& rows, DType type, bool training);
+void declare(Arena& arena, HeadMemory& memory, const layout::ShardedDims& dims, const Rows& rows, DType type, bool training,
+             bool canonical = false);
 
 /// What a pass is judged by.
 struct Objective {
-  Tensor targets;     ///< [R] i32; -1 is ignored
-  Tensor loss;        ///< [1] f64: the sum of the rows' losses is added to it
+  Tensor targets;  ///< [R] i32; -1 is ignored
+  /// [1] f64: the sum of the rows' losses is added to it. In canonical mode a gradient comes with one for each range of samples.
+  Tensor loss;
   Tensor scale = {};  ///< [1] f32, one over the step's global number of targets: what the gradient is multiplied by
 };
 
@@ -53,6 +55,12 @@ class Head {
  private:
   /// The losses of a chunk's logits; with a scale they become their gradient.
   void judge(const Tensor& logits, const Objective& chunk);
+  /// The same of a vocabulary of several parts, of which this rank has some.
+  void judge_parts(const Tensor& logits, const Objective& chunk, std::span<const ops::VocabularyPart> own, int parts);
+  /// Of rows [begin, begin + count): their losses and what these give to `partial`, the gradient of the norm's output, and to
+  /// `gradient`, that of the projection.
+  void learn(const Tensor& inside, const Tensor& partial, const ops::IndexRun& rows, const Objective& objective,
+             const WeightSet& w, ops::WeightSink& sink, const Tensor& gradient, bool accumulate);
   /// The final norm's output inside: [R, C].
   Tensor norm(const parallel::TokenGrid& tokens, const Tensor& x, const WeightSet& w);
   /// [V, C]: a tied table may have a packed copy that is the head's alone.

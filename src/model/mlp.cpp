@@ -17,7 +17,9 @@ Mlp::Mlp(const Context& context, int layer)
                   .in_bias = Role::up_bias,
                   .out_weight = Role::down_weight,
                   .out_bias = Role::down_bias,
-                  .dropout = ops::Site::mlp_out},
+                  .dropout = ops::Site::mlp_out,
+                  .in_grid = &Canonical::up,
+                  .out_grid = &Canonical::features},
                  layer) {}
 
 Mlp::Halves Mlp::split(const Tensor& hidden) const {

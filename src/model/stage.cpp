@@ -202,7 +202,7 @@ void Stage::loss(const Pass& pass, Microbatch microbatch, const Tensor& x, const
 
 void Stage::embedding_backward(const Pass& pass, Microbatch microbatch, const Tensor& tokens, const Tensor& d) {
   OpenGradients gradient(gradients_, context_.parameters.units(), map_.embedding, microbatch);
-  embedding_.backward(pass, gradient.set(), gradients_.open_rows(microbatch), tokens, d, scratch_);
+  embedding_.backward(pass, gradient.set(), gradients_.open_rows(microbatch), tokens, d, scratch_, microbatch.value);
   gradient.close();
 }
 
@@ -233,7 +233,7 @@ void Stage::blocks_backward(const Pass& pass, Microbatch microbatch, const Tenso
       }
       OpenGradients gradient(gradients_, context_.parameters.units(), unit(i), microbatch);
       ops::WeightSink& sink = deferred != nullptr ? static_cast<ops::WeightSink&>(queues(microbatch)[i]) : sink_;
-      blocks_[i].backward(pass, w, {gradient.set(), sink}, mine, d,
+      blocks_[i].backward(pass, w, {gradient.set(), sink, context_.grid(&Canonical::tokens)}, mine, d,
                           deferred != nullptr ? BackwardScratch(scratch_, (*deferred)[i]) : BackwardScratch(scratch_));
       if (deferred == nullptr) gradient.close();
     }

@@ -36,11 +36,12 @@ void SubLayer::leave(const Pass& pass, const LayerWeights& w, const Tensor& out,
   const Tensor residual = site.p > 0 ? Tensor{} : x;
   const layout::Range features{0, context_.dims.width};
   if (is_local()) {
-    const std::array whole{Projection{features, branch, inner, {.bias = bias, .residual = residual}}};
+    const std::array whole{
+        Projection{features, branch, inner, {.bias = bias, .residual = residual, .grid = context_.grid(parts_.out_grid)}}};
     project(context_, w, parts_.out_weight, whole, scratch.tile_sums);
   } else {
     const Tensor partial = scratch.partial.slice_rows(0, pass.rows()), sums = this->sums(pass, partial, scratch);
-    const std::array whole{Projection{features, partial, inner}};
+    const std::array whole{Projection{features, partial, inner, {.grid = context_.grid(parts_.out_grid)}}};
     project(context_, w, parts_.out_weight, whole, scratch.tile_sums);
     boundary_.reduce(sums, partial, pass.grid()).wait();
     context_.ops.elementwise().finish_sums(branch, sums, bias, residual);
@@ -58,17 +59,26 @@ Tensor SubLayer::leave_backward(const Pass& pass, const Gradients& gradients, co
     branch = scratch.branch.slice_rows(0, d.rows());
     context_.ops.elementwise().cast(branch, d);
   }
-  if (is_local()) return branch;
-  // The bias was added outside: its gradient is the sum of the rows there, as that of a table of one position.
-  if (const Tensor& bias = gradients.set[parts_.out_bias]; bias) {
-    context_.ops.embedding().backward_positions(bias.reshape(Shape{1, bias.elements()}), branch, {0, 1},
-                                                gradients.set.accumulate);
-  }
-  return gathered(pass, branch, scratch.d_inside);
+  if (!is_local() || context_.canonical != nullptr) sum_out_bias(gradients, branch);
+  return is_local() ? branch : gathered(pass, branch, scratch.d_inside);
+}
+
+// The bias was added outside: its gradient is the sum of the rows there, as that of a table of one position.
+void SubLayer::sum_out_bias(const Gradients& gradients, const Tensor& d) const {
+  const Tensor& bias = gradients.set[parts_.out_bias];
+  if (!bias) return;
+  if (context_.canonical != nullptr) return context_.canonical->sum_rows(context_.ops, boundary_, bias, d);
+  context_.ops.embedding().backward_positions(bias.reshape(Shape{1, bias.elements()}), d, {0, 1}, gradients.set.accumulate);
+}
+
+void SubLayer::norm_backward(const ops::NormBackward& call) const {
+  if (context_.canonical != nullptr) return context_.canonical->norm_backward(context_.ops, norm_, boundary_, call);
+  norm_.backward(call);
 }
 
 void SubLayer::push_out(const Gradients& gradients, const Tensor& inner, const Tensor& d_out) const {
-  gradients.push(parts_.out_weight, is_local() ? gradients.set[parts_.out_bias] : Tensor{}, inner, d_out);
+  const bool with_bias = is_local() && context_.canonical == nullptr;
+  gradients.push(parts_.out_weight, with_bias ? gradients.set[parts_.out_bias] : Tensor{}, inner, d_out);
 }
 
 void SubLayer::enter_backward(const Pass& pass, const LayerWeights& w, const Gradients& gradients, const EnterBackward& call,
@@ -90,19 +100,19 @@ void SubLayer::enter_backward(const Pass& pass, const LayerWeights& w, const Gra
   if (is_local()) {
     norm.dn = scratch.d_normed.slice_rows(0, x.rows());
     norm.n = normed;
-    project_back(context_, w, parts_.in_weight, norm.dn, d_in, scratch.tile_sums);
-    norm_.backward(norm);
+    project_back(context_, w, parts_.in_weight, norm.dn, d_in, scratch.tile_sums, {.grid = context_.grid(parts_.in_grid)});
+    norm_backward(norm);
     gradients.push(parts_.in_weight, in_bias, normed, d_in);
     return;
   }
   const Tensor partial = scratch.partial.slice_rows(0, pass.rows()), sums = this->sums(pass, partial, scratch);
-  project_back(context_, w, parts_.in_weight, partial, d_in, scratch.tile_sums);
+  project_back(context_, w, parts_.in_weight, partial, d_in, scratch.tile_sums, {.grid = context_.grid(parts_.in_grid)});
   comm::Request reduction = boundary_.reduce(sums, partial, pass.grid());
   norm_.apply(normed, stats, x, norm.gain, norm.bias);
   gradients.push(parts_.in_weight, in_bias, gathered(pass, normed, scratch.normed_inside), d_in);
   reduction.wait();
   norm.dn = rounded(context_, sums, scratch.d_normed);
-  norm_.backward(norm);
+  norm_backward(norm);
 }
 
 }  // namespace lockstep::model

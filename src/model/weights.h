@@ -39,9 +39,10 @@ struct GradientSet {
 struct Gradients {
   const GradientSet& set;
   ops::WeightSink& sink;
+  const ops::SumGrid* tokens = nullptr;  ///< by which ranges of the rows matrices' gradients are summed; null: in blocks
   /// Of a matrix and its bias (or an empty tensor), for y = x w^T + b.
   void push(arch::Role weight, const Tensor& bias, const Tensor& x, const Tensor& dy) const {
-    sink.push({x, dy, set[weight], bias, set.accumulate});
+    sink.push({x, dy, set[weight], bias, set.accumulate, tokens});
   }
 };
 

@@ -30,6 +30,24 @@ void Embedding::backward_tokens(const Tensor& d_tokens, const Tensor& dy, const 
   do_backward_tokens(d_tokens, dy, tokens, first_token);
 }
 
+void Embedding::backward_tokens(const Tensor& d_tokens, const Tensor& dy, const Tensor& tokens, std::int64_t first_token,
+                                const SumGrid& grid, const Tensor& workspace) {
+  check_matrix(dy, dy.rows(), dy.columns(), "dy", storage_of(dy, "dy"));
+  check_dense(tokens, dy.rows(), "tokens", DType::i32);
+  check_matrix(d_tokens, d_tokens.rows(), dy.columns(), "d_tokens");
+  check_dense(workspace, 2 * dy.rows(), "workspace", DType::i64);
+  demand(first_token >= 0, "d_tokens", "its first token is not negative");
+  std::int64_t end = 0;
+  for (const std::vector<IndexRun>& range : grid.ranges) {
+    demand(range.size() == 1 && range.front().first == end, "grid", "a range of tokens is one run, behind the one before");
+    end = range.front().end();
+  }
+  demand(end == dy.rows(), "grid", "its ranges have every token once");
+  check_device({&d_tokens, &dy, &tokens, &workspace});
+  const OpScope running = scope("backward_tokens");
+  do_backward_tokens(d_tokens, dy, tokens, first_token, grid, workspace);
+}
+
 void Embedding::backward_positions(const Tensor& d_table, const Tensor& dy, const Positions& positions, bool accumulate,
                                    const Tensor& starts) {
   check_matrix(dy, dy.rows(), dy.columns(), "dy", storage_of(dy, "dy"));

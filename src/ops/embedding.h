@@ -6,6 +6,7 @@
 
 #include "ops/op_scope.h"
 #include "ops/positions.h"
+#include "ops/sum_grid.h"
 #include "tensor/tensor.h"
 
 namespace lockstep::ops {
@@ -22,6 +23,10 @@ class Embedding : public Family {
   /// d_tokens, the gradient of a token table, f32, += rows of dy by token: per row, tokens in fixed blocks of 64 in order
   /// (numerics.md section 3.2). Only rows that occur in `tokens` are touched.
   void backward_tokens(const Tensor& d_tokens, const Tensor& dy, const Tensor& tokens, std::int64_t first_token = 0);
+  /// The same by ranges of the tokens: what each has for a row is summed in order, and the ranges' sums as a tree does.
+  /// `workspace` [2 n] i64, of n tokens. A range is one run, behind the one before.
+  void backward_tokens(const Tensor& d_tokens, const Tensor& dy, const Tensor& tokens, std::int64_t first_token,
+                       const SumGrid& grid, const Tensor& workspace);
   /// d_table [P, C] f32, a row for each position, (+)= rows of dy by position, samples in order in blocks of 64. Rows of
   /// positions that dy has not are set to zero when not accumulating. With `starts` of documents positions are those in
   /// documents, and rows are added one by one, in order.
@@ -37,6 +42,8 @@ class Embedding : public Family {
   virtual void do_forward(const Tensor& y, const Tensor& tokens, const Tensor& token_table, const Tensor& position_table,
                           const Positions& positions, std::int64_t first_token, const Tensor& starts) = 0;
   virtual void do_backward_tokens(const Tensor& d_tokens, const Tensor& dy, const Tensor& tokens, std::int64_t first_token) = 0;
+  virtual void do_backward_tokens(const Tensor& d_tokens, const Tensor& dy, const Tensor& tokens, std::int64_t first_token,
+                                  const SumGrid& grid, const Tensor& workspace) = 0;
   virtual void do_backward_positions(const Tensor& d_table, const Tensor& dy, const Positions& positions, bool accumulate,
                                      const Tensor& starts) = 0;
   virtual void do_add_rows(const Tensor& sum, const Tensor& part, const Tensor& tokens) = 0;

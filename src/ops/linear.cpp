@@ -1,5 +1,7 @@
 #include "ops/linear.h"
 
+#include <bit>
+
 #include "ops/check.h"
 
 namespace lockstep::ops {
@@ -21,6 +23,20 @@ void check_sums(const Tensor& sums, const Tensor& out, bool plain) {
   demand(!plain || out.dtype != DType::f32 || same, "sums", "f32 that nothing is done with goes on in its place");
 }
 
+// Ranges of an index of `count` elements.
+void check_grid(const SumGrid* grid, std::int64_t count) {
+  if (grid == nullptr) return;
+  demand(std::has_single_bit(grid->ranges.size()), "grid", "its ranges are a power of two");
+  std::int64_t elements = 0;
+  for (const std::vector<IndexRun>& range : grid->ranges) {
+    for (const IndexRun& run : range) {
+      demand(run.first >= 0 && run.count >= 0 && run.end() <= count, "grid", "its ranges lie within the index");
+      elements += run.count;
+    }
+  }
+  demand(elements == count, "grid", "its ranges have every element of the index once");
+}
+
 // The gradient of logits stays f32 beside bf16.
 DType gradient_type(const Tensor& dy, DType storage) { return dy.dtype == DType::f32 ? DType::f32 : storage; }
 
@@ -38,6 +54,9 @@ void Linear::forward(const Tensor& y, const Tensor& x, const Tensor& w, const Ep
   check_optional_matrix(epilogue.pre_activation, tokens, out, "pre_activation", type);
   check_optional_matrix(epilogue.gate, tokens, out, "gate", type);
   check_optional_matrix(epilogue.residual, tokens, out, "residual", type);
+  check_grid(epilogue.grid, in);
+  demand(epilogue.grid == nullptr || (w.order == Order::rows && !epilogue.sums), "w",
+         "what is summed by ranges is whole and not prepacked");
   check_sums(epilogue.sums, y, is_plain(epilogue));
   check_device({&y, &x, &w, &epilogue.bias, &epilogue.pre_activation, &epilogue.gate, &epilogue.residual, &epilogue.sums});
   const OpScope running = scope("forward", LayerProduct::forward, tokens, out, in);
@@ -72,21 +91,25 @@ void Linear::backward_input(const Tensor& dx, const Tensor& dy, const Tensor& w,
   demand(!epilogue.gate || epilogue.pre_activation, "gate", "it comes with what it multiplied");
   check_optional_matrix(epilogue.gate, tokens, in, "gate", type);
   check_optional_matrix(epilogue.d_gate, tokens, in, "d_gate", type);
+  check_grid(epilogue.grid, out);
+  demand(epilogue.grid == nullptr || !epilogue.sums, "sums", "what is summed by ranges is whole");
   check_sums(epilogue.sums, dx, is_plain(epilogue));
   check_device({&dx, &dy, &w, &epilogue.pre_activation, &epilogue.gate, &epilogue.d_gate, &epilogue.activated, &epilogue.sums});
   const OpScope running = scope("backward_input", LayerProduct::input_gradient, tokens, out, in);
   do_backward_input(dx, dy, w, epilogue);
 }
 
-void Linear::backward_weight(const Tensor& dw, const Tensor& db, const Tensor& dy, const Tensor& x, bool accumulate) {
+void Linear::backward_weight(const Tensor& dw, const Tensor& db, const Tensor& dy, const Tensor& x, bool accumulate,
+                             const SumGrid* grid) {
   const DType type = storage_of(x, "x");
   check_matrix(dy, x.rows(), dy.columns(), "dy", gradient_type(dy, type));
   check_matrix(x, x.rows(), x.columns(), "x", type);
   check_matrix(dw, dy.columns(), x.columns(), "dw");
   check_optional_dense(db, dy.columns(), "db");
+  check_grid(grid, x.rows());
   check_device({&dw, &db, &dy, &x});
   const OpScope running = scope("backward_weight", LayerProduct::weight_gradient, x.rows(), dy.columns(), x.columns());
-  do_backward_weight(dw, db, dy, x, accumulate);
+  do_backward_weight(dw, db, dy, x, accumulate, grid);
 }
 
 }  // namespace lockstep::ops

@@ -11,6 +11,7 @@
 #include <cstddef>
 
 #include "ops/op_scope.h"
+#include "ops/sum_grid.h"
 #include "tensor/tensor.h"
 
 namespace lockstep::ops {
@@ -33,6 +34,8 @@ struct Epilogue {
   Tensor residual = {};  ///< [B, N] or empty; may be y itself
   Tensor gate = {};      ///< [B, N] or empty
   Tensor sums = {};      ///< [B, N] f32 or empty: the parts before this one
+  /// By which ranges of the in-features y is summed; null: in blocks of 256. Weights that are prepacked have none.
+  const SumGrid* grid = nullptr;
 };
 
 /// What is done with dx while it is still in cache: dx *= activation'(pre_activation). With a gate:
@@ -46,6 +49,8 @@ struct InputEpilogue {
   Tensor gate = {};    ///< [B, K] or empty
   Tensor d_gate = {};  ///< [B, K], where there is a gate; may be the gate itself
   Tensor sums = {};    ///< [B, K] f32 or empty: the parts before this one
+  /// By which ranges of the out-features dx is summed; null: in blocks of 256.
+  const SumGrid* grid = nullptr;
 };
 
 class Linear : public Family {
@@ -60,8 +65,10 @@ class Linear : public Family {
   /// dx [B, K] = epilogue(dy [B, N] w). Rows may be strided.
   void backward_input(const Tensor& dx, const Tensor& dy, const Tensor& w, const InputEpilogue& epilogue = {});
   /// dw [N, K] (+)= dy^T x, contracted over B tokens in blocks of 256, each added onto dw in order; db [N] (+)= sum over tokens
-  /// of dy, in blocks of 64 rows added in order, when db is not empty. Both are f32.
-  void backward_weight(const Tensor& dw, const Tensor& db, const Tensor& dy, const Tensor& x, bool accumulate);
+  /// of dy, in blocks of 64 rows added in order, when db is not empty. Both are f32. With `grid` both are summed so by its ranges
+  /// of the tokens, and the sum of these is what is stored or added.
+  void backward_weight(const Tensor& dw, const Tensor& db, const Tensor& dy, const Tensor& x, bool accumulate,
+                       const SumGrid* grid = nullptr);
 
  private:
   virtual void do_forward(const Tensor& y, const Tensor& x, const Tensor& w, const Epilogue& epilogue) = 0;
@@ -70,7 +77,8 @@ class Linear : public Family {
   /// False: none for this matrix, and nothing was done.
   virtual bool do_prepack(const Tensor& /*w*/, const Tensor& /*to*/) { return false; }
   virtual void do_backward_input(const Tensor& dx, const Tensor& dy, const Tensor& w, const InputEpilogue& epilogue) = 0;
-  virtual void do_backward_weight(const Tensor& dw, const Tensor& db, const Tensor& dy, const Tensor& x, bool accumulate) = 0;
+  virtual void do_backward_weight(const Tensor& dw, const Tensor& db, const Tensor& dy, const Tensor& x, bool accumulate,
+                                  const SumGrid* grid) = 0;
 };
 
 }  // namespace lockstep::ops

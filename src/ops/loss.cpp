@@ -43,7 +43,7 @@ void Loss::finish(const Tensor& logits, const Tensor& targets, const VocabularyP
   demand(own == 0 || summaries.elements() % own == 0, "summaries", "every part has as many rows");
   demand(part.number >= 0 && (part.number + 1) * own <= summaries.elements(), "summaries", "the part's own are among them");
   check_optional_dense(scale, 1, "scale");
-  check_dense(loss_sum, 1, "loss_sum", DType::f64);
+  check_optional_dense(loss_sum, 1, "loss_sum", DType::f64);
   check_device({&logits, &targets, &summaries, &scale, &loss_sum});
   const OpScope running = scope("finish");
   do_finish(logits, targets, part, summaries, scale, loss_sum);

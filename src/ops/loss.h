@@ -36,8 +36,8 @@ class Loss : public Family {
   void summarise(const Tensor& summary, const Tensor& logits, const Tensor& targets, const VocabularyPart& part,
                  bool keep_exponentials);
   /// What forward() does, for one part: `summaries` [n * B, 3] f64 are those of parts 0 to n - 1, which are added in this order.
-  /// loss_sum gets the same from every part. With `scale` the logits, as summarise() left them, become the gradient of the
-  /// part's columns.
+  /// loss_sum gets the same from every part, and may be empty. With `scale` the logits, as summarise() left them, become the
+  /// gradient of the part's columns.
   void finish(const Tensor& logits, const Tensor& targets, const VocabularyPart& part, const Tensor& summaries,
               const Tensor& scale, const Tensor& loss_sum);
 

@@ -40,8 +40,11 @@ class Ops {
   virtual Update& update() = 0;
   /// What the kernels are issued on: copies of what they read and write go there too.
   virtual Stream& stream() = 0;
-  /// Bytes this backend holds for packing and partial sums (fixed at construction, on top of every arena).
+  /// Bytes this backend holds for packing and partial sums, on top of every arena: fixed at construction and by take_sum_grids().
   virtual std::int64_t workspace_bytes() const = 0;
+  /// From now on products and bias gradients may be summed by ranges (ops/sum_grid.h), which takes more workspace; once is
+  /// enough.
+  virtual void take_sum_grids() = 0;
 };
 
 /// The instruction set of the CPU's kernels; a machine that has one has those before it.

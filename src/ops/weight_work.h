@@ -3,15 +3,18 @@
 // A weight gradient as a record: layers push what the gradient needs, a sink makes it at once or keeps the record for later.
 // Zero-bubble schedules and the overlap of dX's reduction need nothing else from the layers.
 
+#include "ops/sum_grid.h"
 #include "tensor/tensor.h"
 
 namespace lockstep::ops {
 
-/// gradient [N, K] (+)= dy [B, N]^T x [B, K]; bias_gradient [N] (+)= sum of dy, when not empty.
+/// gradient [N, K] (+)= dy [B, N]^T x [B, K]; bias_gradient [N] (+)= sum of dy, when not empty; both by the ranges
+/// of `grid`, unless that is null.
 struct WeightWork {
   Tensor x, dy;
   Tensor gradient, bias_gradient;
   bool accumulate = false;
+  const SumGrid* grid = nullptr;  ///< of the rows; outlives the work
 };
 
 class WeightSink {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <span>
+#include <utility>
 
 namespace lockstep::parallel {
 namespace {
@@ -28,7 +29,8 @@ std::vector<int> by_place(const TrainingState& state, const layout::Mesh& mesh) 
 
 }  // namespace
 
-void NormMemory::declare(Arena& workspace, const std::vector<layout::Unit>& units, int ranges_of_unit, int ranks) {
+void NormMemory::declare(Arena& workspace, const std::vector<layout::Unit>& units, int ranges_of_unit, int ranks, bool exact) {
+  if (exact) return workspace.declare(digits, "squares of gradients", Shape{ops::Reduce::exact_digits}, DType::i64);
   std::size_t most = 1;
   for (const layout::Unit& unit : units) most = std::max(most, layout::owned_runs(unit, {0, unit.elements}).size());
   const std::int64_t partials = std::ssize(units) * ranges_of_unit;
@@ -43,7 +45,8 @@ GlobalNorm::GlobalNorm(TrainingState& state, const NormMemory& memory, comm::Com
       partials_(std::ssize(state.units()) * state.ranges_of_unit()),
       counts_(static_cast<std::size_t>(group.size()), partials_),
       order_(std::move(order)) {
-  ensure(memory.squares.device.elements() == group.size() * partials_, "the norm has a place for each rank's partials");
+  ensure(exact() || memory.squares.device.elements() == group.size() * partials_,
+         "the norm has a place for each rank's partials");
 }
 
 GlobalNorm::GlobalNorm(TrainingState& state, const NormMemory& memory, comm::Communicator& group)
@@ -54,7 +57,12 @@ GlobalNorm::GlobalNorm(TrainingState& state, const NormMemory& memory, const Gro
 
 void GlobalNorm::add(ops::Ops& ops, const StateRange& range, std::int64_t number) {
   const layout::Unit& unit = state_.units()[static_cast<std::size_t>(range.unit.value)];
+  if (exact()) begin_exact(ops);
   for (const layout::Range& run : layout::owned_runs(unit, range.own)) {
+    if (exact()) {
+      ops.reduce().exact_squares(memory_.digits.device, range.gradient.flat(run.first - range.range.first, run.count));
+      continue;
+    }
     ops.reduce().sum_of_squares(memory_.runs.device.flat(std::ssize(places_), 1),
                                 range.gradient.flat(run.first - range.range.first, run.count));
     places_.push_back(static_cast<std::size_t>(range.unit.value * state_.ranges_of_unit() + number));
@@ -73,7 +81,22 @@ double GlobalNorm::operator()(ops::Ops& ops) {
   return sum(ops);
 }
 
+void GlobalNorm::begin_exact(ops::Ops& ops) {
+  if (std::exchange(begun_, true)) return;
+  std::ranges::fill(elements<std::int64_t>(memory_.digits.host), 0);
+  upload(ops.stream(), memory_.digits);
+}
+
+double GlobalNorm::sum_exact(ops::Ops& ops) {
+  begin_exact(ops);
+  begun_ = false;
+  download(ops.stream(), memory_.digits);
+  group_.host().all_reduce(memory_.digits.host, comm::Reduction::sum).wait();
+  return std::sqrt(ops::Reduce::from_digits(elements<std::int64_t>(memory_.digits.host)));
+}
+
 double GlobalNorm::sum(ops::Ops& ops) {
+  if (exact()) return sum_exact(ops);
   const std::int64_t each = state_.ranges_of_unit();
   const std::span<double> all = elements<double>(memory_.squares.host);
   const std::span<double> mine =

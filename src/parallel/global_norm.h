@@ -14,17 +14,20 @@
 namespace lockstep::parallel {
 
 struct NormMemory {
-  /// For state of `units` in `ranges_of_unit` ranges each, at most, whose norm `ranks` ranks take together.
-  void declare(Arena& workspace, const std::vector<layout::Unit>& units, int ranges_of_unit, int ranks);
+  /// For state of `units` in `ranges_of_unit` ranges each, at most, whose norm `ranks` ranks take together; `exact`: without
+  /// rounding (canonical mode).
+  void declare(Arena& workspace, const std::vector<layout::Unit>& units, int ranges_of_unit, int ranks, bool exact = false);
 
   Mirror runs;     ///< [runs of all ranges, at most] f64: sums of squares over neighbouring elements that the rank owns
   Mirror squares;  ///< [ranks * units * ranges of a unit] f64, on the host: rank by rank
+  Mirror digits;   ///< [ops::Reduce::exact_digits] i64: of an exact norm, which has nothing else
 };
 
 /// Each rank of the group sums in double the squares of what it answers for of each unit (StateRange::own: of d ranks with the
 /// same parameters one d-th) and owns (layout::owned_runs: of what several tensor or pipeline ranks have, one counts it); the
 /// partials are gathered and added in the order of units, and of each unit by pipeline rank, tensor rank, share and range, so
-/// that the norm does not depend on who holds what.
+/// that the norm does not depend on who holds what, but for the number of shares. An exact norm is a function of the gradient
+/// alone: squares are added without rounding, in any order, and the sum is rounded once.
 class GlobalNorm {
  public:
   /// Of the gradients of `state`, which the ranks of `group` share; `memory` is declared for both. The references outlive this.
@@ -43,12 +46,18 @@ class GlobalNorm {
   /// `number`: of the unit's ranges.
   void add(ops::Ops& ops, const StateRange& range, std::int64_t number);
 
+  bool exact() const { return memory_.digits.device.shape.rank() > 0; }
+  /// A new sum of exact squares, unless there is one.
+  void begin_exact(ops::Ops& ops);
+  double sum_exact(ops::Ops& ops);
+
   TrainingState& state_;
   comm::Communicator& group_;
   const NormMemory& memory_;
   std::int64_t partials_;  ///< of a rank: units times ranges of a unit
   std::vector<std::int64_t> counts_;
   std::vector<std::size_t> places_;  ///< of each run: the partial that its sum is added to
+  bool begun_ = false;               ///< the digits are those of the sum that is being taken
   std::vector<int> order_;           ///< ranks of the group as their partials of a unit are added
 };
 

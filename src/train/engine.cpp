@@ -43,7 +43,8 @@ Engine::Engine(const EngineConfig& config, Runtime& runtime, ops::Ops& ops, cons
                *memory_.attention,
                memory_.angles,
                config.seed,
-               arch::lease_rule(config.plan, config.weights.type)},
+               arch::lease_rule(config.plan, config.weights.type),
+               memory_.canonical.get()},
       reading_attention_(parallel::make_local_attention()),
       reading_{config.model,
                memory_.part.dims,
@@ -72,6 +73,7 @@ Engine::Engine(const EngineConfig& config, Runtime& runtime, ops::Ops& ops, cons
   ensure(laid_out.optimizer.cut == config.plan.optimizer.cut && laid_out.gradients.cut == config.plan.gradients.cut &&
              laid_out.parameters.cut == config.plan.parameters.cut,
          "the groups cut state as the plan does");
+  if (config.plan.canonical) ops.take_sum_grids();
   memory_.attention->connect(groups.of(layout::GroupRole::context));
 }
 
@@ -143,7 +145,8 @@ StepResult Engine::step(std::span<const data::Batch> batches, std::int64_t targe
   const parallel::SpillTraffic before = memory_.spill.traffic();
   parameters_->begin(order_);
   const PassTimes passes =
-      runner_.run(bring(batches), step, {memory_.losses.device, memory_.scalars.on_device()[StepScalars::loss_scale]});
+      runner_.run(bring(batches), step,
+                  {memory_.losses.device, memory_.scalars.on_device()[StepScalars::loss_scale], memory_.losses_of_microbatch()});
   const double start = now_seconds();
   parameters_->begin({});
   StepResult result;
@@ -226,8 +229,12 @@ void Engine::clear_losses() {
 double Engine::loss_sum() {
   if (!memory_.part.head) return 0;
   download(ops_.stream(), memory_.losses);
-  const std::span<const double> losses = elements<const double>(memory_.losses.host);
-  return std::accumulate(losses.begin(), losses.end(), 0.0);
+  const std::span<double> losses = elements<double>(memory_.losses.host);
+  if (!config_.plan.canonical) return std::accumulate(losses.begin(), losses.end(), 0.0);
+  for (std::size_t apart = 1; apart < losses.size(); apart *= 2) {
+    for (std::size_t i = 0; i < losses.size(); i += 2 * apart) losses[i] += losses[i + apart];
+  }
+  return losses.front();
 }
 
 }  // namespace lockstep::train

@@ -11,7 +11,7 @@ class ImmediateWeights final : public ops::WeightSink {
  public:
   explicit ImmediateWeights(ops::Ops& ops) : ops_(ops) {}
   void push(const ops::WeightWork& work) override {
-    ops_.linear().backward_weight(work.gradient, work.bias_gradient, work.dy, work.x, work.accumulate);
+    ops_.linear().backward_weight(work.gradient, work.bias_gradient, work.dy, work.x, work.accumulate, work.grid);
   }
 
  private:

@@ -111,7 +111,8 @@ void PipelineRunner::forward(const layout::Action& action, const model::Pass& pa
   const ScopedTime timed(times.backward_seconds);
   const Tensor d = gradient(action.chunk, action.microbatch, stage.stream_rows(pass));
   const ScopedTime timed_loss(own);
-  stage.loss(pass, action.microbatch, x, {batch.targets, objective.losses.flat(action.microbatch.value, 1), objective.scale}, d);
+  const Tensor losses = objective.losses.flat(action.microbatch.value * objective.losses_each, objective.losses_each);
+  stage.loss(pass, action.microbatch, x, {batch.targets, losses, objective.scale}, d);
 }
 
 void PipelineRunner::backward(const layout::Action& action, const model::Pass& pass, const data::Batch& batch) {

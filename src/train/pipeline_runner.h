@@ -51,8 +51,10 @@ struct ContextPlace {
 
 /// What a step is judged by.
 struct StepObjective {
-  Tensor losses;  ///< [micro-batches] f64: to each one's element its sum of token losses is added, where the head is
-  Tensor scale;   ///< see model::Objective
+  /// [micro-batches * losses_each] f64: to each one's elements its sums of token losses are added, where the head is.
+  Tensor losses;
+  Tensor scale;  ///< see model::Objective
+  int losses_each = 1;
 };
 
 class PipelineRunner {

@@ -54,6 +54,9 @@ Replicas::Replicas(const UpdaterParts& parts, comm::Communicator& group)
     partial_.emplace(*gradients_, parts.memory.partial, in_memory != nullptr && in_memory->apart(), parts.groups.tensor(),
                      parts.ops);
   }
+  if (parts.memory.tree.any())
+    tree_.emplace(*gradients_, parts.memory.tree, parts.parameters.units(), arch::unit_map(parts.config.model), parts.ops);
+  ensure(!partial_ || !tree_, "in canonical mode no gradient of a unit is a tensor rank's part");
   optimizer_->address(parts.parameters.units(), parts.config.seed);
 }
 

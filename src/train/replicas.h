@@ -12,6 +12,7 @@
 #include "parallel/tensor/partial_gradients.h"
 #include "parallel/zero/gradients.h"
 #include "parallel/zero/resident_state.h"
+#include "parallel/zero/tree_gradients.h"
 #include "train/optimizer/optimizer.h"
 #include "train/updater.h"
 
@@ -28,6 +29,7 @@ class Replicas final : public Updater {
 
   parallel::GradientStore& gradients() override {
     if (partial_) return *partial_;
+    if (tree_) return *tree_;
     return *gradients_;
   }
   parallel::TrainingState& state() override { return *state_; }
@@ -53,6 +55,7 @@ class Replicas final : public Updater {
   std::unique_ptr<Optimizer> optimizer_;
   std::unique_ptr<parallel::GradientStore> gradients_;
   std::optional<parallel::PartialGradients> partial_;  ///< where tensor ranks have parts of gradients
+  std::optional<parallel::TreeGradients> tree_;        ///< where micro-batches are branches of the ranks' tree
   std::unique_ptr<parallel::ResidentState> state_;
   parallel::GlobalNorm norm_;
   RunControl control_;

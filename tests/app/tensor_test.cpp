@@ -41,6 +41,40 @@ TEST_F(TensorCommand, LossesFollowThoseOfOneRank) {
   }
 }
 
+// A run and its resumption in other layouts have the bits of one rank.
+TEST_F(TensorCommand, ACanonicalRunDoesNotDependOnItsLayout) {
+  const auto canonical = [&](int ranks, const std::string& run, std::vector<std::string> more) {
+    more.insert(more.end(), {"numerics.canonical=true", "optimizer.grad_clip=0.1"});
+    const Outcome outcome = lockstep(on(ranks, run, more));
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    return outcome;
+  };
+  const Outcome one = canonical(1, "one", {"model.batch_size=4"});
+  EXPECT_NE(one.out.find("8 fixed ranges (numerics.canonical=true)"), std::string::npos) << one.out;
+  canonical(2, "data", {"model.batch_size=2"});
+  canonical(2, "tensor", {"model.batch_size=2", "optimizer.gas=2", "parallel.tp=2", "parallel.sequence=true"});
+  canonical(2, "parts", {"model.batch_size=4", "parallel.tp=2", "train.max_iters=3"});
+  canonical(2, "parts", {"model.batch_size=2", "memory.zero=3", "train.init_from=resume"});
+  for (const std::string run : {"data", "tensor", "parts"}) EXPECT_EQ(losses(run), losses("one")) << run;
+  const Outcome other = lockstep(on(1, "one", {"model.batch_size=4", "train.init_from=resume", "numerics.canonical=false"}));
+  EXPECT_EQ(other.code, 2);
+  EXPECT_NE(other.err.find("numerics.canonical = false: the run of"), std::string::npos) << other.err;
+}
+
+TEST_F(TensorCommand, ADryRunSaysWhatCanonicalSumsTake) {
+  const Outcome dry = lockstep(on(2, "dry", {"numerics.canonical=true", "model.batch_size=2", "optimizer.gas=2", "--dry-run"}));
+  ASSERT_EQ(dry.code, 0) << dry.err;
+  EXPECT_NE(dry.out.find("numerics.canonical = true: sums by ranges take "), std::string::npos) << dry.out;
+}
+
+TEST_F(TensorCommand, WhatCanonicalSumsCannotDoIsRefusedAtOnce) {
+  expect_refused(
+      2, {"numerics.canonical=true", "parallel.cp=2", "parallel.context=ring", "optimizer.gas=3", "numerics.products=library"},
+      {"parallel.cp = 2 (parallel.context = ring): numerics.canonical = true", "data-parallel ranks x optimizer.gas = 3",
+       "numerics.products = library: the library adds"});
+  expect_refused(3, {"numerics.canonical=true", "train.backend=ps"}, {"train.backend = ps: parameter servers add up"});
+}
+
 TEST_F(TensorCommand, ARunGoesOnInAnotherLayout) {
   ASSERT_EQ(lockstep(on(2, "parts", {"train.max_iters=3", "parallel.tp=2", "parallel.sequence=true"})).code, 0);
   const auto go_on = [&](int ranks, int steps, std::vector<std::string> more) {

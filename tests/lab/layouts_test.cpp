@@ -32,6 +32,7 @@ TEST(Layouts, WordsMakeAPlan) {
   EXPECT_FALSE(layout("overlap=false").gradients.overlap);
   EXPECT_EQ(layout("bucket=5").gradients.bucket_bytes, 5);
   EXPECT_EQ(layout("moments=bf16").moments, DType::bf16);
+  EXPECT_TRUE(layout("dp=2,canonical").plan.canonical);
 }
 
 TEST(Layouts, AStepHasFourMicroBatchesUnlessItIsSaid) {
@@ -74,6 +75,8 @@ TEST(Layouts, ThePlainLayoutKeepsWhatChangesSums) {
   EXPECT_EQ(name_of(plain(layout("dp=2,zero=3,tiles=2x4"))), "dp=2,gas=2");
   EXPECT_EQ(name_of(plain(layout("dp=1,recompute=full,reduce=microbatch"))), "dp=1,gas=4");
   EXPECT_EQ(name_of(one_rank(layout("dp=3,gas=2,zero=3,moments=bf16"))), "dp=1,gas=6,moments=bf16");
+  EXPECT_EQ(name_of(plain(layout("dp=2,zero=3,canonical"))), "dp=2,gas=2,canonical");
+  EXPECT_EQ(name_of(one_rank(layout("dp=2,tp=2,canonical"))), "dp=1,gas=4,canonical");
 }
 
 TEST(Layouts, WhatIsNoLayoutIsRefusedWithARemedy) {

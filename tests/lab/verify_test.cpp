@@ -76,6 +76,20 @@ TEST(Verify, LayoutsKeepTheirPromise) {
   }
 }
 
+TEST(Verify, CanonicalLayoutsHaveTheBitsOfOneRank) {
+  for (const DType type : {DType::f32, DType::bf16}) {
+    for (const std::string& name : verify_model_names()) {
+      for (const LayoutReport& report :
+           reports_of(small(name, type), {"dp=2,canonical", "dp=4,gas=1,zero=3,canonical", "tp=2,sequence,canonical"})) {
+        EXPECT_TRUE(report.wrong.empty()) << report.layout << ": " << report.wrong.front();
+        EXPECT_EQ(report.verdict, Verdict::bit_equal) << report.layout;
+        EXPECT_TRUE(report.promises_bits);
+        EXPECT_EQ(report.against, "dp=1,gas=4,canonical");
+      }
+    }
+  }
+}
+
 TEST(Verify, LayoutsKeepTheirPromiseInBf16) {
   for (const LayoutReport& report : reports_of(small("llama", DType::bf16), {"dp=2", "dp=2,zero=2"})) {
     EXPECT_TRUE(report.wrong.empty()) << report.layout << ": " << report.wrong.front();

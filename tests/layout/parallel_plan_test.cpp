@@ -83,6 +83,44 @@ TEST(ParallelPlan, TensorParallelRanksStayOnAHostUnlessAsked) {
   EXPECT_TRUE(complains({.tp = 2, .ranks_per_host = 0}, 2, "different numbers of ranks"));
 }
 
+TEST(ParallelPlan, CanonicalModeDividesItsRangesEvenly) {
+  const auto plan = [](int dp, int tp, int microbatches = 1) {
+    return ParallelPlan{.dp = dp, .tp = tp, .microbatches = microbatches, .ranks_per_host = dp * tp, .canonical = true};
+  };
+  for (const ParallelPlan& good : {plan(1, 1), plan(2, 2, 4), plan(8, 4), plan(1, 2, 8)})
+    EXPECT_TRUE(check(good, small, good.ranks()).empty()) << describe(good);
+  EXPECT_EQ(describe(plan(2, 2)), "dp=2 tp=2 canonical");
+  EXPECT_TRUE(complains(plan(1, 3), 3, "parallel.tp = 3: numerics.canonical = true sums by 8 ranges"));
+  EXPECT_TRUE(complains(plan(4, 1, 4), 4, "data-parallel ranks x optimizer.gas = 16"));
+  EXPECT_TRUE(complains(plan(1, 1, 3), 1, "data-parallel ranks x optimizer.gas = 3"));
+  ParallelPlan each = plan(2, 1, 2), ring = plan(1, 1);
+  each.reduce = ReduceEvery::microbatch;
+  EXPECT_TRUE(complains(each, 2, "parallel.reduce = microbatch: numerics.canonical = true"));
+  ring.cp = 2;
+  ring.context = ContextMethod::ring;
+  ParallelPlan tiled = plan(1, 1);
+  tiled.tiles = {2, 1};
+  EXPECT_TRUE(complains(tiled, 1, "memory.tiles = 2x1: numerics.canonical = true"));
+  EXPECT_TRUE(complains(ring, 2, "parallel.cp = 2 (parallel.context = ring): numerics.canonical = true"));
+}
+
+TEST(ParallelPlan, CanonicalModeDoesNotDivideAKeyValueHead) {
+  PlanLimits shared = small;
+  shared.kv_heads = 2;
+  const auto problems = [&](int tp) { return check({.tp = tp, .ranks_per_host = tp, .canonical = true}, shared, tp); };
+  EXPECT_TRUE(problems(2).empty());
+  ASSERT_EQ(problems(4).size(), 1U);
+  EXPECT_NE(problems(4).front().message.find("parallel.tp = 4: the model has 2 key/value heads"), std::string::npos);
+}
+
+// All at once.
+TEST(ParallelPlan, EveryProblemOfCanonicalModeIsTold) {
+  const ParallelPlan wrong{.dp = 3, .tp = 3, .cp = 2, .ranks_per_host = 18, .canonical = true};
+  const std::vector<Problem> problems = check(wrong, small, 18);
+  EXPECT_EQ(problems.size(), 3U);
+  for (const Problem& problem : problems) EXPECT_NE(problem.remedy.find("numerics.canonical=false"), std::string::npos);
+}
+
 TEST(ParallelPlan, WhatNeedsAnotherSettingSaysSo) {
   EXPECT_TRUE(complains({.sequence = true}, 1, "parallel.sequence"));
   EXPECT_TRUE(complains({.chunks = 2}, 1, "parallel.virtual_stages"));

@@ -51,6 +51,7 @@ class Splitting final : public parallel::Boundary {
     return {};
   }
   comm::Request collect(const Tensor& all, const Tensor& own) override { return parallel::collect_equal(group_, all, own); }
+  comm::Request add_up(const Tensor& x) override { return group_.all_reduce(x, comm::Reduction::sum); }
 
  private:
   static void move(const Tensor& to, const Tensor& from) { std::memcpy(to.data, from.data, from.bytes()); }

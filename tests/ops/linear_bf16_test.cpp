@@ -46,7 +46,7 @@ struct Emulation {
       : runtime(open_runtime(Device{}, {2})),
         stream(runtime->make_stream()),
         product(runtime->team(), isa, host_memory(), ops::Bf16Order::emulated_pairs),
-        linear(ops::cpu::make_linear(product, nullptr, *stream, nullptr)) {}
+        linear(ops::cpu::make_linear({.ours = product}, *stream, nullptr)) {}
   std::unique_ptr<Runtime> runtime;
   std::unique_ptr<Stream> stream;
   ops::cpu::Product product;

@@ -63,6 +63,10 @@ class FaultyEmbedding final : public ops::Embedding {
   void do_backward_tokens(const Tensor& d_tokens, const Tensor& dy, const Tensor& tokens, std::int64_t first_token) override {
     embedding_.backward_tokens(d_tokens, dy, tokens, first_token);
   }
+  void do_backward_tokens(const Tensor& d_tokens, const Tensor& dy, const Tensor& tokens, std::int64_t first_token,
+                          const ops::SumGrid& grid, const Tensor& workspace) override {
+    embedding_.backward_tokens(d_tokens, dy, tokens, first_token, grid, workspace);
+  }
   void do_backward_positions(const Tensor& d_table, const Tensor& dy, const ops::Positions& positions, bool accumulate,
                              const Tensor& starts) override {
     embedding_.backward_positions(d_table, dy, positions, accumulate, taken(starts));
@@ -119,6 +123,7 @@ class FaultyOps final : public ops::Ops {
   ops::Update& update() override { return ops_->update(); }
   Stream& stream() override { return ops_->stream(); }
   std::int64_t workspace_bytes() const override { return ops_->workspace_bytes(); }
+  void take_sum_grids() override { ops_->take_sum_grids(); }
 
  private:
   std::unique_ptr<ops::Ops> ops_;

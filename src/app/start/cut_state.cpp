@@ -72,7 +72,7 @@ std::vector<std::string> notes_on_zero(const train::EngineConfig& config) {
                               : gradients ? "the optimizer's state and gradients"
                                           : "the optimizer's state",
                               cut.copies > 1 ? fmt::format(", as on {} hosts", cut.copies) : ""));
-  if (gradients && plan.microbatches > 1 && plan.reduce == layout::ReduceEvery::step) {
+  if (gradients && plan.microbatches > 1 && plan.reduce == layout::ReduceEvery::step && !plan.canonical) {
     train::EngineConfig each = config;
     each.plan.reduce = layout::ReduceEvery::microbatch;
     notes.push_back(
@@ -83,10 +83,23 @@ std::vector<std::string> notes_on_zero(const train::EngineConfig& config) {
   return notes;
 }
 
+// In memory that has nothing else: gradients, and what is summed by ranges.
+std::string note_on_canonical(train::EngineConfig config) {
+  const train::RankMemory with(config, {});
+  config.plan.canonical = false;
+  const train::RankMemory without(config, {});
+  const auto more = [&](auto total) { return format_bytes(static_cast<std::uint64_t>(std::max<std::int64_t>(0, total))); };
+  const Ledger ours = with.ledger(0), usual = without.ledger(0);
+  return fmt::format("numerics.canonical = true: sums by ranges take {} of gradients and {} besides, on each rank",
+                     more(ours.total(MemoryKind::gradients) - usual.total(MemoryKind::gradients)),
+                     more(ours.total() - ours.total(MemoryKind::gradients) - usual.total() + usual.total(MemoryKind::gradients)));
+}
+
 }  // namespace
 
 std::vector<std::string> notes_on_cut_state(const train::EngineConfig& config) {
   std::vector<std::string> notes = notes_on_zero(config);
+  if (config.plan.canonical) notes.push_back(note_on_canonical(config));
   if (config.plan.pp > 1) notes.push_back(note_on_stages(config));
   return notes;
 }
@@ -123,8 +136,8 @@ std::vector<std::string> notes_on_offload(const RunConfig& config, const train::
   }
   if (settings.plan.optimizer.tier != layout::Tier::device && !memory.updater.offloaded_gradients.used()) {
     notes.push_back(
-        fmt::format("memory.offload_optimizer = {}: gradients stay in memory: this schedule, or parallel.reduce=microbatch, adds "
-                    "several micro-batches or units side by side",
+        fmt::format("memory.offload_optimizer = {}: gradients stay in memory: this schedule, parallel.reduce=microbatch, or "
+                    "numerics.canonical, adds several micro-batches or units side by side",
                     to.offload_optimizer));
   }
   if (!elsewhere.empty()) notes.push_back("offloaded: " + elsewhere);

@@ -1,6 +1,7 @@
 #pragma once
 
-// What there is to say about state that ranks cut among them or keep elsewhere, and about layers that they divide.
+// What there is to say about state that ranks cut among them or keep elsewhere, about layers that they divide, and about what
+// numerics.canonical takes.
 
 #include <string>
 #include <vector>

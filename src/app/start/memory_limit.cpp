@@ -9,6 +9,7 @@
 #include "app/start/startup.h"
 #include "base/units.h"
 #include "comm/text.h"
+#include "layout/canonical_grid.h"
 #include "train/memory/rank_memory.h"
 
 namespace lockstep::app {
@@ -51,6 +52,8 @@ void add_smaller_batches(const RankNeeds& needs, std::vector<Alternative>& all) 
   if (samples > 2) smaller.push_back(1);
   for (const std::int64_t batch : smaller) {
     const std::int64_t more = gas * (samples / batch);
+    const layout::ParallelPlan& plan = needs.settings.plan;
+    if (plan.canonical && !layout::divides_canonical_ranges(plan.dp * more)) continue;
     all.push_back({fmt::format("model.batch_size={} with optimizer.gas={}", batch, more), needs.settings});
     all.back().settings.samples = batch;
     all.back().settings.plan.microbatches = static_cast<int>(more);

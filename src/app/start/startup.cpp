@@ -14,6 +14,7 @@
 #include "arch/parameters.h"
 #include "base/units.h"
 #include "device/choose_device.h"
+#include "layout/canonical_grid.h"
 
 namespace lockstep::app {
 namespace {
@@ -138,6 +139,10 @@ void log_startup(Log& log, const StartupFacts& facts, Session& session) {
   if (dtype_of(config) == DType::bf16 && products_of(config) == ops::Products::ours) {
     log.info(fmt::format("Products of two bf16 matrices add {} (numerics.bf16={})",
                          session.bf16_order() == ops::Bf16Order::pairs ? "in pairs" : "as in fp32", config.numerics.bf16));
+  }
+  if (config.numerics.canonical) {
+    log.info(fmt::format("Sums that a layout may divide are made by {} fixed ranges (numerics.canonical=true)",
+                         layout::canonical_ranges));
   }
   if (session.isa() == ops::Isa::baseline) {
     log.warning("This processor has no AVX2 and FMA, or they are switched off: the kernels run, slowly");

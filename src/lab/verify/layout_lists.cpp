@@ -58,7 +58,11 @@ std::vector<std::string> quick() {
           "tp=2,cp=4,context=ulysses+ring,sequence,zero=2",
           "tp=2,sequence,pp=2,documents",
           "cp=2,documents",
-          "cp=3,context=ring,zero=1,recompute=full,documents"};
+          "cp=3,context=ring,zero=1,recompute=full,documents",
+          "dp=2,canonical",
+          "dp=4,gas=1,zero=3,canonical",
+          "tp=2,canonical",
+          "dp=2,tp=2,sequence,pp=2:zb-h1,canonical"};
 }
 
 std::vector<std::string> all() {
@@ -136,6 +140,14 @@ std::vector<std::string> all() {
                          "cp=4,context=ulysses+ring"},
                         {"documents"}),
                {"zero=0", "zero=3", "recompute=full"}));
+  add(with_all({"dp=1", "dp=1,gas=8", "dp=2", "dp=4,gas=1", "dp=2,gas=4", "dp=8", "dp=2,gas=1"},
+               {"canonical", "zero=2,canonical", "zero=3,recompute=full,canonical"}));
+  add(with_all(with_all({"tp=2", "tp=2,sequence", "dp=2,tp=2,sequence", "dp=4,tp=2"}, {"canonical"}),
+               {"zero=0", "zero=1", "zero=3", "recompute=full", "documents"}));
+  add(with_all({"pp=2", "pp=4:zb-h1", "pp=2:zb-v", "dp=2,pp=2:interleaved", "tp=2,pp=2", "dp=2,tp=2,sequence,pp=2:dualpipe-v"},
+               {"canonical", "zero=2,canonical"}));
+  add(with_all({"dp=1", "dp=2,zero=3", "dp=4,gas=1,zero=3"}, {"offload=optimizer+params+activations,canonical"}));
+  add({"tp=2,moments=bf16,canonical", "dp=2,overlap=false,canonical", "dp=4,zero=3,zero_group=node,canonical"});
   return made;
 }
 

@@ -85,9 +85,10 @@ class ModelProof {
     const Layout one = one_rank(base);
     const RunRecord& alone = record_of_one(one);
     const bool is_one = name_of(base) == name_of(one);
-    if (wanted || !is_one) prove(base, {alone, one, is_one ? Going::free : Going::led}, wanted);
+    const bool same_bits = is_one || base.plan.canonical;
+    if (wanted || !is_one) prove(base, {alone, one, same_bits ? Going::free : Going::led}, wanted);
     if (others.empty()) return;
-    if (is_one) {
+    if (same_bits) {
       for (const Layout* layout : others) prove(*layout, {alone, one, Going::free}, true);
       return;
     }

@@ -14,8 +14,8 @@ class CpuOps final : public Ops {
       : memory_(runtime.memory().allocate(Context::workspace_size)),
         context_{runtime.team(), stream, isa, {memory_.data(), Context::workspace_size}, options.observer},
         product_(context_.team, isa, runtime.memory(), options.bf16),
-        library_(options.products == Products::library ? std::make_unique<LibraryProducts>(product_, runtime.memory())
-                                                       : nullptr) {}
+        library_(options.products == Products::library ? std::make_unique<LibraryProducts>(product_, runtime.memory()) : nullptr),
+        source_(runtime.memory()) {}
 
   Linear& linear() override { return *linear_; }
   Norm& norm() override { return *norm_; }
@@ -32,15 +32,19 @@ class CpuOps final : public Ops {
   Stream& stream() override { return context_.stream; }
   std::int64_t workspace_bytes() const override {
     return narrow<std::int64_t>(memory_.size()) + product_.workspace_bytes() + attention_.workspace_bytes() +
-           (library_ ? library_->workspace_bytes() : 0);
+           (library_ ? library_->workspace_bytes() : 0) + grids_.workspace_bytes();
   }
+  void take_sum_grids() override { grids_.take(source_); }
 
  private:
   Memory memory_;
   Context context_;
   Product product_;
   std::unique_ptr<LibraryProducts> library_;  // null: the products are ours
-  std::unique_ptr<Linear> linear_ = make_linear(product_, library_.get(), context_.stream, context_.observer);
+  MemorySource& source_;
+  GridProduct grids_{product_};
+  std::unique_ptr<Linear> linear_ =
+      make_linear({.ours = product_, .library = library_.get(), .grids = &grids_}, context_.stream, context_.observer);
   CpuAttention attention_{context_};
   std::unique_ptr<Norm> norm_ = make_norm(context_, true);
   std::unique_ptr<Norm> rms_norm_ = make_norm(context_, false);

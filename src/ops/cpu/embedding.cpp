@@ -9,6 +9,7 @@
 
 #include <cstring>
 
+#include "base/sum_tree.h"
 #include "ops/cpu/context.h"
 #include "ops/cpu/isa.h"
 #include "ops/cpu/row_calls.h"
@@ -94,6 +95,39 @@ void ScatterColumns(const Tensor& d_tokens, const Tensor& dy, const TokenPlace* 
   WithStorage(dy.dtype, [&](auto zero) HWY_ATTR { ScatterColumnsAs<decltype(zero)>(d_tokens, dy, tokens, count, first, last); });
 }
 
+/// Columns [first, last), at most 64, of the table's rows += the rows of dy of their tokens, summed by the grid's ranges.
+void ScatterGrid(const Tensor& d_tokens, const Tensor& dy, std::span<const TokenPlace> tokens, const SumGrid& grid,
+                 std::int64_t first, std::int64_t last) {
+  constexpr std::size_t most_places = 16;
+  ensure(places_of_tree(static_cast<int>(grid.ranges.size())) <= static_cast<int>(most_places), "a tree has few places");
+  HWY_ALIGN float places[most_places][64];
+  WithStorage(dy.dtype, [&](auto zero) HWY_ATTR {
+    using S = decltype(zero);
+    for (std::size_t next = 0; next < tokens.size();) {
+      const std::int32_t row = tokens[next].row;
+      for (int range = 0; range < std::ssize(grid.ranges); ++range) {
+        const std::int64_t end = grid.ranges[static_cast<std::size_t>(range)].back().end();
+        float* const sum = places[place_in_tree(range)];
+        std::memset(sum, 0, sizeof(places[0]));
+        for (; next < tokens.size() && tokens[next].row == row && tokens[next].place < end; ++next) {
+          const S* from = row_of<S>(dy, tokens[next].place) + first;
+          ForColumns(last - first, [&](std::int64_t j, auto group)
+                                       HWY_ATTR { group.Store(Add(group.Load(sum + j), group.Load(from + j)), sum + j); });
+        }
+        merge_behind(range, [&](int to, int from) HWY_ATTR {
+          for (std::int64_t j = 0; j < 64; j += 16) {
+            const WholeGroup group;
+            group.Store(Add(group.Load(places[to] + j), group.Load(places[from] + j)), places[to] + j);
+          }
+        });
+      }
+      float* const to = row_of(d_tokens, row) + first;
+      ForColumns(last - first, [&](std::int64_t j, auto group)
+                                   HWY_ATTR { group.Store(Add(group.Load(to + j), group.Load(places[0] + j)), to + j); });
+    }
+  });
+}
+
 /// `to`, a row of d_table, += row `row` of every sample of dy, which have `rows` each, block of 64 samples by block.
 template <class S>
 HWY_FLATTEN void SumPositionAs(float* to, const Tensor& dy, std::int64_t rows, std::int64_t row) {
@@ -153,6 +187,7 @@ namespace {
 
 HWY_EXPORT(EmbeddingRows);
 HWY_EXPORT(ScatterColumns);
+HWY_EXPORT(ScatterGrid);
 HWY_EXPORT(SumPosition);
 HWY_EXPORT(ScatterPlaces);
 HWY_EXPORT(MoveColumns);
@@ -165,6 +200,7 @@ class CpuEmbedding final : public Embedding {
     const ScopedIsa scope(context.isa);
     rows_ = &HWY_DYNAMIC_DISPATCH(EmbeddingRows);
     scatter_ = &HWY_DYNAMIC_DISPATCH(ScatterColumns);
+    scatter_grid_ = &HWY_DYNAMIC_DISPATCH(ScatterGrid);
     sum_position_ = &HWY_DYNAMIC_DISPATCH(SumPosition);
     scatter_places_ = &HWY_DYNAMIC_DISPATCH(ScatterPlaces);
     move_ = &HWY_DYNAMIC_DISPATCH(MoveColumns);
@@ -194,6 +230,15 @@ class CpuEmbedding final : public Embedding {
         scatter_(d_tokens, dy, sorted.data(), std::ssize(sorted), first, last);
       });
     });
+  }
+
+  void do_backward_tokens(const Tensor& d_tokens, const Tensor& dy, const Tensor& tokens, std::int64_t first_token,
+                          const SumGrid& grid, const Tensor& workspace) override {
+    const auto count = static_cast<std::size_t>(tokens.elements());
+    const std::span<const TokenPlace> sorted =
+        sort_by_row({ids(tokens), count}, {first_token, d_tokens.rows()}, 0, {data_of<TokenPlace>(workspace), 2 * count});
+    context_.deal(dy.columns(), stripe_columns,
+                  [&](std::int64_t first, std::int64_t last) { scatter_grid_(d_tokens, dy, sorted, grid, first, last); });
   }
 
   void do_backward_positions(const Tensor& d_table, const Tensor& dy, const Positions& positions, bool accumulate,
@@ -246,6 +291,7 @@ class CpuEmbedding final : public Embedding {
   Context context_;
   decltype(&HWY_STATIC_DISPATCH(EmbeddingRows)) rows_;
   decltype(&HWY_STATIC_DISPATCH(ScatterColumns)) scatter_;
+  decltype(&HWY_STATIC_DISPATCH(ScatterGrid)) scatter_grid_;
   decltype(&HWY_STATIC_DISPATCH(SumPosition)) sum_position_;
   decltype(&HWY_STATIC_DISPATCH(ScatterPlaces)) scatter_places_;
   decltype(&HWY_STATIC_DISPATCH(MoveColumns)) move_;

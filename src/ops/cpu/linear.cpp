@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/checked.h"
+#include "ops/check.h"
 #include "ops/cpu/epilogue.h"
 #include "ops/cpu/product/tiles.h"
 
@@ -17,8 +18,13 @@ Rows rows_of(const Tensor& tensor) { return tensor ? Rows{tensor.data, tensor.st
 
 class CpuLinear final : public Linear {
  public:
-  CpuLinear(Product& product, LibraryProducts* library, Stream& stream, OpObserver* observer)
-      : Linear(observer), product_(product), library_(library), stream_(stream), kernels_(epilogue_kernels_for(product.isa())) {}
+  CpuLinear(const LinearProducts& products, Stream& stream, OpObserver* observer)
+      : Linear(observer),
+        product_(products.ours),
+        library_(products.library),
+        grids_(products.grids),
+        stream_(stream),
+        kernels_(epilogue_kernels_for(product_.isa())) {}
 
  private:
   void do_forward(const Tensor& y, const Tensor& x, const Tensor& w, const Epilogue& epilogue) override {
@@ -34,7 +40,7 @@ class CpuLinear final : public Linear {
                      .operands = {context.y, context.pre_activation, context.gate, context.residual},
                      .type = y.dtype};
     go_on(task, epilogue.sums);
-    run(task);
+    run(task, epilogue.grid);
   }
 
   bool packs() const override { return library_ == nullptr; }
@@ -61,10 +67,11 @@ class CpuLinear final : public Linear {
                      .type = dx.dtype};
     }
     go_on(task, epilogue.sums);
-    run(task);
+    run(task, epilogue.grid);
   }
 
-  void do_backward_weight(const Tensor& dw, const Tensor& db, const Tensor& dy, const Tensor& x, bool accumulate) override {
+  void do_backward_weight(const Tensor& dw, const Tensor& db, const Tensor& dy, const Tensor& x, bool accumulate,
+                          const SumGrid* grid) override {
     if (x.rows() == 0) {
       if (accumulate) return;
       for (std::int64_t row = 0; row < dw.rows(); ++row) std::fill_n(floats_of(dw) + row * dw.stride(), dw.columns(), 0.0F);
@@ -86,7 +93,8 @@ class CpuLinear final : public Linear {
          .c_stride = dw.stride(),
          .accumulate = accumulate,
          .sums = floats_of(db),
-         .sum_rows = kernels_.of(dy.dtype).sum_rows});
+         .sum_rows = kernels_.of(dy.dtype).sum_rows},
+        grid);
   }
 
   // Blocks are added onto `sums`, which are C itself where nothing is to be finished.
@@ -115,21 +123,29 @@ class CpuLinear final : public Linear {
             .c_stride = c.stride()};
   }
 
-  void run(const ProductTask& task) {
-    if (task.m > 0 && task.n > 0) library_ != nullptr ? library_->run(task) : product_.run(task);
+  void run(const ProductTask& task, const SumGrid* grid) {
+    if (task.m > 0 && task.n > 0) {
+      if (grid != nullptr) {
+        demand(grids_ != nullptr && grids_->taken(), "grid", "these kernels have taken what sums by ranges need");
+        grids_->run(task, *grid);
+      } else {
+        library_ != nullptr ? library_->run(task) : product_.run(task);
+      }
+    }
     stream_.progress();
   }
 
   Product& product_;
   LibraryProducts* library_;
+  GridProduct* grids_;
   Stream& stream_;
   EpilogueKernels kernels_;
 };
 
 }  // namespace
 
-std::unique_ptr<Linear> make_linear(Product& product, LibraryProducts* library, Stream& stream, OpObserver* observer) {
-  return std::make_unique<CpuLinear>(product, library, stream, observer);
+std::unique_ptr<Linear> make_linear(const LinearProducts& products, Stream& stream, OpObserver* observer) {
+  return std::make_unique<CpuLinear>(products, stream, observer);
 }
 
 }  // namespace lockstep::ops::cpu

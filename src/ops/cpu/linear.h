@@ -5,13 +5,20 @@
 #include <memory>
 
 #include "ops/cpu/library/library_products.h"
+#include "ops/cpu/product/grid_product.h"
 #include "ops/cpu/product/product.h"
 #include "ops/linear.h"
 
 namespace lockstep::ops::cpu {
 
-/// Computes by the library where there is one (null: none) and tells `observer` (null: none). All must outlive it. Workspace:
-/// theirs.
-std::unique_ptr<Linear> make_linear(Product& product, LibraryProducts* library, Stream& stream, OpObserver* observer);
+/// Who computes.
+struct LinearProducts {
+  Product& ours;
+  LibraryProducts* library = nullptr;  ///< in place of ours
+  GridProduct* grids = nullptr;        ///< where a call has a grid; null: none has
+};
+
+/// Tells `observer` (null: none). All must outlive it. Workspace: the products'.
+std::unique_ptr<Linear> make_linear(const LinearProducts& products, Stream& stream, OpObserver* observer);
 
 }  // namespace lockstep::ops::cpu

@@ -167,7 +167,7 @@ class CpuLoss final : public Loss {
       const std::int64_t count = std::min(per_round, logits.rows() - begin);
       context_.deal(count, rows_a_tile(logits),
                     [&](std::int64_t first, std::int64_t last) { compute(losses.data() - begin, begin + first, begin + last); });
-      for (std::int64_t block = 0; block < count; block += block_rows) {
+      for (std::int64_t block = 0; block < count && loss_sum; block += block_rows) {
         double sum = 0;
         for (std::int64_t i = block; i < std::min(block + block_rows, count); ++i) sum += losses[static_cast<std::size_t>(i)];
         *data_of<double>(loss_sum) += sum;

@@ -7,7 +7,9 @@
 #include <hwy/highway.h>
 // clang-format on
 
+#include <array>
 #include <bit>
+#include <cmath>
 
 #include "ops/cpu/context.h"
 #include "ops/cpu/isa.h"
@@ -44,6 +46,25 @@ double SquaresOfChunk(const float* x, std::int64_t count) {
   return all[0];
 }
 
+/// What is left of rest [count], a multiple of 16, once each was rounded to a multiple of `unit`; returns the sum of what they
+/// were rounded to. It is exact while that has 53 bits. `left`: something is.
+double RoundedSum(double* rest, std::int64_t count, double unit, bool& left) {
+  const hn::CappedTag<double, 8> d;
+  // Added to a number whose last bit is a unit, everything below one is rounded away.
+  const auto ruler = hn::Set(d, 0x1.8p52 * unit);
+  auto sum = hn::Zero(d), largest = hn::Zero(d);
+  for (std::int64_t i = 0; i < count; i += static_cast<std::int64_t>(hn::Lanes(d))) {
+    const auto value = hn::Load(d, rest + i);
+    const auto rounded = hn::Sub(hn::Add(value, ruler), ruler);
+    const auto remainder = hn::Sub(value, rounded);
+    sum = hn::Add(sum, rounded);
+    largest = hn::Max(largest, hn::Abs(remainder));
+    hn::Store(remainder, d, rest + i);
+  }
+  left = hn::GetLane(hn::MaxOfLanes(d, largest)) > 0;
+  return hn::GetLane(hn::SumOfLanes(d, sum));
+}
+
 /// `count` elements as floats.
 void WidenChunk(const BFloat16* from, std::int64_t count, float* to) {
   const hn::CappedTag<float, 16> floats;
@@ -75,6 +96,7 @@ namespace lockstep::ops::cpu {
 namespace {
 
 HWY_EXPORT(SquaresOfChunk);
+HWY_EXPORT(RoundedSum);
 HWY_EXPORT(LargestBits);
 HWY_EXPORT(WidenChunk);
 
@@ -86,6 +108,7 @@ class CpuReduce final : public Reduce {
   explicit CpuReduce(const Context& context) : Reduce(context.observer), context_(context) {
     const ScopedIsa scope(context.isa);
     squares_ = &HWY_DYNAMIC_DISPATCH(SquaresOfChunk);
+    rounded_sum_ = &HWY_DYNAMIC_DISPATCH(RoundedSum);
     largest_ = &HWY_DYNAMIC_DISPATCH(LargestBits);
     widen_ = &HWY_DYNAMIC_DISPATCH(WidenChunk);
   }
@@ -123,6 +146,44 @@ class CpuReduce final : public Reduce {
     *data_of<double>(sum) = total;
   }
 
+  using Digits = std::array<std::int64_t, exact_digits>;
+
+  // Squares are exact in double, of 48 bits. They are rounded to multiples of 2^(32 i - exact_bias), from such an i on that the
+  // sum of a chunk's has 53 bits, then what is left to multiples of the next lower one, until nothing is left.
+  Digits digits_of_chunk(const float* x, std::int64_t count) const {
+    Digits digits{};
+    const std::int32_t bits = largest_(x, count);
+    if (bits == 0) return digits;
+    if (bits >= 0x7F800000) {
+      digits.back() = 1;
+      return digits;
+    }
+    alignas(64) std::array<double, chunk> rest;
+    const std::int64_t padded = round_up(count, 16);
+    for (std::int64_t i = 0; i < count; ++i) rest[static_cast<std::size_t>(i)] = static_cast<double>(x[i]) * x[i];
+    std::fill(rest.begin() + count, rest.begin() + padded, 0.0);
+    constexpr int bits_of_square = 40;  // and 12 of the number of squares in a chunk
+    static_assert(chunk == 1 << 12);
+    const int top = 2 * std::ilogb(std::bit_cast<float>(bits)) + 2;  // squares are below 2^top
+    int digit = static_cast<int>(div_up(std::max(0, top - bits_of_square + exact_bias), 32));
+    for (bool left = true; left; --digit) {
+      const int exponent = 32 * digit - exact_bias;
+      const double sum = rounded_sum_(rest.data(), padded, std::ldexp(1.0, exponent), left);
+      const auto whole = static_cast<std::int64_t>(std::ldexp(sum, -exponent));
+      digits[static_cast<std::size_t>(digit)] += whole & 0xFFFFFFFF;
+      digits[static_cast<std::size_t>(digit) + 1] += whole >> 32;
+    }
+    return digits;
+  }
+
+  void do_exact_squares(const Tensor& digits, const Tensor& x) override {
+    const auto of_chunk = [this](const float* from, std::int64_t count) { return digits_of_chunk(from, count); };
+    const std::span<std::int64_t> sums = elements<std::int64_t>(digits);
+    for_chunks<Digits>(x, of_chunk, [&](const Digits& part) {
+      for (std::size_t i = 0; i < part.size(); ++i) sums[i] += part[i];
+    });
+  }
+
   void do_max_abs(const Tensor& largest, const Tensor& x) override {
     std::int32_t bits = 0;
     for_chunks<std::int32_t>(x, largest_, [&](std::int32_t part) { bits = std::max(bits, part); });
@@ -131,6 +192,7 @@ class CpuReduce final : public Reduce {
 
   Context context_;
   decltype(&HWY_STATIC_DISPATCH(SquaresOfChunk)) squares_;
+  decltype(&HWY_STATIC_DISPATCH(RoundedSum)) rounded_sum_;
   decltype(&HWY_STATIC_DISPATCH(LargestBits)) largest_;
   decltype(&HWY_STATIC_DISPATCH(WidenChunk)) widen_;
 };

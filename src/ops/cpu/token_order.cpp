@@ -9,7 +9,7 @@ namespace lockstep::ops::cpu {
 
 std::span<const TokenPlace> sort_by_row(std::span<const std::int32_t> tokens, const TableRows& table, std::int32_t first_place,
                                         std::span<TokenPlace> memory) {
-  ensure(std::ssize(tokens) <= max_sorted_tokens && memory.size() >= 2 * tokens.size(), "the tokens fit the memory to sort them");
+  ensure(memory.size() >= 2 * tokens.size(), "the tokens fit the memory to sort them");
   std::size_t count = 0;
   std::int32_t largest = 0;
   for (std::size_t i = 0; i < tokens.size(); ++i) {

@@ -13,7 +13,7 @@ struct TokenPlace {
   std::int32_t place;
 };
 
-/// Most tokens of one call; a multiple of 64, so that blocks of 64 tokens stay whole.
+/// Most tokens that are sorted in the kernels' own workspace at a time; a multiple of 64, so that blocks of 64 stay whole.
 inline constexpr std::int64_t max_sorted_tokens = 16384;
 
 /// The rows of a table: row i is token first + i.
@@ -21,7 +21,7 @@ struct TableRows {
   std::int64_t first = 0, count = 0;
 };
 
-/// Those of `tokens` (at most max_sorted_tokens) that have a row, by its number, in order of row, then of place, in part of
+/// Those of `tokens` that have a row, by its number, in order of row, then of place, in part of
 /// `memory`, which holds at least twice as many as there are tokens. Places count from `first_place`.
 std::span<const TokenPlace> sort_by_row(std::span<const std::int32_t> tokens, const TableRows& table, std::int32_t first_place,
                                         std::span<TokenPlace> memory);

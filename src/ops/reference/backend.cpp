@@ -20,6 +20,7 @@ class ReferenceOps final : public Ops {
   Update& update() override { return *update_; }
   Stream& stream() override { return *stream_; }
   std::int64_t workspace_bytes() const override { return 0; }
+  void take_sum_grids() override {}
 
  private:
   OpObserver* observer_;

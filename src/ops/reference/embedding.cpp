@@ -41,6 +41,11 @@ class EmbeddingReference final : public Embedding {
     }
   }
 
+  void do_backward_tokens(const Tensor& d_tokens, const Tensor& dy, const Tensor& tokens, std::int64_t first_token,
+                          const SumGrid& /*grid*/, const Tensor& /*workspace*/) override {
+    do_backward_tokens(d_tokens, dy, tokens, first_token);
+  }
+
   void do_backward_positions(const Tensor& d_table, const Tensor& dy, const Positions& positions, bool accumulate,
                              const Tensor& starts) override {
     for (std::int64_t t = 0; t < d_table.rows(); ++t) {

@@ -47,7 +47,8 @@ class LinearReference final : public Linear {
     }
   }
 
-  void do_backward_weight(const Tensor& dw, const Tensor& db, const Tensor& dy, const Tensor& x, bool accumulate) override {
+  void do_backward_weight(const Tensor& dw, const Tensor& db, const Tensor& dy, const Tensor& x, bool accumulate,
+                          const SumGrid* /*grid*/) override {
     for (std::int64_t j = 0; j < dy.columns(); ++j) {
       for (std::int64_t k = 0; k < x.columns(); ++k) {
         double sum = accumulate ? at(dw, j, k) : 0;

@@ -60,7 +60,7 @@ class LossReference final : public Loss {
       for (std::int64_t p = 0; p < parts; ++p) largest = std::max(largest, number(p, 0));
       for (std::int64_t p = 0; p < parts; ++p) sum += number(p, 1) * std::exp(number(p, 0) - largest);
       for (std::int64_t p = 0; p < parts; ++p) logit += number(p, 2);
-      if (target >= 0) double_at(loss_sum, 0) += largest + std::log(sum) - logit;
+      if (target >= 0 && loss_sum) double_at(loss_sum, 0) += largest + std::log(sum) - logit;
       if (!scale) continue;
       const double share = std::exp(number(part.number, 0) - largest) / sum;  // of the exponentials' unit in the probabilities
       for (std::int64_t j = 0; j < logits.columns(); ++j) {

@@ -7,7 +7,8 @@
 namespace lockstep::parallel {
 
 bool offload_gradients(const GradientWork& work) {
-  return work.open_microbatches == 1 && work.units_in_turn && !work.each_microbatch();
+  const bool side_by_side = work.canonical && work.microbatches > 1;
+  return work.open_microbatches == 1 && work.units_in_turn && !work.each_microbatch() && !side_by_side;
 }
 
 void OffloadedGradientMemory::declare(const GradientArenas& arenas, const std::vector<layout::Unit>& units,

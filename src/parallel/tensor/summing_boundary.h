@@ -19,6 +19,7 @@ class SummingBoundary final : public Boundary {
   comm::Request gather(const Tensor& inside, const Tensor& outside, const TokenGrid& tokens) override;
   comm::Request reduce(const Tensor& outside, const Tensor& inside, const TokenGrid& tokens) override;
   comm::Request collect(const Tensor& all, const Tensor& own) override;
+  comm::Request add_up(const Tensor& x) override;
 
  private:
   comm::Communicator& group_;

@@ -38,6 +38,7 @@ struct GradientWork {
   bool units_in_turn = true;          ///< a unit is closed before the next one is opened: no weight gradients come later
   std::vector<UnitIndex> order = {};  ///< the units that get gradients here, as backward is done with them
   std::int64_t bucket_bytes = GradientOptions{}.bucket_bytes;
+  bool canonical = false;  ///< micro-batches are added as ranks are (tree_gradients)
   /// A tied matrix, where the rank has one: [V, C], and which part of its gradient is made here.
   struct Tied {
     UnitIndex unit{-1};

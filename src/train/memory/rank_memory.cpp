@@ -12,6 +12,12 @@ RankMemory::RankMemory(const EngineConfig& config, const layout::Coordinates& at
       parameters(part.units, config.weights, config.plan, at, arch::lease_classes(lease_parts(config, part), part.map)),
       attention(parallel::make_attention(config.plan, at, config.positions)),
       model(model_shape(config, part, *attention)),
+      canonical(config.plan.canonical ? std::make_unique<model::Canonical>(
+                                            config.model, part.dims,
+                                            model::CanonicalSizes{.tokens = {config.samples, config.positions},
+                                                                  .microbatches = config.plan.microbatches,
+                                                                  .all_microbatches = config.plan.dp * config.plan.microbatches})
+                                      : nullptr),
       device_(device),
       parameter_arena_(config.weights.type == DType::bf16 ? "weights bf16" : "weights fp32", MemoryKind::parameters),
       gradient_arena_("gradients", MemoryKind::gradients),
@@ -32,6 +38,7 @@ RankMemory::RankMemory(const EngineConfig& config, const layout::Coordinates& at
     workspace_arena_.rewind(start);  // steps come later
   }
   model.declare(activation_arena_, workspace_arena_, config.model, part.dims, config.weights.type, &spill);
+  if (canonical) canonical->declare(gradient_arena_, workspace_arena_, config.weights.type, part.embedding, part.head);
   model::declare_angles(workspace_arena_, angles, config.model);
   spill.declare_host(host_arena_);
   HostPieces::declare(pinned_arena_, pieces, device);
@@ -45,7 +52,7 @@ RankMemory::RankMemory(const EngineConfig& config, const layout::Coordinates& at
   if (part.embedding) activation_arena_.declare(tokens, "tokens", all_tokens, DType::i32);
   if (!part.head) return;
   activation_arena_.declare(targets, "targets", all_tokens, DType::i32);
-  workspace_arena_.declare(losses, "losses", Shape{config.plan.microbatches}, DType::f64);
+  workspace_arena_.declare(losses, "losses", Shape{config.plan.microbatches * losses_of_microbatch()}, DType::f64);
 }
 
 // Of the ranks with the same part of a unit each writes as much.

@@ -16,6 +16,7 @@ void check_placements(const EngineConfig& config) {
   const auto cut_like_optimizer = [&](layout::CutOver cut) { return cut == layout::CutOver::none || cut == plan.optimizer.cut; };
   ensure(cut_like_optimizer(plan.parameters.cut) && cut_like_optimizer(plan.gradients.cut),
          "what is cut is cut over the same ranks, the optimizer's state first");
+  ensure(!plan.canonical || (!config.servers && plan.cp == 1), "sums by ranges are of replicas that have whole sequences");
 }
 
 /// Rows of a micro-batch on both sides of the boundaries, of the positions that the rank has of its samples. With sequence
@@ -62,6 +63,7 @@ model::ModelShape model_shape(const EngineConfig& config, const RankPart& part, 
           .lives = layout::lives_of(part.actions, part.chunks, config.plan.microbatches),
           .attention = &attention,
           .recompute = config.plan.recompute,
+          .canonical = config.plan.canonical,
           .kept = config.plan.activations,
           .tile_sums = arch::tile_sums(lease_parts(config, part), config.weights.type)};
 }
@@ -79,7 +81,8 @@ parallel::GradientWork gradient_work(const EngineConfig& config, const RankPart&
                               .cut_gradients = plan.gradients.cut != layout::CutOver::none,
                               .units_in_turn = at_once,
                               .order = arch::backward_order(part.map, part.chunks),
-                              .bucket_bytes = config.gradients.bucket_bytes};
+                              .bucket_bytes = config.gradients.bucket_bytes,
+                              .canonical = plan.canonical};
   if (config.model.tied && (part.embedding || part.head)) {
     using parallel::TiedSide;
     work.tied = {.unit = part.map.tied,

@@ -29,7 +29,10 @@ void UpdaterMemory::declare(const UpdaterArenas& arenas, const EngineConfig& con
   } else {
     gradients.declare(gradient_arenas, part.units, work);
   }
-  partial.declare(arenas.workspace, part.units, {.rank = part.at.tp, .ranks = config.plan.tp}, config.plan.sequence);
+  // In canonical mode layers add up what tensor ranks have of sums over tokens.
+  const bool sequence = config.plan.sequence && !config.plan.canonical;
+  partial.declare(arenas.workspace, part.units, {.rank = part.at.tp, .ranks = config.plan.tp}, sequence);
+  if (config.plan.canonical) tree.declare(arenas.gradients, part.units, work);
   slots.names = saved_slots.names = make_optimizer(config.optimizer)->slots();
   slots.type = saved_slots.type = config.slot_type();
   if (tier == layout::Tier::device && needs.slots) slots.declare(arenas.optimizer, part.units, part.cut);
@@ -39,7 +42,7 @@ void UpdaterMemory::declare(const UpdaterArenas& arenas, const EngineConfig& con
                                                  .slots = static_cast<int>(slots.names.size())};
   offload.declare(arenas.buffers, part.units, part.cut, offloaded, std::move(columns), config.offload, spill);
   if (needs.saved_slots) saved_slots.declare(arenas.optimizer, part.units);
-  if (needs.norm_ranks > 0) norm.declare(arenas.workspace, part.units, 1, needs.norm_ranks);
+  if (needs.norm_ranks > 0) norm.declare(arenas.workspace, part.units, 1, needs.norm_ranks, config.plan.canonical);
 }
 
 }  // namespace lockstep::train

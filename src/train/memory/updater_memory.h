@@ -10,6 +10,7 @@
 #include "parallel/tensor/partial_gradients.h"
 #include "parallel/zero/gradients.h"
 #include "parallel/zero/resident_state.h"
+#include "parallel/zero/tree_gradients.h"
 #include "train/memory/rank_part.h"
 
 namespace lockstep::train {
@@ -35,6 +36,7 @@ struct UpdaterMemory {
   parallel::GradientMemory gradients;                     ///< or
   parallel::OffloadedGradientMemory offloaded_gradients;  ///< where they go along with the optimizer's state
   parallel::PartialGradientMemory partial;
+  parallel::TreeGradientMemory tree;  ///< in canonical mode
   parallel::SlotMemory slots, saved_slots;
   parallel::NormMemory norm;
   parallel::OffloadMemory offload;

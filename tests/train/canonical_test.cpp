@@ -1,0 +1,146 @@
+// Canonical mode (numerics.md section 3.8): the degrees that other runs keep within a tolerance change no bit.
+
+#include <gtest/gtest.h>
+
+#include "support/layout_run.h"
+
+namespace lockstep::train {
+namespace {
+
+using support::LayoutResult;
+using support::LayoutRun;
+
+/// GPT-2 with biases, tied; Llama, untied, with fewer KV heads than heads. Sizes that 8 ranges do not divide.
+std::vector<arch::ModelConfig> models() {
+  std::vector<arch::ModelConfig> all{support::tiny_model(), support::tiny_llama()};
+  for (arch::ModelConfig& model : all) {
+    model.heads = 6;
+    model.kv_heads = &model == &all.front() ? 6 : 2;
+    model.ffn_width = 301;
+    model.dropout = 0.2F;
+  }
+  return all;
+}
+
+struct Degrees {
+  int dp = 1, microbatches = 1, tp = 1;
+  bool sequence = false;
+  int pp = 1, zero = 0;
+};
+
+/// 16 samples a step, however they are divided; gradients are clipped.
+LayoutRun run_of(const arch::ModelConfig& model, const Degrees& degrees) {
+  LayoutRun run{.model = model,
+                .optimizer = {.name = "AdamW"},
+                .grad_clip = 0.1F,
+                .samples = 16 / degrees.dp / degrees.microbatches,
+                .steps = 3};
+  run.plan.dp = degrees.dp;
+  run.plan.tp = degrees.tp;
+  run.plan.pp = degrees.pp;
+  run.plan.sequence = degrees.sequence;
+  run.plan.microbatches = degrees.microbatches;
+  run.plan.ranks_per_host = run.plan.ranks();
+  run.plan.canonical = true;
+  layout::set_zero_level(run.plan, degrees.zero);
+  return run;
+}
+
+/// What is evaluated is a micro-batch, of another size in each.
+void expect_same_steps(LayoutResult result, const LayoutResult& expected, bool same_evaluation) {
+  if (!same_evaluation) result.evaluated = expected.evaluated;
+  support::expect_equal(result, expected);
+}
+
+void expect_bits_of_one_rank(const std::vector<Degrees>& layouts, const parallel::WeightStorage& weights = {}) {
+  for (const arch::ModelConfig& model : models()) {
+    LayoutRun one = run_of(model, {});
+    one.weights = weights;
+    const LayoutResult alone = support::learn(one);
+    for (const Degrees& degrees : layouts) {
+      LayoutRun run = run_of(model, degrees);
+      run.weights = weights;
+      SCOPED_TRACE(testing::Message() << layout::describe(run.plan) << " gas " << degrees.microbatches << " zero " << degrees.zero
+                                      << (model.tied ? " tied" : ""));
+      expect_same_steps(support::learn(run), alone, run.samples == one.samples);
+    }
+  }
+}
+
+TEST(Canonical, SamplesDividedOverRanksAndMicroBatchesChangeNoBit) {
+  expect_bits_of_one_rank({{.dp = 2},
+                           {.dp = 4},
+                           {.dp = 8},
+                           {.microbatches = 2},
+                           {.microbatches = 4},
+                           {.microbatches = 8},
+                           {.dp = 2, .microbatches = 2},
+                           {.dp = 2, .microbatches = 4}});
+}
+
+TEST(Canonical, LayersDividedOverRanksChangeNoBit) {
+  expect_bits_of_one_rank({{.tp = 2}, {.tp = 2, .sequence = true}, {.dp = 2, .tp = 2}, {.dp = 2, .tp = 2, .sequence = true}});
+}
+
+TEST(Canonical, HeadsThatRanksDivideUnevenlyChangeNoBit) {
+  const arch::ModelConfig model = models().front();
+  const LayoutResult alone = support::learn(run_of(model, {}));
+  expect_same_steps(support::learn(run_of(model, {.tp = 4})), alone, true);
+  expect_same_steps(support::learn(run_of(model, {.tp = 4, .sequence = true})), alone, true);
+}
+
+TEST(Canonical, PipelinesAndStateThatIsCutChangeNoBit) {
+  expect_bits_of_one_rank({{.microbatches = 2, .pp = 2},
+                           {.microbatches = 2, .tp = 2, .sequence = true, .pp = 2},
+                           {.dp = 2, .zero = 1},
+                           {.dp = 4, .zero = 2},
+                           {.dp = 2, .microbatches = 2, .zero = 3},
+                           {.dp = 2, .tp = 2, .sequence = true, .zero = 3}});
+}
+
+TEST(Canonical, MicroBatchesThatAreOpenSideBySideChangeNoBit) {
+  const arch::ModelConfig model = models().back();
+  LayoutRun run = run_of(model, {.microbatches = 4, .pp = 2});
+  run.plan.schedule = "zb-h1";
+  expect_same_steps(support::learn(run), support::learn(run_of(model, {})), false);
+}
+
+TEST(Canonical, Bf16ChangesNoBit) {
+  const std::vector<Degrees> layouts{{.dp = 4}, {.microbatches = 2}, {.tp = 2, .sequence = true}, {.dp = 2, .tp = 2}};
+  expect_bits_of_one_rank(layouts, support::bf16_with_masters);
+  expect_bits_of_one_rank(layouts, support::bf16_alone);
+}
+
+TEST(Canonical, GradientsThatWouldGoToAFileStayWhereMicroBatchesAreAdded) {
+  const arch::ModelConfig model = models().front();
+  const LayoutResult alone = support::learn(run_of(model, {}));
+  for (const int microbatches : {1, 4}) {
+    LayoutRun run = run_of(model, {.microbatches = microbatches});
+    run.plan.optimizer.tier = layout::Tier::disk;
+    expect_same_steps(support::learn(run), alone, microbatches == 1);
+  }
+}
+
+TEST(Canonical, DocumentsChangeNoBit) {
+  for (const arch::ModelConfig& model : models()) {
+    LayoutRun one = run_of(model, {}), ranks = run_of(model, {.dp = 2, .tp = 2, .sequence = true});
+    one.document_end = ranks.document_end = 3;
+    expect_same_steps(support::learn(ranks), support::learn(one), false);
+  }
+}
+
+// The sums are other ones than those of a run that is not canonical, and as good.
+TEST(Canonical, RunsLearnWhatOthersLearn) {
+  for (const arch::ModelConfig& model : models()) {
+    LayoutRun run = run_of(model, {});
+    run.optimizer = {.name = "sgd", .momentum = 0.9F};
+    const LayoutResult canonical = support::learn(run);
+    run.plan.canonical = false;
+    const LayoutResult usual = support::learn(run);
+    support::expect_near(canonical, usual, 1e-5);
+    EXPECT_FALSE(canonical.gradients == usual.gradients);
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::train
