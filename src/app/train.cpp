@@ -9,6 +9,7 @@
 #include "app/session.h"
 #include "app/settings/resolve.h"
 #include "app/start/cut_state.h"
+#include "app/start/expected_memory.h"
 #include "app/start/memory_limit.h"
 #include "app/start/plan.h"
 #include "app/start/startup.h"
@@ -35,19 +36,6 @@ std::int64_t known_vocabulary(const RunConfig& config) {
   return config.data.dataset == "shakespeare_char" && !config.data.dir ? tiny_shakespeare : data::TokenFormat{}.vocabulary;
 }
 
-/// What a rank that trains would take, text included; the ranks are those that train.
-Ledger expected_memory(const RunConfig& config, const train::EngineConfig& settings, const parallel::Groups& groups,
-                       const train::UpdaterFactory& updater, Session& session) {
-  const train::Engine engine(settings, session.runtime(), session.ops(), groups, updater);
-  train::TextSampler text(engine.share());
-  Arena sampling("sampling", MemoryKind::workspace), cache("sampling_cache", MemoryKind::workspace);
-  text.declare(sampling, cache);
-  Ledger ledger = engine.ledger();
-  ledger.add(MemoryKind::data, "batches", TrainingData::bytes(config, settings, session, groups.data()), {});
-  for (const Arena* arena : {&sampling, &cache}) arena->enter(ledger, session.runtime().device());
-  return ledger;
-}
-
 void print_memory(const std::string& owner, const std::string& tables) { fmt::print("\nMemory of {}\n{}", owner, tables); }
 
 std::string tables(const Ledger& ledger) { return ledger.table() + "\n" + ledger.layer_table() + "\n" + ledger.tensor_table(); }
@@ -67,7 +55,7 @@ void dry_run(const RunConfig& config, std::int64_t vocabulary, Session& session)
   if (roles.serves()) return dry_run_of_server(config, settings, roles, session);
   settings.plan = plan_of(config, settings.model, roles.group(), session.runtime().device());
   const parallel::Groups groups(roles.group(), layout::Mesh(settings.plan));
-  const Ledger ledger = expected_memory(config, settings, groups, roles.updater(), session);
+  const Ledger ledger = expected_memory({config, settings, session, groups, roles.updater()});
   if (session.lead()) {
     Log log;
     fmt::print("{}\n", to_json(config, vocabulary).dump(4));

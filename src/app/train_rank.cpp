@@ -10,6 +10,7 @@
 #include "app/parameter_server/roles.h"
 #include "app/run_summary.h"
 #include "app/start/cut_state.h"
+#include "app/start/expected_memory.h"
 #include "app/start/memory_limit.h"
 #include "app/start/plan.h"
 #include "app/start/run_folder.h"
@@ -185,14 +186,18 @@ struct Memories {
   Arena cache{"sampling_cache", MemoryKind::workspace};
 };
 
+/// Throws where memory.limit does not hold what the run will take. Collective.
+void fit_memory(Run& run, const Roles& roles, const parallel::Groups& groups) {
+  Session& session = run.session;
+  const Ledger expected = expected_memory({run.config, run.settings, session, groups, roles.updater()});
+  demand_memory({run.config, run.settings, groups.at(), session.runtime().device(), expected}, session.world());
+}
+
 /// All memory that the run will have, said in a table and allocated.
 void commit(const Run& run, train::Engine& engine, TrainingData& data, train::TextSampler& sampler, Memories& memories) {
   data.declare(memories.data);
   sampler.declare(memories.sampling, memories.cache);
   Runtime& runtime = run.session.runtime();
-  Ledger expected = engine.ledger();
-  for (const Arena* arena : {&memories.data, &memories.sampling, &memories.cache}) arena->enter(expected, runtime.device());
-  demand_memory({run.config, run.settings, engine.groups().at(), runtime.device(), expected}, run.session.world());
   Ledger taken = engine.commit();
   memories.data.commit(runtime.memory(Space::pinned), taken);
   for (Arena* arena : {&memories.sampling, &memories.cache}) arena->commit(runtime, taken);
@@ -212,12 +217,13 @@ void record(const Run& run) {
 }
 
 /// The whole training of a rank that trains. Collective over the groups.
-train::TrainingHistory train_run(const Run& run, const Roles& roles, const parallel::Groups& groups) {
+train::TrainingHistory train_run(Run& run, const Roles& roles, const parallel::Groups& groups) {
   Session& session = run.session;
   Memories memories;  // first, so that it goes last: a thread of the text's reads ahead into it
   TrainingData text(run.config, run.settings, run.corpus, session, groups.data(), run.log);
   const std::int64_t max_iters = length_of_run(run.config, text, groups.all());
   announce(run);
+  fit_memory(run, roles, groups);
   train::Engine engine(run.settings, session.runtime(), session.ops(), groups, roles.updater());
   train::TextSampler sampler(engine.share());
   commit(run, engine, text, sampler, memories);

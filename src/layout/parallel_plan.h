@@ -81,6 +81,7 @@ struct ParallelPlan {
   Placement parameters = {}, gradients = {}, optimizer = {};
   Tier activations = Tier::device;    ///< what blocks keep for their backward pass
   int prefetch = 1;                   ///< leases of weights that are cut, gathered before they are asked for
+  int kept = 0;                       ///< blocks' weights that are gathered and stay as long as it pays, beside those in use
   bool reshard_after_forward = true;  ///< false: what was gathered stays until the weights change
   Recompute recompute = {};
   Tiles tiles = {};  ///< of blocks' linear layers, where leases gather or bring weights

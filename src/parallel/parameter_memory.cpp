@@ -23,7 +23,7 @@ ParameterMemory::ParameterMemory(std::vector<layout::Unit> all, const WeightStor
   for (const arch::LeaseClass& kind : classes) {
     std::vector<std::size_t>& class_of = kind.tiles ? gathers.class_of_tiles : gathers.class_of;
     for (const UnitIndex unit : kind.units) class_of[static_cast<std::size_t>(unit.value)] = gathers.classes.size();
-    const int in_turns = kind.at_once + (kind.sequence ? plan.prefetch : 0);
+    const int in_turns = kind.at_once + (kind.sequence ? plan.prefetch + plan.kept : 0);
     const int slots = plan.reshard_after_forward ? std::min(kind.parts, in_turns) : kind.parts;
     const auto count = static_cast<std::size_t>(slots), moved = tier == layout::Tier::device ? 0 : count;
     const bool in_place = moved > 0 && cut.whole() && !kind.strided;

@@ -47,6 +47,33 @@ TEST_F(MemoryLimit, ADryRunPrintsOwnersAndRefusesToo) {
   EXPECT_EQ(dry({refused.err.substr(at, refused.err.find(' ', at) - at)}).code, 0);
 }
 
+TEST_F(MemoryLimit, WhatIsLeftKeepsWeightsGathered) {
+  const std::vector<std::string> cut{"--ranks", "2", "memory.zero=3"};
+  const auto with = [&](const std::string& limit) {
+    std::vector<std::string> all = cut;
+    all.push_back(limit);
+    return dry(all);
+  };
+  const Outcome least = dry(cut), all = with("memory.limit=64GiB");
+  const double needed = 1024 * mib(least.out, "\ntotal ");  // it is written in GiB
+  expect_said(all.out, {"memory.limit leaves room for the weights of 10 more blocks, which stay gathered"});
+  // Two ranks, for each a block of 27 MiB more.
+  const Outcome one = with("memory.limit=" + std::to_string(static_cast<int>(2 * (needed + 40))) + "MiB");
+  expect_said(one.out, {"the weights of 1 more block, which"});
+  EXPECT_NEAR(1024 * mib(one.out, "\ntotal ") - needed, 27, 11);
+  EXPECT_EQ(least.out.find("more block"), std::string::npos) << least.out;
+  EXPECT_EQ(one.code, 0);
+}
+
+TEST_F(MemoryLimit, AGenerousLimitChangesNoLoss) {
+  const std::vector<std::string> cut{"--ranks", "2", "memory.zero=3", "model.n_layer=4"};
+  std::vector<std::string> generous = cut;
+  generous.emplace_back("memory.limit=1GiB");
+  ASSERT_EQ(lockstep(words("bare", cut)).code, 0);
+  expect_said(lockstep(words("roomy", generous)).out, {"the weights of 2 more blocks, which stay gathered"});
+  EXPECT_EQ(losses("bare"), losses("roomy"));
+}
+
 TEST_F(MemoryLimit, WhatIsSaidToFitFits) {
   const Outcome whole = dry({});
   ASSERT_EQ(whole.code, 0);

@@ -13,9 +13,9 @@ using support::ThreeLayers;
 constexpr UnitIndex a = ThreeLayers::a, b = ThreeLayers::b, c = ThreeLayers::c;
 
 /// Runs `body` on the three ranks.
-void on_three(int prefetch, const std::function<void(ThreeLayers&, ShardedParameters&)>& body) {
+void on_three(int prefetch, const std::function<void(ThreeLayers&, ShardedParameters&)>& body, int kept = 0) {
   comm::run_ranks(ThreeLayers::ranks, {.timeout = 60}, [&](comm::Communicator& world) {
-    ThreeLayers rank(world, prefetch);
+    ThreeLayers rank(world, prefetch, kept);
     body(rank, dynamic_cast<ShardedParameters&>(*rank.store));
   });
 }
@@ -68,12 +68,37 @@ TEST(ShardedParameters, WhatFollowedTheLastTimeIsGatheredAheadWithoutAnOrder) {
   on_three(1, [](ThreeLayers& /*rank*/, ShardedParameters& store) {
     store.begin({});
     EXPECT_EQ(gathered_for(store, {a, b, c}), 3);
-    EXPECT_EQ(gathered_for(store, {a}), 2);  // b, too
+    EXPECT_EQ(gathered_for(store, {a}), 1);  // it is still there; b
     EXPECT_EQ(gathered_for(store, {b}), 1);  // c
     EXPECT_EQ(gathered_for(store, {c}), 1);  // a
     EXPECT_EQ(gathered_for(store, {b}), 2);  // not a after all, but b, and c, which followed it
     EXPECT_EQ(gathered_for(store, {c}), 0);
   });
+}
+
+TEST(ShardedParameters, AFurtherPlaceKeepsWhatIsNeededNext) {
+  on_three(
+      0,
+      [](ThreeLayers& rank, ShardedParameters& store) {
+        EXPECT_EQ(rank.memory.gathers.classes.front().slots.size(), 2U);
+        store.begin(order_of({a, b, c, a, b}));
+        EXPECT_EQ(gathered_for(store, {a, b, c}), 3);
+        EXPECT_EQ(gathered_for(store, {a}), 0);
+        EXPECT_EQ(gathered_for(store, {b}), 1);
+      },
+      1);
+}
+
+TEST(ShardedParameters, AFurtherPlaceKeepsWhatIsNeededNextInRounds) {
+  on_three(
+      0,
+      [](ThreeLayers& /*rank*/, ShardedParameters& store) {
+        store.begin({});
+        EXPECT_EQ(gathered_for(store, {a, b, c}), 3);
+        EXPECT_EQ(gathered_for(store, {a, b, c}), 1);
+        EXPECT_EQ(gathered_for(store, {a, b, c}), 2);
+      },
+      1);
 }
 
 TEST(ShardedParameters, UpdatedWeightsAreGatheredAgain) {

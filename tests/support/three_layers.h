@@ -36,8 +36,8 @@ struct ThreeLayers {
             layout::make_unit("c", {{.name = "c", .shape = Shape{whole}}}),
             layout::make_unit("head", {{.name = "head", .shape = Shape{16}}})};
   }
-  static layout::ParallelPlan plan(int prefetch) {
-    layout::ParallelPlan plan{.dp = ranks, .prefetch = prefetch, .ranks_per_host = ranks};
+  static layout::ParallelPlan plan(int prefetch, int stay) {
+    layout::ParallelPlan plan{.dp = ranks, .prefetch = prefetch, .kept = stay, .ranks_per_host = ranks};
     layout::set_zero_level(plan, 3);
     return plan;
   }
@@ -47,9 +47,9 @@ struct ThreeLayers {
   static float value(UnitIndex layer, int part) { return static_cast<float>(10 * layer.value + part); }
 
   /// One of the three ranks, with its thirds filled in.
-  explicit ThreeLayers(comm::Communicator& world, int prefetch = 1)
-      : groups(world, layout::Mesh(plan(prefetch))),
-        memory(units(), {}, plan(prefetch), groups.at(),
+  explicit ThreeLayers(comm::Communicator& world, int prefetch = 1, int stay = 0)
+      : groups(world, layout::Mesh(plan(prefetch, stay))),
+        memory(units(), {}, plan(prefetch, stay), groups.at(),
                {{.units = {a, b, c}, .elements = whole, .parts = 3, .sequence = true, .contiguous = whole}}),
         store(parallel::make_parameter_store(memory, groups)) {
     world.attach(*machine.stream, machine.runtime->team());

@@ -101,6 +101,10 @@ std::vector<std::string> notes_on_cut_state(const train::EngineConfig& config) {
   std::vector<std::string> notes = notes_on_zero(config);
   if (config.plan.canonical) notes.push_back(note_on_canonical(config));
   if (config.plan.pp > 1) notes.push_back(note_on_stages(config));
+  if (config.plan.kept > 0) {
+    notes.push_back(fmt::format("memory.limit leaves room for the weights of {} more block{}, which stay gathered",
+                                config.plan.kept, config.plan.kept == 1 ? "" : "s"));
+  }
   return notes;
 }
 

@@ -119,7 +119,7 @@ std::vector<std::int64_t> of_all_ranks(std::int64_t mine, comm::Communicator& wo
   return all;
 }
 
-/// The host whose ranks need most, and its ranks.
+/// A host's ranks.
 struct Host {
   std::string name;
   std::vector<std::size_t> ranks;
@@ -129,16 +129,15 @@ struct Host {
     return bytes;
   }
 };
-Host fullest(const std::vector<std::string>& hosts, std::span<const std::int64_t> bytes) {
-  Host most;
-  for (const std::string& name : hosts) {
-    Host host{name, {}};
-    for (std::size_t rank = 0; rank < hosts.size(); ++rank) {
-      if (hosts[rank] == name) host.ranks.push_back(rank);
-    }
-    if (most.ranks.empty() || host.sum(bytes) > most.sum(bytes)) most = std::move(host);
+/// By the host of each rank.
+std::vector<Host> hosts_of(const std::vector<std::string>& names) {
+  std::vector<Host> hosts;
+  for (std::size_t rank = 0; rank < names.size(); ++rank) {
+    const auto known = std::ranges::find(hosts, names[rank], &Host::name);
+    Host& host = known == hosts.end() ? hosts.emplace_back(Host{names[rank], {}}) : *known;
+    host.ranks.push_back(rank);
   }
-  return most;
+  return hosts;
 }
 
 std::string bytes_text(std::int64_t bytes) { return format_bytes(static_cast<std::uint64_t>(bytes)); }
@@ -160,10 +159,10 @@ std::string largest_owners(const Ledger& ledger) {
 void demand_memory(const RankNeeds& needs, comm::Communicator& world) {
   if (!needs.config.memory.limit) return;
   const auto limit = static_cast<std::int64_t>(bytes_from(*needs.config.memory.limit).value());
-  const std::vector<std::string> hosts = comm::all_texts(world, host_name());
+  const std::vector<Host> hosts = hosts_of(comm::all_texts(world, host_name()));
   const std::int64_t mine = needs.ledger.total();
   const std::vector<std::int64_t> all = of_all_ranks(mine, world);
-  const Host host = fullest(hosts, all);
+  const Host& host = *std::ranges::max_element(hosts, {}, [&](const Host& one) { return one.sum(all); });
   const std::int64_t needed = host.sum(all);
   if (needed <= limit) return;
 
@@ -190,6 +189,26 @@ void demand_memory(const RankNeeds& needs, comm::Communicator& world) {
                                           bytes_text(needed), bytes_text(needed - limit), largest_owners(needs.ledger));
   // Rank 0 trains, and speaks for all.
   throw UserError(comm::lead_text(world, message), comm::lead_text(world, fmt::format("{}", fmt::join(savings, "; "))));
+}
+
+int places_left(const RankNeeds& needs, comm::Communicator& world) {
+  const layout::Placement& weights = needs.settings.plan.parameters;
+  if (!needs.config.memory.limit || (weights.cut == CutOver::none && weights.tier == layout::Tier::device)) return 0;
+  const auto limit = static_cast<std::int64_t>(bytes_from(*needs.config.memory.limit).value());
+  const auto more = [&](std::int64_t kept) {
+    train::EngineConfig further = needs.settings;
+    further.plan.kept = static_cast<int>(kept);
+    return of_all_ranks(declared(needs, further) - declared(needs, needs.settings), world);
+  };
+  const std::vector<std::int64_t> taken = of_all_ranks(needs.ledger.total(), world), each = more(1),
+                                  all = more(needs.settings.model.layers);
+  std::int64_t places = 0;  // that there are parts for
+  for (std::size_t rank = 0; rank < each.size(); ++rank) places = std::max(places, each[rank] > 0 ? all[rank] / each[rank] : 0);
+  for (const Host& host : hosts_of(comm::all_texts(world, host_name()))) {
+    const std::int64_t cost = host.sum(each);
+    if (cost > 0) places = std::clamp<std::int64_t>((limit - host.sum(taken)) / cost, 0, places);
+  }
+  return static_cast<int>(places);
 }
 
 }  // namespace lockstep::app

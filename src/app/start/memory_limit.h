@@ -27,4 +27,8 @@ struct RankNeeds {
 /// would save, for which the ranks declare once more. Collective over `world`.
 void demand_memory(const RankNeeds& needs, comm::Communicator& world);
 
+/// Blocks' weights that may stay gathered beside those in use (ParallelPlan::kept), in what memory.limit leaves on every host; 0
+/// without a limit, where nothing is left, and where weights are not gathered. The same on all ranks. Collective over `world`.
+int places_left(const RankNeeds& needs, comm::Communicator& world);
+
 }  // namespace lockstep::app

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace lockstep::parallel {
 
 void LeaseOrder::begin(const std::vector<layout::Access>& order) {
@@ -15,6 +17,11 @@ void LeaseOrder::take(const layout::Access& access) {
   if (!expected)
     throw BrokenRule(fmt::format("lease {} of a step follows the access order (unit {})", next_, access.part.unit.value));
   ++next_;
+}
+
+std::size_t LeaseOrder::leases_until(const layout::Part& part) const {
+  const std::span<const layout::Access> left = coming();
+  return static_cast<std::size_t>(std::ranges::find(left, part, &layout::Access::part) - left.begin());
 }
 
 }  // namespace lockstep::parallel

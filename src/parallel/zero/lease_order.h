@@ -16,6 +16,8 @@ class LeaseOrder {
   /// A lease begins. Throws BrokenRule when another one was announced.
   void take(const layout::Access& access);
   bool announced() const { return !order_.empty(); }
+  /// How many leases of an announced order come before the next one of `part`; all that are left where there is none.
+  std::size_t leases_until(const layout::Part& part) const;
   /// What is still to come of an announced order.
   std::span<const layout::Access> coming() const { return std::span(order_).subspan(next_); }
 

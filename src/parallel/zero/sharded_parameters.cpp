@@ -48,10 +48,18 @@ ShardedParameters::Slot* ShardedParameters::free_slot(const layout::Part& part, 
   Slot* best = nullptr;
   for (Slot& slot : slots_of(part)) {
     if (slot.leases > 0 || (slot.awaited && !awaited)) continue;
-    const auto rank = [](const Slot& s) { return std::pair(s.awaited, s.used); };
-    if (best == nullptr || rank(slot) < rank(*best)) best = &slot;
+    if (best == nullptr || rather(slot, *best)) best = &slot;
   }
   return best;
+}
+
+bool ShardedParameters::rather(const Slot& slot, const Slot& other) const {
+  if (slot.awaited != other.awaited) return other.awaited;
+  if ((slot.part == nothing) != (other.part == nothing)) return slot.part == nothing;
+  // Passes without an order go round: what was leased last is needed last.
+  if (!order_.announced()) return slot.used > other.used;
+  const std::size_t due = order_.leases_until(slot.part), other_due = order_.leases_until(other.part);
+  return due != other_due ? due > other_due : slot.used < other.used;
 }
 
 void ShardedParameters::fetch(Slot& slot, const layout::Part& part) {

@@ -57,9 +57,11 @@ class ShardedParameters final : public ParameterStore {
   void release(const layout::Access& access) noexcept override;
   std::vector<Slot>& slots_of(const layout::Part& part) { return slots_[memory_.gathers.class_of_part(part)]; }
   Slot* find(const layout::Part& part);
-  /// The place that was not used for longest, of those that no lease holds; of those that are awaited, if `awaited` and there is
-  /// no other. Null when there is none.
+  /// Of the places that no lease holds, the one whose part is needed last (Belady 1966); one that is awaited, if `awaited` and
+  /// there is no other. Null when there is none.
   Slot* free_slot(const layout::Part& part, bool awaited);
+  /// It is better to give up `slot` than `other`.
+  bool rather(const Slot& slot, const Slot& other) const;
   /// Begins: to gather, or to bring what is to be gathered.
   void fetch(Slot& slot, const layout::Part& part);
   void bring(Slot& slot, const layout::Range& mine);
