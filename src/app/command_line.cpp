@@ -33,6 +33,7 @@ struct CommandLine::Parts {
     bool is_flag = false, repeats = false;
     std::function<bool(const std::string&)> read;  // false: not a value of this type
     std::string rule;                              // what a value must be
+    bool required = false;
   };
   struct Positional {
     std::string value, meaning;
@@ -88,6 +89,12 @@ void CommandLine::option(const std::string& name, double& target, std::string va
   const auto set = [&target](const std::string& text) { return read_number(text, target); };
   parts_->options.push_back(
       {name, std::move(value), std::move(meaning), fmt::format("{}", target), false, false, set, "a number"});
+}
+
+void CommandLine::positive(const std::string& name, double& target, std::string value, std::string meaning, bool required) {
+  const auto set = [&target](const std::string& text) { return read_number(text, target) && target > 0 && target <= 1e30; };
+  parts_->options.push_back({name, std::move(value), std::move(meaning), required ? "" : fmt::format("{}", target), false, false,
+                             set, "a number above 0", required});
 }
 
 void CommandLine::option(const std::string& name, std::optional<std::int64_t>& target, std::string value, std::string meaning) {
@@ -197,6 +204,7 @@ bool CommandLine::parse(const Arguments& arguments) {
       if (!o.read(text))
         problems.push_back({fmt::format("{}: '{}' is not {}", long_name(o.name), text, o.rule), parts_->remedy()});
     }
+    if (o.required && values[i].empty()) problems.push_back({fmt::format("{} {} is missing", o.name, o.value), parts_->remedy()});
   }
   parts_->place_words(app.remaining(), problems);
   if (!problems.empty()) throw UserError(std::move(problems));

@@ -1,4 +1,4 @@
-// `lockstep plan`: schedules drawn and compared.
+// `lockstep plan`: schedules drawn and compared; formulas.
 
 #include <gtest/gtest.h>
 
@@ -76,6 +76,7 @@ TEST(Plan, TimesOfPassesDecide) {
 
 TEST(Plan, WhatCannotBeDrawnIsRefused) {
   EXPECT_NE(refusal({}).find("there is nothing to do"), std::string::npos);
+  EXPECT_EQ(refusal({"flop"}), "plan: 'flop' is no question\n  -> did you mean flops?");
   EXPECT_NE(
       refusal({"--draw", "parallel.schedule=2f2b"}).find("parallel.schedule = 2f2b: there is no such schedule\n  -> one of 1f1b"),
       std::string::npos);
@@ -102,6 +103,73 @@ TEST(Plan, ATableThatIsNoneOrContradictsIsRefused) {
   EXPECT_NE(two.find("optimizer.gas = 2: the table of "), std::string::npos);
   io::replace_file(csv, "0B0,0F0\n1F0,1B0\n");
   EXPECT_NE(refusal({"--draw", "parallel.schedule=file:" + csv}).find("the ranks wait for each other"), std::string::npos);
+}
+
+TEST(Plan, FormulasPrintTheFiguresThatWerePublished) {
+  EXPECT_TRUE(printed({"flops", "--params", "52e9", "--devices", "64", "--global-batch", "1024", "--seq", "2048", "--seconds",
+                       "127", "--recompute", "full"})
+                  .starts_with("107.33 TFLOPS a device"));
+  Arguments network{"network", "--params", "80e9", "--devices",   "512", "--global-batch", "3584", "--seq",
+                    "1024",    "--tflops", "250",  "--recompute", "full"};
+  EXPECT_EQ(printed(network).find("bound:"), std::string::npos) << "nothing is said of a network that is not known";
+  network.insert(network.end(), {"--busbw", "42.5"});
+  const std::string text = printed(network);
+  for (const char* figure : {"   11.3 s\n", "   18.35 s\n", "\ncompute-bound"})
+    EXPECT_NE(text.find(figure), std::string::npos) << text;
+  network.back() = "8.5";
+  EXPECT_NE(printed(network).find("does not help: faster kernels"), std::string::npos);
+  EXPECT_EQ(printed({"law", "--params", "7.5e9", "--devices", "64"}), "120 31.4 16.6 1.9 GB\n");
+  EXPECT_NE(printed({"waves", "--tiles", "152", "--units", "148,152"}).find("    152       1   100.0 %   2.000\n"),
+            std::string::npos);
+  EXPECT_TRUE(printed({"waves", "--product", "8192x14336", "--units", "148"}).starts_with("3,584 tiles of 128x256, 100.0 %"));
+}
+
+TEST(Plan, MemoryByTheRuleStandsBesideOurOwn) {
+  const std::string text = printed({"memory", "--model", "llama3_8B", "--seq", "32768", "--micro-batch", "1"});
+  EXPECT_NE(text.find("\nby the rule                                          31 GiB        240 GiB\n"), std::string::npos)
+      << text;
+  EXPECT_NE(text.find("\nas a run of ours declares "), std::string::npos) << text;
+}
+
+TEST(Plan, AdviceHasAnswerReasonAndSettings) {
+  const Arguments question{"--advise",  "params=200e9", "largest_layer=1GiB", "activations=0", "device_memory=80GB",
+                           "devices=8", "nodes=4",      "inter=slow"};
+  EXPECT_EQ(printed(question),
+            "Multi-node, slow inter-node and still low on GPU memory:\n  DP + PP + TP + ZeRO-1\n"
+            "because 18 B x 200 G parameters + 0 B of activations = 3.27 TiB against 596.05 GiB of a node\n"
+            "settings to begin with: parallel.tp=8 parallel.pp=4 memory.zero=1\n"
+            "also: TP <= GPUS_PER_NODE: tensor parallelism exchanges activations in every layer, so parallel.tp <= 8\n");
+}
+
+TEST(Plan, QuestionsNameAllThatTheyMiss) {
+  const std::string advice = refusal({"--advise", "params=x", "devices=0", "foo=1", "intra=3", "layer=1"});
+  for (const char* part : {"params=x: must be a number above 0", "largest_layer= is missing", "device_memory= is missing",
+                           "devices=0: must be a whole number", "nodes= is missing", "intra=3: must be fast or slow",
+                           "foo=1: the advice does not depend on it"}) {
+    EXPECT_NE(advice.find(part), std::string::npos) << advice;
+  }
+  const std::string flops = refusal({"flops", "--params", "-1", "--devices", "3", "--seq", "inf"});
+  for (const char* part : {"--params: '-1' is not a number above 0", "--seq: 'inf' is not", "--global-batch N is missing",
+                           "--seconds S is missing"}) {
+    EXPECT_NE(flops.find(part), std::string::npos) << flops;
+  }
+  const std::string memory = refusal({"memory", "--model", "gpt5", "--seq", "-1", "--micro-batch", "0"});
+  for (const char* part : {"--seq -1: must be", "--micro-batch 0: must be", "--model gpt5: neither a preset nor a file"}) {
+    EXPECT_NE(memory.find(part), std::string::npos) << memory;
+  }
+  const std::string waves = refusal({"waves", "--tiles", "3", "--product", "3", "--units", "0"});
+  for (const char* part : {"--units 0: must be whole numbers", "--product 3: must be two", "--tiles and --product"}) {
+    EXPECT_NE(waves.find(part), std::string::npos) << waves;
+  }
+  EXPECT_NE(refusal({"waves", "--units", "148"}).find("--tiles 0: there is at least one tile"), std::string::npos);
+  EXPECT_NE(refusal({"network", "--busbw", "-1", "--params", "1", "--devices", "1", "--global-batch", "1", "--seq", "1",
+                     "--tflops", "1"})
+                .find("--busbw -1: must be 0 or above"),
+            std::string::npos);
+  EXPECT_NE(
+      refusal({"flops", "--peak", "-1", "--params", "1", "--devices", "1", "--global-batch", "1", "--seq", "1", "--seconds", "1"})
+          .find("--peak -1: must be 0 or above"),
+      std::string::npos);
 }
 
 }  // namespace

@@ -48,6 +48,14 @@ Assignments rasbt() {
   return all;
 }
 
+// GPT-3 (Brown et al. 2020, table 2.1), its vocabulary rounded up so that tensor ranks have the same part of it (Narayanan et al.
+// 2021).
+Assignments gpt3() {
+  Assignments all = gpt2({"gpt3_175B", 96, 96, 12288, 2048, 1, 0});
+  for (const char* one : {"model.bias=true", "model.vocab_size=51200", "model.activation=gelu_tanh"}) all.emplace_back(one);
+  return all;
+}
+
 struct Llama {
   std::string_view name;
   int layers, heads, kv_heads, width, ffn_width, block_size;
@@ -88,7 +96,7 @@ Assignments llama(const Llama& size) {
 }  // namespace
 
 std::vector<Preset> model_presets() {
-  std::vector<Preset> all = {{"model", "rasbt", rasbt()}};
+  std::vector<Preset> all = {{"model", "rasbt", rasbt()}, {"model", "gpt3_175B", gpt3()}};
   for (const Gpt2& size : gpt2_sizes) all.push_back({"model", std::string(size.name), gpt2(size)});
   for (const Llama& size : llama_sizes) all.push_back({"model", std::string(size.name), llama(size)});
   return all;

@@ -1,0 +1,231 @@
+// `lockstep plan --draw`: a pipeline's schedule in a picture, with what it costs.
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "app/command_line.h"
+#include "app/plan/drawing.h"
+#include "app/plan/questions.h"
+#include "app/start/pipeline_settings.h"
+#include "base/error.h"
+#include "io/file.h"
+#include "layout/pipeline/action_table.h"
+#include "layout/pipeline/schedules.h"
+
+namespace lockstep::app {
+namespace {
+
+constexpr int most_ranks = 512, most_chunks = 64, most_microbatches = 8192;
+
+struct Options {
+  bool draw = false, compare = false;
+  std::string times = "1,1,1", svg, csv;
+  std::int64_t columns = 120;
+  std::vector<std::string> settings;
+};
+
+/// What the settings ask for; empty: not said.
+struct Wish {
+  std::optional<int> ranks, chunks, microbatches;
+  std::string schedule = "1f1b";
+};
+
+struct Drawn {
+  std::string name;
+  layout::StageMap map;
+  int microbatches;
+  std::vector<std::vector<layout::StagePass>> passes;
+  int chunks() const { return map.stages() / map.ranks(); }
+};
+
+bool parse(const Arguments& arguments, Options& options) {
+  CommandLine line("plan",
+                   "Draw the schedule of a pipeline: what each rank does when, who waits, and what it costs. Nothing is trained, "
+                   "and no rank is needed.");
+  line.flag("--draw", options.draw, "the schedule as text, time to the right");
+  line.flag("--compare", options.compare, "all schedules for the same ranks and micro-batches, a line each");
+  line.option("--times", options.times, "F,I,W",
+              "how long a micro-batch takes on a rank: forward, gradients of inputs, gradients of weights");
+  line.option("--svg", options.svg, "FILE", "the picture as a file too");
+  line.option("--csv", options.csv, "FILE", "the passes as PyTorch's action table too");
+  line.option("--columns", options.columns, "N", "width of the terminal; longer schedules go on below");
+  line.overrides(options.settings,
+                 "parallel.pp=N (4), parallel.schedule=NAME (1f1b) or file:TABLE.csv, parallel.virtual_stages=N, optimizer.gas=N "
+                 "micro-batches (8)");
+  std::string names;
+  for (const layout::NamedSchedule& schedule : layout::schedules())
+    names += fmt::format("\n  {:<14} {}", schedule.name, schedule.about);
+  line.note("schedules:" + names);
+  line.note(
+      "examples:\n"
+      "  lockstep plan --draw parallel.pp=4 parallel.schedule=zb-h1 optimizer.gas=8\n"
+      "  lockstep plan --draw parallel.schedule=zb-v --svg zb-v.svg\n"
+      "  lockstep plan --compare parallel.pp=8 optimizer.gas=32");
+  return line.parse(arguments);
+}
+
+std::optional<double> positive_number(std::string_view text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size() || !(value > 0) || value > 1e9) return std::nullopt;
+  return value;
+}
+
+layout::PassSeconds pass_seconds(const std::string& text) {
+  std::vector<double> values;
+  for (std::size_t at = 0; at <= text.size();) {
+    const std::size_t end = std::min(text.find(',', at), text.size());
+    const auto value = positive_number(std::string_view(text).substr(at, end - at));
+    if (!value) break;
+    values.push_back(*value);
+    at = end + 1;
+  }
+  if (values.size() != 3 || std::ranges::count(text, ',') != 2) {
+    throw UserError(
+        fmt::format("--times {}: must be three positive numbers, forward, gradients of inputs, gradients of weights", text),
+        "--times 1,1,1");
+  }
+  return {.forward = values[0], .input_backward = values[1], .weight_backward = values[2]};
+}
+
+/// A setting's number; a problem where it is none.
+std::optional<int> count(std::string_view setting, std::string_view value, int most, std::vector<Problem>& problems) {
+  int number = 0;
+  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
+  if (error == std::errc{} && end == value.data() + value.size() && number >= 1 && number <= most) return number;
+  problems.push_back({fmt::format("{}: must be a whole number from 1 to {}", setting, most),
+                      fmt::format("{}={}", setting.substr(0, setting.find('=')), std::min(most, 8))});
+  return std::nullopt;
+}
+
+Wish wish_of(const std::vector<std::string>& settings) {
+  Wish wish;
+  std::vector<Problem> problems;
+  for (const std::string& setting : settings) {
+    const std::size_t equals = setting.find('=');
+    const std::string name = setting.substr(0, equals), value = setting.substr(equals + 1);
+    if (name == "parallel.schedule") {
+      wish.schedule = value;
+    } else if (name == "parallel.pp") {
+      wish.ranks = count(setting, value, most_ranks, problems);
+    } else if (name == "parallel.virtual_stages") {
+      if (value != "null") wish.chunks = count(setting, value, most_chunks, problems);
+    } else if (name == "optimizer.gas") {
+      wish.microbatches = count(setting, value, most_microbatches, problems);
+    } else {
+      problems.push_back({fmt::format("{}: a schedule does not depend on this setting", setting),
+                          "parallel.pp, parallel.schedule, parallel.virtual_stages and optimizer.gas make one"});
+    }
+  }
+  if (!problems.empty()) throw UserError(std::move(problems));
+  return wish;
+}
+
+Drawn from_file(const Wish& wish, const io::Path& path) {
+  layout::ActionTable table = layout::read_action_table(read_schedule(path), path.string());
+  std::vector<Problem> problems;
+  const auto compare = [&](std::string_view setting, const std::optional<int>& wished, int has) {
+    if (!wished || *wished == has) return;
+    problems.push_back({fmt::format("{} = {}: the table of {} has {}", setting, *wished, path.string(), has),
+                        fmt::format("{}={}, or leave it to the table", setting, has)});
+  };
+  compare("parallel.pp", wish.ranks, table.map.ranks());
+  compare("optimizer.gas", wish.microbatches, table.microbatches);
+  if (!problems.empty()) throw UserError(std::move(problems));
+  return {path.filename().string(), std::move(table.map), table.microbatches, std::move(table.passes)};
+}
+
+layout::PipelineShape shape_of(const Wish& wish, const layout::NamedSchedule& schedule) {
+  const int ranks = wish.ranks.value_or(4);
+  return {.ranks = ranks,
+          .chunks = wish.chunks.value_or(usual_chunks(schedule, ranks)),
+          .microbatches = wish.microbatches.value_or(8)};
+}
+
+Drawn drawn(const layout::NamedSchedule& schedule, const layout::PipelineShape& shape) {
+  return {std::string(schedule.name), stage_map(schedule, shape), shape.microbatches, schedule.passes(shape)};
+}
+
+Drawn what_to_draw(const Wish& wish) {
+  if (const auto file = schedule_file(wish.schedule)) return from_file(wish, *file);
+  const layout::NamedSchedule* schedule = layout::find_schedule(wish.schedule);
+  if (schedule == nullptr) {
+    std::vector<std::string_view> names;
+    for (const layout::NamedSchedule& each : layout::schedules()) names.push_back(each.name);
+    throw UserError(fmt::format("parallel.schedule = {}: there is no such schedule", wish.schedule),
+                    fmt::format("one of {}, or file:TABLE.csv", fmt::join(names, ", ")));
+  }
+  const layout::PipelineShape shape = shape_of(wish, *schedule);
+  std::vector<Problem> problems = check(*schedule, shape);
+  if (shape.ranks == 1) problems.push_back({"parallel.pp = 1: one rank has no pipeline to draw", "parallel.pp=4"});
+  if (!problems.empty()) throw UserError(std::move(problems));
+  return drawn(*schedule, shape);
+}
+
+struct Costs {
+  layout::Timeline timeline;
+  std::vector<double> peaks;  ///< of each rank
+  int messages = 0;           ///< of the rank that sends most
+};
+
+Costs costs_of(const Drawn& what, const layout::PassSeconds& seconds) {
+  const std::vector<std::vector<layout::Action>> actions = with_messages(what.passes, what.map);
+  Costs costs{.timeline = simulate(actions, what.map, seconds), .peaks = {}};
+  for (int rank = 0; rank < what.map.ranks(); ++rank) {
+    const std::vector<layout::Action>& own = actions[static_cast<std::size_t>(rank)];
+    costs.peaks.push_back(peak_activations(own, static_cast<int>(what.map.stages_of(rank).size())));
+    costs.messages = std::max(costs.messages, messages_sent(own));
+  }
+  return costs;
+}
+
+std::string title_of(const Drawn& what) {
+  return fmt::format("{}: {} ranks, {} chunk{} each, {} micro-batches", what.name, what.map.ranks(), what.chunks(),
+                     what.chunks() == 1 ? "" : "s", what.microbatches);
+}
+
+std::string subtitle_of(const Costs& costs) {
+  return fmt::format("time {:.4g}, of which ranks wait {:.1f} %; a rank keeps at most {:.4g} micro-batches and sends {} messages",
+                     costs.timeline.makespan, 100 * bubble(costs.timeline), std::ranges::max(costs.peaks), costs.messages);
+}
+
+void compare(const Wish& wish, const layout::PassSeconds& seconds) {
+  fmt::print("{:<14} {:>6} {:>9} {:>8} {:>12} {:>9}\n", "schedule", "chunks", "time", "waiting", "kept at most", "messages");
+  for (const layout::NamedSchedule& schedule : layout::schedules()) {
+    layout::PipelineShape shape = shape_of(wish, schedule);
+    if (!check(schedule, shape).empty()) shape.chunks = usual_chunks(schedule, shape.ranks);
+    if (const std::vector<Problem> problems = check(schedule, shape); !problems.empty()) {
+      fmt::print("{:<14} {}\n", schedule.name, problems.front().message);
+      continue;
+    }
+    const Costs costs = costs_of(drawn(schedule, shape), seconds);
+    fmt::print("{:<14} {:>6} {:>9.4g} {:>6.1f} % {:>12.4g} {:>9}\n", schedule.name, shape.chunks, costs.timeline.makespan,
+               100 * bubble(costs.timeline), std::ranges::max(costs.peaks), costs.messages);
+  }
+}
+
+}  // namespace
+
+int plan_draw(const Arguments& arguments) {
+  Options options;
+  if (!parse(arguments, options)) return 0;
+  if (options.columns < 20 || options.columns > 10000) {
+    throw UserError(fmt::format("--columns {}: must be from 20 to 10000", options.columns), "--columns 120");
+  }
+  const Wish wish = wish_of(options.settings);
+  const layout::PassSeconds seconds = pass_seconds(options.times);
+  if (options.compare) compare(wish, seconds);
+  if (!options.draw) return 0;
+  const Drawn what = what_to_draw(wish);
+  const Costs costs = costs_of(what, seconds);
+  if (options.compare) fmt::print("\n");
+  fmt::print("{}\n\n{}\n{}\n", title_of(what), draw_text(costs.timeline, static_cast<int>(options.columns)), subtitle_of(costs));
+  if (!options.svg.empty()) io::replace_file(options.svg, draw_svg(costs.timeline, title_of(what), subtitle_of(costs)));
+  if (!options.csv.empty()) io::replace_file(options.csv, layout::write_action_table(what.passes));
+  return 0;
+}
+
+}  // namespace lockstep::app

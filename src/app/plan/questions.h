@@ -1,0 +1,17 @@
+#pragma once
+
+// What `lockstep plan` can be asked: each question reads its own arguments and prints its answer.
+
+#include "app/command.h"
+
+namespace lockstep::app {
+
+int plan_draw(const Arguments& arguments);  ///< --draw, --compare
+int plan_advise(const Arguments& arguments);
+int plan_flops(const Arguments& arguments);
+int plan_network(const Arguments& arguments);
+int plan_memory(const Arguments& arguments);
+int plan_waves(const Arguments& arguments);
+int plan_law(const Arguments& arguments);
+
+}  // namespace lockstep::app
