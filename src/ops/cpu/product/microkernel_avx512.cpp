@@ -1,45 +1,52 @@
 #include "ops/cpu/product/microkernel.h"
 
-// Sums of row i: zmm(4 + 2 i) and zmm(5 + 2 i). A block's row of B: zmm0, zmm1. Broadcast elements of A take turns in zmm2, zmm3.
+// Sums of row i: zmm(4 + 2 i) and zmm(5 + 2 i). A block's row of B: zmm0, zmm1. Where another program shares the core (a second
+// hardware thread), the tile is bound by the instructions that the core can issue: reading A's element inside both multiply-adds
+// (READ_TWICE) takes one less than broadcasting it first, to zmm2 and zmm3 in turn (ROW). All rows so would be bound by loads.
 #define ROW(address, factor, low, high)                                                         \
   "vbroadcastss " address ", %%zmm" factor "\n\tvfmadd231ps %%zmm0, %%zmm" factor ", %%zmm" low \
   "\n\tvfmadd231ps %%zmm1, %%zmm" factor ", %%zmm" high "\n\t"
+#define READ_TWICE(address, low, high)                  \
+  "vfmadd231ps " address "%{1to16%}, %%zmm0, %%zmm" low \
+  "\n\t"                                                \
+  "vfmadd231ps " address "%{1to16%}, %%zmm1, %%zmm" high "\n\t"
 #define LOAD_B(at) "vmovaps " at "(%[b]), %%zmm0\n\tvmovaps 64+" at "(%[b]), %%zmm1\n\t"
 
-// a as rows of a matrix (a_k = 1), `at` bytes further. a3, a6, a9, a12: rows further down.
-#define RAW_K(b_at, at)                     \
-  LOAD_B(b_at)                              \
-  ROW(at "(%[a])", "2", "4", "5")           \
-  ROW(at "(%[a],%[s])", "3", "6", "7")      \
-  ROW(at "(%[a],%[s],2)", "2", "8", "9")    \
-  ROW(at "(%[a3])", "3", "10", "11")        \
-  ROW(at "(%[a3],%[s])", "2", "12", "13")   \
-  ROW(at "(%[a3],%[s],2)", "3", "14", "15") \
-  ROW(at "(%[a6])", "2", "16", "17")        \
-  ROW(at "(%[a6],%[s])", "3", "18", "19")   \
-  ROW(at "(%[a6],%[s],2)", "2", "20", "21") \
-  ROW(at "(%[a9])", "3", "22", "23")        \
-  ROW(at "(%[a9],%[s])", "2", "24", "25")   \
-  ROW(at "(%[a9],%[s],2)", "3", "26", "27") \
-  ROW(at "(%[a12])", "2", "28", "29")       \
-  ROW(at "(%[a12],%[s])", "3", "30", "31")
+// a as rows of a matrix (a_k = 1), `at` bytes further. a2, a4, ... a12: rows further down. An address with an index is an
+// instruction of its own inside a multiply-add, so rows between them are broadcast.
+#define RAW_K(b_at, at)                    \
+  LOAD_B(b_at)                             \
+  READ_TWICE(at "(%[a])", "4", "5")        \
+  ROW(at "(%[a],%[s])", "2", "6", "7")     \
+  READ_TWICE(at "(%[a2])", "8", "9")       \
+  ROW(at "(%[a2],%[s])", "3", "10", "11")  \
+  READ_TWICE(at "(%[a4])", "12", "13")     \
+  ROW(at "(%[a4],%[s])", "2", "14", "15")  \
+  READ_TWICE(at "(%[a6])", "16", "17")     \
+  ROW(at "(%[a6],%[s])", "3", "18", "19")  \
+  READ_TWICE(at "(%[a8])", "20", "21")     \
+  ROW(at "(%[a8],%[s])", "2", "22", "23")  \
+  READ_TWICE(at "(%[a10])", "24", "25")    \
+  ROW(at "(%[a10],%[s])", "3", "26", "27") \
+  READ_TWICE(at "(%[a12])", "28", "29")    \
+  ROW(at "(%[a12],%[s])", "2", "30", "31")
 // a packed in strips of fourteen.
-#define STRIP_K(b_at, at)                 \
-  LOAD_B(b_at)                            \
-  ROW(at "(%[a])", "2", "4", "5")         \
-  ROW("4+" at "(%[a])", "3", "6", "7")    \
-  ROW("8+" at "(%[a])", "2", "8", "9")    \
-  ROW("12+" at "(%[a])", "3", "10", "11") \
-  ROW("16+" at "(%[a])", "2", "12", "13") \
-  ROW("20+" at "(%[a])", "3", "14", "15") \
-  ROW("24+" at "(%[a])", "2", "16", "17") \
-  ROW("28+" at "(%[a])", "3", "18", "19") \
-  ROW("32+" at "(%[a])", "2", "20", "21") \
-  ROW("36+" at "(%[a])", "3", "22", "23") \
-  ROW("40+" at "(%[a])", "2", "24", "25") \
-  ROW("44+" at "(%[a])", "3", "26", "27") \
-  ROW("48+" at "(%[a])", "2", "28", "29") \
-  ROW("52+" at "(%[a])", "3", "30", "31")
+#define STRIP_K(b_at, at)                   \
+  LOAD_B(b_at)                              \
+  READ_TWICE(at "(%[a])", "4", "5")         \
+  ROW("4+" at "(%[a])", "2", "6", "7")      \
+  READ_TWICE("8+" at "(%[a])", "8", "9")    \
+  READ_TWICE("12+" at "(%[a])", "10", "11") \
+  READ_TWICE("16+" at "(%[a])", "12", "13") \
+  ROW("20+" at "(%[a])", "3", "14", "15")   \
+  READ_TWICE("24+" at "(%[a])", "16", "17") \
+  READ_TWICE("28+" at "(%[a])", "18", "19") \
+  ROW("32+" at "(%[a])", "2", "20", "21")   \
+  READ_TWICE("36+" at "(%[a])", "22", "23") \
+  READ_TWICE("40+" at "(%[a])", "24", "25") \
+  READ_TWICE("44+" at "(%[a])", "26", "27") \
+  ROW("48+" at "(%[a])", "3", "28", "29")   \
+  READ_TWICE("52+" at "(%[a])", "30", "31")
 
 #define CLEAR(low, high) \
   "vpxord %%zmm" low ", %%zmm" low ", %%zmm" low "\n\tvpxord %%zmm" high ", %%zmm" high ", %%zmm" high "\n\t"
@@ -54,6 +61,11 @@
   CLEAR("18", "19") CLEAR("20", "21") CLEAR("22", "23") CLEAR("24", "25") CLEAR("26", "27") CLEAR("28", "29") CLEAR("30", "31")
 
 #define FETCH_AHEAD "prefetcht1 (%[ahead])\n\tprefetcht1 64(%[ahead])\n\taddq %[ahead_s], %[ahead]\n\t"
+
+#define ALL_BASES(bytes)                                                                      \
+  "addq $" bytes ", %[a]\n\taddq $" bytes ", %[a2]\n\taddq $" bytes ", %[a4]\n\taddq $" bytes \
+  ", %[a6]\n\t"                                                                               \
+  "addq $" bytes ", %[a8]\n\taddq $" bytes ", %[a10]\n\taddq $" bytes ", %[a12]\n\t"
 
 #define LOOP(four_k, four_a, one_k, one_a)     \
   CLEAR_ALL                                    \
@@ -109,15 +121,13 @@ __attribute__((target("avx512f,prfchw"))) void tile_14x32_avx512(const TileStep&
       __builtin_prefetch(to + row * step.to_stride + 16, 1);
     }
   if (step.a_k == 1) {
-    const float *a3 = a + 3 * step.a_row, *a6 = a3 + 3 * step.a_row, *a9 = a6 + 3 * step.a_row, *a12 = a9 + 3 * step.a_row;
-    const std::int64_t s = step.a_row * 4;
-    asm volatile(
-        LOOP(RAW_K("0", "0") RAW_K("128", "4") RAW_K("256", "8") RAW_K("384", "12"),
-             FETCH_AHEAD "addq $16, %[a]\n\taddq $16, %[a3]\n\taddq $16, %[a6]\n\taddq $16, %[a9]\n\taddq $16, %[a12]\n\t",
-             RAW_K("0", "0"), "addq $4, %[a]\n\taddq $4, %[a3]\n\taddq $4, %[a6]\n\taddq $4, %[a9]\n\taddq $4, %[a12]\n\t") FINISH
-        : TILE, [a3] "+r"(a3), [a6] "+r"(a6), [a9] "+r"(a9), [a12] "+r"(a12)
-        : STEPS, [s] "r"(s)
-        : CLOBBERED);
+    const std::int64_t two = 2 * step.a_row, s = step.a_row * 4;
+    const float *a2 = a + two, *a4 = a2 + two, *a6 = a4 + two, *a8 = a6 + two, *a10 = a8 + two, *a12 = a10 + two;
+    asm volatile(LOOP(RAW_K("0", "0") RAW_K("128", "4") RAW_K("256", "8") RAW_K("384", "12"), FETCH_AHEAD ALL_BASES("16"),
+                      RAW_K("0", "0"), ALL_BASES("4")) FINISH
+                 : TILE, [a2] "+r"(a2), [a4] "+r"(a4), [a6] "+r"(a6), [a8] "+r"(a8), [a10] "+r"(a10), [a12] "+r"(a12)
+                 : STEPS, [s] "r"(s)
+                 : CLOBBERED);
   } else {
     asm volatile(LOOP(STRIP_K("0", "0") STRIP_K("128", "56") STRIP_K("256", "112") STRIP_K("384", "168"),
                       FETCH_AHEAD "addq $224, %[a]\n\t", STRIP_K("0", "0"), "addq $56, %[a]\n\t") FINISH
