@@ -124,6 +124,12 @@ TEST(Plan, FormulasPrintTheFiguresThatWerePublished) {
   EXPECT_TRUE(printed({"waves", "--product", "8192x14336", "--units", "148"}).starts_with("3,584 tiles of 128x256, 100.0 %"));
 }
 
+TEST(Plan, PublishedFiguresStandBesideOurs) {
+  const std::string text = printed({"--published"});
+  EXPECT_NE(text.find("  128        142        142   -0.0 %  b 8\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("\n25 of 30 are within 10 %; of one rate for all of them, "), std::string::npos) << text;
+}
+
 TEST(Plan, MemoryByTheRuleStandsBesideOurOwn) {
   const std::string text = printed({"memory", "--model", "llama3_8B", "--seq", "32768", "--micro-batch", "1"});
   EXPECT_NE(text.find("\nby the rule                                          31 GiB        240 GiB\n"), std::string::npos)

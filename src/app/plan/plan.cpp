@@ -19,8 +19,9 @@ struct Question {
 };
 
 // A word of its own stands first; an option anywhere.
-constexpr std::array<Question, 8> questions{
+constexpr std::array<Question, 9> questions{
     {{"--advise", "which kinds of parallelism a model and a machine call for, and why", plan_advise},
+     {"--published", "what papers measured on A100s beside what the planner says", plan_published},
      {"--draw", "a pipeline's schedule: what each rank does when, and who waits", plan_draw},
      {"--compare", "all schedules for the same ranks and micro-batches, a line each", plan_draw},
      {"flops", "TFLOPS a device of a step that was timed", plan_flops},

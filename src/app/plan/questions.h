@@ -8,6 +8,7 @@ namespace lockstep::app {
 
 int plan_draw(const Arguments& arguments);  ///< --draw, --compare
 int plan_advise(const Arguments& arguments);
+int plan_published(const Arguments& arguments);
 int plan_flops(const Arguments& arguments);
 int plan_network(const Arguments& arguments);
 int plan_memory(const Arguments& arguments);

@@ -1,0 +1,149 @@
+#include "planner/block_work.h"
+
+#include <algorithm>
+#include <array>
+
+#include "planner/waves.h"
+
+namespace lockstep::planner {
+namespace {
+
+constexpr double kElement = 2;  // bytes, of weights and activations
+
+std::int64_t part(std::int64_t things, int ranks) { return (things + ranks - 1) / ranks; }
+
+double fill(std::int64_t m, std::int64_t n, std::int64_t batch, std::int64_t units) {
+  if (units == 0) return 1;
+  constexpr std::array<TileSize, 3> sizes{{{256, 128}, {128, 256}, {128, 128}}};
+  double best = 0;
+  for (const TileSize& size : sizes)
+    best = std::max(best, tile_efficiency(m, n, size) * wave_efficiency(tiles_of(m, n, size) * batch, units));
+  return best;
+}
+
+double rate(const Machine& machine) { return machine.peak_flops * machine.product_share; }
+
+/// A linear layer's products on [rows, in] of the rank.
+struct Linear {
+  std::int64_t in, out;
+};
+
+/// The sizes of a block on a rank.
+struct Block {
+  std::int64_t rows, queries, keys, heads, head_size, samples;
+  Linear qkv, attended, up, down;
+  double rows_wide, rows_ffn;  ///< elements of a row outside tensor parallelism's part, and of the activation's input
+
+  Block(const arch::ModelConfig& model, const MicrobatchSize& microbatch, const layout::ParallelPlan& plan) {
+    queries = part(microbatch.positions, plan.cp);
+    keys = microbatch.positions;
+    samples = microbatch.samples;
+    rows = samples * queries;
+    heads = part(model.heads, plan.tp);
+    head_size = model.head_size;
+    const std::int64_t kv_heads = part(model.kv_heads, plan.tp), ffn = part(model.ffn_width, plan.tp);
+    qkv = {model.width, (heads + 2 * kv_heads) * head_size};
+    attended = {heads * head_size, model.width};
+    up = {model.width, model.gated ? 2 * ffn : ffn};
+    down = {ffn, model.width};
+    rows_wide = static_cast<double>(rows) * static_cast<double>(model.width) / (plan.sequence ? plan.tp : 1);
+    rows_ffn = static_cast<double>(rows) * static_cast<double>(up.out);
+  }
+  std::array<Linear, 4> linears() const { return {qkv, attended, up, down}; }
+  double weights() const {
+    double sum = 0;
+    for (const Linear& layer : linears()) sum += static_cast<double>(layer.in) * static_cast<double>(layer.out);
+    return sum;
+  }
+  double scores() const {
+    return static_cast<double>(samples * heads) * static_cast<double>(queries) * static_cast<double>(keys);
+  }
+};
+
+struct Attention {
+  double forward, backward;
+};
+Attention attention_seconds(const Block& block, const Machine& machine, const System& system) {
+  const double flops = 4 * block.scores() * static_cast<double>(block.head_size);
+  if (system.tiled_attention) {
+    // Backward makes the scores again: five products for forward's two (Dao 2023).
+    const double half = flops / 2 / rate(machine);
+    return {.forward = half, .backward = 2.5 * half};
+  }
+  const std::int64_t batch = block.samples * block.heads;
+  const double products = product_seconds(block.queries, block.head_size, block.keys, machine, batch) +
+                          product_seconds(block.queries, block.keys, block.head_size, machine, batch);
+  // Softmax, dropout and its mask over the scores, once more and back in the backward pass.
+  return {.forward = products + 9 * block.scores() / machine.memory_rate,
+          .backward = 2 * products + 11 * block.scores() / machine.memory_rate};
+}
+
+/// Passes over memory that products do not make, in bytes of an element of 2: norms, sums, dropout, the activation.
+struct Elementwise {
+  double forward, backward;
+};
+Elementwise elementwise_seconds(const Block& block, const Machine& machine, const System& system) {
+  const double forward = system.dropout ? 22 : 12, backward = system.dropout ? 26 : 16;
+  return {.forward = (forward * block.rows_wide + 4 * block.rows_ffn) / machine.memory_rate,
+          .backward = (backward * block.rows_wide + 6 * block.rows_ffn) / machine.memory_rate};
+}
+
+/// What a block's ranks exchange in a pass: the sums behind attention and feed-forward, and keys and values of other positions.
+double exchange_seconds(const arch::ModelConfig& model, const Block& block, const layout::ParallelPlan& plan,
+                        const Machine& machine, const System& system) {
+  const double row = static_cast<double>(block.rows) * static_cast<double>(model.width);
+  const double sums = plan.tp == 1 ? 0 : 2 * sum_seconds(system.sum_bytes * row, tensor_group(plan, machine), machine);
+  if (plan.cp == 1) return sums;
+  const double kv = 2 * static_cast<double>(part(model.kv_heads, plan.tp) * model.head_size);
+  const double all = kElement * kv * static_cast<double>(block.samples * block.keys);
+  return sums + gather_seconds(all, context_group(plan, machine), machine);
+}
+
+}  // namespace
+
+double product_seconds(std::int64_t m, std::int64_t k, std::int64_t n, const Machine& machine, std::int64_t batch) {
+  const double rows = static_cast<double>(m), inner = static_cast<double>(k), columns = static_cast<double>(n);
+  const double many = static_cast<double>(batch);
+  const double computing = 2 * rows * inner * columns * many / (rate(machine) * fill(m, n, batch, machine.units));
+  const double moving = kElement * many * (rows * inner + inner * columns + rows * columns) / machine.memory_rate;
+  return std::max(computing, moving);
+}
+
+BlockWork block_work(const arch::ModelConfig& model, const MicrobatchSize& microbatch, const layout::ParallelPlan& plan,
+                     const Machine& machine, const System& system) {
+  const Block block(model, microbatch, plan);
+  const Attention attention = attention_seconds(block, machine, system);
+  const Elementwise elementwise = elementwise_seconds(block, machine, system);
+  BlockWork work;
+  for (const Linear& layer : block.linears()) {
+    work.forward += product_seconds(block.rows, layer.in, layer.out, machine);
+    work.input_backward += product_seconds(block.rows, layer.out, layer.in, machine);
+    work.weight_backward += product_seconds(layer.in, block.rows, layer.out, machine);
+  }
+  work.forward += attention.forward + elementwise.forward;
+  work.input_backward += attention.backward + elementwise.backward;
+  const double weight_products = work.weight_backward;
+  work.weight_backward += system.added_bytes * block.weights() / machine.memory_rate;
+  work.exchange = exchange_seconds(model, block, plan, machine, system);
+  // A sum on its way goes forward under the products of weight gradients behind it.
+  work.exchange_backward = system.hides_reductions ? std::max(work.exchange / 4, work.exchange - weight_products) : work.exchange;
+  if (plan.recompute.kind == layout::Recompute::Kind::full) {
+    work.again = work.forward;
+    work.exchange_again = work.exchange;
+  } else if (plan.recompute.kind == layout::Recompute::Kind::selective) {
+    work.again =
+        system.selective_feed_forward ? product_seconds(block.rows, block.up.in, block.up.out, machine) : attention.forward;
+  }
+  return work;
+}
+
+HeadWork head_work(const arch::ModelConfig& model, const MicrobatchSize& microbatch, const layout::ParallelPlan& plan,
+                   const Machine& machine) {
+  const std::int64_t rows = microbatch.samples * part(microbatch.positions, plan.cp), tokens = part(model.vocabulary, plan.tp);
+  const double logits = 4 * static_cast<double>(rows) * static_cast<double>(tokens) / machine.memory_rate;
+  return {.forward = product_seconds(rows, model.width, tokens, machine) + logits,
+          .input_backward = product_seconds(rows, tokens, model.width, machine) + logits,
+          .weight_backward = product_seconds(model.width, rows, tokens, machine) + logits};
+}
+
+}  // namespace lockstep::planner

@@ -1,0 +1,46 @@
+#pragma once
+
+// What the planner knows of a machine.
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+
+namespace lockstep::planner {
+
+/// Rates in bytes or FLOPs a second.
+struct Machine {
+  std::string name = "machine";
+  std::int64_t nodes = 1;
+  std::int64_t devices = 8;   ///< of a node
+  double memory = 0;          ///< of a device
+  double reserved = 0;        ///< of it, what its driver and its libraries take
+  double peak_flops = 0;      ///< of a device, for products of bf16
+  double product_share = 0;   ///< of the peak, what a step's products reach whose tiles and waves are full
+  std::int64_t units = 0;     ///< that compute a tile each; 0: products have no waves
+  double memory_rate = 0;     ///< of a device's memory
+  double inside_rate = 0;     ///< of a device to the others of its node, one way
+  double between_rate = 0;    ///< of a device's share of the network, one way
+  double link_share = 1;      ///< what of these collectives reach
+  double inside_latency = 0;  ///< seconds until a collective begins to move anything
+  double between_latency = 0;
+  double host_memory = 0;  ///< of a node
+  double host_rate = 0;    ///< between a device and the host's memory, one way
+  double disk_rate = 0;    ///< of a node's disks; 0: it has none
+
+  std::int64_t ranks() const { return nodes * devices; }
+  double usable_memory() const { return memory - reserved; }
+};
+
+/// a100, h100, h200, b200: nodes of eight, of which there are `nodes` only when the user says so.
+std::span<const Machine> machine_presets();
+/// Null: there is none of the name.
+const Machine* find_machine(std::string_view name);
+
+/// Everything that keeps the machine from existing; empty: nothing.
+std::vector<Problem> check(const Machine& machine);
+
+}  // namespace lockstep::planner

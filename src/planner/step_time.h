@@ -1,0 +1,52 @@
+#pragma once
+
+// Seconds of a whole step of a layout, by formulas: fast enough for every layout there is. Of the pipeline alone there is a
+// better answer, by the simulation of its lists (planner/simulated_step).
+
+#include <vector>
+
+#include "layout/pipeline/simulation.h"
+#include "planner/block_work.h"
+
+namespace lockstep::planner {
+
+/// What is planned for.
+struct Work {
+  arch::ModelConfig model;
+  std::int64_t positions = 1;
+  Machine machine;
+  System system = own_system;
+};
+
+/// A layout with its micro-batch.
+struct Candidate {
+  layout::ParallelPlan plan;
+  std::int64_t samples = 1;  ///< of a micro-batch, on each data-parallel rank
+};
+
+/// Seconds of the slowest rank, which add up to the step's.
+struct StepTime {
+  double compute = 0;    ///< products and passes over memory
+  double again = 0;      ///< of what is made again
+  double tensor = 0;     ///< waiting for ranks that divide layers or positions
+  double messages = 0;   ///< in a pipeline, where they do not go on meanwhile
+  double bubble = 0;     ///< waiting in a pipeline
+  double gather = 0;     ///< waiting for weights that are gathered for each micro-batch, or brought from the host
+  double replicas = 0;   ///< waiting for sums of gradients, and for new weights
+  double optimizer = 0;  ///< the update; with state elsewhere its way there and back
+  double total() const { return compute + again + tensor + messages + bubble + gather + replicas + optimizer; }
+};
+
+/// Of each stage of the pipeline, with blocks as plan.split cuts them (even where it is empty); `message` included.
+std::vector<layout::PassSeconds> stage_seconds(const Work& work, const Candidate& candidate);
+
+/// Seconds of everything but passes and bubble: what a step ends with. `last_backward`: of the last micro-batch, which gradients'
+/// sums hide behind; `first_forward` likewise for new weights.
+struct StepEnd {
+  double replicas, optimizer;
+};
+StepEnd step_end(const Work& work, const Candidate& candidate, double first_forward, double last_backward);
+
+StepTime step_time(const Work& work, const Candidate& candidate);
+
+}  // namespace lockstep::planner

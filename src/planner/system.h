@@ -1,0 +1,42 @@
+#pragma once
+
+// In what training systems differ, as far as it takes time.
+
+namespace lockstep::planner {
+
+struct System {
+  /// Attention is computed in tiles, without the half that causality masks; false: scores are written and read, whole.
+  bool tiled_attention = true;
+  /// Backward makes the forward pass of what this names again with memory.recompute=selective: the feed-forward layer's first
+  /// product; false: attention.
+  bool selective_feed_forward = true;
+  double sum_bytes = 4;       ///< of an element that tensor ranks add up
+  double gradient_bytes = 4;  ///< of an element of a gradient that ranks add up
+  double added_bytes = 8;     ///< of memory, for each weight's gradient that is added to its sum
+  bool dropout = false;       ///< is a pass over memory of its own
+  /// Gradients are reduced under the backward pass, and new weights gathered under the forward pass.
+  bool hides_reductions = true;
+  bool hides_messages = true;  ///< passes go on while a pipeline's messages are under way
+  /// Each tensor rank sends its part of a message, and the other side's ranks gather it inside their node.
+  bool scatters_messages = false;
+};
+
+/// This program.
+inline constexpr System own_system{};
+/// Megatron-LM as the papers of 2021 and 2022 measured it, and the DeepSpeed of that time.
+inline constexpr System megatron{.tiled_attention = false,
+                                 .selective_feed_forward = false,
+                                 .sum_bytes = 2,
+                                 .gradient_bytes = 2,
+                                 .added_bytes = 12,
+                                 .dropout = true,
+                                 .hides_reductions = false,
+                                 .hides_messages = false,
+                                 .scatters_messages = true};
+inline constexpr System deepspeed = [] {
+  System system = megatron;
+  system.hides_reductions = true;
+  return system;
+}();
+
+}  // namespace lockstep::planner

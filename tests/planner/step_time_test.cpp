@@ -1,0 +1,141 @@
+// Seconds of blocks, exchanges and steps, where they can be told by hand.
+
+#include "planner/step_time.h"
+
+#include <gtest/gtest.h>
+
+namespace lockstep::planner {
+namespace {
+
+/// A machine that computes at 1 TFLOPS whatever the shape, and whose memory takes no time.
+Machine plain_machine() {
+  Machine machine;
+  machine.memory = 1e12;
+  machine.peak_flops = 1e12;
+  machine.product_share = 1;
+  machine.memory_rate = 1e30;
+  machine.inside_rate = 100e9;
+  machine.between_rate = 10e9;
+  machine.host_rate = 10e9;
+  return machine;
+}
+
+arch::ModelConfig small_model() {
+  arch::ModelConfig model;
+  model.layers = 4;
+  model.heads = model.kv_heads = 8;
+  model.width = 512;
+  model.head_size = 64;
+  model.ffn_width = 2048;
+  model.block_size = 256;
+  model.vocabulary = 1024;
+  return model;
+}
+
+Work plain_work() { return {.model = small_model(), .positions = 256, .machine = plain_machine()}; }
+
+TEST(StepTime, ProductsAndAttentionAreTheirFlops) {
+  const BlockWork work = block_work(small_model(), {2, 256}, {}, plain_machine(), own_system);
+  const double rows = 512, linear = 2 * rows * 512 * (3 * 512 + 512 + 4 * 512 + 4 * 512), scores = 2 * 8 * 256.0 * 256;
+  EXPECT_NEAR(work.forward, (linear + 4 * scores * 64 / 2) / 1e12, 1e-12);
+  EXPECT_NEAR(work.input_backward, (linear + 2.5 * 4 * scores * 64 / 2) / 1e12, 1e-12);
+  EXPECT_NEAR(work.weight_backward, linear / 1e12, 1e-12);
+  EXPECT_EQ(work.again, 0);
+  EXPECT_EQ(work.exchange, 0);
+}
+
+TEST(StepTime, AProductHasTheWavesOfItsTiles) {
+  Machine machine = plain_machine();
+  const double full = product_seconds(1024, 64, 1024, machine);
+  machine.units = 17;  // 32 tiles of 128 x 256 are two waves
+  EXPECT_NEAR(product_seconds(1024, 64, 1024, machine), full * 34 / 32, 1e-15);
+  machine.units = 0;
+  machine.memory_rate = 1e6;
+  EXPECT_NEAR(product_seconds(1024, 64, 1024, machine), 2 * (2 * 1024 * 64 + 1024 * 1024) / 1e6, 1e-9);
+}
+
+TEST(StepTime, RanksThatDivideALayerExchangeItsSums) {
+  layout::ParallelPlan plan;
+  plan.tp = 4;
+  const BlockWork work = block_work(small_model(), {2, 256}, plan, plain_machine(), own_system);
+  EXPECT_NEAR(work.exchange, 2 * 2 * 0.75 * 4 * 512 * 512 / 100e9, 1e-12);
+  plan.recompute = {layout::Recompute::Kind::full, 1};
+  const BlockWork again = block_work(small_model(), {2, 256}, plan, plain_machine(), own_system);
+  EXPECT_EQ(again.again, again.forward);
+  EXPECT_EQ(again.exchange_again, again.exchange);
+  plan.tp = 16;  // more than a node has
+  EXPECT_FALSE(tensor_group(plan, plain_machine()).inside);
+}
+
+TEST(StepTime, CollectivesAreRings) {
+  Machine machine = plain_machine();
+  EXPECT_EQ(sum_seconds(1e9, {.ranks = 1}, machine), 0);
+  EXPECT_NEAR(gather_seconds(1e9, {.ranks = 4, .inside = true}, machine), 0.0075, 1e-12);
+  EXPECT_NEAR(sum_seconds(1e9, {.ranks = 4, .inside = false}, machine), 0.15, 1e-12);
+  machine.link_share = 0.5;
+  machine.between_latency = 1e-3;
+  EXPECT_NEAR(send_seconds(1e9, false, machine), 0.201, 1e-12);
+}
+
+TEST(StepTime, APipelineWaitsWhileItFills) {
+  Work work = plain_work();
+  Candidate candidate;
+  candidate.plan.microbatches = 8;
+  const StepTime alone = step_time(work, candidate);
+  EXPECT_EQ(alone.bubble, 0);
+  candidate.plan.pp = 4;
+  work.machine.inside_rate = 1e30;
+  const StepTime piped = step_time(work, candidate);
+  const BlockWork block = block_work(work.model, {1, 256}, candidate.plan, work.machine, work.system);
+  EXPECT_NEAR(piped.bubble, 3 * (block.forward + block.input_backward + block.weight_backward), 1e-12);
+  EXPECT_LT(piped.total(), alone.total());
+  candidate.plan.schedule = "zb-h1";
+  EXPECT_NEAR(step_time(work, candidate).bubble, piped.bubble / 3, 1e-12);
+}
+
+TEST(StepTime, StagesAddUpToTheWholeModel) {
+  const Work work = plain_work();
+  Candidate candidate;
+  const layout::PassSeconds whole = stage_seconds(work, candidate).at(0);
+  candidate.plan.pp = 4;
+  double forward = 0, backward = 0;
+  for (const layout::PassSeconds& stage : stage_seconds(work, candidate)) {
+    forward += stage.forward;
+    backward += stage.input_backward + stage.weight_backward;
+    EXPECT_GT(stage.message, 0);
+  }
+  EXPECT_NEAR(forward, whole.forward, 1e-12);
+  EXPECT_NEAR(backward, whole.input_backward + whole.weight_backward, 1e-12);
+}
+
+TEST(StepTime, SumsOfGradientsHideBehindBackward) {
+  Work work = plain_work();
+  work.machine.nodes = 4;
+  Candidate candidate;
+  candidate.plan.dp = 32;
+  const StepTime time = step_time(work, candidate);
+  const StepEnd open = step_end(work, candidate, 0, 0), hidden = step_end(work, candidate, 1e9, 1e9);
+  EXPECT_LT(time.replicas, open.replicas);
+  EXPECT_NEAR(hidden.replicas, open.replicas / 4, 1e-12) << "a block's gradients have nothing to hide behind";
+  work.system.hides_reductions = false;
+  EXPECT_NEAR(step_time(work, candidate).replicas, open.replicas, 1e-12);
+}
+
+TEST(StepTime, WeightsThatAreGatheredWaitWhereComputationIsShort) {
+  Work work = plain_work();
+  work.machine.nodes = 4;
+  work.machine.between_rate = 1e9;
+  Candidate candidate;
+  candidate.plan.dp = 32;
+  layout::set_zero_level(candidate.plan, 3);
+  const double few = step_time(work, candidate).gather;
+  EXPECT_GT(few, 0);
+  candidate.samples = 64;
+  EXPECT_LT(step_time(work, candidate).gather, few);
+  candidate.plan.parameters.tier = layout::Tier::host;
+  candidate.samples = 1;
+  EXPECT_GT(step_time(work, candidate).gather, few);
+}
+
+}  // namespace
+}  // namespace lockstep::planner
