@@ -146,9 +146,9 @@ constexpr std::array words{
                 wish.layout.gradients.bucket_bytes = bytes;
                 return true;
               }},
-    KnownWord{
-        {"canonical", "", "sums by fixed ranges, in what is compared with too: dp, gas, tp and sequence promise bits as well"},
-        [](Wish& wish, std::string_view value) { return wish.layout.plan.canonical = value.empty(); }},
+    KnownWord{{"canonical", "",
+               "sums by fixed ranges, in what is compared with too: dp, gas, tp, sequence and cp promise bits as well"},
+              [](Wish& wish, std::string_view value) { return wish.layout.plan.canonical = value.empty(); }},
     KnownWord{{"documents", "", "samples are several documents that do not see each other, in what is compared with too"},
               [](Wish& wish, std::string_view value) { return wish.layout.documents = value.empty(); }},
     KnownWord{{"moments", "fp32|bf16", "the type of the optimizer's state, of what is compared with too (that of the weights)"},

@@ -22,9 +22,9 @@ constexpr std::array<std::pair<std::string_view, ContextMethod>, 4> kContextMeth
      {"ring", ContextMethod::ring},
      {"ulysses+ring", ContextMethod::ulysses_ring}}};
 
-/// Ranks that exchange positions for heads.
+/// Ranks that exchange positions for heads. In canonical mode those that gather keys do so in the backward pass.
 int exchanging_ranks(const ParallelPlan& plan) {
-  if (plan.context == ContextMethod::ulysses) return plan.cp;
+  if (plan.context == ContextMethod::ulysses || (plan.context == ContextMethod::allgather && plan.canonical)) return plan.cp;
   const int hosts = plan.context == ContextMethod::ulysses_ring ? context_hosts(plan) : 0;
   return hosts > 0 ? plan.cp / hosts : 1;
 }
@@ -182,6 +182,40 @@ void check_schedule(const ParallelPlan& plan, std::vector<Problem>& problems) {
                       fmt::format("{}", fmt::join(names, " or "))});
 }
 
+// Ranks that divide positions make sums of whole samples together, but for gains and biases, which are summed where rows are.
+void check_canonical_context(const ParallelPlan& plan, const PlanLimits& limits, std::vector<Problem>& problems) {
+  constexpr std::string_view off = "numerics.canonical=false";
+  if (plan.context == ContextMethod::ring || plan.context == ContextMethod::ulysses_ring) {
+    problems.push_back({fmt::format("parallel.context = {}: numerics.canonical = true adds in one order, and a ring in that in "
+                                    "which keys come by",
+                                    to_string(plan.context)),
+                        fmt::format("parallel.context=allgather, parallel.context=ulysses, or {}", off)});
+  }
+  if (!divides_canonical_ranges(2 * std::int64_t{plan.cp})) {
+    problems.push_back(
+        {fmt::format(
+             "parallel.cp = {}: numerics.canonical = true cuts positions into {} ranges, of which a rank has some from the "
+             "front and as many from the back",
+             plan.cp, canonical_ranges),
+         fmt::format("parallel.cp=2 or {}, or {}", canonical_ranges / 2, off)});
+    return;
+  }
+  if (divides_canonical_ranges(plan.tp) && !divides_canonical_ranges(std::int64_t{plan.tp} * plan.cp)) {
+    problems.push_back(
+        {fmt::format("parallel.tp x parallel.cp = {}: numerics.canonical = true cuts heads and the vocabulary into "
+                     "{} ranges, and each rank needs one",
+                     plan.tp * plan.cp, canonical_ranges),
+         fmt::format("parallel.cp={} or less, or {}", canonical_ranges / plan.tp, off)});
+  }
+  if (plan.sequence && limits.positions % canonical_ranges != 0) {
+    problems.push_back(
+        {fmt::format("parallel.sequence = true with parallel.cp = {}: of {} positions in {} ranges "
+                     "(numerics.canonical = true) ranks would have parts",
+                     plan.cp, limits.positions, canonical_ranges),
+         fmt::format("a model.block_size that {} divides, parallel.sequence=false, or {}", canonical_ranges, off)});
+  }
+}
+
 // What canonical mode sums by ranges is cut where ranges end, and by powers of two, as the tree is.
 void check_canonical(const ParallelPlan& plan, const PlanLimits& limits, std::vector<Problem>& problems) {
   constexpr std::string_view off = "numerics.canonical=false";
@@ -195,13 +229,7 @@ void check_canonical(const ParallelPlan& plan, const PlanLimits& limits, std::ve
   degree("parallel.tp", plan.tp, "take one of these");
   degree("data-parallel ranks x optimizer.gas", std::int64_t{plan.dp} * plan.microbatches,
          "choose parallel.dp and optimizer.gas that multiply to one of these (fewer, larger micro-batches learn the same)");
-  if (plan.cp > 1) {
-    problems.push_back(
-        {fmt::format("parallel.cp = {} (parallel.context = {}): numerics.canonical = true has no fixed ranges for sums "
-                     "over positions that ranks divide",
-                     plan.cp, to_string(plan.context)),
-         fmt::format("parallel.cp=1 with parallel.tp and parallel.sequence=true, or {}", off)});
-  }
+  if (plan.cp > 1) check_canonical_context(plan, limits, problems);
   if (plan.tiles.cut()) {
     problems.push_back(
         {fmt::format("memory.tiles = {}: numerics.canonical = true sums whole matrices by ranges", to_string(plan.tiles)),
@@ -214,13 +242,14 @@ void check_canonical(const ParallelPlan& plan, const PlanLimits& limits, std::ve
   }
   const std::int64_t kv_heads = limits.kv_heads > 0 ? limits.kv_heads : limits.heads;
   const std::int64_t group = std::max<std::int64_t>(1, limits.heads / kv_heads);
-  for (int rank = 1; rank < plan.tp; ++rank) {
-    if (part_of(limits.heads, rank, plan.tp).first % group == 0) continue;
+  for (int rank = 1; rank < plan.tp * plan.cp; ++rank) {
+    const Range heads = part_of(limits.heads, rank / plan.cp, plan.tp);
+    if ((heads.first + part_of(heads.count, rank % plan.cp, plan.cp).first) % group == 0) continue;
     problems.push_back(
-        {fmt::format("parallel.tp = {}: the model has {} key/value heads, so tensor ranks would share one, and add up "
+        {fmt::format("parallel.tp = {}, parallel.cp = {}: the model has {} key/value heads, so ranks would share one, and add up "
                      "their parts of its gradient, which numerics.canonical = true has no fixed ranges for",
-                     plan.tp, kv_heads),
-         fmt::format("a parallel.tp that divides {}, or {}", kv_heads, off)});
+                     plan.tp, plan.cp, kv_heads),
+         fmt::format("a parallel.tp x parallel.cp that divides {}, or {}", kv_heads, off)});
     break;
   }
 }

@@ -2,6 +2,7 @@
 
 #include "base/sum_tree.h"
 #include "layout/canonical_grid.h"
+#include "model/context.h"
 
 namespace lockstep::model {
 namespace {
@@ -20,18 +21,36 @@ Range kv_of(const Range& heads, std::int64_t group) {
   return {first, (heads.end() + group - 1) / group - first};
 }
 
+/// Zeros in all rows of a matrix but `range`.
+void clear_around(ops::Ops& ops, const Tensor& matrix, const Range& range) {
+  ops.elementwise().zero(matrix.slice_rows(0, range.first));
+  ops.elementwise().zero(matrix.slice_rows(range.end(), matrix.rows() - range.end()));
+}
+
+/// The rows of a sample that have some of the positions `range`, of which a rank has all or neighbours.
+Range rows_of(const Range& range, const ops::Positions& positions) {
+  Range rows;
+  for (const ops::PositionRun& run : positions.runs()) {
+    const Range part = layout::overlap(range, {run.first, run.count});
+    if (part.count == 0) continue;
+    if (rows.count == 0) rows.first = positions.row_of(part.first);
+    rows.count += part.count;
+  }
+  return rows;
+}
+
 }  // namespace
 
 Canonical::Canonical(const arch::ModelConfig& config, const layout::ShardedDims& dims, const CanonicalSizes& sizes)
     : sizes_(sizes),
-      first_range_(layout::canonical_ranges / dims.vocabulary_parts * dims.vocabulary_part),
-      width_(dims.width),
-      vocabulary_(dims.vocabulary),
+      samples_(sizes.tokens.positions, sizes.context_rank, sizes.context_ranks),
+      dims_(dims),
       table_rows_(config.position == arch::PositionKind::learned ? config.block_size : 0) {
-  ensure(layout::canonical_ranges % dims.vocabulary_parts == 0, "tensor ranks divide the ranges evenly");
+  ensure(layout::canonical_ranges % (dims.vocabulary_parts * sizes.context_ranks) == 0, "ranks divide the ranges evenly");
   ensure(layout::canonical_ranges % sizes.all_microbatches == 0, "micro-batches divide the ranges evenly");
   const std::int64_t first_feature = layout::part_of(config.ffn_width, dims.vocabulary_part, dims.vocabulary_parts).first;
-  for (int i = first_range_; i < first_range_ + layout::canonical_ranges / dims.vocabulary_parts; ++i) {
+  const int count = layout::canonical_ranges / dims.vocabulary_parts, first = count * dims.vocabulary_part;
+  for (int i = first; i < first + count; ++i) {
     const Range query = layout::canonical_range(config.heads, i);
     const Range own = behind(query, dims.first_head), kv = behind(kv_of(query, dims.heads_per_kv), dims.first_kv_head);
     heads.ranges.push_back({run_of(own, 0, dims.head_size)});
@@ -41,8 +60,8 @@ Canonical::Canonical(const arch::ModelConfig& config, const layout::ShardedDims&
     features.ranges.push_back({run_of(feature, 0)});
     up.ranges.push_back({run_of(feature, 0)});
     if (dims.gated) up.ranges.back().push_back(run_of(feature, dims.ffn_width));
-    vocabulary.ranges.push_back({run_of(behind(layout::canonical_range(config.vocabulary, i), dims.first_token), 0)});
   }
+  take_vocabulary(config, first + static_cast<int>(samples_.share(count).first), static_cast<int>(samples_.share(count).count));
   const int of_samples = layout::canonical_ranges / sizes.all_microbatches;
   const auto& [samples, positions] = sizes.tokens;
   for (int m = 0; m < sizes.microbatches; ++m) {
@@ -55,34 +74,50 @@ Canonical::Canonical(const arch::ModelConfig& config, const layout::ShardedDims&
   ranges_ = std::int64_t{of_samples} * layout::canonical_ranges;
 }
 
+void Canonical::take_vocabulary(const arch::ModelConfig& config, int first, int count) {
+  first_vocabulary_range_ = first;
+  judged_.first = layout::canonical_range(config.vocabulary, first).first - dims_.first_token;
+  for (int i = first; i < first + count; ++i) {
+    const Range range = layout::canonical_range(config.vocabulary, i);
+    vocabulary.ranges.push_back({run_of(behind(range, dims_.first_token + judged_.first), 0)});
+    judged_.count += range.count;
+  }
+}
+
 void Canonical::declare(Arena& gradients, Arena& workspace, DType type, bool embedding, bool head) {
-  workspace.declare(partials_, "sums of ranges", Shape{2, ranges_, width_}, DType::f32);
+  const std::int64_t width = dims_.width, microbatch = sizes_.tokens.rows();
+  workspace.declare(partials_, "sums of ranges", Shape{2, ranges_, width}, DType::f32);
+  if (samples_.divided()) {
+    samples_.declare(workspace, microbatch, std::max({width, dims_.attention_width(), dims_.ffn_width}),
+                     std::max({width, dims_.qkv_width(), dims_.up_width()}), type);
+  }
   const auto places = static_cast<std::size_t>(places_of_tree(sample_ranges())) - 1;
   if (head) {
     head_places_.resize(places);
-    for (Tensor& place : head_places_) gradients.declare(place, "ranges of the head", Shape{vocabulary_ * width_}, DType::f32);
+    for (Tensor& place : head_places_)
+      gradients.declare(place, "ranges of the head", Shape{dims_.vocabulary * width}, DType::f32);
   }
   if (!embedding) return;
   if (table_rows_ > 0) {
     position_places_.resize(places);
-    for (Tensor& place : position_places_)
-      gradients.declare(place, "ranges of positions", Shape{table_rows_, width_}, DType::f32);
+    for (Tensor& place : position_places_) gradients.declare(place, "ranges of positions", Shape{table_rows_, width}, DType::f32);
   }
-  const std::int64_t rows = sizes_.microbatches * sizes_.tokens.rows();
-  workspace.declare(rows_, "rows of tokens", Shape{rows, width_}, type);
-  workspace.declare(row_tokens_, "tokens of rows", Shape{rows}, DType::i32);
+  const std::int64_t rows = sizes_.microbatches * microbatch;
+  workspace.declare(rows_, "rows of tokens", Shape{rows, samples_.share(width).count}, type);
+  workspace.declare(step_ids_, "tokens of rows", Shape{rows}, DType::i32);
   workspace.declare(order_, "order of tokens", Shape{2 * rows}, DType::i64);
 }
 
+// Rows of a sample lie run by run of its positions; of these some are outside.
 template <class Visit>
-void Canonical::for_ranges(const parallel::Boundary& boundary, const Visit& visit) const {
-  const Range own = boundary.outside(sizes_.tokens).positions;
+void Canonical::for_ranges(const parallel::Boundary& boundary, const Pass& pass, const Visit& visit) const {
+  const Range own = boundary.outside(pass.grid()).positions;
   std::int64_t number = 0;
   for (const std::vector<ops::IndexRun>& range : tokens.ranges) {
     const std::int64_t positions = sizes_.tokens.positions;
     const Range samples{range.front().first / positions, range.front().count / positions};
     for (int i = 0; i < layout::canonical_ranges; ++i, ++number) {
-      const Range part = layout::overlap(layout::canonical_range(positions, i), own);
+      const Range part = layout::overlap(rows_of(layout::canonical_range(positions, i), pass.positions), own);
       for (std::int64_t sample = samples.first; sample < samples.end() && part.count > 0; ++sample)
         visit(number, sample * own.count + part.first - own.first, part.count, sample > samples.first);
     }
@@ -90,25 +125,46 @@ void Canonical::for_ranges(const parallel::Boundary& boundary, const Visit& visi
 }
 
 Tensor Canonical::cleared(ops::Ops& ops, std::int64_t count) const {
-  const Tensor partials = partials_.flat(0, count * ranges_ * width_);
+  const Tensor partials = partials_.flat(0, count * ranges_ * dims_.width);
   ops.elementwise().zero(partials);
-  return partials.reshape(Shape{count * ranges_, width_});
+  return partials.reshape(Shape{count * ranges_, dims_.width});
 }
 
 // Ranks that have nothing of a range add zeros. In a matrix of rows of neighbours a column slice has every second one.
-void Canonical::add_up(ops::Ops& ops, parallel::Boundary& boundary, const Tensor& partials) const {
+void Canonical::add_up(ops::Ops& ops, parallel::Boundary& boundary, const Tensor& partials) {
   if (boundary.kind() == parallel::BoundaryKind::splitting) boundary.add_up(partials).wait();
+  samples_.add_up(ops, partials);
+  const std::int64_t width = dims_.width;
   for (std::int64_t apart = 1; apart < ranges_; apart *= 2) {
-    const Tensor pairs = partials.reshape(Shape{partials.rows() / (2 * apart), 2 * apart * width_});
-    ops.elementwise().add(pairs.slice_columns(0, width_), pairs.slice_columns(apart * width_, width_));
+    const Tensor pairs = partials.reshape(Shape{partials.rows() / (2 * apart), 2 * apart * width});
+    ops.elementwise().add(pairs.slice_columns(0, width), pairs.slice_columns(apart * width, width));
   }
 }
 
-void Canonical::norm_backward(ops::Ops& ops, ops::Norm& norm, parallel::Boundary& boundary, const ops::NormBackward& call) const {
+void Canonical::leave_once(ops::Ops& ops, const Tensor& to, const Tensor& sum) const {
+  samples_.rank() == 0 ? ops.elementwise().cast(to, sum) : ops.elementwise().zero(to);
+}
+
+void Canonical::backward_weight(ops::Ops& ops, const ops::WeightWork& work) {
+  if (!samples_.divided())
+    return ops.linear().backward_weight(work.gradient, work.bias_gradient, work.dy, work.x, work.accumulate, work.grid);
+  ensure(!work.accumulate, "in canonical mode a micro-batch has a gradient of its own");
+  const Tensor x = samples_.gather(ops, work.x, work.parts), dy = samples_.deal(ops, work.dy, work.parts);
+  const Range own = samples_.share(work.gradient.rows());
+  clear_around(ops, work.gradient, own);
+  if (work.bias_gradient) ops.elementwise().zero(work.bias_gradient);
+  if (own.count == 0) return;
+  const Tensor bias = work.bias_gradient ? work.bias_gradient.flat(own.first, own.count) : Tensor{};
+  ops.linear().backward_weight(work.gradient.slice_rows(own.first, own.count), bias, dy, x, false, work.grid);
+}
+
+void Canonical::norm_backward(ops::Ops& ops, ops::Norm& norm, parallel::Boundary& boundary, const Pass& pass,
+                              const ops::NormBackward& call) {
+  const std::int64_t width = dims_.width;
   const Tensor partials = cleared(ops, call.d_bias ? 2 : 1);
-  for_ranges(boundary, [&](std::int64_t range, std::int64_t first, std::int64_t count, bool begun) {
+  for_ranges(boundary, pass, [&](std::int64_t range, std::int64_t first, std::int64_t count, bool begun) {
     const auto rows = [&](const Tensor& of) { return of ? of.slice_rows(first, count) : Tensor{}; };
-    const auto sums = [&](std::int64_t number) { return partials.flat((number * ranges_ + range) * width_, width_); };
+    const auto sums = [&](std::int64_t number) { return partials.flat((number * ranges_ + range) * width, width); };
     ops::NormBackward part = call;
     for (Tensor* tensor : {&part.dx, &part.n, &part.dn, &part.x, &part.stats, &part.residual}) *tensor = rows(*tensor);
     part.d_gain = sums(0);
@@ -117,39 +173,47 @@ void Canonical::norm_backward(ops::Ops& ops, ops::Norm& norm, parallel::Boundary
     norm.backward(part);
   });
   add_up(ops, boundary, partials);
-  ops.elementwise().cast(call.d_gain, partials.flat(0, width_));
-  if (call.d_bias) ops.elementwise().cast(call.d_bias, partials.flat(ranges_ * width_, width_));
+  leave_once(ops, call.d_gain, partials.flat(0, width));
+  if (call.d_bias) leave_once(ops, call.d_bias, partials.flat(ranges_ * width, width));
 }
 
 // The sum of rows is that of a table of one position.
-void Canonical::sum_rows(ops::Ops& ops, parallel::Boundary& boundary, const Tensor& sum, const Tensor& rows) const {
+void Canonical::sum_rows(ops::Ops& ops, parallel::Boundary& boundary, const Pass& pass, const Tensor& sum, const Tensor& rows) {
   const Tensor partials = cleared(ops, 1);
-  for_ranges(boundary, [&](std::int64_t range, std::int64_t first, std::int64_t count, bool begun) {
+  for_ranges(boundary, pass, [&](std::int64_t range, std::int64_t first, std::int64_t count, bool begun) {
     ops.embedding().backward_positions(partials.slice_rows(range, 1), rows.slice_rows(first, count), {0, 1}, begun);
   });
   add_up(ops, boundary, partials);
-  ops.elementwise().cast(sum, partials.flat(0, width_));
+  leave_once(ops, sum, partials.flat(0, dims_.width));
 }
 
-void Canonical::sum_positions(ops::Ops& ops, const Tensor& d_table, const Tensor& dy, const ops::Positions& positions,
-                              const Tensor& starts) const {
-  const auto place = [&](int number) { return number == 0 ? d_table : position_places_[static_cast<std::size_t>(number) - 1]; };
+void Canonical::embed_backward(ops::Ops& ops, const Pass& pass, const Tensor& d_positions, const Tensor& d_tokens,
+                               const Tensor& dy, std::int64_t first_token, int microbatch) {
+  const Tensor all = samples_.deal(ops, dy, pass.parts);
+  const Range own = samples_.share(dims_.width);
+  const std::int64_t rows = sizes_.tokens.rows();
+  if (d_positions) {
+    if (samples_.divided()) ops.elementwise().zero(d_positions);
+    if (own.count > 0) sum_positions(ops, d_positions.slice_columns(own.first, own.count), all, pass.starts);
+  }
+  if (own.count == 0) return;
+  ops.elementwise().cast(rows_.slice_rows(microbatch * rows, rows), all);
+  if (microbatch + 1 < sizes_.microbatches) return;
+  const Tensor columns = d_tokens.slice_columns(own.first, own.count);
+  ops.embedding().backward_tokens(columns, rows_, step_ids_, first_token, step_tokens, order_);
+}
+
+void Canonical::sum_positions(ops::Ops& ops, const Tensor& d_table, const Tensor& dy, const Tensor& starts) const {
+  const auto place = [&](int number) {
+    return number == 0 ? d_table : position_places_[static_cast<std::size_t>(number) - 1].slice_columns(0, d_table.columns());
+  };
+  const std::int64_t positions = sizes_.tokens.positions;
   for (int range = 0; range < sample_ranges(); ++range) {
     const ops::IndexRun& run = tokens.ranges[static_cast<std::size_t>(range)].front();
-    const std::int64_t first = run.first / positions.count(), samples = run.count / positions.count();
-    ops.embedding().backward_positions(place(place_in_tree(range)), dy.slice_rows(run.first, run.count), positions, false,
-                                       starts ? starts.slice_rows(first, samples) : Tensor{});
+    ops.embedding().backward_positions(place(place_in_tree(range)), dy.slice_rows(run.first, run.count), {0, positions}, false,
+                                       starts ? starts.slice_rows(run.first / positions, run.count / positions) : Tensor{});
     merge_behind(range, [&](int to, int from) { ops.elementwise().add(place(to), place(from)); });
   }
-}
-
-void Canonical::add_tokens(ops::Ops& ops, const Tensor& d_tokens, const Tensor& dy, const Tensor& ids, std::int64_t first_token,
-                           int microbatch) const {
-  const std::int64_t rows = sizes_.tokens.rows(), first = microbatch * rows;
-  ops.elementwise().cast(rows_.slice_rows(first, rows), dy);
-  copy(ops.stream(), row_tokens_.flat(first, rows), ids);
-  if (microbatch + 1 == sizes_.microbatches)
-    ops.embedding().backward_tokens(d_tokens, rows_, row_tokens_, first_token, step_tokens, order_);
 }
 
 }  // namespace lockstep::model

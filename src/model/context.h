@@ -29,7 +29,7 @@ struct Context {
   const Mirror& angles;    ///< [T_max, D] of rotary positions (model/rotation), empty for learned ones
   std::uint64_t seed = 0;  ///< of dropout
   arch::LeaseRule leases = {};
-  const Canonical* canonical = nullptr;  ///< null: not in canonical mode
+  Canonical* canonical = nullptr;  ///< null: not in canonical mode
   /// One of its grids, or null.
   const ops::SumGrid* grid(ops::SumGrid Canonical::* of) const { return canonical == nullptr ? nullptr : &(canonical->*of); }
 };

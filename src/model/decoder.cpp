@@ -66,7 +66,7 @@ void Decoder::logits(const Tensor& logits, const Tensor& x) {
 
 void Decoder::loss(const Tensor& x, const Objective& objective) {
   const LeasedWeights w(context_.parameters, parts_.head, PassKind::forward);
-  head_.loss({1, objective.targets.elements()}, x, objective, w.weights());
+  head_.loss({.samples = 1, .positions = {0, objective.targets.elements()}}, x, objective, w.weights());
 }
 
 }  // namespace lockstep::model

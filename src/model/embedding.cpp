@@ -47,8 +47,8 @@ void EmbeddingLayer::backward(const Pass& pass, const GradientSet& gradient, con
     boundary_.gather(inside, d, pass.grid()).wait();
   }
   if (context_.canonical != nullptr) {
-    if (positions) context_.canonical->sum_positions(context_.ops, positions, inside, pass.positions, pass.starts);
-    return context_.canonical->add_tokens(context_.ops, d_tokens, inside, tokens, context_.dims.first_token, microbatch);
+    return context_.canonical->embed_backward(context_.ops, pass, positions, d_tokens, inside, context_.dims.first_token,
+                                              microbatch);
   }
   context_.ops.embedding().backward_tokens(d_tokens, inside, tokens, context_.dims.first_token);
 }

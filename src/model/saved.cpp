@@ -28,7 +28,7 @@ class Matrices {
 }  // namespace
 
 Rows rows_of(const parallel::Boundaries& boundaries, const parallel::TokenGrid& tokens) {
-  Rows rows{.inside = tokens.rows(), .outside = boundaries.attention->outside(tokens).rows()};
+  Rows rows{.inside = tokens.rows(), .outside = boundaries.attention->outside(tokens).rows(), .judged = tokens.rows()};
   for (const parallel::Boundary* boundary : {boundaries.embedding, boundaries.attention, boundaries.mlp, boundaries.head}) {
     ensure(boundary->outside(tokens).rows() == rows.outside, "a model's boundaries split rows alike");
     rows.kind = std::max(rows.kind, boundary->kind());

@@ -196,7 +196,7 @@ void Stage::forward(const Pass& pass, Microbatch microbatch, const Tensor& input
 void Stage::loss(const Pass& pass, Microbatch microbatch, const Tensor& x, const Objective& objective, const Tensor& d) {
   const LeasedWeights w(context_.parameters, parts_.head, PassKind::forward);
   OpenGradients gradient(gradients_, context_.parameters.units(), map_.head_reads, microbatch);
-  head_.loss_and_gradient(pass.grid(), x, objective, w.weights(), {gradient.set(), sink_}, d);
+  head_.loss_and_gradient(pass, x, objective, w.weights(), {gradient.set(), sink_}, d);
   gradient.close();
 }
 
@@ -233,7 +233,7 @@ void Stage::blocks_backward(const Pass& pass, Microbatch microbatch, const Tenso
       }
       OpenGradients gradient(gradients_, context_.parameters.units(), unit(i), microbatch);
       ops::WeightSink& sink = deferred != nullptr ? static_cast<ops::WeightSink&>(queues(microbatch)[i]) : sink_;
-      blocks_[i].backward(pass, w, {gradient.set(), sink, context_.grid(&Canonical::tokens)}, mine, d,
+      blocks_[i].backward(pass, w, {gradient.set(), sink, context_.grid(&Canonical::tokens), pass.parts}, mine, d,
                           deferred != nullptr ? BackwardScratch(scratch_, (*deferred)[i]) : BackwardScratch(scratch_));
       if (deferred == nullptr) gradient.close();
     }
@@ -263,7 +263,7 @@ void Stage::backward_weight(Microbatch microbatch) {
 
 void Stage::evaluate(const Pass& pass, const Tensor& x, const Objective& objective) {
   const LeasedWeights w(context_.parameters, parts_.head, PassKind::forward);
-  head_.loss(pass.grid(), x, objective, w.weights());
+  head_.loss(pass, x, objective, w.weights());
 }
 
 }  // namespace lockstep::model

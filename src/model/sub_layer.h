@@ -52,9 +52,9 @@ class SubLayer {
   bool splits() const { return boundary_.kind() == parallel::BoundaryKind::splitting; }
   ops::DropoutSite dropout(const Pass& pass) const;
   /// The gradient of w2's bias where it is not made with w2's: the sum of the rows d [Ro, C].
-  void sum_out_bias(const Gradients& gradients, const Tensor& d) const;
+  void sum_out_bias(const Pass& pass, const Gradients& gradients, const Tensor& d) const;
   /// norm_'s backward pass.
-  void norm_backward(const ops::NormBackward& call) const;
+  void norm_backward(const Pass& pass, const ops::NormBackward& call) const;
   /// All rows of `outside`, for which there is room in `inside`.
   Tensor gathered(const Pass& pass, const Tensor& outside, const Tensor& inside) const;
   /// Where `partial` [R, C] is summed to.

@@ -3,6 +3,9 @@
 // A weight gradient as a record: layers push what the gradient needs, a sink makes it at once or keeps the record for later.
 // Zero-bubble schedules and the overlap of dX's reduction need nothing else from the layers.
 
+#include <span>
+
+#include "ops/positions.h"
 #include "ops/sum_grid.h"
 #include "tensor/tensor.h"
 
@@ -15,6 +18,9 @@ struct WeightWork {
   Tensor gradient, bias_gradient;
   bool accumulate = false;
   const SumGrid* grid = nullptr;  ///< of the rows; outlives the work
+  /// Where `grid` is of whole samples, of which ranks have some positions each: those, by rank, if they are not the usual ones.
+  /// They outlive the work.
+  std::span<const Positions> parts = {};
 };
 
 class WeightSink {

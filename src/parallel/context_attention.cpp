@@ -1,5 +1,6 @@
 #include "parallel/context_attention.h"
 
+#include "parallel/context/canonical_gathering.h"
 #include "parallel/context/exchanging_attention.h"
 #include "parallel/context/gathering_attention.h"
 #include "parallel/context/ring_attention.h"
@@ -64,6 +65,7 @@ std::unique_ptr<ContextAttention> make_attention(const layout::ParallelPlan& pla
   if (plan.cp == 1) return make_local_attention();
   switch (plan.context) {
     case layout::ContextMethod::allgather:
+      if (plan.canonical) return std::make_unique<CanonicalGathering>(positions, at.cp, plan.cp);
       return std::make_unique<GatheringAttention>(positions, at.cp, plan.cp);
     case layout::ContextMethod::ulysses:
       return std::make_unique<ExchangingAttention>(positions, at.cp, plan.cp);

@@ -55,7 +55,7 @@ Engine::Engine(const EngineConfig& config, Runtime& runtime, ops::Ops& ops, cons
                memory_.angles,
                config.seed,
                arch::lease_rule(config.plan, config.weights.type)},
-      sink_(ops),
+      sink_(ops, memory_.canonical.get()),
       stages_(model::make_stages(context_, updater_->gradients(), sink_, memory_.model)),
       document_split_(config.plan.cp),
       parts_(splits_by_documents(config) ? static_cast<std::size_t>(config.plan.cp * config.plan.microbatches) : 0),
@@ -75,6 +75,7 @@ Engine::Engine(const EngineConfig& config, Runtime& runtime, ops::Ops& ops, cons
          "the groups cut state as the plan does");
   if (config.plan.canonical) ops.take_sum_grids();
   memory_.attention->connect(groups.of(layout::GroupRole::context));
+  if (memory_.canonical) memory_.canonical->connect(groups.of(layout::GroupRole::context));
 }
 
 Ledger Engine::commit() {
@@ -166,7 +167,6 @@ double Engine::evaluate(const data::Batch& batch) {
 }
 
 std::span<const data::Batch> Engine::bring(std::span<const data::Batch> batches) {
-  std::int64_t first = 0;
   if (config_.document_end) settle(ops_.stream(), memory_.starts);
   for (std::size_t m = 0; m < batches.size(); ++m) {
     const data::Batch& batch = batches[m];
@@ -182,16 +182,18 @@ std::span<const data::Batch> Engine::bring(std::span<const data::Batch> batches)
                               elements<const std::int32_t>(starts.host));
       }
     }
-    const ops::Positions own = own_positions(batch, m);
-    const std::int64_t count = batch.samples * own.count();
-    const auto take = [&](const Tensor& all, Tensor& mine) {
-      const Tensor place = all.flat(first, count);
-      bring(place, mine, own, batch);
-      mine = place;
+    const ops::Positions own = own_positions(batch, m), whole{0, batch.positions};
+    const auto take = [&](const Tensor& all, const ops::Positions& positions, const Tensor& from) {
+      const std::int64_t count = batch.samples * positions.count();
+      const Tensor place = all.flat(static_cast<std::int64_t>(m) * count, count);  // behind those before, which are as large
+      bring(place, from, positions, batch);
+      return place;
     };
-    if (memory_.part.embedding) take(memory_.tokens, brought.tokens);
-    if (memory_.part.head) take(memory_.targets, brought.targets);
-    first += count;
+    if (memory_.part.embedding) {
+      brought.tokens = take(memory_.tokens, own, batch.tokens);
+      if (memory_.canonical) take(memory_.canonical->step_ids(), whole, batch.tokens);
+    }
+    if (memory_.part.head) brought.targets = take(memory_.targets, memory_.canonical ? whole : own, batch.targets);
   }
   return std::span(brought_).first(batches.size());
 }

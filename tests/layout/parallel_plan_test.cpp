@@ -93,15 +93,45 @@ TEST(ParallelPlan, CanonicalModeDividesItsRangesEvenly) {
   EXPECT_TRUE(complains(plan(1, 3), 3, "parallel.tp = 3: numerics.canonical = true sums by 8 ranges"));
   EXPECT_TRUE(complains(plan(4, 1, 4), 4, "data-parallel ranks x optimizer.gas = 16"));
   EXPECT_TRUE(complains(plan(1, 1, 3), 1, "data-parallel ranks x optimizer.gas = 3"));
-  ParallelPlan each = plan(2, 1, 2), ring = plan(1, 1);
+  ParallelPlan each = plan(2, 1, 2), tiled = plan(1, 1);
   each.reduce = ReduceEvery::microbatch;
   EXPECT_TRUE(complains(each, 2, "parallel.reduce = microbatch: numerics.canonical = true"));
-  ring.cp = 2;
-  ring.context = ContextMethod::ring;
-  ParallelPlan tiled = plan(1, 1);
   tiled.tiles = {2, 1};
   EXPECT_TRUE(complains(tiled, 1, "memory.tiles = 2x1: numerics.canonical = true"));
-  EXPECT_TRUE(complains(ring, 2, "parallel.cp = 2 (parallel.context = ring): numerics.canonical = true"));
+}
+
+TEST(ParallelPlan, CanonicalModeDividesPositionsByItsRanges) {
+  PlanLimits limits = small;
+  limits.heads = 8;
+  limits.positions = 24;
+  const auto told = [&](const ParallelPlan& plan) {
+    std::string all;
+    for (const Problem& problem : check(plan, limits, plan.ranks())) all += problem.message + " -> " + problem.remedy + "\n";
+    return all;
+  };
+  ParallelPlan plan{.cp = 4, .ranks_per_host = 0, .allow_tp_across_hosts = true, .canonical = true};
+  EXPECT_EQ(told(plan), "");
+  plan.tp = 2;
+  plan.sequence = true;
+  plan.context = ContextMethod::ulysses;
+  EXPECT_EQ(told(plan), "");
+  limits.positions = 20;
+  EXPECT_NE(told(plan).find("parallel.sequence = true with parallel.cp = 4: of 20 positions in 8 ranges"), std::string::npos);
+  plan.sequence = false;
+  EXPECT_EQ(told(plan), "");
+  plan.tp = 4;
+  EXPECT_NE(told(plan).find("parallel.tp x parallel.cp = 16: numerics.canonical = true cuts heads"), std::string::npos);
+  EXPECT_NE(told(plan).find("-> parallel.cp=2 or less, or numerics.canonical=false"), std::string::npos);
+  plan = {.cp = 3, .ranks_per_host = 0, .canonical = true};
+  EXPECT_NE(told(plan).find("parallel.cp = 3: numerics.canonical = true cuts positions into 8 ranges"), std::string::npos);
+  EXPECT_NE(told(plan).find("-> parallel.cp=2 or 4, or numerics.canonical=false"), std::string::npos);
+  for (const ContextMethod ring : {ContextMethod::ring, ContextMethod::ulysses_ring}) {
+    plan = {.cp = 2, .context = ring, .ranks_per_host = 2, .canonical = true};
+    EXPECT_NE(told(plan).find(" = true adds in one order, and a ring in that in which keys come by"), std::string::npos);
+  }
+  limits.heads = 3;
+  EXPECT_NE(told({.cp = 4, .ranks_per_host = 0, .canonical = true}).find("parallel.cp = 4: the model has 3 heads"),
+            std::string::npos);
 }
 
 TEST(ParallelPlan, CanonicalModeDoesNotDivideAKeyValueHead) {
@@ -110,12 +140,13 @@ TEST(ParallelPlan, CanonicalModeDoesNotDivideAKeyValueHead) {
   const auto problems = [&](int tp) { return check({.tp = tp, .ranks_per_host = tp, .canonical = true}, shared, tp); };
   EXPECT_TRUE(problems(2).empty());
   ASSERT_EQ(problems(4).size(), 1U);
-  EXPECT_NE(problems(4).front().message.find("parallel.tp = 4: the model has 2 key/value heads"), std::string::npos);
+  EXPECT_NE(problems(4).front().message.find("parallel.tp = 4, parallel.cp = 1: the model has 2 key/value heads"),
+            std::string::npos);
 }
 
 // All at once.
 TEST(ParallelPlan, EveryProblemOfCanonicalModeIsTold) {
-  const ParallelPlan wrong{.dp = 3, .tp = 3, .cp = 2, .ranks_per_host = 18, .canonical = true};
+  const ParallelPlan wrong{.dp = 3, .tp = 3, .cp = 2, .context = ContextMethod::ring, .ranks_per_host = 18, .canonical = true};
   const std::vector<Problem> problems = check(wrong, small, 18);
   EXPECT_EQ(problems.size(), 3U);
   for (const Problem& problem : problems) EXPECT_NE(problem.remedy.find("numerics.canonical=false"), std::string::npos);

@@ -25,7 +25,8 @@ std::vector<arch::ModelConfig> models() {
 struct Degrees {
   int dp = 1, microbatches = 1, tp = 1;
   bool sequence = false;
-  int pp = 1, zero = 0;
+  int pp = 1, zero = 0, cp = 1;
+  layout::ContextMethod context = layout::ContextMethod::allgather;
 };
 
 /// 16 samples a step, however they are divided; gradients are clipped.
@@ -38,6 +39,8 @@ LayoutRun run_of(const arch::ModelConfig& model, const Degrees& degrees) {
   run.plan.dp = degrees.dp;
   run.plan.tp = degrees.tp;
   run.plan.pp = degrees.pp;
+  run.plan.cp = degrees.cp;
+  run.plan.context = degrees.context;
   run.plan.sequence = degrees.sequence;
   run.plan.microbatches = degrees.microbatches;
   run.plan.ranks_per_host = run.plan.ranks();
@@ -89,6 +92,46 @@ TEST(Canonical, HeadsThatRanksDivideUnevenlyChangeNoBit) {
   expect_same_steps(support::learn(run_of(model, {.tp = 4, .sequence = true})), alone, true);
 }
 
+constexpr layout::ContextMethod ulysses = layout::ContextMethod::ulysses;
+
+TEST(Canonical, SequencesDividedOverRanksChangeNoBit) {
+  expect_bits_of_one_rank({{.cp = 2},
+                           {.cp = 2, .context = ulysses},
+                           {.dp = 2, .microbatches = 2, .cp = 2},
+                           {.microbatches = 2, .zero = 1, .cp = 2, .context = ulysses},
+                           {.microbatches = 2, .pp = 2, .zero = 2, .cp = 2},
+                           {.dp = 2, .zero = 3, .cp = 2}});
+}
+
+TEST(Canonical, SequencesAndLayersDividedOverRanksChangeNoBit) {
+  const arch::ModelConfig model = models().front();
+  const LayoutResult alone = support::learn(run_of(model, {}));
+  for (const Degrees& degrees : {Degrees{.tp = 2, .cp = 2}, Degrees{.tp = 2, .cp = 2, .context = ulysses}, Degrees{.cp = 4},
+                                 Degrees{.cp = 4, .context = ulysses}}) {
+    const LayoutRun run = run_of(model, degrees);
+    SCOPED_TRACE(layout::describe(run.plan));
+    expect_same_steps(support::learn(run), alone, true);
+  }
+}
+
+// Positions that 8 ranges divide.
+TEST(Canonical, SequencesThatTensorRanksDivideTooChangeNoBit) {
+  for (arch::ModelConfig model : models()) {
+    model.block_size = 8;
+    LayoutRun one = run_of(model, {});
+    one.positions = 8;
+    const LayoutResult alone = support::learn(one);
+    for (const Degrees& degrees : {Degrees{.tp = 2, .sequence = true, .cp = 2},
+                                   Degrees{.microbatches = 2, .tp = 2, .sequence = true, .zero = 3, .cp = 2}}) {
+      if (model.kv_heads < degrees.tp * degrees.cp) continue;
+      LayoutRun run = run_of(model, degrees);
+      run.positions = 8;
+      SCOPED_TRACE(layout::describe(run.plan));
+      expect_same_steps(support::learn(run), alone, run.samples == one.samples);
+    }
+  }
+}
+
 TEST(Canonical, PipelinesAndStateThatIsCutChangeNoBit) {
   expect_bits_of_one_rank({{.microbatches = 2, .pp = 2},
                            {.microbatches = 2, .tp = 2, .sequence = true, .pp = 2},
@@ -100,13 +143,16 @@ TEST(Canonical, PipelinesAndStateThatIsCutChangeNoBit) {
 
 TEST(Canonical, MicroBatchesThatAreOpenSideBySideChangeNoBit) {
   const arch::ModelConfig model = models().back();
-  LayoutRun run = run_of(model, {.microbatches = 4, .pp = 2});
-  run.plan.schedule = "zb-h1";
-  expect_same_steps(support::learn(run), support::learn(run_of(model, {})), false);
+  const LayoutResult alone = support::learn(run_of(model, {}));
+  for (const int cp : {1, 2}) {
+    LayoutRun run = run_of(model, {.microbatches = 4, .pp = 2, .cp = cp});
+    run.plan.schedule = "zb-h1";
+    expect_same_steps(support::learn(run), alone, false);
+  }
 }
 
 TEST(Canonical, Bf16ChangesNoBit) {
-  const std::vector<Degrees> layouts{{.dp = 4}, {.microbatches = 2}, {.tp = 2, .sequence = true}, {.dp = 2, .tp = 2}};
+  const std::vector<Degrees> layouts{{.dp = 4}, {.microbatches = 2}, {.tp = 2, .sequence = true}, {.dp = 2, .tp = 2}, {.cp = 2}};
   expect_bits_of_one_rank(layouts, support::bf16_with_masters);
   expect_bits_of_one_rank(layouts, support::bf16_alone);
 }
@@ -127,6 +173,33 @@ TEST(Canonical, DocumentsChangeNoBit) {
     one.document_end = ranks.document_end = 3;
     expect_same_steps(support::learn(ranks), support::learn(one), false);
   }
+}
+
+// Which positions a rank has is another matter in each micro-batch, and weight gradients may be made later.
+TEST(Canonical, PartsThatAreDealtOutByDocumentsChangeNoBit) {
+  for (arch::ModelConfig model : models()) {
+    model.block_size = 16;
+    const auto documents = [&](const Degrees& degrees) {
+      LayoutRun run = run_of(model, degrees);
+      run.positions = 16;
+      run.document_end = 3;
+      return run;
+    };
+    const LayoutResult alone = support::learn(documents({}));
+    LayoutRun later = documents({.microbatches = 4, .pp = 2, .cp = 2});
+    later.plan.schedule = "zb-h1";
+    for (const LayoutRun& run : {documents({.dp = 2, .cp = 2}), later, documents({.cp = 2, .context = ulysses})})
+      expect_same_steps(support::learn(run), alone, run.samples == 16);
+  }
+}
+
+TEST(Canonical, ActivationsThatAreMadeAgainOrLieElsewhereChangeNoBit) {
+  const arch::ModelConfig model = models().front();
+  LayoutRun again = run_of(model, {.microbatches = 2, .zero = 3, .cp = 2}), elsewhere = again;
+  again.plan.recompute = {layout::Recompute::Kind::full, 2};
+  elsewhere.plan.activations = layout::Tier::disk;
+  const LayoutResult alone = support::learn(run_of(model, {}));
+  for (const LayoutRun& run : {again, elsewhere}) expect_same_steps(support::learn(run), alone, false);
 }
 
 // The sums are other ones than those of a run that is not canonical, and as good.

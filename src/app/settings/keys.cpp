@@ -241,9 +241,8 @@ std::vector<Key> other_keys() {
           "rank's processor is AMD's and has that, and on a resume what the run has"),
       key<&RunConfig::numerics, &RunConfig::Numerics::canonical>(
           "numerics.canonical", any, fixed, "",
-          "sums that a layout may divide are made by 8 fixed ranges, which are added as a tree: parallel.tp, parallel.sequence "
-          "and "
-          "parallel.dp x optimizer.gas at one global batch change no bit; takes time, and memory for gradients"),
+          "sums that a layout may divide are made by 8 fixed ranges, which are added as a tree: parallel.tp, parallel.sequence, "
+          "parallel.cp and parallel.dp x optimizer.gas at one global batch change no bit; takes time, and memory for gradients"),
       key<&RunConfig::checkpoint, &RunConfig::Checkpoint::interval>("checkpoint.interval", positive, loose, "iterations",
                                                                     "save this often; null: train.eval_interval"),
       key<&RunConfig::checkpoint, &RunConfig::Checkpoint::async>(

@@ -62,7 +62,9 @@ std::vector<std::string> quick() {
           "dp=2,canonical",
           "dp=4,gas=1,zero=3,canonical",
           "tp=2,canonical",
-          "dp=2,tp=2,sequence,pp=2:zb-h1,canonical"};
+          "dp=2,tp=2,sequence,pp=2:zb-h1,canonical",
+          "dp=2,cp=2,canonical",
+          "cp=2,context=ulysses,zero=3,canonical"};
 }
 
 std::vector<std::string> all() {
@@ -146,7 +148,10 @@ std::vector<std::string> all() {
                {"zero=0", "zero=1", "zero=3", "recompute=full", "documents"}));
   add(with_all({"pp=2", "pp=4:zb-h1", "pp=2:zb-v", "dp=2,pp=2:interleaved", "tp=2,pp=2", "dp=2,tp=2,sequence,pp=2:dualpipe-v"},
                {"canonical", "zero=2,canonical"}));
-  add(with_all({"dp=1", "dp=2,zero=3", "dp=4,gas=1,zero=3"}, {"offload=optimizer+params+activations,canonical"}));
+  add(with_all(with_all({"cp=2", "cp=2,context=ulysses", "dp=2,cp=2"}, {"canonical"}),
+               {"zero=0", "zero=2", "zero=3", "recompute=full", "documents"}));
+  add(with_all({"cp=2,pp=2", "dp=2,cp=2,pp=2:zb-h1,context=ulysses"}, {"canonical", "zero=1,canonical", "documents,canonical"}));
+  add(with_all({"dp=1", "dp=2,zero=3", "dp=4,gas=1,zero=3", "cp=2,zero=3"}, {"offload=optimizer+params+activations,canonical"}));
   add({"tp=2,moments=bf16,canonical", "dp=2,overlap=false,canonical", "dp=4,zero=3,zero_group=node,canonical"});
   return made;
 }

@@ -1,7 +1,6 @@
 #include "parallel/context/exchanging_attention.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "parallel/context/ring_attention.h"
 
@@ -9,8 +8,6 @@ namespace lockstep::parallel {
 namespace {
 
 using layout::Range;
-
-const Range& of_rank(const std::vector<Range>& ranges, int rank) { return ranges[static_cast<std::size_t>(rank)]; }
 
 // Of samples of which there may be fewer than were declared.
 AttentionTensors first_rows(const AttentionTensors& of, std::int64_t rows) {
@@ -44,11 +41,16 @@ ExchangingAttention::ExchangingAttention(std::int64_t positions, int rank, int r
 }
 
 void ExchangingAttention::connect(comm::Communicator& group) {
-  if (group.size() == ranks_) return SplitAttention::connect(group);
+  if (group.size() == ranks_) return connect_exchange(group);
   of_host_ = group.split(host_, rank_);
   over_hosts_ = group.split(rank_, host_);
-  SplitAttention::connect(*of_host_);
+  connect_exchange(*of_host_);
   inner_->connect(*over_hosts_);
+}
+
+void ExchangingAttention::connect_exchange(comm::Communicator& group) {
+  SplitAttention::connect(group);
+  exchange_.connect(group);
 }
 
 ExchangingAttention::Heads ExchangingAttention::heads_of(const ops::AttentionShape& outside, int rank) const {
@@ -118,95 +120,36 @@ void ExchangingAttention::declare(Arena& arena, const AttentionSizes& sizes) {
   }
   const std::int64_t most =
       std::max({sizes.rows * query, sizes.rows * kv, all * own.query.count * size, all * own.kv.count * size});
-  arena.declare(sent_, "sent heads", Shape{most}, sizes.type);
-  arena.declare(received_, "received heads", Shape{most}, sizes.type);
-  outgoing_.resize(static_cast<std::size_t>(ranks_));
-  incoming_.resize(static_cast<std::size_t>(ranks_));
+  exchange_.declare(arena, most, sizes.type);
 }
 
 void ExchangingAttention::forward(ops::Ops& ops, const AttentionTensors& x, const AttentionSaved& saved,
                                   const AttentionCall& call) {
-  demand_own(call);
+  over_hosts_ ? demand_own(call) : take_parts(call);
   const AttentionCall inner = inside(call);
   const std::int64_t samples = call.shape.samples;
+  const SplitRows rows = split_rows(samples);
   const AttentionTensors all = first_rows(saved.beside, all_rows(samples));
-  inwards(ops, all.q, x.q, query_, samples);
-  inwards(ops, all.k, x.k, kv_, samples);
-  inwards(ops, all.v, x.v, kv_, samples);
+  exchange_.inwards(ops, all.q, x.q, query_, rows);
+  exchange_.inwards(ops, all.k, x.k, kv_, rows);
+  exchange_.inwards(ops, all.v, x.v, kv_, rows);
   inner_->forward(ops, all, saved, inner);
-  outwards(ops, x.o, all.o, query_, samples);
+  exchange_.outwards(ops, x.o, all.o, query_, rows);
 }
 
 void ExchangingAttention::backward(ops::Ops& ops, const AttentionTensors& d, const AttentionTensors& /*x*/,
                                    const AttentionSaved& saved, const AttentionCall& call) {
-  demand_own(call);
+  over_hosts_ ? demand_own(call) : take_parts(call);
   const AttentionCall inner = inside(call);
   const std::int64_t samples = call.shape.samples;
+  const SplitRows rows = split_rows(samples);
   const AttentionTensors all = first_rows(saved.beside, all_rows(samples));
   const AttentionTensors d_all = first_rows(d_, all_rows(samples));
-  inwards(ops, d_all.o, d.o, query_, samples);
+  exchange_.inwards(ops, d_all.o, d.o, query_, rows);
   inner_->backward(ops, d_all, all, saved, inner);
-  outwards(ops, d.q, d_all.q, query_, samples);
-  outwards(ops, d.k, d_all.k, kv_, samples);
-  outwards(ops, d.v, d_all.v, kv_, samples);
-}
-
-void ExchangingAttention::exchange(ops::Ops& ops) {
-  const auto total = [](const std::vector<std::int64_t>& counts) {
-    return std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
-  };
-  group_->all_to_all(received_.flat(0, total(incoming_)), incoming_, sent_.flat(0, total(outgoing_)), outgoing_)
-      .join(ops.stream());
-}
-
-void ExchangingAttention::inwards(ops::Ops& ops, const Tensor& all, const Tensor& own, const Columns& columns,
-                                  std::int64_t samples) {
-  const std::int64_t width = of_rank(columns, rank_).count;
-  std::int64_t at = 0;
-  for (int rank = 0; rank < ranks_; ++rank) {
-    const Range& theirs = of_rank(columns, rank);
-    const Tensor message = sent_.flat(at, own.rows() * theirs.count).reshape({own.rows(), theirs.count});
-    ops.elementwise().cast(message, own.slice_columns(theirs.first, theirs.count));
-    at += outgoing_[static_cast<std::size_t>(rank)] = message.elements();
-    incoming_[static_cast<std::size_t>(rank)] = rows_of(rank, samples) * width;
-  }
-  exchange(ops);
-  at = 0;
-  for (int rank = 0; rank < ranks_; ++rank) {
-    const std::int64_t rows = rows_of(rank, samples);
-    const Tensor message = received_.flat(at, rows * width).reshape({rows, width});
-    for_runs(rank, samples, [&](std::int64_t to, std::int64_t from, std::int64_t count) {
-      ops.elementwise().cast(all.slice_rows(to, count), message.slice_rows(from, count));
-    });
-    at += message.elements();
-  }
-}
-
-void ExchangingAttention::outwards(ops::Ops& ops, const Tensor& own, const Tensor& all, const Columns& columns,
-                                   std::int64_t samples) {
-  const std::int64_t width = of_rank(columns, rank_).count;
-  std::int64_t at = 0;
-  for (int rank = 0; rank < ranks_; ++rank) {
-    const std::int64_t rows = rows_of(rank, samples);
-    const Tensor message = sent_.flat(at, rows * width).reshape({rows, width});
-    for_runs(rank, samples, [&](std::int64_t from, std::int64_t to, std::int64_t count) {
-      ops.elementwise().cast(message.slice_rows(to, count), all.slice_rows(from, count));
-    });
-    at += outgoing_[static_cast<std::size_t>(rank)] = message.elements();
-    incoming_[static_cast<std::size_t>(rank)] = own.rows() * of_rank(columns, rank).count;
-  }
-  exchange(ops);
-  std::int64_t written = 0;  // columns of `own` before which all have a value
-  at = 0;
-  for (int rank = 0; rank < ranks_; ++rank) {
-    const Range& theirs = of_rank(columns, rank);
-    const Tensor message = received_.flat(at, own.rows() * theirs.count).reshape({own.rows(), theirs.count});
-    const std::int64_t again = std::clamp<std::int64_t>(written - theirs.first, 0, theirs.count), rest = theirs.count - again;
-    if (again > 0) ops.elementwise().add(own.slice_columns(theirs.first, again), message.slice_columns(0, again));
-    if (rest > 0) ops.elementwise().cast(own.slice_columns(theirs.first + again, rest), message.slice_columns(again, rest));
-    written = std::max(written, theirs.end());
-    at += message.elements();
-  }
+  exchange_.outwards(ops, d.q, d_all.q, query_, rows);
+  exchange_.outwards(ops, d.k, d_all.k, kv_, rows);
+  exchange_.outwards(ops, d.v, d_all.v, kv_, rows);
 }
 
 }  // namespace lockstep::parallel

@@ -7,7 +7,7 @@
 // together round a ring of hosts.
 
 #include "layout/range.h"
-#include "parallel/context/split_positions.h"
+#include "parallel/context/row_exchange.h"
 
 namespace lockstep::parallel {
 
@@ -37,23 +37,15 @@ class ExchangingAttention final : public SplitAttention {
   void declare_heads(Arena& arena, AttentionTensors& of, const AttentionSizes& sizes) const;
   /// The call that attention gets: all positions, this rank's heads.
   AttentionCall inside(const AttentionCall& call) const;
-  /// Which columns each rank has inside, of matrices that lie outside.
-  using Columns = std::vector<layout::Range>;
-  /// all [all rows, this rank's columns] of every rank's own [its rows, all columns].
-  void inwards(ops::Ops& ops, const Tensor& all, const Tensor& own, const Columns& columns, std::int64_t samples);
-  /// The way back; what several ranks have of a head is summed.
-  void outwards(ops::Ops& ops, const Tensor& own, const Tensor& all, const Columns& columns, std::int64_t samples);
-  /// sent_, of which outgoing_[r] elements are for rank r, to received_, of which incoming_[r] are from it.
-  void exchange(ops::Ops& ops);
+  void connect_exchange(comm::Communicator& group);
 
   ops::Positions together_;                                   ///< of the ranks that exchange
   int host_;                                                  ///< of hosts
   std::unique_ptr<ContextAttention> inner_;                   ///< of this rank's heads, with other hosts where there are any
   std::unique_ptr<comm::Communicator> of_host_, over_hosts_;  ///< where there are several hosts
-  Columns query_, kv_;
-  Tensor sent_, received_;  ///< messages, rank by rank, each a matrix of its own
-  AttentionTensors d_;      ///< inside
-  std::vector<std::int64_t> outgoing_, incoming_;
+  RowExchange exchange_;
+  RowExchange::Columns query_, kv_;  ///< that each rank has inside, of matrices that lie outside
+  AttentionTensors d_;               ///< inside
 };
 
 }  // namespace lockstep::parallel

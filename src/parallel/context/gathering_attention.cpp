@@ -14,10 +14,14 @@ void GatheringAttention::declare(Arena& arena, const AttentionSizes& sizes) {
   const std::int64_t width = sizes.dims.kv_width(), all = all_rows(samples_of(sizes));
   const std::int64_t columns = ops::delta_columns(sizes.dims.heads, sizes.dims.head_size, sizes.type);
   arena.declare(delta_, "delta", Shape{sizes.rows, columns}, DType::f32);
-  arena.declare(message_, "gathered keys", Shape{all, width}, sizes.type);
+  declare_forward(arena, sizes);
   for (Tensor* t : {&dk_sums_, &dv_sums_}) arena.declare(*t, "gradients of all keys", Shape{all, width}, DType::f32);
   for (Tensor* t : {&dk_, &dv_}) arena.declare(*t, "gradients of a run's keys", Shape{positions_, width}, sizes.type);
   if (sizes.type != DType::f32) arena.declare(widened_, "gradients of a run's keys", Shape{positions_, width}, DType::f32);
+}
+
+void GatheringAttention::declare_forward(Arena& arena, const AttentionSizes& sizes) {
+  arena.declare(message_, "gathered keys", Shape{all_rows(samples_of(sizes)), sizes.dims.kv_width()}, sizes.type);
   counts_.resize(static_cast<std::size_t>(ranks_));
 }
 

@@ -13,6 +13,8 @@ class GatheringAttention final : public SplitAttention {
 
   void declare(Arena& arena, AttentionSaved& saved, const AttentionSizes& sizes) const override;
   void declare(Arena& arena, const AttentionSizes& sizes) override;
+  /// What forward() uses of that.
+  void declare_forward(Arena& arena, const AttentionSizes& sizes);
   void forward(ops::Ops& ops, const AttentionTensors& x, const AttentionSaved& saved, const AttentionCall& call) override;
   void backward(ops::Ops& ops, const AttentionTensors& d, const AttentionTensors& x, const AttentionSaved& saved,
                 const AttentionCall& call) override;

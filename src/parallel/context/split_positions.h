@@ -53,6 +53,24 @@ void for_runs(const ops::Positions& own, std::int64_t positions, std::int64_t sa
   }
 }
 
+/// Rows of `samples` samples of `positions` positions, of which rank r has `parts[r]`. Those of one rank lie sample by sample,
+/// all of them in the order of positions.
+struct SplitRows {
+  std::span<const ops::Positions> parts;
+  std::int64_t positions, samples;
+
+  std::int64_t all() const { return samples * positions; }
+  std::int64_t of_rank(int rank) const { return samples * of(rank).count(); }
+  /// visit(first of all rows, first of the rank's rows, count) for each run of neighbours.
+  template <class Visit>
+  void for_runs(int rank, const Visit& visit) const {
+    parallel::for_runs(of(rank), positions, samples, visit);
+  }
+
+ private:
+  const ops::Positions& of(int rank) const { return parts[static_cast<std::size_t>(rank)]; }
+};
+
 /// A way to attend where ranks divide the positions so. Every call is for whole samples.
 class SplitAttention : public ContextAttention {
  public:
@@ -71,12 +89,13 @@ class SplitAttention : public ContextAttention {
   SplitAttention(const SplitAttention&) = delete;
   SplitAttention& operator=(const SplitAttention&) = delete;
   const ops::Positions& positions_of(int rank) const { return now_[static_cast<std::size_t>(rank)]; }
-  std::int64_t rows_of(int rank, std::int64_t samples) const { return samples * positions_of(rank).count(); }
-  std::int64_t all_rows(std::int64_t samples) const { return samples * positions_; }
+  std::int64_t rows_of(int rank, std::int64_t samples) const { return split_rows(samples).of_rank(rank); }
+  std::int64_t all_rows(std::int64_t samples) const { return split_rows(samples).all(); }
   std::int64_t samples_of(const AttentionSizes& sizes) const { return sizes.rows / positions_of(rank_).count(); }
+  SplitRows split_rows(std::int64_t samples) const { return {now_, positions_, samples}; }
   template <class Visit>
   void for_runs(int rank, std::int64_t samples, const Visit& visit) const {
-    parallel::for_runs(positions_of(rank), positions_, samples, visit);
+    split_rows(samples).for_runs(rank, visit);
   }
   void demand_own(const AttentionCall& call) const;
   /// What follows is about the positions that this call's ranks have.

@@ -16,7 +16,9 @@ RankMemory::RankMemory(const EngineConfig& config, const layout::Coordinates& at
                                             config.model, part.dims,
                                             model::CanonicalSizes{.tokens = {config.samples, config.positions},
                                                                   .microbatches = config.plan.microbatches,
-                                                                  .all_microbatches = config.plan.dp * config.plan.microbatches})
+                                                                  .all_microbatches = config.plan.dp * config.plan.microbatches,
+                                                                  .context_rank = at.cp,
+                                                                  .context_ranks = config.plan.cp})
                                       : nullptr),
       device_(device),
       parameter_arena_(config.weights.type == DType::bf16 ? "weights bf16" : "weights fp32", MemoryKind::parameters),
@@ -51,7 +53,9 @@ RankMemory::RankMemory(const EngineConfig& config, const layout::Coordinates& at
   }
   if (part.embedding) activation_arena_.declare(tokens, "tokens", all_tokens, DType::i32);
   if (!part.head) return;
-  activation_arena_.declare(targets, "targets", all_tokens, DType::i32);
+  // In canonical mode the head judges whole samples.
+  const Shape all_targets{canonical ? config.samples * config.positions * config.plan.microbatches : all_tokens.elements()};
+  activation_arena_.declare(targets, "targets", all_targets, DType::i32);
   workspace_arena_.declare(losses, "losses", Shape{config.plan.microbatches * losses_of_microbatch()}, DType::f64);
 }
 

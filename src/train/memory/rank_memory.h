@@ -35,7 +35,7 @@ class RankMemory {
   std::unique_ptr<model::Canonical> canonical;  ///< null: not in canonical mode
   Mirror angles;                                ///< of rotary positions: model/rotation
   ops::WrittenScalars scalars;
-  Tensor tokens, targets;  ///< [samples * positions * micro-batches] i32, where the embedding and the head are
+  Tensor tokens, targets;  ///< [own rows * micro-batches] i32, where the embedding and the head are; Objective says which rows
   Mirror starts;           ///< [samples * positions * micro-batches] i32, of documents, where samples are several
   Mirror losses;           ///< [micro-batches * losses_of_microbatch()] f64, where the head is: sums of token losses
   Tensor drawn;            ///< f32, where start values are rounded; shares its bytes with temporaries

@@ -16,7 +16,7 @@ void check_placements(const EngineConfig& config) {
   const auto cut_like_optimizer = [&](layout::CutOver cut) { return cut == layout::CutOver::none || cut == plan.optimizer.cut; };
   ensure(cut_like_optimizer(plan.parameters.cut) && cut_like_optimizer(plan.gradients.cut),
          "what is cut is cut over the same ranks, the optimizer's state first");
-  ensure(!plan.canonical || (!config.servers && plan.cp == 1), "sums by ranges are of replicas that have whole sequences");
+  ensure(!plan.canonical || !config.servers, "sums by ranges are of replicas");
 }
 
 /// Rows of a micro-batch on both sides of the boundaries, of the positions that the rank has of its samples. With sequence
@@ -27,6 +27,7 @@ model::Rows rows_of(const EngineConfig& config, const RankPart& part) {
   const std::int64_t outside = plan.sequence ? layout::part_of(inside, part.at.tp, plan.tp).count : inside;
   return {.inside = config.samples * inside,
           .outside = config.samples * outside,
+          .judged = config.samples * (plan.canonical ? config.positions : inside),
           .kind = plan.tp == 1     ? parallel::BoundaryKind::local
                   : !plan.sequence ? parallel::BoundaryKind::summing
                                    : parallel::BoundaryKind::splitting};

@@ -1,0 +1,41 @@
+#pragma once
+
+// Ranks that have some positions of every sample each bring the rows of all positions together: each gets some of the columns,
+// for those of its own rows that others get.
+
+#include <span>
+#include <vector>
+
+#include "comm/communicator.h"
+#include "layout/range.h"
+#include "ops/ops.h"
+#include "parallel/context/split_positions.h"
+#include "tensor/arena.h"
+
+namespace lockstep::parallel {
+
+class RowExchange {
+ public:
+  /// Which columns each rank gets; several may get the same.
+  using Columns = std::vector<layout::Range>;
+  void connect(comm::Communicator& group) { group_ = &group; }
+  /// For messages of at most so many elements of all ranks together, `type` each.
+  void declare(Arena& arena, std::int64_t elements, DType type);
+
+  /// all [all rows, this rank's columns] of every rank's own [its rows, all columns]. Collective, as outwards() is.
+  void inwards(ops::Ops& ops, const Tensor& all, const Tensor& own, const Columns& columns, const SplitRows& rows);
+  /// The way back; what several ranks have of a column is summed.
+  void outwards(ops::Ops& ops, const Tensor& own, const Tensor& all, const Columns& columns, const SplitRows& rows);
+
+ private:
+  /// sent_, of which outgoing_[r] elements are for rank r, to received_, of which incoming_[r] are from it.
+  void exchange(ops::Ops& ops);
+  std::int64_t& outgoing(int rank) { return outgoing_[static_cast<std::size_t>(rank)]; }
+  std::int64_t& incoming(int rank) { return incoming_[static_cast<std::size_t>(rank)]; }
+
+  comm::Communicator* group_ = nullptr;
+  Tensor sent_, received_;  ///< messages, rank by rank, each a matrix of its own
+  std::vector<std::int64_t> outgoing_, incoming_;
+};
+
+}  // namespace lockstep::parallel

@@ -1,0 +1,53 @@
+#pragma once
+
+// Canonical mode (numerics.md section 3.8) sums over tokens as one rank does, where ranks divide the positions of samples: they
+// bring the rows of whole samples together, and each makes the sums of some columns.
+
+#include "parallel/context/row_exchange.h"
+
+namespace lockstep::parallel {
+
+class WholeSamples {
+ public:
+  /// `rank` of `ranks` ranks that divide samples of `positions` positions.
+  WholeSamples(std::int64_t positions, int rank, int ranks);
+  /// The ranks that have the samples' other positions; before the first call. Not needed where there are none.
+  void connect(comm::Communicator& group);
+  bool divided() const { return ranks() > 1; }
+  int rank() const { return rank_; }
+  int ranks() const { return static_cast<int>(usual_.size()); }
+  /// Of n columns, or of n things of any kind, those whose sums this rank makes.
+  layout::Range share(std::int64_t n) const { return layout::part_of(n, rank_, ranks()); }
+
+  /// Samples of at most `rows` rows together, of which gather() gets at most `gathered` columns and deal() at most `dealt`. Where
+  /// positions are divided.
+  void declare(Arena& workspace, std::int64_t rows, std::int64_t gathered, std::int64_t dealt, DType type);
+
+  // Collective. `parts`: the positions of a sample that each rank has, by rank; empty: as split_positions() says. A result lies
+  // where it is until the next call of the same function; where positions are whole it is `own`.
+  /// [R', n] of every rank's own [R, n].
+  Tensor gather(ops::Ops& ops, const Tensor& own, std::span<const ops::Positions> parts);
+  /// [R', share(n)]: this rank's columns of every rank's own [R, n].
+  Tensor deal(ops::Ops& ops, const Tensor& own, std::span<const ops::Positions> parts);
+  /// Of x, as many equal pieces as there are ranks, every rank's own.
+  void collect(ops::Ops& ops, const Tensor& x);
+  /// x = the sum of every rank's x, f32.
+  void add_up(ops::Ops& ops, const Tensor& x);
+
+  /// own [R, n] = this rank's rows of all [R', n], of whichever of f32 and bf16 it is.
+  void take_own(ops::Ops& ops, const Tensor& own, const Tensor& all, std::span<const ops::Positions> parts) const;
+
+ private:
+  SplitRows rows(std::int64_t own, std::span<const ops::Positions> parts) const;
+  Tensor bring(ops::Ops& ops, const Tensor& own, std::span<const ops::Positions> parts, const Tensor& to);
+
+  std::int64_t positions_;
+  int rank_;
+  std::vector<ops::Positions> usual_;  ///< by rank
+  comm::Communicator* group_ = nullptr;
+  RowExchange exchange_;
+  RowExchange::Columns columns_;
+  Tensor gathered_, dealt_;  ///< flat
+};
+
+}  // namespace lockstep::parallel
