@@ -42,6 +42,13 @@ std::string summary(const train::TrainingHistory& history, const io::Path& folde
     add("Staleness:   mean {:.2f}, most {} updates between pull and update\n", history.staleness->mean,
         history.staleness->greatest);
   }
+  if (history.offload) {
+    const train::TrainingHistory::Offload& last = *history.offload;
+    add("Offload:     {} read and {} written in the last step, of whose {} it waited {} for them\n",
+        format_bytes(static_cast<std::uint64_t>(last.traffic.read)),
+        format_bytes(static_cast<std::uint64_t>(last.traffic.written)), format_seconds(last.seconds),
+        format_seconds(last.traffic.waited));
+  }
   add("Memory:      {} resident at the most\n", format_bytes(static_cast<std::uint64_t>(lab::peak_resident_mib()) << 20));
   add("Run folder:  {}\n", folder.string());
   if (history.diverged) return text;

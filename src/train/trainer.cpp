@@ -271,6 +271,8 @@ void Trainer::log_step(const StepResult& result, double dt, double waited) {
   if (result.targets == 0)
     parts_.log.warning(fmt::format("step {}: the loss mask leaves no target; the update was left out", state_.step));
   history_.staleness = result.staleness;
+  if (result.offload)
+    history_.offload = {*result.offload, result.forward_seconds + result.backward_seconds + result.update_seconds};
   history_.train.x.push_back(static_cast<double>(state_.step));
   history_.train.y.push_back(result.loss);
   if (bar_)

@@ -66,6 +66,11 @@ struct TrainerParts {
 
 /// What the loop leaves for the summary.
 struct TrainingHistory {
+  /// What a step moved to where things are offloaded, of its seconds without data, evaluations and saves.
+  struct Offload {
+    parallel::SpillTraffic traffic;
+    double seconds = 0;
+  };
   Series train{"train", {}, {}};            ///< loss by step
   Series validation{"validation", {}, {}};  ///< loss by step
   std::string sample;                       ///< the last text, prompt included; on rank 0
@@ -75,6 +80,7 @@ struct TrainingHistory {
   double tokens_per_second = 0;             ///< median over the steps of this run
   std::optional<io::Path> checkpoint;       ///< the last one
   std::optional<Staleness> staleness;       ///< of asynchronous workers
+  std::optional<Offload> offload;           ///< of this rank's last step
 };
 
 class Trainer {

@@ -86,6 +86,7 @@ TEST_F(OffloadCommand, EverythingLearnsTheSameAndIsReadAgain) {
     ASSERT_EQ(run.code, 0) << run.err;
     EXPECT_TRUE(files(disk) == files(memory));
     EXPECT_EQ(losses(disk), losses(memory));
+    EXPECT_NE(run.out.find("written in the last step, of whose "), std::string::npos) << run.out;
     expect_nothing_left();
     const auto text = [&](const std::string& from) {
       return lockstep({"generate", "--model", folder_ / from, "--prompt", "the ", "--tokens", "20"}).out;
@@ -127,6 +128,7 @@ TEST_F(OffloadCommand, WhatALimitNamesLetsARunFit) {
   EXPECT_NE(fits.out.find("memory.offload_params = nvme: each rank keeps 474.34 MiB of weights in /not/there/yet"),
             std::string::npos)
       << fits.out;
+  EXPECT_NE(fits.out.find("each token of a sample reads the weights once more, 256 times"), std::string::npos) << fits.out;
 }
 
 TEST_F(OffloadCommand, ToTheHostOfACpuMovesNothing) {

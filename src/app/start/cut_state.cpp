@@ -138,6 +138,12 @@ std::vector<std::string> notes_on_offload(const RunConfig& config, const train::
     notes.push_back(fmt::format("{}each rank keeps {} {}", setting, fmt::join(parts, ", "),
                                 row.place == "nvme" ? "in " + *to.nvme_path : "in the host's memory"));
   }
+  if (settings.plan.parameters.tier != layout::Tier::device && config.sample.tokens > 0) {
+    notes.push_back(
+        fmt::format("memory.offload_params = {}: each token of a sample reads the weights once more, {} times at "
+                    "every evaluation; sample.tokens=0 leaves samples out",
+                    to.offload_params, config.sample.tokens));
+  }
   if (settings.plan.optimizer.tier != layout::Tier::device && !memory.updater.offloaded_gradients.used()) {
     notes.push_back(
         fmt::format("memory.offload_optimizer = {}: gradients stay in memory: this schedule, parallel.reduce=microbatch, or "
