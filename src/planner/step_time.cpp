@@ -15,7 +15,7 @@ constexpr double kUpdateBytes = 32;  // of a parameter: gradient, master copy an
 
 /// Parameters of a rank, as if all ranks of the model had as many.
 double rank_parameters(const Work& work, const layout::ParallelPlan& plan) {
-  return static_cast<double>(arch::count_parameters(work.model).total) / (static_cast<double>(plan.tp) * plan.pp);
+  return work.parameters / (static_cast<double>(plan.tp) * plan.pp);
 }
 
 /// What waits for weights, of a rank: seconds to gather those of one pass, all stages of it.
@@ -103,6 +103,13 @@ std::pair<RankSeconds, RankSeconds> ranks_of(const Work& work, const layout::Par
 }
 
 }  // namespace
+
+Work::Work(arch::ModelConfig of, std::int64_t positions_of_a_sample, Machine on, System by)
+    : model(std::move(of)),
+      positions(positions_of_a_sample),
+      machine(std::move(on)),
+      system(by),
+      parameters(static_cast<double>(arch::count_parameters(model).total)) {}
 
 std::vector<layout::PassSeconds> stage_seconds(const Work& work, const Candidate& candidate) {
   const MicrobatchSize size{candidate.samples, work.positions};

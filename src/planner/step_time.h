@@ -12,10 +12,12 @@ namespace lockstep::planner {
 
 /// What is planned for.
 struct Work {
+  Work(arch::ModelConfig of, std::int64_t positions_of_a_sample, Machine on, System by = own_system);
   arch::ModelConfig model;
-  std::int64_t positions = 1;
+  std::int64_t positions;
   Machine machine;
-  System system = own_system;
+  System system;
+  double parameters;  ///< of the model
 };
 
 /// A layout with its micro-batch.

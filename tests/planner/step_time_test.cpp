@@ -32,7 +32,7 @@ arch::ModelConfig small_model() {
   return model;
 }
 
-Work plain_work() { return {.model = small_model(), .positions = 256, .machine = plain_machine()}; }
+Work plain_work() { return {small_model(), 256, plain_machine()}; }
 
 TEST(StepTime, ProductsAndAttentionAreTheirFlops) {
   const BlockWork work = block_work(small_model(), {2, 256}, {}, plain_machine(), own_system);

@@ -19,8 +19,10 @@ struct Question {
 };
 
 // A word of its own stands first; an option anywhere.
-constexpr std::array<Question, 9> questions{
-    {{"--advise", "which kinds of parallelism a model and a machine call for, and why", plan_advise},
+constexpr std::array<Question, 11> questions{
+    {{"--machine", "the fastest layouts of a --model, what they take, and why others lose", plan_search},
+     {"--model", "the same, of a --machine", plan_search},
+     {"--advise", "which kinds of parallelism a model and a machine call for, and why", plan_advise},
      {"--published", "what papers measured on A100s beside what the planner says", plan_published},
      {"--draw", "a pipeline's schedule: what each rank does when, and who waits", plan_draw},
      {"--compare", "all schedules for the same ranks and micro-batches, a line each", plan_draw},
@@ -30,10 +32,16 @@ constexpr std::array<Question, 9> questions{
      {"waves", "how well a product's tiles fill a device", plan_waves},
      {"law", "bytes of parameters and optimizer with each ZeRO stage", plan_law}}};
 
-bool asks(const Question& question, const Arguments& arguments) {
-  if (!question.word.starts_with("--")) return !arguments.empty() && arguments.front() == question.word;
-  return std::ranges::any_of(
-      arguments, [&](const std::string& argument) { return argument.substr(0, argument.find('=')) == question.word; });
+const Question* asked(const Arguments& arguments) {
+  const auto is_option = [](const Question& question) { return question.word.starts_with("--"); };
+  for (const Question& question : questions) {
+    if (!is_option(question) && !arguments.empty() && arguments.front() == question.word) return &question;
+  }
+  for (const Question& question : questions) {
+    const auto names = [&](const std::string& word) { return word.substr(0, word.find('=')) == question.word; };
+    if (is_option(question) && std::ranges::any_of(arguments, names)) return &question;
+  }
+  return nullptr;
 }
 
 std::string help() {
@@ -47,10 +55,9 @@ std::string help() {
 }
 
 int plan(const Arguments& arguments) {
-  for (const Question& question : questions) {
-    if (!asks(question, arguments)) continue;
-    const auto first = arguments.begin() + (question.word.starts_with("--") ? 0 : 1);
-    return question.run({first, arguments.end()});
+  if (const Question* question = asked(arguments)) {
+    const auto first = arguments.begin() + (question->word.starts_with("--") ? 0 : 1);
+    return question->run({first, arguments.end()});
   }
   if (std::ranges::any_of(arguments, [](const std::string& word) { return word == "--help" || word == "-h"; })) {
     std::fputs(help().c_str(), stdout);

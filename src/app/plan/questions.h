@@ -6,7 +6,8 @@
 
 namespace lockstep::app {
 
-int plan_draw(const Arguments& arguments);  ///< --draw, --compare
+int plan_draw(const Arguments& arguments);    ///< --draw, --compare
+int plan_search(const Arguments& arguments);  ///< --machine, --model
 int plan_advise(const Arguments& arguments);
 int plan_published(const Arguments& arguments);
 int plan_flops(const Arguments& arguments);

@@ -67,9 +67,7 @@ class Writer {
   }
   /// What others have sent by then, from each in order.
   void receive(int rank, double time, std::vector<Action>& actions) {
-    for (int from = 0; from < map_.ranks(); ++from) {
-      const auto way = ways_.find({rank, from});
-      if (way == ways_.end()) continue;
+    for (auto way = ways_.lower_bound({rank, 0}); way != ways_.end() && way->first.first == rank; ++way) {
       for (std::deque<Sent>& sent = way->second; !sent.empty() && sent.front().time <= time; sent.pop_front()) {
         const Message& message = sent.front().message;
         actions.push_back(action(message.kind, message.stage, message.microbatch));

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
 #include <optional>
 
 #include "layout/pipeline/lives.h"
@@ -19,7 +18,6 @@ bool is_pass(Kind kind) { return kind <= Kind::weight_backward; }
 struct Result {
   Stream stream;  ///< forward, input_backward or weight_backward
   int stage, microbatch;
-  friend auto operator<=>(const Result&, const Result&) = default;
 };
 
 class Simulation {
@@ -28,6 +26,10 @@ class Simulation {
       : actions_(actions), map_(map), stages_(stages), next_(actions.size()), free_(actions.size()) {
     ensure(static_cast<int>(stages.size()) == map.stages(), "every stage's passes have their seconds");
     timeline_.ranks.resize(actions.size());
+    for (const std::vector<Action>& list : actions) {
+      for (const Action& action : list) microbatches_ = std::max(microbatches_, action.microbatch.value + 1);
+    }
+    done_.resize(std::size_t{3} * stages.size() * static_cast<std::size_t>(microbatches_));
   }
 
   Timeline run() {
@@ -60,6 +62,11 @@ class Simulation {
     }
     return needed;
   }
+  std::size_t place(const Result& result) const {
+    const auto stage = static_cast<std::size_t>(result.stage), microbatches = static_cast<std::size_t>(microbatches_);
+    return (static_cast<std::size_t>(result.stream) * stages_.size() + stage) * microbatches +
+           static_cast<std::size_t>(result.microbatch);
+  }
   const PassSeconds& seconds_of(int stage) const { return stages_[static_cast<std::size_t>(stage)]; }
   double duration(std::size_t rank, const Action& action) const {
     const PassSeconds& seconds = seconds_of(stage_of(rank, action));
@@ -72,10 +79,10 @@ class Simulation {
   std::optional<double> ready(std::size_t rank, const Action& action) const {
     double time = free_[rank];
     for (const Result& needed : needs(rank, action)) {
-      const auto found = done_.find(needed);
-      if (found == done_.end()) return std::nullopt;
+      const std::optional<double>& made = done_[place(needed)];
+      if (!made) return std::nullopt;
       const bool sent = map_.rank_of(needed.stage) != static_cast<int>(rank);
-      time = std::max(time, found->second + (sent ? seconds_of(needed.stage).message : 0));
+      time = std::max(time, *made + (sent ? seconds_of(needed.stage).message : 0));
     }
     return time;
   }
@@ -90,7 +97,7 @@ class Simulation {
       free_[rank] = end;
       timeline_.makespan = std::max(timeline_.makespan, end);
       for (const Stream stream : {Stream::forward, Stream::input_backward, Stream::weight_backward}) {
-        if (belongs(action.kind, stream)) done_[{stream, stage_of(rank, action), action.microbatch.value}] = end;
+        if (belongs(action.kind, stream)) done_[place({stream, stage_of(rank, action), action.microbatch.value})] = end;
       }
     }
     ++next_[rank];
@@ -99,7 +106,7 @@ class Simulation {
   void explain(std::size_t rank) {
     const Action& action = actions_[rank][next_[rank]];
     for (const Result& needed : needs(rank, action)) {
-      if (done_.contains(needed)) continue;
+      if (done_[place(needed)]) continue;
       timeline_.deadlock.push_back(fmt::format("rank {}: {} waits for {} of micro-batch {} in stage {} (rank {})", rank,
                                                to_string(action), name_of(needed.stream), needed.microbatch, needed.stage,
                                                map_.rank_of(needed.stage)));
@@ -111,7 +118,8 @@ class Simulation {
   const std::vector<PassSeconds>& stages_;
   std::vector<std::size_t> next_;
   std::vector<double> free_;
-  std::map<Result, double> done_;
+  int microbatches_ = 0;
+  std::vector<std::optional<double>> done_;  ///< when each result is there
   Timeline timeline_;
 };
 

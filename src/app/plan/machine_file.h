@@ -1,0 +1,19 @@
+#pragma once
+
+// The machine that a question is about.
+
+#include <cstdint>
+#include <string>
+
+#include "planner/machine.h"
+
+namespace lockstep::app {
+
+/// A preset by its name, or a TOML file whose keys are those of machine_keys(), with base = "a100" for what it leaves out.
+/// `nodes`: instead of the machine's own number; 0: as it says. Throws UserError with everything that is wrong.
+planner::Machine named_machine(const std::string& name, std::int64_t nodes);
+
+/// Its keys, a line each, for help.
+std::string machine_keys();
+
+}  // namespace lockstep::app

@@ -1,0 +1,21 @@
+#pragma once
+
+// Every layout that a machine, a model and a batch allow.
+
+#include <functional>
+
+#include "planner/step_time.h"
+
+namespace lockstep::planner {
+
+struct SearchQuestion {
+  Work work;
+  std::int64_t global_batch = 1024;  ///< samples of a step
+};
+
+/// Calls take(candidate) for each: degrees that divide the machine's ranks (tensor ranks inside a node, context ranks where
+/// samples are long), micro-batches of powers of two, every schedule, ZeRO stage, place of state, recomputation and tiling.
+/// Blocks are cut so that ranks have as much to do.
+void enumerate(const SearchQuestion& question, const std::function<void(const Candidate&)>& take);
+
+}  // namespace lockstep::planner

@@ -1,0 +1,92 @@
+#include "planner/memory.h"
+
+#include <algorithm>
+
+#include "layout/pipeline/schedules.h"
+#include "train/memory/rank_memory.h"
+
+namespace lockstep::planner {
+namespace {
+
+/// Micro-batches of which a rank of the pipeline keeps activations, in units of its whole share of the model.
+double kept_microbatches(const layout::ParallelPlan& plan) {
+  const double all = plan.microbatches, ranks = plan.pp;
+  if (plan.schedule == "gpipe" || plan.schedule == "breadth-first") return all;
+  if (plan.schedule == "interleaved") return std::min(all, ranks + (ranks - 1) / plan.chunks);
+  return std::min(all, ranks);
+}
+
+/// Of the first rank of the pipeline, which has the table of tokens beside its blocks.
+struct FirstRank {
+  double blocks, parameters;
+};
+FirstRank first_rank(const Work& work, const layout::ParallelPlan& plan) {
+  const auto layers = static_cast<double>(work.model.layers);
+  double blocks = layers / plan.pp;
+  if (!plan.split.empty()) {
+    blocks = 0;
+    const layout::StageMap map = layout::stage_map(plan);
+    for (const int stage : map.stages_of(0)) blocks += static_cast<double>(plan.split[static_cast<std::size_t>(stage)]);
+  }
+  const double table = static_cast<double>(work.model.vocabulary) * static_cast<double>(work.model.width);
+  const double tables = work.model.tied ? table : 2 * table;
+  return {blocks, ((work.parameters - tables) / layers * blocks + (plan.pp == 1 ? tables : table)) / plan.tp};
+}
+
+double kept_bytes(const Work& work, const Candidate& candidate) {
+  const layout::ParallelPlan& plan = candidate.plan;
+  const arch::ModelConfig& model = work.model;
+  const double rows = static_cast<double>(candidate.samples * work.positions) / plan.cp;
+  const auto width = static_cast<double>(model.width), head = static_cast<double>(model.head_size);
+  const double outside = plan.sequence ? width / plan.tp : width;
+  double elements = outside;
+  if (plan.recompute.kind != layout::Recompute::Kind::full) {
+    elements += outside + static_cast<double>(2 * model.heads + 2 * model.kv_heads) * head / plan.tp;
+    if (plan.recompute.kind == layout::Recompute::Kind::none)
+      elements += static_cast<double>((model.gated ? 2 : 1) * model.ffn_width) / plan.tp;
+  }
+  return 2 * rows * elements * first_rank(work, plan).blocks * kept_microbatches(plan);
+}
+
+double state_bytes(const Work& work, const layout::ParallelPlan& plan) {
+  const double parameters = first_rank(work, plan).parameters, replicas = plan.dp * plan.cp;
+  const auto part = [&](const layout::Placement& placed, double bytes) {
+    if (placed.tier != layout::Tier::device) return 0.0;
+    return placed.cut == layout::CutOver::none ? bytes * parameters : bytes * parameters / replicas;
+  };
+  layout::Placement gradients = plan.gradients;
+  if (plan.microbatches > 1) gradients.cut = layout::CutOver::none;  // their sum is reduced once
+  gradients.tier = plan.optimizer.tier;
+  return part(plan.parameters, 2) + part(gradients, 4) + part(plan.optimizer, 12);
+}
+
+}  // namespace
+
+Ledger declared_memory(const Work& work, const Candidate& candidate, const layout::Coordinates& at) {
+  train::EngineConfig config;
+  config.model = work.model;
+  config.weights.type = DType::bf16;
+  config.samples = candidate.samples;
+  config.positions = work.positions;
+  config.plan = candidate.plan;
+  return train::RankMemory(config, at).ledger(0);
+}
+
+DeviceMemory device_memory(const Work& work, const Candidate& candidate) {
+  DeviceMemory most;
+  for (const int stage : {0, candidate.plan.pp - 1}) {
+    const Ledger ledger = declared_memory(work, candidate, {.pp = stage});
+    std::int64_t host = 0;
+    for (const LedgerEntry& entry : ledger.entries()) host += entry.owner == "offloaded state" ? entry.taken : 0;
+    most.bytes = std::max(most.bytes, ledger.total() - host);
+    most.host_bytes = std::max(most.host_bytes, host);
+    if (candidate.plan.pp == 1) break;
+  }
+  return most;
+}
+
+double estimated_bytes(const Work& work, const Candidate& candidate) {
+  return state_bytes(work, candidate.plan) + kept_bytes(work, candidate);
+}
+
+}  // namespace lockstep::planner

@@ -1,0 +1,210 @@
+#include "planner/search.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <map>
+#include <tuple>
+
+#include "arch/shard_rules.h"
+#include "base/units.h"
+#include "layout/pipeline/schedules.h"
+
+namespace lockstep::planner {
+namespace {
+
+/// The estimate leaves temporaries out; what it says is too much is too much.
+constexpr double kEstimated = 1.02;
+/// Of what the estimate leaves out of one layout, what it leaves out of a similar one too.
+constexpr double kSure = 0.95;
+/// Of a family: layouts that are kept, and those whose memory is declared before the search for one that fits ends.
+constexpr std::size_t kKeptInFamily = 4000, kTriedInFamily = 120;
+/// Kinds that people ask for first, of which the search says so where there are none.
+constexpr std::array<std::string_view, 8> kUsualFamilies{"DDP", "ZeRO-1", "ZeRO-2", "ZeRO-3", "offload", "TP", "PP", "TP + PP"};
+
+/// Seconds, and what a layout's parts that are not free to run have to gain.
+double rank_of(double seconds, const layout::ParallelPlan& plan) {
+  constexpr double gain = 0.005;
+  int parts = 0;
+  for (const bool has : {plan.optimizer.tier != layout::Tier::device, plan.parameters.tier != layout::Tier::device,
+                         plan.tiles.cut(), plan.parameters.cut != layout::CutOver::none, plan.cp > 1})
+    parts += has ? 1 : 0;
+  return seconds * (1 + gain * parts);
+}
+double rank_of(const Found& found) { return rank_of(found.time.total(), found.candidate.plan); }
+
+/// As far as the planner can tell.
+bool alike(const Found& one, const Found& other) {
+  return one.time.total() == other.time.total() && one.memory.bytes == other.memory.bytes;
+}
+
+struct Timed {
+  std::pair<double, std::int64_t> rank;  ///< rank_of(), and its number: the first of those that are alike is before the others
+  double bytes;                          ///< estimated
+  Candidate candidate;
+};
+
+/// A family's fastest, by formula.
+class Fastest {
+ public:
+  void take(Timed timed) {
+    all_.push_back(std::move(timed));
+    if (all_.size() < 2 * kKeptInFamily) return;
+    std::ranges::nth_element(all_, all_.begin() + kKeptInFamily, {}, &Timed::rank);
+    all_.resize(kKeptInFamily);
+  }
+  /// The fastest first.
+  const std::vector<Timed>& sorted() {
+    std::ranges::sort(all_, {}, &Timed::rank);
+    return all_;
+  }
+
+ private:
+  std::vector<Timed> all_;
+};
+
+struct Looked {
+  Fastest fastest;
+  double least_bytes = std::numeric_limits<double>::infinity();
+};
+
+class Search {
+ public:
+  explicit Search(const SearchQuestion& question)
+      : question_(question), work_(question.work), limits_(arch::plan_limits(work_.model, work_.positions)) {}
+
+  SearchResult run(int top) {
+    enumerate(question_, [&](const Candidate& candidate) { look(candidate); });
+    double least = std::numeric_limits<double>::infinity();
+    for (auto& [name, looked] : families_) {
+      least = std::min(least, looked.least_bytes);
+      std::vector<Found> fitting = fit(looked.fastest, top);
+      Family family{.name = name, .best = std::nullopt, .reason = {}};
+      if (!fitting.empty()) family.best = fitting.front();
+      result_.families.push_back(std::move(family));
+      result_.best.insert(result_.best.end(), fitting.begin(), fitting.end());
+    }
+    for (const std::string_view name : kUsualFamilies) {
+      if (!families_.contains(std::string(name))) result_.families.push_back({std::string(name), std::nullopt, {}});
+    }
+    result_.least_bytes = families_.empty() ? 0 : least;
+    std::ranges::stable_sort(result_.best, {}, [](const Found& found) { return rank_of(found); });
+    if (result_.best.size() > static_cast<std::size_t>(top)) result_.best.resize(static_cast<std::size_t>(top));
+    for (Family& family : result_.families) family.reason = reason(family);
+    std::ranges::stable_sort(result_.families, {}, [&](const Family& family) {
+      return family.best ? rank_of(*family.best) : std::numeric_limits<double>::infinity();
+    });
+    return std::move(result_);
+  }
+
+ private:
+  void look(const Candidate& candidate) {
+    ++result_.legal;
+    const double bytes = estimated_bytes(work_, candidate);
+    Looked& family = families_[family_of(candidate.plan)];
+    family.least_bytes = std::min(family.least_bytes, bytes);
+    if (bytes > kEstimated * work_.machine.usable_memory()) return;
+    family.fastest.take({{rank_of(step_time(work_, candidate).total(), candidate.plan), result_.legal}, bytes, candidate});
+  }
+
+  /// The first of them that fit, simulated; the fastest first.
+  std::vector<Found> fit(Fastest& fastest, int top) const {
+    std::vector<Found> fitting;
+    std::size_t tried = 0;
+    // What was declared, at least, of a byte that was estimated, by what the estimate depends on.
+    std::map<std::tuple<std::string, layout::Recompute::Kind, layout::CutOver, layout::Tier>, double> declared;
+    for (const Timed& timed : fastest.sorted()) {
+      if (fitting.size() >= static_cast<std::size_t>(top) || tried >= kTriedInFamily) break;
+      const layout::ParallelPlan& plan = timed.candidate.plan;
+      double& share = declared[{plan.schedule, plan.recompute.kind, plan.parameters.cut, plan.optimizer.tier}];
+      if (kSure * timed.bytes * share > work_.machine.usable_memory()) continue;
+      if (!layout::check(plan, limits_, work_.machine.ranks()).empty()) continue;
+      ++tried;
+      const DeviceMemory memory = device_memory(work_, timed.candidate);
+      const double host = static_cast<double>(memory.host_bytes * work_.machine.devices),
+                   bytes = static_cast<double>(memory.bytes);
+      if (bytes > work_.machine.usable_memory() || host > work_.machine.host_memory) {
+        share = share == 0 ? bytes / timed.bytes : std::min(share, bytes / timed.bytes);
+        continue;
+      }
+      const Found found{timed.candidate, simulated_time(work_, timed.candidate), memory};
+      if (std::ranges::none_of(fitting, [&](const Found& other) { return alike(found, other); })) fitting.push_back(found);
+    }
+    std::ranges::stable_sort(fitting, {}, [](const Found& found) { return rank_of(found); });
+    return fitting;
+  }
+
+  std::string reason(const Family& family) const {
+    const double memory = work_.machine.usable_memory();
+    if (!family.best) {
+      const auto looked = families_.find(family.name);
+      if (looked == families_.end()) return "no such layout divides the ranks and the samples of a step";
+      const double least = looked->second.least_bytes;
+      return least > memory
+                 ? fmt::format("does not fit: needs at least {} of {} a device", format_bytes(static_cast<std::uint64_t>(least)),
+                               format_bytes(static_cast<std::uint64_t>(memory)))
+                 : "does not fit, with temporaries";
+    }
+    const StepTime &own = family.best->time, &winner = result_.best.front().time;
+    if (rank_of(*family.best) <= rank_of(result_.best.front())) return {};
+    if (own.total() <= winner.total()) return "gains too little for what it adds";
+    struct Part {
+      double more;
+      std::string_view words;
+    };
+    const std::array<Part, 8> parts{{{own.compute - winner.compute, "products and passes over memory of its shapes"},
+                                     {own.again - winner.again, "what it makes again to fit"},
+                                     {own.tensor - winner.tensor, "waiting for ranks that divide layers or positions"},
+                                     {own.messages - winner.messages, "messages between stages"},
+                                     {own.bubble - winner.bubble, "the pipeline's bubble"},
+                                     {own.gather - winner.gather, "waiting for weights that it gathers or brings"},
+                                     {own.replicas - winner.replicas, "sums of gradients that nothing hides"},
+                                     {own.optimizer - winner.optimizer, "the update"}}};
+    const Part& most = *std::ranges::max_element(parts, {}, &Part::more);
+    return fmt::format("{:.2f} x the time: {} more for {}", own.total() / winner.total(), format_seconds(most.more), most.words);
+  }
+
+  const SearchQuestion& question_;
+  const Work& work_;
+  layout::PlanLimits limits_;
+  std::map<std::string, Looked> families_;
+  SearchResult result_;
+};
+
+}  // namespace
+
+SearchResult search(const SearchQuestion& question, int top) { return Search(question).run(top); }
+
+layout::Timeline simulated(const Work& work, const Candidate& candidate) {
+  const layout::StageMap map = layout::stage_map(candidate.plan);
+  const layout::NamedSchedule& schedule = *layout::find_schedule(candidate.plan.schedule);
+  const auto passes =
+      schedule.passes({.ranks = candidate.plan.pp, .chunks = candidate.plan.chunks, .microbatches = candidate.plan.microbatches});
+  return layout::simulate(layout::bare_actions(passes, map), map, stage_seconds(work, candidate));
+}
+
+StepTime simulated_time(const Work& work, const Candidate& candidate) {
+  StepTime time = step_time(work, candidate);
+  if (candidate.plan.pp == 1) return time;
+  time.bubble = 0;
+  const double busy = time.total() - time.replicas - time.optimizer;
+  time.bubble = std::max(0.0, simulated(work, candidate).makespan - busy);
+  return time;
+}
+
+std::string family_of(const layout::ParallelPlan& plan) {
+  std::string name;
+  for (const auto& [degree, kind] : {std::pair(plan.tp, "TP"), std::pair(plan.cp, "CP"), std::pair(plan.pp, "PP")}) {
+    if (degree > 1) name += fmt::format("{}{}", name.empty() ? "" : " + ", kind);
+  }
+  if (!name.empty()) return name;
+  if (plan.optimizer.tier != layout::Tier::device || plan.parameters.tier != layout::Tier::device) return "offload";
+  if (plan.parameters.cut != layout::CutOver::none) return "ZeRO-3";
+  if (plan.gradients.cut != layout::CutOver::none) return "ZeRO-2";
+  if (plan.optimizer.cut != layout::CutOver::none) return "ZeRO-1";
+  return plan.dp > 1 ? "DDP" : "one device";
+}
+
+}  // namespace lockstep::planner

@@ -1,0 +1,46 @@
+#pragma once
+
+// The fastest layouts that fit, and why others lose.
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "planner/enumerate.h"
+#include "planner/memory.h"
+
+namespace lockstep::planner {
+
+struct Found {
+  Candidate candidate;
+  StepTime time;
+  DeviceMemory memory;
+};
+
+/// Layouts of the same kind: by what divides the model, or where nothing does, by what ranks share out and where it lies.
+struct Family {
+  std::string name;           ///< "DDP", "ZeRO-3", "offload", "TP + PP"
+  std::optional<Found> best;  ///< none: none fits
+  std::string reason;         ///< why it is not the fastest; empty for that one
+};
+
+struct SearchResult {
+  /// Of all families, the fastest first, as simulated, but for half a percent that each of offloading, tiling, gathering weights
+  /// and context parallelism has to gain; of those that take the same time and memory the first one. Empty: none fits.
+  std::vector<Found> best;
+  std::vector<Family> families;
+  std::int64_t legal = 0;  ///< layouts that were looked at
+  double least_bytes = 0;  ///< of a device, about, of the layout that needs least; 0: there was none
+};
+
+/// The `top` fastest. Formulas leave most layouts out; what is returned has its memory declared and its pipeline simulated.
+SearchResult search(const SearchQuestion& question, int top);
+
+/// Its time with the pipeline's lists simulated.
+StepTime simulated_time(const Work& work, const Candidate& candidate);
+/// Every rank's passes.
+layout::Timeline simulated(const Work& work, const Candidate& candidate);
+
+std::string family_of(const layout::ParallelPlan& plan);
+
+}  // namespace lockstep::planner

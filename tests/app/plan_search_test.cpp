@@ -1,0 +1,132 @@
+// `lockstep plan --machine ... --model ...`.
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+
+#include "app/commands.h"
+#include "app/settings/resolve.h"
+#include "app/start/plan.h"
+#include "base/error.h"
+#include "base/json.h"
+#include "io/file.h"
+#include "support/temp_folder.h"
+
+namespace lockstep::app {
+namespace {
+
+std::string printed(const Arguments& arguments) {
+  testing::internal::CaptureStdout();
+  const int code = plan_command().run(arguments);
+  std::string text = testing::internal::GetCapturedStdout();
+  EXPECT_EQ(code, 0);
+  return text;
+}
+
+std::string refusal(const Arguments& arguments) {
+  testing::internal::CaptureStdout();
+  std::string text;
+  try {
+    plan_command().run(arguments);
+  } catch (const UserError& error) {
+    text = error.what();
+  }
+  EXPECT_EQ(testing::internal::GetCapturedStdout(), "") << "nothing is printed before a refusal";
+  return text;
+}
+
+TEST(PlanSearch, NamesTheFastestWhyOthersLoseAndHowToRunIt) {
+  const TempFolder folder;
+  const std::string recipe = (folder / "w.toml").string();
+  const std::string text = printed({"--machine", "a100", "--nodes", "2", "--model", "gpt2_xl", "--global-batch", "64", "--top",
+                                    "3", "--tokens", "1e9", "--price", "2", "--out", recipe});
+  for (const char* part :
+       {"gpt2_xl (1.56 G parameters) on a100: 2 x 8 devices; 64 samples of 1,024 tokens a step, bf16\n", "\n  1 ", "\n  3 ",
+        "the fastest\n", " x the time: ", "\n1.00 G tokens: 15259 steps, ", " at 2 for a device's hour\n"}) {
+    EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
+  }
+  EXPECT_EQ(text.find("\n  4 "), std::string::npos);
+  EXPECT_NE(text.find("\nlockstep launch -n 16 --ppn 8 -- train --config " + recipe + "\n"), std::string::npos);
+  const RunConfig config = settings::resolve({.files = {recipe}, .overrides = {}}).config;
+  EXPECT_TRUE(check(config).empty());
+  EXPECT_TRUE(check_layout(config, 16).empty());
+  EXPECT_EQ(config.model.batch_size * config.optimizer.gas * config.parallel.dp.value_or(0), 64);
+  EXPECT_EQ(config.model.n_embd, 1600);
+}
+
+TEST(PlanSearch, JsonHasTheSameAnswer) {
+  const Json answer = Json::parse(printed({"--model", "gpt2", "--machine", "h100", "--global-batch", "32", "--json"}));
+  EXPECT_EQ(answer.at("ranks").integer(), 8);
+  EXPECT_LE(answer.at("best").array().size(), 10U);
+  const Json& first = answer.at("best").array().at(0);
+  double sum = 0;
+  for (const char* part : {"compute", "again", "tensor", "messages", "bubble", "gather", "replicas", "optimizer"})
+    sum += first.at(part).number();
+  EXPECT_NEAR(sum, first.at("step_seconds").number(), 1e-12);
+  EXPECT_TRUE(
+      answer.at("command").string().starts_with("lockstep launch -n 8 --ppn 8 -- train model=gpt2 model.block_size=1024 "));
+  EXPECT_GE(answer.at("families").array().size(), 5U);
+}
+
+TEST(PlanSearch, MachinesAndModelsComeFromFiles) {
+  const TempFolder folder;
+  const std::string machine = (folder / "m.toml").string(), model = (folder / "config.json").string(),
+                    recipe = (folder / "r.toml").string();
+  io::replace_file(machine, "base = \"a100\"\nname = \"ours\"\ndevices = 4\nmemory = \"40GB\"\ninside_gbps = 50\n");
+  io::replace_file(model,
+                   R"({"model_type": "gpt2", "n_layer": 4, "n_head": 4, "n_embd": 256, "n_positions": 512, "vocab_size": 1000})");
+  const std::string text = printed({"--machine", machine, "--model", model, "--global-batch", "8"});
+  EXPECT_NE(text.find(" on ours: 1 x 4 devices; 8 samples of 512 tokens"), std::string::npos) << text;
+  EXPECT_NE(text.find("--config F.toml, which --out F.toml writes"), std::string::npos) << text;
+  io::replace_file(recipe, "[model]\nn_layer = 3\nn_embd = 96\nn_head = 3\nblock_size = 128\n");
+  EXPECT_NE(printed({"--machine", machine, "--model", recipe, "--global-batch", "8"}).find(" samples of 128 tokens"),
+            std::string::npos);
+}
+
+TEST(PlanSearch, ALargeModelOnManyDevicesIsPlannedInSeconds) {
+  const auto start = std::chrono::steady_clock::now();
+  const std::string text = printed({"--machine", "a100", "--nodes", "128", "--model", "gpt3_175B", "--global-batch", "1536"});
+  RecordProperty("milliseconds", static_cast<int>((std::chrono::steady_clock::now() - start) / std::chrono::milliseconds(1)));
+  EXPECT_NE(text.find("\n  TP + PP "), std::string::npos) << text;
+  EXPECT_NE(text.find("\n  DDP                              -  no such layout divides the ranks and the samples"),
+            std::string::npos);
+}
+
+TEST(PlanSearch, WhatCannotBePlannedIsRefusedWithAllThatIsWrong) {
+  const TempFolder folder;
+  const std::string machine = (folder / "m.toml").string();
+  io::replace_file(machine, "base = \"a100\"\nmemory = 0\nnode = 3\nunits = 1.5\npeak_tflops = \"many\"\n");
+  const std::string all =
+      refusal({"--machine", machine, "--model", "gpt5", "--global-batch", "0", "--seq", "-1", "--tokens", "-1"});
+  for (const char* part :
+       {"m.toml: memory = 0: a device has some", "m.toml:3: node: a machine has no such key\n  -> did you mean nodes?",
+        "units = 1.5: must be a whole number", "peak_tflops: must be a number", "--model gpt5: neither",
+        "--global-batch 0: must be", "--seq -1: must be", "--tokens -1: must be"}) {
+    EXPECT_NE(all.find(part), std::string::npos) << part << "\n" << all;
+  }
+  EXPECT_NE(
+      refusal({"--machine", "a1000", "--model", "gpt2"}).find("--machine a1000: neither a preset nor a file\n  -> a100, h100"),
+      std::string::npos);
+  io::replace_file(machine, "memory = \n");
+  EXPECT_NE(refusal({"--machine", machine, "--model", "gpt2"}).find("m.toml:1: "), std::string::npos);
+  io::replace_file(machine, "base = \"z9\"\n");
+  EXPECT_NE(refusal({"--machine", machine, "--model", "gpt2"}).find("base = z9: there is no such preset"), std::string::npos);
+  EXPECT_NE(refusal({"--machine", "a100"}).find("--model NAME|FILE is missing"), std::string::npos);
+  EXPECT_NE(refusal({"--model", "gpt2"}).find("--machine NAME|FILE is missing"), std::string::npos);
+}
+
+TEST(PlanSearch, WhereNothingFitsTheNearestConstraintIsNamed) {
+  const TempFolder folder;
+  const std::string machine = (folder / "m.toml").string();
+  io::replace_file(machine, "base = \"a100\"\nmemory = \"2GB\"\nreserved = 0\nhost_memory = 0\ndisk_gbps = 0\n");
+  const std::string large = refusal({"--machine", machine, "--model", "llama3_8B", "--global-batch", "8"});
+  EXPECT_NE(large.find("no layout fits: memory is nearest, 1.86 GiB of a device, of which the layout that takes least needs "),
+            std::string::npos)
+      << large;
+  EXPECT_NE(large.find("more nodes (--nodes 2)"), std::string::npos);
+  const std::string batch = refusal({"--machine", "a100", "--nodes", "101", "--model", "gpt2", "--global-batch", "64"});
+  EXPECT_NE(batch.find("--global-batch 64: no layout of 808 ranks"), std::string::npos) << batch;
+}
+
+}  // namespace
+}  // namespace lockstep::app

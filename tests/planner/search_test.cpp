@@ -1,0 +1,122 @@
+// The search for the fastest layout.
+
+#include "planner/search.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+namespace lockstep::planner {
+namespace {
+
+arch::ModelConfig small_model() {
+  arch::ModelConfig model;
+  model.layers = 8;
+  model.heads = model.kv_heads = 8;
+  model.width = 512;
+  model.head_size = 64;
+  model.ffn_width = 2048;
+  model.block_size = 256;
+  model.vocabulary = 1024;
+  return model;
+}
+
+SearchQuestion small_question(double memory) {
+  Machine machine = *find_machine("a100");
+  machine.devices = 4;
+  machine.memory = memory;
+  machine.reserved = 0;
+  return {.work = Work(small_model(), 256, machine), .global_batch = 16};
+}
+
+TEST(Search, EveryLegalLayoutIsLookedAtOnce) {
+  const SearchQuestion question = small_question(80e9);
+  std::set<std::string> seen;
+  std::int64_t count = 0;
+  enumerate(question, [&](const Candidate& one) {
+    const layout::ParallelPlan& plan = one.plan;
+    EXPECT_EQ(plan.ranks(), 4);
+    EXPECT_EQ(plan.dp * one.samples * plan.microbatches, 16);
+    ++count;
+    std::string key;
+    for (const int value :
+         {plan.tp, plan.cp, plan.pp, plan.chunks, static_cast<int>(one.samples), static_cast<int>(plan.sequence),
+          static_cast<int>(plan.recompute.kind), plan.tiles.out, static_cast<int>(plan.parameters.cut),
+          static_cast<int>(plan.gradients.cut), static_cast<int>(plan.optimizer.cut), static_cast<int>(plan.optimizer.tier),
+          static_cast<int>(plan.parameters.tier)})
+      key += std::to_string(value) + " ";
+    seen.insert(key + plan.schedule);
+  });
+  EXPECT_EQ(std::ssize(seen), count);
+  EXPECT_EQ(search(question, 3).legal, count);
+}
+
+TEST(Search, WhatItFindsFitsAndIsRanked) {
+  for (const double memory : {80e9, 400e6, 200e6}) {
+    const SearchQuestion question = small_question(memory);
+    const SearchResult result = search(question, 5);
+    ASSERT_FALSE(result.best.empty()) << memory;
+    EXPECT_LE(result.best.size(), 5U);
+    for (const Found& found : result.best) {
+      EXPECT_LE(static_cast<double>(found.memory.bytes), memory);
+      EXPECT_EQ(found.memory.bytes, device_memory(question.work, found.candidate).bytes);
+      EXPECT_EQ(found.time.total(), simulated_time(question.work, found.candidate).total());
+    }
+    EXPECT_EQ(std::ranges::count_if(result.families, [](const Family& family) { return family.reason.empty(); }), 1);
+    EXPECT_EQ(result.families.front().best->time.total(), result.best.front().time.total());
+  }
+}
+
+TEST(Search, WhatDoesNotFitSaysWhatItNeeds) {
+  const SearchResult result = search(small_question(200e6), 3);
+  const auto ddp = std::ranges::find(result.families, "DDP", &Family::name);
+  ASSERT_NE(ddp, result.families.end());
+  EXPECT_FALSE(ddp->best);
+  EXPECT_TRUE(ddp->reason.starts_with("does not fit: needs at least ")) << ddp->reason;
+  const SearchResult none = search(small_question(1e5), 3);
+  EXPECT_TRUE(none.best.empty());
+  EXPECT_GT(none.least_bytes, 1e5);
+}
+
+TEST(Search, PipelinesTakeAsLongAsTheirSimulation) {
+  const Work work = small_question(80e9).work;
+  Candidate candidate;
+  candidate.plan.pp = 4;
+  candidate.plan.microbatches = 16;
+  const StepTime time = simulated_time(work, candidate);
+  EXPECT_NEAR(time.total(), simulated(work, candidate).makespan + time.replicas + time.optimizer, 1e-9);
+  EXPECT_NEAR(time.total(), step_time(work, candidate).total(), 0.1 * time.total());
+}
+
+TEST(Search, EstimatesAreNearWhatTheEngineDeclares) {
+  const Work work(small_model(), 256, *find_machine("a100"));
+  Candidate candidate;
+  candidate.samples = 64;
+  for (const int pp : {1, 4}) {
+    for (const auto kind : {layout::Recompute::Kind::none, layout::Recompute::Kind::full}) {
+      candidate.plan.pp = pp;
+      candidate.plan.microbatches = 8;
+      candidate.plan.recompute = {kind, 1};
+      const auto declared = static_cast<double>(device_memory(work, candidate).bytes);
+      EXPECT_LT(estimated_bytes(work, candidate), 1.05 * declared);
+      EXPECT_GT(estimated_bytes(work, candidate), 0.4 * declared);
+    }
+  }
+}
+
+TEST(Search, FamiliesAreNamedByWhatDivides) {
+  layout::ParallelPlan plan;
+  EXPECT_EQ(family_of(plan), "one device");
+  plan.dp = 8;
+  EXPECT_EQ(family_of(plan), "DDP");
+  layout::set_zero_level(plan, 2);
+  EXPECT_EQ(family_of(plan), "ZeRO-2");
+  plan.optimizer.tier = layout::Tier::host;
+  EXPECT_EQ(family_of(plan), "offload");
+  plan.tp = plan.pp = 2;
+  EXPECT_EQ(family_of(plan), "TP + PP");
+}
+
+}  // namespace
+}  // namespace lockstep::planner
