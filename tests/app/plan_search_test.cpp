@@ -128,5 +128,21 @@ TEST(PlanSearch, WhereNothingFitsTheNearestConstraintIsNamed) {
   EXPECT_NE(batch.find("--global-batch 64: no layout of 808 ranks"), std::string::npos) << batch;
 }
 
+TEST(PlanSearch, TheWinnersRecipeIsSimulated) {
+  const TempFolder folder;
+  const std::string recipe = (folder / "w.toml").string(), trace = (folder / "t.json").string();
+  printed({"--machine", "a100", "--nodes", "2", "--model", "gpt2", "--global-batch", "64", "--out", recipe});
+  const std::string text = printed({"--simulate", recipe, "--trace", trace});
+  EXPECT_NE(text.find(" on a100: 2 x 8 devices, "), std::string::npos) << text;
+  EXPECT_NE(text.find("\nstep "), std::string::npos) << text;
+  EXPECT_NE(text.find("GiB of a device"), std::string::npos) << text;
+  EXPECT_FALSE(Json::parse(io::read_file(trace)).at("traceEvents").array().empty());
+  EXPECT_NE(refusal({"--simulate", "gpt2"}).find("--simulate gpt2: not a recipe"), std::string::npos);
+  EXPECT_NE(refusal({"--simulate", recipe, "--nodes", "-1"}).find("--nodes -1: must be"), std::string::npos);
+  EXPECT_NE(refusal({"--simulate", recipe, "--nodes", "3"}).find("but there are 24"), std::string::npos);
+  io::replace_file(recipe, "[parallel]\npp = 2\nschedule = \"file:a.csv\"\n");
+  EXPECT_NE(refusal({"--simulate", recipe}).find("a table has no time model"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace lockstep::app

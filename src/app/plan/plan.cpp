@@ -19,8 +19,9 @@ struct Question {
 };
 
 // A word of its own stands first; an option anywhere.
-constexpr std::array<Question, 11> questions{
-    {{"--machine", "the fastest layouts of a --model, what they take, and why others lose", plan_search},
+constexpr std::array<Question, 12> questions{
+    {{"--simulate", "a recipe's step on a machine pass by pass, with its memory, and a trace", plan_simulate},
+     {"--machine", "the fastest layouts of a --model, what they take, and why others lose", plan_search},
      {"--model", "the same, of a --machine", plan_search},
      {"--advise", "which kinds of parallelism a model and a machine call for, and why", plan_advise},
      {"--published", "what papers measured on A100s beside what the planner says", plan_published},

@@ -1,0 +1,116 @@
+// `lockstep plan --simulate F.toml`: a recipe's step on a machine, pass by pass.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "app/command_line.h"
+#include "app/plan/machine_file.h"
+#include "app/plan/named_model.h"
+#include "app/plan/questions.h"
+#include "app/start/pipeline_settings.h"
+#include "app/start/plan.h"
+#include "arch/flops.h"
+#include "arch/shard_rules.h"
+#include "base/error.h"
+#include "base/terminal.h"
+#include "base/units.h"
+#include "io/file.h"
+#include "layout/pipeline/schedules.h"
+#include "layout/pipeline/split.h"
+#include "planner/trace.h"
+
+namespace lockstep::app {
+namespace {
+
+struct Options {
+  std::string recipe, machine = "a100", trace;
+  std::int64_t nodes = 0;
+};
+
+bool parse(const Arguments& arguments, Options& options) {
+  CommandLine line(
+      "plan",
+      "A recipe's step on a machine, without either: passes of every rank of the pipeline, and how memory goes up and "
+      "down. Weights are taken for bf16.");
+  line.option("--simulate", options.recipe, "F.toml", "recipe, as lockstep train --config takes it");
+  line.option("--machine", options.machine, "NAME|FILE", "a100, h100, h200, b200, or machine.toml");
+  line.option("--nodes", options.nodes, "N", "of the machine; 0: as many as the recipe's degrees need");
+  line.option("--trace", options.trace, "OUT.json", "the step for chrome://tracing or Perfetto");
+  line.note("example:\n  lockstep plan --simulate winner.toml --machine a100 --nodes 128 --trace step.json");
+  return line.parse(arguments);
+}
+
+layout::Tier tier_of(const std::string& place) {
+  return place == "none" ? layout::Tier::device : place == "cpu" ? layout::Tier::host : layout::Tier::disk;
+}
+
+/// As many nodes as the degrees need, the last one perhaps not whole: then one, of as many devices.
+void fit_machine(planner::Machine& machine, const RunConfig& config) {
+  const RunConfig::Parallel& parallel = config.parallel;
+  const std::int64_t ranks = parallel.dp.value_or(1) * parallel.tp * parallel.cp * parallel.pp;
+  machine.devices = std::min(machine.devices, ranks);
+  machine.nodes = (ranks + machine.devices - 1) / machine.devices;
+}
+
+planner::Candidate candidate_of(const RunConfig& config, const planner::Work& work) {
+  const std::int64_t ranks = work.machine.ranks();
+  planner::Candidate candidate{.plan = layout_of(config, ranks), .samples = config.model.batch_size};
+  layout::ParallelPlan& plan = candidate.plan;
+  if (schedule_file(plan.schedule)) {
+    throw UserError(fmt::format("parallel.schedule = {}: a table has no time model", plan.schedule),
+                    "lockstep plan --draw draws it; or one of the named schedules");
+  }
+  plan.optimizer.tier = tier_of(config.memory.offload_optimizer);
+  plan.parameters.tier = tier_of(config.memory.offload_params);
+  plan.activations = tier_of(config.memory.offload_activations);
+  plan.ranks_per_host = static_cast<int>(work.machine.devices);
+  if (std::vector<Problem> problems = layout::check(plan, arch::plan_limits(work.model, work.positions), ranks);
+      !problems.empty())
+    throw UserError(std::move(problems));
+  if (plan.pp > 1 && plan.split.empty()) {
+    plan.split = layout::balanced_split(layout::stage_map(plan), work.model.layers,
+                                        arch::part_flops_per_token(work.model, work.positions));
+  }
+  return candidate;
+}
+
+void print_memory(const planner::SimulatedStep& step) {
+  std::vector<Series> series;
+  for (const std::size_t rank : {std::size_t{0}, step.memory.size() - 1}) {
+    Series one{.name = fmt::format("pipeline rank {}", rank), .x = {}, .y = {}};
+    for (const planner::MemoryPoint& point : step.memory[rank]) {
+      one.x.push_back(point.seconds);
+      one.y.push_back(point.bytes / 0x1p30);
+    }
+    series.push_back(std::move(one));
+    if (step.memory.size() == 1) break;
+  }
+  fmt::print("{}", plot("GiB of a device", "seconds", series));
+}
+
+}  // namespace
+
+int plan_simulate(const Arguments& arguments) {
+  Options options;
+  if (!parse(arguments, options)) return 0;
+  if (!options.recipe.ends_with(".toml"))
+    throw UserError(fmt::format("--simulate {}: not a recipe", options.recipe), "a .toml file, as plan --out F.toml writes it");
+  if (options.nodes < 0) throw UserError(fmt::format("--nodes {}: must be 0 or above", options.nodes), "--nodes 16");
+  const NamedModel recipe = named_model(options.recipe, 0);
+  planner::Machine machine = named_machine(options.machine, options.nodes);
+  if (options.nodes == 0) fit_machine(machine, recipe.config);
+  const planner::Work work(recipe.model(), recipe.config.model.block_size, machine);
+  const planner::Candidate candidate = candidate_of(recipe.config, work);
+  const planner::SimulatedStep step = simulate_step(work, candidate);
+  fmt::print("{} on {}: {} x {} devices, {}\n", options.recipe, machine.name, machine.nodes, machine.devices,
+             layout::describe(candidate.plan));
+  fmt::print("step {}: passes {} (ranks of the pipeline wait {:.1f} %), sums over ranks that nothing hides {}, update {}\n",
+             format_seconds(step.seconds()), format_seconds(step.timeline.makespan), 100 * bubble(step.timeline),
+             format_seconds(step.end.replicas), format_seconds(step.end.optimizer));
+  print_memory(step);
+  if (!options.trace.empty()) io::replace_file(options.trace, chrome_trace(step).dump());
+  return 0;
+}
+
+}  // namespace lockstep::app

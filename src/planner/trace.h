@@ -1,0 +1,31 @@
+#pragma once
+
+// A step that was simulated, to look at: what each rank of the pipeline does when, and how its memory goes up and down.
+
+#include <vector>
+
+#include "base/json.h"
+#include "planner/search.h"
+
+namespace lockstep::planner {
+
+struct MemoryPoint {
+  double seconds;
+  double bytes;  ///< from then on
+};
+
+struct SimulatedStep {
+  layout::Timeline timeline;
+  StepEnd end;                                   ///< behind the last pass of all ranks
+  std::vector<std::vector<MemoryPoint>> memory;  ///< of a device of each rank of the pipeline
+  double seconds() const { return timeline.makespan + end.replicas + end.optimizer; }
+};
+
+/// Memory is what the engine declares; activations go up with a chunk's forward pass and down with its backward pass, and are all
+/// there at the peak of each rank's list.
+SimulatedStep simulate_step(const Work& work, const Candidate& candidate);
+
+/// In Chrome's trace event format, which Perfetto reads too: a row a rank, and a counter of its bytes. Times in microseconds.
+Json chrome_trace(const SimulatedStep& step);
+
+}  // namespace lockstep::planner
