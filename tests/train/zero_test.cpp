@@ -47,6 +47,16 @@ TEST(Zero, LevelsLearnTheSameBitsInBf16) {
   }
 }
 
+// What is drawn for an element depends on its place in the whole parameter, not in a rank's part.
+TEST(Zero, LevelsRoundStochasticallyAlike) {
+  OptimizerSettings rounded;
+  rounded.moments = DType::bf16;
+  rounded.rounding = Rounding::stochastic;
+  for (const parallel::WeightStorage& weights : {parallel::WeightStorage{}, support::bf16_alone}) {
+    for (const int ranks : {2, 3}) expect_alike_at_all_levels({.ranks = ranks, .weights = weights, .optimizer = rounded});
+  }
+}
+
 TEST(Zero, LevelsReduceEachMicroBatchAlike) {
   for (const int microbatches : {1, 3}) {
     for (const arch::ModelConfig& model : {support::tiny_model(), support::tiny_llama()}) {
