@@ -1,6 +1,6 @@
 #include "planner/enumerate.h"
 
-#include <array>
+#include <algorithm>
 #include <map>
 #include <tuple>
 
@@ -62,7 +62,7 @@ class Enumerator {
     for (const layout::NamedSchedule& schedule : layout::schedules()) {
       for (const int chunks : {1, 2, 3, 4, 6, 8}) {
         const layout::PipelineShape shape{.ranks = plan.pp, .chunks = chunks, .microbatches = plan.microbatches};
-        if (plan.pp * chunks > work_.model.layers || !check(schedule, shape).empty()) continue;
+        if (std::int64_t{plan.pp} * chunks > work_.model.layers || !check(schedule, shape).empty()) continue;
         plan.schedule = schedule.name;
         plan.chunks = chunks;
         plan.split = split(schedule, shape);

@@ -148,8 +148,9 @@ class Search {
                  : "does not fit, with temporaries";
     }
     const StepTime &own = family.best->time, &winner = result_.best.front().time;
-    if (rank_of(*family.best) <= rank_of(result_.best.front())) return {};
-    if (own.total() <= winner.total()) return "gains too little for what it adds";
+    if (family.name == family_of(result_.best.front().candidate.plan)) return {};
+    if (own.total() == winner.total()) return "as fast, and gains nothing by what it adds";
+    if (own.total() < winner.total()) return "gains too little by what it adds";
     struct Part {
       double more;
       std::string_view words;

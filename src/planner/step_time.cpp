@@ -104,8 +104,8 @@ std::pair<RankSeconds, RankSeconds> ranks_of(const Work& work, const layout::Par
 
 }  // namespace
 
-Work::Work(arch::ModelConfig of, std::int64_t positions_of_a_sample, Machine on, System by)
-    : model(std::move(of)),
+Work::Work(const arch::ModelConfig& of, std::int64_t positions_of_a_sample, Machine on, System by)
+    : model(of),
       positions(positions_of_a_sample),
       machine(std::move(on)),
       system(by),

@@ -12,7 +12,7 @@ namespace lockstep::planner {
 
 /// What is planned for.
 struct Work {
-  Work(arch::ModelConfig of, std::int64_t positions_of_a_sample, Machine on, System by = own_system);
+  Work(const arch::ModelConfig& of, std::int64_t positions_of_a_sample, Machine on, System by = own_system);
   arch::ModelConfig model;
   std::int64_t positions;
   Machine machine;

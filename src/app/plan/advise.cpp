@@ -2,9 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <array>
+#include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <optional>
 
 #include "app/command_line.h"
 #include "app/plan/questions.h"

@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "app/command_line.h"
 #include "app/plan/machine_file.h"
 #include "app/plan/named_model.h"
