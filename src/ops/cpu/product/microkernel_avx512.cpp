@@ -60,7 +60,7 @@
   CLEAR("16", "17") \
   CLEAR("18", "19") CLEAR("20", "21") CLEAR("22", "23") CLEAR("24", "25") CLEAR("26", "27") CLEAR("28", "29") CLEAR("30", "31")
 
-#define FETCH_AHEAD "prefetcht1 (%[ahead])\n\tprefetcht1 64(%[ahead])\n\taddq %[ahead_s], %[ahead]\n\t"
+#define FETCH_AHEAD "prefetcht1 (%[ahead])\n\tprefetcht1 64(%[ahead])\n\taddq 32(%[ends]), %[ahead]\n\t"
 
 #define ALL_BASES(bytes)                                                                      \
   "addq $" bytes ", %[a]\n\taddq $" bytes ", %[a2]\n\taddq $" bytes ", %[a4]\n\taddq $" bytes \
@@ -83,42 +83,51 @@
   "jnz 3b\n\t"                                 \
   "4:\n\t"
 
-#define ADD_ROW(low, high)                                                                        \
-  "vaddps (%[from]), %%zmm" low ", %%zmm" low "\n\tvaddps 64(%[from]), %%zmm" high ", %%zmm" high \
-  "\n\taddq %[from_s], %[from]\n\t"
-#define STORE_ROW(low, high) "vmovups %%zmm" low ", (%[to])\n\tvmovups %%zmm" high ", 64(%[to])\n\taddq %[to_s], %[to]\n\t"
+// The loop is done with a and b: their registers walk through what is added and stored.
+#define ADD_ROW(low, high) \
+  "vaddps (%[a]), %%zmm" low ", %%zmm" low "\n\tvaddps 64(%[a]), %%zmm" high ", %%zmm" high "\n\taddq 8(%[ends]), %[a]\n\t"
+#define STORE_ROW(low, high) "vmovups %%zmm" low ", (%[b])\n\tvmovups %%zmm" high ", 64(%[b])\n\taddq 24(%[ends]), %[b]\n\t"
 #define ALL_ROWS(row)                                                                                                       \
   row("4", "5") row("6", "7") row("8", "9") row("10", "11") row("12", "13") row("14", "15") row("16", "17") row("18", "19") \
       row("20", "21") row("22", "23") row("24", "25") row("26", "27") row("28", "29") row("30", "31")
-#define FINISH                 \
-  "testq %[from], %[from]\n\t" \
+#define FINISH                                                             \
+  "movq (%[ends]), %[a]\n\tmovq 16(%[ends]), %[b]\n\ttestq %[a], %[a]\n\t" \
   "jz 5f\n\t" ALL_ROWS(ADD_ROW) "5:\n\t" ALL_ROWS(STORE_ROW)
 
 #define CLOBBERED                                                                                                              \
   "zmm0", "zmm1", "zmm2", "zmm3", "zmm4", "zmm5", "zmm6", "zmm7", "zmm8", "zmm9", "zmm10", "zmm11", "zmm12", "zmm13", "zmm14", \
       "zmm15", "zmm16", "zmm17", "zmm18", "zmm19", "zmm20", "zmm21", "zmm22", "zmm23", "zmm24", "zmm25", "zmm26", "zmm27",     \
       "zmm28", "zmm29", "zmm30", "zmm31", "cc", "memory"
-#define TILE [from] "+r"(from), [to] "+r"(to), [b] "+r"(b), [k] "+r"(k), [a] "+r"(a), [ahead] "+r"(ahead)
-#define STEPS [from_s] "m"(from_s), [to_s] "m"(to_s), [ahead_s] "m"(ahead_s)
+#define TILE [b] "+r"(b), [k] "+r"(k), [a] "+r"(a), [ahead] "+r"(ahead)
 
 namespace lockstep::ops::cpu {
+namespace {
+
+// What the assembly reads from memory, by these offsets: registers are for rows. Steps in bytes.
+struct Ends {
+  const float* from;        // 0
+  std::int64_t from_step;   // 8
+  float* to;                // 16
+  std::int64_t to_step;     // 24
+  std::int64_t ahead_step;  // 32
+};
+
+}  // namespace
 
 __attribute__((target("avx512f,prfchw"))) void tile_14x32_avx512(const TileStep& step) {
-  const float *a = step.a, *b = step.b, *from = step.from;
-  float* to = step.to;
-  std::int64_t k = step.k;
-  const std::int64_t from_s = step.from_stride * 4, to_s = step.to_stride * 4;
+  const float *a = step.a, *b = step.b;
   const void* ahead = step.ahead != nullptr ? step.ahead : a;
-  const std::int64_t ahead_s = step.ahead != nullptr ? step.ahead_stride : 0;
-  if (from != nullptr)
+  std::int64_t k = step.k;
+  const Ends ends{step.from, step.from_stride * 4, step.to, step.to_stride * 4, step.ahead != nullptr ? step.ahead_stride : 0};
+  if (step.from != nullptr)
     for (int row = 0; row < 14; ++row) {
-      __builtin_prefetch(from + row * step.from_stride);
-      __builtin_prefetch(from + row * step.from_stride + 16);
+      __builtin_prefetch(step.from + row * step.from_stride);
+      __builtin_prefetch(step.from + row * step.from_stride + 16);
     }
-  if (to != from)
+  if (step.to != step.from)
     for (int row = 0; row < 14; ++row) {
-      __builtin_prefetch(to + row * step.to_stride, 1);
-      __builtin_prefetch(to + row * step.to_stride + 16, 1);
+      __builtin_prefetch(step.to + row * step.to_stride, 1);
+      __builtin_prefetch(step.to + row * step.to_stride + 16, 1);
     }
   if (step.a_k == 1) {
     const std::int64_t two = 2 * step.a_row, s = step.a_row * 4;
@@ -126,13 +135,13 @@ __attribute__((target("avx512f,prfchw"))) void tile_14x32_avx512(const TileStep&
     asm volatile(LOOP(RAW_K("0", "0") RAW_K("128", "4") RAW_K("256", "8") RAW_K("384", "12"), FETCH_AHEAD ALL_BASES("16"),
                       RAW_K("0", "0"), ALL_BASES("4")) FINISH
                  : TILE, [a2] "+r"(a2), [a4] "+r"(a4), [a6] "+r"(a6), [a8] "+r"(a8), [a10] "+r"(a10), [a12] "+r"(a12)
-                 : STEPS, [s] "r"(s)
+                 : [ends] "r"(&ends), [s] "r"(s)
                  : CLOBBERED);
   } else {
     asm volatile(LOOP(STRIP_K("0", "0") STRIP_K("128", "56") STRIP_K("256", "112") STRIP_K("384", "168"),
                       FETCH_AHEAD "addq $224, %[a]\n\t", STRIP_K("0", "0"), "addq $56, %[a]\n\t") FINISH
                  : TILE
-                 : STEPS
+                 : [ends] "r"(&ends)
                  : CLOBBERED);
   }
 }
