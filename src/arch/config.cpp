@@ -95,6 +95,7 @@ layout::ShardedDims whole_dims(const ModelConfig& config) {
           .ffn_width = config.ffn_width,
           .gated = config.gated,
           .vocabulary = config.vocabulary,
+          .all_heads = config.heads,
           .heads_per_kv = config.heads / config.kv_heads,
           .greatest_vocabulary = config.vocabulary};
 }

@@ -289,7 +289,7 @@ Layout plain(const Layout& layout) {
   const bool hosts = plan.context == layout::ContextMethod::ulysses_ring;
   same.plan.ranks_per_host = hosts ? plan.ranks_per_host : same.plan.ranks();
   // With one micro-batch or one rank there is one order of additions.
-  if (plan.dp > 1 && plan.microbatches > 1) same.plan.reduce = plan.reduce;
+  if (plan.dp * plan.cp > 1 && plan.microbatches > 1) same.plan.reduce = plan.reduce;
   return same;
 }
 

@@ -4,6 +4,7 @@
 // in every layout, so that the ranks of a layout have whole branches of one tree.
 
 #include "layout/range.h"
+#include "layout/sharded_dims.h"
 
 namespace lockstep::layout {
 
@@ -14,5 +15,24 @@ inline bool divides_canonical_ranges(std::int64_t parts) { return parts >= 1 && 
 
 /// Of n things of the whole model or step, those in a range.
 inline Range canonical_range(std::int64_t n, int range) { return part_of(n, range, canonical_ranges); }
+
+/// Whether heads that are divided into `parts` parts have key/value heads, `group` heads of the model to each, in two of them.
+inline bool parts_share_kv_heads(const Range& heads, int parts, std::int64_t group) {
+  for (int i = 1; i < parts; ++i) {
+    const std::int64_t head = heads.first + part_of(heads.count, i, parts).first;
+    if (head % group != 0 && head > heads.first && head < heads.end()) return true;
+  }
+  return false;
+}
+
+/// Whether tensor ranks do so with the model's heads.
+inline bool tensor_ranks_share_kv_heads(const ShardedDims& dims) {
+  return parts_share_kv_heads({0, dims.all_heads}, dims.vocabulary_parts, dims.heads_per_kv);
+}
+/// Or ranks that exchange positions for a tensor rank's heads.
+inline bool ranks_share_kv_heads(const ShardedDims& dims, int context_ranks) {
+  return tensor_ranks_share_kv_heads(dims) ||
+         parts_share_kv_heads({dims.first_head, dims.heads}, context_ranks, dims.heads_per_kv);
+}
 
 }  // namespace lockstep::layout

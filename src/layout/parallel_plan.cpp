@@ -7,6 +7,7 @@
 #include <array>
 #include <charconv>
 #include <numeric>
+#include <ranges>
 #include <utility>
 
 #include "layout/canonical_grid.h"
@@ -216,6 +217,26 @@ void check_canonical_context(const ParallelPlan& plan, const PlanLimits& limits,
   }
 }
 
+// Heads that share a key/value head are divided where ranges end. Those of tensor ranks end there, but half of those may not.
+void check_canonical_heads(const ParallelPlan& plan, const PlanLimits& limits, std::vector<Problem>& problems) {
+  const std::int64_t kv_heads = limits.kv_heads > 0 ? limits.kv_heads : limits.heads;
+  const std::int64_t group = std::max<std::int64_t>(1, limits.heads / kv_heads);
+  const auto cuts_part = [&](std::int64_t cut) {
+    const auto ends = [&](int range) { return canonical_range(limits.heads, range).first == cut; };
+    return cut % group != 0 && std::ranges::none_of(std::views::iota(0, canonical_ranges), ends);
+  };
+  for (int rank = 0; rank < plan.tp * plan.cp; ++rank) {
+    const Range heads = part_of(limits.heads, rank / plan.cp, plan.tp);
+    if (!cuts_part(heads.first + part_of(heads.count, rank % plan.cp, plan.cp).first)) continue;
+    problems.push_back(
+        {fmt::format("parallel.tp = {}, parallel.cp = {}: ranks would divide the {} heads of the model where a key/value head is "
+                     "shared, and inside one of the {} ranges of numerics.canonical = true",
+                     plan.tp, plan.cp, limits.heads, canonical_ranges),
+         "parallel.cp=1, or numerics.canonical=false"});
+    break;
+  }
+}
+
 // What canonical mode sums by ranges is cut where ranges end, and by powers of two, as the tree is.
 void check_canonical(const ParallelPlan& plan, const PlanLimits& limits, std::vector<Problem>& problems) {
   constexpr std::string_view off = "numerics.canonical=false";
@@ -240,18 +261,8 @@ void check_canonical(const ParallelPlan& plan, const PlanLimits& limits, std::ve
         {"parallel.reduce = microbatch: numerics.canonical = true adds micro-batches and ranks in the order of one tree",
          fmt::format("parallel.reduce=step, or {}", off)});
   }
-  const std::int64_t kv_heads = limits.kv_heads > 0 ? limits.kv_heads : limits.heads;
-  const std::int64_t group = std::max<std::int64_t>(1, limits.heads / kv_heads);
-  for (int rank = 1; rank < plan.tp * plan.cp; ++rank) {
-    const Range heads = part_of(limits.heads, rank / plan.cp, plan.tp);
-    if ((heads.first + part_of(heads.count, rank % plan.cp, plan.cp).first) % group == 0) continue;
-    problems.push_back(
-        {fmt::format("parallel.tp = {}, parallel.cp = {}: the model has {} key/value heads, so ranks would share one, and add up "
-                     "their parts of its gradient, which numerics.canonical = true has no fixed ranges for",
-                     plan.tp, plan.cp, kv_heads),
-         fmt::format("a parallel.tp x parallel.cp that divides {}, or {}", kv_heads, off)});
-    break;
-  }
+  if (divides_canonical_ranges(plan.tp) && divides_canonical_ranges(2 * std::int64_t{plan.cp}))
+    check_canonical_heads(plan, limits, problems);
 }
 
 }  // namespace

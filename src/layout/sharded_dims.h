@@ -15,6 +15,7 @@ struct ShardedDims {
   bool gated = false;           ///< the feed-forward layer has a gate beside what goes up
   std::int64_t vocabulary = 0;  ///< V: tokens, those of the rank's part where the vocabulary is divided
 
+  std::int64_t all_heads = 0;      ///< of the model
   std::int64_t first_head = 0;     ///< of the model's
   std::int64_t first_kv_head = 0;  ///< of the model's
   std::int64_t heads_per_kv = 1;   ///< heads of the model that share a KV head; of those here it may be fewer at both ends

@@ -78,8 +78,14 @@ void AttentionLayer::backward(const Pass& pass, const LayerWeights& w, const Gra
   sub_layer_.push_out(gradients, attention, d_branch);
 
   const Tensor d_qkv = top(scratch.d_qkv);
-  context_.attention.backward(context_.ops, split(d_qkv, d_attention), split(top(saved.qkv), attention), saved.attention_saved,
-                              call(pass));
+  const parallel::AttentionTensors d_heads = split(d_qkv, d_attention), heads = split(top(saved.qkv), attention);
+  if (const Canonical* canonical = context_.canonical; canonical != nullptr && canonical->keys().any()) {
+    const parallel::KeySums& keys = canonical->keys();
+    context_.attention.backward(context_.ops, keys.begin(context_.ops, d_heads), heads, saved.attention_saved, call(pass));
+    keys.finish(context_.ops, *context_.boundaries.attention, d_heads);
+  } else {
+    context_.attention.backward(context_.ops, d_heads, heads, saved.attention_saved, call(pass));
+  }
   rotate_back(context_, turned(d_qkv), pass);
   const Tensor x = saved.x.slice_rows(0, d.rows()), stats = saved.stats1.slice_rows(0, d.rows());
   sub_layer_.enter_backward(pass, w, gradients, {x, stats, d_qkv, d}, scratch);

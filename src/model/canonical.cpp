@@ -44,6 +44,7 @@ Range rows_of(const Range& range, const ops::Positions& positions) {
 Canonical::Canonical(const arch::ModelConfig& config, const layout::ShardedDims& dims, const CanonicalSizes& sizes)
     : sizes_(sizes),
       samples_(sizes.tokens.positions, sizes.context_rank, sizes.context_ranks),
+      keys_(dims, config.kv_heads, sizes.context_ranks),
       dims_(dims),
       table_rows_(config.position == arch::PositionKind::learned ? config.block_size : 0) {
   ensure(layout::canonical_ranges % (dims.vocabulary_parts * sizes.context_ranks) == 0, "ranks divide the ranges evenly");
@@ -87,6 +88,8 @@ void Canonical::take_vocabulary(const arch::ModelConfig& config, int first, int 
 void Canonical::declare(Arena& gradients, Arena& workspace, DType type, bool embedding, bool head) {
   const std::int64_t width = dims_.width, microbatch = sizes_.tokens.rows();
   workspace.declare(partials_, "sums of ranges", Shape{2, ranges_, width}, DType::f32);
+  const std::int64_t own = parallel::split_positions(sizes_.tokens.positions, samples_.rank(), samples_.ranks()).count();
+  keys_.declare(workspace, sizes_.tokens.samples * own);
   if (samples_.divided()) {
     samples_.declare(workspace, microbatch, std::max({width, dims_.attention_width(), dims_.ffn_width}),
                      std::max({width, dims_.qkv_width(), dims_.up_width()}), type);

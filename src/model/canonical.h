@@ -13,6 +13,7 @@
 #include "ops/ops.h"
 #include "ops/weight_work.h"
 #include "parallel/boundary.h"
+#include "parallel/context/key_sums.h"
 #include "parallel/context/whole_samples.h"
 #include "tensor/arena.h"
 
@@ -55,6 +56,7 @@ class Canonical {
   const layout::Range& judged() const { return judged_; }
   /// The number of the first range of the vocabulary that is judged here.
   int first_vocabulary_range() const { return first_vocabulary_range_; }
+  const parallel::KeySums& keys() const { return keys_; }
   /// Ranks that divide positions, and how they bring them together.
   parallel::WholeSamples& samples() { return samples_; }
 
@@ -96,6 +98,7 @@ class Canonical {
 
   CanonicalSizes sizes_;
   parallel::WholeSamples samples_;
+  parallel::KeySums keys_;
   layout::Range judged_;
   int first_vocabulary_range_;
   layout::ShardedDims dims_;

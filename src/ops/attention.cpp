@@ -29,6 +29,22 @@ void check_result(const Tensor& result, const Tensor& like, std::string_view nam
   check_matrix(result, like.rows(), like.columns(), name, result.dtype == DType::f32 || further ? DType::f32 : type);
 }
 
+void check_parts(const AttentionBackward& call) {
+  if (call.parts.empty()) return;
+  const AttentionShape& shape = call.shape;
+  std::int64_t head = 0;
+  for (const HeadPart& part : call.parts) {
+    demand(part.first == head && part.count > 0, "parts", "they have every head once, in order");
+    head += part.count;
+    demand(shape.kv_head_of(part.first) == part.kv_head && shape.kv_head_of(head - 1) == part.kv_head, "parts",
+           "the heads of a part share a key/value head");
+    demand(part.range >= 0 && part.range < most_head_ranges, "parts", "their ranges are those of a tree");
+  }
+  demand(head == shape.heads, "parts", "they have every head once, in order");
+  demand(!call.further, "parts", "their sum begins at zero");
+  check_dense(call.part_sums, 2 * call.k.rows() * std::ssize(call.parts) * shape.head_size, "part_sums");
+}
+
 }  // namespace
 
 std::int64_t delta_columns(std::int64_t heads, std::int64_t head_size, DType type) {
@@ -50,7 +66,7 @@ void Attention::forward(const AttentionForward& call) {
 }
 
 void Attention::backward(const AttentionBackward& call) {
-  const auto& [dq, dk, dv, delta, d_o, o, lse, q, k, v, shape, dropout, further, starts] = call;
+  const auto& [dq, dk, dv, delta, d_o, o, lse, q, k, v, shape, dropout, further, starts, parts, part_sums] = call;
   check_shape(shape, dropout);
   demand(shape.queries > 0 || shape.keys == 0, "attention backward", "a query sees the keys");
   const DType type = storage_of(q, "q");
@@ -63,7 +79,8 @@ void Attention::backward(const AttentionBackward& call) {
   check_dense(lse, shape.samples * shape.heads * shape.queries, "lse");
   check_dense(delta, q.rows() * delta_columns(shape.heads, shape.head_size, dq.dtype), "delta");
   check_starts(starts, shape.samples, shape.end());
-  check_device({&dq, &dk, &dv, &delta, &d_o, &o, &lse, &q, &k, &v, &starts});
+  check_parts(call);
+  check_device({&dq, &dk, &dv, &delta, &d_o, &o, &lse, &q, &k, &v, &starts, &part_sums});
   const OpScope running = scope("backward");
   do_backward(call);
 }

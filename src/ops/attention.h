@@ -6,6 +6,7 @@
 // keys of a block, in order. q, k, v, o and their gradients are f32 or bf16; what happens between them is f32.
 
 #include <algorithm>
+#include <span>
 
 #include "ops/dropout.h"
 #include "ops/op_scope.h"
@@ -64,6 +65,14 @@ struct AttentionForward {
   Tensor starts = {};
 };
 
+/// Neighbouring heads that share a key/value head and give a part of its gradients that is summed by itself: number `range` of
+/// those whose sums are added as a binary tree does (numerics.md section 3.8).
+struct HeadPart {
+  std::int64_t kv_head = 0, first = 0, count = 0;
+  int range = 0;
+};
+inline constexpr int most_head_ranges = 8;
+
 struct AttentionBackward {
   /// Like q, k, v, or f32: dk and dv are these queries' part of the keys' gradients; rows behind the S keys stay.
   Tensor dq, dk, dv;
@@ -75,6 +84,9 @@ struct AttentionBackward {
   DropoutSite dropout = {};
   bool further = false;  ///< dq, dk and dv are f32 and hold sums, to which these gradients are added
   Tensor starts = {};
+  /// Every head in one part, in order: dk and dv are summed by these, not `further`. Empty: head by head.
+  std::span<const HeadPart> parts = {};
+  Tensor part_sums = {};  ///< [2, B*S, parts * D] f32, workspace of the caller, with parts
 };
 
 class Attention : public Family {

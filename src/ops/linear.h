@@ -49,7 +49,7 @@ struct InputEpilogue {
   Tensor gate = {};    ///< [B, K] or empty
   Tensor d_gate = {};  ///< [B, K], where there is a gate; may be the gate itself
   Tensor sums = {};    ///< [B, K] f32 or empty: the parts before this one
-  /// By which ranges of the out-features dx is summed; null: in blocks of 256.
+  /// By which ranges of the out-features dx is summed, of which those that are in none are left out; null: in blocks of 256.
   const SumGrid* grid = nullptr;
 };
 

@@ -49,7 +49,7 @@ class Boundary {
   /// all [n, ...] = every rank's `own` [...], one after another: a few numbers a row that each rank makes of its part of the
   /// features. `own` may be its place in `all`. Not called where the boundary is local.
   virtual comm::Request collect(const Tensor& all, const Tensor& own) = 0;
-  /// x = the sum over ranks of x, f32: sums over the rows that each has outside. Only called where rows are split.
+  /// x = the sum over ranks of x, f32. Not called where the boundary is local.
   virtual comm::Request add_up(const Tensor& x) = 0;
 };
 

@@ -3,6 +3,7 @@
 #include "parallel/context/canonical_gathering.h"
 #include "parallel/context/exchanging_attention.h"
 #include "parallel/context/gathering_attention.h"
+#include "parallel/context/head_parts.h"
 #include "parallel/context/ring_attention.h"
 
 namespace lockstep::parallel {
@@ -10,12 +11,17 @@ namespace {
 
 class Local final : public ContextAttention {
  public:
+  explicit Local(bool canonical) : canonical_(canonical) {}
   void declare(Arena& arena, AttentionSaved& saved, const AttentionSizes& sizes) const override {
     arena.declare(saved.lse, "lse", Shape{sizes.rows, sizes.dims.heads}, DType::f32);
   }
   void declare(Arena& arena, const AttentionSizes& sizes) override {
     const layout::ShardedDims& dims = sizes.dims;
     arena.declare(delta_, "delta", Shape{sizes.rows, ops::delta_columns(dims.heads, dims.head_size, sizes.type)}, DType::f32);
+    if (canonical_) parts_ = head_parts(dims);
+    if (parts_.empty()) return;
+    const Shape sums{2, sizes.rows, std::ssize(parts_) * dims.head_size};
+    arena.declare(part_sums_, "gradients of keys by ranges of heads", sums, DType::f32);
   }
   void forward(ops::Ops& ops, const AttentionTensors& x, const AttentionSaved& saved, const AttentionCall& call) override {
     demand_all(call);
@@ -43,7 +49,9 @@ class Local final : public ContextAttention {
                               .v = x.v,
                               .shape = call.shape,
                               .dropout = call.dropout,
-                              .starts = call.starts});
+                              .starts = call.starts,
+                              .parts = parts_,
+                              .part_sums = part_sums(call)});
   }
 
  private:
@@ -53,22 +61,29 @@ class Local final : public ContextAttention {
   static Tensor lse(const AttentionSaved& saved, const AttentionCall& call) {
     return saved.lse.flat(0, call.shape.samples * call.shape.heads * call.shape.queries);
   }
-  Tensor delta_;  ///< [R, ops::delta_columns] f32
+  Tensor part_sums(const AttentionCall& call) const {
+    const std::int64_t rows = call.shape.samples * call.shape.keys;
+    return parts_.empty() ? Tensor{} : part_sums_.flat(0, 2 * rows * std::ssize(parts_) * call.shape.head_size);
+  }
+  bool canonical_;
+  std::vector<ops::HeadPart> parts_;
+  Tensor delta_;      ///< [R, ops::delta_columns] f32
+  Tensor part_sums_;  ///< [2, R, parts * D] f32
 };
 
 }  // namespace
 
-std::unique_ptr<ContextAttention> make_local_attention() { return std::make_unique<Local>(); }
+std::unique_ptr<ContextAttention> make_local_attention(bool canonical) { return std::make_unique<Local>(canonical); }
 
 std::unique_ptr<ContextAttention> make_attention(const layout::ParallelPlan& plan, const layout::Coordinates& at,
                                                  std::int64_t positions) {
-  if (plan.cp == 1) return make_local_attention();
+  if (plan.cp == 1) return make_local_attention(plan.canonical);
   switch (plan.context) {
     case layout::ContextMethod::allgather:
       if (plan.canonical) return std::make_unique<CanonicalGathering>(positions, at.cp, plan.cp);
       return std::make_unique<GatheringAttention>(positions, at.cp, plan.cp);
     case layout::ContextMethod::ulysses:
-      return std::make_unique<ExchangingAttention>(positions, at.cp, plan.cp);
+      return std::make_unique<ExchangingAttention>(positions, at.cp, plan.cp, 1, plan.canonical);
     case layout::ContextMethod::ring:
       return std::make_unique<RingAttention>(positions, at.cp, plan.cp);
     case layout::ContextMethod::ulysses_ring: {

@@ -58,13 +58,15 @@ class ContextAttention {
   virtual void declare(Arena& arena, const AttentionSizes& sizes) = 0;
   /// x.o from x.q, x.k and x.v. Collective over the ranks that have the samples' other positions, as backward() is.
   virtual void forward(ops::Ops& ops, const AttentionTensors& x, const AttentionSaved& saved, const AttentionCall& call) = 0;
-  /// d.q, d.k and d.v from d.o; x and saved as forward() left them.
+  /// d.q, d.k and d.v from d.o; x and saved as forward() left them. Where layout::ranks_share_kv_heads() in canonical mode, d.k
+  /// and d.v are f32: the sums of a tensor rank's heads.
   virtual void backward(ops::Ops& ops, const AttentionTensors& d, const AttentionTensors& x, const AttentionSaved& saved,
                         const AttentionCall& call) = 0;
 };
 
-/// The rank has all positions of its samples: nothing is sent.
-std::unique_ptr<ContextAttention> make_local_attention();
+/// The rank has all positions of its samples: nothing is sent. `canonical`: gradients of keys and values are summed by ranges of
+/// heads.
+std::unique_ptr<ContextAttention> make_local_attention(bool canonical = false);
 
 /// How the rank at `at` attends to samples of `positions` positions: the plan says.
 std::unique_ptr<ContextAttention> make_attention(const layout::ParallelPlan& plan, const layout::Coordinates& at,

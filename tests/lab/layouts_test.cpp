@@ -72,6 +72,7 @@ TEST(Layouts, ThePlainLayoutKeepsWhatChangesSums) {
   EXPECT_EQ(name_of(plain(layout("dp=2,zero=3,recompute=full,overlap=false,bucket=1,prefetch=0"))), "dp=2,gas=2");
   EXPECT_EQ(name_of(plain(layout("dp=2,zero=1,reduce=microbatch,moments=bf16"))), "dp=2,gas=2,reduce=microbatch,moments=bf16");
   EXPECT_EQ(name_of(plain(layout("dp=2,gas=1,reduce=microbatch"))), "dp=2,gas=1");
+  EXPECT_EQ(name_of(plain(layout("cp=2,zero=3,reduce=microbatch"))), "dp=1,cp=2,gas=4,reduce=microbatch");
   EXPECT_EQ(name_of(plain(layout("dp=2,zero=3,tiles=2x4"))), "dp=2,gas=2");
   EXPECT_EQ(name_of(plain(layout("dp=1,recompute=full,reduce=microbatch"))), "dp=1,gas=4");
   EXPECT_EQ(name_of(one_rank(layout("dp=3,gas=2,zero=3,moments=bf16"))), "dp=1,gas=6,moments=bf16");

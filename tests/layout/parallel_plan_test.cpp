@@ -134,14 +134,20 @@ TEST(ParallelPlan, CanonicalModeDividesPositionsByItsRanges) {
             std::string::npos);
 }
 
-TEST(ParallelPlan, CanonicalModeDoesNotDivideAKeyValueHead) {
+// Of 11 heads the second of four tensor ranks has 3; half of them end where no range of all does.
+TEST(ParallelPlan, CanonicalModeDividesSharedKeyValueHeadsWhereRangesEnd) {
   PlanLimits shared = small;
-  shared.kv_heads = 2;
-  const auto problems = [&](int tp) { return check({.tp = tp, .ranks_per_host = tp, .canonical = true}, shared, tp); };
-  EXPECT_TRUE(problems(2).empty());
-  ASSERT_EQ(problems(4).size(), 1U);
-  EXPECT_NE(problems(4).front().message.find("parallel.tp = 4, parallel.cp = 1: the model has 2 key/value heads"),
+  shared.heads = 11;
+  shared.kv_heads = 1;
+  const auto problems = [&](int tp, int cp) {
+    return check({.tp = tp, .cp = cp, .ranks_per_host = tp * cp, .canonical = true}, shared, std::int64_t{tp} * cp);
+  };
+  for (const auto& [tp, cp] : {std::pair{4, 1}, std::pair{2, 2}, std::pair{1, 4}}) EXPECT_TRUE(problems(tp, cp).empty());
+  ASSERT_EQ(problems(4, 2).size(), 1U);
+  EXPECT_NE(problems(4, 2).front().message.find("parallel.tp = 4, parallel.cp = 2: ranks would divide the 11 heads"),
             std::string::npos);
+  shared.kv_heads = 11;
+  EXPECT_TRUE(problems(4, 2).empty());
 }
 
 // All at once.

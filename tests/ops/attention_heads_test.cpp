@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <ostream>
 
@@ -181,6 +182,54 @@ TEST_P(AttentionHeads, PartsEqualReference) {
           std::pair{&some.dk, &expected.dk}, std::pair{&some.dv, &expected.dv}}) {
       EXPECT_LE(distance(a->values(), b->values(), b->type()), w.type == DType::bf16 ? 2e-2 : 1e-5);
     }
+  }
+}
+
+// Every head is a range of its own: 1, 2, 3 of the first key/value head's and 5, 6, 7 of the second one's.
+TEST_P(AttentionHeads, RangesOfHeadsAreAddedAsATree) {
+  const Whole w{2, 70, 6, 2, 8, 1, GetParam().type};
+  const std::array<ops::HeadPart, 6> parts{{{0, 0, 1, 1}, {0, 1, 1, 2}, {0, 2, 1, 3}, {1, 3, 1, 5}, {1, 4, 1, 6}, {1, 5, 1, 7}}};
+  const Inputs in = inputs(w);
+  const Part all{0, w.heads, 0, w.kv_heads};
+  for (const auto& machine : machines()) {
+    SCOPED_TRACE(machine->name);
+    ops::Attention& attention = machine->ops->attention();
+    const Outputs whole = run(attention, w, all, in, site(w, 0.3F));
+    const Shape keys{w.samples * w.rows, w.kv_heads * w.head_size};
+    const HostTensor dq({w.samples * w.rows, w.heads * w.head_size}, w.type), dk(keys), dv(keys);
+    const HostTensor delta({dq.tensor().rows(), ops::delta_columns(w.heads, w.head_size, w.type)});
+    const HostTensor sums({2 * w.samples * w.rows * w.heads * w.head_size});
+    attention.backward({.dq = dq,
+                        .dk = dk,
+                        .dv = dv,
+                        .delta = delta,
+                        .d_o = in.d_o,
+                        .o = whole.o,
+                        .lse = whole.lse,
+                        .q = in.q,
+                        .k = in.k,
+                        .v = in.v,
+                        .shape = shape_of(w, all),
+                        .dropout = site(w, 0.3F),
+                        .parts = parts,
+                        .part_sums = sums});
+    EXPECT_EQ(different_bits(dq.values(), whole.dq.values()), 0U);
+    EXPECT_LE(distance(dk.values(), whole.dk.values(), w.type), w.type == DType::bf16 ? 1e-2 : 1e-5);
+    if (w.type != DType::f32) continue;  // heads alone leave rounded sums
+    std::vector<Outputs> heads;
+    for (std::int64_t h = 0; h < w.heads; ++h)
+      heads.push_back(run(attention, w, {h, h + 1, h / w.group(), h / w.group() + 1}, in, site(w, 0.3F)));
+    const auto tree = [&](const HostTensor Outputs::* of) {
+      HostTensor added(keys);
+      for (std::size_t i = 0; i < added.values().size(); ++i) {
+        const std::size_t width = static_cast<std::size_t>(w.head_size), column = i % (2 * width), row = i / (2 * width);
+        const auto part = [&](std::size_t head) { return (heads[column / width * 3 + head].*of)[row * width + column % width]; };
+        added[i] = part(0) + (part(1) + part(2));
+      }
+      return added;
+    };
+    EXPECT_EQ(different_bits(dk.values(), tree(&Outputs::dk).values()), 0U);
+    EXPECT_EQ(different_bits(dv.values(), tree(&Outputs::dv).values()), 0U);
   }
 }
 

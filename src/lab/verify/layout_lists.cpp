@@ -64,7 +64,7 @@ std::vector<std::string> quick() {
           "tp=2,canonical",
           "dp=2,tp=2,sequence,pp=2:zb-h1,canonical",
           "dp=2,cp=2,canonical",
-          "cp=2,context=ulysses,zero=3,canonical"};
+          "tp=2,cp=2,context=ulysses,zero=3,canonical"};
 }
 
 std::vector<std::string> all() {
@@ -148,9 +148,12 @@ std::vector<std::string> all() {
                {"zero=0", "zero=1", "zero=3", "recompute=full", "documents"}));
   add(with_all({"pp=2", "pp=4:zb-h1", "pp=2:zb-v", "dp=2,pp=2:interleaved", "tp=2,pp=2", "dp=2,tp=2,sequence,pp=2:dualpipe-v"},
                {"canonical", "zero=2,canonical"}));
-  add(with_all(with_all({"cp=2", "cp=2,context=ulysses", "dp=2,cp=2"}, {"canonical"}),
-               {"zero=0", "zero=2", "zero=3", "recompute=full", "documents"}));
-  add(with_all({"cp=2,pp=2", "dp=2,cp=2,pp=2:zb-h1,context=ulysses"}, {"canonical", "zero=1,canonical", "documents,canonical"}));
+  add(with_all(
+      with_all({"tp=4", "cp=2", "cp=2,context=ulysses", "cp=4", "dp=2,cp=2", "tp=2,cp=2,sequence", "dp=2,cp=4,context=ulysses"},
+               {"canonical"}),
+      {"zero=0", "zero=2", "zero=3", "recompute=full", "documents"}));
+  add(with_all({"cp=2,pp=2", "dp=2,cp=2,pp=2:zb-h1,context=ulysses", "tp=2,cp=2,sequence,pp=2:zb-v"},
+               {"canonical", "zero=1,canonical", "documents,canonical"}));
   add(with_all({"dp=1", "dp=2,zero=3", "dp=4,gas=1,zero=3", "cp=2,zero=3"}, {"offload=optimizer+params+activations,canonical"}));
   add({"tp=2,moments=bf16,canonical", "dp=2,overlap=false,canonical", "dp=4,zero=3,zero_group=node,canonical"});
   return made;

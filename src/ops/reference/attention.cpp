@@ -92,7 +92,7 @@ class AttentionReference final : public Attention {
   }
 
   void do_backward(const AttentionBackward& call) override {
-    const auto& [dq, dk, dv, delta, d_o, o, lse, q, k, v, s, dropout, further, starts] = call;
+    const auto& [dq, dk, dv, delta, d_o, o, lse, q, k, v, s, dropout, further, starts, parts, part_sums] = call;
     const double scale = 1 / std::sqrt(static_cast<double>(s.head_size));
     const std::int64_t width = s.kv_heads * s.head_size;
     std::vector<double> sum_q(static_cast<std::size_t>(s.head_size));

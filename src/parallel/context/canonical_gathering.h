@@ -12,7 +12,7 @@ namespace lockstep::parallel {
 class CanonicalGathering final : public ContextAttention {
  public:
   CanonicalGathering(std::int64_t positions, int rank, int ranks)
-      : gathering_(positions, rank, ranks), exchanging_(positions, rank, ranks) {}
+      : gathering_(positions, rank, ranks), exchanging_(positions, rank, ranks, 1, true) {}
   void connect(comm::Communicator& group) override;
 
   void declare(Arena& /*arena*/, AttentionSaved& /*saved*/, const AttentionSizes& /*sizes*/) const override {}

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "layout/canonical_grid.h"
 #include "parallel/context/ring_attention.h"
 
 namespace lockstep::parallel {
@@ -30,14 +31,16 @@ SplitAttention::Share ExchangingAttention::share_of(std::int64_t positions, int 
   return share;
 }
 
-ExchangingAttention::ExchangingAttention(std::int64_t positions, int rank, int ranks, int hosts)
+ExchangingAttention::ExchangingAttention(std::int64_t positions, int rank, int ranks, int hosts, bool canonical)
     : SplitAttention(share_of(positions, rank, ranks, hosts)),
       together_(split_positions(positions, rank / ranks_, hosts)),
-      host_(rank / ranks_) {
+      host_(rank / ranks_),
+      canonical_(canonical) {
+  ensure(!canonical || hosts == 1, "what a ring adds up has the order of the ring");
   if (hosts > 1)
     inner_ = std::make_unique<RingAttention>(positions, host_, hosts);
   else
-    inner_ = make_local_attention();
+    inner_ = make_local_attention(canonical);
 }
 
 void ExchangingAttention::connect(comm::Communicator& group) {
@@ -92,16 +95,16 @@ AttentionCall ExchangingAttention::inside(const AttentionCall& call) const {
   return inner;
 }
 
-void ExchangingAttention::declare_heads(Arena& arena, AttentionTensors& of, const AttentionSizes& sizes) const {
+void ExchangingAttention::declare_heads(Arena& arena, AttentionTensors& of, const AttentionSizes& sizes, DType of_keys) const {
   const Heads own = heads_of(shape_of(sizes.dims), rank_);
   const std::int64_t rows = all_rows(samples_of(sizes)), size = sizes.dims.head_size;
   for (Tensor* t : {&of.q, &of.o}) arena.declare(*t, "heads of all positions", Shape{rows, own.query.count * size}, sizes.type);
-  for (Tensor* t : {&of.k, &of.v}) arena.declare(*t, "heads of all positions", Shape{rows, own.kv.count * size}, sizes.type);
+  for (Tensor* t : {&of.k, &of.v}) arena.declare(*t, "heads of all positions", Shape{rows, own.kv.count * size}, of_keys);
 }
 
 void ExchangingAttention::declare(Arena& arena, AttentionSaved& saved, const AttentionSizes& sizes) const {
   inner_->declare(arena, saved, {all_rows(samples_of(sizes)), dims_inside(sizes.dims), sizes.type});
-  declare_heads(arena, saved.beside, sizes);
+  declare_heads(arena, saved.beside, sizes, sizes.type);
 }
 
 void ExchangingAttention::declare(Arena& arena, const AttentionSizes& sizes) {
@@ -109,7 +112,9 @@ void ExchangingAttention::declare(Arena& arena, const AttentionSizes& sizes) {
   const Heads own = heads_of(outside, rank_);
   const std::int64_t all = all_rows(samples_of(sizes)), size = sizes.dims.head_size;
   inner_->declare(arena, {all, dims_inside(sizes.dims), sizes.type});
-  declare_heads(arena, d_, sizes);
+  const bool sums = canonical_ && layout::ranks_share_kv_heads(sizes.dims, ranks_);
+  declare_heads(arena, d_, sizes, sums ? DType::f32 : sizes.type);
+  if (sums) arena.declare(key_sums_, "sums of all ranks' heads", Shape{all, sizes.dims.kv_width()}, DType::f32);
   std::int64_t query = 0, kv = 0;  // columns of what all ranks have inside
   query_.clear();
   kv_.clear();
@@ -148,8 +153,24 @@ void ExchangingAttention::backward(ops::Ops& ops, const AttentionTensors& d, con
   exchange_.inwards(ops, d_all.o, d.o, query_, rows);
   inner_->backward(ops, d_all, all, saved, inner);
   exchange_.outwards(ops, d.q, d_all.q, query_, rows);
-  exchange_.outwards(ops, d.k, d_all.k, kv_, rows);
-  exchange_.outwards(ops, d.v, d_all.v, kv_, rows);
+  if (key_sums_.shape.rank() > 0) {
+    add_heads(ops, d.k, d_all.k, samples);
+    add_heads(ops, d.v, d_all.v, samples);
+  } else {
+    exchange_.outwards(ops, d.k, d_all.k, kv_, rows);
+    exchange_.outwards(ops, d.v, d_all.v, kv_, rows);
+  }
+}
+
+void ExchangingAttention::add_heads(ops::Ops& ops, const Tensor& own, const Tensor& part, std::int64_t samples) {
+  const Tensor sums = key_sums_.slice_rows(0, all_rows(samples));
+  const Range& columns = kv_[static_cast<std::size_t>(rank_)];
+  ops.elementwise().zero(sums);
+  ops.elementwise().cast(sums.slice_columns(columns.first, columns.count), part);
+  group_->all_reduce(sums, comm::Reduction::sum).join(ops.stream());
+  for_runs(rank_, samples, [&](std::int64_t from, std::int64_t to, std::int64_t count) {
+    ops.elementwise().cast(own.slice_rows(to, count), sums.slice_rows(from, count));
+  });
 }
 
 }  // namespace lockstep::parallel

@@ -14,7 +14,8 @@ namespace lockstep::parallel {
 class ExchangingAttention final : public SplitAttention {
  public:
   /// `rank` of `ranks` ranks that divide `positions` positions, of which neighbours lie on one of `hosts` hosts, as many on each.
-  ExchangingAttention(std::int64_t positions, int rank, int ranks, int hosts = 1);
+  /// `canonical`: on one.
+  ExchangingAttention(std::int64_t positions, int rank, int ranks, int hosts = 1, bool canonical = false);
   /// With several hosts `group` is divided: collective.
   void connect(comm::Communicator& group) override;
 
@@ -34,10 +35,12 @@ class ExchangingAttention final : public SplitAttention {
   static Share share_of(std::int64_t positions, int rank, int ranks, int hosts);
   /// The sizes inside, of this rank's heads.
   layout::ShardedDims dims_inside(const layout::ShardedDims& outside) const;
-  void declare_heads(Arena& arena, AttentionTensors& of, const AttentionSizes& sizes) const;
+  void declare_heads(Arena& arena, AttentionTensors& of, const AttentionSizes& sizes, DType of_keys) const;
   /// The call that attention gets: all positions, this rank's heads.
   AttentionCall inside(const AttentionCall& call) const;
   void connect_exchange(comm::Communicator& group);
+  /// own = this rank's rows of the sum over ranks of `part`, for which each has some key/value heads of all rows. All f32.
+  void add_heads(ops::Ops& ops, const Tensor& own, const Tensor& part, std::int64_t samples);
 
   ops::Positions together_;                                   ///< of the ranks that exchange
   int host_;                                                  ///< of hosts
@@ -46,6 +49,8 @@ class ExchangingAttention final : public SplitAttention {
   RowExchange exchange_;
   RowExchange::Columns query_, kv_;  ///< that each rank has inside, of matrices that lie outside
   AttentionTensors d_;               ///< inside
+  bool canonical_;
+  Tensor key_sums_;  ///< [all rows, kv] f32, in canonical mode where ranks share key/value heads
 };
 
 }  // namespace lockstep::parallel

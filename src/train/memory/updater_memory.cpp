@@ -29,10 +29,12 @@ void UpdaterMemory::declare(const UpdaterArenas& arenas, const EngineConfig& con
   } else {
     gradients.declare(gradient_arenas, part.units, work);
   }
-  // In canonical mode layers add up what tensor ranks have of sums over tokens.
-  const bool sequence = config.plan.sequence && !config.plan.canonical;
-  partial.declare(arenas.workspace, part.units, {.rank = part.at.tp, .ranks = config.plan.tp}, sequence);
-  if (config.plan.canonical) tree.declare(arenas.gradients, part.units, work);
+  // In canonical mode layers add up what tensor ranks have of sums.
+  if (config.plan.canonical) {
+    tree.declare(arenas.gradients, part.units, work);
+  } else {
+    partial.declare(arenas.workspace, part.units, {.rank = part.at.tp, .ranks = config.plan.tp}, config.plan.sequence);
+  }
   slots.names = saved_slots.names = make_optimizer(config.optimizer)->slots();
   slots.type = saved_slots.type = config.slot_type();
   if (tier == layout::Tier::device && needs.slots) slots.declare(arenas.optimizer, part.units, part.cut);

@@ -1,10 +1,13 @@
 #include "ops/cpu/attention/attention.h"
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <thread>
 
 #include "base/error.h"
 #include "ops/cpu/isa.h"
+#include "tensor/bfloat16.h"
 
 namespace lockstep::ops::cpu {
 namespace {
@@ -44,6 +47,59 @@ class Columns {
  private:
   std::int64_t heads_, blocks_, abreast_;
 };
+
+/// What the tasks of a backward pass are about: key/value heads, or parts of those that read them.
+class KeyHeads {
+ public:
+  explicit KeyHeads(const AttentionBackward& call) : call_(call) {}
+  std::int64_t count() const { return call_.parts.empty() ? call_.shape.kv_heads : std::ssize(call_.parts); }
+  HeadPart at(std::int64_t i) const {
+    if (!call_.parts.empty()) return call_.parts[static_cast<std::size_t>(i)];
+    const std::int64_t first = call_.shape.first_head_of(i);
+    return {i, first, call_.shape.first_head_of(i + 1) - first};
+  }
+  /// Where their gradients of keys (0) and of values (1) are left.
+  Tensor result(std::int64_t of) const {
+    const Tensor& whole = of == 0 ? call_.dk : call_.dv;
+    return call_.parts.empty() ? whole : part_sums(of);
+  }
+  Tensor part_sums(std::int64_t of) const {
+    const Shape shape{call_.k.rows(), count() * call_.shape.head_size};
+    return call_.part_sums.reshape({2 * shape.elements()}).flat(of * shape.elements(), shape.elements()).reshape(shape);
+  }
+
+ private:
+  const AttentionBackward& call_;
+};
+
+void store(const Tensor& to, std::int64_t row, std::int64_t column, const float* from, std::int64_t count) {
+  if (to.dtype == DType::f32) {
+    std::copy_n(from, count, row_of(to, row) + column);
+  } else {
+    std::transform(from, from + count, row_of<BFloat16>(to, row) + column, [](float x) { return to_bfloat16(x); });
+  }
+}
+
+/// A row of `to`, from those of its parts, which are used up.
+void add_parts(const Tensor& to, const Tensor& sums, std::int64_t row, std::span<const HeadPart> parts, std::int64_t size) {
+  for (std::size_t begin = 0; begin < parts.size();) {
+    const std::int64_t kv_head = parts[begin].kv_head;
+    std::array<float*, most_head_ranges> ranges{};  // null: nothing of the range
+    for (; begin < parts.size() && parts[begin].kv_head == kv_head; ++begin)
+      ranges[static_cast<std::size_t>(parts[begin].range)] = row_of(sums, row) + static_cast<std::int64_t>(begin) * size;
+    for (std::size_t apart = 1; apart < ranges.size(); apart *= 2) {
+      for (std::size_t i = 0; i < ranges.size(); i += 2 * apart) {
+        float* const other = ranges[i + apart];
+        if (ranges[i] == nullptr) {
+          ranges[i] = other;
+        } else if (other != nullptr) {
+          for (std::int64_t j = 0; j < size; ++j) ranges[i][j] += other[j];
+        }
+      }
+    }
+    store(to, row, kv_head * size, ranges.front(), size);
+  }
+}
 
 void wait_for(const Progress& progress, std::int64_t steps) {
   while (progress.steps.load(std::memory_order_acquire) < steps) std::this_thread::yield();
@@ -121,22 +177,23 @@ void CpuAttention::do_backward(const AttentionBackward& call) {
   const AttentionShape& shape = call.shape;
   ensure(shape.head_size <= max_head_size, "attention: the head size is at most 256");
   compute_delta(call.delta, call.d_o, call.o, shape);
-  const std::int64_t rows = shape.queries, start = shape.first_query(), heads = shape.samples * shape.kv_heads;
+  const KeyHeads key_heads(call);
+  const std::int64_t rows = shape.queries, start = shape.first_query(), heads = shape.samples * key_heads.count();
   const std::int64_t blocks = div_up(shape.keys, key_block);
   const std::int64_t query_blocks = div_up(start + rows, key_block) - start / key_block;
   const std::int64_t steps = shape.group_size() * query_blocks + 1;  // of the counter, per task: every task has its own numbers
   const Tensor dq_sums = sums_of(call.dq, call.delta, shape);
   const Columns columns(heads, blocks, context_.team.size());
   for (std::int64_t slot = 0; slot < slots_; ++slot) progress_[static_cast<std::size_t>(slot)].steps.store(0);
-  const auto group_of = [&](std::int64_t kv_head) { return shape.first_head_of(kv_head + 1) - shape.first_head_of(kv_head); };
   const auto last_step = [&](std::int64_t task) {
-    return task * steps + group_of(columns.at(task).head % shape.kv_heads) * query_blocks;
+    return task * steps + key_heads.at(columns.at(task).head % key_heads.count()).count * query_blocks;
   };
+  const Tensor dk = key_heads.result(0), dv = key_heads.result(1);
   const auto slot_of = [&](std::int64_t task) -> Progress& { return progress_[static_cast<std::size_t>(task % slots_)]; };
   context_.team.for_each(heads * blocks, [&](std::int64_t task, int worker) {
     const Columns::Place place = columns.at(task);
-    const std::int64_t sample = place.head / shape.kv_heads, kv_head = place.head % shape.kv_heads;
-    const std::int64_t first_head = shape.first_head_of(kv_head);
+    const std::int64_t sample = place.head / key_heads.count(), number = place.head % key_heads.count();
+    const auto [kv_head, first_head, group, range] = key_heads.at(number);
     const std::int64_t column = first_head * shape.head_size, kv_column = kv_head * shape.head_size;
     const std::int64_t row_sums = (sample * shape.heads + first_head) * rows;
     // The slot's last user has left it: it is an earlier task, so a worker is at it.
@@ -146,8 +203,8 @@ void CpuAttention::do_backward(const AttentionBackward& call) {
                .v = head_rows(call.v, sample, shape.key_rows, kv_column),
                .d_o = head_rows(call.d_o, sample, rows, column),
                .dq = head_rows(call.dq, sample, rows, column),
-               .dk = head_rows(call.dk, sample, shape.key_rows, kv_column),
-               .dv = head_rows(call.dv, sample, shape.key_rows, kv_column),
+               .dk = head_rows(dk, sample, shape.key_rows, number * shape.head_size),
+               .dv = head_rows(dv, sample, shape.key_rows, number * shape.head_size),
                .dq_sums = head_rows(dq_sums, sample, rows, column),
                .lse = floats(call.lse) + row_sums,
                .delta = floats(call.delta) + row_sums,
@@ -158,7 +215,7 @@ void CpuAttention::do_backward(const AttentionBackward& call) {
                .further = call.further,
                .starts = starts_from(call.starts, sample, shape.first_key + start),
                .block = place.block,
-               .group = group_of(kv_head),
+               .group = group,
                .head_size = shape.head_size,
                .scale = scale_of(shape),
                .dropout = {active(call.dropout), sample, first_head},
@@ -168,6 +225,15 @@ void CpuAttention::do_backward(const AttentionBackward& call) {
                .before_base = place.before * steps},
               workspace(worker));
   });
+  if (!call.parts.empty()) {
+    context_.deal(call.k.rows(), rows_per_tile(2 * dk.columns()), [&](std::int64_t first, std::int64_t last) {
+      for (std::int64_t row = first; row < last; ++row) {
+        if (row % shape.key_rows >= shape.keys) continue;
+        add_parts(call.dk, dk, row, call.parts, shape.head_size);
+        add_parts(call.dv, dv, row, call.parts, shape.head_size);
+      }
+    });
+  }
   context_.stream.progress();
 }
 

@@ -1,0 +1,38 @@
+#pragma once
+
+// Canonical mode (numerics.md section 3.8): where ranks share a key/value head, its gradient is a sum over the heads of several
+// ranks, which is complete before anything is made of it.
+
+#include "layout/sharded_dims.h"
+#include "ops/ops.h"
+#include "parallel/boundary.h"
+#include "parallel/context_attention.h"
+#include "tensor/arena.h"
+
+namespace lockstep::parallel {
+
+class KeySums {
+ public:
+  /// `all`: key/value heads of the model.
+  KeySums(const layout::ShardedDims& dims, std::int64_t all, int context_ranks);
+  /// Whether ranks share a key/value head.
+  bool any() const { return any_; }
+  /// For at most `rows` rows.
+  void declare(Arena& workspace, std::int64_t rows);
+
+  /// `d` with other room for what attention makes of the gradients of keys and values.
+  AttentionTensors begin(ops::Ops& ops, const AttentionTensors& d) const;
+  /// Adds what is there over the ranks inside of `boundary`, and leaves d.k and d.v.
+  void finish(ops::Ops& ops, Boundary& boundary, const AttentionTensors& d) const;
+
+ private:
+  Tensor sums(std::int64_t number, std::int64_t rows) const;
+  Tensor own(const Tensor& sums) const;
+
+  layout::ShardedDims dims_;
+  std::int64_t all_;
+  bool any_;
+  Tensor sums_;  ///< [2, R, all heads * D] f32
+};
+
+}  // namespace lockstep::parallel
