@@ -1,5 +1,7 @@
 #include "model/canonical.h"
 
+#include <algorithm>
+
 #include "base/sum_tree.h"
 #include "layout/canonical_grid.h"
 #include "model/context.h"

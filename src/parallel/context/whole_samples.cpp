@@ -1,5 +1,7 @@
 #include "parallel/context/whole_samples.h"
 
+#include <algorithm>
+
 #include "base/checked.h"
 
 namespace lockstep::parallel {
