@@ -26,8 +26,7 @@ LeasedTile LayerWeights::lease(const arch::Tile& tile) const {
 
 const WeightSet& BlockWeights::lease(const std::vector<layout::Part>& parts) {
   if (leased_ == nullptr || *leased_ != parts) {
-    weights_.reset();  // what was leased before goes first
-    weights_.emplace(parameters_, parts, pass_);
+    weights_.emplace(parameters_, parts, pass_);  // what was leased before goes first
     leased_ = &parts;
   }
   return weights_->weights();
