@@ -8,8 +8,6 @@
 namespace lockstep::planner {
 namespace {
 
-constexpr double kElement = 2;  // bytes, of weights and activations
-
 std::int64_t part(std::int64_t things, int ranks) { return (things + ranks - 1) / ranks; }
 
 double fill(std::int64_t m, std::int64_t n, std::int64_t batch, std::int64_t units) {
@@ -20,8 +18,6 @@ double fill(std::int64_t m, std::int64_t n, std::int64_t batch, std::int64_t uni
     best = std::max(best, tile_efficiency(m, n, size) * wave_efficiency(tiles_of(m, n, size) * batch, units));
   return best;
 }
-
-double rate(const Machine& machine) { return machine.peak_flops * machine.product_share; }
 
 /// A linear layer's products on [rows, in] of the rank.
 struct Linear {
@@ -67,25 +63,26 @@ Attention attention_seconds(const Block& block, const Machine& machine, const Sy
   const double flops = 4 * block.scores() * static_cast<double>(block.head_size);
   if (system.tiled_attention) {
     // Backward makes the scores again: five products for forward's two (Dao 2023).
-    const double half = flops / 2 / rate(machine);
+    const double half = flops / 2 / machine.product_rate(system.element_bytes);
     return {.forward = half, .backward = 2.5 * half};
   }
   const std::int64_t batch = block.samples * block.heads;
-  const double products = product_seconds(block.queries, block.head_size, block.keys, machine, batch) +
-                          product_seconds(block.queries, block.keys, block.head_size, machine, batch);
+  const double products = product_seconds(block.queries, block.head_size, block.keys, machine, system.element_bytes, batch) +
+                          product_seconds(block.queries, block.keys, block.head_size, machine, system.element_bytes, batch);
   // Softmax, dropout and its mask over the scores, once more and back in the backward pass.
   return {.forward = products + 9 * block.scores() / machine.memory_rate,
           .backward = 2 * products + 11 * block.scores() / machine.memory_rate};
 }
 
-/// Passes over memory that products do not make, in bytes of an element of 2: norms, sums, dropout, the activation.
+/// Passes over memory that products do not make, told for elements of 2 bytes: norms, sums, dropout, the activation.
 struct Elementwise {
   double forward, backward;
 };
 Elementwise elementwise_seconds(const Block& block, const Machine& machine, const System& system) {
   const double forward = system.dropout ? 22 : 12, backward = system.dropout ? 26 : 16;
-  return {.forward = (forward * block.rows_wide + 4 * block.rows_ffn) / machine.memory_rate,
-          .backward = (backward * block.rows_wide + 6 * block.rows_ffn) / machine.memory_rate};
+  const double told = system.element_bytes / 2 / machine.memory_rate;
+  return {.forward = (forward * block.rows_wide + 4 * block.rows_ffn) * told,
+          .backward = (backward * block.rows_wide + 6 * block.rows_ffn) * told};
 }
 
 /// What a block's ranks exchange in a pass: the sums behind attention and feed-forward, and keys and values of other positions.
@@ -95,17 +92,19 @@ double exchange_seconds(const arch::ModelConfig& model, const Block& block, cons
   const double sums = plan.tp == 1 ? 0 : 2 * sum_seconds(system.sum_bytes * row, tensor_group(plan, machine), machine);
   if (plan.cp == 1) return sums;
   const double kv = 2 * static_cast<double>(part(model.kv_heads, plan.tp) * model.head_size);
-  const double all = kElement * kv * static_cast<double>(block.samples * block.keys);
+  const double all = system.element_bytes * kv * static_cast<double>(block.samples * block.keys);
   return sums + gather_seconds(all, context_group(plan, machine), machine);
 }
 
 }  // namespace
 
-double product_seconds(std::int64_t m, std::int64_t k, std::int64_t n, const Machine& machine, std::int64_t batch) {
+double product_seconds(std::int64_t m, std::int64_t k, std::int64_t n, const Machine& machine, double element_bytes,
+                       std::int64_t batch) {
   const double rows = static_cast<double>(m), inner = static_cast<double>(k), columns = static_cast<double>(n);
   const double many = static_cast<double>(batch);
-  const double computing = 2 * rows * inner * columns * many / (rate(machine) * fill(m, n, batch, machine.units));
-  const double moving = kElement * many * (rows * inner + inner * columns + rows * columns) / machine.memory_rate;
+  const double computing =
+      2 * rows * inner * columns * many / (machine.product_rate(element_bytes) * fill(m, n, batch, machine.units));
+  const double moving = element_bytes * many * (rows * inner + inner * columns + rows * columns) / machine.memory_rate;
   return std::max(computing, moving);
 }
 
@@ -114,11 +113,12 @@ BlockWork block_work(const arch::ModelConfig& model, const MicrobatchSize& micro
   const Block block(model, microbatch, plan);
   const Attention attention = attention_seconds(block, machine, system);
   const Elementwise elementwise = elementwise_seconds(block, machine, system);
+  const double element = system.element_bytes;
   BlockWork work;
   for (const Linear& layer : block.linears()) {
-    work.forward += product_seconds(block.rows, layer.in, layer.out, machine);
-    work.input_backward += product_seconds(block.rows, layer.out, layer.in, machine);
-    work.weight_backward += product_seconds(layer.in, block.rows, layer.out, machine);
+    work.forward += product_seconds(block.rows, layer.in, layer.out, machine, element);
+    work.input_backward += product_seconds(block.rows, layer.out, layer.in, machine, element);
+    work.weight_backward += product_seconds(layer.in, block.rows, layer.out, machine, element);
   }
   work.forward += attention.forward + elementwise.forward;
   work.input_backward += attention.backward + elementwise.backward;
@@ -131,19 +131,20 @@ BlockWork block_work(const arch::ModelConfig& model, const MicrobatchSize& micro
     work.again = work.forward;
     work.exchange_again = work.exchange;
   } else if (plan.recompute.kind == layout::Recompute::Kind::selective) {
-    work.again =
-        system.selective_feed_forward ? product_seconds(block.rows, block.up.in, block.up.out, machine) : attention.forward;
+    work.again = system.selective_feed_forward ? product_seconds(block.rows, block.up.in, block.up.out, machine, element)
+                                               : attention.forward;
   }
   return work;
 }
 
 HeadWork head_work(const arch::ModelConfig& model, const MicrobatchSize& microbatch, const layout::ParallelPlan& plan,
-                   const Machine& machine) {
+                   const Machine& machine, const System& system) {
+  const double element = system.element_bytes;
   const std::int64_t rows = microbatch.samples * part(microbatch.positions, plan.cp), tokens = part(model.vocabulary, plan.tp);
   const double logits = 4 * static_cast<double>(rows) * static_cast<double>(tokens) / machine.memory_rate;
-  return {.forward = product_seconds(rows, model.width, tokens, machine) + logits,
-          .input_backward = product_seconds(rows, tokens, model.width, machine) + logits,
-          .weight_backward = product_seconds(model.width, rows, tokens, machine) + logits};
+  return {.forward = product_seconds(rows, model.width, tokens, machine, element) + logits,
+          .input_backward = product_seconds(rows, tokens, model.width, machine, element) + logits,
+          .weight_backward = product_seconds(model.width, rows, tokens, machine, element) + logits};
 }
 
 }  // namespace lockstep::planner

@@ -10,7 +10,8 @@ namespace lockstep::planner {
 
 /// Seconds of a product of [m, k] by [k, n], `batch` of them: as its tiles fill the device's units (planner/waves), with the best
 /// of the usual tile sizes, or as memory brings operands and result, whichever takes longer.
-double product_seconds(std::int64_t m, std::int64_t k, std::int64_t n, const Machine& machine, std::int64_t batch = 1);
+double product_seconds(std::int64_t m, std::int64_t k, std::int64_t n, const Machine& machine, double element_bytes,
+                       std::int64_t batch = 1);
 
 struct BlockWork {
   double forward = 0;          ///< products, attention, and passes over memory
@@ -33,6 +34,6 @@ struct HeadWork {
   double forward = 0, input_backward = 0, weight_backward = 0;
 };
 HeadWork head_work(const arch::ModelConfig& model, const MicrobatchSize& microbatch, const layout::ParallelPlan& plan,
-                   const Machine& machine);
+                   const Machine& machine, const System& system);
 
 }  // namespace lockstep::planner

@@ -64,6 +64,20 @@ const Machine* find_machine(std::string_view name) {
   return found == machine_presets().end() ? nullptr : &*found;
 }
 
+double Machine::product_rate(double element_bytes) const {
+  constexpr double bf16_bytes = 2;
+  if (element_bytes <= bf16_bytes) return peak_flops * product_share;
+  return peak_flops * (f32_share > 0 ? f32_share : product_share / 2);
+}
+
+Machine divided(Machine machine, std::int64_t devices) {
+  const double part = static_cast<double>(machine.devices) / static_cast<double>(devices);
+  for (double Machine::* shared : {&Machine::memory, &Machine::reserved, &Machine::peak_flops, &Machine::memory_rate})
+    machine.*shared *= part;
+  machine.devices = devices;
+  return machine;
+}
+
 std::vector<Problem> check(const Machine& machine) {
   std::vector<Problem> problems;
   const auto complain = [&](std::string_view key, double value, std::string_view rule, std::string_view example) {
@@ -90,6 +104,7 @@ std::vector<Problem> check(const Machine& machine) {
     complain("reserved", machine.reserved, "must be 0 or above, and below the device's memory", "reserved = \"3GB\"");
   demand("peak_tflops", machine.peak_flops, "a device computes", "peak_tflops = 312");
   share("product_share", machine.product_share);
+  if (machine.f32_share != 0) share("f32_share", machine.f32_share);
   demand("memory_gbps", machine.memory_rate, "a device reads its memory", "memory_gbps = 2000");
   if (machine.devices > 1) demand("inside_gbps", machine.inside_rate, "a node's devices are connected", "inside_gbps = 300");
   if (machine.nodes > 1) demand("between_gbps", machine.between_rate, "nodes are connected", "between_gbps = 25");

@@ -20,6 +20,7 @@ struct Machine {
   double reserved = 0;        ///< of it, what its driver and its libraries take
   double peak_flops = 0;      ///< of a device, for products of bf16
   double product_share = 0;   ///< of the peak, what a step's products reach whose tiles and waves are full
+  double f32_share = 0;       ///< likewise of products of f32; 0: half of product_share
   std::int64_t units = 0;     ///< that compute a tile each; 0: products have no waves
   double memory_rate = 0;     ///< of a device's memory
   double inside_rate = 0;     ///< of a device to the others of its node, one way
@@ -33,12 +34,18 @@ struct Machine {
 
   std::int64_t ranks() const { return nodes * devices; }
   double usable_memory() const { return memory - reserved; }
+  /// FLOPs a second of products of elements of so many bytes.
+  double product_rate(double element_bytes) const;
 };
 
 /// a100, h100, h200, b200: nodes of eight, of which there are `nodes` only when the user says so.
 std::span<const Machine> machine_presets();
 /// Null: there is none of the name.
 const Machine* find_machine(std::string_view name);
+
+/// What each of `devices` on a node gets where they share what its devices have now, as ranks share the cores of a host. Between
+/// them data moves as before.
+Machine divided(Machine machine, std::int64_t devices);
 
 /// Everything that keeps the machine from existing; empty: nothing.
 std::vector<Problem> check(const Machine& machine);

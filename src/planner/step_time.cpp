@@ -10,9 +10,6 @@
 namespace lockstep::planner {
 namespace {
 
-constexpr double kElement = 2;       // bytes, of weights and activations
-constexpr double kUpdateBytes = 32;  // of a parameter: gradient, master copy and moments read, these written, and the weight
-
 /// Parameters of a rank, as if all ranks of the model had as many.
 double rank_parameters(const Work& work, const layout::ParallelPlan& plan) {
   return work.parameters / (static_cast<double>(plan.tp) * plan.pp);
@@ -20,7 +17,7 @@ double rank_parameters(const Work& work, const layout::ParallelPlan& plan) {
 
 /// What waits for weights, of a rank: seconds to gather those of one pass, all stages of it.
 double fetch_seconds(const Work& work, const layout::ParallelPlan& plan) {
-  const double bytes = kElement * rank_parameters(work, plan);
+  const double bytes = work.system.element_bytes * rank_parameters(work, plan);
   const Group replicas = replica_group(plan, work.machine);
   double seconds = 0;
   if (plan.parameters.cut != layout::CutOver::none) seconds += gather_seconds(bytes, replicas, work.machine);
@@ -36,7 +33,7 @@ double message_seconds(const Work& work, const Candidate& candidate) {
   if (plan.pp == 1) return 0;
   const Group pipeline = pipeline_group(plan, work.machine);
   const double rows = static_cast<double>(candidate.samples * work.positions) / plan.cp;
-  const double bytes = kElement * rows * static_cast<double>(work.model.width);
+  const double bytes = work.system.element_bytes * rows * static_cast<double>(work.model.width);
   if (work.system.scatters_messages && plan.tp > 1) {
     return send_seconds(bytes / plan.tp, pipeline.inside, work.machine) +
            gather_seconds(bytes, tensor_group(plan, work.machine), work.machine);
@@ -114,7 +111,7 @@ Work::Work(const arch::ModelConfig& of, std::int64_t positions_of_a_sample, Mach
 std::vector<layout::PassSeconds> stage_seconds(const Work& work, const Candidate& candidate) {
   const MicrobatchSize size{candidate.samples, work.positions};
   const BlockWork block = block_work(work.model, size, candidate.plan, work.machine, work.system);
-  const HeadWork head = head_work(work.model, size, candidate.plan, work.machine);
+  const HeadWork head = head_work(work.model, size, candidate.plan, work.machine, work.system);
   const std::vector<std::int64_t> split = split_of(work, candidate.plan);
   const double fetch = fetch_seconds(work, candidate.plan) / static_cast<double>(split.size()) * candidate.plan.pp;
   std::vector<layout::PassSeconds> stages;
@@ -143,16 +140,16 @@ StepEnd step_end(const Work& work, const Candidate& candidate, double first_forw
   const double reduced =
       scattered ? gather_seconds(gradient_bytes, replicas, machine) : sum_seconds(gradient_bytes, replicas, machine);
   const bool published = scattered && plan.parameters.cut == layout::CutOver::none;
-  const double gathered = published ? gather_seconds(kElement * parameters, replicas, machine) : 0;
+  const double gathered = published ? gather_seconds(work.system.element_bytes * parameters, replicas, machine) : 0;
   // The first bucket has nothing to hide behind, nor has the last one.
   const double blocks = static_cast<double>(work.model.layers) / plan.pp;
   const auto exposed = [&](double seconds, double behind) {
     return work.system.hides_reductions ? std::max(seconds / blocks, seconds - behind) : seconds;
   };
-  double update = kUpdateBytes * updated / machine.memory_rate;
-  if (plan.optimizer.tier == layout::Tier::host) update += kUpdateBytes * updated / 2 / machine.host_rate;
+  double update = work.system.update_bytes * updated / machine.memory_rate;
+  if (plan.optimizer.tier == layout::Tier::host) update += work.system.update_bytes * updated / 2 / machine.host_rate;
   if (plan.optimizer.tier == layout::Tier::disk)
-    update += kUpdateBytes * updated * static_cast<double>(machine.devices) / machine.disk_rate;
+    update += work.system.update_bytes * updated * static_cast<double>(machine.devices) / machine.disk_rate;
   return {.replicas = exposed(reduced, last_backward) + exposed(gathered, first_forward), .optimizer = update};
 }
 
@@ -160,7 +157,7 @@ StepTime step_time(const Work& work, const Candidate& candidate) {
   const layout::ParallelPlan& plan = candidate.plan;
   const MicrobatchSize size{candidate.samples, work.positions};
   const BlockWork block = block_work(work.model, size, plan, work.machine, work.system);
-  const HeadWork head = head_work(work.model, size, plan, work.machine);
+  const HeadWork head = head_work(work.model, size, plan, work.machine, work.system);
   const auto [slowest, usual] = ranks_of(work, plan);
   StepTime time = slowest.of(block, head);
   time.gather = slowest.waiting(block, head, fetch_seconds(work, plan), plan.reshard_after_forward);

@@ -10,10 +10,12 @@ struct System {
   /// Backward makes the forward pass of what this names again with memory.recompute=selective: the feed-forward layer's first
   /// product; false: attention.
   bool selective_feed_forward = true;
+  double element_bytes = 2;   ///< of weights and activations: bf16, or 4 for f32
   double sum_bytes = 4;       ///< of an element that tensor ranks add up
   double gradient_bytes = 4;  ///< of an element of a gradient that ranks add up
   double added_bytes = 8;     ///< of memory, for each weight's gradient that is added to its sum
-  bool dropout = false;       ///< is a pass over memory of its own
+  double update_bytes = 32;  ///< of memory, for a parameter: gradient, master copy and moments read, these and the weight written
+  bool dropout = false;      ///< is a pass over memory of its own
   /// Gradients are reduced under the backward pass, and new weights gathered under the forward pass.
   bool hides_reductions = true;
   bool hides_messages = true;  ///< passes go on while a pipeline's messages are under way

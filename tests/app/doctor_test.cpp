@@ -7,6 +7,10 @@
 
 #include "app/capture.h"
 #include "app/commands.h"
+#include "app/plan/machine_file.h"
+#include "app/start/startup.h"
+#include "base/error.h"
+#include "io/file.h"
 #include "support/temp_folder.h"
 
 namespace lockstep::app {
@@ -83,6 +87,35 @@ TEST(Doctor, ThisMachineIsFit) {
   EXPECT_NE(text.find("\nFIT: "), std::string::npos) << text;
   EXPECT_NE(text.find("iter=99, loss="), std::string::npos);
   EXPECT_TRUE(std::filesystem::exists(folder.path() / "test-dist-plots/train/loss.txt"));
+}
+
+TEST(Doctor, WritesTheMachineFileThatThePlannerReads) {
+  const TempFolder folder;
+  const std::string path = (folder / "here.toml").string();
+  const lab::ProbeOptions brief{
+      .width = 64, .rounds = 1, .sample_seconds = 1e-4, .small_sum = 64, .large_sum = 4096, .trials = 1, .disk_bytes = 1 << 20};
+  testing::internal::CaptureStdout();
+  run_on_ranks({.ranks = 2, .threads = 1, .timeout = 60}, [&](Session& session) { write_machine_file(path, brief, session); });
+  const std::string text = testing::internal::GetCapturedStdout();
+  for (const char* part : {"machine: 1 x 2 devices", "  one of 1   peak ", "  one of 2   peak ", "  between ranks of a host "})
+    EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
+  const planner::Machine machine = named_machine(path, 0);
+  EXPECT_EQ(machine.devices, 2);
+  EXPECT_EQ(machine.name, host_name());
+  EXPECT_EQ(machine_text(machine), io::read_file(path));
+}
+
+TEST(Doctor, AMachineFileThatCannotBeIsRefusedFirst) {
+  const auto refusal = [](const std::string& path) {
+    try {
+      doctor_command().run({"--machine-file", path});
+    } catch (const UserError& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_NE(refusal("here").find("--machine-file here: must end in .toml"), std::string::npos);
+  EXPECT_NE(refusal("no/such/here.toml").find("there is no folder no/such\n  -> mkdir -p no/such"), std::string::npos);
 }
 
 TEST(Doctor, HelpSaysWhatTheExitCodeMeans) {

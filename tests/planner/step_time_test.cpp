@@ -46,12 +46,35 @@ TEST(StepTime, ProductsAndAttentionAreTheirFlops) {
 
 TEST(StepTime, AProductHasTheWavesOfItsTiles) {
   Machine machine = plain_machine();
-  const double full = product_seconds(1024, 64, 1024, machine);
+  const double full = product_seconds(1024, 64, 1024, machine, 2);
   machine.units = 17;  // 32 tiles of 128 x 256 are two waves
-  EXPECT_NEAR(product_seconds(1024, 64, 1024, machine), full * 34 / 32, 1e-15);
+  EXPECT_NEAR(product_seconds(1024, 64, 1024, machine, 2), full * 34 / 32, 1e-15);
   machine.units = 0;
   machine.memory_rate = 1e6;
-  EXPECT_NEAR(product_seconds(1024, 64, 1024, machine), 2 * (2 * 1024 * 64 + 1024 * 1024) / 1e6, 1e-9);
+  EXPECT_NEAR(product_seconds(1024, 64, 1024, machine, 2), 2 * (2 * 1024 * 64 + 1024 * 1024) / 1e6, 1e-9);
+}
+
+TEST(StepTime, ProductsOfF32HaveTheirOwnRateAndTwiceTheBytes) {
+  Machine machine = plain_machine();
+  EXPECT_EQ(machine.product_rate(2), 1e12);
+  EXPECT_EQ(machine.product_rate(4), 0.5e12) << "half, where the machine does not say";
+  machine.f32_share = 0.8;
+  EXPECT_EQ(machine.product_rate(4), 0.8e12);
+  EXPECT_NEAR(product_seconds(1024, 64, 1024, machine, 4), 2.0 * 1024 * 64 * 1024 / 0.8e12, 1e-15);
+  machine.memory_rate = 1e6;
+  EXPECT_NEAR(product_seconds(1024, 64, 1024, machine, 4), 2 * product_seconds(1024, 64, 1024, machine, 2), 1e-9);
+}
+
+TEST(StepTime, RanksThatShareAHostDivideIt) {
+  Machine machine = plain_machine();
+  machine.devices = 2;
+  const Machine one = divided(machine, 1), four = divided(machine, 4);
+  EXPECT_EQ(one.peak_flops, 2e12);
+  EXPECT_EQ(four.peak_flops, 0.5e12);
+  EXPECT_EQ(four.memory, machine.memory / 2);
+  EXPECT_EQ(four.memory_rate, machine.memory_rate / 2);
+  EXPECT_EQ(four.inside_rate, machine.inside_rate);
+  EXPECT_EQ(four.ranks(), 4);
 }
 
 TEST(StepTime, RanksThatDivideALayerExchangeItsSums) {

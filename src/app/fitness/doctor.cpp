@@ -6,6 +6,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <optional>
 
 #include "app/command_line.h"
@@ -92,16 +93,30 @@ void add_causes(comm::Communicator& world, const std::string& mine, std::vector<
   }
 }
 
+// Before anything is measured.
+void check_machine_file(const std::string& path) {
+  const io::Path folder = io::Path(path).parent_path();
+  if (!path.ends_with(".toml"))
+    throw UserError(fmt::format("--machine-file {}: must end in .toml, as plan --machine knows a file", path),
+                    "--machine-file here.toml");
+  if (!folder.empty() && !std::filesystem::is_directory(folder))
+    throw UserError(fmt::format("--machine-file {}: there is no folder {}", path, folder.string()),
+                    "mkdir -p " + folder.string());
+}
+
 int run(const Arguments& arguments) {
   std::optional<std::int64_t> asked;
+  std::string machine_file;
   CommandLine line(
       "doctor",
       "Says whether this machine or cluster is fit for training: who the ranks are, every collective with its values "
       "before and after, bandwidths, and the training run of test_dist, whose outcome is known. Ends with a verdict and "
       "exit code 0 (FIT) or 1 (UNFIT).");
   line.option("--ranks", asked, "N", "ranks (default: one a core; under mpiexec those it started)");
-  line.note("examples:\n  lockstep doctor\n  mpiexec -n 4 lockstep doctor");
+  line.option("--machine-file", machine_file, "F.toml", "a fit machine, measured, as lockstep plan --machine reads it");
+  line.note("examples:\n  lockstep doctor\n  lockstep doctor --machine-file here.toml\n  mpiexec -n 4 lockstep doctor");
   if (!line.parse(arguments)) return 0;
+  if (!machine_file.empty()) check_machine_file(machine_file);
   constexpr double timeout = 60;  // seconds: here no rank has reason to be late
   std::vector<std::string> causes;
   try {
@@ -109,6 +124,7 @@ int run(const Arguments& arguments) {
       Log log(stdout, session.lead() ? Level::info : Level::critical);
       const std::vector<std::string> found = examine(session, log);
       if (session.lead()) fmt::print("{}", verdict(found));
+      if (!machine_file.empty() && found.empty()) write_machine_file(machine_file, {}, session);
       if (session.leads_process()) causes = found;
     });
   } catch (const SystemError& error) {

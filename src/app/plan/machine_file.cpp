@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <optional>
+#include <sstream>
 #include <variant>
 
 #include "app/help.h"
@@ -25,14 +26,15 @@ struct MachineKey {
   bool is_bytes = false;  ///< may be "80GB"
 };
 
-const std::array<MachineKey, 16>& keys() {
-  static const std::array<MachineKey, 16> all{{
+const std::array<MachineKey, 17>& keys() {
+  static const std::array<MachineKey, 17> all{{
       {"nodes", "nodes", &Machine::nodes},
       {"devices", "devices of a node", &Machine::devices},
       {"memory", "bytes of a device's memory (\"80GB\")", &Machine::memory, 1, true},
       {"reserved", "bytes of it that drivers and libraries take", &Machine::reserved, 1, true},
       {"peak_tflops", "TFLOPS of a device for bf16 products", &Machine::peak_flops, 1e12},
       {"product_share", "what of it a step's products reach (lockstep bench gemm measures it)", &Machine::product_share},
+      {"f32_share", "likewise of products of f32; 0: half of product_share", &Machine::f32_share},
       {"units", "tiles that a device computes at a time (SMs); 0: products have no waves", &Machine::units},
       {"memory_gbps", "GB/s of a device's memory", &Machine::memory_rate, 1e9},
       {"inside_gbps", "GB/s of a device to the others of its node, one way", &Machine::inside_rate, 1e9},
@@ -136,6 +138,20 @@ Machine named_machine(const std::string& name, std::int64_t nodes) {
   machine.nodes = nodes;
   if (std::vector<Problem> problems = check(machine); !problems.empty()) throw UserError(std::move(problems));
   return machine;
+}
+
+std::string machine_text(const Machine& machine) {
+  std::ostringstream name;
+  name << toml::table{{"name", machine.name}};
+  std::string text = name.str() + "\n";
+  for (const MachineKey& key : keys()) {
+    if (const auto* whole = std::get_if<std::int64_t Machine::*>(&key.member)) {
+      text += fmt::format("{} = {}\n", key.name, machine.**whole);
+    } else {
+      text += fmt::format("{} = {:.6g}\n", key.name, machine.*std::get<double Machine::*>(key.member) / key.unit);
+    }
+  }
+  return text;
 }
 
 std::string machine_keys() {

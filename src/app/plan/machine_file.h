@@ -13,6 +13,9 @@ namespace lockstep::app {
 /// `nodes`: instead of the machine's own number; 0: as it says. Throws UserError with everything that is wrong.
 planner::Machine named_machine(const std::string& name, std::int64_t nodes);
 
+/// What such a file says of the machine: the whole of it. Numbers are rounded to six digits.
+std::string machine_text(const planner::Machine& machine);
+
 /// Its keys, a line each, for help.
 std::string machine_keys();
 

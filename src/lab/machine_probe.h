@@ -1,0 +1,31 @@
+#pragma once
+
+// The machine that ranks run on, measured for the planner: every rank at the same time, each with its share of the cores.
+
+#include "comm/communicator.h"
+#include "device/runtime.h"
+#include "io/file.h"
+#include "planner/machine.h"
+
+namespace lockstep::lab {
+
+/// How thoroughly; as it stands, two seconds.
+struct ProbeOptions {
+  io::Path folder = ".";         ///< on the disk that is measured; nothing is left there
+  std::int64_t width = 1024;     ///< of the layer whose products are timed
+  int rounds = 3;                ///< of products
+  double sample_seconds = 0.02;  ///< of a product, as GemmBenchOptions
+  std::int64_t small_sum = 4096,
+               large_sum = 16 << 20;  ///< bytes that ranks add up: the first tells latency, the second bandwidth
+  int trials = 10;                    ///< of such a sum
+  std::size_t disk_bytes = 64 << 20;  ///< that are written and read back; a multiple of 1 MiB
+};
+
+/// A device is a rank: its cores' multiply-adds (twice as many where they have an instruction for pairs of bf16), what products
+/// of a layer reach of that, its part of the memory and of the memory's rate, and what sums over ranks reach. `node`: the ranks
+/// of `world` on this rank's host, as many on each. Figures are means over the ranks, and the same on all. Throws UserError where
+/// the folder cannot be written. Collective.
+planner::Machine probe_machine(const ProbeOptions& options, Runtime& runtime, comm::Communicator& world,
+                               comm::Communicator& node);
+
+}  // namespace lockstep::lab
