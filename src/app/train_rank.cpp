@@ -13,6 +13,7 @@
 #include "app/start/expected_memory.h"
 #include "app/start/memory_limit.h"
 #include "app/start/plan.h"
+#include "app/start/resources.h"
 #include "app/start/run_folder.h"
 #include "app/start/run_record.h"
 #include "app/start/run_start.h"
@@ -21,6 +22,7 @@
 #include "comm/agreement.h"
 #include "data/corpus.h"
 #include "data/shards.h"
+#include "device/choose_device.h"
 #include "lab/machine.h"
 #include "train/trainer.h"
 
@@ -193,12 +195,21 @@ void fit_memory(Run& run, const Roles& roles, const parallel::Groups& groups) {
   demand_memory({run.config, run.settings, groups.at(), session.runtime().device(), expected}, session.world());
 }
 
-/// All memory that the run will have, said in a table and allocated.
-void commit(const Run& run, train::Engine& engine, TrainingData& data, train::TextSampler& sampler, Memories& memories) {
+/// All memory that the run will have, said in a table and allocated. Returns what this rank has for it.
+Resources commit(const Run& run, train::Engine& engine, TrainingData& data, train::TextSampler& sampler, Memories& memories) {
   data.declare(memories.data);
   sampler.declare(memories.sampling, memories.cache);
   Runtime& runtime = run.session.runtime();
   Ledger taken = engine.commit();
+  const layout::ParallelPlan& plan = run.settings.plan;
+  Resources had{.ranks = plan.ranks(),
+                .servers = servers_of(run.config),
+                .ranks_per_host = plan.ranks_per_host,
+                .threads = run.session.team().size(),
+                .device = std::string(name_of(runtime.device().kind)),
+                .vocabulary = run.settings.model.vocabulary,
+                .taken = by_kind(taken),
+                .beside = -taken.total()};
   memories.data.commit(runtime.memory(Space::pinned), taken);
   for (Arena* arena : {&memories.sampling, &memories.cache}) arena->commit(runtime, taken);
   if (!run.call.live) {
@@ -208,12 +219,15 @@ void commit(const Run& run, train::Engine& engine, TrainingData& data, train::Te
   for (const std::string& note : notes_on_cut_state(run.settings)) run.log.info(note);
   for (const std::string& note : notes_on_offload(run.config, run.settings, engine.elsewhere())) run.log.info(note);
   for (const std::string& note : notes_on_tiles(run.config, run.settings)) run.log.info(note);
+  had.beside += taken.total();
+  return had;
 }
 
 /// The run's own files, once nothing is left that could refuse it. For rank 0.
-void record(const Run& run) {
+void record(const Run& run, const Resources& had) {
   run.folder.prepare_metrics(run.start.resumes, run.log);
   write_run_files(run.config, run.name, run.folder.path(), run.call.arguments);
+  write_resources(run.folder.path(), had);
 }
 
 /// The whole training of a rank that trains. Collective over the groups.
@@ -226,12 +240,14 @@ train::TrainingHistory train_run(Run& run, const Roles& roles, const parallel::G
   fit_memory(run, roles, groups);
   train::Engine engine(run.settings, session.runtime(), session.ops(), groups, roles.updater());
   train::TextSampler sampler(engine.share());
-  commit(run, engine, text, sampler, memories);
+  Resources had = commit(run, engine, text, sampler, memories);
   engine.match_ranks();
   const train::RunState state = load_start(run.config, run.start, engine, session, run.log);
-  if (session.lead()) record(run);
-  train::Trainer trainer(trainer_options(run, max_iters), {engine, text.batches(), text.train_windows(), text.val_windows(),
-                                                           sampler, run.corpus.tokenizer.get(), session.team(), run.log});
+  train::TrainerOptions options = trainer_options(run, max_iters);
+  had.peak_flops = options.peak_flops;
+  if (session.lead()) record(run, had);
+  train::Trainer trainer(std::move(options), {engine, text.batches(), text.train_windows(), text.val_windows(), sampler,
+                                              run.corpus.tokenizer.get(), session.team(), run.log});
   train::TrainingHistory history = trainer.run(state);
   engine.control().leave();
   return history;

@@ -19,8 +19,9 @@ struct Question {
 };
 
 // A word of its own stands first; an option anywhere.
-constexpr std::array<Question, 12> questions{
-    {{"--simulate", "a recipe's step on a machine pass by pass, with its memory, and a trace", plan_simulate},
+constexpr std::array<Question, 13> questions{
+    {{"--check", "a run that has trained: its memory and step predicted, beside what it measured", plan_check},
+     {"--simulate", "a recipe's step on a machine pass by pass, with its memory, and a trace", plan_simulate},
      {"--machine", "the fastest layouts of a --model, what they take, and why others lose", plan_search},
      {"--model", "the same, of a --machine", plan_search},
      {"--advise", "which kinds of parallelism a model and a machine call for, and why", plan_advise},

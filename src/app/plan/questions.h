@@ -8,6 +8,7 @@ namespace lockstep::app {
 
 int plan_draw(const Arguments& arguments);    ///< --draw, --compare
 int plan_search(const Arguments& arguments);  ///< --machine, --model
+int plan_check(const Arguments& arguments);   ///< --check
 int plan_simulate(const Arguments& arguments);
 int plan_advise(const Arguments& arguments);
 int plan_published(const Arguments& arguments);

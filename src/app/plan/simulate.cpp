@@ -8,16 +8,11 @@
 #include "app/plan/machine_file.h"
 #include "app/plan/named_model.h"
 #include "app/plan/questions.h"
-#include "app/start/pipeline_settings.h"
-#include "app/start/plan.h"
-#include "arch/flops.h"
-#include "arch/shard_rules.h"
+#include "app/plan/recipe_layout.h"
 #include "base/error.h"
 #include "base/terminal.h"
 #include "base/units.h"
 #include "io/file.h"
-#include "layout/pipeline/schedules.h"
-#include "layout/pipeline/split.h"
 #include "planner/trace.h"
 
 namespace lockstep::app {
@@ -41,38 +36,12 @@ bool parse(const Arguments& arguments, Options& options) {
   return line.parse(arguments);
 }
 
-layout::Tier tier_of(const std::string& place) {
-  return place == "none" ? layout::Tier::device : place == "cpu" ? layout::Tier::host : layout::Tier::disk;
-}
-
 /// As many nodes as the degrees need, the last one perhaps not whole: then one, of as many devices.
 void fit_machine(planner::Machine& machine, const RunConfig& config) {
   const RunConfig::Parallel& parallel = config.parallel;
   const std::int64_t ranks = parallel.dp.value_or(1) * parallel.tp * parallel.cp * parallel.pp;
   machine.devices = std::min(machine.devices, ranks);
   machine.nodes = (ranks + machine.devices - 1) / machine.devices;
-}
-
-planner::Candidate candidate_of(const RunConfig& config, const planner::Work& work) {
-  const std::int64_t ranks = work.machine.ranks();
-  planner::Candidate candidate{.plan = layout_of(config, ranks), .samples = config.model.batch_size};
-  layout::ParallelPlan& plan = candidate.plan;
-  if (schedule_file(plan.schedule)) {
-    throw UserError(fmt::format("parallel.schedule = {}: a table has no time model", plan.schedule),
-                    "lockstep plan --draw draws it; or one of the named schedules");
-  }
-  plan.optimizer.tier = tier_of(config.memory.offload_optimizer);
-  plan.parameters.tier = tier_of(config.memory.offload_params);
-  plan.activations = tier_of(config.memory.offload_activations);
-  plan.ranks_per_host = static_cast<int>(work.machine.devices);
-  if (std::vector<Problem> problems = layout::check(plan, arch::plan_limits(work.model, work.positions), ranks);
-      !problems.empty())
-    throw UserError(std::move(problems));
-  if (plan.pp > 1 && plan.split.empty()) {
-    plan.split = layout::balanced_split(layout::stage_map(plan), work.model.layers,
-                                        arch::part_flops_per_token(work.model, work.positions));
-  }
-  return candidate;
 }
 
 void print_memory(const planner::SimulatedStep& step) {

@@ -1,0 +1,98 @@
+// `lockstep plan --check RUN`: what the planner says of a run, beside what the run measured.
+
+#include <fmt/format.h>
+
+#include <optional>
+
+#include "app/command_line.h"
+#include "app/plan/machine_file.h"
+#include "app/plan/predicted_run.h"
+#include "app/plan/prediction_history.h"
+#include "app/plan/questions.h"
+#include "app/session.h"
+#include "base/error.h"
+#include "base/units.h"
+#include "lab/machine_probe.h"
+
+namespace lockstep::app {
+namespace {
+
+struct Options {
+  std::string run, machine;
+};
+
+bool parse(const Arguments& arguments, Options& options) {
+  CommandLine line(
+      "plan",
+      "A run that has trained, predicted for its layout and held against what it measured: memory by owner, and the parts "
+      "of a step. Errors are kept in predictions.jsonl beside the run's folder.");
+  line.option("--check", options.run, "RUN", "a run's folder");
+  line.option("--machine", options.machine, "FILE",
+              "that the run had, as doctor --machine-file writes it (default: this machine, measured for two seconds)");
+  line.note("example:\n  lockstep plan --check runs/first --machine here.toml");
+  return line.parse(arguments);
+}
+
+/// This host, as many ranks at a time as the run had.
+planner::Machine measured_now(const MeasuredRun& run) {
+  planner::Machine machine;
+  const lab::ProbeOptions options{.folder = run.folder};
+  run_on_ranks({.ranks = run.resources.ranks, .threads = run.resources.threads}, [&](Session& session) {
+    const planner::Machine probed = lab::probe_machine(options, session.runtime(), session.world(), session.world());
+    if (session.lead()) machine = probed;
+  });
+  machine.name = "this machine";
+  return machine;
+}
+
+planner::Machine machine_of(const MeasuredRun& run, const std::string& named) {
+  const Resources& had = run.resources;
+  const bool whole_hosts = had.ranks_per_host > 0 && had.ranks % had.ranks_per_host == 0;
+  if (!whole_hosts)
+    throw UserError(fmt::format("--check {}: hosts had different numbers of ranks", run.folder.string()),
+                    "a run with as many on each");
+  if (named.empty()) {
+    if (had.ranks == had.ranks_per_host && had.device == "cpu") return measured_now(run);
+    throw UserError(fmt::format("--check {}: the run had more than this host's processor", run.folder.string()),
+                    "--machine FILE, as lockstep doctor --machine-file FILE writes it there");
+  }
+  planner::Machine machine = named_machine(named, had.ranks / had.ranks_per_host);
+  if (had.device == "cpu") machine = planner::divided(machine, had.ranks_per_host);
+  machine.devices = had.ranks_per_host;
+  if (std::vector<Problem> problems = check(machine); !problems.empty()) throw UserError(std::move(problems));
+  return machine;
+}
+
+void print(const RunComparison& comparison) {
+  const auto row = [](const std::string& name, const std::string& predicted, const std::string& measured,
+                      std::optional<double> error) {
+    const std::string off = error ? fmt::format("{:+.1f} %", 100 * *error) : "";
+    fmt::print("  {:<22} {:>12} {:>12} {:>9}\n", name, predicted, measured, off);
+  };
+  fmt::print("  {:<22} {:>12} {:>12} {:>9}\n", "", "predicted", "measured", "error");
+  for (const ComparedFigure& figure : comparison.memory) {
+    row(figure.name, format_bytes(static_cast<std::uint64_t>(figure.predicted)),
+        format_bytes(static_cast<std::uint64_t>(figure.measured)), figure.error());
+  }
+  for (const ComparedFigure& figure : comparison.seconds)
+    row(figure.name, format_seconds(figure.predicted), format_seconds(figure.measured), figure.error());
+}
+
+}  // namespace
+
+int plan_check(const Arguments& arguments) {
+  Options options;
+  if (!parse(arguments, options)) return 0;
+  const MeasuredRun run = read_run(options.run);
+  const planner::Machine machine = machine_of(run, options.machine);
+  const RunComparison comparison = compare(run, machine);
+  fmt::print("{} on {}: {}, {} lines of metrics\n", options.run, machine.name, comparison.layout, run.lines);
+  print(comparison);
+  if (run.resources.beside > 0) {
+    fmt::print("  batches and text samples took {} besides\n", format_bytes(static_cast<std::uint64_t>(run.resources.beside)));
+  }
+  fmt::print("{}\n", keep_errors(run, machine, comparison));
+  return 0;
+}
+
+}  // namespace lockstep::app

@@ -1,0 +1,71 @@
+#include "app/plan/measured_run.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <sstream>
+#include <vector>
+
+#include "app/plan/named_model.h"
+#include "base/error.h"
+#include "base/json.h"
+
+namespace lockstep::app {
+namespace {
+
+double median(std::vector<double> values) {
+  std::ranges::sort(values);
+  return values[values.size() / 2];
+}
+
+StepSeconds seconds_of(const Json& line, double microbatches) {
+  const auto number = [&](const char* key) { return line.at(key).number(); };
+  const double update = number("update_seconds"), exposed = number("exposed_seconds");
+  return {.forward = microbatches * number("dtf"),
+          .backward = std::max(0.0, microbatches * number("dtb") - update),
+          .exposed = exposed,
+          .update = std::max(0.0, update - exposed),
+          .step = std::max(0.0, number("dt") - number("data_wait"))};
+}
+
+std::vector<StepSeconds> steps_of(const io::Path& path, double microbatches) {
+  std::vector<StepSeconds> steps;
+  std::istringstream lines(std::filesystem::exists(path) ? io::read_file(path) : "");
+  // A run that is going on may have written half of its last line.
+  for (std::string line; std::getline(lines, line) && !lines.eof();)
+    steps.push_back(seconds_of(Json::parse(line, path.string()), microbatches));
+  if (steps.size() > 1) steps.erase(steps.begin());
+  return steps;
+}
+
+}  // namespace
+
+MeasuredRun read_run(const io::Path& folder) {
+  const io::Path recipe = folder / "config.toml", metrics = folder / "metrics.jsonl";
+  if (!std::filesystem::exists(recipe)) {
+    throw UserError(fmt::format("--check {}: no run's folder, for it has no config.toml", folder.string()),
+                    "a folder that lockstep train wrote, as runs/NAME");
+  }
+  MeasuredRun run{.folder = folder, .config = named_model(recipe.string(), 0).config, .resources = {}, .seconds = {}};
+  const std::vector<StepSeconds> steps = steps_of(metrics, static_cast<double>(run.config.optimizer.gas));
+  if (steps.empty()) {
+    throw UserError(fmt::format("--check {}: the run has no metrics, so nothing was measured", folder.string()),
+                    "train it for longer than train.log_interval steps, or with a smaller one");
+  }
+  run.resources = read_resources(folder);
+  if (run.resources.servers > 0) {
+    throw UserError(fmt::format("--check {}: parameter servers have no time model", folder.string()),
+                    "a run whose ranks update together");
+  }
+  run.lines = std::ssize(steps);
+  for (double StepSeconds::* part :
+       {&StepSeconds::forward, &StepSeconds::backward, &StepSeconds::exposed, &StepSeconds::update, &StepSeconds::step}) {
+    std::vector<double> values;
+    for (const StepSeconds& step : steps) values.push_back(step.*part);
+    run.seconds.*part = median(std::move(values));
+  }
+  return run;
+}
+
+}  // namespace lockstep::app

@@ -1,0 +1,32 @@
+#pragma once
+
+// A run as its folder tells it: what it took, and how long its steps were.
+
+#include <cstdint>
+
+#include "app/run_config.h"
+#include "app/start/resources.h"
+#include "io/file.h"
+
+namespace lockstep::app {
+
+/// Seconds of a step on rank 0, medians over the lines of metrics.jsonl but the first one, whose step warms everything up.
+struct StepSeconds {
+  double forward = 0, backward = 0;  ///< passes of all micro-batches
+  double exposed = 0;                ///< waiting for gradients of other ranks
+  double update = 0;                 ///< the rest of what follows the last pass
+  double step = 0;                   ///< all of it, but for waiting for data
+};
+
+struct MeasuredRun {
+  io::Path folder;
+  RunConfig config;
+  Resources resources;
+  StepSeconds seconds;
+  std::int64_t lines = 0;  ///< of metrics
+};
+
+/// Throws UserError for a folder that is no run's, has no metrics, or whose ranks do not update together (parameter servers).
+MeasuredRun read_run(const io::Path& folder);
+
+}  // namespace lockstep::app

@@ -1,0 +1,90 @@
+#include "app/plan/predicted_run.h"
+
+#include "app/plan/recipe_layout.h"
+#include "app/train_rank.h"
+#include "device/runtime.h"
+#include "layout/pipeline/schedules.h"
+#include "ops/ops.h"
+#include "planner/search.h"
+#include "train/memory/rank_memory.h"
+
+namespace lockstep::app {
+namespace {
+
+planner::System system_of(const RunConfig& config) {
+  planner::System system = planner::own_system;
+  system.hides_reductions = config.parallel.overlap;
+  if (dtype_of(config) == DType::f32) {
+    system.element_bytes = 4;
+    system.update_bytes = 28;  // weight, gradient and moments read, all but the gradient written
+  }
+  return system;
+}
+
+/// As a run has it: memory of the host that is the device's is no other place, and weights that lie there whole are not cut.
+layout::ParallelPlan as_trained(layout::ParallelPlan plan, bool on_host) {
+  if (on_host) {
+    for (layout::Tier* tier : {&plan.optimizer.tier, &plan.parameters.tier, &plan.activations})
+      if (*tier == layout::Tier::host) *tier = layout::Tier::device;
+  }
+  if (plan.parameters.cut == layout::CutOver::none && plan.parameters.tier == layout::Tier::device) plan.tiles = {};
+  return plan;
+}
+
+std::int64_t kernel_bytes(const MeasuredRun& run) {
+  const auto runtime = open_runtime({}, {.threads = static_cast<int>(run.resources.threads)});
+  const auto stream = runtime->make_stream();
+  return ops::make_ops(*runtime, *stream, {.isa = isa_of(run.config), .products = products_of(run.config)})->workspace_bytes();
+}
+
+std::vector<ComparedFigure> compared_memory(const MeasuredRun& run, const layout::ParallelPlan& plan) {
+  train::EngineConfig settings = engine_config(run.config, run.resources.vocabulary);
+  settings.plan = plan;
+  if (run.config.data.documents) settings.document_end = 0;  // whichever it is
+  const Ledger ledger = train::RankMemory(settings, {}).ledger(kernel_bytes(run));
+  const auto predicted = by_kind(ledger);
+  std::vector<ComparedFigure> figures;
+  ComparedFigure all{"memory of training", 0, 0};
+  for (std::size_t i = 0; i < kMemoryKinds.size(); ++i) {
+    const ComparedFigure figure{std::string(name_of(kMemoryKinds[i])), static_cast<double>(predicted[i]),
+                                static_cast<double>(run.resources.taken[i])};
+    all.predicted += figure.predicted;
+    all.measured += figure.measured;
+    if (figure.predicted > 0 || figure.measured > 0) figures.push_back(figure);
+  }
+  figures.push_back(all);
+  return figures;
+}
+
+std::vector<ComparedFigure> compared_seconds(const StepSeconds& measured, const planner::Work& work,
+                                             const planner::Candidate& candidate) {
+  const layout::ParallelPlan& plan = candidate.plan;
+  const std::vector<layout::PassSeconds> stages = planner::stage_seconds(work, candidate);
+  double forward = 0, backward = 0;
+  const layout::StageMap map = layout::stage_map(plan);
+  for (const int stage : map.stages_of(0)) {
+    const layout::PassSeconds& pass = stages[static_cast<std::size_t>(stage)];
+    forward += plan.microbatches * pass.forward;
+    backward += plan.microbatches * (pass.input_backward + pass.weight_backward);
+  }
+  const planner::StepTime time = planner::simulated_time(work, candidate);
+  return {{"forward", forward, measured.forward},
+          {"backward", backward, measured.backward},
+          {"waiting for gradients", time.replicas, measured.exposed},
+          {"update", time.optimizer, measured.update},
+          {"step", time.total(), measured.step}};
+}
+
+}  // namespace
+
+RunComparison compare(const MeasuredRun& run, const planner::Machine& machine) {
+  const planner::Work work(model_config(run.config, run.resources.vocabulary), run.config.model.block_size, machine,
+                           system_of(run.config));
+  planner::Candidate candidate = candidate_of(run.config, work);
+  candidate.plan = as_trained(std::move(candidate.plan), run.resources.device == "cpu");
+  return {.layout = layout::describe(candidate.plan),
+          .memory = compared_memory(run, candidate.plan),
+          .seconds = compared_seconds(run.seconds, work, candidate)};
+}
+
+}  // namespace lockstep::app

@@ -1,0 +1,31 @@
+#pragma once
+
+// A run predicted by the planner and held against what it measured.
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "app/plan/measured_run.h"
+#include "planner/machine.h"
+
+namespace lockstep::app {
+
+struct ComparedFigure {
+  std::string name;
+  double predicted, measured;
+  /// How much too much was predicted, from -1 on; none where nothing was measured.
+  std::optional<double> error() const { return measured > 0 ? std::optional(predicted / measured - 1) : std::nullopt; }
+};
+
+struct RunComparison {
+  std::string layout;                   ///< in words
+  std::vector<ComparedFigure> memory;   ///< bytes of rank 0's training by kind; last, all of it
+  std::vector<ComparedFigure> seconds;  ///< parts of a step on rank 0; last, all of it
+};
+
+/// `machine`: of as many ranks as the run had. Memory is what the engine declares for the layout; time is the planner's, rank 0's
+/// passes with what they wait for. Throws UserError where these ranks cannot have the run's layout.
+RunComparison compare(const MeasuredRun& run, const planner::Machine& machine);
+
+}  // namespace lockstep::app

@@ -1,0 +1,59 @@
+#include "app/plan/prediction_history.h"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <filesystem>
+#include <map>
+#include <sstream>
+
+#include "base/json.h"
+#include "io/appended_file.h"
+
+namespace lockstep::app {
+namespace {
+
+Json json_of(const std::vector<ComparedFigure>& figures) {
+  Json json;
+  for (const ComparedFigure& figure : figures)
+    json.set(figure.name, Json(Json::Object{{"predicted", figure.predicted}, {"measured", figure.measured}}));
+  return json;
+}
+
+/// Errors of steps, without their signs, by run; the last of each.
+std::map<std::string, double> step_errors(const io::Path& path) {
+  std::map<std::string, double> errors;
+  std::istringstream lines(io::read_file(path));
+  for (std::string line; std::getline(lines, line);) {
+    const Json check = Json::parse(line, path.string());
+    const Json& step = check.at("seconds").at("step");
+    const ComparedFigure figure{"step", step.at("predicted").number(), step.at("measured").number()};
+    errors[check.at("run").string()] = std::abs(figure.error().value_or(0));
+  }
+  return errors;
+}
+
+}  // namespace
+
+std::string keep_errors(const MeasuredRun& run, const planner::Machine& machine, const RunComparison& comparison) {
+  const io::Path folder = std::filesystem::canonical(run.folder), path = folder.parent_path() / "predictions.jsonl";
+  const Json line(Json::Object{{"run", folder.filename().string()},
+                               {"time", fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::chrono::system_clock::now()))},
+                               {"machine", machine.name},
+                               {"machine_peak_flops", machine.peak_flops},
+                               {"run_peak_flops", run.resources.peak_flops},
+                               {"layout", comparison.layout},
+                               {"bytes", json_of(comparison.memory)},
+                               {"seconds", json_of(comparison.seconds)}});
+  io::AppendedFile(path).append(line.dump() + "\n");
+  std::vector<double> errors;
+  for (const auto& [name, error] : step_errors(path)) errors.push_back(error);
+  std::ranges::sort(errors);
+  return fmt::format("{}: steps of {} run{} are off by {:.1f} % in the median, {:.1f} % at the most", path.string(),
+                     errors.size(), errors.size() == 1 ? "" : "s", 100 * errors[errors.size() / 2], 100 * errors.back());
+}
+
+}  // namespace lockstep::app

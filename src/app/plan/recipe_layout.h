@@ -1,0 +1,14 @@
+#pragma once
+
+// The layout that a recipe asks for, as the planner takes it.
+
+#include "app/run_config.h"
+#include "planner/step_time.h"
+
+namespace lockstep::app {
+
+/// Of work.machine's ranks, blocks cut over pipelines as a run cuts them. Throws UserError for a layout that these ranks cannot
+/// have, and for a schedule from a file.
+planner::Candidate candidate_of(const RunConfig& config, const planner::Work& work);
+
+}  // namespace lockstep::app

@@ -1,0 +1,121 @@
+// `lockstep plan --check RUN`.
+
+#include <algorithm>
+
+#include "app/plan/machine_file.h"
+#include "app/plan/predicted_run.h"
+#include "app/train_command.h"
+#include "base/error.h"
+
+namespace lockstep::app {
+namespace {
+
+class PlanCheck : public TrainCommand {
+ protected:
+  void SetUp() override {
+    TrainCommand::SetUp();
+    io::replace_file(machine_,
+                     "name = \"ours\"\ndevices = 2\nmemory = \"8GB\"\npeak_tflops = 0.1\nproduct_share = 0.5\n"
+                     "f32_share = 0.25\nmemory_gbps = 10\ninside_gbps = 5\n");
+  }
+  void train(const std::string& run, std::vector<std::string> more = {}) const {
+    const Outcome outcome = lockstep(words(run, std::move(more)));
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+  }
+  std::string checked(const std::string& run, bool named = true) const {
+    Arguments arguments{"--check", (folder_ / run).string()};
+    if (named) arguments.insert(arguments.end(), {"--machine", machine_});
+    testing::internal::CaptureStdout();
+    try {
+      EXPECT_EQ(plan_command().run(arguments), 0);
+    } catch (const UserError& error) {
+      return testing::internal::GetCapturedStdout() + error.what();
+    }
+    return testing::internal::GetCapturedStdout();
+  }
+  std::string machine_ = (folder_ / "m.toml").string();
+};
+
+TEST_F(PlanCheck, SetsWhatIsPredictedBesideWhatWasMeasured) {
+  train("one");
+  const std::string text = checked("one");
+  for (const char* part :
+       {"/one on ours: ", ", 3 lines of metrics\n", "predicted     measured     error\n", "\n  parameters ", "\n  optimizer ",
+        "\n  memory of training ", "\n  forward ", "\n  backward ", "\n  waiting for gradients ", "\n  update ", "\n  step ",
+        "\n  batches and text samples took ", "predictions.jsonl: steps of 1 run are off by "}) {
+    EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
+  }
+}
+
+TEST_F(PlanCheck, MemoryIsWhatTheRunTookToTheByte) {
+  train("one", {"optimizer.gas=2"});
+  train("bf16", {"train.dtype=bf16", "memory.recompute=full"});
+  train("zero", {"--ranks", "2", "train.threads=1", "memory.zero=2"});
+  train("stages", {"--ranks", "2", "train.threads=1", "parallel.pp=2", "optimizer.gas=2"});
+  train("parts", {"--ranks", "2", "train.threads=1", "parallel.tp=2", "parallel.sequence=true"});
+  for (const char* name : {"one", "bf16", "zero", "stages", "parts"}) {
+    const MeasuredRun run = read_run(folder_ / name);
+    const RunComparison comparison = compare(run, planner::divided(named_machine(machine_, 0), run.resources.ranks));
+    for (const ComparedFigure& figure : comparison.memory) EXPECT_EQ(figure.predicted, figure.measured) << name << figure.name;
+    EXPECT_GT(comparison.memory.back().measured, 0);
+    for (const ComparedFigure& figure : comparison.seconds) EXPECT_GE(figure.predicted, 0) << name << figure.name;
+    EXPECT_GT(comparison.seconds.back().predicted, 0);
+    EXPECT_GT(comparison.seconds.back().measured, 0);
+  }
+}
+
+TEST_F(PlanCheck, KeepsItsErrorsBesideTheRuns) {
+  train("one");
+  train("two");
+  checked("one");
+  checked("one");
+  EXPECT_NE(checked("two").find("predictions.jsonl: steps of 2 runs are off by "), std::string::npos);
+  const std::string history = file("predictions.jsonl");
+  EXPECT_EQ(std::ranges::count(history, '\n'), 3);
+  const Json first = Json::parse(history.substr(0, history.find('\n')));
+  EXPECT_EQ(first.at("run").string(), "one");
+  EXPECT_EQ(first.at("machine").string(), "ours");
+  EXPECT_GT(first.at("run_peak_flops").number(), 0);
+  EXPECT_GT(first.at("bytes").at("memory of training").at("measured").number(), 0);
+  EXPECT_GT(first.at("seconds").at("step").at("predicted").number(), 0);
+}
+
+TEST_F(PlanCheck, WithoutAMachineThisOneIsMeasured) {
+  train("one");
+  EXPECT_NE(checked("one", false).find("/one on this machine: "), std::string::npos);
+}
+
+TEST_F(PlanCheck, WhatMeasuredNothingIsRefused) {
+  EXPECT_NE(checked("data").find("no run's folder, for it has no config.toml\n  -> a folder that lockstep train wrote"),
+            std::string::npos);
+  train("one");
+  std::filesystem::remove(folder_ / "one/resources.json");
+  EXPECT_NE(checked("one").find("resources.json: there is none"), std::string::npos);
+  io::replace_file(folder_ / "one/metrics.jsonl", "");
+  EXPECT_NE(checked("one").find("the run has no metrics, so nothing was measured"), std::string::npos);
+  std::filesystem::remove(folder_ / "one/metrics.jsonl");
+  EXPECT_NE(checked("one").find("the run has no metrics, so nothing was measured"), std::string::npos);
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "predictions.jsonl"));
+}
+
+TEST_F(PlanCheck, RunsThatHaveNoModelOrAnotherMachineAreRefused) {
+  train("one");
+  Resources had = read_resources(folder_ / "one");
+  had.servers = 1;
+  write_resources(folder_ / "one", had);
+  EXPECT_NE(checked("one").find("parameter servers have no time model"), std::string::npos);
+  had.servers = 0;
+  had.ranks_per_host = 0;
+  write_resources(folder_ / "one", had);
+  EXPECT_NE(checked("one").find("hosts had different numbers of ranks"), std::string::npos);
+  had.ranks_per_host = 1;
+  had.ranks = 2;
+  write_resources(folder_ / "one", had);
+  EXPECT_NE(checked("one", false).find("the run had more than this host's processor"), std::string::npos);
+  had.threads = 0;
+  write_resources(folder_ / "one", had);
+  EXPECT_NE(checked("one").find("resources.json: threads = 0: must be from 1"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace lockstep::app
