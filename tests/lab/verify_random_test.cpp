@@ -59,7 +59,9 @@ std::string random_layout(const VerifyModel& model, std::mt19937& random, bool c
                                  fmt::format("zero={}", zero)};
   if (tp > 1 && tp <= limits.positions && random() % 2 == 0) words.emplace_back("sequence");
   const int cp = canonical ? 2 * degree(2) : 2 + static_cast<int>(random() % 2);
+  int ranks = dp * tp;
   if (random() % 2 == 0 && 2 * cp <= limits.positions && tp <= limits.positions / cp) {
+    ranks *= cp;
     words.push_back(fmt::format("cp={}", cp));
     words.push_back(limits.heads / tp < cp ? one_of({"context=allgather", "context=ring"})
                                            : one_of({"context=allgather", "context=ulysses", "context=ring"}));
@@ -68,9 +70,9 @@ std::string random_layout(const VerifyModel& model, std::mt19937& random, bool c
   if (random() % 2 == 0) {
     const auto schedules = layout::schedules();
     const layout::NamedSchedule& schedule = schedules[random() % schedules.size()];
-    const int chunks = usual_chunks(schedule, 2), ranks = static_cast<int>(limits.layers) / chunks;
-    if (ranks > 1) {
-      const int pp = 2 + static_cast<int>(random() % static_cast<unsigned>(ranks - 1));
+    const int most = std::min(static_cast<int>(limits.layers) / usual_chunks(schedule, 2), most_verify_ranks / ranks);
+    if (most > 1) {
+      const int pp = 2 + static_cast<int>(random() % static_cast<unsigned>(most - 1));
       words.push_back(fmt::format("pp={}:{}", pp, schedule.name));
       words[2] =
           fmt::format("gas={}", std::max(1, schedule.least_microbatches * pp) + (canonical ? 0 : static_cast<int>(random() % 3)));

@@ -183,12 +183,11 @@ std::vector<Problem> check(const VerifyOptions& options) {
     problems.push_back({fmt::format("--steps {}: must be from 1 to {}", options.steps, most_steps), "--steps 3"});
   }
   if (options.layouts.empty()) problems.push_back({"--layouts: there is none", "--layouts quick, or dp=2;dp=2,zero=3"});
-  constexpr int most_ranks = 64;
   for (const Layout& layout : options.layouts) {
     const int ranks = layout.plan.ranks();
-    if (ranks > most_ranks) {
+    if (ranks > most_verify_ranks) {
       problems.push_back(
-          {fmt::format("layout {}: {} ranks: verify starts at most {}, as threads", name_of(layout), ranks, most_ranks),
+          {fmt::format("layout {}: {} ranks: verify starts at most {}, as threads", name_of(layout), ranks, most_verify_ranks),
            "smaller degrees prove as much"});
     }
     for (const VerifyModel& model : options.models) {

@@ -33,6 +33,9 @@ struct LayoutReport {
       {};  ///< what breaks the promise: the first tensor with its layer, step and rank, then how much else
 };
 
+/// Ranks that a layout may have: each is a thread.
+inline constexpr int most_verify_ranks = 64;
+
 struct VerifyOptions {
   std::vector<VerifyModel> models;
   std::vector<Layout> layouts;
