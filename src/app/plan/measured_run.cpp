@@ -10,14 +10,10 @@
 #include "app/plan/named_model.h"
 #include "base/error.h"
 #include "base/json.h"
+#include "base/median.h"
 
 namespace lockstep::app {
 namespace {
-
-double median(std::vector<double> values) {
-  std::ranges::sort(values);
-  return values[values.size() / 2];
-}
 
 StepSeconds seconds_of(const Json& line, double microbatches) {
   const auto number = [&](const char* key) { return line.at(key).number(); };
@@ -63,7 +59,7 @@ MeasuredRun read_run(const io::Path& folder) {
        {&StepSeconds::forward, &StepSeconds::backward, &StepSeconds::exposed, &StepSeconds::update, &StepSeconds::step}) {
     std::vector<double> values;
     for (const StepSeconds& step : steps) values.push_back(step.*part);
-    run.seconds.*part = median(std::move(values));
+    run.seconds.*part = median_of(std::move(values));
   }
   return run;
 }

@@ -11,6 +11,7 @@
 #include <sstream>
 
 #include "base/json.h"
+#include "base/median.h"
 #include "io/appended_file.h"
 
 namespace lockstep::app {
@@ -51,9 +52,8 @@ std::string keep_errors(const MeasuredRun& run, const planner::Machine& machine,
   io::AppendedFile(path).append(line.dump() + "\n");
   std::vector<double> errors;
   for (const auto& [name, error] : step_errors(path)) errors.push_back(error);
-  std::ranges::sort(errors);
   return fmt::format("{}: steps of {} run{} are off by {:.1f} % in the median, {:.1f} % at the most", path.string(),
-                     errors.size(), errors.size() == 1 ? "" : "s", 100 * errors[errors.size() / 2], 100 * errors.back());
+                     errors.size(), errors.size() == 1 ? "" : "s", 100 * median_of(errors), 100 * std::ranges::max(errors));
 }
 
 }  // namespace lockstep::app

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "base/median.h"
 #include "base/timer.h"
 #include "base/units.h"
 #include "lab/collectives/collective_trial.h"
@@ -21,13 +22,6 @@ constexpr std::int64_t least_payload = std::int64_t{1} << 15, most_payload = std
 
 std::int64_t elements_of(std::int64_t bytes, int ranks) {
   return bytes / static_cast<std::int64_t>(sizeof(float)) / ranks * ranks;
-}
-
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + std::ssize(values) / 2;
-  std::ranges::nth_element(values, middle);
-  if (values.size() % 2 == 1) return *middle;
-  return (*middle + *std::max_element(values.begin(), middle)) / 2;
 }
 
 std::int64_t bytes_of_all_ranks(const std::vector<Collective>& ops, std::int64_t payload, int ranks) {
@@ -123,7 +117,7 @@ double floor_bytes(Collective op, std::int64_t bytes, int ranks) {
   }
 }
 
-double CollectiveRow::median_seconds() const { return median(slowest); }
+double CollectiveRow::median_seconds() const { return median_of(slowest); }
 
 double CollectiveRow::algbw() const {
   return std::accumulate(bandwidth.begin(), bandwidth.end(), 0.0) / static_cast<double>(bandwidth.size());
@@ -191,7 +185,7 @@ LatencyReport bench_latency(std::int64_t bytes, int pieces, Runtime& runtime, co
       exchange(now_seconds() - start, false);
       if (i >= 0) seconds.push_back(exchange.slowest());
     }
-    return median(seconds);
+    return median_of(seconds);
   };
   report.large = timed([&] { world.all_reduce(whole, comm::Reduction::mean).wait(); });
   report.small = timed([&] {

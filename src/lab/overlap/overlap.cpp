@@ -7,6 +7,7 @@
 
 #include "arch/parameters.h"
 #include "base/error.h"
+#include "base/median.h"
 #include "base/units.h"
 #include "lab/step/step_training.h"
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/median.h"
 #include "base/timer.h"
 #include "base/units.h"
 #include "comm/agreement.h"

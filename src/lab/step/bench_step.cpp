@@ -6,6 +6,7 @@
 
 #include "arch/flops.h"
 #include "base/error.h"
+#include "base/median.h"
 #include "base/timer.h"
 #include "device/team.h"
 #include "lab/process.h"

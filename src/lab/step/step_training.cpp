@@ -96,10 +96,4 @@ std::vector<Problem> check(const StepShape& shape, const Layout& layout, int ran
   return problems;
 }
 
-double median_of(std::vector<double> values) {
-  std::ranges::sort(values);
-  const std::size_t half = values.size() / 2;
-  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
-}
-
 }  // namespace lockstep::lab

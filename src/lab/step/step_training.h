@@ -63,7 +63,4 @@ class StepTraining {
 /// What is wrong with a layout for the shape's model and samples, and for `ranks` ranks.
 std::vector<Problem> check(const StepShape& shape, const Layout& layout, int ranks);
 
-/// Of at least one value.
-double median_of(std::vector<double> values);
-
 }  // namespace lockstep::lab
