@@ -197,11 +197,6 @@ Layout put_together(const Wish& wish, const LayoutDefaults& defaults) {
   return layout;
 }
 
-int zero_level(const layout::ParallelPlan& plan) {
-  const auto cut = [](const layout::Placement& placement) { return placement.cut == layout::CutOver::none ? 0 : 1; };
-  return cut(plan.optimizer) + cut(plan.gradients) + cut(plan.parameters);
-}
-
 }  // namespace
 
 std::string spelt(const LayoutWord& word) {
@@ -257,7 +252,7 @@ std::string name_of(const Layout& layout, const LayoutDefaults& defaults) {
       fmt::format("virtual_stages={}", plan.chunks));
   say(!plan.split.empty(), fmt::format("split={}", fmt::join(plan.split, "+")));
   say(true, fmt::format("gas={}", plan.microbatches));
-  const int zero = zero_level(plan);
+  const int zero = layout::zero_level(plan);
   say(plan.reduce != usual.reduce, "reduce=microbatch");
   say(zero > 0, fmt::format("zero={}", zero));
   say(plan.optimizer.cut == layout::CutOver::host, "zero_group=node");

@@ -365,6 +365,11 @@ void set_zero_level(ParallelPlan& plan, int level, CutOver over) {
   plan.parameters.cut = from(3);
 }
 
+int zero_level(const ParallelPlan& plan) {
+  const auto cut = [](const Placement& placement) { return placement.cut == CutOver::none ? 0 : 1; };
+  return cut(plan.optimizer) + cut(plan.gradients) + cut(plan.parameters);
+}
+
 std::string describe(const ParallelPlan& plan) {
   std::string text;
   const auto say = [&](const std::string& word) { text += (text.empty() ? "" : " ") + word; };

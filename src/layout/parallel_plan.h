@@ -98,6 +98,8 @@ struct ParallelPlan {
 
 /// Cuts over `over` what ZeRO does at `level`: from 1 on the optimizer's state, from 2 on gradients too, at 3 parameters too.
 void set_zero_level(ParallelPlan& plan, int level, CutOver over = CutOver::all);
+/// The level that set_zero_level() was called with.
+int zero_level(const ParallelPlan& plan);
 
 /// Hosts on which the ranks that divide a sequence lie, as many on each; 0: they do not lie so.
 int context_hosts(const ParallelPlan& plan);

@@ -3,12 +3,11 @@
 #include <algorithm>
 #include <array>
 
+#include "base/checked.h"
 #include "planner/waves.h"
 
 namespace lockstep::planner {
 namespace {
-
-std::int64_t part(std::int64_t things, int ranks) { return (things + ranks - 1) / ranks; }
 
 double fill(std::int64_t m, std::int64_t n, std::int64_t batch, std::int64_t units) {
   if (units == 0) return 1;
@@ -31,13 +30,13 @@ struct Block {
   double rows_wide, rows_ffn;  ///< elements of a row outside tensor parallelism's part, and of the activation's input
 
   Block(const arch::ModelConfig& model, const MicrobatchSize& microbatch, const layout::ParallelPlan& plan) {
-    queries = part(microbatch.positions, plan.cp);
+    queries = div_up(microbatch.positions, plan.cp);
     keys = microbatch.positions;
     samples = microbatch.samples;
     rows = samples * queries;
-    heads = part(model.heads, plan.tp);
+    heads = div_up(model.heads, plan.tp);
     head_size = model.head_size;
-    const std::int64_t kv_heads = part(model.kv_heads, plan.tp), ffn = part(model.ffn_width, plan.tp);
+    const std::int64_t kv_heads = div_up(model.kv_heads, plan.tp), ffn = div_up(model.ffn_width, plan.tp);
     qkv = {model.width, (heads + 2 * kv_heads) * head_size};
     attended = {heads * head_size, model.width};
     up = {model.width, model.gated ? 2 * ffn : ffn};
@@ -91,7 +90,7 @@ double exchange_seconds(const arch::ModelConfig& model, const Block& block, cons
   const double row = static_cast<double>(block.rows) * static_cast<double>(model.width);
   const double sums = plan.tp == 1 ? 0 : 2 * sum_seconds(system.sum_bytes * row, tensor_group(plan, machine), machine);
   if (plan.cp == 1) return sums;
-  const double kv = 2 * static_cast<double>(part(model.kv_heads, plan.tp) * model.head_size);
+  const double kv = 2 * static_cast<double>(div_up(model.kv_heads, plan.tp) * model.head_size);
   const double all = system.element_bytes * kv * static_cast<double>(block.samples * block.keys);
   return sums + gather_seconds(all, context_group(plan, machine), machine);
 }
@@ -140,7 +139,8 @@ BlockWork block_work(const arch::ModelConfig& model, const MicrobatchSize& micro
 HeadWork head_work(const arch::ModelConfig& model, const MicrobatchSize& microbatch, const layout::ParallelPlan& plan,
                    const Machine& machine, const System& system) {
   const double element = system.element_bytes;
-  const std::int64_t rows = microbatch.samples * part(microbatch.positions, plan.cp), tokens = part(model.vocabulary, plan.tp);
+  const std::int64_t rows = microbatch.samples * div_up(microbatch.positions, plan.cp),
+                     tokens = div_up(model.vocabulary, plan.tp);
   const double logits = 4 * static_cast<double>(rows) * static_cast<double>(tokens) / machine.memory_rate;
   return {.forward = product_seconds(rows, model.width, tokens, machine, element) + logits,
           .input_backward = product_seconds(rows, tokens, model.width, machine, element) + logits,

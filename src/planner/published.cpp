@@ -91,7 +91,6 @@ void add_zero(std::vector<PublishedFigure>& all) {
     layout::set_zero_level(one.plan, 3);
     one.system = deepspeed;
     one.samples = row.samples;
-    one.zero3 = true;
     one.tflops = row.tflops;
     all.push_back(std::move(one));
   }
@@ -137,7 +136,6 @@ void add_recomputation(std::vector<PublishedFigure>& all) {
                                                selective ? "selective + sequence" : "full"),
                                    row.sizes, 8, row.pp, 8 * row.pp, row.batch);
       one.plan.chunks = row.chunks;
-      one.plan.schedule = row.chunks > 1 ? "interleaved" : "1f1b";
       one.plan.sequence = selective;
       if (selective) one.plan.recompute.kind = layout::Recompute::Kind::selective;
       one.samples = row.samples;
@@ -153,6 +151,9 @@ double counted_flops(const PublishedFigure& one) {
              h = static_cast<double>(one.model.width), v = static_cast<double>(kVocabulary);
   return 96 * static_cast<double>(one.batch) * s * l * h * h * (1 + s / (6 * h) + v / (16 * l * h));
 }
+
+/// TFLOPS of a device, in a step of so many seconds.
+double tflops_of(const PublishedFigure& one, double seconds) { return counted_flops(one) / seconds / one.plan.ranks() / 1e12; }
 
 Candidate candidate_of(const PublishedFigure& one, std::int64_t samples, int chunks) {
   Candidate candidate{one.plan, samples};
@@ -193,7 +194,7 @@ Prediction predict(const PublishedFigure& one, const Machine& machine) {
     best.seconds = seconds;
     best.candidate = candidate;
   }
-  best.predicted = one.seconds > 0 ? best.seconds : counted_flops(one) / best.seconds / one.plan.ranks() / 1e12;
+  best.predicted = one.seconds > 0 ? best.seconds : tflops_of(one, best.seconds);
   return best;
 }
 
@@ -242,9 +243,7 @@ Machine fitted_machine() {
 }
 
 SingleRate best_single_rate(double tolerance) {
-  const auto rate_of = [](const PublishedFigure& one) {
-    return one.tflops > 0 ? one.tflops : counted_flops(one) / one.seconds / one.plan.ranks() / 1e12;
-  };
+  const auto rate_of = [](const PublishedFigure& one) { return one.tflops > 0 ? one.tflops : tflops_of(one, one.seconds); };
   SingleRate best{0, 0};
   for (double rate = 10; rate <= 312; rate += 0.5) {
     const auto within = std::ranges::count_if(

@@ -18,9 +18,8 @@ struct PublishedFigure {
   std::int64_t batch = 1;     ///< samples of a step
   std::int64_t samples = 0;   ///< of a micro-batch; 0: not published
   bool any_chunks = false;    ///< virtual stages were not published
-  bool zero3 = false;
-  double tflops = 0;   ///< of a device, recomputed passes included; or
-  double seconds = 0;  ///< of a step
+  double tflops = 0;          ///< of a device, recomputed passes included; or
+  double seconds = 0;         ///< of a step
 };
 /// All 30.
 const std::vector<PublishedFigure>& published_figures();

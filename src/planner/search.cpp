@@ -202,9 +202,7 @@ std::string family_of(const layout::ParallelPlan& plan) {
   }
   if (!name.empty()) return name;
   if (plan.optimizer.tier != layout::Tier::device || plan.parameters.tier != layout::Tier::device) return "offload";
-  if (plan.parameters.cut != layout::CutOver::none) return "ZeRO-3";
-  if (plan.gradients.cut != layout::CutOver::none) return "ZeRO-2";
-  if (plan.optimizer.cut != layout::CutOver::none) return "ZeRO-1";
+  if (const int level = layout::zero_level(plan); level > 0) return fmt::format("ZeRO-{}", level);
   return plan.dp > 1 ? "DDP" : "one device";
 }
 

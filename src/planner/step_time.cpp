@@ -120,7 +120,7 @@ std::vector<layout::PassSeconds> stage_seconds(const Work& work, const Candidate
     const double first = own.waiting(block, head, fetch, false);
     const double second = candidate.plan.reshard_after_forward ? own.waiting(block, head, fetch, true) - first : 0;
     stages.push_back(
-        {.forward = own.blocks * (block.forward + block.exchange) + own.heads * head.forward + first,
+        {.forward = own.forward(block, head) + first,
          .input_backward = own.blocks * (block.again + block.exchange_again + block.input_backward + block.exchange_backward) +
                            own.heads * (head.input_backward + head.weight_backward) + second,
          .weight_backward = own.blocks * block.weight_backward,

@@ -1,14 +1,10 @@
 #include "planner/waves.h"
 
+#include "base/checked.h"
+
 namespace lockstep::planner {
-namespace {
-
-std::int64_t divided_up(std::int64_t things, std::int64_t each) { return (things + each - 1) / each; }
-
-}  // namespace
-
 std::int64_t tiles_of(std::int64_t m, std::int64_t n, const TileSize& tile) {
-  return divided_up(m, tile.rows) * divided_up(n, tile.columns);
+  return div_up(m, tile.rows) * div_up(n, tile.columns);
 }
 
 double tile_efficiency(std::int64_t m, std::int64_t n, const TileSize& tile) {
@@ -16,7 +12,7 @@ double tile_efficiency(std::int64_t m, std::int64_t n, const TileSize& tile) {
          (static_cast<double>(tiles_of(m, n, tile)) * static_cast<double>(tile.rows * tile.columns));
 }
 
-std::int64_t waves(std::int64_t tiles, std::int64_t units) { return divided_up(tiles, units); }
+std::int64_t waves(std::int64_t tiles, std::int64_t units) { return div_up(tiles, units); }
 
 double wave_efficiency(std::int64_t tiles, std::int64_t units) {
   return static_cast<double>(tiles) / static_cast<double>(waves(tiles, units) * units);

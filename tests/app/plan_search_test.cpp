@@ -4,7 +4,7 @@
 
 #include <chrono>
 
-#include "app/commands.h"
+#include "app/plan_command.h"
 #include "app/settings/resolve.h"
 #include "app/start/plan.h"
 #include "base/error.h"
@@ -14,26 +14,6 @@
 
 namespace lockstep::app {
 namespace {
-
-std::string printed(const Arguments& arguments) {
-  testing::internal::CaptureStdout();
-  const int code = plan_command().run(arguments);
-  std::string text = testing::internal::GetCapturedStdout();
-  EXPECT_EQ(code, 0);
-  return text;
-}
-
-std::string refusal(const Arguments& arguments) {
-  testing::internal::CaptureStdout();
-  std::string text;
-  try {
-    plan_command().run(arguments);
-  } catch (const UserError& error) {
-    text = error.what();
-  }
-  EXPECT_EQ(testing::internal::GetCapturedStdout(), "") << "nothing is printed before a refusal";
-  return text;
-}
 
 TEST(PlanSearch, NamesTheFastestWhyOthersLoseAndHowToRunIt) {
   const TempFolder folder;

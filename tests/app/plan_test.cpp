@@ -2,33 +2,13 @@
 
 #include <gtest/gtest.h>
 
-#include "app/commands.h"
+#include "app/plan_command.h"
 #include "base/error.h"
 #include "io/file.h"
 #include "support/temp_folder.h"
 
 namespace lockstep::app {
 namespace {
-
-std::string printed(const Arguments& arguments) {
-  testing::internal::CaptureStdout();
-  const int code = plan_command().run(arguments);
-  std::string text = testing::internal::GetCapturedStdout();
-  EXPECT_EQ(code, 0);
-  return text;
-}
-
-std::string refusal(const Arguments& arguments) {
-  testing::internal::CaptureStdout();
-  std::string text;
-  try {
-    plan_command().run(arguments);
-  } catch (const UserError& error) {
-    text = error.what();
-  }
-  EXPECT_EQ(testing::internal::GetCapturedStdout(), "") << "nothing is printed before a refusal";
-  return text;
-}
 
 TEST(Plan, DrawsEveryRanksPasses) {
   EXPECT_EQ(printed({"--draw", "parallel.pp=2", "parallel.schedule=zb-h1", "optimizer.gas=3"}),

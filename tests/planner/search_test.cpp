@@ -7,20 +7,12 @@
 #include <algorithm>
 #include <set>
 
+#include "support/planned_model.h"
+
 namespace lockstep::planner {
 namespace {
 
-arch::ModelConfig small_model() {
-  arch::ModelConfig model;
-  model.layers = 8;
-  model.heads = model.kv_heads = 8;
-  model.width = 512;
-  model.head_size = 64;
-  model.ffn_width = 2048;
-  model.block_size = 256;
-  model.vocabulary = 1024;
-  return model;
-}
+arch::ModelConfig small_model() { return support::planned_model(8); }
 
 SearchQuestion small_question(double memory) {
   Machine machine = *find_machine("a100");

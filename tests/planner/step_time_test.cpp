@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include "support/planned_model.h"
+
 namespace lockstep::planner {
 namespace {
 
@@ -20,17 +22,7 @@ Machine plain_machine() {
   return machine;
 }
 
-arch::ModelConfig small_model() {
-  arch::ModelConfig model;
-  model.layers = 4;
-  model.heads = model.kv_heads = 8;
-  model.width = 512;
-  model.head_size = 64;
-  model.ffn_width = 2048;
-  model.block_size = 256;
-  model.vocabulary = 1024;
-  return model;
-}
+arch::ModelConfig small_model() { return support::planned_model(4); }
 
 Work plain_work() { return {small_model(), 256, plain_machine()}; }
 

@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <map>
 
+#include "support/planned_model.h"
+
 namespace lockstep::planner {
 namespace {
 
@@ -17,15 +19,7 @@ struct Step {
 };
 
 Step piped_step() {
-  arch::ModelConfig model;
-  model.layers = 8;
-  model.heads = model.kv_heads = 8;
-  model.width = 512;
-  model.head_size = 64;
-  model.ffn_width = 2048;
-  model.block_size = 256;
-  model.vocabulary = 1024;
-  const Work work(model, 256, *find_machine("a100"));
+  const Work work(support::planned_model(8), 256, *find_machine("a100"));
   Candidate candidate;
   candidate.plan.pp = 4;
   candidate.plan.microbatches = 6;

@@ -1,5 +1,7 @@
 // `lockstep plan memory`: activations by the rule of thumb, beside what a run declares.
 
+#include "planner/memory.h"
+
 #include <fmt/format.h>
 
 #include "app/command_line.h"
@@ -8,7 +10,6 @@
 #include "base/error.h"
 #include "base/units.h"
 #include "planner/memory_rules.h"
-#include "train/memory/rank_memory.h"
 
 namespace lockstep::app {
 namespace {
@@ -17,13 +18,10 @@ std::string gib(double bytes) { return fmt::format("{:.4g} GiB", bytes / 0x1p30)
 
 /// Of activations and temporaries, of one rank that has everything.
 std::int64_t declared(const arch::ModelConfig& model, std::int64_t samples, layout::Recompute recompute) {
-  train::EngineConfig config;
-  config.model = model;
-  config.weights.type = DType::bf16;
-  config.samples = samples;
-  config.positions = model.block_size;
-  config.plan.recompute = recompute;
-  const Ledger ledger = train::RankMemory(config, {}).ledger(0);
+  const planner::Work work(model, model.block_size, {});
+  planner::Candidate candidate{.plan = {}, .samples = samples};
+  candidate.plan.recompute = recompute;
+  const Ledger ledger = planner::declared_memory(work, candidate, {});
   return ledger.total(MemoryKind::activations) + ledger.total(MemoryKind::workspace);
 }
 

@@ -1,6 +1,7 @@
 #include "app/plan/predicted_run.h"
 
 #include "app/plan/recipe_layout.h"
+#include "app/start/plan.h"
 #include "app/train_rank.h"
 #include "device/runtime.h"
 #include "layout/pipeline/schedules.h"
@@ -19,16 +20,6 @@ planner::System system_of(const RunConfig& config) {
     system.update_bytes = 28;  // weight, gradient and moments read, all but the gradient written
   }
   return system;
-}
-
-/// As a run has it: memory of the host that is the device's is no other place, and weights that lie there whole are not cut.
-layout::ParallelPlan as_trained(layout::ParallelPlan plan, bool on_host) {
-  if (on_host) {
-    for (layout::Tier* tier : {&plan.optimizer.tier, &plan.parameters.tier, &plan.activations})
-      if (*tier == layout::Tier::host) *tier = layout::Tier::device;
-  }
-  if (plan.parameters.cut == layout::CutOver::none && plan.parameters.tier == layout::Tier::device) plan.tiles = {};
-  return plan;
 }
 
 std::int64_t kernel_bytes(const MeasuredRun& run) {
@@ -80,8 +71,8 @@ std::vector<ComparedFigure> compared_seconds(const StepSeconds& measured, const 
 RunComparison compare(const MeasuredRun& run, const planner::Machine& machine) {
   const planner::Work work(model_config(run.config, run.resources.vocabulary), run.config.model.block_size, machine,
                            system_of(run.config));
-  planner::Candidate candidate = candidate_of(run.config, work);
-  candidate.plan = as_trained(std::move(candidate.plan), run.resources.device == "cpu");
+  planner::Candidate candidate = candidate_of(run.config, work, run.resources.device == "cpu");
+  drop_idle_tiles(candidate.plan);
   return {.layout = layout::describe(candidate.plan),
           .memory = compared_memory(run, candidate.plan),
           .seconds = compared_seconds(run.seconds, work, candidate)};

@@ -11,15 +11,7 @@
 #include "layout/pipeline/split.h"
 
 namespace lockstep::app {
-namespace {
-
-layout::Tier tier_of(const std::string& place) {
-  return place == "none" ? layout::Tier::device : place == "cpu" ? layout::Tier::host : layout::Tier::disk;
-}
-
-}  // namespace
-
-planner::Candidate candidate_of(const RunConfig& config, const planner::Work& work) {
+planner::Candidate candidate_of(const RunConfig& config, const planner::Work& work, bool on_host) {
   const std::int64_t ranks = work.machine.ranks();
   planner::Candidate candidate{.plan = layout_of(config, ranks), .samples = config.model.batch_size};
   layout::ParallelPlan& plan = candidate.plan;
@@ -27,9 +19,7 @@ planner::Candidate candidate_of(const RunConfig& config, const planner::Work& wo
     throw UserError(fmt::format("parallel.schedule = {}: a table has no time model", plan.schedule),
                     "lockstep plan --draw draws it; or one of the named schedules");
   }
-  plan.optimizer.tier = tier_of(config.memory.offload_optimizer);
-  plan.parameters.tier = tier_of(config.memory.offload_params);
-  plan.activations = tier_of(config.memory.offload_activations);
+  place_offloaded(plan, config.memory, on_host);
   plan.ranks_per_host = static_cast<int>(work.machine.devices);
   if (std::vector<Problem> problems = layout::check(plan, arch::plan_limits(work.model, work.positions), ranks);
       !problems.empty())

@@ -8,7 +8,7 @@
 namespace lockstep::app {
 
 /// Of work.machine's ranks, blocks cut over pipelines as a run cuts them. Throws UserError for a layout that these ranks cannot
-/// have, and for a schedule from a file.
-planner::Candidate candidate_of(const RunConfig& config, const planner::Work& work);
+/// have, and for a schedule from a file. `on_host`: their devices' memory is the host's.
+planner::Candidate candidate_of(const RunConfig& config, const planner::Work& work, bool on_host = false);
 
 }  // namespace lockstep::app

@@ -12,6 +12,7 @@
 #include "app/plan/questions.h"
 #include "app/plan/winner.h"
 #include "arch/flops.h"
+#include "base/checked.h"
 #include "base/error.h"
 #include "base/units.h"
 #include "io/file.h"
@@ -92,7 +93,7 @@ Asked asked(const Options& options) {
         fmt::format("--global-batch {}: no layout of {} ranks divides it: one of dp, tp, cp and pp has to, and tensor ranks "
                     "lie on one node, and a stage has a layer",
                     question.global_batch, machine.ranks()),
-        fmt::format("--global-batch {}", (question.global_batch + machine.ranks() - 1) / machine.ranks() * machine.ranks()));
+        fmt::format("--global-batch {}", round_up(question.global_batch, machine.ranks())));
   }
   const double memory = machine.usable_memory();
   throw UserError(

@@ -9,6 +9,7 @@
 #include "app/plan/named_model.h"
 #include "app/plan/questions.h"
 #include "app/plan/recipe_layout.h"
+#include "base/checked.h"
 #include "base/error.h"
 #include "base/terminal.h"
 #include "base/units.h"
@@ -41,7 +42,7 @@ void fit_machine(planner::Machine& machine, const RunConfig& config) {
   const RunConfig::Parallel& parallel = config.parallel;
   const std::int64_t ranks = parallel.dp.value_or(1) * parallel.tp * parallel.cp * parallel.pp;
   machine.devices = std::min(machine.devices, ranks);
-  machine.nodes = (ranks + machine.devices - 1) / machine.devices;
+  machine.nodes = div_up(ranks, machine.devices);
 }
 
 void print_memory(const planner::SimulatedStep& step) {

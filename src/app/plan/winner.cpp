@@ -13,11 +13,6 @@ std::string_view place_of(layout::Tier tier) {
   return tier == layout::Tier::host ? "cpu" : tier == layout::Tier::disk ? "nvme" : "none";
 }
 
-int zero_of(const layout::ParallelPlan& plan) {
-  const auto cut = [](const layout::Placement& placed) { return placed.cut != layout::CutOver::none; };
-  return cut(plan.parameters) ? 3 : cut(plan.gradients) ? 2 : cut(plan.optimizer) ? 1 : 0;
-}
-
 }  // namespace
 
 std::vector<std::string> settings_of(const planner::Candidate& candidate) {
@@ -26,7 +21,7 @@ std::vector<std::string> settings_of(const planner::Candidate& candidate) {
                                     fmt::format("model.batch_size={}", candidate.samples),
                                     fmt::format("optimizer.gas={}", plan.microbatches),
                                     fmt::format("parallel.dp={}", plan.dp),
-                                    fmt::format("memory.zero={}", zero_of(plan)),
+                                    fmt::format("memory.zero={}", layout::zero_level(plan)),
                                     fmt::format("memory.recompute={}", layout::to_string(plan.recompute))};
   const auto add = [&](bool needed, std::string setting) {
     if (needed) settings.push_back(std::move(setting));

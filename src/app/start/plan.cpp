@@ -131,16 +131,24 @@ std::vector<Problem> check_layout(const RunConfig& config, std::int64_t ranks) {
   return problems;
 }
 
+void place_offloaded(layout::ParallelPlan& plan, const RunConfig::Memory& memory, bool on_host) {
+  const auto tier_of = [&](const std::string& place) {
+    if (place == "nvme") return layout::Tier::disk;
+    return place == "cpu" && !on_host ? layout::Tier::host : layout::Tier::device;
+  };
+  plan.optimizer.tier = tier_of(memory.offload_optimizer);
+  plan.parameters.tier = tier_of(memory.offload_params);
+  plan.activations = tier_of(memory.offload_activations);
+}
+
+void drop_idle_tiles(layout::ParallelPlan& plan) {
+  if (plan.parameters.cut == layout::CutOver::none && plan.parameters.tier == layout::Tier::device) plan.tiles = {};
+}
+
 layout::ParallelPlan plan_of(const RunConfig& config, const arch::ModelConfig& model, comm::Communicator& trainers,
                              Device device) {
   layout::ParallelPlan plan = layout_of(config, trainers.size());
-  const auto tier_of = [&](const std::string& place) {
-    if (place == "nvme") return layout::Tier::disk;
-    return place == "cpu" && !device.is_host() ? layout::Tier::host : layout::Tier::device;
-  };
-  plan.optimizer.tier = tier_of(config.memory.offload_optimizer);
-  plan.parameters.tier = tier_of(config.memory.offload_params);
-  plan.activations = tier_of(config.memory.offload_activations);
+  place_offloaded(plan, config.memory, device.is_host());
   plan.ranks_per_host = host_size(config, trainers);
   if (const auto file = schedule_file(plan.schedule)) {
     std::string text;
@@ -152,8 +160,7 @@ layout::ParallelPlan plan_of(const RunConfig& config, const arch::ModelConfig& m
   if (std::vector<Problem> problems = layout::check(plan, arch::plan_limits(model, model.block_size), trainers.size());
       !problems.empty())
     throw UserError(std::move(problems));
-  // Weights that lie whole in memory are read there: tiles would only make products smaller.
-  if (plan.parameters.cut == layout::CutOver::none && plan.parameters.tier == layout::Tier::device) plan.tiles = {};
+  drop_idle_tiles(plan);
   if (plan.pp > 1 && plan.split.empty()) plan.split = balanced_split(plan, model, config.model.block_size, trainers);
   return plan;
 }

@@ -23,6 +23,11 @@ layout::ParallelPlan layout_of(const RunConfig& config, std::int64_t trainers);
 /// model.vocab_size is null, the text has not told its vocabulary.
 std::vector<Problem> check_layout(const RunConfig& config, std::int64_t ranks);
 
+/// Where the plan keeps what memory.offload_* name; `on_host`: a device's memory is the host's, so what goes to the host's stays.
+void place_offloaded(layout::ParallelPlan& plan, const RunConfig::Memory& memory, bool on_host);
+/// Weights that lie whole in memory are read there: tiles would only make products smaller.
+void drop_idle_tiles(layout::ParallelPlan& plan);
+
 /// How `trainers`, each with such a device, share the model and its samples. What is offloaded to the host's memory stays where
 /// it is if that is the device's. Throws UserError for a layout that they cannot have. Collective.
 layout::ParallelPlan plan_of(const RunConfig& config, const arch::ModelConfig& model, comm::Communicator& trainers,

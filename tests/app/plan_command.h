@@ -1,0 +1,36 @@
+#pragma once
+
+// `lockstep plan` as a test asks it.
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "app/commands.h"
+#include "base/error.h"
+
+namespace lockstep::app {
+
+/// What it answers.
+inline std::string printed(const Arguments& arguments) {
+  testing::internal::CaptureStdout();
+  const int code = plan_command().run(arguments);
+  std::string text = testing::internal::GetCapturedStdout();
+  EXPECT_EQ(code, 0);
+  return text;
+}
+
+/// Why it answers nothing.
+inline std::string refusal(const Arguments& arguments) {
+  testing::internal::CaptureStdout();
+  std::string text;
+  try {
+    plan_command().run(arguments);
+  } catch (const UserError& error) {
+    text = error.what();
+  }
+  EXPECT_EQ(testing::internal::GetCapturedStdout(), "") << "nothing is printed before a refusal";
+  return text;
+}
+
+}  // namespace lockstep::app
