@@ -24,6 +24,13 @@ arch::ActivationKind activation_of(const std::string& name) {
   return arch::ActivationKind::gelu;
 }
 
+arch::InitKind init_of(const std::string& name) {
+  if (name == "pytorch") return arch::InitKind::pytorch;
+  if (name == "small") return arch::InitKind::small;
+  if (name == "smaller") return arch::InitKind::smaller;
+  return arch::InitKind::gpt2;
+}
+
 arch::Rope rope_of(const RunConfig::Model& model) {
   arch::Rope rope;
   rope.theta = model.rope_theta;
@@ -272,7 +279,7 @@ arch::ModelConfig model_config(const RunConfig& config, std::int64_t vocabulary)
   out.position = model.position == "rope" ? arch::PositionKind::rope : arch::PositionKind::learned;
   if (out.position == arch::PositionKind::rope) out.rope = rope_of(model);
   out.activation = activation_of(model.activation);
-  out.init = model.init == "pytorch" ? arch::InitKind::pytorch : arch::InitKind::gpt2;
+  out.init = init_of(model.init);
   out.bias = model.bias;
   out.qkv_bias = model.qkv_bias.value_or(model.bias);
   out.tied = model.tied;

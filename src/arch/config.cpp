@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <limits>
 
 #include "base/checked.h"
@@ -85,6 +86,18 @@ std::vector<Problem> check(const ModelConfig& config) {
     problems.push_back({fmt::format("model.dropout = {}: must be in [0, 1)", config.dropout), "set model.dropout=0 for none"});
   }
   return problems;
+}
+
+double init_deviation(const ModelConfig& config) {
+  const auto width = static_cast<double>(config.width);
+  switch (config.init) {
+    case InitKind::small:
+      return std::sqrt(2 / (5 * width));
+    case InitKind::smaller:
+      return std::sqrt(1 / (3 * width));
+    default:
+      return 0.02;
+  }
 }
 
 layout::ShardedDims whole_dims(const ModelConfig& config) {

@@ -17,9 +17,11 @@ enum class PositionKind : std::uint8_t { learned, rope };
 enum class ActivationKind : std::uint8_t { none, gelu, gelu_tanh, relu, silu };
 /// How rotary angles were stretched for a longer context: not, or as Llama 3.1 does it (by wavelength).
 enum class RopeScaling : std::uint8_t { none, llama3 };
-/// gpt2: normal(0, 0.02), residual projections / sqrt(2 layers) (Radford et al. 2019). pytorch: what PyTorch's Linear and
-/// Embedding start from (uniform in +-1/sqrt(in-features), normal(0, 1)).
-enum class InitKind : std::uint8_t { gpt2, pytorch };
+/// gpt2: normal(0, 0.02), residual projections / sqrt(2 layers) (Radford et al. 2019). small, smaller: the same with a deviation
+/// that falls with the width C, sqrt(2 / (5 C)) (Nguyen and Salazar 2019) and sqrt(1 / (3 C)) (Smith et al. 2022, MT-NLG 530B),
+/// with which wide models diverge less. pytorch: what PyTorch's Linear and Embedding start from (uniform in
+/// +-1/sqrt(in-features), normal(0, 1)).
+enum class InitKind : std::uint8_t { gpt2, pytorch, small, smaller };
 
 /// Rotary positions (arch/rotary computes the angles).
 struct Rope {
@@ -60,6 +62,9 @@ struct ModelConfig {
 
 /// Everything that is wrong with the sizes; empty when nothing is.
 std::vector<Problem> check(const ModelConfig& config);
+
+/// The standard deviation of a normal start, of all kinds but pytorch.
+double init_deviation(const ModelConfig& config);
 
 /// The sizes of a rank that holds everything.
 layout::ShardedDims whole_dims(const ModelConfig& config);

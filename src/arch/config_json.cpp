@@ -22,7 +22,8 @@ constexpr std::array<Name<ActivationKind>, 5> activations{{{"none", ActivationKi
 constexpr std::array<Name<NormKind>, 2> norms{{{"layernorm", NormKind::layernorm}, {"rmsnorm", NormKind::rmsnorm}}};
 constexpr std::array<Name<PositionKind>, 2> positions{{{"learned", PositionKind::learned}, {"rope", PositionKind::rope}}};
 constexpr std::array<Name<RopeScaling>, 2> scalings{{{"none", RopeScaling::none}, {"llama3", RopeScaling::llama3}}};
-constexpr std::array<Name<InitKind>, 2> inits{{{"gpt2", InitKind::gpt2}, {"pytorch", InitKind::pytorch}}};
+constexpr std::array<Name<InitKind>, 4> inits{
+    {{"gpt2", InitKind::gpt2}, {"pytorch", InitKind::pytorch}, {"small", InitKind::small}, {"smaller", InitKind::smaller}}};
 
 template <class Table, class Value>
 std::string_view name_in(const Table& table, Value value) {

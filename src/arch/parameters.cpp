@@ -17,16 +17,15 @@ class Table {
 
   void matrix(UnitSpec& unit, std::string name, Role role, std::int64_t out, std::int64_t in, bool residual = false) const {
     const float scale = residual ? 1.0F / std::sqrt(2.0F * static_cast<float>(config_.layers)) : 1.0F;
-    const Init init = config_.init == InitKind::gpt2 ? Init{Init::Kind::normal, 0.02F * scale} : pytorch_linear(in);
+    const Init init = normal() ? Init{Init::Kind::normal, deviation() * scale} : pytorch_linear(in);
     add(unit, std::move(name), role, Shape{out, in}, init);
   }
   void table(UnitSpec& unit, std::string name, Role role, std::int64_t rows) const {
-    add(unit, std::move(name), role, Shape{rows, config_.width},
-        Init{Init::Kind::normal, config_.init == InitKind::gpt2 ? 0.02F : 1.0F});
+    add(unit, std::move(name), role, Shape{rows, config_.width}, Init{Init::Kind::normal, normal() ? deviation() : 1.0F});
   }
   void bias(UnitSpec& unit, bool present, std::string name, Role role, std::int64_t size, std::int64_t in) const {
     if (!present) return;
-    add(unit, std::move(name), role, Shape{size}, config_.init == InitKind::gpt2 ? Init{} : pytorch_linear(in));
+    add(unit, std::move(name), role, Shape{size}, normal() ? Init{} : pytorch_linear(in));
   }
   void norm(UnitSpec& unit, const std::string& name, Role gain, Role bias_role) const {
     add(unit, name + ".weight", gain, Shape{config_.width}, Init{Init::Kind::constant, 1});
@@ -34,6 +33,8 @@ class Table {
   }
 
  private:
+  bool normal() const { return config_.init != InitKind::pytorch; }
+  float deviation() const { return static_cast<float>(init_deviation(config_)); }
   static Init pytorch_linear(std::int64_t in) { return {Init::Kind::uniform, 1.0F / std::sqrt(static_cast<float>(in))}; }
   void add(UnitSpec& unit, std::string name, Role role, Shape shape, Init init) const {
     const bool decays = decay_ == DecayRule::all || shape.rank() >= 2;

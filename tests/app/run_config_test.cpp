@@ -147,6 +147,15 @@ TEST(RunConfig, RaschkasModelHasItsParameters) {
   EXPECT_EQ(config.optimizer.beta2, 0.999);
 }
 
+TEST(RunConfig, WeightsStartAsModelInitSays) {
+  const std::pair<const char*, arch::InitKind> starts[] = {{"gpt2", arch::InitKind::gpt2},
+                                                           {"pytorch", arch::InitKind::pytorch},
+                                                           {"small", arch::InitKind::small},
+                                                           {"smaller", arch::InitKind::smaller}};
+  for (const auto& [name, kind] : starts)
+    EXPECT_EQ(model_config(resolved({std::string("model.init=") + name}), 65).init, kind) << name;
+}
+
 TEST(RunConfig, LlamasHaveTheParametersOfTheirPapers) {
   const auto total = [](const std::string& name) {
     return arch::count_parameters(model_config(resolved({"model=" + name}), 32000)).total;

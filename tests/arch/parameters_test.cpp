@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "arch/flops.h"
 
 namespace lockstep::arch {
@@ -45,6 +47,29 @@ TEST(Parameters, RasbtVariant) {
   config.vocabulary = 50304;
   EXPECT_EQ(count_parameters(config, DecayRule::all).total, 163'081'728);
   EXPECT_EQ(count_parameters(config, DecayRule::all).other, 0);
+}
+
+TEST(Parameters, SmallStartsFallWithTheWidth) {
+  ModelConfig config;
+  config.width = 14336;
+  config.init = InitKind::small;
+  EXPECT_NEAR(init_deviation(config), 0.005282, 5e-7);
+  config.init = InitKind::smaller;
+  EXPECT_NEAR(init_deviation(config), 0.004822, 5e-7);
+  config.width = 768;
+  config.layers = 2;
+  config.bias = true;
+  for (const UnitSpec& unit : unit_table(config)) {
+    for (const ParameterSpec& parameter : unit.parameters) {
+      if (parameter.info.shape.rank() < 2) {
+        EXPECT_EQ(parameter.init.kind, Init::Kind::constant) << parameter.info.name;
+        continue;
+      }
+      EXPECT_EQ(parameter.init.kind, Init::Kind::normal);
+      const bool residual = parameter.info.name.ends_with("c_proj.weight");
+      EXPECT_NEAR(parameter.init.value, std::sqrt(1.0 / (3 * 768)) / (residual ? 2 : 1), 1e-8) << parameter.info.name;
+    }
+  }
 }
 
 TEST(Parameters, UnitsHoldEveryParameterOnceDecayedFirst) {

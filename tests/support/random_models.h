@@ -25,7 +25,7 @@ inline arch::ModelConfig random_model(std::mt19937& random) {
   config.bias = below(2) == 0;
   config.qkv_bias = below(2) == 0;
   config.tied = below(2) == 0;
-  config.init = below(2) == 0 ? arch::InitKind::gpt2 : arch::InitKind::pytorch;
+  config.init = static_cast<arch::InitKind>(below(4));
   return config;
 }
 

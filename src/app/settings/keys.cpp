@@ -122,8 +122,11 @@ std::vector<Key> model_keys() {
                                 "size of the vocabulary; null: the data's"),
       model<&Model::qkv_bias>("model.qkv_bias", any, fixed, "", "bias of query, key and value; null: as model.bias", false),
       model<&Model::tied>("model.tied", any, fixed, "", "the head uses the token table", false),
-      model<&Model::init>("model.init", Rule::one_of({"gpt2", "pytorch"}), fixed, "",
-                          "start of the weights: normal(0, 0.02), or PyTorch's defaults", false),
+      model<&Model::init>(
+          "model.init", Rule::one_of({"gpt2", "pytorch", "small", "smaller"}), fixed, "",
+          "start of the weights: normal with deviation 0.02; PyTorch's defaults; or, for wide models, normal with "
+          "sqrt(2 / (5 n_embd)) or sqrt(1 / (3 n_embd))",
+          false),
       model<&Model::norm>("model.norm", Rule::one_of({"layernorm", "rmsnorm"}), fixed, "", "how activations are normalised",
                           false),
       model<&Model::norm_eps>("model.norm_eps", Rule::above(0, 1), fixed, "", "added to the variance", false),
