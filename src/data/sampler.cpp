@@ -27,13 +27,18 @@ Sampler::Sampler(const SamplerOptions& options) : options_(options), rng_(option
                     "lower model.block_size, or prepare a longer text");
   }
   windows_ = div_up(options.tokens - options.positions, options.positions);
-  if (options.order == Order::partition && windows_ < per_step()) {
+  if (options.order == Order::partition && steps_per_epoch() == 0) {
     throw UserError(fmt::format("an epoch has {} windows of {} tokens, but a step needs {}", format_count(windows_),
                                 options.positions, format_count(per_step())),
-                    "lower model.batch_size, optimizer.gas or --ranks, prepare a longer text, or set data.order=random");
+                    "lower model.batch_size, optimizer.gas or --ranks, prepare a longer text, or set data.epoch_end=pad or "
+                    "data.order=random");
   }
   side_ = std::max<std::uint64_t>(1, static_cast<std::uint64_t>(std::sqrt(static_cast<double>(windows_))));
   while (side_ * side_ < static_cast<std::uint64_t>(windows_)) ++side_;
+}
+
+std::int64_t Sampler::steps_per_epoch() const {
+  return options_.pad_epochs ? div_up(windows_, per_step()) : windows_ / per_step();
 }
 
 // The shard's samples of all steps, counted through.
@@ -52,7 +57,8 @@ std::int64_t Sampler::offset(std::uint64_t global_sample) const {
       return static_cast<std::int64_t>(rng_.below(static_cast<std::uint64_t>(options_.tokens - options_.positions), sample));
     case Order::partition: {
       const auto epoch = static_cast<std::uint64_t>(per_epoch());
-      return static_cast<std::int64_t>(permuted(sample % epoch, sample / epoch)) * options_.positions;
+      const std::uint64_t index = sample % epoch % static_cast<std::uint64_t>(windows_);  // padding begins anew
+      return static_cast<std::int64_t>(permuted(index, sample / epoch)) * options_.positions;
     }
     case Order::sequential:
       ensure(sample < static_cast<std::uint64_t>(windows_), "the window exists");

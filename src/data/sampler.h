@@ -12,7 +12,7 @@ namespace lockstep::data {
 
 enum class Order {
   random,      ///< window n starts anywhere, drawn by n
-  partition,   ///< epochs: each a new order of the windows that do not overlap, without incomplete last batches
+  partition,   ///< epochs: each a new order of the windows that do not overlap, in whole batches
   sequential,  ///< window n starts at n * positions; for evaluation on everything
 };
 
@@ -23,6 +23,7 @@ struct SamplerOptions {
   std::int64_t tokens = 0;           ///< of the text
   std::int64_t positions = 0;        ///< T: a window reads T + 1 tokens
   std::int64_t global_batch = 1;     ///< samples a step, over all ranks; epochs are multiples of it
+  bool pad_epochs = false;           ///< an epoch's last batch is filled with its first windows; false: it is left out
   /// Text that was cut ahead of time: of `tokens` is one of `shards` pieces, whose rank takes its equal part of every step from
   /// it.
   int shard = 0, shards = 1;
@@ -33,8 +34,8 @@ std::string training_sequence(Order order);
 
 class Sampler {
  public:
-  /// Throws UserError when the text is shorter than a window (positions + 1 tokens), or in partition order has fewer windows
-  /// than one global batch.
+  /// Throws UserError when the text is shorter than a window (positions + 1 tokens), or in partition order, where epochs
+  /// are not padded, has fewer windows than one global batch.
   explicit Sampler(const SamplerOptions& options);
 
   /// First token of the window of global sample number `sample`, which of a cut text must be the shard's. Sequential order:
@@ -43,12 +44,12 @@ class Sampler {
 
   /// Windows that do not overlap: starts 0, T, 2T, ... below tokens - T.
   std::int64_t windows() const { return windows_; }
-  std::int64_t steps_per_epoch() const { return windows_ / per_step(); }
+  std::int64_t steps_per_epoch() const;
 
  private:
   // Samples that this text gives to a step, and to an epoch of whole steps.
   std::int64_t per_step() const { return options_.global_batch / options_.shards; }
-  std::int64_t per_epoch() const { return windows_ - windows_ % per_step(); }
+  std::int64_t per_epoch() const { return steps_per_epoch() * per_step(); }
   std::uint64_t number_here(std::uint64_t sample) const;
   std::uint64_t permuted(std::uint64_t index, std::uint64_t epoch) const;
 

@@ -71,7 +71,7 @@ TEST_F(TrainCommand, ResumeAtAnyStepIsAsIfItHadNeverStopped) {
   const std::vector<std::vector<std::string>> variants = {
       {},
       {"model.dropout=0.2", "optimizer.gas=2"},
-      {"data.order=partition", "model.bias=true", "model.tied=false"},
+      {"data.order=partition", "data.epoch_end=pad", "model.bias=true", "model.tied=false", "model.init=small"},
       {"model=llama7B", "model.n_layer=2", "model.n_head=4", "model.n_kv_head=2", "model.n_embd=16", "model.head_dim=6",
        "model.ffn_width=24", "model.block_size=12", "model.batch_size=4", "model.rope_scaling=llama3"}};
   for (std::size_t v = 0; v < variants.size(); ++v) {

@@ -72,6 +72,38 @@ TEST(Sampler, EpochsAreWholeBatchesAndDisjoint) {
   }
 }
 
+TEST(Sampler, APaddedEpochVisitsAllWindowsAndItsFirstOnesAgain) {
+  for (const std::int64_t batch : {10, 103, 206, 250}) {
+    SamplerOptions padded = options(Order::partition, 103 * 8 + 1, 8, batch);
+    padded.pad_epochs = true;
+    const Sampler sampler(padded);
+    const std::int64_t steps = (103 + batch - 1) / batch, samples = steps * batch;
+    EXPECT_EQ(sampler.steps_per_epoch(), steps);
+    for (std::int64_t epoch = 0; epoch < 2; ++epoch) {
+      const std::vector<std::int64_t> offsets = draw(sampler, epoch * samples, samples);
+      EXPECT_EQ(std::set<std::int64_t>(offsets.begin(), offsets.begin() + 103).size(), 103U);
+      for (std::size_t i = 103; i < offsets.size(); ++i) EXPECT_EQ(offsets[i], offsets[i - 103]);
+    }
+  }
+}
+
+// Where ranks divide batches, each has as many windows, and together they have every one.
+TEST(Sampler, RanksOfAPaddedEpochHaveEqualPartsOfAllWindows) {
+  constexpr std::int64_t ranks = 4;
+  SamplerOptions padded = options(Order::partition, 103 * 8 + 1, 8, ranks);
+  padded.pad_epochs = true;
+  const Sampler sampler(padded);
+  std::vector<std::set<std::int64_t>> parts(ranks);
+  for (std::int64_t sample = 0; sample < 104; ++sample)
+    parts[static_cast<std::size_t>(sample % ranks)].insert(sampler.offset(static_cast<std::uint64_t>(sample)));
+  std::set<std::int64_t> all;
+  for (const std::set<std::int64_t>& part : parts) {
+    EXPECT_EQ(part.size(), 26U);
+    all.insert(part.begin(), part.end());
+  }
+  EXPECT_EQ(all.size(), 103U);
+}
+
 TEST(Sampler, EpochsAndSeedsHaveTheirOwnOrder) {
   SamplerOptions one = options(Order::partition, 1000 * 8 + 1, 8);
   SamplerOptions two = one;

@@ -163,6 +163,8 @@ std::vector<Key> data_keys() {
       data<&Data::file>("data.file", any, loose, "", "local text to prepare the data set from instead of a download", false),
       data<&Data::order>("data.order", Rule::one_of({"random", "partition"}), fixed, "",
                          "windows drawn at random, or epochs of windows that do not overlap, each rank its part", false),
+      data<&Data::epoch_end>("data.epoch_end", Rule::one_of({"drop", "pad"}), fixed, "",
+                             "an epoch's incomplete last batch is left out, or filled with the epoch's first windows", false),
       data<&Data::shards>("data.shards", Rule::one_of({"global", "precut"}), fixed, "",
                           "every rank draws from all of the text, or from a file of its own (prepare --shards)", false),
       data<&Data::io>("data.io", Rule::one_of({"files", "mpi", "readers"}), loose, "",

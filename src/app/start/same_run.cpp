@@ -23,6 +23,7 @@ RunConfig spelt_out(RunConfig config, std::int64_t vocabulary) {
   config.train.seed = static_cast<std::int64_t>(seed_of(config));
   config.train.dtype = spelt(dtype_of(config));
   config.data.order = order_of(config) == data::Order::partition ? "partition" : "random";
+  if (config.data.order == "random") config.data.epoch_end = "drop";
   config.model.vocab_size = model.vocabulary;
   config.model.n_kv_head = model.kv_heads;
   config.model.head_dim = model.head_size;

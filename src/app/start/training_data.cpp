@@ -20,6 +20,7 @@ data::Sampler training_sampler(const RunConfig& config, const data::TokenFile& f
   options.name = data::training_sequence(options.order);
   options.tokens = file.tokens();
   options.positions = config.model.block_size;
+  options.pad_epochs = config.data.epoch_end == "pad";
   options.global_batch = config.model.batch_size * config.optimizer.gas * ranks;
   if (config.data.shards == "precut") {
     options.shard = group.rank();
