@@ -2,6 +2,7 @@
 #   make         build/lockstep
 #   make train   train a small model on real text, in about two minutes
 #   make test    every test
+#   make install  program, recipes, docs, man page and bash completion into PREFIX=/usr/local, below DESTDIR
 #   make faults  faults at system calls, and power cuts, in every command that writes
 #   make scenarios   200 random faults of ranks
 #   make parity  the layout changes nothing: all layouts in fp32 and bf16, 200 random ones of random models, every resume, a run on 16
@@ -10,7 +11,7 @@ SETUP ?= scripts/setup
 CTEST_FLAGS = --output-on-failure --no-tests=error --progress
 
 .DEFAULT_GOAL := build
-.PHONY: build train test faults scenarios parity cluster-test bench format lint asan tsan fuzz coverage clean
+.PHONY: build train test install faults scenarios parity cluster-test bench format lint asan tsan fuzz coverage clean
 
 build:
 	@$(SETUP) build
@@ -23,6 +24,9 @@ test:
 	@$(SETUP) build
 	@scripts/build release
 	@ctest --test-dir build $(CTEST_FLAGS)
+
+install: build
+	@PREFIX='$(or $(PREFIX),/usr/local)' DESTDIR='$(DESTDIR)' scripts/install
 
 # So many of each in every scenario; FAULTS=9999 CUTS=9999 for all that there are.
 faults:

@@ -104,6 +104,12 @@ TEST(Plan, FormulasPrintTheFiguresThatWerePublished) {
   EXPECT_TRUE(printed({"waves", "--product", "8192x14336", "--units", "148"}).starts_with("3,584 tiles of 128x256, 100.0 %"));
 }
 
+TEST(Plan, EveryQuestionHasHelpThoughItsOptionWantsAValue) {
+  for (const char* question : {"--check", "--simulate", "--machine", "--model", "--advise", "--published", "--draw", "--compare",
+                               "flops", "network", "memory", "waves", "law"})
+    EXPECT_TRUE(printed({question, "--help"}).starts_with("usage: lockstep plan")) << question;
+}
+
 TEST(Plan, PublishedFiguresStandBesideOurs) {
   const std::string text = printed({"--published"});
   EXPECT_NE(text.find("  128        142        142   -0.0 %  b 8\n"), std::string::npos) << text;

@@ -57,11 +57,14 @@ std::string help() {
 }
 
 int plan(const Arguments& arguments) {
+  const bool wants_help = std::ranges::any_of(arguments, [](const auto& word) { return word == "--help" || word == "-h"; });
   if (const Question* question = asked(arguments)) {
+    // A question that is an option wants a value, and would take --help for it.
+    if (wants_help) return question->run({"--help"});
     const auto first = arguments.begin() + (question->word.starts_with("--") ? 0 : 1);
     return question->run({first, arguments.end()});
   }
-  if (std::ranges::any_of(arguments, [](const std::string& word) { return word == "--help" || word == "-h"; })) {
+  if (wants_help) {
     std::fputs(help().c_str(), stdout);
     return 0;
   }
