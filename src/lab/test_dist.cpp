@@ -14,7 +14,7 @@ namespace lockstep::lab {
 namespace {
 
 constexpr ops::AdamW adam{.beta1 = 0.9F, .beta2 = 0.999F, .eps = 1e-8F, .weight_decay = 0};
-constexpr float learning_rate = 1e-3F;
+constexpr float adam_learning_rate = 1e-3F;
 constexpr std::int64_t alignment = 16;  // floats: every layer starts on a line of its own
 
 }  // namespace
@@ -86,7 +86,7 @@ struct TestDist::Parts {
         ops.elementwise().uniform(tensor, start, first, -bound, bound);
       }
     }
-    scalars[ops::StepScalars::learning_rate] = learning_rate;
+    scalars[ops::StepScalars::learning_rate] = adam_learning_rate;
     for (const auto one : {ops::StepScalars::clip_factor, ops::StepScalars::loss_scale, ops::StepScalars::finite}) {
       scalars[one] = 1;
     }

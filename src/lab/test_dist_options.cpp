@@ -22,9 +22,9 @@ std::optional<std::int64_t> number_in(std::string_view text, std::int64_t most) 
   return value;
 }
 
-class Reader {
+class VariableReader {
  public:
-  explicit Reader(const Variable& variable) : variable_(variable) {}
+  explicit VariableReader(const Variable& variable) : variable_(variable) {}
 
   void number(const char* name, std::int64_t& target, std::int64_t most) {
     const char* text = variable_(name);
@@ -80,7 +80,7 @@ class Reader {
 TestDistOptions test_dist_options(const Variable& variable) {
   constexpr std::int64_t widest = 1 << 14;
   TestDistOptions options;
-  Reader reader(variable);
+  VariableReader reader(variable);
   reader.number("BATCH_SIZE", options.batch, widest);
   reader.number("INPUT_SIZE", options.input, widest);
   reader.number("OUTPUT_SIZE", options.output, widest);

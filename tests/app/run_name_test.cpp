@@ -13,8 +13,8 @@
 namespace lockstep::app {
 namespace {
 
-using support::Event;
 using support::EventReader;
+using support::SummaryEvent;
 
 TEST(RunName, IsTwoWordsAndANumber) {
   std::set<std::string> names;
@@ -62,7 +62,7 @@ TEST_F(NamedRun, WritesTensorBoardsFilesWhenAsked) {
   ASSERT_EQ(files.size(), 2U);  // rank 0's alone
   std::vector<double> train, val;
   for (const auto& path : files) {
-    for (const Event& event : EventReader::read(path)) {
+    for (const SummaryEvent& event : EventReader::read(path)) {
       if (event.values.contains("loss/val")) val.push_back(static_cast<double>(event.step));
       if (!event.values.contains("loss/train")) continue;
       train.push_back(event.values.at("loss/train"));

@@ -155,10 +155,6 @@ std::vector<std::string> complaints(int ranks, const std::function<void(Communic
   return all;
 }
 
-std::size_t entries(const fs::path& folder) {
-  return static_cast<std::size_t>(std::distance(fs::directory_iterator(folder), fs::directory_iterator()));
-}
-
 /// The half of every tensor that a rank of two holds.
 std::vector<HeldTensor> half_of(const std::vector<HeldTensor>& whole, int rank) {
   std::vector<HeldTensor> half;

@@ -44,10 +44,6 @@ Sample load(const fs::path& folder) {
   return sample;
 }
 
-std::size_t entries(const fs::path& folder) {
-  return static_cast<std::size_t>(std::distance(fs::directory_iterator(folder), fs::directory_iterator()));
-}
-
 TEST(Save, WritesACheckpointThatReadsBack) {
   TempFolder run;
   Team team(2);

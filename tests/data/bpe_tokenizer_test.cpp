@@ -14,6 +14,7 @@
 #include "data/tokenizer_choice.h"
 #include "io/file.h"
 #include "support/test_data.h"
+#include "support/text.h"
 
 namespace lockstep::data {
 namespace {
@@ -63,8 +64,6 @@ Json with(Json json, const std::string& part, const std::string& key, Json value
   json.set(part, std::move(inner));
   return json;
 }
-
-bool contains(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
 
 TEST(Bpe, Gpt2IdsAreTiktokens) {
   if (!std::filesystem::exists(gpt2_folder())) GTEST_SKIP() << "no " << gpt2_folder() << ": set LOCKSTEP_TEST_DATA";

@@ -8,11 +8,10 @@
 #include <vector>
 
 #include "data/support.h"
+#include "support/text.h"
 
 namespace lockstep::data {
 namespace {
-
-bool contains(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
 
 // What `action` logs.
 template <class Action>

@@ -10,11 +10,10 @@
 #include "data/support.h"
 #include "data/token_description.h"
 #include "support/test_data.h"
+#include "support/text.h"
 
 namespace lockstep::data {
 namespace {
-
-bool contains(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
 
 // A Log that is not read.
 struct Quiet {

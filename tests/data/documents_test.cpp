@@ -5,11 +5,10 @@
 #include <string>
 
 #include "data/support.h"
+#include "support/text.h"
 
 namespace lockstep::data {
 namespace {
-
-bool contains(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
 
 TEST(Documents, ALineIsATextOrAPromptWithItsCompletion) {
   const Document text = parse_document(R"({"id": 7, "text": "a\nb \u00e9 \ud83d\ude00", "meta": {"x": [1]}})").value();

@@ -19,11 +19,10 @@
 #include "data/support.h"
 #include "data/text/documents.h"
 #include "io/file.h"
+#include "support/text.h"
 
 namespace lockstep::data {
 namespace {
-
-bool contains(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
 
 std::string line_of(const std::string& text) { return Json(Json::Object{{"text", text}}).dump() + "\n"; }
 std::string line_of(const std::string& prompt, const std::string& completion) {

@@ -18,13 +18,12 @@
 #include "data/support.h"
 #include "data/utf8.h"
 #include "support/test_data.h"
+#include "support/text.h"
 
 namespace lockstep::data {
 namespace {
 
-bool contains(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
-
-std::string content(std::FILE* file) {
+std::string content_of(std::FILE* file) {
   std::string text(1 << 16, '\0');
   std::rewind(file);
   text.resize(std::fread(text.data(), 1, text.size(), file));
@@ -32,12 +31,12 @@ std::string content(std::FILE* file) {
 }
 
 // prepare() with its output caught.
-struct Prepared {
+struct PreparedText {
   std::string facts, log;
   PrepareResult result;
 
-  Prepared(const Folder& folder, const std::string& input, const std::string& tokenizer = "char", std::size_t threads = 0,
-           std::FILE* standard_input = nullptr) {
+  PreparedText(const Folder& folder, const std::string& input, const std::string& tokenizer = "char", std::size_t threads = 0,
+               std::FILE* standard_input = nullptr) {
     std::FILE* printed = std::tmpfile();
     std::FILE* lines = std::tmpfile();
     Log out(lines);
@@ -55,15 +54,15 @@ struct Prepared {
       std::fclose(lines);
       throw;
     }
-    facts = content(printed);
-    log = content(lines);
+    facts = content_of(printed);
+    log = content_of(lines);
     std::fclose(printed);
     std::fclose(lines);
   }
 };
 
 std::string prepare_error(const Folder& folder, const std::string& input, const std::string& tokenizer = "char") {
-  return user_error([&] { Prepared(folder, input, tokenizer); });
+  return user_error([&] { PreparedText(folder, input, tokenizer); });
 }
 
 std::vector<std::int32_t> ids(const TokenFile& file) {
@@ -90,7 +89,7 @@ TEST(Prepare, PrintsTheFiveLines) {
   const Folder folder;
   std::string text;
   for (int i = 0; i < 1000; ++i) text += i % 3 == 0 ? "b" : i % 3 == 1 ? "a" : "\n";
-  const Prepared run(folder, folder.write("t.txt", text));
+  const PreparedText run(folder, folder.write("t.txt", text));
   EXPECT_EQ(run.facts,
             "length of dataset in characters: 1,000\n"
             "all the unique characters: \nab\n"
@@ -105,7 +104,7 @@ TEST(Prepare, TinyShakespeareHasTheKnownHashes) {
   const std::filesystem::path corpus_path = test_data("tinyshakespeare.txt");
   if (!std::filesystem::exists(corpus_path)) GTEST_SKIP() << "no " << corpus_path << ": set LOCKSTEP_TEST_DATA";
   const Folder folder;
-  const Prepared run(folder, corpus_path.string());
+  const PreparedText run(folder, corpus_path.string());
   EXPECT_EQ(run.facts,
             "length of dataset in characters: 1,115,394\n"
             "all the unique characters: \n !$&',-.3:;?ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz\n"
@@ -131,7 +130,7 @@ TEST(Prepare, TinyShakespeareInGpt2Tokens) {
     GTEST_SKIP() << "no " << corpus_path << " or no " << vocabulary << ": set LOCKSTEP_TEST_DATA";
   }
   const Folder folder;
-  const Prepared run(folder, corpus_path.string(), "gpt2:" + vocabulary.string());
+  const PreparedText run(folder, corpus_path.string(), "gpt2:" + vocabulary.string());
   EXPECT_TRUE(contains(run.facts, "vocab size: 50,257\ntrain has 301,966 tokens\nval has 36,059 tokens\n")) << run.facts;
   EXPECT_EQ(folder.listing("out"), "tokenizer.json tokens.json train.bin val.bin");
   EXPECT_EQ(text_of(folder, "train") + text_of(folder, "val"), Folder::contents(corpus_path));
@@ -142,12 +141,12 @@ TEST(Prepare, KeepsACopyOfTheTokenizer) {
   const Folder folder;
   const Json tokenizer = Json::parse(Folder::contents("tests/golden/data/tokens.json")).at("small").array()[2].at("tokenizer");
   const std::string file = folder.write("tokenizer.json", tokenizer.dump(2)), text = folder.write("t.txt", long_text());
-  const Prepared first(folder, text, "hf:" + file);
+  const PreparedText first(folder, text, "hf:" + file);
   const std::string hash = first.result.description.find("train.bin")->sha256;
   std::filesystem::remove(file);
   EXPECT_EQ(text_of(folder, "train") + text_of(folder, "val"), long_text());
   for (const std::size_t threads : {1, 3}) {
-    const Prepared again(folder, text, "hf:" + folder.path("out/tokenizer.json"), threads);
+    const PreparedText again(folder, text, "hf:" + folder.path("out/tokenizer.json"), threads);
     EXPECT_EQ(again.result.description.find("train.bin")->sha256, hash);
   }
   Log log;
@@ -157,7 +156,7 @@ TEST(Prepare, KeepsACopyOfTheTokenizer) {
   std::string unknown;
   whole.resize(corpus.tokenizer->encode(train, whole, unknown));
   EXPECT_EQ(whole, ids(corpus.train)) << "the ids of the pieces are those of the whole";
-  const Prepared bytes(folder, text, "byte");
+  const PreparedText bytes(folder, text, "byte");
   EXPECT_EQ(folder.listing("out"), "tokens.json train.bin val.bin");
 }
 
@@ -165,7 +164,7 @@ TEST(Prepare, TrainsABpeOnTheText) {
   std::optional<std::string> expected;
   for (const std::size_t threads : {1, 3}) {
     const Folder folder;
-    const Prepared run(folder, folder.write("t.txt", long_text()), "bpe:264", threads);
+    const PreparedText run(folder, folder.write("t.txt", long_text()), "bpe:264", threads);
     EXPECT_EQ(run.result.description.format.vocabulary, 264);
     EXPECT_EQ(text_of(folder, "train") + text_of(folder, "val"), long_text());
     const std::string json = folder.read("out/tokenizer.json");
@@ -174,7 +173,7 @@ TEST(Prepare, TrainsABpeOnTheText) {
     EXPECT_EQ(run.log, "");
   }
   const Folder folder;
-  const Prepared run(folder, folder.write("t.txt", "ab ab ab cd cd"), "bpe:1000");
+  const PreparedText run(folder, folder.write("t.txt", "ab ab ab cd cd"), "bpe:1000");
   EXPECT_EQ(run.result.description.format.vocabulary, 261);
   EXPECT_TRUE(contains(run.log, "has 261 tokens, not 1,000")) << run.log;
 }
@@ -194,7 +193,7 @@ TEST(Prepare, PiecesAndThreadsChangeNothing) {
     std::optional<std::string> expected;
     for (const std::size_t threads : {1, 2, 5}) {
       const Folder folder;
-      const Prepared run(folder, folder.write("t.txt", text), tokenizer, threads);
+      const PreparedText run(folder, folder.write("t.txt", text), tokenizer, threads);
       const std::string json = to_json(run.result.description).dump();
       if (!expected) expected = json;
       EXPECT_EQ(json, *expected);
@@ -207,8 +206,8 @@ TEST(Prepare, PiecesAndThreadsChangeNothing) {
 TEST(Prepare, TokenizersSplitTheSameText) {
   const std::string text = long_text();
   const Folder chars, bytes;
-  const Prepared by_char(chars, chars.write("t.txt", text), "char");
-  const Prepared by_byte(bytes, bytes.write("t.txt", text), "byte");
+  const PreparedText by_char(chars, chars.write("t.txt", text), "char");
+  const PreparedText by_byte(bytes, bytes.write("t.txt", text), "byte");
   EXPECT_EQ(text_of(chars, "val"), text_of(bytes, "val"));
   const TokenDescription& description = by_char.result.description;
   EXPECT_EQ(description.find("train.bin")->tokens, static_cast<std::int64_t>(static_cast<double>(description.characters) * 0.9));
@@ -223,7 +222,7 @@ TEST(Prepare, ManyCharactersTakeFourBytes) {
     if (c < 0xD800 || c > 0xDFFF) append_utf8(text, c);
   }
   const Folder folder;
-  const Prepared run(folder, folder.write("t.txt", text));
+  const PreparedText run(folder, folder.write("t.txt", text));
   EXPECT_EQ(run.result.description.format.token_bytes, 4);
   EXPECT_EQ(run.result.description.format.vocabulary, 70000 - 2048);
   EXPECT_EQ(text_of(folder, "train") + text_of(folder, "val"), text);
@@ -241,22 +240,22 @@ TEST(Prepare, ReadsAFolderInOrderAndSaysWhatItSkips) {
   std::filesystem::create_symlink("b.txt", folder.path("in/c.txt"));
   std::filesystem::create_symlink("a", folder.path("in/link"));
   ASSERT_EQ(::mkfifo(folder.path("in/fifo").c_str(), 0600), 0);
-  const Prepared run(folder, folder.path("in"));
+  const PreparedText run(folder, folder.path("in"));
   EXPECT_EQ(text_of(folder, "train") + text_of(folder, "val"), "zzzzbbbb");
   for (const std::string_view line :
        {"binary (a zero byte): a/binary", "not UTF-8: latin.txt", "empty: empty.txt", "hidden: .git, .hidden",
         "met before by another name: c.txt", "a link to a folder: link", "not a regular file: fifo"}) {
     EXPECT_TRUE(contains(run.log, "skipped, " + std::string(line))) << line << "\n" << run.log;
   }
-  const Prepared bytes(folder, folder.path("in"), "byte");
+  const PreparedText bytes(folder, folder.path("in"), "byte");
   EXPECT_TRUE(contains(text_of(folder, "train") + text_of(folder, "val"), "caf\xE9 au lait"));
 }
 
 TEST(Prepare, DoesNotReadItsOwnOutput) {
   const Folder folder;
   folder.write("text.txt", "some text");
-  const Prepared first(folder, folder.path());
-  const Prepared second(folder, folder.path());
+  const PreparedText first(folder, folder.path());
+  const PreparedText second(folder, folder.path());
   EXPECT_EQ(to_json(first.result.description).dump(), to_json(second.result.description).dump());
   EXPECT_TRUE(contains(second.log, "the output folder: out")) << second.log;
 }
@@ -264,7 +263,7 @@ TEST(Prepare, DoesNotReadItsOwnOutput) {
 TEST(Prepare, ReadsStandardInput) {
   const Folder folder;
   std::FILE* stream = std::fopen(folder.write("t.txt", "from a pipe").c_str(), "rb");
-  const Prepared run(folder, "-", "char", 0, stream);
+  const PreparedText run(folder, "-", "char", 0, stream);
   std::fclose(stream);
   EXPECT_EQ(text_of(folder, "train") + text_of(folder, "val"), "from a pipe");
   EXPECT_EQ(std::filesystem::exists(folder.path("out/standard-input.partial")), false);
@@ -281,7 +280,7 @@ TEST(Prepare, NamesFileAndByteOfInvalidUtf8) {
   const std::string message = prepare_error(folder, folder.path("in"));
   EXPECT_TRUE(contains(message, folder.path("in/2.txt") + ", byte " + std::to_string(at) + " (0xff)")) << message;
   EXPECT_TRUE(std::filesystem::is_empty(folder.path("out")));
-  EXPECT_NO_THROW(Prepared(folder, folder.path("in/2.txt"), "byte"));
+  EXPECT_NO_THROW(PreparedText(folder, folder.path("in/2.txt"), "byte"));
 }
 
 TEST(Prepare, RefusesACharacterThatTheEndCutsOff) {
@@ -327,7 +326,7 @@ TEST(Prepare, RefusesAReadOnlyFolder) {
 // A limit on the size of files stands for a full disk.
 TEST(Prepare, AFailureLeavesTheOldFilesAlone) {
   const Folder folder;
-  const Prepared run(folder, folder.write("t.txt", "the old text"));
+  const PreparedText run(folder, folder.write("t.txt", "the old text"));
   const std::string old = folder.read("out/train.bin");
   const std::string input = folder.write("t.txt", long_text());
   struct rlimit before{};
@@ -335,9 +334,9 @@ TEST(Prepare, AFailureLeavesTheOldFilesAlone) {
   const struct rlimit limit{1'000'000, before.rlim_max};
   const auto handler = std::signal(SIGXFSZ, SIG_IGN);
   ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &limit), 0);
-  EXPECT_THROW(Prepared(folder, input), std::runtime_error);
+  EXPECT_THROW(PreparedText(folder, input), std::runtime_error);
   std::FILE* stream = std::fopen(input.c_str(), "rb");
-  EXPECT_THROW(Prepared(folder, "-", "char", 0, stream), std::runtime_error);
+  EXPECT_THROW(PreparedText(folder, "-", "char", 0, stream), std::runtime_error);
   std::fclose(stream);
   ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
   std::signal(SIGXFSZ, handler);

@@ -25,13 +25,12 @@
 #include "data/prepare/prepare.h"
 #include "data/support.h"
 #include "data/verification.h"
+#include "support/text.h"
 
 namespace lockstep::data {
 namespace {
 
 namespace fs = std::filesystem;
-
-bool contains(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
 
 struct Quiet {
   std::FILE* file = std::tmpfile();

@@ -9,13 +9,12 @@
 #include <vector>
 
 #include "data/support.h"
+#include "support/text.h"
 
 namespace lockstep::data {
 namespace {
 
 constexpr TokenFormat small{.token_bytes = 2, .vocabulary = 65};
-
-bool contains(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
 
 std::vector<std::int32_t> read(const TokenFile& file, std::int64_t first, std::size_t count) {
   std::vector<std::int32_t> ids(count);

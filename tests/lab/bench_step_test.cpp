@@ -12,9 +12,9 @@ namespace lockstep::lab {
 namespace {
 
 // Small enough to be trained within a test.
-constexpr StepShape small{"small", 1, 2, 16, 65, 2, 8};
+constexpr StepShape one_block{"small", 1, 2, 16, 65, 2, 8};
 
-Layout layout(std::string_view text) {
+Layout bench_layout(std::string_view text) {
   std::vector<Problem> problems;
   return layout_from(text, problems, bench_defaults).value();
 }
@@ -24,7 +24,7 @@ StepReport report_of(StepBenchOptions options, support::Machine& machine, comm::
   options.observed_ops = [&](ops::OpObserver& observer) {
     return ops::make_ops(*machine.runtime, *machine.stream, {.observer = &observer});
   };
-  return bench_step(small, options, *machine.runtime, *machine.ops, world);
+  return bench_step(one_block, options, *machine.runtime, *machine.ops, world);
 }
 
 StepReport small_report(const StepBenchOptions& options) {
@@ -55,7 +55,7 @@ TEST(BenchStep, TheAccountIsClosed) {
 
 TEST(BenchStep, WithoutObservedKernelsThereIsNoAccount) {
   support::Machine machine(1);
-  const StepReport report = bench_step(small, {.steps = 3, .version = "1"}, *machine.runtime, *machine.ops, *machine.world);
+  const StepReport report = bench_step(one_block, {.steps = 3, .version = "1"}, *machine.runtime, *machine.ops, *machine.world);
   EXPECT_GT(report.tokens_per_second(), 0);
   EXPECT_EQ(report.account_seconds, 0);
   EXPECT_EQ(to_text(report, true).find("where a step's time goes"), std::string::npos);
@@ -103,7 +103,8 @@ TEST(BenchStep, SaysInWhichTypeItTrained) {
 
 TEST(BenchStep, SaysWhatRecomputationLeaves) {
   const StepReport kept = small_report({.steps = 3, .seconds = 5, .version = "1"});
-  const StepReport again = small_report({.layout = layout("recompute=selective"), .steps = 3, .seconds = 5, .version = "1"});
+  const StepReport again =
+      small_report({.layout = bench_layout("recompute=selective"), .steps = 3, .seconds = 5, .version = "1"});
   EXPECT_EQ(again.last_loss, kept.last_loss);
   EXPECT_EQ(to_json(again).at("layout").string(), "dp=1,gas=1,recompute=selective");
   EXPECT_EQ(to_json(kept).at("activation_bytes").integer(), kept.activation_bytes);
@@ -131,7 +132,7 @@ TEST(BenchStep, RanksShareTheSamples) {
 constexpr StepShape deep{"deep", 4, 2, 16, 65, 4, 8};
 
 StepReport deep_report(std::string_view text) {
-  const Layout wanted = layout(text);
+  const Layout wanted = bench_layout(text);
   StepReport first;
   comm::run_ranks(wanted.plan.ranks(), {.timeout = 60}, [&](comm::Communicator& world) {
     support::Machine machine(1);
@@ -207,7 +208,7 @@ TEST(BenchStep, AnyLayoutLearnsTheSameAndIsNamed) {
 TEST(BenchStep, RefusesLayoutsThatDoNotFit) {
   const auto problems_of = [](std::string_view text, int ranks) {
     std::string all;
-    for (const Problem& problem : check(small, layout(text), ranks)) all += problem.message + "\n";
+    for (const Problem& problem : check(one_block, bench_layout(text), ranks)) all += problem.message + "\n";
     return all;
   };
   EXPECT_EQ(problems_of("dp=2", 2), "");
@@ -221,7 +222,7 @@ TEST(BenchStep, RefusesRanksThatDoNotDivideTheSamples) {
   EXPECT_THROW(comm::run_ranks(3, {.timeout = 60},
                                [](comm::Communicator& world) {
                                  support::Machine machine(1);
-                                 (void)bench_step(small, {}, *machine.runtime, *machine.ops, world);
+                                 (void)bench_step(one_block, {}, *machine.runtime, *machine.ops, world);
                                }),
                UserError);
 }
@@ -254,8 +255,8 @@ TEST(BenchStep, RefusesNoStepsAndNoTime) {
 
 TEST(Floor, CountsEveryProductAndTheOptimizer) {
   support::Machine machine(2);
-  const Floor floor = measure_floor(small, {}, *machine.runtime, ops::Isa::automatic, 1);
-  EXPECT_EQ(floor.products.size(), step_products(model_of(small), small.samples, small.positions).size());
+  const Floor floor = measure_floor(one_block, {}, *machine.runtime, ops::Isa::automatic, 1);
+  EXPECT_EQ(floor.products.size(), step_products(model_of(one_block), one_block.samples, one_block.positions).size());
   double sum = floor.optimizer_seconds;
   for (const FloorProduct& product : floor.products) {
     EXPECT_GT(product.seconds, 0) << name_of(product.product.role);
@@ -268,9 +269,9 @@ TEST(Floor, CountsEveryProductAndTheOptimizer) {
 // Weight, gradient and moments read, all but the gradient written, and what the model reads where that is apart.
 TEST(Floor, CountsTheOptimizersBytesByTheirType) {
   support::Machine machine(2);
-  const auto parameters = static_cast<double>(arch::count_parameters(model_of(small)).total);
+  const auto parameters = static_cast<double>(arch::count_parameters(model_of(one_block)).total);
   const auto bytes = [&](const parallel::WeightStorage& weights) {
-    const Floor floor = measure_floor(small, weights, *machine.runtime, ops::Isa::automatic, 1);
+    const Floor floor = measure_floor(one_block, weights, *machine.runtime, ops::Isa::automatic, 1);
     return floor.optimizer_seconds * floor.bandwidth / parameters;
   };
   EXPECT_NEAR(bytes({}), 28, 1e-9);

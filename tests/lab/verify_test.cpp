@@ -17,7 +17,7 @@ using comm::Collective;
 using support::FaultyWorld;
 
 /// The models with fewer blocks.
-VerifyModel small(std::string_view name, DType type = DType::f32) {
+VerifyModel small_model(std::string_view name, DType type = DType::f32) {
   VerifyModel model = verify_model(name, type);
   model.config.layers = 3;
   return model;
@@ -36,7 +36,7 @@ std::vector<LayoutReport> reports_of(const VerifyModel& model, const std::vector
 }
 
 /// The report of a layout that is its own.
-LayoutReport report_of(std::string_view layout, const TrialParts& parts, const VerifyModel& model = small("gpt2")) {
+LayoutReport report_of(std::string_view layout, const TrialParts& parts, const VerifyModel& model = small_model("gpt2")) {
   for (LayoutReport& report : reports_of(model, {std::string(layout)}, parts)) {
     if (report.wanted) return report;
   }
@@ -64,7 +64,7 @@ void expect_wrong(const LayoutReport& report, const std::vector<std::string>& wo
 
 TEST(Verify, LayoutsKeepTheirPromise) {
   for (const std::string& name : verify_model_names()) {
-    for (const LayoutReport& report : reports_of(small(name), {"dp=2", "dp=2,zero=3", "dp=1,recompute=full", "dp=1"})) {
+    for (const LayoutReport& report : reports_of(small_model(name), {"dp=2", "dp=2,zero=3", "dp=1,recompute=full", "dp=1"})) {
       EXPECT_TRUE(report.wrong.empty()) << report.layout << ": " << report.wrong.front();
       const bool sums = report.layout == "dp=2,gas=2";
       EXPECT_EQ(report.verdict, sums ? Verdict::within_tolerance : Verdict::bit_equal) << report.layout;
@@ -80,7 +80,7 @@ TEST(Verify, CanonicalLayoutsHaveTheBitsOfOneRank) {
   for (const DType type : {DType::f32, DType::bf16}) {
     for (const std::string& name : verify_model_names()) {
       for (const LayoutReport& report :
-           reports_of(small(name, type), {"dp=2,canonical", "dp=4,gas=1,zero=3,canonical", "tp=2,sequence,canonical"})) {
+           reports_of(small_model(name, type), {"dp=2,canonical", "dp=4,gas=1,zero=3,canonical", "tp=2,sequence,canonical"})) {
         EXPECT_TRUE(report.wrong.empty()) << report.layout << ": " << report.wrong.front();
         EXPECT_EQ(report.verdict, Verdict::bit_equal) << report.layout;
         EXPECT_TRUE(report.promises_bits);
@@ -91,14 +91,15 @@ TEST(Verify, CanonicalLayoutsHaveTheBitsOfOneRank) {
 }
 
 TEST(Verify, LayoutsKeepTheirPromiseInBf16) {
-  for (const LayoutReport& report : reports_of(small("llama", DType::bf16), {"dp=2", "dp=2,zero=2"})) {
+  for (const LayoutReport& report : reports_of(small_model("llama", DType::bf16), {"dp=2", "dp=2,zero=2"})) {
     EXPECT_TRUE(report.wrong.empty()) << report.layout << ": " << report.wrong.front();
     EXPECT_EQ(report.tolerance, report.promises_bits ? 0 : 2e-2);
   }
 }
 
 TEST(Verify, ThePlainLayoutIsProvenFirstThoughNoOneAskedForIt) {
-  const std::vector<LayoutReport> reports = reports_of(small("gpt2"), {"dp=2,zero=1", "dp=1,recompute=full", "dp=2,zero=2"});
+  const std::vector<LayoutReport> reports =
+      reports_of(small_model("gpt2"), {"dp=2,zero=1", "dp=1,recompute=full", "dp=2,zero=2"});
   ASSERT_EQ(reports.size(), 4U);
   EXPECT_EQ(reports[0].layout, "dp=2,gas=2");
   EXPECT_FALSE(reports[0].wanted);
@@ -197,7 +198,7 @@ TEST(Verify, AReusedRandomStreamIsFound) {
     for (std::size_t m = 0; rank == 1 && m < batches.size(); ++m) batches[m].first_sample -= 4;
   };
   expect_wrong(report_of("dp=2", parts), {"step 0", "gradient of "});
-  EXPECT_NE(report_of("dp=2", parts, small("llama")).verdict, Verdict::wrong) << "which has no dropout";
+  EXPECT_NE(report_of("dp=2", parts, small_model("llama")).verdict, Verdict::wrong) << "which has no dropout";
 }
 
 /// Kernels of the ranks from 1 on.
@@ -227,7 +228,7 @@ TEST(Verify, AMaskOfOtherHeadsIsFound) {
 // Six heads share three key/value heads: those of rank 1 read number 1, then twice number 2.
 TEST(Verify, AKeyValueHeadOfTheWrongRankIsFound) {
   const auto wrong_head = [](ops::AttentionShape& shape, ops::DropoutSite&) { shape.skipped = 0; };
-  VerifyModel model = small("llama");
+  VerifyModel model = small_model("llama");
   model.config.kv_heads = 3;
   const LayoutReport report = report_of("tp=2", with_ops({.attention = wrong_head}), model);
   expect_wrong(report, {"step 0", "gradient of "});
@@ -259,7 +260,7 @@ TEST(Verify, PositionsThatADocumentDoesNotRestartAreFound) {
   expect_wrong(learned, {"step 0", "gradient of "});
   EXPECT_EQ(learned.worst, "gradient of transformer.wpe.weight");
   for (const char* layout : {"cp=2,documents", "cp=2,context=ring,documents"}) {
-    const LayoutReport turned = report_of(layout, with_ops({.positions_of_samples = true}), small("llama"));
+    const LayoutReport turned = report_of(layout, with_ops({.positions_of_samples = true}), small_model("llama"));
     expect_wrong(turned, {"step 0", "gradient of "});
     EXPECT_TRUE(is_of_attention(turned.worst)) << layout << ": " << turned.worst;
   }
@@ -268,7 +269,7 @@ TEST(Verify, PositionsThatADocumentDoesNotRestartAreFound) {
 // Of two hosts' ranks the second of each has heads 3 to 5, which read key/value heads 1, 2 and 2: it reads 1, 1 and 2.
 TEST(Verify, AKeyValueHeadThatIsExchangedToTheWrongRankIsFound) {
   const auto wrong_head = [](ops::AttentionShape& shape, ops::DropoutSite&) { shape.skipped = 0; };
-  VerifyModel model = small("llama");
+  VerifyModel model = small_model("llama");
   model.config.kv_heads = 3;
   const LayoutReport report = report_of("cp=4,context=ulysses+ring", with_ops({.attention = wrong_head}), model);
   expect_wrong(report, {"step 0", "gradient of "});
@@ -308,7 +309,7 @@ TEST(Verify, ABiasThatIsAddedOnEveryRankIsFound) {
   };
   const LayoutReport report = report_of("tp=2", parts);
   expect_wrong(report, {"step 0", "gradient of "});
-  EXPECT_NE(report_of("tp=2", parts, small("llama")).verdict, Verdict::wrong) << "which has no biases";
+  EXPECT_NE(report_of("tp=2", parts, small_model("llama")).verdict, Verdict::wrong) << "which has no biases";
 }
 
 // With sequence parallelism gains have parts of their gradients on each rank, and nothing else is added over all of them.
@@ -316,7 +317,7 @@ TEST(Verify, AGainWhosePartsAreNotAddedIsNamed) {
   const support::Fault drop = [](const comm::Operation& operation, int, comm::Communicator&) {
     return is_float(operation, Collective::all_reduce) ? std::optional<comm::Request>(std::in_place) : std::nullopt;
   };
-  expect_wrong(report_of("tp=2,sequence", with_fault(drop), small("llama")),
+  expect_wrong(report_of("tp=2,sequence", with_fault(drop), small_model("llama")),
                {"step 0, layer head", "gradient of transformer.ln_f.weight"});
 }
 
@@ -362,7 +363,7 @@ TEST(Verify, ARankThatFailsIsToldOf) {
 }
 
 TEST(Verify, ElementsThatNoRankAnswersForAreToldOf) {
-  const VerifyModel model = small("gpt2");
+  const VerifyModel model = small_model("gpt2");
   const RunRecord record(model, Layout{}, 1);
   Comparison comparison(record, Going::free, 1);
   EXPECT_TRUE(comparison.findings().empty());
@@ -373,7 +374,7 @@ TEST(Verify, ElementsThatNoRankAnswersForAreToldOf) {
 }
 
 TEST(Verify, StepsAndLayoutsOutOfRangeAreRefused) {
-  const std::vector<Problem> problems = check(VerifyOptions{.models = {small("gpt2")}, .layouts = {}, .steps = 0});
+  const std::vector<Problem> problems = check(VerifyOptions{.models = {small_model("gpt2")}, .layouts = {}, .steps = 0});
   ASSERT_EQ(problems.size(), 2U);
   EXPECT_TRUE(problems[0].message.starts_with("--steps 0: must be from 1"));
   EXPECT_TRUE(problems[1].message.starts_with("--layouts: there is none"));

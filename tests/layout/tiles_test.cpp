@@ -10,7 +10,7 @@ namespace {
 TEST(Tiles, AreReadAndWrittenAsInXOut) {
   EXPECT_EQ(tiles_from("1x4"), (Tiles{.in = 1, .out = 4}));
   EXPECT_EQ(tiles_from("12x1"), (Tiles{.in = 12, .out = 1}));
-  EXPECT_EQ(to_string({.in = 3, .out = 2}), "3x2");
+  EXPECT_EQ(to_string(Tiles{.in = 3, .out = 2}), "3x2");
   for (const char* text :
        {"", "4", "x", "1x", "x4", "0x4", "1x0", "-1x2", "1x4x2", "1 x4", "1x4 ", "axb", "1X4", "1x99999999999"})
     EXPECT_EQ(tiles_from(text), std::nullopt) << text;

@@ -24,7 +24,7 @@ using parallel::TokenGrid;
 using support::Learnt;
 using support::Lesson;
 
-constexpr TokenGrid tokens{3, 7};
+constexpr TokenGrid grid{3, 7};
 
 template <class Attention>
 Learnt learn_together(const arch::ModelConfig& config, int ranks, bool late_weights = false,
@@ -36,9 +36,9 @@ Learnt learn_together(const arch::ModelConfig& config, int ranks, bool late_weig
     group.attach(*machine.stream, machine.runtime->team());
     const auto rank = static_cast<std::size_t>(group.rank());
     const Lesson lesson{
-        .tokens = tokens, .positions = split_positions(tokens.positions, group.rank(), ranks), .late_weights = late_weights};
+        .tokens = grid, .positions = split_positions(grid.positions, group.rank(), ranks), .late_weights = late_weights};
     const std::vector<layout::Action> actions = lesson.actions();
-    Attention attention(tokens.positions, group.rank(), ranks);
+    Attention attention(grid.positions, group.rank(), ranks);
     support::TinyStages model(config, lesson.own(), support::one_chunk(config), actions, lesson.microbatches, machine,
                               {.attention = &attention, .recompute = recompute});
     attention.connect(group);
@@ -57,7 +57,7 @@ Learnt learn_together(const arch::ModelConfig& config, int ranks, bool late_weig
 
 TEST(ContextAttention, RanksWithSomePositionsEachLearnWhatOneRankDoes) {
   for (const arch::ModelConfig& config : support::dropping_models()) {
-    const Learnt alone = learn_alone(config, support::whole_lesson(tokens));
+    const Learnt alone = learn_alone(config, support::whole_lesson(grid));
     for (const int ranks : {2, 3}) {
       expect_near(learn_together<ExchangingAttention>(config, ranks), alone, 1e-5);
       expect_near(learn_together<GatheringAttention>(config, ranks), alone, 1e-5);
@@ -91,7 +91,7 @@ TEST(ContextAttention, RecomputationHasTheSameBits) {
 
 TEST(ContextAttention, OneRankThatSendsItselfWhatItHasGivesTheBitsOfALocalOne) {
   for (const arch::ModelConfig& config : support::dropping_models()) {
-    const Learnt alone = learn_alone(config, support::whole_lesson(tokens));
+    const Learnt alone = learn_alone(config, support::whole_lesson(grid));
     expect_equal(learn_together<ExchangingAttention>(config, 1), alone);
     expect_equal(learn_together<GatheringAttention>(config, 1), alone);
     expect_equal(learn_together<RingAttention>(config, 1), alone);
@@ -109,17 +109,16 @@ TEST(ContextAttention, DeclaresFromSizesAlone) {
     return arena.bytes();
   };
   const auto rounded = [](std::int64_t floats) { return (floats * 4 + 63) / 64 * 64; };
-  const std::int64_t all = tokens.rows(), own = 3 * 3, head = dims.head_size;
-  ExchangingAttention first(tokens.positions, 0, 2);
+  const std::int64_t all = grid.rows(), own = 3 * 3, head = dims.head_size;
+  ExchangingAttention first(grid.positions, 0, 2);
   const std::int64_t heads = 3, kv = 1;  // of 6 and 2
   EXPECT_EQ(bytes_of(first, own), 2 * rounded(all * heads) + 6 * rounded(all * heads * head) + 4 * rounded(all * kv * head))
       << "lse and delta; queries, results and their gradients, and messages of as much; keys and values and theirs";
-  GatheringAttention gathering(tokens.positions, 0, 2);
+  GatheringAttention gathering(grid.positions, 0, 2);
   const std::int64_t kv_width = 2 * head;
-  EXPECT_EQ(bytes_of(gathering, own),
-            2 * rounded(own * 6) + 5 * rounded(all * kv_width) + 2 * rounded(tokens.positions * kv_width))
+  EXPECT_EQ(bytes_of(gathering, own), 2 * rounded(own * 6) + 5 * rounded(all * kv_width) + 2 * rounded(grid.positions * kv_width))
       << "lse and delta; keys, values, their gradients and a message; gradients of one sample's keys";
-  RingAttention passing(tokens.positions, 0, 2);
+  RingAttention passing(grid.positions, 0, 2);
   const std::int64_t passed = 2 * 3 * 4 * kv_width;  // keys and values of rank 1, which has 4 of a sample's 7 positions
   EXPECT_EQ(bytes_of(passing, own), rounded(own * 6) + rounded(2 * 6) + 5 * rounded(passed))
       << "lse, and delta of a run; keys and values of two ranks, their gradients of three: none of all ranks";

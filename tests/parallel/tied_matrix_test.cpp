@@ -16,7 +16,7 @@
 namespace lockstep::parallel {
 namespace {
 
-constexpr std::int64_t vocabulary = 23, width = 5, padded = 128, microbatches = 2, rows = 4;
+constexpr std::int64_t vocabulary = 23, width = 5, padded = 128, all_microbatches = 2, rows = 4;
 
 std::vector<std::int32_t> tokens_of(int rank, int microbatch) {
   const CounterRng rng(static_cast<std::uint64_t>(rank), "test.tokens");
@@ -57,7 +57,7 @@ void add_tokens(TiedMatrix& matrix, int rank, int microbatch) {
 /// E of one rank, from zero in the same order.
 std::vector<float> rows_of_rank(int rank) {
   std::vector<float> e(vocabulary * width);
-  for (int m = 0; m < microbatches; ++m) {
+  for (int m = 0; m < all_microbatches; ++m) {
     const std::vector<std::int32_t> tokens = tokens_of(rank, m);
     for (std::int64_t i = 0; i < rows; ++i) {
       for (std::int64_t c = 0; c < width; ++c) {
@@ -100,13 +100,13 @@ TEST(TiedMatrix, AnyRangesGiveTheSumOfBothParts) {
       group.attach(*machine.stream, machine.runtime->team());
       Memory memory;
       TiedMatrixMemory parts;
-      parts.declare(memory.arenas, {Shape{vocabulary, width}, microbatches * rows, group.size()});
+      parts.declare(memory.arenas, {Shape{vocabulary, width}, all_microbatches * rows, group.size()});
       TiedMatrix matrix(parts, group, *machine.ops);
       memory.commit(machine);
       for (const std::vector<std::int64_t>& cuts : std::vector<std::vector<std::int64_t>>{
                {0, padded}, {0, 50, padded}, {0, 3, 4, 61, 62, 64, 115, padded}, {0, 0, 7, 115, 120, padded}, {0, 113, padded}}) {
         matrix.begin();
-        for (int m = 0; m < microbatches; ++m) add_tokens(matrix, group.rank(), m);
+        for (int m = 0; m < all_microbatches; ++m) add_tokens(matrix, group.rank(), m);
         matrix.reduce_rows();
         EXPECT_EQ(sum_in_ranges(matrix, cuts), right) << ranks << " ranks";
         for (const float left : elements<float>(matrix.rows())) ASSERT_EQ(left, 0);
@@ -119,12 +119,12 @@ TEST(TiedMatrix, AStepWhosePartsStayApartLeavesNothingToTheNext) {
   support::Machine machine(1);
   Memory memory;
   TiedMatrixMemory parts;
-  parts.declare(memory.arenas, {Shape{vocabulary, width}, microbatches * rows});
+  parts.declare(memory.arenas, {Shape{vocabulary, width}, all_microbatches * rows});
   TiedMatrix matrix(parts, *machine.world, *machine.ops);
   memory.commit(machine);
   add_tokens(matrix, 1, 0);
   matrix.begin();
-  for (int m = 0; m < microbatches; ++m) add_tokens(matrix, 0, m);
+  for (int m = 0; m < all_microbatches; ++m) add_tokens(matrix, 0, m);
   const std::vector<float> e = rows_of_rank(0);
   EXPECT_TRUE(std::ranges::equal(elements<float>(matrix.rows()), e));
 }

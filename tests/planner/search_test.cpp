@@ -12,14 +12,14 @@
 namespace lockstep::planner {
 namespace {
 
-arch::ModelConfig small_model() { return support::planned_model(8); }
+arch::ModelConfig eight_blocks() { return support::planned_model(8); }
 
 SearchQuestion small_question(double memory) {
   Machine machine = *find_machine("a100");
   machine.devices = 4;
   machine.memory = memory;
   machine.reserved = 0;
-  return {.work = Work(small_model(), 256, machine), .global_batch = 16};
+  return {.work = Work(eight_blocks(), 256, machine), .global_batch = 16};
 }
 
 TEST(Search, EveryLegalLayoutIsLookedAtOnce) {
@@ -82,7 +82,7 @@ TEST(Search, PipelinesTakeAsLongAsTheirSimulation) {
 }
 
 TEST(Search, EstimatesAreNearWhatTheEngineDeclares) {
-  const Work work(small_model(), 256, *find_machine("a100"));
+  const Work work(eight_blocks(), 256, *find_machine("a100"));
   Candidate candidate;
   candidate.samples = 64;
   for (const int pp : {1, 4}) {

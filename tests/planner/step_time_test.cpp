@@ -22,12 +22,12 @@ Machine plain_machine() {
   return machine;
 }
 
-arch::ModelConfig small_model() { return support::planned_model(4); }
+arch::ModelConfig four_blocks() { return support::planned_model(4); }
 
-Work plain_work() { return {small_model(), 256, plain_machine()}; }
+Work plain_work() { return {four_blocks(), 256, plain_machine()}; }
 
 TEST(StepTime, ProductsAndAttentionAreTheirFlops) {
-  const BlockWork work = block_work(small_model(), {2, 256}, {}, plain_machine(), own_system);
+  const BlockWork work = block_work(four_blocks(), {2, 256}, {}, plain_machine(), own_system);
   const double rows = 512, linear = 2 * rows * 512 * (3 * 512 + 512 + 4 * 512 + 4 * 512), scores = 2 * 8 * 256.0 * 256;
   EXPECT_NEAR(work.forward, (linear + 4 * scores * 64 / 2) / 1e12, 1e-12);
   EXPECT_NEAR(work.input_backward, (linear + 2.5 * 4 * scores * 64 / 2) / 1e12, 1e-12);
@@ -72,10 +72,10 @@ TEST(StepTime, RanksThatShareAHostDivideIt) {
 TEST(StepTime, RanksThatDivideALayerExchangeItsSums) {
   layout::ParallelPlan plan;
   plan.tp = 4;
-  const BlockWork work = block_work(small_model(), {2, 256}, plan, plain_machine(), own_system);
+  const BlockWork work = block_work(four_blocks(), {2, 256}, plan, plain_machine(), own_system);
   EXPECT_NEAR(work.exchange, 2 * 2 * 0.75 * 4 * 512 * 512 / 100e9, 1e-12);
   plan.recompute = {layout::Recompute::Kind::full, 1};
-  const BlockWork again = block_work(small_model(), {2, 256}, plan, plain_machine(), own_system);
+  const BlockWork again = block_work(four_blocks(), {2, 256}, plan, plain_machine(), own_system);
   EXPECT_EQ(again.again, again.forward);
   EXPECT_EQ(again.exchange_again, again.exchange);
   plan.tp = 16;  // more than a node has

@@ -18,7 +18,7 @@
 
 namespace lockstep::support {
 
-struct Event {
+struct SummaryEvent {
   double wall_time = 0;
   std::int64_t step = 0;
   std::string version;                  ///< of a file's first event
@@ -29,10 +29,10 @@ struct Event {
 class EventReader {
  public:
   /// All events of a file; what is cut off at its end is left out.
-  static std::vector<Event> read(const std::filesystem::path& path) {
+  static std::vector<SummaryEvent> read(const std::filesystem::path& path) {
     std::ifstream file(path, std::ios::binary);
     const std::string bytes((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-    std::vector<Event> events;
+    std::vector<SummaryEvent> events;
     for (std::size_t at = 0; bytes.size() - at >= 16;) {
       const auto length = word<std::uint64_t>(bytes, at);
       if (bytes.size() - at - 16 < length) break;
@@ -98,8 +98,8 @@ class EventReader {
     }
   }
 
-  static Event event(std::string_view record) {
-    Event event;
+  static SummaryEvent event(std::string_view record) {
+    SummaryEvent event;
     fields(record, [&](int number, std::uint64_t value, std::string_view bytes) {
       if (number == 1) event.wall_time = word<double>(bytes, 0);
       if (number == 2) event.step = static_cast<std::int64_t>(value);

@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <iterator>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -30,5 +31,11 @@ class TempFolder {
  private:
   std::filesystem::path path_;
 };
+
+/// Files and folders right in it.
+inline std::size_t entries(const std::filesystem::path& folder) {
+  return static_cast<std::size_t>(
+      std::distance(std::filesystem::directory_iterator(folder), std::filesystem::directory_iterator()));
+}
 
 }  // namespace lockstep

@@ -11,7 +11,7 @@ using support::LayoutResult;
 using support::LayoutRun;
 
 /// GPT-2 with biases, tied; Llama, untied, with fewer KV heads than heads. Sizes that 8 ranges do not divide.
-std::vector<arch::ModelConfig> models() {
+std::vector<arch::ModelConfig> models_of_six_heads() {
   std::vector<arch::ModelConfig> all{support::tiny_model(), support::tiny_llama()};
   for (arch::ModelConfig& model : all) {
     model.heads = 6;
@@ -56,7 +56,7 @@ void expect_same_steps(LayoutResult result, const LayoutResult& expected, bool s
 }
 
 void expect_bits_of_one_rank(const std::vector<Degrees>& layouts, const parallel::WeightStorage& weights = {}) {
-  for (const arch::ModelConfig& model : models()) {
+  for (const arch::ModelConfig& model : models_of_six_heads()) {
     LayoutRun one = run_of(model, {});
     one.weights = weights;
     const LayoutResult alone = support::learn(one);
@@ -108,7 +108,7 @@ TEST(Canonical, SequencesAndLayersDividedOverRanksChangeNoBit) {
 
 // Positions that 8 ranges divide.
 TEST(Canonical, SequencesThatTensorRanksDivideTooChangeNoBit) {
-  for (arch::ModelConfig model : models()) {
+  for (arch::ModelConfig model : models_of_six_heads()) {
     model.block_size = 8;
     LayoutRun one = run_of(model, {});
     one.positions = 8;
@@ -133,7 +133,7 @@ TEST(Canonical, PipelinesAndStateThatIsCutChangeNoBit) {
 }
 
 TEST(Canonical, MicroBatchesThatAreOpenSideBySideChangeNoBit) {
-  const arch::ModelConfig model = models().back();
+  const arch::ModelConfig model = models_of_six_heads().back();
   const LayoutResult alone = support::learn(run_of(model, {}));
   for (const int cp : {1, 2}) {
     LayoutRun run = run_of(model, {.microbatches = 4, .pp = 2, .cp = cp});
@@ -149,7 +149,7 @@ TEST(Canonical, Bf16ChangesNoBit) {
 }
 
 TEST(Canonical, GradientsThatWouldGoToAFileStayWhereMicroBatchesAreAdded) {
-  const arch::ModelConfig model = models().front();
+  const arch::ModelConfig model = models_of_six_heads().front();
   const LayoutResult alone = support::learn(run_of(model, {}));
   for (const int microbatches : {1, 4}) {
     LayoutRun run = run_of(model, {.microbatches = microbatches});
@@ -159,7 +159,7 @@ TEST(Canonical, GradientsThatWouldGoToAFileStayWhereMicroBatchesAreAdded) {
 }
 
 TEST(Canonical, DocumentsChangeNoBit) {
-  for (const arch::ModelConfig& model : models()) {
+  for (const arch::ModelConfig& model : models_of_six_heads()) {
     LayoutRun one = run_of(model, {}), ranks = run_of(model, {.dp = 2, .tp = 2, .sequence = true});
     one.document_end = ranks.document_end = 3;
     expect_same_steps(support::learn(ranks), support::learn(one), false);
@@ -168,7 +168,7 @@ TEST(Canonical, DocumentsChangeNoBit) {
 
 // Which positions a rank has is another matter in each micro-batch, and weight gradients may be made later.
 TEST(Canonical, PartsThatAreDealtOutByDocumentsChangeNoBit) {
-  for (arch::ModelConfig model : models()) {
+  for (arch::ModelConfig model : models_of_six_heads()) {
     model.block_size = 16;
     const auto documents = [&](const Degrees& degrees) {
       LayoutRun run = run_of(model, degrees);
@@ -185,7 +185,7 @@ TEST(Canonical, PartsThatAreDealtOutByDocumentsChangeNoBit) {
 }
 
 TEST(Canonical, ActivationsThatAreMadeAgainOrLieElsewhereChangeNoBit) {
-  const arch::ModelConfig model = models().front();
+  const arch::ModelConfig model = models_of_six_heads().front();
   LayoutRun again = run_of(model, {.microbatches = 2, .zero = 3, .cp = 2}), elsewhere = again;
   again.plan.recompute = {layout::Recompute::Kind::full, 2};
   elsewhere.plan.activations = layout::Tier::disk;
@@ -195,7 +195,7 @@ TEST(Canonical, ActivationsThatAreMadeAgainOrLieElsewhereChangeNoBit) {
 
 // The sums are other ones than those of a run that is not canonical, and as good.
 TEST(Canonical, RunsLearnWhatOthersLearn) {
-  for (const arch::ModelConfig& model : models()) {
+  for (const arch::ModelConfig& model : models_of_six_heads()) {
     LayoutRun run = run_of(model, {});
     run.optimizer = {.name = "sgd", .momentum = 0.9F};
     const LayoutResult canonical = support::learn(run);

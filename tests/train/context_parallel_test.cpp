@@ -16,7 +16,7 @@ using support::LayoutRun;
 
 constexpr ContextMethod kMethods[] = {ContextMethod::allgather, ContextMethod::ulysses, ContextMethod::ring};
 
-std::vector<arch::ModelConfig> models() {
+std::vector<arch::ModelConfig> models_with_dropout() {
   std::vector<arch::ModelConfig> all{support::tiny_model(), support::tiny_llama(), support::tiny_qwen2()};
   for (arch::ModelConfig& model : all) model.dropout = 0.2F;
   return all;
@@ -27,7 +27,7 @@ layout::ParallelPlan plan_of(int cp, ContextMethod method, int dp = 1, int tp = 
 }
 
 TEST(ContextParallel, RanksLearnWhatOneLearns) {
-  for (const arch::ModelConfig& model : models()) {
+  for (const arch::ModelConfig& model : models_with_dropout()) {
     const LayoutResult one = support::learn(support::alone({.plan = {}, .model = model}));
     for (const ContextMethod method : kMethods) {
       for (const int cp : {2, 3}) {
@@ -41,7 +41,7 @@ TEST(ContextParallel, RanksLearnWhatOneLearns) {
 
 // Which positions a rank has differs from micro-batch to micro-batch.
 TEST(ContextParallel, RanksThatAreDealtDocumentsLearnWhatOneLearns) {
-  for (arch::ModelConfig model : models()) {
+  for (arch::ModelConfig model : models_with_dropout()) {
     model.block_size = 12;
     model.vocabulary = 9;
     for (const ContextMethod method : kMethods) {
@@ -62,7 +62,7 @@ TEST(ContextParallel, RanksThatAreDealtDocumentsLearnWhatOneLearns) {
 }
 
 TEST(ContextParallel, SamplesAndLayersAreDividedToo) {
-  for (const arch::ModelConfig& model : models()) {
+  for (const arch::ModelConfig& model : models_with_dropout()) {
     for (const ContextMethod method : kMethods) {
       const bool too_few_heads = method == ContextMethod::ulysses && model.heads / 2 < 2;
       for (const bool sequence : {false, true}) {
@@ -82,7 +82,7 @@ TEST(ContextParallel, SamplesAndLayersAreDividedToo) {
 
 TEST(ContextParallel, CutStateAndRecomputationChangeNoBit) {
   for (const ContextMethod method : kMethods) {
-    LayoutRun run{.plan = plan_of(2, method, 2), .model = models()[1]};
+    LayoutRun run{.plan = plan_of(2, method, 2), .model = models_with_dropout()[1]};
     run.plan.microbatches = 2;
     const LayoutResult whole = support::learn(run);
     for (int level = 1; level <= 3; ++level) {
@@ -97,20 +97,21 @@ TEST(ContextParallel, CutStateAndRecomputationChangeNoBit) {
 
 TEST(ContextParallel, Bf16StaysNear) {
   for (const ContextMethod method : kMethods) {
-    const LayoutRun run{.plan = plan_of(2, method), .model = models()[1], .weights = support::bf16_with_masters, .steps = 1};
+    const LayoutRun run{
+        .plan = plan_of(2, method), .model = models_with_dropout()[1], .weights = support::bf16_with_masters, .steps = 1};
     support::expect_near(support::learn(run), support::learn(support::alone(run)), 2e-2);
   }
 }
 
 // Keys are walked as one rank walks them.
 TEST(ContextParallel, GatheringHasTheForwardPassOfOneRank) {
-  LayoutRun run{.plan = plan_of(2, ContextMethod::allgather), .model = models()[1], .steps = 0};
+  LayoutRun run{.plan = plan_of(2, ContextMethod::allgather), .model = models_with_dropout()[1], .steps = 0};
   const LayoutResult ranks = support::learn(run), one = support::learn(support::alone(run));
   EXPECT_NEAR(ranks.evaluated, one.evaluated, 1e-14 * one.evaluated) << "token losses are added in another order, in f64";
 }
 
 TEST(ContextParallel, OneRankGoesOnFromWhatSeveralSaved) {
-  const LayoutRun many{.plan = plan_of(2, ContextMethod::ulysses), .model = models()[0]}, one = support::alone(many);
+  const LayoutRun many{.plan = plan_of(2, ContextMethod::ulysses), .model = models_with_dropout()[0]}, one = support::alone(many);
   const TempFolder folder;
   io::Path saved;
   LayoutResult first, resumed, uninterrupted;

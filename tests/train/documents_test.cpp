@@ -13,7 +13,7 @@ using support::LayoutRun;
 
 constexpr std::int32_t end = 7;
 
-std::vector<arch::ModelConfig> models() { return {support::tiny_model(), support::tiny_llama()}; }
+std::vector<arch::ModelConfig> both_models() { return {support::tiny_model(), support::tiny_llama()}; }
 
 /// Tokens of four documents of three positions each, as samples of `length` positions; no other token is the end.
 struct Text {
@@ -53,7 +53,7 @@ LayoutResult learn(const arch::ModelConfig& model, std::int64_t length, std::opt
 }
 
 TEST(Documents, AreLearntAsEachByItself) {
-  for (const arch::ModelConfig& model : models()) {
+  for (const arch::ModelConfig& model : both_models()) {
     const LayoutResult alone = learn(model, 3, {});
     support::expect_near(learn(model, 6, end), alone, 1e-5);
     support::expect_near(learn(model, 3, end), alone, 1e-6);
@@ -82,7 +82,7 @@ double read_apart(const arch::ModelConfig& model, const std::vector<ops::Positio
 }
 
 TEST(Documents, ThatBeginInTheSampleBeforeBeginWithTheirs) {
-  for (const arch::ModelConfig& model : models()) {
+  for (const arch::ModelConfig& model : both_models()) {
     const double apart = read_apart(model, {{0, 3}, {3, 1}, {4, 2}, {6, 2}, {8, 1}, {9, 3}});
     EXPECT_NEAR(learn(model, 4, end).evaluated, apart, 1e-5 * apart);
   }

@@ -50,8 +50,8 @@ EngineConfig config_of(LeaseSize leases = LeaseSize::block) {
 }
 
 /// A file of tokens in a folder of its own.
-struct Text {
-  explicit Text(std::int64_t tokens) {
+struct TextFile {
+  explicit TextFile(std::int64_t tokens) {
     std::string bytes;
     for (std::int64_t i = 0; i < tokens; ++i) bytes += {static_cast<char>(i * i % 16), '\0'};
     io::replace_file(folder.path() / "text.bin", bytes);
@@ -118,7 +118,7 @@ void expect_alike(const StoreRecords& records) {
 const UpdaterFactory replicas = [](const UpdaterParts& parts) { return std::make_unique<Replicas>(parts); };
 
 /// A run that evaluates, writes text and saves on the way, and is read again; `stores` makes its stores.
-TrainingHistory run_training(const EngineConfig& config, const Text& text, const io::Path& folder, Rank& rank,
+TrainingHistory run_training(const EngineConfig& config, const TextFile& text, const io::Path& folder, Rank& rank,
                              const parallel::StoreFactory& stores) {
   support::RankEngine engine(config, *rank.runtime, *rank.ops, rank.world, replicas, stores);
   const data::TokenFile file = text.open();
@@ -161,7 +161,7 @@ TrainingHistory run_training(const EngineConfig& config, const Text& text, const
 }
 
 std::vector<TrainingHistory> train_on(int ranks, LeaseSize leases, const parallel::StoreFactory& stores) {
-  const Text text(200);
+  const TextFile text(200);
   const TempFolder folder;
   std::vector<TrainingHistory> histories(static_cast<std::size_t>(ranks));
   comm::run_ranks(ranks, {.timeout = 60}, [&](comm::Communicator& world) {
@@ -191,7 +191,7 @@ TEST(Leases, OfTrainingAreAlikeOnEveryRank) {
 TEST(Leases, OfATextsLossAreAlikeOnEveryRank) {
   const TempFolder folder;
   const io::Path checkpoint = saved_model(folder.path());
-  const Text text(4200);  // windows of one token at a time: five batches
+  const TextFile text(4200);  // windows of one token at a time: five batches
   const data::TokenFile file = text.open();
   std::vector<TextLoss> results;
   std::vector<std::vector<float>> logits;

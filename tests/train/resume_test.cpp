@@ -26,7 +26,7 @@ using support::ZeroRun;
 
 constexpr int highest_level = 3, most_ranks = 4;
 /// Of a step, whatever the number of ranks.
-constexpr int microbatches = 12;
+constexpr int all_microbatches = 12;
 
 bool goes_through_all() {
   const char* const wish = std::getenv("LOCKSTEP_RESUME_MATRIX");
@@ -47,7 +47,7 @@ ZeroRun on(const ZeroRun& like, int ranks, int level) {
   ZeroRun run = like;
   run.ranks = ranks;
   run.level = level;
-  run.microbatches = microbatches / ranks;
+  run.microbatches = all_microbatches / ranks;
   return run;
 }
 

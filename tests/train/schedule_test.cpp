@@ -19,7 +19,7 @@ using layout::Chunk;
 using support::action;
 using support::Kind;
 
-constexpr int microbatches = 4;
+constexpr int microbatch_count = 4;
 constexpr std::int64_t samples = 3, positions = 7, rows = samples * positions;
 
 arch::ModelConfig model_of(bool llama) {
@@ -35,7 +35,7 @@ std::vector<Chunk> halves(const arch::ModelConfig& config) {
           {.blocks = {1, config.layers - 1}, .embedding = false, .head = true}};
 }
 
-struct Learnt {
+struct LearntByStages {
   double loss = 0;
   double evaluated = 0;  ///< of two batches
   std::map<std::string, std::vector<float>> gradients;
@@ -43,43 +43,43 @@ struct Learnt {
   std::int64_t activation_bytes = 0, workspace_bytes = 0;
 };
 
-void step(support::TinyStages& model, PipelineRunner& runner, Learnt& learnt) {
-  float scale = 1.0F / (microbatches * rows);
-  const support::Batches batches(microbatches, samples, positions, 65);
-  model.gradients.begin(microbatches);
-  std::vector<double> losses(microbatches);
-  runner.run(batches.all(), 0, {view(std::span(losses), Shape{microbatches}), view(std::span(&scale, 1), Shape{1})});
+void step(support::TinyStages& model, PipelineRunner& runner, LearntByStages& learnt) {
+  float scale = 1.0F / (microbatch_count * rows);
+  const support::Batches batches(microbatch_count, samples, positions, 65);
+  model.gradients.begin(microbatch_count);
+  std::vector<double> losses(microbatch_count);
+  runner.run(batches.all(), 0, {view(std::span(losses), Shape{microbatch_count}), view(std::span(&scale, 1), Shape{1})});
   learnt.loss = std::accumulate(losses.begin(), losses.end(), 0.0);
   learnt.gradients = model.named_gradients();
   const std::span<float> table = elements<float>(model.gradients.rows());
   learnt.rows = {table.begin(), table.end()};
 }
 
-void evaluate(PipelineRunner& runner, Learnt& learnt) {
+void evaluate(PipelineRunner& runner, LearntByStages& learnt) {
   const support::Batches batches(2, samples, positions, 65, 9);
   for (const data::Batch& batch : batches.all()) runner.evaluate(batch, view(std::span(&learnt.evaluated, 1), Shape{1}));
 }
 
-Learnt learn(const arch::ModelConfig& config, const std::vector<Chunk>& chunks, const std::vector<Action>& actions,
-             const support::TinyLayout& layout = {}) {
+LearntByStages learn(const arch::ModelConfig& config, const std::vector<Chunk>& chunks, const std::vector<Action>& actions,
+                     const support::TinyLayout& layout = {}) {
   support::Machine machine(1);
-  support::TinyStages model(config, {samples, positions}, chunks, actions, microbatches, machine, layout);
+  support::TinyStages model(config, {samples, positions}, chunks, actions, microbatch_count, machine, layout);
   PipelineRunner runner(actions, model.memory, model.stages);
-  Learnt learnt{.loss = 0,
-                .evaluated = 0,
-                .gradients = {},
-                .rows = {},
-                .activation_bytes = model.activations.bytes(),
-                .workspace_bytes = model.workspace.bytes()};
+  LearntByStages learnt{.loss = 0,
+                        .evaluated = 0,
+                        .gradients = {},
+                        .rows = {},
+                        .activation_bytes = model.activations.bytes(),
+                        .workspace_bytes = model.workspace.bytes()};
   for (int again = 0; again < 2; ++again) step(model, runner, learnt);
   evaluate(runner, learnt);
   for (std::size_t u = 0; u < model.parameters.units().size(); ++u) {
-    EXPECT_EQ(model.gradients.closed(UnitIndex{static_cast<int>(u)}), microbatches);
+    EXPECT_EQ(model.gradients.closed(UnitIndex{static_cast<int>(u)}), microbatch_count);
   }
   return learnt;
 }
 
-void expect_equal(const Learnt& a, const Learnt& b) {
+void expect_equal(const LearntByStages& a, const LearntByStages& b) {
   EXPECT_EQ(a.loss, b.loss);
   EXPECT_EQ(a.evaluated, b.evaluated);
   EXPECT_EQ(a.rows, b.rows);
@@ -125,13 +125,14 @@ std::int64_t bytes_again(const arch::ModelConfig& c, const layout::Recompute& re
 TEST(Schedules, OnOneRankTheyGiveEqualBitsInTheBytesOfTheirSlots) {
   for (const bool llama : {false, true}) {
     const arch::ModelConfig config = model_of(llama);
-    const Learnt plain = learn(config, {whole(config)}, support::in_turn(microbatches));
+    const LearntByStages plain = learn(config, {whole(config)}, support::in_turn(microbatch_count));
     for (const std::vector<Action>& actions :
-         {support::in_turn(microbatches), support::gpipe(microbatches), support::running_ahead(microbatches, 2),
-          support::late_weights(microbatches, 0), support::late_weights(microbatches, 2), support::all_apart(microbatches)}) {
-      const Learnt other = learn(config, {whole(config)}, actions);
+         {support::in_turn(microbatch_count), support::gpipe(microbatch_count), support::running_ahead(microbatch_count, 2),
+          support::late_weights(microbatch_count, 0), support::late_weights(microbatch_count, 2),
+          support::all_apart(microbatch_count)}) {
+      const LearntByStages other = learn(config, {whole(config)}, actions);
       expect_equal(other, plain);
-      const layout::ChunkLives lives = layout::lives_of(actions, {whole(config)}, microbatches).front();
+      const layout::ChunkLives lives = layout::lives_of(actions, {whole(config)}, microbatch_count).front();
       EXPECT_EQ(other.activation_bytes, bytes_of(config, lives, config.layers, true));
     }
   }
@@ -139,20 +140,20 @@ TEST(Schedules, OnOneRankTheyGiveEqualBitsInTheBytesOfTheirSlots) {
 
 TEST(Schedules, DeferredWeightGradientsNeedNoPlaceAmongTheTemporaries) {
   const arch::ModelConfig config = model_of(false);
-  const Learnt plain = learn(config, {whole(config)}, support::in_turn(microbatches));
-  EXPECT_LE(learn(config, {whole(config)}, support::all_apart(microbatches)).workspace_bytes, plain.workspace_bytes);
+  const LearntByStages plain = learn(config, {whole(config)}, support::in_turn(microbatch_count));
+  EXPECT_LE(learn(config, {whole(config)}, support::all_apart(microbatch_count)).workspace_bytes, plain.workspace_bytes);
 }
 
 TEST(Schedules, TwoChunksOfOneRankGiveTheBitsOfOne) {
   for (const bool llama : {false, true}) {
     const arch::ModelConfig config = model_of(llama);
-    const Learnt plain = learn(config, {whole(config)}, support::in_turn(microbatches));
+    const LearntByStages plain = learn(config, {whole(config)}, support::in_turn(microbatch_count));
     for (const int live : {1, 2, 4}) {
       for (const bool late : {false, true}) {
-        const std::vector<Action> actions = support::two_chunks(microbatches, live, late);
-        const Learnt two = learn(config, halves(config), actions);
+        const std::vector<Action> actions = support::two_chunks(microbatch_count, live, late);
+        const LearntByStages two = learn(config, halves(config), actions);
         expect_equal(two, plain);
-        const std::vector<layout::ChunkLives> lives = layout::lives_of(actions, halves(config), microbatches);
+        const std::vector<layout::ChunkLives> lives = layout::lives_of(actions, halves(config), microbatch_count);
         EXPECT_EQ(two.activation_bytes,
                   bytes_of(config, lives[0], 1, true) + bytes_of(config, lives[1], config.layers - 1, false));
       }
@@ -164,14 +165,14 @@ TEST(Recomputation, GivesEqualBitsInAnyListInTheBytesOfWhatIsKept) {
   for (const bool llama : {false, true}) {
     const arch::ModelConfig config = model_of(llama);
     for (const DType type : {DType::f32, DType::bf16}) {
-      const Learnt plain = learn(config, {whole(config)}, support::in_turn(microbatches), {.type = type});
+      const LearntByStages plain = learn(config, {whole(config)}, support::in_turn(microbatch_count), {.type = type});
       for (const std::vector<Action>& actions :
-           {support::in_turn(microbatches), support::gpipe(microbatches), support::running_ahead(microbatches, 1),
-            support::late_weights(microbatches, 2), support::all_apart(microbatches)}) {
-        const layout::ChunkLives lives = layout::lives_of(actions, {whole(config)}, microbatches).front();
+           {support::in_turn(microbatch_count), support::gpipe(microbatch_count), support::running_ahead(microbatch_count, 1),
+            support::late_weights(microbatch_count, 2), support::all_apart(microbatch_count)}) {
+        const layout::ChunkLives lives = layout::lives_of(actions, {whole(config)}, microbatch_count).front();
         for (const layout::Recompute& recompute : support::recomputations()) {
           SCOPED_TRACE(to_string(recompute));
-          const Learnt again = learn(config, {whole(config)}, actions, {.type = type, .recompute = recompute});
+          const LearntByStages again = learn(config, {whole(config)}, actions, {.type = type, .recompute = recompute});
           expect_equal(again, plain);
           if (type == DType::bf16) continue;
           EXPECT_EQ(again.activation_bytes,
@@ -184,12 +185,12 @@ TEST(Recomputation, GivesEqualBitsInAnyListInTheBytesOfWhatIsKept) {
 
 TEST(Recomputation, OfTwoChunksSharesOnePlace) {
   const arch::ModelConfig config = model_of(false);
-  const Learnt plain = learn(config, {whole(config)}, support::in_turn(microbatches));
+  const LearntByStages plain = learn(config, {whole(config)}, support::in_turn(microbatch_count));
   for (const layout::Recompute& recompute : support::recomputations()) {
     for (const bool late : {false, true}) {
-      const std::vector<Action> actions = support::two_chunks(microbatches, 2, late);
-      const std::vector<layout::ChunkLives> lives = layout::lives_of(actions, halves(config), microbatches);
-      const Learnt two = learn(config, halves(config), actions, {.recompute = recompute});
+      const std::vector<Action> actions = support::two_chunks(microbatch_count, 2, late);
+      const std::vector<layout::ChunkLives> lives = layout::lives_of(actions, halves(config), microbatch_count);
+      const LearntByStages two = learn(config, halves(config), actions, {.recompute = recompute});
       expect_equal(two, plain);
       EXPECT_EQ(two.activation_bytes, bytes_of(config, lives[0], 1, true, recompute) +
                                           bytes_of(config, lives[1], config.layers - 1, false, recompute) +
@@ -210,7 +211,7 @@ std::vector<Action> with_late_weights(const std::vector<Action>& actions) {
     late.push_back(each);
     if (each.kind == Kind::input_backward && m > 0) late.push_back(action(Kind::weight_backward, m - 1, each.chunk));
   }
-  for (const int chunk : chunks) late.push_back(action(Kind::weight_backward, microbatches - 1, chunk));
+  for (const int chunk : chunks) late.push_back(action(Kind::weight_backward, microbatch_count - 1, chunk));
   return late;
 }
 
@@ -227,24 +228,24 @@ std::size_t rank_of(const std::string& parameter, const arch::ModelConfig& confi
 }
 
 layout::PipelineShape shape_of(const layout::NamedSchedule& schedule, int ranks) {
-  return {.ranks = ranks, .chunks = usual_chunks(schedule, ranks), .microbatches = microbatches};
+  return {.ranks = ranks, .chunks = usual_chunks(schedule, ranks), .microbatches = microbatch_count};
 }
 
 /// What each rank of a pipeline learns from two steps, between which it evaluates.
-std::vector<Learnt> learn_in_pipeline(const arch::ModelConfig& config, const layout::NamedSchedule& schedule, int ranks,
-                                      bool late, const layout::Recompute& recompute = {}) {
+std::vector<LearntByStages> learn_in_pipeline(const arch::ModelConfig& config, const layout::NamedSchedule& schedule, int ranks,
+                                              bool late, const layout::Recompute& recompute = {}) {
   const layout::StageMap map = stage_map(schedule, shape_of(schedule, ranks));
   const std::vector<std::vector<Action>> lists = actions_of(schedule, shape_of(schedule, ranks));
-  std::vector<Learnt> learnt(static_cast<std::size_t>(ranks));
+  std::vector<LearntByStages> learnt(static_cast<std::size_t>(ranks));
   comm::run_ranks(ranks, {.timeout = 60}, [&](comm::Communicator& group) {
     const auto rank = static_cast<std::size_t>(group.rank());
     support::Machine machine(1);
     group.attach(*machine.stream, machine.runtime->team());
     const std::vector<Action> actions = late ? with_late_weights(lists[rank]) : lists[rank];
     const std::vector<Chunk> chunks = chunks_of(map, group.rank(), config.layers);
-    support::TinyStages model(config, {samples, positions}, chunks, actions, microbatches, machine, {.recompute = recompute});
+    support::TinyStages model(config, {samples, positions}, chunks, actions, microbatch_count, machine, {.recompute = recompute});
     PipelineRunner runner(actions, model.memory, model.stages, {.group = &group, .chunks = map.neighbours_of(group.rank())});
-    Learnt& mine = learnt[rank];
+    LearntByStages& mine = learnt[rank];
     step(model, runner, mine);
     evaluate(runner, mine);
     step(model, runner, mine);
@@ -252,11 +253,11 @@ std::vector<Learnt> learn_in_pipeline(const arch::ModelConfig& config, const lay
   return learnt;
 }
 
-void expect_pipeline_equal(const std::vector<Learnt>& learnt, const Learnt& plain, const arch::ModelConfig& config,
-                           const layout::StageMap& map) {
+void expect_pipeline_equal(const std::vector<LearntByStages>& learnt, const LearntByStages& plain,
+                           const arch::ModelConfig& config, const layout::StageMap& map) {
   const int head = map.rank_of(map.stages() - 1);
   for (int rank = 0; rank < map.ranks(); ++rank) {
-    const Learnt& own = learnt[static_cast<std::size_t>(rank)];
+    const LearntByStages& own = learnt[static_cast<std::size_t>(rank)];
     EXPECT_EQ(own.loss, rank == head ? plain.loss : 0) << "rank " << rank;
     EXPECT_EQ(own.evaluated, rank == head ? plain.evaluated : 0) << "rank " << rank;
   }
@@ -280,7 +281,7 @@ void for_each_schedule(int ranks, const Each& each) {
 TEST(Schedules, RanksOfAPipelineLearnTheBitsOfOne) {
   arch::ModelConfig config = model_of(true);
   config.layers = 6;
-  const Learnt plain = learn(config, {whole(config)}, support::in_turn(microbatches));
+  const LearntByStages plain = learn(config, {whole(config)}, support::in_turn(microbatch_count));
   for (const auto& [ranks, late] : {std::pair{2, false}, {2, true}, {3, false}}) {
     for_each_schedule(ranks, [&](const layout::NamedSchedule& schedule, const layout::StageMap& map) {
       SCOPED_TRACE(testing::Message() << "late weights: " << late);
@@ -292,7 +293,7 @@ TEST(Schedules, RanksOfAPipelineLearnTheBitsOfOne) {
 TEST(Recomputation, InAPipelineTeachesTheBitsOfOneRank) {
   arch::ModelConfig config = model_of(true);
   config.layers = 5;
-  const Learnt plain = learn(config, {whole(config)}, support::in_turn(microbatches));
+  const LearntByStages plain = learn(config, {whole(config)}, support::in_turn(microbatch_count));
   for_each_schedule(2, [&](const layout::NamedSchedule& schedule, const layout::StageMap& map) {
     for (const bool late : {false, true}) {
       for (const layout::Recompute& recompute : support::recomputations()) {
@@ -306,11 +307,11 @@ TEST(Recomputation, InAPipelineTeachesTheBitsOfOneRank) {
 TEST(Schedules, EvaluationGoesThroughAllChunks) {
   const arch::ModelConfig config = model_of(false);
   support::Machine machine(1);
-  const std::vector<Action> actions = support::two_chunks(microbatches, 2);
-  support::TinyStages two(config, {samples, positions}, halves(config), actions, microbatches, machine);
+  const std::vector<Action> actions = support::two_chunks(microbatch_count, 2);
+  support::TinyStages two(config, {samples, positions}, halves(config), actions, microbatch_count, machine);
   PipelineRunner runner(actions, two.memory, two.stages);
-  const std::vector<Action> plain = support::in_turn(microbatches);
-  support::TinyStages one(config, {samples, positions}, {whole(config)}, plain, microbatches, machine);
+  const std::vector<Action> plain = support::in_turn(microbatch_count);
+  support::TinyStages one(config, {samples, positions}, {whole(config)}, plain, microbatch_count, machine);
   const support::Batches batches(1, samples, positions, 65);
   double of_two = 0, of_one = 0;
   runner.evaluate(batches.all()[0], view(std::span(&of_two, 1), Shape{1}));

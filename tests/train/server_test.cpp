@@ -38,7 +38,7 @@ struct Layout {
 };
 
 // What rank 0 is left with.
-struct Learnt {
+struct LearntByServers {
   std::vector<double> losses, norms;
   double last_loss = 0;  // of the last step's samples of all workers, with the weights at the end
   std::vector<std::vector<float>> weights, first_moments, second_moments;
@@ -58,7 +58,7 @@ EngineConfig config_of(const Layout& layout) {
   return config;
 }
 
-void take_steps(const Layout& layout, Engine& engine, Learnt& out) {
+void take_steps(const Layout& layout, Engine& engine, LearntByServers& out) {
   const int rank = engine.groups().all().rank();
   const EngineConfig& config = engine.config();
   const auto text_of = [&](int step) {
@@ -93,7 +93,7 @@ void take_steps(const Layout& layout, Engine& engine, Learnt& out) {
   }
 }
 
-void run_rank(const Layout& layout, comm::Communicator& world, Learnt& out) {
+void run_rank(const Layout& layout, comm::Communicator& world, LearntByServers& out) {
   support::Machine machine(1);
   world.attach(*machine.stream, machine.runtime->team());
   const EngineConfig config = config_of(layout);
@@ -113,16 +113,16 @@ void run_rank(const Layout& layout, comm::Communicator& world, Learnt& out) {
   engine.control().leave();
 }
 
-Learnt learn_served(const Layout& layout) {
-  Learnt learnt;
+LearntByServers learn_served(const Layout& layout) {
+  LearntByServers learnt;
   comm::run_ranks(layout.workers + layout.servers, {.timeout = 60},
                   [&](comm::Communicator& world) { run_rank(layout, world, learnt); });
   return learnt;
 }
 
 // The same ranks without servers.
-Learnt learn_together(const Layout& layout) {
-  Learnt learnt;
+LearntByServers learn_together(const Layout& layout) {
+  LearntByServers learnt;
   comm::run_ranks(layout.workers, {.timeout = 60}, [&](comm::Communicator& world) {
     support::Machine machine(1);
     world.attach(*machine.stream, machine.runtime->team());
@@ -137,7 +137,7 @@ Learnt learn_together(const Layout& layout) {
   return learnt;
 }
 
-void expect_equal(const Learnt& a, const Learnt& b) {
+void expect_equal(const LearntByServers& a, const LearntByServers& b) {
   EXPECT_EQ(a.losses, b.losses);
   EXPECT_EQ(a.norms, b.norms);
   EXPECT_EQ(a.weights, b.weights);
@@ -146,17 +146,17 @@ void expect_equal(const Learnt& a, const Learnt& b) {
 }
 
 TEST(Server, AStepWithoutTargetsChangesNothing) {
-  const Learnt expected = learn_together({.masked_step = few_steps - 1});
+  const LearntByServers expected = learn_together({.masked_step = few_steps - 1});
   expect_equal(learn_served({.servers = 2, .masked_step = few_steps - 1}), expected);
   EXPECT_EQ(expected.losses.back(), 0);
-  const Learnt apart = learn_served({.workers = 1, .mode = ServerMode::async, .masked_step = few_steps - 1});
+  const LearntByServers apart = learn_served({.workers = 1, .mode = ServerMode::async, .masked_step = few_steps - 1});
   expect_equal(apart, learn_together({.workers = 1, .masked_step = few_steps - 1}));
 }
 
 TEST(Server, GradientsAreDataParallelism) {
   for (const bool tied : {true, false}) {
     for (const int workers : {1, 2, 3, 4}) {
-      const Learnt expected = learn_together({.workers = workers, .tied = tied});
+      const LearntByServers expected = learn_together({.workers = workers, .tied = tied});
       for (const int servers : {1, 2, 3}) {
         SCOPED_TRACE(testing::Message() << workers << " workers, " << servers << " servers, tied " << tied);
         expect_equal(learn_served({.workers = workers, .servers = servers, .tied = tied}), expected);
@@ -171,15 +171,15 @@ TEST(Server, OverlapChangesNoBit) {
 
 TEST(Server, TrainsInBf16) {
   for (const parallel::WeightStorage& weights : {support::bf16_with_masters, support::bf16_alone}) {
-    const Learnt together = learn_together({.workers = 3, .weights = weights});
+    const LearntByServers together = learn_together({.workers = 3, .weights = weights});
     for (const int servers : {1, 2}) {
       expect_equal(learn_served({.workers = 3, .servers = servers, .weights = weights}), together);
     }
-    const Learnt alone = learn_together({.workers = 1, .weights = weights});
+    const LearntByServers alone = learn_together({.workers = 1, .weights = weights});
     for (const ServerMode mode : {ServerMode::weights, ServerMode::async}) {
       expect_equal(learn_served({.workers = 1, .servers = 2, .mode = mode, .weights = weights}), alone);
     }
-    const Learnt average = learn_served({.workers = 3, .servers = 2, .mode = ServerMode::weights, .weights = weights});
+    const LearntByServers average = learn_served({.workers = 3, .servers = 2, .mode = ServerMode::weights, .weights = weights});
     EXPECT_EQ(average.losses.front(), together.losses.front());
     EXPECT_NEAR(average.losses.back(), together.losses.back(), 0.1);
   }
@@ -187,7 +187,7 @@ TEST(Server, TrainsInBf16) {
 
 // One worker waits for no other and is averaged with none.
 TEST(Server, OneWorkerLearnsWhatOneRankLearns) {
-  const Learnt expected = learn_together({.workers = 1});
+  const LearntByServers expected = learn_together({.workers = 1});
   for (const ServerMode mode : {ServerMode::weights, ServerMode::async}) {
     for (const int servers : {1, 2}) {
       expect_equal(learn_served({.workers = 1, .servers = servers, .mode = mode}), expected);
@@ -198,7 +198,7 @@ TEST(Server, OneWorkerLearnsWhatOneRankLearns) {
 // AdamW normalises each worker's gradient by itself: other weights than from the mean gradient, though near.
 TEST(Server, AveragedWeightsAreNotDataParallelism) {
   const Layout layout{.workers = 3, .servers = 2, .mode = ServerMode::weights};
-  const Learnt average = learn_served(layout), together = learn_together(layout);
+  const LearntByServers average = learn_served(layout), together = learn_together(layout);
   expect_equal(average, learn_served(layout));
   EXPECT_NE(average.weights, together.weights);
   EXPECT_EQ(average.losses.front(), together.losses.front());
@@ -213,7 +213,7 @@ TEST(Server, AsynchronousWorkersLearnAndReportStaleness) {
     Layout layout = plain;
     layout.mode = ServerMode::async;
     layout.staleness = bound;
-    const Learnt learnt = learn_served(layout);
+    const LearntByServers learnt = learn_served(layout);
     ASSERT_TRUE(learnt.staleness);
     EXPECT_GE(learnt.staleness->updates, layout.steps);
     EXPECT_LE(learnt.staleness->updates, 3 * layout.steps);
@@ -232,7 +232,7 @@ TEST(Server, ABoundKeepsTheSlowestWorkersUpdatesFresh) {
   Layout layout{.workers = 3, .servers = 1, .mode = ServerMode::async, .steps = 20, .slow_worker = true};
   for (const std::int64_t bound : {1, 2, 4}) {
     layout.staleness = bound;
-    const Learnt learnt = learn_served(layout);
+    const LearntByServers learnt = learn_served(layout);
     ASSERT_TRUE(learnt.staleness);
     EXPECT_GE(learnt.staleness->greatest, 1) << bound;
     EXPECT_LE(learnt.staleness->greatest, 2 * (2 * bound + 1)) << bound;
@@ -243,7 +243,7 @@ TEST(Server, ABoundKeepsTheSlowestWorkersUpdatesFresh) {
 TEST(Server, AnErrorOfOneRankEndsAll) {
   for (const int culprit : {1, 2}) {
     const auto run = [&] {
-      Learnt learnt;
+      LearntByServers learnt;
       comm::run_ranks(3, {.timeout = 60}, [&](comm::Communicator& world) {
         if (world.rank() == culprit) throw UserError("no memory left");
         run_rank({.workers = 2, .servers = 1}, world, learnt);

@@ -14,7 +14,6 @@
 namespace lockstep::train {
 namespace {
 
-using support::Event;
 using support::EventReader;
 
 TEST(EventFile, HoldsWhatWasAdded) {
@@ -26,7 +25,7 @@ TEST(EventFile, HoldsWhatWasAdded) {
   const std::array<Scalar, 1> one{{{"loss/val", -1.5}}};
   file.add(std::int64_t{1} << 40, one);
   // Nothing waits to be written: this is what a crash leaves.
-  const std::vector<Event> events = EventReader::read(file.path());
+  const std::vector<support::SummaryEvent> events = EventReader::read(file.path());
   ASSERT_EQ(events.size(), 4U);
   EXPECT_EQ(events[0].version, "brain.Event:2");
   EXPECT_EQ(events[1].session_status, 1);
@@ -35,7 +34,7 @@ TEST(EventFile, HoldsWhatWasAdded) {
   EXPECT_EQ(events[2].values, (std::map<std::string, float>{{"loss/train", 3.25F}, {"lr", 6e-4F}}));
   EXPECT_EQ(events[3].step, std::int64_t{1} << 40);
   EXPECT_EQ(events[3].values.at("loss/val"), -1.5F);
-  for (const Event& event : events) {
+  for (const support::SummaryEvent& event : events) {
     EXPECT_GE(event.wall_time, before);
     EXPECT_LT(event.wall_time, before + 3600);
   }

@@ -12,7 +12,7 @@
 namespace lockstep::comm::host {
 namespace {
 
-constexpr std::int64_t line = 64;                    // bytes
+constexpr std::int64_t cache_line = 64;              // bytes
 constexpr std::int64_t tile_bytes = 128 << 10;       // what a worker takes at a time
 constexpr std::int64_t team_bytes = 4 * tile_bytes;  // below that, waking the team costs more than it gains
 
@@ -35,7 +35,7 @@ struct Share {
 
 // Equal parts of `bytes` in whole lines; trailing ones may be short or empty.
 Share share_of(std::int64_t bytes, int rank, int ranks) {
-  const std::int64_t part = round_up(div_up(bytes, ranks), line);
+  const std::int64_t part = round_up(div_up(bytes, ranks), cache_line);
   const std::int64_t first = std::min(bytes, part * rank);
   return {first, std::min(part, bytes - first)};
 }

@@ -51,6 +51,12 @@ std::vector<T> from_all(const MpiLibrary& mpi, const T& mine) {
 /// Used by the library's thread while the library lives. Throws UserError when there is no such file or it must not be read.
 std::unique_ptr<io::ByteSource> open_mpi_file(const io::Path& path);
 
+/// Of a value that is sent as it lies in memory.
+template <class T>
+std::span<std::byte> bytes_of(T& value) {
+  return std::as_writable_bytes(std::span(&value, 1));
+}
+
 /// Messages under way between this rank and others, of any size. Those of one tag between two ranks arrive in the order they were
 /// sent. The bytes stay untouched until done() says so.
 class Transfers {

@@ -16,7 +16,7 @@ namespace lockstep::comm {
 namespace {
 
 constexpr std::int64_t piece_bytes = std::int64_t{1} << 20;  // of an all_reduce
-constexpr std::size_t most_under_way = 8;                    // pieces that send or receive
+constexpr std::size_t most_pieces = 8;                       // pieces that send or receive
 
 constexpr double seconds_per_poll = 5e-6;
 constexpr double most_polls = 1000;
@@ -25,11 +25,6 @@ struct LetterCard {
   DType dtype;
   std::int64_t count;
 };
-
-template <class T>
-std::span<std::byte> bytes_of(T& value) {
-  return std::as_writable_bytes(std::span(&value, 1));
-}
 
 }  // namespace
 
@@ -162,7 +157,7 @@ void MessageCommunicator::enter(const Operation& operation, std::uint64_t sequen
 
 void MessageCommunicator::progress() {
   auto limit = MessageOperation::Phase::ended;
-  for (std::size_t i = 0; i < std::min(running_.size(), most_under_way); ++i) {
+  for (std::size_t i = 0; i < std::min(running_.size(), most_pieces); ++i) {
     running_[i]->advance(limit);
     limit = running_[i]->phase();
   }

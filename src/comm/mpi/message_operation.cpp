@@ -16,11 +16,6 @@
 namespace lockstep::comm {
 namespace {
 
-template <class T>
-std::span<std::byte> bytes_of(T& value) {
-  return std::as_writable_bytes(std::span(&value, 1));
-}
-
 std::uint64_t hash_of(std::span<const std::int64_t> counts) {
   std::uint64_t hash = 14695981039346656037ULL;
   for (const std::int64_t count : counts) hash = (hash ^ static_cast<std::uint64_t>(count)) * 1099511628211ULL;

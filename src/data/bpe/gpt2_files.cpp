@@ -14,7 +14,7 @@
 namespace lockstep::data::bpe {
 namespace {
 
-constexpr std::string_view end_of_text = "<|endoftext|>";
+constexpr std::string_view gpt2_end_of_text = "<|endoftext|>";
 
 io::Path one_of(const io::Path& folder, std::initializer_list<const char*> names) {
   for (const char* name : names) {
@@ -59,7 +59,7 @@ Model model_of_gpt2(const TextOfFile& vocabulary, const TextOfFile& merges) {
   const Json tokens = read_vocabulary(vocabulary);
   ModelBuilder builder(merges.name, tokens.object().size());
   for (const auto& [token, id] : tokens.object()) {
-    if (token == end_of_text) {
+    if (token == gpt2_end_of_text) {
       builder.added(id.integer(), token);
     } else {
       builder.token(token, id.integer());

@@ -66,8 +66,6 @@ class Kind {
   std::vector<double> exposed_, least_exposed_, cover_, step_;
 };
 
-double milliseconds(double seconds) { return 1e3 * seconds; }
-
 }  // namespace
 
 OverlapReport bench_overlap(const StepShape& shape, const OverlapOptions& options, Runtime& runtime, ops::Ops& ops,
@@ -93,15 +91,15 @@ std::string to_text(const OverlapReport& report) {
                                  format_bytes(static_cast<std::uint64_t>(report.gradient_bytes)),
                                  format_bytes(static_cast<std::uint64_t>(report.bucket_bytes)));
   const auto line = [&](const char* name, double seconds, const char* meaning) {
-    text += fmt::format("{:<15}{:>9.1f} ms   {}\n", name, milliseconds(seconds), meaning);
+    text += fmt::format("{:<15}{:>9.1f} ms   {}\n", name, 1e3 * seconds, meaning);
   };
   line("communication", report.communication, "when every bucket is waited for at once");
   line("backward", report.cover, "after the first unit's gradient was complete");
   line("exposed", report.exposed, "communication that is waited for when backward goes on");
   text += fmt::format("{:<15}{:>9.1f} ms   {:.0f} % of min(communication, backward) = {:.1f} ms\n", "hidden",
-                      milliseconds(report.hidden()), 100 * report.hidden_share(), milliseconds(report.hideable()));
-  return text + fmt::format("{:<15}{:>9.1f} ms   {:.1f} ms without overlap\n", "step", milliseconds(report.step),
-                            milliseconds(report.waiting_step));
+                      1e3 * report.hidden(), 100 * report.hidden_share(), 1e3 * report.hideable());
+  return text +
+         fmt::format("{:<15}{:>9.1f} ms   {:.1f} ms without overlap\n", "step", 1e3 * report.step, 1e3 * report.waiting_step);
 }
 
 Json to_json(const OverlapReport& report) {

@@ -19,7 +19,7 @@
 namespace lockstep::lab {
 namespace {
 
-constexpr int warm_up_steps = 2, steps_alone = 3;
+constexpr int steps_before = 2, steps_alone = 3;
 
 Layout layout_of(const SaveOptions& options, int ranks) {
   Layout layout = data_parallel(ranks);
@@ -69,7 +69,7 @@ class Bench {
         team_(runtime.team()),
         scratch_(world, options.folder),
         training_(shape, runtime, ops, world, {.layout = layout_of(options, world.size()), .saves_beside = true}) {
-    for (int i = 0; i < warm_up_steps; ++i) training_.step();
+    for (int i = 0; i < steps_before; ++i) training_.step();
   }
 
   void round() {
@@ -156,8 +156,6 @@ class Bench {
   std::vector<double> saves_, raws_, ratios_, besides_, waits_, shares_, steps_, steps_beside_;
 };
 
-double milliseconds(double seconds) { return 1e3 * seconds; }
-
 }  // namespace
 
 SaveBenchReport bench_save(const StepShape& shape, const SaveOptions& options, Runtime& runtime, ops::Ops& ops,
@@ -176,7 +174,7 @@ std::string to_text(const SaveBenchReport& report) {
   std::string text = fmt::format("{}: {} rank{}, memory.zero={}, a checkpoint of {}\n", report.shape.name, report.ranks,
                                  report.ranks == 1 ? "" : "s", report.zero, format_bytes(report.bytes));
   const auto line = [&](const char* name, double seconds, const std::string& meaning) {
-    text += fmt::format("{:<15}{:>9.1f} ms   {}\n", name, milliseconds(seconds), meaning);
+    text += fmt::format("{:<15}{:>9.1f} ms   {}\n", name, 1e3 * seconds, meaning);
   };
   line("save", report.save, fmt::format("{}/s, until it is durable", format_bytes(static_cast<std::uint64_t>(report.rate()))));
   line("raw", report.raw,

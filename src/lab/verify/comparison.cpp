@@ -15,14 +15,11 @@ namespace {
 
 using parallel::StateRange;
 
-const layout::Unit& unit_of(const parallel::TrainingState& state, const StateRange& range) {
-  return state.units()[static_cast<std::size_t>(range.unit.value)];
-}
-
 /// Values one after another: fp32, or bf16 widened.
-class Reader {
+class TensorReader {
  public:
-  explicit Reader(const Tensor& tensor) : narrow_(tensor.dtype == DType::bf16), count_(tensor.elements()), data_(tensor.data) {}
+  explicit TensorReader(const Tensor& tensor)
+      : narrow_(tensor.dtype == DType::bf16), count_(tensor.elements()), data_(tensor.data) {}
   std::int64_t count() const { return count_; }
   float operator[](std::int64_t i) const {
     return narrow_ ? to_float(reinterpret_cast<const BFloat16*>(data_)[i]) : reinterpret_cast<const float*>(data_)[i];
@@ -35,7 +32,7 @@ class Reader {
 };
 
 double squares(const Tensor& tensor) {
-  const Reader values(tensor);
+  const TensorReader values(tensor);
   double sum = 0;
   for (std::int64_t i = 0; i < values.count(); ++i) sum += static_cast<double>(values[i]) * static_cast<double>(values[i]);
   return sum;
@@ -144,7 +141,7 @@ class Comparison::Rank final : public RankObserver {
   void compare(const HeldRun& run, const WholeValues& all, Finding at, std::map<Key, Part>& parts) {
     const Tensor expected = all.of(run.parameter, run.first, run.values.elements());
     if (same_bits(run.values, expected)) return;
-    const Reader values(run.values), wanted(expected);
+    const TensorReader values(run.values), wanted(expected);
     Part* part = nullptr;
     for (std::int64_t i = 0; i < wanted.count(); ++i) {
       if (std::bit_cast<std::uint32_t>(values[i]) == std::bit_cast<std::uint32_t>(wanted[i])) continue;

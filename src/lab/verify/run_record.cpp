@@ -9,10 +9,6 @@ namespace {
 
 using parallel::StateRange;
 
-const layout::Unit& unit_of(const parallel::TrainingState& state, const StateRange& range) {
-  return state.units()[static_cast<std::size_t>(range.unit.value)];
-}
-
 /// Takes what a rank answers for.
 class Recorder final : public RankObserver {
  public:

@@ -56,6 +56,11 @@ struct HeldRun {
   bool counts = true;      ///< of several ranks that hold them, this one answers for them
 };
 
+/// The unit that a range is of.
+inline const layout::Unit& unit_of(const parallel::TrainingState& state, const parallel::StateRange& range) {
+  return state.units()[static_cast<std::size_t>(range.unit.value)];
+}
+
 /// Calls use(run) for all that `values`, elements `held` of the unit, has of parameters; `own` are those that the rank answers
 /// for.
 void for_each_run(const WholeModel& model, const layout::Unit& unit, const layout::Range& held, const Tensor& values,
