@@ -164,6 +164,8 @@ struct RunConfig {
     std::optional<std::string> name, dir;
     bool all_ranks = false;
     bool tensorboard = false;
+    bool trace = false;
+    std::int64_t trace_steps = 10;
     bool operator==(const Logging&) const = default;
   };
 

@@ -145,7 +145,13 @@ void Session::use(ops::Bf16Order order) {
   if (order == bf16_order_) return;
   bf16_order_ = order;
   ops_.reset();
-  ops_ = make_ops(nullptr);
+  ops_ = make_ops(observer_.get());
+}
+
+void Session::observe(std::unique_ptr<ops::OpObserver> observer) {
+  ops_.reset();
+  observer_ = std::move(observer);
+  ops_ = make_ops(observer_.get());
 }
 
 // The baseline has other bits than the rest (ops/cpu/isa.h), and replicas of a model must have the same.

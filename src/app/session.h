@@ -45,6 +45,8 @@ class Session {
   ops::Bf16Order bf16_order() const { return bf16_order_; }
   /// From here on. What ops() gave before is gone.
   void use(ops::Bf16Order order);
+  /// From here on kernels tell `observer`, which the session keeps. What ops() gave before is gone.
+  void observe(std::unique_ptr<ops::OpObserver> observer);
   /// Device and instruction set in a line, for the log; it says which rank keeps the others from a wider one.
   std::string description() const;
 
@@ -60,6 +62,7 @@ class Session {
   std::string narrowed_;  // empty: no rank has a wider one
   std::unique_ptr<Runtime> runtime_;
   std::unique_ptr<Stream> stream_;
+  std::unique_ptr<ops::OpObserver> observer_;
   std::unique_ptr<ops::Ops> ops_;
   comm::Communicator& world_;
   Transport transport_;

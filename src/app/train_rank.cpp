@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -230,6 +231,16 @@ void record(const Run& run, const Resources& had) {
   write_resources(run.folder.path(), had);
 }
 
+/// With log.trace: from here on the kernels and groups of this rank tell it what they do.
+std::unique_ptr<train::RunTrace> trace_of(const Run& run, const parallel::Groups& groups) {
+  if (!run.config.log.trace) return nullptr;
+  auto ops = std::make_unique<train::OpSpans>();
+  auto trace =
+      std::make_unique<train::RunTrace>(run.folder.path() / "trace.json", run.config.log.trace_steps, ops->log(), groups.all());
+  run.session.observe(std::move(ops));
+  return trace;
+}
+
 /// The whole training of a rank that trains. Collective over the groups.
 train::TrainingHistory train_run(Run& run, const Roles& roles, const parallel::Groups& groups) {
   Session& session = run.session;
@@ -237,9 +248,11 @@ train::TrainingHistory train_run(Run& run, const Roles& roles, const parallel::G
   TrainingData text(run.config, run.settings, run.corpus, session, groups.data(), run.log);
   const std::int64_t max_iters = length_of_run(run.config, text, groups.all());
   announce(run);
+  const std::unique_ptr<train::RunTrace> trace = trace_of(run, groups);
   fit_memory(run, roles, groups);
   train::Engine engine(run.settings, session.runtime(), session.ops(), groups, roles.updater());
   train::TextSampler sampler(engine.share());
+  if (trace) engine.observe(trace->spans());
   Resources had = commit(run, engine, text, sampler, memories);
   engine.match_ranks();
   const train::RunState state = load_start(run.config, run.start, engine, session, run.log);
@@ -247,7 +260,7 @@ train::TrainingHistory train_run(Run& run, const Roles& roles, const parallel::G
   had.peak_flops = options.peak_flops;
   if (session.lead()) record(run, had);
   train::Trainer trainer(std::move(options), {engine, text.batches(), text.train_windows(), text.val_windows(), sampler,
-                                              run.corpus.tokenizer.get(), session.team(), run.log});
+                                              run.corpus.tokenizer.get(), session.team(), run.log, trace.get()});
   train::TrainingHistory history = trainer.run(state);
   engine.control().leave();
   return history;

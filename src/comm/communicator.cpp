@@ -38,8 +38,13 @@ void check_whole(const Tensor& whole, const Tensor& part, std::int64_t total, st
 }  // namespace
 
 Request Communicator::begin(const Operation& operation) {
+  SpanLog* spans = account_->spans;
+  const double begun = spans != nullptr ? now_seconds() : 0;
   Request request = issue(operation);
-  request.count_waiting(*waited_);
+  request.count_waiting(account_->waited);
+  if (spans != nullptr && spans->on())
+    request.tell(*spans, name_of(operation.kind), begun,
+                 static_cast<std::int64_t>(std::max(operation.in.bytes(), operation.out.bytes())));
   return request;
 }
 
@@ -159,7 +164,7 @@ std::unique_ptr<Communicator> Communicator::split(int colour, int key) {
   }
   std::ranges::sort(members, {}, [&](int r) { return std::pair(all[2 * static_cast<std::size_t>(r) + 1], r); });
   std::unique_ptr<Communicator> group = make_group(colour, std::move(members));
-  group->waited_ = waited_;
+  group->account_ = account_;
   return group;
 }
 

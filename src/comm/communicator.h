@@ -64,7 +64,9 @@ class Communicator {
   virtual Communicator& host() { return *this; }
   /// How long this rank has been blocked in wait(), join() and barrier() so far, in this group, the one that it was split from
   /// and all that were split from either. Its own share of an operation that is done meanwhile counts.
-  double waited_seconds() const { return *waited_; }
+  double waited_seconds() const { return account_->waited; }
+  /// From now on the operations of all these groups are told to `spans`, which lives until another one is; null: none.
+  void observe(SpanLog* spans) { account_->spans = spans; }
 
   /// From now on operations come behind what was issued on `stream` and go forward between its ops, and `team` shares their work;
   /// both outlive the communicator.
@@ -75,13 +77,18 @@ class Communicator {
   virtual MemorySource& window(MemorySource& usual) = 0;
 
  private:
+  /// What this group shares with the one that it was split from.
+  struct Account {
+    double waited = 0;  ///< seconds
+    SpanLog* spans = nullptr;
+  };
   /// issue(), its waiting counted.
   Request begin(const Operation& operation);
   virtual Request issue(const Operation& operation) = 0;
   /// `members`: the group's ranks in its order, this one among them. Collective.
   virtual std::unique_ptr<Communicator> make_group(int colour, std::vector<int> members) = 0;
 
-  std::shared_ptr<double> waited_ = std::make_shared<double>(0);  // seconds
+  std::shared_ptr<Account> account_ = std::make_shared<Account>();
 };
 
 /// A world of one rank.

@@ -16,8 +16,12 @@ void Request::finish(const Finish& how) {
   const std::unique_ptr<Pending> pending = std::exchange(pending_, nullptr);
   if (!pending) return;
   if (waited_ == nullptr) return how(*pending);
-  const ScopedTime timed(*waited_);
-  how(*pending);
+  {
+    const ScopedTime timed(*waited_);
+    const ScopedSpan span(told_.spans, SpanKind::waiting, told_.name, {told_.bytes});
+    how(*pending);
+  }
+  tell();
 }
 
 void Request::wait() {

@@ -8,8 +8,11 @@
 #include <cstddef>
 #include <memory>
 #include <span>
+#include <string_view>
 #include <utility>
 #include <vector>
+
+#include "base/span_log.h"
 
 namespace lockstep {
 class Stream;
@@ -41,6 +44,7 @@ class [[nodiscard]] Request {
     end();
     pending_ = std::move(other.pending_);
     waited_ = other.waited_;
+    told_ = other.told_;
     return *this;
   }
   ~Request() { end(); }
@@ -54,20 +58,41 @@ class [[nodiscard]] Request {
   /// when it does not end in time, as wait() does.
   bool poll(bool patient = false) {
     auto pending = std::exchange(pending_, nullptr);  // one that throws has ended
-    if (pending && !pending->poll(patient)) pending_ = std::move(pending);
+    if (!pending) return true;
+    if (!pending->poll(patient)) pending_ = std::move(pending);
+    if (pending_ == nullptr) tell();
     return pending_ == nullptr;
   }
   bool finished() const { return pending_ == nullptr; }
   /// Adds the time that is spent in wait() and join() to `seconds`, which lives until then.
   void count_waiting(double& seconds) { waited_ = &seconds; }
+  /// Adds to the log, which lives until then: the operation, from `begun` until it has ended, and the time that is spent in
+  /// wait() and join().
+  void tell(SpanLog& spans, std::string_view name, double begun, std::int64_t bytes) {
+    told_ = {&spans, name, begun, bytes};
+    if (finished()) tell();
+  }
 
  private:
   void end();
   template <class Finish>
   void finish(const Finish& how);
 
+  struct Told {
+    SpanLog* spans = nullptr;
+    std::string_view name = {};
+    double begun = 0;
+    std::int64_t bytes = 0;
+  };
+  /// The operation has ended.
+  void tell() {
+    if (told_.spans == nullptr) return;
+    told_.spans->add({SpanKind::exchange, told_.name, told_.begun, now_seconds(), {told_.bytes}});
+  }
+
   std::unique_ptr<Pending> pending_;
   double* waited_ = nullptr;
+  Told told_;
 };
 
 /// Ends when all of them have.

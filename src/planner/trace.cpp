@@ -10,8 +10,6 @@
 namespace lockstep::planner {
 namespace {
 
-constexpr double kMicro = 1e6;
-
 std::vector<MemoryPoint> memory_curve(const std::vector<layout::TimedPass>& passes, const Ledger& ledger, int chunks) {
   std::vector<layout::Action> actions;
   for (const layout::TimedPass& pass : passes) actions.push_back(pass.action);
@@ -26,26 +24,8 @@ std::vector<MemoryPoint> memory_curve(const std::vector<layout::TimedPass>& pass
   return points;
 }
 
-Json row_name(int rank) {
-  return Json::Object{{"name", "thread_name"},
-                      {"ph", "M"},
-                      {"pid", 0},
-                      {"tid", rank},
-                      {"args", Json(Json::Object{{"name", fmt::format("pipeline rank {}", rank)}})}};
-}
-
-Json event(std::string name, std::string_view kind, int rank, double start, double end) {
-  return Json::Object{
-      {"name", std::move(name)},      {"cat", kind}, {"ph", "X"}, {"pid", 0}, {"tid", rank}, {"ts", start * kMicro},
-      {"dur", (end - start) * kMicro}};
-}
-
-Json pass_event(const layout::TimedPass& pass, int rank) {
-  static constexpr std::array<std::string_view, 4> kinds{"forward", "backward", "input backward", "weight backward"};
-  const layout::Action& action = pass.action;
-  return event(
-      fmt::format("{} {} of chunk {}", kinds[static_cast<std::size_t>(action.kind)], action.microbatch.value, action.chunk),
-      kinds[static_cast<std::size_t>(action.kind)], rank, pass.start, pass.end);
+std::string name_of(const layout::Action& action, std::string_view kind) {
+  return fmt::format("{} {} of chunk {}", kind, action.microbatch.value, action.chunk);
 }
 
 }  // namespace
@@ -60,24 +40,24 @@ SimulatedStep simulate_step(const Work& work, const Candidate& candidate) {
   return step;
 }
 
-Json chrome_trace(const SimulatedStep& step) {
-  Json::Array events;
+ChromeTrace chrome_trace(const SimulatedStep& step) {
+  static constexpr std::array<std::string_view, 4> kinds{"forward", "backward", "input backward", "weight backward"};
+  ChromeTrace trace;
   const double passed = step.timeline.makespan, summed = passed + step.end.replicas;
   for (int rank = 0; rank < std::ssize(step.timeline.ranks); ++rank) {
     const auto own = static_cast<std::size_t>(rank);
-    events.push_back(row_name(rank));
-    for (const layout::TimedPass& pass : step.timeline.ranks[own]) events.push_back(pass_event(pass, rank));
-    events.push_back(event("sums of gradients and new weights", "replicas", rank, passed, summed));
-    events.push_back(event("update", "optimizer", rank, summed, step.seconds()));
-    for (const MemoryPoint& point : step.memory[own]) {
-      events.emplace_back(Json::Object{{"name", fmt::format("memory of pipeline rank {}", rank)},
-                                       {"ph", "C"},
-                                       {"pid", 0},
-                                       {"ts", point.seconds * kMicro},
-                                       {"args", Json(Json::Object{{"bytes", point.bytes}})}});
+    const ChromeTrace::Row row{0, rank};
+    trace.name_row(row, fmt::format("pipeline rank {}", rank));
+    for (const layout::TimedPass& pass : step.timeline.ranks[own]) {
+      const std::string_view kind = kinds[static_cast<std::size_t>(pass.action.kind)];
+      trace.span(row, kind, name_of(pass.action, kind), pass.start, pass.end);
     }
+    trace.span(row, "replicas", "sums of gradients and new weights", passed, summed);
+    trace.span(row, "optimizer", "update", summed, step.seconds());
+    for (const MemoryPoint& point : step.memory[own])
+      trace.counter(0, fmt::format("memory of pipeline rank {}", rank), "bytes", point.seconds, point.bytes);
   }
-  return Json::Object{{"traceEvents", Json(std::move(events))}, {"displayTimeUnit", "ms"}};
+  return trace;
 }
 
 }  // namespace lockstep::planner

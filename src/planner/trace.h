@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "base/json.h"
+#include "base/chrome_trace.h"
 #include "planner/search.h"
 
 namespace lockstep::planner {
@@ -25,7 +25,7 @@ struct SimulatedStep {
 /// there at the peak of each rank's list.
 SimulatedStep simulate_step(const Work& work, const Candidate& candidate);
 
-/// In Chrome's trace event format, which Perfetto reads too: a row a rank, and a counter of its bytes. Times in microseconds.
-Json chrome_trace(const SimulatedStep& step);
+/// A row a rank, and a counter of its bytes.
+ChromeTrace chrome_trace(const SimulatedStep& step);
 
 }  // namespace lockstep::planner

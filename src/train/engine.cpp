@@ -152,12 +152,19 @@ StepResult Engine::step(std::span<const data::Batch> batches, std::int64_t targe
   parameters_->begin({});
   StepResult result;
   result.targets = targets;
+  const ScopedSpan span(spans_, SpanKind::phase, "sums, norm and update");
   updater_->finish({.step = step, .learning_rate = learning_rate, .loss_sum = loss_sum()}, memory_.scalars, result);
   result.forward_seconds = passes.forward_seconds;
   result.update_seconds = now_seconds() - start;
   result.backward_seconds = passes.backward_seconds;
   if (memory_.spill.used()) result.offload = memory_.spill.traffic() - before;
   return result;
+}
+
+void Engine::observe(SpanLog& spans) {
+  spans_ = &spans;
+  runner_.observe(spans);
+  memory_.spill.observe(spans);
 }
 
 double Engine::evaluate(const data::Batch& batch) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "arch/parameters.h"
+#include "base/span_log.h"
 #include "data/batch.h"
 #include "device/runtime.h"
 #include "layout/access_order.h"
@@ -68,6 +69,9 @@ class Engine {
   /// ranks, each with the same batch.
   double evaluate(const data::Batch& batch);
 
+  /// From now on what a step does is told to `spans`, which outlives the engine: passes, the update and moves to a disk. Ops and
+  /// communicators have observers of their own.
+  void observe(SpanLog& spans);
   /// Of the last step.
   const ListSeconds& list_seconds() const { return runner_.seconds(); }
 
@@ -125,6 +129,7 @@ class Engine {
   PipelineRunner runner_;
   std::vector<layout::Access> order_;
   std::vector<data::Batch> brought_;
+  SpanLog* spans_ = nullptr;
 };
 
 }  // namespace lockstep::train

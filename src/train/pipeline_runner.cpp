@@ -1,12 +1,19 @@
 #include "train/pipeline_runner.h"
 
 #include <algorithm>
+#include <array>
 
 #include "base/timer.h"
 
 namespace lockstep::train {
 
 using Kind = layout::Action::Kind;
+
+namespace {
+
+std::array<std::int64_t, 3> numbers_of(const layout::Action& action) { return {action.microbatch.value, action.chunk}; }
+
+}  // namespace
 
 PipelineRunner::PipelineRunner(const std::vector<layout::Action>& actions, const model::ModelMemory& memory,
                                std::span<const std::unique_ptr<model::Stage>> stages, PipelineLinks links,
@@ -105,12 +112,14 @@ void PipelineRunner::forward(const layout::Action& action, const model::Pass& pa
     const ScopedTime timed(times.forward_seconds);
     const Tensor in = input(action, pass, batch);
     const ScopedTime timed_pass(own);
+    const ScopedSpan span(spans_, SpanKind::pass, "forward", numbers_of(action));
     stage.forward(pass, action.microbatch, in, x);
   }
   if (!stage.chunk().head) return;
   const ScopedTime timed(times.backward_seconds);
   const Tensor d = gradient(action.chunk, action.microbatch, stage.stream_rows(pass));
   const ScopedTime timed_loss(own);
+  const ScopedSpan span(spans_, SpanKind::pass, "head and loss", numbers_of(action));
   const Tensor losses = objective.losses.flat(action.microbatch.value * objective.losses_each, objective.losses_each);
   stage.loss(pass, action.microbatch, x, {batch.targets, losses, objective.scale}, d);
 }
@@ -120,11 +129,13 @@ void PipelineRunner::backward(const layout::Action& action, const model::Pass& p
   ChunkSeconds& own = seconds_of(action.chunk);
   if (action.kind == Kind::weight_backward) {
     const ScopedTime timed(own.weight_backward);
+    const ScopedSpan span(spans_, SpanKind::pass, "weight backward", numbers_of(action));
     return stage.backward_weight(action.microbatch);
   }
   const Tensor d = gradient(action.chunk, action.microbatch, stage.stream_rows(pass)), in = input(action, pass, batch);
   const bool whole = action.kind == Kind::backward;
   const ScopedTime timed(whole ? own.backward : own.input_backward);
+  const ScopedSpan span(spans_, SpanKind::pass, whole ? "backward" : "input backward", numbers_of(action));
   if (whole) return stage.backward(pass, action.microbatch, in, d);
   stage.backward_input(pass, action.microbatch, in, d);
 }

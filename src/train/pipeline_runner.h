@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "base/span_log.h"
 #include "comm/communicator.h"
 #include "data/batch.h"
 #include "layout/pipeline/pipeline_schedule.h"
@@ -66,6 +67,8 @@ class PipelineRunner {
 
   const PipelineLinks& links() const { return links_; }
   const ListSeconds& seconds() const { return seconds_; }
+  /// From now on passes are told to `spans`, which outlives the runner.
+  void observe(SpanLog& spans) { spans_ = &spans; }
   /// One step. `batches[m]` is micro-batch m, its tokens and targets those of the rank's own positions; `step` addresses dropout
   /// masks.
   PassTimes run(std::span<const data::Batch> batches, std::int64_t step, const StepObjective& objective);
@@ -110,6 +113,7 @@ class PipelineRunner {
   ContextPlace place_;
   Messages inputs_, outputs_, gradients_;
   ListSeconds seconds_;
+  SpanLog* spans_ = nullptr;
   ChunkSeconds& seconds_of(int chunk) { return seconds_.chunks[static_cast<std::size_t>(chunk)]; }
 };
 

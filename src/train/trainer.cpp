@@ -121,6 +121,7 @@ void Trainer::finish(StopCause cause) {
     save();
   }
   finish_save();
+  if (parts_.trace != nullptr) parts_.trace->write(parts_.log);
   if (cause == StopCause::kill_file && switches_) {
     const std::string left = switches_->take_kill_request();
     if (!left.empty()) parts_.log.warning(left);
@@ -149,6 +150,7 @@ StopCause Trainer::agree(bool& save) {
   parts_.engine.groups().all().host().all_reduce(view(std::span<std::int64_t>(all), Shape{3}), comm::Reduction::max).wait();
   save_wanted_ = false;
   save = all[1] != 0;
+  if (parts_.trace != nullptr && parts_.trace->complete()) parts_.trace->write(parts_.log);
   if (running_save_ && all[2] == 0) {
     if (const auto report = running_save_->advance()) log_save(*report);
   }
@@ -156,9 +158,11 @@ StopCause Trainer::agree(bool& save) {
 }
 
 void Trainer::evaluate_and_sample() {
+  const double begun = now_seconds();
   parts_.engine.control().settle();
   write_sample();
   evaluate();
+  if (parts_.trace != nullptr) parts_.trace->tell("sample and evaluation", begun);
 }
 
 void Trainer::evaluate() {
@@ -193,6 +197,7 @@ void Trainer::write_sample() {
 
 void Trainer::save() {
   if (saved_ == state_.step) return;
+  const double begun = now_seconds();
   finish_save();
   comm::together(parts_.engine.groups().all(), [&] {
     if (lead() && options_.before_save) options_.before_save();
@@ -206,6 +211,7 @@ void Trainer::save() {
   } else {
     log_save(save_run(options_.folder, parts_.engine, state_, options_.run, parts_.team));
   }
+  if (parts_.trace != nullptr) parts_.trace->tell("checkpoint", begun);
 }
 
 void Trainer::finish_save() {
@@ -236,10 +242,17 @@ void Trainer::end_diverged(const std::string& what) {
               "train.init_from=resume; where there is none, start again with one"};
 }
 
+data::StepBatches Trainer::next_batches() {
+  const ScopedSpan span(parts_.trace != nullptr ? &parts_.trace->spans() : nullptr, SpanKind::phase, "wait for batches");
+  return parts_.loader.next();
+}
+
 void Trainer::one_step() {
-  const data::StepBatches batches = parts_.loader.next();
+  if (parts_.trace != nullptr) parts_.trace->begin_step(state_.step);
+  const data::StepBatches batches = next_batches();
   const StepResult result =
       parts_.engine.step(batches.microbatches, batches.target_count, state_.step, options_.schedule(state_.step));
+  if (parts_.trace != nullptr) parts_.trace->end_step();
   if (options_.dump_step && *options_.dump_step == state_.step) {
     const io::Path file = options_.folder / fmt::format("dump_step_{}.safetensors", state_.step);
     dump_step(file, parts_.engine, batches.microbatches, result.loss);

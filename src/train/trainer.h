@@ -20,6 +20,7 @@
 #include "train/evaluator.h"
 #include "train/lr_schedule.h"
 #include "train/report/metrics.h"
+#include "train/report/run_trace.h"
 #include "train/report/tensorboard.h"
 #include "train/sample.h"
 #include "train/saving/running_save.h"
@@ -62,6 +63,7 @@ struct TrainerParts {
   const data::Tokenizer* tokenizer;  ///< null: no samples; alike on all ranks
   Team& team;
   Log& log;
+  RunTrace* trace = nullptr;  ///< null: none
 };
 
 /// What the loop leaves for the summary.
@@ -104,6 +106,7 @@ class Trainer {
   void finish_save();
   void log_save(const checkpoint::SaveReport& report);
   void end_diverged(const std::string& what);
+  data::StepBatches next_batches();
   void one_step();
   void log_step(const StepResult& result, double dt, double waited);
   void write_line(const Metrics& metrics);

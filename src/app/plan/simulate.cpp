@@ -79,7 +79,7 @@ int plan_simulate(const Arguments& arguments) {
              format_seconds(step.seconds()), format_seconds(step.timeline.makespan), 100 * bubble(step.timeline),
              format_seconds(step.end.replicas), format_seconds(step.end.optimizer));
   print_memory(step);
-  if (!options.trace.empty()) io::replace_file(options.trace, chrome_trace(step).dump());
+  if (!options.trace.empty()) io::replace_file(options.trace, chrome_trace(step).text());
   return 0;
 }
 

@@ -259,6 +259,10 @@ std::vector<Key> other_keys() {
       key<&RunConfig::log, &RunConfig::Logging::all_ranks>("log.all_ranks", any, loose, "", "every rank logs, not rank 0 alone"),
       key<&RunConfig::log, &RunConfig::Logging::tensorboard>("log.tensorboard", any, loose, "",
                                                              "also write curves for TensorBoard into the run's folder"),
+      key<&RunConfig::log, &RunConfig::Logging::trace>(
+          "log.trace", any, loose, "", "also write when each rank did what to trace.json, for Perfetto or chrome://tracing"),
+      key<&RunConfig::log, &RunConfig::Logging::trace_steps>("log.trace_steps", positive, loose, "iterations",
+                                                             "of log.trace: the first as many since the start"),
   };
 }
 

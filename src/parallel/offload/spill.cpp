@@ -92,7 +92,8 @@ Spill::Move Spill::begin(int number, const layout::Range& elements, const Mirror
           .memory = memory.flat(0, bytes),
           .writes = writes,
           .under_way = true,
-          .in_file = {}};
+          .in_file = {},
+          .begun = spans_ != nullptr ? now_seconds() : 0};
 }
 
 template <class Check>
@@ -146,8 +147,14 @@ void Spill::finish(Move& move) {
   move.under_way = false;  // one that failed is over, too
   const Placed& tensor = tensors_[static_cast<std::size_t>(move.number)];
   if (move.in_file) {
-    const ScopedTime waited(traffic_.waited);
-    file_->finish(*move.in_file);
+    const std::string_view name = move.writes ? "write" : "read";
+    const std::int64_t bytes = move.memory.host.elements();
+    {
+      const ScopedTime waited(traffic_.waited);
+      const ScopedSpan span(spans_, SpanKind::waiting, move.writes ? "disk write" : "disk read", {bytes});
+      file_->finish(*move.in_file);
+    }
+    if (spans_ != nullptr) spans_->add({SpanKind::disk, name, move.begun, now_seconds(), {bytes}});
   }
   if (move.writes || !on_disk(tensor)) return;
   if (move.in_file) {

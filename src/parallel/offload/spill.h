@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/span_log.h"
 #include "device/stream.h"
 #include "io/spill_file.h"
 #include "layout/parallel_plan.h"
@@ -66,6 +67,8 @@ class Spill {
   void open(const OffloadOptions& options, Stream& stream);
   /// "1.5 GiB in a file in /nvme, by io_uring with O_DIRECT"; after open().
   std::string description() const;
+  /// From now on moves to and from the file are told to `spans`, which outlives this.
+  void observe(SpanLog& spans) { spans_ = &spans; }
 
   /// The ranges of tensor `number` that have `elements` of it.
   layout::Range cover(int number, const layout::Range& elements) const;
@@ -85,6 +88,7 @@ class Spill {
     Mirror memory;
     bool writes = false, under_way = false;
     std::optional<int> in_file;  ///< none: nothing was ever written, or it lies in the host's memory
+    double begun = 0;            ///< now_seconds(), where moves are told of
   };
   /// Begin to move whole ranges of a tensor: `memory` has bytes_of() them, and is left alone until finish().
   Move read(int number, const layout::Range& elements, const Mirror& memory);
@@ -116,6 +120,7 @@ class Spill {
   Stream* stream_ = nullptr;
   std::optional<io::SpillFile> file_;
   SpillTraffic traffic_;
+  SpanLog* spans_ = nullptr;
 };
 
 /// `count` elements of `type` from byte `first` on of u8 memory.

@@ -1,0 +1,87 @@
+#pragma once
+
+// What one rank did when, for a trace of its run: a bounded list of spans of time, whose memory is taken once. Who has one and a
+// moment to tell of adds it; while the log is off that is a branch.
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "base/timer.h"
+
+namespace lockstep {
+
+enum class SpanKind : std::uint8_t {
+  step,      ///< numbers: the step
+  phase,     ///< a part of the run or of a step; no numbers
+  pass,      ///< of a chunk of the model; numbers: micro-batch, chunk
+  op,        ///< numbers: of a product m, n, k
+  waiting,   ///< the rank stands still for an exchange or a disk; numbers: bytes
+  exchange,  ///< between ranks, from its start until its end was seen; numbers: bytes
+  disk,      ///< the same of what moves to a disk or from it
+  count
+};
+
+struct Span {
+  SpanKind kind;
+  std::string_view name;      ///< lives as long as the program, as `of` does
+  double start = 0, end = 0;  ///< now_seconds()
+  std::array<std::int64_t, 3> numbers{};
+  std::string_view of = {};  ///< the family of an op
+};
+
+/// Used by one thread.
+class SpanLog {
+ public:
+  explicit SpanLog(std::size_t most) { spans_.reserve(most); }
+
+  void turn(bool on) { on_ = on; }
+  bool on() const { return on_; }
+  /// Kept while the log is on and has room.
+  void add(const Span& span) noexcept {
+    if (!on_) return;
+    if (spans_.size() == spans_.capacity()) {
+      ++dropped_;
+    } else {
+      spans_.push_back(span);
+    }
+  }
+
+  const std::vector<Span>& spans() const { return spans_; }
+  /// There was no room for as many.
+  std::int64_t dropped() const { return dropped_; }
+  /// Gives the memory back; nothing is kept any more.
+  void close() {
+    on_ = false;
+    spans_ = {};
+  }
+
+ private:
+  std::vector<Span> spans_;
+  std::int64_t dropped_ = 0;
+  bool on_ = false;
+};
+
+/// A span from its construction to its destruction; no log: nothing.
+class [[nodiscard]] ScopedSpan {
+ public:
+  ScopedSpan(SpanLog* log, SpanKind kind, std::string_view name, std::array<std::int64_t, 3> numbers = {})
+      : log_(log != nullptr && log->on() ? log : nullptr), span_{.kind = kind, .name = name, .numbers = numbers} {
+    if (log_ != nullptr) span_.start = now_seconds();
+  }
+  ~ScopedSpan() {
+    if (log_ == nullptr) return;
+    span_.end = now_seconds();
+    log_->add(span_);
+  }
+  ScopedSpan(const ScopedSpan&) = delete;
+  ScopedSpan& operator=(const ScopedSpan&) = delete;
+
+ private:
+  SpanLog* log_;
+  Span span_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,126 @@
+// Spans of ranks as a file, and clocks that read differently.
+
+#include "train/report/run_trace.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "comm/thread/thread_world.h"
+#include "support/temp_folder.h"
+
+namespace lockstep::train {
+namespace {
+
+Json parsed(const ChromeTrace& trace) { return Json::parse(trace.text()); }
+
+std::vector<Json> spans_named(const Json& trace, std::string_view name) {
+  std::vector<Json> found;
+  for (const Json& event : trace.at("traceEvents").array()) {
+    if (event.at("ph").string() == "X" && event.at("name").string() == name) found.push_back(event);
+  }
+  return found;
+}
+
+TEST(SpanLog, KeepsWhatItHasRoomForAndCountsTheRest) {
+  SpanLog log(2);
+  log.add({SpanKind::op, "before"});
+  log.turn(true);
+  const Span* memory = log.spans().data();
+  for (int i = 0; i < 5; ++i) const ScopedSpan span(&log, SpanKind::op, "kept");
+  EXPECT_EQ(log.spans().size(), 2U);
+  EXPECT_EQ(log.spans().data(), memory) << "memory is taken once";
+  EXPECT_EQ(log.spans()[0].name, "kept");
+  EXPECT_LE(log.spans()[0].start, log.spans()[0].end);
+  EXPECT_EQ(log.dropped(), 3);
+}
+
+TEST(TraceOfRank, ExchangesThatOverlapHaveRowsOfTheirOwn) {
+  SpanLog log(10);
+  log.turn(true);
+  log.add({SpanKind::pass, "forward", 1, 4, {2, 1}});
+  log.add({SpanKind::exchange, "all_reduce", 1, 3, {64}});
+  log.add({SpanKind::exchange, "all_gather", 2, 4, {64}});
+  log.add({SpanKind::exchange, "send", 3, 5, {64}});
+  log.add({SpanKind::disk, "read", 2, 3, {4096}});
+  const Json trace = parsed(trace_of_rank(log, 3, 10));
+  std::map<std::string, std::int64_t> rows;
+  for (const char* name : {"forward 2 of chunk 1", "all_reduce", "all_gather", "send", "read"}) {
+    const std::vector<Json> found = spans_named(trace, name);
+    ASSERT_EQ(found.size(), 1U) << name;
+    EXPECT_EQ(found[0].at("pid").integer(), 3);
+    rows[name] = found[0].at("tid").integer();
+  }
+  EXPECT_EQ(rows["all_reduce"], rows["send"]);
+  EXPECT_EQ((std::set{rows["forward 2 of chunk 1"], rows["send"], rows["all_gather"], rows["read"]}).size(), 4U);
+  EXPECT_EQ(spans_named(trace, "read")[0].at("ts").number(), 12e6);
+  EXPECT_EQ(spans_named(trace, "read")[0].at("dur").number(), 1e6);
+  EXPECT_EQ(spans_named(trace, "read")[0].at("args").at("bytes").integer(), 4096);
+}
+
+TEST(RunTrace, RanksOfAProcessHaveOneClock) {
+  comm::run_ranks(3, {}, [](comm::Communicator& world) { EXPECT_EQ(clock_shift(world), 0); });
+}
+
+TEST(RunTrace, HasTheFirstStepsOfAllRanksAndWhatTheyExchange) {
+  const TempFolder folder;
+  const io::Path file = folder / "trace.json";
+  comm::run_ranks(2, {}, [&](comm::Communicator& world) {
+    SpanLog spans(100);
+    RunTrace trace(file, 2, spans, world);
+    Log log(stderr, Level::critical);
+    for (std::int64_t step = 5; step < 9; ++step) {
+      EXPECT_EQ(trace.complete(), step == 7) << step;
+      if (trace.complete()) trace.write(log);
+      trace.begin_step(step);
+      float value = 1;
+      world.all_reduce(view(std::span(&value, 1), Shape{1}), comm::Reduction::sum).wait();
+      trace.end_step();
+    }
+    trace.write(log);
+  });
+  const Json trace = Json::parse(io::read_file(file));
+  EXPECT_EQ(trace.at("otherData").at("first_step").integer(), 5);
+  EXPECT_EQ(trace.at("otherData").at("dropped").integer(), 0);
+  std::set<std::int64_t> ranks;
+  for (const Json& event : spans_named(trace, "all_reduce")) {
+    ranks.insert(event.at("pid").integer());
+    EXPECT_EQ(event.at("args").at("bytes").integer(), 4);
+    EXPECT_GE(event.at("dur").number(), 0);
+  }
+  EXPECT_EQ(ranks, (std::set<std::int64_t>{0, 1}));
+  for (const char* step : {"step 5", "step 6"}) EXPECT_EQ(spans_named(trace, step).size(), 2U);
+  EXPECT_EQ(spans_named(trace, "all_reduce").size(), 4U);
+  EXPECT_TRUE(spans_named(trace, "step 7").empty());
+}
+
+TEST(RunTrace, SaysWhatItDroppedAndLeavesNoFileWhereItCannotBeWritten) {
+  const TempFolder folder;
+  const io::Path out = folder / "log.txt";
+  std::FILE* text = std::fopen(out.c_str(), "w");
+  const auto traced = [&](const io::Path& file) {
+    SpanLog spans(1);
+    const std::unique_ptr<comm::Communicator> alone = comm::make_self();
+    RunTrace trace(file, 1, spans, *alone);
+    trace.begin_step(0);
+    {
+      const ScopedSpan span(&spans, SpanKind::phase, "first");
+    }
+    trace.end_step();
+    Log log(text);
+    trace.write(log);
+  };
+  traced(folder / "trace.json");
+  traced(folder / "none" / "trace.json");
+  std::fclose(text);
+  EXPECT_EQ(Json::parse(io::read_file(folder / "trace.json")).at("otherData").at("dropped").integer(), 1);
+  EXPECT_FALSE(std::filesystem::exists(folder / "none"));
+  const std::string said = io::read_file(out);
+  EXPECT_NE(said.find("1 spans behind that found no room"), std::string::npos) << said;
+  EXPECT_NE(said.find("there is no trace: "), std::string::npos) << said;
+}
+
+}  // namespace
+}  // namespace lockstep::train
