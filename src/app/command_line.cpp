@@ -39,6 +39,7 @@ struct CommandLine::Parts {
     std::string value, meaning;
     std::string* target;
     bool required;
+    std::vector<std::string>* all = nullptr;  // takes every word that comes; the last one
   };
 
   std::string command, about, overrides_meaning;
@@ -49,7 +50,8 @@ struct CommandLine::Parts {
 
   std::string usage() const {
     std::string text = fmt::format("usage: lockstep {}", command);
-    for (const Positional& p : positionals) text += p.required ? " " + p.value : fmt::format(" [{}]", p.value);
+    for (const Positional& p : positionals)
+      text += (p.required ? " " + p.value : fmt::format(" [{}]", p.value)) + (p.all != nullptr ? "..." : "");
     text += " [options]";
     if (overrides != nullptr) text += " [group=option ...] [group.key=value ...]";
     return text;
@@ -124,6 +126,10 @@ void CommandLine::positional(std::string value, std::string& target, std::string
   parts_->positionals.push_back({std::move(value), std::move(meaning), &target, required});
 }
 
+void CommandLine::positionals(std::string value, std::vector<std::string>& target, std::string meaning) {
+  parts_->positionals.push_back({std::move(value), std::move(meaning), nullptr, true, &target});
+}
+
 void CommandLine::overrides(std::vector<std::string>& target, std::string meaning) {
   parts_->overrides = &target;
   parts_->overrides_meaning = std::move(meaning);
@@ -145,6 +151,8 @@ void CommandLine::Parts::place_words(const std::vector<std::string>& words, std:
       unknown_option = true;
     } else if (overrides != nullptr && word.find('=') != std::string::npos) {
       overrides->push_back(word);
+    } else if (placed < positionals.size() && positionals[placed].all != nullptr) {
+      positionals[placed].all->push_back(word);
     } else if (placed < positionals.size()) {
       *positionals[placed++].target = word;
     } else {
@@ -157,7 +165,9 @@ void CommandLine::Parts::place_words(const std::vector<std::string>& words, std:
     problems.push_back({fmt::format("'{}' has no place in this command", word), hint + remedy()});
   }
   for (; placed < positionals.size(); ++placed) {
-    if (positionals[placed].required) problems.push_back({fmt::format("{} is missing", positionals[placed].value), usage()});
+    const bool given = positionals[placed].all != nullptr && !positionals[placed].all->empty();
+    if (positionals[placed].required && !given)
+      problems.push_back({fmt::format("{} is missing", positionals[placed].value), usage()});
   }
 }
 

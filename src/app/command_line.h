@@ -38,6 +38,8 @@ class CommandLine {
   void choice(const std::string& name, std::string& target, std::vector<std::string> allowed, std::string meaning);
   /// The next argument that is no option; when `required`, its absence is an error.
   void positional(std::string value, std::string& target, std::string meaning, bool required = true);
+  /// The arguments behind those that are no option, at least one, whatever they hold.
+  void positionals(std::string value, std::vector<std::string>& target, std::string meaning);
   /// Arguments that hold a '=' are collected here, in order (group.key=value, group=option).
   void overrides(std::vector<std::string>& target, std::string meaning);
   /// A paragraph at the end of the help (examples, where to read on).

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include "app/report/page.h"
 #include "app/verify/verify_output.h"
 #include "arch/parameters.h"
 #include "base/units.h"
@@ -12,36 +13,11 @@ using lab::Verdict;
 namespace {
 
 constexpr std::string_view style = R"(
-:root { color-scheme: light dark; --line: #8884; --good: #2e7d32; --near: #1565c0; --bad: #c62828; }
-body { font: 15px/1.5 system-ui, sans-serif; max-width: 76rem; margin: 2rem auto; padding: 0 1rem; }
-h1 { font-size: 1.5rem; margin-bottom: .2rem; } h2 { font-size: 1.15rem; margin: 2rem 0 .2rem; }
-p { margin: .2rem 0 .8rem; }
-table { border-collapse: collapse; width: 100%; } th, td { text-align: left; padding: .25rem .7rem .25rem 0; }
-th { font-weight: 600; border-bottom: 2px solid var(--line); } td { border-bottom: 1px solid var(--line); vertical-align: top; }
-td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
-code { font-size: .9em; } ul { margin: .2rem 0; padding-left: 1.2rem; }
+:root { --good: #2e7d32; --near: #1565c0; --bad: #c62828; }
 .v { white-space: nowrap; font-weight: 600; } .bit-equal { color: var(--good); } .within { color: var(--near); }
 .WRONG { color: var(--bad); } .base { opacity: .75; }
 @media (prefers-color-scheme: dark) { :root { --good: #81c784; --near: #64b5f6; --bad: #ef9a9a; } }
 )";
-
-std::string escaped(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    if (c == '<') {
-      out += "&lt;";
-    } else if (c == '>') {
-      out += "&gt;";
-    } else if (c == '&') {
-      out += "&amp;";
-    } else if (c == '"') {
-      out += "&quot;";
-    } else {
-      out += c;
-    }
-  }
-  return out;
-}
 
 std::string_view class_of(Verdict verdict) { return verdict == Verdict::within_tolerance ? "within" : name_of(verdict); }
 
@@ -61,14 +37,12 @@ std::string row(const LayoutReport& report) {
 
 std::string to_html(const std::vector<lab::VerifyModel>& models, const std::vector<LayoutReport>& reports) {
   std::string page = fmt::format(
-      "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" "
-      "content=\"width=device-width\"><title>lockstep verify</title><style>{}</style></head><body>\n"
       "<h1>lockstep verify: <span class=\"{}\">{}</span></h1>\n<p>{}</p>\n"
       "<p>Each layout trained the model of its table on ranks that are threads; every loss, gradient, weight and slot of the "
       "optimizer was compared after every step. A layout that only cuts, moves or makes again what another one keeps must equal "
       "it in <b>every bit</b>; one that adds in another order must follow one rank within a tolerance, and given that "
       "rank's gradients, update to the same bits.</p>\n",
-      style, all_hold(reports) ? "bit-equal" : "WRONG", all_hold(reports) ? "every promise holds" : "a promise is broken",
+      all_hold(reports) ? "bit-equal" : "WRONG", all_hold(reports) ? "every promise holds" : "a promise is broken",
       escaped(summary(reports)));
   for (const lab::VerifyModel& model : models) {
     page += fmt::format(
@@ -82,7 +56,7 @@ std::string to_html(const std::vector<lab::VerifyModel>& models, const std::vect
     }
     page += "</tbody></table>\n";
   }
-  return page + "</body></html>\n";
+  return html_page("lockstep verify", style, page);
 }
 
 }  // namespace lockstep::app

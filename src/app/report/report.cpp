@@ -1,0 +1,64 @@
+// `lockstep report RUN...`: runs side by side.
+
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "app/command_line.h"
+#include "app/commands.h"
+#include "app/report/report_page.h"
+#include "base/error.h"
+#include "io/file.h"
+
+namespace lockstep::app {
+namespace {
+
+/// What keeps the page from being written, as far as it is known before.
+std::vector<Problem> check_out(const io::Path& file) {
+  const io::Path folder = file.parent_path();
+  std::error_code error;
+  if (!folder.empty() && !std::filesystem::is_directory(folder, error)) {
+    return {{fmt::format("--out {}: there is no folder {}", file.string(), folder.string()),
+             "make it, or name a file in one that is there"}};
+  }
+  if (std::filesystem::is_directory(file, error))
+    return {{fmt::format("--out {}: is a folder", file.string()), "name a file in it: --out " + (file / "report.html").string()}};
+  return {};
+}
+
+int report(const Arguments& arguments) {
+  std::vector<std::string> folders;
+  std::string out;
+  CommandLine line("report",
+                   "Runs side by side: losses, throughput, MFU, where a step's time goes, memory, communication and the settings "
+                   "that differ; on the terminal, or as a page that needs no other file.");
+  line.positionals("RUN", folders, "folders of runs, as lockstep train writes them");
+  line.option("--out", out, "F.html", "a page in place of the terminal's text");
+  line.note(
+      "examples:\n"
+      "  lockstep report runs/first\n"
+      "  lockstep report runs/dp2 runs/pp2 --out report.html\n"
+      "docs/report.md says what is in it.");
+  if (!line.parse(arguments)) return 0;
+  std::vector<Problem> problems = out.empty() ? std::vector<Problem>() : check_out(out);
+  std::vector<RunData> runs;
+  try {
+    runs = read_runs(folders);
+  } catch (const UserError& error) {
+    problems.insert(problems.begin(), error.problems().begin(), error.problems().end());
+  }
+  if (!problems.empty()) throw UserError(std::move(problems));
+  if (out.empty()) {
+    fmt::print("{}", report_text(runs));
+    return 0;
+  }
+  io::replace_file(out, report_page(runs));
+  fmt::print("Wrote {}\n", out);
+  return 0;
+}
+
+}  // namespace
+
+Command report_command() { return {"report", "compare runs: curves, time, memory, settings", report}; }
+
+}  // namespace lockstep::app

@@ -1,0 +1,190 @@
+#include "app/report/report_page.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "app/plan/drawing.h"
+#include "app/report/chart.h"
+#include "app/report/page.h"
+#include "base/units.h"
+
+namespace lockstep::app {
+namespace {
+
+constexpr std::string_view style = R"(
+.wide { overflow-x: auto; } .wide > svg { border-radius: 6px; max-width: none; } .note { opacity: .75; font-size: .92em; }
+td, th { white-space: nowrap; } td:first-child, th:first-child { text-align: left; }
+)";
+
+std::string html(const Table& table, bool numbers) {
+  const std::string_view kind = numbers ? " class=\"n\"" : "";
+  std::string text = "<div class=\"wide\"><table><thead><tr>";
+  for (const std::string& cell : table.head) text += fmt::format("<th{}>{}</th>", kind, escaped(cell));
+  text += "</tr></thead><tbody>\n";
+  for (const std::vector<std::string>& row : table.rows) {
+    text += "<tr>";
+    for (const std::string& cell : row) text += fmt::format("<td{}>{}</td>", kind, escaped(cell));
+    text += "</tr>\n";
+  }
+  return text + "</tbody></table></div>\n";
+}
+
+std::string section(std::string_view title, std::string_view about, const std::string& content) {
+  return fmt::format("<section><h2>{}</h2>\n<p>{}</p>\n{}</section>\n", title, about, content);
+}
+
+std::string x_label(bool by_tokens) { return by_tokens ? "tokens" : "optimizer step"; }
+
+std::string losses(const std::vector<RunData>& runs, bool by_tokens) {
+  std::vector<Curve> curves;
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    curves.push_back({runs[i].loss(by_tokens), i, false});
+    if (Series validation = runs[i].validation(by_tokens); !validation.x.empty())
+      curves.push_back({std::move(validation), i, true});
+  }
+  return line_chart("Loss", x_label(by_tokens), curves, false);
+}
+
+std::string speed(std::string_view title, double LoggedStep::* figure, const std::vector<RunData>& runs, bool by_tokens) {
+  std::vector<Curve> curves;
+  for (std::size_t i = 0; i < runs.size(); ++i) curves.push_back({runs[i].curve(figure, by_tokens), i, false});
+  return line_chart(title, x_label(by_tokens), curves, true);
+}
+
+std::string account(const std::vector<RunData>& runs) {
+  std::vector<std::string> names;
+  for (std::size_t part = 0; part < kStepParts; ++part) names.emplace_back(name_of(static_cast<StepPart>(part)));
+  std::vector<Bar> bars;
+  for (const RunData& run : runs) {
+    const std::array<double, kStepParts> parts = run.account();
+    Bar bar{.label = fmt::format("{}: {}", run.label, format_seconds(run.seconds())), .parts = {}, .figures = {}};
+    for (const double seconds : parts) {
+      bar.parts.push_back(seconds);
+      bar.figures.push_back(format_seconds(seconds));
+    }
+    bars.push_back(std::move(bar));
+  }
+  return bar_chart("Seconds of a step", names, bars);
+}
+
+std::string memory(const std::vector<RunData>& runs) {
+  std::vector<std::string> names;
+  for (const MemoryKind kind : kMemoryKinds) names.emplace_back(name_of(kind));
+  names.emplace_back("batches and samples");
+  std::vector<Bar> bars;
+  for (const RunData& run : runs) {
+    if (!run.resources) continue;
+    std::vector<std::int64_t> bytes(run.resources->taken.begin(), run.resources->taken.end());
+    bytes.push_back(run.resources->beside);
+    const std::int64_t all = std::accumulate(bytes.begin(), bytes.end(), std::int64_t{0});
+    Bar bar{.label = fmt::format("{}: {}", run.label, format_bytes(static_cast<std::uint64_t>(all))), .parts = {}, .figures = {}};
+    for (const std::int64_t part : bytes) {
+      bar.parts.push_back(static_cast<double>(part));
+      bar.figures.push_back(format_bytes(static_cast<std::uint64_t>(part)));
+    }
+    bars.push_back(std::move(bar));
+  }
+  return bar_chart("Memory of rank 0", names, bars);
+}
+
+std::string schedules(const std::vector<RunData>& runs) {
+  std::string text;
+  for (const RunData& run : runs) {
+    const std::optional<layout::Timeline> timeline = run.schedule();
+    if (!timeline) continue;
+    text += fmt::format(
+        "<div class=\"wide\">{}</div>\n",
+        draw_svg(*timeline, escaped(run.label),
+                 fmt::format("{}, {} micro-batches: ranks wait {:.1f} % of the time, were all passes as long",
+                             escaped(run.config.parallel.schedule), run.config.optimizer.gas, 100 * bubble(*timeline))));
+  }
+  return text;
+}
+
+std::string titled(std::string_view title, const Table& table) {
+  std::vector<std::size_t> widths;
+  for (const std::string& cell : table.head) widths.push_back(cell.size());
+  for (const std::vector<std::string>& row : table.rows) {
+    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  std::string text = fmt::format("\n{}\n", title);
+  const auto add = [&](const std::vector<std::string>& row) {
+    std::string line;
+    for (std::size_t i = 0; i < row.size(); ++i) line += fmt::format("{:<{}}  ", row[i], widths[i]);
+    line.erase(line.find_last_not_of(' ') + 1);
+    text += "  " + line + "\n";
+  };
+  add(table.head);
+  for (const std::vector<std::string>& row : table.rows) add(row);
+  return text;
+}
+
+/// Columns and rows change places: a run is a column then, which a terminal has more room for.
+Table turned(const Table& table) {
+  Table out;
+  for (std::size_t column = 0; column < table.head.size(); ++column) {
+    std::vector<std::string> row{table.head[column]};
+    for (const std::vector<std::string>& from : table.rows) row.push_back(from[column]);
+    if (column == 0) {
+      out.head = std::move(row);
+    } else {
+      out.rows.push_back(std::move(row));
+    }
+  }
+  return out;
+}
+
+std::string_view settings_title(const std::vector<RunData>& runs) {
+  return runs.size() == 1 ? "Settings other than the defaults" : "Settings that differ";
+}
+
+}  // namespace
+
+std::string report_page(const std::vector<RunData>& runs) {
+  const bool by_tokens = compares_by_tokens(runs);
+  std::string body = fmt::format("<h1>lockstep report</h1>\n<p>{} run{}</p>\n{}", runs.size(), runs.size() == 1 ? "" : "s",
+                                 html(summary_table(runs), false));
+  body += section("Loss",
+                  by_tokens ? "At equal numbers of tokens, for the runs' steps differ in them. Dashed: on the validation text."
+                            : "Dashed: on the validation text.",
+                  losses(runs, by_tokens));
+  body += section("Throughput", "Of all ranks, as logged; a step that follows an evaluation or a checkpoint has its time too.",
+                  speed("Tokens per second", &LoggedStep::tokens_per_second, runs, by_tokens) +
+                      speed("Model FLOPs utilisation, % (running mean)", &LoggedStep::mfu, runs, by_tokens));
+  body += section("Where a step's time goes",
+                  "Rank 0, medians of the logged steps but the first. Passes include waiting for other stages and layers' sums.",
+                  account(runs) + html(account_table(runs), true));
+  body += section("Communication",
+                  "Waiting for gradients: what the backward pass does not hide. The bubble is the schedule's own, were all "
+                  "passes as long.",
+                  html(communication_table(runs), true));
+  if (const Table table = memory_table(runs); !table.rows.empty())
+    body += section("Memory by owner", "What rank 0 declared and took.", memory(runs) + html(table, true));
+  if (const std::string drawn = schedules(runs); !drawn.empty())
+    body += section("Schedule", "Time to the right; the number in a pass is its micro-batch.", drawn);
+  const Table settings = settings_table(runs);
+  body += section(settings_title(runs), "The runs' names and folders are left out.",
+                  settings.rows.empty() ? "<p>none</p>\n" : html(settings, false));
+  return html_page("lockstep report", std::string(chart_style) + std::string(style), body);
+}
+
+std::string report_text(const std::vector<RunData>& runs) {
+  const bool by_tokens = compares_by_tokens(runs);
+  std::vector<Series> loss, speed;
+  for (const RunData& run : runs) {
+    loss.push_back(run.loss(by_tokens));
+    speed.push_back(run.curve(&LoggedStep::tokens_per_second, by_tokens));
+  }
+  std::string text = plot("loss", x_label(by_tokens), loss) + "\n" + plot("tokens per second", x_label(by_tokens), speed);
+  text += titled("Runs", turned(summary_table(runs)));
+  text += titled("Seconds of a step (rank 0, medians)", turned(account_table(runs)));
+  text += titled("Communication", turned(communication_table(runs)));
+  if (const Table table = memory_table(runs); !table.rows.empty()) text += titled("Memory of rank 0", turned(table));
+  const Table settings = settings_table(runs);
+  if (settings.rows.empty()) return text + fmt::format("\n{}: none\n", settings_title(runs));
+  return text + titled(settings_title(runs), settings);
+}
+
+}  // namespace lockstep::app

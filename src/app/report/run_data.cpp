@@ -1,0 +1,204 @@
+#include "app/report/run_data.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <limits>
+#include <sstream>
+
+#include "app/config_file.h"
+#include "app/settings/keys.h"
+#include "app/start/plan.h"
+#include "base/error.h"
+#include "base/json.h"
+#include "base/median.h"
+#include "layout/pipeline/schedules.h"
+
+namespace lockstep::app {
+namespace {
+
+namespace fs = std::filesystem;
+
+LoggedStep step_of(const Json& line, double microbatches) {
+  // A number that is not finite is null in JSON.
+  const auto number = [&](const char* key) {
+    const Json& value = line.at(key);
+    return value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.number();
+  };
+  const auto at_least_nothing = [](double seconds) { return std::max(0.0, seconds); };
+  LoggedStep step{.step = line.at("step").integer(), .loss = number("loss"), .validation = {}, .exposed = {}};
+  if (const Json& validation = line.at("val_loss"); !validation.is_null()) step.validation = validation.number();
+  step.tokens_per_second = number("tps");
+  step.mfu = number("mfu");
+  step.seconds = number("dt");
+  step.tokens = std::round(step.tokens_per_second * step.seconds);
+  const double update = number("update_seconds"), exposed = number("exposed_seconds");
+  double known = 0;
+  const auto put = [&](StepPart part, double seconds) {
+    step.parts[static_cast<std::size_t>(part)] = seconds;
+    known += seconds;
+  };
+  put(StepPart::forward, microbatches * number("dtf"));
+  put(StepPart::backward, at_least_nothing(microbatches * number("dtb") - update));
+  put(StepPart::exposed, exposed);
+  put(StepPart::update, at_least_nothing(update - exposed));
+  put(StepPart::data, number("data_wait"));
+  put(StepPart::rest, at_least_nothing(step.seconds - known));
+  if (const Json* ranks = line.find("ranks")) {
+    const Json& spread = ranks->at("exposed");
+    step.exposed = {spread.at("min").number(), spread.at("max").number()};
+  }
+  return step;
+}
+
+void read_metrics(const fs::path& path, RunData& run) {
+  std::istringstream lines(io::read_file(path));
+  // A run that is going on may have written half of its last line.
+  for (std::string text; std::getline(lines, text) && !lines.eof();) {
+    const Json line = Json::parse(text, path.string());
+    LoggedStep step = step_of(line, static_cast<double>(run.config.optimizer.gas));
+    while (!run.steps.empty() && run.steps.back().step >= step.step) run.steps.pop_back();  // a resume did them again
+    run.steps.push_back(step);
+    run.name = line.at("run").string();
+  }
+}
+
+/// Adds what is wrong with the folder to `problems`.
+void read_run(const std::string& folder, std::vector<RunData>& runs, std::vector<Problem>& problems) {
+  RunData run{.folder = folder, .label = folder, .name = {}, .config = {}, .resources = {}, .steps = {}};
+  const fs::path recipe = run.folder / "config.toml", metrics = run.folder / "metrics.jsonl";
+  if (!fs::is_regular_file(recipe)) {
+    problems.push_back({fmt::format("{}: no run's folder, for it has no config.toml", folder),
+                        "a folder that lockstep train wrote, as runs/NAME"});
+    return;
+  }
+  try {
+    if (std::vector<Problem> wrong = read_config_file(recipe.string(), run.config); !wrong.empty())
+      throw UserError(std::move(wrong));
+    if (fs::exists(metrics)) read_metrics(metrics, run);
+    if (fs::exists(run.folder / "resources.json")) run.resources = read_resources(run.folder);
+  } catch (const UserError& error) {
+    problems.insert(problems.end(), error.problems().begin(), error.problems().end());
+    return;
+  } catch (const SystemError& error) {
+    problems.push_back({error.what(), "a file that can be read"});
+    return;
+  }
+  if (run.steps.empty()) {
+    problems.push_back({fmt::format("{}: the run has no metrics, so there is nothing to report", folder),
+                        "train it for longer than train.log_interval steps, or with a smaller one"});
+    return;
+  }
+  runs.push_back(std::move(run));
+}
+
+double median_over(const std::vector<LoggedStep>& steps, const auto& figure) {
+  std::vector<double> values;
+  for (std::size_t i = steps.size() > 1 ? 1 : 0; i < steps.size(); ++i) values.push_back(figure(steps[i]));
+  return median_of(std::move(values));
+}
+
+double place_of(const LoggedStep& step, std::int64_t steps, bool by_tokens) {
+  return static_cast<double>(steps) * (by_tokens ? step.tokens : 1);
+}
+
+}  // namespace
+
+std::string_view name_of(StepPart part) {
+  static constexpr std::array<std::string_view, kStepParts> names{"forward", "backward",         "waiting for gradients of ranks",
+                                                                  "update",  "waiting for data", "rest"};
+  return names[static_cast<std::size_t>(part)];
+}
+
+double RunData::tokens_per_second() const {
+  return median_over(steps, [](const LoggedStep& step) { return step.tokens_per_second; });
+}
+double RunData::mfu() const { return steps.back().mfu; }
+double RunData::seconds() const {
+  return median_over(steps, [](const LoggedStep& step) { return step.seconds; });
+}
+
+std::array<double, kStepParts> RunData::account() const {
+  std::array<double, kStepParts> all{};
+  for (std::size_t part = 0; part < kStepParts; ++part)
+    all[part] = median_over(steps, [&](const LoggedStep& step) { return step.parts[part]; });
+  return all;
+}
+
+Series RunData::loss(bool by_tokens) const { return curve(&LoggedStep::loss, by_tokens); }
+
+Series RunData::curve(double LoggedStep::* figure, bool by_tokens) const {
+  Series series{.name = label, .x = {}, .y = {}};
+  for (const LoggedStep& step : steps) {
+    series.x.push_back(place_of(step, step.step, by_tokens));
+    series.y.push_back(step.*figure);
+  }
+  return series;
+}
+
+// A line has the loss of the last evaluation that came before its step.
+Series RunData::validation(bool by_tokens) const {
+  Series series{.name = label + " (validation)", .x = {}, .y = {}};
+  for (const LoggedStep& step : steps) {
+    if (!step.validation) continue;
+    const std::int64_t every = config.train.eval_interval;
+    const double at = place_of(step, (step.step - 1) / every * every, by_tokens);
+    if (!series.x.empty() && series.x.back() == at) continue;
+    series.x.push_back(at);
+    series.y.push_back(*step.validation);
+  }
+  return series;
+}
+
+std::string RunData::layout() const { return layout::describe(layout_of(config, ranks())); }
+
+std::optional<layout::Timeline> RunData::schedule() const {
+  const layout::ParallelPlan plan = layout_of(config, ranks());
+  const layout::NamedSchedule* named = layout::find_schedule(plan.schedule);
+  if (plan.pp == 1 || named == nullptr) return std::nullopt;
+  const layout::PipelineShape shape{.ranks = plan.pp, .chunks = plan.chunks, .microbatches = plan.microbatches};
+  if (!check(*named, shape).empty()) return std::nullopt;
+  const layout::StageMap map = stage_map(*named, shape);
+  return simulate(with_messages(named->passes(shape), map), map);
+}
+
+std::vector<RunData> read_runs(const std::vector<std::string>& folders) {
+  std::vector<RunData> runs;
+  std::vector<Problem> problems;
+  std::vector<fs::path> seen;
+  for (const std::string& folder : folders) {
+    std::error_code ignored;
+    const fs::path real = fs::weakly_canonical(folder, ignored);
+    if (std::ranges::find(seen, real) != seen.end()) {
+      problems.push_back({fmt::format("{}: the run is named twice", folder), "name each run once"});
+      continue;
+    }
+    seen.push_back(real);
+    read_run(folder, runs, problems);
+  }
+  if (!problems.empty()) throw UserError(std::move(problems));
+  return runs;
+}
+
+bool compares_by_tokens(const std::vector<RunData>& runs) {
+  return std::ranges::any_of(runs, [&](const RunData& run) { return run.steps.back().tokens != runs[0].steps.back().tokens; });
+}
+
+std::vector<SettingRow> setting_rows(const std::vector<RunData>& runs) {
+  std::vector<RunConfig> columns;
+  if (runs.size() == 1) columns.emplace_back();
+  for (const RunData& run : runs) columns.push_back(run.config);
+  std::vector<SettingRow> rows;
+  for (const settings::Key& key : settings::keys()) {
+    if (key.name == "log.dir" || key.name == "log.name") continue;
+    SettingRow row{.key = key.name, .values = {}};
+    for (const RunConfig& config : columns) row.values.push_back(settings::shown(key.get(config)));
+    if (std::ranges::any_of(row.values, [&](const std::string& value) { return value != row.values[0]; }))
+      rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+}  // namespace lockstep::app

@@ -1,0 +1,76 @@
+#pragma once
+
+// What runs left in their folders, as a report compares them.
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "app/run_config.h"
+#include "app/start/resources.h"
+#include "base/terminal.h"
+#include "io/file.h"
+#include "layout/pipeline/simulation.h"
+
+namespace lockstep::app {
+
+/// Where rank 0's time in a step goes.
+enum class StepPart : std::uint8_t { forward, backward, exposed, update, data, rest, count };
+inline constexpr auto kStepParts = static_cast<std::size_t>(StepPart::count);
+std::string_view name_of(StepPart part);
+
+/// A line of metrics.jsonl.
+struct LoggedStep {
+  std::int64_t step = 0;
+  double loss = 0;
+  std::optional<double> validation;  ///< of the last evaluation before
+  double tokens_per_second = 0, mfu = 0, seconds = 0;
+  double tokens = 0;                                 ///< of the step, all ranks
+  std::array<double, kStepParts> parts = {};         ///< seconds
+  std::optional<std::pair<double, double>> exposed;  ///< least and greatest of the ranks
+};
+
+struct RunData {
+  io::Path folder;
+  std::string label;  ///< as the user named the folder
+  std::string name;   ///< the run's own
+  RunConfig config;
+  std::optional<Resources> resources;  ///< none: an older version made the run
+  std::vector<LoggedStep> steps;       ///< what a resume did again stands here once
+
+  // Medians over the steps but the first, which warms everything up.
+  double tokens_per_second() const;
+  double mfu() const;
+  double seconds() const;
+  std::array<double, kStepParts> account() const;
+  /// Loss by step, or by tokens.
+  Series loss(bool by_tokens) const;
+  Series validation(bool by_tokens) const;
+  /// Another figure by step or tokens.
+  Series curve(double LoggedStep::* figure, bool by_tokens) const;
+  /// "dp=2 pp=2 (1f1b)".
+  std::string layout() const;
+  std::int64_t ranks() const { return resources ? resources->ranks : 1; }
+  /// Of its pipeline, were all passes as long; none: it has no pipeline, or a schedule from a file.
+  std::optional<layout::Timeline> schedule() const;
+};
+
+/// The runs of these folders. Throws UserError with every folder that is no run's, has no metrics, or is named twice.
+std::vector<RunData> read_runs(const std::vector<std::string>& folders);
+/// Whether losses are to be compared at equal tokens, because steps have different numbers of them.
+bool compares_by_tokens(const std::vector<RunData>& runs);
+
+/// A setting that is not the same everywhere, and its value in each column.
+struct SettingRow {
+  std::string_view key;
+  std::vector<std::string> values;
+};
+/// What differs between the runs; of one run, between it and the defaults, which come first. Where runs lie and what they are
+/// called is left out.
+std::vector<SettingRow> setting_rows(const std::vector<RunData>& runs);
+
+}  // namespace lockstep::app

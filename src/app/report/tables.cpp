@@ -1,0 +1,85 @@
+#include <fmt/format.h>
+
+#include <numeric>
+
+#include "app/report/report_page.h"
+#include "base/units.h"
+
+namespace lockstep::app {
+namespace {
+
+std::string share(double part, double whole) { return whole > 0 ? fmt::format("{:.1f} %", 100 * part / whole) : "-"; }
+std::string bytes_text(std::int64_t bytes) { return format_bytes(static_cast<std::uint64_t>(bytes)); }
+
+}  // namespace
+
+Table summary_table(const std::vector<RunData>& runs) {
+  Table table{.head = {"run", "name", "ranks", "layout", "steps", "tokens", "loss", "validation", "tokens/s", "MFU"}, .rows = {}};
+  for (const RunData& run : runs) {
+    const LoggedStep& last = run.steps.back();
+    table.rows.push_back({run.label, run.name, fmt::format("{}", run.ranks()), run.layout(), format_count(last.step),
+                          format_si(static_cast<double>(last.step) * last.tokens), fmt::format("{:.4f}", last.loss),
+                          last.validation ? fmt::format("{:.4f}", *last.validation) : "-", format_si(run.tokens_per_second()),
+                          fmt::format("{:.1f} %", run.mfu())});
+  }
+  return table;
+}
+
+Table account_table(const std::vector<RunData>& runs) {
+  Table table{.head = {"run", "step"}, .rows = {}};
+  for (std::size_t part = 0; part < kStepParts; ++part) table.head.emplace_back(name_of(static_cast<StepPart>(part)));
+  for (const RunData& run : runs) {
+    const std::array<double, kStepParts> parts = run.account();
+    std::vector<std::string> row{run.label, format_seconds(run.seconds())};
+    for (const double seconds : parts)
+      row.push_back(fmt::format("{} ({})", format_seconds(seconds), share(seconds, run.seconds())));
+    table.rows.push_back(std::move(row));
+  }
+  return table;
+}
+
+Table communication_table(const std::vector<RunData>& runs) {
+  Table table{
+      .head = {"run", "ranks", "waiting for gradients", "of the step", "least and most of all ranks", "pipeline's bubble"},
+      .rows = {}};
+  for (const RunData& run : runs) {
+    const double exposed = run.account()[static_cast<std::size_t>(StepPart::exposed)];
+    const auto& spread = run.steps.back().exposed;
+    const std::optional<layout::Timeline> schedule = run.schedule();
+    table.rows.push_back({run.label, fmt::format("{}", run.ranks()), run.ranks() > 1 ? format_seconds(exposed) : "-",
+                          run.ranks() > 1 ? share(exposed, run.seconds()) : "-",
+                          spread ? fmt::format("{} to {}", format_seconds(spread->first), format_seconds(spread->second)) : "-",
+                          schedule ? fmt::format("{:.1f} %", 100 * bubble(*schedule)) : "-"});
+  }
+  return table;
+}
+
+Table memory_table(const std::vector<RunData>& runs) {
+  Table table{.head = {"run"}, .rows = {}};
+  for (const MemoryKind kind : kMemoryKinds) table.head.emplace_back(name_of(kind));
+  table.head.insert(table.head.end(), {"batches and samples", "all"});
+  for (const RunData& run : runs) {
+    if (!run.resources) continue;
+    std::vector<std::string> row{run.label};
+    for (const std::int64_t bytes : run.resources->taken) row.push_back(bytes_text(bytes));
+    const auto& taken = run.resources->taken;
+    row.push_back(bytes_text(run.resources->beside));
+    row.push_back(bytes_text(std::accumulate(taken.begin(), taken.end(), run.resources->beside)));
+    table.rows.push_back(std::move(row));
+  }
+  return table;
+}
+
+Table settings_table(const std::vector<RunData>& runs) {
+  Table table{.head = {"setting"}, .rows = {}};
+  if (runs.size() == 1) table.head.emplace_back("default");
+  for (const RunData& run : runs) table.head.push_back(run.label);
+  for (SettingRow& row : setting_rows(runs)) {
+    std::vector<std::string> cells{std::string(row.key)};
+    cells.insert(cells.end(), row.values.begin(), row.values.end());
+    table.rows.push_back(std::move(cells));
+  }
+  return table;
+}
+
+}  // namespace lockstep::app
