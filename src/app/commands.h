@@ -16,6 +16,7 @@ Command bench_command();
 Command plan_command();
 Command verify_command();
 Command report_command();
+Command sweep_command();
 Command launch_command();
 Command doctor_command();
 Command test_dist_command();

@@ -6,9 +6,9 @@
 int main(int argc, char** argv) {
   using namespace lockstep::app;
   set_up_process();
-  const std::vector<Command> commands = {prepare_command(),  train_command(),   generate_command(), eval_command(),
-                                         inspect_command(),  convert_command(), bench_command(),    plan_command(),
-                                         verify_command(),   report_command(),  launch_command(),   doctor_command(),
-                                         test_dist_command()};
+  const std::vector<Command> commands = {prepare_command(), train_command(),    generate_command(), eval_command(),
+                                         inspect_command(), convert_command(),  bench_command(),    plan_command(),
+                                         verify_command(),  report_command(),   sweep_command(),    launch_command(),
+                                         doctor_command(),  test_dist_command()};
   return run_program(commands, {argv + 1, argv + argc});
 }

@@ -20,7 +20,6 @@
 #include "base/units.h"
 #include "comm/mpi/mpi_job.h"
 #include "comm/text.h"
-#include "data/prepare/dataset.h"
 #include "data/token_description.h"
 
 namespace lockstep::app {
@@ -71,26 +70,16 @@ void dry_run(const RunConfig& config, std::int64_t vocabulary, Session& session)
   demand_memory({config, settings, groups.at(), session.runtime().device(), ledger}, session.world());
 }
 
-// Where the configuration names a dataset, its tokens are fetched and prepared.
-void prepare_data(const RunConfig& config, Log& log) {
-  if (config.data.dir) return;
-  data::DatasetRequest request;
-  request.name = config.data.dataset;
-  request.folder = data_folder(config);
-  request.file = config.data.file;
-  data::ensure_dataset(request, log);
-}
-
 int run(const Arguments& arguments) {
   const double started = now_seconds();
   settings::Sources sources;
   bool dry = false;
-  RankOptions ranks;
+  std::int64_t ranks = 1;
   CommandLine line(
       "train",
       "Train a model. Settings are group.key=value words or bundles group=option; `lockstep help config` lists them all.");
   sources.declare(line);
-  line.option("--ranks", ranks.ranks, "N", "ranks, each a thread of this process with its share of the cores");
+  line.option("--ranks", ranks, "N", "ranks, each a thread of this process with its share of the cores");
   line.flag("--dry-run", dry, "resolve the settings, print them with the parameter and memory accounting, and stop");
   line.note(
       "examples:\n"
@@ -101,7 +90,7 @@ int run(const Arguments& arguments) {
       "Stop with Ctrl-C at any time: the step ends, everything is saved, and the run goes on with train.init_from=resume.");
   if (!line.parse(arguments)) return 0;
   const auto job = comm::find_mpi_job();
-  const std::int64_t started_with = job ? job->ranks : ranks.ranks;
+  const std::int64_t started_with = job ? job->ranks : ranks;
   sources.ranks = started_with;
   const settings::Resolved resolved = settings::resolve(sources, [&](const RunConfig& config) {
     std::vector<Problem> problems = check_roles(config, started_with);
@@ -112,13 +101,7 @@ int run(const Arguments& arguments) {
   if (!dry) {
     if (std::vector<Problem> problems = check_runnable(config); !problems.empty()) throw UserError(std::move(problems));
   }
-  ranks.servers = servers_of(config);
-  ranks.threads = config.train.threads.value_or(0);
-  ranks.isa = isa_of(config);
-  ranks.products = products_of(config);
-  ranks.bf16 = bf16_order_of(config);
-  ranks.device = config.train.device.value_or("");
-  ranks.timeout = config.comm.timeout;
+  RankOptions start = rank_options(config, ranks);
   Log log;
   if (is_first_process()) {
     for (const std::string& warning : resolved.warnings) log.warning(warning);
@@ -126,13 +109,13 @@ int run(const Arguments& arguments) {
   }
   if (dry) {
     const std::int64_t vocabulary = known_vocabulary(config);
-    run_on_ranks(ranks, [&](Session& session) { dry_run(config, vocabulary, session); });
+    run_on_ranks(start, [&](Session& session) { dry_run(config, vocabulary, session); });
     return 0;
   }
-  ranks.prepare = [&] { prepare_data(config, log); };
+  start.prepare = [&] { prepare_data(config, log); };
   const std::string name = run_name_from_time();
   bool diverged = false;
-  run_on_ranks(ranks, [&](Session& session) {
+  run_on_ranks(start, [&](Session& session) {
     // mpiexec gives every rank a terminal of its own, which no person reads.
     const bool live = is_terminal(stdout) && session.transport() != Transport::mpi;
     // The clocks of other processes may say something else.

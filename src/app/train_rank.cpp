@@ -22,6 +22,7 @@
 #include "app/start/training_data.h"
 #include "comm/agreement.h"
 #include "data/corpus.h"
+#include "data/prepare/dataset.h"
 #include "data/shards.h"
 #include "device/choose_device.h"
 #include "lab/machine.h"
@@ -287,6 +288,26 @@ train::TrainingHistory train_rank(RunConfig config, const TrainCall& call, Sessi
   train::TrainingHistory history = train_run(run, roles, groups);
   if (session.lead()) print_summary(history, run.folder.path(), run.config, session, call.out);
   return history;
+}
+
+RankOptions rank_options(const RunConfig& config, std::int64_t ranks) {
+  return {.ranks = ranks,
+          .servers = servers_of(config),
+          .threads = config.train.threads.value_or(0),
+          .isa = isa_of(config),
+          .products = products_of(config),
+          .bf16 = bf16_order_of(config),
+          .device = config.train.device.value_or(""),
+          .timeout = config.comm.timeout};
+}
+
+void prepare_data(const RunConfig& config, Log& log) {
+  if (config.data.dir) return;
+  data::DatasetRequest request;
+  request.name = config.data.dataset;
+  request.folder = data_folder(config);
+  request.file = config.data.file;
+  data::ensure_dataset(request, log);
 }
 
 train::EngineConfig engine_config(const RunConfig& config, std::int64_t vocabulary) {

@@ -22,6 +22,11 @@ struct TrainCall {
   std::FILE* out = stdout;  ///< for log and summary; outlives the run
 };
 
+/// How `ranks` ranks, servers included, are started for these settings.
+RankOptions rank_options(const RunConfig& config, std::int64_t ranks);
+/// Where the settings name a data set, its tokens are fetched and prepared.
+void prepare_data(const RunConfig& config, Log& log);
+
 /// The engine's settings for these settings and a vocabulary.
 train::EngineConfig engine_config(const RunConfig& config, std::int64_t vocabulary);
 

@@ -163,15 +163,7 @@ class Bench {
     train::TrainingHistory history;
     const std::unique_ptr<std::FILE, int (*)(std::FILE*)> log(std::fopen((place_.path() / "log.txt").c_str(), "w"), std::fclose);
     if (log == nullptr) throw SystemError(fmt::format("{}/log.txt cannot be written", place_.path().string()));
-    const std::int64_t servers = servers_of(config);
-    const RankOptions ranks{.ranks = options_.ranks + servers,
-                            .servers = servers,
-                            .threads = config.train.threads.value_or(0),
-                            .isa = isa_of(config),
-                            .products = products_of(config),
-                            .bf16 = bf16_order_of(config),
-                            .timeout = config.comm.timeout};
-    run_on_ranks(ranks, [&](Session& session) {
+    run_on_ranks(rank_options(config, options_.ranks + servers_of(config)), [&](Session& session) {
       train::TrainingHistory own = train_rank(
           config, {.arguments = {"bench", "staleness"}, .started = now_seconds(), .name = "", .out = log.get()}, session);
       if (session.lead()) history = std::move(own);

@@ -1,0 +1,213 @@
+// `lockstep sweep`: one or a few settings at a time, measured and ranked.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <numeric>
+
+#include "app/build_info.h"
+#include "app/command_line.h"
+#include "app/commands.h"
+#include "app/report/run_data.h"
+#include "app/settings/keys.h"
+#include "app/sweep/sweep_plan.h"
+#include "app/sweep/sweep_results.h"
+#include "app/train_rank.h"
+#include "base/timer.h"
+#include "base/units.h"
+#include "comm/mpi/mpi_job.h"
+#include "io/new_folder.h"
+#include "lab/collectives/bench_collectives.h"
+
+namespace lockstep::app {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Options {
+  std::vector<std::string> files, words;
+  std::int64_t ranks = 1, steps = 20, repeats = 3;
+  std::string out;
+};
+
+bool parse(const Arguments& arguments, Options& options) {
+  CommandLine line(
+      "sweep",
+      "Trains short runs that differ in a few settings, in turns (repeat 1 of all, then repeat 2, ...), and ranks them by "
+      "throughput, with the loss at equal tokens beside it. One that was interrupted goes on with the same command.");
+  line.option("--config", options.files, "FILE", "settings of all runs from a TOML file");
+  line.overrides(options.words,
+                 "a setting of all runs; KEY=a,b,c, KEY=a;b;c or KEY=lo:hi:step: what differs; ranks=1,2 differs in ranks");
+  line.option("--ranks", options.ranks, "N", "ranks of every run, each a thread of this process");
+  line.option("--steps", options.steps, "N", "optimizer steps of a run");
+  line.option("--repeats", options.repeats, "N", "runs of each combination");
+  line.option("--out", options.out, "DIR", "where runs and tables go, and where a sweep goes on");
+  line.note(
+      "examples:\n"
+      "  lockstep sweep data.dir=data/fortunes model.batch_size=4,8,16 --out sweeps/batch\n"
+      "  lockstep sweep --config configs/shakespeare-char.toml ranks=1,2 memory.zero=0:3:1 --steps 30 --out sweeps/zero\n"
+      "docs/sweep.md says how it measures.");
+  return line.parse(arguments);
+}
+
+std::vector<Problem> check(const Options& options) {
+  std::vector<Problem> problems;
+  if (comm::find_mpi_job())
+    problems.push_back({"sweep under mpiexec: its ranks are threads of one process", "start it without mpiexec or srun"});
+  if (options.steps < 2 || options.steps > 1000000) {
+    problems.push_back(
+        {fmt::format("--steps {}: must be from 2 to 1,000,000; the first one warms up", options.steps), "--steps 20"});
+  }
+  if (options.repeats < 1 || options.repeats > 1000)
+    problems.push_back({fmt::format("--repeats {}: must be from 1 to 1000", options.repeats), "--repeats 3"});
+  if (options.ranks < 1 || options.ranks > 1024)
+    problems.push_back({fmt::format("--ranks {}: must be from 1 to 1024", options.ranks), "--ranks 2"});
+  if (options.out.empty()) problems.push_back({"--out DIR is missing", "--out sweeps/first"});
+  if (std::error_code error; fs::exists(options.out, error) && !fs::is_directory(options.out, error))
+    problems.push_back({fmt::format("--out {}: is no folder", options.out), "a folder, or a name that is free"});
+  return problems;
+}
+
+std::vector<SweepPoint> points_of(const Options& options) {
+  std::vector<Problem> problems = check(options);
+  SweepRequest request{.words = sweep_words(options.words, problems),
+                       .files = options.files,
+                       .ranks = std::clamp<std::int64_t>(options.ranks, 1, 1024),
+                       .steps = std::clamp<std::int64_t>(options.steps, 2, 1000000)};
+  if (request.words.axes.empty() && problems.empty())
+    problems.push_back({"nothing is swept", "name several values of a setting: model.batch_size=4,8"});
+  std::vector<SweepPoint> points;
+  try {
+    points = sweep_points(request);
+  } catch (const UserError& error) {
+    problems.insert(problems.end(), error.problems().begin(), error.problems().end());
+  }
+  if (!problems.empty()) throw UserError(std::move(problems));
+  return points;
+}
+
+/// Everything that its figures follow from, but for the machine.
+Json definition_of(const Options& options, const std::vector<SweepPoint>& points) {
+  Json::Array all;
+  for (const SweepPoint& point : points) {
+    all.emplace_back(Json::Object{{"ranks", point.ranks}, {"settings", to_json(point.config)}});
+  }
+  return Json::Object{{"version", std::string(kVersion)}, {"steps", options.steps}, {"points", Json(std::move(all))}};
+}
+
+/// What is there already, or a new one.
+SweepResults begin(const Options& options, const std::vector<SweepPoint>& points) {
+  const Json definition = definition_of(options, points);
+  if (std::optional<SweepResults> before = load_sweep(options.out)) {
+    if (before->definition.dump() == definition.dump()) return *std::move(before);
+    throw UserError(fmt::format("{} has another sweep: other settings, values, steps or another version", options.out),
+                    "another --out, or the command that it was begun with");
+  }
+  SweepResults results{.definition = definition, .points = {}, .all_reduce = {}, .runs = {}};
+  for (const SweepPoint& point : points) results.points.push_back(point.label);
+  return results;
+}
+
+AllReduceSpread all_reduce_spread(std::int64_t ranks) {
+  constexpr std::int64_t bytes = 1 << 20;
+  AllReduceSpread spread{.ranks = ranks, .bytes = bytes};
+  run_on_ranks({.ranks = ranks}, [&](Session& session) {
+    lab::CollectiveReport report;
+    lab::bench_collectives({.ops = {comm::Collective::all_reduce}, .bytes = {bytes}, .trials = 20}, session.runtime(),
+                           session.world(), report);
+    if (!session.lead() || report.rows.empty()) return;
+    const auto [least, greatest] = std::ranges::minmax(report.rows[0].slowest);
+    spread.least = least;
+    spread.median = report.rows[0].median_seconds();
+    spread.greatest = greatest;
+  });
+  return spread;
+}
+
+/// Before a sweep over ranks: how much their exchange differs by itself.
+void measure_exchange(SweepResults& results, const std::vector<SweepPoint>& points, const io::Path& folder) {
+  const auto other = [&](const SweepPoint& point) { return point.ranks != points[0].ranks; };
+  if (!std::ranges::any_of(points, other)) return;
+  for (const SweepPoint& point : points) {
+    const auto known = std::ranges::find(results.all_reduce, point.ranks, &AllReduceSpread::ranks);
+    if (point.ranks == 1 || known != results.all_reduce.end()) continue;
+    const AllReduceSpread spread = results.all_reduce.emplace_back(all_reduce_spread(point.ranks));
+    fmt::print("all_reduce of {} on {} ranks: {} (from {} to {})\n", format_bytes(static_cast<std::uint64_t>(spread.bytes)),
+               spread.ranks, format_seconds(spread.median), format_seconds(spread.least), format_seconds(spread.greatest));
+    std::fflush(stdout);
+    save(results, folder);
+  }
+}
+
+/// One run; nothing where the user stopped it. Its checkpoints are deleted.
+std::optional<SweepRun> measure(const SweepPoint& point, std::size_t number, std::int64_t repeat, const io::Path& folder) {
+  const io::Path run_folder = folder / "runs" / fmt::format("{}-{}", number + 1, repeat + 1);
+  if (fs::exists(run_folder)) io::remove_folder(run_folder);
+  fs::create_directories(run_folder.parent_path());
+  RunConfig config = point.config;
+  config.log.dir = run_folder.string();
+  config.log.name = point.label;
+  const io::Path log_file = folder / "runs" / fmt::format("{}-{}.log", number + 1, repeat + 1);
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> log(std::fopen(log_file.c_str(), "w"), std::fclose);
+  if (log == nullptr) throw SystemError(fmt::format("{} cannot be written", log_file.string()));
+  train::TrainingHistory history;
+  RankOptions ranks = rank_options(config, point.ranks);
+  ranks.prepare = [&] {
+    Log data_log(log.get());
+    prepare_data(config, data_log);
+  };
+  run_on_ranks(ranks, [&](Session& session) {
+    train::TrainingHistory own =
+        train_rank(config, {.arguments = {"sweep"}, .started = now_seconds(), .name = "", .out = log.get()}, session);
+    if (session.lead()) history = std::move(own);
+  });
+  if (history.stopped) return std::nullopt;
+  if (fs::exists(run_folder / "checkpoints")) io::remove_folder(run_folder / "checkpoints");
+  const RunData data = read_runs({run_folder.string()}).front();
+  SweepRun run{.point = number,
+               .repeat = repeat,
+               .tokens_per_second = data.tokens_per_second(),
+               .mfu = data.mfu(),
+               .step_tokens = data.steps.back().tokens,
+               .losses = {}};
+  if (data.resources) run.bytes = std::reduce(data.resources->taken.begin(), data.resources->taken.end(), data.resources->beside);
+  for (const LoggedStep& step : data.steps) run.losses.push_back(step.loss);
+  return run;
+}
+
+int sweep(const Arguments& arguments) {
+  Options options;
+  if (!parse(arguments, options)) return 0;
+  const std::vector<SweepPoint> points = points_of(options);
+  SweepResults results = begin(options, points);
+  const std::size_t all = points.size() * static_cast<std::size_t>(options.repeats);
+  if (!results.runs.empty()) fmt::print("{} goes on: {} of {} runs are there\n", options.out, results.runs.size(), all);
+  fs::create_directories(options.out);
+  measure_exchange(results, points, options.out);
+  for (std::int64_t repeat = 0; repeat < options.repeats; ++repeat) {
+    for (std::size_t point = 0; point < points.size(); ++point) {
+      if (results.has(point, repeat)) continue;
+      std::optional<SweepRun> run = measure(points[point], point, repeat, options.out);
+      if (!run) {
+        fmt::print("Stopped after {} of {} runs; go on with the same command\n", results.runs.size(), all);
+        return 0;
+      }
+      fmt::print("repeat {} of {}: {}: {} tokens/s\n", repeat + 1, options.repeats, points[point].label,
+                 format_si(run->tokens_per_second));
+      std::fflush(stdout);
+      results.runs.push_back(*std::move(run));
+      save(results, options.out);
+    }
+  }
+  fmt::print("\n{}Wrote {}/sweep.json and sweep.csv\n", to_text(results), options.out);
+  return 0;
+}
+
+}  // namespace
+
+Command sweep_command() { return {"sweep", "measure and rank values of a few settings", sweep, true}; }
+
+}  // namespace lockstep::app

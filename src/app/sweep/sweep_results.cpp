@@ -1,0 +1,200 @@
+#include "app/sweep/sweep_results.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <limits>
+#include <numeric>
+
+#include "base/error.h"
+#include "base/median.h"
+#include "base/units.h"
+
+namespace lockstep::app {
+namespace {
+
+constexpr const char* kFile = "sweep.json";
+
+std::vector<const SweepRun*> runs_of(const SweepResults& results, std::size_t point) {
+  std::vector<const SweepRun*> runs;
+  for (const SweepRun& run : results.runs) {
+    if (run.point == point) runs.push_back(&run);
+  }
+  return runs;
+}
+
+double loss_at(const SweepRun& run, double tokens) {
+  const auto steps = std::clamp<std::int64_t>(std::llround(tokens / run.step_tokens), 1, std::ssize(run.losses));
+  const std::int64_t last = std::max<std::int64_t>(1, steps / 10);
+  const auto end = run.losses.begin() + steps;
+  return std::accumulate(end - last, end, 0.0) / static_cast<double>(last);
+}
+
+SweepRow row_of(const SweepResults& results, std::size_t point, double tokens) {
+  std::vector<double> rates, mfus, losses;
+  SweepRow row{.point = point};
+  for (const SweepRun* run : runs_of(results, point)) {
+    rates.push_back(run->tokens_per_second);
+    mfus.push_back(run->mfu);
+    losses.push_back(loss_at(*run, tokens));
+    row.bytes = run->bytes;
+  }
+  row.repeats = std::ssize(rates);
+  row.least = std::ranges::min(rates);
+  row.greatest = std::ranges::max(rates);
+  row.median = median_of(std::move(rates));
+  row.mfu = median_of(std::move(mfus));
+  if (std::ranges::all_of(losses, [](double loss) { return std::isfinite(loss); })) row.loss = median_of(std::move(losses));
+  return row;
+}
+
+Json to_json(const SweepRun& run) {
+  Json::Array losses;
+  for (const double loss : run.losses) losses.emplace_back(loss);
+  return Json::Object{{"point", static_cast<std::int64_t>(run.point)},
+                      {"repeat", run.repeat},
+                      {"tokens_per_second", run.tokens_per_second},
+                      {"mfu", run.mfu},
+                      {"step_tokens", run.step_tokens},
+                      {"bytes", run.bytes},
+                      {"losses", Json(std::move(losses))}};
+}
+
+SweepRun run_from(const Json& json) {
+  SweepRun run{.point = static_cast<std::size_t>(json.at("point").integer()),
+               .repeat = json.at("repeat").integer(),
+               .tokens_per_second = json.at("tokens_per_second").number(),
+               .mfu = json.at("mfu").number(),
+               .step_tokens = json.at("step_tokens").number(),
+               .bytes = json.at("bytes").integer(),
+               .losses = {}};
+  for (const Json& loss : json.at("losses").array())
+    run.losses.push_back(loss.is_null() ? std::numeric_limits<double>::quiet_NaN() : loss.number());
+  return run;
+}
+
+Json ranking_json(const SweepResults& results) {
+  Json::Array rows;
+  for (const SweepRow& row : ranking(results)) {
+    rows.emplace_back(Json::Object{{"point", results.points[row.point]},
+                                   {"repeats", row.repeats},
+                                   {"tokens_per_second", row.median},
+                                   {"least", row.least},
+                                   {"greatest", row.greatest},
+                                   {"mfu", row.mfu},
+                                   {"bytes", row.bytes},
+                                   {"loss", row.loss ? Json(*row.loss) : Json()},
+                                   {"within_noise_of_fastest", row.noisy}});
+  }
+  return rows;
+}
+
+Json to_json(const SweepResults& results) {
+  Json::Array labels, spreads, runs;
+  for (const std::string& label : results.points) labels.emplace_back(label);
+  for (const AllReduceSpread& one : results.all_reduce) {
+    spreads.emplace_back(Json::Object{
+        {"ranks", one.ranks}, {"bytes", one.bytes}, {"least", one.least}, {"median", one.median}, {"greatest", one.greatest}});
+  }
+  for (const SweepRun& run : results.runs) runs.push_back(to_json(run));
+  return Json::Object{{"definition", results.definition},
+                      {"points", Json(std::move(labels))},
+                      {"all_reduce_seconds", Json(std::move(spreads))},
+                      {"equal_tokens", equal_tokens(results)},
+                      {"ranking", ranking_json(results)},
+                      {"runs", Json(std::move(runs))}};
+}
+
+std::string to_csv(const SweepResults& results) {
+  std::string text = "point,repeats,tokens_per_second,least,greatest,mfu,bytes,loss,within_noise_of_fastest\n";
+  for (const SweepRow& row : ranking(results)) {
+    std::string label = results.points[row.point];
+    for (std::size_t at = label.find('"'); at != std::string::npos; at = label.find('"', at + 2)) label.insert(at, 1, '"');
+    text += fmt::format("\"{}\",{},{},{},{},{},{},{},{}\n", label, row.repeats, row.median, row.least, row.greatest, row.mfu,
+                        row.bytes, row.loss ? fmt::format("{}", *row.loss) : "", row.noisy);
+  }
+  return text;
+}
+
+std::string verdict(const SweepRow& row, const SweepRow& best) {
+  if (row.point == best.point) return "fastest";
+  const std::string less = fmt::format("{:.1f} % slower", 100 * (1 - row.median / best.median));
+  if (row.repeats < 2 || best.repeats < 2) return less + ", noise unknown";
+  return row.noisy ? "within the noise of the fastest" : less;
+}
+
+}  // namespace
+
+bool SweepResults::has(std::size_t point, std::int64_t repeat) const {
+  return std::ranges::any_of(runs, [&](const SweepRun& run) { return run.point == point && run.repeat == repeat; });
+}
+
+double equal_tokens(const SweepResults& results) {
+  double tokens = results.runs.empty() ? 0 : std::numeric_limits<double>::infinity();
+  for (const SweepRun& run : results.runs) tokens = std::min(tokens, run.step_tokens * static_cast<double>(run.losses.size()));
+  return tokens;
+}
+
+std::vector<SweepRow> ranking(const SweepResults& results) {
+  const double tokens = equal_tokens(results);
+  std::vector<SweepRow> rows;
+  for (std::size_t point = 0; point < results.points.size(); ++point) {
+    if (!runs_of(results, point).empty()) rows.push_back(row_of(results, point, tokens));
+  }
+  std::ranges::stable_sort(rows, std::ranges::greater(), &SweepRow::median);
+  for (SweepRow& row : rows) {
+    const SweepRow& best = rows.front();
+    row.noisy = row.point != best.point && row.repeats > 1 && best.repeats > 1 && row.greatest >= best.least;
+  }
+  return rows;
+}
+
+void save(const SweepResults& results, const io::Path& folder) {
+  io::replace_file(folder / "sweep.csv", to_csv(results));
+  io::replace_file(folder / kFile, to_json(results).dump(1) + "\n");
+}
+
+std::optional<SweepResults> load_sweep(const io::Path& folder) {
+  const io::Path path = folder / kFile;
+  if (!std::filesystem::exists(path)) return std::nullopt;
+  const Json json = Json::parse(io::read_file(path), path.string());
+  SweepResults results{.definition = json.at("definition"), .points = {}, .all_reduce = {}, .runs = {}};
+  for (const Json& label : json.at("points").array()) results.points.push_back(label.string());
+  for (const Json& one : json.at("all_reduce_seconds").array()) {
+    results.all_reduce.push_back({one.at("ranks").integer(), one.at("bytes").integer(), one.at("least").number(),
+                                  one.at("median").number(), one.at("greatest").number()});
+  }
+  for (const Json& run : json.at("runs").array()) {
+    results.runs.push_back(run_from(run));
+    const SweepRun& last = results.runs.back();
+    if (last.point >= results.points.size() || last.losses.empty() || !(last.step_tokens > 0))
+      throw UserError(fmt::format("{}: run {} is no run of this sweep", path.string(), results.runs.size()), "another --out");
+  }
+  return results;
+}
+
+std::string to_text(const SweepResults& results) {
+  std::size_t width = 5;
+  for (const std::string& label : results.points) width = std::max(width, label.size());
+  std::string text;
+  for (const AllReduceSpread& one : results.all_reduce) {
+    text += fmt::format("all_reduce of {} on {} ranks: {} (from {} to {})\n", format_bytes(static_cast<std::uint64_t>(one.bytes)),
+                        one.ranks, format_seconds(one.median), format_seconds(one.least), format_seconds(one.greatest));
+  }
+  const std::vector<SweepRow> rows = ranking(results);
+  text += fmt::format("{:>4}  {:<{}}  {:>10} {:>8} {:>7} {:>8} {:>11}  {}\n", "rank", "point", width, "tokens/s", "spread", "MFU",
+                      "loss", "memory", "");
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const SweepRow& row = rows[i];
+    text += fmt::format("{:>4}  {:<{}}  {:>10} {:>6.1f} % {:>5.1f} % {:>8} {:>11}  {}\n", i + 1, results.points[row.point], width,
+                        format_si(row.median), 100 * (row.greatest - row.least) / row.median, row.mfu,
+                        row.loss ? fmt::format("{:.4f}", *row.loss) : "none", format_bytes(static_cast<std::uint64_t>(row.bytes)),
+                        verdict(row, rows.front()));
+  }
+  return text + fmt::format("tokens/s: medians of the repeats; loss: after {} tokens each; memory: of rank 0\n",
+                            format_si(equal_tokens(results)));
+}
+
+}  // namespace lockstep::app

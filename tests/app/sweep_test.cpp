@@ -1,0 +1,193 @@
+// Sweeps: which runs they are made of, what their figures say, and how they go on, as a user types them.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "app/sweep/sweep_plan.h"
+#include "app/sweep/sweep_results.h"
+#include "app/train_command.h"
+
+namespace lockstep::app {
+namespace {
+
+Outcome sweep(std::vector<std::string> words) {
+  const std::vector<Command> commands = {sweep_command()};
+  words.insert(words.begin(), "sweep");
+  testing::internal::CaptureStdout();
+  testing::internal::CaptureStderr();
+  Outcome outcome;
+  outcome.code = run_program(commands, words);
+  std::fflush(stdout);
+  outcome.out = testing::internal::GetCapturedStdout();
+  outcome.err = testing::internal::GetCapturedStderr();
+  return outcome;
+}
+
+std::vector<std::string> values_of(const std::string& word) {
+  std::vector<Problem> problems;
+  const SweepWords words = sweep_words({word}, problems);
+  EXPECT_TRUE(problems.empty()) << problems[0].message;
+  return words.axes.empty() ? std::vector<std::string>() : words.axes[0].values;
+}
+
+using Values = std::vector<std::string>;
+
+TEST(SweepWords, ListsAndRangesNameSeveralValues) {
+  EXPECT_EQ(values_of("model.batch_size=4,8"), (Values{"4", "8"}));
+  EXPECT_EQ(values_of("model.batch_size=4:16:4"), (Values{"4", "8", "12", "16"}));
+  EXPECT_EQ(values_of("optimizer.learning_rate=0.001:0.003:0.001"), (Values{"0.001", "0.002", "0.003"}));
+  EXPECT_EQ(values_of("parallel.schedule=gpipe,1f1b"), (Values{"gpipe", "1f1b"}));
+  EXPECT_EQ(values_of("parallel.split=3,1;2,2"), (Values{"3,1", "2,2"}));
+  EXPECT_EQ(values_of("parallel.schedule=file:a.csv;1f1b"), (Values{"file:a.csv", "1f1b"}));
+  EXPECT_EQ(values_of("ranks=2"), (Values{"2"}));
+  EXPECT_TRUE(values_of("model.batch_size=4").empty());
+  EXPECT_TRUE(values_of("parallel.schedule=file:a.csv").empty());
+}
+
+TEST(SweepPoints, AreAllCombinationsTheFirstSlowest) {
+  std::vector<Problem> problems;
+  const SweepRequest request{
+      .words = sweep_words({"ranks=1,2", "model.batch_size=4,6,8", "model.n_layer=2"}, problems), .files = {}, .steps = 5};
+  const std::vector<SweepPoint> points = sweep_points(request);
+  ASSERT_EQ(points.size(), 6U);
+  EXPECT_EQ(points[1].label, "ranks=1 model.batch_size=6");
+  EXPECT_EQ(points[3].label, "ranks=2 model.batch_size=4");
+  EXPECT_EQ(points[3].ranks, 2);
+  EXPECT_EQ(points[4].config.model.batch_size, 6);
+  EXPECT_EQ(points[4].config.model.n_layer, 2);
+  EXPECT_EQ(points[4].config.train.max_iters, 5);
+}
+
+SweepRun run(std::size_t point, std::int64_t repeat, double rate, double step_tokens, std::vector<double> losses) {
+  return {point, repeat, rate, 50, step_tokens, 1000, std::move(losses)};
+}
+
+TEST(SweepRanking, IsByMediansAndKnowsTheNoise) {
+  SweepResults results;
+  results.points = {"a", "b", "c"};
+  for (const double rate : {90.0, 100.0, 110.0}) results.runs.push_back(run(0, std::ssize(results.runs), rate, 10, {3, 2, 1}));
+  for (const double rate : {95.0, 105.0, 200.0}) results.runs.push_back(run(1, std::ssize(results.runs), rate, 10, {3, 2, 1}));
+  for (const double rate : {50.0, 60.0, 70.0}) results.runs.push_back(run(2, std::ssize(results.runs), rate, 10, {3, 2, 1}));
+  const std::vector<SweepRow> rows = ranking(results);
+  ASSERT_EQ(rows.size(), 3U);
+  EXPECT_EQ(rows[0].point, 1U);
+  EXPECT_EQ(rows[0].median, 105);
+  EXPECT_EQ(rows[1].point, 0U);
+  EXPECT_TRUE(rows[1].noisy);
+  EXPECT_FALSE(rows[2].noisy);
+  const std::string text = to_text(results);
+  EXPECT_NE(text.find("within the noise of the fastest"), std::string::npos) << text;
+  EXPECT_NE(text.find("42.9 % slower"), std::string::npos) << text;
+  results.runs.resize(4);
+  EXPECT_NE(to_text(results).find("noise unknown"), std::string::npos);
+}
+
+TEST(SweepRanking, ComparesLossesAtEqualTokens) {
+  SweepResults results;
+  results.points = {"small", "large", "diverged"};
+  results.runs = {run(0, 0, 1, 10, {9, 8, 7, 6}), run(1, 0, 2, 20, {5, 4, 3, 2}), run(2, 0, 3, 20, {5, std::nan(""), 3, 2})};
+  EXPECT_EQ(equal_tokens(results), 40);
+  const std::vector<SweepRow> rows = ranking(results);
+  EXPECT_FALSE(rows[0].loss);
+  EXPECT_EQ(rows[1].loss, 4);
+  EXPECT_EQ(rows[2].loss, 6);
+}
+
+class SweepCommand : public TrainCommand {
+ protected:
+  std::vector<std::string> swept(std::vector<std::string> more) const {
+    std::vector<std::string> all{"data.dir=" + (folder_ / "data").string(),
+                                 "model.n_layer=1",
+                                 "model.n_head=1",
+                                 "model.n_embd=8",
+                                 "model.block_size=8",
+                                 "train.threads=1"};
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  }
+  std::string out() const { return (folder_ / "sweep").string(); }
+};
+
+TEST_F(SweepCommand, MeasuresInTurnsAndGoesOnWhereItStopped) {
+  const std::vector<std::string> words = swept({"model.batch_size=2,4", "--steps", "3", "--repeats", "2", "--out", out()});
+  const Outcome first = sweep(words);
+  ASSERT_EQ(first.code, 0) << first.err;
+  const std::size_t second_point = first.out.find("repeat 1 of 2: model.batch_size=4"), turn = first.out.find("repeat 2 of 2");
+  EXPECT_LT(second_point, turn);
+  EXPECT_NE(turn, std::string::npos) << first.out;
+  const Json json = Json::parse(file("sweep/sweep.json"));
+  ASSERT_EQ(json.at("runs").array().size(), 4U);
+  EXPECT_EQ(json.at("equal_tokens").number(), 3 * 2 * 8);
+  EXPECT_EQ(json.at("runs").array()[0].at("losses").array().size(), 3U);
+  EXPECT_EQ(std::ranges::count(file("sweep/sweep.csv"), '\n'), 3);
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "sweep/runs/1-1/checkpoints"));
+
+  SweepResults cut = *load_sweep(out());
+  EXPECT_EQ(cut.runs[0].losses, cut.runs[2].losses) << "repeats learn the same";
+  const double rate = cut.runs[0].tokens_per_second;
+  cut.runs.resize(1);
+  save(cut, out());
+  const Outcome resumed = sweep(words);
+  ASSERT_EQ(resumed.code, 0) << resumed.err;
+  EXPECT_NE(resumed.out.find("goes on: 1 of 4 runs are there"), std::string::npos) << resumed.out;
+  EXPECT_EQ(load_sweep(out())->runs.size(), 4U);
+  EXPECT_EQ(load_sweep(out())->runs[0].tokens_per_second, rate);
+
+  const Outcome other = sweep(swept({"model.batch_size=2,6", "--steps", "3", "--repeats", "2", "--out", out()}));
+  EXPECT_EQ(other.code, 2);
+  EXPECT_NE(other.err.find("has another sweep"), std::string::npos) << other.err;
+}
+
+TEST_F(SweepCommand, OverRanksItMeasuresTheirExchangeFirst) {
+  const Outcome done = sweep(swept({"ranks=1,2", "model.batch_size=2", "--steps", "2", "--repeats", "1", "--out", out()}));
+  ASSERT_EQ(done.code, 0) << done.err;
+  EXPECT_LT(done.out.find("all_reduce of 1.00 MiB on 2 ranks"), done.out.find("repeat 1 of 1")) << done.out;
+  const SweepResults results = *load_sweep(out());
+  ASSERT_EQ(results.all_reduce.size(), 1U);
+  EXPECT_GT(results.all_reduce[0].median, 0);
+  EXPECT_LE(results.all_reduce[0].least, results.all_reduce[0].greatest);
+}
+
+TEST_F(SweepCommand, TellsEverythingThatIsWrongBeforeAnythingRuns) {
+  const Outcome refused = sweep(swept({"model.bach_size=2,4", "optimizer.gas=8:2:1", "model.n_head=1:x:2", "model.batch_size=4,4",
+                                       "model.dropout=,", "log.dir=here", "--steps", "1", "--repeats", "0"}));
+  EXPECT_EQ(refused.code, 2);
+  for (const char* text :
+       {"unknown setting model.bach_size", "did you mean model.batch_size?", "optimizer.gas=8:2:1: the range is empty",
+        "model.n_head=1:x:2: is no range", "names 4 twice", "model.dropout=,: names no value", "log.dir is the sweep's own",
+        "--steps 1", "--repeats 0", "--out DIR is missing"})
+    EXPECT_NE(refused.err.find(text), std::string::npos) << text << "\n" << refused.err;
+  EXPECT_FALSE(std::filesystem::exists(out()));
+}
+
+TEST_F(SweepCommand, AValueThatAKeyOrALayoutRefusesIsToldOnceForAllPoints) {
+  const Outcome refused = sweep(swept({"model.dropout=0,2", "parallel.pp=1,3", "ranks=1,zwei", "--out", out()}));
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_NE(refused.err.find("ranks = zwei"), std::string::npos) << refused.err;
+  const Outcome values = sweep(swept({"model.dropout=0,2", "parallel.pp=1,3", "--out", out()}));
+  EXPECT_EQ(values.code, 2);
+  const std::string text = "model.dropout = 2: must be";
+  EXPECT_NE(values.err.find(text), std::string::npos) << values.err;
+  EXPECT_EQ(values.err.find(text), values.err.rfind(text)) << values.err;
+  EXPECT_NE(values.err.find("pp"), std::string::npos) << values.err;
+  const Outcome no_text = sweep({"data.dir=" + (folder_ / "none").string(), "model.batch_size=2,4", "--out", out()});
+  EXPECT_EQ(no_text.code, 2);
+  EXPECT_NE(no_text.err.find("/none: there is no such folder"), std::string::npos) << no_text.err;
+  const Outcome nothing = sweep(swept({"--out", out()}));
+  EXPECT_EQ(nothing.code, 2);
+  EXPECT_NE(nothing.err.find("nothing is swept"), std::string::npos) << nothing.err;
+  EXPECT_FALSE(std::filesystem::exists(out()));
+}
+
+TEST_F(SweepCommand, AFileThatIsNoSweepsIsRefused) {
+  std::filesystem::create_directory(out());
+  io::replace_file(folder_ / "sweep/sweep.json", "{\"points\": []}");
+  const Outcome refused = sweep(swept({"model.batch_size=2,4", "--out", out()}));
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_NE(refused.err.find("definition"), std::string::npos) << refused.err;
+}
+
+}  // namespace
+}  // namespace lockstep::app
