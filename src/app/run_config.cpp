@@ -120,6 +120,56 @@ void check_canonical(const RunConfig& config, std::vector<Problem>& problems) {
   }
 }
 
+void check_plain_products(const RunConfig& config, std::vector<Problem>& problems) {
+  if (config.kernels.products == "best") return;
+  if (products_of(config) == ops::Products::library) {
+    problems.push_back({"kernels.products = plain: numerics.products = library has a library multiply",
+                        "kernels.products=best, or numerics.products=ours"});
+  }
+  if (config.numerics.bf16 == "pairs") {
+    problems.push_back({"kernels.products = plain: plain products add as fp32 does, and numerics.bf16 = pairs in pairs",
+                        "kernels.products=best, or numerics.bf16=widened"});
+  }
+  if (config.numerics.canonical) {
+    problems.push_back({"kernels.products = plain: numerics.canonical = true sums by ranges with the best products alone",
+                        "kernels.products=best, or numerics.canonical=false"});
+  }
+}
+
+void check_attention(const RunConfig& config, std::vector<Problem>& problems) {
+  const bool stored = config.kernels.mask == "stored";
+  if (config.kernels.attention == "tiled") {
+    if (stored) {
+      problems.push_back({"kernels.mask = stored: tiled attention computes which keys a query sees",
+                          "kernels.mask=computed, or kernels.attention=materialised"});
+    }
+    return;
+  }
+  if (stored && config.data.documents) {
+    problems.push_back({"kernels.mask = stored: with data.documents = true every sample hides other keys",
+                        "kernels.mask=computed, or data.documents=false"});
+  }
+  if (config.parallel.cp > 1) {
+    problems.push_back({fmt::format("kernels.attention = materialised: with parallel.cp = {} no rank has all keys of a query",
+                                    config.parallel.cp),
+                        "kernels.attention=tiled, or parallel.cp=1"});
+  }
+  if (config.numerics.canonical) {
+    problems.push_back({"kernels.attention = materialised: numerics.canonical = true sums gradients of keys in tiles alone",
+                        "kernels.attention=tiled, or numerics.canonical=false"});
+  }
+}
+
+void check_kernels(const RunConfig& config, std::vector<Problem>& problems) {
+  check_plain_products(config, problems);
+  check_attention(config, problems);
+  const bool narrow = dtype_of(config) == DType::bf16 && !config.optimizer.master_weights;
+  if (config.kernels.adamw == "tensor" && (narrow || moments_of(config) == DType::bf16)) {
+    problems.push_back({"kernels.adamw = tensor: what it leaves between its passes is fp32, and this run keeps bf16",
+                        "kernels.adamw=fused, or optimizer.master_weights=true and optimizer.moments=fp32"});
+  }
+}
+
 }  // namespace
 
 std::vector<Problem> check(const RunConfig& config) {
@@ -168,6 +218,7 @@ std::vector<Problem> check(const RunConfig& config) {
   check_offload(config, problems);
   check_saves(config, problems);
   check_canonical(config, problems);
+  check_kernels(config, problems);
   for (Problem& problem : settings::check_backend(config)) problems.push_back(std::move(problem));
   for (Problem& problem : check_servers(config)) problems.push_back(std::move(problem));
   return problems;
@@ -225,6 +276,19 @@ ops::Isa isa_of(const RunConfig& config) { return ops::isa_from_name(config.nume
 ops::Bf16Order bf16_order_of(const RunConfig& config) { return ops::bf16_order_from_name(config.numerics.bf16); }
 
 ops::Products products_of(const RunConfig& config) { return ops::products_from_name(config.numerics.products); }
+
+ops::PlainKernels plain_kernels_of(const RunConfig& config) {
+  const RunConfig::Kernels& kernels = config.kernels;
+  return {.products = kernels.products == "plain",
+          .epilogues = !kernels.epilogues,
+          .norm = kernels.norm == "plain",
+          .adamw = kernels.adamw == "tensor"};
+}
+
+layout::AttentionWeights attention_of(const RunConfig& config) {
+  if (config.kernels.attention == "tiled") return layout::AttentionWeights::tiled;
+  return config.kernels.mask == "stored" ? layout::AttentionWeights::masked : layout::AttentionWeights::whole;
+}
 
 data::Order order_of(const RunConfig& config) {
   const bool epochs = config.train.max_epochs.has_value() || config.data.order == "partition";

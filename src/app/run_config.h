@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "data/sampler.h"
+#include "layout/parallel_plan.h"
 #include "ops/ops.h"
 
 namespace lockstep::app {
@@ -155,6 +156,11 @@ struct RunConfig {
     bool canonical = false;
     bool operator==(const Numerics&) const = default;
   };
+  struct Kernels {
+    std::string mask = "computed", products = "best", adamw = "fused", norm = "fused", attention = "tiled";
+    bool epilogues = true;
+    bool operator==(const Kernels&) const = default;
+  };
   struct Checkpoint {
     std::optional<std::int64_t> interval;  // null: train.eval_interval
     bool async = false;
@@ -178,6 +184,7 @@ struct RunConfig {
   Memory memory;
   Comm comm;
   Numerics numerics;
+  Kernels kernels;
   Checkpoint checkpoint;
   Logging log;
   bool operator==(const RunConfig&) const = default;
@@ -200,6 +207,9 @@ std::string_view spelt(DType type);
 DType moments_of(const RunConfig& config);
 ops::Isa isa_of(const RunConfig& config);
 ops::Products products_of(const RunConfig& config);
+/// Where kernels take their plain way.
+ops::PlainKernels plain_kernels_of(const RunConfig& config);
+layout::AttentionWeights attention_of(const RunConfig& config);
 ops::Bf16Order bf16_order_of(const RunConfig& config);
 /// data.order; with train.max_epochs always partition.
 data::Order order_of(const RunConfig& config);

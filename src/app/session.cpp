@@ -36,6 +36,10 @@ void check(const RankOptions& options) {
   if (!problems.empty()) throw UserError(std::move(problems));
 }
 
+ops::OpsOptions kernels_of(const RankOptions& options) {
+  return {.isa = options.isa, .products = options.products, .bf16 = options.bf16, .plain = options.plain};
+}
+
 // Of one of `sharing` ranks that have `cores` between them.
 int threads_of(const RankOptions& options, const std::vector<int>& cores, const comm::CoreSharing& sharing) {
   if (options.threads > 0) return static_cast<int>(options.threads);
@@ -55,7 +59,7 @@ void run_rank(const RankOptions& options, comm::Communicator& world, Transport t
               const comm::CoreSharing& all, const std::function<void(Session&)>& body) {
   const comm::CoreSharing sharing = without_servers(options, world, all);
   const ScopedCores scoped(share_of_cores(cores, sharing.rank, sharing.ranks));
-  Session session(threads_of(options, cores, sharing), {options.isa, options.products, options.bf16}, world, transport,
+  Session session(threads_of(options, cores, sharing), kernels_of(options), world, transport,
                   choose_device(options.device, sharing.rank));
   body(session);
 }
@@ -113,6 +117,7 @@ std::string_view name_of(Transport transport) {
 Session::Session(int threads, const ops::OpsOptions& kernels, comm::Communicator& world, Transport transport,
                  const Device& device)
     : products_(kernels.products),
+      plain_(kernels.plain),
       runtime_(open_runtime(device, {.threads = threads})),
       stream_(runtime_->make_stream()),
       world_(world),
@@ -124,7 +129,8 @@ Session::Session(int threads, const ops::OpsOptions& kernels, comm::Communicator
 }
 
 std::unique_ptr<ops::Ops> Session::make_ops(ops::OpObserver* observer) const {
-  return ops::make_ops(*runtime_, *stream_, {.isa = isa_, .products = products_, .bf16 = bf16_order_, .observer = observer});
+  return ops::make_ops(*runtime_, *stream_,
+                       {.isa = isa_, .products = products_, .bf16 = bf16_order_, .plain = plain_, .observer = observer});
 }
 
 std::vector<std::int32_t> Session::of_all_ranks(std::int32_t mine) const {
@@ -136,7 +142,8 @@ std::vector<std::int32_t> Session::of_all_ranks(std::int32_t mine) const {
 
 void Session::agree_on_bf16(ops::Bf16Order asked) {
   const bool wish = asked == ops::Bf16Order::automatic;
-  const ops::Bf16Order mine = wish ? ops::usual_bf16_order() : asked;
+  const ops::Bf16Order usual = plain_.products ? ops::Bf16Order::widened : ops::usual_bf16_order();
+  const ops::Bf16Order mine = wish ? usual : asked;
   const std::vector<std::int32_t> all = of_all_ranks(mine == ops::Bf16Order::pairs ? 1 : 0);
   bf16_order_ = std::ranges::min(all) == 1 ? ops::Bf16Order::pairs : ops::Bf16Order::widened;
 }
@@ -175,7 +182,7 @@ void run_on_ranks(const RankOptions& options, const std::function<void(Session&)
   const int ranks = static_cast<int>(options.ranks);
   if (ranks == 1) {
     const std::unique_ptr<comm::Communicator> alone = comm::make_self();
-    Session session(static_cast<int>(options.threads), {options.isa, options.products, options.bf16}, *alone, Transport::self,
+    Session session(static_cast<int>(options.threads), kernels_of(options), *alone, Transport::self,
                     choose_device(options.device, 0));
     return body(session);
   }

@@ -59,6 +59,7 @@ class Session {
   ops::Isa isa_ = ops::Isa::automatic;
   ops::Bf16Order bf16_order_ = ops::Bf16Order::automatic;
   ops::Products products_;
+  ops::PlainKernels plain_;
   std::string narrowed_;  // empty: no rank has a wider one
   std::unique_ptr<Runtime> runtime_;
   std::unique_ptr<Stream> stream_;
@@ -74,6 +75,7 @@ struct RankOptions {
   std::int64_t threads = 0;  ///< of each rank; 0: its share of this host's cores
   ops::Isa isa = ops::Isa::automatic;
   ops::Products products = ops::Products::ours;
+  ops::PlainKernels plain = {};
   ops::Bf16Order bf16 = ops::Bf16Order::automatic;
   std::string device = {};             ///< "cpu", "cuda"; empty: what there is
   double timeout = 600;                ///< comm.timeout, seconds

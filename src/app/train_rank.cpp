@@ -296,6 +296,7 @@ RankOptions rank_options(const RunConfig& config, std::int64_t ranks) {
           .threads = config.train.threads.value_or(0),
           .isa = isa_of(config),
           .products = products_of(config),
+          .plain = plain_kernels_of(config),
           .bf16 = bf16_order_of(config),
           .device = config.train.device.value_or(""),
           .timeout = config.comm.timeout};

@@ -58,6 +58,13 @@ enum class ContextMethod : std::uint8_t {
   ulysses_ring
 };
 
+/// How the weights of attention lie in memory between forward and backward pass.
+enum class AttentionWeights : std::uint8_t {
+  tiled,  ///< never whole: made a block of keys at a time, and again in the backward pass (Dao et al. 2022)
+  whole,  ///< of every query for every key, in each block
+  masked  ///< whole, and beside them a mask that hides later keys
+};
+
 /// "allgather", "ulysses", "ring", "ulysses+ring".
 std::vector<std::string_view> context_methods();
 /// Nothing for another text.
@@ -84,7 +91,8 @@ struct ParallelPlan {
   int kept = 0;                       ///< blocks' weights that are gathered and stay as long as it pays, beside those in use
   bool reshard_after_forward = true;  ///< false: what was gathered stays until the weights change
   Recompute recompute = {};
-  Tiles tiles = {};  ///< of blocks' linear layers, where leases gather or bring weights
+  AttentionWeights attention = AttentionWeights::tiled;  ///< others: of ranks that have all positions of their samples
+  Tiles tiles = {};                                      ///< of blocks' linear layers, where leases gather or bring weights
   LeaseSize leases = LeaseSize::block;
   int ranks_per_host = 1;  ///< neighbouring ranks that share a host; 0: hosts have different numbers of them
   bool allow_tp_across_hosts = false;

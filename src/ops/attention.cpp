@@ -29,6 +29,18 @@ void check_result(const Tensor& result, const Tensor& like, std::string_view nam
   check_matrix(result, like.rows(), like.columns(), name, result.dtype == DType::f32 || further ? DType::f32 : type);
 }
 
+void check_whole(const WholeWeights& whole, const AttentionShape& s, bool further, const Tensor& starts) {
+  demand(whole || (!whole.aside && !whole.mask), "weights", "what comes with them comes with them");
+  if (!whole) return;
+  demand(s.queries == s.keys && s.keys == s.key_rows && s.first_key == 0 && s.later == 0 && !further, "weights",
+         "whole ones are of all positions of samples");
+  check_dense(whole.weights, s.samples * s.heads * s.queries * s.keys, "weights");
+  check_dense(whole.aside, whole.weights.elements(), "aside");
+  check_optional_dense(whole.mask, s.queries * s.keys, "mask");
+  demand(!whole.mask || !starts, "mask", "it hides the same keys in all samples");
+  check_device({&whole.weights, &whole.aside, &whole.mask});
+}
+
 void check_parts(const AttentionBackward& call) {
   if (call.parts.empty()) return;
   const AttentionShape& shape = call.shape;
@@ -58,6 +70,7 @@ void Attention::forward(const AttentionForward& call) {
   check_inputs(call.q, call.k, call.v, shape, type);
   check_result(call.o, call.q, "o", type, call.further);
   demand(!call.further || call.lse, "attention", "what goes on has an lse");
+  check_whole(call.whole, shape, call.further, call.starts);
   check_starts(call.starts, shape.samples, shape.end());
   check_optional_dense(call.lse, shape.samples * shape.heads * shape.queries, "lse");
   check_device({&call.o, &call.lse, &call.q, &call.k, &call.v, &call.starts});
@@ -66,7 +79,7 @@ void Attention::forward(const AttentionForward& call) {
 }
 
 void Attention::backward(const AttentionBackward& call) {
-  const auto& [dq, dk, dv, delta, d_o, o, lse, q, k, v, shape, dropout, further, starts, parts, part_sums] = call;
+  const auto& [dq, dk, dv, delta, d_o, o, lse, q, k, v, shape, dropout, further, starts, parts, part_sums, whole] = call;
   check_shape(shape, dropout);
   demand(shape.queries > 0 || shape.keys == 0, "attention backward", "a query sees the keys");
   const DType type = storage_of(q, "q");
@@ -76,8 +89,12 @@ void Attention::backward(const AttentionBackward& call) {
   check_result(dv, v, "dv", type, further);
   check_matrix(d_o, q.rows(), q.columns(), "d_o", type);
   check_matrix(o, q.rows(), q.columns(), "o", type);
-  check_dense(lse, shape.samples * shape.heads * shape.queries, "lse");
-  check_dense(delta, q.rows() * delta_columns(shape.heads, shape.head_size, dq.dtype), "delta");
+  if (!whole) check_dense(lse, shape.samples * shape.heads * shape.queries, "lse");
+  check_whole(whole, shape, further, starts);
+  demand(!whole || parts.empty(), "weights", "whole ones are not summed by parts");
+  demand(!whole || shape.group_size() == 1 || (dk.dtype == DType::f32 && dv.dtype == DType::f32), "dk",
+         "what several heads add up to from whole weights is f32");
+  check_dense(delta, q.rows() * delta_columns(shape.heads, shape.head_size, whole ? DType::f32 : dq.dtype), "delta");
   check_starts(starts, shape.samples, shape.end());
   check_parts(call);
   check_device({&dq, &dk, &dv, &delta, &d_o, &o, &lse, &q, &k, &v, &starts, &part_sums});

@@ -52,6 +52,17 @@ struct AttentionShape {
 /// summed in f32.
 std::int64_t delta_columns(std::int64_t heads, std::int64_t head_size, DType type);
 
+/// Where the weights lie whole, in memory that every query has for every key, instead of being made a block of keys at a time.
+/// Their sums are the same up to the order of additions: each result is one product. All positions of samples without a key
+/// before or behind, and not `further`.
+struct WholeWeights {
+  Tensor weights = {};  ///< [B*H*T, S] f32: what forward() leaves of the softmax for backward(), which uses it up
+  Tensor aside = {};    ///< [B*H*T, S] f32, workspace of the caller
+  /// [T, S] f32 or empty: forward() stores there what hides keys (0 or -infinity) and adds it to scores, with the same bits.
+  Tensor mask = {};
+  explicit operator bool() const { return static_cast<bool>(weights); }
+};
+
 struct AttentionForward {
   Tensor o;        ///< [B*T, H*D], the result, like q or f32
   Tensor lse;      ///< [B*H, T] f32 = log sum exp of each row's scores, for the backward pass; empty when none follows
@@ -63,6 +74,7 @@ struct AttentionForward {
   /// [B, positions of a sample] i32, by position: a query sees no key before its document (ops/positions.h), and the first call
   /// sees at least one.
   Tensor starts = {};
+  WholeWeights whole = {};  ///< then lse is not written
 };
 
 /// Neighbouring heads that share a key/value head and give a part of its gradients that is summed by itself: number `range` of
@@ -76,7 +88,7 @@ inline constexpr int most_head_ranges = 8;
 struct AttentionBackward {
   /// Like q, k, v, or f32: dk and dv are these queries' part of the keys' gradients; rows behind the S keys stay.
   Tensor dq, dk, dv;
-  Tensor delta;   ///< f32, workspace of the caller: delta_columns for each of the B*T rows
+  Tensor delta;   ///< f32, workspace of the caller: delta_columns for each of the B*T rows; with whole weights, those of f32
   Tensor d_o;     ///< the gradient of o
   Tensor o, lse;  ///< the forward pass' results, of all keys where that was several calls'
   Tensor q, k, v;
@@ -87,6 +99,8 @@ struct AttentionBackward {
   /// Every head in one part, in order: dk and dv are summed by these, not `further`. Empty: head by head.
   std::span<const HeadPart> parts = {};
   Tensor part_sums = {};  ///< [2, B*S, parts * D] f32, workspace of the caller, with parts
+  /// As forward() left it, without parts; then lse is not read, and dk and dv of heads that share keys are f32.
+  WholeWeights whole = {};
 };
 
 class Attention : public Family {

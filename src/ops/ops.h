@@ -82,10 +82,21 @@ Bf16Order usual_bf16_order();
 /// Whether this processor has the instruction.
 bool multiplies_bf16_pairs();
 
+/// Where the CPU's kernels have a plain way beside the usual one, with the same bits: what each is worth is measured, not
+/// believed (docs/performance.md).
+struct PlainKernels {
+  bool products = false;   ///< of layers, as plain loops; of bf16 operands in the order of fp32 alone
+  bool epilogues = false;  ///< what is done with a product is a pass of its own behind it
+  bool norm = false;       ///< operation by operation, each a pass over all rows
+  bool adamw = false;      ///< likewise over a tensor; of f32 weights and moments alone
+  friend bool operator==(const PlainKernels&, const PlainKernels&) = default;
+};
+
 struct OpsOptions {
   Isa isa = Isa::automatic;            ///< automatic: the best there is. Throws UserError when the machine lacks the one named.
   Products products = Products::ours;  ///< Throws UserError for a library that this build does not have.
   Bf16Order bf16 = Bf16Order::automatic;
+  PlainKernels plain = {};
   OpObserver* observer = nullptr;  ///< is told of every op; outlives the Ops
 };
 

@@ -4,6 +4,7 @@
 #include "parallel/context/exchanging_attention.h"
 #include "parallel/context/gathering_attention.h"
 #include "parallel/context/head_parts.h"
+#include "parallel/context/materialised_attention.h"
 #include "parallel/context/ring_attention.h"
 
 namespace lockstep::parallel {
@@ -77,6 +78,10 @@ std::unique_ptr<ContextAttention> make_local_attention(bool canonical) { return 
 
 std::unique_ptr<ContextAttention> make_attention(const layout::ParallelPlan& plan, const layout::Coordinates& at,
                                                  std::int64_t positions) {
+  if (plan.attention != layout::AttentionWeights::tiled) {
+    ensure(plan.cp == 1 && !plan.canonical, "whole weights are of all positions of samples, and not summed by ranges");
+    return std::make_unique<MaterialisedAttention>(positions, plan.attention == layout::AttentionWeights::masked);
+  }
   if (plan.cp == 1) return make_local_attention(plan.canonical);
   switch (plan.context) {
     case layout::ContextMethod::allgather:

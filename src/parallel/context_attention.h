@@ -35,6 +35,7 @@ struct AttentionCall {
 /// own.
 struct AttentionSaved {
   Tensor lse;               ///< f32; who has which row of it is the implementation's affair
+  Tensor weights, mask;     ///< f32, where weights lie whole
   AttentionTensors beside;  ///< of other rows or heads than the rank's own, where the implementation keeps them
 };
 

@@ -25,7 +25,9 @@ planner::System system_of(const RunConfig& config) {
 std::int64_t kernel_bytes(const MeasuredRun& run) {
   const auto runtime = open_runtime({}, {.threads = static_cast<int>(run.resources.threads)});
   const auto stream = runtime->make_stream();
-  return ops::make_ops(*runtime, *stream, {.isa = isa_of(run.config), .products = products_of(run.config)})->workspace_bytes();
+  const ops::OpsOptions kernels{
+      .isa = isa_of(run.config), .products = products_of(run.config), .plain = plain_kernels_of(run.config)};
+  return ops::make_ops(*runtime, *stream, kernels)->workspace_bytes();
 }
 
 std::vector<ComparedFigure> compared_memory(const MeasuredRun& run, const layout::ParallelPlan& plan) {

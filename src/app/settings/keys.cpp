@@ -82,7 +82,7 @@ std::vector<Key> train_keys() {
                                   "steps in which the learning rate rises from 0"),
       train<&Train::dtype>("train.dtype", Rule::one_of({"float32", "fp32", "bfloat16", "bf16"}), learns, "",
                            "type of weights and activations; see optimizer.master_weights"),
-      train<&Train::compile>("train.compile", any, loose, "", "recorded only; kernels are always fused"),
+      train<&Train::compile>("train.compile", any, loose, "", "recorded only; kernels are fused unless kernels.* says otherwise"),
       train<&Train::threads>("train.threads", Rule::between(1, 1024), loose, "threads",
                              "size of the worker team; null: one a core", false),
       train<&Train::max_epochs>("train.max_epochs", positive, loose, "epochs",
@@ -248,6 +248,23 @@ std::vector<Key> other_keys() {
           "numerics.canonical", any, fixed, "",
           "sums that a layout may divide are made by 8 fixed ranges, which are added as a tree: parallel.tp, parallel.sequence, "
           "parallel.cp and parallel.dp x optimizer.gas at one global batch change no bit; takes time, and memory for gradients"),
+      key<&RunConfig::kernels, &RunConfig::Kernels::mask>(
+          "kernels.mask", Rule::one_of({"computed", "stored"}), loose, "",
+          "materialised attention: keys behind a query are hidden by their numbers, or by a mask that every block keeps"),
+      key<&RunConfig::kernels, &RunConfig::Kernels::products>(
+          "kernels.products", Rule::one_of({"best", "plain"}), loose, "",
+          "products of layers: packed and tiled, or plain loops that the compiler vectorises; the same bits"),
+      key<&RunConfig::kernels, &RunConfig::Kernels::adamw>(
+          "kernels.adamw", Rule::one_of({"fused", "tensor"}), loose, "",
+          "one pass, or a pass over a tensor for every operation; the same bits"),
+      key<&RunConfig::kernels, &RunConfig::Kernels::norm>("kernels.norm", Rule::one_of({"fused", "plain"}), loose, "",
+                                                          "one pass, or a pass over all rows for every operation; the same bits"),
+      key<&RunConfig::kernels, &RunConfig::Kernels::attention>(
+          "kernels.attention", Rule::one_of({"tiled", "materialised"}), learns, "",
+          "weights are made a block of keys at a time and never kept, or kept whole by every block, which adds in another order"),
+      key<&RunConfig::kernels, &RunConfig::Kernels::epilogues>(
+          "kernels.epilogues", any, loose, "",
+          "bias, activation and residual are done while a product's tile is in cache; false: in a pass behind it; the same bits"),
       key<&RunConfig::checkpoint, &RunConfig::Checkpoint::interval>("checkpoint.interval", positive, loose, "iterations",
                                                                     "save this often; null: train.eval_interval"),
       key<&RunConfig::checkpoint, &RunConfig::Checkpoint::async>(
@@ -278,6 +295,7 @@ std::span<const Group> groups() {
                                          {"memory", "what a rank keeps, and what it makes again"},
                                          {"comm", "how ranks talk"},
                                          {"numerics", "how it computes"},
+                                         {"kernels", "which of two ways kernels take: what an optimisation is worth"},
                                          {"checkpoint", "what it saves"},
                                          {"log", "where it writes"}};
   return all;

@@ -99,6 +99,7 @@ layout::ParallelPlan layout_of(const RunConfig& config, std::int64_t trainers) {
   plan.reshard_after_forward = config.memory.reshard_after_forward;
   plan.allow_tp_across_hosts = config.parallel.allow_tp_across_hosts;
   plan.canonical = config.numerics.canonical;
+  plan.attention = attention_of(config);
   // Whether the host's memory is another one than the device's is known later (plan_of); what can be combined is not its matter.
   const auto named = [](const std::string& place) { return place == "none" ? layout::Tier::device : layout::Tier::disk; };
   plan.parameters.tier = named(config.memory.offload_params);

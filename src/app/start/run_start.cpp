@@ -52,7 +52,7 @@ Start choose_start(const RunConfig& config, const io::Path& run, comm::Communica
 }
 
 void settle_bf16_order(RunConfig& config, const Start& start, Session& session) {
-  if (config.numerics.bf16 == "auto" && start.resumes)
+  if (config.numerics.bf16 == "auto" && start.resumes && !plain_kernels_of(config).products)
     session.use(stored_bf16_order(start.checkpoint->manifest).value_or(session.bf16_order()));
   config.numerics.bf16 = ops::name_of(session.bf16_order());
 }

@@ -10,6 +10,7 @@
 
 #include "app/fitness/dist_info.h"
 #include "app/parameter_server/roles.h"
+#include "app/settings/keys.h"
 #include "app/start/plan.h"
 #include "arch/parameters.h"
 #include "base/units.h"
@@ -55,6 +56,16 @@ std::string optimizer_text(const RunConfig::Optimizer& config, const train::Opti
     if (value.is_number()) text += fmt::format(", {}={:g}", name, value.number());
   }
   return text + fmt::format(", decay={})", config.decay);
+}
+
+// "kernels.products=plain kernels.norm=plain": those that differ from the defaults; empty: none does.
+std::string unusual_kernels(const RunConfig& config) {
+  std::string text;
+  for (const settings::Key& key : settings::keys()) {
+    if (key.group() != "kernels" || key.get(config).dump() == key.get(RunConfig{}).dump()) continue;
+    text += fmt::format("{}{}={}", text.empty() ? "" : " ", key.name, settings::shown(key.get(config)));
+  }
+  return text;
 }
 
 std::string rope_text(const arch::Rope& rope) {
@@ -140,6 +151,7 @@ void log_startup(Log& log, const StartupFacts& facts, Session& session) {
     log.info(fmt::format("Products of two bf16 matrices add {} (numerics.bf16={})",
                          session.bf16_order() == ops::Bf16Order::pairs ? "in pairs" : "as in fp32", config.numerics.bf16));
   }
+  if (const std::string kernels = unusual_kernels(config); !kernels.empty()) log.info("Kernels: " + kernels);
   if (config.numerics.canonical) {
     log.info(fmt::format("Sums that a layout may divide are made by {} fixed ranges (numerics.canonical=true)",
                          layout::canonical_ranges));

@@ -60,6 +60,9 @@ inline const std::int32_t* ids(const Tensor& tensor) { return reinterpret_cast<c
 
 /// `centred`: LayerNorm; RMSNorm otherwise.
 std::unique_ptr<Norm> make_norm(const Context& context, bool centred);
+/// The same bits in passes of one operation each over all rows. `between`, which outlives it: what a pass leaves for the next, at
+/// least 3 floats for each element of 64 rows.
+std::unique_ptr<Norm> make_plain_norm(const Context& context, bool centred, std::span<float> between);
 std::unique_ptr<Rotary> make_rotary(const Context& context);
 std::unique_ptr<Activations> make_activation(const Context& context);
 std::unique_ptr<Embedding> make_embedding(const Context& context);
@@ -67,6 +70,7 @@ std::unique_ptr<Dropout> make_dropout(const Context& context);
 std::unique_ptr<Loss> make_loss(const Context& context);
 std::unique_ptr<Elementwise> make_elementwise(const Context& context);
 std::unique_ptr<Reduce> make_reduce(const Context& context);
-std::unique_ptr<Update> make_update(const Context& context);
+/// With `between`, which outlives it, AdamW's are passes of one operation each over as many elements as it holds twice.
+std::unique_ptr<Update> make_update(const Context& context, std::span<float> between = {});
 
 }  // namespace lockstep::ops::cpu

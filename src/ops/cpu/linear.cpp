@@ -22,7 +22,9 @@ class CpuLinear final : public Linear {
       : Linear(observer),
         product_(products.ours),
         library_(products.library),
+        plain_(products.plain),
         grids_(products.grids),
+        apart_(products.apart),
         stream_(stream),
         kernels_(epilogue_kernels_for(product_.isa())) {}
 
@@ -43,7 +45,7 @@ class CpuLinear final : public Linear {
     run(task, epilogue.grid);
   }
 
-  bool packs() const override { return library_ == nullptr; }
+  bool packs() const override { return library_ == nullptr && plain_ == nullptr; }
 
   bool do_prepack(const Tensor& w, const Tensor& to) override {
     return product_.store_in_tiles(w.data, to.data, w.dtype, w.rows(), w.columns()) > 0;
@@ -124,20 +126,36 @@ class CpuLinear final : public Linear {
   }
 
   void run(const ProductTask& task, const SumGrid* grid) {
-    if (task.m > 0 && task.n > 0) {
-      if (grid != nullptr) {
-        demand(grids_ != nullptr && grids_->taken(), "grid", "these kernels have taken what sums by ranges need");
-        grids_->run(task, *grid);
-      } else {
-        library_ != nullptr ? library_->run(task) : product_.run(task);
-      }
-    }
+    if (task.m > 0 && task.n > 0) apart_ == nullptr ? multiply(task, grid) : run_apart(task, grid);
     stream_.progress();
+  }
+
+  void multiply(const ProductTask& task, const SumGrid* grid) {
+    if (grid != nullptr) {
+      demand(grids_ != nullptr && grids_->taken(), "grid", "these kernels have taken what sums by ranges need");
+      grids_->run(task, *grid);
+    } else if (library_ != nullptr) {
+      library_->run(task);
+    } else {
+      plain_ != nullptr ? plain_->run(task) : product_.run(task);
+    }
+  }
+
+  // Sums by ranges take A's sums along, which have their order.
+  void run_apart(ProductTask task, const SumGrid* grid) {
+    if (task.sums != nullptr && grid == nullptr) {
+      sum_rows(task, product_.team());
+      task.sums = nullptr;
+    }
+    if (task.finish.apply == nullptr || !FinishApart::fits(task)) return multiply(task, grid);
+    apart_->run(task, [this, grid](const ProductTask& part) { multiply(part, grid); });
   }
 
   Product& product_;
   LibraryProducts* library_;
+  PlainProducts* plain_;
   GridProduct* grids_;
+  FinishApart* apart_;
   Stream& stream_;
   EpilogueKernels kernels_;
 };

@@ -5,6 +5,8 @@
 #include <memory>
 
 #include "ops/cpu/library/library_products.h"
+#include "ops/cpu/plain/plain_products.h"
+#include "ops/cpu/product/apart.h"
 #include "ops/cpu/product/grid_product.h"
 #include "ops/cpu/product/product.h"
 #include "ops/linear.h"
@@ -15,7 +17,9 @@ namespace lockstep::ops::cpu {
 struct LinearProducts {
   Product& ours;
   LibraryProducts* library = nullptr;  ///< in place of ours
+  PlainProducts* plain = nullptr;      ///< in place of ours
   GridProduct* grids = nullptr;        ///< where a call has a grid; null: none has
+  FinishApart* apart = nullptr;        ///< what is done with products is done behind them; null: while a tile is in cache
 };
 
 /// Tells `observer` (null: none). All must outlive it. Workspace: the products'.

@@ -11,8 +11,10 @@
 #include <cmath>
 #include <type_traits>
 
+#include "ops/check.h"
 #include "ops/cpu/context.h"
 #include "ops/cpu/isa.h"
+#include "ops/cpu/plain/adamw_passes.h"
 // clang-format off: lanes-inl.h comes first
 #include "ops/cpu/simd/lanes-inl.h"
 #include "ops/cpu/simd/philox-inl.h"
@@ -204,8 +206,9 @@ constexpr std::int64_t tile = 8192;
 
 class CpuUpdate final : public Update {
  public:
-  explicit CpuUpdate(const Context& context) : Update(context.observer), context_(context) {
+  CpuUpdate(const Context& context, std::span<float> between) : Update(context.observer), context_(context), between_(between) {
     const ScopedIsa scope(context.isa);
+    if (!between.empty()) passes_ = adamw_passes();
     adamw_ = &HWY_DYNAMIC_DISPATCH(AdamWRange);
     sgd_ = &HWY_DYNAMIC_DISPATCH(SgdRange);
   }
@@ -225,8 +228,22 @@ class CpuUpdate final : public Update {
                               static_cast<float>(rate / given[StepScalars::bias_correction1]),
                               static_cast<float>(1 / std::sqrt(static_cast<double>(given[StepScalars::bias_correction2]))),
                               rule.eps};
+    if (!passes_.empty()) return adamw_in_passes(tensors, factors, random);
     deal(tensors.weights.elements(), random,
          [&](std::int64_t first, std::int64_t last) { adamw_(tensors, factors, random, first, last); });
+  }
+
+  void adamw_in_passes(const AdamWTensors& tensors, const float (&factors)[9], const RandomRounding* random) {
+    const bool wide = tensors.weights.dtype == DType::f32 && tensors.exp_avg.dtype == DType::f32;
+    demand(wide && random == nullptr, "adamw", "operation by operation it keeps f32 alone");
+    const std::int64_t count = tensors.weights.elements(), most = std::ssize(between_) / 2;
+    for (std::int64_t begin = 0; begin < count; begin += most) {
+      const AdamWPass pass{tensors, factors, begin, between_.data(), between_.data() + most};
+      for (const AdamWPassKernel kernel : passes_) {
+        context_.deal(std::min(most, count - begin), tile,
+                      [&](std::int64_t first, std::int64_t last) { kernel(pass, first, last); });
+      }
+    }
   }
 
   void do_sgd(const SgdTensors& tensors, const Sgd& rule, const StepScalars& scalars, const RandomRounding* random) override {
@@ -253,13 +270,17 @@ class CpuUpdate final : public Update {
   }
 
   Context context_;
+  std::span<float> between_;                   // what passes leave for each other
+  std::span<const AdamWPassKernel> passes_{};  // empty: AdamW is one pass
   decltype(&HWY_STATIC_DISPATCH(AdamWRange)) adamw_;
   decltype(&HWY_STATIC_DISPATCH(SgdRange)) sgd_;
 };
 
 }  // namespace
 
-std::unique_ptr<Update> make_update(const Context& context) { return std::make_unique<CpuUpdate>(context); }
+std::unique_ptr<Update> make_update(const Context& context, std::span<float> between) {
+  return std::make_unique<CpuUpdate>(context, between);
+}
 
 }  // namespace lockstep::ops::cpu
 #endif

@@ -54,13 +54,23 @@ double factor_at(const DropoutSite& site, const Query& at_query, std::int64_t ke
   return dropout_factor(site, at_query.sample, at_query.position, at_query.head * site.index_stride + key);
 }
 
+/// A query's row of the weights, and of the mask.
+template <class Weight>
+void keep_whole(const WholeWeights& whole, const AttentionShape& s, const Query& query, const Weight& weight) {
+  for (std::int64_t j = 0; j < s.keys; ++j) {
+    const bool seen = j >= query.first && j < query.seen;
+    at(whole.weights, query.lse * s.keys + j) = seen ? static_cast<float>(weight(j)) : 0;
+    if (whole.mask) at(whole.mask, query.query * s.keys + j) = seen ? 0 : -std::numeric_limits<float>::infinity();
+  }
+}
+
 class AttentionReference final : public Attention {
  public:
   using Attention::Attention;
 
  private:
   void do_forward(const AttentionForward& call) override {
-    const auto& [o, lse, q, k, v, s, dropout, further, starts] = call;
+    const auto& [o, lse, q, k, v, s, dropout, further, starts, whole] = call;
     const double scale = 1 / std::sqrt(static_cast<double>(s.head_size));
     std::vector<double> score(static_cast<std::size_t>(s.keys)), value(static_cast<std::size_t>(s.head_size));
     for_each_query(s, starts, [&](const Query& query) {
@@ -77,6 +87,8 @@ class AttentionReference final : public Attention {
       for (std::int64_t j = query.first; j < query.seen; ++j) sum += std::exp(score[static_cast<std::size_t>(j)] - largest);
       for (std::int64_t d = 0; d < s.head_size; ++d)
         value[static_cast<std::size_t>(d)] = further ? get(o, query.row, query.column + d) * weight_before / sum : 0;
+      if (whole)
+        keep_whole(whole, s, query, [&](std::int64_t j) { return std::exp(score[static_cast<std::size_t>(j)] - largest) / sum; });
       for (std::int64_t j = query.first; j < query.seen; ++j) {
         const double weight =
             std::exp(score[static_cast<std::size_t>(j)] - largest) / sum * factor_at(dropout, query, s.first_key + j);
@@ -87,12 +99,12 @@ class AttentionReference final : public Attention {
       for (std::int64_t d = 0; d < s.head_size; ++d) {
         put(o, query.row, query.column + d, value[static_cast<std::size_t>(d)]);
       }
-      if (lse) at(lse, query.lse) = static_cast<float>(largest + std::log(sum));
+      if (lse && !whole) at(lse, query.lse) = static_cast<float>(largest + std::log(sum));
     });
   }
 
   void do_backward(const AttentionBackward& call) override {
-    const auto& [dq, dk, dv, delta, d_o, o, lse, q, k, v, s, dropout, further, starts, parts, part_sums] = call;
+    const auto& [dq, dk, dv, delta, d_o, o, lse, q, k, v, s, dropout, further, starts, parts, part_sums, whole] = call;
     const double scale = 1 / std::sqrt(static_cast<double>(s.head_size));
     const std::int64_t width = s.kv_heads * s.head_size;
     std::vector<double> sum_q(static_cast<std::size_t>(s.head_size));
@@ -108,7 +120,7 @@ class AttentionReference final : public Attention {
       for (std::int64_t j = query.first; j < query.seen; ++j) {
         const std::int64_t row = query.key_row + j;
         const double score = scale * dot({q, query.row, query.column}, {k, row, query.key_column}, s.head_size);
-        const double weight = std::exp(score - at(lse, query.lse));
+        const double weight = whole ? at(whole.weights, query.lse * s.keys + j) : std::exp(score - at(lse, query.lse));
         const double factor = factor_at(dropout, query, s.first_key + j);
         const double d_weight = factor * dot({d_o, query.row, query.column}, {v, row, query.key_column}, s.head_size);
         const double d_score = scale * weight * (d_weight - row_delta);

@@ -107,9 +107,10 @@ void wait_for(const Progress& progress, std::int64_t steps) {
 
 }  // namespace
 
-CpuAttention::CpuAttention(const Context& context)
+CpuAttention::CpuAttention(const Context& context, Product& products, PlainProducts* plain)
     : Attention(context.observer),
       context_(context),
+      materialised_(context, products, plain),
       thin_(thin_kernel_for(context.isa)),
       slots_(std::int64_t{16} * context.team.size()) {
   const ScopedIsa scope(context.isa);
@@ -131,6 +132,7 @@ float* CpuAttention::workspace(int worker) const {
 void CpuAttention::do_forward(const AttentionForward& call) {
   const AttentionShape& shape = call.shape;
   ensure(shape.head_size <= max_head_size, "attention: the head size is at most 256");
+  if (call.whole) return materialised_.forward(call);
   const std::int64_t tall = forward_rows(shape.head_size), start = shape.first_query(), end = start + shape.queries;
   // Runs end at multiples of `tall`, counted from key 0, so that only one block of keys is masked for each block of queries.
   const std::int64_t first_run = start / tall, runs = div_up(end, tall) - first_run;
@@ -177,6 +179,7 @@ void CpuAttention::do_backward(const AttentionBackward& call) {
   const AttentionShape& shape = call.shape;
   ensure(shape.head_size <= max_head_size, "attention: the head size is at most 256");
   compute_delta(call.delta, call.d_o, call.o, shape);
+  if (call.whole) return materialised_.backward(call);
   const KeyHeads key_heads(call);
   const std::int64_t rows = shape.queries, start = shape.first_query(), heads = shape.samples * key_heads.count();
   const std::int64_t blocks = div_up(shape.keys, key_block);

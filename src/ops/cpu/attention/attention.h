@@ -9,6 +9,7 @@
 
 #include "device/memory.h"
 #include "ops/attention.h"
+#include "ops/cpu/attention/materialised.h"
 #include "ops/cpu/attention/task.h"
 #include "ops/cpu/context.h"
 
@@ -16,8 +17,9 @@ namespace lockstep::ops::cpu {
 
 class CpuAttention final : public Attention {
  public:
-  /// `context` must outlive it. Head sizes up to 256 (BrokenRule above).
-  explicit CpuAttention(const Context& context);
+  /// `context` and the products (`plain` may be null), which multiply whole weights, must outlive it. Head sizes up to 256
+  /// (BrokenRule above).
+  CpuAttention(const Context& context, Product& products, PlainProducts* plain);
 
   /// What it holds: a fixed workspace for every worker.
   std::int64_t workspace_bytes() const;
@@ -29,6 +31,7 @@ class CpuAttention final : public Attention {
   float* workspace(int worker) const;
 
   const Context& context_;
+  MaterialisedAttention materialised_;
   ThinKernel thin_;
   ForwardKernel forward_;
   DeltaKernel delta_;

@@ -9,6 +9,7 @@
 
 #include "device/memory.h"
 #include "ops/cpu/library/library.h"
+#include "ops/cpu/product/apart.h"
 #include "ops/cpu/product/product.h"
 
 namespace lockstep::ops::cpu {
@@ -21,18 +22,16 @@ class LibraryProducts {
 
   /// As Product::run. Throws UserError when the library has no products of this type on this processor.
   void run(const ProductTask& task);
-  std::int64_t workspace_bytes() const { return static_cast<std::int64_t>(memory_.size()); }
+  std::int64_t workspace_bytes() const { return apart_.workspace_bytes(); }
 
  private:
   LibraryMatmul& matmul(const LibraryShape& shape);
-  void run_rows(const ProductTask& task, std::int64_t row, std::int64_t rows);
-  void finish(const ProductTask& task, std::int64_t row, std::int64_t rows);
-  void sum_rows(const ProductTask& task);
+  void multiply(const ProductTask& task);
 
   Product& ours_;
   std::unique_ptr<Library> library_;
   std::map<LibraryShape, std::unique_ptr<LibraryMatmul>> prepared_;
-  Memory memory_;  // sums that an epilogue waits for
+  FinishApart apart_;
 };
 
 }  // namespace lockstep::ops::cpu

@@ -1,0 +1,39 @@
+#pragma once
+
+// The layers' products as plain loops (kernels.products=plain): blocked for the caches and vectorised by the compiler, without
+// packed panels, tiles of several rows or fetching ahead. Of B only what lies across k, or is bf16, is copied first. Their
+// additions have the order of our own product, and so its bits: what these loops are slower by is what that product is worth.
+
+#include <cstdint>
+
+#include "device/memory.h"
+#include "ops/cpu/product/product.h"
+
+namespace lockstep::ops::cpu {
+
+/// Columns of an area of C.
+inline constexpr std::int64_t plain_columns = 64;
+
+/// C for an area of it.
+using PlainArea = void (*)(const ProductTask& task, const Area& area, float* scratch);
+
+class PlainProducts {
+ public:
+  /// `team` must outlive it.
+  PlainProducts(Team& team, Isa isa, MemorySource& memory);
+
+  /// As Product::run; of two bf16 operands in the order of fp32 alone, and nothing of B lies in tiles.
+  void run(const ProductTask& task);
+  /// The same on the calling worker alone, inside a call of the team.
+  void run_alone(const ProductTask& task, int worker);
+  std::int64_t workspace_bytes() const { return static_cast<std::int64_t>(memory_.size()); }
+
+ private:
+  float* scratch_of(int worker) const;
+
+  Team& team_;
+  PlainArea area_;
+  Memory memory_;
+};
+
+}  // namespace lockstep::ops::cpu
