@@ -191,6 +191,7 @@ const std::vector<Bench>& benches() {
   static const std::vector<Bench> all = {
       {"collectives", "exchanges between ranks beside what memory allows", bench_collectives},
       {"gemm", "matrix products beside those of oneDNN and OpenBLAS", bench_gemm},
+      {"ladder", "what each optimisation is worth, one after the other", bench_ladder},
       {"overlap", "how much of the exchange of gradients hides behind the backward pass", bench_overlap},
       {"rate", "multiply-adds a second, now", bench_rate},
       {"save", "checkpoints beside what the disk takes, and beside training", bench_save},

@@ -21,7 +21,8 @@ Command launch_command();
 Command doctor_command();
 Command test_dist_command();
 
-/// A bench with a file of its own.
+/// Benches with a file of their own.
+int bench_ladder(const Arguments& arguments);
 int bench_scaling(const Arguments& arguments);
 
 }  // namespace lockstep::app

@@ -75,7 +75,7 @@ GemmBench::GemmBench(Runtime& runtime, const GemmBenchOptions& options)
     : runtime_(runtime),
       options_(options),
       stream_(runtime.make_stream()),
-      ops_(ops::make_ops(runtime, *stream_, {.isa = options.isa})),
+      ops_(ops::make_ops(runtime, *stream_, {.isa = options.isa, .plain = options.plain})),
       product_(runtime.team(), options.isa, runtime.memory()) {
   ensure(options.rounds >= 1, "there is at least one round");
   if (options.type == DType::bf16 && ops::multiplies_bf16_pairs())

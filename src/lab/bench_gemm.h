@@ -48,6 +48,7 @@ struct GemmBenchOptions {
   int rounds = 7;
   double sample_seconds = 0.02;  ///< a sample repeats the call for so long
   bool rivals = true;            ///< false: ours only
+  ops::PlainKernels plain = {};  ///< of ours
   ops::Isa isa = ops::Isa::automatic;
   DType type = DType::f32;  ///< or bf16, which is measured beside our own f32 too
 };

@@ -35,7 +35,7 @@ TEST(Bench, HelpListsTheBenches) {
 TEST(Bench, AnUnknownBenchNamesTheKnownOnes) {
   const std::string error = error_of({"steps"});
   EXPECT_NE(error.find("'steps'"), std::string::npos);
-  EXPECT_NE(error.find("collectives, gemm, overlap, rate, save, scaling, staleness, step"), std::string::npos);
+  EXPECT_NE(error.find("collectives, gemm, ladder, overlap, rate, save, scaling, staleness, step"), std::string::npos);
 }
 
 TEST(Bench, BadOptionsAreRefused) {
@@ -56,6 +56,27 @@ TEST(Bench, RateIsThatOfThisMoment) {
   EXPECT_GT(gflops, 0.1);
   EXPECT_LT(gflops, 1e5);
   EXPECT_NE(printed({"rate", "--seconds", "0.01"}).find(" GF/s\n"), std::string::npos);
+}
+
+TEST(Bench, BadOptionsOfTheLadderAreRefusedAtOnce) {
+  const std::string error = error_of({"ladder", "--rungs", "0-12", "--rounds", "0", "--seconds", "0"});
+  EXPECT_NE(error.find("--rungs 0-12: must be numbers and ranges from 0 to 11"), std::string::npos) << error;
+  EXPECT_NE(error.find("--rounds 0: must be at least 1"), std::string::npos) << error;
+  EXPECT_NE(error.find("--seconds 0: must be above 0"), std::string::npos) << error;
+  EXPECT_NE(error_of({"ladder", "--shape", "huge"}).find("gpt2:4x64"), std::string::npos);
+}
+
+TEST(Bench, TheLadderMeasuresWhatItClimbs) {
+  const Json json =
+      Json::parse(printed({"ladder", "--shape", "tiny", "--rungs", "1-2", "--rounds", "1", "--seconds", "0.001", "--json"}));
+  const Json::Array& rows = json.at("rows").array();
+  ASSERT_EQ(rows.size(), 3U);
+  for (const Json& row : rows) EXPECT_GT(row.at("tokens_per_s").number(), 0);
+  // The mask lay in every one of 4 layers.
+  const std::int64_t masks = 4 * 64 * 64 * 4;
+  EXPECT_GE(rows[0].at("memory_bytes").integer(), rows[1].at("memory_bytes").integer() + masks);
+  EXPECT_GT(json.at("products_of_rate").number(), 0);
+  EXPECT_LT(json.at("products_of_rate").number(), 2);
 }
 
 TEST(Bench, BadOptionsOfCollectivesAreRefused) {

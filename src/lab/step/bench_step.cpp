@@ -34,6 +34,7 @@ double bubble_of(const layout::ParallelPlan& plan) {
 void time_steps(StepReport& report, const StepBenchOptions& options, Runtime& runtime, ops::Ops& ops, comm::Communicator& world) {
   StepTraining training(report.shape, runtime, ops, world, {report.layout, options.weights});
   report.activation_bytes = training.activation_bytes();
+  report.memory_bytes = training.engine().ledger().total();
   train::StepResult result;
   report.first_step_seconds = training.timed_step(result);
   report.first_loss = result.loss;

@@ -45,6 +45,7 @@ struct StepReport {
   Layout layout;
   double bubble = 0;                  ///< of all ranks' time, what its schedule leaves them waiting were all stages as long
   std::int64_t activation_bytes = 0;  ///< of the engine's memory, on a rank
+  std::int64_t memory_bytes = 0;      ///< of all of it, kernels' too
   int ranks = 1;
   int threads = 0;              ///< of all ranks
   std::vector<double> seconds;  ///< of each timed step

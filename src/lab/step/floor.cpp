@@ -35,19 +35,19 @@ using Benches = std::vector<std::unique_ptr<GemmBench>>;
 
 // A bf16 product is that of its widened operands: what fp32 reaches for a shape, bf16 might too.
 double layer_seconds(const Benches& benches, const StepProduct& product) {
-  const ProductKind kind = product.role == ProductRole::forward          ? ProductKind::forward
-                           : product.role == ProductRole::input_gradient ? ProductKind::backward_input
-                                                                         : ProductKind::backward_weight;
   double least = std::numeric_limits<double>::infinity();
-  for (const auto& bench : benches) {
-    const GemmRow row =
-        bench->measure("", {.name = "", .tokens = product.m, .out = product.n, .in = product.k, .calls = 1}, kind);
-    least = std::min(least, row.fastest().median);
-  }
+  for (const auto& bench : benches) least = std::min(least, measure_layer(*bench, product).fastest().median);
   return least;
 }
 
 }  // namespace
+
+GemmRow measure_layer(GemmBench& bench, const StepProduct& product) {
+  const ProductKind kind = product.role == ProductRole::forward          ? ProductKind::forward
+                           : product.role == ProductRole::input_gradient ? ProductKind::backward_input
+                                                                         : ProductKind::backward_weight;
+  return bench.measure("", {.name = "", .tokens = product.m, .out = product.n, .in = product.k, .calls = 1}, kind);
+}
 
 double Floor::seconds() const {
   double sum = optimizer_seconds;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "device/runtime.h"
+#include "lab/bench_gemm.h"
 #include "lab/step/step_products.h"
 #include "lab/step/step_shapes.h"
 #include "ops/ops.h"
@@ -26,6 +27,9 @@ struct Floor {
   double bandwidth = 0;  ///< bytes/s that optimizer_seconds counts with
   double seconds() const;
 };
+
+/// A layer's product of a step.
+GemmRow measure_layer(GemmBench& bench, const StepProduct& product);
 
 /// Measures every shape for a moment in so many rounds and takes the best: 5 to 20 seconds in all. Only ratios to steps timed
 /// just before or after mean something.

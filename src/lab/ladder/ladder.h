@@ -1,0 +1,60 @@
+#pragma once
+
+// Climbs the optimisation ladder: what each rung makes of tokens a second and of memory, beside the rung before it (or, one at a
+// time, beside rung 0), in rounds that measure every rung once, upwards and downwards in turns, so that a machine whose speed
+// changes changes it for all.
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "lab/ladder/rungs.h"
+
+namespace lockstep::lab {
+
+/// Of one place in one round.
+struct LadderSample {
+  double tokens_per_second = 0;
+  std::int64_t memory_bytes = 0;  ///< of a rank
+};
+
+struct LadderRow {
+  Rung rung;
+  std::vector<LadderSample> before, after;  ///< by round; empty where the rung is missing here
+
+  bool measured() const { return !after.empty(); }
+  /// Tokens a second, the median over rounds.
+  double tokens_before() const;
+  double tokens_after() const;
+  /// Of rounds: how many times the tokens a second of the same round before it.
+  std::vector<double> ratios() const;
+};
+
+struct LadderReport {
+  StepShape shape;
+  int cores = 1, rounds = 1;
+  bool each = false;            ///< every rung alone, beside rung 0
+  double foot_share = 0;        ///< of the rate of multiply-adds, what rung 0's products reach
+  std::vector<LadderRow> rows;  ///< the first is rung 0, which has nothing before it
+
+  /// Of rounds: the last rung's tokens a second over rung 0's. Not where each stands alone.
+  std::vector<double> totals() const;
+};
+
+struct LadderOptions {
+  std::vector<Rung> rungs;  ///< rung 0 first
+  int cores = 1, rounds = 3;
+  bool each = false;
+};
+
+/// Trains on a place and says how fast.
+using MeasurePlace = std::function<LadderSample(const LadderPlace& place)>;
+
+LadderReport climb_ladder(const StepShape& shape, const LadderOptions& options, const MeasurePlace& measure);
+
+std::string to_text(const LadderReport& report);
+Json to_json(const LadderReport& report);
+
+}  // namespace lockstep::lab

@@ -1,0 +1,43 @@
+#pragma once
+
+// The rungs of the optimisation ladder: from the training step as one writes it down first to the one that this program takes,
+// one optimisation after the other, each a setting of its own (after "PyTorch performance tips for faster LLM training", S.
+// Raschka).
+
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "base/dtype.h"
+#include "base/error.h"
+#include "lab/step/step_shapes.h"
+#include "layout/parallel_plan.h"
+#include "ops/ops.h"
+
+namespace lockstep::lab {
+
+/// What is trained on a rung, on ranks of one core each.
+struct LadderPlace {
+  StepShape shape;
+  ops::PlainKernels plain = {.products = true, .epilogues = true, .norm = true, .adamw = true};
+  layout::AttentionWeights attention = layout::AttentionWeights::masked;
+  DType type = DType::f32;
+  int ranks = 1;
+};
+/// Rung 0: plain kernels, a mask that every block keeps, fp32, and a vocabulary as the tokenizer has it.
+LadderPlace foot_of(const StepShape& shape);
+
+struct Rung {
+  int number;
+  std::string_view name, setting;
+  std::string_view missing;  ///< why it changes nothing on this device; empty: it does
+  /// Switches it on; `cores` are those of the machine. Null: missing.
+  void (*climb)(LadderPlace& place, int cores);
+};
+/// All, by number from 0 on.
+std::span<const Rung> rungs();
+
+/// The rungs that "0-11" or "0,2,5-7" names, in order, rung 0 among them; what is wrong with the text goes to `problems`.
+std::vector<Rung> rungs_from(std::string_view text, std::vector<Problem>& problems);
+
+}  // namespace lockstep::lab
