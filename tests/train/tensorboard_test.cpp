@@ -48,6 +48,13 @@ TEST(EventFile, EveryOneHasAFileOfItsOwn) {
   EXPECT_EQ(EventReader::read(second.path())[1].step, 5);
 }
 
+TEST(EventFile, NamesSortInTheOrderOfTheFiles) {
+  const TempFolder folder;
+  std::vector<std::filesystem::path> made;
+  for (int i = 0; i < 200; ++i) made.emplace_back(EventFile(folder.path(), i).path());
+  EXPECT_EQ(EventReader::files(folder.path()), made);
+}
+
 TEST(EventFile, ACutOffRecordSpoilsNoOther) {
   const TempFolder folder;
   EventFile file(folder.path(), 0);

@@ -82,10 +82,10 @@ std::uint32_t masked_checksum(std::string_view bytes) {
 std::string file_name() {
   std::array<char, 256> host{};
   if (gethostname(host.data(), host.size() - 1) != 0) std::strcpy(host.data(), "localhost");
-  // Names sort by time: a file of a later second is read later.
+  // Names sort by time: a later file is read later.
   const auto now = std::chrono::system_clock::now().time_since_epoch();
-  return fmt::format("events.out.tfevents.{:010}.{}.{}.{}", std::chrono::duration_cast<std::chrono::seconds>(now).count(),
-                     host.data(), getpid(), std::chrono::duration_cast<std::chrono::microseconds>(now).count() % 1'000'000);
+  return fmt::format("events.out.tfevents.{:010}.{:06}.{}.{}", std::chrono::duration_cast<std::chrono::seconds>(now).count(),
+                     std::chrono::duration_cast<std::chrono::microseconds>(now).count() % 1'000'000, host.data(), getpid());
 }
 
 io::Path made(const io::Path& folder) {
