@@ -14,16 +14,8 @@ namespace lockstep::app {
 namespace {
 
 Outcome report(std::vector<std::string> words) {
-  const std::vector<Command> commands = {report_command()};
   words.insert(words.begin(), "report");
-  testing::internal::CaptureStdout();
-  testing::internal::CaptureStderr();
-  Outcome outcome;
-  outcome.code = run_program(commands, words);
-  std::fflush(stdout);
-  outcome.out = testing::internal::GetCapturedStdout();
-  outcome.err = testing::internal::GetCapturedStderr();
-  return outcome;
+  return lockstep(std::move(words));
 }
 
 std::size_t count(const std::string& text, const std::string& part) {

@@ -13,16 +13,8 @@ namespace lockstep::app {
 namespace {
 
 Outcome sweep(std::vector<std::string> words) {
-  const std::vector<Command> commands = {sweep_command()};
   words.insert(words.begin(), "sweep");
-  testing::internal::CaptureStdout();
-  testing::internal::CaptureStderr();
-  Outcome outcome;
-  outcome.code = run_program(commands, words);
-  std::fflush(stdout);
-  outcome.out = testing::internal::GetCapturedStdout();
-  outcome.err = testing::internal::GetCapturedStderr();
-  return outcome;
+  return lockstep(std::move(words));
 }
 
 std::vector<std::string> values_of(const std::string& word) {

@@ -21,8 +21,8 @@ struct Outcome {
 };
 
 inline Outcome lockstep(std::vector<std::string> words) {
-  const std::vector<Command> commands = {prepare_command(), train_command(),   generate_command(),
-                                         eval_command(),    convert_command(), bench_command()};
+  const std::vector<Command> commands = {prepare_command(), train_command(), generate_command(), eval_command(),
+                                         convert_command(), bench_command(), report_command(),   sweep_command()};
   testing::internal::CaptureStdout();
   testing::internal::CaptureStderr();
   Outcome outcome;
