@@ -4,33 +4,27 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <sstream>
 #include <vector>
 
 #include "app/plan/named_model.h"
+#include "app/report/logged_step.h"
 #include "base/error.h"
-#include "base/json.h"
 #include "base/median.h"
 
 namespace lockstep::app {
 namespace {
 
-StepSeconds seconds_of(const Json& line, double microbatches) {
-  const auto number = [&](const char* key) { return line.at(key).number(); };
-  const double update = number("update_seconds"), exposed = number("exposed_seconds");
-  return {.forward = microbatches * number("dtf"),
-          .backward = std::max(0.0, microbatches * number("dtb") - update),
-          .exposed = exposed,
-          .update = std::max(0.0, update - exposed),
-          .step = std::max(0.0, number("dt") - number("data_wait"))};
+StepSeconds seconds_of(const LoggedStep& step) {
+  return {.forward = step.in(StepPart::forward),
+          .backward = step.in(StepPart::backward),
+          .exposed = step.in(StepPart::exposed),
+          .update = step.in(StepPart::update),
+          .step = std::max(0.0, step.seconds - step.in(StepPart::data))};
 }
 
 std::vector<StepSeconds> steps_of(const io::Path& path, double microbatches) {
   std::vector<StepSeconds> steps;
-  std::istringstream lines(std::filesystem::exists(path) ? io::read_file(path) : "");
-  // A run that is going on may have written half of its last line.
-  for (std::string line; std::getline(lines, line) && !lines.eof();)
-    steps.push_back(seconds_of(Json::parse(line, path.string()), microbatches));
+  for_each_logged(path, [&](const Json& line) { steps.push_back(seconds_of(logged_step(line, microbatches))); });
   if (steps.size() > 1) steps.erase(steps.begin());
   return steps;
 }

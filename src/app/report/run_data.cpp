@@ -3,10 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <filesystem>
-#include <limits>
-#include <sstream>
 
 #include "app/config_file.h"
 #include "app/settings/keys.h"
@@ -21,48 +18,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-LoggedStep step_of(const Json& line, double microbatches) {
-  // A number that is not finite is null in JSON.
-  const auto number = [&](const char* key) {
-    const Json& value = line.at(key);
-    return value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.number();
-  };
-  const auto at_least_nothing = [](double seconds) { return std::max(0.0, seconds); };
-  LoggedStep step{.step = line.at("step").integer(), .loss = number("loss"), .validation = {}, .exposed = {}};
-  if (const Json& validation = line.at("val_loss"); !validation.is_null()) step.validation = validation.number();
-  step.tokens_per_second = number("tps");
-  step.mfu = number("mfu");
-  step.seconds = number("dt");
-  step.tokens = std::round(step.tokens_per_second * step.seconds);
-  const double update = number("update_seconds"), exposed = number("exposed_seconds");
-  double known = 0;
-  const auto put = [&](StepPart part, double seconds) {
-    step.parts[static_cast<std::size_t>(part)] = seconds;
-    known += seconds;
-  };
-  put(StepPart::forward, microbatches * number("dtf"));
-  put(StepPart::backward, at_least_nothing(microbatches * number("dtb") - update));
-  put(StepPart::exposed, exposed);
-  put(StepPart::update, at_least_nothing(update - exposed));
-  put(StepPart::data, number("data_wait"));
-  put(StepPart::rest, at_least_nothing(step.seconds - known));
-  if (const Json* ranks = line.find("ranks")) {
-    const Json& spread = ranks->at("exposed");
-    step.exposed = {spread.at("min").number(), spread.at("max").number()};
-  }
-  return step;
-}
-
 void read_metrics(const fs::path& path, RunData& run) {
-  std::istringstream lines(io::read_file(path));
-  // A run that is going on may have written half of its last line.
-  for (std::string text; std::getline(lines, text) && !lines.eof();) {
-    const Json line = Json::parse(text, path.string());
-    LoggedStep step = step_of(line, static_cast<double>(run.config.optimizer.gas));
+  for_each_logged(path, [&](const Json& line) {
+    const LoggedStep step = logged_step(line, static_cast<double>(run.config.optimizer.gas));
     while (!run.steps.empty() && run.steps.back().step >= step.step) run.steps.pop_back();  // a resume did them again
     run.steps.push_back(step);
     run.name = line.at("run").string();
-  }
+  });
 }
 
 /// Adds what is wrong with the folder to `problems`.
@@ -77,7 +39,7 @@ void read_run(const std::string& folder, std::vector<RunData>& runs, std::vector
   try {
     if (std::vector<Problem> wrong = read_config_file(recipe.string(), run.config); !wrong.empty())
       throw UserError(std::move(wrong));
-    if (fs::exists(metrics)) read_metrics(metrics, run);
+    read_metrics(metrics, run);
     if (fs::exists(run.folder / "resources.json")) run.resources = read_resources(run.folder);
   } catch (const UserError& error) {
     problems.insert(problems.end(), error.problems().begin(), error.problems().end());
@@ -105,12 +67,6 @@ double place_of(const LoggedStep& step, std::int64_t steps, bool by_tokens) {
 }
 
 }  // namespace
-
-std::string_view name_of(StepPart part) {
-  static constexpr std::array<std::string_view, kStepParts> names{"forward", "backward",         "waiting for gradients of ranks",
-                                                                  "update",  "waiting for data", "rest"};
-  return names[static_cast<std::size_t>(part)];
-}
 
 double RunData::tokens_per_second() const {
   return median_over(steps, [](const LoggedStep& step) { return step.tokens_per_second; });

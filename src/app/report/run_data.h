@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "app/report/logged_step.h"
 #include "app/run_config.h"
 #include "app/start/resources.h"
 #include "base/terminal.h"
@@ -17,22 +18,6 @@
 #include "layout/pipeline/simulation.h"
 
 namespace lockstep::app {
-
-/// Where rank 0's time in a step goes.
-enum class StepPart : std::uint8_t { forward, backward, exposed, update, data, rest, count };
-inline constexpr auto kStepParts = static_cast<std::size_t>(StepPart::count);
-std::string_view name_of(StepPart part);
-
-/// A line of metrics.jsonl.
-struct LoggedStep {
-  std::int64_t step = 0;
-  double loss = 0;
-  std::optional<double> validation;  ///< of the last evaluation before
-  double tokens_per_second = 0, mfu = 0, seconds = 0;
-  double tokens = 0;                                 ///< of the step, all ranks
-  std::array<double, kStepParts> parts = {};         ///< seconds
-  std::optional<std::pair<double, double>> exposed;  ///< least and greatest of the ranks
-};
 
 struct RunData {
   io::Path folder;
@@ -42,9 +27,9 @@ struct RunData {
   std::optional<Resources> resources;  ///< none: an older version made the run
   std::vector<LoggedStep> steps;       ///< what a resume did again stands here once
 
+  double mfu() const;  ///< the last step's, a running mean
   // Medians over the steps but the first, which warms everything up.
   double tokens_per_second() const;
-  double mfu() const;
   double seconds() const;
   std::array<double, kStepParts> account() const;
   /// Loss by step, or by tokens.

@@ -1,0 +1,57 @@
+#include "app/report/logged_step.h"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <limits>
+#include <sstream>
+#include <string>
+
+namespace lockstep::app {
+
+std::string_view name_of(StepPart part) {
+  static constexpr std::array<std::string_view, kStepParts> names{"forward", "backward",         "waiting for gradients of ranks",
+                                                                  "update",  "waiting for data", "rest"};
+  return names[static_cast<std::size_t>(part)];
+}
+
+LoggedStep logged_step(const Json& line, double microbatches) {
+  // A number that is not finite is null in JSON.
+  const auto number = [&](const char* key) {
+    const Json& value = line.at(key);
+    return value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.number();
+  };
+  const auto at_least_nothing = [](double seconds) { return std::max(0.0, seconds); };
+  LoggedStep step{.step = line.at("step").integer(), .loss = number("loss"), .validation = {}, .exposed = {}};
+  if (const Json& validation = line.at("val_loss"); !validation.is_null()) step.validation = validation.number();
+  step.tokens_per_second = number("tps");
+  step.mfu = number("mfu");
+  step.seconds = number("dt");
+  step.tokens = std::round(step.tokens_per_second * step.seconds);
+  const double update = number("update_seconds"), exposed = number("exposed_seconds");
+  double known = 0;
+  const auto put = [&](StepPart part, double seconds) {
+    step.parts[static_cast<std::size_t>(part)] = seconds;
+    known += seconds;
+  };
+  put(StepPart::forward, microbatches * number("dtf"));
+  put(StepPart::backward, at_least_nothing(microbatches * number("dtb") - update));
+  put(StepPart::exposed, exposed);
+  put(StepPart::update, at_least_nothing(update - exposed));
+  put(StepPart::data, number("data_wait"));
+  put(StepPart::rest, at_least_nothing(step.seconds - known));
+  if (const Json* ranks = line.find("ranks")) {
+    const Json& spread = ranks->at("exposed");
+    step.exposed = {spread.at("min").number(), spread.at("max").number()};
+  }
+  return step;
+}
+
+void for_each_logged(const io::Path& metrics, const std::function<void(const Json& line)>& use) {
+  if (!std::filesystem::exists(metrics)) return;
+  std::istringstream lines(io::read_file(metrics));
+  // A run that is going on may have written half of its last line.
+  for (std::string text; std::getline(lines, text) && !lines.eof();) use(Json::parse(text, metrics.string()));
+}
+
+}  // namespace lockstep::app
