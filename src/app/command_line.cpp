@@ -4,11 +4,11 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <charconv>
 #include <functional>
 
 #include "app/help.h"
 #include "base/error.h"
+#include "base/number_text.h"
 
 namespace lockstep::app {
 namespace {
@@ -16,11 +16,9 @@ namespace {
 // Reads all of `text` as a number.
 template <class T>
 bool read_number(const std::string& text, T& target) {
-  T value{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size()) return false;
-  target = value;
-  return true;
+  const std::optional<T> value = number_from<T>(text);
+  if (value) target = *value;
+  return value.has_value();
 }
 
 std::string long_name(const std::string& name) { return name.substr(name.rfind(',') + 1); }

@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 
 #include "base/error.h"
+#include "base/number_text.h"
 #include "comm/agreement.h"
 #include "comm/text.h"
 #include "io/file.h"
@@ -19,10 +19,8 @@ namespace {
 constexpr std::string_view step_prefix = "step_";
 
 std::optional<std::int64_t> parse_step(std::string_view text) {
-  std::int64_t step = 0;
-  const auto [end, fault] = std::from_chars(text.data(), text.data() + text.size(), step);
-  const bool good = fault == std::errc() && end == text.data() + text.size() && step >= 0;
-  return good ? std::optional(step) : std::nullopt;
+  const auto step = number_from<std::int64_t>(text);
+  return step && *step >= 0 ? step : std::nullopt;
 }
 
 /// N of "step_N".

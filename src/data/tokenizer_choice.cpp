@@ -2,12 +2,12 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
 #include <filesystem>
 #include <system_error>
 #include <utility>
 
 #include "base/error.h"
+#include "base/number_text.h"
 #include "data/bpe/bpe_tokenizer.h"
 #include "data/bpe/gpt2_files.h"
 #include "data/bpe/tokenizer_json.h"
@@ -19,14 +19,13 @@ namespace {
 
 TokenizerChoice trained(std::string_view size) {
   constexpr std::int64_t most = 1'000'000;
-  std::int64_t vocabulary = 0;
-  const auto [end, error] = std::from_chars(size.data(), size.data() + size.size(), vocabulary);
-  if (error != std::errc() || end != size.data() + size.size() || vocabulary < bpe::smallest_vocabulary || vocabulary > most) {
+  const auto vocabulary = number_from<std::int64_t>(size);
+  if (!vocabulary || *vocabulary < bpe::smallest_vocabulary || *vocabulary > most) {
     throw UserError(
         fmt::format("tokenizer \"bpe:{}\": its size is not a number from {} to {}", size, bpe::smallest_vocabulary, most),
         "bpe:32768 trains a vocabulary of 32,768 tokens");
   }
-  return {.kind = TokenizerChoice::Kind::trained, .vocabulary = vocabulary};
+  return {.kind = TokenizerChoice::Kind::trained, .vocabulary = *vocabulary};
 }
 
 // `text` of the tokenizer.json at `path`.

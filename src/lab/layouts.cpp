@@ -5,8 +5,8 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 
+#include "base/number_text.h"
 #include "layout/pipeline/schedules.h"
 
 namespace lockstep::lab {
@@ -23,10 +23,8 @@ struct Wish {
 };
 
 std::optional<int> number(std::string_view text, int least, int most) {
-  int value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size() || value < least || value > most) return std::nullopt;
-  return value;
+  const auto value = number_from<int>(text);
+  return value && *value >= least && *value <= most ? value : std::nullopt;
 }
 
 template <class T>

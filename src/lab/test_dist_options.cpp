@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <optional>
 #include <string_view>
 
 #include "base/error.h"
+#include "base/number_text.h"
 #include "lab/test_dist.h"
 
 namespace lockstep::lab {
@@ -16,10 +16,8 @@ namespace {
 using Variable = std::function<const char*(const char*)>;
 
 std::optional<std::int64_t> number_in(std::string_view text, std::int64_t most) {
-  std::int64_t value = 0;
-  const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || rest != text.data() + text.size() || value < 1 || value > most) return std::nullopt;
-  return value;
+  const auto value = number_from<std::int64_t>(text);
+  return value && *value >= 1 && *value <= most ? value : std::nullopt;
 }
 
 class VariableReader {

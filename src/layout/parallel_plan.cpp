@@ -5,11 +5,11 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <numeric>
 #include <ranges>
 #include <utility>
 
+#include "base/number_text.h"
 #include "layout/canonical_grid.h"
 #include "layout/pipeline/schedules.h"
 #include "layout/pipeline/split.h"
@@ -345,10 +345,8 @@ std::optional<Recompute> recompute_from(std::string_view text) {
   constexpr std::string_view prefix = "every:";
   if (!text.starts_with(prefix)) return std::nullopt;
   text.remove_prefix(prefix.size());
-  Recompute recompute{full};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), recompute.every);
-  if (error != std::errc{} || end != text.data() + text.size() || recompute.every < 1) return std::nullopt;
-  return recompute;
+  const auto every = number_from<int>(text);
+  return every && *every >= 1 ? std::optional(Recompute{full, *every}) : std::nullopt;
 }
 
 std::string to_string(const Recompute& recompute) {

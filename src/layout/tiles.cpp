@@ -2,18 +2,15 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
-
 #include "base/checked.h"
+#include "base/number_text.h"
 
 namespace lockstep::layout {
 namespace {
 
 std::optional<int> tiles_each_way(std::string_view text) {
-  int value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size() || value < 1) return std::nullopt;
-  return value;
+  const auto value = number_from<int>(text);
+  return value && *value >= 1 ? value : std::nullopt;
 }
 
 }  // namespace

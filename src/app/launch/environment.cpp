@@ -3,8 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <sstream>
+
+#include "base/number_text.h"
 
 namespace lockstep::launch {
 namespace {
@@ -12,10 +13,8 @@ namespace {
 constexpr std::int64_t kMost = 1'000'000;  // of anything that is counted here
 
 std::optional<std::int64_t> positive_number(std::string_view text) {
-  std::int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size() || value < 1 || value > kMost) return std::nullopt;
-  return value;
+  const auto value = number_from<std::int64_t>(text);
+  return value && *value >= 1 && *value <= kMost ? value : std::nullopt;
 }
 
 std::vector<std::string> lines_of(const std::string& text) {

@@ -3,13 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <optional>
 
 #include "app/command_line.h"
 #include "app/plan/questions.h"
 #include "base/error.h"
+#include "base/number_text.h"
 #include "base/units.h"
 #include "planner/advice.h"
 
@@ -17,9 +17,7 @@ namespace lockstep::app {
 namespace {
 
 std::optional<double> amount_from(const std::string& text) {
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error == std::errc{} && end == text.data() + text.size() && value >= 0 && value <= 1e18) return value;
+  if (const auto value = number_from<double>(text); value && *value >= 0 && *value <= 1e18) return value;
   if (const auto bytes = bytes_from(text)) return static_cast<double>(*bytes);
   return std::nullopt;
 }

@@ -4,13 +4,13 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 
 #include "app/command_line.h"
 #include "app/plan/drawing.h"
 #include "app/plan/questions.h"
 #include "app/start/pipeline_settings.h"
 #include "base/error.h"
+#include "base/number_text.h"
 #include "io/file.h"
 #include "layout/pipeline/action_table.h"
 #include "layout/pipeline/schedules.h"
@@ -68,10 +68,8 @@ bool parse(const Arguments& arguments, Options& options) {
 }
 
 std::optional<double> positive_number(std::string_view text) {
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size() || !(value > 0) || value > 1e9) return std::nullopt;
-  return value;
+  const auto value = number_from<double>(text);
+  return value && *value > 0 && *value <= 1e9 ? value : std::nullopt;
 }
 
 layout::PassSeconds pass_seconds(const std::string& text) {
@@ -93,9 +91,7 @@ layout::PassSeconds pass_seconds(const std::string& text) {
 
 /// A setting's number; a problem where it is none.
 std::optional<int> count(std::string_view setting, std::string_view value, int most, std::vector<Problem>& problems) {
-  int number = 0;
-  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
-  if (error == std::errc{} && end == value.data() + value.size() && number >= 1 && number <= most) return number;
+  if (const auto number = number_from<int>(value); number && *number >= 1 && *number <= most) return number;
   problems.push_back({fmt::format("{}: must be a whole number from 1 to {}", setting, most),
                       fmt::format("{}={}", setting.substr(0, setting.find('=')), std::min(most, 8))});
   return std::nullopt;

@@ -3,24 +3,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <random>
 
 #include "app/settings/keys.h"
+#include "base/number_text.h"
 
 namespace lockstep::settings {
 namespace {
 
 constexpr std::string_view kSeed = "train.seed";
-
-template <class T>
-std::optional<T> number_from(std::string_view text) {
-  T value{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
 
 std::string lower(std::string_view text) {
   std::string out(text);

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <filesystem>
 #include <optional>
@@ -13,6 +12,7 @@
 #include "app/settings/keys.h"
 #include "app/settings/resolve.h"
 #include "app/start/plan.h"
+#include "base/number_text.h"
 
 namespace lockstep::app {
 namespace {
@@ -29,11 +29,9 @@ std::vector<std::string> parts_of(std::string_view text, char separator) {
   return parts;
 }
 
-std::optional<double> number_from(const std::string& text) {
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size() || !std::isfinite(value)) return std::nullopt;
-  return value;
+std::optional<double> finite_from(const std::string& text) {
+  const auto value = number_from<double>(text);
+  return value && std::isfinite(*value) ? value : std::nullopt;
 }
 
 /// lo, lo + step, ... up to hi.
@@ -41,7 +39,7 @@ std::vector<std::string> range_of(const std::string& word, const std::string& va
   const std::vector<std::string> parts = parts_of(value, ':');
   std::vector<double> ends;
   for (const std::string& part : parts) {
-    if (const auto number = number_from(part)) ends.push_back(*number);
+    if (const auto number = finite_from(part)) ends.push_back(*number);
   }
   if (ends.size() != 3 || parts.size() != 3) {
     problems.push_back({fmt::format("{}: is no range", word), "write KEY=lo:hi:step, as model.batch_size=4:16:4"});
@@ -91,7 +89,7 @@ void add_axis(SweepWords& words, const std::string& word, SweepAxis axis, std::v
 }
 
 std::optional<std::int64_t> ranks_from(const std::string& text, std::vector<Problem>& problems) {
-  const std::optional<double> value = number_from(text);
+  const std::optional<double> value = finite_from(text);
   if (value && *value == std::floor(*value) && *value >= 1 && *value <= 1024) return static_cast<std::int64_t>(*value);
   problems.push_back({fmt::format("ranks = {}: must be an integer from 1 to 1024", text), "ranks=1,2"});
   return std::nullopt;

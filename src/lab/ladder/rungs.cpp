@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 
 #include <array>
-#include <charconv>
 #include <optional>
 #include <string>
 
 #include "base/checked.h"
+#include "base/number_text.h"
 
 namespace lockstep::lab {
 namespace {
@@ -46,11 +46,9 @@ constexpr std::array<Rung, 12> every_rung{
      {10, "batch x 4", "model.batch_size", "", &enlarge_batch},
      {11, "a rank a core", "--ranks", "", &take_cores}}};
 
-std::optional<int> number_from(std::string_view text) {
-  int number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  const bool whole = error == std::errc{} && end == text.data() + text.size();
-  return whole && number >= 0 && number < static_cast<int>(every_rung.size()) ? std::optional(number) : std::nullopt;
+std::optional<int> rung_from(std::string_view text) {
+  const auto number = number_from<int>(text);
+  return number && *number >= 0 && *number < static_cast<int>(every_rung.size()) ? number : std::nullopt;
 }
 
 }  // namespace
@@ -68,8 +66,8 @@ std::vector<Rung> rungs_from(std::string_view text, std::vector<Problem>& proble
   named[0] = true;
   for (std::string_view rest = text; !rest.empty() || text.empty();) {
     const std::string_view part = rest.substr(0, rest.find(','));
-    const auto first = number_from(part.substr(0, part.find('-')));
-    const auto last = part.find('-') == std::string_view::npos ? first : number_from(part.substr(part.find('-') + 1));
+    const auto first = rung_from(part.substr(0, part.find('-')));
+    const auto last = part.find('-') == std::string_view::npos ? first : rung_from(part.substr(part.find('-') + 1));
     if (!first || !last || *last < *first || rest.back() == ',') {
       problems.push_back(
           {fmt::format("--rungs {}: must be numbers and ranges from 0 to {}", text, every_rung.size() - 1), "--rungs 0-3,7"});
