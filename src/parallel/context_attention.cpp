@@ -25,7 +25,7 @@ class Local final : public ContextAttention {
     arena.declare(part_sums_, "gradients of keys by ranges of heads", sums, DType::f32);
   }
   void forward(ops::Ops& ops, const AttentionTensors& x, const AttentionSaved& saved, const AttentionCall& call) override {
-    demand_all(call);
+    demand_all_positions(call);
     ops.attention().forward({.o = x.o,
                              .lse = lse(saved, call),
                              .q = x.q,
@@ -37,7 +37,7 @@ class Local final : public ContextAttention {
   }
   void backward(ops::Ops& ops, const AttentionTensors& d, const AttentionTensors& x, const AttentionSaved& saved,
                 const AttentionCall& call) override {
-    demand_all(call);
+    demand_all_positions(call);
     ops.attention().backward({.dq = d.q,
                               .dk = d.k,
                               .dv = d.v,
@@ -56,9 +56,6 @@ class Local final : public ContextAttention {
   }
 
  private:
-  static void demand_all(const AttentionCall& call) {
-    ensure(call.positions.end() == call.positions.count(), "a rank that attends alone has all positions of its samples");
-  }
   static Tensor lse(const AttentionSaved& saved, const AttentionCall& call) {
     return saved.lse.flat(0, call.shape.samples * call.shape.heads * call.shape.queries);
   }

@@ -8,6 +8,7 @@
 #include <memory>
 #include <span>
 
+#include "base/error.h"
 #include "comm/communicator.h"
 #include "layout/mesh.h"
 #include "layout/sharded_dims.h"
@@ -30,6 +31,11 @@ struct AttentionCall {
   /// The positions of a sample that each rank has, by rank, this one's among them; empty: as parallel::split_positions says.
   std::span<const ops::Positions> parts = {};
 };
+
+/// Of a rank that attends alone.
+inline void demand_all_positions(const AttentionCall& call) {
+  ensure(call.positions.end() == call.positions.count(), "a rank that attends alone has all positions of its samples");
+}
 
 /// What a forward pass leaves for its backward pass beside its AttentionTensors, in memory of the block's and the micro-batch's
 /// own.

@@ -35,7 +35,7 @@ namespace {
 constexpr double width = 960, height = 300, left = 64, right = 16, top = 10, bottom = 44;
 constexpr std::size_t colours = 8, most_points = 600;
 
-struct Span {
+struct Extent {
   double low = std::numeric_limits<double>::infinity(), high = -std::numeric_limits<double>::infinity();
   void include(double value) {
     low = std::min(low, value);
@@ -44,7 +44,7 @@ struct Span {
   double part(double value) const { return (value - low) / (high - low); }
 };
 
-/// 1, 2 or 5 times a power of ten, so that a span of `length` has some five of them.
+/// 1, 2 or 5 times a power of ten, so that an extent of `length` has some five of them.
 double tick_step(double length) {
   const double rough = length / 5, power = std::pow(10, std::floor(std::log10(rough)));
   for (const double times : {1.0, 2.0, 5.0}) {
@@ -53,14 +53,14 @@ double tick_step(double length) {
   return 10 * power;
 }
 
-/// A span of nothing or of one value gets some width. Returns the step of its ticks.
-double settle(Span& span) {
-  if (span.low > span.high) span = {0, 1};
-  if (span.high - span.low < 1e-12 * std::max(std::abs(span.low), std::abs(span.high)) || span.low == span.high) {
-    const double half = span.low == 0 ? 1 : std::abs(span.low) / 10;
-    span = {span.low - half, span.high + half};
+/// An extent of nothing or of one value gets some width. Returns the step of its ticks.
+double settle(Extent& extent) {
+  if (extent.low > extent.high) extent = {0, 1};
+  if (extent.high - extent.low < 1e-12 * std::max(std::abs(extent.low), std::abs(extent.high)) || extent.low == extent.high) {
+    const double half = extent.low == 0 ? 1 : std::abs(extent.low) / 10;
+    extent = {extent.low - half, extent.high + half};
   }
-  return tick_step(span.high - span.low);
+  return tick_step(extent.high - extent.low);
 }
 
 std::string tick_text(double value, double step) {
@@ -97,7 +97,7 @@ Series drawable(const Series& all) {
 }
 
 struct Frame {
-  Span x, y;
+  Extent x, y;
   double at_x(double value) const { return left + x.part(value) * (width - left - right); }
   double at_y(double value) const { return height - bottom - y.part(value) * (height - top - bottom); }
 };

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
 
 #include "app/plan/drawing.h"
 #include "app/report/chart.h"
@@ -78,8 +77,8 @@ std::string memory(const std::vector<RunData>& runs) {
     if (!run.resources) continue;
     std::vector<std::int64_t> bytes(run.resources->taken.begin(), run.resources->taken.end());
     bytes.push_back(run.resources->beside);
-    const std::int64_t all = std::accumulate(bytes.begin(), bytes.end(), std::int64_t{0});
-    Bar bar{.label = fmt::format("{}: {}", run.label, format_bytes(static_cast<std::uint64_t>(all))), .parts = {}, .figures = {}};
+    const auto all = static_cast<std::uint64_t>(run.resources->all_bytes());
+    Bar bar{.label = fmt::format("{}: {}", run.label, format_bytes(all)), .parts = {}, .figures = {}};
     for (const std::int64_t part : bytes) {
       bar.parts.push_back(static_cast<double>(part));
       bar.figures.push_back(format_bytes(static_cast<std::uint64_t>(part)));

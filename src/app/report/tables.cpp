@@ -1,7 +1,5 @@
 #include <fmt/format.h>
 
-#include <numeric>
-
 #include "app/report/report_page.h"
 #include "base/units.h"
 
@@ -62,9 +60,8 @@ Table memory_table(const std::vector<RunData>& runs) {
     if (!run.resources) continue;
     std::vector<std::string> row{run.label};
     for (const std::int64_t bytes : run.resources->taken) row.push_back(bytes_text(bytes));
-    const auto& taken = run.resources->taken;
     row.push_back(bytes_text(run.resources->beside));
-    row.push_back(bytes_text(std::accumulate(taken.begin(), taken.end(), run.resources->beside)));
+    row.push_back(bytes_text(run.resources->all_bytes()));
     table.rows.push_back(std::move(row));
   }
   return table;

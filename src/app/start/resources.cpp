@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <numeric>
 #include <utility>
 
 #include "base/error.h"
@@ -15,6 +16,8 @@ namespace {
 constexpr const char* kFile = "resources.json";
 
 }  // namespace
+
+std::int64_t Resources::all_bytes() const { return std::reduce(taken.begin(), taken.end(), beside); }
 
 std::array<std::int64_t, 6> by_kind(const Ledger& ledger) {
   std::array<std::int64_t, 6> bytes{};

@@ -6,7 +6,6 @@
 #include <cstdio>
 #include <filesystem>
 #include <memory>
-#include <numeric>
 
 #include "app/build_info.h"
 #include "app/command_line.h"
@@ -135,8 +134,7 @@ void measure_exchange(SweepResults& results, const std::vector<SweepPoint>& poin
     const auto known = std::ranges::find(results.all_reduce, point.ranks, &AllReduceSpread::ranks);
     if (point.ranks == 1 || known != results.all_reduce.end()) continue;
     const AllReduceSpread spread = results.all_reduce.emplace_back(all_reduce_spread(point.ranks));
-    fmt::print("all_reduce of {} on {} ranks: {} (from {} to {})\n", format_bytes(static_cast<std::uint64_t>(spread.bytes)),
-               spread.ranks, format_seconds(spread.median), format_seconds(spread.least), format_seconds(spread.greatest));
+    fmt::print("{}", to_text(spread));
     std::fflush(stdout);
     save(results, folder);
   }
@@ -173,7 +171,7 @@ std::optional<SweepRun> measure(const SweepPoint& point, std::size_t number, std
                .mfu = data.mfu(),
                .step_tokens = data.steps.back().tokens,
                .losses = {}};
-  if (data.resources) run.bytes = std::reduce(data.resources->taken.begin(), data.resources->taken.end(), data.resources->beside);
+  if (data.resources) run.bytes = data.resources->all_bytes();
   for (const LoggedStep& step : data.steps) run.losses.push_back(step.loss);
   return run;
 }

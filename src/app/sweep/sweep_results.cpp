@@ -127,6 +127,11 @@ std::string verdict(const SweepRow& row, const SweepRow& best) {
 
 }  // namespace
 
+std::string to_text(const AllReduceSpread& spread) {
+  return fmt::format("all_reduce of {} on {} ranks: {} (from {} to {})\n", format_bytes(static_cast<std::uint64_t>(spread.bytes)),
+                     spread.ranks, format_seconds(spread.median), format_seconds(spread.least), format_seconds(spread.greatest));
+}
+
 bool SweepResults::has(std::size_t point, std::int64_t repeat) const {
   return std::ranges::any_of(runs, [&](const SweepRun& run) { return run.point == point && run.repeat == repeat; });
 }
@@ -179,10 +184,7 @@ std::string to_text(const SweepResults& results) {
   std::size_t width = 5;
   for (const std::string& label : results.points) width = std::max(width, label.size());
   std::string text;
-  for (const AllReduceSpread& one : results.all_reduce) {
-    text += fmt::format("all_reduce of {} on {} ranks: {} (from {} to {})\n", format_bytes(static_cast<std::uint64_t>(one.bytes)),
-                        one.ranks, format_seconds(one.median), format_seconds(one.least), format_seconds(one.greatest));
-  }
+  for (const AllReduceSpread& one : results.all_reduce) text += to_text(one);
   const std::vector<SweepRow> rows = ranking(results);
   text += fmt::format("{:>4}  {:<{}}  {:>10} {:>8} {:>7} {:>8} {:>11}  {}\n", "rank", "point", width, "tokens/s", "spread", "MFU",
                       "loss", "memory", "");

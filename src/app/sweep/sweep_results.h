@@ -28,6 +28,8 @@ struct AllReduceSpread {
   std::int64_t ranks = 1, bytes = 0;
   double least = 0, median = 0, greatest = 0;  ///< seconds of the slowest rank
 };
+/// A line.
+std::string to_text(const AllReduceSpread& spread);
 
 struct SweepResults {
   Json definition;                  ///< what the sweep is; one that goes on must have the same

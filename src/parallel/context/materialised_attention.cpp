@@ -17,7 +17,7 @@ void MaterialisedAttention::declare(Arena& arena, const AttentionSizes& sizes) {
 }
 
 ops::WholeWeights MaterialisedAttention::whole(const AttentionSaved& saved, const AttentionCall& call) const {
-  ensure(call.positions.end() == call.positions.count(), "a rank that attends alone has all positions of its samples");
+  demand_all_positions(call);
   const ops::AttentionShape& shape = call.shape;
   const std::int64_t rows = shape.samples * shape.heads * shape.queries;
   const auto top = [&](const Tensor& matrix, std::int64_t count) {
