@@ -74,6 +74,25 @@ TEST(Failure, AnotherSizeTypeRootOrReduction) {
               {"min", "max"});
 }
 
+// Rank 0 waits for rank 1, and that for rank 2, which never comes: the first to say so is rank 0.
+TEST(Failure, TheRankThatIsWaitedForWaitsItself) {
+  const std::string report = report_of<comm::RunAborted>(
+      3,
+      [](Communicator& world) {
+        std::vector<float> x(10);
+        const auto first = world.split(world.rank() < 2 ? 0 : 1, world.rank());
+        const auto last = world.split(world.rank() == 0 ? 0 : 1, world.rank());
+        if (world.rank() == 1) {
+          std::this_thread::sleep_for(std::chrono::milliseconds(300));
+          last->all_reduce(tensor_of(x), Reduction::sum).wait();
+        }
+        if (world.rank() < 2) first->all_reduce(tensor_of(x), Reduction::sum).wait();
+        if (world.rank() == 2) std::this_thread::sleep_for(std::chrono::seconds(2));
+      },
+      1);
+  expect_says(report, {"not entered by rank 1 (which waits for rank 2)"});
+}
+
 TEST(Failure, OtherCountsByRank) {
   expect_says(report_of<comm::RunAborted>(2,
                                           [](Communicator& world) {

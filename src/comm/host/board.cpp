@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <set>
 #include <thread>
 
 #include "base/checked.h"
@@ -90,6 +91,17 @@ Phase Roll::phase(int rank) const { return entries_[rank].phase.load(); }
 void Roll::beat(int rank) const { entries_[rank].beats.fetch_add(1); }
 
 std::uint64_t Roll::beats(int rank) const { return entries_[rank].beats.load(); }
+
+void Roll::set_awaited(int rank, std::optional<int> other) const { entries_[rank].awaited.store(other ? *other + 1 : 0); }
+
+std::string Roll::awaited_by(int rank) const {
+  std::string text;
+  std::set<int> told{rank};
+  for (int next = entries_[rank].awaited.load(); next > 0 && told.insert(next - 1).second;
+       next = entries_[next - 1].awaited.load())
+    text += fmt::format("{}which waits for rank {}", text.empty() ? " (" : ", ", next - 1);
+  return text.empty() ? text : text + ")";
+}
 
 bool Roll::begin_move(int rank) const {
   entries_[rank].moving.store(1);

@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "comm/operation.h"
@@ -92,6 +93,10 @@ class Roll {
   /// Says that the rank's process runs, whatever its thread computes; called by a thread of its own.
   void beat(int rank) const;
   std::uint64_t beats(int rank) const;
+  /// Which rank `rank` waits for, for some time already; none: it does not wait.
+  void set_awaited(int rank, std::optional<int> other) const;
+  /// " (which waits for rank 2, which waits for rank 5)" of rank 1; "" where it does not wait.
+  std::string awaited_by(int rank) const;
   /// Around everything that touches other ranks' buffers. False when the run has been aborted: then nothing may be touched.
   bool begin_move(int rank) const;
   void end_move(int rank) const;
@@ -105,6 +110,7 @@ class Roll {
     std::atomic<Phase> phase;
     std::atomic<std::uint32_t> moving;
     std::atomic<std::uint64_t> beats;
+    std::atomic<std::int32_t> awaited;  ///< 1 + the rank; 0: none
   };
   int ranks_;
   State* state_;

@@ -35,6 +35,8 @@ void relax(int turn, bool crowded) {
 
 namespace {
 
+constexpr int turns_between_looks = 64;
+
 /// While it lives, the rank may touch the others' buffers.
 class Move {
  public:
@@ -259,9 +261,12 @@ void HostCommunicator::await(Done done, const std::uint64_t* sequence, int other
 template <class Done>
 bool HostCommunicator::attempt(Done done, Patience& patience, const std::uint64_t* sequence, int other) {
   context_.progress();
-  if (done()) return true;
+  if (done()) {
+    if (patience.turn >= turns_between_looks) context_.roll.set_awaited(context_.number, std::nullopt);
+    return true;
+  }
   if (context_.roll.aborted()) throw RunAborted(context_.roll.reason());
-  if (patience.turn++ % 64 == 63) {
+  if (++patience.turn % turns_between_looks == 0) {
     if (context_.look_after) context_.look_after();
     const int gone = gone_of(sequence, other);
     if (gone >= 0 && done()) return true;  // it did its part, then ended
@@ -293,11 +298,15 @@ void HostCommunicator::check_others(double since, const std::uint64_t* sequence,
     abort(fmt::format("rank {} has ended, but rank {} waits for it in {}; what each rank did last:{}", gone, context_.number,
                       what(), last_operations(view)));
   }
+  std::vector<int> late = absent(sequence, other);
+  const auto first = std::ranges::find_if(late, [&](int r) { return r != context_.number; });
+  context_.roll.set_awaited(context_.number, first == late.end() ? std::nullopt : std::optional(*first));
   if (now_seconds() - since < context_.timeout) return;
-  const std::vector<int> late = absent(sequence, other);
+  std::vector<std::string> named;
+  for (const int r : late) named.push_back(fmt::format("{}{}", r, context_.roll.awaited_by(r)));
   abort(fmt::format("{} did not end within comm.timeout = {} s: {}; what each rank did last:{}", what(), context_.timeout,
                     late.empty() ? std::string("a rank that entered it did not do its share")
-                                 : fmt::format("not entered by rank {}", fmt::join(late, ", ")),
+                                 : fmt::format("not entered by rank {}", fmt::join(named, ", ")),
                     last_operations(view)));
 }
 

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <exception>
 #include <optional>
+#include <set>
 #include <string_view>
 #include <vector>
 
@@ -125,6 +126,7 @@ std::unique_ptr<io::ByteSource> open_mpi_file(const io::Path& path) { return std
 
 struct Transfers::State {
   std::vector<MPI_Request> requests;
+  std::vector<int> others;  // of each
 };
 
 Transfers::Transfers() : state_(std::make_unique<State>()) {}
@@ -136,6 +138,7 @@ void Transfers::send(std::span<const std::byte> bytes, int to, int tag) {
   for (std::size_t at = 0; at < bytes.size(); at += most_bytes) {
     const auto piece = bytes.subspan(at, std::min(most_bytes, bytes.size() - at));
     MPI_Request& request = state_->requests.emplace_back(MPI_REQUEST_NULL);
+    state_->others.push_back(to);
     check(MPI_Isend(piece.data(), count_of(piece), MPI_BYTE, to, tag, MPI_COMM_WORLD, &request), "MPI_Isend");
   }
 }
@@ -144,6 +147,7 @@ void Transfers::receive(std::span<std::byte> bytes, int from, int tag) {
   for (std::size_t at = 0; at < bytes.size(); at += most_bytes) {
     const auto piece = bytes.subspan(at, std::min(most_bytes, bytes.size() - at));
     MPI_Request& request = state_->requests.emplace_back(MPI_REQUEST_NULL);
+    state_->others.push_back(from);
     check(MPI_Irecv(piece.data(), count_of(piece), MPI_BYTE, from, tag, MPI_COMM_WORLD, &request), "MPI_Irecv");
   }
 }
@@ -152,8 +156,21 @@ bool Transfers::done() {
   int all = 1;
   const int count = static_cast<int>(state_->requests.size());
   if (count > 0) check(MPI_Testall(count, state_->requests.data(), &all, MPI_STATUSES_IGNORE), "MPI_Testall");
-  if (all != 0) state_->requests.clear();
+  if (all != 0) {
+    state_->requests.clear();
+    state_->others.clear();
+  }
   return all != 0;
+}
+
+std::vector<int> Transfers::under_way() const {
+  std::set<int> ranks;
+  for (std::size_t i = 0; i < state_->requests.size(); ++i) {
+    int ended = 0;
+    check(MPI_Request_get_status(state_->requests[i], &ended, MPI_STATUS_IGNORE), "MPI_Request_get_status");
+    if (ended == 0) ranks.insert(state_->others[i]);
+  }
+  return {ranks.begin(), ranks.end()};
 }
 
 }  // namespace lockstep::comm

@@ -73,6 +73,8 @@ class Transfers {
   void receive(std::span<std::byte> bytes, int from, int tag);
   /// Whether all have ended; moves them forward.
   bool done();
+  /// The ranks of the world that messages still under way go to or come from, once each, in their order.
+  std::vector<int> under_way() const;
 
  private:
   struct State;

@@ -20,6 +20,7 @@ constexpr std::size_t most_pieces = 8;                       // pieces that send
 
 constexpr double seconds_per_poll = 5e-6;
 constexpr double most_polls = 1000;
+constexpr double seconds_until_told = 0.05;  // the ranks of this host, that this one waits
 
 struct LetterCard {
   DType dtype;
@@ -53,7 +54,10 @@ class CollectivePending final : public Request::Pending {
   }
   bool poll(bool patient) override {
     group_.context_.progress();
-    if (ended()) return true;
+    if (ended()) {
+      group_.waits_no_more(since_);
+      return true;
+    }
     if (!patient) group_.check_time(since_, -1);
     return false;
   }
@@ -87,7 +91,10 @@ class LetterPending final : public Request::Pending {
   }
   bool poll(bool patient) override {
     group_.context_.progress();
-    if (ended()) return true;
+    if (ended()) {
+      group_.waits_no_more(since_);
+      return true;
+    }
     if (!patient) group_.check_time(since_, operation_.root);
     return false;
   }
@@ -173,7 +180,7 @@ void MessageCommunicator::await(Done done, int other) {
   double since = 0;
   for (int turn = 0;; ++turn) {
     context_.progress();
-    if (done()) return;
+    if (done()) return waits_no_more(since);
     check_time(since, other);
     host::relax(turn, context_.crowded);
   }
@@ -183,6 +190,18 @@ void MessageCommunicator::check_time(double& since, int other) const {
   const double now = now_seconds();
   if (since == 0) since = now;
   if (now - since > context_.timeout) throw RunAborted(report(other));
+  if (context_.roll == nullptr || now - since < seconds_until_told) return;
+  if (other < 0 && !running_.empty()) {
+    const std::vector<int> missing = running_.front()->missing();
+    const std::vector<int> awaited = missing.empty() ? running_.front()->behind() : missing;
+    if (!awaited.empty()) context_.roll->set_awaited(context_.number, awaited.front());
+  } else if (other >= 0) {
+    context_.roll->set_awaited(context_.number, world_rank(other));
+  }
+}
+
+void MessageCommunicator::waits_no_more(double since) const {
+  if (context_.roll != nullptr && since != 0) context_.roll->set_awaited(context_.number, std::nullopt);
 }
 
 std::string MessageCommunicator::report(int other) const {
@@ -196,7 +215,7 @@ std::string MessageCommunicator::report(int other) const {
   return fmt::format(
       "{}, operation {} of '{}' did not end within comm.timeout = {} s: {}; what each rank was heard to enter last:{}",
       describe(running.card()), running.card().sequence, group_.name, context_.timeout,
-      missing.empty() ? std::string("a rank that entered it did not do its share")
+      missing.empty() ? fmt::format("entered by all, but waiting for rank {}", fmt::join(running.behind(), ", "))
                       : fmt::format("not entered by rank {}", fmt::join(missing, ", ")),
       last_operations());
 }

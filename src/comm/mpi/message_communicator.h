@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "comm/communicator.h"
+#include "comm/host/board.h"
 #include "comm/mpi/message_operation.h"
 
 namespace lockstep::comm {
@@ -20,8 +21,10 @@ class MessageCommunicator;
 
 /// What the groups of one rank share. Used by the rank's thread alone.
 struct MessageRank {
-  double timeout = 600;  ///< seconds until an operation that others do not enter ends the run
-  bool crowded = false;  ///< more ranks than cores
+  double timeout = 600;              ///< seconds until an operation that others do not enter ends the run
+  bool crowded = false;              ///< more ranks than cores
+  int number = 0;                    ///< in the world
+  const host::Roll* roll = nullptr;  ///< where the ranks of this host see whom it waits for; null: nowhere
   int next_group = 1;
   std::vector<MessageCommunicator*> groups = {};
   struct Other {
@@ -73,6 +76,7 @@ class MessageCommunicator final : public Communicator {
   std::string last_operations() const;
   // Of something that has been waited for since then (0: from now on); `other`: the rank a message comes from or goes to, or -1.
   void check_time(double& since, int other) const;
+  void waits_no_more(double since) const;
   template <class Done>
   void await(Done done, int other);
 

@@ -65,6 +65,8 @@ class MessageOperation {
   const MessageCard& card() const { return own_; }
   /// Ranks of the world that have not told that they entered it.
   std::vector<int> missing() const;
+  /// Ranks of the world that have not sent their share, or not taken this rank's.
+  std::vector<int> behind() const { return transfers_.under_way(); }
 
  private:
   struct Range {

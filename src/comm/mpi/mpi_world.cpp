@@ -234,7 +234,7 @@ class HostWorld {
 class MessageWorld {
  public:
   MessageWorld(const MpiLibrary& mpi, const MpiOptions& options, const Cores& cores)
-      : mpi_(mpi), context_{.timeout = options.timeout, .crowded = is_crowded(cores, options)} {}
+      : mpi_(mpi), context_{.timeout = options.timeout, .crowded = is_crowded(cores, options), .number = mpi.rank()} {}
 
   void run(const MpiLibrary::Host& host, const Body& body, const CoreSharing& sharing) {
     auto all = std::make_unique<MessageCommunicator>(context_, "world", 0, every_rank(mpi_), mpi_.rank());
@@ -256,6 +256,7 @@ class MessageWorld {
                                                                memory.control.board, members, mpi_.rank() - host.first),
                       nullptr};
     groups.after = groups.before->split(0, 0);
+    context_.roll = &memory.control.roll;
     HostFirstCommunicator world(context_, std::move(all), std::move(groups), std::move(hosts));
     body(world, sharing);
   }
