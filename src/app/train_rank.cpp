@@ -21,6 +21,7 @@
 #include "app/start/startup.h"
 #include "app/start/training_data.h"
 #include "comm/agreement.h"
+#include "comm/text.h"
 #include "data/corpus.h"
 #include "data/prepare/dataset.h"
 #include "data/shards.h"
@@ -110,22 +111,39 @@ std::vector<Problem> keep_global_batch(RunConfig& config, const checkpoint::Choi
   return {};
 }
 
-/// What this rank reads of the text: of one that was cut ahead of time no more than its shard. Rank 0 vouches for what all read.
-/// Collective.
+/// Where a rank that trains is among those that share the samples of a step, -1 of a server.
+int place_in_data(const RunConfig& config, const Roles& roles, const Session& session) {
+  if (roles.serves()) return -1;
+  return layout::Mesh(layout_of(config, workers_of(config, session.world().size()))).coordinates(roles.group().rank()).dp;
+}
+
+/// Whether a rank opens the text: no server does, and with data.io=readers the first rank of those that share one.
+bool opens_text(const RunConfig& config, int place, int places) {
+  if (config.data.io != "readers") return place >= 0;
+  return place >= 0 && place % std::max(1, places / static_cast<int>(config.data.readers)) == 0;
+}
+
+/// What this rank reads of the text: of one that was cut ahead of time no more than its shard, and nothing where others read for
+/// it. Rank 0 vouches for what all read. Collective.
 data::Corpus open_text(const RunConfig& config, const Roles& roles, Session& session, Log& log) {
   const io::Path folder = data_folder(config);
   const bool cut = config.data.shards == "precut";
-  const layout::Mesh mesh(layout_of(config, workers_of(config, session.world().size())));
-  const int shard = roles.serves() ? 0 : mesh.coordinates(roles.group().rank()).dp;  // a server reads none
-  data::Corpus corpus = data::open_corpus(folder, config.model.vocab_size, log,
-                                          cut ? data::demand_shard(folder, shard, mesh.plan().dp) : "train.bin");
+  const int places = layout_of(config, workers_of(config, session.world().size())).dp;
+  const int place = place_in_data(config, roles, session);
+  std::optional<data::Corpus> corpus;
+  std::string told;
   comm::together(session.world(), [&] {
+    if (!opens_text(config, place, places)) return;
+    corpus.emplace(
+        data::open_corpus(folder, config.model.vocab_size, log, cut ? data::demand_shard(folder, place, places) : "train.bin"));
     std::vector<const data::TokenFile*> files;
-    if (session.lead() || cut) files.push_back(&corpus.train);
-    if (session.lead()) files.push_back(&corpus.val);
+    if (session.lead() || cut) files.push_back(&corpus->train);
+    if (session.lead()) files.push_back(&corpus->val);
     data::verify_corpus(folder, files, log);
+    if (session.lead()) told = data::tell_corpus(folder, *corpus);
   });
-  return corpus;
+  told = comm::lead_text(session.world(), std::move(told));
+  return corpus ? std::move(*corpus) : data::told_corpus(folder, told);
 }
 
 Problem no_document_end(const RunConfig& config) {

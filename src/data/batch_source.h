@@ -1,11 +1,12 @@
 #pragma once
 
-// Where a rank's micro-batches come from.
+// Where a rank's micro-batches, and the windows that it evaluates on, come from.
 
 #include <cstdint>
 #include <span>
 
 #include "data/batch.h"
+#include "data/token_file.h"
 #include "tensor/arena.h"
 
 namespace lockstep::data {
@@ -43,6 +44,19 @@ class BatchSource {
   virtual StepBatches next() = 0;
   /// Seconds that next() has waited in all.
   virtual double waited_seconds() const = 0;
+};
+
+/// Batches of windows by number: the same ones every time.
+class WindowSource {
+ public:
+  virtual ~WindowSource() = default;
+  /// Memory for a batch. The arena outlives the source.
+  virtual void declare(Arena& arena) = 0;
+  virtual std::int64_t batches() const = 0;
+  /// What the windows are of.
+  virtual const TokenFile& file() const = 0;
+  /// Batch `index` of batches(); holds until the next call. Where ranks share a reader, collective among them.
+  virtual const Batch& read(std::int64_t index) = 0;
 };
 
 }  // namespace lockstep::data

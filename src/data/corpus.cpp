@@ -12,6 +12,17 @@
 #include "data/verification.h"
 
 namespace lockstep::data {
+namespace {
+
+Json told_file(const TokenFile& file, std::int64_t text_bytes) {
+  return Json::Object{{"path", file.path()}, {"tokens", file.tokens()}, {"mask", file.mask_path()}, {"text_bytes", text_bytes}};
+}
+
+TokenFile file_of(const Json& told, TokenFormat format) {
+  return TokenFile::elsewhere(told.at("path").string(), format, told.at("tokens").integer(), told.at("mask").string());
+}
+
+}  // namespace
 
 Corpus open_corpus(const io::Path& folder, std::optional<std::int64_t> vocabulary, Log& log, const std::string& train) {
   const std::optional<TokenDescription> description = read_description(folder);
@@ -39,6 +50,31 @@ Corpus open_corpus(const io::Path& folder, std::optional<std::int64_t> vocabular
   corpus.train_text_bytes = description->find(train)->text_bytes;
   corpus.val_text_bytes = description->find("val.bin")->text_bytes;
   return corpus;
+}
+
+std::string tell_corpus(const io::Path& folder, const Corpus& corpus) {
+  const TokenFormat& format = corpus.train.format();
+  return Json(Json::Object{{"token_bytes", format.token_bytes},
+                           {"vocabulary", format.vocabulary},
+                           {"train", told_file(corpus.train, corpus.train_text_bytes)},
+                           {"val", told_file(corpus.val, corpus.val_text_bytes)},
+                           {"description", is_prepared(folder) ? description_text(folder / description_file) : ""}})
+      .dump();
+}
+
+Corpus told_corpus(const io::Path& folder, const std::string& told) {
+  const Json json = Json::parse(told);
+  const TokenFormat format{.token_bytes = static_cast<int>(json.at("token_bytes").integer()),
+                           .vocabulary = json.at("vocabulary").integer()};
+  const std::string description = json.at("description").string();
+  const Json &train = json.at("train"), &val = json.at("val");
+  return {.train = file_of(train, format),
+          .val = file_of(val, format),
+          .tokenizer = description.empty()
+                           ? nullptr
+                           : make_tokenizer(parse_description(description, (folder / description_file).string()).tokenizer),
+          .train_text_bytes = train.at("text_bytes").integer(),
+          .val_text_bytes = val.at("text_bytes").integer()};
 }
 
 void verify_corpus(const io::Path& folder, std::span<const TokenFile* const> files, Log& log) {

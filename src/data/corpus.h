@@ -29,6 +29,10 @@ struct Corpus {
 /// description and for a description of more ids than the model has.
 Corpus open_corpus(const io::Path& folder, std::optional<std::int64_t> vocabulary, Log& log,
                    const std::string& train = "train.bin");
+/// What open_corpus() found, for ranks that open no file of it; `folder` is where it did.
+std::string tell_corpus(const io::Path& folder, const Corpus& corpus);
+/// The corpus that tell_corpus() told of. To read its files is a mistake of the program.
+Corpus told_corpus(const io::Path& folder, const std::string& told);
 /// Reads what needs to be read to trust open files of a folder: described ones, where they are not verified yet
 /// (data/verification.h), and all ids of those without a description. Throws UserError.
 void verify_corpus(const io::Path& folder, std::span<const TokenFile* const> files, Log& log);

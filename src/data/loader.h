@@ -67,18 +67,18 @@ class Loader final : public BatchSource {
 };
 
 /// Makes batches at once, by number: the same windows every time.
-class WindowReader {
+class WindowReader final : public WindowSource {
  public:
   /// `limit` windows in the sampler's order. `file` outlives the reader.
   WindowReader(const TokenFile& file, Sampler sampler, std::int64_t samples, std::int64_t positions, std::int64_t limit);
 
-  void declare(Arena& arena);
+  void declare(Arena& arena) override;
   /// ceil(limit / samples).
-  std::int64_t batches() const;
+  std::int64_t batches() const override;
   std::int64_t windows() const { return limit_; }
-  const TokenFile& file() const { return file_; }
-  /// Batch `index` of batches(); holds until the next call. The rows that the last one lacks have token 0 and target -1.
-  const Batch& read(std::int64_t index);
+  const TokenFile& file() const override { return file_; }
+  /// The rows that the last batch lacks have token 0 and target -1.
+  const Batch& read(std::int64_t index) override;
 
  private:
   const TokenFile& file_;

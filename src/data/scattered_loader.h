@@ -1,7 +1,8 @@
 #pragma once
 
 // Reader ranks: the first rank of a group reads for all of it and scatters, a step ahead, while the group works on the one
-// before. What a rank trains on is what it would have read itself.
+// before. What a rank trains on is what it would have read itself. Windows for evaluation come the same way, when they are asked
+// for.
 
 #include <array>
 #include <optional>
@@ -43,6 +44,27 @@ class ScatteredLoader final : public BatchSource {
   std::array<Slot, 2> slots_;        ///< step s in s modulo their number
   std::uint64_t step_ = 0, brought_ = 0, next_sample_ = 0;
   double waited_ = 0;
+};
+
+class ScatteredWindows final : public WindowSource {
+ public:
+  /// As of a WindowReader. `file` is read on the reader alone. read() is collective in the group, each rank with its own index.
+  ScatteredWindows(const TokenFile& file, const Sampler& sampler, std::int64_t samples, std::int64_t positions,
+                   std::int64_t limit, comm::Communicator& group);
+
+  void declare(Arena& arena) override;
+  std::int64_t batches() const override { return reader_.batches(); }
+  const TokenFile& file() const override { return reader_.file(); }
+  const Batch& read(std::int64_t index) override;
+
+ private:
+  bool reads() const { return group_.rank() == 0; }
+
+  comm::Communicator& group_;
+  WindowReader reader_;
+  Batch batch_;
+  Tensor all_tokens_, all_targets_;    ///< [group, B * T] on the reader
+  std::vector<std::int64_t> indices_;  ///< of the group, on the reader
 };
 
 }  // namespace lockstep::data

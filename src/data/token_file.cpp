@@ -49,6 +49,17 @@ std::unique_ptr<io::ByteSource> open(const std::string& path) {
   return std::make_unique<io::FileBytes>(path);
 }
 
+/// Bytes that this rank has not.
+class NoBytes final : public io::ByteSource {
+ public:
+  explicit NoBytes(std::int64_t size) : size_(static_cast<std::uint64_t>(size)) {}
+  std::uint64_t size() const override { return size_; }
+  void read_at(std::uint64_t, std::span<std::byte>) const override { ensure(false, "another rank reads this file"); }
+
+ private:
+  std::uint64_t size_;
+};
+
 }  // namespace
 
 TokenFile::TokenFile(const std::string& path, TokenFormat format) : TokenFile(path, format, open(path)) {}
@@ -65,6 +76,15 @@ TokenFile::TokenFile(std::string path, TokenFormat format, std::unique_ptr<io::B
         "copy it again or prepare the text again");
   }
   check_start();
+}
+
+TokenFile TokenFile::elsewhere(std::string path, TokenFormat format, std::int64_t tokens, std::string mask_path) {
+  TokenFile file;
+  file.path_ = std::move(path);
+  file.format_ = format;
+  file.bytes_ = std::make_unique<NoBytes>(multiply(tokens, format.token_bytes));
+  if (!mask_path.empty()) file.set_mask(std::move(mask_path), std::make_unique<NoBytes>(tokens));
+  return file;
 }
 
 void TokenFile::set_mask(std::string path, std::unique_ptr<io::ByteSource> bytes) {

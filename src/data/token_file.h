@@ -33,6 +33,10 @@ class TokenFile {
   /// The same of bytes that `bytes` reads; `path` names them.
   TokenFile(std::string path, TokenFormat format, std::unique_ptr<io::ByteSource> bytes);
 
+  /// One that another rank reads: what is known of it is told, and nothing is opened. `mask_path` is empty without a mask. To
+  /// read it is a mistake of the program.
+  static TokenFile elsewhere(std::string path, TokenFormat format, std::int64_t tokens, std::string mask_path);
+
   /// Attaches a loss mask; throws UserError when it has not one byte a token.
   void set_mask(std::string path, std::unique_ptr<io::ByteSource> bytes);
   bool masked() const { return mask_ != nullptr; }
@@ -55,6 +59,7 @@ class TokenFile {
   std::int64_t apply_mask(std::int64_t first, std::span<std::int32_t> targets) const;
 
  private:
+  TokenFile() = default;
   void check_start() const;
 
   std::string path_;

@@ -17,16 +17,16 @@ void demand_targets(std::int64_t targets, const data::TokenFile& file) {
       "evaluate more windows (train.eval_iters) or longer ones (model.block_size, --length)");
 }
 
-Evaluation evaluate(Engine& engine, data::WindowReader& reader) {
+Evaluation evaluate(Engine& engine, data::WindowSource& windows) {
   const parallel::Groups& groups = engine.groups();
   comm::Communicator& group = groups.data();
-  const std::int64_t batches = reader.batches();
+  const std::int64_t batches = windows.batches();
   const layout::Rounds rounds{batches, group.size()};
   // A batch's loss and tokens, 0 on the ranks that did not run it: added over ranks, then in the order of batches.
   std::vector<double> losses(static_cast<std::size_t>(batches)), tokens(losses.size());
   for (std::int64_t round = 0; round < rounds.count(); ++round) {
     const auto [i, counts] = rounds.turn(round, group.rank());
-    const data::Batch& batch = reader.read(i);
+    const data::Batch& batch = windows.read(i);
     const double loss = engine.evaluate(batch);
     if (!counts) continue;
     losses[static_cast<std::size_t>(i)] = loss;
@@ -41,7 +41,7 @@ Evaluation evaluate(Engine& engine, data::WindowReader& reader) {
   const double sum = std::accumulate(losses.begin(), losses.end(), 0.0);
   Evaluation result;
   result.tokens = static_cast<std::int64_t>(std::accumulate(tokens.begin(), tokens.end(), 0.0));
-  demand_targets(result.tokens, reader.file());
+  demand_targets(result.tokens, windows.file());
   result.loss = sum / static_cast<double>(result.tokens);
   return result;
 }

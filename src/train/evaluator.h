@@ -17,6 +17,6 @@ void demand_targets(std::int64_t targets, const data::TokenFile& file);
 
 /// All batches of `reader` through the engine's current weights, divided among the ranks, of which each makes as many passes; the
 /// result is the same on all of them and for any number of them. Throws UserError when none of their targets counts. Collective.
-Evaluation evaluate(Engine& engine, data::WindowReader& reader);
+Evaluation evaluate(Engine& engine, data::WindowSource& windows);
 
 }  // namespace lockstep::train

@@ -57,8 +57,8 @@ struct TrainerOptions {
 struct TrainerParts {
   Engine& engine;
   data::BatchSource& loader;
-  data::WindowReader& train_text;
-  data::WindowReader& val_text;
+  data::WindowSource& train_text;
+  data::WindowSource& val_text;
   TextSampler& sampler;
   const data::Tokenizer* tokenizer;  ///< null: no samples; alike on all ranks
   Team& team;

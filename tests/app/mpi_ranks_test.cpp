@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
@@ -183,6 +184,24 @@ TEST_F(MpiRanks, LearnWhatThreadsLearn) {
     const std::string path = std::string("/checkpoints/step_8/") + name;
     EXPECT_TRUE(file("threads" + path) == file("processes" + path)) << name;
   }
+}
+
+// Each rank has a working folder of its own, and only the first has the text there.
+TEST_F(MpiRanks, OnlyReadersOpenTheText) {
+  const std::vector<std::string> more{"data.io=readers", "train.eval_interval=4", "model.dropout=0.1"};
+  std::vector<std::string> threads = on_two("all_see_it", more);
+  threads.insert(threads.end(), {"--ranks", "2"});
+  ASSERT_EQ(lockstep(threads).code, 0);
+  std::vector<std::string> ranks = on_two("one_sees_it", more);
+  std::ranges::replace(ranks, "data.dir=" + (folder_ / "data").string(), std::string("data.dir=here"));
+  for (const char* rank : {"0", "1"}) std::filesystem::create_directory(folder_ / rank);
+  std::filesystem::create_symlink(folder_ / "data", folder_ / "0" / "here");
+  const std::string enter = "sh -c 'cd \"$0/$OMPI_COMM_WORLD_RANK\" && exec \"$@\"' " + folder_.path().string() + " ";
+  const test::JobOutcome outcome = test::run_job(2, enter + text_of(ranks));
+  ASSERT_EQ(outcome.code, 0) << outcome.output;
+  EXPECT_EQ(losses("one_sees_it"), losses("all_see_it"));
+  EXPECT_TRUE(file("one_sees_it/checkpoints/step_8/model.safetensors") ==
+              file("all_see_it/checkpoints/step_8/model.safetensors"));
 }
 
 TEST_F(MpiRanks, LearnWhatThreadsLearnInBf16) {

@@ -63,6 +63,36 @@ TEST(Corpus, OpensWhatIsDescribed) {
   EXPECT_EQ(printed, "");
 }
 
+// As a rank tells another.
+Corpus told_of(const Folder& folder) {
+  Log log;
+  return told_corpus(folder.path(), tell_corpus(folder.path(), open_corpus(folder.path(), std::nullopt, log)));
+}
+
+TEST(Corpus, IsToldToRanksThatDoNotOpenIt) {
+  const Folder folder;
+  fill(folder);
+  const Corpus corpus = told_of(folder);
+  EXPECT_EQ(corpus.train.tokens(), 100);
+  EXPECT_EQ(corpus.val.path(), (std::filesystem::path(folder.path()) / "val.bin").string());
+  EXPECT_EQ(corpus.vocabulary(), 3);
+  EXPECT_EQ(corpus.train_text_bytes, 100);
+  EXPECT_EQ(corpus.val_text_bytes, 10);
+  ASSERT_NE(corpus.tokenizer, nullptr);
+  EXPECT_EQ(corpus.tokenizer->decode(std::vector<std::int32_t>{2, 0, 1}), "cab");
+  EXPECT_FALSE(corpus.train.masked());
+}
+
+TEST(Corpus, IsToldWithoutADescriptionToo) {
+  const Folder folder;
+  folder.write_ids("train.bin", counting(100, 50304));
+  folder.write_ids("val.bin", counting(10, 50304));
+  const Corpus corpus = told_of(folder);
+  EXPECT_EQ(corpus.vocabulary(), 50304);
+  EXPECT_EQ(corpus.tokenizer, nullptr);
+  EXPECT_EQ(corpus.val.tokens(), 10);
+}
+
 TEST(Corpus, WithoutDescriptionIdsAreGpt2s) {
   const Folder folder;
   folder.write_ids("train.bin", counting(100, 50304));

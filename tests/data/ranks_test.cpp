@@ -178,6 +178,54 @@ std::vector<Read> read_on(comm::Communicator& world, int readers, const TokenFil
   return reads;
 }
 
+/// What the ranks get as batches of windows, rank r batches r, r + size, ...; the last batch is not full.
+std::vector<Read> windows_on(comm::Communicator& world, int readers, const TokenFile& file) {
+  constexpr std::int64_t samples = 2, limit = 15;
+  const Sampler sampler = evaluation_sampler(file, positions, 1337, "val");
+  const std::unique_ptr<comm::Communicator> group = world.split(world.rank() * readers / world.size(), world.rank());
+  const TokenFile absent = TokenFile::elsewhere(file.path(), file.format(), file.tokens(), file.mask_path());
+  std::unique_ptr<WindowSource> source;
+  if (readers == 0) {
+    source = std::make_unique<WindowReader>(file, sampler, samples, positions, limit);
+  } else {
+    const TokenFile& own = group->rank() == 0 ? file : absent;
+    source = std::make_unique<ScatteredWindows>(own, sampler, samples, positions, limit, *group);
+  }
+  Ledger ledger;
+  Arena arena("data", MemoryKind::data);
+  source->declare(arena);
+  arena.commit(host_memory(), ledger);
+  std::vector<Read> reads;
+  for (std::int64_t i = world.rank(); i < source->batches(); i += world.size()) {
+    const Batch& batch = source->read(i);
+    const std::vector<std::int32_t> ids = values(batch.targets);
+    EXPECT_EQ(batch.target_count, std::ssize(ids) - std::ranges::count(ids, -1));
+    reads.push_back({batch.first_sample, values(batch.tokens), ids});
+  }
+  return reads;
+}
+
+TEST(RanksOfData, ReadersScatterWindowsThatTheOthersDoNotOpen) {
+  const Folder folder;
+  TokenFile file(folder.write_ids("val.bin", counting(4000, 40000)), format);
+  std::string mask;
+  for (int i = 0; i < 4000; ++i) mask += i % 7 < 3 ? '\0' : '\1';
+  const std::string mask_path = folder.write("val.mask.bin", mask);
+  for (const bool masked : {false, true}) {
+    if (masked) file.set_mask(mask_path, std::make_unique<io::MappedFile>(mask_path));
+    std::vector<std::vector<Read>> expected(4);
+    for (const int readers : {0, 1, 2, 4}) {
+      std::vector<std::vector<Read>> found(4);
+      comm::run_ranks(4, {.timeout = 60}, [&](comm::Communicator& world) {
+        found[static_cast<std::size_t>(world.rank())] = windows_on(world, readers, file);
+      });
+      if (readers == 0) expected = found;
+      EXPECT_EQ(found[3].size(), 2U);
+      EXPECT_TRUE(found == expected) << readers;
+    }
+  }
+}
+
 TEST(RanksOfData, ReadersScatterWhatTheOthersWouldHaveRead) {
   const Folder folder;
   TokenFile file(folder.write_ids("train.bin", counting(40000, 40000)), format);

@@ -54,6 +54,18 @@ TEST(TokenFile, Moves) {
   EXPECT_EQ(read(three, 9, 1), (std::vector<std::int32_t>{9}));
 }
 
+TEST(TokenFile, OneOfAnotherRankIsKnownButNotRead) {
+  const TokenFile file =
+      TokenFile::elsewhere("/far/train.bin", {.token_bytes = 4, .vocabulary = 100000}, 12, "/far/train.mask.bin");
+  EXPECT_EQ(file.tokens(), 12);
+  EXPECT_EQ(file.path(), "/far/train.bin");
+  EXPECT_EQ(file.format().vocabulary, 100000);
+  EXPECT_TRUE(file.masked());
+  EXPECT_FALSE(TokenFile::elsewhere("val.bin", {}, 12, "").masked());
+  std::vector<std::int32_t> ids(3);
+  EXPECT_THROW(file.read(0, ids), BrokenRule);
+}
+
 TEST(TokenFile, RefusesMissingEmptyAndTruncated) {
   const Folder folder;
   EXPECT_TRUE(contains(user_error([&] { TokenFile(folder.path("none.bin"), small); }), "none.bin"));

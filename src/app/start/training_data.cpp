@@ -58,10 +58,14 @@ std::unique_ptr<comm::Communicator> reading_group(const RunConfig& config, comm:
   return group.split(group.rank() / each, group.rank());
 }
 
-data::WindowReader evaluation_windows(const RunConfig& config, const train::EngineConfig& settings, const data::TokenFile& file,
-                                      const std::string& split) {
-  return {file, data::evaluation_sampler(file, settings.positions, settings.seed, split), settings.samples, settings.positions,
-          config.train.eval_iters * settings.samples};
+/// `sharers` read together; null: this rank for itself.
+std::unique_ptr<data::WindowSource> evaluation_windows(const RunConfig& config, const train::EngineConfig& settings,
+                                                       const data::TokenFile& file, const std::string& split,
+                                                       comm::Communicator* sharers) {
+  const data::Sampler sampler = data::evaluation_sampler(file, settings.positions, settings.seed, split);
+  const std::int64_t samples = settings.samples, limit = config.train.eval_iters * samples;
+  if (sharers == nullptr) return std::make_unique<data::WindowReader>(file, sampler, samples, settings.positions, limit);
+  return std::make_unique<data::ScatteredWindows>(file, sampler, samples, settings.positions, limit, *sharers);
 }
 
 }  // namespace
@@ -72,8 +76,8 @@ TrainingData::TrainingData(const RunConfig& config, const train::EngineConfig& s
       text_(own_ ? *own_ : corpus.train),
       sampler_(training_sampler(config, text_, group)),
       sharers_(reading_group(config, group)),
-      train_windows_(evaluation_windows(config, settings, corpus.train, "train")),
-      val_windows_(evaluation_windows(config, settings, corpus.val, "val")) {
+      train_windows_(evaluation_windows(config, settings, corpus.train, "train", sharers_.get())),
+      val_windows_(evaluation_windows(config, settings, corpus.val, "val", sharers_.get())) {
   const data::LoaderShape shape{.samples = settings.samples,
                                 .positions = settings.positions,
                                 .microbatches = settings.plan.microbatches,
@@ -89,8 +93,8 @@ TrainingData::TrainingData(const RunConfig& config, const train::EngineConfig& s
 
 void TrainingData::declare(Arena& arena) {
   batches_->declare(arena);
-  train_windows_.declare(arena);
-  val_windows_.declare(arena);
+  train_windows_->declare(arena);
+  val_windows_->declare(arena);
 }
 
 std::int64_t TrainingData::bytes(const RunConfig& config, const train::EngineConfig& settings, const Session& session,
@@ -104,7 +108,8 @@ std::int64_t TrainingData::bytes(const RunConfig& config, const train::EngineCon
   const std::int64_t sharers = group.size() / std::max<std::int64_t>(1, config.data.readers);
   const std::int64_t mine = ids(gas * settings.samples);
   if (group.rank() % sharers != 0) return windows + 2 * mine;
-  return windows + 2 * mine + 2 * gas * sharers * batch + ids(gas * settings.samples * sharers);
+  const std::int64_t read_windows = 2 * (batch + ids(settings.samples * sharers));
+  return windows + read_windows + 2 * mine + 2 * gas * sharers * batch + ids(gas * settings.samples * sharers);
 }
 
 }  // namespace lockstep::app

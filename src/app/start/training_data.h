@@ -32,8 +32,8 @@ class TrainingData {
   /// Of this rank's text: shards may differ by a window.
   std::int64_t steps_per_epoch() const { return sampler_.steps_per_epoch(); }
   data::BatchSource& batches() { return *batches_; }
-  data::WindowReader& train_windows() { return train_windows_; }
-  data::WindowReader& val_windows() { return val_windows_; }
+  data::WindowSource& train_windows() { return *train_windows_; }
+  data::WindowSource& val_windows() { return *val_windows_; }
 
  private:
   std::optional<data::TokenFile> own_;  ///< empty: the corpus's
@@ -41,7 +41,7 @@ class TrainingData {
   data::Sampler sampler_;
   std::unique_ptr<comm::Communicator> sharers_;  ///< of a reader; null: each rank reads for itself
   std::unique_ptr<data::BatchSource> batches_;
-  data::WindowReader train_windows_, val_windows_;
+  std::unique_ptr<data::WindowSource> train_windows_, val_windows_;
 };
 
 }  // namespace lockstep::app
