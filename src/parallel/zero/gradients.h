@@ -157,7 +157,6 @@ class ZeroGradients final : public GradientStore {
   std::vector<Entry> entries_;
   std::vector<Bucket> buckets_;
   std::vector<std::size_t> holders_;  ///< of each place in memory_.turns: the bucket that lies there
-  std::int64_t elements_ = 0;
   comm::Communicator& group_;
   ops::Ops& ops_;
   GradientOptions options_;
