@@ -65,6 +65,25 @@ TEST(LaunchSupervise, PassesMuchOutputOn) {
   EXPECT_EQ(testing::internal::GetCapturedStdout(), std::string(1000000, 'x'));
 }
 
+TEST(LaunchSupervise, ALauncherThatWaitsForHostsThatAreCutOffIsEnded) {
+  const std::string rank = std::filesystem::canonical("/bin/sleep");
+  Supervisor supervisor({.leaving = 0.5});
+  const Outcome outcome = supervisor.run({{"sh", "-c", "sleep 1.2; tail -f /dev/null; exit 5"}, {}, rank});
+  EXPECT_TRUE(outcome.left_over);
+  EXPECT_EQ(outcome.code, 1);
+  std::string said;
+  const Process process{{"sh", "-c", "sleep 1.2; tail -f /dev/null"}, {}, rank};
+  EXPECT_EQ(run_with_retries(supervisor, {}, [&](int) { return process; }, [&](const std::string& text) { said += text; }), 1);
+  EXPECT_NE(said.find("waited on for other hosts"), std::string::npos) << said;
+}
+
+TEST(LaunchSupervise, ALauncherWhoseRanksAreAllElsewhereIsNotEnded) {
+  Supervisor supervisor({.leaving = 0.5});
+  const Outcome outcome = supervisor.run({{"sh", "-c", "sleep 2; exit 5"}, {}, "/no/such/rank"});
+  EXPECT_FALSE(outcome.left_over);
+  EXPECT_EQ(outcome.code, 5);
+}
+
 TEST(LaunchSupervise, PassesSignalsOn) {
   for (const auto& [name, signal] : {std::pair{"INT", SIGINT}, {"TERM", SIGTERM}, {"USR1", SIGUSR1}, {"HUP", SIGHUP}}) {
     const std::string script = "trap 'exit 5' " + std::string(name) + "; : > $READY; while :; do sleep 0.01; done";

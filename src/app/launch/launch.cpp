@@ -99,13 +99,14 @@ int run(const Arguments& arguments) {
   // leave.
   launch::Supervisor supervisor({.timeout = options.timeout, .stop_signal = first.launcher.empty() ? 0 : SIGUSR1});
   const auto process = [&](int attempt) -> launch::Process {
-    if (attempt == 0) return {first.words, first.environment};
+    const std::string rank_program = first.launcher.empty() ? "" : program;
+    if (attempt == 0) return {first.words, first.environment, rank_program};
     // A host file may have lost a host meanwhile.
     const std::int64_t before = std::exchange(facts, launch::find_facts(machine, options.request, problems)).ranks;
     const launch::Job job = job_of(restart.retry());
     if (facts.ranks != before) say(fmt::format("the number of ranks is {} now, it was {}", facts.ranks, before));
     say("starting again: " + launch::shell_text(job));
-    return {job.words, job.environment};
+    return {job.words, job.environment, rank_program};
   };
   return launch::run_with_retries(supervisor, {.count = static_cast<int>(options.retries)}, process, say);
 }

@@ -16,6 +16,8 @@
 #include <cmath>
 #include <csignal>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <optional>
 
 #include "base/error.h"
@@ -24,7 +26,7 @@
 namespace lockstep::launch {
 namespace {
 
-constexpr int kTimedOut = 124;
+constexpr int kTimedOut = 124, kLeftOver = 1;
 constexpr int kBadInput = 2, kDiverged = 3;  // which stay so
 
 [[noreturn]] void fail(std::string_view call, int code) { throw SystemError(fmt::format("{}: {}", call, std::strerror(code))); }
@@ -201,7 +203,53 @@ int exit_code(pid_t child) {
   return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
+/// Looks every second whether a launcher still has ranks on this host, where they are its children (srun's are not).
+class RankWatch {
+ public:
+  RankWatch(pid_t launcher, const std::string& program) : launcher_(launcher), program_(program), next_(now_seconds()) {}
+
+  /// When look() wants to be called again; none: never.
+  std::optional<double> next() const { return program_.empty() ? std::nullopt : std::optional(next_); }
+  void look() {
+    const double now = now_seconds();
+    if (program_.empty() || now < next_) return;
+    next_ = now + 1;
+    const bool any = has_ranks();
+    seen_ = seen_ || any;
+    if (any) last_ = now;
+  }
+  /// Seconds since the last rank was there; 0: there is one, or there was none yet.
+  double without_ranks() const { return seen_ ? std::max(0.0, next_ - 1 - last_) : 0; }
+
+ private:
+  bool has_ranks() const {
+    std::error_code gone;
+    for (const auto& task : std::filesystem::directory_iterator(fmt::format("/proc/{}/task", launcher_), gone)) {
+      std::ifstream children(task.path() / "children");
+      for (pid_t child = 0; children >> child;) {
+        if (std::filesystem::read_symlink(fmt::format("/proc/{}/exe", child), gone) == program_) return true;
+      }
+    }
+    return false;
+  }
+
+  pid_t launcher_;
+  const std::string& program_;
+  double next_, last_ = 0;
+  bool seen_ = false;
+};
+
+std::optional<double> earlier(std::optional<double> a, std::optional<double> b) {
+  if (!a || !b) return a ? a : b;
+  return std::min(*a, *b);
+}
+
 std::string failure_text(const Outcome& outcome) {
+  if (outcome.left_over) {
+    return fmt::format(
+        "the ranks of this host have ended, but their launcher waited on for other hosts and was ended (exit code {})",
+        outcome.code);
+  }
   if (outcome.timed_out) return fmt::format("the job said nothing for too long and was ended (exit code {})", outcome.code);
   if (outcome.interrupted) return fmt::format("the job was interrupted (exit code {})", outcome.code);
   return fmt::format("the job failed (exit code {})", outcome.code);
@@ -272,10 +320,17 @@ Outcome Supervisor::run(const Process& process) {
   Outcome outcome;
   std::optional<double> deadline;  // of its silence; behind the SIGTERM: of its life
   if (watched) deadline = now_seconds() + watch_.timeout;
+  RankWatch ranks(child, process.rank_program);
   while (!ended(child)) {
-    state_->wait(channels, deadline);
+    state_->wait(channels, earlier(deadline, ranks.next()));
     if (copy_all(channels) && watched && !outcome.timed_out) deadline = now_seconds() + watch_.timeout;
     pass_signals_on(child, outcome);
+    ranks.look();
+    if (ranks.without_ranks() > watch_.leaving && !ended(child)) {
+      kill(-child, SIGKILL);
+      outcome.left_over = true;
+      break;
+    }
     if (!deadline || now_seconds() < *deadline || ended(child)) continue;
     if (outcome.timed_out) {
       kill(-child, SIGKILL);
@@ -289,7 +344,7 @@ Outcome Supervisor::run(const Process& process) {
   kill(-child, SIGKILL);
   for (const auto& channel : channels) channel->drain(watch_.grace);
   const int code = exit_code(child);
-  outcome.code = outcome.timed_out ? kTimedOut : code;
+  outcome.code = outcome.timed_out ? kTimedOut : outcome.left_over ? kLeftOver : code;
   return outcome;
 }
 

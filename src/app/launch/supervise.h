@@ -14,11 +14,14 @@ namespace lockstep::launch {
 struct Process {
   std::vector<std::string> words;                                // the program (looked for in PATH) and its arguments
   std::vector<std::pair<std::string, std::string>> environment;  // set on top of this program's
+  std::string rank_program = {};                                 // what a launcher starts as ranks; empty: `words` are the rank
 };
 
 struct Watch {
   double timeout = 0;   // seconds without output after which the process is ended; 0: never
   double grace = 10;    // seconds from the SIGTERM that ends it to the SIGKILL
+  double leaving = 20;  // seconds that a launcher may live on after the last rank of this host; mpirun waits for ever for a host
+                        // that is cut off
   int stop_signal = 0;  // sent in place of the first SIGINT, SIGTERM or SIGHUP; 0: the same
 };
 
@@ -26,6 +29,7 @@ struct Outcome {
   int code = 0;              // the exit code; 128 + the signal that killed it; 124 when it was ended for its silence
   bool interrupted = false;  // a signal was passed on to it: a person or the scheduler wants it to stop
   bool timed_out = false;    // it was ended for its silence
+  bool left_over = false;    // the launcher was ended (exit code 1): it waited for other hosts after the ranks of this one
 };
 
 /// While it lives, SIGINT, SIGTERM, SIGHUP (unless it is ignored) and SIGUSR1 are for the processes it runs. One at a time; used
