@@ -40,6 +40,12 @@ class MpiRanks : public TrainCommand {
     more.emplace_back("train.threads=1");
     return words(run, more);
   }
+  /// On two ranks, each in a working folder of its own, `folder_`/0 and /1.
+  test::JobOutcome run_apart(const std::vector<std::string>& words) const {
+    for (const char* rank : {"0", "1"}) std::filesystem::create_directories(folder_ / rank);
+    const std::string enter = "sh -c 'cd \"$0/$OMPI_COMM_WORLD_RANK\" && exec \"$@\"' " + folder_.path().string() + " ";
+    return test::run_job(2, enter + text_of(words));
+  }
   /// A run of some seconds: 20 steps, a checkpoint every fifth.
   std::vector<std::string> long_run(const std::string& run) const {
     return on_two(run, {"model.n_embd=192", "model.block_size=48", "model.batch_size=24", "train.max_iters=20",
@@ -186,7 +192,19 @@ TEST_F(MpiRanks, LearnWhatThreadsLearn) {
   }
 }
 
-// Each rank has a working folder of its own, and only the first has the text there.
+TEST_F(MpiRanks, ThatSeeDifferentRunFoldersAreToldBeforeTheyTrain) {
+  std::vector<std::string> ranks = on_two("run", {"comm.timeout=4"});
+  std::ranges::replace(ranks, "log.dir=" + (folder_ / "run").string(), std::string("log.dir=run"));
+  const test::JobOutcome outcome = run_apart(ranks);
+  EXPECT_EQ(outcome.code, 2) << outcome.output;
+  EXPECT_NE(outcome.output.find("rank 1: run: on "), std::string::npos) << outcome.output;
+  EXPECT_NE(outcome.output.find("not the folder that rank 0 writes into"), std::string::npos) << outcome.output;
+  EXPECT_NE(outcome.output.find("log.dir="), std::string::npos) << outcome.output;
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "0" / "run")) << "nothing is left";
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "1" / "run"));
+}
+
+// Only the first has the text in its working folder.
 TEST_F(MpiRanks, OnlyReadersOpenTheText) {
   const std::vector<std::string> more{"data.io=readers", "train.eval_interval=4", "model.dropout=0.1"};
   std::vector<std::string> threads = on_two("all_see_it", more);
@@ -194,10 +212,9 @@ TEST_F(MpiRanks, OnlyReadersOpenTheText) {
   ASSERT_EQ(lockstep(threads).code, 0);
   std::vector<std::string> ranks = on_two("one_sees_it", more);
   std::ranges::replace(ranks, "data.dir=" + (folder_ / "data").string(), std::string("data.dir=here"));
-  for (const char* rank : {"0", "1"}) std::filesystem::create_directory(folder_ / rank);
+  std::filesystem::create_directory(folder_ / "0");
   std::filesystem::create_symlink(folder_ / "data", folder_ / "0" / "here");
-  const std::string enter = "sh -c 'cd \"$0/$OMPI_COMM_WORLD_RANK\" && exec \"$@\"' " + folder_.path().string() + " ";
-  const test::JobOutcome outcome = test::run_job(2, enter + text_of(ranks));
+  const test::JobOutcome outcome = run_apart(ranks);
   ASSERT_EQ(outcome.code, 0) << outcome.output;
   EXPECT_EQ(losses("one_sees_it"), losses("all_see_it"));
   EXPECT_TRUE(file("one_sees_it/checkpoints/step_8/model.safetensors") ==

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <span>
 
 #include "base/error.h"
@@ -12,6 +13,8 @@
 namespace lockstep::app {
 namespace fs = std::filesystem;
 namespace {
+
+constexpr double longest_look = 30;  // seconds until a new file is seen on other hosts
 
 // What rank 0 makes of train.init_from.
 std::string settled_start(const std::string& from, const io::Path& folder) {
@@ -54,6 +57,10 @@ RunFolder::RunFolder(RunConfig& config, const io::Path& folder, comm::Communicat
     from = settled_start(from, folder);
   });
   config.train.init_from = comm::lead_text(world, std::move(from));
+  const std::string mark = comm::lead_text(world, RunLock::mark());
+  comm::together(world, [&] {
+    if (world.rank() != 0) demand_lock(folder, mark, std::min(longest_look, config.comm.timeout / 2));
+  });
 }
 
 void RunFolder::prepare_metrics(bool resumed, Log& log) const {

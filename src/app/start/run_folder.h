@@ -15,7 +15,8 @@ namespace lockstep::app {
 class RunFolder {
  public:
   /// Rank 0 takes the folder's lock, settles train.init_from=auto (then `config` says resume or scratch, on all ranks) and throws
-  /// UserError, on all, when a new run would start where one is. Nothing else in the folder changes. Collective.
+  /// UserError, on all, when a new run would start where one is, or a rank sees another folder. Nothing else in the folder
+  /// changes. Collective.
   RunFolder(RunConfig& config, const io::Path& folder, comm::Communicator& world, Log& log);
 
   const io::Path& path() const { return path_; }

@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/thread.h"
+#include "base/timer.h"
 #include "io/interrupted.h"
 
 namespace lockstep::app {
@@ -26,6 +27,7 @@ constexpr std::size_t record_bytes = 1024;  // always as many, so that a renewal
 struct Owner {
   std::string host, process_space;
   std::int64_t process = 0, time = 0;
+  std::string mark() const { return fmt::format("{} {} {}", host, process_space, process); }
 };
 
 // Numbers of processes mean something to those that share it: a host, or a container.
@@ -60,6 +62,8 @@ std::optional<Owner> read_owner(const fs::path& path) {
 std::string name_of(const Owner& owner) {
   return owner.process == 0 ? "a process that has not said its name" : fmt::format("process {} on {}", owner.process, owner.host);
 }
+
+Owner this_process() { return {host_name(), process_space(), static_cast<std::int64_t>(::getpid()), 0}; }
 
 bool is_dead(const Owner& owner, std::int64_t now, std::int64_t dead_after) {
   if (now - owner.time > dead_after) return true;
@@ -147,6 +151,8 @@ bool RunLock::ours() const {
          opened.st_dev == named.st_dev;
 }
 
+std::string RunLock::mark() { return this_process().mark(); }
+
 void RunLock::demand() const {
   if (ours()) return;
   const std::optional<Owner> owner = read_owner(path_);
@@ -163,6 +169,8 @@ void RunLock::write_record() {
     if (count < 0) io::throw_file_error(errno, "write", path_);
     done += static_cast<std::size_t>(count);
   }
+  if (io::uninterrupted([&] { return ::fsync(descriptor_); }) != 0)
+    io::throw_file_error(errno, "sync", path_);  // for other hosts
 }
 
 // A renewal that fails is tried again at the next one.
@@ -172,6 +180,20 @@ void RunLock::renew(const std::stop_token& stop) {
     if (stop.stop_requested()) return;
     const std::string text = record_text(system_.now());
     if (::pwrite(descriptor_, text.data(), text.size(), 0) < 0) continue;
+  }
+}
+
+void demand_lock(const io::Path& folder, const std::string& mark, double seconds) {
+  const fs::path path = folder / "run.lock";
+  for (const double since = now_seconds();;) {
+    const std::optional<Owner> owner = read_owner(path);
+    if (owner && owner->mark() == mark) return;
+    if (now_seconds() - since > seconds) {
+      throw UserError(fmt::format("{}: on {} this is not the folder that rank 0 writes into: {}", folder.string(), host_name(),
+                                  owner ? fmt::format("{} has its lock", name_of(*owner)) : "its lock is not there"),
+                      "give a folder of a file system that all hosts share: log.dir=...");
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
   }
 }
 

@@ -42,6 +42,8 @@ class RunLock {
 
   /// What to warn about: a lock was taken over that a run has left behind. Empty: nothing.
   const std::string& warning() const { return warning_; }
+  /// What tells its holder from every other one, for demand_lock().
+  static std::string mark();
   /// Throws UserError when another run took the lock over, because this one did not renew it for too long.
   void demand() const;
 
@@ -61,5 +63,9 @@ class RunLock {
   std::condition_variable_any wake_;
   std::jthread renewal_;  // only where the file itself is the lock
 };
+
+/// Throws UserError unless this rank sees in the folder the lock that rank 0 holds there, which has `mark`; it looks for so many
+/// seconds, for file systems of clusters may show a new file late.
+void demand_lock(const io::Path& folder, const std::string& mark, double seconds);
 
 }  // namespace lockstep::app
