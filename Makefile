@@ -34,7 +34,9 @@ faults:
 	@scripts/build release lockstep inject_faults
 	@build/inject_faults --faults $(or $(FAULTS),200) --cuts $(or $(CUTS),80)
 
+# One of each fault; CLUSTER_FAULTS=200 for more, CLUSTER_SEED=N for others.
 cluster-test: build
+	@scripts/build release cable
 	@tests/cluster/run
 
 # Random faults of ranks; SCENARIOS=1000 for more, SEED=N for others.

@@ -1,11 +1,11 @@
 # Two hosts on one machine, to be sourced: network namespaces lockstep1 (10.77.0.1) and lockstep2 (10.77.0.2) with a cable between
-# them, each with its host name and half of the processors. The file system is shared, as it is on a cluster. Needs root; exit
+# them, a good one or one that faults can be made in, each with its host name and half of the processors. The file system is shared, as it is on a cluster. Needs root; exit
 # code 77 where something is missing. They are removed, with all that runs in them, when the script ends, however it ends.
 
 readonly skipped=77
 cluster=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 lockstep=$(realpath -m "${LOCKSTEP:-$cluster/../../build/lockstep}")
-work=
+work= cable_process=
 
 skip() {
     echo "$(basename "$0"): skipped: $1"
@@ -49,6 +49,7 @@ remove_hosts() {
 tear_down() {
     trap - EXIT
     trap '' INT TERM HUP
+    [ -z "$cable_process" ] || kill "$cable_process" 2>/dev/null || true
     remove_hosts
     [ -z "$work" ] || rm -rf "$work"
 }
@@ -63,7 +64,28 @@ share_processors() {
     processors_of_lockstep2=$(IFS=,; echo "${all[*]:half}")
 }
 
-# Makes the hosts and the folder $work that both see.
+good_cable() {
+    ip link add cable1 netns lockstep1 type veth peer name cable2 netns lockstep2
+}
+
+# cable COMMAND: delay MILLISECONDS, loss SHARE, cut [1|2], join; see cable.cpp. It returns once that holds.
+cable() {
+    local answer
+    echo "$*" >&7
+    read -r -t 10 -u 8 answer || fail "the cable does not answer to '$*'"
+}
+
+faulty_cable() {
+    local program=$(dirname "$lockstep")/cable
+    [ -x "$program" ] || fail "no program at '$program'; build it (scripts/build release cable)"
+    mkfifo "$work/cable.in" "$work/cable.out"
+    exec 7<>"$work/cable.in" 8<>"$work/cable.out"
+    "$program" lockstep1 lockstep2 <&7 >&8 9>&- &
+    cable_process=$!
+    cable join
+}
+
+# make_hosts [good_cable|faulty_cable]: makes the hosts and the folder $work that both see.
 make_hosts() {
     [ "$(id -u)" = 0 ] || skip "only root can make network namespaces"
     need ip iproute2
@@ -80,7 +102,7 @@ make_hosts() {
     work=$(mktemp -d)
     ip netns add lockstep1 2>/dev/null || skip "this system does not allow network namespaces"
     ip netns add lockstep2
-    ip link add cable1 netns lockstep1 type veth peer name cable2 netns lockstep2
+    "${1:-good_cable}"
     share_processors
     local i
     for i in 1 2; do
