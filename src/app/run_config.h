@@ -17,6 +17,7 @@
 #include "data/sampler.h"
 #include "layout/parallel_plan.h"
 #include "ops/ops.h"
+#include "train/report/progress.h"
 
 namespace lockstep::app {
 
@@ -113,6 +114,7 @@ struct RunConfig {
     double temperature = 0.8;
     std::optional<std::int64_t> top_k = 16;
     double top_p = 1;
+    std::string every = "evaluations";  // or epochs:N
     bool operator==(const Sample&) const = default;
   };
   struct Parallel {
@@ -168,6 +170,7 @@ struct RunConfig {
   };
   struct Logging {
     std::optional<std::string> name, dir;
+    std::string style = "wordplay";
     bool all_ranks = false;
     bool tensorboard = false;
     bool trace = false;
@@ -189,12 +192,6 @@ struct RunConfig {
   Logging log;
   bool operator==(const RunConfig&) const = default;
 };
-
-/// Everything wrong with the settings taken together (each alone is checked when it is read); empty when nothing is.
-std::vector<Problem> check(const RunConfig& config);
-/// What keeps a sound configuration from running here: a backend, instruction set or start that this version or machine
-/// lacks. --dry-run does not ask.
-std::vector<Problem> check_runnable(const RunConfig& config);
 
 // What follows from the settings.
 DType dtype_of(const RunConfig& config);
@@ -237,6 +234,10 @@ arch::DecayRule decay_rule(const RunConfig& config);
 double lr_factor(const RunConfig& config, std::int64_t ranks);
 /// log.all_ranks, or LOG_FROM_ALL_RANKS=1 in the environment.
 bool logs_from_all_ranks(const RunConfig& config);
+
+/// sample.every: a text after the first epoch and after every so many from it; 0: with each evaluation; nothing: it says neither.
+std::optional<std::int64_t> sample_epochs(const RunConfig& config);
+train::LogStyle log_style(const RunConfig& config);
 
 /// The settings as {"train": {...}, "model": {...}, ...} in the table's order. `vocabulary` (when positive) stands in for
 /// model.vocab_size. `wordplay_keys_only`: the keys that the WordPlay run printed, and no others.

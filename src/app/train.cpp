@@ -7,6 +7,7 @@
 #include "app/commands.h"
 #include "app/parameter_server/roles.h"
 #include "app/session.h"
+#include "app/settings/checks.h"
 #include "app/settings/resolve.h"
 #include "app/start/cut_state.h"
 #include "app/start/expected_memory.h"
@@ -117,7 +118,8 @@ int run(const Arguments& arguments) {
   bool diverged = false;
   run_on_ranks(start, [&](Session& session) {
     // mpiexec gives every rank a terminal of its own, which no person reads.
-    const bool live = is_terminal(stdout) && session.transport() != Transport::mpi;
+    const bool live =
+        is_terminal(stdout) && session.transport() != Transport::mpi && log_style(config) == train::LogStyle::wordplay;
     // The clocks of other processes may say something else.
     const train::TrainingHistory history =
         train_rank(config, {arguments, started, comm::lead_text(session.world(), name), live, stdout}, session);

@@ -59,22 +59,32 @@ struct Run {
   Json identity;  ///< rank 0's: what checkpoints keep to know the run again
 };
 
-train::TrainerOptions trainer_options(const Run& run, std::int64_t max_iters) {
+/// Of the whole run. Where the epochs of ranks differ in length, the shortest counts.
+struct Steps {
+  std::int64_t all = 0;
+  std::int64_t per_epoch = 0;  ///< 0: there are no epochs
+};
+
+train::TrainerOptions trainer_options(const Run& run, const Steps& steps, const train::MemoryUse& memory) {
   const RunConfig& config = run.config;
   train::TrainerOptions options;
-  options.max_iters = max_iters;
+  options.max_iters = steps.all;
   options.log_interval = config.train.log_interval;
   options.eval_interval = config.train.eval_interval;
   options.checkpoint_interval = checkpoint_interval(config);
   options.saves_beside = config.checkpoint.async;
   options.eval_only = config.train.eval_only;
-  options.schedule = schedule_of(config, max_iters, run.settings.plan.dp);
+  options.schedule = schedule_of(config, steps.all, run.settings.plan.dp);
   options.sample = {.tokens = config.sample.tokens,
                     .temperature = config.sample.temperature,
                     .top_k = config.sample.top_k.value_or(0),
                     .top_p = config.sample.top_p,
                     .seed = seed_of(config)};
   options.prompt = config.sample.prompt;
+  options.style = log_style(config);
+  options.steps_per_epoch = steps.per_epoch;
+  options.sample_epochs = sample_epochs(config).value();
+  options.memory = memory;
   options.dump_step = config.train.dump_step;
   options.max_skipped = config.train.max_skipped;
   options.peak_flops = config.train.peak_tflops ? *config.train.peak_tflops * 1e12 : lab::fma_peak(run.session.team());
@@ -180,10 +190,16 @@ Run open_run(RunConfig config, const TrainCall& call, const Roles& roles, Sessio
           .identity = std::move(identity)};
 }
 
+/// A progress bar, or lines that say all: the startup block would stand in their way.
+bool brief(const Run& run) { return run.call.live || log_style(run.config) != train::LogStyle::wordplay; }
+
 /// What rank 0 says before the first step. Collective over the session's ranks.
 void announce(const Run& run) {
   const RunConfig& config = run.config;
-  if (run.call.live) {
+  if (log_style(config) == train::LogStyle::rasbt) {
+    run.log.plain(fmt::format("Lockstep version: {}\nUsing {}\n", kVersion, name_of(run.session.runtime().device().kind)));
+  }
+  if (brief(run)) {
     run.log.info(run.session.description());
     log_layout(run.log, run.settings.plan);
     run.log.info(fmt::format("Run: {}", run.name));
@@ -194,11 +210,12 @@ void announce(const Run& run) {
   }
 }
 
-/// Steps of the whole run; of epochs whose length differs between ranks, the shortest counts. Collective over `trainers`.
-std::int64_t length_of_run(const RunConfig& config, const TrainingData& data, comm::Communicator& trainers) {
-  std::int64_t steps = config.train.max_epochs ? *config.train.max_epochs * data.steps_per_epoch() : config.train.max_iters;
-  trainers.host().all_reduce(view(std::span(&steps, 1), Shape{1}), comm::Reduction::min).wait();
-  return steps;
+/// Collective over `trainers`.
+Steps length_of_run(const RunConfig& config, const TrainingData& data, comm::Communicator& trainers) {
+  if (order_of(config) != data::Order::partition) return {.all = config.train.max_iters};
+  std::int64_t per_epoch = data.steps_per_epoch();
+  trainers.host().all_reduce(view(std::span(&per_epoch, 1), Shape{1}), comm::Reduction::min).wait();
+  return {.all = config.train.max_epochs ? *config.train.max_epochs * per_epoch : config.train.max_iters, .per_epoch = per_epoch};
 }
 
 /// A run's memory beside the engine's.
@@ -232,7 +249,7 @@ Resources commit(const Run& run, train::Engine& engine, TrainingData& data, trai
                 .beside = -taken.total()};
   memories.data.commit(runtime.memory(Space::pinned), taken);
   for (Arena* arena : {&memories.sampling, &memories.cache}) arena->commit(runtime, taken);
-  if (!run.call.live) {
+  if (!brief(run)) {
     run.log.info(fmt::format("memory{}:\n", run.session.world().size() > 1 ? " of one rank" : "") + taken.table());
     run.log.info("memory by layer:\n" + taken.layer_table());
   }
@@ -265,7 +282,7 @@ train::TrainingHistory train_run(Run& run, const Roles& roles, const parallel::G
   Session& session = run.session;
   Memories memories;  // first, so that it goes last: a thread of the text's reads ahead into it
   TrainingData text(run.config, run.settings, run.corpus, session, groups.data(), run.log);
-  const std::int64_t max_iters = length_of_run(run.config, text, groups.all());
+  const Steps steps = length_of_run(run.config, text, groups.all());
   announce(run);
   const std::unique_ptr<train::RunTrace> trace = trace_of(run, groups);
   fit_memory(run, roles, groups);
@@ -275,7 +292,7 @@ train::TrainingHistory train_run(Run& run, const Roles& roles, const parallel::G
   Resources had = commit(run, engine, text, sampler, memories);
   engine.match_ranks();
   const train::RunState state = load_start(run.config, run.start, engine, session, run.log);
-  train::TrainerOptions options = trainer_options(run, max_iters);
+  train::TrainerOptions options = trainer_options(run, steps, {.kept = had.kept_bytes(), .committed = had.all_bytes()});
   had.peak_flops = options.peak_flops;
   if (session.lead()) record(run, had);
   train::Trainer trainer(std::move(options), {engine, text.batches(), text.train_windows(), text.val_windows(), sampler,

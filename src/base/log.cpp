@@ -43,6 +43,14 @@ void Log::line(Level level, std::string_view text, std::source_location where) {
   if (level < least_) return;
   const std::string line =
       fmt::format("[{}][{}][{}:{}] - {}\n", time_stamp(), name_of(level), stem(where.file_name()), where.line(), text);
+  print(line);
+}
+
+void Log::plain(std::string_view text) {
+  if (Level::info >= least_) print(fmt::format("{}\n", text));
+}
+
+void Log::print(const std::string& line) {
   if (guard_ != nullptr) guard_->hide();
   write(out_, line);
   if (guard_ != nullptr) guard_->show();

@@ -27,6 +27,8 @@ class Log {
   void set_guard(Guard* guard) { guard_ = guard; }
 
   void line(Level level, std::string_view text, std::source_location where = std::source_location::current());
+  /// A line as it is, without time and place, where info() lines are printed.
+  void plain(std::string_view text);
   void info(std::string_view text, std::source_location where = std::source_location::current()) {
     line(Level::info, text, where);
   }
@@ -35,6 +37,7 @@ class Log {
   }
 
  private:
+  void print(const std::string& line);
   std::FILE* out_;
   std::FILE* second_ = nullptr;
   Guard* guard_ = nullptr;

@@ -4,13 +4,13 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 
 #include "arch/flops.h"
 #include "base/timer.h"
 #include "base/units.h"
 #include "comm/agreement.h"
 #include "train/divergence.h"
+#include "train/report/rank_times.h"
 
 namespace lockstep::train {
 namespace {
@@ -24,24 +24,13 @@ double flops_per_iteration(const EngineConfig& config) {
          static_cast<double>(config.positions * config.samples * config.plan.microbatches) / ranks_of_a_model(config.plan);
 }
 
-// Of the values of all ranks.
-Spread spread_of(std::span<const double> values) {
-  Spread spread{.mean = 0, .least = values[0], .greatest = values[0], .deviation = 0};
-  const auto n = static_cast<double>(values.size());
-  for (const double x : values) {
-    spread.mean += x / n;
-    spread.least = std::min(spread.least, x);
-    spread.greatest = std::max(spread.greatest, x);
-  }
-  for (const double x : values) spread.deviation += (x - spread.mean) * (x - spread.mean) / n;
-  spread.deviation = std::sqrt(spread.deviation);
-  return spread;
-}
-
 }  // namespace
 
 Trainer::Trainer(TrainerOptions options, TrainerParts parts)
-    : options_(std::move(options)), parts_(parts), mfu_(flops_per_iteration(parts.engine.config()), options_.peak_flops) {
+    : options_(std::move(options)),
+      parts_(parts),
+      mfu_(flops_per_iteration(parts.engine.config()), options_.peak_flops),
+      token_rates_(parts.engine.groups().all().size() > 1) {
   if (options_.watches) switches_.emplace(options_.switches, options_.started);
   if (lead()) metrics_.emplace(options_.folder / "metrics.jsonl");
   if (parts_.tokenizer != nullptr && options_.sample.tokens > 0) read_prompt();
@@ -78,6 +67,7 @@ TrainingHistory Trainer::run(RunState state) {
   begin(state);
   if (options_.eval_only) {
     evaluate();
+    log_evaluation({});
     return std::move(history_);
   }
   if (options_.live && lead()) {
@@ -86,23 +76,39 @@ TrainingHistory Trainer::run(RunState state) {
   }
   parts_.loader.start(static_cast<std::uint64_t>(state_.step), static_cast<std::uint64_t>(state_.next_sample));
   last_end_ = now_seconds();
+  token_rates_.start(last_end_);
   finish(take_steps());
   return std::move(history_);
 }
 
 void Trainer::begin(const RunState& state) {
   state_ = state;
+  first_step_ = state.step;
   saved_ = state.step;  // what was resumed from is there already
   if (state.step == 0) saved_ = -1;
   if (lead() && options_.tensorboard) events_.emplace(options_.folder / "tensorboard", state.step == 0 ? 0 : state.step + 1);
   parts_.log.info(fmt::format("Startup time: {:.4f}", now_seconds() - options_.started));
-  if (!options_.live) parts_.log.info("\n" + legend());
+  if (!options_.live && options_.style == LogStyle::wordplay) parts_.log.info("\n" + legend());
   announce_evaluation();
+}
+
+// The book counts iterations from 0 and evaluates behind those that the interval divides; a run that goes on does not say a
+// line twice.
+bool Trainer::evaluation_due() const {
+  if (options_.style == LogStyle::wordplay) return due(options_.eval_interval);
+  return state_.step > first_step_ && (state_.step - 1) % options_.eval_interval == 0;
+}
+
+bool Trainer::sample_due() const {
+  if (options_.sample_epochs == 0) return evaluation_due();
+  if (state_.step == first_step_ || !due(options_.steps_per_epoch)) return false;
+  return (state_.step / options_.steps_per_epoch - 1) % options_.sample_epochs == 0;
 }
 
 StopCause Trainer::take_steps() {
   while (true) {
-    if (due(options_.eval_interval)) evaluate_and_sample();
+    const bool evaluates = evaluation_due(), samples = sample_due();
+    if (evaluates || samples) evaluate_and_sample(evaluates, samples);
     if (state_.step > 0 && due(options_.checkpoint_interval)) save();
     bool save_now = false;
     const StopCause cause = agree(save_now);
@@ -117,7 +123,8 @@ StopCause Trainer::take_steps() {
 void Trainer::finish(StopCause cause) {
   if (cause != StopCause::none) history_.stopped = describe(cause, options_.switches);
   if (!history_.diverged) {
-    if (!history_.stopped && evaluated_ != state_.step) evaluate_and_sample();
+    const bool ends_unmeasured = options_.style == LogStyle::wordplay && evaluated_ != state_.step;
+    if (!history_.stopped && ends_unmeasured) evaluate_and_sample(true, options_.sample_epochs == 0);
     save();
   }
   finish_save();
@@ -142,7 +149,7 @@ StopCause Trainer::agree(bool& save) {
   if (skipped_ >= options_.max_skipped) own = StopCause::diverged;
   const auto cause = std::max(own, static_cast<StopCause>(control.remote_stop_cause()));
   if (lead() && switches_ && switches_->take_save_request()) save_wanted_ = true;
-  const bool planned = due(options_.eval_interval) || due(options_.checkpoint_interval) || state_.step >= options_.max_iters;
+  const bool planned = evaluation_due() || sample_due() || due(options_.checkpoint_interval) || state_.step >= options_.max_iters;
   const bool meets = control.is_sync_point(state_.step, cause != StopCause::none || save_wanted_);
   if (!meets && !planned) return StopCause::none;
   const bool busy = running_save_ && running_save_->busy();
@@ -157,11 +164,20 @@ StopCause Trainer::agree(bool& save) {
   return static_cast<StopCause>(all[0]);
 }
 
-void Trainer::evaluate_and_sample() {
+void Trainer::evaluate_and_sample(bool evaluates, bool samples) {
   const double begun = now_seconds();
+  const TokenRates::Rates rates = evaluates ? token_rates_.mark(begun) : TokenRates::Rates{};
+  const bool sample_first = options_.style == LogStyle::wordplay;
   parts_.engine.control().settle();
-  write_sample();
-  evaluate();
+  if (samples && sample_first) write_sample();
+  if (evaluates) {
+    evaluate();
+    log_evaluation(rates);
+  }
+  if (samples && !sample_first) {
+    write_sample();
+    parts_.log.plain(memory_lines(options_.memory));
+  }
   if (parts_.trace != nullptr) parts_.trace->tell("sample and evaluation", begun);
 }
 
@@ -173,11 +189,24 @@ void Trainer::evaluate() {
   state_.best_validation_loss = std::min(state_.best_validation_loss.value_or(*val_loss_), *val_loss_);
   history_.validation.x.push_back(static_cast<double>(state_.step));
   history_.validation.y.push_back(*val_loss_);
-  parts_.log.info(fmt::format("step {}: train loss {:.4f}, val loss {:.4f}", state_.step, *train_loss_, *val_loss_));
   if (events_) {
     const std::array<Scalar, 2> losses{{{"loss/train_evaluated", *train_loss_}, {"loss/val", *val_loss_}}};
     events_->add(state_.step, losses);
   }
+}
+
+void Trainer::log_evaluation(const TokenRates::Rates& rates) {
+  if (options_.style == LogStyle::wordplay || options_.eval_only) {
+    parts_.log.info(fmt::format("step {}: train loss {:.4f}, val loss {:.4f}", state_.step, *train_loss_, *val_loss_));
+    return;
+  }
+  const std::int64_t step = state_.step - 1;
+  parts_.log.plain(progress_line({.epoch = step / options_.steps_per_epoch + 1,
+                                  .step = step,
+                                  .train_loss = *train_loss_,
+                                  .val_loss = *val_loss_,
+                                  .rates = rates,
+                                  .several_ranks = parts_.engine.groups().all().size() > 1}));
 }
 
 void Trainer::write_sample() {
@@ -188,7 +217,11 @@ void Trainer::write_sample() {
     return true;
   });
   if (!lead()) return;
-  if (!options_.live) {
+  if (options_.style == LogStyle::rasbt) {
+    std::string line = text;
+    std::replace(line.begin(), line.end(), '\n', ' ');
+    parts_.log.plain(line);
+  } else if (!options_.live) {
     parts_.log.info(fmt::format("['prompt']: '{}'", options_.prompt));
     parts_.log.info(fmt::format("['response']:\n\n{}", text));
   }
@@ -279,6 +312,7 @@ void Trainer::log_step(const StepResult& result, double dt, double waited) {
   const double ranks = parts_.engine.groups().all().size();
   const double tokens_per_second = samples * static_cast<double>(config.positions) / dt;
   rates_.push_back(tokens_per_second);
+  token_rates_.add(samples * static_cast<double>(config.positions));
   if (!result.finite)
     parts_.log.warning(fmt::format("step {}: the gradient is not finite; the update was left out", state_.step));
   if (result.targets == 0)
@@ -314,32 +348,12 @@ void Trainer::log_step(const StepResult& result, double dt, double waited) {
   m.staleness = result.staleness;
   m.offload = result.offload;
   // Ranks that do not wait for each other do not meet for a log line.
-  if (!result.staleness) m.ranks = gather_times(m);
+  if (!result.staleness) m.ranks = gather_times(m, parts_.engine.groups().all());
   if (lead()) write_line(m);
 }
 
-// How the ranks' times differ; nothing of one rank alone.
-RankTimes Trainer::gather_times(const Metrics& m) {
-  comm::Communicator& world = parts_.engine.groups().all();
-  if (world.size() == 1) return {};
-  std::array<double, 5> mine{m.dt, m.dtf, m.dtb, m.data_wait, m.exposed_seconds};
-  const auto ranks = static_cast<std::size_t>(world.size());
-  std::vector<double> all(ranks * mine.size()), one(ranks);
-  const std::vector<std::int64_t> counts(ranks, std::ssize(mine));
-  world.host()
-      .all_gather(view(std::span(all), Shape{std::ssize(all)}), view(std::span<double>(mine), Shape{std::ssize(mine)}), counts)
-      .wait();
-  RankTimes times;
-  const std::array<std::string_view, 5> names{"dt", "dtf", "dtb", "data_wait", "exposed"};
-  for (std::size_t i = 0; i < names.size(); ++i) {
-    for (std::size_t r = 0; r < ranks; ++r) one[r] = all[r * mine.size() + i];
-    times.emplace_back(names[i], spread_of(one));
-  }
-  return times;
-}
-
 void Trainer::write_line(const Metrics& m) {
-  if (!options_.live) parts_.log.info(log_line(m));
+  if (!options_.live && options_.style == LogStyle::wordplay) parts_.log.info(log_line(m));
   if (events_) events_->add(m.step, scalars_of(m));
   Json json = to_json(m);
   json.set("run", options_.name);

@@ -20,6 +20,7 @@
 #include "train/evaluator.h"
 #include "train/lr_schedule.h"
 #include "train/report/metrics.h"
+#include "train/report/progress.h"
 #include "train/report/run_trace.h"
 #include "train/report/tensorboard.h"
 #include "train/sample.h"
@@ -39,6 +40,10 @@ struct TrainerOptions {
   LrSchedule schedule;
   SampleOptions sample;
   std::string prompt;  ///< of the samples; as it was typed
+  LogStyle style = LogStyle::wordplay;
+  std::int64_t steps_per_epoch = 0;  ///< 0: there are no epochs, and the style is WordPlay's
+  std::int64_t sample_epochs = 0;    ///< a sample after the first epoch and after every so many from it; 0: at evaluations
+  MemoryUse memory = {};             ///< of this rank
   std::optional<std::int64_t> dump_step;
   std::int64_t max_skipped = 10;  ///< steps in a row whose gradient is not finite, which end the run
   double peak_flops = 312e12;     ///< of this rank, for MFU
@@ -93,8 +98,9 @@ class Trainer {
 
  private:
   /// Text and losses of the newest weights.
-  void evaluate_and_sample();
+  void evaluate_and_sample(bool evaluates, bool samples);
   void evaluate();
+  void log_evaluation(const TokenRates::Rates& rates);
   void read_prompt();
   void announce_evaluation();
   /// With the weights as training has them: packed ones (Inference::prepack) would be a second copy, to be made anew after each
@@ -110,7 +116,6 @@ class Trainer {
   void one_step();
   void log_step(const StepResult& result, double dt, double waited);
   void write_line(const Metrics& metrics);
-  RankTimes gather_times(const Metrics& metrics);
   void begin(const RunState& state);
   /// Until the last step, or a cause to stop before it.
   StopCause take_steps();
@@ -118,6 +123,9 @@ class Trainer {
   /// What the ranks do now, agreed: a reason to leave, or a save.
   StopCause agree(bool& save);
   bool lead() const { return parts_.engine.groups().lead(); }
+  /// Now, behind the last step.
+  bool evaluation_due() const;
+  bool sample_due() const;
   bool due(std::int64_t interval) const { return interval > 0 && state_.step % interval == 0; }
 
   TrainerOptions options_;
@@ -129,6 +137,8 @@ class Trainer {
   std::int64_t evaluated_ = -1, saved_ = -1;  // steps
   std::unique_ptr<RunningSave> running_save_;
   RunningMfu mfu_;
+  TokenRates token_rates_;
+  std::int64_t first_step_ = 0;  // where this start of the run began
   bool save_wanted_ = false;
   std::vector<std::int32_t> prompt_;  // of the samples; empty: none is written
   std::int64_t skipped_ = 0;          // steps in a row

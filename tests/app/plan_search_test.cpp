@@ -5,6 +5,7 @@
 #include <chrono>
 
 #include "app/plan_command.h"
+#include "app/settings/checks.h"
 #include "app/settings/resolve.h"
 #include "app/start/plan.h"
 #include "base/error.h"

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "app/run_config.h"
+#include "app/settings/checks.h"
 #include "app/settings/resolve.h"
 #include "app/train_command.h"
 #include "checkpoint/find.h"

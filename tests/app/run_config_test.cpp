@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "app/config_file.h"
+#include "app/settings/checks.h"
 #include "app/settings/keys.h"
 #include "app/settings/resolve.h"
 

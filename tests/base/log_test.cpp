@@ -58,6 +58,14 @@ TEST(LogLines, AlsoGoToTheSecondFile) {
   EXPECT_NE(second.text().find(" - both\n"), std::string::npos);
 }
 
+TEST(LogLines, PlainOnesHaveNeitherTimeNorPlaceAndHideWithInfo) {
+  Sink sink;
+  Log(sink.file()).plain("Ep 1");
+  EXPECT_EQ(sink.text(), "Ep 1\n");
+  Log(sink.file(), Level::critical).plain("Ep 2");
+  EXPECT_EQ(sink.text(), "Ep 1\n");
+}
+
 TEST(LogLines, GuardHidesBeforeAndShowsAfter) {
   struct Recorder : Log::Guard {
     explicit Recorder(Sink& s) : sink(s) {}

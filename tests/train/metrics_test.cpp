@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "train/report/progress.h"
+
 namespace lockstep::train {
 namespace {
 
@@ -24,6 +26,52 @@ TEST(Metrics, MfuOfTheSeedRun) {
   RunningMfu mfu(40'846'548'271'104.0, 312e12);
   EXPECT_NEAR(mfu.update(0.282833), 46.288281, 1e-4);
   EXPECT_NEAR(mfu.update(0.306263), 45.934162, 1e-4);
+}
+
+TEST(Progress, LinesOfTheBooksLog) {
+  EXPECT_EQ(progress_line({.epoch = 1, .step = 0, .train_loss = 9.5349, .val_loss = 9.6091, .rates = {7238.4, 0}}),
+            "Ep 1, Step 000000, Train: 9.535, Val: 9.609, Step tok/sec: 7238, Avg tok/sec: 0");
+  EXPECT_EQ(progress_line({.epoch = 15, .step = 765, .train_loss = 0.15, .val_loss = 6.914, .rates = {12531.6, 12258.5}}),
+            "Ep 15, Step 000765, Train: 0.150, Val: 6.914, Step tok/sec: 12532, Avg tok/sec: 12258");
+  EXPECT_EQ(progress_line({.epoch = 2, .step = 1234567, .train_loss = 1, .val_loss = 2, .rates = {3, 4}, .several_ranks = true}),
+            "Ep 2, Step 1234567, Train: 1.000, Val: 2.000, Step tok/sec: 3, Global avg tok/sec: 4");
+}
+
+TEST(Progress, MemoryInGibWithFourDigits) {
+  EXPECT_EQ(memory_lines({.kept = 2691738010, .committed = 28198285000}),
+            "\nAllocated memory: 2.5069 GB\nReserved memory: 26.2617 GB\n");
+}
+
+TEST(Progress, OneRanksAverageLeavesTheFirstIntervalOut) {
+  TokenRates rates(false);
+  rates.start(100);
+  rates.add(1000);
+  const TokenRates::Rates first = rates.mark(110);
+  EXPECT_EQ(first.interval, 100);
+  EXPECT_EQ(first.average, 0);
+  rates.add(2000);
+  rates.add(2000);
+  const TokenRates::Rates second = rates.mark(120);
+  EXPECT_EQ(second.interval, 400);
+  EXPECT_EQ(second.average, 400);
+  rates.add(1000);
+  EXPECT_EQ(rates.mark(130).average, 250);
+}
+
+TEST(Progress, SeveralRanksAverageHasAllIntervals) {
+  TokenRates rates(true);
+  rates.start(0);
+  rates.add(1000);
+  EXPECT_EQ(rates.mark(10).average, 100);
+  rates.add(3000);
+  EXPECT_EQ(rates.mark(20).average, 200);
+}
+
+TEST(Progress, AnIntervalWithoutTimeHasNoRate) {
+  TokenRates rates(true);
+  rates.start(5);
+  rates.add(1000);
+  EXPECT_EQ(rates.mark(5).interval, 0);
 }
 
 }  // namespace

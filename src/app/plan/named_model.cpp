@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "app/config_file.h"
+#include "app/settings/checks.h"
 #include "app/settings/presets.h"
 #include "app/settings/resolve.h"
 #include "app/settings/source_shape.h"

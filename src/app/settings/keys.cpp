@@ -219,13 +219,15 @@ std::vector<Key> optimizer_keys() {
 std::vector<Key> sample_keys() {
   const Rule any = Rule::any(), positive = Rule::between(1, kMany), counted = Rule::between(0, kMany);
   return {
-      sample<&Sample::prompt>("sample.prompt", any, loose, "", "start of the text written at every evaluation"),
+      sample<&Sample::prompt>("sample.prompt", any, loose, "", "start of the texts written meanwhile"),
       sample<&Sample::tokens>("sample.tokens", counted, loose, "tokens",
                               "length of the text written behind it; 0: none is written"),
-      sample<&Sample::temperature>("sample.temperature", Rule::above(0, kMany), loose, "",
-                                   "divides the logits: lower is safer, higher is wilder"),
+      sample<&Sample::temperature>("sample.temperature", Rule::between(0, kMany), loose, "",
+                                   "divides the logits: lower is safer, higher is wilder; 0: always the likeliest token"),
       sample<&Sample::top_k>("sample.top_k", positive, loose, "tokens", "draw from this many likeliest tokens; null: all"),
       sample<&Sample::top_p>("sample.top_p", Rule::above(0, 1), loose, "", "draw from the likeliest that make up this share"),
+      sample<&Sample::every>("sample.every", any, loose, "",
+                             "evaluations, or epochs:N: a text after the first epoch and after every N-th from it"),
   };
 }
 
@@ -273,6 +275,10 @@ std::vector<Key> other_keys() {
           "declared for it"),
       key<&RunConfig::log, &RunConfig::Logging::name>("log.name", any, loose, "", "name of the run; null: made up"),
       key<&RunConfig::log, &RunConfig::Logging::dir>("log.dir", any, loose, "", "folder of the run; null: runs/<log.name>"),
+      key<&RunConfig::log, &RunConfig::Logging::style>(
+          "log.style", Rule::one_of({"wordplay", "rasbt"}), loose, "",
+          "lines of progress: one every train.log_interval; or losses and tokens/s at evaluations, which rasbt makes after the "
+          "first iteration and after every train.eval_interval from it"),
       key<&RunConfig::log, &RunConfig::Logging::all_ranks>("log.all_ranks", any, loose, "", "every rank logs, not rank 0 alone"),
       key<&RunConfig::log, &RunConfig::Logging::tensorboard>("log.tensorboard", any, loose, "",
                                                              "also write curves for TensorBoard into the run's folder"),

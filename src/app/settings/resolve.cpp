@@ -9,6 +9,7 @@
 #include "app/config_file.h"
 #include "app/parameter_server/roles.h"
 #include "app/settings/backends.h"
+#include "app/settings/checks.h"
 #include "app/settings/deepspeed/deepspeed.h"
 #include "app/settings/keys.h"
 #include "app/settings/presets.h"

@@ -19,6 +19,14 @@ constexpr const char* kFile = "resources.json";
 
 std::int64_t Resources::all_bytes() const { return std::reduce(taken.begin(), taken.end(), beside); }
 
+std::int64_t Resources::kept_bytes() const {
+  std::int64_t kept = 0;
+  for (std::size_t i = 0; i < kMemoryKinds.size(); ++i) {
+    if (kMemoryKinds[i] != MemoryKind::activations && kMemoryKinds[i] != MemoryKind::workspace) kept += taken[i];
+  }
+  return kept;
+}
+
 std::array<std::int64_t, 6> by_kind(const Ledger& ledger) {
   std::array<std::int64_t, 6> bytes{};
   std::ranges::transform(kMemoryKinds, bytes.begin(), [&](MemoryKind kind) { return ledger.total(kind); });

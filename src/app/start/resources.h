@@ -28,6 +28,8 @@ struct Resources {
 
   /// Bytes of both.
   std::int64_t all_bytes() const;
+  /// Of the training, what lives from one iteration to the next: neither activations nor workspace.
+  std::int64_t kept_bytes() const;
 };
 std::array<std::int64_t, 6> by_kind(const Ledger& ledger);
 

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "app/parameter_server/roles.h"
+#include "app/settings/checks.h"
 #include "app/settings/keys.h"
 #include "app/settings/resolve.h"
 #include "app/start/plan.h"

@@ -1,0 +1,250 @@
+#include "app/settings/checks.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+
+#include "app/parameter_server/roles.h"
+#include "app/settings/backends.h"
+#include "app/start/pipeline_settings.h"
+#include "base/units.h"
+#include "layout/parallel_plan.h"
+
+namespace lockstep::app {
+namespace {
+
+// Without a head size of its own, the heads share the width out.
+void check_heads(const RunConfig::Model& model, std::vector<Problem>& problems) {
+  if (model.head_dim || model.n_embd % model.n_head == 0) return;
+  problems.push_back(
+      {fmt::format("model.n_head = {} does not divide model.n_embd = {}", model.n_head, model.n_embd),
+       fmt::format("choose a width that is a multiple of {}, another number of heads, or set model.head_dim", model.n_head)});
+}
+
+void check_rounding(const RunConfig& config, std::vector<Problem>& problems) {
+  const bool narrow_weights = dtype_of(config) == DType::bf16 && !config.optimizer.master_weights;
+  if (config.optimizer.rounding == "nearest" || narrow_weights || moments_of(config) == DType::bf16) return;
+  problems.push_back({"optimizer.rounding = stochastic: the optimizer stores nothing in bf16 that could be rounded",
+                      "set optimizer.moments=bf16, or optimizer.rounding=nearest"});
+}
+
+void check_memory(const RunConfig::Memory& memory, std::vector<Problem>& problems) {
+  if (!layout::recompute_from(memory.recompute)) {
+    problems.push_back(
+        {fmt::format("memory.recompute = {}: must be none, selective, full or every:k, k blocks from 1 on", memory.recompute),
+         "memory.recompute=full keeps least of the usual ones"});
+  }
+  if (!layout::tiles_from(memory.tiles)) {
+    problems.push_back(
+        {fmt::format("memory.tiles = {}: must be INxOUT, tiles of in-features and of out-features from 1 on", memory.tiles),
+         "memory.tiles=1x4, or 1x1 for whole matrices"});
+  }
+  if (memory.limit && bytes_from(*memory.limit).value_or(0) == 0) {
+    problems.push_back({fmt::format("memory.limit = {}: must be a number of bytes, such as 4GiB or 800MiB", *memory.limit),
+                        "memory.limit=4GiB, or null for no limit"});
+  }
+}
+
+void check_offload(const RunConfig& config, std::vector<Problem>& problems) {
+  const RunConfig::Memory& memory = config.memory;
+  const bool servers = config.train.backend == "ps";
+  if (servers && memory.offload_optimizer != "none") {
+    problems.push_back(
+        {fmt::format("memory.offload_optimizer = {}: with train.backend = ps the servers have the optimizer's state",
+                     memory.offload_optimizer),
+         "train.backend=DDP, or memory.offload_optimizer=none"});
+  }
+  if (servers && memory.offload_params != "none") {
+    problems.push_back(
+        {fmt::format("memory.offload_params = {}: with train.backend = ps every worker keeps all weights in memory",
+                     memory.offload_params),
+         "train.backend=DDP, or memory.offload_params=none"});
+  }
+  for (const auto& [name, to] : {std::pair("optimizer", &memory.offload_optimizer), std::pair("params", &memory.offload_params),
+                                 std::pair("activations", &memory.offload_activations)}) {
+    if (*to != "nvme" || memory.nvme_path) continue;
+    problems.push_back({fmt::format("memory.offload_{} = nvme: memory.nvme_path does not say where", name),
+                        "name a folder on a fast disk: memory.nvme_path=/nvme"});
+  }
+}
+
+void check_saves(const RunConfig& config, std::vector<Problem>& problems) {
+  if (!config.checkpoint.async || config.train.backend != "ps") return;
+  problems.push_back(
+      {"checkpoint.async = true: with train.backend = ps workers take weights from servers while a save would read them",
+       "checkpoint.async=false, or train.backend=DDP"});
+}
+
+void check_canonical(const RunConfig& config, std::vector<Problem>& problems) {
+  if (!config.numerics.canonical) return;
+  if (products_of(config) == ops::Products::library) {
+    problems.push_back(
+        {"numerics.products = library: the library adds in an order of its own, and numerics.canonical = true in that "
+         "of fixed ranges",
+         "numerics.products=ours, or numerics.canonical=false"});
+  }
+  if (config.train.backend == "ps") {
+    problems.push_back(
+        {"train.backend = ps: parameter servers add up gradients by workers, and numerics.canonical = true by fixed "
+         "ranges",
+         "train.backend=DDP, or numerics.canonical=false"});
+  }
+}
+
+void check_plain_products(const RunConfig& config, std::vector<Problem>& problems) {
+  if (config.kernels.products == "best") return;
+  if (products_of(config) == ops::Products::library) {
+    problems.push_back({"kernels.products = plain: numerics.products = library has a library multiply",
+                        "kernels.products=best, or numerics.products=ours"});
+  }
+  if (config.numerics.bf16 == "pairs") {
+    problems.push_back({"kernels.products = plain: plain products add as fp32 does, and numerics.bf16 = pairs in pairs",
+                        "kernels.products=best, or numerics.bf16=widened"});
+  }
+  if (config.numerics.canonical) {
+    problems.push_back({"kernels.products = plain: numerics.canonical = true sums by ranges with the best products alone",
+                        "kernels.products=best, or numerics.canonical=false"});
+  }
+}
+
+void check_attention(const RunConfig& config, std::vector<Problem>& problems) {
+  const bool stored = config.kernels.mask == "stored";
+  if (config.kernels.attention == "tiled") {
+    if (stored) {
+      problems.push_back({"kernels.mask = stored: tiled attention computes which keys a query sees",
+                          "kernels.mask=computed, or kernels.attention=materialised"});
+    }
+    return;
+  }
+  if (stored && config.data.documents) {
+    problems.push_back({"kernels.mask = stored: with data.documents = true every sample hides other keys",
+                        "kernels.mask=computed, or data.documents=false"});
+  }
+  if (config.parallel.cp > 1) {
+    problems.push_back({fmt::format("kernels.attention = materialised: with parallel.cp = {} no rank has all keys of a query",
+                                    config.parallel.cp),
+                        "kernels.attention=tiled, or parallel.cp=1"});
+  }
+  if (config.numerics.canonical) {
+    problems.push_back({"kernels.attention = materialised: numerics.canonical = true sums gradients of keys in tiles alone",
+                        "kernels.attention=tiled, or numerics.canonical=false"});
+  }
+}
+
+void check_kernels(const RunConfig& config, std::vector<Problem>& problems) {
+  check_plain_products(config, problems);
+  check_attention(config, problems);
+  const bool narrow = dtype_of(config) == DType::bf16 && !config.optimizer.master_weights;
+  if (config.kernels.adamw == "tensor" && (narrow || moments_of(config) == DType::bf16)) {
+    problems.push_back({"kernels.adamw = tensor: what it leaves between its passes is fp32, and this run keeps bf16",
+                        "kernels.adamw=fused, or optimizer.master_weights=true and optimizer.moments=fp32"});
+  }
+}
+
+// What is counted in epochs needs them.
+void check_epochs(const RunConfig& config, std::vector<Problem>& problems) {
+  const std::optional<std::int64_t> sample = sample_epochs(config);
+  if (!sample) {
+    problems.push_back(
+        {fmt::format("sample.every = {}: must be evaluations, or epochs:N, N epochs from 1 on", config.sample.every),
+         "sample.every=epochs:1 for a text after every epoch"});
+  }
+  if (order_of(config) == data::Order::partition) return;
+  const std::string remedy = "set train.max_epochs or data.order=partition, or ";
+  if (sample.value_or(0) > 0) {
+    problems.push_back({fmt::format("sample.every = {}: windows in random order make no epochs", config.sample.every),
+                        remedy + "sample.every=evaluations"});
+  }
+  if (log_style(config) == train::LogStyle::rasbt) {
+    problems.push_back(
+        {"log.style = rasbt: its lines count epochs, and windows in random order make none", remedy + "log.style=wordplay"});
+  }
+}
+
+}  // namespace
+
+std::vector<Problem> check(const RunConfig& config) {
+  std::vector<Problem> problems;
+  check_heads(config.model, problems);
+  if (problems.empty()) problems = arch::check(model_config(config, 2));
+  const RunConfig::Train& train = config.train;
+  const RunConfig::Optimizer& optimizer = config.optimizer;
+  if (optimizer.decay_lr && optimizer.min_lr > optimizer.learning_rate) {
+    problems.push_back(
+        {fmt::format("optimizer.min_lr = {} is above optimizer.learning_rate = {}", optimizer.min_lr, optimizer.learning_rate),
+         fmt::format("set optimizer.min_lr={} or less", optimizer.learning_rate)});
+  }
+  if (!optimizer.master_weights && dtype_of(config) == DType::f32) {
+    problems.push_back({"optimizer.master_weights = false: weights in fp32 are their own master copy",
+                        "set train.dtype=bf16, or optimizer.master_weights=true"});
+  }
+  if (train.dump_step && *train.dump_step >= train.max_iters) {
+    problems.push_back(
+        {fmt::format("train.dump_step = {} is no iteration of this run: they go from 0 to train.max_iters - 1 = {}",
+                     *train.dump_step, train.max_iters - 1),
+         "choose a lower train.dump_step or a higher train.max_iters"});
+  }
+  if (may_resume(config) && !config.log.dir && !config.log.name) {
+    problems.push_back(
+        {fmt::format("train.init_from = {} does not say which run", train.init_from), "name its folder: log.dir=runs/NAME"});
+  }
+  if (config.data.shards == "precut" && config.data.io != "files") {
+    problems.push_back(
+        {fmt::format("data.shards = precut (each rank reads its own file) and data.io = {} exclude each other", config.data.io),
+         "leave one of them out"});
+  }
+  if (config.data.shards == "precut" && config.train.global_batch == "new") {
+    problems.push_back({"train.global_batch = new: precut shards count their samples by the global batch that the run began with",
+                        "keep it, or set data.shards=global"});
+  }
+  if (config.data.dir && config.data.file) {
+    problems.push_back({"data.dir (prepared tokens) and data.file (a text to prepare) exclude each other", "give one of them"});
+  }
+  check_rounding(config, problems);
+  check_memory(config.memory, problems);
+  if (config.parallel.split && !split_from(*config.parallel.split)) {
+    problems.push_back({fmt::format("parallel.split = {}: must be the numbers of layers of the stages", *config.parallel.split),
+                        "parallel.split=4,4,3,1, or null"});
+  }
+  check_epochs(config, problems);
+  check_offload(config, problems);
+  check_saves(config, problems);
+  check_canonical(config, problems);
+  check_kernels(config, problems);
+  for (Problem& problem : settings::check_backend(config)) problems.push_back(std::move(problem));
+  for (Problem& problem : check_servers(config)) problems.push_back(std::move(problem));
+  return problems;
+}
+
+std::vector<Problem> check_runnable(const RunConfig& config) {
+  std::vector<Problem> problems;
+  const std::vector<ops::Isa> isas = ops::available_isas();
+  if (isa_of(config) != ops::Isa::automatic && std::find(isas.begin(), isas.end(), isa_of(config)) == isas.end()) {
+    problems.push_back({fmt::format("numerics.isa = {}: this machine lacks it", config.numerics.isa),
+                        fmt::format("numerics.isa=auto, or {}, the widest here", ops::name_of(isas.front()))});
+  }
+  if (products_of(config) == ops::Products::library) {
+    if (ops::library_for(DType::f32).empty()) {
+      problems.push_back({"numerics.products = library: this program was built without oneDNN",
+                          "numerics.products=ours, or install oneDNN (Debian: libdnnl-dev) and build again"});
+    } else if (ops::library_for(dtype_of(config)).empty()) {
+      problems.push_back(
+          {fmt::format("numerics.products = library: {} has no bf16 products on this processor", ops::library_for(DType::f32)),
+           "numerics.products=ours, or train.dtype=fp32"});
+    }
+  }
+  if (offloads_to_disk(config) && !std::filesystem::is_directory(*config.memory.nvme_path)) {
+    problems.push_back({fmt::format("memory.nvme_path = {}: there is no such folder", *config.memory.nvme_path),
+                        "make it on the disk that is offloaded to, or name another one"});
+  }
+  const std::string& from = config.train.init_from;
+  if (starts_from_folder(config) && !std::filesystem::exists(from)) {
+    problems.push_back({fmt::format("train.init_from = {}: there is no such folder", from),
+                        "give the folder of a run, a checkpoint or a Hugging Face model, scratch, resume or auto"});
+  }
+  return problems;
+}
+
+}  // namespace lockstep::app
