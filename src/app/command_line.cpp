@@ -44,6 +44,20 @@ struct CommandLine::Parts {
   std::vector<Option> options;
   std::vector<Positional> positionals;
   std::vector<std::string>* overrides = nullptr;
+  struct Foreign {
+    std::vector<std::string> names;
+    std::string extension, form, meaning;
+    std::vector<std::string>* target = nullptr;  // null: there is no other grammar
+
+    bool knows(std::string_view option) const {
+      return option.starts_with("--") && std::find(names.begin(), names.end(), option.substr(2)) != names.end();
+    }
+    bool takes(const std::string& word) const {
+      const std::size_t equals = word.find('=');
+      return target != nullptr &&
+             (equals == std::string::npos ? word[0] != '-' && word.ends_with(extension) : knows(word.substr(0, equals)));
+    }
+  } foreign;
   std::vector<std::string> notes;
 
   std::string usage() const {
@@ -133,16 +147,27 @@ void CommandLine::overrides(std::vector<std::string>& target, std::string meanin
   parts_->overrides_meaning = std::move(meaning);
 }
 
+void CommandLine::foreign(std::vector<std::string> names, std::string extension, std::vector<std::string>& target,
+                          std::string form, std::string meaning) {
+  parts_->foreign = {std::move(names), std::move(extension), std::move(form), std::move(meaning), &target};
+}
+
 void CommandLine::note(std::string text) { parts_->notes.push_back(std::move(text)); }
 
 void CommandLine::Parts::place_words(const std::vector<std::string>& words, std::vector<Problem>& problems) const {
   std::vector<std::string> names = {"--help"};
   for (const Option& o : options) names.push_back(long_name(o.name));
+  for (const std::string& name : foreign.names) names.push_back("--" + name);
   bool unknown_option = false;
   std::vector<std::string> stray;
   std::size_t placed = 0;
   for (const std::string& word : words) {
-    if (word.size() > 1 && word[0] == '-') {
+    if (foreign.takes(word)) {
+      foreign.target->push_back(word);
+    } else if (foreign.knows(word)) {
+      problems.push_back({fmt::format("{} has no value", word), fmt::format("write it in one word: {}=VALUE", word)});
+      unknown_option = true;
+    } else if (word.size() > 1 && word[0] == '-') {
       const std::string near = nearest_name(word.substr(0, word.find('=')), names);
       problems.push_back(
           {fmt::format("unknown option {}", word), near.empty() ? remedy() : fmt::format("did you mean {}?", near)});
@@ -224,6 +249,7 @@ std::string CommandLine::help() const {
   std::vector<HelpRow> words;
   for (const Parts::Positional& p : parts_->positionals) words.push_back({p.value, p.meaning});
   if (parts_->overrides != nullptr) words.push_back({"group.key=value", parts_->overrides_meaning});
+  if (parts_->foreign.target != nullptr) words.push_back({parts_->foreign.form, parts_->foreign.meaning});
   if (!words.empty()) text += '\n' + two_columns(words);
   std::vector<HelpRow> rows;
   for (const Parts::Option& o : parts_->options) {

@@ -42,6 +42,10 @@ class CommandLine {
   void positionals(std::string value, std::vector<std::string>& target, std::string meaning);
   /// Arguments that hold a '=' are collected here, in order (group.key=value, group=option).
   void overrides(std::vector<std::string>& target, std::string meaning);
+  /// Words of another program's grammar: --NAME=value of these names, and files by their extension (".py"). They are collected
+  /// here, in order; `form` and `meaning` are their row of the help.
+  void foreign(std::vector<std::string> names, std::string extension, std::vector<std::string>& target, std::string form,
+               std::string meaning);
   /// A paragraph at the end of the help (examples, where to read on).
   void note(std::string text);
 

@@ -80,12 +80,14 @@ int run(const Arguments& arguments) {
       "train",
       "Train a model. Settings are group.key=value words or bundles group=option; `lockstep help config` lists them all.");
   sources.declare(line);
+  sources.declare_nanogpt(line);
   line.option("--ranks", ranks, "N", "ranks, each a thread of this process with its share of the cores");
   line.flag("--dry-run", dry, "resolve the settings, print them with the parameter and memory accounting, and stop");
   line.note(
       "examples:\n"
       "  lockstep train data.dir=data/fortunes model.n_layer=4 model.n_head=4 model.n_embd=128 model.block_size=64\n"
       "  lockstep train --config configs/shakespeare-char.toml train.max_iters=500\n"
+      "  lockstep train config/train_shakespeare_char.py --max_iters=500 --out_dir=runs/nano\n"
       "  lockstep train --ranks 4 train.backend=ps parallel.servers=1 parallel.ps=async parallel.staleness=4\n"
       "  lockstep train log.dir=runs/first train.init_from=resume\n"
       "Stop with Ctrl-C at any time: the step ends, everything is saved, and the run goes on with train.init_from=resume.");

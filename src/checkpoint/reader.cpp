@@ -27,6 +27,13 @@ bool fits(const LogicalTensor& stored, const LogicalTensor& wanted) {
   return stored.shape == wanted.shape && (stored.dtype == wanted.dtype || converts);
 }
 
+// Learned positions (arch/parameters names them so) of which `wanted` has the first rows: nanoGPT's crop_block_size.
+bool is_cropped(const LogicalTensor& stored, const LogicalTensor& wanted) {
+  if (!wanted.name.starts_with("transformer.wpe.weight") || !is_weight(stored.dtype) || !is_weight(wanted.dtype)) return false;
+  const Shape &whole = stored.shape, &part = wanted.shape;
+  return whole.rank() == 2 && part.rank() == 2 && part[0] < whole[0] && part[1] == whole[1];
+}
+
 // Elements of f32 as bf16, or of bf16 as f32.
 void convert(std::byte* to, DType type, const std::byte* from, std::int64_t count) {
   if (type == DType::f32) {
@@ -84,7 +91,9 @@ const StoredTensor* Reader::find(std::string_view name) const {
   return place == nullptr ? nullptr : place->stored;
 }
 
-void Reader::check_model(std::span<const LogicalTensor> wanted) const {
+void Reader::check_model(std::span<const LogicalTensor> wanted) const { check_tensors(wanted, false); }
+
+void Reader::check_tensors(std::span<const LogicalTensor> wanted, bool crops) const {
   const std::string remedy = "use the configuration that the checkpoint was trained with (lockstep inspect shows it)";
   std::vector<Problem> problems;
   std::unordered_map<std::string_view, const LogicalTensor*> names;
@@ -95,7 +104,7 @@ void Reader::check_model(std::span<const LogicalTensor> wanted) const {
       problems.push_back(
           {fmt::format("{} is of another model: it has no tensor \"{}\" {}", folder_.string(), tensor.name, described(tensor)),
            remedy});
-    } else if (!fits(stored->tensor, tensor)) {
+    } else if (!fits(stored->tensor, tensor) && !(crops && is_cropped(stored->tensor, tensor))) {
       problems.push_back({fmt::format("{} is of another model: its tensor \"{}\" is {}, this model's is {}", folder_.string(),
                                       tensor.name, described(stored->tensor), described(tensor)),
                           remedy});
@@ -140,11 +149,14 @@ class Reader::Ranges final : public RangeReader {
   }
 
   void finish(comm::Communicator& ranks) override {
+    attempts_.run([&] {
+      if (ranks.rank() == 0) read_rests();
+    });
     attempts_.meet(ranks);
     add_over(ranks, tallies_);
     std::vector<Problem> problems;
     for (std::size_t i = 0; i < table_.size(); ++i) {
-      ensure(tallies_[i].elements == table_[i].shape.elements(),
+      ensure(tallies_[i].elements == places_[i]->stored->tensor.shape.elements(),
              fmt::format("the ranks read every element of {} once", table_[i].name));
       if (tallies_[i].checksum == places_[i]->stored->checksum) continue;
       problems.push_back({fmt::format("{}: tensor \"{}\" does not match its checksum: its bytes are damaged",
@@ -159,6 +171,21 @@ class Reader::Ranges final : public RangeReader {
     std::size_t tensor;
     HeldRange range;
   };
+
+  // What no rank has of a cropped tensor, whose checksum is that of all.
+  void read_rests() {
+    std::vector<std::byte> bytes;
+    for (std::size_t i = 0; i < table_.size(); ++i) {
+      const LogicalTensor& stored = places_[i]->stored->tensor;
+      const std::int64_t size = static_cast<std::int64_t>(size_of(stored.dtype)), all = stored.shape.elements();
+      for (std::int64_t at = table_[i].shape.elements(); at < all;) {
+        const std::int64_t count = std::min(all - at, piece_bytes / size);
+        bytes.resize(static_cast<std::size_t>(count * size));
+        tallies_[i].add(places_[i]->read(at, bytes), count);
+        at += count;
+      }
+    }
+  }
 
   void fill_parts(std::span<const HeldTensor> tensors, Team& team) {
     std::vector<Part> parts;
@@ -201,8 +228,8 @@ class Reader::Ranges final : public RangeReader {
 };
 
 std::unique_ptr<RangeReader> Reader::read_model(std::span<const LogicalTensor> weights) const {
-  check_model(weights);
-  return read(weights);
+  check_tensors(weights, true);
+  return std::make_unique<Ranges>(*this, weights);
 }
 
 std::unique_ptr<RangeReader> Reader::read(std::span<const LogicalTensor> tensors) const {

@@ -32,6 +32,7 @@ class Reader final : public WeightSource {
   /// that read() takes.
   void check_model(std::span<const LogicalTensor> wanted) const;
 
+  /// Of learned positions, a shorter table gets the first rows.
   std::unique_ptr<RangeReader> read_model(std::span<const LogicalTensor> weights) const override;
 
   /// Reads these tensors: f32 from bf16 and bf16 (rounded to the nearest) from f32 where the types differ. Throws UserError when
@@ -54,6 +55,7 @@ class Reader final : public WeightSource {
     /// Fills `bytes` from element `first` on; returns their share of the checksum.
     std::uint64_t read(std::int64_t first, std::span<std::byte> bytes) const;
   };
+  void check_tensors(std::span<const LogicalTensor> wanted, bool crops) const;
   const Place* find_place(std::string_view name) const;
   void open_file(const StoredFile& stored);
 

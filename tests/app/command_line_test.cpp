@@ -98,6 +98,31 @@ TEST(CommandLine, UnknownOptionsNameTheNearest) {
             (std::vector<std::string>{"unknown option --zzzzzzzzzzz -> see lockstep try --help"}));
 }
 
+TEST(CommandLine, WordsOfAnotherGrammarAreCollectedInOrder) {
+  CommandLine line("try", "Tries things.");
+  std::vector<std::string> settings, theirs;
+  std::int64_t count = 3;
+  line.option("--count", count, "N", "how many");
+  line.overrides(settings, "settings");
+  line.foreign({"max_iters", "dropout"}, ".py", theirs, "--name=value, FILE.py", "their settings");
+  ASSERT_TRUE(line.parse({"--max_iters=3", "a.b=c.py", "x.py", "--count=4", "--dropout=0.1=2"}));
+  EXPECT_EQ(theirs, (std::vector<std::string>{"--max_iters=3", "x.py", "--dropout=0.1=2"}));
+  EXPECT_EQ(settings, (std::vector<std::string>{"a.b=c.py"}));
+  EXPECT_EQ(count, 4);
+  EXPECT_NE(line.help().find("--name=value, FILE.py  their settings"), std::string::npos);
+  const auto message = [&](const Arguments& arguments) -> std::string {
+    try {
+      (void)line.parse(arguments);
+    } catch (const UserError& error) {
+      return error.what();
+    }
+    return "no error";
+  };
+  EXPECT_EQ(message({"--max_iters", "3"}), "--max_iters has no value\n  -> write it in one word: --max_iters=VALUE");
+  EXPECT_EQ(message({"--max_itrs=3"}), "unknown option --max_itrs=3\n  -> did you mean --max_iters?");
+  EXPECT_EQ(message({"-x.py"}), "unknown option -x.py\n  -> see lockstep try --help");
+}
+
 TEST(CommandLine, StrayWordsAndMissingValues) {
   EXPECT_EQ(problems({"in", "out", "third"}).at(0),
             "'third' has no place in this command -> settings are written group.key=value; see lockstep try --help");

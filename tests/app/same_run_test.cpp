@@ -268,7 +268,7 @@ TEST_F(SameRunCommand, WeightsOfACheckpointBringTheirShape) {
                                        "train.eval_iters=2",
                                        "model.batch_size=4"};
   std::vector<std::string> wrong = start;
-  wrong.insert(wrong.end(), {"model.n_embd=32", "model.block_size=8"});
+  wrong.insert(wrong.end(), {"model.n_embd=32", "model.block_size=13"});
   const Outcome refused = lockstep(wrong);
   EXPECT_EQ(refused.code, 2);
   EXPECT_NE(refused.err.find("model.n_embd = 32: the model in"), std::string::npos) << refused.err;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <fstream>
+#include <numeric>
 
 #include "checkpoint/find.h"
 #include "checkpoint/sample.h"
@@ -183,6 +184,41 @@ TEST_F(Reading, AnotherModelIsNamed) {
   EXPECT_PRED_FORMAT2(testing::IsSubstring, "it has a tensor \"wte.weight\" F32 [65, 30], this model has none", complaint());
   for (int i = 0; i < 20; ++i) wanted.push_back({"more" + std::to_string(i), {1}, DType::f32});
   EXPECT_PRED_FORMAT2(testing::IsSubstring, "... and 17 more tensors", complaint());
+}
+
+// Of learned positions alone the first rows may be taken; the checksum is that of all of them.
+TEST_F(Reading, PositionsAreCroppedAndNothingElse) {
+  constexpr const char* positions = "transformer.wpe.weight";
+  std::vector<float> table(40);
+  std::iota(table.begin(), table.end(), 1.0F);
+  Content content = sample.content();
+  content.model.push_back(hold_whole(positions, view(std::span(table), Shape{10, 4})));
+  const fs::path other = save(run.path(), content, sample_manifest(301), team).folder;
+  std::vector<float> first(12);
+  content.model.back() = hold_whole(positions, view(std::span(first), Shape{3, 4}));
+  const auto read_model = [&] {
+    return complaint_of([&] {
+      const Reader reader(other);
+      const std::unique_ptr<RangeReader> ranges = reader.read_model(logical(content.model));
+      ranges->fill(content.model, team);
+      ranges->finish(*comm::make_self());
+    });
+  };
+  EXPECT_EQ(read_model(), "no error");
+  EXPECT_TRUE(std::equal(first.begin(), first.end(), table.begin()));
+  EXPECT_PRED_FORMAT2(testing::IsSubstring, "this model's is F32 [3, 4]",
+                      complaint_of([&] { Reader(other).check_model(logical(content.model)); }));
+  std::vector<float> wide(12);
+  content.model.back() = hold_whole(positions, view(std::span(wide), Shape{4, 3}));
+  EXPECT_PRED_FORMAT2(testing::IsSubstring, "this model's is F32 [4, 3]", read_model());
+  content.model.back() = hold_whole(positions, view(std::span(first), Shape{3, 4}));
+  // A byte of the last row, which nobody takes.
+  const std::string bytes = io::read_file(other / "model.safetensors");
+  const float last = table.back();
+  std::string needle(sizeof last, ' ');
+  std::memcpy(needle.data(), &last, sizeof last);
+  flip(other / "model.safetensors", bytes.rfind(needle), 1);
+  EXPECT_PRED_FORMAT2(testing::IsSubstring, "tensor \"transformer.wpe.weight\" does not match its checksum", read_model());
 }
 
 TEST_F(Reading, TensorsThatAreMissingOrOther) {

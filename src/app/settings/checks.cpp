@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <utility>
 
@@ -143,6 +144,12 @@ void check_kernels(const RunConfig& config, std::vector<Problem>& problems) {
   }
 }
 
+// Where the model that nanoGPT calls so is published; empty: it is another name.
+std::string published_gpt2(std::string_view name) {
+  constexpr std::array<std::string_view, 4> names{"gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl"};
+  return std::find(names.begin(), names.end(), name) == names.end() ? "" : fmt::format("openai-community/{}", name);
+}
+
 // What is counted in epochs needs them.
 void check_epochs(const RunConfig& config, std::vector<Problem>& problems) {
   const std::optional<std::int64_t> sample = sample_epochs(config);
@@ -240,7 +247,13 @@ std::vector<Problem> check_runnable(const RunConfig& config) {
                         "make it on the disk that is offloaded to, or name another one"});
   }
   const std::string& from = config.train.init_from;
-  if (starts_from_folder(config) && !std::filesystem::exists(from)) {
+  if (const std::string gpt2 = published_gpt2(from); !gpt2.empty() && !std::filesystem::exists(from)) {
+    problems.push_back(
+        {fmt::format("train.init_from = {}: OpenAI's weights are not here: there is no folder of that name", from),
+         fmt::format("fetch config.json, model.safetensors, vocab.json and merges.txt from https://huggingface.co/{} into the "
+                     "folder {}, or give the folder that has them: train.init_from=FOLDER",
+                     gpt2, from)});
+  } else if (starts_from_folder(config) && !std::filesystem::exists(from)) {
     problems.push_back({fmt::format("train.init_from = {}: there is no such folder", from),
                         "give the folder of a run, a checkpoint or a Hugging Face model, scratch, resume or auto"});
   }

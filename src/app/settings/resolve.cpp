@@ -12,6 +12,7 @@
 #include "app/settings/checks.h"
 #include "app/settings/deepspeed/deepspeed.h"
 #include "app/settings/keys.h"
+#include "app/settings/nanogpt.h"
 #include "app/settings/presets.h"
 #include "app/settings/source_shape.h"
 #include "app/start/plan.h"
@@ -68,6 +69,7 @@ struct Layers {
   std::string own;                   // the file of the run that goes on; empty when there is none
   std::optional<DeepSpeed> deepspeed;
   const std::vector<std::string>& files;
+  NanoGpt nanogpt;
   const std::vector<Setting>& settings;
 };
 
@@ -85,6 +87,7 @@ std::vector<Problem> apply(app::RunConfig& config, const Layers& layers) {
   if (!layers.own.empty()) append(problems, app::read_config_file(layers.own, config));
   apply(config, layers.deepspeed);
   for (const std::string& file : layers.files) append(problems, app::read_config_file(file, config));
+  append(problems, assign_all(config, layers.nanogpt.given));
   for (const Setting& one : layers.settings) {
     if (one.is_preset()) apply_preset(config, one, problems);
   }
@@ -161,11 +164,21 @@ void Sources::declare(app::CommandLine& line) {
   line.overrides(overrides, "one setting (lockstep help config); group=option: a bundle of them");
 }
 
+void Sources::declare_nanogpt(app::CommandLine& line) {
+  line.foreign(nanogpt_names(), ".py", nanogpt, "--name=value, FILE.py",
+               "settings by the names of nanoGPT's train.py, and its configuration files, of whose lines each is NAME = LITERAL; "
+               "a file brings train.py's own defaults");
+}
+
 Resolved resolve(const Sources& sources, const std::function<std::vector<Problem>(const app::RunConfig&)>& also) {
   std::vector<Problem> problems;
   const std::vector<Setting> settings = split(sources.overrides, problems);
-  Layers layers{.backend = {}, .own = "", .deepspeed = {}, .files = sources.files, .settings = settings};
-  Resolved resolved;
+  Layers layers{.backend = {}, .own = "", .deepspeed = {}, .files = sources.files, .nanogpt = {}, .settings = settings};
+  layers.nanogpt = read_nanogpt(sources.nanogpt, sources.ranks.value_or(1));
+  append(problems, layers.nanogpt.problems);
+  app::RunConfig unsaid;  // what counts where nothing is said
+  append(problems, assign_all(unsaid, layers.nanogpt.defaults));
+  Resolved resolved{.config = unsaid, .warnings = {}, .notes = {}};
   std::vector<Problem> found = apply(resolved.config, layers);
   if (resolved.config.train.ds_config_path) layers.deepspeed = read_deepspeed_file(resolved.config.train);
   if (!layers.deepspeed && find_backend(resolved.config.train.backend).deepspeed) layers.backend = deepspeed_defaults();
@@ -174,14 +187,15 @@ Resolved resolve(const Sources& sources, const std::function<std::vector<Problem
     resolved.warnings.push_back(fmt::format("Resuming with the settings of {} and, on top, those given here", layers.own));
   }
   if (layers.backend || layers.deepspeed || !layers.own.empty()) {
-    resolved.config = {};
+    resolved.config = unsaid;
     found = apply(resolved.config, layers);
   }
   if (const std::optional<SourceShape> source = source_shape(resolved.config)) {
-    resolved.config = {};
+    resolved.config = unsaid;
     take_shape(resolved.config, *source);
     found = apply(resolved.config, layers);
     append(found, check_shape(resolved.config, *source));
+    if (std::string note = cropping_note(resolved.config, *source); !note.empty()) resolved.notes.push_back(std::move(note));
   }
   append(problems, std::move(found));
   if (layers.deepspeed) append(problems, take_deepspeed(resolved, *layers.deepspeed, sources.ranks));

@@ -1,7 +1,7 @@
 #pragma once
 
 // From files and the command line to a RunConfig. Order: defaults, the DeepSpeed file that train.ds_config_path names, files,
-// group=option, group.key=value; each from left to right, so that a later one wins.
+// nanoGPT's, group=option, group.key=value; each from left to right, so that a later one wins.
 
 #include <cstdint>
 #include <functional>
@@ -19,15 +19,17 @@ struct Resolved {
   std::vector<std::string> warnings, notes;  // for the log
 };
 
-/// Where a command's settings come from: --config FILE and key=value words.
+/// Where a command's settings come from: --config FILE and key=value words, and where it takes them, nanoGPT's words and files.
 struct Sources {
   std::vector<std::string> files;
   std::vector<std::string> overrides;
+  std::vector<std::string> nanogpt = {};  ///< --name=value, FILE.py (settings/nanogpt)
   /// That a training has: DeepSpeed's train_batch_size counts the samples of all. Null: not known, and nothing follows from it.
   std::optional<std::int64_t> ranks = {};
 
   /// Declares both on a command line; `this` must live until its parse().
   void declare(app::CommandLine& line);
+  void declare_nanogpt(app::CommandLine& line);
 };
 
 /// Throws one UserError with every problem found, those that `also` finds included.

@@ -96,12 +96,19 @@ std::vector<Problem> check_shape(const app::RunConfig& config, const SourceShape
     }
   }
   const std::int64_t asked = config.model.block_size, learned = shape.block_size;
-  if (shape.position == arch::PositionKind::learned && (asked > learned || (asked < learned && !source.published))) {
+  if (shape.position == arch::PositionKind::learned && asked > learned) {
     problems.push_back(
         {fmt::format("model.block_size = {}: the model in {} has learned {} positions", asked, source.folder, learned),
-         fmt::format("model.block_size={}{}", learned, source.published ? " or less" : "")});
+         fmt::format("model.block_size={} or less", learned)});
   }
   return problems;
+}
+
+std::string cropping_note(const app::RunConfig& config, const SourceShape& source) {
+  const std::int64_t kept = config.model.block_size, learned = source.model.block_size;
+  if (source.model.position != arch::PositionKind::learned || kept >= learned) return "";
+  return fmt::format("model.block_size = {}: of the {} positions that the model in {} has learned, the first {} are kept", kept,
+                     learned, source.folder, kept);
 }
 
 }  // namespace lockstep::settings

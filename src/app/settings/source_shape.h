@@ -27,7 +27,10 @@ std::optional<SourceShape> source_shape(const app::RunConfig& config);
 /// Sets what the shape decides of model.*; a published model's context counts where it is shorter than model.block_size.
 void take_shape(app::RunConfig& config, const SourceShape& source);
 
-/// The settings of `config` that contradict the shape.
+/// The settings of `config` that contradict the shape. Less context than the model has learned positions for is allowed.
 std::vector<Problem> check_shape(const app::RunConfig& config, const SourceShape& source);
+
+/// That the table of positions is cropped, for the log; empty where it is not.
+std::string cropping_note(const app::RunConfig& config, const SourceShape& source);
 
 }  // namespace lockstep::settings
