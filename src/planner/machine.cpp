@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <array>
 
+#include "planner/peaks.h"
+
 namespace lockstep::planner {
 namespace {
 
@@ -13,17 +15,16 @@ constexpr double kGiga = 1e9, kTera = 1e12;
 struct Sizes {
   std::string_view name;
   double memory, memory_rate, inside_rate, between_rate;  // GB, and GB/s a direction
-  double peak;                                            // TFLOPS
   double best_product;                                    // of the peak: the best that is measured of a product alone
   std::int64_t units;
   double host_memory, host_rate;  // GB, GB/s
 };
 
 // Datasheets; best products as the MAMF finder of ml-engineering measures them.
-constexpr std::array<Sizes, 4> sizes{{{"a100", 80, 2000, 300, 25, 312, 0.869, 108, 1000, 31},
-                                      {"h100", 80, 3350, 450, 50, 989, 0.803, 132, 2000, 63},
-                                      {"h200", 141, 4800, 450, 50, 989, 0.803, 132, 2000, 63},
-                                      {"b200", 180, 8000, 900, 50, 2250, 0.776, 148, 2000, 63}}};
+constexpr std::array<Sizes, 4> sizes{{{"a100", 80, 2000, 300, 25, 0.869, 108, 1000, 31},
+                                      {"h100", 80, 3350, 450, 50, 0.803, 132, 2000, 63},
+                                      {"h200", 141, 4800, 450, 50, 0.803, 132, 2000, 63},
+                                      {"b200", 180, 8000, 900, 50, 0.776, 148, 2000, 63}}};
 
 // What the 30 published figures of planner/published are told with: fitted to two of them (a test fits them again).
 constexpr double kFittedProductShare = 0.7779, kFittedLinkShare = 0.627;
@@ -33,7 +34,7 @@ Machine from(const Sizes& size) {
   machine.name = size.name;
   machine.memory = size.memory * kGiga;
   machine.reserved = 3 * kGiga;
-  machine.peak_flops = size.peak * kTera;
+  machine.peak_flops = *peak_from(size.name) * kTera;
   machine.product_share = kFittedProductShare * size.best_product / sizes.front().best_product;
   machine.units = size.units;
   machine.memory_rate = size.memory_rate * kGiga;

@@ -1,5 +1,6 @@
 #include "app/settings/resolve.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -103,6 +104,20 @@ TEST(Resolve, ARandomSeedIsDrawnOnce) {
   ASSERT_TRUE(config.train.seed.has_value());
   EXPECT_GE(*config.train.seed, 0);
   EXPECT_LT(*config.train.seed, std::int64_t{1} << 31);
+}
+
+TEST(Resolve, APeakMayBeADeviceOrItsClockFormula) {
+  EXPECT_EQ(resolved({"train.peak_tflops=a100"}).train.peak_tflops, 312.0);
+  EXPECT_EQ(resolved({"train.peak_tflops=H100:tf32"}).train.peak_tflops, 494.5);
+  EXPECT_NEAR(*resolved({"train.peak_tflops=1410x256x432"}).train.peak_tflops, 311.87, 0.005);
+  EXPECT_EQ(resolved({"train.peak_tflops=0.25"}).train.peak_tflops, 0.25);
+  EXPECT_FALSE(resolved({"train.peak_tflops=null"}).train.peak_tflops.has_value());
+  for (const char* wrong : {"a101", "0", "1410x256", "1410x0x432", "1410x256x432x2", "x"}) {
+    const List found = problems({fmt::format("train.peak_tflops={}", wrong)});
+    ASSERT_EQ(found.size(), 1U) << wrong;
+    EXPECT_TRUE(found[0].starts_with(fmt::format("train.peak_tflops = {}: must be a number above 0, or v100, a100, ", wrong)))
+        << found[0];
+  }
 }
 
 TEST(Resolve, ShortRunsLogMoreOften) {

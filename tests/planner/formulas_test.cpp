@@ -2,8 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include "planner/machine.h"
 #include "planner/memory_rules.h"
 #include "planner/network.h"
+#include "planner/peaks.h"
 #include "planner/throughput.h"
 #include "planner/waves.h"
 
@@ -16,6 +18,17 @@ TEST(Throughput, OfA52BillionModelIsThePublishedOne) {
   EXPECT_NEAR(rate.hardware, 107.33, 0.005);
   EXPECT_NEAR(rate.model, 107.33 * 3 / 4, 0.005);
   EXPECT_EQ(throughput({.parameters = 1e12, .devices = 1, .samples = 1, .positions = 1, .seconds = 1}).hardware, 6);
+}
+
+TEST(Peaks, AreThePublishedOnes) {
+  EXPECT_EQ(peak_from("a100"), 312);
+  EXPECT_EQ(peak_from("A100:FP32"), 19.5);
+  EXPECT_EQ(peak_from("tpu-v6e"), 918);
+  EXPECT_NEAR(*peak_from("1410x256x432"), 311.87, 0.005);
+  EXPECT_NEAR(*peak_from("1830x512x528"), 989.43, 0.005);
+  for (const char* wrong : {"", "a1000", "1410x256", "1410x256x", "1410x-256x432", "1410x256x432x1"})
+    EXPECT_FALSE(peak_from(wrong).has_value()) << wrong;
+  for (const Machine& machine : machine_presets()) EXPECT_EQ(machine.peak_flops, *peak_from(machine.name) * 1e12);
 }
 
 // IDEFICS-80B on 512 devices.

@@ -1,7 +1,13 @@
 #include "app/settings/keys.h"
 
+#include <fmt/format.h>
+
+#include <random>
+#include <string>
+
 #include "app/settings/backends.h"
 #include "app/settings/entry.h"
+#include "planner/peaks.h"
 #include "train/optimizer/optimizer.h"
 
 namespace lockstep::settings {
@@ -39,6 +45,26 @@ Key sample(std::string_view name, Rule rule, OnResume mark, std::string_view uni
   return key<&RunConfig::sample, kMember>(name, std::move(rule), mark, unit, meaning);
 }
 
+Json drawn_seed(std::string_view text) {
+  if (text != "random") return {};
+  std::random_device device;
+  return static_cast<std::int64_t>(device() & 0x7fffffffU);
+}
+
+Json peak_tflops(std::string_view text) {
+  const auto tflops = planner::peak_from(text);
+  return tflops ? Json(*tflops) : Json();
+}
+
+std::string_view peak_names() {
+  static const std::string text = [] {
+    std::string names;
+    for (const planner::Peak& peak : planner::peaks()) names += fmt::format("{}, ", peak.name);
+    return names + "or a clock formula, MHz x FMAs a clock x units, as 1410x256x432";
+  }();
+  return text;
+}
+
 std::vector<std::string_view> backend_names() {
   std::vector<std::string_view> names;
   for (const Backend& backend : backends()) names.push_back(backend.name);
@@ -55,7 +81,7 @@ std::vector<Key> train_keys() {
           "parameter servers"),
       train<&Train::device>("train.device", Rule::one_of({"cpu", "cuda"}), loose, "",
                             "where to compute; null: a GPU where there is one"),
-      train<&Train::seed>("train.seed", counted, fixed, "",
+      train<&Train::seed>("train.seed", Rule::or_named(counted, "random", drawn_seed), fixed, "",
                           "seed of every random draw; null: 1337; random: one is drawn and logged"),
       train<&Train::port>("train.port", Rule::between(1, 65535), loose, "", "recorded only"),
       train<&Train::ds_config_path>(
@@ -95,8 +121,9 @@ std::vector<Key> train_keys() {
                                "write its gradients and weights to a file; null: none", false),
       train<&Train::max_skipped>("train.max_skipped", positive, loose, "iterations",
                                  "as many in a row whose gradient is not finite end the run (exit code 3)", false),
-      train<&Train::peak_tflops>("train.peak_tflops", Rule::above(0, kMany), loose, "TFLOP/s",
-                                 "what counts as 100 % MFU; null: the rate of multiply-adds, timed at the start", false),
+      train<&Train::peak_tflops>("train.peak_tflops", Rule::or_named(Rule::above(0, kMany), peak_names(), peak_tflops), loose,
+                                 "TFLOP/s", "what counts as 100 % MFU; null: the rate of multiply-adds, timed at the start",
+                                 false),
       train<&Train::global_batch>("train.global_batch", Rule::one_of({"keep", "new"}), loose, "",
                                   "on resume: the checkpoint's samples a step (optimizer.gas follows), or these settings'",
                                   false),

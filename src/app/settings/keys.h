@@ -20,11 +20,19 @@ struct Rule {
   double low = 0, high = 0;  // of numbers, inclusive unless open
   bool bounded = false, open_low = false, open_high = false;
   std::vector<std::string_view> words;  // of texts; empty: any
+  /// What a text stands for where it may be given for a number; null for another text. May be null: no text may.
+  Json (*named)(std::string_view text) = nullptr;
+  std::string_view names = {};  // what such a text is
 
   static Rule any() { return {}; }
   static Rule between(double low, double high) { return {low, high, true, false, false, {}}; }
   static Rule above(double low, double high) { return {low, high, true, true, false, {}}; }
   static Rule below(double low, double high) { return {low, high, true, false, true, {}}; }
+  static Rule or_named(Rule numbers, std::string_view names, Json (*named)(std::string_view)) {
+    numbers.names = names;
+    numbers.named = named;
+    return numbers;
+  }
   static Rule one_of(std::vector<std::string_view> words) { return {0, 0, false, false, false, std::move(words)}; }
 };
 

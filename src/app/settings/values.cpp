@@ -4,15 +4,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <random>
 
 #include "app/settings/keys.h"
 #include "base/number_text.h"
 
 namespace lockstep::settings {
 namespace {
-
-constexpr std::string_view kSeed = "train.seed";
 
 std::string lower(std::string_view text) {
   std::string out(text);
@@ -46,11 +43,6 @@ bool obeys(const Json& value, const Rule& rule) {
   return (rule.open_low ? x > rule.low : x >= rule.low) && (rule.open_high ? x < rule.high : x <= rule.high);
 }
 
-std::int64_t drawn_seed() {
-  std::random_device device;
-  return static_cast<std::int64_t>(device() & 0x7fffffffU);
-}
-
 std::string range_text(const Rule& rule) {
   constexpr double kLimit = 1e15;
   std::string low = fmt::format("{} {}", rule.open_low ? "above" : "of at least", rule.low);
@@ -73,7 +65,7 @@ std::string rule_text(const Key& key) {
     text = key.type == Type::integer ? "an integer" : "a number";
     if (key.rule.bounded) text += " " + range_text(key.rule);
   }
-  if (key.name == kSeed) text += ", or random";
+  if (key.rule.named != nullptr) text += fmt::format(", or {}", key.rule.names);
   return key.nullable ? text + ", or null" : text;
 }
 
@@ -92,8 +84,10 @@ Json value_from_text(const Key& key, std::string_view text) {
 
 std::optional<Problem> assign(app::RunConfig& config, const Key& key, const Json& given) {
   Json value = given;
-  if (key.name == kSeed && value.is_string() && value.string() == "random") value = drawn_seed();
   if (key.nullable && value.is_string() && value.string() == "null") value = nullptr;  // TOML has no null
+  if (key.rule.named != nullptr && value.is_string()) {
+    if (Json meant = key.rule.named(value.string()); !meant.is_null()) value = std::move(meant);
+  }
   const bool absent = value.is_null() && key.nullable;
   if (absent || (has_type(value, key.type) && obeys(value, key.rule))) {
     key.set(config, value);
