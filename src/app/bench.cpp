@@ -13,9 +13,7 @@
 #include "app/run_config.h"
 #include "app/session.h"
 #include "base/error.h"
-#include "base/terminal.h"
 #include "comm/mpi/mpi_job.h"
-#include "lab/bench_gemm.h"
 #include "lab/machine.h"
 #include "lab/step/bench_step.h"
 
@@ -98,66 +96,6 @@ int bench_step(const Arguments& arguments) {
     } else {
       fmt::print("{}", lab::to_text(report, options.details));
     }
-  });
-  return 0;
-}
-
-struct GemmCommandOptions {
-  std::vector<std::string> shapes;
-  std::string isa = "auto";
-  std::string dtype = "fp32";
-  std::int64_t threads = 0;
-  std::int64_t rounds = 7;
-  bool json = false;
-};
-
-bool parse(const Arguments& arguments, GemmCommandOptions& options) {
-  CommandLine line(
-      "bench gemm",
-      "Times our products beside those of oneDNN and OpenBLAS (where it is installed) in interleaved rounds, on the "
-      "layers of GPT-2 and Llama models: forward, gradient of the input, accumulating gradient of the weight. Figures are "
-      "medians. The rate of multiply-adds is measured beside every sample; shares and ratios count in it.");
-  line.option("--shape", options.shapes, "SHAPE",
-              "tiny, char-12x64, char, gpt2:4x64, gpt2:1x1024, gpt2:4x1024, llama:4x64, llama:1x1024; may be given several times "
-              "(default: the first five)");
-  line.option("--dtype", options.dtype, "TYPE", "fp32, or bf16 beside our fp32");
-  line.option("--rounds", options.rounds, "N", "interleaved rounds");
-  line.option("--threads", options.threads, "N", "0: every core");
-  line.option("--isa", options.isa, "SET", "auto, avx2, avx512, avx512_bf16");
-  line.flag("--json", options.json, "one line of JSON");
-  line.note("example:\n  lockstep bench gemm --shape tiny --shape gpt2:4x64");
-  if (!line.parse(arguments)) return false;
-  if (options.rounds < 1) {
-    throw UserError(fmt::format("--rounds {}: must be at least 1", options.rounds), "--rounds 7");
-  }
-  if (options.dtype != "fp32" && options.dtype != "bf16") {
-    throw UserError(fmt::format("--dtype {}: not a type of products", options.dtype), "choose fp32 or bf16");
-  }
-  return true;
-}
-
-// Products that are measured.
-std::size_t rows_of(const std::vector<std::string>& models) {
-  std::size_t rows = 0;
-  for (const std::string& model : models)
-    for (const lab::LayerShape& shape : lab::layer_shapes(model)) rows += (shape.forward ? 1U : 0U) + (shape.backward ? 2U : 0U);
-  return rows;
-}
-
-int bench_gemm(const Arguments& arguments) {
-  GemmCommandOptions options;
-  if (!parse(arguments, options)) return 0;
-  run_on_ranks({.threads = options.threads, .isa = ops::isa_from_name(options.isa)}, [&](Session& session) {
-    lab::GemmBenchOptions bench{.rounds = static_cast<int>(options.rounds), .isa = session.isa()};
-    if (options.dtype == "bf16") bench.type = DType::bf16;
-    if (!options.shapes.empty()) bench.models = options.shapes;
-    ProgressBar bar(stderr, "bench gemm", static_cast<double>(rows_of(bench.models)));
-    double done = 0;
-    const lab::GemmReport report = lab::bench_gemm(session.runtime(), bench, [&](const lab::GemmRow& row) {
-      bar.update(++done, fmt::format("{} {}", row.model, row.shape.name));
-    });
-    bar.finish();
-    fmt::print("{}\n", options.json ? report.json().dump() : report.table());
   });
   return 0;
 }

@@ -22,6 +22,7 @@ Command doctor_command();
 Command test_dist_command();
 
 /// Benches with a file of their own.
+int bench_gemm(const Arguments& arguments);
 int bench_ladder(const Arguments& arguments);
 int bench_scaling(const Arguments& arguments);
 

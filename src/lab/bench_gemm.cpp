@@ -169,6 +169,25 @@ Timing GemmBench::measure_heads(std::int64_t count, std::int64_t m, std::int64_t
   return race({{call}}).front();
 }
 
+Timing GemmBench::measure_together(const std::vector<LayerShape>& layers) {
+  std::size_t most = 0;  // elements of x, w or y
+  for (const LayerShape& layer : layers)
+    most = std::max(
+        most, static_cast<std::size_t>(std::max({layer.tokens * layer.in, layer.tokens * layer.out, layer.out * layer.in})));
+  reserve(most, most, most);
+  std::vector<Call> calls;
+  for (const LayerShape& layer : layers) {
+    for (const ProductKind kind : {ProductKind::forward, ProductKind::backward_input, ProductKind::backward_weight}) {
+      if (kind == ProductKind::forward ? layer.forward : layer.backward)
+        calls.insert(calls.end(), static_cast<std::size_t>(layer.calls), our_call(*ops_, layer, kind, options_.type));
+    }
+  }
+  const Call all = [&] {
+    for (const Call& call : calls) call();
+  };
+  return race({{all}}).front();
+}
+
 std::vector<std::string> GemmBench::notes() const {
   std::vector<std::string> notes;
   for (const auto* rival : {onednn_.get(), openblas_.get()})

@@ -87,6 +87,8 @@ class GemmBench {
   GemmRow measure(std::string model, const LayerShape& shape, ProductKind kind);
   /// One product [m, k] x [k, n] for each of `count` heads, each computed by one worker: seconds of all of them, ours.
   Timing measure_heads(std::int64_t count, std::int64_t m, std::int64_t n, std::int64_t k, bool b_transposed);
+  /// All products of these layers, one after the other, each as often as a step runs it: seconds of all of them, ours.
+  Timing measure_together(const std::vector<LayerShape>& layers);
   std::vector<std::string> contenders() const;
   /// What holds a rival back here, if anything.
   std::vector<std::string> notes() const;

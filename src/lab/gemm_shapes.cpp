@@ -36,6 +36,13 @@ std::vector<std::string> gemm_models() {
   return names;
 }
 
+std::vector<LayerShape> gated_layers(std::int64_t tokens, std::int64_t width, std::int64_t gated, std::int64_t calls) {
+  // A gate is a forward product of its own; its gradients come with those of what it multiplies.
+  return {{"mlp gate, up", tokens, gated, width, 2 * calls, true, false},
+          {"mlp gate, up", tokens, 2 * gated, width, calls, false, true},
+          {"mlp down", tokens, width, gated, calls}};
+}
+
 std::vector<LayerShape> layer_shapes(std::string_view name) {
   const auto* model = std::ranges::find(models, name, &Model::name);
   if (model == models.end())
@@ -45,10 +52,7 @@ std::vector<LayerShape> layer_shapes(std::string_view name) {
   const std::int64_t chunk = model->vocabulary >= large_vocabulary ? std::min(t, head_chunk) : t;
   std::vector<LayerShape> layers{{"qkv", t, 3 * w, w, model->layers}, {"attention out", t, w, w, model->layers}};
   if (model->gated > 0) {
-    // A gate is a forward product of its own; its gradients come with those of what it multiplies.
-    layers.push_back({"mlp gate, up", t, model->gated, w, 2 * model->layers, true, false});
-    layers.push_back({"mlp gate, up", t, 2 * model->gated, w, model->layers, false, true});
-    layers.push_back({"mlp down", t, w, model->gated, model->layers});
+    for (LayerShape& layer : gated_layers(t, w, model->gated, model->layers)) layers.push_back(std::move(layer));
   } else {
     layers.push_back({"mlp up", t, 4 * w, w, model->layers});
     layers.push_back({"mlp down", t, w, 4 * w, model->layers});

@@ -17,6 +17,9 @@ struct LayerShape {
   bool forward = true, backward = true;  ///< the directions that a step takes it in
 };
 
+/// Of a feed-forward layer with a gate, `gated` wide, that a step runs `calls` times.
+std::vector<LayerShape> gated_layers(std::int64_t tokens, std::int64_t width, std::int64_t gated, std::int64_t calls);
+
 /// tiny, char-12x64, char, gpt2:4x64, gpt2:1x1024, gpt2:4x1024, llama:4x64, llama:1x1024.
 std::vector<std::string> gemm_models();
 /// Throws UserError for another name.

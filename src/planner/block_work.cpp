@@ -9,15 +9,6 @@
 namespace lockstep::planner {
 namespace {
 
-double fill(std::int64_t m, std::int64_t n, std::int64_t batch, std::int64_t units) {
-  if (units == 0) return 1;
-  constexpr std::array<TileSize, 3> sizes{{{256, 128}, {128, 256}, {128, 128}}};
-  double best = 0;
-  for (const TileSize& size : sizes)
-    best = std::max(best, tile_efficiency(m, n, size) * wave_efficiency(tiles_of(m, n, size) * batch, units));
-  return best;
-}
-
 /// A linear layer's products on [rows, in] of the rank.
 struct Linear {
   std::int64_t in, out;
@@ -101,8 +92,8 @@ double product_seconds(std::int64_t m, std::int64_t k, std::int64_t n, const Mac
                        std::int64_t batch) {
   const double rows = static_cast<double>(m), inner = static_cast<double>(k), columns = static_cast<double>(n);
   const double many = static_cast<double>(batch);
-  const double computing =
-      2 * rows * inner * columns * many / (machine.product_rate(element_bytes) * fill(m, n, batch, machine.units));
+  const double filled = machine.units == 0 ? 1 : best_fill(m, n, batch, machine.units).total();
+  const double computing = 2 * rows * inner * columns * many / (machine.product_rate(element_bytes) * filled);
   const double moving = element_bytes * many * (rows * inner + inner * columns + rows * columns) / machine.memory_rate;
   return std::max(computing, moving);
 }

@@ -22,4 +22,14 @@ double wave_efficiency(std::int64_t tiles, std::int64_t units);
 /// How many times faster `to` units are than `from`.
 double wave_speedup(std::int64_t tiles, std::int64_t from, std::int64_t to);
 
+struct Fill {
+  TileSize tile;
+  std::int64_t tiles = 0;
+  double tile_efficiency = 1, wave_efficiency = 1;
+  double total() const { return tile_efficiency * wave_efficiency; }
+};
+/// Of `batch` products with results of m x n on `units`: that of the usual tile size (256 x 128, 128 x 256, 128 x 128) which
+/// fills them best.
+Fill best_fill(std::int64_t m, std::int64_t n, std::int64_t batch, std::int64_t units);
+
 }  // namespace lockstep::planner

@@ -3,6 +3,8 @@
 #include "app/commands.h"
 #include "base/error.h"
 #include "base/json.h"
+#include "io/file.h"
+#include "support/temp_folder.h"
 
 namespace lockstep::app {
 namespace {
@@ -48,7 +50,63 @@ TEST(Bench, BadOptionsAreRefused) {
   EXPECT_NE(error_of({"step", "--layout", "tp=5"}).find("layout dp=1,tp=5,gas=1: parallel.tp = 5"), std::string::npos);
   EXPECT_NE(error_of({"gemm", "--shape", "huge"}).find("gpt2:4x64"), std::string::npos);
   EXPECT_NE(error_of({"gemm", "--rounds", "0"}).find("at least 1"), std::string::npos);
+  EXPECT_NE(error_of({"gemm", "--dtype", "fp16"}).find("choose fp32 or bf16"), std::string::npos);
   EXPECT_NE(error_of({"rate", "--seconds", "0"}).find("--seconds 0: must be above 0"), std::string::npos);
+}
+
+TEST(Bench, QuestionsAboutProductsAreCheckedAtOnce) {
+  const std::string mixed = error_of({"gemm", "--mamf", "--advise", "gpt2", "--m", "0", "--n", "64:32:1", "--k", "1:2",
+                                      "--trials", "0", "--tokens", "5", "--rounds", "2", "--seconds", "0"});
+  for (const char* said :
+       {"--mamf, --advise and --swiglu are questions of their own", "--m 0: must be a size from 1", "--n 64:32:1: must be a size",
+        "--k 1:2: must be a size", "--trials 0: must be at least 1", "--tokens is an option of --swiglu H",
+        "--rounds is an option of --shape or --swiglu H", "--seconds 0: must be at least 1"})
+    EXPECT_NE(mixed.find(said), std::string::npos) << said << "\n" << mixed;
+  EXPECT_NE(error_of({"gemm", "--m", "64"}).find("--m is an option of --mamf"), std::string::npos);
+  EXPECT_NE(error_of({"gemm", "--machine", "a100"}).find("add --advise MODEL"), std::string::npos);
+  EXPECT_NE(error_of({"gemm", "--swiglu", "64", "--shape", "tiny"}).find("--shape is an option of"), std::string::npos);
+  EXPECT_NE(error_of({"gemm", "--swiglu", "0"}).find("--swiglu 0: must be at least 1"), std::string::npos);
+  EXPECT_NE(error_of({"gemm", "--mamf", "--m", "1:1000:1", "--n", "1:1000:1"}).find("are more than 100000"), std::string::npos);
+  EXPECT_NE(error_of({"gemm", "--advise", "gpt5", "--machine", "a100"}).find("--model gpt5: neither"), std::string::npos);
+  EXPECT_NE(error_of({"gemm", "--advise", "gpt2"}).find("--machine NAME|FILE is missing"), std::string::npos);
+  EXPECT_NE(error_of({"gemm", "--advise", "gpt2", "--machine", "a1000"}).find("neither a preset nor a file"), std::string::npos);
+  TempFolder folder;
+  io::replace_file(folder / "cpu.toml", "base = \"a100\"\nunits = 0\n");
+  EXPECT_NE(error_of({"gemm", "--advise", "gpt2", "--machine", folder / "cpu.toml"}).find("without tiles and waves"),
+            std::string::npos);
+}
+
+TEST(Bench, TheHighestRateIsFoundAmongShapes) {
+  const Arguments asked{"gemm", "--mamf", "--m", "32:64:32", "--n", "32", "--k", "16", "--trials", "3", "--warmups", "0"};
+  const std::string text = printed(asked);
+  EXPECT_NE(text.find("Tried 2 shapes => the best outcomes were:\nmean:   "), std::string::npos) << text;
+  for (const char* said : {"@ 32x32x16 ", "@ 64x32x16 ", "geometric mean over shapes: ", "train.peak_tflops="})
+    EXPECT_NE(text.find(said), std::string::npos) << said << "\n" << text;
+  Arguments as_json = asked;
+  as_json.emplace_back("--json");
+  const Json json = Json::parse(printed(as_json));
+  ASSERT_EQ(json.at("rows").array().size(), 2U);
+  EXPECT_EQ(json.at("rows").array()[1].at("m").integer(), 64);
+  EXPECT_EQ(json.at("rows").array()[1].at("trials").integer(), 3);
+}
+
+TEST(Bench, ProductsOfAModelAreAdvisedOn) {
+  const Arguments asked{"gemm", "--advise", "gpt2_xl", "--machine", "a100", "--micro-batch", "4"};
+  const std::string text = printed(asked);
+  for (const char* said : {"gpt2_xl on a100 (108 units)", "attention out", "model.batch_size=8", "each alone"})
+    EXPECT_NE(text.find(said), std::string::npos) << said << "\n" << text;
+  Arguments as_json = asked;
+  as_json.emplace_back("--json");
+  EXPECT_EQ(Json::parse(printed(as_json)).at("products").array().size(), 7U);
+}
+
+TEST(Bench, WidthsOfASwigluAreRanked) {
+  const Json json = Json::parse(printed({"gemm", "--swiglu", "12", "--tokens", "4", "--rounds", "1", "--json"}));
+  EXPECT_EQ(json.at("base").at("d_ff").integer(), 32);
+  EXPECT_EQ(json.at("base").at("mlp_params").integer(), 3 * 32 * 12);
+  const Json::Array& ranked = json.at("ranked").array();
+  ASSERT_EQ(ranked.size(), 32U);  // 4, 8, ... 132 without 32
+  for (std::size_t i = 1; i < ranked.size(); ++i) EXPECT_GE(ranked[i - 1].at("share").number(), ranked[i].at("share").number());
 }
 
 TEST(Bench, RateIsThatOfThisMoment) {

@@ -1,0 +1,48 @@
+#pragma once
+
+// Which width of a SwiGLU's hidden layer, near the 8/3 of the model's width that keep its parameters, is the fastest here.
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "device/runtime.h"
+#include "ops/ops.h"
+
+namespace lockstep::lab {
+
+/// int(8/3 hidden), then the multiples of 4 up to 100 away from it, in order.
+std::vector<std::int64_t> swiglu_widths(std::int64_t hidden);
+
+struct SwigluOptions {
+  std::int64_t hidden = 0;  ///< width of the model
+  std::int64_t tokens = 256;
+  int rounds = 3;  ///< each times every width once
+  DType type = DType::f32;
+  ops::Isa isa = ops::Isa::automatic;
+  std::function<void(std::int64_t width)> progress = {};  ///< hears each measurement; may be empty
+};
+
+struct SwigluRow {
+  std::int64_t width;
+  double flops;                 ///< a second, of all products forward and backward: the median of rounds
+  std::vector<double> share;    ///< of the multiply-add rate of the same moments, by round
+  std::int64_t parameters = 0;  ///< of the layer: 3 x width x hidden
+
+  double median_share() const;
+};
+
+struct SwigluReport {
+  std::int64_t hidden = 0, tokens = 0;
+  SwigluRow base;                 ///< int(8/3 hidden)
+  std::vector<SwigluRow> ranked;  ///< the others, the largest median share first
+};
+
+SwigluReport search_swiglu(Runtime& runtime, const SwigluOptions& options);
+/// The base and the five best.
+std::string to_text(const SwigluReport& report);
+Json to_json(const SwigluReport& report);
+
+}  // namespace lockstep::lab
