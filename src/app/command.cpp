@@ -4,13 +4,17 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
+#include <optional>
+#include <thread>
 
 #include "app/build_info.h"
 #include "app/help.h"
 #include "app/settings/config_help.h"
 #include "base/error.h"
 #include "base/terminal.h"
+#include "comm/mpi/mpi_job.h"
 
 namespace lockstep::app {
 namespace {
@@ -76,10 +80,18 @@ int finish_output(std::span<const Command> commands, const Arguments& arguments,
                     (flushed ? std::string() : fmt::format(": {}", std::strerror(errno))));
 }
 
+/// A launcher ends all ranks once one has ended with an error: what each of them would say is said once.
+void let_the_first_rank_speak() {
+  constexpr auto until_the_launcher_acts = std::chrono::seconds(3);  // Open MPI: some 1.1 s
+  const std::optional<comm::MpiJob> job = comm::find_mpi_job();
+  if (job && job->rank > 0) std::this_thread::sleep_for(until_the_launcher_acts);
+}
+
 }  // namespace
 
 int run_program(std::span<const Command> commands, const Arguments& arguments, std::FILE* out, std::FILE* err) {
   const auto report = [err](std::string_view kind, std::string_view text, int code) {
+    let_the_first_rank_speak();
     std::fputs(fmt::format("lockstep: {}{}\n", kind, text).c_str(), err);
     return code;
   };

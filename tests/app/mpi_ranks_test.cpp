@@ -248,6 +248,17 @@ TEST_F(MpiRanks, ADivergedTrainingKeepsItsExitCode) {
   EXPECT_EQ(outcome.output.rfind("lockstep: the run has diverged"), said) << outcome.output;
 }
 
+TEST_F(MpiRanks, BadInputIsSaidOnce) {
+  for (const auto& [word, said] : {std::pair<std::string, std::string>{"model.n_layer=0", "lockstep: model.n_layer = 0: "},
+                                   {"train.init_from=/no/such/run", "/no/such/run"}}) {
+    const test::JobOutcome outcome = test::run_job(3, text_of(on_two("bad", {word})));
+    EXPECT_EQ(outcome.code, 2) << outcome.output;
+    const std::size_t first = outcome.output.find(said);
+    ASSERT_NE(first, std::string::npos) << outcome.output;
+    EXPECT_EQ(outcome.output.rfind(said), first) << outcome.output;
+  }
+}
+
 TEST_F(MpiRanks, MpiIoGivesTheSameTraining) {
   const test::JobOutcome files = test::run_job(2, text_of(on_two("files", {"optimizer.gas=2"})));
   ASSERT_EQ(files.code, 0) << files.output;
