@@ -161,6 +161,13 @@ std::optional<std::int64_t> sample_epochs(const RunConfig& config) {
   return count && *count > 0 ? count : std::nullopt;
 }
 
+bool keeps_wandb_history(const RunConfig& config) {
+  const char* disabled = std::getenv("WANDB_DISABLED");
+  const std::string_view said = disabled != nullptr ? disabled : "";
+  const bool off = !said.empty() && said != "0" && said != "false" && said != "False";
+  return config.log.wandb == "offline" && !off;
+}
+
 train::LogStyle log_style(const RunConfig& config) {
   return config.log.style == "rasbt" ? train::LogStyle::rasbt : train::LogStyle::wordplay;
 }

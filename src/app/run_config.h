@@ -173,6 +173,7 @@ struct RunConfig {
     std::string style = "wordplay";
     bool all_ranks = false;
     bool tensorboard = false;
+    std::string wandb = "off";
     bool trace = false;
     std::int64_t trace_steps = 10;
     bool operator==(const Logging&) const = default;
@@ -238,6 +239,8 @@ bool logs_from_all_ranks(const RunConfig& config);
 /// sample.every: a text after the first epoch and after every so many from it; 0: with each evaluation; nothing: it says neither.
 std::optional<std::int64_t> sample_epochs(const RunConfig& config);
 train::LogStyle log_style(const RunConfig& config);
+/// log.wandb, unless WANDB_DISABLED says otherwise in the environment.
+bool keeps_wandb_history(const RunConfig& config);
 
 /// The settings as {"train": {...}, "model": {...}, ...} in the table's order. `vocabulary` (when positive) stands in for
 /// model.vocab_size. `wordplay_keys_only`: the keys that the WordPlay run printed, and no others.

@@ -91,6 +91,7 @@ train::TrainerOptions trainer_options(const Run& run, const Steps& steps, const 
   options.folder = run.folder.path();
   options.name = run.name;
   options.tensorboard = config.log.tensorboard;
+  options.wandb = keeps_wandb_history(config);
   options.switches = {config.train.kill_file, config.train.save_file, config.train.max_minutes};
   options.started = run.call.started;
   options.run = carried(config, run.name, run.corpus, run.identity);
@@ -199,6 +200,8 @@ void announce(const Run& run) {
   if (log_style(config) == train::LogStyle::rasbt) {
     run.log.plain(fmt::format("Lockstep version: {}\nUsing {}\n", kVersion, name_of(run.session.runtime().device().kind)));
   }
+  if (config.log.wandb == "offline" && !keeps_wandb_history(config))
+    run.log.info("log.wandb = offline: WANDB_DISABLED is set, so nothing is written for it");
   if (brief(run)) {
     run.log.info(run.session.description());
     log_layout(run.log, run.settings.plan);

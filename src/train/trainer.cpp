@@ -87,7 +87,9 @@ void Trainer::begin(const RunState& state) {
   saved_ = state.step;  // what was resumed from is there already
   if (state.step == 0) saved_ = -1;
   if (lead() && options_.tensorboard) events_.emplace(options_.folder / "tensorboard", state.step == 0 ? 0 : state.step + 1);
-  parts_.log.info(fmt::format("Startup time: {:.4f}", now_seconds() - options_.started));
+  const double startup = now_seconds() - options_.started;
+  if (lead() && options_.wandb) wandb_.emplace(options_.folder, state.step, startup);
+  parts_.log.info(fmt::format("Startup time: {:.4f}", startup));
   if (!options_.live && options_.style == LogStyle::wordplay) parts_.log.info("\n" + legend());
   announce_evaluation();
 }
@@ -355,6 +357,7 @@ void Trainer::log_step(const StepResult& result, double dt, double waited) {
 void Trainer::write_line(const Metrics& m) {
   if (!options_.live && options_.style == LogStyle::wordplay) parts_.log.info(log_line(m));
   if (events_) events_->add(m.step, scalars_of(m));
+  if (wandb_) wandb_->add(m, parts_.engine.config().plan.microbatches);
   Json json = to_json(m);
   json.set("run", options_.name);
   metrics_->append(json.dump() + "\n");

@@ -23,6 +23,7 @@
 #include "train/report/progress.h"
 #include "train/report/run_trace.h"
 #include "train/report/tensorboard.h"
+#include "train/report/wandb.h"
 #include "train/sample.h"
 #include "train/saving/running_save.h"
 #include "train/state.h"
@@ -50,6 +51,7 @@ struct TrainerOptions {
   io::Path folder;                ///< of the run
   std::string name;               ///< of the run
   bool tensorboard = false;       ///< also writes <folder>/tensorboard
+  bool wandb = false;             ///< also writes <folder>/wandb-history.jsonl
   SwitchOptions switches;
   double started = 0;                      ///< now_seconds() of the program's start
   std::function<void()> before_save = {};  ///< on rank 0: throws what keeps it from writing into the run's folder; or empty
@@ -147,6 +149,7 @@ class Trainer {
   std::unique_ptr<ProgressBar> bar_;
   std::optional<io::AppendedFile> metrics_;
   std::optional<EventFile> events_;
+  std::optional<WandbHistory> wandb_;
 };
 
 }  // namespace lockstep::train

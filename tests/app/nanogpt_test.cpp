@@ -100,8 +100,11 @@ TEST_F(NanoGptSettings, WordsAloneSetNothingElse) {
   expected.data.dataset = "7";
   expected.train.compile = false;
   expected.model.batch_size = 32;
-  EXPECT_EQ(resolved({"--max_iters=500", "--dataset=7", "--compile=False", "--batch_size=32", "--backend=nccl"}).config,
-            expected);
+  expected.log.wandb = "offline";
+  EXPECT_EQ(
+      resolved({"--max_iters=500", "--dataset=7", "--compile=False", "--batch_size=32", "--backend=nccl", "--wandb_log=True"})
+          .config,
+      expected);
 }
 
 TEST_F(NanoGptSettings, LaterOnesWinAndOurWordsStandAboveThem) {

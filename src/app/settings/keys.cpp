@@ -89,7 +89,7 @@ std::vector<Key> train_keys() {
           "of train.backend=deepspeed: settings from DeepSpeed's JSON; those given here stand above it"),
       train<&Train::precision>("train.precision", any, loose, "", "recorded only; see train.dtype"),
       train<&Train::ngpus>("train.ngpus", counted, loose, "", "recorded only"),
-      train<&Train::use_wandb>("train.use_wandb", any, loose, "", "recorded only; metrics.jsonl is always written"),
+      train<&Train::use_wandb>("train.use_wandb", any, loose, "", "recorded only; see log.wandb"),
       train<&Train::eval_interval>("train.eval_interval", positive, loose, "iterations",
                                    "evaluate and write a sample this often"),
       train<&Train::log_interval>("train.log_interval", positive, loose, "iterations", "log a line this often"),
@@ -102,7 +102,7 @@ std::vector<Key> train_keys() {
           "train.init_from", any, loose, "",
           "scratch, resume (the newest in log.dir), auto (resume where there is one, else scratch) or the folder of a run, "
           "checkpoint or Hugging Face model"),
-      train<&Train::wandb_project>("train.wandb_project", any, loose, "", "recorded only"),
+      train<&Train::wandb_project>("train.wandb_project", any, loose, "", "where examples/wandb_upload.py sends a run"),
       train<&Train::max_iters>("train.max_iters", positive, loose, "iterations", "optimizer steps of the run"),
       train<&Train::warmup_iters>("train.warmup_iters", counted, learns, "iterations",
                                   "steps in which the learning rate rises from 0"),
@@ -309,6 +309,10 @@ std::vector<Key> other_keys() {
       key<&RunConfig::log, &RunConfig::Logging::all_ranks>("log.all_ranks", any, loose, "", "every rank logs, not rank 0 alone"),
       key<&RunConfig::log, &RunConfig::Logging::tensorboard>("log.tensorboard", any, loose, "",
                                                              "also write curves for TensorBoard into the run's folder"),
+      key<&RunConfig::log, &RunConfig::Logging::wandb>(
+          "log.wandb", Rule::one_of({"off", "offline"}), loose, "",
+          "offline: also write Weights & Biases' keys into wandb-history.jsonl, which examples/wandb_upload.py sends; "
+          "WANDB_DISABLED=true in the environment: off"),
       key<&RunConfig::log, &RunConfig::Logging::trace>(
           "log.trace", any, loose, "", "also write when each rank did what to trace.json, for Perfetto or chrome://tracing"),
       key<&RunConfig::log, &RunConfig::Logging::trace_steps>("log.trace_steps", positive, loose, "iterations",

@@ -19,7 +19,7 @@ struct Name {
   std::string_view by_default;    ///< of train.py, as it is typed; empty: ours stays
 };
 
-constexpr std::string_view kAccumulation = "gradient_accumulation_steps";
+constexpr std::string_view kAccumulation = "gradient_accumulation_steps", kWandb = "wandb_log";
 
 // The globals of train.py, in its order. dtype and device keep our defaults: they follow from what the program promises and has.
 constexpr std::array<Name, 33> kNames{{{"out_dir", "log.dir", "out"},
@@ -29,7 +29,7 @@ constexpr std::array<Name, 33> kNames{{{"out_dir", "log.dir", "out"},
                                        {"eval_only", "train.eval_only", "false"},
                                        {"always_save_checkpoint", "train.always_save_checkpoint", "true"},
                                        {"init_from", "train.init_from", "scratch"},
-                                       {"wandb_log", "train.use_wandb", "false"},
+                                       {kWandb, "log.wandb", "off"},
                                        {"wandb_project", "train.wandb_project", "owt"},
                                        {"wandb_run_name", "log.name", ""},
                                        {"dataset", "data.dataset", "openwebtext"},
@@ -117,6 +117,11 @@ std::optional<Json> literal(std::string_view text) {
   return product_of(text);
 }
 
+// Whether to log to W&B is true or false there.
+Json ours(const Name& name, Json value) {
+  return name.theirs == kWandb && value.is_bool() ? Json(value.boolean() ? "offline" : "off") : value;
+}
+
 Problem unknown_name(const std::string& place, std::string_view name) {
   const std::string near = nearest_name(name, nanogpt_names());
   return {fmt::format("{}: nanoGPT's train.py has no setting {}", place, name),
@@ -141,8 +146,9 @@ class NanoGptReader {
     ensure(name != nullptr, "the command line takes known names alone");
     if (name->ours.empty()) return;
     const Key* key = find_key(name->ours);
-    const std::optional<Json> value = key->type == Type::text ? std::nullopt : literal(text);
-    out_.given.push_back({word.substr(0, equals), key, value.value_or(value_from_text(*key, text))});
+    const bool is_literal = key->type != Type::text || name->theirs == kWandb;  // texts stand as they are
+    const Json value = (is_literal ? literal(text) : std::nullopt).value_or(value_from_text(*key, text));
+    out_.given.push_back({word.substr(0, equals), key, ours(*name, value)});
   }
 
   void read_file(const std::string& path) {
@@ -183,7 +189,7 @@ class NanoGptReader {
     if (known == nullptr) {
       out_.problems.push_back(unknown_name(place, name));
     } else if (!known->ours.empty()) {
-      out_.given.push_back({fmt::format("{}: {}", place, name), find_key(known->ours), *value});
+      out_.given.push_back({fmt::format("{}: {}", place, name), find_key(known->ours), ours(*known, *value)});
     }
   }
 

@@ -9,6 +9,7 @@
 #include "checkpoint/find.h"
 #include "comm/agreement.h"
 #include "comm/text.h"
+#include "train/report/wandb.h"
 
 namespace lockstep::app {
 namespace fs = std::filesystem;
@@ -28,9 +29,9 @@ std::string settled_start(const std::string& from, const io::Path& folder) {
 }
 
 // Where an older run's metrics go: the first name that is free.
-fs::path free_name(const fs::path& folder) {
+fs::path free_name(const fs::path& folder, std::string_view stem) {
   for (int number = 1;; ++number) {
-    const fs::path path = folder / fmt::format("metrics.{}.jsonl", number);
+    const fs::path path = folder / fmt::format("{}.{}.jsonl", stem, number);
     if (!fs::exists(fs::symlink_status(path))) return path;
   }
 }
@@ -64,10 +65,13 @@ RunFolder::RunFolder(RunConfig& config, const io::Path& folder, comm::Communicat
 }
 
 void RunFolder::prepare_metrics(bool resumed, Log& log) const {
-  const fs::path path = path_ / "metrics.jsonl";
+  for (const char* file : {"metrics.jsonl", train::wandb_history_file}) prepare_lines(path_ / file, resumed, log);
+}
+
+void RunFolder::prepare_lines(const io::Path& path, bool resumed, Log& log) const {
   if (!fs::exists(path)) return;
   if (resumed) return cut_torn_line(path, log);
-  const fs::path kept = free_name(path_);
+  const fs::path kept = free_name(path_, path.stem().string());
   fs::rename(path, kept);
   io::sync_folder(path_);
   log.warning(fmt::format("{}: the metrics of an earlier run without a checkpoint are kept as {}", path_.string(),

@@ -20,13 +20,14 @@ class RunFolder {
   RunFolder(RunConfig& config, const io::Path& folder, comm::Communicator& world, Log& log);
 
   const io::Path& path() const { return path_; }
-  /// Readies metrics.jsonl for what will be appended: a resumed run's loses a torn last line, a new run keeps an older one as
-  /// metrics.N.jsonl. For rank 0.
+  /// Readies metrics.jsonl and wandb-history.jsonl for what will be appended: a resumed run's lose a torn last line, a new run
+  /// keeps older ones as metrics.N.jsonl. For rank 0.
   void prepare_metrics(bool resumed, Log& log) const;
   /// Throws UserError when another run has taken the folder over. For rank 0.
   void demand() const { lock_->demand(); }
 
  private:
+  void prepare_lines(const io::Path& path, bool resumed, Log& log) const;
   io::Path path_;
   std::unique_ptr<RunLock> lock_;  // rank 0's
 };

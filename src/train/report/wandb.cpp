@@ -1,0 +1,52 @@
+#include "train/report/wandb.h"
+
+#include <chrono>
+#include <string>
+
+namespace lockstep::train {
+
+Json wandb_row(const Metrics& m, std::int64_t microbatches) {
+  const auto each = static_cast<double>(microbatches);
+  Json row;
+  row.set("Training/iter", m.step - 1);
+  row.set("Training/loss", m.loss / each);
+  row.set("Training/lr", m.learning_rate);
+  row.set("Training/loss_tot", m.loss);
+  row.set("Timing/iter", m.step - 1);
+  const auto set_times = [&](const std::string& name, double mean) {
+    row.set(name, mean);
+    row.set(name + "_tot", mean * each);
+    row.set(name + "_avg", mean);
+  };
+  set_times("Timing/dt", m.dtf + m.dtb);
+  set_times("Timing/dtf", m.dtf);
+  set_times("Timing/dtb", m.dtb);
+  row.set("Timing/dt_iter", m.dt);
+  row.set("Timing/tokens_per_sec", m.tps);
+  row.set("Timing/samples_per_sec", m.sps);
+  row.set("Timing/tokens_per_sec_per_gpu", m.tps_per_gpu);
+  row.set("Timing/samples_per_sec_per_gpu", m.sps_per_gpu);
+  if (m.train_loss) row.set("Loss/train", *m.train_loss);
+  if (m.val_loss) row.set("Loss/val", *m.val_loss);
+  row.set("Loss/lossf", m.loss);
+  row.set("Loss/mfu", m.mfu);
+  row.set("Loss/iter", m.step);
+  return row;
+}
+
+WandbHistory::WandbHistory(const io::Path& folder, std::int64_t step, double startup_seconds)
+    : file_(folder / wandb_history_file) {
+  append(Json::Object{{"Timing/startup_time", startup_seconds}}, step);
+}
+
+void WandbHistory::add(const Metrics& metrics, std::int64_t microbatches) {
+  append(wandb_row(metrics, microbatches), metrics.step);
+}
+
+void WandbHistory::append(Json row, std::int64_t step) {
+  row.set("_step", step);
+  row.set("_timestamp", std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count());
+  file_.append(row.dump() + "\n");
+}
+
+}  // namespace lockstep::train
