@@ -72,10 +72,10 @@ bool is_listed(std::string_view name) {
   constexpr std::array<std::string_view, 23> beginnings{
       "LOCKSTEP_", "OMPI_", "PMIX_",   "PMI_",  "PRTE_",   "SLURM_", "PBS_", "OMP_", "KMP_",   "GOMP_",   "MKL_", "OPENBLAS_",
       "BLIS_",     "DNNL_", "ONEDNN_", "CUDA_", "NVIDIA_", "NCCL_",  "UCX_", "FI_",  "HWLOC_", "MALLOC_", "LC_"};
-  constexpr std::array<std::string_view, 17> names{
-      "PATH", "LD_LIBRARY_PATH", "LD_PRELOAD", "GLIBC_TUNABLES", "HOSTNAME",    "HOSTFILE",           "NGPU_PER_HOST",
-      "RANK", "WORLD_SIZE",      "LOCAL_RANK", "MASTER_ADDR",    "MASTER_PORT", "LOG_FROM_ALL_RANKS", "LANG",
-      "TZ",   "TMPDIR",          "PWD"};
+  constexpr std::array<std::string_view, 21> names{
+      "PATH",        "LD_LIBRARY_PATH", "LD_PRELOAD",         "GLIBC_TUNABLES", "HOSTNAME", "HOSTFILE",   "NGPU_PER_HOST",
+      "NHOSTS",      "NGPUS",           "DIST_LAUNCH",        "JOBENV_FILE",    "RANK",     "WORLD_SIZE", "LOCAL_RANK",
+      "MASTER_ADDR", "MASTER_PORT",     "LOG_FROM_ALL_RANKS", "LANG",           "TZ",       "TMPDIR",     "PWD"};
   return std::ranges::find(names, name) != names.end() ||
          std::ranges::any_of(beginnings, [&](std::string_view beginning) { return name.starts_with(beginning); });
 }
@@ -98,12 +98,15 @@ Json environment() {
     const std::size_t equals = line.find('=');
     if (equals == std::string::npos) continue;
     const std::string name = line.substr(0, equals);
-    if (is_listed(name)) out.set(name, is_secret(name) ? std::string("(hidden)") : without_credentials(line.substr(equals + 1)));
+    if (is_listed(name))
+      out.set(name, !may_be_kept(name) ? std::string("(hidden)") : without_credentials(line.substr(equals + 1)));
   }
   return out;
 }
 
 }  // namespace
+
+bool may_be_kept(const std::string& name) { return is_listed(name) && !is_secret(name); }
 
 std::string without_credentials(const std::string& text) {
   constexpr std::string_view scheme = "://", blanks = " \t\n\"'";

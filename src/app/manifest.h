@@ -16,6 +16,9 @@ namespace lockstep::app {
 /// and arguments.
 Json environment_manifest(const std::vector<std::string>& command_line);
 
+/// Whether files may have the value of the variable: it is on the list, and holds no secret by its name.
+bool may_be_kept(const std::string& name);
+
 /// `text` whose URLs have lost user, password and query.
 std::string without_credentials(const std::string& text);
 

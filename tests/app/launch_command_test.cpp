@@ -34,7 +34,10 @@ Result run(const Arguments& arguments) {
 TEST(LaunchCommand, PrintsTheBlocksAndTheCommand) {
   const Result result = run({"launch", "-n", "3", "--dry-run", "--", "train", "data.dir=my book"});
   EXPECT_EQ(result.code, 0) << result.err;
-  EXPECT_EQ(result.out.rfind("[HOSTS]\n  • [host:0] - ", 0), 0U) << result.out;
+  EXPECT_EQ(result.out.rfind("[ezpz/bin/utils.sh]\n  • USER=", 0), 0U) << result.out;
+  EXPECT_NE(result.out.find("\n[ezpz_setup_host]\n  • HOSTFILE=None\n\n[HOSTS]\n  • [host:0] - "), std::string::npos)
+      << result.out;
+  EXPECT_EQ(result.out.find("_env]"), std::string::npos);
   EXPECT_NE(result.out.find("\n[DIST INFO]\n  • HOSTFILE=None\n  • NHOSTS=1\n  • NGPU_PER_HOST="), std::string::npos);
   EXPECT_NE(result.out.find("\n[LAUNCH]\n  • neither mpirun nor mpiexec is installed"), std::string::npos);
   EXPECT_NE(result.out.find("/test_app train --ranks 3 'data.dir=my book'\n"), std::string::npos);
@@ -75,7 +78,8 @@ TEST(LaunchCommand, HelpFitsAScreen) {
   const Result result = run({"launch", "--help"});
   EXPECT_EQ(result.code, 0);
   EXPECT_LE(std::count(result.out.begin(), result.out.end(), '\n'), 40);
-  for (const char* option : {"-n N", "--ppn P", "--hostfile FILE", "--timeout SECONDS", "--retries N", "--dry-run"}) {
+  for (const char* option :
+       {"-n N", "--ppn P", "--nhosts N", "--cpu-bind HOW", "--hostfile FILE", "--timeout SECONDS", "--retries N", "--dry-run"}) {
     EXPECT_NE(result.out.find(option), std::string::npos) << option;
   }
 }

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "app/launch/environment.h"
+#include "app/launch/known_machines.h"
 #include "app/launch_machine.h"
 
 namespace lockstep::launch {
@@ -139,6 +140,50 @@ TEST(LaunchEnvironment, TheSchedulerCanBeNamed) {
   EXPECT_NE(problems_of(box).find("SLURM_JOB_NODELIST is not set"), std::string::npos);
   box.variables["LOCKSTEP_SCHEDULER"] = "lsf";
   EXPECT_NE(problems_of(box).find("LOCKSTEP_SCHEDULER = 'lsf'"), std::string::npos);
+}
+
+TEST(LaunchEnvironment, KnownMachinesAreToldByTheirHosts) {
+  using Name = std::pair<const char*, const char*>;
+  for (const auto& [host, machine] :
+       {Name{"x4102c0s0b0n0", "Aurora"}, Name{"aurora-uan-0009", "Aurora"}, Name{"x1921c0s0b0n0", "SunSpot"},
+        Name{"uan-0001", "SunSpot"}, Name{"x3005c0s13b0n0", "Polaris"}, Name{"polaris-login-01", "Polaris"},
+        Name{"thetagpu04", "ThetaGPU"}, Name{"nid001240", "Perlmutter"}, Name{"login07", "Perlmutter"},
+        Name{"frontier00123", "Frontier"}, Name{"sophia-gpu-01", "Sophia"}, Name{"x3", "x3"}, Name{"nidhogg", "nidhogg"},
+        Name{"box", "box"}})
+    EXPECT_EQ(machine_of(host, ""), machine) << host;
+  EXPECT_EQ(machine_of("x3005c0s13b0n0", "sirius-login-01"), "Sirius");
+  EXPECT_EQ(facts_of(polaris()).machine, "Polaris");
+  EXPECT_EQ(facts_of(Recorded{}).machine, "box");
+}
+
+TEST(LaunchEnvironment, AKnownMachineHasItsSchedulerAndDevices) {
+  Recorded outside;
+  outside.host = "x3005c0s13b0n0";
+  EXPECT_NE(
+      problems_of(outside).find("PBS is the scheduler of Polaris, but neither PBS_NODEFILE nor PBS_JOBID is set\n  -> launch "
+                                "inside of a job"),
+      std::string::npos);
+  outside.host = "login07";
+  EXPECT_NE(problems_of(outside).find("Slurm is the scheduler of Perlmutter, but SLURM_JOB_NODELIST is not set"),
+            std::string::npos);
+  outside.variables["LOCKSTEP_SCHEDULER"] = "none";
+  EXPECT_EQ(facts_of(outside).ranks, 4);
+  Recorded aurora = polaris();
+  aurora.host = "x4102c0s0b0n0";
+  aurora.outputs.clear();
+  EXPECT_EQ(facts_of(aurora).devices, 12);
+  aurora.variables["NGPU_PER_HOST"] = "6";
+  EXPECT_EQ(facts_of(aurora).devices, 6);
+}
+
+TEST(LaunchEnvironment, SomeHostsOfAJob) {
+  const Facts facts = facts_of(polaris(), {.hosts = 1});
+  EXPECT_EQ(facts.hosts, Hosts{"x3005c0s13b0n0.hsn"});
+  EXPECT_EQ(facts.job_hosts, 2);
+  EXPECT_EQ(facts.ranks, 4);
+  EXPECT_EQ(facts.job_devices(), 8);
+  EXPECT_EQ(problems_of(polaris(), {.hosts = 3}), "--nhosts 3: the job has 2 hosts\n  -> --nhosts 2, or leave it out");
+  EXPECT_EQ(problems_of(Recorded{}, {.hosts = 0}), "--nhosts 0: the job has 1 host\n  -> --nhosts 1, or leave it out");
 }
 
 TEST(LaunchEnvironment, RefusesRanksThatDoNotFit) {

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "app/launch/job.h"
+#include "app/launch/saved_environment.h"
 #include "app/launch_machine.h"
 
 namespace lockstep::launch {
@@ -73,10 +74,12 @@ TEST(LaunchJob, SeveralHosts) {
   Recorded box;
   box.files["hosts"] = "a\nb\n";
   EXPECT_EQ(command_of(box, {.ranks = 4, .hostfile = "hosts"}),
-            "mpirun -n 4 --bind-to none --host a:2,b:2 --map-by ppr:2:node " + std::string(kRest));
+            "mpirun -n 4 --bind-to none --host a:2,b:2 --map-by ppr:2:node -x NGPU_PER_HOST -x NGPUS -x DIST_LAUNCH " +
+                std::string(kRest));
   box.files["elsewhere"] = "a\n";
-  EXPECT_EQ(command_of(box, {.ranks = 2, .hostfile = "elsewhere"}),
-            "mpirun -n 2 --bind-to none --host a:2 --map-by ppr:2:node " + std::string(kRest));
+  EXPECT_EQ(
+      command_of(box, {.ranks = 2, .hostfile = "elsewhere"}),
+      "mpirun -n 2 --bind-to none --host a:2 --map-by ppr:2:node -x NGPU_PER_HOST -x NGPUS -x DIST_LAUNCH " + std::string(kRest));
   box.files["here"] = "localhost\n";
   EXPECT_EQ(command_of(box, {.ranks = 2, .hostfile = "here"}), "mpirun -n 2 --bind-to none " + std::string(kRest));
 }
@@ -98,6 +101,71 @@ TEST(LaunchJob, WithoutMpiTheRanksAreThreads) {
   make_job(facts, machine, "/opt/lockstep", kTrain, problems);
   ASSERT_EQ(problems.size(), 1U);
   EXPECT_EQ(problems[0].message, "neither mpirun nor mpiexec is installed, and only they reach a");
+}
+
+TEST(LaunchJob, CoresAreBoundAsAsked) {
+  EXPECT_EQ(command_of(polaris(), {.cpu_bind = "numa"}),
+            "mpiexec --verbose --envall -n 8 -ppn 4 --hostfile /var/spool/pbs/aux/2034.polaris-pbs --cpu-bind numa " +
+                std::string(kRest));
+  EXPECT_EQ(command_of(polaris(), {.cpu_bind = "depth"}), command_of(polaris()));
+  EXPECT_EQ(command_of(perlmutter(), {.cpu_bind = "cores"}),
+            "srun -l -u --verbose --kill-on-bad-exit=1 -N2 -n8 -c32 --gpus-per-node=4 --cpu-bind=cores " + std::string(kRest));
+  EXPECT_EQ(command_of(Recorded{}, {.cpu_bind = "core"}), "mpirun -n 4 --bind-to core " + std::string(kRest));
+  Recorded box;
+  box.programs.clear();
+  std::vector<Problem> problems;
+  const Machine machine = box.machine();
+  make_job(find_facts(machine, {.cpu_bind = "core"}, problems), machine, "/opt/lockstep", kTrain, problems);
+  ASSERT_EQ(problems.size(), 1U);
+  EXPECT_EQ(problems[0].message.rfind("--cpu-bind core: neither mpirun nor mpiexec is installed", 0), 0U);
+}
+
+TEST(LaunchJob, TheFirstHostsOfAJob) {
+  const Job job = job_of(polaris(), {.hosts = 1});
+  EXPECT_EQ(shell_text(job),
+            "mpiexec --verbose --envall -n 4 -ppn 4 --hostfile /var/spool/pbs/aux/2034.polaris-pbs --cpu-bind depth -d 16 " +
+                std::string(kRest));
+  EXPECT_EQ(job.notes, std::vector<std::string>{"1 of the job's 2 hosts: the first"});
+  EXPECT_EQ(
+      command_of(perlmutter(), {.hosts = 1}),
+      "srun -l -u --verbose --kill-on-bad-exit=1 -N1 -n4 -c32 --gpus-per-node=4 --nodelist=nid001240 " + std::string(kRest));
+}
+
+TEST(LaunchJob, RanksAreToldOfTheJob) {
+  using Told = std::vector<std::pair<std::string, std::string>>;
+  const Job job = job_of(polaris(), {.hosts = 1});
+  EXPECT_EQ(job.told, (Told{{"HOSTFILE", "/var/spool/pbs/aux/2034.polaris-pbs"},
+                            {"NHOSTS", "2"},
+                            {"NGPU_PER_HOST", "4"},
+                            {"NGPUS", "8"},
+                            {"DIST_LAUNCH", shell_text(job.launcher)}}));
+  Recorded box;
+  box.programs.clear();
+  EXPECT_TRUE(job_of(box).told.empty());
+}
+
+TEST(LaunchJob, TheSavedEnvironmentHasListedVariablesAlone) {
+  Recorded pbs = polaris();
+  pbs.variables.insert({{"HOME", "/home/ada"},
+                        {"PBS_O_HOST", "it's"},
+                        {"PBS_COOKIE", "opens doors"},
+                        {"PBS_O_URL", "https://ada:pw@host/x"},
+                        {"OPENAI_KEY", "opens doors"},
+                        {"SLURM_JOB_ID", ""}});
+  const Machine machine = pbs.machine();
+  std::vector<Problem> problems;
+  const Facts facts = find_facts(machine, {}, problems);
+  const Job job = make_job(facts, machine, "/opt/lockstep", kTrain, problems);
+  EXPECT_EQ(environment_file(facts, machine), "/home/ada/.pbsenv");
+  const std::string text = environment_text(facts, machine, job);
+  EXPECT_NE(text.find("export PBS_JOBID=2034.polaris-pbs\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("export PBS_O_HOST='it'\\''s'\n"), std::string::npos);
+  EXPECT_NE(text.find("export NGPUS=8\n"), std::string::npos);
+  for (const char* left_out : {"COOKIE", "OPENAI_KEY", "HOME", "pw", "SLURM"})
+    EXPECT_EQ(text.find(left_out), std::string::npos) << text;
+  EXPECT_EQ(environment_file(find_facts(Recorded{}.machine(), {}, problems), machine), "");
+  pbs.variables.erase("HOME");
+  EXPECT_EQ(environment_file(facts, pbs.machine()), "");
 }
 
 TEST(LaunchJob, WordsAreQuotedForAShell) {

@@ -68,8 +68,12 @@ std::function<const char*(const char*)> environment(const std::map<std::string, 
 }
 
 TEST(DistInfo, HasTheEighteenKeysInTheirOrder) {
-  const Standing standing{
-      .rank = 5, .hosts = {"a", "a", "a", "a", "b", "b", "b", "b"}, .transport = "mpi", .hostfile = "", .launch_command = ""};
+  const Standing standing{.rank = 5,
+                          .hosts = {"a", "a", "a", "a", "b", "b", "b", "b"},
+                          .transport = "mpi",
+                          .hostfile = "",
+                          .launch_command = "",
+                          .machine = ""};
   EXPECT_EQ(dist_info(standing),
             "[dist_info]:\n  • DEVICE=cpu\n  • DEVICE_ID=cpu:1\n  • DISTRIBUTED_BACKEND=mpi\n  • GPUS_PER_NODE=4\n"
             "  • HOSTS=['a', 'b']\n  • HOSTFILE=None\n  • HOSTNAME=b\n  • LOCAL_RANK=1\n  • MACHINE=b\n  • NUM_NODES=2\n"
@@ -82,6 +86,38 @@ TEST(DistInfo, HasTheEighteenKeysInTheirOrder) {
   EXPECT_TRUE(dist_info(far).starts_with("[dist_info]:\n  • DEVICE=cuda\n  • DEVICE_ID=cuda:1\n"));
 }
 
+TEST(DistInfo, DevicesAndRanksAreFourNumbers) {
+  const Standing standing{.rank = 0,
+                          .hosts = {"x3a", "x3a", "x3b", "x3b"},
+                          .transport = "mpi",
+                          .hostfile = "",
+                          .launch_command = "",
+                          .machine = "Polaris",
+                          .devices = 4,
+                          .job_devices = 12,
+                          .servers = 1};
+  const std::string text = dist_info(standing);
+  for (const char* line : {"GPUS_PER_NODE=4", "MACHINE=Polaris", "NUM_NODES=2", "NGPUS=8", "NGPUS_AVAILABLE=12",
+                           "WORLD_SIZE_TOTAL=4", "WORLD_SIZE_IN_USE=3"})
+    EXPECT_NE(text.find(std::string("  • ") + line + "\n"), std::string::npos) << line << text;
+}
+
+TEST(DistInfo, TakesWhatLaunchToldTheRanks) {
+  comm::run_ranks(2, {.timeout = 60}, [](comm::Communicator& world) {
+    const std::map<std::string, std::string> told{{"HOSTFILE", "/hosts"},
+                                                  {"NGPU_PER_HOST", "8"},
+                                                  {"NGPUS", "16"},
+                                                  {"DIST_LAUNCH", "mpiexec -n 2"},
+                                                  {"PBS_NODEFILE", "/nodes"}};
+    const Standing standing = find_standing(world, "cpu", "thread", environment(told));
+    EXPECT_EQ(standing.launch_command, "mpiexec -n 2");
+    EXPECT_EQ(standing.devices, 8);
+    EXPECT_EQ(standing.job_devices, 16);
+    EXPECT_EQ(standing.hostfile, "/hosts");
+    EXPECT_GE(find_standing(world, "cpu", "thread", environment({})).devices, 1);
+  });
+}
+
 TEST(DistInfo, KnowsTheScheduler) {
   comm::run_ranks(2, {.timeout = 60}, [](comm::Communicator& world) {
     const std::map<std::string, std::string> slurm{{"SLURM_JOB_ID", "7"}}, pbs{{"PBS_JOBID", "7"}, {"PBS_NODEFILE", "/nodes"}};
@@ -89,7 +125,7 @@ TEST(DistInfo, KnowsTheScheduler) {
     const Standing standing = find_standing(world, "cpu", "thread", environment(pbs));
     EXPECT_EQ(standing.scheduler, "PBS");
     EXPECT_EQ(standing.hostfile, "/nodes");
-    EXPECT_EQ(standing.launch_command, "mpiexec --envall -n 2 -ppn 2 --hostfile /nodes");
+    EXPECT_EQ(standing.launch_command, "");  // the ranks were started in another way
     EXPECT_EQ(standing.hosts.size(), 2U);
     EXPECT_EQ(standing.hosts[0], standing.hosts[1]);
     EXPECT_EQ(find_standing(world, "cpu", "thread", environment({})).scheduler, "LOCAL");

@@ -2,13 +2,16 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <utility>
 
+#include "app/launch/known_machines.h"
 #include "app/start/startup.h"
+#include "base/number_text.h"
 #include "comm/text.h"
 #include "device/choose_device.h"
 
@@ -16,6 +19,9 @@ namespace lockstep::app {
 namespace {
 
 std::string_view or_none(const std::string& text) { return text.empty() ? "None" : std::string_view(text); }
+
+// Processors of this machine, whatever of them the calling thread may use.
+int processors() { return static_cast<int>(std::max(1L, sysconf(_SC_NPROCESSORS_ONLN))); }
 
 }  // namespace
 
@@ -43,14 +49,15 @@ Standing find_standing(comm::Communicator& world, std::string_view device, std::
                     .device = device,
                     .transport = transport,
                     .hostfile = value("HOSTFILE"),
-                    .launch_command = {}};
+                    .launch_command = value("DIST_LAUNCH"),
+                    .machine = launch::machine_of(host_name(), value("PBS_O_HOST")),
+                    .devices = number_from<int>(value("NGPU_PER_HOST")).value_or(device == "cpu" ? processors() : 0),
+                    .job_devices = number_from<int>(value("NGPUS")).value_or(0)};
   if (!value("SLURM_JOB_ID").empty()) {
     standing.scheduler = "SLURM";
   } else if (!value("PBS_JOBID").empty() || !value("PBS_NODEFILE").empty()) {
     standing.scheduler = "PBS";
     if (standing.hostfile.empty()) standing.hostfile = value("PBS_NODEFILE");
-    standing.launch_command = fmt::format("mpiexec --envall -n {} -ppn {}", standing.ranks(), standing.ranks_per_node());
-    if (!standing.hostfile.empty()) standing.launch_command += " --hostfile " + standing.hostfile;
   }
   return standing;
 }
@@ -63,24 +70,25 @@ std::string rank_line(const Standing& s) {
 std::string dist_info(const Standing& s) {
   const std::vector<std::string> nodes = s.nodes();
   const std::string& host = s.hosts.at(static_cast<std::size_t>(s.rank));
+  const int devices = static_cast<int>(nodes.size()) * s.devices_per_node();
   const std::array<std::pair<std::string_view, std::string>, 18> facts{{
       {"DEVICE", std::string(s.device)},
       {"DEVICE_ID", fmt::format("{}:{}", s.device, s.local_rank())},
       {"DISTRIBUTED_BACKEND", std::string(s.transport)},
-      {"GPUS_PER_NODE", std::to_string(s.ranks_per_node())},
+      {"GPUS_PER_NODE", std::to_string(s.devices_per_node())},
       {"HOSTS", fmt::format("['{}']", fmt::join(nodes, "', '"))},
       {"HOSTFILE", std::string(or_none(s.hostfile))},
       {"HOSTNAME", host},
       {"LOCAL_RANK", std::to_string(s.local_rank())},
-      {"MACHINE", host},
+      {"MACHINE", s.machine.empty() ? host : s.machine},
       {"NUM_NODES", std::to_string(nodes.size())},
-      {"NGPUS", std::to_string(s.ranks())},
-      {"NGPUS_AVAILABLE", std::to_string(s.ranks())},
+      {"NGPUS", std::to_string(devices)},
+      {"NGPUS_AVAILABLE", std::to_string(std::max(devices, s.job_devices))},
       {"NODE_ID", std::to_string(s.node())},
       {"RANK", std::to_string(s.rank)},
       {"SCHEDULER", s.scheduler},
       {"WORLD_SIZE_TOTAL", std::to_string(s.ranks())},
-      {"WORLD_SIZE_IN_USE", std::to_string(s.ranks())},
+      {"WORLD_SIZE_IN_USE", std::to_string(s.ranks() - s.servers)},
       {"LAUNCH_CMD", std::string(or_none(s.launch_command))},
   }};
   std::string text = "[dist_info]:";
@@ -88,9 +96,10 @@ std::string dist_info(const Standing& s) {
   return text;
 }
 
-Standing log_ranks(Session& session, Log& log) {
-  const Standing standing = find_standing(session.world(), name_of(session.runtime().device().kind), name_of(session.transport()),
-                                          [](const char* name) { return std::getenv(name); });
+Standing log_ranks(Session& session, Log& log, int servers) {
+  Standing standing = find_standing(session.world(), name_of(session.runtime().device().kind), name_of(session.transport()),
+                                    [](const char* name) { return std::getenv(name); });
+  standing.servers = servers;
   for (int r = 0; r < standing.ranks(); ++r) log.info(rank_line(standing.of(r)));
   log.info(dist_info(standing));
   return standing;

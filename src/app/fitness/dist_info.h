@@ -20,11 +20,16 @@ struct Standing {
   std::string_view transport;
   std::string scheduler = "LOCAL";  ///< or PBS, SLURM
   std::string hostfile;             ///< empty: none
-  std::string launch_command;       ///< empty: unknown
+  std::string launch_command;       ///< that launch made; empty: another way
+  std::string machine;              ///< by the host's name (launch/known_machines); empty: the host
+  int devices = 0;                  ///< of a node; 0: as many as it has ranks
+  int job_devices = 0;              ///< of all nodes that the job has; 0: those of the nodes that ranks run on
+  int servers = 0;                  ///< of the ranks, those that do not train
 
   int ranks() const { return static_cast<int>(hosts.size()); }
   std::vector<std::string> nodes() const;  ///< each host once, in order of rank
   int ranks_per_node() const;
+  int devices_per_node() const { return devices > 0 ? devices : ranks_per_node(); }
   /// Where another rank stands.
   Standing of(int other) const {
     Standing standing = *this;
@@ -35,7 +40,8 @@ struct Standing {
   int node() const { return rank / ranks_per_node(); }
 };
 
-/// Collective: ranks tell each other their hosts. `variable(name)` is a value of the environment or null.
+/// Collective: ranks tell each other their hosts. `variable(name)` is a value of the environment or null; what `lockstep launch`
+/// told the ranks there counts.
 Standing find_standing(comm::Communicator& world, std::string_view device, std::string_view transport,
                        const std::function<const char*(const char*)>& variable);
 
@@ -44,7 +50,8 @@ std::string rank_line(const Standing& standing);
 /// The 18 facts, one a line.
 std::string dist_info(const Standing& standing);
 
-/// A line of every rank, in order of rank, and this rank's facts. Collective; returns where this rank stands.
-Standing log_ranks(Session& session, Log& log);
+/// A line of every rank, in order of rank, and this rank's facts; `servers` of the ranks do not train. Collective; returns where
+/// this rank stands.
+Standing log_ranks(Session& session, Log& log, int servers = 0);
 
 }  // namespace lockstep::app

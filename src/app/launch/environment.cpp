@@ -5,12 +5,16 @@
 #include <algorithm>
 #include <sstream>
 
+#include "app/launch/known_machines.h"
 #include "base/number_text.h"
 
 namespace lockstep::launch {
 namespace {
 
 constexpr std::int64_t kMost = 1'000'000;  // of anything that is counted here
+constexpr const char* outside_remedy =
+    "launch inside of a job (qsub, sbatch, salloc), name the hosts by --hostfile FILE, or start ranks here with "
+    "LOCKSTEP_SCHEDULER=none in the environment";
 
 std::optional<std::int64_t> positive_number(std::string_view text) {
   const auto value = number_from<std::int64_t>(text);
@@ -32,8 +36,12 @@ class Finder {
       : machine_(machine), request_(request), problems_(problems) {}
 
   Facts find() {
+    const std::string* submitted_from = variable("PBS_O_HOST");
+    facts_.machine = machine_of(machine_.host, submitted_from != nullptr ? *submitted_from : "");
+    facts_.cpu_bind = request_.cpu_bind;
     facts_.scheduler = find_scheduler();
     find_hosts();
+    take_first_hosts();
     find_devices();
     find_ranks();
     return facts_;
@@ -46,6 +54,7 @@ class Finder {
   void read_hosts(const std::string& path, const std::string& source);
   void read_host(const std::string& line, const std::string& source);
   void check_names(const std::string& source);
+  void take_first_hosts();
   void find_devices();
   void find_ranks();
 
@@ -107,7 +116,8 @@ Scheduler Finder::find_scheduler() {
     return Scheduler::none;
   }
   if (variable("SLURM_JOB_ID") != nullptr) return Scheduler::slurm;
-  return variable("PBS_NODEFILE") != nullptr || variable("PBS_JOBID") != nullptr ? Scheduler::pbs : Scheduler::none;
+  if (variable("PBS_NODEFILE") != nullptr || variable("PBS_JOBID") != nullptr) return Scheduler::pbs;
+  return scheduler_of(facts_.machine);
 }
 
 void Finder::find_hosts() {
@@ -126,7 +136,8 @@ void Finder::find_hosts() {
   } else if (const std::string* id = variable("PBS_JOBID")) {
     read_hosts("/var/spool/pbs/aux/" + *id, "PBS_JOBID");
   } else {
-    wrong("PBS is the scheduler, but neither PBS_NODEFILE nor PBS_JOBID is set", "name the hosts: --hostfile FILE");
+    wrong(fmt::format("PBS is the scheduler of {}, but neither PBS_NODEFILE nor PBS_JOBID is set", facts_.machine),
+          outside_remedy);
   }
 }
 
@@ -134,8 +145,7 @@ void Finder::find_hosts_of_slurm() {
   const std::string* list = variable("SLURM_JOB_NODELIST");
   if (list == nullptr) list = variable("SLURM_NODELIST");
   if (list == nullptr) {
-    wrong("Slurm is the scheduler, but SLURM_JOB_NODELIST is not set",
-          "launch inside of a job (sbatch, salloc), or name the hosts: --hostfile FILE");
+    wrong(fmt::format("Slurm is the scheduler of {}, but SLURM_JOB_NODELIST is not set", facts_.machine), outside_remedy);
     return;
   }
   const auto printed = output_of({"scontrol", "show", "hostnames", *list}, "name the hosts: --hostfile FILE");
@@ -199,6 +209,19 @@ void Finder::check_names(const std::string& source) {
         "correct the name, or make it known (/etc/hosts, DNS)");
 }
 
+void Finder::take_first_hosts() {
+  facts_.job_hosts = static_cast<std::int64_t>(facts_.hosts.size());
+  if (!request_.hosts || facts_.hosts.empty()) return;
+  if (*request_.hosts < 1 || *request_.hosts > facts_.job_hosts) {
+    wrong(fmt::format("--nhosts {}: the job has {} host{}", *request_.hosts, facts_.job_hosts, facts_.job_hosts == 1 ? "" : "s"),
+          fmt::format("--nhosts {}, or leave it out", facts_.job_hosts));
+    return;
+  }
+  const auto count = static_cast<std::size_t>(*request_.hosts);
+  facts_.hosts.resize(count);
+  slots_.resize(std::min(slots_.size(), count));
+}
+
 void Finder::find_devices() {
   const bool slurm = facts_.scheduler == Scheduler::slurm;
   cpus_ = slurm ? number("SLURM_JOB_CPUS_PER_NODE") : machine_.cpus;
@@ -216,6 +239,8 @@ void Finder::find_devices() {
     devices_are(*asked, "NGPU_PER_HOST");
   } else if (facts_.gpus > 0) {
     devices_are(facts_.gpus, slurm ? "SLURM_GPUS_ON_NODE" : "GPUs that nvidia-smi lists");
+  } else if (devices_of(facts_.machine) > 0) {
+    devices_are(devices_of(facts_.machine), "those of a host of " + facts_.machine);
   } else if (tasks) {
     devices_are(*tasks, "SLURM_NTASKS_PER_NODE");
   } else if (slots_stated_ && !slots_.empty()) {

@@ -39,17 +39,24 @@ struct Request {
   std::optional<std::int64_t> ranks = std::nullopt;
   std::optional<std::int64_t> per_host = std::nullopt;
   std::string hostfile = {};
+  std::optional<std::int64_t> hosts = std::nullopt;  // of those of the job the first
+  std::string cpu_bind = {};                         // as the launcher takes it; empty: what is usual
 };
 
 struct Facts {
+  std::string machine;  // by its host's name (known_machines)
   Scheduler scheduler = Scheduler::none;
   std::string hostfile;            // the file that names the hosts; empty: none does
-  std::vector<std::string> hosts;  // each once
+  std::vector<std::string> hosts;  // that ranks are for, each once
+  std::int64_t job_hosts = 0;      // all of the job's
   std::int64_t devices = 1;        // that ranks may be started for on every host: GPUs, else slots or cores
   std::int64_t gpus = 0;           // of every host
   std::int64_t cpus_per_rank = 1;  // hardware threads; 1 also when unknown
   std::int64_t ranks = 1;          // to start: hosts x per_host
   std::int64_t per_host = 1;
+  std::string cpu_bind;  // as it was asked for
+
+  std::int64_t job_devices() const { return job_hosts * devices; }
 };
 
 /// Adds to `problems` all that is wrong or contradicts itself; the facts count only when nothing was added.

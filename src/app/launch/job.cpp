@@ -8,19 +8,19 @@ namespace lockstep::launch {
 namespace {
 
 std::vector<std::string> pbs(const Facts& facts) {
-  return {"mpiexec",
-          "--verbose",
-          "--envall",
-          "-n",
-          std::to_string(facts.ranks),
-          "-ppn",
-          std::to_string(facts.per_host),
-          "--hostfile",
-          facts.hostfile,
-          "--cpu-bind",
-          "depth",
-          "-d",
-          std::to_string(facts.cpus_per_rank)};
+  std::vector<std::string> words{"mpiexec",
+                                 "--verbose",
+                                 "--envall",
+                                 "-n",
+                                 std::to_string(facts.ranks),
+                                 "-ppn",
+                                 std::to_string(facts.per_host),
+                                 "--hostfile",
+                                 facts.hostfile,
+                                 "--cpu-bind",
+                                 facts.cpu_bind.empty() ? "depth" : facts.cpu_bind};
+  if (words.back() == "depth") words.insert(words.end(), {"-d", std::to_string(facts.cpus_per_rank)});
+  return words;
 }
 
 std::vector<std::string> srun(const Facts& facts) {
@@ -33,7 +33,9 @@ std::vector<std::string> srun(const Facts& facts) {
                                  fmt::format("-n{}", facts.ranks)};
   if (facts.cpus_per_rank > 1) words.push_back(fmt::format("-c{}", facts.cpus_per_rank));
   if (facts.gpus > 0) words.push_back(fmt::format("--gpus-per-node={}", facts.gpus));
-  if (!facts.hostfile.empty()) words.push_back(fmt::format("--nodelist={}", fmt::join(facts.hosts, ",")));
+  if (!facts.cpu_bind.empty()) words.push_back("--cpu-bind=" + facts.cpu_bind);
+  const bool some_hosts = std::ssize(facts.hosts) < facts.job_hosts;
+  if (some_hosts || !facts.hostfile.empty()) words.push_back(fmt::format("--nodelist={}", fmt::join(facts.hosts, ",")));
   return words;
 }
 
@@ -54,14 +56,27 @@ bool is_here(const Facts& facts, const Machine& machine) {
   return host == machine.host || host == "localhost" || host == machine.host.substr(0, machine.host.find('.'));
 }
 
-// Open MPI. Binding is left to the program, which divides the cores of a host among its ranks.
+// What ranks are told.
+std::vector<std::pair<std::string, std::string>> told_of(const Facts& facts, const std::vector<std::string>& launcher) {
+  std::vector<std::pair<std::string, std::string>> told;
+  if (!facts.hostfile.empty()) told.emplace_back("HOSTFILE", facts.hostfile);
+  told.emplace_back("NHOSTS", std::to_string(facts.job_hosts));
+  told.emplace_back("NGPU_PER_HOST", std::to_string(facts.devices));
+  told.emplace_back("NGPUS", std::to_string(facts.job_devices()));
+  told.emplace_back("DIST_LAUNCH", shell_text(launcher));
+  return told;
+}
+
+// Open MPI. Binding is left to the program, which divides the cores of a host among its ranks, unless it is asked for. Hosts
+// elsewhere get the variables that dist_info prints.
 std::vector<std::string> mpirun(const Facts& facts, const Machine& machine) {
   std::vector<std::string> words{machine.installed("mpirun") ? "mpirun" : "mpiexec", "-n", std::to_string(facts.ranks),
-                                 "--bind-to", "none"};
+                                 "--bind-to", facts.cpu_bind.empty() ? "none" : facts.cpu_bind};
   if (!is_here(facts, machine)) {
     std::string slots;
     for (const std::string& host : facts.hosts) slots += fmt::format("{}{}:{}", slots.empty() ? "" : ",", host, facts.per_host);
     words.insert(words.end(), {"--host", slots, "--map-by", fmt::format("ppr:{}:node", facts.per_host)});
+    for (const char* name : {"NGPU_PER_HOST", "NGPUS", "DIST_LAUNCH"}) words.insert(words.end(), {"-x", name});
   }
   if (facts.per_host > machine.cores) words.emplace_back("--oversubscribe");
   return words;
@@ -82,6 +97,12 @@ Job make_job(const Facts& facts, const Machine& machine, const std::string& prog
     job.launcher = mpirun(facts, machine);
     if (machine.root) job.environment = {{"OMPI_ALLOW_RUN_AS_ROOT", "1"}, {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"}};
   } else if (is_here(facts, machine)) {
+    if (!facts.cpu_bind.empty()) {
+      problems.push_back({fmt::format("--cpu-bind {}: neither mpirun nor mpiexec is installed, and ranks that are threads share "
+                                      "their process's cores out",
+                                      facts.cpu_bind),
+                          "leave it out, or install Open MPI (Debian: apt install openmpi-bin)"});
+    }
     if (facts.ranks > 1) {
       ranks = {"--ranks", std::to_string(facts.ranks)};
       job.notes.emplace_back("neither mpirun nor mpiexec is installed: the ranks are threads of one process");
@@ -93,6 +114,10 @@ Job make_job(const Facts& facts, const Machine& machine, const std::string& prog
   if (facts.scheduler == Scheduler::none && facts.per_host > machine.cores) {
     job.notes.push_back(fmt::format("{} ranks share {} cores, as asked for", facts.per_host, machine.cores));
   }
+  if (std::ssize(facts.hosts) < facts.job_hosts) {
+    job.notes.push_back(fmt::format("{} of the job's {} hosts: the first", facts.hosts.size(), facts.job_hosts));
+  }
+  if (!job.launcher.empty()) job.told = told_of(facts, job.launcher);
   job.words = job.launcher;
   job.words.push_back(program);
   job.words.push_back(command.front());

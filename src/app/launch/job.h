@@ -12,6 +12,7 @@ namespace lockstep::launch {
 
 struct Job {
   std::vector<std::pair<std::string, std::string>> environment;  // set for the launcher
+  std::vector<std::pair<std::string, std::string>> told;         // the job's facts, in the environment of the ranks
   std::vector<std::string> launcher;  // mpiexec, mpirun or srun with its options; empty: the ranks are threads of one process
   std::vector<std::string> words;     // all of the command, launcher included
   std::vector<std::string> notes;     // what the user should know about it

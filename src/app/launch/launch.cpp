@@ -11,7 +11,9 @@
 #include "app/launch/environment.h"
 #include "app/launch/job.h"
 #include "app/launch/restart.h"
+#include "app/launch/saved_environment.h"
 #include "app/launch/supervise.h"
+#include "app/start/run_record.h"
 #include "app/start/startup.h"
 
 namespace lockstep::app {
@@ -33,6 +35,11 @@ bool parse(const Arguments& arguments, LaunchOptions& options, std::vector<Probl
   line.option("-n", options.request.ranks, "N", "ranks in all; left out: hosts x ppn");
   line.option("--ppn", options.request.per_host, "P", "ranks on every host; left out: one for each GPU, slot or core");
   line.option("--hostfile", options.request.hostfile, "FILE", "the hosts, one a line: HOST, HOST:4 or HOST slots=4");
+  line.option("--nhosts", options.request.hosts, "N", "start ranks on the first N hosts of the job; left out: on all");
+  line.option(
+      "--cpu-bind", options.request.cpu_bind, "HOW",
+      "which cores a rank gets, as mpiexec, srun (--cpu-bind) or mpirun (--bind-to) takes it; left out: depth under PBS, none "
+      "for mpirun");
   line.option("--timeout", options.timeout, "SECONDS", "end a job that says nothing for so long (exit code 124); 0: never");
   line.option("--retries", options.retries, "N", "start a job that failed again; a training goes on from its last checkpoint");
   line.flag("--dry-run", options.dry_run, "print the command, run nothing");
@@ -58,14 +65,46 @@ bool parse(const Arguments& arguments, LaunchOptions& options, std::vector<Probl
   return true;
 }
 
-void print_blocks(const launch::Facts& facts, const launch::Job& job) {
-  fmt::print("[HOSTS]\n");
+/// What a shell needs to go on with this job, in a file that its owner alone may read. Returns the file, or why there is none.
+std::string save_environment(const launch::Facts& facts, const launch::Machine& machine, launch::Job& job) {
+  const std::string file = launch::environment_file(facts, machine);
+  if (file.empty()) return "None: HOME is not set";
+  job.told.emplace_back("JOBENV_FILE", file);
+  try {
+    replace_private_file(file, launch::environment_text(facts, machine, job));
+    return file;
+  } catch (const std::exception& error) {
+    job.told.pop_back();
+    return fmt::format("None: {}", error.what());
+  }
+}
+
+/// With what the ranks are told.
+std::vector<std::pair<std::string, std::string>> environment_of(const launch::Job& job) {
+  std::vector<std::pair<std::string, std::string>> all = job.environment;
+  all.insert(all.end(), job.told.begin(), job.told.end());
+  return all;
+}
+
+/// Blocks as ezpz prints them. `saved`: what became of the job's environment.
+void print_blocks(const launch::Facts& facts, const launch::Machine& machine, const launch::Job& job, const std::string& saved) {
+  const auto variable = [&](const char* name) {
+    const auto found = machine.variables.find(name);
+    return found == machine.variables.end() || found->second.empty() ? std::string("None") : found->second;
+  };
+  const std::string hostfile = facts.hostfile.empty() ? "None" : facts.hostfile;
+  fmt::print("[ezpz/bin/utils.sh]\n  • USER={}\n  • MACHINE={}\n  • HOST={}\n", variable("USER"), facts.machine, machine.host);
+  fmt::print("\n[ezpz_setup_host]\n  • HOSTFILE={}\n", hostfile);
+  if (facts.scheduler != launch::Scheduler::none) {
+    fmt::print("\n[ezpz_save_{}_env]\n  • JOBENV_FILE={}\n", facts.scheduler == launch::Scheduler::pbs ? "pbs" : "slurm", saved);
+  }
+  fmt::print("\n[HOSTS]\n");
   for (std::size_t i = 0; i < facts.hosts.size(); ++i) fmt::print("  • [host:{}] - {}\n", i, facts.hosts[i]);
   fmt::print("\n[DIST INFO]\n");
-  fmt::print("  • HOSTFILE={}\n", facts.hostfile.empty() ? "None" : facts.hostfile);
-  fmt::print("  • NHOSTS={}\n", facts.hosts.size());
+  fmt::print("  • HOSTFILE={}\n", hostfile);
+  fmt::print("  • NHOSTS={}\n", facts.job_hosts);
   fmt::print("  • NGPU_PER_HOST={}\n", facts.devices);
-  fmt::print("  • NGPUS={}\n", static_cast<std::int64_t>(facts.hosts.size()) * facts.devices);
+  fmt::print("  • NGPUS={}\n", facts.job_devices());
   fmt::print("  • DIST_LAUNCH={}\n", job.launcher.empty() ? "None" : launch::shell_text(job.launcher));
   fmt::print("\n[LAUNCH]\n");
   for (const std::string& note : job.notes) fmt::print("  • {}\n", note);
@@ -91,7 +130,8 @@ int run(const Arguments& arguments) {
   if (!restart.added_folder().empty()) {
     first.notes.push_back(fmt::format("log.dir={} was added, so that a retry finds the run", restart.added_folder()));
   }
-  print_blocks(facts, first);
+  const std::string saved = options.dry_run ? "None: with --dry-run nothing is written" : save_environment(facts, machine, first);
+  print_blocks(facts, machine, first, saved);
   if (options.dry_run) return 0;
 
   const auto say = [](const std::string& text) { fmt::print(stderr, "lockstep launch: {}\n", text); };
@@ -100,13 +140,14 @@ int run(const Arguments& arguments) {
   launch::Supervisor supervisor({.timeout = options.timeout, .stop_signal = first.launcher.empty() ? 0 : SIGUSR1});
   const auto process = [&](int attempt) -> launch::Process {
     const std::string rank_program = first.launcher.empty() ? "" : program;
-    if (attempt == 0) return {first.words, first.environment, rank_program};
+    if (attempt == 0) return {first.words, environment_of(first), rank_program};
     // A host file may have lost a host meanwhile.
     const std::int64_t before = std::exchange(facts, launch::find_facts(machine, options.request, problems)).ranks;
-    const launch::Job job = job_of(restart.retry());
+    launch::Job job = job_of(restart.retry());
+    save_environment(facts, machine, job);
     if (facts.ranks != before) say(fmt::format("the number of ranks is {} now, it was {}", facts.ranks, before));
     say("starting again: " + launch::shell_text(job));
-    return {job.words, job.environment, rank_program};
+    return {job.words, environment_of(job), rank_program};
   };
   return launch::run_with_retries(supervisor, {.count = static_cast<int>(options.retries)}, process, say);
 }

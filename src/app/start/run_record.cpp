@@ -12,9 +12,6 @@
 #include "io/file.h"
 
 namespace lockstep::app {
-namespace {
-
-// Its owner alone may read it.
 void replace_private_file(const io::Path& path, std::string_view content) {
   using std::filesystem::perms;
   io::Replacement replacement(path);
@@ -22,8 +19,6 @@ void replace_private_file(const io::Path& path, std::string_view content) {
   replacement.file().write_at(0, std::as_bytes(std::span(content)));
   replacement.commit();
 }
-
-}  // namespace
 
 std::string name_of_run(const RunConfig& config, const Start& start, Session& session) {
   const bool resumed = start.resumes && start.checkpoint->manifest.run.is_object();

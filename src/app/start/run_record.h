@@ -16,6 +16,9 @@ namespace lockstep::app {
 /// The run's name, the same on all ranks: the settings', on a resume the one that it had, else a new one. Collective.
 std::string name_of_run(const RunConfig& config, const Start& start, Session& session);
 
+/// As io::replace_file; its owner alone may read the file.
+void replace_private_file(const io::Path& path, std::string_view content);
+
 /// Settings as given (TOML) and as resolved (JSON, with the run's name), and the environment. `arguments`: of `train`.
 void write_run_files(const RunConfig& config, const std::string& name, const io::Path& folder, const Arguments& arguments);
 

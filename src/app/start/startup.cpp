@@ -136,7 +136,7 @@ void log_startup(Log& log, const StartupFacts& facts, Session& session) {
       "environment, and re-run.");
   const std::string_view device = name_of(session.runtime().device().kind);
   const int rank = session.world().rank(), ranks = session.world().size();
-  const Standing standing = log_ranks(session, log);
+  const Standing standing = log_ranks(session, log, static_cast<int>(servers_of(config)));
   log.info(fmt::format("[{}/{}] Using device='{}' with backend='{}' + '{}' for distributed training.", rank, ranks, device,
                        config.train.backend, name_of(session.transport())));
   log.warning(fmt::format("Using [{0} / {0}] available \"{1}\" devices !!", ranks, device));
@@ -169,7 +169,7 @@ void log_startup(Log& log, const StartupFacts& facts, Session& session) {
   log.info(from == "scratch" ? "Initializing a new model from scratch"
                              : fmt::format("Taking the weights of {}", from == "resume" ? facts.run_folder : from));
   log.info(fmt::format("Run: {} of project {}", facts.run_name, config.train.wandb_project));
-  log.info(fmt::format("Running on machine='{}'", host_name()));
+  log.info(fmt::format("Running on machine='{}'", standing.machine));
   log.info(fmt::format("Using seed: {}", seed_of(config)));
   log.warning(to_json(config, facts.settings.model.vocabulary).dump(4));
   log.warning(fmt::format("Output dir: {}", facts.run_folder));
