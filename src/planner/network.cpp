@@ -31,4 +31,10 @@ NetworkAnswer ask_network(const SharingStrategy& strategy, const NetworkQuestion
   return answer;
 }
 
+double ring_broadcast_seconds(double bytes, double rate, int ranks, int messages) {
+  return bytes * (messages + ranks - 2) / (messages * rate);
+}
+
+double network_share(double busbw, int nodes, int ranks) { return busbw * (nodes - 1) / (ranks - 1); }
+
 }  // namespace lockstep::planner

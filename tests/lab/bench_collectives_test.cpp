@@ -54,7 +54,8 @@ TEST(BenchCollectives, BusFactorsAreThoseOfNcclTests) {
   for (const Collective op : {Collective::all_gather, Collective::reduce_scatter, Collective::all_to_all}) {
     EXPECT_DOUBLE_EQ(bus_factor(op, 4), 0.75);
   }
-  for (const Collective op : {Collective::reduce, Collective::broadcast, Collective::gather, Collective::scatter}) {
+  for (const Collective op :
+       {Collective::reduce, Collective::broadcast, Collective::gather, Collective::scatter, Collective::send}) {
     EXPECT_DOUBLE_EQ(bus_factor(op, 4), 1.0);
   }
 }
@@ -62,6 +63,7 @@ TEST(BenchCollectives, BusFactorsAreThoseOfNcclTests) {
 TEST(BenchCollectives, TheFloorReadsEveryInputAndWritesEveryOutputOnce) {
   EXPECT_DOUBLE_EQ(floor_bytes(Collective::all_reduce, 100, 4), 800);
   EXPECT_DOUBLE_EQ(floor_bytes(Collective::all_to_all, 100, 4), 800);
+  EXPECT_DOUBLE_EQ(floor_bytes(Collective::send, 100, 4), 800);
   EXPECT_DOUBLE_EQ(floor_bytes(Collective::reduce, 100, 4), 500);
   EXPECT_DOUBLE_EQ(floor_bytes(Collective::all_gather, 100, 4), 500);
   EXPECT_DOUBLE_EQ(floor_bytes(Collective::reduce_scatter, 100, 4), 500);
@@ -96,7 +98,7 @@ TEST(BenchCollectives, PayloadsThatCannotBeAreAllNamed) {
 TEST(BenchCollectives, EveryOperationAndPayloadGetsARow) {
   for (const int ranks : {1, 3}) {
     const CollectiveReport report = measured(ranks, {.ops = all_collectives(), .bytes = {60, 5000}, .trials = 3, .warmups = 1});
-    ASSERT_EQ(report.rows.size(), 2 * tried_collectives().size());
+    ASSERT_EQ(report.rows.size(), 2 * tried_collectives().size() - 1);  // a barrier has no payload
     EXPECT_FALSE(report.stopped);
     for (const CollectiveRow& row : report.rows) {
       EXPECT_EQ(row.ranks, ranks);
@@ -178,6 +180,25 @@ TEST(BenchCollectives, TheTableHasTheSeedsFormat) {
     EXPECT_NE(text.find(line), std::string::npos) << line << "\n" << text;
   }
   EXPECT_NE(to_stability_text(report).find("|       1 |   0.84GBps |   0.48GBps |"), std::string::npos);
+}
+
+TEST(BenchCollectives, FormulasStandBesideWhatWasMeasured) {
+  CollectiveReport report{.peer = "", .environment = "", .ranks = 5, .hosts = 1, .memory_bandwidth = 1e9};
+  report.rows.push_back({Collective::broadcast, 5, 8'000'000, {0.02}, {0.4e9}});
+  report.rows.push_back({Collective::send, 5, 8'000'000, {0.008}, {1e9}});
+  report.rows.push_back({Collective::barrier, 5, 0, {3e-6, 1e-6, 2e-6}, {0, 0, 0}});
+  const std::string text = to_text(report);
+  EXPECT_NE(text.find("at the 1.00GBps of send: 32.000 ms in 1 message, 11.000 ms in 8 messages, 8.375 ms in 64 messages, "
+                      "measured 20.000 ms"),
+            std::string::npos)
+      << text;
+  EXPECT_NE(text.find("A barrier over 5 ranks (0 warmups / 0 trials): 2.0 us, the median of the slowest rank (1.0 - 3.0)"),
+            std::string::npos)
+      << text;
+  EXPECT_EQ(text.find("each rank's share"), std::string::npos) << text;
+  report.hosts = 3;
+  report.rows.push_back({Collective::all_reduce, 5, 8'000'000, {0.008}, {1e9}});
+  EXPECT_NE(to_text(report).find("is 0.80GBps"), std::string::npos) << to_text(report);  // 1.6 x 2 / 4
 }
 
 TEST(BenchCollectives, JsonHasTheKeysOfTheOthers) {

@@ -19,7 +19,7 @@ TEST(CollectiveTrial, EveryOperationPassesOnEveryRoot) {
           CollectiveTrial trial(op, root, 12L * ranks, world, team, host_memory());
           for (const std::int64_t elements : {12L * ranks, 1L * ranks}) {
             trial.fill(elements);
-            EXPECT_EQ(trial.bytes(), 4 * elements);
+            EXPECT_EQ(trial.bytes(), op == Collective::barrier ? 0 : 4 * elements);
             trial.run();
             EXPECT_EQ(trial.fault(), std::nullopt);
           }
@@ -43,6 +43,36 @@ TEST(CollectiveTrial, WhatWasNotRunIsWrongWhereSomethingComes) {
   });
 }
 
+// A world whose barrier holds nobody.
+class Open final : public comm::Communicator {
+ public:
+  explicit Open(comm::Communicator& world) : world_(world) {}
+  int rank() const override { return world_.rank(); }
+  int size() const override { return world_.size(); }
+  void attach(Stream&, Team&) override {}
+  MemorySource& window(MemorySource& usual) override { return usual; }
+  comm::Communicator& host() override { return world_; }
+
+ private:
+  comm::Request issue(const comm::Operation&) override { return {}; }
+  std::unique_ptr<comm::Communicator> make_group(int, std::vector<int>) override { return comm::make_self(); }
+  comm::Communicator& world_;
+};
+
+TEST(CollectiveTrial, ABarrierThatHoldsNobodyIsWrong) {
+  comm::run_ranks(2, {.timeout = 60}, [&](comm::Communicator& world) {
+    Team team(1);
+    Open open(world);
+    CollectiveTrial trial(Collective::barrier, 0, 2, open, team, host_memory());
+    if (world.rank() == 1) world.barrier();
+    trial.run();
+    if (world.rank() == 0) world.barrier();
+    const auto fault = trial.fault();
+    EXPECT_EQ(fault.has_value(), world.rank() == 0);
+    EXPECT_NE(fault.value_or("barrier: rank 0 left it").find("barrier: rank 0 left it"), std::string::npos);
+  });
+}
+
 TEST(CollectiveTrial, ShowsWhoHoldsWhat) {
   comm::run_ranks(2, {.timeout = 60}, [&](comm::Communicator& world) {
     Team team(1);
@@ -58,7 +88,7 @@ TEST(CollectiveTrial, ShowsWhoHoldsWhat) {
 TEST(CollectiveTrial, AnUnknownNameNamesTheKnownOnes) {
   EXPECT_EQ(collective_from_name("all_to_all"), Collective::all_to_all);
   try {
-    collective_from_name("barrier");
+    collective_from_name("shuffle");
     FAIL() << "accepted";
   } catch (const UserError& error) {
     EXPECT_NE(std::string(error.what()).find("all_reduce, reduce, broadcast"), std::string::npos);

@@ -60,6 +60,18 @@ TEST(Network, MicroBatchesMultiplyWhatTheyExchange) {
   EXPECT_EQ(find_strategy("zero4"), nullptr);
 }
 
+TEST(Network, ABroadcastRoundARingIsPassedOnInMessages) {
+  EXPECT_DOUBLE_EQ(ring_broadcast_seconds(8e9, 1e9, 5, 1), 4 * 8);         // (k - 1) N / B
+  EXPECT_DOUBLE_EQ(ring_broadcast_seconds(8e9, 1e9, 5, 8), 8.0 * 11 / 8);  // N (S + k - 2) / (S B)
+  EXPECT_NEAR(ring_broadcast_seconds(8e9, 1e9, 5, 1'000'000), 8, 1e-4);    // N / B
+  EXPECT_DOUBLE_EQ(ring_broadcast_seconds(8e9, 1e9, 2, 1), 8);
+}
+
+TEST(Network, ARanksShareOfItIsAPartOfTheBusBandwidth) {
+  EXPECT_DOUBLE_EQ(network_share(93, 4, 32), 9);  // (k - 1) / (n - 1)
+  EXPECT_DOUBLE_EQ(network_share(93, 1, 8), 0);
+}
+
 TEST(Waves, SpeedupsAreThePublishedOnes) {
   const auto speedup = [](std::int64_t tiles) { return wave_speedup(tiles, 148, 152); };
   EXPECT_DOUBLE_EQ(speedup(148), 1);

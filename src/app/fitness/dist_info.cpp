@@ -96,9 +96,13 @@ std::string dist_info(const Standing& s) {
   return text;
 }
 
+Standing standing_of(Session& session) {
+  return find_standing(session.world(), name_of(session.runtime().device().kind), name_of(session.transport()),
+                       [](const char* name) { return std::getenv(name); });
+}
+
 Standing log_ranks(Session& session, Log& log, int servers) {
-  Standing standing = find_standing(session.world(), name_of(session.runtime().device().kind), name_of(session.transport()),
-                                    [](const char* name) { return std::getenv(name); });
+  Standing standing = standing_of(session);
   standing.servers = servers;
   for (int r = 0; r < standing.ranks(); ++r) log.info(rank_line(standing.of(r)));
   log.info(dist_info(standing));

@@ -6,8 +6,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <optional>
+#include <thread>
 
 #include "app/command_line.h"
 #include "app/commands.h"
@@ -46,6 +48,10 @@ std::string_view meaning_of(comm::Collective op) {
       return "the root gets every part";
     case comm::Collective::scatter:
       return "every rank gets its part of what the root has";
+    case comm::Collective::send:
+      return "every rank gets what the one before it has";
+    case comm::Collective::barrier:
+      return "no rank leaves before all have entered, each a millisecond after the one before";
     default:
       return "every rank gets its part from every rank";
   }
@@ -136,21 +142,39 @@ int run(const Arguments& arguments) {
 
 }  // namespace
 
+namespace {
+
+// Both sides of one operation on every rank. Collective.
+void print_sides(const std::string& title, const std::string& before, const std::string& after, Session& session) {
+  comm::Communicator& world = session.world();
+  const std::vector<std::string> befores = comm::all_texts(world, before), afters = comm::all_texts(world, after);
+  std::size_t width = 0;
+  for (const std::string& text : befores) width = std::max(width, text.size());
+  if (!session.lead()) return;
+  fmt::print("{}\n", title);
+  for (std::size_t r = 0; r < befores.size(); ++r) fmt::print("  rank {:<3} {:<{}}  ->  {}\n", r, befores[r], width, afters[r]);
+}
+
+}  // namespace
+
 std::optional<std::string> show_collective(comm::Collective op, Session& session) {
   comm::Communicator& world = session.world();
   const int ranks = world.size(), root = root_of(op, ranks);
   const std::int64_t elements = round_up(4, ranks);
   lab::CollectiveTrial trial(op, root, elements, world, session.team(), session.runtime().memory());
   trial.fill(elements);
-  const std::string before = values(trial.given());
-  trial.run();
-  const std::vector<std::string> befores = comm::all_texts(world, before), afters = comm::all_texts(world, values(trial.got()));
-  std::size_t width = 0;
-  for (const std::string& text : befores) width = std::max(width, text.size());
-  if (session.lead()) {
-    fmt::print("{}{}: {}\n", name_of(op), has_root(op) ? fmt::format(" (root {})", root) : "", meaning_of(op));
-    for (std::size_t r = 0; r < befores.size(); ++r) fmt::print("  rank {:<3} {:<{}}  ->  {}\n", r, befores[r], width, afters[r]);
+  std::string before = values(trial.given());
+  if (op == comm::Collective::barrier) {
+    const std::chrono::milliseconds late(std::min(world.rank(), 50));
+    before = fmt::format("enters {} ms late", late.count());
+    world.barrier();
+    std::this_thread::sleep_for(late);
   }
+  trial.run();
+  const std::string after =
+      op == comm::Collective::barrier ? fmt::format("held for {:.3f} ms", 1e3 * trial.held_seconds()) : values(trial.got());
+  print_sides(fmt::format("{}{}: {}", name_of(op), has_root(op) ? fmt::format(" (root {})", root) : "", meaning_of(op)), before,
+              after, session);
   return trial.fault();
 }
 

@@ -106,6 +106,7 @@ double floor_bytes(Collective op, std::int64_t bytes, int ranks) {
   switch (op) {
     case Collective::all_reduce:
     case Collective::all_to_all:
+    case Collective::send:
       return 2.0 * ranks * payload;
     case Collective::broadcast:
       return ranks * payload;
@@ -162,6 +163,7 @@ void bench_collectives(const CollectiveBenchOptions& options, Runtime& runtime, 
       report.stopped = !time_payload(trial, options, world, row);
       if (!row.slowest.empty()) report.rows.push_back(std::move(row));
       if (report.stopped) return;
+      if (op == Collective::barrier) break;  // it has no payload
     }
   }
 }

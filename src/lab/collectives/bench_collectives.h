@@ -22,8 +22,8 @@ double bus_factor(comm::Collective op, int ranks);
 double floor_bytes(comm::Collective op, std::int64_t bytes, int ranks);
 
 struct CollectiveBenchOptions {
-  std::vector<comm::Collective> ops = {};
-  std::vector<std::int64_t> bytes = {};  ///< of the payloads; rounded down to whole elements of every rank
+  std::vector<comm::Collective> ops = {};  ///< a barrier has one row, without a payload
+  std::vector<std::int64_t> bytes = {};    ///< of the payloads; rounded down to whole elements of every rank
   int trials = 20;
   int warmups = 5;
   std::function<bool()> stopped = {};  ///< asked after every trial; one rank that says yes ends the bench. May be empty.
@@ -55,7 +55,7 @@ struct LatencyReport {
 struct CollectiveReport {
   std::string peer;  ///< this program and its version
   std::string environment;
-  int ranks = 1, warmups = 0, trials = 0;
+  int ranks = 1, hosts = 1, warmups = 0, trials = 0;
   double memory_bandwidth = 0;  ///< bytes/s of STREAM's triad on the cores of all ranks
   double elapsed = 0;           ///< seconds
   bool stopped = false;         ///< before its end

@@ -9,6 +9,9 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/timer.h"
+#include "comm/text.h"
+#include "io/file.h"
 
 namespace lockstep::lab {
 namespace {
@@ -16,7 +19,8 @@ namespace {
 using comm::Collective;
 
 constexpr std::array collectives{Collective::all_reduce,     Collective::reduce, Collective::broadcast, Collective::all_gather,
-                                 Collective::reduce_scatter, Collective::gather, Collective::scatter,   Collective::all_to_all};
+                                 Collective::reduce_scatter, Collective::gather, Collective::scatter,   Collective::all_to_all,
+                                 Collective::send,           Collective::barrier};
 constexpr std::int64_t tile = std::int64_t{1} << 16;  // elements
 
 // Element `index` of what `rank` gives: small whole numbers, so that sums are exact in any order.
@@ -57,7 +61,10 @@ std::int64_t trial_bytes(Collective op, std::int64_t bytes, int ranks) {
     case Collective::broadcast:
       return bytes;
     case Collective::all_to_all:
+    case Collective::send:
       return 2 * bytes;
+    case Collective::barrier:
+      return 0;
     default:
       return bytes + div_up(bytes, ranks);
   }
@@ -66,6 +73,7 @@ std::int64_t trial_bytes(Collective op, std::int64_t bytes, int ranks) {
 CollectiveTrial::CollectiveTrial(Collective op, int root, std::int64_t most_elements, comm::Communicator& world, Team& team,
                                  MemorySource& memory)
     : op_(op), root_(root), world_(world), team_(team), counts_(static_cast<std::size_t>(world.size())) {
+  if (op == Collective::barrier) return;
   MemorySource& source = world.window(memory);
   const std::int64_t bytes = most_elements * static_cast<std::int64_t>(sizeof(float));
   whole_ = source.allocate(static_cast<std::size_t>(bytes));
@@ -80,7 +88,8 @@ bool CollectiveTrial::has_root() const {
 std::span<float> CollectiveTrial::whole() const { return floats(whole_, elements_); }
 
 std::span<float> CollectiveTrial::part() const {
-  return floats(other_, op_ == Collective::all_to_all ? elements_ : elements_ / world_.size());
+  const bool whole = op_ == Collective::all_to_all || op_ == Collective::send;
+  return floats(other_, whole ? elements_ : elements_ / world_.size());
 }
 
 std::span<const float> CollectiveTrial::given() const {
@@ -91,6 +100,8 @@ std::span<const float> CollectiveTrial::given() const {
     case Collective::broadcast:
     case Collective::scatter:
       return world_.rank() == root_ ? whole() : std::span<float>{};
+    case Collective::send:
+      return world_.size() > 1 ? whole() : std::span<float>{};
     default:
       return whole();
   }
@@ -98,6 +109,8 @@ std::span<const float> CollectiveTrial::given() const {
 
 std::span<const float> CollectiveTrial::got() const {
   switch (op_) {
+    case Collective::send:
+      return world_.size() > 1 ? part() : std::span<float>{};
     case Collective::reduce:
     case Collective::gather:
       return world_.rank() == root_ ? whole() : std::span<float>{};
@@ -112,7 +125,8 @@ std::span<const float> CollectiveTrial::got() const {
 
 void CollectiveTrial::fill(std::int64_t elements) {
   ensure(elements % world_.size() == 0, "the payload divides by the ranks");
-  elements_ = elements;
+  elements_ = op_ == Collective::barrier ? 0 : elements;
+  if (elements_ == 0) return;
   std::ranges::fill(counts_, elements / world_.size());
   const auto set = [&](std::span<float> values, auto value) {
     in_tiles(team_, std::ssize(values), [&](std::int64_t first, std::int64_t end) {
@@ -146,8 +160,19 @@ void CollectiveTrial::run() {
       return world_.scatter(tensor(part()), tensor(whole()), root_).wait();
     case Collective::all_to_all:
       return world_.all_to_all(tensor(part()), tensor(whole())).wait();
-    default:
-      throw BrokenRule("a collective that moves a payload");
+    case Collective::send: {
+      if (world_.size() == 1) return;
+      comm::Request sent = world_.send(tensor(whole()), neighbour(1));
+      world_.receive(tensor(part()), neighbour(-1)).wait();
+      return sent.wait();
+    }
+    case Collective::barrier:
+      entered_ = now_seconds();
+      world_.barrier();
+      left_ = now_seconds();
+      return;
+    case Collective::receive:
+      throw BrokenRule("an operation that can be tried");
   }
 }
 
@@ -167,12 +192,32 @@ float CollectiveTrial::expected(std::int64_t index) const {
       return sum_of(world_.size(), world_.rank() * piece + index);
     case Collective::scatter:
       return value_of(root_, world_.rank() * piece + index);
+    case Collective::send:
+      return value_of(neighbour(-1), index);
     default:
       return value_of(from, world_.rank() * piece + index % piece);
   }
 }
 
+std::optional<std::string> CollectiveTrial::barrier_fault() const {
+  const auto size = static_cast<std::size_t>(world_.size());
+  // Of one boot of one kernel: its processes have one monotonic clock.
+  const std::vector<std::string> clocks = comm::all_texts(world_, io::read_file("/proc/sys/kernel/random/boot_id"));
+  std::vector<double> entered(size);
+  double mine = entered_;
+  const std::vector<std::int64_t> one(size, 1);
+  world_.host().all_gather(view(std::span(entered), Shape{std::ssize(entered)}), view(std::span(&mine, 1), Shape{1}), one).wait();
+  if (left_ == 0) return fmt::format("barrier: rank {} has not entered it", world_.rank());
+  for (std::size_t rank = 0; rank < size; ++rank) {
+    if (clocks[rank] == clocks[static_cast<std::size_t>(world_.rank())] && entered[rank] > left_)
+      return fmt::format("barrier: rank {} left it {:.1f} us before rank {} entered it", world_.rank(),
+                         1e6 * (entered[rank] - left_), rank);
+  }
+  return std::nullopt;
+}
+
 std::optional<std::string> CollectiveTrial::fault() const {
+  if (op_ == Collective::barrier) return barrier_fault();
   const std::span<const float> values = got();
   std::atomic<std::int64_t> first_wrong = std::ssize(values);
   in_tiles(team_, std::ssize(values), [&](std::int64_t first, std::int64_t end) {

@@ -1,7 +1,8 @@
 #pragma once
 
-// One collective of all ranks on buffers of its own: filled with values that every rank can work out, run, and checked. What is
-// timed or shown as correct has been checked by this.
+// One operation of all ranks on buffers of its own: filled with values that every rank can work out, run, and checked. What is
+// timed or shown as correct has been checked by this. `send`: every rank sends its buffer to the next one while it receives that
+// of the one before (alone, it does nothing). `barrier` has no buffers: it is correct when nobody leaves before all have entered.
 
 #include <cstdint>
 #include <optional>
@@ -34,11 +35,15 @@ class CollectiveTrial {
   /// From now on the payload is `elements`, a multiple of the ranks. Everything is filled anew: with what a rank gives, and
   /// zeros.
   void fill(std::int64_t elements);
-  /// Payload of all_reduce, reduce and broadcast: the buffer of each; of the others the buffer of all ranks' parts.
+  /// Payload of all_reduce, reduce, broadcast and send: the buffer of each; of a barrier none; of the others the buffer of all
+  /// ranks' parts.
   std::int64_t bytes() const { return elements_ * static_cast<std::int64_t>(sizeof(float)); }
   void run();
-  /// After fill() and one run(): what is wrong on this rank, if anything.
+  /// After fill() and one run(): what is wrong on this rank, if anything. Of a barrier collective, and between ranks of one host
+  /// alone, which share a clock.
   std::optional<std::string> fault() const;
+  /// Of the last run of a barrier: seconds from entering to leaving it.
+  double held_seconds() const { return left_ - entered_; }
 
   /// What this rank gives, or will; and what it has got, or has there so far (empty: nothing comes here).
   std::span<const float> given() const;
@@ -46,6 +51,8 @@ class CollectiveTrial {
 
  private:
   bool has_root() const;
+  int neighbour(int step) const { return (world_.rank() + step + world_.size()) % world_.size(); }
+  std::optional<std::string> barrier_fault() const;
   float expected(std::int64_t index) const;
   std::span<float> whole() const;
   std::span<float> part() const;
@@ -57,6 +64,7 @@ class CollectiveTrial {
   Memory whole_, other_;
   std::int64_t elements_ = 0;
   std::vector<std::int64_t> counts_;
+  double entered_ = 0, left_ = 0;  // the barrier, by this host's clock
 };
 
 }  // namespace lockstep::lab

@@ -2,11 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 
 #include "base/terminal.h"
 #include "lab/collectives/bench_collectives.h"
+#include "planner/network.h"
 
 namespace lockstep::lab {
 namespace {
@@ -56,9 +58,45 @@ std::string legend(const CollectiveReport& report) {
       report.memory_bandwidth / giga, clock_time(report.elapsed));
 }
 
+std::string barrier_line(const CollectiveReport& report, const CollectiveRow& row) {
+  const auto [least, most] = std::ranges::minmax(row.slowest);
+  return fmt::format(
+      "\nA barrier over {} ranks ({} warmups / {} trials): {:.1f} us, the median of the slowest rank ({:.1f} - {:.1f})\n",
+      report.ranks, report.warmups, report.trials, 1e6 * row.median_seconds(), 1e6 * least, 1e6 * most);
+}
+
+const CollectiveRow* largest(const CollectiveReport& report, comm::Collective op) {
+  const CollectiveRow* found = nullptr;
+  for (const CollectiveRow& row : report.rows)
+    if (row.op == op && (found == nullptr || row.bytes > found->bytes)) found = &row;
+  return found;
+}
+
+// What formulas say beside what was measured: of broadcasts, and of networks.
+std::string formulas(const CollectiveReport& report) {
+  std::string text;
+  const CollectiveRow *broadcast = largest(report, comm::Collective::broadcast), *send = largest(report, comm::Collective::send);
+  if (broadcast != nullptr && send != nullptr && send->bytes == broadcast->bytes && report.ranks > 1) {
+    text += fmt::format("broadcast of {} round a ring of {} ranks, at the {:.2f}GBps of send:", payload_name(send->bytes),
+                        report.ranks, send->algbw() / giga);
+    for (const int messages : {1, 8, 64})
+      text += fmt::format(
+          " {:.3f} ms in {} message{},",
+          1e3 * planner::ring_broadcast_seconds(static_cast<double>(send->bytes), send->algbw(), report.ranks, messages),
+          messages, messages == 1 ? "" : "s");
+    text += fmt::format(" measured {:.3f} ms\n", 1e3 * broadcast->median_seconds());
+  }
+  if (const CollectiveRow* sum = largest(report, comm::Collective::all_reduce); sum != nullptr && report.hosts > 1) {
+    text += fmt::format("all_reduce of {}: each rank's share of the network, busbw x (hosts - 1) / (ranks - 1), is {:.2f}GBps\n",
+                        payload_name(sum->bytes), planner::network_share(sum->busbw(), report.hosts, report.ranks) / giga);
+  }
+  return text;
+}
+
 std::string busbw_plot(const CollectiveReport& report) {
   std::vector<Series> series;
   for (const CollectiveRow& row : report.rows) {
+    if (row.op == comm::Collective::barrier) continue;
     if (series.empty() || series.back().name != name_of(row.op)) series.push_back({std::string(name_of(row.op)), {}, {}});
     series.back().x.push_back(std::log2(static_cast<double>(row.bytes)));
     series.back().y.push_back(row.busbw() / giga);
@@ -72,6 +110,10 @@ std::string to_text(const CollectiveReport& report) {
   std::string text = fmt::format("Environment:\n{}\n", report.environment);
   const CollectiveRow* last = nullptr;
   for (const CollectiveRow& row : report.rows) {
+    if (row.op == comm::Collective::barrier) {
+      text += barrier_line(report, row);
+      continue;
+    }
     if (last == nullptr || last->op != row.op) text += "\n" + title(report, row.op) + table_head("payload", " of floor |");
     text += table_row(payload_name(row.bytes), row.busbw(), row.algbw());
     text += fmt::format(" {:>6.0f} % |\n", 100 * row.share_of_floor(report.memory_bandwidth));
@@ -79,7 +121,7 @@ std::string to_text(const CollectiveReport& report) {
   }
   if (report.rows.empty()) text += "\nnothing has been measured yet\n";
   if (report.stopped) text += "Stopped: these are the results so far\n";
-  text += legend(report);
+  text += formulas(report) + legend(report);
   return report.rows.size() > 1 ? text + "\n" + busbw_plot(report) : text;
 }
 

@@ -1,0 +1,38 @@
+#pragma once
+
+// Two benches of ml-engineering that the tables of bench_collectives do not have: its all_reduce of 2023, trial by trial and rank
+// by rank in bits a second, and objects gathered beside a tensor reduced.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "comm/communicator.h"
+#include "device/runtime.h"
+
+namespace lockstep::lab {
+
+struct LegacyReport {
+  std::vector<std::string> names;            ///< of the ranks, "host:local_rank"
+  std::int64_t bytes = 0;                    ///< of the payload
+  std::vector<std::vector<double>> seconds;  ///< by trial, then by rank
+};
+
+/// All_reduces (sum) of `bytes` of f32, rounded down to an element of every rank, without warm-up; `name` is this rank's. The
+/// same on every rank; collective.
+LegacyReport bench_legacy(std::int64_t bytes, int trials, const std::string& name, Runtime& runtime, comm::Communicator& world);
+/// As its authors' program printed it: "algo throughput" is 2 x payload / seconds, busbw 2 (n - 1) / n of payload / seconds.
+std::string to_text(const LegacyReport& report);
+
+/// How ranks tell each other that they are done: seconds of a call on the slowest rank, medians.
+struct FlagReport {
+  int ranks = 1, calls = 0;
+  double objects = 0;  ///< every rank's flag as a text, gathered by all: its length, then its bytes
+  double tensors = 0;  ///< an all_reduce of one number
+};
+
+/// Collective; the same on every rank.
+FlagReport bench_flags(int calls, comm::Communicator& world);
+std::string to_text(const FlagReport& report);
+
+}  // namespace lockstep::lab
