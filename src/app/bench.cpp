@@ -127,12 +127,14 @@ struct Bench {
 
 const std::vector<Bench>& benches() {
   static const std::vector<Bench> all = {
+      {"checkpoint", "saving and loading beside what the disk does, and saving beside training", bench_checkpoint},
       {"collectives", "exchanges between ranks beside what memory allows", bench_collectives},
       {"gemm", "matrix products beside those of oneDNN and OpenBLAS", bench_gemm},
+      {"io", "batches read from a file, each way that data.io knows", bench_io},
       {"ladder", "what each optimisation is worth, one after the other", bench_ladder},
+      {"loader", "what threads of the data loader are worth", bench_loader},
       {"overlap", "how much of the exchange of gradients hides behind the backward pass", bench_overlap},
       {"rate", "multiply-adds a second, now", bench_rate},
-      {"save", "checkpoints beside what the disk takes, and beside training", bench_save},
       {"scaling", "training steps on 1, 2, 4, ... ranks: speed-up and efficiency", bench_scaling},
       {"staleness", "training by parameter servers that wait for workers, or do not", bench_staleness},
       {"step", "whole optimizer steps: tokens/s, memory, where the time goes", bench_step},

@@ -23,7 +23,9 @@ Command test_dist_command();
 
 /// Benches with a file of their own.
 int bench_gemm(const Arguments& arguments);
+int bench_io(const Arguments& arguments);
 int bench_ladder(const Arguments& arguments);
+int bench_loader(const Arguments& arguments);
 int bench_scaling(const Arguments& arguments);
 
 }  // namespace lockstep::app

@@ -84,6 +84,7 @@ struct RunConfig {
     std::string shards = "global";
     std::string io = "files";
     std::int64_t readers = 1;
+    std::int64_t workers = 1;
     bool documents = false;
     bool operator==(const Data&) const = default;
   };

@@ -44,8 +44,8 @@ void fill(Batch& batch, const TokenFile& file, const Sampler& sampler, std::uint
 
 }  // namespace
 
-Loader::Loader(const TokenFile& file, Sampler sampler, LoaderShape shape, Reading reading)
-    : file_(file), sampler_(std::move(sampler)), shape_(shape), slots_(reading == Reading::ahead ? 2 : 1) {
+Loader::Loader(const TokenFile& file, Sampler sampler, LoaderShape shape, int workers)
+    : file_(file), sampler_(std::move(sampler)), shape_(shape), slots_(static_cast<std::size_t>(workers) + 1) {
   for (Slot& slot : slots_) {
     slot.batches.resize(static_cast<std::size_t>(shape_.microbatches));
     for (Batch& batch : slot.batches) {
@@ -66,14 +66,14 @@ void Loader::declare(Arena& arena) {
 void Loader::start(std::uint64_t step, std::uint64_t next_sample) {
   ensure(!started_, "a loader is started once");
   ensure(static_cast<bool>(slots_[0].batches.front().tokens), "the loader's memory is committed");
-  first_ = next_ = step;
+  first_ = next_ = kept_ = step;
   first_sample_ = next_sample;
   started_ = true;
-  if (slots_.size() > 1) thread_ = start_thread("loader", [this](const std::stop_token& stop) { run(stop); });
+  for (std::size_t worker = 0; worker + 1 < slots_.size(); ++worker)
+    workers_.push_back(start_thread("loader", [this, step, worker](const std::stop_token& stop) { run(step + worker, stop); }));
 }
 
 void Loader::make(Slot& slot, std::uint64_t step) {
-  slot.step = step;
   slot.target_count = 0;
   const std::uint64_t next = first_sample_ + (step - first_) * static_cast<std::uint64_t>(shape_.global_batch());
   for (std::int64_t m = 0; m < shape_.microbatches; ++m) {
@@ -83,12 +83,13 @@ void Loader::make(Slot& slot, std::uint64_t step) {
   }
 }
 
-void Loader::run(const std::stop_token& stop) {
-  for (std::uint64_t step = first_;; ++step) {
+void Loader::run(std::uint64_t first, const std::stop_token& stop) {
+  for (std::uint64_t step = first;; step += slots_.size() - 1) {
     Slot& slot = slot_of(step);
     {
       std::unique_lock lock(mutex_);
-      if (!changed_.wait(lock, stop, [&] { return !slot.ready; })) return;
+      if (!changed_.wait(lock, stop, [&] { return step < kept_ + slots_.size(); })) return;
+      slot.ready = false;
     }
     std::exception_ptr failure;
     try {
@@ -98,8 +99,9 @@ void Loader::run(const std::stop_token& stop) {
     }
     {
       const std::lock_guard lock(mutex_);
+      slot.step = step;
       slot.ready = true;
-      failure_ = failure;
+      slot.failure = failure;
     }
     changed_.notify_all();
     if (failure) return;
@@ -110,17 +112,16 @@ StepBatches Loader::next() {
   ensure(started_, "the loader was started");
   const ScopedTime waited(waited_);
   Slot& slot = slot_of(next_);
-  if (!thread_.joinable()) {
+  if (workers_.empty()) {
     make(slot, next_);
   } else {
     std::unique_lock lock(mutex_);
-    if (next_ > first_) slot_of(next_ - 1).ready = false;
+    kept_ = next_;
     changed_.notify_all();
-    changed_.wait(lock, [&] { return slot.ready; });
-    if (failure_ && slot.step == next_) std::rethrow_exception(failure_);
+    changed_.wait(lock, [&] { return slot.ready && slot.step == next_; });
+    if (slot.failure) std::rethrow_exception(slot.failure);
   }
-  ++next_;
-  return {slot.step, slot.batches, slot.target_count};
+  return {next_++, slot.batches, slot.target_count};
 }
 
 WindowReader::WindowReader(const TokenFile& file, Sampler sampler, std::int64_t samples, std::int64_t positions,

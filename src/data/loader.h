@@ -1,6 +1,6 @@
 #pragma once
 
-// Batches, made before they are asked for. A Loader prepares the micro-batches of the next step in a thread of its own while
+// Batches, made before they are asked for. A Loader prepares the micro-batches of the next steps in threads of its own while
 // the current step computes, or all of a step when it is asked for; a WindowReader makes single batches at once, for evaluation.
 // Both allocate nothing per batch.
 
@@ -19,20 +19,16 @@
 
 namespace lockstep::data {
 
-/// When a loader reads a step.
-enum class Reading : std::uint8_t {
-  ahead,      ///< while the one before computes, in a thread of its own
-  when_asked  ///< in next(), in the caller's thread: for bytes that no other thread may read
-};
-
 class Loader final : public BatchSource {
  public:
-  /// `file` outlives the loader; the sampler's positions are the shape's.
-  Loader(const TokenFile& file, Sampler sampler, LoaderShape shape, Reading reading = Reading::ahead);
+  /// `file` outlives the loader; the sampler's positions are the shape's. Each of `workers` threads makes every workers-th step,
+  /// as many steps ahead as there are workers; 0: next() makes a step in the caller's thread, for bytes that no other thread may
+  /// read.
+  Loader(const TokenFile& file, Sampler sampler, LoaderShape shape, int workers = 1);
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;
 
-  /// The memory of the step in use and, reading ahead, of the one being made; the thread writes there.
+  /// The memory of the step in use and of one for each worker, which writes there.
   void declare(Arena& arena) override;
   void start(std::uint64_t step, std::uint64_t next_sample) override;
   /// What went wrong in reading is thrown here, in this and every later call.
@@ -46,10 +42,11 @@ class Loader final : public BatchSource {
     std::vector<Batch> batches;
     std::uint64_t step = 0;
     std::int64_t target_count = 0;
-    bool ready = false;
+    bool ready = false;  // `step` was made, or failed
+    std::exception_ptr failure;
   };
   Slot& slot_of(std::uint64_t step) { return slots_[step % slots_.size()]; }
-  void run(const std::stop_token& stop);
+  void run(std::uint64_t first, const std::stop_token& stop);
   void make(Slot& slot, std::uint64_t step);
 
   const TokenFile& file_;
@@ -58,12 +55,12 @@ class Loader final : public BatchSource {
   std::vector<Slot> slots_;  // step s in s modulo their number
   bool started_ = false;
   std::uint64_t next_ = 0;  // step that next() returns
+  std::uint64_t kept_ = 0;  // the first step whose slot is not free for another
   std::uint64_t first_ = 0, first_sample_ = 0;
   double waited_ = 0;
-  std::exception_ptr failure_;
   std::mutex mutex_;
   std::condition_variable_any changed_;
-  std::jthread thread_;  // last: it stops before what it uses goes
+  std::vector<std::jthread> workers_;  // last: they stop before what they use goes
 };
 
 /// Makes batches at once, by number: the same windows every time.

@@ -10,7 +10,7 @@
 namespace lockstep::data {
 
 ScatteredLoader::ScatteredLoader(const TokenFile& file, const Sampler& sampler, const LoaderShape& shape,
-                                 comm::Communicator& group)
+                                 comm::Communicator& group, int workers)
     : shape_(shape), group_(group) {
   ensure(shape.ranks % group.size() == 0, "all groups have one size");
   if (group.rank() != 0) return;
@@ -18,7 +18,7 @@ ScatteredLoader::ScatteredLoader(const TokenFile& file, const Sampler& sampler, 
   whole.microbatches *= group.size();
   whole.rank /= group.size();
   whole.ranks /= group.size();
-  reader_.emplace(file, sampler, whole);
+  reader_.emplace(file, sampler, whole, workers);
 }
 
 void ScatteredLoader::declare(Arena& arena) {

@@ -16,9 +16,10 @@ namespace lockstep::data {
 class ScatteredLoader final : public BatchSource {
  public:
   /// `shape` is this rank's of the whole run; `group` are the neighbouring ranks that share a reader, group rank 0, all groups
-  /// of one size. `file` outlives the loader and is read on the reader alone. next() is collective in the group, and so is the
-  /// destructor, which waits for the step that is under way.
-  ScatteredLoader(const TokenFile& file, const Sampler& sampler, const LoaderShape& shape, comm::Communicator& group);
+  /// of one size, which reads with `workers` as a Loader does. `file` outlives the loader and is read on the reader alone. next()
+  /// is collective in the group, and so is the destructor, which waits for the step that is under way.
+  ScatteredLoader(const TokenFile& file, const Sampler& sampler, const LoaderShape& shape, comm::Communicator& group,
+                  int workers = 1);
 
   void declare(Arena& arena) override;
   void start(std::uint64_t step, std::uint64_t next_sample) override;

@@ -37,7 +37,8 @@ TEST(Bench, HelpListsTheBenches) {
 TEST(Bench, AnUnknownBenchNamesTheKnownOnes) {
   const std::string error = error_of({"steps"});
   EXPECT_NE(error.find("'steps'"), std::string::npos);
-  EXPECT_NE(error.find("collectives, gemm, ladder, overlap, rate, save, scaling, staleness, step"), std::string::npos);
+  EXPECT_NE(error.find("checkpoint, collectives, gemm, io, ladder, loader, overlap, rate, scaling, staleness, step"),
+            std::string::npos);
 }
 
 TEST(Bench, BadOptionsAreRefused) {
@@ -109,6 +110,28 @@ TEST(Bench, WidthsOfASwigluAreRanked) {
   for (std::size_t i = 1; i < ranked.size(); ++i) EXPECT_GE(ranked[i - 1].at("share").number(), ranked[i].at("share").number());
 }
 
+TEST(Bench, IoIsMeasuredOnSeveralRanks) {
+  TempFolder folder;
+  const Json json = Json::parse(printed({"io", "--folder", folder.path(), "--bytes", "64KiB", "--batch", "1", "--seq", "64",
+                                         "--ranks", "2", "--rounds", "1", "--json"}));
+  const Json::Array& rows = json.at("rows").array();
+  ASSERT_EQ(rows.size(), 4U);  // files and readers on 1 and 2 ranks
+  EXPECT_EQ(rows[3].at("io").string(), "readers");
+  EXPECT_EQ(rows[3].at("ranks").integer(), 2);
+  EXPECT_NE(error_of({"io", "--bytes", "much"}).find("--bytes much: not a number of bytes"), std::string::npos);
+  EXPECT_NE(error_of({"io", "--io", "mpi"}).find("processes of an MPI job"), std::string::npos);
+  EXPECT_NE(error_of({"io", "--folder", "/none"}).find("there is no such folder"), std::string::npos);
+}
+
+TEST(Bench, LoaderPrintsALineOfJson) {
+  const Json json = Json::parse(printed({"loader", "--workers", "0,3", "--items", "4", "--batch", "2", "--item-ms", "0",
+                                         "--compute-ms", "0", "--rounds", "1", "--json"}));
+  ASSERT_EQ(json.at("rows").array().size(), 2U);
+  EXPECT_EQ(json.at("rows").array()[1].at("workers").integer(), 3);
+  EXPECT_NE(error_of({"loader", "--workers", "1,x"}).find("--workers 1,x: must be whole numbers"), std::string::npos);
+  EXPECT_NE(error_of({"loader", "--items", "7"}).find("--items 7: must be a multiple of --batch 20"), std::string::npos);
+}
+
 TEST(Bench, RateIsThatOfThisMoment) {
   const double gflops = Json::parse(printed({"rate", "--seconds", "0.01", "--json"})).at("gflops").number();
   EXPECT_GT(gflops, 0.1);
@@ -144,6 +167,12 @@ TEST(Bench, BadOptionsOfCollectivesAreRefused) {
   EXPECT_NE(error_of({"collectives", "--warmups", "-1"}).find("not be negative"), std::string::npos);
   EXPECT_NE(error_of({"collectives", "--profile-stability"}).find("one payload"), std::string::npos);
   EXPECT_NE(error_of({"collectives", "--latency", "--json"}).find("fixed sizes"), std::string::npos);
+  EXPECT_NE(error_of({"collectives", "--objects", "--bytes", "64"}).find("two calls of fixed sizes"), std::string::npos);
+  EXPECT_NE(error_of({"collectives", "--legacy", "--bytes", "64,128"}).find("one payload and has its own format"),
+            std::string::npos);
+  EXPECT_NE(error_of({"collectives", "--legacy", "--ranks", "2", "--bytes", "7"}).find("one float each"), std::string::npos);
+  EXPECT_NE(error_of({"collectives", "--legacy", "--objects"}).find("ask for one at a time"), std::string::npos);
+  EXPECT_NE(error_of({"collectives", "--op", "barrier", "--bytes", "64"}).find("a barrier has no payload"), std::string::npos);
   for (const char* bytes : {"much", "4096,", "0", "-4", "4KB", "99999999999999999999", "9999999999GiB"}) {
     EXPECT_NE(error_of({"collectives", "--bytes", bytes}).find("not a number of bytes"), std::string::npos) << bytes;
   }
@@ -170,6 +199,16 @@ TEST(Bench, CollectivesPrintTableAndTrials) {
   EXPECT_NE(table.find("busbw, GBps, 2 ranks"), std::string::npos);
   const std::string trials = printed({"collectives", "--ranks", "2", "--bytes", "64", "--trials", "2", "--profile-stability"});
   EXPECT_NE(trials.find("|       2 |"), std::string::npos);
+}
+
+TEST(Bench, CollectivesAreAlsoTimedAsTheyWereIn2023) {
+  const std::string text = printed({"collectives", "--legacy", "--ranks", "2", "--bytes", "8KiB", "--trials", "2"});
+  EXPECT_NE(text.find(":0 data size: 8.192e-06 GB\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("-----------trial-1----------------\n"), std::string::npos) << text;
+  EXPECT_NE(printed({"collectives", "--objects", "--ranks", "2", "--trials", "3"}).find("x the time of a tensor"),
+            std::string::npos);
+  EXPECT_NE(printed({"collectives", "--op", "barrier", "--ranks", "2", "--trials", "3"}).find("A barrier over 2 ranks"),
+            std::string::npos);
 }
 
 TEST(Bench, StepPrintsOneLineOfJson) {

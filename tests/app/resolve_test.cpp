@@ -120,6 +120,13 @@ TEST(Resolve, APeakMayBeADeviceOrItsClockFormula) {
   }
 }
 
+TEST(Resolve, MpiReadsInTheRanksOwnThread) {
+  EXPECT_EQ(problems({"data.workers=2", "data.io=mpi"}),
+            List{"data.workers = 2: with data.io = mpi a rank's own thread reads -> data.workers=1, or data.io=files"});
+  EXPECT_EQ(problems({"data.workers=1", "data.io=mpi"}), List{});
+  EXPECT_EQ(problems({"data.workers=65"}).size(), 1U);
+}
+
 TEST(Resolve, ShortRunsLogMoreOften) {
   const Resolved result = resolve({{}, {"train.max_iters=60"}});
   EXPECT_EQ(result.config.train.log_interval, 3);

@@ -28,8 +28,8 @@ Sampler sampler_of(const TokenFile& file, std::int64_t positions, Order order = 
 
 // A loader with its memory, started.
 struct Running {
-  Running(const TokenFile& file, LoaderShape shape, std::uint64_t step = 0, Reading reading = Reading::ahead)
-      : arena("data", MemoryKind::data), loader(file, sampler_of(file, shape.positions), shape, reading) {
+  Running(const TokenFile& file, LoaderShape shape, std::uint64_t step = 0, int workers = 1)
+      : arena("data", MemoryKind::data), loader(file, sampler_of(file, shape.positions), shape, workers) {
     loader.declare(arena);
     arena.commit(host_memory(), ledger);
     loader.start(step, step * static_cast<std::uint64_t>(loader.shape().global_batch()));
@@ -85,6 +85,24 @@ TEST(Loader, StepsComeInOrderWithTheRightRows) {
       expect_rows(batches.microbatches[m], file, run.loader.sampler());
     }
     if (step == 20) std::this_thread::sleep_for(std::chrono::milliseconds(20));  // the thread runs ahead, not over
+  }
+}
+
+TEST(Loader, AnyNumberOfWorkersMakesTheSameSteps) {
+  const Folder folder;
+  const TokenFile file(folder.write_ids("train.bin", counting(40000, 40000)), format);
+  const LoaderShape shape{.samples = 3, .positions = 17, .microbatches = 2};
+  for (const int workers : {0, 2, 3, 7}) {
+    Running one(file, shape, 5), several(file, shape, 5, workers);
+    EXPECT_EQ(several.arena.bytes(), one.arena.bytes() / 2 * (workers + 1));
+    for (int step = 0; step < 40; ++step) {
+      const StepBatches a = one.loader.next(), b = several.loader.next();
+      ASSERT_EQ(a.step, b.step);
+      const std::vector<std::int32_t> before = values(b.microbatches[1].tokens);
+      EXPECT_EQ(values(a.microbatches[1].tokens), before);
+      if (step % 10 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      EXPECT_EQ(values(b.microbatches[1].tokens), before);
+    }
   }
 }
 
@@ -176,23 +194,25 @@ TEST(Loader, ThrowsTheThreadsErrorToTheCaller) {
   std::vector<std::uint16_t> ids = counting(20000, 40000);
   for (std::size_t i = 10000; i < 20000; ++i) ids[i] = 60000;
   const TokenFile file(folder.write_ids("train.bin", ids), format);
-  Running run(file, {.samples = 1, .positions = 8, .microbatches = 1});
-  int steps = 0;
-  const std::string text = user_error([&] {
-    for (; steps < 100; ++steps) run.loader.next();
-  });
-  EXPECT_NE(text.find("has id 60000"), std::string::npos) << text;
-  // Every step before the damaged one was delivered, and the error stays.
-  for (int step = 0; step < steps; ++step) EXPECT_LT(run.loader.sampler().offset(static_cast<std::uint64_t>(step)), 10000 - 8);
-  EXPECT_GE(run.loader.sampler().offset(static_cast<std::uint64_t>(steps)), 10000 - 8);
-  EXPECT_THROW(run.loader.next(), UserError);
+  for (const int workers : {0, 1, 3}) {
+    Running run(file, {.samples = 1, .positions = 8, .microbatches = 1}, 0, workers);
+    int steps = 0;
+    const std::string text = user_error([&] {
+      for (; steps < 100; ++steps) run.loader.next();
+    });
+    EXPECT_NE(text.find("has id 60000"), std::string::npos) << text;
+    // Every step before the damaged one was delivered, and the error stays.
+    for (int step = 0; step < steps; ++step) EXPECT_LT(run.loader.sampler().offset(static_cast<std::uint64_t>(step)), 10000 - 8);
+    EXPECT_GE(run.loader.sampler().offset(static_cast<std::uint64_t>(steps)), 10000 - 8);
+    EXPECT_THROW(run.loader.next(), UserError);
+  }
 }
 
 TEST(Loader, StopsWhileItsThreadWaits) {
   const Folder folder;
   const TokenFile file(folder.write_ids("train.bin", counting(40000, 40000)), format);
   for (int i = 0; i < 20; ++i) {
-    Running run(file, {.samples = 1, .positions = 8, .microbatches = 1});
+    Running run(file, {.samples = 1, .positions = 8, .microbatches = 1}, 0, 1 + i % 4);
     for (int asked = 0; asked < i % 3; ++asked) EXPECT_EQ(run.loader.next().step, static_cast<std::uint64_t>(asked));
   }
 }
@@ -218,7 +238,7 @@ TEST(Loader, ReadsWhenAskedInTheCallersThread) {
   const TokenFile mapped(folder.write_ids("train.bin", ids), format);
   const TokenFile bound("bound", format, std::make_unique<BoundBytes>(ids));
   const LoaderShape shape{.samples = 3, .positions = 17, .microbatches = 2, .rank = 1, .ranks = 2};
-  Running ahead(mapped, shape, 4), asked(bound, shape, 4, Reading::when_asked);
+  Running ahead(mapped, shape, 4), asked(bound, shape, 4, 0);
   EXPECT_EQ(asked.arena.bytes() * 2, ahead.arena.bytes());
   for (int step = 0; step < 5; ++step) {
     const StepBatches a = ahead.loader.next(), b = asked.loader.next();

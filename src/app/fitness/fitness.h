@@ -21,7 +21,7 @@ RankCount rank_count(const std::optional<std::int64_t>& asked);
 int bench_collectives(const Arguments& arguments);
 /// `lockstep bench overlap`
 int bench_overlap(const Arguments& arguments);
-/// `lockstep bench save`
-int bench_save(const Arguments& arguments);
+/// `lockstep bench checkpoint`
+int bench_checkpoint(const Arguments& arguments);
 
 }  // namespace lockstep::app

@@ -197,6 +197,10 @@ std::vector<Problem> check(const RunConfig& config) {
     problems.push_back(
         {fmt::format("train.init_from = {} does not say which run", train.init_from), "name its folder: log.dir=runs/NAME"});
   }
+  if (config.data.workers > 1 && config.data.io == "mpi") {
+    problems.push_back({fmt::format("data.workers = {}: with data.io = mpi a rank's own thread reads", config.data.workers),
+                        "data.workers=1, or data.io=files"});
+  }
   if (config.data.shards == "precut" && config.data.io != "files") {
     problems.push_back(
         {fmt::format("data.shards = precut (each rank reads its own file) and data.io = {} exclude each other", config.data.io),

@@ -200,6 +200,8 @@ std::vector<Key> data_keys() {
       data<&Data::documents>("data.documents", any, fixed, "",
                              "documents of a sample do not see each other, and positions begin anew in each", false),
       data<&Data::readers>("data.readers", Rule::between(1, 1024), loose, "ranks", "that read, with data.io=readers", false),
+      data<&Data::workers>("data.workers", Rule::between(0, 64), loose, "threads",
+                           "of a rank that reads, each a step ahead of the one before; 0: a step is read when it begins", false),
   };
 }
 

@@ -35,6 +35,11 @@ bool reads_by_mpi(const RunConfig& config, const Session& session) {
   return config.data.io == "mpi" && session.transport() == Transport::mpi;
 }
 
+/// One thread of a process calls MPI.
+int workers_of(const RunConfig& config, const Session& session) {
+  return reads_by_mpi(config, session) ? 0 : static_cast<int>(config.data.workers);
+}
+
 /// The corpus's file by MPI-IO, where this rank's batches are read so.
 std::optional<data::TokenFile> own_text(const RunConfig& config, const data::TokenFile& whole, const Session& session, Log& log) {
   if (reads_by_mpi(config, session)) {
@@ -83,12 +88,11 @@ TrainingData::TrainingData(const RunConfig& config, const train::EngineConfig& s
                                 .microbatches = settings.plan.microbatches,
                                 .rank = group.rank(),
                                 .ranks = group.size()};
-  // One thread of a process calls MPI.
-  const data::Reading reading = reads_by_mpi(config, session) ? data::Reading::when_asked : data::Reading::ahead;
+  const int workers = workers_of(config, session);
   if (sharers_)
-    batches_ = std::make_unique<data::ScatteredLoader>(text_, sampler_, shape, *sharers_);
+    batches_ = std::make_unique<data::ScatteredLoader>(text_, sampler_, shape, *sharers_, workers);
   else
-    batches_ = std::make_unique<data::Loader>(text_, sampler_, shape, reading);
+    batches_ = std::make_unique<data::Loader>(text_, sampler_, shape, workers);
 }
 
 void TrainingData::declare(Arena& arena) {
@@ -104,12 +108,13 @@ std::int64_t TrainingData::bytes(const RunConfig& config, const train::EngineCon
     return 2 * round_up(multiply(samples, settings.positions * 4), Arena::alignment);
   };
   const std::int64_t batch = ids(settings.samples), windows = 2 * batch;
-  if (config.data.io != "readers") return windows + (reads_by_mpi(config, session) ? 1 : 2) * gas * batch;
+  const std::int64_t steps = workers_of(config, session) + 1;
+  if (config.data.io != "readers") return windows + steps * gas * batch;
   const std::int64_t sharers = group.size() / std::max<std::int64_t>(1, config.data.readers);
   const std::int64_t mine = ids(gas * settings.samples);
   if (group.rank() % sharers != 0) return windows + 2 * mine;
   const std::int64_t read_windows = 2 * (batch + ids(settings.samples * sharers));
-  return windows + read_windows + 2 * mine + 2 * gas * sharers * batch + ids(gas * settings.samples * sharers);
+  return windows + read_windows + 2 * mine + steps * gas * sharers * batch + ids(gas * settings.samples * sharers);
 }
 
 }  // namespace lockstep::app

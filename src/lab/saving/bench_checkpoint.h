@@ -1,7 +1,7 @@
 #pragma once
 
-// How fast ranks write a checkpoint: one that training waits for beside the same bytes written without any of its care, and one
-// that training goes on beside.
+// How fast ranks write a checkpoint and read it: one that training waits for beside the same bytes written and read without any
+// of its care, and one that training goes on beside.
 
 #include <cstdint>
 #include <string>
@@ -15,20 +15,23 @@
 
 namespace lockstep::lab {
 
-struct SaveOptions {
+struct CheckpointOptions {
   io::Path folder = ".";  ///< on the file system that is measured; a folder of its own in it comes and goes
   int rounds = 5;
   int zero = 0;  ///< as memory.zero
 };
 
 /// Seconds and shares are medians over the rounds.
-struct SaveBenchReport {
+struct CheckpointReport {
   StepShape shape;
   int ranks = 1, zero = 0;
   std::uint64_t bytes = 0;  ///< of a checkpoint
   double save = 0;          ///< until it is durable, training waiting
   double raw = 0;           ///< the same bytes: each rank writes its share into a file and calls fdatasync()
   double ratio = 0;         ///< raw / save of the same round
+  double load = 0;          ///< the checkpoint into weights and optimizer, every byte verified, none of it cached before
+  double raw_read = 0;      ///< the bytes that raw wrote, none of them cached before
+  double load_ratio = 0;    ///< raw_read / load of the same round
   double beside = 0;        ///< until a checkpoint is durable that training goes on beside
   double waited = 0;        ///< of that, how long training waited
   double waited_share = 0;  ///< waited / beside of the same round
@@ -36,16 +39,16 @@ struct SaveBenchReport {
   double step_beside = 0;   ///< while a save goes on
   std::int64_t copies = 0;  ///< bytes of a rank's memory for copies
 
-  double rate() const { return static_cast<double>(bytes) / save; }
-  double raw_rate() const { return static_cast<double>(bytes) / raw; }
+  /// Of all bytes in so many seconds, GB/s.
+  double rate(double seconds) const { return 1e-9 * static_cast<double>(bytes) / seconds; }
 };
 
 /// The ranks of `world` share the shape's samples; collective, the report is rank 0's. Throws UserError when options are out of
 /// range, the samples do not divide by the ranks or the folder cannot be written.
-SaveBenchReport bench_save(const StepShape& shape, const SaveOptions& options, Runtime& runtime, ops::Ops& ops,
-                           comm::Communicator& world);
+CheckpointReport bench_checkpoint(const StepShape& shape, const CheckpointOptions& options, Runtime& runtime, ops::Ops& ops,
+                                  comm::Communicator& world);
 
-std::string to_text(const SaveBenchReport& report);
-Json to_json(const SaveBenchReport& report);
+std::string to_text(const CheckpointReport& report);
+Json to_json(const CheckpointReport& report);
 
 }  // namespace lockstep::lab

@@ -1,4 +1,4 @@
-#include "lab/saving/bench_save.h"
+#include "lab/saving/bench_checkpoint.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -13,21 +13,23 @@
 #include "base/units.h"
 #include "comm/agreement.h"
 #include "comm/text.h"
+#include "io/page_cache.h"
 #include "lab/step/step_training.h"
 #include "train/saving/running_save.h"
+#include "train/state.h"
 
 namespace lockstep::lab {
 namespace {
 
 constexpr int steps_before = 2, steps_alone = 3;
 
-Layout layout_of(const SaveOptions& options, int ranks) {
+Layout layout_of(const CheckpointOptions& options, int ranks) {
   Layout layout = data_parallel(ranks);
   layout::set_zero_level(layout.plan, options.zero);
   return layout;
 }
 
-void check(const StepShape& shape, const SaveOptions& options, int ranks) {
+void check(const StepShape& shape, const CheckpointOptions& options, int ranks) {
   std::vector<Problem> problems;
   if (options.rounds < 1) problems.push_back({fmt::format("--rounds {}: must be at least 1", options.rounds), "--rounds 5"});
   if (options.zero < 0 || options.zero > 3)
@@ -44,7 +46,7 @@ void check(const StepShape& shape, const SaveOptions& options, int ranks) {
 class Scratch {
  public:
   Scratch(comm::Communicator& world, const io::Path& in) : world_(world) {
-    path_ = comm::lead_text(world, (in / fmt::format("lockstep-bench-save-{}", ::getpid())).string());
+    path_ = comm::lead_text(world, (in / fmt::format("lockstep-bench-checkpoint-{}", ::getpid())).string());
     comm::together(world, [&] {
       if (world.rank() == 0) io::make_folders(path_);
     });
@@ -64,7 +66,7 @@ class Scratch {
 
 class Bench {
  public:
-  Bench(const StepShape& shape, const SaveOptions& options, Runtime& runtime, ops::Ops& ops, comm::Communicator& world)
+  Bench(const StepShape& shape, const CheckpointOptions& options, Runtime& runtime, ops::Ops& ops, comm::Communicator& world)
       : world_(world),
         team_(runtime.team()),
         scratch_(world, options.folder),
@@ -80,15 +82,21 @@ class Bench {
     bytes_ = save.bytes;
     raws_.push_back(slowest(write_raw()));
     ratios_.push_back(raws_.back() / saves_.back());
+    raw_reads_.push_back(slowest(read_raw()));
+    loads_.push_back(slowest(load(save.folder)));
+    load_ratios_.push_back(raw_reads_.back() / loads_.back());
     save_beside();
   }
 
-  SaveBenchReport report() const {
+  CheckpointReport report() const {
     return {.shape = {},
             .bytes = bytes_,
             .save = median_of(saves_),
             .raw = median_of(raws_),
             .ratio = median_of(ratios_),
+            .load = median_of(loads_),
+            .raw_read = median_of(raw_reads_),
+            .load_ratio = median_of(load_ratios_),
             .beside = median_of(besides_),
             .waited = median_of(waits_),
             .waited_share = median_of(shares_),
@@ -109,25 +117,45 @@ class Bench {
 
   /// What the checkpoint has, in pieces from one that the caches have not: this rank's share, in a file of its own.
   double write_raw() {
-    const std::uint64_t ranks = static_cast<std::uint64_t>(world_.size()), share = bytes_ / ranks;
-    const io::Path path = scratch_.path() / fmt::format("raw_{}", world_.rank());
     const Tensor& from = training_.engine().copies();
     world_.barrier();
     const double start = now_seconds();
+    io::File file = io::File::create(raw_path());
+    for (std::uint64_t at = 0; at < raw_share(); at += piece) {
+      const auto first = static_cast<std::int64_t>(at) % (from.elements() - checkpoint::part_bytes + 1);
+      file.write_at(at, {from.data + first, std::min(piece, raw_share() - at)});
+    }
+    file.sync_data();
+    file.close();
+    return now_seconds() - start;
+  }
+  /// That file again, from the device; then it goes.
+  double read_raw() {
+    io::drop_cached(raw_path());
+    std::vector<std::byte> to(piece);
+    world_.barrier();
+    const double start = now_seconds();
     {
-      io::File file = io::File::create(path);
-      const auto piece = static_cast<std::uint64_t>(checkpoint::part_bytes);
-      for (std::uint64_t at = 0; at < share; at += piece) {
-        const auto first = static_cast<std::int64_t>(at) % (from.elements() - checkpoint::part_bytes + 1);
-        file.write_at(at, {from.data + first, std::min(piece, share - at)});
-      }
-      file.sync_data();
-      file.close();
+      const io::File file = io::File::open_to_read(raw_path());
+      for (std::uint64_t at = 0; at < raw_share(); at += piece)
+        file.read_at(at, std::span(to).first(std::min(piece, raw_share() - at)));
     }
     const double seconds = now_seconds() - start;
-    std::filesystem::remove(path);
-    world_.barrier();
+    std::filesystem::remove(raw_path());
     return seconds;
+  }
+  io::Path raw_path() const { return scratch_.path() / fmt::format("raw_{}", world_.rank()); }
+  std::uint64_t raw_share() const { return bytes_ / static_cast<std::uint64_t>(world_.size()); }
+
+  /// What was saved back into the engine, from the device.
+  double load(const io::Path& checkpoint) {
+    world_.barrier();
+    if (world_.rank() == 0)
+      for (const auto& entry : std::filesystem::directory_iterator(checkpoint)) io::drop_cached(entry.path());
+    world_.barrier();
+    const double start = now_seconds();
+    train::load_run(checkpoint::Reader(checkpoint), training_.engine(), world_, team_);
+    return now_seconds() - start;
   }
 
   /// Steps until the checkpoint is durable, as the trainer takes them.
@@ -147,54 +175,70 @@ class Bench {
     }
   }
 
+  static constexpr auto piece = static_cast<std::uint64_t>(checkpoint::part_bytes);
+
   comm::Communicator& world_;
   Team& team_;
   Scratch scratch_;
   StepTraining training_;
   std::int64_t saved_ = 0;
   std::uint64_t bytes_ = 0;
-  std::vector<double> saves_, raws_, ratios_, besides_, waits_, shares_, steps_, steps_beside_;
+  std::vector<double> saves_, raws_, ratios_, loads_, raw_reads_, load_ratios_, besides_, waits_, shares_, steps_, steps_beside_;
 };
 
 }  // namespace
 
-SaveBenchReport bench_save(const StepShape& shape, const SaveOptions& options, Runtime& runtime, ops::Ops& ops,
-                           comm::Communicator& world) {
+CheckpointReport bench_checkpoint(const StepShape& shape, const CheckpointOptions& options, Runtime& runtime, ops::Ops& ops,
+                                  comm::Communicator& world) {
   check(shape, options, world.size());
   Bench bench(shape, options, runtime, ops, world);
   for (int round = 0; round < options.rounds; ++round) bench.round();
-  SaveBenchReport report = bench.report();
+  CheckpointReport report = bench.report();
   report.shape = shape;
   report.ranks = world.size();
   report.zero = options.zero;
   return report;
 }
 
-std::string to_text(const SaveBenchReport& report) {
+std::string to_text(const CheckpointReport& report) {
   std::string text = fmt::format("{}: {} rank{}, memory.zero={}, a checkpoint of {}\n", report.shape.name, report.ranks,
                                  report.ranks == 1 ? "" : "s", report.zero, format_bytes(report.bytes));
-  const auto line = [&](const char* name, double seconds, const std::string& meaning) {
-    text += fmt::format("{:<15}{:>9.1f} ms   {}\n", name, 1e3 * seconds, meaning);
+  text += fmt::format("{:<15} {:>9} {:>8} {:>8}\n", "", "ms", "GB/s", "of raw");
+  const auto moved = [&](const char* name, double seconds, double ratio, const std::string& meaning) {
+    text += fmt::format("{:<15} {:>9.1f} {:>8.3f} {:>8}   {}\n", name, 1e3 * seconds, report.rate(seconds),
+                        ratio == 0 ? "" : fmt::format("{:.0f} %", 100 * ratio), meaning);
   };
-  line("save", report.save, fmt::format("{}/s, until it is durable", format_bytes(static_cast<std::uint64_t>(report.rate()))));
-  line("raw", report.raw,
-       fmt::format("{}/s, the same bytes with fdatasync; save has {:.0f} % of this rate",
-                   format_bytes(static_cast<std::uint64_t>(report.raw_rate())), 100 * report.ratio));
-  line("save beside", report.beside,
-       fmt::format("checkpoint.async; copies of up to {} a rank", format_bytes(static_cast<std::uint64_t>(report.copies))));
-  line("training waits", report.waited, fmt::format("{:.1f} % of that", 100 * report.waited_share));
-  line("step", report.step, "alone");
-  line("step beside", report.step_beside, fmt::format("{:.2f} times that", report.step_beside / report.step));
+  const auto spent = [&](const char* name, double seconds, const std::string& meaning) {
+    text += fmt::format("{:<15} {:>9.1f} {:>17}   {}\n", name, 1e3 * seconds, "", meaning);
+  };
+  moved("save", report.save, report.ratio, "until it is durable; training waits for all of it");
+  moved("save beside", report.beside, 0,
+        fmt::format("checkpoint.async; copies of up to {} a rank", format_bytes(static_cast<std::uint64_t>(report.copies))));
+  spent("training waits", report.waited, fmt::format("{:.1f} % of a save beside", 100 * report.waited_share));
+  moved("raw write", report.raw, 0, "the same bytes, then fdatasync");
+  moved("load", report.load, report.load_ratio, "into weights and optimizer, every byte verified, none cached before");
+  moved("raw read", report.raw_read, 0, "the same bytes, none cached before");
+  spent("step", report.step, "alone");
+  spent("step beside", report.step_beside, fmt::format("{:.2f} times that", report.step_beside / report.step));
   return text;
 }
 
-Json to_json(const SaveBenchReport& report) {
-  return Json::Object{{"shape", report.shape.name}, {"ranks", report.ranks},
-                      {"zero", report.zero},        {"bytes", static_cast<std::int64_t>(report.bytes)},
-                      {"save_s", report.save},      {"raw_s", report.raw},
-                      {"raw_ratio", report.ratio},  {"beside_s", report.beside},
-                      {"waited_s", report.waited},  {"waited_share", report.waited_share},
-                      {"step_s", report.step},      {"step_beside_s", report.step_beside}};
+Json to_json(const CheckpointReport& report) {
+  return Json::Object{{"shape", report.shape.name},
+                      {"ranks", report.ranks},
+                      {"zero", report.zero},
+                      {"bytes", static_cast<std::int64_t>(report.bytes)},
+                      {"save_s", report.save},
+                      {"raw_s", report.raw},
+                      {"raw_ratio", report.ratio},
+                      {"load_s", report.load},
+                      {"raw_read_s", report.raw_read},
+                      {"load_ratio", report.load_ratio},
+                      {"beside_s", report.beside},
+                      {"waited_s", report.waited},
+                      {"waited_share", report.waited_share},
+                      {"step_s", report.step},
+                      {"step_beside_s", report.step_beside}};
 }
 
 }  // namespace lockstep::lab

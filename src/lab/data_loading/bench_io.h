@@ -1,0 +1,47 @@
+#pragma once
+
+// How fast ranks get their batches from a file, each way that data.io knows, beside the same bytes read without any of its care.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "comm/communicator.h"
+#include "io/file.h"
+
+namespace lockstep::lab {
+
+struct IoBenchOptions {
+  io::Path folder = ".";               ///< on the file system that is measured; a file of its own in it comes and goes
+  std::int64_t bytes = 256LL << 20;    ///< of the file
+  std::int64_t samples = 8;            ///< of a rank's batch
+  std::int64_t positions = 1024;       ///< of a sample
+  std::vector<std::string> ways = {};  ///< files, readers, mpi: as data.io
+  int readers = 1;                     ///< of readers
+  int workers = 1;                     ///< data.workers; mpi has none
+  int rounds = 3;
+};
+
+struct IoRow {
+  std::string way;
+  int ranks = 1;
+  std::int64_t bytes = 0;            ///< of tokens, that all ranks got
+  std::vector<double> seconds, raw;  ///< of the slowest rank, by round
+
+  double rate() const;   ///< GB/s, the median of rounds
+  double share() const;  ///< of raw's rate in the same round, the median
+};
+
+/// Everything that is wrong with the options for so many ranks.
+std::vector<Problem> check(const IoBenchOptions& options, int ranks);
+
+/// Reads windows that do not overlap, in the order of data.order=partition, once through the file. Nothing of it is cached
+/// before. A row a way, the same on every rank. Collective. `mpi` wants ranks that are MPI processes. Throws UserError as check()
+/// says.
+std::vector<IoRow> bench_io(const IoBenchOptions& options, comm::Communicator& world);
+std::string to_text(const IoBenchOptions& options, const std::vector<IoRow>& rows);
+Json to_json(const IoBenchOptions& options, const std::vector<IoRow>& rows);
+
+}  // namespace lockstep::lab

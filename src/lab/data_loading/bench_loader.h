@@ -1,0 +1,45 @@
+#pragma once
+
+// What threads of the data loader are worth, as ml-engineering's benchmark of DataLoader counts it: a run over so many items,
+// each of which takes a while to make, in batches that a computation follows; seconds of the run less those of the computations.
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/json.h"
+
+namespace lockstep::lab {
+
+struct LoaderBenchOptions {
+  std::vector<int> workers = {0, 1, 2, 3, 4};
+  std::int64_t items = 200, batch = 20;
+  double item_seconds = 0.005, compute_seconds = 0.04;  ///< the latter of a batch; either passes without work
+  int rounds = 5;                                       ///< each measures every number of workers once
+  std::int64_t positions = 1024;                        ///< tokens of an item
+  std::function<void()> progress = {};                  ///< after each measurement; may be empty
+
+  std::int64_t batches() const { return items / batch; }
+};
+
+struct LoaderRow {
+  int workers = 0;
+  std::vector<double> seconds;  ///< of a run, less its computations; by round
+  std::vector<double> waited;   ///< of a run, in the loader's next(); by round
+
+  double median() const;
+};
+
+/// The least seconds that `workers` leave beside the computations: they share the making of items, which goes on meanwhile.
+double least_loading_seconds(const LoaderBenchOptions& options, int workers);
+
+/// Everything that is wrong with the options.
+std::vector<Problem> check(const LoaderBenchOptions& options);
+
+std::vector<LoaderRow> bench_loader(const LoaderBenchOptions& options);
+std::string to_text(const LoaderBenchOptions& options, const std::vector<LoaderRow>& rows);
+Json to_json(const LoaderBenchOptions& options, const std::vector<LoaderRow>& rows);
+
+}  // namespace lockstep::lab
