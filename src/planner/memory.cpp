@@ -8,6 +8,8 @@
 namespace lockstep::planner {
 namespace {
 
+bool is_f32(const Work& work) { return work.system.element_bytes == 4; }
+
 /// Micro-batches of which a rank of the pipeline keeps activations, in units of its whole share of the model.
 double kept_microbatches(const layout::ParallelPlan& plan) {
   const double all = plan.microbatches, ranks = plan.pp;
@@ -45,7 +47,7 @@ double kept_bytes(const Work& work, const Candidate& candidate) {
     if (plan.recompute.kind == layout::Recompute::Kind::none)
       elements += static_cast<double>((model.gated ? 2 : 1) * model.ffn_width) / plan.tp;
   }
-  return 2 * rows * elements * first_rank(work, plan).blocks * kept_microbatches(plan);
+  return work.system.element_bytes * rows * elements * first_rank(work, plan).blocks * kept_microbatches(plan);
 }
 
 double state_bytes(const Work& work, const layout::ParallelPlan& plan) {
@@ -57,7 +59,8 @@ double state_bytes(const Work& work, const layout::ParallelPlan& plan) {
   layout::Placement gradients = plan.gradients;
   if (plan.microbatches > 1) gradients.cut = layout::CutOver::none;  // their sum is reduced once
   gradients.tier = plan.optimizer.tier;
-  return part(plan.parameters, 2) + part(gradients, 4) + part(plan.optimizer, 12);
+  const double moments = 8, masters = is_f32(work) ? 0 : 4;
+  return part(plan.parameters, work.system.element_bytes) + part(gradients, 4) + part(plan.optimizer, moments + masters);
 }
 
 }  // namespace
@@ -65,7 +68,7 @@ double state_bytes(const Work& work, const layout::ParallelPlan& plan) {
 Ledger declared_memory(const Work& work, const Candidate& candidate, const layout::Coordinates& at) {
   train::EngineConfig config;
   config.model = work.model;
-  config.weights.type = DType::bf16;
+  config.weights.type = is_f32(work) ? DType::f32 : DType::bf16;
   config.samples = candidate.samples;
   config.positions = work.positions;
   config.plan = candidate.plan;

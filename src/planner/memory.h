@@ -8,7 +8,7 @@
 
 namespace lockstep::planner {
 
-/// What the engine of the rank declares (train/memory/rank_memory), with bf16 weights and AdamW on fp32 master copies.
+/// What the engine of the rank declares (train/memory/rank_memory), with AdamW, for bf16 weights on fp32 master copies.
 Ledger declared_memory(const Work& work, const Candidate& candidate, const layout::Coordinates& at);
 
 /// Of the device of the rank that takes most: the first or the last stage's.

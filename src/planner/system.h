@@ -23,8 +23,10 @@ struct System {
   bool scatters_messages = false;
 };
 
-/// This program.
+/// This program, in bf16.
 inline constexpr System own_system{};
+/// This program, with weights and activations of f32.
+inline constexpr System own_f32_system{.element_bytes = 4, .update_bytes = 28};
 /// Megatron-LM as the papers of 2021 and 2022 measured it, and the DeepSpeed of that time.
 inline constexpr System megatron{.tiled_attention = false,
                                  .selective_feed_forward = false,

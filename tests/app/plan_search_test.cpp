@@ -35,6 +35,23 @@ TEST(PlanSearch, NamesTheFastestWhyOthersLoseAndHowToRunIt) {
   EXPECT_EQ(config.model.n_embd, 1600);
 }
 
+TEST(PlanSearch, WeightsOfFp32TakeLongerAndTwiceTheBytes) {
+  const TempFolder folder;
+  const std::string recipe = (folder / "w.toml").string();
+  const auto best = [&](const std::string& type) {
+    const std::vector<std::string> words{"--machine", "a100",  "--nodes", "2",      "--model", "gpt2_xl", "--global-batch",
+                                         "64",        "--out", recipe,    "--json", "--dtype", type};
+    return Json::parse(printed(words)).at("best").array().at(0);
+  };
+  const Json bf16 = best("bf16"), fp32 = best("fp32");
+  EXPECT_GT(fp32.at("step_seconds").number(), 1.5 * bf16.at("step_seconds").number());
+  EXPECT_EQ(settings::resolve({.files = {recipe}, .overrides = {}}).config.train.dtype, "fp32");
+  EXPECT_NE(printed({"--machine", "a100", "--model", "gpt2", "--global-batch", "64", "--dtype", "fp32"}).find(" a step, fp32\n"),
+            std::string::npos);
+  EXPECT_NE(refusal({"--machine", "a100", "--model", "gpt2", "--dtype", "fp8"}).find("--dtype fp8: must be bf16 or fp32"),
+            std::string::npos);
+}
+
 TEST(PlanSearch, JsonHasTheSameAnswer) {
   const Json answer = Json::parse(printed({"--model", "gpt2", "--machine", "h100", "--global-batch", "32", "--json"}));
   EXPECT_EQ(answer.at("ranks").integer(), 8);

@@ -12,16 +12,6 @@
 namespace lockstep::app {
 namespace {
 
-planner::System system_of(const RunConfig& config) {
-  planner::System system = planner::own_system;
-  system.hides_reductions = config.parallel.overlap;
-  if (dtype_of(config) == DType::f32) {
-    system.element_bytes = 4;
-    system.update_bytes = 28;  // weight, gradient and moments read, all but the gradient written
-  }
-  return system;
-}
-
 std::int64_t kernel_bytes(const MeasuredRun& run) {
   const auto runtime = open_runtime({}, {.threads = static_cast<int>(run.resources.threads)});
   const auto stream = runtime->make_stream();
@@ -69,6 +59,12 @@ std::vector<ComparedFigure> compared_seconds(const StepSeconds& measured, const 
 }
 
 }  // namespace
+
+planner::System system_of(const RunConfig& config) {
+  planner::System system = dtype_of(config) == DType::f32 ? planner::own_f32_system : planner::own_system;
+  system.hides_reductions = config.parallel.overlap;
+  return system;
+}
 
 RunComparison compare(const MeasuredRun& run, const planner::Machine& machine) {
   const planner::Work work(model_config(run.config, run.resources.vocabulary), run.config.model.block_size, machine,

@@ -8,6 +8,7 @@
 
 #include "app/plan/measured_run.h"
 #include "planner/machine.h"
+#include "planner/system.h"
 
 namespace lockstep::app {
 
@@ -23,6 +24,9 @@ struct RunComparison {
   std::vector<ComparedFigure> memory;   ///< bytes of rank 0's training by kind; last, all of it
   std::vector<ComparedFigure> seconds;  ///< parts of a step on rank 0; last, all of it
 };
+
+/// This program, as the run's settings have it.
+planner::System system_of(const RunConfig& config);
 
 /// `machine`: of as many ranks as the run had. Memory is what the engine declares for the layout; time is the planner's, rank 0's
 /// passes with what they wait for. Throws UserError where these ranks cannot have the run's layout.

@@ -23,7 +23,7 @@ namespace {
 using planner::Found;
 
 struct Options {
-  std::string machine, model, out;
+  std::string machine, model, out, dtype = "bf16";
   std::int64_t nodes = 0, positions = 0, batch = 1024, top = 10;
   double tokens = 0, price = 0;
   bool json = false;
@@ -39,6 +39,7 @@ bool parse(const Arguments& arguments, Options& options) {
   line.option("--model", options.model, "NAME|FILE", "preset, recipe.toml, published model's folder or config.json");
   line.option("--seq", options.positions, "T", "positions of a sample; 0: as many as the model's context has");
   line.option("--global-batch", options.batch, "B", "samples of a step, over all ranks");
+  line.option("--dtype", options.dtype, "TYPE", "of weights and activations: bf16 or fp32");
   line.option("--top", options.top, "N", "layouts that are shown");
   line.option("--out", options.out, "F.toml", "the fastest as a recipe for lockstep train --config");
   line.option("--tokens", options.tokens, "N", "days for so many tokens; 0: left out");
@@ -77,12 +78,15 @@ Asked asked(const Options& options) {
     problems.push_back({fmt::format("--tokens {}: must be 0 or above", options.tokens), "--tokens 300e9"});
   if (!(options.price >= 0 && options.price < 1e30))
     problems.push_back({fmt::format("--price {}: must be 0 or above", options.price), "--price 2.5"});
+  if (options.dtype != "bf16" && options.dtype != "fp32")
+    problems.push_back({fmt::format("--dtype {}: must be bf16 or fp32", options.dtype), "--dtype bf16"});
   planner::Machine machine;
   NamedModel model;
   collect([&] { machine = named_machine(options.machine, std::max<std::int64_t>(0, options.nodes)); });
   collect([&] { model = named_model(options.model, std::max<std::int64_t>(0, options.positions)); });
   if (!problems.empty()) throw UserError(std::move(problems));
-  planner::Work work(model.model(), model.config.model.block_size, machine);
+  planner::Work work(model.model(), model.config.model.block_size, machine,
+                     options.dtype == "fp32" ? planner::own_f32_system : planner::own_system);
   return {{.work = std::move(work), .global_batch = options.batch}, std::move(model)};
 }
 
@@ -119,9 +123,9 @@ Use use_of(const planner::SearchQuestion& question, const Found& found) {
 double waiting(const planner::StepTime& time) { return time.tensor + time.messages + time.gather + time.replicas; }
 
 /// The settings, without their groups.
-std::string layout_text(const Found& found) {
+std::string layout_text(const planner::Work& work, const Found& found) {
   std::string text;
-  for (const std::string& setting : settings_of(found.candidate)) {
+  for (const std::string& setting : settings_of(work, found.candidate)) {
     if (!setting.starts_with("train.")) text += setting.substr(setting.find('.') + 1) + " ";
   }
   text.pop_back();
@@ -137,7 +141,7 @@ void print_best(const planner::SearchQuestion& question, const planner::SearchRe
     const double total = found.time.total();
     fmt::print("{:>3} {:>9} {:>4.1f} % {:>4.1f} % {:>7.0f} {:>10} {:>6.1f} % {:>6.1f} %  {}\n", ++number, format_seconds(total),
                100 * use.mfu, 100 * use.hfu, use.tflops, format_bytes(static_cast<std::uint64_t>(found.memory.bytes)),
-               100 * waiting(found.time) / total, 100 * found.time.bubble / total, layout_text(found));
+               100 * waiting(found.time) / total, 100 * found.time.bubble / total, layout_text(question.work, found));
   }
 }
 
@@ -172,9 +176,10 @@ void print_duration(const planner::SearchQuestion& question, const Options& opti
 }
 
 Json json_of(const planner::SearchQuestion& question, const Found& found) {
+  const planner::Work& work = question.work;
   const Use use = use_of(question, found);
   Json::Array words;
-  for (const std::string& setting : settings_of(found.candidate)) words.emplace_back(setting);
+  for (const std::string& setting : settings_of(work, found.candidate)) words.emplace_back(setting);
   const planner::StepTime& time = found.time;
   return Json::Object{{"step_seconds", time.total()},
                       {"compute", time.compute},
@@ -222,14 +227,14 @@ int plan_search(const Arguments& arguments) {
   const planner::SearchResult result = planner::search(asked.question, static_cast<int>(options.top));
   if (result.best.empty()) refuse(asked.question, result);
   const Found& winner = result.best.front();
-  if (!options.out.empty()) io::replace_file(options.out, recipe_of(asked.model, winner.candidate));
+  if (!options.out.empty()) io::replace_file(options.out, recipe_of(asked.model, work, winner.candidate));
   if (options.json) {
     print_json(asked, result, options.out);
     return 0;
   }
-  fmt::print("{} ({} parameters) on {}: {} x {} devices; {} samples of {} tokens a step, bf16\n{} layouts looked at\n\n",
+  fmt::print("{} ({} parameters) on {}: {} x {} devices; {} samples of {} tokens a step, {}\n{} layouts looked at\n\n",
              asked.model.name, format_si(work.parameters), work.machine.name, work.machine.nodes, work.machine.devices,
-             format_count(asked.question.global_batch), format_count(work.positions), format_count(result.legal));
+             format_count(asked.question.global_batch), format_count(work.positions), options.dtype, format_count(result.legal));
   print_best(asked.question, result);
   print_families(result);
   print_verdict(winner);

@@ -7,6 +7,7 @@
 #include "app/command_line.h"
 #include "app/plan/machine_file.h"
 #include "app/plan/named_model.h"
+#include "app/plan/predicted_run.h"
 #include "app/plan/questions.h"
 #include "app/plan/recipe_layout.h"
 #include "base/checked.h"
@@ -28,7 +29,7 @@ bool parse(const Arguments& arguments, Options& options) {
   CommandLine line(
       "plan",
       "A recipe's step on a machine, without either: passes of every rank of the pipeline, and how memory goes up and "
-      "down. Weights are taken for bf16.");
+      "down.");
   line.option("--simulate", options.recipe, "F.toml", "recipe, as lockstep train --config takes it");
   line.option("--machine", options.machine, "NAME|FILE", "a100, h100, h200, b200, or machine.toml");
   line.option("--nodes", options.nodes, "N", "of the machine; 0: as many as the recipe's degrees need");
@@ -70,7 +71,7 @@ int plan_simulate(const Arguments& arguments) {
   const NamedModel recipe = named_model(options.recipe, 0);
   planner::Machine machine = named_machine(options.machine, options.nodes);
   if (options.nodes == 0) fit_machine(machine, recipe.config);
-  const planner::Work work(recipe.model(), recipe.config.model.block_size, machine);
+  const planner::Work work(recipe.model(), recipe.config.model.block_size, machine, system_of(recipe.config));
   const planner::Candidate candidate = candidate_of(recipe.config, work);
   const planner::SimulatedStep step = simulate_step(work, candidate);
   fmt::print("{} on {}: {} x {} devices, {}\n", options.recipe, machine.name, machine.nodes, machine.devices,

@@ -15,9 +15,9 @@ std::string_view place_of(layout::Tier tier) {
 
 }  // namespace
 
-std::vector<std::string> settings_of(const planner::Candidate& candidate) {
+std::vector<std::string> settings_of(const planner::Work& work, const planner::Candidate& candidate) {
   const layout::ParallelPlan& plan = candidate.plan;
-  std::vector<std::string> settings{"train.dtype=bf16",
+  std::vector<std::string> settings{work.system.element_bytes == 4 ? "train.dtype=fp32" : "train.dtype=bf16",
                                     fmt::format("model.batch_size={}", candidate.samples),
                                     fmt::format("optimizer.gas={}", plan.microbatches),
                                     fmt::format("parallel.dp={}", plan.dp),
@@ -45,12 +45,12 @@ std::string command_of(const NamedModel& model, const planner::Work& work, const
   if (!recipe.empty()) return fmt::format("{} --config {}", launch, recipe);
   if (model.setting.empty()) return fmt::format("{} --config F.toml, which --out F.toml writes", launch);
   return fmt::format("{} {} model.block_size={} {}", launch, model.setting, work.positions,
-                     fmt::join(settings_of(candidate), " "));
+                     fmt::join(settings_of(work, candidate), " "));
 }
 
-std::string recipe_of(const NamedModel& model, const planner::Candidate& candidate) {
+std::string recipe_of(const NamedModel& model, const planner::Work& work, const planner::Candidate& candidate) {
   RunConfig config = model.config;
-  for (const std::string& setting : settings_of(candidate)) {
+  for (const std::string& setting : settings_of(work, candidate)) {
     const std::size_t equals = setting.find('=');
     const settings::Key* key = settings::find_key(setting.substr(0, equals));
     ensure(key != nullptr, "what the planner sets is a setting");

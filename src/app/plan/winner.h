@@ -11,11 +11,11 @@
 namespace lockstep::app {
 
 /// group.key=value, for what differs from one rank that has everything.
-std::vector<std::string> settings_of(const planner::Candidate& candidate);
+std::vector<std::string> settings_of(const planner::Work& work, const planner::Candidate& candidate);
 /// The whole command, by `recipe`, or where that is empty and the model has a name, without one.
 std::string command_of(const NamedModel& model, const planner::Work& work, const planner::Candidate& candidate,
                        const std::string& recipe);
 /// A recipe that train --config takes.
-std::string recipe_of(const NamedModel& model, const planner::Candidate& candidate);
+std::string recipe_of(const NamedModel& model, const planner::Work& work, const planner::Candidate& candidate);
 
 }  // namespace lockstep::app
