@@ -22,9 +22,9 @@ std::optional<double> amount_from(const std::string& text) {
   return std::nullopt;
 }
 
-class Reader {
+class WordReader {
  public:
-  explicit Reader(const std::vector<std::string>& words) : words_(words) {}
+  explicit WordReader(const std::vector<std::string>& words) : words_(words) {}
 
   planner::AdviceQuestion read() {
     planner::AdviceQuestion question;
@@ -103,7 +103,7 @@ int plan_advise(const Arguments& arguments) {
       "example:\n  lockstep plan --advise params=7.5e9 largest_layer=400MB activations=10GB device_memory=80GB devices=8 nodes=1 "
       "intra=fast inter=slow");
   if (!line.parse(arguments)) return 0;
-  const planner::Advice advice = planner::advise(Reader(words).read());
+  const planner::Advice advice = planner::advise(WordReader(words).read());
   fmt::print("{}, {}:\n  {}\nbecause {}\nsettings to begin with: {}\n", advice.setting, advice.condition, advice.answer,
              advice.reason, advice.settings);
   for (const std::string& rule : advice.besides) fmt::print("also: {}\n", rule);

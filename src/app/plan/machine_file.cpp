@@ -49,9 +49,9 @@ const std::array<MachineKey, 17>& keys() {
   return all;
 }
 
-class Reader {
+class MachineReader {
  public:
-  explicit Reader(const std::string& path) : path_(path) {}
+  explicit MachineReader(const std::string& path) : path_(path) {}
 
   Machine read() {
     const toml::table file = parsed();
@@ -133,7 +133,7 @@ Machine named_machine(const std::string& name, std::int64_t nodes) {
         name.empty() ? "--machine NAME|FILE is missing" : fmt::format("--machine {}: neither a preset nor a file", name),
         names + "or a machine.toml");
   }
-  Machine machine = preset != nullptr ? *preset : Reader(name).read();
+  Machine machine = preset != nullptr ? *preset : MachineReader(name).read();
   if (nodes == 0) return machine;
   machine.nodes = nodes;
   if (std::vector<Problem> problems = check(machine); !problems.empty()) throw UserError(std::move(problems));
