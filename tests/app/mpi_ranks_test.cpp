@@ -14,38 +14,16 @@
 #include <vector>
 
 #include "app/launch/job.h"
+#include "app/mpi_command.h"
 #include "app/program.h"
-#include "app/train_command.h"
 #include "base/json.h"
 #include "checkpoint/find.h"
-#include "support/mpi_job.h"
 
 namespace lockstep::app {
 namespace {
 
-class MpiRanks : public TrainCommand {
+class MpiRanks : public MpiCommand {
  protected:
-  void SetUp() override {
-    if (!test::has_mpirun()) GTEST_SKIP() << "mpirun is not installed (Debian: openmpi-bin)";
-    // Open MPI keeps memory until its process ends: under AddressSanitizer that is no leak of ours.
-    setenv("ASAN_OPTIONS", "detect_leaks=0", 1);
-    TrainCommand::SetUp();
-  }
-  static std::string text_of(std::vector<std::string> words) {
-    words.insert(words.begin(), program());
-    return launch::shell_text(words);
-  }
-  // The words on two ranks with a thread each.
-  std::vector<std::string> on_two(const std::string& run, std::vector<std::string> more = {}) const {
-    more.emplace_back("train.threads=1");
-    return words(run, more);
-  }
-  /// On two ranks, each in a working folder of its own, `folder_`/0 and /1.
-  test::JobOutcome run_apart(const std::vector<std::string>& words) const {
-    for (const char* rank : {"0", "1"}) std::filesystem::create_directories(folder_ / rank);
-    const std::string enter = "sh -c 'cd \"$0/$OMPI_COMM_WORLD_RANK\" && exec \"$@\"' " + folder_.path().string() + " ";
-    return test::run_job(2, enter + text_of(words));
-  }
   /// A run of some seconds: 20 steps, a checkpoint every fifth.
   std::vector<std::string> long_run(const std::string& run) const {
     return on_two(run, {"model.n_embd=192", "model.block_size=48", "model.batch_size=24", "train.max_iters=20",
@@ -190,35 +168,6 @@ TEST_F(MpiRanks, LearnWhatThreadsLearn) {
     const std::string path = std::string("/checkpoints/step_8/") + name;
     EXPECT_TRUE(file("threads" + path) == file("processes" + path)) << name;
   }
-}
-
-TEST_F(MpiRanks, ThatSeeDifferentRunFoldersAreToldBeforeTheyTrain) {
-  std::vector<std::string> ranks = on_two("run", {"comm.timeout=4"});
-  std::ranges::replace(ranks, "log.dir=" + (folder_ / "run").string(), std::string("log.dir=run"));
-  const test::JobOutcome outcome = run_apart(ranks);
-  EXPECT_EQ(outcome.code, 2) << outcome.output;
-  EXPECT_NE(outcome.output.find("rank 1: run: on "), std::string::npos) << outcome.output;
-  EXPECT_NE(outcome.output.find("not the folder that rank 0 writes into"), std::string::npos) << outcome.output;
-  EXPECT_NE(outcome.output.find("log.dir="), std::string::npos) << outcome.output;
-  EXPECT_FALSE(std::filesystem::exists(folder_ / "0" / "run")) << "nothing is left";
-  EXPECT_FALSE(std::filesystem::exists(folder_ / "1" / "run"));
-}
-
-// Only the first has the text in its working folder.
-TEST_F(MpiRanks, OnlyReadersOpenTheText) {
-  const std::vector<std::string> more{"data.io=readers", "train.eval_interval=4", "model.dropout=0.1"};
-  std::vector<std::string> threads = on_two("all_see_it", more);
-  threads.insert(threads.end(), {"--ranks", "2"});
-  ASSERT_EQ(lockstep(threads).code, 0);
-  std::vector<std::string> ranks = on_two("one_sees_it", more);
-  std::ranges::replace(ranks, "data.dir=" + (folder_ / "data").string(), std::string("data.dir=here"));
-  std::filesystem::create_directory(folder_ / "0");
-  std::filesystem::create_symlink(folder_ / "data", folder_ / "0" / "here");
-  const test::JobOutcome outcome = run_apart(ranks);
-  ASSERT_EQ(outcome.code, 0) << outcome.output;
-  EXPECT_EQ(losses("one_sees_it"), losses("all_see_it"));
-  EXPECT_TRUE(file("one_sees_it/checkpoints/step_8/model.safetensors") ==
-              file("all_see_it/checkpoints/step_8/model.safetensors"));
 }
 
 TEST_F(MpiRanks, LearnWhatThreadsLearnInBf16) {

@@ -19,11 +19,8 @@
 #include <random>
 #include <thread>
 
-#include "app/launch/job.h"
-#include "app/program.h"
-#include "app/train_command.h"
+#include "app/mpi_command.h"
 #include "base/timer.h"
-#include "support/mpi_job.h"
 
 namespace lockstep::app {
 namespace {
@@ -76,14 +73,8 @@ struct Scenario {
   std::chrono::milliseconds delay, length;
 };
 
-class Scenarios : public TrainCommand {
+class Scenarios : public MpiCommand {
  protected:
-  void SetUp() override {
-    if (!test::has_mpirun()) GTEST_SKIP() << "mpirun is not installed (Debian: openmpi-bin)";
-    setenv("ASAN_OPTIONS", "detect_leaks=0", 1);  // Open MPI keeps memory until its process ends
-    TrainCommand::SetUp();
-  }
-
   std::vector<std::string> words_of(const Scenario& scenario, const std::string& run) const {
     std::vector<std::string> more{"model.n_embd=64",
                                   "model.block_size=32",

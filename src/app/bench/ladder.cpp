@@ -1,5 +1,7 @@
 // `lockstep bench ladder`: what each optimisation is worth.
 
+#include "lab/ladder/ladder.h"
+
 #include <fmt/format.h>
 
 #include <string>
@@ -13,7 +15,6 @@
 #include "base/terminal.h"
 #include "comm/mpi/mpi_job.h"
 #include "device/topology.h"
-#include "lab/ladder/ladder.h"
 #include "lab/ladder/product_share.h"
 #include "lab/step/bench_step.h"
 

@@ -1,5 +1,7 @@
 // `lockstep bench scaling`: training steps on one rank, two, four, ...
 
+#include "lab/scaling.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -13,7 +15,6 @@
 #include "base/error.h"
 #include "base/terminal.h"
 #include "device/topology.h"
-#include "lab/scaling.h"
 #include "lab/step/bench_step.h"
 
 namespace lockstep::app {

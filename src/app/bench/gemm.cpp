@@ -1,7 +1,5 @@
 // `lockstep bench gemm`: how fast products are, which shapes are fast, and which of a model's are not.
 
-#include "lab/bench_gemm.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -17,6 +15,7 @@
 #include "base/error.h"
 #include "base/number_text.h"
 #include "base/terminal.h"
+#include "lab/bench_gemm.h"
 #include "lab/mamf.h"
 #include "lab/swiglu_widths.h"
 #include "planner/product_advice.h"
