@@ -54,11 +54,12 @@ Corpus open_corpus(const io::Path& folder, std::optional<std::int64_t> vocabular
 
 std::string tell_corpus(const io::Path& folder, const Corpus& corpus) {
   const TokenFormat& format = corpus.train.format();
+  const std::optional<TokenDescription> description = read_description(folder);
   return Json(Json::Object{{"token_bytes", format.token_bytes},
                            {"vocabulary", format.vocabulary},
                            {"train", told_file(corpus.train, corpus.train_text_bytes)},
                            {"val", told_file(corpus.val, corpus.val_text_bytes)},
-                           {"description", is_prepared(folder) ? description_text(folder / description_file) : ""}})
+                           {"description", description ? to_json(*description) : Json()}})
       .dump();
 }
 
@@ -66,13 +67,13 @@ Corpus told_corpus(const io::Path& folder, const std::string& told) {
   const Json json = Json::parse(told);
   const TokenFormat format{.token_bytes = static_cast<int>(json.at("token_bytes").integer()),
                            .vocabulary = json.at("vocabulary").integer()};
-  const std::string description = json.at("description").string();
+  const Json& description = json.at("description");
   const Json &train = json.at("train"), &val = json.at("val");
   return {.train = file_of(train, format),
           .val = file_of(val, format),
-          .tokenizer = description.empty()
+          .tokenizer = description.is_null()
                            ? nullptr
-                           : make_tokenizer(parse_description(description, (folder / description_file).string()).tokenizer),
+                           : make_tokenizer(description_from_json(description, (folder / description_file).string()).tokenizer),
           .train_text_bytes = train.at("text_bytes").integer(),
           .val_text_bytes = val.at("text_bytes").integer()};
 }
