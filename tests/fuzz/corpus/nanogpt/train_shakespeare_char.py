@@ -1,0 +1,19 @@
+# a miniature model of characters
+out_dir = 'out-shakespeare-char'
+eval_interval = 250  # often
+log_interval = 10
+always_save_checkpoint = False
+wandb_log = False
+dataset = "shakespeare_char"
+gradient_accumulation_steps = 5 * 8
+batch_size = 64
+block_size = 256
+n_layer = 6
+n_head = 6
+n_embd = 384
+dropout = 0.2
+learning_rate = 1e-3
+max_iters = 5000
+beta2 = 0.99
+device = 'cpu'
+compile = False
