@@ -140,14 +140,18 @@ TEST_F(NanoGptSettings, LinesThatAreNoneNameThemselves) {
       "block_size = 4 * x\n"
       "n_layer = 9999999999 * 9999999999\n"
       "n_head == 3\n"
-      "dataset = 'a\\n'\n");
+      "dataset = 'a\\n'\n"
+      "out_dir = '\xff'\n");
   const Words found = problems({file});
   const auto has = [&](const std::string& text) {
     return std::any_of(found.begin(), found.end(), [&](const std::string& one) { return one.starts_with(file + ":" + text); });
   };
   const std::string rule =
       ": a line must be NAME = LITERAL: a number, True, False, None, a text in quotes or a product of integers";
-  EXPECT_EQ(found.size(), 12U);
+  EXPECT_EQ(found.size(), 13U);
+  EXPECT_TRUE(std::any_of(found.begin(), found.end(), [](const std::string& one) {
+    return one.ends_with(": byte 11 of the line is not UTF-8 -> save the file in UTF-8");
+  }));
   EXPECT_TRUE(has("1: 'import time'" + rule + " -> write the value out, or leave the line out: no Python is run"));
   EXPECT_TRUE(has("2: 'wandb_run_name = 'ft-' + str(time.time())'" + rule));
   EXPECT_TRUE(has("3: 'batch_size = 3'" + rule));

@@ -62,14 +62,6 @@ TEST(Resolve, ValuesOfEveryType) {
   EXPECT_EQ(config.model.qkv_bias, true);
 }
 
-TEST(Resolve, TextsAreUtf8AsRecipesAre) {
-  EXPECT_EQ(problems({"log.dir=runs/\xff"}),
-            std::vector<std::string>{
-                "log.dir: byte 5 of its text is not UTF-8, as a recipe must be -> write it in UTF-8, or rename the "
-                "file or folder that it names"});
-  EXPECT_EQ(resolved({"log.dir=runs/\u00e9"}).log.dir, "runs/\u00e9");
-}
-
 TEST(Resolve, ALaterSettingWinsAndBundlesComeFirst) {
   EXPECT_EQ(resolved({"train.max_iters=200", "train.max_iters=300"}).train.max_iters, 300);
   const RunConfig config = resolved({"model.n_layer=2", "model=gpt2_xl", "model=shakespeare"});

@@ -7,7 +7,6 @@
 
 #include "app/settings/keys.h"
 #include "base/number_text.h"
-#include "data/utf8.h"
 
 namespace lockstep::settings {
 namespace {
@@ -88,11 +87,6 @@ std::optional<Problem> assign(app::RunConfig& config, const Key& key, const Json
   if (key.nullable && value.is_string() && value.string() == "null") value = nullptr;  // TOML has no null
   if (key.rule.named != nullptr && value.is_string()) {
     if (Json meant = key.rule.named(value.string()); !meant.is_null()) value = std::move(meant);
-  }
-  if (value.is_string()) {
-    if (const std::size_t at = data::invalid_utf8_at(value.string()); at != std::string::npos)
-      return Problem{fmt::format("{}: byte {} of its text is not UTF-8, as a recipe must be", key.name, at),
-                     "write it in UTF-8, or rename the file or folder that it names"};
   }
   const bool absent = value.is_null() && key.nullable;
   if (absent || (has_type(value, key.type) && obeys(value, key.rule))) {
