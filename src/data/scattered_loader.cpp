@@ -8,6 +8,13 @@
 #include "base/timer.h"
 
 namespace lockstep::data {
+namespace {
+
+std::int64_t taught(const Batch& batch) {
+  return std::ranges::count_if(elements<std::int32_t>(batch.targets), [](std::int32_t id) { return id >= 0; });
+}
+
+}  // namespace
 
 ScatteredLoader::ScatteredLoader(const TokenFile& file, const Sampler& sampler, const LoaderShape& shape,
                                  comm::Communicator& group, int workers)
@@ -68,14 +75,6 @@ void ScatteredLoader::bring() {
   slot.coming_tokens = group_.host().scatter(slot.tokens, all_tokens_, 0);
   slot.coming_targets = group_.host().scatter(slot.targets, all_targets_, 0);
 }
-
-namespace {
-
-std::int64_t taught(const Batch& batch) {
-  return std::ranges::count_if(elements<std::int32_t>(batch.targets), [](std::int32_t id) { return id >= 0; });
-}
-
-}  // namespace
 
 StepBatches ScatteredLoader::next() {
   const ScopedTime waited(waited_);

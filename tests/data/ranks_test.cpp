@@ -205,6 +205,21 @@ std::vector<Read> windows_on(comm::Communicator& world, int readers, const Token
   return reads;
 }
 
+using ReadOn = std::vector<Read>(comm::Communicator& world, int readers, const TokenFile& file);
+/// Four ranks get `each` micro-batches, the same ones whether each reads for itself or 1, 2 or 4 read for all.
+void expect_the_same_with_readers(ReadOn& read, const TokenFile& file, std::size_t each) {
+  std::vector<std::vector<Read>> expected(4);
+  for (const int readers : {0, 1, 2, 4}) {
+    std::vector<std::vector<Read>> found(4);
+    comm::run_ranks(4, {.timeout = 60}, [&](comm::Communicator& world) {
+      found[static_cast<std::size_t>(world.rank())] = read(world, readers, file);
+    });
+    if (readers == 0) expected = found;
+    EXPECT_EQ(found[3].size(), each);
+    EXPECT_TRUE(found == expected) << readers;
+  }
+}
+
 TEST(RanksOfData, ReadersScatterWindowsThatTheOthersDoNotOpen) {
   const Folder folder;
   TokenFile file(folder.write_ids("val.bin", counting(4000, 40000)), format);
@@ -213,16 +228,7 @@ TEST(RanksOfData, ReadersScatterWindowsThatTheOthersDoNotOpen) {
   const std::string mask_path = folder.write("val.mask.bin", mask);
   for (const bool masked : {false, true}) {
     if (masked) file.set_mask(mask_path, std::make_unique<io::MappedFile>(mask_path));
-    std::vector<std::vector<Read>> expected(4);
-    for (const int readers : {0, 1, 2, 4}) {
-      std::vector<std::vector<Read>> found(4);
-      comm::run_ranks(4, {.timeout = 60}, [&](comm::Communicator& world) {
-        found[static_cast<std::size_t>(world.rank())] = windows_on(world, readers, file);
-      });
-      if (readers == 0) expected = found;
-      EXPECT_EQ(found[3].size(), 2U);
-      EXPECT_TRUE(found == expected) << readers;
-    }
+    expect_the_same_with_readers(windows_on, file, 2);
   }
 }
 
@@ -234,15 +240,7 @@ TEST(RanksOfData, ReadersScatterWhatTheOthersWouldHaveRead) {
   const std::string mask_path = folder.write("train.mask.bin", mask);
   for (const bool masked : {false, true}) {
     if (masked) file.set_mask(mask_path, std::make_unique<io::MappedFile>(mask_path));
-    std::vector<std::vector<Read>> expected(4);
-    for (const int readers : {0, 1, 2, 4}) {
-      std::vector<std::vector<Read>> found(4);
-      comm::run_ranks(4, {.timeout = 60}, [&](comm::Communicator& world) {
-        found[static_cast<std::size_t>(world.rank())] = read_on(world, readers, file);
-      });
-      if (readers == 0) expected = found;
-      EXPECT_TRUE(found == expected) << readers;
-    }
+    expect_the_same_with_readers(read_on, file, 12);
   }
 }
 

@@ -2,7 +2,8 @@
 
 // One operation of all ranks on buffers of its own: filled with values that every rank can work out, run, and checked. What is
 // timed or shown as correct has been checked by this. `send`: every rank sends its buffer to the next one while it receives that
-// of the one before (alone, it does nothing). `barrier` has no buffers: it is correct when nobody leaves before all have entered.
+// of the previous rank; a single rank sends nothing. `barrier` has no buffers: it is correct when no rank leaves before all have
+// entered.
 
 #include <cstdint>
 #include <optional>

@@ -1,7 +1,7 @@
 #pragma once
 
-// Curves for Weights & Biases, kept here until somebody sends them: wandb-history.jsonl in the run's folder, with the keys that
-// the WordPlay run logged there. examples/wandb_upload.py sends it.
+// Curves for Weights & Biases, kept in wandb-history.jsonl of the run's folder, with the keys that the WordPlay run logged there.
+// examples/wandb_upload.py sends them.
 
 #include <cstdint>
 
