@@ -37,9 +37,11 @@ std::string nearest_name(std::string_view name, const std::vector<std::string>& 
   std::string best;
   std::size_t best_distance = name.size() / 2 + 1;
   for (const std::string& candidate : known) {
+    const std::size_t apart = candidate.size() > name.size() ? candidate.size() - name.size() : name.size() - candidate.size();
+    if (apart >= best_distance) continue;  // as many changes at the least
     std::vector<std::size_t> row(candidate.size() + 1);
     std::iota(row.begin(), row.end(), std::size_t{0});
-    for (std::size_t i = 1; i <= name.size(); ++i) {
+    for (std::size_t i = 1; i <= name.size() && std::ranges::min(row) < best_distance; ++i) {
       std::size_t diagonal = row[0];
       row[0] = i;
       for (std::size_t j = 1; j <= candidate.size(); ++j) {
