@@ -44,15 +44,15 @@ std::string remnants(const Tree& tree) {
   return names;
 }
 
-void check_metrics(Aftermath& after, const Tree& tree) {
-  const auto found = tree.find("run/metrics.jsonl");
+void check_lines(Aftermath& after, const Tree& tree, const std::string& name) {
+  const auto found = tree.find("run/" + name);
   if (found == tree.end()) return;
   std::istringstream lines(found->second);
   for (std::string line; std::getline(lines, line);) {
     try {
-      Json::parse(line, "metrics.jsonl");
+      Json::parse(line, name);
     } catch (const std::exception& error) {
-      after.demand(false, fmt::format("a line of the metrics is torn: {}", error.what()));
+      after.demand(false, fmt::format("a line of {} is torn: {}", name, error.what()));
     }
   }
 }
@@ -84,7 +84,7 @@ void check_run(Aftermath& after, const Words& more = {}) {
   after.demand_success(run_to("auto", end, more));
   Tree further = read_tree(after.site.folder());
   after.demand_same(bits_of(further, end), bits_of(after.after, end), "the run went on to other bits");
-  check_metrics(after, further);
+  for (const char* name : {"metrics.jsonl", "wandb-history.jsonl"}) check_lines(after, further, name);
   after.demand_success({"inspect", "run", "--verify"});
   if (remnants(further).empty()) return;
   after.demand_success(run_to("auto", end + 1, more));  // the next save clears up
@@ -98,9 +98,9 @@ void make_data(Site& site) {
   must_run(site, {"prepare", "text.txt", "--out", "data"});
 }
 
-void make_run(Site& site, int steps) {
+void make_run(Site& site, int steps, const Words& more = {}) {
   make_data(site);
-  must_run(site, run_to("scratch", steps));
+  must_run(site, run_to("scratch", steps, more));
 }
 
 /// A newer checkpoint that is damaged stands where the resumed run will save.
@@ -123,6 +123,7 @@ std::vector<Scenario> training_scenarios() {
   const Words two_ranks{"--ranks", "2", "memory.zero=2", "log.tensorboard=true"};
   const Words beside{"checkpoint.async=true"}, beside_on_two{"--ranks", "2", "memory.zero=2", "checkpoint.async=true"};
   const Words offloaded{"memory.offload_optimizer=nvme", "memory.nvme_path=disk", "checkpoint.async=true"};
+  const Words with_history{"log.wandb=offline"};
   const auto scenario = [](const char* name, int steps, const Words& more) {
     return Scenario{
         .name = name, .set_up = make_data, .command = run_to("scratch", steps, more), .check = [more](Aftermath& after) {
@@ -136,6 +137,10 @@ std::vector<Scenario> training_scenarios() {
       scenario("async-two-ranks", 2, beside_on_two),
       scenario("offload", 2, offloaded),
       {.name = "resume", .set_up = run_of(2), .command = run_to("resume", 3), .check = check},
+      {.name = "resume-wandb",
+       .set_up = [with_history](Site& site) { make_run(site, 1, with_history); },
+       .command = run_to("resume", 2, with_history),
+       .check = [with_history](Aftermath& after) { check_run(after, with_history); }},
       {.name = "retention", .set_up = run_of(4), .command = run_to("resume", 6), .check = check},
       {.name = "replace", .set_up = damage_newest, .command = run_to("resume", 3), .check = check},
       {.name = "replace-without-exchange",
