@@ -5,8 +5,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <set>
 #include <sstream>
 
@@ -14,6 +12,7 @@
 #include "app/launch/job.h"
 #include "app/start/startup.h"
 #include "io/child.h"
+#include "io/file.h"
 
 namespace lockstep::launch {
 namespace {
@@ -29,10 +28,11 @@ std::map<std::string, std::string> environment() {
 }
 
 std::optional<std::string> read_file(const std::string& path) {
-  std::error_code ignored;
-  std::ifstream file(path);
-  if (!file || std::filesystem::is_directory(path, ignored)) return std::nullopt;
-  return std::string(std::istreambuf_iterator<char>(file), {});
+  try {
+    return io::read_file(path);
+  } catch (const std::exception&) {
+    return std::nullopt;
+  }
 }
 
 std::optional<std::string> output_of(const std::vector<std::string>& command) {

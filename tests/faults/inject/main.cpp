@@ -148,6 +148,7 @@ int inject(const Options& options) {
   std::vector<Scenario> scenarios = data_scenarios();
   for (Scenario& scenario : training_scenarios()) scenarios.push_back(std::move(scenario));
   for (Scenario& scenario : model_scenarios()) scenarios.push_back(std::move(scenario));
+  for (Scenario& scenario : launch_scenarios()) scenarios.push_back(std::move(scenario));
   std::size_t broken = 0, tried = 0;
   fmt::print("{:<26} {:>6} {:>7} {:>11} {:>11}\n", "scenario", "calls", "faults", "power cuts", "violations");
   for (const Scenario& scenario : scenarios) {

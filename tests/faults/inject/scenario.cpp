@@ -11,7 +11,7 @@ void Aftermath::demand_success(const Words& words, const std::string& output) {
   const Outcome outcome = site.run(words, output);
   if (outcome.code != 0)
     violations.push_back(
-        fmt::format("lockstep {} {} afterwards ends with {}: {}", words[0], words[1], outcome.code, site.said()));
+        fmt::format("lockstep {} afterwards ends with {}: {}", fmt::join(words, " "), outcome.code, site.said()));
 }
 
 void Aftermath::demand_same(const Tree& is, const Tree& expected, const std::string& what) {

@@ -39,6 +39,8 @@ struct Scenario {
 
 /// Text to tokens.
 std::vector<Scenario> data_scenarios();
+/// What launch keeps.
+std::vector<Scenario> launch_scenarios();
 /// What reads a run: convert, generate, inspect.
 std::vector<Scenario> model_scenarios();
 /// train: saves, resume, retention, replacing.

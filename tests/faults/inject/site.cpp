@@ -3,7 +3,9 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <utility>
 #include <vector>
 
@@ -40,7 +42,10 @@ Outcome Site::start(const Words& words, const std::string& output, const std::fu
   const Stream in("/dev/null", O_RDONLY), out(output.empty() ? "/dev/null" : folder_ / output, rewritten), err(said_, rewritten);
   return launch([&] {
     std::vector<char*> arguments;
-    Words own = words;
+    const auto command =
+        std::find_if(words.begin(), words.end(), [](const std::string& word) { return word.find('=') == std::string::npos; });
+    Words variables(words.begin(), command), own(command, words.end());
+    for (std::string& variable : variables) ::putenv(variable.data());
     own.insert(own.begin(), "lockstep");
     for (std::string& word : own) arguments.push_back(word.data());
     arguments.push_back(nullptr);
