@@ -270,14 +270,13 @@ void record(const Run& run, const Resources& had) {
   write_resources(run.folder.path(), had);
 }
 
-/// With log.trace: from here on the kernels and groups of this rank tell it what they do.
-std::unique_ptr<train::RunTrace> trace_of(const Run& run, const parallel::Groups& groups) {
+/// With log.trace: from here on the kernels of this rank tell it what they do, once it has room for it. The session keeps it.
+SpanLog* spans_of_ops(const Run& run) {
   if (!run.config.log.trace) return nullptr;
   auto ops = std::make_unique<train::OpSpans>();
-  auto trace =
-      std::make_unique<train::RunTrace>(run.folder.path() / "trace.json", run.config.log.trace_steps, ops->log(), groups.all());
+  SpanLog* const spans = &ops->log();
   run.session.observe(std::move(ops));
-  return trace;
+  return spans;
 }
 
 /// The whole training of a rank that trains. Collective over the groups.
@@ -287,19 +286,23 @@ train::TrainingHistory train_run(Run& run, const Roles& roles, const parallel::G
   TrainingData text(run.config, run.settings, run.corpus, session, groups.data(), run.log);
   const Steps steps = length_of_run(run.config, text, groups.all());
   announce(run);
-  const std::unique_ptr<train::RunTrace> trace = trace_of(run, groups);
+  SpanLog* const spans = spans_of_ops(run);
   fit_memory(run, roles, groups);
   train::Engine engine(run.settings, session.runtime(), session.ops(), groups, roles.updater());
   train::TextSampler sampler(engine.share());
-  if (trace) engine.observe(trace->spans());
   Resources had = commit(run, engine, text, sampler, memories);
+  std::optional<train::RunTrace> trace;
+  if (spans != nullptr) {
+    engine.observe(*spans);
+    trace.emplace(run.folder.path() / "trace.json", run.config.log.trace_steps, *spans, groups.all());
+  }
   engine.match_ranks();
   const train::RunState state = load_start(run.config, run.start, engine, session, run.log);
   train::TrainerOptions options = trainer_options(run, steps, {.kept = had.kept_bytes(), .committed = had.all_bytes()});
   had.peak_flops = options.peak_flops;
   if (session.lead()) record(run, had);
   train::Trainer trainer(std::move(options), {engine, text.batches(), text.train_windows(), text.val_windows(), sampler,
-                                              run.corpus.tokenizer.get(), session.team(), run.log, trace.get()});
+                                              run.corpus.tokenizer.get(), session.team(), run.log, trace ? &*trace : nullptr});
   train::TrainingHistory history = trainer.run(state);
   engine.control().leave();
   return history;
@@ -369,6 +372,7 @@ train::EngineConfig engine_config(const RunConfig& config, std::int64_t vocabula
   out.plan.microbatches = static_cast<int>(config.optimizer.gas);
   out.seed = seed_of(config);
   out.saves_beside = config.checkpoint.async;
+  if (config.log.trace) out.traced_steps = config.log.trace_steps;
   out.offload.folder = config.memory.nvme_path.value_or(".");
   out.gradients = {.bucket_bytes = config.parallel.bucket_bytes, .overlap = config.parallel.overlap};
   return out;

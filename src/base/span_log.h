@@ -1,13 +1,13 @@
 #pragma once
 
-// What one rank did when, for a trace of its run: a bounded list of spans of time, whose memory is taken once. Who has one and a
+// What one rank did when, for a trace of its run: a bounded list of spans of time, in memory that others take. Who has one and a
 // moment to tell of adds it; while the log is off that is a branch.
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string_view>
-#include <vector>
 
 #include "base/timer.h"
 
@@ -35,31 +35,39 @@ struct Span {
 /// Used by one thread.
 class SpanLog {
  public:
-  explicit SpanLog(std::size_t most) { spans_.reserve(most); }
+  /// Keeps nothing until it is given room.
+  SpanLog() = default;
+  explicit SpanLog(std::span<Span> room) : room_(room) {}
+  /// From now on, in place of what it had; `room` outlives its use.
+  void keep_in(std::span<Span> room) {
+    room_ = room;
+    kept_ = 0;
+  }
 
   void turn(bool on) { on_ = on; }
   bool on() const { return on_; }
   /// Kept while the log is on and has room.
   void add(const Span& span) noexcept {
     if (!on_) return;
-    if (spans_.size() == spans_.capacity()) {
+    if (kept_ == room_.size()) {
       ++dropped_;
     } else {
-      spans_.push_back(span);
+      room_[kept_++] = span;
     }
   }
 
-  const std::vector<Span>& spans() const { return spans_; }
+  std::span<const Span> spans() const { return room_.first(kept_); }
   /// There was no room for as many.
   std::int64_t dropped() const { return dropped_; }
-  /// Gives the memory back; nothing is kept any more.
+  /// Nothing is kept any more, and the room is not touched.
   void close() {
     on_ = false;
-    spans_ = {};
+    keep_in({});
   }
 
  private:
-  std::vector<Span> spans_;
+  std::span<Span> room_;
+  std::size_t kept_ = 0;
   std::int64_t dropped_ = 0;
   bool on_ = false;
 };

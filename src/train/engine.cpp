@@ -172,6 +172,8 @@ double Engine::evaluate(const data::Batch& batch) {
   runner_.evaluate(bring({&batch, 1}).front(), memory_.part.head ? memory_.losses.device.flat(0, 1) : Tensor{});
   return loss_sum();
 }
+  const Tensor& room = memory_.spans;
+  spans.keep_in({reinterpret_cast<Span*>(room.data), room.bytes() / sizeof(Span)});
 
 std::span<const data::Batch> Engine::bring(std::span<const data::Batch> batches) {
   if (config_.document_end) settle(ops_.stream(), memory_.starts);

@@ -70,7 +70,8 @@ class Engine {
   double evaluate(const data::Batch& batch);
 
   /// From now on what a step does is told to `spans`, which outlives the engine: passes, the update and moves to a disk. Ops and
-  /// communicators have observers of their own.
+  /// communicators have observers of their own. `spans` keeps it in the engine's memory, for config().traced_steps steps; after
+  /// commit().
   void observe(SpanLog& spans);
   /// Of the last step.
   const ListSeconds& list_seconds() const { return runner_.seconds(); }

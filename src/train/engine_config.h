@@ -44,6 +44,7 @@ struct EngineConfig {
   parallel::OffloadOptions offload;  ///< of what the plan places outside of the device
   bool saves_beside = false;         ///< checkpoints are written while the run goes on (train/saving/running_save)
 
+  std::int64_t traced_steps = 0;     ///< whose spans are kept for a trace (train/report/run_trace); 0: none
   /// The type of the optimizer's slots.
   DType slot_type() const { return optimizer.moments.value_or(weights.owned()); }
 };

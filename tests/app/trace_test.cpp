@@ -100,6 +100,42 @@ TEST_F(TraceCommand, WorkersThatDoNotWaitForEachOtherAreTracedToo) {
   for (const std::int64_t rank : {0, 1}) EXPECT_TRUE(shown[std::pair(rank, "compute")].contains("step 2")) << rank;
 }
 
+TEST_F(TraceCommand, HasRoomForAllThatLayoutsTell) {
+  const std::vector<std::vector<std::string>> layouts{
+      {"train.threads=1", "memory.offload_optimizer=nvme", "memory.offload_params=nvme", "memory.offload_activations=nvme",
+       "memory.nvme_path=" + folder_.path().string()},
+      {"--ranks", "2", "train.threads=1", "numerics.canonical=true", "parallel.tp=2", "parallel.sequence=true"},
+      {"--ranks", "2", "train.threads=1", "parallel.cp=2", "parallel.context=ring", "memory.recompute=full"},
+      {"--ranks", "2", "train.threads=1", "memory.zero=3", "memory.tiles=2x2", "memory.recompute=full", "optimizer.gas=2"},
+      {"--ranks", "2", "train.threads=1", "parallel.pp=2", "parallel.schedule=zb-h1", "optimizer.gas=2"}};
+  for (std::size_t i = 0; i < layouts.size(); ++i) {
+    const std::string name = "layout" + std::to_string(i);
+    std::vector<std::string> more = layouts[i];
+    more.emplace_back("log.trace=true");
+    const Outcome traced = lockstep(words(name, more));
+    ASSERT_EQ(traced.code, 0) << traced.err;
+    EXPECT_EQ(trace(name).at("otherData").at("dropped").integer(), 0) << name;
+  }
+}
+
+TEST_F(TraceCommand, ItsMemoryIsDeclaredCountedAndCanBeSaved) {
+  const auto bytes = [&](const std::string& run) {
+    return Json::parse(file(run + "/resources.json")).at("training_bytes").at("workspace").integer();
+  };
+  ASSERT_EQ(lockstep(words("plain")).code, 0);
+  ASSERT_EQ(lockstep(words("traced", {"log.trace=true"})).code, 0);
+  ASSERT_EQ(lockstep(words("longer", {"log.trace=true", "log.trace_steps=20"})).code, 0);
+  const std::int64_t ten = bytes("traced") - bytes("plain");
+  EXPECT_GT(ten, 0);
+  EXPECT_LT(ten, 2 << 20);
+  EXPECT_NEAR(static_cast<double>(bytes("longer") - bytes("plain")), 2.0 * static_cast<double>(ten), 64);
+  const Outcome dry = lockstep(words("dry", {"log.trace=true", "--dry-run"}));
+  EXPECT_NE(dry.out.find("spans of the trace"), std::string::npos) << dry.out;
+  const Outcome refused = lockstep(words("refused", {"log.trace=true", "memory.limit=256KiB"}));
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_NE(refused.err.find("log.trace=false saves "), std::string::npos) << refused.err;
+}
+
 TEST_F(TraceCommand, TraceStepsOfNoneIsRefused) {
   const Outcome refused = lockstep(words("bad", {"log.trace=true", "log.trace_steps=0"}));
   EXPECT_EQ(refused.code, 2);

@@ -32,6 +32,7 @@ EngineConfig random_config(std::mt19937& random) {
   config.plan.microbatches = 1 + below(3);
   config.plan.reduce = below(2) == 0 ? layout::ReduceEvery::step : layout::ReduceEvery::microbatch;
   config.plan.recompute = {static_cast<layout::Recompute::Kind>(below(3)), 1};
+  config.traced_steps = below(3);
   return config;
 }
 

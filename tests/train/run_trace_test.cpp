@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <set>
 
@@ -25,20 +26,27 @@ std::vector<Json> spans_named(const Json& trace, std::string_view name) {
 }
 
 TEST(SpanLog, KeepsWhatItHasRoomForAndCountsTheRest) {
-  SpanLog log(2);
+  std::array<Span, 2> room;
+  SpanLog log(room);
   log.add({SpanKind::op, "before"});
   log.turn(true);
   const Span* memory = log.spans().data();
   for (int i = 0; i < 5; ++i) const ScopedSpan span(&log, SpanKind::op, "kept");
   EXPECT_EQ(log.spans().size(), 2U);
-  EXPECT_EQ(log.spans().data(), memory) << "memory is taken once";
+  EXPECT_EQ(log.spans().data(), memory) << "its memory is what it was given";
   EXPECT_EQ(log.spans()[0].name, "kept");
   EXPECT_LE(log.spans()[0].start, log.spans()[0].end);
   EXPECT_EQ(log.dropped(), 3);
+  log.close();
+  log.turn(true);
+  log.add({SpanKind::op, "behind"});
+  EXPECT_TRUE(log.spans().empty());
+  EXPECT_EQ(room[1].name, "kept") << "room that was given back is not touched";
 }
 
 TEST(TraceOfRank, ExchangesThatOverlapHaveRowsOfTheirOwn) {
-  SpanLog log(10);
+  std::array<Span, 10> room;
+  SpanLog log(room);
   log.turn(true);
   log.add({SpanKind::pass, "forward", 1, 4, {2, 1}});
   log.add({SpanKind::exchange, "all_reduce", 1, 3, {64}});
@@ -68,7 +76,8 @@ TEST(RunTrace, HasTheFirstStepsOfAllRanksAndWhatTheyExchange) {
   const TempFolder folder;
   const io::Path file = folder / "trace.json";
   comm::run_ranks(2, {}, [&](comm::Communicator& world) {
-    SpanLog spans(100);
+    std::array<Span, 100> room;
+    SpanLog spans(room);
     RunTrace trace(file, 2, spans, world);
     Log log(stderr, Level::critical);
     for (std::int64_t step = 5; step < 9; ++step) {
@@ -101,7 +110,8 @@ TEST(RunTrace, SaysWhatItDroppedAndLeavesNoFileWhereItCannotBeWritten) {
   const io::Path out = folder / "log.txt";
   std::FILE* text = std::fopen(out.c_str(), "w");
   const auto traced = [&](const io::Path& file) {
-    SpanLog spans(1);
+    std::array<Span, 1> room;
+    SpanLog spans(room);
     const std::unique_ptr<comm::Communicator> alone = comm::make_self();
     RunTrace trace(file, 1, spans, *alone);
     trace.begin_step(0);

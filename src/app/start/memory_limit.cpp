@@ -96,6 +96,12 @@ void add_saves(const RankNeeds& needs, std::vector<Alternative>& all) {
   all.back().settings.saves_beside = false;
 }
 
+void add_trace(const RankNeeds& needs, std::vector<Alternative>& all) {
+  if (needs.settings.traced_steps == 0) return;
+  all.push_back({"log.trace=false", needs.settings});
+  all.back().settings.traced_steps = 0;
+}
+
 std::vector<Alternative> alternatives_to(const RankNeeds& needs) {
   std::vector<Alternative> all;
   add_levels(needs, all);
@@ -104,6 +110,7 @@ std::vector<Alternative> alternatives_to(const RankNeeds& needs) {
   add_offload(needs, all);
   add_tiles(needs, all);
   add_saves(needs, all);
+  add_trace(needs, all);
   return all;
 }
 

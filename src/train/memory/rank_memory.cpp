@@ -1,5 +1,6 @@
 #include "train/memory/rank_memory.h"
 
+#include "base/span_log.h"
 #include "checkpoint/background_writer.h"
 #include "device/runtime.h"
 #include "model/rotation.h"
@@ -29,7 +30,8 @@ RankMemory::RankMemory(const EngineConfig& config, const layout::Coordinates& at
       activation_arena_("activations", MemoryKind::activations),
       workspace_arena_("temporaries", MemoryKind::workspace),
       pinned_arena_("to and from files", MemoryKind::workspace),
-      host_arena_("offloaded state", MemoryKind::optimizer) {
+      host_arena_("offloaded state", MemoryKind::optimizer),
+      trace_arena_("trace", MemoryKind::workspace) {
   parameters.declare(parameter_arena_, master_arena_, &spill, config.offload.range());
   updater.declare({gradient_arena_, optimizer_arena_, activation_arena_, workspace_arena_, offload_arena_}, config, part,
                   parameters, spill);
@@ -45,6 +47,10 @@ RankMemory::RankMemory(const EngineConfig& config, const layout::Coordinates& at
   spill.declare_host(host_arena_);
   HostPieces::declare(pinned_arena_, pieces, device);
   if (config.saves_beside) checkpoint::BackgroundWriter::declare_copies(pinned_arena_, copies, saved_bytes(config));
+  if (config.traced_steps > 0) {
+    const auto bytes = traced_spans(config, part) * static_cast<std::int64_t>(sizeof(Span));
+    trace_arena_.declare(spans, "spans of the trace", Shape{bytes}, DType::u8);
+  }
   optimizer_arena_.declare(scalars.values, "step_scalars", Shape{ops::StepScalars::count}, DType::f32);
   const Shape all_tokens{model.shape().rows.inside * config.plan.microbatches};
   if (config.document_end) {
@@ -72,7 +78,7 @@ std::int64_t RankMemory::saved_bytes(const EngineConfig& config) const {
 Ledger RankMemory::ledger(std::int64_t kernels) const {
   Ledger ledger;
   for (const Arena* arena : {&parameter_arena_, &gradient_arena_, &optimizer_arena_, &master_arena_, &offload_arena_,
-                             &activation_arena_, &workspace_arena_, &pinned_arena_, &host_arena_}) {
+                             &activation_arena_, &workspace_arena_, &pinned_arena_, &host_arena_, &trace_arena_}) {
     if (arena->bytes() > 0) arena->enter(ledger, device_);
   }
   ledger.add(MemoryKind::workspace, "kernels", kernels, {});
@@ -92,6 +98,7 @@ Ledger RankMemory::commit(Runtime& runtime, MemorySource& window) {
   for (Arena* arena : {&pinned_arena_, &host_arena_}) {
     if (arena->bytes() > 0) arena->commit(runtime.memory(Space::pinned), committed);
   }
+  if (trace_arena_.bytes() > 0) trace_arena_.commit(runtime.memory(Space::host), committed);
   model.elsewhere().bind();
   return committed;
 }

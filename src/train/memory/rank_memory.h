@@ -41,6 +41,7 @@ class RankMemory {
   Tensor drawn;            ///< f32, where start values are rounded; shares its bytes with temporaries
   Tensor pieces;           ///< HostPieces' buffer
   Tensor copies;           ///< of what is saved while the run goes on
+  Tensor spans;            ///< u8, of a trace
 
  private:
   /// Bytes of checkpoints that this rank writes, more or less.
@@ -49,6 +50,7 @@ class RankMemory {
   Device device_;
   Arena parameter_arena_, gradient_arena_, optimizer_arena_, master_arena_, offload_arena_, activation_arena_, workspace_arena_;
   Arena pinned_arena_, host_arena_;  ///< in pinned memory
+  Arena trace_arena_;                ///< in the host's
 
  public:
   /// What lies elsewhere, to be opened by who moves it; it ends first, for what is under way uses the memory.

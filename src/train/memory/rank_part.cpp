@@ -95,4 +95,19 @@ parallel::GradientWork gradient_work(const EngineConfig& config, const RankPart&
   return work;
 }
 
+// Counts by which ops, leases and exchanges of a step grow; a trace of more says how many spans it lacks.
+std::int64_t traced_spans(const EngineConfig& config, const RankPart& part) {
+  constexpr std::int64_t most = std::int64_t{1} << 18;
+  constexpr std::int64_t block_pass = 96, context_rank = 32, tile = 64, unit_update = 64, range_update = 16;
+  const layout::ParallelPlan& plan = config.plan;
+  std::int64_t blocks = 0, elements = 0;
+  for (const layout::Chunk& chunk : part.chunks) blocks += chunk.blocks.count + 2;  // embedding and head, or what comes and goes
+  for (const layout::Unit& unit : part.units) elements += part.cut.held(unit).count;
+  const std::int64_t tiles = plan.tiles.in * plan.tiles.out;
+  const std::int64_t pass = block_pass + context_rank * (plan.cp - 1) + tile * (tiles - 1);
+  const std::int64_t step = plan.microbatches * blocks * pass + std::ssize(part.units) * unit_update +
+                            range_update * (elements / config.offload.range());
+  return std::min(most, config.traced_steps * step);
+}
+
 }  // namespace lockstep::train

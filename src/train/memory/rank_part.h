@@ -34,5 +34,8 @@ arch::PartMap lease_parts(const EngineConfig& config, const RankPart& part);
 model::ModelShape model_shape(const EngineConfig& config, const RankPart& part, parallel::ContextAttention& attention);
 /// What its steps add up, over `ranks` ranks.
 parallel::GradientWork gradient_work(const EngineConfig& config, const RankPart& part, int ranks);
+/// Spans of config.traced_steps steps for which there is room: more than twice what a layout of `verify` needs, 262,144 at the
+/// most.
+std::int64_t traced_spans(const EngineConfig& config, const RankPart& part);
 
 }  // namespace lockstep::train

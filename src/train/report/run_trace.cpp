@@ -134,6 +134,11 @@ RunTrace::RunTrace(io::Path file, std::int64_t steps, SpanLog& spans, comm::Comm
   ranks_.observe(&spans_);
 }
 
+RunTrace::~RunTrace() {
+  ranks_.observe(nullptr);
+  spans_.close();
+}
+
 void RunTrace::begin_step(std::int64_t step) {
   if (written_ || done_ == steps_) return;
   step_ = step;

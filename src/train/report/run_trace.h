@@ -18,9 +18,6 @@ namespace lockstep::train {
 /// Tells a log of ops, and has it.
 class OpSpans final : public ops::OpObserver {
  public:
-  /// Spans that a rank has room for: some 20 MB where all of it is used.
-  static constexpr std::size_t most = std::size_t{1} << 18;
-  explicit OpSpans(std::size_t room = most) : log_(room) {}
   SpanLog& log() { return log_; }
   void begin(const ops::OpCall& call) override;
   void end(const ops::OpCall& call) noexcept override;
@@ -40,12 +37,12 @@ double clock_shift(comm::Communicator& ranks);
 
 class RunTrace {
  public:
-  /// Of the `steps` steps from the first begin_step() on. `spans` and `ranks` (all that train) outlive it; exchanges of theirs
-  /// are told to `spans` from now on.
+  /// Of the `steps` steps from the first begin_step() on. `spans`, the memory that they are kept in, and `ranks` (all that train)
+  /// outlive it; exchanges of theirs are told to `spans` until its end.
   RunTrace(io::Path file, std::int64_t steps, SpanLog& spans, comm::Communicator& ranks);
   RunTrace(const RunTrace&) = delete;
   RunTrace& operator=(const RunTrace&) = delete;
-  ~RunTrace() { ranks_.observe(nullptr); }
+  ~RunTrace();
 
   SpanLog& spans() { return spans_; }
   void begin_step(std::int64_t step);
