@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <numeric>
 #include <span>
 #include <vector>
 
@@ -64,7 +65,9 @@ class Communicator {
   virtual Communicator& host() { return *this; }
   /// How long this rank has been blocked in wait(), join() and barrier() so far, in this group, the one that it was split from
   /// and all that were split from either. Its own share of an operation that is done meanwhile counts.
-  double waited_seconds() const { return account_->waited; }
+  double waited_seconds() const { return std::reduce(account_->waited.begin(), account_->waited.end()); }
+  /// The same by kind of operation.
+  const CollectiveSeconds& waited() const { return account_->waited; }
   /// From now on the operations of all these groups are told to `spans`, which lives until another one is; null: none.
   void observe(SpanLog* spans) { account_->spans = spans; }
 
@@ -79,7 +82,7 @@ class Communicator {
  private:
   /// What this group shares with the one that it was split from.
   struct Account {
-    double waited = 0;  ///< seconds
+    CollectiveSeconds waited = {};
     SpanLog* spans = nullptr;
   };
   /// issue(), its waiting counted.

@@ -14,9 +14,9 @@ std::string_view name_of(Reduction reduction) {
 }
 
 std::string_view name_of(Collective kind) {
-  constexpr std::array<std::string_view, 11> names{"all_reduce",     "reduce",  "broadcast", "all_gather",
-                                                   "reduce_scatter", "gather",  "scatter",   "all_to_all",
-                                                   "send",           "receive", "barrier"};
+  constexpr std::array<std::string_view, kCollectives> names{"all_reduce",     "reduce",  "broadcast", "all_gather",
+                                                             "reduce_scatter", "gather",  "scatter",   "all_to_all",
+                                                             "send",           "receive", "barrier"};
   return names.at(static_cast<std::size_t>(kind));
 }
 

@@ -2,6 +2,8 @@
 
 // One operation of a group as a record: what a transport carries out, what ranks compare, and what a report names.
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -26,7 +28,10 @@ enum class Collective : std::uint8_t {
   barrier,
 };
 
+inline constexpr std::size_t kCollectives = static_cast<std::size_t>(Collective::barrier) + 1;
 std::string_view name_of(Collective kind);
+/// Seconds by kind.
+using CollectiveSeconds = std::array<double, kCollectives>;
 
 /// What one rank asks for. Tensors are dense; an empty one is not used by this rank.
 struct Operation {

@@ -1,6 +1,7 @@
 #include "train/engine.h"
 
 #include <algorithm>
+#include <functional>
 #include <numeric>
 
 #include "base/timer.h"
@@ -18,6 +19,12 @@ namespace {
 
 bool splits_by_documents(const EngineConfig& config) {
   return config.document_end && config.plan.cp > 1 && parallel::splits_by_documents(config.plan.context);
+}
+
+PipelineSeconds pipeline_seconds(const ListSeconds& list) {
+  double passes = 0;
+  for (const ChunkSeconds& chunk : list.chunks) passes += chunk.all();
+  return {.all = list.all, .waiting = std::max(0.0, list.all - passes)};
 }
 
 }  // namespace
@@ -144,6 +151,7 @@ StepResult Engine::step(std::span<const data::Batch> batches, std::int64_t targe
   for (const data::Batch& batch : batches) updater_->gradients().expect(batch.tokens);
 
   const parallel::SpillTraffic before = memory_.spill.traffic();
+  const comm::CollectiveSeconds waited = groups_.all().waited();
   parameters_->begin(order_);
   const PassTimes passes =
       runner_.run(bring(batches), step,
@@ -158,10 +166,14 @@ StepResult Engine::step(std::span<const data::Batch> batches, std::int64_t targe
   result.update_seconds = now_seconds() - start;
   result.backward_seconds = passes.backward_seconds;
   if (memory_.spill.used()) result.offload = memory_.spill.traffic() - before;
+  std::ranges::transform(groups_.all().waited(), waited, result.waited.begin(), std::minus());
+  if (groups_.pipeline().size() > 1) result.pipeline = pipeline_seconds(runner_.seconds());
   return result;
 }
 
 void Engine::observe(SpanLog& spans) {
+  const Tensor& room = memory_.spans;
+  spans.keep_in({reinterpret_cast<Span*>(room.data), room.bytes() / sizeof(Span)});
   spans_ = &spans;
   runner_.observe(spans);
   memory_.spill.observe(spans);
@@ -172,8 +184,6 @@ double Engine::evaluate(const data::Batch& batch) {
   runner_.evaluate(bring({&batch, 1}).front(), memory_.part.head ? memory_.losses.device.flat(0, 1) : Tensor{});
   return loss_sum();
 }
-  const Tensor& room = memory_.spans;
-  spans.keep_in({reinterpret_cast<Span*>(room.data), room.bytes() / sizeof(Span)});
 
 std::span<const data::Batch> Engine::bring(std::span<const data::Batch> batches) {
   if (config_.document_end) settle(ops_.stream(), memory_.starts);

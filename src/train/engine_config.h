@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "arch/parameters.h"
+#include "comm/operation.h"
 #include "layout/parallel_plan.h"
 #include "parallel/offload/offload_memory.h"
 #include "parallel/parameter_store.h"
@@ -43,8 +44,8 @@ struct EngineConfig {
   parallel::GradientOptions gradients;
   parallel::OffloadOptions offload;  ///< of what the plan places outside of the device
   bool saves_beside = false;         ///< checkpoints are written while the run goes on (train/saving/running_save)
-
   std::int64_t traced_steps = 0;     ///< whose spans are kept for a trace (train/report/run_trace); 0: none
+
   /// The type of the optimizer's slots.
   DType slot_type() const { return optimizer.moments.value_or(weights.owned()); }
 };
@@ -56,6 +57,12 @@ struct Staleness {
   std::int64_t greatest = 0;
 };
 
+/// A pipeline rank's list of actions in a step.
+struct PipelineSeconds {
+  double all = 0;      ///< from the first action to the end of the last message
+  double waiting = 0;  ///< of them, outside of passes
+};
+
 /// What one optimizer step says about itself.
 struct StepResult {
   double loss = 0;           ///< global: sum of token losses over the global number of targets; 0 without any
@@ -63,9 +70,11 @@ struct StepResult {
   double gradient_norm = 0;
   bool finite = true;  ///< false: the gradient was not finite and the update was left out
   double forward_seconds = 0, backward_seconds = 0, update_seconds = 0;
-  double exposed_seconds = 0;          ///< of them, waiting for other ranks
-  double overlappable_seconds = 0;     ///< backward after the first gradient was complete, which reductions can hide behind
-  std::optional<Staleness> staleness;  ///< where workers do not wait for each other
+  double exposed_seconds = 0;               ///< of them, waiting for other ranks
+  comm::CollectiveSeconds waited = {};      ///< of this rank, for other ranks
+  std::optional<PipelineSeconds> pipeline;  ///< of this rank, where there is one
+  double overlappable_seconds = 0;          ///< backward after the first gradient was complete, which reductions can hide behind
+  std::optional<Staleness> staleness;       ///< where workers do not wait for each other
   std::optional<parallel::SpillTraffic> offload;  ///< of this rank, where something lies elsewhere
 };
 

@@ -346,6 +346,8 @@ void Trainer::log_step(const StepResult& result, double dt, double waited) {
   m.update_seconds = result.update_seconds;
   m.data_wait = waited;
   m.exposed_seconds = result.exposed_seconds;
+  m.waited = result.waited;
+  m.pipeline = result.pipeline;
   m.finite = result.finite;
   m.staleness = result.staleness;
   m.offload = result.offload;

@@ -1,5 +1,6 @@
 // Runs side by side: figures, page and errors, as a user types it.
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -94,6 +95,38 @@ TEST_F(ReportCommand, WritesOnePageThatNeedsNothingElse) {
   EXPECT_NE(page.find("prefers-color-scheme: dark"), std::string::npos);
   for (const char* foreign : {"<script", "<link", "src=", "url(", "@import"}) EXPECT_EQ(page.find(foreign), std::string::npos);
   EXPECT_EQ(page.find("href="), std::string::npos);
+}
+
+TEST_F(ReportCommand, TheBubbleIsMeasuredBesideTheSchedules) {
+  const std::vector<RunData> runs = read_runs({run("one"), run("piped")});
+  EXPECT_FALSE(runs[0].waiting());
+  ASSERT_TRUE(runs[1].waiting());
+  EXPECT_GT(*runs[1].waiting(), 0);
+  EXPECT_LT(*runs[1].waiting(), 1);
+  const Outcome shown = report({run("one"), run("piped")});
+  EXPECT_NE(shown.out.find("of its schedule"), std::string::npos) << shown.out;
+  ASSERT_EQ(report({run("piped"), "--out", run("report.html")}).code, 0);
+  const std::string page = file("report.html");
+  EXPECT_NE(page.find(fmt::format("were all passes as long; measured {:.1f} %", 100 * *runs[1].waiting())), std::string::npos);
+  EXPECT_NE(page.find(".schedule .paper { fill:"), std::string::npos);
+}
+
+TEST_F(ReportCommand, ARunOfAnOlderVersionHasNoBubbleThatWasMeasured) {
+  std::string metrics = file("piped/metrics.jsonl"), older;
+  for (std::size_t at = 0; at < metrics.size();) {
+    const std::size_t end = metrics.find('\n', at);
+    Json line = Json::parse(metrics.substr(at, end - at));
+    Json ranks = line.at("ranks");
+    Json::Object kept;
+    for (const auto& [name, spread] : ranks.object()) {
+      if (name != "pipeline" && name != "waiting") kept.emplace_back(name, spread);
+    }
+    older += line.set("ranks", Json(std::move(kept))).dump() + "\n";
+    at = end + 1;
+  }
+  io::replace_file(folder_ / "piped/metrics.jsonl", older);
+  EXPECT_FALSE(read_runs({run("piped")})[0].waiting());
+  EXPECT_EQ(report({run("piped")}).code, 0);
 }
 
 TEST_F(ReportCommand, OneRunIsComparedWithTheDefaults) {

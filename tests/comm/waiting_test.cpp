@@ -25,6 +25,19 @@ TEST(Waiting, IsCountedForARanksGroupsTogether) {
   });
 }
 
+TEST(Waiting, IsCountedByKindOfOperation) {
+  on_ranks(2, [](Communicator& world) {
+    const auto seconds = [&](comm::Collective kind) { return world.waited()[static_cast<std::size_t>(kind)]; };
+    world.barrier();
+    EXPECT_GT(seconds(comm::Collective::barrier), 0);
+    EXPECT_EQ(seconds(comm::Collective::all_reduce), 0);
+    std::vector<float> x(100, 1);
+    world.all_reduce(tensor_of(x), comm::Reduction::sum).wait();
+    EXPECT_GT(seconds(comm::Collective::all_reduce), 0);
+    EXPECT_EQ(seconds(comm::Collective::barrier) + seconds(comm::Collective::all_reduce), world.waited_seconds());
+  });
+}
+
 TEST(Waiting, OneRankWaitsForNoOther) {
   const auto alone = comm::make_self();
   std::vector<float> x(100, 1);

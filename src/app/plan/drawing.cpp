@@ -59,10 +59,19 @@ Colour colour_of(Kind kind) {
   return colours[static_cast<std::size_t>(kind)];
 }
 
-std::string text_at(double x, double y, int size, std::string_view colour, std::string_view anchor, std::string_view text) {
+// Where a reader prefers dark colours the classes have others.
+constexpr std::string_view ink = "class=\"ink\" fill=\"#222\"", soft = "class=\"soft\" fill=\"#666\"", on_dark = "fill=\"white\"",
+                           on_pale = "fill=\"#222\"";
+constexpr std::string_view dark_style =
+    "<style>@media (prefers-color-scheme: dark) {\n"
+    ".schedule .paper { fill: #1c1c1e; } .schedule .lane { fill: #333336; } .schedule .pass { stroke: #1c1c1e; }\n"
+    ".schedule .ink { fill: #e4e4e4; } .schedule .soft { fill: #a5a5a5; }\n"
+    "}</style>\n";
+
+std::string text_at(double x, double y, int size, std::string_view paint, std::string_view anchor, std::string_view text) {
   return fmt::format(
-      "<text x=\"{:.1f}\" y=\"{:.1f}\" font-size=\"{}\" fill=\"{}\" text-anchor=\"{}\" font-family=\"sans-serif\">{}</text>\n", x,
-      y, size, colour, anchor, text);
+      "<text x=\"{:.1f}\" y=\"{:.1f}\" font-size=\"{}\" {} text-anchor=\"{}\" font-family=\"sans-serif\">{}</text>\n", x, y, size,
+      paint, anchor, text);
 }
 
 constexpr double left = 70, top = 78, row = 34, bar = 26, right = 24;
@@ -72,12 +81,13 @@ std::string pass_bar(const TimedPass& pass, double per_unit, double y) {
   const Colour colour = colour_of(pass.action.kind);
   const double x = left + pass.start * per_unit, width = (pass.end - pass.start) * per_unit;
   std::string svg = fmt::format(
-      "<rect x=\"{:.2f}\" y=\"{:.1f}\" width=\"{:.2f}\" height=\"{}\" fill=\"{}\" stroke=\"white\" stroke-width=\"0.8\"/>\n", x,
-      y, width, bar, first ? colour.first : colour.later);
+      "<rect class=\"pass\" x=\"{:.2f}\" y=\"{:.1f}\" width=\"{:.2f}\" height=\"{}\" fill=\"{}\" stroke=\"white\" "
+      "stroke-width=\"0.8\"/>\n",
+      x, y, width, bar, first ? colour.first : colour.later);
   const std::string number = fmt::format("{}", pass.action.microbatch.value);
   if (width >= 7.0 * static_cast<double>(number.size()) + 3) {
     const bool dark = first && pass.action.kind != Kind::weight_backward;
-    svg += text_at(x + width / 2, y + 17, 11, dark ? "white" : "#222", "middle", number);
+    svg += text_at(x + width / 2, y + 17, 11, dark ? on_dark : on_pale, "middle", number);
   }
   return svg;
 }
@@ -94,10 +104,10 @@ std::string legend(double y) {
     const Colour colour = colour_of(entry.kind);
     svg += fmt::format("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"14\" height=\"12\" fill=\"{}\"/>\n", x, y, colour.first);
     svg += fmt::format("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"14\" height=\"12\" fill=\"{}\"/>\n", x + 15, y, colour.later);
-    svg += text_at(x + 36, y + 11, 12, "#222", "start", entry.text);
+    svg += text_at(x + 36, y + 11, 12, ink, "start", entry.text);
     x += 60 + 6.6 * static_cast<double>(std::string_view(entry.text).size());
   }
-  return svg + text_at(x, y + 11, 12, "#666", "start", "(paler: a rank's later chunks)");
+  return svg + text_at(x, y + 11, 12, soft, "start", "(paler: a rank's later chunks)");
 }
 
 }  // namespace
@@ -132,19 +142,20 @@ std::string draw_svg(const layout::Timeline& timeline, const std::string& title,
   const double width = left + timeline.makespan * per_unit + right;
   const double bottom = top + row * static_cast<double>(timeline.ranks.size());
   std::string svg = fmt::format(
-      "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0:.0f}\" height=\"{1:.0f}\" viewBox=\"0 0 {0:.0f} {1:.0f}\">\n"
-      "<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n",
-      width, bottom + 62);
-  svg += text_at(left, 30, 18, "#222", "start", title) + text_at(left, 54, 13, "#555", "start", subtitle);
+      "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"schedule\" width=\"{0:.0f}\" height=\"{1:.0f}\" "
+      "viewBox=\"0 0 {0:.0f} {1:.0f}\">\n{2}"
+      "<rect class=\"paper\" width=\"100%\" height=\"100%\" fill=\"white\"/>\n",
+      width, bottom + 62, dark_style);
+  svg += text_at(left, 30, 18, ink, "start", title) + text_at(left, 54, 13, soft, "start", subtitle);
   for (std::size_t rank = 0; rank < timeline.ranks.size(); ++rank) {
     const double y = top + row * static_cast<double>(rank);
-    svg += text_at(left - 10, y + 17, 12, "#222", "end", fmt::format("rank {}", rank));
-    svg += fmt::format("<rect x=\"{}\" y=\"{:.1f}\" width=\"{:.2f}\" height=\"{}\" fill=\"#f1f1f1\"/>\n", left, y,
+    svg += text_at(left - 10, y + 17, 12, ink, "end", fmt::format("rank {}", rank));
+    svg += fmt::format("<rect class=\"lane\" x=\"{}\" y=\"{:.1f}\" width=\"{:.2f}\" height=\"{}\" fill=\"#f1f1f1\"/>\n", left, y,
                        timeline.makespan * per_unit, bar);
     for (const TimedPass& pass : timeline.ranks[rank]) svg += pass_bar(pass, per_unit, y);
   }
-  svg += text_at(left, bottom + 14, 11, "#666", "start", "0");
-  svg += text_at(left + timeline.makespan * per_unit, bottom + 14, 11, "#666", "end", fmt::format("{:.4g}", timeline.makespan));
+  svg += text_at(left, bottom + 14, 11, soft, "start", "0");
+  svg += text_at(left + timeline.makespan * per_unit, bottom + 14, 11, soft, "end", fmt::format("{:.4g}", timeline.makespan));
   return svg + legend(bottom + 30) + "</svg>\n";
 }
 

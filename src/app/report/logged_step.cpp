@@ -22,7 +22,7 @@ LoggedStep logged_step(const Json& line, double microbatches) {
     return value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.number();
   };
   const auto at_least_nothing = [](double seconds) { return std::max(0.0, seconds); };
-  LoggedStep step{.step = line.at("step").integer(), .loss = number("loss"), .validation = {}, .exposed = {}};
+  LoggedStep step{.step = line.at("step").integer(), .loss = number("loss"), .validation = {}, .exposed = {}, .pipeline = {}};
   if (const Json& validation = line.at("val_loss"); !validation.is_null()) step.validation = validation.number();
   step.tokens_per_second = number("tps");
   step.mfu = number("mfu");
@@ -43,6 +43,14 @@ LoggedStep logged_step(const Json& line, double microbatches) {
   if (const Json* ranks = line.find("ranks")) {
     const Json& spread = ranks->at("exposed");
     step.exposed = {spread.at("min").number(), spread.at("max").number()};
+    if (const Json* pipeline = ranks->find("pipeline"))
+      step.pipeline = {.all = pipeline->at("mean").number(), .waiting = ranks->at("waiting").at("mean").number()};
+  }
+  if (const Json* waited = line.find("waited")) {
+    for (std::size_t kind = 0; kind < step.waited.size(); ++kind) {
+      const Json* seconds = waited->find(comm::name_of(static_cast<comm::Collective>(kind)));
+      if (seconds != nullptr) step.waited[kind] = seconds->number();
+    }
   }
   return step;
 }

@@ -12,6 +12,7 @@
 
 #include "base/json.h"
 #include "io/file.h"
+#include "train/engine_config.h"
 
 namespace lockstep::app {
 
@@ -28,6 +29,8 @@ struct LoggedStep {
   double tokens = 0;                                 ///< of the step, all ranks
   std::array<double, kStepParts> parts = {};         ///< seconds, of all micro-batches
   std::optional<std::pair<double, double>> exposed;  ///< least and greatest of the ranks
+  comm::CollectiveSeconds waited = {};               ///< of rank 0, for other ranks
+  std::optional<train::PipelineSeconds> pipeline;    ///< means over all ranks
 
   double in(StepPart part) const { return parts[static_cast<std::size_t>(part)]; }
 };

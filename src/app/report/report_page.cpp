@@ -93,11 +93,13 @@ std::string schedules(const std::vector<RunData>& runs) {
   for (const RunData& run : runs) {
     const std::optional<layout::Timeline> timeline = run.schedule();
     if (!timeline) continue;
-    text += fmt::format(
-        "<div class=\"wide\">{}</div>\n",
-        draw_svg(*timeline, escaped(run.label),
-                 fmt::format("{}, {} micro-batches: ranks wait {:.1f} % of the time, were all passes as long",
-                             escaped(run.config.parallel.schedule), run.config.optimizer.gas, 100 * bubble(*timeline))));
+    const std::optional<double> waiting = run.waiting();
+    const std::string measured = waiting ? fmt::format("; measured {:.1f} %", 100 * *waiting) : "";
+    text += fmt::format("<div class=\"wide\">{}</div>\n",
+                        draw_svg(*timeline, escaped(run.label),
+                                 fmt::format("{}, {} micro-batches: ranks wait {:.1f} % of the time, were all passes as long{}",
+                                             escaped(run.config.parallel.schedule), run.config.optimizer.gas,
+                                             100 * bubble(*timeline), measured)));
   }
   return text;
 }
@@ -155,10 +157,11 @@ std::string report_page(const std::vector<RunData>& runs) {
   body += section("Where a step's time goes",
                   "Rank 0, medians of the logged steps but the first. Passes include waiting for other stages and layers' sums.",
                   account(runs) + html(account_table(runs), true));
-  body += section("Communication",
-                  "Waiting for gradients: what the backward pass does not hide. The bubble is the schedule's own, were all "
-                  "passes as long.",
-                  html(communication_table(runs), true));
+  body +=
+      section("Communication",
+              "Waiting for gradients: what the backward pass does not hide. The bubble is the part of a step's passes in which "
+              "ranks are in none, as measured; beside it that of the schedule, were all passes as long.",
+              html(communication_table(runs), true));
   if (const Table table = memory_table(runs); !table.rows.empty())
     body += section("Memory by owner", "What rank 0 declared and took.", memory(runs) + html(table, true));
   if (const std::string drawn = schedules(runs); !drawn.empty())

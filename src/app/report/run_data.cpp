@@ -83,6 +83,13 @@ std::array<double, kStepParts> RunData::account() const {
   return all;
 }
 
+std::optional<double> RunData::waiting() const {
+  if (!steps.back().pipeline) return std::nullopt;
+  return median_over(steps, [](const LoggedStep& step) {
+    return step.pipeline && step.pipeline->all > 0 ? step.pipeline->waiting / step.pipeline->all : 0;
+  });
+}
+
 Series RunData::loss(bool by_tokens) const { return curve(&LoggedStep::loss, by_tokens); }
 
 Series RunData::curve(double LoggedStep::* figure, bool by_tokens) const {

@@ -32,6 +32,9 @@ struct RunData {
   double tokens_per_second() const;
   double seconds() const;
   std::array<double, kStepParts> account() const;
+  /// The part of a step's passes in which pipeline ranks are in none, mean over ranks; none: it has no pipeline, or an older
+  /// version made the run.
+  std::optional<double> waiting() const;
   /// Loss by step, or by tokens.
   Series loss(bool by_tokens) const;
   Series validation(bool by_tokens) const;

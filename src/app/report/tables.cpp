@@ -6,6 +6,7 @@
 namespace lockstep::app {
 namespace {
 
+std::string percent(std::optional<double> part) { return part ? fmt::format("{:.1f} %", 100 * *part) : "-"; }
 std::string share(double part, double whole) { return whole > 0 ? fmt::format("{:.1f} %", 100 * part / whole) : "-"; }
 std::string bytes_text(std::int64_t bytes) { return format_bytes(static_cast<std::uint64_t>(bytes)); }
 
@@ -37,9 +38,9 @@ Table account_table(const std::vector<RunData>& runs) {
 }
 
 Table communication_table(const std::vector<RunData>& runs) {
-  Table table{
-      .head = {"run", "ranks", "waiting for gradients", "of the step", "least and most of all ranks", "pipeline's bubble"},
-      .rows = {}};
+  Table table{.head = {"run", "ranks", "waiting for gradients", "of the step", "least and most of all ranks", "pipeline's bubble",
+                       "of its schedule"},
+              .rows = {}};
   for (const RunData& run : runs) {
     const double exposed = run.account()[static_cast<std::size_t>(StepPart::exposed)];
     const auto& spread = run.steps.back().exposed;
@@ -47,7 +48,7 @@ Table communication_table(const std::vector<RunData>& runs) {
     table.rows.push_back({run.label, fmt::format("{}", run.ranks()), run.ranks() > 1 ? format_seconds(exposed) : "-",
                           run.ranks() > 1 ? share(exposed, run.seconds()) : "-",
                           spread ? fmt::format("{} to {}", format_seconds(spread->first), format_seconds(spread->second)) : "-",
-                          schedule ? fmt::format("{:.1f} %", 100 * bubble(*schedule)) : "-"});
+                          percent(run.waiting()), percent(schedule ? std::optional(bubble(*schedule)) : std::nullopt)});
   }
   return table;
 }

@@ -48,6 +48,12 @@ Json to_json(const Metrics& m) {
   json.set("update_seconds", m.update_seconds);
   json.set("data_wait", m.data_wait);
   json.set("exposed_seconds", m.exposed_seconds);
+  Json waited;
+  for (std::size_t kind = 0; kind < m.waited.size(); ++kind) {
+    if (m.waited[kind] > 0) waited.set(std::string(comm::name_of(static_cast<comm::Collective>(kind))), m.waited[kind]);
+  }
+  if (waited.is_object()) json.set("waited", waited);
+  if (m.pipeline) json.set("pipeline", Json::Object{{"seconds", m.pipeline->all}, {"waiting", m.pipeline->waiting}});
   json.set("finite", m.finite);
   if (m.staleness) {
     Json staleness;

@@ -32,7 +32,9 @@ struct Metrics {
   // Beyond the legend; only in metrics.jsonl.
   double learning_rate = 0, gradient_norm = 0;
   double update_seconds = 0, data_wait = 0;
-  double exposed_seconds = 0;  ///< waiting for reductions of gradients
+  double exposed_seconds = 0;               ///< waiting for reductions of gradients
+  comm::CollectiveSeconds waited = {};      ///< of rank 0, for other ranks
+  std::optional<PipelineSeconds> pipeline;  ///< of rank 0
   bool finite = true;
   std::optional<Staleness> staleness;             ///< of asynchronous workers
   std::optional<parallel::SpillTraffic> offload;  ///< of rank 0's step, where something lies elsewhere

@@ -28,16 +28,16 @@ Spread spread_of(std::span<const double> values) {
 
 RankTimes gather_times(const Metrics& m, comm::Communicator& world) {
   if (world.size() == 1) return {};
-  std::array<double, 5> mine{m.dt, m.dtf, m.dtb, m.data_wait, m.exposed_seconds};
+  const PipelineSeconds list = m.pipeline.value_or(PipelineSeconds{});
+  std::array<double, 7> times_of_all{m.dt, m.dtf, m.dtb, m.data_wait, m.exposed_seconds, list.all, list.waiting};
+  const std::span mine = std::span(times_of_all).first(m.pipeline ? 7 : 5);
   const auto ranks = static_cast<std::size_t>(world.size());
   std::vector<double> all(ranks * mine.size()), one(ranks);
   const std::vector<std::int64_t> counts(ranks, std::ssize(mine));
-  world.host()
-      .all_gather(view(std::span(all), Shape{std::ssize(all)}), view(std::span<double>(mine), Shape{std::ssize(mine)}), counts)
-      .wait();
+  world.host().all_gather(view(std::span(all), Shape{std::ssize(all)}), view(mine, Shape{std::ssize(mine)}), counts).wait();
   RankTimes times;
-  const std::array<std::string_view, 5> names{"dt", "dtf", "dtb", "data_wait", "exposed"};
-  for (std::size_t i = 0; i < names.size(); ++i) {
+  constexpr std::array<std::string_view, 7> names{"dt", "dtf", "dtb", "data_wait", "exposed", "pipeline", "waiting"};
+  for (std::size_t i = 0; i < mine.size(); ++i) {
     for (std::size_t r = 0; r < ranks; ++r) one[r] = all[r * mine.size() + i];
     times.emplace_back(names[i], spread_of(one));
   }
