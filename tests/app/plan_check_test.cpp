@@ -64,6 +64,27 @@ TEST_F(PlanCheck, MemoryIsWhatTheRunTookToTheByte) {
   }
 }
 
+TEST_F(PlanCheck, ExchangesAndTheBubbleHaveRowsOfTheirOwn) {
+  train("stages", {"--ranks", "2", "train.threads=1", "parallel.pp=2", "optimizer.gas=2"});
+  train("parts", {"--ranks", "2", "train.threads=1", "parallel.tp=2"});
+  train("zero", {"--ranks", "2", "train.threads=1", "memory.zero=2"});
+  const auto figure = [&](const std::string& name, const std::string& row) {
+    const MeasuredRun run = read_run(folder_ / name);
+    const RunComparison comparison = compare(run, planner::divided(named_machine(machine_, 0), run.resources.ranks));
+    const auto found = std::ranges::find(comparison.seconds, row, &ComparedFigure::name);
+    return found == comparison.seconds.end() ? ComparedFigure{row, -1, -1} : *found;
+  };
+  for (const auto& [run, row] :
+       {std::pair("stages", "bubble"), std::pair("stages", "in messages"), std::pair("parts", "in all_reduce"),
+        std::pair("zero", "in reduce_scatter"), std::pair("zero", "in all_gather")}) {
+    EXPECT_GT(figure(run, row).predicted, 0) << run << " " << row;
+    EXPECT_GT(figure(run, row).measured, 0) << run << " " << row;
+    EXPECT_LT(figure(run, row).measured, figure(run, "step").measured) << run << " " << row;
+  }
+  EXPECT_EQ(figure("parts", "bubble").predicted, -1);
+  EXPECT_EQ(figure("stages", "in all_to_all").predicted, -1);
+}
+
 TEST_F(PlanCheck, KeepsItsErrorsBesideTheRuns) {
   train("one");
   train("two");

@@ -19,7 +19,9 @@ StepSeconds seconds_of(const LoggedStep& step) {
           .backward = step.in(StepPart::backward),
           .exposed = step.in(StepPart::exposed),
           .update = step.in(StepPart::update),
-          .step = std::max(0.0, step.seconds - step.in(StepPart::data))};
+          .step = std::max(0.0, step.seconds - step.in(StepPart::data)),
+          .bubble = step.pipeline ? step.pipeline->waiting : 0,
+          .waited = step.waited};
 }
 
 std::vector<StepSeconds> steps_of(const io::Path& path, double microbatches) {
@@ -49,12 +51,16 @@ MeasuredRun read_run(const io::Path& folder) {
                     "a run whose ranks update together");
   }
   run.lines = std::ssize(steps);
-  for (double StepSeconds::* part :
-       {&StepSeconds::forward, &StepSeconds::backward, &StepSeconds::exposed, &StepSeconds::update, &StepSeconds::step}) {
+  const auto median = [&](const auto& figure) {
     std::vector<double> values;
-    for (const StepSeconds& step : steps) values.push_back(step.*part);
-    run.seconds.*part = median_of(std::move(values));
-  }
+    for (const StepSeconds& step : steps) values.push_back(figure(step));
+    return median_of(std::move(values));
+  };
+  for (double StepSeconds::* part : {&StepSeconds::forward, &StepSeconds::backward, &StepSeconds::exposed, &StepSeconds::update,
+                                     &StepSeconds::step, &StepSeconds::bubble})
+    run.seconds.*part = median([&](const StepSeconds& step) { return step.*part; });
+  for (std::size_t kind = 0; kind < comm::kCollectives; ++kind)
+    run.seconds.waited[kind] = median([&](const StepSeconds& step) { return step.waited[kind]; });
   return run;
 }
 

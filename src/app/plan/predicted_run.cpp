@@ -1,5 +1,10 @@
 #include "app/plan/predicted_run.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
 #include "app/plan/recipe_layout.h"
 #include "app/start/plan.h"
 #include "app/train_rank.h"
@@ -7,6 +12,7 @@
 #include "layout/pipeline/schedules.h"
 #include "ops/ops.h"
 #include "planner/search.h"
+#include "planner/waiting.h"
 #include "train/memory/rank_memory.h"
 
 namespace lockstep::app {
@@ -39,6 +45,21 @@ std::vector<ComparedFigure> compared_memory(const MeasuredRun& run, const layout
   return figures;
 }
 
+/// By kind of operation, where there is something of it on either side; a message has two ends.
+std::vector<ComparedFigure> compared_waiting(comm::CollectiveSeconds predicted, comm::CollectiveSeconds measured) {
+  using comm::Collective;
+  std::vector<ComparedFigure> figures;
+  if (std::ranges::all_of(measured, [](double seconds) { return seconds == 0; })) return figures;
+  constexpr auto send = static_cast<std::size_t>(Collective::send), receive = static_cast<std::size_t>(Collective::receive);
+  measured[receive] += std::exchange(measured[send], 0);
+  for (std::size_t kind = 0; kind < comm::kCollectives; ++kind) {
+    if (predicted[kind] == 0 && measured[kind] == 0) continue;
+    const std::string_view name = kind == receive ? "messages" : comm::name_of(static_cast<Collective>(kind));
+    figures.push_back({fmt::format("in {}", name), predicted[kind], measured[kind]});
+  }
+  return figures;
+}
+
 std::vector<ComparedFigure> compared_seconds(const StepSeconds& measured, const planner::Work& work,
                                              const planner::Candidate& candidate) {
   const layout::ParallelPlan& plan = candidate.plan;
@@ -51,11 +72,18 @@ std::vector<ComparedFigure> compared_seconds(const StepSeconds& measured, const 
     backward += plan.microbatches * (pass.input_backward + pass.weight_backward);
   }
   const planner::StepTime time = planner::simulated_time(work, candidate);
-  return {{"forward", forward, measured.forward},
-          {"backward", backward, measured.backward},
-          {"waiting for gradients", time.replicas, measured.exposed},
-          {"update", time.optimizer, measured.update},
-          {"step", time.total(), measured.step}};
+  std::vector<ComparedFigure> figures{{"forward", forward, measured.forward},
+                                      {"backward", backward, measured.backward},
+                                      {"waiting for gradients", time.replicas, measured.exposed},
+                                      {"update", time.optimizer, measured.update}};
+  if (plan.pp > 1) {
+    const layout::Timeline timeline = planner::simulated(work, candidate);
+    figures.push_back({"bubble", bubble(timeline) * timeline.makespan, measured.bubble});
+  }
+  const std::vector<ComparedFigure> waiting = compared_waiting(waiting_by_kind(work, candidate, time), measured.waited);
+  figures.insert(figures.end(), waiting.begin(), waiting.end());
+  figures.push_back({"step", time.total(), measured.step});
+  return figures;
 }
 
 }  // namespace

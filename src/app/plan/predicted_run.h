@@ -20,9 +20,11 @@ struct ComparedFigure {
 };
 
 struct RunComparison {
-  std::string layout;                   ///< in words
-  std::vector<ComparedFigure> memory;   ///< bytes of rank 0's training by kind; last, all of it
-  std::vector<ComparedFigure> seconds;  ///< parts of a step on rank 0; last, all of it
+  std::string layout;                  ///< in words
+  std::vector<ComparedFigure> memory;  ///< bytes of rank 0's training by kind; last, all of it
+  /// Parts of a step on rank 0, and of these the bubble (of all ranks) and the waiting by kind of operation ("in all_reduce");
+  /// last, all of it.
+  std::vector<ComparedFigure> seconds;
 };
 
 /// This program, as the run's settings have it.
