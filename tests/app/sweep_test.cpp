@@ -132,6 +132,30 @@ TEST_F(SweepCommand, MeasuresInTurnsAndGoesOnWhereItStopped) {
   EXPECT_NE(other.err.find("has another sweep"), std::string::npos) << other.err;
 }
 
+TEST_F(SweepCommand, ASeedThatWasDrawnIsTheSweepsAndGoesOnWithIt) {
+  const std::vector<std::string> words =
+      swept({"train.seed=random", "model.batch_size=2,4", "--steps", "2", "--repeats", "1", "--out", out()});
+  ASSERT_EQ(sweep(words).code, 0);
+  SweepResults cut = *load_sweep(out());
+  const std::int64_t seed = cut.definition.at("drawn_seed").integer();
+  for (const Json& point : cut.definition.at("points").array())
+    EXPECT_EQ(point.at("settings").at("train").at("seed").integer(), seed);
+  const std::vector<double> losses = cut.runs[1].losses;
+  cut.runs.resize(1);
+  save(cut, out());
+  const Outcome resumed = sweep(words);
+  ASSERT_EQ(resumed.code, 0) << resumed.err;
+  EXPECT_NE(resumed.out.find("goes on: 1 of 2 runs are there"), std::string::npos) << resumed.out;
+  EXPECT_EQ(load_sweep(out())->runs[1].losses, losses);
+  EXPECT_EQ(load_sweep(out())->definition.at("drawn_seed").integer(), seed);
+
+  std::vector<std::string> fixed = words;
+  fixed[6] = "train.seed=" + std::to_string(seed);
+  const Outcome other = sweep(fixed);
+  EXPECT_EQ(other.code, 2);
+  EXPECT_NE(other.err.find("has another sweep"), std::string::npos) << other.err;
+}
+
 TEST_F(SweepCommand, OverRanksItMeasuresTheirExchangeFirst) {
   const Outcome done = sweep(swept({"ranks=1,2", "model.batch_size=2", "--steps", "2", "--repeats", "1", "--out", out()}));
   ASSERT_EQ(done.code, 0) << done.err;

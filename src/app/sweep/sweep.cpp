@@ -88,19 +88,36 @@ std::vector<SweepPoint> points_of(const Options& options) {
   return points;
 }
 
+/// One seed for all points that draw one: that of the sweep in the folder, or a new one.
+void share_drawn_seed(std::vector<SweepPoint>& points, const std::optional<SweepResults>& before) {
+  const Json* known = before ? before->definition.find("drawn_seed") : nullptr;
+  std::optional<std::int64_t> seed;
+  if (known != nullptr) seed = known->integer();
+  for (SweepPoint& point : points) {
+    if (!point.draws_seed) continue;
+    if (!seed) seed = point.config.train.seed;
+    point.config.train.seed = seed;
+  }
+}
+
 /// Everything that its figures follow from, but for the machine.
 Json definition_of(const Options& options, const std::vector<SweepPoint>& points) {
   Json::Array all;
   for (const SweepPoint& point : points) {
     all.emplace_back(Json::Object{{"ranks", point.ranks}, {"settings", to_json(point.config)}});
   }
-  return Json::Object{{"version", std::string(kVersion)}, {"steps", options.steps}, {"points", Json(std::move(all))}};
+  Json definition(Json::Object{{"version", std::string(kVersion)}, {"steps", options.steps}, {"points", Json(std::move(all))}});
+  const auto drawn = std::ranges::find(points, true, &SweepPoint::draws_seed);
+  if (drawn != points.end()) definition.set("drawn_seed", seed_of(drawn->config));
+  return definition;
 }
 
-/// What is there already, or a new one.
-SweepResults begin(const Options& options, const std::vector<SweepPoint>& points) {
+/// What is there already, or a new one. Points that draw a seed get the sweep's.
+SweepResults begin(const Options& options, std::vector<SweepPoint>& points) {
+  std::optional<SweepResults> before = load_sweep(options.out);
+  share_drawn_seed(points, before);
   const Json definition = definition_of(options, points);
-  if (std::optional<SweepResults> before = load_sweep(options.out)) {
+  if (before) {
     if (before->definition.dump() == definition.dump()) return *std::move(before);
     throw UserError(fmt::format("{} has another sweep: other settings, values, steps or another version", options.out),
                     "another --out, or the command that it was begun with");
@@ -179,7 +196,7 @@ std::optional<SweepRun> measure(const SweepPoint& point, std::size_t number, std
 int sweep(const Arguments& arguments) {
   Options options;
   if (!parse(arguments, options)) return 0;
-  const std::vector<SweepPoint> points = points_of(options);
+  std::vector<SweepPoint> points = points_of(options);
   SweepResults results = begin(options, points);
   const std::size_t all = points.size() * static_cast<std::size_t>(options.repeats);
   if (!results.runs.empty()) fmt::print("{} goes on: {} of {} runs are there\n", options.out, results.runs.size(), all);

@@ -114,12 +114,18 @@ void resolve_point(SweepPoint& point, const SweepRequest& request, std::vector<P
       if (std::ranges::find(problems, problem.message, &Problem::message) == problems.end()) problems.push_back(problem);
     }
   };
+  const auto resolved = [&] {
+    return settings::resolve(sources,
+                             [&](const RunConfig& config) {
+                               std::vector<Problem> found = check_roles(config, point.ranks);
+                               for (Problem& problem : check_layout(config, point.ranks)) found.push_back(std::move(problem));
+                               return found;
+                             })
+        .config;
+  };
   try {
-    point.config = settings::resolve(sources, [&](const RunConfig& config) {
-                     std::vector<Problem> found = check_roles(config, point.ranks);
-                     for (Problem& problem : check_layout(config, point.ranks)) found.push_back(std::move(problem));
-                     return found;
-                   }).config;
+    point.config = resolved();
+    point.draws_seed = resolved().train.seed != point.config.train.seed;
     tell(check_runnable(point.config));
     const std::optional<std::string>& data = point.config.data.dir;
     if (std::error_code error; data && !std::filesystem::is_directory(*data, error)) {
