@@ -4,7 +4,8 @@
     examples/wandb_upload.py runs/first [--project NAME] [--entity NAME]
 
 The run gets its log.name and settings; the project is train.wandb_project unless it is named here. WANDB_DISABLED=true: nothing is
-sent. WANDB_MODE, WANDB_API_KEY and the like are the client's."""
+sent. WANDB_MODE, WANDB_API_KEY, WANDB_DIR and the like are the client's: with WANDB_MODE=offline it writes a folder that
+`wandb sync` sends."""
 
 import argparse
 import json
@@ -53,8 +54,14 @@ def main():
                      name=config["log"]["name"], config=config)
     for step, row in rows.items():
         run.log(row, step=step)
+    folder = pathlib.Path(run.dir).parent
     run.finish()
-    print(f"{len(rows)} steps of {arguments.run} are sent")
+    if run.disabled:
+        print("WANDB_MODE is disabled: nothing is sent")
+    elif run.offline:
+        print(f"{len(rows)} steps of {arguments.run} are written and not sent\n  -> wandb sync {folder}")
+    else:
+        print(f"{len(rows)} steps of {arguments.run} are sent")
 
 
 if __name__ == "__main__":

@@ -85,6 +85,9 @@ class WandbUpload : public Wandb {
     io::replace_file(folder_ / "client/wandb.py", R"(import json, os
 out = open(os.environ["TOLD"], "a")
 class Run:
+    dir = "wandb/here/files"
+    offline = os.environ.get("WANDB_MODE") == "offline"
+    disabled = os.environ.get("WANDB_MODE") == "disabled"
     def log(self, row, step): print(json.dumps(["log", step, row]), file=out)
     def finish(self): print(json.dumps(["finish"]), file=out, flush=True)
 def init(**settings):
@@ -128,6 +131,15 @@ TEST_F(WandbUpload, SendsARowAStepTheLastWordOnEach) {
   EXPECT_EQ(all[2].dump(), R"(["log",4,{"Loss/lossf":3.0,"Timing/startup_time":2.5}])");
   EXPECT_EQ(all[3].dump(), R"(["log",5,{"Loss/mfu":7.0}])");
   EXPECT_EQ(all[4].dump(), R"(["finish"])");
+  EXPECT_EQ(outcome.out, "3 steps of " + (folder_ / "a").string() + " are sent\n");
+}
+
+TEST_F(WandbUpload, SaysWhereTheClientLeftWhatItDidNotSend) {
+  ASSERT_EQ(lockstep(words("a", {"log.wandb=offline"})).code, 0);
+  const io::ChildOutcome offline = upload({(folder_ / "a").string()}, "WANDB_MODE=offline");
+  EXPECT_NE(offline.out.find(" are written and not sent\n  -> wandb sync wandb/here\n"), std::string::npos) << offline.out;
+  const io::ChildOutcome disabled = upload({(folder_ / "a").string()}, "WANDB_MODE=disabled");
+  EXPECT_EQ(disabled.out, "WANDB_MODE is disabled: nothing is sent\n");
 }
 
 TEST_F(WandbUpload, WhatKeepsItFromSending) {
