@@ -26,6 +26,7 @@ int bench_gemm(const Arguments& arguments);
 int bench_io(const Arguments& arguments);
 int bench_ladder(const Arguments& arguments);
 int bench_loader(const Arguments& arguments);
+int bench_overhead(const Arguments& arguments);
 int bench_scaling(const Arguments& arguments);
 
 }  // namespace lockstep::app

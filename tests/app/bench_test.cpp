@@ -37,7 +37,7 @@ TEST(Bench, HelpListsTheBenches) {
 TEST(Bench, AnUnknownBenchNamesTheKnownOnes) {
   const std::string error = error_of({"steps"});
   EXPECT_NE(error.find("'steps'"), std::string::npos);
-  EXPECT_NE(error.find("checkpoint, collectives, gemm, io, ladder, loader, overlap, rate, scaling, staleness, step"),
+  EXPECT_NE(error.find("checkpoint, collectives, gemm, io, ladder, loader, overhead, overlap, rate, scaling, staleness, step"),
             std::string::npos);
 }
 

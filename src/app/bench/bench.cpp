@@ -133,6 +133,7 @@ const std::vector<Bench>& benches() {
       {"io", "batches read from a file, each way that data.io knows", bench_io},
       {"ladder", "what each optimisation is worth, one after the other", bench_ladder},
       {"loader", "what threads of the data loader are worth", bench_loader},
+      {"overhead", "what a line of metrics and a trace cost a step", bench_overhead},
       {"overlap", "how much of the exchange of gradients hides behind the backward pass", bench_overlap},
       {"rate", "multiply-adds a second, now", bench_rate},
       {"scaling", "training steps on 1, 2, 4, ... ranks: speed-up and efficiency", bench_scaling},

@@ -36,6 +36,7 @@ train::EngineConfig engine_config(const StepShape& shape, const layout::Parallel
   config.gradients = settings.layout.gradients;
   if (settings.layout.moments) config.optimizer.moments = settings.layout.moments;
   config.saves_beside = settings.saves_beside;
+  config.traced_steps = settings.traced_steps;
   if (settings.layout.documents) config.document_end = 0;  // as often as any other token of a made-up text
   return config;
 }

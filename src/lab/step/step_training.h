@@ -38,7 +38,8 @@ class FixedBatches {
 struct StepSettings {
   Layout layout = {};
   parallel::WeightStorage weights = {};
-  bool saves_beside = false;  ///< memory for checkpoints that are written meanwhile
+  bool saves_beside = false;      ///< memory for checkpoints that are written meanwhile
+  std::int64_t traced_steps = 0;  ///< memory for what so many steps tell
 };
 
 class StepTraining {

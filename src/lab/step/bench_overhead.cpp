@@ -1,0 +1,194 @@
+#include "lab/step/bench_overhead.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+
+#include "base/error.h"
+#include "base/median.h"
+#include "base/timer.h"
+#include "base/units.h"
+#include "io/appended_file.h"
+#include "lab/step/step_training.h"
+#include "train/report/metrics.h"
+#include "train/report/rank_times.h"
+#include "train/report/run_trace.h"
+
+namespace lockstep::lab {
+namespace {
+
+constexpr int warm_up_rounds = 2;
+
+void check(const StepShape& shape, const OverheadOptions& options, int ranks) {
+  std::vector<Problem> problems = check(shape, data_parallel(ranks), ranks);
+  if (options.rounds < 1) problems.push_back({fmt::format("--rounds {}: must be at least 1", options.rounds), "--rounds 100"});
+  if (!std::filesystem::is_directory(options.folder)) {
+    problems.push_back({fmt::format("--folder {}: there is no such folder", options.folder.string()),
+                        "name one on the disk that runs write their metrics to"});
+  }
+  if (!problems.empty()) throw UserError(std::move(problems));
+}
+
+/// The lines of a run's metrics, as a trainer makes them; the file goes with it.
+class MetricsFile {
+ public:
+  MetricsFile(const io::Path& folder, comm::Communicator& world)
+      : world_(world), path_(folder / fmt::format("lockstep-bench-overhead-{}.jsonl", ::getpid())) {
+    if (world.rank() == 0) file_.emplace(path_, io::AppendedFile::Open::new_one);
+  }
+  MetricsFile(const MetricsFile&) = delete;
+  MetricsFile& operator=(const MetricsFile&) = delete;
+  ~MetricsFile() {
+    std::error_code ignored;
+    if (file_) std::filesystem::remove(path_, ignored);
+  }
+  void add(const StepShape& shape, const train::StepResult& result, double seconds) {
+    train::Metrics m;
+    m.step = ++lines_;
+    m.loss = result.loss;
+    m.dt = seconds;
+    m.dtf = result.forward_seconds;
+    m.dtb = result.backward_seconds + result.update_seconds;
+    m.tps = static_cast<double>(shape.tokens()) / seconds;
+    m.gradient_norm = result.gradient_norm;
+    m.update_seconds = result.update_seconds;
+    m.exposed_seconds = result.exposed_seconds;
+    m.waited = result.waited;
+    m.ranks = train::gather_times(m, world_);
+    if (file_) file_->append(train::to_json(m).dump() + "\n");
+  }
+
+ private:
+  comm::Communicator& world_;
+  io::Path path_;
+  std::optional<io::AppendedFile> file_;
+  std::int64_t lines_ = 0;
+};
+
+class OverheadBench {
+ public:
+  OverheadBench(const StepShape& shape, const OverheadOptions& options, Runtime& runtime, ops::Ops& ops,
+                comm::Communicator& world)
+      : shape_(shape),
+        world_(world),
+        metrics_(options.folder, world),
+        traced_ops_(options.observed_ops(spans_)),
+        plain_(shape, runtime, ops, world, {.layout = data_parallel(world.size())}),
+        traced_(shape, runtime, *traced_ops_, world, {.layout = data_parallel(world.size()), .traced_steps = 1}) {}
+  OverheadBench(const OverheadBench&) = delete;
+  OverheadBench& operator=(const OverheadBench&) = delete;
+  ~OverheadBench() {
+    world_.observe(nullptr);
+    spans_.log().close();  // its room goes with the engine
+  }
+
+  /// Seconds of a step of the kind, on the slowest rank.
+  double seconds_of(std::size_t kind) {
+    world_.barrier();
+    const double start = now_seconds();
+    const train::StepResult result = kind == 2 ? traced_step() : plain_.step();
+    if (kind > 0) metrics_.add(shape_, result, now_seconds() - start);
+    double seconds = now_seconds() - start;
+    world_.host().all_reduce(view(std::span(&seconds, 1), Shape{1}), comm::Reduction::max).wait();
+    return seconds;
+  }
+  std::int64_t spans() { return std::ssize(spans_.log().spans()); }
+
+ private:
+  train::StepResult traced_step() {
+    SpanLog& log = spans_.log();
+    traced_.engine().observe(log);  // its room is empty again
+    world_.observe(&log);
+    log.turn(true);
+    const double begun = now_seconds();
+    train::StepResult result = traced_.step();
+    log.add({SpanKind::step, "step", begun, now_seconds()});
+    log.turn(false);
+    world_.observe(nullptr);
+    return result;
+  }
+
+  const StepShape& shape_;
+  comm::Communicator& world_;
+  MetricsFile metrics_;
+  train::OpSpans spans_;
+  std::unique_ptr<ops::Ops> traced_ops_;
+  StepTraining plain_, traced_;
+};
+
+}  // namespace
+
+Quartiles quartiles_of(std::vector<double> values) {
+  std::ranges::sort(values);
+  const std::size_t half = (values.size() + 1) / 2;  // the middle one is in both halves
+  const auto part = [&](auto first, auto end) { return median_of(std::vector<double>(first, end)); };
+  return {.lower = part(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(half)),
+          .median = median_of(values),
+          .upper = part(values.end() - static_cast<std::ptrdiff_t>(half), values.end())};
+}
+
+Quartiles OverheadReport::overhead(std::size_t kind) const {
+  std::vector<double> parts;
+  for (std::size_t round = 0; round < seconds[0].size(); ++round) parts.push_back(seconds[kind][round] / seconds[0][round] - 1);
+  return quartiles_of(std::move(parts));
+}
+
+OverheadReport bench_overhead(const StepShape& shape, const OverheadOptions& options, Runtime& runtime, ops::Ops& ops,
+                              comm::Communicator& world) {
+  check(shape, options, world.size());
+  OverheadReport report{.shape = shape, .ranks = world.size(), .seconds = {}};
+  OverheadBench bench(shape, options, runtime, ops, world);
+  constexpr std::size_t kinds = overhead_kinds.size();
+  for (int round = -warm_up_rounds; round < options.rounds; ++round) {
+    // Each kind follows each other one as often.
+    for (std::size_t i = 0; i < kinds; ++i) {
+      const std::size_t turn = (i + static_cast<std::size_t>(round + warm_up_rounds)) % kinds;
+      const double seconds = bench.seconds_of(turn);
+      if (round >= 0) report.seconds[turn].push_back(seconds);
+    }
+  }
+  report.spans = bench.spans();
+  return report;
+}
+
+std::string to_text(const OverheadReport& report) {
+  std::string text =
+      fmt::format("{}, {} rank{}, {} rounds of a step of each kind, a line of metrics a step, {} spans\n\n", report.shape.name,
+                  report.ranks, report.ranks == 1 ? "" : "s", report.seconds[0].size(), format_count(report.spans));
+  text += fmt::format("{:<20} {:>11}  {:>21}  {:>9} {:>21}\n", "", "step", "middle half", "overhead", "middle half");
+  for (std::size_t kind = 0; kind < overhead_kinds.size(); ++kind) {
+    const Quartiles step = quartiles_of(report.seconds[kind]);
+    text += fmt::format("{:<20} {:>8.3f} ms  {:>8.3f} to {:>6.3f} ms", overhead_kinds[kind], 1e3 * step.median, 1e3 * step.lower,
+                        1e3 * step.upper);
+    if (kind > 0) {
+      const Quartiles more = report.overhead(kind);
+      text += fmt::format("  {:>+7.2f} % {:>+7.2f} to {:>+7.2f} %", 100 * more.median, 100 * more.lower, 100 * more.upper);
+    }
+    text += "\n";
+  }
+  return text + "\noverhead: over the step alone of the same round\n";
+}
+
+Json to_json(const OverheadReport& report) {
+  const auto quartiles = [](const Quartiles& of) {
+    return Json(Json::Object{{"lower", of.lower}, {"median", of.median}, {"upper", of.upper}});
+  };
+  Json::Array kinds;
+  for (std::size_t kind = 0; kind < overhead_kinds.size(); ++kind) {
+    Json row(Json::Object{{"kind", overhead_kinds[kind]}, {"seconds", quartiles(quartiles_of(report.seconds[kind]))}});
+    if (kind > 0) row.set("overhead", quartiles(report.overhead(kind)));
+    kinds.push_back(std::move(row));
+  }
+  return Json::Object{{"shape", std::string(report.shape.name)},
+                      {"ranks", report.ranks},
+                      {"rounds", std::ssize(report.seconds[0])},
+                      {"spans", report.spans},
+                      {"kinds", Json(std::move(kinds))}};
+}
+
+}  // namespace lockstep::lab
