@@ -6,31 +6,14 @@
 
 #include "base/timer.h"
 #include "io/spill_file.h"
-#include "lab/bench_gemm.h"
 #include "lab/collectives/bench_collectives.h"
 #include "lab/machine.h"
 #include "lab/process.h"
+#include "lab/step/step_rates.h"
 #include "ops/ops.h"
 
 namespace lockstep::lab {
 namespace {
-
-/// Of the multiply-adds that a layer's three products could have made meanwhile, those that they made.
-struct ProductShares {
-  double bf16, f32;
-};
-ProductShares product_shares(const ProbeOptions& options, Runtime& runtime) {
-  GemmBench bench(runtime,
-                  {.rounds = options.rounds, .sample_seconds = options.sample_seconds, .rivals = false, .type = DType::bf16});
-  double flops = 0, bf16 = 0, f32 = 0;
-  for (const ProductKind kind : {ProductKind::forward, ProductKind::backward_input, ProductKind::backward_weight}) {
-    const GemmRow row = bench.measure("", {"", options.width / 2, options.width, options.width, 1}, kind);
-    flops += row.flops();
-    bf16 += row.ours.room;
-    f32 += row.ours_f32.room;
-  }
-  return {flops / bf16, flops / f32};
-}
 
 /// Of a group of ranks.
 struct Link {
@@ -70,14 +53,16 @@ planner::Machine probe_machine(const ProbeOptions& options, Runtime& runtime, co
   world.barrier();
   const double multiply_adds = fma_peak(runtime.team());
   world.barrier();
-  const ProductShares shares = product_shares(options, runtime);
+  const StepRates f32 = measure_step_rates(runtime, DType::f32, options.steps);
+  const StepRates bf16 = measure_step_rates(runtime, DType::bf16, options.steps);
   const double memory_rate = triad_bandwidth(runtime.team(), runtime.memory(), node) / node.size();
   const Link inside = link_between(options, runtime, node);
   const Link between = node.size() < world.size() ? link_between(options, runtime, world) : Link{};
   const double disk = node.rank() == 0 ? disk_rate(options.folder, options.disk_bytes, runtime.memory()) : 0;
-  std::array<double, 10> figures{
-      multiply_adds,  shares.bf16,  shares.f32,      memory_rate,        inside.rate,
-      inside.latency, between.rate, between.latency, disk * node.size(), static_cast<double>(free_memory())};
+  std::array<double, 12> figures{
+      multiply_adds,     bf16.product_share, f32.product_share, memory_rate,        inside.rate,
+      inside.latency,    between.rate,       between.latency,   disk * node.size(), static_cast<double>(free_memory()),
+      f32.product_depth, f32.attention_share};
   world.host().all_reduce(view(std::span<double>(figures), Shape{std::ssize(figures)}), comm::Reduction::mean).wait();
   const double pairs = ops::multiplies_bf16_pairs() ? 2 : 1;
   planner::Machine machine;
@@ -87,6 +72,8 @@ planner::Machine probe_machine(const ProbeOptions& options, Runtime& runtime, co
   machine.peak_flops = pairs * figures[0];
   machine.product_share = std::min(1.0, figures[1] / pairs);
   machine.f32_share = std::min(1.0, figures[2] / pairs);
+  machine.product_depth = figures[10];
+  machine.attention_share = figures[11];
   machine.memory_rate = figures[3];
   machine.inside_rate = figures[4];
   machine.inside_latency = figures[5];

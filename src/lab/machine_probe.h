@@ -9,12 +9,10 @@
 
 namespace lockstep::lab {
 
-/// How thoroughly; as it stands, two seconds.
+/// How thoroughly; as it stands, some seconds.
 struct ProbeOptions {
-  io::Path folder = ".";         ///< on the disk that is measured; nothing is left there
-  std::int64_t width = 1024;     ///< of the layer whose products are timed
-  int rounds = 3;                ///< of products
-  double sample_seconds = 0.02;  ///< of a product, as GemmBenchOptions
+  io::Path folder = ".";  ///< on the disk that is measured; nothing is left there
+  int steps = 6;          ///< of the models whose kernels are timed
   std::int64_t small_sum = 4096,
                large_sum = 16 << 20;  ///< bytes that ranks add up: the first tells latency, the second bandwidth
   int trials = 10;                    ///< of such a sum

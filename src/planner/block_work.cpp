@@ -50,11 +50,10 @@ struct Attention {
   double forward, backward;
 };
 Attention attention_seconds(const Block& block, const Machine& machine, const System& system) {
-  const double flops = 4 * block.scores() * static_cast<double>(block.head_size);
   if (system.tiled_attention) {
-    // Backward makes the scores again: five products for forward's two (Dao 2023).
-    const double half = flops / 2 / machine.product_rate(system.element_bytes);
-    return {.forward = half, .backward = 2.5 * half};
+    const TiledAttention flops = tiled_attention(block.samples * block.heads, block.queries, block.keys, block.head_size);
+    const double rate = machine.attention_rate(system.element_bytes);
+    return {.forward = flops.forward / rate, .backward = flops.backward / rate};
   }
   const std::int64_t batch = block.samples * block.heads;
   const double products = product_seconds(block.queries, block.head_size, block.keys, machine, system.element_bytes, batch) +
@@ -69,8 +68,10 @@ struct Elementwise {
   double forward, backward;
 };
 Elementwise elementwise_seconds(const Block& block, const Machine& machine, const System& system) {
-  const double forward = system.dropout ? 22 : 12, backward = system.dropout ? 26 : 16;
   const double told = system.element_bytes / 2 / machine.memory_rate;
+  // Two norms: read and written; then what was read and the gradient of both sides, of which one is added to.
+  if (system.fused_elementwise) return {.forward = 8 * block.rows_wide * told, .backward = 16 * block.rows_wide * told};
+  const double forward = system.dropout ? 22 : 12, backward = system.dropout ? 26 : 16;
   return {.forward = (forward * block.rows_wide + 4 * block.rows_ffn) * told,
           .backward = (backward * block.rows_wide + 6 * block.rows_ffn) * told};
 }
@@ -88,12 +89,20 @@ double exchange_seconds(const arch::ModelConfig& model, const Block& block, cons
 
 }  // namespace
 
+TiledAttention tiled_attention(std::int64_t batch, std::int64_t queries, std::int64_t keys, std::int64_t head_size) {
+  constexpr std::int64_t block = 64;
+  const double kept = static_cast<double>(queries) * static_cast<double>(keys + std::min(block, keys)) / 2;
+  const double forward = 4 * static_cast<double>(batch * head_size) * kept;
+  return {.forward = forward, .backward = 2.5 * forward};
+}
+
 double product_seconds(std::int64_t m, std::int64_t k, std::int64_t n, const Machine& machine, double element_bytes,
                        std::int64_t batch) {
   const double rows = static_cast<double>(m), inner = static_cast<double>(k), columns = static_cast<double>(n);
   const double many = static_cast<double>(batch);
   const double filled = machine.units == 0 ? 1 : best_fill(m, n, batch, machine.units).total();
-  const double computing = 2 * rows * inner * columns * many / (machine.product_rate(element_bytes) * filled);
+  const double terms = inner + machine.product_depth;
+  const double computing = 2 * rows * terms * columns * many / (machine.product_rate(element_bytes) * filled);
   const double moving = element_bytes * many * (rows * inner + inner * columns + rows * columns) / machine.memory_rate;
   return std::max(computing, moving);
 }

@@ -8,6 +8,13 @@
 
 namespace lockstep::planner {
 
+/// FLOPs of `batch` heads' causal attention in tiles: two products of the blocks of 64 keys that the mask leaves something of,
+/// those on the diagonal whole; backward makes the scores again, five products for forward's two (Dao 2023).
+struct TiledAttention {
+  double forward, backward;
+};
+TiledAttention tiled_attention(std::int64_t batch, std::int64_t queries, std::int64_t keys, std::int64_t head_size);
+
 /// Seconds of a product of [m, k] by [k, n], `batch` of them: as its tiles fill the device's units (planner/waves), with the best
 /// of the usual tile sizes, or as memory brings operands and result, whichever takes longer.
 double product_seconds(std::int64_t m, std::int64_t k, std::int64_t n, const Machine& machine, double element_bytes,

@@ -106,6 +106,8 @@ std::vector<Problem> check(const Machine& machine) {
   demand("peak_tflops", machine.peak_flops, "a device computes", "peak_tflops = 312");
   share("product_share", machine.product_share);
   if (machine.f32_share != 0) share("f32_share", machine.f32_share);
+  if (!(machine.product_depth >= 0)) complain("product_depth", machine.product_depth, "must be 0 or above", "product_depth = 0");
+  share("attention_share", machine.attention_share);
   demand("memory_gbps", machine.memory_rate, "a device reads its memory", "memory_gbps = 2000");
   if (machine.devices > 1) demand("inside_gbps", machine.inside_rate, "a node's devices are connected", "inside_gbps = 300");
   if (machine.nodes > 1) demand("between_gbps", machine.between_rate, "nodes are connected", "between_gbps = 25");

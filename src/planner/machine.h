@@ -15,18 +15,20 @@ namespace lockstep::planner {
 struct Machine {
   std::string name = "machine";
   std::int64_t nodes = 1;
-  std::int64_t devices = 8;   ///< of a node
-  double memory = 0;          ///< of a device
-  double reserved = 0;        ///< of it, what its driver and its libraries take
-  double peak_flops = 0;      ///< of a device, for products of bf16
-  double product_share = 0;   ///< of the peak, what a step's products reach whose tiles and waves are full
-  double f32_share = 0;       ///< likewise of products of f32; 0: half of product_share
-  std::int64_t units = 0;     ///< that compute a tile each; 0: products have no waves
-  double memory_rate = 0;     ///< of a device's memory
-  double inside_rate = 0;     ///< of a device to the others of its node, one way
-  double between_rate = 0;    ///< of a device's share of the network, one way
-  double link_share = 1;      ///< what of these collectives reach
-  double inside_latency = 0;  ///< seconds until a collective begins to move anything
+  std::int64_t devices = 8;    ///< of a node
+  double memory = 0;           ///< of a device
+  double reserved = 0;         ///< of it, what its driver and its libraries take
+  double peak_flops = 0;       ///< of a device, for products of bf16
+  double product_share = 0;    ///< of the peak, what a step's products reach whose tiles and waves are full
+  double f32_share = 0;        ///< likewise of products of f32; 0: half of product_share
+  double product_depth = 0;    ///< terms, whose time each sum of a product takes besides its own
+  double attention_share = 1;  ///< of such a product's rate, what attention in tiles reaches
+  std::int64_t units = 0;      ///< that compute a tile each; 0: products have no waves
+  double memory_rate = 0;      ///< of a device's memory
+  double inside_rate = 0;      ///< of a device to the others of its node, one way
+  double between_rate = 0;     ///< of a device's share of the network, one way
+  double link_share = 1;       ///< what of these collectives reach
+  double inside_latency = 0;   ///< seconds until a collective begins to move anything
   double between_latency = 0;
   double host_memory = 0;  ///< of a node
   double host_rate = 0;    ///< between a device and the host's memory, one way
@@ -36,6 +38,7 @@ struct Machine {
   double usable_memory() const { return memory - reserved; }
   /// FLOPs a second of products of elements of so many bytes.
   double product_rate(double element_bytes) const;
+  double attention_rate(double element_bytes) const { return attention_share * product_rate(element_bytes); }
 };
 
 /// a100, h100, h200, b200: nodes of eight, of which there are `nodes` only when the user says so.

@@ -7,6 +7,9 @@ namespace lockstep::planner {
 struct System {
   /// Attention is computed in tiles, without the half that causality masks; false: scores are written and read, whole.
   bool tiled_attention = true;
+  /// Biases, activations, residual sums and their gradients are computed where products and norms write their results; false:
+  /// each is a pass over memory.
+  bool fused_elementwise = true;
   /// Backward makes the forward pass of what this names again with memory.recompute=selective: the feed-forward layer's first
   /// product; false: attention.
   bool selective_feed_forward = true;
@@ -29,6 +32,7 @@ inline constexpr System own_system{};
 inline constexpr System own_f32_system{.element_bytes = 4, .update_bytes = 28};
 /// Megatron-LM as the papers of 2021 and 2022 measured it, and the DeepSpeed of that time.
 inline constexpr System megatron{.tiled_attention = false,
+                                 .fused_elementwise = false,
                                  .selective_feed_forward = false,
                                  .sum_bytes = 2,
                                  .gradient_bytes = 2,

@@ -13,14 +13,7 @@ namespace lockstep::lab {
 namespace {
 
 ProbeOptions brief(const io::Path& folder) {
-  return {.folder = folder,
-          .width = 64,
-          .rounds = 1,
-          .sample_seconds = 1e-4,
-          .small_sum = 64,
-          .large_sum = 4096,
-          .trials = 1,
-          .disk_bytes = 1 << 20};
+  return {.folder = folder, .steps = 1, .small_sum = 64, .large_sum = 4096, .trials = 1, .disk_bytes = 1 << 20};
 }
 
 /// Of ranks in groups of `each`, as if each were on a host.
@@ -46,6 +39,8 @@ TEST(MachineProbe, MeasuresAMachineThatThePlannerTakes) {
   EXPECT_EQ(machine.nodes, 1);
   EXPECT_EQ(machine.devices, 2);
   EXPECT_GT(machine.f32_share, 0);
+  EXPECT_GE(machine.product_depth, 0);
+  EXPECT_GT(machine.attention_share, 0);
   EXPECT_GT(machine.inside_latency, 0);
   EXPECT_GT(machine.disk_rate, 0);
   EXPECT_EQ(machine.between_rate, 0) << "there is one host";

@@ -28,12 +28,24 @@ Work plain_work() { return {four_blocks(), 256, plain_machine()}; }
 
 TEST(StepTime, ProductsAndAttentionAreTheirFlops) {
   const BlockWork work = block_work(four_blocks(), {2, 256}, {}, plain_machine(), own_system);
-  const double rows = 512, linear = 2 * rows * 512 * (3 * 512 + 512 + 4 * 512 + 4 * 512), scores = 2 * 8 * 256.0 * 256;
-  EXPECT_NEAR(work.forward, (linear + 4 * scores * 64 / 2) / 1e12, 1e-12);
-  EXPECT_NEAR(work.input_backward, (linear + 2.5 * 4 * scores * 64 / 2) / 1e12, 1e-12);
+  const double rows = 512, linear = 2 * rows * 512 * (3 * 512 + 512 + 4 * 512 + 4 * 512), scores = 2 * 8 * 256.0 * (256 + 64) / 2;
+  EXPECT_NEAR(work.forward, (linear + 4 * scores * 64) / 1e12, 1e-12);
+  EXPECT_NEAR(work.input_backward, (linear + 2.5 * 4 * scores * 64) / 1e12, 1e-12);
   EXPECT_NEAR(work.weight_backward, linear / 1e12, 1e-12);
   EXPECT_EQ(work.again, 0);
   EXPECT_EQ(work.exchange, 0);
+}
+
+TEST(StepTime, SumsAndAttentionHaveCostsOfTheirOwn) {
+  Machine machine = plain_machine();
+  const double endless = product_seconds(512, 128, 512, machine, 2);
+  const BlockWork before = block_work(four_blocks(), {2, 256}, {}, machine, own_system);
+  machine.attention_share = 0.5;
+  const BlockWork slower = block_work(four_blocks(), {2, 256}, {}, machine, own_system);
+  EXPECT_NEAR(slower.forward - before.forward, tiled_attention(2 * 8, 256, 256, 64).forward / 1e12, 1e-12);
+  EXPECT_EQ(slower.weight_backward, before.weight_backward);
+  machine.product_depth = 32;
+  EXPECT_NEAR(product_seconds(512, 128, 512, machine, 2), endless * 160 / 128, 1e-12);
 }
 
 TEST(StepTime, AProductHasTheWavesOfItsTiles) {

@@ -28,7 +28,7 @@ bool parse(const Arguments& arguments, Options& options) {
       "of a step. Errors are kept in predictions.jsonl beside the run's folder.");
   line.option("--check", options.run, "RUN", "a run's folder");
   line.option("--machine", options.machine, "FILE",
-              "that the run had, as doctor --machine-file writes it (default: this machine, measured for two seconds)");
+              "that the run had, as doctor --machine-file writes it (default: this machine, measured for some seconds)");
   line.note("example:\n  lockstep plan --check runs/first --machine here.toml");
   return line.parse(arguments);
 }

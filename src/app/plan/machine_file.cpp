@@ -26,8 +26,8 @@ struct MachineKey {
   bool is_bytes = false;  ///< may be "80GB"
 };
 
-const std::array<MachineKey, 17>& keys() {
-  static const std::array<MachineKey, 17> all{{
+const std::array<MachineKey, 19>& keys() {
+  static const std::array<MachineKey, 19> all{{
       {"nodes", "nodes", &Machine::nodes},
       {"devices", "devices of a node", &Machine::devices},
       {"memory", "bytes of a device's memory (\"80GB\")", &Machine::memory, 1, true},
@@ -35,6 +35,8 @@ const std::array<MachineKey, 17>& keys() {
       {"peak_tflops", "TFLOPS of a device for bf16 products", &Machine::peak_flops, 1e12},
       {"product_share", "what of it a step's products reach (lockstep bench gemm measures it)", &Machine::product_share},
       {"f32_share", "likewise of products of f32; 0: half of product_share", &Machine::f32_share},
+      {"product_depth", "terms, whose time each sum of a product takes besides its own", &Machine::product_depth},
+      {"attention_share", "of the products' rate, what attention in tiles reaches", &Machine::attention_share},
       {"units", "tiles that a device computes at a time (SMs); 0: products have no waves", &Machine::units},
       {"memory_gbps", "GB/s of a device's memory", &Machine::memory_rate, 1e9},
       {"inside_gbps", "GB/s of a device to the others of its node, one way", &Machine::inside_rate, 1e9},
