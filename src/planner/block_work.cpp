@@ -4,6 +4,7 @@
 #include <array>
 
 #include "base/checked.h"
+#include "planner/context_exchange.h"
 #include "planner/waves.h"
 
 namespace lockstep::planner {
@@ -16,7 +17,8 @@ struct Linear {
 
 /// The sizes of a block on a rank.
 struct Block {
-  std::int64_t rows, queries, keys, heads, head_size, samples;
+  std::int64_t rows, queries, keys, heads, kv_heads, head_size, samples;
+  std::int64_t exchanging;  ///< ranks that exchange positions for heads
   Linear qkv, attended, up, down;
   double rows_wide, rows_ffn;  ///< elements of a row outside tensor parallelism's part, and of the activation's input
 
@@ -26,8 +28,10 @@ struct Block {
     samples = microbatch.samples;
     rows = samples * queries;
     heads = div_up(model.heads, plan.tp);
+    exchanging = context_groups(plan).exchanging;
     head_size = model.head_size;
-    const std::int64_t kv_heads = div_up(model.kv_heads, plan.tp), ffn = div_up(model.ffn_width, plan.tp);
+    kv_heads = div_up(model.kv_heads, plan.tp);
+    const std::int64_t ffn = div_up(model.ffn_width, plan.tp);
     qkv = {model.width, (heads + 2 * kv_heads) * head_size};
     attended = {heads * head_size, model.width};
     up = {model.width, model.gated ? 2 * ffn : ffn};
@@ -42,7 +46,8 @@ struct Block {
     return sum;
   }
   double scores() const {
-    return static_cast<double>(samples * heads) * static_cast<double>(queries) * static_cast<double>(keys);
+    const std::int64_t most_heads = div_up(heads, exchanging) * exchanging;
+    return static_cast<double>(samples * most_heads) * static_cast<double>(queries) * static_cast<double>(keys);
   }
 };
 
@@ -76,15 +81,12 @@ Elementwise elementwise_seconds(const Block& block, const Machine& machine, cons
           .backward = (backward * block.rows_wide + 6 * block.rows_ffn) * told};
 }
 
-/// What a block's ranks exchange in a pass: the sums behind attention and feed-forward, and keys and values of other positions.
-double exchange_seconds(const arch::ModelConfig& model, const Block& block, const layout::ParallelPlan& plan,
-                        const Machine& machine, const System& system) {
+/// One of the sums behind attention and feed-forward, which a block's tensor ranks add up in a pass.
+double layer_sum_seconds(const arch::ModelConfig& model, const Block& block, const layout::ParallelPlan& plan,
+                         const Machine& machine, const System& system) {
+  if (plan.tp == 1) return 0;
   const double row = static_cast<double>(block.rows) * static_cast<double>(model.width);
-  const double sums = plan.tp == 1 ? 0 : 2 * sum_seconds(system.sum_bytes * row, tensor_group(plan, machine), machine);
-  if (plan.cp == 1) return sums;
-  const double kv = 2 * static_cast<double>(div_up(model.kv_heads, plan.tp) * model.head_size);
-  const double all = system.element_bytes * kv * static_cast<double>(block.samples * block.keys);
-  return sums + gather_seconds(all, context_group(plan, machine), machine);
+  return sum_seconds(system.sum_bytes * row, tensor_group(plan, machine), machine);
 }
 
 }  // namespace
@@ -123,12 +125,23 @@ BlockWork block_work(const arch::ModelConfig& model, const MicrobatchSize& micro
   work.input_backward += attention.backward + elementwise.backward;
   const double weight_products = work.weight_backward;
   work.weight_backward += system.added_bytes * block.weights() / machine.memory_rate;
-  work.exchange = exchange_seconds(model, block, plan, machine, system);
+  const double sum = layer_sum_seconds(model, block, plan, machine, system), sums = 2 * sum;
+  const ContextSeconds context = context_seconds({.rows = static_cast<double>(block.rows),
+                                                  .heads = block.heads,
+                                                  .kv_heads = block.kv_heads,
+                                                  .head_size = block.head_size,
+                                                  .element_bytes = element,
+                                                  .forward = attention.forward,
+                                                  .backward = attention.backward},
+                                                 plan, machine);
+  work.exchange = sums + context.forward;
   // A sum on its way goes forward under the products of weight gradients behind it.
-  work.exchange_backward = system.hides_reductions ? std::max(work.exchange / 4, work.exchange - weight_products) : work.exchange;
+  work.exchange_backward = (system.hides_reductions ? std::max(sums / 4, sums - weight_products) : sums) + context.backward;
   if (plan.recompute.kind == layout::Recompute::Kind::full) {
-    work.again = work.forward;
-    work.exchange_again = work.exchange;
+    // Of blocks that are run again together the last one's result is not needed.
+    const double unneeded = system.spares_again ? 1.0 / plan.recompute.every : 0;
+    work.again = work.forward - unneeded * product_seconds(block.rows, block.down.in, block.down.out, machine, element);
+    work.exchange_again = work.exchange - unneeded * sum;
   } else if (plan.recompute.kind == layout::Recompute::Kind::selective) {
     work.again = system.selective_feed_forward ? product_seconds(block.rows, block.up.in, block.up.out, machine, element)
                                                : attention.forward;

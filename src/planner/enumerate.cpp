@@ -7,6 +7,7 @@
 #include "arch/flops.h"
 #include "layout/pipeline/schedules.h"
 #include "layout/pipeline/split.h"
+#include "planner/memory.h"
 
 namespace lockstep::planner {
 namespace {
@@ -14,6 +15,8 @@ namespace {
 /// Fewer positions than that on a rank, and context parallelism costs more than it saves anywhere.
 constexpr std::int64_t kLeastPositions = 2048;
 constexpr int kMostMicrobatches = 8192, kMostStages = 512, kMostSamples = 64;
+/// A layout that is estimated at less of a device's memory fits: estimates are at least so much of what is declared.
+constexpr double kLeastEstimate = 0.4;
 
 class Enumerator {
  public:
@@ -34,13 +37,31 @@ class Enumerator {
           if (ranks % (tp * cp * pp) != 0) continue;
           plan.pp = static_cast<int>(pp);
           plan.dp = static_cast<int>(ranks / (tp * cp * pp));
-          if (question_.global_batch % plan.dp == 0) microbatches();
+          if (question_.global_batch % plan.dp == 0) methods();
         }
       }
     }
   }
 
  private:
+  /// Ways of attending together. Every rank that exchanges positions gets a head; `ulysses+ring` is one of its parts where the
+  /// ranks lie on one node, or on as many as they are.
+  void methods() {
+    using layout::ContextMethod;
+    layout::ParallelPlan& plan = candidate_.plan;
+    for (const ContextMethod method :
+         {ContextMethod::allgather, ContextMethod::ulysses, ContextMethod::ring, ContextMethod::ulysses_ring}) {
+      plan.context = method;
+      const int nodes = layout::context_hosts(plan),
+                exchanging = method == ContextMethod::ulysses ? plan.cp : plan.cp / std::max(1, nodes);
+      const bool exchanges = method == ContextMethod::ulysses || method == ContextMethod::ulysses_ring;
+      if (plan.cp == 1 && method != ContextMethod::allgather) break;
+      if (exchanges && exchanging > work_.model.heads / plan.tp) continue;
+      if (method == ContextMethod::ulysses_ring && (nodes <= 1 || nodes == plan.cp)) continue;
+      microbatches();
+    }
+  }
+
   void microbatches() {
     const std::int64_t own = question_.global_batch / candidate_.plan.dp;
     for (std::int64_t samples = 1; samples <= std::min<std::int64_t>(own, kMostSamples); samples *= 2) {
@@ -57,7 +78,7 @@ class Enumerator {
       plan.schedule = "1f1b";
       plan.chunks = 1;
       plan.split.clear();
-      return places();
+      return recomputed();
     }
     for (const layout::NamedSchedule& schedule : layout::schedules()) {
       for (const int chunks : {1, 2, 3, 4, 6, 8}) {
@@ -66,7 +87,7 @@ class Enumerator {
         plan.schedule = schedule.name;
         plan.chunks = chunks;
         plan.split = split(schedule, shape);
-        places();
+        recomputed();
       }
     }
   }
@@ -81,23 +102,81 @@ class Enumerator {
     return found;
   }
 
+  /// What each candidate's blocks may make again.
+  void recomputed() {
+    using Kind = layout::Recompute::Kind;
+    layout::ParallelPlan& plan = candidate_.plan;
+    moves_ = plan.pp == 1 || !makes_weights_later();
+    for (const bool sequence : {false, true}) {
+      if (sequence && plan.tp == 1) continue;
+      plan.sequence = sequence;
+      again_ = {{Kind::none, 1}, {Kind::selective, 1}, {Kind::full, 1}};
+      for (const int every : together()) again_.push_back({Kind::full, every});
+      places();
+    }
+  }
+
+  bool makes_weights_later() {
+    const auto [found, fresh] = later_.try_emplace(candidate_.plan.schedule, false);
+    if (fresh) found->second = layout::makes_weights_later(candidate_.plan);
+    return found->second;
+  }
+
+  /// Blocks that may be run again together. A rank with the whole model does not run the last of them again: of each number of
+  /// groups the fewest blocks a group. In a pipeline that takes longer than one block at a time, and only the number that keeps
+  /// least may fit where one does not.
+  std::vector<int> together() {
+    layout::ParallelPlan& plan = candidate_.plan;
+    const auto blocks = static_cast<int>(work_.model.layers / plan.stages());
+    std::vector<int> found;
+    if (plan.pp == 1) {
+      for (const int groups : {2, 3, 4, 6, 8, 12, 16}) {
+        const int every = (blocks + groups - 1) / groups;
+        if (every > 1 && every < blocks && (found.empty() || every < found.back())) found.push_back(every);
+      }
+      return found;
+    }
+    int best = 1;
+    double least = 0;
+    for (int every = 1; every <= blocks; ++every) {
+      plan.recompute = {layout::Recompute::Kind::full, every};
+      const double bytes = estimated_bytes(work_, candidate_);
+      if (every > 1 && bytes >= least) continue;
+      least = bytes;
+      best = every;
+    }
+    if (best > 1) found.push_back(best);
+    return found;
+  }
+
   void places() {
     layout::ParallelPlan& plan = candidate_.plan;
     const int replicas = plan.dp * plan.cp;
     for (int zero = 0; zero <= (replicas == 1 ? 0 : 3); ++zero) {
-      for (const layout::Tier optimizer : {layout::Tier::device, layout::Tier::host, layout::Tier::disk}) {
-        for (const layout::Tier weights : {layout::Tier::device, layout::Tier::host, layout::Tier::disk}) {
-          if (!has(optimizer) || !has(weights)) continue;
-          const bool passes = zero == 3 || replicas == 1;  // weights elsewhere belong to one rank each
-          if (weights != layout::Tier::device && (!passes || optimizer != weights)) continue;
-          plan.parameters = plan.gradients = plan.optimizer = {};
-          layout::set_zero_level(plan, zero);
-          plan.optimizer.tier = optimizer;
-          plan.parameters.tier = weights;
-          tiles();
+      for (const layout::CutOver over : {layout::CutOver::all, layout::CutOver::host}) {
+        if (over == layout::CutOver::host && (zero < 3 || !divides_nodes())) continue;
+        for (const layout::Tier optimizer : {layout::Tier::device, layout::Tier::host, layout::Tier::disk}) {
+          for (const layout::Tier weights : {layout::Tier::device, layout::Tier::host, layout::Tier::disk}) {
+            if (!has(optimizer) || !has(weights)) continue;
+            const bool passes = zero == 3 || replicas == 1;  // weights elsewhere belong to one rank each
+            if (weights != layout::Tier::device && (!passes || optimizer != weights)) continue;
+            plan.parameters = plan.gradients = plan.optimizer = {};
+            layout::set_zero_level(plan, zero, over);
+            plan.optimizer.tier = optimizer;
+            plan.parameters.tier = weights;
+            tiles();
+          }
         }
       }
     }
+  }
+  /// Whether ranks share out inside a node otherwise than over all: with several nodes, each with some of them. Only weights are
+  /// worth it, which every pass gathers: below ZeRO-3 it sums gradients for all where their parts would do, which takes longer
+  /// than gathering new weights once a step, and more memory.
+  bool divides_nodes() const {
+    const layout::ParallelPlan& plan = candidate_.plan;
+    const int together = plan.dp * plan.cp * plan.tp, node = plan.ranks_per_host;
+    return together > node && together % node == 0 && node > plan.tp;
   }
   bool has(layout::Tier tier) const {
     const Machine& machine = work_.machine;
@@ -111,15 +190,26 @@ class Enumerator {
     for (const layout::Tiles& tiles : {layout::Tiles{}, layout::Tiles{.in = 1, .out = 4}}) {
       if (tiles.cut() && !leased) continue;
       plan.tiles = tiles;
-      for (const bool sequence : {false, true}) {
-        if (sequence && plan.tp == 1) continue;
-        plan.sequence = sequence;
-        for (const auto kind :
-             {layout::Recompute::Kind::none, layout::Recompute::Kind::selective, layout::Recompute::Kind::full}) {
-          plan.recompute = {kind, 1};
-          take_(candidate_);
-        }
+      activations();
+    }
+  }
+
+  /// Activations that lie elsewhere take time alone, as does running several blocks again together in place of one: only where
+  /// the layout without may not fit. What such groups keep is little already, and stays.
+  void activations() {
+    layout::ParallelPlan& plan = candidate_.plan;
+    for (const layout::Recompute& recompute : again_) {
+      plan.recompute = recompute;
+      plan.activations = layout::Tier::device;
+      take_(candidate_);
+      if (!moves_ || recompute.every > 1) continue;
+      if (estimated_bytes(work_, candidate_) < kLeastEstimate * work_.machine.usable_memory()) continue;
+      for (const layout::Tier tier : {layout::Tier::host, layout::Tier::disk}) {
+        if (!has(tier)) continue;
+        plan.activations = tier;
+        take_(candidate_);
       }
+      plan.activations = layout::Tier::device;
     }
   }
 
@@ -127,7 +217,10 @@ class Enumerator {
   const Work& work_;
   const std::function<void(const Candidate&)>& take_;
   Candidate candidate_;
+  std::vector<layout::Recompute> again_;
+  bool moves_ = false;                                                      ///< activations may lie elsewhere
   std::map<std::tuple<bool, int, int>, std::vector<std::int64_t>> splits_;  ///< of vee or not, ranks, chunks
+  std::map<std::string, bool> later_;                                       ///< schedules that make weight gradients later
 };
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include "planner/exchange.h"
 
+#include <algorithm>
+
 namespace lockstep::planner {
 namespace {
 
@@ -22,6 +24,13 @@ Group context_group(const layout::ParallelPlan& plan, const Machine& machine) {
 
 Group replica_group(const layout::ParallelPlan& plan, const Machine& machine) {
   return group_of(plan.dp * plan.cp, std::int64_t{plan.tp} * plan.cp * plan.dp, machine);
+}
+
+Group state_group(const layout::ParallelPlan& plan, layout::CutOver over, const Machine& machine) {
+  if (over == layout::CutOver::none) return {};
+  const Group replicas = replica_group(plan, machine);
+  if (over == layout::CutOver::all) return replicas;
+  return {std::clamp(plan.ranks_per_host / plan.tp, 1, replicas.ranks), true};
 }
 
 Group pipeline_group(const layout::ParallelPlan& plan, const Machine& machine) {

@@ -18,6 +18,8 @@ Group tensor_group(const layout::ParallelPlan& plan, const Machine& machine);
 Group context_group(const layout::ParallelPlan& plan, const Machine& machine);
 /// data x context: that hold the same parameters.
 Group replica_group(const layout::ParallelPlan& plan, const Machine& machine);
+/// Of these, those over which state is cut that the plan cuts over `over`.
+Group state_group(const layout::ParallelPlan& plan, layout::CutOver over, const Machine& machine);
 /// Neighbours in a pipeline.
 Group pipeline_group(const layout::ParallelPlan& plan, const Machine& machine);
 

@@ -1,8 +1,11 @@
 #include "planner/memory.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "layout/pipeline/schedules.h"
+#include "planner/activations.h"
+#include "planner/stage_shares.h"
 #include "train/memory/rank_memory.h"
 
 namespace lockstep::planner {
@@ -24,37 +27,35 @@ struct FirstRank {
 };
 FirstRank first_rank(const Work& work, const layout::ParallelPlan& plan) {
   const auto layers = static_cast<double>(work.model.layers);
-  double blocks = layers / plan.pp;
-  if (!plan.split.empty()) {
-    blocks = 0;
-    const layout::StageMap map = layout::stage_map(plan);
-    for (const int stage : map.stages_of(0)) blocks += static_cast<double>(plan.split[static_cast<std::size_t>(stage)]);
-  }
+  const double blocks = stage_shares(plan, work.model.layers).first;
   const double table = static_cast<double>(work.model.vocabulary) * static_cast<double>(work.model.width);
   const double tables = work.model.tied ? table : 2 * table;
   return {blocks, ((work.parameters - tables) / layers * blocks + (plan.pp == 1 ? tables : table)) / plan.tp};
 }
 
-double kept_bytes(const Work& work, const Candidate& candidate) {
+double activation_bytes(const Work& work, const Candidate& candidate) {
+  using Kind = layout::Recompute::Kind;
   const layout::ParallelPlan& plan = candidate.plan;
-  const arch::ModelConfig& model = work.model;
-  const double rows = static_cast<double>(candidate.samples * work.positions) / plan.cp;
-  const auto width = static_cast<double>(model.width), head = static_cast<double>(model.head_size);
-  const double outside = plan.sequence ? width / plan.tp : width;
-  double elements = outside;
-  if (plan.recompute.kind != layout::Recompute::Kind::full) {
-    elements += outside + static_cast<double>(2 * model.heads + 2 * model.kv_heads) * head / plan.tp;
-    if (plan.recompute.kind == layout::Recompute::Kind::none)
-      elements += static_cast<double>((model.gated ? 2 : 1) * model.ffn_width) / plan.tp;
-  }
-  return work.system.element_bytes * rows * elements * first_rank(work, plan).blocks * kept_microbatches(plan);
+  const layout::Recompute& recompute = plan.recompute;
+  const auto of_block = [&](Kind kind) {
+    return kept_bytes(work.model, {candidate.samples, work.positions}, plan, kind, work.system.element_bytes);
+  };
+  const double each = of_block(recompute.kind), blocks = first_rank(work, plan).blocks;
+  // Of blocks that are run again together, what is made again; the first one's input is there.
+  const double together = recompute.kind == Kind::full ? std::min<double>(recompute.every, blocks / plan.chunks) : 1;
+  const double again = recompute.kind == Kind::none ? 0 : together * of_block(Kind::none) - each;
+  constexpr double places = 3;
+  const double kept = plan.activations == layout::Tier::device
+                          ? each * std::ceil(blocks / recompute.every) * kept_microbatches(plan)
+                          : places * each;
+  return kept + again;
 }
 
 double state_bytes(const Work& work, const layout::ParallelPlan& plan) {
-  const double parameters = first_rank(work, plan).parameters, replicas = plan.dp * plan.cp;
+  const double parameters = first_rank(work, plan).parameters;
   const auto part = [&](const layout::Placement& placed, double bytes) {
     if (placed.tier != layout::Tier::device) return 0.0;
-    return placed.cut == layout::CutOver::none ? bytes * parameters : bytes * parameters / replicas;
+    return bytes * parameters / state_group(plan, placed.cut, work.machine).ranks;
   };
   layout::Placement gradients = plan.gradients;
   if (plan.microbatches > 1) gradients.cut = layout::CutOver::none;  // their sum is reduced once
@@ -89,7 +90,7 @@ DeviceMemory device_memory(const Work& work, const Candidate& candidate) {
 }
 
 double estimated_bytes(const Work& work, const Candidate& candidate) {
-  return state_bytes(work, candidate.plan) + kept_bytes(work, candidate);
+  return state_bytes(work, candidate.plan) + activation_bytes(work, candidate);
 }
 
 }  // namespace lockstep::planner

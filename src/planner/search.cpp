@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <limits>
 #include <map>
 #include <tuple>
@@ -19,25 +20,33 @@ namespace {
 constexpr double kEstimated = 1.02;
 /// Of what the estimate leaves out of one layout, what it leaves out of a similar one too.
 constexpr double kSure = 0.95;
-/// Of a family: layouts that are kept, and those whose memory is declared before the search for one that fits ends.
-constexpr std::size_t kKeptInFamily = 4000, kTriedInFamily = 120;
+/// Of a kind: layouts that are kept, and those whose memory is declared before the search for one that fits ends.
+constexpr std::size_t kKeptOfKind = 1000, kTriedOfKind = 60;
+/// Simulated pipelines may be faster than formulas say, but not by more.
+constexpr double kFormulaError = 1.1;
 /// Kinds that people ask for first, of which the search says so where there are none.
 constexpr std::array<std::string_view, 8> kUsualFamilies{"DDP", "ZeRO-1", "ZeRO-2", "ZeRO-3", "offload", "TP", "PP", "TP + PP"};
 
+/// Of the time: what is less is no reason to choose.
+constexpr double kGain = 0.005;
+
 /// Seconds, and what a layout's parts that are not free to run have to gain.
 double rank_of(double seconds, const layout::ParallelPlan& plan) {
-  constexpr double gain = 0.005;
   int parts = 0;
-  for (const bool has : {plan.optimizer.tier != layout::Tier::device, plan.parameters.tier != layout::Tier::device,
-                         plan.tiles.cut(), plan.parameters.cut != layout::CutOver::none, plan.cp > 1})
+  for (const bool has :
+       {plan.optimizer.tier != layout::Tier::device, plan.parameters.tier != layout::Tier::device,
+        plan.activations != layout::Tier::device, plan.tiles.cut(), plan.parameters.cut != layout::CutOver::none, plan.cp > 1})
     parts += has ? 1 : 0;
-  return seconds * (1 + gain * parts);
+  return seconds * (1 + kGain * parts);
 }
 double rank_of(const Found& found) { return rank_of(found.time.total(), found.candidate.plan); }
 
-/// As far as the planner can tell.
-bool alike(const Found& one, const Found& other) {
-  return one.time.total() == other.time.total() && one.memory.bytes == other.memory.bytes;
+/// Whether the second layout, of the same family and as fast as far as the planner can tell, says as much as the first: with the
+/// same degrees and micro-batches ranks wait for the same things.
+bool alike(const Candidate& one, double rank, const Candidate& other, double other_rank) {
+  const layout::ParallelPlan &a = one.plan, &b = other.plan;
+  return std::tuple(a.dp, a.tp, a.cp, a.pp, one.samples) == std::tuple(b.dp, b.tp, b.cp, b.pp, other.samples) &&
+         std::abs(rank - other_rank) <= 2 * kGain * rank;
 }
 
 struct Timed {
@@ -46,14 +55,14 @@ struct Timed {
   Candidate candidate;
 };
 
-/// A family's fastest, by formula.
+/// The fastest of a kind, by formula.
 class Fastest {
  public:
   void take(Timed timed) {
     all_.push_back(std::move(timed));
-    if (all_.size() < 2 * kKeptInFamily) return;
-    std::ranges::nth_element(all_, all_.begin() + kKeptInFamily, {}, &Timed::rank);
-    all_.resize(kKeptInFamily);
+    if (all_.size() < 2 * kKeptOfKind) return;
+    std::ranges::nth_element(all_, all_.begin() + kKeptOfKind, {}, &Timed::rank);
+    all_.resize(kKeptOfKind);
   }
   /// The fastest first.
   const std::vector<Timed>& sorted() {
@@ -65,8 +74,15 @@ class Fastest {
   std::vector<Timed> all_;
 };
 
+/// Layouts that formulas compare well: how far these are off differs by schedule, and by what they leave out of the bytes.
+using Kind = std::tuple<std::string, bool, bool>;
+Kind kind_of(const layout::ParallelPlan& plan) {
+  return {plan.schedule, plan.activations != layout::Tier::device, plan.recompute.every > 1};
+}
+
 struct Looked {
-  Fastest fastest;
+  std::map<Kind, Fastest> kinds;
+  std::vector<Found> fitting;
   double least_bytes = std::numeric_limits<double>::infinity();
 };
 
@@ -77,10 +93,11 @@ class Search {
 
   SearchResult run(int top) {
     enumerate(question_, [&](const Candidate& candidate) { look(candidate); });
+    fit_all(static_cast<std::size_t>(top));
     double least = std::numeric_limits<double>::infinity();
-    for (auto& [name, looked] : families_) {
+    for (const auto& [name, looked] : families_) {
       least = std::min(least, looked.least_bytes);
-      std::vector<Found> fitting = fit(looked.fastest, top);
+      const std::vector<Found> fitting = unlike(looked.fitting);
       Family family{.name = name, .best = std::nullopt, .reason = {}};
       if (!fitting.empty()) family.best = fitting.front();
       result_.families.push_back(std::move(family));
@@ -106,20 +123,48 @@ class Search {
     Looked& family = families_[family_of(candidate.plan)];
     family.least_bytes = std::min(family.least_bytes, bytes);
     if (bytes > kEstimated * work_.machine.usable_memory()) return;
-    family.fastest.take({{rank_of(step_time(work_, candidate).total(), candidate.plan), result_.legal}, bytes, candidate});
+    family.kinds[kind_of(candidate.plan)].take(
+        {{rank_of(step_time(work_, candidate).total(), candidate.plan), result_.legal}, bytes, candidate});
   }
 
-  /// The first of them that fit, simulated; the fastest first.
-  std::vector<Found> fit(Fastest& fastest, int top) const {
-    std::vector<Found> fitting;
+  /// What fits of every kind, the one with the fastest by formula first.
+  void fit_all(std::size_t top) {
+    struct Next {
+      double rank;
+      Looked* family;
+      Fastest* kind;
+    };
+    std::vector<Next> all;
+    for (auto& [name, looked] : families_) {
+      for (auto& [kind, fastest] : looked.kinds) all.push_back({fastest.sorted().front().rank.first, &looked, &fastest});
+    }
+    std::ranges::stable_sort(all, {}, &Next::rank);
+    for (const Next& next : all) fit(*next.family, *next.kind, top);
+  }
+
+  /// Whether a layout of this rank by formula is neither among the `top` fastest nor the fastest of its family.
+  bool hopeless(double rank, const Looked& family, std::size_t top) const {
+    if (family.fitting.empty() || ranks_.size() < top) return false;
+    const double fastest =
+        rank_of(*std::ranges::min_element(family.fitting, {}, [](const Found& found) { return rank_of(found); }));
+    return rank > kFormulaError * std::max(fastest, ranks_[top - 1]);
+  }
+
+  /// The first of a kind that fit, simulated.
+  void fit(Looked& family, Fastest& kind, std::size_t top) {
+    std::vector<const Timed*> fitting;
     std::size_t tried = 0;
     // What was declared, at least, of a byte that was estimated, by what the estimate depends on.
-    std::map<std::tuple<std::string, layout::Recompute::Kind, layout::CutOver, layout::Tier>, double> declared;
-    for (const Timed& timed : fastest.sorted()) {
-      if (fitting.size() >= static_cast<std::size_t>(top) || tried >= kTriedInFamily) break;
+    std::map<std::tuple<layout::Recompute::Kind, layout::CutOver, layout::Tier, layout::ContextMethod>, double> declared;
+    for (const Timed& timed : kind.sorted()) {
+      if (fitting.size() >= top || tried >= kTriedOfKind || hopeless(timed.rank.first, family, top)) break;
       const layout::ParallelPlan& plan = timed.candidate.plan;
-      double& share = declared[{plan.schedule, plan.recompute.kind, plan.parameters.cut, plan.optimizer.tier}];
+      double& share = declared[{plan.recompute.kind, plan.parameters.cut, plan.optimizer.tier, plan.context}];
       if (kSure * timed.bytes * share > work_.machine.usable_memory()) continue;
+      const auto same = [&](const Timed* other) {
+        return alike(timed.candidate, timed.rank.first, other->candidate, other->rank.first);
+      };
+      if (std::ranges::any_of(fitting, same)) continue;
       if (!layout::check(plan, limits_, work_.machine.ranks()).empty()) continue;
       ++tried;
       const DeviceMemory memory = device_memory(work_, timed.candidate);
@@ -129,11 +174,24 @@ class Search {
         share = share == 0 ? bytes / timed.bytes : std::min(share, bytes / timed.bytes);
         continue;
       }
-      const Found found{timed.candidate, simulated_time(work_, timed.candidate), memory};
-      if (std::ranges::none_of(fitting, [&](const Found& other) { return alike(found, other); })) fitting.push_back(found);
+      family.fitting.push_back({timed.candidate, simulated_time(work_, timed.candidate), memory});
+      fitting.push_back(&timed);
+      const double found = rank_of(family.fitting.back());
+      ranks_.insert(std::ranges::upper_bound(ranks_, found), found);
     }
-    std::ranges::stable_sort(fitting, {}, [](const Found& found) { return rank_of(found); });
-    return fitting;
+  }
+
+  /// The fastest first.
+  static std::vector<Found> unlike(std::vector<Found> all) {
+    std::ranges::stable_sort(all, {}, [](const Found& found) { return rank_of(found); });
+    std::vector<Found> some;
+    for (const Found& found : all) {
+      const auto same = [&](const Found& other) {
+        return alike(found.candidate, rank_of(found), other.candidate, rank_of(other));
+      };
+      if (std::ranges::none_of(some, same)) some.push_back(found);
+    }
+    return some;
   }
 
   std::string reason(const Family& family) const {
@@ -155,12 +213,13 @@ class Search {
       double more;
       std::string_view words;
     };
-    const std::array<Part, 8> parts{{{own.compute - winner.compute, "products and passes over memory of its shapes"},
+    const std::array<Part, 9> parts{{{own.compute - winner.compute, "products and passes over memory of its shapes"},
                                      {own.again - winner.again, "what it makes again to fit"},
                                      {own.tensor - winner.tensor, "waiting for ranks that divide layers or positions"},
                                      {own.messages - winner.messages, "messages between stages"},
                                      {own.bubble - winner.bubble, "the pipeline's bubble"},
                                      {own.gather - winner.gather, "waiting for weights that it gathers or brings"},
+                                     {own.activations - winner.activations, "waiting for activations that lie elsewhere"},
                                      {own.replicas - winner.replicas, "sums of gradients that nothing hides"},
                                      {own.optimizer - winner.optimizer, "the update"}}};
     const Part& most = *std::ranges::max_element(parts, {}, &Part::more);
@@ -171,6 +230,7 @@ class Search {
   const Work& work_;
   layout::PlanLimits limits_;
   std::map<std::string, Looked> families_;
+  std::vector<double> ranks_;  ///< of all that fit, in order
   SearchResult result_;
 };
 
@@ -201,7 +261,8 @@ std::string family_of(const layout::ParallelPlan& plan) {
     if (degree > 1) name += fmt::format("{}{}", name.empty() ? "" : " + ", kind);
   }
   if (!name.empty()) return name;
-  if (plan.optimizer.tier != layout::Tier::device || plan.parameters.tier != layout::Tier::device) return "offload";
+  for (const layout::Tier tier : {plan.optimizer.tier, plan.parameters.tier, plan.activations})
+    if (tier != layout::Tier::device) return "offload";
   if (const int level = layout::zero_level(plan); level > 0) return fmt::format("ZeRO-{}", level);
   return plan.dp > 1 ? "DDP" : "one device";
 }

@@ -6,6 +6,8 @@
 #include "arch/parameters.h"
 #include "layout/pipeline/schedules.h"
 #include "layout/pipeline/split.h"
+#include "planner/activations.h"
+#include "planner/stage_shares.h"
 
 namespace lockstep::planner {
 namespace {
@@ -15,17 +17,41 @@ double rank_parameters(const Work& work, const layout::ParallelPlan& plan) {
   return work.parameters / (static_cast<double>(plan.tp) * plan.pp);
 }
 
-/// What waits for weights, of a rank: seconds to gather those of one pass, all stages of it.
-double fetch_seconds(const Work& work, const layout::ParallelPlan& plan) {
+/// Between a device and where `tier` is, one way.
+double transfer_seconds(double bytes, layout::Tier tier, const Machine& machine) {
+  if (tier == layout::Tier::device) return 0;
+  return tier == layout::Tier::host ? bytes / machine.host_rate
+                                    : bytes * static_cast<double>(machine.devices) / machine.disk_rate;
+}
+
+/// Seconds on a rank's way from and to elsewhere, of one micro-batch: what its passes compute under.
+struct Transfers {
+  double forward = 0, backward = 0;
+  Transfers operator*(double part) const { return {part * forward, part * backward}; }
+  Transfers operator+(const Transfers& other) const { return {forward + other.forward, backward + other.backward}; }
+};
+
+/// To gather or bring the weights of all stages of a rank.
+Transfers weight_transfers(const Work& work, const layout::ParallelPlan& plan) {
   const double bytes = work.system.element_bytes * rank_parameters(work, plan);
-  const Group replicas = replica_group(plan, work.machine);
-  double seconds = 0;
-  if (plan.parameters.cut != layout::CutOver::none) seconds += gather_seconds(bytes, replicas, work.machine);
-  const double own = plan.parameters.cut == layout::CutOver::none ? bytes : bytes / replicas.ranks;
-  if (plan.parameters.tier == layout::Tier::host) seconds += own / work.machine.host_rate;
-  if (plan.parameters.tier == layout::Tier::disk)
-    seconds += own * static_cast<double>(work.machine.devices) / work.machine.disk_rate;
-  return seconds;
+  const Group parts = state_group(plan, plan.parameters.cut, work.machine);
+  const double once =
+      gather_seconds(bytes, parts, work.machine) + transfer_seconds(bytes / parts.ranks, plan.parameters.tier, work.machine);
+  if (!plan.reshard_after_forward) return {once / plan.microbatches, 0};
+  // Blocks that are run again together are leased once more, but for those that places still hold.
+  const int every = plan.recompute.kind == layout::Recompute::Kind::full ? plan.recompute.every : 1;
+  return {once, once * (1 + std::max(0.0, every - 1.0 - plan.prefetch) / every)};
+}
+
+/// Of what one block keeps.
+Transfers activation_transfers(const Work& work, const Candidate& candidate) {
+  const layout::ParallelPlan& plan = candidate.plan;
+  if (plan.activations == layout::Tier::device) return {};
+  const double bytes =
+      kept_bytes(work.model, {candidate.samples, work.positions}, plan, plan.recompute.kind, work.system.element_bytes) /
+      plan.recompute.every;
+  const double seconds = transfer_seconds(bytes, plan.activations, work.machine);
+  return {seconds, seconds};
 }
 
 double message_seconds(const Work& work, const Candidate& candidate) {
@@ -44,12 +70,14 @@ double message_seconds(const Work& work, const Candidate& candidate) {
 /// A rank's seconds of a micro-batch, and what of its time is what.
 struct RankSeconds {
   double blocks = 0, heads = 0;
+  double spared = 0;  ///< of the blocks, those of which nothing is made again
+  double again() const { return blocks - spared; }
   StepTime of(const BlockWork& block, const HeadWork& head) const {
     StepTime time;
     time.compute = blocks * (block.forward + block.input_backward + block.weight_backward) +
                    heads * (head.forward + head.input_backward + head.weight_backward);
-    time.again = blocks * block.again;
-    time.tensor = blocks * (block.exchange + block.exchange_again + block.exchange_backward);
+    time.again = again() * block.again;
+    time.tensor = blocks * (block.exchange + block.exchange_backward) + again() * block.exchange_again;
     return time;
   }
   double forward(const BlockWork& block, const HeadWork& head) const {
@@ -59,16 +87,22 @@ struct RankSeconds {
     return blocks * (block.input_backward + block.weight_backward + block.exchange_backward) +
            heads * (head.input_backward + head.weight_backward);
   }
-  /// Gathers hide behind forward passes, the one that is made again too; else behind the backward pass.
-  double waiting(const BlockWork& block, const HeadWork& head, double fetch, bool twice) const {
-    if (fetch == 0) return 0;
-    const double first = std::max(0.0, fetch - forward(block, head));
-    if (!twice) return first;
-    const double again = blocks * (block.again + block.exchange_again);
+  /// Transfers hide behind forward passes, the one that is made again too, and the backward pass, unless all of the forward pass
+  /// stands before it once more.
+  Transfers waiting(const BlockWork& block, const HeadWork& head, const Transfers& moved) const {
+    if (moved.forward + moved.backward == 0) return {};
+    const double made_again = again() * (block.again + block.exchange_again);
     const bool whole = block.again >= block.forward;
-    return first + std::max(0.0, fetch - (whole ? again : again + backward(block, head)));
+    return {std::max(0.0, moved.forward - forward(block, head)),
+            std::max(0.0, moved.backward - (whole ? made_again : made_again + backward(block, head)))};
   }
 };
+
+/// Of a rank with the whole model, whose backward pass follows its forward pass directly.
+RankSeconds whole_model(const Work& work, const layout::ParallelPlan& plan) {
+  const std::int64_t spared = work.system.spares_again ? last_together(work.model.layers, plan.recompute) : 0;
+  return {static_cast<double>(work.model.layers), 1, static_cast<double>(spared)};
+}
 
 std::vector<std::int64_t> split_of(const Work& work, const layout::ParallelPlan& plan) {
   return plan.split.empty() ? layout::even_split(plan.stages(), work.model.layers) : plan.split;
@@ -81,22 +115,16 @@ double bubble_share(const layout::ParallelPlan& plan) {
   return 1.0 / plan.chunks;
 }
 
-/// The rank with most to do, and the first one.
+/// The rank with most to do, and the one with most blocks.
 std::pair<RankSeconds, RankSeconds> ranks_of(const Work& work, const layout::ParallelPlan& plan) {
   if (plan.pp == 1) {
-    const RankSeconds all{static_cast<double>(work.model.layers), 1};
+    const RankSeconds all = whole_model(work, plan);
     return {all, all};
   }
-  const layout::StageMap map = layout::stage_map(plan);
-  const std::vector<std::int64_t> split = split_of(work, plan);
-  std::vector<RankSeconds> ranks(static_cast<std::size_t>(plan.pp));
-  for (int stage = 0; stage < map.stages(); ++stage)
-    ranks[static_cast<std::size_t>(map.rank_of(stage))].blocks += static_cast<double>(split[static_cast<std::size_t>(stage)]);
-  ranks[static_cast<std::size_t>(map.last_rank())].heads = 1;
-  const RankSeconds& last = ranks[static_cast<std::size_t>(map.last_rank())];
-  const RankSeconds& most = *std::ranges::max_element(ranks, {}, &RankSeconds::blocks);
+  const StageShares shares = stage_shares(plan, work.model.layers);
+  const RankSeconds most{shares.most, 0}, last{shares.last, 1};
   // A split that gives the head's rank fewer blocks has made up for it.
-  return {most.blocks > last.blocks ? most : last, most};
+  return {shares.most > shares.last ? most : last, most};
 }
 
 }  // namespace
@@ -113,18 +141,20 @@ std::vector<layout::PassSeconds> stage_seconds(const Work& work, const Candidate
   const BlockWork block = block_work(work.model, size, candidate.plan, work.machine, work.system);
   const HeadWork head = head_work(work.model, size, candidate.plan, work.machine, work.system);
   const std::vector<std::int64_t> split = split_of(work, candidate.plan);
-  const double fetch = fetch_seconds(work, candidate.plan) / static_cast<double>(split.size()) * candidate.plan.pp;
+  const Transfers weights = weight_transfers(work, candidate.plan) * (candidate.plan.pp / static_cast<double>(split.size())),
+                  activations = activation_transfers(work, candidate);
   std::vector<layout::PassSeconds> stages;
   for (std::size_t stage = 0; stage < split.size(); ++stage) {
-    const RankSeconds own{static_cast<double>(split[stage]), stage + 1 == split.size() ? 1.0 : 0.0};
-    const double first = own.waiting(block, head, fetch, false);
-    const double second = candidate.plan.reshard_after_forward ? own.waiting(block, head, fetch, true) - first : 0;
-    stages.push_back(
-        {.forward = own.forward(block, head) + first,
-         .input_backward = own.blocks * (block.again + block.exchange_again + block.input_backward + block.exchange_backward) +
-                           own.heads * (head.input_backward + head.weight_backward) + second,
-         .weight_backward = own.blocks * block.weight_backward,
-         .message = message_seconds(work, candidate)});
+    const auto blocks = static_cast<double>(split[stage]);
+    const RankSeconds own =
+        split.size() == 1 ? whole_model(work, candidate.plan) : RankSeconds{blocks, stage + 1 == split.size() ? 1.0 : 0.0};
+    const Transfers waits = own.waiting(block, head, weights + activations * blocks);
+    stages.push_back({.forward = own.forward(block, head) + waits.forward,
+                      .input_backward = own.blocks * (block.input_backward + block.exchange_backward) +
+                                        own.again() * (block.again + block.exchange_again) +
+                                        own.heads * (head.input_backward + head.weight_backward) + waits.backward,
+                      .weight_backward = own.blocks * block.weight_backward,
+                      .message = message_seconds(work, candidate)});
   }
   return stages;
 }
@@ -132,24 +162,23 @@ std::vector<layout::PassSeconds> stage_seconds(const Work& work, const Candidate
 StepEnd step_end(const Work& work, const Candidate& candidate, double first_forward, double last_backward) {
   const layout::ParallelPlan& plan = candidate.plan;
   const Machine& machine = work.machine;
-  const Group replicas = replica_group(plan, machine);
-  const double parameters = rank_parameters(work, plan);
-  const double updated = plan.optimizer.cut == layout::CutOver::none ? parameters : parameters / replicas.ranks;
-  const bool scattered = plan.optimizer.cut != layout::CutOver::none;
+  const Group replicas = replica_group(plan, machine), parts = state_group(plan, plan.optimizer.cut, machine);
+  const double parameters = rank_parameters(work, plan), updated = parameters / parts.ranks;
+  // Where several ranks need the same part of a sum, all get all of it.
+  const bool scattered = plan.optimizer.cut != layout::CutOver::none && parts.ranks == replicas.ranks;
   const double gradient_bytes = work.system.gradient_bytes * parameters;
   const double reduced =
       scattered ? gather_seconds(gradient_bytes, replicas, machine) : sum_seconds(gradient_bytes, replicas, machine);
-  const bool published = scattered && plan.parameters.cut == layout::CutOver::none;
-  const double gathered = published ? gather_seconds(work.system.element_bytes * parameters, replicas, machine) : 0;
+  const bool published = plan.parameters.cut == layout::CutOver::none;
+  const double gathered = published ? gather_seconds(work.system.element_bytes * parameters, parts, machine) : 0;
   // The first bucket has nothing to hide behind, nor has the last one.
   const double blocks = static_cast<double>(work.model.layers) / plan.pp;
   const auto exposed = [&](double seconds, double behind) {
     return work.system.hides_reductions ? std::max(seconds / blocks, seconds - behind) : seconds;
   };
-  double update = work.system.update_bytes * updated / machine.memory_rate;
-  if (plan.optimizer.tier == layout::Tier::host) update += work.system.update_bytes * updated / 2 / machine.host_rate;
-  if (plan.optimizer.tier == layout::Tier::disk)
-    update += work.system.update_bytes * updated * static_cast<double>(machine.devices) / machine.disk_rate;
+  // A disk reads or writes, the host's memory does both at once.
+  const double moved = work.system.update_bytes * updated, ways = plan.optimizer.tier == layout::Tier::host ? 2 : 1;
+  const double update = moved / machine.memory_rate + transfer_seconds(moved / ways, plan.optimizer.tier, machine);
   return {.replicas = exposed(reduced, last_backward) + exposed(gathered, first_forward), .optimizer = update};
 }
 
@@ -160,14 +189,22 @@ StepTime step_time(const Work& work, const Candidate& candidate) {
   const HeadWork head = head_work(work.model, size, plan, work.machine, work.system);
   const auto [slowest, usual] = ranks_of(work, plan);
   StepTime time = slowest.of(block, head);
-  time.gather = slowest.waiting(block, head, fetch_seconds(work, plan), plan.reshard_after_forward);
+  const Transfers weights = weight_transfers(work, plan);
+  const auto waiting = [&](const Transfers& moved) {
+    const Transfers waits = slowest.waiting(block, head, moved);
+    return waits.forward + waits.backward;
+  };
+  time.gather = waiting(weights);
+  if (plan.activations != layout::Tier::device)
+    time.activations = waiting(weights + activation_transfers(work, candidate) * slowest.blocks) - time.gather;
   const double message = message_seconds(work, candidate);
   if (!work.system.hides_messages) time.messages = 2 * plan.chunks * message;
   const double forward = slowest.forward(block, head);
   const double backward = slowest.backward(block, head);
   const StepTime others = RankSeconds{usual.blocks, 0}.of(block, head);
   const double pass = others.total() + (work.system.hides_messages ? 0 : time.messages);
-  for (double* each : {&time.compute, &time.again, &time.tensor, &time.gather, &time.messages}) *each *= plan.microbatches;
+  for (double* each : {&time.compute, &time.again, &time.tensor, &time.gather, &time.activations, &time.messages})
+    *each *= plan.microbatches;
   if (plan.pp > 1) {
     time.bubble = (plan.pp - 1) * bubble_share(plan) * pass;
     if (work.system.hides_messages) time.bubble += 2 * (plan.pp - 1) * message;

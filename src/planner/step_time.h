@@ -28,15 +28,16 @@ struct Candidate {
 
 /// Seconds of the slowest rank, which add up to the step's.
 struct StepTime {
-  double compute = 0;    ///< products and passes over memory
-  double again = 0;      ///< of what is made again
-  double tensor = 0;     ///< waiting for ranks that divide layers or positions
-  double messages = 0;   ///< in a pipeline, where they do not go on meanwhile
-  double bubble = 0;     ///< waiting in a pipeline
-  double gather = 0;     ///< waiting for weights that are gathered for each micro-batch, or brought from the host
-  double replicas = 0;   ///< waiting for sums of gradients, and for new weights
-  double optimizer = 0;  ///< the update; with state elsewhere its way there and back
-  double total() const { return compute + again + tensor + messages + bubble + gather + replicas + optimizer; }
+  double compute = 0;      ///< products and passes over memory
+  double again = 0;        ///< of what is made again
+  double tensor = 0;       ///< waiting for ranks that divide layers or positions
+  double messages = 0;     ///< in a pipeline, where they do not go on meanwhile
+  double bubble = 0;       ///< waiting in a pipeline
+  double gather = 0;       ///< waiting for weights that are gathered for each micro-batch, or brought from the host
+  double activations = 0;  ///< waiting for what blocks keep elsewhere, on its way there and back
+  double replicas = 0;     ///< waiting for sums of gradients, and for new weights
+  double optimizer = 0;    ///< the update; with state elsewhere its way there and back
+  double total() const { return compute + again + tensor + messages + bubble + gather + activations + replicas + optimizer; }
 };
 
 /// Of each stage of the pipeline, with blocks as plan.split cuts them (even where it is empty); `message` included.

@@ -13,6 +13,9 @@ struct System {
   /// Backward makes the forward pass of what this names again with memory.recompute=selective: the feed-forward layer's first
   /// product; false: attention.
   bool selective_feed_forward = true;
+  /// What is run again leaves out products whose results nothing reads, and blocks that the forward pass has just left; false: it
+  /// is every block, whole.
+  bool spares_again = true;
   double element_bytes = 2;   ///< of weights and activations: bf16, or 4 for f32
   double sum_bytes = 4;       ///< of an element that tensor ranks add up
   double gradient_bytes = 4;  ///< of an element of a gradient that ranks add up
@@ -34,6 +37,7 @@ inline constexpr System own_f32_system{.element_bytes = 4, .update_bytes = 28};
 inline constexpr System megatron{.tiled_attention = false,
                                  .fused_elementwise = false,
                                  .selective_feed_forward = false,
+                                 .spares_again = false,
                                  .sum_bytes = 2,
                                  .gradient_bytes = 2,
                                  .added_bytes = 12,

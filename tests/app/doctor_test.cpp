@@ -92,8 +92,7 @@ TEST(Doctor, ThisMachineIsFit) {
 TEST(Doctor, WritesTheMachineFileThatThePlannerReads) {
   const TempFolder folder;
   const std::string path = (folder / "here.toml").string();
-  const lab::ProbeOptions brief{
-      .width = 64, .rounds = 1, .sample_seconds = 1e-4, .small_sum = 64, .large_sum = 4096, .trials = 1, .disk_bytes = 1 << 20};
+  const lab::ProbeOptions brief{.steps = 1, .small_sum = 64, .large_sum = 4096, .trials = 1, .disk_bytes = 1 << 20};
   testing::internal::CaptureStdout();
   run_on_ranks({.ranks = 2, .threads = 1, .timeout = 60}, [&](Session& session) { write_machine_file(path, brief, session); });
   const std::string text = testing::internal::GetCapturedStdout();

@@ -1,6 +1,6 @@
 // The table of nine cases, and the rule that holds in all of them.
 
-#include "planner/advice.h"
+#include "planner/formulas/advice.h"
 
 #include <gtest/gtest.h>
 

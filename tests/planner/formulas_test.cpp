@@ -2,11 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include "planner/formulas/memory_rules.h"
+#include "planner/formulas/network.h"
+#include "planner/formulas/throughput.h"
 #include "planner/machine.h"
-#include "planner/memory_rules.h"
-#include "planner/network.h"
 #include "planner/peaks.h"
-#include "planner/throughput.h"
 #include "planner/waves.h"
 
 namespace lockstep::planner {

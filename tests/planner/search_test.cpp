@@ -34,7 +34,8 @@ TEST(Search, EveryLegalLayoutIsLookedAtOnce) {
     std::string key;
     for (const int value :
          {plan.tp, plan.cp, plan.pp, plan.chunks, static_cast<int>(one.samples), static_cast<int>(plan.sequence),
-          static_cast<int>(plan.recompute.kind), plan.tiles.out, static_cast<int>(plan.parameters.cut),
+          static_cast<int>(plan.recompute.kind), plan.recompute.every, static_cast<int>(plan.activations),
+          static_cast<int>(plan.context), plan.tiles.out, static_cast<int>(plan.parameters.cut),
           static_cast<int>(plan.gradients.cut), static_cast<int>(plan.optimizer.cut), static_cast<int>(plan.optimizer.tier),
           static_cast<int>(plan.parameters.tier)})
       key += std::to_string(value) + " ";
@@ -97,6 +98,30 @@ TEST(Search, EstimatesAreNearWhatTheEngineDeclares) {
   }
 }
 
+TEST(Search, EverySettingOfALayoutIsLookedAt) {
+  Machine machine = *find_machine("a100");
+  machine.nodes = 2;
+  machine.devices = 4;
+  machine.memory = 60e6;
+  machine.reserved = 0;
+  const SearchQuestion question{.work = Work(eight_blocks(), 8192, machine), .global_batch = 16};
+  std::set<layout::ContextMethod> methods;
+  bool node = false, together = false, host = false, disk = false;
+  enumerate(question, [&](const Candidate& one) {
+    const layout::ParallelPlan& plan = one.plan;
+    if (plan.cp > 1) methods.insert(plan.context);
+    node = node || plan.parameters.cut == layout::CutOver::host;
+    together = together || plan.recompute.every > 1;
+    host = host || plan.activations == layout::Tier::host;
+    disk = disk || plan.activations == layout::Tier::disk;
+    if (plan.activations != layout::Tier::device) {
+      EXPECT_TRUE(plan.pp == 1 || plan.schedule != "zb-h1") << "weight gradients come later";
+    }
+  });
+  EXPECT_EQ(methods.size(), 4U) << "all that there are";
+  EXPECT_TRUE(node && together && host && disk);
+}
+
 TEST(Search, FamiliesAreNamedByWhatDivides) {
   layout::ParallelPlan plan;
   EXPECT_EQ(family_of(plan), "one device");
@@ -105,6 +130,9 @@ TEST(Search, FamiliesAreNamedByWhatDivides) {
   layout::set_zero_level(plan, 2);
   EXPECT_EQ(family_of(plan), "ZeRO-2");
   plan.optimizer.tier = layout::Tier::host;
+  EXPECT_EQ(family_of(plan), "offload");
+  plan.optimizer.tier = layout::Tier::device;
+  plan.activations = layout::Tier::host;
   EXPECT_EQ(family_of(plan), "offload");
   plan.tp = plan.pp = 2;
   EXPECT_EQ(family_of(plan), "TP + PP");

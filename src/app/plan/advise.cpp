@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "base/number_text.h"
 #include "base/units.h"
-#include "planner/advice.h"
+#include "planner/formulas/advice.h"
 
 namespace lockstep::app {
 namespace {

@@ -12,9 +12,9 @@
 #include "app/plan/questions.h"
 #include "base/error.h"
 #include "base/units.h"
-#include "planner/memory_rules.h"
-#include "planner/network.h"
-#include "planner/throughput.h"
+#include "planner/formulas/memory_rules.h"
+#include "planner/formulas/network.h"
+#include "planner/formulas/throughput.h"
 #include "planner/waves.h"
 
 namespace lockstep::app {

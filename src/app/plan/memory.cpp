@@ -9,7 +9,7 @@
 #include "app/plan/questions.h"
 #include "base/error.h"
 #include "base/units.h"
-#include "planner/memory_rules.h"
+#include "planner/formulas/memory_rules.h"
 
 namespace lockstep::app {
 namespace {

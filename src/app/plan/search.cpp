@@ -120,7 +120,8 @@ Use use_of(const planner::SearchQuestion& question, const Found& found) {
   return {model / 1e12, model / work.machine.peak_flops, model * (1 + again) / work.machine.peak_flops};
 }
 
-double waiting(const planner::StepTime& time) { return time.tensor + time.messages + time.gather + time.replicas; }
+double waiting_for_ranks(const planner::StepTime& time) { return time.tensor + time.messages + time.gather + time.replicas; }
+double waiting(const planner::StepTime& time) { return waiting_for_ranks(time) + time.activations; }
 
 /// The settings, without their groups.
 std::string layout_text(const planner::Work& work, const Found& found) {
@@ -154,7 +155,7 @@ void print_families(const planner::SearchResult& result) {
 }
 
 void print_verdict(const Found& winner) {
-  const double share = waiting(winner.time) / winner.time.total();
+  const double share = waiting_for_ranks(winner.time) / winner.time.total();
   constexpr double much = 0.2;
   if (share < much) return;
   fmt::print(
@@ -188,6 +189,7 @@ Json json_of(const planner::SearchQuestion& question, const Found& found) {
                       {"messages", time.messages},
                       {"bubble", time.bubble},
                       {"gather", time.gather},
+                      {"activations", time.activations},
                       {"replicas", time.replicas},
                       {"optimizer", time.optimizer},
                       {"mfu", use.mfu},

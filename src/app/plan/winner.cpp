@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <array>
+
 #include "app/settings/keys.h"
 #include "base/error.h"
 
@@ -29,13 +32,17 @@ std::vector<std::string> settings_of(const planner::Work& work, const planner::C
   add(plan.tp > 1, fmt::format("parallel.tp={}", plan.tp));
   add(plan.sequence, "parallel.sequence=true");
   add(plan.cp > 1, fmt::format("parallel.cp={}", plan.cp));
+  add(plan.cp > 1, fmt::format("parallel.context={}", layout::to_string(plan.context)));
   add(plan.pp > 1, fmt::format("parallel.pp={}", plan.pp));
   add(plan.pp > 1, fmt::format("parallel.schedule={}", plan.schedule));
   add(plan.chunks > 1, fmt::format("parallel.virtual_stages={}", plan.chunks));
+  add(plan.optimizer.cut == layout::CutOver::host, "memory.zero_group=node");
   add(plan.tiles.cut(), fmt::format("memory.tiles={}", layout::to_string(plan.tiles)));
   add(plan.optimizer.tier != layout::Tier::device, fmt::format("memory.offload_optimizer={}", place_of(plan.optimizer.tier)));
   add(plan.parameters.tier != layout::Tier::device, fmt::format("memory.offload_params={}", place_of(plan.parameters.tier)));
-  add(plan.optimizer.tier == layout::Tier::disk, "memory.nvme_path=.");
+  const std::array tiers{plan.parameters.tier, plan.optimizer.tier, plan.activations};
+  add(plan.activations != layout::Tier::device, fmt::format("memory.offload_activations={}", place_of(plan.activations)));
+  add(std::ranges::count(tiers, layout::Tier::disk) > 0, "memory.nvme_path=.");
   return settings;
 }
 

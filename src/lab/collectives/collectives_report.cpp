@@ -8,7 +8,7 @@
 
 #include "base/terminal.h"
 #include "lab/collectives/bench_collectives.h"
-#include "planner/network.h"
+#include "planner/formulas/network.h"
 
 namespace lockstep::lab {
 namespace {

@@ -1,4 +1,4 @@
-#include "planner/network.h"
+#include "planner/formulas/network.h"
 
 #include <algorithm>
 #include <array>

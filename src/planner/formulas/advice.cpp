@@ -1,9 +1,9 @@
-#include "planner/advice.h"
+#include "planner/formulas/advice.h"
 
 #include <fmt/format.h>
 
 #include "base/units.h"
-#include "planner/memory_rules.h"
+#include "planner/formulas/memory_rules.h"
 
 namespace lockstep::planner {
 namespace {

@@ -1,4 +1,4 @@
-#include "planner/memory_rules.h"
+#include "planner/formulas/memory_rules.h"
 
 namespace lockstep::planner {
 

@@ -1,4 +1,4 @@
-#include "planner/throughput.h"
+#include "planner/formulas/throughput.h"
 
 namespace lockstep::planner {
 
