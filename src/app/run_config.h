@@ -177,6 +177,7 @@ struct RunConfig {
     std::string wandb = "off";
     bool trace = false;
     std::int64_t trace_steps = 10;
+    std::optional<std::string> machine;
     bool operator==(const Logging&) const = default;
   };
 

@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "app/plan/run_prediction.h"
 #include "base/terminal.h"
 #include "base/units.h"
 #include "lab/process.h"
@@ -50,6 +51,7 @@ std::string summary(const train::TrainingHistory& history, const io::Path& folde
         format_seconds(last.traffic.waited));
   }
   add("Memory:      {} resident at the most\n", format_bytes(static_cast<std::uint64_t>(lab::peak_resident_mib()) << 20));
+  if (config.log.machine) add("Prediction:  {}\n", prediction_line(folder, *config.log.machine));
   add("Run folder:  {}\n", folder.string());
   if (history.diverged) return text;
   if (history.stopped) {

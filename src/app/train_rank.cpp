@@ -9,6 +9,7 @@
 
 #include "app/build_info.h"
 #include "app/parameter_server/roles.h"
+#include "app/plan/machine_file.h"
 #include "app/run_summary.h"
 #include "app/start/cut_state.h"
 #include "app/start/expected_memory.h"
@@ -314,6 +315,9 @@ train::TrainingHistory train_rank(RunConfig config, const TrainCall& call, Sessi
   Log log(call.out, session.lead() || logs_from_all_ranks(config) ? Level::info : Level::critical);
   comm::demand_agreement(session.world(), "programs", fmt::format("lockstep {} by {} {}", kVersion, kCompiler, kFlags));
   comm::demand_agreement(session.world(), "settings", to_toml(config));
+  comm::together(session.world(), [&] {
+    if (session.lead() && config.log.machine) named_machine(*config.log.machine, 0);
+  });
   const Roles roles(config, session.world());
   Run run = open_run(std::move(config), call, roles, session, log);
   run.settings.servers = roles.servers();

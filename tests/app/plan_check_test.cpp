@@ -101,6 +101,34 @@ TEST_F(PlanCheck, KeepsItsErrorsBesideTheRuns) {
   EXPECT_GT(first.at("seconds").at("step").at("predicted").number(), 0);
 }
 
+TEST_F(PlanCheck, ARunSaysAtItsEndWhatWasPredicted) {
+  const Outcome said = lockstep(words("one", {"log.machine=" + machine_}));
+  ASSERT_EQ(said.code, 0) << said.err;
+  EXPECT_NE(said.out.find("\nPrediction:  step "), std::string::npos) << said.out;
+  EXPECT_NE(said.out.find("; memory of training "), std::string::npos) << said.out;
+  EXPECT_TRUE(std::filesystem::exists(folder_ / "predictions.jsonl"));
+  const Outcome silent = lockstep(words("two"));
+  EXPECT_EQ(silent.out.find("Prediction:"), std::string::npos) << silent.out;
+}
+
+TEST_F(PlanCheck, ARunWithoutMetricsSaysWhyNothingIsPredicted) {
+  const Outcome said = lockstep(words("one", {"log.machine=" + machine_, "train.eval_only=true"}));
+  EXPECT_EQ(said.code, 0) << said.err;
+  EXPECT_NE(said.out.find("\nPrediction:  none: "), std::string::npos) << said.out;
+}
+
+TEST_F(PlanCheck, ARunOnAMachineThatCannotBeIsRefusedBeforeItStarts) {
+  const Outcome missing = lockstep(words("one", {"log.machine=" + (folder_ / "missing.toml").string()}));
+  EXPECT_EQ(missing.code, 2);
+  EXPECT_NE(missing.err.find("missing.toml"), std::string::npos) << missing.err;
+  io::replace_file(folder_ / "none.toml", "devices = 2\nmemory = 0\n");
+  const Outcome none =
+      lockstep(words("one", {"log.machine=" + (folder_ / "none.toml").string(), "--ranks", "2", "train.threads=1"}));
+  EXPECT_EQ(none.code, 2);
+  EXPECT_NE(none.err.find("memory = 0"), std::string::npos) << none.err;
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "one" / "metrics.jsonl"));
+}
+
 TEST_F(PlanCheck, WithoutAMachineThisOneIsMeasured) {
   train("one");
   EXPECT_NE(checked("one", false).find("/one on this machine: "), std::string::npos);

@@ -5,10 +5,10 @@
 #include <optional>
 
 #include "app/command_line.h"
-#include "app/plan/machine_file.h"
 #include "app/plan/predicted_run.h"
 #include "app/plan/prediction_history.h"
 #include "app/plan/questions.h"
+#include "app/plan/run_prediction.h"
 #include "app/session.h"
 #include "base/error.h"
 #include "base/units.h"
@@ -46,21 +46,10 @@ planner::Machine measured_now(const MeasuredRun& run) {
 }
 
 planner::Machine machine_of(const MeasuredRun& run, const std::string& named) {
-  const Resources& had = run.resources;
-  const bool whole_hosts = had.ranks_per_host > 0 && had.ranks % had.ranks_per_host == 0;
-  if (!whole_hosts)
-    throw UserError(fmt::format("--check {}: hosts had different numbers of ranks", run.folder.string()),
-                    "a run with as many on each");
-  if (named.empty()) {
-    if (had.ranks == had.ranks_per_host && had.device == "cpu") return measured_now(run);
-    throw UserError(fmt::format("--check {}: the run had more than this host's processor", run.folder.string()),
-                    "--machine FILE, as lockstep doctor --machine-file FILE writes it there");
-  }
-  planner::Machine machine = named_machine(named, had.ranks / had.ranks_per_host);
-  if (had.device == "cpu") machine = planner::divided(machine, had.ranks_per_host);
-  machine.devices = had.ranks_per_host;
-  if (std::vector<Problem> problems = check(machine); !problems.empty()) throw UserError(std::move(problems));
-  return machine;
+  if (!named.empty()) return machine_for(run, named);
+  if (run.resources.ranks == run.resources.ranks_per_host && run.resources.device == "cpu") return measured_now(run);
+  throw UserError(fmt::format("--check {}: the run had more than this host's processor", run.folder.string()),
+                  "--machine FILE, as lockstep doctor --machine-file FILE writes it there");
 }
 
 void print(const RunComparison& comparison) {

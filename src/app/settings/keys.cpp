@@ -319,6 +319,10 @@ std::vector<Key> other_keys() {
           "log.trace", any, loose, "", "also write when each rank did what to trace.json, for Perfetto or chrome://tracing"),
       key<&RunConfig::log, &RunConfig::Logging::trace_steps>("log.trace_steps", positive, loose, "iterations",
                                                              "of log.trace: the first as many since the start"),
+      key<&RunConfig::log, &RunConfig::Logging::machine>(
+          "log.machine", any, loose, "",
+          "file of this machine (lockstep doctor --machine-file): the run's end says what lockstep plan predicts of its step and "
+          "memory beside what was measured; null: it does not"),
   };
 }
 
