@@ -82,6 +82,14 @@ void check_shares(const ParallelPlan& plan, const PlanLimits& limits, std::vecto
   }
 }
 
+/// Whether every host has as many replicas of each part of a stage as the others that have some. A stage's ranks are neighbours,
+/// tensor ranks first.
+bool replicas_fill_hosts(const ParallelPlan& plan) {
+  const int stage = plan.dp * plan.cp * plan.tp, host = plan.ranks_per_host;
+  if (stage < 1) return true;  // degrees that are refused anyway
+  return host % stage == 0 || (stage % host == 0 && (host % plan.tp == 0 || plan.tp % host == 0));
+}
+
 void check_hosts(const ParallelPlan& plan, std::vector<Problem>& problems) {
   const std::string_view uneven_remedy = "give every host as many ranks, or say how many make one with parallel.ranks_per_host";
   if (plan.ranks_per_host < 0) {
@@ -109,6 +117,11 @@ void check_hosts(const ParallelPlan& plan, std::vector<Problem>& problems) {
     problems.push_back(
         {fmt::format("memory.zero_group = node: {} ranks do not divide by the {} of a host", plan.ranks(), plan.ranks_per_host),
          std::string(uneven_remedy)});
+  } else if (cuts_hosts && !replicas_fill_hosts(plan)) {
+    problems.push_back(
+        {fmt::format("memory.zero_group = node: the {} ranks that train a stage do not lie evenly on hosts of {}",
+                     plan.dp * plan.cp * plan.tp, plan.ranks_per_host),
+         "choose degrees whose product (dp x cp x tp) divides a host's ranks, or that these divide, or memory.zero_group=all"});
   }
 }
 

@@ -173,6 +173,9 @@ TEST(ParallelPlan, WhatNeedsAnotherSettingSaysSo) {
   const Placement on_host{CutOver::host, Tier::device};
   EXPECT_TRUE(complains({.dp = 3, .optimizer = on_host, .ranks_per_host = 2}, 3, "do not divide by the 2 of a host"));
   EXPECT_TRUE(complains({.dp = 3, .optimizer = on_host, .ranks_per_host = 0}, 3, "memory.zero_group"));
+  EXPECT_TRUE(complains({.dp = 3, .tp = 2, .pp = 2, .optimizer = on_host, .ranks_per_host = 4}, 12, "lie evenly on hosts of 4"));
+  EXPECT_FALSE(complains({.dp = 2, .tp = 2, .pp = 2, .optimizer = on_host, .ranks_per_host = 4}, 8, "memory.zero_group"));
+  EXPECT_FALSE(complains({.dp = 4, .tp = 2, .pp = 2, .optimizer = on_host, .ranks_per_host = 4}, 16, "memory.zero_group"));
   EXPECT_TRUE(complains({.ranks_per_host = -1}, 1, "parallel.ranks_per_host = -1"));
 }
 
