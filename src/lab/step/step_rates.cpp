@@ -41,9 +41,11 @@ double attention_flops(const StepShape& shape) {
 }
 
 /// Time t of products as what their additions take and what each sum takes besides, t = sum of flops (a + b / depth): the least
-/// squares of t / flops, weighted by FLOPs. Times are in multiply-adds that could have been made meanwhile.
+/// squares of t / flops, weighted by FLOPs, with b >= 0 and a >= `least`. Times are in multiply-adds that could have been made
+/// meanwhile; a machine that other programs load gives pairs of times that no machine could have.
 class ProductFit {
  public:
+  explicit ProductFit(double least) : least_(least) {}
   void add(const ProductTime& product, double rate) {
     const double flops = flops_of(product), inverse = 1 / depth_of(product), time = product.seconds * rate;
     sum_ += flops;
@@ -52,14 +54,15 @@ class ProductFit {
     y_ += time;
     xy_ += time * inverse;
   }
-  double slope() const {
+  double constant() const {
     const double spread = sum_ * xx_ - x_ * x_;
-    return spread > 0 ? std::max(0.0, (sum_ * xy_ - x_ * y_) / spread) : 0;
+    const double slope = spread > 0 ? std::max(0.0, (sum_ * xy_ - x_ * y_) / spread) : 0;
+    return std::max(least_, (y_ - slope * x_) / sum_);
   }
-  double constant() const { return (y_ - slope() * x_) / sum_; }
+  double slope() const { return std::max(0.0, (xy_ - constant() * x_) / xx_); }
 
  private:
-  double sum_ = 0, x_ = 0, xx_ = 0, y_ = 0, xy_ = 0;
+  double least_, sum_ = 0, x_ = 0, xx_ = 0, y_ = 0, xy_ = 0;
 };
 
 /// Of a step: what other programs took only ever makes it longer, as it makes the rate of multiply-adds lower.
@@ -74,7 +77,8 @@ struct Kernels {
 StepRates measure_step_rates(Runtime& runtime, DType type, int steps) {
   const std::unique_ptr<Stream> stream = runtime.make_stream();
   const std::unique_ptr<comm::Communicator> alone = comm::make_self();
-  ProductFit fit;
+  const double pairs = type == DType::bf16 && ops::multiplies_bf16_pairs() ? 2 : 1;
+  ProductFit fit(1 / pairs);
   double attention_work = 0, attention_room = 0;
   for (const StepShape& shape : probe_models) {
     OpAccount account;
@@ -96,7 +100,7 @@ StepRates measure_step_rates(Runtime& runtime, DType type, int steps) {
   const double share = 1 / fit.constant();
   return {.product_share = share,
           .product_depth = fit.slope() / fit.constant(),
-          .attention_share = attention_work / attention_room / share};
+          .attention_share = std::min(1.0, attention_work / attention_room / share)};
 }
 
 }  // namespace lockstep::lab
