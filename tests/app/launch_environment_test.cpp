@@ -106,6 +106,8 @@ TEST(LaunchEnvironment, NodeLists) {
   EXPECT_EQ(expand_node_list("r[0-1]n[1-2]"), (Hosts{"r0n1", "r0n2", "r1n1", "r1n2"}));
   // Brackets multiply: what no machine has is refused before memory is taken for it.
   EXPECT_EQ(expand_node_list("n[0-99999]").size(), 100000U);
+  EXPECT_EQ(expand_node_list("n[0-9]", 10).size(), 10U);
+  EXPECT_TRUE(expand_node_list("n[0-9],m", 10).empty());
   for (const std::string list : {"n[0-100000]", "r[0-999999][0-999999][0-999999]", "r[0-999]n[0-999]", "n[0-99999],m"})
     EXPECT_TRUE(expand_node_list(list).empty()) << list;
   std::string brackets = "n";

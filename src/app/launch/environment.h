@@ -62,7 +62,7 @@ struct Facts {
 /// Adds to `problems` all that is wrong or contradicts itself; the facts count only when nothing was added.
 Facts find_facts(const Machine& machine, const Request& request, std::vector<Problem>& problems);
 
-/// The hosts of a list as Slurm writes it, "nid[001-003,007],login1"; empty when it is malformed.
-std::vector<std::string> expand_node_list(std::string_view list);
+/// The hosts of a list as Slurm writes it, "nid[001-003,007],login1"; empty when it is malformed or names more than `most`.
+std::vector<std::string> expand_node_list(std::string_view list, std::int64_t most = 100'000);
 
 }  // namespace lockstep::launch

@@ -8,7 +8,6 @@
 namespace lockstep::launch {
 namespace {
 
-constexpr std::int64_t kMostHosts = 100'000;
 constexpr std::ptrdiff_t kMostBrackets = 16;  // of one name
 
 // "001-003" or "007": the numbers, padded as the first is; `out` has `most` at most.
@@ -66,12 +65,12 @@ bool expand_name(std::string_view name, std::int64_t most, std::vector<std::stri
 
 }  // namespace
 
-std::vector<std::string> expand_node_list(std::string_view list) {
+std::vector<std::string> expand_node_list(std::string_view list, std::int64_t most) {
   std::vector<std::string> hosts;
   for (const std::string_view name : split(list)) {
     std::vector<std::string> expanded;
     const bool good = !name.empty() && std::ranges::count(name, '[') <= kMostBrackets &&
-                      expand_name(name, kMostHosts - std::ssize(hosts), expanded);
+                      expand_name(name, most - std::ssize(hosts), expanded);
     if (!good) return {};
     hosts.insert(hosts.end(), expanded.begin(), expanded.end());
   }
