@@ -114,6 +114,31 @@ double best_rate(Team& team, int samples, std::int64_t tiles, double work, const
   return best;
 }
 
+// The same by all ranks at the same time, each pass as long as its slowest rank. `work`: of one rank.
+template <class Tile>
+double best_rate_of_all(Team& team, comm::Communicator& world, std::int64_t tiles, double work, const Tile& tile) {
+  double best = 0;
+  for (int sample = 0; sample < bandwidth_samples; ++sample) {
+    world.barrier();
+    const double start = now_seconds();
+    team.for_each(tiles, [&](std::int64_t i, int) { tile(i); });
+    double seconds = now_seconds() - start;
+    world.host().all_reduce(view(std::span(&seconds, 1), Shape{1}), comm::Reduction::max).wait();
+    best = std::max(best, work * world.size() / seconds);
+  }
+  return best;
+}
+
+constexpr double update_bytes = 28.0 * stream_floats;
+
+// Of four streams, tile by tile.
+auto tile_update(float* a) {
+  return [a, update = HWY_DYNAMIC_DISPATCH(UpdateRange)](std::int64_t i) {
+    float* const from = a + i * stream_tile;
+    update(from, from + stream_floats, from + 2 * stream_floats, from + 3 * stream_floats, stream_tile);
+  };
+}
+
 }  // namespace
 
 double fma_peak(Team& team) {
@@ -153,12 +178,14 @@ double fma_rate(Team& team, double seconds) {
 
 double update_bandwidth(Team& team, MemorySource& memory) {
   const Memory streams = four_streams(team, memory);
-  float* const a = reinterpret_cast<float*>(streams.data());
-  const auto update = HWY_DYNAMIC_DISPATCH(UpdateRange);
-  return best_rate(team, bandwidth_samples, stream_floats / stream_tile, 28.0 * stream_floats, [&](std::int64_t i) {
-    float* const from = a + i * stream_tile;
-    update(from, from + stream_floats, from + 2 * stream_floats, from + 3 * stream_floats, stream_tile);
-  });
+  return best_rate(team, bandwidth_samples, stream_floats / stream_tile, update_bytes,
+                   tile_update(reinterpret_cast<float*>(streams.data())));
+}
+
+double update_bandwidth(Team& team, MemorySource& memory, comm::Communicator& world) {
+  const Memory streams = four_streams(team, memory);
+  return best_rate_of_all(team, world, stream_floats / stream_tile, update_bytes,
+                          tile_update(reinterpret_cast<float*>(streams.data())));
 }
 
 double read_bandwidth(Team& team, MemorySource& memory) {
@@ -175,19 +202,10 @@ double triad_bandwidth(Team& team, MemorySource& memory, comm::Communicator& wor
   const Memory streams = four_streams(team, memory);
   float* const a = reinterpret_cast<float*>(streams.data());
   const auto triad = HWY_DYNAMIC_DISPATCH(TriadRange);
-  double best = 0;
-  for (int sample = 0; sample < bandwidth_samples; ++sample) {
-    world.barrier();
-    const double start = now_seconds();
-    team.for_each(stream_floats / stream_tile, [&](std::int64_t i, int) {
-      float* const from = a + i * stream_tile;
-      triad(from, from + stream_floats, from + 2 * stream_floats, stream_tile);
-    });
-    double seconds = now_seconds() - start;
-    world.host().all_reduce(view(std::span(&seconds, 1), Shape{1}), comm::Reduction::max).wait();
-    best = std::max(best, 12.0 * stream_floats * world.size() / seconds);
-  }
-  return best;
+  return best_rate_of_all(team, world, stream_floats / stream_tile, 12.0 * stream_floats, [&](std::int64_t i) {
+    float* const from = a + i * stream_tile;
+    triad(from, from + stream_floats, from + 2 * stream_floats, stream_tile);
+  });
 }
 
 }  // namespace lockstep::lab

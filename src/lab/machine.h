@@ -20,6 +20,9 @@ double fma_rate(Team& team, double seconds);
 /// from `memory` for the time of the call. Takes about 0.2 s.
 double update_bandwidth(Team& team, MemorySource& memory);
 
+/// Likewise by all ranks at the same time, on 128 MiB of each, as triad_bandwidth() does it. Collective; the same on every rank.
+double update_bandwidth(Team& team, MemorySource& memory, comm::Communicator& world);
+
 /// Bytes/s of reading the same 128 MiB once, as generating text reads its weights. Takes about 0.1 s.
 double read_bandwidth(Team& team, MemorySource& memory);
 

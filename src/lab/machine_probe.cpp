@@ -56,13 +56,14 @@ planner::Machine probe_machine(const ProbeOptions& options, Runtime& runtime, co
   const StepRates f32 = measure_step_rates(runtime, DType::f32, options.steps);
   const StepRates bf16 = measure_step_rates(runtime, DType::bf16, options.steps);
   const double memory_rate = triad_bandwidth(runtime.team(), runtime.memory(), node) / node.size();
+  const double update_rate = update_bandwidth(runtime.team(), runtime.memory(), node) / node.size();
   const Link inside = link_between(options, runtime, node);
   const Link between = node.size() < world.size() ? link_between(options, runtime, world) : Link{};
   const double disk = node.rank() == 0 ? disk_rate(options.folder, options.disk_bytes, runtime.memory()) : 0;
-  std::array<double, 12> figures{
-      multiply_adds,     bf16.product_share, f32.product_share, memory_rate,        inside.rate,
-      inside.latency,    between.rate,       between.latency,   disk * node.size(), static_cast<double>(free_memory()),
-      f32.product_depth, f32.attention_share};
+  std::array<double, 13> figures{
+      multiply_adds,     bf16.product_share,  f32.product_share, memory_rate,        inside.rate,
+      inside.latency,    between.rate,        between.latency,   disk * node.size(), static_cast<double>(free_memory()),
+      f32.product_depth, f32.attention_share, update_rate};
   world.host().all_reduce(view(std::span<double>(figures), Shape{std::ssize(figures)}), comm::Reduction::mean).wait();
   const double pairs = ops::multiplies_bf16_pairs() ? 2 : 1;
   planner::Machine machine;
@@ -75,6 +76,7 @@ planner::Machine probe_machine(const ProbeOptions& options, Runtime& runtime, co
   machine.product_depth = figures[10];
   machine.attention_share = figures[11];
   machine.memory_rate = figures[3];
+  machine.update_rate = figures[12];
   machine.inside_rate = figures[4];
   machine.inside_latency = figures[5];
   machine.between_rate = figures[6];

@@ -124,7 +124,7 @@ BlockWork block_work(const arch::ModelConfig& model, const MicrobatchSize& micro
   work.forward += attention.forward + elementwise.forward;
   work.input_backward += attention.backward + elementwise.backward;
   const double weight_products = work.weight_backward;
-  work.weight_backward += system.added_bytes * block.weights() / machine.memory_rate;
+  work.weight_backward += system.added_bytes * block.weights() / machine.in_place_rate();
   const double sum = layer_sum_seconds(model, block, plan, machine, system), sums = 2 * sum;
   const ContextSeconds context = context_seconds({.rows = static_cast<double>(block.rows),
                                                   .heads = block.heads,

@@ -73,7 +73,8 @@ double Machine::product_rate(double element_bytes) const {
 
 Machine divided(Machine machine, std::int64_t devices) {
   const double part = static_cast<double>(machine.devices) / static_cast<double>(devices);
-  for (double Machine::* shared : {&Machine::memory, &Machine::reserved, &Machine::peak_flops, &Machine::memory_rate})
+  for (double Machine::* shared :
+       {&Machine::memory, &Machine::reserved, &Machine::peak_flops, &Machine::memory_rate, &Machine::update_rate})
     machine.*shared *= part;
   machine.devices = devices;
   return machine;
@@ -109,6 +110,8 @@ std::vector<Problem> check(const Machine& machine) {
   if (!(machine.product_depth >= 0)) complain("product_depth", machine.product_depth, "must be 0 or above", "product_depth = 0");
   share("attention_share", machine.attention_share);
   demand("memory_gbps", machine.memory_rate, "a device reads its memory", "memory_gbps = 2000");
+  if (!(machine.update_rate >= 0))
+    complain("update_gbps", machine.update_rate, "must be 0 or above; 0 is memory_gbps", "update_gbps = 2000");
   if (machine.devices > 1) demand("inside_gbps", machine.inside_rate, "a node's devices are connected", "inside_gbps = 300");
   if (machine.nodes > 1) demand("between_gbps", machine.between_rate, "nodes are connected", "between_gbps = 25");
   share("link_share", machine.link_share);

@@ -25,6 +25,7 @@ struct Machine {
   double attention_share = 1;  ///< of such a product's rate, what attention in tiles reaches
   std::int64_t units = 0;      ///< that compute a tile each; 0: products have no waves
   double memory_rate = 0;      ///< of a device's memory
+  double update_rate = 0;      ///< of it, where what is read is written back in place; 0: memory_rate
   double inside_rate = 0;      ///< of a device to the others of its node, one way
   double between_rate = 0;     ///< of a device's share of the network, one way
   double link_share = 1;       ///< what of these collectives reach
@@ -38,6 +39,8 @@ struct Machine {
   double usable_memory() const { return memory - reserved; }
   /// FLOPs a second of products of elements of so many bytes.
   double product_rate(double element_bytes) const;
+  /// Of updates and of sums that are added to where they lie: no line is fetched only to be overwritten.
+  double in_place_rate() const { return update_rate > 0 ? update_rate : memory_rate; }
   double attention_rate(double element_bytes) const { return attention_share * product_rate(element_bytes); }
 };
 

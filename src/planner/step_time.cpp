@@ -178,7 +178,7 @@ StepEnd step_end(const Work& work, const Candidate& candidate, double first_forw
   };
   // A disk reads or writes, the host's memory does both at once.
   const double moved = work.system.update_bytes * updated, ways = plan.optimizer.tier == layout::Tier::host ? 2 : 1;
-  const double update = moved / machine.memory_rate + transfer_seconds(moved / ways, plan.optimizer.tier, machine);
+  const double update = moved / machine.in_place_rate() + transfer_seconds(moved / ways, plan.optimizer.tier, machine);
   return {.replicas = exposed(reduced, last_backward) + exposed(gathered, first_forward), .optimizer = update};
 }
 

@@ -101,6 +101,7 @@ TEST(Doctor, WritesTheMachineFileThatThePlannerReads) {
   const planner::Machine machine = named_machine(path, 0);
   EXPECT_EQ(machine.devices, 2);
   EXPECT_EQ(machine.name, host_name());
+  EXPECT_GT(machine.update_rate, 0);
   EXPECT_EQ(machine_text(machine), io::read_file(path));
 }
 

@@ -41,6 +41,7 @@ TEST(MachineProbe, MeasuresAMachineThatThePlannerTakes) {
   EXPECT_GT(machine.f32_share, 0);
   EXPECT_GE(machine.product_depth, 0);
   EXPECT_GT(machine.attention_share, 0);
+  EXPECT_GT(machine.update_rate, 0);
   EXPECT_GT(machine.inside_latency, 0);
   EXPECT_GT(machine.disk_rate, 0);
   EXPECT_EQ(machine.between_rate, 0) << "there is one host";

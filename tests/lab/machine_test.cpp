@@ -35,15 +35,16 @@ TEST(Machine, BandwidthIsWhatMemoryCanDo) {
   }
 }
 
-TEST(Machine, TriadIsTheRateOfAllRanksTogether) {
+TEST(Machine, TriadAndUpdateHaveTheRateOfAllRanksTogether) {
   comm::run_ranks(2, {.timeout = 60}, [](comm::Communicator& world) {
     Team team(1);
-    double bandwidth = triad_bandwidth(team, host_memory(), world);
-    EXPECT_GT(bandwidth, 1e7);
-    EXPECT_LT(bandwidth, 1e13);
-    const double mine = bandwidth;
-    world.broadcast(view(std::span(&bandwidth, 1), Shape{1}), 0).wait();
-    EXPECT_EQ(bandwidth, mine);
+    for (double bandwidth : {triad_bandwidth(team, host_memory(), world), update_bandwidth(team, host_memory(), world)}) {
+      EXPECT_GT(bandwidth, 1e7);
+      EXPECT_LT(bandwidth, 1e13);
+      const double mine = bandwidth;
+      world.broadcast(view(std::span(&bandwidth, 1), Shape{1}), 0).wait();
+      EXPECT_EQ(bandwidth, mine);
+    }
   });
 }
 

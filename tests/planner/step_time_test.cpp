@@ -69,14 +69,39 @@ TEST(StepTime, ProductsOfF32HaveTheirOwnRateAndTwiceTheBytes) {
   EXPECT_NEAR(product_seconds(1024, 64, 1024, machine, 4), 2 * product_seconds(1024, 64, 1024, machine, 2), 1e-9);
 }
 
+TEST(StepTime, UpdatesAndSumsOfGradientsGoAtTheRateInPlace) {
+  Work work = plain_work();
+  work.machine.memory_rate = 1e9;
+  EXPECT_EQ(work.machine.in_place_rate(), 1e9) << "memory's, where the machine does not say";
+  const double at_memory_rate = step_end(work, {}, 0, 0).optimizer;
+  EXPECT_NEAR(at_memory_rate, 32 * work.parameters / 1e9, 1e-9);
+  const BlockWork before = block_work(work.model, {1, 256}, {}, work.machine, work.system);
+  work.machine.update_rate = 2e9;
+  EXPECT_NEAR(step_end(work, {}, 0, 0).optimizer, at_memory_rate / 2, 1e-9);
+  const BlockWork after = block_work(work.model, {1, 256}, {}, work.machine, work.system);
+  const double weights = 512 * (3 * 512 + 512 + 4 * 512 + 4 * 512);
+  EXPECT_NEAR(before.weight_backward - after.weight_backward, 8 * weights * (1 / 1e9 - 1 / 2e9), 1e-9);
+  EXPECT_EQ(before.forward, after.forward);
+}
+
+TEST(StepTime, AMachineWhoseUpdatesGoBackwardsIsNone) {
+  Machine machine = plain_machine();
+  EXPECT_TRUE(check(machine).empty());
+  machine.update_rate = -1;
+  ASSERT_EQ(check(machine).size(), 1U);
+  EXPECT_TRUE(check(machine).front().message.starts_with("update_gbps = -1: must be 0 or above"));
+}
+
 TEST(StepTime, RanksThatShareAHostDivideIt) {
   Machine machine = plain_machine();
   machine.devices = 2;
+  machine.update_rate = 4e9;
   const Machine one = divided(machine, 1), four = divided(machine, 4);
   EXPECT_EQ(one.peak_flops, 2e12);
   EXPECT_EQ(four.peak_flops, 0.5e12);
   EXPECT_EQ(four.memory, machine.memory / 2);
   EXPECT_EQ(four.memory_rate, machine.memory_rate / 2);
+  EXPECT_EQ(four.update_rate, 2e9);
   EXPECT_EQ(four.inside_rate, machine.inside_rate);
   EXPECT_EQ(four.ranks(), 4);
 }

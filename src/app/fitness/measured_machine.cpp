@@ -17,9 +17,11 @@ namespace {
 std::string device_line(const planner::Machine& machine, std::int64_t ranks) {
   const planner::Machine of = planner::divided(machine, ranks);
   const auto tflops = [](double flops) { return flops / 1e12; };
-  return fmt::format("  one of {:<3} peak {:.3f} TFLOPS, products {:.3f} in bf16 and {:.3f} in fp32; memory {} at {:.1f} GB/s\n",
-                     ranks, tflops(of.peak_flops), tflops(of.product_rate(2)), tflops(of.product_rate(4)),
-                     format_bytes(static_cast<std::uint64_t>(of.memory)), 1e-9 * of.memory_rate);
+  return fmt::format(
+      "  one of {:<3} peak {:.3f} TFLOPS, products {:.3f} in bf16 and {:.3f} in fp32; memory {} at {:.1f} GB/s, in place "
+      "{:.1f}\n",
+      ranks, tflops(of.peak_flops), tflops(of.product_rate(2)), tflops(of.product_rate(4)),
+      format_bytes(static_cast<std::uint64_t>(of.memory)), 1e-9 * of.memory_rate, 1e-9 * of.in_place_rate());
 }
 
 }  // namespace

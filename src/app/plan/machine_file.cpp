@@ -26,8 +26,8 @@ struct MachineKey {
   bool is_bytes = false;  ///< may be "80GB"
 };
 
-const std::array<MachineKey, 19>& keys() {
-  static const std::array<MachineKey, 19> all{{
+const std::array<MachineKey, 20>& keys() {
+  static const std::array<MachineKey, 20> all{{
       {"nodes", "nodes", &Machine::nodes},
       {"devices", "devices of a node", &Machine::devices},
       {"memory", "bytes of a device's memory (\"80GB\")", &Machine::memory, 1, true},
@@ -39,6 +39,7 @@ const std::array<MachineKey, 19>& keys() {
       {"attention_share", "of the products' rate, what attention in tiles reaches", &Machine::attention_share},
       {"units", "tiles that a device computes at a time (SMs); 0: products have no waves", &Machine::units},
       {"memory_gbps", "GB/s of a device's memory", &Machine::memory_rate, 1e9},
+      {"update_gbps", "GB/s of it where what is read is written back in place; 0: memory_gbps", &Machine::update_rate, 1e9},
       {"inside_gbps", "GB/s of a device to the others of its node, one way", &Machine::inside_rate, 1e9},
       {"between_gbps", "GB/s of a device's share of the network, one way", &Machine::between_rate, 1e9},
       {"link_share", "what of these collectives reach (lockstep bench collectives measures it)", &Machine::link_share},
