@@ -30,7 +30,8 @@ Link link_between(const ProbeOptions& options, Runtime& runtime, comm::Communica
   bench_collectives(bench, runtime, ranks, report);
   const CollectiveRow& large = report.rows.at(1);
   const double bytes = static_cast<double>(large.bytes) * bus_factor(large.op, ranks.size());
-  return {.rate = bytes / large.median_seconds(), .latency = report.rows.at(0).median_seconds() / 2};
+  // Other programs only ever slow a sum of many bytes.
+  return {.rate = bytes / std::ranges::min(large.slowest), .latency = report.rows.at(0).median_seconds() / 2};
 }
 
 /// Bytes a second of a disk that is written and read, past the page cache where the file system allows that.
