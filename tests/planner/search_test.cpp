@@ -122,6 +122,31 @@ TEST(Search, EverySettingOfALayoutIsLookedAt) {
   EXPECT_TRUE(node && together && host && disk);
 }
 
+TEST(Search, TensorRanksHaveToGainTwoPercent) {
+  // With links that take no time, tensor ranks gain half of what adding gradients to their sums takes.
+  const auto found = [](double gain) {
+    SearchQuestion question = small_question(80e9);
+    Machine& machine = question.work.machine;
+    machine.devices = 2;
+    machine.units = 0;
+    machine.memory_rate = machine.inside_rate = 1e30;
+    machine.inside_latency = 0;
+    const Candidate half{.plan = {}, .samples = 8};
+    const double free = step_time(question.work, half).total();
+    machine.update_rate = 1e9;
+    machine.update_rate *= (step_time(question.work, half).compute - free) / 2 / (gain * free);
+    return search(question, 3);
+  };
+  const auto seconds = [](const SearchResult& result, std::string_view name) {
+    return std::ranges::find(result.families, name, &Family::name)->best->time.total();
+  };
+  const SearchResult little = found(0.01), enough = found(0.04);
+  EXPECT_EQ(little.best.front().candidate.plan.tp, 1);
+  EXPECT_LT(seconds(little, "TP"), little.best.front().time.total());
+  EXPECT_EQ(std::ranges::find(little.families, "TP", &Family::name)->reason, "gains too little by what it adds");
+  EXPECT_EQ(enough.best.front().candidate.plan.tp, 2);
+}
+
 TEST(Search, FamiliesAreNamedByWhatDivides) {
   layout::ParallelPlan plan;
   EXPECT_EQ(family_of(plan), "one device");
