@@ -4,6 +4,7 @@
 #include <array>
 
 #include "base/checked.h"
+#include "layout/shard.h"
 #include "planner/context_exchange.h"
 #include "planner/waves.h"
 
@@ -15,7 +16,18 @@ struct Linear {
   std::int64_t in, out;
 };
 
-/// The sizes of a block on a rank.
+/// Of the tensor ranks with so many heads, the key/value heads of the one that holds most: neighbours may read one together.
+std::int64_t most_kv_heads(const arch::ModelConfig& model, std::int64_t heads, int tensor_ranks) {
+  const layout::ShardGroup shared{.pieces = model.kv_heads, .users = model.heads / model.kv_heads};
+  std::int64_t most = 0;
+  for (int rank = 0; rank < tensor_ranks; ++rank) {
+    if (layout::part_of(model.heads, rank, tensor_ranks).count == heads)
+      most = std::max(most, layout::held_pieces(shared, {rank, tensor_ranks}).count);
+  }
+  return most;
+}
+
+/// The sizes of a block on the rank with most to do.
 struct Block {
   std::int64_t rows, queries, keys, heads, kv_heads, head_size, samples;
   std::int64_t exchanging;  ///< ranks that exchange positions for heads
@@ -30,7 +42,7 @@ struct Block {
     heads = div_up(model.heads, plan.tp);
     exchanging = context_groups(plan).exchanging;
     head_size = model.head_size;
-    kv_heads = div_up(model.kv_heads, plan.tp);
+    kv_heads = most_kv_heads(model, heads, plan.tp);
     const std::int64_t ffn = div_up(model.ffn_width, plan.tp);
     qkv = {model.width, (heads + 2 * kv_heads) * head_size};
     attended = {heads * head_size, model.width};
@@ -45,9 +57,10 @@ struct Block {
     for (const Linear& layer : linears()) sum += static_cast<double>(layer.in) * static_cast<double>(layer.out);
     return sum;
   }
+  /// Heads, counted for the rank's own positions: of ranks that exchange, the one with most heads attends all their positions.
+  std::int64_t attended_heads() const { return div_up(heads, exchanging) * exchanging; }
   double scores() const {
-    const std::int64_t most_heads = div_up(heads, exchanging) * exchanging;
-    return static_cast<double>(samples * most_heads) * static_cast<double>(queries) * static_cast<double>(keys);
+    return static_cast<double>(samples * attended_heads()) * static_cast<double>(queries) * static_cast<double>(keys);
   }
 };
 
@@ -56,11 +69,12 @@ struct Attention {
 };
 Attention attention_seconds(const Block& block, const Machine& machine, const System& system) {
   if (system.tiled_attention) {
-    const TiledAttention flops = tiled_attention(block.samples * block.heads, block.queries, block.keys, block.head_size);
+    const TiledAttention flops =
+        tiled_attention(block.samples * block.attended_heads(), block.queries, block.keys, block.head_size);
     const double rate = machine.attention_rate(system.element_bytes);
     return {.forward = flops.forward / rate, .backward = flops.backward / rate};
   }
-  const std::int64_t batch = block.samples * block.heads;
+  const std::int64_t batch = block.samples * block.attended_heads();
   const double products = product_seconds(block.queries, block.head_size, block.keys, machine, system.element_bytes, batch) +
                           product_seconds(block.queries, block.keys, block.head_size, machine, system.element_bytes, batch);
   // Softmax, dropout and its mask over the scores, once more and back in the backward pass.

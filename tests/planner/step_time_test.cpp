@@ -124,6 +124,30 @@ TEST(StepTime, RanksThatDivideALayerExchangeItsSums) {
   EXPECT_FALSE(tensor_group(plan, plain_machine()).inside);
 }
 
+TEST(StepTime, HeadsThatDoNotDivideAreTimedOnTheRankWithMost) {
+  arch::ModelConfig model = four_blocks();
+  model.heads = 6;
+  model.kv_heads = 2;
+  const auto of = [&](int tp, int cp) {
+    layout::ParallelPlan plan;
+    plan.tp = tp;
+    plan.cp = cp;
+    plan.context = layout::ContextMethod::ulysses;
+    Machine machine = plain_machine();
+    machine.inside_rate = 1e30;
+    return block_work(model, {2, 256}, plan, machine, own_system);
+  };
+  const auto rest = [](double heads, double kv_heads, double rows, double ffn) {
+    const double size = 64, linear = (2 * heads + 2 * kv_heads) * size + 2 * ffn;
+    return 2 * rows * 512 * linear / 1e12;
+  };
+  const auto attention = [](std::int64_t heads) { return tiled_attention(2 * heads, 256, 256, 64).forward / 1e12; };
+  EXPECT_NEAR(of(4, 1).forward, rest(2, 1, 512, 512) + attention(2), 1e-12) << "two of six";
+  EXPECT_NEAR(of(3, 1).forward, rest(2, 2, 512, 683) + attention(2), 1e-12) << "the second rank reads both key/value heads";
+  EXPECT_NEAR(of(1, 4).forward, rest(6, 2, 128, 2048) + attention(2), 1e-12) << "two heads of all positions";
+  EXPECT_NEAR(of(1, 3).forward, rest(6, 2, 2 * 86, 2048) + tiled_attention(2 * 6, 86, 256, 64).forward / 1e12, 1e-12);
+}
+
 TEST(StepTime, CollectivesAreRings) {
   Machine machine = plain_machine();
   EXPECT_EQ(sum_seconds(1e9, {.ranks = 1}, machine), 0);
