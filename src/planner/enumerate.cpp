@@ -1,6 +1,7 @@
 #include "planner/enumerate.h"
 
 #include <algorithm>
+#include <bit>
 #include <map>
 #include <tuple>
 
@@ -15,6 +16,8 @@ namespace {
 /// Fewer positions than that on a rank, and context parallelism costs more than it saves anywhere.
 constexpr std::int64_t kLeastPositions = 2048;
 constexpr int kMostMicrobatches = 8192, kMostStages = 512, kMostSamples = 64;
+/// Where a rank's samples have more divisors than that, those between powers of two tell nothing new.
+constexpr std::size_t kFewDivisors = 6;
 /// A layout that is estimated at less of a device's memory fits: estimates are at least so much of what is declared.
 constexpr double kLeastEstimate = 0.4;
 
@@ -64,12 +67,27 @@ class Enumerator {
 
   void microbatches() {
     const std::int64_t own = question_.global_batch / candidate_.plan.dp;
-    for (std::int64_t samples = 1; samples <= std::min<std::int64_t>(own, kMostSamples); samples *= 2) {
-      if (own % samples != 0 || own / samples > kMostMicrobatches) continue;
+    for (const std::int64_t samples : sizes(own)) {
+      if (own / samples > kMostMicrobatches) continue;
       candidate_.samples = samples;
       candidate_.plan.microbatches = static_cast<int>(own / samples);
       schedules();
     }
+  }
+
+  /// Samples of a micro-batch: of the divisors of a rank's own all where they are few, otherwise powers of two; and all its own.
+  const std::vector<std::int64_t>& sizes(std::int64_t own) {
+    std::vector<std::int64_t>& found = sizes_[own];
+    if (!found.empty()) return found;
+    std::vector<std::int64_t> powers;
+    for (std::int64_t samples = 1; samples <= std::min<std::int64_t>(own, kMostSamples); ++samples) {
+      if (own % samples != 0) continue;
+      found.push_back(samples);
+      if (std::has_single_bit(static_cast<std::uint64_t>(samples))) powers.push_back(samples);
+    }
+    if (found.size() > kFewDivisors) found = powers;
+    if (found.back() != own) found.push_back(own);
+    return found;
   }
 
   void schedules() {
@@ -218,6 +236,7 @@ class Enumerator {
   const std::function<void(const Candidate&)>& take_;
   Candidate candidate_;
   std::vector<layout::Recompute> again_;
+  std::map<std::int64_t, std::vector<std::int64_t>> sizes_;                 ///< of micro-batches, by a rank's samples
   bool moves_ = false;                                                      ///< activations may lie elsewhere
   std::map<std::tuple<bool, int, int>, std::vector<std::int64_t>> splits_;  ///< of vee or not, ranks, chunks
   std::map<std::string, bool> later_;                                       ///< schedules that make weight gradients later

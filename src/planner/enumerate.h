@@ -14,8 +14,8 @@ struct SearchQuestion {
 };
 
 /// Calls take(candidate) for each: degrees that divide the machine's ranks (tensor ranks inside a node, context ranks where
-/// samples are long), micro-batches of powers of two, every schedule, ZeRO stage, place of state, recomputation and tiling.
-/// Blocks are cut so that ranks have as much to do.
+/// samples are long), micro-batches of powers of two and of all that a rank has, where those have few divisors of each of these,
+/// every schedule, ZeRO stage, place of state, recomputation and tiling. Blocks are cut so that ranks have as much to do.
 void enumerate(const SearchQuestion& question, const std::function<void(const Candidate&)>& take);
 
 }  // namespace lockstep::planner

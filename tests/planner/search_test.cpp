@@ -122,6 +122,22 @@ TEST(Search, EverySettingOfALayoutIsLookedAt) {
   EXPECT_TRUE(node && together && host && disk);
 }
 
+TEST(Search, AMicrobatchMayHoldAllSamplesOfARank) {
+  const auto tried = [](std::int64_t global_batch) {
+    SearchQuestion question = small_question(80e9);
+    question.global_batch = global_batch;
+    std::set<std::int64_t> sizes;
+    enumerate(question, [&](const Candidate& one) {
+      if (one.plan.dp == 4) sizes.insert(one.samples);
+    });
+    return sizes;
+  };
+  EXPECT_EQ(tried(4 * 12), (std::set<std::int64_t>{1, 2, 3, 4, 6, 12})) << "there are few";
+  EXPECT_EQ(tried(4 * 7), (std::set<std::int64_t>{1, 7}));
+  EXPECT_EQ(tried(4 * 48), (std::set<std::int64_t>{1, 2, 4, 8, 16, 48}));
+  EXPECT_EQ(tried(4 * 192), (std::set<std::int64_t>{1, 2, 4, 8, 16, 32, 64, 192}));
+}
+
 TEST(Search, TensorRanksHaveToGainTwoPercent) {
   // With links that take no time, tensor ranks gain half of what adding gradients to their sums takes.
   const auto found = [](double gain) {
