@@ -238,6 +238,8 @@ class Search {
 
 }  // namespace
 
+double ranked_seconds(const Found& found) { return rank_of(found); }
+
 SearchResult search(const SearchQuestion& question, int top) { return Search(question).run(top); }
 
 layout::Timeline simulated(const Work& work, const Candidate& candidate) {

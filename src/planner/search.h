@@ -37,6 +37,9 @@ struct SearchResult {
 /// The `top` fastest. Formulas leave most layouts out; what is returned has its memory declared and its pipeline simulated.
 SearchResult search(const SearchQuestion& question, int top);
 
+/// What layouts are ranked by: its seconds, and what those of its parts that are not free to run have to gain.
+double ranked_seconds(const Found& found);
+
 /// Its time with the pipeline's lists simulated.
 StepTime simulated_time(const Work& work, const Candidate& candidate);
 /// Every rank's passes.

@@ -61,6 +61,12 @@ TEST(PlanSearch, JsonHasTheSameAnswer) {
   for (const char* part : {"compute", "again", "tensor", "messages", "bubble", "gather", "activations", "replicas", "optimizer"})
     sum += first.at(part).number();
   EXPECT_NEAR(sum, first.at("step_seconds").number(), 1e-12);
+  double before = 0;
+  for (const Json& layout : answer.at("best").array()) {
+    EXPECT_GE(layout.at("ranked_seconds").number(), layout.at("step_seconds").number());
+    EXPECT_GE(layout.at("ranked_seconds").number(), before) << "in this order";
+    before = layout.at("ranked_seconds").number();
+  }
   EXPECT_TRUE(
       answer.at("command").string().starts_with("lockstep launch -n 8 --ppn 8 -- train model=gpt2 model.block_size=1024 "));
   EXPECT_GE(answer.at("families").array().size(), 5U);

@@ -183,6 +183,7 @@ Json json_of(const planner::SearchQuestion& question, const Found& found) {
   for (const std::string& setting : settings_of(work, found.candidate)) words.emplace_back(setting);
   const planner::StepTime& time = found.time;
   return Json::Object{{"step_seconds", time.total()},
+                      {"ranked_seconds", planner::ranked_seconds(found)},
                       {"compute", time.compute},
                       {"again", time.again},
                       {"tensor", time.tensor},
