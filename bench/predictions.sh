@@ -12,14 +12,7 @@
 #
 # LOCKSTEP is the program (default build/lockstep).
 set -euo pipefail
-
-fail() {
-    echo "predictions.sh: $1" >&2
-    exit 2
-}
-
-root=$(cd "$(dirname "$0")/.." && pwd)
-lockstep=${LOCKSTEP:-$root/build/lockstep}
+source "$(dirname "$0")/planned.sh"
 only= steps=8 out=$root/build/predictions keep=no
 while [ $# -gt 0 ]; do
     case $1 in
@@ -35,21 +28,10 @@ while [ $# -gt 0 ]; do
     esac
     shift 2
 done
-[[ $steps =~ ^[0-9]+$ && $steps -ge 3 ]] || fail "--steps $steps: give a number of steps, 3 at the least"
-[ -x "$lockstep" ] || fail "no program at '$lockstep'; build it (make) or set LOCKSTEP"
-data=$root/$(cd "$root" && scripts/first-text)
+need_number --steps "$steps" 3
+need_program
+data=$(text)
 
-model() {
-    case $1 in
-        tiny) echo model.n_layer=4 model.n_head=4 model.n_embd=128 model.block_size=64 model.batch_size=12 ;;
-        char) echo model.n_layer=6 model.n_head=6 model.n_embd=384 model.block_size=64 model.batch_size=12 ;;
-        long) echo model.n_layer=4 model.n_head=6 model.n_embd=384 model.block_size=512 model.batch_size=2 ;;
-        wide) echo model.n_layer=3 model.n_head=12 model.n_embd=768 model.block_size=256 model.batch_size=2 ;;
-        llama) echo model.n_layer=4 model.n_head=8 model.n_kv_head=4 model.n_embd=512 model.block_size=128 model.batch_size=4 \
-            model.activation=swiglu model.norm=rmsnorm model.position=rope ;;
-        words) echo model.n_layer=2 model.n_head=8 model.n_embd=512 model.block_size=128 model.batch_size=4 model.vocab_size=32768 ;;
-    esac
-}
 layouts() { # name, model, ranks, settings
     cat <<'END'
 tiny tiny 1
@@ -87,38 +69,21 @@ words-pp2 words 2 parallel.pp=2 optimizer.gas=4
 END
 }
 
-# GF/s of multiply-adds on all cores, over these moments.
-rate() {
-    "$lockstep" bench rate --json | sed 's/.*"gflops": *\([0-9.]*\).*/\1/'
-}
 mkdir -p "$out"
 machine=$out/machine.toml
-if [ $keep = no ] || [ ! -f "$machine" ]; then "$lockstep" doctor --machine-file "$machine" >&2; fi
-# GF/s of multiply-adds that the file's peak stands for: it counts an instruction for pairs of bf16 twice.
-peak=$(awk '/^(devices|peak_tflops) / { product = (product ? product : 1000) * $3 } END { print product }' "$machine")
-if grep -q AuthenticAMD /proc/cpuinfo && grep -qw avx512_bf16 /proc/cpuinfo; then peak=$(echo "$peak" | awk '{ print $1 / 2 }'); fi
+if [ $keep = no ] || [ ! -f "$machine" ]; then measure_machine; fi
+peak=$(peak_of_machine)
 table=$out/table.tsv
 : >"$table"
 while read -r name shape ranks settings; do
     [[ $name == *"$only"* ]] || continue
     run=$out/$name
     if [ $keep = no ] || [ ! -f "$run/rate" ]; then
-        for attempt in 1 2 3 4; do
-            rm -rf "$run"
-            before=$(rate)
-            # shellcheck disable=SC2046,SC2086 # words
-            "$lockstep" train --ranks "$ranks" data.dir="$data" log.dir="$run" $(model "$shape") $settings train.max_iters="$steps" \
-                train.log_interval=1 train.eval_interval=1000000 train.eval_iters=1 sample.tokens=0 >"$run.log" 2>&1 ||
-                fail "$name: see $run.log"
-            after=$(rate)
-            if awk -v a="$before" -v b="$after" 'BEGIN { exit !(a >= 0.95 * b && b >= 0.95 * a) }'; then break; fi
-            [ "$attempt" = 4 ] || echo "$name: the machine's speed changed by more than 5 %: once more" >&2
-        done
-        echo "$before $after" >"$run/rate"
+        # shellcheck disable=SC2046,SC2086 # words
+        timed_run "$run" "$ranks" $(model "$shape") $settings
     fi
-    "$lockstep" plan --check "$run" --machine "$machine" >"$run.check"
-    printf '%s\t%s\t%s\t%s\t%s\n' "$name" "$ranks" "$peak" "$(cat "$run/rate")" \
-        "$(tail -n 1 "$out/predictions.jsonl")" >>"$table"
+    line=$(checked "$run")
+    printf '%s\t%s\t%s\t%s\t%s\n' "$name" "$ranks" "$peak" "$(cat "$run/rate")" "$line" >>"$table"
 done < <(layouts)
 
 awk -F '\t' '
