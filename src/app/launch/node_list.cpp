@@ -69,8 +69,8 @@ std::vector<std::string> expand_node_list(std::string_view list, std::int64_t mo
   std::vector<std::string> hosts;
   for (const std::string_view name : split(list)) {
     std::vector<std::string> expanded;
-    const bool good = !name.empty() && std::ranges::count(name, '[') <= kMostBrackets &&
-                      expand_name(name, most - std::ssize(hosts), expanded);
+    const bool good =
+        !name.empty() && std::ranges::count(name, '[') <= kMostBrackets && expand_name(name, most - std::ssize(hosts), expanded);
     if (!good) return {};
     hosts.insert(hosts.end(), expanded.begin(), expanded.end());
   }
