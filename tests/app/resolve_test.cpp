@@ -147,6 +147,13 @@ TEST(Resolve, AllProblemsAtOnce) {
             "heads, or set model.head_dim"}));
 }
 
+TEST(Resolve, ASettingThatIsNotUtf8IsRefused) {
+  EXPECT_EQ(
+      problems({"sample.prompt=to b\xFF"}),
+      List{"'sample.prompt=to b...': byte 18 is not UTF-8, and a run keeps its settings as text -> write the setting in UTF-8"});
+  EXPECT_EQ(problems({"sample.prompt=\u00FCber"}), List{});
+}
+
 TEST(Resolve, UnknownNames) {
   EXPECT_EQ(problems({"optimizer.max_iters=5"}), List{"unknown setting optimizer.max_iters -> did you mean train.max_iters?"});
   EXPECT_EQ(problems({"max_iters=5"}), List{"unknown group max_iters -> did you mean train.max_iters=5?"});
