@@ -36,11 +36,14 @@ TEST(KernelSettings, WaysThatDoNotGoTogetherAreRefused) {
   names({"kernels.attention=materialised", "numerics.canonical=true"}, "kernels.attention = materialised: numerics.canonical");
   names({"kernels.products=plain", "numerics.canonical=true"}, "kernels.products = plain: numerics.canonical = true");
   names({"kernels.products=plain", "numerics.products=library"}, "kernels.products = plain: numerics.products = library");
-  names({"kernels.products=plain", "numerics.bf16=pairs"}, "kernels.products = plain: plain products add as fp32 does");
+  names({"kernels.products=plain", "numerics.bf16=pairs", "train.dtype=bf16"},
+        "kernels.products = plain: plain products add as fp32 does");
   names({"kernels.adamw=tensor", "train.dtype=bf16", "optimizer.master_weights=false"}, "kernels.adamw = tensor: what it leaves");
   names({"kernels.adamw=tensor", "optimizer.moments=bf16"}, "kernels.adamw = tensor: what it leaves");
   names({"kernels.norm=slow"}, "kernels.norm");
   EXPECT_EQ(kernels_complaint({"kernels.adamw=tensor", "train.dtype=bf16"}), "");
+  EXPECT_EQ(kernels_complaint({"kernels.products=plain", "numerics.bf16=pairs"}), "")
+      << "a run of fp32 keeps its processor's order";
   EXPECT_EQ(kernels_complaint({"kernels.attention=materialised", "kernels.mask=stored"}), "");
 }
 

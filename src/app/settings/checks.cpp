@@ -100,7 +100,7 @@ void check_plain_products(const RunConfig& config, std::vector<Problem>& problem
     problems.push_back({"kernels.products = plain: numerics.products = library has a library multiply",
                         "kernels.products=best, or numerics.products=ours"});
   }
-  if (config.numerics.bf16 == "pairs") {
+  if (config.numerics.bf16 == "pairs" && dtype_of(config) == DType::bf16) {
     problems.push_back({"kernels.products = plain: plain products add as fp32 does, and numerics.bf16 = pairs in pairs",
                         "kernels.products=best, or numerics.bf16=widened"});
   }
