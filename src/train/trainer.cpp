@@ -40,11 +40,7 @@ Trainer::Trainer(TrainerOptions options, TrainerParts parts)
 void Trainer::read_prompt() {
   const std::int64_t vocabulary = parts_.engine.config().model.vocabulary;
   options_.sample.never = data::missing_ids(*parts_.tokenizer, vocabulary);
-  try {
-    prompt_ = data::encode_prompt(*parts_.tokenizer, options_.prompt, vocabulary, parts_.log);
-  } catch (const UserError& error) {
-    parts_.log.warning(fmt::format("no samples are written: {}", error.problems().front().message));
-  }
+  prompt_ = data::encode_prompt(*parts_.tokenizer, options_.prompt, vocabulary, parts_.log);
 }
 
 // The first one comes before the first step: of a large model it takes longer than people wait for a line.

@@ -77,10 +77,9 @@ TEST_F(Vocabulary, TokensThatATokenizerLacksAreNotDrawn) {
   EXPECT_EQ(text.code, 0) << text.err;
 }
 
-TEST_F(Vocabulary, NoSampleEndsARun) {
-  const Outcome outcome = lockstep(words("a", {"sample.prompt=\xff\xfe"}));
-  EXPECT_EQ(outcome.code, 0) << outcome.err;
-  EXPECT_NE(outcome.out.find("no samples are written: byte 0 (0xff) is not valid UTF-8"), std::string::npos) << outcome.out;
+TEST_F(Vocabulary, APromptThatIsNotUtf8IsRefused) {
+  refused(words("a", {"sample.prompt=\xff\xfe"}), "'sample.prompt=...': byte 14 is not UTF-8");
+  EXPECT_FALSE(fs::exists(folder_ / "a"));
 }
 
 TEST_F(Vocabulary, DroppedCharactersOfThePromptAreToldOnce) {
