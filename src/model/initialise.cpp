@@ -30,7 +30,7 @@ void fill(ops::Elementwise& elementwise, const Tensor& part, const arch::Paramet
   for (std::int64_t done = 0; done < part.elements(); done += drawn.elements()) {
     const Tensor piece = drawn.flat(0, std::min(drawn.elements(), part.elements() - done));
     draw(elementwise, piece, spec, first + done, seed);
-    elementwise.cast(part.flat(done, piece.elements()), piece);
+    elementwise.split(part.flat(done, piece.elements()), {}, piece);
   }
 }
 

@@ -42,6 +42,24 @@ void Elementwise::cast(const Tensor& y, const Tensor& x) {
   do_cast(y, x);
 }
 
+void Elementwise::split(const Tensor& high, const Tensor& low, const Tensor& x) {
+  check_dense(x, x.elements(), "x");
+  check_dense(high, x.elements(), "high", DType::bf16);
+  check_optional_dense(low, x.elements(), "low", DType::u16);
+  check_device({&high, &low, &x});
+  const OpScope running = scope("split");
+  do_split(high, low, x);
+}
+
+void Elementwise::join(const Tensor& x, const Tensor& high, const Tensor& low) {
+  check_dense(x, x.elements(), "x");
+  check_dense(high, x.elements(), "high", DType::bf16);
+  check_dense(low, x.elements(), "low", DType::u16);
+  check_device({&x, &high, &low});
+  const OpScope running = scope("join");
+  do_join(x, high, low);
+}
+
 void Elementwise::add(const Tensor& y, const Tensor& x) {
   check_pair(y, x, x.dtype);
   const OpScope running = scope("add");

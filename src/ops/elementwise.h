@@ -18,6 +18,10 @@ class Elementwise : public Family {
   void fill(const Tensor& x, float value);
   /// y = x, converting between f32 and bf16 (round to nearest even).
   void cast(const Tensor& y, const Tensor& x);
+  /// x, f32, in two halves (tensor/bfloat16.h: Halves): high is bf16, low u16 or empty, where the rest of x is not wanted.
+  void split(const Tensor& high, const Tensor& low, const Tensor& x);
+  /// The inverse of split: the same bits, but for NaN.
+  void join(const Tensor& x, const Tensor& high, const Tensor& low);
   /// y += x.
   void add(const Tensor& y, const Tensor& x);
   /// y [B, C] = sums + bias + residual: the end of a product whose sums, f32 [B, C], were added up in parts. bias [C] and
@@ -36,6 +40,8 @@ class Elementwise : public Family {
   virtual void do_zero(const Tensor& x) = 0;
   virtual void do_fill(const Tensor& x, float value) = 0;
   virtual void do_cast(const Tensor& y, const Tensor& x) = 0;
+  virtual void do_split(const Tensor& high, const Tensor& low, const Tensor& x) = 0;
+  virtual void do_join(const Tensor& x, const Tensor& high, const Tensor& low) = 0;
   virtual void do_add(const Tensor& y, const Tensor& x) = 0;
   virtual void do_finish_sums(const Tensor& y, const Tensor& sums, const Tensor& bias, const Tensor& residual) = 0;
   virtual void do_scale(const Tensor& x, float factor) = 0;

@@ -41,15 +41,18 @@ struct RandomRounding {
 };
 
 /// What a rule reads and writes: dense, one size. `weights` is f32 or bf16; f32 weights are a master copy, of which `publish`
-/// (may be empty, or the same as `weights`) gets the new values in its own dtype. `gradient` is f32.
+/// (may be empty, or the same as `weights`) gets the new values, in bf16 as Elementwise::split rounds them. Where `weights` is
+/// empty, the master copy is what `publish`, bf16, and `low`, u16, are halves of. `gradient` is f32.
 struct AdamWTensors {
   Tensor weights, publish, gradient;
   Tensor exp_avg, exp_avg_sq;  ///< both f32 or both bf16
+  Tensor low = {};
 };
 
 struct SgdTensors {
   Tensor weights, publish, gradient;  ///< as AdamWTensors has them
   Tensor momentum_buffer;             ///< f32 or bf16; empty when momentum is 0
+  Tensor low = {};
 };
 
 class Update : public Family {

@@ -36,9 +36,14 @@ ParameterMemory::ParameterMemory(std::vector<layout::Unit> all, const WeightStor
   }
 }
 
-Tensor ParameterMemory::master(UnitIndex unit, const Tensor& published) const {
-  if (!masters.empty()) return masters[static_cast<std::size_t>(unit.value)];
-  return storage.owned() == storage.type ? published : Tensor{};
+ParameterStore::Shard ParameterMemory::shard(UnitIndex unit, const Tensor& published, std::int64_t first) const {
+  ParameterStore::Shard shard{.master = {}, .published = published, .first = first};
+  if (!masters.empty()) {
+    (halves() ? shard.low : shard.master) = masters[static_cast<std::size_t>(unit.value)];
+  } else if (storage.owned() == storage.type) {
+    shard.master = published;
+  }
+  return shard;
 }
 
 // A part of a unit may begin and end within ranges.
@@ -71,7 +76,8 @@ void ParameterMemory::declare(Arena& weights_at, Arena& masters_at, Spill* elsew
   }
   for (std::size_t i = 0; i < masters.size(); ++i) {
     const Arena::InLayer in(masters_at, units[i].name);
-    masters_at.declare(masters[i], "master weights", Shape{cut.held(units[i]).count}, storage.owned());
+    masters_at.declare(masters[i], halves() ? "lower halves of master weights" : "master weights",
+                       Shape{cut.held(units[i]).count}, halves() ? DType::u16 : storage.owned());
   }
 }
 

@@ -56,11 +56,14 @@ struct ParameterMemory {
   std::vector<int> numbers;     ///< by unit, in it
   GatherMemory gathers;         ///< where weights are cut, or lie elsewhere
   Stream* stream = nullptr;     ///< in whose order strided parts are put together; outlives the store
-  /// By unit, of what is updated here, in f32; empty: the weights are their own, or they lie elsewhere (parallel/offload).
+  /// By unit, of what is updated here, in f32, or their lower halves, u16; empty: the weights are their own, or masters lie
+  /// elsewhere (parallel/offload).
   std::vector<Tensor> masters;
 
-  /// What is updated of a unit, of which the model reads `published`; empty where it lies elsewhere.
-  Tensor master(UnitIndex unit, const Tensor& published) const;
+  /// Master copies are kept in halves: those of `masters`, and of what the model reads what is updated here.
+  bool halves() const { return storage.halves && !masters.empty() && tier == layout::Tier::device; }
+  /// What is updated of a unit, of which the model reads `published` from element `first` on.
+  ParameterStore::Shard shard(UnitIndex unit, const Tensor& published, std::int64_t first) const;
 
  private:
   /// Elements that are brought to a place of a class at a time, at most.

@@ -19,6 +19,7 @@ class ParameterStore;
 struct WeightStorage {
   DType type = DType::f32;  ///< f32 or bf16: as the model reads them, and with them the type of its activations
   bool master = true;       ///< beside bf16: a copy in f32 that is updated in its place; f32 is its own
+  bool halves = false;      ///< of that copy the bf16 weights are one half, where both lie on the device
   /// The type of what is updated.
   DType owned() const { return master ? DType::f32 : type; }
 };
@@ -64,9 +65,10 @@ class ParameterStore {
   /// The part of a unit that this rank owns and updates: flat, and where it begins in the unit. `published` is what the model
   /// reads (the same memory when there is no other copy).
   struct Shard {
-    Tensor master;     ///< f32; without a master copy the weights themselves; empty where it lies elsewhere
+    Tensor master;     ///< f32; without a master copy the weights themselves; empty where it lies elsewhere, or in halves
     Tensor published;  ///< parameters' dtype; empty where it lies elsewhere
     std::int64_t first = 0;
+    Tensor low = {};  ///< u16: the other half of a master copy that is kept in halves
   };
   virtual Shard shard(UnitIndex unit) = 0;
   /// The shards were updated: every other copy is stale.

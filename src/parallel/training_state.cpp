@@ -4,7 +4,7 @@ namespace lockstep::parallel {
 
 void publish(TrainingState& state, ops::Elementwise& elementwise) {
   state.for_each({.changes = true}, [&](const StateRange& range) {
-    if (range.published.data != range.master.data) elementwise.cast(range.published, range.master);
+    if (range.published.data != range.master.data) elementwise.split(range.published, {}, range.master);
   });
 }
 

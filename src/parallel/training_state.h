@@ -22,6 +22,7 @@ struct StateRange {
   layout::Range range;                 ///< of the unit's elements
   Tensor master = {};                  ///< what is updated: a copy in f32, or the weights themselves
   Tensor published = {};               ///< what the model reads; the same memory as `master` where there is no copy
+  Tensor low = {};                     ///< u16, where `master` is empty: with `published` its halves (ops::Elementwise::join)
   Tensor gradient = {};                ///< f32, reduced; of the last step
   std::span<const Tensor> slots = {};  ///< of the optimizer, in the order of TrainingState::slots()
   /// Of several ranks with these elements, this one answers for (writes to a file, counts in a norm) those in `own`, and of the
@@ -58,6 +59,7 @@ class TrainingState {
     bool gradients = false;
     bool slots = false;
     bool changes = false;  ///< of weights, published ones and slots that were asked for
+    bool halves = false;   ///< a master copy that is kept in halves may come as these
   };
   /// Calls body(const StateRange&) for every range of this rank, in the order of units and within a unit of elements.
   template <class Body>
@@ -85,6 +87,7 @@ class TrainingState {
 
  protected:
   using Call = void (*)(void* body, const StateRange& range);
+  bool watched() const { return watcher_ != nullptr; }
 
  private:
   virtual void visit(const Use& use, Call call, void* body) = 0;

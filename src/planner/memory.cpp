@@ -60,7 +60,8 @@ double state_bytes(const Work& work, const layout::ParallelPlan& plan) {
   layout::Placement gradients = plan.gradients;
   if (plan.microbatches > 1) gradients.cut = layout::CutOver::none;  // their sum is reduced once
   gradients.tier = plan.optimizer.tier;
-  const double moments = 8, masters = is_f32(work) ? 0 : 4;
+  const bool halves = plan.parameters.tier == layout::Tier::device && plan.optimizer.tier == layout::Tier::device;
+  const double moments = 8, masters = is_f32(work) ? 0 : halves ? 2 : 4;
   return part(plan.parameters, work.system.element_bytes) + part(gradients, 4) + part(plan.optimizer, moments + masters);
 }
 

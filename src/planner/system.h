@@ -20,8 +20,9 @@ struct System {
   double sum_bytes = 4;       ///< of an element that tensor ranks add up
   double gradient_bytes = 4;  ///< of an element of a gradient that ranks add up
   double added_bytes = 8;     ///< of memory, for each weight's gradient that is added to its sum
-  double update_bytes = 32;  ///< of memory, for a parameter: gradient, master copy and moments read, these and the weight written
-  bool dropout = false;      ///< is a pass over memory of its own
+  /// Of memory, for a parameter: gradient, master copy and moments read, the last two written; the weight is a half of the copy.
+  double update_bytes = 28;
+  bool dropout = false;  ///< is a pass over memory of its own
   /// Gradients are reduced under the backward pass, and new weights gathered under the forward pass.
   bool hides_reductions = true;
   bool hides_messages = true;  ///< passes go on while a pipeline's messages are under way
@@ -32,7 +33,7 @@ struct System {
 /// This program, in bf16.
 inline constexpr System own_system{};
 /// This program, with weights and activations of f32.
-inline constexpr System own_f32_system{.element_bytes = 4, .update_bytes = 28};
+inline constexpr System own_f32_system{.element_bytes = 4};
 /// Megatron-LM as the papers of 2021 and 2022 measured it, and the DeepSpeed of that time.
 inline constexpr System megatron{.tiled_attention = false,
                                  .fused_elementwise = false,
@@ -41,6 +42,7 @@ inline constexpr System megatron{.tiled_attention = false,
                                  .sum_bytes = 2,
                                  .gradient_bytes = 2,
                                  .added_bytes = 12,
+                                 .update_bytes = 32,
                                  .dropout = true,
                                  .hides_reductions = false,
                                  .hides_messages = false,

@@ -25,4 +25,24 @@ inline BFloat16 to_bfloat16_by(float x, std::uint32_t random) {
   return static_cast<BFloat16>((bits + random) >> 16U);
 }
 
+/// An fp32 in two halves, which together are its bits: bf16, to the nearest, ties away from zero, and the bits below, by which
+/// the number is smaller or larger. (Ties to even would need one bit more.)
+struct Halves {
+  BFloat16 high;
+  std::uint16_t low;
+};
+
+/// NaN stays NaN, maybe another one. The upper half is what a model reads of an fp32 weight, wherever that comes from.
+inline Halves to_halves(float x) {
+  const auto bits = std::bit_cast<std::uint32_t>(x);
+  const auto low = static_cast<std::uint16_t>(bits);
+  if ((bits & 0x7fffffffU) > 0x7f800000U) return {static_cast<BFloat16>(bits >> 16U | 0x40U), low};
+  return {static_cast<BFloat16>((bits + 0x8000U) >> 16U), low};
+}
+
+inline float from_halves(const Halves& x) {
+  const auto difference = static_cast<std::int32_t>(static_cast<std::int16_t>(x.low));
+  return std::bit_cast<float>((static_cast<std::uint32_t>(x.high) << 16U) + static_cast<std::uint32_t>(difference));
+}
+
 }  // namespace lockstep

@@ -23,8 +23,10 @@ std::unique_ptr<parallel::ResidentState> make_state(const UpdaterParts& parts, p
       .group = whole ? group : parts.groups.alike(over),
       .cut = whole ? layout::StateCut{.parts = 1, .copies = group.size(), .replica = group.rank()}
                    : layout::state_cut(parts.groups.plan(), parts.groups.at(), over)};
-  if (!parts.memory.offload.used()) return std::make_unique<parallel::ResidentState>(resident);
-  return std::make_unique<parallel::OffloadedState>(resident, parts.memory.offload);
+  if (parts.memory.offload.used()) return std::make_unique<parallel::OffloadedState>(resident, parts.memory.offload);
+  if (parts.memory.halves())
+    return std::make_unique<parallel::HalvedState>(resident, parts.memory.whole_masters, parts.ops.elementwise());
+  return std::make_unique<parallel::ResidentState>(resident);
 }
 
 /// Of a tied matrix whose embedding and head are on different stages, who has the part of its gradient that this rank has not.

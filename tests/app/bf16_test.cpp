@@ -47,10 +47,10 @@ TEST_F(Bf16Command, SaysWhatItTrainsIn) {
   EXPECT_NE(with_masters.out.find("Using dtype=bfloat16 on device='cpu', with master weights and moments in float32"),
             std::string::npos);
   EXPECT_NE(with_masters.out.find("weights bf16"), std::string::npos) << with_masters.out;
-  EXPECT_NE(with_masters.out.find("master weights fp32"), std::string::npos);
+  EXPECT_NE(with_masters.out.find("master weights, lower halves"), std::string::npos);
   const Outcome without = trained("alone", alone);
   EXPECT_NE(without.out.find("Using dtype=bfloat16 on device='cpu', without master weights"), std::string::npos);
-  EXPECT_EQ(without.out.find("master weights fp32"), std::string::npos);
+  EXPECT_EQ(without.out.find("master weights, lower halves"), std::string::npos);
 }
 
 TEST_F(Bf16Command, CheckpointsHaveWhatIsUpdated) {
@@ -194,8 +194,8 @@ TEST_F(Bf16Command, DryRunShowsItsMemory) {
     EXPECT_EQ(outcome.code, 0) << outcome.err;
     return outcome.out;
   };
-  EXPECT_NE(bytes(masters).find("master weights fp32"), std::string::npos);
-  EXPECT_EQ(bytes(alone).find("master weights fp32"), std::string::npos);
+  EXPECT_NE(bytes(masters).find("master weights, lower halves"), std::string::npos);
+  EXPECT_EQ(bytes(alone).find("master weights, lower halves"), std::string::npos);
   EXPECT_EQ(bytes({}).find("weights bf16"), std::string::npos);
 }
 

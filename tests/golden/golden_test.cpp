@@ -27,10 +27,10 @@ void expect_golden(const Case& model, const parallel::WeightStorage& weights, co
   config.weights = weights;
   support::Machine machine;
   const auto engine = support::make_engine(config, machine);
-  for (const auto& p : support::parameters_of(*engine)) {
+  support::for_each_parameter(*engine, [&](const support::ParameterState& p) {
     std::vector<float> start = golden.values<float>("weight." + p.name);
     machine.ops->elementwise().cast(p.weight, view(std::span(start), p.weight.shape));
-  }
+  });
   engine->weights_changed();
   std::vector<std::int32_t> tokens = golden.values<std::int32_t>("tokens");
   std::vector<std::int32_t> targets = golden.values<std::int32_t>("targets");

@@ -123,7 +123,7 @@ TEST(Elementwise, CastRoundsToNearestEven) {
       {-2.5F, 0xC020}, {3.0F, 0x4040},      {0x1.FEFFp0F, 0x3FFF}, {65536.0F, 0x4780},
   };
   HostTensor x({40}), back({40});
-  for (std::size_t i = 0; i < 40; ++i) x[i] = i < 39 ? cases[i % cases.size()].first : std::numeric_limits<float>::quiet_NaN();
+  for (std::size_t i = 0; i < 40; ++i) x[i] = i < 39 ? cases[i % cases.size()].first : std::bit_cast<float>(0x7FFFFFFFU);
   const auto reference = ops::make_reference_ops();
   for (ops::Ops* ops : with_machines(*reference)) {
     std::vector<std::uint16_t> half(40), copy(40);
@@ -136,6 +136,54 @@ TEST(Elementwise, CastRoundsToNearestEven) {
     }
     ops->elementwise().cast(bf16_tensor(copy), bf16_tensor(half));
     EXPECT_EQ(copy, half);
+  }
+}
+
+Tensor low_tensor(std::vector<std::uint16_t>& values) { return view(std::span(values), Shape{std::ssize(values)}); }
+
+// The upper half is the nearest, ties away from zero.
+TEST(Elementwise, HalvesOfANumberAreTheNearestBf16AndTheRest) {
+  const std::vector<std::pair<float, std::uint16_t>> cases = {
+      {1.0F, 0x3F80},  {0x1.01p0F, 0x3F81},  {0x1.03p0F, 0x3F82},   {0x1.00FFFEp0F, 0x3F80},
+      {-0.0F, 0x8000}, {-INFINITY, 0xFF80},  {0x1.FFp127F, 0x7F80}, {1e-40F, 0x0001},
+      {-2.5F, 0xC020}, {-0x1.01p0F, 0xBF81}, {0x1.FEFFp0F, 0x3FFF}, {std::numeric_limits<float>::max(), 0x7F80},
+  };
+  HostTensor x({37}), back({37});
+  for (std::size_t i = 0; i < 36; ++i) x[i] = cases[i % cases.size()].first;
+  x[36] = std::bit_cast<float>(0x7FFFFFFFU);  // not a number
+  const auto reference = ops::make_reference_ops();
+  for (ops::Ops* ops : with_machines(*reference)) {
+    std::vector<std::uint16_t> high(37), low(37), alone(37);
+    ops->elementwise().split(bf16_tensor(high), low_tensor(low), x);
+    for (std::size_t i = 0; i < 36; ++i) EXPECT_EQ(high[i], cases[i % cases.size()].second) << x[i];
+    ops->elementwise().join(back, bf16_tensor(high), low_tensor(low));
+    EXPECT_TRUE(std::isnan(to_float(static_cast<BFloat16>(high[36]))));
+    EXPECT_TRUE(std::isnan(back[36]));
+    back[36] = x[36];
+    EXPECT_EQ(different_bits(back.values(), x.values()), 0U);
+    ops->elementwise().split(bf16_tensor(alone), {}, x);
+    EXPECT_EQ(alone, high);
+  }
+}
+
+TEST(Elementwise, HalvesOfEveryNumberAreItsBits) {
+  std::mt19937 engine(1);
+  for (const std::int64_t count : {1, 17, 70000}) {
+    HostTensor x({count}), back({count});
+    for (float& value : x.values()) {
+      do value = std::bit_cast<float>(static_cast<std::uint32_t>(engine()));
+      while (std::isnan(value));
+    }
+    const auto reference = ops::make_reference_ops();
+    std::vector<std::uint16_t> expected;
+    for (ops::Ops* ops : with_machines(*reference)) {
+      std::vector<std::uint16_t> high(x.values().size()), low(x.values().size());
+      ops->elementwise().split(bf16_tensor(high), low_tensor(low), x);
+      ops->elementwise().join(back, bf16_tensor(high), low_tensor(low));
+      EXPECT_EQ(different_bits(back.values(), x.values()), 0U);
+      if (expected.empty()) expected = high;
+      EXPECT_EQ(high, expected);
+    }
   }
 }
 
@@ -168,6 +216,10 @@ TEST(Elementwise, BrokenRules) {
   ops::Elementwise& elementwise = ops->elementwise();
   const HostTensor x({4, 8}), shorter({31});
   const Tensor strided = x.tensor().slice_columns(0, 4);
+  std::vector<std::uint16_t> high(32), low(31);
+  EXPECT_THROW(elementwise.split(x, {}, x), BrokenRule);
+  EXPECT_THROW(elementwise.split(bf16_tensor(high), low_tensor(low), x), BrokenRule);
+  EXPECT_THROW(elementwise.join(x, bf16_tensor(high), {}), BrokenRule);
   const CounterRng rng(1, "a");
   EXPECT_THROW(elementwise.zero(strided), BrokenRule);
   EXPECT_THROW(elementwise.fill(strided, 1), BrokenRule);

@@ -135,6 +135,22 @@ TEST(PlainAdamW, HasTheBitsOfTheFused) {
   }
 }
 
+TEST(PlainAdamW, OfMastersInHalvesHasTheBitsOfTheFused) {
+  for (const std::int64_t count : {std::int64_t{1}, std::int64_t{1000}, (std::int64_t{1} << 21) + 77}) {
+    expect_same_bits({.adamw = true}, [&](ops::Ops& ops) {
+      HostTensor w = HostTensor::random({count}, 1), m = HostTensor::random({count}, 2), v = HostTensor::filled({count}, 0.25F);
+      HostTensor high({count}, DType::bf16), scalars = HostTensor::filled({ops::StepScalars::count}, 1);
+      std::vector<std::uint16_t> bits(static_cast<std::size_t>(count));
+      const Tensor low = view(std::span(bits), Shape{count});
+      ops.elementwise().split(high, low, w);
+      scalars[ops::StepScalars::learning_rate] = 0.01F;
+      ops.update().adamw({{}, high, HostTensor::random({count}, 3), m, v, low}, {}, {scalars});
+      ops.elementwise().join(w, high, low);
+      return Results{w, m, v, high};
+    });
+  }
+}
+
 TEST(PlainAdamW, KeepsF32Alone) {
   const PlainMachine machine({.adamw = true}, ops::Isa::automatic, 1);
   HostTensor w = HostTensor::random({64}, 1), m({64}, DType::bf16), v({64}, DType::bf16);

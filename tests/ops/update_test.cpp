@@ -103,8 +103,43 @@ TEST(Update, PublishesBf16) {
     publish.data = reinterpret_cast<std::byte*>(published.data());
     cast.data = reinterpret_cast<std::byte*>(expected.data());
     state.step(*machine->ops, scalars_of(1, 1e-2F, 1), publish);
-    machine->ops->elementwise().cast(cast, state.weights);
+    machine->ops->elementwise().split(cast, {}, state.weights);
     EXPECT_EQ(published, expected);
+  }
+}
+
+// A master copy in halves is updated as a whole one.
+TEST(Update, HalvesOfMastersHaveTheBitsOfWholeOnes) {
+  const auto reference = ops::make_reference_ops();
+  std::vector<ops::Ops*> all{reference.get()};
+  for (const auto& machine : machines()) all.push_back(machine->ops.get());
+  for (ops::Ops* ops : all) {
+    for (const std::int64_t count : {1, 17, 1025, 50000}) {
+      for (const DType moments : {DType::f32, DType::bf16}) {
+        for (const bool sgd : {false, true}) {
+          State whole(count), halves = whole;
+          whole.exp_avg = whole.exp_avg.as(moments), whole.exp_avg_sq = whole.exp_avg_sq.as(moments);
+          halves.exp_avg = whole.exp_avg, halves.exp_avg_sq = whole.exp_avg_sq;
+          HostTensor published({count}, DType::bf16), high({count}, DType::bf16);
+          std::vector<std::uint16_t> bits(static_cast<std::size_t>(count));
+          const Tensor low = view(std::span(bits), Shape{count});
+          ops->elementwise().split(high, low, halves.weights);
+          const HostTensor scalars = scalars_of(1, 1e-2F, 0.5F);
+          if (sgd) {
+            const ops::Sgd rule{.momentum = 0.9F, .weight_decay = 0.1F};
+            ops->update().sgd({whole.weights, published, whole.gradient, whole.exp_avg}, rule, {scalars});
+            ops->update().sgd({{}, high, halves.gradient, halves.exp_avg, low}, rule, {scalars});
+          } else {
+            whole.step(*ops, scalars, published);
+            ops->update().adamw({{}, high, halves.gradient, halves.exp_avg, halves.exp_avg_sq, low}, {}, {scalars});
+          }
+          ops->elementwise().join(halves.weights, high, low);
+          EXPECT_EQ(different_bits(whole.weights.values(), halves.weights.values()), 0U) << count;
+          EXPECT_EQ(different_bits(published.values(), high.values()), 0U) << count;
+          EXPECT_EQ(different_bits(whole.exp_avg.values(), halves.exp_avg.values()), 0U) << count;
+        }
+      }
+    }
   }
 }
 
@@ -283,6 +318,11 @@ TEST(Update, BrokenRules) {
   EXPECT_THROW(update.adamw({x, {}, x, x, x}, {.beta2 = -1}, scalars), BrokenRule);
   EXPECT_THROW(update.adamw({x, {}, x, x, x}, {.eps = 0}, scalars), BrokenRule);
   EXPECT_THROW(update.adamw({x, {}, x, x, x.as(DType::bf16)}, {}, scalars), BrokenRule);
+  std::vector<std::uint16_t> bits(8);
+  const Tensor low = view(std::span(bits), Shape{8});
+  EXPECT_THROW(update.adamw({x, x.as(DType::bf16), x, x, x, low}, {}, scalars), BrokenRule);
+  EXPECT_THROW(update.adamw({{}, x, x, x, x, low}, {}, scalars), BrokenRule);
+  EXPECT_THROW(update.sgd({{}, x.as(DType::bf16), x, {}, low.flat(0, 7)}, {}, scalars), BrokenRule);
   const ops::RandomRounding none{.columns = 0}, far{.first = std::int64_t{1} << 34, .columns = 8};
   EXPECT_THROW(update.adamw({x, {}, x, x, x}, {}, scalars, &none), BrokenRule);
   EXPECT_THROW(update.sgd({x, {}, x, {}}, {}, scalars, &far), BrokenRule);

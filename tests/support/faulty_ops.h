@@ -94,6 +94,8 @@ class FaultySums final : public ops::Elementwise {
   void do_zero(const Tensor& x) override { elementwise_.zero(x); }
   void do_fill(const Tensor& x, float value) override { elementwise_.fill(x, value); }
   void do_cast(const Tensor& y, const Tensor& x) override { elementwise_.cast(y, x); }
+  void do_split(const Tensor& high, const Tensor& low, const Tensor& x) override { elementwise_.split(high, low, x); }
+  void do_join(const Tensor& x, const Tensor& high, const Tensor& low) override { elementwise_.join(x, high, low); }
   void do_add(const Tensor& y, const Tensor& x) override { elementwise_.add(y, x); }
   void do_scale(const Tensor& x, float factor) override { elementwise_.scale(x, factor); }
   void do_normal(const Tensor& x, const CounterRng& rng, std::int64_t first, float mean, float std) override {

@@ -79,12 +79,13 @@ struct ParameterState {
   std::string name;
   Tensor weight;  ///< what is updated
   Tensor gradient;
-  Tensor exp_avg, exp_avg_sq;  ///< the first two slots; empty where this rank has none
+  Tensor exp_avg, exp_avg_sq;    ///< the first two slots; empty where this rank has none
+  std::vector<float> copy = {};  ///< that `weight` is of, where it is nowhere whole for longer than a visit
 };
 
-/// In the order of the model's table, of an engine whose state lies whole in memory.
-inline std::vector<ParameterState> parameters_of(train::Engine& engine) {
-  std::vector<ParameterState> all;
+/// Calls use(ParameterState), which may change it, in the order of the model's table, of an engine whose units are visited whole.
+template <class Use>
+void for_each_parameter(train::Engine& engine, const Use& use) {
   parallel::TrainingState& state = engine.state();
   state.for_each({.gradients = true, .slots = true, .changes = true}, [&](const parallel::StateRange& range) {
     for (const layout::PlacedParameter& placed : state.units()[static_cast<std::size_t>(range.unit.value)].parameters) {
@@ -92,8 +93,21 @@ inline std::vector<ParameterState> parameters_of(train::Engine& engine) {
         return flat.flat(placed.offset, placed.shape().elements()).reshape(placed.shape());
       };
       const auto slot = [&](std::size_t s) { return s < range.slots.size() ? part(range.slots[s]) : Tensor{}; };
-      all.push_back({placed.info.name, part(range.master), part(range.gradient), slot(0), slot(1)});
+      use(ParameterState{placed.info.name, part(range.master), part(range.gradient), slot(0), slot(1)});
     }
+  });
+}
+
+/// All of them.
+inline std::vector<ParameterState> parameters_of(train::Engine& engine) {
+  std::vector<ParameterState> all;
+  const bool stays = engine.state().stays({});
+  for_each_parameter(engine, [&](const ParameterState& parameter) {
+    ParameterState& kept = all.emplace_back(parameter);
+    if (stays) return;
+    const std::span<float> weights = elements<float>(parameter.weight);
+    kept.copy.assign(weights.begin(), weights.end());
+    kept.weight = view(std::span(kept.copy), parameter.weight.shape);
   });
   return all;
 }
@@ -133,10 +147,11 @@ class TinyReader {
 
 /// `to` gets the weights of `from`, an engine of the same configuration.
 inline void start_alike(train::Engine& to, train::Engine& from) {
-  const auto targets = parameters_of(to), sources = parameters_of(from);
-  for (std::size_t i = 0; i < targets.size(); ++i) {
-    std::ranges::copy(elements<std::byte>(sources[i].weight), elements<std::byte>(targets[i].weight).begin());
-  }
+  const std::vector<ParameterState> sources = parameters_of(from);
+  auto source = sources.begin();
+  for_each_parameter(to, [&](const ParameterState& target) {
+    std::ranges::copy(elements<std::byte>((source++)->weight), elements<std::byte>(target.weight).begin());
+  });
   to.weights_changed();
 }
 

@@ -92,10 +92,10 @@ Left train(const EngineConfig& config, Machine& machine) {
     run.numbers.insert(run.numbers.end(), {result.loss, result.gradient_norm});
   }
   run.numbers.push_back(engine->evaluate(batches.all()[1]));
-  for (const support::ParameterState& parameter : support::parameters_of(*engine)) {
+  support::for_each_parameter(*engine, [&](const support::ParameterState& parameter) {
     for (const Tensor& tensor : {parameter.weight, parameter.gradient, parameter.exp_avg, parameter.exp_avg_sq})
       run.state.push_back(bytes_of(tensor, machine));
-  }
+  });
   write_text(engine->share(), machine, run);
   const TempFolder folder;
   const io::Path saved =

@@ -13,12 +13,11 @@
 namespace lockstep::lab {
 namespace {
 
-// Of a parameter: AdamW reads weight, gradient and two moments and writes all but the gradient, and what the model reads where
-// that is apart.
+// Of a parameter: AdamW reads weight, gradient and two moments and writes all but the gradient. What the model reads is the
+// weight or a half of it.
 double optimizer_bytes(const parallel::WeightStorage& weights) {
   constexpr double gradient = 4;
-  const auto owned = static_cast<double>(size_of(weights.owned()));
-  return 6 * owned + gradient + (weights.owned() == weights.type ? 0 : static_cast<double>(size_of(weights.type)));
+  return 6 * static_cast<double>(size_of(weights.owned())) + gradient;
 }
 
 // Heads that are measured at once, a worker: a step's own number would only cost memory.

@@ -45,7 +45,7 @@ class CpuOps final : public Ops {
   void take_sum_grids() override { grids_.take(source_); }
 
  private:
-  /// Two operands of a pass, of 2 Mi floats each.
+  /// Of two or three operands.
   static constexpr std::size_t passes_bytes = std::size_t{16} << 20;
   std::span<float> passes() const { return {reinterpret_cast<float*>(passes_.data()), passes_.size() / sizeof(float)}; }
   std::unique_ptr<Norm> norm_of(bool centred) const {

@@ -73,6 +73,18 @@ HWY_FLATTEN void WidenRange(float* y, const BFloat16* x, std::int64_t count) {
   ForColumns(count, [&](std::int64_t j, auto group) HWY_ATTR { group.Store(group.Load(x + j), y + j); });
 }
 
+HWY_FLATTEN void SplitRange(BFloat16* high, std::uint16_t* low, const float* x, std::int64_t count) {
+  ForColumns(count, [&](std::int64_t j, auto group) HWY_ATTR {
+    const Sixteen value = group.Load(x + j);
+    group.StoreHigh(value, high + j);
+    if (low != nullptr) group.StoreLow(value, low + j);
+  });
+}
+
+HWY_FLATTEN void JoinRange(float* x, const BFloat16* high, const std::uint16_t* low, std::int64_t count) {
+  ForColumns(count, [&](std::int64_t j, auto group) HWY_ATTR { group.Store(group.Join(high + j, low + j), x + j); });
+}
+
 /// Elements first_element + [first, last) of the sequence to those of x. Groups of 64 that x cuts, or narrows, are drawn whole
 /// and copied in part.
 void NormalRange(const Tensor& x, std::int64_t first_element, std::array<std::uint32_t, 2> key, float mean, float std,
@@ -108,6 +120,8 @@ HWY_EXPORT(FinishRows);
 HWY_EXPORT(ScaleRange);
 HWY_EXPORT(NarrowRange);
 HWY_EXPORT(WidenRange);
+HWY_EXPORT(SplitRange);
+HWY_EXPORT(JoinRange);
 HWY_EXPORT(NormalRange);
 
 constexpr std::int64_t tile = 16384;
@@ -122,6 +136,8 @@ class CpuElementwise final : public Elementwise {
     scale_ = &HWY_DYNAMIC_DISPATCH(ScaleRange);
     narrow_ = &HWY_DYNAMIC_DISPATCH(NarrowRange);
     widen_ = &HWY_DYNAMIC_DISPATCH(WidenRange);
+    split_ = &HWY_DYNAMIC_DISPATCH(SplitRange);
+    join_ = &HWY_DYNAMIC_DISPATCH(JoinRange);
     normal_ = &HWY_DYNAMIC_DISPATCH(NormalRange);
   }
 
@@ -146,6 +162,19 @@ class CpuElementwise final : public Elementwise {
       } else {
         widen_(floats(to) + first, data_of<BFloat16>(from) + first, last - first);
       }
+    });
+  }
+
+  void do_split(const Tensor& high, const Tensor& low, const Tensor& x) override {
+    std::uint16_t* const below = low ? data_of<std::uint16_t>(low) : nullptr;
+    context_.deal(x.elements(), tile, [&](std::int64_t first, std::int64_t last) {
+      split_(data_of<BFloat16>(high) + first, below == nullptr ? nullptr : below + first, floats(x) + first, last - first);
+    });
+  }
+
+  void do_join(const Tensor& x, const Tensor& high, const Tensor& low) override {
+    context_.deal(x.elements(), tile, [&](std::int64_t first, std::int64_t last) {
+      join_(floats(x) + first, data_of<BFloat16>(high) + first, data_of<std::uint16_t>(low) + first, last - first);
     });
   }
 
@@ -202,6 +231,8 @@ class CpuElementwise final : public Elementwise {
   decltype(&HWY_STATIC_DISPATCH(ScaleRange)) scale_;
   decltype(&HWY_STATIC_DISPATCH(NarrowRange)) narrow_;
   decltype(&HWY_STATIC_DISPATCH(WidenRange)) widen_;
+  decltype(&HWY_STATIC_DISPATCH(SplitRange)) split_;
+  decltype(&HWY_STATIC_DISPATCH(JoinRange)) join_;
   decltype(&HWY_STATIC_DISPATCH(NormalRange)) normal_;
 };
 

@@ -23,16 +23,54 @@
 HWY_BEFORE_NAMESPACE();
 namespace lockstep::ops::cpu::HWY_NAMESPACE {
 
-/// Where new weights go too, from element 0 on; null: nowhere.
-struct Published {
-  float* same;
-  BFloat16* narrow;
+/// Weights of type W, read and written from element 0 on, and where new ones go too (null: nowhere).
+template <class W>
+class Weights {
+ public:
+  template <class Tensors>
+  explicit Weights(const Tensors& tensors) : weights_(data_of<W>(tensors.weights)) {
+    const bool apart = tensors.publish.data != tensors.weights.data, narrow = tensors.publish.dtype == DType::bf16;
+    same_ = apart && !narrow ? floats(tensors.publish) : nullptr;
+    narrow_ = apart && narrow ? data_of<BFloat16>(tensors.publish) : nullptr;
+  }
+  template <class Group>
+  HWY_INLINE Sixteen Load(const Group& group, std::int64_t j) const {
+    return group.Load(weights_ + j);
+  }
+  template <class Group>
+  HWY_INLINE void Store(const Group& group, const Sixteen& value, std::int64_t j) const {
+    group.Store(value, weights_ + j);
+    if (same_ != nullptr) group.Store(value, same_ + j);
+    if (narrow_ != nullptr) group.StoreHigh(value, narrow_ + j);
+  }
+
+ private:
+  W* weights_;
+  float* same_;
+  BFloat16* narrow_;
 };
 
-inline Published PublishedTo(const Tensor& weights, const Tensor& publish) {
-  const bool apart = publish.data != weights.data, narrow = publish.dtype == DType::bf16;
-  return {apart && !narrow ? floats(publish) : nullptr, apart && narrow ? data_of<BFloat16>(publish) : nullptr};
-}
+/// The master copy is in halves (tensor/bfloat16.h).
+template <>
+class Weights<Halves> {
+ public:
+  template <class Tensors>
+  explicit Weights(const Tensors& tensors)
+      : high_(data_of<BFloat16>(tensors.publish)), low_(data_of<std::uint16_t>(tensors.low)) {}
+  template <class Group>
+  HWY_INLINE Sixteen Load(const Group& group, std::int64_t j) const {
+    return group.Join(high_ + j, low_ + j);
+  }
+  template <class Group>
+  HWY_INLINE void Store(const Group& group, const Sixteen& value, std::int64_t j) const {
+    group.StoreHigh(value, high_ + j);
+    group.StoreLow(value, low_ + j);
+  }
+
+ private:
+  BFloat16* high_;
+  std::uint16_t* low_;
+};
 
 /// The random numbers of neighbouring elements of a parameter, from `first` on: those of slots 0 and 1, or of slot 2.
 class RandomWords {
@@ -70,7 +108,7 @@ HWY_INLINE Sixteen RoundedBy(const Sixteen& value, const std::uint32_t* words) {
     const auto half = high ? hn::ShiftRight<16>(word) : hn::And(word, hn::Set(words_tag, 0xFFFF));
     const auto sum = hn::Add(hn::BitCast(words_tag, value.v[k]), half);
     const auto kept = hn::BitCast(floats_tag, hn::And(sum, hn::Set(words_tag, 0xFFFF0000U)));
-    result.v[k] = hn::IfThenElse(hn::Ne(value.v[k], value.v[k]), value.v[k], kept);
+    result.v[k] = hn::IfThenElse(hn::IsNaN(value.v[k]), value.v[k], kept);
   }
   return result;
 }
@@ -102,10 +140,11 @@ class Random {
   const std::uint32_t *of_slots_ = nullptr, *of_weights_ = nullptr;
 };
 
-/// Calls body(W(), M(), rounding) for weights and moments of these types; `random` null: to the nearest.
-template <class Body>
-HWY_INLINE void WithRounding(DType weights, DType moments, const RandomRounding* random, std::int64_t first, const Body& body) {
-  WithStorage(weights, [&](auto w) HWY_ATTR {
+/// Calls body(W(), M(), rounding) for the weights of a call and moments of a type; `random` null: to the nearest.
+template <class Tensors, class Body>
+HWY_INLINE void WithRounding(const Tensors& tensors, DType moments, const RandomRounding* random, std::int64_t first,
+                             const Body& body) {
+  const auto of_weights = [&](auto w) HWY_ATTR {
     WithStorage(moments, [&](auto m) HWY_ATTR {
       using W = decltype(w);
       using M = decltype(m);
@@ -116,7 +155,8 @@ HWY_INLINE void WithRounding(DType weights, DType moments, const RandomRounding*
       Random<W, M> by_numbers(*random, random->global(first));
       body(w, m, by_numbers);
     });
-  });
+  };
+  tensors.low ? of_weights(Halves()) : WithStorage(tensors.weights.dtype, of_weights);
 }
 
 /// Elements [first, last) of a call's tensors.
@@ -128,8 +168,7 @@ struct Part {
 /// moments as they are stored.
 template <class W, class M, class Rounding>
 HWY_FLATTEN void AdamWRangeAs(const AdamWTensors& tensors, const float (&factors)[9], const Part& part, Rounding& rounding) {
-  const Published published = PublishedTo(tensors.weights, tensors.publish);
-  W* weights = data_of<W>(tensors.weights);
+  const Weights<W> weights(tensors);
   M *exp_avg = data_of<M>(tensors.exp_avg), *exp_avg_sq = data_of<M>(tensors.exp_avg_sq);
   const float* gradient = floats(tensors.gradient);
   const Sixteen clip = Splat(factors[0]), beta1 = Splat(factors[1]), rest1 = Splat(factors[2]), beta2 = Splat(factors[3]),
@@ -144,18 +183,16 @@ HWY_FLATTEN void AdamWRangeAs(const AdamWTensors& tensors, const float (&factors
     const Sixteen root = Map([](FloatVec x) HWY_ATTR { return hn::Sqrt(x); }, v);
     const Sixteen step =
         Map([](FloatVec x, FloatVec y) HWY_ATTR { return hn::Div(x, y); }, Mul(rate, m), MulAdd(root, correction, eps));
-    const Sixteen w = rounding.Weights(Sub(Mul(keep, group.Load(weights + j)), step));
+    const Sixteen w = rounding.Weights(Sub(Mul(keep, weights.Load(group, j)), step));
     group.Store(m, exp_avg + j);
     group.Store(v, exp_avg_sq + j);
-    group.Store(w, weights + j);
-    if (published.same != nullptr) group.Store(w, published.same + j);
-    if (published.narrow != nullptr) group.Store(w, published.narrow + j);
+    weights.Store(group, w, j);
   });
 }
 
 void AdamWRange(const AdamWTensors& tensors, const float (&factors)[9], const RandomRounding* random, std::int64_t first,
                 std::int64_t last) {
-  WithRounding(tensors.weights.dtype, tensors.exp_avg.dtype, random, first, [&](auto w, auto m, auto& rounding) HWY_ATTR {
+  WithRounding(tensors, tensors.exp_avg.dtype, random, first, [&](auto w, auto m, auto& rounding) HWY_ATTR {
     AdamWRangeAs<decltype(w), decltype(m)>(tensors, factors, {first, last}, rounding);
   });
 }
@@ -163,31 +200,27 @@ void AdamWRange(const AdamWTensors& tensors, const float (&factors)[9], const Ra
 /// factors: clip, decay, momentum, lr. The step is taken with the buffer as it is stored.
 template <class W, class M, class Rounding>
 HWY_FLATTEN void SgdRangeAs(const SgdTensors& tensors, const float (&factors)[4], const Part& part, Rounding& rounding) {
-  const Published published = PublishedTo(tensors.weights, tensors.publish);
-  W* weights = data_of<W>(tensors.weights);
+  const Weights<W> weights(tensors);
   M* buffer = tensors.momentum_buffer ? data_of<M>(tensors.momentum_buffer) : nullptr;
   const float* gradient = floats(tensors.gradient);
   const Sixteen clip = Splat(factors[0]), decay = Splat(factors[1]), momentum = Splat(factors[2]), rate = Splat(factors[3]);
   ForColumns(part.last - part.first, [&](std::int64_t column, auto group) HWY_ATTR {
     const std::int64_t j = part.first + column;
     rounding.Begin(column);
-    const Sixteen before = group.Load(weights + j);
+    const Sixteen before = weights.Load(group, j);
     Sixteen step = MulAdd(decay, before, Mul(clip, group.Load(gradient + j)));
     if (buffer != nullptr) {
       step = rounding.First(MulAdd(momentum, group.Load(buffer + j), step));
       group.Store(step, buffer + j);
     }
-    const Sixteen w = rounding.Weights(Sub(before, Mul(rate, step)));
-    group.Store(w, weights + j);
-    if (published.same != nullptr) group.Store(w, published.same + j);
-    if (published.narrow != nullptr) group.Store(w, published.narrow + j);
+    weights.Store(group, rounding.Weights(Sub(before, Mul(rate, step))), j);
   });
 }
 
 void SgdRange(const SgdTensors& tensors, const float (&factors)[4], const RandomRounding* random, std::int64_t first,
               std::int64_t last) {
   const DType moments = tensors.momentum_buffer ? tensors.momentum_buffer.dtype : DType::f32;
-  WithRounding(tensors.weights.dtype, moments, random, first, [&](auto w, auto m, auto& rounding) HWY_ATTR {
+  WithRounding(tensors, moments, random, first, [&](auto w, auto m, auto& rounding) HWY_ATTR {
     SgdRangeAs<decltype(w), decltype(m)>(tensors, factors, {first, last}, rounding);
   });
 }
@@ -229,16 +262,17 @@ class CpuUpdate final : public Update {
                               static_cast<float>(1 / std::sqrt(static_cast<double>(given[StepScalars::bias_correction2]))),
                               rule.eps};
     if (!passes_.empty()) return adamw_in_passes(tensors, factors, random);
-    deal(tensors.weights.elements(), random,
+    deal(tensors.gradient.elements(), random,
          [&](std::int64_t first, std::int64_t last) { adamw_(tensors, factors, random, first, last); });
   }
 
   void adamw_in_passes(const AdamWTensors& tensors, const float (&factors)[9], const RandomRounding* random) {
-    const bool wide = tensors.weights.dtype == DType::f32 && tensors.exp_avg.dtype == DType::f32;
+    const bool wide = (tensors.low || tensors.weights.dtype == DType::f32) && tensors.exp_avg.dtype == DType::f32;
     demand(wide && random == nullptr, "adamw", "operation by operation it keeps f32 alone");
-    const std::int64_t count = tensors.weights.elements(), most = std::ssize(between_) / 2;
+    const std::int64_t count = tensors.gradient.elements(), most = std::ssize(between_) / 3;
     for (std::int64_t begin = 0; begin < count; begin += most) {
-      const AdamWPass pass{tensors, factors, begin, between_.data(), between_.data() + most};
+      float* const weights = tensors.low ? between_.data() + 2 * most : floats(tensors.weights) + begin;
+      const AdamWPass pass{tensors, factors, begin, weights, between_.data(), between_.data() + most};
       for (const AdamWPassKernel kernel : passes_) {
         context_.deal(std::min(most, count - begin), tile,
                       [&](std::int64_t first, std::int64_t last) { kernel(pass, first, last); });
@@ -251,7 +285,7 @@ class CpuUpdate final : public Update {
     if (given[StepScalars::finite] == 0) return;
     const float factors[4] = {given[StepScalars::clip_factor], rule.weight_decay, rule.momentum,
                               given[StepScalars::learning_rate]};
-    deal(tensors.weights.elements(), random,
+    deal(tensors.gradient.elements(), random,
          [&](std::int64_t first, std::int64_t last) { sgd_(tensors, factors, random, first, last); });
   }
 

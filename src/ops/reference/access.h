@@ -26,6 +26,16 @@ inline void put(const Tensor& tensor, std::int64_t i, double value) {
   }
 }
 
+/// Element i of an f32 tensor in halves (Halves); `low` may be empty when it is written.
+inline float joined(const Tensor& high, const Tensor& low, std::int64_t i) {
+  return from_halves({reinterpret_cast<const BFloat16*>(high.data)[i], reinterpret_cast<const std::uint16_t*>(low.data)[i]});
+}
+inline void put_halves(const Tensor& high, const Tensor& low, std::int64_t i, float value) {
+  const Halves halves = to_halves(value);
+  reinterpret_cast<BFloat16*>(high.data)[i] = halves.high;
+  if (low) reinterpret_cast<std::uint16_t*>(low.data)[i] = halves.low;
+}
+
 /// The same of element (i, j) of the matrix that `tensor` is.
 inline float get(const Tensor& tensor, std::int64_t i, std::int64_t j) { return get(tensor, i * tensor.stride() + j); }
 inline void put(const Tensor& tensor, std::int64_t i, std::int64_t j, double value) {

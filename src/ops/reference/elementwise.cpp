@@ -45,6 +45,14 @@ class ElementwiseReference final : public Elementwise {
     for_pairs(y, x, [&](auto... at) { put(y, at..., get(x, at...)); });
   }
 
+  void do_split(const Tensor& high, const Tensor& low, const Tensor& x) override {
+    for (std::int64_t i = 0; i < x.elements(); ++i) put_halves(high, low, i, at(x, i));
+  }
+
+  void do_join(const Tensor& x, const Tensor& high, const Tensor& low) override {
+    for (std::int64_t i = 0; i < x.elements(); ++i) at(x, i) = joined(high, low, i);
+  }
+
   void do_add(const Tensor& y, const Tensor& x) override {
     for_pairs(y, x, [&](auto... at) { put(y, at..., get(y, at...) + get(x, at...)); });
   }

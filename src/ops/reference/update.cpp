@@ -1,4 +1,5 @@
 #include <cmath>
+#include <tuple>
 
 #include "base/rng.h"
 #include "ops/reference/access.h"
@@ -26,6 +27,26 @@ class Storing {
   CounterRng rng_;
 };
 
+/// The weights that a call updates, one at a time.
+template <class Tensors>
+class Weights {
+ public:
+  explicit Weights(const Tensors& tensors) : tensors_(tensors) {}
+  float operator[](std::int64_t i) const {
+    return tensors_.low ? joined(tensors_.publish, tensors_.low, i) : get(tensors_.weights, i);
+  }
+  void set(std::int64_t i, double value, const Storing& store) const {
+    const auto& [weights, publish] = std::tie(tensors_.weights, tensors_.publish);
+    if (tensors_.low) return put_halves(publish, tensors_.low, i, static_cast<float>(value));
+    store(weights, i, value, RandomRounding::weights_slot);
+    if (!publish || publish.data == weights.data) return;
+    publish.dtype == DType::bf16 ? put_halves(publish, {}, i, get(weights, i)) : put(publish, i, get(weights, i));
+  }
+
+ private:
+  const Tensors& tensors_;
+};
+
 class UpdateReference final : public Update {
  public:
   using Update::Update;
@@ -33,7 +54,8 @@ class UpdateReference final : public Update {
  private:
   void do_adamw(const AdamWTensors& tensors, const AdamW& rule, const StepScalars& scalars,
                 const RandomRounding* random) override {
-    const auto& [weights, publish, gradient, exp_avg, exp_avg_sq] = tensors;
+    const Weights weights(tensors);
+    const Tensor &gradient = tensors.gradient, &exp_avg = tensors.exp_avg, &exp_avg_sq = tensors.exp_avg_sq;
     const Tensor& values = scalars.values;
     if (at(values, StepScalars::finite) == 0) return;
     const double rate = at(values, StepScalars::learning_rate), clip = at(values, StepScalars::clip_factor);
@@ -41,30 +63,28 @@ class UpdateReference final : public Update {
     const double correction2 = at(values, StepScalars::bias_correction2);
     const double beta1 = rule.beta1, beta2 = rule.beta2;
     const Storing store(random);
-    for (std::int64_t i = 0; i < weights.elements(); ++i) {
+    for (std::int64_t i = 0; i < gradient.elements(); ++i) {
       const double g = clip * at(gradient, i);
       store(exp_avg, i, beta1 * get(exp_avg, i) + (1 - beta1) * g, 0);
       store(exp_avg_sq, i, beta2 * get(exp_avg_sq, i) + (1 - beta2) * g * g, 1);
-      const double m = get(exp_avg, i), v = get(exp_avg_sq, i), p = get(weights, i) * (1 - rate * rule.weight_decay);
-      store(weights, i, p - rate / correction1 * m / (std::sqrt(v) / std::sqrt(correction2) + rule.eps),
-            RandomRounding::weights_slot);
-      if (publish) put(publish, i, get(weights, i));
+      const double m = get(exp_avg, i), v = get(exp_avg_sq, i), p = weights[i] * (1 - rate * rule.weight_decay);
+      weights.set(i, p - rate / correction1 * m / (std::sqrt(v) / std::sqrt(correction2) + rule.eps), store);
     }
   }
   void do_sgd(const SgdTensors& tensors, const Sgd& rule, const StepScalars& scalars, const RandomRounding* random) override {
-    const auto& [weights, publish, gradient, momentum_buffer] = tensors;
+    const Weights weights(tensors);
+    const Tensor& momentum_buffer = tensors.momentum_buffer;
     const Tensor& values = scalars.values;
     if (at(values, StepScalars::finite) == 0) return;
     const double rate = at(values, StepScalars::learning_rate), clip = at(values, StepScalars::clip_factor);
     const Storing store(random);
-    for (std::int64_t i = 0; i < weights.elements(); ++i) {
-      double step = clip * at(gradient, i) + rule.weight_decay * get(weights, i);
+    for (std::int64_t i = 0; i < tensors.gradient.elements(); ++i) {
+      double step = clip * at(tensors.gradient, i) + rule.weight_decay * weights[i];
       if (momentum_buffer) {
         store(momentum_buffer, i, rule.momentum * get(momentum_buffer, i) + step, 0);
         step = get(momentum_buffer, i);
       }
-      store(weights, i, get(weights, i) - rate * step, RandomRounding::weights_slot);
-      if (publish) put(publish, i, get(weights, i));
+      weights.set(i, weights[i] - rate * step, store);
     }
   }
 };

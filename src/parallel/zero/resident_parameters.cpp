@@ -41,7 +41,7 @@ ParameterStore::Shard ResidentParameters::shard(UnitIndex unit) {
   Entry& of = entry(unit);
   of.arriving.wait();  // other ranks read this part
   const Tensor published = weights(unit).flat(of.held.first, of.held.count);
-  return {memory_.master(unit, published), published, of.held.first};
+  return memory_.shard(unit, published, of.held.first);
 }
 
 void ResidentParameters::release(const layout::Access& /*access*/) noexcept {}

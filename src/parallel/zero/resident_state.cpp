@@ -59,6 +59,7 @@ StateRange ResidentState::range_in_memory(UnitIndex unit, const Use& use, const 
     const ParameterStore::Shard weights = parameters_.shard(unit);
     range.master = within(weights.master, weights.first);
     range.published = within(weights.published, weights.first);
+    range.low = within(weights.low, weights.first);
   }
   if (use.gradients) {
     const GradientStore::Shard gradient = gradients_.shard(unit);

@@ -86,6 +86,8 @@ class ResidentState : public TrainingState {
   /// Of a unit, what this rank has of each in memory; empty where this rank has none.
   std::span<const Tensor> slots_of(UnitIndex unit) const;
   comm::Communicator& group() const { return group_; }
+  /// What a rank has of a unit.
+  layout::Range held(UnitIndex unit) const;
   /// A visit of what lies in memory.
   void visit_memory(const Use& use, Call call, void* body);
   /// What of a range of a unit lies in memory, slots aside.
@@ -95,8 +97,6 @@ class ResidentState : public TrainingState {
 
  private:
   void visit(const Use& use, Call call, void* body) override { visit_memory(use, call, body); }
-  /// What a rank has of a unit.
-  layout::Range held(UnitIndex unit) const;
   /// Calls use(tensor) for what every rank of the group has.
   template <class Body>
   void for_each_copy(bool changes, const Body& use);

@@ -207,7 +207,7 @@ ParameterStore::Shard ShardedParameters::shard(UnitIndex unit) {
   wait_for_all();  // other ranks read this part
   const auto u = static_cast<std::size_t>(unit.value);
   const Tensor& published = memory_.weights[u];  // none where it lies elsewhere
-  return {memory_.master(unit, published), published, memory_.cut.held(memory_.units[u]).first};
+  return memory_.shard(unit, published, memory_.cut.held(memory_.units[u]).first);
 }
 
 void ShardedParameters::updated() {

@@ -8,9 +8,20 @@
 
 namespace lockstep::train {
 
+namespace {
+
+// What servers send are whole masters.
+parallel::WeightStorage kept(const EngineConfig& config) {
+  parallel::WeightStorage storage = config.weights;
+  storage.halves = storage.owned() != storage.type && !config.servers;
+  return storage;
+}
+
+}  // namespace
+
 RankMemory::RankMemory(const EngineConfig& config, const layout::Coordinates& at, Device device)
     : part(rank_part(config, at)),
-      parameters(part.units, config.weights, config.plan, at, arch::lease_classes(lease_parts(config, part), part.map)),
+      parameters(part.units, kept(config), config.plan, at, arch::lease_classes(lease_parts(config, part), part.map)),
       attention(parallel::make_attention(config.plan, at, config.positions)),
       model(model_shape(config, part, *attention)),
       canonical(config.plan.canonical ? std::make_unique<model::Canonical>(
@@ -25,7 +36,7 @@ RankMemory::RankMemory(const EngineConfig& config, const layout::Coordinates& at
       parameter_arena_(config.weights.type == DType::bf16 ? "weights bf16" : "weights fp32", MemoryKind::parameters),
       gradient_arena_("gradients", MemoryKind::gradients),
       optimizer_arena_("optimizer slots", MemoryKind::optimizer),
-      master_arena_("master weights fp32", MemoryKind::optimizer),
+      master_arena_(parameters.halves() ? "master weights, lower halves" : "master weights fp32", MemoryKind::optimizer),
       offload_arena_("buffers of offloaded state", MemoryKind::optimizer),
       activation_arena_("activations", MemoryKind::activations),
       workspace_arena_("temporaries", MemoryKind::workspace),

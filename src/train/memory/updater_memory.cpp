@@ -1,5 +1,7 @@
 #include "train/memory/updater_memory.h"
 
+#include <algorithm>
+
 #include "train/replicas.h"
 #include "train/server/worker_side.h"
 
@@ -43,6 +45,12 @@ void UpdaterMemory::declare(const UpdaterArenas& arenas, const EngineConfig& con
                                                  .slot_type = slots.type,
                                                  .slots = static_cast<int>(slots.names.size())};
   offload.declare(arenas.buffers, part.units, part.cut, offloaded, std::move(columns), config.offload, spill);
+  if (weights.halves()) {
+    std::int64_t most = 1;
+    for (const layout::Unit& unit : part.units) most = std::max(most, part.cut.held(unit).count);
+    arenas.optimizer.declare(whole_masters, "whole masters", Shape{std::min(most, parallel::HalvedState::range_elements)},
+                             DType::f32);
+  }
   if (needs.saved_slots) saved_slots.declare(arenas.optimizer, part.units);
   if (needs.norm_ranks > 0) norm.declare(arenas.workspace, part.units, 1, needs.norm_ranks, config.plan.canonical);
 }

@@ -9,6 +9,7 @@
 #include "parallel/parameter_memory.h"
 #include "parallel/tensor/partial_gradients.h"
 #include "parallel/zero/gradients.h"
+#include "parallel/zero/halved_state.h"
 #include "parallel/zero/resident_state.h"
 #include "parallel/zero/tree_gradients.h"
 #include "train/memory/rank_part.h"
@@ -40,6 +41,8 @@ struct UpdaterMemory {
   parallel::SlotMemory slots, saved_slots;
   parallel::NormMemory norm;
   parallel::OffloadMemory offload;
+  Tensor whole_masters;  ///< f32: a range of them, where they are kept in halves (parallel/zero/halved_state)
+  bool halves() const { return whole_masters.shape.rank() > 0; }
 };
 
 }  // namespace lockstep::train

@@ -34,7 +34,8 @@ class AdamW final : public Optimizer {
                   .publish = part.of(part.range.published),
                   .gradient = part.of(part.range.gradient),
                   .exp_avg = part.of(part.range.slots[0]),
-                  .exp_avg_sq = part.of(part.range.slots[1])},
+                  .exp_avg_sq = part.of(part.range.slots[1]),
+                  .low = part.of(part.range.low)},
                  rule, scalars, part.random);
   }
 

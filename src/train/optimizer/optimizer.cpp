@@ -53,7 +53,7 @@ void Optimizer::address(const std::vector<layout::Unit>& units, std::uint64_t se
 void Optimizer::update(ops::Update& update, parallel::TrainingState& state, const ops::StepScalars& scalars) {
   const bool random = settings_.rounding == Rounding::stochastic;
   ensure(!random || pieces_.size() == state.units().size(), "elements have addresses before they are rounded");
-  state.for_each({.gradients = true, .slots = true, .changes = true}, [&](const parallel::StateRange& range) {
+  state.for_each({.gradients = true, .slots = true, .changes = true, .halves = true}, [&](const parallel::StateRange& range) {
     if (random) return update_randomly(update, range, scalars);
     const std::int64_t decayed_end = state.units()[static_cast<std::size_t>(range.unit.value)].decayed;
     const std::int64_t decayed = std::clamp<std::int64_t>(decayed_end - range.range.first, 0, range.range.count);

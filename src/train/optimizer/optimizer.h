@@ -66,7 +66,7 @@ class Optimizer {
     layout::Range elements;  ///< of the range
     float weight_decay;
     const ops::RandomRounding* random;  ///< null: to the nearest
-    Tensor of(const Tensor& flat) const { return flat.flat(elements.first, elements.count); }
+    Tensor of(const Tensor& flat) const { return flat ? flat.flat(elements.first, elements.count) : Tensor{}; }
   };
 
  private:

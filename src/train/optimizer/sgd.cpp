@@ -21,7 +21,11 @@ class Sgd final : public Optimizer {
   void set_own(const ops::WrittenScalars& /*scalars*/, std::int64_t /*updates*/) const override {}
   void update_part(ops::Update& update, const Part& part, const ops::StepScalars& scalars) const override {
     const Tensor buffer = slots_.empty() ? Tensor{} : part.of(part.range.slots[0]);
-    update.sgd({part.of(part.range.master), part.of(part.range.published), part.of(part.range.gradient), buffer},
+    update.sgd({.weights = part.of(part.range.master),
+                .publish = part.of(part.range.published),
+                .gradient = part.of(part.range.gradient),
+                .momentum_buffer = buffer,
+                .low = part.of(part.range.low)},
                {.momentum = settings().momentum, .weight_decay = part.weight_decay}, scalars, part.random);
   }
 

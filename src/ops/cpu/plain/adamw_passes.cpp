@@ -23,6 +23,13 @@ HWY_INLINE void AdamWElementwise(T* to, std::int64_t first, std::int64_t last, c
 
 HWY_INLINE float* AdamWAt(const Tensor& tensor, const AdamWPass& p) { return floats(tensor) + p.first; }
 
+HWY_FLATTEN void AdamWJoin(const AdamWPass& p, std::int64_t first, std::int64_t last) {
+  if (!p.tensors.low) return;
+  const BFloat16* high = data_of<BFloat16>(p.tensors.publish) + p.first;
+  const std::uint16_t* low = data_of<std::uint16_t>(p.tensors.low) + p.first;
+  AdamWElementwise(p.weights, first, last, [&](std::int64_t j, auto group) HWY_ATTR { return group.Join(high + j, low + j); });
+}
+
 HWY_FLATTEN void AdamWClip(const AdamWPass& p, std::int64_t first, std::int64_t last) {
   const float* g = AdamWAt(p.tensors.gradient, p);
   const Sixteen clip = Splat(p.factors[0]);
@@ -30,7 +37,7 @@ HWY_FLATTEN void AdamWClip(const AdamWPass& p, std::int64_t first, std::int64_t 
 }
 
 HWY_FLATTEN void AdamWDecay(const AdamWPass& p, std::int64_t first, std::int64_t last) {
-  float* w = AdamWAt(p.tensors.weights, p);
+  float* const w = p.weights;
   const Sixteen keep = Splat(p.factors[5]);
   AdamWElementwise(w, first, last, [&](std::int64_t j, auto group) HWY_ATTR { return Mul(keep, group.Load(w + j)); });
 }
@@ -90,7 +97,7 @@ HWY_FLATTEN void AdamWQuotient(const AdamWPass& p, std::int64_t first, std::int6
 }
 
 HWY_FLATTEN void AdamWStep(const AdamWPass& p, std::int64_t first, std::int64_t last) {
-  float* w = AdamWAt(p.tensors.weights, p);
+  float* const w = p.weights;
   AdamWElementwise(w, first, last,
                    [&](std::int64_t j, auto group) HWY_ATTR { return Sub(group.Load(w + j), group.Load(p.step + j)); });
 }
@@ -98,17 +105,24 @@ HWY_FLATTEN void AdamWStep(const AdamWPass& p, std::int64_t first, std::int64_t 
 HWY_FLATTEN void AdamWPublish(const AdamWPass& p, std::int64_t first, std::int64_t last) {
   const Tensor& publish = p.tensors.publish;
   if (!publish || publish.data == p.tensors.weights.data) return;
-  const float* w = AdamWAt(p.tensors.weights, p);
-  WithStorage(publish.dtype, [&](auto zero) HWY_ATTR {
-    auto* to = data_of<decltype(zero)>(publish) + p.first;
-    AdamWElementwise(to, first, last, [&](std::int64_t j, auto group) HWY_ATTR { return group.Load(w + j); });
+  const float* const w = p.weights;
+  if (publish.dtype == DType::f32) {
+    return AdamWElementwise(AdamWAt(publish, p), first, last,
+                            [&](std::int64_t j, auto group) HWY_ATTR { return group.Load(w + j); });
+  }
+  BFloat16* const high = data_of<BFloat16>(publish) + p.first;
+  std::uint16_t* const low = p.tensors.low ? data_of<std::uint16_t>(p.tensors.low) + p.first : nullptr;
+  ForColumns(last - first, [&](std::int64_t column, auto group) HWY_ATTR {
+    const std::int64_t j = first + column;
+    group.StoreHigh(group.Load(w + j), high + j);
+    if (low != nullptr) group.StoreLow(group.Load(w + j), low + j);
   });
 }
 
 std::span<const AdamWPassKernel> AdamWPassesHere() {
-  static constexpr std::array<AdamWPassKernel, 12> all{&AdamWClip,       &AdamWDecay,       &AdamWFadeFirst, &AdamWAddToFirst,
-                                                       &AdamWFadeSecond, &AdamWAddToSecond, &AdamWRoot,      &AdamWDenominator,
-                                                       &AdamWNumerator,  &AdamWQuotient,    &AdamWStep,      &AdamWPublish};
+  static constexpr std::array<AdamWPassKernel, 13> all{
+      &AdamWJoin, &AdamWClip,        &AdamWDecay,     &AdamWFadeFirst, &AdamWAddToFirst, &AdamWFadeSecond, &AdamWAddToSecond,
+      &AdamWRoot, &AdamWDenominator, &AdamWNumerator, &AdamWQuotient,  &AdamWStep,       &AdamWPublish};
   return all;
 }
 

@@ -10,12 +10,13 @@
 
 namespace lockstep::ops::cpu {
 
-/// Elements [first, first + count) of the tensors, all f32 but what is published, and as many of two operands between passes.
+/// Elements [first, first + count) of the tensors, all f32 but what is published and a master copy in halves, and as many of two
+/// operands between passes. `weights` are the tensors' own, or a copy that passes join and split again.
 struct AdamWPass {
   const AdamWTensors& tensors;
   const float (&factors)[9];  ///< as AdamWRange has them
   std::int64_t first;
-  float *gradient, *step;
+  float *weights, *gradient, *step;
 };
 
 /// Elements [first, last), counted from the pass' first.

@@ -108,6 +108,19 @@ struct WholeGroup {
   HWY_INLINE void Store(const Sixteen& value, S* to) const {
     Store16(value, to);
   }
+  /// Of numbers in halves (tensor/bfloat16.h).
+  HWY_INLINE Sixteen Join(const BFloat16* high, const std::uint16_t* low) const {
+    Sixteen result;
+    for (std::size_t k = 0; k < vector_count; ++k)
+      result.v[k] = JoinHalves(floats_tag, high + k * vector_lanes, low + k * vector_lanes);
+    return result;
+  }
+  HWY_INLINE void StoreHigh(const Sixteen& value, BFloat16* to) const {
+    for (std::size_t k = 0; k < vector_count; ++k) StoreHighAs(floats_tag, value.v[k], to + k * vector_lanes);
+  }
+  HWY_INLINE void StoreLow(const Sixteen& value, std::uint16_t* to) const {
+    for (std::size_t k = 0; k < vector_count; ++k) StoreLowAs(floats_tag, value.v[k], to + k * vector_lanes);
+  }
   /// The lanes that exist; others become zero.
   HWY_INLINE Sixteen Keep(const Sixteen& value) const { return value; }
 };
@@ -131,6 +144,23 @@ struct PartGroup {
     alignas(64) S x[16];
     Store16(value, x);
     std::memcpy(to, x, size * sizeof(S));
+  }
+  HWY_INLINE Sixteen Join(const BFloat16* high, const std::uint16_t* low) const {
+    alignas(64) BFloat16 upper[16] = {};
+    alignas(64) std::uint16_t lower[16] = {};
+    std::memcpy(upper, high, size * sizeof(BFloat16));
+    std::memcpy(lower, low, size * sizeof(std::uint16_t));
+    return WholeGroup{}.Join(upper, lower);
+  }
+  HWY_INLINE void StoreHigh(const Sixteen& value, BFloat16* to) const {
+    alignas(64) BFloat16 x[16];
+    WholeGroup{}.StoreHigh(value, x);
+    std::memcpy(to, x, size * sizeof(BFloat16));
+  }
+  HWY_INLINE void StoreLow(const Sixteen& value, std::uint16_t* to) const {
+    alignas(64) std::uint16_t x[16];
+    WholeGroup{}.StoreLow(value, x);
+    std::memcpy(to, x, size * sizeof(std::uint16_t));
   }
   HWY_INLINE Sixteen Keep(const Sixteen& value) const {
     alignas(64) float x[16];

@@ -32,7 +32,7 @@ HWY_INLINE hn::Vec<hn::Repartition<std::uint32_t, D>> BitsOfBf16(D, V value) {
   const auto bits = hn::BitCast(words, value);
   const auto high = hn::ShiftRight<16>(bits);
   const auto even = hn::Add(hn::Set(words, 0x7FFF), hn::And(high, hn::Set(words, 1)));
-  const auto is_nan = hn::RebindMask(words, hn::Ne(value, value));
+  const auto is_nan = hn::RebindMask(words, hn::IsNaN(value));
   return hn::IfThenElse(is_nan, hn::Or(high, hn::Set(words, 0x40)), hn::ShiftRight<16>(hn::Add(bits, even)));
 }
 
@@ -46,6 +46,37 @@ HWY_INLINE void StoreAs(D d, V value, BFloat16* to) {
   const hn::Repartition<std::int32_t, D> integers;
   const hn::Rebind<std::uint16_t, D> halves;
   hn::StoreU(hn::DemoteTo(halves, hn::BitCast(integers, BitsOfBf16(d, value))), halves, reinterpret_cast<std::uint16_t*>(to));
+}
+
+/// An fp32 from its halves (tensor/bfloat16.h), and back.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V JoinHalves(D d, const BFloat16* high, const std::uint16_t* low) {
+  const hn::Repartition<std::uint32_t, D> words;
+  const hn::Repartition<std::int32_t, D> integers;
+  const hn::Rebind<std::int16_t, D> halves;
+  const auto difference = hn::PromoteTo(integers, hn::LoadU(halves, reinterpret_cast<const std::int16_t*>(low)));
+  return hn::BitCast(d, hn::Add(hn::BitCast(words, LoadAs(d, high)), hn::BitCast(words, difference)));
+}
+
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE void StoreHighAs(D /*d*/, V value, BFloat16* high) {
+  const hn::Repartition<std::uint32_t, D> words;
+  const hn::Repartition<std::int32_t, D> integers;
+  const hn::Rebind<std::uint16_t, D> halves;
+  const auto bits = hn::BitCast(words, value);
+  const auto is_nan = hn::RebindMask(words, hn::IsNaN(value));
+  const auto rounded = hn::ShiftRight<16>(hn::Add(bits, hn::Set(words, 0x8000)));
+  const auto kept = hn::IfThenElse(is_nan, hn::Or(hn::ShiftRight<16>(bits), hn::Set(words, 0x40)), rounded);
+  hn::StoreU(hn::DemoteTo(halves, hn::BitCast(integers, kept)), halves, reinterpret_cast<std::uint16_t*>(high));
+}
+
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE void StoreLowAs(D /*d*/, V value, std::uint16_t* low) {
+  const hn::Repartition<std::uint32_t, D> words;
+  const hn::Repartition<std::int32_t, D> integers;
+  const hn::Rebind<std::uint16_t, D> halves;
+  const auto bits = hn::And(hn::BitCast(words, value), hn::Set(words, 0xFFFF));
+  hn::StoreU(hn::DemoteTo(halves, hn::BitCast(integers, bits)), halves, low);
 }
 
 /// What is read again after a store as S.
