@@ -175,16 +175,56 @@ HWY_INLINE void SumColumns(D d, const S* from, std::int64_t stride, std::int64_t
   }
 }
 
+// `sum` and the rows of a vector of columns, which load(row) gives. Four blocks side by side, for a chain of additions waits.
+template <class D, class Load, class V = hn::Vec<D>>
+HWY_INLINE V SumOfRows(D d, const Load& load, std::int64_t rows, V sum, bool add) {
+  constexpr std::int64_t side = 4;
+  std::int64_t block = 0;
+  for (; block + side * bias_rows <= rows; block += side * bias_rows) {
+    V blocks[side];
+    HWY_UNROLL(4)
+    for (int b = 0; b < side; ++b) blocks[b] = hn::Zero(d);
+    for (std::int64_t row = block; row < block + bias_rows; ++row) {
+      HWY_UNROLL(4)
+      for (int b = 0; b < side; ++b) blocks[b] = hn::Add(blocks[b], load(row + b * bias_rows));
+    }
+    sum = add || block > 0 ? hn::Add(sum, blocks[0]) : blocks[0];
+    HWY_UNROLL(4)
+    for (int b = 1; b < side; ++b) sum = hn::Add(sum, blocks[b]);
+  }
+  for (; block < rows; block += bias_rows) {
+    V one = hn::Zero(d);
+    for (std::int64_t row = block; row < std::min(rows, block + bias_rows); ++row) one = hn::Add(one, load(row));
+    sum = add || block > 0 ? hn::Add(sum, one) : one;
+  }
+  return sum;
+}
+
 template <class S>
 void SumRowsInBlocks(const void* source, std::int64_t stride, std::int64_t rows, std::int64_t count, float* sums, bool add) {
   const hn::CappedTag<float, 16> d;
-  const hn::CappedTag<float, 1> d1;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   const auto* from = static_cast<const S*>(source);
   std::int64_t i = 0;
   for (; i + 8 * lanes <= count; i += 8 * lanes) SumColumns<8>(d, from + i, stride, rows, sums + i, add);
-  for (; i + lanes <= count; i += lanes) SumColumns<1>(d, from + i, stride, rows, sums + i, add);
-  for (; i < count; ++i) SumColumns<1>(d1, from + i, stride, rows, sums + i, add);
+  for (; i + 4 * lanes <= count; i += 4 * lanes) SumColumns<4>(d, from + i, stride, rows, sums + i, add);
+  for (; i + 2 * lanes <= count; i += 2 * lanes) SumColumns<2>(d, from + i, stride, rows, sums + i, add);
+  for (; i + lanes <= count; i += lanes) {
+    const auto load = [&](std::int64_t row) HWY_ATTR { return LoadAs(d, from + row * stride + i); };
+    hn::StoreU(SumOfRows(d, load, rows, hn::LoadU(d, sums + i), add), d, sums + i);
+  }
+  if (HWY_MEM_OPS_MIGHT_FAULT == 0 && i < count) {
+    const std::int64_t rest = count - i;
+    const auto load = [&](std::int64_t row) HWY_ATTR { return LoadPart(d, from + row * stride + i, rest); };
+    const auto sum = SumOfRows(d, load, rows, LoadPart(d, sums + i, rest), add);
+    hn::BlendedStore(sum, hn::FirstN(d, static_cast<std::size_t>(rest)), d, sums + i);
+    return;
+  }
+  const hn::CappedTag<float, 1> d1;
+  for (; i < count; ++i) {
+    const auto load = [&](std::int64_t row) HWY_ATTR { return LoadAs(d1, from + row * stride + i); };
+    hn::StoreU(SumOfRows(d1, load, rows, hn::LoadU(d1, sums + i), add), d1, sums + i);
+  }
 }
 
 template <class S>

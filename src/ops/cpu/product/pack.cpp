@@ -20,18 +20,6 @@
 HWY_BEFORE_NAMESPACE();
 namespace lockstep::ops::cpu::HWY_NAMESPACE {
 
-// `columns` < 16 elements, the others zero.
-template <class D, class V = hn::Vec<D>>
-HWY_INLINE V LoadPart(D d, const float* from, std::int64_t columns) {
-  return hn::MaskedLoad(hn::FirstN(d, static_cast<std::size_t>(columns)), d, from);
-}
-template <class D, class V = hn::Vec<D>>
-HWY_INLINE V LoadPart(D d, const BFloat16* from, std::int64_t columns) {
-  BFloat16 part[16] = {};
-  std::copy_n(from, columns, part);
-  return LoadAs(d, part);
-}
-
 // What is packed: floats, of f32 or of bf16 that is widened, or words of two bf16. Words of a row of k, column by column:
 template <class T>
 struct RowOfFloats {

@@ -25,6 +25,22 @@ HWY_INLINE V LoadAs(D d, const BFloat16* from) {
   return hn::BitCast(d, hn::ShiftLeft<16>(bits));
 }
 
+/// The first `count` elements, at most as many as a vector has; the others are zero. Where HWY_MEM_OPS_MIGHT_FAULT, memory behind
+/// them may be touched.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V LoadPart(D d, const float* from, std::int64_t count) {
+  return hn::MaskedLoad(hn::FirstN(d, static_cast<std::size_t>(count)), d, from);
+}
+
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V LoadPart(D d, const BFloat16* from, std::int64_t count) {
+  const hn::Repartition<std::uint32_t, D> words;
+  const hn::Rebind<std::uint16_t, D> halves;
+  const auto first = hn::FirstN(halves, static_cast<std::size_t>(count));
+  const auto bits = hn::PromoteTo(words, hn::MaskedLoad(first, halves, reinterpret_cast<const std::uint16_t*>(from)));
+  return hn::BitCast(d, hn::ShiftLeft<16>(bits));
+}
+
 /// The bits of bf16 in the low half of each word.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE hn::Vec<hn::Repartition<std::uint32_t, D>> BitsOfBf16(D, V value) {
