@@ -4,7 +4,7 @@
 # compared are tokens per multiply-add. The table shows medians of the rounds' ratios and, in brackets, their quartiles.
 #
 #   bench/peers.sh [--shapes "tiny char-12x64 ..."] [--rounds N] [--modes "eager compile"] [--dtype fp32|bf16] [--ranks N]
-#                  [--steps N] [--seconds S] [--no-floor] [--results FILE]
+#                  [--steps N] [--seconds S] [--no-floor] [--results FILE] [--as-shipped]
 #
 #   --shapes   default: tiny char-12x64 char gpt2:4x64 gpt2:1x1024; also llama:4x64 llama:1x1024
 #   --rounds   default: 9; quartiles of fewer mean little
@@ -15,6 +15,8 @@
 #   --no-floor leave out step time over floor
 #   --results  keep what is measured in a file; the rounds in it count too, so that a comparison can be made in parts
 #              (--rounds 0: nothing but their table)
+#   --as-shipped   PyTorch's MKL takes general kernels on AMD processors; without this it is told to take those of AVX-512 where
+#              there is AVX-512 (bench/mkl_any_cpu.c, which wants a C compiler)
 #
 # PEERS is the folder with `peer` and torch_gpt.py (default ../shared/peers beside the project); LOCKSTEP is the program (default
 # build/lockstep). Targets are those of the processor (bench/targets.tsv).
@@ -28,11 +30,12 @@ fail() {
 root=$(cd "$(dirname "$0")/.." && pwd)
 peers=${PEERS:-$root/../shared/peers}
 lockstep=${LOCKSTEP:-$root/build/lockstep}
-shapes="tiny char-12x64 char gpt2:4x64 gpt2:1x1024" rounds=9 modes=eager dtype=fp32 ranks=1 steps=20 seconds=40 floor=yes results=
+shapes="tiny char-12x64 char gpt2:4x64 gpt2:1x1024" rounds=9 modes=eager dtype=fp32 ranks=1 steps=20 seconds=40 floor=yes results= tell=yes
 while [ $# -gt 0 ]; do
     case $1 in
         --help | -h) sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p}' "$0"; exit 0 ;;
         --no-floor) floor=no; shift; continue ;;
+        --as-shipped) tell=no; shift; continue ;;
         --shapes | --rounds | --modes | --dtype | --ranks | --steps | --seconds | --results) [ $# -ge 2 ] || fail "$1 wants a value; --help lists the options" ;;
         *) fail "unknown option '$1'; --help lists the options" ;;
     esac
@@ -64,11 +67,16 @@ peers=$(cd "$peers" && pwd)
 llama=$(realpath --relative-to="$peers" "$root/bench/torch_llama.py")
 export PYTHONPATH=$peers PYTHONDONTWRITEBYTECODE=1
 
-if [ -z "$results" ]; then
-    results=$(mktemp)
-    trap 'rm -f "$results" "$results.round"' EXIT
-fi
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+: "${results:=$scratch/results}"
 touch "$results"
+preload=
+if [ $tell = yes ] && grep -q AuthenticAMD /proc/cpuinfo && grep -qw avx512f /proc/cpuinfo; then
+    preload=$scratch/mkl_any_cpu.so
+    cc -shared -fPIC -o "$preload" "$root/bench/mkl_any_cpu.c" ||
+        fail "no C compiler (cc) for bench/mkl_any_cpu.c; install one, or measure PyTorch --as-shipped"
+fi
 
 # GF/s of multiply-adds on all cores, over these moments.
 rate() {
@@ -79,20 +87,20 @@ record() { # who shape, then the command whose last line is JSON
     shift 2
     line=$("$@" | tail -n 1) || fail "this command failed: $*"
     after=$(rate)
-    printf '%s\t%s\t%s\t%s\t%s\n' "$who" "$shape" "$line" "$before" "$after" >>"$results.round"
+    printf '%s\t%s\t%s\t%s\t%s\n' "$who" "$shape" "$line" "$before" "$after" >>"$scratch/round"
     echo "  $who, at $before to $after GF/s: $line" >&2
     before=$after
 }
 steady() { # whether no two rates of the round differ by more than 5 %
     awk -F '\t' '{ for (i = 4; i <= 5; ++i) { if (!n++ || $i < low) low = $i; if ($i > high) high = $i } } END { exit !(low >= 0.95 * high) }' \
-        "$results.round"
+        "$scratch/round"
 }
 most_tries=4
 for round in $(seq "$rounds"); do
     for shape in $shapes; do
         for attempt in $(seq "$most_tries"); do
             echo "round $round of $rounds, $shape" >&2
-            : >"$results.round"
+            : >"$scratch/round"
             before=$(rate)
             extra=--no-floor
             [ "$floor" = yes ] && extra=
@@ -105,16 +113,15 @@ for round in $(seq "$rounds"); do
             script=torch_gpt.py
             [[ $shape != llama:* ]] || script=$llama
             for mode in $modes; do
-                record "$mode" "$shape" "$peers/peer" "$script" --shape "$shape" --dtype "$dtype" --mode "$mode" --ranks "$ranks" \
+                record "$mode" "$shape" env LD_PRELOAD="$preload" "$peers/peer" "$script" --shape "$shape" --dtype "$dtype" --mode "$mode" --ranks "$ranks" \
                     --steps "$steps" --seconds "$seconds"
             done
             if steady; then break; fi
             [ "$attempt" = "$most_tries" ] || echo "  the machine's speed changed by more than 5 %: once more" >&2
         done
-        cat "$results.round" >>"$results"
+        cat "$scratch/round" >>"$results"
     done
 done
-rm -f "$results.round"
 
 processor=other
 if grep -qw avx512f /proc/cpuinfo; then processor=avx512; elif grep -qw avx2 /proc/cpuinfo; then processor=avx2; fi
