@@ -24,6 +24,11 @@ constexpr std::int64_t most_block_rows = 192;
 constexpr std::int64_t long_tiles = 2;
 constexpr std::int64_t long_rows = 192;
 constexpr std::int64_t long_stripe = 192;
+// Whole tiles of 14 rows, and with those of 6 no more than there is room for.
+constexpr std::int64_t most_strip_rows = 98;
+// Where columns of A are read in place, only B is packed, and a stripe of it serves all rows: it stays in half a second-level
+// cache.
+constexpr std::int64_t columns_floats = 2 * near_floats;
 // Rows so few that packing weighs more than an uneven end.
 constexpr std::int64_t few_rows = long_rows / 2;
 
@@ -44,6 +49,9 @@ std::int64_t least_stripe(const ProductTask& task, std::int64_t k, std::int64_t 
   return std::clamp(Workspace::b / k / most_panel * most_panel, narrow_stripe, 2 * narrow_stripe);
 }
 
+// K that a packed stripe of `floats` holds.
+std::int64_t pass_of(std::int64_t floats, std::int64_t stripe) { return std::max(k_block, floats / stripe / k_block * k_block); }
+
 // Both operands are packed for every tile, a block of k at a time: large, nearly square tiles pack least.
 void cut_long(const ProductTask& task, const CutFor& by, Cut& cut) {
   std::int64_t rows = long_rows, columns = wide_stripe;
@@ -61,31 +69,32 @@ void cut_long(const ProductTask& task, const CutFor& by, Cut& cut) {
 Cut cut_of(const ProductTask& task, const CutFor& by) {
   const std::int64_t rows = by.rows, panel = by.panel, words = div_up(task.k, by.depth);
   const int threads = by.threads;
-  const bool wide = task.a_transposed || task.m >= many_rows;
+  const bool packs_a = task.a_transposed && task.copies_a(rows), columns = task.a_transposed && !packs_a;
+  const bool wide = packs_a || (!columns && task.m >= many_rows);
   const std::int64_t least = least_stripe(task, words, rows);
-  std::int64_t stripe = std::clamp(near_floats / words, least, near_stripe);
-  if (wide) stripe = task.a_transposed ? wide_stripe : std::clamp(Workspace::b / words, least, wide_stripe);
+  std::int64_t stripe = std::clamp(near_floats / words, least, columns ? long_stripe : near_stripe);
+  if (wide) stripe = packs_a ? wide_stripe : std::clamp(Workspace::b / words, least, wide_stripe);
   Cut cut{};
   cut.stripe = stripe_of(task.n, stripe, panel);
-  cut.pass = std::max(k_block, Workspace::b * by.depth / cut.stripe / k_block * k_block);
+  cut.pass = pass_of(columns ? columns_floats : Workspace::b * by.depth, cut.stripe);
   cut.stripes = div_up(task.n, cut.stripe);
-  const bool few = task.a_transposed && task.m <= few_rows;
+  const bool few = packs_a && task.m <= few_rows;
   if (cut.pass >= task.k && !few) {
     const std::int64_t wanted = div_up(tiles_per_worker * threads, cut.stripes);
     const std::int64_t most = threads == 1 ? task.m : std::min(div_up(task.m, wanted), most_block_rows);
     cut.rows = even_part(task.m, most, rows);
-  } else if (task.a_transposed) {
+  } else if (packs_a) {
     cut_long(task, by, cut);
   } else {
     const bool enough = div_up(task.n, long_stripe) >= long_tiles * threads;
     cut.stripe = stripe_of(task.n, enough ? long_stripe : narrow_stripe, panel);
     cut.stripes = div_up(task.n, cut.stripe);
-    cut.pass = k_block;
+    cut.pass = columns ? pass_of(columns_floats, cut.stripe) : k_block;
     cut.rows = even_part(task.m, div_up(task.m, div_up(long_tiles * threads, cut.stripes)), rows);
   }
   if (cut.pass < task.k) cut.rows = std::min(cut.rows, Workspace::sums / cut.stripe / rows * rows);
   cut.row_blocks = div_up(task.m, cut.rows);
-  cut.strip_rows = even_part(std::min(cut.rows, task.m), 96, rows);
+  cut.strip_rows = even_part(std::min(cut.rows, task.m), most_strip_rows, rows);
   return cut;
 }
 

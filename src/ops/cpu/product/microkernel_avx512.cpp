@@ -30,23 +30,23 @@
   ROW(at "(%[a10],%[s])", "3", "26", "27") \
   READ_TWICE(at "(%[a12])", "28", "29")    \
   ROW(at "(%[a12],%[s])", "2", "30", "31")
-// a packed in strips of fourteen.
-#define STRIP_K(b_at, at)                   \
-  LOAD_B(b_at)                              \
-  READ_TWICE(at "(%[a])", "4", "5")         \
-  ROW("4+" at "(%[a])", "2", "6", "7")      \
-  READ_TWICE("8+" at "(%[a])", "8", "9")    \
-  READ_TWICE("12+" at "(%[a])", "10", "11") \
-  READ_TWICE("16+" at "(%[a])", "12", "13") \
-  ROW("20+" at "(%[a])", "3", "14", "15")   \
-  READ_TWICE("24+" at "(%[a])", "16", "17") \
-  READ_TWICE("28+" at "(%[a])", "18", "19") \
-  ROW("32+" at "(%[a])", "2", "20", "21")   \
-  READ_TWICE("36+" at "(%[a])", "22", "23") \
-  READ_TWICE("40+" at "(%[a])", "24", "25") \
-  READ_TWICE("44+" at "(%[a])", "26", "27") \
-  ROW("48+" at "(%[a])", "3", "28", "29")   \
-  READ_TWICE("52+" at "(%[a])", "30", "31")
+// a as columns of a matrix, or packed in strips of fourteen (a_row = 1): `at` bytes behind `base`.
+#define COLUMNS_K(b_at, at, base)       \
+  LOAD_B(b_at)                          \
+  READ_TWICE(at base, "4", "5")         \
+  ROW("4+" at base, "2", "6", "7")      \
+  READ_TWICE("8+" at base, "8", "9")    \
+  READ_TWICE("12+" at base, "10", "11") \
+  READ_TWICE("16+" at base, "12", "13") \
+  ROW("20+" at base, "3", "14", "15")   \
+  READ_TWICE("24+" at base, "16", "17") \
+  READ_TWICE("28+" at base, "18", "19") \
+  ROW("32+" at base, "2", "20", "21")   \
+  READ_TWICE("36+" at base, "22", "23") \
+  READ_TWICE("40+" at base, "24", "25") \
+  READ_TWICE("44+" at base, "26", "27") \
+  ROW("48+" at base, "3", "28", "29")   \
+  READ_TWICE("52+" at base, "30", "31")
 
 #define CLEAR(low, high) \
   "vpxord %%zmm" low ", %%zmm" low ", %%zmm" low "\n\tvpxord %%zmm" high ", %%zmm" high ", %%zmm" high "\n\t"
@@ -66,6 +66,10 @@
   "addq $" bytes ", %[a]\n\taddq $" bytes ", %[a2]\n\taddq $" bytes ", %[a4]\n\taddq $" bytes \
   ", %[a6]\n\t"                                                                               \
   "addq $" bytes ", %[a8]\n\taddq $" bytes ", %[a10]\n\taddq $" bytes ", %[a12]\n\t"
+
+#define FOUR_COLUMNS                                           \
+  "leaq (%[a],%[s],4), %[a]\n\tleaq (%[k1],%[s],4), %[k1]\n\t" \
+  "leaq (%[k2],%[s],4), %[k2]\n\tleaq (%[k3],%[s],4), %[k3]\n\t"
 
 #define LOOP(four_k, four_a, one_k, one_a)     \
   CLEAR_ALL                                    \
@@ -137,11 +141,21 @@ __attribute__((target("avx512f,prfchw"))) void tile_14x32_avx512(const TileStep&
                  : TILE, [a2] "+r"(a2), [a4] "+r"(a4), [a6] "+r"(a6), [a8] "+r"(a8), [a10] "+r"(a10), [a12] "+r"(a12)
                  : [ends] "r"(&ends), [s] "r"(s)
                  : CLOBBERED);
-  } else {
-    asm volatile(LOOP(STRIP_K("0", "0") STRIP_K("128", "56") STRIP_K("256", "112") STRIP_K("384", "168"),
-                      FETCH_AHEAD "addq $224, %[a]\n\t", STRIP_K("0", "0"), "addq $56, %[a]\n\t") FINISH
+  } else if (step.a_k == 14) {
+    asm volatile(LOOP(COLUMNS_K("0", "0", "(%[a])") COLUMNS_K("128", "56", "(%[a])") COLUMNS_K("256", "112", "(%[a])")
+                          COLUMNS_K("384", "168", "(%[a])"),
+                      FETCH_AHEAD "addq $224, %[a]\n\t", COLUMNS_K("0", "0", "(%[a])"), "addq $56, %[a]\n\t") FINISH
                  : TILE
                  : [ends] "r"(&ends)
+                 : CLOBBERED);
+  } else {
+    const std::int64_t s = step.a_k * 4;
+    const float *k1 = a + step.a_k, *k2 = k1 + step.a_k, *k3 = k2 + step.a_k;
+    asm volatile(LOOP(COLUMNS_K("0", "0", "(%[a])") COLUMNS_K("128", "0", "(%[k1])") COLUMNS_K("256", "0", "(%[k2])")
+                          COLUMNS_K("384", "0", "(%[k3])"),
+                      FETCH_AHEAD FOUR_COLUMNS, COLUMNS_K("0", "0", "(%[a])"), "addq %[s], %[a]\n\t") FINISH
+                 : TILE, [k1] "+r"(k1), [k2] "+r"(k2), [k3] "+r"(k3)
+                 : [ends] "r"(&ends), [s] "r"(s)
                  : CLOBBERED);
   }
 }

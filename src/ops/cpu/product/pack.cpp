@@ -20,6 +20,13 @@
 HWY_BEFORE_NAMESPACE();
 namespace lockstep::ops::cpu::HWY_NAMESPACE {
 
+// As many cache lines as `columns` elements have at the least.
+template <std::int64_t columns, class T>
+HWY_INLINE void PrefetchLines(const T* from) {
+  constexpr std::int64_t line = 64 / sizeof(T);
+  for (std::int64_t i = 0; i < std::max(columns, line); i += line) __builtin_prefetch(from + i);
+}
+
 // What is packed: floats, of f32 or of bf16 that is widened, or words of two bf16. Words of a row of k, column by column:
 template <class T>
 struct RowOfFloats {
@@ -27,7 +34,10 @@ struct RowOfFloats {
   static constexpr std::int64_t depth = 1;  // k in a word
   const T* row;
   RowOfFloats(const T* from, std::int64_t, std::int64_t) : row(from) {}
-  void prefetch(std::int64_t ahead) const { __builtin_prefetch(row + ahead); }
+  template <std::int64_t columns>
+  HWY_INLINE void prefetch(std::int64_t ahead) const {
+    PrefetchLines<columns>(row + ahead);
+  }
   template <class D, class V = hn::Vec<D>>
   HWY_INLINE V load(D d, std::int64_t column) const {
     return LoadAs(d, row + column);
@@ -47,9 +57,10 @@ struct RowOfPairs {
   static constexpr std::int64_t depth = 2;
   const BFloat16 *row, *next;
   RowOfPairs(const BFloat16* from, std::int64_t stride, std::int64_t rows) : row(from), next(rows > 1 ? from + stride : zeros) {}
-  void prefetch(std::int64_t ahead) const {
-    __builtin_prefetch(row + ahead);
-    __builtin_prefetch(next + ahead);
+  template <std::int64_t columns>
+  HWY_INLINE void prefetch(std::int64_t ahead) const {
+    PrefetchLines<columns>(row + ahead);
+    PrefetchLines<columns>(next + ahead);
   }
   template <class D, class V = hn::Vec<D>>
   HWY_INLINE V load(D d, std::int64_t column) const {
@@ -98,7 +109,7 @@ void PackStraightOf(const PackSource& source, float* to) {
         float* target = to + block / depth * width + column * words + first / depth * panel;
         for (std::int64_t k = first; k < end; k += depth, from += depth * source.stride, target += panel) {
           const Row row(from, source.stride, end - k);
-          row.prefetch(group * source.stride);
+          row.template prefetch<panel>(group * source.stride);
           CopyRow<panel>(row, source.columns - column, k + depth < kc, target);
         }
       }

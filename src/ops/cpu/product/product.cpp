@@ -265,10 +265,12 @@ Product::Strip Product::read_a(const ProductTask& task, const BlockStep& step, c
   const Way& by = way(task);
   if (task.a_transposed) {
     const std::byte* a = at(task.a, task.a_type, step.k * task.a_stride + step.area.row);
-    by.packing.straight({a, task.a_stride, step.count, step.area.rows, task.a_type}, by.kernel.rows, scratch.a);
+    const bool copied = task.copies_a(by.kernel.rows);
+    if (copied) by.packing.straight({a, task.a_stride, step.count, step.area.rows, task.a_type}, by.kernel.rows, scratch.a);
     if (task.sums != nullptr && step.area.column == 0) {
       task.sum_rows(a, task.a_stride, step.count, step.area.rows, task.sums + step.area.row, task.accumulate || step.k > 0);
     }
+    if (!copied) return {.from = reinterpret_cast<const float*>(a), .row = 1, .k = task.a_stride, .next_row = 1};
     return {.from = scratch.a, .row = 1, .k = by.kernel.rows, .next_row = div_up(step.count, by.depth)};
   }
   const std::byte* a = at(task.a, task.a_type, step.area.row * task.a_stride + step.k);

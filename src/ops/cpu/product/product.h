@@ -65,9 +65,10 @@ struct ProductTask {
   SumRows sum_rows = nullptr;  ///< who takes it
 
   /// Tiles of so many rows do not read A where it lies: a strip of it is copied first. bf16 is widened, or k padded, on the way;
-  /// rows a multiple of 4 KiB apart crowd a first-level cache, which has 8 to 12 places for lines of such addresses.
+  /// lines a multiple of 4 KiB apart crowd a first-level cache, which has 8 to 12 places for such addresses; columns of A would
+  /// keep the low tiles of AVX2 waiting.
   bool copies_a(std::int64_t tile_rows) const {
-    return a_transposed || a_type != DType::f32 || (tile_rows > 8 && a_stride % 1024 == 0);
+    return a_type != DType::f32 || (tile_rows > 8 ? a_stride % 1024 == 0 : a_transposed);
   }
 };
 
