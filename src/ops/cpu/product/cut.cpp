@@ -44,8 +44,8 @@ std::int64_t stripe_of(std::int64_t n, std::int64_t most, std::int64_t panel) {
 }
 
 // A strip is copied again for every stripe: twice as wide a stripe halves that, while it fits for all k (in words).
-std::int64_t least_stripe(const ProductTask& task, std::int64_t k, std::int64_t rows) {
-  if (!task.copies_a(rows) || task.a_transposed) return narrow_stripe;
+std::int64_t least_stripe(const ProductTask& task, std::int64_t k, const CutFor& by) {
+  if (!task.copies_a(by.rows, by.depth) || task.a_transposed) return narrow_stripe;
   return std::clamp(Workspace::b / k / most_panel * most_panel, narrow_stripe, 2 * narrow_stripe);
 }
 
@@ -69,9 +69,9 @@ void cut_long(const ProductTask& task, const CutFor& by, Cut& cut) {
 Cut cut_of(const ProductTask& task, const CutFor& by) {
   const std::int64_t rows = by.rows, panel = by.panel, words = div_up(task.k, by.depth);
   const int threads = by.threads;
-  const bool packs_a = task.a_transposed && task.copies_a(rows), columns = task.a_transposed && !packs_a;
+  const bool packs_a = task.a_transposed && task.copies_a(rows, by.depth), columns = task.a_transposed && !packs_a;
   const bool wide = packs_a || (!columns && task.m >= many_rows);
-  const std::int64_t least = least_stripe(task, words, rows);
+  const std::int64_t least = least_stripe(task, words, by);
   std::int64_t stripe = std::clamp(near_floats / words, least, columns ? long_stripe : near_stripe);
   if (wide) stripe = packs_a ? wide_stripe : std::clamp(Workspace::b / words, least, wide_stripe);
   Cut cut{};

@@ -141,7 +141,11 @@ Microkernel microkernel_for(Isa isa) {
 
 Microkernel pair_microkernel_for(Isa isa, Bf16Order order) {
   const ScopedIsa scope(isa);
-  return order == Bf16Order::pairs ? HWY_DYNAMIC_DISPATCH(PairKernels)() : HWY_DYNAMIC_DISPATCH(EmulatedPairKernels)();
+  if (order != Bf16Order::pairs) return HWY_DYNAMIC_DISPATCH(EmulatedPairKernels)();
+  Microkernel kernels = HWY_DYNAMIC_DISPATCH(PairKernels)();
+  kernels.of_rows[14] = &tile_14x32_pairs;
+  kernels.ahead_bytes = 128;
+  return kernels;
 }
 
 }  // namespace lockstep::ops::cpu

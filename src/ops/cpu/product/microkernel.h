@@ -46,5 +46,7 @@ Microkernel pair_microkernel_for(Isa isa, Bf16Order order);
 void tile_6x16_avx2(const TileStep& step);
 /// 14 x 32 in assembly: intrinsics leave row offsets on the stack and nowhere for what is fetched ahead (6 % slower from L1).
 void tile_14x32_avx512(const TileStep& step);
+/// The same of words of two bf16, by the instruction; `a` in rows (a_k = 1) or packed in strips.
+void tile_14x32_pairs(const TileStep& step);
 
 }  // namespace lockstep::ops::cpu

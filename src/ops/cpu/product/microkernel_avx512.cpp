@@ -1,52 +1,51 @@
 #include "ops/cpu/product/microkernel.h"
 
+// `op` adds a product: vfmadd231ps of floats, vdpbf16ps of words of two bf16 (product/pairs.h), which have the same registers.
 // Sums of row i: zmm(4 + 2 i) and zmm(5 + 2 i). A block's row of B: zmm0, zmm1. Where another program shares the core (a second
 // hardware thread), the tile is bound by the instructions that the core can issue: reading A's element inside both multiply-adds
 // (READ_TWICE) takes one less than broadcasting it first, to zmm2 and zmm3 in turn (ROW). All rows so would be bound by loads.
-#define ROW(address, factor, low, high)                                                         \
-  "vbroadcastss " address ", %%zmm" factor "\n\tvfmadd231ps %%zmm0, %%zmm" factor ", %%zmm" low \
-  "\n\tvfmadd231ps %%zmm1, %%zmm" factor ", %%zmm" high "\n\t"
-#define READ_TWICE(address, low, high)                  \
-  "vfmadd231ps " address "%{1to16%}, %%zmm0, %%zmm" low \
-  "\n\t"                                                \
-  "vfmadd231ps " address "%{1to16%}, %%zmm1, %%zmm" high "\n\t"
+#define ROW(op, address, factor, low, high)                                                                                  \
+  "vbroadcastss " address ", %%zmm" factor "\n\t" op " %%zmm0, %%zmm" factor ", %%zmm" low "\n\t" op " %%zmm1, %%zmm" factor \
+  ", %%zmm" high "\n\t"
+#define READ_TWICE(op, address, low, high) \
+  op " " address "%{1to16%}, %%zmm0, %%zmm" low "\n\t" op " " address "%{1to16%}, %%zmm1, %%zmm" high "\n\t"
 #define LOAD_B(at) "vmovaps " at "(%[b]), %%zmm0\n\tvmovaps 64+" at "(%[b]), %%zmm1\n\t"
 
 // a as rows of a matrix (a_k = 1), `at` bytes further. a2, a4, ... a12: rows further down. An address with an index is an
 // instruction of its own inside a multiply-add, so rows between them are broadcast.
-#define RAW_K(b_at, at)                    \
-  LOAD_B(b_at)                             \
-  READ_TWICE(at "(%[a])", "4", "5")        \
-  ROW(at "(%[a],%[s])", "2", "6", "7")     \
-  READ_TWICE(at "(%[a2])", "8", "9")       \
-  ROW(at "(%[a2],%[s])", "3", "10", "11")  \
-  READ_TWICE(at "(%[a4])", "12", "13")     \
-  ROW(at "(%[a4],%[s])", "2", "14", "15")  \
-  READ_TWICE(at "(%[a6])", "16", "17")     \
-  ROW(at "(%[a6],%[s])", "3", "18", "19")  \
-  READ_TWICE(at "(%[a8])", "20", "21")     \
-  ROW(at "(%[a8],%[s])", "2", "22", "23")  \
-  READ_TWICE(at "(%[a10])", "24", "25")    \
-  ROW(at "(%[a10],%[s])", "3", "26", "27") \
-  READ_TWICE(at "(%[a12])", "28", "29")    \
-  ROW(at "(%[a12],%[s])", "2", "30", "31")
+#define RAW_K(op, b_at, at)                    \
+  LOAD_B(b_at)                                 \
+  READ_TWICE(op, at "(%[a])", "4", "5")        \
+  ROW(op, at "(%[a],%[s])", "2", "6", "7")     \
+  READ_TWICE(op, at "(%[a2])", "8", "9")       \
+  ROW(op, at "(%[a2],%[s])", "3", "10", "11")  \
+  READ_TWICE(op, at "(%[a4])", "12", "13")     \
+  ROW(op, at "(%[a4],%[s])", "2", "14", "15")  \
+  READ_TWICE(op, at "(%[a6])", "16", "17")     \
+  ROW(op, at "(%[a6],%[s])", "3", "18", "19")  \
+  READ_TWICE(op, at "(%[a8])", "20", "21")     \
+  ROW(op, at "(%[a8],%[s])", "2", "22", "23")  \
+  READ_TWICE(op, at "(%[a10])", "24", "25")    \
+  ROW(op, at "(%[a10],%[s])", "3", "26", "27") \
+  READ_TWICE(op, at "(%[a12])", "28", "29")    \
+  ROW(op, at "(%[a12],%[s])", "2", "30", "31")
 // a as columns of a matrix, or packed in strips of fourteen (a_row = 1): `at` bytes behind `base`.
-#define COLUMNS_K(b_at, at, base)       \
-  LOAD_B(b_at)                          \
-  READ_TWICE(at base, "4", "5")         \
-  ROW("4+" at base, "2", "6", "7")      \
-  READ_TWICE("8+" at base, "8", "9")    \
-  READ_TWICE("12+" at base, "10", "11") \
-  READ_TWICE("16+" at base, "12", "13") \
-  ROW("20+" at base, "3", "14", "15")   \
-  READ_TWICE("24+" at base, "16", "17") \
-  READ_TWICE("28+" at base, "18", "19") \
-  ROW("32+" at base, "2", "20", "21")   \
-  READ_TWICE("36+" at base, "22", "23") \
-  READ_TWICE("40+" at base, "24", "25") \
-  READ_TWICE("44+" at base, "26", "27") \
-  ROW("48+" at base, "3", "28", "29")   \
-  READ_TWICE("52+" at base, "30", "31")
+#define COLUMNS_K(op, b_at, at, base)       \
+  LOAD_B(b_at)                              \
+  READ_TWICE(op, at base, "4", "5")         \
+  ROW(op, "4+" at base, "2", "6", "7")      \
+  READ_TWICE(op, "8+" at base, "8", "9")    \
+  READ_TWICE(op, "12+" at base, "10", "11") \
+  READ_TWICE(op, "16+" at base, "12", "13") \
+  ROW(op, "20+" at base, "3", "14", "15")   \
+  READ_TWICE(op, "24+" at base, "16", "17") \
+  READ_TWICE(op, "28+" at base, "18", "19") \
+  ROW(op, "32+" at base, "2", "20", "21")   \
+  READ_TWICE(op, "36+" at base, "22", "23") \
+  READ_TWICE(op, "40+" at base, "24", "25") \
+  READ_TWICE(op, "44+" at base, "26", "27") \
+  ROW(op, "48+" at base, "3", "28", "29")   \
+  READ_TWICE(op, "52+" at base, "30", "31")
 
 #define CLEAR(low, high) \
   "vpxord %%zmm" low ", %%zmm" low ", %%zmm" low "\n\tvpxord %%zmm" high ", %%zmm" high ", %%zmm" high "\n\t"
@@ -116,9 +115,33 @@ struct Ends {
   std::int64_t ahead_step;  // 32
 };
 
-}  // namespace
+// Once for every four floats of k, and for every two words of bf16, which the tile is done with in as many cycles.
+#define FETCH_AT_FLOATS FETCH_AHEAD
+#define FETCH_AT_PAIRS FETCH_AHEAD FETCH_AHEAD
 
-__attribute__((target("avx512f,prfchw"))) void tile_14x32_avx512(const TileStep& step) {
+#define MULTIPLY_ROWS(op, fetch)                                                                                    \
+  asm volatile(LOOP(RAW_K(op, "0", "0") RAW_K(op, "128", "4") RAW_K(op, "256", "8") RAW_K(op, "384", "12"),         \
+                    fetch ALL_BASES("16"), RAW_K(op, "0", "0"), ALL_BASES("4")) FINISH                              \
+               : TILE, [a2] "+r"(a2), [a4] "+r"(a4), [a6] "+r"(a6), [a8] "+r"(a8), [a10] "+r"(a10), [a12] "+r"(a12) \
+               : [ends] "r"(&ends), [s] "r"(s)                                                                      \
+               : CLOBBERED)
+#define MULTIPLY_STRIP(op, fetch)                                                                                                \
+  asm volatile(LOOP(COLUMNS_K(op, "0", "0", "(%[a])") COLUMNS_K(op, "128", "56", "(%[a])") COLUMNS_K(op, "256", "112", "(%[a])") \
+                        COLUMNS_K(op, "384", "168", "(%[a])"),                                                                   \
+                    fetch "addq $224, %[a]\n\t", COLUMNS_K(op, "0", "0", "(%[a])"), "addq $56, %[a]\n\t") FINISH                 \
+               : TILE                                                                                                            \
+               : [ends] "r"(&ends)                                                                                               \
+               : CLOBBERED)
+#define MULTIPLY_COLUMNS(op, fetch)                                                                                             \
+  asm volatile(LOOP(COLUMNS_K(op, "0", "0", "(%[a])") COLUMNS_K(op, "128", "0", "(%[k1])") COLUMNS_K(op, "256", "0", "(%[k2])") \
+                        COLUMNS_K(op, "384", "0", "(%[k3])"),                                                                   \
+                    fetch FOUR_COLUMNS, COLUMNS_K(op, "0", "0", "(%[a])"), "addq %[s], %[a]\n\t") FINISH                        \
+               : TILE, [k1] "+r"(k1), [k2] "+r"(k2), [k3] "+r"(k3)                                                              \
+               : [ends] "r"(&ends), [s] "r"(s)                                                                                  \
+               : CLOBBERED)
+
+template <bool pairs>
+__attribute__((target("avx512f,prfchw"))) void multiply(const TileStep& step) {
   const float *a = step.a, *b = step.b;
   const void* ahead = step.ahead != nullptr ? step.ahead : a;
   std::int64_t k = step.k;
@@ -136,28 +159,27 @@ __attribute__((target("avx512f,prfchw"))) void tile_14x32_avx512(const TileStep&
   if (step.a_k == 1) {
     const std::int64_t two = 2 * step.a_row, s = step.a_row * 4;
     const float *a2 = a + two, *a4 = a2 + two, *a6 = a4 + two, *a8 = a6 + two, *a10 = a8 + two, *a12 = a10 + two;
-    asm volatile(LOOP(RAW_K("0", "0") RAW_K("128", "4") RAW_K("256", "8") RAW_K("384", "12"), FETCH_AHEAD ALL_BASES("16"),
-                      RAW_K("0", "0"), ALL_BASES("4")) FINISH
-                 : TILE, [a2] "+r"(a2), [a4] "+r"(a4), [a6] "+r"(a6), [a8] "+r"(a8), [a10] "+r"(a10), [a12] "+r"(a12)
-                 : [ends] "r"(&ends), [s] "r"(s)
-                 : CLOBBERED);
+    if constexpr (pairs) {
+      MULTIPLY_ROWS("vdpbf16ps", FETCH_AT_PAIRS);
+    } else {
+      MULTIPLY_ROWS("vfmadd231ps", FETCH_AT_FLOATS);
+    }
   } else if (step.a_k == 14) {
-    asm volatile(LOOP(COLUMNS_K("0", "0", "(%[a])") COLUMNS_K("128", "56", "(%[a])") COLUMNS_K("256", "112", "(%[a])")
-                          COLUMNS_K("384", "168", "(%[a])"),
-                      FETCH_AHEAD "addq $224, %[a]\n\t", COLUMNS_K("0", "0", "(%[a])"), "addq $56, %[a]\n\t") FINISH
-                 : TILE
-                 : [ends] "r"(&ends)
-                 : CLOBBERED);
-  } else {
+    if constexpr (pairs) {
+      MULTIPLY_STRIP("vdpbf16ps", FETCH_AT_PAIRS);
+    } else {
+      MULTIPLY_STRIP("vfmadd231ps", FETCH_AT_FLOATS);
+    }
+  } else if constexpr (!pairs) {  // words of bf16 columns have to be made
     const std::int64_t s = step.a_k * 4;
     const float *k1 = a + step.a_k, *k2 = k1 + step.a_k, *k3 = k2 + step.a_k;
-    asm volatile(LOOP(COLUMNS_K("0", "0", "(%[a])") COLUMNS_K("128", "0", "(%[k1])") COLUMNS_K("256", "0", "(%[k2])")
-                          COLUMNS_K("384", "0", "(%[k3])"),
-                      FETCH_AHEAD FOUR_COLUMNS, COLUMNS_K("0", "0", "(%[a])"), "addq %[s], %[a]\n\t") FINISH
-                 : TILE, [k1] "+r"(k1), [k2] "+r"(k2), [k3] "+r"(k3)
-                 : [ends] "r"(&ends), [s] "r"(s)
-                 : CLOBBERED);
+    MULTIPLY_COLUMNS("vfmadd231ps", FETCH_AT_FLOATS);
   }
 }
+
+}  // namespace
+
+void tile_14x32_avx512(const TileStep& step) { multiply<false>(step); }
+void tile_14x32_pairs(const TileStep& step) { multiply<true>(step); }
 
 }  // namespace lockstep::ops::cpu

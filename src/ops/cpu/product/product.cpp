@@ -265,7 +265,7 @@ Product::Strip Product::read_a(const ProductTask& task, const BlockStep& step, c
   const Way& by = way(task);
   if (task.a_transposed) {
     const std::byte* a = at(task.a, task.a_type, step.k * task.a_stride + step.area.row);
-    const bool copied = task.copies_a(by.kernel.rows);
+    const bool copied = task.copies_a(by.kernel.rows, by.depth);
     if (copied) by.packing.straight({a, task.a_stride, step.count, step.area.rows, task.a_type}, by.kernel.rows, scratch.a);
     if (task.sums != nullptr && step.area.column == 0) {
       task.sum_rows(a, task.a_stride, step.count, step.area.rows, task.sums + step.area.row, task.accumulate || step.k > 0);
@@ -274,7 +274,8 @@ Product::Strip Product::read_a(const ProductTask& task, const BlockStep& step, c
     return {.from = scratch.a, .row = 1, .k = by.kernel.rows, .next_row = div_up(step.count, by.depth)};
   }
   const std::byte* a = at(task.a, task.a_type, step.area.row * task.a_stride + step.k);
-  if (!task.copies_a(by.kernel.rows)) return {reinterpret_cast<const float*>(a), task.a_stride, 1, task.a_stride};
+  const std::int64_t words = task.a_stride / by.depth;
+  if (!task.copies_a(by.kernel.rows, by.depth)) return {reinterpret_cast<const float*>(a), words, 1, words};
   by.packing.rows({a, task.a_stride, step.area.rows, step.count, task.a_type}, k_block, scratch.a);
   return {.from = scratch.a, .row = k_block, .k = 1, .next_row = k_block};
 }

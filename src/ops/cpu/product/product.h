@@ -64,11 +64,13 @@ struct ProductTask {
   float* sums = nullptr;       ///< [m] or null, with a_transposed: (+)= the sum over k of A, taken while A is in cache
   SumRows sum_rows = nullptr;  ///< who takes it
 
-  /// Tiles of so many rows do not read A where it lies: a strip of it is copied first. bf16 is widened, or k padded, on the way;
-  /// lines a multiple of 4 KiB apart crowd a first-level cache, which has 8 to 12 places for such addresses; columns of A would
-  /// keep the low tiles of AVX2 waiting.
-  bool copies_a(std::int64_t tile_rows) const {
-    return a_type != DType::f32 || (tile_rows > 8 ? a_stride % 1024 == 0 : a_transposed);
+  /// Tiles of so many rows, whose words have `depth` elements, do not read A where it lies: a strip of it is copied first.
+  /// Elements become words on the way, where they are none yet; lines a multiple of 4 KiB apart crowd a first-level cache, which
+  /// has 8 to 12 places for such addresses; columns of A would keep the low tiles of AVX2 waiting.
+  bool copies_a(std::int64_t tile_rows, std::int64_t depth) const {
+    const bool pairs = a_type == DType::bf16 && depth == 2 && !a_transposed && a_stride % 2 == 0 && k % 2 == 0;
+    if (!pairs && a_type != DType::f32) return true;
+    return tile_rows > 8 ? a_stride * static_cast<std::int64_t>(size_of(a_type)) % 4096 == 0 : a_transposed;
   }
 };
 
