@@ -68,7 +68,8 @@ struct ProductTask {
   /// Elements become words on the way, where they are none yet; lines a multiple of 4 KiB apart crowd a first-level cache, which
   /// has 8 to 12 places for such addresses; columns of A would keep the low tiles of AVX2 waiting.
   bool copies_a(std::int64_t tile_rows, std::int64_t depth) const {
-    const bool pairs = a_type == DType::bf16 && depth == 2 && !a_transposed && a_stride % 2 == 0 && k % 2 == 0;
+    const bool aligned = reinterpret_cast<std::uintptr_t>(a) % sizeof(float) == 0 && a_stride % 2 == 0;
+    const bool pairs = a_type == DType::bf16 && depth == 2 && !a_transposed && aligned && k % 2 == 0;
     if (!pairs && a_type != DType::f32) return true;
     return tile_rows > 8 ? a_stride * static_cast<std::int64_t>(size_of(a_type)) % 4096 == 0 : a_transposed;
   }
