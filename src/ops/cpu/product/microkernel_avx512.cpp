@@ -115,7 +115,7 @@ struct Ends {
   std::int64_t ahead_step;  // 32
 };
 
-// Once for every four floats of k, and for every two words of bf16, which the tile is done with in as many cycles.
+// Once for every four floats of k, twice for every four words of bf16, of which a block of k has half as many.
 #define FETCH_AT_FLOATS FETCH_AHEAD
 #define FETCH_AT_PAIRS FETCH_AHEAD FETCH_AHEAD
 

@@ -66,7 +66,7 @@ struct ProductTask {
 
   /// Tiles of so many rows, whose words have `depth` elements, do not read A where it lies: a strip of it is copied first.
   /// Elements become words on the way, where they are none yet; lines a multiple of 4 KiB apart crowd a first-level cache, which
-  /// has 8 to 12 places for such addresses; columns of A would keep the low tiles of AVX2 waiting.
+  /// has 8 to 12 places for such addresses; tiles of up to 8 rows (AVX2's) read columns of A from packed strips alone.
   bool copies_a(std::int64_t tile_rows, std::int64_t depth) const {
     const bool aligned = reinterpret_cast<std::uintptr_t>(a) % sizeof(float) == 0 && a_stride % 2 == 0;
     const bool pairs = a_type == DType::bf16 && depth == 2 && !a_transposed && aligned && k % 2 == 0;
