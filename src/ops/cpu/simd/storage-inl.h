@@ -52,6 +52,14 @@ HWY_INLINE hn::Vec<hn::Repartition<std::uint32_t, D>> BitsOfBf16(D, V value) {
   return hn::IfThenElse(is_nan, hn::Or(high, hn::Set(words, 0x40)), hn::ShiftRight<16>(hn::Add(bits, even)));
 }
 
+/// The low halves of words that have nothing above them.
+template <class W, class T>
+HWY_INLINE void StoreLowHalves(W words, T* to) {
+  const hn::Repartition<std::int32_t, hn::DFromV<W>> integers;
+  const hn::Rebind<std::uint16_t, decltype(integers)> halves;
+  hn::StoreU(hn::DemoteTo(halves, hn::BitCast(integers, words)), halves, reinterpret_cast<std::uint16_t*>(to));
+}
+
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE void StoreAs(D d, V value, float* to) {
   hn::StoreU(value, d, to);
@@ -59,9 +67,7 @@ HWY_INLINE void StoreAs(D d, V value, float* to) {
 
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE void StoreAs(D d, V value, BFloat16* to) {
-  const hn::Repartition<std::int32_t, D> integers;
-  const hn::Rebind<std::uint16_t, D> halves;
-  hn::StoreU(hn::DemoteTo(halves, hn::BitCast(integers, BitsOfBf16(d, value))), halves, reinterpret_cast<std::uint16_t*>(to));
+  StoreLowHalves(BitsOfBf16(d, value), to);
 }
 
 /// An fp32 from its halves (tensor/bfloat16.h), and back.
@@ -77,22 +83,16 @@ HWY_INLINE V JoinHalves(D d, const BFloat16* high, const std::uint16_t* low) {
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE void StoreHighAs(D /*d*/, V value, BFloat16* high) {
   const hn::Repartition<std::uint32_t, D> words;
-  const hn::Repartition<std::int32_t, D> integers;
-  const hn::Rebind<std::uint16_t, D> halves;
   const auto bits = hn::BitCast(words, value);
   const auto is_nan = hn::RebindMask(words, hn::IsNaN(value));
   const auto rounded = hn::ShiftRight<16>(hn::Add(bits, hn::Set(words, 0x8000)));
-  const auto kept = hn::IfThenElse(is_nan, hn::Or(hn::ShiftRight<16>(bits), hn::Set(words, 0x40)), rounded);
-  hn::StoreU(hn::DemoteTo(halves, hn::BitCast(integers, kept)), halves, reinterpret_cast<std::uint16_t*>(high));
+  StoreLowHalves(hn::IfThenElse(is_nan, hn::Or(hn::ShiftRight<16>(bits), hn::Set(words, 0x40)), rounded), high);
 }
 
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE void StoreLowAs(D /*d*/, V value, std::uint16_t* low) {
   const hn::Repartition<std::uint32_t, D> words;
-  const hn::Repartition<std::int32_t, D> integers;
-  const hn::Rebind<std::uint16_t, D> halves;
-  const auto bits = hn::And(hn::BitCast(words, value), hn::Set(words, 0xFFFF));
-  hn::StoreU(hn::DemoteTo(halves, hn::BitCast(integers, bits)), halves, low);
+  StoreLowHalves(hn::And(hn::BitCast(words, value), hn::Set(words, 0xFFFF)), low);
 }
 
 /// What is read again after a store as S.
