@@ -30,6 +30,25 @@ constexpr std::uint32_t job_step = 1U << 11;
 constexpr std::uint32_t job_mask = ~(job_step - 1);
 constexpr int max_threads = 1000;
 
+// How many tiles of a worker's part were taken, and in which job: the first to come begins a new count, so that the caller need
+// not touch every worker's cache line before each job.
+class alignas(64) Part {
+ public:
+  // The next tile of `count`, counted from the part's first; count or more: none is left.
+  std::int64_t take(std::uint32_t job, std::int64_t count) {
+    std::uint64_t now = taken_.load(std::memory_order_relaxed);
+    for (;;) {
+      const std::uint64_t tile = now >> 32 == job ? now & 0xffffffffU : 0;
+      if (static_cast<std::int64_t>(tile) >= count) return count;
+      const std::uint64_t after = std::uint64_t{job} << 32 | (tile + 1);
+      if (taken_.compare_exchange_weak(now, after, std::memory_order_relaxed)) return static_cast<std::int64_t>(tile);
+    }
+  }
+
+ private:
+  std::atomic<std::uint64_t> taken_{0};
+};
+
 // Longer than the gaps inside a training step, so that workers sleep only when the program does something else.
 constexpr auto spin_time = std::chrono::milliseconds(3);
 
@@ -71,7 +90,8 @@ struct Team::State {
   Call call = nullptr;
   void* body = nullptr;
   std::int64_t tiles = 0;
-  bool on_all = false;
+  enum class Kind : std::uint8_t { ascending, by_worker, on_all } kind = Kind::ascending;
+  std::uint32_t by_worker_jobs = 0;
 
   alignas(64) std::atomic<std::uint32_t> word{0};
   alignas(64) std::atomic<std::int64_t> next{0};
@@ -82,8 +102,9 @@ struct Team::State {
   std::atomic<int> finished{0};
   std::atomic<bool> failed{false};
   std::exception_ptr error;
-  bool crowded = false;  // more workers than cores: spinning would keep others from working
-  int home = -1;         // the caller's core when every other one has a pinned worker
+  bool crowded = false;     // more workers than cores: spinning would keep others from working
+  int home = -1;            // the caller's core when every other one has a pinned worker
+  std::vector<Part> parts;  // one a worker
   std::vector<std::jthread> threads;
 
   void fail() {
@@ -91,14 +112,37 @@ struct Team::State {
     next.store(tiles, std::memory_order_relaxed);
   }
 
+  void take_ascending(int worker) {
+    for (std::int64_t tile = next.fetch_add(1, std::memory_order_relaxed); tile < tiles;
+         tile = next.fetch_add(1, std::memory_order_relaxed))
+      call(body, tile, worker);
+  }
+
+  void take_by_worker(int worker) {
+    const std::int64_t workers = std::ssize(parts);
+    for (std::int64_t i = 0; i < workers; ++i) {
+      const std::int64_t part = (worker + i) % workers;
+      const std::int64_t first = tiles * part / workers, count = tiles * (part + 1) / workers - first;
+      for (;;) {
+        const std::int64_t tile = parts[static_cast<std::size_t>(part)].take(by_worker_jobs, count);
+        if (tile >= count || failed.load(std::memory_order_relaxed)) break;
+        call(body, first + tile, worker);
+      }
+    }
+  }
+
   void work(int worker) {
     try {
-      if (on_all) {
-        call(body, 0, worker);
-      } else {
-        for (std::int64_t tile = next.fetch_add(1, std::memory_order_relaxed); tile < tiles;
-             tile = next.fetch_add(1, std::memory_order_relaxed))
-          call(body, tile, worker);
+      switch (kind) {
+        case Kind::ascending:
+          take_ascending(worker);
+          break;
+        case Kind::by_worker:
+          take_by_worker(worker);
+          break;
+        case Kind::on_all:
+          call(body, 0, worker);
+          break;
       }
     } catch (...) {
       fail();
@@ -148,6 +192,7 @@ struct Team::State {
   }
 
   void start(int workers) {
+    parts = std::vector<Part>(static_cast<std::size_t>(workers));
     std::vector<int> cores = allowed_cores();
     crowded = static_cast<std::size_t>(workers) > cores.size();
     const bool pin = static_cast<std::size_t>(workers) == cores.size();
@@ -203,12 +248,13 @@ Team::~Team() {
   if (size_ > 1) state_->stop();
 }
 
-void Team::run(std::int64_t tiles, Call call, void* body) {
+void Team::run(std::int64_t tiles, Order order, Call call, void* body) {
   State& state = *state_;
   state.call = call;
   state.body = body;
   state.tiles = tiles;
-  state.on_all = false;
+  state.kind = order == Order::ascending ? State::Kind::ascending : State::Kind::by_worker;
+  if (order == Order::by_worker) ++state.by_worker_jobs;
   state.next.store(0, std::memory_order_relaxed);
   state.open();
   state.work(0);
@@ -220,7 +266,7 @@ void Team::run_all(Call call, void* body) {
   state.call = call;
   state.body = body;
   state.tiles = 0;
-  state.on_all = true;
+  state.kind = State::Kind::on_all;
   state.arrived.store(0, std::memory_order_relaxed);
   state.open();
   state.work(0);

@@ -1,7 +1,7 @@
 #pragma once
 
 // A rank's host threads, whatever its device: what the host does itself (checkpoints, hashes, copies between ranks) and the CPU's
-// kernels share one team. The calling thread is worker 0. Work is a number of tiles taken from an atomic counter, so a core that
+// kernels share one team. The calling thread is worker 0. Work is a number of tiles taken from atomic counters, so a core that
 // runs at half speed takes fewer. Workers spin for a bounded time, then sleep on a futex; they are pinned when the team has every
 // core of the process. No allocation per call.
 
@@ -22,17 +22,18 @@ class Team {
   int size() const { return size_; }
 
   /// Calls body(tile, worker) once for every tile in [0, tiles), worker in [0, size()); returns when all are done.
-  /// The first exception is rethrown. Not reentrant: body must not call the team.
+  /// The first exception is rethrown. Not reentrant: body must not call the team. Tiles are begun in order.
   template <class Body>
   void for_each(std::int64_t tiles, Body&& body) {
-    if (tiles <= 0) return;
-    if (size_ == 1 || tiles == 1) {
-      for (std::int64_t tile = 0; tile < tiles; ++tile) body(tile, 0);
-      return;
-    }
-    run(
-        tiles, [](void* b, std::int64_t tile, int worker) { (*static_cast<std::remove_reference_t<Body>*>(b))(tile, worker); },
-        const_cast<void*>(static_cast<const void*>(&body)));
+    share(tiles, Order::ascending, body);
+  }
+
+  /// The same, but each worker begins with its own part of the tiles, worker w with those from tiles * w / size() on, and then
+  /// helps the others: from call to call the same rows of a matrix are likely to be in the same core's cache. Tiles of
+  /// different parts begin in any order, so that none may wait for another.
+  template <class Body>
+  void for_each_affine(std::int64_t tiles, Body&& body) {
+    share(tiles, Order::by_worker, body);
   }
 
   /// Calls body(worker) once on every worker at the same time; barrier() may be used inside.
@@ -46,7 +47,21 @@ class Team {
 
  private:
   using Call = void (*)(void* body, std::int64_t tile, int worker);
-  void run(std::int64_t tiles, Call call, void* body);
+  enum class Order : std::uint8_t { ascending, by_worker };
+
+  template <class Body>
+  void share(std::int64_t tiles, Order order, Body& body) {
+    if (tiles <= 0) return;
+    if (size_ == 1 || tiles == 1) {
+      for (std::int64_t tile = 0; tile < tiles; ++tile) body(tile, 0);
+      return;
+    }
+    run(
+        tiles, order,
+        [](void* b, std::int64_t tile, int worker) { (*static_cast<std::remove_reference_t<Body>*>(b))(tile, worker); },
+        const_cast<void*>(static_cast<const void*>(&body)));
+  }
+  void run(std::int64_t tiles, Order order, Call call, void* body);
   void run_all(Call call, void* body);
 
   int size_;

@@ -21,18 +21,55 @@ namespace {
 class Teams : public testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Sizes, Teams, testing::Values(1, 2, 3, 4, 7));
 
+// Both ways to share tiles, after one another.
+template <class Body>
+void for_each_both(Team& team, std::int64_t tiles, const Body& body) {
+  team.for_each(tiles, body);
+  team.for_each_affine(tiles, body);
+}
+
 TEST_P(Teams, RunEveryTileOnce) {
   Team team(GetParam());
   for (int tiles = 0; tiles < 70; ++tiles) {
     std::vector<std::atomic<int>> runs(static_cast<std::size_t>(tiles));
     std::atomic<int> strangers = 0;
-    team.for_each(tiles, [&](std::int64_t tile, int worker) {
+    for_each_both(team, tiles, [&](std::int64_t tile, int worker) {
       ++runs[static_cast<std::size_t>(tile)];
       if (worker < 0 || worker >= team.size()) ++strangers;
     });
     EXPECT_EQ(strangers, 0);
-    for (const auto& run : runs) EXPECT_EQ(run, 1);
+    for (const auto& run : runs) EXPECT_EQ(run, 2);
   }
+}
+
+// Each tile waits until all have begun: every worker has one, its own.
+TEST_P(Teams, BeginWithTheirOwnPartWhereTilesAreAffine) {
+  Team team(GetParam());
+  for (int round = 0; round < 50; ++round) {
+    std::atomic<int> begun = 0, elsewhere = 0;
+    team.for_each_affine(team.size(), [&](std::int64_t tile, int worker) {
+      ++begun;
+      while (begun < team.size()) std::this_thread::yield();
+      if (tile != worker) ++elsewhere;
+    });
+    EXPECT_EQ(elsewhere, 0);
+  }
+}
+
+// A worker that is held up in its first tile does no other: the rest of its part is left to those that are done.
+TEST_P(Teams, HelpAWorkerThatIsSlow) {
+  Team team(GetParam());
+  if (team.size() == 1) return;
+  const std::int64_t tiles = std::int64_t{8} * team.size();
+  std::atomic<std::int64_t> others = 0;
+  team.for_each_affine(tiles, [&](std::int64_t tile, int) {
+    if (tile > 0) {
+      ++others;
+    } else {
+      while (others < tiles - 1) std::this_thread::yield();
+    }
+  });
+  EXPECT_EQ(others, tiles - 1);
 }
 
 TEST_P(Teams, WritesOfWorkersAreSeenByTheCaller) {
@@ -40,8 +77,8 @@ TEST_P(Teams, WritesOfWorkersAreSeenByTheCaller) {
   std::vector<std::int64_t> values(97);
   std::int64_t expected = 0;
   for (int round = 0; round < 3000; ++round) {
-    team.for_each(97, [&](std::int64_t tile, int) { values[static_cast<std::size_t>(tile)] += tile; });
-    expected += 96 * 97 / 2;
+    for_each_both(team, 97, [&](std::int64_t tile, int) { values[static_cast<std::size_t>(tile)] += tile; });
+    expected += 96 * 97;
   }
   EXPECT_EQ(std::accumulate(values.begin(), values.end(), std::int64_t{0}), expected);
 }
@@ -66,15 +103,15 @@ TEST_P(Teams, OnAllRunsOncePerWorkerAndMeets) {
 
 TEST_P(Teams, RethrowTheFirstExceptionAndGoOn) {
   Team team(GetParam());
+  const auto fail = [](std::int64_t tile, int) {
+    if (tile == 11) throw std::runtime_error("tile 11");
+  };
   for (int round = 0; round < 20; ++round) {
-    EXPECT_THROW(team.for_each(40,
-                               [](std::int64_t tile, int) {
-                                 if (tile == 11) throw std::runtime_error("tile 11");
-                               }),
-                 std::runtime_error);
+    EXPECT_THROW(team.for_each(40, fail), std::runtime_error);
+    EXPECT_THROW(team.for_each_affine(40, fail), std::runtime_error);
     std::atomic<int> count = 0;
-    team.for_each(40, [&](std::int64_t, int) { ++count; });
-    EXPECT_EQ(count, 40);
+    for_each_both(team, 40, [&](std::int64_t, int) { ++count; });
+    EXPECT_EQ(count, 80);
   }
 }
 

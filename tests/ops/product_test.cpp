@@ -132,9 +132,10 @@ TEST_P(Products, LargeShapesTakeEveryWay) {
   std::mt19937 random(8);
   Team team(GetParam());
   Product product(team, Isa::automatic, host_memory(), Bf16Order::widened);
-  // Many rows; several stripes; more k than a packed stripe holds, of one strip and stripe and of several.
-  for (const Case& c : {Case{2060, 97, 5}, Case{20, 1200, 9}, Case{13, 97, 4100}, Case{100, 193, 4100}, Case{270, 385, 1030},
-                        Case{100, 385, 1900}})
+  // Many rows, of one stripe and of several; several stripes; more k than a packed stripe holds, of one strip and stripe and of
+  // several.
+  for (const Case& c : {Case{2060, 97, 5}, Case{790, 1000, 70}, Case{20, 1200, 9}, Case{13, 97, 4100}, Case{100, 193, 4100},
+                        Case{270, 385, 1030}, Case{100, 385, 1900}})
     for (const bool a_transposed : {false, true})
       for (const bool accumulate : {false, true}) {
         expect_exact(product, c, a_transposed, !a_transposed, accumulate, {false, false}, random);

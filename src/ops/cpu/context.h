@@ -24,10 +24,11 @@ struct Context {
 
   static constexpr std::size_t workspace_size = std::size_t{1} << 20;
 
-  /// Cuts [0, count) into ranges of `tile` and calls body(first, last) for each on the team's workers.
+  /// Cuts [0, count) into ranges of `tile` and calls body(first, last) for each on the team's workers, which keep to their part
+  /// of the ranges from op to op.
   template <class Body>
   void deal(std::int64_t count, std::int64_t tile, Body&& body) const {
-    team.for_each(div_up(count, tile), [&](std::int64_t i, int) { body(i * tile, std::min(count, (i + 1) * tile)); });
+    team.for_each_affine(div_up(count, tile), [&](std::int64_t i, int) { body(i * tile, std::min(count, (i + 1) * tile)); });
     stream.progress();
   }
 

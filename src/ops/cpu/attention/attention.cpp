@@ -138,7 +138,7 @@ void CpuAttention::do_forward(const AttentionForward& call) {
   const std::int64_t first_run = start / tall, runs = div_up(end, tall) - first_run;
   const std::int64_t heads = shape.samples * shape.heads;
   if (shape.queries == 0) return;
-  context_.team.for_each(heads * runs, [&](std::int64_t task, int worker) {
+  const auto run_of_head = [&](std::int64_t task, int worker) {
     const std::int64_t run = first_run + runs - 1 - task / heads;  // the longest first
     const std::int64_t sample = task % heads / shape.heads, head = task % shape.heads;
     const std::int64_t position = std::max(run * tall, start), row = position - start;
@@ -160,12 +160,13 @@ void CpuAttention::do_forward(const AttentionForward& call) {
               .dropout = {active(call.dropout), sample, head},
               .thin = thin_},
              workspace(worker));
-  });
+  };
+  runs > 1 ? context_.team.for_each(heads * runs, run_of_head) : context_.team.for_each_affine(heads, run_of_head);
   context_.stream.progress();
 }
 
 void CpuAttention::compute_delta(const Tensor& delta, const Tensor& d_o, const Tensor& o, const AttentionShape& shape) {
-  context_.team.for_each(shape.samples * shape.heads, [&](std::int64_t task, int) {
+  context_.team.for_each_affine(shape.samples * shape.heads, [&](std::int64_t task, int) {
     const std::int64_t sample = task / shape.heads, column = task % shape.heads * shape.head_size;
     delta_({.d_o = head_rows(d_o, sample, shape.queries, column),
             .o = head_rows(o, sample, shape.queries, column),
@@ -193,14 +194,14 @@ void CpuAttention::do_backward(const AttentionBackward& call) {
   };
   const Tensor dk = key_heads.result(0), dv = key_heads.result(1);
   const auto slot_of = [&](std::int64_t task) -> Progress& { return progress_[static_cast<std::size_t>(task % slots_)]; };
-  context_.team.for_each(heads * blocks, [&](std::int64_t task, int worker) {
+  const auto column_of_blocks = [&](std::int64_t task, int worker) {
     const Columns::Place place = columns.at(task);
     const std::int64_t sample = place.head / key_heads.count(), number = place.head % key_heads.count();
     const auto [kv_head, first_head, group, range] = key_heads.at(number);
     const std::int64_t column = first_head * shape.head_size, kv_column = kv_head * shape.head_size;
     const std::int64_t row_sums = (sample * shape.heads + first_head) * rows;
     // The slot's last user has left it: it is an earlier task, so a worker is at it.
-    if (task >= slots_) wait_for(slot_of(task), last_step(task - slots_));
+    if (blocks > 1 && task >= slots_) wait_for(slot_of(task), last_step(task - slots_));
     backward_({.q = head_rows(call.q, sample, rows, column),
                .k = head_rows(call.k, sample, shape.key_rows, kv_column),
                .v = head_rows(call.v, sample, shape.key_rows, kv_column),
@@ -227,7 +228,9 @@ void CpuAttention::do_backward(const AttentionBackward& call) {
                .before = place.block > 0 ? &slot_of(place.before) : nullptr,
                .before_base = place.before * steps},
               workspace(worker));
-  });
+  };
+  // Where heads have one block, none waits for another.
+  blocks > 1 ? context_.team.for_each(heads * blocks, column_of_blocks) : context_.team.for_each_affine(heads, column_of_blocks);
   if (!call.parts.empty()) {
     context_.deal(call.k.rows(), rows_per_tile(2 * dk.columns()), [&](std::int64_t first, std::int64_t last) {
       for (std::int64_t row = first; row < last; ++row) {

@@ -29,6 +29,10 @@ constexpr std::int64_t most_strip_rows = 98;
 // Where columns of A are read in place, only B is packed, and a stripe of it serves all rows: it stays in half a second-level
 // cache.
 constexpr std::int64_t columns_floats = 2 * near_floats;
+// Where so many rows are a worker's, and B is so small, every worker packs all of B: what it reads and writes are the rows that
+// are in its cache from the op before, and those of the op after.
+constexpr std::int64_t own_rows = 192;
+constexpr std::int64_t shared_floats = 2 * near_floats;
 // Rows so few that packing weighs more than an uneven end.
 constexpr std::int64_t few_rows = long_rows / 2;
 
@@ -94,6 +98,8 @@ Cut cut_of(const ProductTask& task, const CutFor& by) {
   }
   if (cut.pass < task.k) cut.rows = std::min(cut.rows, Workspace::sums / cut.stripe / rows * rows);
   cut.row_blocks = div_up(task.m, cut.rows);
+  const bool own = !task.a_transposed && task.m >= own_rows * threads && words * task.n <= shared_floats;
+  if (own && cut.stripes * threads <= most_stripes) cut.parts = threads;
   cut.strip_rows = even_part(std::min(cut.rows, task.m), most_strip_rows, rows);
   return cut;
 }

@@ -17,12 +17,13 @@ struct Workspace {
   static constexpr std::int64_t strip = strip_rows * k_block;
   static constexpr std::int64_t sums = 192 * 1024;
 };
-constexpr std::int64_t most_stripes = 16384;
+constexpr std::int64_t most_stripes = 16384;  ///< and parts of stripes
 
 /// Stripes of columns, each cut into blocks of rows, which strips of rows walk through; K in passes that fit the packed stripe.
 struct Cut {
   std::int64_t stripe, rows, pass, strip_rows;
   std::int64_t stripes, row_blocks;
+  std::int64_t parts = 1;  ///< of the blocks of rows: workers begin in different ones, or else in different stripes of all
 };
 
 struct CutFor {

@@ -67,9 +67,9 @@ void Product::run(const ProductTask& task) {
   const bool thin = task.m <= ThinStep::most_rows && task.m * task.k <= Workspace::b;
   if (thin && task.b_transposed && !task.a_transposed && !task.accumulate && task.onto == nullptr) return run_thin(task);
   const Cut parts = cut(task, team_.size());
-  for (std::int64_t i = 0; i < parts.stripes; ++i) next_blocks_[i].store(0, std::memory_order_relaxed);
+  for (std::int64_t i = 0; i < parts.parts * parts.stripes; ++i) next_blocks_[i].store(0, std::memory_order_relaxed);
   const std::int64_t workers = std::min<std::int64_t>(team_.size(), parts.stripes * parts.row_blocks);
-  team_.for_each(workers, [&](std::int64_t slot, int worker) { take_tiles(task, parts, static_cast<int>(slot), worker); });
+  team_.for_each_affine(workers, [&](std::int64_t slot, int worker) { take_tiles(task, parts, static_cast<int>(slot), worker); });
 }
 
 void Product::run_thin(const ProductTask& task) {
@@ -124,20 +124,21 @@ void Product::run_alone(const ProductTask& task, int worker) {
   Scratch scratch = scratch_of(worker);
   for (std::int64_t stripe = 0; stripe < parts.stripes; ++stripe)
     for (std::int64_t block = 0; block < parts.row_blocks; ++block)
-      run_tile(task, parts, {stripe, block, stripe + 1 < parts.stripes ? stripe + 1 : -1}, scratch);
+      run_tile(task, parts, {stripe, block, task.m, stripe + 1 < parts.stripes ? stripe + 1 : -1}, scratch);
 }
 
-// A worker stays with a stripe, whose packed form it has, while there are rows; then helps with the next one.
+// A worker stays with a stripe, whose packed form it has, while there are rows of its part; then goes on with the next one.
 void Product::take_tiles(const ProductTask& task, const Cut& cut, int slot, int worker) {
   Scratch scratch = scratch_of(worker);
-  const std::int64_t first = cut.stripes * slot / team_.size();
-  for (std::int64_t i = 0; i < cut.stripes; ++i) {
-    const std::int64_t stripe = (first + i) % cut.stripes;
-    const std::int64_t next = i + 1 < cut.stripes ? (stripe + 1) % cut.stripes : -1;
+  const std::int64_t count = cut.parts * cut.stripes, first = count * slot / team_.size();
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::int64_t at = (first + i) % count, part = at / cut.stripes, stripe = at % cut.stripes;
+    const std::int64_t next = i + 1 < count && cut.stripes > 1 ? (stripe + 1) % cut.stripes : -1;
+    const std::int64_t begin = cut.row_blocks * part / cut.parts, end = cut.row_blocks * (part + 1) / cut.parts;
     for (;;) {
-      const std::int64_t block = next_blocks_[stripe].fetch_add(1, std::memory_order_relaxed);
-      if (block >= cut.row_blocks) break;
-      run_tile(task, cut, {stripe, block, next}, scratch);
+      const std::int64_t block = begin + next_blocks_[at].fetch_add(1, std::memory_order_relaxed);
+      if (block >= end) break;
+      run_tile(task, cut, {stripe, block, std::min(task.m, end * cut.rows), next}, scratch);
     }
   }
 }
@@ -174,9 +175,9 @@ void Product::run_tile(const ProductTask& task, const Cut& cut, const Tile& tile
       if (last && whole) {
         // The worker goes on with the next rows, if there are any.
         const std::int64_t next = row + cut.rows;
-        if (next < task.m) pass.next_strip = {next, column, std::min(cut.strip_rows, task.m - next), area.columns};
+        if (next < tile.end_row) pass.next_strip = {next, column, std::min(cut.strip_rows, task.m - next), area.columns};
         const std::int64_t after = tile.next_stripe * cut.stripe;
-        if (next >= task.m && tile.next_stripe >= 0) pass.next_stripe = {0, after, 0, std::min(cut.stripe, task.n - after)};
+        if (next >= tile.end_row && tile.next_stripe >= 0) pass.next_stripe = {0, after, 0, std::min(cut.stripe, task.n - after)};
       }
       run_strip(task, strip_at(r), pass, scratch.sums + (whole ? 0 : r * width), scratch);
       pass.pack = false;

@@ -108,9 +108,10 @@ class Product {
     float *b, *a, *sums, *edge;
     std::int64_t packed_stripe;
   };
-  // A block of rows of a stripe, and the stripe that the worker will probably take next (-1: none).
+  // A block of rows of a stripe, the row behind the part that it is of, and the stripe that the worker will probably take next
+  // (-1: none).
   struct Tile {
-    std::int64_t stripe, block, next_stripe;
+    std::int64_t stripe, block, end_row, next_stripe;
   };
   // The blocks of k from `first` on that the packed stripe holds. `pack`: it does not yet, the first strip of rows packs it.
   struct Pass {
@@ -152,7 +153,7 @@ class Product {
   Bf16Order bf16_order_;
   Way floats_, bf16_;  // bf16_: of two bf16 operands
   Memory memory_;
-  std::atomic<std::int32_t>* next_blocks_;  // per stripe: the next block of rows that no thread has taken
+  std::atomic<std::int32_t>* next_blocks_;  // per part of a stripe: how many blocks of rows were taken
 };
 
 }  // namespace lockstep::ops::cpu
