@@ -154,6 +154,36 @@ TEST_P(Products, RowsThatCrowdACacheChangeNothing) {
   }
 }
 
+// Whole lines, which tiles may store past the caches, and a last panel that has none.
+TEST_P(Products, StoredPastTheCachesTheyAreTheSame) {
+  std::mt19937 random(10);
+  Team team(GetParam());
+  constexpr std::int64_t m = 101, n = 200, k = 300, stride = 208, floats = m * stride;
+  const Strided a(k, m, 3, random), b(k, n, 5, random);
+  for (const Isa isa : available_isas()) {
+    Product product(team, isa, host_memory(), Bf16Order::widened);
+    const auto multiplied = [&](bool stream) {
+      const Memory memory = host_memory().allocate(floats * sizeof(float));
+      auto* const c = reinterpret_cast<float*>(memory.data());
+      std::fill_n(c, floats, -1.0F);
+      product.run({.m = m,
+                   .n = n,
+                   .k = k,
+                   .a = a.values.data(),
+                   .a_stride = a.stride,
+                   .a_transposed = true,
+                   .b = b.values.data(),
+                   .b_stride = b.stride,
+                   .b_transposed = false,
+                   .c = c,
+                   .c_stride = stride,
+                   .stream = stream});
+      return std::vector<float>(c, c + floats);
+    };
+    EXPECT_EQ(multiplied(true), multiplied(false)) << name_of(isa);
+  }
+}
+
 // A finish meets the sums of a strip in the worker's scratch, which a wide C of few k must not outgrow.
 class ProductsOf : public testing::TestWithParam<DType> {};
 INSTANTIATE_TEST_SUITE_P(Types, ProductsOf, testing::Values(DType::f32, DType::bf16),

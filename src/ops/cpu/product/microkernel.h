@@ -25,6 +25,7 @@ struct TileStep {
   /// `ahead_stride` bytes apart after them, once for every four k. Null: none.
   const void* ahead = nullptr;
   std::int64_t ahead_stride = 0;
+  bool stream = false;  ///< likewise: `to` is not read soon (ProductTask::stream)
 };
 
 using TileKernel = void (*)(const TileStep&);

@@ -30,6 +30,7 @@ struct Product::BlockStep {
   float* to;
   std::int64_t to_stride;
   bool exact;  // `from` or `to` is C itself, or what it goes on from, which have no padding
+  bool stream;
   Ahead* ahead;
 };
 
@@ -183,6 +184,8 @@ void Product::run_tile(const ProductTask& task, const Cut& cut, const Tile& tile
       pass.pack = false;
     }
   }
+  // Such stores are seen by other cores in no order until then.
+  if (task.stream) __builtin_ia32_sfence();
 }
 
 void Product::fetch_a(const ProductTask& task, const Area& strip, std::int64_t k, Ahead& ahead) {
@@ -255,6 +258,7 @@ void Product::run_strip(const ProductTask& task, const Area& strip, const Pass& 
                .to = to_c ? c : sums,
                .to_stride = to_c ? task.c_stride : width,
                .exact = goes_on || to_c,
+               .stream = to_c && task.stream,
                .ahead = &ahead},
               scratch);
     if (last && !to_c) task.finish.apply(task.finish.context, strip, sums, width);
@@ -290,6 +294,7 @@ void Product::run_block(const ProductTask& task, const BlockStep& step, const Sc
   tile.from_stride = step.from_stride;
   tile.to_stride = step.to_stride;
   tile.a_row = a.row;
+  tile.stream = step.stream;
   tile.a_k = a.k;
   for (std::int64_t column = 0; column < step.area.columns; column += panel) {
     const std::int64_t columns = std::min(panel, step.area.columns - column);
@@ -316,6 +321,7 @@ void Product::run_ragged(const Microkernel& kernel, const TileStep& step, std::i
   aside.from = nullptr;
   aside.to = scratch.edge;
   aside.to_stride = kernel.columns;
+  aside.stream = false;
   kernel.of_rows[static_cast<std::size_t>(rows)](aside);
   for (std::int64_t i = 0; i < rows; ++i) {
     const float* block = scratch.edge + i * kernel.columns;

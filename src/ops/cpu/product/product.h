@@ -61,6 +61,8 @@ struct ProductTask {
   Finish finish = {};           ///< instead of storing to c; not together with accumulate
   const float* onto = nullptr;  ///< [m, n] or null, with a finish: what the blocks of k are added onto
   std::int64_t onto_stride = 0;
+  /// C is not read soon: tiles that can store it past the caches, whose lines need then not be read before.
+  bool stream = false;
   float* sums = nullptr;       ///< [m] or null, with a_transposed: (+)= the sum over k of A, taken while A is in cache
   SumRows sum_rows = nullptr;  ///< who takes it
 
