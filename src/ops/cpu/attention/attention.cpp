@@ -81,7 +81,7 @@ void store(const Tensor& to, std::int64_t row, std::int64_t column, const float*
 }
 
 /// A row of `to`, from those of its parts, which are used up.
-void add_parts(const Tensor& to, const Tensor& sums, std::int64_t row, std::span<const HeadPart> parts, std::int64_t size) {
+void add_row(const Tensor& to, const Tensor& sums, std::int64_t row, std::span<const HeadPart> parts, std::int64_t size) {
   for (std::size_t begin = 0; begin < parts.size();) {
     const std::int64_t kv_head = parts[begin].kv_head;
     std::array<float*, most_head_ranges> ranges{};  // null: nothing of the range
@@ -176,6 +176,17 @@ void CpuAttention::compute_delta(const Tensor& delta, const Tensor& d_o, const T
   });
 }
 
+void CpuAttention::add_parts(const AttentionBackward& call, const Tensor& dk, const Tensor& dv) {
+  const AttentionShape& shape = call.shape;
+  context_.deal(call.k.rows(), rows_per_tile(2 * dk.columns()), [&](std::int64_t first, std::int64_t last) {
+    for (std::int64_t row = first; row < last; ++row) {
+      if (row % shape.key_rows >= shape.keys) continue;
+      add_row(call.dk, dk, row, call.parts, shape.head_size);
+      add_row(call.dv, dv, row, call.parts, shape.head_size);
+    }
+  });
+}
+
 void CpuAttention::do_backward(const AttentionBackward& call) {
   const AttentionShape& shape = call.shape;
   ensure(shape.head_size <= max_head_size, "attention: the head size is at most 256");
@@ -231,15 +242,7 @@ void CpuAttention::do_backward(const AttentionBackward& call) {
   };
   // Where heads have one block, none waits for another.
   blocks > 1 ? context_.team.for_each(heads * blocks, column_of_blocks) : context_.team.for_each_affine(heads, column_of_blocks);
-  if (!call.parts.empty()) {
-    context_.deal(call.k.rows(), rows_per_tile(2 * dk.columns()), [&](std::int64_t first, std::int64_t last) {
-      for (std::int64_t row = first; row < last; ++row) {
-        if (row % shape.key_rows >= shape.keys) continue;
-        add_parts(call.dk, dk, row, call.parts, shape.head_size);
-        add_parts(call.dv, dv, row, call.parts, shape.head_size);
-      }
-    });
-  }
+  if (!call.parts.empty()) add_parts(call, dk, dv);
   context_.stream.progress();
 }
 

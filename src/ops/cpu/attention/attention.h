@@ -27,6 +27,8 @@ class CpuAttention final : public Attention {
  private:
   void do_forward(const AttentionForward& call) override;
   void do_backward(const AttentionBackward& call) override;
+  /// dk and dv of the call from those of its parts, which are used up.
+  void add_parts(const AttentionBackward& call, const Tensor& dk, const Tensor& dv);
   void compute_delta(const Tensor& delta, const Tensor& d_o, const Tensor& o, const AttentionShape& shape);
   float* workspace(int worker) const;
 
