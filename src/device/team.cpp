@@ -90,7 +90,7 @@ struct Team::State {
   Call call = nullptr;
   void* body = nullptr;
   std::int64_t tiles = 0;
-  enum class Kind : std::uint8_t { ascending, by_worker, on_all } kind = Kind::ascending;
+  Order order = Order::ascending;
   std::uint32_t by_worker_jobs = 0;
 
   alignas(64) std::atomic<std::uint32_t> word{0};
@@ -133,14 +133,14 @@ struct Team::State {
 
   void work(int worker) {
     try {
-      switch (kind) {
-        case Kind::ascending:
+      switch (order) {
+        case Order::ascending:
           take_ascending(worker);
           break;
-        case Kind::by_worker:
+        case Order::by_worker:
           take_by_worker(worker);
           break;
-        case Kind::on_all:
+        case Order::on_all:
           call(body, 0, worker);
           break;
       }
@@ -253,7 +253,7 @@ void Team::run(std::int64_t tiles, Order order, Call call, void* body) {
   state.call = call;
   state.body = body;
   state.tiles = tiles;
-  state.kind = order == Order::ascending ? State::Kind::ascending : State::Kind::by_worker;
+  state.order = order;
   if (order == Order::by_worker) ++state.by_worker_jobs;
   state.next.store(0, std::memory_order_relaxed);
   state.open();
@@ -266,7 +266,7 @@ void Team::run_all(Call call, void* body) {
   state.call = call;
   state.body = body;
   state.tiles = 0;
-  state.kind = State::Kind::on_all;
+  state.order = Order::on_all;
   state.arrived.store(0, std::memory_order_relaxed);
   state.open();
   state.work(0);

@@ -47,7 +47,7 @@ class Team {
 
  private:
   using Call = void (*)(void* body, std::int64_t tile, int worker);
-  enum class Order : std::uint8_t { ascending, by_worker };
+  enum class Order : std::uint8_t { ascending, by_worker, on_all };
 
   template <class Body>
   void share(std::int64_t tiles, Order order, Body& body) {

@@ -13,7 +13,7 @@ namespace {
 static_assert(tile_columns == Tensor::tile_rows);
 
 // Gradients of weights from this size on are not in a cache any more when the step ends.
-constexpr std::int64_t streamed_bytes = 1 << 20;
+constexpr std::size_t streamed_bytes = std::size_t{1} << 20;
 
 float* floats_of(const Tensor& tensor) { return reinterpret_cast<float*>(tensor.data); }
 
@@ -97,7 +97,7 @@ class CpuLinear final : public Linear {
          .c = floats_of(dw),
          .c_stride = dw.stride(),
          .accumulate = accumulate,
-         .stream = !accumulate && dw.elements() * 4 >= streamed_bytes,
+         .stream = !accumulate && dw.bytes() >= streamed_bytes,
          .sums = floats_of(db),
          .sum_rows = kernels_.of(dy.dtype).sum_rows},
         grid);

@@ -26,13 +26,12 @@ constexpr std::int64_t long_rows = 192;
 constexpr std::int64_t long_stripe = 192;
 // Whole tiles of 14 rows, and with those of 6 no more than there is room for.
 constexpr std::int64_t most_strip_rows = 98;
-// Where columns of A are read in place, only B is packed, and a stripe of it serves all rows: it stays in half a second-level
-// cache.
-constexpr std::int64_t columns_floats = 2 * near_floats;
-// Where so many rows are a worker's, and B is so small, every worker packs all of B: what it reads and writes are the rows that
-// are in its cache from the op before, and those of the op after.
+// Of a second-level cache: where columns of A are read in place, only B is packed, and a stripe of it, which serves all rows,
+// stays in so much.
+constexpr std::int64_t half_cache = 2 * near_floats;
+// From so many rows a worker on, and where all of B fits half a cache, every worker packs all of B and keeps to its own rows:
+// they are in its cache from the op before, and stay there for the one after.
 constexpr std::int64_t own_rows = 192;
-constexpr std::int64_t shared_floats = 2 * near_floats;
 // Rows so few that packing weighs more than an uneven end.
 constexpr std::int64_t few_rows = long_rows / 2;
 
@@ -80,7 +79,7 @@ Cut cut_of(const ProductTask& task, const CutFor& by) {
   if (wide) stripe = packs_a ? wide_stripe : std::clamp(Workspace::b / words, least, wide_stripe);
   Cut cut{};
   cut.stripe = stripe_of(task.n, stripe, panel);
-  cut.pass = pass_of(columns ? columns_floats : Workspace::b * by.depth, cut.stripe);
+  cut.pass = pass_of(columns ? half_cache : Workspace::b * by.depth, cut.stripe);
   cut.stripes = div_up(task.n, cut.stripe);
   const bool few = packs_a && task.m <= few_rows;
   if (cut.pass >= task.k && !few) {
@@ -93,12 +92,12 @@ Cut cut_of(const ProductTask& task, const CutFor& by) {
     const bool enough = div_up(task.n, long_stripe) >= long_tiles * threads;
     cut.stripe = stripe_of(task.n, enough ? long_stripe : narrow_stripe, panel);
     cut.stripes = div_up(task.n, cut.stripe);
-    cut.pass = columns ? pass_of(columns_floats, cut.stripe) : k_block;
+    cut.pass = columns ? pass_of(half_cache, cut.stripe) : k_block;
     cut.rows = even_part(task.m, div_up(task.m, div_up(long_tiles * threads, cut.stripes)), rows);
   }
   if (cut.pass < task.k) cut.rows = std::min(cut.rows, Workspace::sums / cut.stripe / rows * rows);
   cut.row_blocks = div_up(task.m, cut.rows);
-  const bool own = !task.a_transposed && task.m >= own_rows * threads && words * task.n <= shared_floats;
+  const bool own = !task.a_transposed && task.m >= own_rows * threads && words * task.n <= half_cache;
   if (own && cut.stripes * threads <= most_stripes) cut.parts = threads;
   cut.strip_rows = even_part(std::min(cut.rows, task.m), most_strip_rows, rows);
   return cut;

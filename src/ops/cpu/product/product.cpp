@@ -50,7 +50,7 @@ Product::Product(Team& team, Isa isa, MemorySource& memory, Bf16Order order)
       memory_(memory.allocate(static_cast<std::size_t>(worker_floats * team.size() * 4 + most_stripes * 4))) {
   auto* counters = reinterpret_cast<std::atomic<std::int32_t>*>(memory_.data() + worker_floats * team.size() * 4);
   for (std::int64_t i = 0; i < most_stripes; ++i) new (counters + i) std::atomic<std::int32_t>(0);
-  next_blocks_ = counters;
+  taken_blocks_ = counters;
 }
 
 Product::Scratch Product::scratch_of(int worker) const {
@@ -67,10 +67,10 @@ Cut Product::cut(const ProductTask& task, int threads) const {
 void Product::run(const ProductTask& task) {
   const bool thin = task.m <= ThinStep::most_rows && task.m * task.k <= Workspace::b;
   if (thin && task.b_transposed && !task.a_transposed && !task.accumulate && task.onto == nullptr) return run_thin(task);
-  const Cut parts = cut(task, team_.size());
-  for (std::int64_t i = 0; i < parts.parts * parts.stripes; ++i) next_blocks_[i].store(0, std::memory_order_relaxed);
-  const std::int64_t workers = std::min<std::int64_t>(team_.size(), parts.stripes * parts.row_blocks);
-  team_.for_each_affine(workers, [&](std::int64_t slot, int worker) { take_tiles(task, parts, static_cast<int>(slot), worker); });
+  const Cut cuts = cut(task, team_.size());
+  for (std::int64_t i = 0; i < cuts.parts * cuts.stripes; ++i) taken_blocks_[i].store(0, std::memory_order_relaxed);
+  const std::int64_t workers = std::min<std::int64_t>(team_.size(), cuts.stripes * cuts.row_blocks);
+  team_.for_each_affine(workers, [&](std::int64_t slot, int worker) { take_tiles(task, cuts, static_cast<int>(slot), worker); });
 }
 
 void Product::run_thin(const ProductTask& task) {
@@ -121,11 +121,11 @@ std::int64_t Product::store_in_tiles(const void* from, void* to, DType type, std
 }
 
 void Product::run_alone(const ProductTask& task, int worker) {
-  const Cut parts = cut(task, 1);
+  const Cut cuts = cut(task, 1);
   Scratch scratch = scratch_of(worker);
-  for (std::int64_t stripe = 0; stripe < parts.stripes; ++stripe)
-    for (std::int64_t block = 0; block < parts.row_blocks; ++block)
-      run_tile(task, parts, {stripe, block, task.m, stripe + 1 < parts.stripes ? stripe + 1 : -1}, scratch);
+  for (std::int64_t stripe = 0; stripe < cuts.stripes; ++stripe)
+    for (std::int64_t block = 0; block < cuts.row_blocks; ++block)
+      run_tile(task, cuts, {stripe, block, task.m, stripe + 1 < cuts.stripes ? stripe + 1 : -1}, scratch);
 }
 
 // A worker stays with a stripe, whose packed form it has, while there are rows of its part; then goes on with the next one.
@@ -137,7 +137,7 @@ void Product::take_tiles(const ProductTask& task, const Cut& cut, int slot, int 
     const std::int64_t next = i + 1 < count && cut.stripes > 1 ? (stripe + 1) % cut.stripes : -1;
     const std::int64_t begin = cut.row_blocks * part / cut.parts, end = cut.row_blocks * (part + 1) / cut.parts;
     for (;;) {
-      const std::int64_t block = begin + next_blocks_[at].fetch_add(1, std::memory_order_relaxed);
+      const std::int64_t block = begin + taken_blocks_[at].fetch_add(1, std::memory_order_relaxed);
       if (block >= end) break;
       run_tile(task, cut, {stripe, block, std::min(task.m, end * cut.rows), next}, scratch);
     }
@@ -184,7 +184,7 @@ void Product::run_tile(const ProductTask& task, const Cut& cut, const Tile& tile
       pass.pack = false;
     }
   }
-  // Such stores are seen by other cores in no order until then.
+  // Stores past the caches have no order of their own: they come before the worker says that it is done.
   if (task.stream) __builtin_ia32_sfence();
 }
 
@@ -294,8 +294,8 @@ void Product::run_block(const ProductTask& task, const BlockStep& step, const Sc
   tile.from_stride = step.from_stride;
   tile.to_stride = step.to_stride;
   tile.a_row = a.row;
-  tile.stream = step.stream;
   tile.a_k = a.k;
+  tile.stream = step.stream;
   for (std::int64_t column = 0; column < step.area.columns; column += panel) {
     const std::int64_t columns = std::min(panel, step.area.columns - column);
     tile.b = step.b + column * tile.k;

@@ -155,7 +155,7 @@ class Product {
   Bf16Order bf16_order_;
   Way floats_, bf16_;  // bf16_: of two bf16 operands
   Memory memory_;
-  std::atomic<std::int32_t>* next_blocks_;  // per part of a stripe: how many blocks of rows were taken
+  std::atomic<std::int32_t>* taken_blocks_;  // per part of a stripe: how many blocks of rows were taken
 };
 
 }  // namespace lockstep::ops::cpu
