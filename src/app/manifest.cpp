@@ -24,7 +24,7 @@ namespace {
 std::optional<std::string> output_of(const std::vector<std::string>& command) {
   constexpr double seconds = 20;
   const io::ChildOutcome outcome = io::run_child(command, seconds);
-  if (outcome.start_error != 0 || outcome.timed_out || outcome.status != 0) return std::nullopt;
+  if (outcome.timed_out || outcome.status != 0) return std::nullopt;
   return outcome.out;
 }
 

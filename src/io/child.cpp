@@ -22,7 +22,8 @@
 namespace lockstep::io {
 namespace {
 
-constexpr double mercy = 1;  // seconds for a killed program to end
+constexpr double mercy = 1;       // seconds for a killed program to end
+constexpr int not_started = 127;  // what a shell says of a program that it cannot start
 
 class Pipe {
  public:
@@ -107,7 +108,10 @@ ChildOutcome run_child(const std::vector<std::string>& words, double seconds) {
   ChildOutcome outcome;
   pid_t child = 0;
   outcome.start_error = start(words, out, err, child);
-  if (outcome.start_error != 0) return outcome;
+  if (outcome.start_error != 0) {
+    outcome.status = not_started;
+    return outcome;
+  }
   for (Pipe* pipe : {&out, &err}) pipe->close_end(1);
   const double end = now_seconds() + seconds;
   int status = 0;

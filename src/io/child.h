@@ -8,9 +8,9 @@
 namespace lockstep::io {
 
 struct ChildOutcome {
-  int start_error = 0;     ///< an errno when the program could not be started; then nothing else counts
+  int start_error = 0;     ///< an errno when the program could not be started
   bool timed_out = false;  ///< it was killed for its slowness
-  int status = 0;          ///< its exit code, or 128 + the signal that killed it
+  int status = 0;          ///< its exit code, 128 + the signal that killed it, or 127 when it could not be started
   std::string out, err;    ///< what it said
 };
 

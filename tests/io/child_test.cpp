@@ -22,7 +22,11 @@ TEST(Child, SaysWhatItSaysAndHowItEnds) {
   EXPECT_EQ(shell("head -c 300000 /dev/zero; head -c 300000 /dev/zero >&2").err.size(), 300000U);
 }
 
-TEST(Child, AProgramThatIsNotThereIsNotStarted) { EXPECT_EQ(run_child({"no-such-program"}, 1).start_error, ENOENT); }
+TEST(Child, AProgramThatIsNotThereIsNotStarted) {
+  const ChildOutcome outcome = run_child({"no-such-program"}, 1);
+  EXPECT_EQ(outcome.start_error, ENOENT);
+  EXPECT_EQ(outcome.status, 127);
+}
 
 TEST(Child, IsKilledWithWhatItStartedWhenItTakesTooLong) {
   for (const char* script :

@@ -39,7 +39,7 @@ std::optional<std::string> output_of(const std::vector<std::string>& command) {
   constexpr double seconds = 30;
   const io::ChildOutcome outcome = io::run_child(command, seconds);
   if (outcome.timed_out) throw SystemError(fmt::format("'{}' did not end within {} s", shell_text(command), seconds));
-  if (outcome.start_error != 0 || outcome.status != 0) return std::nullopt;
+  if (outcome.status != 0) return std::nullopt;
   return outcome.out;
 }
 
