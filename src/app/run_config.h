@@ -34,6 +34,7 @@ struct RunConfig {
     bool use_wandb = true;
     std::int64_t eval_interval = 250;
     std::int64_t log_interval = 100;
+    std::optional<std::int64_t> asked_log_interval;  // no setting: what it was before the rule for short runs
     std::int64_t eval_iters = 200;
     bool eval_only = false;
     bool always_save_checkpoint = false;

@@ -3,12 +3,10 @@
 #include <cstdio>
 #include <filesystem>
 
-#include "app/command_line.h"
 #include "app/commands.h"
 #include "app/parameter_server/roles.h"
 #include "app/session.h"
 #include "app/settings/checks.h"
-#include "app/settings/resolve.h"
 #include "app/start/cut_state.h"
 #include "app/start/expected_memory.h"
 #include "app/start/memory_limit.h"
@@ -16,6 +14,7 @@
 #include "app/start/startup.h"
 #include "app/start/training_data.h"
 #include "app/train_rank.h"
+#include "app/train_words.h"
 #include "base/terminal.h"
 #include "base/timer.h"
 #include "base/units.h"
@@ -73,27 +72,11 @@ void dry_run(const RunConfig& config, std::int64_t vocabulary, Session& session)
 
 int run(const Arguments& arguments) {
   const double started = now_seconds();
-  settings::Sources sources;
-  bool dry = false;
-  std::int64_t ranks = 1;
-  CommandLine line(
-      "train",
-      "Train a model. Settings are group.key=value words or bundles group=option; `lockstep help config` lists them all.");
-  sources.declare(line);
-  sources.declare_nanogpt(line);
-  line.option("--ranks", ranks, "N", "ranks, each a thread of this process with its share of the cores");
-  line.flag("--dry-run", dry, "resolve the settings, print them with the parameter and memory accounting, and stop");
-  line.note(
-      "examples:\n"
-      "  lockstep train data.dir=data/fortunes model.n_layer=4 model.n_head=4 model.n_embd=128 model.block_size=64\n"
-      "  lockstep train --config configs/shakespeare-char.toml train.max_iters=500\n"
-      "  lockstep train config/train_shakespeare_char.py --max_iters=500 --out_dir=runs/nano\n"
-      "  lockstep train --ranks 4 train.backend=ps parallel.servers=1 parallel.ps=async parallel.staleness=4\n"
-      "  lockstep train log.dir=runs/first train.init_from=resume\n"
-      "Stop with Ctrl-C at any time: the step ends, everything is saved, and the run goes on with train.init_from=resume.");
-  if (!line.parse(arguments)) return 0;
+  const std::optional<TrainWords> words = read_train_words(arguments);
+  if (!words) return 0;
   const auto job = comm::find_mpi_job();
-  const std::int64_t started_with = job ? job->ranks : ranks;
+  const std::int64_t started_with = job ? job->ranks : words->ranks;
+  settings::Sources sources = words->sources;
   sources.ranks = started_with;
   const settings::Resolved resolved = settings::resolve(sources, [&](const RunConfig& config) {
     std::vector<Problem> problems = check_roles(config, started_with);
@@ -101,16 +84,16 @@ int run(const Arguments& arguments) {
     return problems;
   });
   const RunConfig& config = resolved.config;
-  if (!dry) {
+  if (!words->dry_run) {
     if (std::vector<Problem> problems = check_runnable(config); !problems.empty()) throw UserError(std::move(problems));
   }
-  RankOptions start = rank_options(config, ranks);
+  RankOptions start = rank_options(config, words->ranks);
   Log log;
   if (is_first_process()) {
     for (const std::string& warning : resolved.warnings) log.warning(warning);
     for (const std::string& note : resolved.notes) log.info(note);
   }
-  if (dry) {
+  if (words->dry_run) {
     const std::int64_t vocabulary = known_vocabulary(config);
     run_on_ranks(start, [&](Session& session) { dry_run(config, vocabulary, session); });
     return 0;

@@ -267,6 +267,7 @@ Resources commit(const Run& run, train::Engine& engine, TrainingData& data, trai
 /// The run's own files, once nothing is left that could refuse it. For rank 0.
 void record(const Run& run, const Resources& had) {
   run.folder.prepare_metrics(run.start.resumes, run.log);
+  if (run.start.resumes && run.config.train.eval_only) return;  // the run stays as it is
   write_run_files(run.config, run.name, run.folder.path(), run.call.arguments);
   write_resources(run.folder.path(), had);
 }

@@ -79,7 +79,7 @@ TrainingHistory Trainer::run(RunState state) {
 
 void Trainer::begin(const RunState& state) {
   state_ = state;
-  first_step_ = state.step;
+  first_step_ = history_.steps = state.step;
   saved_ = state.step;  // what was resumed from is there already
   if (state.step == 0) saved_ = -1;
   if (lead() && options_.tensorboard) events_.emplace(options_.folder / "tensorboard", state.step == 0 ? 0 : state.step + 1);

@@ -29,7 +29,7 @@ TEST(LaunchRestart, ARetryLetsTheRanksFindWhatToGoOnFrom) {
   const Words words{"train", "--config", (folder / "a.toml").string(), "log.dir=" + run, "--dry-run"};
   io::replace_file(folder / "a.toml", "[train]\nmax_iters = 300\n");
   std::vector<Problem> problems;
-  const Restart restart(words, true, "now", problems);
+  const Restart restart(words, {true, "now"}, problems);
   EXPECT_TRUE(problems.empty());
   EXPECT_EQ(restart.command(), words);
   EXPECT_EQ(restart.added_folder(), "");
@@ -38,7 +38,7 @@ TEST(LaunchRestart, ARetryLetsTheRanksFindWhatToGoOnFrom) {
   EXPECT_EQ(restart.retry(), with(words, "train.init_from=auto"));
   for (const char* from : {"resume", "auto"}) {
     const Words resumed = with(words, std::string("train.init_from=") + from);
-    EXPECT_EQ(Restart(resumed, true, "now", problems).retry(), resumed);
+    EXPECT_EQ(Restart(resumed, {true, "now"}, problems).retry(), resumed);
   }
   EXPECT_TRUE(problems.empty());
 }
@@ -48,7 +48,7 @@ TEST(LaunchRestart, WeightsAreReadAgainUntilTheRunHasACheckpointOfItsOwn) {
   const std::string run = (folder / "run").string();
   const Words words{"train", "log.dir=" + run, "train.init_from=" + (folder / "not_there").string()};
   std::vector<Problem> problems;
-  const Restart restart(words, true, "now", problems);
+  const Restart restart(words, {true, "now"}, problems);
   EXPECT_EQ(restart.retry(), words);
   save_checkpoint(run);
   EXPECT_EQ(restart.retry(), with(words, "train.init_from=resume"));
@@ -57,12 +57,31 @@ TEST(LaunchRestart, WeightsAreReadAgainUntilTheRunHasACheckpointOfItsOwn) {
 
 TEST(LaunchRestart, AddsAFolderOnlyWhereARetryNeedsOne) {
   std::vector<Problem> problems;
-  EXPECT_EQ(Restart({"train"}, true, "now", problems).command(), (Words{"train", "log.dir=runs/now"}));
-  EXPECT_EQ(Restart({"train"}, true, "now", problems).added_folder(), "runs/now");
-  EXPECT_EQ(Restart({"train"}, false, "now", problems).command(), Words{"train"});
-  EXPECT_EQ(Restart({"train", "log.name=mine"}, true, "now", problems).added_folder(), "");
-  EXPECT_EQ(Restart({"eval", "--model", "x"}, true, "now", problems).retry(), (Words{"eval", "--model", "x"}));
+  EXPECT_EQ(Restart({"train"}, {true, "now"}, problems).command(), (Words{"train", "log.dir=runs/now"}));
+  EXPECT_EQ(Restart({"train"}, {true, "now"}, problems).added_folder(), "runs/now");
+  EXPECT_EQ(Restart({"train"}, {false, "now"}, problems).command(), Words{"train"});
+  EXPECT_EQ(Restart({"train", "log.name=mine"}, {true, "now"}, problems).added_folder(), "");
+  EXPECT_EQ(Restart({"eval", "--model", "x"}, {true, "now"}, problems).retry(), (Words{"eval", "--model", "x"}));
   EXPECT_TRUE(problems.empty());
+}
+
+TEST(LaunchRestart, ReadsNanoGptsWordsToo) {
+  const TempFolder folder;
+  const std::string run = (folder / "run").string(), file = (folder / "a.py").string();
+  io::replace_file(file, "out_dir = '" + run + "'\ngradient_accumulation_steps = 6\n");
+  std::vector<Problem> problems;
+  EXPECT_EQ(Restart({"train", "--out_dir=" + run}, {true, "now"}, problems).added_folder(), "");
+  const Restart restart({"train", file}, {true, "now", 3}, problems);
+  EXPECT_EQ(restart.added_folder(), "");
+  EXPECT_EQ(restart.retry(), (Words{"train", file, "train.init_from=auto"}));
+  EXPECT_TRUE(problems.empty());
+  save_checkpoint(run);
+  const Words resumed{"train", file, "--init_from=resume"};
+  EXPECT_EQ(Restart(resumed, {true, "now"}, problems).retry(), resumed);
+  EXPECT_TRUE(problems.empty());
+  Restart({"train", "--out_dir=" + run, "--max_itres=3"}, {true, "now"}, problems);
+  ASSERT_EQ(problems.size(), 1U);
+  EXPECT_EQ(problems[0].message, "unknown option --max_itres=3");
 }
 
 TEST(LaunchRestart, RefusesAFolderWithCheckpointsOfAnotherRun) {
@@ -70,17 +89,17 @@ TEST(LaunchRestart, RefusesAFolderWithCheckpointsOfAnotherRun) {
   save_checkpoint(folder.path());
   const std::string dir = "log.dir=" + folder.path().string();
   std::vector<Problem> problems;
-  Restart({"train", dir}, false, "now", problems);
-  Restart({"train", dir, "train.init_from=resume"}, true, "now", problems);
+  Restart({"train", dir}, {false, "now"}, problems);
+  Restart({"train", dir, "train.init_from=resume"}, {true, "now"}, problems);
   EXPECT_TRUE(problems.empty());
-  Restart({"train", dir}, true, "now", problems);
+  Restart({"train", dir}, {true, "now"}, problems);
   ASSERT_EQ(problems.size(), 1U);
   EXPECT_NE(problems[0].message.find("has checkpoints of a run already"), std::string::npos);
 }
 
 TEST(LaunchRestart, TellsOfEveryWrongSetting) {
   std::vector<Problem> problems;
-  Restart({"train", "train.max_iter=3", "model.n_layer=no", "--config=/no/such.toml"}, false, "now", problems);
+  Restart({"train", "train.max_iter=3", "model.n_layer=no", "--config=/no/such.toml"}, {false, "now"}, problems);
   EXPECT_EQ(problems.size(), 3U);
 }
 

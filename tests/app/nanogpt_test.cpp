@@ -120,10 +120,21 @@ TEST_F(NanoGptSettings, AccumulationCountsTheMicroBatchesOfAllRanks) {
   EXPECT_EQ(resolved({file}).config.optimizer.gas, 40);
   EXPECT_EQ(resolved({file}, {}, 8).config.optimizer.gas, 5);
   EXPECT_EQ(resolved({file, "--gradient_accumulation_steps=6"}, {}, 3).config.optimizer.gas, 2);
-  EXPECT_EQ(problems({file}, 3),
-            Words{file + ":1: gradient_accumulation_steps = 40: 3 ranks do not divide it, which share its micro-batches -> "
-                         "--gradient_accumulation_steps=42, or another multiple of 3"});
+  EXPECT_EQ(problems({file}, 3), Words{file + ":1: gradient_accumulation_steps = 40: its micro-batches are shared by 3 "
+                                              "data-parallel ranks, which do not divide it -> "
+                                              "--gradient_accumulation_steps=42, or another multiple of 3"});
   EXPECT_EQ(problems({write("")}, 7).size(), 1U);
+}
+
+TEST_F(NanoGptSettings, RanksThatReadTheSameSamplesShareNoAccumulation) {
+  const Words words{"--gradient_accumulation_steps=40"};
+  const auto gas = [&](const Words& overrides, std::int64_t ranks) {
+    return resolved(words, overrides, ranks).config.optimizer.gas;
+  };
+  for (const char* method : {"parallel.tp=4", "parallel.pp=4", "parallel.cp=4"}) EXPECT_EQ(gas({method}, 4), 40) << method;
+  EXPECT_EQ(gas({"parallel.tp=2"}, 8), 10);
+  EXPECT_EQ(gas({"train.backend=ps"}, 5), 10);  // one of them serves
+  EXPECT_EQ(resolved({write("")}, {"parallel.tp=2"}, 8).config.optimizer.gas, 10);
 }
 
 TEST_F(NanoGptSettings, LinesThatAreNoneNameThemselves) {
@@ -173,9 +184,9 @@ TEST_F(NanoGptSettings, WordsAndFilesThatCannotBeRead) {
 
 TEST_F(NanoGptSettings, EveryNameHasItsSettingAndAGoodDefault) {
   for (const std::string& name : settings::nanogpt_names())
-    EXPECT_TRUE(settings::read_nanogpt({"--" + name + "=1"}, 1).problems.empty()) << name;
+    EXPECT_TRUE(settings::read_nanogpt({"--" + name + "=1"}).problems.empty()) << name;
   RunConfig config;
-  EXPECT_TRUE(settings::assign_all(config, settings::read_nanogpt({write("")}, 1).defaults).empty());
+  EXPECT_TRUE(settings::assign_all(config, settings::read_nanogpt({write("")}).defaults).empty());
 }
 
 class NanoGptCommand : public TrainCommand {

@@ -160,6 +160,41 @@ TEST_F(TrainCommand, OnlyEvaluates) {
   EXPECT_TRUE(checkpoint::list_checkpoints(folder_ / "eval_only").empty());
 }
 
+TEST_F(TrainCommand, EvaluatingARunLeavesItAsItIs) {
+  ASSERT_EQ(lockstep(words("a", {"train.max_iters=4"})).code, 0);
+  const std::string settings = file("a/config.toml"), run = "log.dir=" + (folder_ / "a").string();
+  const Outcome evaluated = lockstep({"train", run, "train.init_from=resume", "train.eval_only=true", "train.eval_iters=1"});
+  ASSERT_EQ(evaluated.code, 0) << evaluated.err;
+  EXPECT_NE(evaluated.out.find(" after 4 steps"), std::string::npos) << evaluated.out;
+  EXPECT_EQ(file("a/config.toml"), settings);
+  ASSERT_EQ(lockstep({"train", run, "train.init_from=resume", "train.max_iters=8"}).code, 0);
+  EXPECT_EQ(losses("a").size(), 4U);  // of steps 2, 4, 6 and 8
+}
+
+TEST_F(TrainCommand, WhatWasAskedOfOneStartIsNotAskedOfTheNext) {
+  const std::string run = "log.dir=" + (folder_ / "a").string();
+  ASSERT_EQ(lockstep(words("a", {"train.max_iters=1", "train.warmup_iters=0", "train.log_interval=3"})).code, 0);
+  const auto resume = [&](const std::string& steps, const std::string& ranks, std::vector<std::string> more) {
+    std::vector<std::string> all{"train", "--ranks", ranks, run, "train.init_from=resume", "train.max_iters=" + steps};
+    all.insert(all.end(), more.begin(), more.end());
+    const Outcome outcome = lockstep(all);
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    return outcome.out;
+  };
+  resume("6", "1", {"train.global_batch=new", "model.batch_size=8"});
+  EXPECT_EQ(losses("a").size(), 3U);  // of the whole first run, and of steps 3 and 6
+  EXPECT_NE(resume("7", "2", {"model.batch_size=2"}).find("keeps the checkpoint's global batch of 8 samples"), std::string::npos);
+}
+
+TEST_F(TrainCommand, TheSettingsOfAResumedRunRepeatIt) {
+  ASSERT_EQ(lockstep(words("weights")).code, 0);
+  ASSERT_EQ(lockstep(words("a", {"train.max_iters=4", "train.init_from=" + (folder_ / "weights").string()})).code, 0);
+  ASSERT_EQ(lockstep({"train", "log.dir=" + (folder_ / "a").string(), "train.init_from=resume", "train.max_iters=6"}).code, 0);
+  const Outcome again = lockstep({"train", "--config", folder_ / "a/config.toml", "log.dir=" + (folder_ / "b").string()});
+  ASSERT_EQ(again.code, 0) << again.err;
+  EXPECT_EQ(losses("b"), losses("a"));
+}
+
 TEST_F(TrainCommand, DryRunCountsAndStops) {
   const Outcome outcome =
       lockstep({"train", "--dry-run", "data=shakespeare", "train.dtype=bf16", "model.batch_size=64", "data.root_path=/nowhere"});

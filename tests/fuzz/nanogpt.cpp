@@ -15,7 +15,7 @@ void read(std::span<const std::byte> input) {
   static const TempFolder folder;
   const std::string path = folder / "train.py";
   std::ofstream(path, std::ios::binary | std::ios::trunc) << text_of(input);
-  const settings::NanoGpt file = settings::read_nanogpt({path}, 1);
+  const settings::NanoGpt file = settings::read_nanogpt({path});
   app::RunConfig config;
   if (!settings::assign_all(config, file.defaults).empty()) ensure(false, "nanoGPT's own defaults keep our rules");
   if (!file.problems.empty() || !settings::assign_all(config, file.given).empty()) return;

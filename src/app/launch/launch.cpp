@@ -119,7 +119,9 @@ int run(const Arguments& arguments) {
   const launch::Machine machine = launch::this_machine();
   const std::string program = std::filesystem::read_symlink("/proc/self/exe");
   launch::Facts facts = launch::find_facts(machine, options.request, problems);
-  const launch::Restart restart(options.command, options.retries > 0, run_name_from_time(), problems);
+  launch::RestartFacts again{.again = options.retries > 0, .generated_name = run_name_from_time()};
+  if (problems.empty()) again.ranks = facts.ranks;
+  const launch::Restart restart(options.command, again, problems);
   if (!problems.empty()) throw UserError(std::move(problems));
   const auto job_of = [&](const Arguments& command) {
     launch::Job job = launch::make_job(facts, machine, program, command, problems);

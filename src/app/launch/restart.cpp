@@ -2,38 +2,22 @@
 
 #include <fmt/format.h>
 
-#include "app/settings/resolve.h"
+#include "app/train_words.h"
 #include "checkpoint/find.h"
 
 namespace lockstep::launch {
-namespace {
 
-settings::Sources sources_of(const std::vector<std::string>& words) {
-  constexpr std::string_view option = "--config";
-  settings::Sources sources;
-  for (std::size_t i = 1; i < words.size(); ++i) {
-    const std::string& word = words[i];
-    if (word == option && i + 1 < words.size()) {
-      sources.files.push_back(words[++i]);
-    } else if (word.starts_with("--config=")) {
-      sources.files.push_back(word.substr(option.size() + 1));
-    } else if (!word.starts_with('-') && word.find('=') != std::string::npos) {
-      sources.overrides.push_back(word);
-    }
-  }
-  return sources;
-}
-
-}  // namespace
-
-Restart::Restart(std::vector<std::string> command, bool again, const std::string& generated_name, std::vector<Problem>& problems)
+Restart::Restart(std::vector<std::string> command, const RestartFacts& facts, std::vector<Problem>& problems)
     : command_(std::move(command)) {
   if (command_.empty() || command_[0] != "train") return;
   try {
-    const app::RunConfig config = settings::resolve(sources_of(command_)).config;
-    folder_ = app::run_folder(config, generated_name);
+    std::optional<app::TrainWords> words = app::read_train_words({command_.begin() + 1, command_.end()});
+    if (!words) return;  // --help
+    words->sources.ranks = facts.ranks;
+    const app::RunConfig config = settings::resolve(words->sources).config;
+    folder_ = app::run_folder(config, facts.generated_name);
     from_ = config.train.init_from;
-    if (!again) return;
+    if (!facts.again) return;
     if (!config.log.dir && !config.log.name) {
       added_folder_ = folder_;
       command_.push_back("log.dir=" + folder_);

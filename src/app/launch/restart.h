@@ -2,6 +2,8 @@
 
 // A training that may be started again: its words, checked before any rank starts, and what changes for a retry.
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -9,12 +11,18 @@
 
 namespace lockstep::launch {
 
+struct RestartFacts {
+  bool again = false;                      ///< it may be tried again
+  std::string generated_name;              ///< of a run that has none
+  std::optional<std::int64_t> ranks = {};  ///< null: not known
+};
+
 class Restart {
  public:
   /// `command` is what a rank runs ("train", ...). Words of a `train` command are read as it reads them. When it may be tried
-  /// `again` and its settings do not name the run's folder, log.dir=runs/`generated_name` joins them. Adds to `problems` what
+  /// again and its settings do not name the run's folder, log.dir=runs/`generated_name` joins them. Adds to `problems` what
   /// is wrong with the settings, and a folder that has checkpoints of another run.
-  Restart(std::vector<std::string> command, bool again, const std::string& generated_name, std::vector<Problem>& problems);
+  Restart(std::vector<std::string> command, const RestartFacts& facts, std::vector<Problem>& problems);
 
   const std::vector<std::string>& command() const { return command_; }
   /// The folder that was added; empty when the words stayed as they were.

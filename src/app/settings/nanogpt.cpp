@@ -132,10 +132,9 @@ Problem unknown_name(const std::string& place, std::string_view name) {
 
 class NanoGptReader {
  public:
-  NanoGpt read(const std::vector<std::string>& words, std::int64_t ranks) {
+  NanoGpt read(const std::vector<std::string>& words) {
     for (const std::string& word : words) word.starts_with("--") ? take_word(word) : read_file(word);
     if (with_defaults_) take_defaults();
-    share_accumulation(ranks);
     return std::move(out_);
   }
 
@@ -208,23 +207,6 @@ class NanoGptReader {
     out_.defaults.push_back({"nanoGPT's schedule", find_key("optimizer.schedule"), "nanogpt"});
   }
 
-  // It counts the micro-batches of all ranks, ours those of one. The last that is said counts.
-  void share_accumulation(std::int64_t ranks) {
-    Assignment* last = nullptr;
-    for (std::vector<Assignment>* assignments : {&out_.defaults, &out_.given}) {
-      for (Assignment& one : *assignments) {
-        if (one.key->name == "optimizer.gas") last = &one;
-      }
-    }
-    if (last == nullptr || !last->value.is_int()) return;
-    const std::int64_t all = last->value.integer();
-    last->value = all / ranks;
-    if (all % ranks == 0) return;
-    out_.problems.push_back(
-        {fmt::format("{} = {}: {} ranks do not divide it, which share its micro-batches", last->place, all, ranks),
-         fmt::format("--{}={}, or another multiple of {}", kAccumulation, (all / ranks + 1) * ranks, ranks)});
-  }
-
   NanoGpt out_;
   bool with_defaults_ = false;
 };
@@ -237,7 +219,23 @@ std::vector<std::string> nanogpt_names() {
   return names;
 }
 
-NanoGpt read_nanogpt(const std::vector<std::string>& words, std::int64_t ranks) { return NanoGptReader().read(words, ranks); }
+NanoGpt read_nanogpt(const std::vector<std::string>& words) { return NanoGptReader().read(words); }
+
+std::vector<Problem> share_accumulation(NanoGpt& said, std::int64_t replicas) {
+  Assignment* last = nullptr;  // the one that counts
+  for (std::vector<Assignment>* assignments : {&said.defaults, &said.given}) {
+    for (Assignment& one : *assignments) {
+      if (one.key->name == "optimizer.gas") last = &one;
+    }
+  }
+  if (last == nullptr || !last->value.is_int()) return {};
+  const std::int64_t all = last->value.integer();
+  last->value = all / replicas;
+  if (all % replicas == 0) return {};
+  return {{fmt::format("{} = {}: its micro-batches are shared by {} data-parallel ranks, which do not divide it", last->place,
+                       all, replicas),
+           fmt::format("--{}={}, or another multiple of {}", kAccumulation, (all / replicas + 1) * replicas, replicas)}};
+}
 
 std::vector<Problem> assign_all(app::RunConfig& config, const std::vector<NanoGpt::Assignment>& assignments) {
   std::vector<Problem> problems;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <utility>
 
 #include "app/config_file.h"
 #include "app/parameter_server/roles.h"
@@ -114,12 +115,15 @@ DeepSpeed read_deepspeed_file(const app::RunConfig::Train& asked) {
   return file;
 }
 
+// Ranks, or groups of them, that read different samples.
+std::int64_t replicas_of(const app::RunConfig& config, std::int64_t ranks) {
+  return app::layout_of(config, app::workers_of(config, ranks)).dp;
+}
+
 std::vector<Problem> take_deepspeed(Resolved& resolved, const DeepSpeed& file, std::optional<std::int64_t> ranks) {
   std::vector<Problem> problems = file.problems;
   settle_schedule(resolved.config, file);
-  if (ranks)
-    append(problems,
-           settle_batch(resolved.config, file, app::layout_of(resolved.config, app::workers_of(resolved.config, *ranks)).dp));
+  if (ranks) append(problems, settle_batch(resolved.config, file, replicas_of(resolved.config, *ranks)));
   for (std::string& line : overruled(resolved.config, file)) resolved.warnings.push_back(std::move(line));
   resolved.warnings.insert(resolved.warnings.end(), file.notes.begin(), file.notes.end());
   if (!file.idle.empty()) {
@@ -153,7 +157,7 @@ void settle(Resolved& resolved) {
     const std::int64_t interval = std::max<std::int64_t>(1, train.max_iters / 20);
     resolved.warnings.push_back(fmt::format("train.max_iters = {} is below train.log_interval = {}: logging every {} iterations",
                                             train.max_iters, train.log_interval, interval));
-    train.log_interval = interval;
+    train.asked_log_interval = std::exchange(train.log_interval, interval);
   }
   if (resolved.config.optimizer.decay_lr && train.warmup_iters > train.max_iters) {
     resolved.warnings.push_back(
@@ -179,7 +183,7 @@ Resolved resolve(const Sources& sources, const std::function<std::vector<Problem
   std::vector<Problem> problems;
   const std::vector<Setting> settings = split(sources.overrides, problems);
   Layers layers{.backend = {}, .own = "", .deepspeed = {}, .files = sources.files, .nanogpt = {}, .settings = settings};
-  layers.nanogpt = read_nanogpt(sources.nanogpt, sources.ranks.value_or(1));
+  layers.nanogpt = read_nanogpt(sources.nanogpt);
   append(problems, layers.nanogpt.problems);
   app::RunConfig unsaid;  // what counts where nothing is said
   append(problems, assign_all(unsaid, layers.nanogpt.defaults));
@@ -191,9 +195,15 @@ Resolved resolve(const Sources& sources, const std::function<std::vector<Problem
   if (!layers.own.empty()) {
     resolved.warnings.push_back(fmt::format("Resuming with the settings of {} and, on top, those given here", layers.own));
   }
-  if (layers.backend || layers.deepspeed || !layers.own.empty()) {
+  const auto again = [&] {
     resolved.config = unsaid;
     found = apply(resolved.config, layers);
+  };
+  if (layers.backend || layers.deepspeed || !layers.own.empty()) again();
+  if (sources.ranks && !sources.nanogpt.empty()) {
+    append(problems, share_accumulation(layers.nanogpt, replicas_of(resolved.config, *sources.ranks)));
+    assign_all(unsaid, layers.nanogpt.defaults);
+    again();
   }
   if (const std::optional<SourceShape> source = source_shape(resolved.config)) {
     resolved.config = unsaid;

@@ -24,7 +24,8 @@ struct Sources {
   std::vector<std::string> files;
   std::vector<std::string> overrides;
   std::vector<std::string> nanogpt = {};  ///< --name=value, FILE.py (settings/nanogpt)
-  /// That a training has: DeepSpeed's train_batch_size counts the samples of all. Null: not known, and nothing follows from it.
+  /// That a training has: DeepSpeed's train_batch_size and nanoGPT's gradient_accumulation_steps count what all do. Null: not
+  /// known, and nothing follows from it.
   std::optional<std::int64_t> ranks = {};
 
   /// Declares both on a command line; `this` must live until its parse().

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "app/config_file.h"
 #include "app/manifest.h"
 #include "app/settings/run_name.h"
 #include "comm/text.h"
@@ -28,10 +29,27 @@ std::string name_of_run(const RunConfig& config, const Start& start, Session& se
   return comm::lead_text(session.world(), make_run_name(seed_of(config)));
 }
 
+namespace {
+
+// What the run's file keeps: how the run was begun, and nothing that was asked of this start alone.
+RunConfig settings_at_rest(const RunConfig& config, const io::Path& file) {
+  RunConfig kept = config;
+  kept.train.log_interval = config.train.asked_log_interval.value_or(config.train.log_interval);
+  kept.train.global_batch = RunConfig().train.global_batch;
+  RunConfig before;
+  const bool resumes = config.train.init_from == "resume";
+  if (resumes && std::filesystem::exists(file) && read_config_file(file, before).empty())
+    kept.train.init_from = before.train.init_from;
+  return kept;
+}
+
+}  // namespace
+
 void write_run_files(const RunConfig& config, const std::string& name, const io::Path& folder, const Arguments& arguments) {
   std::vector<std::string> command_line{"lockstep", "train"};
   command_line.insert(command_line.end(), arguments.begin(), arguments.end());
-  io::replace_file(folder / "config.toml", to_toml(config));
+  const io::Path settings = folder / "config.toml";
+  io::replace_file(settings, to_toml(settings_at_rest(config, settings)));
   RunConfig named = config;
   named.log.name = name;
   io::replace_file(folder / "config.json", to_json(named).dump(4) + "\n");

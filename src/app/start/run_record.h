@@ -19,7 +19,8 @@ std::string name_of_run(const RunConfig& config, const Start& start, Session& se
 /// As io::replace_file; its owner alone may read the file.
 void replace_private_file(const io::Path& path, std::string_view content);
 
-/// Settings as given (TOML) and as resolved (JSON, with the run's name), and the environment. `arguments`: of `train`.
+/// Settings that repeat the run (TOML), and those of this start (JSON, with the run's name), and the environment. `arguments`: of
+/// `train`.
 void write_run_files(const RunConfig& config, const std::string& name, const io::Path& folder, const Arguments& arguments);
 
 /// What a checkpoint carries so that it can be used without its run: settings and tokenizer; and the run's identity
