@@ -91,9 +91,12 @@ bool read_both(Pipe& out, Pipe& err, double end, ChildOutcome& outcome) {
   return true;
 }
 
+// False when it has not ended by then. A child that this process is not told of (SIGCHLD is ignored) has failed.
 bool await(pid_t child, double end, int& status) {
   for (;;) {
-    const pid_t found = ::waitpid(child, &status, WNOHANG);
+    int found_status = 0;
+    const pid_t found = ::waitpid(child, &found_status, WNOHANG);
+    if (found == child) status = found_status;
     if (found == child || (found < 0 && errno != EINTR)) return true;
     if (now_seconds() > end) return false;
     const timespec nap{0, 1'000'000};
@@ -114,7 +117,7 @@ ChildOutcome run_child(const std::vector<std::string>& words, double seconds) {
   }
   for (Pipe* pipe : {&out, &err}) pipe->close_end(1);
   const double end = now_seconds() + seconds;
-  int status = 0;
+  int status = SIGKILL;  // of one that is left behind
   if (!read_both(out, err, end, outcome) || !await(child, end, status)) {
     outcome.timed_out = true;
     ::kill(-child, SIGKILL);

@@ -10,7 +10,7 @@ namespace lockstep::io {
 struct ChildOutcome {
   int start_error = 0;     ///< an errno when the program could not be started
   bool timed_out = false;  ///< it was killed for its slowness
-  int status = 0;          ///< its exit code, 128 + the signal that killed it, or 127 when it could not be started
+  int status = 0;          ///< its exit code, 128 + the signal that killed or should have killed it, or 127: it was not started
   std::string out, err;    ///< what it said
 };
 

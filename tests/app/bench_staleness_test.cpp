@@ -80,6 +80,8 @@ TEST_F(BenchStaleness, BadInputIsNamed) {
   refused({"--bounds", ""}, {"'' is neither"});
   refused({"model.n_head=7"}, {"model.n_head"});
   refused({"--data", "/nowhere"}, {"/nowhere"});
+  refused({"optimizer.learning_rate=1e6", "optimizer.weight_decay=1e6", "optimizer.grad_clip=0", "train.warmup_iters=0"},
+          {"the run has diverged at step", "a lower optimizer.learning_rate"});
   const auto refused_with = [&](const char* variable, const char* value, const char* said) {
     const char* before = std::getenv(variable);
     const std::string kept = before != nullptr ? before : "";

@@ -269,5 +269,20 @@ TEST_F(Inspect, TheCommand) {
   EXPECT_THROW(command.run({}), UserError);
 }
 
+// Two copies of a published file may differ, and neither says which is right.
+TEST_F(Inspect, RefusesToVerifyWhatHasNoChecksums) {
+  const fs::path model = save(1, 2.0) / "model.safetensors", ids = run.path() / "ids.bin";
+  io::replace_file(ids, std::string("\1\0\2\0", 4));
+  for (const fs::path& path : {model, ids}) {
+    EXPECT_NO_THROW(facts(path));
+    try {
+      facts(path, true);
+      ADD_FAILURE() << path;
+    } catch (const UserError& error) {
+      EXPECT_NE(std::string(error.what()).find(path.string() + ": --verify has nothing to compare with"), std::string::npos);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace lockstep::app

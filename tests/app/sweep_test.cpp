@@ -87,6 +87,23 @@ TEST(SweepRanking, ComparesLossesAtEqualTokens) {
   EXPECT_EQ(rows[2].loss, 6);
 }
 
+TEST(SweepRanking, WhatDivergedComesLastAndCutsNothing) {
+  SweepResults results;
+  results.points = {"fast", "slow"};
+  results.runs = {run(0, 0, 9, 10, {9}), run(1, 0, 1, 10, {8, 7})};
+  results.runs[0].diverged = true;
+  EXPECT_EQ(equal_tokens(results), 20);
+  const std::vector<SweepRow> rows = ranking(results);
+  EXPECT_EQ(rows[0].point, 1U);
+  EXPECT_EQ(rows[0].loss, 7);
+  EXPECT_TRUE(rows[1].diverged);
+  EXPECT_FALSE(rows[1].loss);
+  EXPECT_NE(to_text(results).find("  diverged\n"), std::string::npos);
+  results.runs.pop_back();
+  EXPECT_EQ(equal_tokens(results), 0);
+  EXPECT_EQ(ranking(results).size(), 1U);
+}
+
 class SweepCommand : public TrainCommand {
  protected:
   std::vector<std::string> swept(std::vector<std::string> more) const {
@@ -130,6 +147,18 @@ TEST_F(SweepCommand, MeasuresInTurnsAndGoesOnWhereItStopped) {
   const Outcome other = sweep(swept({"model.batch_size=2,6", "--steps", "3", "--repeats", "2", "--out", out()}));
   EXPECT_EQ(other.code, 2);
   EXPECT_NE(other.err.find("has another sweep"), std::string::npos) << other.err;
+}
+
+TEST_F(SweepCommand, ADivergedPointIsNotTheFastest) {
+  const Outcome outcome = sweep(swept({"optimizer.learning_rate=1e-3,1e6", "optimizer.weight_decay=1e3", "optimizer.grad_clip=0",
+                                       "train.warmup_iters=0", "--steps", "30", "--repeats", "1", "--out", out()}));
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  const Json json = Json::parse(file("sweep/sweep.json"));
+  const Json& last = json.at("ranking").array().back();
+  EXPECT_EQ(last.at("point").string(), "optimizer.learning_rate=1e6");
+  EXPECT_TRUE(last.at("diverged").boolean());
+  EXPECT_EQ(json.at("runs").array()[0].at("losses").array().size(), 30U);
+  EXPECT_NE(outcome.out.find("tokens/s, diverged\n"), std::string::npos) << outcome.out;
 }
 
 TEST_F(SweepCommand, ASeedThatWasDrawnIsTheSweepsAndGoesOnWithIt) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cerrno>
+#include <csignal>
 
 #include "base/timer.h"
 
@@ -26,6 +27,13 @@ TEST(Child, AProgramThatIsNotThereIsNotStarted) {
   const ChildOutcome outcome = run_child({"no-such-program"}, 1);
   EXPECT_EQ(outcome.start_error, ENOENT);
   EXPECT_EQ(outcome.status, 127);
+}
+
+TEST(Child, OneThatThisProcessIsNotToldOfHasFailed) {
+  std::signal(SIGCHLD, SIG_IGN);
+  const ChildOutcome outcome = shell("exit 5");
+  std::signal(SIGCHLD, SIG_DFL);
+  EXPECT_NE(outcome.status, 0);
 }
 
 TEST(Child, IsKilledWithWhatItStartedWhenItTakesTooLong) {

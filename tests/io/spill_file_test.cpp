@@ -75,10 +75,13 @@ TEST(SpillFile, LeavesNothingInItsFolder) {
 
 TEST(SpillFile, EndsWhatIsUnderWay) {
   const TempFolder folder;
-  const Blocks from(512);
-  SpillFile file(folder.path(), 1024 * block);
-  file.begin_write(0, from.bytes());
-  file.begin_write(512 * block, from.bytes());
+  const Blocks from(512, 3), to(512, 5);
+  {
+    SpillFile file(folder.path(), 512 * block);
+    file.finish(file.begin_write(0, from.bytes()));
+    file.begin_read(0, to.bytes());
+  }
+  EXPECT_TRUE(from == to);
 }
 
 std::string refused(const Path& folder, std::uint64_t bytes) {

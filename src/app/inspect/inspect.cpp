@@ -194,7 +194,7 @@ int run_inspect(const Arguments& arguments) {
                    "loss mask too).");
   line.positional("PATH", path, "a folder or a file");
   line.flag("--json", json, "print one JSON object");
-  line.flag("--verify", verify, "read everything and compare it with its checksums");
+  line.flag("--verify", verify, "read everything and compare it with its checksums; what came without any is refused");
   line.note("Exit code: 0, or 1 when --verify finds damage.\nExample: lockstep inspect runs/first --verify");
   if (!line.parse(arguments)) return 0;
   Team team(static_cast<int>(std::max(1U, std::thread::hardware_concurrency())));

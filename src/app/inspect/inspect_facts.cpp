@@ -219,6 +219,13 @@ Json mask_facts(const fs::path& path, const data::TokenDescription& description,
   return facts;
 }
 
+// A file that came without checksums: --verify would find it whole, whatever is in it.
+void demand_nothing_to_verify(bool verify, const fs::path& path, std::string_view kind) {
+  if (!verify) return;
+  throw UserError(fmt::format("{}: --verify has nothing to compare with: {} has no checksums", path.string(), kind),
+                  "leave --verify out, or give the folder of the checkpoint or the text that the file is of");
+}
+
 // One file of ids: as the tokens.json beside it says, else as GPT-2's.
 Json token_facts(const fs::path& path, bool verify) {
   const fs::path folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
@@ -243,6 +250,7 @@ Json token_facts(const fs::path& path, bool verify) {
     }
     return facts;
   }
+  demand_nothing_to_verify(verify, path, "a token file without its tokens.json");
   const data::TokenFile file(path.string(), {});
   return Json::Object{{"kind", "tokens"},
                       {"path", path.string()},
@@ -262,7 +270,10 @@ Json inspect_facts(const fs::path& path, bool verify, Team& team) {
     if (data::is_prepared(path)) return prepared_facts(path, verify);
     const bool run = fs::is_directory(path / checkpoint::checkpoints_folder) || fs::exists(path / "config.toml");
     if (run || path.filename() == checkpoint::checkpoints_folder) return run_facts(path, verify, team);
-    if (checkpoint::huggingface::is_published(path)) return published_facts(path, team);
+    if (checkpoint::huggingface::is_published(path)) {
+      demand_nothing_to_verify(verify, path, "a published model");
+      return published_facts(path, team);
+    }
     throw UserError(
         fmt::format("{}: this folder is no checkpoint, no run, no prepared text and no published model", path.string()),
         "give one that has manifest.json, checkpoints/, tokens.json or config.json, or a .safetensors or .bin file");
@@ -272,6 +283,7 @@ Json inspect_facts(const fs::path& path, bool verify, Team& team) {
     return checkpoint_facts(folder, verify, team);
   if (path.filename() == "tokens.json" && fs::exists(path)) return prepared_facts(folder, verify);
   if (path.extension() == ".bin") return token_facts(path, verify);
+  demand_nothing_to_verify(verify, path, "a .safetensors file");
   return safetensors_facts(path, team);
 }
 

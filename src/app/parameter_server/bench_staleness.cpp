@@ -168,6 +168,8 @@ class Bench {
           config, {.arguments = {"bench", "staleness"}, .started = now_seconds(), .name = "", .out = log.get()}, session);
       if (session.lead()) history = std::move(own);
     });
+    if (history.diverged)
+      throw UserError(fmt::format("{}: {}", run.mode, history.diverged->message), "a lower optimizer.learning_rate");
     run.tokens_per_second = history.tokens_per_second;
     if (history.staleness) {
       run.mean = history.staleness->mean;

@@ -187,7 +187,8 @@ std::optional<SweepRun> measure(const SweepPoint& point, std::size_t number, std
                .tokens_per_second = data.tokens_per_second(),
                .mfu = data.mfu(),
                .step_tokens = data.steps.back().tokens,
-               .losses = {}};
+               .losses = {},
+               .diverged = history.diverged.has_value()};
   if (data.resources) run.bytes = data.resources->all_bytes();
   for (const LoggedStep& step : data.steps) run.losses.push_back(step.loss);
   return run;
@@ -210,8 +211,8 @@ int sweep(const Arguments& arguments) {
         fmt::print("Stopped after {} of {} runs; go on with the same command\n", results.runs.size(), all);
         return 0;
       }
-      fmt::print("repeat {} of {}: {}: {} tokens/s\n", repeat + 1, options.repeats, points[point].label,
-                 format_si(run->tokens_per_second));
+      fmt::print("repeat {} of {}: {}: {} tokens/s{}\n", repeat + 1, options.repeats, points[point].label,
+                 format_si(run->tokens_per_second), run->diverged ? ", diverged" : "");
       std::fflush(stdout);
       results.runs.push_back(*std::move(run));
       save(results, options.out);

@@ -40,13 +40,15 @@ SweepRow row_of(const SweepResults& results, std::size_t point, double tokens) {
     mfus.push_back(run->mfu);
     losses.push_back(loss_at(*run, tokens));
     row.bytes = run->bytes;
+    row.diverged = row.diverged || run->diverged;
   }
   row.repeats = std::ssize(rates);
   row.least = std::ranges::min(rates);
   row.greatest = std::ranges::max(rates);
   row.median = median_of(std::move(rates));
   row.mfu = median_of(std::move(mfus));
-  if (std::ranges::all_of(losses, [](double loss) { return std::isfinite(loss); })) row.loss = median_of(std::move(losses));
+  if (!row.diverged && std::ranges::all_of(losses, [](double loss) { return std::isfinite(loss); }))
+    row.loss = median_of(std::move(losses));
   return row;
 }
 
@@ -59,7 +61,8 @@ Json to_json(const SweepRun& run) {
                       {"mfu", run.mfu},
                       {"step_tokens", run.step_tokens},
                       {"bytes", run.bytes},
-                      {"losses", Json(std::move(losses))}};
+                      {"losses", Json(std::move(losses))},
+                      {"diverged", run.diverged}};
 }
 
 SweepRun run_from(const Json& json) {
@@ -69,7 +72,8 @@ SweepRun run_from(const Json& json) {
                .mfu = json.at("mfu").number(),
                .step_tokens = json.at("step_tokens").number(),
                .bytes = json.at("bytes").integer(),
-               .losses = {}};
+               .losses = {},
+               .diverged = json.at("diverged").boolean()};
   for (const Json& loss : json.at("losses").array())
     run.losses.push_back(loss.is_null() ? std::numeric_limits<double>::quiet_NaN() : loss.number());
   return run;
@@ -86,7 +90,8 @@ Json ranking_json(const SweepResults& results) {
                                    {"mfu", row.mfu},
                                    {"bytes", row.bytes},
                                    {"loss", row.loss ? Json(*row.loss) : Json()},
-                                   {"within_noise_of_fastest", row.noisy}});
+                                   {"within_noise_of_fastest", row.noisy},
+                                   {"diverged", row.diverged}});
   }
   return rows;
 }
@@ -108,17 +113,18 @@ Json to_json(const SweepResults& results) {
 }
 
 std::string to_csv(const SweepResults& results) {
-  std::string text = "point,repeats,tokens_per_second,least,greatest,mfu,bytes,loss,within_noise_of_fastest\n";
+  std::string text = "point,repeats,tokens_per_second,least,greatest,mfu,bytes,loss,within_noise_of_fastest,diverged\n";
   for (const SweepRow& row : ranking(results)) {
     std::string label = results.points[row.point];
     for (std::size_t at = label.find('"'); at != std::string::npos; at = label.find('"', at + 2)) label.insert(at, 1, '"');
-    text += fmt::format("\"{}\",{},{},{},{},{},{},{},{}\n", label, row.repeats, row.median, row.least, row.greatest, row.mfu,
-                        row.bytes, row.loss ? fmt::format("{}", *row.loss) : "", row.noisy);
+    text += fmt::format("\"{}\",{},{},{},{},{},{},{},{},{}\n", label, row.repeats, row.median, row.least, row.greatest, row.mfu,
+                        row.bytes, row.loss ? fmt::format("{}", *row.loss) : "", row.noisy, row.diverged);
   }
   return text;
 }
 
 std::string verdict(const SweepRow& row, const SweepRow& best) {
+  if (row.diverged) return "diverged";
   if (row.point == best.point) return "fastest";
   const std::string less = fmt::format("{:.1f} % slower", 100 * (1 - row.median / best.median));
   if (row.repeats < 2 || best.repeats < 2) return less + ", noise unknown";
@@ -137,9 +143,12 @@ bool SweepResults::has(std::size_t point, std::int64_t repeat) const {
 }
 
 double equal_tokens(const SweepResults& results) {
-  double tokens = results.runs.empty() ? 0 : std::numeric_limits<double>::infinity();
-  for (const SweepRun& run : results.runs) tokens = std::min(tokens, run.step_tokens * static_cast<double>(run.losses.size()));
-  return tokens;
+  std::optional<double> least;
+  for (const SweepRun& run : results.runs) {
+    const double tokens = run.step_tokens * static_cast<double>(run.losses.size());
+    if (!run.diverged) least = std::min(tokens, least.value_or(tokens));
+  }
+  return least.value_or(0);
 }
 
 std::vector<SweepRow> ranking(const SweepResults& results) {
@@ -149,6 +158,7 @@ std::vector<SweepRow> ranking(const SweepResults& results) {
     if (!runs_of(results, point).empty()) rows.push_back(row_of(results, point, tokens));
   }
   std::ranges::stable_sort(rows, std::ranges::greater(), &SweepRow::median);
+  std::ranges::stable_partition(rows, [](const SweepRow& row) { return !row.diverged; });
   for (SweepRow& row : rows) {
     const SweepRow& best = rows.front();
     row.noisy = row.point != best.point && row.repeats > 1 && best.repeats > 1 && row.greatest >= best.least;

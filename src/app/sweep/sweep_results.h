@@ -21,6 +21,7 @@ struct SweepRun {
   double step_tokens = 0;
   std::int64_t bytes = 0;      ///< of rank 0's memory
   std::vector<double> losses;  ///< of every step
+  bool diverged = false;       ///< it ended itself before its last step
 };
 
 /// How long the ranks' exchange took, before runs on as many ranks.
@@ -49,11 +50,12 @@ struct SweepRow {
   std::int64_t bytes = 0;
   /// Mean of the last tenth of the steps up to the tokens that all points have seen, median of repeats; none: not finite.
   std::optional<double> loss = {};
-  bool noisy = false;  ///< within the noise of the first: some repeat of either is as fast as one of the other
+  bool noisy = false;     ///< within the noise of the first: some repeat of either is as fast as one of the other
+  bool diverged = false;  ///< a run of it has
 };
-/// Fastest first; points without a run are left out.
+/// Fastest first, and behind those that learn the ones that diverged; points without a run are left out.
 std::vector<SweepRow> ranking(const SweepResults& results);
-/// Tokens that every point's runs have seen.
+/// Tokens that every run has seen which did not diverge; 0: there is none.
 double equal_tokens(const SweepResults& results);
 
 /// Writes sweep.json and sweep.csv; each is whole or not there.

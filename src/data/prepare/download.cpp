@@ -30,7 +30,7 @@ void download(const std::string& url, const io::Path& path, const std::string& r
                                 std::generic_category().message(outcome.start_error)),
                     "install curl, or " + remedy);
   }
-  if (outcome.status != 0) {
+  if (outcome.status != 0 || outcome.timed_out) {
     std::error_code none;
     std::filesystem::remove(partial, none);
     std::string said = outcome.err;
