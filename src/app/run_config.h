@@ -1,7 +1,7 @@
 #pragma once
 
 // All settings of a run, as plain values. Names, ranges, meanings and units stand in one table (app/settings/keys), from which
-// reading, printing and the help are made; defaults are the ones written here. Settings come in by resolve_config
+// reading, printing and the help are made; defaults are the ones written here. Settings come in by settings::resolve
 // (app/settings/resolve).
 
 #include <cstdint>

@@ -1,7 +1,7 @@
 #pragma once
 
 // Seconds of a whole step of a layout, by formulas: fast enough for every layout there is. Of the pipeline alone there is a
-// better answer, by the simulation of its lists (planner/simulated_step).
+// better answer, by the simulation of its lists (layout/pipeline/simulation).
 
 #include <vector>
 

@@ -74,12 +74,14 @@ TEST(LaunchJob, SeveralHosts) {
   Recorded box;
   box.files["hosts"] = "a\nb\n";
   EXPECT_EQ(command_of(box, {.ranks = 4, .hostfile = "hosts"}),
-            "mpirun -n 4 --bind-to none --host a:2,b:2 --map-by ppr:2:node -x NGPU_PER_HOST -x NGPUS -x DIST_LAUNCH " +
+            "mpirun -n 4 --bind-to none --host a:2,b:2 --map-by ppr:2:node -x HOSTFILE -x NHOSTS -x NGPU_PER_HOST -x NGPUS "
+            "-x DIST_LAUNCH " +
                 std::string(kRest));
   box.files["elsewhere"] = "a\n";
-  EXPECT_EQ(
-      command_of(box, {.ranks = 2, .hostfile = "elsewhere"}),
-      "mpirun -n 2 --bind-to none --host a:2 --map-by ppr:2:node -x NGPU_PER_HOST -x NGPUS -x DIST_LAUNCH " + std::string(kRest));
+  EXPECT_EQ(command_of(box, {.ranks = 2, .hostfile = "elsewhere"}),
+            "mpirun -n 2 --bind-to none --host a:2 --map-by ppr:2:node -x HOSTFILE -x NHOSTS -x NGPU_PER_HOST -x NGPUS "
+            "-x DIST_LAUNCH " +
+                std::string(kRest));
   box.files["here"] = "localhost\n";
   EXPECT_EQ(command_of(box, {.ranks = 2, .hostfile = "here"}), "mpirun -n 2 --bind-to none " + std::string(kRest));
 }
