@@ -67,7 +67,7 @@ bool parse(const Arguments& arguments, LaunchOptions& options, std::vector<Probl
 
 /// What a shell needs to go on with this job, in a file that its owner alone may read. Returns the file, or why there is none.
 std::string save_environment(const launch::Facts& facts, const launch::Machine& machine, launch::Job& job) {
-  const std::string file = launch::environment_file(facts, machine);
+  std::string file = launch::environment_file(facts, machine);
   if (file.empty()) return "None: HOME is not set";
   job.told.emplace_back("JOBENV_FILE", file);
   try {

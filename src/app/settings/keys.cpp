@@ -259,8 +259,8 @@ std::vector<Key> sample_keys() {
   };
 }
 
-std::vector<Key> other_keys() {
-  const Rule any = Rule::any(), positive = Rule::between(1, kMany);
+std::vector<Key> comm_and_numerics_keys() {
+  const Rule any = Rule::any();
   return {
       key<&RunConfig::comm, &RunConfig::Comm::timeout>("comm.timeout", Rule::above(0, kMany), loose, "seconds",
                                                        "a collective that a rank does not enter ends the run after it"),
@@ -278,6 +278,12 @@ std::vector<Key> other_keys() {
           "numerics.canonical", any, fixed, "",
           "sums that a layout may divide are made by 8 fixed ranges, which are added as a tree: parallel.tp, parallel.sequence, "
           "parallel.cp and parallel.dp x optimizer.gas at one global batch change no bit; takes time, and memory for gradients"),
+  };
+}
+
+std::vector<Key> kernel_keys() {
+  const Rule any = Rule::any();
+  return {
       key<&RunConfig::kernels, &RunConfig::Kernels::mask>(
           "kernels.mask", Rule::one_of({"computed", "stored"}), loose, "",
           "materialised attention: keys behind a query are hidden by their numbers, or by a mask that every block keeps"),
@@ -295,6 +301,12 @@ std::vector<Key> other_keys() {
       key<&RunConfig::kernels, &RunConfig::Kernels::epilogues>(
           "kernels.epilogues", any, loose, "",
           "bias, activation and residual are done while a product's tile is in cache; false: in a pass behind it; the same bits"),
+  };
+}
+
+std::vector<Key> checkpoint_and_log_keys() {
+  const Rule any = Rule::any(), positive = Rule::between(1, kMany);
+  return {
       key<&RunConfig::checkpoint, &RunConfig::Checkpoint::interval>("checkpoint.interval", positive, loose, "iterations",
                                                                     "save this often; null: train.eval_interval"),
       key<&RunConfig::checkpoint, &RunConfig::Checkpoint::async>(
@@ -347,7 +359,7 @@ std::span<const Key> keys() {
   static const std::vector<Key> all = [] {
     std::vector<Key> table;
     for (const auto& part : {train_keys(), model_keys(), data_keys(), optimizer_keys(), sample_keys(), parallel_keys(),
-                             memory_keys(), other_keys()}) {
+                             memory_keys(), comm_and_numerics_keys(), kernel_keys(), checkpoint_and_log_keys()}) {
       table.insert(table.end(), part.begin(), part.end());
     }
     return table;

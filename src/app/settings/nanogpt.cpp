@@ -119,7 +119,7 @@ std::optional<Json> literal(std::string_view text) {
 }
 
 // Whether to log to W&B is true or false there.
-Json ours(const Name& name, Json value) {
+Json ours(const Name& name, const Json& value) {
   return name.theirs == kWandb && value.is_bool() ? Json(value.boolean() ? "offline" : "off") : value;
 }
 
