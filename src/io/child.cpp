@@ -91,12 +91,10 @@ bool read_both(Pipe& out, Pipe& err, double end, ChildOutcome& outcome) {
   return true;
 }
 
-// False when it has not ended by then. A child that this process is not told of (SIGCHLD is ignored) has failed.
+// False when it has not ended by then. `status` stays as it was where this process is not told how (SIGCHLD is ignored).
 bool await(pid_t child, double end, int& status) {
   for (;;) {
-    int found_status = 0;
-    const pid_t found = ::waitpid(child, &found_status, WNOHANG);
-    if (found == child) status = found_status;
+    const pid_t found = ::waitpid(child, &status, WNOHANG);
     if (found == child || (found < 0 && errno != EINTR)) return true;
     if (now_seconds() > end) return false;
     const timespec nap{0, 1'000'000};
@@ -117,7 +115,7 @@ ChildOutcome run_child(const std::vector<std::string>& words, double seconds) {
   }
   for (Pipe* pipe : {&out, &err}) pipe->close_end(1);
   const double end = now_seconds() + seconds;
-  int status = SIGKILL;  // of one that is left behind
+  int status = SIGKILL;  // of a child that is left behind, or of whose end nothing is told
   if (!read_both(out, err, end, outcome) || !await(child, end, status)) {
     outcome.timed_out = true;
     ::kill(-child, SIGKILL);

@@ -219,9 +219,8 @@ Json mask_facts(const fs::path& path, const data::TokenDescription& description,
   return facts;
 }
 
-// A file that came without checksums: --verify would find it whole, whatever is in it.
-void demand_nothing_to_verify(bool verify, const fs::path& path, std::string_view kind) {
-  if (!verify) return;
+// Of what came without checksums, which --verify would find whole, whatever is in it.
+[[noreturn]] void refuse_to_verify(const fs::path& path, std::string_view kind) {
   throw UserError(fmt::format("{}: --verify has nothing to compare with: {} has no checksums", path.string(), kind),
                   "leave --verify out, or give the folder of the checkpoint or the text that the file is of");
 }
@@ -250,7 +249,7 @@ Json token_facts(const fs::path& path, bool verify) {
     }
     return facts;
   }
-  demand_nothing_to_verify(verify, path, "a token file without its tokens.json");
+  if (verify) refuse_to_verify(path, "a token file without its tokens.json");
   const data::TokenFile file(path.string(), {});
   return Json::Object{{"kind", "tokens"},
                       {"path", path.string()},
@@ -271,7 +270,7 @@ Json inspect_facts(const fs::path& path, bool verify, Team& team) {
     const bool run = fs::is_directory(path / checkpoint::checkpoints_folder) || fs::exists(path / "config.toml");
     if (run || path.filename() == checkpoint::checkpoints_folder) return run_facts(path, verify, team);
     if (checkpoint::huggingface::is_published(path)) {
-      demand_nothing_to_verify(verify, path, "a published model");
+      if (verify) refuse_to_verify(path, "a published model");
       return published_facts(path, team);
     }
     throw UserError(
@@ -283,7 +282,7 @@ Json inspect_facts(const fs::path& path, bool verify, Team& team) {
     return checkpoint_facts(folder, verify, team);
   if (path.filename() == "tokens.json" && fs::exists(path)) return prepared_facts(folder, verify);
   if (path.extension() == ".bin") return token_facts(path, verify);
-  demand_nothing_to_verify(verify, path, "a .safetensors file");
+  if (verify) refuse_to_verify(path, "a .safetensors file");
   return safetensors_facts(path, team);
 }
 

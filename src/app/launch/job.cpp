@@ -76,8 +76,7 @@ std::vector<std::string> mpirun(const Facts& facts, const Machine& machine) {
     std::string slots;
     for (const std::string& host : facts.hosts) slots += fmt::format("{}{}:{}", slots.empty() ? "" : ",", host, facts.per_host);
     words.insert(words.end(), {"--host", slots, "--map-by", fmt::format("ppr:{}:node", facts.per_host)});
-    if (!facts.hostfile.empty()) words.insert(words.end(), {"-x", "HOSTFILE"});
-    for (const char* name : {"NHOSTS", "NGPU_PER_HOST", "NGPUS", "DIST_LAUNCH"}) words.insert(words.end(), {"-x", name});
+    for (const auto& [name, value] : told_of(facts, {})) words.insert(words.end(), {"-x", name});
   }
   if (facts.per_host > machine.cores) words.emplace_back("--oversubscribe");
   return words;

@@ -206,9 +206,8 @@ Resolved resolve(const Sources& sources, const std::function<std::vector<Problem
     again();
   }
   if (const std::optional<SourceShape> source = source_shape(resolved.config)) {
-    resolved.config = unsaid;
-    take_shape(resolved.config, *source);
-    found = apply(resolved.config, layers);
+    take_shape(unsaid, *source);
+    again();
     append(found, check_shape(resolved.config, *source));
     if (std::string note = cropping_note(resolved.config, *source); !note.empty()) resolved.notes.push_back(std::move(note));
   }

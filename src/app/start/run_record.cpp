@@ -13,22 +13,6 @@
 #include "io/file.h"
 
 namespace lockstep::app {
-void replace_private_file(const io::Path& path, std::string_view content) {
-  using std::filesystem::perms;
-  io::Replacement replacement(path);
-  std::filesystem::permissions(replacement.file().path(), perms::owner_read | perms::owner_write);
-  replacement.file().write_at(0, std::as_bytes(std::span(content)));
-  replacement.commit();
-}
-
-std::string name_of_run(const RunConfig& config, const Start& start, Session& session) {
-  const bool resumed = start.resumes && start.checkpoint->manifest.run.is_object();
-  const Json* before = resumed ? start.checkpoint->manifest.run.find("name") : nullptr;
-  if (config.log.name) return *config.log.name;
-  if (before != nullptr && before->is_string()) return before->string();
-  return comm::lead_text(session.world(), make_run_name(seed_of(config)));
-}
-
 namespace {
 
 // What the run's file keeps: how the run was begun, and nothing that was asked of this start alone.
@@ -44,6 +28,22 @@ RunConfig settings_at_rest(const RunConfig& config, const io::Path& file) {
 }
 
 }  // namespace
+
+void replace_private_file(const io::Path& path, std::string_view content) {
+  using std::filesystem::perms;
+  io::Replacement replacement(path);
+  std::filesystem::permissions(replacement.file().path(), perms::owner_read | perms::owner_write);
+  replacement.file().write_at(0, std::as_bytes(std::span(content)));
+  replacement.commit();
+}
+
+std::string name_of_run(const RunConfig& config, const Start& start, Session& session) {
+  const bool resumed = start.resumes && start.checkpoint->manifest.run.is_object();
+  const Json* before = resumed ? start.checkpoint->manifest.run.find("name") : nullptr;
+  if (config.log.name) return *config.log.name;
+  if (before != nullptr && before->is_string()) return before->string();
+  return comm::lead_text(session.world(), make_run_name(seed_of(config)));
+}
 
 void write_run_files(const RunConfig& config, const std::string& name, const io::Path& folder, const Arguments& arguments) {
   std::vector<std::string> command_line{"lockstep", "train"};
