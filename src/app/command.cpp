@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <filesystem>
 #include <optional>
 #include <thread>
 
@@ -15,6 +16,7 @@
 #include "base/error.h"
 #include "base/terminal.h"
 #include "comm/mpi/mpi_job.h"
+#include "io/file.h"
 
 namespace lockstep::app {
 namespace {
@@ -59,6 +61,14 @@ int run_help(std::span<const Command> commands, const Arguments& topic, std::FIL
   return find_command(commands, topic[0]).run({"--help"});
 }
 
+int run_command(const Command& command, const Arguments& arguments) {
+  try {
+    return command.run(arguments);
+  } catch (const std::filesystem::filesystem_error& error) {
+    io::throw_file_error(error.code().value(), "use", error.path1());
+  }
+}
+
 int dispatch(std::span<const Command> commands, const Arguments& arguments, std::FILE* out) {
   if (arguments.empty() || arguments[0] == "--help" || arguments[0] == "-h") return run_help(commands, {}, out);
   if (arguments[0] == "help") return run_help(commands, {arguments.begin() + 1, arguments.end()}, out);
@@ -66,7 +76,7 @@ int dispatch(std::span<const Command> commands, const Arguments& arguments, std:
     std::fputs(fmt::format("lockstep {}\n", kVersion).c_str(), out);
     return 0;
   }
-  return find_command(commands, arguments[0]).run({arguments.begin() + 1, arguments.end()});
+  return run_command(find_command(commands, arguments[0]), {arguments.begin() + 1, arguments.end()});
 }
 
 /// `code`, unless something of the output was lost.

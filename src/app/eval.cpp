@@ -23,7 +23,7 @@ namespace {
 
 struct EvalOptions {
   std::string model, tokens, data, logits;
-  std::string split = "val";
+  std::string split;
   std::string checkpoint = "best";
   std::string isa = "auto";
   std::string dtype = std::string(stored_dtype);
@@ -36,7 +36,7 @@ bool parse(const Arguments& arguments, EvalOptions& options) {
   CommandLine line("eval", "Loss, perplexity and bits per byte of a trained model on a text, window by window.");
   line.option("--model", options.model, "FOLDER", "folder of a run, a checkpoint or a Hugging Face model");
   line.option("--data", options.data, "FOLDER", "prepared text (default: the one the model was trained on)");
-  line.choice("--split", options.split, {"val", "train"}, "which part of the prepared text");
+  line.choice("--split", options.split, {"val", "train"}, "which part of the prepared text (default val)");
   line.option("--tokens", options.tokens, "FILE", "a raw token file instead of prepared text");
   line.option("--length", options.length, "T",
               "tokens a window, stride too (default: the model's block size; of a Hugging Face model at most 1024)");
@@ -55,6 +55,9 @@ bool parse(const Arguments& arguments, EvalOptions& options) {
   if (options.model.empty()) problems.push_back({"--model is missing", "give the folder of a run: --model runs/NAME"});
   if (!options.tokens.empty() && !options.data.empty())
     problems.push_back({"--tokens and --data exclude each other", "give one of them"});
+  if (!options.tokens.empty() && !options.split.empty())
+    problems.push_back({"--tokens and --split exclude each other", "give one of them"});
+  if (options.split.empty()) options.split = "val";
   if (!problems.empty()) throw UserError(std::move(problems));
   return true;
 }

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <cerrno>
+#include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <optional>
@@ -59,8 +60,8 @@ bool parse(const Arguments& arguments, GenerateOptions& options) {
   require(!options.model.empty(), "--model is missing", "give the folder of a run: --model runs/NAME");
   require(options.samples >= 1, fmt::format("--samples {}: must be at least 1", options.samples), "--samples 1");
   require(options.sampling.tokens >= 1, fmt::format("--tokens {}: must be at least 1", options.sampling.tokens), "--tokens 256");
-  require(options.sampling.temperature >= 0, fmt::format("--temperature {}: must not be negative", options.sampling.temperature),
-          "--temperature 0.8");
+  require(options.sampling.temperature >= 0 && std::isfinite(options.sampling.temperature),
+          fmt::format("--temperature {}: must be a number of at least 0", options.sampling.temperature), "--temperature 0.8");
   require(options.sampling.top_k >= 0, fmt::format("--top-k {}: must not be negative", options.sampling.top_k), "--top-k 16");
   require(options.sampling.top_p > 0 && options.sampling.top_p <= 1,
           fmt::format("--top-p {}: must be in (0, 1]", options.sampling.top_p), "--top-p 1");
@@ -82,6 +83,8 @@ void put(std::string_view text) {
 void generate(const GenerateOptions& options, Session& session) {
   Log log(stderr, session.lead() ? Level::warning : Level::critical);
   const std::string text = prompt_text(options.prompt);
+  if (text.empty())
+    throw UserError(fmt::format("--prompt \"{}\": there is no text in it", options.prompt), "--prompt \"What is\"");
   constexpr std::int64_t most_tokens_a_byte = 4;  // of a normalised text
   const std::int64_t longest = options.sampling.tokens + most_tokens_a_byte * std::ssize(text) + 1;
   const LoadedModel loaded =

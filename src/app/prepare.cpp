@@ -13,7 +13,9 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/shell.h"
 #include "base/units.h"
+#include "device/team.h"
 
 namespace lockstep::app {
 namespace {
@@ -23,29 +25,33 @@ data::TextFormat format_named(std::string_view name) {
   return name == "text" ? data::TextFormat::text : data::TextFormat::jsonl;
 }
 
-int run(const Arguments& arguments) {
+struct Options {
   std::string input, tokenizer = "char", out, format = "auto";
   std::int64_t threads = 0, shards = 0;
+};
+
+bool parse(const Arguments& arguments, Options& options) {
   CommandLine line(
       "prepare",
       "Turn text into the token files that training reads: train.bin (the first 90 % of the characters), val.bin (the "
       "rest) and tokens.json, which says how to turn tokens into text again.");
   line.positional(
-      "INPUT", input,
+      "INPUT", options.input,
       "a text file; JSONL (.jsonl), a document a line: {\"text\": ...}, or {\"prompt\": ..., \"completion\": ...} of "
       "which only the completion is taught; a folder: its files and those in the folders below, in the order of their "
       "paths; or -, standard input");
   line.option(
-      "--tokenizer", tokenizer, "NAME",
+      "--tokenizer", options.tokenizer, "NAME",
       "char: a token is a character, the vocabulary comes from the text, which must be UTF-8; byte: a token is one of 256 "
       "bytes, any file will do; gpt2:FOLDER: GPT-2's BPE, from the folder of encoder.json and vocab.bpe; hf:FILE: the "
       "byte-level BPE of a tokenizer.json (GPT-2, Llama 3, Qwen2); bpe:SIZE: a BPE of so many tokens, trained on the text and "
       "kept as tokenizer.json");
-  line.choice("--format", format, {"auto", "text", "jsonl"},
+  line.choice("--format", options.format, {"auto", "text", "jsonl"},
               "what INPUT holds; auto: JSONL where the names end in .jsonl, else text");
-  line.option("--out", out, "FOLDER", "where the files go; made when it is not there");
-  line.option("--shards", shards, "N", "also cut the training text into a file a rank, for data.shards=precut; 0: do not");
-  line.option("--threads", threads, "N", "threads that tokenise; 0: every core");
+  line.option("--out", options.out, "FOLDER", "where the files go; made when it is not there");
+  line.option("--shards", options.shards, "N",
+              "also cut the training text into a file a rank, for data.shards=precut; 0: do not");
+  line.option("--threads", options.threads, "N", "threads that tokenise; 0: every core");
   line.note(
       "A document of JSONL ends with the tokenizer's end-of-text token, or a line feed where it has none. With prompts, "
       "train.mask.bin and val.mask.bin say which tokens are taught.");
@@ -62,25 +68,38 @@ int run(const Arguments& arguments) {
       "  lockstep prepare chats.jsonl --tokenizer hf:llama3/tokenizer.json --out data/chats\n"
       "  zcat dump.gz | lockstep prepare - --out data/dump\n"
       "  lockstep train data.dir=data/book");
-  if (!line.parse(arguments)) return 0;
-  std::vector<Problem> problems;
-  if (out.empty()) problems.push_back({"--out is missing", "name the folder for the token files: --out data/NAME"});
-  if (threads < 0)
-    problems.push_back({fmt::format("--threads {}: must not be negative", threads), "--threads 0 takes every core"});
-  if (shards < 0 || shards > 99999)
-    problems.push_back({fmt::format("--shards {}: must be from 0 to 99999", shards), "--shards 4 cuts the text for 4 ranks"});
-  if (!problems.empty()) throw UserError(std::move(problems));
+  return line.parse(arguments);
+}
 
+void check(const Options& options) {
+  std::vector<Problem> problems;
+  if (options.out.empty()) problems.push_back({"--out is missing", "name the folder for the token files: --out data/NAME"});
+  if (options.threads < 0 || options.threads > Team::most_threads) {
+    problems.push_back(
+        {fmt::format("--threads {}: must be from 0 to {}", options.threads, Team::most_threads), "--threads 0 takes every core"});
+  }
+  if (options.shards < 0 || options.shards > 99999) {
+    problems.push_back(
+        {fmt::format("--shards {}: must be from 0 to 99999", options.shards), "--shards 4 cuts the text for 4 ranks"});
+  }
+  if (!problems.empty()) throw UserError(std::move(problems));
+}
+
+int run(const Arguments& arguments) {
+  Options options;
+  if (!parse(arguments, options)) return 0;
+  check(options);
   Log log;
-  const data::PrepareResult result = data::prepare({.input = input,
-                                                    .tokenizer = tokenizer,
-                                                    .format = format_named(format),
-                                                    .out = out,
-                                                    .shards = static_cast<int>(shards),
-                                                    .threads = narrow<std::size_t>(threads)},
+  const data::PrepareResult result = data::prepare({.input = options.input,
+                                                    .tokenizer = options.tokenizer,
+                                                    .format = format_named(options.format),
+                                                    .out = options.out,
+                                                    .shards = static_cast<int>(options.shards),
+                                                    .threads = narrow<std::size_t>(options.threads)},
                                                    log);
-  fmt::print("prepared {} in {} ({:.0f} MB/s); next: lockstep train data.dir={}\n", format_bytes(result.bytes),
-             format_seconds(result.seconds), static_cast<double>(result.bytes) * 1e-6 / result.seconds, out);
+  fmt::print("prepared {} in {} ({:.0f} MB/s); next: {}\n", format_bytes(result.bytes), format_seconds(result.seconds),
+             static_cast<double>(result.bytes) * 1e-6 / result.seconds,
+             shell_words({"lockstep", "train", "data.dir=" + options.out}));
   return 0;
 }
 

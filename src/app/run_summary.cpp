@@ -4,8 +4,10 @@
 
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "app/plan/run_prediction.h"
+#include "base/shell.h"
 #include "base/terminal.h"
 #include "base/units.h"
 #include "lab/process.h"
@@ -13,18 +15,15 @@
 namespace lockstep::app {
 namespace {
 
-// The words before the settings of a run on the same ranks.
-std::string same_ranks(const Session& session) {
-  const int ranks = session.world().size();
-  switch (session.transport()) {
-    case Transport::self:
-      return "lockstep train";
-    case Transport::thread:
-      return fmt::format("lockstep train --ranks {}", ranks);
-    case Transport::mpi:
-      return fmt::format("lockstep launch -n {} -- train", ranks);
-  }
-  return {};
+// What resumes the run, on as many ranks.
+std::string going_on(const io::Path& folder, const Session& session) {
+  const std::string ranks = fmt::format("{}", session.world().size());
+  std::vector<std::string> words{"lockstep", "train"};
+  if (session.transport() == Transport::thread) words.insert(words.end(), {"--ranks", ranks});
+  if (session.transport() == Transport::mpi) words = {"lockstep", "launch", "-n", ranks, "--", "train"};
+  words.insert(words.end(),
+               {"--config", (folder / "config.toml").string(), "log.dir=" + folder.string(), "train.init_from=resume"});
+  return shell_words(words);
 }
 
 std::string summary(const train::TrainingHistory& history, const io::Path& folder, const RunConfig& config,
@@ -38,7 +37,8 @@ std::string summary(const train::TrainingHistory& history, const io::Path& folde
   }
   if (!history.sample.empty()) add("A sample:\n\n{}\n\n", history.sample);
   if (history.tokens_per_second > 0) add("Speed:       {} tokens/s (median)\n", format_si(history.tokens_per_second));
-  if (!history.validation.y.empty()) add("Validation:  loss {:.4f} after {} steps\n", history.validation.y.back(), history.steps);
+  if (!history.validation.y.empty())
+    add("Validation:  loss {:.4f} after {:.0f} steps\n", history.validation.y.back(), history.validation.x.back());
   if (history.staleness) {
     add("Staleness:   mean {:.2f}, most {} updates between pull and update\n", history.staleness->mean,
         history.staleness->greatest);
@@ -54,12 +54,14 @@ std::string summary(const train::TrainingHistory& history, const io::Path& folde
   if (config.log.machine) add("Prediction:  {}\n", prediction_line(folder, *config.log.machine));
   add("Run folder:  {}\n", folder.string());
   if (history.diverged) return text;
+  if (config.train.eval_only) {
+    if (history.stopped) add("Stopped:     {}; nothing is measured\n", *history.stopped);
+    return text;
+  }
   if (history.stopped) {
-    add("Stopped:     {}; everything is saved. Go on with:\n             {} --config {}/config.toml log.dir={} "
-        "train.init_from=resume\n",
-        *history.stopped, same_ranks(session), folder.string(), folder.string());
+    add("Stopped:     {}; everything is saved. Go on with:\n             {}\n", *history.stopped, going_on(folder, session));
   } else {
-    add("Try next:    lockstep generate --model {} --prompt \"{}\"\n", folder.string(), config.sample.prompt);
+    add("Try next:    {}\n", shell_words({"lockstep", "generate", "--model", folder.string(), "--prompt", config.sample.prompt}));
   }
   return text;
 }

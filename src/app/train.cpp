@@ -21,6 +21,7 @@
 #include "comm/mpi/mpi_job.h"
 #include "comm/text.h"
 #include "data/token_description.h"
+#include "io/file.h"
 
 namespace lockstep::app {
 namespace {
@@ -28,7 +29,7 @@ namespace {
 /// The vocabulary of a text that may not be there yet.
 std::int64_t known_vocabulary(const RunConfig& config) {
   const io::Path folder = data_folder(config);
-  if (std::filesystem::is_directory(folder)) {
+  if (io::is_folder(folder)) {
     if (const auto description = data::read_description(folder)) return description->format.vocabulary;
   }
   constexpr std::int64_t tiny_shakespeare = 65;

@@ -1,11 +1,13 @@
 #include "checkpoint/find.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
 #include "base/error.h"
 #include "base/number_text.h"
+#include "checkpoint/problems.h"
 #include "comm/agreement.h"
 #include "comm/text.h"
 #include "io/file.h"
@@ -56,10 +58,9 @@ std::string steps_of(const std::vector<Found>& all) {
 }
 
 [[noreturn]] void nothing_found(const fs::path& path) {
+  if (const std::string why = io::why_no_folder(path); !why.empty())
+    throw UserError(fmt::format("{}: {}", path.string(), why), "give the folder of a run or of a checkpoint");
   std::error_code failed;
-  if (!fs::exists(path, failed)) {
-    throw UserError(fmt::format("{}: there is no such folder", path.string()), "give the folder of a run or of a checkpoint");
-  }
   std::string content;
   int count = 0;
   for (const fs::path& entry : io::entries_of(path, failed)) {
@@ -76,8 +77,16 @@ Choice choose_step(std::vector<Found>& all, const fs::path& path, std::int64_t s
     throw UserError(fmt::format("{}: there is no checkpoint of step {}", path.string(), step),
                     fmt::format("there are those of steps {}", steps_of(all)));
   }
-  if (!found->manifest) throw UserError(found->fault, "use another checkpoint of the run");
+  if (!found->manifest) throw UserError(found->fault, use_another(found->folder));
   return {found->folder, std::move(*found->manifest), {}};
+}
+
+Choice checkpoint_itself(const fs::path& folder, std::optional<std::int64_t> step) {
+  Choice choice{folder, read_manifest(folder), {}};
+  if (!step || *step == choice.manifest.step) return choice;
+  throw UserError(
+      fmt::format("{}: this is the checkpoint of step {}, not of step {}", folder.string(), choice.manifest.step, *step),
+      "give the run's folder to choose among its checkpoints");
 }
 
 }  // namespace
@@ -104,9 +113,6 @@ bool has_checkpoints(const fs::path& run) {
 std::vector<Found> list_checkpoints(const fs::path& run) {
   std::vector<Found> all;
   for_each_step(run, [&](const fs::path& folder, std::int64_t step) {
-    std::error_code unknown;  // such as a missing permission: reading the manifest will tell
-    const bool there = fs::exists(folder / manifest_file, unknown);
-    if (!unknown && !(there && is_checkpoint(folder))) return;
     Found found{folder, step, {}, {}};
     try {
       found.manifest = read_manifest(found.folder);
@@ -128,11 +134,11 @@ std::optional<std::size_t> best_of(const std::vector<std::optional<double>>& los
 }
 
 Choice choose_checkpoint(const fs::path& path, std::string_view which) {
-  if (is_checkpoint(path)) return {path, read_manifest(path), {}};
   const auto step = parse_step(which);
   if (!step && which != "last" && which != "best") {
     throw UserError(fmt::format("\"{}\" does not say which checkpoint", which), "say last, best or the number of a step");
   }
+  if (is_checkpoint(path)) return checkpoint_itself(path, step);
   std::vector<Found> all = list_checkpoints(path);
   if (all.empty()) nothing_found(path);
   if (step) return choose_step(all, path, *step);
@@ -146,8 +152,8 @@ Choice choose_checkpoint(const fs::path& path, std::string_view which) {
     }
   }
   if (usable.empty()) {
-    throw UserError(fmt::format("{}: every checkpoint is damaged: {}", path.string(), choice.passed_over.back()),
-                    "restore one from a copy, or start again");
+    throw UserError(fmt::format("{}: every checkpoint is damaged: {}", path.string(), fmt::join(choice.passed_over, "; ")),
+                    "restore one from a copy, or start again in another folder");
   }
   std::size_t taken = usable.size() - 1;
   if (which == "best") {

@@ -9,6 +9,7 @@
 #include <span>
 
 #include "base/error.h"
+#include "checkpoint/problems.h"
 #include "io/checksum.h"
 
 namespace lockstep::checkpoint {
@@ -176,7 +177,7 @@ std::string manifest_text(const Manifest& manifest) {
 }
 
 Manifest parse_manifest(std::string_view text, std::string_view path) {
-  const std::string remedy = "use another checkpoint of the run (lockstep inspect <run folder> lists them)";
+  const std::string remedy = use_another(std::filesystem::path(path).parent_path());
   const std::size_t start = text.rfind(seal_start);
   const bool sealed = start != std::string_view::npos && text.substr(start) == seal(text.substr(0, start));
   const Json json = Json::parse(text, path);

@@ -13,4 +13,10 @@ void throw_first(std::vector<Problem> problems) {
   throw UserError(std::move(problems));
 }
 
+std::string use_another(const std::filesystem::path& folder) {
+  return fmt::format(
+      "use another checkpoint of the run (lockstep inspect RUN lists them); to resume from the one before, move {} away",
+      folder.string());
+}
+
 }  // namespace lockstep::checkpoint

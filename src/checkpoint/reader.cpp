@@ -15,8 +15,6 @@
 namespace lockstep::checkpoint {
 namespace {
 
-constexpr std::string_view use_another = "use another checkpoint of the run (lockstep inspect <run folder> lists them)";
-
 std::string described(const LogicalTensor& tensor) { return fmt::format("{} {}", name_of(tensor.dtype), tensor.shape.text()); }
 
 bool is_weight(DType type) { return type == DType::f32 || type == DType::bf16; }
@@ -55,7 +53,7 @@ Reader::Reader(io::Path folder) : folder_(std::move(folder)), manifest_(read_man
 void Reader::open_file(const StoredFile& stored) {
   const io::Path path = folder_ / stored.name;
   const auto damaged = [&](const std::string& what) {
-    throw UserError(fmt::format("{}: {}", path.string(), what), std::string(use_another));
+    throw UserError(fmt::format("{}: {}", path.string(), what), use_another(folder_));
   };
   files_.push_back(io::File::open_to_read(path));
   const io::File& file = files_.back();
@@ -161,7 +159,7 @@ class Reader::Ranges final : public RangeReader {
       if (tallies_[i].checksum == places_[i]->stored->checksum) continue;
       problems.push_back({fmt::format("{}: tensor \"{}\" does not match its checksum: its bytes are damaged",
                                       reader_.folder().string(), table_[i].name),
-                          std::string(use_another)});
+                          use_another(reader_.folder())});
     }
     if (!problems.empty()) throw_first(std::move(problems));
   }

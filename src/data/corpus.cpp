@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/units.h"
 #include "data/verification.h"
+#include "io/file.h"
 
 namespace lockstep::data {
 namespace {
@@ -33,9 +34,8 @@ Corpus open_corpus(const io::Path& folder, std::optional<std::int64_t> vocabular
                   .val = TokenFile((folder / "val.bin").string(), gpt2),
                   .tokenizer = nullptr};
     // nanoGPT's words; a pickle that is there is not read.
-    log.warning(std::filesystem::exists(folder / "meta.pkl")
-                    ? "No tokens.json found (meta.pkl is not read), assuming GPT-2 encodings..."
-                    : "No meta.pkl found, assuming GPT-2 encodings...");
+    log.warning(io::exists(folder / "meta.pkl") ? "No tokens.json found (meta.pkl is not read), assuming GPT-2 encodings..."
+                                                : "No meta.pkl found, assuming GPT-2 encodings...");
     return corpus;
   }
   Corpus corpus{.train = open_described(folder, *description, train),
@@ -97,7 +97,7 @@ void demand_known_ids(const TokenFile& file, std::int64_t vocabulary) {
 
 TokenText open_tokens(const io::Path& path, std::int64_t vocabulary) {
   const io::Path folder = path.has_parent_path() ? path.parent_path() : io::Path(".");
-  if (std::filesystem::is_directory(folder)) {
+  if (io::is_folder(folder)) {
     const std::optional<TokenDescription> description = read_description(folder);
     const TokenFileFacts* facts = description ? description->find(path.filename().string()) : nullptr;
     if (facts != nullptr) {

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/units.h"
+#include "io/file.h"
 #include "io/sha256.h"
 
 namespace lockstep::data {
@@ -190,7 +191,7 @@ auto at_described_path(const io::Path& folder, std::string_view name, const Use&
   try {
     return use(path);
   } catch (const UserError&) {
-    if (std::filesystem::exists(path)) throw;
+    if (io::exists(path)) throw;
   }
   return use(place);
 }
@@ -198,7 +199,7 @@ auto at_described_path(const io::Path& folder, std::string_view name, const Use&
 }  // namespace
 
 std::optional<TokenDescription> read_description(const io::Path& folder) {
-  if (!std::filesystem::is_directory(folder)) {
+  if (!io::is_folder(folder)) {
     throw UserError(fmt::format("there is no folder {} with token files", folder.string()),
                     fmt::format("make it: lockstep prepare TEXT --out {}", folder.string()));
   }

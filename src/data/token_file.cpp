@@ -13,6 +13,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/units.h"
+#include "io/file.h"
 
 namespace lockstep::data {
 namespace {
@@ -43,7 +44,7 @@ constexpr std::array<Foreign, 5> foreign_starts{{{{"\x88\x4d\x34\x01", 4}, "a ll
                                                  {{"MMIDIDX", 7}, "a Megatron index"}}};
 
 std::unique_ptr<io::ByteSource> open(const std::string& path) {
-  if (!std::filesystem::exists(path)) {
+  if (!io::exists(path)) {
     throw UserError(fmt::format("there is no token file {}", path), "make it with lockstep prepare, or correct data.dir");
   }
   return std::make_unique<io::FileBytes>(path);

@@ -28,7 +28,6 @@ constexpr std::uint32_t inside_mask = (1U << 10) - 1;
 constexpr std::uint32_t open_bit = 1U << 10;
 constexpr std::uint32_t job_step = 1U << 11;
 constexpr std::uint32_t job_mask = ~(job_step - 1);
-constexpr int max_threads = 1000;
 
 // How many tiles of a worker's part were taken, and in which job: the first to come begins a new count, so that the caller need
 // not touch every worker's cache line before each job.
@@ -235,7 +234,7 @@ struct Team::State {
 };
 
 Team::Team(int threads) : size_(threads), state_(std::make_unique<State>()) {
-  ensure(threads >= 1 && threads <= max_threads, "a team has 1 to 1000 workers");
+  ensure(threads >= 1 && threads <= most_threads, "a team has 1 to 1000 workers");
   try {
     state_->start(threads);
   } catch (...) {  // the threads that were started wait for work

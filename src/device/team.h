@@ -13,7 +13,8 @@ namespace lockstep {
 
 class Team {
  public:
-  /// threads >= 1.
+  static constexpr int most_threads = 1000;
+  /// threads from 1 to most_threads.
   explicit Team(int threads);
   ~Team();
   Team(const Team&) = delete;

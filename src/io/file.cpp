@@ -40,6 +40,10 @@ std::string_view remedy(int code) {
       return "name a file, not a folder";
     case ENOTDIR:
       return "a part of the path is a file, not a folder: choose another path";
+    case ENAMETOOLONG:
+      return "a name in the path is longer than the file system takes: choose a shorter one";
+    case ELOOP:
+      return "symbolic links in the path lead in a circle: choose another path";
     default:
       return "";
   }
@@ -64,6 +68,19 @@ int try_make_folders(const Path& path) {
 }
 
 Path partial_name(Path path) { return path += ".partial"; }
+
+std::filesystem::file_status status_of(const Path& path, std::error_code& error) {
+  const std::filesystem::file_status status = std::filesystem::status(path, error);
+  if (status.type() == std::filesystem::file_type::not_found) error.clear();
+  return status;
+}
+
+std::filesystem::file_status status_of(const Path& path) {
+  std::error_code error;
+  const std::filesystem::file_status status = status_of(path, error);
+  if (error) throw_file_error(error.value(), "look at", path);
+  return status;
+}
 
 std::string_view kind_of(mode_t mode) {
   if (S_ISFIFO(mode)) return "a pipe";
@@ -231,9 +248,21 @@ std::string read_document(const Path& path, std::uint64_t most_bytes) {
   return content;
 }
 
+bool exists(const Path& path) { return std::filesystem::exists(status_of(path)); }
+
+bool is_folder(const Path& path) { return std::filesystem::is_directory(status_of(path)); }
+
+std::string why_no_folder(const Path& path) {
+  std::error_code error;
+  const std::filesystem::file_status status = status_of(path, error);
+  if (error) return error.message();
+  if (std::filesystem::is_directory(status)) return "";
+  return std::filesystem::exists(status) ? "it is no folder" : "there is no such folder";
+}
+
 bool is_special(const Path& path) {
   std::error_code unknown;
-  const std::filesystem::file_status status = std::filesystem::status(path, unknown);
+  const std::filesystem::file_status status = status_of(path, unknown);
   return std::filesystem::exists(status) && !std::filesystem::is_regular_file(status) && !std::filesystem::is_directory(status);
 }
 

@@ -28,6 +28,12 @@ class ByteSource {
   virtual void read_at(std::uint64_t offset, std::span<std::byte> out) const = 0;
 };
 
+/// Whether there is something at the path. Throws where that cannot be known, as in a folder that is closed to this user.
+bool exists(const Path& path);
+/// Whether it is a folder; throws as exists() does.
+bool is_folder(const Path& path);
+/// Why there is no folder, such as "there is no such folder" or "Permission denied"; empty where there is one.
+std::string why_no_folder(const Path& path);
 /// Whether the path is there and neither a regular file nor a folder: a pipe, a socket, a device.
 bool is_special(const Path& path);
 

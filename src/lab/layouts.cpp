@@ -211,9 +211,16 @@ std::optional<Layout> layout_from(std::string_view text, std::vector<Problem>& p
   const std::size_t before = problems.size();
   Wish wish;
   wish.layout.gradients.bucket_bytes = defaults.bucket_bytes;
+  std::vector<std::string_view> names;
   for (std::size_t at = 0; at <= text.size();) {
     const std::size_t end = std::min(text.find(',', at), text.size());
-    take_word(text.substr(at, end - at), text, wish, problems);
+    const std::string_view word = text.substr(at, end - at), name = word.substr(0, word.find('='));
+    if (!name.empty() && std::ranges::count(names, name) > 0) {
+      problems.push_back({fmt::format("{} in the layout {}: {} is there before", word, text, name), "say each word once"});
+    } else {
+      take_word(word, text, wish, problems);
+    }
+    names.push_back(name);
     at = end + 1;
   }
   if (problems.size() > before) return std::nullopt;

@@ -74,10 +74,10 @@ void check_shares(const ParallelPlan& plan, const PlanLimits& limits, std::vecto
   if (plan.sequence && plan.cp >= 1)
     share("parallel.tp", plan.tp, plan.cp == 1 ? "positions in a sequence" : "positions in a rank's part of a sequence",
           limits.positions / plan.cp);
-  if (plan.cp > 1) share("2 x parallel.cp", 2 * std::int64_t{plan.cp}, "positions in a sequence", limits.positions);
+  if (plan.cp > 1) share("parallel.cp", plan.cp, "pairs of positions in a sequence", limits.positions / 2);
   if (plan.cp > 1 && plan.tp >= 1) {
     const bool some = plan.context == ContextMethod::ulysses_ring;
-    share(some ? "ranks of parallel.cp on a host" : "parallel.cp", exchanging_ranks(plan),
+    share(some ? "parallel.cp on one host" : "parallel.cp", exchanging_ranks(plan),
           plan.tp == 1 ? "heads" : "heads on a tensor rank", limits.heads / plan.tp);
   }
 }

@@ -115,6 +115,15 @@ std::vector<Problem> check(const Machine& machine) {
   if (machine.devices > 1) demand("inside_gbps", machine.inside_rate, "a node's devices are connected", "inside_gbps = 300");
   if (machine.nodes > 1) demand("between_gbps", machine.between_rate, "nodes are connected", "between_gbps = 25");
   share("link_share", machine.link_share);
+  const auto not_negative = [&](std::string_view key, double value) {
+    if (!(value >= 0)) complain(key, value, "must be 0 or above", fmt::format("{} = 0", key));
+  };
+  not_negative("units", static_cast<double>(machine.units));
+  not_negative("inside_latency_us", machine.inside_latency);
+  not_negative("between_latency_us", machine.between_latency);
+  not_negative("host_memory", machine.host_memory);
+  not_negative("host_gbps", machine.host_rate);
+  not_negative("disk_gbps", machine.disk_rate);
   return problems;
 }
 

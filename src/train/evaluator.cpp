@@ -17,7 +17,7 @@ void demand_targets(std::int64_t targets, const data::TokenFile& file) {
       "evaluate more windows (train.eval_iters) or longer ones (model.block_size, --length)");
 }
 
-Evaluation evaluate(Engine& engine, data::WindowSource& windows) {
+std::optional<Evaluation> evaluate(Engine& engine, data::WindowSource& windows, const std::function<bool()>& given_up) {
   const parallel::Groups& groups = engine.groups();
   comm::Communicator& group = groups.data();
   const std::int64_t batches = windows.batches();
@@ -25,6 +25,7 @@ Evaluation evaluate(Engine& engine, data::WindowSource& windows) {
   // A batch's loss and tokens, 0 on the ranks that did not run it: added over ranks, then in the order of batches.
   std::vector<double> losses(static_cast<std::size_t>(batches)), tokens(losses.size());
   for (std::int64_t round = 0; round < rounds.count(); ++round) {
+    if (given_up()) return std::nullopt;
     const auto [i, counts] = rounds.turn(round, group.rank());
     const data::Batch& batch = windows.read(i);
     const double loss = engine.evaluate(batch);

@@ -2,6 +2,9 @@
 
 // Loss on held-out (or training) text.
 
+#include <functional>
+#include <optional>
+
 #include "data/loader.h"
 #include "train/engine.h"
 
@@ -16,7 +19,8 @@ struct Evaluation {
 void demand_targets(std::int64_t targets, const data::TokenFile& file);
 
 /// All batches of `reader` through the engine's current weights, divided among the ranks, of which each makes as many passes; the
-/// result is the same on all of them and for any number of them. Throws UserError when none of their targets counts. Collective.
-Evaluation evaluate(Engine& engine, data::WindowSource& windows);
+/// result is the same on all of them and for any number of them. `given_up` is asked before each batch and answers alike on all
+/// ranks: once it is true, there is no result. Throws UserError when none of their targets counts. Collective.
+std::optional<Evaluation> evaluate(Engine& engine, data::WindowSource& windows, const std::function<bool()>& given_up);
 
 }  // namespace lockstep::train

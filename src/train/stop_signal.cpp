@@ -1,7 +1,9 @@
 #include "train/stop_signal.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <csignal>
 #include <filesystem>
 #include <system_error>
@@ -19,6 +21,9 @@ extern "C" void remember(int signal) {
   if (pending == SIGINT && signal == SIGINT) std::signal(SIGINT, SIG_DFL);
   pending = signal;
 }
+
+/// 0 when the file is gone, else the errno: a folder stays, an empty one too.
+int delete_file(const std::string& path) { return ::unlink(path.c_str()) == 0 || errno == ENOENT ? 0 : errno; }
 
 }  // namespace
 
@@ -81,19 +86,19 @@ StopCause Switches::stop_cause() const {
 }
 
 std::string Switches::take_kill_request() const {
-  std::error_code error;
-  if (options_.kill_file) std::filesystem::remove(*options_.kill_file, error);
-  if (!error) return {};
+  const int code = options_.kill_file ? delete_file(*options_.kill_file) : 0;
+  if (code == 0) return {};
   return fmt::format("the kill file {} cannot be deleted ({}): delete it before the run is started again", *options_.kill_file,
-                     error.message());
+                     std::generic_category().message(code));
 }
 
 bool Switches::take_save_request() const {
-  std::error_code error;
-  if (!options_.save_file || !std::filesystem::exists(*options_.save_file, error)) return false;
-  if (!std::filesystem::remove(*options_.save_file, error) && error) {
-    throw UserError(fmt::format("the save file {} cannot be deleted: {}", *options_.save_file, error.message()),
-                    "make its folder writable, or choose another train.save_file");
+  std::error_code ignored;
+  if (!options_.save_file || !std::filesystem::exists(*options_.save_file, ignored)) return false;
+  if (const int code = delete_file(*options_.save_file)) {
+    throw UserError(
+        fmt::format("the save file {} cannot be deleted: {}", *options_.save_file, std::generic_category().message(code)),
+        "make its folder writable, or choose another train.save_file");
   }
   return true;
 }

@@ -62,8 +62,11 @@ void Trainer::announce_evaluation() {
 TrainingHistory Trainer::run(RunState state) {
   begin(state);
   if (options_.eval_only) {
-    evaluate();
-    log_evaluation({});
+    if (evaluate()) {
+      log_evaluation({});
+    } else {
+      history_.stopped = describe(any_stop_cause(), options_.switches);
+    }
     return std::move(history_);
   }
   if (options_.live && lead()) {
@@ -143,9 +146,7 @@ void Trainer::finish(StopCause cause) {
 
 StopCause Trainer::agree(bool& save) {
   RunControl& control = parts_.engine.control();
-  StopCause own = switches_ ? switches_->stop_cause() : StopCause::none;
-  if (skipped_ >= options_.max_skipped) own = StopCause::diverged;
-  const auto cause = std::max(own, static_cast<StopCause>(control.remote_stop_cause()));
+  const StopCause cause = skipped_ >= options_.max_skipped ? StopCause::diverged : own_stop_cause();
   if (lead() && switches_ && switches_->take_save_request()) save_wanted_ = true;
   const bool planned = evaluation_due() || sample_due() || due(options_.checkpoint_interval) || state_.step >= options_.max_iters;
   const bool meets = control.is_sync_point(state_.step, cause != StopCause::none || save_wanted_);
@@ -162,16 +163,24 @@ StopCause Trainer::agree(bool& save) {
   return static_cast<StopCause>(all[0]);
 }
 
+StopCause Trainer::own_stop_cause() const {
+  const StopCause own = switches_ ? switches_->stop_cause() : StopCause::none;
+  return std::max(own, static_cast<StopCause>(parts_.engine.control().remote_stop_cause()));
+}
+
+StopCause Trainer::any_stop_cause() const {
+  auto cause = static_cast<std::int64_t>(own_stop_cause());
+  parts_.engine.groups().all().host().all_reduce(view(std::span(&cause, 1), Shape{1}), comm::Reduction::max).wait();
+  return static_cast<StopCause>(cause);
+}
+
 void Trainer::evaluate_and_sample(bool evaluates, bool samples) {
   const double begun = now_seconds();
   const TokenRates::Rates rates = evaluates ? token_rates_.mark(begun) : TokenRates::Rates{};
   const bool sample_first = options_.style == LogStyle::wordplay;
   parts_.engine.control().settle();
   if (samples && sample_first) write_sample();
-  if (evaluates) {
-    evaluate();
-    log_evaluation(rates);
-  }
+  if (evaluates && evaluate()) log_evaluation(rates);
   if (samples && !sample_first) {
     write_sample();
     parts_.log.plain(memory_lines(options_.memory));
@@ -179,9 +188,16 @@ void Trainer::evaluate_and_sample(bool evaluates, bool samples) {
   if (parts_.trace != nullptr) parts_.trace->tell("sample and evaluation", begun);
 }
 
-void Trainer::evaluate() {
-  train_loss_ = train::evaluate(parts_.engine, parts_.train_text).loss;
-  val_loss_ = train::evaluate(parts_.engine, parts_.val_text).loss;
+bool Trainer::evaluate() {
+  const auto given_up = [this] { return any_stop_cause() != StopCause::none; };
+  const std::optional<Evaluation> train = train::evaluate(parts_.engine, parts_.train_text, given_up);
+  const std::optional<Evaluation> val = train ? train::evaluate(parts_.engine, parts_.val_text, given_up) : std::nullopt;
+  if (!val) {
+    parts_.log.info(fmt::format("The evaluation of step {} was given up: a stop was asked for", state_.step));
+    return false;
+  }
+  train_loss_ = train->loss;
+  val_loss_ = val->loss;
   evaluated_ = state_.step;
   state_.validation_loss = val_loss_;
   state_.best_validation_loss = std::min(state_.best_validation_loss.value_or(*val_loss_), *val_loss_);
@@ -191,6 +207,7 @@ void Trainer::evaluate() {
     const std::array<Scalar, 2> losses{{{"loss/train_evaluated", *train_loss_}, {"loss/val", *val_loss_}}};
     events_->add(state_.step, losses);
   }
+  return true;
 }
 
 void Trainer::log_evaluation(const TokenRates::Rates& rates) {
@@ -210,11 +227,13 @@ void Trainer::log_evaluation(const TokenRates::Rates& rates) {
 void Trainer::write_sample() {
   if (prompt_.empty()) return;
   std::string text = parts_.tokenizer->decode(prompt_);
+  bool whole = true;
   parts_.sampler.run(prompt_, options_.sample, [&](std::int32_t token) {
     text += parts_.tokenizer->bytes(token);
-    return true;
+    whole = any_stop_cause() == StopCause::none;
+    return whole;
   });
-  if (!lead()) return;
+  if (!lead() || !whole) return;
   if (options_.style == LogStyle::rasbt) {
     std::string line = text;
     std::replace(line.begin(), line.end(), '\n', ' ');

@@ -101,7 +101,8 @@ class Trainer {
  private:
   /// Text and losses of the newest weights.
   void evaluate_and_sample(bool evaluates, bool samples);
-  void evaluate();
+  /// Returns false where a stop was asked for before it was done.
+  bool evaluate();
   void log_evaluation(const TokenRates::Rates& rates);
   void read_prompt();
   void announce_evaluation();
@@ -124,6 +125,10 @@ class Trainer {
   void finish(StopCause cause);
   /// What the ranks do now, agreed: a reason to leave, or a save.
   StopCause agree(bool& save);
+  /// Why this rank would stop now, or one of another kind.
+  StopCause own_stop_cause() const;
+  /// Why any rank would stop now: what takes long asks it between its parts. Collective.
+  StopCause any_stop_cause() const;
   bool lead() const { return parts_.engine.groups().lead(); }
   /// Now, behind the last step.
   bool evaluation_due() const;

@@ -144,7 +144,7 @@ TEST_F(DeepSpeedTest, OneOfThreeBatchSizesFollowsFromTheOthers) {
   EXPECT_EQ(resolved(R"({"train_batch_size": 24, "gradient_accumulation_steps": 3})", {}, 2).config.model.batch_size, 4);
   EXPECT_EQ(resolved(R"({"train_batch_size": 24})", {}, 2).config.model.batch_size, 12);
   EXPECT_NE(refused(R"({"train_batch_size": 25, "train_micro_batch_size_per_gpu": 4})", {}, 2)
-                .find("train_batch_size = 25 is not a multiple of 2 ranks = 8, with model.batch_size = 4"),
+                .find("train_batch_size = 25 is not a multiple of 8 = 2 ranks x model.batch_size = 4"),
             std::string::npos);
   EXPECT_NE(refused(R"({"train_batch_size": 32, "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 1})")
                 .find("32 is not"),

@@ -9,6 +9,7 @@
 #include "app/launch/job.h"
 #include "app/program.h"
 #include "app/train_command.h"
+#include "base/shell.h"
 
 namespace lockstep::app {
 namespace {
@@ -24,7 +25,7 @@ class Exhaustion : public TrainCommand {
     std::vector<std::string> command = words(run, std::move(more));
     command.insert(command.begin(), program());
     const std::string out = (folder_ / "out").string();
-    const std::string script = "exec >" + out + " 2>&1; " + first + " && exec " + launch::shell_text(command);
+    const std::string script = "exec >" + out + " 2>&1; " + first + " && exec " + shell_words(command);
     const int status = std::system(script.c_str());
     return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), io::read_file(out)};
   }
@@ -61,8 +62,8 @@ TEST_F(Exhaustion, OfAFileSystem) {
   std::vector<std::string> command = words("small/run", {"model.n_embd=128"});
   command.insert(command.begin(), program());
   const std::string out = (folder_ / "out").string();
-  const std::string inside = "mount -t tmpfs -o size=1m none " + small + " && exec " + launch::shell_text(command);
-  const int status = std::system(("unshare -m sh -c " + launch::shell_text({inside}) + " >" + out + " 2>&1").c_str());
+  const std::string inside = "mount -t tmpfs -o size=1m none " + small + " && exec " + shell_words(command);
+  const int status = std::system(("unshare -m sh -c " + shell_words({inside}) + " >" + out + " 2>&1").c_str());
   const std::string said = io::read_file(out);
   EXPECT_EQ(WEXITSTATUS(status), 2) << said;
   EXPECT_NE(said.find("small/run"), std::string::npos) << said;

@@ -3,6 +3,7 @@
 #include "app/launch/job.h"
 #include "app/launch/saved_environment.h"
 #include "app/launch_machine.h"
+#include "base/shell.h"
 
 namespace lockstep::launch {
 namespace {
@@ -140,7 +141,7 @@ TEST(LaunchJob, RanksAreToldOfTheJob) {
                             {"NHOSTS", "2"},
                             {"NGPU_PER_HOST", "4"},
                             {"NGPUS", "8"},
-                            {"DIST_LAUNCH", shell_text(job.launcher)}}));
+                            {"DIST_LAUNCH", shell_words(job.launcher)}}));
   Recorded box;
   box.programs.clear();
   EXPECT_TRUE(job_of(box).told.empty());
@@ -168,10 +169,6 @@ TEST(LaunchJob, TheSavedEnvironmentHasListedVariablesAlone) {
   EXPECT_EQ(environment_file(find_facts(Recorded{}.machine(), {}, problems), machine), "");
   pbs.variables.erase("HOME");
   EXPECT_EQ(environment_file(facts, pbs.machine()), "");
-}
-
-TEST(LaunchJob, WordsAreQuotedForAShell) {
-  EXPECT_EQ(shell_text({"a", "", "b c", "it's", "$x", "k=v,w:1"}), "a '' 'b c' 'it'\\''s' '$x' k=v,w:1");
 }
 
 }  // namespace

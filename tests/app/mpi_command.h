@@ -12,6 +12,7 @@
 #include "app/launch/job.h"
 #include "app/program.h"
 #include "app/train_command.h"
+#include "base/shell.h"
 #include "support/mpi_job.h"
 
 namespace lockstep::app {
@@ -26,7 +27,7 @@ class MpiCommand : public TrainCommand {
   }
   static std::string text_of(std::vector<std::string> words) {
     words.insert(words.begin(), program());
-    return launch::shell_text(words);
+    return shell_words(words);
   }
   /// The words of ranks with a thread each.
   std::vector<std::string> on_two(const std::string& run, std::vector<std::string> more = {}) const {

@@ -17,6 +17,7 @@
 #include "app/mpi_command.h"
 #include "app/program.h"
 #include "base/json.h"
+#include "base/shell.h"
 #include "checkpoint/find.h"
 
 namespace lockstep::app {
@@ -76,7 +77,7 @@ class MpiRanks : public MpiCommand {
     more.insert(more.end(), {"train.max_iters=1000000", "train.eval_interval=1000000"});
     const std::string script = "if [ \"$OMPI_COMM_WORLD_RANK\" = " + std::to_string(rank) + " ]; then (while [ ! -s " + begun +
                                " ]; do sleep 0.05; done; kill -" + signal + " $$) & fi; exec " + text_of(on_two(run, more));
-    return test::run_job(ranks, launch::shell_text({"sh", "-c", script}));
+    return test::run_job(ranks, shell_words({"sh", "-c", script}));
   }
   /// Four processes learn and save what four threads do.
   void expect_four_processes_as_threads(const std::vector<std::string>& more) const {
@@ -230,8 +231,8 @@ TEST_F(MpiRanks, ARunWithoutANameHasOneFolder) {
   std::vector<std::string> unnamed = on_two("unused");
   std::erase_if(unnamed, [](const std::string& word) { return word.starts_with("log.dir="); });
   const test::JobOutcome outcome = test::run_job(
-      2, launch::shell_text(
-             {"sh", "-c", "sleep $OMPI_COMM_WORLD_RANK.5; cd " + folder_.path().string() + "; exec " + text_of(unnamed)}));
+      2,
+      shell_words({"sh", "-c", "sleep $OMPI_COMM_WORLD_RANK.5; cd " + folder_.path().string() + "; exec " + text_of(unnamed)}));
   ASSERT_EQ(outcome.code, 0) << outcome.output;
   const std::filesystem::directory_iterator runs(folder_ / "runs");
   EXPECT_EQ(std::distance(begin(runs), end(runs)), 1);
@@ -240,7 +241,7 @@ TEST_F(MpiRanks, ARunWithoutANameHasOneFolder) {
 TEST_F(MpiRanks, OtherSettingsOnOneRankAreNamed) {
   const std::string script =
       "seed=1; if [ \"$OMPI_COMM_WORLD_RANK\" = 1 ]; then seed=2; fi; exec " + text_of(on_two("differ")) + " train.seed=$seed";
-  const test::JobOutcome outcome = test::run_job(2, launch::shell_text({"sh", "-c", script}));
+  const test::JobOutcome outcome = test::run_job(2, shell_words({"sh", "-c", script}));
   EXPECT_EQ(outcome.code, 2) << outcome.output;
   EXPECT_NE(outcome.output.find("rank 0 with \"seed = 1\", rank 1 with \"seed = 2\""), std::string::npos) << outcome.output;
 }

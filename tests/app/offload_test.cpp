@@ -150,7 +150,7 @@ TEST_F(OffloadCommand, WhatCannotBeIsNamed) {
   const std::string missing = (folder_ / "missing").string(), text = (folder_ / "text.txt").string();
   expect_refused({"memory.offload_optimizer=nvme", "memory.nvme_path=" + missing},
                  {"memory.nvme_path = " + missing + ": there is no such folder"});
-  expect_refused({"memory.offload_optimizer=nvme", "memory.nvme_path=" + text}, {": there is no such folder"});
+  expect_refused({"memory.offload_optimizer=nvme", "memory.nvme_path=" + text}, {": it is no folder"});
   expect_refused({"memory.offload_optimizer=nvme", "memory.nvme_path=/proc"},
                  {"cannot make a file for offloaded state in /proc"});
   expect_refused({"memory.offload_optimizer=cpu", "train.backend=ps", "--ranks", "2"},

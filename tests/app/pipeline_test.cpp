@@ -5,6 +5,7 @@
 #include "app/launch/job.h"
 #include "app/program.h"
 #include "app/train_command.h"
+#include "base/shell.h"
 #include "support/mpi_job.h"
 
 namespace lockstep::app {
@@ -158,7 +159,7 @@ TEST_F(PipelineCommand, ProcessesLearnTheBitsOfOneRank) {
         words(schedule, {"model.batch_size=1", "optimizer.gas=4", "train.threads=1", "model.dropout=0.1", "model.n_layer=5",
                          "parallel.pp=2", "parallel.schedule=" + schedule});
     all.insert(all.begin(), program());
-    const test::JobOutcome job = test::run_job(2, launch::shell_text(all));
+    const test::JobOutcome job = test::run_job(2, shell_words(all));
     ASSERT_EQ(job.code, 0) << job.output;
     expect_alike(schedule, "one");
   }

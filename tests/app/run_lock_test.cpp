@@ -1,11 +1,13 @@
 #include "app/start/run_lock.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
+#include <csignal>
 #include <memory>
 #include <thread>
 
@@ -65,6 +67,21 @@ TEST(RunLock, AProcessThatDiesGivesItBack) {
   ASSERT_EQ(WEXITSTATUS(status), 0);
   EXPECT_TRUE(fs::exists(folder / "run.lock"));
   EXPECT_EQ(refusal(folder.path()), "");
+}
+
+// A limit on a file's size refuses what a full disk refuses.
+TEST(RunLock, AFullDiskLeavesNoEmptyLock) {
+  const TempFolder folder;
+  const pid_t child = fork();
+  if (child == 0) {
+    const rlimit nothing{0, 0};
+    std::signal(SIGXFSZ, SIG_IGN);
+    setrlimit(RLIMIT_FSIZE, &nothing);
+    _exit(refusal(folder / "run").find("cannot write") != std::string::npos && !fs::exists(folder / "run") ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
 TEST(RunLock, AFolderMadeForNothingVanishes) {

@@ -20,6 +20,7 @@
 #include <thread>
 
 #include "app/mpi_command.h"
+#include "base/shell.h"
 #include "base/timer.h"
 
 namespace lockstep::app {
@@ -116,7 +117,7 @@ class Scenarios : public MpiCommand {
     const std::string run = fmt::format("scenario_{}", scenario.seed), folder = (folder_ / run).string();
     std::vector<std::string> command = words_of(scenario, run);
     command.insert(command.begin(), program());
-    auto job = std::async(std::launch::async, [&] { return test::run_job(scenario.ranks, launch::shell_text(command)); });
+    auto job = std::async(std::launch::async, [&] { return test::run_job(scenario.ranks, shell_words(command)); });
     const auto ended = [&] { return job.wait_for(std::chrono::milliseconds(2)) == std::future_status::ready; };
     while (!ended() && !std::filesystem::exists(folder + "/config.toml")) {
     }

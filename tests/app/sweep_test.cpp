@@ -53,7 +53,7 @@ TEST(SweepPoints, AreAllCombinationsTheFirstSlowest) {
 }
 
 SweepRun run(std::size_t point, std::int64_t repeat, double rate, double step_tokens, std::vector<double> losses) {
-  return {point, repeat, rate, 50, step_tokens, 1000, std::move(losses)};
+  return {point, repeat, rate, 50, 1e9, step_tokens, 1000, std::move(losses)};
 }
 
 TEST(SweepRanking, IsByMediansAndKnowsTheNoise) {
@@ -195,6 +195,16 @@ TEST_F(SweepCommand, OverRanksItMeasuresTheirExchangeFirst) {
   EXPECT_LE(results.all_reduce[0].least, results.all_reduce[0].greatest);
 }
 
+TEST(SweepRanking, AllSharesAreOfTheBestPeak) {
+  SweepResults results;
+  results.points = {"a", "b"};
+  for (const std::size_t point : {0U, 1U}) results.runs.push_back(run(point, 0, 100, 10, {3, 2, 1}));
+  results.runs[1].thread_peak = 0.8e9;  // timed while something else ran
+  const std::vector<SweepRow> rows = ranking(results);
+  EXPECT_EQ(rows[0].mfu, 50);
+  EXPECT_EQ(rows[1].mfu, 40);
+}
+
 TEST_F(SweepCommand, TellsEverythingThatIsWrongBeforeAnythingRuns) {
   const Outcome refused = sweep(swept({"model.bach_size=2,4", "optimizer.gas=8:2:1", "model.n_head=1:x:2", "model.batch_size=4,4",
                                        "model.dropout=,", "log.dir=here", "--steps", "1", "--repeats", "0"}));
@@ -211,6 +221,8 @@ TEST_F(SweepCommand, AValueThatAKeyOrALayoutRefusesIsToldOnceForAllPoints) {
   const Outcome refused = sweep(swept({"model.dropout=0,2", "parallel.pp=1,3", "ranks=1,zwei", "--out", out()}));
   EXPECT_EQ(refused.code, 2);
   EXPECT_NE(refused.err.find("ranks = zwei"), std::string::npos) << refused.err;
+  const Outcome twice = sweep(swept({"ranks=1,2", "--ranks", "2", "--out", out()}));
+  EXPECT_NE(twice.err.find("--ranks 2 and ranks=... exclude each other"), std::string::npos) << twice.err;
   const Outcome values = sweep(swept({"model.dropout=0,2", "parallel.pp=1,3", "--out", out()}));
   EXPECT_EQ(values.code, 2);
   const std::string text = "model.dropout = 2: must be";

@@ -136,6 +136,35 @@ TEST_F(TrainCommand, SwitchFilesAndTheClock) {
   EXPECT_NE(late.out.find("train.max_minutes"), std::string::npos) << late.err;
 }
 
+TEST_F(TrainCommand, AStopDoesNotWaitForTextAndEvaluation) {
+  const std::vector<std::string> long_ones = {"train.max_minutes=0.003", "train.eval_iters=1000000", "sample.tokens=1000000000"};
+  const Outcome outcome = lockstep(words("stopped", long_ones));
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_NE(outcome.out.find("The evaluation of step 0 was given up"), std::string::npos) << outcome.out;
+  EXPECT_EQ(outcome.out.find("'response'"), std::string::npos) << outcome.out;
+  const std::vector<checkpoint::Found> found = checkpoint::list_checkpoints(folder_ / "stopped");
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_FALSE(found[0].manifest->validation_loss.has_value());
+
+  std::vector<std::string> only = words("only", long_ones);
+  only.emplace_back("train.eval_only=true");
+  const Outcome evaluated = lockstep(only);
+  EXPECT_NE(evaluated.out.find("train.max_minutes = 0.003 is over; nothing is measured"), std::string::npos) << evaluated.out;
+}
+
+TEST_F(TrainCommand, AFolderIsNoSwitchFile) {
+  std::filesystem::create_directory(folder_ / "kill");
+  const Outcome outcome = lockstep(words("a", {"train.kill_file=" + (folder_ / "kill").string()}));
+  EXPECT_NE(outcome.out.find("cannot be deleted (Is a directory)"), std::string::npos) << outcome.out;
+  EXPECT_TRUE(std::filesystem::exists(folder_ / "kill"));
+}
+
+TEST_F(TrainCommand, TheLossOfTheSummaryIsThatOfItsStep) {
+  const Outcome outcome = lockstep(words("a", {"train.eval_interval=100", "log.style=rasbt", "data.order=partition"}));
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_NE(outcome.out.find(" after 1 steps"), std::string::npos) << outcome.out;
+}
+
 TEST_F(TrainCommand, AStepIsDumped) {
   ASSERT_EQ(lockstep(words("dumped", {"train.dump_step=3"})).code, 0);
   const std::string dump = file("dumped/dump_step_3.safetensors");

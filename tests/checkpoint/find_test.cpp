@@ -91,13 +91,27 @@ TEST_F(Find, PassesOverTheDamagedAndSaysSo) {
   EXPECT_PRED_FORMAT2(testing::IsSubstring, "every checkpoint is damaged", complaint(run.path(), "last"));
 }
 
-TEST_F(Find, FoldersWithoutAManifestAreNone) {
+TEST_F(Find, AFolderOfACheckpointIsThatOneAlone) {
+  add(9, 3.0);
+  add(10, 2.0);
+  const fs::path folder = run.path() / "checkpoints" / "step_9";
+  EXPECT_EQ(choose_checkpoint(folder, "9").manifest.step, 9);
+  EXPECT_EQ(choose_checkpoint(folder, "best").manifest.step, 9);
+  EXPECT_PRED_FORMAT2(testing::IsSubstring, "this is the checkpoint of step 9, not of step 10", complaint(folder, "10"));
+  EXPECT_PRED_FORMAT2(testing::IsSubstring, "\"first\" does not say which", complaint(folder, "first"));
+}
+
+TEST_F(Find, AStepWithoutAManifestIsDamaged) {
   add(1, 1.0);
   fs::create_directories(run.path() / "checkpoints" / "step_7");
   fs::create_directories(run.path() / "checkpoints" / "step_x");
   io::replace_file(run.path() / "checkpoints" / "step_x" / "manifest.json", "{}");
-  EXPECT_EQ(list_checkpoints(run.path()).size(), 1u);
-  EXPECT_EQ(chosen("last"), 1);
+  EXPECT_EQ(list_checkpoints(run.path()).size(), 2u);
+  const Choice choice = choose_checkpoint(run.path(), "last");
+  EXPECT_EQ(choice.manifest.step, 1);
+  ASSERT_EQ(choice.passed_over.size(), 1u);
+  EXPECT_PRED_FORMAT2(testing::IsSubstring, "step_7/manifest.json", choice.passed_over[0]);
+  EXPECT_PRED_FORMAT2(testing::IsSubstring, "step_7 away", complaint(run.path(), "7"));
 }
 
 // A folder that leads in a circle is as unreadable as one without permission, for root too.
@@ -133,6 +147,7 @@ TEST_F(Find, SaysWhatThereIs) {
   EXPECT_PRED_FORMAT2(testing::IsSubstring, "there is no such folder", complaint(run.path() / "missing", "last"));
   EXPECT_PRED_FORMAT2(testing::IsSubstring, "this folder is empty", complaint(run.path(), "last"));
   io::replace_file(run.path() / "something.txt", "else");
+  EXPECT_PRED_FORMAT2(testing::IsSubstring, "it is no folder", complaint(run.path() / "something.txt", "last"));
   EXPECT_PRED_FORMAT2(testing::IsSubstring, "this folder holds something.txt", complaint(run.path(), "last"));
   add(1, 1.0);
   add(5, 1.0);

@@ -32,12 +32,29 @@ std::string refusal(Call call) {
 }
 
 TEST(FileErrors, WhatTheUserCanMendHasARemedy) {
-  for (const int code : {ENOENT, EACCES, EPERM, EROFS, ENOSPC, EDQUOT, EISDIR, ENOTDIR}) {
+  for (const int code : {ENOENT, EACCES, EPERM, EROFS, ENOSPC, EDQUOT, EISDIR, ENOTDIR, ENAMETOOLONG, ELOOP}) {
     const std::string text = refusal([&] { throw_file_error(code, "write", "runs/x"); });
     EXPECT_NE(text.find("cannot write runs/x: "), std::string::npos) << text;
   }
   EXPECT_THROW(throw_file_error(EIO, "write", "runs/x"), SystemError);
   EXPECT_THROW(throw_file_error(EMFILE, "read", "runs/x"), SystemError);
+}
+
+TEST(FileErrors, WhatCannotBeLookedAtIsNoAnswer) {
+  const TempFolder folder;
+  replace_file(folder / "file", "");
+  EXPECT_TRUE(io::exists(folder / "file") && !is_folder(folder / "file") && is_folder(folder.path()));
+  EXPECT_FALSE(io::exists(folder / "none") || io::exists(folder / "file/below") || is_folder(folder / "none/below"));
+  EXPECT_EQ(why_no_folder(folder.path()), "");
+  EXPECT_EQ(why_no_folder(folder / "none"), "there is no such folder");
+  EXPECT_EQ(why_no_folder(folder / "file"), "it is no folder");
+  const fs::path long_name = folder / std::string(300, 'n'), circle = folder / "circle";
+  fs::create_symlink("circle", circle);
+  for (const fs::path& path : {long_name, circle}) {
+    EXPECT_NE(refusal([&] { (void)io::exists(path); }).find("cannot look at " + path.string()), std::string::npos);
+    EXPECT_FALSE(refusal([&] { (void)is_folder(path); }).empty());
+  }
+  EXPECT_EQ(why_no_folder(long_name), "File name too long");
 }
 
 TEST(FileAccess, WritesAtOffsetsAndReadsBack) {

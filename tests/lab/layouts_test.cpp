@@ -90,6 +90,7 @@ TEST(Layouts, WhatIsNoLayoutIsRefusedWithARemedy) {
             std::string::npos);
   EXPECT_NE(refusal("").find("has an empty word"), std::string::npos);
   EXPECT_NE(refusal("dp=2,").find("has an empty word"), std::string::npos);
+  EXPECT_NE(refusal("dp=2,tp=2,dp=3").find("dp=3 in the layout dp=2,tp=2,dp=3: dp is there before"), std::string::npos);
   for (const char* text :
        {"dp=0", "dp=two", "dp", "dp=2x", "gas=0", "zero=4", "zero_group=rack", "reduce=often", "prefetch=-1", "reshard=no",
         "recompute=every:0", "overlap=", "bucket=0", "moments=fp8", "tiles=4", "tiles=0x1", "ranks_per_host=0"}) {

@@ -47,7 +47,7 @@ TEST(ParallelPlan, DegreesMultiplyToTheRanks) {
 TEST(ParallelPlan, EveryRankGetsAShareOfWhatIsCut) {
   EXPECT_TRUE(complains({.tp = 7, .ranks_per_host = 7}, 7, "6 heads"));
   EXPECT_TRUE(complains({.pp = 4, .chunks = 2}, 4, "4 layers"));
-  EXPECT_TRUE(complains({.cp = 9}, 9, "16 positions"));
+  EXPECT_TRUE(complains({.cp = 9}, 9, "8 pairs of positions"));
   EXPECT_TRUE(complains({.cp = 7, .context = ContextMethod::ulysses}, 7, "6 heads"));
   EXPECT_TRUE(
       complains({.tp = 4, .cp = 2, .context = ContextMethod::ulysses, .ranks_per_host = 4}, 8, "1 heads on a tensor rank"));

@@ -12,6 +12,7 @@
 #include "arch/config_json.h"
 #include "arch/parameters.h"
 #include "base/log.h"
+#include "base/shell.h"
 #include "base/timer.h"
 #include "base/units.h"
 #include "checkpoint/find.h"
@@ -61,8 +62,10 @@ bool parse(const Arguments& arguments, ConvertOptions& options) {
     problems.push_back(
         {fmt::format("--shard-size {}: must be at least 1", options.shard_megabytes), "--shard-size 5000 is the usual one"});
   }
-  if (options.threads < 0 || options.threads > 1024)
-    problems.push_back({fmt::format("--threads {}: must be from 0 to 1024", options.threads), "--threads 0 takes every core"});
+  if (options.threads < 0 || options.threads > Team::most_threads) {
+    problems.push_back(
+        {fmt::format("--threads {}: must be from 0 to {}", options.threads, Team::most_threads), "--threads 0 takes every core"});
+  }
   if (!problems.empty()) throw UserError(std::move(problems));
   return true;
 }
@@ -91,7 +94,8 @@ void to_checkpoint(const ConvertOptions& options, Team& team, Log& log) {
   const std::uint64_t bytes = huggingface::import_model(weights, options.to, options.type == "bf16" ? DType::bf16 : DType::f32,
                                                         carried_from(weights.folder(), log), team);
   report(options, weights.config(), bytes, "", started);
-  fmt::print("next: lockstep generate --model {0}, or lockstep train train.init_from={0} data.dir=...\n", options.to);
+  fmt::print("next: {}, or {} data.dir=...\n", shell_words({"lockstep", "generate", "--model", options.to}),
+             shell_words({"lockstep", "train", "train.init_from=" + options.to}));
 }
 
 void from_checkpoint(const ConvertOptions& options, Team& team, Log& log) {

@@ -19,6 +19,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "comm/text.h"
+#include "io/file.h"
 #include "lab/bench_gemm.h"
 #include "lab/collectives/bench_collectives.h"
 #include "lab/collectives/collective_trial.h"
@@ -105,8 +106,9 @@ void check_machine_file(const std::string& path) {
   if (!path.ends_with(".toml"))
     throw UserError(fmt::format("--machine-file {}: must end in .toml, as plan --machine knows a file", path),
                     "--machine-file here.toml");
-  if (!folder.empty() && !std::filesystem::is_directory(folder))
-    throw UserError(fmt::format("--machine-file {}: there is no folder {}", path, folder.string()),
+  const std::string why = folder.empty() ? "" : io::why_no_folder(folder);
+  if (!why.empty())
+    throw UserError(fmt::format("--machine-file {}: the folder {}: {}", path, folder.string(), why),
                     "mkdir -p " + folder.string());
 }
 

@@ -39,7 +39,7 @@ std::string configuration(const lab::TestDistOptions& options, int ranks) {
 
 void append(const io::Path& path, std::string_view text) {
   std::string all;
-  if (std::filesystem::exists(path)) {
+  if (io::exists(path)) {
     const io::MappedFile before(path);
     all.assign(reinterpret_cast<const char*>(before.bytes().data()), before.bytes().size());
   }
@@ -60,7 +60,7 @@ void plot_metrics(const std::vector<lab::TestDistIteration>& history, const io::
       {"sps", [](const Iteration& i) { return i.samples_per_second; }},
   }};
   const std::string now = run_name_from_time();
-  std::filesystem::create_directories(folder / "train");
+  io::make_folders(folder / "train");
   for (const auto& [name, value] : metrics) {
     Series series{.name = name, .x = {}, .y = {}};
     for (const Iteration& i : history) {

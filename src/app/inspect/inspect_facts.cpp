@@ -12,6 +12,7 @@
 #include "checkpoint/huggingface/folder.h"
 #include "checkpoint/reader.h"
 #include "data/corpus.h"
+#include "io/file.h"
 
 namespace lockstep::app {
 namespace {
@@ -263,11 +264,10 @@ Json token_facts(const fs::path& path, bool verify) {
 }  // namespace
 
 Json inspect_facts(const fs::path& path, bool verify, Team& team) {
-  std::error_code unknown;
-  if (fs::is_directory(path, unknown)) {
+  if (io::is_folder(path)) {
     if (checkpoint::is_checkpoint(path)) return checkpoint_facts(path, verify, team);
     if (data::is_prepared(path)) return prepared_facts(path, verify);
-    const bool run = fs::is_directory(path / checkpoint::checkpoints_folder) || fs::exists(path / "config.toml");
+    const bool run = io::is_folder(path / checkpoint::checkpoints_folder) || io::exists(path / "config.toml");
     if (run || path.filename() == checkpoint::checkpoints_folder) return run_facts(path, verify, team);
     if (checkpoint::huggingface::is_published(path)) {
       if (verify) refuse_to_verify(path, "a published model");
@@ -280,7 +280,7 @@ Json inspect_facts(const fs::path& path, bool verify, Team& team) {
   const fs::path folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
   if (path.filename() == checkpoint::manifest_file && checkpoint::is_checkpoint(folder))
     return checkpoint_facts(folder, verify, team);
-  if (path.filename() == "tokens.json" && fs::exists(path)) return prepared_facts(folder, verify);
+  if (path.filename() == "tokens.json" && io::exists(path)) return prepared_facts(folder, verify);
   if (path.extension() == ".bin") return token_facts(path, verify);
   if (verify) refuse_to_verify(path, "a .safetensors file");
   return safetensors_facts(path, team);

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "base/shell.h"
+
 namespace lockstep::launch {
 namespace {
 
@@ -63,7 +65,7 @@ std::vector<std::pair<std::string, std::string>> told_of(const Facts& facts, con
   told.emplace_back("NHOSTS", std::to_string(facts.job_hosts));
   told.emplace_back("NGPU_PER_HOST", std::to_string(facts.devices));
   told.emplace_back("NGPUS", std::to_string(facts.job_devices()));
-  told.emplace_back("DIST_LAUNCH", shell_text(launcher));
+  told.emplace_back("DIST_LAUNCH", shell_words(launcher));
   return told;
 }
 
@@ -126,26 +128,10 @@ Job make_job(const Facts& facts, const Machine& machine, const std::string& prog
   return job;
 }
 
-std::string shell_text(const std::vector<std::string>& words) {
-  constexpr std::string_view plain = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_@%+=:,./-";
-  std::string text;
-  for (const std::string& word : words) {
-    if (!text.empty()) text += ' ';
-    if (!word.empty() && word.find_first_not_of(plain) == std::string::npos) {
-      text += word;
-      continue;
-    }
-    text += '\'';
-    for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
-    text += '\'';
-  }
-  return text;
-}
-
 std::string shell_text(const Job& job) {
   std::string text;
-  for (const auto& [name, value] : job.environment) text += fmt::format("{}={} ", name, shell_text({value}));
-  return text + shell_text(job.words);
+  for (const auto& [name, value] : job.environment) text += fmt::format("{}={} ", name, shell_words({value}));
+  return text + shell_words(job.words);
 }
 
 }  // namespace lockstep::launch

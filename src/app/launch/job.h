@@ -23,8 +23,6 @@ struct Job {
 Job make_job(const Facts& facts, const Machine& machine, const std::string& program, const std::vector<std::string>& command,
              std::vector<Problem>& problems);
 
-/// The words quoted for a POSIX shell.
-std::string shell_text(const std::vector<std::string>& words);
 /// The job as one pastes it into a shell.
 std::string shell_text(const Job& job);
 

@@ -15,6 +15,7 @@
 #include "app/launch/supervise.h"
 #include "app/start/run_record.h"
 #include "app/start/startup.h"
+#include "base/shell.h"
 
 namespace lockstep::app {
 namespace {
@@ -105,7 +106,7 @@ void print_blocks(const launch::Facts& facts, const launch::Machine& machine, co
   fmt::print("  • NHOSTS={}\n", facts.job_hosts);
   fmt::print("  • NGPU_PER_HOST={}\n", facts.devices);
   fmt::print("  • NGPUS={}\n", facts.job_devices());
-  fmt::print("  • DIST_LAUNCH={}\n", job.launcher.empty() ? "None" : launch::shell_text(job.launcher));
+  fmt::print("  • DIST_LAUNCH={}\n", job.launcher.empty() ? "None" : shell_words(job.launcher));
   fmt::print("\n[LAUNCH]\n");
   for (const std::string& note : job.notes) fmt::print("  • {}\n", note);
   fmt::print("  • {}\n\n", launch::shell_text(job));

@@ -11,6 +11,7 @@
 #include "app/launch/environment.h"
 #include "app/launch/job.h"
 #include "app/start/startup.h"
+#include "base/shell.h"
 #include "io/child.h"
 #include "io/file.h"
 
@@ -38,7 +39,7 @@ std::optional<std::string> read_file(const std::string& path) {
 std::optional<std::string> output_of(const std::vector<std::string>& command) {
   constexpr double seconds = 30;
   const io::ChildOutcome outcome = io::run_child(command, seconds);
-  if (outcome.timed_out) throw SystemError(fmt::format("'{}' did not end within {} s", shell_text(command), seconds));
+  if (outcome.timed_out) throw SystemError(fmt::format("'{}' did not end within {} s", shell_words(command), seconds));
   if (outcome.status != 0) return std::nullopt;
   return outcome.out;
 }

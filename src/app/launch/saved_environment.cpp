@@ -5,6 +5,7 @@
 #include <map>
 
 #include "app/manifest.h"
+#include "base/shell.h"
 
 namespace lockstep::launch {
 
@@ -22,7 +23,7 @@ std::string environment_text(const Facts& facts, const Machine& machine, const J
   }
   for (const auto& [name, value] : job.told) kept[name] = value;
   std::string text;
-  for (const auto& [name, value] : kept) text += fmt::format("export {}={}\n", name, shell_text({value}));
+  for (const auto& [name, value] : kept) text += fmt::format("export {}={}\n", name, shell_words({value}));
   return text;
 }
 

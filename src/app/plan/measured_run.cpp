@@ -10,6 +10,7 @@
 #include "app/report/logged_step.h"
 #include "base/error.h"
 #include "base/median.h"
+#include "io/file.h"
 
 namespace lockstep::app {
 namespace {
@@ -35,7 +36,7 @@ std::vector<StepSeconds> steps_of(const io::Path& path, double microbatches) {
 
 MeasuredRun read_run(const io::Path& folder) {
   const io::Path recipe = folder / "config.toml", metrics = folder / "metrics.jsonl";
-  if (!std::filesystem::exists(recipe)) {
+  if (!io::exists(recipe)) {
     throw UserError(fmt::format("--check {}: no run's folder, for it has no config.toml", folder.string()),
                     "a folder that lockstep train wrote, as runs/NAME");
   }

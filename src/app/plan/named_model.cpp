@@ -42,7 +42,7 @@ NamedModel found(const std::string& name) {
   if (settings::find_preset("model", name) != nullptr) return from_preset(name);
   if (name.ends_with(".toml")) return from_recipe(name);
   if (name.ends_with(".json")) return from_published(name, name);
-  if (const io::Path file = io::Path(name) / "config.json"; !name.empty() && std::filesystem::exists(file)) {
+  if (const io::Path file = io::Path(name) / "config.json"; !name.empty() && io::exists(file)) {
     return from_published(name, file);
   }
   throw UserError(

@@ -8,6 +8,7 @@
 
 #include "app/settings/keys.h"
 #include "base/error.h"
+#include "base/shell.h"
 
 namespace lockstep::app {
 namespace {
@@ -49,7 +50,7 @@ std::vector<std::string> settings_of(const planner::Work& work, const planner::C
 std::string command_of(const NamedModel& model, const planner::Work& work, const planner::Candidate& candidate,
                        const std::string& recipe) {
   const std::string launch = fmt::format("lockstep launch -n {} --ppn {} -- train", work.machine.ranks(), work.machine.devices);
-  if (!recipe.empty()) return fmt::format("{} --config {}", launch, recipe);
+  if (!recipe.empty()) return fmt::format("{} {}", launch, shell_words({"--config", recipe}));
   if (model.setting.empty()) return fmt::format("{} --config F.toml, which --out F.toml writes", launch);
   return fmt::format("{} {} model.block_size={} {}", launch, model.setting, work.positions,
                      fmt::join(settings_of(work, candidate), " "));

@@ -1,11 +1,15 @@
 #include "app/report/logged_step.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 #include <limits>
 #include <sstream>
 #include <string>
+
+#include "base/error.h"
+#include "io/file.h"
 
 namespace lockstep::app {
 
@@ -56,10 +60,19 @@ LoggedStep logged_step(const Json& line, double microbatches) {
 }
 
 void for_each_logged(const io::Path& metrics, const std::function<void(const Json& line)>& use) {
-  if (!std::filesystem::exists(metrics)) return;
+  if (!io::exists(metrics)) return;
   std::istringstream lines(io::read_file(metrics));
   // A run that is going on may have written half of its last line.
-  for (std::string text; std::getline(lines, text) && !lines.eof();) use(Json::parse(text, metrics.string()));
+  std::int64_t number = 0;
+  for (std::string text; std::getline(lines, text) && !lines.eof();) {
+    const std::string place = fmt::format("{}, line {}", metrics.string(), ++number);
+    const Json line = Json::parse(text, place);
+    try {
+      use(line);
+    } catch (const UserError& error) {
+      throw UserError(fmt::format("{}: {}", place, error.problems().front().message), error.problems().front().remedy);
+    }
+  }
 }
 
 }  // namespace lockstep::app

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/median.h"
+#include "io/file.h"
 #include "layout/pipeline/schedules.h"
 
 namespace lockstep::app {
@@ -40,7 +41,7 @@ void read_run(const std::string& folder, std::vector<RunData>& runs, std::vector
     if (std::vector<Problem> wrong = read_config_file(recipe.string(), run.config); !wrong.empty())
       throw UserError(std::move(wrong));
     read_metrics(metrics, run);
-    if (fs::exists(run.folder / "resources.json")) run.resources = read_resources(run.folder);
+    if (io::exists(run.folder / "resources.json")) run.resources = read_resources(run.folder);
   } catch (const UserError& error) {
     problems.insert(problems.end(), error.problems().begin(), error.problems().end());
     return;
@@ -71,10 +72,14 @@ double place_of(const LoggedStep& step, std::int64_t steps, bool by_tokens) {
 double RunData::tokens_per_second() const {
   return median_over(steps, [](const LoggedStep& step) { return step.tokens_per_second; });
 }
-double RunData::mfu() const { return steps.back().mfu; }
 double RunData::seconds() const {
   return median_over(steps, [](const LoggedStep& step) { return step.seconds; });
 }
+
+// Logged is a running mean, which begins with the first step's own.
+double RunData::mfu() const { return steps.front().mfu * steps.front().seconds / seconds(); }
+
+double RunData::thread_peak() const { return resources ? resources->peak_flops / static_cast<double>(resources->threads) : 0; }
 
 std::array<double, kStepParts> RunData::account() const {
   std::array<double, kStepParts> all{};

@@ -27,10 +27,10 @@ struct RunData {
   std::optional<Resources> resources;  ///< none: an older version made the run
   std::vector<LoggedStep> steps;       ///< what a resume did again stands here once
 
-  double mfu() const;  ///< the last step's, a running mean
   // Medians over the steps but the first, which warms everything up.
   double tokens_per_second() const;
   double seconds() const;
+  double mfu() const;  ///< percent of the peak that was timed when the run began
   std::array<double, kStepParts> account() const;
   /// The part of a step's passes in which pipeline ranks are in none, mean over ranks; none: it has no pipeline, or an older
   /// version made the run.
@@ -42,6 +42,8 @@ struct RunData {
   Series curve(double LoggedStep::* figure, bool by_tokens) const;
   /// "dp=2 pp=2 (1f1b)".
   std::string layout() const;
+  /// FLOP/s of a thread, as timed when the run began; 0: an older version made the run.
+  double thread_peak() const;
   std::int64_t ranks() const { return resources ? resources->ranks : 1; }
   /// Of its pipeline, were all passes as long; none: it has no pipeline, or a schedule from a file.
   std::optional<layout::Timeline> schedule() const;

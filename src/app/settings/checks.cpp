@@ -9,8 +9,10 @@
 
 #include "app/parameter_server/roles.h"
 #include "app/settings/backends.h"
+#include "app/settings/source_shape.h"
 #include "app/start/pipeline_settings.h"
 #include "base/units.h"
+#include "io/file.h"
 #include "layout/parallel_plan.h"
 
 namespace lockstep::app {
@@ -197,6 +199,11 @@ std::vector<Problem> check(const RunConfig& config) {
     problems.push_back(
         {fmt::format("train.init_from = {} does not say which run", train.init_from), "name its folder: log.dir=runs/NAME"});
   }
+  const std::filesystem::path name = config.log.dir ? "" : config.log.name.value_or("");
+  if (std::ranges::any_of(name, [](const auto& part) { return part == ".." || part == "."; })) {
+    problems.push_back({fmt::format("log.name = {}: the run's folder would not be one of its own below runs/", name.string()),
+                        "choose another name, or say where the run goes: log.dir=FOLDER"});
+  }
   if (config.data.workers > 1 && config.data.io == "mpi") {
     problems.push_back({fmt::format("data.workers = {}: with data.io = mpi a rank's own thread reads", config.data.workers),
                         "data.workers=1, or data.io=files"});
@@ -246,19 +253,22 @@ std::vector<Problem> check_runnable(const RunConfig& config) {
            "numerics.products=ours, or train.dtype=fp32"});
     }
   }
-  if (offloads_to_disk(config) && !std::filesystem::is_directory(*config.memory.nvme_path)) {
-    problems.push_back({fmt::format("memory.nvme_path = {}: there is no such folder", *config.memory.nvme_path),
+  const std::string no_disk = offloads_to_disk(config) ? io::why_no_folder(*config.memory.nvme_path) : "";
+  if (!no_disk.empty()) {
+    problems.push_back({fmt::format("memory.nvme_path = {}: {}", *config.memory.nvme_path, no_disk),
                         "make it on the disk that is offloaded to, or name another one"});
   }
   const std::string& from = config.train.init_from;
-  if (const std::string gpt2 = published_gpt2(from); !gpt2.empty() && !std::filesystem::exists(from)) {
+  const bool from_folder = starts_from_folder(config) && !settings::starts_from_published(config);
+  const std::string no_source = from_folder ? io::why_no_folder(from) : "";
+  if (const std::string gpt2 = published_gpt2(from); !gpt2.empty() && !no_source.empty()) {
     problems.push_back(
         {fmt::format("train.init_from = {}: OpenAI's weights are not here: there is no folder of that name", from),
          fmt::format("fetch config.json, model.safetensors, vocab.json and merges.txt from https://huggingface.co/{} into the "
                      "folder {}, or give the folder that has them: train.init_from=FOLDER",
                      gpt2, from)});
-  } else if (starts_from_folder(config) && !std::filesystem::exists(from)) {
-    problems.push_back({fmt::format("train.init_from = {}: there is no such folder", from),
+  } else if (!no_source.empty()) {
+    problems.push_back({fmt::format("train.init_from = {}: {}", from, no_source),
                         "give the folder of a run, a checkpoint or a Hugging Face model, scratch, resume or auto"});
   }
   return problems;

@@ -7,6 +7,7 @@
 
 #include "app/settings/backends.h"
 #include "app/settings/entry.h"
+#include "device/team.h"
 #include "planner/peaks.h"
 #include "train/optimizer/optimizer.h"
 
@@ -93,7 +94,7 @@ std::vector<Key> train_keys() {
       train<&Train::eval_interval>("train.eval_interval", positive, loose, "iterations",
                                    "evaluate and write a sample this often"),
       train<&Train::log_interval>("train.log_interval", positive, loose, "iterations", "log a line this often"),
-      train<&Train::eval_iters>("train.eval_iters", positive, loose, "batches",
+      train<&Train::eval_iters>("train.eval_iters", Rule::between(1, 1'000'000), loose, "batches",
                                 "batches of an evaluation, on each of train and val"),
       train<&Train::eval_only>("train.eval_only", any, loose, "", "evaluate once and stop"),
       train<&Train::always_save_checkpoint>("train.always_save_checkpoint", any, loose, "",
@@ -108,7 +109,7 @@ std::vector<Key> train_keys() {
       train<&Train::dtype>("train.dtype", Rule::one_of({"float32", "fp32", "bfloat16", "bf16"}), learns, "",
                            "type of weights and activations; see optimizer.master_weights"),
       train<&Train::compile>("train.compile", any, loose, "", "recorded only; kernels are fused unless kernels.* says otherwise"),
-      train<&Train::threads>("train.threads", Rule::between(1, 1024), loose, "threads",
+      train<&Train::threads>("train.threads", Rule::between(1, Team::most_threads), loose, "threads",
                              "size of the worker team; null: one a core", false),
       train<&Train::max_epochs>("train.max_epochs", positive, loose, "epochs",
                                 "stop after as many (data.order is then partition); null: train.max_iters decides", false),

@@ -138,7 +138,7 @@ std::string own_settings(const app::RunConfig& config) {
   if (!app::may_resume(config) || (!config.log.dir && !config.log.name)) return "";
   const std::string run = app::run_folder(config, ""), file = run + "/config.toml";
   if (config.train.init_from == "auto" && !checkpoint::has_checkpoints(run)) return "";  // it starts from scratch
-  return std::filesystem::exists(file) ? file : "";
+  return io::exists(file) ? file : "";
 }
 
 // A warm-up asked for that never ends is a mistake; the default one in a short run is only worth a warning.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "app/settings/entry.h"
 #include "app/settings/keys.h"
 #include "base/number_text.h"
 
@@ -44,9 +45,8 @@ bool obeys(const Json& value, const Rule& rule) {
 }
 
 std::string range_text(const Rule& rule) {
-  constexpr double kLimit = 1e15;
   std::string low = fmt::format("{} {}", rule.open_low ? "above" : "of at least", rule.low);
-  if (rule.high >= kLimit) return low;
+  if (rule.high >= kMany) return low;
   return fmt::format("{} and {} {}", low, rule.open_high ? "below" : "at most", static_cast<std::int64_t>(rule.high));
 }
 
@@ -69,7 +69,11 @@ std::string rule_text(const Key& key) {
   return key.nullable ? text + ", or null" : text;
 }
 
-std::string shown(const Json& value) { return value.is_string() ? value.string() : value.dump(); }
+std::string shown(const Json& value) {
+  if (value.is_string()) return value.string();
+  const bool in_json = !value.is_number() || std::isfinite(value.number());
+  return in_json ? value.dump() : fmt::format("{}", value.number());
+}
 
 Json value_from_text(const Key& key, std::string_view text) {
   const std::string word = lower(text);
@@ -98,7 +102,9 @@ std::optional<Problem> assign(app::RunConfig& config, const Key& key, const Json
     const std::string near = nearest_name(value.string(), {key.rule.words.begin(), key.rule.words.end()});
     if (!near.empty()) remedy = fmt::format("did you mean {}={}?", key.name, near);
   }
-  return Problem{fmt::format("{} = {}: must be {}", key.name, shown(value), rule_text(key)), remedy};
+  const bool too_large = value.is_number() && key.rule.bounded && value.number() > key.rule.high;
+  const std::string bound = too_large && key.rule.high >= kMany ? fmt::format(", at most {}", key.rule.high) : "";
+  return Problem{fmt::format("{} = {}: must be {}{}", key.name, shown(value), rule_text(key), bound), remedy};
 }
 
 std::string nearest_key(std::string_view name) {

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "io/file.h"
 
 namespace lockstep::app {
 namespace {
@@ -50,7 +51,7 @@ void write_resources(const io::Path& folder, const Resources& resources) {
 
 Resources read_resources(const io::Path& folder) {
   const io::Path path = folder / kFile;
-  if (!std::filesystem::exists(path)) {
+  if (!io::exists(path)) {
     throw UserError(
         fmt::format("{}: there is none; the run has not begun, or an older version of this program made it", path.string()),
         "resume it for a few steps, or train it again");

@@ -9,6 +9,7 @@
 #include "checkpoint/find.h"
 #include "comm/agreement.h"
 #include "comm/text.h"
+#include "io/file.h"
 #include "train/report/wandb.h"
 
 namespace lockstep::app {
@@ -69,7 +70,7 @@ void RunFolder::prepare_metrics(bool resumed, Log& log) const {
 }
 
 void RunFolder::prepare_lines(const io::Path& path, bool resumed, Log& log) const {
-  if (!fs::exists(path)) return;
+  if (!io::exists(path)) return;
   if (resumed) return cut_torn_line(path, log);
   const fs::path kept = free_name(path_, path.stem().string());
   fs::rename(path, kept);

@@ -16,6 +16,7 @@
 #include "base/json.h"
 #include "base/thread.h"
 #include "base/timer.h"
+#include "io/file.h"
 #include "io/interrupted.h"
 
 namespace lockstep::app {
@@ -87,7 +88,7 @@ int take_flock(int descriptor) {
 
 RunLock::RunLock(io::Path folder, LockSystem system)
     : folder_(std::move(folder)), path_(folder_ / "run.lock"), system_(std::move(system)) {
-  made_folder_ = !fs::exists(folder_);
+  made_folder_ = !io::exists(folder_);
   io::make_folders(folder_);
   acquire();
 }
@@ -128,7 +129,14 @@ bool RunLock::try_acquire() {
     leave();
     return false;
   }
-  write_record();
+  try {
+    write_record();
+  } catch (...) {  // such as a disk that is full
+    if (made) ::unlink(path_.c_str());
+    if (made_folder_) ::rmdir(folder_.c_str());
+    leave();
+    throw;
+  }
   if (code != 0) renewal_ = start_thread("run-lock", [this](const std::stop_token& stop) { renew(stop); });
   return true;
 }

@@ -22,8 +22,7 @@ RunConfig settings_at_rest(const RunConfig& config, const io::Path& file) {
   kept.train.global_batch = RunConfig().train.global_batch;
   RunConfig before;
   const bool resumes = config.train.init_from == "resume";
-  if (resumes && std::filesystem::exists(file) && read_config_file(file, before).empty())
-    kept.train.init_from = before.train.init_from;
+  if (resumes && io::exists(file) && read_config_file(file, before).empty()) kept.train.init_from = before.train.init_from;
   return kept;
 }
 

@@ -18,6 +18,7 @@
 #include "base/timer.h"
 #include "base/units.h"
 #include "comm/mpi/mpi_job.h"
+#include "io/file.h"
 #include "io/new_folder.h"
 #include "lab/collectives/bench_collectives.h"
 
@@ -28,7 +29,8 @@ namespace fs = std::filesystem;
 
 struct Options {
   std::vector<std::string> files, words;
-  std::int64_t ranks = 1, steps = 20, repeats = 3;
+  std::optional<std::int64_t> ranks;
+  std::int64_t steps = 20, repeats = 3;
   std::string out;
 };
 
@@ -40,7 +42,7 @@ bool parse(const Arguments& arguments, Options& options) {
   line.option("--config", options.files, "FILE", "settings of all runs from a TOML file");
   line.overrides(options.words,
                  "a setting of all runs; KEY=a,b,c, KEY=a;b;c or KEY=lo:hi:step: what differs; ranks=1,2 differs in ranks");
-  line.option("--ranks", options.ranks, "N", "ranks of every run, each a thread of this process");
+  line.option("--ranks", options.ranks, "N", "ranks of every run, each a thread of this process (default 1)");
   line.option("--steps", options.steps, "N", "optimizer steps of a run");
   line.option("--repeats", options.repeats, "N", "runs of each combination");
   line.option("--out", options.out, "DIR", "where runs and tables go, and where a sweep goes on");
@@ -62,8 +64,8 @@ std::vector<Problem> check(const Options& options) {
   }
   if (options.repeats < 1 || options.repeats > 1000)
     problems.push_back({fmt::format("--repeats {}: must be from 1 to 1000", options.repeats), "--repeats 3"});
-  if (options.ranks < 1 || options.ranks > 1024)
-    problems.push_back({fmt::format("--ranks {}: must be from 1 to 1024", options.ranks), "--ranks 2"});
+  if (options.ranks && (*options.ranks < 1 || *options.ranks > 1024))
+    problems.push_back({fmt::format("--ranks {}: must be from 1 to 1024", *options.ranks), "--ranks 2"});
   if (options.out.empty()) problems.push_back({"--out DIR is missing", "--out sweeps/first"});
   if (std::error_code error; fs::exists(options.out, error) && !fs::is_directory(options.out, error))
     problems.push_back({fmt::format("--out {}: is no folder", options.out), "a folder, or a name that is free"});
@@ -74,8 +76,11 @@ std::vector<SweepPoint> points_of(const Options& options) {
   std::vector<Problem> problems = check(options);
   SweepRequest request{.words = sweep_words(options.words, problems),
                        .files = options.files,
-                       .ranks = std::clamp<std::int64_t>(options.ranks, 1, 1024),
+                       .ranks = std::clamp<std::int64_t>(options.ranks.value_or(1), 1, 1024),
                        .steps = std::clamp<std::int64_t>(options.steps, 2, 1000000)};
+  const bool ranks_differ = std::ranges::count(request.words.axes, "ranks", &SweepAxis::key) > 0;
+  if (options.ranks && ranks_differ)
+    problems.push_back({fmt::format("--ranks {} and ranks=... exclude each other", *options.ranks), "leave one of them out"});
   if (request.words.axes.empty() && problems.empty())
     problems.push_back({"nothing is swept", "name several values of a setting: model.batch_size=4,8"});
   std::vector<SweepPoint> points;
@@ -160,8 +165,8 @@ void measure_exchange(SweepResults& results, const std::vector<SweepPoint>& poin
 /// One run; nothing where the user stopped it. Its checkpoints are deleted.
 std::optional<SweepRun> measure(const SweepPoint& point, std::size_t number, std::int64_t repeat, const io::Path& folder) {
   const io::Path run_folder = folder / "runs" / fmt::format("{}-{}", number + 1, repeat + 1);
-  if (fs::exists(run_folder)) io::remove_folder(run_folder);
-  fs::create_directories(run_folder.parent_path());
+  if (io::exists(run_folder)) io::remove_folder(run_folder);
+  io::make_folders(run_folder.parent_path());
   RunConfig config = point.config;
   config.log.dir = run_folder.string();
   config.log.name = point.label;
@@ -180,12 +185,13 @@ std::optional<SweepRun> measure(const SweepPoint& point, std::size_t number, std
     if (session.lead()) history = std::move(own);
   });
   if (history.stopped) return std::nullopt;
-  if (fs::exists(run_folder / "checkpoints")) io::remove_folder(run_folder / "checkpoints");
+  if (io::exists(run_folder / "checkpoints")) io::remove_folder(run_folder / "checkpoints");
   const RunData data = read_runs({run_folder.string()}).front();
   SweepRun run{.point = number,
                .repeat = repeat,
                .tokens_per_second = data.tokens_per_second(),
                .mfu = data.mfu(),
+               .thread_peak = data.thread_peak(),
                .step_tokens = data.steps.back().tokens,
                .losses = {},
                .diverged = history.diverged.has_value()};
@@ -201,7 +207,7 @@ int sweep(const Arguments& arguments) {
   SweepResults results = begin(options, points);
   const std::size_t all = points.size() * static_cast<std::size_t>(options.repeats);
   if (!results.runs.empty()) fmt::print("{} goes on: {} of {} runs are there\n", options.out, results.runs.size(), all);
-  fs::create_directories(options.out);
+  io::make_folders(options.out);
   measure_exchange(results, points, options.out);
   for (std::int64_t repeat = 0; repeat < options.repeats; ++repeat) {
     for (std::size_t point = 0; point < points.size(); ++point) {

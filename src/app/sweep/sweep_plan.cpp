@@ -14,6 +14,7 @@
 #include "app/settings/resolve.h"
 #include "app/start/plan.h"
 #include "base/number_text.h"
+#include "io/file.h"
 
 namespace lockstep::app {
 namespace {
@@ -128,9 +129,8 @@ void resolve_point(SweepPoint& point, const SweepRequest& request, std::vector<P
     point.draws_seed = resolved().train.seed != point.config.train.seed;
     tell(check_runnable(point.config));
     const std::optional<std::string>& data = point.config.data.dir;
-    if (std::error_code error; data && !std::filesystem::is_directory(*data, error)) {
-      tell({{fmt::format("data.dir = {}: there is no such folder", *data),
-             fmt::format("make it: lockstep prepare TEXT --out {}", *data)}});
+    if (const std::string why = data ? io::why_no_folder(*data) : ""; !why.empty()) {
+      tell({{fmt::format("data.dir = {}: {}", *data, why), fmt::format("make it: lockstep prepare TEXT --out {}", *data)}});
     }
   } catch (const UserError& error) {
     tell(error.problems());

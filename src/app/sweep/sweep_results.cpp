@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/median.h"
 #include "base/units.h"
+#include "io/file.h"
 
 namespace lockstep::app {
 namespace {
@@ -33,11 +34,12 @@ double loss_at(const SweepRun& run, double tokens) {
 }
 
 SweepRow row_of(const SweepResults& results, std::size_t point, double tokens) {
+  const double peak = std::ranges::max(results.runs, {}, &SweepRun::thread_peak).thread_peak;
   std::vector<double> rates, mfus, losses;
   SweepRow row{.point = point};
   for (const SweepRun* run : runs_of(results, point)) {
     rates.push_back(run->tokens_per_second);
-    mfus.push_back(run->mfu);
+    mfus.push_back(peak > 0 ? run->mfu * run->thread_peak / peak : run->mfu);
     losses.push_back(loss_at(*run, tokens));
     row.bytes = run->bytes;
     row.diverged = row.diverged || run->diverged;
@@ -59,6 +61,7 @@ Json to_json(const SweepRun& run) {
                       {"repeat", run.repeat},
                       {"tokens_per_second", run.tokens_per_second},
                       {"mfu", run.mfu},
+                      {"thread_peak_flops", run.thread_peak},
                       {"step_tokens", run.step_tokens},
                       {"bytes", run.bytes},
                       {"losses", Json(std::move(losses))},
@@ -70,6 +73,7 @@ SweepRun run_from(const Json& json) {
                .repeat = json.at("repeat").integer(),
                .tokens_per_second = json.at("tokens_per_second").number(),
                .mfu = json.at("mfu").number(),
+               .thread_peak = json.at("thread_peak_flops").number(),
                .step_tokens = json.at("step_tokens").number(),
                .bytes = json.at("bytes").integer(),
                .losses = {},
@@ -173,7 +177,7 @@ void save(const SweepResults& results, const io::Path& folder) {
 
 std::optional<SweepResults> load_sweep(const io::Path& folder) {
   const io::Path path = folder / kFile;
-  if (!std::filesystem::exists(path)) return std::nullopt;
+  if (!io::exists(path)) return std::nullopt;
   const Json json = Json::parse(io::read_file(path), path.string());
   SweepResults results{.definition = json.at("definition"), .points = {}, .all_reduce = {}, .runs = {}};
   for (const Json& label : json.at("points").array()) results.points.push_back(label.string());

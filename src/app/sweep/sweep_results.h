@@ -17,7 +17,8 @@ struct SweepRun {
   std::size_t point = 0;
   std::int64_t repeat = 0;
   double tokens_per_second = 0;  ///< median of its steps but the first
-  double mfu = 0;                ///< percent
+  double mfu = 0;                ///< percent of the peak that was timed when it began
+  double thread_peak = 0;        ///< FLOP/s, of a thread then
   double step_tokens = 0;
   std::int64_t bytes = 0;      ///< of rank 0's memory
   std::vector<double> losses;  ///< of every step
@@ -46,7 +47,7 @@ struct SweepRow {
   std::size_t point = 0;
   std::int64_t repeats = 0;
   double median = 0, least = 0, greatest = 0;  ///< tokens/s
-  double mfu = 0;
+  double mfu = 0;                              ///< percent of the best peak that a run timed, median of repeats
   std::int64_t bytes = 0;
   /// Mean of the last tenth of the steps up to the tokens that all points have seen, median of repeats; none: not finite.
   std::optional<double> loss = {};

@@ -71,7 +71,8 @@ lab::VerifyOptions verify_options(const Options& options) {
   for (const std::string& text : texts_of(options.layouts)) {
     if (const auto layout = lab::layout_from(text, problems)) verify.layouts.push_back(*layout);
   }
-  verify.steps = static_cast<int>(std::clamp<std::int64_t>(options.steps, 0, std::numeric_limits<int>::max()));
+  verify.steps =
+      static_cast<int>(std::clamp<std::int64_t>(options.steps, std::numeric_limits<int>::min(), std::numeric_limits<int>::max()));
   if (!problems.empty() && verify.layouts.empty()) throw UserError(std::move(problems));
   for (Problem& problem : check(verify)) problems.push_back(std::move(problem));
   const io::Path folder = io::Path(options.html).parent_path();

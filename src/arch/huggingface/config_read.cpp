@@ -100,7 +100,7 @@ void read_activation(Fields& fields, ModelConfig& config, std::string_view key, 
 }
 
 void share_width(Fields& fields, ModelConfig& config) {
-  if (config.width % config.heads != 0) {
+  if (fields.problems.empty() && config.width % config.heads != 0) {
     fields.refuse(fmt::format("{} heads do not divide a width of {}", config.heads, config.width),
                   "take the config.json that the weights were published with");
   }

@@ -154,7 +154,7 @@ void move_parameter(const Reader& reader, const names::Parameter& parameter, std
   if (sum != reader.find(parameter.name)->checksum) {
     throw UserError(fmt::format("{}: tensor \"{}\" does not match its checksum: its bytes are damaged", reader.folder().string(),
                                 parameter.name),
-                    "use another checkpoint of the run (lockstep inspect <run folder> lists them)");
+                    use_another(reader.folder()));
   }
   if (!all_finite) {
     throw UserError(fmt::format("tensor \"{}\" has weights above 65504, which fp16 cannot hold", parameter.name),

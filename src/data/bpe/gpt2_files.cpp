@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "io/file.h"
 
 namespace lockstep::data::bpe {
 namespace {
@@ -18,7 +19,7 @@ constexpr std::string_view gpt2_end_of_text = "<|endoftext|>";
 
 io::Path one_of(const io::Path& folder, std::initializer_list<const char*> names) {
   for (const char* name : names) {
-    if (std::filesystem::exists(folder / name)) return folder / name;
+    if (io::exists(folder / name)) return folder / name;
   }
   throw UserError(fmt::format("{} has no {}", folder.string(), *names.begin()),
                   "name the folder that holds GPT-2's encoder.json and vocab.bpe: --tokenizer gpt2:FOLDER");

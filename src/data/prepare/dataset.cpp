@@ -9,6 +9,7 @@
 #include "data/prepare/folder_lock.h"
 #include "data/prepare/prepare.h"
 #include "data/token_description.h"
+#include "io/file.h"
 #include "io/sha256.h"
 
 namespace lockstep::data {
@@ -19,18 +20,16 @@ constexpr const char* shakespeare_url =
 constexpr const char* shakespeare_hash = "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed";
 constexpr const char* local_file = "give a local copy: data.file=input.txt";
 
-using std::filesystem::exists;
-
 // Whether the folder's tokens come from `file`, by its content.
 bool same_text(const io::Path& folder, const io::Path& file) {
-  if (!std::filesystem::is_directory(folder) || io::is_special(file)) return false;
+  if (!io::is_folder(folder) || io::is_special(file)) return false;
   const std::optional<TokenDescription> description = read_description(folder);
   if (!description || !description->text) return false;
-  return static_cast<std::uint64_t>(description->text->bytes) == std::filesystem::file_size(file) &&
+  return static_cast<std::uint64_t>(description->text->bytes) == io::File::open_to_read(file).size() &&
          description->text->sha256 == io::sha256_of_file(file);
 }
 
-bool has_tokens(const io::Path& folder) { return is_prepared(folder) || exists(folder / "train.bin"); }
+bool has_tokens(const io::Path& folder) { return is_prepared(folder) || io::exists(folder / "train.bin"); }
 
 void prepare_text(const io::Path& text, const FolderLock& lock, Log& log) {
   prepare({.input = text.string(), .tokenizer = "char", .out = lock.folder(), .lock = &lock}, log);
@@ -39,7 +38,7 @@ void prepare_text(const io::Path& text, const FolderLock& lock, Log& log) {
 // input.txt in the folder, as nanoGPT keeps it there.
 io::Path shakespeare(const DatasetRequest& request, Log& log) {
   const io::Path text = request.folder / "input.txt";
-  if (exists(text)) return text;
+  if (io::exists(text)) return text;
   const std::string url = request.url.empty() ? shakespeare_url : request.url;
   log.info(fmt::format("Downloading {}", url));
   download(url, text, local_file, request.curl);
@@ -53,7 +52,7 @@ io::Path shakespeare(const DatasetRequest& request, Log& log) {
 }  // namespace
 
 void ensure_dataset(const DatasetRequest& request, Log& log) {
-  if (request.file && !exists(*request.file)) {
+  if (request.file && !io::exists(*request.file)) {
     throw UserError(fmt::format("data.file = {}: there is no such text", *request.file), "correct the path");
   }
   const auto done = [&] { return request.file ? same_text(request.folder, *request.file) : has_tokens(request.folder); };

@@ -31,6 +31,7 @@
 #include "data/tokenizer.h"
 #include "data/tokenizer_choice.h"
 #include "io/checksum.h"
+#include "io/file.h"
 #include "io/sha256.h"
 
 namespace lockstep::data {
@@ -341,11 +342,11 @@ class Preparation {
 
 // Nothing of a pipe or a device, which can be read only once.
 TextSource find_text(const PrepareOptions& options, Log& log) {
-  if (!std::filesystem::exists(options.input)) {
+  if (!io::exists(options.input)) {
     throw UserError(fmt::format("there is no text {}", options.input), "name a file, a folder, or - for standard input");
   }
   if (io::is_special(options.input)) return {};
-  if (!std::filesystem::is_directory(options.input)) return file_source(options.input, options.input, options.format);
+  if (!io::is_folder(options.input)) return file_source(options.input, options.input, options.format);
   TextSource source = folder_source(options.input, options.format, options.tokenizer == "char", options.out);
   log_skipped(source, log);
   return source;

@@ -54,9 +54,9 @@ class CpuRuntime final : public Runtime {
 }  // namespace
 
 std::unique_ptr<Runtime> open_cpu_runtime(const CpuOptions& options) {
-  if (options.threads < 0 || options.threads > 1000)
-    throw UserError(fmt::format("train.threads={}: a rank has 1 to 1000 threads", options.threads),
-                    "0 takes every core this process may use");
+  if (options.threads < 0 || options.threads > Team::most_threads)
+    throw UserError(fmt::format("a rank has 1 to {} threads, not {}", Team::most_threads, options.threads),
+                    "without a number it has one a core");
   return std::make_unique<CpuRuntime>(options.threads == 0 ? usable_cores() : options.threads);
 }
 

@@ -15,6 +15,7 @@
 #include "comm/text.h"
 #include "data/scattered_loader.h"
 #include "device/memory.h"
+#include "io/file.h"
 #include "io/page_cache.h"
 #include "tensor/arena.h"
 
@@ -171,8 +172,8 @@ std::vector<Problem> check(const IoBenchOptions& options, int ranks) {
          "--bytes 256MiB");
   demand(options.readers >= 1 && ranks % std::max(options.readers, 1) == 0,
          fmt::format("--readers {}: {} ranks do not divide by it", options.readers, ranks), "--readers 1");
-  demand(std::filesystem::is_directory(options.folder),
-         fmt::format("--folder {}: there is no such folder", options.folder.string()),
+  const std::string no_folder = io::why_no_folder(options.folder);
+  demand(no_folder.empty(), fmt::format("--folder {}: {}", options.folder.string(), no_folder),
          "name one on the disk that is to be measured");
   return problems;
 }

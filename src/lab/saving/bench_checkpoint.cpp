@@ -13,6 +13,7 @@
 #include "base/units.h"
 #include "comm/agreement.h"
 #include "comm/text.h"
+#include "io/file.h"
 #include "io/page_cache.h"
 #include "lab/step/step_training.h"
 #include "train/saving/running_save.h"
@@ -34,9 +35,9 @@ void check(const StepShape& shape, const CheckpointOptions& options, int ranks) 
   if (options.rounds < 1) problems.push_back({fmt::format("--rounds {}: must be at least 1", options.rounds), "--rounds 5"});
   if (options.zero < 0 || options.zero > 3)
     problems.push_back({fmt::format("--zero {}: must be 0, 1, 2 or 3", options.zero), "--zero 1 cuts the optimizer's state"});
-  if (!std::filesystem::is_directory(options.folder)) {
-    problems.push_back({fmt::format("--folder {}: there is no such folder", options.folder.string()),
-                        "name one on the disk that is to be measured"});
+  if (const std::string why = io::why_no_folder(options.folder); !why.empty()) {
+    problems.push_back(
+        {fmt::format("--folder {}: {}", options.folder.string(), why), "name one on the disk that is to be measured"});
   }
   if (problems.empty()) problems = check(shape, layout_of(options, ranks), ranks);
   if (!problems.empty()) throw UserError(std::move(problems));

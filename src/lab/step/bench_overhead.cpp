@@ -14,6 +14,7 @@
 #include "base/timer.h"
 #include "base/units.h"
 #include "io/appended_file.h"
+#include "io/file.h"
 #include "lab/step/step_training.h"
 #include "train/report/metrics.h"
 #include "train/report/rank_times.h"
@@ -27,9 +28,9 @@ constexpr int warm_up_rounds = 2;
 void check(const StepShape& shape, const OverheadOptions& options, int ranks) {
   std::vector<Problem> problems = check(shape, data_parallel(ranks), ranks);
   if (options.rounds < 1) problems.push_back({fmt::format("--rounds {}: must be at least 1", options.rounds), "--rounds 100"});
-  if (!std::filesystem::is_directory(options.folder)) {
-    problems.push_back({fmt::format("--folder {}: there is no such folder", options.folder.string()),
-                        "name one on the disk that runs write their metrics to"});
+  if (const std::string why = io::why_no_folder(options.folder); !why.empty()) {
+    problems.push_back(
+        {fmt::format("--folder {}: {}", options.folder.string(), why), "name one on the disk that runs write their metrics to"});
   }
   if (!problems.empty()) throw UserError(std::move(problems));
 }

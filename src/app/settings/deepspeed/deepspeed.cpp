@@ -37,7 +37,7 @@ class Reader {
   // Options of the table; a group that has rows below it is walked into.
   void read_group(const std::string& group, const Json& members) {
     for (const auto& [name, value] : members.object()) {
-      const std::string option = group.empty() ? name : group + "." + name;
+      const std::string option = group.empty() ? name : fmt::format("{}.{}", group, name);
       if (const Option* row = find_option(option)) {
         read_option(*row, option, value);
       } else if (!has_options(option)) {
@@ -206,11 +206,11 @@ std::vector<Problem> settle_batch(app::RunConfig& config, const DeepSpeed& file,
   const std::int64_t unit = replicas * (micro_open ? 1 : micro) * (steps_open ? 1 : steps);
   const bool fits = micro_open || steps_open ? batch % unit == 0 : batch == unit;
   if (!fits) {
-    return {{fmt::format("train_batch_size = {} is not {}{} = {}{}{}", batch, micro_open || steps_open ? "a multiple of " : "",
-                         fmt::format("{} rank{}", replicas, replicas == 1 ? "" : "s"), unit,
-                         micro_open ? "" : fmt::format(", with model.batch_size = {}", micro),
-                         steps_open ? "" : fmt::format(", with optimizer.gas = {}", steps)),
-             "\"train_batch_size\": \"auto\" takes what the other settings give"}};
+    return {
+        {fmt::format("train_batch_size = {} is not {}{} = {} rank{}{}{}", batch, micro_open || steps_open ? "a multiple of " : "",
+                     unit, replicas, replicas == 1 ? "" : "s", micro_open ? "" : fmt::format(" x model.batch_size = {}", micro),
+                     steps_open ? "" : fmt::format(" x optimizer.gas = {}", steps)),
+         "\"train_batch_size\": \"auto\" takes what the other settings give"}};
   }
   (micro_open ? micro : steps) = micro_open || steps_open ? batch / unit : steps;
   return {};

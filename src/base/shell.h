@@ -1,0 +1,13 @@
+#pragma once
+
+// Commands that a person pastes into a shell.
+
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+/// The words of a command, quoted for a POSIX shell where it would read them otherwise.
+std::string shell_words(const std::vector<std::string>& words);
+
+}  // namespace lockstep

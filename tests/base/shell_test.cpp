@@ -1,0 +1,13 @@
+#include "base/shell.h"
+
+#include <gtest/gtest.h>
+
+namespace lockstep {
+namespace {
+
+TEST(Shell, WordsThatItWouldReadOtherwiseAreQuoted) {
+  EXPECT_EQ(shell_words({"a", "", "b c", "it's", "$x", "k=v,w:1"}), "a '' 'b c' 'it'\\''s' '$x' k=v,w:1");
+}
+
+}  // namespace
+}  // namespace lockstep
