@@ -264,6 +264,10 @@ Json token_facts(const fs::path& path, bool verify) {
 }  // namespace
 
 Json inspect_facts(const fs::path& path, bool verify, Team& team) {
+  if (!io::exists(path)) {
+    throw UserError(fmt::format("{}: there is no such file or folder", path.string()),
+                    "give a run, a checkpoint, a prepared text, a published model or a file of one");
+  }
   if (io::is_folder(path)) {
     if (checkpoint::is_checkpoint(path)) return checkpoint_facts(path, verify, team);
     if (data::is_prepared(path)) return prepared_facts(path, verify);
