@@ -140,7 +140,7 @@ bool opens_text(const RunConfig& config, int place, int places) {
 data::Corpus open_text(const RunConfig& config, const Roles& roles, Session& session, Log& log) {
   const io::Path folder = data_folder(config);
   const bool cut = config.data.shards == "precut";
-  const int places = layout_of(config, workers_of(config, session.world().size())).dp;
+  const int places = replicas_of(config, session.world().size());
   const int place = place_in_data(config, roles, session);
   std::optional<data::Corpus> corpus;
   std::string told;

@@ -115,15 +115,10 @@ DeepSpeed read_deepspeed_file(const app::RunConfig::Train& asked) {
   return file;
 }
 
-// Ranks, or groups of them, that read different samples.
-std::int64_t replicas_of(const app::RunConfig& config, std::int64_t ranks) {
-  return app::layout_of(config, app::workers_of(config, ranks)).dp;
-}
-
 std::vector<Problem> take_deepspeed(Resolved& resolved, const DeepSpeed& file, std::optional<std::int64_t> ranks) {
   std::vector<Problem> problems = file.problems;
   settle_schedule(resolved.config, file);
-  if (ranks) append(problems, settle_batch(resolved.config, file, replicas_of(resolved.config, *ranks)));
+  if (ranks) append(problems, settle_batch(resolved.config, file, app::replicas_of(resolved.config, *ranks)));
   for (std::string& line : overruled(resolved.config, file)) resolved.warnings.push_back(std::move(line));
   resolved.warnings.insert(resolved.warnings.end(), file.notes.begin(), file.notes.end());
   if (!file.idle.empty()) {
@@ -201,7 +196,7 @@ Resolved resolve(const Sources& sources, const std::function<std::vector<Problem
   };
   if (layers.backend || layers.deepspeed || !layers.own.empty()) again();
   if (sources.ranks && !sources.nanogpt.empty()) {
-    append(problems, share_accumulation(layers.nanogpt, replicas_of(resolved.config, *sources.ranks)));
+    append(problems, share_accumulation(layers.nanogpt, app::replicas_of(resolved.config, *sources.ranks)));
     assign_all(unsaid, layers.nanogpt.defaults);
     again();
   }

@@ -107,6 +107,8 @@ layout::ParallelPlan layout_of(const RunConfig& config, std::int64_t trainers) {
   return plan;
 }
 
+int replicas_of(const RunConfig& config, std::int64_t ranks) { return layout_of(config, workers_of(config, ranks)).dp; }
+
 std::vector<Problem> check_layout(const RunConfig& config, std::int64_t ranks) {
   const std::int64_t trainers = workers_of(config, ranks);
   if (trainers < 1) return {};

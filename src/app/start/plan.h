@@ -19,6 +19,9 @@ int ranks_per_host(const std::vector<std::string>& hosts);
 /// the ranks that the others leave, at least 1.
 layout::ParallelPlan layout_of(const RunConfig& config, std::int64_t trainers);
 
+/// Of a run on `ranks` ranks, servers among them: how many groups of them read different samples.
+int replicas_of(const RunConfig& config, std::int64_t ranks);
+
 /// What is wrong with the layout of a run of `ranks` ranks, servers included, as far as it is known before the ranks meet: where
 /// model.vocab_size is null, the text has not told its vocabulary.
 std::vector<Problem> check_layout(const RunConfig& config, std::int64_t ranks);

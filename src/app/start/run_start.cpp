@@ -59,7 +59,7 @@ void settle_bf16_order(RunConfig& config, const Start& start, Session& session) 
 
 Json identify_run(const RunConfig& config, const Start& start, std::int64_t vocabulary, std::vector<Problem> problems,
                   Session& session, Log& log) {
-  const std::int64_t groups = layout_of(config, workers_of(config, session.world().size())).dp;
+  const std::int64_t groups = replicas_of(config, session.world().size());
   RunIdentity now{.config = config,
                   .vocabulary = vocabulary,
                   .global_batch = config.model.batch_size * config.optimizer.gas * groups,

@@ -161,7 +161,7 @@ void log_startup(Log& log, const StartupFacts& facts, Session& session) {
   }
   log.info(fmt::format("Loading val from {}/val.bin", facts.data_folder));
   log.info(fmt::format("Loading train from {}/train.bin", facts.data_folder));
-  const std::int64_t groups = layout_of(config, workers_of(config, ranks)).dp;
+  const std::int64_t groups = replicas_of(config, ranks);
   log.info(fmt::format("Tokens per iteration: {}", format_count(tokens_per_iteration(config, groups))));
   log_layout(log, facts.settings.plan);
   log.info(fmt::format("Using dtype={} on device='{}'{}", spelt(dtype_of(config)), device, masters_text(config)));

@@ -36,7 +36,7 @@ bool reads_by_mpi(const RunConfig& config, const Session& session) {
 }
 
 /// One thread of a process calls MPI.
-int workers_of(const RunConfig& config, const Session& session) {
+int reader_threads(const RunConfig& config, const Session& session) {
   return reads_by_mpi(config, session) ? 0 : static_cast<int>(config.data.workers);
 }
 
@@ -88,7 +88,7 @@ TrainingData::TrainingData(const RunConfig& config, const train::EngineConfig& s
                                 .microbatches = settings.plan.microbatches,
                                 .rank = group.rank(),
                                 .ranks = group.size()};
-  const int workers = workers_of(config, session);
+  const int workers = reader_threads(config, session);
   if (sharers_)
     batches_ = std::make_unique<data::ScatteredLoader>(text_, sampler_, shape, *sharers_, workers);
   else
@@ -108,7 +108,7 @@ std::int64_t TrainingData::bytes(const RunConfig& config, const train::EngineCon
     return 2 * round_up(multiply(samples, settings.positions * 4), Arena::alignment);
   };
   const std::int64_t batch = ids(settings.samples), windows = 2 * batch;
-  const std::int64_t steps = workers_of(config, session) + 1;
+  const std::int64_t steps = reader_threads(config, session) + 1;
   if (config.data.io != "readers") return windows + steps * gas * batch;
   const std::int64_t sharers = group.size() / std::max<std::int64_t>(1, config.data.readers);
   const std::int64_t mine = ids(gas * settings.samples);

@@ -8,7 +8,10 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/cpu/epilogue.cpp"
 #include <hwy/foreach_target.h>
+// clang-format off
 #include <hwy/highway.h>
+#include <hwy/cache_control.h>
+// clang-format on
 
 #include "ops/cpu/simd/storage-inl.h"
 #include "ops/cpu/simd/vector_math-inl.h"
@@ -96,12 +99,20 @@ void FinishForward(const void* context, const Area& area, const float* from, std
   }
 }
 
+constexpr std::int64_t line = 64;  // bytes
+
 template <class S>
 struct InputPlace {
   const float* from;
   const S *pre, *gate;
   S *dx, *d_gate, *activated;
+  bool stream;
 };
+
+template <class D, class S, class V = hn::Vec<D>>
+HWY_INLINE void StoreGradient(D d, V value, S* to, bool stream) {
+  stream ? StreamAs(d, value, to) : StoreAs(d, value, to);
+}
 
 template <Activation f, class D, class S>
 HWY_INLINE void InputVector(D d, const InputPlace<S>& at, std::int64_t i) {
@@ -109,13 +120,13 @@ HWY_INLINE void InputVector(D d, const InputPlace<S>& at, std::int64_t i) {
   if (at.gate != nullptr) {
     const auto up = LoadAs(d, at.pre + i), gradient = hn::LoadU(d, at.from + i);
     const auto gate = ActivateWithSlope<f>(d, LoadAs(d, at.gate + i), slope);
-    StoreAs(d, hn::Mul(hn::Mul(gradient, up), slope), at.d_gate + i);
-    StoreAs(d, hn::Mul(gradient, gate), at.dx + i);
+    StoreGradient(d, hn::Mul(hn::Mul(gradient, up), slope), at.d_gate + i, at.stream);
+    StoreGradient(d, hn::Mul(gradient, gate), at.dx + i, at.stream);
     if (at.activated != nullptr) StoreAs(d, hn::Mul(gate, up), at.activated + i);
     return;
   }
   const auto value = ActivateWithSlope<f>(d, LoadAs(d, at.pre + i), slope);
-  StoreAs(d, hn::Mul(hn::LoadU(d, at.from + i), slope), at.dx + i);
+  StoreGradient(d, hn::Mul(hn::LoadU(d, at.from + i), slope), at.dx + i, at.stream);
   if (at.activated != nullptr) StoreAs(d, value, at.activated + i);
 }
 
@@ -126,7 +137,7 @@ HWY_INLINE void InputTail(D d, const InputPlace<S>& at, std::int64_t i, std::int
   std::copy(at.from + i, at.from + columns, from);
   std::copy(at.pre + i, at.pre + columns, pre);
   if (at.gate != nullptr) std::copy(at.gate + i, at.gate + columns, gate);
-  InputVector<f>(d, InputPlace<S>{from, pre, at.gate == nullptr ? nullptr : gate, dx, d_gate, activated}, 0);
+  InputVector<f>(d, InputPlace<S>{from, pre, at.gate == nullptr ? nullptr : gate, dx, d_gate, activated, false}, 0);
   if (at.gate != nullptr) std::copy(d_gate, d_gate + (columns - i), at.d_gate + i);
   std::copy(dx, dx + (columns - i), at.dx + i);
   if (at.activated != nullptr) std::copy(activated, activated + (columns - i), at.activated + i);
@@ -137,6 +148,7 @@ void FinishInput(const void* context, const Area& area, const float* from, std::
   const hn::CappedTag<float, 16> d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   const auto& to = *static_cast<const InputContext*>(context);
+  const bool stream = to.stream && area.column * static_cast<std::int64_t>(sizeof(S)) % line == 0;
   for (std::int64_t row = 0; row < area.rows; ++row) {
     const std::int64_t r = area.row + row;
     const InputPlace<S> at{from + row * stride,
@@ -144,11 +156,13 @@ void FinishInput(const void* context, const Area& area, const float* from, std::
                            RowOf<S>(to.gate, r, area.column),
                            RowOf<S>(to.dx, r, area.column),
                            RowOf<S>(to.d_gate, r, area.column),
-                           RowOf<S>(to.activated, r, area.column)};
+                           RowOf<S>(to.activated, r, area.column),
+                           stream};
     std::int64_t i = 0;
     for (; i + lanes <= area.columns; i += lanes) InputVector<f>(d, at, i);
     if (i < area.columns) InputTail<f>(d, at, i, area.columns);
   }
+  if (stream) hwy::FlushStream();
 }
 
 constexpr std::int64_t bias_rows = 64;

@@ -19,6 +19,7 @@ struct ForwardContext {
 /// d_gate = sums * pre_activation * f'(gate), activated = f(gate) * pre_activation.
 struct InputContext {
   Rows dx, pre_activation, gate, d_gate, activated;
+  bool stream = false;  ///< dx and d_gate are stored past the caches, where they begin with a cache line
 };
 
 using FinishTile = decltype(Finish::apply);

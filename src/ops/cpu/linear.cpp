@@ -4,6 +4,7 @@
 
 #include "base/checked.h"
 #include "ops/check.h"
+#include "ops/cpu/context.h"
 #include "ops/cpu/epilogue.h"
 #include "ops/cpu/product/tiles.h"
 
@@ -57,8 +58,12 @@ class CpuLinear final : public Linear {
   void do_backward_input(const Tensor& dx, const Tensor& dy, const Tensor& w, const InputEpilogue& epilogue) override {
     ProductTask task = product_of(dy, w, false, dx);
     const Epilogues& kernels = kernels_.of(dx.dtype);
-    const InputContext context{rows_of(dx), rows_of(epilogue.pre_activation), rows_of(epilogue.gate), rows_of(epilogue.d_gate),
-                               rows_of(epilogue.activated)};
+    const InputContext context{rows_of(dx),
+                               rows_of(epilogue.pre_activation),
+                               rows_of(epilogue.gate),
+                               rows_of(epilogue.d_gate),
+                               rows_of(epilogue.activated),
+                               streams(dx) && (!epilogue.d_gate || streams(epilogue.d_gate))};
     const ForwardContext store{rows_of(dx), {}, {}, {}, {}};
     if (epilogue.pre_activation) {
       task.finish = {.apply = kernels.input[static_cast<std::size_t>(epilogue.activation)],
@@ -102,6 +107,9 @@ class CpuLinear final : public Linear {
          .sum_rows = kernels_.of(dy.dtype).sum_rows},
         grid);
   }
+
+  // What is made of a gradient behind an activation is read by weight gradients next.
+  bool streams(const Tensor& gradient) const { return stored_past_caches(product_.team(), gradient); }
 
   // Blocks are added onto `sums`, which are C itself where nothing is to be finished.
   static void go_on(ProductTask& task, const Tensor& sums) {

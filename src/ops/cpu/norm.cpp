@@ -5,6 +5,7 @@
 #include <hwy/foreach_target.h>
 // clang-format off
 #include <hwy/highway.h>
+#include <hwy/cache_control.h>
 // clang-format on
 
 #include <cmath>
@@ -71,8 +72,10 @@ void NormForward(const NormTensors& t, float eps, bool centred, std::int64_t fir
 }
 
 /// Rows [first, last), at most a block of 64: dx (and n), and the block's `sums` of d_gain and, behind them, d_bias [columns].
+/// `stream`: dx goes past the caches.
 template <class S>
-HWY_FLATTEN void NormBackwardAs(const NormBackward& call, float* sums, bool centred, std::int64_t first, std::int64_t last) {
+HWY_FLATTEN void NormBackwardAs(const NormBackward& call, float* sums, bool centred, bool stream, std::int64_t first,
+                                std::int64_t last) {
   const std::int64_t columns = call.x.columns();
   const auto count = static_cast<float>(columns);
   float *d_gain = sums, *d_bias = sums + columns;
@@ -103,14 +106,16 @@ HWY_FLATTEN void NormBackwardAs(const NormBackward& call, float* sums, bool cent
       const Sixteen gains = group.Load(gain + j);
       const Sixteen d_unit = Mul(group.Load(d_from + j), gains);
       const Sixteen d_x = NegMulAdd(unit, mean_dot, Sub(d_unit, mean_sum));
-      group.Store(MulAdd(d_x, rstd, rest != nullptr ? group.Load(rest + j) : Splat(0)), to + j);
+      group.Store(MulAdd(d_x, rstd, rest != nullptr ? group.Load(rest + j) : Splat(0)), to + j, stream);
       if (again != nullptr) group.Store(MulAdd(unit, gains, bias != nullptr ? group.Load(bias + j) : Splat(0)), again + j);
     });
   }
+  if (stream) hwy::FlushStream();
 }
 
-void NormBackwardRows(const NormBackward& call, float* sums, bool centred, std::int64_t first, std::int64_t last) {
-  WithStorage(call.x.dtype, [&](auto zero) HWY_ATTR { NormBackwardAs<decltype(zero)>(call, sums, centred, first, last); });
+void NormBackwardRows(const NormBackward& call, float* sums, bool centred, bool stream, std::int64_t first, std::int64_t last) {
+  WithStorage(call.x.dtype,
+              [&](auto zero) HWY_ATTR { NormBackwardAs<decltype(zero)>(call, sums, centred, stream, first, last); });
 }
 
 /// `columns` columns of `sum` (+)= the blocks' partial sums in order; a block's lie `stride` after the one before.
@@ -167,6 +172,7 @@ class CpuNorm final : public Norm {
     const std::int64_t rows = call.x.rows(), columns = call.x.columns();
     const std::int64_t per_round = static_cast<std::int64_t>(partial.size()) / (2 * columns);
     demand(per_round > 0, "x", "two rows of it fit the workspace");
+    const bool stream = stored_past_caches(context_.team, call.dx);
     bool add = call.accumulate;
     std::int64_t row = 0;
     do {
@@ -174,7 +180,7 @@ class CpuNorm final : public Norm {
       const std::int64_t blocks = div_up(count, block_rows);
       context_.deal(count, block_rows, [&](std::int64_t first, std::int64_t last) {
         float* sums = partial.data() + first / block_rows * 2 * columns;
-        backward_(call, sums, centred_, row + first, row + last);
+        backward_(call, sums, centred_, stream, row + first, row + last);
       });
       context_.deal(columns, stripe, [&](std::int64_t first, std::int64_t last) {
         const auto add_columns = [&](const Tensor& to, const float* from) {

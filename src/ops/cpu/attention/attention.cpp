@@ -204,6 +204,10 @@ void CpuAttention::do_backward(const AttentionBackward& call) {
     return task * steps + key_heads.at(columns.at(task).head % key_heads.count()).count * query_blocks;
   };
   const Tensor dk = key_heads.result(0), dv = key_heads.result(1);
+  constexpr std::int64_t line = 64;
+  const auto streams = [&](const Tensor& to) { return stored_past_caches(context_.team, to); };
+  const bool whole_lines = shape.head_size * static_cast<std::int64_t>(size_of(call.dq.dtype)) % line == 0,
+             stream = whole_lines && call.parts.empty() && streams(call.dq) && streams(dk) && streams(dv);
   const auto slot_of = [&](std::int64_t task) -> Progress& { return progress_[static_cast<std::size_t>(task % slots_)]; };
   const auto column_of_blocks = [&](std::int64_t task, int worker) {
     const Columns::Place place = columns.at(task);
@@ -221,6 +225,7 @@ void CpuAttention::do_backward(const AttentionBackward& call) {
                .dk = head_rows(dk, sample, shape.key_rows, number * shape.head_size),
                .dv = head_rows(dv, sample, shape.key_rows, number * shape.head_size),
                .dq_sums = head_rows(dq_sums, sample, rows, column),
+               .stream = stream,
                .lse = floats(call.lse) + row_sums,
                .delta = floats(call.delta) + row_sums,
                .rows = rows,

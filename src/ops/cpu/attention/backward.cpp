@@ -46,6 +46,7 @@ struct BackwardSpace {
 struct QueryBlock {
   StoredRows q, d_o;
   StoredRows dq, dq_sums;  // the same while blocks of keys are to come
+  bool stream;             // dq goes past the caches
   const float *lse, *delta;
   Index rows;        // <= 64
   Index rows_after;  // of the next block, 0 at the end
@@ -141,10 +142,10 @@ HWY_INLINE void load_rows(StoredRows from, Index rows, Index columns, float* to)
   const Index stride = padded(columns);
   for (Index r = 0; r < rows; ++r) std::copy_n(reinterpret_cast<const float*>(from.from(r).data), columns, to + r * stride);
 }
-HWY_INLINE void store_rows(const float* from, Index rows, Index columns, StoredRows to) {
+HWY_INLINE void store_rows(const float* from, Index rows, Index columns, StoredRows to, bool stream) {
   const Index stride = padded(columns);
   for (Index r = 0; r < rows; ++r) {
-    store_row(to.from(r), columns, [&](Index c) HWY_ATTR { return Load16(from + r * stride + c); });
+    store_row(to.from(r), columns, [&](Index c) HWY_ATTR { return Load16(from + r * stride + c); }, stream);
   }
 }
 
@@ -189,7 +190,7 @@ void step(const BackwardTask& task, const QueryBlock& block, Index number, const
     load_rows(block.dq_sums, block.rows, task.head_size, space.dq);
   }
   if (seen) query_product(task, block, space);
-  store_rows(space.dq, block.rows, task.head_size, block.dq);
+  store_rows(space.dq, block.rows, task.head_size, block.dq, block.stream);
   task.own->steps.store(task.own_base + number + 1, std::memory_order_release);
 }
 
@@ -219,10 +220,12 @@ void attention_backward(const BackwardTask& task, float* workspace) {
       const Index rows = std::min((i + 1) * key_block, end) - position, column = head * task.head_size;
       const StoredRows dq_sums = task.dq_sums.columns_from(column).from(row);
       const bool last = task.block == std::min(i, last_block);  // there are no later keys, or they are not seen
+      const bool alone = task.block == 0 && !task.further;      // nor earlier ones, whose sums are in a cache
       const QueryBlock block{.q = task.q.columns_from(column).from(row),
                              .d_o = task.d_o.columns_from(column).from(row),
                              .dq = last ? task.dq.columns_from(column).from(row) : dq_sums,
                              .dq_sums = dq_sums,
+                             .stream = task.stream && last && (alone || task.dq.data != task.dq_sums.data),
                              .lse = task.lse + head * task.rows + row,
                              .delta = task.delta + head * task.rows + row,
                              .rows = rows,
@@ -236,8 +239,9 @@ void attention_backward(const BackwardTask& task, float* workspace) {
       step(task, block, head * (blocks - first_block) + i - first_block, space);
     }
   }
-  store_rows(space.dk, keys, task.head_size, task.dk.from(first_key));
-  store_rows(space.dv, keys, task.head_size, task.dv.from(first_key));
+  store_rows(space.dk, keys, task.head_size, task.dk.from(first_key), task.stream);
+  store_rows(space.dv, keys, task.head_size, task.dv.from(first_key), task.stream);
+  if (task.stream) hwy::FlushStream();
 }
 
 void attention_delta(const DeltaTask& task) {

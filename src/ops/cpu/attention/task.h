@@ -94,6 +94,7 @@ struct alignas(64) Progress {
 struct BackwardTask {
   StoredRows q, k, v, d_o, dq, dk, dv;  ///< rows of the whole sample; q, d_o, dq: the group's first head
   StoredRows dq_sums;                   ///< f32: dq while blocks of keys are still to come; dq itself where that is f32
+  bool stream = false;                  ///< dq, dk and dv are stored past the caches when they are whole
   const float* lse = nullptr;           ///< [group, rows]
   const float* delta = nullptr;         ///< [group, rows]
   std::int64_t rows = 0;

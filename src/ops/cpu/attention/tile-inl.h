@@ -220,12 +220,12 @@ inline HeadRows widened(StoredRows from, Index rows, Index columns, float* aside
   return {aside, stride};
 }
 
-/// row[c] = value_at(c) + 0, sixteen elements at a time.
+/// row[c] = value_at(c) + 0, sixteen elements at a time; past the caches where `stream`.
 template <class Value>
-HWY_INLINE void store_row(StoredRows row, Index columns, const Value& value_at) {
+HWY_INLINE void store_row(StoredRows row, Index columns, const Value& value_at, bool stream = false) {
   WithStorage(row.type, [&](auto zero) HWY_ATTR {
     auto* out = reinterpret_cast<decltype(zero)*>(row.data);
-    ForColumns(columns, [&](Index c, auto group) HWY_ATTR { group.Store(Add(value_at(c), Splat(0)), out + c); });
+    ForColumns(columns, [&](Index c, auto group) HWY_ATTR { group.Store(Add(value_at(c), Splat(0)), out + c, stream); });
   });
 }
 

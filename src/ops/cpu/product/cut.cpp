@@ -29,8 +29,8 @@ constexpr std::int64_t most_strip_rows = 98;
 // Of a second-level cache: where columns of A are read in place, only B is packed, and a stripe of it, which serves all rows,
 // stays in so much.
 constexpr std::int64_t half_cache = 2 * near_floats;
-// From so many rows a worker on, and where all of B fits half a cache, every worker packs all of B and keeps to its own rows:
-// they are in its cache from the op before, and stay there for the one after.
+// From so many rows a worker on, and where they have more elements of A and C than B has, every worker packs all of B and keeps
+// to its own rows: they are in its cache from the op before, and stay there for the one after.
 constexpr std::int64_t own_rows = 192;
 // Rows so few that packing weighs more than an uneven end.
 constexpr std::int64_t few_rows = long_rows / 2;
@@ -97,7 +97,8 @@ Cut cut_of(const ProductTask& task, const CutFor& by) {
   }
   if (cut.pass < task.k) cut.rows = std::min(cut.rows, Workspace::sums / cut.stripe / rows * rows);
   cut.row_blocks = div_up(task.m, cut.rows);
-  const bool own = !task.a_transposed && task.m >= own_rows * threads && words * task.n <= half_cache;
+  const std::int64_t each = task.m / threads;
+  const bool own = !task.a_transposed && each >= own_rows && each * (words + task.n) >= words * task.n;
   if (own && cut.stripes * threads <= most_stripes) cut.parts = threads;
   cut.strip_rows = even_part(std::min(cut.rows, task.m), most_strip_rows, rows);
   return cut;

@@ -108,6 +108,12 @@ struct WholeGroup {
   HWY_INLINE void Store(const Sixteen& value, S* to) const {
     Store16(value, to);
   }
+  /// Past the caches where `stream`; then `to` is a multiple of 64 bytes, of bf16 of 32.
+  template <class S>
+  HWY_INLINE void Store(const Sixteen& value, S* to, bool stream) const {
+    if (!stream) return Store16(value, to);
+    for (std::size_t k = 0; k < vector_count; ++k) StreamAs(floats_tag, value.v[k], to + k * vector_lanes);
+  }
   /// Of numbers in halves (tensor/bfloat16.h).
   HWY_INLINE Sixteen Join(const BFloat16* high, const std::uint16_t* low) const {
     Sixteen result;
@@ -144,6 +150,10 @@ struct PartGroup {
     alignas(64) S x[16];
     Store16(value, x);
     std::memcpy(to, x, size * sizeof(S));
+  }
+  template <class S>
+  HWY_INLINE void Store(const Sixteen& value, S* to, bool /*stream*/) const {
+    Store(value, to);
   }
   HWY_INLINE Sixteen Join(const BFloat16* high, const std::uint16_t* low) const {
     alignas(64) BFloat16 upper[16] = {};

@@ -70,6 +70,25 @@ HWY_INLINE void StoreAs(D d, V value, BFloat16* to) {
   StoreLowHalves(BitsOfBf16(d, value), to);
 }
 
+/// StoreAs past the caches, to an address that is a multiple of the bytes. HWY's FlushStream comes behind the last one.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE void StreamAs(D d, V value, float* to) {
+  hn::Stream(value, d, to);
+}
+
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE void StreamAs(D d, V value, BFloat16* to) {
+  const hn::Repartition<std::int32_t, D> integers;
+  const hn::Rebind<std::uint16_t, D> halves;
+  constexpr std::size_t least = 16;  // Highway stores no fewer bytes this way
+  if constexpr (hn::MaxLanes(halves) * sizeof(std::uint16_t) >= least) {
+    const auto low = hn::DemoteTo(halves, hn::BitCast(integers, BitsOfBf16(d, value)));
+    hn::Stream(low, halves, reinterpret_cast<std::uint16_t*>(to));
+  } else {
+    StoreAs(d, value, to);
+  }
+}
+
 /// An fp32 from its halves (tensor/bfloat16.h), and back.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V JoinHalves(D d, const BFloat16* high, const std::uint16_t* low) {
