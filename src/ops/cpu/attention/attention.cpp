@@ -105,6 +105,14 @@ void wait_for(const Progress& progress, std::int64_t steps) {
   while (progress.steps.load(std::memory_order_acquire) < steps) std::this_thread::yield();
 }
 
+/// Whether dq, dk and dv, which weight gradients read next, go past the caches: heads begin with a cache line too.
+bool streams(const Team& team, const AttentionBackward& call, const Tensor& dk, const Tensor& dv) {
+  constexpr std::int64_t line = 64;
+  const std::int64_t head_bytes = call.shape.head_size * static_cast<std::int64_t>(size_of(call.dq.dtype));
+  const auto past_caches = [&](const Tensor& to) { return stored_past_caches(team, to); };
+  return head_bytes % line == 0 && call.parts.empty() && past_caches(call.dq) && past_caches(dk) && past_caches(dv);
+}
+
 }  // namespace
 
 CpuAttention::CpuAttention(const Context& context, Product& products, PlainProducts* plain)
@@ -204,10 +212,7 @@ void CpuAttention::do_backward(const AttentionBackward& call) {
     return task * steps + key_heads.at(columns.at(task).head % key_heads.count()).count * query_blocks;
   };
   const Tensor dk = key_heads.result(0), dv = key_heads.result(1);
-  constexpr std::int64_t line = 64;
-  const auto streams = [&](const Tensor& to) { return stored_past_caches(context_.team, to); };
-  const bool whole_lines = shape.head_size * static_cast<std::int64_t>(size_of(call.dq.dtype)) % line == 0,
-             stream = whole_lines && call.parts.empty() && streams(call.dq) && streams(dk) && streams(dv);
+  const bool stream = streams(context_.team, call, dk, dv);
   const auto slot_of = [&](std::int64_t task) -> Progress& { return progress_[static_cast<std::size_t>(task % slots_)]; };
   const auto column_of_blocks = [&](std::int64_t task, int worker) {
     const Columns::Place place = columns.at(task);
