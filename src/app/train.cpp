@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <cstdio>
-#include <filesystem>
 
 #include "app/commands.h"
 #include "app/parameter_server/roles.h"

@@ -92,6 +92,9 @@ std::vector<Problem> check(const Machine& machine) {
     if (!(value > 0 && value <= 1))
       complain(key, value, "must be above 0, at most 1: it is a part", fmt::format("{} = 0.7", key));
   };
+  const auto not_negative = [&](std::string_view key, double value) {
+    if (!(value >= 0)) complain(key, value, "must be 0 or above", fmt::format("{} = 0", key));
+  };
   constexpr std::int64_t most = 1 << 20;
   const auto count = [&](std::string_view key, std::int64_t value) {
     if (value < 1 || value > most)
@@ -107,7 +110,7 @@ std::vector<Problem> check(const Machine& machine) {
   demand("peak_tflops", machine.peak_flops, "a device computes", "peak_tflops = 312");
   share("product_share", machine.product_share);
   if (machine.f32_share != 0) share("f32_share", machine.f32_share);
-  if (!(machine.product_depth >= 0)) complain("product_depth", machine.product_depth, "must be 0 or above", "product_depth = 0");
+  not_negative("product_depth", machine.product_depth);
   share("attention_share", machine.attention_share);
   demand("memory_gbps", machine.memory_rate, "a device reads its memory", "memory_gbps = 2000");
   if (!(machine.update_rate >= 0))
@@ -115,9 +118,6 @@ std::vector<Problem> check(const Machine& machine) {
   if (machine.devices > 1) demand("inside_gbps", machine.inside_rate, "a node's devices are connected", "inside_gbps = 300");
   if (machine.nodes > 1) demand("between_gbps", machine.between_rate, "nodes are connected", "between_gbps = 25");
   share("link_share", machine.link_share);
-  const auto not_negative = [&](std::string_view key, double value) {
-    if (!(value >= 0)) complain(key, value, "must be 0 or above", fmt::format("{} = 0", key));
-  };
   not_negative("units", static_cast<double>(machine.units));
   not_negative("inside_latency_us", machine.inside_latency);
   not_negative("between_latency_us", machine.between_latency);

@@ -6,7 +6,6 @@
 
 #include <cstdlib>
 
-#include "app/launch/job.h"
 #include "app/program.h"
 #include "app/train_command.h"
 #include "base/shell.h"

@@ -9,7 +9,6 @@
 #include <utility>
 #include <vector>
 
-#include "app/launch/job.h"
 #include "app/program.h"
 #include "app/train_command.h"
 #include "base/shell.h"

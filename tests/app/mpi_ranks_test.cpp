@@ -13,7 +13,6 @@
 #include <thread>
 #include <vector>
 
-#include "app/launch/job.h"
 #include "app/mpi_command.h"
 #include "app/program.h"
 #include "base/json.h"

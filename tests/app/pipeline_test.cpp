@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include "app/launch/job.h"
 #include "app/program.h"
 #include "app/train_command.h"
 #include "base/shell.h"

@@ -284,7 +284,7 @@ Json inspect_facts(const fs::path& path, bool verify, Team& team) {
   const fs::path folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
   if (path.filename() == checkpoint::manifest_file && checkpoint::is_checkpoint(folder))
     return checkpoint_facts(folder, verify, team);
-  if (path.filename() == "tokens.json" && io::exists(path)) return prepared_facts(folder, verify);
+  if (path.filename() == "tokens.json") return prepared_facts(folder, verify);
   if (path.extension() == ".bin") return token_facts(path, verify);
   if (verify) refuse_to_verify(path, "a .safetensors file");
   return safetensors_facts(path, team);

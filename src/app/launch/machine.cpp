@@ -9,7 +9,6 @@
 #include <sstream>
 
 #include "app/launch/environment.h"
-#include "app/launch/job.h"
 #include "app/start/startup.h"
 #include "base/shell.h"
 #include "io/child.h"

@@ -42,7 +42,7 @@ struct RunData {
   Series curve(double LoggedStep::* figure, bool by_tokens) const;
   /// "dp=2 pp=2 (1f1b)".
   std::string layout() const;
-  /// FLOP/s of a thread, as timed when the run began; 0: an older version made the run.
+  /// FLOP/s of one thread, as timed when the run began; 0: an older version made the run.
   double thread_peak() const;
   std::int64_t ranks() const { return resources ? resources->ranks : 1; }
   /// Of its pipeline, were all passes as long; none: it has no pipeline, or a schedule from a file.

@@ -4,11 +4,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <utility>
 
 #include "app/config_file.h"
-#include "app/parameter_server/roles.h"
 #include "app/settings/backends.h"
 #include "app/settings/checks.h"
 #include "app/settings/deepspeed/deepspeed.h"

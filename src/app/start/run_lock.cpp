@@ -132,9 +132,7 @@ bool RunLock::try_acquire() {
   try {
     write_record();
   } catch (...) {  // such as a disk that is full
-    if (made) ::unlink(path_.c_str());
-    if (made_folder_) ::rmdir(folder_.c_str());
-    leave();
+    give_back();
     throw;
   }
   if (code != 0) renewal_ = start_thread("run-lock", [this](const std::stop_token& stop) { renew(stop); });
@@ -146,6 +144,10 @@ RunLock::~RunLock() {
     renewal_.request_stop();
     renewal_.join();
   }
+  give_back();
+}
+
+void RunLock::give_back() {
   if (ours()) {
     ::unlink(path_.c_str());
     if (made_folder_) ::rmdir(folder_.c_str());  // does nothing where the run has written

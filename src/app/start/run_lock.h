@@ -52,6 +52,8 @@ class RunLock {
   bool try_acquire();
   bool ours() const;
   void write_record();
+  /// Removes the file, and with it a folder that was made for it; another run's file stays.
+  void give_back();
   void renew(const std::stop_token& stop);
 
   io::Path folder_, path_;

@@ -18,7 +18,7 @@ struct SweepRun {
   std::int64_t repeat = 0;
   double tokens_per_second = 0;  ///< median of its steps but the first
   double mfu = 0;                ///< percent of the peak that was timed when it began
-  double thread_peak = 0;        ///< FLOP/s, of a thread then
+  double thread_peak = 0;        ///< FLOP/s of one thread, timed then
   double step_tokens = 0;
   std::int64_t bytes = 0;      ///< of rank 0's memory
   std::vector<double> losses;  ///< of every step

@@ -45,12 +45,13 @@ inline std::int64_t rows_per_tile(std::int64_t columns) {
   return std::max<std::int64_t>(1, 16384 / std::max<std::int64_t>(1, columns));
 }
 
+inline constexpr std::size_t cache_line = 64;  ///< bytes
+
 /// Whether gradients that weight gradients read next, on all workers, are stored past the caches: a line that another core has
 /// read is slow to write again (docs/performance.md). Rows of them begin with a cache line then.
 inline bool stored_past_caches(const Team& team, const Tensor& rows) {
-  constexpr std::size_t line = 64;
   const auto bytes = static_cast<std::size_t>(rows.stride()) * size_of(rows.dtype);
-  return team.size() > 1 && reinterpret_cast<std::uintptr_t>(rows.data) % line == 0 && bytes % line == 0;
+  return team.size() > 1 && reinterpret_cast<std::uintptr_t>(rows.data) % cache_line == 0 && bytes % cache_line == 0;
 }
 
 /// The elements of a dense tensor of S; null when it is empty.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "ops/cpu/context.h"
 #include "ops/cpu/isa.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -99,8 +100,6 @@ void FinishForward(const void* context, const Area& area, const float* from, std
   }
 }
 
-constexpr std::int64_t line = 64;  // bytes
-
 template <class S>
 struct InputPlace {
   const float* from;
@@ -148,7 +147,7 @@ void FinishInput(const void* context, const Area& area, const float* from, std::
   const hn::CappedTag<float, 16> d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   const auto& to = *static_cast<const InputContext*>(context);
-  const bool stream = to.stream && area.column * static_cast<std::int64_t>(sizeof(S)) % line == 0;
+  const bool stream = to.stream && static_cast<std::size_t>(area.column) * sizeof(S) % cache_line == 0;
   for (std::int64_t row = 0; row < area.rows; ++row) {
     const std::int64_t r = area.row + row;
     const InputPlace<S> at{from + row * stride,

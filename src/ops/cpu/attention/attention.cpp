@@ -107,10 +107,9 @@ void wait_for(const Progress& progress, std::int64_t steps) {
 
 /// Whether dq, dk and dv, which weight gradients read next, go past the caches: heads begin with a cache line too.
 bool streams(const Team& team, const AttentionBackward& call, const Tensor& dk, const Tensor& dv) {
-  constexpr std::int64_t line = 64;
-  const std::int64_t head_bytes = call.shape.head_size * static_cast<std::int64_t>(size_of(call.dq.dtype));
+  const std::size_t head_bytes = static_cast<std::size_t>(call.shape.head_size) * size_of(call.dq.dtype);
   const auto past_caches = [&](const Tensor& to) { return stored_past_caches(team, to); };
-  return head_bytes % line == 0 && call.parts.empty() && past_caches(call.dq) && past_caches(dk) && past_caches(dv);
+  return head_bytes % cache_line == 0 && call.parts.empty() && past_caches(call.dq) && past_caches(dk) && past_caches(dv);
 }
 
 }  // namespace

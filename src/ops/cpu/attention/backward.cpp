@@ -220,12 +220,12 @@ void attention_backward(const BackwardTask& task, float* workspace) {
       const Index rows = std::min((i + 1) * key_block, end) - position, column = head * task.head_size;
       const StoredRows dq_sums = task.dq_sums.columns_from(column).from(row);
       const bool last = task.block == std::min(i, last_block);  // there are no later keys, or they are not seen
-      const bool alone = task.block == 0 && !task.further;      // nor earlier ones, whose sums are in a cache
+      const bool first = task.block == 0 && !task.further;      // there are no earlier keys, which would have dq in a cache
       const QueryBlock block{.q = task.q.columns_from(column).from(row),
                              .d_o = task.d_o.columns_from(column).from(row),
                              .dq = last ? task.dq.columns_from(column).from(row) : dq_sums,
                              .dq_sums = dq_sums,
-                             .stream = task.stream && last && (alone || task.dq.data != task.dq_sums.data),
+                             .stream = task.stream && last && (first || task.dq.data != task.dq_sums.data),
                              .lse = task.lse + head * task.rows + row,
                              .delta = task.delta + head * task.rows + row,
                              .rows = rows,

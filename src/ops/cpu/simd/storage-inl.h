@@ -52,12 +52,19 @@ HWY_INLINE hn::Vec<hn::Repartition<std::uint32_t, D>> BitsOfBf16(D, V value) {
   return hn::IfThenElse(is_nan, hn::Or(high, hn::Set(words, 0x40)), hn::ShiftRight<16>(hn::Add(bits, even)));
 }
 
+/// As many 16-bit integers as words W has lanes.
+template <class W>
+using HalvesOf = hn::Rebind<std::uint16_t, hn::DFromV<W>>;
+
 /// The low halves of words that have nothing above them.
+template <class W>
+HWY_INLINE hn::Vec<HalvesOf<W>> LowHalves(W words) {
+  const hn::Repartition<std::int32_t, hn::DFromV<W>> integers;
+  return hn::DemoteTo(HalvesOf<W>(), hn::BitCast(integers, words));
+}
 template <class W, class T>
 HWY_INLINE void StoreLowHalves(W words, T* to) {
-  const hn::Repartition<std::int32_t, hn::DFromV<W>> integers;
-  const hn::Rebind<std::uint16_t, decltype(integers)> halves;
-  hn::StoreU(hn::DemoteTo(halves, hn::BitCast(integers, words)), halves, reinterpret_cast<std::uint16_t*>(to));
+  hn::StoreU(LowHalves(words), HalvesOf<W>(), reinterpret_cast<std::uint16_t*>(to));
 }
 
 template <class D, class V = hn::Vec<D>>
@@ -70,7 +77,7 @@ HWY_INLINE void StoreAs(D d, V value, BFloat16* to) {
   StoreLowHalves(BitsOfBf16(d, value), to);
 }
 
-/// StoreAs past the caches, to an address that is a multiple of the bytes. HWY's FlushStream comes behind the last one.
+/// StoreAs past the caches, to an address that is a multiple of the bytes stored. hwy::FlushStream comes behind the last one.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE void StreamAs(D d, V value, float* to) {
   hn::Stream(value, d, to);
@@ -78,12 +85,10 @@ HWY_INLINE void StreamAs(D d, V value, float* to) {
 
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE void StreamAs(D d, V value, BFloat16* to) {
-  const hn::Repartition<std::int32_t, D> integers;
   const hn::Rebind<std::uint16_t, D> halves;
   constexpr std::size_t least = 16;  // Highway stores no fewer bytes this way
   if constexpr (hn::MaxLanes(halves) * sizeof(std::uint16_t) >= least) {
-    const auto low = hn::DemoteTo(halves, hn::BitCast(integers, BitsOfBf16(d, value)));
-    hn::Stream(low, halves, reinterpret_cast<std::uint16_t*>(to));
+    hn::Stream(LowHalves(BitsOfBf16(d, value)), halves, reinterpret_cast<std::uint16_t*>(to));
   } else {
     StoreAs(d, value, to);
   }
