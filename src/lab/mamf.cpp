@@ -11,6 +11,7 @@
 #include "base/median.h"
 #include "base/timer.h"
 #include "base/units.h"
+#include "device/team.h"
 #include "tensor/bfloat16.h"
 
 namespace lockstep::lab {

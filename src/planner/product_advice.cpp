@@ -137,8 +137,8 @@ class Advisor {
 
 std::string ModelProduct::misaligned() const {
   std::string names;
-  for (const auto& [name, size] : {std::pair{"m", m}, {"k", k}, {"n", n}}) {
-    if (!aligned(size)) names += (names.empty() ? "" : ", ") + std::string(name);
+  for (const auto& [letter, size] : {std::pair{"m", m}, {"k", k}, {"n", n}}) {
+    if (!aligned(size)) names += (names.empty() ? "" : ", ") + std::string(letter);
   }
   return names;
 }
