@@ -8,10 +8,12 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/text/utf8.h"
 #include "base/units.h"
 #include "data/bpe/bpe_tokenizer.h"
 #include "data/bpe/tokenizer_json.h"
-#include "data/utf8.h"
+#include "data/bpe/words.h"
+#include "data/plain_tokenizer_json.h"
 
 namespace lockstep::data {
 namespace {
@@ -53,6 +55,7 @@ class CharTokenizer final : public Tokenizer {
     json.set("characters", characters_);
     return json;
   }
+  std::string tokenizer_json() const override { return char_tokenizer_json(characters_).dump(); }
   std::string_view bytes(std::int32_t id) const override {
     check_id(id, vocabulary());
     const auto i = static_cast<std::size_t>(id);
@@ -114,6 +117,7 @@ class ByteTokenizer final : public Tokenizer {
     json.set("name", name());
     return json;
   }
+  std::string tokenizer_json() const override { return byte_tokenizer_json().dump(); }
   std::string_view bytes(std::int32_t id) const override {
     check_id(id, vocabulary());
     return {all_.data() + id, 1};
@@ -134,6 +138,8 @@ std::size_t Tokenizer::encode(std::string_view text, std::span<std::int32_t> ids
   ensure(ids.size() >= room(text.size()), "there is room for every token");
   return do_encode(text, ids.data(), unknown);
 }
+
+std::size_t Tokenizer::boundary(std::string_view text, std::size_t from) const { return bpe::word_boundary(text, from); }
 
 std::string Tokenizer::decode(std::span<const std::int32_t> ids) const {
   std::string text;

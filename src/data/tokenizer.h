@@ -26,6 +26,8 @@ class Tokenizer {
   virtual std::int64_t vocabulary() const = 0;
   /// Everything that make_tokenizer() needs: {"name": ...}.
   virtual Json describe() const = 0;
+  /// The text of a tokenizer.json with which Hugging Face's library gives the same ids.
+  virtual std::string tokenizer_json() const = 0;
   /// The bytes of one token, which need not be whole characters: output may be streamed token by token. Valid as long as
   /// the tokenizer. Throws UserError when there is no such id.
   virtual std::string_view bytes(std::int32_t id) const = 0;
@@ -43,6 +45,10 @@ class Tokenizer {
   /// vocabulary cannot say is left out and appended to `unknown`, each character once. Throws UserError with the byte offset
   /// when the text is not valid for this tokenizer. Thread-safe.
   std::size_t encode(std::string_view text, std::span<std::int32_t> ids, std::string& unknown) const;
+
+  /// The first place from `from` > 0 on where a text may be cut so that its parts have the ids of the whole; npos when none is
+  /// found.
+  virtual std::size_t boundary(std::string_view text, std::size_t from) const;
 
   /// The text of `ids`.
   std::string decode(std::span<const std::int32_t> ids) const;

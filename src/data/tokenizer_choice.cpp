@@ -12,6 +12,7 @@
 #include "data/bpe/gpt2_files.h"
 #include "data/bpe/tokenizer_json.h"
 #include "data/bpe/training.h"
+#include "data/plain_tokenizer_json.h"
 #include "io/file.h"
 
 namespace lockstep::data {
@@ -31,6 +32,7 @@ TokenizerChoice trained(std::string_view size) {
 // `text` of the tokenizer.json at `path`.
 std::unique_ptr<Tokenizer> tokenizer_from_json(std::string_view text, const std::string& path) {
   const Json json = Json::parse(text, path);
+  if (std::unique_ptr<Tokenizer> plain = plain_tokenizer(json)) return plain;
   return bpe::make_bpe_tokenizer(bpe::model_from_json(json, path), json.dump(), bpe::AddedTokens::found);
 }
 

@@ -157,7 +157,7 @@ TEST_F(HuggingFace, WritesEveryModelThatAFamilyHas) {
     train(name, kinds[i]);
     const Outcome out = lockstep({"convert", at(name), at(name + "_hf")});
     ASSERT_EQ(out.code, 0) << out.err;
-    EXPECT_NE(out.err.find("\"char\" has no tokenizer.json"), std::string::npos) << out.err;
+    EXPECT_EQ(out.err, "");
     std::vector<std::string> seen;
     for (const std::string& model : {at(name), at(name + "_hf")}) {
       const Outcome outcome = lockstep({"eval", "--model", model, "--data", at("data"), "--json", "--threads", "2"});
@@ -203,6 +203,36 @@ TEST_F(HuggingFace, TakesTheTokenizerAlong) {
   refused({"generate", "--model", at("hf"), "--prompt", "the"}, "has no tokenizer.json, so it cannot read text");
   io::replace_file(folder_ / "hf/tokenizer.json", "{\"model\": {\"type\": \"Unigram\"}}");
   refused({"generate", "--model", at("hf"), "--prompt", "the"}, "Unigram");
+}
+
+// Of characters and of bytes: what transformers reads is read here, too.
+TEST_F(HuggingFace, GivesPlainTokenizersAForm) {
+  for (const std::string name : {"char", "byte"}) {
+    ASSERT_EQ(lockstep({"prepare", at("text.txt"), "--tokenizer", name, "--out", at("data_" + name)}).code, 0);
+    train(name, {"data.dir=" + at("data_" + name)});
+    const Outcome out = lockstep({"convert", at(name), at(name + "_hf")});
+    ASSERT_EQ(out.code, 0) << out.err;
+    EXPECT_EQ(out.err, "");
+    EXPECT_EQ(Json::parse(file(name + "_hf/tokenizer_config.json")).at("tokenizer_class").string(), "PreTrainedTokenizerFast");
+    ASSERT_EQ(lockstep({"convert", at(name + "_hf"), at(name + "_again")}).code, 0);
+    const std::string stored = file(name + "_again/manifest.json");
+    EXPECT_EQ(Json::parse(stored).at("run").at("tokenizer").at("name").string(), name);
+    std::vector<std::string> texts;
+    for (const std::string& model : {name, name + "_hf", name + "_again"}) {
+      const Outcome text = lockstep({"generate", "--model", at(model), "--prompt", "the", "--tokens", "12", "--threads", "2"});
+      ASSERT_EQ(text.code, 0) << text.err;
+      texts.push_back(text.out);
+    }
+    EXPECT_EQ(texts[0], texts[1]);
+    EXPECT_EQ(texts[0], texts[2]);
+    const std::string again = "hf:" + at(name + "_hf/tokenizer.json");
+    ASSERT_EQ(lockstep({"prepare", at("text.txt"), "--tokenizer", again, "--out", at("again_" + name)}).code, 0);
+    EXPECT_EQ(file("again_" + name + "/train.bin"), file("data_" + name + "/train.bin"));
+    const Outcome further =
+        lockstep({"train", "data.dir=" + at("again_" + name), "train.init_from=" + at(name + "_hf"), "model.batch_size=2",
+                  "train.max_iters=1", "log.dir=" + at("further_" + name), "train.threads=2"});
+    EXPECT_EQ(further.code, 0) << further.err;
+  }
 }
 
 TEST_F(HuggingFace, TrainingGoesOnFromPublishedWeights) {

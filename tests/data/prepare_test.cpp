@@ -14,9 +14,9 @@
 #include <string>
 #include <vector>
 
+#include "base/text/utf8.h"
 #include "data/corpus.h"
 #include "data/support.h"
-#include "data/utf8.h"
 #include "support/test_data.h"
 #include "support/text.h"
 

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "base/text/utf8.h"
 #include "data/support.h"
-#include "data/utf8.h"
 
 namespace lockstep::data {
 namespace {

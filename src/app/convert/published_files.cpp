@@ -35,21 +35,17 @@ checkpoint::huggingface::ExportOptions published_extras(const checkpoint::Manife
   const auto carried = [&](const char* key) { return manifest.run.is_object() ? manifest.run.find(key) : nullptr; };
   // transformers has defaults for these that are other models'.
   for (const std::string_view key : token_keys) options.generation.set(std::string(key), nullptr);
-  const Json* tokenizer = carried("tokenizer");
-  const Json* text = tokenizer != nullptr ? tokenizer->find("tokenizer_json") : nullptr;
-  if (text != nullptr) {
+  if (const Json* tokenizer = carried("tokenizer")) {
     Json config(Json::Object{{"tokenizer_class", "PreTrainedTokenizerFast"}, {"clean_up_tokenization_spaces", false}});
     const std::unique_ptr<data::Tokenizer> made = data::make_tokenizer(*tokenizer);
     if (const std::optional<std::int32_t> end = made->end_of_text()) {
       options.generation.set("eos_token_id", *end);
       config.set("eos_token", std::string(made->bytes(*end)));
     }
-    options.texts.emplace_back(checkpoint::huggingface::tokenizer_file, text->string());
+    options.texts.emplace_back(checkpoint::huggingface::tokenizer_file, made->tokenizer_json());
     options.texts.emplace_back("tokenizer_config.json", config.dump(2) + "\n");
   } else {
-    log.warning(tokenizer == nullptr ? std::string("the checkpoint has no tokenizer to take along")
-                                     : fmt::format("the tokenizer \"{}\" has no tokenizer.json: the model is written without",
-                                                   tokenizer->at("name").string()));
+    log.warning("the checkpoint has no tokenizer to take along");
   }
   if (const Json* published = carried(published_key)) {
     for (const auto& [key, id] : published->object()) options.generation.set(key, id);

@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "base/number_text.h"
-#include "data/utf8.h"
+#include "base/text/utf8.h"
 #include "io/file.h"
 
 namespace lockstep::settings {
@@ -169,7 +169,7 @@ class NanoGptReader {
   }
 
   void read_line(std::string_view line, const std::string& place) {
-    if (const std::size_t at = data::invalid_utf8_at(line); at != line.npos) {
+    if (const std::size_t at = invalid_utf8_at(line); at != line.npos) {
       out_.problems.push_back({fmt::format("{}: byte {} of the line is not UTF-8", place, at), "save the file in UTF-8"});
       return;
     }

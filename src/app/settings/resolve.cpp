@@ -15,8 +15,8 @@
 #include "app/settings/presets.h"
 #include "app/settings/source_shape.h"
 #include "app/start/plan.h"
+#include "base/text/utf8.h"
 #include "checkpoint/find.h"
-#include "data/utf8.h"
 #include "io/file.h"
 
 namespace lockstep::settings {
@@ -47,7 +47,7 @@ std::vector<Setting> split(const std::vector<std::string>& overrides, std::vecto
     const std::size_t equals = word.find('=');
     if (equals == std::string::npos || begin >= equals) {
       problems.push_back({fmt::format("'{}' is no setting", word), "write group.key=value or group=option"});
-    } else if (const std::size_t at = data::invalid_utf8_at(word); at != word.npos) {
+    } else if (const std::size_t at = invalid_utf8_at(word); at != word.npos) {
       problems.push_back(
           {fmt::format("'{}...': byte {} is not UTF-8, and a run keeps its settings as text", word.substr(0, at), at),
            "write the setting in UTF-8"});

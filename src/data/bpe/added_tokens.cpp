@@ -1,27 +1,106 @@
 #include "data/bpe/added_tokens.h"
 
-#include <algorithm>
+#include <fmt/format.h>
+
+#include <span>
 #include <utility>
 
+#include "base/error.h"
+#include "base/json.h"
+#include "base/text/utf8.h"
+#include "data/bpe/unicode_tables.h"
+#include "data/bpe/words.h"
+
 namespace lockstep::data::bpe {
+namespace {
+
+unsigned char first_byte(const AddedToken& token) { return static_cast<unsigned char>(token.content.front()); }
+
+bool is_in(std::span<const PointRange> ranges, CodePoint point) {
+  const auto found = std::ranges::lower_bound(ranges, point.value, {}, &PointRange::last);
+  return point.length != 0 && found != ranges.end() && found->first <= point.value;
+}
+
+// The character that ends before `at`, at > 0; of length 0 when that is none.
+CodePoint code_point_before(std::string_view text, std::size_t at) {
+  std::size_t begin = at - 1;
+  while (begin > 0 && at - begin < 4 && is_continuation(text[begin])) --begin;
+  const CodePoint point = code_point_at(text, begin);
+  return begin + point.length == at ? point : CodePoint{};
+}
+
+}  // namespace
 
 AddedTokenFinder::AddedTokenFinder(std::vector<AddedToken> tokens) : tokens_(std::move(tokens)) {
   std::ranges::sort(tokens_, [](const AddedToken& a, const AddedToken& b) {
-    return std::pair(b.content.size(), a.id) < std::pair(a.content.size(), b.id);
+    if (first_byte(a) != first_byte(b)) return first_byte(a) < first_byte(b);
+    return std::pair(b.content.size(), std::string_view(a.content)) < std::pair(a.content.size(), std::string_view(b.content));
   });
-  for (const AddedToken& token : tokens_) starts_[static_cast<unsigned char>(token.content[0])] = true;
+  const auto twice = std::ranges::adjacent_find(tokens_, {}, &AddedToken::content);
+  if (twice != tokens_.end()) {
+    throw UserError(fmt::format("the added tokens {} and {} are the same text, {}, when they are normalised", twice->id,
+                                std::next(twice)->id, Json(twice->content).dump()),
+                    "leave one of them out");
+  }
+  for (const AddedToken& token : tokens_) ++starts_[first_byte(token) + 1U];
+  for (std::size_t byte = 1; byte < starts_.size(); ++byte) starts_[byte] += starts_[byte - 1];
 }
 
 AddedTokenFinder::Found AddedTokenFinder::find(std::string_view text, std::size_t from) const {
-  if (!tokens_.empty()) {
-    for (std::size_t at = from; at < text.size(); ++at) {
-      if (!starts_[static_cast<unsigned char>(text[at])]) continue;
-      for (const AddedToken& token : tokens_) {
-        if (text.substr(at).starts_with(token.content)) return {at, at + token.content.size(), token.id};
-      }
+  for (std::size_t at = tokens_.empty() ? text.size() : from; at < text.size(); ++at) {
+    const auto byte = static_cast<unsigned char>(text[at]);
+    for (std::uint32_t i = starts_[byte]; i < starts_[byte + 1U]; ++i) {
+      const std::string& content = tokens_[i].content;
+      if (text.substr(at, content.size()) == content) return {at, at + content.size(), &tokens_[i]};
     }
   }
-  return {text.size(), text.size(), -1};
+  return {text.size(), text.size(), nullptr};
+}
+
+bool AddedTokenFinder::is_part_of_a_word(std::string_view text, const Found& found) {
+  return (found.begin > 0 && is_in(word_characters(), code_point_before(text, found.begin))) ||
+         (found.end < text.size() && is_in(word_characters(), code_point_at(text, found.end)));
+}
+
+std::size_t AddedTokenFinder::space_before(std::string_view text, std::size_t at) {
+  while (at > 0) {
+    const CodePoint point = code_point_before(text, at);
+    if (!is_in(spaces(), point)) break;
+    at -= point.length;
+  }
+  return at;
+}
+
+std::size_t AddedTokenFinder::space_behind(std::string_view text, std::size_t at) {
+  while (at < text.size()) {
+    const CodePoint point = code_point_at(text, at);
+    if (!is_in(spaces(), point)) break;
+    at += point.length;
+  }
+  return at;
+}
+
+// A cut stands behind a letter or digit and before a blank or line feed.
+Boundaries::Boundaries(const std::vector<AddedToken>& tokens) {
+  const auto byte = [](char c) { return static_cast<unsigned char>(c); };
+  for (const AddedToken& token : tokens) {
+    const std::string& content = token.content;
+    for (std::size_t at = 1; at < content.size(); ++at) joined_[byte(content[at - 1])][byte(content[at])] = true;
+    for (const char space : {' ', '\n'}) {
+      if (token.rstrip) joined_[byte(content.back())][byte(space)] = true;
+      if (!token.single_word || content.front() != space) continue;
+      for (std::array<bool, 256>& before : joined_) before[byte(space)] = true;
+    }
+  }
+}
+
+std::size_t Boundaries::find(std::string_view text, std::size_t from) const {
+  std::size_t at = word_boundary(text, from);
+  while (at != std::string_view::npos &&
+         joined_[static_cast<unsigned char>(text[at - 1])][static_cast<unsigned char>(text[at])]) {
+    at = word_boundary(text, at + 1);
+  }
+  return at;
 }
 
 }  // namespace lockstep::data::bpe

@@ -1,7 +1,9 @@
 #pragma once
 
-// Where the added tokens of a vocabulary stand in a text: the leftmost first, of those that start together the longest.
+// Where the added tokens of a vocabulary stand in a text: the leftmost first, of those that start together the longest. The rules
+// are those of tokenizers 0.23 (tokenizers/src/tokenizer/added_vocabulary.rs), which are not always what one would expect.
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <string_view>
@@ -13,18 +15,49 @@ namespace lockstep::data::bpe {
 
 class AddedTokenFinder {
  public:
+  /// Throws UserError when two tokens have the same content.
   explicit AddedTokenFinder(std::vector<AddedToken> tokens);
 
-  struct Found {
-    std::size_t begin, end;
-    std::int32_t id;  ///< -1: none; begin and end are the text's end
-  };
-  /// The first one from `from` on.
-  Found find(std::string_view text, std::size_t from) const;
+  bool empty() const { return tokens_.empty(); }
+  /// Calls take(part, id) for each token and for what is between them, from left to right; a token's part is empty, and what is
+  /// no token has the id -1.
+  template <class Take>
+  void split(std::string_view text, const Take& take) const {
+    std::size_t done = 0;
+    for (Found found = find(text, 0); found.token != nullptr; found = find(text, found.end)) {
+      if (found.token->single_word && is_part_of_a_word(text, found)) continue;
+      const std::size_t begin = found.token->lstrip ? std::max(space_before(text, found.begin), done) : found.begin;
+      const std::size_t end = found.token->rstrip ? space_behind(text, found.end) : found.end;
+      if (done < begin) take(text.substr(done, begin - done), -1);
+      if (begin < end) take(std::string_view(), found.token->id);  // else another one's white space covers it
+      done = end;
+    }
+    if (done < text.size()) take(text.substr(done), -1);
+  }
 
  private:
-  std::vector<AddedToken> tokens_;  // the longest first
-  std::array<bool, 256> starts_{};  // by byte: some token starts with it
+  struct Found {
+    std::size_t begin, end;
+    const AddedToken* token;  // null: none
+  };
+  Found find(std::string_view text, std::size_t from) const;
+  static bool is_part_of_a_word(std::string_view text, const Found& found);
+  static std::size_t space_before(std::string_view text, std::size_t at);  // where the white space before a place begins
+  static std::size_t space_behind(std::string_view text, std::size_t at);  // and where that behind it ends
+
+  std::vector<AddedToken> tokens_;           // by first byte, the longest first
+  std::array<std::uint32_t, 257> starts_{};  // by first byte: where its tokens begin
+};
+
+/// Where a text may be cut (words.h) when it has these tokens: not where one of them could reach over the cut.
+class Boundaries {
+ public:
+  explicit Boundaries(const std::vector<AddedToken>& tokens);
+  /// As word_boundary().
+  std::size_t find(std::string_view text, std::size_t from) const;
+
+ private:
+  std::array<std::array<bool, 256>, 256> joined_{};  // by the bytes before and behind a cut
 };
 
 }  // namespace lockstep::data::bpe

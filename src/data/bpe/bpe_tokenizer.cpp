@@ -55,6 +55,21 @@ std::optional<std::int32_t> end_of_text(const std::vector<AddedToken>& added) {
   return std::nullopt;
 }
 
+// The tokens that are looked for in texts, as they stand there.
+std::vector<AddedToken> sought(std::vector<AddedToken> tokens, AddedTokens kind, const Nfc* nfc) {
+  if (kind == AddedTokens::ordinary) return {};
+  std::string normal;
+  for (AddedToken& token : tokens) {
+    if (nfc != nullptr && token.normalized) token.content = std::string((*nfc)(token.content, normal));
+  }
+  return tokens;
+}
+
+std::vector<AddedToken> those(std::vector<AddedToken> tokens, bool normalized) {
+  std::erase_if(tokens, [&](const AddedToken& token) { return token.normalized != normalized; });
+  return tokens;
+}
+
 class BpeTokenizer final : public Tokenizer {
  public:
   BpeTokenizer(Model model, std::string json, AddedTokens added)
@@ -62,12 +77,12 @@ class BpeTokenizer final : public Tokenizer {
         merges_(model),
         nfc_(model.nfc ? std::make_unique<Nfc>() : nullptr),
         end_(bpe::end_of_text(model.added)),
-        added_(added == AddedTokens::found ? std::move(model.added) : std::vector<AddedToken>()),
+        added_(sought(std::move(model.added), added, nfc_.get())),
         json_(std::move(json)),
         tokens_(std::move(model.tokens)) {
     if (!model.whole_words) return;
     for (std::size_t id = 0; id < tokens_.size(); ++id) {
-      if (!tokens_[id].empty()) whole_words_.emplace(tokens_[id], static_cast<std::int32_t>(id));
+      if (model.words[id]) whole_words_.emplace(tokens_[id], static_cast<std::int32_t>(id));
     }
   }
 
@@ -79,6 +94,7 @@ class BpeTokenizer final : public Tokenizer {
     json.set("tokenizer_json", json_);
     return json;
   }
+  std::string tokenizer_json() const override { return json_; }
   std::string_view bytes(std::int32_t id) const override {
     if (id < 0 || id >= vocabulary()) {
       throw UserError(fmt::format("token id {} is outside the vocabulary of {}", id, vocabulary()),
@@ -89,20 +105,34 @@ class BpeTokenizer final : public Tokenizer {
   bool has(std::int32_t id) const override { return Tokenizer::has(id) && !tokens_[static_cast<std::size_t>(id)].empty(); }
   std::optional<std::int32_t> end_of_text() const override { return end_; }
   std::size_t room(std::size_t bytes) const override { return nfc_ ? bytes * Nfc::most_growth : bytes; }
+  std::size_t boundary(std::string_view text, std::size_t from) const override { return boundaries_.find(text, from); }
 
  private:
   std::size_t do_encode(std::string_view text, std::int32_t* ids, std::string&) const override {
     std::unique_ptr<Workspace> workspace = workspaces_.take();
-    if (nfc_) text = (*nfc_)(text, workspace->normal);
     std::int32_t* end = ids;
-    for (std::size_t at = 0; at < text.size();) {
-      const AddedTokenFinder::Found found = added_.find(text, at);
-      end = encode_words(text.substr(at, found.begin - at), end, *workspace);
-      if (found.id >= 0) *end++ = found.id;
-      at = found.end;
-    }
+    in_text_.split(text, [&](std::string_view part, std::int32_t id) {
+      if (id >= 0) {
+        *end++ = id;
+      } else {
+        end = encode_part(part, end, *workspace);
+      }
+    });
     workspaces_.give(std::move(workspace));
     return static_cast<std::size_t>(end - ids);
+  }
+
+  // A part of the text in which no token stands that is sought before it is normalised.
+  std::int32_t* encode_part(std::string_view text, std::int32_t* ids, Workspace& workspace) const {
+    if (nfc_) text = (*nfc_)(text, workspace.normal);
+    in_normal_text_.split(text, [&](std::string_view part, std::int32_t id) {
+      if (id >= 0) {
+        *ids++ = id;
+      } else {
+        ids = encode_words(part, ids, workspace);
+      }
+    });
+    return ids;
   }
 
   std::int32_t* encode_words(std::string_view text, std::int32_t* ids, Workspace& workspace) const {
@@ -145,7 +175,9 @@ class BpeTokenizer final : public Tokenizer {
   Merges merges_;
   std::unique_ptr<Nfc> nfc_;  // null: texts are taken as they are
   std::optional<std::int32_t> end_;
-  AddedTokenFinder added_;
+  std::vector<AddedToken> added_;  // with the content that is sought
+  AddedTokenFinder in_text_{those(added_, false)}, in_normal_text_{those(added_, true)};
+  Boundaries boundaries_{added_};
   std::string json_;
   std::vector<std::string> tokens_;
   std::unordered_map<std::string_view, std::int32_t> whole_words_;  // views of tokens_

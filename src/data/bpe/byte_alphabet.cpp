@@ -2,7 +2,7 @@
 
 #include <array>
 
-#include "data/utf8.h"
+#include "base/text/utf8.h"
 
 namespace lockstep::data::bpe {
 namespace {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <span>
 
+#include "base/text/utf8.h"
 #include "data/bpe/unicode_tables.h"
-#include "data/utf8.h"
 
 namespace lockstep::data::bpe {
 

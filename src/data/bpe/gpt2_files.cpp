@@ -59,11 +59,10 @@ Model model_of_gpt2(const TextOfFile& vocabulary, const TextOfFile& merges) {
   const Json tokens = read_vocabulary(vocabulary);
   ModelBuilder builder(merges.name, tokens.object().size());
   for (const auto& [token, id] : tokens.object()) {
-    if (token == gpt2_end_of_text) {
-      builder.added(id.integer(), token);
-    } else {
-      builder.token(token, id.integer());
-    }
+    builder.token(token, id.integer());
+  }
+  if (const Json* id = tokens.find(gpt2_end_of_text)) {
+    builder.added(id->integer(), {.content = std::string(gpt2_end_of_text)});
   }
   read_merges(merges, builder);
   return builder.take();

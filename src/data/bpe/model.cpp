@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "base/error.h"
@@ -10,6 +11,8 @@
 
 namespace lockstep::data::bpe {
 namespace {
+
+constexpr std::int32_t left_out = -1;  // what a merge gives that stands again further down
 
 constexpr const char* remedy = "take the vocabulary and the merges that were published together";
 
@@ -24,7 +27,10 @@ std::string& ModelBuilder::slot(std::int64_t id) {
     throw UserError(fmt::format("{}: token id {} is not from 0 to {}", what_, id, most_ids_ - 1), remedy);
   }
   const auto at = static_cast<std::size_t>(id);
-  if (model_.tokens.size() <= at) model_.tokens.resize(at + 1);
+  if (model_.tokens.size() <= at) {
+    model_.tokens.resize(at + 1);
+    model_.words.resize(at + 1);
+  }
   return model_.tokens[at];
 }
 
@@ -32,7 +38,9 @@ void ModelBuilder::token(std::string_view text, std::int64_t id) {
   std::string& bytes = slot(id);
   if (text.empty()) throw UserError(fmt::format("{}: token {} is empty", what_, id), remedy);
   if (!bytes.empty()) throw UserError(fmt::format("{}: two tokens have id {}, one of them \"{}\"", what_, id, text), remedy);
-  bytes = from_alphabet(text).value_or(std::string(text));
+  const std::optional<std::string> read = from_alphabet(text);
+  bytes = read.value_or(std::string(text));
+  model_.words[static_cast<std::size_t>(id)] = read.has_value();
   if (!ids_.emplace(text, static_cast<std::int32_t>(id)).second) {
     throw UserError(fmt::format("{}: the token \"{}\" is there twice", what_, text), remedy);
   }
@@ -52,26 +60,39 @@ void ModelBuilder::merge(std::string_view left, std::string_view right) {
                     .merged = id_of(std::string(left) + std::string(right), left, right)};
   const std::uint64_t pair = static_cast<std::uint64_t>(merge.left) << 32 | static_cast<std::uint32_t>(merge.right);
   if (const auto [first, inserted] = merges_.emplace(pair, model_.merges.size()); !inserted) {
-    throw UserError(
-        fmt::format("{}: merge {} (\"{} {}\") repeats merge {}", what_, model_.merges.size(), left, right, first->second),
-        remedy);
+    model_.merges[first->second].merged = left_out;
+    first->second = model_.merges.size();
   }
   model_.merges.push_back(merge);
 }
 
-void ModelBuilder::added(std::int64_t id, std::string content, bool special) {
+// tokenizers (0.23, AddedVocabulary::add_tokens) passes over the ids of a file: a token of the vocabulary keeps its own, others
+// are counted on from the vocabulary's size, and of two descriptions of one token the second counts.
+void ModelBuilder::added(std::int64_t id, AddedToken token) {
+  if (token.content.empty()) return;
+  const auto [place, is_new] = added_.emplace(token.content, model_.added.size());
+  const auto known = ids_.find(token.content);
+  const bool beyond = known == ids_.end();
   std::string& bytes = slot(id);
-  if (content.empty()) throw UserError(fmt::format("{}: the added token {} is empty", what_, id), remedy);
-  if (!bytes.empty() && bytes != from_alphabet(content).value_or(content)) {
-    throw UserError(fmt::format("{}: the added token \"{}\" has id {}, which another token has", what_, content, id), remedy);
+  if (is_new && beyond && !bytes.empty()) {
+    throw UserError(fmt::format("{}: the added token \"{}\" has id {}, which another token has", what_, token.content, id),
+                    remedy);
   }
-  bytes = content;
-  if (word_boundary(content, 1) != std::string_view::npos) {
-    throw UserError(fmt::format("{}: the added token \"{}\" has white space behind a letter or digit, which is not supported",
-                                what_, content),
-                    "leave that token out");
+  token.id = !beyond ? known->second : is_new ? static_cast<std::int32_t>(ids_.size() + beyond_) : model_.added[place->second].id;
+  if (token.id != id) {
+    throw UserError(fmt::format("{}: the added token \"{}\" has id {}, but tokenizers, which passes over that, gives it {}",
+                                what_, token.content, id, token.id),
+                    "number added tokens as the vocabulary does, and those that it does not have from its size on");
   }
-  model_.added.push_back({.id = static_cast<std::int32_t>(id), .content = std::move(content), .special = special});
+  if (!is_new) {
+    model_.added[place->second] = std::move(token);
+    return;
+  }
+  if (beyond) {
+    bytes = token.content;
+    ++beyond_;
+  }
+  model_.added.push_back(std::move(token));
 }
 
 Model ModelBuilder::take() {
@@ -83,6 +104,7 @@ Model ModelBuilder::take() {
     }
     model_.bytes[byte] = found->second;
   }
+  std::erase_if(model_.merges, [](const Merge& merge) { return merge.merged == left_out; });
   return std::move(model_);
 }
 

@@ -26,6 +26,10 @@ struct AddedToken {
   std::int32_t id = 0;
   std::string content;
   bool special = true;
+  bool normalized = false;   ///< found in the normalised text, and only where no token that is not normalized was found
+  bool single_word = false;  ///< not found beside a character of a word
+  bool lstrip = false;       ///< takes the white space before it
+  bool rstrip = false;       ///< takes the white space behind it
 };
 
 struct Model {
@@ -33,6 +37,7 @@ struct Model {
   bool nfc = false;                       ///< texts are brought to Unicode's form C first
   bool whole_words = false;               ///< a word that is a token is that token, whatever the merges say ("ignore_merges")
   std::vector<std::string> tokens;        ///< bytes by id; empty for an id that nothing has
+  std::vector<bool> words;                ///< by id: with whole_words, a word may be this token
   std::vector<Merge> merges;              ///< in the order of their ranks
   std::array<std::int32_t, 256> bytes{};  ///< id of each single byte
   std::vector<AddedToken> added;
@@ -46,8 +51,10 @@ class ModelBuilder {
 
   /// `text` in the alphabet of byte_alphabet.h, or as it is when it holds other characters.
   void token(std::string_view text, std::int64_t id);
+  /// Of a pair that stands twice, the second place counts.
   void merge(std::string_view left, std::string_view right);
-  void added(std::int64_t id, std::string content, bool special = true);
+  /// After all tokens. One without content is passed over.
+  void added(std::int64_t id, AddedToken token);
   /// Throws when a byte has no token.
   Model take();
 
@@ -58,8 +65,10 @@ class ModelBuilder {
   std::string what_;
   std::int64_t most_ids_;
   Model model_;
-  std::unordered_map<std::string, std::int32_t> ids_;  // by text
-  std::unordered_map<std::uint64_t, std::size_t> merges_;
+  std::unordered_map<std::string, std::int32_t> ids_;      // by text
+  std::unordered_map<std::uint64_t, std::size_t> merges_;  // places in model_.merges
+  std::unordered_map<std::string, std::size_t> added_;     // places in model_.added
+  std::size_t beyond_ = 0;                                 // added tokens that the vocabulary does not have
 };
 
 }  // namespace lockstep::data::bpe

@@ -4,8 +4,8 @@
 #include <span>
 #include <utility>
 
+#include "base/text/utf8.h"
 #include "data/bpe/unicode_tables.h"
-#include "data/utf8.h"
 
 namespace lockstep::data::bpe {
 namespace {

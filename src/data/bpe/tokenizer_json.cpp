@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <map>
 #include <optional>
-#include <set>
 #include <utility>
 
 #include "base/error.h"
@@ -90,6 +90,7 @@ Pattern words_of(const Json& json, const std::string& what) {
 void read_merge(const Json& merge, const std::string& what, ModelBuilder& builder) {
   if (merge.is_array() && merge.array().size() == 2) return builder.merge(merge.array()[0].string(), merge.array()[1].string());
   const std::string text = merge.is_string() ? merge.string() : merge.dump();
+  if (text.starts_with("#version")) return;  // as merges.txt has it; tokenizers passes over it here too
   const std::size_t space = text.find(' ');
   if (!merge.is_string() || space == std::string::npos || text.find(' ', space + 1) != std::string::npos) {
     refuse(what, fmt::format("the merge {} is not a pair of tokens", text));
@@ -112,12 +113,13 @@ void check_model(const Json& model, const std::string& what) {
   if (flag(model, "byte_fallback")) refuse(what, "its BPE falls back to bytes (as SentencePiece's), which is not supported");
 }
 
-void read_added(const Json& json, const std::string& what, ModelBuilder& builder) {
-  const std::string& content = json.at("content").string();
-  for (const std::string_view key : {"lstrip", "rstrip", "single_word"}) {
-    if (flag(json, key)) refuse(what, fmt::format("its added token \"{}\" has {}, which is not supported", content, key));
-  }
-  builder.added(json.at("id").integer(), content, flag(json, "special"));
+void read_added(const Json& json, ModelBuilder& builder) {
+  builder.added(json.at("id").integer(), {.content = json.at("content").string(),
+                                          .special = flag(json, "special"),
+                                          .normalized = flag(json, "normalized"),
+                                          .single_word = flag(json, "single_word"),
+                                          .lstrip = flag(json, "lstrip"),
+                                          .rstrip = flag(json, "rstrip")});
 }
 
 Model parsed(const Json& json, const std::string& what) {
@@ -132,7 +134,7 @@ Model parsed(const Json& json, const std::string& what) {
   for (const auto& [token, id] : vocabulary) builder.token(token, id.integer());
   for (const Json& merge : model->at("merges").array()) read_merge(merge, what, builder);
   if (added != nullptr) {
-    for (const Json& token : added->array()) read_added(token, what, builder);
+    for (const Json& token : added->array()) read_added(token, builder);
   }
   Model result = builder.take();
   result.pattern = pattern;
@@ -153,13 +155,13 @@ Json pre_tokenizer_json(Pattern pattern) {
 }
 
 Json model_json(const Model& model) {
-  std::set<std::int32_t> added;
-  for (const AddedToken& token : model.added) added.insert(token.id);
+  std::map<std::int32_t, std::string_view> added;
+  for (const AddedToken& token : model.added) added.emplace(token.id, token.content);
   std::vector<std::string> texts;
   Json::Object vocab;
   for (std::size_t id = 0; id < model.tokens.size(); ++id) {
-    const bool is_added = added.count(static_cast<std::int32_t>(id)) != 0;
-    texts.push_back(is_added ? model.tokens[id] : to_alphabet(model.tokens[id]));
+    const auto content = added.find(static_cast<std::int32_t>(id));
+    texts.push_back(content != added.end() ? std::string(content->second) : to_alphabet(model.tokens[id]));
     if (!texts.back().empty()) vocab.emplace_back(texts.back(), static_cast<std::int64_t>(id));
   }
   Json::Array merges;
@@ -195,10 +197,10 @@ Json to_json(const Model& model) {
   for (const AddedToken& token : model.added) {
     added.emplace_back(Json::Object{{"id", static_cast<std::int64_t>(token.id)},
                                     {"content", token.content},
-                                    {"single_word", false},
-                                    {"lstrip", false},
-                                    {"rstrip", false},
-                                    {"normalized", false},
+                                    {"single_word", token.single_word},
+                                    {"lstrip", token.lstrip},
+                                    {"rstrip", token.rstrip},
+                                    {"normalized", token.normalized},
                                     {"special", token.special}});
   }
   return Json::Object{{"version", "1.0"},

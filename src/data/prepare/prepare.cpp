@@ -126,9 +126,11 @@ class Preparation {
         by_characters_(choice_.kind == TokenizerChoice::Kind::characters),
         by_documents_(source.format == TextFormat::jsonl),
         tokenizer_(std::move(tokenizer)),
-        pieces_(source, by_documents_    ? Cut::line
-                        : by_characters_ ? Cut::character
-                                         : Cut::word),
+        pieces_(source,
+                by_documents_    ? Cut::line
+                : by_characters_ ? Cut::character
+                                 : Cut::word,
+                TextPieces::piece_bytes, tokenizer_.get()),
         threads_(options.threads != 0 ? options.threads : std::max(1U, std::thread::hardware_concurrency())),
         slots_(2 * threads_) {}
 

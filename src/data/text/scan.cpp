@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "data/utf8.h"
+#include "base/text/utf8.h"
 
 namespace lockstep::data {
 

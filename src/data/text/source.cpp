@@ -10,9 +10,9 @@
 #include <system_error>
 
 #include "base/error.h"
+#include "base/text/utf8.h"
 #include "base/units.h"
 #include "data/bpe/words.h"
-#include "data/utf8.h"
 #include "io/folder_entries.h"
 
 namespace lockstep::data {
@@ -163,8 +163,8 @@ void log_skipped(const TextSource& source, Log& log) {
   }
 }
 
-TextPieces::TextPieces(const TextSource& source, Cut cut, std::uint64_t bytes_a_piece)
-    : source_(source), cut_(cut), bytes_a_piece_(bytes_a_piece) {
+TextPieces::TextPieces(const TextSource& source, Cut cut, std::uint64_t bytes_a_piece, const Tokenizer* tokenizer)
+    : source_(source), cut_(cut), bytes_a_piece_(bytes_a_piece), tokenizer_(tokenizer) {
   for (std::size_t file = 0; file < source.files.size(); ++file) {
     const std::uint64_t size = source.files[file].bytes;
     for (std::uint64_t begin = 0; begin < size; begin += bytes_a_piece) {
@@ -198,9 +198,10 @@ std::uint64_t TextPieces::cut_behind(const io::File& file, std::uint64_t size, s
   };
   if (cut_ == Cut::word) {
     const std::uint64_t last = std::min(size, nominal + bytes_a_piece_);
+    const auto boundary = [&] { return tokenizer_ != nullptr ? tokenizer_->boundary(window, 1) : bpe::word_boundary(window, 1); };
     for (std::uint64_t at = nominal - 1; at + 1 < last; at += window.size() - 1) {
       read(at, std::min(searched_bytes, last - at));
-      if (const std::size_t found = bpe::word_boundary(window, 1); found != std::string::npos) return at + found;
+      if (const std::size_t found = boundary(); found != std::string::npos) return at + found;
     }
     if (last == size) return size;
   }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/log.h"
+#include "data/tokenizer.h"
 #include "io/file.h"
 
 namespace lockstep::data {
@@ -51,7 +52,7 @@ void log_skipped(const TextSource& source, Log& log);
 enum class Cut : std::uint8_t {
   character,  ///< before a byte that starts a character: characters are whole where the text is valid
   line,       ///< behind a line feed
-  word  ///< where a BPE finds the same words in the pieces as in the whole (bpe/words.h); as above in a megabyte without one
+  word  ///< where the tokenizer finds the same tokens in the pieces as in the whole; as above in a megabyte without such a place
 };
 
 /// The stream cut into pieces of about `piece_bytes`. Thread-safe.
@@ -60,7 +61,9 @@ class TextPieces {
   static constexpr std::uint64_t piece_bytes = std::uint64_t{1} << 20;
   static constexpr std::uint64_t longest_line = std::uint64_t{64} << 20;
 
-  explicit TextPieces(const TextSource& source, Cut cut = Cut::character, std::uint64_t bytes_a_piece = piece_bytes);
+  /// `tokenizer`: says where words may be cut; null: one that is trained on the text.
+  explicit TextPieces(const TextSource& source, Cut cut = Cut::character, std::uint64_t bytes_a_piece = piece_bytes,
+                      const Tokenizer* tokenizer = nullptr);
 
   std::size_t count() const { return ranges_.size(); }
   struct Piece {
@@ -82,6 +85,7 @@ class TextPieces {
   const TextSource& source_;
   Cut cut_;
   std::uint64_t bytes_a_piece_;
+  const Tokenizer* tokenizer_;
   std::vector<Range> ranges_;
 };
 

@@ -1,6 +1,6 @@
-#include "data/utf8.h"
+#include "base/text/utf8.h"
 
-namespace lockstep::data {
+namespace lockstep {
 namespace {
 
 // Length of the sequence that a leading byte starts; 0 when no sequence starts with it.
@@ -58,4 +58,4 @@ std::size_t invalid_utf8_at(std::string_view text) {
   return std::string_view::npos;
 }
 
-}  // namespace lockstep::data
+}  // namespace lockstep

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-namespace lockstep::data {
+namespace lockstep {
 
 struct CodePoint {
   char32_t value = 0;
@@ -25,4 +25,4 @@ void append_utf8(std::string& text, char32_t value);
 /// Offset of the first byte that is not valid UTF-8, npos when all are.
 std::size_t invalid_utf8_at(std::string_view text);
 
-}  // namespace lockstep::data
+}  // namespace lockstep
