@@ -8,6 +8,7 @@
 #include <cstring>
 #include <filesystem>
 #include <optional>
+#include <system_error>
 #include <thread>
 
 #include "app/build_info.h"
@@ -79,15 +80,27 @@ int dispatch(std::span<const Command> commands, const Arguments& arguments, std:
   return run_command(find_command(commands, arguments[0]), {arguments.begin() + 1, arguments.end()});
 }
 
+/// `code`: why, an errno; 0: not known.
+std::string lost_output(int code) {
+  return "the output cannot be written" + (code == 0 ? std::string() : fmt::format(": {}", std::strerror(code)));
+}
+
+/// Whether what was printed only accompanied work: not so of help, and of what a dry run tells.
+bool worked_unread(std::span<const Command> commands, const Arguments& arguments) {
+  if (arguments.empty()) return false;
+  const auto end = std::find(arguments.begin(), arguments.end(), "--");
+  const bool tells = std::any_of(arguments.begin(), end,
+                                 [](const std::string& word) { return word == "--dry-run" || word == "--help" || word == "-h"; });
+  return !tells && std::any_of(commands.begin(), commands.end(),
+                               [&](const Command& command) { return command.works_unread && command.name == arguments[0]; });
+}
+
 /// `code`, unless something of the output was lost.
 int finish_output(std::span<const Command> commands, const Arguments& arguments, std::FILE* out, int code) {
-  const bool works_unread = std::any_of(commands.begin(), commands.end(), [&](const Command& command) {
-    return command.works_unread && !arguments.empty() && command.name == arguments[0];
-  });
+  const bool works_unread = worked_unread(commands, arguments);
   const bool flushed = std::fflush(out) == 0;
   if (works_unread || (flushed && std::ferror(out) == 0)) return code;
-  throw SystemError(std::string("the output cannot be written") +
-                    (flushed ? std::string() : fmt::format(": {}", std::strerror(errno))));
+  throw SystemError(lost_output(flushed ? 0 : errno));
 }
 
 /// A launcher ends all ranks once one has ended with an error: what each of them would say is said once.
@@ -116,6 +129,8 @@ int run_program(std::span<const Command> commands, const Arguments& arguments, s
     return report("", "out of memory", kSystemError);
   } catch (const std::exception& error) {
     if (is_unread(out)) return kSystemError;
+    const auto* const failed = dynamic_cast<const std::system_error*>(&error);  // what fmt::print() throws
+    if (failed != nullptr && std::ferror(out) != 0) return report("", lost_output(failed->code().value()), kSystemError);
     return report("", error.what(), kSystemError);
   }
 }

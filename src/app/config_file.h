@@ -6,11 +6,15 @@
 //   n_layer = 6
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "app/run_config.h"
 
 namespace lockstep::app {
+
+/// What files of to_toml() begin with.
+inline constexpr std::string_view settings_file_start = "# The settings of a run.";
 
 /// Reads the file into `config`, on top of what is there. Returns every problem with the file and line it is in: a syntax error,
 /// an unknown group or key (naming the nearest), a wrong type, a value out of range, a file that cannot be read.

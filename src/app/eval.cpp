@@ -8,6 +8,7 @@
 #include "app/command_line.h"
 #include "app/commands.h"
 #include "app/loaded_model.h"
+#include "app/start/output_file.h"
 #include "base/terminal.h"
 #include "base/units.h"
 #include "checkpoint/tensor_file.h"
@@ -161,6 +162,7 @@ void evaluate_model(const EvalOptions& options, Session& session) {
 int run(const Arguments& arguments) {
   EvalOptions options;
   if (!parse(arguments, options)) return 0;
+  demand_output("--logits", options.logits, is_own_logits);
   const RankOptions ranks{.ranks = options.ranks, .threads = options.threads, .isa = ops::isa_from_name(options.isa)};
   run_on_ranks(ranks, [&](Session& session) { evaluate_model(options, session); });
   return 0;

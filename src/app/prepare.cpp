@@ -10,6 +10,7 @@
 
 #include "app/command_line.h"
 #include "app/commands.h"
+#include "app/start/folder_owner.h"
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/log.h"
@@ -72,8 +73,10 @@ bool parse(const Arguments& arguments, Options& options) {
 }
 
 void check(const Options& options) {
-  std::vector<Problem> problems;
-  if (options.out.empty()) problems.push_back({"--out is missing", "name the folder for the token files: --out data/NAME"});
+  const std::string place = "name the folder for the token files: --out data/NAME";
+  std::vector<Problem> problems = options.out.empty()
+                                      ? std::vector<Problem>{{"--out is missing", place}}
+                                      : check_place(options.out, FolderOwner::data, "--out " + options.out, place);
   if (options.threads < 0 || options.threads > Team::most_threads) {
     problems.push_back(
         {fmt::format("--threads {}: must be from 0 to {}", options.threads, Team::most_threads), "--threads 0 takes every core"});

@@ -13,7 +13,8 @@ void set_up_process() {
   for (const int signal : {SIGXFSZ, SIGPIPE}) std::signal(signal, SIG_IGN);
   std::signal(SIGCHLD, SIG_DFL);
   for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
-    if (fcntl(stream, F_GETFD) < 0 && errno == EBADF) open("/dev/null", O_RDWR);  // which takes the lowest free number
+    // open() takes the lowest free number. Writes to a closed standard output go on failing.
+    if (fcntl(stream, F_GETFD) < 0 && errno == EBADF) open("/dev/null", stream == STDOUT_FILENO ? O_RDONLY : O_RDWR);
   }
 }
 

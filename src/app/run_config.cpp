@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "app/config_file.h"
 #include "app/settings/backends.h"
 #include "app/settings/keys.h"
 #include "base/number_text.h"
@@ -187,7 +188,7 @@ Json to_json(const RunConfig& config, std::int64_t vocabulary, bool wordplay_key
 }
 
 std::string to_toml(const RunConfig& config) {
-  std::string out = "# The settings of a run. Read them again with: lockstep train --config FILE\n";
+  std::string out = fmt::format("{} Read them again with: lockstep train --config FILE\n", settings_file_start);
   for (const settings::Group& group : settings::groups()) {
     out += fmt::format("\n[{}]\n", group.name);
     for (const settings::Key& key : settings::keys()) {

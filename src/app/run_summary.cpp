@@ -58,7 +58,9 @@ std::string summary(const train::TrainingHistory& history, const io::Path& folde
     if (history.stopped) add("Stopped:     {}; nothing is measured\n", *history.stopped);
     return text;
   }
-  if (history.stopped) {
+  if (history.stopped && history.steps == 0) {
+    add("Stopped:     {}, before the first step: there is nothing to save. The same command begins anew\n", *history.stopped);
+  } else if (history.stopped) {
     add("Stopped:     {}; everything is saved. Go on with:\n             {}\n", *history.stopped, going_on(folder, session));
   } else {
     add("Try next:    {}\n", shell_words({"lockstep", "generate", "--model", folder.string(), "--prompt", config.sample.prompt}));

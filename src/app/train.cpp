@@ -10,6 +10,7 @@
 #include "app/start/expected_memory.h"
 #include "app/start/memory_limit.h"
 #include "app/start/plan.h"
+#include "app/start/run_folder.h"
 #include "app/start/startup.h"
 #include "app/start/training_data.h"
 #include "app/train_rank.h"
@@ -85,7 +86,9 @@ int run(const Arguments& arguments) {
   });
   const RunConfig& config = resolved.config;
   if (!words->dry_run) {
-    if (std::vector<Problem> problems = check_runnable(config); !problems.empty()) throw UserError(std::move(problems));
+    std::vector<Problem> problems = check_runnable(config);
+    for (Problem& problem : check_run_files(config)) problems.push_back(std::move(problem));
+    if (!problems.empty()) throw UserError(std::move(problems));
   }
   RankOptions start = rank_options(config, words->ranks);
   Log log;

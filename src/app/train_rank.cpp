@@ -13,6 +13,7 @@
 #include "app/run_summary.h"
 #include "app/start/cut_state.h"
 #include "app/start/expected_memory.h"
+#include "app/start/folder_owner.h"
 #include "app/start/memory_limit.h"
 #include "app/start/plan.h"
 #include "app/start/resources.h"
@@ -21,6 +22,7 @@
 #include "app/start/run_start.h"
 #include "app/start/startup.h"
 #include "app/start/training_data.h"
+#include "checkpoint/find.h"
 #include "comm/agreement.h"
 #include "comm/text.h"
 #include "data/corpus.h"
@@ -96,7 +98,8 @@ train::TrainerOptions trainer_options(const Run& run, const Steps& steps, const 
   options.switches = {config.train.kill_file, config.train.save_file, config.train.max_minutes};
   options.started = run.call.started;
   options.run = carried(config, run.name, run.corpus, run.identity);
-  options.before_save = [&run] { run.folder.demand(); };
+  options.held = &run.folder.held();
+  options.before_save = [&run] { run.folder.demand(run.log); };
   options.watches = run.session.leads_process();
   options.live = run.call.live;
   return options;
@@ -296,7 +299,7 @@ train::TrainingHistory train_run(Run& run, const Roles& roles, const parallel::G
   std::optional<train::RunTrace> trace;
   if (spans != nullptr) {
     engine.observe(*spans);
-    trace.emplace(run.folder.path() / "trace.json", run.config.log.trace_steps, *spans, groups.all());
+    trace.emplace(run.folder.trace_file(), run.config.log.trace_steps, *spans, groups.all());
   }
   engine.match_ranks();
   const train::RunState state = load_start(run.config, run.start, engine, session, run.log);
@@ -349,10 +352,15 @@ RankOptions rank_options(const RunConfig& config, std::int64_t ranks) {
 }
 
 void prepare_data(const RunConfig& config, Log& log) {
+  if (config.train.init_from == "resume") checkpoint::choose_checkpoint(run_folder(config, ""), "last");  // throws without one
   if (config.data.dir) return;
+  const std::string folder = data_folder(config);
+  std::vector<Problem> problems =
+      check_place(folder, FolderOwner::data, "the data set's folder " + folder, "data.root_path=FOLDER");
+  if (!problems.empty()) throw UserError(std::move(problems));
   data::DatasetRequest request;
   request.name = config.data.dataset;
-  request.folder = data_folder(config);
+  request.folder = folder;
   request.file = config.data.file;
   data::ensure_dataset(request, log);
 }

@@ -15,7 +15,6 @@
 namespace lockstep::checkpoint {
 namespace {
 
-constexpr std::string_view format_name = "lockstep checkpoint";
 // The end of the text: the checksum of all bytes before it.
 constexpr std::string_view seal_start = ",\n  \"checksum\": \"";
 constexpr std::string_view seal_end = "\"\n}\n";
@@ -153,7 +152,7 @@ std::string manifest_text(const Manifest& manifest) {
     files.push_back(Json::Object{{"name", file.name}, {"bytes", file.bytes}, {"header_checksum", hex(file.header_checksum)}});
   }
   for (const StoredTensor& tensor : manifest.tensors) tensors.push_back(tensor_json(tensor));
-  const Json json(Json::Object{{"format", format_name},
+  const Json json(Json::Object{{"format", manifest_format},
                                {"version", format_version},
                                {"program", manifest.program},
                                {"step", manifest.step},
@@ -182,8 +181,8 @@ Manifest parse_manifest(std::string_view text, std::string_view path) {
   const bool sealed = start != std::string_view::npos && text.substr(start) == seal(text.substr(0, start));
   const Json json = Json::parse(text, path);
   const Json* format = json.is_object() ? json.find("format") : nullptr;
-  if (format == nullptr || !format->is_string() || format->string() != format_name) {
-    throw UserError(fmt::format("{}: this is not the manifest of a {}", path, format_name),
+  if (format == nullptr || !format->is_string() || format->string() != manifest_format) {
+    throw UserError(fmt::format("{}: this is not the manifest of a {}", path, manifest_format),
                     "give the folder of a checkpoint or of a run");
   }
   if (!sealed) {

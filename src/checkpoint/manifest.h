@@ -16,6 +16,7 @@ namespace lockstep::checkpoint {
 
 inline constexpr int format_version = 1;
 inline constexpr std::string_view manifest_file = "manifest.json";
+inline constexpr std::string_view manifest_format = "lockstep checkpoint";
 inline constexpr std::string_view model_file = "model.safetensors";  ///< weights by their global names
 inline constexpr std::string_view optimizer_file =
     "optimizer.safetensors";                                  ///< name + "." + the optimizer's slot; or the suffix below

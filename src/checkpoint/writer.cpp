@@ -45,7 +45,7 @@ Writer::Writer(comm::Communicator& ranks, const io::Path& run, std::int64_t step
 // The files are closed again: other hosts see their size then.
 void Writer::lay_out(const io::Path& run) {
   const io::Path checkpoints = run / checkpoints_folder;
-  io::make_folders(checkpoints);
+  io::make_folder(checkpoints);  // a run's folder that is gone is not made anew
   io::settle_folders(checkpoints);
   folder_ = std::make_unique<io::NewFolder>(target_);
   std::uint64_t bytes = 0;

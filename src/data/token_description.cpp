@@ -13,7 +13,6 @@
 namespace lockstep::data {
 namespace {
 
-constexpr const char* format_name = "lockstep-tokens";
 constexpr std::int64_t version = 1;
 constexpr const char* remedy = "prepare the text again with lockstep prepare";
 
@@ -57,8 +56,9 @@ std::optional<MaskFacts> mask_from_json(const Json& facts) {
 
 TokenDescription parsed(const Json& json, const std::string& what) {
   const Json* format = json.find("format");
-  if (format == nullptr || !format->is_string() || format->string() != format_name) {
-    throw UserError(fmt::format("{} does not describe token files: its \"format\" is not \"{}\"", what, format_name), remedy);
+  if (format == nullptr || !format->is_string() || format->string() != description_format) {
+    throw UserError(fmt::format("{} does not describe token files: its \"format\" is not \"{}\"", what, description_format),
+                    remedy);
   }
   if (const std::int64_t found = json.at("version").integer(); found != version) {
     throw UserError(fmt::format("{} has version {}, this program reads version {}", what, found, version), remedy);
@@ -123,7 +123,7 @@ Json to_json(const TokenDescription& description) {
     files.set(file.name, std::move(facts));
   }
   Json json;
-  json.set("format", format_name);
+  json.set("format", description_format);
   json.set("version", version);
   json.set("tokenizer", description.tokenizer);
   json.set("vocabulary", description.format.vocabulary);

@@ -55,6 +55,7 @@ struct TokenDescription {
 
 /// The file's name.
 inline constexpr const char* description_file = "tokens.json";
+inline constexpr const char* description_format = "lockstep-tokens";
 /// A folder in a prepared one: whole files that a preparation which died did not move into their places (data/prepare/staging.h).
 inline constexpr const char* prepared_folder = ".prepared";
 /// Tokenizer::describe()'s member with a BPE's tokenizer.json.

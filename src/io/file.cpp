@@ -49,22 +49,25 @@ std::string_view remedy(int code) {
   }
 }
 
-Path folder_of(const Path& path) { return path.has_parent_path() ? path.parent_path() : Path("."); }
-
 // 0, or why the folder cannot be made.
+int try_make_folder(const Path& path) {
+  if (::mkdir(path.c_str(), 0777) == 0) {
+    sync_folder(folder_of(path));
+    return 0;
+  }
+  const int code = errno;
+  std::error_code unknown;
+  if (code != EEXIST) return code;
+  return std::filesystem::is_directory(path, unknown) ? 0 : ENOTDIR;  // another process made it, or the path ends in "/"
+}
+
 int try_make_folders(const Path& path) {
   std::error_code unknown;
   if (std::filesystem::is_directory(path, unknown)) return 0;
   if (path.has_parent_path() && path.parent_path() != path) {
     if (const int code = try_make_folders(path.parent_path())) return code;
   }
-  if (::mkdir(path.c_str(), 0777) == 0) {
-    sync_folder(folder_of(path));
-    return 0;
-  }
-  const int code = errno;
-  if (code != EEXIST) return code;
-  return std::filesystem::is_directory(path, unknown) ? 0 : ENOTDIR;  // another process made it, or the path ends in "/"
+  return try_make_folder(path);
 }
 
 Path partial_name(Path path) { return path += ".partial"; }
@@ -88,6 +91,13 @@ std::string_view kind_of(mode_t mode) {
 }
 
 }  // namespace
+
+Path folder_of(const Path& path) { return path.has_parent_path() ? path.parent_path() : Path("."); }
+
+Path whole_path(const Path& path) {
+  Path whole = std::filesystem::absolute(path).lexically_normal();
+  return whole.has_filename() || !whole.has_relative_path() ? whole : whole.parent_path();
+}
 
 void throw_file_error(int code, std::string_view doing, const Path& path) {
   const std::string message = fmt::format("cannot {} {}: {}", doing, path.string(), std::generic_category().message(code));
@@ -270,6 +280,10 @@ void replace_file(const Path& path, std::string_view content) {
   Replacement replacement(path);
   replacement.file().write_at(0, std::as_bytes(std::span(content)));
   replacement.commit();
+}
+
+void make_folder(const Path& path) {
+  if (const int code = try_make_folder(path)) throw_file_error(code, "make the folder", path);
 }
 
 void make_folders(const Path& path) {

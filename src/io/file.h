@@ -129,7 +129,13 @@ std::string read_file(const Path& path);
 std::string read_document(const Path& path, std::uint64_t most_bytes);
 /// `content` takes the place of `path` at once or not at all, and lasts when this returns.
 void replace_file(const Path& path, std::string_view content);
-/// Makes a folder and those above it, which last when this returns; nothing happens when it exists.
+/// The folder that a path names something in: "." for a bare name.
+Path folder_of(const Path& path);
+/// The path from the root on, without ".." and without a slash at its end.
+Path whole_path(const Path& path);
+/// Makes a folder in one that is there; it lasts when this returns, and nothing happens when it exists.
+void make_folder(const Path& path);
+/// The same with those above it.
 void make_folders(const Path& path);
 /// Names in a folder are lasting only after this.
 void sync_folder(const Path& path);

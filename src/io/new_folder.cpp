@@ -35,8 +35,6 @@ Path sibling_of(const Path& hidden, std::string_view suffix) {
   return hidden.parent_path() / name.substr(1, name.size() - 1 - suffix.size());
 }
 
-Path parent_of(const Path& path) { return path.has_parent_path() ? path.parent_path() : Path("."); }
-
 bool is_there(const Path& path) {
   std::error_code unknown;
   return fs::exists(fs::symlink_status(path, unknown));
@@ -100,13 +98,12 @@ void settle_replaced(const Path& path) {
   if (!is_there(replaced)) return;
   if (is_there(path)) return delete_tree(replaced);
   rename_folder(replaced, path, "name the folder");
-  sync_folder(parent_of(path));
+  sync_folder(folder_of(path));
 }
 
 }  // namespace
 
 NewFolder::NewFolder(Path path) : path_(std::move(path)), partial_(path_until_commit(path_)) {
-  make_folders(parent_of(path_));
   constexpr int attempts = 10;
   constexpr auto pause = std::chrono::milliseconds(10);
   for (int i = 1; !try_make(); ++i) {
@@ -150,7 +147,7 @@ void NewFolder::commit() {
   if (is_there(path_)) return replace();
   rename_folder(partial_, path_, "name the folder");
   committed_ = true;
-  sync_folder(parent_of(path_));
+  sync_folder(folder_of(path_));
 }
 
 // An exchange leaves the older folder under the partial name, where it is deleted now or as a dead one later.
@@ -168,7 +165,7 @@ void NewFolder::replace() {
     }
   }
   committed_ = true;
-  sync_folder(parent_of(path_));
+  sync_folder(folder_of(path_));
   delete_tree(replaced);
 }
 

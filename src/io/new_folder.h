@@ -10,7 +10,7 @@ namespace lockstep::io {
 /// committed. A process that dies leaves it behind: settle_folders() finds it.
 class NewFolder {
  public:
-  /// Makes the folders above too. Throws UserError when another living process is making the same folder.
+  /// The folder above must be there. Throws UserError when another living process is making the same folder.
   explicit NewFolder(Path path);
   NewFolder(const NewFolder&) = delete;
   NewFolder& operator=(const NewFolder&) = delete;

@@ -60,6 +60,8 @@ std::string describe(StopCause cause, const SwitchOptions& options) {
       return fmt::format("train.max_minutes = {} is over", options.max_minutes.value_or(0));
     case StopCause::diverged:
       return "the run has diverged";
+    case StopCause::folder_gone:
+      return "the run's folder is gone";
     case StopCause::none:
       return {};
   }

@@ -30,8 +30,8 @@ struct SwitchOptions {
   std::optional<double> max_minutes;     ///< since `started`
 };
 
-/// Why to save and leave (diverged: to leave); a larger one goes before a smaller one when ranks differ.
-enum class StopCause : std::uint8_t { none, max_minutes, kill_file, sighup, sigusr1, sigterm, sigint, diverged };
+/// Why to save and leave (diverged, folder_gone: to leave); a larger one goes before a smaller one when ranks differ.
+enum class StopCause : std::uint8_t { none, max_minutes, kill_file, sighup, sigusr1, sigterm, sigint, diverged, folder_gone };
 
 /// "SIGTERM received", "the kill file F appeared".
 std::string describe(StopCause cause, const SwitchOptions& options);

@@ -60,12 +60,21 @@ void Trainer::announce_evaluation() {
 }
 
 TrainingHistory Trainer::run(RunState state) {
+  try {
+    return run_to_end(state);
+  } catch (const std::exception&) {
+    if (options_.held != nullptr) demand_place(*options_.held, state_.step, durable_);  // whatever failed for that reason
+    throw;
+  }
+}
+
+TrainingHistory Trainer::run_to_end(const RunState& state) {
   begin(state);
   if (options_.eval_only) {
     if (evaluate()) {
       log_evaluation({});
     } else {
-      history_.stopped = describe(any_stop_cause(), options_.switches);
+      stop(any_stop_cause());
     }
     return std::move(history_);
   }
@@ -85,6 +94,7 @@ void Trainer::begin(const RunState& state) {
   first_step_ = history_.steps = state.step;
   saved_ = state.step;  // what was resumed from is there already
   if (state.step == 0) saved_ = -1;
+  if (state.step > 0) durable_ = state.step;
   if (lead() && options_.tensorboard) events_.emplace(options_.folder / "tensorboard", state.step == 0 ? 0 : state.step + 1);
   const double startup = now_seconds() - options_.started;
   if (lead() && options_.wandb) wandb_.emplace(options_.folder, state.step, startup);
@@ -121,12 +131,17 @@ StopCause Trainer::take_steps() {
   }
 }
 
+void Trainer::stop(StopCause cause) {
+  history_.stopped = describe(cause, options_.switches);
+  if (cause == StopCause::folder_gone) throw SystemError(*history_.stopped);
+}
+
 void Trainer::finish(StopCause cause) {
-  if (cause != StopCause::none) history_.stopped = describe(cause, options_.switches);
+  if (cause != StopCause::none) stop(cause);
   if (!history_.diverged) {
     const bool ends_unmeasured = options_.style == LogStyle::wordplay && evaluated_ != state_.step;
     if (!history_.stopped && ends_unmeasured) evaluate_and_sample(true, options_.sample_epochs == 0);
-    save();
+    if (!history_.stopped || state_.step > 0) save();  // a stop before the first step leaves the folder to the same command
   }
   finish_save();
   if (parts_.trace != nullptr) parts_.trace->write(parts_.log);
@@ -164,6 +179,7 @@ StopCause Trainer::agree(bool& save) {
 }
 
 StopCause Trainer::own_stop_cause() const {
+  if (lead() && options_.held != nullptr && !options_.held->in_place()) return StopCause::folder_gone;
   const StopCause own = switches_ ? switches_->stop_cause() : StopCause::none;
   return std::max(own, static_cast<StopCause>(parts_.engine.control().remote_stop_cause()));
 }
@@ -250,6 +266,7 @@ void Trainer::save() {
   const double begun = now_seconds();
   finish_save();
   comm::together(parts_.engine.groups().all(), [&] {
+    if (lead() && options_.held != nullptr) demand_place(*options_.held, state_.step, durable_);
     if (lead() && options_.before_save) options_.before_save();
   });
   parts_.engine.state().collect();
@@ -270,6 +287,7 @@ void Trainer::finish_save() {
 
 void Trainer::log_save(const checkpoint::SaveReport& report) {
   history_.checkpoint = report.folder;
+  durable_ = running_save_ ? running_save_->step() : saved_;
   std::string beside;
   if (running_save_) {
     beside = fmt::format("; durable at step {}, training waited {}", state_.step, format_seconds(report.waited_seconds));

@@ -25,6 +25,7 @@
 #include "train/report/tensorboard.h"
 #include "train/report/wandb.h"
 #include "train/sample.h"
+#include "train/saving/lost_folder.h"
 #include "train/saving/running_save.h"
 #include "train/state.h"
 #include "train/stop_signal.h"
@@ -46,12 +47,13 @@ struct TrainerOptions {
   std::int64_t sample_epochs = 0;    ///< a sample after the first epoch and after every so many from it; 0: at evaluations
   MemoryUse memory = {};             ///< of this rank
   std::optional<std::int64_t> dump_step;
-  std::int64_t max_skipped = 10;  ///< steps in a row whose gradient is not finite, which end the run
-  double peak_flops = 312e12;     ///< of this rank, for MFU
-  io::Path folder;                ///< of the run
-  std::string name;               ///< of the run
-  bool tensorboard = false;       ///< also writes <folder>/tensorboard
-  bool wandb = false;             ///< also writes <folder>/wandb-history.jsonl
+  std::int64_t max_skipped = 10;         ///< steps in a row whose gradient is not finite, which end the run
+  double peak_flops = 312e12;            ///< of this rank, for MFU
+  io::Path folder;                       ///< of the run
+  const io::HeldFolder* held = nullptr;  ///< the same as it was when the run began; null: nobody moves it
+  std::string name;                      ///< of the run
+  bool tensorboard = false;              ///< also writes <folder>/tensorboard
+  bool wandb = false;                    ///< also writes <folder>/wandb-history.jsonl
   SwitchOptions switches;
   double started = 0;                      ///< now_seconds() of the program's start
   std::function<void()> before_save = {};  ///< on rank 0: throws what keeps it from writing into the run's folder; or empty
@@ -95,7 +97,7 @@ struct TrainingHistory {
 class Trainer {
  public:
   Trainer(TrainerOptions options, TrainerParts parts);
-  /// From `state` to the end, a stop, or max_iters. The loader is started here.
+  /// From `state` to the end, a stop, or max_iters. The loader is started here. Throws SystemError once the run's folder is gone.
   TrainingHistory run(RunState state);
 
  private:
@@ -120,9 +122,12 @@ class Trainer {
   void log_step(const StepResult& result, double dt, double waited);
   void write_line(const Metrics& metrics);
   void begin(const RunState& state);
+  TrainingHistory run_to_end(const RunState& state);
   /// Until the last step, or a cause to stop before it.
   StopCause take_steps();
   void finish(StopCause cause);
+  /// Throws where nothing can be saved any more.
+  void stop(StopCause cause);
   /// What the ranks do now, agreed: a reason to leave, or a save.
   StopCause agree(bool& save);
   /// Why this rank would stop now, or one of another kind.
@@ -142,6 +147,7 @@ class Trainer {
   TrainingHistory history_;
   std::optional<double> train_loss_, val_loss_;
   std::int64_t evaluated_ = -1, saved_ = -1;  // steps
+  std::optional<std::int64_t> durable_;       // the step of the last checkpoint
   std::unique_ptr<RunningSave> running_save_;
   RunningMfu mfu_;
   TokenRates token_rates_;

@@ -32,7 +32,7 @@ Result run(const Arguments& arguments) {
 }
 
 TEST(LaunchCommand, PrintsTheBlocksAndTheCommand) {
-  const Result result = run({"launch", "-n", "3", "--dry-run", "--", "train", "data.dir=my book"});
+  const Result result = run({"launch", "-n", "3", "--oversubscribe", "--dry-run", "--", "train", "data.dir=my book"});
   EXPECT_EQ(result.code, 0) << result.err;
   EXPECT_EQ(result.out.rfind("[ezpz/bin/utils.sh]\n  • USER=", 0), 0U) << result.out;
   EXPECT_NE(result.out.find("\n[ezpz_setup_host]\n  • HOSTFILE=None\n\n[HOSTS]\n  • [host:0] - "), std::string::npos)
@@ -41,6 +41,19 @@ TEST(LaunchCommand, PrintsTheBlocksAndTheCommand) {
   EXPECT_NE(result.out.find("\n[DIST INFO]\n  • HOSTFILE=None\n  • NHOSTS=1\n  • NGPU_PER_HOST="), std::string::npos);
   EXPECT_NE(result.out.find("\n[LAUNCH]\n  • neither mpirun nor mpiexec is installed"), std::string::npos);
   EXPECT_NE(result.out.find("/test_app train --ranks 3 'data.dir=my book'\n"), std::string::npos);
+}
+
+TEST(LaunchCommand, RefusesMoreRanksThanTheHostHasRoomForAlsoWhenDry) {
+  for (const Arguments& dry : {Arguments{}, Arguments{"--dry-run"}}) {
+    Arguments words{"launch", "-n", "99999"};
+    words.insert(words.end(), dry.begin(), dry.end());
+    words.insert(words.end(), {"--", "train"});
+    const Result result = run(words);
+    EXPECT_EQ(result.code, 2);
+    EXPECT_EQ(result.out, "");
+    EXPECT_NE(result.err.find("99999 ranks a host are more than there is room for: "), std::string::npos) << result.err;
+    EXPECT_NE(result.err.find("--oversubscribe"), std::string::npos) << result.err;
+  }
 }
 
 TEST(LaunchCommand, SaysWhichFolderItAdded) {

@@ -36,7 +36,7 @@ TEST(LaunchEnvironment, APlainHostHasItsCores) {
   EXPECT_EQ(facts.ranks, 4);
   EXPECT_EQ(facts_of(Recorded{}, asking(3)).ranks, 3);
   EXPECT_EQ(facts_of(Recorded{}, asking({}, 2)).ranks, 2);
-  EXPECT_EQ(facts_of(Recorded{}, asking(9)).per_host, 9) << "more than the cores may be asked for";
+  EXPECT_EQ(facts_of(Recorded{}, {.ranks = 9, .oversubscribe = true}).per_host, 9);
 }
 
 TEST(LaunchEnvironment, GpusAndNgpuPerHostComeBeforeCores) {
@@ -201,9 +201,31 @@ TEST(LaunchEnvironment, RefusesRanksThatDoNotFit) {
   EXPECT_EQ(problems_of(Recorded{}, asking(0, -1)),
             "-n 0: must be in 1 ... 1000000\n  -> leave it out, or -n 1\n--ppn -1: must be in 1 ... 1000000\n  -> leave it out, "
             "or --ppn 1");
+  EXPECT_EQ(
+      problems_of(Recorded{}, asking(99999)),
+      "99999 ranks a host are more than there is room for: 4 (cores)\n  -> --ppn 4 or less; or, to start them all the same, "
+      "--oversubscribe");
+  EXPECT_EQ(facts_of(polaris(), {.per_host = 9, .oversubscribe = true}).ranks, 18);
   Recorded more = polaris();
   more.variables["NGPU_PER_HOST"] = "8";
   EXPECT_EQ(facts_of(more, asking(16)).per_host, 8);
+}
+
+TEST(LaunchEnvironment, RefusesRanksThatFindNoMemory) {
+  Recorded box;
+  box.files["slots"] = "box:1000\n";
+  box.files["others"] = "a:1000\n";
+  box.memory = 10 * rank_bytes;
+  EXPECT_EQ(facts_of(box, asking(4)).ranks, 4);
+  EXPECT_EQ(facts_of(box, asking(10, {}, "slots")).ranks, 10);
+  EXPECT_EQ(problems_of(box, asking(11, {}, "slots")),
+            "11 ranks a host take 352.00 MiB and more, and 320.00 MiB of memory are free here\n  -> --ppn 10 or less; or, to "
+            "start them "
+            "all the same, --oversubscribe");
+  EXPECT_EQ(facts_of(box, asking(11, {}, "others")).ranks, 11) << "of other hosts nothing is known";
+  Request insisting = asking(11, {}, "slots");
+  insisting.oversubscribe = true;
+  EXPECT_EQ(facts_of(box, insisting).ranks, 11);
 }
 
 TEST(LaunchEnvironment, RefusesHostfilesThatDoNotServe) {
@@ -251,6 +273,7 @@ TEST(LaunchEnvironment, ThisMachine) {
   EXPECT_FALSE(machine.host.empty());
   EXPECT_GE(machine.cores, 1);
   EXPECT_GE(machine.cpus, machine.cores);
+  EXPECT_GT(machine.memory, rank_bytes);
   EXPECT_TRUE(machine.resolves("localhost"));
   EXPECT_FALSE(machine.resolves("no such host"));
   EXPECT_TRUE(machine.installed("sh"));

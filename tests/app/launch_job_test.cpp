@@ -63,7 +63,7 @@ TEST(LaunchJob, OneHost) {
   Recorded box;
   box.root = true;
   box.programs = {"mpiexec"};
-  const Job job = job_of(box, {.ranks = 6});
+  const Job job = job_of(box, {.ranks = 6, .oversubscribe = true});
   EXPECT_EQ(shell_text(job),
             "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpiexec -n 6 --bind-to none --oversubscribe " +
                 std::string(kRest));

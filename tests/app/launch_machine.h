@@ -19,6 +19,7 @@ struct Recorded {
   std::set<std::string> unknown_hosts;
   std::string host = "box";
   std::int64_t cores = 4, cpus = 8;
+  std::optional<std::int64_t> memory;
   bool root = false;
 
   /// Valid while this lives.
@@ -28,6 +29,7 @@ struct Recorded {
     out.host = host;
     out.cores = cores;
     out.cpus = cpus;
+    out.memory = memory;
     out.root = root;
     out.read_file = [this](const std::string& path) { return look_up(files, path); };
     out.output_of = [this](const std::vector<std::string>& command) {

@@ -246,7 +246,7 @@ TEST_F(MpiRanks, OtherSettingsOnOneRankAreNamed) {
 }
 
 TEST_F(MpiRanks, LaunchStartsThem) {
-  std::vector<std::string> command{"launch", "-n", "2", "--"};
+  std::vector<std::string> command{"launch", "-n", "2", "--oversubscribe", "--"};
   const std::vector<std::string> train = on_two("launched");
   command.insert(command.end(), train.begin(), train.end());
   EXPECT_EQ(std::system(("LOCKSTEP_SCHEDULER=none " + text_of(command) + " >" + (folder_ / "out").string() + " 2>&1").c_str()), 0)
@@ -285,7 +285,7 @@ TEST_F(MpiRanks, AHostFileThatWentBadEndsTheRetries) {
 
 TEST_F(MpiRanks, AKilledLaunchTakesItsRanksAlong) {
   const std::string run = (folder_ / "orphans").string();
-  std::vector<std::string> command{"launch", "-n", "2", "--"};
+  std::vector<std::string> command{"launch", "-n", "2", "--oversubscribe", "--"};
   const std::vector<std::string> train = on_two("orphans", {"train.max_iters=1000000", "train.eval_interval=1000000"});
   command.insert(command.end(), train.begin(), train.end());
   setenv("LOCKSTEP_SCHEDULER", "none", 1);

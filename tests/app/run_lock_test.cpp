@@ -47,9 +47,9 @@ std::string record(const std::string& host, std::int64_t process, std::int64_t t
 TEST(RunLock, IsHeldByOneAtATime) {
   const TempFolder folder;
   {
-    const RunLock lock(folder.path());
+    RunLock lock(folder.path());
     EXPECT_NE(refusal(folder.path()).find("process " + std::to_string(getpid()) + " on " + host_name()), std::string::npos);
-    EXPECT_NO_THROW(lock.demand());
+    EXPECT_EQ(lock.demand(), "");
   }
   EXPECT_FALSE(fs::exists(folder / "run.lock"));
   EXPECT_EQ(refusal(folder.path()), "");
@@ -154,12 +154,29 @@ TEST(RunLock, IsRenewedWhileItIsHeld) {
   while (Json::parse(io::read_file(folder / "run.lock")).at("time").integer() != 2000) std::this_thread::yield();
 }
 
+TEST(RunLock, OneThatWasDeletedIsTakenAgain) {
+  for (const LockSystem& system : {LockSystem{}, without_locks(ENOLCK, 1000)}) {
+    const TempFolder folder;
+    {
+      RunLock lock(folder.path(), system);
+      fs::remove(folder / "run.lock");
+      EXPECT_NE(lock.demand().find("run.lock was deleted while the run went on; it is there again"), std::string::npos);
+      EXPECT_EQ(lock.demand(), "");
+      EXPECT_NE(refusal(folder.path(), system).find("another run is writing into this folder"), std::string::npos);
+      fs::remove(folder / "run.lock");
+      const RunLock other(folder.path(), system);
+      io::replace_file(folder / "run.lock", record("far", 77, 1000));
+      EXPECT_THROW(lock.demand(), UserError);
+    }
+  }
+}
+
 TEST(RunLock, WhoWasTakenOverIsTold) {
   const TempFolder folder;
-  const RunLock stopped(folder.path(), without_locks(ENOLCK, 1000));
+  RunLock stopped(folder.path(), without_locks(ENOLCK, 1000));
   std::string said;
   io::replace_file(folder / "run.lock", record("far", 77, 1000));
-  const RunLock other(folder.path(), without_locks(ENOLCK, 5000));
+  RunLock other(folder.path(), without_locks(ENOLCK, 5000));
   try {
     stopped.demand();
   } catch (const UserError& error) {

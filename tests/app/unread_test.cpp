@@ -6,6 +6,7 @@
 #include <array>
 #include <csignal>
 #include <filesystem>
+#include <sstream>
 
 #include "app/program.h"
 #include "app/train_command.h"
@@ -78,11 +79,45 @@ TEST_F(Unread, OtherCommandsEndQuietly) {
   }
 }
 
-TEST_F(Unread, OutputThatCannotBeWrittenIsAnError) {
-  for (const std::string topic : {"train", "config"}) {
-    const Ended ended = run_into(Output::full_device().descriptor(), {"help", topic});
-    EXPECT_EQ(ended.code, 1);
-    EXPECT_EQ(ended.err.rfind("lockstep: the output cannot be written", 0), 0U) << ended.err;
+/// Words whose output is what they are for: the help of every command, and what commands tell.
+std::vector<std::vector<std::string>> telling_words(const std::string& run, const std::string& data) {
+  std::vector<std::vector<std::string>> all{{"help"},
+                                            {"--help"},
+                                            {"--version"},
+                                            {"help", "config"},
+                                            {"train", "--dry-run", "data.dir=" + data, "model.n_layer=1", "model.n_embd=12"},
+                                            {"launch", "-n", "1", "--dry-run", "--", "train"},
+                                            {"generate", "--model", run, "--tokens", "4"},
+                                            {"eval", "--model", run},
+                                            {"inspect", run},
+                                            {"report", run},
+                                            {"plan", "--draw", "parallel.schedule=1f1b"}};
+  testing::internal::CaptureStdout();
+  std::system((program() + " help").c_str());
+  std::istringstream help(testing::internal::GetCapturedStdout());
+  bool in_list = false;
+  for (std::string line; std::getline(help, line);) {
+    if (line.empty()) in_list = false;
+    if (in_list && line.starts_with("  ") && line[2] != ' ') {
+      const std::string name = line.substr(2, line.find(' ', 2) - 2);
+      if (name != "help") all.push_back({name, "--help"});
+    }
+    if (line == "commands:") in_list = true;
+  }
+  return all;
+}
+
+TEST_F(Unread, OutputThatCannotBeWrittenIsAnErrorInEveryCommand) {
+  ASSERT_EQ(run_into(Output::full_device().descriptor(), words("run")).code, 0);
+  const auto all = telling_words((folder_ / "run").string(), (folder_ / "data").string());
+  EXPECT_GE(all.size(), 25U);
+  const Output full = Output::full_device();
+  for (const std::vector<std::string>& command : all) {
+    for (const int output : {full.descriptor(), -1}) {
+      const Ended ended = run_into(output, command);
+      EXPECT_EQ(ended.code, 1) << command[0] << " " << output << "\n" << ended.err;
+      EXPECT_EQ(ended.err.rfind("lockstep: the output cannot be written", 0), 0U) << command[0] << "\n" << ended.err;
+    }
   }
 }
 

@@ -20,14 +20,14 @@ std::size_t entries(const Path& folder) {
 
 TEST(NewFolder, AppearsWholeAtCommit) {
   TempFolder temp;
-  const Path target = temp.path() / "deep" / "step_1";
+  const Path target = temp.path() / "step_1";
   NewFolder folder(target);
   EXPECT_EQ(folder.path(), NewFolder::path_until_commit(target));
   replace_file(folder.path() / "a", "content");
   EXPECT_FALSE(fs::exists(target));
   folder.commit();
   EXPECT_EQ(read_file(target / "a"), "content");
-  EXPECT_EQ(entries(temp.path() / "deep"), 1u);
+  EXPECT_EQ(entries(temp.path()), 1u);
   EXPECT_THROW(folder.commit(), BrokenRule);
 }
 

@@ -19,7 +19,7 @@ using support::EventReader;
 TEST(EventFile, HoldsWhatWasAdded) {
   const TempFolder folder;
   const double before = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-  EventFile file(folder / "deep/tensorboard", 0);
+  EventFile file(folder / "tensorboard", 0);
   const std::array<Scalar, 2> two{{{"loss/train", 3.25}, {"lr", 6e-4}}};
   file.add(10, two);
   const std::array<Scalar, 1> one{{{"loss/val", -1.5}}};

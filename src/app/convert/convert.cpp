@@ -9,6 +9,7 @@
 #include "app/command_line.h"
 #include "app/commands.h"
 #include "app/convert/published_files.h"
+#include "app/start/folder_owner.h"
 #include "arch/config_json.h"
 #include "arch/parameters.h"
 #include "base/log.h"
@@ -84,11 +85,17 @@ void report(const ConvertOptions& options, const arch::ModelConfig& model, std::
              format_seconds(now_seconds() - started));
 }
 
+void demand_place(const std::string& to) {
+  huggingface::demand_new(to);
+  std::vector<Problem> problems = check_place(to, FolderOwner::nobody, to, "name a folder of its own: models/NAME");
+  if (!problems.empty()) throw UserError(std::move(problems));
+}
+
 void to_checkpoint(const ConvertOptions& options, Team& team, Log& log) {
   const double started = now_seconds();
   if (options.type == "fp16")
     throw UserError("--dtype fp16: a checkpoint is fp32 or bf16", "leave it out: fp32 holds fp16 exactly");
-  huggingface::demand_new(options.to);
+  demand_place(options.to);
   const huggingface::Weights weights(options.from);
   for (const std::string& warning : weights.warnings()) log.warning(warning);
   const std::uint64_t bytes = huggingface::import_model(weights, options.to, options.type == "bf16" ? DType::bf16 : DType::f32,
@@ -100,7 +107,7 @@ void to_checkpoint(const ConvertOptions& options, Team& team, Log& log) {
 
 void from_checkpoint(const ConvertOptions& options, Team& team, Log& log) {
   const double started = now_seconds();
-  huggingface::demand_new(options.to);
+  demand_place(options.to);
   const checkpoint::Choice choice = checkpoint::choose_checkpoint(options.from, options.checkpoint);
   for (const std::string& reason : choice.passed_over) log.warning(reason);
   const checkpoint::Reader reader(choice.folder);

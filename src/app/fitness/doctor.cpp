@@ -15,6 +15,7 @@
 #include "app/fitness/dist_info.h"
 #include "app/fitness/fitness.h"
 #include "app/fitness/test_dist.h"
+#include "app/start/output_file.h"
 #include "base/checked.h"
 #include "base/error.h"
 #include "comm/text.h"
@@ -101,14 +102,10 @@ void add_causes(comm::Communicator& world, const std::string& mine, std::vector<
 
 // Before anything is measured.
 void check_machine_file(const std::string& path) {
-  const io::Path folder = io::Path(path).parent_path();
   if (!path.ends_with(".toml"))
     throw UserError(fmt::format("--machine-file {}: must end in .toml, as plan --machine knows a file", path),
                     "--machine-file here.toml");
-  const std::string why = folder.empty() ? "" : io::why_no_folder(folder);
-  if (!why.empty())
-    throw UserError(fmt::format("--machine-file {}: the folder {}: {}", path, folder.string(), why),
-                    "mkdir -p " + folder.string());
+  demand_output("--machine-file", path, is_own_machine);
 }
 
 int run(const Arguments& arguments) {

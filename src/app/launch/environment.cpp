@@ -7,6 +7,7 @@
 
 #include "app/launch/known_machines.h"
 #include "base/number_text.h"
+#include "base/units.h"
 
 namespace lockstep::launch {
 namespace {
@@ -57,6 +58,7 @@ class Finder {
   void take_first_hosts();
   void find_devices();
   void find_ranks();
+  void check_room();
 
   // What a command prints; one that does not end is a problem with this remedy.
   std::optional<std::string> output_of(const std::vector<std::string>& command, const std::string& remedy) {
@@ -86,7 +88,7 @@ class Finder {
   bool slots_stated_ = false;
   std::optional<std::int64_t> cpus_;           // hardware threads of a host
   std::optional<std::int64_t> cpus_per_task_;  // as Slurm was asked
-  std::string devices_source_;                 // what says how many; empty: the cores were counted, and the job may take more
+  std::string devices_source_;                 // what says how many
 };
 
 // A variable of the form 4 or, as Slurm writes what differs between hosts, 4(x2),2: the least.
@@ -248,7 +250,7 @@ void Finder::find_devices() {
   } else if (slurm && cpus_) {
     devices_are(std::max<std::int64_t>(1, *cpus_ / cpus_per_task_.value_or(1)), "processors that Slurm allotted");
   } else {
-    devices_are(machine_.cores, facts_.scheduler == Scheduler::none ? "" : "cores");
+    devices_are(machine_.cores, "cores");
   }
 }
 
@@ -274,16 +276,34 @@ void Finder::find_ranks() {
     wrong(fmt::format("-n {}: does not divide by the {} hosts", facts_.ranks, hosts),
           fmt::format("-n {} or -n {}, or other hosts by --hostfile FILE", total, total + hosts));
   }
-  if (!devices_source_.empty() && facts_.per_host > facts_.devices) {
-    wrong(
-        fmt::format("{} ranks a host are more than there is room for: {} ({})", facts_.per_host, facts_.devices, devices_source_),
-        fmt::format("--ppn {} or less; or, to start them all the same, NGPU_PER_HOST={} in the environment", facts_.devices,
-                    facts_.per_host));
-  }
+  if (!request_.oversubscribe) check_room();
   facts_.cpus_per_rank = cpus_per_task_.value_or(std::max<std::int64_t>(1, cpus_.value_or(1) / facts_.per_host));
 }
 
+void Finder::check_room() {
+  const auto fewer = [](std::int64_t ranks) {
+    return fmt::format("--ppn {} or less; or, to start them all the same, --oversubscribe", ranks);
+  };
+  if (facts_.per_host > facts_.devices) {
+    wrong(
+        fmt::format("{} ranks a host are more than there is room for: {} ({})", facts_.per_host, facts_.devices, devices_source_),
+        fewer(facts_.devices));
+  }
+  const bool here = std::ranges::any_of(facts_.hosts, [&](const std::string& host) { return is_named(machine_, host); });
+  const std::int64_t most = machine_.memory.value_or(0) / rank_bytes;
+  if (here && machine_.memory && facts_.per_host > most) {
+    wrong(fmt::format("{} ranks a host take {} and more, and {} of memory are free here", facts_.per_host,
+                      format_bytes(static_cast<std::uint64_t>(facts_.per_host * rank_bytes)),
+                      format_bytes(static_cast<std::uint64_t>(*machine_.memory))),
+          fewer(std::clamp<std::int64_t>(most, 1, std::max<std::int64_t>(1, facts_.devices))));
+  }
+}
+
 }  // namespace
+
+bool is_named(const Machine& machine, const std::string& host) {
+  return host == machine.host || host == "localhost" || host == machine.host.substr(0, machine.host.find('.'));
+}
 
 Facts find_facts(const Machine& machine, const Request& request, std::vector<Problem>& problems) {
   return Finder(machine, request, problems).find();

@@ -52,11 +52,7 @@ bool must_ask_for_pmix(const Machine& machine, std::vector<Problem>& problems) {
   }
 }
 
-bool is_here(const Facts& facts, const Machine& machine) {
-  if (facts.hosts.size() != 1) return false;
-  const std::string& host = facts.hosts[0];
-  return host == machine.host || host == "localhost" || host == machine.host.substr(0, machine.host.find('.'));
-}
+bool is_here(const Facts& facts, const Machine& machine) { return facts.hosts.size() == 1 && is_named(machine, facts.hosts[0]); }
 
 // What ranks are told.
 std::vector<std::pair<std::string, std::string>> told_of(const Facts& facts, const std::vector<std::string>& launcher) {

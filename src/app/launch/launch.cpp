@@ -13,9 +13,11 @@
 #include "app/launch/restart.h"
 #include "app/launch/saved_environment.h"
 #include "app/launch/supervise.h"
+#include "app/start/folder_owner.h"
 #include "app/start/run_record.h"
 #include "app/start/startup.h"
 #include "base/shell.h"
+#include "base/terminal.h"
 
 namespace lockstep::app {
 namespace {
@@ -41,12 +43,14 @@ bool parse(const Arguments& arguments, LaunchOptions& options, std::vector<Probl
       "--cpu-bind", options.request.cpu_bind, "HOW",
       "which cores a rank gets, as mpiexec, srun (--cpu-bind) or mpirun (--bind-to) takes it; left out: depth under PBS, none "
       "for mpirun");
+  line.flag("--oversubscribe", options.request.oversubscribe,
+            "also more ranks than a host has cores (GPUs, slots) or memory for");
   line.option("--timeout", options.timeout, "SECONDS", "end a job that says nothing for so long (exit code 124); 0: never");
   line.option("--retries", options.retries, "N", "start a job that failed again; a training goes on from its last checkpoint");
   line.flag("--dry-run", options.dry_run, "print the command, run nothing");
   line.note(
       "examples:\n"
-      "  lockstep launch -n 4 -- train --config configs/gpt2-124m.toml data.dir=data/book\n"
+      "  lockstep launch -n 2 -- train --config configs/gpt2-124m.toml data.dir=data/book\n"
       "  lockstep launch --retries 3 --timeout 900 -- train log.name=long data.dir=data/book\n"
       "Ctrl-C, SIGTERM and SIGUSR1 reach the ranks: a training ends its step, saves and leaves.");
   const auto dashes = std::find(arguments.begin(), arguments.end(), "--");
@@ -70,6 +74,8 @@ bool parse(const Arguments& arguments, LaunchOptions& options, std::vector<Probl
 std::string save_environment(const launch::Facts& facts, const launch::Machine& machine, launch::Job& job) {
   std::string file = launch::environment_file(facts, machine);
   if (file.empty()) return "None: HOME is not set";
+  if (const std::string head = first_bytes(file, 7); !head.empty() && head != "export ")
+    return fmt::format("None: {} is there, and no launch wrote it", file);
   job.told.emplace_back("JOBENV_FILE", file);
   try {
     replace_private_file(file, launch::environment_text(facts, machine, job));
@@ -87,30 +93,35 @@ std::vector<std::pair<std::string, std::string>> environment_of(const launch::Jo
   return all;
 }
 
-/// Blocks as ezpz prints them. `saved`: what became of the job's environment.
-void print_blocks(const launch::Facts& facts, const launch::Machine& machine, const launch::Job& job, const std::string& saved) {
+/// Blocks as ezpz has them. `saved`: what became of the job's environment.
+std::string blocks_of(const launch::Facts& facts, const launch::Machine& machine, const launch::Job& job,
+                      const std::string& saved) {
   const auto variable = [&](const char* name) {
     const auto found = machine.variables.find(name);
     return found == machine.variables.end() || found->second.empty() ? std::string("None") : found->second;
   };
+  std::string text;
+  const auto add = [&text]<class... Values>(fmt::format_string<Values...> form, Values&&... values) {
+    text += fmt::format(form, std::forward<Values>(values)...);
+  };
   const std::string hostfile = facts.hostfile.empty() ? "None" : facts.hostfile;
-  fmt::print("[ezpz/bin/utils.sh]\n  • USER={}\n  • MACHINE={}\n  • HOST={}\n", variable("USER"), facts.machine, machine.host);
-  fmt::print("\n[ezpz_setup_host]\n  • HOSTFILE={}\n", hostfile);
+  add("[ezpz/bin/utils.sh]\n  • USER={}\n  • MACHINE={}\n  • HOST={}\n", variable("USER"), facts.machine, machine.host);
+  add("\n[ezpz_setup_host]\n  • HOSTFILE={}\n", hostfile);
   if (facts.scheduler != launch::Scheduler::none) {
-    fmt::print("\n[ezpz_save_{}_env]\n  • JOBENV_FILE={}\n", facts.scheduler == launch::Scheduler::pbs ? "pbs" : "slurm", saved);
+    add("\n[ezpz_save_{}_env]\n  • JOBENV_FILE={}\n", facts.scheduler == launch::Scheduler::pbs ? "pbs" : "slurm", saved);
   }
-  fmt::print("\n[HOSTS]\n");
-  for (std::size_t i = 0; i < facts.hosts.size(); ++i) fmt::print("  • [host:{}] - {}\n", i, facts.hosts[i]);
-  fmt::print("\n[DIST INFO]\n");
-  fmt::print("  • HOSTFILE={}\n", hostfile);
-  fmt::print("  • NHOSTS={}\n", facts.job_hosts);
-  fmt::print("  • NGPU_PER_HOST={}\n", facts.devices);
-  fmt::print("  • NGPUS={}\n", facts.job_devices());
-  fmt::print("  • DIST_LAUNCH={}\n", job.launcher.empty() ? "None" : shell_words(job.launcher));
-  fmt::print("\n[LAUNCH]\n");
-  for (const std::string& note : job.notes) fmt::print("  • {}\n", note);
-  fmt::print("  • {}\n\n", launch::shell_text(job));
-  std::fflush(stdout);
+  add("\n[HOSTS]\n");
+  for (std::size_t i = 0; i < facts.hosts.size(); ++i) add("  • [host:{}] - {}\n", i, facts.hosts[i]);
+  add("\n[DIST INFO]\n");
+  add("  • HOSTFILE={}\n", hostfile);
+  add("  • NHOSTS={}\n", facts.job_hosts);
+  add("  • NGPU_PER_HOST={}\n", facts.devices);
+  add("  • NGPUS={}\n", facts.job_devices());
+  add("  • DIST_LAUNCH={}\n", job.launcher.empty() ? "None" : shell_words(job.launcher));
+  add("\n[LAUNCH]\n");
+  for (const std::string& note : job.notes) add("  • {}\n", note);
+  add("  • {}\n\n", launch::shell_text(job));
+  return text;
 }
 
 int run(const Arguments& arguments) {
@@ -134,10 +145,10 @@ int run(const Arguments& arguments) {
     first.notes.push_back(fmt::format("log.dir={} was added, so that a retry finds the run", restart.added_folder()));
   }
   const std::string saved = options.dry_run ? "None: with --dry-run nothing is written" : save_environment(facts, machine, first);
-  print_blocks(facts, machine, first, saved);
+  say(stdout, blocks_of(facts, machine, first, saved));
   if (options.dry_run) return 0;
 
-  const auto say = [](const std::string& text) { fmt::print(stderr, "lockstep launch: {}\n", text); };
+  const auto tell = [](const std::string& text) { say(stderr, fmt::format("lockstep launch: {}\n", text)); };
   // mpirun, mpiexec and srun kill the ranks for a SIGINT or SIGTERM, but pass a SIGUSR1 on to them, for which they save and
   // leave.
   launch::Supervisor supervisor({.timeout = options.timeout, .stop_signal = first.launcher.empty() ? 0 : SIGUSR1});
@@ -148,11 +159,11 @@ int run(const Arguments& arguments) {
     const std::int64_t before = std::exchange(facts, launch::find_facts(machine, options.request, problems)).ranks;
     launch::Job job = job_of(restart.retry());
     save_environment(facts, machine, job);
-    if (facts.ranks != before) say(fmt::format("the number of ranks is {} now, it was {}", facts.ranks, before));
-    say("starting again: " + launch::shell_text(job));
+    if (facts.ranks != before) tell(fmt::format("the number of ranks is {} now, it was {}", facts.ranks, before));
+    tell("starting again: " + launch::shell_text(job));
     return {job.words, environment_of(job), rank_program};
   };
-  return launch::run_with_retries(supervisor, {.count = static_cast<int>(options.retries)}, process, say);
+  return launch::run_with_retries(supervisor, {.count = static_cast<int>(options.retries)}, process, tell);
 }
 
 }  // namespace

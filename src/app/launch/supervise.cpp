@@ -99,16 +99,17 @@ class Channel {
 
 using Channels = std::vector<std::unique_ptr<Channel>>;
 
-/// A pipe's reader may go: what is started here might end of it.
-bool may_lose_its_reader(int stream) {
+/// A pipe's reader may go, and a closed output takes nothing: what is started here might end of it.
+bool may_refuse(int stream) {
   struct stat status{};
-  return fstat(stream, &status) == 0 && (S_ISFIFO(status.st_mode) || S_ISSOCK(status.st_mode));
+  const bool has_reader = fstat(stream, &status) == 0 && (S_ISFIFO(status.st_mode) || S_ISSOCK(status.st_mode));
+  return has_reader || (fcntl(stream, F_GETFL) & O_ACCMODE) == O_RDONLY;
 }
 
 Channels open_channels(bool watched) {
   Channels channels;
   for (const int target : {STDOUT_FILENO, STDERR_FILENO}) {
-    if (watched || may_lose_its_reader(target)) channels.push_back(std::make_unique<Channel>(target));
+    if (watched || may_refuse(target)) channels.push_back(std::make_unique<Channel>(target));
   }
   return channels;
 }

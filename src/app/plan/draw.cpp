@@ -8,6 +8,7 @@
 #include "app/command_line.h"
 #include "app/plan/drawing.h"
 #include "app/plan/questions.h"
+#include "app/start/output_file.h"
 #include "app/start/pipeline_settings.h"
 #include "base/error.h"
 #include "base/number_text.h"
@@ -211,6 +212,8 @@ int plan_draw(const Arguments& arguments) {
   if (options.columns < 20 || options.columns > 10000) {
     throw UserError(fmt::format("--columns {}: must be from 20 to 10000", options.columns), "--columns 120");
   }
+  demand_output("--svg", options.svg, is_own_drawing);
+  demand_output("--csv", options.csv, is_own_table);
   const Wish wish = wish_of(options.settings);
   const layout::PassSeconds seconds = pass_seconds(options.times);
   if (options.compare) compare(wish, seconds);

@@ -11,6 +11,7 @@
 #include "app/plan/named_model.h"
 #include "app/plan/questions.h"
 #include "app/plan/winner.h"
+#include "app/start/output_file.h"
 #include "arch/flops.h"
 #include "base/checked.h"
 #include "base/error.h"
@@ -225,6 +226,7 @@ void print_json(const Asked& asked, const planner::SearchResult& result, const s
 int plan_search(const Arguments& arguments) {
   Options options;
   if (!parse(arguments, options)) return 0;
+  demand_output("--out", options.out, is_own_recipe);
   const Asked asked = app::asked(options);
   const planner::Work& work = asked.question.work;
   const planner::SearchResult result = planner::search(asked.question, static_cast<int>(options.top));

@@ -10,6 +10,7 @@
 #include "app/plan/predicted_run.h"
 #include "app/plan/questions.h"
 #include "app/plan/recipe_layout.h"
+#include "app/start/output_file.h"
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/terminal.h"
@@ -68,6 +69,7 @@ int plan_simulate(const Arguments& arguments) {
   if (!options.recipe.ends_with(".toml"))
     throw UserError(fmt::format("--simulate {}: not a recipe", options.recipe), "a .toml file, as plan --out F.toml writes it");
   if (options.nodes < 0) throw UserError(fmt::format("--nodes {}: must be 0 or above", options.nodes), "--nodes 16");
+  demand_output("--trace", options.trace, is_own_trace);
   const NamedModel recipe = named_model(options.recipe, 0);
   planner::Machine machine = named_machine(options.machine, options.nodes);
   if (options.nodes == 0) fit_machine(machine, recipe.config);

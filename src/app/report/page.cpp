@@ -38,9 +38,9 @@ std::string escaped(std::string_view text) {
 
 std::string html_page(std::string_view title, std::string_view style, std::string_view body) {
   return fmt::format(
-      "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" "
-      "content=\"width=device-width\"><title>{}</title><style>{}{}</style></head><body>\n{}</body></html>\n",
-      escaped(title), shared_style, style, body);
+      "{}<meta name=\"viewport\" content=\"width=device-width\"><title>{}</title><style>{}{}</style></head><body>\n{}"
+      "</body></html>\n",
+      page_start, escaped(title), shared_style, style, body);
 }
 
 }  // namespace lockstep::app

@@ -7,6 +7,10 @@
 
 namespace lockstep::app {
 
+/// What every page begins with.
+inline constexpr std::string_view page_start =
+    "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"generator\" content=\"lockstep\">";
+
 /// Text as it stands between tags and in attributes.
 std::string escaped(std::string_view text);
 /// `style`: rules beside those that all pages share (text, tables, `td.n` for numbers, `code`). `body` is HTML.

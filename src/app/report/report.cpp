@@ -2,29 +2,15 @@
 
 #include <fmt/format.h>
 
-#include <filesystem>
-
 #include "app/command_line.h"
 #include "app/commands.h"
 #include "app/report/report_page.h"
+#include "app/start/output_file.h"
 #include "base/error.h"
 #include "io/file.h"
 
 namespace lockstep::app {
 namespace {
-
-/// What keeps the page from being written, as far as it is known before.
-std::vector<Problem> check_out(const io::Path& file) {
-  const io::Path folder = file.parent_path();
-  std::error_code error;
-  if (!folder.empty() && !std::filesystem::is_directory(folder, error)) {
-    return {{fmt::format("--out {}: there is no folder {}", file.string(), folder.string()),
-             "make it, or name a file in one that is there"}};
-  }
-  if (std::filesystem::is_directory(file, error))
-    return {{fmt::format("--out {}: is a folder", file.string()), "name a file in it: --out " + (file / "report.html").string()}};
-  return {};
-}
 
 int report(const Arguments& arguments) {
   std::vector<std::string> folders;
@@ -40,7 +26,7 @@ int report(const Arguments& arguments) {
       "  lockstep report runs/dp2 runs/pp2 --out report.html\n"
       "docs/report.md says what is in it.");
   if (!line.parse(arguments)) return 0;
-  std::vector<Problem> problems = out.empty() ? std::vector<Problem>() : check_out(out);
+  std::vector<Problem> problems = check_output("--out", out, is_own_page);
   std::vector<RunData> runs;
   try {
     runs = read_runs(folders);

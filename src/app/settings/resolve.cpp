@@ -10,6 +10,7 @@
 #include "app/settings/backends.h"
 #include "app/settings/checks.h"
 #include "app/settings/deepspeed/deepspeed.h"
+#include "app/settings/kept_paths.h"
 #include "app/settings/keys.h"
 #include "app/settings/nanogpt.h"
 #include "app/settings/presets.h"
@@ -88,7 +89,10 @@ void apply(app::RunConfig& config, const std::optional<DeepSpeed>& file) {
 std::vector<Problem> apply(app::RunConfig& config, const Layers& layers) {
   std::vector<Problem> problems;
   apply(config, layers.backend);
-  if (!layers.own.empty()) append(problems, app::read_config_file(layers.own, config));
+  if (!layers.own.empty()) {
+    append(problems, app::read_config_file(layers.own, config));
+    find_kept_paths(config, io::folder_of(layers.own));
+  }
   apply(config, layers.deepspeed);
   for (const std::string& file : layers.files) append(problems, app::read_config_file(file, config));
   append(problems, assign_all(config, layers.nanogpt.given));
@@ -126,12 +130,17 @@ std::vector<Problem> take_deepspeed(Resolved& resolved, const DeepSpeed& file, s
   return problems;
 }
 
-// The settings that a run to be resumed was started with; empty when there are none.
-std::string own_settings(const app::RunConfig& config) {
+// The settings that a run to be resumed was started with; empty when there are none. `given`: some come from other files.
+std::string own_settings(const app::RunConfig& config, bool given, std::vector<Problem>& problems) {
   if (!app::may_resume(config) || (!config.log.dir && !config.log.name)) return "";
   const std::string run = app::run_folder(config, ""), file = run + "/config.toml";
   if (config.train.init_from == "auto" && !checkpoint::has_checkpoints(run)) return "";  // it starts from scratch
-  return io::exists(file) ? file : "";
+  if (io::exists(file)) return file;
+  if (!given && checkpoint::has_checkpoints(run)) {
+    problems.push_back({fmt::format("{} is not there: it has the settings that the run of this folder goes on with", file),
+                        "put it back, or name a file with the settings of the run: --config FILE"});
+  }
+  return "";
 }
 
 // A warm-up asked for that never ends is a mistake; the default one in a short run is only worth a warning.
@@ -184,7 +193,7 @@ Resolved resolve(const Sources& sources, const std::function<std::vector<Problem
   std::vector<Problem> found = apply(resolved.config, layers);
   if (resolved.config.train.ds_config_path) layers.deepspeed = read_deepspeed_file(resolved.config.train);
   if (!layers.deepspeed && find_backend(resolved.config.train.backend).deepspeed) layers.backend = deepspeed_defaults();
-  layers.own = own_settings(resolved.config);
+  layers.own = own_settings(resolved.config, !sources.files.empty() || !sources.nanogpt.empty(), problems);
   if (!layers.own.empty()) {
     resolved.warnings.push_back(fmt::format("Resuming with the settings of {} and, on top, those given here", layers.own));
   }
@@ -206,6 +215,7 @@ Resolved resolve(const Sources& sources, const std::function<std::vector<Problem
   }
   append(problems, std::move(found));
   if (layers.deepspeed) append(problems, take_deepspeed(resolved, *layers.deepspeed, sources.ranks));
+  if (!layers.own.empty()) append(problems, check_kept_schedule(resolved.config, io::folder_of(layers.own)));
   append(problems, check_warmup(resolved.config, settings));
   append(problems, app::check(resolved.config));
   append(problems, also(resolved.config));

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <span>
 
+#include "app/start/folder_owner.h"
 #include "base/error.h"
 #include "checkpoint/find.h"
 #include "comm/agreement.h"
@@ -29,10 +30,10 @@ std::string settled_start(const std::string& from, const io::Path& folder) {
   return from;
 }
 
-// Where an older run's metrics go: the first name that is free.
-fs::path free_name(const fs::path& folder, std::string_view stem) {
-  for (int number = 1;; ++number) {
-    const fs::path path = folder / fmt::format("{}.{}.jsonl", stem, number);
+// The first name of the form STEM.N.jsonl that is free.
+fs::path free_name(const fs::path& folder, std::string_view stem, std::string_view extension = ".jsonl", int number = 1) {
+  for (;; ++number) {
+    const fs::path path = folder / fmt::format("{}.{}{}", stem, number, extension);
     if (!fs::exists(fs::symlink_status(path))) return path;
   }
 }
@@ -48,7 +49,38 @@ void cut_torn_line(const fs::path& path, Log& log) {
   log.warning(fmt::format("{}: its last line was cut off in the middle and is gone", path.string()));
 }
 
+std::vector<Problem> check_folder(const RunConfig& config) {
+  if (config.train.init_from == "resume") return {};
+  const std::string folder = run_folder(config, "NAME");
+  const std::string typed = config.log.dir    ? fmt::format("log.dir = {}", *config.log.dir)
+                            : config.log.name ? fmt::format("log.name = {}", *config.log.name)
+                                              : fmt::format("the run's folder {}", folder);
+  std::vector<Problem> problems = check_place(folder, FolderOwner::run, typed, "say where the run goes: log.dir=runs/NAME");
+  const bool goes_on = config.train.init_from == "auto" && !problems.empty() && checkpoint::has_checkpoints(folder);
+  return goes_on ? std::vector<Problem>() : problems;
+}
+
 }  // namespace
+
+std::vector<Problem> check_run_files(const RunConfig& config) {
+  std::vector<Problem> problems = check_folder(config);
+  const auto there = [](const std::optional<std::string>& file) {
+    std::error_code unknown;
+    return file && fs::exists(fs::symlink_status(*file, unknown));
+  };
+  const std::optional<std::string>&kill = config.train.kill_file, &save = config.train.save_file;
+  if (there(kill)) {
+    problems.push_back(
+        {fmt::format("train.kill_file = {}: it is there already, so the run would end before its first step", *kill),
+         "delete it if it was meant for an earlier run, or name another file"});
+  }
+  std::error_code unknown;
+  if (there(save) && !fs::is_empty(*save, unknown)) {
+    problems.push_back({fmt::format("train.save_file = {}: it is there and not empty; a run deletes its save file", *save),
+                        "name a file that is not there, and make it (touch) when the run is to save"});
+  }
+  return problems;
+}
 
 RunFolder::RunFolder(RunConfig& config, const io::Path& folder, comm::Communicator& world, Log& log) : path_(folder) {
   std::string from = config.train.init_from;
@@ -62,7 +94,17 @@ RunFolder::RunFolder(RunConfig& config, const io::Path& folder, comm::Communicat
   const std::string mark = comm::lead_text(world, RunLock::mark());
   comm::together(world, [&] {
     if (world.rank() != 0) demand_lock(folder, mark, std::min(longest_look, config.comm.timeout / 2));
+    held_ = std::make_unique<io::HeldFolder>(folder);
   });
+}
+
+io::Path RunFolder::trace_file() const {
+  const io::Path first = path_ / "trace.json";
+  return fs::exists(fs::symlink_status(first)) ? free_name(path_, "trace", ".json", 2) : first;
+}
+
+void RunFolder::demand(Log& log) const {
+  if (const std::string warning = lock_->demand(); !warning.empty()) log.warning(warning);
 }
 
 void RunFolder::prepare_metrics(bool resumed, Log& log) const {
@@ -72,6 +114,7 @@ void RunFolder::prepare_metrics(bool resumed, Log& log) const {
 void RunFolder::prepare_lines(const io::Path& path, bool resumed, Log& log) const {
   if (!io::exists(path)) return;
   if (resumed) return cut_torn_line(path, log);
+  if (fs::is_empty(path)) return;
   const fs::path kept = free_name(path_, path.stem().string());
   fs::rename(path, kept);
   io::sync_folder(path_);

@@ -4,13 +4,20 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "app/run_config.h"
 #include "app/start/run_lock.h"
+#include "base/error.h"
 #include "base/log.h"
 #include "comm/communicator.h"
+#include "io/held_folder.h"
 
 namespace lockstep::app {
+
+/// Why a new run cannot have its folder, and what is wrong with the files that would stop any run or make it save. Nothing is
+/// changed.
+std::vector<Problem> check_run_files(const RunConfig& config);
 
 class RunFolder {
  public:
@@ -23,12 +30,17 @@ class RunFolder {
   /// Readies metrics.jsonl and wandb-history.jsonl for what will be appended: a resumed run's lose a torn last line, a new run
   /// keeps older ones as metrics.N.jsonl. For rank 0.
   void prepare_metrics(bool resumed, Log& log) const;
+  /// Where the trace of this start goes: trace.json, and trace.2.json, trace.3.json, ... where earlier ones are.
+  io::Path trace_file() const;
+  /// The folder as it was when the run began.
+  const io::HeldFolder& held() const { return *held_; }
   /// Throws UserError when another run has taken the folder over. For rank 0.
-  void demand() const { lock_->demand(); }
+  void demand(Log& log) const;
 
  private:
   void prepare_lines(const io::Path& path, bool resumed, Log& log) const;
   io::Path path_;
+  std::unique_ptr<io::HeldFolder> held_;
   std::unique_ptr<RunLock> lock_;  // rank 0's
 };
 

@@ -74,20 +74,14 @@ bool is_dead(const Owner& owner, std::int64_t now, std::int64_t dead_after) {
 
 bool has_no_locks(int code) { return code == ENOLCK || code == ENOSYS || code == EOPNOTSUPP; }
 
-[[noreturn]] void refuse(const fs::path& folder, const std::optional<Owner>& owner) {
-  throw UserError(fmt::format("{}: another run is writing into this folder ({})", folder.string(),
-                              owner ? name_of(*owner) : "it has ended by now"),
-                  "wait for it or stop it, or choose another log.dir or log.name");
-}
-
 }  // namespace
 
 int take_flock(int descriptor) {
   return io::uninterrupted([&] { return ::flock(descriptor, LOCK_EX | LOCK_NB); });
 }
 
-RunLock::RunLock(io::Path folder, LockSystem system)
-    : folder_(std::move(folder)), path_(folder_ / "run.lock"), system_(std::move(system)) {
+RunLock::RunLock(io::Path folder, LockSystem system, const LockKind& kind)
+    : kind_(kind), folder_(std::move(folder)), path_(folder_ / kind_.file), system_(std::move(system)) {
   made_folder_ = !io::exists(folder_);
   io::make_folders(folder_);
   acquire();
@@ -99,7 +93,14 @@ void RunLock::acquire() {
   for (int i = 0; i < attempts; ++i) {
     if (try_acquire()) return;
   }
-  refuse(folder_, read_owner(path_));
+  refuse();
+}
+
+void RunLock::refuse() const {
+  const std::optional<Owner> owner = read_owner(path_);
+  throw UserError(fmt::format("{}: another {} is writing into this folder ({})", folder_.string(), kind_.owner,
+                              owner ? name_of(*owner) : "it has ended by now"),
+                  std::string(kind_.remedy));
 }
 
 bool RunLock::try_acquire() {
@@ -114,13 +115,13 @@ bool RunLock::try_acquire() {
   const int code = system_.lock(descriptor_) == 0 ? 0 : errno;
   if (code != 0 && !has_no_locks(code)) {
     leave();
-    if (code == EWOULDBLOCK) refuse(folder_, read_owner(path_));
+    if (code == EWOULDBLOCK) refuse();
     io::throw_file_error(code, "lock", path_);
   }
   if (code != 0 && !made) {
     leave();
     const std::optional<Owner> owner = read_owner(path_);
-    if (owner && !is_dead(*owner, system_.now(), system_.dead_after)) refuse(folder_, owner);
+    if (owner && !is_dead(*owner, system_.now(), system_.dead_after)) refuse();
     if (owner) warning_ = fmt::format("{}: taking over the lock that {} has left behind", folder_.string(), name_of(*owner));
     ::unlink(path_.c_str());
     return false;
@@ -140,11 +141,14 @@ bool RunLock::try_acquire() {
 }
 
 RunLock::~RunLock() {
-  if (renewal_.joinable()) {
-    renewal_.request_stop();
-    renewal_.join();
-  }
+  stop_renewal();
   give_back();
+}
+
+void RunLock::stop_renewal() {
+  if (!renewal_.joinable()) return;
+  renewal_.request_stop();
+  renewal_.join();
 }
 
 void RunLock::give_back() {
@@ -163,12 +167,16 @@ bool RunLock::ours() const {
 
 std::string RunLock::mark() { return this_process().mark(); }
 
-void RunLock::demand() const {
-  if (ours()) return;
-  const std::optional<Owner> owner = read_owner(path_);
-  if (!owner) return;  // deleted by hand
-  throw UserError(fmt::format("{}: {} has taken the run over while this one was stopped", folder_.string(), name_of(*owner)),
-                  "let the other run go on; what this one had saved before is kept");
+std::string RunLock::demand() {
+  if (ours()) return {};
+  if (const std::optional<Owner> owner = read_owner(path_)) {
+    throw UserError(fmt::format("{}: {} has taken the run over while this one was stopped", folder_.string(), name_of(*owner)),
+                    "let the other run go on; what this one had saved before is kept");
+  }
+  stop_renewal();
+  ::close(std::exchange(descriptor_, -1));
+  acquire();
+  return fmt::format("{} was deleted while the run went on; it is there again", path_.string());
 }
 
 void RunLock::write_record() {

@@ -1,6 +1,6 @@
 #pragma once
 
-// The lock of a run folder: one run at a time writes into it. Readers (generate, eval, inspect) need none.
+// The lock of a run's folder, or a sweep's: one at a time writes into it. Readers (generate, eval, inspect) need none.
 //
 // It is flock() on `run.lock`, which the system gives back when the process ends. Where the file system has no such locks, the
 // file itself is the lock: it names host, process and time, its owner renews it, and one that was not renewed for long is taken
@@ -14,6 +14,7 @@
 #include <optional>
 #include <stop_token>
 #include <string>
+#include <string_view>
 #include <thread>
 
 #include "io/file.h"
@@ -31,10 +32,15 @@ struct LockSystem {
   std::int64_t dead_after = 120;  ///< seconds without a renewal
 };
 
+/// Who writes into a folder, and what a refusal advises.
+struct LockKind {
+  std::string_view file = "run.lock", owner = "run", remedy = "wait for it or stop it, or choose another log.dir or log.name";
+};
+
 class RunLock {
  public:
   /// Makes the folder where there is none. Throws UserError that names the owner when another run has the lock.
-  explicit RunLock(io::Path folder, LockSystem system = {});
+  explicit RunLock(io::Path folder, LockSystem system = {}, const LockKind& kind = {});
   /// Gives the lock back. A folder that was made here and holds nothing else vanishes too.
   ~RunLock();
   RunLock(const RunLock&) = delete;
@@ -44,8 +50,9 @@ class RunLock {
   const std::string& warning() const { return warning_; }
   /// What tells its holder from every other one, for demand_lock().
   static std::string mark();
-  /// Throws UserError when another run took the lock over, because this one did not renew it for too long.
-  void demand() const;
+  /// Throws UserError when another run took the lock over, because this one did not renew it for too long. A lock that was
+  /// deleted is taken again; returns what to warn about then.
+  std::string demand();
 
  private:
   void acquire();
@@ -55,7 +62,11 @@ class RunLock {
   /// Removes the file, and with it a folder that was made for it; another run's file stays.
   void give_back();
   void renew(const std::stop_token& stop);
+  void stop_renewal();
 
+  [[noreturn]] void refuse() const;
+
+  LockKind kind_;
   io::Path folder_, path_;
   LockSystem system_;
   std::string warning_;

@@ -8,7 +8,9 @@
 
 #include "app/config_file.h"
 #include "app/manifest.h"
+#include "app/settings/kept_paths.h"
 #include "app/settings/run_name.h"
+#include "app/start/pipeline_settings.h"
 #include "comm/text.h"
 #include "io/file.h"
 
@@ -17,13 +19,22 @@ namespace {
 
 // What the run's file keeps: how the run was begun, and nothing that was asked of this start alone.
 RunConfig settings_at_rest(const RunConfig& config, const io::Path& file) {
-  RunConfig kept = config;
+  RunConfig kept = settings::with_whole_paths(config);
   kept.train.log_interval = config.train.asked_log_interval.value_or(config.train.log_interval);
   kept.train.global_batch = RunConfig().train.global_batch;
   RunConfig before;
   const bool resumes = config.train.init_from == "resume";
   if (resumes && io::exists(file) && read_config_file(file, before).empty()) kept.train.init_from = before.train.init_from;
   return kept;
+}
+
+// A resume goes on with the table, whatever becomes of the file that it came from.
+void keep_schedule(const RunConfig& config, const io::Path& folder) {
+  const std::optional<io::Path> table = schedule_file(config.parallel.schedule);
+  if (!table) return;
+  const std::string text = read_schedule(*table);
+  const io::Path kept = folder / settings::kept_schedule;
+  if (!io::exists(kept) || io::read_file(kept) != text) io::replace_file(kept, text);
 }
 
 }  // namespace
@@ -47,12 +58,15 @@ std::string name_of_run(const RunConfig& config, const Start& start, Session& se
 void write_run_files(const RunConfig& config, const std::string& name, const io::Path& folder, const Arguments& arguments) {
   std::vector<std::string> command_line{"lockstep", "train"};
   command_line.insert(command_line.end(), arguments.begin(), arguments.end());
-  const io::Path settings = folder / "config.toml";
-  io::replace_file(settings, to_toml(settings_at_rest(config, settings)));
+  const io::Path file = folder / "config.toml";
+  keep_schedule(config, folder);
+  io::replace_file(file, to_toml(settings_at_rest(config, file)));
   RunConfig named = config;
   named.log.name = name;
   io::replace_file(folder / "config.json", to_json(named).dump(4) + "\n");
-  replace_private_file(folder / "environment.json", environment_manifest(command_line).dump(2) + "\n");
+  Json manifest = environment_manifest(command_line);
+  manifest.set("run_folder", io::whole_path(folder).string());
+  replace_private_file(folder / "environment.json", manifest.dump(2) + "\n");
 }
 
 Json carried(const RunConfig& config, const std::string& name, const data::Corpus& corpus, const Json& identity) {

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <filesystem>
 #include <memory>
 
 #include "app/build_info.h"
@@ -12,20 +11,22 @@
 #include "app/commands.h"
 #include "app/report/run_data.h"
 #include "app/settings/keys.h"
+#include "app/start/folder_owner.h"
+#include "app/start/run_lock.h"
 #include "app/sweep/sweep_plan.h"
 #include "app/sweep/sweep_results.h"
 #include "app/train_rank.h"
+#include "base/terminal.h"
 #include "base/timer.h"
 #include "base/units.h"
 #include "comm/mpi/mpi_job.h"
 #include "io/file.h"
+#include "io/folder_entries.h"
 #include "io/new_folder.h"
 #include "lab/collectives/bench_collectives.h"
 
 namespace lockstep::app {
 namespace {
-
-namespace fs = std::filesystem;
 
 struct Options {
   std::vector<std::string> files, words;
@@ -66,9 +67,12 @@ std::vector<Problem> check(const Options& options) {
     problems.push_back({fmt::format("--repeats {}: must be from 1 to 1000", options.repeats), "--repeats 3"});
   if (options.ranks && (*options.ranks < 1 || *options.ranks > 1024))
     problems.push_back({fmt::format("--ranks {}: must be from 1 to 1024", *options.ranks), "--ranks 2"});
-  if (options.out.empty()) problems.push_back({"--out DIR is missing", "--out sweeps/first"});
-  if (std::error_code error; fs::exists(options.out, error) && !fs::is_directory(options.out, error))
-    problems.push_back({fmt::format("--out {}: is no folder", options.out), "a folder, or a name that is free"});
+  if (options.out.empty()) {
+    problems.push_back({"--out DIR is missing", "--out sweeps/first"});
+  } else {
+    for (Problem& problem : check_place(options.out, FolderOwner::sweep, "--out " + options.out, "--out sweeps/first"))
+      problems.push_back(std::move(problem));
+  }
   return problems;
 }
 
@@ -117,6 +121,39 @@ Json definition_of(const Options& options, const std::vector<SweepPoint>& points
   return definition;
 }
 
+io::Path log_of(io::Path run_folder) { return run_folder += ".log"; }
+
+/// Whether a run of the sweep made the folder: its name is the point's, or it was cut short before it said its name.
+bool made_by_run(const io::Path& run_folder, const std::string& label) {
+  if (const std::string config = first_bytes(run_folder / "config.json", 1 << 20); !config.empty())
+    return config.find(fmt::format("\"name\": {}", Json(label).dump())) != std::string::npos;
+  std::error_code failed;
+  const std::vector<io::Path> entries = io::entries_of(run_folder, failed);
+  return !failed && std::ranges::all_of(entries, [](const io::Path& file) { return is_name_of_run(file.filename().string()); });
+}
+
+/// Throws where a run that is still to come would replace what the sweep did not make.
+void demand_own_places(const SweepResults& results, const Options& options) {
+  std::vector<Problem> problems;
+  const auto refuse = [&](const io::Path& path) {
+    problems.push_back(
+        {fmt::format("{} is there, and this sweep did not make it", path.string()), "move it away, or another --out"});
+  };
+  const io::Path out = options.out;
+  if (!io::exists(out / "sweep.json") && io::exists(out / "sweep.csv")) refuse(out / "sweep.csv");
+  for (std::size_t point = 0; point < results.points.size(); ++point) {
+    for (std::int64_t repeat = 0; repeat < options.repeats; ++repeat) {
+      if (results.has(point, repeat)) continue;
+      const RunPlace place{point, repeat};
+      const bool begun = std::ranges::find(results.begun, place) != results.begun.end();
+      const io::Path folder = place.folder(out), log = log_of(folder);
+      if (io::exists(folder) && !(begun && made_by_run(folder, results.points[point]))) refuse(folder);
+      if (io::exists(log) && !begun) refuse(log);
+    }
+  }
+  if (!problems.empty()) throw UserError(std::move(problems));
+}
+
 /// What is there already, or a new one. Points that draw a seed get the sweep's.
 SweepResults begin(const Options& options, std::vector<SweepPoint>& points) {
   std::optional<SweepResults> before = load_sweep(options.out);
@@ -156,21 +193,26 @@ void measure_exchange(SweepResults& results, const std::vector<SweepPoint>& poin
     const auto known = std::ranges::find(results.all_reduce, point.ranks, &AllReduceSpread::ranks);
     if (point.ranks == 1 || known != results.all_reduce.end()) continue;
     const AllReduceSpread spread = results.all_reduce.emplace_back(all_reduce_spread(point.ranks));
-    fmt::print("{}", to_text(spread));
-    std::fflush(stdout);
+    say(stdout, to_text(spread));
     save(results, folder);
   }
 }
 
+/// Deletes what is left of a run that was cut short. Throws UserError where a living run writes into its folder.
+void delete_begun(const io::Path& run_folder) {
+  if (!io::exists(run_folder)) return;
+  const RunLock lock(run_folder);
+  io::remove_folder(run_folder);
+}
+
 /// One run; nothing where the user stopped it. Its checkpoints are deleted.
-std::optional<SweepRun> measure(const SweepPoint& point, std::size_t number, std::int64_t repeat, const io::Path& folder) {
-  const io::Path run_folder = folder / "runs" / fmt::format("{}-{}", number + 1, repeat + 1);
-  if (io::exists(run_folder)) io::remove_folder(run_folder);
+std::optional<SweepRun> measure(const SweepPoint& point, const RunPlace& place, const io::Path& folder) {
+  const io::Path run_folder = place.folder(folder), log_file = log_of(run_folder);
+  delete_begun(run_folder);
   io::make_folders(run_folder.parent_path());
   RunConfig config = point.config;
   config.log.dir = run_folder.string();
   config.log.name = point.label;
-  const io::Path log_file = folder / "runs" / fmt::format("{}-{}.log", number + 1, repeat + 1);
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> log(std::fopen(log_file.c_str(), "w"), std::fclose);
   if (log == nullptr) throw SystemError(fmt::format("{} cannot be written", log_file.string()));
   train::TrainingHistory history;
@@ -187,8 +229,8 @@ std::optional<SweepRun> measure(const SweepPoint& point, std::size_t number, std
   if (history.stopped) return std::nullopt;
   if (io::exists(run_folder / "checkpoints")) io::remove_folder(run_folder / "checkpoints");
   const RunData data = read_runs({run_folder.string()}).front();
-  SweepRun run{.point = number,
-               .repeat = repeat,
+  SweepRun run{.point = place.point,
+               .repeat = place.repeat,
                .tokens_per_second = data.tokens_per_second(),
                .mfu = data.mfu(),
                .thread_peak = data.thread_peak(),
@@ -204,27 +246,32 @@ int sweep(const Arguments& arguments) {
   Options options;
   if (!parse(arguments, options)) return 0;
   std::vector<SweepPoint> points = points_of(options);
+  const RunLock lock(options.out, {},
+                     {.file = "sweep.lock", .owner = "sweep", .remedy = "wait for it or stop it, or another --out"});
   SweepResults results = begin(options, points);
+  demand_own_places(results, options);
   const std::size_t all = points.size() * static_cast<std::size_t>(options.repeats);
-  if (!results.runs.empty()) fmt::print("{} goes on: {} of {} runs are there\n", options.out, results.runs.size(), all);
-  io::make_folders(options.out);
+  if (!results.runs.empty())
+    say(stdout, fmt::format("{} goes on: {} of {} runs are there\n", options.out, results.runs.size(), all));
   measure_exchange(results, points, options.out);
   for (std::int64_t repeat = 0; repeat < options.repeats; ++repeat) {
     for (std::size_t point = 0; point < points.size(); ++point) {
       if (results.has(point, repeat)) continue;
-      std::optional<SweepRun> run = measure(points[point], point, repeat, options.out);
+      const RunPlace place{point, repeat};
+      if (std::ranges::find(results.begun, place) == results.begun.end()) results.begun.push_back(place);
+      save(results, options.out);
+      std::optional<SweepRun> run = measure(points[point], place, options.out);
       if (!run) {
-        fmt::print("Stopped after {} of {} runs; go on with the same command\n", results.runs.size(), all);
+        say(stdout, fmt::format("Stopped after {} of {} runs; go on with the same command\n", results.runs.size(), all));
         return 0;
       }
-      fmt::print("repeat {} of {}: {}: {} tokens/s{}\n", repeat + 1, options.repeats, points[point].label,
-                 format_si(run->tokens_per_second), run->diverged ? ", diverged" : "");
-      std::fflush(stdout);
+      say(stdout, fmt::format("repeat {} of {}: {}: {} tokens/s{}\n", repeat + 1, options.repeats, points[point].label,
+                              format_si(run->tokens_per_second), run->diverged ? ", diverged" : ""));
       results.runs.push_back(*std::move(run));
       save(results, options.out);
     }
   }
-  fmt::print("\n{}Wrote {}/sweep.json and sweep.csv\n", to_text(results), options.out);
+  say(stdout, fmt::format("\n{}Wrote {}/sweep.json and sweep.csv\n", to_text(results), options.out));
   return 0;
 }
 

@@ -100,18 +100,21 @@ Json ranking_json(const SweepResults& results) {
 }
 
 Json to_json(const SweepResults& results) {
-  Json::Array labels, spreads, runs;
+  Json::Array labels, spreads, runs, begun;
   for (const std::string& label : results.points) labels.emplace_back(label);
   for (const AllReduceSpread& one : results.all_reduce) {
     spreads.emplace_back(Json::Object{
         {"ranks", one.ranks}, {"bytes", one.bytes}, {"least", one.least}, {"median", one.median}, {"greatest", one.greatest}});
   }
   for (const SweepRun& run : results.runs) runs.push_back(to_json(run));
+  for (const RunPlace& run : results.begun)
+    begun.emplace_back(Json::Object{{"point", static_cast<std::int64_t>(run.point)}, {"repeat", run.repeat}});
   return Json::Object{{"definition", results.definition},
                       {"points", Json(std::move(labels))},
                       {"all_reduce_seconds", Json(std::move(spreads))},
                       {"equal_tokens", equal_tokens(results)},
                       {"ranking", ranking_json(results)},
+                      {"begun", Json(std::move(begun))},
                       {"runs", Json(std::move(runs))}};
 }
 
@@ -135,6 +138,8 @@ std::string verdict(const SweepRow& row, const SweepRow& best) {
 }
 
 }  // namespace
+
+io::Path RunPlace::folder(const io::Path& sweep) const { return sweep / "runs" / fmt::format("{}-{}", point + 1, repeat + 1); }
 
 std::string to_text(const AllReduceSpread& spread) {
   return fmt::format("all_reduce of {} on {} ranks: {} (from {} to {})\n", format_bytes(static_cast<std::uint64_t>(spread.bytes)),
@@ -183,6 +188,10 @@ std::optional<SweepResults> load_sweep(const io::Path& folder) {
   for (const Json& one : json.at("all_reduce_seconds").array()) {
     results.all_reduce.push_back({one.at("ranks").integer(), one.at("bytes").integer(), one.at("least").number(),
                                   one.at("median").number(), one.at("greatest").number()});
+  }
+  if (const Json* begun = json.find("begun")) {
+    for (const Json& run : begun->array())
+      results.begun.push_back({static_cast<std::size_t>(run.at("point").integer()), run.at("repeat").integer()});
   }
   for (const Json& run : json.at("runs").array()) {
     results.runs.push_back(run_from(run));

@@ -25,6 +25,15 @@ struct SweepRun {
   bool diverged = false;       ///< it ended itself before its last step
 };
 
+/// Which run of a sweep.
+struct RunPlace {
+  std::size_t point = 0;
+  std::int64_t repeat = 0;
+  bool operator==(const RunPlace&) const = default;
+  /// Its folder in that of the sweep.
+  io::Path folder(const io::Path& sweep) const;
+};
+
 /// How long the ranks' exchange took, before runs on as many ranks.
 struct AllReduceSpread {
   std::int64_t ranks = 1, bytes = 0;
@@ -38,6 +47,7 @@ struct SweepResults {
   std::vector<std::string> points;  ///< labels
   std::vector<AllReduceSpread> all_reduce;
   std::vector<SweepRun> runs;
+  std::vector<RunPlace> begun = {};  ///< of all runs, also such as were cut short: their folders are the sweep's
 
   bool has(std::size_t point, std::int64_t repeat) const;
 };

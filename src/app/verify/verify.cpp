@@ -11,6 +11,7 @@
 #include "app/commands.h"
 #include "app/help.h"
 #include "app/run_config.h"
+#include "app/start/output_file.h"
 #include "app/verify/verify_output.h"
 #include "comm/mpi/mpi_job.h"
 #include "io/file.h"
@@ -91,6 +92,7 @@ int verify(const Arguments& arguments) {
     throw UserError(fmt::format("verify under {}: its ranks are threads of one process", job->launcher),
                     fmt::format("start it without {}", job->launcher));
   }
+  demand_output("--html", options.html, is_own_page);
   const lab::VerifyOptions wanted = verify_options(options);
   const std::string* model = nullptr;
   const auto tell = [&](const lab::LayoutReport& report) {

@@ -176,6 +176,7 @@ ExportReport export_model(const Reader& reader, const io::Path& folder, const Ex
   check_tensors(reader, table);
   const ElementType type = options.type.value_or(type_of(*reader.find(table.parameters.front().name)));
   Files files(table, type, options.shard_bytes);
+  io::make_folders(io::folder_of(folder));
   io::NewFolder target(folder);
   check_space(target.path(), files.bytes(), "the model");
   files.create(target.path());

@@ -11,8 +11,6 @@
 namespace lockstep::checkpoint::huggingface {
 namespace {
 
-io::Path parent_of(const io::Path& folder) { return folder.has_parent_path() ? folder.parent_path() : io::Path("."); }
-
 void write_piece(TensorFileWriter& writer, std::size_t index, std::int64_t first, std::span<float> values, DType type) {
   const Shape shape{std::ssize(values)};
   if (type == DType::f32) return static_cast<void>(writer.write(index, {first, view(values, shape)}));
@@ -40,10 +38,11 @@ std::uint64_t import_model(const Weights& weights, const io::Path& folder, DType
   demand_new(folder);
   std::vector<LogicalTensor> tensors;
   for (const auto& parameter : weights.parameters()) tensors.push_back({parameter.name, parameter.shape, type});
+  io::make_folders(io::folder_of(folder));
   io::NewFolder target(folder);
   io::File file = io::File::create(target.path() / model_file);
   TensorFileWriter writer(file, tensors, {{"format", "pt"}, {"step", "0"}});
-  check_space(parent_of(folder), writer.header().file_bytes, "the checkpoint");
+  check_space(io::folder_of(folder), writer.header().file_bytes, "the checkpoint");
   writer.lay_out();
   weights.for_each_piece(team, [&](std::size_t index, std::int64_t first, std::span<float> values) {
     write_piece(writer, index, first, values, type);

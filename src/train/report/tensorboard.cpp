@@ -89,7 +89,7 @@ std::string file_name() {
 }
 
 io::Path made(const io::Path& folder) {
-  io::make_folders(folder);
+  io::make_folder(folder);
   return folder / file_name();
 }
 

@@ -1,0 +1,33 @@
+#pragma once
+
+// Whose a folder is: what it holds says so. Every command that writes asks here before it does.
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/error.h"
+#include "io/file.h"
+
+namespace lockstep::app {
+
+enum class FolderOwner : std::uint8_t { nobody, run, checkpoint, data, model, sweep };
+/// "a run", "prepared text".
+std::string_view name_of(FolderOwner owner);
+
+/// By the files in it, not by names above it; nobody also where it cannot be read.
+FolderOwner owner_of(const io::Path& folder);
+
+/// Why `folder` cannot become, or go on as, a folder of `owner`: another owner has it or one above it, it is a file or `/`, it
+/// has files of a run's names that no run made, or its name has control characters. `typed`: what the user said, as "--out DIR".
+/// A sweep above does not count. Nor does prepared text or a model where the user works inside of it.
+std::vector<Problem> check_place(const io::Path& folder, FolderOwner owner, const std::string& typed, const std::string& remedy);
+
+/// Whether a run writes a file of this name into its folder.
+bool is_name_of_run(std::string_view name);
+
+/// The first bytes of a regular file, at most `count`; empty where it cannot be read.
+std::string first_bytes(const io::Path& file, std::size_t count = 4096);
+
+}  // namespace lockstep::app

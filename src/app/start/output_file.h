@@ -1,0 +1,30 @@
+#pragma once
+
+// Files that commands write where the user says: one that is there is replaced only where such a command wrote it.
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/error.h"
+#include "io/file.h"
+
+namespace lockstep::app {
+
+/// Whether a file that begins with `head` is one of the kind that is written.
+using OwnFile = bool (*)(std::string_view head);
+bool is_own_page(std::string_view head);
+bool is_own_trace(std::string_view head);
+bool is_own_drawing(std::string_view head);
+bool is_own_table(std::string_view head);   ///< of a schedule's actions
+bool is_own_recipe(std::string_view head);  ///< settings in TOML
+bool is_own_machine(std::string_view head);
+bool is_own_logits(std::string_view head);
+
+/// What keeps a command from writing `file`, as far as it is known before: no folder, a folder or a device of that name, a place
+/// in a checkpoint, a file of a run, a file that no such command wrote. `option`: as it is typed, "--out". Empty `file`: nothing.
+std::vector<Problem> check_output(std::string_view option, const io::Path& file, OwnFile own);
+/// The same, thrown.
+void demand_output(std::string_view option, const io::Path& file, OwnFile own);
+
+}  // namespace lockstep::app

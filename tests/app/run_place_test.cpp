@@ -1,0 +1,106 @@
+// Where runs, prepared text, models and sweeps may go, and where not, as a user meets it.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "app/start/folder_owner.h"
+#include "app/train_command.h"
+
+namespace lockstep::app {
+namespace {
+
+namespace fs = std::filesystem;
+
+class Places : public TrainCommand {
+ protected:
+  std::string at(const std::string& path) const { return (folder_ / path).string(); }
+  std::vector<std::string> paths() const {
+    std::vector<std::string> all;
+    for (const auto& entry : fs::recursive_directory_iterator(folder_.path())) all.push_back(entry.path().string());
+    std::ranges::sort(all);
+    return all;
+  }
+  /// That the words are refused, with this text, and nothing is made.
+  void expect_refusal(const std::vector<std::string>& words, const std::string& said) const {
+    const std::vector<std::string> before = paths();
+    const Outcome outcome = lockstep(words);
+    EXPECT_EQ(outcome.code, 2) << said;
+    EXPECT_NE(outcome.err.find(said), std::string::npos) << said << "\n" << outcome.err;
+    EXPECT_NE(outcome.err.find("\n  -> "), std::string::npos) << outcome.err;
+    EXPECT_EQ(paths(), before) << said;
+  }
+  void expect_refusal(const std::string& run, const std::string& said) const { expect_refusal(words(run), said); }
+};
+
+TEST_F(Places, OwnersAreKnownByTheirFiles) {
+  ASSERT_EQ(lockstep(words("run")).code, 0);
+  EXPECT_EQ(owner_of(at("run")), FolderOwner::run);
+  EXPECT_EQ(owner_of(at("run/checkpoints/step_8")), FolderOwner::checkpoint);
+  EXPECT_EQ(owner_of(at("data")), FolderOwner::data);
+  EXPECT_EQ(owner_of(at("")), FolderOwner::nobody);
+  EXPECT_EQ(owner_of(at("none")), FolderOwner::nobody);
+  fs::create_directory(at("copy"));
+  fs::copy_file(at("run/config.toml"), at("copy/config.toml"));
+  EXPECT_EQ(owner_of(at("copy")), FolderOwner::nobody) << "settings alone make no run";
+  io::replace_file(at("copy/manifest.json"), "{\"name\": \"a page\"}");
+  io::replace_file(at("copy/tokens.json"), "{\"colour\": \"red\"}");
+  EXPECT_EQ(owner_of(at("copy")), FolderOwner::nobody) << "files of other programs";
+}
+
+TEST_F(Places, ARunInsideOfAnotherIsRefused) {
+  ASSERT_EQ(lockstep(words("a")).code, 0);
+  expect_refusal("a/checkpoints/step_8/inner", "it would lie in " + at("a/checkpoints/step_8") + ", which is a checkpoint");
+  expect_refusal("a/checkpoints/inner", "it would lie in " + at("a") + ", which is a run");
+  expect_refusal("a/inner/deep", "it would lie in " + at("a") + ", which is a run");
+  expect_refusal("a/checkpoints/step_8", "this folder is a checkpoint already");
+  fs::create_symlink(at("a"), at("link"));
+  expect_refusal("link/inner", "it would lie in " + at("a") + ", which is a run");
+}
+
+TEST_F(Places, ARunInPreparedTextOrOnFilesIsRefused) {
+  expect_refusal("data", "log.dir = " + at("data") + ": this folder is prepared text already");
+  expect_refusal("data/run", "it would lie in " + at("data") + ", which is prepared text");
+  expect_refusal("text.txt", "log.dir = " + at("text.txt") + ": it is a file, not a folder");
+  expect_refusal({"train", "log.dir=/", "data.dir=" + at("data")}, "log.dir = /: this is the root of all files");
+  fs::create_directory(at("mine"));
+  io::replace_file(at("mine/config.toml"), "[train]\nmax_iters = 5\n");
+  expect_refusal("mine", "a run would replace " + at("mine/config.toml") + ", which no run made");
+  fs::create_directory(at("logs"));
+  io::replace_file(at("logs/job.out"), "what a scheduler writes");
+  EXPECT_EQ(lockstep(words("logs")).code, 0) << "other files may be there";
+}
+
+TEST_F(Places, NamesWithControlCharactersAreRefused) {
+  expect_refusal("a\nb", "control characters in its name");
+  expect_refusal({"train", "log.name=a\nb", "data.dir=" + at("data")}, "the folder \"runs/a\\nb\" has control characters");
+  expect_refusal({"train", "log.dir=", "data.dir=" + at("data")}, "log.dir = : must be a text (not empty), or null");
+  expect_refusal({"train", "log.name=../a", "data.dir=" + at("data")}, "log.name = ../a");
+}
+
+TEST_F(Places, OtherCommandsKeepOutOfWhatIsNotTheirs) {
+  ASSERT_EQ(lockstep(words("a")).code, 0);
+  const std::string step = "a/checkpoints/step_8", inside = "it would lie in " + at("a") + ", which is a run";
+  expect_refusal({"prepare", at("text.txt"), "--out", at("a")}, "this folder is a run already");
+  expect_refusal({"prepare", at("text.txt"), "--out", at("a/data")}, inside);
+  expect_refusal({"prepare", at("text.txt"), "--out", at(step)}, "this folder is a checkpoint already");
+  expect_refusal({"convert", at("a"), at("a/published")}, inside);
+  expect_refusal({"convert", at("a"), at(step + "/published")}, "which is a checkpoint");
+  expect_refusal({"convert", at("a"), at("data/published")}, "which is prepared text");
+  for (const std::string& folder : {at("a"), at("data"), at(step)})
+    expect_refusal({"sweep", "data.dir=" + at("data"), "model.batch_size=2,4", "--out", folder}, "already");
+  expect_refusal({"sweep", "data.dir=" + at("data"), "model.batch_size=2,4", "--out", at("a/sweep")}, inside);
+  expect_refusal({"train", "data.root_path=" + folder_.path().string(), "data.dataset=a", "data.file=" + at("text.txt"),
+                  "log.dir=" + at("new")},
+                 "the data set's folder " + at("a") + ": this folder is a run already");
+}
+
+TEST_F(Places, AFileThatWouldStopARunOrBeDeletedIsNamed) {
+  io::replace_file(at("kill"), "");
+  expect_refusal(words("a", {"train.kill_file=" + at("kill")}),
+                 "it is there already, so the run would end before its first step");
+  expect_refusal(words("a", {"train.save_file=" + at("text.txt")}), "it is there and not empty; a run deletes its save file");
+}
+
+}  // namespace
+}  // namespace lockstep::app
