@@ -1,7 +1,10 @@
 #include "train/divergence.h"
 
+#include <fmt/format.h>
+
 #include <cstdint>
 #include <cstring>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -79,6 +82,16 @@ std::string first_weight_not_finite(Engine& engine) { return first_of(engine, {}
 
 std::string first_gradient_not_finite(Engine& engine) {
   return first_of(engine, {.gradients = true}, &parallel::StateRange::gradient);
+}
+
+Problem divergence_of(Engine& engine, std::int64_t step, const std::string& what) {
+  std::string where = first_weight_not_finite(engine);
+  if (!where.empty()) where = fmt::format("; the first weight that is not finite is in {}", where);
+  if (where.empty()) where = first_gradient_not_finite(engine);
+  if (!where.empty() && where.front() != ';') where = fmt::format("; the first gradient that is not finite is that of {}", where);
+  return {fmt::format("the run has diverged at step {}: {}{}", step, what, where),
+          "go on from the last checkpoint, whose weights are finite, with a lower optimizer.learning_rate and "
+          "train.init_from=resume; where there is none, start again with one"};
 }
 
 }  // namespace lockstep::train

@@ -2,9 +2,10 @@
 
 // Numbers that are not finite, found and named: a run that has diverged says where, and no such weight goes into a checkpoint.
 
-#include <optional>
+#include <cstdint>
 #include <string>
 
+#include "base/error.h"
 #include "train/engine.h"
 
 namespace lockstep::train {
@@ -14,5 +15,8 @@ namespace lockstep::train {
 std::string first_weight_not_finite(Engine& engine);
 /// The same of the last step's gradients, of those that the ranks have.
 std::string first_gradient_not_finite(Engine& engine);
+
+/// What a run says that ends itself after `step` steps because of `what`. Collective over the engine's ranks.
+Problem divergence_of(Engine& engine, std::int64_t step, const std::string& what);
 
 }  // namespace lockstep::train

@@ -5,7 +5,9 @@
 #include <numeric>
 #include <vector>
 
+#include "arch/flops.h"
 #include "base/error.h"
+#include "base/units.h"
 #include "layout/rounds.h"
 
 namespace lockstep::train {
@@ -15,6 +17,20 @@ void demand_targets(std::int64_t targets, const data::TokenFile& file) {
   throw UserError(
       fmt::format("the windows of {} that are evaluated have no target: {} masks all of them", file.path(), file.mask_path()),
       "evaluate more windows (train.eval_iters) or longer ones (model.block_size, --length)");
+}
+
+std::string note_of_long_evaluation(const Engine& engine, std::int64_t batches, double peak_flops) {
+  const EngineConfig& config = engine.config();
+  const std::int64_t tokens = config.samples * config.positions;
+  const double forward_flops = arch::training_flops_per_token(config.model, config.positions) / 3;
+  const double seconds =
+      static_cast<double>(batches * tokens) * forward_flops / peak_flops / static_cast<double>(engine.groups().all().size());
+  constexpr double long_one = 30;
+  if (seconds < long_one) return {};
+  return fmt::format(
+      "An evaluation reads {} batches of {} tokens, {} and more here, before the first step too: train.eval_iters makes it "
+      "shorter, train.eval_interval rarer",
+      batches, format_count(tokens), format_seconds(seconds));
 }
 
 std::optional<Evaluation> evaluate(Engine& engine, data::WindowSource& windows, const std::function<bool()>& given_up) {

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <optional>
+#include <string>
 
 #include "data/loader.h"
 #include "train/engine.h"
@@ -22,5 +23,9 @@ void demand_targets(std::int64_t targets, const data::TokenFile& file);
 /// result is the same on all of them and for any number of them. `given_up` is asked before each batch and answers alike on all
 /// ranks: once it is true, there is no result. Throws UserError when none of their targets counts. Collective.
 std::optional<Evaluation> evaluate(Engine& engine, data::WindowSource& windows, const std::function<bool()>& given_up);
+
+/// What to say before the first step, where an evaluation of `batches` batches takes half a minute and more: of a large model
+/// that is longer than people wait for a line. Else nothing. `peak_flops`: of a rank.
+std::string note_of_long_evaluation(const Engine& engine, std::int64_t batches, double peak_flops);
 
 }  // namespace lockstep::train

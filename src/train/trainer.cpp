@@ -43,22 +43,6 @@ void Trainer::read_prompt() {
   prompt_ = data::encode_prompt(*parts_.tokenizer, options_.prompt, vocabulary, parts_.log);
 }
 
-// The first one comes before the first step: of a large model it takes longer than people wait for a line.
-void Trainer::announce_evaluation() {
-  const EngineConfig& config = parts_.engine.config();
-  const std::int64_t batches = parts_.train_text.batches() + parts_.val_text.batches();
-  const std::int64_t tokens = config.samples * config.positions;
-  const double forward_flops = arch::training_flops_per_token(config.model, config.positions) / 3;
-  const double seconds = static_cast<double>(batches * tokens) * forward_flops / options_.peak_flops /
-                         static_cast<double>(parts_.engine.groups().all().size());
-  constexpr double long_one = 30;
-  if (seconds < long_one) return;
-  parts_.log.info(fmt::format(
-      "An evaluation reads {} batches of {} tokens, {} and more here, before the first step too: train.eval_iters makes it "
-      "shorter, train.eval_interval rarer",
-      batches, format_count(tokens), format_seconds(seconds)));
-}
-
 TrainingHistory Trainer::run(RunState state) {
   try {
     return run_to_end(state);
@@ -100,7 +84,9 @@ void Trainer::begin(const RunState& state) {
   if (lead() && options_.wandb) wandb_.emplace(options_.folder, state.step, startup);
   parts_.log.info(fmt::format("Startup time: {:.4f}", startup));
   if (!options_.live && options_.style == LogStyle::wordplay) parts_.log.info("\n" + legend());
-  announce_evaluation();
+  const std::int64_t batches = parts_.train_text.batches() + parts_.val_text.batches();
+  const std::string note = note_of_long_evaluation(parts_.engine, batches, options_.peak_flops);
+  if (!note.empty()) parts_.log.info(note);
 }
 
 // The book counts iterations from 0 and evaluates behind those that the interval divides; a run that goes on does not say a
@@ -170,6 +156,7 @@ StopCause Trainer::agree(bool& save) {
   std::array<std::int64_t, 3> all{static_cast<std::int64_t>(cause), save_wanted_ ? 1 : 0, busy ? 1 : 0};
   parts_.engine.groups().all().host().all_reduce(view(std::span<std::int64_t>(all), Shape{3}), comm::Reduction::max).wait();
   save_wanted_ = false;
+  if (all[0] == static_cast<std::int64_t>(StopCause::folder_gone)) return StopCause::folder_gone;  // nothing is written
   save = all[1] != 0;
   if (parts_.trace != nullptr && parts_.trace->complete()) parts_.trace->write(parts_.log);
   if (running_save_ && all[2] == 0) {
@@ -299,16 +286,7 @@ void Trainer::log_save(const checkpoint::SaveReport& report) {
   }
 }
 
-void Trainer::end_diverged(const std::string& what) {
-  std::string where = first_weight_not_finite(parts_.engine);
-  if (!where.empty()) where = fmt::format("; the first weight that is not finite is in {}", where);
-  if (where.empty()) where = first_gradient_not_finite(parts_.engine);
-  if (!where.empty() && where.front() != ';') where = fmt::format("; the first gradient that is not finite is that of {}", where);
-  history_.diverged =
-      Problem{fmt::format("the run has diverged at step {}: {}{}", state_.step, what, where),
-              "go on from the last checkpoint, whose weights are finite, with a lower optimizer.learning_rate and "
-              "train.init_from=resume; where there is none, start again with one"};
-}
+void Trainer::end_diverged(const std::string& what) { history_.diverged = divergence_of(parts_.engine, state_.step, what); }
 
 data::StepBatches Trainer::next_batches() {
   const ScopedSpan span(parts_.trace != nullptr ? &parts_.trace->spans() : nullptr, SpanKind::phase, "wait for batches");

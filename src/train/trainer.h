@@ -107,7 +107,6 @@ class Trainer {
   bool evaluate();
   void log_evaluation(const TokenRates::Rates& rates);
   void read_prompt();
-  void announce_evaluation();
   /// With the weights as training has them: packed ones (Inference::prepack) would be a second copy, to be made anew after each
   /// step. All ranks write the same text, for their leases are alike; rank 0 keeps and logs it.
   void write_sample();

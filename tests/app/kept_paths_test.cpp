@@ -92,6 +92,9 @@ TEST_F(KeptPathsCommand, AResumeFindsItsDataFromAnyFolderAndInAMovedTree) {
   fs::rename(folder_ / "tree", folder_ / "moved");
   const app::Outcome moved = resume("../moved/runs/a", "8");
   EXPECT_EQ(moved.code, 0) << moved.err;
+  const app::Outcome by_file = app::lockstep({"train", "--config", "../moved/runs/a/config.toml", "log.dir=../moved/runs/a",
+                                              "train.init_from=resume", "train.max_iters=10"});
+  EXPECT_EQ(by_file.code, 0) << by_file.err;
   EXPECT_TRUE(fs::exists(folder_ / "moved/runs/a/checkpoints/step_8"));
   EXPECT_TRUE(fs::is_empty(folder_ / "elsewhere"));
 }

@@ -21,6 +21,7 @@ void save_checkpoint(const std::filesystem::path& run) {
   checkpoint::Manifest manifest;
   manifest.step = 5;
   io::replace_file(folder / "manifest.json", checkpoint::manifest_text(manifest));
+  io::replace_file(run / "config.toml", "");
 }
 
 TEST(LaunchRestart, ARetryLetsTheRanksFindWhatToGoOnFrom) {

@@ -65,6 +65,7 @@ TEST(NewFolder, RefusesWhatALivingProcessIsMaking) {
 TEST(NewFolder, IsNotDeletedByWhoCleansUpMeanwhile) {
   TempFolder temp;
   const Path parent = temp.path() / "checkpoints";
+  make_folder(parent);
   std::jthread cleaner([&](const std::stop_token& stop) {
     while (!stop.stop_requested()) settle_folders(parent);
   });

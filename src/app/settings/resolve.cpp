@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <utility>
 
 #include "app/config_file.h"
@@ -89,12 +90,15 @@ void apply(app::RunConfig& config, const std::optional<DeepSpeed>& file) {
 std::vector<Problem> apply(app::RunConfig& config, const Layers& layers) {
   std::vector<Problem> problems;
   apply(config, layers.backend);
-  if (!layers.own.empty()) {
-    append(problems, app::read_config_file(layers.own, config));
-    find_kept_paths(config, io::folder_of(layers.own));
-  }
+  const auto read = [&](const std::string& file) {
+    append(problems, app::read_config_file(file, config));
+    std::error_code unknown;
+    if (!layers.own.empty() && std::filesystem::equivalent(file, layers.own, unknown))
+      find_kept_paths(config, io::folder_of(layers.own));
+  };
+  if (!layers.own.empty()) read(layers.own);
   apply(config, layers.deepspeed);
-  for (const std::string& file : layers.files) append(problems, app::read_config_file(file, config));
+  for (const std::string& file : layers.files) read(file);
   append(problems, assign_all(config, layers.nanogpt.given));
   for (const Setting& one : layers.settings) {
     if (one.is_preset()) apply_preset(config, one, problems);

@@ -25,7 +25,7 @@ bool says(const io::Path& file, std::string_view text) { return first_bytes(file
 
 // A copy of a run's settings alone makes no run.
 bool is_run(const io::Path& folder) {
-  return there(folder / "run.lock") ||
+  return says(folder / "run.lock", "\"process_space\"") ||
          (there(folder / "environment.json") && first_bytes(folder / "config.toml").starts_with(settings_file_start));
 }
 
