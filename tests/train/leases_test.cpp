@@ -28,6 +28,7 @@ class Letters final : public data::Tokenizer {
   std::string_view name() const override { return "letters"; }
   std::int64_t vocabulary() const override { return 16; }
   Json describe() const override { return Json::Object{}; }
+  std::string tokenizer_json() const override { return {}; }
   std::string_view bytes(std::int32_t id) const override {
     return std::string_view("abcdefghijklmnop").substr(static_cast<std::size_t>(id), 1);
   }
