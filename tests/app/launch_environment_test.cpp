@@ -215,6 +215,7 @@ TEST(LaunchEnvironment, RefusesRanksThatFindNoMemory) {
   Recorded box;
   box.files["slots"] = "box:1000\n";
   box.files["others"] = "a:1000\n";
+  box.files["loop"] = "127.0.0.1 slots=1000\n";
   box.memory = 10 * rank_bytes;
   EXPECT_EQ(facts_of(box, asking(4)).ranks, 4);
   EXPECT_EQ(facts_of(box, asking(10, {}, "slots")).ranks, 10);
@@ -222,6 +223,7 @@ TEST(LaunchEnvironment, RefusesRanksThatFindNoMemory) {
             "11 ranks a host take 352.00 MiB and more, and 320.00 MiB of memory are free here\n  -> --ppn 10 or less; or, to "
             "start them "
             "all the same, --oversubscribe");
+  EXPECT_NE(problems_of(box, asking(11, {}, "loop")), "");
   EXPECT_EQ(facts_of(box, asking(11, {}, "others")).ranks, 11) << "of other hosts nothing is known";
   Request insisting = asking(11, {}, "slots");
   insisting.oversubscribe = true;

@@ -100,6 +100,9 @@ TEST_F(Places, AFileThatWouldStopARunOrBeDeletedIsNamed) {
   expect_refusal(words("a", {"train.kill_file=" + at("kill")}),
                  "it is there already, so the run would end before its first step");
   expect_refusal(words("a", {"train.save_file=" + at("text.txt")}), "it is there and not empty; a run deletes its save file");
+  for (const char* name : {"metrics.jsonl", "config.toml", "checkpoints", "checkpoints/step_4/stop", "tensorboard"})
+    expect_refusal(words("a", {"train.kill_file=" + at("a/") + name}), "the run itself writes a file of that name");
+  expect_refusal(words("a", {"train.kill_file=" + at("b"), "train.save_file=" + at("./b")}), "are one file");
 }
 
 }  // namespace

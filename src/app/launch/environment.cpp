@@ -302,7 +302,8 @@ void Finder::check_room() {
 }  // namespace
 
 bool is_named(const Machine& machine, const std::string& host) {
-  return host == machine.host || host == "localhost" || host == machine.host.substr(0, machine.host.find('.'));
+  return host == machine.host || host == "localhost" || host == "127.0.0.1" || host == "::1" ||
+         host == machine.host.substr(0, machine.host.find('.'));
 }
 
 Facts find_facts(const Machine& machine, const Request& request, std::vector<Problem>& problems) {

@@ -7,9 +7,24 @@
 #include "app/config_file.h"
 #include "app/report/page.h"
 #include "app/start/folder_owner.h"
+#include "checkpoint/find.h"
 
 namespace lockstep::app {
 namespace fs = std::filesystem;
+
+namespace {
+
+/// Retention deletes a checkpoint with all that is in it.
+bool is_in_checkpoints(const io::Path& folder) {
+  for (io::Path above = io::whole_path(folder); above != above.root_path(); above = above.parent_path()) {
+    const bool holds_them =
+        above.filename() == checkpoint::checkpoints_folder && owner_of(above.parent_path()) == FolderOwner::run;
+    if (holds_them || owner_of(above) == FolderOwner::checkpoint) return true;
+  }
+  return false;
+}
+
+}  // namespace
 
 bool is_own_page(std::string_view head) { return head.starts_with(page_start); }
 
@@ -48,9 +63,9 @@ std::vector<Problem> check_output(std::string_view option, const io::Path& file,
   std::error_code unknown;
   if (fs::is_directory(file, unknown)) return {{typed + ": this is a folder", "name a file in it"}};
   if (io::is_special(file)) return {{typed + ": this is a device or a pipe, which no file can take the place of", another}};
-  const FolderOwner owner = owner_of(folder);
-  if (owner == FolderOwner::checkpoint) return {{fmt::format("{}: it would lie in {}", typed, name_of(owner)), another}};
-  if (owner == FolderOwner::run && is_name_of_run(file.filename().string()))
+  if (is_in_checkpoints(folder))
+    return {{fmt::format("{}: it would lie in {}", typed, name_of(FolderOwner::checkpoint)), another}};
+  if (owner_of(folder) == FolderOwner::run && is_name_of_run(file.filename().string()))
     return {{typed + ": the run of this folder writes a file of that name", another}};
   if (!fs::exists(fs::symlink_status(file, unknown))) return {};
   const std::string head = first_bytes(file);

@@ -60,6 +60,14 @@ std::vector<Problem> check_folder(const RunConfig& config) {
   return goes_on ? std::vector<Problem>() : problems;
 }
 
+bool is_written_by_run(const io::Path& file, const io::Path& folder) {
+  const io::Path path = io::whole_path(file), run = io::whole_path(folder);
+  for (const char* name : {"checkpoints", "tensorboard"}) {
+    if (!path.lexically_relative(run / name).empty() && *path.lexically_relative(run / name).begin() != "..") return true;
+  }
+  return path.parent_path() == run && is_name_of_run(path.filename().string());
+}
+
 }  // namespace
 
 std::vector<Problem> check_run_files(const RunConfig& config) {
@@ -69,6 +77,15 @@ std::vector<Problem> check_run_files(const RunConfig& config) {
     return file && fs::exists(fs::symlink_status(*file, unknown));
   };
   const std::optional<std::string>&kill = config.train.kill_file, &save = config.train.save_file;
+  for (const auto& [name, file] : {std::pair("kill", &kill), std::pair("save", &save)}) {
+    if (*file && is_written_by_run(**file, run_folder(config, "")))
+      problems.push_back({fmt::format("train.{}_file = {}: the run itself writes a file of that name", name, **file),
+                          fmt::format("name another file: train.{}_file=runs/{}", name, name)});
+  }
+  if (kill && save && io::whole_path(*kill) == io::whole_path(*save)) {
+    problems.push_back(
+        {fmt::format("train.kill_file and train.save_file are one file, {}", *kill), "give each a name of its own"});
+  }
   if (there(kill)) {
     problems.push_back(
         {fmt::format("train.kill_file = {}: it is there already, so the run would end before its first step", *kill),
