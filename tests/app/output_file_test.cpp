@@ -33,6 +33,9 @@ TEST_F(OutputFile, WhatNoCommandWroteStays) {
   EXPECT_NE(refusal("none/page.html").find("there is no such folder"), std::string::npos);
   EXPECT_NE(refusal("data").find("this is a folder"), std::string::npos);
   EXPECT_NE(check_output("--out", "/dev/null", is_own_page).front().message.find("a device or a pipe"), std::string::npos);
+  EXPECT_NE(check_output("--out", "/dev/stdout", is_own_page).front().message.find("this is a link"), std::string::npos);
+  fs::create_symlink(at("empty"), at("link"));
+  EXPECT_NE(refusal("link").find("this is a link"), std::string::npos);
   EXPECT_TRUE(check_output("--out", "", is_own_page).empty());
 }
 

@@ -62,6 +62,7 @@ std::vector<Problem> check_output(std::string_view option, const io::Path& file,
              fmt::format("mkdir -p {}, or name a file in a folder that is there", folder.string())}};
   std::error_code unknown;
   if (fs::is_directory(file, unknown)) return {{typed + ": this is a folder", "name a file in it"}};
+  if (fs::is_symlink(file, unknown)) return {{typed + ": this is a link, which the file would take the place of", another}};
   if (io::is_special(file)) return {{typed + ": this is a device or a pipe, which no file can take the place of", another}};
   if (is_in_checkpoints(folder))
     return {{fmt::format("{}: it would lie in {}", typed, name_of(FolderOwner::checkpoint)), another}};
