@@ -1,5 +1,10 @@
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <filesystem>
+#include <thread>
+
+#include "app/launch/folder_watch.h"
 #include "app/launch/restart.h"
 #include "checkpoint/find.h"
 #include "io/file.h"
@@ -83,6 +88,36 @@ TEST(LaunchRestart, ReadsNanoGptsWordsToo) {
   Restart({"train", "--out_dir=" + run, "--max_itres=3"}, {true, "now"}, problems);
   ASSERT_EQ(problems.size(), 1U);
   EXPECT_EQ(problems[0].message, "unknown option --max_itres=3");
+}
+
+TEST(LaunchRestart, ARunWhoseFolderHasGoneIsNotStartedAgain) {
+  const TempFolder folder;
+  const std::string run = (folder / "run").string();
+  const FolderWatch watch(run), none("");
+  EXPECT_NO_THROW(watch.demand()) << "it was not made yet";
+  io::make_folder(run);
+  std::filesystem::remove(run);
+  EXPECT_NO_THROW(watch.demand()) << "a run that failed before it saved anything takes its folder along";
+  save_checkpoint(run);
+  const auto holds_it = [&] {
+    std::error_code gone;
+    for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+      if (std::filesystem::read_symlink(entry, gone) == std::filesystem::canonical(run)) return true;
+    }
+    return false;
+  };
+  for (int i = 0; i < 3000 && !holds_it(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  EXPECT_NO_THROW(watch.demand());
+  std::filesystem::rename(run, folder / "elsewhere");
+  std::string said;
+  try {
+    watch.demand();
+  } catch (const SystemError& error) {
+    said = error.what();
+  }
+  EXPECT_EQ(said, run + ": this folder was renamed to " + (folder / "elsewhere").string() +
+                      " while the run wrote into it; the run is not started again");
+  EXPECT_NO_THROW(none.demand());
 }
 
 TEST(LaunchRestart, RefusesAFolderWithCheckpointsOfAnotherRun) {

@@ -30,7 +30,8 @@ TEST_F(OutputFile, WhatNoCommandWroteStays) {
   EXPECT_EQ(refusal("empty"), "");
   io::replace_file(at("page.html"), "<!DOCTYPE html>\n<html><head><title>mine</title></head></html>\n");
   EXPECT_NE(refusal("page.html"), "");
-  EXPECT_NE(refusal("none/page.html").find("there is no such folder"), std::string::npos);
+  EXPECT_NE(refusal("none/page.html").find("there is no folder " + at("none") + "\n  -> mkdir -p "), std::string::npos);
+  EXPECT_NE(refusal("text.txt/page.html").find("the folder " + at("text.txt") + ": it is no folder"), std::string::npos);
   EXPECT_NE(refusal("data").find("this is a folder"), std::string::npos);
   EXPECT_NE(check_output("--out", "/dev/null", is_own_page).front().message.find("a device or a pipe"), std::string::npos);
   EXPECT_NE(check_output("--out", "/dev/stdout", is_own_page).front().message.find("this is a link"), std::string::npos);

@@ -146,7 +146,7 @@ TEST_F(ReportCommand, TellsEverythingThatIsWrongAtOnce) {
       {run("one"), run("one/."), run("empty"), run("none"), run("silent"), run("spoilt"), "--out", run("nowhere/report.html")});
   EXPECT_EQ(refused.code, 2);
   for (const char* text : {"the run is named twice", "/empty: no run's folder", "/none: no run's folder",
-                           "/silent: the run has no metrics", "loss", "there is no such folder"})
+                           "/silent: the run has no metrics", "loss", "there is no folder"})
     EXPECT_NE(refused.err.find(text), std::string::npos) << text << "\n" << refused.err;
   EXPECT_EQ(report({run("one"), "--out", run("one")}).code, 2);
   const Outcome nothing = report({});

@@ -51,11 +51,11 @@ TEST_F(TensorCommand, ACanonicalRunDoesNotDependOnItsLayout) {
   };
   const Outcome one = canonical(1, "one", {"model.batch_size=4"});
   EXPECT_NE(one.out.find("8 fixed ranges (numerics.canonical=true)"), std::string::npos) << one.out;
-  canonical(2, "data", {"model.batch_size=2"});
+  canonical(2, "samples", {"model.batch_size=2"});
   canonical(2, "tensor", {"model.batch_size=2", "optimizer.gas=2", "parallel.tp=2", "parallel.sequence=true"});
   canonical(2, "parts", {"model.batch_size=4", "parallel.tp=2", "train.max_iters=3"});
   canonical(2, "parts", {"model.batch_size=2", "memory.zero=3", "train.init_from=resume"});
-  for (const std::string run : {"data", "tensor", "parts"}) EXPECT_EQ(losses(run), losses("one")) << run;
+  for (const std::string run : {"samples", "tensor", "parts"}) EXPECT_EQ(losses(run), losses("one")) << run;
   const Outcome other = lockstep(on(1, "one", {"model.batch_size=4", "train.init_from=resume", "numerics.canonical=false"}));
   EXPECT_EQ(other.code, 2);
   EXPECT_NE(other.err.find("numerics.canonical = false: the run of"), std::string::npos) << other.err;

@@ -9,6 +9,7 @@
 #include "app/command_line.h"
 #include "app/commands.h"
 #include "app/launch/environment.h"
+#include "app/launch/folder_watch.h"
 #include "app/launch/job.h"
 #include "app/launch/restart.h"
 #include "app/launch/saved_environment.h"
@@ -152,9 +153,11 @@ int run(const Arguments& arguments) {
   // mpirun, mpiexec and srun kill the ranks for a SIGINT or SIGTERM, but pass a SIGUSR1 on to them, for which they save and
   // leave.
   launch::Supervisor supervisor({.timeout = options.timeout, .stop_signal = first.launcher.empty() ? 0 : SIGUSR1});
+  const launch::FolderWatch folder(options.retries > 0 ? restart.folder() : "");
   const auto process = [&](int attempt) -> launch::Process {
     const std::string rank_program = first.launcher.empty() ? "" : program;
     if (attempt == 0) return {first.words, environment_of(first), rank_program};
+    folder.demand();
     // A host file may have lost a host meanwhile.
     const std::int64_t before = std::exchange(facts, launch::find_facts(machine, options.request, problems)).ranks;
     launch::Job job = job_of(restart.retry());

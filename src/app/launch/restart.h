@@ -25,6 +25,8 @@ class Restart {
   Restart(std::vector<std::string> command, const RestartFacts& facts, std::vector<Problem>& problems);
 
   const std::vector<std::string>& command() const { return command_; }
+  /// Of the run; empty when this is no training.
+  const std::string& folder() const { return folder_; }
   /// The folder that was added; empty when the words stayed as they were.
   const std::string& added_folder() const { return added_folder_; }
   /// The command of a retry. Where the run had begun from scratch, the ranks find out whether there is a checkpoint to go on from

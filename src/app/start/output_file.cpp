@@ -57,9 +57,13 @@ std::vector<Problem> check_output(std::string_view option, const io::Path& file,
   const std::string typed = fmt::format("{} {}", option, file.string());
   const std::string another = fmt::format("name another file: {} FILE", option);
   const io::Path folder = io::folder_of(file);
-  if (const std::string why = io::why_no_folder(folder); !why.empty())
-    return {{fmt::format("{}: the folder {}: {}", typed, folder.string(), why),
+  if (const std::string why = io::why_no_folder(folder); !why.empty()) {
+    std::error_code hidden;
+    const bool missing = !fs::exists(folder, hidden) && !hidden;
+    return {{missing ? fmt::format("{}: there is no folder {}", typed, folder.string())
+                     : fmt::format("{}: the folder {}: {}", typed, folder.string(), why),
              fmt::format("mkdir -p {}, or name a file in a folder that is there", folder.string())}};
+  }
   std::error_code unknown;
   if (fs::is_directory(file, unknown)) return {{typed + ": this is a folder", "name a file in it"}};
   if (fs::is_symlink(file, unknown)) return {{typed + ": this is a link, which the file would take the place of", another}};

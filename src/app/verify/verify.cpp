@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <filesystem>
 #include <limits>
 
 #include "app/command_line.h"
@@ -76,11 +75,7 @@ lab::VerifyOptions verify_options(const Options& options) {
       static_cast<int>(std::clamp<std::int64_t>(options.steps, std::numeric_limits<int>::min(), std::numeric_limits<int>::max()));
   if (!problems.empty() && verify.layouts.empty()) throw UserError(std::move(problems));
   for (Problem& problem : check(verify)) problems.push_back(std::move(problem));
-  const io::Path folder = io::Path(options.html).parent_path();
-  if (std::error_code error; !folder.empty() && !std::filesystem::is_directory(folder, error)) {
-    problems.push_back({fmt::format("--html {}: there is no folder {}", options.html, folder.string()),
-                        "make it, or name a file in one that is there"});
-  }
+  for (Problem& problem : check_output("--html", options.html, is_own_page)) problems.push_back(std::move(problem));
   if (!problems.empty()) throw UserError(std::move(problems));
   return verify;
 }
@@ -92,7 +87,6 @@ int verify(const Arguments& arguments) {
     throw UserError(fmt::format("verify under {}: its ranks are threads of one process", job->launcher),
                     fmt::format("start it without {}", job->launcher));
   }
-  demand_output("--html", options.html, is_own_page);
   const lab::VerifyOptions wanted = verify_options(options);
   const std::string* model = nullptr;
   const auto tell = [&](const lab::LayoutReport& report) {
