@@ -13,6 +13,7 @@
 #include "app/start/startup.h"
 #include "base/shell.h"
 #include "io/child.h"
+#include "io/cpu_quota.h"
 #include "io/file.h"
 #include "lab/process.h"
 
@@ -62,33 +63,6 @@ bool installed(const std::string& program) {
   return false;
 }
 
-/// What the control groups (version 2) of this process say in a file, from its own up to the root's.
-std::vector<std::string> group_files(const std::string& name) {
-  std::vector<std::string> texts;
-  std::istringstream lines(read_file("/proc/self/cgroup").value_or(""));
-  for (std::string line; std::getline(lines, line);) {
-    if (!line.starts_with("0::/")) continue;
-    for (std::filesystem::path group = line.substr(3);; group = group.parent_path()) {
-      if (const auto text = read_file("/sys/fs/cgroup" + (group / name).string())) texts.push_back(*text);
-      if (group == group.root_path()) return texts;
-    }
-  }
-  return texts;
-}
-
-/// Cores whose time the control groups grant; nothing: no limit.
-std::optional<std::int64_t> cpu_quota() {
-  std::optional<std::int64_t> least;
-  for (const std::string& text : group_files("cpu.max")) {  // "QUOTA PERIOD" in microseconds, or "max PERIOD"
-    std::istringstream words(text);
-    double quota = 0, period = 0;
-    if (!(words >> quota >> period) || quota <= 0 || period <= 0) continue;
-    const auto cores = static_cast<std::int64_t>(std::ceil(quota / period));
-    least = std::min(least.value_or(cores), cores);
-  }
-  return least;
-}
-
 // Counts what this process may run on: hardware threads, and cores, which are told apart by the threads they consist of.
 void count_cpus(Machine& machine) {
   cpu_set_t set;
@@ -99,8 +73,8 @@ void count_cpus(Machine& machine) {
     const std::string number = std::to_string(i);
     cores.insert(read_file("/sys/devices/system/cpu/cpu" + number + "/topology/thread_siblings_list").value_or(number));
   }
-  const std::int64_t quota = cpu_quota().value_or(static_cast<std::int64_t>(cores.size()));
-  machine.cores = std::clamp<std::int64_t>(quota, 1, std::max<std::int64_t>(1, std::ssize(cores)));
+  const double granted = std::ceil(io::cpu_quota().value_or(CPU_SETSIZE));
+  machine.cores = std::clamp<std::int64_t>(static_cast<std::int64_t>(granted), 1, std::max<std::int64_t>(1, std::ssize(cores)));
   machine.cpus = std::max(1, CPU_COUNT(&set));
 }
 
