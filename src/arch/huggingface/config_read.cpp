@@ -4,76 +4,26 @@
 
 #include <algorithm>
 #include <array>
-#include <optional>
+#include <initializer_list>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "arch/huggingface/config_json.h"
+#include "arch/huggingface/generation_json.h"
+#include "arch/huggingface/known_keys.h"
 
 namespace lockstep::arch::huggingface {
 namespace {
 
 constexpr std::string_view families = "known are gpt2, llama, qwen2, and rasbt's GPT-2 (its settings with \"emb_dim\")";
 
-/// Reads members of an object and collects what is wrong with them.
-class Fields {
- public:
-  Fields(const Json& json, std::string_view what, std::string prefix = "")
-      : json_(json), what_(what), prefix_(std::move(prefix)) {}
-
-  /// A whole number of at least 1 and at most `most`; without one, `otherwise`, or else the field is missing.
-  std::int64_t size(std::string_view key, std::int64_t most, std::optional<std::int64_t> otherwise = std::nullopt) {
-    const Json* value = present(key);
-    if (value == nullptr && otherwise) return *otherwise;
-    if (value == nullptr) return missing(key), 1;
-    if (!value->is_int() || value->integer() < 1 || value->integer() > most) {
-      return wrong(key, *value, fmt::format("a whole number from 1 to {}", most)), 1;
-    }
-    return value->integer();
-  }
-  double positive(std::string_view key, std::optional<double> otherwise = std::nullopt) {
-    const Json* value = present(key);
-    if (value == nullptr && otherwise) return *otherwise;
-    if (value == nullptr) return missing(key), 1;
-    if (!value->is_number() || !(value->number() > 0)) return wrong(key, *value, "a number above 0"), 1;
-    return value->number();
-  }
-  bool flag(std::string_view key, bool otherwise) {
-    const Json* value = present(key);
-    if (value == nullptr) return otherwise;
-    if (!value->is_bool()) return wrong(key, *value, "true or false"), otherwise;
-    return value->boolean();
-  }
-  std::string text(std::string_view key, std::string otherwise) {
-    const Json* value = present(key);
-    if (value == nullptr) return otherwise;
-    if (!value->is_string()) return wrong(key, *value, "a text"), otherwise;
-    return value->string();
-  }
-  /// Null when the member is missing or null.
-  const Json* present(std::string_view key) const {
-    const Json* value = json_.find(key);
-    return value == nullptr || value->is_null() ? nullptr : value;
-  }
-  void refuse(std::string problem, std::string remedy = "this version does not compute it") {
-    problems.push_back({fmt::format("{}: {}", what_, problem), std::move(remedy)});
-  }
-
-  std::vector<Problem> problems;
-
- private:
-  void missing(std::string_view key) {
-    refuse(fmt::format("\"{}{}\" is missing", prefix_, key), "take the config.json that the weights were published with");
-  }
-  void wrong(std::string_view key, const Json& value, std::string_view rule) {
-    std::string shown = value.dump();
-    if (shown.size() > 80) shown = shown.substr(0, 80) + "...";
-    refuse(fmt::format("\"{}{}\" is {}, but must be {}", prefix_, key, shown, rule),
-           "take the config.json that the weights were published with");
-  }
-  const Json& json_;
-  std::string_view what_;
-  std::string prefix_;
+struct FamilyName {
+  std::string_view name;
+  Family family;
 };
+constexpr std::array<FamilyName, 4> family_names{
+    {{"gpt2", Family::gpt2}, {"llama", Family::llama}, {"qwen2", Family::qwen2}, {"rasbt", Family::rasbt}}};
 
 // Sizes beyond these are no model's; they keep products of two of them within 64 bits.
 constexpr std::int64_t most_layers = 4096, most_heads = 65536, most_head_size = 256, most_width = 1 << 20, most_ffn = 1 << 24,
@@ -107,51 +57,126 @@ void share_width(Fields& fields, ModelConfig& config) {
   config.head_size = config.width / config.heads;
 }
 
+/// Beside its own names GPT-2's configuration has those that transformers maps to them (GPT2Config.attribute_map), and n_ctx.
 ModelConfig gpt2_config(Fields& fields) {
   ModelConfig config;
   config.vocabulary = fields.size("vocab_size", most_vocabulary);
-  config.block_size = fields.size(
-      fields.present("n_positions") == nullptr && fields.present("n_ctx") != nullptr ? "n_ctx" : "n_positions", most_positions);
-  config.width = fields.size("n_embd", most_width);
-  config.layers = fields.size("n_layer", most_layers);
-  config.heads = config.kv_heads = fields.size("n_head", most_heads);
+  config.block_size = fields.size(fields.one_of({"n_positions", "n_ctx", "max_position_embeddings"}), most_positions);
+  config.width = fields.size(fields.one_of({"n_embd", "hidden_size"}), most_width);
+  config.layers = fields.size(fields.one_of({"n_layer", "num_hidden_layers"}), most_layers);
+  config.heads = config.kv_heads = fields.size(fields.one_of({"n_head", "num_attention_heads"}), most_heads);
   config.ffn_width = fields.size("n_inner", most_ffn, 4 * config.width);
   share_width(fields, config);
   read_activation(fields, config, "activation_function", fields.text("activation_function", "gelu_new"));
   config.norm_eps = static_cast<float>(fields.positive("layer_norm_epsilon", 1e-5));
   config.tied = fields.flag("tie_word_embeddings", true);
   config.bias = config.qkv_bias = true;
-  if (!fields.flag("scale_attn_weights", true)) fields.refuse("\"scale_attn_weights\" is false: scores that are not scaled");
-  for (const char* key : {"scale_attn_by_inverse_layer_idx", "add_cross_attention"}) {
-    if (fields.flag(key, false)) fields.refuse(fmt::format("\"{}\" is true", key));
-  }
   return config;
 }
 
-/// transformers 5 has all about rotary positions in "rope_parameters"; before, "rope_theta" stood beside "rope_scaling".
-void read_rope(Fields& fields, const Json& json, ModelConfig& config, std::string_view what) {
-  const char* key = fields.present("rope_parameters") != nullptr ? "rope_parameters" : "rope_scaling";
-  config.rope.theta = fields.positive("rope_theta", 10000);
-  const Json* scaling = fields.present(key);
-  if (scaling == nullptr) return;
-  if (!scaling->is_object()) return fields.refuse(fmt::format("\"{}\" is no object", key));
-  Fields rope(*scaling, what, std::string(key) + ".");
-  config.rope.theta = rope.positive("rope_theta", config.rope.theta);
-  const std::string type = rope.text("rope_type", rope.text("type", "default"));
-  if (type == "llama3") {
-    config.rope.scaling = RopeScaling::llama3;
-    config.rope.factor = rope.positive("factor");
-    config.rope.low_freq_factor = rope.positive("low_freq_factor");
-    config.rope.high_freq_factor = rope.positive("high_freq_factor");
-    config.rope.original_block_size = rope.size("original_max_position_embeddings", most_positions);
-  } else if (type != "default") {
-    rope.refuse(fmt::format("rotary positions of type \"{}\" are not known", type), "known are default and llama3");
+/// What one of the objects says about rotary positions. `original`: the key beside it that says the same as its own.
+Rope rope_of(Fields& fields, const Json& json, std::string_view key, std::string_view what) {
+  Rope rope;
+  Fields inner(json, what, std::string(key) + ".");
+  rope.theta = inner.positive("rope_theta", rope.theta);
+  const std::string type = inner.text(inner.one_of({"rope_type", "type"}), "default");
+  if (type != "default" && type != "llama3") {  // its other keys are nothing to complain of
+    inner.refuse(fmt::format("\"{}.rope_type\": rotary positions of type \"{}\" are not known", key, type),
+                 "known are default and llama3");
+    fields.take(inner);
+    return rope;
   }
-  if (rope.positive("partial_rotary_factor", 1.0) != 1 || fields.positive("partial_rotary_factor", 1.0) != 1)
-    rope.refuse("\"partial_rotary_factor\" is not 1: rotary positions of a part of each head");
-  for (Problem& problem : rope.problems) fields.problems.push_back(std::move(problem));
-  if (json.find("rope_parameters") != nullptr && json.find("rope_theta") == nullptr && scaling->find("rope_theta") == nullptr)
-    fields.refuse(fmt::format("\"{}.rope_theta\" is missing", key));
+  if (type == "llama3") {
+    rope.scaling = RopeScaling::llama3;
+    rope.factor = inner.positive("factor");
+    rope.low_freq_factor = inner.positive("low_freq_factor");
+    rope.high_freq_factor = inner.positive("high_freq_factor");
+    const Json* beside = fields.present("original_max_position_embeddings");
+    const bool within = inner.present("original_max_position_embeddings") != nullptr;
+    Fields& spelt = beside != nullptr && !within ? fields : inner;
+    rope.original_block_size = spelt.size("original_max_position_embeddings", most_positions);
+    if (beside != nullptr && within &&
+        fields.size("original_max_position_embeddings", most_positions) != rope.original_block_size)
+      inner.refuse(fmt::format("\"original_max_position_embeddings\" is {} and in \"{}\" {}, but they are one thing",
+                               shown(*beside), key, rope.original_block_size),
+                   "leave the wrong one out");
+  }
+  inner.demand(rope_keys().only);
+  inner.pass(rope_keys().harmless);
+  inner.refuse_unknown("leave it out, if it changes nothing of what the model computes");
+  fields.take(inner);
+  return rope;
+}
+
+/// The object of that name; null where it is missing or empty.
+const Json* rope_object(Fields& fields, std::string_view key) {
+  const Json* value = fields.present(key);
+  if (value == nullptr) return nullptr;
+  if (!value->is_object()) return fields.wrong(key, *value, "an object"), nullptr;
+  return value->object().empty() ? nullptr : value;
+}
+
+/// All that say a base say the same one.
+void agree_on_theta(Fields& fields, std::initializer_list<std::pair<const char*, const Json*>> places, Rope& rope) {
+  const Json* first = nullptr;
+  std::string_view where;
+  for (const auto& [name, holder] : places) {
+    const Json* theta = holder != nullptr ? holder->find("rope_theta") : nullptr;
+    if (theta == nullptr || !theta->is_number()) continue;
+    if (first != nullptr && first->number() != theta->number()) {
+      fields.refuse(fmt::format("\"{}rope_theta\" is {} and \"{}rope_theta\" is {}, but they are one thing", where, shown(*first),
+                                name, shown(*theta)),
+                    "leave the wrong one out");
+      return;
+    }
+    if (first == nullptr) where = name;
+    first = theta;
+    rope.theta = theta->number();
+  }
+}
+
+/// transformers 5 has all about rotary positions in "rope_parameters"; before, "rope_theta" stood beside "rope_scaling". Where
+/// both objects are there it takes "rope_scaling" (modeling_rope_utils.py, convert_rope_params_to_dict: `rope_scaling or
+/// self.rope_parameters`); what the other says beside a base must then be the same.
+void read_rope(Fields& fields, const Json& json, ModelConfig& config, std::string_view what) {
+  fields.present("original_max_position_embeddings");
+  fields.positive("rope_theta", 1);
+  const Json* scaling = rope_object(fields, "rope_scaling");
+  const Json* parameters = rope_object(fields, "rope_parameters");
+  if (parameters != nullptr) config.rope = rope_of(fields, *parameters, "rope_parameters", what);
+  if (scaling != nullptr) {
+    const Rope other = config.rope;
+    config.rope = rope_of(fields, *scaling, "rope_scaling", what);
+    config.rope.theta = other.theta;
+    if (parameters != nullptr && other.scaling != RopeScaling::none && !(other == config.rope)) {
+      fields.refuse("\"rope_scaling\" and \"rope_parameters\" say different things about rotary positions",
+                    "leave the wrong one out");
+    }
+  }
+  agree_on_theta(fields, {{"", &json}, {"rope_parameters.", parameters}, {"rope_scaling.", scaling}}, config.rope);
+  const auto says = [](const Json* holder) {
+    const Json* theta = holder != nullptr ? holder->find("rope_theta") : nullptr;
+    return theta != nullptr && !theta->is_null();
+  };
+  if (parameters != nullptr && !says(&json) && !says(parameters) && !says(scaling))
+    fields.refuse("\"rope_parameters.rope_theta\" is missing");
+  // transformers goes on with its default then, which cannot be meant.
+  if (scaling != nullptr && says(parameters) && !says(&json) && !says(scaling) && config.rope.theta != Rope().theta) {
+    fields.refuse(fmt::format("\"rope_parameters.rope_theta\" is {}, but \"rope_scaling\", which counts in its place, says none",
+                              config.rope.theta),
+                  "say it in \"rope_scaling\" too");
+  }
+}
+
+void read_layer_types(Fields& fields, const ModelConfig& config) {
+  const Json* types = fields.present("layer_types");
+  if (types == nullptr) return;
+  const std::vector<std::string> names = fields.texts("layer_types");
+  const auto other = std::ranges::find_if(names, [](const std::string& name) { return name != "full_attention"; });
+  if (other != names.end())
+    fields.refuse(fmt::format("\"layer_types\" has {}: sliding windows and the like", Json(*other).dump()));
+  if (!names.empty() && std::ssize(names) != config.layers)
+    fields.refuse(fmt::format("\"layer_types\" names {} layers of {}", names.size(), config.layers), "name each layer");
 }
 
 /// Llama, and what Qwen2 has in common with it.
@@ -177,6 +202,7 @@ ModelConfig llama_config(Fields& fields, const Json& json, std::string_view what
   read_activation(fields, config, "hidden_act", fields.text("hidden_act", "silu"));
   if (config.activation != ActivationKind::silu) fields.refuse("a gate other than silu (\"hidden_act\")");
   config.tied = fields.flag("tie_word_embeddings", false);
+  read_layer_types(fields, config);
   return config;
 }
 
@@ -186,15 +212,6 @@ void read_llama_biases(Fields& fields, ModelConfig& config) {
     fields.refuse(fmt::format("\"attention_bias\" is {0} and \"mlp_bias\" is {1}: biases are everywhere or nowhere", config.bias,
                               !config.bias));
   }
-}
-
-void read_qwen2_parts(Fields& fields, ModelConfig& config) {
-  config.qkv_bias = true;
-  bool windows = fields.flag("use_sliding_window", false);
-  if (const Json* types = fields.present("layer_types"); types != nullptr && types->is_array()) {
-    for (const Json& type : types->array()) windows = windows || !type.is_string() || type.string() != "full_attention";
-  }
-  if (windows) fields.refuse("attention in a sliding window (\"use_sliding_window\" or \"layer_types\")");
 }
 
 ModelConfig rasbt_config(Fields& fields) {
@@ -215,9 +232,9 @@ ModelConfig rasbt_config(Fields& fields) {
 }
 
 /// "model_type", or the first of "architectures" where that is missing.
-std::string architecture_of(const Json& json) {
-  if (const Json* type = json.find("model_type"); type != nullptr && type->is_string()) return type->string();
-  const Json* names = json.find("architectures");
+std::string architecture_of(Fields& fields, const Json& json) {
+  if (fields.present("model_type") != nullptr) return fields.text("model_type", "no text");
+  const Json* names = fields.present("architectures");
   if (names != nullptr && names->is_array() && !names->array().empty() && names->array().front().is_string()) {
     const std::string& name = names->array().front().string();
     if (name.starts_with("GPT2LMHead")) return "gpt2";
@@ -228,30 +245,64 @@ std::string architecture_of(const Json& json) {
   return json.find("emb_dim") != nullptr ? "rasbt" : "";
 }
 
+/// Whether the model is the class that the family computes: others have other heads, or other attention.
+void check_classes(Fields& fields, std::span<const std::string_view> known) {
+  for (const std::string& name : fields.texts("architectures")) {
+    if (std::ranges::find(known, name) != known.end()) continue;
+    fields.refuse(fmt::format("\"architectures\" has {}", Json(name).dump()),
+                  known.empty() ? "leave the key out" : fmt::format("what is computed is {}", known.front()));
+  }
+}
+
+/// What no shape follows from.
+void check_other_keys(Fields& fields, Family family) {
+  for (const KnownKeys& keys : {common_keys(), keys_of(family)}) {
+    fields.demand(keys.only);
+    fields.pass(keys.harmless);
+  }
+  check_classes(fields, keys_of(family).classes);
+  fields.text(fields.one_of({"dtype", "torch_dtype"}), "");
+  fields.numbers("eos_token_id");
+  fields.pass(generation_keys());
+  fields.refuse_unknown("leave it out, if it changes nothing of what the model computes; else this version does not compute it");
+}
+
+ModelConfig config_of(Fields& fields, const Json& json, std::string_view what, Family family) {
+  ModelConfig config;
+  switch (family) {
+    case Family::gpt2:
+      return gpt2_config(fields);
+    case Family::llama:
+      config = llama_config(fields, json, what);
+      read_llama_biases(fields, config);
+      return config;
+    case Family::qwen2:
+      config = llama_config(fields, json, what);
+      config.qkv_bias = true;
+      return config;
+    case Family::rasbt:
+    case Family::rasbt_fused:
+      return rasbt_config(fields);
+  }
+  throw BrokenRule("every family has a configuration");
+}
+
 }  // namespace
 
 PublishedModel model_from_json(const Json& json, std::string_view what) {
   if (!json.is_object()) throw UserError(fmt::format("{}: this is no JSON object", what), "give the config.json of a model");
   Fields fields(json, what);
-  const std::string architecture = architecture_of(json);
-  PublishedModel model;
-  if (architecture == "gpt2") {
-    model = {Family::gpt2, gpt2_config(fields)};
-  } else if (architecture == "llama") {
-    model = {Family::llama, llama_config(fields, json, what)};
-    read_llama_biases(fields, model.config);
-  } else if (architecture == "qwen2") {
-    model = {Family::qwen2, llama_config(fields, json, what)};
-    read_qwen2_parts(fields, model.config);
-  } else if (architecture == "rasbt") {
-    model = {Family::rasbt, rasbt_config(fields)};
-  } else if (architecture.empty()) {
+  const std::string architecture = architecture_of(fields, json);
+  if (!fields.problems.empty()) throw UserError(std::move(fields.problems));
+  const auto family = std::ranges::find(family_names, architecture, &FamilyName::name);
+  if (architecture.empty()) {
     throw UserError(fmt::format("{}: it does not say which architecture the model has (\"model_type\")", what),
                     std::string(families));
-  } else {
-    throw UserError(fmt::format("{}: the architecture \"{}\" is not known", what, architecture), std::string(families));
   }
-  if (fields.present("quantization_config") != nullptr) fields.refuse("the weights are quantised", "give the model before that");
+  if (family == family_names.end())
+    throw UserError(fmt::format("{}: the architecture {} is not known", what, Json(architecture).dump()), std::string(families));
+  PublishedModel model{family->family, config_of(fields, json, what, family->family)};
+  check_other_keys(fields, model.family);
   if (fields.problems.empty()) {
     for (const Problem& problem : check(model.config)) fields.refuse(problem.message);
   }

@@ -1,0 +1,29 @@
+#pragma once
+
+// The keys of config.json that no shape follows from, a table a family: those of which one value alone is computed, and those
+// that change nothing. What config_read asks for is known besides; every other key is refused. Names and defaults are
+// transformers' 5.24: configuration_utils.py and models/{gpt2,llama,qwen2}/configuration_*.py, with what published files have of
+// older versions.
+
+#include <span>
+#include <string_view>
+
+#include "arch/huggingface/fields.h"
+#include "arch/huggingface/tensors.h"
+
+namespace lockstep::arch::huggingface {
+
+struct KnownKeys {
+  std::span<const std::string_view> classes;  ///< of "architectures": those that compute what the family does here
+  std::span<const OnlyValue> only;
+  std::span<const std::string_view> harmless;
+};
+
+/// Of every family of transformers'.
+KnownKeys common_keys();
+/// Of the one, beside those.
+KnownKeys keys_of(Family family);
+/// Of what stands in "rope_scaling" and "rope_parameters".
+KnownKeys rope_keys();
+
+}  // namespace lockstep::arch::huggingface
