@@ -117,6 +117,12 @@ void CommandLine::option(const std::string& name, std::optional<std::int64_t>& t
   parts_->options.push_back({name, std::move(value), std::move(meaning), shown, false, false, set, "an integer"});
 }
 
+void CommandLine::option(const std::string& name, std::optional<double>& target, std::string value, std::string meaning) {
+  const auto set = [&target](const std::string& text) { return read_number(text, target.emplace()); };
+  const std::string shown = target ? fmt::format("{}", *target) : "";
+  parts_->options.push_back({name, std::move(value), std::move(meaning), shown, false, false, set, "a number"});
+}
+
 void CommandLine::option(const std::string& name, std::vector<std::string>& target, std::string value, std::string meaning) {
   const auto add = [&target](const std::string& text) {
     target.push_back(text);

@@ -30,6 +30,7 @@ class CommandLine {
   void option(const std::string& name, std::int64_t& target, std::string value, std::string meaning);
   void option(const std::string& name, double& target, std::string value, std::string meaning);
   void option(const std::string& name, std::optional<std::int64_t>& target, std::string value, std::string meaning);
+  void option(const std::string& name, std::optional<double>& target, std::string value, std::string meaning);
   /// A number above 0, at most 1e30. When `required`, its absence is an error, and the variable's value no default.
   void positive(const std::string& name, double& target, std::string value, std::string meaning, bool required = false);
   /// May be given several times.

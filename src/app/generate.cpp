@@ -1,19 +1,24 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "app/command_line.h"
 #include "app/commands.h"
+#include "app/convert/published_files.h"
+#include "app/convert/text_habits.h"
 #include "app/loaded_model.h"
 #include "base/terminal.h"
 #include "io/file.h"
 #include "lab/machine.h"
-#include "train/texts.h"
+#include "train/texts/texts.h"
 
 namespace lockstep::app {
 namespace {
@@ -26,12 +31,23 @@ struct GenerateOptions {
   std::string dtype = std::string(stored_dtype);
   std::int64_t samples = 1;
   std::int64_t threads = 0, ranks = 1, tp = 1, pp = 1;
-  train::SampleOptions sampling;
+  std::int64_t tokens = 256;
+  // None: as the model's generation_config.json says, else the usual ones.
+  std::optional<double> temperature, top_p;
+  std::optional<std::int64_t> top_k;
+  std::vector<std::string> stops;
   std::int64_t seed = 1337;
   bool ignore_end = false;
 };
 
+/// What the help says of an option that a model's publisher may have a default for.
+template <class Value>
+std::string usual(Value value) {
+  return fmt::format(" [{}, unless generation_config.json has another]", value);
+}
+
 bool parse(const Arguments& arguments, GenerateOptions& options) {
+  const train::SampleOptions usual_sampling;
   CommandLine line(
       "generate",
       "Write text with a trained model. The text goes to standard output as it is written, everything else to standard error.");
@@ -39,11 +55,17 @@ bool parse(const Arguments& arguments, GenerateOptions& options) {
   line.option("--prompt", options.prompt, "TEXT", "text to continue; FILE:path reads it from a file");
   line.option("--checkpoint", options.checkpoint, "WHICH", "best, last or a step number");
   line.option("--samples", options.samples, "N", "texts to write");
-  line.option("--tokens", options.sampling.tokens, "N", "at most so many tokens a text");
-  line.flag("--ignore-end", options.ignore_end, "go on where the model ends a text (<|endoftext|> and the like)");
-  line.option("--temperature", options.sampling.temperature, "T", "0 takes the likeliest token every time");
-  line.option("--top-k", options.sampling.top_k, "K", "draw from the K likeliest tokens; 0: from all");
-  line.option("--top-p", options.sampling.top_p, "P", "draw from the likeliest tokens with this probability together");
+  line.option("--tokens", options.tokens, "N", "at most so many tokens a text");
+  line.option("--stop", options.stops, "TEXT", "a text ends before this text; may be given several times");
+  line.flag("--ignore-end", options.ignore_end,
+            "go on where the model ends a text: at <|endoftext|> and the like, at the eos_token_id of config.json and "
+            "generation_config.json, where documents ended that it was taught");
+  line.option("--temperature", options.temperature, "T",
+              fmt::format("0 takes the likeliest token every time{}", usual(usual_sampling.temperature)));
+  line.option("--top-k", options.top_k, "K",
+              fmt::format("draw from the K likeliest tokens; 0: from all{}", usual(usual_sampling.top_k)));
+  line.option("--top-p", options.top_p, "P",
+              fmt::format("draw from the likeliest tokens with this probability together{}", usual(usual_sampling.top_p)));
   line.option("--seed", options.seed, "N", "the same seed writes the same texts");
   line.option("--ranks", options.ranks, "N", "ranks that share the texts and the cores");
   line.option("--tp", options.tp, "N", "of the ranks so many together have one copy of the model, each a part of every layer");
@@ -51,6 +73,9 @@ bool parse(const Arguments& arguments, GenerateOptions& options) {
   line.option("--threads", options.threads, "N", "of each rank; 0: its share of the cores");
   line.choice("--dtype", options.dtype, dtype_choices(), "type of weights and activations; stored: as it was trained");
   line.option("--isa", options.isa, "SET", "auto, avx2, avx512, avx512_bf16");
+  line.note(
+      "What a published model's generation_config.json says of temperature, top-k and top-p is the default, and said in a line; "
+      "so is what it asks for that is not done here.");
   line.note("example:\n  lockstep generate --model runs/first --prompt \"What is\" --samples 3 --tokens 200");
   if (!line.parse(arguments)) return false;
   std::vector<Problem> problems;
@@ -59,15 +84,17 @@ bool parse(const Arguments& arguments, GenerateOptions& options) {
   };
   require(!options.model.empty(), "--model is missing", "give the folder of a run: --model runs/NAME");
   require(options.samples >= 1, fmt::format("--samples {}: must be at least 1", options.samples), "--samples 1");
-  require(options.sampling.tokens >= 1, fmt::format("--tokens {}: must be at least 1", options.sampling.tokens), "--tokens 256");
-  require(options.sampling.temperature >= 0 && std::isfinite(options.sampling.temperature),
-          fmt::format("--temperature {}: must be a number of at least 0", options.sampling.temperature), "--temperature 0.8");
-  require(options.sampling.top_k >= 0, fmt::format("--top-k {}: must not be negative", options.sampling.top_k), "--top-k 16");
-  require(options.sampling.top_p > 0 && options.sampling.top_p <= 1,
-          fmt::format("--top-p {}: must be in (0, 1]", options.sampling.top_p), "--top-p 1");
+  require(options.tokens >= 1, fmt::format("--tokens {}: must be at least 1", options.tokens), "--tokens 256");
+  const double temperature = options.temperature.value_or(0), top_p = options.top_p.value_or(1);
+  require(temperature >= 0 && std::isfinite(temperature),
+          fmt::format("--temperature {}: must be a number of at least 0", temperature), "--temperature 0.8");
+  require(options.top_k.value_or(0) >= 0, fmt::format("--top-k {}: must not be negative", options.top_k.value_or(0)),
+          "--top-k 16");
+  require(top_p > 0 && top_p <= 1, fmt::format("--top-p {}: must be in (0, 1]", top_p), "--top-p 1");
+  require(std::ranges::find(options.stops, "") == options.stops.end(),
+          "--stop \"\": there is no text in it, so nothing would be written", "leave it out, or name the text that ends one");
   require(options.seed >= 0, fmt::format("--seed {}: must not be negative", options.seed), "--seed 1337");
   if (!problems.empty()) throw UserError(std::move(problems));
-  options.sampling.seed = static_cast<std::uint64_t>(options.seed);
   return true;
 }
 
@@ -80,13 +107,40 @@ void put(std::string_view text) {
   if (!say(stdout, text)) throw SystemError(fmt::format("the output cannot be written: {}", std::strerror(errno)));
 }
 
+/// What the user said, else what the model's publisher did, else the usual. Tells what is taken from the publisher, and what is
+/// not.
+train::SampleOptions sampling_of(const GenerateOptions& options, const arch::huggingface::Generation& published,
+                                 const data::Tokenizer& tokenizer, std::int64_t vocabulary, Log& log) {
+  train::SampleOptions sampling{.tokens = options.tokens, .seed = static_cast<std::uint64_t>(options.seed)};
+  std::vector<std::string> taken;
+  const auto choose = [&](auto& target, const auto& said, const auto& theirs, std::string_view name) {
+    if (!said && theirs) taken.push_back(fmt::format("--{} {}", name, *theirs));
+    target = said.value_or(theirs.value_or(target));
+  };
+  choose(sampling.temperature, options.temperature, published.temperature, "temperature");
+  if (sampling.temperature > 0) {
+    choose(sampling.top_k, options.top_k, published.top_k, "top-k");
+    choose(sampling.top_p, options.top_p, published.top_p, "top-p");
+  }
+  if (!taken.empty())
+    log.warning(fmt::format("{} says {}: taken, for the command does not", generation_file, fmt::join(taken, " ")));
+  if (!published.undone.empty())
+    log.warning(fmt::format("{}: {}, which generate does not do: transformers writes other texts", generation_file,
+                            fmt::join(published.undone, ", ")));
+  sampling.never = data::missing_ids(tokenizer, vocabulary);
+  for (const std::int64_t id : published.suppressed) {
+    if (id >= 0 && id < vocabulary) sampling.never.push_back(static_cast<std::int32_t>(id));
+  }
+  return sampling;
+}
+
 void generate(const GenerateOptions& options, Session& session) {
   Log log(stderr, session.lead() ? Level::warning : Level::critical);
   const std::string text = prompt_text(options.prompt);
   if (text.empty())
     throw UserError(fmt::format("--prompt \"{}\": there is no text in it", options.prompt), "--prompt \"What is\"");
   constexpr std::int64_t most_tokens_a_byte = 4;  // of a normalised text
-  const std::int64_t longest = options.sampling.tokens + most_tokens_a_byte * std::ssize(text) + 1;
+  const std::int64_t longest = options.tokens + most_tokens_a_byte * std::ssize(text) + 1;
   const LoadedModel loaded =
       load_model(options.model, options.checkpoint,
                  {.type = chosen_dtype(options.dtype), .context = longest, .tp = options.tp, .pp = options.pp}, session, log);
@@ -95,12 +149,18 @@ void generate(const GenerateOptions& options, Session& session) {
                     "prepare the text with `lockstep prepare` and train on that, or put the model's tokenizer.json beside it");
   }
   const std::int64_t vocabulary = loaded.inference->context().config.vocabulary;
-  train::SampleOptions sampling = options.sampling;
-  sampling.never = data::missing_ids(*loaded.tokenizer, vocabulary);
+  TextHabits habits = text_habits(loaded.manifest.run, loaded.tokenizer.get(), vocabulary, log);
+  std::vector<std::string> stops = options.stops;
+  if (options.ignore_end) {
+    habits.ends.clear();
+  } else {
+    stops.insert(stops.end(), habits.generation.stops.begin(), habits.generation.stops.end());
+  }
   const train::TextsRequest request{.texts = options.samples,
                                     .prompt = data::encode_prompt(*loaded.tokenizer, text, vocabulary, log),
-                                    .sampling = std::move(sampling),
-                                    .end = options.ignore_end ? std::nullopt : loaded.tokenizer->end_of_text(),
+                                    .sampling = sampling_of(options, habits.generation, *loaded.tokenizer, vocabulary, log),
+                                    .ends = std::move(habits.ends),
+                                    .stops = std::move(stops),
                                     .behind = options.samples > 1 ? "\n---------------\n" : "\n"};
   if (request.prompt.empty()) {
     throw UserError(fmt::format("nothing of the prompt \"{}\" is in the model's vocabulary", options.prompt),

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "app/convert/published_files.h"
 #include "app/run_config.h"
 #include "app/start/same_run.h"
 #include "arch/config_json.h"
@@ -52,10 +53,13 @@ void make_room(LoadedModel& loaded, const arch::ModelConfig& config, DType type,
 
 LoadedModel load_published(const std::string& path, std::int64_t context, const ReadingNeeds& needs, Session& session, Log& log) {
   std::optional<checkpoint::huggingface::Weights> weights;
-  comm::together(session.world(), [&] { weights.emplace(path); });
-  for (const std::string& warning : weights->warnings()) log.warning(warning);
   LoadedModel loaded;
   loaded.folder = path;
+  comm::together(session.world(), [&] {
+    weights.emplace(path);
+    loaded.manifest.run = Json::Object{{published_key, published_facts(weights->folder())}};
+  });
+  for (const std::string& warning : weights->warnings()) log.warning(warning);
   data::PublishedTokenizer found = data::find_published_tokenizer(weights->folder().path());
   loaded.tokenizer = std::move(found.tokenizer);
   loaded.no_tokenizer = std::move(found.fault);

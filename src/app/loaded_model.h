@@ -25,7 +25,7 @@ std::vector<std::string> dtype_choices();
 std::optional<DType> chosen_dtype(const std::string& choice);
 
 struct LoadedModel {
-  checkpoint::Manifest manifest;               ///< empty for another program's model
+  checkpoint::Manifest manifest;               ///< of another program's model `run` alone, as a checkpoint of it would carry it
   std::string folder;                          ///< of the checkpoint
   std::unique_ptr<data::Tokenizer> tokenizer;  ///< null when there is none
   std::string no_tokenizer;                    ///< then: why

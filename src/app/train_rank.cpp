@@ -21,6 +21,7 @@
 #include "app/start/run_record.h"
 #include "app/start/run_start.h"
 #include "app/start/startup.h"
+#include "app/start/text_ends.h"
 #include "app/start/training_data.h"
 #include "checkpoint/find.h"
 #include "comm/agreement.h"
@@ -59,7 +60,8 @@ struct Run {
   std::string name;
   data::Corpus corpus;
   train::EngineConfig settings;
-  Json identity;  ///< rank 0's: what checkpoints keep to know the run again
+  Json published;  ///< what is kept of the model that its weights come from
+  Json identity;   ///< rank 0's: what checkpoints keep to know the run again
 };
 
 /// Of the whole run. Where the epochs of ranks differ in length, the shortest counts.
@@ -84,6 +86,7 @@ train::TrainerOptions trainer_options(const Run& run, const Steps& steps, const 
                     .top_p = config.sample.top_p,
                     .seed = seed_of(config)};
   options.prompt = config.sample.prompt;
+  options.sample_ends = sample_ends(run.corpus, run.published, run.settings.model.vocabulary, run.log);
   options.style = log_style(config);
   options.steps_per_epoch = steps.per_epoch;
   options.sample_epochs = sample_epochs(config).value();
@@ -97,7 +100,7 @@ train::TrainerOptions trainer_options(const Run& run, const Steps& steps, const 
   options.wandb = keeps_wandb_history(config);
   options.switches = {config.train.kill_file, config.train.save_file, config.train.max_minutes};
   options.started = run.call.started;
-  options.run = carried(config, run.name, run.corpus, run.identity);
+  options.run = carried(config, run.name, run.corpus, run.published, run.identity);
   options.held = &run.folder.held();
   options.before_save = [&run] { run.folder.demand(run.log); };
   options.watches = run.session.leads_process();
@@ -182,6 +185,7 @@ Run open_run(RunConfig config, const TrainCall& call, const Roles& roles, Sessio
     settings.document_end = corpus.tokenizer ? corpus.tokenizer->end_of_text() : std::nullopt;
     if (!settings.document_end) problems.push_back(no_document_end(config));
   }
+  Json published = published_of(config, start, corpus.tokenizer.get(), session.world(), log);
   Json identity = identify_run(config, start, settings.model.vocabulary, std::move(problems), session, log);
   return {.config = std::move(config),
           .call = call,
@@ -192,6 +196,7 @@ Run open_run(RunConfig config, const TrainCall& call, const Roles& roles, Sessio
           .name = std::move(name),
           .corpus = std::move(corpus),
           .settings = std::move(settings),
+          .published = std::move(published),
           .identity = std::move(identity)};
 }
 

@@ -18,6 +18,10 @@ Json told_file(const TokenFile& file, std::int64_t text_bytes) {
   return Json::Object{{"path", file.path()}, {"tokens", file.tokens()}, {"mask", file.mask_path()}, {"text_bytes", text_bytes}};
 }
 
+std::optional<std::int32_t> end_of_documents(const TokenDescription& description, const Tokenizer& tokenizer) {
+  return description.documents > 0 ? document_end(tokenizer) : std::nullopt;
+}
+
 TokenFile file_of(const Json& told, TokenFormat format) {
   return TokenFile::elsewhere(told.at("path").string(), format, told.at("tokens").integer(), told.at("mask").string());
 }
@@ -48,6 +52,7 @@ Corpus open_corpus(const io::Path& folder, std::optional<std::int64_t> vocabular
   if (vocabulary) demand_known_ids(corpus.train, *vocabulary);
   corpus.train_text_bytes = description->find(train)->text_bytes;
   corpus.val_text_bytes = description->find("val.bin")->text_bytes;
+  corpus.document_end = end_of_documents(*description, *corpus.tokenizer);
   return corpus;
 }
 
@@ -68,13 +73,16 @@ Corpus told_corpus(const io::Path& folder, const std::string& told) {
                            .vocabulary = json.at("vocabulary").integer()};
   const Json& description = json.at("description");
   const Json &train = json.at("train"), &val = json.at("val");
-  return {.train = file_of(train, format),
-          .val = file_of(val, format),
-          .tokenizer = description.is_null()
-                           ? nullptr
-                           : make_tokenizer(description_from_json(description, (folder / description_file).string()).tokenizer),
-          .train_text_bytes = train.at("text_bytes").integer(),
-          .val_text_bytes = val.at("text_bytes").integer()};
+  Corpus corpus{.train = file_of(train, format),
+                .val = file_of(val, format),
+                .tokenizer = nullptr,
+                .train_text_bytes = train.at("text_bytes").integer(),
+                .val_text_bytes = val.at("text_bytes").integer()};
+  if (description.is_null()) return corpus;
+  const TokenDescription described = description_from_json(description, (folder / description_file).string());
+  corpus.tokenizer = make_tokenizer(described.tokenizer);
+  corpus.document_end = end_of_documents(described, *corpus.tokenizer);
+  return corpus;
 }
 
 void verify_corpus(const io::Path& folder, std::span<const TokenFile* const> files, Log& log) {

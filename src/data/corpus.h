@@ -20,6 +20,7 @@ struct Corpus {
   std::unique_ptr<Tokenizer> tokenizer;  ///< null for ids without description
   std::int64_t train_text_bytes = 0;     ///< 0: not known
   std::int64_t val_text_bytes = 0;
+  std::optional<std::int32_t> document_end = {};  ///< the token behind each document, where the text is documents
   std::int64_t vocabulary() const { return train.format().vocabulary; }
 };
 

@@ -165,6 +165,13 @@ std::unique_ptr<Tokenizer> make_tokenizer(const Json& description) {
   throw UserError(fmt::format("tokenizer \"{}\" is not known", name), "known are char, byte and bpe");
 }
 
+std::optional<std::int32_t> document_end(const Tokenizer& tokenizer) {
+  if (const std::optional<std::int32_t> end = tokenizer.end_of_text()) return end;
+  std::vector<std::int32_t> ids(tokenizer.room(1));
+  std::string unknown;
+  return tokenizer.encode("\n", ids, unknown) == 1 ? std::optional(ids.front()) : std::nullopt;
+}
+
 std::vector<std::int32_t> encode_prompt(const Tokenizer& tokenizer, std::string_view prompt, std::int64_t vocabulary, Log& log) {
   std::vector<std::int32_t> ids(tokenizer.room(prompt.size()));
   std::string unknown;

@@ -65,6 +65,10 @@ std::unique_ptr<Tokenizer> make_byte_tokenizer();
 /// From describe(). Throws UserError for a tokenizer that is not known.
 std::unique_ptr<Tokenizer> make_tokenizer(const Json& description);
 
+/// The token that ends a document of JSONL: the end of a text, or a line feed where the vocabulary has no token for it. Nothing
+/// for a vocabulary without either.
+std::optional<std::int32_t> document_end(const Tokenizer& tokenizer);
+
 /// The ids of a prompt for a model that knows the ids below `vocabulary`; characters outside the tokenizer's are dropped with one
 /// warning that lists them. Throws UserError for a token that the model does not know, and for a text that is not valid for the
 /// tokenizer.

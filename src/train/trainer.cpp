@@ -177,6 +177,13 @@ StopCause Trainer::any_stop_cause() const {
   return static_cast<StopCause>(cause);
 }
 
+bool Trainer::sample_goes_on(bool ended, bool& whole) const {
+  std::array<std::int64_t, 2> told{static_cast<std::int64_t>(own_stop_cause()), lead() && ended ? 1 : 0};
+  parts_.engine.groups().all().host().all_reduce(view(std::span<std::int64_t>(told), Shape{2}), comm::Reduction::max).wait();
+  whole = static_cast<StopCause>(told[0]) == StopCause::none;
+  return whole && told[1] == 0;
+}
+
 void Trainer::evaluate_and_sample(bool evaluates, bool samples) {
   const double begun = now_seconds();
   const TokenRates::Rates rates = evaluates ? token_rates_.mark(begun) : TokenRates::Rates{};
@@ -232,9 +239,9 @@ void Trainer::write_sample() {
   std::string text = parts_.tokenizer->decode(prompt_);
   bool whole = true;
   parts_.sampler.run(prompt_, options_.sample, [&](std::int32_t token) {
-    text += parts_.tokenizer->bytes(token);
-    whole = any_stop_cause() == StopCause::none;
-    return whole;
+    const bool ended = std::ranges::find(options_.sample_ends, token) != options_.sample_ends.end();
+    if (!ended) text += parts_.tokenizer->bytes(token);
+    return sample_goes_on(ended, whole);
   });
   if (!lead() || !whole) return;
   if (options_.style == LogStyle::rasbt) {

@@ -41,7 +41,8 @@ struct TrainerOptions {
   bool eval_only = false;
   LrSchedule schedule;
   SampleOptions sample;
-  std::string prompt;  ///< of the samples; as it was typed
+  std::string prompt;                     ///< of the samples; as it was typed
+  std::vector<std::int32_t> sample_ends;  ///< tokens that end a sample before its length, and are not in it
   LogStyle style = LogStyle::wordplay;
   std::int64_t steps_per_epoch = 0;  ///< 0: there are no epochs, and the style is WordPlay's
   std::int64_t sample_epochs = 0;    ///< a sample after the first epoch and after every so many from it; 0: at evaluations
@@ -133,6 +134,9 @@ class Trainer {
   StopCause own_stop_cause() const;
   /// Why any rank would stop now: what takes long asks it between its parts. Collective.
   StopCause any_stop_cause() const;
+  /// Whether all go on behind a token of rank 0's sample, which may end it: workers that wait for nobody have weights, and texts,
+  /// of their own. `whole`: no stop was asked for. Collective.
+  bool sample_goes_on(bool ended, bool& whole) const;
   bool lead() const { return parts_.engine.groups().lead(); }
   /// Now, behind the last step.
   bool evaluation_due() const;

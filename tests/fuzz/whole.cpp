@@ -6,6 +6,7 @@
 #include <fstream>
 #include <string>
 
+#include "app/convert/text_habits.h"
 #include "app/loaded_model.h"
 #include "checkpoint/huggingface/weights.h"
 #include "fuzz/target.h"
@@ -13,7 +14,7 @@
 #include "train/engine.h"
 #include "train/sample.h"
 #include "train/state.h"
-#include "train/texts.h"
+#include "train/texts/texts.h"
 
 namespace lockstep::fuzz {
 namespace {
@@ -44,7 +45,13 @@ void write_text(const app::LoadedModel& loaded, const std::vector<std::int32_t>&
   train::SampleOptions sampling;
   sampling.tokens = written;
   sampling.never = data::missing_ids(*loaded.tokenizer, model.vocabulary);
-  train::write_texts({.texts = 1, .prompt = prompt, .sampling = sampling, .end = loaded.tokenizer->end_of_text(), .behind = "\n"},
+  Log log(stderr, Level::critical);
+  train::write_texts({.texts = 1,
+                      .prompt = prompt,
+                      .sampling = sampling,
+                      .ends = app::text_habits(loaded.manifest.run, loaded.tokenizer.get(), model.vocabulary, log).ends,
+                      .stops = {"the", "e t"},
+                      .behind = "\n"},
                      *loaded.tokenizer, sampler, *loaded.groups, [](std::string_view) {});
 }
 

@@ -11,7 +11,7 @@
 #include "support/tiny_engine.h"
 #include "train/replicas.h"
 #include "train/text_loss.h"
-#include "train/texts.h"
+#include "train/texts/texts.h"
 #include "train/trainer.h"
 
 namespace lockstep::train {
@@ -228,7 +228,7 @@ TEST(Leases, OfWritingTextsAreAlikeOnEveryRank) {
     request.texts = 5;
     request.prompt = {1, 2};
     request.sampling = {.tokens = 30, .temperature = 1, .top_k = 0};
-    if (ends) request.end = Letters::end;
+    if (ends) request.ends = {Letters::end, 12};
     request.behind = "|";
     std::string alone;
     for (const int ranks : {1, 2, 3}) {

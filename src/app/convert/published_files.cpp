@@ -2,25 +2,104 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 
+#include "app/convert/text_habits.h"
+#include "arch/huggingface/generation_json.h"
+#include "base/text/utf8.h"
 #include "data/tokenizer_choice.h"
 
 namespace lockstep::app {
 namespace {
 
-constexpr std::array<std::string_view, 2> token_keys = {"bos_token_id", "eos_token_id"};
-constexpr const char* published_key = "huggingface";
+namespace names = arch::huggingface;
+
+constexpr const char *end_key = "eos_token_id", *tokenizer_config_file = "tokenizer_config.json";
+constexpr std::array<std::string_view, 3> token_keys = {"bos_token_id", end_key, "pad_token_id"};
+/// Beside generation_config.json these belong to the tokenizer.
+constexpr std::array<std::string_view, 4> small_files = {generation_file, tokenizer_config_file, "special_tokens_map.json",
+                                                         "chat_template.jinja"};
+
+/// A number or a list with one more token; no list where one is enough.
+Json with_end(const Json* ends, std::int64_t end) {
+  if (ends == nullptr || ends->is_null()) return end;
+  Json::Array all = ends->is_array() ? ends->array() : Json::Array{*ends};
+  all.emplace_back(end);
+  return all;
+}
+
+bool contains(const std::vector<std::int64_t>& ids, std::int64_t id) { return std::ranges::find(ids, id) != ids.end(); }
+
+/// What ends a text by config.json and generation_config.json. transformers asks the second alone where it is there, so a token
+/// that the model was taught to end documents with goes into both.
+void settle_ends(Json& config, Json::Object& files, std::optional<std::int64_t> taught, std::optional<std::int32_t> usual) {
+  std::vector<std::int64_t> ends = names::token_ids(config, end_key, "config.json");
+  const auto file = std::ranges::find(files, generation_file, &Json::Object::value_type::first);
+  if (file != files.end()) {
+    Json generation = Json::parse(file->second.string(), generation_file);
+    const std::vector<std::int64_t> more = names::generation_from_json(generation, generation_file).ends;
+    if (taught && !more.empty() && !contains(more, *taught)) {
+      generation.set(end_key, with_end(generation.find(end_key), *taught));
+      file->second = generation.dump(2) + "\n";
+    }
+    ends.insert(ends.end(), more.begin(), more.end());
+  }
+  if (ends.empty() && !taught && usual) taught = *usual;
+  if (taught && !contains(ends, *taught)) config.set(end_key, with_end(config.find(end_key), *taught));
+}
+
+/// Which token tokenizer_config.json calls the end: the first of config.json's, where the tokenizer has it.
+std::optional<std::string> end_token(const Json& config, const data::Tokenizer& tokenizer) {
+  for (const std::int64_t id : names::token_ids(config, end_key, "config.json")) {
+    const auto token = static_cast<std::int32_t>(id);
+    if (token == id && tokenizer.has(token)) return std::string(tokenizer.bytes(token));
+  }
+  return std::nullopt;
+}
 
 }  // namespace
 
+Json published_facts(const checkpoint::huggingface::Folder& folder) {
+  constexpr std::uint64_t most_bytes = std::uint64_t{4} << 20;
+  Json facts, files;
+  for (const std::string_view key : token_keys) {
+    if (const Json* id = folder.config().find(key)) facts.set(std::string(key), *id);
+  }
+  for (const std::string_view name : small_files) {
+    const io::Path path = folder.path() / name;
+    if (!io::exists(path)) continue;
+    std::string text = io::read_document(path, most_bytes);
+    if (const std::size_t at = invalid_utf8_at(text); at != std::string::npos)
+      throw UserError(fmt::format("{}: byte {} is not valid UTF-8", path.string(), at), "write the file again, or remove it");
+    files.set(std::string(name), std::move(text));
+  }
+  if (!files.is_null()) facts.set(published_texts, std::move(files));
+  return facts;
+}
+
+Json kept_facts(Json facts, const data::Tokenizer* source, const data::Tokenizer* text, Log& log) {
+  if (!facts.is_object() || source == nullptr || text == nullptr) return facts;
+  for (const std::int64_t id : ends_of(facts)) {
+    const auto token = static_cast<std::int32_t>(id);
+    if (token != id || !source->has(token) || !text->has(token) || source->bytes(token) == text->bytes(token)) continue;
+    log.warning(fmt::format(
+        "the tokens that end the model's texts are not kept: token {} is {} there and {} in the tokenizer of the text", id,
+        Json(source->bytes(token)).dump(), Json(text->bytes(token)).dump()));
+    return {};
+  }
+  const Json* files = facts.find(published_texts);
+  if (files == nullptr || source->describe().dump() == text->describe().dump()) return facts;
+  const Json* generation = files->find(generation_file);
+  facts.set(published_texts, generation != nullptr ? Json(Json::Object{{generation_file, *generation}}) : Json(Json::Object{}));
+  return facts;
+}
+
 Json carried_from(const checkpoint::huggingface::Folder& folder, Log& log) {
   Json run{Json::Object{}};
-  Json published;
-  for (const std::string_view key : token_keys) {
-    if (const Json* id = folder.config().find(key)) published.set(std::string(key), *id);
-  }
-  if (!published.is_null()) run.set(published_key, std::move(published));
+  Json facts = published_facts(folder);
+  static_cast<void>(ends_of(facts));  // refuses what nobody could read back
+  if (!facts.is_null()) run.set(published_key, std::move(facts));
   const data::PublishedTokenizer found = data::find_published_tokenizer(folder.path());
   if (found.tokenizer) {
     run.set("tokenizer", found.tokenizer->describe());
@@ -34,22 +113,30 @@ checkpoint::huggingface::ExportOptions published_extras(const checkpoint::Manife
   checkpoint::huggingface::ExportOptions options;
   const auto carried = [&](const char* key) { return manifest.run.is_object() ? manifest.run.find(key) : nullptr; };
   // transformers has defaults for these that are other models'.
-  for (const std::string_view key : token_keys) options.generation.set(std::string(key), nullptr);
-  if (const Json* tokenizer = carried("tokenizer")) {
-    Json config(Json::Object{{"tokenizer_class", "PreTrainedTokenizerFast"}, {"clean_up_tokenization_spaces", false}});
-    const std::unique_ptr<data::Tokenizer> made = data::make_tokenizer(*tokenizer);
-    if (const std::optional<std::int32_t> end = made->end_of_text()) {
-      options.generation.set("eos_token_id", *end);
-      config.set("eos_token", std::string(made->bytes(*end)));
+  for (const std::string_view key : {"bos_token_id", end_key}) options.generation.set(std::string(key), nullptr);
+  Json::Object files;
+  if (const Json* published = carried(published_key)) {
+    for (const auto& [key, value] : published->object()) {
+      if (key == published_texts) files = value.object();
+      if (key != published_texts) options.generation.set(key, value);
     }
+  }
+  const Json* tokenizer = carried("tokenizer");
+  const std::unique_ptr<data::Tokenizer> made = tokenizer != nullptr ? data::make_tokenizer(*tokenizer) : nullptr;
+  const Json* taught = carried(document_end_key);
+  settle_ends(options.generation, files, taught != nullptr ? std::optional(taught->integer()) : std::nullopt,
+              made ? made->end_of_text() : std::nullopt);
+  if (made) {
     options.texts.emplace_back(checkpoint::huggingface::tokenizer_file, made->tokenizer_json());
-    options.texts.emplace_back("tokenizer_config.json", config.dump(2) + "\n");
+    if (std::ranges::find(files, tokenizer_config_file, &Json::Object::value_type::first) == files.end()) {
+      Json config(Json::Object{{"tokenizer_class", "PreTrainedTokenizerFast"}, {"clean_up_tokenization_spaces", false}});
+      if (const std::optional<std::string> end = end_token(options.generation, *made)) config.set("eos_token", *end);
+      options.texts.emplace_back(tokenizer_config_file, config.dump(2) + "\n");
+    }
   } else {
     log.warning("the checkpoint has no tokenizer to take along");
   }
-  if (const Json* published = carried(published_key)) {
-    for (const auto& [key, id] : published->object()) options.generation.set(key, id);
-  }
+  for (const auto& [name, content] : files) options.texts.emplace_back(name, content.string());
   return options;
 }
 

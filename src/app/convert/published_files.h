@@ -1,14 +1,35 @@
 #pragma once
 
-// What a published model has beside its weights, and a checkpoint in its manifest: the tokenizer, and which tokens begin and end
-// a text.
+// What a published model has beside its weights, and a checkpoint in its manifest: the tokenizer, which tokens begin and end a
+// text, and the small files that say how texts are written.
+//
+// In a manifest's `run`: "tokenizer"; "document_end", the token that ends the documents that were taught; and "huggingface", of a
+// published model: members of its config.json by their names ("eos_token_id"), and "files", other files by name, as they were.
+
+#include <string>
+#include <vector>
 
 #include "base/json.h"
 #include "base/log.h"
 #include "checkpoint/huggingface/export.h"
 #include "checkpoint/huggingface/folder.h"
+#include "data/tokenizer.h"
 
 namespace lockstep::app {
+
+inline constexpr const char* published_key = "huggingface";
+inline constexpr const char* published_texts = "files";
+inline constexpr const char* document_end_key = "document_end";
+inline constexpr const char* generation_file = "generation_config.json";
+
+/// The member "huggingface" of a published folder; null where there is nothing to keep. Files are not parsed. Throws UserError
+/// for one that cannot be read or is no text.
+Json published_facts(const checkpoint::huggingface::Folder& folder);
+
+/// What of it a run keeps that goes on from those weights with a text of its own. `source` is the model's tokenizer, `text` the
+/// run's; either may be null. A token that means something else there would end texts where nothing ends: then nothing is kept,
+/// with a warning.
+Json kept_facts(Json facts, const data::Tokenizer* source, const data::Tokenizer* text, Log& log);
 
 /// What a checkpoint of the published model carries in its manifest's `run`. Warns when its tokenizer cannot be read.
 Json carried_from(const checkpoint::huggingface::Folder& folder, Log& log);

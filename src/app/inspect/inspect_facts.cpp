@@ -6,6 +6,7 @@
 #include <array>
 #include <vector>
 
+#include "app/convert/published_files.h"
 #include "app/inspect/tensor_facts.h"
 #include "base/error.h"
 #include "checkpoint/find.h"
@@ -25,9 +26,18 @@ Json optional_json(const std::optional<double>& value) { return value ? Json(*va
 
 Json names_json(const std::vector<std::string>& names) { return Json::Array(names.begin(), names.end()); }
 
-// What a checkpoint carries of its run. The tokenizer, which may be megabytes, by its name and size.
+// What a checkpoint carries of its run. The tokenizer, which may be megabytes, by its name and size; a published model's small
+// files by their sizes.
 Json run_of(const checkpoint::Manifest& manifest) {
   Json run = manifest.run;
+  const Json* published = run.is_object() ? run.find(published_key) : nullptr;
+  const Json* files = published != nullptr && published->is_object() ? published->find(published_texts) : nullptr;
+  if (files != nullptr && files->is_object()) {
+    Json sizes, facts = *published;
+    for (const auto& [name, text] : files->object()) sizes.set(name, std::ssize(text.dump()));
+    facts.set(published_texts, std::move(sizes));
+    run.set(published_key, std::move(facts));
+  }
   const Json* tokenizer = run.is_object() ? run.find("tokenizer") : nullptr;
   if (tokenizer == nullptr || !tokenizer->is_object()) return run;
   Json summary;

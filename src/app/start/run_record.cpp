@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "app/config_file.h"
+#include "app/convert/published_files.h"
 #include "app/manifest.h"
 #include "app/settings/kept_paths.h"
 #include "app/settings/run_name.h"
@@ -69,12 +70,15 @@ void write_run_files(const RunConfig& config, const std::string& name, const io:
   replace_private_file(folder / "environment.json", manifest.dump(2) + "\n");
 }
 
-Json carried(const RunConfig& config, const std::string& name, const data::Corpus& corpus, const Json& identity) {
+Json carried(const RunConfig& config, const std::string& name, const data::Corpus& corpus, const Json& published,
+             const Json& identity) {
   Json run;
   run.set("name", name);
   run.set("config", to_json(config));
   run.set("data_folder", std::filesystem::absolute(data_folder(config)).string());
   if (corpus.tokenizer) run.set("tokenizer", corpus.tokenizer->describe());
+  if (corpus.document_end) run.set(document_end_key, *corpus.document_end);
+  if (published.is_object()) run.set(published_key, published);
   if (identity.is_object()) {
     for (const auto& [name_of_fact, fact] : identity.object()) run.set(name_of_fact, fact);
   }

@@ -23,8 +23,9 @@ void replace_private_file(const io::Path& path, std::string_view content);
 /// `train`.
 void write_run_files(const RunConfig& config, const std::string& name, const io::Path& folder, const Arguments& arguments);
 
-/// What a checkpoint carries so that it can be used without its run: settings and tokenizer; and the run's identity
-/// (identify_run), by which a resume knows it again.
-Json carried(const RunConfig& config, const std::string& name, const data::Corpus& corpus, const Json& identity);
+/// What a checkpoint carries so that it can be used without its run: settings, tokenizer and what ends a text; and the run's
+/// identity (identify_run), by which a resume knows it again. `published`: published_of().
+Json carried(const RunConfig& config, const std::string& name, const data::Corpus& corpus, const Json& published,
+             const Json& identity);
 
 }  // namespace lockstep::app

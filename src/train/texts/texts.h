@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,10 +17,11 @@ namespace lockstep::train {
 /// Alike on all ranks.
 struct TextsRequest {
   std::int64_t texts = 1;
-  std::vector<std::int32_t> prompt;      ///< that each continues; not empty
-  SampleOptions sampling;                ///< text n has number n
-  std::optional<std::int32_t> end = {};  ///< the token that ends a text before its length, and is not in it
-  std::string behind = "\n";             ///< what comes behind each text
+  std::vector<std::int32_t> prompt;     ///< that each continues; not empty
+  SampleOptions sampling;               ///< text n has number n
+  std::vector<std::int32_t> ends = {};  ///< tokens that end a text before its length, and are not in it
+  std::vector<std::string> stops = {};  ///< texts, none empty, that do so too, wherever tokens are cut
+  std::string behind = "\n";            ///< what comes behind each text
 };
 
 /// When rank 0's last text began and ended.

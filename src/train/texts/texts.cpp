@@ -1,8 +1,11 @@
-#include "train/texts.h"
+#include "train/texts/texts.h"
+
+#include <algorithm>
 
 #include "base/timer.h"
 #include "comm/text.h"
 #include "layout/rounds.h"
+#include "train/texts/stop_texts.h"
 
 namespace lockstep::train {
 
@@ -15,7 +18,7 @@ Pace write_texts(const TextsRequest& request, const data::Tokenizer& tokenizer, 
   };
   const layout::Rounds rounds{request.texts, ranks.size()};
   // Where nothing ends a text, all are equally long, and nothing needs to be agreed.
-  comm::Communicator* const together = request.end ? &ranks : nullptr;
+  comm::Communicator* const together = request.ends.empty() && request.stops.empty() ? nullptr : &ranks;
   const std::string start = tokenizer.decode(request.prompt);
   Pace pace;
   for (std::int64_t round = 0; round < rounds.count(); ++round) {
@@ -23,17 +26,19 @@ Pace write_texts(const TextsRequest& request, const data::Tokenizer& tokenizer, 
     SampleOptions sampling = request.sampling;
     sampling.number = turn.thing;
     std::string text = start;
+    StopTexts stop(request.stops);
     if (lead) show(start);
     pace.tokens = 0;
+    const auto give = [&](std::string_view piece) { lead ? show(piece) : void(text += piece); };
     const auto each = [&](std::int32_t token) {
       if (!turn.counts) return together == nullptr;  // a text that is dropped keeps the others from nothing
-      if (token == request.end) return false;
-      const std::string_view piece = tokenizer.bytes(token);
-      lead ? show(piece) : void(text += piece);
+      if (std::ranges::find(request.ends, token) != request.ends.end()) return false;
+      give(stop.add(tokenizer.bytes(token)));
       (pace.tokens++ == 0 ? pace.first : pace.last) = now_seconds();
-      return true;
+      return !stop.found();
     };
     sampler.run(request.prompt, sampling, each, together);
+    if (turn.counts) give(stop.held());
     if (!lead && turn.counts) comm::send_text(ranks, std::move(text), 0);
     if (!lead) continue;
     show(request.behind);

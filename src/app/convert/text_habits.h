@@ -1,0 +1,27 @@
+#pragma once
+
+// How texts of a model are written where the user does not say: which tokens end one, and what its publisher draws tokens by.
+
+#include <cstdint>
+#include <vector>
+
+#include "arch/huggingface/generation_json.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "data/tokenizer.h"
+
+namespace lockstep::app {
+
+struct TextHabits {
+  std::vector<std::int32_t> ends;            ///< each of them ends a text
+  arch::huggingface::Generation generation;  ///< empty where there is no generation_config.json
+};
+
+/// By a manifest's `run` (published_files.h) and its tokenizer, which may be null. Warns of ends that are no tokens of a model of
+/// `vocabulary`. Throws UserError for a generation_config.json that is not understood.
+TextHabits text_habits(const Json& run, const data::Tokenizer* tokenizer, std::int64_t vocabulary, Log& log);
+
+/// The tokens that config.json and generation_config.json end texts with; `facts`: published_facts(), which may be null.
+std::vector<std::int64_t> ends_of(const Json& facts);
+
+}  // namespace lockstep::app

@@ -1,0 +1,37 @@
+#include "app/start/text_ends.h"
+
+#include <memory>
+
+#include "app/convert/published_files.h"
+#include "app/convert/text_habits.h"
+#include "comm/agreement.h"
+#include "data/tokenizer_choice.h"
+
+namespace lockstep::app {
+
+Json published_of(const RunConfig& config, const Start& start, const data::Tokenizer* text, comm::Communicator& world, Log& log) {
+  Json kept;
+  comm::together(world, [&] {
+    if (start.published) {
+      const checkpoint::huggingface::Folder folder(config.train.init_from);
+      const data::PublishedTokenizer source = data::find_published_tokenizer(folder.path());
+      kept = kept_facts(published_facts(folder), source.tokenizer.get(), text, log);
+    } else if (start.checkpoint && start.checkpoint->manifest.run.is_object()) {
+      const Json& run = start.checkpoint->manifest.run;
+      const Json *facts = run.find(published_key), *tokenizer = run.find("tokenizer");
+      if (facts == nullptr) return;
+      const std::unique_ptr<data::Tokenizer> source = tokenizer != nullptr ? data::make_tokenizer(*tokenizer) : nullptr;
+      kept = kept_facts(*facts, source.get(), text, log);
+    }
+    static_cast<void>(ends_of(kept));  // refuses what nobody could read back
+  });
+  return kept;
+}
+
+std::vector<std::int32_t> sample_ends(const data::Corpus& corpus, const Json& published, std::int64_t vocabulary, Log& log) {
+  Json run(Json::Object{{published_key, published}});
+  if (corpus.document_end) run.set(document_end_key, *corpus.document_end);
+  return text_habits(run, corpus.tokenizer.get(), vocabulary, log).ends;
+}
+
+}  // namespace lockstep::app

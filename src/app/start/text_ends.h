@@ -1,0 +1,23 @@
+#pragma once
+
+// What ends the texts of a run: the documents that it is taught, and what the model that its weights come from says.
+
+#include <cstdint>
+#include <vector>
+
+#include "app/run_config.h"
+#include "app/start/run_start.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "data/corpus.h"
+
+namespace lockstep::app {
+
+/// What the run keeps of a published model that its weights come from, at once or by way of checkpoints (published_files.h); null
+/// where there is none. `text`: the tokenizer of the run's text, or null. Collective over `world`.
+Json published_of(const RunConfig& config, const Start& start, const data::Tokenizer* text, comm::Communicator& world, Log& log);
+
+/// Tokens that end a sample, as they end the texts that `generate` writes with the run's checkpoints. `vocabulary`: the model's.
+std::vector<std::int32_t> sample_ends(const data::Corpus& corpus, const Json& published, std::int64_t vocabulary, Log& log);
+
+}  // namespace lockstep::app
