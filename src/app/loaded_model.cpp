@@ -57,7 +57,7 @@ LoadedModel load_published(const std::string& path, std::int64_t context, const 
   loaded.folder = path;
   comm::together(session.world(), [&] {
     weights.emplace(path);
-    loaded.manifest.run = Json::Object{{published_key, published_facts(weights->folder())}};
+    loaded.manifest.run = Json::Object{{published_key, published_facts(weights->folder(), true)}};
   });
   for (const std::string& warning : weights->warnings()) log.warning(warning);
   data::PublishedTokenizer found = data::find_published_tokenizer(weights->folder().path());

@@ -114,6 +114,11 @@ TEST_F(TextEnds, ThereAndBackKeepsWhatWasPublished) {
     const Outcome text = wild(from);
     EXPECT_EQ(text.out.find_first_of("qZk", 3), std::string::npos) << text.out;
   }
+  io::replace_file(folder_ / "model/tokenizer_config.json", "\xFF");
+  EXPECT_EQ(wild("model").code, 0) << "it is not read to write texts";
+  EXPECT_NE(lockstep({"convert", at("model"), at("bad")}).err.find("tokenizer_config.json: byte 0 is not valid UTF-8"),
+            std::string::npos);
+  fs::remove(folder_ / "model/tokenizer_config.json");
   io::replace_file(folder_ / "model/generation_config.json", "{");
   EXPECT_EQ(lockstep({"convert", at("model"), at("bad")}).code, 2);
   EXPECT_FALSE(fs::exists(folder_ / "bad"));

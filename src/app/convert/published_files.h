@@ -22,9 +22,9 @@ inline constexpr const char* published_texts = "files";
 inline constexpr const char* document_end_key = "document_end";
 inline constexpr const char* generation_file = "generation_config.json";
 
-/// The member "huggingface" of a published folder; null where there is nothing to keep. Files are not parsed. Throws UserError
-/// for one that cannot be read or is no text.
-Json published_facts(const checkpoint::huggingface::Folder& folder);
+/// The member "huggingface" of a published folder; null where there is nothing to keep. Files are not parsed. `reads`: for a
+/// model that is only read, without the tokenizer's files. Throws UserError for a file that cannot be read or is no text.
+Json published_facts(const checkpoint::huggingface::Folder& folder, bool reads = false);
 
 /// What of it a run keeps that goes on from those weights with a text of its own. `source` is the model's tokenizer, `text` the
 /// run's; either may be null. A token that means something else there would end texts where nothing ends: then nothing is kept,

@@ -48,6 +48,7 @@ constexpr auto harmless = std::to_array<std::string_view>({
     "_from_model_config",
     "transformers_version",
     "_commit_hash",
+    "trust_remote_code",
     "bos_token_id",
     "pad_token_id",
     "decoder_start_token_id",
