@@ -16,6 +16,7 @@
 #include "app/settings/config_help.h"
 #include "base/error.h"
 #include "base/terminal.h"
+#include "base/text/visible.h"
 #include "comm/mpi/mpi_job.h"
 #include "io/file.h"
 
@@ -115,7 +116,7 @@ void let_the_first_rank_speak() {
 int run_program(std::span<const Command> commands, const Arguments& arguments, std::FILE* out, std::FILE* err) {
   const auto report = [err](std::string_view kind, std::string_view text, int code) {
     let_the_first_rank_speak();
-    std::fputs(fmt::format("lockstep: {}{}\n", kind, text).c_str(), err);
+    std::fputs(fmt::format("lockstep: {}{}\n", kind, visible(text, LineBreaks::kept)).c_str(), err);
     return code;
   };
   try {

@@ -10,6 +10,7 @@
 #include "app/loaded_model.h"
 #include "app/start/output_file.h"
 #include "base/terminal.h"
+#include "base/text/visible.h"
 #include "base/units.h"
 #include "checkpoint/tensor_file.h"
 #include "comm/agreement.h"
@@ -147,8 +148,8 @@ void evaluate_model(const EvalOptions& options, Session& session) {
     fmt::print("{}\n", json.dump());
     return;
   }
-  fmt::print("model          {}\n", loaded.folder);
-  fmt::print("text           {}\n", text.file.path());
+  fmt::print("model          {}\n", visible(loaded.folder));
+  fmt::print("text           {}\n", visible(text.file.path()));
   fmt::print("windows        {} of {} tokens\n", format_count(windows), length);
   fmt::print("{:<15}{}\n", text.file.masked() ? "taught tokens" : "tokens", format_count(result.tokens));
   fmt::print("loss           {:.6f} nats a token\n", result.loss);

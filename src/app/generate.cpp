@@ -16,6 +16,7 @@
 #include "app/convert/text_habits.h"
 #include "app/loaded_model.h"
 #include "base/terminal.h"
+#include "base/text/utf8.h"
 #include "io/file.h"
 #include "lab/machine.h"
 #include "train/texts/texts.h"
@@ -139,6 +140,7 @@ void generate(const GenerateOptions& options, Session& session) {
   const std::string text = prompt_text(options.prompt);
   if (text.empty())
     throw UserError(fmt::format("--prompt \"{}\": there is no text in it", options.prompt), "--prompt \"What is\"");
+  if (text.starts_with(byte_order_mark)) log.warning("the prompt begins with a byte order mark (U+FEFF), which is a part of it");
   constexpr std::int64_t most_tokens_a_byte = 4;  // of a normalised text
   const std::int64_t longest = options.tokens + most_tokens_a_byte * std::ssize(text) + 1;
   const LoadedModel loaded =

@@ -9,6 +9,7 @@
 #include "app/plan/run_prediction.h"
 #include "base/shell.h"
 #include "base/terminal.h"
+#include "base/text/visible.h"
 #include "base/units.h"
 #include "lab/process.h"
 
@@ -72,7 +73,7 @@ std::string summary(const train::TrainingHistory& history, const io::Path& folde
 
 void print_summary(const train::TrainingHistory& history, const io::Path& folder, const RunConfig& config, const Session& session,
                    std::FILE* out) {
-  say(out, summary(history, folder, config, session));
+  say(out, visible(summary(history, folder, config, session), LineBreaks::kept));
 }
 
 }  // namespace lockstep::app

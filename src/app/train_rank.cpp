@@ -181,6 +181,7 @@ Run open_run(RunConfig config, const TrainCall& call, const Roles& roles, Sessio
   std::string name = name_of_run(config, start, session);
   data::Corpus corpus = open_text(config, roles, session, log);
   train::EngineConfig settings = engine_config(config, corpus.vocabulary());
+  if (!corpus.tokenizer) demand_description(start, data_folder(config), settings.model.vocabulary);
   if (config.data.documents) {
     settings.document_end = corpus.tokenizer ? corpus.tokenizer->end_of_text() : std::nullopt;
     if (!settings.document_end) problems.push_back(no_document_end(config));

@@ -6,9 +6,15 @@
 #include <numeric>
 
 #include "base/checked.h"
+#include "base/text/visible.h"
 
 namespace lockstep {
 namespace {
+
+const std::vector<Problem>& show(std::vector<Problem>& problems) {
+  for (Problem& problem : problems) problem = {visible(problem.message), visible(problem.remedy)};
+  return problems;
+}
 
 std::string joined(const std::vector<Problem>& problems) {
   std::string text;
@@ -25,7 +31,8 @@ std::string joined(const std::vector<Problem>& problems) {
 UserError::UserError(std::string message, std::string remedy)
     : UserError(std::vector<Problem>{{std::move(message), std::move(remedy)}}) {}
 
-UserError::UserError(std::vector<Problem> problems) : std::runtime_error(joined(problems)), problems_(std::move(problems)) {}
+UserError::UserError(std::vector<Problem> problems)
+    : std::runtime_error(joined(show(problems))), problems_(std::move(problems)) {}
 
 void ensure(bool condition, std::string_view rule, std::source_location where) {
   if (!condition) {

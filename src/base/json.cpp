@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <unordered_set>
+#include <unordered_map>
 
 #include "base/error.h"
+#include "base/text/utf8.h"
 
 namespace lockstep {
 namespace {
@@ -16,7 +18,10 @@ using Library = nlohmann::ordered_json;
 
 [[noreturn]] void wrong_type(std::string_view expected, const Json& value) {
   std::string text = value.dump();
-  if (text.size() > 60) text = text.substr(0, 57) + "...";  // dump() escapes nothing but quotes: a cut code point is harmless
+  if (std::size_t end = 57; text.size() > end + 3) {
+    while (is_continuation(text[end])) --end;
+    text = text.substr(0, end) + "...";
+  }
   throw UserError(fmt::format("JSON: expected {}, found {}", expected, text), "mend the value or write the file again");
 }
 
@@ -42,7 +47,11 @@ class Builder {
  public:
   using Take = std::function<void(const std::string&, const Json&)>;
   /// `take`: is given the members of the outer object; null: they are kept.
-  explicit Builder(std::size_t most_bytes, const Take* take = nullptr) : most_bytes_(most_bytes), take_(take) {}
+  explicit Builder(std::string_view text, std::size_t most_bytes, const Take* take = nullptr)
+      : text_(text), reached_(text.data()), most_bytes_(most_bytes), take_(take) {}
+
+  /// Moves on through the text, as the parser does.
+  const char*& reached() { return reached_; }
 
   using number_integer_t = Library::number_integer_t;
   using number_unsigned_t = Library::number_unsigned_t;
@@ -65,22 +74,26 @@ class Builder {
   bool end_array() { return close(); }
   bool end_object() { return close(); }
   bool key(string_t& key) {
-    if (!open_.back().keys.insert(key).second) return refuse(fmt::format("the key \"{}\" appears twice", key));
+    const std::size_t place = start_of_string();
+    if (const auto [first, is_new] = open_.back().keys.emplace(key, place); !is_new) {
+      const Place before = place_of(first->second), here = place_of(place);
+      const std::string line = here.line == before.line ? "" : fmt::format("line {}, ", here.line);
+      return refuse(fmt::format("the key \"{}\" appears twice ({} and {}column {})", key, to_string(before), line, here.column));
+    }
     cost_ += sizeof(Json::Object::value_type) - sizeof(Json) + key.size();
     open_.back().object.emplace_back(std::move(key), nullptr);
     return true;
   }
   bool parse_error(std::size_t position, const std::string&, const nlohmann::detail::exception& fault) {
-    position_ = position;
     const std::string_view text = fault.what();
     const std::size_t start = text.find("syntax error");
-    fault_ = text.substr(start != std::string_view::npos ? start : text.find("] ") + 2);
-    return false;
+    const std::string place = position > 0 ? fmt::format(" ({})", to_string(place_of(position - 1))) : "";
+    return refuse(
+        fmt::format("not valid JSON{}: {}", place, text.substr(start != std::string_view::npos ? start : text.find("] ") + 2)));
   }
 
   Json take() { return std::move(root_); }
   const std::string& fault() const { return fault_; }
-  std::size_t position() const { return position_; }
 
  private:
   static constexpr std::size_t max_depth = 200;
@@ -88,9 +101,27 @@ class Builder {
     bool is_object;
     Json::Array array;
     Json::Object object;
-    std::unordered_set<std::string> keys;
+    std::unordered_map<std::string, std::size_t> keys;  // and where they stand
+  };
+  struct Place {
+    std::ptrdiff_t line;
+    std::size_t column;
   };
 
+  Place place_of(std::size_t at) const {
+    const std::string_view before = text_.substr(0, at);
+    const std::size_t line_start = before.rfind('\n') + 1;  // npos + 1 is 0
+    return {std::count(before.begin(), before.end(), '\n') + 1, before.size() - line_start + 1};
+  }
+  static std::string to_string(Place place) { return fmt::format("line {}, column {}", place.line, place.column); }
+  // Of the string that was read last.
+  std::size_t start_of_string() const {
+    std::size_t at = static_cast<std::size_t>(reached_ - text_.data()) - 1;
+    const auto is_escaped = [&] { return (at - 1 - text_.find_last_not_of('\\', at - 1)) % 2 == 1; };
+    do at = text_.rfind('"', at - 1);
+    while (is_escaped());
+    return at;
+  }
   bool refuse(std::string why) {
     fault_ = std::move(why);
     return false;
@@ -127,12 +158,40 @@ class Builder {
     return level.is_object ? add(std::move(level.object)) : add(std::move(level.array));
   }
 
+  std::string_view text_;
+  const char* reached_;
   std::size_t most_bytes_, cost_ = 0;  // of values that are kept
   const Take* take_;
   Json root_;
   std::vector<Level> open_;
   std::string fault_;
-  std::size_t position_ = 0;
+};
+
+/// Tells how far the parser came: its events do not say it.
+class Cursor {
+ public:
+  using iterator_category = std::forward_iterator_tag;
+  using value_type = char;
+  using difference_type = std::ptrdiff_t;
+  using pointer = const char*;
+  using reference = const char&;
+
+  Cursor(const char* at, const char*& reached) : at_(at), reached_(&reached) {}
+  reference operator*() const { return *at_; }
+  Cursor& operator++() {
+    *reached_ = ++at_;
+    return *this;
+  }
+  Cursor operator++(int) {
+    const Cursor before = *this;
+    ++*this;
+    return before;
+  }
+  bool operator==(const Cursor& other) const { return at_ == other.at_; }
+
+ private:
+  const char* at_;
+  const char** reached_;
 };
 
 }  // namespace
@@ -201,28 +260,22 @@ namespace {
 constexpr std::size_t bytes_a_character = 16, least_bytes = std::size_t{16} << 20;
 
 void read(std::string_view text, std::string_view what, Builder& builder) {
-  if (Library::sax_parse(text.begin(), text.end(), &builder)) return;
-  std::string place;
-  if (builder.position() > 0) {
-    const std::string_view before = text.substr(0, std::min(builder.position() - 1, text.size()));
-    const std::size_t line_start = before.rfind('\n') + 1;  // npos + 1 is 0
-    place =
-        fmt::format(" (line {}, column {})", std::count(before.begin(), before.end(), '\n') + 1, before.size() - line_start + 1);
-  }
-  throw UserError(fmt::format("{}: not valid JSON{}: {}", what, place, builder.fault()), "mend the file or write it again");
+  const Cursor begin(text.data(), builder.reached()), end(text.data() + text.size(), builder.reached());
+  if (Library::sax_parse(begin, end, &builder)) return;
+  throw UserError(fmt::format("{}: {}", what, builder.fault()), "mend the file or write it again");
 }
 
 }  // namespace
 
 Json Json::parse(std::string_view text, std::string_view what) {
-  Builder builder(std::max(least_bytes, bytes_a_character * text.size()));
+  Builder builder(text, std::max(least_bytes, bytes_a_character * text.size()));
   read(text, what, builder);
   return builder.take();
 }
 
 void Json::for_each_member(std::string_view text, std::string_view what,
                            const std::function<void(const std::string&, const Json&)>& take) {
-  Builder builder(least_bytes, &take);
+  Builder builder(text, least_bytes, &take);
   read(text, what, builder);
 }
 

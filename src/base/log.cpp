@@ -6,6 +6,8 @@
 #include <chrono>
 #include <ctime>
 
+#include "base/text/visible.h"
+
 namespace lockstep {
 namespace {
 
@@ -41,13 +43,13 @@ Log::Log(std::FILE* out, Level least) : out_(out), least_(least) {}
 
 void Log::line(Level level, std::string_view text, std::source_location where) {
   if (level < least_) return;
-  const std::string line =
-      fmt::format("[{}][{}][{}:{}] - {}\n", time_stamp(), name_of(level), stem(where.file_name()), where.line(), text);
+  const std::string line = fmt::format("[{}][{}][{}:{}] - {}\n", time_stamp(), name_of(level), stem(where.file_name()),
+                                       where.line(), visible(text, LineBreaks::kept));
   print(line);
 }
 
 void Log::plain(std::string_view text) {
-  if (Level::info >= least_) print(fmt::format("{}\n", text));
+  if (Level::info >= least_) print(visible(text, LineBreaks::kept) + '\n');
 }
 
 void Log::print(const std::string& line) {

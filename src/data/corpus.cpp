@@ -97,9 +97,10 @@ void verify_corpus(const io::Path& folder, std::span<const TokenFile* const> fil
 
 void demand_known_ids(const TokenFile& file, std::int64_t vocabulary) {
   if (file.format().vocabulary <= vocabulary) return;
-  throw UserError(fmt::format("{} has tokens of a vocabulary of {}, the model one of {}", file.path(),
-                              format_count(file.format().vocabulary), format_count(vocabulary)),
-                  "prepare the text with the tokenizer that the model was trained with, or leave out model.vocab_size");
+  throw UserError(
+      fmt::format("{} has tokens of a vocabulary of {}, the model one of {}", file.path(), format_count(file.format().vocabulary),
+                  format_count(vocabulary)),
+      "prepare the text with the tokenizer that the model was trained with, or train a model of the text's vocabulary");
 }
 
 TokenText open_tokens(const io::Path& path, std::int64_t vocabulary) {

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "base/shell.h"
 #include "base/units.h"
 #include "io/file.h"
 #include "io/sha256.h"
@@ -199,9 +200,18 @@ auto at_described_path(const io::Path& folder, std::string_view name, const Use&
 }  // namespace
 
 std::optional<TokenDescription> read_description(const io::Path& folder) {
+  if (!io::is_folder(folder) && io::exists(folder)) {
+    const bool tokens = folder.extension() == ".bin";
+    const std::string parent = folder.has_parent_path() ? folder.parent_path().string() : ".";
+    const std::string made = (folder.parent_path() / folder.stem()).string() + "_tokens";
+    throw UserError(fmt::format("{} is a file, not a folder with token files", folder.string()),
+                    tokens ? fmt::format("name the folder that it lies in: {}", parent)
+                           : fmt::format("prepare it, and name what that makes: {}",
+                                         shell_words({"lockstep", "prepare", folder.string(), "--out", made})));
+  }
   if (!io::is_folder(folder)) {
     throw UserError(fmt::format("there is no folder {} with token files", folder.string()),
-                    fmt::format("make it: lockstep prepare TEXT --out {}", folder.string()));
+                    fmt::format("make it: lockstep prepare TEXT --out {}", shell_words({folder.string()})));
   }
   if (!is_prepared(folder)) return std::nullopt;
   return at_described_path(folder, description_file, read_description_file);

@@ -9,6 +9,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/text/utf8.h"
+#include "base/text/visible.h"
 #include "base/units.h"
 #include "data/bpe/bpe_tokenizer.h"
 #include "data/bpe/tokenizer_json.h"
@@ -177,7 +178,7 @@ std::vector<std::int32_t> encode_prompt(const Tokenizer& tokenizer, std::string_
   std::string unknown;
   ids.resize(tokenizer.encode(prompt, ids, unknown));
   if (!unknown.empty()) {
-    log.warning(fmt::format("dropped from the prompt, because the vocabulary does not have them: {}", unknown));
+    log.warning(fmt::format("dropped from the prompt, because the vocabulary does not have them: {}", visible(unknown)));
   }
   const auto above = std::ranges::find_if(ids, [&](std::int32_t id) { return id >= vocabulary; });
   if (above == ids.end()) return ids;

@@ -86,7 +86,7 @@ TEST_F(Inspect, ACheckpoint) {
   EXPECT_EQ(json.find("damaged"), nullptr);
   const std::string shown = text(folder);
   for (const char* part : {"1,500", "1,205", "1.5000", "18446744073709551615", "wte.weight", "[50, 24]", "F32", "n_layer",
-                           "decay.rate  0.1\n", "[0.9,0.95]", "two lines", "optimizer.safetensors", "3 tensors"}) {
+                           "decay.rate  0.1\n", "[0.9,0.95]", "two\\nlines", "optimizer.safetensors", "3 tensors"}) {
     EXPECT_HOLDS(part, shown);
   }
   EXPECT_EQ(facts(folder / "manifest.json").at("step").integer(), 1500);
@@ -172,7 +172,7 @@ TEST_F(Inspect, PreparedText) {
     EXPECT_EQ(json.at("files").array()[0].at("tokens").integer(), 1890);
     EXPECT_TRUE(json.at("damaged").array().empty());
   }
-  for (const char* part : {"train.bin", "val.bin", "1,890", "all work and no play all work"}) EXPECT_HOLDS(part, text(folder));
+  for (const char* part : {"train.bin", "val.bin", "1,890", "all work and no play\\nall work"}) EXPECT_HOLDS(part, text(folder));
   const Json one = facts(folder / "val.bin");
   EXPECT_EQ(one.at("files").array().size(), 1u);
   EXPECT_EQ(one.at("tokenizer").string(), "char");

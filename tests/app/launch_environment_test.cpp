@@ -130,6 +130,12 @@ TEST(LaunchEnvironment, HostfilesOfEveryKind) {
   EXPECT_EQ(facts_of(box, asking({}, {}, "hosts")).hostfile, "hosts") << "the option wins";
 }
 
+TEST(LaunchEnvironment, AByteOrderMarkIsNoPartOfAHost) {
+  Recorded box;
+  box.files = {{"hosts", "\xEF\xBB\xBFn1\nn2\n"}};
+  EXPECT_EQ(facts_of(box, asking({}, {}, "hosts")).hosts, (std::vector<std::string>{"n1", "n2"}));
+}
+
 TEST(LaunchEnvironment, TheSchedulerCanBeNamed) {
   Recorded pbs = polaris();
   pbs.variables["LOCKSTEP_SCHEDULER"] = "none";

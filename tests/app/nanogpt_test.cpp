@@ -137,6 +137,10 @@ TEST_F(NanoGptSettings, RanksThatReadTheSameSamplesShareNoAccumulation) {
   EXPECT_EQ(resolved({write("")}, {"parallel.tp=2"}, 8).config.optimizer.gas, 10);
 }
 
+TEST_F(NanoGptSettings, AByteOrderMarkIsNoPartOfAName) {
+  EXPECT_EQ(resolved({write("\xEF\xBB\xBFmax_iters = 7\n")}).config.train.max_iters, 7);
+}
+
 TEST_F(NanoGptSettings, LinesThatAreNoneNameThemselves) {
   const std::string file = write(
       "import time\n"

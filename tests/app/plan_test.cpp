@@ -41,6 +41,8 @@ TEST(Plan, WritesAPictureAndATableThatItReads) {
   const std::string svg = (folder / "s.svg").string(), csv = (folder / "s.csv").string();
   const Arguments made{"--draw", "parallel.pp=2", "optimizer.gas=3", "parallel.schedule=interleaved", "--svg", svg, "--csv", csv};
   const std::string drawn = printed(made), again = printed({"--draw", "parallel.schedule=file:" + csv});
+  io::replace_file(csv, "\xEF\xBB\xBF" + io::read_file(csv));  // as some programs save tables
+  EXPECT_EQ(printed({"--draw", "parallel.schedule=file:" + csv}), again);
   EXPECT_EQ(drawn.substr(drawn.find('\n')), again.substr(again.find('\n')));
   EXPECT_TRUE(again.starts_with("s.csv: 2 ranks, 2 chunks each, 3 micro-batches\n"));
   const std::string picture = io::read_file(svg);

@@ -238,7 +238,7 @@ TEST(RunConfig, TomlGivesBackTheSameSettings) {
                                  "sample.prompt=\"quoted\"\n\ttext \\ \xc3\xa9", "optimizer.min_lr=1.2345678901234567e-300"}}) {
     const RunConfig config = resolved(overrides);
     RunConfig again;
-    EXPECT_EQ(messages(read_config_text(to_toml(config), "config.toml", again)), std::vector<std::string>{});
+    EXPECT_EQ(messages(read_config_text("\xEF\xBB\xBF" + to_toml(config), "config.toml", again)), std::vector<std::string>{});
     EXPECT_EQ(again, config) << to_toml(config);
   }
 }

@@ -213,6 +213,8 @@ TEST_F(TextEnds, ALineFeedEndsWhatDocumentsTaught) {
   // What transformers reads ends there as well.
   done({"convert", at("taught"), at("hf")});
   EXPECT_EQ(Json::parse(file("hf/config.json")).at("eos_token_id").integer(), '\n');
+  const Json config = Json::parse(file("hf/tokenizer_config.json"));
+  EXPECT_EQ(config.find("eos_token"), nullptr) << "of a line feed transformers would make a token of its own";
 }
 
 }  // namespace

@@ -51,6 +51,22 @@ TEST_F(Vocabulary, WeightsOfASmallerModelDoNotReadTokensThatTheyDoNotKnow) {
 
 TEST_F(Vocabulary, ADescribedTextOfMoreTokensThanTheModelIsRefused) {
   refused(words("a", {"model.vocab_size=20"}), "the model one of 20");
+  EXPECT_EQ(lockstep(words("a", {"model.vocab_size=20"})).err.find("leave out"), std::string::npos);
+}
+
+TEST_F(Vocabulary, ALostDescriptionIsNamedOnAResume) {
+  ASSERT_EQ(lockstep(words("run", {"train.max_iters=2", "train.eval_interval=2"})).code, 0);
+  fs::remove(folder_ / "data/tokens.json");
+  const std::vector<std::string> again = words("run", {"train.init_from=resume", "train.max_iters=3"});
+  refused(again, "data has no tokens.json, and the text that the run was trained on had one");
+  refused(again, "lockstep prepare TEXT --out ");
+}
+
+TEST_F(Vocabulary, AFileInPlaceOfTokensIsNamed) {
+  const std::string text = (folder_ / "text.txt").string(), bin = (folder_ / "data/train.bin").string();
+  refused(words("a", {"data.dir=" + text}), text + " is a file, not a folder with token files");
+  refused(words("a", {"data.dir=" + text}), "lockstep prepare " + text + " --out " + (folder_ / "text_tokens").string());
+  refused(words("a", {"data.dir=" + bin}), "name the folder that it lies in: " + (folder_ / "data").string());
 }
 
 TEST_F(Vocabulary, APromptOfTokensThatTheModelLacksIsRefused) {

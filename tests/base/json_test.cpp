@@ -98,7 +98,27 @@ TEST(JsonValue, FaultsNameFileAndPlace) {
   for (const char* text : {"", "{", "[1,]", "{\"a\" 1}", "nan", "1 2", "\"\xff\"", "1e999", "{\"a\":1,\"a\":2}"}) {
     EXPECT_NE(parse_failure(text), "") << text;
   }
-  EXPECT_NE(parse_failure("{\"a\":1,\"a\":2}").find("\"a\" appears twice"), std::string::npos);
+}
+
+TEST(JsonValue, AKeyThatAppearsTwiceIsNamedWithBothPlaces) {
+  EXPECT_TRUE(
+      parse_failure("{\"a\":1,\"a\":2}").starts_with("tokens.json: the key \"a\" appears twice (line 1, column 2 and column 8)"));
+  EXPECT_TRUE(parse_failure("{\n  \"x\": {\"a\\\"\\\\\": [1],\n  \"b\": 2,\n \"a\\\"\\\\\" : 3}}")
+                  .find("appears twice (line 2, column 9 and line 4, column 2)") != std::string::npos);
+  EXPECT_EQ(parse_failure("[{\"a\":1},{\"a\":{\"a\":2}}]"), "");
+}
+
+// The parser passes over it.
+TEST(JsonValue, AByteOrderMarkIsNoPartOfIt) { EXPECT_EQ(parse_failure("\xEF\xBB\xBF{\"a\": 1}"), ""); }
+
+TEST(JsonValue, FaultsShowWhatCannotBePrinted) {
+  EXPECT_NE(parse_failure("{\"a\": \"caf\xE9\"}").find("\\xe9"), std::string::npos);
+  try {
+    Json(std::string(56, 'a') + "\u65E5\u672C").integer();
+    FAIL() << "nothing was thrown";
+  } catch (const UserError& error) {
+    EXPECT_NE(std::string(error.what()).find("a..."), std::string::npos) << error.what();
+  }
 }
 
 TEST(JsonValue, DepthIsLimited) {

@@ -49,6 +49,14 @@ TEST(LogLines, BelowTheLeastLevelAreDropped) {
   for (const char* part : {"[WARNING]", "[ERROR]", "[CRITICAL]"}) EXPECT_NE(sink.text().find(part), std::string::npos) << part;
 }
 
+TEST(LogLines, ShowControlCharactersAndKeepLines) {
+  Sink sink;
+  Log log(sink.file());
+  log.info("skipped: \x1B[2Jname\n  \xFFrest");
+  log.plain("a\tb\x1B");
+  EXPECT_NE(sink.text().find(" - skipped: \\x1b[2Jname\n  \\xffrest\na\tb\\x1b\n"), std::string::npos) << sink.text();
+}
+
 TEST(LogLines, AlsoGoToTheSecondFile) {
   Sink sink, second;
   Log log(sink.file());

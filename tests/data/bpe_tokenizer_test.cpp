@@ -222,6 +222,8 @@ TEST(TokenizerChoice, NamesWhatIsMissing) {
   EXPECT_TRUE(contains(user_error([&] { load_tokenizer(tokenizer_choice("gpt2:" + folder.path())); }), "not an object"));
   folder.write("encoder.json", "{\"a\": 0}");
   EXPECT_TRUE(contains(user_error([&] { load_tokenizer(tokenizer_choice("gpt2:" + folder.path())); }), "line 2"));
+  folder.write("vocab.bpe", "\xEF\xBB\xBF#version: 0.2\na b c\n");
+  EXPECT_TRUE(contains(user_error([&] { load_tokenizer(tokenizer_choice("gpt2:" + folder.path())); }), "line 2"));
 }
 
 }  // namespace

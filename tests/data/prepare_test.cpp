@@ -16,6 +16,7 @@
 
 #include "base/text/utf8.h"
 #include "data/corpus.h"
+#include "data/plain_tokenizer_json.h"
 #include "data/support.h"
 #include "support/test_data.h"
 #include "support/text.h"
@@ -287,6 +288,30 @@ TEST(Prepare, RefusesACharacterThatTheEndCutsOff) {
   const Folder folder;
   const std::string message = prepare_error(folder, folder.write("t.txt", "abc\xE2\x82"));
   EXPECT_TRUE(contains(message, "byte 3 (0xe2)")) << message;
+}
+
+TEST(Prepare, NamesCharactersThatAReadTokenizerDoesNotHave) {
+  const Folder folder;
+  const std::string tokenizer = "hf:" + folder.write("t.json", char_tokenizer_json(" abc").dump());
+  const std::string message = prepare_error(folder, folder.write("text", "ab ca\xE2\x82\xAC\x1B b"), tokenizer);
+  EXPECT_TRUE(contains(message, "text has characters that the tokenizer does not have: \xE2\x82\xAC\\x1b")) << message;
+  EXPECT_TRUE(contains(prepare_error(folder, folder.write("bad", "ab \xFF"), tokenizer), "bad, byte 3 (0xff): not valid UTF-8"));
+  const PreparedText good(folder, folder.write("good", "a b c a b c"), tokenizer);
+  EXPECT_TRUE(contains(good.facts, "all the unique characters:  abc\n")) << good.facts;
+  const std::string line = "{\"text\": \"abc\"}\n";
+  const std::string ends = prepare_error(folder, folder.write("text.jsonl", line + line), tokenizer);
+  EXPECT_TRUE(contains(ends, "does not have: \\n")) << ends;
+}
+
+TEST(Prepare, NamesAByteOrderMark) {
+  const Folder folder;
+  const PreparedText marked(folder, folder.write("text", "\xEF\xBB\xBFsome text, \x1B[1mand more\n"));
+  EXPECT_TRUE(contains(marked.log, "begins with a byte order mark (U+FEFF), which is a character of the text")) << marked.log;
+  EXPECT_TRUE(contains(marked.facts, "\\x1b") && contains(marked.facts, "\\ufeff")) << marked.facts;
+  const std::string line = "{\"text\": \"abc\"}\n";
+  const PreparedText lines(folder, folder.write("text.jsonl", "\xEF\xBB\xBF" + line + line), "byte");
+  EXPECT_EQ(lines.log.find("byte order mark"), std::string::npos) << lines.log;
+  EXPECT_EQ(text_of(folder, "train") + text_of(folder, "val"), "abc\nabc\n");
 }
 
 TEST(Prepare, RefusesTextsThatTeachNothing) {

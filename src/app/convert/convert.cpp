@@ -14,6 +14,7 @@
 #include "arch/parameters.h"
 #include "base/log.h"
 #include "base/shell.h"
+#include "base/text/visible.h"
 #include "base/timer.h"
 #include "base/units.h"
 #include "checkpoint/find.h"
@@ -80,7 +81,7 @@ std::optional<huggingface::ElementType> type_of(const std::string& name) {
 
 void report(const ConvertOptions& options, const arch::ModelConfig& model, std::uint64_t bytes, std::string_view more,
             double started) {
-  fmt::print("converted {} to {}: {} parameters, {}{}, in {}\n", options.from, options.to,
+  fmt::print("converted {} to {}: {} parameters, {}{}, in {}\n", visible(options.from), visible(options.to),
              format_si(static_cast<double>(arch::count_parameters(model).total)), format_bytes(bytes), more,
              format_seconds(now_seconds() - started));
 }

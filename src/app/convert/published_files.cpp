@@ -49,11 +49,15 @@ void settle_ends(Json& config, Json::Object& files, std::optional<std::int64_t> 
   if (taught && !contains(ends, *taught)) config.set(end_key, with_end(config.find(end_key), *taught));
 }
 
-/// Which token tokenizer_config.json calls the end: the first of config.json's, where the tokenizer has it.
-std::optional<std::string> end_token(const Json& config, const data::Tokenizer& tokenizer) {
+/// What tokenizer_config.json calls the end: the first of config.json's that is an added token of tokenizer.json. Of another
+/// one's text transformers makes a token of its own.
+std::optional<std::string> end_token(const Json& config, const Json& tokenizer) {
+  const Json* added = tokenizer.find("added_tokens");
+  if (added == nullptr || !added->is_array()) return std::nullopt;
   for (const std::int64_t id : names::token_ids(config, end_key, "config.json")) {
-    const auto token = static_cast<std::int32_t>(id);
-    if (token == id && tokenizer.has(token)) return std::string(tokenizer.bytes(token));
+    for (const Json& token : added->array()) {
+      if (token.at("id").dump() == Json(id).dump()) return token.at("content").string();
+    }
   }
   return std::nullopt;
 }
@@ -130,7 +134,8 @@ checkpoint::huggingface::ExportOptions published_extras(const checkpoint::Manife
     options.texts.emplace_back(checkpoint::huggingface::tokenizer_file, made->tokenizer_json());
     if (std::ranges::find(files, tokenizer_config_file, &Json::Object::value_type::first) == files.end()) {
       Json config(Json::Object{{"tokenizer_class", "PreTrainedTokenizerFast"}, {"clean_up_tokenization_spaces", false}});
-      if (const std::optional<std::string> end = end_token(options.generation, *made)) config.set("eos_token", *end);
+      const Json file = Json::parse(options.texts.back().second, "tokenizer.json");
+      if (const std::optional<std::string> end = end_token(options.generation, file)) config.set("eos_token", *end);
       options.texts.emplace_back(tokenizer_config_file, config.dump(2) + "\n");
     }
   } else {

@@ -18,6 +18,7 @@
 #include "app/start/output_file.h"
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/text/visible.h"
 #include "comm/text.h"
 #include "io/file.h"
 #include "lab/bench_gemm.h"
@@ -127,13 +128,13 @@ int run(const Arguments& arguments) {
     run_on_ranks({.ranks = rank_count(asked).to_start, .timeout = timeout}, [&](Session& session) {
       Log log(stdout, session.lead() ? Level::info : Level::critical);
       const std::vector<std::string> found = examine(session, log);
-      if (session.lead()) fmt::print("{}", verdict(found));
+      if (session.lead()) fmt::print("{}", visible(verdict(found), LineBreaks::kept));
       if (!machine_file.empty() && found.empty()) write_machine_file(machine_file, {}, session);
       if (session.leads_process()) causes = found;
     });
   } catch (const SystemError& error) {
     causes.emplace_back(error.what());
-    fmt::print("{}", verdict(causes));
+    fmt::print("{}", visible(verdict(causes), LineBreaks::kept));
   }
   return causes.empty() ? 0 : 1;
 }

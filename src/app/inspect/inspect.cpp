@@ -10,26 +10,23 @@
 #include "app/help.h"
 #include "app/inspect/inspect_facts.h"
 #include "base/error.h"
+#include "base/text/utf8.h"
+#include "base/text/visible.h"
 #include "base/units.h"
 
 namespace lockstep::app {
 namespace {
-
-// A text from a file on one line: what would steer the terminal is replaced.
-std::string plain(std::string text) {
-  for (char& c : text) {
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) c = ' ';
-  }
-  return text;
-}
 
 // A value of a configuration.
 std::string value_text(const Json& value) {
   constexpr std::size_t most = 160;
   std::string text = value.is_string() ? value.string() : value.is_null() ? "-" : value.dump();
   if (value.is_number() && !value.is_int()) text = fmt::format("{:.6g}", value.number());
-  if (text.size() > most) text = text.substr(0, most) + "...";
-  return plain(std::move(text));
+  if (std::size_t end = most; text.size() > end) {
+    while (is_continuation(text[end])) --end;
+    text = text.substr(0, end) + "...";
+  }
+  return visible(text);
 }
 
 std::string number_text(const Json& value) {
@@ -63,7 +60,7 @@ void add_rows(std::vector<HelpRow>& rows, const std::string& prefix, const Json&
     if (member.is_object()) {
       add_rows(rows, prefix + key + ".", member);
     } else {
-      rows.push_back({plain(prefix + key), value_text(member)});
+      rows.push_back({visible(prefix + key), value_text(member)});
     }
   }
 }
@@ -84,9 +81,9 @@ std::string tensor_table(const Json& facts) {
   for (const Json& tensor : tensors) {
     std::vector<std::string> shape;
     for (const Json& extent : tensor.at("shape").array()) shape.push_back(fmt::format("{}", extent.integer()));
-    rows.push_back({plain(tensor.at("name").string()), tensor.at("dtype").string(), fmt::format("[{}]", fmt::join(shape, ", ")),
+    rows.push_back({visible(tensor.at("name").string()), tensor.at("dtype").string(), fmt::format("[{}]", fmt::join(shape, ", ")),
                     number_text(tensor.at("elements")), bytes_text(tensor.at("bytes")), tensor.at("checksum").string()});
-    if (files) rows.back().push_back(plain(tensor.at("file").string()));
+    if (files) rows.back().push_back(visible(tensor.at("file").string()));
     elements += tensor.at("elements").integer();
     bytes += tensor.at("bytes").integer();
   }
@@ -100,7 +97,7 @@ std::string damage_text(const Json& facts) {
   if (damaged == nullptr) return "";
   if (damaged->array().empty()) return "\nverified: every byte is as it was written\n";
   std::string text = "\nDAMAGED:\n";
-  for (const Json& name : damaged->array()) text += fmt::format("  {}\n", plain(name.string()));
+  for (const Json& name : damaged->array()) text += fmt::format("  {}\n", visible(name.string()));
   return text;
 }
 
@@ -113,7 +110,7 @@ std::string checkpoint_text(const Json& facts) {
                             {"tokens seen", number_text(facts.at("tokens_seen"))},
                             {"next sample", number_text(facts.at("next_sample"))},
                             {"seed", fmt::format("{}", static_cast<std::uint64_t>(facts.at("seed").integer()))},
-                            {"written by", plain(facts.at("program").string())}};
+                            {"written by", visible(facts.at("program").string())}};
   const bool narrow = facts.at("dtype").string() == "BF16", masters = facts.at("master_is_model").boolean();
   rows.push_back({"trained in", narrow ? "bf16" : "fp32"});
   rows.push_back({"master weights", !masters ? "none" : narrow ? "fp32, stored for the weights" : "the fp32 weights themselves"});
@@ -129,7 +126,7 @@ std::string run_text(const Json& facts) {
   for (const Json& one : checkpoints) {
     const std::string step = number_text(one.at("step"));
     if (const Json* fault = one.find("fault")) {
-      rows.push_back({step, "", "", "", plain("damaged: " + fault->string())});
+      rows.push_back({step, "", "", "", visible("damaged: " + fault->string())});
       continue;
     }
     const bool best = one.at("best").boolean(), last = one.at("last").boolean();
@@ -154,12 +151,12 @@ std::string tokens_text(const Json& facts) {
   std::vector<std::vector<std::string>> rows{{"file", "tokens", "taught", "bytes", "text", "sha256"}};
   for (const Json& file : facts.at("files").array()) {
     const Json *text_bytes = file.find("text_bytes"), *sha256 = file.find("sha256"), *targets = file.find("targets");
-    rows.push_back({plain(file.at("name").string()), number_text(file.at("tokens")),
+    rows.push_back({visible(file.at("name").string()), number_text(file.at("tokens")),
                     targets == nullptr ? "all" : number_text(*targets), bytes_text(file.at("bytes")),
-                    text_bytes == nullptr ? "-" : bytes_text(*text_bytes), sha256 == nullptr ? "-" : plain(sha256->string())});
+                    text_bytes == nullptr ? "-" : bytes_text(*text_bytes), sha256 == nullptr ? "-" : visible(sha256->string())});
   }
   return two_columns(facts_of_text) + "\n" + table(rows, "lrrrrl") +
-         fmt::format("\nstarts with\n  {}\n", plain(value_text(facts.at("start"))));
+         fmt::format("\nstarts with\n  {}\n", visible(value_text(facts.at("start"))));
 }
 
 std::string safetensors_text(const Json& facts) {
@@ -171,18 +168,18 @@ std::string published_text(const Json& facts) {
   const Json& tokenizer = facts.at("tokenizer");
   const Json* fault = tokenizer.find("fault");
   std::vector<HelpRow> rows{{"parameters", number_text(facts.at("parameters"))}, {"bytes", bytes_text(facts.at("bytes"))}};
-  rows.push_back({"tokenizer", fault != nullptr ? "none: " + plain(fault->string())
-                                                : fmt::format("{}, {} tokens", plain(tokenizer.at("name").string()),
+  rows.push_back({"tokenizer", fault != nullptr ? "none: " + visible(fault->string())
+                                                : fmt::format("{}, {} tokens", visible(tokenizer.at("name").string()),
                                                               number_text(tokenizer.at("vocabulary")))});
-  for (const Json& warning : facts.at("warnings").array()) rows.push_back({"warning", plain(warning.string())});
+  for (const Json& warning : facts.at("warnings").array()) rows.push_back({"warning", visible(warning.string())});
   return two_columns(rows) + section("model", facts.find("model")) + tensor_table(facts);
 }
 
 std::string mask_text(const Json& facts) {
-  return two_columns({{"of", plain(facts.at("of").string())},
+  return two_columns({{"of", visible(facts.at("of").string())},
                       {"tokens", number_text(facts.at("tokens"))},
                       {"taught", number_text(facts.at("targets"))},
-                      {"sha256", plain(facts.at("sha256").string())}});
+                      {"sha256", visible(facts.at("sha256").string())}});
 }
 
 int run_inspect(const Arguments& arguments) {
@@ -208,7 +205,7 @@ int run_inspect(const Arguments& arguments) {
 
 std::string inspect_text(const Json& facts) {
   const std::string& kind = facts.at("kind").string();
-  const std::string head = fmt::format("{}: {}\n", kind, plain(facts.at("path").string()));
+  const std::string head = fmt::format("{}: {}\n", kind, visible(facts.at("path").string()));
   if (kind == "checkpoint") return head + checkpoint_text(facts) + damage_text(facts);
   if (kind == "run") return head + run_text(facts) + damage_text(facts);
   if (kind == "published model") return head + published_text(facts);

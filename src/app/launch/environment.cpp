@@ -7,6 +7,7 @@
 
 #include "app/launch/known_machines.h"
 #include "base/number_text.h"
+#include "base/text/utf8.h"
 #include "base/units.h"
 
 namespace lockstep::launch {
@@ -167,7 +168,7 @@ void Finder::read_hosts(const std::string& path, const std::string& source) {
   }
   const std::size_t problems = problems_.size();
   const std::string place = fmt::format("{} {}", source, path);
-  for (const std::string& line : lines_of(*content)) read_host(line, place);
+  for (const std::string& line : lines_of(std::string(without_mark(*content)))) read_host(line, place);
   if (facts_.hosts.empty() && problems_.size() == problems) {
     wrong(fmt::format("{} {}: it names no host", source, path), "write the name of a host on every line");
   }

@@ -19,6 +19,7 @@
 #include "app/start/startup.h"
 #include "base/shell.h"
 #include "base/terminal.h"
+#include "base/text/visible.h"
 
 namespace lockstep::app {
 namespace {
@@ -146,10 +147,12 @@ int run(const Arguments& arguments) {
     first.notes.push_back(fmt::format("log.dir={} was added, so that a retry finds the run", restart.added_folder()));
   }
   const std::string saved = options.dry_run ? "None: with --dry-run nothing is written" : save_environment(facts, machine, first);
-  say(stdout, blocks_of(facts, machine, first, saved));
+  say(stdout, visible(blocks_of(facts, machine, first, saved), LineBreaks::kept));
   if (options.dry_run) return 0;
 
-  const auto tell = [](const std::string& text) { say(stderr, fmt::format("lockstep launch: {}\n", text)); };
+  const auto tell = [](const std::string& text) {
+    say(stderr, fmt::format("lockstep launch: {}\n", visible(text, LineBreaks::kept)));
+  };
   // mpirun, mpiexec and srun kill the ranks for a SIGINT or SIGTERM, but pass a SIGUSR1 on to them, for which they save and
   // leave.
   launch::Supervisor supervisor({.timeout = options.timeout, .stop_signal = first.launcher.empty() ? 0 : SIGUSR1});

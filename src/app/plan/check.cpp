@@ -11,6 +11,7 @@
 #include "app/plan/run_prediction.h"
 #include "app/session.h"
 #include "base/error.h"
+#include "base/text/visible.h"
 #include "base/units.h"
 #include "lab/machine_probe.h"
 
@@ -75,7 +76,7 @@ int plan_check(const Arguments& arguments) {
   const MeasuredRun run = read_run(options.run);
   const planner::Machine machine = machine_of(run, options.machine);
   const RunComparison comparison = compare(run, machine);
-  fmt::print("{} on {}: {}, {} lines of metrics\n", options.run, machine.name, comparison.layout, run.lines);
+  fmt::print("{} on {}: {}, {} lines of metrics\n", visible(options.run), visible(machine.name), comparison.layout, run.lines);
   print(comparison);
   if (run.resources.beside > 0) {
     fmt::print("  batches and text samples took {} besides\n", format_bytes(static_cast<std::uint64_t>(run.resources.beside)));

@@ -15,6 +15,7 @@
 #include "arch/flops.h"
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/text/visible.h"
 #include "base/units.h"
 #include "io/file.h"
 
@@ -238,8 +239,9 @@ int plan_search(const Arguments& arguments) {
     return 0;
   }
   fmt::print("{} ({} parameters) on {}: {} x {} devices; {} samples of {} tokens a step, {}\n{} layouts looked at\n\n",
-             asked.model.name, format_si(work.parameters), work.machine.name, work.machine.nodes, work.machine.devices,
-             format_count(asked.question.global_batch), format_count(work.positions), options.dtype, format_count(result.legal));
+             visible(asked.model.name), format_si(work.parameters), visible(work.machine.name), work.machine.nodes,
+             work.machine.devices, format_count(asked.question.global_batch), format_count(work.positions), options.dtype,
+             format_count(result.legal));
   print_best(asked.question, result);
   print_families(result);
   print_verdict(winner);

@@ -14,6 +14,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/terminal.h"
+#include "base/text/visible.h"
 #include "base/units.h"
 #include "io/file.h"
 #include "planner/trace.h"
@@ -76,7 +77,7 @@ int plan_simulate(const Arguments& arguments) {
   const planner::Work work(recipe.model(), recipe.config.model.block_size, machine, system_of(recipe.config));
   const planner::Candidate candidate = candidate_of(recipe.config, work);
   const planner::SimulatedStep step = simulate_step(work, candidate);
-  fmt::print("{} on {}: {} x {} devices, {}\n", options.recipe, machine.name, machine.nodes, machine.devices,
+  fmt::print("{} on {}: {} x {} devices, {}\n", visible(options.recipe), visible(machine.name), machine.nodes, machine.devices,
              layout::describe(candidate.plan));
   fmt::print("step {}: passes {} (ranks of the pipeline wait {:.1f} %), sums over ranks that nothing hides {}, update {}\n",
              format_seconds(step.seconds()), format_seconds(step.timeline.makespan), 100 * bubble(step.timeline),

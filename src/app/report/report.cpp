@@ -7,6 +7,7 @@
 #include "app/report/report_page.h"
 #include "app/start/output_file.h"
 #include "base/error.h"
+#include "base/text/visible.h"
 #include "io/file.h"
 
 namespace lockstep::app {
@@ -35,7 +36,7 @@ int report(const Arguments& arguments) {
   }
   if (!problems.empty()) throw UserError(std::move(problems));
   if (out.empty()) {
-    fmt::print("{}", report_text(runs));
+    fmt::print("{}", visible(report_text(runs), LineBreaks::kept));
     return 0;
   }
   io::replace_file(out, report_page(runs));

@@ -155,7 +155,7 @@ class NanoGptReader {
     with_defaults_ = true;
     std::string text;
     try {
-      text = io::read_file(path);
+      text = without_mark(io::read_file(path));
     } catch (const UserError& error) {
       out_.problems.insert(out_.problems.end(), error.problems().begin(), error.problems().end());
       return;

@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "base/error.h"
+#include "base/text/utf8.h"
 
 namespace lockstep::app {
 
@@ -25,7 +26,7 @@ std::string read_schedule(const io::Path& path) {
   }
   if (std::filesystem::file_size(path, error) > most_table_bytes)
     throw UserError(fmt::format("{} has more than 64 MiB: that is no schedule's table", path.string()), "");
-  return io::read_file(path);
+  return std::string(without_mark(io::read_file(path)));
 }
 
 std::optional<std::vector<std::int64_t>> split_from(std::string_view text) {

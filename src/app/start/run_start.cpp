@@ -9,10 +9,13 @@
 #include "app/settings/source_shape.h"
 #include "app/start/plan.h"
 #include "app/start/same_run.h"
+#include "arch/config_json.h"
+#include "base/shell.h"
 #include "checkpoint/huggingface/weights.h"
 #include "checkpoint/reader.h"
 #include "comm/agreement.h"
 #include "data/fingerprint.h"
+#include "data/token_description.h"
 #include "ops/ops.h"
 
 namespace lockstep::app {
@@ -55,6 +58,17 @@ void settle_bf16_order(RunConfig& config, const Start& start, Session& session) 
   if (config.numerics.bf16 == "auto" && start.resumes && !plain_kernels_of(config).products)
     session.use(stored_bf16_order(start.checkpoint->manifest).value_or(session.bf16_order()));
   config.numerics.bf16 = ops::name_of(session.bf16_order());
+}
+
+void demand_description(const Start& start, const io::Path& text, std::int64_t vocabulary) {
+  if (!start.resumes) return;
+  const checkpoint::Choice& choice = *start.checkpoint;
+  const bool described = choice.manifest.run.is_object() && choice.manifest.run.find("tokenizer") != nullptr;
+  if (!described || arch::model_from_json(choice.manifest.model, choice.folder.string()).vocabulary == vocabulary) return;
+  throw UserError(
+      fmt::format("{} has no {}, and the text that the run was trained on had one", text.string(), data::description_file),
+      fmt::format("put it back, or prepare the text again: {}",
+                  shell_words({"lockstep", "prepare", "TEXT", "--out", text.string()})));
 }
 
 Json identify_run(const RunConfig& config, const Start& start, std::int64_t vocabulary, std::vector<Problem> problems,

@@ -28,6 +28,10 @@ Start choose_start(const RunConfig& config, const io::Path& run, comm::Communica
 /// session's kernels follow.
 void settle_bf16_order(RunConfig& config, const Start& start, Session& session);
 
+/// A resumed run's text has lost its description where the run had one and `vocabulary`, the model's, is another without. Throws
+/// UserError.
+void demand_description(const Start& start, const io::Path& text, std::int64_t vocabulary);
+
 /// What the run's checkpoints keep, beside its settings, to know it again (same_run.h), on rank 0. A resume of another run is
 /// refused with all `problems`, those found before included, on all ranks; what changes what is learned is warned of.
 /// `vocabulary`: the model's. Throws UserError. Collective.

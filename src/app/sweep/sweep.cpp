@@ -17,6 +17,7 @@
 #include "app/sweep/sweep_results.h"
 #include "app/train_rank.h"
 #include "base/terminal.h"
+#include "base/text/visible.h"
 #include "base/timer.h"
 #include "base/units.h"
 #include "comm/mpi/mpi_job.h"
@@ -271,7 +272,7 @@ int sweep(const Arguments& arguments) {
       save(results, options.out);
     }
   }
-  say(stdout, fmt::format("\n{}Wrote {}/sweep.json and sweep.csv\n", to_text(results), options.out));
+  say(stdout, fmt::format("\n{}Wrote {}/sweep.json and sweep.csv\n", visible(to_text(results), LineBreaks::kept), options.out));
   return 0;
 }
 

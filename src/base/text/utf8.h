@@ -16,6 +16,13 @@ struct CodePoint {
 /// A byte that continues a code point; every other byte starts one.
 constexpr bool is_continuation(char byte) { return (static_cast<unsigned char>(byte) & 0xC0U) == 0x80U; }
 
+/// U+FEFF, with which some programs begin a file.
+inline constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";
+/// A file's text behind the byte order mark, if it has one.
+constexpr std::string_view without_mark(std::string_view text) {
+  return text.starts_with(byte_order_mark) ? text.substr(byte_order_mark.size()) : text;
+}
+
 /// The code point that starts at text[at], at < text.size().
 CodePoint code_point_at(std::string_view text, std::size_t at);
 

@@ -19,6 +19,7 @@
 
 #include "base/error.h"
 #include "base/terminal.h"
+#include "base/text/visible.h"
 #include "base/thread.h"
 #include "base/timer.h"
 #include "comm/errors.h"
@@ -76,7 +77,7 @@ std::vector<int> every_rank(const MpiLibrary& mpi) {
 }
 
 [[noreturn]] void end_job(const MpiLibrary& mpi, const std::string& text, int code) {
-  say(stderr, fmt::format("lockstep: {}\n", text));
+  say(stderr, fmt::format("lockstep: {}\n", visible(text, LineBreaks::kept)));
   mpi.abort(code);
 }
 

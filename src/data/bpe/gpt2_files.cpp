@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/text/utf8.h"
 #include "io/file.h"
 
 namespace lockstep::data::bpe {
@@ -37,7 +38,8 @@ Json read_vocabulary(const TextOfFile& file) {
 }
 
 void read_merges(const TextOfFile& file, ModelBuilder& builder) {
-  const auto& [path, text] = file;
+  const std::string& path = file.name;
+  const std::string_view text = without_mark(file.text);
   std::int64_t number = 0;
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t end = std::min(text.find('\n', at), text.size());

@@ -9,24 +9,22 @@ namespace lockstep::data {
 void EncodedPart::clear() {
   count_ = text_bytes_ = 0;
   mask_.clear();
+  unknown_.clear();
 }
 
-bool EncodedPart::add(const Tokenizer& tokenizer, std::string_view text, bool taught) {
+void EncodedPart::add(const Tokenizer& tokenizer, std::string_view text, bool taught) {
   if (const std::size_t room = count_ + tokenizer.room(text.size()); ids_.size() < room) ids_.resize(room);
-  std::string unknown;
-  count_ += tokenizer.encode(text, std::span(ids_).subspan(count_), unknown);
+  count_ += tokenizer.encode(text, std::span(ids_).subspan(count_), unknown_);
   mask_.resize(count_, taught ? 1 : 0);
   if (taught) text_bytes_ += text.size();
-  return unknown.empty();
 }
 
-bool EncodedPart::end_document(const Tokenizer& tokenizer) {
+void EncodedPart::end_document(const Tokenizer& tokenizer) {
   const std::optional<std::int32_t> end = tokenizer.end_of_text();
   if (!end) return add(tokenizer, "\n", true);
   if (ids_.size() == count_) ids_.resize(count_ + 1);
   ids_[count_++] = *end;
   mask_.resize(count_, 1);
-  return true;
 }
 
 void EncodedPart::pack(const TokenFormat& format) { data::pack(std::span(ids_).first(count_), format, packed_); }

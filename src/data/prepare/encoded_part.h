@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -16,10 +17,12 @@ namespace lockstep::data {
 class EncodedPart {
  public:
   void clear();
-  /// Appends the tokens of `text`. Returns whether the vocabulary has all of it.
-  bool add(const Tokenizer& tokenizer, std::string_view text, bool taught);
+  /// Appends the tokens of `text`.
+  void add(const Tokenizer& tokenizer, std::string_view text, bool taught);
   /// Appends what ends a document: the tokenizer's end of a text, or a line feed where it has none. It is taught.
-  bool end_document(const Tokenizer& tokenizer);
+  void end_document(const Tokenizer& tokenizer);
+  /// The characters since clear() that the vocabulary does not have.
+  const std::string& unknown() const { return unknown_; }
 
   /// Makes what append_to() writes.
   void pack(const TokenFormat& format);
@@ -30,6 +33,7 @@ class EncodedPart {
   std::size_t text_bytes_ = 0;      // of what is taught
   std::vector<std::int32_t> ids_;   // the first count_
   std::vector<std::uint8_t> mask_;  // count_ of them
+  std::string unknown_;
   std::vector<std::byte> packed_;
 };
 

@@ -13,6 +13,8 @@
 
 #include "base/error.h"
 #include "base/terminal.h"
+#include "base/text/utf8.h"
+#include "base/text/visible.h"
 #include "base/timer.h"
 #include "base/units.h"
 #include "data/bpe/bpe_tokenizer.h"
@@ -54,17 +56,6 @@ class Progress {
   ProgressBar bar_;
   double started_, done_ = 0;
 };
-
-// The vocabulary for people: control characters but line breaks and tabs would spoil the terminal.
-std::string printable(const std::string& characters) {
-  std::string text;
-  for (const char c : characters) {
-    const auto byte = static_cast<unsigned char>(c);
-    const bool control = (byte < 0x20 && c != '\n' && c != '\t') || byte == 0x7f;
-    text += control ? fmt::format("\\x{:02x}", byte) : std::string(1, c);
-  }
-  return text;
-}
 
 // The memory of one piece in flight.
 struct Slot {
@@ -156,6 +147,7 @@ class Preparation {
     staging_.commit(description);
     return description;
   }
+  const std::vector<std::string>& marked() const { return marked_; }
 
  private:
   // First pass: what is in every piece and in the text, and the vocabulary.
@@ -170,6 +162,7 @@ class Preparation {
         [&](std::size_t slot, std::size_t) {
           bad.add(*slots_[slot].piece.file, slots_[slot].lines);
           hash.update(std::as_bytes(std::span(slots_[slot].piece.text)));
+          note_mark(slots_[slot].piece);
           progress.add(slots_[slot].piece.text.size());
         });
     bad.check();
@@ -189,8 +182,13 @@ class Preparation {
     if (by_documents_) fmt::print(options_.facts, "documents: {}\n", format_count(all_.documents));
     fmt::print(options_.facts, "length of dataset in characters: {}\n", format_count(all_.characters));
     fmt::print(options_.facts, "all the unique characters: {}\n",
-               by_characters_ ? printable(vocabulary) : "(every byte is a token)");
+               takes_characters() ? visible(vocabulary, LineBreaks::kept) : "(every byte is a token)");
     fmt::print(options_.facts, "vocab size: {}\n", format_count(format_.vocabulary));
+  }
+
+  // Of JSONL it is passed over.
+  void note_mark(const TextPieces::Piece& piece) {
+    if (!by_documents_ && piece.begin == 0 && piece.text.starts_with(byte_order_mark)) marked_.push_back(piece.file->name);
   }
 
   Contents scan_piece(Slot& slot, std::size_t item) const {
@@ -214,7 +212,7 @@ class Preparation {
   // Returns the number of characters.
   std::int64_t scan_text(Slot& slot, std::string_view text, bool teaches) const {
     if (trains() && teaches) slot.words.add(words_, text);
-    if (!by_characters_) return count_characters(text);
+    if (!takes_characters()) return count_characters(text);
     const TextScan::Result result = slot.scan.add(text);
     if (result.invalid_at) {
       const std::size_t at = *result.invalid_at;
@@ -225,6 +223,7 @@ class Preparation {
     return result.characters;
   }
 
+  bool takes_characters() const { return by_characters_ || (tokenizer_ && tokenizer_->name() == "char"); }
   bool trains() const { return choice_.kind == TokenizerChoice::Kind::trained; }
   bool has_prompts() const { return std::ranges::any_of(slots_, &Slot::prompts); }
 
@@ -289,10 +288,15 @@ class Preparation {
     slot.piece = pieces_.read(item, slot.buffer);
     slot.train.clear();
     slot.val.clear();
-    const bool same = checksum_of(slot.piece.text) == contents_[item].checksum;
-    const bool known = same && (by_documents_ ? encode_documents(slot, item, before, for_training)
-                                              : encode_text(slot, item, for_training - before.characters));
-    if (!known) {
+    bool same = checksum_of(slot.piece.text) == contents_[item].checksum;
+    if (same && by_documents_) same = encode_documents(slot, item, before, for_training);
+    if (same && !by_documents_) encode_text(slot, item, for_training - before.characters);
+    const std::string unknown = slot.train.unknown() + slot.val.unknown();
+    if (same && !by_characters_ && !unknown.empty()) {
+      throw UserError(fmt::format("{} has characters that the tokenizer does not have: {}", slot.piece.file->name, unknown),
+                      "take a tokenizer that has them: --tokenizer char, byte or the BPE of a model");
+    }
+    if (!same || !unknown.empty()) {
       throw UserError(fmt::format("{} changed while it was read", slot.piece.file->name),
                       "prepare it when no program writes to it");
     }
@@ -300,28 +304,29 @@ class Preparation {
     slot.val.pack(format_);
   }
 
-  // Returns, as the next one, whether the text is the one that was scanned.
-  bool encode_text(Slot& slot, std::size_t item, std::int64_t for_training) const {
+  void encode_text(Slot& slot, std::size_t item, std::int64_t for_training) const {
     const std::string_view text = slot.piece.text;
     const std::size_t cut = for_training >= contents_[item].characters
                                 ? text.size()
                                 : character_offset(text, std::max<std::int64_t>(for_training, 0));
-    return slot.train.add(*tokenizer_, text.substr(0, cut), true) && slot.val.add(*tokenizer_, text.substr(cut), true);
+    slot.train.add(*tokenizer_, text.substr(0, cut), true);
+    slot.val.add(*tokenizer_, text.substr(cut), true);
   }
 
+  // Returns whether the text is the one that was scanned.
   bool encode_documents(Slot& slot, std::size_t item, Contents at, std::int64_t for_training) const {
     read_documents(slot.piece.text, slot.lines);
     const Contents end{at.characters + contents_[item].characters, at.documents + contents_[item].documents};
-    bool known = slot.lines.bad.empty();
     for (const Document& document : slot.lines.documents) {
       const bool trains = at.characters < for_training && at.documents + 1 < all_.documents;
       EncodedPart& part = trains ? slot.train : slot.val;
-      known = part.add(*tokenizer_, document.prompt, false) && part.add(*tokenizer_, document.text, true) && known;
+      part.add(*tokenizer_, document.prompt, false);
+      part.add(*tokenizer_, document.text, true);
       part.end_document(*tokenizer_);
       at.characters += count_characters(document.prompt) + count_characters(document.text);
       ++at.documents;
     }
-    return known && at.characters == end.characters && at.documents == end.documents;
+    return slot.lines.bad.empty() && at.characters == end.characters && at.documents == end.documents;
   }
 
   const PrepareOptions& options_;
@@ -336,7 +341,8 @@ class Preparation {
   std::size_t threads_;
   std::vector<Slot> slots_;
   std::vector<Contents> contents_;
-  std::string text_hash_;  // of each piece
+  std::string text_hash_;            // of each piece
+  std::vector<std::string> marked_;  // files that begin with a byte order mark
   Contents all_;
   TokenFormat format_;
 };
@@ -371,7 +377,11 @@ PrepareResult prepare(const PrepareOptions& options, Log& log) {
     source = file_source(spool->path(), standard ? "standard input" : options.input, options.format);
   }
   PrepareResult result;
-  result.description = Preparation(options, source, choice, std::move(tokenizer), staging).run();
+  Preparation preparation(options, source, choice, std::move(tokenizer), staging);
+  result.description = preparation.run();
+  for (const std::string& name : preparation.marked()) {
+    log.warning(fmt::format("{} begins with a byte order mark (U+FEFF), which is a character of the text", name));
+  }
   if (const std::int64_t found = result.description.format.vocabulary; found < choice.vocabulary) {
     log.warning(fmt::format("the vocabulary has {} tokens, not {}: every word of the text is a token already",
                             format_count(found), format_count(choice.vocabulary)));
