@@ -79,6 +79,11 @@ void Trainer::begin(const RunState& state) {
   saved_ = state.step;  // what was resumed from is there already
   if (state.step == 0) saved_ = -1;
   if (state.step > 0) durable_ = state.step;
+  // What was resumed from was evaluated and recorded there.
+  if (state.step > 0 && state.validation_loss && !options_.eval_only) {
+    evaluated_ = state.step;
+    add_validation(*state.validation_loss);
+  }
   if (lead() && options_.tensorboard) events_.emplace(options_.folder / "tensorboard", state.step == 0 ? 0 : state.step + 1);
   const double startup = now_seconds() - options_.started;
   if (lead() && options_.wandb) wandb_.emplace(options_.folder, state.step, startup);
@@ -92,7 +97,7 @@ void Trainer::begin(const RunState& state) {
 // The book counts iterations from 0 and evaluates behind those that the interval divides; a run that goes on does not say a
 // line twice.
 bool Trainer::evaluation_due() const {
-  if (options_.style == LogStyle::wordplay) return due(options_.eval_interval);
+  if (options_.style == LogStyle::wordplay) return due(options_.eval_interval) || state_.step >= options_.max_iters;
   return state_.step > first_step_ && (state_.step - 1) % options_.eval_interval == 0;
 }
 
@@ -104,7 +109,7 @@ bool Trainer::sample_due() const {
 
 StopCause Trainer::take_steps() {
   while (true) {
-    const bool evaluates = evaluation_due(), samples = sample_due();
+    const bool evaluates = evaluation_due() && evaluated_ != state_.step, samples = sample_due();
     if (evaluates || samples) evaluate_and_sample(evaluates, samples);
     if (state_.step > 0 && due(options_.checkpoint_interval)) save();
     bool save_now = false;
@@ -124,11 +129,8 @@ void Trainer::stop(StopCause cause) {
 
 void Trainer::finish(StopCause cause) {
   if (cause != StopCause::none) stop(cause);
-  if (!history_.diverged) {
-    const bool ends_unmeasured = options_.style == LogStyle::wordplay && evaluated_ != state_.step;
-    if (!history_.stopped && ends_unmeasured) evaluate_and_sample(true, options_.sample_epochs == 0);
-    if (!history_.stopped || state_.step > 0) save();  // a stop before the first step leaves the folder to the same command
-  }
+  // A stop before the first step leaves the folder to the same command.
+  if (!history_.diverged && (!history_.stopped || state_.step > 0)) save();
   finish_save();
   if (parts_.trace != nullptr) parts_.trace->write(parts_.log);
   if (cause == StopCause::kill_file && switches_) {
@@ -211,13 +213,24 @@ bool Trainer::evaluate() {
   evaluated_ = state_.step;
   state_.validation_loss = val_loss_;
   state_.best_validation_loss = std::min(state_.best_validation_loss.value_or(*val_loss_), *val_loss_);
-  history_.validation.x.push_back(static_cast<double>(state_.step));
-  history_.validation.y.push_back(*val_loss_);
-  if (events_) {
-    const std::array<Scalar, 2> losses{{{"loss/train_evaluated", *train_loss_}, {"loss/val", *val_loss_}}};
-    events_->add(state_.step, losses);
-  }
+  add_validation(*val_loss_);
+  const bool looks_only = options_.eval_only && state_.step > 0;
+  if (lead() && !looks_only) record({.step = state_.step, .train = *train_loss_, .validation = *val_loss_});
   return true;
+}
+
+void Trainer::add_validation(double loss) {
+  history_.validation.x.push_back(static_cast<double>(state_.step));
+  history_.validation.y.push_back(loss);
+}
+
+void Trainer::record(const Losses& losses) {
+  if (events_) {
+    const std::array<Scalar, 2> scalars{{{"loss/train_evaluated", losses.train}, {"loss/val", losses.validation}}};
+    events_->add(losses.step, scalars);
+  }
+  if (wandb_) wandb_->add(losses);
+  write_json(to_json(losses));
 }
 
 void Trainer::log_evaluation(const TokenRates::Rates& rates) {
@@ -378,7 +391,10 @@ void Trainer::write_line(const Metrics& m) {
   if (!options_.live && options_.style == LogStyle::wordplay) parts_.log.info(log_line(m));
   if (events_) events_->add(m.step, scalars_of(m));
   if (wandb_) wandb_->add(m, parts_.engine.config().plan.microbatches);
-  Json json = to_json(m);
+  write_json(to_json(m));
+}
+
+void Trainer::write_json(Json json) {
   json.set("run", options_.name);
   metrics_->append(json.dump() + "\n");
 }

@@ -106,6 +106,9 @@ class Trainer {
   void evaluate_and_sample(bool evaluates, bool samples);
   /// Returns false where a stop was asked for before it was done.
   bool evaluate();
+  void add_validation(double loss);
+  /// Into the run's files.
+  void record(const Losses& losses);
   void log_evaluation(const TokenRates::Rates& rates);
   void read_prompt();
   /// With the weights as training has them: packed ones (Inference::prepack) would be a second copy, to be made anew after each
@@ -121,6 +124,7 @@ class Trainer {
   void one_step();
   void log_step(const StepResult& result, double dt, double waited);
   void write_line(const Metrics& metrics);
+  void write_json(Json json);
   void begin(const RunState& state);
   TrainingHistory run_to_end(const RunState& state);
   /// Until the last step, or a cause to stop before it.

@@ -116,10 +116,21 @@ TEST_F(Inspect, VerifyNamesWhatIsDamaged) {
   EXPECT_HOLDS("truncated or replaced", text(run.path(), true));
 }
 
+TEST_F(Inspect, TheLastEvaluationMayStandFarAboveTheEnd) {
+  std::string lines = "{\"eval\": true, \"step\": 0, \"val_loss\": 4.5}\n";
+  for (int i = 1; i < 9000; ++i) lines += fmt::format("{{\"step\": {}, \"loss\": 2.5, \"tps\": 12345.678}}\n", i);
+  save(10, 1.25);
+  append(run.path() / "metrics.jsonl", lines);
+  EXPECT_EQ(facts(run.path()).at("metrics").at("step").integer(), 8999);
+  EXPECT_EQ(facts(run.path()).at("evaluation").at("val_loss").number(), 4.5);
+}
+
 TEST_F(Inspect, ARun) {
   save(10, 1.25);
   save(20, 1.75);
-  append(run.path() / "metrics.jsonl", "{\"step\": 19, \"loss\": 3.5}\n{\"step\": 20, \"loss\": 2.5}\n{\"half\": ");
+  append(run.path() / "metrics.jsonl",
+         "{\"step\": 19, \"loss\": 3.5}\n{\"step\": 20, \"loss\": 2.5}\n{\"eval\": true, \"step\": 20, \"val_loss\": "
+         "1.75}\n{\"half\": ");
   const Json json = facts(run.path());
   EXPECT_EQ(json.at("kind").string(), "run");
   ASSERT_EQ(json.at("checkpoints").array().size(), 2u);
@@ -127,10 +138,12 @@ TEST_F(Inspect, ARun) {
   EXPECT_FALSE(json.at("checkpoints").array()[0].at("last").boolean());
   EXPECT_TRUE(json.at("checkpoints").array()[1].at("last").boolean());
   EXPECT_EQ(json.at("metrics").at("loss").number(), 2.5);
+  EXPECT_EQ(json.at("evaluation").at("val_loss").number(), 1.75);
   append(run.path() / "metrics.jsonl", "{\"step\": 30, \"loss\": 1.5}\n");  // glued to what a kill had cut off
   EXPECT_EQ(facts(run.path()).at("metrics").at("loss").number(), 2.5);
   EXPECT_EQ(json.at("parameters").integer(), 1205);
-  for (const char* part : {"best", "last", "1.7500", "15,360", "n_layer", "last metrics"}) EXPECT_HOLDS(part, text(run.path()));
+  for (const char* part : {"best", "last", "1.7500", "15,360", "n_layer", "last metrics", "last evaluation"})
+    EXPECT_HOLDS(part, text(run.path()));
   EXPECT_EQ(facts(run.path() / "checkpoints").at("checkpoints").array().size(), 2u);
   append(run.path() / "checkpoints/step_20/manifest.json", " ");
   EXPECT_HOLDS("damaged: ", text(run.path()));

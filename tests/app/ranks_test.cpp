@@ -45,7 +45,7 @@ TEST_F(RanksCommand, LearnWhatOneRankLearns) {
     const std::vector<double> found = losses(run);
     ASSERT_EQ(found.size(), expected.size());
     for (std::size_t i = 0; i < found.size(); ++i) EXPECT_NEAR(found[i], expected[i], 1e-5 * expected[i]);
-    const Json line = Json::parse(file(run + "/metrics.jsonl").substr(0, file(run + "/metrics.jsonl").find('\n')));
+    const Json line = lines(run).front();
     EXPECT_GT(line.at("ranks").at("dt").at("mean").number(), 0);
     EXPECT_EQ(line.at("tps").number(), line.at("tps_per_gpu").number() * ranks);
   }
@@ -212,8 +212,7 @@ TEST_F(RanksCommand, TheSeedsCommandCountsTokens) {
 TEST_F(RanksCommand, LearningRatesMayGrowWithTheRanks) {
   const auto rate = [&](const std::string& scaling) {
     EXPECT_EQ(lockstep(on(4, 2, scaling, {"optimizer.lr_scaling=" + scaling})).code, 0);
-    const std::string metrics = file(scaling + "/metrics.jsonl");
-    return Json::parse(metrics.substr(0, metrics.find('\n'))).at("lr").number();
+    return lines(scaling).front().at("lr").number();
   };
   const double none = rate("none");
   EXPECT_DOUBLE_EQ(rate("sqrt"), 2 * none);

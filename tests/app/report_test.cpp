@@ -40,7 +40,9 @@ TEST_F(ReportCommand, ReadsWhatRunsLogged) {
   ASSERT_EQ(runs.size(), 2U);
   EXPECT_EQ(runs[0].loss(false).x, (std::vector<double>{2, 4, 6, 8}));
   EXPECT_EQ(runs[0].loss(false).y, losses("one"));
-  EXPECT_EQ(runs[0].validation(false).x, (std::vector<double>{0, 4}));
+  EXPECT_EQ(runs[0].validation(false).x, (std::vector<double>{0, 4, 8}));
+  EXPECT_EQ(runs[0].validation(true).x.back(), 8 * 4 * 12);
+  EXPECT_EQ(runs[0].validation(false).y.back(), lines("one", true).back().at("val_loss").number());
   EXPECT_TRUE(compares_by_tokens(runs));
   EXPECT_EQ(runs[0].loss(true).x.back(), 8 * 4 * 12);
   EXPECT_EQ(runs[1].loss(true).x.back(), 8 * 4 * 12 * 2);
@@ -63,6 +65,39 @@ TEST_F(ReportCommand, AResumedRunsStepsStandOnce) {
   const std::string again = metrics.substr(metrics.find("{\"step\":6"));
   io::replace_file(folder_ / "one/metrics.jsonl", metrics + again + "{\"step\":10,\"lo");
   EXPECT_EQ(read_runs({run("one")})[0].loss(false).x, (std::vector<double>{2, 4, 6, 8}));
+  EXPECT_EQ(read_runs({run("one")})[0].validation(false).x, (std::vector<double>{0, 4, 8}));
+  io::replace_file(folder_ / "one/metrics.jsonl", metrics + metrics.substr(metrics.find("{\"step\":4")));
+  EXPECT_EQ(read_runs({run("one")})[0].loss(false).x, (std::vector<double>{2, 4, 6, 8}));
+  EXPECT_EQ(read_runs({run("one")})[0].validation(false).x, (std::vector<double>{0, 4, 8}));
+}
+
+TEST_F(ReportCommand, TheLastEvaluationIsTheOneThatIsShown) {
+  ASSERT_EQ(lockstep(words("short", {"train.eval_interval=100"})).code, 0);
+  const std::string last = fmt::format("{:.4f}", lines("short", true).back().at("val_loss").number());
+  EXPECT_NE(report({run("short")}).out.find(last), std::string::npos) << last;
+  ASSERT_EQ(report({run("short"), "--out", run("report.html")}).code, 0);
+  EXPECT_NE(file("report.html").find("<td>" + last + "</td>"), std::string::npos) << last;
+}
+
+// Before, lines of steps had the loss of the last evaluation, and evaluations had none.
+TEST_F(ReportCommand, EvaluationsOfOlderVersionsAreRead) {
+  std::string older;
+  double validation = 0;
+  std::istringstream metrics(file("one/metrics.jsonl"));
+  for (std::string text; std::getline(metrics, text);) {
+    Json line = Json::parse(text);
+    if (line.find("eval") != nullptr) {
+      validation = line.at("val_loss").number();
+    } else {
+      older += line.set("train_loss", Json()).set("val_loss", validation).dump() + "\n";
+    }
+  }
+  const double first = lines("one", true).front().at("val_loss").number();
+  io::replace_file(folder_ / "one/metrics.jsonl", older);
+  const RunData run_data = read_runs({run("one")})[0];
+  EXPECT_EQ(run_data.validation(false).x, (std::vector<double>{0, 4}));
+  EXPECT_EQ(run_data.validation(false).y.front(), first);
+  EXPECT_EQ(report({run("one")}).code, 0);
 }
 
 TEST_F(ReportCommand, ALossThatIsNotFiniteIsNoError) {
@@ -112,17 +147,14 @@ TEST_F(ReportCommand, TheBubbleIsMeasuredBesideTheSchedules) {
 }
 
 TEST_F(ReportCommand, ARunOfAnOlderVersionHasNoBubbleThatWasMeasured) {
-  std::string metrics = file("piped/metrics.jsonl"), older;
-  for (std::size_t at = 0; at < metrics.size();) {
-    const std::size_t end = metrics.find('\n', at);
-    Json line = Json::parse(metrics.substr(at, end - at));
+  std::string older;
+  for (Json line : lines("piped")) {
     Json ranks = line.at("ranks");
     Json::Object kept;
     for (const auto& [name, spread] : ranks.object()) {
       if (name != "pipeline" && name != "waiting") kept.emplace_back(name, spread);
     }
     older += line.set("ranks", Json(std::move(kept))).dump() + "\n";
-    at = end + 1;
   }
   io::replace_file(folder_ / "piped/metrics.jsonl", older);
   EXPECT_FALSE(read_runs({run("piped")})[0].waiting());

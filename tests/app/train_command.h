@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -62,15 +63,26 @@ class TrainCommand : public testing::Test {
     return all;
   }
   std::string file(const std::string& path) const { return io::read_file(folder_ / path); }
-  /// Of the run's log lines.
+  /// Of the run's metrics: those of steps, or of evaluations.
+  std::vector<Json> lines(const std::string& run, bool evaluations = false) const {
+    std::vector<Json> found;
+    std::istringstream metrics(file(run + "/metrics.jsonl"));
+    for (std::string text; std::getline(metrics, text);) {
+      Json line = Json::parse(text);
+      if ((line.find("eval") != nullptr) == evaluations) found.push_back(std::move(line));
+    }
+    return found;
+  }
   std::vector<double> losses(const std::string& run) const {
     std::vector<double> values;
-    std::string metrics = file(run + "/metrics.jsonl");
-    for (std::size_t end = metrics.find('\n'); end != std::string::npos; end = metrics.find('\n')) {
-      values.push_back(Json::parse(metrics.substr(0, end)).at("loss").number());
-      metrics.erase(0, end + 1);
-    }
+    for (const Json& line : lines(run)) values.push_back(line.at("loss").number());
     return values;
+  }
+  /// Steps behind which the run was evaluated.
+  std::vector<std::int64_t> evaluated(const std::string& run) const {
+    std::vector<std::int64_t> steps;
+    for (const Json& line : lines(run, true)) steps.push_back(line.at("step").integer());
+    return steps;
   }
   TempFolder folder_;
 };

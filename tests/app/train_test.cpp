@@ -54,18 +54,52 @@ TEST_F(TrainCommand, WritesMetricsConfigEnvironmentAndCheckpoints) {
     at = found;
   }
   EXPECT_NE(outcome.out.find("['prompt']: 'What is an LLM?'"), std::string::npos);
-  std::size_t lines = 0;
-  std::string metrics = file("a/metrics.jsonl");
-  for (std::size_t end = metrics.find('\n'); end != std::string::npos; end = metrics.find('\n')) {
-    const Json line = Json::parse(metrics.substr(0, end));
-    EXPECT_EQ(line.at("step").integer(), static_cast<std::int64_t>(2 * ++lines));
+  std::int64_t step = 0;
+  for (const Json& line : lines("a")) {
+    EXPECT_EQ(line.at("step").integer(), step += 2);
     EXPECT_GT(line.at("tps").number(), 0);
-    metrics.erase(0, end + 1);
+    for (const char* key : {"train_loss", "val_loss"}) EXPECT_EQ(line.find(key), nullptr) << key;
   }
-  EXPECT_EQ(lines, 4U);
+  EXPECT_EQ(step, 8);
   EXPECT_EQ(checkpoint::list_checkpoints(folder_ / "a").size(), 2U);
   EXPECT_TRUE(Json::parse(file("a/config.json")).is_object());
   EXPECT_TRUE(Json::parse(file("a/environment.json")).is_object());
+}
+
+TEST_F(TrainCommand, EvaluationsAreLinesOfTheirOwnTheLastOneToo) {
+  const Outcome outcome = lockstep(words("a", {"train.eval_interval=100", "log.tensorboard=true", "checkpoint.interval=2"}));
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(evaluated("a"), (std::vector<std::int64_t>{0, 8}));
+  const Json last = lines("a", true).back();
+  EXPECT_TRUE(last.at("eval").boolean());
+  const std::string said =
+      fmt::format("step 8: train loss {:.4f}, val loss {:.4f}", last.at("train_loss").number(), last.at("val_loss").number());
+  EXPECT_NE(outcome.out.find(said), std::string::npos) << said;
+  const auto saved = checkpoint::list_checkpoints(folder_ / "a").back().manifest->validation_loss;
+  ASSERT_TRUE(saved);
+  EXPECT_EQ(*saved, last.at("val_loss").number());
+}
+
+// Stopped by its length at any step, evaluated there or not.
+TEST_F(TrainCommand, AResumedRunEvaluatesNothingTwiceAndLeavesNothingOut) {
+  ASSERT_EQ(lockstep(words("whole", {"train.eval_interval=2"})).code, 0);
+  const std::string dir = "log.dir=" + (folder_ / "parts").string();
+  ASSERT_EQ(lockstep(words("parts", {"train.eval_interval=2", "train.max_iters=3"})).code, 0);
+  for (const char* steps : {"3", "4", "4", "8", "8"}) {
+    const Outcome outcome = lockstep({"train", dir, "train.init_from=resume", std::string("train.max_iters=") + steps});
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_NE(outcome.out.find("Validation:  loss "), std::string::npos) << outcome.out;
+  }
+  EXPECT_EQ(evaluated("whole"), (std::vector<std::int64_t>{0, 2, 4, 6, 8}));
+  EXPECT_EQ(evaluated("parts"), (std::vector<std::int64_t>{0, 2, 3, 4, 6, 8}));  // 3: the end of the first start
+  EXPECT_EQ(lines("parts", true).back().at("val_loss").number(), lines("whole", true).back().at("val_loss").number());
+  ASSERT_EQ(lockstep({"train", dir, "train.init_from=resume", "train.eval_only=true", "train.eval_iters=1"}).code, 0);
+  EXPECT_EQ(evaluated("parts").size(), 6U);
+}
+
+TEST_F(TrainCommand, ARunThatOnlyEvaluatesRecordsIt) {
+  ASSERT_EQ(lockstep(words("a", {"train.eval_only=true"})).code, 0);
+  EXPECT_EQ(evaluated("a"), (std::vector<std::int64_t>{0}));
 }
 
 TEST_F(TrainCommand, ResumeAtAnyStepIsAsIfItHadNeverStopped) {

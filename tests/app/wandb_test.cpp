@@ -30,10 +30,10 @@ class Wandb : public TrainCommand {
 TEST_F(Wandb, EveryLogLineIsARow) {
   ASSERT_EQ(lockstep(words("a", {"log.wandb=offline", "optimizer.gas=2"})).code, 0);
   const std::vector<Json> all = rows("a");
-  ASSERT_EQ(all.size(), 5U);  // the start, and steps 2, 4, 6 and 8
+  ASSERT_EQ(all.size(), 8U);  // the start, evaluations at 0, 4 and 8, and steps 2, 4, 6 and 8
   EXPECT_GT(all[0].at("Timing/startup_time").number(), 0);
   EXPECT_EQ(all[0].at("_step").integer(), 0);
-  const Json& row = all[2];
+  const Json& row = all[3];
   EXPECT_EQ(row.at("_step").integer(), 4);
   EXPECT_GT(row.at("_timestamp").number(), 1.7e9);
   EXPECT_EQ(row.at("Training/iter").integer(), 3);
@@ -44,8 +44,18 @@ TEST_F(Wandb, EveryLogLineIsARow) {
   for (const char* key :
        {"Training/lr", "Timing/iter", "Timing/dt", "Timing/dt_tot", "Timing/dt_avg", "Timing/dtf_avg", "Timing/dtb",
         "Timing/dtb_tot", "Timing/dtb_avg", "Timing/dt_iter", "Timing/tokens_per_sec", "Timing/samples_per_sec",
-        "Timing/tokens_per_sec_per_gpu", "Timing/samples_per_sec_per_gpu", "Loss/train", "Loss/val", "Loss/lossf", "Loss/mfu"})
+        "Timing/tokens_per_sec_per_gpu", "Timing/samples_per_sec_per_gpu", "Loss/lossf", "Loss/mfu"})
     EXPECT_TRUE(row.at(key).is_number()) << key;
+  std::vector<std::int64_t> evaluations;
+  for (const Json& one : all) {
+    if (one.find("Loss/val") == nullptr) continue;
+    EXPECT_EQ(one.find("Loss/lossf"), nullptr);
+    EXPECT_TRUE(one.at("Loss/train").is_number());
+    EXPECT_EQ(one.at("Loss/iter").integer(), one.at("_step").integer());
+    evaluations.push_back(one.at("_step").integer());
+  }
+  EXPECT_EQ(evaluations, (std::vector<std::int64_t>{0, 4, 8}));
+  EXPECT_EQ(all.back().at("Loss/val").number(), lines("a", true).back().at("val_loss").number());
 }
 
 TEST_F(Wandb, IsOffUnlessItIsAskedFor) {
@@ -70,9 +80,9 @@ TEST_F(Wandb, AnEarlierRunsRowsAreKeptAndATornOneGoes) {
   io::replace_file(folder_ / "a/wandb-history.jsonl", file("a/wandb-history.jsonl") + "{\"_st");
   ASSERT_EQ(lockstep({"train", "log.dir=" + (folder_ / "a").string(), "train.init_from=resume", "train.max_iters=6"}).code, 0);
   const std::vector<Json> all = rows("a");
-  ASSERT_EQ(all.size(), 5U);  // start, 2, 4; start again, 6
-  EXPECT_EQ(all[3].at("_step").integer(), 4);
-  EXPECT_EQ(all[4].at("_step").integer(), 6);
+  ASSERT_EQ(all.size(), 8U);  // start, evaluation, 2, 4, evaluation; start again, 6, evaluation
+  EXPECT_EQ(all[5].at("_step").integer(), 4);
+  EXPECT_EQ(all[6].at("_step").integer(), 6);
 }
 
 class WandbUpload : public Wandb {

@@ -27,11 +27,14 @@ trained() {
     printf '%-34s ended after %2d s, loss %s\n' "$name" $((SECONDS - started)) "$(sed -n 's/.*"loss": *\([0-9.]*\).*/\1/p' "$work/$name/metrics.jsonl" | tail -n 1)"
 }
 
-# under_way NAME FILE: waits until the run has written the file.
+# under_way NAME FILE: waits until the run has written the file, and a step into its metrics.
 under_way() {
     local try
     for try in $(seq 300); do
-        [ ! -s "$work/$1/$2" ] || return 0
+        case $2 in
+            metrics.jsonl) grep -qs '"loss"' "$work/$1/$2" && return 0 ;;
+            *) [ ! -s "$work/$1/$2" ] || return 0 ;;
+        esac
         sleep 0.1
     done
     tail -n 40 "$work/$1.log" >&2

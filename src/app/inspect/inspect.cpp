@@ -137,8 +137,8 @@ std::string run_text(const Json& facts) {
                                  : ""});
   }
   text += checkpoints.empty() ? "\nno checkpoint yet\n" : "\ncheckpoints\n" + table(rows, "rrrrl");
-  return text + section("last metrics", facts.find("metrics")) + section("model", facts.find("model")) +
-         section("optimizer", facts.find("optimizer"));
+  return text + section("last metrics", facts.find("metrics")) + section("last evaluation", facts.find("evaluation")) +
+         section("model", facts.find("model")) + section("optimizer", facts.find("optimizer"));
 }
 
 std::string tokens_text(const Json& facts) {

@@ -90,24 +90,40 @@ Json checkpoint_facts(const fs::path& folder, bool verify, Team& team) {
   return facts;
 }
 
-// The last line of the run's metrics that is whole, or null: a kill may have cut one off, and a later one be glued to it.
-Json last_metrics(const fs::path& run) {
-  const fs::path path = run / "metrics.jsonl";
-  if (!fs::is_regular_file(path)) return nullptr;
-  constexpr std::uint64_t most = 65536;
-  const io::File file = io::File::open_to_read(path);
-  const std::uint64_t size = file.size(), from = size > most ? size - most : 0;
-  std::string text(static_cast<std::size_t>(size - from), '\0');
-  file.read_at(from, std::as_writable_bytes(std::span(text)));
+struct LastLines {
+  Json step, evaluation;  ///< null: none
+};
+
+// The last ones that are whole: a kill may have cut one off, and a later one be glued to it.
+LastLines last_lines(std::string text) {
+  LastLines found;
   for (std::size_t end = text.rfind('\n'); end != std::string::npos && end > 0; end = text.rfind('\n')) {
     text.resize(end);
+    const std::string_view line = std::string_view(text).substr(text.rfind('\n') + 1);
+    Json& place = line.find("\"eval\"") == std::string_view::npos ? found.step : found.evaluation;
+    if (!place.is_null()) continue;
     try {
-      return Json::parse(std::string_view(text).substr(text.rfind('\n') + 1), path.string());
+      place = Json::parse(line);
     } catch (const UserError&) {
       continue;
     }
   }
-  return nullptr;
+  return found;
+}
+
+// The end of the run's metrics is read, and more of it where that has no evaluation.
+LastLines last_metrics(const fs::path& run) {
+  const fs::path path = run / "metrics.jsonl";
+  if (!fs::is_regular_file(path)) return {};
+  const io::File file = io::File::open_to_read(path);
+  const std::uint64_t size = file.size();
+  for (std::uint64_t most = 65536;; most *= 8) {
+    const std::uint64_t from = size > most ? size - most : 0;
+    std::string text(static_cast<std::size_t>(size - from), '\0');
+    file.read_at(from, std::as_writable_bytes(std::span(text)));
+    LastLines found = last_lines(std::move(text));
+    if (from == 0 || !(found.step.is_null() || found.evaluation.is_null())) return found;
+  }
 }
 
 void add_damage(std::vector<std::string>& damaged, const checkpoint::Found& found, Team& team) {
@@ -158,7 +174,9 @@ Json run_facts(const fs::path& run, bool verify, Team& team) {
     facts.set("model", manifest.model);
     facts.set("optimizer", manifest.optimizer);
   }
-  facts.set("metrics", last_metrics(run));
+  LastLines lines = last_metrics(run);
+  facts.set("metrics", std::move(lines.step));
+  facts.set("evaluation", std::move(lines.evaluation));
   if (verify) facts.set("damaged", names_json(damaged));
   return facts;
 }

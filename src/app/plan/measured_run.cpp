@@ -26,7 +26,9 @@ StepSeconds seconds_of(const LoggedStep& step) {
 
 std::vector<StepSeconds> steps_of(const io::Path& path, double microbatches) {
   std::vector<StepSeconds> steps;
-  for_each_logged(path, [&](const Json& line) { steps.push_back(seconds_of(logged_step(line, microbatches))); });
+  for_each_logged(path, [&](const Json& line) {
+    if (!is_evaluation(line)) steps.push_back(seconds_of(logged_step(line, microbatches)));
+  });
   if (steps.size() > 1) steps.erase(steps.begin());
   return steps;
 }

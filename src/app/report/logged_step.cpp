@@ -19,15 +19,31 @@ std::string_view name_of(StepPart part) {
   return names[static_cast<std::size_t>(part)];
 }
 
+namespace {
+
+/// A number that is not finite is null in JSON.
+double number_of(const Json& line, const char* key) {
+  const Json& value = line.at(key);
+  return value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.number();
+}
+
+}  // namespace
+
+bool is_evaluation(const Json& line) {
+  const Json* mark = line.find("eval");
+  return mark != nullptr && mark->boolean();
+}
+
+train::Losses logged_losses(const Json& line) {
+  return {.step = line.at("step").integer(), .train = number_of(line, "train_loss"), .validation = number_of(line, "val_loss")};
+}
+
 LoggedStep logged_step(const Json& line, double microbatches) {
-  // A number that is not finite is null in JSON.
-  const auto number = [&](const char* key) {
-    const Json& value = line.at(key);
-    return value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.number();
-  };
+  const auto number = [&](const char* key) { return number_of(line, key); };
   const auto at_least_nothing = [](double seconds) { return std::max(0.0, seconds); };
   LoggedStep step{.step = line.at("step").integer(), .loss = number("loss"), .validation = {}, .exposed = {}, .pipeline = {}};
-  if (const Json& validation = line.at("val_loss"); !validation.is_null()) step.validation = validation.number();
+  if (const Json* validation = line.find("val_loss"); validation != nullptr && !validation->is_null())
+    step.validation = validation->number();
   step.tokens_per_second = number("tps");
   step.mfu = number("mfu");
   step.seconds = number("dt");

@@ -13,6 +13,7 @@
 #include "base/json.h"
 #include "io/file.h"
 #include "train/engine_config.h"
+#include "train/report/metrics.h"
 
 namespace lockstep::app {
 
@@ -24,7 +25,7 @@ std::string_view name_of(StepPart part);
 struct LoggedStep {
   std::int64_t step = 0;
   double loss = 0;
-  std::optional<double> validation;  ///< of the last evaluation before
+  std::optional<double> validation;  ///< older versions: of the last evaluation before
   double tokens_per_second = 0, mfu = 0, seconds = 0;
   double tokens = 0;                                 ///< of the step, all ranks
   std::array<double, kStepParts> parts = {};         ///< seconds, of all micro-batches
@@ -36,6 +37,10 @@ struct LoggedStep {
 };
 /// Of a run with as many micro-batches.
 LoggedStep logged_step(const Json& line, double microbatches);
+
+/// Whether the line is an evaluation's, and what it says.
+bool is_evaluation(const Json& line);
+train::Losses logged_losses(const Json& line);
 
 /// Calls use(line) for every line of the file but one that a run has begun to write. No file: none. Throws UserError, naming the
 /// file, for a line that is no JSON.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <limits>
 
 #include "app/config_file.h"
 #include "app/settings/keys.h"
@@ -19,18 +20,39 @@ namespace {
 
 namespace fs = std::filesystem;
 
+/// A resume did them again.
+void drop_from(auto& rows, std::int64_t step) {
+  while (!rows.empty() && rows.back().step >= step) rows.pop_back();
+}
+
+/// Older versions had the loss of the last evaluation in the lines of the steps behind it.
+void add_older(RunData& run, const LoggedStep& step) {
+  const std::int64_t every = run.config.train.eval_interval, at = (step.step - 1) / every * every;
+  if (!run.evaluations.empty() && run.evaluations.back().step >= at) return;
+  run.evaluations.push_back({.step = at, .train = std::numeric_limits<double>::quiet_NaN(), .validation = *step.validation});
+}
+
 void read_metrics(const fs::path& path, RunData& run) {
   for_each_logged(path, [&](const Json& line) {
-    const LoggedStep step = logged_step(line, static_cast<double>(run.config.optimizer.gas));
-    while (!run.steps.empty() && run.steps.back().step >= step.step) run.steps.pop_back();  // a resume did them again
-    run.steps.push_back(step);
+    if (is_evaluation(line)) {
+      const train::Losses losses = logged_losses(line);
+      drop_from(run.evaluations, losses.step);
+      drop_from(run.steps, losses.step + 1);
+      run.evaluations.push_back(losses);
+    } else {
+      const LoggedStep step = logged_step(line, static_cast<double>(run.config.optimizer.gas));
+      drop_from(run.evaluations, step.step);
+      drop_from(run.steps, step.step);
+      if (step.validation) add_older(run, step);
+      run.steps.push_back(step);
+    }
     run.name = line.at("run").string();
   });
 }
 
 /// Adds what is wrong with the folder to `problems`.
 void read_run(const std::string& folder, std::vector<RunData>& runs, std::vector<Problem>& problems) {
-  RunData run{.folder = folder, .label = folder, .name = {}, .config = {}, .resources = {}, .steps = {}};
+  RunData run{.folder = folder, .label = folder, .name = {}, .config = {}, .resources = {}, .steps = {}, .evaluations = {}};
   const fs::path recipe = run.folder / "config.toml", metrics = run.folder / "metrics.jsonl";
   if (!fs::is_regular_file(recipe)) {
     problems.push_back({fmt::format("{}: no run's folder, for it has no config.toml", folder),
@@ -106,16 +128,11 @@ Series RunData::curve(double LoggedStep::* figure, bool by_tokens) const {
   return series;
 }
 
-// A line has the loss of the last evaluation that came before its step.
 Series RunData::validation(bool by_tokens) const {
   Series series{.name = label + " (validation)", .x = {}, .y = {}};
-  for (const LoggedStep& step : steps) {
-    if (!step.validation) continue;
-    const std::int64_t every = config.train.eval_interval;
-    const double at = place_of(step, (step.step - 1) / every * every, by_tokens);
-    if (!series.x.empty() && series.x.back() == at) continue;
-    series.x.push_back(at);
-    series.y.push_back(*step.validation);
+  for (const train::Losses& losses : evaluations) {
+    series.x.push_back(place_of(steps.back(), losses.step, by_tokens));
+    series.y.push_back(losses.validation);
   }
   return series;
 }

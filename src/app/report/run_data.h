@@ -24,8 +24,9 @@ struct RunData {
   std::string label;  ///< as the user named the folder
   std::string name;   ///< the run's own
   RunConfig config;
-  std::optional<Resources> resources;  ///< none: an older version made the run
-  std::vector<LoggedStep> steps;       ///< what a resume did again stands here once
+  std::optional<Resources> resources;      ///< none: an older version made the run
+  std::vector<LoggedStep> steps;           ///< what a resume did again stands here once
+  std::vector<train::Losses> evaluations;  ///< in the order of their steps; an older version's lack the training text's
 
   // Medians over the steps but the first, which warms everything up.
   double tokens_per_second() const;

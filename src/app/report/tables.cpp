@@ -18,8 +18,8 @@ Table summary_table(const std::vector<RunData>& runs) {
     const LoggedStep& last = run.steps.back();
     table.rows.push_back({run.label, run.name, fmt::format("{}", run.ranks()), run.layout(), format_count(last.step),
                           format_si(static_cast<double>(last.step) * last.tokens), fmt::format("{:.4f}", last.loss),
-                          last.validation ? fmt::format("{:.4f}", *last.validation) : "-", format_si(run.tokens_per_second()),
-                          fmt::format("{:.1f} %", run.mfu())});
+                          run.evaluations.empty() ? "-" : fmt::format("{:.4f}", run.evaluations.back().validation),
+                          format_si(run.tokens_per_second()), fmt::format("{:.1f} %", run.mfu())});
   }
   return table;
 }

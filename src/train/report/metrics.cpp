@@ -7,11 +7,6 @@
 #include <utility>
 
 namespace lockstep::train {
-namespace {
-
-Json number_or_null(const std::optional<double>& value) { return value ? Json(*value) : Json(); }
-
-}  // namespace
 
 std::string log_line(const Metrics& m) {
   std::string line = fmt::format(
@@ -41,8 +36,6 @@ Json to_json(const Metrics& m) {
   json.set("tps", m.tps);
   json.set("tps_per_gpu", m.tps_per_gpu);
   json.set("mfu", m.mfu);
-  json.set("train_loss", number_or_null(m.train_loss));
-  json.set("val_loss", number_or_null(m.val_loss));
   json.set("lr", m.learning_rate);
   json.set("grad_norm", m.gradient_norm);
   json.set("update_seconds", m.update_seconds);
@@ -82,6 +75,10 @@ Json to_json(const Metrics& m) {
     json.set("ranks", ranks);
   }
   return json;
+}
+
+Json to_json(const Losses& losses) {
+  return Json::Object{{"eval", true}, {"step", losses.step}, {"train_loss", losses.train}, {"val_loss", losses.validation}};
 }
 
 std::vector<Scalar> scalars_of(const Metrics& m) {

@@ -27,8 +27,8 @@ struct Metrics {
   double loss = 0;
   double dt = 0, dtf = 0, dtb = 0;
   double sps = 0, sps_per_gpu = 0, tps = 0, tps_per_gpu = 0;
-  double mfu = 0;  ///< percent, running
-  std::optional<double> train_loss, val_loss;
+  double mfu = 0;                              ///< percent, running
+  std::optional<double> train_loss, val_loss;  ///< of the last evaluation; in the log line alone
   // Beyond the legend; only in metrics.jsonl.
   double learning_rate = 0, gradient_norm = 0;
   double update_seconds = 0, data_wait = 0;
@@ -41,9 +41,17 @@ struct Metrics {
   RankTimes ranks;                                ///< how the ranks' times differ; empty for one rank
 };
 
+/// Losses of the weights after a step.
+struct Losses {
+  std::int64_t step = 0;
+  double train = 0, validation = 0;
+};
+
 /// "step=10 loss=3.154310 dt=0.282833 ..."
 std::string log_line(const Metrics& metrics);
+/// Without what evaluations say, which have lines of their own.
 Json to_json(const Metrics& metrics);
+Json to_json(const Losses& losses);
 /// As TensorBoard groups them; without what evaluations say.
 std::vector<Scalar> scalars_of(const Metrics& metrics);
 /// The table titled "Training Legend".

@@ -26,12 +26,14 @@ Json wandb_row(const Metrics& m, std::int64_t microbatches) {
   row.set("Timing/samples_per_sec", m.sps);
   row.set("Timing/tokens_per_sec_per_gpu", m.tps_per_gpu);
   row.set("Timing/samples_per_sec_per_gpu", m.sps_per_gpu);
-  if (m.train_loss) row.set("Loss/train", *m.train_loss);
-  if (m.val_loss) row.set("Loss/val", *m.val_loss);
   row.set("Loss/lossf", m.loss);
   row.set("Loss/mfu", m.mfu);
   row.set("Loss/iter", m.step);
   return row;
+}
+
+Json wandb_row(const Losses& losses) {
+  return Json::Object{{"Loss/train", losses.train}, {"Loss/val", losses.validation}, {"Loss/iter", losses.step}};
 }
 
 WandbHistory::WandbHistory(const io::Path& folder, std::int64_t step, double startup_seconds)
@@ -42,6 +44,8 @@ WandbHistory::WandbHistory(const io::Path& folder, std::int64_t step, double sta
 void WandbHistory::add(const Metrics& metrics, std::int64_t microbatches) {
   append(wandb_row(metrics, microbatches), metrics.step);
 }
+
+void WandbHistory::add(const Losses& losses) { append(wandb_row(losses), losses.step); }
 
 void WandbHistory::append(Json row, std::int64_t step) {
   row.set("_step", step);

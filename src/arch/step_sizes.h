@@ -1,0 +1,22 @@
+#pragma once
+
+// Whether the sizes of a step can be counted at all.
+
+#include <cstdint>
+#include <vector>
+
+#include "arch/config.h"
+#include "base/error.h"
+
+namespace lockstep::arch {
+
+/// Of a rank.
+struct StepSizes {
+  std::int64_t samples = 1, positions = 1;  ///< of a micro-batch
+  std::int64_t microbatches = 1;
+  std::int64_t kept = 1;  ///< micro-batches whose activations are there at a time
+};
+/// What of a step of a sound model is far more than 64 bits count; nothing: all of it can be counted.
+std::vector<Problem> check(const ModelConfig& config, const StepSizes& sizes);
+
+}  // namespace lockstep::arch
