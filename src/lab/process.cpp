@@ -1,6 +1,5 @@
 #include "lab/process.h"
 
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <ctime>
@@ -12,6 +11,18 @@
 #include "base/error.h"
 
 namespace lockstep::lab {
+namespace {
+
+/// Bytes that the line "NAME: 123 kB" of the file says.
+std::int64_t bytes_in(const char* path, const std::string& name) {
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with(name)) return 1024 * std::stoll(line.substr(name.size()));
+  }
+  throw SystemError(std::string(path) + ": it has no line " + name);
+}
+
+}  // namespace
 
 double seconds_since_start() {
   std::ifstream file("/proc/self/stat");
@@ -29,18 +40,8 @@ double seconds_since_start() {
          ticks / static_cast<double>(sysconf(_SC_CLK_TCK));
 }
 
-std::int64_t peak_resident_mib() {
-  rusage usage{};
-  if (getrusage(RUSAGE_SELF, &usage) != 0) throw SystemError("getrusage refused");
-  return usage.ru_maxrss / 1024;
-}
+std::int64_t peak_resident_mib() { return bytes_in("/proc/self/status", "VmHWM:") >> 20; }
 
-std::int64_t free_memory() {
-  std::ifstream file("/proc/meminfo");
-  for (std::string line; std::getline(file, line);) {
-    if (line.starts_with("MemAvailable:")) return 1024 * std::stoll(line.substr(13));
-  }
-  throw SystemError("/proc/meminfo: it does not say how much memory is available");
-}
+std::int64_t free_memory() { return bytes_in("/proc/meminfo", "MemAvailable:"); }
 
 }  // namespace lockstep::lab

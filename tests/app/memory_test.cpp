@@ -1,5 +1,11 @@
 // What a run keeps in memory, as the command is told.
 
+#include <fmt/format.h>
+
+#include <cstring>
+
+#include "app/program.h"
+#include "io/child.h"
 #include "train_command.h"
 
 namespace lockstep::app {
@@ -19,6 +25,21 @@ class MemoryCommand : public TrainCommand {
     return all;
   }
 };
+
+// Linux hands the greatest resident size of who starts a program down to it (ru_maxrss).
+TEST_F(MemoryCommand, ThePeakIsTheProgramsOwn) {
+  constexpr std::size_t much = std::size_t{700} << 20;
+  const std::unique_ptr<char[]> starter(new char[much]);
+  std::memset(starter.get(), 1, much);
+  std::vector<std::string> command = words("a", {"train.max_iters=2"});
+  command.insert(command.begin(), program());
+  const io::ChildOutcome ended = io::run_child(command, 120);
+  ASSERT_EQ(ended.status, 0) << ended.err;
+  const std::string before = "Memory:      ", after = " MiB resident at the most";
+  const std::size_t from = ended.out.find(before) + before.size(), to = ended.out.find(after);
+  ASSERT_NE(to, std::string::npos) << ended.out;
+  EXPECT_LT(std::stod(ended.out.substr(from, to - from)), 600);
+}
 
 TEST_F(MemoryCommand, RecomputationTrainsTheSameModel) {
   const std::vector<std::string> common{"model.dropout=0.1", "optimizer.gas=2", "train.dtype=bf16"};
