@@ -6,8 +6,11 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
+#include <cmath>
 #include <map>
 #include <set>
+#include <thread>
 
 #include "comm/thread/thread_world.h"
 #include "support/temp_folder.h"
@@ -53,7 +56,7 @@ TEST(TraceOfRank, ExchangesThatOverlapHaveRowsOfTheirOwn) {
   log.add({SpanKind::exchange, "all_gather", 2, 4, {64}});
   log.add({SpanKind::exchange, "send", 3, 5, {64}});
   log.add({SpanKind::disk, "read", 2, 3, {4096}});
-  const Json trace = parsed(trace_of_rank(log, 3, 10));
+  const Json trace = parsed(trace_of_rank(log, 3, {.shift = 15, .origin = 5}));
   std::map<std::string, std::int64_t> rows;
   for (const char* name : {"forward 2 of chunk 1", "all_reduce", "all_gather", "send", "read"}) {
     const std::vector<Json> found = spans_named(trace, name);
@@ -103,6 +106,36 @@ TEST(RunTrace, HasTheFirstStepsOfAllRanksAndWhatTheyExchange) {
   for (const char* step : {"step 5", "step 6"}) EXPECT_EQ(spans_named(trace, step).size(), 2U);
   EXPECT_EQ(spans_named(trace, "all_reduce").size(), 4U);
   EXPECT_TRUE(spans_named(trace, "step 7").empty());
+}
+
+// Viewers drop spans before 0.
+TEST(RunTrace, StartsAtZeroWhicheverRankIsFirst) {
+  for (const int late : {0, 1}) {
+    const TempFolder folder;
+    const io::Path file = folder / "trace.json";
+    comm::run_ranks(2, {}, [&](comm::Communicator& world) {
+      std::array<Span, 100> room;
+      SpanLog spans(room);
+      RunTrace trace(file, 1, spans, world);
+      if (world.rank() == late) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      trace.begin_step(0);
+      float value = 1;
+      world.all_reduce(view(std::span(&value, 1), Shape{1}), comm::Reduction::sum).wait();
+      trace.end_step();
+      Log log(stderr, Level::critical);
+      trace.write(log);
+    });
+    const Json trace = Json::parse(io::read_file(file));
+    double first = 1e30;
+    for (const Json& event : trace.at("traceEvents").array()) {
+      if (event.at("ph").string() == "X") first = std::min(first, event.at("ts").number());
+    }
+    EXPECT_EQ(first, 0) << late;
+    EXPECT_FALSE(std::signbit(first)) << late;
+    std::map<std::int64_t, double> steps;
+    for (const Json& event : spans_named(trace, "step 0")) steps[event.at("pid").integer()] = event.at("ts").number();
+    EXPECT_GT(steps.at(late), 15e3) << late;
+  }
 }
 
 TEST(RunTrace, SaysWhatItDroppedAndLeavesNoFileWhereItCannotBeWritten) {

@@ -48,7 +48,7 @@ Json::Object details_of(const Span& span) {
 }
 
 /// The spans of a kind, which may overlap, in as few rows as they need, from row `next` on. Returns the row behind them.
-int add_apart(ChromeTrace& trace, std::vector<Span> spans, int rank, int next, std::string_view name, double shift) {
+int add_apart(ChromeTrace& trace, std::vector<Span> spans, int rank, int next, std::string_view name, const TraceClock& clock) {
   std::ranges::sort(spans, {}, &Span::start);
   std::vector<double> ends;
   for (const Span& span : spans) {
@@ -60,12 +60,22 @@ int add_apart(ChromeTrace& trace, std::vector<Span> spans, int rank, int next, s
       ends.push_back(0);
     }
     ends[static_cast<std::size_t>(lane)] = span.end;
-    trace.span(row, category_of(span), title_of(span), span.start + shift, span.end + shift, details_of(span));
+    trace.span(row, category_of(span), title_of(span), clock(span.start), clock(span.end), details_of(span));
   }
   return next + static_cast<int>(ends.size());
 }
 
 Tensor view_of(double& number) { return view(std::span(&number, 1), Shape{1}); }
+
+/// Viewers drop what starts before 0, and ranks' first steps start one after the other.
+TraceClock clock_of(const SpanLog& log, comm::Communicator& ranks) {
+  TraceClock clock{.shift = clock_shift(ranks)};
+  double least = std::numeric_limits<double>::infinity();
+  for (const Span& span : log.spans()) least = std::min(least, span.start + clock.shift);
+  ranks.host().all_reduce(view_of(least), comm::Reduction::min).wait();
+  if (std::isfinite(least)) clock.origin = least;
+  return clock;
+}
 
 }  // namespace
 
@@ -78,7 +88,7 @@ void OpSpans::end(const ops::OpCall& call) noexcept {
   log_.add({SpanKind::op, call.name, start_, now_seconds(), {call.m, call.n, call.k}, call.family});
 }
 
-ChromeTrace trace_of_rank(const SpanLog& log, int rank, double shift) {
+ChromeTrace trace_of_rank(const SpanLog& log, int rank, const TraceClock& clock) {
   ChromeTrace trace;
   trace.name_process(rank, fmt::format("rank {}", rank));
   trace.name_row({rank, kCompute}, "compute");
@@ -89,11 +99,11 @@ ChromeTrace trace_of_rank(const SpanLog& log, int rank, double shift) {
     } else if (span.kind == SpanKind::disk) {
       moves.push_back(span);
     } else {
-      trace.span({rank, kCompute}, category_of(span), title_of(span), span.start + shift, span.end + shift, details_of(span));
+      trace.span({rank, kCompute}, category_of(span), title_of(span), clock(span.start), clock(span.end), details_of(span));
     }
   }
-  const int next = add_apart(trace, std::move(exchanges), rank, kCompute + 1, "communication", shift);
-  add_apart(trace, std::move(moves), rank, next, "disk", shift);
+  const int next = add_apart(trace, std::move(exchanges), rank, kCompute + 1, "communication", clock);
+  add_apart(trace, std::move(moves), rank, next, "disk", clock);
   return trace;
 }
 
@@ -143,7 +153,6 @@ void RunTrace::begin_step(std::int64_t step) {
   if (written_ || done_ == steps_) return;
   step_ = step;
   step_began_ = now_seconds();
-  if (done_ == 0) origin_ = step_began_;
   spans_.turn(true);
 }
 
@@ -165,11 +174,9 @@ void RunTrace::write(Log& log) {
   if (written_ || done_ == 0) return;
   written_ = true;
   ranks_.observe(nullptr);
-  double origin = origin_;
-  ranks_.host().broadcast(view_of(origin), 0).wait();
   std::int64_t dropped = spans_.dropped();
   ranks_.host().all_reduce(view(std::span(&dropped, 1), Shape{1}), comm::Reduction::sum).wait();
-  ChromeTrace trace = trace_of_rank(spans_, ranks_.rank(), clock_shift(ranks_) - origin);
+  ChromeTrace trace = trace_of_rank(spans_, ranks_.rank(), clock_of(spans_, ranks_));
   spans_.close();
   if (ranks_.rank() != 0) return comm::send_text(ranks_, trace.events(), 0);
   for (int rank = 1; rank < ranks_.size(); ++rank) trace.add(comm::receive_text(ranks_, rank));

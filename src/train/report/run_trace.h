@@ -27,9 +27,16 @@ class OpSpans final : public ops::OpObserver {
   double start_ = 0;
 };
 
+/// A trace's seconds from a rank's.
+struct TraceClock {
+  double shift = 0;   ///< to rank 0's clock
+  double origin = 0;  ///< on rank 0's clock
+  double operator()(double seconds) const { return seconds + shift - origin; }
+};
+
 /// A rank's spans in rows: what it computes and waits for, and below as many rows each of what is under way between ranks, or to
-/// and from a disk, as there is at a time. `shift` is added to times. Process `rank` of the trace.
-ChromeTrace trace_of_rank(const SpanLog& log, int rank, double shift);
+/// and from a disk, as there is at a time. Process `rank` of the trace.
+ChromeTrace trace_of_rank(const SpanLog& log, int rank, const TraceClock& clock);
 
 /// Seconds to add to this rank's clock for rank 0's: 0 where both read alike within what a message takes (ranks of one host).
 /// Collective.
@@ -58,7 +65,7 @@ class RunTrace {
  private:
   io::Path file_;
   std::int64_t steps_, done_ = 0, step_ = 0;
-  double step_began_ = 0, origin_ = 0;
+  double step_began_ = 0;
   bool written_ = false;
   SpanLog& spans_;
   comm::Communicator& ranks_;
