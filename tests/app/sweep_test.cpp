@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "app/sweep/sweep_definition.h"
 #include "app/sweep/sweep_plan.h"
 #include "app/sweep/sweep_results.h"
 #include "app/train_command.h"
@@ -146,7 +147,48 @@ TEST_F(SweepCommand, MeasuresInTurnsAndGoesOnWhereItStopped) {
 
   const Outcome other = sweep(swept({"model.batch_size=2,6", "--steps", "3", "--repeats", "2", "--out", out()}));
   EXPECT_EQ(other.code, 2);
-  EXPECT_NE(other.err.find("has another sweep"), std::string::npos) << other.err;
+  EXPECT_NE(other.err.find("has another sweep: model.batch_size = 4 then, 6 now"), std::string::npos) << other.err;
+  const Outcome longer = sweep(swept({"model.batch_size=2,4,6", "--steps", "4", "--repeats", "2", "--out", out()}));
+  EXPECT_NE(longer.err.find("2 combinations then, 3 now; steps 3 then, 4 now"), std::string::npos) << longer.err;
+}
+
+TEST_F(SweepCommand, DoesNotMixTexts) {
+  const auto words = [&](const char* repeats) {
+    return swept({"model.batch_size=2,4", "--steps", "2", "--out", out(), "--repeats", repeats});
+  };
+  ASSERT_EQ(sweep(words("1")).code, 0);
+  const std::string before = file("sweep/sweep.json");
+  io::replace_file(folder_ / "text.txt", file("text.txt") + "more of it");
+  ASSERT_EQ(lockstep({"prepare", folder_ / "text.txt", "--tokenizer", "char", "--out", folder_ / "data"}).code, 0);
+  const Outcome mixed = sweep(words("2"));
+  EXPECT_EQ(mixed.code, 2);
+  EXPECT_NE(mixed.err.find("/data holds another text now"), std::string::npos) << mixed.err;
+  EXPECT_NE(mixed.err.find("another --out"), std::string::npos) << mixed.err;
+  EXPECT_EQ(file("sweep/sweep.json"), before);
+  Json older = Json::parse(before);
+  Json::Object kept;
+  for (const auto& [name, value] : older.at("definition").object()) {
+    if (name != "texts") kept.emplace_back(name, value);
+  }
+  io::replace_file(folder_ / "sweep/sweep.json", older.set("definition", Json(std::move(kept))).dump());
+  const Outcome unknown = sweep(words("2"));
+  EXPECT_EQ(unknown.code, 2);
+  EXPECT_NE(unknown.err.find("/data held then was not kept"), std::string::npos) << unknown.err;
+}
+
+// By its rows, not by its name.
+TEST_F(SweepCommand, DoesNotMixTablesOfASchedule) {
+  const std::string table = (folder_ / "table.csv").string();
+  io::replace_file(table, "F0,B0\n");
+  const auto definition = [&] {
+    SweepPoint point;
+    point.config.parallel.schedule = "file:" + table;
+    return definition_of(3, {point});
+  };
+  const Json then = definition();
+  EXPECT_TRUE(differences(then, definition()).empty());
+  io::replace_file(table, "F0,F1,B0,B1\n");
+  EXPECT_EQ(differences(then, definition()), (std::vector<std::string>{table + " holds another table now"}));
 }
 
 TEST_F(SweepCommand, ADivergedPointIsNotTheFastest) {

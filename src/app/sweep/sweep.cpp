@@ -1,18 +1,18 @@
 // `lockstep sweep`: one or a few settings at a time, measured and ranked.
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <memory>
 
-#include "app/build_info.h"
 #include "app/command_line.h"
 #include "app/commands.h"
 #include "app/report/run_data.h"
-#include "app/settings/keys.h"
 #include "app/start/folder_owner.h"
 #include "app/start/run_lock.h"
+#include "app/sweep/sweep_definition.h"
 #include "app/sweep/sweep_plan.h"
 #include "app/sweep/sweep_results.h"
 #include "app/train_rank.h"
@@ -110,16 +110,11 @@ void share_drawn_seed(std::vector<SweepPoint>& points, const std::optional<Sweep
   }
 }
 
-/// Everything that its figures follow from, but for the machine.
-Json definition_of(const Options& options, const std::vector<SweepPoint>& points) {
-  Json::Array all;
-  for (const SweepPoint& point : points) {
-    all.emplace_back(Json::Object{{"ranks", point.ranks}, {"settings", to_json(point.config)}});
-  }
-  Json definition(Json::Object{{"version", std::string(kVersion)}, {"steps", options.steps}, {"points", Json(std::move(all))}});
-  const auto drawn = std::ranges::find(points, true, &SweepPoint::draws_seed);
-  if (drawn != points.end()) definition.set("drawn_seed", seed_of(drawn->config));
-  return definition;
+void demand_same(const std::optional<SweepResults>& before, const Json& definition, const std::string& out) {
+  const std::vector<std::string> found = before ? differences(before->definition, definition) : std::vector<std::string>();
+  if (found.empty()) return;
+  throw UserError(fmt::format("{} has another sweep: {}", out, fmt::join(found, "; ")),
+                  "another --out, or what it was begun with: the same command, text and version");
 }
 
 io::Path log_of(io::Path run_folder) { return run_folder += ".log"; }
@@ -159,12 +154,12 @@ void demand_own_places(const SweepResults& results, const Options& options) {
 SweepResults begin(const Options& options, std::vector<SweepPoint>& points) {
   std::optional<SweepResults> before = load_sweep(options.out);
   share_drawn_seed(points, before);
-  const Json definition = definition_of(options, points);
-  if (before) {
-    if (before->definition.dump() == definition.dump()) return *std::move(before);
-    throw UserError(fmt::format("{} has another sweep: other settings, values, steps or another version", options.out),
-                    "another --out, or the command that it was begun with");
-  }
+  Json definition = definition_of(options.steps, points);
+  demand_same(before, definition, options.out);
+  Log log(stdout);
+  definition.set("texts", texts_of(points, log));
+  demand_same(before, definition, options.out);
+  if (before) return *std::move(before);
   SweepResults results{.definition = definition, .points = {}, .all_reduce = {}, .runs = {}};
   for (const SweepPoint& point : points) results.points.push_back(point.label);
   return results;
