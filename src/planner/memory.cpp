@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "layout/pipeline/schedules.h"
 #include "planner/activations.h"
@@ -67,24 +68,34 @@ double state_bytes(const Work& work, const layout::ParallelPlan& plan) {
 
 }  // namespace
 
-Ledger declared_memory(const Work& work, const Candidate& candidate, const layout::Coordinates& at) {
+DeclaredMemory placed(Ledger ledger, std::int64_t elsewhere) {
+  DeclaredMemory memory{.ledger = std::move(ledger), .disk = elsewhere};
+  for (const LedgerEntry& entry : memory.ledger.entries()) {
+    if (entry.owner != "offloaded state") continue;
+    memory.host += entry.taken;
+    memory.disk -= entry.taken;
+  }
+  return memory;
+}
+
+DeclaredMemory declared_memory(const Work& work, const Candidate& candidate, const layout::Coordinates& at) {
   train::EngineConfig config;
   config.model = work.model;
   config.weights.type = is_f32(work) ? DType::f32 : DType::bf16;
   config.samples = candidate.samples;
   config.positions = work.positions;
   config.plan = candidate.plan;
-  return train::RankMemory(config, at).ledger(0);
+  const train::RankMemory memory(config, at);
+  return placed(memory.ledger(0), memory.spill.bytes());
 }
 
 DeviceMemory device_memory(const Work& work, const Candidate& candidate) {
   DeviceMemory most;
   for (const int stage : {0, candidate.plan.pp - 1}) {
-    const Ledger ledger = declared_memory(work, candidate, {.pp = stage});
-    std::int64_t host = 0;
-    for (const LedgerEntry& entry : ledger.entries()) host += entry.owner == "offloaded state" ? entry.taken : 0;
-    most.bytes = std::max(most.bytes, ledger.total() - host);
-    most.host_bytes = std::max(most.host_bytes, host);
+    const DeclaredMemory declared = declared_memory(work, candidate, {.pp = stage});
+    most.bytes = std::max(most.bytes, declared.device());
+    most.host_bytes = std::max(most.host_bytes, declared.host);
+    most.disk_bytes = std::max(most.disk_bytes, declared.disk);
     if (candidate.plan.pp == 1) break;
   }
   return most;

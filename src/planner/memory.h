@@ -8,13 +8,24 @@
 
 namespace lockstep::planner {
 
-/// What the engine of the rank declares (train/memory/rank_memory), with AdamW, for bf16 weights on fp32 master copies.
-Ledger declared_memory(const Work& work, const Candidate& candidate, const layout::Coordinates& at);
+/// What the engine of a rank declares, and where it lies.
+struct DeclaredMemory {
+  Ledger ledger;          ///< the device's and the host's
+  std::int64_t host = 0;  ///< of these bytes
+  std::int64_t disk = 0;  ///< besides
+  std::int64_t device() const { return ledger.total() - host; }
+};
+/// Of these, what the ledger has in the host's memory whatever the device is; and of `elsewhere`, all that lies elsewhere, what
+/// lies on a disk.
+DeclaredMemory placed(Ledger ledger, std::int64_t elsewhere);
+/// Of train/memory/rank_memory, with AdamW, for bf16 weights on fp32 master copies.
+DeclaredMemory declared_memory(const Work& work, const Candidate& candidate, const layout::Coordinates& at);
 
 /// Of the device of the rank that takes most: the first or the last stage's.
 struct DeviceMemory {
   std::int64_t bytes = 0;
   std::int64_t host_bytes = 0;  ///< that it keeps in the host's memory
+  std::int64_t disk_bytes = 0;  ///< and on the host's disks
 };
 DeviceMemory device_memory(const Work& work, const Candidate& candidate);
 

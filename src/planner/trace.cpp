@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <utility>
 
 #include "layout/pipeline/lives.h"
 #include "layout/pipeline/schedules.h"
@@ -10,12 +11,12 @@
 namespace lockstep::planner {
 namespace {
 
-std::vector<MemoryPoint> memory_curve(const std::vector<layout::TimedPass>& passes, const Ledger& ledger, int chunks) {
+std::vector<MemoryPoint> memory_curve(const std::vector<layout::TimedPass>& passes, const DeclaredMemory& memory, int chunks) {
   std::vector<layout::Action> actions;
   for (const layout::TimedPass& pass : passes) actions.push_back(pass.action);
-  const auto activations = static_cast<double>(ledger.total(MemoryKind::activations));
+  const auto activations = static_cast<double>(memory.ledger.total(MemoryKind::activations));
   const double each = activations / (peak_activations(actions, chunks) * chunks);
-  double bytes = static_cast<double>(ledger.total()) - activations;
+  double bytes = static_cast<double>(memory.device()) - activations;
   std::vector<MemoryPoint> points{{0, bytes}};
   for (const layout::TimedPass& pass : passes) {
     if (pass.action.kind == layout::Action::Kind::forward) points.push_back({pass.start, bytes += each});
@@ -32,10 +33,12 @@ std::string name_of(const layout::Action& action, std::string_view kind) {
 
 SimulatedStep simulate_step(const Work& work, const Candidate& candidate) {
   const StepTime time = step_time(work, candidate);
-  SimulatedStep step{.timeline = simulated(work, candidate), .end = {time.replicas, time.optimizer}, .memory = {}};
+  SimulatedStep step{
+      .timeline = simulated(work, candidate), .end = {time.replicas, time.optimizer}, .memory = {}, .elsewhere = {}};
   for (int rank = 0; rank < candidate.plan.pp; ++rank) {
-    step.memory.push_back(memory_curve(step.timeline.ranks[static_cast<std::size_t>(rank)],
-                                       declared_memory(work, candidate, {.pp = rank}), candidate.plan.chunks));
+    const DeclaredMemory memory = declared_memory(work, candidate, {.pp = rank});
+    step.memory.push_back(memory_curve(step.timeline.ranks[static_cast<std::size_t>(rank)], memory, candidate.plan.chunks));
+    step.elsewhere.push_back({memory.host, memory.disk});
   }
   return step;
 }
@@ -56,6 +59,10 @@ ChromeTrace chrome_trace(const SimulatedStep& step) {
     trace.span(row, "optimizer", "update", summed, step.seconds());
     for (const MemoryPoint& point : step.memory[own])
       trace.counter(0, fmt::format("memory of pipeline rank {}", rank), "bytes", point.seconds, point.bytes);
+    const auto& [host, disk] = step.elsewhere[own];
+    for (const auto& [bytes, place] : {std::pair(host, "host memory"), std::pair(disk, "disks")}) {
+      if (bytes > 0) trace.counter(0, fmt::format("{} of pipeline rank {}", place, rank), "bytes", 0, static_cast<double>(bytes));
+    }
   }
   return trace;
 }

@@ -18,6 +18,11 @@ struct SimulatedStep {
   layout::Timeline timeline;
   StepEnd end;                                   ///< behind the last pass of all ranks
   std::vector<std::vector<MemoryPoint>> memory;  ///< of a device of each rank of the pipeline
+  /// What the rank has in the host's memory and on its disks all the time.
+  struct Elsewhere {
+    std::int64_t host, disk;
+  };
+  std::vector<Elsewhere> elsewhere;
   double seconds() const { return timeline.makespan + end.replicas + end.optimizer; }
 };
 
@@ -25,7 +30,7 @@ struct SimulatedStep {
 /// there at the peak of each rank's list.
 SimulatedStep simulate_step(const Work& work, const Candidate& candidate);
 
-/// A row a rank, and a counter of its bytes.
+/// A row a rank, and counters of its device's bytes and of those that it has elsewhere.
 ChromeTrace chrome_trace(const SimulatedStep& step);
 
 }  // namespace lockstep::planner

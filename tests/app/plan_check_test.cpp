@@ -53,7 +53,13 @@ TEST_F(PlanCheck, MemoryIsWhatTheRunTookToTheByte) {
   train("zero", {"--ranks", "2", "train.threads=1", "memory.zero=2"});
   train("stages", {"--ranks", "2", "train.threads=1", "parallel.pp=2", "optimizer.gas=2"});
   train("parts", {"--ranks", "2", "train.threads=1", "parallel.tp=2", "parallel.sequence=true"});
-  for (const char* name : {"one", "bf16", "zero", "stages", "parts"}) {
+  train("canonical", {"numerics.canonical=true", "optimizer.gas=2"});
+  train("canonical_ranks", {"--ranks", "2", "train.threads=1", "parallel.tp=2", "numerics.canonical=true"});
+  train("disk",
+        {"memory.offload_optimizer=nvme", "memory.offload_activations=nvme", "memory.nvme_path=" + folder_.path().string()});
+  train("beside", {"checkpoint.async=true", "log.trace=true", "train.dtype=bf16", "optimizer.moments=bf16"});
+  train("kept", {"--ranks", "2", "train.threads=1", "memory.zero=3", "memory.limit=1GiB"});
+  for (const char* name : {"one", "bf16", "zero", "stages", "parts", "canonical", "canonical_ranks", "disk", "beside", "kept"}) {
     const MeasuredRun run = read_run(folder_ / name);
     const RunComparison comparison = compare(run, planner::divided(named_machine(machine_, 0), run.resources.ranks));
     for (const ComparedFigure& figure : comparison.memory) EXPECT_EQ(figure.predicted, figure.measured) << name << figure.name;

@@ -21,7 +21,7 @@ std::int64_t declared(const arch::ModelConfig& model, std::int64_t samples, layo
   const planner::Work work(model, model.block_size, {});
   planner::Candidate candidate{.plan = {}, .samples = samples};
   candidate.plan.recompute = recompute;
-  const Ledger ledger = planner::declared_memory(work, candidate, {});
+  const Ledger ledger = planner::declared_memory(work, candidate, {}).ledger;
   return ledger.total(MemoryKind::activations) + ledger.total(MemoryKind::workspace);
 }
 

@@ -11,6 +11,7 @@
 #include "device/runtime.h"
 #include "layout/pipeline/schedules.h"
 #include "ops/ops.h"
+#include "planner/memory.h"
 #include "planner/search.h"
 #include "planner/waiting.h"
 #include "train/memory/rank_memory.h"
@@ -18,20 +19,27 @@
 namespace lockstep::app {
 namespace {
 
+// Memory that kernels take as the engine asks for it counts too.
 std::int64_t kernel_bytes(const MeasuredRun& run) {
   const auto runtime = open_runtime({}, {.threads = static_cast<int>(run.resources.threads)});
   const auto stream = runtime->make_stream();
-  const ops::OpsOptions kernels{
-      .isa = isa_of(run.config), .products = products_of(run.config), .plain = plain_kernels_of(run.config)};
-  return ops::make_ops(*runtime, *stream, kernels)->workspace_bytes();
+  const ops::OpsOptions options{.isa = isa_of(run.config),
+                                .products = products_of(run.config),
+                                .bf16 = bf16_order_of(run.config),
+                                .plain = plain_kernels_of(run.config)};
+  const auto kernels = ops::make_ops(*runtime, *stream, options);
+  if (run.config.numerics.canonical) kernels->take_sum_grids();
+  return kernels->workspace_bytes();
 }
 
 std::vector<ComparedFigure> compared_memory(const MeasuredRun& run, const layout::ParallelPlan& plan) {
   train::EngineConfig settings = engine_config(run.config, run.resources.vocabulary);
   settings.plan = plan;
+  settings.plan.kept = static_cast<int>(run.resources.kept_parts);
   if (run.config.data.documents) settings.document_end = 0;  // whichever it is
-  const Ledger ledger = train::RankMemory(settings, {}).ledger(kernel_bytes(run));
-  const auto predicted = by_kind(ledger);
+  const train::RankMemory memory(settings, {});
+  const planner::DeclaredMemory declared = planner::placed(memory.ledger(kernel_bytes(run)), memory.spill.bytes());
+  const auto predicted = by_kind(declared.ledger);
   std::vector<ComparedFigure> figures;
   ComparedFigure all{"memory of training", 0, 0};
   for (std::size_t i = 0; i < kMemoryKinds.size(); ++i) {
@@ -41,6 +49,8 @@ std::vector<ComparedFigure> compared_memory(const MeasuredRun& run, const layout
     all.measured += figure.measured;
     if (figure.predicted > 0 || figure.measured > 0) figures.push_back(figure);
   }
+  const auto disk = static_cast<double>(declared.disk), on_disk = static_cast<double>(run.resources.disk);
+  if (disk > 0 || on_disk > 0) figures.push_back({"on a disk", disk, on_disk});
   figures.push_back(all);
   return figures;
 }

@@ -200,6 +200,7 @@ Json json_of(const planner::SearchQuestion& question, const Found& found) {
                       {"tflops", use.tflops},
                       {"device_bytes", found.memory.bytes},
                       {"host_bytes", found.memory.host_bytes},
+                      {"disk_bytes", found.memory.disk_bytes},
                       {"settings", Json(std::move(words))}};
 }
 

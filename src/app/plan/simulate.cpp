@@ -62,6 +62,27 @@ void print_memory(const planner::SimulatedStep& step) {
   fmt::print("{}", plot("GiB of a device", "seconds", series));
 }
 
+/// What the rank with the most has where, and whether it fits.
+void print_places(const planner::SimulatedStep& step, const planner::Machine& machine) {
+  double device = 0;
+  std::int64_t host = 0, disk = 0;
+  for (const std::vector<planner::MemoryPoint>& curve : step.memory)
+    device = std::max(device, std::ranges::max_element(curve, {}, &planner::MemoryPoint::bytes)->bytes);
+  for (const auto& [in_host, on_disk] : step.elsewhere) {
+    host = std::max(host, in_host);
+    disk = std::max(disk, on_disk);
+  }
+  const auto text = [](double bytes) { return format_bytes(static_cast<std::uint64_t>(bytes)); };
+  const auto line = [&](const char* place, double bytes, double room) {
+    const bool fits = room <= 0 || bytes <= room;
+    fmt::print("{}: {} at the most{}{}\n", place, text(bytes), room > 0 ? fmt::format(" of {}", text(room)) : "",
+               fits ? "" : ", which does not fit");
+  };
+  line("memory of a device", device, machine.usable_memory());
+  if (host > 0) line("of its node, for all its devices", static_cast<double>(host * machine.devices), machine.host_memory);
+  if (disk > 0) line("on the disks of its node", static_cast<double>(disk * machine.devices), 0);
+}
+
 }  // namespace
 
 int plan_simulate(const Arguments& arguments) {
@@ -82,6 +103,7 @@ int plan_simulate(const Arguments& arguments) {
   fmt::print("step {}: passes {} (ranks of the pipeline wait {:.1f} %), sums over ranks that nothing hides {}, update {}\n",
              format_seconds(step.seconds()), format_seconds(step.timeline.makespan), 100 * bubble(step.timeline),
              format_seconds(step.end.replicas), format_seconds(step.end.optimizer));
+  print_places(step, machine);
   print_memory(step);
   if (!options.trace.empty()) io::replace_file(options.trace, chrome_trace(step).text());
   return 0;

@@ -44,7 +44,9 @@ void write_resources(const io::Path& folder, const Resources& resources) {
                                {"vocabulary", resources.vocabulary},
                                {"peak_flops", resources.peak_flops},
                                {"training_bytes", std::move(memory)},
-                               {"batches_and_samples_bytes", resources.beside}});
+                               {"batches_and_samples_bytes", resources.beside},
+                               {"disk_bytes", resources.disk},
+                               {"kept_parts", resources.kept_parts}});
   io::replace_file(folder / kFile, json.dump(2) + "\n");
 }
 
@@ -64,6 +66,9 @@ Resources read_resources(const io::Path& folder) {
                       .vocabulary = json.at("vocabulary").integer(),
                       .peak_flops = json.at("peak_flops").number(),
                       .beside = json.at("batches_and_samples_bytes").integer()};
+  for (const auto& [key, number] : {std::pair("disk_bytes", &resources.disk), std::pair("kept_parts", &resources.kept_parts)}) {
+    if (const Json* value = json.find(key)) *number = value->integer();  // older versions had none
+  }
   const Json& memory = json.at("training_bytes");
   for (std::size_t i = 0; i < kMemoryKinds.size(); ++i) resources.taken[i] = memory.at(name_of(kMemoryKinds[i])).integer();
   constexpr std::int64_t most = 1 << 30;

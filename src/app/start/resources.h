@@ -25,6 +25,8 @@ struct Resources {
   double peak_flops = 0;                   ///< of rank 0, that its MFU is a share of
   std::array<std::int64_t, 6> taken = {};  ///< bytes of rank 0's training, in the order of kMemoryKinds
   std::int64_t beside = 0;                 ///< bytes of its batches and text samples
+  std::int64_t disk = 0;                   ///< bytes that it keeps on a disk
+  std::int64_t kept_parts = 0;             ///< parts of the weights that memory.limit leaves room to keep
 
   /// Bytes of both.
   std::int64_t all_bytes() const;
