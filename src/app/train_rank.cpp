@@ -230,7 +230,7 @@ Steps length_of_run(const RunConfig& config, const TrainingData& data, comm::Com
   if (order_of(config) != data::Order::partition) return {.all = config.train.max_iters};
   std::int64_t per_epoch = data.steps_per_epoch();
   trainers.host().all_reduce(view(std::span(&per_epoch, 1), Shape{1}), comm::Reduction::min).wait();
-  return {.all = config.train.max_epochs ? *config.train.max_epochs * per_epoch : config.train.max_iters, .per_epoch = per_epoch};
+  return {.all = steps_of(config, per_epoch), .per_epoch = per_epoch};
 }
 
 /// A run's memory beside the engine's.

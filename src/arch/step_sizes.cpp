@@ -33,8 +33,8 @@ std::vector<Problem> check(const ModelConfig& config, const StepSizes& sizes) {
   }
   const double bytes = bytes_of_token(config, sizes) * tokens * static_cast<double>(sizes.kept);
   if (bytes <= most_bytes) return {};
-  return {{fmt::format("{} of this model have activations of about {:.1e} bytes: at most {:.0e}", text_of(sizes, sizes.kept), bytes,
-                       most_bytes),
+  return {{fmt::format("{} of this model have activations of about {:.1e} bytes: at most {:.0e}", text_of(sizes, sizes.kept),
+                       bytes, most_bytes),
            "fewer samples, or shorter ones"}};
 }
 

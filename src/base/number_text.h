@@ -3,6 +3,8 @@
 // Numbers that people type.
 
 #include <charconv>
+#include <cstdint>
+#include <initializer_list>
 #include <optional>
 #include <string_view>
 #include <system_error>
@@ -16,6 +18,15 @@ std::optional<T> number_from(std::string_view text) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
   return value;
+}
+
+/// Of numbers from a file or a word; nothing where 64 bits do not hold it.
+inline std::optional<std::int64_t> product_of(std::initializer_list<std::int64_t> factors) {
+  std::int64_t product = 1;
+  for (const std::int64_t factor : factors) {
+    if (__builtin_mul_overflow(product, factor, &product)) return std::nullopt;
+  }
+  return product;
 }
 
 }  // namespace lockstep

@@ -175,6 +175,20 @@ TEST_F(DeepSpeedTest, WhatWeCannotDoIsRefusedByNameAllAtOnce) {
   }
 }
 
+// 2^62 + 1 elements are 2^64 + 4 bytes, which 64 bits would call 4.
+TEST_F(DeepSpeedTest, NumbersThatCannotBeCountedAreRefused) {
+  for (const char* number : {"4611686018427387905", "2305843009213693952", "-4611686018427387905"}) {
+    const std::string text = refused(fmt::format(R"({{"zero_optimization": {{"reduce_bucket_size": {}}}}})", number));
+    EXPECT_NE(text.find(fmt::format("zero_optimization.reduce_bucket_size = {}: the bytes of so many", number)),
+              std::string::npos)
+        << text;
+  }
+  for (const char* number : {"1e300", "18446744073709551616"}) {
+    const std::string text = refused(fmt::format(R"({{"zero_optimization": {{"reduce_bucket_size": {}}}}})", number));
+    EXPECT_NE(text.find("zero_optimization.reduce_bucket_size"), std::string::npos) << text;
+  }
+}
+
 TEST_F(DeepSpeedTest, DecayInTheGradientIsRefused) {
   EXPECT_NE(
       refused(R"({"optimizer": {"type": "Adam", "params": {"weight_decay": 0.1, "adam_w_mode": false}}})").find("adam_w_mode"),

@@ -107,6 +107,7 @@ TEST(LaunchEnvironment, NodeLists) {
   // Brackets multiply: what no machine has is refused before memory is taken for it.
   EXPECT_EQ(expand_node_list("n[0-99999]").size(), 100000U);
   EXPECT_EQ(expand_node_list("n[0-9]", 10).size(), 10U);
+  EXPECT_EQ(expand_node_list("n[9223372036854775806-9223372036854775807]").size(), 2U);
   EXPECT_TRUE(expand_node_list("n[0-9],m", 10).empty());
   for (const std::string list : {"n[0-100000]", "r[0-999999][0-999999][0-999999]", "r[0-999]n[0-999]", "n[0-99999],m"})
     EXPECT_TRUE(expand_node_list(list).empty()) << list;

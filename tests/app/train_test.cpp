@@ -9,7 +9,9 @@
 #include <functional>
 #include <thread>
 
+#include "app/start/training_data.h"
 #include "app/train_command.h"
+#include "base/error.h"
 #include "base/json.h"
 #include "checkpoint/find.h"
 #include "device/cuda/cuda_runtime.h"
@@ -141,7 +143,8 @@ TEST_F(TrainCommand, ASignalEndsTheStepSavesAndLeaves) {
     // The loop goes on until it is told to stop: the sender waits until it has begun.
     std::jthread sender([&] {
       while (!std::filesystem::exists(folder_ / run / "metrics.jsonl")) std::this_thread::sleep_for(std::chrono::milliseconds(2));
-      while (file(run + "/metrics.jsonl").empty()) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      while (file(run + "/metrics.jsonl").find("\"loss\"") == std::string::npos)
+        std::this_thread::sleep_for(std::chrono::milliseconds(2));
       std::raise(signal);
     });
     const Outcome outcome = lockstep(words(run, {"train.max_iters=1000000", "train.eval_interval=1000000"}));
@@ -227,6 +230,13 @@ TEST_F(TrainCommand, EpochsEndTheRun) {
   const std::vector<checkpoint::Found> found = checkpoint::list_checkpoints(folder_ / "epochs");
   ASSERT_FALSE(found.empty());
   EXPECT_GT(found.back().step, 8);  // not train.max_iters
+}
+
+TEST(Epochs, ThatCannotBeCountedAreRefused) {
+  RunConfig config;
+  config.train.max_epochs = 1'000'000'000'000'000;
+  EXPECT_EQ(steps_of(config, 9000), 9'000'000'000'000'000'000);
+  EXPECT_THROW(steps_of(config, 10000), UserError);
 }
 
 TEST_F(TrainCommand, OnlyEvaluates) {

@@ -40,8 +40,10 @@ bool parse(const Arguments& arguments, ScalingOptions& options) {
   line.flag("--json", options.json, "one line of JSON");
   line.note("example:\n  lockstep bench scaling --shape tiny --kind weak");
   if (!line.parse(arguments)) return false;
-  if (options.ranks < 0)
-    throw UserError(fmt::format("--ranks {}: must not be negative", options.ranks), "--ranks 0 goes up to the cores");
+  constexpr std::int64_t most_ranks = 1024;
+  if (options.ranks < 0 || options.ranks > most_ranks) {
+    throw UserError(fmt::format("--ranks {}: must be from 0 to {}", options.ranks, most_ranks), "--ranks 0 goes up to the cores");
+  }
   return true;
 }
 

@@ -21,7 +21,7 @@ bool expand_range(std::string_view range, std::int64_t most, std::vector<std::st
   std::int64_t from = 0;
   std::int64_t to = 0;
   if (!read(low, from) || !read(high, to) || from > to || to - from >= most - std::ssize(out)) return false;
-  for (std::int64_t i = from; i <= to; ++i) out.push_back(fmt::format("{:0{}}", i, low.size()));
+  for (std::int64_t i = 0; i <= to - from; ++i) out.push_back(fmt::format("{:0{}}", from + i, low.size()));
   return true;
 }
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <optional>
 #include <sstream>
 #include <variant>
@@ -148,6 +149,12 @@ std::string machine_text(const Machine& machine) {
   name << toml::table{{"name", machine.name}};
   std::string text = name.str() + "\n";
   for (const MachineKey& key : keys()) {
+    constexpr double least = 1e-9;
+    const double most = key.is_bytes ? 0x1p62 : 1e12;
+    if (*value != 0 && !(std::abs(*value) >= least && std::abs(*value) <= most)) {
+      return add(node, fmt::format("{} = {:g}: must be from {:g} to {:g}, or 0", key.name, *value, least, most),
+                 std::string(key.meaning));
+    }
     if (const auto* whole = std::get_if<std::int64_t Machine::*>(&key.member)) {
       text += fmt::format("{} = {}\n", key.name, machine.**whole);
     } else {

@@ -7,6 +7,7 @@
 #include "app/command_line.h"
 #include "app/plan/named_model.h"
 #include "app/plan/questions.h"
+#include "arch/step_sizes.h"
 #include "base/error.h"
 #include "base/units.h"
 #include "planner/formulas/memory_rules.h"
@@ -53,6 +54,7 @@ int plan_memory(const Arguments& arguments) {
   } catch (const UserError& error) {
     problems.insert(problems.end(), error.problems().begin(), error.problems().end());
   }
+  if (problems.empty()) problems = arch::check(model, arch::StepSizes{.samples = samples, .positions = model.block_size});
   if (!problems.empty()) throw UserError(std::move(problems));
   const planner::ActivationRule rule =
       planner::activation_rule(model, static_cast<double>(samples), static_cast<double>(model.block_size), copies);

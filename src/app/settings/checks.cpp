@@ -11,6 +11,7 @@
 #include "app/settings/backends.h"
 #include "app/settings/source_shape.h"
 #include "app/start/pipeline_settings.h"
+#include "arch/step_sizes.h"
 #include "base/units.h"
 #include "io/file.h"
 #include "layout/parallel_plan.h"
@@ -24,6 +25,14 @@ void check_heads(const RunConfig::Model& model, std::vector<Problem>& problems) 
   problems.push_back(
       {fmt::format("model.n_head = {} does not divide model.n_embd = {}", model.n_head, model.n_embd),
        fmt::format("choose a width that is a multiple of {}, another number of heads, or set model.head_dim", model.n_head)});
+}
+
+// Of a pipeline some schedules keep every micro-batch.
+std::vector<Problem> check_step(const RunConfig& config) {
+  return arch::check(model_config(config, 2), {.samples = config.model.batch_size,
+                                               .positions = config.model.block_size,
+                                               .microbatches = config.optimizer.gas,
+                                               .kept = config.parallel.pp > 1 ? config.optimizer.gas : 1});
 }
 
 void check_rounding(const RunConfig& config, std::vector<Problem>& problems) {
@@ -178,6 +187,7 @@ std::vector<Problem> check(const RunConfig& config) {
   std::vector<Problem> problems;
   check_heads(config.model, problems);
   if (problems.empty()) problems = arch::check(model_config(config, 2));
+  if (problems.empty()) problems = check_step(config);
   const RunConfig::Train& train = config.train;
   const RunConfig::Optimizer& optimizer = config.optimizer;
   if (optimizer.decay_lr && optimizer.min_lr > optimizer.learning_rate) {

@@ -5,6 +5,8 @@
 #include <algorithm>
 
 #include "base/checked.h"
+#include "base/error.h"
+#include "base/number_text.h"
 #include "comm/mpi/library.h"
 #include "data/scattered_loader.h"
 #include "data/shards.h"
@@ -74,6 +76,14 @@ std::unique_ptr<data::WindowSource> evaluation_windows(const RunConfig& config, 
 }
 
 }  // namespace
+
+std::int64_t steps_of(const RunConfig& config, std::int64_t per_epoch) {
+  const std::optional<std::int64_t>& epochs = config.train.max_epochs;
+  if (!epochs) return config.train.max_iters;
+  if (const auto all = product_of({*epochs, per_epoch})) return *all;
+  throw UserError(fmt::format("train.max_epochs = {}: so many epochs of {} steps cannot be counted", *epochs, per_epoch),
+                  "fewer epochs; train.max_minutes ends a run by the clock");
+}
 
 TrainingData::TrainingData(const RunConfig& config, const train::EngineConfig& settings, const data::Corpus& corpus,
                            const Session& session, comm::Communicator& group, Log& log)

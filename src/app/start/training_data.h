@@ -16,6 +16,9 @@
 
 namespace lockstep::app {
 
+/// Of a run whose epochs have `per_epoch` steps. Throws UserError where these cannot be counted.
+std::int64_t steps_of(const RunConfig& config, std::int64_t per_epoch);
+
 class TrainingData {
  public:
   /// `corpus` has what this rank reads of data_folder(config). It and `group`, the ranks that share the samples of a step,

@@ -8,7 +8,9 @@
 namespace lockstep::planner {
 namespace {
 
-std::string bytes_text(double bytes) { return format_bytes(static_cast<std::uint64_t>(bytes)); }
+std::string bytes_text(double bytes) {
+  return bytes < 0x1p63 ? format_bytes(static_cast<std::uint64_t>(bytes)) : fmt::format("{:.3g} EiB", bytes / 0x1p60);
+}
 
 class Adviser {
  public:

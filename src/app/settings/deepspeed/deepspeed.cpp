@@ -7,6 +7,7 @@
 
 #include "app/settings/deepspeed/options.h"
 #include "app/settings/keys.h"
+#include "base/number_text.h"
 
 namespace lockstep::settings {
 namespace {
@@ -63,7 +64,7 @@ class Reader {
         if (!value.is_null()) assign(option, row.key, whole(value));
         return;
       case Option::Kind::elements:
-        return assign(option, row.key, bytes(value));
+        return elements(option, row.key, value);
       case Option::Kind::enables:
         if (value.is_bool() && value.boolean()) assign(option, row.key, value_from_text(*find_key(row.key), row.value));
         return;
@@ -73,10 +74,16 @@ class Reader {
     }
   }
 
-  // fp32 elements.
-  static Json bytes(const Json& value) {
-    const Json elements = whole(value);
-    return elements.is_int() ? Json(elements.integer() * 4) : value;
+  // Of fp32, where our key counts bytes.
+  void elements(const std::string& option, std::string_view key, const Json& value) {
+    const Json number = whole(value);
+    const auto bytes = number.is_int() ? product_of({number.integer(), 4}) : std::nullopt;
+    if (number.is_int() && !bytes) {
+      refuse(option, fmt::format("= {}: the bytes of so many fp32 elements cannot be counted", value.dump()),
+             "500000000 is DeepSpeed's own");
+    } else {
+      assign(option, key, bytes ? Json(*bytes) : value);
+    }
   }
 
   void assign(const std::string& option, std::string_view key, Json value) {
@@ -203,16 +210,17 @@ std::vector<Problem> settle_batch(app::RunConfig& config, const DeepSpeed& file,
   std::int64_t &micro = config.model.batch_size, &steps = config.optimizer.gas;
   const bool micro_open = file.micro_batch.open && micro == untouched.model.batch_size;
   const bool steps_open = file.accumulation.open && steps == untouched.optimizer.gas;
-  const std::int64_t unit = replicas * (micro_open ? 1 : micro) * (steps_open ? 1 : steps);
-  const bool fits = micro_open || steps_open ? batch % unit == 0 : batch == unit;
+  const auto unit = product_of({replicas, micro_open ? 1 : micro, steps_open ? 1 : steps});
+  const bool fits = unit && (micro_open || steps_open ? batch % *unit == 0 : batch == *unit);
   if (!fits) {
     return {
         {fmt::format("train_batch_size = {} is not {}{} = {} rank{}{}{}", batch, micro_open || steps_open ? "a multiple of " : "",
-                     unit, replicas, replicas == 1 ? "" : "s", micro_open ? "" : fmt::format(" x model.batch_size = {}", micro),
+                     unit ? fmt::format("{}", *unit) : "more than can be counted", replicas, replicas == 1 ? "" : "s",
+                     micro_open ? "" : fmt::format(" x model.batch_size = {}", micro),
                      steps_open ? "" : fmt::format(" x optimizer.gas = {}", steps)),
          "\"train_batch_size\": \"auto\" takes what the other settings give"}};
   }
-  (micro_open ? micro : steps) = micro_open || steps_open ? batch / unit : steps;
+  (micro_open ? micro : steps) = micro_open || steps_open ? batch / *unit : steps;
   return {};
 }
 
