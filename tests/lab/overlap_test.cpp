@@ -34,13 +34,31 @@ TEST(BenchOverlap, MeasuresBothKindsOfSteps) {
 
 TEST(BenchOverlap, NoMoreCanBeHiddenThanThereIsToHideBehind) {
   OverlapReport report{.shape = small, .ranks = 2, .communication = 0.3, .cover = 0.2, .exposed = 0.14};
-  EXPECT_DOUBLE_EQ(report.hidden_share(), 0.8);
+  EXPECT_DOUBLE_EQ(*report.hidden_share(), 0.8);
   report.cover = 0.4;
-  EXPECT_NEAR(report.hidden_share(), 0.5333, 1e-4);
+  EXPECT_NEAR(*report.hidden_share(), 0.5333, 1e-4);
   EXPECT_NE(to_text(report).find("hidden             160.0 ms   53 % of min(communication, backward) = 300.0 ms"),
             std::string::npos)
       << to_text(report);
   EXPECT_NEAR(to_json(report).at("hidden_share").number(), 0.5333, 1e-4);
+}
+
+TEST(BenchOverlap, WhatIsHiddenLiesBetweenNothingAndAll) {
+  OverlapReport report{.shape = small, .ranks = 2, .communication = 0.0001, .cover = 0.2, .exposed = 0.012, .noise = 0.0005};
+  EXPECT_EQ(report.hidden(), 0);
+  EXPECT_FALSE(report.hidden_share());
+  EXPECT_NE(to_text(report).find("hidden               0.0 ms   of min(communication, backward) = 0.1 ms, which is noise"),
+            std::string::npos)
+      << to_text(report);
+  EXPECT_TRUE(to_json(report).at("hidden_share").is_null());
+  report = {.shape = small, .ranks = 2, .communication = 0.3, .cover = 0.2, .exposed = 0.05};
+  EXPECT_DOUBLE_EQ(*report.hidden_share(), 1);
+  EXPECT_EQ(to_text(report).find("--rounds"), std::string::npos) << to_text(report);
+  report = {.shape = small, .ranks = 2, .communication = 0.3, .cover = 0.2, .exposed = 0.31, .noise = 0.02};
+  EXPECT_DOUBLE_EQ(*report.hidden_share(), 0);
+  EXPECT_NE(to_text(report).find("noise               20.0 ms"), std::string::npos) << to_text(report);
+  report = {.shape = small, .ranks = 2};
+  EXPECT_FALSE(report.hidden_share()) << "there is nothing";
 }
 
 TEST(BenchOverlap, RefusesWhatCannotBeMeasured) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <cmath>
 #include <vector>
 
 #include "arch/parameters.h"
@@ -59,6 +60,14 @@ class Kind {
   double least_exposed() const { return median_of(least_exposed_); }
   double cover() const { return median_of(cover_); }
   double step() const { return median_of(step_); }
+  /// Of what is compared: the median distance from the median.
+  static double noise_of(const std::vector<double>& values) {
+    std::vector<double> distances;
+    for (const double value : values) distances.push_back(std::abs(value - median_of(values)));
+    return median_of(std::move(distances));
+  }
+  double exposed_noise() const { return noise_of(exposed_); }
+  double least_exposed_noise() const { return noise_of(least_exposed_); }
 
  private:
   comm::Communicator& world_;
@@ -83,6 +92,7 @@ OverlapReport bench_overlap(const StepShape& shape, const OverlapOptions& option
   report.exposed = overlapping.exposed();
   report.step = overlapping.step();
   report.waiting_step = waiting.step();
+  report.noise = waiting.least_exposed_noise() + overlapping.exposed_noise();
   return report;
 }
 
@@ -96,8 +106,14 @@ std::string to_text(const OverlapReport& report) {
   line("communication", report.communication, "when every bucket is waited for at once");
   line("backward", report.cover, "after the first unit's gradient was complete");
   line("exposed", report.exposed, "communication that is waited for when backward goes on");
-  text += fmt::format("{:<15}{:>9.1f} ms   {:.0f} % of min(communication, backward) = {:.1f} ms\n", "hidden",
-                      1e3 * report.hidden(), 100 * report.hidden_share(), 1e3 * report.hideable());
+  const std::string most = fmt::format("min(communication, backward) = {:.1f} ms", 1e3 * report.hideable());
+  const auto share = report.hidden_share();
+  text += fmt::format("{:<15}{:>9.1f} ms   {}\n", "hidden", 1e3 * report.hidden(),
+                      share ? fmt::format("{:.0f} % of {}", 100 * *share, most) : fmt::format("of {}, which is noise", most));
+  if (const double difference = std::abs(report.communication - report.exposed); difference < report.noise) {
+    text += fmt::format("{:<15}{:>9.1f} ms   more than communication and exposed differ by: --rounds N measures longer\n",
+                        "noise", 1e3 * report.noise);
+  }
   return text +
          fmt::format("{:<15}{:>9.1f} ms   {:.1f} ms without overlap\n", "step", 1e3 * report.step, 1e3 * report.waiting_step);
 }
@@ -110,7 +126,8 @@ Json to_json(const OverlapReport& report) {
                       {"communication_s", report.communication},
                       {"backward_s", report.cover},
                       {"exposed_s", report.exposed},
-                      {"hidden_share", report.hidden_share()},
+                      {"hidden_share", report.hidden_share() ? Json(*report.hidden_share()) : Json()},
+                      {"noise_s", report.noise},
                       {"step_s", report.step},
                       {"waiting_step_s", report.waiting_step}};
 }

@@ -3,7 +3,9 @@
 // How much of the exchange of gradients a step hides behind its backward pass: steps that wait for every bucket and steps that go
 // on, in turns.
 
+#include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "base/json.h"
@@ -28,11 +30,13 @@ struct OverlapReport {
   double cover = 0;          ///< of the same steps, backward after the first unit's gradient was complete: mean of the ranks
   double exposed = 0;        ///< waiting for reductions when backward goes on: mean of the ranks
   double step = 0, waiting_step = 0;  ///< whole steps, with and without overlap
+  double noise = 0;  ///< of communication less exposed: how far the rounds of either lie from their medians, in the median
 
-  double hidden() const { return communication - exposed; }
   /// The most that can be hidden.
-  double hideable() const { return communication < cover ? communication : cover; }
-  double hidden_share() const { return hidden() / hideable(); }
+  double hideable() const { return std::min(communication, cover); }
+  double hidden() const { return std::clamp(communication - exposed, 0.0, std::max(0.0, hideable())); }
+  /// None: there is nothing to hide, or no more than the noise.
+  std::optional<double> hidden_share() const { return hideable() > noise ? std::optional(hidden() / hideable()) : std::nullopt; }
 };
 
 /// Each rank of `world` takes its part of the shape's samples; collective, the report is rank 0's. Throws UserError when there is

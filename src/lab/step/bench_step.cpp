@@ -88,7 +88,7 @@ void fill_account(StepReport& report, const StepBenchOptions& options, Runtime& 
     known += report.account[i];
   }
   report.account_seconds /= steps;
-  report.account[static_cast<std::size_t>(Part::rest)] = report.account_seconds - known;
+  report.account[static_cast<std::size_t>(Part::rest)] = std::max(0.0, report.account_seconds - known);
   own.ranks = report.account[static_cast<std::size_t>(Part::ranks)];
   own.rest = report.account[static_cast<std::size_t>(Part::rest)];
   own.kernels = known - own.ranks;
