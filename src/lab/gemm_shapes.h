@@ -20,9 +20,7 @@ struct LayerShape {
 /// Of a feed-forward layer with a gate, `gated` wide, that a step runs `calls` times.
 std::vector<LayerShape> gated_layers(std::int64_t tokens, std::int64_t width, std::int64_t gated, std::int64_t calls);
 
-/// tiny, char-12x64, char, gpt2:4x64, gpt2:1x1024, gpt2:4x1024, llama:4x64, llama:1x1024.
-std::vector<std::string> gemm_models();
-/// Throws UserError for another name.
+/// Of a shape that steps are timed on (step_shapes). Throws UserError for another name.
 std::vector<LayerShape> layer_shapes(std::string_view model);
 
 }  // namespace lockstep::lab

@@ -4,6 +4,8 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "io/file.h"
+#include "lab/gemm_shapes.h"
+#include "lab/step/step_shapes.h"
 #include "support/temp_folder.h"
 
 namespace lockstep::app {
@@ -53,6 +55,21 @@ TEST(Bench, BadOptionsAreRefused) {
   EXPECT_NE(error_of({"gemm", "--rounds", "0"}).find("at least 1"), std::string::npos);
   EXPECT_NE(error_of({"gemm", "--dtype", "fp16"}).find("choose fp32 or bf16"), std::string::npos);
   EXPECT_NE(error_of({"rate", "--seconds", "0"}).find("--seconds 0: must be above 0"), std::string::npos);
+}
+
+TEST(Bench, RanksOfScalingAreOnesThatThereCanBe) {
+  EXPECT_NE(error_of({"scaling", "--shape", "tiny", "--ranks", "2000000000"}).find("--ranks 2000000000: must be from 0 to 1024"),
+            std::string::npos);
+}
+
+// Products and steps are those of the same shapes.
+TEST(Bench, EveryShapeOfAStepHasProducts) {
+  const std::string products = printed({"gemm", "--help"}), steps = printed({"step", "--help"});
+  for (const std::string& name : lab::step_shape_names()) {
+    EXPECT_FALSE(lab::layer_shapes(name).empty());
+    for (const std::string* help : {&products, &steps}) EXPECT_NE(help->find(name), std::string::npos) << name << *help;
+  }
+  EXPECT_NE(error_of({"gemm", "--shape", "gpt5"}).find("gpt2:8x256"), std::string::npos);
 }
 
 TEST(Bench, QuestionsAboutProductsAreCheckedAtOnce) {

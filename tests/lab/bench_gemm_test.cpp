@@ -6,13 +6,14 @@
 #include <vector>
 
 #include "base/error.h"
+#include "lab/step/step_shapes.h"
 #include "ops/cpu/library/library.h"
 
 namespace lockstep::lab {
 namespace {
 
 TEST(GemmShapes, AreThoseOfTheModels) {
-  for (const std::string& model : gemm_models()) {
+  for (const std::string& model : step_shape_names()) {
     const std::vector<LayerShape> layers = layer_shapes(model);
     EXPECT_GE(layers.size(), 5U) << model;
     // A step takes each layer forward and backward; a gate is apart only forward.

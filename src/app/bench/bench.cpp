@@ -1,6 +1,7 @@
 // `lockstep bench`: how fast this machine trains, and how fast it could.
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <cstdio>
 
@@ -38,9 +39,7 @@ bool parse(const Arguments& arguments, StepCommandOptions& options) {
       "and tanh GELU, or of a Llama, with a tied head and no dropout, and shows where the time goes. The floor is the time of "
       "the step's products at "
       "the best rate that any library reaches here for their shapes, and of the optimizer's bytes.");
-  line.option(
-      "--shape", options.shape, "SHAPE",
-      "tiny, char-12x64, char, gpt2:4x64, gpt2:8x256, gpt2:1x1024, gpt2:4x1024, llama:4x64, llama:1x1024 (samples x length)");
+  line.option("--shape", options.shape, "SHAPE", fmt::format("{} (samples x length)", fmt::join(lab::step_shape_names(), ", ")));
   line.choice("--dtype", options.dtype, dtype_spellings(), "type of weights and activations; bf16 has fp32 master weights");
   line.option("--layout", options.layout, "WORDS",
               "how ranks share the training, in the words of lockstep verify --help: dp=2,tp=2,zero=1; without the floor where "

@@ -1,6 +1,7 @@
 // `lockstep bench gemm`: how fast products are, which shapes are fast, and which of a model's are not.
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <optional>
@@ -12,11 +13,13 @@
 #include "app/plan/machine_file.h"
 #include "app/plan/named_model.h"
 #include "app/session.h"
+#include "arch/step_sizes.h"
 #include "base/error.h"
 #include "base/number_text.h"
 #include "base/terminal.h"
 #include "lab/bench_gemm.h"
 #include "lab/mamf.h"
+#include "lab/step/step_shapes.h"
 #include "lab/swiglu_widths.h"
 #include "planner/product_advice.h"
 #include "train/stop_signal.h"
@@ -54,9 +57,9 @@ bool parse(const Arguments& arguments, GemmOptions& options) {
       "--mamf finds the highest rate over many shapes (as ml-engineering's finder: each call alone, caches flushed), --advise "
       "says which products of a model fill a machine's units badly and what to change, --swiglu which width of a SwiGLU near "
       "8/3 H is the fastest here.");
-  line.option("--shape", options.shapes, "SHAPE",
-              "tiny, char-12x64, char, gpt2:4x64, gpt2:1x1024, gpt2:4x1024, llama:4x64, llama:1x1024; may be given several times "
-              "(default: the first five)");
+  line.option(
+      "--shape", options.shapes, "SHAPE",
+      fmt::format("{} (default: {})", fmt::join(lab::step_shape_names(), ", "), fmt::join(lab::GemmBenchOptions().models, ", ")));
   line.option("--rounds", options.rounds, "N", "interleaved rounds (default: 7; of --swiglu 3)");
   line.flag("--mamf", options.mamf, "the highest rate: mean, median and best of every shape m x n x k");
   line.option("--m", options.m, "A:B:C", "of --mamf: from A to B in steps of C, or one size (default: 512:2048:512)");
@@ -232,6 +235,11 @@ AdviceCase advice_case(const GemmOptions& options) {
     throw UserError(fmt::format("--machine {}: units = 0: it computes products without tiles and waves", options.machine),
                     "units = 108 in its file (A100) where it does; bench gemm --mamf measures shapes on this machine");
   advice.products.microbatch = {options.micro_batch.value_or(1), named.config.model.block_size};
+  const auto& [samples, positions] = advice.products.microbatch;
+  if (std::vector<Problem> problems =
+          arch::check(advice.products.model, arch::StepSizes{.samples = samples, .positions = positions});
+      !problems.empty())
+    throw UserError(std::move(problems));
   advice.products.tensor = static_cast<int>(options.tensor.value_or(1));
   return advice;
 }
