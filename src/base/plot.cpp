@@ -49,8 +49,10 @@ struct Range {
 std::vector<std::string> labels(const Range& range, int ticks) {
   const double step = range.high / (ticks - 1) - range.low / (ticks - 1);
   const double magnitude = std::clamp(std::floor(std::log10(step)), -300.0, 300.0);
-  const int decimals = std::max(1, 1 - static_cast<int>(magnitude));
-  const bool plain = std::max(std::abs(range.low), std::abs(range.high)) < 1e7 && decimals <= 7;
+  const double largest = std::max(std::abs(range.low), std::abs(range.high));
+  constexpr double large = 1e4;  // whose tenths nobody reads
+  const int decimals = std::max(largest < large ? 1 : 0, 1 - static_cast<int>(magnitude));
+  const bool plain = largest < 1e7 && decimals <= 7;
   std::vector<std::string> result;
   for (int i = 0; i < ticks; ++i) {
     double value = range.tick(i, ticks);

@@ -92,13 +92,31 @@ class Advisor {
         rate_gain(to), true);
   }
   void width() {
-    if (aligned(of_.model.width)) return;
+    const arch::ModelConfig& model = of_.model;
+    if (aligned(model.width)) return;
     ProductCase to = of_;
-    // The same heads, each of more features.
-    to.model.width = round_up(of_.model.width, kAlignedElements * of_.model.heads);
-    to.model.head_size = to.model.width / of_.model.heads;
-    add(fmt::format("model.n_embd={}", to.model.width),
-        fmt::format("a width of {} is no multiple of 64, and every product has it", of_.model.width), rate_gain(to), true);
+    to.model.width = round_up(model.width, kAlignedElements);
+    std::string heads;
+    if (model.heads * model.head_size == model.width) heads = share_out(to);
+    add(fmt::format("model.n_embd={}{}", to.model.width, heads),
+        fmt::format("a width of {} is no multiple of 64, and every product has it", model.width), rate_gain(to), true);
+  }
+  /// Heads that share a wider model out: as many as now, each of more features, where the width hardly grows by that; else heads
+  /// of
+  /// 64. Returns the setting that says so.
+  std::string share_out(ProductCase& to) const {
+    const arch::ModelConfig& model = of_.model;
+    const std::int64_t same = round_up(model.width, kAlignedElements * model.heads), other = to.model.width / kAlignedElements;
+    const bool divides = other % of_.tensor == 0 && (model.kv_heads == model.heads || other % model.kv_heads == 0);
+    if (8 * (same - model.width) <= model.width || !divides) {
+      to.model.width = same;
+      to.model.head_size = same / model.heads;
+      return {};
+    }
+    to.model.head_size = kAlignedElements;
+    to.model.heads = other;
+    if (model.kv_heads == model.heads) to.model.kv_heads = other;
+    return fmt::format(" model.n_head={}", other);
   }
   void tensor() {
     if (of_.tensor == 1) return;

@@ -85,7 +85,9 @@ Kind kind_of(const layout::ParallelPlan& plan) {
 struct Looked {
   std::map<Kind, Fastest> kinds;
   std::vector<Found> fitting;
-  double least_bytes = std::numeric_limits<double>::infinity();
+  double least_estimate = std::numeric_limits<double>::infinity();
+  Candidate least;                      ///< that the estimate is of
+  std::optional<DeviceMemory> nearest;  ///< of what was declared and does not fit, by how many times it is too much
 };
 
 class Search {
@@ -96,9 +98,10 @@ class Search {
   SearchResult run(int top) {
     enumerate(question_, [&](const Candidate& candidate) { look(candidate); });
     fit_all(static_cast<std::size_t>(top));
-    double least = std::numeric_limits<double>::infinity();
-    for (const auto& [name, looked] : families_) {
-      least = std::min(least, looked.least_bytes);
+    std::optional<DeviceMemory> nearest;
+    for (auto& [name, looked] : families_) {
+      if (looked.fitting.empty()) try_least(looked);
+      if (looked.nearest && (!nearest || excess(*looked.nearest) < excess(*nearest))) nearest = looked.nearest;
       const std::vector<Found> fitting = unlike(looked.fitting);
       Family family{.name = name, .best = std::nullopt, .reason = {}};
       if (!fitting.empty()) family.best = fitting.front();
@@ -108,7 +111,7 @@ class Search {
     for (const std::string_view name : kUsualFamilies) {
       if (!families_.contains(std::string(name))) result_.families.push_back({std::string(name), std::nullopt, {}});
     }
-    result_.least_bytes = families_.empty() ? 0 : least;
+    if (nearest) result_.needed = needed(*nearest);
     std::ranges::stable_sort(result_.best, {}, [](const Found& found) { return rank_of(found); });
     if (result_.best.size() > static_cast<std::size_t>(top)) result_.best.resize(static_cast<std::size_t>(top));
     for (Family& family : result_.families) family.reason = reason(family);
@@ -123,7 +126,10 @@ class Search {
     ++result_.legal;
     const double bytes = estimated_bytes(work_, candidate);
     Looked& family = families_[family_of(candidate.plan)];
-    family.least_bytes = std::min(family.least_bytes, bytes);
+    if (bytes < family.least_estimate) {
+      family.least_estimate = bytes;
+      family.least = candidate;
+    }
     if (bytes > kEstimated * work_.machine.usable_memory()) return;
     family.kinds[kind_of(candidate.plan)].take(
         {{rank_of(step_time(work_, candidate).total(), candidate.plan), result_.legal}, bytes, candidate});
@@ -170,17 +176,53 @@ class Search {
       if (!layout::check(plan, limits_, work_.machine.ranks()).empty()) continue;
       ++tried;
       const DeviceMemory memory = device_memory(work_, timed.candidate);
-      const double host = static_cast<double>(memory.host_bytes * work_.machine.devices),
-                   bytes = static_cast<double>(memory.bytes);
-      if (bytes > work_.machine.usable_memory() || host > work_.machine.host_memory) {
-        share = share == 0 ? bytes / timed.bytes : std::min(share, bytes / timed.bytes);
-        continue;
+      if (take(family, timed.candidate, memory)) {
+        fitting.push_back(&timed);
+      } else {
+        const double part = static_cast<double>(memory.bytes) / timed.bytes;
+        share = share == 0 ? part : std::min(share, part);
       }
-      family.fitting.push_back({timed.candidate, simulated_time(work_, timed.candidate), memory});
-      fitting.push_back(&timed);
-      const double found = rank_of(family.fitting.back());
-      ranks_.insert(std::ranges::upper_bound(ranks_, found), found);
     }
+  }
+
+  /// Returns false for what does not fit.
+  bool take(Looked& family, const Candidate& candidate, const DeviceMemory& memory) {
+    if (excess(memory) > 1) {
+      if (!family.nearest || excess(memory) < excess(*family.nearest)) family.nearest = memory;
+      return false;
+    }
+    family.fitting.push_back({candidate, simulated_time(work_, candidate), memory});
+    const double found = rank_of(family.fitting.back());
+    ranks_.insert(std::ranges::upper_bound(ranks_, found), found);
+    return true;
+  }
+
+  /// Of a family of which nothing that was tried fits: the answer names what is declared.
+  void try_least(Looked& family) {
+    constexpr int most_microbatches = 1 << 12;  // whose lists are long
+    const layout::ParallelPlan& plan = family.least.plan;
+    if (plan.microbatches > most_microbatches || !layout::check(plan, limits_, work_.machine.ranks()).empty()) return;
+    take(family, family.least, device_memory(work_, family.least));
+  }
+
+  double host_bytes(const DeviceMemory& memory) const {
+    return static_cast<double>(memory.host_bytes) * static_cast<double>(work_.machine.devices);
+  }
+  /// Above 1: it does not fit.
+  double excess(const DeviceMemory& memory) const {
+    const double host = host_bytes(memory);
+    return std::max(static_cast<double>(memory.bytes) / work_.machine.usable_memory(),
+                    host > 0 ? host / work_.machine.host_memory : 0);
+  }
+  /// What is too much.
+  std::string needed(const DeviceMemory& memory) const {
+    const auto text = [](double bytes) { return format_bytes(static_cast<std::uint64_t>(bytes)); };
+    const double bytes = static_cast<double>(memory.bytes), host = host_bytes(memory);
+    const double room = work_.machine.usable_memory(), host_room = work_.machine.host_memory;
+    std::string words = bytes > room ? fmt::format("{} of {} a device", text(bytes), text(room)) : "";
+    if (host > host_room)
+      words += fmt::format("{}{} of {} of a node's memory", words.empty() ? "" : " and ", text(host), text(host_room));
+    return words;
   }
 
   /// The fastest first.
@@ -197,15 +239,12 @@ class Search {
   }
 
   std::string reason(const Family& family) const {
-    const double memory = work_.machine.usable_memory();
     if (!family.best) {
       const auto looked = families_.find(family.name);
       if (looked == families_.end()) return "no such layout divides the ranks and the samples of a step";
-      const double least = looked->second.least_bytes;
-      return least > memory
-                 ? fmt::format("does not fit: needs at least {} of {} a device", format_bytes(static_cast<std::uint64_t>(least)),
-                               format_bytes(static_cast<std::uint64_t>(memory)))
-                 : "does not fit, with temporaries";
+      if (looked->second.nearest) return fmt::format("does not fit: needs at least {}", needed(*looked->second.nearest));
+      return fmt::format("does not fit: needs at least about {} a device",
+                         format_bytes(static_cast<std::uint64_t>(looked->second.least_estimate)));
     }
     const StepTime &own = family.best->time, &winner = result_.best.front().time;
     if (family.name == family_of(result_.best.front().candidate.plan)) return {};

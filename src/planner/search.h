@@ -31,7 +31,7 @@ struct SearchResult {
   std::vector<Found> best;
   std::vector<Family> families;
   std::int64_t legal = 0;  ///< layouts that were looked at
-  double least_bytes = 0;  ///< of a device, about, of the layout that needs least; 0: there was none
+  std::string needed;      ///< where none fits: what the nearest one needs too much of; empty: that was not declared
 };
 
 /// The `top` fastest. Formulas leave most layouts out; what is returned has its memory declared and its pipeline simulated.

@@ -79,7 +79,8 @@ TEST_F(AsyncSaveCommand, AResumeMayChangeIt) {
 TEST_F(AsyncSaveCommand, ASignalEndsTheRunWhenTheLastSaveIsDurable) {
   std::jthread sender([&] {
     while (!std::filesystem::exists(folder_ / "run/metrics.jsonl")) std::this_thread::sleep_for(std::chrono::milliseconds(2));
-    while (file("run/metrics.jsonl").empty()) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    while (file("run/metrics.jsonl").find("\"loss\"") == std::string::npos)
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
     std::raise(SIGTERM);
   });
   const Outcome run = lockstep(beside("run", {"train.max_iters=1000000", "train.eval_interval=1000000"}));

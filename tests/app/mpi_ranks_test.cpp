@@ -74,8 +74,8 @@ class MpiRanks : public MpiCommand {
                                    std::vector<std::string> more = {}) const {
     const std::string begun = (folder_ / run / "metrics.jsonl").string();
     more.insert(more.end(), {"train.max_iters=1000000", "train.eval_interval=1000000"});
-    const std::string script = "if [ \"$OMPI_COMM_WORLD_RANK\" = " + std::to_string(rank) + " ]; then (while [ ! -s " + begun +
-                               " ]; do sleep 0.05; done; kill -" + signal + " $$) & fi; exec " + text_of(on_two(run, more));
+    const std::string script = "if [ \"$OMPI_COMM_WORLD_RANK\" = " + std::to_string(rank) + " ]; then (until grep -qs tps " +
+                               begun + "; do sleep 0.05; done; kill -" + signal + " $$) & fi; exec " + text_of(on_two(run, more));
     return test::run_job(ranks, shell_words({"sh", "-c", script}));
   }
   /// Four processes learn and save what four threads do.
@@ -300,7 +300,8 @@ TEST_F(MpiRanks, AKilledLaunchTakesItsRanksAlong) {
     return condition();
   };
   const std::string begun = run + "/metrics.jsonl";
-  EXPECT_TRUE(within_a_minute([&] { return std::filesystem::exists(begun) && std::filesystem::file_size(begun) > 0; }));
+  EXPECT_TRUE(within_a_minute(
+      [&] { return std::filesystem::exists(begun) && io::read_file(begun).find("\"loss\"") != std::string::npos; }));
   kill(launch, SIGKILL);
   EXPECT_EQ(end_of(launch), 128 + SIGKILL);
   EXPECT_TRUE(within_a_minute([&] { return !is_run(run); }));

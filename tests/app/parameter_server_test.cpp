@@ -128,7 +128,7 @@ TEST_F(ServersCommand, ASignalStopsThemTogether) {
     std::jthread sender([&] {
       const auto rest = [] { std::this_thread::sleep_for(std::chrono::milliseconds(2)); };
       while (!std::filesystem::exists(folder_ / run / "metrics.jsonl")) rest();
-      while (file(run + "/metrics.jsonl").empty()) rest();
+      while (file(run + "/metrics.jsonl").find("\"loss\"") == std::string::npos) rest();
       io::replace_file(saving, "");
       while (std::filesystem::exists(saving)) rest();
       std::raise(SIGTERM);

@@ -42,7 +42,7 @@ TEST_F(PlanCheck, SetsWhatIsPredictedBesideWhatWasMeasured) {
   for (const char* part :
        {"/one on ours: ", ", 3 lines of metrics\n", "predicted     measured     error\n", "\n  parameters ", "\n  optimizer ",
         "\n  memory of training ", "\n  forward ", "\n  backward ", "\n  waiting for gradients ", "\n  update ", "\n  step ",
-        "\n  batches and text samples took ", "predictions.jsonl: steps of 1 run are off by "}) {
+        "\n  batches and text samples took ", "predictions.jsonl: steps of 1 run on ours are off by "}) {
     EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
   }
 }
@@ -96,7 +96,7 @@ TEST_F(PlanCheck, KeepsItsErrorsBesideTheRuns) {
   train("two");
   checked("one");
   checked("one");
-  EXPECT_NE(checked("two").find("predictions.jsonl: steps of 2 runs are off by "), std::string::npos);
+  EXPECT_NE(checked("two").find("predictions.jsonl: steps of 2 runs on ours are off by "), std::string::npos);
   const std::string history = file("predictions.jsonl");
   EXPECT_EQ(std::ranges::count(history, '\n'), 3);
   const Json first = Json::parse(history.substr(0, history.find('\n')));
@@ -105,6 +105,8 @@ TEST_F(PlanCheck, KeepsItsErrorsBesideTheRuns) {
   EXPECT_GT(first.at("run_peak_flops").number(), 0);
   EXPECT_GT(first.at("bytes").at("memory of training").at("measured").number(), 0);
   EXPECT_GT(first.at("seconds").at("step").at("predicted").number(), 0);
+  io::replace_file(machine_, "name = \"theirs\"\n" + io::read_file(machine_).substr(io::read_file(machine_).find("devices")));
+  EXPECT_NE(checked("one").find("predictions.jsonl: steps of 1 run on theirs are off by "), std::string::npos);
 }
 
 TEST_F(PlanCheck, ARunSaysAtItsEndWhatWasPredicted) {
@@ -137,7 +139,7 @@ TEST_F(PlanCheck, ARunOnAMachineThatCannotBeIsRefusedBeforeItStarts) {
 
 TEST_F(PlanCheck, WithoutAMachineThisOneIsMeasured) {
   train("one");
-  EXPECT_NE(checked("one", false).find("/one on this machine: "), std::string::npos);
+  EXPECT_NE(checked("one", false).find("/one on this machine ("), std::string::npos);
 }
 
 TEST_F(PlanCheck, WhatMeasuredNothingIsRefused) {

@@ -119,17 +119,41 @@ TEST(PlanSearch, WhatCannotBePlannedIsRefusedWithAllThatIsWrong) {
   EXPECT_NE(refusal({"--model", "gpt2"}).find("--machine NAME|FILE is missing"), std::string::npos);
 }
 
+TEST(PlanSearch, AMachinesNumbersAreOnesThatThereCanBe) {
+  const TempFolder folder;
+  const std::string machine = (folder / "m.toml").string();
+  io::replace_file(machine, "base = \"a100\"\nmemory = inf\nhost_memory = nan\npeak_tflops = 1e-320\ninside_gbps = 1e300\n");
+  const std::string all = refusal({"--machine", machine, "--model", "gpt2"});
+  for (const char* part :
+       {"memory = inf: must be from 1e-09 to", "host_memory = nan: must be", "peak_tflops = ", "inside_gbps = 1e+300"})
+    EXPECT_NE(all.find(part), std::string::npos) << part << "\n" << all;
+}
+
 TEST(PlanSearch, WhereNothingFitsTheNearestConstraintIsNamed) {
   const TempFolder folder;
   const std::string machine = (folder / "m.toml").string();
   io::replace_file(machine, "base = \"a100\"\nmemory = \"2GB\"\nreserved = 0\nhost_memory = 0\ndisk_gbps = 0\n");
   const std::string large = refusal({"--machine", machine, "--model", "llama3_8B", "--global-batch", "8"});
-  EXPECT_NE(large.find("no layout fits: memory is nearest, 1.86 GiB of a device, of which the layout that takes least needs "),
-            std::string::npos)
-      << large;
+  EXPECT_NE(large.find("no layout fits: memory is nearest, the layout that takes least needs "), std::string::npos) << large;
   EXPECT_NE(large.find("more nodes (--nodes 2)"), std::string::npos);
   const std::string batch = refusal({"--machine", "a100", "--nodes", "101", "--model", "gpt2", "--global-batch", "64"});
   EXPECT_NE(batch.find("--global-batch 64: no layout of 808 ranks"), std::string::npos) << batch;
+}
+
+TEST(PlanSearch, ABatchBeyondItsLimitIsNotAdvised) {
+  const std::string text = refusal({"--machine", "a100", "--nodes", "1048575", "--model", "gpt2", "--global-batch", "16777213"});
+  EXPECT_NE(text.find("fewer nodes (--nodes)"), std::string::npos) << text;
+}
+
+TEST(PlanSearch, ASlowMachinesRateIsNotNothing) {
+  const TempFolder folder;
+  const std::string machine = (folder / "m.toml").string();
+  io::replace_file(machine,
+                   "name = \"ours\"\ndevices = 2\nmemory = \"8GB\"\npeak_tflops = 0.1\nproduct_share = 0.5\n"
+                   "f32_share = 0.25\nmemory_gbps = 10\ninside_gbps = 5\n");
+  const std::string text = printed({"--machine", machine, "--model", "gpt2", "--global-batch", "8"});
+  EXPECT_NE(text.find(" %    0.0"), std::string::npos) << text;
+  EXPECT_EQ(text.find(" %       0 "), std::string::npos) << text;
 }
 
 TEST(PlanSearch, TheWinnersRecipeIsSimulated) {

@@ -135,6 +135,27 @@ TEST(Plan, AdviceHasAnswerReasonAndSettings) {
             "also: TP <= GPUS_PER_NODE: tensor parallelism exchanges activations in every layer, so parallel.tp <= 8\n");
 }
 
+TEST(Plan, AmountsAreOnesThatThereCanBe) {
+  const std::string law = refusal({"law", "--params", "1.5", "--devices", "0.5"});
+  EXPECT_NE(law.find("--params 1.5: must be a whole number from 1 to 1e+18"), std::string::npos) << law;
+  EXPECT_NE(law.find("--devices 0.5: must be a whole number from 1 to 1e+18"), std::string::npos) << law;
+  const std::string flops = refusal({"flops", "--params", "52e9", "--devices", "64", "--global-batch", "1024", "--seq", "2048",
+                                     "--seconds", "1e-320", "--peak", "1e-320"});
+  for (const char* part : {"--seconds 1e-320: must be from 1e-12 to 1e+18", "--peak 1e-320: must be from 1e-12 to 1e+18, or 0"})
+    EXPECT_NE(flops.find(part), std::string::npos) << part << flops;
+  const std::string network = refusal({"network", "--strategy", "zero3", "--params", "8e10", "--devices", "8.5", "--global-batch",
+                                       "64", "--seq", "1024", "--tflops", "250", "--busbw", "-1", "--gas", "0.5"});
+  for (const char* part : {"--devices 8.5", "--busbw -1", "--gas 0.5"})
+    EXPECT_NE(network.find(part), std::string::npos) << part << network;
+  EXPECT_EQ(printed({"flops", "--params", "1e18", "--devices", "1", "--global-batch", "1e18", "--seq", "1e18", "--seconds", "1"}),
+            "6e+42 TFLOPS a device\n");
+}
+
+TEST(Plan, ActivationsThatCannotBeCountedAreRefused) {
+  const std::string text = refusal({"memory", "--model", "gpt2", "--seq", "16777216", "--micro-batch", "16777216"});
+  EXPECT_NE(text.find("16777216 x 16777216 tokens"), std::string::npos) << text;
+}
+
 TEST(Plan, QuestionsNameAllThatTheyMiss) {
   const std::string advice = refusal({"--advise", "params=x", "devices=0", "foo=1", "intra=3", "layer=1"});
   for (const char* part : {"params=x: must be a number above 0", "largest_layer= is missing", "device_memory= is missing",

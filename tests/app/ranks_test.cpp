@@ -234,7 +234,8 @@ TEST_F(RanksCommand, EveryRankLogsWhenAsked) {
 TEST_F(RanksCommand, ASignalStopsThemTogether) {
   std::jthread sender([&] {
     while (!std::filesystem::exists(folder_ / "stopped/metrics.jsonl")) std::this_thread::sleep_for(std::chrono::milliseconds(2));
-    while (file("stopped/metrics.jsonl").empty()) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    while (file("stopped/metrics.jsonl").find("\"loss\"") == std::string::npos)
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
     std::raise(SIGTERM);
   });
   const Outcome outcome = lockstep(on(4, 2, "stopped", {"train.max_iters=1000000", "train.eval_interval=1000000"}));

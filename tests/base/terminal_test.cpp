@@ -146,6 +146,13 @@ TEST(Plot, HasTheSeedsStyle) {
   EXPECT_NE(lines[22].find("iter"), std::string::npos);
 }
 
+TEST(Plot, LargeNumbersHaveNoTenths) {
+  const std::string text = plot("tokens per second", "step", {{"a", {0, 20000}, {325000, 386540}}}, 80);
+  EXPECT_NE(text.find("\n386540┤"), std::string::npos) << text;
+  EXPECT_NE(text.find(" 20000\n"), std::string::npos) << text;
+  EXPECT_EQ(text.find(".0"), std::string::npos) << text;
+}
+
 TEST(Plot, SeriesHaveMarksAndALegend) {
   const std::string text = plot("loss", "iter", {{"train", {0, 1, 2}, {3, 2, 1}}, {"val", {0, 2}, {2.5, 1.5}}}, 60);
   EXPECT_EQ(lines_of(text).back(), "     ▞ train   • val");

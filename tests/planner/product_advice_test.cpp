@@ -124,6 +124,15 @@ TEST(ProductAdvice, AFeedForwardWidthGoesToTheNearestMultiple) {
   const std::vector<ProductChange> wider = product_changes(of, *find_machine("a100"));
   ASSERT_NE(change_of(wider, "model.n_embd"), nullptr);
   EXPECT_EQ(change_of(wider, "model.n_embd")->setting, "model.n_embd=4096");
+  // With as many heads the next width would be two thirds larger.
+  of.model.width = 760;
+  of.model.heads = of.model.kv_heads = 20;
+  of.model.head_size = 38;
+  const std::vector<ProductChange> narrow = product_changes(of, *find_machine("a100"));
+  ASSERT_NE(change_of(narrow, "model.n_embd"), nullptr);
+  EXPECT_EQ(change_of(narrow, "model.n_embd")->setting, "model.n_embd=768 model.n_head=12");
+  of.model.head_size = 64;  // of its own
+  EXPECT_EQ(change_of(product_changes(of, *find_machine("a100")), "model.n_embd")->setting, "model.n_embd=768");
 }
 
 // (b a) / t is to be a whole number, and t small.

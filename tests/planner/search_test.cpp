@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <set>
 
+#include "base/units.h"
 #include "support/planned_model.h"
 
 namespace lockstep::planner {
@@ -69,7 +70,39 @@ TEST(Search, WhatDoesNotFitSaysWhatItNeeds) {
   EXPECT_TRUE(ddp->reason.starts_with("does not fit: needs at least ")) << ddp->reason;
   const SearchResult none = search(small_question(1e5), 3);
   EXPECT_TRUE(none.best.empty());
-  EXPECT_GT(none.least_bytes, 1e5);
+  EXPECT_NE(none.needed.find(" of 97.66 KiB a device"), std::string::npos) << none.needed;
+  EXPECT_TRUE(search(small_question(80e9), 3).needed.empty());
+}
+
+// What the formulas say fits, and the declarations do not, is told by the declarations.
+TEST(Search, WhatIsNeededIsMoreThanThereIs) {
+  const double most = 70e6;
+  double last = 0;
+  for (double memory = 10e6; memory <= most; memory += 5e6) {
+    const SearchQuestion question = small_question(memory);
+    const SearchResult result = search(question, 3);
+    for (const Family& family : result.families) {
+      if (family.best || !family.reason.starts_with("does not fit")) continue;
+      EXPECT_TRUE(family.reason.starts_with("does not fit: needs at least ")) << memory << family.reason;
+      const std::size_t of = family.reason.find(" of "), at = std::string("does not fit: needs at least ").size();
+      if (of == std::string::npos) continue;
+      const auto needs = bytes_from(family.reason.substr(at, of - at));
+      ASSERT_TRUE(needs) << family.reason;
+      EXPECT_GT(static_cast<double>(*needs), 0.99 * memory) << family.name << family.reason;
+    }
+    last = memory;
+  }
+  EXPECT_EQ(last, most);
+}
+
+TEST(Search, AHostThatIsTooSmallIsNamed) {
+  SearchQuestion question = small_question(60e6);
+  question.work.machine.host_memory = 1e6;
+  question.work.machine.disk_rate = 0;
+  bool named = false;
+  for (const Family& family : search(question, 3).families)
+    named = named || family.reason.find("of a node's memory") != std::string::npos;
+  EXPECT_TRUE(named);
 }
 
 TEST(Search, PipelinesTakeAsLongAsTheirSimulation) {

@@ -10,6 +10,7 @@
 #include "app/plan/questions.h"
 #include "app/plan/run_prediction.h"
 #include "app/session.h"
+#include "app/start/startup.h"
 #include "base/error.h"
 #include "base/text/visible.h"
 #include "base/units.h"
@@ -26,7 +27,8 @@ bool parse(const Arguments& arguments, Options& options) {
   CommandLine line(
       "plan",
       "A run that has trained, predicted for its layout and held against what it measured: memory by owner, and the parts "
-      "of a step. Errors are kept in predictions.jsonl beside the run's folder.");
+      "of a step. Errors are kept in predictions.jsonl beside the run's folder (runs/predictions.jsonl of runs/first), by "
+      "machine.");
   line.option("--check", options.run, "RUN", "a run's folder");
   line.option("--machine", options.machine, "FILE",
               "that the run had, as doctor --machine-file writes it (default: this machine, measured for some seconds)");
@@ -42,7 +44,7 @@ planner::Machine measured_now(const MeasuredRun& run) {
     const planner::Machine probed = lab::probe_machine(options, session.runtime(), session.world(), session.world());
     if (session.lead()) machine = probed;
   });
-  machine.name = "this machine";
+  machine.name = fmt::format("this machine ({})", host_name());
   return machine;
 }
 

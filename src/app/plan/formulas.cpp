@@ -37,6 +37,30 @@ std::optional<std::vector<std::int64_t>> counts_from(std::string_view text, char
   return counts;
 }
 
+struct Amount {
+  std::string_view option;
+  double value;
+  bool whole = true;
+  bool or_none = false;  ///< 0: it is not known
+};
+/// What is counted in floating point, but has to be something: everything that is not, at once.
+void demand_amounts(const std::vector<Amount>& amounts) {
+  constexpr double least = 1e-12, most = 1e18;
+  std::vector<Problem> problems;
+  for (const auto& [option, value, whole, or_none] : amounts) {
+    const bool good = whole ? value >= 1 && value == std::floor(value) : value >= least;
+    if ((good && value <= most) || (or_none && value == 0)) continue;
+    problems.push_back(
+        {fmt::format("{} {}: must be {} to {:g}{}", option, value,
+                     whole ? "a whole number from 1" : fmt::format("from {:g}", least), most, or_none ? ", or 0" : ""),
+         fmt::format("{} {:g}", option, value > most ? most : 1.0)});
+  }
+  if (!problems.empty()) throw UserError(std::move(problems));
+}
+
+/// Very large ones in digits that matter.
+std::string tflops_text(double rate) { return rate < 1e6 ? fmt::format("{:.2f}", rate) : fmt::format("{:.4g}", rate); }
+
 }  // namespace
 
 int plan_flops(const Arguments& arguments) {
@@ -56,11 +80,16 @@ int plan_flops(const Arguments& arguments) {
   line.note(
       "example:\n  lockstep plan flops --params 52e9 --devices 64 --global-batch 1024 --seq 2048 --seconds 127 --recompute full");
   if (!line.parse(arguments)) return 0;
-  if (!(peak >= 0)) throw UserError(fmt::format("--peak {}: must be 0 or above", peak), "--peak 312");
+  demand_amounts({{"--params", step.parameters},
+                  {"--devices", step.devices},
+                  {"--global-batch", step.samples},
+                  {"--seq", step.positions},
+                  {"--seconds", step.seconds, false},
+                  {"--peak", peak, false, true}});
   step.recompute = recompute == "full";
   const planner::Throughput rate = throughput(step);
-  fmt::print("{:.2f} TFLOPS a device", rate.hardware);
-  if (step.recompute) fmt::print(", of which {:.2f} for the model and the rest for what is made again", rate.model);
+  fmt::print("{} TFLOPS a device", tflops_text(rate.hardware));
+  if (step.recompute) fmt::print(", of which {} for the model and the rest for what is made again", tflops_text(rate.model));
   fmt::print("\n");
   if (peak > 0)
     fmt::print("MFU {:.1f} %, HFU {:.1f} % of {:g} TFLOPS\n", 100 * rate.model / peak, 100 * rate.hardware / peak, peak);
@@ -118,7 +147,14 @@ int plan_network(const Arguments& arguments) {
       "250 "
       "--busbw 42.5 --recompute full");
   if (!line.parse(arguments)) return 0;
-  if (!(busbw >= 0)) throw UserError(fmt::format("--busbw {}: must be 0 or above", busbw), "--busbw 42.5");
+  demand_amounts({{"--params", question.parameters},
+                  {"--devices", question.devices},
+                  {"--global-batch", question.samples},
+                  {"--seq", question.positions},
+                  {"--tflops", question.tflops, false},
+                  {"--busbw", busbw, false, true},
+                  {"--bytes", question.bytes, false},
+                  {"--gas", question.microbatches}});
   question.recompute = recompute == "full";
   const planner::SharingStrategy& strategy = *planner::find_strategy(name);
   print_network(strategy, ask_network(strategy, question), busbw);
@@ -193,6 +229,7 @@ int plan_law(const Arguments& arguments) {
   line.positive("--devices", devices, "N", "that share the state out", true);
   line.note("example:\n  lockstep plan law --params 7.5e9 --devices 64");
   if (!line.parse(arguments)) return 0;
+  demand_amounts({{"--params", parameters}, {"--devices", devices}});
   std::vector<std::string> texts;
   for (const double bytes : planner::zero_law(parameters, devices))
     texts.push_back(fmt::format("{:.4g}", std::round(bytes * 1e-8) / 10));

@@ -24,12 +24,13 @@ Json json_of(const std::vector<ComparedFigure>& figures) {
   return json;
 }
 
-/// Errors of steps, without their signs, by run; the last of each.
-std::map<std::string, double> step_errors(const io::Path& path) {
+/// Errors of steps on a machine, without their signs, by run; the last of each.
+std::map<std::string, double> step_errors(const io::Path& path, const std::string& machine) {
   std::map<std::string, double> errors;
   std::istringstream lines(io::read_file(path));
   for (std::string line; std::getline(lines, line);) {
     const Json check = Json::parse(line, path.string());
+    if (check.at("machine").string() != machine) continue;
     const Json& step = check.at("seconds").at("step");
     const ComparedFigure figure{"step", step.at("predicted").number(), step.at("measured").number()};
     errors[check.at("run").string()] = std::abs(figure.error().value_or(0));
@@ -51,9 +52,10 @@ std::string keep_errors(const MeasuredRun& run, const planner::Machine& machine,
                                {"seconds", json_of(comparison.seconds)}});
   io::AppendedFile(path).append(line.dump() + "\n");
   std::vector<double> errors;
-  for (const auto& [name, error] : step_errors(path)) errors.push_back(error);
-  return fmt::format("{}: steps of {} run{} are off by {:.1f} % in the median, {:.1f} % at the most", path.string(),
-                     errors.size(), errors.size() == 1 ? "" : "s", 100 * median_of(errors), 100 * std::ranges::max(errors));
+  for (const auto& [name, error] : step_errors(path, machine.name)) errors.push_back(error);
+  return fmt::format("{}: steps of {} run{} on {} are off by {:.1f} % in the median, {:.1f} % at the most", path.string(),
+                     errors.size(), errors.size() == 1 ? "" : "s", machine.name, 100 * median_of(errors),
+                     100 * std::ranges::max(errors));
 }
 
 }  // namespace lockstep::app

@@ -8,8 +8,8 @@
 
 namespace lockstep::app {
 
-/// Adds a line about the run, and says how far off the predictions of all runs beside it are, each as it was checked
-/// last. Throws UserError where the file cannot be written.
+/// Adds a line about the run, and says how far off the predictions of all runs beside it on the same machine are, each as it was
+/// checked last. Throws UserError where the file cannot be written.
 std::string keep_errors(const MeasuredRun& run, const planner::Machine& machine, const RunComparison& comparison);
 
 }  // namespace lockstep::app

@@ -13,6 +13,7 @@
 #include "app/plan/winner.h"
 #include "app/start/output_file.h"
 #include "arch/flops.h"
+#include "arch/step_sizes.h"
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/text/visible.h"
@@ -23,6 +24,8 @@ namespace lockstep::app {
 namespace {
 
 using planner::Found;
+
+constexpr std::int64_t most_count = 1 << 24;
 
 struct Options {
   std::string machine, model, out, dtype = "bf16";
@@ -67,10 +70,9 @@ Asked asked(const Options& options) {
     }
   };
   const auto count = [&](std::string_view name, std::int64_t value, std::int64_t least, std::string_view example) {
-    constexpr std::int64_t most = 1 << 24;
-    if (value < least || value > most)
+    if (value < least || value > most_count)
       problems.push_back(
-          {fmt::format("{} {}: must be from {} to {}", name, value, least, most), fmt::format("{} {}", name, example)});
+          {fmt::format("{} {}: must be from {} to {}", name, value, least, most_count), fmt::format("{} {}", name, example)});
   };
   count("--nodes", options.nodes, 0, "16");
   count("--seq", options.positions, 0, "4096");
@@ -85,7 +87,11 @@ Asked asked(const Options& options) {
   planner::Machine machine;
   NamedModel model;
   collect([&] { machine = named_machine(options.machine, std::max<std::int64_t>(0, options.nodes)); });
-  collect([&] { model = named_model(options.model, std::max<std::int64_t>(0, options.positions)); });
+  collect([&] {
+    model = named_model(options.model, std::max<std::int64_t>(0, options.positions));
+    for (Problem& problem : arch::check(model.model(), arch::StepSizes{.positions = model.config.model.block_size}))
+      problems.push_back(std::move(problem));
+  });
   if (!problems.empty()) throw UserError(std::move(problems));
   planner::Work work(model.model(), model.config.model.block_size, machine,
                      options.dtype == "fp32" ? planner::own_f32_system : planner::own_system);
@@ -95,16 +101,18 @@ Asked asked(const Options& options) {
 [[noreturn]] void refuse(const planner::SearchQuestion& question, const planner::SearchResult& result) {
   const planner::Machine& machine = question.work.machine;
   if (result.legal == 0) {
+    const std::int64_t batch = round_up(question.global_batch, machine.ranks());
     throw UserError(
         fmt::format("--global-batch {}: no layout of {} ranks divides it: one of dp, tp, cp and pp has to, and tensor ranks "
                     "lie on one node, and a stage has a layer",
                     question.global_batch, machine.ranks()),
-        fmt::format("--global-batch {}", round_up(question.global_batch, machine.ranks())));
+        batch <= most_count ? fmt::format("--global-batch {}", batch) : "fewer nodes (--nodes)");
   }
-  const double memory = machine.usable_memory();
   throw UserError(
-      fmt::format("no layout fits: memory is nearest, {} of a device, of which the layout that takes least needs {}",
-                  format_bytes(static_cast<std::uint64_t>(memory)), format_bytes(static_cast<std::uint64_t>(result.least_bytes))),
+      fmt::format("no layout fits: memory is nearest, {}",
+                  result.needed.empty()
+                      ? fmt::format("{} a device", format_bytes(static_cast<std::uint64_t>(machine.usable_memory())))
+                      : "the layout that takes least needs " + result.needed),
       fmt::format("more nodes (--nodes {}), shorter samples (--seq), or host memory and disks to offload to", 2 * machine.nodes));
 }
 
@@ -142,9 +150,10 @@ void print_best(const planner::SearchQuestion& question, const planner::SearchRe
   for (const Found& found : result.best) {
     const Use use = use_of(question, found);
     const double total = found.time.total();
-    fmt::print("{:>3} {:>9} {:>4.1f} % {:>4.1f} % {:>7.0f} {:>10} {:>6.1f} % {:>6.1f} %  {}\n", ++number, format_seconds(total),
-               100 * use.mfu, 100 * use.hfu, use.tflops, format_bytes(static_cast<std::uint64_t>(found.memory.bytes)),
-               100 * waiting(found.time) / total, 100 * found.time.bubble / total, layout_text(question.work, found));
+    fmt::print("{:>3} {:>9} {:>4.1f} % {:>4.1f} % {:>7} {:>10} {:>6.1f} % {:>6.1f} %  {}\n", ++number, format_seconds(total),
+               100 * use.mfu, 100 * use.hfu, fmt::format("{:.{}f}", use.tflops, use.tflops < 9.95 ? 2 : 0),
+               format_bytes(static_cast<std::uint64_t>(found.memory.bytes)), 100 * waiting(found.time) / total,
+               100 * found.time.bubble / total, layout_text(question.work, found));
   }
 }
 

@@ -79,8 +79,10 @@ void print_places(const planner::SimulatedStep& step, const planner::Machine& ma
                fits ? "" : ", which does not fit");
   };
   line("memory of a device", device, machine.usable_memory());
-  if (host > 0) line("of its node, for all its devices", static_cast<double>(host * machine.devices), machine.host_memory);
-  if (disk > 0) line("on the disks of its node", static_cast<double>(disk * machine.devices), 0);
+  if (host > 0)
+    line("of its node, for all its devices", static_cast<double>(host) * static_cast<double>(machine.devices),
+         machine.host_memory);
+  if (disk > 0) line("on the disks of its node", static_cast<double>(disk) * static_cast<double>(machine.devices), 0);
 }
 
 }  // namespace

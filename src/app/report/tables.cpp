@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <cmath>
+
 #include "app/report/report_page.h"
 #include "base/units.h"
 
@@ -19,7 +21,8 @@ Table summary_table(const std::vector<RunData>& runs) {
     table.rows.push_back({run.label, run.name, fmt::format("{}", run.ranks()), run.layout(), format_count(last.step),
                           format_si(static_cast<double>(last.step) * last.tokens), fmt::format("{:.4f}", last.loss),
                           run.evaluations.empty() ? "-" : fmt::format("{:.4f}", run.evaluations.back().validation),
-                          format_si(run.tokens_per_second()), fmt::format("{:.1f} %", run.mfu())});
+                          format_si(run.tokens_per_second()),
+                          percent(std::isfinite(run.mfu()) ? std::optional(run.mfu() / 100) : std::nullopt)});
   }
   return table;
 }
