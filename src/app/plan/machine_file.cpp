@@ -103,6 +103,12 @@ class MachineReader {
     if (!value)
       return add(node, fmt::format("{}: must be a number{}", key.name, key.is_bytes ? ", or bytes as \"80GB\"" : ""),
                  std::string(key.meaning));
+    constexpr double least = 1e-9;
+    const double most = key.is_bytes ? 0x1p62 : 1e12;
+    if (*value != 0 && !(std::abs(*value) >= least && std::abs(*value) <= most)) {
+      return add(node, fmt::format("{} = {:g}: must be from {:g} to {:g}, or 0", key.name, *value, least, most),
+                 std::string(key.meaning));
+    }
     if (const auto* whole = std::get_if<std::int64_t Machine::*>(&key.member)) {
       if (!node.is_integer())
         return add(node, fmt::format("{} = {:g}: must be a whole number", key.name, *value), std::string(key.meaning));
@@ -149,12 +155,6 @@ std::string machine_text(const Machine& machine) {
   name << toml::table{{"name", machine.name}};
   std::string text = name.str() + "\n";
   for (const MachineKey& key : keys()) {
-    constexpr double least = 1e-9;
-    const double most = key.is_bytes ? 0x1p62 : 1e12;
-    if (*value != 0 && !(std::abs(*value) >= least && std::abs(*value) <= most)) {
-      return add(node, fmt::format("{} = {:g}: must be from {:g} to {:g}, or 0", key.name, *value, least, most),
-                 std::string(key.meaning));
-    }
     if (const auto* whole = std::get_if<std::int64_t Machine::*>(&key.member)) {
       text += fmt::format("{} = {}\n", key.name, machine.**whole);
     } else {
