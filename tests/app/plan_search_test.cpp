@@ -141,7 +141,7 @@ TEST(PlanSearch, WhereNothingFitsTheNearestConstraintIsNamed) {
 }
 
 TEST(PlanSearch, ABatchBeyondItsLimitIsNotAdvised) {
-  const std::string text = refusal({"--machine", "a100", "--nodes", "1048575", "--model", "gpt2", "--global-batch", "16777213"});
+  const std::string text = refusal({"--machine", "a100", "--nodes", "131071", "--model", "gpt2", "--global-batch", "16777213"});
   EXPECT_NE(text.find("fewer nodes (--nodes)"), std::string::npos) << text;
 }
 

@@ -179,11 +179,11 @@ TEST(Plan, QuestionsNameAllThatTheyMiss) {
   EXPECT_NE(refusal({"waves", "--units", "148"}).find("--tiles 0: there is at least one tile"), std::string::npos);
   EXPECT_NE(refusal({"network", "--busbw", "-1", "--params", "1", "--devices", "1", "--global-batch", "1", "--seq", "1",
                      "--tflops", "1"})
-                .find("--busbw -1: must be 0 or above"),
+                .find("--busbw -1: must be from 1e-12 to 1e+18, or 0"),
             std::string::npos);
   EXPECT_NE(
       refusal({"flops", "--peak", "-1", "--params", "1", "--devices", "1", "--global-batch", "1", "--seq", "1", "--seconds", "1"})
-          .find("--peak -1: must be 0 or above"),
+          .find("--peak -1: must be from 1e-12 to 1e+18, or 0"),
       std::string::npos);
 }
 
