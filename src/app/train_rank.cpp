@@ -31,8 +31,6 @@
 #include "data/shards.h"
 #include "device/choose_device.h"
 #include "lab/machine.h"
-#include "planner/memory.h"
-#include "train/memory/rank_memory.h"
 #include "train/trainer.h"
 
 namespace lockstep::app {
@@ -253,18 +251,16 @@ Resources commit(const Run& run, train::Engine& engine, TrainingData& data, trai
   sampler.declare(memories.sampling, memories.cache);
   Runtime& runtime = run.session.runtime();
   Ledger taken = engine.commit();
-  const layout::ParallelPlan& plan = run.settings.plan;
-  const train::RankMemory declared(run.settings, engine.groups().at(), runtime.device());
-  Resources had{.ranks = plan.ranks(),
+  Resources had{.ranks = run.settings.plan.ranks(),
                 .servers = servers_of(run.config),
-                .ranks_per_host = plan.ranks_per_host,
+                .ranks_per_host = run.settings.plan.ranks_per_host,
                 .threads = run.session.team().size(),
                 .device = std::string(name_of(runtime.device().kind)),
                 .vocabulary = run.settings.model.vocabulary,
                 .taken = by_kind(taken),
                 .beside = -taken.total(),
-                .disk = planner::placed(taken, declared.spill.bytes()).disk,
-                .kept_parts = plan.kept};
+                .disk = disk_bytes(run.settings, engine.groups().at(), taken),
+                .kept_parts = run.settings.plan.kept};
   memories.data.commit(runtime.memory(Space::pinned), taken);
   for (Arena* arena : {&memories.sampling, &memories.cache}) arena->commit(runtime, taken);
   if (!brief(run)) {

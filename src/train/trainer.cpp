@@ -79,8 +79,7 @@ void Trainer::begin(const RunState& state) {
   saved_ = state.step;  // what was resumed from is there already
   if (state.step == 0) saved_ = -1;
   if (state.step > 0) durable_ = state.step;
-  // What was resumed from was evaluated and recorded there.
-  if (state.step > 0 && state.validation_loss && !options_.eval_only) {
+  if (state.step > 0 && state.validation_loss && !options_.eval_only) {  // recorded by what is resumed
     evaluated_ = state.step;
     add_validation(*state.validation_loss);
   }
@@ -214,8 +213,7 @@ bool Trainer::evaluate() {
   state_.validation_loss = val_loss_;
   state_.best_validation_loss = std::min(state_.best_validation_loss.value_or(*val_loss_), *val_loss_);
   add_validation(*val_loss_);
-  const bool looks_only = options_.eval_only && state_.step > 0;
-  if (lead() && !looks_only) record({.step = state_.step, .train = *train_loss_, .validation = *val_loss_});
+  if (lead() && (!options_.eval_only || state_.step == 0)) record({state_.step, *train_loss_, *val_loss_});
   return true;
 }
 

@@ -2,7 +2,9 @@
 
 #include "app/start/memory_limit.h"
 #include "app/start/training_data.h"
+#include "planner/memory.h"
 #include "train/engine.h"
+#include "train/memory/rank_memory.h"
 #include "train/sample.h"
 
 namespace lockstep::app {
@@ -28,6 +30,10 @@ Ledger expected_memory(const TrainingNeeds& needs) {
   const RankNeeds needed{needs.config, needs.settings, needs.groups.at(), needs.session.runtime().device(), ledger};
   needs.settings.plan.kept = places_left(needed, needs.session.world());
   return needs.settings.plan.kept > 0 ? declared(needs) : ledger;
+}
+
+std::int64_t disk_bytes(const train::EngineConfig& settings, const layout::Coordinates& at, const Ledger& taken) {
+  return planner::placed(taken, train::RankMemory(settings, at).spill.bytes()).disk;
 }
 
 }  // namespace lockstep::app

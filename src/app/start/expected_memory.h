@@ -22,5 +22,7 @@ struct TrainingNeeds {
 /// What the run will declare, its text's and its samples' memory included. What memory.limit leaves goes to weights that stay
 /// gathered: sets settings.plan.kept. Takes nothing. Collective over the session's ranks that train.
 Ledger expected_memory(const TrainingNeeds& needs);
+/// Bytes that the rank at `at`, which took `taken`, keeps on a disk.
+std::int64_t disk_bytes(const train::EngineConfig& settings, const layout::Coordinates& at, const Ledger& taken);
 
 }  // namespace lockstep::app
