@@ -71,6 +71,13 @@ TEST_F(Places, ARunInPreparedTextOrOnFilesIsRefused) {
   EXPECT_EQ(lockstep(words("logs")).code, 0) << "other files may be there";
 }
 
+TEST_F(Places, AFolderOfRunsOrTextsIsNotOneItself) {
+  ASSERT_EQ(lockstep(words("runs/a")).code, 0);
+  expect_refusal("runs", "log.dir = " + at("runs") + ": it holds " + at("runs/a") + ", which is a run");
+  expect_refusal({"prepare", at("text.txt"), "--out", at("")}, ": it holds ");
+  EXPECT_EQ(lockstep(words("runs/b")).code, 0);
+}
+
 TEST_F(Places, NamesWithControlCharactersAreRefused) {
   expect_refusal("a\nb", "control characters in its name");
   expect_refusal({"train", "log.name=a\nb", "data.dir=" + at("data")}, "the folder \"runs/a\\nb\" has control characters");

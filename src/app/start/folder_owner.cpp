@@ -11,6 +11,7 @@
 #include "checkpoint/huggingface/folder.h"
 #include "checkpoint/manifest.h"
 #include "data/token_description.h"
+#include "io/folder_entries.h"
 
 namespace lockstep::app {
 namespace fs = std::filesystem;
@@ -62,6 +63,18 @@ std::vector<Problem> check_above(const io::Path& path, const std::string& typed,
   return {};
 }
 
+// A folder of runs or texts would become a run, or a text, in which no other has a place.
+std::vector<Problem> check_below(const io::Path& path, const std::string& typed, const std::string& remedy) {
+  std::error_code failed;
+  for (const io::Path& entry : io::entries_of(path, failed)) {
+    if (entry.filename().string().starts_with('.')) continue;  // what a preparation that died has left, say
+    const FolderOwner owner = fs::is_directory(entry, failed) ? owner_of(entry) : FolderOwner::nobody;
+    if (owner != FolderOwner::nobody)
+      return {{fmt::format("{}: it holds {}, which is {}", typed, entry.string(), name_of(owner)), remedy}};
+  }
+  return {};
+}
+
 // A run whose start was cut short has its settings, and the rest is its own.
 std::vector<Problem> check_files_of_run(const io::Path& path, const std::string& typed, const std::string& remedy) {
   std::vector<Problem> problems;
@@ -102,6 +115,8 @@ std::vector<Problem> check_place(const io::Path& folder, FolderOwner owner, cons
   if (found != FolderOwner::nobody && found != owner)
     return {{fmt::format("{}: this folder is {} already", typed, name_of(found)), remedy}};
   std::vector<Problem> problems = check_above(path, typed, remedy);
+  const bool becomes_one = found == FolderOwner::nobody && (owner == FolderOwner::run || owner == FolderOwner::data);
+  if (problems.empty() && becomes_one) problems = check_below(path, typed, remedy);
   if (problems.empty() && owner == FolderOwner::run) problems = check_files_of_run(path, typed, remedy);
   return problems;
 }
