@@ -365,11 +365,7 @@ void prepare_data(const RunConfig& config, Log& log) {
   std::vector<Problem> problems =
       check_place(folder, FolderOwner::data, "the data set's folder " + folder, "data.root_path=FOLDER");
   if (!problems.empty()) throw UserError(std::move(problems));
-  data::DatasetRequest request;
-  request.name = config.data.dataset;
-  request.folder = folder;
-  request.file = config.data.file;
-  data::ensure_dataset(request, log);
+  data::ensure_dataset({.name = config.data.dataset, .folder = folder, .file = config.data.file}, log);
 }
 
 train::EngineConfig engine_config(const RunConfig& config, std::int64_t vocabulary) {
