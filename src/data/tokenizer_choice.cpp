@@ -84,7 +84,7 @@ PublishedTokenizer find_published_tokenizer(const io::Path& folder) {
   };
   // A tokenizer.json that cannot be read is another thing than none, or one of another kind.
   const io::Path json = folder / "tokenizer.json";
-  const std::string text = has("tokenizer.json") ? io::read_file(json) : "";
+  const std::string text = has("tokenizer.json") ? io::read_document(json) : "";
   try {
     if (has("tokenizer.json")) return {tokenizer_from_json(text, json.string()), ""};
     if ((has("vocab.json") || has("encoder.json")) && (has("merges.txt") || has("vocab.bpe")))

@@ -8,12 +8,14 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <memory>
 #include <system_error>
 
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/units.h"
 #include "io/interrupted.h"
+#include "io/stream.h"
 
 namespace lockstep::io {
 namespace {
@@ -105,6 +107,16 @@ void throw_file_error(int code, std::string_view doing, const Path& path) {
   throw UserError(message, std::string(remedy(code)));
 }
 
+void demand_regular_file(int descriptor, std::string_view doing, const Path& path) {
+  struct stat status{};
+  if (::fstat(descriptor, &status) != 0) throw_file_error(errno, doing, path);
+  if (S_ISDIR(status.st_mode)) throw_file_error(EISDIR, doing, path);
+  if (S_ISREG(status.st_mode)) return;
+  throw UserError(
+      fmt::format("cannot {} {}: it is {}, and must be a regular file", doing, path.string(), kind_of(status.st_mode)),
+      doing == "read" ? "put what comes from there into a file, and name that" : "name a file, or move what is there away");
+}
+
 void throw_cut_off(const Path& path, std::uint64_t end, std::size_t missing) {
   throw UserError(fmt::format("{} ends at byte {}, {} bytes too soon", path.string(), end, missing),
                   "the file is cut off: copy or write it again");
@@ -118,13 +130,7 @@ File::File(Path path, int flags, std::string_view doing) : path_(std::move(path)
 File File::open_to_read(const Path& path) {
   // O_NONBLOCK: opening a pipe would wait for one who writes. Regular files do not know it.
   File file(path, O_RDONLY | O_NONBLOCK, "read");
-  struct stat status{};
-  if (::fstat(file.descriptor_, &status) != 0) throw_file_error(errno, "read", path);
-  if (S_ISDIR(status.st_mode)) throw_file_error(EISDIR, "read", path);
-  if (!S_ISREG(status.st_mode)) {
-    throw UserError(fmt::format("cannot read {}: it is {}, and must be a regular file", path.string(), kind_of(status.st_mode)),
-                    "put what comes from there into a file, and name that");
-  }
+  demand_regular_file(file.descriptor_, "read", path);
   return file;
 }
 
@@ -199,7 +205,7 @@ void Replacement::commit() {
 
 MappedFile::MappedFile(Path path) : path_(std::move(path)) {
   struct stat status{};
-  const int descriptor = uninterrupted([&] { return ::open(path_.c_str(), O_RDONLY | O_CLOEXEC); });
+  const int descriptor = uninterrupted([&] { return ::open(path_.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC); });
   if (descriptor < 0) throw_file_error(errno, "read", path_);
   int code = ::fstat(descriptor, &status) != 0 ? errno : S_ISDIR(status.st_mode) ? EISDIR : 0;
   if (code == 0 && status.st_size > 0) {
@@ -226,23 +232,24 @@ MappedFile::~MappedFile() {
 }
 
 std::string read_file(const Path& path) {
+  constexpr std::size_t most_of_a_pipe = std::size_t{64} << 20;
+  const bool bounded = is_special(path);
+  const std::unique_ptr<ByteStream> stream = open_stream(path);
   std::string content;
-  const int descriptor = uninterrupted([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC); });
-  if (descriptor < 0) throw_file_error(errno, "read", path);
-  std::size_t filled = 0;
-  ssize_t count = 0;
-  do {
+  for (std::size_t filled = 0;;) {
     // Not by the size that stat tells: pipes and /proc have none.
     if (content.size() - filled < 4096) content.resize(std::max<std::size_t>(2 * content.size(), 65536));
-    count = uninterrupted(
-        [&] { return ::read(descriptor, content.data() + filled, std::min(content.size() - filled, largest_transfer)); });
-    if (count > 0) filled += static_cast<std::size_t>(count);
-  } while (count > 0);
-  const int code = errno;
-  ::close(descriptor);
-  if (count < 0) throw_file_error(code, "read", path);
-  content.resize(filled);
-  return content;
+    const std::size_t count = stream->read(std::as_writable_bytes(std::span(content).subspan(filled)));
+    filled += count;
+    if (bounded && filled > most_of_a_pipe) {
+      throw UserError(
+          fmt::format("cannot read {}: it is no file and gives more than {}", path.string(), format_bytes(most_of_a_pipe)),
+          "put what is needed of it into a file, and name that");
+    }
+    if (count > 0) continue;
+    content.resize(filled);
+    return content;
+  }
 }
 
 std::string read_document(const Path& path, std::uint64_t most_bytes) {

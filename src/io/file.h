@@ -40,6 +40,9 @@ bool is_special(const Path& path);
 /// Throws what read_at() says of a file that ends at byte `end`, where `missing` bytes more were asked for.
 [[noreturn]] void throw_cut_off(const Path& path, std::uint64_t end, std::size_t missing);
 
+/// Throws UserError unless an open descriptor is that of a regular file; EISDIR's error of a folder.
+void demand_regular_file(int descriptor, std::string_view doing, const Path& path);
+
 /// An open file; move-only. Positioned calls only, so several threads may use one File on ranges that do not overlap.
 class File {
  public:
@@ -123,10 +126,11 @@ class MappedFile final : public ByteSource {
   std::span<const std::byte> bytes_;
 };
 
-/// The whole file (pipes and devices too).
+/// The whole file. What is none, as a pipe or a device, is waited for a while (io/stream.h) and gives at most 64 MiB; throws
+/// UserError for more.
 std::string read_file(const Path& path);
-/// A whole regular file of at most `most_bytes`; throws UserError for another one, before memory is taken.
-std::string read_document(const Path& path, std::uint64_t most_bytes);
+/// A whole regular file of at most `most_bytes`; throws UserError for another one, before memory is taken and without waiting.
+std::string read_document(const Path& path, std::uint64_t most_bytes = std::uint64_t{1} << 40);
 /// `content` takes the place of `path` at once or not at all, and lasts when this returns.
 void replace_file(const Path& path, std::string_view content);
 /// The folder that a path names something in: "." for a bare name.

@@ -31,7 +31,7 @@ NamedModel from_recipe(const std::string& path) {
 }
 
 NamedModel from_published(const std::string& name, const io::Path& file) {
-  const auto published = arch::huggingface::model_from_json(Json::parse(io::read_file(file), file.string()), file.string());
+  const auto published = arch::huggingface::model_from_json(Json::parse(io::read_document(file), file.string()), file.string());
   NamedModel model{.name = name, .config = {}, .setting = ""};
   settings::take_shape(model.config, {.folder = name, .published = true, .model = published.config});
   model.config.model.block_size = published.config.block_size;

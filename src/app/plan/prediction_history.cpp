@@ -27,7 +27,7 @@ Json json_of(const std::vector<ComparedFigure>& figures) {
 /// Errors of steps on a machine, without their signs, by run; the last of each.
 std::map<std::string, double> step_errors(const io::Path& path, const std::string& machine) {
   std::map<std::string, double> errors;
-  std::istringstream lines(io::read_file(path));
+  std::istringstream lines(io::read_document(path));
   for (std::string line; std::getline(lines, line);) {
     const Json check = Json::parse(line, path.string());
     if (check.at("machine").string() != machine) continue;

@@ -77,7 +77,7 @@ LoggedStep logged_step(const Json& line, double microbatches) {
 
 void for_each_logged(const io::Path& metrics, const std::function<void(const Json& line)>& use) {
   if (!io::exists(metrics)) return;
-  std::istringstream lines(io::read_file(metrics));
+  std::istringstream lines(io::read_document(metrics));
   // A run that is going on may have written half of its last line.
   std::int64_t number = 0;
   for (std::string text; std::getline(lines, text) && !lines.eof();) {

@@ -57,7 +57,7 @@ Resources read_resources(const io::Path& folder) {
         fmt::format("{}: there is none; the run has not begun, or an older version of this program made it", path.string()),
         "resume it for a few steps, or train it again");
   }
-  const Json json = Json::parse(io::read_file(path), path.string());
+  const Json json = Json::parse(io::read_document(path), path.string());
   Resources resources{.ranks = json.at("ranks").integer(),
                       .servers = json.at("servers").integer(),
                       .ranks_per_host = json.at("ranks_per_host").integer(),

@@ -40,7 +40,7 @@ fs::path free_name(const fs::path& folder, std::string_view stem, std::string_vi
 
 // A line is appended in one piece that ends with its line break: one without it was cut off when its writer died.
 void cut_torn_line(const fs::path& path, Log& log) {
-  const std::string text = io::read_file(path);
+  const std::string text = io::read_document(path);
   const std::size_t end = text.rfind('\n') == std::string::npos ? 0 : text.rfind('\n') + 1;
   if (end == text.size()) return;
   io::File file = io::File::open_to_write(path);

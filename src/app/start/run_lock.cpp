@@ -52,7 +52,7 @@ std::optional<Owner> read_owner(const fs::path& path) {
   struct stat status{};
   if (::stat(path.c_str(), &status) != 0) return std::nullopt;
   try {
-    const Json json = Json::parse(io::read_file(path), path.string());
+    const Json json = Json::parse(io::read_document(path), path.string());
     return Owner{json.at("host").string(), json.at("process_space").string(), json.at("process").integer(),
                  json.at("time").integer()};
   } catch (const std::exception&) {

@@ -182,7 +182,7 @@ void save(const SweepResults& results, const io::Path& folder) {
 std::optional<SweepResults> load_sweep(const io::Path& folder) {
   const io::Path path = folder / kFile;
   if (!io::exists(path)) return std::nullopt;
-  const Json json = Json::parse(io::read_file(path), path.string());
+  const Json json = Json::parse(io::read_document(path), path.string());
   SweepResults results{.definition = json.at("definition"), .points = {}, .all_reduce = {}, .runs = {}};
   for (const Json& label : json.at("points").array()) results.points.push_back(label.string());
   for (const Json& one : json.at("all_reduce_seconds").array()) {
