@@ -134,8 +134,8 @@ std::uint64_t Reader::read_range(std::string_view name, const HeldRange& range) 
 
 class Reader::Ranges final : public RangeReader {
  public:
-  Ranges(const Reader& reader, std::span<const LogicalTensor> table)
-      : reader_(reader), table_(table.begin(), table.end()), tallies_(table.size()) {
+  Ranges(const Reader& reader, std::span<const LogicalTensor> table, bool weights)
+      : reader_(reader), table_(table.begin(), table.end()), weights_(weights), tallies_(table.size()) {
     for (std::size_t i = 0; i < table_.size(); ++i) {
       places_.push_back(reader.find_place(table_[i].name));
       indices_.emplace(table_[i].name, i);
@@ -162,6 +162,7 @@ class Reader::Ranges final : public RangeReader {
                           use_another(reader_.folder())});
     }
     if (!problems.empty()) throw_first(std::move(problems));
+    if (weights_) not_finite_.refuse(ranks, reader_.folder().string(), use_another(reader_.folder()));
   }
 
  private:
@@ -208,17 +209,20 @@ class Reader::Ranges final : public RangeReader {
     for_each_run(part.range, [&](std::int64_t first, const Tensor& values) {
       if (stored == wanted) {
         sum += place.read(first, elements<std::byte>(values));
-        return;
+      } else {
+        scratch.resize(static_cast<std::size_t>(values.elements()) * size_of(stored));
+        sum += place.read(first, scratch);
+        convert(values.data, wanted, scratch.data(), values.elements());
       }
-      scratch.resize(static_cast<std::size_t>(values.elements()) * size_of(stored));
-      sum += place.read(first, scratch);
-      convert(values.data, wanted, scratch.data(), values.elements());
+      if (weights_) not_finite_.look(table_[part.tensor].name, elements<std::byte>(values), wanted);
     });
     if (part.range.counts) tallies_[part.tensor].add(sum, part.range.values.elements());
   }
 
   const Reader& reader_;
   std::vector<LogicalTensor> table_;
+  bool weights_;  ///< a model's, which have to be finite
+  NotFinite not_finite_;
   std::vector<const Place*> places_;  ///< by the table's index, as are the tallies
   std::vector<Tally> tallies_;
   std::unordered_map<std::string_view, std::size_t> indices_;
@@ -227,7 +231,7 @@ class Reader::Ranges final : public RangeReader {
 
 std::unique_ptr<RangeReader> Reader::read_model(std::span<const LogicalTensor> weights) const {
   check_tensors(weights, true);
-  return std::make_unique<Ranges>(*this, weights);
+  return std::make_unique<Ranges>(*this, weights, true);
 }
 
 std::unique_ptr<RangeReader> Reader::read(std::span<const LogicalTensor> tensors) const {
@@ -244,10 +248,10 @@ std::unique_ptr<RangeReader> Reader::read(std::span<const LogicalTensor> tensors
     }
   }
   if (!problems.empty()) throw_first(std::move(problems));
-  return std::make_unique<Ranges>(*this, tensors);
+  return std::make_unique<Ranges>(*this, tensors, false);
 }
 
-std::vector<std::string> Reader::verify(Team& team) const {
+std::vector<std::string> Reader::verify(Team& team, NotFinite* not_finite) const {
   struct Part {
     std::size_t tensor;
     std::int64_t first, count;
@@ -267,6 +271,8 @@ std::vector<std::string> Reader::verify(Team& team) const {
     std::vector<std::byte>& own = scratch[static_cast<std::size_t>(worker)];
     own.resize(static_cast<std::size_t>(part.count) * size_of(place.stored->tensor.dtype));
     tallies[part.tensor].add(place.read(part.first, own), part.count);
+    const LogicalTensor& tensor = place.stored->tensor;
+    if (not_finite != nullptr && is_weight(tensor.dtype)) not_finite->look(tensor.name, own, tensor.dtype);
   });
   std::vector<std::string> damaged;
   for (std::size_t index = 0; index < tallies.size(); ++index) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "checkpoint/manifest.h"
+#include "checkpoint/not_finite.h"
 #include "checkpoint/weight_source.h"
 
 namespace lockstep::checkpoint {
@@ -43,8 +44,8 @@ class Reader final : public WeightSource {
   /// caller that reads all of a tensor compares their sum. For tensors larger than memory.
   std::uint64_t read_range(std::string_view name, const HeldRange& range) const;
 
-  /// Verifies every tensor; the names of the damaged ones.
-  std::vector<std::string> verify(Team& team) const;
+  /// Verifies every tensor; the names of the damaged ones. `not_finite` learns which have elements that are not.
+  std::vector<std::string> verify(Team& team, NotFinite* not_finite = nullptr) const;
 
  private:
   class Ranges;

@@ -27,7 +27,8 @@ class RangeReader {
 class WeightSource {
  public:
   virtual ~WeightSource() = default;
-  /// Reads `weights`, all weights of a model. Throws UserError, listing what differs, when the source is of another model.
+  /// Reads `weights`, all weights of a model. Throws UserError, listing what differs, when the source is of another model. The
+  /// reader's finish() refuses weights that are not finite.
   virtual std::unique_ptr<RangeReader> read_model(std::span<const LogicalTensor> weights) const = 0;
 };
 

@@ -6,20 +6,10 @@
 
 #include "base/error.h"
 #include "base/timer.h"
-#include "base/units.h"
 #include "checkpoint/find.h"
+#include "io/space.h"
 
 namespace lockstep::checkpoint {
-
-void check_space(const io::Path& folder, std::uint64_t needed, std::string_view what) {
-  std::error_code unknown;
-  const auto space = std::filesystem::space(folder, unknown);
-  if (!unknown && space.available < needed) {
-    throw UserError(fmt::format("{}: {} needs {}, the file system has {} left", folder.string(), what, format_bytes(needed),
-                                format_bytes(space.available)),
-                    "free some space, or choose a folder on another file system");
-  }
-}
 
 Writer::Writer(comm::Communicator& ranks, const io::Path& run, std::int64_t step, std::vector<FileTable> files)
     : start_(now_seconds()),
@@ -53,7 +43,7 @@ void Writer::lay_out(const io::Path& run) {
     for (const LogicalTensor& tensor : table.tensors)
       bytes += static_cast<std::uint64_t>(tensor.shape.elements()) * size_of(tensor.dtype);
   }
-  check_space(checkpoints, bytes, "a checkpoint");
+  io::demand_space(checkpoints, bytes, "a checkpoint");
   for (const FileTable& table : tables_) {
     io::File file = io::File::create(partial_ / table.name);
     make_writer(file, table).lay_out();

@@ -91,8 +91,4 @@ class Writer {
   comm::Attempts attempts_;
 };
 
-/// Throws UserError when the folder's file system has less space left than `what` needs: better now than after minutes of
-/// writing.
-void check_space(const io::Path& folder, std::uint64_t needed, std::string_view what);
-
 }  // namespace lockstep::checkpoint

@@ -3,38 +3,20 @@
 #include <fmt/format.h>
 
 #include <cstdint>
-#include <cstring>
 #include <optional>
 #include <span>
 #include <vector>
 
 #include "comm/text.h"
+#include "tensor/finite.h"
 
 namespace lockstep::train {
 namespace {
 
-// Whether the exponent is all ones: an infinity or no number. Without a way out in the middle, so that it takes vectors at a
-// time.
-template <class Bits>
-bool has(std::span<const std::byte> bytes, Bits exponent) {
-  Bits found = 0;
-  for (std::size_t at = 0; at < bytes.size(); at += sizeof(Bits)) {
-    Bits bits = 0;
-    std::memcpy(&bits, bytes.data() + at, sizeof bits);
-    found = static_cast<Bits>(found | ((bits & exponent) == exponent ? 1 : 0));
-  }
-  return found != 0;
-}
-
-bool has_not_finite(const Tensor& values) {
-  const std::span<const std::byte> bytes = elements<std::byte>(values);
-  return values.dtype == DType::bf16 ? has<std::uint16_t>(bytes, 0x7f80) : has<std::uint32_t>(bytes, 0x7f800000);
-}
-
 std::optional<std::int64_t> first_not_finite(const Tensor& piece) {
-  if (!has_not_finite(piece)) return std::nullopt;
+  if (all_finite(piece)) return std::nullopt;
   std::int64_t at = 0;
-  while (!has_not_finite(piece.flat(at, 1))) ++at;
+  while (all_finite(piece.flat(at, 1))) ++at;
   return at;
 }
 
@@ -52,7 +34,7 @@ bool any_of(Engine& engine, const parallel::TrainingState::Use& use, Tensor para
     const Tensor& values = range.*member;
     if (values.data == nullptr || range.own.count == 0) return;
     engine.pieces().read(values.flat(range.own.first - range.range.first, range.own.count),
-                         [&](const Tensor& piece, std::int64_t) { found = found != 0 || has_not_finite(piece) ? 1 : 0; });
+                         [&](const Tensor& piece, std::int64_t) { found = found != 0 || !all_finite(piece) ? 1 : 0; });
   });
   engine.groups().all().host().all_reduce(view(std::span(&found, 1), Shape{1}), comm::Reduction::max).wait();
   return found != 0;

@@ -12,9 +12,11 @@
 #include "checkpoint/huggingface/folder.h"
 #include "checkpoint/huggingface/import.h"
 #include "checkpoint/huggingface/stored_part.h"
+#include "checkpoint/not_finite.h"
 #include "checkpoint/problems.h"
 #include "checkpoint/writer.h"
 #include "io/new_folder.h"
+#include "io/space.h"
 
 namespace lockstep::checkpoint::huggingface {
 namespace names = arch::huggingface;
@@ -119,7 +121,7 @@ struct Moved {
 
 /// Elements [first, first + count) of a parameter: read, widened, written to the parts they are in.
 Moved move_piece(const Reader& reader, const names::Parameter& parameter, std::span<const StoredPart> parts, std::int64_t first,
-                 std::int64_t count, Mover& mover) {
+                 std::int64_t count, Mover& mover, NotFinite& not_finite) {
   const StoredTensor& stored = *reader.find(parameter.name);
   mover.values.resize(static_cast<std::size_t>(count));
   mover.bytes.resize(static_cast<std::size_t>(count) * size_of(stored.tensor.dtype));
@@ -129,6 +131,7 @@ Moved move_piece(const Reader& reader, const names::Parameter& parameter, std::s
   raw.dtype = stored.tensor.dtype;
   Moved moved{.checksum = reader.read_range(parameter.name, {first, raw})};
   widen(mover.bytes, type_of(stored), mover.values);
+  not_finite.look(parameter.name, std::as_bytes(std::span(mover.values)), DType::f32);
   for (const StoredPart& part : parts) {
     const std::int64_t part_first = part.part.first_row * part.columns();
     const std::int64_t from = std::max(first, part_first), until = std::min(first + count, part_first + part.elements());
@@ -144,19 +147,21 @@ void move_parameter(const Reader& reader, const names::Parameter& parameter, std
   const std::int64_t all = parameter.shape.elements(), columns = columns_of(parameter.shape);
   const std::int64_t size = std::max<std::int64_t>(1, elements_of_piece / columns) * columns;
   std::atomic<std::uint64_t> sum = 0;
-  std::atomic<bool> all_finite = true;
+  std::atomic<bool> fits = true;
+  NotFinite not_finite;
   team.for_each((all + size - 1) / size, [&](std::int64_t i, int worker) {
-    const Moved moved =
-        move_piece(reader, parameter, parts, i * size, std::min(size, all - i * size), movers[static_cast<std::size_t>(worker)]);
+    const Moved moved = move_piece(reader, parameter, parts, i * size, std::min(size, all - i * size),
+                                   movers[static_cast<std::size_t>(worker)], not_finite);
     sum += moved.checksum;
-    if (!moved.finite) all_finite = false;
+    if (!moved.finite) fits = false;
   });
   if (sum != reader.find(parameter.name)->checksum) {
     throw UserError(fmt::format("{}: tensor \"{}\" does not match its checksum: its bytes are damaged", reader.folder().string(),
                                 parameter.name),
                     use_another(reader.folder()));
   }
-  if (!all_finite) {
+  not_finite.refuse(reader.folder().string(), use_another(reader.folder()));
+  if (!fits) {
     throw UserError(fmt::format("tensor \"{}\" has weights above 65504, which fp16 cannot hold", parameter.name),
                     "--dtype bf16 or --dtype fp32");
   }
@@ -178,7 +183,7 @@ ExportReport export_model(const Reader& reader, const io::Path& folder, const Ex
   Files files(table, type, options.shard_bytes);
   io::make_folders(io::folder_of(folder));
   io::NewFolder target(folder);
-  check_space(target.path(), files.bytes(), "the model");
+  io::demand_space(target.path(), files.bytes(), "the model");
   files.create(target.path());
   std::vector<Mover> movers(static_cast<std::size_t>(team.size()));
   for (const names::Parameter& parameter : table.parameters) {

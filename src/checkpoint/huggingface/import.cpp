@@ -7,6 +7,7 @@
 #include "checkpoint/manifest.h"
 #include "checkpoint/writer.h"
 #include "io/new_folder.h"
+#include "io/space.h"
 
 namespace lockstep::checkpoint::huggingface {
 namespace {
@@ -42,7 +43,7 @@ std::uint64_t import_model(const Weights& weights, const io::Path& folder, DType
   io::NewFolder target(folder);
   io::File file = io::File::create(target.path() / model_file);
   TensorFileWriter writer(file, tensors, {{"format", "pt"}, {"step", "0"}});
-  check_space(io::folder_of(folder), writer.header().file_bytes, "the checkpoint");
+  io::demand_space(io::folder_of(folder), writer.header().file_bytes, "the checkpoint");
   writer.lay_out();
   weights.for_each_piece(team, [&](std::size_t index, std::int64_t first, std::span<float> values) {
     write_piece(writer, index, first, values, type);

@@ -8,6 +8,7 @@
 #include <unordered_set>
 
 #include "base/error.h"
+#include "checkpoint/not_finite.h"
 #include "checkpoint/problems.h"
 #include "comm/agreement.h"
 
@@ -15,6 +16,7 @@ namespace lockstep::checkpoint::huggingface {
 namespace names = arch::huggingface;
 namespace {
 
+constexpr std::string_view another_copy = "take another copy of the model: no text can be read with this one";
 constexpr std::string_view another_config = "take the config.json and the weights of one and the same model";
 
 std::vector<std::int64_t> extents_of(const Shape& shape) {
@@ -129,7 +131,10 @@ class Weights::Ranges final : public RangeReader {
   void fill(std::span<const HeldTensor> tensors, Team& team) override {
     attempts_.run([&] { fill_parts(tensors, team); });
   }
-  void finish(comm::Communicator& ranks) override { attempts_.meet(ranks); }
+  void finish(comm::Communicator& ranks) override {
+    attempts_.meet(ranks);
+    not_finite_.refuse(ranks, weights_.folder_.path().string(), std::string(another_copy));
+  }
 
  private:
   struct Part {
@@ -138,7 +143,7 @@ class Weights::Ranges final : public RangeReader {
     Tensor to;
   };
 
-  void fill_parts(std::span<const HeldTensor> tensors, Team& team) const {
+  void fill_parts(std::span<const HeldTensor> tensors, Team& team) {
     std::vector<Part> parts;
     for (const HeldTensor& held : tensors) {
       for (const HeldRange& range : held.ranges) {
@@ -168,14 +173,20 @@ class Weights::Ranges final : public RangeReader {
     }
   }
 
-  void fill_part(const Part& part, Worker& own) const {
+  void look(std::size_t parameter, std::span<const float> values) {
+    not_finite_.look(weights_.parameters()[parameter].name, std::as_bytes(values), DType::f32);
+  }
+
+  void fill_part(const Part& part, Worker& own) {
     const Piece& piece = part.piece;
     const bool whole = part.columns == piece.count;
     if (whole && part.to.dtype == DType::f32) {
-      return weights_.gather(piece.parameter, piece.first, elements<float>(part.to), own.scratch);
+      weights_.gather(piece.parameter, piece.first, elements<float>(part.to), own.scratch);
+      return look(piece.parameter, elements<float>(part.to));
     }
     own.values.resize(static_cast<std::size_t>(piece.count));
     weights_.gather(piece.parameter, piece.first, own.values, own.scratch);
+    look(piece.parameter, own.values);
     const std::int64_t stride = whole ? piece.count : piece.count / part.to.rows();
     const std::span<std::byte> out = elements<std::byte>(part.to);
     for (std::int64_t row = 0; row * stride < piece.count; ++row) {
@@ -193,6 +204,7 @@ class Weights::Ranges final : public RangeReader {
 
   const Weights& weights_;
   std::unordered_map<std::string, std::size_t> indices_;
+  NotFinite not_finite_;
   comm::Attempts attempts_;
 };
 
@@ -220,14 +232,17 @@ std::unique_ptr<RangeReader> Weights::read_model(std::span<const LogicalTensor> 
 void Weights::for_each_piece(Team& team, const Take& take) const {
   std::vector<Piece> pieces;
   for (std::size_t i = 0; i < table_.parameters.size(); ++i) add_pieces(pieces, i, 0, table_.parameters[i].shape.elements());
+  NotFinite not_finite;
   std::vector<Worker> workers(static_cast<std::size_t>(team.size()));
   team.for_each(std::ssize(pieces), [&](std::int64_t i, int worker) {
     const Piece& piece = pieces[static_cast<std::size_t>(i)];
     Worker& own = workers[static_cast<std::size_t>(worker)];
     own.values.resize(static_cast<std::size_t>(piece.count));
     gather(piece.parameter, piece.first, own.values, own.scratch);
+    not_finite.look(table_.parameters[piece.parameter].name, std::as_bytes(std::span(own.values)), DType::f32);
     take(piece.parameter, piece.first, own.values);
   });
+  not_finite.refuse(folder_.path().string(), std::string(another_copy));
 }
 
 /// Elements [first, first + to.size()) of a parameter, from the parts that they are in.

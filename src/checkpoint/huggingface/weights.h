@@ -33,7 +33,8 @@ class Weights final : public WeightSource {
 
   /// Elements [first, first + values.size()) of parameter `index`.
   using Take = std::function<void(std::size_t index, std::int64_t first, std::span<float> values)>;
-  /// Hands over every element of every parameter, in pieces of 4 MiB; several threads at once.
+  /// Hands over every element of every parameter, in pieces of 4 MiB; several threads at once. Throws UserError when some are
+  /// not finite.
   void for_each_piece(Team& team, const Take& take) const;
 
  private:
