@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <numbers>
@@ -25,24 +26,36 @@ namespace {
 
 struct EvalOptions {
   std::string model, tokens, data, logits;
-  std::string split;
+  std::string split, ids = std::string(data::any_ids);
   std::string checkpoint = "best";
   std::string isa = "auto";
   std::string dtype = std::string(stored_dtype);
-  std::optional<std::int64_t> length;
+  std::optional<std::int64_t> length, stride;
   std::int64_t threads = 0, ranks = 1, tp = 1, pp = 1;
   bool json = false;
 };
 
 bool parse(const Arguments& arguments, EvalOptions& options) {
-  CommandLine line("eval", "Loss, perplexity and bits per byte of a trained model on a text, window by window.");
+  CommandLine line("eval",
+                   "Loss, perplexity and bits per byte of a trained model on a text. It is read window by window; every token "
+                   "but the first is "
+                   "foretold, and counts, once.");
   line.option("--model", options.model, "FOLDER", "folder of a run, a checkpoint or a Hugging Face model");
   line.option("--data", options.data, "FOLDER", "prepared text (default: the one the model was trained on)");
   line.choice("--split", options.split, {"val", "train"}, "which part of the prepared text (default val)");
-  line.option("--tokens", options.tokens, "FILE", "a raw token file instead of prepared text");
+  line.option("--tokens", options.tokens, "FILE",
+              "a token file instead of prepared text: raw ids, llm.c's, Megatron's with its .idx");
+  const std::vector<std::string_view> types = data::id_choices();
+  line.choice("--ids", options.ids, {types.begin(), types.end()},
+              "type of raw ids; auto: uint16, or uint32 where the model has more than 65,536 tokens");
   line.option("--length", options.length, "T",
-              "tokens a window, stride too (default: the model's block size; of a Hugging Face model at most 1024)");
-  line.option("--logits", options.logits, "FILE", "write logits [windows, T, vocabulary] in fp32 as safetensors");
+              "tokens a window (default: the model's block size; of a Hugging Face model at most 1024)");
+  line.option(
+      "--stride", options.stride, "S",
+      "from a window to the next (default: T). A smaller one gives tokens more of what stands before them; a window counts those "
+      "that none before it had");
+  line.option("--logits", options.logits, "FILE",
+              "write logits [windows, T, vocabulary] in fp32 as safetensors; rows behind the text's end mean nothing");
   line.option("--checkpoint", options.checkpoint, "WHICH", "best, last or a step number");
   line.option("--ranks", options.ranks, "N", "ranks that share the windows and the cores");
   line.option("--tp", options.tp, "N", "of the ranks so many together have one copy of the model, each a part of every layer");
@@ -50,7 +63,7 @@ bool parse(const Arguments& arguments, EvalOptions& options) {
   line.option("--threads", options.threads, "N", "of each rank; 0: its share of the cores");
   line.choice("--dtype", options.dtype, dtype_choices(), "type of weights and activations; stored: as it was trained");
   line.option("--isa", options.isa, "SET", "auto, avx2, avx512, avx512_bf16");
-  line.flag("--json", options.json, "print one JSON object: loss, perplexity, tokens");
+  line.flag("--json", options.json, "print one JSON object: loss, perplexity, bits_per_byte, tokens, length, stride");
   line.note("example:\n  lockstep eval --model runs/first --tokens data/fortunes/val.bin --length 64");
   if (!line.parse(arguments)) return false;
   std::vector<Problem> problems;
@@ -64,18 +77,29 @@ bool parse(const Arguments& arguments, EvalOptions& options) {
   return true;
 }
 
+/// What the run of a checkpoint was told of its ids.
+std::string ids_of_run(const Json& run) {
+  const Json* value = &run;
+  for (const char* key : {"config", "data", "ids"}) {
+    value = value->is_object() ? value->find(key) : nullptr;
+    if (value == nullptr) return std::string(data::any_ids);
+  }
+  return value->string();
+}
+
 /// The token file that the options mean.
 data::TokenText open_text(const EvalOptions& options, const LoadedModel& loaded, Session& session, Log& log) {
-  const std::int64_t vocabulary = loaded.inference->context().config.vocabulary;
-  if (!options.tokens.empty()) return data::open_tokens(options.tokens, vocabulary);
+  data::TokenRequest request{.vocabulary = loaded.inference->context().config.vocabulary, .ids = options.ids, .option = "--ids "};
+  if (!options.tokens.empty()) return data::open_tokens(options.tokens, request);
   std::string folder = options.data;
   if (folder.empty()) {
     const Json* known = loaded.manifest.run.is_object() ? loaded.manifest.run.find("data_folder") : nullptr;
     if (known == nullptr) throw UserError("the model does not say what it was trained on", "give --data FOLDER or --tokens FILE");
     folder = known->string();
+    if (options.ids == data::any_ids) request.ids = ids_of_run(loaded.manifest.run);
   }
   const std::array<std::string, 1> name{options.split + ".bin"};
-  data::TokenText text = data::open_tokens(io::Path(folder) / name[0], vocabulary);
+  data::TokenText text = data::open_tokens(io::Path(folder) / name[0], request);
   comm::together(session.world(), [&] {
     const auto description = data::read_description(folder);
     if (session.lead() && description && description->find(name[0]) != nullptr)
@@ -105,15 +129,42 @@ class LogitsFile {
   std::int64_t next_ = 0;
 };
 
+/// How a text is read.
+struct Windows {
+  std::int64_t length = 0, stride = 0, count = 0;
+};
+
+/// By the options, for a model that reads `block` tokens at a time; of a short text no more than it has.
+Windows windows_of(const EvalOptions& options, const data::TokenFile& file, std::int64_t block) {
+  const std::int64_t length = options.length.value_or(block), stride = options.stride.value_or(length);
+  std::vector<Problem> problems;
+  if (length < 1 || length > block) {
+    problems.push_back(
+        {fmt::format("--length {}: the model reads 1 to {} tokens at a time", length, block), fmt::format("--length {}", block)});
+  } else if (stride < 1 || stride > length) {
+    problems.push_back({fmt::format("--stride {}: windows of {} tokens have one of 1 to {}, or tokens would be left out", stride,
+                                    length, length),
+                        fmt::format("--stride {}", std::max<std::int64_t>(1, length / 2))});
+  }
+  if (file.tokens() < 2) {
+    problems.push_back({fmt::format("{} has one token: nothing in it is foretold", file.path()), "give a longer text"});
+  }
+  if (!problems.empty()) throw UserError(std::move(problems));
+  Windows windows{.length = std::min(length, file.tokens() - 1)};
+  windows.stride = std::min(stride, windows.length);
+  windows.count = data::whole_file_sampler(file, windows.length, windows.stride).windows();
+  return windows;
+}
+
 /// The text's loss; rank 0 shows how far it is, and writes logits where they are asked for.
-train::TextLoss evaluate(const EvalOptions& options, const LoadedModel& loaded, const data::TokenFile& file, std::int64_t length,
-                         std::int64_t windows, Session& session) {
-  train::TextLossRequest request{.length = length, .logits = !options.logits.empty()};
+train::TextLoss evaluate(const EvalOptions& options, const LoadedModel& loaded, const data::TokenFile& file, const Windows& read,
+                         Session& session) {
+  train::TextLossRequest request{.length = read.length, .stride = read.stride, .logits = !options.logits.empty()};
   std::optional<LogitsFile> out;
   std::optional<ProgressBar> bar;
   if (session.lead()) {
-    if (request.logits) out.emplace(options.logits, windows, length, loaded.inference->context().config.vocabulary);
-    bar.emplace(stderr, "eval", static_cast<double>(windows));
+    if (request.logits) out.emplace(options.logits, read.count, read.length, loaded.inference->context().config.vocabulary);
+    bar.emplace(stderr, "eval", static_cast<double>(read.count));
     request.take_logits = [&out](const Tensor& logits) { out->add(logits); };
     request.have_windows = [&bar](std::int64_t done) { bar->update(static_cast<double>(done), ""); };
   }
@@ -123,41 +174,44 @@ train::TextLoss evaluate(const EvalOptions& options, const LoadedModel& loaded, 
   return result;
 }
 
-void evaluate_model(const EvalOptions& options, Session& session) {
-  Log log(stderr, session.lead() ? Level::warning : Level::critical);
-  const LoadedModel loaded = load_model(
-      options.model, options.checkpoint,
-      {.type = chosen_dtype(options.dtype), .context = options.length, .tp = options.tp, .pp = options.pp}, session, log);
-  const std::int64_t block = loaded.inference->context().config.block_size;
-  const std::int64_t length = options.length.value_or(block);
-  if (length < 1 || length > block) {
-    throw UserError(fmt::format("--length {}: the model reads 1 to {} tokens at a time", length, block),
-                    fmt::format("--length {}", block));
+void print_result(const EvalOptions& options, const LoadedModel& loaded, const data::TokenText& text, const Windows& windows,
+                  const train::TextLoss& result) {
+  const double perplexity = std::exp(result.loss);  // infinite above 709 nats, which JSON has no number for
+  std::optional<double> bits_per_byte;
+  if (text.text_bytes > 0) {
+    const double tokens_per_byte = static_cast<double>(text.targets) / static_cast<double>(text.text_bytes);
+    bits_per_byte = result.loss / std::numbers::ln2 * tokens_per_byte;
   }
-  const data::TokenText text = open_text(options, loaded, session, log);
-  data::demand_known_ids(text.file, loaded.inference->context().config.vocabulary);
-  const std::int64_t windows = data::whole_file_sampler(text.file, length).windows();
-  const train::TextLoss result = evaluate(options, loaded, text.file, length, windows, session);
-  if (!session.lead()) return;
-  const double perplexity = std::exp(result.loss);
   if (options.json) {
     Json json;
     json.set("loss", result.loss);
-    json.set("perplexity", perplexity);
+    if (std::isfinite(perplexity)) json.set("perplexity", perplexity);
+    if (bits_per_byte) json.set("bits_per_byte", *bits_per_byte);
     json.set("tokens", result.tokens);
+    json.set("length", windows.length);
+    json.set("stride", windows.stride);
     fmt::print("{}\n", json.dump());
     return;
   }
   fmt::print("model          {}\n", visible(loaded.folder));
   fmt::print("text           {}\n", visible(text.file.path()));
-  fmt::print("windows        {} of {} tokens\n", format_count(windows), length);
+  fmt::print("windows        {} of {} tokens, one every {}\n", format_count(windows.count), windows.length, windows.stride);
   fmt::print("{:<15}{}\n", text.file.masked() ? "taught tokens" : "tokens", format_count(result.tokens));
   fmt::print("loss           {:.6f} nats a token\n", result.loss);
   fmt::print("perplexity     {:.4f}\n", perplexity);
-  if (text.text_bytes > 0) {
-    const double tokens_per_byte = static_cast<double>(text.targets) / static_cast<double>(text.text_bytes);
-    fmt::print("bits per byte  {:.4f}\n", result.loss / std::numbers::ln2 * tokens_per_byte);
-  }
+  if (bits_per_byte) fmt::print("bits per byte  {:.4f}\n", *bits_per_byte);
+}
+
+void evaluate_model(const EvalOptions& options, Session& session) {
+  Log log(stderr, session.lead() ? Level::warning : Level::critical);
+  const LoadedModel loaded = load_model(
+      options.model, options.checkpoint,
+      {.type = chosen_dtype(options.dtype), .context = options.length, .tp = options.tp, .pp = options.pp}, session, log);
+  const data::TokenText text = open_text(options, loaded, session, log);
+  data::demand_known_ids(text.file, loaded.inference->context().config.vocabulary);
+  const Windows windows = windows_of(options, text.file, loaded.inference->context().config.block_size);
+  const train::TextLoss result = evaluate(options, loaded, text.file, windows, session);
+  if (session.lead()) print_result(options, loaded, text, windows, result);
 }
 
 int run(const Arguments& arguments) {

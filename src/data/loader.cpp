@@ -33,11 +33,15 @@ void fill(Batch& batch, const TokenFile& file, const Sampler& sampler, std::uint
       std::fill(y.begin(), y.end(), -1);
       continue;
     }
-    const std::int64_t offset = sampler.offset(first_sample + static_cast<std::uint64_t>(row));
-    file.read(offset, x);
-    std::copy(x.begin() + 1, x.end(), y.begin());
-    file.read(offset + batch.positions, y.last(1));
-    batch.target_count += file.apply_mask(offset + 1, y);
+    const Window window = sampler.window(first_sample + static_cast<std::uint64_t>(row));
+    const auto there = static_cast<std::size_t>(window.length), known = static_cast<std::size_t>(window.known);
+    file.read(window.begin, x.first(there));
+    std::copy(x.begin() + 1, x.begin() + window.length, y.begin());
+    file.read(window.begin + window.length, y.subspan(there - 1, 1));
+    std::fill(x.begin() + window.length, x.end(), 0);
+    std::fill(y.begin() + window.length, y.end(), -1);
+    std::fill_n(y.begin(), window.known, -1);
+    batch.target_count += file.apply_mask(window.begin + 1 + window.known, y.subspan(known, there - known));
   }
   batch.first_sample = first_sample;
 }
@@ -152,12 +156,13 @@ Sampler evaluation_sampler(const TokenFile& file, std::int64_t positions, std::u
                   .global_batch = 1});
 }
 
-Sampler whole_file_sampler(const TokenFile& file, std::int64_t positions) {
+Sampler whole_file_sampler(const TokenFile& file, std::int64_t positions, std::int64_t stride) {
   return Sampler({.order = Order::sequential,
                   .seed = 0,
                   .name = "data.whole",
                   .tokens = file.tokens(),
                   .positions = positions,
+                  .stride = stride,
                   .global_batch = 1});
 }
 

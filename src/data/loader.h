@@ -74,7 +74,7 @@ class WindowReader final : public WindowSource {
   std::int64_t batches() const override;
   std::int64_t windows() const { return limit_; }
   const TokenFile& file() const override { return file_; }
-  /// The rows that the last batch lacks have token 0 and target -1.
+  /// Rows that the last batch lacks, and what a window lacks, have token 0 and target -1.
   const Batch& read(std::int64_t index) override;
 
  private:
@@ -87,7 +87,7 @@ class WindowReader final : public WindowSource {
 /// `windows` windows drawn for evaluation on `split` ("train", "val"): another sequence than training's, the same ones at every
 /// evaluation, so that curves compare.
 Sampler evaluation_sampler(const TokenFile& file, std::int64_t positions, std::uint64_t seed, const std::string& split);
-/// Every window of the file once, stride T, the last incomplete one dropped.
-Sampler whole_file_sampler(const TokenFile& file, std::int64_t positions);
+/// Windows of the file such that each of its targets counts once, a window every `stride` tokens (0: T); the last may be shorter.
+Sampler whole_file_sampler(const TokenFile& file, std::int64_t positions, std::int64_t stride = 0);
 
 }  // namespace lockstep::data

@@ -21,6 +21,13 @@ std::string training_sequence(Order order) { return order == Order::partition ? 
 Sampler::Sampler(const SamplerOptions& options) : options_(options), rng_(options.seed, options.name) {
   ensure(options.positions >= 1 && options.global_batch >= 1, "a window and a batch are not empty");
   ensure(options.global_batch % options.shards == 0, "every shard gives as many samples to a step");
+  if (options_.stride == 0) options_.stride = options.positions;
+  ensure(options_.stride >= 1 && options_.stride <= options.positions, "windows leave no token out");
+  if (options.order == Order::sequential) {
+    if (options.tokens < 2) throw UserError("a text of one token has no target", "give a longer text");
+    windows_ = 1 + div_up(std::max<std::int64_t>(0, options.tokens - 1 - options.positions), options_.stride);
+    return;
+  }
   if (options.tokens < options.positions + 1) {
     throw UserError(fmt::format("the text has {} tokens, but a window of {} needs {}", format_count(options.tokens),
                                 options.positions, format_count(options.positions + 1)),
@@ -62,9 +69,15 @@ std::int64_t Sampler::offset(std::uint64_t global_sample) const {
     }
     case Order::sequential:
       ensure(sample < static_cast<std::uint64_t>(windows_), "the window exists");
-      return static_cast<std::int64_t>(sample) * options_.positions;
+      return static_cast<std::int64_t>(sample) * options_.stride;
   }
   throw BrokenRule("the order is known");
+}
+
+Window Sampler::window(std::uint64_t sample) const {
+  const std::int64_t begin = offset(sample), overlap = options_.positions - options_.stride;
+  if (options_.order != Order::sequential) return {begin, options_.positions, 0};
+  return {begin, std::min(options_.positions, options_.tokens - 1 - begin), begin == 0 ? 0 : overlap};
 }
 
 // A Feistel network on pairs of digits in base `side` (Black and Rogaway, CT-RSA 2002, "Ciphers with arbitrary finite

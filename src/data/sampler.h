@@ -13,7 +13,14 @@ namespace lockstep::data {
 enum class Order {
   random,      ///< window n starts anywhere, drawn by n
   partition,   ///< epochs: each a new order of the windows that do not overlap, in whole batches
-  sequential,  ///< window n starts at n * positions; for evaluation on everything
+  sequential,  ///< window n starts at n * stride; for evaluation on everything
+};
+
+/// What a sample has of the text.
+struct Window {
+  std::int64_t begin = 0;   ///< its first token
+  std::int64_t length = 0;  ///< tokens that are read and have a target: `positions`, or less at the end of a text
+  std::int64_t known = 0;   ///< of them, the first ones whose targets another window counts
 };
 
 struct SamplerOptions {
@@ -22,6 +29,7 @@ struct SamplerOptions {
   std::string name = "data.random";  ///< of the sequence; another name, another order
   std::int64_t tokens = 0;           ///< of the text
   std::int64_t positions = 0;        ///< T: a window reads T + 1 tokens
+  std::int64_t stride = 0;           ///< sequential order: from one window to the next, at most T; 0: T
   std::int64_t global_batch = 1;     ///< samples a step, over all ranks; epochs are multiples of it
   bool pad_epochs = false;           ///< an epoch's last batch is filled with its first windows; false: it is left out
   /// Text that was cut ahead of time: of `tokens` is one of `shards` pieces, whose rank takes its equal part of every step from
@@ -34,15 +42,17 @@ std::string training_sequence(Order order);
 
 class Sampler {
  public:
-  /// Throws UserError when the text is shorter than a window (positions + 1 tokens), or in partition order, where epochs
-  /// are not padded, has fewer windows than one global batch.
+  /// Throws UserError when the text is shorter than a window (positions + 1 tokens; in sequential order than one with a target),
+  /// or in partition order, where epochs are not padded, has fewer windows than one global batch.
   explicit Sampler(const SamplerOptions& options);
 
   /// First token of the window of global sample number `sample`, which of a cut text must be the shard's. Sequential order:
   /// sample < windows().
   std::int64_t offset(std::uint64_t sample) const;
+  /// All of that window. In sequential order every target of the text counts in exactly one.
+  Window window(std::uint64_t sample) const;
 
-  /// Windows that do not overlap: starts 0, T, 2T, ... below tokens - T.
+  /// Windows that do not overlap: starts 0, T, 2T, ... below tokens - T. Sequential order: those that have all targets.
   std::int64_t windows() const { return windows_; }
   std::int64_t steps_per_epoch() const;
 

@@ -12,11 +12,11 @@
 
 namespace lockstep::train {
 
-void demand_targets(std::int64_t targets, const data::TokenFile& file) {
+void demand_targets(std::int64_t targets, const data::TokenFile& file, const char* remedy) {
   if (targets > 0) return;
   throw UserError(
       fmt::format("the windows of {} that are evaluated have no target: {} masks all of them", file.path(), file.mask_path()),
-      "evaluate more windows (train.eval_iters) or longer ones (model.block_size, --length)");
+      remedy);
 }
 
 std::string note_of_long_evaluation(const Engine& engine, std::int64_t batches, double peak_flops) {
@@ -58,7 +58,7 @@ std::optional<Evaluation> evaluate(Engine& engine, data::WindowSource& windows, 
   const double sum = std::accumulate(losses.begin(), losses.end(), 0.0);
   Evaluation result;
   result.tokens = static_cast<std::int64_t>(std::accumulate(tokens.begin(), tokens.end(), 0.0));
-  demand_targets(result.tokens, windows.file());
+  demand_targets(result.tokens, windows.file(), "evaluate more windows (train.eval_iters) or longer ones (model.block_size)");
   result.loss = sum / static_cast<double>(result.tokens);
   return result;
 }

@@ -16,8 +16,8 @@ struct Evaluation {
   std::int64_t tokens = 0;
 };
 
-/// Throws UserError when an evaluation on `file` counted no target: its loss mask left none.
-void demand_targets(std::int64_t targets, const data::TokenFile& file);
+/// Throws UserError with `remedy` when an evaluation on `file` counted no target: its loss mask left none.
+void demand_targets(std::int64_t targets, const data::TokenFile& file, const char* remedy);
 
 /// All batches of `reader` through the engine's current weights, divided among the ranks, of which each makes as many passes; the
 /// result is the same on all of them and for any number of them. `given_up` is asked before each batch and answers alike on all

@@ -1,9 +1,13 @@
 #include "train/text_loss.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <vector>
 
+#include "base/error.h"
 #include "data/loader.h"
 #include "layout/rounds.h"
 #include "model/decoder.h"
@@ -24,7 +28,7 @@ class TextReader {
   TextReader(const Inference& model, const data::TokenFile& file, const TextLossRequest& request, Runtime& runtime)
       : stream_(model.context().ops.stream()),
         length_(request.length),
-        sampler_(data::whole_file_sampler(file, length_)),
+        sampler_(data::whole_file_sampler(file, length_, request.stride)),
         samples_(samples_for(length_, sampler_.windows())),
         reader_(file, sampler_, samples_, length_, sampler_.windows()),
         decoder_(model.share(), samples_, samples_ * length_),
@@ -134,8 +138,12 @@ TextLoss loss_of_text(const Inference& model, const data::TokenFile& file, const
   for (comm::Communicator* group : {&ranks, &pipeline})  // 0 but where the head is
     group->host().all_reduce(view(std::span(losses), Shape{std::ssize(losses)}), comm::Reduction::sum).wait();
   ranks.host().all_reduce(view(std::span(&result.tokens, 1), Shape{1}), comm::Reduction::sum).wait();
-  demand_targets(result.tokens, file);
+  demand_targets(result.tokens, file, "give a text of which something is taught: --data, --split or --tokens");
   result.loss = std::accumulate(losses.begin(), losses.end(), 0.0) / static_cast<double>(result.tokens);
+  if (!std::isfinite(result.loss)) {
+    throw UserError(fmt::format("the loss on {} is not finite: the model computes numbers beyond those of its type", file.path()),
+                    "read it with --dtype fp32, or take another checkpoint: --checkpoint");
+  }
   return result;
 }
 

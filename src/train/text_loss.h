@@ -13,8 +13,9 @@ namespace lockstep::train {
 
 /// Alike on all ranks, but for the functions, which rank 0 calls.
 struct TextLossRequest {
-  std::int64_t length = 1;  ///< tokens of a window, and from one to the next; at most the model's block size
-  bool logits = false;      ///< whether logits are asked for
+  std::int64_t length = 1;                              ///< tokens of a window; at most the model's block size
+  std::int64_t stride = 1;                              ///< from one window to the next; at most the length
+  bool logits = false;                                  ///< whether logits are asked for
   std::function<void(const Tensor&)> take_logits = {};  ///< [tokens, V] f32 on the host, of all windows in order, in pieces
   std::function<void(std::int64_t)> have_windows = {};  ///< so many windows are done
 };
@@ -24,8 +25,9 @@ struct TextLoss {
   std::int64_t tokens = 0;  ///< that number: targets that count
 };
 
-/// All whole windows of `file`, divided among the model's ranks, of which each makes as many passes; the result is the same on
-/// all of them and for any number of them. Throws UserError when none of their targets counts. Collective.
+/// Every target of `file` once, in the first window that has it. Windows are divided among the model's ranks, of which each makes
+/// as many passes; the result is the same on all of them and for any number of them. Throws UserError when no target counts and
+/// for a loss that is not finite. Collective.
 TextLoss loss_of_text(const Inference& model, const data::TokenFile& file, const TextLossRequest& request, Runtime& runtime);
 
 }  // namespace lockstep::train

@@ -280,7 +280,7 @@ TEST(WindowReader, EvaluatesOnTheSameWindowsEveryTime) {
 
 TEST(WindowReader, ReadsAWholeFileAndPadsTheLastBatch) {
   const Folder folder;
-  const TokenFile file(folder.write_ids("val.bin", counting(58, 50)), format);  // 7 windows of 8, the last token is a target
+  const TokenFile file(folder.write_ids("val.bin", counting(57, 50)), format);  // 7 windows of 8, the last token is a target
   const Sampler sampler = whole_file_sampler(file, 8);
   Reader all(file, sampler, 4, 8, sampler.windows());
   ASSERT_EQ(all.reader.windows(), 8 - 1);
@@ -297,6 +297,23 @@ TEST(WindowReader, ReadsAWholeFileAndPadsTheLastBatch) {
     EXPECT_EQ(targets[i], -1);
   }
   EXPECT_THROW(all.reader.read(2), BrokenRule);
+}
+
+TEST(WindowReader, ReadsTheTailAndLeavesKnownTargetsOut) {
+  const Folder folder;
+  const TokenFile file(folder.write_ids("val.bin", counting(15, 50)), format);
+  const Sampler sampler = whole_file_sampler(file, 8, 5);
+  Reader all(file, sampler, 4, 8, sampler.windows());
+  ASSERT_EQ(all.reader.windows(), 3);
+  const Batch& batch = all.reader.read(0);
+  EXPECT_EQ(batch.target_count, 14);
+  const std::vector<std::int32_t> tokens = values(batch.tokens), targets = values(batch.targets);
+  EXPECT_EQ(std::vector<std::int32_t>(targets.begin() + 8, targets.begin() + 16),
+            (std::vector<std::int32_t>{-1, -1, -1, 9, 10, 11, 12, 13}));
+  EXPECT_EQ(std::vector<std::int32_t>(tokens.begin() + 16, tokens.begin() + 24),
+            (std::vector<std::int32_t>{10, 11, 12, 13, 0, 0, 0, 0}));
+  EXPECT_EQ(std::vector<std::int32_t>(targets.begin() + 16, targets.begin() + 24),
+            (std::vector<std::int32_t>{-1, -1, -1, 14, -1, -1, -1, -1}));
 }
 
 }  // namespace

@@ -135,6 +135,30 @@ TEST(Sampler, SequentialReadsFromTheStart) {
   EXPECT_THROW(sampler.offset(4), BrokenRule);
 }
 
+// Each target of a text counts in one window, whatever its length and the stride.
+TEST(Sampler, SequentialWindowsCountEveryTargetOnce) {
+  for (std::int64_t tokens = 2; tokens < 40; ++tokens) {
+    for (std::int64_t positions = 1; positions < 12; ++positions) {
+      for (std::int64_t stride = 1; stride <= positions; ++stride) {
+        SamplerOptions asked = options(Order::sequential, tokens, positions);
+        asked.stride = stride;
+        const Sampler sampler(asked);
+        std::int64_t next = 1;  // target
+        for (std::int64_t n = 0; n < sampler.windows(); ++n) {
+          const Window window = sampler.window(static_cast<std::uint64_t>(n));
+          EXPECT_EQ(window.begin, n * stride);
+          EXPECT_EQ(window.begin + window.known + 1, next);
+          EXPECT_GT(window.length, window.known);
+          EXPECT_LE(window.length, positions);
+          next = window.begin + window.length + 1;
+        }
+        EXPECT_EQ(next, tokens);
+      }
+    }
+  }
+  EXPECT_NE(user_error([] { Sampler(options(Order::sequential, 1, 4)); }).find("has no target"), std::string::npos);
+}
+
 TEST(Sampler, RefusesATextShorterThanAWindow) {
   const std::string text = user_error([] { Sampler(options(Order::random, 64, 64)); });
   EXPECT_NE(text.find("64 tokens"), std::string::npos) << text;
