@@ -29,6 +29,7 @@ data::TextFormat format_named(std::string_view name) {
 struct Options {
   std::string input, tokenizer = "char", out, format = "auto";
   std::int64_t threads = 0, shards = 0;
+  bool binary = false;
 };
 
 bool parse(const Arguments& arguments, Options& options) {
@@ -44,11 +45,15 @@ bool parse(const Arguments& arguments, Options& options) {
   line.option(
       "--tokenizer", options.tokenizer, "NAME",
       "char: a token is a character, the vocabulary comes from the text, which must be UTF-8; byte: a token is one of 256 "
-      "bytes, any file will do; gpt2:FOLDER: GPT-2's BPE, from the folder of encoder.json and vocab.bpe; hf:FILE: the "
+      "bytes; gpt2:FOLDER: GPT-2's BPE, from the folder of encoder.json and vocab.bpe; hf:FILE: the "
       "byte-level BPE of a tokenizer.json (GPT-2, Llama 3, Qwen2); bpe:SIZE: a BPE of so many tokens, trained on the text and "
       "kept as tokenizer.json");
   line.choice("--format", options.format, {"auto", "text", "jsonl"},
               "what INPUT holds; auto: JSONL where the names end in .jsonl, else text");
+  line.flag("--binary", options.binary,
+            "take the bytes of any file as they are. Otherwise gzip and zstd are unpacked, and what is no text is refused, or "
+            "skipped in "
+            "a folder");
   line.option("--out", options.out, "FOLDER", "where the files go; made when it is not there");
   line.option("--shards", options.shards, "N",
               "also cut the training text into a file a rank, for data.shards=precut; 0: do not");
@@ -67,7 +72,8 @@ bool parse(const Arguments& arguments, Options& options) {
       "  lockstep prepare articles/ --tokenizer hf:llama3/tokenizer.json --out data/articles\n"
       "  lockstep prepare articles/ --tokenizer bpe:32768 --out data/articles\n"
       "  lockstep prepare chats.jsonl --tokenizer hf:llama3/tokenizer.json --out data/chats\n"
-      "  zcat dump.gz | lockstep prepare - --out data/dump\n"
+      "  lockstep prepare dump.jsonl.zst --out data/dump\n"
+      "  xzcat dump.xz | lockstep prepare - --out data/dump\n"
       "  lockstep train data.dir=data/book");
   return line.parse(arguments);
 }
@@ -96,6 +102,7 @@ int run(const Arguments& arguments) {
   const data::PrepareResult result = data::prepare({.input = options.input,
                                                     .tokenizer = options.tokenizer,
                                                     .format = format_named(options.format),
+                                                    .binary = options.binary,
                                                     .out = options.out,
                                                     .shards = static_cast<int>(options.shards),
                                                     .threads = narrow<std::size_t>(options.threads)},

@@ -82,6 +82,7 @@ struct RunConfig {
     std::optional<std::string> dir, file;
     std::string order = "random";
     std::string epoch_end = "drop";
+    std::string ids = "auto";
     std::string shards = "global";
     std::string io = "files";
     std::int64_t readers = 1;

@@ -20,15 +20,14 @@
 #include "app/start/run_folder.h"
 #include "app/start/run_record.h"
 #include "app/start/run_start.h"
+#include "app/start/run_text.h"
 #include "app/start/startup.h"
 #include "app/start/text_ends.h"
 #include "app/start/training_data.h"
 #include "checkpoint/find.h"
 #include "comm/agreement.h"
-#include "comm/text.h"
 #include "data/corpus.h"
 #include "data/prepare/dataset.h"
-#include "data/shards.h"
 #include "device/choose_device.h"
 #include "lab/machine.h"
 #include "train/trainer.h"
@@ -129,47 +128,6 @@ std::vector<Problem> keep_global_batch(RunConfig& config, const checkpoint::Choi
   return {};
 }
 
-/// Where a rank that trains is among those that share the samples of a step, -1 of a server.
-int place_in_data(const RunConfig& config, const Roles& roles, const Session& session) {
-  if (roles.serves()) return -1;
-  return layout::Mesh(layout_of(config, workers_of(config, session.world().size()))).coordinates(roles.group().rank()).dp;
-}
-
-/// Whether a rank opens the text: no server does, and with data.io=readers the first rank of those that share one.
-bool opens_text(const RunConfig& config, int place, int places) {
-  if (config.data.io != "readers") return place >= 0;
-  return place >= 0 && place % std::max(1, places / static_cast<int>(config.data.readers)) == 0;
-}
-
-/// What this rank reads of the text: of one that was cut ahead of time no more than its shard, and nothing where others read for
-/// it. Rank 0 vouches for what all read. Collective.
-data::Corpus open_text(const RunConfig& config, const Roles& roles, Session& session, Log& log) {
-  const io::Path folder = data_folder(config);
-  const bool cut = config.data.shards == "precut";
-  const int places = replicas_of(config, session.world().size());
-  const int place = place_in_data(config, roles, session);
-  std::optional<data::Corpus> corpus;
-  std::string told;
-  comm::together(session.world(), [&] {
-    if (!opens_text(config, place, places)) return;
-    corpus.emplace(
-        data::open_corpus(folder, config.model.vocab_size, log, cut ? data::demand_shard(folder, place, places) : "train.bin"));
-    std::vector<const data::TokenFile*> files;
-    if (session.lead() || cut) files.push_back(&corpus->train);
-    if (session.lead()) files.push_back(&corpus->val);
-    data::verify_corpus(folder, files, log);
-    if (session.lead()) told = data::tell_corpus(folder, *corpus);
-  });
-  told = comm::lead_text(session.world(), std::move(told));
-  return corpus ? std::move(*corpus) : data::told_corpus(folder, told);
-}
-
-Problem no_document_end(const RunConfig& config) {
-  return {fmt::format("data.documents = true: the vocabulary of {} has no token that ends a document", data_folder(config)),
-          "prepare the text with a tokenizer that has an end-of-text token (lockstep prepare --tokenizer bpe:8192, say), or "
-          "data.documents=false"};
-}
-
 /// Start, name and text of the run, the same on all ranks. Collective.
 Run open_run(RunConfig config, const TrainCall& call, const Roles& roles, Session& session, Log& log) {
   RunFolder folder(config, run_folder(config, call.name), session.world(), log);
@@ -183,8 +141,8 @@ Run open_run(RunConfig config, const TrainCall& call, const Roles& roles, Sessio
   train::EngineConfig settings = engine_config(config, corpus.vocabulary());
   if (!corpus.tokenizer) demand_description(start, data_folder(config), settings.model.vocabulary);
   if (config.data.documents) {
-    settings.document_end = corpus.tokenizer ? corpus.tokenizer->end_of_text() : std::nullopt;
-    if (!settings.document_end) problems.push_back(no_document_end(config));
+    settings.document_end = corpus.tokenizer ? corpus.tokenizer->end_of_text() : corpus.document_end;
+    if (!settings.document_end) problems.push_back(no_document_end(config, corpus));
   }
   Json published = published_of(config, start, corpus.tokenizer.get(), session.world(), log);
   Json identity = identify_run(config, start, settings.model.vocabulary, std::move(problems), session, log);

@@ -28,20 +28,24 @@ TokenFile file_of(const Json& told, TokenFormat format) {
 
 }  // namespace
 
-Corpus open_corpus(const io::Path& folder, std::optional<std::int64_t> vocabulary, Log& log, const std::string& train) {
+Corpus open_corpus(const io::Path& folder, const CorpusRequest& request, Log& log) {
   const std::optional<TokenDescription> description = read_description(folder);
+  TokenRequest ids{.vocabulary = request.vocabulary, .ids = request.ids};
   if (!description) {
-    TokenFormat gpt2;
-    if (vocabulary) gpt2.vocabulary = *vocabulary;
-    Corpus corpus{.train = TokenFile((folder / train).string(), gpt2),
-                  .val = TokenFile((folder / "val.bin").string(), gpt2),
-                  .tokenizer = nullptr};
+    TokenFile train = open_token_file((folder / request.train).string(), ids);
+    ids.vocabulary = train.format().vocabulary;
+    Corpus corpus{.train = std::move(train), .val = open_token_file((folder / "val.bin").string(), ids), .tokenizer = nullptr};
+    if (request.documents) {
+      corpus.document_end = document_end(corpus.train);
+      if (corpus.document_end != document_end(corpus.val)) corpus.document_end.reset();
+    }
     // nanoGPT's words; a pickle that is there is not read.
     log.warning(io::exists(folder / "meta.pkl") ? "No tokens.json found (meta.pkl is not read), assuming GPT-2 encodings..."
                                                 : "No meta.pkl found, assuming GPT-2 encodings...");
     return corpus;
   }
-  Corpus corpus{.train = open_described(folder, *description, train),
+  demand_told(ids, description->format, (folder / description_file).string());
+  Corpus corpus{.train = open_described(folder, *description, request.train),
                 .val = open_described(folder, *description, "val.bin"),
                 .tokenizer = make_tokenizer(description->tokenizer)};
   if (corpus.tokenizer->vocabulary() > corpus.vocabulary()) {
@@ -49,8 +53,8 @@ Corpus open_corpus(const io::Path& folder, std::optional<std::int64_t> vocabular
                                 corpus.vocabulary(), corpus.tokenizer->vocabulary()),
                     "prepare the text again with lockstep prepare");
   }
-  if (vocabulary) demand_known_ids(corpus.train, *vocabulary);
-  corpus.train_text_bytes = description->find(train)->text_bytes;
+  if (request.vocabulary) demand_known_ids(corpus.train, *request.vocabulary);
+  corpus.train_text_bytes = description->find(request.train)->text_bytes;
   corpus.val_text_bytes = description->find("val.bin")->text_bytes;
   corpus.document_end = end_of_documents(*description, *corpus.tokenizer);
   return corpus;
@@ -63,6 +67,7 @@ std::string tell_corpus(const io::Path& folder, const Corpus& corpus) {
                            {"vocabulary", format.vocabulary},
                            {"train", told_file(corpus.train, corpus.train_text_bytes)},
                            {"val", told_file(corpus.val, corpus.val_text_bytes)},
+                           {"document_end", corpus.document_end ? Json(*corpus.document_end) : Json()},
                            {"description", description ? to_json(*description) : Json()}})
       .dump();
 }
@@ -72,16 +77,16 @@ Corpus told_corpus(const io::Path& folder, const std::string& told) {
   const TokenFormat format{.token_bytes = static_cast<int>(json.at("token_bytes").integer()),
                            .vocabulary = json.at("vocabulary").integer()};
   const Json& description = json.at("description");
-  const Json &train = json.at("train"), &val = json.at("val");
+  const Json &train = json.at("train"), &val = json.at("val"), &end = json.at("document_end");
   Corpus corpus{.train = file_of(train, format),
                 .val = file_of(val, format),
                 .tokenizer = nullptr,
                 .train_text_bytes = train.at("text_bytes").integer(),
                 .val_text_bytes = val.at("text_bytes").integer()};
+  if (!end.is_null()) corpus.document_end = static_cast<std::int32_t>(end.integer());
   if (description.is_null()) return corpus;
   const TokenDescription described = description_from_json(description, (folder / description_file).string());
   corpus.tokenizer = make_tokenizer(described.tokenizer);
-  corpus.document_end = end_of_documents(described, *corpus.tokenizer);
   return corpus;
 }
 
@@ -103,17 +108,18 @@ void demand_known_ids(const TokenFile& file, std::int64_t vocabulary) {
       "prepare the text with the tokenizer that the model was trained with, or train a model of the text's vocabulary");
 }
 
-TokenText open_tokens(const io::Path& path, std::int64_t vocabulary) {
+TokenText open_tokens(const io::Path& path, const TokenRequest& request) {
   const io::Path folder = path.has_parent_path() ? path.parent_path() : io::Path(".");
   if (io::is_folder(folder)) {
     const std::optional<TokenDescription> description = read_description(folder);
     const TokenFileFacts* facts = description ? description->find(path.filename().string()) : nullptr;
     if (facts != nullptr) {
+      demand_told(request, description->format, (folder / description_file).string());
       return {open_described(folder, *description, facts->name), facts->text_bytes,
               facts->mask ? facts->mask->targets : facts->tokens};
     }
   }
-  TokenFile file(path.string(), {.token_bytes = TokenFormat::bytes_for(vocabulary), .vocabulary = vocabulary});
+  TokenFile file = open_token_file(path.string(), request);
   const std::int64_t tokens = file.tokens();
   return {std::move(file), 0, tokens};
 }

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "base/log.h"
+#include "data/formats/token_layout.h"
 #include "data/token_description.h"
 #include "data/token_file.h"
 #include "data/tokenizer.h"
@@ -24,12 +25,17 @@ struct Corpus {
   std::int64_t vocabulary() const { return train.format().vocabulary; }
 };
 
-/// Opens val.bin and `train`, which is train.bin or, of a described text, a shard of it. Without tokens.json they are read as
-/// GPT-2 ids (uint16), with a warning. `vocabulary` is the model's where it does not follow from the text: without tokens.json
-/// ids are below it, or else below 50304. Throws UserError for a missing folder or file, for files that contradict their
-/// description and for a description of more ids than the model has.
-Corpus open_corpus(const io::Path& folder, std::optional<std::int64_t> vocabulary, Log& log,
-                   const std::string& train = "train.bin");
+struct CorpusRequest {
+  std::optional<std::int64_t> vocabulary = {};  ///< the model's, where it does not follow from the text
+  std::string ids = std::string(any_ids);       ///< data.ids
+  bool documents = false;                       ///< whether document_end is wanted of files without description
+  std::string train = "train.bin";              ///< or, of a described text, a shard of it
+};
+
+/// Opens val.bin and the training file. Without tokens.json they are what their content says (data/formats/token_layout.h), with
+/// a warning: ids below the vocabulary that is asked for, or GPT-2's. Throws UserError for a missing folder or file, for files
+/// that contradict their description or data.ids, and for a description of more ids than the model has.
+Corpus open_corpus(const io::Path& folder, const CorpusRequest& request, Log& log);
 /// What open_corpus() found, for ranks that open no file of it; `folder` is where it did.
 std::string tell_corpus(const io::Path& folder, const Corpus& corpus);
 /// The corpus that tell_corpus() told of. To read its files is a mistake of the program.
@@ -47,7 +53,7 @@ struct TokenText {
   std::int64_t targets = 0;     ///< tokens that are taught
 };
 
-/// The file as the tokens.json beside it describes it; without one, ids below `vocabulary` of the width that it needs.
-TokenText open_tokens(const io::Path& path, std::int64_t vocabulary);
+/// The file as the tokens.json beside it describes it; without one, as its content says.
+TokenText open_tokens(const io::Path& path, const TokenRequest& request);
 
 }  // namespace lockstep::data

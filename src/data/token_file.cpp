@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -19,32 +18,20 @@ namespace {
 
 // The ids widened to int32; the largest of them.
 template <class Id>
-std::uint32_t widen(const std::byte* from, std::span<std::int32_t> ids) {
-  std::uint32_t largest = 0;
+std::uint64_t widen(const std::byte* from, std::span<std::int32_t> ids) {
+  std::uint64_t largest = 0;
   for (std::size_t i = 0; i < ids.size(); ++i) {
     Id id;
     std::memcpy(&id, from + i * sizeof(Id), sizeof(Id));
-    largest = std::max<std::uint32_t>(largest, id);
+    largest = std::max<std::uint64_t>(largest, id);
     ids[i] = static_cast<std::int32_t>(id);
   }
   return largest;
 }
 
-struct Foreign {
-  std::string_view start;
-  std::string_view what;
-};
-
-// What people pass by mistake, by its first bytes.
-constexpr std::array<Foreign, 5> foreign_starts{{{{"\x88\x4d\x34\x01", 4}, "a llm.c token file (it has a header of 1,024 bytes)"},
-                                                 {{"PK\x03\x04", 4}, "a zip archive"},
-                                                 {{"\x1f\x8b", 2}, "a gzip archive"},
-                                                 {{"\x93NUMPY", 6}, "a NumPy array"},
-                                                 {{"MMIDIDX", 7}, "a Megatron index"}}};
-
 std::unique_ptr<io::ByteSource> open(const std::string& path) {
   if (!io::exists(path)) {
-    throw UserError(fmt::format("there is no token file {}", path), "make it with lockstep prepare, or correct data.dir");
+    throw UserError(fmt::format("there is no token file {}", path), "make it with lockstep prepare, or correct the path");
   }
   return std::make_unique<io::FileBytes>(path);
 }
@@ -66,8 +53,7 @@ TokenFile::TokenFile(const std::string& path, TokenFormat format) : TokenFile(pa
 
 TokenFile::TokenFile(std::string path, TokenFormat format, std::unique_ptr<io::ByteSource> source)
     : path_(std::move(path)), format_(format), bytes_(std::move(source)) {
-  ensure(format_.token_bytes == 2 || format_.token_bytes == 4, "a token has 2 or 4 bytes");
-  const auto bytes = narrow<std::int64_t>(bytes_->size());
+  const auto bytes = narrow<std::int64_t>(bytes_->size() - std::min(bytes_->size(), format_.header_bytes));
   if (bytes == 0) throw UserError(fmt::format("the token file {} is empty", path_), "prepare the text again");
   if (bytes % format_.token_bytes != 0) {
     throw UserError(
@@ -75,13 +61,15 @@ TokenFile::TokenFile(std::string path, TokenFormat format, std::unique_ptr<io::B
                     format_count(bytes), format_.token_bytes, format_.dtype()),
         "copy it again or prepare the text again");
   }
-  check_start();
+  std::vector<std::int32_t> ids(static_cast<std::size_t>(std::min<std::int64_t>(tokens(), 4096)));
+  read(0, ids);
 }
 
 TokenFile TokenFile::elsewhere(std::string path, TokenFormat format, std::int64_t tokens, std::string mask_path) {
   TokenFile file;
   file.path_ = std::move(path);
   file.format_ = format;
+  file.format_.header_bytes = 0;
   file.bytes_ = std::make_unique<NoBytes>(multiply(tokens, format.token_bytes));
   if (!mask_path.empty()) file.set_mask(std::move(mask_path), std::make_unique<NoBytes>(tokens));
   return file;
@@ -97,32 +85,48 @@ void TokenFile::set_mask(std::string path, std::unique_ptr<io::ByteSource> bytes
   mask_ = std::move(bytes);
 }
 
-void TokenFile::check_start() const {
-  std::string start(std::min<std::size_t>(bytes_->size(), 64), '\0');
-  bytes_->read_at(0, std::as_writable_bytes(std::span(start)));
-  for (const Foreign& foreign : foreign_starts) {
-    if (start.starts_with(foreign.start)) {
-      throw UserError(fmt::format("{} is {}, not raw {} token ids", path_, foreign.what, format_.dtype()),
-                      "make token files with lockstep prepare");
+void TokenFile::set_documents(std::int64_t documents, std::string index_path) {
+  documents_ = documents;
+  index_path_ = std::move(index_path);
+}
+
+std::uint64_t TokenFile::read_raw(std::int64_t first, std::span<std::int32_t> ids) const {
+  const auto width = static_cast<std::size_t>(format_.token_bytes);
+  const std::uint64_t place = format_.header_bytes + static_cast<std::uint64_t>(first) * width;
+  if (width > sizeof(std::int32_t)) {
+    std::array<std::byte, 8192> some;
+    std::uint64_t largest = 0;
+    for (std::size_t done = 0; done < ids.size();) {
+      const std::span<std::int32_t> part = ids.subspan(done, std::min(ids.size() - done, some.size() / width));
+      bytes_->read_at(place + done * width, std::span(some).first(part.size() * width));
+      largest = std::max(largest, widen<std::uint64_t>(some.data(), part));
+      done += part.size();
     }
+    return largest;
   }
-  std::vector<std::int32_t> ids(static_cast<std::size_t>(std::min<std::int64_t>(tokens(), 4096)));
-  read(0, ids);
+  // The bytes come to the end of the ids' own memory and are widened from there: none is overwritten before it is read.
+  const auto raw = std::as_writable_bytes(ids).last(ids.size() * width);
+  bytes_->read_at(place, raw);
+  if (width == 1) return widen<std::uint8_t>(raw.data(), ids);
+  return width == 2 ? widen<std::uint16_t>(raw.data(), ids) : widen<std::uint32_t>(raw.data(), ids);
 }
 
 void TokenFile::read(std::int64_t first, std::span<std::int32_t> ids) const {
   ensure(first >= 0 && first + static_cast<std::int64_t>(ids.size()) <= tokens(), "the tokens exist");
-  // The bytes come to the end of the ids' own memory and are widened from there: none is overwritten before it is read.
-  const auto raw = std::as_writable_bytes(ids).last(ids.size() * static_cast<std::size_t>(format_.token_bytes));
-  bytes_->read_at(static_cast<std::uint64_t>(first * format_.token_bytes), raw);
-  const std::byte* from = raw.data();
-  const std::uint32_t largest = format_.token_bytes == 2 ? widen<std::uint16_t>(from, ids) : widen<std::uint32_t>(from, ids);
-  if (largest < format_.vocabulary) return;
-  const auto bad =
-      std::find_if(ids.begin(), ids.end(), [&](std::int32_t id) { return static_cast<std::uint32_t>(id) >= format_.vocabulary; });
-  throw UserError(fmt::format("{}: token {} has id {}, above the vocabulary of {}", path_, first + (bad - ids.begin()),
-                              static_cast<std::uint32_t>(*bad), format_count(format_.vocabulary)),
-                  "the file is damaged, or was made for another vocabulary: prepare the text again");
+  if (read_raw(first, ids) >= static_cast<std::uint64_t>(format_.vocabulary)) refuse_id(first, std::ssize(ids));
+}
+
+void TokenFile::refuse_id(std::int64_t first, std::int64_t count) const {
+  std::uint64_t id = 0;
+  std::int64_t at = first;
+  const auto width = static_cast<std::size_t>(format_.token_bytes);
+  for (; at < first + count && id < static_cast<std::uint64_t>(format_.vocabulary); ++at) {
+    bytes_->read_at(format_.header_bytes + static_cast<std::uint64_t>(at) * width,
+                    std::as_writable_bytes(std::span(&id, 1)).first(width));
+  }
+  throw UserError(
+      fmt::format("{}: token {} has id {}, above the vocabulary of {}", path_, at - 1, id, format_count(format_.vocabulary)),
+      "the file is damaged, or was made for another vocabulary: prepare the text again");
 }
 
 void TokenFile::check_ids() const {

@@ -1,7 +1,8 @@
 #pragma once
 
-// A file of token ids: raw little-endian uint16 or uint32 without a header, as nanoGPT writes them. A loss mask may lie beside
-// it: one byte a token, 0 where a model is not taught that token, else 1.
+// A file of token ids: little-endian integers, as nanoGPT writes them, behind a header where another program has one
+// (data/formats/token_layout.h). A loss mask may lie beside it: one byte a token, 0 where a model is not taught that token,
+// else 1.
 
 #include <cstdint>
 #include <memory>
@@ -15,20 +16,21 @@ namespace lockstep::data {
 
 /// How to read the ids of a file.
 struct TokenFormat {
-  int token_bytes = 2;              ///< 2 (uint16) or 4 (uint32)
+  int token_bytes = 2;              ///< 1, 2, 4 or 8; our own files have 2 or 4
   std::int64_t vocabulary = 50304;  ///< ids are below it
+  std::uint64_t header_bytes = 0;   ///< before the first
 
   /// 2 up to 65,536 ids, else 4.
   static int bytes_for(std::int64_t vocabulary) { return vocabulary <= 65536 ? 2 : 4; }
-  /// "uint16", "uint32".
-  std::string dtype() const { return token_bytes == 2 ? "uint16" : "uint32"; }
+  /// "uint16", "uint32", ...
+  std::string dtype() const { return "uint" + std::to_string(8 * token_bytes); }
 };
 
 /// Move-only. Reading is as thread-safe as the bytes are: a file's are.
 class TokenFile {
  public:
-  /// Opens the file. Throws UserError when there is no such file, it is empty, its size is not a multiple of a token, it is
-  /// plainly something else (another program's header, ids above the vocabulary at its start).
+  /// Opens the file. Throws UserError when there is no such file, it is empty, its size is not a multiple of a token, or ids at
+  /// its start are above the vocabulary.
   TokenFile(const std::string& path, TokenFormat format);
   /// The same of bytes that `bytes` reads; `path` names them.
   TokenFile(std::string path, TokenFormat format, std::unique_ptr<io::ByteSource> bytes);
@@ -36,6 +38,12 @@ class TokenFile {
   /// One that another rank reads: what is known of it is told, and nothing is opened. `mask_path` is empty without a mask. To
   /// read it is a mistake of the program.
   static TokenFile elsewhere(std::string path, TokenFormat format, std::int64_t tokens, std::string mask_path);
+
+  /// Notes what a Megatron index says of the file.
+  void set_documents(std::int64_t documents, std::string index_path);
+  std::int64_t documents() const { return documents_; }  ///< 0: not known
+  /// Empty without one.
+  const std::string& index_path() const { return index_path_; }
 
   /// Attaches a loss mask; throws UserError when it has not one byte a token.
   void set_mask(std::string path, std::unique_ptr<io::ByteSource> bytes);
@@ -45,7 +53,7 @@ class TokenFile {
 
   const std::string& path() const { return path_; }
   const TokenFormat& format() const { return format_; }
-  std::int64_t tokens() const { return static_cast<std::int64_t>(bytes_->size()) / format_.token_bytes; }
+  std::int64_t tokens() const { return static_cast<std::int64_t>(bytes_->size() - format_.header_bytes) / format_.token_bytes; }
 
   /// Tokens first .. first + ids.size() - 1, which must exist. Throws UserError with the position of an id that is not below
   /// the vocabulary.
@@ -60,11 +68,15 @@ class TokenFile {
 
  private:
   TokenFile() = default;
-  void check_start() const;
+  /// Ids from `first` on, of which the largest is returned.
+  std::uint64_t read_raw(std::int64_t first, std::span<std::int32_t> ids) const;
+  [[noreturn]] void refuse_id(std::int64_t first, std::int64_t count) const;
 
   std::string path_;
   TokenFormat format_;
   std::unique_ptr<io::ByteSource> bytes_;
+  std::string index_path_;
+  std::int64_t documents_ = 0;
   std::string mask_path_;
   std::unique_ptr<io::ByteSource> mask_;  // null: every token is taught
 };

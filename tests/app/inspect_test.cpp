@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <set>
 
 #include "app/commands.h"
@@ -12,6 +13,7 @@
 #include "base/error.h"
 #include "checkpoint/sample.h"
 #include "data/prepare/prepare.h"
+#include "support/megatron.h"
 #include "support/temp_folder.h"
 
 namespace lockstep::app {
@@ -227,6 +229,37 @@ TEST_F(Inspect, ABareTokenFile) {
   EXPECT_TRUE(json.at("tokenizer").is_null());
   EXPECT_EQ(json.at("start").string(), "1 511");
   EXPECT_HOLDS("read as GPT-2's ids", text(path));
+}
+
+TEST_F(Inspect, TokenFilesOfOtherPrograms) {
+  const fs::path path = run.path() / "ids.whatever";
+  std::vector<std::int32_t> ids(20);
+  for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<std::int32_t>(120000 + i);
+  append(path, bytes_of(ids));
+  const auto said = [&](const std::string& type) {
+    try {
+      return inspect_facts(path, false, team, type).dump();
+    } catch (const UserError& error) {
+      return std::string(error.what());
+    }
+  };
+  EXPECT_HOLDS("ids of 4 bytes fit: --ids int32", said("auto"));
+  EXPECT_HOLDS("\"start\":\"120000 120001", said("uint32"));
+  EXPECT_HOLDS("\"vocabulary\":null", said("uint32"));
+  const MegatronData megatron{.documents = {{{1, 2}}, {{70000}}}};
+  append(run.path() / "m.bin", megatron.tokens(4));
+  append(run.path() / "m.idx", megatron.index(4, 4));
+  EXPECT_EQ(facts(run.path() / "m.bin").at("documents").integer(), 2);
+  EXPECT_HOLDS("documents  ", text(run.path() / "m.bin"));
+}
+
+TEST_F(Inspect, WeightsThatAreNotFiniteAreNamed) {
+  bias[3] = std::numeric_limits<float>::infinity();
+  const fs::path folder = save(1, {});
+  EXPECT_EQ(facts(folder, true).at("not_finite").dump(), "[\"bias\",\"bias.exp_avg\"]");
+  EXPECT_HOLDS("NOT FINITE, so that no text can be read with it:\n  bias\n", text(folder, true));
+  EXPECT_HOLDS("NOT FINITE, so that no text can be read with it:\n  bias\n", text(folder / "model.safetensors"));
+  EXPECT_EQ(text(folder).find("NOT FINITE"), std::string::npos);
 }
 
 TEST_F(Inspect, APublishedModel) {

@@ -94,7 +94,7 @@ TEST(AddedTokens, PiecesHaveTheIdsOfTheWhole) {
             "New York or\na mask  \n mask the one \xCC\xB8 be\xCC\x81 x  \n end a\n";
   }
   folder.write("text", text);
-  const TextSource source = file_source(folder.path() + "/text", "text", TextFormat::text);
+  const TextSource source = file_source(folder.path() + "/text", "text", {.format = TextFormat::text});
   const std::vector<std::int32_t> whole = encoded(*tokenizer, text);
   for (std::uint64_t bytes = 64; bytes < 80; ++bytes) {
     const TextPieces pieces(source, Cut::word, bytes, tokenizer.get());

@@ -44,7 +44,7 @@ void fill(const Folder& folder) {
 std::string open_error(const Folder& folder) {
   return user_error([&] {
     Log log;
-    open_corpus(folder.path(), std::nullopt, log);
+    open_corpus(folder.path(), {}, log);
   });
 }
 
@@ -52,7 +52,7 @@ TEST(Corpus, OpensWhatIsDescribed) {
   const Folder folder;
   fill(folder);
   const std::string printed = logged([&](Log& log) {
-    const Corpus corpus = open_corpus(folder.path(), std::nullopt, log);
+    const Corpus corpus = open_corpus(folder.path(), {}, log);
     EXPECT_EQ(corpus.train.tokens(), 100);
     EXPECT_EQ(corpus.val.tokens(), 10);
     EXPECT_EQ(corpus.vocabulary(), 3);
@@ -66,7 +66,7 @@ TEST(Corpus, OpensWhatIsDescribed) {
 // As a rank tells another.
 Corpus told_of(const Folder& folder) {
   Log log;
-  return told_corpus(folder.path(), tell_corpus(folder.path(), open_corpus(folder.path(), std::nullopt, log)));
+  return told_corpus(folder.path(), tell_corpus(folder.path(), open_corpus(folder.path(), {}, log)));
 }
 
 TEST(Corpus, IsToldToRanksThatDoNotOpenIt) {
@@ -98,7 +98,7 @@ TEST(Corpus, WithoutDescriptionIdsAreGpt2s) {
   folder.write_ids("train.bin", counting(100, 50304));
   folder.write_ids("val.bin", counting(10, 50304));
   const auto open = [&](Log& log) {
-    const Corpus corpus = open_corpus(folder.path(), std::nullopt, log);
+    const Corpus corpus = open_corpus(folder.path(), {}, log);
     EXPECT_EQ(corpus.vocabulary(), 50304);
     EXPECT_EQ(corpus.tokenizer, nullptr);
     EXPECT_EQ(corpus.train.tokens(), 100);
@@ -113,7 +113,7 @@ TEST(Corpus, WithoutDescriptionIdsAreGpt2s) {
 TEST(Corpus, RefusesMissingFolderAndFiles) {
   const Folder folder;
   Log log;
-  const std::string text = user_error([&] { open_corpus(folder.path("nothing"), std::nullopt, log); });
+  const std::string text = user_error([&] { open_corpus(folder.path("nothing"), {}, log); });
   EXPECT_TRUE(contains(text, "lockstep prepare TEXT --out " + folder.path("nothing"))) << text;
   EXPECT_TRUE(contains(open_error(folder), "train.bin"));
   fill(folder);
@@ -151,11 +151,11 @@ TEST(Corpus, OpensMasksThatAreDescribed) {
   EXPECT_TRUE(contains(open_error(folder), "has 5 bytes, but"));
   folder.write("val.mask.bin", std::string("\0\0\0\0\0\0\1\1\1\1", 10));
   Log log;
-  const Corpus corpus = open_corpus(folder.path(), std::nullopt, log);
+  const Corpus corpus = open_corpus(folder.path(), {}, log);
   EXPECT_FALSE(corpus.train.masked());
   EXPECT_TRUE(corpus.val.masked());
-  EXPECT_EQ(open_tokens(folder.path("val.bin"), 3).targets, 4);
-  EXPECT_EQ(open_tokens(folder.path("train.bin"), 3).targets, 100);
+  EXPECT_EQ(open_tokens(folder.path("val.bin"), {.vocabulary = 3}).targets, 4);
+  EXPECT_EQ(open_tokens(folder.path("train.bin"), {.vocabulary = 3}).targets, 100);
 }
 
 TEST(Description, RefusesAMaskThatContradictsItsFile) {
@@ -207,14 +207,14 @@ TEST(Description, RefusesWhatItDoesNotUnderstand) {
 TEST(OpenTokens, TakesTheDescriptionBesideTheFileOrTheModelsVocabulary) {
   const Folder folder;
   folder.write_ids("f.bin", counting(7, 65));
-  EXPECT_EQ(open_tokens(folder.path("f.bin"), 65).file.tokens(), 7);
-  EXPECT_EQ(open_tokens(folder.path("f.bin"), 65).text_bytes, 0);
+  EXPECT_EQ(open_tokens(folder.path("f.bin"), {.vocabulary = 65}).file.tokens(), 7);
+  EXPECT_EQ(open_tokens(folder.path("f.bin"), {.vocabulary = 65}).text_bytes, 0);
   folder.write_ids<std::uint32_t>("wide.bin", {0, 99999});
-  EXPECT_EQ(open_tokens(folder.path("wide.bin"), 100000).file.tokens(), 2);
+  EXPECT_EQ(open_tokens(folder.path("wide.bin"), {.vocabulary = 100000}).file.tokens(), 2);
   fill(folder);
-  EXPECT_EQ(open_tokens(folder.path("val.bin"), 65).file.format().vocabulary, 3);
-  EXPECT_EQ(open_tokens(folder.path("val.bin"), 65).text_bytes, 10);
-  EXPECT_TRUE(contains(user_error([&] { open_tokens(folder.path("none.bin"), 65); }), "none.bin"));
+  EXPECT_EQ(open_tokens(folder.path("val.bin"), {.vocabulary = 65}).file.format().vocabulary, 3);
+  EXPECT_EQ(open_tokens(folder.path("val.bin"), {.vocabulary = 65}).text_bytes, 10);
+  EXPECT_TRUE(contains(user_error([&] { open_tokens(folder.path("none.bin"), {.vocabulary = 65}); }), "none.bin"));
 }
 
 }  // namespace

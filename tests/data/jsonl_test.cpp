@@ -64,7 +64,7 @@ PrepareOptions options_of(const Folder& folder, const std::string& input, const 
 // A split as text, with what is not taught in capitals.
 std::string shown(const Folder& folder, const std::string& split) {
   Log log;
-  const Corpus corpus = open_corpus(folder.path("out"), std::nullopt, log);
+  const Corpus corpus = open_corpus(folder.path("out"), {}, log);
   const TokenFile& file = split == "train" ? corpus.train : corpus.val;
   std::vector<std::int32_t> ids(static_cast<std::size_t>(file.tokens())), taught;
   file.read(0, ids);

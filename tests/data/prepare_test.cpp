@@ -74,7 +74,7 @@ std::vector<std::int32_t> ids(const TokenFile& file) {
 
 std::string text_of(const Folder& folder, const std::string& split) {
   Log log;
-  const Corpus corpus = open_corpus(folder.path("out"), std::nullopt, log);
+  const Corpus corpus = open_corpus(folder.path("out"), {}, log);
   return corpus.tokenizer->decode(ids(split == "train" ? corpus.train : corpus.val));
 }
 
@@ -117,7 +117,7 @@ TEST(Prepare, TinyShakespeareHasTheKnownHashes) {
   EXPECT_EQ(description.find("val.bin")->sha256, "d37d30cc0c8327c270d493299c3dca54135f6d5f1c9ef60cda78076e311204b1");
   EXPECT_TRUE(damaged_files(folder.path("out"), description).empty());
   Log log;
-  const Corpus corpus = open_corpus(folder.path("out"), std::nullopt, log);
+  const Corpus corpus = open_corpus(folder.path("out"), {}, log);
   std::vector<std::int32_t> first(10);
   corpus.train.read(0, first);
   EXPECT_EQ(first, (std::vector<std::int32_t>{18, 47, 56, 57, 58, 1, 15, 47, 58, 47}));
@@ -151,7 +151,7 @@ TEST(Prepare, KeepsACopyOfTheTokenizer) {
     EXPECT_EQ(again.result.description.find("train.bin")->sha256, hash);
   }
   Log log;
-  const Corpus corpus = open_corpus(folder.path("out"), std::nullopt, log);
+  const Corpus corpus = open_corpus(folder.path("out"), {}, log);
   const std::string train = text_of(folder, "train");
   std::vector<std::int32_t> whole(corpus.tokenizer->room(train.size()));
   std::string unknown;

@@ -51,7 +51,7 @@ PrepareResult prepared(const Folder& folder, const std::string& input, const std
 
 std::string text_of(const Folder& folder) {
   Quiet quiet;
-  const Corpus corpus = open_corpus(folder.path("out"), std::nullopt, quiet.log);
+  const Corpus corpus = open_corpus(folder.path("out"), {}, quiet.log);
   verify_corpus(folder.path("out"), std::array<const TokenFile*, 2>{&corpus.train, &corpus.val}, quiet.log);
   std::string text;
   for (const TokenFile* file : {&corpus.train, &corpus.val}) {

@@ -4,29 +4,13 @@
 #include "data/token_file.h"
 
 #include <algorithm>
-#include <cstring>
 #include <memory>
 #include <vector>
 
+#include "fuzz/memory.h"
 #include "fuzz/target.h"
 
 namespace lockstep::fuzz {
-namespace {
-
-class Memory final : public io::ByteSource {
- public:
-  explicit Memory(std::span<const std::byte> bytes) : bytes_(bytes) {}
-  std::uint64_t size() const override { return bytes_.size(); }
-  void read_at(std::uint64_t offset, std::span<std::byte> out) const override {
-    ensure(offset <= bytes_.size() && out.size() <= bytes_.size() - offset, "what is read is there");
-    std::copy_n(bytes_.begin() + static_cast<std::ptrdiff_t>(offset), out.size(), out.begin());
-  }
-
- private:
-  std::span<const std::byte> bytes_;
-};
-
-}  // namespace
 
 void read(std::span<const std::byte> input) {
   if (input.size() < 4) return;

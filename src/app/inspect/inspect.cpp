@@ -13,6 +13,7 @@
 #include "base/text/utf8.h"
 #include "base/text/visible.h"
 #include "base/units.h"
+#include "data/formats/token_layout.h"
 
 namespace lockstep::app {
 namespace {
@@ -87,9 +88,17 @@ std::string tensor_table(const Json& facts) {
     elements += tensor.at("elements").integer();
     bytes += tensor.at("bytes").integer();
   }
+  std::string not_finite;
+  for (const Json& tensor : tensors) {
+    if (tensor.find("finite") != nullptr) not_finite += fmt::format("  {}\n", plain(tensor.at("name").string()));
+  }
+  if (const Json* names = facts.find("not_finite")) {
+    for (const Json& name : names->array()) not_finite += fmt::format("  {}\n", plain(name.string()));
+  }
   rows.push_back({fmt::format("{} tensors", format_count(std::ssize(tensors))), "", "", format_count(elements),
                   format_bytes(static_cast<std::uint64_t>(bytes)), ""});
-  return "\n" + table(rows, "lllrrll");
+  return "\n" + table(rows, "lllrrll") +
+         (not_finite.empty() ? "" : "\nNOT FINITE, so that no text can be read with it:\n" + not_finite);
 }
 
 std::string damage_text(const Json& facts) {
@@ -183,19 +192,21 @@ std::string mask_text(const Json& facts) {
 }
 
 int run_inspect(const Arguments& arguments) {
-  std::string path;
+  std::string path, ids = std::string(data::any_ids);
   bool json = false, verify = false;
   CommandLine line("inspect",
                    "What is in a checkpoint, a run folder, a Hugging Face model, a safetensors file or prepared text "
-                   "(tokens.json or a .bin file, a "
-                   "loss mask too).");
+                   "(tokens.json or a token file, "
+                   "also raw ids, llm.c's or Megatron's; a loss mask too).");
+  const std::vector<std::string_view> types = data::id_choices();
+  line.choice("--ids", ids, {types.begin(), types.end()}, "type of raw ids; auto: GPT-2's uint16");
   line.positional("PATH", path, "a folder or a file");
   line.flag("--json", json, "print one JSON object");
   line.flag("--verify", verify, "read everything and compare it with its checksums; what came without any is refused");
   line.note("Exit code: 0, or 1 when --verify finds damage.\nExample: lockstep inspect runs/first --verify");
   if (!line.parse(arguments)) return 0;
   Team team(static_cast<int>(std::max(1U, std::thread::hardware_concurrency())));
-  const Json facts = inspect_facts(path, verify, team);
+  const Json facts = inspect_facts(path, verify, team, ids);
   std::fputs(json ? (facts.dump(2) + "\n").c_str() : inspect_text(facts).c_str(), stdout);
   const Json* damaged = facts.find("damaged");
   return damaged != nullptr && !damaged->array().empty() ? 1 : 0;

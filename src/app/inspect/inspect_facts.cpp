@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
+#include <set>
 #include <vector>
 
 #include "app/convert/published_files.h"
@@ -13,6 +15,7 @@
 #include "checkpoint/huggingface/folder.h"
 #include "checkpoint/reader.h"
 #include "data/corpus.h"
+#include "data/formats/known_format.h"
 #include "io/file.h"
 
 namespace lockstep::app {
@@ -86,7 +89,12 @@ Json checkpoint_facts(const fs::path& folder, bool verify, Team& team) {
                           {"run", run_of(manifest)},
                           {"files", std::move(files)},
                           {"tensors", std::move(tensors)}});
-  if (verify) facts.set("damaged", names_json(reader.verify(team)));
+  if (verify) {
+    checkpoint::NotFinite not_finite;
+    facts.set("damaged", names_json(reader.verify(team, &not_finite)));
+    const std::set<std::string>& names = not_finite.tensors();
+    if (!names.empty()) facts.set("not_finite", Json::Array(names.begin(), names.end()));
+  }
   return facts;
 }
 
@@ -254,8 +262,8 @@ Json mask_facts(const fs::path& path, const data::TokenDescription& description,
                   "leave --verify out, or give the folder of the checkpoint or the text that the file is of");
 }
 
-// One file of ids: as the tokens.json beside it says, else as GPT-2's.
-Json token_facts(const fs::path& path, bool verify) {
+// One file of ids: as the tokens.json beside it says, else as its content does.
+Json token_facts(const fs::path& path, bool verify, const data::TokenRequest& request) {
   const fs::path folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
   const auto description = data::read_description(folder);
   const std::string name = path.filename().string();
@@ -263,6 +271,7 @@ Json token_facts(const fs::path& path, bool verify) {
     if (file.mask && file.mask->name == name) return mask_facts(path, *description, file, verify);
   }
   if (description && description->find(name) != nullptr) {
+    data::demand_told(request, description->format, (folder / data::description_file).string());
     const data::TokenFile file = data::open_described(folder, *description, name);
     Json facts(Json::Object{{"kind", "tokens"},
                             {"path", path.string()},
@@ -279,19 +288,33 @@ Json token_facts(const fs::path& path, bool verify) {
     return facts;
   }
   if (verify) refuse_to_verify(path, "a token file without its tokens.json");
-  const data::TokenFile file(path.string(), {});
-  return Json::Object{{"kind", "tokens"},
-                      {"path", path.string()},
-                      {"tokenizer", nullptr},
-                      {"vocabulary", file.format().vocabulary},
-                      {"dtype", file.format().dtype()},
-                      {"files", Json::Array{token_file_facts(file, nullptr)}},
-                      {"start", start_of(file, nullptr)}};
+  const data::TokenFile file = data::open_token_file(path.string(), request);
+  const std::int64_t vocabulary = file.format().vocabulary;
+  const bool known = vocabulary < std::numeric_limits<std::int32_t>::max();
+  Json facts(Json::Object{{"kind", "tokens"},
+                          {"path", path.string()},
+                          {"tokenizer", nullptr},
+                          {"vocabulary", known ? Json(vocabulary) : Json()},
+                          {"dtype", file.format().dtype()},
+                          {"files", Json::Array{token_file_facts(file, nullptr)}},
+                          {"start", start_of(file, nullptr)}});
+  if (file.documents() > 0) facts.set("documents", file.documents());
+  return facts;
+}
+
+// By what is in it, whatever its name is.
+Json file_facts(const fs::path& path, bool verify, Team& team, const std::string& ids) {
+  const data::KnownFormat* format = data::known_format(data::start_of(io::FileBytes(path)));
+  if (path.extension() == ".safetensors" || (format != nullptr && format->what == data::safetensors_name)) {
+    if (verify) refuse_to_verify(path, "a .safetensors file");
+    return safetensors_facts(path, team);
+  }
+  return token_facts(path, verify, {.any_id = true, .ids = ids, .option = "--ids "});
 }
 
 }  // namespace
 
-Json inspect_facts(const fs::path& path, bool verify, Team& team) {
+Json inspect_facts(const fs::path& path, bool verify, Team& team, const std::string& ids) {
   if (!io::exists(path)) {
     throw UserError(fmt::format("{}: there is no such file or folder", path.string()),
                     "give a run, a checkpoint, a prepared text, a published model or a file of one");
@@ -313,9 +336,7 @@ Json inspect_facts(const fs::path& path, bool verify, Team& team) {
   if (path.filename() == checkpoint::manifest_file && checkpoint::is_checkpoint(folder))
     return checkpoint_facts(folder, verify, team);
   if (path.filename() == "tokens.json") return prepared_facts(folder, verify);
-  if (path.extension() == ".bin") return token_facts(path, verify);
-  if (verify) refuse_to_verify(path, "a .safetensors file");
-  return safetensors_facts(path, team);
+  return file_facts(path, verify, team, ids);
 }
 
 }  // namespace lockstep::app

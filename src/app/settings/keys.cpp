@@ -7,6 +7,7 @@
 
 #include "app/settings/backends.h"
 #include "app/settings/entry.h"
+#include "data/formats/token_layout.h"
 #include "device/team.h"
 #include "planner/peaks.h"
 #include "train/optimizer/optimizer.h"
@@ -192,6 +193,8 @@ std::vector<Key> data_keys() {
                          "windows drawn at random, or epochs of windows that do not overlap, each rank its part", false),
       data<&Data::epoch_end>("data.epoch_end", Rule::one_of({"drop", "pad"}), fixed, "",
                              "an epoch's incomplete last batch is left out, or filled with the epoch's first windows", false),
+      data<&Data::ids>("data.ids", Rule::one_of(lockstep::data::id_choices()), fixed, "",
+                       "type of token ids without tokens.json or a header; auto: uint16, or uint32 above 65,536 tokens", false),
       data<&Data::shards>("data.shards", Rule::one_of({"global", "precut"}), fixed, "",
                           "every rank draws from all of the text, or from a file of its own (prepare --shards)", false),
       data<&Data::io>("data.io", Rule::one_of({"files", "mpi", "readers"}), loose, "",

@@ -3,11 +3,14 @@
 #include <fmt/format.h>
 
 #include <filesystem>
+#include <memory>
+#include <vector>
 
 #include "base/error.h"
 #include "data/prepare/download.h"
 #include "data/prepare/folder_lock.h"
 #include "data/prepare/prepare.h"
+#include "data/text/source.h"
 #include "data/token_description.h"
 #include "io/file.h"
 #include "io/sha256.h"
@@ -20,13 +23,21 @@ constexpr const char* shakespeare_url =
 constexpr const char* shakespeare_hash = "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed";
 constexpr const char* local_file = "give a local copy: data.file=input.txt";
 
-// Whether the folder's tokens come from `file`, by its content.
+// Whether the folder's tokens come from what is in `file`.
 bool same_text(const io::Path& folder, const io::Path& file) {
-  if (!io::is_folder(folder) || io::is_special(file)) return false;
+  if (!io::is_folder(folder) || io::is_special(file) || io::is_folder(file)) return false;
   const std::optional<TokenDescription> description = read_description(folder);
   if (!description || !description->text) return false;
-  return static_cast<std::uint64_t>(description->text->bytes) == io::File::open_to_read(file).size() &&
-         description->text->sha256 == io::sha256_of_file(file);
+  const auto bytes = static_cast<std::uint64_t>(description->text->bytes);
+  const std::unique_ptr<io::ByteStream> text = open_text(file);
+  io::Sha256 hash;
+  std::vector<std::byte> block(std::size_t{1} << 20);
+  std::uint64_t read = 0;
+  while (const std::size_t count = read <= bytes ? io::read_up_to(*text, block) : 0) {
+    hash.update(std::span(block).first(count));
+    read += count;
+  }
+  return read == bytes && hash.hex() == description->text->sha256;
 }
 
 bool has_tokens(const io::Path& folder) { return is_prepared(folder) || io::exists(folder / "train.bin"); }

@@ -23,12 +23,12 @@
 #include "data/prepare/encoded_part.h"
 #include "data/prepare/ordered_work.h"
 #include "data/prepare/staging.h"
+#include "data/prepare/text_input.h"
 #include "data/prepare/token_writer.h"
 #include "data/shards.h"
 #include "data/text/documents.h"
 #include "data/text/scan.h"
 #include "data/text/source.h"
-#include "data/text/spool.h"
 #include "data/tokenizer.h"
 #include "data/tokenizer_choice.h"
 #include "io/checksum.h"
@@ -126,6 +126,7 @@ class Preparation {
         slots_(2 * threads_) {}
 
   TokenDescription run() {
+    demand_space();
     TokenWriter train(staging_.path() / "train.bin"), val(staging_.path() / "val.bin");
     scan();
     if (has_prompts()) {
@@ -175,6 +176,7 @@ class Preparation {
     if (by_documents_) slots_[0].scan.add("\n");  // which ends them
     for (std::size_t i = 1; i < slots_.size(); ++i) slots_[0].scan.merge(slots_[i].scan);
     check_text();
+    demand_space();
     const std::string vocabulary = slots_[0].scan.characters();
     if (by_characters_) tokenizer_ = make_char_tokenizer(vocabulary);
     if (trains()) tokenizer_ = trained();
@@ -191,10 +193,18 @@ class Preparation {
     if (!by_documents_ && piece.begin == 0 && piece.text.starts_with(byte_order_mark)) marked_.push_back(piece.file->name);
   }
 
+  void demand_space() const {
+    if (!by_documents_) demand_space(least_token_bytes(choice_.kind, source_.bytes(), all_.characters));
+  }
+  void demand_space(std::uint64_t tokens) const {
+    io::demand_space(options_.out, tokens, fmt::format("the prepared text of {}", options_.input), options_.free_bytes);
+  }
+
   Contents scan_piece(Slot& slot, std::size_t item) const {
     slot.piece = pieces_.read(item, slot.buffer);
     Contents contents{.checksum = checksum_of(slot.piece.text)};
     if (!by_documents_) {
+      if (!options_.binary) refuse_zeros(slot.piece);
       contents.characters = scan_text(slot, slot.piece.text, teaches(item));
       return contents;
     }
@@ -269,13 +279,21 @@ class Preparation {
       before[i].documents = before[i - 1].documents + contents_[i - 1].documents;
     }
     Progress progress(options_.progress, "tokenise", source_.bytes());
+    std::uint64_t done = 0;
     run_ordered(
         pieces_.count(), threads_, slots_.size(),
         [&](std::size_t slot, std::size_t item) { encode_piece(slots_[slot], item, before[item], for_training); },
-        [&](std::size_t w, std::size_t) {
+        [&](std::size_t w, std::size_t item) {
           slots_[w].train.append_to(train);
           slots_[w].val.append_to(val);
           progress.add(slots_[w].piece.text.size());
+          done += slots_[w].piece.text.size();
+          // What the rest will take, by what the first part took.
+          constexpr std::size_t some = 64;
+          if (item % some != some - 1) return;
+          const auto bytes = static_cast<double>((train.tokens() + val.tokens()) * format_.token_bytes);
+          const auto rest = static_cast<double>(source_.bytes() - done);
+          demand_space(static_cast<std::uint64_t>(bytes / static_cast<double>(done) * rest));
         });
     progress.finish();
     for (const auto& [name, writer] : {std::pair("train", &train), std::pair("val", &val)}) {
@@ -347,35 +365,22 @@ class Preparation {
   TokenFormat format_;
 };
 
-// Nothing of a pipe or a device, which can be read only once.
-TextSource find_text(const PrepareOptions& options, Log& log) {
-  if (!io::exists(options.input)) {
-    throw UserError(fmt::format("there is no text {}", options.input), "name a file, a folder, or - for standard input");
-  }
-  if (io::is_special(options.input)) return {};
-  if (!io::is_folder(options.input)) return file_source(options.input, options.input, options.format);
-  TextSource source = folder_source(options.input, options.format, options.tokenizer == "char", options.out);
-  log_skipped(source, log);
-  return source;
-}
-
 }  // namespace
 
 PrepareResult prepare(const PrepareOptions& options, Log& log) {
   const double start = now_seconds();
   const TokenizerChoice choice = tokenizer_choice(options.tokenizer);
   std::unique_ptr<Tokenizer> tokenizer = load_tokenizer(choice);
+  const TextRules rules{
+      .format = options.format, .utf8 = choice.kind == TokenizerChoice::Kind::characters, .binary = options.binary};
   TextSource source;
-  if (options.input != "-") source = find_text(options, log);
+  if (options.input != "-") source = find_text(options, rules, log);
   std::optional<FolderLock> lock;
   if (options.lock == nullptr) lock.emplace(options.out, 0, log);
   Staging staging(options.lock != nullptr ? *options.lock : *lock);
-  std::optional<Spool> spool;
-  if (source.files.empty()) {
-    const bool standard = options.input == "-";
-    standard ? spool.emplace(options.standard_input, staging.path()) : spool.emplace(io::Path(options.input), staging.path());
-    source = file_source(spool->path(), standard ? "standard input" : options.input, options.format);
-  }
+  Spools spools(options, staging.path());
+  if (source.files.empty()) source = spools.stream(rules);
+  spools.unpack(source);
   PrepareResult result;
   Preparation preparation(options, source, choice, std::move(tokenizer), staging);
   result.description = preparation.run();

@@ -13,20 +13,23 @@
 #include "data/text/source.h"
 #include "data/token_description.h"
 #include "io/file.h"
+#include "io/space.h"
 
 namespace lockstep::data {
 
 struct PrepareOptions {
-  std::string input;               ///< a file, a pipe, a folder or "-": standard input
+  std::string input = {};          ///< a file, a pipe, a folder or "-": standard input
   std::string tokenizer = "char";  ///< a name of tokenizer_choice.h
   TextFormat format = TextFormat::automatic;
-  io::Path out;                      ///< the folder for the three files; made when it is not there
+  bool binary = false;               ///< any file's bytes as they are: neither looked at nor unpacked
+  io::Path out = {};                 ///< the folder for the three files; made when it is not there
   int shards = 0;                    ///< also cut the training text into as many files (data/shards.h); 0: do not
   std::size_t threads = 0;           ///< 0: one a core
   const FolderLock* lock = nullptr;  ///< of `out`, where the caller has it; null: it is taken, without waiting for another
   std::FILE* standard_input = stdin;
   std::FILE* facts = stdout;     ///< length, characters, vocabulary and counts are printed here
   std::FILE* progress = stderr;  ///< the progress bar, when it is a terminal
+  io::FreeBytes free_bytes = io::free_bytes;
 };
 
 struct PrepareResult {
@@ -35,11 +38,12 @@ struct PrepareResult {
   double seconds = 0;
 };
 
-/// Throws UserError for a text that is missing, empty, of one character only or not valid for the tokenizer (with the file and
-/// the byte), for JSONL of less than two documents or with bad lines (the first of them, with file and line), for a tokenizer
-/// that cannot be read, for a text that changes meanwhile, and for a folder that cannot be written, that another process is
-/// preparing or that has files of these names which no preparation made. On failure files that were there before are unchanged
-/// and none is new (data/prepare/staging.h).
+/// Throws UserError for a text that is missing, no text, on a device, damaged where it is compressed, larger with its tokens than
+/// the free space of the folder, empty, of one character only or not valid for the tokenizer (with the file and the byte), for
+/// JSONL of less than two documents or with bad lines (the first of them, with file and line), for a tokenizer that cannot be
+/// read, for a text that changes meanwhile, and for a folder that cannot be written, that another process is preparing or that
+/// has files of these names which no preparation made. On failure files that were there before are unchanged and none is new
+/// (data/prepare/staging.h).
 PrepareResult prepare(const PrepareOptions& options, Log& log);
 
 }  // namespace lockstep::data

@@ -13,6 +13,7 @@
 #include "base/text/utf8.h"
 #include "base/units.h"
 #include "data/bpe/words.h"
+#include "data/formats/known_format.h"
 #include "io/folder_entries.h"
 
 namespace lockstep::data {
@@ -20,39 +21,84 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::uint64_t sniffed_bytes = 64 * 1024;
 constexpr std::size_t longest_tail = 3;         // continuation bytes of one character
 constexpr std::uint64_t searched_bytes = 4096;  // at a time, for a cut
+constexpr const char* as_it_is = "name text or JSONL; --binary takes any file's bytes as they are, with --tokenizer byte";
 
 std::span<std::byte> writable(std::string& text) { return std::as_writable_bytes(std::span(text)); }
 
-bool named_jsonl(const io::Path& path) { return path.extension() == ".jsonl"; }
+bool named_jsonl(io::Path name) {
+  if (const std::string end = name.extension().string(); end == ".gz" || end == ".zst" || end == ".zstd")
+    name.replace_extension();
+  return name.extension() == ".jsonl";
+}
 
-// Why a file is no text; empty when its start looks like text, or it is JSONL, whose bad lines are told.
-std::string objection(const io::Path& path, TextFormat format, bool utf8) {
-  std::string start;
-  const bool jsonl = format != TextFormat::text && named_jsonl(path);
-  try {
-    const io::File file = io::File::open_to_read(path);
-    const std::uint64_t size = file.size();
-    if (size == 0) return "empty";
-    if (jsonl) return "";
-    if (format == TextFormat::jsonl) return "not .jsonl";
-    start.resize(static_cast<std::size_t>(std::min(size, sniffed_bytes)));
-    file.read_at(0, writable(start));
-    if (start.find('\0') != std::string::npos) return "binary (a zero byte)";
-    const std::size_t bad = utf8 ? invalid_utf8_at(start) : std::string::npos;
-    const bool cut = bad != std::string::npos && start.size() - bad <= longest_tail && size > start.size();
-    return bad == std::string::npos || cut ? "" : "not UTF-8";
-  } catch (const std::runtime_error&) {
-    return "cannot be read";
+/// What the start of a file says.
+struct Look {
+  io::Compression compression = io::Compression::none;
+  std::string reason = {};  ///< why it is no text, in a few words; empty: it is
+  Problem problem = {};     ///< the same where the user has named the file
+};
+
+FileStart start_inside(const io::Path& path, const std::string& name, io::Compression compression) {
+  const std::unique_ptr<io::ByteStream> inside = io::unpacked(io::open_stream(path), compression, name);
+  FileStart start;
+  start.bytes.resize(FileStart::most + 1);
+  start.bytes.resize(io::read_up_to(*inside, writable(start.bytes)));
+  start.size = start.bytes.size();  // as far as it is known
+  start.bytes.resize(std::min(start.bytes.size(), FileStart::most));
+  if (start.whole()) start.end = start.bytes.substr(start.bytes.size() - std::min<std::size_t>(start.bytes.size(), 8));
+  return start;
+}
+
+// Of bytes that stand in no row of the known formats.
+Look look_at_text(const FileStart& start, const std::string& name, bool utf8) {
+  const PlainText text = plain_text(start.bytes);
+  if (text.zero()) {
+    return {.reason = "binary (a zero byte)",
+            .problem = {fmt::format("{} is no text: its byte {} is zero", name, text.zero_at),
+                        std::string(as_it_is) + "; a folder of token ids is a data.dir"}};
   }
+  if (text.in_bulk()) {
+    return {.reason = "binary (neither UTF-8 nor another text)",
+            .problem = {fmt::format("{} is no text: of its first {} bytes {} are no UTF-8, or control characters", name, text.of,
+                                    text.strange),
+                        std::string("text in another encoding is converted by iconv; ") + as_it_is}};
+  }
+  const std::size_t bad = utf8 ? invalid_utf8_at(start.bytes) : std::string::npos;
+  const bool cut = bad != std::string::npos && start.bytes.size() - bad <= longest_tail && !start.whole();
+  return {.reason = bad == std::string::npos || cut ? "" : "not UTF-8"};
+}
+
+Look look_at(const io::Path& path, const std::string& name, const TextRules& rules) {
+  FileStart start = start_of(io::FileBytes(path));
+  if (start.size == 0) return {.reason = "empty"};
+  if (rules.binary) return {};
+  const KnownFormat* format = known_format(start);
+  Look look;
+  if (format != nullptr && format->compression != io::Compression::none) {
+    look.compression = format->compression;
+    start = start_inside(path, name, look.compression);
+    const KnownFormat* inside = known_format(start);
+    if (inside != nullptr) {
+      look.reason = fmt::format("{} in {}", inside->what, io::name_of(look.compression));
+      look.problem = refused(*format, name);
+      look.problem.message += fmt::format(", and what is in it is {}", inside->what);
+      return look;
+    }
+  } else if (format != nullptr) {
+    return {.reason = std::string(format->what), .problem = refused(*format, name)};
+  }
+  const bool jsonl = rules.format == TextFormat::jsonl || (rules.format == TextFormat::automatic && named_jsonl(name));
+  if (jsonl) return look;  // bad lines are told
+  Look text = look_at_text(start, name, rules.utf8);
+  text.compression = look.compression;
+  return text;
 }
 
 class FolderWalk {
  public:
-  FolderWalk(io::Path root, TextFormat format, bool utf8, const io::Path& except)
-      : root_(std::move(root)), format_(format), utf8_(utf8) {
+  FolderWalk(io::Path root, const TextRules& rules, const io::Path& except) : root_(std::move(root)), rules_(rules) {
     std::error_code none;
     except_ = fs::weakly_canonical(except, none);
     visit(root_);
@@ -88,8 +134,20 @@ class FolderWalk {
     if (hidden(entry)) return skip(entry, "hidden");
     if (!entry.is_regular_file(none)) return skip(entry, "not a regular file");
     if (!seen_.insert(fs::canonical(entry, none)).second) return skip(entry, "met before by another name");
-    if (const std::string reason = objection(entry, format_, utf8_); !reason.empty()) return skip(entry, reason);
-    source_.files.push_back({entry.path(), entry.path().string(), entry.file_size()});
+    const Look look = look_or_skip(entry.path());
+    if (!look.reason.empty()) return skip(entry, look.reason);
+    source_.files.push_back({entry.path(), entry.path().string(), entry.file_size(), look.compression});
+  }
+
+  // One that cannot be opened is skipped; one that is compressed and damaged is not.
+  Look look_or_skip(const io::Path& path) const {
+    if (rules_.format == TextFormat::jsonl && !named_jsonl(path)) return {.reason = "not .jsonl"};
+    try {
+      io::File::open_to_read(path);
+    } catch (const std::runtime_error&) {
+      return {.reason = "cannot be read"};
+    }
+    return look_at(path, path.string(), rules_);
   }
 
   static bool hidden(const fs::directory_entry& entry) { return entry.path().filename().string().starts_with('.'); }
@@ -98,8 +156,7 @@ class FolderWalk {
   }
 
   io::Path root_, except_;
-  TextFormat format_;
-  bool utf8_;
+  const TextRules& rules_;
   std::set<io::Path> seen_;
   TextSource source_;
 };
@@ -133,21 +190,30 @@ std::uint64_t TextSource::bytes() const {
                          [](std::uint64_t sum, const TextFile& file) { return sum + file.bytes; });
 }
 
-TextSource file_source(const io::Path& path, std::string name, TextFormat format) {
+TextSource file_source(const io::Path& path, std::string name, const TextRules& rules) {
   TextSource source;
-  source.format = format;
-  if (format == TextFormat::automatic) source.format = named_jsonl(path) ? TextFormat::jsonl : TextFormat::text;
-  source.files.push_back({path, std::move(name), io::File::open_to_read(path).size()});
+  source.format = rules.format;
+  if (rules.format == TextFormat::automatic) source.format = named_jsonl(name) ? TextFormat::jsonl : TextFormat::text;
+  const Look look = look_at(path, name, rules);
+  if (!look.problem.message.empty()) throw UserError(std::vector<Problem>{look.problem});
+  source.files.push_back({path, std::move(name), io::File::open_to_read(path).size(), look.compression});
   return source;
 }
 
-TextSource folder_source(const io::Path& folder, TextFormat format, bool utf8, const io::Path& except) {
-  TextSource source = FolderWalk(folder, format, utf8, except).take();
+std::unique_ptr<io::ByteStream> open_text(const io::Path& path) {
+  const KnownFormat* format = known_format(start_of(io::FileBytes(path)));
+  std::unique_ptr<io::ByteStream> stream = io::open_stream(path);
+  if (format == nullptr || format->compression == io::Compression::none) return stream;
+  return io::unpacked(std::move(stream), format->compression, path.string());
+}
+
+TextSource folder_source(const io::Path& folder, const TextRules& rules, const io::Path& except) {
+  TextSource source = FolderWalk(folder, rules, except).take();
   if (source.files.empty()) {
     throw UserError(fmt::format("no text files in {} ({} entries were skipped)", folder.string(), source.skipped.size()),
                     "name a folder that holds text, or one file");
   }
-  source.format = format == TextFormat::automatic ? format_by_name(source, folder) : format;
+  source.format = rules.format == TextFormat::automatic ? format_by_name(source, folder) : rules.format;
   return source;
 }
 
@@ -173,7 +239,8 @@ TextPieces::TextPieces(const TextSource& source, Cut cut, std::uint64_t bytes_a_
   }
 }
 
-std::uint64_t TextPieces::line_behind(const io::File& file, std::uint64_t size, std::uint64_t nominal) const {
+std::uint64_t TextPieces::line_behind(const io::File& file, const TextFile& text, std::uint64_t nominal) const {
+  const std::uint64_t size = text.bytes;
   const std::uint64_t last = std::min(size, nominal + longest_line);
   std::string window;
   for (std::uint64_t at = nominal - 1; at < last; at += window.size()) {
@@ -182,15 +249,15 @@ std::uint64_t TextPieces::line_behind(const io::File& file, std::uint64_t size, 
     if (const std::size_t found = window.find('\n'); found != std::string::npos) return at + found + 1;
   }
   if (last == size) return size;
-  throw UserError(
-      fmt::format("{}, line {}: longer than {}", file.path().string(), line_of(file, nominal), format_bytes(longest_line)),
-      "cut the document into several; text that is no JSONL is prepared with --format text");
+  throw UserError(fmt::format("{}, line {}: longer than {}", text.name, line_of(file, nominal), format_bytes(longest_line)),
+                  "cut the document into several; text that is no JSONL is prepared with --format text");
 }
 
 // The cut that belongs to a nominal one: the same for the pieces on both its sides.
-std::uint64_t TextPieces::cut_behind(const io::File& file, std::uint64_t size, std::uint64_t nominal) const {
+std::uint64_t TextPieces::cut_behind(const io::File& file, const TextFile& text, std::uint64_t nominal) const {
+  const std::uint64_t size = text.bytes;
   if (nominal == 0 || nominal == size) return nominal;
-  if (cut_ == Cut::line) return line_behind(file, size, nominal);
+  if (cut_ == Cut::line) return line_behind(file, text, nominal);
   std::string window;
   const auto read = [&](std::uint64_t begin, std::uint64_t bytes) {
     window.resize(static_cast<std::size_t>(std::min(bytes, size - begin)));
@@ -215,7 +282,7 @@ TextPieces::Piece TextPieces::read(std::size_t index, std::string& buffer) const
   const Range& range = ranges_[index];
   const TextFile& text = source_.files[range.file];
   const io::File file = io::File::open_to_read(text.path);
-  const std::uint64_t begin = cut_behind(file, text.bytes, range.begin), end = cut_behind(file, text.bytes, range.end);
+  const std::uint64_t begin = cut_behind(file, text, range.begin), end = cut_behind(file, text, range.end);
   buffer.resize(static_cast<std::size_t>(end - begin));
   file.read_at(begin, writable(buffer));
   return {buffer, &text, begin};

@@ -1,15 +1,17 @@
 #pragma once
 
 // The text that is prepared: a file, or the text files of a folder in the order of their paths, read as one stream in pieces
-// that many threads can work on.
+// that many threads can work on. Files of gzip and zstd stand for what is in them.
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/log.h"
 #include "data/tokenizer.h"
+#include "io/compressed/decompressor.h"
 #include "io/file.h"
 
 namespace lockstep::data {
@@ -18,6 +20,7 @@ struct TextFile {
   io::Path path;
   std::string name;  ///< for messages
   std::uint64_t bytes = 0;
+  io::Compression compression = io::Compression::none;  ///< it has to be unpacked before it is cut into pieces
 };
 
 struct SkippedFile {
@@ -39,12 +42,21 @@ struct TextSource {
   std::uint64_t bytes() const;
 };
 
-/// One file.
-TextSource file_source(const io::Path& path, std::string name, TextFormat format);
+/// What may be in files.
+struct TextRules {
+  TextFormat format = TextFormat::automatic;
+  bool utf8 = true;     ///< nothing else than UTF-8
+  bool binary = false;  ///< any bytes, as they are: no file is looked at
+};
+
+/// One file. Throws UserError for what is no text (data/formats/known_format.h), with what to do about it.
+TextSource file_source(const io::Path& path, std::string name, const TextRules& rules);
 /// The text files in `folder` and below, without hidden ones, `except` (a folder) and those met before by another name; what
-/// starts with bytes that are no text (a zero byte, or no UTF-8 when `utf8`) is skipped, and of JSONL what is not named so.
-/// Throws UserError when nothing is left, or the format is to be found and some files are JSONL and some not.
-TextSource folder_source(const io::Path& folder, TextFormat format, bool utf8, const io::Path& except);
+/// is no text by its start is skipped, and of JSONL what is not named so. Throws UserError when nothing is left, or the format is
+/// to be found and some files are JSONL and some not.
+TextSource folder_source(const io::Path& folder, const TextRules& rules, const io::Path& except);
+/// What is in a regular file, unpacked where it is compressed.
+std::unique_ptr<io::ByteStream> open_text(const io::Path& path);
 /// One line a reason.
 void log_skipped(const TextSource& source, Log& log);
 
@@ -80,8 +92,8 @@ class TextPieces {
     std::size_t file;
     std::uint64_t begin, end;  // nominal: a cut moves on to the next place that its rule allows
   };
-  std::uint64_t cut_behind(const io::File& file, std::uint64_t size, std::uint64_t nominal) const;
-  std::uint64_t line_behind(const io::File& file, std::uint64_t size, std::uint64_t nominal) const;
+  std::uint64_t cut_behind(const io::File& file, const TextFile& text, std::uint64_t nominal) const;
+  std::uint64_t line_behind(const io::File& file, const TextFile& text, std::uint64_t nominal) const;
   const TextSource& source_;
   Cut cut_;
   std::uint64_t bytes_a_piece_;

@@ -2,35 +2,29 @@
 
 #include <fmt/format.h>
 
-#include <cerrno>
 #include <cstddef>
 #include <filesystem>
-#include <memory>
 #include <span>
 #include <system_error>
+#include <utility>
 #include <vector>
 
-#include "base/error.h"
+#include "base/units.h"
 
 namespace lockstep::data {
 namespace {
 
-void copy(std::FILE* stream, io::File& file) {
+void copy(io::ByteStream& stream, const std::string& name, io::File& file, io::FreeBytes free) {
+  constexpr std::uint64_t bytes_a_token_byte = 4;  // of text, at most
+  const io::Path folder = file.path().parent_path();
   std::vector<std::byte> block(std::size_t{1} << 20);
   std::uint64_t offset = 0;
-  while (const std::size_t count = std::fread(block.data(), 1, block.size(), stream)) {
+  while (const std::size_t count = io::read_up_to(stream, block)) {
+    io::demand_space(folder, count + (offset + count) / bytes_a_token_byte,
+                     fmt::format("{}, of which {} were read, with its tokens", name, format_bytes(offset)), free);
     file.write_at(offset, std::span(block).first(count));
     offset += count;
   }
-  if (std::ferror(stream) != 0) {
-    throw SystemError(fmt::format("cannot read the text: {}", std::generic_category().message(errno)));
-  }
-}
-
-std::FILE* opened(const io::Path& path) {
-  std::FILE* stream = std::fopen(path.c_str(), "rb");
-  if (stream == nullptr) io::throw_file_error(errno, "read", path);
-  return stream;
 }
 
 void forget(const io::Path& path) {
@@ -40,19 +34,16 @@ void forget(const io::Path& path) {
 
 }  // namespace
 
-Spool::Spool(std::FILE* stream, const io::Path& folder) : path_(folder / ".standard-input") {
+Spool::Spool(io::ByteStream& stream, const std::string& name, io::Path path, io::FreeBytes free) : path_(std::move(path)) {
   io::File file = io::File::create(path_);
   try {
-    copy(stream, file);
+    copy(stream, name, file, free);
     file.close();
   } catch (...) {
     forget(path_);
     throw;
   }
 }
-
-Spool::Spool(const io::Path& stream, const io::Path& folder)
-    : Spool(std::unique_ptr<std::FILE, int (*)(std::FILE*)>(opened(stream), std::fclose).get(), folder) {}
 
 Spool::~Spool() { forget(path_); }
 

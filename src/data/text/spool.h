@@ -2,19 +2,19 @@
 
 // A stream that can be read only once, kept in a file so that it can be read twice.
 
-#include <cstdio>
+#include <string>
 
-#include "io/file.h"
+#include "io/space.h"
+#include "io/stream.h"
 
 namespace lockstep::data {
 
-/// Copies a stream to its end into `<folder>/.standard-input`, which goes when the spool is destroyed.
+/// A copy of a stream to its end, as a file that goes when the spool is destroyed.
 class Spool {
  public:
-  /// `stream` is not owned. Throws SystemError when it cannot be read, UserError when the folder cannot hold it.
-  Spool(std::FILE* stream, const io::Path& folder);
-  /// The same of a pipe or device.
-  Spool(const io::Path& stream, const io::Path& folder);
+  /// `path` is the file to be made, `name` what the stream is called in messages. Throws what reading throws, and UserError when
+  /// the file system cannot hold the stream and the tokens of it: before it is full, for a stream may have no end.
+  Spool(io::ByteStream& stream, const std::string& name, io::Path path, io::FreeBytes free = io::free_bytes);
   ~Spool();
   Spool(const Spool&) = delete;
   Spool& operator=(const Spool&) = delete;

@@ -1,0 +1,67 @@
+#include "app/start/run_text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "app/start/plan.h"
+#include "comm/agreement.h"
+#include "comm/text.h"
+#include "data/shards.h"
+
+namespace lockstep::app {
+namespace {
+
+/// Where a rank that trains is among those that share the samples of a step, -1 of a server.
+int place_in_data(const RunConfig& config, const Roles& roles, const Session& session) {
+  if (roles.serves()) return -1;
+  return layout::Mesh(layout_of(config, workers_of(config, session.world().size()))).coordinates(roles.group().rank()).dp;
+}
+
+/// Whether a rank opens the text: no server does, and with data.io=readers the first rank of those that share one.
+bool opens_text(const RunConfig& config, int place, int places) {
+  if (config.data.io != "readers") return place >= 0;
+  return place >= 0 && place % std::max(1, places / static_cast<int>(config.data.readers)) == 0;
+}
+
+}  // namespace
+
+data::Corpus open_text(const RunConfig& config, const Roles& roles, Session& session, Log& log) {
+  const io::Path folder = data_folder(config);
+  const bool cut = config.data.shards == "precut";
+  const int places = replicas_of(config, session.world().size());
+  const int place = place_in_data(config, roles, session);
+  std::optional<data::Corpus> corpus;
+  std::string told;
+  comm::together(session.world(), [&] {
+    if (!opens_text(config, place, places)) return;
+    data::CorpusRequest request{
+        .vocabulary = config.model.vocab_size, .ids = config.data.ids, .documents = config.data.documents};
+    if (cut) request.train = data::demand_shard(folder, place, places);
+    corpus.emplace(data::open_corpus(folder, request, log));
+    std::vector<const data::TokenFile*> files;
+    if (session.lead() || cut) files.push_back(&corpus->train);
+    if (session.lead()) files.push_back(&corpus->val);
+    data::verify_corpus(folder, files, log);
+    if (session.lead()) told = data::tell_corpus(folder, *corpus);
+  });
+  told = comm::lead_text(session.world(), std::move(told));
+  return corpus ? std::move(*corpus) : data::told_corpus(folder, told);
+}
+
+Problem no_document_end(const RunConfig& config, const data::Corpus& corpus) {
+  if (corpus.tokenizer == nullptr) {
+    return {fmt::format("data.documents = true: nothing says which token ends every document of {}", data_folder(config)),
+            "prepare its text with lockstep prepare, give Megatron's files with their .idx, made with --append-eod, or "
+            "data.documents=false"};
+  }
+  return {fmt::format("data.documents = true: the vocabulary of {} has no token that ends a document", data_folder(config)),
+          "prepare the text with a tokenizer that has an end-of-text token (lockstep prepare --tokenizer bpe:8192, say), or "
+          "data.documents=false"};
+}
+
+}  // namespace lockstep::app
