@@ -12,7 +12,7 @@ namespace {
 
 double cosine(double progress) { return 0.5 * (1.0 + std::cos(std::numbers::pi * progress)); }
 
-/// Share of the way from `begin` to `end`, in [0, 1].
+/// Share of the way from `begin` to `end`, in [0, 1]: all of it where that has no iteration.
 double progress(std::int64_t it, std::int64_t begin, std::int64_t end) {
   if (end <= begin) return 1;
   return std::clamp(static_cast<double>(it - begin) / static_cast<double>(end - begin), 0.0, 1.0);
@@ -36,8 +36,11 @@ double LrSchedule::operator()(std::int64_t it) const {
       return min_lr + range * cosine(progress(it, warmup, max_iters));
     case Kind::linear:
       return min_lr + range * (1.0 - progress(it, warmup, max_iters));
-    case Kind::wsd:
-      return min_lr + range * (1.0 - progress(it, std::max(warmup, max_iters - decaying), max_iters));
+    case Kind::wsd: {
+      const std::int64_t begin = std::max(warmup, max_iters - decaying);
+      if (begin >= max_iters) return learning_rate;  // a decay of no iteration
+      return min_lr + range * (1.0 - progress(it, begin, max_iters));
+    }
   }
   return learning_rate;
 }

@@ -11,9 +11,9 @@ struct LrSchedule {
   enum class Kind : std::uint8_t {
     wordplay,  ///< lr * it / warmup, then cosine to min_lr at decay_iters: lr is 0 at iteration 0
     nanogpt,   ///< lr * (it + 1) / (warmup + 1), then cosine to min_lr at decay_iters
-    cosine,    ///< as nanogpt, but down to min_lr at the run's last iteration
-    linear,    ///< down to min_lr at the run's last iteration, straight
-    wsd,       ///< warm-up, stable, and at the end of the run straight to min_lr (Hu et al. 2024)
+    cosine,    ///< as nanogpt, but down to min_lr at max_iters, which is behind the run's last iteration
+    linear,    ///< straight down to min_lr at max_iters
+    wsd,       ///< warm-up, stable, and in the run's last iterations straight down to min_lr at max_iters (Hu et al. 2024)
   };
   Kind kind = Kind::wordplay;
   bool decay = true;  ///< false: constant, no warm-up either (optimizer.decay_lr=false)
@@ -22,7 +22,7 @@ struct LrSchedule {
   std::int64_t warmup = 100;
   std::int64_t decay_iters = 600000;
   std::int64_t max_iters = 1000;
-  double wsd_decay = 0.1;  ///< share of the run that wsd decays in
+  double wsd_decay = 0.1;  ///< share of the run that wsd decays in, in whole iterations; of none: it never decays
 
   /// Learning rate of iteration `it`, counted from 0.
   double operator()(std::int64_t it) const;

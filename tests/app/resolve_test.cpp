@@ -134,6 +134,19 @@ TEST(Resolve, ShortRunsLogMoreOften) {
   EXPECT_EQ(resolve({{}, {"train.max_iters=5", "train.warmup_iters=0"}}).config.train.log_interval, 1);
 }
 
+TEST(Resolve, ADecayOfNoIterationIsSaid) {
+  const List wsd{"optimizer.schedule=wsd", "train.max_iters=9", "train.warmup_iters=0", "train.log_interval=1"};
+  const auto warnings = [&](const std::string& more) {
+    List words = wsd;
+    words.push_back(more);
+    return resolve({{}, words}).warnings;
+  };
+  EXPECT_EQ(warnings("train.seed=1"),
+            List{"optimizer.wsd_decay = 0.1 of train.max_iters = 9 is no whole iteration: the learning rate never falls"});
+  for (const char* more : {"optimizer.wsd_decay=0", "optimizer.wsd_decay=0.2", "optimizer.decay_lr=false"})
+    EXPECT_EQ(warnings(more), List{}) << more;
+}
+
 TEST(Resolve, AllProblemsAtOnce) {
   EXPECT_EQ(
       problems({"train.max_iter=5", "model.n_layer=many", "model.n_head=5", "optimizer.beta1=1", "optimizer.beta2=nan",

@@ -240,7 +240,7 @@ std::vector<Key> optimizer_keys() {
       optimizer<&Optimizer::schedule>("optimizer.schedule", Rule::one_of({"wordplay", "nanogpt", "cosine", "linear", "wsd"}),
                                       learns, "", "shape of the learning rate", false),
       optimizer<&Optimizer::wsd_decay>("optimizer.wsd_decay", Rule::between(0, 1), learns, "",
-                                       "wsd: last share of the run, in which the rate falls", false),
+                                       "wsd: last share of the run, in which the rate falls, in whole iterations", false),
       optimizer<&Optimizer::decay>("optimizer.decay", Rule::one_of({"matrices", "all"}), learns, "",
                                    "which tensors decay: those of two dimensions, or all", false),
       optimizer<&Optimizer::lr_scaling>("optimizer.lr_scaling", Rule::one_of({"none", "sqrt", "linear"}), learns, "",

@@ -170,6 +170,13 @@ void settle(Resolved& resolved) {
         fmt::format("train.warmup_iters = {} is above train.max_iters = {}: the learning rate stays below its highest",
                     train.warmup_iters, train.max_iters));
   }
+  const app::RunConfig::Optimizer& optimizer = resolved.config.optimizer;
+  const bool falls = optimizer.decay_lr && optimizer.schedule == "wsd" && optimizer.wsd_decay > 0 && !train.max_epochs;
+  if (falls && optimizer.wsd_decay * static_cast<double>(train.max_iters) < 1) {
+    resolved.warnings.push_back(
+        fmt::format("optimizer.wsd_decay = {} of train.max_iters = {} is no whole iteration: the learning rate never falls",
+                    optimizer.wsd_decay, train.max_iters));
+  }
 }
 
 }  // namespace
