@@ -107,6 +107,7 @@ Manifest from_json(const Json& json) {
   Manifest manifest;
   manifest.program = json.at("program").string();
   manifest.step = read_count(json, "step");
+  manifest.updates = read_count(json, json.find("updates") != nullptr ? "updates" : "step");  // older ones do not say
   manifest.seed = static_cast<std::uint64_t>(json.at("seed").integer());
   manifest.next_sample = read_count(json, "next_sample");
   manifest.tokens_seen = read_count(json, "tokens_seen", std::int64_t{1} << 62);
@@ -156,6 +157,7 @@ std::string manifest_text(const Manifest& manifest) {
                                {"version", format_version},
                                {"program", manifest.program},
                                {"step", manifest.step},
+                               {"updates", manifest.updates},
                                {"seed", manifest.seed},
                                {"next_sample", manifest.next_sample},
                                {"tokens_seen", manifest.tokens_seen},

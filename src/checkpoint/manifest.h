@@ -36,7 +36,8 @@ struct StoredFile {
 
 struct Manifest {
   // Of the run, from the caller.
-  std::int64_t step = 0;         ///< optimizer steps done
+  std::int64_t step = 0;         ///< iterations done
+  std::int64_t updates = 0;      ///< of the weights: iterations that left theirs out do not count
   std::uint64_t seed = 0;        ///< of the run, the drawn one where it was random
   std::int64_t next_sample = 0;  ///< global number of the next training sample: the whole state of the data
   std::int64_t tokens_seen = 0;

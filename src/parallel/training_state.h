@@ -52,6 +52,9 @@ class TrainingState {
   virtual DType type() const = 0;
   /// Of slots.
   virtual DType slot_type() const { return type(); }
+  /// Updates that made the weights and slots what they are. Steps that were left out do not count.
+  std::int64_t updates() const { return updates_; }
+  void set_updates(std::int64_t updates) { updates_ = updates; }
 
   /// What a visit needs, so that nothing else is brought, and what it writes, so that nothing else is written back.
   struct Use {
@@ -75,14 +78,15 @@ class TrainingState {
   /// From now on `watcher` is told, which lives until the next call; null: there is none.
   void watch(ChangeWatcher* watcher) { watcher_ = watcher; }
 
-  /// Rank 0's weights and slots become those of all ranks, of a run that has done `step` steps; checked by a hash. Collective.
+  /// Rank 0's weights, slots and number of updates become those of all ranks, of a run that has done `step` steps; checked by a
+  /// hash. Collective.
   /// Throws SystemError when the ranks differ afterwards.
   virtual void distribute(std::int64_t step) = 0;
   /// Every rank has set the weights and slots that it answers for: copies of them on other ranks follow. Collective.
   virtual void gather() = 0;
   /// Throws SystemError on every rank unless what several ranks hold has the same bits on all of them. Collective.
   virtual void check_copies() = 0;
-  /// The newest weights and slots are here, to be read for a checkpoint; no rank goes on before. Collective.
+  /// The newest weights, slots and number of updates are here, to be read for a checkpoint; no rank goes on before. Collective.
   virtual void collect() = 0;
 
  protected:
@@ -93,6 +97,7 @@ class TrainingState {
   virtual void visit(const Use& use, Call call, void* body) = 0;
 
   ChangeWatcher* watcher_ = nullptr;
+  std::int64_t updates_ = 0;
 };
 
 /// After masters were written: brings what the model reads up to date.

@@ -102,12 +102,10 @@ void Replicas::reduce(const Passed& passed, StepResult& result) {
 
 void Replicas::update(const Passed& passed, const ops::WrittenScalars& scalars, StepResult& result) {
   result.finite = std::isfinite(result.gradient_norm);
-  optimizer_->set(parts_.ops.stream(), scalars,
-                  {.learning_rate = passed.learning_rate,
-                   .updates = passed.step + 1,
-                   .clip_factor = clip_factor(result.gradient_norm, parts_.config.grad_clip),
-                   .finite = result.finite && targets_ > 0});
-  optimizer_->update(parts_.ops.update(), *state_, scalars.on_device());
+  optimizer_->update(parts_.ops, *state_, scalars,
+                     {.learning_rate = passed.learning_rate,
+                      .clip_factor = clip_factor(result.gradient_norm, parts_.config.grad_clip),
+                      .finite = result.finite && targets_ > 0});
 }
 
 }  // namespace lockstep::train

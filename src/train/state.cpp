@@ -155,6 +155,7 @@ void load_run(const checkpoint::Reader& reader, Engine& engine, comm::Communicat
   fill_slots(*reader.read(checkpoint::tensors_of(units_of_model(engine.config()), state.slot_type(), slot_suffixes(state))),
              engine, ranks, team);
   if (!reads_all(engine, ranks)) state.gather();
+  state.set_updates(reader.manifest().updates);
   engine.weights_changed();
 }
 

@@ -77,6 +77,7 @@ TEST_F(Inspect, ACheckpoint) {
   const Json json = facts(folder);
   EXPECT_EQ(json.at("kind").string(), "checkpoint");
   EXPECT_EQ(json.at("step").integer(), 1500);
+  EXPECT_EQ(json.at("updates").integer(), 1500);
   EXPECT_EQ(json.at("parameters").integer(), 1205);
   EXPECT_EQ(json.at("tensors").array().size(), 3u);
   EXPECT_EQ(json.at("tensors").array()[0].at("name").string(), "wte.weight");

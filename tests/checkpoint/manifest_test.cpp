@@ -71,6 +71,19 @@ TEST(Manifest, OneOlderThanBf16IsOfFp32) {
   EXPECT_EQ(parse_manifest(sealed_again(text), "m").dtype, DType::f32);
 }
 
+TEST(Manifest, OneThatDoesNotCountUpdatesHasMadeOneAStep) {
+  Manifest manifest = full();
+  manifest.updates = 298;
+  std::string text = manifest_text(manifest);
+  EXPECT_EQ(parse_manifest(text, "m").updates, 298);
+  const std::string field = "  \"updates\": 298,\n";
+  ASSERT_NE(text.find(field), std::string::npos);
+  text.erase(text.find(field), field.size());
+  EXPECT_EQ(parse_manifest(sealed_again(text), "m").updates, 300);
+  manifest.updates = -1;
+  EXPECT_THROW(parse_manifest(manifest_text(manifest), "m"), UserError);
+}
+
 TEST(Manifest, LossesThatAreNoNumbersAreAbsent) {
   for (const double loss : {std::nan(""), std::numeric_limits<double>::infinity()}) {
     const Manifest read = parse_manifest(manifest_text(sample_manifest(1, loss)), "m");

@@ -76,7 +76,7 @@ struct Sample {
 inline Manifest sample_manifest(std::int64_t step, std::optional<double> validation_loss = {}) {
   Manifest manifest;
   manifest.program = "lockstep test";
-  manifest.step = step;
+  manifest.step = manifest.updates = step;
   manifest.seed = 0xFFFFFFFFFFFFFFFF;
   manifest.next_sample = step * 12;
   manifest.tokens_seen = step * 12 * 64;

@@ -92,9 +92,8 @@ TEST(TrainingState, RangesThatAreBroughtAndWrittenBackChangeNoBit) {
     const StepResult result = engine->step(batches.all(), batches.targets(), step, 1e-2);
     brought.take_gradients(engine->state());
     EXPECT_NEAR(norm(*machine.ops), result.gradient_norm, 1e-12 * result.gradient_norm);
-    optimizer->set(*machine.stream, scalars,
-                   {.learning_rate = 1e-2, .updates = step + 1, .clip_factor = clip_factor(result.gradient_norm, 1)});
-    optimizer->update(machine.ops->update(), brought, scalars.on_device());
+    optimizer->update(*machine.ops, brought, scalars,
+                      {.learning_rate = 1e-2, .clip_factor = clip_factor(result.gradient_norm, 1)});
     EXPECT_TRUE(brought.equals(engine->state())) << step;
   }
   EXPECT_GT(brought.visits(), 3 * std::ssize(brought.units()));
@@ -199,10 +198,10 @@ TEST(Optimizer, StochasticRoundingIsTheElementsWhateverTheLayout) {
       arena.declare(scalars.values, "step scalars", Shape{ops::StepScalars::count}, DType::f32);
       Ledger ledger;
       arena.commit(*machine.runtime, ledger);
-      optimizer->set(*machine.stream, scalars, {.learning_rate = 1e-3, .updates = 4});
-      EXPECT_THROW(optimizer->update(machine.ops->update(), state, scalars.on_device()), BrokenRule) << "no addresses yet";
+      state.set_updates(3);
+      EXPECT_THROW(optimizer->update(*machine.ops, state, scalars, {.learning_rate = 1e-3}), BrokenRule) << "no addresses yet";
       optimizer->address(state.units(), 7);
-      optimizer->update(machine.ops->update(), state, scalars.on_device());
+      optimizer->update(*machine.ops, state, scalars, {.learning_rate = 1e-3});
       state.collect(learnt.at(static_cast<std::size_t>(ranks)));
     }
   }

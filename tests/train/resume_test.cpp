@@ -63,6 +63,7 @@ Gone given(const ZeroRun& run, const ZeroResult& state) {
       put(range.master, state.masters);
       for (std::size_t s = 0; s < range.slots.size(); ++s) put(range.slots[s], state.slots[s]);
     });
+    rank.engine().state().set_updates(saved_steps);
     rank.engine().weights_changed();
   });
 }

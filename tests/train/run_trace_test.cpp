@@ -72,13 +72,13 @@ TEST(TraceOfRank, ExchangesThatOverlapHaveRowsOfTheirOwn) {
 }
 
 TEST(RunTrace, RanksOfAProcessHaveOneClock) {
-  comm::run_ranks(3, {}, [](comm::Communicator& world) { EXPECT_EQ(clock_shift(world), 0); });
+  comm::run_ranks(3, {.timeout = 60}, [](comm::Communicator& world) { EXPECT_EQ(clock_shift(world), 0); });
 }
 
 TEST(RunTrace, HasTheFirstStepsOfAllRanksAndWhatTheyExchange) {
   const TempFolder folder;
   const io::Path file = folder / "trace.json";
-  comm::run_ranks(2, {}, [&](comm::Communicator& world) {
+  comm::run_ranks(2, {.timeout = 60}, [&](comm::Communicator& world) {
     std::array<Span, 100> room;
     SpanLog spans(room);
     RunTrace trace(file, 2, spans, world);

@@ -35,6 +35,8 @@ struct Layout {
   bool one_text = false;     // in all steps: it is learnt by heart
   bool slow_worker = false;  // worker 0 takes longer over a step than the others over several
   parallel::WeightStorage weights = {};
+  float dropout = 0.1F;
+  int broken_step = -1;  // worker 0's gradient is not finite
 };
 
 // What rank 0 is left with.
@@ -43,6 +45,7 @@ struct LearntByServers {
   double last_loss = 0;  // of the last step's samples of all workers, with the weights at the end
   std::vector<std::vector<float>> weights, first_moments, second_moments;
   std::optional<Staleness> staleness;
+  std::int64_t updates = 0;
 };
 
 EngineConfig config_of(const Layout& layout) {
@@ -50,12 +53,20 @@ EngineConfig config_of(const Layout& layout) {
   config.samples = 2;
   config.plan.microbatches = layout.microbatches;
   config.model.tied = layout.tied;
-  config.model.dropout = 0.1F;
+  config.model.dropout = layout.dropout;
   config.grad_clip = 0.5F;
   config.gradients.overlap = layout.overlap;
   config.weights = layout.weights;
   config.servers = {.mode = layout.mode, .count = layout.servers};
   return config;
+}
+
+// Until servers send others.
+void spoil_weights(Engine& engine) {
+  engine.state().for_each({.changes = true}, [](const parallel::StateRange& range) {
+    std::ranges::fill(elements<std::byte>(range.master), std::byte{0xFF});
+  });
+  engine.weights_changed();
 }
 
 void take_steps(const Layout& layout, Engine& engine, LearntByServers& out) {
@@ -72,8 +83,10 @@ void take_steps(const Layout& layout, Engine& engine, LearntByServers& out) {
     if (layout.slow_worker && rank == 0) std::this_thread::sleep_for(std::chrono::milliseconds(20));
     const bool masked = step == layout.masked_step;
     if (masked) std::ranges::fill(all.target_values(), -1);
+    const bool broken = step == layout.broken_step && (rank == 0 || layout.mode == ServerMode::gradients);
+    if (broken && rank == 0) spoil_weights(engine);
     const StepResult result = engine.step(mine, masked ? 0 : all.targets() / layout.workers, step, layout.learning_rate);
-    EXPECT_TRUE(result.finite);
+    EXPECT_EQ(result.finite, !broken);
     if (rank != 0) continue;
     out.losses.push_back(result.loss);
     out.norms.push_back(result.gradient_norm);
@@ -85,6 +98,7 @@ void take_steps(const Layout& layout, Engine& engine, LearntByServers& out) {
   double loss = 0;
   for (const data::Batch& batch : last.all()) loss += engine.evaluate(batch);
   if (rank != 0) return;
+  out.updates = engine.state().updates();
   out.last_loss = loss / static_cast<double>(last.targets());
   for (const support::ParameterState& p : support::parameters_of(engine)) {
     out.weights.push_back(support::values_of(p.weight));
@@ -151,6 +165,42 @@ TEST(Server, AStepWithoutTargetsChangesNothing) {
   EXPECT_EQ(expected.losses.back(), 0);
   const LearntByServers apart = learn_served({.workers = 1, .mode = ServerMode::async, .masked_step = few_steps - 1});
   expect_equal(apart, learn_together({.workers = 1, .masked_step = few_steps - 1}));
+}
+
+/// With a step in the middle that is left out, and without it.
+void expect_gap_does_nothing(Layout layout, int updates) {
+  layout.dropout = 0;  // masks follow from the iteration
+  layout.one_text = true;
+  Layout whole = layout;
+  layout.steps = 3;
+  whole.steps = 2;
+  whole.masked_step = whole.broken_step = -1;
+  const LearntByServers with = learn_served(layout), without = learn_served(whole);
+  EXPECT_EQ(with.weights, without.weights);
+  EXPECT_EQ(with.first_moments, without.first_moments);
+  EXPECT_EQ(with.second_moments, without.second_moments);
+  EXPECT_EQ(with.last_loss, without.last_loss);
+  EXPECT_EQ(with.updates, updates);
+  EXPECT_EQ(without.updates, updates);
+}
+
+TEST(Server, AStepThatIsLeftOutIsNotCounted) {
+  for (const parallel::WeightStorage& weights : {parallel::WeightStorage{}, support::bf16_alone}) {
+    expect_gap_does_nothing({.workers = 3, .servers = 2, .masked_step = 1, .weights = weights}, 2);
+    expect_gap_does_nothing({.workers = 3, .servers = 2, .weights = weights, .broken_step = 1}, 2);
+    expect_gap_does_nothing({.workers = 3, .servers = 2, .mode = ServerMode::weights, .masked_step = 1, .weights = weights}, 2);
+    for (const int servers : {1, 2}) {
+      Layout apart{.workers = 1, .servers = servers, .mode = ServerMode::async, .masked_step = 1, .weights = weights};
+      expect_gap_does_nothing(apart, 2);
+      std::swap(apart.masked_step, apart.broken_step);
+      expect_gap_does_nothing(apart, 2);
+    }
+  }
+  // Of the workers that do not wait for each other one has left a step out.
+  const LearntByServers apart =
+      learn_served({.workers = 3, .servers = 2, .mode = ServerMode::async, .steps = 3, .broken_step = 1});
+  EXPECT_EQ(apart.updates, 8);
+  EXPECT_LE(apart.staleness->updates, 8);
 }
 
 TEST(Server, GradientsAreDataParallelism) {

@@ -112,6 +112,7 @@ std::string damage_text(const Json& facts) {
 
 std::string checkpoint_text(const Json& facts) {
   std::vector<HelpRow> rows{{"step", number_text(facts.at("step"))},
+                            {"updates", number_text(facts.at("updates"))},
                             {"parameters", number_text(facts.at("parameters"))},
                             {"bytes", bytes_text(facts.at("bytes"))},
                             {"validation loss", number_text(facts.at("validation_loss"))},

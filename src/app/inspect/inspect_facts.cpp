@@ -75,6 +75,7 @@ Json checkpoint_facts(const fs::path& folder, bool verify, Team& team) {
                           {"path", folder.string()},
                           {"program", manifest.program},
                           {"step", manifest.step},
+                          {"updates", manifest.updates},
                           {"seed", manifest.seed},
                           {"tokens_seen", manifest.tokens_seen},
                           {"next_sample", manifest.next_sample},

@@ -17,7 +17,7 @@ enum class Errand : int {
           ///< the answer: the new weights and an Answer
   pull,   ///< the answer: the weights
   load,   ///< weights and the optimizer's slots, which the server takes over; no answer
-  slots,  ///< the answer: the slots
+  slots,  ///< the answer: the slots, and how many updates made them what they are
   leave,  ///< it will not call again
 };
 
@@ -25,14 +25,15 @@ enum class Errand : int {
 
 struct Call {
   double errand = 0;
-  double step = 0;  ///< optimizer steps that the worker has done
+  double step = 0;     ///< optimizer steps that the worker has done
+  double updates = 0;  ///< of a load: how many made what is loaded
 };
 
 /// What a worker says of its push.
 struct Figures {
   double learning_rate = 0;
   double clip_factor = 1;
-  double finite = 1;      ///< 0: the gradient is not to be used
+  double finite = 1;      ///< 0: the gradient is not to be used; of weights: the worker has left the step out
   double loss = 0;        ///< of its own tokens
   double wants_halt = 0;  ///< 1: all workers should meet after the same step
 };
@@ -42,6 +43,7 @@ struct Answer {
   double norm = 0;                                           ///< of the gradient of all workers, where servers know it
   double loss = 0;                                           ///< mean of the workers' last ones
   double updates = 0, staleness_sum = 0, staleness_max = 0;  ///< of the run so far
+  double made = 0;                                           ///< updates that made the weights, those before the run too
   double meet_at = 0;                                        ///< the step after which all workers meet; 0: none is agreed
   double stop_cause = 0;                                     ///< a cause to stop that the server found; 0: none
 };

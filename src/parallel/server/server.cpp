@@ -84,7 +84,7 @@ Server::Visit Server::next() {
     for (comm::Request& piece : c.pieces) piece.wait();
     c.pieces.clear();
     c.stage = errand == Errand::leave ? Stage::gone : Stage::visiting;
-    return {worker, errand, static_cast<std::int64_t>(c.call.step), c.figures};
+    return {worker, errand, static_cast<std::int64_t>(c.call.step), static_cast<std::int64_t>(c.call.updates), c.figures};
   }
 }
 
@@ -122,6 +122,8 @@ void Server::give_slots(int worker) {
       if (part.range.count > 0) world_.send(slot, worker).wait();
     }
   }
+  auto made = static_cast<double>(state_.updates());
+  world_.send(record(made), worker).wait();
   done_with(worker);
 }
 

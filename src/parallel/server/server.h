@@ -32,6 +32,7 @@ class Server {
     int worker;
     Errand errand;
     std::int64_t step;
+    std::int64_t updates;
     Figures figures;
   };
   /// Blocks until a worker calls. A worker whose push is not answered, or that has left, does not call: at least one
@@ -42,7 +43,7 @@ class Server {
   /// To the other errands.
   void give_weights(int worker);
   void take_state(int worker);
-  void give_slots(int worker);
+  void give_slots(int worker);  ///< and the number of updates
 
  private:
   enum class Stage : std::uint8_t { idle, calling, pushing, visiting, gone };

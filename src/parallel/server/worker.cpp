@@ -26,9 +26,9 @@ void Worker::finish() {
   requests_.clear();
 }
 
-void Worker::call(Errand errand, std::int64_t step) {
+void Worker::call(Errand errand, std::int64_t step, std::int64_t updates) {
   ensure(requests_.empty(), "a worker is on one errand at a time");
-  call_ = {static_cast<double>(errand), static_cast<double>(step)};
+  call_ = {static_cast<double>(errand), static_cast<double>(step), static_cast<double>(updates)};
   for (int s = 0; s < ranges_.servers(); ++s) requests_.push_back(world_.send(record(call_), rank_of(s)));
 }
 
@@ -67,8 +67,8 @@ void Worker::pull(std::span<const Tensor> weights) {
   finish();
 }
 
-void Worker::load(std::int64_t step, std::span<const UnitState> units) {
-  call(Errand::load, step);
+void Worker::load(std::int64_t step, std::int64_t updates, std::span<const UnitState> units) {
+  call(Errand::load, step, updates);
   for (int s = 0; s < ranges_.servers(); ++s) {
     for (int u = 0; u < ranges_.unit_count(); ++u) {
       const UnitState& unit = units[static_cast<std::size_t>(u)];
@@ -79,14 +79,18 @@ void Worker::load(std::int64_t step, std::span<const UnitState> units) {
   finish();
 }
 
-void Worker::fetch_slots(std::span<const UnitState> units) {
+std::int64_t Worker::fetch_slots(std::span<const UnitState> units) {
   call(Errand::slots);
+  std::vector<double> made(static_cast<std::size_t>(ranges_.servers()));
   for (int s = 0; s < ranges_.servers(); ++s) {
     for (int u = 0; u < ranges_.unit_count(); ++u) {
       for (const Tensor& slot : units[static_cast<std::size_t>(u)].slots) receive(slot, ranges_.of(UnitIndex{u}, s), s);
     }
+    requests_.push_back(world_.receive(record(made[static_cast<std::size_t>(s)]), rank_of(s)));
   }
   finish();
+  ensure(std::ranges::count(made, made.front()) == std::ssize(made), "all servers have made as many updates");
+  return static_cast<std::int64_t>(made.front());
 }
 
 void Worker::leave() {

@@ -34,14 +34,15 @@ class Worker {
     std::span<const Tensor> slots;  ///< of the optimizer
   };
   void pull(std::span<const Tensor> weights);
-  void load(std::int64_t step, std::span<const UnitState> units);
-  /// Fills the slots.
-  void fetch_slots(std::span<const UnitState> units);
+  /// State that `updates` made, of a run that has done `step` steps.
+  void load(std::int64_t step, std::int64_t updates, std::span<const UnitState> units);
+  /// Fills the slots; returns how many updates made them what they are.
+  std::int64_t fetch_slots(std::span<const UnitState> units);
   /// Once, at the end.
   void leave();
 
  private:
-  void call(Errand errand, std::int64_t step = 0);
+  void call(Errand errand, std::int64_t step = 0, std::int64_t updates = 0);
   int rank_of(int server) const { return ranges_.workers() + server; }
   void send(const Tensor& flat, layout::Range range, int server);
   void receive(const Tensor& flat, layout::Range range, int server);

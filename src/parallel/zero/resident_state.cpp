@@ -22,7 +22,7 @@ void StateHash::demand_alike(comm::Communicator& group, bool compared) const {
   if (!compared) ends = {std::numeric_limits<std::int64_t>::max(), std::numeric_limits<std::int64_t>::min()};
   group.host().all_reduce(view(std::span<std::int64_t>(ends).first(1), Shape{1}), comm::Reduction::min).wait();
   group.host().all_reduce(view(std::span<std::int64_t>(ends).last(1), Shape{1}), comm::Reduction::max).wait();
-  if (ends[0] != ends[1]) throw SystemError("the ranks start with different weights or optimizer slots");
+  if (ends[0] != ends[1]) throw SystemError("the ranks start with different weights, optimizer slots or numbers of updates");
 }
 
 void broadcast_checked(comm::Communicator& group, std::span<const Tensor> tensors) {
@@ -104,6 +104,9 @@ void ResidentState::for_each_copy(bool changes, const Body& use) {
 void ResidentState::distribute(std::int64_t /*step*/) {
   ensure(cut_.whole(), "of state that is cut no rank has all");
   if (group_.size() == 1) return changed();
+  std::int64_t made = updates();
+  group_.host().broadcast(view(std::span(&made, 1), Shape{1}), 0).wait();
+  set_updates(made);
   for_each_copy(true, [&](const Tensor& tensor) { group_.broadcast(tensor, 0).wait(); });
   check_copies();
 }
@@ -130,6 +133,8 @@ void ResidentState::check_copies() {
   if (group_.size() == 1) return;
   StateHash hash;
   for_each_copy(false, [&](const Tensor& tensor) { hash.add(tensor); });
+  std::int64_t made = updates();
+  hash.add(view(std::span(&made, 1), Shape{1}));
   hash.demand_alike(group_);
 }
 

@@ -25,16 +25,6 @@ double clip_factor(double norm, float limit) {
   return std::min(1.0, static_cast<double>(limit) / (norm + 1e-6));
 }
 
-void Optimizer::set(Stream& stream, const ops::WrittenScalars& scalars, const UpdateNumbers& numbers) {
-  using ops::StepScalars;
-  scalars[StepScalars::learning_rate] = static_cast<float>(numbers.learning_rate);
-  scalars[StepScalars::clip_factor] = static_cast<float>(numbers.clip_factor);
-  scalars[StepScalars::finite] = numbers.finite ? 1.0F : 0.0F;
-  updates_ = static_cast<std::uint64_t>(numbers.updates);
-  set_own(scalars, numbers.updates);
-  upload(stream, scalars.values);
-}
-
 void Optimizer::address(const std::vector<layout::Unit>& units, std::uint64_t seed) {
   if (settings_.rounding == Rounding::nearest) return;
   for (const layout::Unit& unit : units) {
@@ -50,26 +40,38 @@ void Optimizer::address(const std::vector<layout::Unit>& units, std::uint64_t se
   }
 }
 
-void Optimizer::update(ops::Update& update, parallel::TrainingState& state, const ops::StepScalars& scalars) {
+void Optimizer::update(ops::Ops& ops, parallel::TrainingState& state, const ops::WrittenScalars& scalars,
+                       const UpdateNumbers& numbers) {
+  using ops::StepScalars;
   const bool random = settings_.rounding == Rounding::stochastic;
   ensure(!random || pieces_.size() == state.units().size(), "elements have addresses before they are rounded");
+  const std::int64_t number = state.updates() + 1;
+  scalars[StepScalars::learning_rate] = static_cast<float>(numbers.learning_rate);
+  scalars[StepScalars::clip_factor] = static_cast<float>(numbers.clip_factor);
+  scalars[StepScalars::finite] = numbers.finite ? 1.0F : 0.0F;
+  set_own(scalars, number);
+  upload(ops.stream(), scalars.values);
+  ops::Update& update = ops.update();
+  const StepScalars there = scalars.on_device();
   state.for_each({.gradients = true, .slots = true, .changes = true, .halves = true}, [&](const parallel::StateRange& range) {
-    if (random) return update_randomly(update, range, scalars);
+    if (random) return update_randomly(update, range, there, number);
     const std::int64_t decayed_end = state.units()[static_cast<std::size_t>(range.unit.value)].decayed;
     const std::int64_t decayed = std::clamp<std::int64_t>(decayed_end - range.range.first, 0, range.range.count);
     const std::int64_t rest = range.range.count - decayed;
-    if (decayed > 0) update_part(update, {range, {0, decayed}, settings_.weight_decay, nullptr}, scalars);
-    if (rest > 0) update_part(update, {range, {decayed, rest}, 0, nullptr}, scalars);
+    if (decayed > 0) update_part(update, {range, {0, decayed}, settings_.weight_decay, nullptr}, there);
+    if (rest > 0) update_part(update, {range, {decayed, rest}, 0, nullptr}, there);
   });
+  if (numbers.finite) state.set_updates(number);
 }
 
 // What lies between parameters is zero and stays so.
-void Optimizer::update_randomly(ops::Update& update, const parallel::StateRange& range, const ops::StepScalars& scalars) {
+void Optimizer::update_randomly(ops::Update& update, const parallel::StateRange& range, const ops::StepScalars& scalars,
+                                std::int64_t number) {
   for (const Piece& piece : pieces_[static_cast<std::size_t>(range.unit.value)]) {
     const layout::Range held = layout::overlap(piece.elements, range.range);
     if (held.count == 0) continue;
     ops::RandomRounding random = piece.random;
-    random.update = updates_;
+    random.update = static_cast<std::uint64_t>(number);
     random.skipped = held.first - piece.elements.first;
     update_part(update, {range, {held.first - range.range.first, held.count}, piece.decays ? settings_.weight_decay : 0, &random},
                 scalars);

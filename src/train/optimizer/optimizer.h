@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/json.h"
-#include "ops/update.h"
+#include "ops/ops.h"
 #include "parallel/training_state.h"
 
 namespace lockstep::train {
@@ -35,9 +35,8 @@ double clip_factor(double norm, float limit);
 /// One update of the weights.
 struct UpdateNumbers {
   double learning_rate = 0;
-  std::int64_t updates = 1;  ///< this one included
   double clip_factor = 1;
-  bool finite = true;  ///< false: everything stays as it is
+  bool finite = true;  ///< false: everything stays as it is, the number of updates too
 };
 
 class Optimizer {
@@ -51,10 +50,8 @@ class Optimizer {
   /// Where the elements of a state's units lie in their parameters, which with the seed addresses the random numbers of
   /// stochastic rounding. Before any update; nothing where rounding is to the nearest.
   void address(const std::vector<layout::Unit>& units, std::uint64_t seed);
-  /// Brings the numbers to where the update reads them.
-  void set(Stream& stream, const ops::WrittenScalars& scalars, const UpdateNumbers& numbers);
-  /// One update of every range of `state`; reads `scalars`.
-  void update(ops::Update& update, parallel::TrainingState& state, const ops::StepScalars& scalars);
+  /// One update of every range of `state`, which counts it; `scalars` bring the numbers to where it reads them.
+  void update(ops::Ops& ops, parallel::TrainingState& state, const ops::WrittenScalars& scalars, const UpdateNumbers& numbers);
 
  protected:
   explicit Optimizer(const OptimizerSettings& settings) : settings_(settings) {}
@@ -76,15 +73,15 @@ class Optimizer {
     bool decays;
     ops::RandomRounding random;
   };
-  void update_randomly(ops::Update& update, const parallel::StateRange& range, const ops::StepScalars& scalars);
+  void update_randomly(ops::Update& update, const parallel::StateRange& range, const ops::StepScalars& scalars,
+                       std::int64_t number);
 
-  /// The rule's own numbers of update `updates`.
-  virtual void set_own(const ops::WrittenScalars& scalars, std::int64_t updates) const = 0;
+  /// The rule's own numbers of update `number`, counted from 1.
+  virtual void set_own(const ops::WrittenScalars& scalars, std::int64_t number) const = 0;
   virtual void update_part(ops::Update& update, const Part& part, const ops::StepScalars& scalars) const = 0;
 
   OptimizerSettings settings_;
   std::vector<std::vector<Piece>> pieces_;  ///< by unit, in the order of elements
-  std::uint64_t updates_ = 0;
 };
 
 /// Throws BrokenRule for a name that optimizer_names() does not have.

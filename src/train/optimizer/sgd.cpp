@@ -18,7 +18,7 @@ class Sgd final : public Optimizer {
   }
 
  private:
-  void set_own(const ops::WrittenScalars& /*scalars*/, std::int64_t /*updates*/) const override {}
+  void set_own(const ops::WrittenScalars& /*scalars*/, std::int64_t /*number*/) const override {}
   void update_part(ops::Update& update, const Part& part, const ops::StepScalars& scalars) const override {
     const Tensor buffer = slots_.empty() ? Tensor{} : part.of(part.range.slots[0]);
     update.sgd({.weights = part.of(part.range.master),

@@ -22,9 +22,10 @@ Json layout_json(const layout::ParallelPlan& plan) {
 
 }  // namespace
 
-checkpoint::Manifest manifest_of(const Engine& engine, const RunState& state, const Json& extra) {
+checkpoint::Manifest manifest_of(Engine& engine, const RunState& state, const Json& extra) {
   const EngineConfig& config = engine.config();
   checkpoint::Manifest manifest;
+  manifest.updates = engine.state().updates();
   manifest.seed = config.seed;
   manifest.global_batch = engine.global_batch();
   manifest.next_sample = state.next_sample;

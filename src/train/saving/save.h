@@ -14,7 +14,7 @@ namespace lockstep::train {
 
 /// Where a run stands.
 struct RunState {
-  std::int64_t step = 0;                            ///< optimizer steps done
+  std::int64_t step = 0;                            ///< iterations done
   std::int64_t next_sample = 0;                     ///< global number of the next training sample
   std::optional<double> validation_loss = {};       ///< measured at this step
   std::optional<double> best_validation_loss = {};  ///< of the run so far
@@ -28,6 +28,6 @@ checkpoint::SaveReport save_run(const io::Path& run, Engine& engine, const RunSt
 /// The files of a checkpoint of the engine's model and optimizer.
 std::vector<checkpoint::FileTable> file_tables(Engine& engine);
 /// What is said of a checkpoint beside its files and tensors.
-checkpoint::Manifest manifest_of(const Engine& engine, const RunState& state, const Json& extra);
+checkpoint::Manifest manifest_of(Engine& engine, const RunState& state, const Json& extra);
 
 }  // namespace lockstep::train

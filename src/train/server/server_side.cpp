@@ -55,7 +55,7 @@ void ServerSide::run() {
         pushed(visit);
         break;
       case Errand::pull:
-        progress_[static_cast<std::size_t>(visit.worker)].pulled = updates_;
+        progress_[static_cast<std::size_t>(visit.worker)].pulled = updates();
         server_.give_weights(visit.worker);
         break;
       case Errand::load:
@@ -73,17 +73,22 @@ void ServerSide::run() {
 
 void ServerSide::load(const Server::Visit& visit) {
   server_.take_state(visit.worker);
-  for (Progress& progress : progress_) progress = {.steps = visit.step, .pulled = 0, .loss = {}, .waits = false};
-  updates_ = 0;
-  first_update_ = visit.step * static_cast<std::int64_t>(workers());
+  server_.state(visit.worker).set_updates(visit.updates);
+  for (Progress& progress : progress_) progress = {.steps = visit.step, .pulled = visit.updates, .loss = {}, .waits = false};
 }
 
 void ServerSide::pushed(const Server::Visit& visit) {
   said_.stop_cause = options_.stop_cause();
   if (mode_ == ServerMode::async) return update_apart(visit);
+  changed_ = changed_ || visit.figures.finite != 0;
   if (++arrived_ < workers()) return;
+  if (mode_ == ServerMode::gradients) {
+    update_together(visit);
+  } else if (changed_) {
+    average();  // the mean of equal weights may be another one, rounded
+  }
   arrived_ = 0;
-  mode_ == ServerMode::gradients ? update_together(visit) : average();
+  changed_ = false;
   server_.answer(all_workers_, said_);
 }
 
@@ -107,7 +112,6 @@ void ServerSide::update_together(const Server::Visit& visit) {
   }
   said_.norm = norm();
   update(0, {.learning_rate = visit.figures.learning_rate,
-             .updates = visit.step + 1,
              .clip_factor = clip_factor(said_.norm, config_.grad_clip),
              .finite = std::isfinite(said_.norm) && visit.figures.finite != 0});
 }
@@ -132,23 +136,23 @@ double ServerSide::norm() {
   return std::sqrt(std::accumulate(squares.begin(), squares.end(), 0.0));
 }
 
-void ServerSide::update(int pushed_by, const UpdateNumbers& numbers) {
-  optimizer_->set(ops_.stream(), memory_.scalars, numbers);
-  optimizer_->update(ops_.update(), server_.state(pushed_by), memory_.scalars.on_device());
+bool ServerSide::update(int pushed_by, const UpdateNumbers& numbers) {
+  optimizer_->update(ops_, server_.state(pushed_by), memory_.scalars, numbers);
+  said_.made = static_cast<double>(updates());
+  return numbers.finite;
 }
 
 void ServerSide::update_apart(const Server::Visit& visit) {
   Progress& worker = progress_[static_cast<std::size_t>(visit.worker)];
-  ++updates_;
   const double root = std::sqrt(static_cast<double>(workers()));
-  update(visit.worker, {.learning_rate = visit.figures.learning_rate / root,
-                        .updates = first_update_ + updates_,
-                        .clip_factor = visit.figures.clip_factor,
-                        .finite = visit.figures.finite != 0});
-  const auto stale = static_cast<double>(updates_ - 1 - worker.pulled);
-  said_.updates += 1;
-  said_.staleness_sum += stale;
-  said_.staleness_max = std::max(said_.staleness_max, stale);
+  const auto stale = static_cast<double>(updates() - worker.pulled);
+  if (update(visit.worker, {.learning_rate = visit.figures.learning_rate / root,
+                            .clip_factor = visit.figures.clip_factor,
+                            .finite = visit.figures.finite != 0})) {
+    said_.updates += 1;
+    said_.staleness_sum += stale;
+    said_.staleness_max = std::max(said_.staleness_max, stale);
+  }
   worker.steps = visit.step + 1;
   worker.loss = visit.figures.loss;
   worker.waits = true;
@@ -174,7 +178,7 @@ void ServerSide::release() {
     Progress& worker = progress_[w];
     if (!worker.waits || (options_.staleness && worker.steps - slowest > *options_.staleness)) continue;
     worker.waits = false;
-    worker.pulled = updates_;
+    worker.pulled = updates();
     const int number = static_cast<int>(w);
     server_.answer({&number, 1}, said_);
   }

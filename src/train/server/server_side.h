@@ -43,7 +43,10 @@ class ServerSide {
   void update_apart(const parallel::Server::Visit& visit);
   void release();
   double norm();
-  void update(int pushed_by, const UpdateNumbers& numbers);
+  /// Says whether it was made.
+  bool update(int pushed_by, const UpdateNumbers& numbers);
+  /// That made the weights.
+  std::int64_t updates() { return server_.state(0).updates(); }
   void load(const parallel::Server::Visit& visit);
   std::size_t workers() const { return progress_.size(); }
 
@@ -59,6 +62,7 @@ class ServerSide {
   parallel::Server server_;
   std::vector<int> all_workers_;
   std::size_t arrived_ = 0;
+  bool changed_ = false;  ///< by one of the workers that have arrived
 
   /// Of a worker, where workers do not wait for each other.
   struct Progress {
@@ -68,8 +72,6 @@ class ServerSide {
     bool waits = false;  ///< for the answer to its push
   };
   std::vector<Progress> progress_;
-  std::int64_t updates_ = 0;       ///< of the weights in this run
-  std::int64_t first_update_ = 0;  ///< before it
   parallel::Answer said_;
 };
 

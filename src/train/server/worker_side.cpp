@@ -6,6 +6,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/checked.h"
 #include "base/timer.h"
 #include "parallel/global_norm.h"
 #include "parallel/server/pushed_gradients.h"
@@ -68,13 +69,15 @@ class StateOnServers final : public ResidentState {
 
   void distribute(std::int64_t step) override {
     ResidentState::distribute(step);
-    if (group().rank() == 0) worker_.load(step, units_held());
+    if (group().rank() == 0) worker_.load(step, updates(), units_held());
     group().host().barrier();  // no worker pushes to a server that has no weights yet
   }
   void collect() override {
     control_.settle();
-    if (group().rank() == 0) worker_.fetch_slots(units_held());
-    group().host().barrier();
+    std::int64_t made = 0;
+    if (group().rank() == 0) made = worker_.fetch_slots(units_held());
+    group().host().all_reduce(view(std::span(&made, 1), Shape{1}), comm::Reduction::max).wait();
+    set_updates(made);
   }
 
  private:
@@ -108,6 +111,12 @@ class GradientWorker : public WorkerUpdater {
   }
 
  protected:
+  double push(const Figures& figures) {
+    const double seconds = finish_push(figures);
+    state_.set_updates(static_cast<std::int64_t>(answer_.made));
+    return seconds;
+  }
+
   parallel::ZeroGradients own_;
   parallel::PushedGradients gradients_;
   StateOnServers state_;
@@ -125,7 +134,7 @@ class SynchronousWorker final : public GradientWorker {
   }
   void finish(const Passed& passed, const ops::WrittenScalars& /*scalars*/, StepResult& result) override {
     gradients_.finish();
-    result.exposed_seconds = finish_push({.learning_rate = passed.learning_rate, .finite = targets_ > 0 ? 1.0 : 0.0});
+    result.exposed_seconds = push({.learning_rate = passed.learning_rate, .finite = targets_ > 0 ? 1.0 : 0.0});
     result.loss = passed.loss_sum;
     group_.host().all_reduce(view(std::span(&result.loss, 1), Shape{1}), comm::Reduction::sum).wait();
     result.loss /= static_cast<double>(std::max<std::int64_t>(targets_, 1));
@@ -151,11 +160,11 @@ class AsynchronousWorker final : public GradientWorker {
     result.gradient_norm = norm_(parts_.ops);
     result.finite = std::isfinite(result.gradient_norm);
     const double loss = passed.loss_sum / static_cast<double>(std::max<std::int64_t>(targets_, 1));
-    result.exposed_seconds = finish_push({.learning_rate = passed.learning_rate,
-                                          .clip_factor = clip_factor(result.gradient_norm, parts_.config.grad_clip),
-                                          .finite = result.finite && targets_ > 0 ? 1.0 : 0.0,
-                                          .loss = loss,
-                                          .wants_halt = wanted_ ? 1.0 : 0.0});
+    result.exposed_seconds = push({.learning_rate = passed.learning_rate,
+                                   .clip_factor = clip_factor(result.gradient_norm, parts_.config.grad_clip),
+                                   .finite = result.finite && targets_ > 0 ? 1.0 : 0.0,
+                                   .loss = loss,
+                                   .wants_halt = wanted_ ? 1.0 : 0.0});
     result.loss = answer_.loss;
     result.staleness = Staleness{.updates = static_cast<std::int64_t>(answer_.updates),
                                  .mean = answer_.staleness_sum / std::max(answer_.updates, 1.0),
@@ -187,7 +196,7 @@ void copy(std::span<const Tensor> to, std::span<const Tensor> from) {
 }
 
 /// The state of workers that each have an optimizer of their own: a checkpoint has the mean of their slots, in memory that rank 0
-/// keeps for it.
+/// keeps for it, and of their numbers of updates.
 class AveragedState final : public ResidentState {
  public:
   AveragedState(const UpdaterParts& parts, parallel::GradientStore& gradients, parallel::TrainingState& own)
@@ -195,6 +204,7 @@ class AveragedState final : public ResidentState {
 
   void distribute(std::int64_t step) override {
     ResidentState::distribute(step);
+    own_.set_updates(updates());
     std::vector<Tensor> slots;
     own_.for_each({.slots = true, .changes = true}, [&](const StateRange& range) {
       if (has_slots()) copy(range.slots, slots_of(range.unit));
@@ -203,6 +213,9 @@ class AveragedState final : public ResidentState {
     parallel::broadcast_checked(group(), slots);
   }
   void collect() override {
+    std::int64_t made = own_.updates();
+    group().host().all_reduce(view(std::span(&made, 1), Shape{1}), comm::Reduction::sum).wait();
+    set_updates(div_up(made, std::int64_t{group().size()}));  // at least one where any was made
     own_.for_each({.slots = true}, [&](const StateRange& range) {
       if (has_slots()) copy(slots_of(range.unit), range.slots);
       for (const Tensor& slot : has_slots() ? slots_of(range.unit) : range.slots) {
@@ -229,11 +242,13 @@ class AveragingWorker final : public WorkerUpdater {
     return own_.begin(step, targets);
   }
   void finish(const Passed& passed, const ops::WrittenScalars& scalars, StepResult& result) override {
+    const std::int64_t before = own_.state().updates();
     own_.finish(passed, scalars, result);
+    const bool made = own_.state().updates() > before;
     const std::vector<Tensor> all = weights();
     worker_.begin_push(step_);
     for (const UnitIndex unit : worker_.ranges().order()) worker_.push(unit, all[static_cast<std::size_t>(unit.value)]);
-    result.exposed_seconds = finish_push({.learning_rate = passed.learning_rate});
+    result.exposed_seconds = finish_push({.learning_rate = passed.learning_rate, .finite = made ? 1.0 : 0.0});
     std::array<double, 2> sums{passed.loss_sum, targets_};
     group_.host().all_reduce(view(std::span<double>(sums), Shape{2}), comm::Reduction::sum).wait();
     result.loss = sums[0] / std::max(sums[1], 1.0);
