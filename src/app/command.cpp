@@ -23,8 +23,6 @@
 namespace lockstep::app {
 namespace {
 
-constexpr int kUserError = 2, kSystemError = 1, kBrokenRule = 70;
-
 std::string program_help(std::span<const Command> commands) {
   std::vector<HelpRow> rows;
   for (const Command& command : commands) rows.push_back({command.name, command.summary});
@@ -112,6 +110,18 @@ void let_the_first_rank_speak() {
 }
 
 }  // namespace
+
+int exit_code_of(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const UserError&) {
+    return kUserError;
+  } catch (const BrokenRule&) {
+    return kBrokenRule;
+  } catch (...) {
+    return kSystemError;
+  }
+}
 
 int run_program(std::span<const Command> commands, const Arguments& arguments, std::FILE* out, std::FILE* err) {
   const auto report = [err](std::string_view kind, std::string_view text, int code) {

@@ -4,13 +4,14 @@
 // One file per command defines its `Command NAME_command()`; main.cpp lists them.
 
 #include <cstdio>
+#include <exception>
 #include <span>
 #include <string>
 #include <vector>
 
 namespace lockstep::app {
 
-inline constexpr int kDiverged = 3;
+inline constexpr int kUserError = 2, kSystemError = 1, kBrokenRule = 70, kDiverged = 3;
 
 using Arguments = std::vector<std::string>;
 
@@ -22,6 +23,9 @@ struct Command {
   /// What it prints only accompanies its work, which goes on when its reader is gone.
   bool works_unread = false;
 };
+
+/// That of an error: kUserError, kBrokenRule, and kSystemError for every other.
+int exit_code_of(const std::exception_ptr& error);
 
 /// Runs the command that `arguments` (without the program's name) ask for and returns the exit code. Errors go to `err`:
 /// UserError 2, SystemError and every other exception 1, BrokenRule 70; a run that diverged returns kDiverged. A command whose

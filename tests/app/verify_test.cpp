@@ -98,6 +98,57 @@ TEST(VerifyCommand, ABrokenPromiseIsShownWhereverItIsShown) {
   EXPECT_NE(page.find("<li>step 0, layer h.1, rank 1: gradient of a&lt;b&gt; differs</li>"), std::string::npos);
 }
 
+lab::LayoutReport failed(std::exception_ptr thrown) {
+  return {.model = "gpt2",
+          .layout = "dp=2,gas=2,zero=3",
+          .against = "dp=2,gas=2",
+          .promises_bits = true,
+          .verdict = lab::Verdict::error,
+          .failure = {std::move(thrown), "no <room>\n  -> make some"}};
+}
+
+TEST(VerifyCommand, AnErrorIsShownApartFromABrokenPromise) {
+  const lab::LayoutReport user = failed(std::make_exception_ptr(UserError("no room"))),
+                          machine = failed(std::make_exception_ptr(SystemError("no room"))),
+                          bug = failed(std::make_exception_ptr(BrokenRule("no room")));
+  EXPECT_EQ(table_line(user).substr(0, 54), "dp=2,gas=2,zero=3                                error");
+  EXPECT_NE(table_line(user).find("\n    the run failed: no <room>\n      -> make some\n"), std::string::npos)
+      << table_line(user);
+  EXPECT_EQ(table_line(user).find("WRONG"), std::string::npos);
+  EXPECT_NE(summary({user}).find("0 WRONG, 1 ended with an error; "), std::string::npos) << summary({user});
+  EXPECT_FALSE(all_hold({user}));
+  EXPECT_EQ(to_json(user).at("verdict").string(), "error");
+  EXPECT_EQ(to_json(user).at("reason").string(), "no <room>\n  -> make some");
+  EXPECT_TRUE(to_json(broken()).at("reason").is_null());
+  const std::string page = to_html({lab::verify_model("gpt2", DType::f32)}, {user});
+  EXPECT_NE(page.find("not every layout was proven"), std::string::npos);
+  EXPECT_NE(page.find("<li>the run failed: no &lt;room&gt;"), std::string::npos);
+  const std::string both = to_html({lab::verify_model("gpt2", DType::f32)}, {user, broken()});
+  EXPECT_NE(both.find("a promise is broken"), std::string::npos);
+
+  EXPECT_EQ(exit_code({}), 0);
+  EXPECT_EQ(exit_code({user, user}), 2);
+  EXPECT_EQ(exit_code({user, machine}), 1);
+  EXPECT_EQ(exit_code({machine, bug}), 70);
+  EXPECT_EQ(exit_code({bug, broken()}), 1);
+}
+
+// A folder in which nobody can make a file, and one that is not there.
+TEST(VerifyCommand, AFolderForTemporaryFilesThatCannotBeUsedIsNamed) {
+  const char* const before = std::getenv("TMPDIR");
+  const std::string kept = before == nullptr ? "" : before;
+  for (const std::string folder : {"/proc", "/nowhere"}) {
+    setenv("TMPDIR", folder.c_str(), 1);
+    const Said result = said({"--model", "gpt2", "--layouts", "dp=1,offload=params;dp=1", "--steps", "1"});
+    EXPECT_EQ(result.code, 2) << result.text;
+    for (const std::string& part : {std::string("\ndp=1,gas=4,offload=params                         error "),
+                                    "the run failed: TMPDIR=" + folder + ": ", std::string("set TMPDIR to a folder"),
+                                    std::string("1 bit-equal, 0 within tolerance, 0 WRONG, 1 ended with an error; ")})
+      EXPECT_NE(result.text.find(part), std::string::npos) << part << " in " << result.text;
+  }
+  before == nullptr ? unsetenv("TMPDIR") : setenv("TMPDIR", kept.c_str(), 1);
+}
+
 TEST(VerifyCommand, BadInputIsRefusedAllAtOnce) {
   const std::string several = refusal({"--layouts", "dp=2,zero=9;tp=two;dp=2", "--steps", "0"});
   for (const char* part : {"zero=9 in the layout dp=2,zero=9: must be", "tp", "--steps 0: must be from 1"})

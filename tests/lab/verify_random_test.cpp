@@ -101,6 +101,7 @@ TEST(VerifyRandom, LayoutsKeepTheirPromise) {
     const VerifyOptions options{.models = {model}, .layouts = {layout_from(text, problems).value()}, .steps = 2};
     for (const Problem& problem : check(options)) ADD_FAILURE() << problem.message;
     for (const LayoutReport& report : verify(options, [](const LayoutReport&) {})) {
+      EXPECT_EQ(report.failure.reason, "") << "case " << number << ", layout " << report.layout;
       for (const std::string& wrong : report.wrong)
         ADD_FAILURE() << "case " << number << ", layout " << report.layout << " against " << report.against << ": " << wrong;
     }

@@ -354,14 +354,6 @@ TEST(Verify, ARankThatDrawsOtherStartValuesIsNamed) {
                {"step 0, layer head, rank 1: start of transformer.ln_f.weight", "element 0: 7 instead of 1"});
 }
 
-TEST(Verify, ARankThatFailsIsToldOf) {
-  const support::Fault fail = [](const comm::Operation&, int number, comm::Communicator&) -> std::optional<comm::Request> {
-    if (number == 5) throw SystemError("the cable is out");
-    return std::nullopt;
-  };
-  expect_wrong(report_of("dp=2", with_fault(fail)), {"a rank failed: ", "the cable is out"});
-}
-
 TEST(Verify, ElementsThatNoRankAnswersForAreToldOf) {
   const VerifyModel model = small_model("gpt2");
   const RunRecord record(model, Layout{}, 1);

@@ -25,6 +25,7 @@
 #include "comm/mpi/mpi_job.h"
 #include "data/prepare/prepare.h"
 #include "io/file.h"
+#include "io/temporary_folder.h"
 #include "lab/staleness.h"
 
 namespace lockstep::app {
@@ -63,11 +64,8 @@ const std::vector<std::string>& small_training() {
 class Workplace {
  public:
   Workplace() {
-    std::error_code error;
-    std::string name = (std::filesystem::temp_directory_path(error) / "lockstep-staleness-XXXXXX").string();
-    if (error || mkdtemp(name.data()) == nullptr) {
-      throw UserError("no folder for temporary files can be made", "set TMPDIR to a folder that can be written");
-    }
+    std::string name = (io::temporary_folder() / "lockstep-staleness-XXXXXX").string();
+    if (mkdtemp(name.data()) == nullptr) io::throw_file_error(errno, "make the folder", name);
     path_ = name;
   }
   ~Workplace() {

@@ -29,7 +29,8 @@ bool parse(const Arguments& arguments, Options& options) {
       "verify",
       "Show that the layout does not change what a run learns: train small models in many layouts, each on ranks that "
       "are threads of this process, and compare every loss, gradient, weight and slot of the optimizer with the "
-      "training on one rank. Exit code 0: every layout keeps its promise; 1: one does not.");
+      "training on one rank. Exit code 0: every layout keeps its promise; 1: one does not, or its run ended with an error; 2: "
+      "the errors are ones that you can mend.");
   std::vector<std::string> models = lab::verify_model_names();
   models.emplace_back("both");
   line.choice("--model", options.model, models, "what is trained");
@@ -109,7 +110,7 @@ int verify(const Arguments& arguments) {
     fmt::print("\n{}", summary(reports));
   }
   if (!options.html.empty()) io::replace_file(options.html, to_html(wanted.models, reports));
-  return all_hold(reports) ? 0 : 1;
+  return exit_code(reports);
 }
 
 }  // namespace

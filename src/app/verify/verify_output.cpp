@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "app/command.h"
 #include "arch/parameters.h"
 #include "base/units.h"
 
@@ -13,6 +14,13 @@ using lab::LayoutReport;
 using lab::Verdict;
 
 namespace {
+
+/// Behind a line's start: further lines stand below it.
+std::string indented(const std::string& text) {
+  std::string all;
+  for (const char c : text) c == '\n' ? all.append("\n    ") : all.append(1, c);
+  return all;
+}
 
 std::size_t count(const std::vector<LayoutReport>& reports, Verdict verdict) {
   return static_cast<std::size_t>(std::ranges::count(reports, verdict, &LayoutReport::verdict));
@@ -33,6 +41,7 @@ std::string table_line(const LayoutReport& report) {
   std::string line =
       fmt::format("{:<48} {:<16} {:>8}  {:<40} {:>8}\n", report.layout, name_of(report.verdict),
                   report.error == 0 ? "0" : fmt::format("{:.1e}", report.error), report.worst, format_seconds(report.seconds));
+  if (report.failure.thrown) line += "    the run failed: " + indented(report.failure.reason) + "\n";
   if (!report.wrong.empty()) {
     line += fmt::format(
         "    against {}, which it {}\n", report.against,
@@ -45,12 +54,27 @@ std::string table_line(const LayoutReport& report) {
 std::string summary(const std::vector<LayoutReport>& reports) {
   double seconds = 0;
   for (const LayoutReport& report : reports) seconds += report.seconds;
-  return fmt::format("{} layout{}: {} bit-equal, {} within tolerance, {} WRONG; {}\n", reports.size(),
+  const std::size_t errors = count(reports, Verdict::error);
+  return fmt::format("{} layout{}: {} bit-equal, {} within tolerance, {} WRONG{}; {}\n", reports.size(),
                      reports.size() == 1 ? "" : "s", count(reports, Verdict::bit_equal),
-                     count(reports, Verdict::within_tolerance), count(reports, Verdict::wrong), format_seconds(seconds));
+                     count(reports, Verdict::within_tolerance), count(reports, Verdict::wrong),
+                     errors == 0 ? "" : fmt::format(", {} ended with an error", errors), format_seconds(seconds));
 }
 
-bool all_hold(const std::vector<LayoutReport>& reports) { return count(reports, Verdict::wrong) == 0; }
+bool all_hold(const std::vector<LayoutReport>& reports) {
+  return count(reports, Verdict::wrong) + count(reports, Verdict::error) == 0;
+}
+
+int exit_code(const std::vector<LayoutReport>& reports) {
+  if (count(reports, Verdict::wrong) > 0) return 1;
+  std::vector<int> codes;
+  for (const LayoutReport& report : reports) {
+    if (report.failure.thrown) codes.push_back(exit_code_of(report.failure.thrown));
+  }
+  if (codes.empty()) return 0;
+  const bool alike = std::ranges::count(codes, codes.front()) == std::ssize(codes);
+  return alike ? codes.front() : std::ranges::max(codes) == kBrokenRule ? kBrokenRule : kSystemError;
+}
 
 Json to_json(const LayoutReport& report) {
   Json::Array wrong;
@@ -64,6 +88,7 @@ Json to_json(const LayoutReport& report) {
                       {"worst", report.worst.empty() ? Json() : Json(report.worst)},
                       {"error", report.error},
                       {"wrong", std::move(wrong)},
+                      {"reason", report.failure.thrown ? Json(report.failure.reason) : Json()},
                       {"ranks", report.ranks},
                       {"steps", report.steps},
                       {"seconds", report.seconds}};

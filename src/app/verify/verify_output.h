@@ -16,8 +16,10 @@ std::string table_head(const lab::VerifyModel& model, int steps);
 std::string table_line(const lab::LayoutReport& report);
 /// How many kept their promise, and how long it took.
 std::string summary(const std::vector<lab::LayoutReport>& reports);
-/// Whether every layout keeps its promise.
+/// Whether every layout keeps its promise; one whose run ended with an error has not shown it.
 bool all_hold(const std::vector<lab::LayoutReport>& reports);
+/// 0 where all hold, 1 where a promise is broken; else that of the errors.
+int exit_code(const std::vector<lab::LayoutReport>& reports);
 
 Json to_json(const lab::LayoutReport& report);
 /// One page that needs no other file.

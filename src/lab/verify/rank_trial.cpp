@@ -1,9 +1,10 @@
 #include "lab/verify/rank_trial.h"
 
-#include <filesystem>
+#include <algorithm>
 
 #include "comm/thread/thread_world.h"
 #include "device/runtime.h"
+#include "io/temporary_folder.h"
 #include "ops/ops.h"
 #include "train/replicas.h"
 
@@ -144,7 +145,9 @@ train::EngineConfig engine_config(const VerifyModel& model, const Layout& layout
   if (layout.documents) config.document_end = VerifyBatches::document_end;
   config.seed = model.seed;
   config.gradients = layout.gradients;
-  config.offload.folder = std::filesystem::temp_directory_path();
+  const layout::ParallelPlan& plan = layout.plan;
+  const auto tiers = {plan.optimizer.tier, plan.parameters.tier, plan.activations};
+  if (std::ranges::count(tiers, layout::Tier::disk) > 0) config.offload.folder = io::temporary_folder();
   config.offload.range_elements = 1 << 12;  // so few that units of a little model have several
   return config;
 }

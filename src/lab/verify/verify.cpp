@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
+#include <optional>
 
 #include "base/timer.h"
 
@@ -49,9 +49,27 @@ std::string sentence(const Finding& finding, const RunRecord& record) {
                      finding.value, finding.expected);
 }
 
+RunFailure attempt(const Trial& trial, const MakeObserver& make_observer) {
+  try {
+    run(trial, make_observer);
+    return {};
+  } catch (const std::exception& error) {
+    return {std::current_exception(), error.what()};
+  }
+}
+
+/// A run that others are compared with; `like` as make_recorder() has it.
+struct Recorded {
+  Recorded(const VerifyModel& model, const Layout& layout, int steps, const RunRecord* like)
+      : run(model, layout, steps),
+        failure(attempt({model, layout, steps, usual_parts}, [&](int rank) { return make_recorder(run, like, rank); })) {}
+  RunRecord run;
+  RunFailure failure;
+};
+
 /// What a layout is compared with.
 struct Reference {
-  const RunRecord& record;
+  const Recorded& recorded;
   const Layout& layout;
   Going going;
 };
@@ -83,29 +101,22 @@ class ModelProof {
       name_of(layout) == name_of(base) ? void(wanted = true) : others.push_back(&layout);
     }
     const Layout one = one_rank(base);
-    const RunRecord& alone = record_of_one(one);
     const bool is_one = name_of(base) == name_of(one);
     const bool same_bits = is_one || base.plan.canonical;
-    if (wanted || !is_one) prove(base, {alone, one, same_bits ? Going::free : Going::led}, wanted);
+    const Going going = same_bits ? Going::free : Going::led;
+    const Recorded& alone = record_of_one(one);
+    if (wanted || !is_one) prove(base, {alone, one, going}, wanted);
     if (others.empty()) return;
-    if (same_bits) {
-      for (const Layout* layout : others) prove(*layout, {alone, one, Going::free}, true);
-      return;
-    }
-    RunRecord record(model_, base, options_.steps);
-    write(base, record, &alone);
-    for (const Layout* layout : others) prove(*layout, {record, base, Going::free}, true);
+    std::optional<Recorded> of_base;
+    if (!same_bits) of_base.emplace(model_, base, options_.steps, alone.failure.thrown ? nullptr : &alone.run);
+    for (const Layout* layout : others)
+      same_bits ? prove(*layout, {alone, one, Going::free}, true) : prove(*layout, {*of_base, base, Going::free}, true);
   }
 
-  const RunRecord& record_of_one(const Layout& one) {
-    std::unique_ptr<RunRecord>& record = alone_[name_of(one)];
-    if (record) return *record;
-    record = std::make_unique<RunRecord>(model_, one, options_.steps);
-    write(one, *record, nullptr);
+  const Recorded& record_of_one(const Layout& one) {
+    std::unique_ptr<Recorded>& record = alone_[name_of(one)];
+    if (!record) record = std::make_unique<Recorded>(model_, one, options_.steps, nullptr);
     return *record;
-  }
-  void write(const Layout& layout, RunRecord& record, const RunRecord* like) {
-    run({model_, layout, options_.steps, usual_parts}, [&](int rank) { return make_recorder(record, like, rank); });
   }
 
   void prove(const Layout& layout, const Reference& reference, bool wanted) {
@@ -117,16 +128,16 @@ class ModelProof {
                         .ranks = layout.plan.ranks(),
                         .steps = options_.steps};
     if (!report.promises_bits) report.tolerance = model_.weights.type == DType::f32 ? fp32_tolerance : bf16_tolerance;
-    Comparison comparison(reference.record, reference.going, report.ranks);
+    Comparison comparison(reference.recorded.run, reference.going, report.ranks);
     const double begun = now_seconds();
-    std::string failure;
-    try {
-      run({model_, layout, options_.steps, parts_}, [&](int rank) { return comparison.observer(rank); });
-    } catch (const std::exception& error) {
-      failure = error.what();
+    report.failure = reference.recorded.failure;
+    if (report.failure.thrown) {
+      report.failure.reason = fmt::format("of {}, which it is compared with: {}", report.against, report.failure.reason);
+    } else {
+      report.failure = attempt({model_, layout, options_.steps, parts_}, [&](int rank) { return comparison.observer(rank); });
     }
     report.seconds = now_seconds() - begun;
-    judge(comparison, reference.record, failure, report);
+    judge(comparison, reference.recorded.run, report);
     told_(report);
     reports_.push_back(std::move(report));
   }
@@ -137,7 +148,7 @@ class ModelProof {
     return !report.promises_bits && sums && finding.error <= report.tolerance;
   }
 
-  static void judge(const Comparison& comparison, const RunRecord& record, const std::string& failure, LayoutReport& report) {
+  static void judge(const Comparison& comparison, const RunRecord& record, LayoutReport& report) {
     const std::vector<Finding> findings = comparison.findings();
     std::size_t more = 0;
     for (const Finding& finding : findings) {
@@ -152,27 +163,28 @@ class ModelProof {
       report.wrong.push_back(fmt::format("{} more tensors and numbers of its steps differ, most of all {} by {:.1e}", more,
                                          report.worst, report.error));
     }
-    if (!failure.empty()) {
-      report.wrong.push_back("a rank failed: " + failure);
-    } else {
+    if (!report.failure.thrown) {
       const std::vector<std::string> miscounted = comparison.miscounted();
       report.wrong.insert(report.wrong.end(), miscounted.begin(), miscounted.end());
     }
-    report.verdict = !report.wrong.empty() ? Verdict::wrong : findings.empty() ? Verdict::bit_equal : Verdict::within_tolerance;
+    report.verdict = !report.wrong.empty()   ? Verdict::wrong
+                     : report.failure.thrown ? Verdict::error
+                     : findings.empty()      ? Verdict::bit_equal
+                                             : Verdict::within_tolerance;
   }
 
   const VerifyModel& model_;
   const VerifyOptions& options_;
   const std::function<void(const LayoutReport&)>& told_;
   const TrialParts& parts_;
-  std::map<std::string, std::unique_ptr<RunRecord>> alone_;
+  std::map<std::string, std::unique_ptr<Recorded>> alone_;
   std::vector<LayoutReport> reports_;
 };
 
 }  // namespace
 
 std::string_view name_of(Verdict verdict) {
-  constexpr std::array<std::string_view, 3> names{"bit-equal", "within tolerance", "WRONG"};
+  constexpr std::array<std::string_view, 4> names{"bit-equal", "within tolerance", "WRONG", "error"};
   return names.at(static_cast<std::size_t>(verdict));
 }
 

@@ -3,6 +3,7 @@
 // The proof of what the program promises (docs/numerics.md): layouts of one training are run, each as ranks that are threads of
 // this process, and all that they have is compared with the training on one rank.
 
+#include <exception>
 #include <functional>
 #include <optional>
 #include <string>
@@ -13,9 +14,20 @@
 
 namespace lockstep::lab {
 
-enum class Verdict : std::uint8_t { bit_equal, within_tolerance, wrong };
-/// "bit-equal", "within tolerance", "WRONG".
+enum class Verdict : std::uint8_t {
+  bit_equal,
+  within_tolerance,
+  wrong,  ///< the promise is broken
+  error   ///< the run, or the one that it is compared with, did not come to its end: nothing is known of the promise
+};
+/// "bit-equal", "within tolerance", "WRONG", "error".
 std::string_view name_of(Verdict verdict);
+
+/// What ended a run before its last step.
+struct RunFailure {
+  std::exception_ptr thrown = {};  ///< null: nothing did
+  std::string reason = {};         ///< in words
+};
 
 /// What was found of one layout.
 struct LayoutReport {
@@ -29,6 +41,7 @@ struct LayoutReport {
   Verdict verdict = Verdict::bit_equal;
   std::string worst = {};  ///< "gradient of transformer.h.3.ln_1.weight": what is farthest off; empty: nothing is off
   double error = 0;        ///< of that, relative
+  RunFailure failure = {};
   std::vector<std::string> wrong =
       {};  ///< what breaks the promise: the first tensor with its layer, step and rank, then how much else
 };

@@ -1,0 +1,33 @@
+#include "io/temporary_folder.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <string>
+#include <system_error>
+
+#include "base/error.h"
+#include "io/interrupted.h"
+
+namespace lockstep::io {
+
+Path temporary_folder() {
+  const char* const named = std::getenv("TMPDIR");
+  const bool usual = named == nullptr || *named == '\0';
+  const Path folder = usual ? "/tmp" : named;
+  std::string name = (folder / "lockstep-XXXXXX").string();
+  const int file = uninterrupted([&] { return ::mkostemp(name.data(), O_CLOEXEC); });
+  if (file < 0) {
+    throw UserError(fmt::format("{}{}: no folder for temporary files, for a file cannot be made there: {}",
+                                usual ? "" : "TMPDIR=", folder.string(), std::generic_category().message(errno)),
+                    "set TMPDIR to a folder that can be written");
+  }
+  ::close(file);
+  ::unlink(name.c_str());
+  return folder;
+}
+
+}  // namespace lockstep::io
