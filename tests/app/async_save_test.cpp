@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <csignal>
-#include <thread>
+#include <optional>
 
 #include "app/train_command.h"
 #include "checkpoint/find.h"
@@ -43,12 +43,12 @@ class AsyncSaveCommand : public TrainCommand {
 };
 
 TEST_F(AsyncSaveCommand, SavesTheSameAndSaysWhenItIsDurable) {
+  int number = 0;
   for (const std::vector<std::string>& more : std::vector<std::vector<std::string>>{
            {},
            {"--ranks", "2", "memory.zero=2", "train.threads=1"},
            {"--ranks", "2", "parallel.tp=2", "train.threads=1", "train.dtype=bf16"},
            {"memory.offload_optimizer=nvme", "memory.nvme_path=" + folder_.path().string(), "train.dtype=bf16"}}) {
-    static int number = 0;
     const std::string a = "stopping" + std::to_string(number), b = "beside" + std::to_string(number++);
     ASSERT_EQ(lockstep(stopping(a, more)).code, 0);
     const Outcome run = lockstep(beside(b, more));
@@ -77,14 +77,9 @@ TEST_F(AsyncSaveCommand, AResumeMayChangeIt) {
 }
 
 TEST_F(AsyncSaveCommand, ASignalEndsTheRunWhenTheLastSaveIsDurable) {
-  std::jthread sender([&] {
-    while (!std::filesystem::exists(folder_ / "run/metrics.jsonl")) std::this_thread::sleep_for(std::chrono::milliseconds(2));
-    while (file("run/metrics.jsonl").find("\"loss\"") == std::string::npos)
-      std::this_thread::sleep_for(std::chrono::milliseconds(2));
-    std::raise(SIGTERM);
-  });
+  std::optional<Signal> sender(std::in_place, SIGTERM, [&] { return has_logged("run"); });
   const Outcome run = lockstep(beside("run", {"train.max_iters=1000000", "train.eval_interval=1000000"}));
-  sender.join();
+  sender.reset();
   EXPECT_EQ(run.code, 0) << run.err;
   EXPECT_NE(run.out.find("Stopped:"), std::string::npos) << run.out;
   expect_nothing_half_made("run");

@@ -25,7 +25,7 @@ class RanksOfManyProcessors : public TrainCommand {
     settings.erase(settings.begin());
     const RunConfig config = settings::resolve({.files = {}, .overrides = settings}).config;
     testing::internal::CaptureStdout();
-    comm::run_ranks(2, {}, [&](comm::Communicator& world) {
+    comm::run_ranks(2, {.timeout = 60}, [&](comm::Communicator& world) {
       Session session(1, {.isa = world.rank() == 1 ? limit : ops::Isa::automatic}, world, Transport::thread);
       train_rank(config, {settings, now_seconds(), run, false}, session);
     });
@@ -37,13 +37,13 @@ class RanksOfManyProcessors : public TrainCommand {
 
 TEST_F(RanksOfManyProcessors, TakeWhatAllOfThemHave) {
   const std::string best(ops::name_of(ops::available_isas().front()));
-  comm::run_ranks(3, {}, [&](comm::Communicator& world) {
+  comm::run_ranks(3, {.timeout = 60}, [&](comm::Communicator& world) {
     const Session session(1, {.isa = world.rank() == 1 ? ops::Isa::baseline : ops::Isa::automatic}, world, Transport::thread);
     EXPECT_EQ(session.isa(), ops::Isa::baseline);
     const std::string said = "kernels for baseline, as rank 1 has no wider one (rank 0 has " + best + ")";
     EXPECT_NE(session.description().find(said), std::string::npos) << session.description();
   });
-  comm::run_ranks(2, {}, [&](comm::Communicator& world) {
+  comm::run_ranks(2, {.timeout = 60}, [&](comm::Communicator& world) {
     const Session session(1, {}, world, Transport::thread);
     EXPECT_TRUE(session.description().ends_with("kernels for " + best)) << session.description();
   });
@@ -62,7 +62,7 @@ TEST_F(RanksOfManyProcessors, LearnWhatRanksOfTheNarrowestLearn) {
 
 TEST_F(RanksOfManyProcessors, OneThatThisMachineLacksIsRefusedByItsRank) {
   if (ops::available_isas().front() == ops::Isa::avx512_bf16) GTEST_SKIP() << "this processor has all instruction sets";
-  EXPECT_THROW(comm::run_ranks(2, {},
+  EXPECT_THROW(comm::run_ranks(2, {.timeout = 60},
                                [](comm::Communicator& world) {
                                  const Session session(1,
                                                        {.isa = world.rank() == 1 ? ops::Isa::avx512_bf16 : ops::Isa::automatic},
@@ -87,7 +87,7 @@ TEST_F(RanksOfManyProcessors, WithFusedMultiplyAddLearnTheSame) {
 // One that would not take pairs keeps all from it.
 TEST_F(RanksOfManyProcessors, AddBf16ProductsInOneOrder) {
   for (const ops::Bf16Order first : {ops::Bf16Order::widened, ops::Bf16Order::pairs}) {
-    comm::run_ranks(2, {}, [&](comm::Communicator& world) {
+    comm::run_ranks(2, {.timeout = 60}, [&](comm::Communicator& world) {
       Session session(1, {.bf16 = world.rank() == 0 ? first : ops::Bf16Order::pairs}, world, Transport::thread);
       EXPECT_EQ(session.bf16_order(), first);
       session.use(ops::Bf16Order::pairs);

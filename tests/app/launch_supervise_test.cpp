@@ -10,6 +10,7 @@
 
 #include "app/launch/supervise.h"
 #include "base/error.h"
+#include "support/patience.h"
 #include "support/temp_folder.h"
 
 namespace lockstep::launch {
@@ -29,7 +30,7 @@ Outcome run_and_signal(const std::string& script, const std::vector<int>& signal
   Supervisor supervisor(watch);
   std::thread sender([&, runner = pthread_self()] {
     for (const int signal : signals) {
-      while (!std::filesystem::exists(ready)) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      EXPECT_TRUE(support::comes_true([&] { return std::filesystem::exists(ready); }));
       std::filesystem::remove(ready);
       pthread_kill(runner, signal);
     }
@@ -122,11 +123,6 @@ TEST(LaunchSupervise, AReaderThatStallsDoesNotStopIt) {
   EXPECT_TRUE(outcome.interrupted);
 }
 
-bool comes_true(const std::function<bool()>& condition) {
-  for (int i = 0; i < 6000 && !condition(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  return condition();
-}
-
 TEST(LaunchSupervise, ItsDeathTakesTheProcessAlong) {
   const TempFolder folder;
   const std::string ready = (folder / "ready").string(), ended = (folder / "ended").string();
@@ -135,10 +131,10 @@ TEST(LaunchSupervise, ItsDeathTakesTheProcessAlong) {
     run("trap ': > " + ended + "; exit 0' TERM; : > " + ready + "; while :; do sleep 0.01; done");
     _exit(0);
   }
-  ASSERT_TRUE(comes_true([&] { return std::filesystem::exists(ready); }));
+  ASSERT_TRUE(support::comes_true([&] { return std::filesystem::exists(ready); }));
   kill(launch, SIGKILL);
   waitpid(launch, nullptr, 0);
-  EXPECT_TRUE(comes_true([&] { return std::filesystem::exists(ended); }));
+  EXPECT_TRUE(support::comes_true([&] { return std::filesystem::exists(ended); }));
 }
 
 TEST(LaunchSupervise, EndsWhatSaysNothing) {

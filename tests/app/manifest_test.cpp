@@ -24,7 +24,7 @@ class Environment {
   const char* name_;
 };
 
-int run(const std::string& command) { return std::system((command + " >/dev/null 2>&1").c_str()); }
+int run(const std::string& command) { return std::system(("timeout -k 5 100 " + command + " >/dev/null 2>&1").c_str()); }
 
 TEST(Manifest, SaysWhatTheRunRanOn) {
   const Environment plain("LOCKSTEP_TEST_PLAIN", "a=b");

@@ -2,9 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include <chrono>
 #include <csignal>
-#include <thread>
+#include <optional>
 
 #include "app/train_command.h"
 #include "base/json.h"
@@ -125,18 +124,18 @@ TEST_F(ServersCommand, OtherWaysToReadAndToEnd) {
 TEST_F(ServersCommand, ASignalStopsThemTogether) {
   for (const char* mode : {"gradients", "async"}) {
     const std::string run = std::string("stopped_") + mode, saving = (folder_ / (run + ".save")).string();
-    std::jthread sender([&] {
-      const auto rest = [] { std::this_thread::sleep_for(std::chrono::milliseconds(2)); };
-      while (!std::filesystem::exists(folder_ / run / "metrics.jsonl")) rest();
-      while (file(run + "/metrics.jsonl").find("\"loss\"") == std::string::npos) rest();
-      io::replace_file(saving, "");
-      while (std::filesystem::exists(saving)) rest();
-      std::raise(SIGTERM);
+    bool asked = false;  // to save
+    std::optional<Signal> sender(std::in_place, SIGTERM, [&] {
+      if (!asked && has_logged(run)) {
+        io::replace_file(saving, "");
+        asked = true;
+      }
+      return asked && !std::filesystem::exists(saving);
     });
     const Outcome outcome = lockstep(served(3, 1, run,
                                             {std::string("parallel.ps=") + mode, "train.max_iters=1000000",
                                              "train.eval_interval=1000000", "train.save_file=" + saving}));
-    sender.join();
+    sender.reset();
     EXPECT_EQ(outcome.code, 0) << outcome.err;
     EXPECT_NE(outcome.out.find("SIGTERM received"), std::string::npos);
     EXPECT_NE(outcome.out.find("lockstep train --ranks 4 --config"), std::string::npos) << outcome.out;

@@ -5,7 +5,6 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <spawn.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -13,6 +12,7 @@
 #include <vector>
 
 #include "io/file.h"
+#include "support/patience.h"
 #include "support/temp_folder.h"
 
 namespace lockstep::app {
@@ -30,8 +30,7 @@ inline pid_t start_program(std::vector<std::string> words, posix_spawn_file_acti
 }
 
 inline int end_of(pid_t child) {
-  int status = 0;
-  EXPECT_EQ(waitpid(child, &status, 0), child);
+  const int status = support::status_of(child);
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 

@@ -3,10 +3,9 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include <chrono>
 #include <cmath>
 #include <csignal>
-#include <thread>
+#include <optional>
 
 #include "app/train_command.h"
 #include "base/json.h"
@@ -232,14 +231,9 @@ TEST_F(RanksCommand, EveryRankLogsWhenAsked) {
 
 // All ranks leave after the same step.
 TEST_F(RanksCommand, ASignalStopsThemTogether) {
-  std::jthread sender([&] {
-    while (!std::filesystem::exists(folder_ / "stopped/metrics.jsonl")) std::this_thread::sleep_for(std::chrono::milliseconds(2));
-    while (file("stopped/metrics.jsonl").find("\"loss\"") == std::string::npos)
-      std::this_thread::sleep_for(std::chrono::milliseconds(2));
-    std::raise(SIGTERM);
-  });
+  std::optional<Signal> sender(std::in_place, SIGTERM, [&] { return has_logged("stopped"); });
   const Outcome outcome = lockstep(on(4, 2, "stopped", {"train.max_iters=1000000", "train.eval_interval=1000000"}));
-  sender.join();
+  sender.reset();
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_NE(outcome.out.find("SIGTERM received"), std::string::npos);
   EXPECT_NE(outcome.out.find("lockstep train --ranks 4 --config"), std::string::npos) << outcome.out;

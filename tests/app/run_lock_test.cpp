@@ -2,18 +2,17 @@
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <memory>
-#include <thread>
 
 #include "app/start/startup.h"
 #include "base/error.h"
 #include "base/json.h"
+#include "support/patience.h"
 #include "support/temp_folder.h"
 
 namespace lockstep::app {
@@ -62,9 +61,7 @@ TEST(RunLock, AProcessThatDiesGivesItBack) {
     const RunLock lock(folder.path());
     _exit(fs::exists(folder / "run.lock") ? 0 : 1);
   }
-  int status = 0;
-  ASSERT_EQ(waitpid(child, &status, 0), child);
-  ASSERT_EQ(WEXITSTATUS(status), 0);
+  ASSERT_EQ(WEXITSTATUS(support::status_of(child)), 0);
   EXPECT_TRUE(fs::exists(folder / "run.lock"));
   EXPECT_EQ(refusal(folder.path()), "");
 }
@@ -79,9 +76,7 @@ TEST(RunLock, AFullDiskLeavesNoEmptyLock) {
     setrlimit(RLIMIT_FSIZE, &nothing);
     _exit(refusal(folder / "run").find("cannot write") != std::string::npos && !fs::exists(folder / "run") ? 0 : 1);
   }
-  int status = 0;
-  ASSERT_EQ(waitpid(child, &status, 0), child);
-  EXPECT_EQ(WEXITSTATUS(status), 0);
+  EXPECT_EQ(WEXITSTATUS(support::status_of(child)), 0);
 }
 
 TEST(RunLock, AFolderMadeForNothingVanishes) {
@@ -130,7 +125,7 @@ TEST(RunLock, OfADeadNeighbourIsTakenOverAtOnce) {
     const RunLock lock(folder.path(), without_locks(ENOLCK, 1000));
     _exit(0);
   }
-  ASSERT_EQ(waitpid(child, nullptr, 0), child);
+  support::status_of(child);
   const RunLock lock(folder.path(), without_locks(ENOLCK, 1001));
   EXPECT_NE(lock.warning(), "");
 }
@@ -151,7 +146,8 @@ TEST(RunLock, IsRenewedWhileItIsHeld) {
   system.renewed_every = 0.001;
   const RunLock lock(folder.path(), system);
   *time = 2000;
-  while (Json::parse(io::read_file(folder / "run.lock")).at("time").integer() != 2000) std::this_thread::yield();
+  const auto time_in_file = [&] { return Json::parse(io::read_file(folder / "run.lock")).at("time").integer(); };
+  EXPECT_TRUE(support::comes_true([&] { return time_in_file() == 2000; }));
 }
 
 TEST(RunLock, OneThatWasDeletedIsTakenAgain) {

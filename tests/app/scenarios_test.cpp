@@ -22,6 +22,7 @@
 #include "app/mpi_command.h"
 #include "base/shell.h"
 #include "base/timer.h"
+#include "support/patience.h"
 
 namespace lockstep::app {
 namespace {
@@ -119,8 +120,7 @@ class Scenarios : public MpiCommand {
     command.insert(command.begin(), program());
     auto job = std::async(std::launch::async, [&] { return test::run_job(scenario.ranks, shell_words(command)); });
     const auto ended = [&] { return job.wait_for(std::chrono::milliseconds(2)) == std::future_status::ready; };
-    while (!ended() && !std::filesystem::exists(folder + "/config.toml")) {
-    }
+    EXPECT_TRUE(support::comes_true([&] { return ended() || std::filesystem::exists(folder + "/config.toml"); }));
     if (!ended()) std::this_thread::sleep_for(scenario.delay);
     const pid_t victim = process_of(folder, scenario.victim);
     const double since = now_seconds();

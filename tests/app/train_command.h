@@ -4,14 +4,18 @@
 
 #include <gtest/gtest.h>
 
+#include <csignal>
 #include <filesystem>
-#include <sstream>
+#include <functional>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "app/commands.h"
 #include "base/json.h"
 #include "io/file.h"
+#include "support/patience.h"
 #include "support/temp_folder.h"
 
 namespace lockstep::app {
@@ -33,6 +37,20 @@ inline Outcome lockstep(std::vector<std::string> words) {
   outcome.err = testing::internal::GetCapturedStderr();
   return outcome;
 }
+
+/// Raises a signal once something has come true, unless it is gone before: a command that has ended must not be signalled.
+class Signal {
+ public:
+  Signal(int signal, std::function<bool()> wanted)
+      : thread_([signal, wanted = std::move(wanted)](const std::stop_token& stop) {
+          const auto over = [&] { return stop.stop_requested(); };
+          EXPECT_TRUE(support::comes_true([&] { return over() || wanted(); }));
+          if (!over()) std::raise(signal);
+        }) {}
+
+ private:
+  std::jthread thread_;
+};
 
 /// A folder with prepared text and the words that train a tiny model on it.
 class TrainCommand : public testing::Test {
@@ -61,6 +79,11 @@ class TrainCommand : public testing::Test {
                                     "train.threads=2"};
     all.insert(all.end(), more.begin(), more.end());
     return all;
+  }
+  bool has_logged(const std::string& run) const {
+    std::error_code missing;
+    const std::uintmax_t bytes = std::filesystem::file_size(folder_ / run / "metrics.jsonl", missing);
+    return !missing && bytes > 0;
   }
   std::string file(const std::string& path) const { return io::read_file(folder_ / path); }
   /// Of the run's metrics: those of steps, or of evaluations.

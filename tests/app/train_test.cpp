@@ -2,11 +2,11 @@
 
 #include <gtest/gtest.h>
 
-#include <chrono>
 #include <cmath>
 #include <csignal>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <thread>
 
 #include "app/start/training_data.h"
@@ -141,14 +141,9 @@ TEST_F(TrainCommand, ASignalEndsTheStepSavesAndLeaves) {
   for (const int signal : {SIGINT, SIGTERM, SIGUSR1, SIGHUP}) {
     const std::string run = "stopped" + std::to_string(signal);
     // The loop goes on until it is told to stop: the sender waits until it has begun.
-    std::jthread sender([&] {
-      while (!std::filesystem::exists(folder_ / run / "metrics.jsonl")) std::this_thread::sleep_for(std::chrono::milliseconds(2));
-      while (file(run + "/metrics.jsonl").find("\"loss\"") == std::string::npos)
-        std::this_thread::sleep_for(std::chrono::milliseconds(2));
-      std::raise(signal);
-    });
+    std::optional<Signal> sender(std::in_place, signal, [&] { return has_logged(run); });
     const Outcome outcome = lockstep(words(run, {"train.max_iters=1000000", "train.eval_interval=1000000"}));
-    sender.join();
+    sender.reset();
     EXPECT_EQ(outcome.code, 0) << outcome.err;
     EXPECT_NE(outcome.out.find("Stopped:"), std::string::npos);
     EXPECT_EQ(checkpoint::list_checkpoints(folder_ / run).size(), 1U);

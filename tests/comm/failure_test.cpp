@@ -17,6 +17,7 @@
 #include "base/timer.h"
 #include "comm/errors.h"
 #include "comm/thread/thread_world.h"
+#include "support/patience.h"
 #include "support/ranks.h"
 
 namespace lockstep::test {
@@ -153,7 +154,7 @@ TEST(Failure, PollingHasADeadlineUnlessItIsPatient) {
                   [&](Communicator& world) {
                     std::vector<float> x(3);
                     if (world.rank() == 1) {
-                      while (!over) std::this_thread::yield();
+                      EXPECT_TRUE(support::comes_true([&] { return over.load(); }));
                       return;
                     }
                     try {
@@ -177,7 +178,7 @@ TEST(Failure, ARankThatDoesNotCome) {
         std::vector<float> x(10);
         world.broadcast(tensor_of(x), 0).wait();
         if (world.rank() == 1) {
-          while (!leave) std::this_thread::yield();
+          EXPECT_TRUE(support::comes_true([&] { return leave.load(); }));
           return;
         }
         try {

@@ -14,6 +14,7 @@
 
 #include "base/error.h"
 #include "device/runtime.h"
+#include "support/patience.h"
 
 namespace lockstep {
 namespace {
@@ -49,7 +50,7 @@ TEST_P(Teams, BeginWithTheirOwnPartWhereTilesAreAffine) {
     std::atomic<int> begun = 0, elsewhere = 0;
     team.for_each_affine(team.size(), [&](std::int64_t tile, int worker) {
       ++begun;
-      while (begun < team.size()) std::this_thread::yield();
+      EXPECT_TRUE(support::comes_true([&] { return begun == team.size(); }, {}));
       if (tile != worker) ++elsewhere;
     });
     EXPECT_EQ(elsewhere, 0);
@@ -66,7 +67,7 @@ TEST_P(Teams, HelpAWorkerThatIsSlow) {
     if (tile > 0) {
       ++others;
     } else {
-      while (others < tiles - 1) std::this_thread::yield();
+      EXPECT_TRUE(support::comes_true([&] { return others == tiles - 1; }, {}));
     }
   });
   EXPECT_EQ(others, tiles - 1);

@@ -2,12 +2,12 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <cmath>
+#include <vector>
 
 #include "checkpoint/huggingface/weights.h"
 #include "golden/golden_file.h"
 #include "model/decoder.h"
+#include "support/largest.h"
 #include "support/tiny_engine.h"
 #include "train/inference.h"
 
@@ -49,12 +49,8 @@ TEST_P(PublishedModel, HasTheLogitsOfPyTorch) {
   const std::vector<float> found = logits_of(weights, golden.values<std::int32_t>("tokens"));
   ASSERT_EQ(found.size(), expected.size());
   EXPECT_LT(support::relative(found, expected), 2e-5);
-  double largest = 0, difference = 0;
-  for (std::size_t i = 0; i < found.size(); ++i) {
-    largest = std::max(largest, std::abs(static_cast<double>(expected[i])));
-    difference = std::max(difference, std::abs(static_cast<double>(found[i]) - expected[i]));
-  }
-  EXPECT_LT(difference, 2e-5 * largest);
+  const double largest = support::largest_difference(expected, std::vector<float>(expected.size()));
+  EXPECT_LT(support::largest_difference(found, expected), 2e-5 * largest);
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, PublishedModel,

@@ -11,6 +11,7 @@
 
 #include "device/runtime.h"
 #include "ops/ops.h"
+#include "support/largest.h"
 
 namespace lockstep::ops {
 namespace {
@@ -22,7 +23,8 @@ struct Matrix {
 
   Matrix(std::int64_t rows, std::int64_t columns, std::int64_t gap = 0)
       : values(static_cast<std::size_t>(rows * (columns + gap))) {
-    static std::mt19937 random(11);
+    std::seed_seq of_its_shape{rows, columns, gap};
+    std::mt19937 random(of_its_shape);
     std::normal_distribution<float> normal(0, 1);
     for (float& value : values) value = normal(random);
     tensor.shape = {rows, columns};
@@ -45,13 +47,13 @@ Matrix vector_of(std::int64_t count) {
 }
 
 void expect_close(const Matrix& fast, const Matrix& reference, const std::string& what) {
-  double worst = 0;
+  ASSERT_EQ(fast.values.size(), reference.values.size());
+  support::Largest worst;
   for (std::size_t i = 0; i < fast.values.size(); ++i) {
     const double scale = std::max(1.0, std::fabs(static_cast<double>(reference.values[i])));
-    const double difference = std::fabs(static_cast<double>(fast.values[i]) - static_cast<double>(reference.values[i])) / scale;
-    worst = difference <= worst ? worst : difference;
+    worst.take(std::fabs(static_cast<double>(fast.values[i]) - static_cast<double>(reference.values[i])) / scale);
   }
-  EXPECT_LE(worst, 3e-5) << what;
+  EXPECT_LE(worst.value(), 3e-5) << what;
 }
 
 struct Machine {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "ops/cpu/isa.h"
+#include "support/largest.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/vector_math_test.cpp"
@@ -131,20 +132,16 @@ TEST(VectorMath, IsCloseToDouble) {
   for (const Isa isa : available_isas()) {
     for (const Function& function : functions_of(isa)) {
       const std::vector<float> y = applied(function, x);
-      double worst = 0;
+      support::Largest worst;
       float at = 0;
       for (std::size_t i = 0; i < x.size(); ++i) {
         const double exact = function.exact(double{x[i]});
         const auto rounded = std::fabs(static_cast<float>(exact));
         const double ulp = double{std::nextafter(rounded, std::numeric_limits<float>::infinity())} - double{rounded};
         const double allowed = function.ulps * ulp + function.absolute * std::fmax(1.0, std::fabs(double{x[i]}));
-        const double share = std::fabs(double{y[i]} - exact) / allowed;
-        if (!(share <= worst)) {
-          worst = share;
-          at = x[i];
-        }
+        if (worst.take(std::fabs(double{y[i]} - exact) / allowed)) at = x[i];
       }
-      EXPECT_LE(worst, 1.0) << function.name << " on " << name_of(isa) << " at " << at;
+      EXPECT_LE(worst.value(), 1.0) << function.name << " on " << name_of(isa) << " at " << at;
     }
   }
 }

@@ -19,7 +19,7 @@ std::int64_t sum_of_ranks(comm::Communicator& group, int rank) {
 TEST(Groups, HaveTheRanksThatTheMeshSays) {
   const layout::Placement on_host{layout::CutOver::host, layout::Tier::device};
   const layout::Mesh mesh({.dp = 2, .tp = 2, .pp = 2, .optimizer = on_host, .ranks_per_host = 4});
-  comm::run_ranks(8, {}, [&](comm::Communicator& world) {
+  comm::run_ranks(8, {.timeout = 60}, [&](comm::Communicator& world) {
     const Groups groups(world, mesh);
     EXPECT_EQ(groups.at(), mesh.coordinates(world.rank()));
     for (int role = 0; role < static_cast<int>(GroupRole::count); ++role) {
@@ -35,7 +35,7 @@ TEST(Groups, HaveTheRanksThatTheMeshSays) {
 }
 
 TEST(Groups, OfDataParallelRanksAreTheWorldItself) {
-  comm::run_ranks(2, {}, [](comm::Communicator& world) {
+  comm::run_ranks(2, {.timeout = 60}, [](comm::Communicator& world) {
     const Groups groups(world, layout::Mesh({.dp = 2, .ranks_per_host = 2}));
     EXPECT_EQ(&groups.data(), &world);
     EXPECT_EQ(&groups.replicas(), &world);

@@ -64,7 +64,7 @@ TEST(Stores, PlansSayWhichPositionsARankAttendsWith) {
 TEST(Stores, PlansSayWhatBoundariesCarry) {
   const auto kinds = [](const layout::ParallelPlan& plan) {
     std::pair<BoundaryKind, BoundaryKind> found;
-    comm::run_ranks(plan.ranks(), {}, [&](comm::Communicator& world) {
+    comm::run_ranks(plan.ranks(), {.timeout = 60}, [&](comm::Communicator& world) {
       const Groups groups(world, layout::Mesh(plan));
       if (world.rank() == 0) found = {make_boundary(groups)->kind(), make_reading_boundary(groups)->kind()};
     });

@@ -17,6 +17,7 @@
 
 #include "device/runtime.h"
 #include "ops/ops.h"
+#include "support/largest.h"
 #include "tensor/bfloat16.h"
 
 namespace lockstep::test {
@@ -129,17 +130,18 @@ inline HostTensor rows_of(const HostTensor& whole, std::int64_t length, const op
 /// From a bf16 number to the next one.
 inline double bf16_step(float x) { return x == 0 ? 0x1p-133 : std::ldexp(1.0, std::max(std::ilogb(x), -126) - 7); }
 
-/// Largest difference, in units of the largest value of `b` (at least 1e-30). Of bf16 numbers one step is forgiven: where the
-/// exact value lies near the middle between two, either may be stored.
+/// Largest difference, in units of the largest value of `b` (at least 1e-30); infinite where a value is not finite. Of bf16
+/// numbers one step is forgiven: where the exact value lies near the middle between two, either may be stored.
 inline double distance(const std::vector<float>& a, const std::vector<float>& b, DType type = DType::f32) {
   EXPECT_EQ(a.size(), b.size());
-  double largest = 1e-30, difference = 0;
+  double largest = 1e-30;
+  support::Largest difference;
   for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i) {
+    if (!std::isfinite(a[i]) || !std::isfinite(b[i])) return INFINITY;
     largest = std::max<double>(largest, std::fabs(b[i]));
-    const double forgiven = type == DType::bf16 ? bf16_step(b[i]) : 0;
-    difference = std::isfinite(a[i]) ? std::max<double>(difference, std::fabs(a[i] - b[i]) - forgiven) : INFINITY;
+    difference.take(std::fabs(a[i] - b[i]) - (type == DType::bf16 ? bf16_step(b[i]) : 0));
   }
-  return difference / largest;
+  return difference.value() / largest;
 }
 
 /// How many elements differ in their bits.
