@@ -77,7 +77,7 @@ TEST_F(AsyncSaveCommand, AResumeMayChangeIt) {
 }
 
 TEST_F(AsyncSaveCommand, ASignalEndsTheRunWhenTheLastSaveIsDurable) {
-  std::optional<Signal> sender(std::in_place, SIGTERM, [&] { return has_logged("run"); });
+  std::optional<Meanwhile> sender(std::in_place, [&] { return has_logged("run"); }, [] { std::raise(SIGTERM); });
   const Outcome run = lockstep(beside("run", {"train.max_iters=1000000", "train.eval_interval=1000000"}));
   sender.reset();
   EXPECT_EQ(run.code, 0) << run.err;

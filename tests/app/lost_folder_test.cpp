@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <functional>
-#include <thread>
 
 #include "app/train_command.h"
 #include "checkpoint/find.h"
@@ -17,10 +16,7 @@ class LostFolder : public TrainCommand {
  protected:
   /// What an endless run says to what happens once it has saved something.
   Outcome train_through(const std::function<void()>& event, std::vector<std::string> more = {}) const {
-    const std::jthread other([&] {
-      while (!checkpoint::has_checkpoints(folder_ / "run")) std::this_thread::sleep_for(std::chrono::milliseconds(2));
-      event();
-    });
+    const Meanwhile other([&] { return checkpoint::has_checkpoints(folder_ / "run"); }, event);
     more.insert(more.begin(), {"train.max_iters=1000000", "train.eval_interval=1000000", "checkpoint.interval=2"});
     return lockstep(words("run", more));
   }
@@ -78,7 +74,7 @@ TEST_F(LostFolder, ALockThatWasDeletedIsTakenAgain) {
   const Outcome outcome = train_through(
       [&] {
         fs::remove(folder_ / "run/run.lock");
-        while (!fs::exists(folder_ / "run/run.lock")) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+        EXPECT_TRUE(support::comes_true([&] { return fs::exists(folder_ / "run/run.lock"); }));
         io::replace_file(folder_ / "stop", "");
       },
       {"train.kill_file=" + (folder_ / "stop").string()});

@@ -125,13 +125,14 @@ TEST_F(ServersCommand, ASignalStopsThemTogether) {
   for (const char* mode : {"gradients", "async"}) {
     const std::string run = std::string("stopped_") + mode, saving = (folder_ / (run + ".save")).string();
     bool asked = false;  // to save
-    std::optional<Signal> sender(std::in_place, SIGTERM, [&] {
+    const auto has_saved = [&] {
       if (!asked && has_logged(run)) {
         io::replace_file(saving, "");
         asked = true;
       }
       return asked && !std::filesystem::exists(saving);
-    });
+    };
+    std::optional<Meanwhile> sender(std::in_place, has_saved, [] { std::raise(SIGTERM); });
     const Outcome outcome = lockstep(served(3, 1, run,
                                             {std::string("parallel.ps=") + mode, "train.max_iters=1000000",
                                              "train.eval_interval=1000000", "train.save_file=" + saving}));

@@ -231,7 +231,7 @@ TEST_F(RanksCommand, EveryRankLogsWhenAsked) {
 
 // All ranks leave after the same step.
 TEST_F(RanksCommand, ASignalStopsThemTogether) {
-  std::optional<Signal> sender(std::in_place, SIGTERM, [&] { return has_logged("stopped"); });
+  std::optional<Meanwhile> sender(std::in_place, [&] { return has_logged("stopped"); }, [] { std::raise(SIGTERM); });
   const Outcome outcome = lockstep(on(4, 2, "stopped", {"train.max_iters=1000000", "train.eval_interval=1000000"}));
   sender.reset();
   EXPECT_EQ(outcome.code, 0) << outcome.err;

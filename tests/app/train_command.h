@@ -4,7 +4,6 @@
 
 #include <gtest/gtest.h>
 
-#include <csignal>
 #include <filesystem>
 #include <functional>
 #include <string>
@@ -38,14 +37,15 @@ inline Outcome lockstep(std::vector<std::string> words) {
   return outcome;
 }
 
-/// Raises a signal once something has come true, unless it is gone before: a command that has ended must not be signalled.
-class Signal {
+/// What happens to a command while it runs: `event`, once `begun` has come true, unless this is gone before. A signal must not
+/// come to a command that has ended.
+class Meanwhile {
  public:
-  Signal(int signal, std::function<bool()> wanted)
-      : thread_([signal, wanted = std::move(wanted)](const std::stop_token& stop) {
+  Meanwhile(std::function<bool()> begun, std::function<void()> event)
+      : thread_([begun = std::move(begun), event = std::move(event)](const std::stop_token& stop) {
           const auto over = [&] { return stop.stop_requested(); };
-          EXPECT_TRUE(support::comes_true([&] { return over() || wanted(); }));
-          if (!over()) std::raise(signal);
+          EXPECT_TRUE(support::comes_true([&] { return over() || begun(); }));
+          if (!over()) event();
         }) {}
 
  private:

@@ -7,7 +7,6 @@
 #include <filesystem>
 #include <functional>
 #include <optional>
-#include <thread>
 
 #include "app/start/training_data.h"
 #include "app/train_command.h"
@@ -141,7 +140,7 @@ TEST_F(TrainCommand, ASignalEndsTheStepSavesAndLeaves) {
   for (const int signal : {SIGINT, SIGTERM, SIGUSR1, SIGHUP}) {
     const std::string run = "stopped" + std::to_string(signal);
     // The loop goes on until it is told to stop: the sender waits until it has begun.
-    std::optional<Signal> sender(std::in_place, signal, [&] { return has_logged(run); });
+    std::optional<Meanwhile> sender(std::in_place, [&] { return has_logged(run); }, [&] { std::raise(signal); });
     const Outcome outcome = lockstep(words(run, {"train.max_iters=1000000", "train.eval_interval=1000000"}));
     sender.reset();
     EXPECT_EQ(outcome.code, 0) << outcome.err;
@@ -154,10 +153,7 @@ class SwitchFiles : public TrainCommand {
  protected:
   /// An endless run, and what it is told once it has saved something.
   Outcome stopped_by(const std::string& run, const std::function<void()>& event) const {
-    const std::jthread other([&] {
-      while (checkpoint::list_checkpoints(folder_ / run).empty()) std::this_thread::sleep_for(std::chrono::milliseconds(2));
-      event();
-    });
+    const Meanwhile other([&] { return !checkpoint::list_checkpoints(folder_ / run).empty(); }, event);
     return lockstep(words(run, {"train.kill_file=" + (folder_ / "kill").string(), "train.max_iters=1000000",
                                 "train.eval_interval=1000000", "checkpoint.interval=10"}));
   }
