@@ -249,6 +249,8 @@ TEST_F(Offload, FilesAreThoseOfMemoryAndGoBothWays) {
     run.weights = weights;
     for (run.level = 0; run.level <= 2; run.level += 2) {
       const TempFolder files;
+      for (const char* run_folder : {"whole", "memory", "disk", "then disk", "then memory"})
+        std::filesystem::create_directory(files / run_folder);
       const std::vector<std::string> whole = go_on(run, {}, files / "whole", 0, 6);
       go_on(run, {}, files / "memory", 0, 3);
       go_on(moved(run), {}, files / "disk", 0, 3);
