@@ -8,10 +8,12 @@
 #include "app/run_config.h"
 #include "app/start/same_run.h"
 #include "arch/config_json.h"
+#include "arch/parameters.h"
 #include "checkpoint/find.h"
 #include "checkpoint/huggingface/weights.h"
 #include "checkpoint/reader.h"
 #include "comm/agreement.h"
+#include "comm/free_memory.h"
 #include "data/tokenizer_choice.h"
 
 namespace lockstep::app {
@@ -46,6 +48,10 @@ void make_room(LoadedModel& loaded, const arch::ModelConfig& config, DType type,
   }
   if (!problems.empty()) throw UserError(std::move(problems));
   const int tp = static_cast<int>(needs.tp), pp = static_cast<int>(needs.pp);
+  const std::int64_t weights = arch::count_parameters(config).total / (tp * pp) * static_cast<std::int64_t>(size_of(type));
+  const std::string halved = type == DType::f32 ? "--dtype bf16 takes half as much; " : "";
+  comm::demand_free_memory(session.world(), weights, fmt::format("{}: not enough memory for its weights", loaded.folder),
+                           halved + "ranks on several hosts can have a part each (lockstep launch, --tp, --pp)");
   const layout::ParallelPlan plan{.dp = ranks / tp / pp, .tp = tp, .pp = pp, .ranks_per_host = ranks};
   loaded.groups = std::make_unique<parallel::Groups>(session.world(), layout::Mesh(plan));
   loaded.inference = std::make_unique<train::Inference>(config, type, session.runtime(), session.ops(), *loaded.groups);

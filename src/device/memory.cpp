@@ -6,9 +6,12 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
+#include <optional>
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/units.h"
+#include "io/free_memory.h"
 
 namespace lockstep {
 
@@ -20,12 +23,22 @@ namespace {
 
 constexpr std::size_t huge_page = std::size_t{2} << 20;
 constexpr std::size_t small_page = 4096;
+constexpr std::size_t worth_asking = std::size_t{256} << 20;
+
+// The kernel promises more than it has, and ends the process when the pages are touched.
+void demand_free(std::size_t size) {
+  const std::optional<io::FreeMemory> free = io::free_memory();
+  if (!free || size <= static_cast<std::size_t>(free->bytes)) return;
+  throw SystemError(fmt::format("no memory: {} are needed in one piece, and {} are free ({})", format_bytes(size),
+                                format_bytes(static_cast<std::uint64_t>(free->bytes)), free->source));
+}
 
 // Pages come zeroed from the kernel, faulted in when they are first touched (by the thread that uses them).
 class HostMemory final : public MemorySource {
  public:
   Memory allocate(std::size_t size) override {
     if (size == 0) return {};
+    if (size >= worth_asking) demand_free(size);
     const std::size_t length = mapped_length(size);
     const std::size_t slack = size >= huge_page ? huge_page : 0;
     void* raw = length + slack < size ? MAP_FAILED

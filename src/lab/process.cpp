@@ -9,6 +9,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "io/free_memory.h"
 
 namespace lockstep::lab {
 namespace {
@@ -42,6 +43,9 @@ double seconds_since_start() {
 
 std::int64_t peak_resident_mib() { return bytes_in("/proc/self/status", "VmHWM:") >> 20; }
 
-std::int64_t free_memory() { return bytes_in("/proc/meminfo", "MemAvailable:"); }
+std::int64_t free_memory() {
+  if (const auto free = io::free_memory()) return free->bytes;
+  throw SystemError("/proc/meminfo: it does not say how much memory is available");
+}
 
 }  // namespace lockstep::lab

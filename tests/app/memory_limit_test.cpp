@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "app/train_command.h"
+#include "arch/config_json.h"
+#include "checkpoint/manifest.h"
 
 namespace lockstep::app {
 namespace {
@@ -111,6 +113,51 @@ TEST_F(MemoryLimit, ServersAreCounted) {
   const Outcome run = lockstep(words("served", {"--ranks", "2", "train.backend=ps", "memory.limit=1MiB"}));
   EXPECT_EQ(run.code, 2);
   expect_said(run.err, {"memory.limit = 1MiB: the 2 ranks of host "});
+}
+
+// No machine has so much. Nothing but the refusal is said, and nothing is left.
+TEST_F(MemoryLimit, WhatIsNotFreeIsRefusedBeforeItIsTaken) {
+  const std::vector<std::string> huge{"model.n_embd=65536", "model.n_head=256", "model.n_layer=500", "train.threads=1",
+                                      "optimizer.gas=2"};
+  const Outcome refused = lockstep(words("huge", huge));
+  EXPECT_EQ(refused.code, 2);
+  expect_said(refused.err, {"not enough memory: host ", ": it needs ", " of its memory are free (", "; the most of rank 0: ",
+                            "memory.offload_optimizer=nvme with memory.offload_params=nvme", "none of them alone is enough"});
+  EXPECT_EQ(refused.out.find("memory by layer"), std::string::npos) << refused.out;
+  EXPECT_EQ(refused.out.find("Number of parameters"), std::string::npos) << refused.out;
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "huge"));
+  std::vector<std::string> dry_words = huge;
+  dry_words.insert(dry_words.end(), {"--dry-run", "--ranks", "2"});
+  const Outcome told = lockstep(words("huge", dry_words));
+  EXPECT_EQ(told.code, 0) << told.err;
+  expect_said(told.out, {"This run would be refused here: not enough memory: the 2 ranks of host ", "memory.zero=3 saves "});
+  std::vector<std::string> served = huge;
+  served.insert(served.end(), {"--ranks", "2", "train.backend=ps"});
+  const Outcome servers = lockstep(words("huge", served));
+  EXPECT_EQ(servers.code, 2);
+  expect_said(servers.err, {"not enough memory: the 2 ranks of host "});
+}
+
+// Before a byte of it is read.
+TEST_F(MemoryLimit, AModelThatDoesNotFitIsNotLoaded) {
+  ASSERT_EQ(lockstep(words("run", {"train.max_iters=1", "train.warmup_iters=1"})).code, 0);
+  const io::Path path = folder_ / "run/checkpoints/step_1/manifest.json";
+  checkpoint::Manifest manifest = checkpoint::parse_manifest(io::read_file(path), "m");
+  arch::ModelConfig model = arch::model_from_json(manifest.model, "m");
+  model.layers = 500;
+  model.width = 65536;
+  model.head_size = 256;
+  model.heads = model.kv_heads = 256;
+  model.ffn_width = 262144;
+  manifest.model = arch::to_json(model);
+  io::replace_file(path, checkpoint::manifest_text(manifest));
+  for (std::vector<std::string> command : {std::vector<std::string>{"generate", "--prompt", "the"}, {"eval"}}) {
+    command.insert(command.end(), {"--model", folder_ / "run"});
+    const Outcome refused = lockstep(command);
+    EXPECT_EQ(refused.code, 2);
+    expect_said(refused.err, {"step_1: not enough memory for its weights: host ", " of its memory are free (",
+                              "--dtype bf16 takes half as much; "});
+  }
 }
 
 TEST_F(MemoryLimit, NonsenseIsNamed) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <string>
 
 #include "base/error.h"
 
@@ -33,6 +34,12 @@ TEST(HostMemory, NothingIsNoAllocation) { EXPECT_EQ(host_memory().allocate(0).da
 TEST(HostMemory, SaysWhenThereIsNone) {
   EXPECT_THROW(host_memory().allocate(std::size_t{1} << 60), SystemError);
   EXPECT_THROW(host_memory().allocate(std::numeric_limits<std::size_t>::max() - 5), SystemError);
+  try {
+    host_memory().allocate(std::size_t{1} << 46);  // the kernel would promise it
+    ADD_FAILURE() << "this machine has 64 TiB";
+  } catch (const SystemError& error) {
+    EXPECT_TRUE(std::string(error.what()).starts_with("no memory: 64.00 TiB are needed in one piece, and ")) << error.what();
+  }
 }
 
 }  // namespace

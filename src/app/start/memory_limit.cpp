@@ -8,6 +8,7 @@
 
 #include "app/start/startup.h"
 #include "base/units.h"
+#include "comm/free_memory.h"
 #include "comm/text.h"
 #include "layout/canonical_grid.h"
 #include "train/memory/rank_memory.h"
@@ -147,6 +148,10 @@ std::vector<Host> hosts_of(const std::vector<std::string>& names) {
   return hosts;
 }
 
+std::string name_of(const Host& host) {
+  return host.ranks.size() == 1 ? "the run" : fmt::format("the {} ranks of host {}", host.ranks.size(), host.name);
+}
+
 std::string bytes_text(std::int64_t bytes) { return format_bytes(static_cast<std::uint64_t>(bytes)); }
 
 std::string largest_owners(const Ledger& ledger) {
@@ -161,19 +166,9 @@ std::string largest_owners(const Ledger& ledger) {
   return fmt::format("{}", fmt::join(texts, ", "));
 }
 
-}  // namespace
-
-void demand_memory(const RankNeeds& needs, comm::Communicator& world) {
-  if (!needs.config.memory.limit) return;
-  const auto limit = static_cast<std::int64_t>(bytes_from(*needs.config.memory.limit).value());
-  const std::vector<Host> hosts = hosts_of(comm::all_texts(world, host_name()));
-  const std::int64_t mine = needs.ledger.total();
-  const std::vector<std::int64_t> all = of_all_ranks(mine, world);
-  const Host& host = *std::ranges::max_element(hosts, {}, [&](const Host& one) { return one.sum(all); });
-  const std::int64_t needed = host.sum(all);
-  if (needed <= limit) return;
-
-  // Servers keep the same in all of them, and go through the list by its length alone.
+/// What settings that learn the same would save of `lacking` bytes on the host. Servers keep the same in all of them, and go
+/// through the list by its length alone. Collective.
+std::vector<std::string> savings_of(const RankNeeds& needs, const Host& host, std::int64_t lacking, comm::Communicator& world) {
   const std::vector<Alternative> others = needs.serves ? std::vector<Alternative>() : alternatives_to(needs);
   const auto count = static_cast<std::size_t>(std::ranges::max(of_all_ranks(std::ssize(others), world)));
   const std::int64_t now = needs.serves ? 0 : declared(needs, needs.settings);
@@ -183,19 +178,52 @@ void demand_memory(const RankNeeds& needs, comm::Communicator& world) {
     const std::int64_t saved = needs.serves ? 0 : now - declared(needs, others[i].settings);
     const std::int64_t together = host.sum(of_all_ranks(saved, world));
     if (together <= 0 || needs.serves) continue;
-    const bool fits = needed - together <= limit;
+    const bool fits = together >= lacking;
     enough = enough || fits;
     savings.push_back(fmt::format("{} saves {}{}", others[i].words, bytes_text(together), fits ? " and fits" : ""));
   }
   if (!savings.empty() && !enough) savings.emplace_back("none of them alone is enough");
-  savings.push_back(fmt::format("memory.limit={}MiB lets it run", (needed + (1 << 20) - 1) >> 20));
-  const std::string ranks =
-      host.ranks.size() == 1 ? "the run" : fmt::format("the {} ranks of host {}", host.ranks.size(), host.name);
-  const std::string message = fmt::format("memory.limit = {}: {} need{} {}, {} more; the most of rank 0: {}",
-                                          *needs.config.memory.limit, ranks, host.ranks.size() == 1 ? "s" : "",
-                                          bytes_text(needed), bytes_text(needed - limit), largest_owners(needs.ledger));
-  // Rank 0 trains, and speaks for all.
-  throw UserError(comm::lead_text(world, message), comm::lead_text(world, fmt::format("{}", fmt::join(savings, "; "))));
+  return savings;
+}
+
+/// As rank 0 has it, which trains, and speaks for all. Collective.
+std::vector<Problem> told(const RankNeeds& needs, const std::string& message, const std::vector<std::string>& savings,
+                          comm::Communicator& world) {
+  const std::string whole = fmt::format("{}; the most of rank 0: {}", message, largest_owners(needs.ledger));
+  return {{comm::lead_text(world, whole), comm::lead_text(world, fmt::format("{}", fmt::join(savings, "; ")))}};
+}
+
+}  // namespace
+
+std::optional<Problem> demand_memory(const RankNeeds& needs, comm::Communicator& world,
+                                     const std::optional<io::FreeMemory>& free) {
+  const std::int64_t mine = needs.ledger.total();
+  const std::vector<std::int64_t> all = of_all_ranks(mine, world);
+  const std::vector<Host> hosts = hosts_of(comm::all_texts(world, host_name()));
+  if (needs.config.memory.limit) {
+    const auto limit = static_cast<std::int64_t>(bytes_from(*needs.config.memory.limit).value());
+    const Host& host = *std::ranges::max_element(hosts, {}, [&](const Host& one) { return one.sum(all); });
+    const std::int64_t needed = host.sum(all);
+    if (needed > limit) {
+      std::vector<std::string> savings = savings_of(needs, host, needed - limit, world);
+      savings.push_back(fmt::format("memory.limit={}MiB lets it run", (needed + (1 << 20) - 1) >> 20));
+      throw UserError(told(needs,
+                           fmt::format("memory.limit = {}: {} need{} {}, {} more", *needs.config.memory.limit, name_of(host),
+                                       host.ranks.size() == 1 ? "s" : "", bytes_text(needed), bytes_text(needed - limit)),
+                           savings, world));
+    }
+  }
+  if (!needs.device.is_host()) return std::nullopt;  // what is its own the ledger does not tell apart
+  const std::optional<comm::MemoryShortage> shortage = comm::memory_shortage(world, mine, free);
+  if (!shortage) return std::nullopt;
+  const Host& host = *std::ranges::find(hosts, shortage->host, &Host::name);
+  std::vector<std::string> savings = savings_of(needs, host, shortage->needed - shortage->free.bytes, world);
+  if (savings.empty()) savings.emplace_back("a smaller model or block, or more hosts");
+  return told(needs, "not enough memory: " + shortage->text(), savings, world).front();
+}
+
+void demand_memory(const RankNeeds& needs, comm::Communicator& world) {
+  if (std::optional<Problem> problem = demand_memory(needs, world, io::free_memory())) throw UserError({*std::move(problem)});
 }
 
 int places_left(const RankNeeds& needs, comm::Communicator& world) {

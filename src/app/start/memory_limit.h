@@ -1,11 +1,14 @@
 #pragma once
 
-// memory.limit: whether what the ranks of a host declare fits, before any of it is taken.
+// Whether what the ranks of a host declare fits into memory.limit and into what is free, before any of it is taken.
 
 #include <cstdint>
+#include <optional>
 
 #include "app/run_config.h"
+#include "base/error.h"
 #include "comm/communicator.h"
+#include "io/free_memory.h"
 #include "layout/mesh.h"
 #include "tensor/ledger.h"
 #include "train/engine_config.h"
@@ -22,9 +25,13 @@ struct RankNeeds {
   bool serves = false;   ///< it keeps parameters for those that train
 };
 
-/// Throws UserError on every rank when the ranks of a host together declare more than memory.limit. What they share (windows)
-/// counts once: each declares its own part of it. The error names the largest tensors, and what settings that learn the same
-/// would save, for which the ranks declare once more. Collective over `world`.
+/// Throws UserError on every rank when the ranks of a host together declare more than memory.limit; where only memory that is
+/// free is lacking, which each rank sees as `free`, returns what is to be said. What they share (windows) counts once: each
+/// declares its own part of it. The problem names the largest tensors, and what settings that learn the same would save, for
+/// which the ranks declare once more. Collective over `world`.
+std::optional<Problem> demand_memory(const RankNeeds& needs, comm::Communicator& world,
+                                     const std::optional<io::FreeMemory>& free);
+/// Throws for either.
 void demand_memory(const RankNeeds& needs, comm::Communicator& world);
 
 /// Blocks' weights that may stay gathered beside those in use (ParallelPlan::kept), in what memory.limit leaves on every host; 0

@@ -8,28 +8,17 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
-#include <optional>
 #include <string>
 #include <utility>
 
 #include "base/error.h"
+#include "io/free_memory.h"
 
 namespace lockstep::comm {
 namespace {
 
 [[noreturn]] void refuse(std::size_t bytes, const std::string& why) {
   throw SystemError(fmt::format("no shared memory: {} bytes for the ranks of this host could not be had ({})", bytes, why));
-}
-
-// Bytes that the machine can still give; nothing when it does not say.
-std::optional<std::size_t> available_memory() {
-  std::ifstream file("/proc/meminfo");
-  std::string name;
-  std::size_t kib = 0;
-  for (std::string unit; file >> name >> kib; std::getline(file, unit)) {
-    if (name == "MemAvailable:") return kib * 1024;
-  }
-  return std::nullopt;
 }
 
 std::byte* map(int descriptor, std::size_t bytes) {
@@ -41,8 +30,8 @@ std::byte* map(int descriptor, std::size_t bytes) {
 
 Segment Segment::make(std::size_t bytes) {
   // No limit of a file system stops this memory from growing until the machine has none left: that has to be asked first.
-  if (const auto available = available_memory(); available && bytes > *available) {
-    refuse(bytes, fmt::format("the machine has {} left", *available));
+  if (const auto free = io::free_memory(); free && bytes > static_cast<std::size_t>(free->bytes)) {
+    refuse(bytes, fmt::format("the machine has {} left", free->bytes));
   }
   Segment segment;
   segment.descriptor_ = memfd_create("lockstep", MFD_CLOEXEC);

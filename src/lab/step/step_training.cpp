@@ -8,6 +8,7 @@
 #include "arch/shard_rules.h"
 #include "base/rng.h"
 #include "base/timer.h"
+#include "comm/free_memory.h"
 #include "layout/pipeline/split.h"
 
 namespace lockstep::lab {
@@ -74,6 +75,8 @@ StepTraining::StepTraining(const StepShape& shape, Runtime& runtime, ops::Ops& o
     : groups_(world, layout::Mesh(plan_of(shape, settings.layout))),
       batches_(shape, groups_.at().dp, groups_.plan().dp, groups_.plan().microbatches),
       engine_(engine_config(shape, groups_.plan(), settings), runtime, ops, groups_) {
+  comm::demand_free_memory(world, engine_.ledger().total(), fmt::format("not enough memory for steps of {}", shape.name),
+                           "a smaller shape, a layout that keeps less on each rank (memory.zero, recompute), or fewer ranks");
   engine_.commit();
   engine_.initialise();
 }
