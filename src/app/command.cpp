@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "app/build_info.h"
+#include "app/commit.h"
 #include "app/help.h"
 #include "app/settings/config_help.h"
 #include "base/error.h"
@@ -36,7 +37,8 @@ std::string program_help(std::span<const Command> commands) {
       "  lockstep train data.dir=data/book train.max_iters=2000       tokens become a model\n"
       "  lockstep generate --model runs/NAME                          the model writes text\n",
       kVersion, two_columns(rows),
-      two_columns({{"--help", "this text; behind a command: its own"}, {"--version", "the version"}}));
+      two_columns({{"--help", "this text; behind a command: its own"},
+                   {"--version", "the version, and the commit that it was built from"}}));
 }
 
 const Command& find_command(std::span<const Command> commands, const std::string& name) {
@@ -49,7 +51,8 @@ const Command& find_command(std::span<const Command> commands, const std::string
                   near.empty() ? "lockstep --help lists the commands" : fmt::format("did you mean lockstep {}?", near));
 }
 
-int run_help(std::span<const Command> commands, const Arguments& topic, std::FILE* out) {
+int run_help(std::span<const Command> commands, Arguments topic, std::FILE* out) {
+  std::erase_if(topic, [](const std::string& word) { return word == "--help" || word == "-h"; });
   if (topic.empty()) {
     std::fputs(program_help(commands).c_str(), out);
     return 0;
@@ -73,7 +76,7 @@ int dispatch(std::span<const Command> commands, const Arguments& arguments, std:
   if (arguments.empty() || arguments[0] == "--help" || arguments[0] == "-h") return run_help(commands, {}, out);
   if (arguments[0] == "help") return run_help(commands, {arguments.begin() + 1, arguments.end()}, out);
   if (arguments[0] == "--version") {
-    std::fputs(fmt::format("lockstep {}\n", kVersion).c_str(), out);
+    std::fputs((program_version() + "\n").c_str(), out);
     return 0;
   }
   return run_command(find_command(commands, arguments[0]), {arguments.begin() + 1, arguments.end()});

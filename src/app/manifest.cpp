@@ -10,28 +10,16 @@
 #include <cctype>
 #include <chrono>
 #include <fstream>
-#include <optional>
 #include <thread>
 
 #include "app/build_info.h"
-#include "io/child.h"
+#include "app/commit.h"
+#include "base/units.h"
+#include "io/free_memory.h"
 #include "ops/ops.h"
 
 namespace lockstep::app {
 namespace {
-
-// What a command prints, or nothing when it fails. A folder whose file system does not answer holds up no run.
-std::optional<std::string> output_of(const std::vector<std::string>& command) {
-  constexpr double seconds = 20;
-  const io::ChildOutcome outcome = io::run_child(command, seconds);
-  if (outcome.timed_out || outcome.status != 0) return std::nullopt;
-  return outcome.out;
-}
-
-std::string trimmed(std::string text) {
-  while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.pop_back();
-  return text;
-}
 
 // The value of the first line "NAME<blanks>: VALUE" of a file of /proc; empty when there is none.
 std::string field_of(const char* file, std::string_view name) {
@@ -53,7 +41,8 @@ Json host() {
   out.set("system", fmt::format("{} {} {}", system.sysname, system.release, system.machine));
   out.set("cpu", field_of("/proc/cpuinfo", "model name"));
   out.set("cores", static_cast<std::int64_t>(std::thread::hardware_concurrency()));
-  out.set("memory", field_of("/proc/meminfo", "MemTotal"));
+  const std::optional<std::int64_t> bytes = io::memory_of_machine();
+  out.set("memory", bytes ? format_bytes(static_cast<std::uint64_t>(*bytes)) : "unknown");
   out.set("instruction_sets", std::move(isas));
   return out;
 }
@@ -61,6 +50,8 @@ Json host() {
 Json program() {
   Json out;
   out.set("version", kVersion);
+  out.set("commit", built_commit());
+  out.set("dirty", built_dirty());
   out.set("compiler", kCompiler);
   out.set("build_type", kBuildType);
   out.set("flags", kFlags);
@@ -106,6 +97,10 @@ Json environment() {
 
 }  // namespace
 
+std::string program_version() {
+  return fmt::format("lockstep {} (commit {}{})", kVersion, built_commit(), built_dirty() ? ", dirty" : "");
+}
+
 bool may_be_kept(const std::string& name) { return is_listed(name) && !is_secret(name); }
 
 std::string without_credentials(const std::string& text) {
@@ -127,16 +122,6 @@ std::string without_credentials(const std::string& text) {
   return out;
 }
 
-Json source_state(const std::string& folder) {
-  const auto commit = output_of({"git", "-C", folder, "rev-parse", "HEAD"});
-  const auto diff = output_of({"git", "-C", folder, "diff", "HEAD"});
-  if (!commit || !diff) return {};
-  Json out;
-  out.set("commit", trimmed(*commit));
-  out.set("uncommitted", *diff);
-  return out;
-}
-
 Json environment_manifest(const std::vector<std::string>& command_line) {
   Json::Array words;
   for (const std::string& word : command_line) words.emplace_back(without_credentials(word));
@@ -148,7 +133,6 @@ Json environment_manifest(const std::vector<std::string>& command_line) {
   out.set("time", fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::chrono::system_clock::now())));
   out.set("host", host());
   out.set("libraries", std::move(libraries));
-  out.set("source", source_state("."));
   out.set("environment", environment());
   return out;
 }

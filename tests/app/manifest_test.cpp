@@ -3,10 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <filesystem>
+#include <regex>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "app/commit.h"
 #include "io/file.h"
 #include "support/temp_folder.h"
 
@@ -32,7 +35,14 @@ TEST(Manifest, SaysWhatTheRunRanOn) {
   EXPECT_EQ(manifest.at("command_line").array().size(), 3U);
   EXPECT_EQ(manifest.at("command_line").array()[2].string(), "sample.prompt=a b");
   for (const char* name : {"version", "compiler", "flags"}) EXPECT_NE(manifest.at("program").at(name).string(), "") << name;
-  EXPECT_NE(manifest.at("program").at("flags").string().find("-ffp-contract=off"), std::string::npos);
+  const std::string flags = manifest.at("program").at("flags").string();
+  EXPECT_NE(flags.find("-ffp-contract=off"), std::string::npos);
+  EXPECT_EQ(flags.find('$'), std::string::npos) << flags;  // what CMake has not worked out
+  EXPECT_EQ(manifest.at("program").at("commit").string(), built_commit());
+  EXPECT_EQ(manifest.at("program").at("dirty").boolean(), built_dirty());
+  EXPECT_EQ(manifest.find("source"), nullptr);
+  EXPECT_TRUE(std::regex_match(manifest.at("host").at("memory").string(), std::regex(R"(\d+\.\d\d [MGT]iB)")))
+      << manifest.at("host").at("memory").string();
   EXPECT_NE(manifest.at("host").at("name").string(), "");
   EXPECT_GE(manifest.at("host").at("cores").integer(), 1);
   EXPECT_FALSE(manifest.at("host").at("instruction_sets").array().empty());
@@ -81,26 +91,61 @@ TEST(Manifest, TheEnvironmentIsSorted) {
   }
 }
 
-TEST(Manifest, OutsideAGitTreeThereIsNoSource) {
-  const TempFolder folder;
-  const Environment ceiling("GIT_CEILING_DIRECTORIES", folder.path().parent_path().c_str());
-  EXPECT_TRUE(source_state(folder.path()).is_null());
-  EXPECT_TRUE(source_state("/no/such/folder's").is_null());
+/// What the build's script writes of a folder.
+class BuiltFrom : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (run("git --version") != 0 || run("cmake --version") != 0) GTEST_SKIP() << "git or cmake is not installed";
+  }
+  std::string written() const {
+    EXPECT_EQ(run("cmake -DSOURCE=" + source_ + " -DOUT=" + out_ + " -P cmake/Commit.cmake"), 0);
+    return io::read_file(out_);
+  }
+  int git(const std::string& words) const { return run("git -C " + source_ + " -c user.name=a -c user.email=a@b " + words); }
+  bool says(const std::string& commit, bool dirty) const {
+    const std::string text = written();
+    return text.find("return \"" + commit + "\"") != std::string::npos &&
+           text.find(dirty ? "return true" : "return false") != std::string::npos;
+  }
+
+  TempFolder folder_;
+  std::string source_ = (folder_ / "source").string(), out_ = (folder_ / "commit.cpp").string();
+};
+
+TEST_F(BuiltFrom, ATarballHasNoCommitNotEvenInsideARepository) {
+  io::make_folders(source_);
+  ASSERT_EQ(run("git init " + folder_.path().string()), 0);
+  EXPECT_TRUE(says("unknown", false));
 }
 
-TEST(Manifest, InAGitTreeItHasCommitAndChanges) {
-  const TempFolder folder;
-  const std::string git = "git -C " + folder.path().string() + " -c user.name=a -c user.email=a@b ";
-  if (run("git --version") != 0) GTEST_SKIP() << "git is not installed";
-  ASSERT_EQ(run("git init " + folder.path().string()), 0);
-  EXPECT_TRUE(source_state(folder.path()).is_null());  // nothing committed yet
-  io::replace_file(folder / "file", "one\n");
-  ASSERT_EQ(run(git + "add file"), 0);
-  ASSERT_EQ(run(git + "commit -m one"), 0);
-  EXPECT_EQ(source_state(folder.path()).at("commit").string().size(), 40U);
-  EXPECT_EQ(source_state(folder.path()).at("uncommitted").string(), "");
-  io::replace_file(folder / "file", "two\n");
-  EXPECT_NE(source_state(folder.path()).at("uncommitted").string().find("+two"), std::string::npos);
+TEST_F(BuiltFrom, ARepositoryHasItsCommitAndChanges) {
+  ASSERT_EQ(run("git init " + source_), 0);
+  EXPECT_TRUE(says("unknown", false));  // nothing is committed yet
+  io::make_folders(source_ + "/src");
+  io::replace_file(source_ + "/src/file", "one\n");
+  ASSERT_EQ(git("add src"), 0);
+  ASSERT_EQ(git("commit -m one"), 0);
+  const std::string first = written();
+  EXPECT_TRUE(std::regex_search(first, std::regex("return \"[0-9a-f]{40}\""))) << first;
+  EXPECT_NE(first.find("return false"), std::string::npos) << first;
+  const auto time = std::filesystem::last_write_time(out_);
+  EXPECT_EQ(written(), first);
+  EXPECT_EQ(std::filesystem::last_write_time(out_), time);  // so that nothing is compiled again
+  {
+    const Environment elsewhere("GIT_DIR", "/nowhere");  // as a hook that builds has it
+    EXPECT_EQ(written(), first);
+  }
+  io::replace_file(source_ + "/notes", "a file beside the sources\n");
+  EXPECT_EQ(written(), first);
+  io::replace_file(source_ + "/src/new", "a source\n");
+  EXPECT_NE(written().find("return true"), std::string::npos);
+  std::filesystem::remove(source_ + "/src/new");
+  io::replace_file(source_ + "/src/file", "two\n");
+  EXPECT_NE(written().find("return true"), std::string::npos);
+  const std::string shallow = (folder_ / "shallow").string();
+  ASSERT_EQ(run("git clone --depth 1 file://" + source_ + " " + shallow), 0);
+  source_ = shallow;
+  EXPECT_EQ(written(), first);
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "app/commit.h"
 #include "app/settings/keys.h"
 #include "app/train_command.h"
 #include "arch/config_json.h"
@@ -214,6 +215,33 @@ TEST_F(SameRunCommand, AnotherModelSeedOrTextIsRefusedAtOnce) {
       EXPECT_NE(outcome.err.find(said), std::string::npos) << said << " in " << outcome.err;
     }
   }
+}
+
+TEST(SameRun, AnotherProgramIsToldNotRefused) {
+  RunIdentity before = identity({}), now = identity({});
+  EXPECT_EQ(compare_runs(now, manifest_of(before), "a").other_program, "");
+  before.program = "lockstep 0.1.0 (commit a)";
+  now.program = "lockstep 0.1.0 (commit b)";
+  const Comparison compared = compare_runs(now, manifest_of(before), "a");
+  EXPECT_EQ(compared.other_program, before.program);
+  EXPECT_TRUE(compared.problems.empty() && compared.changes.empty());
+  checkpoint::Manifest silent = manifest_of(before);  // an older version wrote it
+  silent.run = Json::Object{{"isa", "avx2"}};
+  EXPECT_EQ(compare_runs(now, silent, "a").other_program, "");
+}
+
+TEST_F(SameRunCommand, AnotherProgramIsSaidInOneLine) {
+  ASSERT_EQ(lockstep(words("a", {"train.max_iters=4"})).code, 0);
+  EXPECT_EQ(stored(4).at("program").string(), program_version());
+  const std::string told = "The checkpoint was written by lockstep 0.0.9 (commit unknown); this is " + program_version();
+  EXPECT_EQ(resume({}).out.find("The checkpoint was written by"), std::string::npos);
+  const io::Path path = folder_ / "a/checkpoints/step_4/manifest.json";
+  checkpoint::Manifest manifest = checkpoint::parse_manifest(io::read_file(path), "m");
+  manifest.run.set("program", "lockstep 0.0.9 (commit unknown)");
+  io::replace_file(path, checkpoint::manifest_text(manifest));
+  const Outcome outcome = resume({"train.max_iters=5"});
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_NE(outcome.out.find(told), std::string::npos) << outcome.out;
 }
 
 TEST_F(SameRunCommand, WhatIsLearnedOtherwiseIsWarnedOfAndRecorded) {

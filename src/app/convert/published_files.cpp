@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 
+#include "app/commit.h"
 #include "app/convert/text_habits.h"
 #include "arch/huggingface/generation_json.h"
 #include "base/text/utf8.h"
@@ -100,7 +101,7 @@ Json kept_facts(Json facts, const data::Tokenizer* source, const data::Tokenizer
 }
 
 Json carried_from(const checkpoint::huggingface::Folder& folder, Log& log) {
-  Json run{Json::Object{}};
+  Json run(Json::Object{{"program", program_version()}});
   Json facts = published_facts(folder);
   static_cast<void>(ends_of(facts));  // refuses what nobody could read back
   if (!facts.is_null()) run.set(published_key, std::move(facts));

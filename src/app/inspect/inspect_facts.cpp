@@ -21,6 +21,12 @@
 namespace lockstep::app {
 namespace {
 
+std::string program_of(const checkpoint::Manifest& manifest) {
+  const Json* program = manifest.run.is_object() ? manifest.run.find("program") : nullptr;
+  if (program != nullptr && program->is_string()) return program->string();
+  return manifest.program.empty() ? "unknown" : manifest.program;
+}
+
 namespace fs = std::filesystem;
 
 std::string hex(std::uint64_t value) { return fmt::format("{:016x}", value); }
@@ -73,7 +79,7 @@ Json checkpoint_facts(const fs::path& folder, bool verify, Team& team) {
   }
   Json facts(Json::Object{{"kind", "checkpoint"},
                           {"path", folder.string()},
-                          {"program", manifest.program},
+                          {"program", program_of(manifest)},
                           {"step", manifest.step},
                           {"updates", manifest.updates},
                           {"seed", manifest.seed},

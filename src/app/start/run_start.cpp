@@ -4,6 +4,7 @@
 
 #include <memory>
 
+#include "app/commit.h"
 #include "app/parameter_server/roles.h"
 #include "app/settings/keys.h"
 #include "app/settings/source_shape.h"
@@ -78,6 +79,7 @@ Json identify_run(const RunConfig& config, const Start& start, std::int64_t voca
                   .vocabulary = vocabulary,
                   .global_batch = config.model.batch_size * config.optimizer.gas * groups,
                   .isa = std::string(ops::name_of(session.isa())),
+                  .program = program_version(),
                   .data = {}};
   Json json;
   comm::together(session.world(), [&] {
@@ -92,6 +94,8 @@ Json identify_run(const RunConfig& config, const Start& start, std::int64_t voca
       log.warning(fmt::format("{} does not say {}, as an older version wrote it: whether it is the same now is not checked",
                               start.checkpoint->folder.string(), what));
     }
+    if (!compared.other_program.empty())
+      log.info(fmt::format("The checkpoint was written by {}; this is {}", compared.other_program, now.program));
     for (const Change& change : compared.changes) {
       log.warning(fmt::format("{} = {} from step {} on, it was {}: this changes what the run learns", change.setting,
                               settings::shown(change.is), change.step, settings::shown(change.was)));

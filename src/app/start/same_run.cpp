@@ -57,6 +57,7 @@ RunIdentity stored_identity(const RunIdentity& now, const checkpoint::Manifest& 
     unknown.emplace_back("which text it was trained on");
   }
   if (const Json* isa = note("isa"); isa != nullptr && isa->is_string()) was.isa = isa->string();
+  if (const Json* program = note("program"); program != nullptr && program->is_string()) was.program = program->string();
   const std::optional<ops::Bf16Order> order = stored_bf16_order(manifest);
   if (order && now.config.numerics.bf16 != "auto") was.config.numerics.bf16 = ops::name_of(*order);
   return was;
@@ -148,6 +149,7 @@ Comparison compare_runs(const RunIdentity& now, const checkpoint::Manifest& mani
     }
   }
   if (result.problems.empty()) result.problems = std::move(following);
+  if (before.program != now.program) result.other_program = before.program;
   compare_derived(before, now, manifest.step, result);
   compare_data(before.data, now.data, before.config, folder, result);
   return result;
@@ -157,6 +159,7 @@ Json identity_json(const RunIdentity& now, const std::vector<Change>& changes, c
   Json json;
   json.set("data", now.data);
   json.set("isa", now.isa);
+  json.set("program", now.program);
   Json::Array all;
   const Json* older = before != nullptr && before->run.is_object() ? before->run.find("changes") : nullptr;
   if (older != nullptr && older->is_array()) all = older->array();

@@ -21,6 +21,7 @@ struct RunIdentity {
   std::int64_t vocabulary = 0;    ///< of the model, where the settings do not say it
   std::int64_t global_batch = 0;  ///< samples of a step
   std::string isa;                ///< what the kernels were for
+  std::string program = {};       ///< program_version()
   Json data;                      ///< data::fingerprint()
 };
 
@@ -34,6 +35,7 @@ struct Change {
 struct Comparison {
   std::vector<Problem> problems;     ///< why this is another run
   std::vector<Change> changes;       ///< what it learns otherwise from here on
+  std::string other_program;         ///< that wrote the checkpoint; empty: this one, or it is not known
   std::vector<std::string> unknown;  ///< what an older checkpoint does not say and cannot be compared
 };
 
