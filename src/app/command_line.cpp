@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cmath>
 #include <functional>
 
 #include "app/help.h"
@@ -13,12 +14,26 @@
 namespace lockstep::app {
 namespace {
 
-// Reads all of `text` as a number.
-template <class T>
-bool read_number(const std::string& text, T& target) {
-  const std::optional<T> value = number_from<T>(text);
-  if (value) target = *value;
-  return value.has_value();
+// Reads all of `text` as a number: a finite one, which the target holds exactly or nearly.
+bool read_number(const std::string& text, double& target) {
+  const std::optional<double> value = number_from<double>(text);
+  if (value && std::isfinite(*value)) target = *value;
+  return value && std::isfinite(*value);
+}
+bool read_number(const std::string& text, std::int64_t& target, std::int64_t most) {
+  const std::optional<std::int64_t> value = number_from<std::int64_t>(text);
+  const bool held = value && *value <= most && *value >= -most;
+  if (held) target = *value;
+  return held;
+}
+// What a number must be that is one, but beyond the target's; empty for another text.
+std::string integer_bounds(const std::string& text, std::int64_t most) {
+  const bool digits = text.size() > 1 && text.find_first_not_of("0123456789", text[0] == '-' ? 1 : 0) == std::string::npos;
+  return digits ? fmt::format(" from -{} to {}", most, most) : "";
+}
+std::string number_bounds(const std::string& text) {
+  const bool beyond = text.find_first_of("0123456789") == 0 && text.find_first_not_of("0123456789.eE+-") == std::string::npos;
+  return beyond || number_from<double>(text) ? ", or is beyond what a number may be" : "";
 }
 
 std::string long_name(const std::string& name) { return name.substr(name.rfind(',') + 1); }
@@ -32,6 +47,7 @@ struct CommandLine::Parts {
     std::function<bool(const std::string&)> read;  // false: not a value of this type
     std::string rule;                              // what a value must be
     bool required = false;
+    std::function<std::string(const std::string&)> bounds = {};  // what to add to the rule for a text
   };
   struct Positional {
     std::string value, meaning;
@@ -93,16 +109,17 @@ void CommandLine::option(const std::string& name, std::string& target, std::stri
   parts_->options.push_back({name, std::move(value), std::move(meaning), target, false, false, set, "a text"});
 }
 
-void CommandLine::option(const std::string& name, std::int64_t& target, std::string value, std::string meaning) {
-  const auto set = [&target](const std::string& text) { return read_number(text, target); };
-  parts_->options.push_back(
-      {name, std::move(value), std::move(meaning), std::to_string(target), false, false, set, "an integer"});
+void CommandLine::option(const std::string& name, std::int64_t& target, std::string value, std::string meaning,
+                         std::int64_t most) {
+  const auto set = [&target, most](const std::string& text) { return read_number(text, target, most); };
+  parts_->options.push_back({name, std::move(value), std::move(meaning), std::to_string(target), false, false, set, "an integer",
+                             false, [most](const std::string& text) { return integer_bounds(text, most); }});
 }
 
 void CommandLine::option(const std::string& name, double& target, std::string value, std::string meaning) {
   const auto set = [&target](const std::string& text) { return read_number(text, target); };
-  parts_->options.push_back(
-      {name, std::move(value), std::move(meaning), fmt::format("{}", target), false, false, set, "a number"});
+  parts_->options.push_back({name, std::move(value), std::move(meaning), fmt::format("{}", target), false, false, set, "a number",
+                             false, number_bounds});
 }
 
 void CommandLine::positive(const std::string& name, double& target, std::string value, std::string meaning, bool required) {
@@ -111,16 +128,19 @@ void CommandLine::positive(const std::string& name, double& target, std::string 
                              set, "a number above 0", required});
 }
 
-void CommandLine::option(const std::string& name, std::optional<std::int64_t>& target, std::string value, std::string meaning) {
-  const auto set = [&target](const std::string& text) { return read_number(text, target.emplace()); };
+void CommandLine::option(const std::string& name, std::optional<std::int64_t>& target, std::string value, std::string meaning,
+                         std::int64_t most) {
+  const auto set = [&target, most](const std::string& text) { return read_number(text, target.emplace(), most); };
   const std::string shown = target ? std::to_string(*target) : "";
-  parts_->options.push_back({name, std::move(value), std::move(meaning), shown, false, false, set, "an integer"});
+  parts_->options.push_back({name, std::move(value), std::move(meaning), shown, false, false, set, "an integer", false,
+                             [most](const std::string& text) { return integer_bounds(text, most); }});
 }
 
 void CommandLine::option(const std::string& name, std::optional<double>& target, std::string value, std::string meaning) {
   const auto set = [&target](const std::string& text) { return read_number(text, target.emplace()); };
   const std::string shown = target ? fmt::format("{}", *target) : "";
-  parts_->options.push_back({name, std::move(value), std::move(meaning), shown, false, false, set, "a number"});
+  parts_->options.push_back(
+      {name, std::move(value), std::move(meaning), shown, false, false, set, "a number", false, number_bounds});
 }
 
 void CommandLine::option(const std::string& name, std::vector<std::string>& target, std::string value, std::string meaning) {
@@ -239,9 +259,17 @@ bool CommandLine::parse(const Arguments& arguments) {
   for (std::size_t i = 0; i < parts_->options.size(); ++i) {
     const Parts::Option& o = parts_->options[i];
     if (flags[i] != 0) o.read("");
+    if (!o.repeats && values[i].size() > 1) {
+      problems.push_back(
+          {fmt::format("{} is given {} times: {}", long_name(o.name), values[i].size(), fmt::join(values[i], ", ")),
+           "give it once"});
+      continue;
+    }
     for (const std::string& text : values[i]) {
-      if (!o.read(text))
-        problems.push_back({fmt::format("{}: '{}' is not {}", long_name(o.name), text, o.rule), parts_->remedy()});
+      if (!o.read(text)) {
+        problems.push_back({fmt::format("{}: '{}' is not {}{}", long_name(o.name), text, o.rule, o.bounds ? o.bounds(text) : ""),
+                            parts_->remedy()});
+      }
     }
     if (o.required && values[i].empty()) problems.push_back({fmt::format("{} {} is missing", o.name, o.value), parts_->remedy()});
   }

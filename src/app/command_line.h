@@ -19,6 +19,8 @@ namespace lockstep::app {
 
 class CommandLine {
  public:
+  static constexpr std::int64_t most_int = 2147483647;
+
   /// `about` is the first paragraph of the help.
   CommandLine(std::string command, std::string about);
   ~CommandLine();
@@ -27,9 +29,12 @@ class CommandLine {
   // option is absent and must live until parse() returns. `value` names the value in the help (FILE, N, SECONDS).
   void flag(const std::string& name, bool& target, std::string meaning);
   void option(const std::string& name, std::string& target, std::string value, std::string meaning);
-  void option(const std::string& name, std::int64_t& target, std::string value, std::string meaning);
+  /// An integer of at most `most`: what is counted fits an int.
+  void option(const std::string& name, std::int64_t& target, std::string value, std::string meaning,
+              std::int64_t most = most_int);
   void option(const std::string& name, double& target, std::string value, std::string meaning);
-  void option(const std::string& name, std::optional<std::int64_t>& target, std::string value, std::string meaning);
+  void option(const std::string& name, std::optional<std::int64_t>& target, std::string value, std::string meaning,
+              std::int64_t most = most_int);
   void option(const std::string& name, std::optional<double>& target, std::string value, std::string meaning);
   /// A number above 0, at most 1e30. When `required`, its absence is an error, and the variable's value no default.
   void positive(const std::string& name, double& target, std::string value, std::string meaning, bool required = false);

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <limits>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -67,7 +68,7 @@ bool parse(const Arguments& arguments, GenerateOptions& options) {
               fmt::format("draw from the K likeliest tokens; 0: from all{}", usual(usual_sampling.top_k)));
   line.option("--top-p", options.top_p, "P",
               fmt::format("draw from the likeliest tokens with this probability together{}", usual(usual_sampling.top_p)));
-  line.option("--seed", options.seed, "N", "the same seed writes the same texts");
+  line.option("--seed", options.seed, "N", "the same seed writes the same texts", std::numeric_limits<std::int64_t>::max());
   line.option("--ranks", options.ranks, "N", "ranks that share the texts and the cores");
   line.option("--tp", options.tp, "N", "of the ranks so many together have one copy of the model, each a part of every layer");
   line.option("--pp", options.pp, "N", "of the ranks so many together have one copy of the model, each a part of its layers");

@@ -5,6 +5,9 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
+#include <initializer_list>
+#include <utility>
 
 #include "base/number_text.h"
 #include "layout/pipeline/schedules.h"
@@ -13,6 +16,7 @@ namespace lockstep::lab {
 namespace {
 
 constexpr int most_ranks = 64;  // of a degree
+constexpr std::string_view kDegree = "from 1 to 64";
 
 /// What the words say, before they are put together.
 struct Wish {
@@ -89,67 +93,76 @@ struct KnownWord {
 };
 
 constexpr std::array words{
-    KnownWord{{"dp", "N", "data-parallel ranks (1)"},
+    KnownWord{{"dp", "N", "data-parallel ranks (1)", "parallel.dp", kDegree},
               [](Wish& wish, std::string_view value) { return take(number(value, 1, most_ranks), wish.layout.plan.dp); }},
-    KnownWord{{"tp", "N", "tensor-parallel ranks, which split layers (1)"},
+    KnownWord{{"tp", "N", "tensor-parallel ranks, which split layers (1)", "parallel.tp", kDegree},
               [](Wish& wish, std::string_view value) { return take(number(value, 1, most_ranks), wish.layout.plan.tp); }},
-    KnownWord{{"sequence", "", "of tp: tokens are split where layers are not"},
+    KnownWord{{"sequence", "", "of tp: tokens are split where layers are not", "parallel.sequence"},
               [](Wish& wish, std::string_view value) { return wish.layout.plan.sequence = value.empty(); }},
-    KnownWord{{"cp", "N", "context-parallel ranks, which split every sequence (1)"},
+    KnownWord{{"cp", "N", "context-parallel ranks, which split every sequence (1)", "parallel.cp", kDegree},
               [](Wish& wish, std::string_view value) { return take(number(value, 1, most_ranks), wish.layout.plan.cp); }},
     KnownWord{{"context", "allgather|ulysses|ring|ulysses+ring",
-               "of cp: keys are gathered, positions exchanged for heads, keys passed round, or both by hosts (allgather)"},
+               "of cp: keys are gathered, positions exchanged for heads, keys passed round, or both by hosts (allgather)",
+               "parallel.context"},
               [](Wish& wish, std::string_view value) { return take(layout::context_from(value), wish.layout.plan.context); }},
-    KnownWord{{"pp", "N or N:SCHEDULE", "pipeline ranks, which divide the blocks, and who works on what when (1, 1f1b)"},
+    KnownWord{{"pp", "N or N:SCHEDULE", "pipeline ranks, which divide the blocks, and who works on what when (1, 1f1b)",
+               "parallel.pp", kDegree},
               [](Wish& wish, std::string_view value) { return set_pipeline(wish.layout.plan, value); }},
-    KnownWord{{"virtual_stages", "N", "of pp: stages of each rank (2 where the schedule has several)"},
+    KnownWord{{"virtual_stages", "N", "of pp: stages of each rank (2 where the schedule has several)", "parallel.virtual_stages",
+               kDegree},
               [](Wish& wish, std::string_view value) { return (wish.chunks = number(value, 1, most_ranks)).has_value(); }},
-    KnownWord{{"split", "N+N+...", "of pp: blocks of each stage (as even as they can be)"},
+    KnownWord{{"split", "N+N+...", "of pp: blocks of each stage (as even as they can be)", "parallel.split"},
               [](Wish& wish, std::string_view value) { return set_split(wish.layout.plan, value); }},
     KnownWord{
-        {"gas", "N", "micro-batches of a step, on each data-parallel rank (in verify those that make 4 on all; as pp needs)"},
+        {"gas", "N", "micro-batches of a step, on each data-parallel rank (in verify those that make 4 on all; as pp needs)",
+         "optimizer.gas", "from 1 to 1024"},
         [](Wish& wish, std::string_view value) { return (wish.microbatches = number(value, 1, 1024)).has_value(); }},
-    KnownWord{{"reduce", "step|microbatch", "when gradients are added over ranks (step)"},
+    KnownWord{{"reduce", "step|microbatch", "when gradients are added over ranks (step)", "parallel.reduce"},
               [](Wish& wish, std::string_view value) {
                 const bool each = value == "microbatch";
                 wish.layout.plan.reduce = each ? layout::ReduceEvery::microbatch : layout::ReduceEvery::step;
                 return each || value == "step";
               }},
-    KnownWord{{"zero", "0..3", "what ranks cut: 1 the optimizer's state, 2 gradients too, 3 weights too (0)"},
+    KnownWord{{"zero", "0..3", "what ranks cut: 1 the optimizer's state, 2 gradients too, 3 weights too (0)", "memory.zero"},
               [](Wish& wish, std::string_view value) { return take(number(value, 0, 3), wish.zero); }},
-    KnownWord{{"zero_group", "all|node", "over whom: all ranks, or those of a host (all)"},
+    KnownWord{{"zero_group", "all|node", "over whom: all ranks, or those of a host (all)", "memory.zero_group"},
               [](Wish& wish, std::string_view value) {
                 wish.over = value == "node" ? layout::CutOver::host : layout::CutOver::all;
                 return value == "node" || value == "all";
               }},
     KnownWord{
-        {"ranks_per_host", "N", "that count as one host's (2 x tp where hosts matter)"},
+        {"ranks_per_host", "N", "that count as one host's (2 x tp where hosts matter)", "parallel.ranks_per_host", kDegree},
         [](Wish& wish, std::string_view value) { return (wish.ranks_per_host = number(value, 1, most_ranks)).has_value(); }},
-    KnownWord{{"prefetch", "N", "of zero=3: leases gathered ahead (1)"},
+    KnownWord{{"prefetch", "N", "of zero=3: leases gathered ahead (1)", "memory.prefetch", "from 0 to 64"},
               [](Wish& wish, std::string_view value) { return take(number(value, 0, 64), wish.layout.plan.prefetch); }},
-    KnownWord{{"reshard", "true|false", "of zero=3: gathered weights go after forward (true)"},
+    KnownWord{{"reshard", "true|false", "of zero=3: gathered weights go after forward (true)", "memory.reshard_after_forward"},
               [](Wish& wish, std::string_view value) { return truth(value, wish.layout.plan.reshard_after_forward); }},
-    KnownWord{{"recompute", "none|selective|full|every:K", "what blocks make again in backward (none)"},
+    KnownWord{{"recompute", "none|selective|full|every:K", "what blocks make again in backward (none)", "memory.recompute"},
               [](Wish& wish, std::string_view value) { return take(layout::recompute_from(value), wish.layout.plan.recompute); }},
-    KnownWord{{"tiles", "INxOUT", "of zero=3 and offload=params: tiles of linear layers' matrices, leased one by one (1x1)"},
+    KnownWord{{"tiles", "INxOUT", "of zero=3 and offload=params: tiles of linear layers' matrices, leased one by one (1x1)",
+               "memory.tiles"},
               [](Wish& wish, std::string_view value) { return take(layout::tiles_from(value), wish.layout.plan.tiles); }},
-    KnownWord{{"offload", "optimizer+params+activations", "what goes to a file, some or all of these"},
+    KnownWord{{"offload", "optimizer+params+activations", "what goes to a file, some or all of these", "memory.offload_*"},
               [](Wish& wish, std::string_view value) { return set_offload(wish.layout.plan, value); }},
-    KnownWord{{"overlap", "true|false", "gradients are added while backward goes on (true)"},
+    KnownWord{{"overlap", "true|false", "gradients are added while backward goes on (true)", "parallel.overlap"},
               [](Wish& wish, std::string_view value) { return truth(value, wish.layout.gradients.overlap); }},
-    KnownWord{{"bucket", "BYTES", "of gradients that are added together (in verify 65536)"},
+    KnownWord{{"bucket", "BYTES", "of gradients that are added together (in verify 65536)", "parallel.bucket_bytes",
+               "from 1 to 1073741824"},
               [](Wish& wish, std::string_view value) {
                 int bytes = 0;
                 if (!take(number(value, 1, 1 << 30), bytes)) return false;
                 wish.layout.gradients.bucket_bytes = bytes;
                 return true;
               }},
-    KnownWord{{"canonical", "",
-               "sums by fixed ranges, in what is compared with too: dp, gas, tp, sequence and cp promise bits as well"},
-              [](Wish& wish, std::string_view value) { return wish.layout.plan.canonical = value.empty(); }},
-    KnownWord{{"documents", "", "samples are several documents that do not see each other, in what is compared with too"},
+    KnownWord{
+        {"canonical", "", "sums by fixed ranges, in what is compared with too: dp, gas, tp, sequence and cp promise bits as well",
+         "numerics.canonical"},
+        [](Wish& wish, std::string_view value) { return wish.layout.plan.canonical = value.empty(); }},
+    KnownWord{{"documents", "", "samples are several documents that do not see each other, in what is compared with too",
+               "data.documents"},
               [](Wish& wish, std::string_view value) { return wish.layout.documents = value.empty(); }},
-    KnownWord{{"moments", "fp32|bf16", "the type of the optimizer's state, of what is compared with too (that of the weights)"},
+    KnownWord{{"moments", "fp32|bf16", "the type of the optimizer's state, of what is compared with too (that of the weights)",
+               "optimizer.moments"},
               [](Wish& wish, std::string_view value) {
                 wish.layout.moments = value == "bf16" ? DType::bf16 : DType::f32;
                 return value == "bf16" || value == "fp32";
@@ -175,7 +188,8 @@ void take_word(std::string_view word, std::string_view text, Wish& wish, std::ve
         word.empty() ? Problem{fmt::format("the layout \"{}\" has an empty word", text), "words with commas between: dp=2,zero=3"}
                      : unknown_word(name, text));
   } else if (!known->set(wish, value)) {
-    problems.push_back({fmt::format("{} in the layout {}: must be {}", word, text, spelt(known->word)),
+    const std::string limits = known->word.limits.empty() ? "" : fmt::format(", N {}", known->word.limits);
+    problems.push_back({fmt::format("{} in the layout {}: must be {}{}", word, text, spelt(known->word), limits),
                         fmt::format("{}: {}", name, known->word.about)});
   }
 }
@@ -227,6 +241,39 @@ std::optional<Layout> layout_from(std::string_view text, std::vector<Problem>& p
   return put_together(wish, defaults);
 }
 
+std::string in_words(std::string text) {
+  const auto replace = [&](std::string_view from, std::string_view to) {
+    for (std::size_t at = text.find(from); at != text.npos; at = text.find(from, at + to.size()))
+      text.replace(at, from.size(), to);
+  };
+  // Words without a value, or whose values are spelt otherwise.
+  for (const auto& [setting, word] : std::initializer_list<std::pair<std::string_view, std::string_view>>{
+           {"parallel.sequence = true", "sequence"},
+           {"parallel.sequence=false", "no sequence"},
+           {"numerics.canonical = true", "canonical"},
+           {"numerics.canonical=false", "no canonical"},
+           {"parallel.schedule = ", "the schedule of pp: "},
+           {"parallel.schedule=", "pp=N:"},
+           {"parallel.virtual_stages=null", "no virtual_stages"},
+           {"parallel.split=null", "no split"},
+           {"parallel.dp=null", "dp=N"},
+           {"parallel.ranks_per_host=null", "no ranks_per_host"},
+           {"parallel.allow_tp_across_hosts=true", "another ranks_per_host"},
+           {"memory.offload_params=none", "params out of offload"},
+           {"memory.offload_activations=none", "activations out of offload"},
+           {"memory.offload_params", "offload=params"},
+           {"memory.offload_activations", "offload=activations"},
+           {"model.n_layer=", "a model of as many blocks: "},
+           {"model.block_size", "length of a sample"}}) {
+    replace(setting, word);
+  }
+  std::array<LayoutWord, words.size()> longest_first{};
+  std::ranges::transform(words, longest_first.begin(), &KnownWord::word);
+  std::ranges::sort(longest_first, std::greater(), [](const LayoutWord& word) { return word.setting.size(); });
+  for (const LayoutWord& word : longest_first) replace(word.setting, word.name);
+  return text;
+}
+
 Layout data_parallel(int ranks) {
   Layout layout{.gradients = {}};
   layout.plan.dp = layout.plan.ranks_per_host = ranks;
@@ -235,7 +282,10 @@ Layout data_parallel(int ranks) {
 
 std::vector<Problem> check(const Layout& layout, const layout::PlanLimits& limits, int ranks, const LayoutDefaults& defaults) {
   std::vector<Problem> problems = layout::check(layout.plan, limits, ranks);
-  for (Problem& problem : problems) problem.message = fmt::format("layout {}: {}", name_of(layout, defaults), problem.message);
+  for (Problem& problem : problems) {
+    problem.message = fmt::format("layout {}: {}", name_of(layout, defaults), in_words(problem.message));
+    problem.remedy = in_words(problem.remedy);
+  }
   return problems;
 }
 

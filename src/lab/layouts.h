@@ -36,6 +36,8 @@ struct Layout {
 /// A word that a layout may have.
 struct LayoutWord {
   std::string_view name, values, about;  ///< values: empty where it has none
+  std::string_view setting;              ///< of a run, which says the same
+  std::string_view limits = {};          ///< of numbers: "from 1 to 64"
 };
 /// "zero=0..3", "sequence".
 std::string spelt(const LayoutWord& word);
@@ -45,7 +47,9 @@ std::vector<LayoutWord> layout_words();
 std::optional<Layout> layout_from(std::string_view text, std::vector<Problem>& problems, const LayoutDefaults& defaults = {});
 /// Ranks that share the samples and nothing else.
 Layout data_parallel(int ranks);
-/// What is wrong with a layout for a model and `ranks` ranks.
+/// What layouts' rules say by the names of settings, by the words of layouts.
+std::string in_words(std::string text);
+/// What is wrong with a layout for a model and `ranks` ranks, in these words.
 std::vector<Problem> check(const Layout& layout, const layout::PlanLimits& limits, int ranks,
                            const LayoutDefaults& defaults = {});
 

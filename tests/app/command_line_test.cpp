@@ -1,5 +1,6 @@
 #include "app/command_line.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "base/error.h"
@@ -89,6 +90,37 @@ TEST(CommandLine, AllProblemsAtOnce) {
                                       "--mode: 'medium' is not one of fast|slow -> see lockstep try --help",
                                       "INPUT is missing -> usage: lockstep try INPUT [OUTPUT] [options] [group=option ...] "
                                       "[group.key=value ...]"}));
+}
+
+// As they were typed, whatever a conversion would make of them.
+TEST(CommandLine, WhatIsNoNumberHereIsNamedAsItWasTyped) {
+  for (const char* text : {"+5", "0x10", " 5", "5 ", "5x", "1e3", "--", "nan"}) {
+    const std::vector<std::string> found = problems({"in", fmt::format("--count={}", text)});
+    EXPECT_EQ(found, std::vector<std::string>{fmt::format("--count: '{}' is not an integer -> see lockstep try --help", text)});
+  }
+  for (const char* text : {"99999999999", "2147483648", "-2147483648", "99999999999999999999"}) {
+    for (const char* option : {"--count", "--seed"}) {
+      EXPECT_EQ(problems({"in", fmt::format("{}={}", option, text)}),
+                std::vector<std::string>{fmt::format(
+                    "{}: '{}' is not an integer from -2147483647 to 2147483647 -> see lockstep try --help", option, text)});
+    }
+  }
+  for (const char* text : {"nan", "inf", "-inf", "1e999"}) {
+    EXPECT_EQ(problems({"in", fmt::format("--temperature={}", text)}),
+              std::vector<std::string>{fmt::format(
+                  "--temperature: '{}' is not a number, or is beyond what a number may be -> see lockstep try --help", text)});
+  }
+  for (const char* text : {"+5", "0x10", " 5", "5x"}) {
+    EXPECT_EQ(problems({"in", fmt::format("--temperature={}", text)}),
+              std::vector<std::string>{fmt::format("--temperature: '{}' is not a number -> see lockstep try --help", text)});
+  }
+}
+
+TEST(CommandLine, WhatTakesOneValueIsGivenOnce) {
+  EXPECT_EQ(problems({"in", "-m", "a", "--model", "b", "--mode=slow", "--mode=slow"}),
+            (std::vector<std::string>{"--model is given 2 times: a, b -> give it once",
+                                      "--mode is given 2 times: slow, slow -> give it once"}));
+  EXPECT_EQ(problems({"in", "--json", "--json", "--config", "a", "--config", "b"}), std::vector<std::string>{});
 }
 
 TEST(CommandLine, UnknownOptionsNameTheNearest) {

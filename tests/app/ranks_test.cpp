@@ -6,6 +6,8 @@
 #include <cmath>
 #include <csignal>
 #include <optional>
+#include <sstream>
+#include <utility>
 
 #include "app/train_command.h"
 #include "base/json.h"
@@ -106,6 +108,38 @@ TEST_F(RanksCommand, ResumeOnAnotherNumberOfRanksKeepsTheGlobalBatch) {
     ASSERT_EQ(found.size(), expected.size());
     for (std::size_t i = 0; i < found.size(); ++i) EXPECT_NEAR(found[i], expected[i], 1e-5 * expected[i]);
   }
+}
+
+// No number of ranks helps then, but another micro-batch does.
+TEST_F(RanksCommand, AMicroBatchThatFitsNoRanksIsToldAnother) {
+  ASSERT_EQ(lockstep(on(4, 2, "run", {"train.max_iters=4"})).code, 0);
+  for (const auto& [batch, fits] : {std::pair("3", "2"), std::pair("16", "8")}) {
+    const Outcome refused = lockstep(words("run", {std::string("model.batch_size=") + batch, "train.init_from=resume"}));
+    EXPECT_EQ(refused.code, 2);
+    EXPECT_NE(refused.err.find(std::string("resume with model.batch_size=") + fits + ", or let it"), std::string::npos)
+        << refused.err;
+  }
+  EXPECT_EQ(lockstep(words("run", {"model.batch_size=8", "train.init_from=resume"})).code, 0);
+}
+
+TEST_F(RanksCommand, ADividedRunIsToldHowOneRankGoesOn) {
+  const std::vector<std::string> divided{"--ranks",          "8",
+                                         "parallel.tp=2",    "parallel.cp=2",
+                                         "parallel.pp=2",    "parallel.sequence=true",
+                                         "optimizer.gas=2",  "train.threads=1",
+                                         "train.max_iters=2"};
+  const Outcome begun = lockstep(words("run", divided));
+  ASSERT_EQ(begun.code, 0) << begun.err;
+  std::vector<std::string> alone{"train", "log.dir=" + (folder_ / "run").string(), "train.init_from=resume", "train.max_iters=3"};
+  const Outcome refused = lockstep(alone);
+  EXPECT_EQ(refused.code, 2);
+  const std::string told = "divide the model among none: ";
+  const std::size_t at = refused.err.find(told);
+  ASSERT_NE(at, std::string::npos) << refused.err;
+  std::istringstream remedy(refused.err.substr(at + told.size(), refused.err.find('\n', at) - at - told.size()));
+  for (std::string word; remedy >> word;) alone.push_back(word);
+  const Outcome goes_on = lockstep(alone);
+  EXPECT_EQ(goes_on.code, 0) << goes_on.err;
 }
 
 TEST_F(RanksCommand, ResumeRefusesRanksThatDoNotDivideTheGlobalBatch) {

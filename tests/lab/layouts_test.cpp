@@ -43,6 +43,40 @@ TEST(Layouts, AStepHasFourMicroBatchesUnlessItIsSaid) {
   EXPECT_EQ(layout("gas=3,dp=2").microbatches(), 6);
 }
 
+// Whoever types layouts' words is answered in them.
+TEST(Layouts, WhatIsWrongIsSaidInTheirWords) {
+  const layout::PlanLimits limits{
+      .layers = 4, .heads = 6, .ffn_width = 16, .vocabulary = 64, .positions = 16, .in_features = 8, .out_features = 8};
+  std::size_t found = 0;
+  for (const char* text : {"tp=7", "tp=2,sequence,cp=3,context=ulysses", "dp=3,zero=2,zero_group=node,ranks_per_host=2",
+                           "sequence", "pp=8", "pp=2,split=1+1+1", "virtual_stages=2", "dp=2,offload=params", "recompute=every:9",
+                           "tiles=9x9", "canonical,dp=3", "canonical,tp=2,cp=3,context=ring", "canonical,tiles=1x2",
+                           "pp=2:zb-v,virtual_stages=3", "canonical,gas=2,reduce=microbatch", "pp=2:zb-h1,offload=activations",
+                           "pp=2:none", "tp=3,ranks_per_host=2", "cp=4,context=ulysses+ring,ranks_per_host=3"}) {
+    const Layout made = layout(text);
+    for (const int ranks : {made.plan.ranks(), 5}) {
+      for (const Problem& problem : check(made, limits, ranks)) {
+        ++found;
+        for (const std::string& said : {problem.message, problem.remedy}) {
+          for (const char* group : {"parallel.", "memory.", "numerics.", "optimizer.", "model."})
+            EXPECT_EQ(said.find(group), std::string::npos) << said;
+        }
+      }
+    }
+  }
+  EXPECT_GT(found, 40U);
+  EXPECT_EQ(check(layout("tp=7"), limits, 7).at(0).remedy, "tp=6 or less");
+  EXPECT_EQ(check(layout("tp=2,cp=2,pp=2,sequence"), limits, 1).at(0).remedy,
+            "start 8 ranks or a multiple of it, or divide the model among none: dp=N tp=1 no sequence cp=1 pp=1");
+}
+
+TEST(Layouts, ADegreeBeyondTheLimitIsToldTheLimit) {
+  std::vector<Problem> problems;
+  EXPECT_FALSE(layout_from("dp=1000", problems).has_value());
+  ASSERT_EQ(problems.size(), 1U);
+  EXPECT_EQ(problems[0].message, "dp=1000 in the layout dp=1000: must be dp=N, N from 1 to 64");
+}
+
 TEST(Layouts, NamesAreReadBack) {
   for (const char* list : {"quick", "all"}) {
     for (const std::string& text : layout_list(list)) {

@@ -27,7 +27,7 @@ bool parse(const Arguments& arguments, Options& options) {
   line.option("--shape", options.shape, "SHAPE", "as of bench step; the ranks share its samples");
   line.option("--ranks", options.ranks, "N", "ranks (default: one a core; under mpiexec those it started)");
   line.option("--threads", options.threads, "N", "of each rank; 0: its share of the cores");
-  line.option("--bucket-bytes", options.bucket_bytes, "BYTES", "parallel.bucket_bytes");
+  line.option("--bucket-bytes", options.bucket_bytes, "BYTES", "parallel.bucket_bytes", std::int64_t{1} << 50);
   line.option("--rounds", options.rounds, "N", "timed steps of either kind, behind 2 to warm up");
   line.flag("--json", options.json, "one line of JSON");
   line.note("example:\n  mpirun -n 2 --host a,b lockstep bench overlap --shape char-12x64 --bucket-bytes 1048576");

@@ -13,6 +13,7 @@
 #include "arch/flops.h"
 #include "arch/shard_rules.h"
 #include "base/error.h"
+#include "base/number_text.h"
 #include "comm/agreement.h"
 #include "comm/text.h"
 #include "layout/pipeline/schedules.h"
@@ -26,7 +27,7 @@ std::optional<int> given_host_size(const RunConfig& config) {
   if (config.parallel.ranks_per_host) return static_cast<int>(*config.parallel.ranks_per_host);
   const char* given = std::getenv("NGPU_PER_HOST");
   if (given == nullptr) return std::nullopt;
-  if (const int ranks = std::atoi(given); ranks > 0) return ranks;
+  if (const std::optional<int> ranks = number_from<int>(given); ranks && *ranks > 0) return ranks;
   throw UserError(fmt::format("NGPU_PER_HOST={} is not a number of ranks", given), "unset it, or give a number from 1 on");
 }
 

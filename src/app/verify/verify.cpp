@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <limits>
 
 #include "app/command_line.h"
 #include "app/commands.h"
@@ -72,8 +71,7 @@ lab::VerifyOptions verify_options(const Options& options) {
   for (const std::string& text : texts_of(options.layouts)) {
     if (const auto layout = lab::layout_from(text, problems)) verify.layouts.push_back(*layout);
   }
-  verify.steps =
-      static_cast<int>(std::clamp<std::int64_t>(options.steps, std::numeric_limits<int>::min(), std::numeric_limits<int>::max()));
+  verify.steps = static_cast<int>(options.steps);
   if (!problems.empty() && verify.layouts.empty()) throw UserError(std::move(problems));
   for (Problem& problem : check(verify)) problems.push_back(std::move(problem));
   for (Problem& problem : check_output("--html", options.html, is_own_page)) problems.push_back(std::move(problem));

@@ -1,0 +1,14 @@
+#pragma once
+
+// What numerics.canonical asks of a plan (canonical_grid.h).
+
+#include <vector>
+
+#include "layout/parallel_plan.h"
+
+namespace lockstep::layout {
+
+/// Adds what is wrong with a canonical plan for these numbers.
+void check_canonical(const ParallelPlan& plan, const PlanLimits& limits, std::vector<Problem>& problems);
+
+}  // namespace lockstep::layout
