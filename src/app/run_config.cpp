@@ -166,7 +166,7 @@ bool keeps_wandb_history(const RunConfig& config) {
   const char* disabled = std::getenv("WANDB_DISABLED");
   const std::string_view said = disabled != nullptr ? disabled : "";
   const bool off = !said.empty() && said != "0" && said != "false" && said != "False";
-  return config.log.wandb == "offline" && !off;
+  return config.log.wandb == "offline" && config.train.use_wandb && !off;
 }
 
 train::LogStyle log_style(const RunConfig& config) {

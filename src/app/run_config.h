@@ -243,7 +243,7 @@ bool logs_from_all_ranks(const RunConfig& config);
 /// sample.every: a text after the first epoch and after every so many from it; 0: with each evaluation; nothing: it says neither.
 std::optional<std::int64_t> sample_epochs(const RunConfig& config);
 train::LogStyle log_style(const RunConfig& config);
-/// log.wandb, unless WANDB_DISABLED says otherwise in the environment.
+/// log.wandb, unless train.use_wandb or, in the environment, WANDB_DISABLED says otherwise.
 bool keeps_wandb_history(const RunConfig& config);
 
 /// The settings as {"train": {...}, "model": {...}, ...} in the table's order. `vocabulary` (when positive) stands in for

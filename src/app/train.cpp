@@ -43,7 +43,7 @@ std::string tables(const Ledger& ledger) { return ledger.table() + "\n" + ledger
 void dry_run_of_server(const RunConfig& config, const train::EngineConfig& settings, const Roles& roles, Session& session) {
   const Ledger ledger = roles.server_memory(settings, session);
   if (roles.group().rank() == 0) comm::send_text(session.world(), tables(ledger), 0);
-  demand_memory({config, settings, {}, session.runtime().device(), ledger, true}, session.world());
+  demand_memory({config, settings, {}, session.runtime().device(), ledger, true}, session.world(), io::free_memory());
 }
 
 // Rank 0 prints; the first server tells it of its memory. Collective.
@@ -68,7 +68,9 @@ void dry_run(const RunConfig& config, std::int64_t vocabulary, Session& session)
     for (const std::string& note : notes_on_tiles(config, settings)) fmt::print("{}\n", note);
     if (settings.servers) print_memory("the first server", comm::receive_text(session.world(), roles.group().size()));
   }
-  demand_memory({config, settings, groups.at(), session.runtime().device(), ledger}, session.world());
+  const std::optional<Problem> lack =
+      demand_memory({config, settings, groups.at(), session.runtime().device(), ledger}, session.world(), io::free_memory());
+  if (lack && session.lead()) fmt::print("\nThis run would be refused here: {}\n  -> {}\n", lack->message, lack->remedy);
 }
 
 int run(const Arguments& arguments) {
@@ -95,6 +97,7 @@ int run(const Arguments& arguments) {
   if (is_first_process()) {
     for (const std::string& warning : resolved.warnings) log.warning(warning);
     for (const std::string& note : resolved.notes) log.info(note);
+    if (const std::string idle = resolved.idle_text(); !idle.empty()) log.info(idle);
   }
   if (words->dry_run) {
     const std::int64_t vocabulary = known_vocabulary(config);

@@ -1,19 +1,20 @@
 #include "app/train_rank.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <memory>
 #include <utility>
 #include <vector>
 
 #include "app/build_info.h"
+#include "app/commit.h"
 #include "app/parameter_server/roles.h"
 #include "app/plan/machine_file.h"
 #include "app/run_summary.h"
 #include "app/start/cut_state.h"
 #include "app/start/expected_memory.h"
 #include "app/start/folder_owner.h"
+#include "app/start/kept_batch.h"
 #include "app/start/memory_limit.h"
 #include "app/start/plan.h"
 #include "app/start/resources.h"
@@ -71,33 +72,13 @@ struct Steps {
 
 train::TrainerOptions trainer_options(const Run& run, const Steps& steps, const train::MemoryUse& memory) {
   const RunConfig& config = run.config;
-  train::TrainerOptions options;
-  options.max_iters = steps.all;
-  options.log_interval = config.train.log_interval;
-  options.eval_interval = config.train.eval_interval;
-  options.checkpoint_interval = checkpoint_interval(config);
-  options.saves_beside = config.checkpoint.async;
-  options.eval_only = config.train.eval_only;
-  options.schedule = schedule_of(config, steps.all, run.settings.plan.dp);
-  options.sample = {.tokens = config.sample.tokens,
-                    .temperature = config.sample.temperature,
-                    .top_k = config.sample.top_k.value_or(0),
-                    .top_p = config.sample.top_p,
-                    .seed = seed_of(config)};
-  options.prompt = config.sample.prompt;
+  train::TrainerOptions options = trainer_options_of(config, steps.all, run.settings.plan.dp);
   options.sample_ends = sample_ends(run.corpus, run.published, run.settings.model.vocabulary, run.log);
-  options.style = log_style(config);
   options.steps_per_epoch = steps.per_epoch;
-  options.sample_epochs = sample_epochs(config).value();
   options.memory = memory;
-  options.dump_step = config.train.dump_step;
-  options.max_skipped = config.train.max_skipped;
-  options.peak_flops = config.train.peak_tflops ? *config.train.peak_tflops * 1e12 : lab::fma_peak(run.session.team());
+  if (!config.train.peak_tflops) options.peak_flops = lab::fma_peak(run.session.team());
   options.folder = run.folder.path();
   options.name = run.name;
-  options.tensorboard = config.log.tensorboard;
-  options.wandb = keeps_wandb_history(config);
-  options.switches = {config.train.kill_file, config.train.save_file, config.train.max_minutes};
   options.started = run.call.started;
   options.run = carried(config, run.name, run.corpus, run.published, run.identity);
   options.held = &run.folder.held();
@@ -105,27 +86,6 @@ train::TrainerOptions trainer_options(const Run& run, const Steps& steps, const 
   options.watches = run.session.leads_process();
   options.live = run.call.live;
   return options;
-}
-
-/// A resumed run keeps the samples of a step: on another number of ranks, optimizer.gas changes. Returns why it cannot.
-std::vector<Problem> keep_global_batch(RunConfig& config, const checkpoint::Choice& choice, std::int64_t ranks, Log& log) {
-  const std::int64_t kept = choice.manifest.global_batch;
-  const layout::ParallelPlan plan = layout_of(config, ranks);
-  const std::int64_t each = config.model.batch_size * plan.dp;
-  if (kept == each * config.optimizer.gas || config.train.global_batch == "new") return {};
-  if (kept % each != 0) {
-    std::vector<std::int64_t> possible;
-    for (std::int64_t n = 1; n <= kept / config.model.batch_size; ++n) {
-      if (kept % (config.model.batch_size * n) == 0) possible.push_back(n * (plan.ranks() / plan.dp) + servers_of(config));
-    }
-    return {{fmt::format("the checkpoint's global batch of {} samples does not divide by {} {} x model.batch_size = {}", kept,
-                         plan.dp, plan.dp == plan.ranks() ? "ranks" : "groups of ranks", config.model.batch_size),
-             fmt::format("resume with --ranks {}, or let it change with train.global_batch=new", fmt::join(possible, ", "))}};
-  }
-  config.optimizer.gas = kept / each;
-  log.info(fmt::format("optimizer.gas = {} keeps the checkpoint's global batch of {} samples on {} rank{}", config.optimizer.gas,
-                       kept, ranks, ranks == 1 ? "" : "s"));
-  return {};
 }
 
 /// Start, name and text of the run, the same on all ranks. Collective.
@@ -168,7 +128,7 @@ void announce(const Run& run) {
   if (log_style(config) == train::LogStyle::rasbt) {
     run.log.plain(fmt::format("Lockstep version: {}\nUsing {}\n", kVersion, name_of(run.session.runtime().device().kind)));
   }
-  if (config.log.wandb == "offline" && !keeps_wandb_history(config))
+  if (config.log.wandb == "offline" && config.train.use_wandb && !keeps_wandb_history(config))
     run.log.info("log.wandb = offline: WANDB_DISABLED is set, so nothing is written for it");
   if (brief(run)) {
     run.log.info(run.session.description());
@@ -189,6 +149,17 @@ Steps length_of_run(const RunConfig& config, const TrainingData& data, comm::Com
   return {.all = steps_of(config, per_epoch), .per_epoch = per_epoch};
 }
 
+/// What was asked for and lies behind the run's end, where only the text tells how long its epochs are.
+void warn_of_length(const Run& run, const Steps& steps) {
+  const RunConfig::Train& train = run.config.train;
+  if (!train.max_epochs || train.eval_only) return;
+  const std::string so_many = fmt::format("train.max_epochs = {} makes {} iterations", *train.max_epochs, steps.all);
+  if (train.dump_step && *train.dump_step >= steps.all)
+    run.log.warning(fmt::format("train.dump_step = {}: {}, so none is written", *train.dump_step, so_many));
+  if (run.config.optimizer.decay_lr && train.warmup_iters > steps.all)
+    run.log.warning(fmt::format("train.warmup_iters = {}: {}, so the rate stays below its highest", train.warmup_iters, so_many));
+}
+
 /// A run's memory beside the engine's.
 struct Memories {
   Arena data{"batches", MemoryKind::data};
@@ -196,7 +167,7 @@ struct Memories {
   Arena cache{"sampling_cache", MemoryKind::workspace};
 };
 
-/// Throws where memory.limit does not hold what the run will take. Collective.
+/// Throws where memory.limit or the hosts' free memory do not hold what the run will take. Collective.
 void fit_memory(Run& run, const Roles& roles, const parallel::Groups& groups) {
   Session& session = run.session;
   const Ledger expected = expected_memory({run.config, run.settings, session, groups, roles.updater()});
@@ -255,9 +226,10 @@ train::TrainingHistory train_run(Run& run, const Roles& roles, const parallel::G
   Memories memories;  // first, so that it goes last: a thread of the text's reads ahead into it
   TrainingData text(run.config, run.settings, run.corpus, session, groups.data(), run.log);
   const Steps steps = length_of_run(run.config, text, groups.all());
-  announce(run);
   SpanLog* const spans = spans_of_ops(run);
   fit_memory(run, roles, groups);
+  announce(run);
+  warn_of_length(run, steps);
   train::Engine engine(run.settings, session.runtime(), session.ops(), groups, roles.updater());
   train::TextSampler sampler(engine.share());
   Resources had = commit(run, engine, text, sampler, memories);
@@ -282,7 +254,7 @@ train::TrainingHistory train_run(Run& run, const Roles& roles, const parallel::G
 
 train::TrainingHistory train_rank(RunConfig config, const TrainCall& call, Session& session) {
   Log log(call.out, session.lead() || logs_from_all_ranks(config) ? Level::info : Level::critical);
-  comm::demand_agreement(session.world(), "programs", fmt::format("lockstep {} by {} {}", kVersion, kCompiler, kFlags));
+  comm::demand_agreement(session.world(), "programs", fmt::format("{} by {} {}", program_version(), kCompiler, kFlags));
   comm::demand_agreement(session.world(), "settings", to_toml(config));
   comm::together(session.world(), [&] {
     if (session.lead() && config.log.machine) named_machine(*config.log.machine, 0);
@@ -291,9 +263,9 @@ train::TrainingHistory train_rank(RunConfig config, const TrainCall& call, Sessi
   Run run = open_run(std::move(config), call, roles, session, log);
   run.settings.servers = roles.servers();
   if (roles.serves()) {
-    announce(run);
     const Ledger ledger = roles.server_memory(run.settings, session);
     demand_memory({run.config, run.settings, {}, session.runtime().device(), ledger, true}, session.world());
+    announce(run);
     roles.serve(run.settings, session, call.started);
     return {};
   }
@@ -324,6 +296,32 @@ void prepare_data(const RunConfig& config, Log& log) {
       check_place(folder, FolderOwner::data, "the data set's folder " + folder, "data.root_path=FOLDER");
   if (!problems.empty()) throw UserError(std::move(problems));
   data::ensure_dataset({.name = config.data.dataset, .folder = folder, .file = config.data.file}, log);
+}
+
+train::TrainerOptions trainer_options_of(const RunConfig& config, std::int64_t max_iters, std::int64_t replicas) {
+  train::TrainerOptions options;
+  options.max_iters = max_iters;
+  options.log_interval = config.train.log_interval;
+  options.eval_interval = config.train.eval_interval;
+  options.checkpoint_interval = checkpoint_interval(config);
+  options.saves_beside = config.checkpoint.async;
+  options.eval_only = config.train.eval_only;
+  options.schedule = schedule_of(config, max_iters, replicas);
+  options.sample = {.tokens = config.sample.tokens,
+                    .temperature = config.sample.temperature,
+                    .top_k = config.sample.top_k.value_or(0),
+                    .top_p = config.sample.top_p,
+                    .seed = seed_of(config)};
+  options.prompt = config.sample.prompt;
+  options.style = log_style(config);
+  options.sample_epochs = sample_epochs(config).value();
+  options.dump_step = config.train.dump_step;
+  options.max_skipped = config.train.max_skipped;
+  if (config.train.peak_tflops) options.peak_flops = *config.train.peak_tflops * 1e12;
+  options.tensorboard = config.log.tensorboard;
+  options.wandb = keeps_wandb_history(config);
+  options.switches = {config.train.kill_file, config.train.save_file, config.train.max_minutes};
+  return options;
 }
 
 train::EngineConfig engine_config(const RunConfig& config, std::int64_t vocabulary) {

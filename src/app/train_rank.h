@@ -30,6 +30,9 @@ void prepare_data(const RunConfig& config, Log& log);
 /// The engine's settings for these settings and a vocabulary.
 train::EngineConfig engine_config(const RunConfig& config, std::int64_t vocabulary);
 
+/// What the settings say of the loop of `max_iters` iterations, on so many groups of ranks that read different samples.
+train::TrainerOptions trainer_options_of(const RunConfig& config, std::int64_t max_iters, std::int64_t replicas);
+
 /// The whole training on this rank, on data that is prepared; rank 0 writes the run's folder and the summary, and returns what it
 /// has in it. Collective.
 train::TrainingHistory train_rank(RunConfig config, const TrainCall& call, Session& session);

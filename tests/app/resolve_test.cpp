@@ -158,7 +158,7 @@ TEST(Resolve, AllProblemsAtOnce) {
             "model.n_layer = many: must be an integer of at least 1 and at most 10000 -> the default is 12",
             "optimizer.beta1 = 1: must be a number of at least 0 and below 1 -> the default is 0.9",
             "optimizer.beta2 = nan: must be a number of at least 0 and below 1 -> the default is 0.95",
-            "optimizer.eps = 1e+300: must be a number above 0, at most 1000000000000000 -> the default is 1e-08",
+            "optimizer.eps = 1e300: must be a number above 0, at most 1000000000000000 -> the default is 1e-08",
             "model.n_head = 5 does not divide model.n_embd = 768 -> choose a width that is a multiple of 5, another number of "
             "heads, or set model.head_dim"}));
 }
@@ -172,6 +172,14 @@ TEST(Resolve, ASettingThatIsNotUtf8IsRefused) {
 
 TEST(Resolve, UnknownNames) {
   EXPECT_EQ(problems({"optimizer.max_iters=5"}), List{"unknown setting optimizer.max_iters -> did you mean train.max_iters?"});
+  EXPECT_EQ(problems({"optimizer.lr=5"}),
+            List{"unknown setting optimizer.lr -> did you mean optimizer.learning_rate or optimizer.decay_lr or "
+                 "optimizer.lr_decay_iters or optimizer.min_lr or optimizer.lr_scaling?"});
+  EXPECT_EQ(problems({"model.layers=5"}), List{"unknown setting model.layers -> did you mean model.n_layer?"});
+  EXPECT_EQ(problems({"train.max_iters=1e3"}),
+            List{"train.max_iters = 1e3: must be an integer of at least 1 -> the default is 10000"});
+  EXPECT_EQ(problems({"optimizer.learning_rate=1e999"}),
+            List{"optimizer.learning_rate = 1e999: must be a number of at least 0 -> the default is 0.0006"});
   EXPECT_EQ(problems({"max_iters=5"}), List{"unknown group max_iters -> did you mean train.max_iters=5?"});
   EXPECT_EQ(problems({"max_itres=5"}), List{"unknown group max_itres -> did you mean train.max_iters=5?"});
   EXPECT_EQ(problems({"dta=shakespeare"}), List{"unknown group dta -> did you mean data=shakespeare?"});

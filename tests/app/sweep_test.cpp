@@ -191,6 +191,15 @@ TEST_F(SweepCommand, DoesNotMixTablesOfASchedule) {
   EXPECT_EQ(differences(then, definition()), (std::vector<std::string>{table + " holds another table now"}));
 }
 
+TEST(SweepPoints, TellWhatChangesNothingInThem) {
+  std::vector<Problem> problems;
+  const SweepWords words = sweep_words({"optimizer.beta1=0.8,0.9", "optimizer.name=sgd"}, problems);
+  const std::vector<SweepPoint> points = sweep_points({.words = words, .files = {}, .steps = 200});
+  ASSERT_EQ(points.size(), 2U);
+  EXPECT_EQ(points[0].idle, std::vector<std::string>{"optimizer.beta1 = 0.8: it is of optimizer.name=AdamW alone"});
+  EXPECT_EQ(points[1].idle, std::vector<std::string>{"optimizer.beta1 = 0.9: it is of optimizer.name=AdamW alone"});
+}
+
 TEST_F(SweepCommand, ADivergedPointIsNotTheFastest) {
   const Outcome outcome = sweep(swept({"optimizer.learning_rate=1e-3,1e6", "optimizer.weight_decay=1e3", "optimizer.grad_clip=0",
                                        "train.warmup_iters=0", "--steps", "30", "--repeats", "1", "--out", out()}));

@@ -147,7 +147,9 @@ class Bench {
  public:
   Bench(const Options& options, const Workplace& place)
       : options_(options), place_(place), data_(options.data.empty() ? make_data(place.path()) : options.data) {
-    const RunConfig config = resolved({});
+    const settings::Resolved first = resolved({});
+    const RunConfig& config = first.config;
+    if (!first.idle.empty()) fmt::print(stderr, "{}\n", first.idle_text());
     report_.workers = options.ranks;
     report_.servers = options.servers;
     report_.steps = config.train.max_iters;
@@ -157,7 +159,7 @@ class Bench {
   /// False when the user has stopped it.
   bool run(lab::StalenessRun run, std::vector<std::string> words) {
     words.push_back(fmt::format("log.dir={}", (place_.path() / fmt::format("run{}", report_.runs.size())).string()));
-    const RunConfig config = resolved(words);
+    const RunConfig config = resolved(words).config;
     train::TrainingHistory history;
     const std::unique_ptr<std::FILE, int (*)(std::FILE*)> log(std::fopen((place_.path() / "log.txt").c_str(), "w"), std::fclose);
     if (log == nullptr) throw SystemError(fmt::format("{}/log.txt cannot be written", place_.path().string()));
@@ -180,14 +182,14 @@ class Bench {
   const lab::StalenessReport& report() const { return report_; }
 
  private:
-  RunConfig resolved(const std::vector<std::string>& more) const {
+  settings::Resolved resolved(const std::vector<std::string>& more) const {
     settings::Sources sources;
     sources.files = options_.sources.files;
     sources.overrides = small_training();
     sources.overrides.push_back("data.dir=" + data_);
     sources.overrides.insert(sources.overrides.end(), options_.sources.overrides.begin(), options_.sources.overrides.end());
     sources.overrides.insert(sources.overrides.end(), more.begin(), more.end());
-    return settings::resolve(sources).config;
+    return settings::resolve(sources);
   }
 
   const Options& options_;

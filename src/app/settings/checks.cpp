@@ -199,7 +199,7 @@ std::vector<Problem> check(const RunConfig& config) {
     problems.push_back({"optimizer.master_weights = false: weights in fp32 are their own master copy",
                         "set train.dtype=bf16, or optimizer.master_weights=true"});
   }
-  if (train.dump_step && *train.dump_step >= train.max_iters) {
+  if (train.dump_step && !train.max_epochs && *train.dump_step >= train.max_iters) {
     problems.push_back(
         {fmt::format("train.dump_step = {} is no iteration of this run: they go from 0 to train.max_iters - 1 = {}",
                      *train.dump_step, train.max_iters - 1),

@@ -89,9 +89,10 @@ std::vector<Key> train_keys() {
       train<&Train::ds_config_path>(
           "train.ds_config_path", any, loose, "",
           "of train.backend=deepspeed: settings from DeepSpeed's JSON; those given here stand above it"),
-      train<&Train::precision>("train.precision", any, loose, "", "recorded only; see train.dtype"),
+      train<&Train::precision>("train.precision", Rule::one_of({"float32", "fp32", "bfloat16", "bf16"}), loose, "",
+                               "another word for train.dtype, which follows it; there is no fp16 yet"),
       train<&Train::ngpus>("train.ngpus", counted, loose, "", "recorded only"),
-      train<&Train::use_wandb>("train.use_wandb", any, loose, "", "recorded only; see log.wandb"),
+      train<&Train::use_wandb>("train.use_wandb", any, loose, "", "false: log.wandb is off"),
       train<&Train::eval_interval>("train.eval_interval", positive, loose, "iterations",
                                    "evaluate and write a sample this often"),
       train<&Train::log_interval>("train.log_interval", positive, loose, "iterations", "log a line this often"),

@@ -75,8 +75,9 @@ std::string shown(const Json& value);
 
 /// The text of a command line as a value of the key's type; the text itself where it is not one.
 Json value_from_text(const Key& key, std::string_view text);
-/// Checks the value and stores it; returns what is wrong with it, if anything, and leaves the config alone then.
-std::optional<Problem> assign(app::RunConfig& config, const Key& key, const Json& value);
+/// Checks the value and stores it; returns what is wrong with it, if anything, and leaves the config alone then. `typed`: how it
+/// was written, where that is known.
+std::optional<Problem> assign(app::RunConfig& config, const Key& key, const Json& value, std::string_view typed = {});
 /// The key that `name` (with its group or without) was perhaps meant to be; empty when none is near.
 std::string nearest_key(std::string_view name);
 /// The problem of a name that is no key, with the nearest one.

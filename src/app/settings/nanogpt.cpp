@@ -144,7 +144,7 @@ class NanoGptReader {
     const std::string_view text = std::string_view(word).substr(equals + 1);
     const Name* name = find_name(std::string_view(word).substr(2, equals - 2));
     ensure(name != nullptr, "the command line takes known names alone");
-    if (name->ours.empty()) return;
+    if (name->ours.empty()) return take_idle(word.substr(0, equals));
     const Key* key = find_key(name->ours);
     const bool is_literal = key->type != Type::text || name->theirs == kWandb;  // texts stand as they are
     const Json value = (is_literal ? literal(text) : std::nullopt).value_or(value_from_text(*key, text));
@@ -192,9 +192,16 @@ class NanoGptReader {
     const Name* known = find_name(name);
     if (known == nullptr) {
       out_.problems.push_back(unknown_name(place, name));
-    } else if (!known->ours.empty()) {
+    } else if (known->ours.empty()) {
+      take_idle(fmt::format("{}: {}", place, name));
+    } else {
       out_.given.push_back({fmt::format("{}: {}", place, name), find_key(known->ours), ours(*known, *value)});
     }
+  }
+
+  void take_idle(const std::string& place) {
+    out_.idle.push_back(
+        fmt::format("{}: recorded nowhere: ranks exchange as they were started, by MPI or in one process", place));
   }
 
   void take_defaults() {

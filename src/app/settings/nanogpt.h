@@ -19,6 +19,7 @@ struct NanoGpt {
     Json value;
   };
   std::vector<Assignment> defaults, given;
+  std::vector<std::string> idle;  ///< a line for each name that was given and from which nothing follows
   std::vector<Problem> problems;
 };
 

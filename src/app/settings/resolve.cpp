@@ -5,12 +5,14 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <set>
 #include <utility>
 
 #include "app/config_file.h"
 #include "app/settings/backends.h"
 #include "app/settings/checks.h"
 #include "app/settings/deepspeed/deepspeed.h"
+#include "app/settings/idle.h"
 #include "app/settings/kept_paths.h"
 #include "app/settings/keys.h"
 #include "app/settings/nanogpt.h"
@@ -37,7 +39,7 @@ void set(app::RunConfig& config, const Setting& setting, std::vector<Problem>& p
   const Key* key = find_key(setting.name);
   if (key == nullptr) {
     problems.push_back(unknown_key(setting.name));
-  } else if (auto problem = assign(config, *key, value_from_text(*key, setting.value))) {
+  } else if (auto problem = assign(config, *key, value_from_text(*key, setting.value), setting.value)) {
     problems.push_back(std::move(*problem));
   }
 }
@@ -147,11 +149,57 @@ std::string own_settings(const app::RunConfig& config, bool given, std::vector<P
   return "";
 }
 
+using Names = std::set<std::string_view>;
+
+// What the user asked for: the keys that words name, and those of files and bundles that change something. A recipe that lists
+// every key asks for none of its defaults.
+Names asked_for(const app::RunConfig& config, const app::RunConfig& unsaid, const Layers& layers) {
+  Names names;
+  for (const Setting& one : layers.settings) {
+    if (const Key* key = find_key(one.name)) names.insert(key->name);
+  }
+  for (const NanoGpt::Assignment& one : layers.nanogpt.given) names.insert(one.key->name);
+  app::RunConfig without = unsaid;
+  const std::vector<std::string> no_files;
+  const std::vector<Setting> no_words;
+  apply(without,
+        {.backend = layers.backend, .own = layers.own, .deepspeed = {}, .files = no_files, .nanogpt = {}, .settings = no_words});
+  for (const Key& key : keys()) {
+    if (key.get(config).dump() != key.get(without).dump()) names.insert(key.name);
+  }
+  return names;
+}
+
+// WordPlay's other word for train.dtype.
+void settle_precision(app::RunConfig::Train& train, const Names& asked, std::vector<Problem>& problems) {
+  if (!train.precision || app::dtype_from_spelling(*train.precision) == app::dtype_from_spelling(train.dtype)) return;
+  const bool both = asked.contains("train.dtype") && asked.contains("train.precision");
+  if (both) {
+    problems.push_back(
+        {fmt::format("train.precision = {}, and train.dtype = {}: they say the same of a run", *train.precision, train.dtype),
+         fmt::format("train.dtype={}, or leave one of them out", *train.precision)});
+  } else if (asked.contains("train.dtype")) {
+    train.precision.reset();
+  } else {
+    train.dtype = *train.precision;
+  }
+}
+
+std::vector<std::string> idle_lines(const app::RunConfig& config, const Names& asked, std::optional<std::int64_t> ranks) {
+  std::vector<std::string> lines;
+  for (const Key& key : keys()) {
+    const std::string_view why = asked.contains(key.name) ? idle_reason(key, {config, ranks}) : "";
+    if (!why.empty()) lines.push_back(fmt::format("{} = {}: {}", key.name, shown(key.get(config)), why));
+  }
+  return lines;
+}
+
 // A warm-up asked for that never ends is a mistake; the default one in a short run is only worth a warning.
 std::vector<Problem> check_warmup(const app::RunConfig& config, const std::vector<Setting>& settings) {
   const app::RunConfig::Train& train = config.train;
   const auto asks = [](const Setting& setting) { return setting.name == "train.warmup_iters"; };
-  if (train.warmup_iters <= train.max_iters || std::none_of(settings.begin(), settings.end(), asks)) return {};
+  if (train.max_epochs || train.warmup_iters <= train.max_iters || std::none_of(settings.begin(), settings.end(), asks))
+    return {};
   return {{fmt::format("train.warmup_iters = {} is above train.max_iters = {}", train.warmup_iters, train.max_iters),
            "choose a shorter warm-up or a longer run"}};
 }
@@ -159,6 +207,7 @@ std::vector<Problem> check_warmup(const app::RunConfig& config, const std::vecto
 // The rule of WordPlay for short runs, and what else deserves a word.
 void settle(Resolved& resolved) {
   app::RunConfig::Train& train = resolved.config.train;
+  if (train.max_epochs) return;  // how many iterations they have the text will tell
   if (train.max_iters < train.log_interval) {
     const std::int64_t interval = std::max<std::int64_t>(1, train.max_iters / 20);
     resolved.warnings.push_back(fmt::format("train.max_iters = {} is below train.log_interval = {}: logging every {} iterations",
@@ -180,6 +229,10 @@ void settle(Resolved& resolved) {
 }
 
 }  // namespace
+
+std::string Resolved::idle_text() const {
+  return idle.empty() ? "" : fmt::format("Settings that change nothing in this run:\n  {}", fmt::join(idle, "\n  "));
+}
 
 void Sources::declare(app::CommandLine& line) {
   line.option("--config", files, "FILE", "settings from a TOML file");
@@ -225,12 +278,16 @@ Resolved resolve(const Sources& sources, const std::function<std::vector<Problem
     if (std::string note = cropping_note(resolved.config, *source); !note.empty()) resolved.notes.push_back(std::move(note));
   }
   append(problems, std::move(found));
+  const Names asked = asked_for(resolved.config, unsaid, layers);
+  settle_precision(resolved.config.train, asked, problems);
   if (layers.deepspeed) append(problems, take_deepspeed(resolved, *layers.deepspeed, sources.ranks));
   if (!layers.own.empty()) append(problems, check_kept_schedule(resolved.config, io::folder_of(layers.own)));
   append(problems, check_warmup(resolved.config, settings));
   append(problems, app::check(resolved.config));
   append(problems, also(resolved.config));
   if (!problems.empty()) throw UserError(std::move(problems));
+  resolved.idle = idle_lines(resolved.config, asked, sources.ranks);
+  resolved.idle.insert(resolved.idle.end(), layers.nanogpt.idle.begin(), layers.nanogpt.idle.end());
   settle(resolved);
   return resolved;
 }

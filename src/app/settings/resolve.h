@@ -17,6 +17,12 @@ namespace lockstep::settings {
 struct Resolved {
   app::RunConfig config;
   std::vector<std::string> warnings, notes;  // for the log
+  /// A line for each setting that was asked for and changes nothing, with the reason: of words every one, of files and bundles
+  /// those with another value than without them.
+  std::vector<std::string> idle = {};
+
+  /// `idle` under its heading; empty when nothing is idle.
+  std::string idle_text() const;
 };
 
 /// Where a command's settings come from: --config FILE and key=value words, and where it takes them, nanoGPT's words and files.

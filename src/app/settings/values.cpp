@@ -44,6 +44,13 @@ bool obeys(const Json& value, const Rule& rule) {
   return (rule.open_low ? x > rule.low : x >= rule.low) && (rule.open_high ? x < rule.high : x <= rule.high);
 }
 
+// "lr" of "learning_rate".
+std::string first_letters(std::string_view words) {
+  std::string letters;
+  for (std::size_t at = 0; at < words.size(); at = std::min(words.find('_', at), words.size() - 1) + 1) letters += words[at];
+  return letters;
+}
+
 std::string range_text(const Rule& rule) {
   std::string low = fmt::format("{} {}", rule.open_low ? "above" : "of at least", rule.low);
   if (rule.high >= kMany) return low;
@@ -86,7 +93,7 @@ Json value_from_text(const Key& key, std::string_view text) {
   return text;
 }
 
-std::optional<Problem> assign(app::RunConfig& config, const Key& key, const Json& given) {
+std::optional<Problem> assign(app::RunConfig& config, const Key& key, const Json& given, std::string_view typed) {
   Json value = given;
   if (key.nullable && value.is_string() && value.string() == "null") value = nullptr;  // TOML has no null
   if (key.rule.named != nullptr && value.is_string()) {
@@ -104,19 +111,23 @@ std::optional<Problem> assign(app::RunConfig& config, const Key& key, const Json
   }
   const bool too_large = value.is_number() && key.rule.bounded && value.number() > key.rule.high;
   const std::string bound = too_large && key.rule.high >= kMany ? fmt::format(", at most {}", key.rule.high) : "";
-  return Problem{fmt::format("{} = {}: must be {}{}", key.name, shown(value), rule_text(key), bound), remedy};
+  return Problem{
+      fmt::format("{} = {}: must be {}{}", key.name, typed.empty() ? shown(value) : std::string(typed), rule_text(key), bound),
+      remedy};
 }
 
 std::string nearest_key(std::string_view name) {
-  const bool grouped = name.find('.') != std::string_view::npos;
-  const std::string_view option = name.substr(name.find('.') + 1);
-  std::vector<std::string> names, options;
+  const std::size_t dot = name.find('.');
+  const std::string_view group = dot == std::string_view::npos ? "" : name.substr(0, dot), option = name.substr(dot + 1);
+  const bool known = std::ranges::find(groups(), group, &Group::name) != groups().end();
+  std::vector<std::string> names, options;  // of the group, where there is one of the name
   for (const Key& key : keys()) {
     if (key.option() == option) return std::string(key.name);
-    names.emplace_back(key.name);
-    options.emplace_back(key.option());
+    if (!known || key.group() == group) {
+      names.emplace_back(key.name);
+      options.emplace_back(key.option());
+    }
   }
-  if (grouped) return nearest_name(name, names);
   const std::string near = nearest_name(option, options);
   const auto found = std::find(options.begin(), options.end(), near);
   return found == options.end() ? "" : names[static_cast<std::size_t>(found - options.begin())];
@@ -124,8 +135,16 @@ std::string nearest_key(std::string_view name) {
 
 Problem unknown_key(std::string_view name) {
   const std::string near = nearest_key(name);
-  return {fmt::format("unknown setting {}", name),
-          near.empty() ? "lockstep help config lists them" : fmt::format("did you mean {}?", near)};
+  if (!near.empty()) return {fmt::format("unknown setting {}", name), fmt::format("did you mean {}?", near)};
+  const std::string_view option = name.substr(name.find('.') + 1);
+  std::vector<std::string_view> like;  // it is a part of, or the first letters of the words of
+  for (const Key& key : keys()) {
+    const bool part = option.size() > 1 && key.option().find(option) != std::string_view::npos;
+    if (part || first_letters(key.option()) == option) like.push_back(key.name);
+  }
+  return {fmt::format("unknown setting {}", name), like.empty() || like.size() > 5
+                                                       ? "lockstep help config lists them"
+                                                       : fmt::format("did you mean {}?", fmt::join(like, " or "))};
 }
 
 }  // namespace lockstep::settings

@@ -201,6 +201,18 @@ void delete_begun(const io::Path& run_folder) {
   io::remove_folder(run_folder);
 }
 
+/// What changes nothing, once for all points in which it does not.
+void print_idle(const std::vector<SweepPoint>& points) {
+  std::vector<std::string> said;
+  for (const SweepPoint& point : points) {
+    for (const std::string& line : point.idle) {
+      if (std::ranges::find(said, line) != said.end()) continue;
+      say(stdout, fmt::format("{}  {}\n", said.empty() ? "Settings that change nothing in some of the runs:\n" : "", line));
+      said.push_back(line);
+    }
+  }
+}
+
 /// One run; nothing where the user stopped it. Its checkpoints are deleted.
 std::optional<SweepRun> measure(const SweepPoint& point, const RunPlace& place, const io::Path& folder) {
   const io::Path run_folder = place.folder(folder), log_file = log_of(run_folder);
@@ -249,6 +261,7 @@ int sweep(const Arguments& arguments) {
   const std::size_t all = points.size() * static_cast<std::size_t>(options.repeats);
   if (!results.runs.empty())
     say(stdout, fmt::format("{} goes on: {} of {} runs are there\n", options.out, results.runs.size(), all));
+  print_idle(points);
   measure_exchange(results, points, options.out);
   for (std::int64_t repeat = 0; repeat < options.repeats; ++repeat) {
     for (std::size_t point = 0; point < points.size(); ++point) {

@@ -115,17 +115,17 @@ void resolve_point(SweepPoint& point, const SweepRequest& request, std::vector<P
     }
   };
   const auto resolved = [&] {
-    return settings::resolve(sources,
-                             [&](const RunConfig& config) {
-                               std::vector<Problem> found = check_roles(config, point.ranks);
-                               for (Problem& problem : check_layout(config, point.ranks)) found.push_back(std::move(problem));
-                               return found;
-                             })
-        .config;
+    return settings::resolve(sources, [&](const RunConfig& config) {
+      std::vector<Problem> found = check_roles(config, point.ranks);
+      for (Problem& problem : check_layout(config, point.ranks)) found.push_back(std::move(problem));
+      return found;
+    });
   };
   try {
-    point.config = resolved();
-    point.draws_seed = resolved().train.seed != point.config.train.seed;
+    settings::Resolved first = resolved();
+    point.config = std::move(first.config);
+    point.idle = std::move(first.idle);
+    point.draws_seed = resolved().config.train.seed != point.config.train.seed;
     tell(check_runnable(point.config));
     const std::optional<std::string>& data = point.config.data.dir;
     if (const std::string why = data ? io::why_no_folder(*data) : ""; !why.empty()) {

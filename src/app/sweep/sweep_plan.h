@@ -31,8 +31,9 @@ struct SweepPoint {
   std::vector<std::string> words;  ///< settings, as key=value; without ranks
   std::string label;               ///< "model.batch_size=4 ranks=2"
   std::int64_t ranks = 1;
-  RunConfig config = {};    ///< of its runs, but for their folder
-  bool draws_seed = false;  ///< train.seed=random: config has one that was drawn
+  RunConfig config = {};               ///< of its runs, but for their folder
+  bool draws_seed = false;             ///< train.seed=random: config has one that was drawn
+  std::vector<std::string> idle = {};  ///< settings that change nothing in it, with the reasons
 };
 
 struct SweepRequest {
