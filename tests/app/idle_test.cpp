@@ -131,8 +131,8 @@ std::string consequences(const RunConfig& config, std::int64_t ranks) {
   // What the data, the start of a run and its files read of the settings themselves.
   add(config.train.backend, config.train.eval_iters, config.train.init_from, config.train.global_batch,
       config.train.wandb_project, app::data_folder(config), config.data.file.value_or(""),
-      static_cast<int>(app::order_of(config)), config.data.epoch_end, config.data.shards, config.data.io, config.data.readers,
-      config.data.workers, config.data.documents, config.log.all_ranks, config.log.machine.value_or(""),
+      static_cast<int>(app::order_of(config)), config.data.epoch_end, config.data.ids, config.data.shards, config.data.io,
+      config.data.readers, config.data.workers, config.data.documents, config.log.all_ranks, config.log.machine.value_or(""),
       app::run_folder(config, "x"), config.log.name.value_or(""), config.memory.limit.value_or(""));
   add_optional(config.parallel.staleness);
   add_optional(config.parallel.ranks_per_host);
