@@ -90,10 +90,10 @@ std::string tensor_table(const Json& facts) {
   }
   std::string not_finite;
   for (const Json& tensor : tensors) {
-    if (tensor.find("finite") != nullptr) not_finite += fmt::format("  {}\n", plain(tensor.at("name").string()));
+    if (tensor.find("finite") != nullptr) not_finite += fmt::format("  {}\n", visible(tensor.at("name").string()));
   }
   if (const Json* names = facts.find("not_finite")) {
-    for (const Json& name : names->array()) not_finite += fmt::format("  {}\n", plain(name.string()));
+    for (const Json& name : names->array()) not_finite += fmt::format("  {}\n", visible(name.string()));
   }
   rows.push_back({fmt::format("{} tensors", format_count(std::ssize(tensors))), "", "", format_count(elements),
                   format_bytes(static_cast<std::uint64_t>(bytes)), ""});
