@@ -19,13 +19,13 @@ namespace lockstep::data {
 namespace {
 
 // Made by Hugging Face's library (tests/golden/make_added_tokens.py).
-const Json& golden() {
+const Json& added_golden() {
   static const Json json = Json::parse(io::read_file("tests/golden/data/added_tokens.json"));
   return json;
 }
 
 Json tokenizer_json(Json added, bool nfc) {
-  Json json = golden().at("base");
+  Json json = added_golden().at("base");
   json.set("added_tokens", std::move(added));
   if (nfc) json.set("normalizer", Json::Object{{"type", "NFC"}});
   return json;
@@ -35,7 +35,7 @@ std::unique_ptr<Tokenizer> tokenizer_of(const Json& json) {
   return bpe::make_bpe_tokenizer(bpe::model_from_json(json, "t.json"), json.dump(), bpe::AddedTokens::found);
 }
 
-std::vector<std::int32_t> encoded(const Tokenizer& tokenizer, std::string_view text) {
+std::vector<std::int32_t> added_ids(const Tokenizer& tokenizer, std::string_view text) {
   std::vector<std::int32_t> ids(tokenizer.room(text.size()));
   std::string unknown;
   ids.resize(tokenizer.encode(text, ids, unknown));
@@ -48,23 +48,23 @@ Json added(const std::string& content, std::int64_t id, Json::Object flags = {})
   return json;
 }
 
-std::int64_t base_size() { return std::ssize(golden().at("base").at("model").at("vocab").object()); }
+std::int64_t base_size() { return std::ssize(added_golden().at("base").at("model").at("vocab").object()); }
 
-std::string refusal(const Json& json) {
+std::string added_refusal(const Json& json) {
   return user_error([&] { tokenizer_of(json); });
 }
 
 TEST(AddedTokens, IdsAreThoseOfHuggingFacesLibrary) {
-  const Json::Array& texts = golden().at("texts").array();
+  const Json::Array& texts = added_golden().at("texts").array();
   std::size_t compared = 0;
-  for (const Json& entry : golden().at("cases").array()) {
+  for (const Json& entry : added_golden().at("cases").array()) {
     const auto tokenizer = tokenizer_of(tokenizer_json(entry.at("added_tokens"), entry.at("nfc").boolean()));
     for (std::size_t i = 0; i < texts.size(); ++i) {
       const Json& expected = entry.at("ids").array()[i];
       if (expected.is_null()) continue;  // the library gave up
       std::vector<std::int32_t> ids;
       for (const Json& id : expected.array()) ids.push_back(static_cast<std::int32_t>(id.integer()));
-      EXPECT_EQ(encoded(*tokenizer, texts[i].string()), ids) << texts[i].dump() << '\n' << entry.at("added_tokens").dump();
+      EXPECT_EQ(added_ids(*tokenizer, texts[i].string()), ids) << texts[i].dump() << '\n' << entry.at("added_tokens").dump();
       ++compared;
     }
   }
@@ -72,7 +72,7 @@ TEST(AddedTokens, IdsAreThoseOfHuggingFacesLibrary) {
 }
 
 TEST(AddedTokens, AreWrittenAsTheyWereRead) {
-  for (const Json& entry : golden().at("cases").array()) {
+  for (const Json& entry : added_golden().at("cases").array()) {
     const Json written = bpe::to_json(bpe::model_from_json(tokenizer_json(entry.at("added_tokens"), false), "t.json"));
     EXPECT_EQ(written.at("added_tokens").dump(), entry.at("added_tokens").dump());
   }
@@ -95,13 +95,13 @@ TEST(AddedTokens, PiecesHaveTheIdsOfTheWhole) {
   }
   folder.write("text", text);
   const TextSource source = file_source(folder.path() + "/text", "text", {.format = TextFormat::text});
-  const std::vector<std::int32_t> whole = encoded(*tokenizer, text);
+  const std::vector<std::int32_t> whole = added_ids(*tokenizer, text);
   for (std::uint64_t bytes = 64; bytes < 80; ++bytes) {
     const TextPieces pieces(source, Cut::word, bytes, tokenizer.get());
     std::vector<std::int32_t> ids;
     std::string buffer;
     for (std::size_t i = 0; i < pieces.count(); ++i) {
-      const std::vector<std::int32_t> part = encoded(*tokenizer, pieces.read(i, buffer).text);
+      const std::vector<std::int32_t> part = added_ids(*tokenizer, pieces.read(i, buffer).text);
       ids.insert(ids.end(), part.begin(), part.end());
     }
     EXPECT_EQ(ids, whole) << "in pieces of " << bytes << " bytes";
@@ -112,21 +112,21 @@ TEST(AddedTokens, LaterDescriptionsCountAndEmptyOnesDoNot) {
   const std::int64_t size = base_size();
   const Json::Array twice{added("", 7), added("<x>", size), added("<x>", size, {{"lstrip", Json(true)}}), added("<y>", size + 1)};
   const auto tokenizer = tokenizer_of(tokenizer_json(twice, false));
-  EXPECT_EQ(encoded(*tokenizer, "  <x><y>"),
+  EXPECT_EQ(added_ids(*tokenizer, "  <x><y>"),
             (std::vector<std::int32_t>{static_cast<std::int32_t>(size), static_cast<std::int32_t>(size) + 1}));
 }
 
 TEST(AddedTokens, RefusesIdsThatTheLibraryWouldNotGive) {
   const std::int64_t size = base_size();
   const auto one = [](Json token) { return tokenizer_json(Json::Array{std::move(token)}, true); };
-  EXPECT_TRUE(contains(refusal(one(added("<x>", 5))), "\"<x>\" has id 5, which another token has"));
-  const std::string far = refusal(one(added("<x>", size + 3)));
+  EXPECT_TRUE(contains(added_refusal(one(added("<x>", 5))), "\"<x>\" has id 5, which another token has"));
+  const std::string far = added_refusal(one(added("<x>", size + 3)));
   EXPECT_TRUE(contains(far, "has id " + std::to_string(size + 3)) && contains(far, "gives it " + std::to_string(size))) << far;
-  EXPECT_TRUE(contains(refusal(one(added("!", size))), "gives it 0"));  // a token of the vocabulary
+  EXPECT_TRUE(contains(added_refusal(one(added("!", size))), "gives it 0"));  // a token of the vocabulary
   const Json normal(true);
   const Json::Array same{added("\xC3\xA9!", size, {{"normalized", normal}}),
                          added("e\xCC\x81!", size + 1, {{"normalized", normal}})};
-  EXPECT_TRUE(contains(refusal(tokenizer_json(same, true)), "are the same text"));
+  EXPECT_TRUE(contains(added_refusal(tokenizer_json(same, true)), "are the same text"));
   EXPECT_NO_THROW(tokenizer_of(tokenizer_json(same, false)));
 }
 
@@ -137,7 +137,7 @@ TEST(AddedTokens, AreNoWordsOfTheVocabulary) {
   model.set("ignore_merges", true);
   json.set("model", model);
   const auto tokenizer = tokenizer_of(json);
-  const std::vector<std::int32_t> found = encoded(*tokenizer, "bcbc"), apart = encoded(*tokenizer, "bcbc1");
+  const std::vector<std::int32_t> found = added_ids(*tokenizer, "bcbc"), apart = added_ids(*tokenizer, "bcbc1");
   EXPECT_EQ(found, (std::vector<std::int32_t>{static_cast<std::int32_t>(base_size())}));
   EXPECT_EQ(apart.size(), 3U);
   EXPECT_EQ(apart[0], apart[1]);
@@ -148,13 +148,13 @@ TEST(PlainTokenizers, AreTheFilesOfHuggingFacesLibrary) {
     EXPECT_EQ(tokenizer.tokenizer_json(), golden.at("file").dump());
     std::vector<std::int32_t> ids;
     for (const Json& id : golden.at("ids").array()) ids.push_back(static_cast<std::int32_t>(id.integer()));
-    EXPECT_EQ(encoded(tokenizer, golden.at("text").string()), ids);
+    EXPECT_EQ(added_ids(tokenizer, golden.at("text").string()), ids);
     const auto again = plain_tokenizer(golden.at("file"));
     ASSERT_TRUE(again);
     EXPECT_EQ(again->describe().dump(), tokenizer.describe().dump());
   };
-  expect(golden().at("char"), *make_char_tokenizer(golden().at("char").at("characters").string()));
-  expect(golden().at("byte"), *make_byte_tokenizer());
+  expect(added_golden().at("char"), *make_char_tokenizer(added_golden().at("char").at("characters").string()));
+  expect(added_golden().at("byte"), *make_byte_tokenizer());
 }
 
 TEST(PlainTokenizers, AreNothingElse) {
@@ -183,8 +183,8 @@ TEST(PlainTokenizers, AreNothingElse) {
 TEST(Nfc, IsThatOfHuggingFacesLibrary) {
   const bpe::Nfc nfc;
   std::string memory;
-  ASSERT_GT(golden().at("nfc").array().size(), 150U);
-  for (const Json& pair : golden().at("nfc").array()) {
+  ASSERT_GT(added_golden().at("nfc").array().size(), 150U);
+  for (const Json& pair : added_golden().at("nfc").array()) {
     EXPECT_EQ(nfc(pair.array()[0].string(), memory), pair.array()[1].string()) << pair.dump();
   }
 }

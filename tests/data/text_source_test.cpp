@@ -22,7 +22,7 @@ namespace {
 
 using namespace std::string_literals;
 
-std::string prepared(const Folder& folder, PrepareOptions options) {
+std::string prepared_tokens(const Folder& folder, PrepareOptions options) {
   const auto closed = [](std::FILE* file) { std::fclose(file); };
   const std::unique_ptr<std::FILE, decltype(closed)> printed(std::tmpfile(), closed), lines(std::tmpfile(), closed);
   Log log(lines.get());
@@ -41,7 +41,7 @@ std::string prepared(const Folder& folder, PrepareOptions options) {
 }
 
 std::string refusal(const Folder& folder, PrepareOptions options) {
-  std::string text = user_error([&] { prepared(folder, std::move(options)); });
+  std::string text = user_error([&] { prepared_tokens(folder, std::move(options)); });
   EXPECT_TRUE(!std::filesystem::exists(folder.path("out")) || std::filesystem::is_empty(folder.path("out"))) << text;
   return text;
 }
@@ -58,28 +58,30 @@ TEST(PrepareCompressed, ReadsWhatIsInside) {
   const std::string text = some_text();
   for (const std::string tokenizer : {"char", "byte"}) {
     const Folder folder;
-    EXPECT_EQ(prepared(folder, {.input = folder.write("t.gz", gzip(text)), .tokenizer = tokenizer}), text);
-    EXPECT_EQ(prepared(folder, {.input = folder.write("named.txt", zstd(text)), .tokenizer = tokenizer}), text);
-    EXPECT_EQ(prepared(folder, {.input = folder.write("two.gz", gzip("ab") + gzip(text)), .tokenizer = tokenizer}), "ab" + text);
+    EXPECT_EQ(prepared_tokens(folder, {.input = folder.write("t.gz", gzip(text)), .tokenizer = tokenizer}), text);
+    EXPECT_EQ(prepared_tokens(folder, {.input = folder.write("named.txt", zstd(text)), .tokenizer = tokenizer}), text);
+    EXPECT_EQ(prepared_tokens(folder, {.input = folder.write("two.gz", gzip("ab") + gzip(text)), .tokenizer = tokenizer}),
+              "ab" + text);
     EXPECT_EQ(folder.listing("out"), "tokens.json train.bin val.bin");
   }
 }
 
 TEST(PrepareCompressed, ReadsJsonlFoldersAndStandardInput) {
   const Folder folder;
-  const std::string plain = prepared(folder, {.input = folder.write("l.jsonl", lines), .tokenizer = "byte"});
-  EXPECT_EQ(prepared(folder, {.input = folder.write("l.jsonl.gz", gzip(lines)), .tokenizer = "byte"}), plain);
-  EXPECT_EQ(prepared(folder, {.input = folder.write("l.jsonl.zst", zstd(lines)), .tokenizer = "byte"}), plain);
-  EXPECT_EQ(prepared(folder, {.input = folder.write("dump", gzip(lines)), .tokenizer = "byte", .format = TextFormat::jsonl}),
-            plain);
+  const std::string plain = prepared_tokens(folder, {.input = folder.write("l.jsonl", lines), .tokenizer = "byte"});
+  EXPECT_EQ(prepared_tokens(folder, {.input = folder.write("l.jsonl.gz", gzip(lines)), .tokenizer = "byte"}), plain);
+  EXPECT_EQ(prepared_tokens(folder, {.input = folder.write("l.jsonl.zst", zstd(lines)), .tokenizer = "byte"}), plain);
+  EXPECT_EQ(
+      prepared_tokens(folder, {.input = folder.write("dump", gzip(lines)), .tokenizer = "byte", .format = TextFormat::jsonl}),
+      plain);
   folder.write("in/a.txt", "plain ");
   folder.write("in/b.txt.gz", gzip("packed "));
   folder.write("in/c.zst", zstd("frame"));
   folder.write("in/d.png", "\x89PNG\r\n");
   folder.write("in/e.tgz", gzip(std::string(257, 'x') + "ustar" + std::string(300, '\0')));
-  EXPECT_EQ(prepared(folder, {.input = folder.path("in")}), "plain packed frame");
+  EXPECT_EQ(prepared_tokens(folder, {.input = folder.path("in")}), "plain packed frame");
   std::FILE* stream = std::fopen(folder.path("in/b.txt.gz").c_str(), "rb");
-  EXPECT_EQ(prepared(folder, {.input = "-", .standard_input = stream}), "packed ");
+  EXPECT_EQ(prepared_tokens(folder, {.input = "-", .standard_input = stream}), "packed ");
   std::fclose(stream);
 }
 
@@ -150,7 +152,7 @@ TEST(PrepareDevices, AreRefused) {
     std::fputs("from a pipe", file);
     std::fclose(file);
   });
-  EXPECT_EQ(prepared(folder, {.input = folder.path("pipe")}), "from a pipe");
+  EXPECT_EQ(prepared_tokens(folder, {.input = folder.path("pipe")}), "from a pipe");
 }
 
 struct Foreign {
@@ -216,7 +218,7 @@ TEST(PrepareForeign, FilesAreRefusedByNameWithWhatToDo) {
         << foreign.what;
     std::fclose(stream);
     const Folder other;
-    EXPECT_EQ(prepared(other, {.input = folder.path("file"), .tokenizer = "byte", .binary = true}), foreign.bytes)
+    EXPECT_EQ(prepared_tokens(other, {.input = folder.path("file"), .tokenizer = "byte", .binary = true}), foreign.bytes)
         << foreign.what;
   }
 }
@@ -225,12 +227,12 @@ TEST(PrepareForeign, TextStaysText) {
   const Folder folder;
   for (const std::string& text : {"ORCs and MZ, BMW and GIF8 are words"s, "PAR1 is a word"s, "caf\xe9 au lait, na\xefve"s,
                                   "\x1b[1mbold\x1b[0m text"s, "%PD no PDF"s, "BM begins this"s, "ID3 tags are text here"s}) {
-    EXPECT_EQ(prepared(folder, {.input = folder.write("t", text), .tokenizer = "byte"}), text);
+    EXPECT_EQ(prepared_tokens(folder, {.input = folder.write("t", text), .tokenizer = "byte"}), text);
   }
   // A zero byte far behind the start.
   std::string late = some_text();
   late[1'500'000] = '\0';
-  EXPECT_TRUE(contains(user_error([&] { prepared(folder, {.input = folder.write("t", late), .tokenizer = "byte"}); }),
+  EXPECT_TRUE(contains(user_error([&] { prepared_tokens(folder, {.input = folder.write("t", late), .tokenizer = "byte"}); }),
                        "its byte 1500000 is zero"));
 }
 

@@ -10,7 +10,7 @@
 namespace lockstep::data {
 namespace {
 
-constexpr const char* remedy = R"(a line is {"text": "..."} or {"prompt": "...", "completion": "..."})";
+constexpr const char* line_forms = R"(a line is {"text": "..."} or {"prompt": "...", "completion": "..."})";
 
 std::string_view kind_of(const Json& value) {
   if (value.is_null()) return "null";
@@ -21,7 +21,7 @@ std::string_view kind_of(const Json& value) {
 }
 
 const std::string& text_of(const Json& value, std::string_view key) {
-  if (!value.is_string()) throw UserError(fmt::format("\"{}\" is {}, not a string", key, kind_of(value)), remedy);
+  if (!value.is_string()) throw UserError(fmt::format("\"{}\" is {}, not a string", key, kind_of(value)), line_forms);
   return value.string();
 }
 
@@ -41,14 +41,14 @@ Json parse_line(std::string_view line) {
 std::optional<Document> parse_document(std::string_view line) {
   if (line.find_first_not_of(" \t\r") == std::string_view::npos) return std::nullopt;
   const Json json = parse_line(line);
-  if (!json.is_object()) throw UserError(fmt::format("this is {}, not an object", kind_of(json)), remedy);
+  if (!json.is_object()) throw UserError(fmt::format("this is {}, not an object", kind_of(json)), line_forms);
   const Json *text = json.find("text"), *prompt = json.find("prompt"), *completion = json.find("completion");
   const bool pair = prompt != nullptr || completion != nullptr;
-  if (text != nullptr && pair) throw UserError("it has a \"text\" and a prompt or completion: which is meant?", remedy);
+  if (text != nullptr && pair) throw UserError("it has a \"text\" and a prompt or completion: which is meant?", line_forms);
   if (text != nullptr) return Document{.prompt = {}, .text = text_of(*text, "text")};
-  if (!pair) throw UserError("it has no \"text\", and no \"prompt\" with a \"completion\"", remedy);
-  if (prompt == nullptr) throw UserError("it has a \"completion\" without a \"prompt\"", remedy);
-  if (completion == nullptr) throw UserError("it has a \"prompt\" without a \"completion\"", remedy);
+  if (!pair) throw UserError("it has no \"text\", and no \"prompt\" with a \"completion\"", line_forms);
+  if (prompt == nullptr) throw UserError("it has a \"completion\" without a \"prompt\"", line_forms);
+  if (completion == nullptr) throw UserError("it has a \"prompt\" without a \"completion\"", line_forms);
   return Document{.prompt = text_of(*prompt, "prompt"), .text = text_of(*completion, "completion")};
 }
 
