@@ -1,5 +1,6 @@
 // `lockstep verify` as a user has it.
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -141,7 +142,7 @@ TEST(VerifyCommand, AFolderForTemporaryFilesThatCannotBeUsedIsNamed) {
     setenv("TMPDIR", folder.c_str(), 1);
     const Said result = said({"--model", "gpt2", "--layouts", "dp=1,offload=params;dp=1", "--steps", "1"});
     EXPECT_EQ(result.code, 2) << result.text;
-    for (const std::string& part : {std::string("\ndp=1,gas=4,offload=params                         error "),
+    for (const std::string& part : {fmt::format("\n{:<48} error ", "dp=1,gas=4,offload=params"),
                                     "the run failed: TMPDIR=" + folder + ": ", std::string("set TMPDIR to a folder"),
                                     std::string("1 bit-equal, 0 within tolerance, 0 WRONG, 1 ended with an error; ")})
       EXPECT_NE(result.text.find(part), std::string::npos) << part << " in " << result.text;

@@ -23,7 +23,7 @@ using support::Batches;
 
 constexpr int few_steps = 4;
 
-struct Layout {
+struct ServerLayout {
   int workers = 2, servers = 1;
   ServerMode mode = ServerMode::gradients;
   std::optional<std::int64_t> staleness = {};
@@ -48,7 +48,7 @@ struct LearntByServers {
   std::int64_t updates = 0;
 };
 
-EngineConfig config_of(const Layout& layout) {
+EngineConfig config_of(const ServerLayout& layout) {
   EngineConfig config = support::tiny_config();
   config.samples = 2;
   config.plan.microbatches = layout.microbatches;
@@ -69,7 +69,7 @@ void spoil_weights(Engine& engine) {
   engine.weights_changed();
 }
 
-void take_steps(const Layout& layout, Engine& engine, LearntByServers& out) {
+void take_steps(const ServerLayout& layout, Engine& engine, LearntByServers& out) {
   const int rank = engine.groups().all().rank();
   const EngineConfig& config = engine.config();
   const auto text_of = [&](int step) {
@@ -107,7 +107,7 @@ void take_steps(const Layout& layout, Engine& engine, LearntByServers& out) {
   }
 }
 
-void run_rank(const Layout& layout, comm::Communicator& world, LearntByServers& out) {
+void run_rank(const ServerLayout& layout, comm::Communicator& world, LearntByServers& out) {
   support::Machine machine(1);
   world.attach(*machine.stream, machine.runtime->team());
   const EngineConfig config = config_of(layout);
@@ -127,7 +127,7 @@ void run_rank(const Layout& layout, comm::Communicator& world, LearntByServers& 
   engine.control().leave();
 }
 
-LearntByServers learn_served(const Layout& layout) {
+LearntByServers learn_served(const ServerLayout& layout) {
   LearntByServers learnt;
   comm::run_ranks(layout.workers + layout.servers, {.timeout = 60},
                   [&](comm::Communicator& world) { run_rank(layout, world, learnt); });
@@ -135,7 +135,7 @@ LearntByServers learn_served(const Layout& layout) {
 }
 
 // The same ranks without servers.
-LearntByServers learn_together(const Layout& layout) {
+LearntByServers learn_together(const ServerLayout& layout) {
   LearntByServers learnt;
   comm::run_ranks(layout.workers, {.timeout = 60}, [&](comm::Communicator& world) {
     support::Machine machine(1);
@@ -168,10 +168,10 @@ TEST(Server, AStepWithoutTargetsChangesNothing) {
 }
 
 /// With a step in the middle that is left out, and without it.
-void expect_gap_does_nothing(Layout layout, int updates) {
+void expect_gap_does_nothing(ServerLayout layout, int updates) {
   layout.dropout = 0;  // masks follow from the iteration
   layout.one_text = true;
-  Layout whole = layout;
+  ServerLayout whole = layout;
   layout.steps = 3;
   whole.steps = 2;
   whole.masked_step = whole.broken_step = -1;
@@ -190,7 +190,7 @@ TEST(Server, AStepThatIsLeftOutIsNotCounted) {
     expect_gap_does_nothing({.workers = 3, .servers = 2, .weights = weights, .broken_step = 1}, 2);
     expect_gap_does_nothing({.workers = 3, .servers = 2, .mode = ServerMode::weights, .masked_step = 1, .weights = weights}, 2);
     for (const int servers : {1, 2}) {
-      Layout apart{.workers = 1, .servers = servers, .mode = ServerMode::async, .masked_step = 1, .weights = weights};
+      ServerLayout apart{.workers = 1, .servers = servers, .mode = ServerMode::async, .masked_step = 1, .weights = weights};
       expect_gap_does_nothing(apart, 2);
       std::swap(apart.masked_step, apart.broken_step);
       expect_gap_does_nothing(apart, 2);
@@ -247,7 +247,7 @@ TEST(Server, OneWorkerLearnsWhatOneRankLearns) {
 
 // AdamW normalises each worker's gradient by itself: other weights than from the mean gradient, though near.
 TEST(Server, AveragedWeightsAreNotDataParallelism) {
-  const Layout layout{.workers = 3, .servers = 2, .mode = ServerMode::weights};
+  const ServerLayout layout{.workers = 3, .servers = 2, .mode = ServerMode::weights};
   const LearntByServers average = learn_served(layout), together = learn_together(layout);
   expect_equal(average, learn_served(layout));
   EXPECT_NE(average.weights, together.weights);
@@ -256,11 +256,11 @@ TEST(Server, AveragedWeightsAreNotDataParallelism) {
 }
 
 TEST(Server, AsynchronousWorkersLearnAndReportStaleness) {
-  const Layout plain{.workers = 3, .servers = 2, .steps = 30, .learning_rate = 3e-3, .one_text = true};
+  const ServerLayout plain{.workers = 3, .servers = 2, .steps = 30, .learning_rate = 3e-3, .one_text = true};
   const double together = learn_together(plain).last_loss;
   EXPECT_LT(together, 2.5);
   for (const std::optional<std::int64_t> bound : {std::optional<std::int64_t>{}, {0}, {2}}) {
-    Layout layout = plain;
+    ServerLayout layout = plain;
     layout.mode = ServerMode::async;
     layout.staleness = bound;
     const LearntByServers learnt = learn_served(layout);
@@ -279,7 +279,7 @@ TEST(Server, AsynchronousWorkersLearnAndReportStaleness) {
 // One that is s steps ahead waits for the slowest. So between a pull of the slow one and its update, each of the others takes at
 // most 2s+1 steps: it may have been s behind, and ends s ahead, when the slow one pushes.
 TEST(Server, ABoundKeepsTheSlowestWorkersUpdatesFresh) {
-  Layout layout{.workers = 3, .servers = 1, .mode = ServerMode::async, .steps = 20, .slow_worker = true};
+  ServerLayout layout{.workers = 3, .servers = 1, .mode = ServerMode::async, .steps = 20, .slow_worker = true};
   for (const std::int64_t bound : {1, 2, 4}) {
     layout.staleness = bound;
     const LearntByServers learnt = learn_served(layout);

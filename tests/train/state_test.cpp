@@ -51,7 +51,7 @@ io::Path trained(const io::Path& run, const EngineConfig& config) {
   return folder;
 }
 
-void expect_same_files(const io::Path& one, const io::Path& other) {
+void expect_equal_files(const io::Path& one, const io::Path& other) {
   for (const auto name : {checkpoint::model_file, checkpoint::optimizer_file})
     EXPECT_TRUE(io::read_file(one / name) == io::read_file(other / name)) << name;
 }
@@ -75,7 +75,7 @@ TEST(State, AnyNumberOfRanksReadsWhatAnyOtherSaved) {
           save_run(run, rank.engine, state_of(reader->manifest()), Json::Object{}, rank.team());
         });
         from = run / "checkpoints" / "step_3";
-        expect_same_files(folder, from);
+        expect_equal_files(folder, from);
         EXPECT_EQ(checkpoint::read_manifest(from).layout.at("dp").integer(), ranks);
       }
     }
