@@ -94,10 +94,11 @@ int run(const Arguments& arguments) {
   }
   RankOptions start = rank_options(config, words->ranks);
   Log log;
+  const bool as_the_book = log_style(config) == train::LogStyle::rasbt && !words->dry_run;
   if (is_first_process()) {
     for (const std::string& warning : resolved.warnings) log.warning(warning);
     for (const std::string& note : resolved.notes) log.info(note);
-    if (const std::string idle = resolved.idle_text(); !idle.empty()) log.info(idle);
+    if (const std::string idle = resolved.idle_text(); !idle.empty() && !as_the_book) log.info(idle);
   }
   if (words->dry_run) {
     const std::int64_t vocabulary = known_vocabulary(config);
@@ -112,8 +113,9 @@ int run(const Arguments& arguments) {
     const bool live =
         is_terminal(stdout) && session.transport() != Transport::mpi && log_style(config) == train::LogStyle::wordplay;
     // The clocks of other processes may say something else.
-    const train::TrainingHistory history =
-        train_rank(config, {arguments, started, comm::lead_text(session.world(), name), live, stdout}, session);
+    const TrainCall call{arguments, started, comm::lead_text(session.world(), name),
+                         live,      stdout,  as_the_book ? resolved.idle_text() : ""};
+    const train::TrainingHistory history = train_rank(config, call, session);
     if (!history.diverged || !session.leads_process()) return;
     diverged = true;
     if (session.lead()) say(stderr, fmt::format("lockstep: {}\n  -> {}\n", history.diverged->message, history.diverged->remedy));

@@ -128,6 +128,7 @@ void announce(const Run& run) {
   if (log_style(config) == train::LogStyle::rasbt) {
     run.log.plain(fmt::format("Lockstep version: {}\nUsing {}\n", kVersion, name_of(run.session.runtime().device().kind)));
   }
+  if (!run.call.idle.empty()) run.log.info(run.call.idle);
   if (config.log.wandb == "offline" && config.train.use_wandb && !keeps_wandb_history(config))
     run.log.info("log.wandb = offline: WANDB_DISABLED is set, so nothing is written for it");
   if (brief(run)) {

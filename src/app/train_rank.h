@@ -20,6 +20,7 @@ struct TrainCall {
   std::string name;         ///< of the run, when the settings give none
   bool live = false;        ///< a terminal: progress bar instead of log lines
   std::FILE* out = stdout;  ///< for log and summary; outlives the run
+  std::string idle = {};    ///< what changes nothing, to be said below the book's first lines (log.style=rasbt)
 };
 
 /// How `ranks` ranks, servers included, are started for these settings.

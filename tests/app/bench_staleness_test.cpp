@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <random>
@@ -30,7 +31,8 @@ class BenchStaleness : public testing::Test {
     ASSERT_EQ(lockstep({"prepare", folder_ / "text.txt", "--tokenizer", "char", "--out", folder_ / "data"}).code, 0);
   }
   Outcome bench(std::vector<std::string> more) const {
-    std::vector<std::string> all = {"bench", "staleness", "--data", (folder_ / "data").string(), "--ranks", "3"};
+    std::vector<std::string> all = {"bench", "staleness", "--data", (folder_ / "data").string()};
+    if (std::ranges::find(more, "--ranks") == more.end()) all.insert(all.end(), {"--ranks", "3"});
     all.insert(all.end(), more.begin(), more.end());
     return lockstep(all);
   }

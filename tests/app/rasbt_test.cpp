@@ -51,6 +51,8 @@ TEST_F(Rasbt, PrintsTheBooksLinesAndNoOthersOfProgress) {
   ASSERT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_EQ(outcome.out.rfind("Lockstep version: ", 0), 0U);
   EXPECT_NE(outcome.out.find("\nUsing cpu\n\n"), std::string::npos);
+  EXPECT_NE(outcome.out.find("Settings that change nothing in this run:\n  train.max_iters = 8: "), std::string::npos)
+      << outcome.out;
   const Lines progress = lines(outcome.out, "Ep ");
   EXPECT_EQ(places(progress, "Avg tok/sec"), (Lines{"Ep 1, Step 000000", "Ep 1, Step 000004", "Ep 2, Step 000008"}));
   EXPECT_TRUE(progress.at(0).ends_with(", Avg tok/sec: 0"));
