@@ -338,7 +338,7 @@ TEST_F(TrainCommand, TrainedModelsWriteAndAreEvaluated) {
   const Json numbers = Json::parse(json.out);
   EXPECT_NEAR(std::log(numbers.at("perplexity").number()), numbers.at("loss").number(), 1e-9);
   const auto tokens = static_cast<std::int64_t>(io::read_file(folder_ / "data/val.bin").size() / 2);
-  EXPECT_EQ(numbers.at("tokens").integer(), (tokens - 1) / 5 * 5);
+  EXPECT_EQ(numbers.at("tokens").integer(), tokens - 1);  // the last window has fewer
   EXPECT_EQ(lockstep({"eval", "--model", model, "--length", "13"}).code, 2);
   EXPECT_EQ(lockstep({"eval", "--model", "/nowhere"}).code, 2);
 }
