@@ -48,7 +48,7 @@ std::string refusal(const Folder& folder, PrepareOptions options) {
 
 std::string some_text() {
   std::string text;
-  for (int i = 0; i < 300000; ++i) text += "line " + std::to_string(i * i % 977) + "\n";
+  for (std::int64_t i = 0; i < 300000; ++i) text += "line " + std::to_string(i * i % 977) + "\n";
   return text;
 }
 

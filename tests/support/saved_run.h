@@ -2,6 +2,8 @@
 
 // Runs of zero_run.h that are saved after their first steps, and gone on with.
 
+#include <filesystem>
+
 #include "io/file.h"
 #include "support/zero_run.h"
 #include "train/state.h"
@@ -16,6 +18,7 @@ struct Saved {
   ZeroResult state;
 };
 inline Saved save(const ZeroRun& run, const io::Path& folder) {
+  std::filesystem::create_directories(folder);  // a save makes no run folder
   Saved saved;
   on_zero_ranks(run, [&](ZeroRank& rank) {
     rank.engine().initialise();

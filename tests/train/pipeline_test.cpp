@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <map>
 
 #include "support/schedules.h"
@@ -160,6 +161,7 @@ TEST(Pipeline, RunsTheTableOfAFile) {
 
 /// Two steps of a run, saved into `folder`.
 io::Path save(const ZeroRun& run, const io::Path& folder) {
+  std::filesystem::create_directories(folder);  // a save makes no run folder
   io::Path checkpoint;
   support::on_zero_ranks(run, [&](ZeroRank& rank) {
     ZeroResult ignored;

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
 #include "support/counting_world.h"
 #include "support/layout_run.h"
 #include "support/temp_folder.h"
@@ -124,6 +126,7 @@ TEST(TensorParallel, PartsOfStateThatIsCutAreNotComparedOverTensorRanks) {
 
 /// Two steps of a run, saved.
 io::Path save(const LayoutRun& run, const io::Path& folder, LayoutResult& result) {
+  std::filesystem::create_directories(folder);  // a save makes no run folder
   io::Path saved;
   support::on_layout(run, [&](LayoutRank& rank) {
     rank.engine().initialise();
@@ -137,6 +140,7 @@ io::Path save(const LayoutRun& run, const io::Path& folder, LayoutResult& result
 
 /// What a layout reads of a checkpoint and saves again.
 io::Path read_and_save(const LayoutRun& run, const io::Path& checkpoint, const io::Path& folder, LayoutResult& result) {
+  std::filesystem::create_directories(folder);  // a save makes no run folder
   io::Path saved;
   support::on_layout(run, [&](LayoutRank& rank) {
     comm::Communicator& ranks = rank.groups().all();
