@@ -13,7 +13,9 @@
 #include <mutex>
 #include <numeric>
 #include <optional>
+#include <sstream>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -34,6 +36,21 @@ namespace lockstep::comm {
 namespace {
 
 using Body = std::function<void(Communicator& world, const CoreSharing& sharing)>;
+
+// The problems that a UserError's text tells: a line each, and one with an arrow for a remedy.
+std::vector<Problem> problems_of(const std::string& text) {
+  constexpr std::string_view arrow = "  -> ";
+  std::vector<Problem> problems;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    if (!problems.empty() && line.starts_with(arrow)) {
+      problems.back().remedy = line.substr(arrow.size());
+    } else {
+      problems.push_back({line, ""});
+    }
+  }
+  return problems;
+}
 
 constexpr int kSystemError = 1, kUserError = 2, kBrokenRule = 70;  // exit codes
 constexpr double longest_end = 10;                                 // seconds for the launcher to end a rank
@@ -152,7 +169,7 @@ class HostWorld {
   std::exception_ptr follow() {
     control_.roll.set(mpi_.rank(), host::Phase::failed);
     const std::string reason = control_.roll.reason();
-    if (exit_code() == kUserError) return std::make_exception_ptr(UserError(reason));
+    if (exit_code() == kUserError) return std::make_exception_ptr(UserError(problems_of(reason)));
     if (exit_code() == kBrokenRule) return std::make_exception_ptr(BrokenRule(reason));
     return std::make_exception_ptr(RunAborted(reason));
   }
