@@ -86,7 +86,11 @@ struct CommandLine::Parts {
   }
   std::string remedy() const { return fmt::format("see lockstep {} --help", command); }
 
+  /// What an option was given, in the order of the words.
+  void read_values(const Option& o, const std::vector<std::string>& values, std::vector<Problem>& problems) const;
   void place_words(const std::vector<std::string>& words, std::vector<Problem>& problems) const;
+  /// `placed` positionals have their words.
+  void demand_positionals(std::size_t placed, std::vector<Problem>& problems) const;
 };
 
 CommandLine::CommandLine(std::string command, std::string about) : parts_(std::make_unique<Parts>()) {
@@ -213,11 +217,31 @@ void CommandLine::Parts::place_words(const std::vector<std::string>& words, std:
     const std::string hint = overrides != nullptr ? "settings are written group.key=value; " : "";
     problems.push_back({fmt::format("'{}' has no place in this command", word), hint + remedy()});
   }
+  demand_positionals(placed, problems);
+}
+
+void CommandLine::Parts::demand_positionals(std::size_t placed, std::vector<Problem>& problems) const {
   for (; placed < positionals.size(); ++placed) {
     const bool given = positionals[placed].all != nullptr && !positionals[placed].all->empty();
     if (positionals[placed].required && !given)
       problems.push_back({fmt::format("{} is missing", positionals[placed].value), usage()});
   }
+}
+
+void CommandLine::Parts::read_values(const Option& o, const std::vector<std::string>& values,
+                                     std::vector<Problem>& problems) const {
+  if (!o.repeats && values.size() > 1) {
+    problems.push_back(
+        {fmt::format("{} is given {} times: {}", long_name(o.name), values.size(), fmt::join(values, ", ")), "give it once"});
+    return;
+  }
+  for (const std::string& text : values) {
+    if (!o.read(text)) {
+      problems.push_back(
+          {fmt::format("{}: '{}' is not {}{}", long_name(o.name), text, o.rule, o.bounds ? o.bounds(text) : ""), remedy()});
+    }
+  }
+  if (o.required && values.empty()) problems.push_back({fmt::format("{} {} is missing", o.name, o.value), remedy()});
 }
 
 bool CommandLine::parse(const Arguments& arguments) {
@@ -257,21 +281,8 @@ bool CommandLine::parse(const Arguments& arguments) {
   }
   std::vector<Problem> problems;
   for (std::size_t i = 0; i < parts_->options.size(); ++i) {
-    const Parts::Option& o = parts_->options[i];
-    if (flags[i] != 0) o.read("");
-    if (!o.repeats && values[i].size() > 1) {
-      problems.push_back(
-          {fmt::format("{} is given {} times: {}", long_name(o.name), values[i].size(), fmt::join(values[i], ", ")),
-           "give it once"});
-      continue;
-    }
-    for (const std::string& text : values[i]) {
-      if (!o.read(text)) {
-        problems.push_back({fmt::format("{}: '{}' is not {}{}", long_name(o.name), text, o.rule, o.bounds ? o.bounds(text) : ""),
-                            parts_->remedy()});
-      }
-    }
-    if (o.required && values[i].empty()) problems.push_back({fmt::format("{} {} is missing", o.name, o.value), parts_->remedy()});
+    if (flags[i] != 0) parts_->options[i].read("");
+    parts_->read_values(parts_->options[i], values[i], problems);
   }
   parts_->place_words(app.remaining(), problems);
   if (!problems.empty()) throw UserError(std::move(problems));
