@@ -48,7 +48,8 @@ void make_room(LoadedModel& loaded, const arch::ModelConfig& config, DType type,
   }
   if (!problems.empty()) throw UserError(std::move(problems));
   const int tp = static_cast<int>(needs.tp), pp = static_cast<int>(needs.pp);
-  const std::int64_t weights = arch::count_parameters(config).total / (tp * pp) * static_cast<std::int64_t>(size_of(type));
+  const std::int64_t weights =
+      arch::count_parameters(config).total / (needs.tp * needs.pp) * static_cast<std::int64_t>(size_of(type));
   const std::string halved = type == DType::f32 ? "--dtype bf16 takes half as much; " : "";
   comm::demand_free_memory(session.world(), weights, fmt::format("{}: not enough memory for its weights", loaded.folder),
                            halved + "ranks on several hosts can have a part each (lockstep launch, --tp, --pp)");

@@ -25,7 +25,8 @@ FolderWatch::FolderWatch(std::string folder) : folder_(std::move(folder)) {
 void FolderWatch::look() {
   try {
     if (checkpoint::has_checkpoints(folder_)) held_ = std::make_unique<io::HeldFolder>(folder_);
-  } catch (const std::runtime_error&) {  // it is looked for again
+  } catch (const std::runtime_error&) {
+    held_.reset();  // it is looked for again
   }
 }
 
