@@ -6,6 +6,7 @@
 
 #include "base/text/utf8.h"
 #include "data/bpe/byte_alphabet.h"
+#include "data/bpe/tokenizer_json.h"
 
 namespace lockstep::data {
 namespace {
@@ -89,17 +90,7 @@ Json byte_tokenizer_json() {
   for (int byte = 0; byte < 256; ++byte) {
     vocabulary.emplace_back(bpe::to_alphabet(std::string(1, static_cast<char>(static_cast<unsigned char>(byte)))), byte);
   }
-  return file_of(level_json(), level_json(),
-                 Json::Object{{"type", "BPE"},
-                              {"dropout", nullptr},
-                              {"unk_token", nullptr},
-                              {"continuing_subword_prefix", nullptr},
-                              {"end_of_word_suffix", nullptr},
-                              {"fuse_unk", false},
-                              {"byte_fallback", false},
-                              {"ignore_merges", false},
-                              {"vocab", std::move(vocabulary)},
-                              {"merges", Json::Array{}}});
+  return file_of(level_json(), level_json(), bpe::bpe_json(std::move(vocabulary), {}, false));
 }
 
 std::unique_ptr<Tokenizer> plain_tokenizer(const Json& json) {

@@ -53,13 +53,7 @@ std::string text_of(const Folder& folder) {
   Quiet quiet;
   const Corpus corpus = open_corpus(folder.path("out"), {}, quiet.log);
   verify_corpus(folder.path("out"), std::array<const TokenFile*, 2>{&corpus.train, &corpus.val}, quiet.log);
-  std::string text;
-  for (const TokenFile* file : {&corpus.train, &corpus.val}) {
-    std::vector<std::int32_t> ids(static_cast<std::size_t>(file->tokens()));
-    file->read(0, ids);
-    text += corpus.tokenizer->decode(ids);
-  }
-  return text;
+  return decoded(corpus);
 }
 
 // Each state that a kill between two moves leaves behind is the new text, and the next preparation clears it away.

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "data/corpus.h"
 #include "support/temp_folder.h"
 
 namespace lockstep::data {
@@ -67,6 +68,17 @@ std::string user_error(Action&& action) {
   }
   ADD_FAILURE() << "no UserError was thrown";
   return "";
+}
+
+/// What a corpus' tokens say, training's before validation's.
+inline std::string decoded(const Corpus& corpus) {
+  std::string text;
+  for (const TokenFile* file : {&corpus.train, &corpus.val}) {
+    std::vector<std::int32_t> ids(static_cast<std::size_t>(file->tokens()));
+    file->read(0, ids);
+    text += corpus.tokenizer->decode(ids);
+  }
+  return text;
 }
 
 }  // namespace lockstep::data

@@ -30,14 +30,7 @@ std::string prepared_tokens(const Folder& folder, PrepareOptions options) {
   options.facts = printed.get();
   options.progress = lines.get();
   prepare(options, log);
-  const Corpus corpus = open_corpus(folder.path("out"), {}, log);
-  std::string text;
-  for (const TokenFile* file : {&corpus.train, &corpus.val}) {
-    std::vector<std::int32_t> ids(static_cast<std::size_t>(file->tokens()));
-    file->read(0, ids);
-    text += corpus.tokenizer->decode(ids);
-  }
-  return text;
+  return decoded(open_corpus(folder.path("out"), {}, log));
 }
 
 std::string refusal(const Folder& folder, PrepareOptions options) {

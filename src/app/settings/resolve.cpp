@@ -139,7 +139,8 @@ std::vector<Problem> take_deepspeed(Resolved& resolved, const DeepSpeed& file, s
 // The settings that a run to be resumed was started with; empty when there are none. `given`: some come from other files.
 std::string own_settings(const app::RunConfig& config, bool given, std::vector<Problem>& problems) {
   if (!app::may_resume(config) || (!config.log.dir && !config.log.name)) return "";
-  const std::string run = app::run_folder(config, ""), file = run + "/config.toml";
+  const std::string run = app::run_folder(config, "");
+  std::string file = run + "/config.toml";
   if (config.train.init_from == "auto" && !checkpoint::has_checkpoints(run)) return "";  // it starts from scratch
   if (io::exists(file)) return file;
   if (!given && checkpoint::has_checkpoints(run)) {

@@ -18,7 +18,7 @@ std::string text_of(const Json& value) { return value.is_number() ? fmt::format(
 
 std::string shown(const Json& value) {
   constexpr std::size_t most = 80;
-  const std::string text = text_of(value);
+  std::string text = text_of(value);
   if (text.size() <= most) return text;
   std::size_t end = most;
   while (end > 0 && is_continuation(text[end])) --end;  // whole characters

@@ -168,16 +168,7 @@ Json model_json(const Model& model) {
   for (const Merge& merge : model.merges) {
     merges.emplace_back(texts[static_cast<std::size_t>(merge.left)] + " " + texts[static_cast<std::size_t>(merge.right)]);
   }
-  return Json::Object{{"type", "BPE"},
-                      {"dropout", nullptr},
-                      {"unk_token", nullptr},
-                      {"continuing_subword_prefix", nullptr},
-                      {"end_of_word_suffix", nullptr},
-                      {"fuse_unk", false},
-                      {"byte_fallback", false},
-                      {"ignore_merges", model.whole_words},
-                      {"vocab", std::move(vocab)},
-                      {"merges", std::move(merges)}};
+  return bpe_json(std::move(vocab), std::move(merges), model.whole_words);
 }
 
 }  // namespace
@@ -212,6 +203,19 @@ Json to_json(const Model& model) {
                       {"post_processor", nullptr},
                       {"decoder", byte_level(true)},
                       {"model", model_json(model)}};
+}
+
+Json bpe_json(Json::Object vocabulary, Json::Array merges, bool ignore_merges) {
+  return Json::Object{{"type", "BPE"},
+                      {"dropout", nullptr},
+                      {"unk_token", nullptr},
+                      {"continuing_subword_prefix", nullptr},
+                      {"end_of_word_suffix", nullptr},
+                      {"fuse_unk", false},
+                      {"byte_fallback", false},
+                      {"ignore_merges", ignore_merges},
+                      {"vocab", std::move(vocabulary)},
+                      {"merges", std::move(merges)}};
 }
 
 }  // namespace lockstep::data::bpe

@@ -18,4 +18,7 @@ Model model_from_json(const Json& json, const std::string& what);
 /// As Hugging Face's library reads it.
 Json to_json(const Model& model);
 
+/// The "model" member of such a file. `vocabulary` maps texts in the byte alphabet to ids; `merges` are "LEFT RIGHT" each.
+Json bpe_json(Json::Object vocabulary, Json::Array merges, bool ignore_merges);
+
 }  // namespace lockstep::data::bpe
