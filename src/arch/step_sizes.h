@@ -10,13 +10,13 @@
 
 namespace lockstep::arch {
 
-/// Of a rank.
+/// Sizes of one rank's step.
 struct StepSizes {
   std::int64_t samples = 1, positions = 1;  ///< of a micro-batch
   std::int64_t microbatches = 1;
   std::int64_t kept = 1;  ///< micro-batches whose activations are there at a time
 };
-/// What of a step of a sound model is far more than 64 bits count; nothing: all of it can be counted.
+/// Sizes of a sound model's step that 64 bits do not count; empty when all can be counted.
 std::vector<Problem> check(const ModelConfig& config, const StepSizes& sizes);
 
 }  // namespace lockstep::arch

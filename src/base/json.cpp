@@ -114,7 +114,7 @@ class Builder {
     return {std::count(before.begin(), before.end(), '\n') + 1, before.size() - line_start + 1};
   }
   static std::string to_string(Place place) { return fmt::format("line {}, column {}", place.line, place.column); }
-  // Of the string that was read last.
+  // Where the string that was read last begins.
   std::size_t start_of_string() const {
     std::size_t at = static_cast<std::size_t>(reached_ - text_.data()) - 1;
     const auto is_escaped = [&] { return (at - 1 - text_.find_last_not_of('\\', at - 1)) % 2 == 1; };

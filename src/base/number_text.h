@@ -20,7 +20,7 @@ std::optional<T> number_from(std::string_view text) {
   return value;
 }
 
-/// Of numbers from a file or a word; nothing where 64 bits do not hold it.
+/// The product of numbers from a file or a word; nothing where 64 bits do not hold it.
 inline std::optional<std::int64_t> product_of(std::initializer_list<std::int64_t> factors) {
   std::int64_t product = 1;
   for (const std::int64_t factor : factors) {

@@ -11,7 +11,7 @@
 
 namespace lockstep::data {
 
-/// Of the characters in the order of their ids. A text with another character is an error there.
+/// A tokenizer of these characters, in the order of their ids. A text with another character is an error there.
 Json char_tokenizer_json(std::string_view characters);
 Json byte_tokenizer_json();
 

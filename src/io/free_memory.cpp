@@ -42,7 +42,8 @@ constexpr Version kFirst{"sys/fs/cgroup/memory", "memory.limit_in_bytes", "memor
                          "total_active_file"};
 constexpr Version kSecond{"sys/fs/cgroup", "memory.max", "memory.current", "inactive_file", "active_file"};
 
-/// Of the group and all that it lies in. In a container the path may be one of the host's: then the mount itself is the group.
+/// The limits of a group and of all groups that it lies in count. In a container the path may be one of the host's: then the
+/// mount itself is the group.
 void take_limits(const Version& version, const Path& root, const Path& group, std::optional<FreeMemory>& least) {
   const Path mount = root / version.mount;
   for (Path path = group.relative_path();; path = path.parent_path()) {

@@ -33,7 +33,7 @@ class OpenedStream final : public ByteStream {
   OpenedStream& operator=(const OpenedStream&) = delete;
   ~OpenedStream() override { ::close(descriptor_); }
 
-  // Of a pipe that nobody has opened to write, poll() says nothing and read() the end; of one with a silent writer, EAGAIN.
+  // A pipe without a writer: poll() says nothing, and read() tells the end. With a silent writer read() gives EAGAIN.
   std::size_t read(std::span<std::byte> out) override {
     for (double waited = 0;;) {
       const double next = waited == 0 ? patience_.writer : patience_.silent ? *patience_.silent - waited : day;

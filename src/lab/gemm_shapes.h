@@ -20,7 +20,7 @@ struct LayerShape {
 /// Of a feed-forward layer with a gate, `gated` wide, that a step runs `calls` times.
 std::vector<LayerShape> gated_layers(std::int64_t tokens, std::int64_t width, std::int64_t gated, std::int64_t calls);
 
-/// Of a shape that steps are timed on (step_shapes). Throws UserError for another name.
+/// Products of a shape that steps are timed on (step_shapes). Throws UserError for another name.
 std::vector<LayerShape> layer_shapes(std::string_view model);
 
 }  // namespace lockstep::lab

@@ -15,10 +15,10 @@ struct DeclaredMemory {
   std::int64_t disk = 0;  ///< besides
   std::int64_t device() const { return ledger.total() - host; }
 };
-/// Of these, what the ledger has in the host's memory whatever the device is; and of `elsewhere`, all that lies elsewhere, what
-/// lies on a disk.
+/// Divides declared memory by place. `elsewhere`: bytes that are kept away from the device, in the host's memory (the ledger has
+/// those too) and on a disk.
 DeclaredMemory placed(Ledger ledger, std::int64_t elsewhere);
-/// Of train/memory/rank_memory, with AdamW, for bf16 weights on fp32 master copies.
+/// What train/memory/rank_memory declares, with AdamW, for bf16 weights on fp32 master copies.
 DeclaredMemory declared_memory(const Work& work, const Candidate& candidate, const layout::Coordinates& at);
 
 /// Of the device of the rank that takes most: the first or the last stage's.

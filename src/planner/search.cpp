@@ -197,7 +197,7 @@ class Search {
     return true;
   }
 
-  /// Of a family of which nothing that was tried fits: the answer names what is declared.
+  /// The answer for a family in which nothing fits names declared bytes.
   void try_least(Looked& family) {
     constexpr int most_microbatches = 1 << 12;  // whose lists are long
     const layout::ParallelPlan& plan = family.least.plan;

@@ -9,9 +9,9 @@
 
 namespace lockstep {
 
-/// Of f32 or bf16 elements. A multiple of one has to be there.
+/// Whether all f32 or bf16 elements are finite. The bytes are whole elements.
 bool all_finite(std::span<const std::byte> bytes, DType type);
-/// Of IEEE half-precision elements.
+/// Whether all IEEE half-precision elements are finite.
 bool all_finite_halves(std::span<const std::byte> bytes);
 /// The same of a tensor on the host.
 bool all_finite(const Tensor& values);

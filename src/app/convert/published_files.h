@@ -26,9 +26,9 @@ inline constexpr const char* generation_file = "generation_config.json";
 /// model that is only read, without the tokenizer's files. Throws UserError for a file that cannot be read or is no text.
 Json published_facts(const checkpoint::huggingface::Folder& folder, bool reads = false);
 
-/// What of it a run keeps that goes on from those weights with a text of its own. `source` is the model's tokenizer, `text` the
-/// run's; either may be null. A token that means something else there would end texts where nothing ends: then nothing is kept,
-/// with a warning.
+/// The facts that a run keeps when it goes on from those weights with a text of its own. `source` is the model's tokenizer,
+/// `text` the run's; either may be null. A token that means something else there would end texts where nothing ends: then nothing
+/// is kept, with a warning.
 Json kept_facts(Json facts, const data::Tokenizer* source, const data::Tokenizer* text, Log& log);
 
 /// What a checkpoint of the published model carries in its manifest's `run`. Warns when its tokenizer cannot be read.

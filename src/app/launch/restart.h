@@ -25,7 +25,7 @@ class Restart {
   Restart(std::vector<std::string> command, const RestartFacts& facts, std::vector<Problem>& problems);
 
   const std::vector<std::string>& command() const { return command_; }
-  /// Of the run; empty when this is no training.
+  /// The run's folder; empty when this is no training.
   const std::string& folder() const { return folder_; }
   /// The folder that was added; empty when the words stayed as they were.
   const std::string& added_folder() const { return added_folder_; }

@@ -27,7 +27,7 @@ void check_heads(const RunConfig::Model& model, std::vector<Problem>& problems) 
        fmt::format("choose a width that is a multiple of {}, another number of heads, or set model.head_dim", model.n_head)});
 }
 
-// Of a pipeline some schedules keep every micro-batch.
+// Some schedules of a pipeline keep every micro-batch.
 std::vector<Problem> check_step(const RunConfig& config) {
   return arch::check(model_config(config, 2), {.samples = config.model.batch_size,
                                                .positions = config.model.block_size,

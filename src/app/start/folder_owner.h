@@ -1,6 +1,6 @@
 #pragma once
 
-// Whose a folder is: what it holds says so. Every command that writes asks here before it does.
+// The owner of a folder, by what the folder holds. Every command that writes asks here before it does.
 
 #include <cstdint>
 #include <string>

@@ -16,7 +16,7 @@
 
 namespace lockstep::app {
 
-/// Of a run whose epochs have `per_epoch` steps. Throws UserError where these cannot be counted.
+/// Steps of a run whose epochs have `per_epoch` steps. Throws UserError where 64 bits do not count them.
 std::int64_t steps_of(const RunConfig& config, std::int64_t per_epoch);
 
 class TrainingData {

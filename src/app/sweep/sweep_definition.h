@@ -14,7 +14,7 @@ namespace lockstep::app {
 
 /// Version, steps, ranks and settings of all points, and the tables of schedules that they name.
 Json definition_of(std::int64_t steps, const std::vector<SweepPoint>& points);
-/// Of each folder that points read: checksums of its tokens, and their vocabulary. A dataset that is not there yet is prepared.
+/// Checksums of the tokens, and the vocabulary, of each folder that points read. A dataset that is not there yet is prepared.
 Json texts_of(const std::vector<SweepPoint>& points, Log& log);
 /// What two sweeps differ in, in words; `now` may lack the texts. Empty: nothing.
 std::vector<std::string> differences(const Json& then, const Json& now);

@@ -40,7 +40,7 @@ class Fields {
   std::vector<std::string> texts(std::string_view key);
   /// Null when the member is missing or null.
   const Json* present(std::string_view key);
-  /// Of several names of one thing the first that is there, or else the first; those that are there must agree.
+  /// The first of several names of one thing that is there, or else the first. Those that are there must agree.
   std::string_view one_of(std::initializer_list<std::string_view> keys);
 
   void refuse(std::string problem, std::string remedy = "this version does not compute it");

@@ -56,7 +56,7 @@ constexpr auto harmless = std::to_array<std::string_view>({
     "max_length",
     "max_new_tokens",
     "num_return_sequences",
-    // Of beams, which there are none of.
+    // They concern beam search, which there is none of.
     "early_stopping",
     "length_penalty",
     // How fast and in which memory; what a call returns; repairs of what is never drawn here.

@@ -19,11 +19,11 @@ struct KnownKeys {
   std::span<const std::string_view> harmless;
 };
 
-/// Of every family of transformers'.
+/// Keys that every family of transformers has.
 KnownKeys common_keys();
-/// Of the one, beside those.
+/// Keys that this family has besides.
 KnownKeys keys_of(Family family);
-/// Of what stands in "rope_scaling" and "rope_parameters".
+/// Keys inside "rope_scaling" and "rope_parameters".
 KnownKeys rope_keys();
 
 }  // namespace lockstep::arch::huggingface

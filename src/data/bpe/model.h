@@ -51,7 +51,7 @@ class ModelBuilder {
 
   /// `text` in the alphabet of byte_alphabet.h, or as it is when it holds other characters.
   void token(std::string_view text, std::int64_t id);
-  /// Of a pair that stands twice, the second place counts.
+  /// The second place of a pair that stands twice counts.
   void merge(std::string_view left, std::string_view right);
   /// After all tokens. One without content is passed over.
   void added(std::int64_t id, AddedToken token);

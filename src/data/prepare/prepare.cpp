@@ -188,7 +188,7 @@ class Preparation {
     fmt::print(options_.facts, "vocab size: {}\n", format_count(format_.vocabulary));
   }
 
-  // Of JSONL it is passed over.
+  // A byte order mark is part of a plain text; readers of JSONL pass over it.
   void note_mark(const TextPieces::Piece& piece) {
     if (!by_documents_ && piece.begin == 0 && piece.text.starts_with(byte_order_mark)) marked_.push_back(piece.file->name);
   }

@@ -29,7 +29,7 @@ class Spools {
  public:
   Spools(const PrepareOptions& options, io::Path folder) : options_(options), folder_(std::move(folder)) {}
 
-  /// Of a pipe or standard input.
+  /// The text that comes from a pipe or standard input.
   TextSource stream(const TextRules& rules);
   /// In place of the compressed files of a source.
   void unpack(TextSource& source);

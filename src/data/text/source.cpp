@@ -51,7 +51,7 @@ FileStart start_inside(const io::Path& path, const std::string& name, io::Compre
   return start;
 }
 
-// Of bytes that stand in no row of the known formats.
+// For a file that no row of the known formats recognises.
 Look look_at_text(const FileStart& start, const std::string& name, bool utf8) {
   const PlainText text = plain_text(start.bytes);
   if (text.zero()) {

@@ -60,7 +60,7 @@ class Kind {
   double least_exposed() const { return median_of(least_exposed_); }
   double cover() const { return median_of(cover_); }
   double step() const { return median_of(step_); }
-  /// Of what is compared: the median distance from the median.
+  /// The median distance from the median of what is compared.
   static double noise_of(const std::vector<double>& values) {
     std::vector<double> distances;
     for (const double value : values) distances.push_back(std::abs(value - median_of(values)));

@@ -13,8 +13,8 @@ class StopTexts {
   /// `stops`, of which none is empty, outlive this.
   explicit StopTexts(std::span<const std::string> stops) : stops_(stops) {}
 
-  /// What of the text is certain with `piece` behind it: all but what may be the beginning of a stop text, and nothing of one
-  /// that is complete, with which the text ends. Valid until the next call.
+  /// Takes the next piece, and returns what may be shown now. What may begin a stop text is held back. A complete stop text ends
+  /// the text and is never shown. Valid until the next call.
   std::string_view add(std::string_view piece);
   /// Whether one is complete.
   bool found() const { return found_; }

@@ -74,7 +74,7 @@ class Reader {
     }
   }
 
-  // Of fp32, where our key counts bytes.
+  // DeepSpeed counts elements, here of fp32; our key counts bytes.
   void elements(const std::string& option, std::string_view key, const Json& value) {
     const Json number = whole(value);
     const auto bytes = number.is_int() ? product_of({number.integer(), 4}) : std::nullopt;
