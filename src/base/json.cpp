@@ -260,7 +260,8 @@ namespace {
 constexpr std::size_t bytes_a_character = 16, least_bytes = std::size_t{16} << 20;
 
 void read(std::string_view text, std::string_view what, Builder& builder) {
-  const Cursor begin(text.data(), builder.reached()), end(text.data() + text.size(), builder.reached());
+  const char* const first = text.data();
+  const Cursor begin(first, builder.reached()), end(first + text.size(), builder.reached());
   if (Library::sax_parse(begin, end, &builder)) return;
   throw UserError(fmt::format("{}: {}", what, builder.fault()), "mend the file or write it again");
 }

@@ -181,6 +181,25 @@ void check_epochs(const RunConfig& config, std::vector<Problem>& problems) {
   }
 }
 
+void check_data(const RunConfig& config, std::vector<Problem>& problems) {
+  if (config.data.workers > 1 && config.data.io == "mpi") {
+    problems.push_back({fmt::format("data.workers = {}: with data.io = mpi a rank's own thread reads", config.data.workers),
+                        "data.workers=1, or data.io=files"});
+  }
+  if (config.data.shards == "precut" && config.data.io != "files") {
+    problems.push_back(
+        {fmt::format("data.shards = precut (each rank reads its own file) and data.io = {} exclude each other", config.data.io),
+         "leave one of them out"});
+  }
+  if (config.data.shards == "precut" && config.train.global_batch == "new") {
+    problems.push_back({"train.global_batch = new: precut shards count their samples by the global batch that the run began with",
+                        "keep it, or set data.shards=global"});
+  }
+  if (config.data.dir && config.data.file) {
+    problems.push_back({"data.dir (prepared tokens) and data.file (a text to prepare) exclude each other", "give one of them"});
+  }
+}
+
 }  // namespace
 
 std::vector<Problem> check(const RunConfig& config) {
@@ -214,22 +233,7 @@ std::vector<Problem> check(const RunConfig& config) {
     problems.push_back({fmt::format("log.name = {}: the run's folder would not be one of its own below runs/", name.string()),
                         "choose another name, or say where the run goes: log.dir=FOLDER"});
   }
-  if (config.data.workers > 1 && config.data.io == "mpi") {
-    problems.push_back({fmt::format("data.workers = {}: with data.io = mpi a rank's own thread reads", config.data.workers),
-                        "data.workers=1, or data.io=files"});
-  }
-  if (config.data.shards == "precut" && config.data.io != "files") {
-    problems.push_back(
-        {fmt::format("data.shards = precut (each rank reads its own file) and data.io = {} exclude each other", config.data.io),
-         "leave one of them out"});
-  }
-  if (config.data.shards == "precut" && config.train.global_batch == "new") {
-    problems.push_back({"train.global_batch = new: precut shards count their samples by the global batch that the run began with",
-                        "keep it, or set data.shards=global"});
-  }
-  if (config.data.dir && config.data.file) {
-    problems.push_back({"data.dir (prepared tokens) and data.file (a text to prepare) exclude each other", "give one of them"});
-  }
+  check_data(config, problems);
   check_rounding(config, problems);
   check_memory(config.memory, problems);
   if (config.parallel.split && !split_from(*config.parallel.split)) {

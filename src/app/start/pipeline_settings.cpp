@@ -34,8 +34,9 @@ std::optional<std::vector<std::int64_t>> split_from(std::string_view text) {
   while (true) {
     const std::size_t end = std::min(text.find(','), text.size());
     std::int64_t layers = 0;
-    const auto [rest, error] = std::from_chars(text.data(), text.data() + end, layers);
-    if (error != std::errc{} || rest != text.data() + end || layers < 0) return std::nullopt;
+    const char* const first = text.data();
+    const auto [rest, error] = std::from_chars(first, first + end, layers);
+    if (error != std::errc{} || rest != first + end || layers < 0) return std::nullopt;
     split.push_back(layers);
     if (end == text.size()) return split;
     text.remove_prefix(end + 1);
