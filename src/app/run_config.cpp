@@ -2,36 +2,23 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdlib>
 
 #include "app/config_file.h"
 #include "app/settings/backends.h"
 #include "app/settings/keys.h"
-#include "base/number_text.h"
 #include "layout/parallel_plan.h"
 
 namespace lockstep::app {
 namespace {
 
-arch::ActivationKind activation_of(const std::string& name) {
-  if (name == "gelu_tanh") return arch::ActivationKind::gelu_tanh;
-  if (name == "relu") return arch::ActivationKind::relu;
-  if (name == "silu" || name == "swiglu") return arch::ActivationKind::silu;
-  return arch::ActivationKind::gelu;
-}
-
-arch::InitKind init_of(const std::string& name) {
-  if (name == "pytorch") return arch::InitKind::pytorch;
-  if (name == "small") return arch::InitKind::small;
-  if (name == "smaller") return arch::InitKind::smaller;
-  return arch::InitKind::gpt2;
-}
-
 arch::Rope rope_of(const RunConfig::Model& model) {
   arch::Rope rope;
   rope.theta = model.rope_theta;
-  rope.scaling = model.rope_scaling == "llama3" ? arch::RopeScaling::llama3 : arch::RopeScaling::none;
+  rope.scaling = model.rope_scaling;
   rope.factor = model.rope_factor;
   rope.low_freq_factor = model.rope_low_freq_factor;
   rope.high_freq_factor = model.rope_high_freq_factor;
@@ -41,7 +28,7 @@ arch::Rope rope_of(const RunConfig::Model& model) {
 
 }  // namespace
 
-DType dtype_of(const RunConfig& config) { return dtype_from_spelling(config.train.dtype); }
+DType dtype_of(const RunConfig& config) { return config.train.dtype.type; }
 
 const std::vector<std::string>& dtype_spellings() {
   static const std::vector<std::string> all{"fp32", "float32", "bf16", "bfloat16"};
@@ -53,35 +40,26 @@ DType dtype_from_spelling(std::string_view spelling) {
 }
 
 DType moments_of(const RunConfig& config) {
-  if (config.optimizer.moments) return dtype_from_spelling(*config.optimizer.moments);
+  if (config.optimizer.moments) return *config.optimizer.moments;
   return config.optimizer.master_weights ? DType::f32 : dtype_of(config);
 }
 
 std::string_view spelt(DType type) { return type == DType::bf16 ? "bfloat16" : "float32"; }
 
-ops::Isa isa_of(const RunConfig& config) { return ops::isa_from_name(config.numerics.isa); }
-
-ops::Bf16Order bf16_order_of(const RunConfig& config) { return ops::bf16_order_from_name(config.numerics.bf16); }
-
-ops::Products products_of(const RunConfig& config) { return ops::products_from_name(config.numerics.products); }
-
 ops::PlainKernels plain_kernels_of(const RunConfig& config) {
   const RunConfig::Kernels& kernels = config.kernels;
-  return {.products = kernels.products == "plain",
+  return {.products = kernels.products == ProductKernel::plain,
           .epilogues = !kernels.epilogues,
-          .norm = kernels.norm == "plain",
-          .adamw = kernels.adamw == "tensor"};
+          .norm = kernels.norm == NormKernel::plain,
+          .adamw = kernels.adamw == AdamWKernel::tensor};
 }
 
 layout::AttentionWeights attention_of(const RunConfig& config) {
-  if (config.kernels.attention == "tiled") return layout::AttentionWeights::tiled;
-  return config.kernels.mask == "stored" ? layout::AttentionWeights::masked : layout::AttentionWeights::whole;
+  if (config.kernels.attention == AttentionKernel::tiled) return layout::AttentionWeights::tiled;
+  return config.kernels.mask == MaskKernel::stored ? layout::AttentionWeights::masked : layout::AttentionWeights::whole;
 }
 
-data::Order order_of(const RunConfig& config) {
-  const bool epochs = config.train.max_epochs.has_value() || config.data.order == "partition";
-  return epochs ? data::Order::partition : data::Order::random;
-}
+data::Order order_of(const RunConfig& config) { return config.train.max_epochs ? data::Order::partition : config.data.order; }
 
 std::uint64_t seed_of(const RunConfig& config) { return static_cast<std::uint64_t>(config.train.seed.value_or(1337)); }
 
@@ -91,7 +69,8 @@ std::int64_t checkpoint_interval(const RunConfig& config) {
 
 bool offloads_to_disk(const RunConfig& config) {
   const RunConfig::Memory& memory = config.memory;
-  return memory.offload_optimizer == "nvme" || memory.offload_params == "nvme" || memory.offload_activations == "nvme";
+  const std::array all{memory.offload_optimizer, memory.offload_params, memory.offload_activations};
+  return std::ranges::find(all, OffloadTo::nvme) != all.end();
 }
 
 int zero_level(const RunConfig& config) {
@@ -106,9 +85,12 @@ std::string data_folder(const RunConfig& config) {
   return config.data.dir.value_or(config.data.root_path.value_or("data") + "/" + config.data.dataset);
 }
 
-bool may_resume(const RunConfig& config) { return config.train.init_from == "resume" || config.train.init_from == "auto"; }
+bool may_resume(const RunConfig& config) {
+  const InitFrom::Kind kind = config.train.init_from.kind;
+  return kind == InitFrom::Kind::resume || kind == InitFrom::Kind::automatic;
+}
 
-bool starts_from_folder(const RunConfig& config) { return config.train.init_from != "scratch" && !may_resume(config); }
+bool starts_from_folder(const RunConfig& config) { return config.train.init_from.kind == InitFrom::Kind::folder; }
 
 std::string run_folder(const RunConfig& config, std::string_view generated_name) {
   return config.log.dir.value_or("runs/" + config.log.name.value_or(std::string(generated_name)));
@@ -122,16 +104,16 @@ arch::ModelConfig model_config(const RunConfig& config, std::int64_t vocabulary)
   out.kv_heads = model.n_kv_head.value_or(model.n_head);
   out.width = model.n_embd;
   out.head_size = model.head_dim.value_or(model.n_embd / model.n_head);
-  out.gated = model.activation == "swiglu";
+  out.gated = model.activation.gated;
   out.ffn_width = model.ffn_width.value_or(arch::usual_ffn_width(model.n_embd, out.gated));
   out.block_size = model.block_size;
   out.vocabulary = model.vocab_size.value_or(vocabulary);
-  out.norm = model.norm == "rmsnorm" ? arch::NormKind::rmsnorm : arch::NormKind::layernorm;
+  out.norm = model.norm;
   out.norm_eps = static_cast<float>(model.norm_eps);
-  out.position = model.position == "rope" ? arch::PositionKind::rope : arch::PositionKind::learned;
+  out.position = model.position;
   if (out.position == arch::PositionKind::rope) out.rope = rope_of(model);
-  out.activation = activation_of(model.activation);
-  out.init = init_of(model.init);
+  out.activation = model.activation.kind;
+  out.init = model.init;
   out.bias = model.bias;
   out.qkv_bias = model.qkv_bias.value_or(model.bias);
   out.tied = model.tied;
@@ -139,13 +121,9 @@ arch::ModelConfig model_config(const RunConfig& config, std::int64_t vocabulary)
   return out;
 }
 
-arch::DecayRule decay_rule(const RunConfig& config) {
-  return config.optimizer.decay == "all" ? arch::DecayRule::all : arch::DecayRule::matrices;
-}
-
 double lr_factor(const RunConfig& config, std::int64_t ranks) {
-  if (config.optimizer.lr_scaling == "linear") return static_cast<double>(ranks);
-  if (config.optimizer.lr_scaling == "sqrt") return std::sqrt(static_cast<double>(ranks));
+  if (config.optimizer.lr_scaling == LrScaling::linear) return static_cast<double>(ranks);
+  if (config.optimizer.lr_scaling == LrScaling::sqrt) return std::sqrt(static_cast<double>(ranks));
   return 1;
 }
 
@@ -154,23 +132,11 @@ bool logs_from_all_ranks(const RunConfig& config) {
   return config.log.all_ranks || (wanted != nullptr && std::string_view(wanted) == "1");
 }
 
-std::optional<std::int64_t> sample_epochs(const RunConfig& config) {
-  const std::string_view every = config.sample.every;
-  constexpr std::string_view epochs = "epochs:";
-  if (every == "evaluations") return 0;
-  const auto count = every.starts_with(epochs) ? number_from<std::int64_t>(every.substr(epochs.size())) : std::nullopt;
-  return count && *count > 0 ? count : std::nullopt;
-}
-
 bool keeps_wandb_history(const RunConfig& config) {
   const char* disabled = std::getenv("WANDB_DISABLED");
   const std::string_view said = disabled != nullptr ? disabled : "";
   const bool off = !said.empty() && said != "0" && said != "false" && said != "False";
-  return config.log.wandb == "offline" && config.train.use_wandb && !off;
-}
-
-train::LogStyle log_style(const RunConfig& config) {
-  return config.log.style == "rasbt" ? train::LogStyle::rasbt : train::LogStyle::wordplay;
+  return config.log.wandb == WandbMode::offline && config.train.use_wandb && !off;
 }
 
 Json to_json(const RunConfig& config, std::int64_t vocabulary, bool wordplay_keys_only) {

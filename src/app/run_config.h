@@ -9,14 +9,19 @@
 #include <string>
 #include <vector>
 
+#include "app/settings/value_types.h"
 #include "arch/config.h"
 #include "arch/parameters.h"
 #include "base/dtype.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "data/sampler.h"
+#include "device/device.h"
 #include "layout/parallel_plan.h"
 #include "ops/ops.h"
+#include "train/engine_config.h"
+#include "train/lr_schedule.h"
+#include "train/optimizer/optimizer.h"
 #include "train/report/progress.h"
 
 namespace lockstep::app {
@@ -24,12 +29,12 @@ namespace lockstep::app {
 struct RunConfig {
   struct Train {
     std::string framework = "pytorch";
-    std::string backend = "DDP";
-    std::optional<std::string> device;
+    BackendKind backend = BackendKind::ddp;
+    std::optional<DeviceKind> device;
     std::optional<std::int64_t> seed;
     std::optional<std::int64_t> port;
     std::optional<std::string> ds_config_path;
-    std::optional<std::string> precision;
+    std::optional<SpeltDType> precision;
     std::optional<std::int64_t> ngpus;
     bool use_wandb = true;
     std::int64_t eval_interval = 250;
@@ -38,11 +43,11 @@ struct RunConfig {
     std::int64_t eval_iters = 200;
     bool eval_only = false;
     bool always_save_checkpoint = false;
-    std::string init_from = "scratch";  // scratch, resume, auto or a model's folder
+    InitFrom init_from;
     std::string wandb_project = "WordPlay";
     std::int64_t max_iters = 10000;
     std::int64_t warmup_iters = 100;
-    std::string dtype = "float32";  // as the user spelt it: dtype_of()
+    SpeltDType dtype;
     bool compile = true;
     std::optional<std::int64_t> threads;
     std::optional<std::int64_t> max_epochs;
@@ -51,26 +56,26 @@ struct RunConfig {
     std::optional<std::int64_t> dump_step;
     std::optional<double> peak_tflops;
     std::int64_t max_skipped = 10;
-    std::string global_batch = "keep";  // what a resume on another number of ranks does with it: keep or new
+    GlobalBatch global_batch = GlobalBatch::keep;
     bool operator==(const Train&) const = default;
   };
   struct Model {
     std::int64_t n_layer = 12, n_head = 12, n_embd = 768;
     std::int64_t batch_size = 12;
     std::int64_t block_size = 1024;
-    std::string activation = "gelu";
+    Activation activation;
     double dropout = 0;
     bool bias = false;
     std::optional<std::int64_t> vocab_size;  // null: the data's
     std::optional<bool> qkv_bias;            // null: as bias
     bool tied = true;
-    std::string init = "gpt2";
-    std::string norm = "layernorm";
+    arch::InitKind init = arch::InitKind::gpt2;
+    arch::NormKind norm = arch::NormKind::layernorm;
     double norm_eps = 1e-5;
     std::optional<std::int64_t> n_kv_head, head_dim, ffn_width;  // null: what usually follows from the other sizes
-    std::string position = "learned";
+    arch::PositionKind position = arch::PositionKind::learned;
     double rope_theta = 10000;  // this and the rest: of model.position=rope alone
-    std::string rope_scaling = "none";
+    arch::RopeScaling rope_scaling = arch::RopeScaling::none;
     double rope_factor = 8, rope_low_freq_factor = 1, rope_high_freq_factor = 4;
     std::int64_t rope_original_block_size = 8192;
     bool operator==(const Model&) const = default;
@@ -80,11 +85,11 @@ struct RunConfig {
     std::optional<std::string> out_dir = "out-shakespeare-char";
     std::optional<std::string> root_path;
     std::optional<std::string> dir, file;
-    std::string order = "random";
-    std::string epoch_end = "drop";
+    data::Order order = data::Order::random;
+    EpochEnd epoch_end = EpochEnd::drop;
     std::string ids = "auto";
-    std::string shards = "global";
-    std::string io = "files";
+    DataShards shards = DataShards::global;
+    DataIo io = DataIo::files;
     std::int64_t readers = 1;
     std::int64_t workers = 1;
     bool documents = false;
@@ -103,12 +108,12 @@ struct RunConfig {
     double min_lr = 6e-5;
     double eps = 1e-8;
     bool master_weights = true;
-    std::optional<std::string> moments;  // null: fp32, or bf16 without master weights
-    std::string rounding = "nearest";
-    std::string schedule = "wordplay";
+    std::optional<DType> moments;  // null: fp32, or bf16 without master weights
+    train::Rounding rounding = train::Rounding::nearest;
+    train::LrSchedule::Kind schedule = train::LrSchedule::Kind::wordplay;
     double wsd_decay = 0.1;
-    std::string decay = "matrices";
-    std::string lr_scaling = "none";
+    arch::DecayRule decay = arch::DecayRule::matrices;
+    LrScaling lr_scaling = LrScaling::none;
     bool operator==(const Optimizer&) const = default;
   };
   struct Sample {
@@ -117,38 +122,38 @@ struct RunConfig {
     double temperature = 0.8;
     std::optional<std::int64_t> top_k = 16;
     double top_p = 1;
-    std::string every = "evaluations";  // or epochs:N
+    SampleEvery every;
     bool operator==(const Sample&) const = default;
   };
   struct Parallel {
     std::optional<std::int64_t> dp;  // null: the ranks that are left
     std::int64_t tp = 1, cp = 1;
-    std::string context = "allgather";
+    layout::ContextMethod context = layout::ContextMethod::allgather;
     bool sequence = false, allow_tp_across_hosts = false;
     std::int64_t pp = 1;
-    std::string schedule = "1f1b";               // a name, or file:TABLE.csv
-    std::optional<std::int64_t> virtual_stages;  // null: as many as the schedule has
-    std::optional<std::string> split;            // layers of each stage; null: balanced
-    std::string reduce = "step";
+    std::string schedule = "1f1b";                   // a name, or file:TABLE.csv
+    std::optional<std::int64_t> virtual_stages;      // null: as many as the schedule has
+    std::optional<std::vector<std::int64_t>> split;  // layers of each stage; null: balanced
+    layout::ReduceEvery reduce = layout::ReduceEvery::step;
     std::int64_t bucket_bytes = 25 << 20;
     bool overlap = true;
     std::optional<std::int64_t> ranks_per_host;  // null: as they were started
     std::optional<bool> broadcast_start;         // null: for start values
     std::optional<std::int64_t> servers;         // the rest is for train.backend=ps alone; null: 1
-    std::optional<std::string> ps;               // null: gradients
+    std::optional<train::ServerMode> ps;         // null: gradients
     std::optional<std::int64_t> staleness;       // null: no bound
     bool operator==(const Parallel&) const = default;
   };
   struct Memory {
-    std::string recompute = "none";
+    layout::Recompute recompute;
     std::optional<std::int64_t> zero;  // null: what train.backend names
-    std::string zero_group = "all";
+    layout::CutOver zero_group = layout::CutOver::all;
     std::int64_t prefetch = 1;
     bool reshard_after_forward = true;
-    std::optional<std::string> limit;  // per host: "4GiB"; null: none
-    std::string offload_optimizer = "none", offload_params = "none", offload_activations = "none";
+    std::optional<ByteCount> limit;  // per host; null: none
+    OffloadTo offload_optimizer = OffloadTo::none, offload_params = OffloadTo::none, offload_activations = OffloadTo::none;
     std::optional<std::string> nvme_path;
-    std::string tiles = "1x1";  // of in-features x of out-features
+    layout::Tiles tiles;  // with larger_than 0: see max_tile_bytes
     std::int64_t max_tile_bytes = 0;
     bool operator==(const Memory&) const = default;
   };
@@ -157,12 +162,18 @@ struct RunConfig {
     bool operator==(const Comm&) const = default;
   };
   struct Numerics {
-    std::string isa = "auto", products = "ours", bf16 = "auto";
+    ops::Isa isa = ops::Isa::automatic;
+    ops::Products products = ops::Products::ours;
+    ops::Bf16Order bf16 = ops::Bf16Order::automatic;
     bool canonical = false;
     bool operator==(const Numerics&) const = default;
   };
   struct Kernels {
-    std::string mask = "computed", products = "best", adamw = "fused", norm = "fused", attention = "tiled";
+    MaskKernel mask = MaskKernel::computed;
+    ProductKernel products = ProductKernel::best;
+    AdamWKernel adamw = AdamWKernel::fused;
+    NormKernel norm = NormKernel::fused;
+    AttentionKernel attention = AttentionKernel::tiled;
     bool epilogues = true;
     bool operator==(const Kernels&) const = default;
   };
@@ -173,10 +184,10 @@ struct RunConfig {
   };
   struct Logging {
     std::optional<std::string> name, dir;
-    std::string style = "wordplay";
+    train::LogStyle style = train::LogStyle::wordplay;
     bool all_ranks = false;
     bool tensorboard = false;
-    std::string wandb = "off";
+    WandbMode wandb = WandbMode::off;
     bool trace = false;
     std::int64_t trace_steps = 10;
     std::optional<std::string> machine;
@@ -207,12 +218,9 @@ DType dtype_from_spelling(std::string_view spelling);
 std::string_view spelt(DType type);
 /// optimizer.moments; null: the type of the weights that are updated.
 DType moments_of(const RunConfig& config);
-ops::Isa isa_of(const RunConfig& config);
-ops::Products products_of(const RunConfig& config);
 /// Where kernels take their plain way.
 ops::PlainKernels plain_kernels_of(const RunConfig& config);
 layout::AttentionWeights attention_of(const RunConfig& config);
-ops::Bf16Order bf16_order_of(const RunConfig& config);
 /// data.order; with train.max_epochs always partition.
 data::Order order_of(const RunConfig& config);
 /// train.seed, or 1337 when it is null.
@@ -234,15 +242,11 @@ bool starts_from_folder(const RunConfig& config);
 std::string run_folder(const RunConfig& config, std::string_view generated_name);
 /// `vocabulary`: the data's, used unless model.vocab_size is given.
 arch::ModelConfig model_config(const RunConfig& config, std::int64_t vocabulary);
-arch::DecayRule decay_rule(const RunConfig& config);
 /// What optimizer.lr_scaling multiplies the learning rates of `ranks` ranks by.
 double lr_factor(const RunConfig& config, std::int64_t ranks);
 /// log.all_ranks, or LOG_FROM_ALL_RANKS=1 in the environment.
 bool logs_from_all_ranks(const RunConfig& config);
 
-/// sample.every: a text after the first epoch and after every so many from it; 0: with each evaluation; nothing: it says neither.
-std::optional<std::int64_t> sample_epochs(const RunConfig& config);
-train::LogStyle log_style(const RunConfig& config);
 /// log.wandb, unless train.use_wandb or, in the environment, WANDB_DISABLED says otherwise.
 bool keeps_wandb_history(const RunConfig& config);
 

@@ -94,7 +94,7 @@ int run(const Arguments& arguments) {
   }
   RankOptions start = rank_options(config, words->ranks);
   Log log;
-  const bool as_the_book = log_style(config) == train::LogStyle::rasbt && !words->dry_run;
+  const bool as_the_book = config.log.style == train::LogStyle::rasbt && !words->dry_run;
   if (is_first_process()) {
     for (const std::string& warning : resolved.warnings) log.warning(warning);
     for (const std::string& note : resolved.notes) log.info(note);
@@ -111,7 +111,7 @@ int run(const Arguments& arguments) {
   run_on_ranks(start, [&](Session& session) {
     // mpiexec gives every rank a terminal of its own, which no person reads.
     const bool live =
-        is_terminal(stdout) && session.transport() != Transport::mpi && log_style(config) == train::LogStyle::wordplay;
+        is_terminal(stdout) && session.transport() != Transport::mpi && config.log.style == train::LogStyle::wordplay;
     // The clocks of other processes may say something else.
     const TrainCall call{arguments, started, comm::lead_text(session.world(), name),
                          live,      stdout,  as_the_book ? resolved.idle_text() : ""};

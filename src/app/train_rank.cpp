@@ -38,7 +38,7 @@ namespace {
 
 train::LrSchedule schedule_of(const RunConfig& config, std::int64_t max_iters, std::int64_t ranks) {
   train::LrSchedule schedule;
-  schedule.kind = train::schedule_from_name(config.optimizer.schedule);
+  schedule.kind = config.optimizer.schedule;
   schedule.decay = config.optimizer.decay_lr;
   schedule.learning_rate = config.optimizer.learning_rate * lr_factor(config, ranks);
   schedule.min_lr = config.optimizer.min_lr * lr_factor(config, ranks);
@@ -120,16 +120,16 @@ Run open_run(RunConfig config, const TrainCall& call, const Roles& roles, Sessio
 }
 
 /// A progress bar, or lines that say all: the startup block would stand in their way.
-bool brief(const Run& run) { return run.call.live || log_style(run.config) != train::LogStyle::wordplay; }
+bool brief(const Run& run) { return run.call.live || run.config.log.style != train::LogStyle::wordplay; }
 
 /// What rank 0 says before the first step. Collective over the session's ranks.
 void announce(const Run& run) {
   const RunConfig& config = run.config;
-  if (log_style(config) == train::LogStyle::rasbt) {
+  if (config.log.style == train::LogStyle::rasbt) {
     run.log.plain(fmt::format("Lockstep version: {}\nUsing {}\n", kVersion, name_of(run.session.runtime().device().kind)));
   }
   if (!run.call.idle.empty()) run.log.info(run.call.idle);
-  if (config.log.wandb == "offline" && config.train.use_wandb && !keeps_wandb_history(config))
+  if (config.log.wandb == WandbMode::offline && config.train.use_wandb && !keeps_wandb_history(config))
     run.log.info("log.wandb = offline: WANDB_DISABLED is set, so nothing is written for it");
   if (brief(run)) {
     run.log.info(run.session.description());
@@ -281,16 +281,17 @@ RankOptions rank_options(const RunConfig& config, std::int64_t ranks) {
   return {.ranks = ranks,
           .servers = servers_of(config),
           .threads = config.train.threads.value_or(0),
-          .isa = isa_of(config),
-          .products = products_of(config),
+          .isa = config.numerics.isa,
+          .products = config.numerics.products,
           .plain = plain_kernels_of(config),
-          .bf16 = bf16_order_of(config),
-          .device = config.train.device.value_or(""),
+          .bf16 = config.numerics.bf16,
+          .device = config.train.device ? std::string(name_of(*config.train.device)) : "",
           .timeout = config.comm.timeout};
 }
 
 void prepare_data(const RunConfig& config, Log& log) {
-  if (config.train.init_from == "resume") checkpoint::choose_checkpoint(run_folder(config, ""), "last");  // throws without one
+  if (config.train.init_from.kind == InitFrom::Kind::resume)
+    checkpoint::choose_checkpoint(run_folder(config, ""), "last");  // throws without one
   if (config.data.dir) return;
   const std::string folder = data_folder(config);
   std::vector<Problem> problems =
@@ -314,8 +315,8 @@ train::TrainerOptions trainer_options_of(const RunConfig& config, std::int64_t m
                     .top_p = config.sample.top_p,
                     .seed = seed_of(config)};
   options.prompt = config.sample.prompt;
-  options.style = log_style(config);
-  options.sample_epochs = sample_epochs(config).value();
+  options.style = config.log.style;
+  options.sample_epochs = config.sample.every.epochs;
   options.dump_step = config.train.dump_step;
   options.max_skipped = config.train.max_skipped;
   if (config.train.peak_tflops) options.peak_flops = *config.train.peak_tflops * 1e12;
@@ -328,17 +329,16 @@ train::TrainerOptions trainer_options_of(const RunConfig& config, std::int64_t m
 train::EngineConfig engine_config(const RunConfig& config, std::int64_t vocabulary) {
   train::EngineConfig out;
   out.model = model_config(config, vocabulary);
-  out.decay = decay_rule(config);
+  out.decay = config.optimizer.decay;
   out.weights = {.type = dtype_of(config), .master = config.optimizer.master_weights};
-  out.optimizer = {
-      .name = config.optimizer.name,
-      .beta1 = static_cast<float>(config.optimizer.beta1),
-      .beta2 = static_cast<float>(config.optimizer.beta2),
-      .eps = static_cast<float>(config.optimizer.eps),
-      .momentum = static_cast<float>(config.optimizer.momentum),
-      .weight_decay = static_cast<float>(config.optimizer.weight_decay),
-      .moments = moments_of(config),
-      .rounding = config.optimizer.rounding == "stochastic" ? train::Rounding::stochastic : train::Rounding::nearest};
+  out.optimizer = {.name = config.optimizer.name,
+                   .beta1 = static_cast<float>(config.optimizer.beta1),
+                   .beta2 = static_cast<float>(config.optimizer.beta2),
+                   .eps = static_cast<float>(config.optimizer.eps),
+                   .momentum = static_cast<float>(config.optimizer.momentum),
+                   .weight_decay = static_cast<float>(config.optimizer.weight_decay),
+                   .moments = moments_of(config),
+                   .rounding = config.optimizer.rounding};
   out.grad_clip = static_cast<float>(config.optimizer.grad_clip);
   out.samples = config.model.batch_size;
   out.positions = config.model.block_size;

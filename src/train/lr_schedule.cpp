@@ -3,9 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
-#include <string>
-
-#include "base/error.h"
 
 namespace lockstep::train {
 namespace {
@@ -45,14 +42,6 @@ double LrSchedule::operator()(std::int64_t it) const {
   return learning_rate;
 }
 
-LrSchedule::Kind schedule_from_name(std::string_view name) {
-  if (name == "wordplay") return LrSchedule::Kind::wordplay;
-  if (name == "nanogpt") return LrSchedule::Kind::nanogpt;
-  if (name == "cosine") return LrSchedule::Kind::cosine;
-  if (name == "linear") return LrSchedule::Kind::linear;
-  if (name == "wsd") return LrSchedule::Kind::wsd;
-  throw UserError("optimizer.schedule = " + std::string(name) + " is not a schedule",
-                  "choose one of wordplay, nanogpt, cosine, linear, wsd");
-}
+bool ends_with_run(LrSchedule::Kind kind) { return kind != LrSchedule::Kind::wordplay && kind != LrSchedule::Kind::nanogpt; }
 
 }  // namespace lockstep::train

@@ -3,7 +3,6 @@
 // The learning rate as a function of the iteration. All schedules warm up linearly over `warmup` iterations.
 
 #include <cstdint>
-#include <string_view>
 
 namespace lockstep::train {
 
@@ -28,7 +27,7 @@ struct LrSchedule {
   double operator()(std::int64_t it) const;
 };
 
-/// "wordplay", "nanogpt", ...; throws UserError for another name.
-LrSchedule::Kind schedule_from_name(std::string_view name);
+/// Whether the rates of a schedule depend on the number of steps: its decay ends with the run.
+bool ends_with_run(LrSchedule::Kind kind);
 
 }  // namespace lockstep::train

@@ -91,7 +91,7 @@ bool mentions(const std::vector<std::string>& lines, const std::string& words) {
 TEST_F(DeepSpeedTest, NumbersBecomeOurSettings) {
   const Resolved found = resolved(kZero2, {}, 2);
   const app::RunConfig& config = found.config;
-  EXPECT_EQ(config.train.backend, "deepspeed");
+  EXPECT_EQ(config.train.backend, app::BackendKind::deepspeed);
   EXPECT_EQ(config.memory.zero, 2);
   EXPECT_EQ(app::dtype_of(config), DType::bf16);
   EXPECT_EQ(config.model.batch_size, 4);
@@ -120,7 +120,7 @@ TEST_F(DeepSpeedTest, AutoTakesWhatTheSettingsSay) {
   EXPECT_EQ(config.optimizer.gas, 2);
   EXPECT_EQ(config.optimizer.learning_rate, 3e-4);
   EXPECT_EQ(config.optimizer.min_lr, 0) << "WarmupDecayLR ends at 0";
-  EXPECT_EQ(config.optimizer.schedule, "linear");
+  EXPECT_EQ(config.optimizer.schedule, train::LrSchedule::Kind::linear);
   EXPECT_EQ(config.train.warmup_iters, 7);
   EXPECT_TRUE(mentions(found.warnings, "straight line"));
 }
@@ -136,7 +136,7 @@ TEST_F(DeepSpeedTest, SettingsOfTheCommandStandAboveTheFile) {
   const Resolved found = resolved(kZero2, {"memory.zero=3", "optimizer.gas=8", "train.backend=ds"}, 1);
   EXPECT_EQ(found.config.memory.zero, 3);
   EXPECT_EQ(found.config.optimizer.gas, 8);
-  EXPECT_EQ(found.config.train.backend, "ds");
+  EXPECT_EQ(found.config.train.backend, app::BackendKind::ds);
   EXPECT_TRUE(mentions(found.warnings, "memory.zero = 3 stands above DeepSpeed's zero_optimization.stage"));
 }
 
@@ -229,16 +229,17 @@ TEST_F(DeepSpeedTest, EveryOptionThatIsAKeyOfOursNamesOneAndIsInTheDocs) {
 TEST_F(DeepSpeedTest, OffloadOfTheOptimizerIsOurs) {
   const Resolved disk = resolved(
       R"({"zero_optimization": {"stage": 1, "offload_optimizer": {"device": "nvme", "nvme_path": "/nvme", "buffer_count": 5}}})");
-  EXPECT_EQ(disk.config.memory.offload_optimizer, "nvme");
+  EXPECT_EQ(disk.config.memory.offload_optimizer, app::OffloadTo::nvme);
   EXPECT_EQ(disk.config.memory.nvme_path, "/nvme");
-  EXPECT_EQ(resolved(kZero3).config.memory.offload_optimizer, "cpu");
+  EXPECT_EQ(resolved(kZero3).config.memory.offload_optimizer, app::OffloadTo::cpu);
   const std::string nowhere = refused(R"({"zero_optimization": {"offload_optimizer": {"device": "nvme"}}})");
   EXPECT_NE(nowhere.find("memory.nvme_path does not say where"), std::string::npos) << nowhere;
   const Resolved weights =
       resolved(R"({"zero_optimization": {"stage": 3, "offload_param": {"device": "nvme", "nvme_path": "/nvme"}}})");
-  EXPECT_EQ(weights.config.memory.offload_params, "nvme");
+  EXPECT_EQ(weights.config.memory.offload_params, app::OffloadTo::nvme);
   EXPECT_EQ(weights.config.memory.nvme_path, "/nvme");
-  EXPECT_EQ(resolved(R"({"activation_checkpointing": {"cpu_checkpointing": true}})").config.memory.offload_activations, "cpu");
+  EXPECT_EQ(resolved(R"({"activation_checkpointing": {"cpu_checkpointing": true}})").config.memory.offload_activations,
+            app::OffloadTo::cpu);
 }
 
 }  // namespace

@@ -129,15 +129,16 @@ std::string consequences(const RunConfig& config, std::int64_t ranks) {
   add_optional(loop.switches.max_minutes);
   for (const std::int64_t iteration : {0, 5, 10, 50, 90, 101, 5000, 9500, 9999, 20000, 20999}) add(loop.schedule(iteration));
   // What the data, the start of a run and its files read of the settings themselves.
-  add(config.train.backend, config.train.eval_iters, config.train.init_from, config.train.global_batch,
-      config.train.wandb_project, app::data_folder(config), config.data.file.value_or(""),
-      static_cast<int>(app::order_of(config)), config.data.epoch_end, config.data.ids, config.data.shards, config.data.io,
-      config.data.readers, config.data.workers, config.data.documents, config.log.all_ranks, config.log.machine.value_or(""),
-      app::run_folder(config, "x"), config.log.name.value_or(""), config.memory.limit.value_or(""));
+  add(static_cast<int>(config.train.backend), config.train.eval_iters, config.train.init_from.text,
+      static_cast<int>(config.train.global_batch), config.train.wandb_project, app::data_folder(config),
+      config.data.file.value_or(""), static_cast<int>(app::order_of(config)), static_cast<int>(config.data.epoch_end),
+      config.data.ids, static_cast<int>(config.data.shards), static_cast<int>(config.data.io), config.data.readers,
+      config.data.workers, config.data.documents, config.log.all_ranks, config.log.machine.value_or(""),
+      app::run_folder(config, "x"), config.log.name.value_or(""), config.memory.limit ? config.memory.limit->text : "");
   add_optional(config.parallel.staleness);
   add_optional(config.parallel.ranks_per_host);
   add_optional(config.parallel.broadcast_start);
-  add(config.parallel.ps.value_or("gradients"));
+  add(static_cast<int>(config.parallel.ps.value_or(train::ServerMode::gradients)));
   return out;
 }
 

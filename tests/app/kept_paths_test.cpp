@@ -53,7 +53,7 @@ TEST(KeptPaths, EveryPathIsMadeWholeAndFoundAgainWhereTheTreeWasMoved) {
 
 TEST(KeptPaths, WordsAreNoPathsAndADataSetKeepsItsFolder) {
   const app::RunConfig kept = with_whole_paths(app::RunConfig{});
-  EXPECT_EQ(kept.train.init_from, "scratch");
+  EXPECT_EQ(kept.train.init_from.kind, app::InitFrom::Kind::scratch);
   EXPECT_EQ(kept.parallel.schedule, "1f1b");
   EXPECT_EQ(kept.data.root_path, (fs::current_path() / "data").string());
   EXPECT_FALSE(kept.log.dir);

@@ -88,10 +88,10 @@ TEST_F(NanoGptSettings, AFileBringsTheDefaultsOfTrainPy) {
   EXPECT_EQ(config.train.eval_interval, 2000);
   EXPECT_EQ(config.train.log_interval, 1);
   EXPECT_EQ(config.optimizer.gas, 40);
-  EXPECT_EQ(config.optimizer.schedule, "nanogpt");
+  EXPECT_EQ(config.optimizer.schedule, train::LrSchedule::Kind::nanogpt);
   EXPECT_EQ(config.data.dataset, "openwebtext");
   EXPECT_EQ(config.log.dir, "out");
-  EXPECT_EQ(config.train.dtype, "float32");
+  EXPECT_EQ(config.train.dtype, app::SpeltDType{});
 }
 
 TEST_F(NanoGptSettings, WordsAloneSetNothingElse) {
@@ -100,7 +100,7 @@ TEST_F(NanoGptSettings, WordsAloneSetNothingElse) {
   expected.data.dataset = "7";
   expected.train.compile = false;
   expected.model.batch_size = 32;
-  expected.log.wandb = "offline";
+  expected.log.wandb = app::WandbMode::offline;
   EXPECT_EQ(
       resolved({"--max_iters=500", "--dataset=7", "--compile=False", "--batch_size=32", "--backend=nccl", "--wandb_log=True"})
           .config,

@@ -45,7 +45,7 @@ TEST(PlanSearch, WeightsOfFp32TakeLongerAndTwiceTheBytes) {
   };
   const Json bf16 = best("bf16"), fp32 = best("fp32");
   EXPECT_GT(fp32.at("step_seconds").number(), 1.5 * bf16.at("step_seconds").number());
-  EXPECT_EQ(settings::resolve({.files = {recipe}, .overrides = {}}).config.train.dtype, "fp32");
+  EXPECT_EQ(settings::resolve({.files = {recipe}, .overrides = {}}).config.train.dtype, (SpeltDType{DType::f32, true}));
   EXPECT_NE(printed({"--machine", "a100", "--model", "gpt2", "--global-batch", "64", "--dtype", "fp32"}).find(" a step, fp32\n"),
             std::string::npos);
   EXPECT_NE(refusal({"--machine", "a100", "--model", "gpt2", "--dtype", "fp8"}).find("--dtype fp8: must be bf16 or fp32"),

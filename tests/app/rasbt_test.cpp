@@ -169,19 +169,19 @@ TEST(RasbtRecipes, HaveTheBooksSettings) {
     EXPECT_EQ(config.train.eval_interval, row.eval_interval);
     EXPECT_EQ(config.train.eval_iters, 1);
     EXPECT_EQ(config.train.seed, 123);
-    EXPECT_EQ(sample_epochs(config), row.sample_epochs);
+    EXPECT_EQ(config.sample.every.epochs, row.sample_epochs);
     EXPECT_EQ(config.sample.tokens, 50);
     EXPECT_EQ(config.sample.temperature, 0);
     EXPECT_EQ(dtype_of(config), row.type);
     EXPECT_EQ(moments_of(config), row.type);
     EXPECT_EQ(config.optimizer.learning_rate, 5e-4);
     EXPECT_EQ(config.optimizer.beta2, 0.999);
-    EXPECT_EQ(decay_rule(config), arch::DecayRule::all);
+    EXPECT_EQ(config.optimizer.decay, arch::DecayRule::all);
     EXPECT_FALSE(config.optimizer.decay_lr);
     EXPECT_EQ(config.optimizer.grad_clip, 0);
     EXPECT_EQ(config.model.dropout, 0.1);
     EXPECT_EQ(config.kernels == RunConfig::Kernels{}, row.vocabulary == 50304);
-    EXPECT_EQ(log_style(config), train::LogStyle::rasbt);
+    EXPECT_EQ(config.log.style, train::LogStyle::rasbt);
   }
 }
 

@@ -56,7 +56,7 @@ TEST(Resolve, ValuesOfEveryType) {
   EXPECT_EQ(config.train.seed, std::nullopt);
   EXPECT_EQ(config.sample.prompt, "a=b c");
   EXPECT_EQ(config.log.name, "true");
-  EXPECT_EQ(config.train.device, "cpu");
+  EXPECT_EQ(config.train.device, DeviceKind::cpu);
   EXPECT_EQ(config.data.out_dir, std::nullopt);
   EXPECT_EQ(config.train.port, 80);
   EXPECT_EQ(config.model.qkv_bias, true);
@@ -301,8 +301,8 @@ TEST_F(ConfigFile, AResumedRunKeepsItsSettings) {
   write(app::to_toml(before), "config.toml");
   Resolved result = resolve({{}, how});
   EXPECT_EQ(result.warnings.size(), 1U);
-  EXPECT_EQ(result.config.train.init_from, "resume");
-  result.config.train.init_from = "scratch";
+  EXPECT_EQ(result.config.train.init_from.kind, app::InitFrom::Kind::resume);
+  result.config.train.init_from = {};
   EXPECT_EQ(result.config, before);
   const std::string file = write("[train]\nmax_iters = 800\n");
   const Resolved changed = resolve({{file}, {"train.init_from=resume", "log.dir=" + folder(), "model.dropout=0"}});

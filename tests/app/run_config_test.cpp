@@ -108,8 +108,8 @@ TEST(RunConfig, DerivedValues) {
   EXPECT_EQ(dtype_of(resolved({"train.dtype=bfloat16"})), DType::bf16);
   EXPECT_EQ(dtype_of(resolved({"train.dtype=fp32"})), DType::f32);
   EXPECT_EQ(dtype_of(RunConfig()), DType::f32);
-  EXPECT_EQ(isa_of(config), ops::Isa::automatic);
-  EXPECT_EQ(isa_of(resolved({"numerics.isa=avx2"})), ops::Isa::avx2);
+  EXPECT_EQ(config.numerics.isa, ops::Isa::automatic);
+  EXPECT_EQ(resolved({"numerics.isa=avx2"}).numerics.isa, ops::Isa::avx2);
   EXPECT_EQ(order_of(config), data::Order::random);
   EXPECT_EQ(order_of(resolved({"data.order=partition"})), data::Order::partition);
   EXPECT_EQ(order_of(resolved({"train.max_epochs=2"})), data::Order::partition);
@@ -119,7 +119,7 @@ TEST(RunConfig, DerivedValues) {
   EXPECT_EQ(run_folder(config, "still-frog-17"), "runs/still-frog-17");
   EXPECT_EQ(run_folder(resolved({"log.name=a"}), "b"), "runs/a");
   EXPECT_EQ(run_folder(resolved({"log.dir=/r", "log.name=a"}), "b"), "/r");
-  EXPECT_EQ(decay_rule(config), arch::DecayRule::matrices);
+  EXPECT_EQ(config.optimizer.decay, arch::DecayRule::matrices);
 }
 
 TEST(RunConfig, TheSeedsModelHasTheSeedsParameters) {
@@ -142,7 +142,7 @@ TEST(RunConfig, RaschkasModelHasItsParameters) {
   EXPECT_EQ(model.activation, arch::ActivationKind::gelu_tanh);
   EXPECT_EQ(model.init, arch::InitKind::pytorch);
   EXPECT_FLOAT_EQ(model.dropout, 0.1F);
-  EXPECT_EQ(decay_rule(config), arch::DecayRule::all);
+  EXPECT_EQ(config.optimizer.decay, arch::DecayRule::all);
   EXPECT_FALSE(config.optimizer.decay_lr);
   EXPECT_EQ(config.optimizer.grad_clip, 0);
   EXPECT_EQ(config.optimizer.beta2, 0.999);
@@ -215,7 +215,7 @@ TEST(RunConfig, WhatThisVersionCannotRun) {
   EXPECT_TRUE(check_runnable(resolved(kSeedCommand)).empty());
   EXPECT_EQ(check_runnable(resolved({"train.backend=zero3", "train.init_from=/no/such/folder"})).size(), 1U);
   RunConfig from_weights;
-  from_weights.train.init_from = std::filesystem::temp_directory_path().string();
+  from_weights.train.init_from = {InitFrom::Kind::folder, std::filesystem::temp_directory_path().string()};
   EXPECT_TRUE(check_runnable(from_weights).empty());
   for (const char* from : {"resume", "auto"})
     EXPECT_TRUE(check_runnable(resolved({std::string("train.init_from=") + from, "log.name=a"})).empty());

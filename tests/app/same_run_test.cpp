@@ -35,12 +35,13 @@ checkpoint::Manifest manifest_of(const RunIdentity& run) {
 // Settings under which every key of the table means something.
 RunConfig base_for(const Key& key) {
   RunConfig config;
-  config.train.backend = "ps";
-  config.parallel.ps = key.name == "parallel.ps" || key.name == "train.backend" ? "gradients" : "async";
-  config.model.position = "rope";
-  config.model.rope_scaling = "llama3";
-  config.data.order = "partition";  // which train.max_epochs wants
-  config.numerics.bf16 = "pairs";   // a run's is a word, never auto
+  config.train.backend = BackendKind::ps;
+  const bool waits = key.name == "parallel.ps" || key.name == "train.backend";
+  config.parallel.ps = waits ? train::ServerMode::gradients : train::ServerMode::async;
+  config.model.position = arch::PositionKind::rope;
+  config.model.rope_scaling = arch::RopeScaling::llama3;
+  config.data.order = data::Order::partition;    // which train.max_epochs wants
+  config.numerics.bf16 = ops::Bf16Order::pairs;  // never automatic in a run
   return config;
 }
 
@@ -51,7 +52,10 @@ Json another_value(const Key& key, const Json& value) {
       const bool same_type = key.name == "train.dtype" && word == "fp32";  // another name of float32
       if (!same_type && (!value.is_string() || word != value.string())) return word;
     }
-    return key.rule.words.empty() ? Json("another") : value;  // a key of one word cannot change
+    if (!key.rule.words.empty()) return value;  // a key of one word cannot change
+    for (const char* text : {"another", "epochs:2", "4GiB", "2,2", "full", "1x2"}) {
+      if (key.rule.readable == nullptr || key.rule.readable(text)) return text;
+    }
   }
   const std::int64_t unlike_others = key.rule.bounded && key.rule.high < 96 ? static_cast<std::int64_t>(key.rule.high) : 96;
   if (key.type == settings::Type::integer) return value.is_null() ? Json(unlike_others) : Json(value.integer() + 1);
@@ -103,14 +107,14 @@ TEST(SameRun, EverySettingSameOrChangedDoesWhatItsMarkSays) {
 TEST(SameRun, TwoWaysToSayTheSameAreEqual) {
   RunConfig was, is;
   is.train.seed = 1337;
-  is.train.dtype = "fp32";
+  is.train.dtype = {DType::f32, true};
   is.model.vocab_size = 65;
   is.model.n_kv_head = 12;
   is.model.head_dim = 64;
   is.model.ffn_width = 3072;
   is.model.qkv_bias = false;
-  is.train.backend = "ps";
-  is.parallel.ps = "gradients";
+  is.train.backend = BackendKind::ps;
+  is.parallel.ps = train::ServerMode::gradients;
   const Comparison compared = compare_runs(identity(is), manifest_of(identity(was)), "run");
   EXPECT_TRUE(compared.problems.empty() && compared.changes.empty());
 }
@@ -137,7 +141,7 @@ TEST(SameRun, AnotherTextIsRefused) {
 
 TEST(SameRun, WhatFollowsFromSeveralSettingsIsComparedToo) {
   RunConfig cosine;
-  cosine.optimizer.schedule = "cosine";
+  cosine.optimizer.schedule = train::LrSchedule::Kind::cosine;
   RunIdentity was = identity(cosine), is = was;
   is.config.train.max_iters += 1;
   is.global_batch = 24;
@@ -153,8 +157,8 @@ TEST(SameRun, WhatFollowsFromSeveralSettingsIsComparedToo) {
 
 TEST(SameRun, AnotherOrderOfBf16ProductsIsRefused) {
   RunIdentity was = identity({}), is = was;
-  was.config.numerics.bf16 = "widened";
-  is.config.numerics.bf16 = "pairs";
+  was.config.numerics.bf16 = ops::Bf16Order::widened;
+  is.config.numerics.bf16 = ops::Bf16Order::pairs;
   const Comparison compared = compare_runs(is, manifest_of(was), "run");
   ASSERT_EQ(compared.problems.size(), 1U);
   EXPECT_EQ(compared.problems[0].message, "numerics.bf16 = pairs: the run of run has widened");
@@ -162,7 +166,7 @@ TEST(SameRun, AnotherOrderOfBf16ProductsIsRefused) {
 
 TEST(SameRun, CheckpointsSayHowTheirBf16ProductsAdd) {
   RunIdentity run = identity({});
-  run.config.numerics.bf16 = "pairs";
+  run.config.numerics.bf16 = ops::Bf16Order::pairs;
   EXPECT_EQ(stored_bf16_order(manifest_of(run)), ops::Bf16Order::pairs);
   // Older ones say it by their instruction set.
   checkpoint::Manifest manifest;

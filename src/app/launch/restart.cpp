@@ -33,9 +33,10 @@ Restart::Restart(std::vector<std::string> command, const RestartFacts& facts, st
 
 std::vector<std::string> Restart::retry() const {
   std::vector<std::string> command = command_;
-  if (from_ == "scratch") command.emplace_back("train.init_from=auto");
-  const bool from_weights = !folder_.empty() && from_ != "scratch" && from_ != "resume" && from_ != "auto";
-  if (from_weights && checkpoint::has_checkpoints(folder_)) command.emplace_back("train.init_from=resume");
+  if (!from_) return command;
+  if (from_->kind == app::InitFrom::Kind::scratch) command.emplace_back("train.init_from=auto");
+  if (from_->kind == app::InitFrom::Kind::folder && checkpoint::has_checkpoints(folder_))
+    command.emplace_back("train.init_from=resume");
   return command;
 }
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "app/settings/value_types.h"
 #include "base/error.h"
 
 namespace lockstep::launch {
@@ -35,8 +36,8 @@ class Restart {
 
  private:
   std::vector<std::string> command_;
-  std::string folder_;  // of the run; empty when this is no training
-  std::string from_;    // train.init_from
+  std::string folder_;                 // of the run; empty when this is no training
+  std::optional<app::InitFrom> from_;  // train.init_from; nothing: no training is known
   std::string added_folder_;
 };
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "app/settings/choices.h"
 #include "train/replicas.h"
 #include "train/server/worker_side.h"
 #include "train/stop_signal.h"
@@ -9,23 +10,19 @@
 namespace lockstep::app {
 namespace {
 
-bool has_servers(const RunConfig& config) { return config.train.backend == "ps"; }
+bool has_servers(const RunConfig& config) { return config.train.backend == BackendKind::ps; }
 
-train::ServerMode mode_of(const RunConfig& config) {
-  const std::string name = config.parallel.ps.value_or("gradients");
-  if (name == "weights") return train::ServerMode::weights;
-  return name == "async" ? train::ServerMode::async : train::ServerMode::gradients;
-}
+train::ServerMode mode_of(const RunConfig& config) { return config.parallel.ps.value_or(train::ServerMode::gradients); }
 
 std::vector<Problem> check_without_servers(const RunConfig& config) {
   std::vector<Problem> problems;
-  const auto refuse = [&](const std::string& name, const std::string& value) {
-    problems.push_back(
-        {fmt::format("{} = {}: there are no parameter servers with train.backend = {}", name, value, config.train.backend),
-         fmt::format("train.backend=ps, or {}=null", name)});
+  const auto refuse = [&](const std::string& name, std::string_view value) {
+    problems.push_back({fmt::format("{} = {}: there are no parameter servers with train.backend = {}", name, value,
+                                    settings::word_of(config.train.backend)),
+                        fmt::format("train.backend=ps, or {}=null", name)});
   };
   if (config.parallel.servers) refuse("parallel.servers", std::to_string(*config.parallel.servers));
-  if (config.parallel.ps) refuse("parallel.ps", *config.parallel.ps);
+  if (config.parallel.ps) refuse("parallel.ps", settings::word_of(*config.parallel.ps));
   if (config.parallel.staleness) refuse("parallel.staleness", std::to_string(*config.parallel.staleness));
   return problems;
 }
@@ -42,13 +39,13 @@ std::vector<Problem> check_servers(const RunConfig& config) {
   const bool async = mode_of(config) == train::ServerMode::async;
   if (config.parallel.staleness && !async) {
     problems.push_back({fmt::format("parallel.staleness = {}: with parallel.ps = {} all workers wait for each other",
-                                    *config.parallel.staleness, config.parallel.ps.value_or("gradients")),
+                                    *config.parallel.staleness, settings::word_of(mode_of(config))),
                         "parallel.ps=async, or parallel.staleness=null"});
   }
-  if (config.parallel.reduce == "microbatch") {
+  if (config.parallel.reduce == layout::ReduceEvery::microbatch) {
     problems.push_back({"parallel.reduce = microbatch: parameter servers get one gradient a step", "parallel.reduce=step"});
   }
-  if (async && config.data.io == "readers") {
+  if (async && config.data.io == DataIo::readers) {
     problems.push_back(
         {"data.io = readers: with parallel.ps = async the ranks that share a reader would wait for each other", "data.io=files"});
   }

@@ -23,9 +23,9 @@ namespace {
 std::int64_t kernel_bytes(const MeasuredRun& run) {
   const auto runtime = open_runtime({}, {.threads = static_cast<int>(run.resources.threads)});
   const auto stream = runtime->make_stream();
-  const ops::OpsOptions options{.isa = isa_of(run.config),
-                                .products = products_of(run.config),
-                                .bf16 = bf16_order_of(run.config),
+  const ops::OpsOptions options{.isa = run.config.numerics.isa,
+                                .products = run.config.numerics.products,
+                                .bf16 = run.config.numerics.bf16,
                                 .plain = plain_kernels_of(run.config)};
   const auto kernels = ops::make_ops(*runtime, *stream, options);
   if (run.config.numerics.canonical) kernels->take_sum_grids();

@@ -4,44 +4,47 @@
 
 #include <algorithm>
 #include <array>
+#include <string_view>
+
+#include "app/settings/choices.h"
 
 namespace lockstep::settings {
 namespace {
 
-constexpr std::array<Backend, 8> table{{{"DDP", 0, false},
-                                        {"FSDP", 3, true},
-                                        {"zero1", 1, true},
-                                        {"zero2", 2, true},
-                                        {"zero3", 3, true},
-                                        {"deepspeed", 1, true, true},
-                                        {"ds", 1, true, true},
-                                        {"ps", 0, false}}};
+using enum app::BackendKind;
+constexpr std::array<Backend, 8> table{{{ddp, 0, false},
+                                        {fsdp, 3, true},
+                                        {zero1, 1, true},
+                                        {zero2, 2, true},
+                                        {zero3, 3, true},
+                                        {deepspeed, 1, true, true},
+                                        {ds, 1, true, true},
+                                        {ps, 0, false}}};
 
 }  // namespace
 
-std::span<const Backend> backends() { return table; }
-
-const Backend& find_backend(std::string_view name) {
-  const auto found = std::ranges::find(table, name, &Backend::name);
-  ensure(found != table.end(), "a backend is one of the table");
+const Backend& find_backend(app::BackendKind kind) {
+  const auto* const found = std::ranges::find(table, kind, &Backend::kind);
+  ensure(found != table.end(), "every backend is in the table");
   return *found;
 }
 
 std::vector<Problem> check_backend(const app::RunConfig& config) {
   std::vector<Problem> problems;
   const Backend& backend = find_backend(config.train.backend);
+  const std::string_view word = word_of(config.train.backend);
   const std::optional<std::string>& file = config.train.ds_config_path;
   if (file && !backend.deepspeed) {
-    problems.push_back({fmt::format("train.ds_config_path = {}: train.backend = {} has no such file", *file, backend.name),
+    problems.push_back({fmt::format("train.ds_config_path = {}: train.backend = {} has no such file", *file, word),
                         "train.backend=deepspeed, or leave the file out"});
   }
   if (backend.names && !file && config.memory.zero && *config.memory.zero != backend.zero) {
-    problems.push_back({fmt::format("train.backend = {} means memory.zero = {}, but memory.zero = {} is asked for", backend.name,
+    problems.push_back({fmt::format("train.backend = {} means memory.zero = {}, but memory.zero = {} is asked for", word,
                                     backend.zero, *config.memory.zero),
                         fmt::format("train.backend=DDP, or memory.zero={}", backend.zero)});
   }
   const int level = app::zero_level(config);
-  if (level > 0 && backend.name == "ps") {
+  if (level > 0 && backend.kind == ps) {
     problems.push_back({fmt::format("memory.zero = {}: with train.backend = ps the servers have the optimizer's state", level),
                         "train.backend=DDP, or memory.zero=0"});
   }

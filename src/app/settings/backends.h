@@ -1,9 +1,7 @@
 #pragma once
 
-// What the names of train.backend stand for.
+// What the words of train.backend stand for.
 
-#include <span>
-#include <string_view>
 #include <vector>
 
 #include "app/run_config.h"
@@ -11,14 +9,12 @@
 namespace lockstep::settings {
 
 struct Backend {
-  std::string_view name;
+  app::BackendKind kind;
   int zero;                ///< the memory.zero that it names
   bool names;              ///< false: it leaves memory.zero free
   bool deepspeed = false;  ///< it takes train.ds_config_path, which may name another level
 };
-std::span<const Backend> backends();
-/// Throws BrokenRule for a name that is not one of them.
-const Backend& find_backend(std::string_view name);
+const Backend& find_backend(app::BackendKind kind);
 
 /// Where a backend and other settings contradict each other.
 std::vector<Problem> check_backend(const app::RunConfig& config);

@@ -9,10 +9,9 @@
 
 #include "app/parameter_server/roles.h"
 #include "app/settings/backends.h"
+#include "app/settings/choices.h"
 #include "app/settings/source_shape.h"
-#include "app/start/pipeline_settings.h"
 #include "arch/step_sizes.h"
-#include "base/units.h"
 #include "io/file.h"
 #include "layout/parallel_plan.h"
 
@@ -37,53 +36,36 @@ std::vector<Problem> check_step(const RunConfig& config) {
 
 void check_rounding(const RunConfig& config, std::vector<Problem>& problems) {
   const bool narrow_weights = dtype_of(config) == DType::bf16 && !config.optimizer.master_weights;
-  if (config.optimizer.rounding == "nearest" || narrow_weights || moments_of(config) == DType::bf16) return;
+  if (config.optimizer.rounding == train::Rounding::nearest || narrow_weights || moments_of(config) == DType::bf16) return;
   problems.push_back({"optimizer.rounding = stochastic: the optimizer stores nothing in bf16 that could be rounded",
                       "set optimizer.moments=bf16, or optimizer.rounding=nearest"});
 }
 
-void check_memory(const RunConfig::Memory& memory, std::vector<Problem>& problems) {
-  if (!layout::recompute_from(memory.recompute)) {
-    problems.push_back(
-        {fmt::format("memory.recompute = {}: must be none, selective, full or every:k, k blocks from 1 on", memory.recompute),
-         "memory.recompute=full keeps least of the usual ones"});
-  }
-  if (!layout::tiles_from(memory.tiles)) {
-    problems.push_back(
-        {fmt::format("memory.tiles = {}: must be INxOUT, tiles of in-features and of out-features from 1 on", memory.tiles),
-         "memory.tiles=1x4, or 1x1 for whole matrices"});
-  }
-  if (memory.limit && bytes_from(*memory.limit).value_or(0) == 0) {
-    problems.push_back({fmt::format("memory.limit = {}: must be a number of bytes, such as 4GiB or 800MiB", *memory.limit),
-                        "memory.limit=4GiB, or null for no limit"});
-  }
-}
-
 void check_offload(const RunConfig& config, std::vector<Problem>& problems) {
   const RunConfig::Memory& memory = config.memory;
-  const bool servers = config.train.backend == "ps";
-  if (servers && memory.offload_optimizer != "none") {
+  const bool servers = config.train.backend == BackendKind::ps;
+  if (servers && memory.offload_optimizer != OffloadTo::none) {
     problems.push_back(
         {fmt::format("memory.offload_optimizer = {}: with train.backend = ps the servers have the optimizer's state",
-                     memory.offload_optimizer),
+                     settings::word_of(memory.offload_optimizer)),
          "train.backend=DDP, or memory.offload_optimizer=none"});
   }
-  if (servers && memory.offload_params != "none") {
+  if (servers && memory.offload_params != OffloadTo::none) {
     problems.push_back(
         {fmt::format("memory.offload_params = {}: with train.backend = ps every worker keeps all weights in memory",
-                     memory.offload_params),
+                     settings::word_of(memory.offload_params)),
          "train.backend=DDP, or memory.offload_params=none"});
   }
   for (const auto& [name, to] : {std::pair("optimizer", &memory.offload_optimizer), std::pair("params", &memory.offload_params),
                                  std::pair("activations", &memory.offload_activations)}) {
-    if (*to != "nvme" || memory.nvme_path) continue;
+    if (*to != OffloadTo::nvme || memory.nvme_path) continue;
     problems.push_back({fmt::format("memory.offload_{} = nvme: memory.nvme_path does not say where", name),
                         "name a folder on a fast disk: memory.nvme_path=/nvme"});
   }
 }
 
 void check_saves(const RunConfig& config, std::vector<Problem>& problems) {
-  if (!config.checkpoint.async || config.train.backend != "ps") return;
+  if (!config.checkpoint.async || config.train.backend != BackendKind::ps) return;
   problems.push_back(
       {"checkpoint.async = true: with train.backend = ps workers take weights from servers while a save would read them",
        "checkpoint.async=false, or train.backend=DDP"});
@@ -91,13 +73,13 @@ void check_saves(const RunConfig& config, std::vector<Problem>& problems) {
 
 void check_canonical(const RunConfig& config, std::vector<Problem>& problems) {
   if (!config.numerics.canonical) return;
-  if (products_of(config) == ops::Products::library) {
+  if (config.numerics.products == ops::Products::library) {
     problems.push_back(
         {"numerics.products = library: the library adds in an order of its own, and numerics.canonical = true in that "
          "of fixed ranges",
          "numerics.products=ours, or numerics.canonical=false"});
   }
-  if (config.train.backend == "ps") {
+  if (config.train.backend == BackendKind::ps) {
     problems.push_back(
         {"train.backend = ps: parameter servers add up gradients by workers, and numerics.canonical = true by fixed "
          "ranges",
@@ -106,12 +88,12 @@ void check_canonical(const RunConfig& config, std::vector<Problem>& problems) {
 }
 
 void check_plain_products(const RunConfig& config, std::vector<Problem>& problems) {
-  if (config.kernels.products == "best") return;
-  if (products_of(config) == ops::Products::library) {
+  if (config.kernels.products == ProductKernel::best) return;
+  if (config.numerics.products == ops::Products::library) {
     problems.push_back({"kernels.products = plain: numerics.products = library has a library multiply",
                         "kernels.products=best, or numerics.products=ours"});
   }
-  if (config.numerics.bf16 == "pairs" && dtype_of(config) == DType::bf16) {
+  if (config.numerics.bf16 == ops::Bf16Order::pairs && dtype_of(config) == DType::bf16) {
     problems.push_back({"kernels.products = plain: plain products add as fp32 does, and numerics.bf16 = pairs in pairs",
                         "kernels.products=best, or numerics.bf16=widened"});
   }
@@ -122,8 +104,8 @@ void check_plain_products(const RunConfig& config, std::vector<Problem>& problem
 }
 
 void check_attention(const RunConfig& config, std::vector<Problem>& problems) {
-  const bool stored = config.kernels.mask == "stored";
-  if (config.kernels.attention == "tiled") {
+  const bool stored = config.kernels.mask == MaskKernel::stored;
+  if (config.kernels.attention == AttentionKernel::tiled) {
     if (stored) {
       problems.push_back({"kernels.mask = stored: tiled attention computes which keys a query sees",
                           "kernels.mask=computed, or kernels.attention=materialised"});
@@ -149,7 +131,7 @@ void check_kernels(const RunConfig& config, std::vector<Problem>& problems) {
   check_plain_products(config, problems);
   check_attention(config, problems);
   const bool narrow = dtype_of(config) == DType::bf16 && !config.optimizer.master_weights;
-  if (config.kernels.adamw == "tensor" && (narrow || moments_of(config) == DType::bf16)) {
+  if (config.kernels.adamw == AdamWKernel::tensor && (narrow || moments_of(config) == DType::bf16)) {
     problems.push_back({"kernels.adamw = tensor: what it leaves between its passes is fp32, and this run keeps bf16",
                         "kernels.adamw=fused, or optimizer.master_weights=true and optimizer.moments=fp32"});
   }
@@ -163,35 +145,30 @@ std::string published_gpt2(std::string_view name) {
 
 // What is counted in epochs needs them.
 void check_epochs(const RunConfig& config, std::vector<Problem>& problems) {
-  const std::optional<std::int64_t> sample = sample_epochs(config);
-  if (!sample) {
-    problems.push_back(
-        {fmt::format("sample.every = {}: must be evaluations, or epochs:N, N epochs from 1 on", config.sample.every),
-         "sample.every=epochs:1 for a text after every epoch"});
-  }
   if (order_of(config) == data::Order::partition) return;
   const std::string remedy = "set train.max_epochs or data.order=partition, or ";
-  if (sample.value_or(0) > 0) {
-    problems.push_back({fmt::format("sample.every = {}: windows in random order make no epochs", config.sample.every),
+  if (config.sample.every.epochs > 0) {
+    problems.push_back({fmt::format("sample.every = {}: windows in random order make no epochs",
+                                    settings::Form<SampleEvery>::print(config.sample.every)),
                         remedy + "sample.every=evaluations"});
   }
-  if (log_style(config) == train::LogStyle::rasbt) {
+  if (config.log.style == train::LogStyle::rasbt) {
     problems.push_back(
         {"log.style = rasbt: its lines count epochs, and windows in random order make none", remedy + "log.style=wordplay"});
   }
 }
 
 void check_data(const RunConfig& config, std::vector<Problem>& problems) {
-  if (config.data.workers > 1 && config.data.io == "mpi") {
+  if (config.data.workers > 1 && config.data.io == DataIo::mpi) {
     problems.push_back({fmt::format("data.workers = {}: with data.io = mpi a rank's own thread reads", config.data.workers),
                         "data.workers=1, or data.io=files"});
   }
-  if (config.data.shards == "precut" && config.data.io != "files") {
-    problems.push_back(
-        {fmt::format("data.shards = precut (each rank reads its own file) and data.io = {} exclude each other", config.data.io),
-         "leave one of them out"});
+  if (config.data.shards == DataShards::precut && config.data.io != DataIo::files) {
+    problems.push_back({fmt::format("data.shards = precut (each rank reads its own file) and data.io = {} exclude each other",
+                                    settings::word_of(config.data.io)),
+                        "leave one of them out"});
   }
-  if (config.data.shards == "precut" && config.train.global_batch == "new") {
+  if (config.data.shards == DataShards::precut && config.train.global_batch == GlobalBatch::renew) {
     problems.push_back({"train.global_batch = new: precut shards count their samples by the global batch that the run began with",
                         "keep it, or set data.shards=global"});
   }
@@ -226,7 +203,7 @@ std::vector<Problem> check(const RunConfig& config) {
   }
   if (may_resume(config) && !config.log.dir && !config.log.name) {
     problems.push_back(
-        {fmt::format("train.init_from = {} does not say which run", train.init_from), "name its folder: log.dir=runs/NAME"});
+        {fmt::format("train.init_from = {} does not say which run", train.init_from.text), "name its folder: log.dir=runs/NAME"});
   }
   const std::filesystem::path name = config.log.dir ? "" : config.log.name.value_or("");
   if (std::ranges::any_of(name, [](const auto& part) { return part == ".." || part == "."; })) {
@@ -235,11 +212,6 @@ std::vector<Problem> check(const RunConfig& config) {
   }
   check_data(config, problems);
   check_rounding(config, problems);
-  check_memory(config.memory, problems);
-  if (config.parallel.split && !split_from(*config.parallel.split)) {
-    problems.push_back({fmt::format("parallel.split = {}: must be the numbers of layers of the stages", *config.parallel.split),
-                        "parallel.split=4,4,3,1, or null"});
-  }
   check_epochs(config, problems);
   check_offload(config, problems);
   check_saves(config, problems);
@@ -253,11 +225,11 @@ std::vector<Problem> check(const RunConfig& config) {
 std::vector<Problem> check_runnable(const RunConfig& config) {
   std::vector<Problem> problems;
   const std::vector<ops::Isa> isas = ops::available_isas();
-  if (isa_of(config) != ops::Isa::automatic && std::find(isas.begin(), isas.end(), isa_of(config)) == isas.end()) {
-    problems.push_back({fmt::format("numerics.isa = {}: this machine lacks it", config.numerics.isa),
+  if (config.numerics.isa != ops::Isa::automatic && std::find(isas.begin(), isas.end(), config.numerics.isa) == isas.end()) {
+    problems.push_back({fmt::format("numerics.isa = {}: this machine lacks it", ops::name_of(config.numerics.isa)),
                         fmt::format("numerics.isa=auto, or {}, the widest here", ops::name_of(isas.front()))});
   }
-  if (products_of(config) == ops::Products::library) {
+  if (config.numerics.products == ops::Products::library) {
     if (ops::library_for(DType::f32).empty()) {
       problems.push_back({"numerics.products = library: this program was built without oneDNN",
                           "numerics.products=ours, or install oneDNN (Debian: libdnnl-dev) and build again"});
@@ -272,7 +244,7 @@ std::vector<Problem> check_runnable(const RunConfig& config) {
     problems.push_back({fmt::format("memory.nvme_path = {}: {}", *config.memory.nvme_path, no_disk),
                         "make it on the disk that is offloaded to, or name another one"});
   }
-  const std::string& from = config.train.init_from;
+  const std::string& from = config.train.init_from.text;
   const bool from_folder = starts_from_folder(config) && !settings::starts_from_published(config);
   const std::string no_source = from_folder ? io::why_no_folder(from) : "";
   if (const std::string gpt2 = published_gpt2(from); !gpt2.empty() && !no_source.empty()) {

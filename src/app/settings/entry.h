@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "app/settings/choices.h"
 #include "app/settings/keys.h"
 
 namespace lockstep::settings {
@@ -34,6 +35,7 @@ struct Plain<std::optional<T>> {
 
 template <class T>
 constexpr Type type_of() {
+  if constexpr (IsChoice<T> || HasForm<T>) return Type::text;
   if constexpr (std::is_same_v<T, bool>) return Type::boolean;
   if constexpr (std::is_same_v<T, std::int64_t>) return Type::integer;
   if constexpr (std::is_same_v<T, double>) return Type::number;
@@ -42,10 +44,35 @@ constexpr Type type_of() {
 
 template <class T>
 T unpacked(const Json& value) {
+  if constexpr (IsChoice<T>) return choice_from<T>(value.string()).value();  // the rule has been kept
+  if constexpr (HasForm<T>) return Form<T>::read(value.string()).value();
   if constexpr (std::is_same_v<T, bool>) return value.boolean();
   if constexpr (std::is_same_v<T, std::int64_t>) return value.integer();
   if constexpr (std::is_same_v<T, double>) return value.number();
   if constexpr (std::is_same_v<T, std::string>) return value.string();
+}
+
+template <class T>
+Json packed(const T& value) {
+  if constexpr (IsChoice<T>) {
+    return Json(word_of(value));
+  } else if constexpr (HasForm<T>) {
+    return Json(Form<T>::print(value));
+  } else {
+    return Json(value);
+  }
+}
+
+/// What the type of a value asks of it, beside `rule`.
+template <class T>
+Rule with_rule_of(Rule rule) {
+  if constexpr (IsChoice<T>) rule.words = words_of<T>();
+  if constexpr (HasForm<T>) {
+    rule.readable = [](std::string_view text) { return Form<T>::read(text).has_value(); };
+    rule.form = Form<T>::rule;
+    rule.form_remedy = Form<T>::remedy;
+  }
+  return rule;
 }
 
 /// The entry of one member of one group.
@@ -58,9 +85,9 @@ Key key(std::string_view name, Rule rule, OnResume mark, std::string_view unit, 
   const auto get = [](const app::RunConfig& config) -> Json {
     const Member& member = config.*kGroup.*kMember;
     if constexpr (kNullable) {
-      return member ? Json(*member) : Json();
+      return member ? packed(*member) : Json();
     } else {
-      return Json(member);
+      return packed(member);
     }
   };
   const auto set = [](app::RunConfig& config, const Json& value) {
@@ -73,7 +100,7 @@ Key key(std::string_view name, Rule rule, OnResume mark, std::string_view unit, 
     }
     member = unpacked<Value>(value);
   };
-  return {name, type_of<Value>(), kNullable, std::move(rule), mark, unit, meaning, in_wordplay, get, set};
+  return {name, type_of<Value>(), kNullable, with_rule_of<Value>(std::move(rule)), mark, unit, meaning, in_wordplay, get, set};
 }
 
 }  // namespace lockstep::settings

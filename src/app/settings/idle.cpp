@@ -1,11 +1,14 @@
 #include "app/settings/idle.h"
 
 #include <algorithm>
+#include <memory>
 
 #include "app/parameter_server/roles.h"
 #include "app/settings/backends.h"
+#include "app/start/pipeline_settings.h"
 #include "app/start/plan.h"
 #include "layout/pipeline/schedules.h"
+#include "train/optimizer/optimizer.h"
 
 namespace lockstep::settings {
 namespace {
@@ -16,12 +19,19 @@ bool always(const Facts&) { return true; }
 bool eval_only(const Facts& facts) { return facts.config.train.eval_only; }
 bool one_rank(const Facts& facts) { return facts.ranks == 1; }
 bool constant_rate(const Facts& facts) { return !facts.config.optimizer.decay_lr; }
-bool no_rope(const Facts& facts) { return facts.config.model.position != "rope"; }
-bool sgd(const Facts& facts) { return facts.config.optimizer.name == "sgd"; }
-bool keeps_no_slots(const Facts& facts) { return sgd(facts) && facts.config.optimizer.momentum == 0; }
+bool no_rope(const Facts& facts) { return facts.config.model.position != arch::PositionKind::rope; }
+
+std::unique_ptr<train::Optimizer> method_of(const Facts& facts) {
+  const app::RunConfig::Optimizer& optimizer = facts.config.optimizer;
+  return train::make_optimizer({.name = optimizer.name, .momentum = static_cast<float>(optimizer.momentum)});
+}
+bool has_momentum(const Facts& facts) { return method_of(facts)->describe().find("momentum") != nullptr; }
+bool has_no_moments(const Facts& facts) { return method_of(facts)->describe().find("beta1") == nullptr; }
+bool keeps_no_slots(const Facts& facts) { return method_of(facts)->slots().empty(); }
+
 bool no_samples(const Facts& facts) { return facts.config.sample.tokens == 0; }
 bool one_pipeline_rank(const Facts& facts) { return facts.config.parallel.pp == 1; }
-bool servers(const Facts& facts) { return facts.config.train.backend == "ps"; }
+bool servers(const Facts& facts) { return facts.config.train.backend == app::BackendKind::ps; }
 
 // The ranks that have the same parameters and divide samples or positions.
 bool none_shares_parameters(const Facts& facts) {
@@ -34,8 +44,8 @@ bool below_zero_3(const Facts& facts) { return app::zero_level(facts.config) < 3
 
 // What "cpu" names is the device's own memory there.
 bool weights_stay(const Facts& facts) {
-  const std::string& place = facts.config.memory.offload_params;
-  return place == "none" || (place == "cpu" && facts.config.train.device != "cuda");
+  const app::OffloadTo place = facts.config.memory.offload_params;
+  return place == app::OffloadTo::none || (place == app::OffloadTo::cpu && facts.config.train.device != DeviceKind::cuda);
 }
 bool weights_lie_whole(const Facts& facts) { return below_zero_3(facts) && weights_stay(facts); }
 
@@ -48,10 +58,7 @@ bool usual_passes(const Facts& facts) {
   return layout::actions_of(*schedule, alone) == layout::actions_of(*layout::find_schedule("1f1b"), alone);
 }
 
-bool ends_with_the_run(const Facts& facts) {
-  const std::string& schedule = facts.config.optimizer.schedule;
-  return schedule != "wordplay" && schedule != "nanogpt";
-}
+bool ends_with_the_run(const Facts& facts) { return train::ends_with_run(facts.config.optimizer.schedule); }
 
 // Recorded for those who compare runs with WordPlay's or nanoGPT's.
 std::vector<IdleRule> recorded() {
@@ -117,7 +124,7 @@ std::vector<IdleRule> length_and_rate() {
        "with optimizer.decay_lr = false the learning rate is constant"},
       {{"optimizer.lr_decay_iters"}, ends_with_the_run, "optimizer.schedule ends with the run; wordplay and nanogpt end here"},
       {{"optimizer.wsd_decay"},
-       [](const Facts& facts) { return facts.config.optimizer.schedule != "wsd"; },
+       [](const Facts& facts) { return facts.config.optimizer.schedule != train::LrSchedule::Kind::wsd; },
        "it is of optimizer.schedule=wsd alone"},
       {{"optimizer.lr_scaling"}, one_replica, "all ranks work on the same samples, so learning rates are multiplied by 1"},
       {{"train.global_batch"},
@@ -136,28 +143,32 @@ std::vector<IdleRule> model_and_data() {
        no_rope,
        "it is of model.position=rope alone"},
       {{"model.rope_factor", "model.rope_low_freq_factor", "model.rope_high_freq_factor", "model.rope_original_block_size"},
-       [](const Facts& facts) { return facts.config.model.rope_scaling != "llama3"; },
+       [](const Facts& facts) { return facts.config.model.rope_scaling != arch::RopeScaling::llama3; },
        "it is of model.rope_scaling=llama3 alone"},
       {{"data.dataset", "data.root_path"},
        [](const Facts& facts) { return facts.config.data.dir.has_value(); },
        "data.dir says where the tokens lie"},
       {{"data.order"},
-       [](const Facts& facts) { return facts.config.train.max_epochs && facts.config.data.order == "random"; },
+       [](const Facts& facts) { return facts.config.train.max_epochs && facts.config.data.order == data::Order::random; },
        "train.max_epochs counts epochs, so the order is partition"},
       {{"data.epoch_end"},
        [](const Facts& facts) { return app::order_of(facts.config) == data::Order::random; },
        "windows in random order make no epochs (data.order=partition does)"},
-      {{"data.readers"}, [](const Facts& facts) { return facts.config.data.io != "readers"; }, "it is of data.io=readers alone"},
+      {{"data.readers"},
+       [](const Facts& facts) { return facts.config.data.io != app::DataIo::readers; },
+       "it is of data.io=readers alone"},
       {{"data.io"},
-       [](const Facts& facts) { return one_rank(facts) && facts.config.data.io == "readers"; },
+       [](const Facts& facts) { return one_rank(facts) && facts.config.data.io == app::DataIo::readers; },
        "the only rank reads for itself"},
   };
 }
 
 std::vector<IdleRule> optimizer_and_samples() {
   return {
-      {{"optimizer.beta1", "optimizer.beta2", "optimizer.eps", "kernels.adamw"}, sgd, "it is of optimizer.name=AdamW alone"},
-      {{"optimizer.momentum"}, [](const Facts& facts) { return !sgd(facts); }, "it is of optimizer.name=sgd alone"},
+      {{"optimizer.beta1", "optimizer.beta2", "optimizer.eps", "kernels.adamw"},
+       has_no_moments,
+       "it is of optimizer.name=AdamW alone"},
+      {{"optimizer.momentum"}, [](const Facts& facts) { return !has_momentum(facts); }, "it is of optimizer.name=sgd alone"},
       {{"optimizer.moments"}, keeps_no_slots, "without momentum sgd keeps nothing"},
       {{"optimizer.master_weights"},
        [](const Facts& facts) { return app::dtype_of(facts.config) == DType::f32; },
@@ -183,7 +194,7 @@ std::vector<IdleRule> layout_rules() {
       {{"parallel.allow_tp_across_hosts"}, [](const Facts& facts) { return facts.config.parallel.tp == 1; }, "parallel.tp is 1"},
       {{"parallel.schedule"}, usual_passes, "parallel.pp is 1, and one rank's passes are those of 1f1b"},
       {{"parallel.virtual_stages", "parallel.split"},
-       [](const Facts& facts) { return one_pipeline_rank(facts) && !facts.config.parallel.schedule.starts_with("file:"); },
+       [](const Facts& facts) { return one_pipeline_rank(facts) && !app::schedule_file(facts.config.parallel.schedule); },
        "parallel.pp is 1"},
       {{"parallel.bucket_bytes"}, servers, "with train.backend = ps workers push each unit by itself"},
       {{"parallel.reduce"},
@@ -210,9 +221,7 @@ std::vector<IdleRule> layout_rules() {
       {{"memory.prefetch", "memory.max_tile_bytes"},
        weights_lie_whole,
        "weights lie whole in memory: it is of memory.zero=3 over several ranks, and of offloaded weights"},
-      {{"memory.max_tile_bytes"},
-       [](const Facts& facts) { return !layout::tiles_from(facts.config.memory.tiles).value_or(layout::Tiles{}).cut(); },
-       "memory.tiles is 1x1"},
+      {{"memory.max_tile_bytes"}, [](const Facts& facts) { return !facts.config.memory.tiles.cut(); }, "memory.tiles is 1x1"},
       {{"memory.nvme_path"},
        [](const Facts& facts) { return !app::offloads_to_disk(facts.config); },
        "no memory.offload_* is nvme"},
@@ -225,10 +234,10 @@ std::vector<IdleRule> kernels_and_logs() {
        [](const Facts& facts) { return app::dtype_of(facts.config) == DType::f32; },
        "with train.dtype = fp32 no product is of bf16"},
       {{"kernels.epilogues"},
-       [](const Facts& facts) { return app::products_of(facts.config) == ops::Products::library; },
+       [](const Facts& facts) { return facts.config.numerics.products == ops::Products::library; },
        "what a library multiplies is finished in a pass of its own (numerics.products = library)"},
       {{"train.use_wandb"},
-       [](const Facts& facts) { return facts.config.log.wandb == "off"; },
+       [](const Facts& facts) { return facts.config.log.wandb == app::WandbMode::off; },
        "it is of log.wandb=offline alone"},
       {{"log.wandb"}, [](const Facts& facts) { return !facts.config.train.use_wandb; }, "train.use_wandb is false"},
       {{"train.wandb_project"},

@@ -23,6 +23,9 @@ struct Rule {
   /// What a text stands for where it may be given for a number; null for another text. May be null: no text may.
   Json (*named)(std::string_view text) = nullptr;
   std::string_view names = {};  // what such a text is
+  /// Whether a text has the form that its key wants; null: any has. What the form is, and what to do about another text.
+  bool (*readable)(std::string_view text) = nullptr;
+  std::string_view form = {}, form_remedy = {};
 
   static Rule any() { return {}; }
   static Rule between(double low, double high) { return {low, high, true, false, false, {}}; }

@@ -1,5 +1,4 @@
 #include "app/settings/entry.h"
-#include "layout/parallel_plan.h"
 
 namespace lockstep::settings {
 
@@ -19,7 +18,7 @@ std::vector<Key> parallel_keys() {
           "that divide the positions of every sequence among them, each a part from the front and one from the back (context "
           "parallelism)"),
       key<&RunConfig::parallel, &RunConfig::Parallel::context>(
-          "parallel.context", Rule::one_of(layout::context_methods()), loose, "",
+          "parallel.context", any, loose, "",
           "of parallel.cp: how these ranks attend together: each gets all keys and values, all positions of some heads, those of "
           "others as they pass by, or heads inside a host and what passes by from others"),
       key<&RunConfig::parallel, &RunConfig::Parallel::sequence>(
@@ -43,7 +42,7 @@ std::vector<Key> parallel_keys() {
           "parallel.split", any, loose, "layers",
           "of parallel.pp: layers of each stage, as 4,4,3,1; null: so that all ranks have as much to compute, the head included"),
       key<&RunConfig::parallel, &RunConfig::Parallel::reduce>(
-          "parallel.reduce", Rule::one_of({"step", "microbatch"}), learns, "",
+          "parallel.reduce", any, learns, "",
           "when gradients are added over ranks: once a step, or each micro-batch (other bits)"),
       key<&RunConfig::parallel, &RunConfig::Parallel::bucket_bytes>(
           "parallel.bucket_bytes", positive, loose, "bytes", "neighbouring units share a reduction until they have as many"),
@@ -61,7 +60,7 @@ std::vector<Key> parallel_keys() {
           "parallel.servers", Rule::between(1, 1023), loose, "ranks",
           "of train.backend=ps: the last ranks share the parameters by ranges and serve the others, which train; null: 1"),
       key<&RunConfig::parallel, &RunConfig::Parallel::ps>(
-          "parallel.ps", Rule::one_of({"gradients", "weights", "async"}), learns, "",
+          "parallel.ps", any, learns, "",
           "of train.backend=ps: servers add up all workers' gradients and update once (as DDP does), average weights that each "
           "worker has updated, or update as each gradient arrives; null: gradients"),
       key<&RunConfig::parallel, &RunConfig::Parallel::staleness>(
@@ -75,14 +74,14 @@ std::vector<Key> memory_keys() {
   const Rule any = Rule::any();
   return {
       key<&RunConfig::memory, &Memory::recompute>(
-          "memory.recompute", Rule::any(), loose, "",
+          "memory.recompute", any, loose, "",
           "what blocks make again in their backward pass instead of keeping it: none, selective (what goes into the MLP's "
           "activation), full (all but their input) or every:k (all but the input of each k-th block); the bits are the same"),
       key<&RunConfig::memory, &Memory::zero>(
           "memory.zero", Rule::between(0, 3), loose, "",
           "what ranks share out instead of each keeping it (ZeRO): 0: nothing, 1: the optimizer's state, 2: gradients too, 3: "
           "weights too; the same bits; null: what train.backend names"),
-      key<&RunConfig::memory, &Memory::zero_group>("memory.zero_group", Rule::one_of({"all", "node"}), loose, "",
+      key<&RunConfig::memory, &Memory::zero_group>("memory.zero_group", any, loose, "",
                                                    "of memory.zero: all ranks share out, or those of each host by themselves "
                                                    "(HYBRID_SHARD, hpZ; parallel.ranks_per_host)"),
       key<&RunConfig::memory, &Memory::prefetch>(
@@ -97,16 +96,16 @@ std::vector<Key> memory_keys() {
           "what the ranks of a host may take together (4GiB): a run that needs more is refused before it starts, with the "
           "settings that would save how much; null: no limit"),
       key<&RunConfig::memory, &Memory::offload_optimizer>(
-          "memory.offload_optimizer", Rule::one_of({"none", "cpu", "nvme"}), loose, "",
+          "memory.offload_optimizer", any, loose, "",
           "where the optimizer's state (master copies and slots) and gradients lie "
           "between uses: on the device, in the host's memory, or in "
           "a file in memory.nvme_path, read ahead of its use; the same bits"),
-      key<&RunConfig::memory, &Memory::offload_params>("memory.offload_params", Rule::one_of({"none", "cpu", "nvme"}), loose, "",
+      key<&RunConfig::memory, &Memory::offload_params>("memory.offload_params", any, loose, "",
                                                        "where weights lie when no layer reads them, likewise (several ranks: "
                                                        "with memory.zero=3); memory.prefetch says how many "
                                                        "leases they are read ahead"),
       key<&RunConfig::memory, &Memory::offload_activations>(
-          "memory.offload_activations", Rule::one_of({"none", "cpu", "nvme"}), loose, "",
+          "memory.offload_activations", any, loose, "",
           "where what blocks keep for their backward pass lies until then, likewise; memory.recompute says what they keep"),
       key<&RunConfig::memory, &Memory::nvme_path>("memory.nvme_path", any, loose, "",
                                                   "folder on a fast disk for what is offloaded; its files are unlinked at once"),

@@ -11,6 +11,7 @@
 #include "app/config_file.h"
 #include "app/settings/backends.h"
 #include "app/settings/checks.h"
+#include "app/settings/choices.h"
 #include "app/settings/deepspeed/deepspeed.h"
 #include "app/settings/idle.h"
 #include "app/settings/kept_paths.h"
@@ -141,7 +142,8 @@ std::string own_settings(const app::RunConfig& config, bool given, std::vector<P
   if (!app::may_resume(config) || (!config.log.dir && !config.log.name)) return "";
   const std::string run = app::run_folder(config, "");
   std::string file = run + "/config.toml";
-  if (config.train.init_from == "auto" && !checkpoint::has_checkpoints(run)) return "";  // it starts from scratch
+  if (config.train.init_from.kind == app::InitFrom::Kind::automatic && !checkpoint::has_checkpoints(run))
+    return "";  // it starts from scratch
   if (io::exists(file)) return file;
   if (!given && checkpoint::has_checkpoints(run)) {
     problems.push_back({fmt::format("{} is not there: it has the settings that the run of this folder goes on with", file),
@@ -173,12 +175,12 @@ Names asked_for(const app::RunConfig& config, const app::RunConfig& unsaid, cons
 
 // WordPlay's other word for train.dtype.
 void settle_precision(app::RunConfig::Train& train, const Names& asked, std::vector<Problem>& problems) {
-  if (!train.precision || app::dtype_from_spelling(*train.precision) == app::dtype_from_spelling(train.dtype)) return;
+  if (!train.precision || train.precision->type == train.dtype.type) return;
   const bool both = asked.contains("train.dtype") && asked.contains("train.precision");
   if (both) {
-    problems.push_back(
-        {fmt::format("train.precision = {}, and train.dtype = {}: they say the same of a run", *train.precision, train.dtype),
-         fmt::format("train.dtype={}, or leave one of them out", *train.precision)});
+    problems.push_back({fmt::format("train.precision = {}, and train.dtype = {}: they say the same of a run",
+                                    word_of(*train.precision), word_of(train.dtype)),
+                        fmt::format("train.dtype={}, or leave one of them out", word_of(*train.precision))});
   } else if (asked.contains("train.dtype")) {
     train.precision.reset();
   } else {
@@ -221,7 +223,8 @@ void settle(Resolved& resolved) {
                     train.warmup_iters, train.max_iters));
   }
   const app::RunConfig::Optimizer& optimizer = resolved.config.optimizer;
-  const bool falls = optimizer.decay_lr && optimizer.schedule == "wsd" && optimizer.wsd_decay > 0 && !train.max_epochs;
+  const bool falls =
+      optimizer.decay_lr && optimizer.schedule == train::LrSchedule::Kind::wsd && optimizer.wsd_decay > 0 && !train.max_epochs;
   if (falls && optimizer.wsd_decay * static_cast<double>(train.max_iters) < 1) {
     resolved.warnings.push_back(
         fmt::format("optimizer.wsd_decay = {} of train.max_iters = {} is no whole iteration: the learning rate never falls",

@@ -17,25 +17,11 @@ namespace {
 /// What a run may choose whatever the weights are.
 constexpr std::array<std::string_view, 4> free_keys = {"model.batch_size", "model.block_size", "model.dropout", "model.init"};
 
-std::string activation_name(const arch::ModelConfig& shape) {
-  if (shape.gated) return "swiglu";
-  switch (shape.activation) {
-    case arch::ActivationKind::gelu:
-      return "gelu";
-    case arch::ActivationKind::gelu_tanh:
-      return "gelu_tanh";
-    case arch::ActivationKind::relu:
-      return "relu";
-    case arch::ActivationKind::silu:
-      return "silu";
-    case arch::ActivationKind::none:
-      break;
-  }
-  throw UserError("the model has no activation function between the matrices of its MLP, which training does not offer",
-                  "use it with generate and eval");
-}
-
 void assign_shape(app::RunConfig::Model& model, const arch::ModelConfig& shape) {
+  if (shape.activation == arch::ActivationKind::none && !shape.gated) {
+    throw UserError("the model has no activation function between the matrices of its MLP, which training does not offer",
+                    "use it with generate and eval");
+  }
   model.n_layer = shape.layers;
   model.n_head = shape.heads;
   model.n_embd = shape.width;
@@ -43,16 +29,16 @@ void assign_shape(app::RunConfig::Model& model, const arch::ModelConfig& shape) 
   model.head_dim = shape.head_size;
   model.ffn_width = shape.ffn_width;
   model.vocab_size = shape.vocabulary;
-  model.activation = activation_name(shape);
+  model.activation = {.kind = shape.gated ? arch::ActivationKind::silu : shape.activation, .gated = shape.gated};
   model.bias = shape.bias;
   model.qkv_bias = shape.qkv_bias;
   model.tied = shape.tied;
-  model.norm = shape.norm == arch::NormKind::rmsnorm ? "rmsnorm" : "layernorm";
+  model.norm = shape.norm;
   model.norm_eps = std::stod(fmt::format("{}", shape.norm_eps));  // as config.json wrote it
-  model.position = shape.position == arch::PositionKind::rope ? "rope" : "learned";
+  model.position = shape.position;
   if (shape.position != arch::PositionKind::rope) return;
   model.rope_theta = shape.rope.theta;
-  model.rope_scaling = shape.rope.scaling == arch::RopeScaling::llama3 ? "llama3" : "none";
+  model.rope_scaling = shape.rope.scaling;
   if (shape.rope.scaling == arch::RopeScaling::none) return;
   model.rope_factor = shape.rope.factor;
   model.rope_low_freq_factor = shape.rope.low_freq_factor;
@@ -63,11 +49,11 @@ void assign_shape(app::RunConfig::Model& model, const arch::ModelConfig& shape) 
 }  // namespace
 
 bool starts_from_published(const app::RunConfig& config) {
-  return app::starts_from_folder(config) && checkpoint::huggingface::is_published(config.train.init_from);
+  return app::starts_from_folder(config) && checkpoint::huggingface::is_published(config.train.init_from.text);
 }
 
 std::optional<SourceShape> source_shape(const app::RunConfig& config) {
-  const std::string& from = config.train.init_from;
+  const std::string& from = config.train.init_from.text;
   if (starts_from_published(config)) return SourceShape{from, true, checkpoint::huggingface::Weights(from).config()};
   std::error_code unknown;
   if (!app::starts_from_folder(config) || !std::filesystem::exists(from, unknown)) return std::nullopt;

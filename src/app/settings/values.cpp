@@ -101,6 +101,9 @@ std::optional<Problem> assign(app::RunConfig& config, const Key& key, const Json
   }
   const bool absent = value.is_null() && key.nullable;
   if (absent || (has_type(value, key.type) && obeys(value, key.rule))) {
+    if (!absent && key.rule.readable != nullptr && !key.rule.readable(value.string()))
+      return Problem{fmt::format("{} = {}: must be {}", key.name, value.string(), key.rule.form),
+                     std::string(key.rule.form_remedy)};
     key.set(config, value);
     return std::nullopt;
   }

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "app/settings/choices.h"
 #include "base/units.h"
 #include "layout/state_cut.h"
 #include "train/memory/rank_memory.h"
@@ -114,7 +115,7 @@ std::vector<std::string> notes_on_offload(const RunConfig& config, const train::
   const train::RankMemory memory(settings, {});
   struct Row {
     const char* name;
-    const std::string& place;
+    OffloadTo place;
     layout::Tier tier;
     std::vector<std::string_view> what;
   };
@@ -124,8 +125,8 @@ std::vector<std::string> notes_on_offload(const RunConfig& config, const train::
       {"activations", to.offload_activations, settings.plan.activations, {"activations"}}};
   std::vector<std::string> notes;
   for (const Row& row : rows) {
-    if (row.place == "none") continue;
-    const std::string setting = fmt::format("memory.offload_{} = {}: ", row.name, row.place);
+    if (row.place == OffloadTo::none) continue;
+    const std::string setting = fmt::format("memory.offload_{} = {}: ", row.name, settings::word_of(row.place));
     if (row.tier == layout::Tier::device) {
       notes.push_back(setting + "the device's memory is the host's, so this moves nothing and saves nothing here");
       continue;
@@ -136,27 +137,27 @@ std::vector<std::string> notes_on_offload(const RunConfig& config, const train::
       if (bytes > 0) parts.push_back(fmt::format("{} of {}", format_bytes(static_cast<std::uint64_t>(bytes)), what));
     }
     notes.push_back(fmt::format("{}each rank keeps {} {}", setting, fmt::join(parts, ", "),
-                                row.place == "nvme" ? "in " + *to.nvme_path : "in the host's memory"));
+                                row.place == OffloadTo::nvme ? "in " + *to.nvme_path : "in the host's memory"));
   }
   if (settings.plan.parameters.tier != layout::Tier::device && config.sample.tokens > 0) {
     notes.push_back(
         fmt::format("memory.offload_params = {}: each token of a sample reads the weights once more, {} times at "
                     "every evaluation; sample.tokens=0 leaves samples out",
-                    to.offload_params, config.sample.tokens));
+                    settings::word_of(to.offload_params), config.sample.tokens));
   }
   if (settings.plan.optimizer.tier != layout::Tier::device && !memory.updater.offloaded_gradients.used()) {
     notes.push_back(
         fmt::format("memory.offload_optimizer = {}: gradients stay in memory: this schedule, parallel.reduce=microbatch, or "
                     "numerics.canonical, adds several micro-batches or units side by side",
-                    to.offload_optimizer));
+                    settings::word_of(to.offload_optimizer)));
   }
   if (!elsewhere.empty()) notes.push_back("offloaded: " + elsewhere);
   return notes;
 }
 
 std::vector<std::string> notes_on_tiles(const RunConfig& config, const train::EngineConfig& settings) {
-  if (!layout::tiles_from(config.memory.tiles).value_or(layout::Tiles{}).cut()) return {};
-  const std::string setting = fmt::format("memory.tiles = {}: ", config.memory.tiles);
+  if (!config.memory.tiles.cut()) return {};
+  const std::string setting = fmt::format("memory.tiles = {}: ", to_string(config.memory.tiles));
   if (!settings.plan.tiles.cut())
     return {setting +
             "weights lie whole in memory (neither memory.zero=3 nor memory.offload_params), so this saves nothing here"};

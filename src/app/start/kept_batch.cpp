@@ -30,7 +30,7 @@ std::vector<Problem> keep_global_batch(RunConfig& config, const checkpoint::Choi
   const std::int64_t kept = choice.manifest.global_batch;
   const layout::ParallelPlan plan = layout_of(config, ranks);
   const std::int64_t each = config.model.batch_size * plan.dp;
-  if (kept == each * config.optimizer.gas || config.train.global_batch == "new") return {};
+  if (kept == each * config.optimizer.gas || config.train.global_batch == GlobalBatch::renew) return {};
   if (kept % each != 0) {
     return {{fmt::format("the checkpoint's global batch of {} samples does not divide by {} {} x model.batch_size = {}", kept,
                          plan.dp, plan.dp == plan.ranks() ? "ranks" : "groups of ranks", config.model.batch_size),

@@ -27,7 +27,7 @@ struct Alternative {
 
 void add_levels(const RankNeeds& needs, std::vector<Alternative>& all) {
   const layout::ParallelPlan& plan = needs.settings.plan;
-  const bool hosts = needs.config.memory.zero_group == "node";
+  const bool hosts = needs.config.memory.zero_group == CutOver::host;
   if (plan.dp == 1 || needs.settings.servers || (hosts && plan.ranks_per_host < 2)) return;
   for (int level = zero_level(needs.config) + 1; level <= 3; ++level) {
     Alternative& other = all.emplace_back(Alternative{fmt::format("memory.zero={}", level), needs.settings});
@@ -201,14 +201,14 @@ std::optional<Problem> demand_memory(const RankNeeds& needs, comm::Communicator&
   const std::vector<std::int64_t> all = of_all_ranks(mine, world);
   const std::vector<Host> hosts = hosts_of(comm::all_texts(world, host_name()));
   if (needs.config.memory.limit) {
-    const auto limit = static_cast<std::int64_t>(bytes_from(*needs.config.memory.limit).value());
+    const auto limit = static_cast<std::int64_t>(needs.config.memory.limit->bytes);
     const Host& host = *std::ranges::max_element(hosts, {}, [&](const Host& one) { return one.sum(all); });
     const std::int64_t needed = host.sum(all);
     if (needed > limit) {
       std::vector<std::string> savings = savings_of(needs, host, needed - limit, world);
       savings.push_back(fmt::format("memory.limit={}MiB lets it run", (needed + (1 << 20) - 1) >> 20));
       throw UserError(told(needs,
-                           fmt::format("memory.limit = {}: {} need{} {}, {} more", *needs.config.memory.limit, name_of(host),
+                           fmt::format("memory.limit = {}: {} need{} {}, {} more", needs.config.memory.limit->text, name_of(host),
                                        host.ranks.size() == 1 ? "s" : "", bytes_text(needed), bytes_text(needed - limit)),
                            savings, world));
     }
@@ -229,7 +229,7 @@ void demand_memory(const RankNeeds& needs, comm::Communicator& world) {
 int places_left(const RankNeeds& needs, comm::Communicator& world) {
   const layout::Placement& weights = needs.settings.plan.parameters;
   if (!needs.config.memory.limit || (weights.cut == CutOver::none && weights.tier == layout::Tier::device)) return 0;
-  const auto limit = static_cast<std::int64_t>(bytes_from(*needs.config.memory.limit).value());
+  const auto limit = static_cast<std::int64_t>(needs.config.memory.limit->bytes);
   const auto more = [&](std::int64_t kept) {
     train::EngineConfig further = needs.settings;
     further.plan.kept = static_cast<int>(kept);

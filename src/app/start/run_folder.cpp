@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <span>
 
+#include "app/settings/choices.h"
 #include "app/start/folder_owner.h"
 #include "base/error.h"
 #include "checkpoint/find.h"
@@ -20,14 +21,14 @@ namespace {
 constexpr double longest_look = 30;  // seconds until a new file is seen on other hosts
 
 // What rank 0 makes of train.init_from.
-std::string settled_start(const std::string& from, const io::Path& folder) {
+std::string settled_start(const InitFrom& from, const io::Path& folder) {
   const bool has_run = checkpoint::has_checkpoints(folder);
-  if (from == "auto") return has_run ? "resume" : "scratch";
-  if (from != "resume" && has_run) {
+  if (from.kind == InitFrom::Kind::automatic) return has_run ? "resume" : "scratch";
+  if (from.kind != InitFrom::Kind::resume && has_run) {
     throw UserError(fmt::format("{} has checkpoints of a run already: a new one would mix with it", folder.string()),
                     "go on with that run: train.init_from=resume; or choose another log.dir or log.name");
   }
-  return from;
+  return from.text;
 }
 
 // The first name of the form STEM.N.jsonl that is free.
@@ -50,13 +51,14 @@ void cut_torn_line(const fs::path& path, Log& log) {
 }
 
 std::vector<Problem> check_folder(const RunConfig& config) {
-  if (config.train.init_from == "resume") return {};
+  if (config.train.init_from.kind == InitFrom::Kind::resume) return {};
   const std::string folder = run_folder(config, "NAME");
   const std::string typed = config.log.dir    ? fmt::format("log.dir = {}", *config.log.dir)
                             : config.log.name ? fmt::format("log.name = {}", *config.log.name)
                                               : fmt::format("the run's folder {}", folder);
   std::vector<Problem> problems = check_place(folder, FolderOwner::run, typed, "say where the run goes: log.dir=runs/NAME");
-  const bool goes_on = config.train.init_from == "auto" && !problems.empty() && checkpoint::has_checkpoints(folder);
+  const bool goes_on =
+      config.train.init_from.kind == InitFrom::Kind::automatic && !problems.empty() && checkpoint::has_checkpoints(folder);
   return goes_on ? std::vector<Problem>() : problems;
 }
 
@@ -100,14 +102,14 @@ std::vector<Problem> check_run_files(const RunConfig& config) {
 }
 
 RunFolder::RunFolder(RunConfig& config, const io::Path& folder, comm::Communicator& world, Log& log) : path_(folder) {
-  std::string from = config.train.init_from;
+  std::string from;
   comm::together(world, [&] {
     if (world.rank() != 0) return;
     lock_ = std::make_unique<RunLock>(folder);
     if (!lock_->warning().empty()) log.warning(lock_->warning());
-    from = settled_start(from, folder);
+    from = settled_start(config.train.init_from, folder);
   });
-  config.train.init_from = comm::lead_text(world, std::move(from));
+  config.train.init_from = settings::Form<InitFrom>::read(comm::lead_text(world, std::move(from))).value();
   const std::string mark = comm::lead_text(world, RunLock::mark());
   comm::together(world, [&] {
     if (world.rank() != 0) demand_lock(folder, mark, std::min(longest_look, config.comm.timeout / 2));

@@ -24,7 +24,7 @@ RunConfig settings_at_rest(const RunConfig& config, const io::Path& file) {
   kept.train.log_interval = config.train.asked_log_interval.value_or(config.train.log_interval);
   kept.train.global_batch = RunConfig().train.global_batch;
   RunConfig before;
-  const bool resumes = config.train.init_from == "resume";
+  const bool resumes = config.train.init_from.kind == InitFrom::Kind::resume;
   if (resumes && io::exists(file) && read_config_file(file, before).empty()) kept.train.init_from = before.train.init_from;
   return kept;
 }

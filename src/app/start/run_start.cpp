@@ -34,31 +34,31 @@ void read_start(const RunConfig& config, const Start& start, train::Engine& engi
                 Log& log) {
   if (start.published) {
     std::optional<checkpoint::huggingface::Weights> weights;
-    comm::together(ranks, [&] { weights.emplace(config.train.init_from); });
+    comm::together(ranks, [&] { weights.emplace(config.train.init_from.text); });
     for (const std::string& warning : weights->warnings()) log.warning(warning);
     return train::load_weights(*weights, engine, ranks, session.team());
   }
   const std::unique_ptr<checkpoint::Reader> reader = checkpoint::open_together(ranks, start.checkpoint->folder);
-  if (config.train.init_from == "resume") return train::load_run(*reader, engine, ranks, session.team());
+  if (config.train.init_from.kind == InitFrom::Kind::resume) return train::load_run(*reader, engine, ranks, session.team());
   train::load_weights(*reader, engine, ranks, session.team());
 }
 
 }  // namespace
 
 Start choose_start(const RunConfig& config, const io::Path& run, comm::Communicator& world, Log& log) {
-  const std::string& from = config.train.init_from;
-  if (from == "scratch") return {};
+  const InitFrom& from = config.train.init_from;
+  if (from.kind == InitFrom::Kind::scratch) return {};
   if (settings::starts_from_published(config)) return {.published = true, .resumes = false, .checkpoint = {}};
-  const bool resume = from == "resume";
-  checkpoint::Choice choice = checkpoint::choose_checkpoint(world, resume ? run : io::Path(from), resume ? "last" : "best");
+  const bool resume = from.kind == InitFrom::Kind::resume;
+  checkpoint::Choice choice = checkpoint::choose_checkpoint(world, resume ? run : io::Path(from.text), resume ? "last" : "best");
   for (const std::string& reason : choice.passed_over) log.warning(reason);
   return {.published = false, .resumes = resume, .checkpoint = std::move(choice)};
 }
 
 void settle_bf16_order(RunConfig& config, const Start& start, Session& session) {
-  if (config.numerics.bf16 == "auto" && start.resumes && !plain_kernels_of(config).products)
+  if (config.numerics.bf16 == ops::Bf16Order::automatic && start.resumes && !plain_kernels_of(config).products)
     session.use(stored_bf16_order(start.checkpoint->manifest).value_or(session.bf16_order()));
-  config.numerics.bf16 = ops::name_of(session.bf16_order());
+  config.numerics.bf16 = session.bf16_order();
 }
 
 void demand_description(const Start& start, const io::Path& text, std::int64_t vocabulary) {
@@ -107,8 +107,8 @@ Json identify_run(const RunConfig& config, const Start& start, std::int64_t voca
 
 train::RunState load_start(const RunConfig& config, const Start& start, train::Engine& engine, Session& session, Log& log) {
   train::RunState state;
-  const bool resume = config.train.init_from == "resume", sends = sends_start(config, start);
-  if (start.published) log.info(fmt::format("Starting from the weights of {}", config.train.init_from));
+  const bool resume = config.train.init_from.kind == InitFrom::Kind::resume, sends = sends_start(config, start);
+  if (start.published) log.info(fmt::format("Starting from the weights of {}", config.train.init_from.text));
   if (start.checkpoint) {
     const checkpoint::Manifest& manifest = start.checkpoint->manifest;
     log.info(fmt::format("{} {}", resume ? "Resuming from" : "Starting from the weights of", start.checkpoint->folder.string()));

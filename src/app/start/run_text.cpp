@@ -24,7 +24,7 @@ int place_in_data(const RunConfig& config, const Roles& roles, const Session& se
 
 /// Whether a rank opens the text: no server does, and with data.io=readers the first rank of those that share one.
 bool opens_text(const RunConfig& config, int place, int places) {
-  if (config.data.io != "readers") return place >= 0;
+  if (config.data.io != DataIo::readers) return place >= 0;
   return place >= 0 && place % std::max(1, places / static_cast<int>(config.data.readers)) == 0;
 }
 
@@ -32,7 +32,7 @@ bool opens_text(const RunConfig& config, int place, int places) {
 
 data::Corpus open_text(const RunConfig& config, const Roles& roles, Session& session, Log& log) {
   const io::Path folder = data_folder(config);
-  const bool cut = config.data.shards == "precut";
+  const bool cut = config.data.shards == DataShards::precut;
   const int places = replicas_of(config, session.world().size());
   const int place = place_in_data(config, roles, session);
   std::optional<data::Corpus> corpus;

@@ -21,17 +21,18 @@ using settings::OnResume;
 RunConfig spelt_out(RunConfig config, std::int64_t vocabulary) {
   const arch::ModelConfig model = model_config(config, vocabulary);
   config.train.seed = static_cast<std::int64_t>(seed_of(config));
-  config.train.dtype = spelt(dtype_of(config));
-  config.data.order = order_of(config) == data::Order::partition ? "partition" : "random";
-  if (config.data.order == "random") config.data.epoch_end = "drop";
+  config.train.dtype.brief = false;
+  config.data.order = order_of(config);
+  if (config.data.order == data::Order::random) config.data.epoch_end = EpochEnd::drop;
   config.model.vocab_size = model.vocabulary;
   config.model.n_kv_head = model.kv_heads;
   config.model.head_dim = model.head_size;
   config.model.ffn_width = model.ffn_width;
   config.model.qkv_bias = model.qkv_bias;
   RunConfig::Parallel& parallel = config.parallel;
-  parallel.ps = config.train.backend == "ps" ? parallel.ps.value_or("gradients") : "gradients";  // which is what DDP does
-  if (parallel.ps != "async") parallel.staleness.reset();
+  constexpr train::ServerMode usual = train::ServerMode::gradients;  // which is what DDP does
+  parallel.ps = config.train.backend == BackendKind::ps ? parallel.ps.value_or(usual) : usual;
+  if (parallel.ps != train::ServerMode::async) parallel.staleness.reset();
   return config;
 }
 
@@ -59,7 +60,7 @@ RunIdentity stored_identity(const RunIdentity& now, const checkpoint::Manifest& 
   if (const Json* isa = note("isa"); isa != nullptr && isa->is_string()) was.isa = isa->string();
   if (const Json* program = note("program"); program != nullptr && program->is_string()) was.program = program->string();
   const std::optional<ops::Bf16Order> order = stored_bf16_order(manifest);
-  if (order && now.config.numerics.bf16 != "auto") was.config.numerics.bf16 = ops::name_of(*order);
+  if (order && now.config.numerics.bf16 != ops::Bf16Order::automatic) was.config.numerics.bf16 = *order;
   return was;
 }
 
@@ -85,8 +86,7 @@ void compare_data(const Json& was, const Json& is, const RunConfig& old, const s
 
 // Whether the learning rates depend on the number of steps.
 bool ends_with_run(const RunConfig& config) {
-  constexpr std::array<std::string_view, 3> all{"cosine", "linear", "wsd"};
-  return config.optimizer.decay_lr && std::ranges::find(all, config.optimizer.schedule) != all.end();
+  return config.optimizer.decay_lr && train::ends_with_run(config.optimizer.schedule);
 }
 
 // Instruction sets with a fused multiply-add have the same sums.

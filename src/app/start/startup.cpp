@@ -10,6 +10,7 @@
 
 #include "app/fitness/dist_info.h"
 #include "app/parameter_server/roles.h"
+#include "app/settings/choices.h"
 #include "app/settings/keys.h"
 #include "app/start/plan.h"
 #include "arch/parameters.h"
@@ -41,7 +42,7 @@ const char* activation_text(arch::ActivationKind f) {
 // What a run keeps beside its weights, where that is not all float32.
 std::string masters_text(const RunConfig& config) {
   const DType moments = moments_of(config);
-  const std::string rounded = config.optimizer.rounding == "nearest" ? "" : ", rounded stochastically";
+  const std::string rounded = config.optimizer.rounding == train::Rounding::nearest ? "" : ", rounded stochastically";
   if (dtype_of(config) == DType::f32) return moments == DType::f32 ? "" : ", with moments in bfloat16" + rounded;
   if (!config.optimizer.master_weights)
     return fmt::format(", without master weights{}{}", moments == DType::f32 ? ", with moments in float32" : "", rounded);
@@ -55,7 +56,7 @@ std::string optimizer_text(const RunConfig::Optimizer& config, const train::Opti
   for (const auto& [name, value] : train::make_optimizer(settings)->describe().object()) {
     if (value.is_number()) text += fmt::format(", {}={:g}", name, value.number());
   }
-  return text + fmt::format(", decay={})", config.decay);
+  return text + fmt::format(", decay={})", settings::word_of(config.decay));
 }
 
 // "kernels.products=plain kernels.norm=plain": those that differ from the defaults; empty: none does.
@@ -114,7 +115,7 @@ std::string run_name_from_time() {
 }
 
 void log_parameters(Log& log, const RunConfig& config, const arch::ModelConfig& model) {
-  const arch::ParameterCounts counts = arch::count_parameters(model, decay_rule(config));
+  const arch::ParameterCounts counts = arch::count_parameters(model, config.optimizer.decay);
   log.info(fmt::format("number of parameters: {:.2f}M", static_cast<double>(counts.without_positions) / 1e6));
   log.info(fmt::format("Model size: num_params={}", counts.without_positions));
   log.info(
@@ -138,18 +139,19 @@ void log_startup(Log& log, const StartupFacts& facts, Session& session) {
   const int rank = session.world().rank(), ranks = session.world().size();
   const Standing standing = log_ranks(session, log, static_cast<int>(servers_of(config)));
   log.info(fmt::format("[{}/{}] Using device='{}' with backend='{}' + '{}' for distributed training.", rank, ranks, device,
-                       config.train.backend, name_of(session.transport())));
+                       settings::word_of(config.train.backend), name_of(session.transport())));
   log.warning(fmt::format("Using [{0} / {0}] available \"{1}\" devices !!", ranks, device));
   log.info(session.description());
-  if (products_of(config) == ops::Products::library) {
+  if (config.numerics.products == ops::Products::library) {
     log.warning(
         fmt::format("Products are those of {} (numerics.products=library): their bits may differ with shapes, threads, ranks and "
                     "processors",
                     ops::library_for(dtype_of(config))));
   }
-  if (dtype_of(config) == DType::bf16 && products_of(config) == ops::Products::ours) {
+  if (dtype_of(config) == DType::bf16 && config.numerics.products == ops::Products::ours) {
     log.info(fmt::format("Products of two bf16 matrices add {} (numerics.bf16={})",
-                         session.bf16_order() == ops::Bf16Order::pairs ? "in pairs" : "as in fp32", config.numerics.bf16));
+                         session.bf16_order() == ops::Bf16Order::pairs ? "in pairs" : "as in fp32",
+                         ops::name_of(config.numerics.bf16)));
   }
   if (const std::string kernels = unusual_kernels(config); !kernels.empty()) log.info("Kernels: " + kernels);
   if (config.numerics.canonical) {
@@ -165,9 +167,10 @@ void log_startup(Log& log, const StartupFacts& facts, Session& session) {
   log.info(fmt::format("Tokens per iteration: {}", format_count(tokens_per_iteration(config, groups))));
   log_layout(log, facts.settings.plan);
   log.info(fmt::format("Using dtype={} on device='{}'{}", spelt(dtype_of(config)), device, masters_text(config)));
-  const std::string& from = config.train.init_from;
-  log.info(from == "scratch" ? "Initializing a new model from scratch"
-                             : fmt::format("Taking the weights of {}", from == "resume" ? facts.run_folder : from));
+  const InitFrom& from = config.train.init_from;
+  log.info(from.kind == InitFrom::Kind::scratch
+               ? "Initializing a new model from scratch"
+               : fmt::format("Taking the weights of {}", from.kind == InitFrom::Kind::resume ? facts.run_folder : from.text));
   log.info(fmt::format("Run: {} of project {}", facts.run_name, config.train.wandb_project));
   log.info(fmt::format("Running on machine='{}'", standing.machine));
   log.info(fmt::format("Using seed: {}", seed_of(config)));

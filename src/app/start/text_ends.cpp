@@ -13,7 +13,7 @@ Json published_of(const RunConfig& config, const Start& start, const data::Token
   Json kept;
   comm::together(world, [&] {
     if (start.published) {
-      const checkpoint::huggingface::Folder folder(config.train.init_from);
+      const checkpoint::huggingface::Folder folder(config.train.init_from.text);
       const data::PublishedTokenizer source = data::find_published_tokenizer(folder.path());
       kept = kept_facts(published_facts(folder), source.tokenizer.get(), text, log);
     } else if (start.checkpoint && start.checkpoint->manifest.run.is_object()) {

@@ -22,9 +22,9 @@ data::Sampler training_sampler(const RunConfig& config, const data::TokenFile& f
   options.name = data::training_sequence(options.order);
   options.tokens = file.tokens();
   options.positions = config.model.block_size;
-  options.pad_epochs = config.data.epoch_end == "pad";
+  options.pad_epochs = config.data.epoch_end == EpochEnd::pad;
   options.global_batch = config.model.batch_size * config.optimizer.gas * ranks;
-  if (config.data.shards == "precut") {
+  if (config.data.shards == DataShards::precut) {
     options.shard = group.rank();
     options.shards = ranks;
     options.name += data::shard_name(options.shard, options.shards);
@@ -34,7 +34,7 @@ data::Sampler training_sampler(const RunConfig& config, const data::TokenFile& f
 
 /// Whether batches are read by MPI-IO: where there is no MPI job, each rank reads for itself.
 bool reads_by_mpi(const RunConfig& config, const Session& session) {
-  return config.data.io == "mpi" && session.transport() == Transport::mpi;
+  return config.data.io == DataIo::mpi && session.transport() == Transport::mpi;
 }
 
 /// One thread of a process calls MPI.
@@ -50,13 +50,14 @@ std::optional<data::TokenFile> own_text(const RunConfig& config, const data::Tok
     if (whole.masked()) file.set_mask(whole.mask_path(), comm::open_mpi_file(whole.mask_path()));
     return file;
   }
-  if (config.data.io == "mpi") log.warning("data.io = mpi: this is no MPI job, so each rank reads for itself, as with files");
+  if (config.data.io == DataIo::mpi)
+    log.warning("data.io = mpi: this is no MPI job, so each rank reads for itself, as with files");
   return std::nullopt;
 }
 
 /// The ranks that share a reader; null when each reads for itself.
 std::unique_ptr<comm::Communicator> reading_group(const RunConfig& config, comm::Communicator& group) {
-  if (config.data.io != "readers") return nullptr;
+  if (config.data.io != DataIo::readers) return nullptr;
   if (group.size() % config.data.readers != 0) {
     throw UserError(fmt::format("data.readers = {}: {} ranks do not divide by it", config.data.readers, group.size()),
                     "choose a number of readers that divides the ranks");
@@ -119,7 +120,7 @@ std::int64_t TrainingData::bytes(const RunConfig& config, const train::EngineCon
   };
   const std::int64_t batch = ids(settings.samples), windows = 2 * batch;
   const std::int64_t steps = reader_threads(config, session) + 1;
-  if (config.data.io != "readers") return windows + steps * gas * batch;
+  if (config.data.io != DataIo::readers) return windows + steps * gas * batch;
   const std::int64_t sharers = group.size() / std::max<std::int64_t>(1, config.data.readers);
   const std::int64_t mine = ids(gas * settings.samples);
   if (group.rank() % sharers != 0) return windows + 2 * mine;

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <charconv>
 #include <tuple>
 
 #include "base/error.h"
@@ -35,6 +37,20 @@ std::vector<std::int64_t> balanced_split(const StageMap& map, std::int64_t layer
     of_rank[index(map.rank_of(least))] += costs.block;
   }
   return split;
+}
+
+std::optional<std::vector<std::int64_t>> split_from(std::string_view text) {
+  std::vector<std::int64_t> split;
+  while (true) {
+    const std::size_t end = std::min(text.find(','), text.size());
+    std::int64_t layers = 0;
+    const char* const first = text.data();
+    const auto [rest, error] = std::from_chars(first, first + end, layers);
+    if (error != std::errc{} || rest != first + end || layers < 0) return std::nullopt;
+    split.push_back(layers);
+    if (end == text.size()) return split;
+    text.remove_prefix(end + 1);
+  }
 }
 
 std::string to_string(const std::vector<std::int64_t>& split) { return fmt::format("{}", fmt::join(split, ",")); }

@@ -3,7 +3,9 @@
 // How many of a model's blocks each stage of a pipeline has.
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "layout/pipeline/stage_map.h"
@@ -21,7 +23,8 @@ std::vector<std::int64_t> even_split(int stages, std::int64_t layers);
 /// without a block. Throws BrokenRule for fewer layers than stages.
 std::vector<std::int64_t> balanced_split(const StageMap& map, std::int64_t layers, const PartCosts& costs);
 
-/// "4,4,3,1".
+/// "4,4,3,1"; nothing for another text.
+std::optional<std::vector<std::int64_t>> split_from(std::string_view text);
 std::string to_string(const std::vector<std::int64_t>& split);
 
 }  // namespace lockstep::layout

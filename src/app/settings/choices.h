@@ -1,0 +1,293 @@
+#pragma once
+
+// How values of settings are spelt: choices by words, other values as texts of a form. The table of keys reads and prints by
+// these and tells the words as the rule of a key, so that nothing behind it compares text.
+
+#include <array>
+#include <concepts>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "app/run_config.h"
+#include "base/error.h"
+#include "layout/pipeline/split.h"
+
+namespace lockstep::settings {
+
+template <class T>
+struct Named {
+  std::string_view word;
+  T value;
+};
+
+/// A choice specialises it: `all` has its words, in the order in which a rule tells them.
+template <class T>
+struct Choice;
+template <class T>
+concept IsChoice = requires { Choice<T>::all; };
+
+template <IsChoice T>
+constexpr std::string_view word_of(const T& value) {
+  for (const Named<T>& one : Choice<T>::all) {
+    if (one.value == value) return one.word;
+  }
+  throw BrokenRule("every value of a choice has a word");
+}
+
+/// Nothing for a text that is none of the words.
+template <IsChoice T>
+constexpr std::optional<T> choice_from(std::string_view word) {
+  for (const Named<T>& one : Choice<T>::all) {
+    if (one.word == word) return one.value;
+  }
+  return std::nullopt;
+}
+
+template <IsChoice T>
+std::vector<std::string_view> words_of() {
+  std::vector<std::string_view> words;
+  for (const Named<T>& one : Choice<T>::all) words.push_back(one.word);
+  return words;
+}
+
+/// A value that is a text of a form specialises it: read() gives nothing for another text, print() is its inverse; `rule` and
+/// `remedy` are for a text that cannot be read.
+template <class T>
+struct Form;
+template <class T>
+concept HasForm = requires(std::string_view text) {
+  { Form<T>::read(text) } -> std::same_as<std::optional<T>>;
+};
+
+template <>
+struct Choice<app::BackendKind> {
+  using enum app::BackendKind;
+  static constexpr auto all = std::to_array<Named<app::BackendKind>>({{"DDP", ddp},
+                                                                      {"FSDP", fsdp},
+                                                                      {"zero1", zero1},
+                                                                      {"zero2", zero2},
+                                                                      {"zero3", zero3},
+                                                                      {"deepspeed", deepspeed},
+                                                                      {"ds", ds},
+                                                                      {"ps", ps}});
+};
+template <>
+struct Choice<DeviceKind> {
+  static constexpr auto all = std::to_array<Named<DeviceKind>>({{"cpu", DeviceKind::cpu}, {"cuda", DeviceKind::cuda}});
+};
+template <>
+struct Choice<app::SpeltDType> {
+  static constexpr auto all = std::to_array<Named<app::SpeltDType>>({{"float32", {DType::f32, false}},
+                                                                     {"fp32", {DType::f32, true}},
+                                                                     {"bfloat16", {DType::bf16, false}},
+                                                                     {"bf16", {DType::bf16, true}}});
+};
+template <>
+struct Choice<DType> {
+  static constexpr auto all = std::to_array<Named<DType>>({{"fp32", DType::f32}, {"bf16", DType::bf16}});
+};
+template <>
+struct Choice<app::GlobalBatch> {
+  using enum app::GlobalBatch;
+  static constexpr auto all = std::to_array<Named<app::GlobalBatch>>({{"keep", keep}, {"new", renew}});
+};
+
+template <>
+struct Choice<app::Activation> {
+  using enum arch::ActivationKind;
+  static constexpr auto all = std::to_array<Named<app::Activation>>({{"gelu", {gelu, false}},
+                                                                     {"gelu_tanh", {gelu_tanh, false}},
+                                                                     {"relu", {relu, false}},
+                                                                     {"silu", {silu, false}},
+                                                                     {"swiglu", {silu, true}}});
+};
+template <>
+struct Choice<arch::InitKind> {
+  using enum arch::InitKind;
+  static constexpr auto all =
+      std::to_array<Named<arch::InitKind>>({{"gpt2", gpt2}, {"pytorch", pytorch}, {"small", small}, {"smaller", smaller}});
+};
+template <>
+struct Choice<arch::NormKind> {
+  using enum arch::NormKind;
+  static constexpr auto all = std::to_array<Named<arch::NormKind>>({{"layernorm", layernorm}, {"rmsnorm", rmsnorm}});
+};
+template <>
+struct Choice<arch::PositionKind> {
+  using enum arch::PositionKind;
+  static constexpr auto all = std::to_array<Named<arch::PositionKind>>({{"learned", learned}, {"rope", rope}});
+};
+template <>
+struct Choice<arch::RopeScaling> {
+  using enum arch::RopeScaling;
+  static constexpr auto all = std::to_array<Named<arch::RopeScaling>>({{"none", none}, {"llama3", llama3}});
+};
+
+template <>
+struct Choice<data::Order> {
+  static constexpr auto all =
+      std::to_array<Named<data::Order>>({{"random", data::Order::random}, {"partition", data::Order::partition}});
+};
+template <>
+struct Choice<app::EpochEnd> {
+  using enum app::EpochEnd;
+  static constexpr auto all = std::to_array<Named<app::EpochEnd>>({{"drop", drop}, {"pad", pad}});
+};
+template <>
+struct Choice<app::DataShards> {
+  using enum app::DataShards;
+  static constexpr auto all = std::to_array<Named<app::DataShards>>({{"global", global}, {"precut", precut}});
+};
+template <>
+struct Choice<app::DataIo> {
+  using enum app::DataIo;
+  static constexpr auto all = std::to_array<Named<app::DataIo>>({{"files", files}, {"mpi", mpi}, {"readers", readers}});
+};
+
+template <>
+struct Choice<train::Rounding> {
+  using enum train::Rounding;
+  static constexpr auto all = std::to_array<Named<train::Rounding>>({{"nearest", nearest}, {"stochastic", stochastic}});
+};
+template <>
+struct Choice<train::LrSchedule::Kind> {
+  using enum train::LrSchedule::Kind;
+  static constexpr auto all = std::to_array<Named<train::LrSchedule::Kind>>(
+      {{"wordplay", wordplay}, {"nanogpt", nanogpt}, {"cosine", cosine}, {"linear", linear}, {"wsd", wsd}});
+};
+template <>
+struct Choice<arch::DecayRule> {
+  static constexpr auto all =
+      std::to_array<Named<arch::DecayRule>>({{"matrices", arch::DecayRule::matrices}, {"all", arch::DecayRule::all}});
+};
+template <>
+struct Choice<app::LrScaling> {
+  using enum app::LrScaling;
+  static constexpr auto all = std::to_array<Named<app::LrScaling>>({{"none", none}, {"sqrt", sqrt}, {"linear", linear}});
+};
+
+template <>
+struct Choice<layout::ContextMethod> {
+  using enum layout::ContextMethod;
+  static constexpr auto all = std::to_array<Named<layout::ContextMethod>>(
+      {{"allgather", allgather}, {"ulysses", ulysses}, {"ring", ring}, {"ulysses+ring", ulysses_ring}});
+};
+template <>
+struct Choice<layout::ReduceEvery> {
+  using enum layout::ReduceEvery;
+  static constexpr auto all = std::to_array<Named<layout::ReduceEvery>>({{"step", step}, {"microbatch", microbatch}});
+};
+template <>
+struct Choice<train::ServerMode> {
+  using enum train::ServerMode;
+  static constexpr auto all =
+      std::to_array<Named<train::ServerMode>>({{"gradients", gradients}, {"weights", weights}, {"async", async}});
+};
+template <>
+struct Choice<layout::CutOver> {
+  static constexpr auto all =
+      std::to_array<Named<layout::CutOver>>({{"all", layout::CutOver::all}, {"node", layout::CutOver::host}});
+};
+template <>
+struct Choice<app::OffloadTo> {
+  using enum app::OffloadTo;
+  static constexpr auto all = std::to_array<Named<app::OffloadTo>>({{"none", none}, {"cpu", cpu}, {"nvme", nvme}});
+};
+
+template <>
+struct Choice<ops::Isa> {
+  using enum ops::Isa;
+  static constexpr auto all = std::to_array<Named<ops::Isa>>(
+      {{"auto", automatic}, {"baseline", baseline}, {"avx2", avx2}, {"avx512", avx512}, {"avx512_bf16", avx512_bf16}});
+};
+template <>
+struct Choice<ops::Products> {
+  using enum ops::Products;
+  static constexpr auto all = std::to_array<Named<ops::Products>>({{"ours", ours}, {"library", library}});
+};
+template <>
+struct Choice<ops::Bf16Order> {
+  using enum ops::Bf16Order;
+  static constexpr auto all = std::to_array<Named<ops::Bf16Order>>({{"auto", automatic}, {"widened", widened}, {"pairs", pairs}});
+};
+template <>
+struct Choice<app::MaskKernel> {
+  using enum app::MaskKernel;
+  static constexpr auto all = std::to_array<Named<app::MaskKernel>>({{"computed", computed}, {"stored", stored}});
+};
+template <>
+struct Choice<app::ProductKernel> {
+  using enum app::ProductKernel;
+  static constexpr auto all = std::to_array<Named<app::ProductKernel>>({{"best", best}, {"plain", plain}});
+};
+template <>
+struct Choice<app::AdamWKernel> {
+  using enum app::AdamWKernel;
+  static constexpr auto all = std::to_array<Named<app::AdamWKernel>>({{"fused", fused}, {"tensor", tensor}});
+};
+template <>
+struct Choice<app::NormKernel> {
+  using enum app::NormKernel;
+  static constexpr auto all = std::to_array<Named<app::NormKernel>>({{"fused", fused}, {"plain", plain}});
+};
+template <>
+struct Choice<app::AttentionKernel> {
+  using enum app::AttentionKernel;
+  static constexpr auto all = std::to_array<Named<app::AttentionKernel>>({{"tiled", tiled}, {"materialised", materialised}});
+};
+template <>
+struct Choice<train::LogStyle> {
+  using enum train::LogStyle;
+  static constexpr auto all = std::to_array<Named<train::LogStyle>>({{"wordplay", wordplay}, {"rasbt", rasbt}});
+};
+template <>
+struct Choice<app::WandbMode> {
+  using enum app::WandbMode;
+  static constexpr auto all = std::to_array<Named<app::WandbMode>>({{"off", off}, {"offline", offline}});
+};
+
+template <>
+struct Form<app::InitFrom> {
+  static constexpr std::string_view rule = "", remedy = "";  // every text is one
+  static std::optional<app::InitFrom> read(std::string_view text);
+  static std::string print(const app::InitFrom& from) { return from.text; }
+};
+template <>
+struct Form<app::SampleEvery> {
+  static constexpr std::string_view rule = "evaluations, or epochs:N, N epochs from 1 on",
+                                    remedy = "sample.every=epochs:1 for a text after every epoch";
+  static std::optional<app::SampleEvery> read(std::string_view text);
+  static std::string print(const app::SampleEvery& every);
+};
+template <>
+struct Form<app::ByteCount> {
+  static constexpr std::string_view rule = "a number of bytes, such as 4GiB or 800MiB",
+                                    remedy = "memory.limit=4GiB, or null for no limit";
+  static std::optional<app::ByteCount> read(std::string_view text);
+  static std::string print(const app::ByteCount& count) { return count.text; }
+};
+/// Layers of each stage: "4,4,3,1".
+template <>
+struct Form<std::vector<std::int64_t>> {
+  static constexpr std::string_view rule = "the numbers of layers of the stages", remedy = "parallel.split=4,4,3,1, or null";
+  static std::optional<std::vector<std::int64_t>> read(std::string_view text) { return layout::split_from(text); }
+  static std::string print(const std::vector<std::int64_t>& split) { return layout::to_string(split); }
+};
+template <>
+struct Form<layout::Recompute> {
+  static constexpr std::string_view rule = "none, selective, full or every:k, k blocks from 1 on",
+                                    remedy = "memory.recompute=full keeps least of the usual ones";
+  static std::optional<layout::Recompute> read(std::string_view text) { return layout::recompute_from(text); }
+  static std::string print(const layout::Recompute& recompute) { return layout::to_string(recompute); }
+};
+template <>
+struct Form<layout::Tiles> {
+  static constexpr std::string_view rule = "INxOUT, tiles of in-features and of out-features from 1 on",
+                                    remedy = "memory.tiles=1x4, or 1x1 for whole matrices";
+  static std::optional<layout::Tiles> read(std::string_view text) { return layout::tiles_from(text); }
+  static std::string print(const layout::Tiles& tiles) { return layout::to_string(tiles); }
+};
+
+}  // namespace lockstep::settings
