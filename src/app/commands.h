@@ -21,12 +21,4 @@ Command launch_command();
 Command doctor_command();
 Command test_dist_command();
 
-/// Benches with a file of their own.
-int bench_gemm(const Arguments& arguments);
-int bench_io(const Arguments& arguments);
-int bench_ladder(const Arguments& arguments);
-int bench_loader(const Arguments& arguments);
-int bench_overhead(const Arguments& arguments);
-int bench_scaling(const Arguments& arguments);
-
 }  // namespace lockstep::app

@@ -192,6 +192,12 @@ void run_on_ranks(const RankOptions& options, const std::function<void(Session&)
       [&](comm::Communicator& world) { run_rank(options, world, Transport::thread, cores, {world.rank(), ranks}, body); });
 }
 
+RankCount rank_count(const std::optional<std::int64_t>& asked) {
+  if (const auto job = comm::find_mpi_job()) return {asked.value_or(1), job->ranks};
+  const std::int64_t ranks = asked ? *asked : std::ssize(neighbouring_cores());
+  return {ranks, ranks};
+}
+
 bool is_first_process() {
   const auto job = comm::find_mpi_job();
   return !job || job->rank == 0;

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -87,6 +88,13 @@ struct RankOptions {
 /// of a rank ends the others and is thrown. UserError when the number of ranks or threads is out of range, or given under
 /// mpiexec.
 void run_on_ranks(const RankOptions& options, const std::function<void(Session&)>& body);
+/// How many ranks a command that looks at the machine runs on.
+struct RankCount {
+  std::int64_t to_start;  ///< for RankOptions
+  std::int64_t total;
+};
+/// As the user says, else one a core; under mpiexec or srun those that it has started.
+RankCount rank_count(const std::optional<std::int64_t>& asked);
 /// Whether this process is the job's only one, or the one of rank 0: it says what concerns them all.
 bool is_first_process();
 

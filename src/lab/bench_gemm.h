@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "base/json.h"
+#include "base/text/answer.h"
 #include "device/runtime.h"
-#include "lab/gemm_shapes.h"
 #include "lab/rivals/rival.h"
+#include "lab/step/step_shapes.h"
 #include "ops/cpu/product/product.h"
 #include "ops/ops.h"
 
@@ -69,9 +69,10 @@ struct GemmReport {
   double geometric_mean() const;
   /// The least of those ratios.
   double worst_ratio() const;
-  std::string table() const;
-  Json json() const;
+  /// The lines behind the table: a step's products of each model, and the means.
+  std::string summary() const;
 };
+Answer answer_of(const GemmReport& report);
 
 /// What to say where `other` order of bf16 products is clearly faster than `taken`, which this processor takes: `gain` is the
 /// ratio of their times. Empty: nothing.

@@ -1,6 +1,8 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 
@@ -33,10 +35,6 @@ double geometric_mean_of(const std::vector<GemmRow>& rows, double (*ratio_of)(co
   return count == 0 ? 0 : std::exp(logs / count);
 }
 
-std::string rate(const GemmRow& row, const Timing& timing) {
-  return measured(timing) ? fmt::format("{:>9.1f}", row.flops() / timing.median * 1e-9) : fmt::format("{:>9}", "-");
-}
-
 // Milliseconds of a step's products, each contender by itself and the best library shape by shape.
 std::string step_line(const std::vector<GemmRow>& rows, const std::string& model) {
   double ours = 0, f32 = 0, onednn = 0, openblas = 0, fastest = 0;
@@ -55,9 +53,11 @@ std::string step_line(const std::vector<GemmRow>& rows, const std::string& model
                      model, ours, onednn, openblas, fastest);
 }
 
-Json timing_json(const GemmRow& row, const Timing& timing) {
+/// In GF/s for people.
+Cell timing_cell(const GemmRow& row, const Timing& timing) {
   if (!measured(timing)) return nullptr;
-  return Json::Object{{"median_seconds", timing.median}, {"best_seconds", timing.best}, {"share", row.share(timing)}};
+  return {Json::Object{{"median_seconds", timing.median}, {"best_seconds", timing.best}, {"share", row.share(timing)}},
+          fmt::format("{:.1f}", row.flops() / timing.median * 1e-9)};
 }
 
 }  // namespace
@@ -92,30 +92,17 @@ double GemmReport::worst_ratio() const {
   return std::isfinite(worst) ? worst : 0;
 }
 
-std::string GemmReport::table() const {
-  const bool half = type == DType::bf16;
-  const ops::Bf16Order other = order == ops::Bf16Order::pairs ? ops::Bf16Order::widened : ops::Bf16Order::pairs;
-  std::string text =
-      fmt::format("{} products, {} threads, medians in GF/s: {}\n", half ? "bf16" : "fp32", threads, fmt::join(contenders, ", "));
-  for (const std::string& note : notes) text += fmt::format("note: {}\n", note);
-  text += fmt::format("{:<12} {:<14} {:>6} x {:>5} x {:>5} {:<10}{:>9}{}{:>9}{:>9}{:>8}{:>7}\n", "model", "layer", "tokens",
-                      "out", "in", "direction", "ours", half ? fmt::format("  in fp32{:>9}", name_of(other)) : "", "oneDNN",
-                      "OpenBLAS", "ratio", "share");
+std::string GemmReport::summary() const {
+  const std::string_view other = name_of(order == ops::Bf16Order::pairs ? ops::Bf16Order::widened : ops::Bf16Order::pairs);
+  std::string text;
   std::vector<std::string> models;
-  for (const GemmRow& row : rows) {
+  for (const GemmRow& row : rows)
     if (models.empty() || models.back() != row.model) models.push_back(row.model);
-    text += fmt::format("{:<12} {:<14} {:>6} x {:>5} x {:>5} {:<10}{}{}{}{}{:>8}{:>7}\n", row.model, row.shape.name,
-                        row.shape.tokens, row.shape.out, row.shape.in, name_of(row.kind), rate(row, row.ours),
-                        half ? rate(row, row.ours_f32) + rate(row, row.other_order) : "", rate(row, row.onednn),
-                        rate(row, row.openblas), ratio(row) > 0 ? fmt::format("{:.2f}", ratio(row)) : "-",
-                        fmt::format("{:.0f} %", 100 * row.share(row.ours)));
-  }
   for (const std::string& model : models) text += step_line(rows, model);
   if (mean_against_f32() > 0)
     text += fmt::format("bf16 against our fp32, shape by shape: geometric mean {:.3f} (numerics.bf16=auto: {})\n",
                         mean_against_f32(), name_of(order));
-  if (mean_of_other_order() > 0)
-    text += fmt::format("{} against that: geometric mean {:.3f}\n", name_of(other), mean_of_other_order());
+  if (mean_of_other_order() > 0) text += fmt::format("{} against that: geometric mean {:.3f}\n", other, mean_of_other_order());
   if (geometric_mean() > 0)
     text += fmt::format("ours against the faster library, shape by shape: geometric mean {:.3f}, least {:.2f}\n",
                         geometric_mean(), worst_ratio());
@@ -123,34 +110,46 @@ std::string GemmReport::table() const {
   return text;
 }
 
-Json GemmReport::json() const {
-  Json::Array list;
-  for (const GemmRow& row : rows) {
-    list.push_back(Json::Object{{"model", row.model},
-                                {"layer", row.shape.name},
-                                {"tokens", row.shape.tokens},
-                                {"out", row.shape.out},
-                                {"in", row.shape.in},
-                                {"calls", row.shape.calls},
-                                {"direction", std::string(name_of(row.kind))},
-                                {"ours", timing_json(row, row.ours)},
-                                {"onednn", timing_json(row, row.onednn)},
-                                {"openblas", timing_json(row, row.openblas)},
-                                {"ours_f32", timing_json(row, row.ours_f32)},
-                                {"other_order", timing_json(row, row.other_order)},
-                                {"ratio", ratio(row) > 0 ? Json(ratio(row)) : Json()}});
+Answer answer_of(const GemmReport& report) {
+  const bool half = report.type == DType::bf16;
+  const auto other = name_of(report.order == ops::Bf16Order::pairs ? ops::Bf16Order::widened : ops::Bf16Order::pairs);
+  const std::string in_bf16 = half ? "{:.0f}" : "";
+  Answer answer;
+  answer.say(fmt::format("{} products, {} threads, medians in GF/s: {}\n", half ? "bf16" : "fp32", report.threads,
+                         fmt::join(report.contenders, ", ")));
+  for (const std::string& note : report.notes) answer.say(fmt::format("note: {}\n", note));
+  Table table({{"model", "model"},
+               {"layer", "layer"},
+               {"", "tokens x out x in"},
+               {"tokens", "", ""},
+               {"out", "", ""},
+               {"in", "", ""},
+               {"calls", "", ""},
+               {"direction", "direction"},
+               {"ours", "ours"},
+               {"onednn", "oneDNN"},
+               {"openblas", "OpenBLAS"},
+               {"ours_f32", "in fp32", in_bf16},
+               {"other_order", std::string(other), in_bf16},
+               {"ratio", "ratio", "{:.2f}"},
+               {"", "share", "{:.0f} %", 100}});
+  for (const GemmRow& row : report.rows) {
+    const auto [tokens, out, in] = std::array{row.shape.tokens, row.shape.out, row.shape.in};
+    table.row({row.model, row.shape.name, fmt::format("{} x {} x {}", tokens, out, in), tokens, out, in, row.shape.calls,
+               name_of(row.kind), timing_cell(row, row.ours), timing_cell(row, row.onednn), timing_cell(row, row.openblas),
+               timing_cell(row, row.ours_f32), timing_cell(row, row.other_order), ratio(row) > 0 ? Json(ratio(row)) : Json(),
+               row.share(row.ours)});
   }
-  Json::Array names, remarks;
-  for (const std::string& name : contenders) names.emplace_back(name);
-  for (const std::string& note : notes) remarks.emplace_back(note);
-  return Json::Object{{"threads", threads},
-                      {"dtype", type == DType::bf16 ? "bf16" : "fp32"},
-                      {"contenders", std::move(names)},
-                      {"notes", std::move(remarks)},
-                      {"bf16_order", std::string(name_of(order))},
-                      {"geometric_mean", geometric_mean()},
-                      {"worst_ratio", worst_ratio()},
-                      {"rows", std::move(list)}};
+  answer.facts({{"threads", report.threads},
+                {"dtype", half ? "bf16" : "fp32"},
+                {"contenders", Json::Array(report.contenders.begin(), report.contenders.end())},
+                {"notes", Json::Array(report.notes.begin(), report.notes.end())},
+                {"bf16_order", name_of(report.order)},
+                {"geometric_mean", report.geometric_mean()},
+                {"worst_ratio", report.worst_ratio()}});
+  answer.table("rows", table);
+  answer.say(report.summary());
+  return answer;
 }
 
 }  // namespace lockstep::lab

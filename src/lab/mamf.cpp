@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <numeric>
 #include <string_view>
@@ -128,6 +129,25 @@ const MamfRow& best(const std::vector<MamfRow>& rows, const Figure& figure) {
   return *std::ranges::max_element(rows, {}, figure.of);
 }
 
+/// The best of each figure, and what all shapes have of it.
+std::string best_outcomes(const MamfReport& report) {
+  constexpr double tera = 1e-12;
+  std::string text;
+  for (const Figure& figure : figures) {
+    const MamfRow& row = best(report.rows, figure);
+    text += fmt::format("{:<8}{:.4f} TFLOPS @ {}\n", fmt::format("{}:", figure.name), tera * (row.*figure.of)(), shape_of(row));
+  }
+  const auto mean_line = [&](std::string_view name, double (*mean_of)(const std::vector<MamfRow>&, const Figure&)) {
+    text += fmt::format("{} mean over shapes:", name);
+    for (const Figure& figure : figures) text += fmt::format(" {:.4f}({})", tera * mean_of(report.rows, figure), figure.name);
+    text += "\n";
+  };
+  mean_line("arithmetic", arithmetic_mean);
+  mean_line("geometric", geometric_mean);
+  return text + fmt::format("Elapsed time: {}\ntrain.peak_tflops={:.4f} makes the best median what MFU is a part of\n",
+                            format_seconds(report.elapsed), tera * best(report.rows, figures[1]).median());
+}
+
 }  // namespace
 
 double MamfRow::mean() const {
@@ -157,55 +177,37 @@ MamfReport find_mamf(Runtime& runtime, const MamfOptions& options) {
   return report;
 }
 
-std::string to_text(const MamfReport& report) {
+Answer answer_of(const MamfReport& report) {
   constexpr double tera = 1e-12;
-  std::string text =
-      fmt::format("{} products (MxNxK), {} threads, TFLOPS\n\n", report.type == DType::bf16 ? "bf16" : "fp32", report.threads);
-  double most[std::size(figures)] = {};
+  Answer answer;
+  answer.facts(
+      {{"dtype", report.type == DType::bf16 ? "bf16" : "fp32"}, {"threads", report.threads}, {"stopped", report.stopped}});
+  answer.say(
+      fmt::format("{} products (MxNxK), {} threads, TFLOPS\n\n", report.type == DType::bf16 ? "bf16" : "fp32", report.threads));
+  Table table({{"", "#"},
+               {"", "shape"},
+               {"m", "", ""},
+               {"n", "", ""},
+               {"k", "", ""},
+               {"trials", "", ""},
+               {"mean_flops", "mean", "{:.4f}", tera},
+               {"median_flops", "median", "{:.4f}", tera},
+               {"max_flops", "max", "{:.4f}", tera},
+               {"", "best mean", "{:.4f}", tera},
+               {"", "best median", "{:.4f}", tera},
+               {"", "best max", "{:.4f}", tera}});
+  std::array<double, std::size(figures)> most{};
   int number = 0;
   for (const MamfRow& row : report.rows) {
-    std::string now, so_far;
-    for (std::size_t i = 0; i < std::size(figures); ++i) {
-      const double rate = (row.*figures[i].of)();
-      most[i] = std::max(most[i], rate);
-      now += fmt::format(" {:7.4f}({})", tera * rate, figures[i].name);
-      so_far += fmt::format(" {:7.4f}({})", tera * most[i], figures[i].name);
-    }
-    text += fmt::format("{:>6} |{} @ {:<18} | best:{}\n", ++number, now, shape_of(row), so_far);
+    for (std::size_t i = 0; i < most.size(); ++i) most[i] = std::max(most[i], (row.*figures[i].of)());
+    table.row({++number, shape_of(row), row.m, row.n, row.k, std::ssize(row.seconds), row.mean(), row.median(), row.max(),
+               most[0], most[1], most[2]});
   }
-  if (report.stopped) text += "Stopped: these are the results so far\n";
-  text += fmt::format("\nTried {} shapes => the best outcomes were:\n", report.rows.size());
-  if (report.rows.empty()) return text + "none\n";
-  for (const Figure& figure : figures) {
-    const MamfRow& row = best(report.rows, figure);
-    text += fmt::format("{:<8}{:.4f} TFLOPS @ {}\n", fmt::format("{}:", figure.name), tera * (row.*figure.of)(), shape_of(row));
-  }
-  const auto mean_line = [&](std::string_view name, double (*mean_of)(const std::vector<MamfRow>&, const Figure&)) {
-    text += fmt::format("{} mean over shapes:", name);
-    for (const Figure& figure : figures) text += fmt::format(" {:.4f}({})", tera * mean_of(report.rows, figure), figure.name);
-    text += "\n";
-  };
-  mean_line("arithmetic", arithmetic_mean);
-  mean_line("geometric", geometric_mean);
-  return text + fmt::format("Elapsed time: {}\ntrain.peak_tflops={:.4f} makes the best median what MFU is a part of\n",
-                            format_seconds(report.elapsed), tera * best(report.rows, figures[1]).median());
-}
-
-Json to_json(const MamfReport& report) {
-  Json::Array rows;
-  for (const MamfRow& row : report.rows) {
-    rows.push_back(Json::Object{{"m", row.m},
-                                {"n", row.n},
-                                {"k", row.k},
-                                {"trials", std::ssize(row.seconds)},
-                                {"mean_flops", row.mean()},
-                                {"median_flops", row.median()},
-                                {"max_flops", row.max()}});
-  }
-  return Json::Object{{"dtype", report.type == DType::bf16 ? "bf16" : "fp32"},
-                      {"threads", report.threads},
-                      {"stopped", report.stopped},
-                      {"rows", std::move(rows)}};
+  answer.table("rows", table);
+  if (report.stopped) answer.say("Stopped: these are the results so far\n");
+  answer.say(fmt::format("\nTried {} shapes => the best outcomes were:\n", report.rows.size()));
+  answer.say(report.rows.empty() ? "none\n" : best_outcomes(report));
+  return answer;
 }
 
 }  // namespace lockstep::lab

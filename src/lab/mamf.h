@@ -6,10 +6,9 @@
 
 #include <cstdint>
 #include <functional>
-#include <string>
 #include <vector>
 
-#include "base/json.h"
+#include "base/text/answer.h"
 #include "device/runtime.h"
 #include "ops/ops.h"
 
@@ -48,7 +47,6 @@ struct MamfReport {
 MamfReport find_mamf(Runtime& runtime, const MamfOptions& options);
 
 /// A line a shape with the best so far, and the best and mean rates of all.
-std::string to_text(const MamfReport& report);
-Json to_json(const MamfReport& report);
+Answer answer_of(const MamfReport& report);
 
 }  // namespace lockstep::lab

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "base/json.h"
+#include "base/text/answer.h"
 
 namespace lockstep::lab {
 
@@ -28,7 +28,6 @@ struct ScalingCurve {
 };
 
 /// A table a curve, and a plot of the speed-ups when there are several rows.
-std::string to_text(const std::string& shape, const std::vector<ScalingCurve>& curves);
-Json to_json(const std::string& shape, const std::vector<ScalingCurve>& curves);
+Answer answer_of(const std::string& shape, const std::vector<ScalingCurve>& curves);
 
 }  // namespace lockstep::lab

@@ -44,52 +44,42 @@ double StalenessReport::difference(const StalenessRun& run) const {
   return 100 * (run.final_loss() / reference->final_loss() - 1);
 }
 
-std::string to_text(const StalenessReport& report) {
-  std::string text =
-      fmt::format("{} steps of {} workers, {} tokens; beside them {} server{} where the mode has servers\n", report.steps,
-                  report.workers, format_count(report.tokens), report.servers, report.servers == 1 ? "" : "s");
-  text += "mode                    staleness mean   max   validation loss   difference     tokens/s\n";
+Answer answer_of(const StalenessReport& report) {
+  const auto numbers = [](const std::vector<double>& values) { return Json::Array(values.begin(), values.end()); };
+  Answer answer;
+  answer.facts({{"workers", report.workers}, {"servers", report.servers}, {"steps", report.steps}, {"tokens", report.tokens}});
+  answer.say(fmt::format("{} steps of {} workers, {} tokens; beside them {} server{} where the mode has servers\n", report.steps,
+                         report.workers, format_count(report.tokens), report.servers, report.servers == 1 ? "" : "s"));
+  Table table({{"", "mode"},
+               {"mode", "", ""},
+               {"bound", "", ""},
+               {"staleness_mean", "staleness mean", "{:.2f}"},
+               {"staleness_max", "max"},
+               {"val_loss", "validation loss", "{:.4f}"},
+               {"difference_percent", "difference", "{:+.2f}%"},
+               {"tokens_per_s", "tokens/s"},
+               {"steps", "", ""},
+               {"val_losses", "", ""}});
   std::vector<Series> curves;
   for (const StalenessRun& run : report.runs) {
-    const std::string seen =
-        run.asynchronous ? fmt::format("{:>14.2f} {:>5.0f}", run.mean, run.greatest) : fmt::format("{:>14} {:>5}", "-", "-");
-    text += fmt::format("{:<23} {}   {:>15.4f}   {:>+9.2f}%   {:>10}\n", run.name(), seen, run.final_loss(),
-                        report.difference(run), format_si(run.tokens_per_second));
+    table.row({run.name(),
+               run.mode,
+               run.bound ? Json(*run.bound) : Json(),
+               run.asynchronous ? Json(run.mean) : Json(),
+               run.asynchronous ? Json(run.greatest) : Json(),
+               run.final_loss(),
+               report.difference(run),
+               {run.tokens_per_second, format_si(run.tokens_per_second)},
+               numbers(run.validation.x),
+               numbers(run.validation.y)});
     curves.push_back(curve(run));
   }
-  text +=
+  answer.table("runs", table);
+  answer.say(
       "Staleness: updates of other workers between a worker's pull and its own update. Bound: steps that a worker may be ahead\n"
-      "of the slowest. Difference: of the validation loss, to the first mode without staleness.\n";
-  return text + "\n" + plot("validation loss", "step", curves) + "\n";
-}
-
-Json to_json(const StalenessReport& report) {
-  const auto numbers = [](const std::vector<double>& values) {
-    Json::Array array;
-    for (const double value : values) array.emplace_back(value);
-    return array;
-  };
-  Json::Array runs;
-  for (const StalenessRun& run : report.runs) {
-    Json entry;
-    entry.set("mode", run.mode);
-    entry.set("bound", run.bound ? Json(*run.bound) : Json());
-    entry.set("staleness_mean", run.asynchronous ? Json(run.mean) : Json());
-    entry.set("staleness_max", run.asynchronous ? Json(run.greatest) : Json());
-    entry.set("val_loss", run.final_loss());
-    entry.set("difference_percent", report.difference(run));
-    entry.set("tokens_per_s", run.tokens_per_second);
-    entry.set("steps", numbers(run.validation.x));
-    entry.set("val_losses", numbers(run.validation.y));
-    runs.push_back(std::move(entry));
-  }
-  Json json;
-  json.set("workers", report.workers);
-  json.set("servers", report.servers);
-  json.set("steps", report.steps);
-  json.set("tokens", report.tokens);
-  json.set("runs", std::move(runs));
-  return json;
+      "of the slowest. Difference: of the validation loss, to the first mode without staleness.\n\n");
+  answer.say(plot("validation loss", "step", curves) + "\n");
+  return answer;
 }
 
 std::string made_up_text(std::uint64_t seed, std::size_t bytes) {

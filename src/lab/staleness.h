@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "base/json.h"
 #include "base/terminal.h"
+#include "base/text/answer.h"
 
 namespace lockstep::lab {
 
@@ -36,8 +36,7 @@ struct StalenessReport {
 };
 
 /// A table, and the curves in one plot.
-std::string to_text(const StalenessReport& report);
-Json to_json(const StalenessReport& report);
+Answer answer_of(const StalenessReport& report);
 
 /// A text that can be learnt and that needs no download: words of a made-up language, each following some others; a function of
 /// `seed`.

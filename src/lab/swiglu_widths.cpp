@@ -27,11 +27,6 @@ double flops_of(const std::vector<LayerShape>& layers) {
   return flops;
 }
 
-Json row_json(const SwigluRow& row) {
-  return Json::Object{
-      {"d_ff", row.width}, {"tflops", 1e-12 * row.flops}, {"share", row.median_share()}, {"mlp_params", row.parameters}};
-}
-
 }  // namespace
 
 std::vector<std::int64_t> swiglu_widths(std::int64_t hidden) {
@@ -65,30 +60,35 @@ SwigluReport search_swiglu(Runtime& runtime, const SwigluOptions& options) {
   return report;
 }
 
-std::string to_text(const SwigluReport& report) {
-  std::string text = fmt::format(
-      "SwiGLU of a model of width {}, {} tokens, forward and backward: widths around 8/3 x {} = {}\n"
-      "results: the base, then the best near it\n\n{:>8} {:>9} {:>12} {:>8} {:>15} {:>7}\n",
-      report.hidden, report.tokens, report.hidden, report.base.width, "d_ff", "tflops", "mlp_params", "share", "least - most",
-      "x");
-  const auto line = [&](const SwigluRow& row) {
+Answer answer_of(const SwigluReport& report) {
+  Answer answer;
+  answer.facts({{"hidden", report.hidden}, {"tokens", report.tokens}});
+  answer.say(
+      fmt::format("SwiGLU of a model of width {}, {} tokens, forward and backward: widths around 8/3 x {} = {}\n"
+                  "results: the base, then the best near it\n\n",
+                  report.hidden, report.tokens, report.hidden, report.base.width));
+  Table known({{"d_ff", "d_ff"},
+               {"tflops", "tflops", "{:.4f}"},
+               {"mlp_params", "mlp_params"},
+               {"share", "share", "{:.1f} %", 100},
+               {"", "least - most"},
+               {"", "x", "{:.3f}"}});
+  Table shown_rows = known, all = known;
+  const auto add = [&](Table& table, const SwigluRow& row) {
     const auto [least, most] = std::ranges::minmax(row.share);
-    return fmt::format("{:>8} {:>9.4f} {:>12} {:>6.1f} % {:>13} % {:>7.3f}\n", row.width, 1e-12 * row.flops, row.parameters,
-                       100 * row.median_share(), fmt::format("{:.1f} - {:.1f}", 100 * least, 100 * most),
-                       row.median_share() / report.base.median_share());
+    table.row({row.width, 1e-12 * row.flops, row.parameters, row.median_share(),
+               fmt::format("{:.1f} - {:.1f} %", 100 * least, 100 * most), row.median_share() / report.base.median_share()});
   };
-  text += line(report.base);
-  for (std::size_t i = 0; i < std::min(shown, report.ranked.size()); ++i) text += line(report.ranked[i]);
-  return text +
-         "\nshare: of the multiply-add rate of the same moments, the median of rounds and their range; x: share over the base's\n"
-         "model.ffn_width sets it\n";
-}
-
-Json to_json(const SwigluReport& report) {
-  Json::Array ranked;
-  for (const SwigluRow& row : report.ranked) ranked.push_back(row_json(row));
-  return Json::Object{
-      {"hidden", report.hidden}, {"tokens", report.tokens}, {"base", row_json(report.base)}, {"ranked", std::move(ranked)}};
+  add(shown_rows, report.base);
+  answer.fact("base", shown_rows.rows().front());
+  for (const SwigluRow& row : report.ranked) add(all, row);
+  for (std::size_t i = 0; i < std::min(shown, report.ranked.size()); ++i) add(shown_rows, report.ranked[i]);
+  answer.table("", shown_rows);
+  answer.rows("ranked", all);
+  answer.say(
+      "\nshare: of the multiply-add rate of the same moments, the median of rounds and their range; x: share over the base's\n"
+      "model.ffn_width sets it\n");
+  return answer;
 }
 
 }  // namespace lockstep::lab

@@ -4,10 +4,9 @@
 
 #include <cstdint>
 #include <functional>
-#include <string>
 #include <vector>
 
-#include "base/json.h"
+#include "base/text/answer.h"
 #include "device/runtime.h"
 #include "ops/ops.h"
 
@@ -42,7 +41,6 @@ struct SwigluReport {
 
 SwigluReport search_swiglu(Runtime& runtime, const SwigluOptions& options);
 /// The base and the five best.
-std::string to_text(const SwigluReport& report);
-Json to_json(const SwigluReport& report);
+Answer answer_of(const SwigluReport& report);
 
 }  // namespace lockstep::lab

@@ -88,7 +88,7 @@ class Advisor {
     to.model.ffn_width = std::max(unit, (size + unit / 2) / unit * unit);
     add(fmt::format("model.ffn_width={}", to.model.ffn_width),
         fmt::format("{} columns a rank of the feed-forward layer are no multiple of 64{}", div_up(size, of_.tensor),
-                    of_.model.gated ? "; bench gemm --swiglu measures widths around 8/3 of the model's" : ""),
+                    of_.model.gated ? "; bench swiglu measures widths around 8/3 of the model's" : ""),
         rate_gain(to), true);
   }
   void width() {

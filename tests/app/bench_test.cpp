@@ -4,7 +4,6 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "io/file.h"
-#include "lab/gemm_shapes.h"
 #include "lab/step/step_shapes.h"
 #include "support/temp_folder.h"
 
@@ -39,7 +38,8 @@ TEST(Bench, HelpListsTheBenches) {
 TEST(Bench, AnUnknownBenchNamesTheKnownOnes) {
   const std::string error = error_of({"steps"});
   EXPECT_NE(error.find("'steps'"), std::string::npos);
-  EXPECT_NE(error.find("checkpoint, collectives, gemm, io, ladder, loader, overhead, overlap, rate, scaling, staleness, step"),
+  EXPECT_NE(error.find("checkpoint, collectives, gemm, io, ladder, loader, mamf, overhead, overlap, products, rate, scaling, "
+                       "staleness, step, swiglu"),
             std::string::npos);
 }
 
@@ -53,7 +53,7 @@ TEST(Bench, BadOptionsAreRefused) {
   EXPECT_NE(error_of({"step", "--layout", "tp=5"}).find("layout dp=1,tp=5,gas=1: tp = 5"), std::string::npos);
   EXPECT_NE(error_of({"gemm", "--shape", "huge"}).find("gpt2:4x64"), std::string::npos);
   EXPECT_NE(error_of({"gemm", "--rounds", "0"}).find("at least 1"), std::string::npos);
-  EXPECT_NE(error_of({"gemm", "--dtype", "fp16"}).find("choose fp32 or bf16"), std::string::npos);
+  EXPECT_NE(error_of({"gemm", "--dtype", "fp16"}).find("'fp16' is not one of fp32|float32|bf16|bfloat16"), std::string::npos);
   EXPECT_NE(error_of({"rate", "--seconds", "0"}).find("--seconds 0: must be above 0"), std::string::npos);
 }
 
@@ -73,32 +73,55 @@ TEST(Bench, EveryShapeOfAStepHasProducts) {
 }
 
 TEST(Bench, QuestionsAboutProductsAreCheckedAtOnce) {
-  const std::string mixed = error_of({"gemm", "--mamf", "--advise", "gpt2", "--m", "0", "--n", "64:32:1", "--k", "1:2",
-                                      "--trials", "0", "--tokens", "5", "--rounds", "2", "--seconds", "0"});
-  for (const char* said :
-       {"--mamf, --advise and --swiglu are questions of their own", "--m 0: must be a size from 1", "--n 64:32:1: must be a size",
-        "--k 1:2: must be a size", "--trials 0: must be at least 1", "--tokens is an option of --swiglu H",
-        "--rounds is an option of --shape or --swiglu H", "--seconds 0: must be at least 1"})
+  const std::string mixed =
+      error_of({"mamf", "--m", "0", "--n", "64:32:1", "--k", "1:2", "--trials", "0", "--seconds", "0", "--json", "--csv"});
+  for (const char* said : {"--m 0: must be a size from 1", "--n 64:32:1: must be a size", "--k 1:2: must be a size",
+                           "--trials 0: must be at least 1", "--seconds 0: must be above 0", "--json and --csv are two formats"})
     EXPECT_NE(mixed.find(said), std::string::npos) << said << "\n" << mixed;
-  EXPECT_NE(error_of({"gemm", "--m", "64"}).find("--m is an option of --mamf"), std::string::npos);
-  EXPECT_NE(error_of({"gemm", "--machine", "a100"}).find("add --advise MODEL"), std::string::npos);
-  EXPECT_NE(error_of({"gemm", "--swiglu", "64", "--shape", "tiny"}).find("--shape is an option of"), std::string::npos);
-  EXPECT_NE(error_of({"gemm", "--swiglu", "0"}).find("--swiglu 0: must be at least 1"), std::string::npos);
-  EXPECT_NE(error_of({"gemm", "--mamf", "--m", "1:1000:1", "--n", "1:1000:1"}).find("are more than 100000"), std::string::npos);
-  EXPECT_NE(error_of({"gemm", "--advise", "gpt5", "--machine", "a100"}).find("--model gpt5: neither"), std::string::npos);
-  EXPECT_NE(error_of({"gemm", "--advise", "gpt2"}).find("--machine NAME|FILE is missing"), std::string::npos);
-  EXPECT_NE(error_of({"gemm", "--advise", "gpt2", "--machine", "a1000"}).find("neither a preset nor a file"), std::string::npos);
+  EXPECT_NE(error_of({"gemm", "--m", "64"}).find("unknown option --m"), std::string::npos);
+  EXPECT_NE(error_of({"swiglu", "--hidden", "0"}).find("--hidden 0: must be from 1 to 1048576"), std::string::npos);
+  EXPECT_NE(error_of({"mamf", "--m", "1:1000:1", "--n", "1:1000:1"}).find("are more than 100000"), std::string::npos);
+  EXPECT_NE(error_of({"products", "--machine", "a100"}).find("--model MODEL is missing"), std::string::npos);
+  EXPECT_NE(error_of({"products", "--model", "gpt5", "--machine", "a100"}).find("--model gpt5: neither"), std::string::npos);
+  EXPECT_NE(error_of({"products", "--model", "gpt2"}).find("--machine NAME|FILE is missing"), std::string::npos);
+  EXPECT_NE(error_of({"products", "--model", "gpt2", "--machine", "a1000"}).find("neither a preset nor a file"),
+            std::string::npos);
   TempFolder folder;
   io::replace_file(folder / "cpu.toml", "base = \"a100\"\nunits = 0\n");
-  EXPECT_NE(error_of({"gemm", "--advise", "gpt2", "--machine", folder / "cpu.toml"}).find("without tiles and waves"),
+  EXPECT_NE(error_of({"products", "--model", "gpt2", "--machine", folder / "cpu.toml"}).find("without tiles and waves"),
             std::string::npos);
 }
 
+TEST(Bench, EveryBenchAnswersAsTextJsonAndCsvAndIntoAFile) {
+  TempFolder folder;
+  const std::string file = (folder / "rate.csv").string();
+  EXPECT_EQ(printed({"rate", "--seconds", "0.01", "--csv", "--out", file}), "");
+  const io::MappedFile written(file);
+  const std::string text(reinterpret_cast<const char*>(written.bytes().data()), written.bytes().size());
+  EXPECT_TRUE(text.starts_with("gflops\n")) << text;
+  EXPECT_NE(error_of({"rate", "--out", file}).find("--out " + file), std::string::npos);
+  const std::string rows = printed({"loader", "--workers", "0,1", "--items", "2", "--batch", "1", "--item-ms", "0",
+                                    "--compute-ms", "0", "--rounds", "1", "--csv"});
+  EXPECT_TRUE(rows.starts_with("workers,seconds,least_seconds,most_seconds,at_best_seconds,waited_seconds\n0,")) << rows;
+}
+
+TEST(Bench, SharedOptionsAreCheckedByTheDriver) {
+  const std::string error = error_of({"checkpoint", "--folder", "/none", "--rounds", "0", "--zero", "7"});
+  for (const char* said :
+       {"--rounds 0: must be at least 1", "--zero 7: must be from 0 to 3", "--folder /none: there is no such folder"})
+    EXPECT_NE(error.find(said), std::string::npos) << said << "\n" << error;
+  EXPECT_NE(error_of({"overlap", "--bucket-bytes", "0"}).find("--bucket-bytes 0: must be from 1 to"), std::string::npos);
+  const std::string loader = error_of({"loader", "--workers", "1,65", "--item-ms", "-1", "--compute-ms", "61000"});
+  for (const char* said :
+       {"--workers 1,65: must be whole numbers from 0 to 64", "--item-ms -1: must be", "--compute-ms 61000: must be"})
+    EXPECT_NE(loader.find(said), std::string::npos) << said << "\n" << loader;
+}
+
 TEST(Bench, TheHighestRateIsFoundAmongShapes) {
-  const Arguments asked{"gemm", "--mamf", "--m", "32:64:32", "--n", "32", "--k", "16", "--trials", "3", "--warmups", "0"};
+  const Arguments asked{"mamf", "--m", "32:64:32", "--n", "32", "--k", "16", "--trials", "3", "--warmups", "0"};
   const std::string text = printed(asked);
   EXPECT_NE(text.find("Tried 2 shapes => the best outcomes were:\nmean:   "), std::string::npos) << text;
-  for (const char* said : {"@ 32x32x16 ", "@ 64x32x16 ", "geometric mean over shapes: ", "train.peak_tflops="})
+  for (const char* said : {"32x32x16 ", "64x32x16 ", "geometric mean over shapes: ", "train.peak_tflops="})
     EXPECT_NE(text.find(said), std::string::npos) << said << "\n" << text;
   Arguments as_json = asked;
   as_json.emplace_back("--json");
@@ -109,7 +132,7 @@ TEST(Bench, TheHighestRateIsFoundAmongShapes) {
 }
 
 TEST(Bench, ProductsOfAModelAreAdvisedOn) {
-  const Arguments asked{"gemm", "--advise", "gpt2_xl", "--machine", "a100", "--micro-batch", "4"};
+  const Arguments asked{"products", "--model", "gpt2_xl", "--machine", "a100", "--micro-batch", "4"};
   const std::string text = printed(asked);
   for (const char* said : {"gpt2_xl on a100 (108 units)", "attention out", "model.batch_size=8", "each alone"})
     EXPECT_NE(text.find(said), std::string::npos) << said << "\n" << text;
@@ -119,7 +142,7 @@ TEST(Bench, ProductsOfAModelAreAdvisedOn) {
 }
 
 TEST(Bench, WidthsOfASwigluAreRanked) {
-  const Json json = Json::parse(printed({"gemm", "--swiglu", "12", "--tokens", "4", "--rounds", "1", "--json"}));
+  const Json json = Json::parse(printed({"swiglu", "--hidden", "12", "--tokens", "4", "--rounds", "1", "--json"}));
   EXPECT_EQ(json.at("base").at("d_ff").integer(), 32);
   EXPECT_EQ(json.at("base").at("mlp_params").integer(), 3 * 32 * 12);
   const Json::Array& ranked = json.at("ranked").array();
@@ -181,9 +204,9 @@ TEST(Bench, BadOptionsOfCollectivesAreRefused) {
   EXPECT_NE(error_of({"collectives", "--op", "shuffle"}).find("all_reduce"), std::string::npos);
   EXPECT_NE(error_of({"collectives", "--ranks", "0"}).find("--ranks 0"), std::string::npos);
   EXPECT_NE(error_of({"collectives", "--trials", "0"}).find("at least 1"), std::string::npos);
-  EXPECT_NE(error_of({"collectives", "--warmups", "-1"}).find("not be negative"), std::string::npos);
+  EXPECT_NE(error_of({"collectives", "--warmups", "-1"}).find("--warmups -1: must be at least 0"), std::string::npos);
   EXPECT_NE(error_of({"collectives", "--profile-stability"}).find("one payload"), std::string::npos);
-  EXPECT_NE(error_of({"collectives", "--latency", "--json"}).find("fixed sizes"), std::string::npos);
+  EXPECT_NE(error_of({"collectives", "--latency", "--bytes", "64"}).find("fixed sizes"), std::string::npos);
   EXPECT_NE(error_of({"collectives", "--objects", "--bytes", "64"}).find("two calls of fixed sizes"), std::string::npos);
   EXPECT_NE(error_of({"collectives", "--legacy", "--bytes", "64,128"}).find("one payload and has its own format"),
             std::string::npos);

@@ -126,7 +126,7 @@ TEST(BenchCollectives, StopsAfterATrialAndKeepsWhatThereIs) {
   ASSERT_EQ(report.rows.size(), 2U);
   EXPECT_EQ(report.rows[0].slowest.size(), 4U);
   EXPECT_EQ(report.rows[1].slowest.size(), 2U);
-  EXPECT_NE(to_text(report).find("results so far"), std::string::npos);
+  EXPECT_NE(answer_of(report).text().find("results so far"), std::string::npos);
 }
 
 TEST(BenchCollectives, AWrongResultIsNotTimed) {
@@ -151,7 +151,7 @@ TEST(BenchCollectives, LatencyComparesTheSameBytes) {
     EXPECT_EQ(report.bytes, 80'000);
     EXPECT_GT(report.large, 0);
     EXPECT_GT(report.small, 0);
-    EXPECT_NE(to_text(report, 2).find("10 x"), std::string::npos);
+    EXPECT_NE(answer_of(report, 2).text().find("   10  "), std::string::npos);
   });
 }
 
@@ -170,7 +170,7 @@ TEST(BenchCollectives, TheTableHasTheSeedsFormat) {
   report.elapsed = 47.2;
   report.rows.push_back({Collective::all_reduce, 8, 32768, {1e-3}, {0.48e9}});
   report.rows.push_back({Collective::all_reduce, 8, std::int64_t{1} << 34, {1}, {47.32e9}});
-  const std::string text = to_text(report);
+  const std::string text = answer_of(report).text();
   for (const char* line :
        {"The average bandwidth of all_reduce over 8 ranks (5 warmups / 20 trials):\n\n| payload |    busbw   |    algbw   |",
         "|   32KiB |   0.84GBps |   0.48GBps |     6.7Gbps |     3.8Gbps |      1 % |",
@@ -179,7 +179,7 @@ TEST(BenchCollectives, TheTableHasTheSeedsFormat) {
         "anywhere from 5 to 1600Gbps seen, 400Gbps or more wanted", "Elapsed time: 0:00:47\n"}) {
     EXPECT_NE(text.find(line), std::string::npos) << line << "\n" << text;
   }
-  EXPECT_NE(to_stability_text(report).find("|       1 |   0.84GBps |   0.48GBps |"), std::string::npos);
+  EXPECT_NE(stability_of(report).text().find("|       1 |   0.84GBps |   0.48GBps |"), std::string::npos);
 }
 
 TEST(BenchCollectives, FormulasStandBesideWhatWasMeasured) {
@@ -187,7 +187,7 @@ TEST(BenchCollectives, FormulasStandBesideWhatWasMeasured) {
   report.rows.push_back({Collective::broadcast, 5, 8'000'000, {0.02}, {0.4e9}});
   report.rows.push_back({Collective::send, 5, 8'000'000, {0.008}, {1e9}});
   report.rows.push_back({Collective::barrier, 5, 0, {3e-6, 1e-6, 2e-6}, {0, 0, 0}});
-  const std::string text = to_text(report);
+  const std::string text = answer_of(report).text();
   EXPECT_NE(text.find("at the 1.00GBps of send: 32.000 ms in 1 message, 11.000 ms in 8 messages, 8.375 ms in 64 messages, "
                       "measured 20.000 ms"),
             std::string::npos)
@@ -198,14 +198,15 @@ TEST(BenchCollectives, FormulasStandBesideWhatWasMeasured) {
   EXPECT_EQ(text.find("each rank's share"), std::string::npos) << text;
   report.hosts = 3;
   report.rows.push_back({Collective::all_reduce, 5, 8'000'000, {0.008}, {1e9}});
-  EXPECT_NE(to_text(report).find("is 0.80GBps"), std::string::npos) << to_text(report);  // 1.6 x 2 / 4
+  EXPECT_NE(answer_of(report).text().find("is 0.80GBps"), std::string::npos) << answer_of(report).text();  // 1.6 x 2 / 4
 }
 
 TEST(BenchCollectives, JsonHasTheKeysOfTheOthers) {
-  const CollectiveRow row{Collective::all_reduce, 2, 4096, {3e-6, 1e-6, 2e-6}, {1e9, 1e9, 1e9}};
-  EXPECT_EQ(
-      to_json(row, "lockstep 1 thread").dump(),
-      R"({"peer":"lockstep 1 thread","op":"all_reduce","ranks":2,"bytes":4096,"us":2.0,"algbw":2.048,"busbw":2.048,"trials":3})");
+  CollectiveReport report{.peer = "lockstep 1 thread", .environment = ""};
+  report.rows.push_back({Collective::all_reduce, 2, 4096, {3e-6, 1e-6, 2e-6}, {1e9, 1e9, 1e9}});
+  const std::string line =
+      R"({"peer":"lockstep 1 thread","op":"all_reduce","ranks":2,"bytes":4096,"us":2.0,"algbw":2.048,"busbw":2.048,"trials":3})";
+  EXPECT_EQ(answer_of(report).json(), line + "\n");
 }
 
 }  // namespace

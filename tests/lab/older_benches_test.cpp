@@ -14,7 +14,7 @@ TEST(LegacyAllReduce, PrintsWhatItsAuthorsProgramDid) {
   const LegacyReport report{.names = {"node1:0", "node1:1", "node2:0", "node2:1"},
                             .bytes = 4'000'000'000,
                             .seconds = {{0.5, 1, 1, 1}, {1, 1, 1, 0.25}}};
-  const std::string text = to_text(report);
+  const std::string text = answer_of(report).text();
   EXPECT_TRUE(text.starts_with("node1:0 data size: 4 GB\nnode1:1 data size: 4 GB\n")) << text;
   EXPECT_NE(
       text.find("-----------trial-0----------------\nnode1:0:\n duration: 0.5000 sec\n algo throughput: 128000000000.0000 bps, "
@@ -49,7 +49,7 @@ TEST(Flags, AreTimedAsObjectsAndAsTensors) {
   EXPECT_EQ(report.ranks, 2);
   EXPECT_GT(report.objects, 0);
   EXPECT_GT(report.tensors, 0);
-  const std::string text = to_text(FlagReport{.ranks = 8, .calls = 10, .objects = 23e-6, .tensors = 1e-6});
+  const std::string text = answer_of(FlagReport{.ranks = 8, .calls = 10, .objects = 23e-6, .tensors = 1e-6}).text();
   EXPECT_NE(text.find("objects take 23.0 x the time of a tensor"), std::string::npos) << text;
 }
 

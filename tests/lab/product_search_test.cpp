@@ -20,7 +20,7 @@ TEST(Mamf, FiguresAreOfTheSameCalls) {
 TEST(Mamf, TheBestOfEachFigureIsSaidWithItsShape) {
   MamfReport report;
   report.rows = {{1000, 1000, 500, {1e-3, 1e-3, 1e-3}}, {2000, 1000, 500, {1e-3, 4e-3, 4e-3}}};
-  const std::string text = to_text(report);
+  const std::string text = answer_of(report).text();
   EXPECT_NE(text.find("Tried 2 shapes"), std::string::npos);
   EXPECT_NE(text.find("mean:   1.0000 TFLOPS @ 1000x1000x500\n"), std::string::npos) << text;
   EXPECT_NE(text.find("max:    2.0000 TFLOPS @ 2000x1000x500\n"), std::string::npos) << text;
@@ -28,8 +28,8 @@ TEST(Mamf, TheBestOfEachFigureIsSaidWithItsShape) {
   EXPECT_NE(text.find("geometric mean over shapes: 0.8165(mean) 0.7071(median) 1.4142(max)"), std::string::npos) << text;
   report.rows.clear();
   report.stopped = true;
-  EXPECT_NE(to_text(report).find("Stopped"), std::string::npos);
-  EXPECT_NE(to_text(report).find("none\n"), std::string::npos);
+  EXPECT_NE(answer_of(report).text().find("Stopped"), std::string::npos);
+  EXPECT_NE(answer_of(report).text().find("none\n"), std::string::npos);
 }
 
 TEST(Mamf, EveryShapeIsTimedThreeTimesAtLeastAndAStopIsHeard) {
@@ -61,9 +61,9 @@ TEST(SwigluWidths, AreMultiplesOf4AroundTheUsualOne) {
 TEST(SwigluWidths, AreRankedByTheirMedianShare) {
   SwigluReport report{.hidden = 4096, .tokens = 8, .base = {10922, 272.73e12, {0.5, 0.4, 0.6}, 3L * 10922 * 4096}, .ranked = {}};
   report.ranked = {{10944, 398.38e12, {0.75}, 3L * 10944 * 4096}};
-  const std::string text = to_text(report);
-  EXPECT_NE(text.find("   10922  272.7300    134209536   50.0 %   40.0 - 60.0 %   1.000\n"), std::string::npos) << text;
-  EXPECT_NE(text.find("   10944  398.3800    134479872   75.0 %   75.0 - 75.0 %   1.500\n"), std::string::npos) << text;
+  const std::string text = answer_of(report).text();
+  EXPECT_NE(text.find("10922  272.7300   134209536  50.0 %  40.0 - 60.0 %  1.000\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("10944  398.3800   134479872  75.0 %  75.0 - 75.0 %  1.500\n"), std::string::npos) << text;
 }
 
 }  // namespace

@@ -17,11 +17,11 @@ TEST(Scaling, EfficiencyIsSpeedUpOverRanks) {
 }
 
 TEST(Scaling, TextAndJsonSayTheSame) {
-  const std::string text = to_text("tiny", {curve()});
+  const std::string text = answer_of("tiny", {curve()}).text();
   for (const char* part : {"strong scaling of tiny", "1.80x", "90%", "40.0% of a step", "speed-up"}) {
     EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
   }
-  const Json json = to_json("tiny", {curve()});
+  const Answer json = answer_of("tiny", {curve()});
   EXPECT_EQ(json.at("shape").string(), "tiny");
   EXPECT_DOUBLE_EQ(json.at("strong").array().at(1).at("efficiency").number(), 0.9);
   EXPECT_EQ(json.at("strong").array().at(2).at("ranks").integer(), 4);

@@ -38,11 +38,11 @@ TEST(Staleness, LossesAreComparedWithTheSynchronousOne) {
 }
 
 TEST(Staleness, TextAndJsonSayTheSame) {
-  const std::string text = to_text(sample());
+  const std::string text = answer_of(sample()).text();
   for (const char* part : {"10 steps of 4 workers, 40,960 tokens", "ps async, bound 4", "1.50", "+2.50%", "validation loss"}) {
     EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
   }
-  const Json json = to_json(sample());
+  const Answer json = answer_of(sample());
   EXPECT_EQ(json.at("workers").integer(), 4);
   const Json::Array& runs = json.at("runs").array();
   EXPECT_TRUE(runs.at(0).at("staleness_max").is_null());

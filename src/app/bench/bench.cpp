@@ -1,151 +1,128 @@
 // `lockstep bench`: how fast this machine trains, and how fast it could.
 
+#include "app/bench/bench.h"
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <cstdio>
 
-#include "app/build_info.h"
-#include "app/command_line.h"
 #include "app/commands.h"
-#include "app/fitness/fitness.h"
 #include "app/help.h"
-#include "app/parameter_server/parameter_server.h"
-#include "app/run_config.h"
-#include "app/session.h"
-#include "base/error.h"
-#include "comm/mpi/mpi_job.h"
-#include "lab/machine.h"
-#include "lab/step/bench_step.h"
+#include "app/start/output_file.h"
+#include "io/file.h"
 
 namespace lockstep::app {
-namespace {
 
-struct StepCommandOptions {
-  std::string shape = "tiny";
-  std::string dtype = "fp32";
-  std::string layout;
-  std::string isa = "auto";
-  std::int64_t threads = 0, ranks = 1;
-  std::int64_t steps = 20;
-  double seconds = 40;
-  bool json = false, details = false, no_floor = false;
-};
+BenchLine::BenchLine(const Bench& bench, const Arguments& arguments)
+    : CommandLine("bench " + bench.name, bench.about), name_(bench.name), arguments_(arguments) {
+  note(bench.note);
+}
 
-bool parse(const Arguments& arguments, StepCommandOptions& options) {
-  CommandLine line(
-      "bench step",
-      "Times whole optimizer steps (forward, backward, clipping, AdamW; one fixed batch) of a GPT-2 model with biases "
-      "and tanh GELU, or of a Llama, with a tied head and no dropout, and shows where the time goes. The floor is the time of "
-      "the step's products at "
-      "the best rate that any library reaches here for their shapes, and of the optimizer's bytes.");
-  line.option("--shape", options.shape, "SHAPE", fmt::format("{} (samples x length)", fmt::join(lab::step_shape_names(), ", ")));
-  line.choice("--dtype", options.dtype, dtype_spellings(), "type of weights and activations; bf16 has fp32 master weights");
-  line.option("--layout", options.layout, "WORDS",
-              "how ranks share the training, in the words of lockstep verify --help: dp=2,tp=2,zero=1; without the floor where "
-              "these are several");
-  line.option("--ranks", options.ranks, "N", "short for --layout dp=N: ranks that share the samples and the cores");
-  line.option("--threads", options.threads, "N", "of each rank; 0: its share of the cores");
-  line.option("--isa", options.isa, "SET", "auto, avx2, avx512, avx512_bf16");
-  line.option("--steps", options.steps, "N", "timed steps, behind 2 to warm up (at least 3 are timed)");
-  line.option("--seconds", options.seconds, "S", "begin no further step after so long");
-  line.flag("--no-floor", options.no_floor, "leave out the floor, which takes 5 to 20 s to measure");
-  line.flag("--details", options.details, "every kind of kernel and every product, with its rate");
-  line.flag("--json", options.json, "one line of JSON");
-  line.note("example:\n  lockstep bench step --shape char --seconds 20 --details");
-  if (!line.parse(arguments)) return false;
-  if (!options.layout.empty() && options.ranks != 1) {
-    throw UserError(
-        fmt::format("--ranks {} and --layout {}: a layout says how many ranks there are", options.ranks, options.layout),
-        fmt::format("--layout dp={},...", options.ranks));
-  }
+void BenchLine::ask_shape(std::string standard) {
+  shape_ = std::move(standard);
+  option("--shape", shape_, "SHAPE", fmt::format("{} (samples x length)", fmt::join(lab::step_shape_names(), ", ")));
+}
+
+void BenchLine::ask_ranks() {
+  asks_ranks_ = true;
+  option("--ranks", ranks_, "N", "ranks (default: one a core; under mpiexec those it started)");
+}
+
+void BenchLine::ask_threads() { option("--threads", threads_, "N", "of each rank; 0: its share of the cores"); }
+
+void BenchLine::ask_isa() { option("--isa", isa_, "SET", "auto, avx2, avx512, avx512_bf16"); }
+
+void BenchLine::ask_dtype(const std::string& whose) { choice("--dtype", dtype_, dtype_spellings(), "type " + whose); }
+
+void BenchLine::ask_folder() {
+  option("--folder", folder_, "DIR", "on the disk that is measured; what is written there is deleted again");
+  after_.emplace_back([this] {
+    const std::string why = io::why_no_folder(folder_);
+    demand(why.empty(), fmt::format("--folder {}: {}", folder_, why), "name one on the disk that is to be measured");
+  });
+}
+
+void BenchLine::ask_seconds(double& seconds, std::string meaning) {
+  const std::string remedy = fmt::format("--seconds {}", seconds);
+  option("--seconds", seconds, "S", std::move(meaning));
+  after_.emplace_back(
+      [this, &seconds, remedy] { demand(seconds > 0, fmt::format("--seconds {}: must be above 0", seconds), remedy); });
+}
+
+std::int64_t& BenchLine::declare_count(const std::string& name, std::int64_t standard, std::string value, std::string meaning,
+                                       std::int64_t least, std::int64_t most) {
+  std::int64_t& read = counts_.emplace_back(standard);
+  option(name, read, std::move(value), std::move(meaning), std::max(most, most_int));
+  after_.emplace_back([this, &read, name, standard, least, most] {
+    const std::string rule = most == most_int ? fmt::format("at least {}", least) : fmt::format("from {} to {}", least, most);
+    demand(read >= least && read <= most, fmt::format("{} {}: must be {}", name, read, rule),
+           fmt::format("{} {}", name, std::max(standard, least)));
+  });
+  return read;
+}
+
+bool BenchLine::read() {
+  flag("--json", json_, "one line of JSON");
+  flag("--csv", csv_, "the tables with commas between, numbers as they were measured");
+  option("--out", out_, "FILE", "where the answer goes, in place of standard output");
+  if (!parse(arguments_)) return false;
+  for (const auto& step : after_) step();
+  demand(!json_ || !csv_, "--json and --csv are two formats", "ask for one");
+  for (Problem& problem : check_output("--out", out_, [](std::string_view) { return false; }))
+    problems_.push_back(std::move(problem));
   return true;
 }
 
-int bench_step(const Arguments& arguments) {
-  StepCommandOptions options;
-  if (!parse(arguments, options)) return 0;
-  const lab::StepShape& shape = lab::step_shape(options.shape);
-  std::optional<lab::Layout> layout;
-  if (!options.layout.empty()) {
-    std::vector<Problem> problems;
-    layout = lab::layout_from(options.layout, problems, lab::bench_defaults);
-    if (!problems.empty()) throw UserError(std::move(problems));
-  }
-  const bool processes = comm::find_mpi_job().has_value();  // which are the ranks
-  const std::int64_t threads = layout && !processes ? layout->plan.ranks() : options.ranks;
-  const RankOptions ranks{.ranks = threads, .threads = options.threads, .isa = ops::isa_from_name(options.isa)};
-  const parallel::WeightStorage weights{.type = dtype_from_spelling(options.dtype)};
+void BenchLine::demand(bool holds, std::string message, std::string remedy) {
+  if (!holds) problems_.push_back({std::move(message), std::move(remedy)});
+}
+
+void BenchLine::check() {
+  if (!problems_.empty()) throw UserError(std::move(problems_));
+}
+
+RankOptions BenchLine::rank_options() const {
+  return {.ranks = asks_ranks_ ? ranks().to_start : 1, .threads = threads_, .isa = ops::isa_from_name(isa_)};
+}
+
+Answer BenchLine::on_ranks(const RankOptions& ranks, const std::function<Answer(Session&)>& measure) {
+  check();
+  Answer answer;
   run_on_ranks(ranks, [&](Session& session) {
-    lab::StepReport report =
-        lab::bench_step(shape,
-                        {.weights = weights,
-                         .layout = layout,
-                         .steps = static_cast<int>(options.steps),
-                         .seconds = options.seconds,
-                         .version = kVersion,
-                         .observed_ops = [&](ops::OpObserver& observer) { return session.make_ops(&observer); }},
-                        session.runtime(), session.ops(), session.world());
-    report.peak_flops = lab::fma_peak(session.team()) * session.world().size();
-    if (!session.lead()) return;
-    if (!options.no_floor && session.world().size() == 1)
-      report.floor = lab::measure_floor(shape, weights, session.runtime(), session.isa());
-    if (options.json) {
-      fmt::print("{}\n", lab::to_json(report).dump());
-    } else {
-      fmt::print("{}", lab::to_text(report, options.details));
-    }
+    Answer own = measure(session);
+    if (session.lead()) answer = std::move(own);
   });
-  return 0;
+  return answer;
 }
 
-int bench_rate(const Arguments& arguments) {
-  double seconds = 0.2;
-  bool json = false;
-  CommandLine line(
-      "bench rate",
-      "The rate of multiply-adds in registers on all cores, now: what other figures of the same moments are parts of, "
-      "on a machine whose speed changes.");
-  line.option("--seconds", seconds, "S", "to count for");
-  line.flag("--json", json, "one line of JSON");
-  line.note("example:\n  lockstep bench rate");
-  if (!line.parse(arguments)) return 0;
-  if (!(seconds > 0 && seconds <= 60))
-    throw UserError(fmt::format("--seconds {}: must be above 0, up to 60", seconds), "--seconds 0.2");
-  run_on_ranks({}, [&](Session& session) {
-    const double gflops = 1e-9 * lab::fma_rate(session.team(), seconds);
-    fmt::print("{}", json ? Json(Json::Object{{"gflops", gflops}}).dump() + "\n" : fmt::format("{:.1f} GF/s\n", gflops));
-  });
-  return 0;
+void BenchLine::print(const Answer& answer) const {
+  if (!is_first_process()) return;
+  const std::string text = json_ ? answer.json() : csv_ ? answer.csv() : answer.text();
+  if (out_.empty()) {
+    std::fputs(text.c_str(), stdout);
+  } else {
+    io::replace_file(out_, text);
+  }
 }
 
-struct Bench {
-  std::string name, summary;
-  int (*run)(const Arguments& arguments);
-};
-
-const std::vector<Bench>& benches() {
-  static const std::vector<Bench> all = {
-      {"checkpoint", "saving and loading beside what the disk does, and saving beside training", bench_checkpoint},
-      {"collectives", "exchanges between ranks beside what memory allows", bench_collectives},
-      {"gemm", "matrix products beside those of oneDNN and OpenBLAS", bench_gemm},
-      {"io", "batches read from a file, each way that data.io knows", bench_io},
-      {"ladder", "what each optimisation is worth, one after the other", bench_ladder},
-      {"loader", "what threads of the data loader are worth", bench_loader},
-      {"overhead", "what a line of metrics and a trace cost a step", bench_overhead},
-      {"overlap", "how much of the exchange of gradients hides behind the backward pass", bench_overlap},
-      {"rate", "multiply-adds a second, now", bench_rate},
-      {"scaling", "training steps on 1, 2, 4, ... ranks: speed-up and efficiency", bench_scaling},
-      {"staleness", "training by parameter servers that wait for workers, or do not", bench_staleness},
-      {"step", "whole optimizer steps: tokens/s, memory, where the time goes", bench_step},
-  };
-  return all;
+std::vector<std::string> parts_of_list(const std::string& list) {
+  std::vector<std::string> parts;
+  for (std::size_t at = 0; at <= list.size();) {
+    const std::size_t comma = std::min(list.find(',', at), list.size());
+    parts.push_back(list.substr(at, comma - at));
+    at = comma + 1;
+  }
+  return parts;
 }
 
-int run(const Arguments& arguments) {
+namespace {
+
+int run_bench(const Arguments& arguments) {
+  const std::vector<Bench> all = benches();
   if (arguments.empty() || arguments[0] == "--help" || arguments[0] == "-h") {
     std::vector<HelpRow> rows;
-    for (const Bench& bench : benches()) rows.push_back({bench.name, bench.summary});
+    for (const Bench& bench : all) rows.push_back({bench.name, bench.summary});
     fmt::print(
         "lockstep bench: how fast this machine trains, and how fast it could\n\nusage: lockstep bench NAME "
         "[options]\n\nbenches:\n{}\n"
@@ -154,15 +131,18 @@ int run(const Arguments& arguments) {
     return 0;
   }
   std::vector<std::string> names;
-  for (const Bench& bench : benches()) {
-    if (bench.name == arguments[0]) return bench.run({arguments.begin() + 1, arguments.end()});
+  for (const Bench& bench : all) {
     names.push_back(bench.name);
+    if (bench.name != arguments[0]) continue;
+    BenchLine line(bench, {arguments.begin() + 1, arguments.end()});
+    if (const std::optional<Answer> answer = bench.run(line)) line.print(*answer);
+    return 0;
   }
   throw UserError(fmt::format("unknown bench '{}'", arguments[0]), fmt::format("choose one of {}", fmt::join(names, ", ")));
 }
 
 }  // namespace
 
-Command bench_command() { return {"bench", "how fast this machine trains, and how fast it could", run}; }
+Command bench_command() { return {"bench", "how fast this machine trains, and how fast it could", run_bench}; }
 
 }  // namespace lockstep::app

@@ -13,7 +13,6 @@
 #include "app/command_line.h"
 #include "app/commands.h"
 #include "app/fitness/dist_info.h"
-#include "app/fitness/fitness.h"
 #include "app/fitness/test_dist.h"
 #include "app/start/output_file.h"
 #include "base/checked.h"

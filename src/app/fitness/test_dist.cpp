@@ -10,7 +10,6 @@
 #include "app/command_line.h"
 #include "app/commands.h"
 #include "app/fitness/dist_info.h"
-#include "app/fitness/fitness.h"
 #include "app/start/startup.h"
 #include "base/terminal.h"
 #include "base/timer.h"

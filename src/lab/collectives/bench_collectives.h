@@ -7,10 +7,9 @@
 #include <cstdint>
 #include <functional>
 #include <string>
-#include <string_view>
 #include <vector>
 
-#include "base/json.h"
+#include "base/text/answer.h"
 #include "comm/communicator.h"
 #include "device/runtime.h"
 
@@ -74,12 +73,10 @@ void bench_collectives(const CollectiveBenchOptions& options, Runtime& runtime, 
 /// `bytes` at once, then in `pieces`; collective.
 LatencyReport bench_latency(std::int64_t bytes, int pieces, Runtime& runtime, comm::Communicator& world);
 
-/// Tables, legend, plot.
-std::string to_text(const CollectiveReport& report);
-/// One row a trial.
-std::string to_stability_text(const CollectiveReport& report);
-std::string to_text(const LatencyReport& report, int ranks);
-/// The keys that other programs' collective benchmarks print.
-Json to_json(const CollectiveRow& row, std::string_view peer);
+/// Tables, legend, plot; of JSON a line a payload, with the keys that other programs' collective benchmarks print.
+Answer answer_of(const CollectiveReport& report);
+/// The same JSON; in the text a row a trial.
+Answer stability_of(const CollectiveReport& report);
+Answer answer_of(const LatencyReport& report, int ranks);
 
 }  // namespace lockstep::lab

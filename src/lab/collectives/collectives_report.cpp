@@ -104,9 +104,26 @@ std::string busbw_plot(const CollectiveReport& report) {
   return plot(fmt::format("busbw, GBps, {} ranks", report.ranks), "log2 of the payload in bytes", series);
 }
 
+/// A line of JSON a payload, with the keys that other programs' collective benchmarks print: bytes of the slowest rank's median.
+Answer rows_of(const CollectiveReport& report) {
+  const auto rounded = [](double value, double digits) { return std::round(value * digits) / digits; };
+  const auto hidden = [](std::string key) { return Column{std::move(key), "", ""}; };
+  Table table({hidden("peer"), hidden("op"), hidden("ranks"), hidden("bytes"), hidden("us"), hidden("algbw"), hidden("busbw"),
+               hidden("trials")});
+  for (const CollectiveRow& row : report.rows) {
+    const double seconds = row.median_seconds(), algbw = static_cast<double>(row.bytes) / seconds / giga;
+    table.row({report.peer, name_of(row.op), row.ranks, row.bytes, rounded(1e6 * seconds, 10), rounded(algbw, 1000),
+               rounded(algbw * bus_factor(row.op, row.ranks), 1000), std::ssize(row.slowest)});
+  }
+  Answer answer;
+  answer.lines(table);
+  return answer;
+}
+
 }  // namespace
 
-std::string to_text(const CollectiveReport& report) {
+Answer answer_of(const CollectiveReport& report) {
+  Answer answer = rows_of(report);
   std::string text = fmt::format("Environment:\n{}\n", report.environment);
   const CollectiveRow* last = nullptr;
   for (const CollectiveRow& row : report.rows) {
@@ -121,11 +138,13 @@ std::string to_text(const CollectiveReport& report) {
   }
   if (report.rows.empty()) text += "\nnothing has been measured yet\n";
   if (report.stopped) text += "Stopped: these are the results so far\n";
-  text += formulas(report) + legend(report);
-  return report.rows.size() > 1 ? text + "\n" + busbw_plot(report) : text;
+  answer.say(text + formulas(report) + legend(report));
+  if (report.rows.size() > 1) answer.say("\n" + busbw_plot(report));
+  return answer;
 }
 
-std::string to_stability_text(const CollectiveReport& report) {
+Answer stability_of(const CollectiveReport& report) {
+  Answer answer = rows_of(report);
   std::string text = fmt::format("Environment:\n{}\n", report.environment);
   for (const CollectiveRow& row : report.rows) {
     text += fmt::format("\nThe bandwidth of {} of {} over {} ranks, trial by trial ({} warmups):\n\n", name_of(row.op),
@@ -137,36 +156,30 @@ std::string to_stability_text(const CollectiveReport& report) {
     }
   }
   if (report.stopped) text += "Stopped: these are the results so far\n";
-  return text + legend(report);
+  answer.say(text + legend(report));
+  return answer;
 }
 
-std::string to_text(const LatencyReport& report, int ranks) {
-  const auto line = [&](std::string_view name, std::int64_t bytes, double seconds) {
-    const double algbw = static_cast<double>(report.bytes) / seconds;
-    return fmt::format("| {:>7} x {:>9} | {:9.3f} s | {:6.2f}GBps | {:7.1f}Gbps |\n", name, payload_name(bytes), seconds,
-                       algbw * bus_factor(comm::Collective::all_reduce, ranks) / giga,
-                       8 * algbw * bus_factor(comm::Collective::all_reduce, ranks) / giga);
+Answer answer_of(const LatencyReport& report, int ranks) {
+  Answer answer;
+  answer.say(fmt::format(
+      "One large all_reduce against many small ones of the same {} over {} ranks (3 warmups, median of 5 trials):\n\n",
+      payload_name(report.bytes), ranks));
+  Table table({{"calls", "calls"},
+               {"bytes", "payload"},
+               {"seconds", "time", "{:.3f} s"},
+               {"busbw", "busbw", "{:.2f}GBps", 1 / giga},
+               {"", "busbw", "{:.1f}Gbps", 8 / giga}});
+  const auto add = [&](int calls, double seconds) {
+    const double busbw = static_cast<double>(report.bytes) / seconds * bus_factor(comm::Collective::all_reduce, ranks);
+    const std::int64_t bytes = report.bytes / calls;
+    table.row({calls, {bytes, payload_name(bytes)}, seconds, busbw, busbw});
   };
-  return fmt::format(
-             "One large all_reduce against many small ones of the same {} over {} ranks (3 warmups, median of 5 trials):\n\n"
-             "| {:>19} |    time     |    busbw   |    busbw    |\n"
-             "| ------------------: | ----------: | ---------: | ----------: |\n",
-             payload_name(report.bytes), ranks, "calls x payload") +
-         line("1", report.bytes, report.large) + line(std::to_string(report.pieces), report.bytes / report.pieces, report.small) +
-         fmt::format("many / one: {:.2f} x the time\n", report.small / report.large);
-}
-
-Json to_json(const CollectiveRow& row, std::string_view peer) {
-  const auto rounded = [](double value, double digits) { return std::round(value * digits) / digits; };
-  const double seconds = row.median_seconds(), algbw = static_cast<double>(row.bytes) / seconds / giga;
-  return Json::Object{{"peer", peer},
-                      {"op", name_of(row.op)},
-                      {"ranks", row.ranks},
-                      {"bytes", row.bytes},
-                      {"us", rounded(1e6 * seconds, 10)},
-                      {"algbw", rounded(algbw, 1000)},
-                      {"busbw", rounded(algbw * bus_factor(row.op, row.ranks), 1000)},
-                      {"trials", static_cast<std::int64_t>(row.slowest.size())}};
+  add(1, report.large);
+  add(report.pieces, report.small);
+  answer.table("rows", table);
+  answer.say(fmt::format("many / one: {:.2f} x the time\n", report.small / report.large));
+  return answer;
 }
 
 }  // namespace lockstep::lab

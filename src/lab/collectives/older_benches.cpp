@@ -57,7 +57,8 @@ LegacyReport bench_legacy(std::int64_t bytes, int trials, const std::string& nam
   return report;
 }
 
-std::string to_text(const LegacyReport& report) {
+Answer answer_of(const LegacyReport& report) {
+  Table table({{"trial", "", ""}, {"rank", "", ""}, {"seconds", "", ""}});
   constexpr double giga = 1e9;
   const auto size = static_cast<double>(report.bytes);
   std::string text;
@@ -69,9 +70,14 @@ std::string to_text(const LegacyReport& report) {
       const double busbw = size / seconds * bus_factor(comm::Collective::all_reduce, static_cast<int>(report.names.size())) * 8;
       text += fmt::format("{}:\n duration: {:.4f} sec\n algo throughput: {:.4f} bps, {:.4f} Gbps\n busbw: {:.4f}  Gbps\n",
                           report.names[rank], seconds, throughput, throughput / giga, busbw / giga);
+      table.row({trial, report.names[rank], seconds});
     }
   }
-  return text;
+  Answer answer;
+  answer.say(text);
+  answer.fact("bytes", report.bytes);
+  answer.rows("rows", table);
+  return answer;
 }
 
 FlagReport bench_flags(int calls, comm::Communicator& world) {
@@ -88,13 +94,16 @@ FlagReport bench_flags(int calls, comm::Communicator& world) {
   return report;
 }
 
-std::string to_text(const FlagReport& report) {
-  return fmt::format(
-      "How {} ranks tell each other that they are done (median of {} calls, slowest rank):\n"
-      "  a text of each, gathered by all:   {:>10.2f} us\n"
-      "  one number of each, added for all: {:>10.2f} us\n"
-      "objects take {:.1f} x the time of a tensor\n",
-      report.ranks, report.calls, 1e6 * report.objects, 1e6 * report.tensors, report.objects / report.tensors);
+Answer answer_of(const FlagReport& report) {
+  Answer answer;
+  answer.facts({{"ranks", report.ranks}, {"calls", report.calls}, {"objects_s", report.objects}, {"tensors_s", report.tensors}});
+  answer.say(
+      fmt::format("How {} ranks tell each other that they are done (median of {} calls, slowest rank):\n"
+                  "  a text of each, gathered by all:   {:>10.2f} us\n"
+                  "  one number of each, added for all: {:>10.2f} us\n"
+                  "objects take {:.1f} x the time of a tensor\n",
+                  report.ranks, report.calls, 1e6 * report.objects, 1e6 * report.tensors, report.objects / report.tensors));
+  return answer;
 }
 
 }  // namespace lockstep::lab

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/text/answer.h"
 #include "comm/communicator.h"
 #include "device/runtime.h"
 
@@ -22,7 +23,7 @@ struct LegacyReport {
 /// same on every rank; collective.
 LegacyReport bench_legacy(std::int64_t bytes, int trials, const std::string& name, Runtime& runtime, comm::Communicator& world);
 /// As its authors' program printed it: "algo throughput" is 2 x payload / seconds, busbw 2 (n - 1) / n of payload / seconds.
-std::string to_text(const LegacyReport& report);
+Answer answer_of(const LegacyReport& report);
 
 /// How ranks tell each other that they are done: seconds of a call on the slowest rank, medians.
 struct FlagReport {
@@ -33,6 +34,6 @@ struct FlagReport {
 
 /// Collective; the same on every rank.
 FlagReport bench_flags(int calls, comm::Communicator& world);
-std::string to_text(const FlagReport& report);
+Answer answer_of(const FlagReport& report);
 
 }  // namespace lockstep::lab

@@ -159,22 +159,12 @@ std::vector<Problem> check(const IoBenchOptions& options, int ranks) {
   const auto demand = [&](bool holds, std::string message, std::string remedy) {
     if (!holds) problems.push_back({std::move(message), std::move(remedy)});
   };
-  constexpr std::int64_t most = 1 << 20;
-  const bool sizes = options.samples >= 1 && options.samples <= most && options.positions >= 1 && options.positions <= most;
-  demand(options.rounds >= 1, fmt::format("--rounds {}: must be at least 1", options.rounds), "--rounds 3");
-  demand(options.workers >= 0 && options.workers <= 64, fmt::format("--workers {}: must be from 0 to 64", options.workers),
-         "--workers 1");
-  demand(sizes, fmt::format("--batch {} --seq {}: must be from 1 to {}", options.samples, options.positions, most),
-         "--batch 8 --seq 1024");
-  const std::int64_t step = sizes ? options.samples * options.positions * ranks * ids_format.token_bytes : 0;
+  const std::int64_t step = options.samples * options.positions * ranks * ids_format.token_bytes;
   demand(options.bytes % ids_format.token_bytes == 0 && options.bytes >= step + 2 && options.bytes <= (1LL << 50),
          fmt::format("--bytes {}: must be even, and hold a batch of {} ranks ({} bytes) and a token", options.bytes, ranks, step),
          "--bytes 256MiB");
   demand(options.readers >= 1 && ranks % std::max(options.readers, 1) == 0,
          fmt::format("--readers {}: {} ranks do not divide by it", options.readers, ranks), "--readers 1");
-  const std::string no_folder = io::why_no_folder(options.folder);
-  demand(no_folder.empty(), fmt::format("--folder {}: {}", options.folder.string(), no_folder),
-         "name one on the disk that is to be measured");
   return problems;
 }
 
@@ -183,30 +173,30 @@ std::vector<IoRow> bench_io(const IoBenchOptions& options, comm::Communicator& w
   return IoBench(options, world).rows();
 }
 
-std::string to_text(const IoBenchOptions& options, const std::vector<IoRow>& rows) {
-  std::string text = fmt::format(
-      "a file of {}, batches of {} x {} tokens a rank, {} rounds, nothing cached before\n\n{:>8} {:>6} {:>9} {:>8} {:>9} {:>8}\n",
-      format_bytes(static_cast<std::uint64_t>(options.bytes)), options.samples, options.positions, options.rounds, "data.io",
-      "ranks", "seconds", "GB/s", "raw GB/s", "of raw");
+Answer answer_of(const IoBenchOptions& options, const std::vector<IoRow>& rows) {
+  Answer answer;
+  answer.facts({{"file_bytes", options.bytes},
+                {"batch", options.samples},
+                {"positions", options.positions},
+                {"readers", options.readers},
+                {"workers", options.workers}});
+  answer.say(fmt::format("a file of {}, batches of {} x {} tokens a rank, {} rounds, nothing cached before\n\n",
+                         format_bytes(static_cast<std::uint64_t>(options.bytes)), options.samples, options.positions,
+                         options.rounds));
+  Table table({{"io", "data.io"},
+               {"ranks", "ranks"},
+               {"bytes", "", ""},
+               {"seconds", "seconds", "{:.3f}"},
+               {"raw_seconds", "", ""},
+               {"gbps", "GB/s", "{:.3f}"},
+               {"", "raw GB/s", "{:.3f}"},
+               {"of_raw", "of raw", "{:.0f} %", 100}});
   for (const IoRow& row : rows)
-    text += fmt::format("{:>8} {:>6} {:>9.3f} {:>8.3f} {:>9.3f} {:>6.0f} %\n", row.way, row.ranks, median_of(row.seconds),
-                        row.rate(), 1e-9 * static_cast<double>(row.bytes) / median_of(row.raw), 100 * row.share());
-  return text + "\nraw: the same bytes in order, each rank its part in pieces of 4 MiB; of raw: in the same round\n";
-}
-
-Json to_json(const IoBenchOptions& options, const std::vector<IoRow>& rows) {
-  Json::Array all;
-  for (const IoRow& row : rows) {
-    all.push_back(Json::Object{{"io", row.way},
-                               {"ranks", row.ranks},
-                               {"bytes", row.bytes},
-                               {"seconds", median_of(row.seconds)},
-                               {"raw_seconds", median_of(row.raw)},
-                               {"gbps", row.rate()},
-                               {"of_raw", row.share()}});
-  }
-  return Json::Object{{"file_bytes", options.bytes}, {"batch", options.samples},   {"positions", options.positions},
-                      {"readers", options.readers},  {"workers", options.workers}, {"rows", std::move(all)}};
+    table.row({row.way, row.ranks, row.bytes, median_of(row.seconds), median_of(row.raw), row.rate(),
+               1e-9 * static_cast<double>(row.bytes) / median_of(row.raw), row.share()});
+  answer.table("rows", table);
+  answer.say("\nraw: the same bytes in order, each rank its part in pieces of 4 MiB; of raw: in the same round\n");
+  return answer;
 }
 
 }  // namespace lockstep::lab

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/json.h"
+#include "base/text/answer.h"
 #include "comm/communicator.h"
 #include "io/file.h"
 
@@ -41,7 +41,6 @@ std::vector<Problem> check(const IoBenchOptions& options, int ranks);
 /// before. A row a way, the same on every rank. Collective. `mpi` wants ranks that are MPI processes. Throws UserError as check()
 /// says.
 std::vector<IoRow> bench_io(const IoBenchOptions& options, comm::Communicator& world);
-std::string to_text(const IoBenchOptions& options, const std::vector<IoRow>& rows);
-Json to_json(const IoBenchOptions& options, const std::vector<IoRow>& rows);
+Answer answer_of(const IoBenchOptions& options, const std::vector<IoRow>& rows);
 
 }  // namespace lockstep::lab

@@ -78,31 +78,7 @@ double least_loading_seconds(const LoaderBenchOptions& options, int workers) {
   return std::max(first, making / std::min<double>(workers, static_cast<double>(options.batches())) - computed);
 }
 
-std::vector<Problem> check(const LoaderBenchOptions& options) {
-  std::vector<Problem> problems;
-  const auto demand = [&](bool holds, std::string message, std::string remedy) {
-    if (!holds) problems.push_back({std::move(message), std::move(remedy)});
-  };
-  constexpr int most_workers = 64;
-  constexpr double most_seconds = 60;
-  for (const int workers : options.workers)
-    demand(workers >= 0 && workers <= most_workers, fmt::format("--workers {}: must be from 0 to {}", workers, most_workers),
-           "--workers 0,1,2,3,4");
-  demand(options.batch >= 1, fmt::format("--batch {}: must be at least 1", options.batch), "--batch 20");
-  demand(
-      options.batch < 1 || (options.items >= options.batch && options.items % options.batch == 0 && options.items <= 10'000'000),
-      fmt::format("--items {}: must be a multiple of --batch {}, at most 10000000", options.items, options.batch),
-      fmt::format("--items {}", 10 * options.batch));
-  demand(options.item_seconds >= 0 && options.item_seconds <= most_seconds,
-         fmt::format("--item-ms {}: must be from 0 to 60000", 1e3 * options.item_seconds), "--item-ms 5");
-  demand(options.compute_seconds >= 0 && options.compute_seconds <= most_seconds,
-         fmt::format("--compute-ms {}: must be from 0 to 60000", 1e3 * options.compute_seconds), "--compute-ms 40");
-  demand(options.rounds >= 1, fmt::format("--rounds {}: must be at least 1", options.rounds), "--rounds 5");
-  return problems;
-}
-
 std::vector<LoaderRow> bench_loader(const LoaderBenchOptions& options) {
-  if (auto problems = check(options); !problems.empty()) throw UserError(std::move(problems));
   std::vector<LoaderRow> rows;
   for (const int workers : options.workers) rows.push_back({workers, {}, {}});
   for (int round = 0; round < options.rounds; ++round) {
@@ -116,36 +92,37 @@ std::vector<LoaderRow> bench_loader(const LoaderBenchOptions& options) {
   return rows;
 }
 
-std::string to_text(const LoaderBenchOptions& options, const std::vector<LoaderRow>& rows) {
-  std::string text = fmt::format(
-      "{} items of {:g} ms in batches of {}, {:g} ms of computation after each batch, {} rounds\n\n"
-      "{:>12} {:>9} {:>17} {:>9} {:>9}\n",
-      options.items, 1e3 * options.item_seconds, options.batch, 1e3 * options.compute_seconds, options.rounds, "data.workers",
-      "seconds", "least - most", "at best", "a step");
+Answer answer_of(const LoaderBenchOptions& options, const std::vector<LoaderRow>& rows) {
+  Answer answer;
+  answer.facts({{"items", options.items},
+                {"batch", options.batch},
+                {"item_s", options.item_seconds},
+                {"compute_s", options.compute_seconds},
+                {"rounds", options.rounds}});
+  answer.say(fmt::format("{} items of {:g} ms in batches of {}, {:g} ms of computation after each batch, {} rounds\n\n",
+                         options.items, 1e3 * options.item_seconds, options.batch, 1e3 * options.compute_seconds,
+                         options.rounds));
+  Table table({{"workers", "data.workers"},
+               {"seconds", "seconds", "{:.3f}"},
+               {"least_seconds", "least", "{:.3f}"},
+               {"most_seconds", "most", "{:.3f}"},
+               {"at_best_seconds", "at best", "{:.3f}"},
+               {"waited_seconds", "a step"}});
   for (const LoaderRow& row : rows) {
     const auto [least, most] = std::ranges::minmax(row.seconds);
-    text += fmt::format("{:>12} {:>9.3f} {:>17} {:>9.3f} {:>6.1f} ms\n", row.workers, row.median(),
-                        fmt::format("{:.3f} - {:.3f}", least, most), least_loading_seconds(options, row.workers),
-                        1e3 * median_of(row.waited) / static_cast<double>(options.batches()));
+    const double waited = median_of(row.waited);
+    table.row({row.workers,
+               row.median(),
+               least,
+               most,
+               least_loading_seconds(options, row.workers),
+               {waited, fmt::format("{:.1f} ms", 1e3 * waited / static_cast<double>(options.batches()))}});
   }
-  return text +
-         "\nseconds: of a run less its computations, the median of rounds; at best: what that many workers leave when nothing\n"
-         "else takes time; a step: what it waits for its batch. Items and computations pass without work: they need no core.\n";
-}
-
-Json to_json(const LoaderBenchOptions& options, const std::vector<LoaderRow>& rows) {
-  Json::Array all;
-  for (const LoaderRow& row : rows) {
-    all.push_back(Json::Object{{"workers", row.workers},
-                               {"seconds", row.median()},
-                               {"least_seconds", std::ranges::min(row.seconds)},
-                               {"most_seconds", std::ranges::max(row.seconds)},
-                               {"at_best_seconds", least_loading_seconds(options, row.workers)},
-                               {"waited_seconds", median_of(row.waited)}});
-  }
-  return Json::Object{{"items", options.items},         {"batch", options.batch},
-                      {"item_s", options.item_seconds}, {"compute_s", options.compute_seconds},
-                      {"rounds", options.rounds},       {"rows", std::move(all)}};
+  answer.table("rows", table);
+  answer.say(
+      "\nseconds: of a run less its computations, the median of rounds; at best: what that many workers leave when nothing\n"
+      "else takes time; a step: what it waits for its batch. Items and computations pass without work: they need no core.\n");
+  return answer;
 }
 
 }  // namespace lockstep::lab

@@ -8,8 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "base/error.h"
-#include "base/json.h"
+#include "base/text/answer.h"
 
 namespace lockstep::lab {
 
@@ -35,11 +34,7 @@ struct LoaderRow {
 /// The least seconds that `workers` leave beside the computations: they share the making of items, which goes on meanwhile.
 double least_loading_seconds(const LoaderBenchOptions& options, int workers);
 
-/// Everything that is wrong with the options.
-std::vector<Problem> check(const LoaderBenchOptions& options);
-
 std::vector<LoaderRow> bench_loader(const LoaderBenchOptions& options);
-std::string to_text(const LoaderBenchOptions& options, const std::vector<LoaderRow>& rows);
-Json to_json(const LoaderBenchOptions& options, const std::vector<LoaderRow>& rows);
+Answer answer_of(const LoaderBenchOptions& options, const std::vector<LoaderRow>& rows);
 
 }  // namespace lockstep::lab

@@ -6,6 +6,8 @@
 
 #include "base/median.h"
 #include "base/units.h"
+#include "lab/bench_gemm.h"
+#include "lab/step/floor.h"
 
 namespace lockstep::lab {
 namespace {
@@ -39,17 +41,35 @@ std::string spread(const std::vector<double>& ratios) {
   return fmt::format("{:.3f} ({:.3f} to {:.3f})", median_of(ratios), least, most);
 }
 
-std::string size_text(const LadderSample& sample) { return format_bytes(static_cast<std::uint64_t>(sample.memory_bytes)); }
+Cell size_cell(const LadderSample& sample) {
+  return {sample.memory_bytes, format_bytes(static_cast<std::uint64_t>(sample.memory_bytes))};
+}
 
-std::string row_text(const LadderReport& report, const LadderRow& row) {
-  const std::string head = fmt::format("{:>2}  {:<17}  {:<23}", row.rung.number, row.rung.name, row.rung.setting);
-  if (!row.measured()) return fmt::format("{}  n/a: {}\n", head, row.rung.missing);
-  if (&row == &report.rows.front()) {
-    return fmt::format("{}  {:>10}    {:>10.1f}  {:<24}  {:>10}    {:>10}\n", head, "", row.tokens_after(), "", "",
-                       size_text(row.after.front()));
+/// What a row of the table has behind its setting.
+std::vector<Cell> figures_of(const LadderRow& row) {
+  const Cell none(nullptr, "");
+  if (!row.measured()) return {none, none, none, none, none, fmt::format("n/a: {}", row.rung.missing)};
+  if (row.before.empty()) return {none, row.tokens_after(), none, none, size_cell(row.after.front())};
+  return {row.tokens_before(), row.tokens_after(), spread(row.ratios()), size_cell(row.before.front()),
+          size_cell(row.after.front())};
+}
+
+Json::Array numbers(const std::vector<double>& values) { return {values.begin(), values.end()}; }
+
+/// Figures that a row does not have are no members.
+Json row_json(const LadderRow& row) {
+  Json entry = Json::Object{{"rung", row.rung.number}, {"name", row.rung.name}, {"setting", row.rung.setting}};
+  if (!row.measured()) {
+    entry.set("missing", row.rung.missing);
+  } else {
+    entry.set("tokens_per_s", row.tokens_after());
+    entry.set("memory_bytes", row.after.front().memory_bytes);
   }
-  return fmt::format("{}  {:>10.1f} -> {:>10.1f}  {:<24}  {:>10} -> {:>10}\n", head, row.tokens_before(), row.tokens_after(),
-                     spread(row.ratios()), size_text(row.before.front()), size_text(row.after.front()));
+  if (row.before.empty()) return entry;
+  entry.set("tokens_per_s_before", row.tokens_before());
+  entry.set("memory_bytes_before", row.before.front().memory_bytes);
+  entry.set("ratios", numbers(row.ratios()));
+  return entry;
 }
 
 }  // namespace
@@ -84,51 +104,54 @@ LadderReport climb_ladder(const StepShape& shape, const LadderOptions& options, 
   return report;
 }
 
-std::string to_text(const LadderReport& report) {
-  std::string text =
-      fmt::format("{}, {}; a rank is one core, of {}\n", report.shape.name,
-                  report.each ? "every optimisation alone beside rung 0" : "one optimisation after the other", report.cores);
-  text += fmt::format(
-      "medians of {} round{}, each of which measures every rung once; x counts within a round (least to most); memory of a "
-      "rank\n\n",
-      report.rounds, report.rounds == 1 ? "" : "s");
-  text += fmt::format("{:>2}  {:<17}  {:<23}  {:>10}    {:>10}  {:<24}  {:>10}    {:>10}\n", "#", "optimisation", "setting",
-                      "tokens/s", "after", "x", "memory", "after");
-  for (const LadderRow& row : report.rows) text += row_text(report, row);
-  text += fmt::format("\nproducts of rung 0 reach {:.0f} % of the rate of multiply-adds\n", 100 * report.foot_share);
-  if (!report.each && report.rows.size() > 1) text += fmt::format("all rungs over rung 0: {}\n", spread(report.totals()));
-  return text;
+double product_share(const StepShape& shape, Runtime& runtime, ops::Isa isa, const ops::PlainKernels& kernels) {
+  GemmBench bench(runtime, {.rounds = 5, .rivals = false, .plain = kernels, .isa = isa});
+  double flops = 0, room = 0;
+  for (const StepProduct& product : step_products(model_of(shape), shape.samples, shape.positions)) {
+    if (product.role == ProductRole::scores || product.role == ProductRole::values) continue;
+    flops += product.flops();
+    room += product.count * measure_layer(bench, product).ours.room;
+  }
+  return flops / room;
 }
 
-Json to_json(const LadderReport& report) {
-  const auto numbers = [](const std::vector<double>& values) {
-    Json::Array array;
-    for (const double value : values) array.emplace_back(value);
-    return array;
-  };
+Answer answer_of(const LadderReport& report) {
+  Answer answer;
+  answer.say(fmt::format("{}, {}; a rank is one core, of {}\n", report.shape.name,
+                         report.each ? "every optimisation alone beside rung 0" : "one optimisation after the other",
+                         report.cores));
+  answer.say(fmt::format(
+      "medians of {} round{}, each of which measures every rung once; x counts within a round (least to most); memory of a "
+      "rank\n\n",
+      report.rounds, report.rounds == 1 ? "" : "s"));
+  Table table({{"", "#"},
+               {"", "optimisation"},
+               {"", "setting"},
+               {"", "tokens/s", "{:.1f}"},
+               {"", "after", "{:.1f}"},
+               {"", "x"},
+               {"", "memory"},
+               {"", "after"},
+               {""}});
   Json::Array rows;
   for (const LadderRow& row : report.rows) {
-    Json entry = Json::Object{{"rung", row.rung.number}, {"name", std::string(row.rung.name)}};
-    entry.set("setting", std::string(row.rung.setting));
-    if (!row.measured()) {
-      entry.set("missing", std::string(row.rung.missing));
-    } else {
-      entry.set("tokens_per_s", row.tokens_after());
-      entry.set("memory_bytes", row.after.front().memory_bytes);
-    }
-    if (!row.before.empty()) {
-      entry.set("tokens_per_s_before", row.tokens_before());
-      entry.set("memory_bytes_before", row.before.front().memory_bytes);
-      entry.set("ratios", numbers(row.ratios()));
-    }
-    rows.push_back(std::move(entry));
+    std::vector<Cell> cells{row.rung.number, row.rung.name, row.rung.setting};
+    for (Cell& cell : figures_of(row)) cells.push_back(std::move(cell));
+    table.row(std::move(cells));
+    rows.push_back(row_json(row));
   }
-  Json json = Json::Object{{"shape", std::string(report.shape.name)}, {"cores", report.cores}, {"rounds", report.rounds}};
-  json.set("each", report.each);
-  json.set("products_of_rate", report.foot_share);
-  json.set("rows", std::move(rows));
-  if (!report.each && report.rows.size() > 1) json.set("totals", numbers(report.totals()));
-  return json;
+  answer.table("", table);
+  answer.say(fmt::format("\nproducts of rung 0 reach {:.0f} % of the rate of multiply-adds\n", 100 * report.foot_share));
+  answer.facts({{"shape", report.shape.name},
+                {"cores", report.cores},
+                {"rounds", report.rounds},
+                {"each", report.each},
+                {"products_of_rate", report.foot_share},
+                {"rows", std::move(rows)}});
+  if (report.each || report.rows.size() < 2) return answer;
+  answer.say(fmt::format("all rungs over rung 0: {}\n", spread(report.totals())));
+  answer.fact("totals", numbers(report.totals()));
+  return answer;
 }
 
 }  // namespace lockstep::lab

@@ -6,10 +6,10 @@
 
 #include <cstdint>
 #include <functional>
-#include <string>
 #include <vector>
 
-#include "base/json.h"
+#include "base/text/answer.h"
+#include "device/runtime.h"
 #include "lab/ladder/rungs.h"
 
 namespace lockstep::lab {
@@ -54,7 +54,10 @@ using MeasurePlace = std::function<LadderSample(const LadderPlace& place)>;
 
 LadderReport climb_ladder(const StepShape& shape, const LadderOptions& options, const MeasurePlace& measure);
 
-std::string to_text(const LadderReport& report);
-Json to_json(const LadderReport& report);
+Answer answer_of(const LadderReport& report);
+
+/// Of the rate of multiply-adds, what products of the layers in a step of the shape reach together, in fp32, each beside the rate
+/// of the same moments. Takes a few seconds.
+double product_share(const StepShape& shape, Runtime& runtime, ops::Isa isa, const ops::PlainKernels& kernels);
 
 }  // namespace lockstep::lab

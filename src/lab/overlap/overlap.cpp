@@ -15,15 +15,11 @@
 namespace lockstep::lab {
 namespace {
 
-constexpr int warm_up_rounds = 2;
+constexpr int unmeasured_rounds = 2;
 
-void check(const StepShape& shape, const OverlapOptions& options, int ranks) {
+void check_overlap(const StepShape& shape, int ranks) {
   std::vector<Problem> problems = check(shape, data_parallel(ranks), ranks);
   if (ranks == 1) problems.push_back({"one rank exchanges no gradients", "--ranks 2, or start it by mpirun"});
-  if (options.rounds < 1) problems.push_back({fmt::format("--rounds {}: must be at least 1", options.rounds), "--rounds 7"});
-  if (options.bucket_bytes < 1) {
-    problems.push_back({fmt::format("--bucket-bytes {}: must be at least 1", options.bucket_bytes), "--bucket-bytes 26214400"});
-  }
   if (!problems.empty()) throw UserError(std::move(problems));
 }
 
@@ -79,11 +75,11 @@ class Kind {
 
 OverlapReport bench_overlap(const StepShape& shape, const OverlapOptions& options, Runtime& runtime, ops::Ops& ops,
                             comm::Communicator& world) {
-  check(shape, options, world.size());
+  check_overlap(shape, world.size());
   Kind waiting(shape, options, false, runtime, ops, world), overlapping(shape, options, true, runtime, ops, world);
-  for (int round = 0; round < warm_up_rounds + options.rounds; ++round) {
-    waiting.run(round >= warm_up_rounds);
-    overlapping.run(round >= warm_up_rounds);
+  for (int round = 0; round < unmeasured_rounds + options.rounds; ++round) {
+    waiting.run(round >= unmeasured_rounds);
+    overlapping.run(round >= unmeasured_rounds);
   }
   OverlapReport report{.shape = shape, .ranks = world.size(), .bucket_bytes = options.bucket_bytes};
   report.gradient_bytes = 4 * arch::count_parameters(model_of(shape)).total;
@@ -96,40 +92,35 @@ OverlapReport bench_overlap(const StepShape& shape, const OverlapOptions& option
   return report;
 }
 
-std::string to_text(const OverlapReport& report) {
-  std::string text = fmt::format("{}: {} ranks, {} of gradients each, buckets of {}\n", report.shape.name, report.ranks,
-                                 format_bytes(static_cast<std::uint64_t>(report.gradient_bytes)),
-                                 format_bytes(static_cast<std::uint64_t>(report.bucket_bytes)));
-  const auto line = [&](const char* name, double seconds, const char* meaning) {
-    text += fmt::format("{:<15}{:>9.1f} ms   {}\n", name, 1e3 * seconds, meaning);
-  };
-  line("communication", report.communication, "when every bucket is waited for at once");
-  line("backward", report.cover, "after the first unit's gradient was complete");
-  line("exposed", report.exposed, "communication that is waited for when backward goes on");
+Answer answer_of(const OverlapReport& report) {
+  Answer answer;
+  answer.facts({{"shape", report.shape.name},
+                {"ranks", report.ranks},
+                {"bucket_bytes", report.bucket_bytes},
+                {"gradient_bytes", report.gradient_bytes},
+                {"communication_s", report.communication},
+                {"backward_s", report.cover},
+                {"exposed_s", report.exposed},
+                {"hidden_share", report.hidden_share() ? Json(*report.hidden_share()) : Json()},
+                {"noise_s", report.noise},
+                {"step_s", report.step},
+                {"waiting_step_s", report.waiting_step}});
+  answer.say(fmt::format("{}: {} ranks, {} of gradients each, buckets of {}\n", report.shape.name, report.ranks,
+                         format_bytes(static_cast<std::uint64_t>(report.gradient_bytes)),
+                         format_bytes(static_cast<std::uint64_t>(report.bucket_bytes))));
+  Table lines({{""}, {"", "", "{:.1f} ms", 1e3}, {""}});
+  lines.row({"communication", report.communication, "when every bucket is waited for at once"});
+  lines.row({"backward", report.cover, "after the first unit's gradient was complete"});
+  lines.row({"exposed", report.exposed, "communication that is waited for when backward goes on"});
   const std::string most = fmt::format("min(communication, backward) = {:.1f} ms", 1e3 * report.hideable());
   const auto share = report.hidden_share();
-  text += fmt::format("{:<15}{:>9.1f} ms   {}\n", "hidden", 1e3 * report.hidden(),
-                      share ? fmt::format("{:.0f} % of {}", 100 * *share, most) : fmt::format("of {}, which is noise", most));
-  if (const double difference = std::abs(report.communication - report.exposed); difference < report.noise) {
-    text += fmt::format("{:<15}{:>9.1f} ms   more than communication and exposed differ by: --rounds N measures longer\n",
-                        "noise", 1e3 * report.noise);
-  }
-  return text +
-         fmt::format("{:<15}{:>9.1f} ms   {:.1f} ms without overlap\n", "step", 1e3 * report.step, 1e3 * report.waiting_step);
-}
-
-Json to_json(const OverlapReport& report) {
-  return Json::Object{{"shape", report.shape.name},
-                      {"ranks", report.ranks},
-                      {"bucket_bytes", report.bucket_bytes},
-                      {"gradient_bytes", report.gradient_bytes},
-                      {"communication_s", report.communication},
-                      {"backward_s", report.cover},
-                      {"exposed_s", report.exposed},
-                      {"hidden_share", report.hidden_share() ? Json(*report.hidden_share()) : Json()},
-                      {"noise_s", report.noise},
-                      {"step_s", report.step},
-                      {"waiting_step_s", report.waiting_step}};
+  lines.row({"hidden", report.hidden(),
+             share ? fmt::format("{:.0f} % of {}", 100 * *share, most) : fmt::format("of {}, which is noise", most)});
+  if (std::abs(report.communication - report.exposed) < report.noise)
+    lines.row({"noise", report.noise, "more than communication and exposed differ by: --rounds N measures longer"});
+  lines.row({"step", report.step, fmt::format("{:.1f} ms without overlap", 1e3 * report.waiting_step)});
+  answer.table("", lines);
+  return answer;
 }
 
 }  // namespace lockstep::lab

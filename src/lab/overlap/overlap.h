@@ -6,9 +6,8 @@
 #include <algorithm>
 #include <cstdint>
 #include <optional>
-#include <string>
 
-#include "base/json.h"
+#include "base/text/answer.h"
 #include "comm/communicator.h"
 #include "device/runtime.h"
 #include "lab/step/step_shapes.h"
@@ -40,11 +39,10 @@ struct OverlapReport {
 };
 
 /// Each rank of `world` takes its part of the shape's samples; collective, the report is rank 0's. Throws UserError when there is
-/// one rank, options are out of range or the samples do not divide by the ranks.
+/// one rank, or the samples do not divide by the ranks.
 OverlapReport bench_overlap(const StepShape& shape, const OverlapOptions& options, Runtime& runtime, ops::Ops& ops,
                             comm::Communicator& world);
 
-std::string to_text(const OverlapReport& report);
-Json to_json(const OverlapReport& report);
+Answer answer_of(const OverlapReport& report);
 
 }  // namespace lockstep::lab

@@ -30,19 +30,6 @@ Layout layout_of(const CheckpointOptions& options, int ranks) {
   return layout;
 }
 
-void check(const StepShape& shape, const CheckpointOptions& options, int ranks) {
-  std::vector<Problem> problems;
-  if (options.rounds < 1) problems.push_back({fmt::format("--rounds {}: must be at least 1", options.rounds), "--rounds 5"});
-  if (options.zero < 0 || options.zero > 3)
-    problems.push_back({fmt::format("--zero {}: must be 0, 1, 2 or 3", options.zero), "--zero 1 cuts the optimizer's state"});
-  if (const std::string why = io::why_no_folder(options.folder); !why.empty()) {
-    problems.push_back(
-        {fmt::format("--folder {}: {}", options.folder.string(), why), "name one on the disk that is to be measured"});
-  }
-  if (problems.empty()) problems = check(shape, layout_of(options, ranks), ranks);
-  if (!problems.empty()) throw UserError(std::move(problems));
-}
-
 /// A folder of the bench's own, the same on all ranks.
 class Scratch {
  public:
@@ -191,7 +178,8 @@ class Bench {
 
 CheckpointReport bench_checkpoint(const StepShape& shape, const CheckpointOptions& options, Runtime& runtime, ops::Ops& ops,
                                   comm::Communicator& world) {
-  check(shape, options, world.size());
+  if (std::vector<Problem> problems = check(shape, layout_of(options, world.size()), world.size()); !problems.empty())
+    throw UserError(std::move(problems));
   Bench bench(shape, options, runtime, ops, world);
   for (int round = 0; round < options.rounds; ++round) bench.round();
   CheckpointReport report = bench.report();
@@ -201,45 +189,40 @@ CheckpointReport bench_checkpoint(const StepShape& shape, const CheckpointOption
   return report;
 }
 
-std::string to_text(const CheckpointReport& report) {
-  std::string text = fmt::format("{}: {} rank{}, memory.zero={}, a checkpoint of {}\n", report.shape.name, report.ranks,
-                                 report.ranks == 1 ? "" : "s", report.zero, format_bytes(report.bytes));
-  text += fmt::format("{:<15} {:>9} {:>8} {:>8}\n", "", "ms", "GB/s", "of raw");
-  const auto moved = [&](const char* name, double seconds, double ratio, const std::string& meaning) {
-    text += fmt::format("{:<15} {:>9.1f} {:>8.3f} {:>8}   {}\n", name, 1e3 * seconds, report.rate(seconds),
-                        ratio == 0 ? "" : fmt::format("{:.0f} %", 100 * ratio), meaning);
-  };
-  const auto spent = [&](const char* name, double seconds, const std::string& meaning) {
-    text += fmt::format("{:<15} {:>9.1f} {:>17}   {}\n", name, 1e3 * seconds, "", meaning);
-  };
-  moved("save", report.save, report.ratio, "until it is durable; training waits for all of it");
-  moved("save beside", report.beside, 0,
-        fmt::format("checkpoint.async; copies of up to {} a rank", format_bytes(static_cast<std::uint64_t>(report.copies))));
-  spent("training waits", report.waited, fmt::format("{:.1f} % of a save beside", 100 * report.waited_share));
-  moved("raw write", report.raw, 0, "the same bytes, then fdatasync");
-  moved("load", report.load, report.load_ratio, "into weights and optimizer, every byte verified, none cached before");
-  moved("raw read", report.raw_read, 0, "the same bytes, none cached before");
-  spent("step", report.step, "alone");
-  spent("step beside", report.step_beside, fmt::format("{:.2f} times that", report.step_beside / report.step));
-  return text;
-}
-
-Json to_json(const CheckpointReport& report) {
-  return Json::Object{{"shape", report.shape.name},
-                      {"ranks", report.ranks},
-                      {"zero", report.zero},
-                      {"bytes", static_cast<std::int64_t>(report.bytes)},
-                      {"save_s", report.save},
-                      {"raw_s", report.raw},
-                      {"raw_ratio", report.ratio},
-                      {"load_s", report.load},
-                      {"raw_read_s", report.raw_read},
-                      {"load_ratio", report.load_ratio},
-                      {"beside_s", report.beside},
-                      {"waited_s", report.waited},
-                      {"waited_share", report.waited_share},
-                      {"step_s", report.step},
-                      {"step_beside_s", report.step_beside}};
+Answer answer_of(const CheckpointReport& report) {
+  Answer answer;
+  answer.facts({{"shape", report.shape.name},
+                {"ranks", report.ranks},
+                {"zero", report.zero},
+                {"bytes", report.bytes},
+                {"save_s", report.save},
+                {"raw_s", report.raw},
+                {"raw_ratio", report.ratio},
+                {"load_s", report.load},
+                {"raw_read_s", report.raw_read},
+                {"load_ratio", report.load_ratio},
+                {"beside_s", report.beside},
+                {"waited_s", report.waited},
+                {"waited_share", report.waited_share},
+                {"step_s", report.step},
+                {"step_beside_s", report.step_beside}});
+  answer.say(fmt::format("{}: {} rank{}, memory.zero={}, a checkpoint of {}\n", report.shape.name, report.ranks,
+                         report.ranks == 1 ? "" : "s", report.zero, format_bytes(report.bytes)));
+  Table table({{""}, {"", "ms", "{:.1f}", 1e3}, {"", "GB/s", "{:.3f}"}, {"", "of raw", "{:.0f} %", 100}, {""}});
+  const Cell none(nullptr, "");
+  const auto copies = format_bytes(static_cast<std::uint64_t>(report.copies));
+  table.row({"save", report.save, report.rate(report.save), report.ratio, "until it is durable; training waits for all of it"});
+  table.row({"save beside", report.beside, report.rate(report.beside), none,
+             fmt::format("checkpoint.async; copies of up to {} a rank", copies)});
+  table.row({"training waits", report.waited, none, none, fmt::format("{:.1f} % of a save beside", 100 * report.waited_share)});
+  table.row({"raw write", report.raw, report.rate(report.raw), none, "the same bytes, then fdatasync"});
+  table.row({"load", report.load, report.rate(report.load), report.load_ratio,
+             "into weights and optimizer, every byte verified, none cached before"});
+  table.row({"raw read", report.raw_read, report.rate(report.raw_read), none, "the same bytes, none cached before"});
+  table.row({"step", report.step, none, none, "alone"});
+  table.row({"step beside", report.step_beside, none, none, fmt::format("{:.2f} times that", report.step_beside / report.step)});
+  answer.table("", table);
+  return answer;
 }
 
 }  // namespace lockstep::lab

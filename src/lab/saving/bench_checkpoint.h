@@ -4,9 +4,8 @@
 // of its care, and one that training goes on beside.
 
 #include <cstdint>
-#include <string>
 
-#include "base/json.h"
+#include "base/text/answer.h"
 #include "comm/communicator.h"
 #include "device/runtime.h"
 #include "io/file.h"
@@ -43,12 +42,11 @@ struct CheckpointReport {
   double rate(double seconds) const { return 1e-9 * static_cast<double>(bytes) / seconds; }
 };
 
-/// The ranks of `world` share the shape's samples; collective, the report is rank 0's. Throws UserError when options are out of
-/// range, the samples do not divide by the ranks or the folder cannot be written.
+/// The ranks of `world` share the shape's samples; collective, the report is rank 0's. Throws UserError when the samples do
+/// not divide by the ranks or the folder cannot be written.
 CheckpointReport bench_checkpoint(const StepShape& shape, const CheckpointOptions& options, Runtime& runtime, ops::Ops& ops,
                                   comm::Communicator& world);
 
-std::string to_text(const CheckpointReport& report);
-Json to_json(const CheckpointReport& report);
+Answer answer_of(const CheckpointReport& report);
 
 }  // namespace lockstep::lab

@@ -25,16 +25,6 @@ namespace {
 
 constexpr int warm_up_rounds = 2;
 
-void check(const StepShape& shape, const OverheadOptions& options, int ranks) {
-  std::vector<Problem> problems = check(shape, data_parallel(ranks), ranks);
-  if (options.rounds < 1) problems.push_back({fmt::format("--rounds {}: must be at least 1", options.rounds), "--rounds 100"});
-  if (const std::string why = io::why_no_folder(options.folder); !why.empty()) {
-    problems.push_back(
-        {fmt::format("--folder {}: {}", options.folder.string(), why), "name one on the disk that runs write their metrics to"});
-  }
-  if (!problems.empty()) throw UserError(std::move(problems));
-}
-
 /// The lines of a run's metrics, as a trainer makes them; the file goes with it.
 class MetricsFile {
  public:
@@ -141,7 +131,8 @@ Quartiles OverheadReport::overhead(std::size_t kind) const {
 
 OverheadReport bench_overhead(const StepShape& shape, const OverheadOptions& options, Runtime& runtime, ops::Ops& ops,
                               comm::Communicator& world) {
-  check(shape, options, world.size());
+  if (std::vector<Problem> problems = check(shape, data_parallel(world.size()), world.size()); !problems.empty())
+    throw UserError(std::move(problems));
   OverheadReport report{.shape = shape, .ranks = world.size(), .seconds = {}};
   OverheadBench bench(shape, options, runtime, ops, world);
   constexpr std::size_t kinds = overhead_kinds.size();
@@ -157,39 +148,38 @@ OverheadReport bench_overhead(const StepShape& shape, const OverheadOptions& opt
   return report;
 }
 
-std::string to_text(const OverheadReport& report) {
-  std::string text =
-      fmt::format("{}, {} rank{}, {} rounds of a step of each kind, a line of metrics a step, {} spans\n\n", report.shape.name,
-                  report.ranks, report.ranks == 1 ? "" : "s", report.seconds[0].size(), format_count(report.spans));
-  text += fmt::format("{:<20} {:>11}  {:>21}  {:>9} {:>21}\n", "", "step", "middle half", "overhead", "middle half");
-  for (std::size_t kind = 0; kind < overhead_kinds.size(); ++kind) {
-    const Quartiles step = quartiles_of(report.seconds[kind]);
-    text += fmt::format("{:<20} {:>8.3f} ms  {:>8.3f} to {:>6.3f} ms", overhead_kinds[kind], 1e3 * step.median, 1e3 * step.lower,
-                        1e3 * step.upper);
-    if (kind > 0) {
-      const Quartiles more = report.overhead(kind);
-      text += fmt::format("  {:>+7.2f} % {:>+7.2f} to {:>+7.2f} %", 100 * more.median, 100 * more.lower, 100 * more.upper);
-    }
-    text += "\n";
-  }
-  return text + "\noverhead: over the step alone of the same round\n";
-}
-
-Json to_json(const OverheadReport& report) {
+Answer answer_of(const OverheadReport& report) {
   const auto quartiles = [](const Quartiles& of) {
     return Json(Json::Object{{"lower", of.lower}, {"median", of.median}, {"upper", of.upper}});
   };
+  Answer answer;
+  answer.say(fmt::format("{}, {} rank{}, {} rounds of a step of each kind, a line of metrics a step, {} spans\n\n",
+                         report.shape.name, report.ranks, report.ranks == 1 ? "" : "s", report.seconds[0].size(),
+                         format_count(report.spans)));
+  Table table(
+      {{""}, {"", "step", "{:.3f} ms", 1e3}, {"", "middle half"}, {"", "overhead", "{:+.2f} %", 100}, {"", "middle half"}});
   Json::Array kinds;
   for (std::size_t kind = 0; kind < overhead_kinds.size(); ++kind) {
-    Json row(Json::Object{{"kind", overhead_kinds[kind]}, {"seconds", quartiles(quartiles_of(report.seconds[kind]))}});
-    if (kind > 0) row.set("overhead", quartiles(report.overhead(kind)));
+    const Quartiles step = quartiles_of(report.seconds[kind]);
+    Json row(Json::Object{{"kind", overhead_kinds[kind]}, {"seconds", quartiles(step)}});
+    std::vector<Cell> cells{overhead_kinds[kind], step.median,
+                            fmt::format("{:.3f} to {:.3f} ms", 1e3 * step.lower, 1e3 * step.upper)};
+    if (kind > 0) {
+      const Quartiles more = report.overhead(kind);
+      row.set("overhead", quartiles(more));
+      cells.insert(cells.end(), {more.median, fmt::format("{:+.2f} to {:+.2f} %", 100 * more.lower, 100 * more.upper)});
+    }
+    table.row(std::move(cells));
     kinds.push_back(std::move(row));
   }
-  return Json::Object{{"shape", std::string(report.shape.name)},
-                      {"ranks", report.ranks},
-                      {"rounds", std::ssize(report.seconds[0])},
-                      {"spans", report.spans},
-                      {"kinds", Json(std::move(kinds))}};
+  answer.table("", table);
+  answer.say("\noverhead: over the step alone of the same round\n");
+  answer.facts({{"shape", report.shape.name},
+                {"ranks", report.ranks},
+                {"rounds", std::ssize(report.seconds[0])},
+                {"spans", report.spans},
+                {"kinds", std::move(kinds)}});
+  return answer;
 }
 
 }  // namespace lockstep::lab

@@ -5,11 +5,10 @@
 
 #include <array>
 #include <cstdint>
-#include <string>
 #include <string_view>
 #include <vector>
 
-#include "base/json.h"
+#include "base/text/answer.h"
 #include "comm/communicator.h"
 #include "device/runtime.h"
 #include "io/file.h"
@@ -45,11 +44,10 @@ struct OverheadReport {
 };
 
 /// Each rank of `world` takes its part of the shape's samples, in two models of the shape. Collective; the report is rank 0's.
-/// Throws UserError when options are out of range or the samples do not divide by the ranks.
+/// Throws UserError when the samples do not divide by the ranks.
 OverheadReport bench_overhead(const StepShape& shape, const OverheadOptions& options, Runtime& runtime, ops::Ops& ops,
                               comm::Communicator& world);
 
-std::string to_text(const OverheadReport& report);
-Json to_json(const OverheadReport& report);
+Answer answer_of(const OverheadReport& report);
 
 }  // namespace lockstep::lab

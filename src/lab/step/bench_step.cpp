@@ -98,13 +98,6 @@ void fill_account(StepReport& report, const StepBenchOptions& options, Runtime& 
   report.products = account.products();
 }
 
-void check(const StepReport& report, const StepBenchOptions& options) {
-  std::vector<Problem> problems = check(report.shape, report.layout, report.ranks);
-  if (options.steps < 1) problems.push_back({fmt::format("--steps {}: must be at least 1", options.steps), "--steps 20"});
-  if (!(options.seconds > 0)) problems.push_back({fmt::format("--seconds {}: must be above 0", options.seconds), "--seconds 40"});
-  if (!problems.empty()) throw UserError(std::move(problems));
-}
-
 }  // namespace
 
 double StepReport::median_seconds() const { return median_of(seconds); }
@@ -124,7 +117,8 @@ StepReport bench_step(const StepShape& shape, const StepBenchOptions& options, R
   report.dtype = options.weights.type;
   report.layout = options.layout.value_or(data_parallel(world.size()));
   report.ranks = world.size();
-  check(report, options);
+  if (std::vector<Problem> problems = check(report.shape, report.layout, report.ranks); !problems.empty())
+    throw UserError(std::move(problems));
   report.bubble = bubble_of(report.layout.plan);
   report.threads = runtime.team().size() * world.size();
   report.flops_per_token = arch::training_flops_per_token(model_of(shape), shape.positions);

@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/json.h"
+#include "base/text/answer.h"
 #include "comm/communicator.h"
 #include "device/runtime.h"
 #include "lab/layouts.h"
@@ -79,10 +79,9 @@ struct StepReport {
 StepReport bench_step(const StepShape& shape, const StepBenchOptions& options, Runtime& runtime, ops::Ops& ops,
                       comm::Communicator& world);
 
-/// For people; `details` adds every op and every product.
-std::string to_text(const StepReport& report, bool details);
-/// The keys that other programs' step benchmarks print, `floor_ratio`, `account` (shares of a step's time by part) and
-/// `stages` (of a pipeline's ranks: seconds of a step in passes, shares of waiting).
-Json to_json(const StepReport& report);
+/// `details` adds every op and every product to the text. JSON has the keys that other programs' step benchmarks print,
+/// `floor_ratio`, `account` (shares of a step's time by part) and `stages` (of a pipeline's ranks: seconds of a step in passes,
+/// shares of waiting).
+Answer answer_of(const StepReport& report, bool details);
 
 }  // namespace lockstep::lab

@@ -1,8 +1,5 @@
 #include "lab/step/rank_accounts.h"
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
 #include <algorithm>
 
 #include "layout/mesh.h"
@@ -103,29 +100,6 @@ std::vector<StageAccount> stage_accounts(const std::vector<RankAccount>& account
     own.equal = layout::bubble(equal, place);
   }
   return stages;
-}
-
-std::string to_text(const std::vector<RankAccount>& accounts) {
-  std::string text = "\nof each rank, ms     kernels  waiting for ranks       rest   together\n";
-  for (std::size_t rank = 0; rank < accounts.size(); ++rank) {
-    const RankAccount& a = accounts[rank];
-    text += fmt::format("  rank {:<12}{:>9.2f}  {:>17.2f}  {:>9.2f}  {:>9.2f}\n", rank, 1e3 * a.kernels, 1e3 * a.ranks,
-                        1e3 * a.rest, 1e3 * a.together());
-  }
-  return text;
-}
-
-std::string to_text(const std::vector<StageAccount>& stages) {
-  if (stages.empty()) return {};
-  std::string text = fmt::format(
-      "\nwaiting between passes, % of the {:.2f} ms that a step's take\n"
-      "stages               passes, ms    measured    simulated as measured    simulated equal\n",
-      1e3 * stages.front().list);
-  for (const StageAccount& stage : stages) {
-    text += fmt::format("  {:<19}{:>10.2f}{:>12.1f}{:>25.1f}{:>19.1f}\n", fmt::format("{}", fmt::join(stage.stages, ", ")),
-                        1e3 * stage.passes, 100 * stage.waiting, 100 * stage.simulated, 100 * stage.equal);
-  }
-  return text;
 }
 
 }  // namespace lockstep::lab

@@ -39,8 +39,4 @@ struct StageAccount {
 /// By rank of the pipeline; empty without one. `accounts`: of all ranks of the plan.
 std::vector<StageAccount> stage_accounts(const std::vector<RankAccount>& accounts, const layout::ParallelPlan& plan);
 
-/// For people.
-std::string to_text(const std::vector<RankAccount>& accounts);
-std::string to_text(const std::vector<StageAccount>& stages);
-
 }  // namespace lockstep::lab

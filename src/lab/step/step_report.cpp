@@ -1,6 +1,7 @@
 // How a StepReport looks.
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -28,52 +29,80 @@ double best_tokens_per_second(const StepReport& report) {
   return static_cast<double>(report.shape.tokens()) / *std::ranges::min_element(report.seconds);
 }
 
-std::string account_table(const StepReport& report) {
-  std::string text =
-      fmt::format("where a step's time goes    ms        %   ({} further steps, their ops timed)\n", report.account_steps);
+void tell_account(const StepReport& report, Answer& answer) {
+  Table table({{"", "where a step's time goes"}, {"", "ms", "{:.2f}", 1e3}, {"", "%", "{:.1f}", 100}});
   for (std::size_t part = 0; part < report.account.size(); ++part) {
     if (report.ranks == 1 && static_cast<Part>(part) == Part::ranks) continue;
-    text += fmt::format("  {:<22}{:>8.2f}   {:>6.1f}\n", name_of(static_cast<Part>(part)), 1e3 * report.account[part],
-                        100 * share(report, part));
+    table.row({fmt::format("  {}", name_of(static_cast<Part>(part))), report.account[part], share(report, part)});
   }
-  return text + fmt::format("  {:<22}{:>8.2f}   {:>6.1f}\n", "together", 1e3 * report.account_seconds, 100.0);
+  table.row({"  together", report.account_seconds, 1.0});
+  answer.table("", table);
+  answer.say(fmt::format("({} further steps, their ops timed)\n", report.account_steps));
 }
 
-std::string ops_table(const StepReport& report) {
+void tell_ops(const StepReport& report, Answer& answer) {
   const double steps = report.account_steps;
-  std::string text = "\nop                              ms    calls (of a step)\n";
-  for (const OpTime& op : report.ops) {
-    text += fmt::format("  {:<26}{:>8.3f}  {:>6.0f}\n", fmt::format("{}.{}", op.family, op.name), 1e3 * op.seconds / steps,
-                        static_cast<double>(op.calls) / steps);
-  }
-  return text;
+  Table table({{"", "op"}, {"", "ms", "{:.3f}", 1e3}, {"", "calls (of a step)"}});
+  for (const OpTime& op : report.ops)
+    table.row({fmt::format("  {}.{}", op.family, op.name), op.seconds / steps, static_cast<double>(op.calls) / steps});
+  answer.say("\n");
+  answer.table("", table);
 }
 
-std::string products_table(const StepReport& report) {
+/// What tables of products have; `last`: the heading of the rate.
+Table product_table(const char* first, const char* m, const char* n, const char* k, const char* last) {
+  return Table({{"", first}, {"", m}, {"", n}, {"", k}, {"", "ms", "{:.3f}", 1e3}, {"", "calls"}, {"", last, "{:.1f}", 1e-9}});
+}
+
+void tell_products(const StepReport& report, Answer& answer) {
   const double steps = report.account_steps;
-  std::string text = "\nproduct           tokens     out      in        ms    calls     GF/s\n";
+  Table table = product_table("product", "tokens", "out", "in", "GF/s");
   for (const ProductTime& p : report.products) {
     const StepProduct all{p.role, p.m, p.n, p.k, static_cast<double>(p.calls)};
-    text += fmt::format("  {:<16}{:>6}  {:>6}  {:>6}  {:>8.3f}  {:>6.0f}  {:>8.1f}\n", name_of(p.role), p.m, p.n, p.k,
-                        1e3 * p.seconds / steps, static_cast<double>(p.calls) / steps, 1e-9 * all.flops() / p.seconds);
+    table.row({fmt::format("  {}", name_of(p.role)), p.m, p.n, p.k, p.seconds / steps, static_cast<double>(p.calls) / steps,
+               all.flops() / p.seconds});
   }
-  return text;
+  answer.say("\n");
+  answer.table("", table);
 }
 
-std::string floor_table(const Floor& floor) {
-  std::string text =
-      "\nfloor                  m       n       k        ms    calls     GF/s (the best of ours and the libraries)\n";
-  for (const FloorProduct& p : floor.products) {
-    text += fmt::format("  {:<16}{:>6}  {:>6}  {:>6}  {:>8.3f}  {:>6.0f}  {:>8.1f}\n", name_of(p.product.role), p.product.m,
-                        p.product.n, p.product.k, 1e3 * p.step_seconds(), p.product.count,
-                        1e-9 * p.product.flops() / p.step_seconds());
-  }
-  return text + fmt::format("  optimizer, at {:.1f} GB/s {:>27.3f}\n", 1e-9 * floor.bandwidth, 1e3 * floor.optimizer_seconds);
+void tell_floor(const Floor& floor, Answer& answer) {
+  Table table = product_table("floor", "m", "n", "k", "GF/s (the best of ours and the libraries)");
+  for (const FloorProduct& p : floor.products)
+    table.row({fmt::format("  {}", name_of(p.product.role)), p.product.m, p.product.n, p.product.k, p.step_seconds(),
+               p.product.count, p.product.flops() / p.step_seconds()});
+  const Cell none(nullptr, "");
+  table.row({fmt::format("  optimizer, at {:.1f} GB/s", 1e-9 * floor.bandwidth), none, none, none, floor.optimizer_seconds});
+  answer.say("\n");
+  answer.table("", table);
 }
 
-}  // namespace
+void tell_ranks(const StepReport& report, Answer& answer) {
+  Table ranks({{"", "of each rank, ms"},
+               {"", "kernels", "{:.2f}", 1e3},
+               {"", "waiting for ranks", "{:.2f}", 1e3},
+               {"", "rest", "{:.2f}", 1e3},
+               {"", "together", "{:.2f}", 1e3}});
+  for (std::size_t rank = 0; rank < report.each.size(); ++rank) {
+    const RankAccount& a = report.each[rank];
+    ranks.row({fmt::format("  rank {}", rank), a.kernels, a.ranks, a.rest, a.together()});
+  }
+  answer.say("\n");
+  answer.table("", ranks);
+  if (report.stages.empty()) return;
+  answer.say(fmt::format("\nwaiting between passes, % of the {:.2f} ms that a step's take\n", 1e3 * report.stages.front().list));
+  Table stages({{"", "stages"},
+                {"", "passes, ms", "{:.2f}", 1e3},
+                {"", "measured", "{:.1f}", 100},
+                {"", "simulated as measured", "{:.1f}", 100},
+                {"", "simulated equal", "{:.1f}", 100}});
+  for (const StageAccount& stage : report.stages)
+    stages.row({fmt::format("  {}", fmt::join(stage.stages, ", ")), stage.passes, stage.waiting, stage.simulated, stage.equal});
+  answer.table("", stages);
+}
 
-std::string to_text(const StepReport& report, bool details) {
+/// What a step is and takes, above the tables.
+std::string summary_of(const StepReport& report) {
   const double gflops = 1e-9 * report.flops_per_token * report.tokens_per_second();
   const std::string ranks = report.ranks == 1 ? "" : fmt::format("{} ranks with together ", report.ranks);
   std::string text =
@@ -108,14 +137,10 @@ std::string to_text(const StepReport& report, bool details) {
   text += fmt::format("peak memory  {} MiB, activations {} (recompute {})\nloss         {:.4f} first, {:.4f} last\n\n",
                       report.peak_mib, format_bytes(static_cast<std::uint64_t>(report.activation_bytes)),
                       to_string(plan.recompute), report.first_loss, report.last_loss);
-  if (report.account_steps > 0) text += account_table(report);
-  if (report.each.size() > 1) text += to_text(report.each) + to_text(report.stages);
-  if (!details) return text;
-  if (report.account_steps > 0) text += ops_table(report) + products_table(report);
-  return report.floor ? text + floor_table(*report.floor) : text;
+  return text;
 }
 
-Json to_json(const StepReport& report) {
+Json::Object members_of(const StepReport& report) {
   Json account = Json::Object{};
   for (std::size_t part = 0; part < report.account.size(); ++part) {
     account.set(std::string(name_of(static_cast<Part>(part))), rounded(share(report, part), 4));
@@ -128,28 +153,42 @@ Json to_json(const StepReport& report) {
                                   {"equal", rounded(stage.equal, 4)}});
   }
   const auto ratio = report.floor_ratio();
-  return Json::Object{{"peer", "lockstep " + report.version},
-                      {"shape", report.shape.name},
-                      {"dtype", type_of(report)},
-                      {"mode", "fused"},
-                      {"ranks", report.ranks},
-                      {"threads", report.threads},
-                      {"tokens_per_s", rounded(report.tokens_per_second(), 1)},
-                      {"best_tokens_per_s", rounded(best_tokens_per_second(report), 1)},
-                      {"gflops", rounded(1e-9 * report.flops_per_token * report.tokens_per_second(), 1)},
-                      {"steps", static_cast<std::int64_t>(report.seconds.size())},
-                      {"warm_up_s", rounded(report.first_step_seconds, 2)},
-                      {"first_loss", rounded(report.first_loss, 4)},
-                      {"last_loss", rounded(report.last_loss, 4)},
-                      {"peak_mib", report.peak_mib},
-                      {"device_peak_mib", 0},
-                      {"exposed_s", rounded(report.exposed_seconds, 6)},
-                      {"floor_ratio", ratio ? Json(rounded(*ratio, 4)) : Json()},
-                      {"layout", name_of(report.layout, bench_defaults)},
-                      {"bubble", rounded(report.bubble, 4)},
-                      {"activation_bytes", report.activation_bytes},
-                      {"account", std::move(account)},
-                      {"stages", std::move(stages)}};
+  return {{"peer", "lockstep " + report.version},
+          {"shape", report.shape.name},
+          {"dtype", type_of(report)},
+          {"mode", "fused"},
+          {"ranks", report.ranks},
+          {"threads", report.threads},
+          {"tokens_per_s", rounded(report.tokens_per_second(), 1)},
+          {"best_tokens_per_s", rounded(best_tokens_per_second(report), 1)},
+          {"gflops", rounded(1e-9 * report.flops_per_token * report.tokens_per_second(), 1)},
+          {"steps", static_cast<std::int64_t>(report.seconds.size())},
+          {"warm_up_s", rounded(report.first_step_seconds, 2)},
+          {"first_loss", rounded(report.first_loss, 4)},
+          {"last_loss", rounded(report.last_loss, 4)},
+          {"peak_mib", report.peak_mib},
+          {"device_peak_mib", 0},
+          {"exposed_s", rounded(report.exposed_seconds, 6)},
+          {"floor_ratio", ratio ? Json(rounded(*ratio, 4)) : Json()},
+          {"layout", name_of(report.layout, bench_defaults)},
+          {"bubble", rounded(report.bubble, 4)},
+          {"activation_bytes", report.activation_bytes},
+          {"account", std::move(account)},
+          {"stages", std::move(stages)}};
+}
+
+}  // namespace
+
+Answer answer_of(const StepReport& report, bool details) {
+  Answer answer;
+  answer.facts(members_of(report));
+  answer.say(summary_of(report));
+  if (report.account_steps > 0) tell_account(report, answer);
+  if (report.each.size() > 1) tell_ranks(report, answer);
+  if (details && report.account_steps > 0) tell_ops(report, answer);
+  if (details && report.account_steps > 0) tell_products(report, answer);
+  if (details && report.floor) tell_floor(*report.floor, answer);
+  return answer;
 }
 
 }  // namespace lockstep::lab

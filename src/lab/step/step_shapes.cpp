@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "base/error.h"
 
@@ -19,6 +20,10 @@ constexpr std::array<StepShape, 9> shapes{{{"tiny", 4, 4, 128, 65, 12, 64},
                                            {"gpt2:4x1024", 12, 12, 768, 50304, 4, 1024},
                                            {"llama:4x64", 12, 12, 768, 50304, 4, 64, true},
                                            {"llama:1x1024", 12, 12, 768, 50304, 1, 1024, true}}};
+
+// A large vocabulary's logits exist for so many tokens at a time.
+constexpr std::int64_t head_chunk = 256;
+constexpr std::int64_t large_vocabulary = 4096;
 
 }  // namespace
 
@@ -54,6 +59,30 @@ arch::ModelConfig model_of(const StepShape& shape) {
   config.activation = arch::ActivationKind::gelu_tanh;
   config.bias = config.qkv_bias = true;
   return config;
+}
+
+std::vector<LayerShape> gated_layers(std::int64_t tokens, std::int64_t width, std::int64_t gated, std::int64_t calls) {
+  // A gate is a forward product of its own; its gradients come with those of what it multiplies.
+  return {{"mlp gate, up", tokens, gated, width, 2 * calls, true, false},
+          {"mlp gate, up", tokens, 2 * gated, width, calls, false, true},
+          {"mlp down", tokens, width, gated, calls}};
+}
+
+std::vector<LayerShape> layer_shapes(std::string_view name) {
+  const StepShape& shape = step_shape(name);
+  const arch::ModelConfig model = model_of(shape);
+  const std::int64_t w = model.width, t = shape.tokens();
+  const std::int64_t chunk = model.vocabulary >= large_vocabulary ? std::min(t, head_chunk) : t;
+  const std::int64_t heads = (model.heads + 2 * model.kv_heads) * model.head_size;
+  std::vector<LayerShape> layers{{"qkv", t, heads, w, model.layers}, {"attention out", t, w, w, model.layers}};
+  if (model.gated) {
+    for (LayerShape& layer : gated_layers(t, w, model.ffn_width, model.layers)) layers.push_back(std::move(layer));
+  } else {
+    layers.push_back({"mlp up", t, model.ffn_width, w, model.layers});
+    layers.push_back({"mlp down", t, w, model.ffn_width, model.layers});
+  }
+  layers.push_back({"head", chunk, model.vocabulary, w, t / chunk});
+  return layers;
 }
 
 }  // namespace lockstep::lab

@@ -1,7 +1,7 @@
 #pragma once
 
-// The shapes that training steps are timed on: the models of nanoGPT and llm.c at the sizes that people train without a GPU, and
-// a Llama of GPT-2's size.
+// The shapes that every bench times, the one table of them: the models of nanoGPT and llm.c at the sizes that people train
+// without a GPU, and a Llama of GPT-2's size. And the products that their training steps consist of.
 
 #include <cstdint>
 #include <string>
@@ -26,5 +26,17 @@ const StepShape& step_shape(std::string_view name);
 /// GPT-2 with biases everywhere and tanh GELU, or Llama (RMSNorm, rotary positions, SwiGLU, as many key/value heads as heads, no
 /// bias); a tied head, no dropout and as many positions as the shape is long.
 arch::ModelConfig model_of(const StepShape& shape);
+
+/// A layer y [tokens, out] = x [tokens, in] w^T and how often a step runs it in each direction.
+struct LayerShape {
+  std::string name;
+  std::int64_t tokens, out, in;
+  std::int64_t calls;
+  bool forward = true, backward = true;  ///< the directions that a step takes it in
+};
+/// Of a feed-forward layer with a gate, `gated` wide, that a step runs `calls` times.
+std::vector<LayerShape> gated_layers(std::int64_t tokens, std::int64_t width, std::int64_t gated, std::int64_t calls);
+/// The products of a step of the named shape. Throws UserError as step_shape() does.
+std::vector<LayerShape> layer_shapes(std::string_view name);
 
 }  // namespace lockstep::lab

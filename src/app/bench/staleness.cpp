@@ -1,5 +1,7 @@
 // `lockstep bench staleness`: what waiting less costs. One training, by data parallelism and by parameter servers in their modes.
 
+#include "lab/staleness.h"
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <unistd.h>
@@ -13,29 +15,24 @@
 #include <string>
 #include <vector>
 
-#include "app/command_line.h"
-#include "app/parameter_server/parameter_server.h"
+#include "app/bench/bench.h"
 #include "app/parameter_server/roles.h"
-#include "app/session.h"
 #include "app/settings/resolve.h"
 #include "app/train_rank.h"
-#include "base/error.h"
-#include "base/terminal.h"
+#include "base/number_text.h"
 #include "base/timer.h"
 #include "comm/mpi/mpi_job.h"
 #include "data/prepare/prepare.h"
 #include "io/file.h"
 #include "io/temporary_folder.h"
-#include "lab/staleness.h"
 
 namespace lockstep::app {
 namespace {
 
-struct Options {
+struct StalenessAsked {
   std::int64_t ranks = 4, servers = 1;
   std::string bounds = "0,1,4,16,none";
   std::string data;
-  bool json = false;
   settings::Sources sources;
 };
 
@@ -80,49 +77,16 @@ class Workplace {
   io::Path path_;
 };
 
-bool parse(const Arguments& arguments, Options& options) {
-  CommandLine line("bench staleness",
-                   "Trains one model on the same tokens with data parallelism, with parameter servers that wait for all workers "
-                   "(gradients, weights) and with asynchronous ones, and shows what staleness does to the validation loss.");
-  line.option("--ranks", options.ranks, "N", "ranks that train, threads of this process; servers come on top");
-  line.option("--servers", options.servers, "N", "parameter servers");
-  line.option("--bounds", options.bounds, "LIST", "of asynchronous workers, in steps (parallel.staleness); none: no bound");
-  line.option("--data", options.data, "FOLDER", "prepared tokens; none: a made-up text");
-  line.flag("--json", options.json, "one line of JSON");
-  options.sources.declare(line);
-  line.note("example:\n  lockstep bench staleness --ranks 4 --bounds 1,none model.n_embd=128 train.max_iters=1000");
-  return line.parse(arguments);
-}
-
+/// Steps with commas between, or none: no bound.
 std::vector<std::optional<std::int64_t>> bounds_from(const std::string& list) {
   std::vector<std::optional<std::int64_t>> bounds;
-  for (std::size_t at = 0; at <= list.size();) {
-    const std::size_t comma = std::min(list.find(',', at), list.size());
-    const std::string word = list.substr(at, comma - at);
-    at = comma + 1;
-    if (word == "none") {
-      bounds.emplace_back();
-      continue;
-    }
-    if (word.empty() || word.size() > 9 || word.find_first_not_of("0123456789") != std::string::npos) {
+  for (const std::string& word : parts_of_list(list)) {
+    const auto steps = number_from<std::int32_t>(word);
+    if (word != "none" && (!steps || *steps < 0))
       throw UserError(fmt::format("--bounds {}: '{}' is neither a number of steps nor none", list, word), "--bounds 0,4,none");
-    }
-    bounds.emplace_back(std::stoll(word));
+    bounds.emplace_back(steps);
   }
   return bounds;
-}
-
-void check(const Options& options) {
-  std::vector<Problem> problems;
-  if (comm::find_mpi_job()) {
-    problems.push_back(
-        {"bench staleness under mpiexec: its ranks are threads of one process", "start it without mpiexec or srun"});
-  }
-  if (options.ranks < 1 || options.ranks > 512)
-    problems.push_back({fmt::format("--ranks {}: must be from 1 to 512", options.ranks), "--ranks 4"});
-  if (options.servers < 1 || options.servers > 512)
-    problems.push_back({fmt::format("--servers {}: must be from 1 to 512", options.servers), "--servers 1"});
-  if (!problems.empty()) throw UserError(std::move(problems));
 }
 
 std::string make_data(const io::Path& folder) {
@@ -143,9 +107,9 @@ lab::StalenessRun named(std::string mode) {
   return run;
 }
 
-class Bench {
+class StalenessBench {
  public:
-  Bench(const Options& options, const Workplace& place)
+  StalenessBench(const StalenessAsked& options, const Workplace& place)
       : options_(options), place_(place), data_(options.data.empty() ? make_data(place.path()) : options.data) {
     const settings::Resolved first = resolved({});
     const RunConfig& config = first.config;
@@ -192,23 +156,19 @@ class Bench {
     return settings::resolve(sources);
   }
 
-  const Options& options_;
+  const StalenessAsked& options_;
   const Workplace& place_;
   std::string data_;
   lab::StalenessReport report_;
 };
 
-}  // namespace
-
-int bench_staleness(const Arguments& arguments) {
-  Options options;
-  if (!parse(arguments, options)) return 0;
-  check(options);
-  const std::vector<std::optional<std::int64_t>> bounds = bounds_from(options.bounds);
+/// Every mode in turn, until the user stops it.
+Answer compare_modes(const StalenessAsked& asked, BenchLine& line) {
+  const std::vector<std::optional<std::int64_t>> bounds = bounds_from(asked.bounds);
   const Workplace place;
-  Bench bench(options, place);
-  ProgressBar bar(stderr, "bench staleness", static_cast<double>(3 + bounds.size()));
-  const std::string servers = fmt::format("parallel.servers={}", options.servers);
+  StalenessBench bench(asked, place);
+  ProgressBar bar = line.bar(static_cast<double>(3 + bounds.size()));
+  const std::string servers = fmt::format("parallel.servers={}", asked.servers);
   double done = 0;
   const auto run = [&](const lab::StalenessRun& mode, const std::vector<std::string>& words) {
     bar.update(done++, mode.name());
@@ -225,9 +185,30 @@ int bench_staleness(const Arguments& arguments) {
     mode.bound = bound;
     goes_on = goes_on && run(mode, {"train.backend=ps", servers, "parallel.ps=async", staleness});
   }
-  bar.finish();
-  fmt::print("{}\n", options.json ? lab::to_json(bench.report()).dump() : lab::to_text(bench.report()));
-  return 0;
+  return answer_of(bench.report());
+}
+
+std::optional<Answer> run_staleness(BenchLine& line) {
+  StalenessAsked asked;
+  line.count("--ranks", asked.ranks, "N", "ranks that train, threads of this process; servers come on top", 1, 512);
+  line.count("--servers", asked.servers, "N", "parameter servers", 1, 512);
+  line.option("--bounds", asked.bounds, "LIST", "of asynchronous workers, in steps (parallel.staleness); none: no bound");
+  line.option("--data", asked.data, "FOLDER", "prepared tokens; none: a made-up text");
+  asked.sources.declare(line);
+  if (!line.read()) return {};
+  line.demand(!comm::find_mpi_job(), "bench staleness under mpiexec: its ranks are threads of one process",
+              "start it without mpiexec or srun");
+  line.check();
+  return compare_modes(asked, line);
+}
+
+}  // namespace
+
+Bench staleness_bench() {
+  return {"staleness", "training by parameter servers that wait for workers, or do not",
+          "Trains one model on the same tokens with data parallelism, with parameter servers that wait for all workers "
+          "(gradients, weights) and with asynchronous ones, and shows what staleness does to the validation loss.",
+          "example:\n  lockstep bench staleness --ranks 4 --bounds 1,none model.n_embd=128 train.max_iters=1000", run_staleness};
 }
 
 }  // namespace lockstep::app
