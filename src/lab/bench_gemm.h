@@ -11,7 +11,7 @@
 
 #include "base/text/answer.h"
 #include "device/runtime.h"
-#include "lab/rivals/rival.h"
+#include "lab/rivals.h"
 #include "lab/step/step_shapes.h"
 #include "ops/cpu/product/product.h"
 #include "ops/ops.h"

@@ -122,9 +122,7 @@ double best_rate_of_all(Team& team, comm::Communicator& world, std::int64_t tile
     world.barrier();
     const double start = now_seconds();
     team.for_each(tiles, [&](std::int64_t i, int) { tile(i); });
-    double seconds = now_seconds() - start;
-    world.host().all_reduce(view(std::span(&seconds, 1), Shape{1}), comm::Reduction::max).wait();
-    best = std::max(best, work * world.size() / seconds);
+    best = std::max(best, work * world.size() / slowest_of(now_seconds() - start, world));
   }
   return best;
 }
@@ -140,6 +138,11 @@ auto tile_update(float* a) {
 }
 
 }  // namespace
+
+double slowest_of(double seconds, comm::Communicator& world) {
+  world.host().all_reduce(view(std::span(&seconds, 1), Shape{1}), comm::Reduction::max).wait();
+  return seconds;
+}
 
 double fma_peak(Team& team) {
   constexpr int samples = 12;

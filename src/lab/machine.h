@@ -30,4 +30,7 @@ double read_bandwidth(Team& team, MemorySource& memory);
 /// several passes, each as long as its slowest rank. Collective; the same on every rank. Takes about 0.2 s.
 double triad_bandwidth(Team& team, MemorySource& memory, comm::Communicator& world);
 
+/// `seconds` of the rank that took longest, the same on every rank. Collective.
+double slowest_of(double seconds, comm::Communicator& world);
+
 }  // namespace lockstep::lab

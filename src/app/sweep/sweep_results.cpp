@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/median.h"
+#include "base/text/answer.h"
 #include "base/units.h"
 #include "io/file.h"
 
@@ -118,23 +119,45 @@ Json to_json(const SweepResults& results) {
                       {"runs", Json(std::move(runs))}};
 }
 
-std::string to_csv(const SweepResults& results) {
-  std::string text = "point,repeats,tokens_per_second,least,greatest,mfu,bytes,loss,within_noise_of_fastest,diverged\n";
-  for (const SweepRow& row : ranking(results)) {
-    std::string label = results.points[row.point];
-    for (std::size_t at = label.find('"'); at != std::string::npos; at = label.find('"', at + 2)) label.insert(at, 1, '"');
-    text += fmt::format("\"{}\",{},{},{},{},{},{},{},{},{}\n", label, row.repeats, row.median, row.least, row.greatest, row.mfu,
-                        row.bytes, row.loss ? fmt::format("{}", *row.loss) : "", row.noisy, row.diverged);
-  }
-  return text;
-}
-
 std::string verdict(const SweepRow& row, const SweepRow& best) {
   if (row.diverged) return "diverged";
   if (row.point == best.point) return "fastest";
   const std::string less = fmt::format("{:.1f} % slower", 100 * (1 - row.median / best.median));
   if (row.repeats < 2 || best.repeats < 2) return less + ", noise unknown";
   return row.noisy ? "within the noise of the fastest" : less;
+}
+
+/// The ranking, for people and as CSV.
+Table table_of(const SweepResults& results) {
+  Table table({{"", "rank"},
+               {"point", "point"},
+               {"repeats", "", ""},
+               {"tokens_per_second", "tokens/s"},
+               {"least", "", ""},
+               {"greatest", "", ""},
+               {"", "spread", "{:.1f} %", 100},
+               {"mfu", "MFU", "{:.1f} %"},
+               {"loss", "loss", "{:.4f}"},
+               {"bytes", "memory"},
+               {"within_noise_of_fastest", "", ""},
+               {"diverged", "", ""},
+               {""}});
+  const std::vector<SweepRow> rows = ranking(results);
+  for (const SweepRow& row : rows)
+    table.row({1 + (&row - rows.data()),
+               results.points[row.point],
+               row.repeats,
+               {row.median, format_si(row.median)},
+               row.least,
+               row.greatest,
+               (row.greatest - row.least) / row.median,
+               row.mfu,
+               row.loss ? Cell(*row.loss) : Cell(nullptr, "none"),
+               {row.bytes, format_bytes(static_cast<std::uint64_t>(row.bytes))},
+               row.noisy,
+               row.diverged,
+               verdict(row, rows.front())});
+  return table;
 }
 
 }  // namespace
@@ -175,7 +198,7 @@ std::vector<SweepRow> ranking(const SweepResults& results) {
 }
 
 void save(const SweepResults& results, const io::Path& folder) {
-  io::replace_file(folder / "sweep.csv", to_csv(results));
+  io::replace_file(folder / "sweep.csv", table_of(results).csv());
   io::replace_file(folder / kFile, to_json(results).dump(1) + "\n");
 }
 
@@ -203,22 +226,11 @@ std::optional<SweepResults> load_sweep(const io::Path& folder) {
 }
 
 std::string to_text(const SweepResults& results) {
-  std::size_t width = 5;
-  for (const std::string& label : results.points) width = std::max(width, label.size());
   std::string text;
   for (const AllReduceSpread& one : results.all_reduce) text += to_text(one);
-  const std::vector<SweepRow> rows = ranking(results);
-  text += fmt::format("{:>4}  {:<{}}  {:>10} {:>8} {:>7} {:>8} {:>11}  {}\n", "rank", "point", width, "tokens/s", "spread", "MFU",
-                      "loss", "memory", "");
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    const SweepRow& row = rows[i];
-    text += fmt::format("{:>4}  {:<{}}  {:>10} {:>6.1f} % {:>5.1f} % {:>8} {:>11}  {}\n", i + 1, results.points[row.point], width,
-                        format_si(row.median), 100 * (row.greatest - row.least) / row.median, row.mfu,
-                        row.loss ? fmt::format("{:.4f}", *row.loss) : "none", format_bytes(static_cast<std::uint64_t>(row.bytes)),
-                        verdict(row, rows.front()));
-  }
-  return text + fmt::format("tokens/s: medians of the repeats; loss: after {} tokens each; memory: of rank 0\n",
-                            format_si(equal_tokens(results)));
+  return text + table_of(results).text() +
+         fmt::format("tokens/s: medians of the repeats; loss: after {} tokens each; memory: of rank 0\n",
+                     format_si(equal_tokens(results)));
 }
 
 }  // namespace lockstep::app

@@ -9,14 +9,10 @@
 #include "base/timer.h"
 #include "comm/text.h"
 #include "lab/collectives/bench_collectives.h"
+#include "lab/machine.h"
 
 namespace lockstep::lab {
 namespace {
-
-double slowest_of(double seconds, comm::Communicator& world) {
-  world.host().all_reduce(view(std::span(&seconds, 1), Shape{1}), comm::Reduction::max).wait();
-  return seconds;
-}
 
 template <class Call>
 double median_call(int calls, comm::Communicator& world, const Call& call) {

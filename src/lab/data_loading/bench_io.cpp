@@ -17,6 +17,7 @@
 #include "device/memory.h"
 #include "io/file.h"
 #include "io/page_cache.h"
+#include "lab/machine.h"
 #include "tensor/arena.h"
 
 namespace lockstep::lab {
@@ -74,19 +75,15 @@ class IoBench {
     for (int round = 0; round < options_.rounds; ++round) {
       for (IoRow& row : rows) {
         tokens_.forget();
-        row.seconds.push_back(slowest(batches(row)));
+        row.seconds.push_back(slowest_of(batches(row), world_));
         tokens_.forget();
-        row.raw.push_back(slowest(plain(row.bytes)));
+        row.raw.push_back(slowest_of(plain(row.bytes), world_));
       }
     }
     return rows;
   }
 
  private:
-  double slowest(double seconds) const {
-    world_.host().all_reduce(view(std::span(&seconds, 1), Shape{1}), comm::Reduction::max).wait();
-    return seconds;
-  }
   data::TokenFile open(const std::string& way) const {
     std::unique_ptr<io::ByteSource> bytes;
     if (way == "mpi") {

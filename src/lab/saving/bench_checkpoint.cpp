@@ -15,6 +15,7 @@
 #include "comm/text.h"
 #include "io/file.h"
 #include "io/page_cache.h"
+#include "lab/machine.h"
 #include "lab/step/step_training.h"
 #include "train/saving/running_save.h"
 #include "train/state.h"
@@ -66,12 +67,12 @@ class Bench {
     for (int i = 0; i < steps_alone; ++i) steps_.push_back(timed_step());
     const checkpoint::SaveReport save =
         train::save_run(scratch_.path(), training_.engine(), {.step = ++saved_}, Json::Object{}, team_);
-    saves_.push_back(slowest(save.durable_seconds));
+    saves_.push_back(slowest_of(save.durable_seconds, world_));
     bytes_ = save.bytes;
-    raws_.push_back(slowest(write_raw()));
+    raws_.push_back(slowest_of(write_raw(), world_));
     ratios_.push_back(raws_.back() / saves_.back());
-    raw_reads_.push_back(slowest(read_raw()));
-    loads_.push_back(slowest(load(save.folder)));
+    raw_reads_.push_back(slowest_of(read_raw(), world_));
+    loads_.push_back(slowest_of(load(save.folder), world_));
     load_ratios_.push_back(raw_reads_.back() / loads_.back());
     save_beside();
   }
@@ -94,13 +95,9 @@ class Bench {
   }
 
  private:
-  double slowest(double seconds) const {
-    world_.host().all_reduce(view(std::span(&seconds, 1), Shape{1}), comm::Reduction::max).wait();
-    return seconds;
-  }
   double timed_step() {
     train::StepResult result;
-    return slowest(training_.timed_step(result));
+    return slowest_of(training_.timed_step(result), world_);
   }
 
   /// What the checkpoint has, in pieces from one that the caches have not: this rank's share, in a file of its own.
@@ -156,8 +153,8 @@ class Bench {
       if (busy != 0) continue;
       const auto report = save.advance();
       if (!report) continue;
-      besides_.push_back(slowest(report->durable_seconds));
-      waits_.push_back(slowest(report->waited_seconds));
+      besides_.push_back(slowest_of(report->durable_seconds, world_));
+      waits_.push_back(slowest_of(report->waited_seconds, world_));
       shares_.push_back(waits_.back() / besides_.back());
       return;
     }

@@ -15,6 +15,7 @@
 #include "base/units.h"
 #include "io/appended_file.h"
 #include "io/file.h"
+#include "lab/machine.h"
 #include "lab/step/step_training.h"
 #include "train/report/metrics.h"
 #include "train/report/rank_times.h"
@@ -84,9 +85,7 @@ class OverheadBench {
     const double start = now_seconds();
     const train::StepResult result = kind == 2 ? traced_step() : plain_.step();
     if (kind > 0) metrics_.add(shape_, result, now_seconds() - start);
-    double seconds = now_seconds() - start;
-    world_.host().all_reduce(view(std::span(&seconds, 1), Shape{1}), comm::Reduction::max).wait();
-    return seconds;
+    return slowest_of(now_seconds() - start, world_);
   }
   std::int64_t spans() { return std::ssize(spans_.log().spans()); }
 

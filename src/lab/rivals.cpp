@@ -1,3 +1,5 @@
+#include "lab/rivals.h"
+
 #include <dlfcn.h>
 #include <fmt/format.h>
 
@@ -7,10 +9,37 @@
 #include <string_view>
 
 #include "base/checked.h"
-#include "lab/rivals/rival.h"
+#include "ops/cpu/library/library.h"
 
 namespace lockstep::lab {
 namespace {
+
+class OneDnn final : public Rival {
+ public:
+  explicit OneDnn(int threads) : library_(ops::cpu::open_library(threads)) {}
+
+  std::string name() const override { return library_->name(); }
+
+  std::function<void()> prepare(const ProductShape& shape, void* a, void* b, void* c) override {
+    const std::shared_ptr<ops::cpu::LibraryMatmul> product =
+        library_->prepare({.m = shape.m,
+                           .n = shape.n,
+                           .k = shape.k,
+                           .a_stride = shape.a_transposed ? shape.m : shape.k,
+                           .b_stride = shape.b_transposed ? shape.k : shape.n,
+                           .c_stride = shape.n,
+                           .a_transposed = shape.a_transposed,
+                           .b_transposed = shape.b_transposed,
+                           .accumulate = shape.accumulate,
+                           .type = shape.type,
+                           .c_type = shape.accumulate ? DType::f32 : shape.type});
+    if (!product) return {};
+    return [product, a, b, c] { product->run(a, b, c); };
+  }
+
+ private:
+  std::unique_ptr<ops::cpu::Library> library_;
+};
 
 // The C interface of BLAS: row-major is 101, no transposition 111, transposition 112.
 using Sgemm = void (*)(int order, int transpose_a, int transpose_b, int m, int n, int k, float alpha, const float* a, int lda,
@@ -90,6 +119,8 @@ class OpenBlas final : public Rival {
 };
 
 }  // namespace
+
+std::unique_ptr<Rival> open_onednn(int threads) { return ops::cpu::has_library() ? std::make_unique<OneDnn>(threads) : nullptr; }
 
 std::unique_ptr<Rival> open_openblas(int threads) {
   void* library = open_for_this_processor();
