@@ -17,7 +17,7 @@ constexpr std::string_view style = R"(
 td, th { white-space: nowrap; } td:first-child, th:first-child { text-align: left; }
 )";
 
-std::string html(const Table& table, bool numbers) {
+std::string html(const RunTable& table, bool numbers) {
   const std::string_view kind = numbers ? " class=\"n\"" : "";
   std::string text = "<div class=\"wide\"><table><thead><tr>";
   for (const std::string& cell : table.head) text += fmt::format("<th{}>{}</th>", kind, escaped(cell));
@@ -104,7 +104,7 @@ std::string schedules(const std::vector<RunData>& runs) {
   return text;
 }
 
-std::string titled(std::string_view title, const Table& table) {
+std::string titled(std::string_view title, const RunTable& table) {
   std::vector<std::size_t> widths;
   for (const std::string& cell : table.head) widths.push_back(cell.size());
   for (const std::vector<std::string>& row : table.rows) {
@@ -123,8 +123,8 @@ std::string titled(std::string_view title, const Table& table) {
 }
 
 /// Columns and rows change places: a run is a column then, which a terminal has more room for.
-Table turned(const Table& table) {
-  Table out;
+RunTable turned(const RunTable& table) {
+  RunTable out;
   for (std::size_t column = 0; column < table.head.size(); ++column) {
     std::vector<std::string> row{table.head[column]};
     for (const std::vector<std::string>& from : table.rows) row.push_back(from[column]);
@@ -162,11 +162,11 @@ std::string report_page(const std::vector<RunData>& runs) {
               "Waiting for gradients: what the backward pass does not hide. The bubble is the part of a step's passes in which "
               "ranks are in none, as measured; beside it that of the schedule, were all passes as long.",
               html(communication_table(runs), true));
-  if (const Table table = memory_table(runs); !table.rows.empty())
+  if (const RunTable table = memory_table(runs); !table.rows.empty())
     body += section("Memory by owner", "What rank 0 declared and took.", memory(runs) + html(table, true));
   if (const std::string drawn = schedules(runs); !drawn.empty())
     body += section("Schedule", "Time to the right; the number in a pass is its micro-batch.", drawn);
-  const Table settings = settings_table(runs);
+  const RunTable settings = settings_table(runs);
   body += section(settings_title(runs), "The runs' names and folders are left out.",
                   settings.rows.empty() ? "<p>none</p>\n" : html(settings, false));
   return html_page("lockstep report", std::string(chart_style) + std::string(style), body);
@@ -183,8 +183,8 @@ std::string report_text(const std::vector<RunData>& runs) {
   text += titled("Runs", turned(summary_table(runs)));
   text += titled("Seconds of a step (rank 0, medians)", turned(account_table(runs)));
   text += titled("Communication", turned(communication_table(runs)));
-  if (const Table table = memory_table(runs); !table.rows.empty()) text += titled("Memory of rank 0", turned(table));
-  const Table settings = settings_table(runs);
+  if (const RunTable table = memory_table(runs); !table.rows.empty()) text += titled("Memory of rank 0", turned(table));
+  const RunTable settings = settings_table(runs);
   if (settings.rows.empty()) return text + fmt::format("\n{}: none\n", settings_title(runs));
   return text + titled(settings_title(runs), settings);
 }

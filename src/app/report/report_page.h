@@ -14,17 +14,17 @@ std::string report_page(const std::vector<RunData>& runs);
 std::string report_text(const std::vector<RunData>& runs);
 
 /// Of a table: a head and rows of as many cells, each already as people read it. The same for page and terminal.
-struct Table {
+struct RunTable {
   std::vector<std::string> head;
   std::vector<std::vector<std::string>> rows;
 };
-Table summary_table(const std::vector<RunData>& runs);
+RunTable summary_table(const std::vector<RunData>& runs);
 /// Seconds of a step by part, medians, and their share of it.
-Table account_table(const std::vector<RunData>& runs);
+RunTable account_table(const std::vector<RunData>& runs);
 /// How long ranks wait for each other.
-Table communication_table(const std::vector<RunData>& runs);
+RunTable communication_table(const std::vector<RunData>& runs);
 /// Of rank 0, by owner; no row for a run that does not say.
-Table memory_table(const std::vector<RunData>& runs);
-Table settings_table(const std::vector<RunData>& runs);
+RunTable memory_table(const std::vector<RunData>& runs);
+RunTable settings_table(const std::vector<RunData>& runs);
 
 }  // namespace lockstep::app

@@ -14,8 +14,9 @@ std::string bytes_text(std::int64_t bytes) { return format_bytes(static_cast<std
 
 }  // namespace
 
-Table summary_table(const std::vector<RunData>& runs) {
-  Table table{.head = {"run", "name", "ranks", "layout", "steps", "tokens", "loss", "validation", "tokens/s", "MFU"}, .rows = {}};
+RunTable summary_table(const std::vector<RunData>& runs) {
+  RunTable table{.head = {"run", "name", "ranks", "layout", "steps", "tokens", "loss", "validation", "tokens/s", "MFU"},
+                 .rows = {}};
   for (const RunData& run : runs) {
     const LoggedStep& last = run.steps.back();
     table.rows.push_back({run.label, run.name, fmt::format("{}", run.ranks()), run.layout(), format_count(last.step),
@@ -27,8 +28,8 @@ Table summary_table(const std::vector<RunData>& runs) {
   return table;
 }
 
-Table account_table(const std::vector<RunData>& runs) {
-  Table table{.head = {"run", "step"}, .rows = {}};
+RunTable account_table(const std::vector<RunData>& runs) {
+  RunTable table{.head = {"run", "step"}, .rows = {}};
   for (std::size_t part = 0; part < kStepParts; ++part) table.head.emplace_back(name_of(static_cast<StepPart>(part)));
   for (const RunData& run : runs) {
     const std::array<double, kStepParts> parts = run.account();
@@ -40,10 +41,10 @@ Table account_table(const std::vector<RunData>& runs) {
   return table;
 }
 
-Table communication_table(const std::vector<RunData>& runs) {
-  Table table{.head = {"run", "ranks", "waiting for gradients", "of the step", "least and most of all ranks", "pipeline's bubble",
-                       "of its schedule"},
-              .rows = {}};
+RunTable communication_table(const std::vector<RunData>& runs) {
+  RunTable table{.head = {"run", "ranks", "waiting for gradients", "of the step", "least and most of all ranks",
+                          "pipeline's bubble", "of its schedule"},
+                 .rows = {}};
   for (const RunData& run : runs) {
     const double exposed = run.account()[static_cast<std::size_t>(StepPart::exposed)];
     const auto& spread = run.steps.back().exposed;
@@ -56,8 +57,8 @@ Table communication_table(const std::vector<RunData>& runs) {
   return table;
 }
 
-Table memory_table(const std::vector<RunData>& runs) {
-  Table table{.head = {"run"}, .rows = {}};
+RunTable memory_table(const std::vector<RunData>& runs) {
+  RunTable table{.head = {"run"}, .rows = {}};
   for (const MemoryKind kind : kMemoryKinds) table.head.emplace_back(name_of(kind));
   table.head.insert(table.head.end(), {"batches and samples", "all"});
   for (const RunData& run : runs) {
@@ -71,8 +72,8 @@ Table memory_table(const std::vector<RunData>& runs) {
   return table;
 }
 
-Table settings_table(const std::vector<RunData>& runs) {
-  Table table{.head = {"setting"}, .rows = {}};
+RunTable settings_table(const std::vector<RunData>& runs) {
+  RunTable table{.head = {"setting"}, .rows = {}};
   if (runs.size() == 1) table.head.emplace_back("default");
   for (const RunData& run : runs) table.head.push_back(run.label);
   for (SettingRow& row : setting_rows(runs)) {
