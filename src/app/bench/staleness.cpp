@@ -37,24 +37,11 @@ struct StalenessAsked {
 };
 
 /// What is trained unless the user says otherwise: some seconds a mode on two cores.
-const std::vector<std::string>& small_training() {
-  static const std::vector<std::string> words = {"model.n_layer=2",
-                                                 "model.n_head=2",
-                                                 "model.n_embd=64",
-                                                 "model.block_size=64",
-                                                 "model.batch_size=2",
-                                                 "train.max_iters=480",
-                                                 "train.warmup_iters=20",
-                                                 "train.eval_interval=40",
-                                                 "train.eval_iters=20",
-                                                 "train.log_interval=1000",
-                                                 "checkpoint.interval=100000",
-                                                 "optimizer.learning_rate=2e-3",
-                                                 "optimizer.min_lr=2e-4",
-                                                 "optimizer.schedule=cosine",
-                                                 "sample.tokens=0",
-                                                 "train.threads=1"};
-  return words;
+std::vector<std::string> small_training() {
+  return parts_of_list(
+      "model.n_layer=2,model.n_head=2,model.n_embd=64,model.block_size=64,model.batch_size=2,train.max_iters=480,"
+      "train.warmup_iters=20,train.eval_interval=40,train.eval_iters=20,train.log_interval=1000,checkpoint.interval=100000,"
+      "optimizer.learning_rate=2e-3,optimizer.min_lr=2e-4,optimizer.schedule=cosine,sample.tokens=0,train.threads=1");
 }
 
 /// A folder of this process for the time of the bench.

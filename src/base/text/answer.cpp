@@ -40,6 +40,12 @@ std::string csv_line(const std::vector<Json>& values) {
 
 }  // namespace
 
+Table Table::of_text(const std::vector<std::string>& headings, const std::string& format, double scale) {
+  std::vector<Column> columns;
+  for (const std::string& heading : headings) columns.push_back({"", heading, format, scale});
+  return Table(std::move(columns));
+}
+
 void Table::row(std::vector<Cell> cells) {
   ensure(cells.size() <= columns_.size(), "a row has a cell for each column at most");
   cells.resize(columns_.size(), Cell(Json(), ""));

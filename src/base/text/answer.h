@@ -32,6 +32,8 @@ struct Cell {
 class Table {
  public:
   explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
+  /// Columns of the text alone, numbers of one format.
+  static Table of_text(const std::vector<std::string>& headings, const std::string& format = "{:.0f}", double scale = 1);
   /// A cell for each column; columns without one have none in this row.
   void row(std::vector<Cell> cells);
 

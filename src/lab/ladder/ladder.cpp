@@ -124,18 +124,10 @@ Answer answer_of(const LadderReport& report) {
       "medians of {} round{}, each of which measures every rung once; x counts within a round (least to most); memory of a "
       "rank\n\n",
       report.rounds, report.rounds == 1 ? "" : "s"));
-  Table table({{"", "#"},
-               {"", "optimisation"},
-               {"", "setting"},
-               {"", "tokens/s", "{:.1f}"},
-               {"", "after", "{:.1f}"},
-               {"", "x"},
-               {"", "memory"},
-               {"", "after"},
-               {""}});
+  Table table = Table::of_text({"#", "optimisation", "setting", "tokens/s", "after", "x", "memory", "after", ""}, "{:.1f}");
   Json::Array rows;
   for (const LadderRow& row : report.rows) {
-    std::vector<Cell> cells{row.rung.number, row.rung.name, row.rung.setting};
+    std::vector<Cell> cells{Cell(row.rung.number, std::to_string(row.rung.number)), row.rung.name, row.rung.setting};
     for (Cell& cell : figures_of(row)) cells.push_back(std::move(cell));
     table.row(std::move(cells));
     rows.push_back(row_json(row));

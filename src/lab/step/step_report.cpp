@@ -78,11 +78,7 @@ void tell_floor(const Floor& floor, Answer& answer) {
 }
 
 void tell_ranks(const StepReport& report, Answer& answer) {
-  Table ranks({{"", "of each rank, ms"},
-               {"", "kernels", "{:.2f}", 1e3},
-               {"", "waiting for ranks", "{:.2f}", 1e3},
-               {"", "rest", "{:.2f}", 1e3},
-               {"", "together", "{:.2f}", 1e3}});
+  Table ranks = Table::of_text({"of each rank, ms", "kernels", "waiting for ranks", "rest", "together"}, "{:.2f}", 1e3);
   for (std::size_t rank = 0; rank < report.each.size(); ++rank) {
     const RankAccount& a = report.each[rank];
     ranks.row({fmt::format("  rank {}", rank), a.kernels, a.ranks, a.rest, a.together()});
@@ -91,13 +87,10 @@ void tell_ranks(const StepReport& report, Answer& answer) {
   answer.table("", ranks);
   if (report.stages.empty()) return;
   answer.say(fmt::format("\nwaiting between passes, % of the {:.2f} ms that a step's take\n", 1e3 * report.stages.front().list));
-  Table stages({{"", "stages"},
-                {"", "passes, ms", "{:.2f}", 1e3},
-                {"", "measured", "{:.1f}", 100},
-                {"", "simulated as measured", "{:.1f}", 100},
-                {"", "simulated equal", "{:.1f}", 100}});
+  Table stages = Table::of_text({"stages", "passes, ms", "measured", "simulated as measured", "simulated equal"}, "{:.1f}", 100);
   for (const StageAccount& stage : report.stages)
-    stages.row({fmt::format("  {}", fmt::join(stage.stages, ", ")), stage.passes, stage.waiting, stage.simulated, stage.equal});
+    stages.row({fmt::format("  {}", fmt::join(stage.stages, ", ")), Cell(stage.passes, fmt::format("{:.2f}", 1e3 * stage.passes)),
+                stage.waiting, stage.simulated, stage.equal});
   answer.table("", stages);
 }
 
