@@ -44,7 +44,7 @@ machine=$out/machine.toml
 measure_machine
 cores=$(awk '/^devices / { print $3 }' "$machine")
 
-# The machine when so many ranks share it, as plan --check divides it.
+# The machine when so many ranks share it, as plan check divides it.
 write_divided() { # ranks, file
     awk -v ranks="$1" '
         /^devices / { part = $3 / ranks; $3 = ranks }
@@ -69,7 +69,7 @@ ranked() { # name
     for ((ranks = 1; ranks <= cores; ++ranks)); do
         [ $((cores % ranks)) = 0 ] || continue
         write_divided "$ranks" "$out/machine-$ranks.toml"
-        "$lockstep" plan --machine "$out/machine-$ranks.toml" --model "$out/$1.toml" --global-batch $((samples * cores)) \
+        "$lockstep" plan search "$out/$1.toml" "$out/machine-$ranks.toml" --global-batch $((samples * cores)) \
             --dtype fp32 --top $((10 * top)) --json >"$out/plan.json" || return
         awk -v ranks="$ranks" '
             function number(text, key) { sub(".*\"" key "\": *", "", text); return text + 0 }

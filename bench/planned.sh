@@ -74,9 +74,9 @@ timed_run() { # folder, ranks, settings
     echo "$before $after" >"$run/rate"
 }
 
-# What plan --check says of a run, as a line of JSON.
+# What plan check says of a run, as a line of JSON.
 checked() { # folder
-    "$lockstep" plan --check "$1" --machine "$machine" >"$1.check" &&
+    "$lockstep" plan check "$1" --machine "$machine" >"$1.check" &&
         tail -n 1 "$(dirname "$1")/predictions.jsonl"
 }
 

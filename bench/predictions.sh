@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The planner held against this machine: a machine file of doctor, then short runs of several models and layouts, each with what
-# plan --check says of it. A shared machine's speed changes, so the rate of multiply-adds is taken before and after each run, and
+# plan check says of it. A shared machine's speed changes, so the rate of multiply-adds is taken before and after each run, and
 # what was measured is scaled to the rate that the file has. A run during which it changes by more than 5 % is made again.
 #
 #   bench/predictions.sh [--only WORD] [--steps N] [--out FOLDER] [--keep]

@@ -34,8 +34,8 @@ std::string program_help(std::span<const Command> commands) {
       "options:\n{}\n"
       "first steps:\n"
       "  lockstep prepare book.txt --tokenizer char --out data/book   text becomes tokens\n"
-      "  lockstep train data.dir=data/book train.max_iters=2000       tokens become a model\n"
-      "  lockstep generate --model runs/NAME                          the model writes text\n",
+      "  lockstep train data/book train.max_iters=2000                tokens become a model\n"
+      "  lockstep generate runs/NAME                                  the model writes text\n",
       kVersion, two_columns(rows),
       two_columns({{"--help", "this text; behind a command: its own"},
                    {"--version", "the version, and the commit that it was built from"}}));

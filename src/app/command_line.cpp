@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <list>
 
 #include "app/help.h"
 #include "base/error.h"
@@ -54,6 +55,8 @@ struct CommandLine::Parts {
     std::string* target;
     bool required;
     std::vector<std::string>* all = nullptr;  // takes every word that comes; the last one
+    std::vector<std::string> names = {};      // options that give it too
+    std::string given = {};                   // as which of them it was given; empty: as a word, or not yet
   };
 
   std::string command, about, overrides_meaning;
@@ -88,8 +91,12 @@ struct CommandLine::Parts {
 
   /// What an option was given, in the order of the words.
   void read_values(const Option& o, const std::vector<std::string>& values, std::vector<Problem>& problems) const;
+  /// Positionals that were given as options.
+  void take_named(const std::list<std::vector<std::string>>& values, std::vector<Problem>& problems);
   void place_words(const std::vector<std::string>& words, std::vector<Problem>& problems) const;
-  /// `placed` positionals have their words.
+  /// What has no place among the positionals.
+  Problem stray(const std::string& word) const;
+  /// Of those from `placed` on.
   void demand_positionals(std::size_t placed, std::vector<Problem>& problems) const;
 };
 
@@ -164,8 +171,9 @@ void CommandLine::choice(const std::string& name, std::string& target, std::vect
   parts_->options.push_back({name, all, std::move(meaning), target, false, false, set, "one of " + all});
 }
 
-void CommandLine::positional(std::string value, std::string& target, std::string meaning, bool required) {
-  parts_->positionals.push_back({std::move(value), std::move(meaning), &target, required});
+void CommandLine::positional(std::string value, std::string& target, std::string meaning, bool required,
+                             std::vector<std::string> names) {
+  parts_->positionals.push_back({std::move(value), std::move(meaning), &target, required, nullptr, std::move(names)});
 }
 
 void CommandLine::positionals(std::string value, std::vector<std::string>& target, std::string meaning) {
@@ -187,11 +195,13 @@ void CommandLine::note(std::string text) { parts_->notes.push_back(std::move(tex
 void CommandLine::Parts::place_words(const std::vector<std::string>& words, std::vector<Problem>& problems) const {
   std::vector<std::string> names = {"--help"};
   for (const Option& o : options) names.push_back(long_name(o.name));
+  for (const Positional& p : positionals) names.insert(names.end(), p.names.begin(), p.names.end());
   for (const std::string& name : foreign.names) names.push_back("--" + name);
   bool unknown_option = false;
-  std::vector<std::string> stray;
+  std::vector<std::string> strays;
   std::size_t placed = 0;
   for (const std::string& word : words) {
+    while (placed < positionals.size() && !positionals[placed].given.empty()) ++placed;
     if (foreign.takes(word)) {
       foreign.target->push_back(word);
     } else if (foreign.knows(word)) {
@@ -209,22 +219,44 @@ void CommandLine::Parts::place_words(const std::vector<std::string>& words, std:
     } else if (placed < positionals.size()) {
       *positionals[placed++].target = word;
     } else {
-      stray.push_back(word);
+      strays.push_back(word);
     }
   }
   if (unknown_option) return;  // a stray word would be its value
-  for (const std::string& word : stray) {
-    const std::string hint = overrides != nullptr ? "settings are written group.key=value; " : "";
-    problems.push_back({fmt::format("'{}' has no place in this command", word), hint + remedy()});
-  }
+  for (const std::string& word : strays) problems.push_back(stray(word));
   demand_positionals(placed, problems);
+}
+
+Problem CommandLine::Parts::stray(const std::string& word) const {
+  const auto named = std::ranges::find_if(positionals, [](const Positional& p) { return !p.given.empty(); });
+  if (named != positionals.end())
+    return {fmt::format("{} is given twice: {} and {} {}", named->value, word, named->given, *named->target), "give it once"};
+  const std::string hint = overrides != nullptr ? "settings are written group.key=value; " : "";
+  return {fmt::format("'{}' has no place in this command", word), hint + remedy()};
+}
+
+void CommandLine::Parts::take_named(const std::list<std::vector<std::string>>& values, std::vector<Problem>& problems) {
+  auto next = values.begin();
+  for (Positional& p : positionals) {
+    for (const std::string& name : p.names) {
+      for (const std::string& value : *next) {
+        if (!p.given.empty()) {
+          problems.push_back(
+              {fmt::format("{} is given twice: {} {} and {} {}", p.value, p.given, *p.target, name, value), "give it once"});
+        }
+        *p.target = value;
+        p.given = name;
+      }
+      ++next;
+    }
+  }
 }
 
 void CommandLine::Parts::demand_positionals(std::size_t placed, std::vector<Problem>& problems) const {
   for (; placed < positionals.size(); ++placed) {
-    const bool given = positionals[placed].all != nullptr && !positionals[placed].all->empty();
-    if (positionals[placed].required && !given)
-      problems.push_back({fmt::format("{} is missing", positionals[placed].value), usage()});
+    const Positional& p = positionals[placed];
+    const bool given = !p.given.empty() || (p.all != nullptr && !p.all->empty());
+    if (p.required && !given) problems.push_back({fmt::format("{} is missing", p.value), usage()});
   }
 }
 
@@ -256,19 +288,22 @@ bool CommandLine::parse(const Arguments& arguments) {
   app.allow_extras();
   bool wants_help = false;
   app.add_flag("-h,--help", wants_help);
-  std::vector<CLI::Option*> found;
+  const auto take_all = [&app](const std::string& name, std::vector<std::string>& values) {
+    app.add_option(name, values)->expected(1)->allow_extra_args(false)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  };
   std::vector<std::vector<std::string>> values(parts_->options.size());
   std::vector<char> flags(parts_->options.size());
   for (std::size_t i = 0; i < parts_->options.size(); ++i) {
     const Parts::Option& o = parts_->options[i];
     if (o.is_flag) {
-      found.push_back(app.add_flag_callback(o.name, [&flags, i] { flags[i] = 1; }));
+      app.add_flag_callback(o.name, [&flags, i] { flags[i] = 1; });
     } else {
-      found.push_back(app.add_option(o.name, values[i])
-                          ->expected(1)
-                          ->allow_extra_args(false)
-                          ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll));
+      take_all(o.name, values[i]);
     }
+  }
+  std::list<std::vector<std::string>> named;  // CLI11 keeps where each is
+  for (const Parts::Positional& p : parts_->positionals) {
+    for (const std::string& name : p.names) take_all(name, named.emplace_back());
   }
   try {
     app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));  // CLI11 takes them from the back
@@ -284,6 +319,7 @@ bool CommandLine::parse(const Arguments& arguments) {
     if (flags[i] != 0) parts_->options[i].read("");
     parts_->read_values(parts_->options[i], values[i], problems);
   }
+  parts_->take_named(named, problems);
   parts_->place_words(app.remaining(), problems);
   if (!problems.empty()) throw UserError(std::move(problems));
   return true;
@@ -292,7 +328,11 @@ bool CommandLine::parse(const Arguments& arguments) {
 std::string CommandLine::help() const {
   std::string text = parts_->usage() + "\n\n" + folded(parts_->about, 100) + '\n';
   std::vector<HelpRow> words;
-  for (const Parts::Positional& p : parts_->positionals) words.push_back({p.value, p.meaning});
+  for (const Parts::Positional& p : parts_->positionals) {
+    std::string left = p.value;
+    for (const std::string& name : p.names) left += fmt::format(", {} {}", name, p.value);
+    words.push_back({std::move(left), p.meaning});
+  }
   if (parts_->overrides != nullptr) words.push_back({"group.key=value", parts_->overrides_meaning});
   if (parts_->foreign.target != nullptr) words.push_back({parts_->foreign.form, parts_->foreign.meaning});
   if (!words.empty()) text += '\n' + two_columns(words);

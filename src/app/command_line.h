@@ -42,8 +42,10 @@ class CommandLine {
   void option(const std::string& name, std::vector<std::string>& target, std::string value, std::string meaning);
   /// One of `allowed`.
   void choice(const std::string& name, std::string& target, std::vector<std::string> allowed, std::string meaning);
-  /// The next argument that is no option; when `required`, its absence is an error.
-  void positional(std::string value, std::string& target, std::string meaning, bool required = true);
+  /// The next argument that is no option; when `required`, its absence is an error. It may also be given as one of `names`
+  /// ("--model").
+  void positional(std::string value, std::string& target, std::string meaning, bool required = true,
+                  std::vector<std::string> names = {});
   /// The arguments behind those that are no option, at least one, whatever they hold.
   void positionals(std::string value, std::vector<std::string>& target, std::string meaning);
   /// Arguments that hold a '=' are collected here, in order (group.key=value, group=option).

@@ -25,7 +25,7 @@ namespace lockstep::app {
 namespace {
 
 struct EvalOptions {
-  std::string model, tokens, data, logits;
+  std::string model, data, logits;
   std::string split, ids = std::string(data::any_ids);
   std::string checkpoint = "best";
   std::string isa = "auto";
@@ -35,16 +35,20 @@ struct EvalOptions {
   bool json = false;
 };
 
+/// DATA is a file; else prepared text.
+bool is_token_file(const EvalOptions& options) { return !options.data.empty() && !io::is_folder(options.data); }
+
 bool parse(const Arguments& arguments, EvalOptions& options) {
   CommandLine line("eval",
                    "Loss, perplexity and bits per byte of a trained model on a text. It is read window by window; every token "
                    "but the first is "
                    "foretold, and counts, once.");
-  line.option("--model", options.model, "FOLDER", "folder of a run, a checkpoint or a Hugging Face model");
-  line.option("--data", options.data, "FOLDER", "prepared text (default: the one the model was trained on)");
+  line.positional("MODEL", options.model, "folder of a run, a checkpoint or a Hugging Face model", true, {"--model"});
+  line.positional("DATA", options.data,
+                  "folder of prepared text, or a token file: raw ids, llm.c's, Megatron's with its .idx (default: the text that "
+                  "the model was trained on)",
+                  false, {"--data", "--tokens"});
   line.choice("--split", options.split, {"val", "train"}, "which part of the prepared text (default val)");
-  line.option("--tokens", options.tokens, "FILE",
-              "a token file instead of prepared text: raw ids, llm.c's, Megatron's with its .idx");
   const std::vector<std::string_view> types = data::id_choices();
   line.choice("--ids", options.ids, {types.begin(), types.end()},
               "type of raw ids; auto: uint16, or uint32 where the model has more than 65,536 tokens");
@@ -64,16 +68,13 @@ bool parse(const Arguments& arguments, EvalOptions& options) {
   line.choice("--dtype", options.dtype, dtype_choices(), "type of weights and activations; stored: as it was trained");
   line.option("--isa", options.isa, "SET", "auto, avx2, avx512, avx512_bf16");
   line.flag("--json", options.json, "print one JSON object: loss, perplexity, bits_per_byte, tokens, length, stride");
-  line.note("example:\n  lockstep eval --model runs/first --tokens data/fortunes/val.bin --length 64");
+  line.note("example:\n  lockstep eval runs/first data/fortunes/val.bin --length 64");
   if (!line.parse(arguments)) return false;
-  std::vector<Problem> problems;
-  if (options.model.empty()) problems.push_back({"--model is missing", "give the folder of a run: --model runs/NAME"});
-  if (!options.tokens.empty() && !options.data.empty())
-    problems.push_back({"--tokens and --data exclude each other", "give one of them"});
-  if (!options.tokens.empty() && !options.split.empty())
-    problems.push_back({"--tokens and --split exclude each other", "give one of them"});
+  if (is_token_file(options) && !options.split.empty()) {
+    throw UserError(fmt::format("--split {}: {} is no folder of prepared text, and has no parts", options.split, options.data),
+                    "leave --split out, or give the folder");
+  }
   if (options.split.empty()) options.split = "val";
-  if (!problems.empty()) throw UserError(std::move(problems));
   return true;
 }
 
@@ -90,11 +91,11 @@ std::string ids_of_run(const Json& run) {
 /// The token file that the options mean.
 data::TokenText open_text(const EvalOptions& options, const LoadedModel& loaded, Session& session, Log& log) {
   data::TokenRequest request{.vocabulary = loaded.inference->context().config.vocabulary, .ids = options.ids, .option = "--ids "};
-  if (!options.tokens.empty()) return data::open_tokens(options.tokens, request);
+  if (is_token_file(options)) return data::open_tokens(options.data, request);
   std::string folder = options.data;
   if (folder.empty()) {
     const Json* known = loaded.manifest.run.is_object() ? loaded.manifest.run.find("data_folder") : nullptr;
-    if (known == nullptr) throw UserError("the model does not say what it was trained on", "give --data FOLDER or --tokens FILE");
+    if (known == nullptr) throw UserError("the model does not say what it was trained on", "give it: lockstep eval MODEL DATA");
     folder = known->string();
     if (options.ids == data::any_ids) request.ids = ids_of_run(loaded.manifest.run);
   }

@@ -53,7 +53,7 @@ bool parse(const Arguments& arguments, GenerateOptions& options) {
   CommandLine line(
       "generate",
       "Write text with a trained model. The text goes to standard output as it is written, everything else to standard error.");
-  line.option("--model", options.model, "FOLDER", "folder of a run, a checkpoint or a Hugging Face model");
+  line.positional("MODEL", options.model, "folder of a run, a checkpoint or a Hugging Face model", true, {"--model"});
   line.option("--prompt", options.prompt, "TEXT", "text to continue; FILE:path reads it from a file");
   line.option("--checkpoint", options.checkpoint, "WHICH", "best, last or a step number");
   line.option("--samples", options.samples, "N", "texts to write");
@@ -78,13 +78,12 @@ bool parse(const Arguments& arguments, GenerateOptions& options) {
   line.note(
       "What a published model's generation_config.json says of temperature, top-k and top-p is the default, and said in a line; "
       "so is what it asks for that is not done here.");
-  line.note("example:\n  lockstep generate --model runs/first --prompt \"What is\" --samples 3 --tokens 200");
+  line.note("example:\n  lockstep generate runs/first --prompt \"What is\" --samples 3 --tokens 200");
   if (!line.parse(arguments)) return false;
   std::vector<Problem> problems;
   const auto require = [&](bool holds, std::string message, std::string remedy) {
     if (!holds) problems.push_back({std::move(message), std::move(remedy)});
   };
-  require(!options.model.empty(), "--model is missing", "give the folder of a run: --model runs/NAME");
   require(options.samples >= 1, fmt::format("--samples {}: must be at least 1", options.samples), "--samples 1");
   require(options.tokens >= 1, fmt::format("--tokens {}: must be at least 1", options.tokens), "--tokens 256");
   const double temperature = options.temperature.value_or(0), top_p = options.top_p.value_or(1);

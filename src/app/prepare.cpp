@@ -74,7 +74,7 @@ bool parse(const Arguments& arguments, Options& options) {
       "  lockstep prepare chats.jsonl --tokenizer hf:llama3/tokenizer.json --out data/chats\n"
       "  lockstep prepare dump.jsonl.zst --out data/dump\n"
       "  xzcat dump.xz | lockstep prepare - --out data/dump\n"
-      "  lockstep train data.dir=data/book");
+      "  lockstep train data/book");
   return line.parse(arguments);
 }
 

@@ -82,8 +82,8 @@ TEST(Bench, QuestionsAboutProductsAreCheckedAtOnce) {
   EXPECT_NE(error_of({"swiglu", "--hidden", "0"}).find("--hidden 0: must be from 1 to 1048576"), std::string::npos);
   EXPECT_NE(error_of({"mamf", "--m", "1:1000:1", "--n", "1:1000:1"}).find("are more than 100000"), std::string::npos);
   EXPECT_NE(error_of({"products", "--machine", "a100"}).find("--model MODEL is missing"), std::string::npos);
-  EXPECT_NE(error_of({"products", "--model", "gpt5", "--machine", "a100"}).find("--model gpt5: neither"), std::string::npos);
-  EXPECT_NE(error_of({"products", "--model", "gpt2"}).find("--machine NAME|FILE is missing"), std::string::npos);
+  EXPECT_NE(error_of({"products", "--model", "gpt5", "--machine", "a100"}).find("model gpt5: neither"), std::string::npos);
+  EXPECT_NE(error_of({"products", "--model", "gpt2"}).find("MACHINE is missing"), std::string::npos);
   EXPECT_NE(error_of({"products", "--model", "gpt2", "--machine", "a1000"}).find("neither a preset nor a file"),
             std::string::npos);
   TempFolder folder;

@@ -1,6 +1,7 @@
 #include "app/command_line.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
 #include "base/error.h"
@@ -121,6 +122,30 @@ TEST(CommandLine, WhatTakesOneValueIsGivenOnce) {
             (std::vector<std::string>{"--model is given 2 times: a, b -> give it once",
                                       "--mode is given 2 times: slow, slow -> give it once"}));
   EXPECT_EQ(problems({"in", "--json", "--json", "--config", "a", "--config", "b"}), std::vector<std::string>{});
+}
+
+// `generate MODEL` and `generate --model MODEL` are the same.
+TEST(CommandLine, APositionalMayBeGivenByItsName) {
+  const auto read = [](const Arguments& arguments) {
+    std::string model, data;
+    CommandLine line("try", "Tries things.");
+    line.positional("MODEL", model, "what is read", true, {"--model"});
+    line.positional("DATA", data, "with which text", false, {"--data", "--tokens"});
+    try {
+      EXPECT_TRUE(line.parse(arguments));
+    } catch (const UserError& error) {
+      return std::string(error.what());
+    }
+    return fmt::format("{} {}", model, data);
+  };
+  for (const Arguments& words :
+       {Arguments{"a", "b"}, {"--model", "a", "b"}, {"b", "--model=a"}, {"a", "--tokens", "b"}, {"--data", "b", "--model", "a"}})
+    EXPECT_EQ(read(words), "a b") << fmt::format("{}", fmt::join(words, " "));
+  EXPECT_EQ(read({"--model", "a"}), "a ");
+  EXPECT_EQ(read({"--data", "b"}), "MODEL is missing\n  -> usage: lockstep try MODEL [DATA] [options]");
+  EXPECT_EQ(read({"a", "b", "--model", "c"}), "MODEL is given twice: b and --model c\n  -> give it once");
+  EXPECT_EQ(read({"a", "--data", "b", "--tokens", "c"}), "DATA is given twice: --data b and --tokens c\n  -> give it once");
+  EXPECT_EQ(read({"a", "--modle", "c"}), "unknown option --modle\n  -> did you mean --model?");
 }
 
 TEST(CommandLine, UnknownOptionsNameTheNearest) {

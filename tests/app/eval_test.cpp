@@ -111,6 +111,7 @@ TEST_F(EvalCommand, ShortTextsAreReadAndWhatCannotBeIsRefused) {
   EXPECT_EQ(two.at("tokens").integer(), 1);
   EXPECT_EQ(two.at("length").integer(), 1);
   refused({"--tokens", file("one.bin", bytes_of(ids(1)))}, "has one token: nothing in it is foretold");
+  refused({file("two.bin", bytes_of(ids(2))), "--split", "val"}, "--split val: ");
   refused({"--length", "13"}, "--length 13: the model reads 1 to 12 tokens");
   refused({"--stride", "0"}, "--stride 0: windows of 12 tokens have one of 1 to 12");
   refused({"--length", "4", "--stride", "5"}, "--stride 5: windows of 4 tokens");

@@ -1,4 +1,4 @@
-// `lockstep plan --check RUN`.
+// `lockstep plan check RUN`.
 
 #include <algorithm>
 
@@ -23,7 +23,7 @@ class PlanCheck : public TrainCommand {
     ASSERT_EQ(outcome.code, 0) << outcome.err;
   }
   std::string checked(const std::string& run, bool named = true) const {
-    Arguments arguments{"--check", (folder_ / run).string()};
+    Arguments arguments{"check", (folder_ / run).string()};
     if (named) arguments.insert(arguments.end(), {"--machine", machine_});
     testing::internal::CaptureStdout();
     try {

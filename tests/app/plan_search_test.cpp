@@ -1,4 +1,4 @@
-// `lockstep plan --machine ... --model ...`.
+// `lockstep plan search MODEL MACHINE`.
 
 #include <gtest/gtest.h>
 
@@ -19,8 +19,8 @@ namespace {
 TEST(PlanSearch, NamesTheFastestWhyOthersLoseAndHowToRunIt) {
   const TempFolder folder;
   const std::string recipe = (folder / "w.toml").string();
-  const std::string text = printed({"--machine", "a100", "--nodes", "2", "--model", "gpt2_xl", "--global-batch", "64", "--top",
-                                    "3", "--tokens", "1e9", "--price", "2", "--out", recipe});
+  const std::string text = printed({"search", "gpt2_xl", "a100", "--nodes", "2", "--global-batch", "64", "--top", "3", "--tokens",
+                                    "1e9", "--price", "2", "--out", recipe});
   for (const char* part :
        {"gpt2_xl (1.56 G parameters) on a100: 2 x 8 devices; 64 samples of 1,024 tokens a step, bf16\n", "\n  1 ", "\n  3 ",
         "the fastest\n", " x the time: ", "\n1.00 G tokens: 15259 steps, ", " at 2 for a device's hour\n"}) {
@@ -39,21 +39,23 @@ TEST(PlanSearch, WeightsOfFp32TakeLongerAndTwiceTheBytes) {
   const TempFolder folder;
   const std::string recipe = (folder / "w.toml").string();
   const auto best = [&](const std::string& type) {
-    const std::vector<std::string> words{"--machine", "a100",  "--nodes", "2",      "--model", "gpt2_xl", "--global-batch",
-                                         "64",        "--out", recipe,    "--json", "--dtype", type};
+    const std::vector<std::string> words{"search",         "--machine", "a100",  "--nodes", "2",      "--model", "gpt2_xl",
+                                         "--global-batch", "64",        "--out", recipe,    "--json", "--dtype", type};
     return Json::parse(printed(words)).at("best").array().at(0);
   };
   const Json bf16 = best("bf16"), fp32 = best("fp32");
   EXPECT_GT(fp32.at("step_seconds").number(), 1.5 * bf16.at("step_seconds").number());
   EXPECT_EQ(settings::resolve({.files = {recipe}, .overrides = {}}).config.train.dtype, (SpeltDType{DType::f32, true}));
-  EXPECT_NE(printed({"--machine", "a100", "--model", "gpt2", "--global-batch", "64", "--dtype", "fp32"}).find(" a step, fp32\n"),
+  EXPECT_NE(printed({"search", "--machine", "a100", "--model", "gpt2", "--global-batch", "64", "--dtype", "fp32"})
+                .find(" a step, fp32\n"),
             std::string::npos);
-  EXPECT_NE(refusal({"--machine", "a100", "--model", "gpt2", "--dtype", "fp8"}).find("--dtype fp8: must be bf16 or fp32"),
-            std::string::npos);
+  EXPECT_NE(
+      refusal({"search", "--machine", "a100", "--model", "gpt2", "--dtype", "fp8"}).find("--dtype fp8: must be bf16 or fp32"),
+      std::string::npos);
 }
 
 TEST(PlanSearch, JsonHasTheSameAnswer) {
-  const Json answer = Json::parse(printed({"--model", "gpt2", "--machine", "h100", "--global-batch", "32", "--json"}));
+  const Json answer = Json::parse(printed({"search", "--model", "gpt2", "--machine", "h100", "--global-batch", "32", "--json"}));
   EXPECT_EQ(answer.at("ranks").integer(), 8);
   EXPECT_LE(answer.at("best").array().size(), 10U);
   const Json& first = answer.at("best").array().at(0);
@@ -79,17 +81,18 @@ TEST(PlanSearch, MachinesAndModelsComeFromFiles) {
   io::replace_file(machine, "base = \"a100\"\nname = \"ours\"\ndevices = 4\nmemory = \"40GB\"\ninside_gbps = 50\n");
   io::replace_file(model,
                    R"({"model_type": "gpt2", "n_layer": 4, "n_head": 4, "n_embd": 256, "n_positions": 512, "vocab_size": 1000})");
-  const std::string text = printed({"--machine", machine, "--model", model, "--global-batch", "8"});
+  const std::string text = printed({"search", "--machine", machine, "--model", model, "--global-batch", "8"});
   EXPECT_NE(text.find(" on ours: 1 x 4 devices; 8 samples of 512 tokens"), std::string::npos) << text;
   EXPECT_NE(text.find("--config F.toml, which --out F.toml writes"), std::string::npos) << text;
   io::replace_file(recipe, "[model]\nn_layer = 3\nn_embd = 96\nn_head = 3\nblock_size = 128\n");
-  EXPECT_NE(printed({"--machine", machine, "--model", recipe, "--global-batch", "8"}).find(" samples of 128 tokens"),
+  EXPECT_NE(printed({"search", "--machine", machine, "--model", recipe, "--global-batch", "8"}).find(" samples of 128 tokens"),
             std::string::npos);
 }
 
 TEST(PlanSearch, ALargeModelOnManyDevicesIsPlannedInSeconds) {
   const auto start = std::chrono::steady_clock::now();
-  const std::string text = printed({"--machine", "a100", "--nodes", "128", "--model", "gpt3_175B", "--global-batch", "1536"});
+  const std::string text =
+      printed({"search", "--machine", "a100", "--nodes", "128", "--model", "gpt3_175B", "--global-batch", "1536"});
   RecordProperty("milliseconds", static_cast<int>((std::chrono::steady_clock::now() - start) / std::chrono::milliseconds(1)));
   EXPECT_NE(text.find("\n  TP + PP "), std::string::npos) << text;
   EXPECT_NE(text.find("\n  DDP                              -  no such layout divides the ranks and the samples"),
@@ -101,29 +104,30 @@ TEST(PlanSearch, WhatCannotBePlannedIsRefusedWithAllThatIsWrong) {
   const std::string machine = (folder / "m.toml").string();
   io::replace_file(machine, "base = \"a100\"\nmemory = 0\nnode = 3\nunits = 1.5\npeak_tflops = \"many\"\n");
   const std::string all =
-      refusal({"--machine", machine, "--model", "gpt5", "--global-batch", "0", "--seq", "-1", "--tokens", "-1"});
+      refusal({"search", "--machine", machine, "--model", "gpt5", "--global-batch", "0", "--seq", "-1", "--tokens", "-1"});
   for (const char* part :
        {"m.toml: memory = 0: a device has some", "m.toml:3: node: a machine has no such key\n  -> did you mean nodes?",
-        "units = 1.5: must be a whole number", "peak_tflops: must be a number", "--model gpt5: neither",
+        "units = 1.5: must be a whole number", "peak_tflops: must be a number", "model gpt5: neither",
         "--global-batch 0: must be", "--seq -1: must be", "--tokens -1: must be"}) {
     EXPECT_NE(all.find(part), std::string::npos) << part << "\n" << all;
   }
-  EXPECT_NE(
-      refusal({"--machine", "a1000", "--model", "gpt2"}).find("--machine a1000: neither a preset nor a file\n  -> a100, h100"),
-      std::string::npos);
+  EXPECT_NE(refusal({"search", "--machine", "a1000", "--model", "gpt2"})
+                .find("machine a1000: neither a preset nor a file\n  -> a100, h100"),
+            std::string::npos);
   io::replace_file(machine, "memory = \n");
-  EXPECT_NE(refusal({"--machine", machine, "--model", "gpt2"}).find("m.toml:1: "), std::string::npos);
+  EXPECT_NE(refusal({"search", "--machine", machine, "--model", "gpt2"}).find("m.toml:1: "), std::string::npos);
   io::replace_file(machine, "base = \"z9\"\n");
-  EXPECT_NE(refusal({"--machine", machine, "--model", "gpt2"}).find("base = z9: there is no such preset"), std::string::npos);
-  EXPECT_NE(refusal({"--machine", "a100"}).find("--model NAME|FILE is missing"), std::string::npos);
-  EXPECT_NE(refusal({"--model", "gpt2"}).find("--machine NAME|FILE is missing"), std::string::npos);
+  EXPECT_NE(refusal({"search", "--machine", machine, "--model", "gpt2"}).find("base = z9: there is no such preset"),
+            std::string::npos);
+  EXPECT_NE(refusal({"search", "--machine", "a100"}).find("MODEL is missing"), std::string::npos);
+  EXPECT_NE(refusal({"search", "--model", "gpt2"}).find("MACHINE is missing"), std::string::npos);
 }
 
 TEST(PlanSearch, AMachinesNumbersAreOnesThatThereCanBe) {
   const TempFolder folder;
   const std::string machine = (folder / "m.toml").string();
   io::replace_file(machine, "base = \"a100\"\nmemory = inf\nhost_memory = nan\npeak_tflops = 1e-320\ninside_gbps = 1e300\n");
-  const std::string all = refusal({"--machine", machine, "--model", "gpt2"});
+  const std::string all = refusal({"search", "--machine", machine, "--model", "gpt2"});
   for (const char* part :
        {"memory = inf: must be from 1e-09 to", "host_memory = nan: must be", "peak_tflops = ", "inside_gbps = 1e+300"})
     EXPECT_NE(all.find(part), std::string::npos) << part << "\n" << all;
@@ -133,15 +137,16 @@ TEST(PlanSearch, WhereNothingFitsTheNearestConstraintIsNamed) {
   const TempFolder folder;
   const std::string machine = (folder / "m.toml").string();
   io::replace_file(machine, "base = \"a100\"\nmemory = \"2GB\"\nreserved = 0\nhost_memory = 0\ndisk_gbps = 0\n");
-  const std::string large = refusal({"--machine", machine, "--model", "llama3_8B", "--global-batch", "8"});
+  const std::string large = refusal({"search", "--machine", machine, "--model", "llama3_8B", "--global-batch", "8"});
   EXPECT_NE(large.find("no layout fits: memory is nearest, the layout that takes least needs "), std::string::npos) << large;
   EXPECT_NE(large.find("more nodes (--nodes 2)"), std::string::npos);
-  const std::string batch = refusal({"--machine", "a100", "--nodes", "101", "--model", "gpt2", "--global-batch", "64"});
+  const std::string batch = refusal({"search", "--machine", "a100", "--nodes", "101", "--model", "gpt2", "--global-batch", "64"});
   EXPECT_NE(batch.find("--global-batch 64: no layout of 808 ranks"), std::string::npos) << batch;
 }
 
 TEST(PlanSearch, ABatchBeyondItsLimitIsNotAdvised) {
-  const std::string text = refusal({"--machine", "a100", "--nodes", "131071", "--model", "gpt2", "--global-batch", "16777213"});
+  const std::string text =
+      refusal({"search", "--machine", "a100", "--nodes", "131071", "--model", "gpt2", "--global-batch", "16777213"});
   EXPECT_NE(text.find("fewer nodes (--nodes)"), std::string::npos) << text;
 }
 
@@ -151,7 +156,7 @@ TEST(PlanSearch, ASlowMachinesRateIsNotNothing) {
   io::replace_file(machine,
                    "name = \"ours\"\ndevices = 2\nmemory = \"8GB\"\npeak_tflops = 0.1\nproduct_share = 0.5\n"
                    "f32_share = 0.25\nmemory_gbps = 10\ninside_gbps = 5\n");
-  const std::string text = printed({"--machine", machine, "--model", "gpt2", "--global-batch", "8"});
+  const std::string text = printed({"search", "--machine", machine, "--model", "gpt2", "--global-batch", "8"});
   EXPECT_NE(text.find(" %    0.0"), std::string::npos) << text;
   EXPECT_EQ(text.find(" %       0 "), std::string::npos) << text;
 }
@@ -159,17 +164,17 @@ TEST(PlanSearch, ASlowMachinesRateIsNotNothing) {
 TEST(PlanSearch, TheWinnersRecipeIsSimulated) {
   const TempFolder folder;
   const std::string recipe = (folder / "w.toml").string(), trace = (folder / "t.json").string();
-  printed({"--machine", "a100", "--nodes", "2", "--model", "gpt2", "--global-batch", "64", "--out", recipe});
-  const std::string text = printed({"--simulate", recipe, "--trace", trace});
+  printed({"search", "--machine", "a100", "--nodes", "2", "--model", "gpt2", "--global-batch", "64", "--out", recipe});
+  const std::string text = printed({"simulate", recipe, "--trace", trace});
   EXPECT_NE(text.find(" on a100: 2 x 8 devices, "), std::string::npos) << text;
   EXPECT_NE(text.find("\nstep "), std::string::npos) << text;
   EXPECT_NE(text.find("GiB of a device"), std::string::npos) << text;
   EXPECT_FALSE(Json::parse(io::read_file(trace)).at("traceEvents").array().empty());
-  EXPECT_NE(refusal({"--simulate", "gpt2"}).find("--simulate gpt2: not a recipe"), std::string::npos);
-  EXPECT_NE(refusal({"--simulate", recipe, "--nodes", "-1"}).find("--nodes -1: must be"), std::string::npos);
-  EXPECT_NE(refusal({"--simulate", recipe, "--nodes", "3"}).find("but there are 24"), std::string::npos);
+  EXPECT_NE(refusal({"simulate", "gpt2"}).find("gpt2: not a recipe"), std::string::npos);
+  EXPECT_NE(refusal({"simulate", recipe, "--nodes", "-1"}).find("--nodes -1: must be"), std::string::npos);
+  EXPECT_NE(refusal({"simulate", recipe, "--nodes", "3"}).find("but there are 24"), std::string::npos);
   io::replace_file(recipe, "[parallel]\npp = 2\nschedule = \"file:a.csv\"\n");
-  EXPECT_NE(refusal({"--simulate", recipe}).find("a table has no time model"), std::string::npos);
+  EXPECT_NE(refusal({"simulate", recipe}).find("a table has no time model"), std::string::npos);
 }
 
 }  // namespace

@@ -30,6 +30,29 @@ std::vector<std::string> problems(const std::vector<std::string>& overrides, con
 
 using List = std::vector<std::string>;
 
+// `train DATA`.
+TEST(DataSetting, IsAFolderThatNothingElseContradicts) {
+  const TempFolder folder;
+  const std::string text = folder / "book.txt";
+  io::replace_file(text, "a book");
+  EXPECT_EQ(data_setting(folder.path(), {"model.n_layer=2"}), "data.dir=" + folder.path().string());
+  const auto refusal = [](const std::string& word, const List& overrides) {
+    try {
+      data_setting(word, overrides);
+    } catch (const UserError& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_EQ(refusal(text, {}),
+            fmt::format("{0} is no folder of prepared text\n  -> lockstep prepare {0} --out data/NAME makes one "
+                        "of a text",
+                        text));
+  const std::string two = refusal(folder / "none", {"data.dir=data/x"});
+  EXPECT_NE(two.find("DATA is given twice: "), std::string::npos) << two;
+  EXPECT_NE(two.find("none: there is no such folder"), std::string::npos) << two;
+}
+
 class ConfigFile : public testing::Test {
  protected:
   std::string folder() const { return folder_.path(); }

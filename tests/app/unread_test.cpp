@@ -91,7 +91,7 @@ std::vector<std::vector<std::string>> telling_words(const std::string& run, cons
                                             {"eval", "--model", run},
                                             {"inspect", run},
                                             {"report", run},
-                                            {"plan", "--draw", "parallel.schedule=1f1b"}};
+                                            {"plan", "draw", "parallel.schedule=1f1b"}};
   testing::internal::CaptureStdout();
   std::system((program() + " help").c_str());
   std::istringstream help(testing::internal::GetCapturedStdout());

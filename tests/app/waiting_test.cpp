@@ -54,7 +54,7 @@ TEST_F(Waiting, APipeWithoutAWriterIsRefusedInTime) {
       {"prepare", pipe(), "--out", folder_ / "out"},
       {"prepare", folder_ / "text.txt", "--tokenizer", "hf:" + pipe(), "--out", folder_ / "out"},
       {"convert", folder_ / "hf", folder_ / "new"},
-      {"plan", "--model", "gpt2", "--machine", pipe()},
+      {"plan", "search", "gpt2", pipe()},
       {"launch", "--hostfile", pipe(), "-n", "2", "--dry-run", "--", "train"},
   };
   ASSERT_EQ(::mkfifo((pipe() + ".py").c_str(), 0600), 0);

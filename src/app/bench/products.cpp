@@ -96,7 +96,7 @@ Answer advise(const AdviceCase& advice) {
 std::optional<Answer> run_products(BenchLine& line) {
   constexpr std::int64_t most_size = 1 << 20;
   ProductsAsked asked;
-  line.option("--model", asked.model, "MODEL", "a model as plan --model knows it");
+  line.option("--model", asked.model, "MODEL", "a model as plan search knows it");
   line.option("--machine", asked.machine, "NAME|FILE", "a100, h100, h200, b200 or a machine.toml");
   line.count("--micro-batch", asked.samples, "N", "samples", 1, most_size);
   line.count("--seq", asked.positions, "T", "positions of a sample; 0: the model's", 0, most_size);

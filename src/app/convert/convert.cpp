@@ -55,7 +55,7 @@ bool parse(const Arguments& arguments, ConvertOptions& options) {
   line.note(
       "examples:\n"
       "  lockstep convert downloads/gpt2 models/gpt2\n"
-      "  lockstep generate --model models/gpt2 --prompt \"Hello\"\n"
+      "  lockstep generate models/gpt2 --prompt \"Hello\"\n"
       "  lockstep convert runs/first exported/first --dtype bf16\n"
       "generate, eval and train.init_from read Hugging Face folders as they are, too.");
   if (!line.parse(arguments)) return false;

@@ -103,7 +103,7 @@ void add_causes(comm::Communicator& world, const std::string& mine, std::vector<
 // Before anything is measured.
 void check_machine_file(const std::string& path) {
   if (!path.ends_with(".toml"))
-    throw UserError(fmt::format("--machine-file {}: must end in .toml, as plan --machine knows a file", path),
+    throw UserError(fmt::format("--machine-file {}: must end in .toml, as plan search knows a file", path),
                     "--machine-file here.toml");
   demand_output("--machine-file", path, is_own_machine);
 }
@@ -117,7 +117,7 @@ int run(const Arguments& arguments) {
       "before and after, bandwidths, and the training run of test_dist, whose outcome is known. Ends with a verdict and "
       "exit code 0 (FIT) or 1 (UNFIT).");
   line.option("--ranks", asked, "N", "ranks (default: one a core; under mpiexec those it started)");
-  line.option("--machine-file", machine_file, "F.toml", "a fit machine, measured, as lockstep plan --machine reads it");
+  line.option("--machine-file", machine_file, "F.toml", "a fit machine, measured, as lockstep plan search reads it");
   line.note("examples:\n  lockstep doctor\n  lockstep doctor --machine-file here.toml\n  mpiexec -n 4 lockstep doctor");
   if (!line.parse(arguments)) return 0;
   if (!machine_file.empty()) check_machine_file(machine_file);

@@ -27,7 +27,7 @@ struct Checks {
 
 /// Causes against this machine, the same on every rank; none: it is fit. Prints on rank 0 as it goes. Collective.
 std::vector<std::string> examine(Session& session, Log& log, const Checks& checks = {});
-/// The machine that the session's ranks run on, measured and named after its host (rank 0's), as a file that `plan --machine`
+/// The machine that the session's ranks run on, measured and named after its host (rank 0's), as a file that `plan search`
 /// reads. Rank 0 says what one device is, and writes it, whole or not at all. Throws UserError where hosts have different numbers
 /// of ranks, or the folder of `path` cannot be written. Collective.
 void write_machine_file(const std::string& path, lab::ProbeOptions options, Session& session);

@@ -47,7 +47,7 @@ void write_machine_file(const std::string& path, lab::ProbeOptions options, Sess
     fmt::print("{}  between ranks of a host {:.2f} GB/s, {} until anything moves\n", device_line(machine, machine.devices),
                1e-9 * machine.inside_rate, format_seconds(machine.inside_latency));
   }
-  fmt::print("  disk of {}: {:.2f} GB/s\nwritten to {}: lockstep plan --machine {} --model ...\n", options.folder.string(),
+  fmt::print("  disk of {}: {:.2f} GB/s\nwritten to {}: lockstep plan search MODEL {}\n", options.folder.string(),
              1e-9 * machine.disk_rate, path, path);
 }
 

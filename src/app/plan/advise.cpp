@@ -1,4 +1,4 @@
-// `lockstep plan --advise`: the table of nine cases.
+// `lockstep plan advise`: the table of nine cases.
 
 #include <fmt/format.h>
 
@@ -41,7 +41,7 @@ class WordReader {
       if (std::ranges::find(known_, name) != known_.end()) continue;
       const std::string near = nearest_name(name, known_);
       problems_.push_back({fmt::format("{}: the advice does not depend on it", word),
-                           near.empty() ? "see lockstep plan --advise --help" : fmt::format("did you mean {}=?", near)});
+                           near.empty() ? "see lockstep plan advise --help" : fmt::format("did you mean {}=?", near)});
     }
     if (!problems_.empty()) throw UserError(std::move(problems_));
     return question;
@@ -90,17 +90,15 @@ class WordReader {
 }  // namespace
 
 int plan_advise(const Arguments& arguments) {
-  bool advise = false;
   std::vector<std::string> words;
-  CommandLine line("plan",
+  CommandLine line("plan advise",
                    "Which kinds of parallelism a model and a machine call for, by the table that people decide by before they "
                    "measure. A model fits where 18 bytes a parameter and the activations do, a layer where twice its bytes do.");
-  line.flag("--advise", advise, "this question");
   line.overrides(words,
                  "params=N, largest_layer=BYTES, activations=BYTES (of a device), device_memory=BYTES, devices=N (of a node), "
                  "nodes=N; intra=fast|slow, inter=fast|slow: connections inside a node and between nodes (fast)");
   line.note(
-      "example:\n  lockstep plan --advise params=7.5e9 largest_layer=400MB activations=10GB device_memory=80GB devices=8 nodes=1 "
+      "example:\n  lockstep plan advise params=7.5e9 largest_layer=400MB activations=10GB device_memory=80GB devices=8 nodes=1 "
       "intra=fast inter=slow");
   if (!line.parse(arguments)) return 0;
   const planner::Advice advice = planner::advise(WordReader(words).read());

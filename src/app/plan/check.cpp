@@ -1,4 +1,4 @@
-// `lockstep plan --check RUN`: what the planner says of a run, beside what the run measured.
+// `lockstep plan check RUN`: what the planner says of a run, beside what the run measured.
 
 #include <fmt/format.h>
 
@@ -25,14 +25,14 @@ struct Options {
 
 bool parse(const Arguments& arguments, Options& options) {
   CommandLine line(
-      "plan",
+      "plan check",
       "A run that has trained, predicted for its layout and held against what it measured: memory by owner, and the parts "
       "of a step. Errors are kept in predictions.jsonl beside the run's folder (runs/predictions.jsonl of runs/first), by "
       "machine.");
-  line.option("--check", options.run, "RUN", "a run's folder");
+  line.positional("RUN", options.run, "a run's folder");
   line.option("--machine", options.machine, "FILE",
               "that the run had, as doctor --machine-file writes it (default: this machine, measured for some seconds)");
-  line.note("example:\n  lockstep plan --check runs/first --machine here.toml");
+  line.note("example:\n  lockstep plan check runs/first --machine here.toml");
   return line.parse(arguments);
 }
 
@@ -51,7 +51,7 @@ planner::Machine measured_now(const MeasuredRun& run) {
 planner::Machine machine_of(const MeasuredRun& run, const std::string& named) {
   if (!named.empty()) return machine_for(run, named);
   if (run.resources.ranks == run.resources.ranks_per_host && run.resources.device == "cpu") return measured_now(run);
-  throw UserError(fmt::format("--check {}: the run had more than this host's processor", run.folder.string()),
+  throw UserError(fmt::format("{}: the run had more than this host's processor", run.folder.string()),
                   "--machine FILE, as lockstep doctor --machine-file FILE writes it there");
 }
 

@@ -1,4 +1,4 @@
-// `lockstep plan --draw`: a pipeline's schedule in a picture, with what it costs.
+// `lockstep plan draw` and `compare`: a pipeline's schedule in a picture, with what it costs.
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -22,7 +22,6 @@ namespace {
 constexpr int most_ranks = 512, most_chunks = 64, most_microbatches = 8192;
 
 struct Options {
-  bool draw = false, compare = false;
   std::string times = "1,1,1", svg, csv;
   std::int64_t columns = 120;
   std::vector<std::string> settings;
@@ -42,29 +41,38 @@ struct Drawn {
   int chunks() const { return map.stages() / map.ranks(); }
 };
 
-bool parse(const Arguments& arguments, Options& options) {
-  CommandLine line("plan",
-                   "Draw the schedule of a pipeline: what each rank does when, who waits, and what it costs. Nothing is trained, "
-                   "and no rank is needed.");
-  line.flag("--draw", options.draw, "the schedule as text, time to the right");
-  line.flag("--compare", options.compare, "all schedules for the same ranks and micro-batches, a line each");
+/// What both questions are asked by.
+void declare(CommandLine& line, Options& options) {
   line.option("--times", options.times, "F,I,W",
               "how long a micro-batch takes on a rank: forward, gradients of inputs, gradients of weights");
-  line.option("--svg", options.svg, "FILE", "the picture as a file too");
-  line.option("--csv", options.csv, "FILE", "the passes as PyTorch's action table too");
-  line.option("--columns", options.columns, "N", "width of the terminal; longer schedules go on below");
   line.overrides(options.settings,
                  "parallel.pp=N (4), parallel.schedule=NAME (1f1b) or file:TABLE.csv, parallel.virtual_stages=N, optimizer.gas=N "
                  "micro-batches (8)");
+}
+
+bool parse_draw(const Arguments& arguments, Options& options) {
+  CommandLine line("plan draw",
+                   "Draw the schedule of a pipeline: what each rank does when, who waits, and what it costs. Nothing is trained, "
+                   "and no rank is needed.");
+  declare(line, options);
+  line.option("--svg", options.svg, "FILE", "the picture as a file too");
+  line.option("--csv", options.csv, "FILE", "the passes as PyTorch's action table too");
+  line.option("--columns", options.columns, "N", "width of the terminal; longer schedules go on below");
   std::string names;
   for (const layout::NamedSchedule& schedule : layout::schedules())
     names += fmt::format("\n  {:<14} {}", schedule.name, schedule.about);
   line.note("schedules:" + names);
   line.note(
       "examples:\n"
-      "  lockstep plan --draw parallel.pp=4 parallel.schedule=zb-h1 optimizer.gas=8\n"
-      "  lockstep plan --draw parallel.schedule=zb-v --svg zb-v.svg\n"
-      "  lockstep plan --compare parallel.pp=8 optimizer.gas=32");
+      "  lockstep plan draw parallel.pp=4 parallel.schedule=zb-h1 optimizer.gas=8\n"
+      "  lockstep plan draw parallel.schedule=zb-v --svg zb-v.svg");
+  return line.parse(arguments);
+}
+
+bool parse_compare(const Arguments& arguments, Options& options) {
+  CommandLine line("plan compare", "All schedules of pipelines for the same ranks and micro-batches, a line each.");
+  declare(line, options);
+  line.note("example:\n  lockstep plan compare parallel.pp=8 optimizer.gas=32");
   return line.parse(arguments);
 }
 
@@ -208,22 +216,24 @@ void compare(const Wish& wish, const layout::PassSeconds& seconds) {
 
 int plan_draw(const Arguments& arguments) {
   Options options;
-  if (!parse(arguments, options)) return 0;
+  if (!parse_draw(arguments, options)) return 0;
   if (options.columns < 20 || options.columns > 10000) {
     throw UserError(fmt::format("--columns {}: must be from 20 to 10000", options.columns), "--columns 120");
   }
   demand_output("--svg", options.svg, is_own_drawing);
   demand_output("--csv", options.csv, is_own_table);
-  const Wish wish = wish_of(options.settings);
-  const layout::PassSeconds seconds = pass_seconds(options.times);
-  if (options.compare) compare(wish, seconds);
-  if (!options.draw) return 0;
-  const Drawn what = what_to_draw(wish);
-  const Costs costs = costs_of(what, seconds);
-  if (options.compare) fmt::print("\n");
+  const Drawn what = what_to_draw(wish_of(options.settings));
+  const Costs costs = costs_of(what, pass_seconds(options.times));
   fmt::print("{}\n\n{}\n{}\n", title_of(what), draw_text(costs.timeline, static_cast<int>(options.columns)), subtitle_of(costs));
   if (!options.svg.empty()) io::replace_file(options.svg, draw_svg(costs.timeline, title_of(what), subtitle_of(costs)));
   if (!options.csv.empty()) io::replace_file(options.csv, layout::write_action_table(what.passes));
+  return 0;
+}
+
+int plan_compare(const Arguments& arguments) {
+  Options options;
+  if (!parse_compare(arguments, options)) return 0;
+  compare(wish_of(options.settings), pass_seconds(options.times));
   return 0;
 }
 

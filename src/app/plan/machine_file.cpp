@@ -122,7 +122,7 @@ class MachineReader {
     for (const MachineKey& key : keys()) names.emplace_back(key.name);
     const std::string near = nearest_name(name, names);
     add(node, fmt::format("{}: a machine has no such key", name),
-        near.empty() ? "see lockstep plan --machine --help" : fmt::format("did you mean {}?", near));
+        near.empty() ? "see lockstep plan search --help" : fmt::format("did you mean {}?", near));
   }
   void add(const toml::node& node, std::string message, std::string remedy) {
     problems_.push_back({fmt::format("{}:{}: {}", path_, node.source().begin.line, message), std::move(remedy)});
@@ -139,9 +139,8 @@ Machine named_machine(const std::string& name, std::int64_t nodes) {
   if (preset == nullptr && !name.ends_with(".toml")) {
     std::string names;
     for (const Machine& one : planner::machine_presets()) names += one.name + ", ";
-    throw UserError(
-        name.empty() ? "--machine NAME|FILE is missing" : fmt::format("--machine {}: neither a preset nor a file", name),
-        names + "or a machine.toml");
+    throw UserError(name.empty() ? "MACHINE is missing" : fmt::format("machine {}: neither a preset nor a file", name),
+                    names + "or a machine.toml");
   }
   Machine machine = preset != nullptr ? *preset : MachineReader(name).read();
   if (nodes == 0) return machine;

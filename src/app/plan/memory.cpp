@@ -36,11 +36,11 @@ int plan_memory(const Arguments& arguments) {
                    "Activations of one device in bf16, with recomputation of whole layers and without: by the rule of thumb, "
                    "which counts copies of the hidden states, and as a run of this program declares them (its logits are made a "
                    "chunk of tokens at a time, and fewer copies are kept).");
-  line.option("--model", name, "NAME|FILE", "preset, recipe.toml, published model's folder or config.json");
+  line.positional("MODEL", name, "preset, recipe.toml, published model's folder or config.json", true, {"--model"});
   line.option("--seq", positions, "T", "positions of a sample; 0: as many as the model's context has");
   line.option("--micro-batch", samples, "N", "samples");
   line.positive("--copies", copies, "N", "of the hidden states that a layer works with: 24 (SmolLM2) to 48 (Gemma)");
-  line.note("example:\n  lockstep plan memory --model llama3_8B --seq 32768 --micro-batch 1");
+  line.note("example:\n  lockstep plan memory llama3_8B --seq 32768 --micro-batch 1");
   if (!line.parse(arguments)) return 0;
   std::vector<Problem> problems;
   constexpr std::int64_t most = 1 << 24;

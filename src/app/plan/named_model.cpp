@@ -46,7 +46,7 @@ NamedModel found(const std::string& name) {
     return from_published(name, file);
   }
   throw UserError(
-      name.empty() ? "--model NAME|FILE is missing" : fmt::format("--model {}: neither a preset nor a file", name),
+      name.empty() ? "MODEL is missing" : fmt::format("model {}: neither a preset nor a file", name),
       fmt::format("one of {}; a recipe.toml; a published model's folder or config.json", settings::options_of("model")));
 }
 

@@ -18,33 +18,19 @@ struct Question {
   int (*run)(const Arguments& arguments);
 };
 
-// A word of its own stands first; an option anywhere.
-constexpr std::array<Question, 13> questions{
-    {{"--check", "a run that has trained: its memory and step predicted, beside what it measured", plan_check},
-     {"--simulate", "a recipe's step on a machine pass by pass, with its memory, and a trace", plan_simulate},
-     {"--machine", "the fastest layouts of a --model, what they take, and why others lose", plan_search},
-     {"--model", "the same, of a --machine", plan_search},
-     {"--advise", "which kinds of parallelism a model and a machine call for, and why", plan_advise},
-     {"--published", "what papers measured on A100s beside what the planner says", plan_published},
-     {"--draw", "a pipeline's schedule: what each rank does when, and who waits", plan_draw},
-     {"--compare", "all schedules for the same ranks and micro-batches, a line each", plan_draw},
+constexpr std::array<Question, 12> questions{
+    {{"search", "the fastest layouts of a model on a machine, what they take, and why others lose", plan_search},
+     {"advise", "which kinds of parallelism a model and a machine call for, and why", plan_advise},
+     {"simulate", "a recipe's step on a machine pass by pass, with its memory, and a trace", plan_simulate},
+     {"check", "a run that has trained: its memory and step predicted, beside what it measured", plan_check},
+     {"draw", "a pipeline's schedule: what each rank does when, and who waits", plan_draw},
+     {"compare", "all schedules for the same ranks and micro-batches, a line each", plan_compare},
+     {"published", "what papers measured on A100s beside what the planner says", plan_published},
      {"flops", "TFLOPS a device of a step that was timed", plan_flops},
      {"network", "whether a network keeps up with devices that share a model's state", plan_network},
      {"memory", "activations by the rule of thumb, beside what a run of ours declares", plan_memory},
      {"waves", "how well a product's tiles fill a device", plan_waves},
      {"law", "bytes of parameters and optimizer with each ZeRO stage", plan_law}}};
-
-const Question* asked(const Arguments& arguments) {
-  const auto is_option = [](const Question& question) { return question.word.starts_with("--"); };
-  for (const Question& question : questions) {
-    if (!is_option(question) && !arguments.empty() && arguments.front() == question.word) return &question;
-  }
-  for (const Question& question : questions) {
-    const auto names = [&](const std::string& word) { return word.substr(0, word.find('=')) == question.word; };
-    if (is_option(question) && std::ranges::any_of(arguments, names)) return &question;
-  }
-  return nullptr;
-}
 
 std::string help() {
   std::vector<HelpRow> rows;
@@ -57,23 +43,19 @@ std::string help() {
 }
 
 int plan(const Arguments& arguments) {
-  const bool wants_help = std::ranges::any_of(arguments, [](const auto& word) { return word == "--help" || word == "-h"; });
-  if (const Question* question = asked(arguments)) {
-    // A question that is an option wants a value, and would take --help for it.
-    if (wants_help) return question->run({"--help"});
-    const auto first = arguments.begin() + (question->word.starts_with("--") ? 0 : 1);
-    return question->run({first, arguments.end()});
-  }
-  if (wants_help) {
+  if (arguments.empty()) throw UserError("plan: there is nothing to do", "lockstep plan --help lists what it can be asked");
+  const std::string& word = arguments.front();
+  if (word == "--help" || word == "-h") {
     std::fputs(help().c_str(), stdout);
     return 0;
   }
-  if (arguments.empty()) throw UserError("plan: there is nothing to do", "lockstep plan --help lists what it can be asked");
+  const auto asked = std::ranges::find(questions, word, &Question::word);
+  if (asked != questions.end()) return asked->run({arguments.begin() + 1, arguments.end()});
   std::vector<std::string> words;
   for (const Question& question : questions) words.emplace_back(question.word);
-  const std::string near = nearest_name(arguments.front(), words);
-  throw UserError(fmt::format("plan: '{}' is no question", arguments.front()),
-                  near.empty() ? "lockstep plan --help lists them" : fmt::format("did you mean {}?", near));
+  const std::string near = nearest_name(word.substr(std::min(word.find_first_not_of('-'), word.size())), words);
+  throw UserError(fmt::format("plan: '{}' is no question", word),
+                  near.empty() ? "lockstep plan --help lists them" : fmt::format("did you mean lockstep plan {}?", near));
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// `lockstep plan --published`: what papers measured beside what the planner says.
+// `lockstep plan published`: what papers measured beside what the planner says.
 
 #include "planner/published.h"
 
@@ -27,14 +27,12 @@ std::string chosen(const planner::Prediction& one) {
 }  // namespace
 
 int plan_published(const Arguments& arguments) {
-  bool published = false;
   CommandLine line(
-      "plan",
+      "plan published",
       "30 throughputs that papers measured on A100s (arXiv 2104.04473, tables 1 and 2; 2205.05198, table 5) beside the "
       "planner's. One share of the products' peak, fitted to the 7.5 billion row, and one share of the links, fitted to "
       "the ZeRO-3 row of 1,536 devices, serve all of them. TFLOPS of a device (recomputed passes included), or seconds "
       "of a step; b and v: micro-batch and virtual stages that were not published, as they are best.");
-  line.flag("--published", published, "this question");
   if (!line.parse(arguments)) return 0;
   const planner::Machine& machine = *planner::find_machine("a100");
   fmt::print("products reach {:.1f} % of their peak, collectives {:.1f} % of their links\n\n", 100 * machine.product_share,

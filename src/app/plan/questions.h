@@ -6,11 +6,12 @@
 
 namespace lockstep::app {
 
-int plan_draw(const Arguments& arguments);    ///< --draw, --compare
-int plan_search(const Arguments& arguments);  ///< --machine, --model
-int plan_check(const Arguments& arguments);   ///< --check
-int plan_simulate(const Arguments& arguments);
+int plan_search(const Arguments& arguments);
 int plan_advise(const Arguments& arguments);
+int plan_simulate(const Arguments& arguments);
+int plan_check(const Arguments& arguments);
+int plan_draw(const Arguments& arguments);
+int plan_compare(const Arguments& arguments);
 int plan_published(const Arguments& arguments);
 int plan_flops(const Arguments& arguments);
 int plan_network(const Arguments& arguments);

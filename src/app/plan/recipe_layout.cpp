@@ -17,7 +17,7 @@ planner::Candidate candidate_of(const RunConfig& config, const planner::Work& wo
   layout::ParallelPlan& plan = candidate.plan;
   if (schedule_file(plan.schedule)) {
     throw UserError(fmt::format("parallel.schedule = {}: a table has no time model", plan.schedule),
-                    "lockstep plan --draw draws it; or one of the named schedules");
+                    "lockstep plan draw draws it; or one of the named schedules");
   }
   place_offloaded(plan, config.memory, on_host);
   plan.ranks_per_host = static_cast<int>(work.machine.devices);

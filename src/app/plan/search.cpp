@@ -1,4 +1,4 @@
-// `lockstep plan --machine ... --model ...`: the fastest layout, and why the others lose.
+// `lockstep plan search MODEL MACHINE`: the fastest layout, and why the others lose.
 
 #include "planner/search.h"
 
@@ -36,12 +36,12 @@ struct Options {
 
 bool parse(const Arguments& arguments, Options& options) {
   CommandLine line(
-      "plan",
+      "plan search",
       "The fastest layouts of a model on a machine: every legal one is looked at, by formulas; of the best, memory is "
       "what the engine's own declarations say, and pipelines are simulated. Then why every other kind loses.");
-  line.option("--machine", options.machine, "NAME|FILE", "a100, h100, h200, b200, or machine.toml");
+  line.positional("MODEL", options.model, "preset, recipe.toml, published model's folder or config.json", true, {"--model"});
+  line.positional("MACHINE", options.machine, "a100, h100, h200, b200, or machine.toml", true, {"--machine"});
   line.option("--nodes", options.nodes, "N", "of the machine; 0: as it says");
-  line.option("--model", options.model, "NAME|FILE", "preset, recipe.toml, published model's folder or config.json");
   line.option("--seq", options.positions, "T", "positions of a sample; 0: as many as the model's context has");
   line.option("--global-batch", options.batch, "B", "samples of a step, over all ranks");
   line.option("--dtype", options.dtype, "TYPE", "of weights and activations: bf16 or fp32");
@@ -51,7 +51,7 @@ bool parse(const Arguments& arguments, Options& options) {
   line.option("--price", options.price, "P", "of a device for an hour: what these days cost");
   line.flag("--json", options.json, "one line of JSON");
   line.note("a machine's file has these keys:\n" + machine_keys());
-  line.note("example:\n  lockstep plan --machine a100 --nodes 128 --model gpt3_175B --global-batch 1536 --tokens 300e9");
+  line.note("example:\n  lockstep plan search gpt3_175B a100 --nodes 128 --global-batch 1536 --tokens 300e9");
   return line.parse(arguments);
 }
 

@@ -1,4 +1,4 @@
-// `lockstep plan --simulate F.toml`: a recipe's step on a machine, pass by pass.
+// `lockstep plan simulate RECIPE`: a recipe's step on a machine, pass by pass.
 
 #include <fmt/format.h>
 
@@ -29,14 +29,14 @@ struct Options {
 
 bool parse(const Arguments& arguments, Options& options) {
   CommandLine line(
-      "plan",
+      "plan simulate",
       "A recipe's step on a machine, without either: passes of every rank of the pipeline, and how memory goes up and "
       "down.");
-  line.option("--simulate", options.recipe, "F.toml", "recipe, as lockstep train --config takes it");
+  line.positional("RECIPE", options.recipe, "a .toml file, as lockstep train --config takes it");
   line.option("--machine", options.machine, "NAME|FILE", "a100, h100, h200, b200, or machine.toml");
   line.option("--nodes", options.nodes, "N", "of the machine; 0: as many as the recipe's degrees need");
   line.option("--trace", options.trace, "OUT.json", "the step for chrome://tracing or Perfetto");
-  line.note("example:\n  lockstep plan --simulate winner.toml --machine a100 --nodes 128 --trace step.json");
+  line.note("example:\n  lockstep plan simulate winner.toml --machine a100 --nodes 128 --trace step.json");
   return line.parse(arguments);
 }
 
@@ -91,7 +91,7 @@ int plan_simulate(const Arguments& arguments) {
   Options options;
   if (!parse(arguments, options)) return 0;
   if (!options.recipe.ends_with(".toml"))
-    throw UserError(fmt::format("--simulate {}: not a recipe", options.recipe), "a .toml file, as plan --out F.toml writes it");
+    throw UserError(fmt::format("{}: not a recipe", options.recipe), "a .toml file, as plan search --out F.toml writes it");
   if (options.nodes < 0) throw UserError(fmt::format("--nodes {}: must be 0 or above", options.nodes), "--nodes 16");
   demand_output("--trace", options.trace, is_own_trace);
   const NamedModel recipe = named_model(options.recipe, 0);

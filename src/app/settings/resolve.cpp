@@ -20,6 +20,7 @@
 #include "app/settings/presets.h"
 #include "app/settings/source_shape.h"
 #include "app/start/plan.h"
+#include "base/shell.h"
 #include "base/text/utf8.h"
 #include "checkpoint/find.h"
 #include "io/file.h"
@@ -247,6 +248,23 @@ void Sources::declare_nanogpt(app::CommandLine& line) {
   line.foreign(nanogpt_names(), ".py", nanogpt, "--name=value, FILE.py",
                "settings by the names of nanoGPT's train.py, and its configuration files, of whose lines each is NAME = LITERAL; "
                "a file brings train.py's own defaults");
+}
+
+std::string data_setting(const std::string& folder, const std::vector<std::string>& overrides) {
+  std::vector<Problem> problems;
+  for (const std::string& word : overrides) {
+    if (word.starts_with("data.dir=") || word.starts_with("data.file=") || word.starts_with("data.dataset="))
+      problems.push_back({fmt::format("DATA is given twice: {} and {}", folder, word), "give one of them"});
+  }
+  if (!io::is_folder(folder)) {
+    problems.push_back(
+        io::exists(folder)
+            ? Problem{fmt::format("{} is no folder of prepared text", folder),
+                      fmt::format("lockstep prepare {} --out data/NAME makes one of a text", shell_words({folder}))}
+            : Problem{fmt::format("{}: there is no such folder", folder), "lockstep prepare TEXT --out FOLDER makes one"});
+  }
+  if (!problems.empty()) throw UserError(std::move(problems));
+  return "data.dir=" + folder;
 }
 
 Resolved resolve(const Sources& sources, const std::function<std::vector<Problem>(const app::RunConfig&)>& also) {

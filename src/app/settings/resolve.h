@@ -39,6 +39,10 @@ struct Sources {
   void declare_nanogpt(app::CommandLine& line);
 };
 
+/// What a command's word DATA stands for: "data.dir=" and the folder of prepared text. Throws UserError for what is no folder,
+/// and where `overrides` name other data.
+std::string data_setting(const std::string& folder, const std::vector<std::string>& overrides);
+
 /// Throws one UserError with every problem found, those that `also` finds included.
 Resolved resolve(
     const Sources& sources, const std::function<std::vector<Problem>(const app::RunConfig&)>& also = [](const app::RunConfig&) {

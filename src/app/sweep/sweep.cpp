@@ -10,6 +10,7 @@
 #include "app/command_line.h"
 #include "app/commands.h"
 #include "app/report/run_data.h"
+#include "app/settings/resolve.h"
 #include "app/start/folder_owner.h"
 #include "app/start/run_lock.h"
 #include "app/sweep/sweep_definition.h"
@@ -41,6 +42,8 @@ bool parse(const Arguments& arguments, Options& options) {
       "sweep",
       "Trains short runs that differ in a few settings, in turns (repeat 1 of all, then repeat 2, ...), and ranks them by "
       "throughput, with the loss at equal tokens beside it. One that was interrupted goes on with the same command.");
+  std::string data;
+  line.positional("DATA", data, "folder of prepared text, short for data.dir=DATA", false);
   line.option("--config", options.files, "FILE", "settings of all runs from a TOML file");
   line.overrides(options.words,
                  "a setting of all runs; KEY=a,b,c, KEY=a;b;c or KEY=lo:hi:step: what differs; ranks=1,2 differs in ranks");
@@ -50,10 +53,12 @@ bool parse(const Arguments& arguments, Options& options) {
   line.option("--out", options.out, "DIR", "where runs and tables go, and where a sweep goes on");
   line.note(
       "examples:\n"
-      "  lockstep sweep data.dir=data/fortunes model.batch_size=4,8,16 --out sweeps/batch\n"
+      "  lockstep sweep data/fortunes model.batch_size=4,8,16 --out sweeps/batch\n"
       "  lockstep sweep --config configs/shakespeare-char.toml ranks=1,2 memory.zero=0:3:1 --steps 30 --out sweeps/zero\n"
       "docs/sweep.md says how it measures.");
-  return line.parse(arguments);
+  if (!line.parse(arguments)) return false;
+  if (!data.empty()) options.words.push_back(settings::data_setting(data, options.words));
+  return true;
 }
 
 std::vector<Problem> check(const Options& options) {
