@@ -5,15 +5,16 @@
 
 #include <algorithm>
 #include <array>
-#include <functional>
-#include <initializer_list>
 #include <utility>
 
 #include "base/number_text.h"
 #include "layout/pipeline/schedules.h"
+#include "layout/plan_fields.h"
 
 namespace lockstep::lab {
 namespace {
+
+using Field = layout::PlanField;
 
 constexpr int most_ranks = 64;  // of a degree
 constexpr std::string_view kDegree = "from 1 to 64";
@@ -169,6 +170,37 @@ constexpr std::array words{
               }},
 };
 
+/// How the words of layouts say fields: those without a value stand alone, and some fields are parts of another's value.
+class WordGrammar : public layout::PlanGrammar {
+ public:
+  std::string name(Field field) const override {
+    const std::string_view offloaded = offloaded_part(field);
+    return offloaded.empty() ? std::string(layout::row_of(field).word) : fmt::format("offload={}", offloaded);
+  }
+  std::string has(Field field, std::string_view value) const override {
+    if (layout::row_of(field).flag) return name(field);
+    return field == Field::schedule ? fmt::format("the schedule of pp: {}", value) : fmt::format("{} = {}", name(field), value);
+  }
+  std::string set(Field field, std::string_view value) const override {
+    if (field == Field::schedule) return fmt::format("pp=N:{}", value);
+    if (field == Field::allow_tp_across_hosts) return "another ranks_per_host";
+    if (const std::string_view offloaded = offloaded_part(field); !offloaded.empty())
+      return fmt::format("{} out of offload", offloaded);
+    if (layout::row_of(field).flag) return value == "false" ? fmt::format("no {}", name(field)) : name(field);
+    return fmt::format("{}={}", name(field), value);
+  }
+  std::string unset(Field field) const override { return field == Field::dp ? "dp=N" : fmt::format("no {}", name(field)); }
+  std::string set_layers(std::int64_t layers) const override { return fmt::format("a model of as many blocks: {}", layers); }
+  std::string positions() const override { return "length of a sample"; }
+
+ private:
+  static std::string_view offloaded_part(Field field) {
+    if (field == Field::offload_optimizer) return "optimizer";
+    if (field == Field::offload_params) return "params";
+    return field == Field::offload_activations ? "activations" : "";
+  }
+};
+
 Problem unknown_word(std::string_view name, std::string_view text) {
   std::vector<std::string> names;
   for (const KnownWord& known : words) names.emplace_back(known.word.name);
@@ -241,39 +273,6 @@ std::optional<Layout> layout_from(std::string_view text, std::vector<Problem>& p
   return put_together(wish, defaults);
 }
 
-std::string in_words(std::string text) {
-  const auto replace = [&](std::string_view from, std::string_view to) {
-    for (std::size_t at = text.find(from); at != text.npos; at = text.find(from, at + to.size()))
-      text.replace(at, from.size(), to);
-  };
-  // Words without a value, or whose values are spelt otherwise.
-  for (const auto& [setting, word] : std::initializer_list<std::pair<std::string_view, std::string_view>>{
-           {"parallel.sequence = true", "sequence"},
-           {"parallel.sequence=false", "no sequence"},
-           {"numerics.canonical = true", "canonical"},
-           {"numerics.canonical=false", "no canonical"},
-           {"parallel.schedule = ", "the schedule of pp: "},
-           {"parallel.schedule=", "pp=N:"},
-           {"parallel.virtual_stages=null", "no virtual_stages"},
-           {"parallel.split=null", "no split"},
-           {"parallel.dp=null", "dp=N"},
-           {"parallel.ranks_per_host=null", "no ranks_per_host"},
-           {"parallel.allow_tp_across_hosts=true", "another ranks_per_host"},
-           {"memory.offload_params=none", "params out of offload"},
-           {"memory.offload_activations=none", "activations out of offload"},
-           {"memory.offload_params", "offload=params"},
-           {"memory.offload_activations", "offload=activations"},
-           {"model.n_layer=", "a model of as many blocks: "},
-           {"model.block_size", "length of a sample"}}) {
-    replace(setting, word);
-  }
-  std::array<LayoutWord, words.size()> longest_first{};
-  std::ranges::transform(words, longest_first.begin(), &KnownWord::word);
-  std::ranges::sort(longest_first, std::greater(), [](const LayoutWord& word) { return word.setting.size(); });
-  for (const LayoutWord& word : longest_first) replace(word.setting, word.name);
-  return text;
-}
-
 Layout data_parallel(int ranks) {
   Layout layout{.gradients = {}};
   layout.plan.dp = layout.plan.ranks_per_host = ranks;
@@ -281,11 +280,8 @@ Layout data_parallel(int ranks) {
 }
 
 std::vector<Problem> check(const Layout& layout, const layout::PlanLimits& limits, int ranks, const LayoutDefaults& defaults) {
-  std::vector<Problem> problems = layout::check(layout.plan, limits, ranks);
-  for (Problem& problem : problems) {
-    problem.message = fmt::format("layout {}: {}", name_of(layout, defaults), in_words(problem.message));
-    problem.remedy = in_words(problem.remedy);
-  }
+  std::vector<Problem> problems = layout::check(layout.plan, limits, ranks, WordGrammar());
+  for (Problem& problem : problems) problem.message = fmt::format("layout {}: {}", name_of(layout, defaults), problem.message);
   return problems;
 }
 

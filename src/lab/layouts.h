@@ -47,8 +47,6 @@ std::vector<LayoutWord> layout_words();
 std::optional<Layout> layout_from(std::string_view text, std::vector<Problem>& problems, const LayoutDefaults& defaults = {});
 /// Ranks that share the samples and nothing else.
 Layout data_parallel(int ranks);
-/// What layouts' rules say by the names of settings, by the words of layouts.
-std::string in_words(std::string text);
 /// What is wrong with a layout for a model and `ranks` ranks, in these words.
 std::vector<Problem> check(const Layout& layout, const layout::PlanLimits& limits, int ranks,
                            const LayoutDefaults& defaults = {});

@@ -9,6 +9,6 @@
 namespace lockstep::layout {
 
 /// Adds what is wrong with a canonical plan for these numbers.
-void check_canonical(const ParallelPlan& plan, const PlanLimits& limits, std::vector<Problem>& problems);
+void check_canonical(const ParallelPlan& plan, const PlanLimits& limits, const PlanGrammar& say, std::vector<Problem>& problems);
 
 }  // namespace lockstep::layout

@@ -15,6 +15,9 @@
 
 namespace lockstep::layout {
 
+class PlanGrammar;  // layout/plan_fields.h
+const PlanGrammar& settings_grammar();
+
 /// When gradients are reduced over ranks (numerics.md section 3.3): once a step, ((a0 + a1) + (b0 + b1)), or each micro-batch,
 /// ((a0 + b0) + (a1 + b1)). With one micro-batch they are the same.
 enum class ReduceEvery : std::uint8_t { step, microbatch };
@@ -119,8 +122,9 @@ struct PlanLimits {
   std::int64_t kv_heads = 0;                       ///< 0: as many as heads
 };
 
-/// Everything that is wrong with the plan for `ranks` ranks, each with a remedy; empty when nothing is.
-std::vector<Problem> check(const ParallelPlan& plan, const PlanLimits& limits, std::int64_t ranks);
+/// Everything that is wrong with the plan for `ranks` ranks, each with a remedy, in the words of `say`; empty when nothing is.
+std::vector<Problem> check(const ParallelPlan& plan, const PlanLimits& limits, std::int64_t ranks,
+                           const PlanGrammar& say = settings_grammar());
 
 /// "dp=2 tp=4 pp=2 (1f1b) sequence": what differs from one rank that holds everything; "one rank" when nothing does.
 std::string describe(const ParallelPlan& plan);

@@ -8,6 +8,7 @@
 
 #include "layout/pipeline/orders.h"
 #include "layout/pipeline/split.h"
+#include "layout/plan_fields.h"
 
 namespace lockstep::layout {
 namespace {
@@ -47,20 +48,22 @@ const NamedSchedule* find_schedule(std::string_view name) {
 
 int usual_chunks(const NamedSchedule& schedule, int ranks) { return schedule.chunks == Chunks::one || ranks == 1 ? 1 : 2; }
 
-std::vector<Problem> check(const NamedSchedule& schedule, const PipelineShape& shape) {
+std::vector<Problem> check(const NamedSchedule& schedule, const PipelineShape& shape, const PlanGrammar& say) {
   std::vector<Problem> problems;
   const auto complain = [&](const std::string& rule, int chunks) {
-    problems.push_back({fmt::format("parallel.virtual_stages = {}: schedule {} {}", shape.chunks, schedule.name, rule),
-                        fmt::format("parallel.virtual_stages={} or null", chunks)});
+    problems.push_back({fmt::format("{}: schedule {} {}", say.has(PlanField::virtual_stages, shape.chunks), schedule.name, rule),
+                        say.set(PlanField::virtual_stages, chunks) + " or null"});
   };
   if (alone(shape)) return problems;
   if (schedule.chunks == Chunks::one && shape.chunks != 1) complain("has one chunk a rank", 1);
   if (schedule.chunks == Chunks::several && shape.chunks < 2) complain("has at least two chunks a rank", 2);
   if (schedule.chunks == Chunks::vee && shape.chunks != 2) complain("has two chunks a rank, in a V", 2);
   if (shape.microbatches < schedule.least_microbatches * shape.ranks) {
-    problems.push_back({fmt::format("optimizer.gas = {}: schedule {} needs at least {} micro-batches for each of {} ranks",
-                                    shape.microbatches, schedule.name, schedule.least_microbatches, shape.ranks),
-                        fmt::format("optimizer.gas={}, or parallel.schedule=zb-v", schedule.least_microbatches * shape.ranks)});
+    problems.push_back(
+        {fmt::format("{}: schedule {} needs at least {} micro-batches for each of {} ranks",
+                     say.has(PlanField::gas, shape.microbatches), schedule.name, schedule.least_microbatches, shape.ranks),
+         fmt::format("{}, or {}", say.set(PlanField::gas, schedule.least_microbatches * shape.ranks),
+                     say.set(PlanField::schedule, "zb-v"))});
   }
   return problems;
 }

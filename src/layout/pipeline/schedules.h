@@ -44,7 +44,8 @@ const NamedSchedule* find_schedule(std::string_view name);
 /// Chunks a rank where the user names no number.
 int usual_chunks(const NamedSchedule& schedule, int ranks);
 /// What is wrong with the numbers for the schedule, by the names of settings; empty: nothing.
-std::vector<Problem> check(const NamedSchedule& schedule, const PipelineShape& shape);
+std::vector<Problem> check(const NamedSchedule& schedule, const PipelineShape& shape,
+                           const PlanGrammar& say = settings_grammar());
 
 StageMap stage_map(const NamedSchedule& schedule, const PipelineShape& shape);
 StageMap stage_map(const ParallelPlan& plan);
