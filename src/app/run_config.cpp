@@ -73,6 +73,18 @@ bool offloads_to_disk(const RunConfig& config) {
   return std::ranges::find(all, OffloadTo::nvme) != all.end();
 }
 
+layout::PlanWish plan_wish(const RunConfig& config) {
+  return {
+      .parallel = config.parallel, .memory = config.memory, .gas = config.optimizer.gas, .canonical = config.numerics.canonical};
+}
+
+void set_plan_wish(RunConfig& config, const layout::PlanWish& wish) {
+  static_cast<layout::ParallelWish&>(config.parallel) = wish.parallel;
+  static_cast<layout::MemoryWish&>(config.memory) = wish.memory;
+  config.optimizer.gas = wish.gas;
+  config.numerics.canonical = wish.canonical;
+}
+
 int zero_level(const RunConfig& config) {
   return static_cast<int>(config.memory.zero.value_or(settings::find_backend(config.train.backend).zero));
 }

@@ -17,7 +17,7 @@
 #include "base/json.h"
 #include "data/sampler.h"
 #include "device/device.h"
-#include "layout/parallel_plan.h"
+#include "layout/plan_wish.h"
 #include "ops/ops.h"
 #include "train/engine_config.h"
 #include "train/lr_schedule.h"
@@ -25,6 +25,8 @@
 #include "train/report/progress.h"
 
 namespace lockstep::app {
+
+using layout::OffloadTo;
 
 struct RunConfig {
   struct Train {
@@ -125,36 +127,16 @@ struct RunConfig {
     SampleEvery every;
     bool operator==(const Sample&) const = default;
   };
-  struct Parallel {
-    std::optional<std::int64_t> dp;  // null: the ranks that are left
-    std::int64_t tp = 1, cp = 1;
-    layout::ContextMethod context = layout::ContextMethod::allgather;
-    bool sequence = false, allow_tp_across_hosts = false;
-    std::int64_t pp = 1;
-    std::string schedule = "1f1b";                   // a name, or file:TABLE.csv
-    std::optional<std::int64_t> virtual_stages;      // null: as many as the schedule has
-    std::optional<std::vector<std::int64_t>> split;  // layers of each stage; null: balanced
-    layout::ReduceEvery reduce = layout::ReduceEvery::step;
-    std::int64_t bucket_bytes = 25 << 20;
-    bool overlap = true;
-    std::optional<std::int64_t> ranks_per_host;  // null: as they were started
-    std::optional<bool> broadcast_start;         // null: for start values
-    std::optional<std::int64_t> servers;         // the rest is for train.backend=ps alone; null: 1
-    std::optional<train::ServerMode> ps;         // null: gradients
-    std::optional<std::int64_t> staleness;       // null: no bound
+  struct Parallel : layout::ParallelWish {
+    std::optional<bool> broadcast_start;    // null: for start values
+    std::optional<std::int64_t> servers;    // the rest is for train.backend=ps alone; null: 1
+    std::optional<train::ServerMode> ps;    // null: gradients
+    std::optional<std::int64_t> staleness;  // null: no bound
     bool operator==(const Parallel&) const = default;
   };
-  struct Memory {
-    layout::Recompute recompute;
-    std::optional<std::int64_t> zero;  // null: what train.backend names
-    layout::CutOver zero_group = layout::CutOver::all;
-    std::int64_t prefetch = 1;
-    bool reshard_after_forward = true;
+  struct Memory : layout::MemoryWish {
     std::optional<ByteCount> limit;  // per host; null: none
-    OffloadTo offload_optimizer = OffloadTo::none, offload_params = OffloadTo::none, offload_activations = OffloadTo::none;
     std::optional<std::string> nvme_path;
-    layout::Tiles tiles;  // with larger_than 0: see max_tile_bytes
-    std::int64_t max_tile_bytes = 0;
     bool operator==(const Memory&) const = default;
   };
   struct Comm {
@@ -228,6 +210,9 @@ std::uint64_t seed_of(const RunConfig& config);
 std::int64_t checkpoint_interval(const RunConfig& config);
 /// memory.zero, or what train.backend names: how many kinds of state are cut over the ranks, 0 to 3.
 int zero_level(const RunConfig& config);
+/// What the settings ask of the run's plan, and the settings that ask for `wish`. Null is null in both.
+layout::PlanWish plan_wish(const RunConfig& config);
+void set_plan_wish(RunConfig& config, const layout::PlanWish& wish);
 /// Something goes to memory.nvme_path.
 bool offloads_to_disk(const RunConfig& config);
 /// gas x ranks x batch x block.

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <utility>
 
 #include "base/number_text.h"
@@ -16,159 +17,121 @@ namespace {
 
 using Field = layout::PlanField;
 
-constexpr int most_ranks = 64;  // of a degree
-constexpr std::string_view kDegree = "from 1 to 64";
-
 /// What the words say, before they are put together.
 struct Wish {
-  Layout layout;
-  std::optional<int> microbatches, ranks_per_host, chunks;
-  int zero = 0;
-  layout::CutOver over = layout::CutOver::all;
+  layout::PlanWish plan;
+  std::optional<DType> moments;
+  bool documents = false;
 };
 
-std::optional<int> number(std::string_view text, int least, int most) {
-  const auto value = number_from<int>(text);
-  return value && *value >= least && *value <= most ? value : std::nullopt;
-}
-
-template <class T>
-bool take(const std::optional<T>& value, T& to) {
-  if (value) to = *value;
-  return value.has_value();
-}
-
-bool truth(std::string_view text, bool& to) {
-  to = text == "true";
-  return to || text == "false";
-}
-
-// Whether there is such a schedule is a matter of check().
-bool set_pipeline(layout::ParallelPlan& plan, std::string_view value) {
-  const std::size_t colon = value.find(':');
-  if (colon != std::string_view::npos) plan.schedule = value.substr(colon + 1);
-  return take(number(value.substr(0, colon), 1, most_ranks), plan.pp);
-}
-
-bool set_split(layout::ParallelPlan& plan, std::string_view value) {
-  for (std::size_t at = 0; at <= value.size();) {
-    const std::size_t end = std::min(value.find('+', at), value.size());
-    int blocks = 0;
-    if (!take(number(value.substr(at, end - at), 1, 1024), blocks)) return false;
-    plan.split.push_back(blocks);
-    at = end + 1;
-  }
-  return true;
-}
-
+/// What may be offloaded, as the values of one word.
 struct Place {
   std::string_view name;
-  layout::Tier& (*tier)(layout::ParallelPlan& plan);
+  Field field;
+  layout::OffloadTo layout::MemoryWish::* to;
 };
-constexpr std::array places{Place{"optimizer", [](layout::ParallelPlan& plan) -> layout::Tier& { return plan.optimizer.tier; }},
-                            Place{"params", [](layout::ParallelPlan& plan) -> layout::Tier& { return plan.parameters.tier; }},
-                            Place{"activations", [](layout::ParallelPlan& plan) -> layout::Tier& { return plan.activations; }}};
+constexpr std::array places{Place{"optimizer", Field::offload_optimizer, &layout::MemoryWish::offload_optimizer},
+                            Place{"params", Field::offload_params, &layout::MemoryWish::offload_params},
+                            Place{"activations", Field::offload_activations, &layout::MemoryWish::offload_activations}};
 
-bool set_offload(layout::ParallelPlan& plan, std::string_view value) {
+bool set_offload(layout::MemoryWish& memory, std::string_view value) {
   for (std::size_t at = 0; at <= value.size();) {
     const std::size_t end = std::min(value.find('+', at), value.size());
     const auto* const place = std::ranges::find(places, value.substr(at, end - at), &Place::name);
     if (place == places.end()) return false;
-    place->tier(plan) = layout::Tier::disk;
+    memory.*place->to = layout::OffloadTo::nvme;
     at = end + 1;
   }
   return true;
 }
 
-std::string offloaded(layout::ParallelPlan plan) {
+std::string offloaded(const layout::MemoryWish& memory) {
   std::vector<std::string_view> names;
   for (const Place& place : places) {
-    if (place.tier(plan) != layout::Tier::device) names.push_back(place.name);
+    if (memory.*place.to != layout::OffloadTo::none) names.push_back(place.name);
   }
   return fmt::format("{}", fmt::join(names, "+"));
 }
 
+std::int64_t most_of(const layout::FieldRow& row) {
+  return row.most > 0 ? row.most : static_cast<std::int64_t>(row.value.rule.high);
+}
+
+/// The word's value as the field's; null: it is none.
+Json field_value(const layout::FieldRow& row, std::string_view text) {
+  if (row.flag) return text.empty() ? Json(true) : Json();
+  if (row.value.type == ValueType::boolean) return text == "true" || text == "false" ? Json(text == "true") : Json();
+  if (row.value.type == ValueType::integer) {
+    const auto number = number_from<std::int64_t>(text);
+    const bool fits = number && obeys(*number, row.value.rule) && *number <= most_of(row);
+    return fits ? Json(*number) : Json();
+  }
+  std::string typed(text);
+  if (row.field == Field::split) std::ranges::replace(typed, '+', ',');  // commas part words
+  const bool readable = obeys(typed, row.value.rule) && (row.value.rule.readable == nullptr || row.value.rule.readable(typed));
+  return readable ? Json(std::move(typed)) : Json();
+}
+
+bool set_field(const layout::FieldRow& row, layout::PlanWish& wish, std::string_view text) {
+  if (row.field == Field::pp) {  // whether there is such a schedule is a matter of check()
+    const std::size_t colon = text.find(':');
+    if (colon != std::string_view::npos) wish.parallel.schedule = text.substr(colon + 1);
+    text = text.substr(0, colon);
+  }
+  const Json value = field_value(row, text);
+  if (!value.is_null()) row.value.set(wish, value);
+  return !value.is_null();
+}
+
+std::string field_text(const layout::FieldRow& row, const layout::PlanWish& wish) {
+  const Json value = row.value.get(wish);
+  std::string text = value.is_string() ? value.string() : value.dump();
+  if (row.field == Field::split) std::ranges::replace(text, ',', '+');
+  if (row.field == Field::pp && wish.parallel.schedule != layout::PlanWish{}.parallel.schedule)
+    text += ":" + wish.parallel.schedule;
+  return row.flag ? std::string(row.word) : fmt::format("{}={}", row.word, text);
+}
+
+LayoutWord word_of_field(const layout::FieldRow& row) {
+  LayoutWord word{.name = std::string(row.word), .values = std::string(row.values), .about = std::string(row.brief)};
+  const bool number = row.value.type == ValueType::integer;
+  if (word.values.empty() && number) word.values = "N";
+  if (word.values.empty() && !row.flag)
+    word.values = row.value.type == ValueType::boolean ? "true|false" : fmt::format("{}", fmt::join(row.value.rule.words, "|"));
+  if (number && row.field != Field::zero) word.limits = fmt::format("from {} to {}", row.value.rule.low, most_of(row));
+  return word;
+}
+
 struct KnownWord {
   LayoutWord word;
-  bool (*set)(Wish& wish, std::string_view value);  ///< false: not a value of it
+  std::function<bool(Wish& wish, std::string_view value)> set;  ///< false: not a value of it
 };
 
-constexpr std::array words{
-    KnownWord{{"dp", "N", "data-parallel ranks (1)", "parallel.dp", kDegree},
-              [](Wish& wish, std::string_view value) { return take(number(value, 1, most_ranks), wish.layout.plan.dp); }},
-    KnownWord{{"tp", "N", "tensor-parallel ranks, which split layers (1)", "parallel.tp", kDegree},
-              [](Wish& wish, std::string_view value) { return take(number(value, 1, most_ranks), wish.layout.plan.tp); }},
-    KnownWord{{"sequence", "", "of tp: tokens are split where layers are not", "parallel.sequence"},
-              [](Wish& wish, std::string_view value) { return wish.layout.plan.sequence = value.empty(); }},
-    KnownWord{{"cp", "N", "context-parallel ranks, which split every sequence (1)", "parallel.cp", kDegree},
-              [](Wish& wish, std::string_view value) { return take(number(value, 1, most_ranks), wish.layout.plan.cp); }},
-    KnownWord{{"context", "allgather|ulysses|ring|ulysses+ring",
-               "of cp: keys are gathered, positions exchanged for heads, keys passed round, or both by hosts (allgather)",
-               "parallel.context"},
-              [](Wish& wish, std::string_view value) { return take(layout::context_from(value), wish.layout.plan.context); }},
-    KnownWord{{"pp", "N or N:SCHEDULE", "pipeline ranks, which divide the blocks, and who works on what when (1, 1f1b)",
-               "parallel.pp", kDegree},
-              [](Wish& wish, std::string_view value) { return set_pipeline(wish.layout.plan, value); }},
-    KnownWord{{"virtual_stages", "N", "of pp: stages of each rank (2 where the schedule has several)", "parallel.virtual_stages",
-               kDegree},
-              [](Wish& wish, std::string_view value) { return (wish.chunks = number(value, 1, most_ranks)).has_value(); }},
-    KnownWord{{"split", "N+N+...", "of pp: blocks of each stage (as even as they can be)", "parallel.split"},
-              [](Wish& wish, std::string_view value) { return set_split(wish.layout.plan, value); }},
-    KnownWord{
-        {"gas", "N", "micro-batches of a step, on each data-parallel rank (in verify those that make 4 on all; as pp needs)",
-         "optimizer.gas", "from 1 to 1024"},
-        [](Wish& wish, std::string_view value) { return (wish.microbatches = number(value, 1, 1024)).has_value(); }},
-    KnownWord{{"reduce", "step|microbatch", "when gradients are added over ranks (step)", "parallel.reduce"},
-              [](Wish& wish, std::string_view value) {
-                const bool each = value == "microbatch";
-                wish.layout.plan.reduce = each ? layout::ReduceEvery::microbatch : layout::ReduceEvery::step;
-                return each || value == "step";
-              }},
-    KnownWord{{"zero", "0..3", "what ranks cut: 1 the optimizer's state, 2 gradients too, 3 weights too (0)", "memory.zero"},
-              [](Wish& wish, std::string_view value) { return take(number(value, 0, 3), wish.zero); }},
-    KnownWord{{"zero_group", "all|node", "over whom: all ranks, or those of a host (all)", "memory.zero_group"},
-              [](Wish& wish, std::string_view value) {
-                wish.over = value == "node" ? layout::CutOver::host : layout::CutOver::all;
-                return value == "node" || value == "all";
-              }},
-    KnownWord{
-        {"ranks_per_host", "N", "that count as one host's (2 x tp where hosts matter)", "parallel.ranks_per_host", kDegree},
-        [](Wish& wish, std::string_view value) { return (wish.ranks_per_host = number(value, 1, most_ranks)).has_value(); }},
-    KnownWord{{"prefetch", "N", "of zero=3: leases gathered ahead (1)", "memory.prefetch", "from 0 to 64"},
-              [](Wish& wish, std::string_view value) { return take(number(value, 0, 64), wish.layout.plan.prefetch); }},
-    KnownWord{{"reshard", "true|false", "of zero=3: gathered weights go after forward (true)", "memory.reshard_after_forward"},
-              [](Wish& wish, std::string_view value) { return truth(value, wish.layout.plan.reshard_after_forward); }},
-    KnownWord{{"recompute", "none|selective|full|every:K", "what blocks make again in backward (none)", "memory.recompute"},
-              [](Wish& wish, std::string_view value) { return take(layout::recompute_from(value), wish.layout.plan.recompute); }},
-    KnownWord{{"tiles", "INxOUT", "of zero=3 and offload=params: tiles of linear layers' matrices, leased one by one (1x1)",
-               "memory.tiles"},
-              [](Wish& wish, std::string_view value) { return take(layout::tiles_from(value), wish.layout.plan.tiles); }},
-    KnownWord{{"offload", "optimizer+params+activations", "what goes to a file, some or all of these", "memory.offload_*"},
-              [](Wish& wish, std::string_view value) { return set_offload(wish.layout.plan, value); }},
-    KnownWord{{"overlap", "true|false", "gradients are added while backward goes on (true)", "parallel.overlap"},
-              [](Wish& wish, std::string_view value) { return truth(value, wish.layout.gradients.overlap); }},
-    KnownWord{{"bucket", "BYTES", "of gradients that are added together (in verify 65536)", "parallel.bucket_bytes",
-               "from 1 to 1073741824"},
-              [](Wish& wish, std::string_view value) {
-                int bytes = 0;
-                if (!take(number(value, 1, 1 << 30), bytes)) return false;
-                wish.layout.gradients.bucket_bytes = bytes;
-                return true;
-              }},
-    KnownWord{
-        {"canonical", "", "sums by fixed ranges, in what is compared with too: dp, gas, tp, sequence and cp promise bits as well",
-         "numerics.canonical"},
-        [](Wish& wish, std::string_view value) { return wish.layout.plan.canonical = value.empty(); }},
-    KnownWord{{"documents", "", "samples are several documents that do not see each other, in what is compared with too",
-               "data.documents"},
-              [](Wish& wish, std::string_view value) { return wish.layout.documents = value.empty(); }},
-    KnownWord{{"moments", "fp32|bf16", "the type of the optimizer's state, of what is compared with too (that of the weights)",
-               "optimizer.moments"},
-              [](Wish& wish, std::string_view value) {
-                wish.layout.moments = value == "bf16" ? DType::bf16 : DType::f32;
-                return value == "bf16" || value == "fp32";
-              }},
-};
+std::vector<KnownWord> known_words() {
+  std::vector<KnownWord> all;
+  for (const layout::FieldRow* row : layout::listed_fields()) {
+    if (row->field == Field::offload_optimizer) {
+      all.push_back({{"offload", "optimizer+params+activations", "what goes to a file, some or all of these"},
+                     [](Wish& wish, std::string_view value) { return set_offload(wish.plan.memory, value); }});
+    }
+    if (row->word.empty()) continue;
+    all.push_back({word_of_field(*row), [row](Wish& wish, std::string_view value) { return set_field(*row, wish.plan, value); }});
+  }
+  all.push_back({{"documents", "", "samples are several documents that do not see each other, in what is compared with too"},
+                 [](Wish& wish, std::string_view value) { return wish.documents = value.empty(); }});
+  all.push_back(
+      {{"moments", "fp32|bf16", "the type of the optimizer's state, of what is compared with too (that of the weights)"},
+       [](Wish& wish, std::string_view value) {
+         wish.moments = value == "bf16" ? DType::bf16 : DType::f32;
+         return value == "bf16" || value == "fp32";
+       }});
+  return all;
+}
+
+const std::vector<KnownWord>& words() {
+  static const std::vector<KnownWord> all = known_words();
+  return all;
+}
 
 /// How the words of layouts say fields: those without a value stand alone, and some fields are parts of another's value.
 class WordGrammar : public layout::PlanGrammar {
@@ -195,15 +158,14 @@ class WordGrammar : public layout::PlanGrammar {
 
  private:
   static std::string_view offloaded_part(Field field) {
-    if (field == Field::offload_optimizer) return "optimizer";
-    if (field == Field::offload_params) return "params";
-    return field == Field::offload_activations ? "activations" : "";
+    const auto* const place = std::ranges::find(places, field, &Place::field);
+    return place == places.end() ? std::string_view{} : place->name;
   }
 };
 
 Problem unknown_word(std::string_view name, std::string_view text) {
   std::vector<std::string> names;
-  for (const KnownWord& known : words) names.emplace_back(known.word.name);
+  for (const KnownWord& known : words()) names.emplace_back(known.word.name);
   const std::string near = nearest_name(name, names);
   return {fmt::format("{} in the layout {}: no layout has this word", name, text),
           near.empty() ? fmt::format("its words are {}", fmt::join(names, ", ")) : fmt::format("did you mean {}?", near)};
@@ -214,8 +176,8 @@ void take_word(std::string_view word, std::string_view text, Wish& wish, std::ve
   const std::size_t equals = word.find('=');
   const std::string_view name = word.substr(0, equals),
                          value = equals == std::string_view::npos ? std::string_view{} : word.substr(equals + 1);
-  const auto* const known = std::ranges::find(words, name, [](const KnownWord& each) { return each.word.name; });
-  if (known == words.end()) {
+  const auto known = std::ranges::find_if(words(), [&](const KnownWord& each) { return each.word.name == name; });
+  if (known == words().end()) {
     problems.push_back(
         word.empty() ? Problem{fmt::format("the layout \"{}\" has an empty word", text), "words with commas between: dp=2,zero=3"}
                      : unknown_word(name, text));
@@ -227,36 +189,39 @@ void take_word(std::string_view word, std::string_view text, Wish& wish, std::ve
 }
 
 Layout put_together(const Wish& wish, const LayoutDefaults& defaults) {
-  Layout layout = wish.layout;
+  const layout::ParallelWish& parallel = wish.plan.parallel;
+  Layout layout{.plan = layout::plan_of(wish.plan, 1),
+                .gradients = {.bucket_bytes = parallel.bucket_bytes, .overlap = parallel.overlap},
+                .moments = wish.moments,
+                .documents = wish.documents};
   layout::ParallelPlan& plan = layout.plan;
-  const layout::NamedSchedule* schedule = layout::find_schedule(plan.schedule);
-  const bool pipeline = plan.pp > 1 && schedule != nullptr;
-  plan.chunks = wish.chunks.value_or(pipeline ? usual_chunks(*schedule, plan.pp) : 1);
-  const int needed = pipeline ? schedule->least_microbatches * plan.pp : 1;
-  plan.microbatches = wish.microbatches.value_or(std::max((defaults.microbatches + plan.dp - 1) / plan.dp, needed));
-  const bool hosts = wish.over == layout::CutOver::host && wish.zero > 0;
-  const bool between = hosts || plan.context == layout::ContextMethod::ulysses_ring;
-  plan.ranks_per_host = wish.ranks_per_host.value_or(between ? 2 * plan.tp : plan.ranks());
-  layout::set_zero_level(plan, wish.zero, wish.over);
+  layout::place_offloaded(plan, wish.plan.memory, true);
+  const layout::NamedSchedule* schedule = plan.pp > 1 ? layout::find_schedule(plan.schedule) : nullptr;
+  const int needed = schedule != nullptr ? schedule->least_microbatches * plan.pp : 1;
+  if (wish.plan.gas == 0) plan.microbatches = std::max((defaults.microbatches + plan.dp - 1) / plan.dp, needed);
+  const bool hosts = plan.optimizer.cut == layout::CutOver::host || plan.context == layout::ContextMethod::ulysses_ring;
+  plan.ranks_per_host = static_cast<int>(parallel.ranks_per_host.value_or(hosts ? 2 * plan.tp : plan.ranks()));
   return layout;
 }
 
 }  // namespace
 
 std::string spelt(const LayoutWord& word) {
-  return word.values.empty() ? std::string(word.name) : fmt::format("{}={}", word.name, word.values);
+  return word.values.empty() ? word.name : fmt::format("{}={}", word.name, word.values);
 }
 
 std::vector<LayoutWord> layout_words() {
   std::vector<LayoutWord> all;
-  for (const KnownWord& known : words) all.push_back(known.word);
+  for (const KnownWord& known : words()) all.push_back(known.word);
   return all;
 }
 
 std::optional<Layout> layout_from(std::string_view text, std::vector<Problem>& problems, const LayoutDefaults& defaults) {
   const std::size_t before = problems.size();
   Wish wish;
-  wish.layout.gradients.bucket_bytes = defaults.bucket_bytes;
+  wish.plan.parallel.dp = 1;
+  wish.plan.parallel.bucket_bytes = defaults.bucket_bytes;
+  wish.plan.gas = 0;  // as many as the rest needs
   std::vector<std::string_view> names;
   for (std::size_t at = 0; at <= text.size();) {
     const std::size_t end = std::min(text.find(',', at), text.size());
@@ -286,37 +251,20 @@ std::vector<Problem> check(const Layout& layout, const layout::PlanLimits& limit
 }
 
 std::string name_of(const Layout& layout, const LayoutDefaults& defaults) {
-  const layout::ParallelPlan& plan = layout.plan;
-  const layout::ParallelPlan usual;
-  std::vector<std::string> all{fmt::format("dp={}", plan.dp)};
-  const auto say = [&](bool differs, const std::string& word) {
-    if (differs) all.push_back(word);
-  };
-  say(plan.tp > 1, fmt::format("tp={}", plan.tp));
-  say(plan.sequence, "sequence");
-  say(plan.cp > 1, fmt::format("cp={}", plan.cp));
-  say(plan.context != usual.context, fmt::format("context={}", to_string(plan.context)));
-  const bool named = plan.pp > 1 && plan.schedule != usual.schedule;
-  say(plan.pp > 1, fmt::format("pp={}{}{}", plan.pp, named ? ":" : "", named ? plan.schedule : ""));
-  const layout::NamedSchedule* schedule = layout::find_schedule(plan.schedule);
-  say(plan.chunks != (schedule == nullptr || plan.pp == 1 ? 1 : usual_chunks(*schedule, plan.pp)),
-      fmt::format("virtual_stages={}", plan.chunks));
-  say(!plan.split.empty(), fmt::format("split={}", fmt::join(plan.split, "+")));
-  say(true, fmt::format("gas={}", plan.microbatches));
-  const int zero = layout::zero_level(plan);
-  say(plan.reduce != usual.reduce, "reduce=microbatch");
-  say(zero > 0, fmt::format("zero={}", zero));
-  say(plan.optimizer.cut == layout::CutOver::host, "zero_group=node");
-  say(plan.ranks_per_host != plan.ranks(), fmt::format("ranks_per_host={}", plan.ranks_per_host));
-  say(plan.prefetch != usual.prefetch, fmt::format("prefetch={}", plan.prefetch));
-  say(!plan.reshard_after_forward, "reshard=false");
-  say(plan.recompute != usual.recompute, fmt::format("recompute={}", to_string(plan.recompute)));
-  say(plan.tiles.cut(), fmt::format("tiles={}", to_string(plan.tiles)));
-  say(!offloaded(plan).empty(), fmt::format("offload={}", offloaded(plan)));
-  say(!layout.gradients.overlap, "overlap=false");
-  say(layout.gradients.bucket_bytes != defaults.bucket_bytes, fmt::format("bucket={}", layout.gradients.bucket_bytes));
-  say(plan.canonical, "canonical");
-  say(layout.documents, "documents");
+  layout::PlanWish wish = layout::wish_of(layout.plan), usual;
+  wish.parallel.bucket_bytes = layout.gradients.bucket_bytes;
+  wish.parallel.overlap = layout.gradients.overlap;
+  usual.parallel.bucket_bytes = defaults.bucket_bytes;
+  std::vector<std::string> all;
+  for (const layout::FieldRow* row : layout::listed_fields()) {
+    if (row->field == Field::offload_optimizer) {
+      if (const std::string names = offloaded(wish.memory); !names.empty()) all.push_back("offload=" + names);
+    }
+    const bool always = row->field == Field::dp || row->field == Field::gas;
+    const bool differs = always || row->value.get(wish).dump() != row->value.get(usual).dump();
+    if (differs && !row->word.empty()) all.push_back(field_text(*row, wish));
+  }
+  if (layout.documents) all.emplace_back("documents");
   if (layout.moments) all.emplace_back(*layout.moments == DType::bf16 ? "moments=bf16" : "moments=fp32");
   return fmt::format("{}", fmt::join(all, ","));
 }

@@ -35,9 +35,8 @@ struct Layout {
 
 /// A word that a layout may have.
 struct LayoutWord {
-  std::string_view name, values, about;  ///< values: empty where it has none
-  std::string_view setting;              ///< of a run, which says the same
-  std::string_view limits = {};          ///< of numbers: "from 1 to 64"
+  std::string name, values, about;  ///< values: empty where it has none
+  std::string limits = {};          ///< of numbers: "from 1 to 64"
 };
 /// "zero=0..3", "sequence".
 std::string spelt(const LayoutWord& word);

@@ -9,24 +9,9 @@
 
 #include "base/number_text.h"
 #include "layout/pipeline/split.h"
+#include "layout/plan_wish.h"
 
 namespace lockstep::layout {
-namespace {
-
-constexpr std::array<std::pair<std::string_view, ContextMethod>, 4> kContextMethods{
-    {{"allgather", ContextMethod::allgather},
-     {"ulysses", ContextMethod::ulysses},
-     {"ring", ContextMethod::ring},
-     {"ulysses+ring", ContextMethod::ulysses_ring}}};
-
-}  // namespace
-
-std::vector<std::string_view> context_methods() {
-  std::vector<std::string_view> names;
-  for (const auto& [name, method] : kContextMethods) names.push_back(name);
-  return names;
-}
-
 // Ranks are numbered by tensor rank first, then by context rank.
 int context_hosts(const ParallelPlan& plan) {
   const int group = plan.cp * plan.tp, host = plan.ranks_per_host;
@@ -37,19 +22,7 @@ int context_hosts(const ParallelPlan& plan) {
   return plan.tp % host == 0 ? plan.cp : 0;
 }
 
-std::optional<ContextMethod> context_from(std::string_view text) {
-  for (const auto& [name, method] : kContextMethods) {
-    if (name == text) return method;
-  }
-  return std::nullopt;
-}
-
-std::string_view to_string(ContextMethod method) {
-  for (const auto& [name, named] : kContextMethods) {
-    if (named == method) return name;
-  }
-  throw BrokenRule("a way of context parallelism has a name");
-}
+std::string_view to_string(ContextMethod method) { return word_of(method); }
 
 std::optional<Recompute> recompute_from(std::string_view text) {
   using enum Recompute::Kind;

@@ -69,9 +69,6 @@ enum class AttentionWeights : std::uint8_t {
 };
 
 /// "allgather", "ulysses", "ring", "ulysses+ring".
-std::vector<std::string_view> context_methods();
-/// Nothing for another text.
-std::optional<ContextMethod> context_from(std::string_view text);
 std::string_view to_string(ContextMethod method);
 
 struct ParallelPlan {

@@ -1,51 +1,77 @@
 #pragma once
 
-// The fields of a plan that a user chooses, and how a user is told of them. What is wrong with a plan is a matter of its fields;
-// how a field is spelt is a matter of who reads it: "parallel.tp = 4" in settings, "tp=4" in the words of a layout.
+// The fields of a plan that a user chooses: the one table of them, and how a user is told of them. What is wrong with a plan is a
+// matter of its fields; how a field is spelt is a matter of who reads it: "parallel.tp = 4" in settings, "tp=4" in the words of a
+// layout.
 
 #include <concepts>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
+
+#include "base/value.h"
+#include "layout/plan_wish.h"
 
 namespace lockstep::layout {
 
 enum class PlanField : std::uint8_t {
   dp,
   tp,
-  sequence,
   cp,
   context,
+  sequence,
+  allow_tp_across_hosts,
   pp,
   schedule,
   virtual_stages,
   split,
-  gas,
   reduce,
+  bucket_bytes,
+  overlap,
+  ranks_per_host,
+  recompute,
   zero,
   zero_group,
-  ranks_per_host,
-  allow_tp_across_hosts,
   prefetch,
   reshard,
-  recompute,
-  tiles,
-  max_tile_bytes,
   offload_optimizer,
   offload_params,
   offload_activations,
+  tiles,
+  max_tile_bytes,
+  gas,
   canonical
+};
+
+/// What another value of a field does to what a run computes.
+enum class FieldBits : std::uint8_t {
+  same,        ///< nothing: the bits are the same
+  other,       ///< sums are made in another order
+  another_run  ///< every sum is another one: a run keeps its value
 };
 
 struct FieldRow {
   PlanField field;
-  std::string_view setting;  ///< "parallel.tp"
-  std::string_view word;     ///< of a layout: "tp"; empty: layouts do not have it
-  bool flag = false;         ///< the word alone says true
+  std::string_view setting;                 ///< "parallel.tp"
+  std::string_view unit;                    ///< of the setting's number; "" when it has none
+  std::string_view meaning;                 ///< of the setting
+  Value<PlanWish> value;                    ///< type and rule; reads and prints it
+  int place = 0;                            ///< in texts that list what differs from one rank
+  std::string_view word = {};               ///< in the words of a layout: "tp"; empty: it is none of them
+  std::string_view brief = {};              ///< what the word means
+  std::string_view values = {};             ///< of the word, where the rule does not tell them: "N or N:SCHEDULE"
+  std::int64_t most = 0;                    ///< of the word, where less than the rule allows; 0: as the rule
+  bool flag = false;                        ///< the word alone says true
+  std::optional<PlanField> said_with = {};  ///< where a list has this field it has its own too
+  FieldBits bits = FieldBits::same;
 };
-/// One row a field, in the order of the enum.
+/// One row a field, in the order of settings.
 std::span<const FieldRow> plan_fields();
+/// By `place`.
+std::vector<const FieldRow*> listed_fields();
 const FieldRow& row_of(PlanField field);
 
 /// How fields and what they depend on are spelt to one kind of reader.

@@ -144,7 +144,7 @@ std::string consequences(const RunConfig& config, std::int64_t ranks) {
 
 layout::ParallelPlan plan_of_far_devices(const RunConfig& config, std::int64_t ranks) {
   layout::ParallelPlan plan = app::layout_of(config, app::workers_of(config, ranks));
-  app::place_offloaded(plan, config.memory, false);
+  layout::place_offloaded(plan, config.memory, false);
   return plan;
 }
 

@@ -18,11 +18,11 @@ std::vector<Problem> check_without_servers(const RunConfig& config) {
   std::vector<Problem> problems;
   const auto refuse = [&](const std::string& name, std::string_view value) {
     problems.push_back({fmt::format("{} = {}: there are no parameter servers with train.backend = {}", name, value,
-                                    settings::word_of(config.train.backend)),
+                                    word_of(config.train.backend)),
                         fmt::format("train.backend=ps, or {}=null", name)});
   };
   if (config.parallel.servers) refuse("parallel.servers", std::to_string(*config.parallel.servers));
-  if (config.parallel.ps) refuse("parallel.ps", settings::word_of(*config.parallel.ps));
+  if (config.parallel.ps) refuse("parallel.ps", word_of(*config.parallel.ps));
   if (config.parallel.staleness) refuse("parallel.staleness", std::to_string(*config.parallel.staleness));
   return problems;
 }
@@ -39,7 +39,7 @@ std::vector<Problem> check_servers(const RunConfig& config) {
   const bool async = mode_of(config) == train::ServerMode::async;
   if (config.parallel.staleness && !async) {
     problems.push_back({fmt::format("parallel.staleness = {}: with parallel.ps = {} all workers wait for each other",
-                                    *config.parallel.staleness, settings::word_of(mode_of(config))),
+                                    *config.parallel.staleness, word_of(mode_of(config))),
                         "parallel.ps=async, or parallel.staleness=null"});
   }
   if (config.parallel.reduce == layout::ReduceEvery::microbatch) {

@@ -9,41 +9,38 @@
 #include "app/settings/keys.h"
 #include "base/error.h"
 #include "base/shell.h"
+#include "layout/plan_fields.h"
 
 namespace lockstep::app {
 namespace {
 
-std::string_view place_of(layout::Tier tier) {
-  return tier == layout::Tier::host ? "cpu" : tier == layout::Tier::disk ? "nvme" : "none";
+using layout::PlanField;
+
+/// Whether a field has another value than in a run that nobody laid out.
+bool is_asked(const layout::FieldRow& row, const layout::PlanWish& wish) {
+  return row.value.get(wish).dump() != row.value.get(layout::PlanWish()).dump();
 }
 
 }  // namespace
 
 std::vector<std::string> settings_of(const planner::Work& work, const planner::Candidate& candidate) {
-  const layout::ParallelPlan& plan = candidate.plan;
+  layout::PlanWish wish = layout::wish_of(candidate.plan);
+  wish.memory.zero = layout::zero_level(candidate.plan);
+  wish.parallel.split.reset();           // a run balances its stages itself
+  wish.parallel.ranks_per_host.reset();  // its ranks are started so
   std::vector<std::string> settings{work.system.element_bytes == 4 ? "train.dtype=fp32" : "train.dtype=bf16",
-                                    fmt::format("model.batch_size={}", candidate.samples),
-                                    fmt::format("optimizer.gas={}", plan.microbatches),
-                                    fmt::format("parallel.dp={}", plan.dp),
-                                    fmt::format("memory.zero={}", layout::zero_level(plan)),
-                                    fmt::format("memory.recompute={}", layout::to_string(plan.recompute))};
-  const auto add = [&](bool needed, std::string setting) {
-    if (needed) settings.push_back(std::move(setting));
+                                    fmt::format("model.batch_size={}", candidate.samples)};
+  const auto add = [&](const layout::FieldRow& row) {
+    settings.push_back(fmt::format("{}={}", row.setting, settings::shown(row.value.get(wish))));
   };
-  add(plan.tp > 1, fmt::format("parallel.tp={}", plan.tp));
-  add(plan.sequence, "parallel.sequence=true");
-  add(plan.cp > 1, fmt::format("parallel.cp={}", plan.cp));
-  add(plan.cp > 1, fmt::format("parallel.context={}", layout::to_string(plan.context)));
-  add(plan.pp > 1, fmt::format("parallel.pp={}", plan.pp));
-  add(plan.pp > 1, fmt::format("parallel.schedule={}", plan.schedule));
-  add(plan.chunks > 1, fmt::format("parallel.virtual_stages={}", plan.chunks));
-  add(plan.optimizer.cut == layout::CutOver::host, "memory.zero_group=node");
-  add(plan.tiles.cut(), fmt::format("memory.tiles={}", layout::to_string(plan.tiles)));
-  add(plan.optimizer.tier != layout::Tier::device, fmt::format("memory.offload_optimizer={}", place_of(plan.optimizer.tier)));
-  add(plan.parameters.tier != layout::Tier::device, fmt::format("memory.offload_params={}", place_of(plan.parameters.tier)));
-  const std::array tiers{plan.parameters.tier, plan.optimizer.tier, plan.activations};
-  add(plan.activations != layout::Tier::device, fmt::format("memory.offload_activations={}", place_of(plan.activations)));
-  add(std::ranges::count(tiers, layout::Tier::disk) > 0, "memory.nvme_path=.");
+  constexpr std::array always{PlanField::gas, PlanField::dp, PlanField::zero, PlanField::recompute};
+  for (const PlanField field : always) add(layout::row_of(field));
+  for (const layout::FieldRow* row : layout::listed_fields()) {
+    const bool asked = is_asked(*row, wish) || (row->said_with && is_asked(layout::row_of(*row->said_with), wish));
+    if (asked && std::ranges::find(always, row->field) == always.end()) add(*row);
+  }
+  const std::array places{wish.memory.offload_params, wish.memory.offload_optimizer, wish.memory.offload_activations};
+  if (std::ranges::find(places, layout::OffloadTo::nvme) != places.end()) settings.emplace_back("memory.nvme_path=.");
   return settings;
 }
 

@@ -47,13 +47,13 @@ void check_offload(const RunConfig& config, std::vector<Problem>& problems) {
   if (servers && memory.offload_optimizer != OffloadTo::none) {
     problems.push_back(
         {fmt::format("memory.offload_optimizer = {}: with train.backend = ps the servers have the optimizer's state",
-                     settings::word_of(memory.offload_optimizer)),
+                     word_of(memory.offload_optimizer)),
          "train.backend=DDP, or memory.offload_optimizer=none"});
   }
   if (servers && memory.offload_params != OffloadTo::none) {
     problems.push_back(
         {fmt::format("memory.offload_params = {}: with train.backend = ps every worker keeps all weights in memory",
-                     settings::word_of(memory.offload_params)),
+                     word_of(memory.offload_params)),
          "train.backend=DDP, or memory.offload_params=none"});
   }
   for (const auto& [name, to] : {std::pair("optimizer", &memory.offload_optimizer), std::pair("params", &memory.offload_params),
@@ -148,9 +148,9 @@ void check_epochs(const RunConfig& config, std::vector<Problem>& problems) {
   if (order_of(config) == data::Order::partition) return;
   const std::string remedy = "set train.max_epochs or data.order=partition, or ";
   if (config.sample.every.epochs > 0) {
-    problems.push_back({fmt::format("sample.every = {}: windows in random order make no epochs",
-                                    settings::Form<SampleEvery>::print(config.sample.every)),
-                        remedy + "sample.every=evaluations"});
+    problems.push_back(
+        {fmt::format("sample.every = {}: windows in random order make no epochs", Form<SampleEvery>::print(config.sample.every)),
+         remedy + "sample.every=evaluations"});
   }
   if (config.log.style == train::LogStyle::rasbt) {
     problems.push_back(
@@ -165,7 +165,7 @@ void check_data(const RunConfig& config, std::vector<Problem>& problems) {
   }
   if (config.data.shards == DataShards::precut && config.data.io != DataIo::files) {
     problems.push_back({fmt::format("data.shards = precut (each rank reads its own file) and data.io = {} exclude each other",
-                                    settings::word_of(config.data.io)),
+                                    word_of(config.data.io)),
                         "leave one of them out"});
   }
   if (config.data.shards == DataShards::precut && config.train.global_batch == GlobalBatch::renew) {

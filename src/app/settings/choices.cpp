@@ -5,7 +5,7 @@
 #include "base/number_text.h"
 #include "base/units.h"
 
-namespace lockstep::settings {
+namespace lockstep {
 
 std::optional<app::InitFrom> Form<app::InitFrom>::read(std::string_view text) {
   using enum app::InitFrom::Kind;
@@ -29,4 +29,4 @@ std::optional<app::ByteCount> Form<app::ByteCount>::read(std::string_view text) 
   return bytes.value_or(0) > 0 ? std::optional(app::ByteCount{*bytes, std::string(text)}) : std::nullopt;
 }
 
-}  // namespace lockstep::settings
+}  // namespace lockstep

@@ -1,65 +1,17 @@
 #pragma once
 
-// How values of settings are spelt: choices by words, other values as texts of a form. The table of keys reads and prints by
-// these and tells the words as the rule of a key, so that nothing behind it compares text.
+// The words of the choices among settings, and the forms of other texts, where no lower layer has them.
 
 #include <array>
-#include <concepts>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "app/run_config.h"
-#include "base/error.h"
-#include "layout/pipeline/split.h"
+#include "base/choice.h"
 
-namespace lockstep::settings {
-
-template <class T>
-struct Named {
-  std::string_view word;
-  T value;
-};
-
-/// A choice specialises it: `all` has its words, in the order in which a rule tells them.
-template <class T>
-struct Choice;
-template <class T>
-concept IsChoice = requires { Choice<T>::all; };
-
-template <IsChoice T>
-constexpr std::string_view word_of(const T& value) {
-  for (const Named<T>& one : Choice<T>::all) {
-    if (one.value == value) return one.word;
-  }
-  throw BrokenRule("every value of a choice has a word");
-}
-
-/// Nothing for a text that is none of the words.
-template <IsChoice T>
-constexpr std::optional<T> choice_from(std::string_view word) {
-  for (const Named<T>& one : Choice<T>::all) {
-    if (one.word == word) return one.value;
-  }
-  return std::nullopt;
-}
-
-template <IsChoice T>
-std::vector<std::string_view> words_of() {
-  std::vector<std::string_view> words;
-  for (const Named<T>& one : Choice<T>::all) words.push_back(one.word);
-  return words;
-}
-
-/// A value that is a text of a form specialises it: read() gives nothing for another text, print() is its inverse; `rule` and
-/// `remedy` are for a text that cannot be read.
-template <class T>
-struct Form;
-template <class T>
-concept HasForm = requires(std::string_view text) {
-  { Form<T>::read(text) } -> std::same_as<std::optional<T>>;
-};
+namespace lockstep {
 
 template <>
 struct Choice<app::BackendKind> {
@@ -169,31 +121,10 @@ struct Choice<app::LrScaling> {
 };
 
 template <>
-struct Choice<layout::ContextMethod> {
-  using enum layout::ContextMethod;
-  static constexpr auto all = std::to_array<Named<layout::ContextMethod>>(
-      {{"allgather", allgather}, {"ulysses", ulysses}, {"ring", ring}, {"ulysses+ring", ulysses_ring}});
-};
-template <>
-struct Choice<layout::ReduceEvery> {
-  using enum layout::ReduceEvery;
-  static constexpr auto all = std::to_array<Named<layout::ReduceEvery>>({{"step", step}, {"microbatch", microbatch}});
-};
-template <>
 struct Choice<train::ServerMode> {
   using enum train::ServerMode;
   static constexpr auto all =
       std::to_array<Named<train::ServerMode>>({{"gradients", gradients}, {"weights", weights}, {"async", async}});
-};
-template <>
-struct Choice<layout::CutOver> {
-  static constexpr auto all =
-      std::to_array<Named<layout::CutOver>>({{"all", layout::CutOver::all}, {"node", layout::CutOver::host}});
-};
-template <>
-struct Choice<app::OffloadTo> {
-  using enum app::OffloadTo;
-  static constexpr auto all = std::to_array<Named<app::OffloadTo>>({{"none", none}, {"cpu", cpu}, {"nvme", nvme}});
 };
 
 template <>
@@ -268,26 +199,4 @@ struct Form<app::ByteCount> {
   static std::optional<app::ByteCount> read(std::string_view text);
   static std::string print(const app::ByteCount& count) { return count.text; }
 };
-/// Layers of each stage: "4,4,3,1".
-template <>
-struct Form<std::vector<std::int64_t>> {
-  static constexpr std::string_view rule = "the numbers of layers of the stages", remedy = "parallel.split=4,4,3,1, or null";
-  static std::optional<std::vector<std::int64_t>> read(std::string_view text) { return layout::split_from(text); }
-  static std::string print(const std::vector<std::int64_t>& split) { return layout::to_string(split); }
-};
-template <>
-struct Form<layout::Recompute> {
-  static constexpr std::string_view rule = "none, selective, full or every:k, k blocks from 1 on",
-                                    remedy = "memory.recompute=full keeps least of the usual ones";
-  static std::optional<layout::Recompute> read(std::string_view text) { return layout::recompute_from(text); }
-  static std::string print(const layout::Recompute& recompute) { return layout::to_string(recompute); }
-};
-template <>
-struct Form<layout::Tiles> {
-  static constexpr std::string_view rule = "INxOUT, tiles of in-features and of out-features from 1 on",
-                                    remedy = "memory.tiles=1x4, or 1x1 for whole matrices";
-  static std::optional<layout::Tiles> read(std::string_view text) { return layout::tiles_from(text); }
-  static std::string print(const layout::Tiles& tiles) { return layout::to_string(tiles); }
-};
-
-}  // namespace lockstep::settings
+}  // namespace lockstep

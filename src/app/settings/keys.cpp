@@ -203,8 +203,7 @@ std::vector<Key> optimizer_keys() {
   static const std::vector<std::string> methods = train::optimizer_names();
   const Rule any = Rule::any(), positive = Rule::between(1, kMany), rate = Rule::between(0, kMany);
   return {
-      optimizer<&Optimizer::gas>("optimizer.gas", Rule::between(1, 1 << 20), loose, "micro-batches",
-                                 "gradient accumulation: micro-batches of one step"),
+      plan_key(layout::PlanField::gas, true),
       optimizer<&Optimizer::name>("optimizer.name", Rule::one_of({methods.begin(), methods.end()}), fixed, "",
                                   "the method: AdamW, or stochastic gradient descent with momentum"),
       optimizer<&Optimizer::learning_rate>("optimizer.learning_rate", rate, learns, "", "highest learning rate"),
@@ -267,10 +266,7 @@ std::vector<Key> comm_and_numerics_keys() {
           "numerics.bf16", any, fixed, "",
           "how products of two bf16 matrices add: in the order of fp32, or in pairs as AVX-512-bf16 does; auto: pairs if every "
           "rank's processor is AMD's and has that, and on a resume what the run has"),
-      key<&RunConfig::numerics, &RunConfig::Numerics::canonical>(
-          "numerics.canonical", any, fixed, "",
-          "sums that a layout may divide are made by 8 fixed ranges, which are added as a tree: parallel.tp, parallel.sequence, "
-          "parallel.cp and parallel.dp x optimizer.gas at one global batch change no bit; takes time, and memory for gradients"),
+      plan_key(layout::PlanField::canonical),
   };
 }
 

@@ -3,6 +3,7 @@
 // The one table of a run's settings: name, type, what is allowed, unit and meaning, and how to read and write the value in a
 // RunConfig. Values travel as Json scalars (null, boolean, integer, number, text).
 
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -10,34 +11,12 @@
 #include <vector>
 
 #include "app/run_config.h"
+#include "base/value.h"
 
 namespace lockstep::settings {
 
-enum class Type { boolean, integer, number, text };
-
-/// What a value must be, beyond its type.
-struct Rule {
-  double low = 0, high = 0;  // of numbers, inclusive unless open
-  bool bounded = false, open_low = false, open_high = false;
-  std::vector<std::string_view> words;  // of texts; empty: any
-  /// What a text stands for where it may be given for a number; null for another text. May be null: no text may.
-  Json (*named)(std::string_view text) = nullptr;
-  std::string_view names = {};  // what such a text is
-  /// Whether a text has the form that its key wants; null: any has. What the form is, and what to do about another text.
-  bool (*readable)(std::string_view text) = nullptr;
-  std::string_view form = {}, form_remedy = {};
-
-  static Rule any() { return {}; }
-  static Rule between(double low, double high) { return {low, high, true, false, false, {}}; }
-  static Rule above(double low, double high) { return {low, high, true, true, false, {}}; }
-  static Rule below(double low, double high) { return {low, high, true, false, true, {}}; }
-  static Rule or_named(Rule numbers, std::string_view names, Json (*named)(std::string_view)) {
-    numbers.names = names;
-    numbers.named = named;
-    return numbers;
-  }
-  static Rule one_of(std::vector<std::string_view> words) { return {0, 0, false, false, false, std::move(words)}; }
-};
+using Type = ValueType;
+using Rule = ValueRule;
 
 /// What a resume may do with a setting: it is the same run that goes on.
 enum class OnResume {
@@ -55,8 +34,8 @@ struct Key {
   std::string_view unit;  // "" when it has none
   std::string_view meaning;
   bool in_wordplay;  // the WordPlay run printed it
-  Json (*get)(const app::RunConfig&);
-  void (*set)(app::RunConfig&, const Json&);  // the value has been checked
+  std::function<Json(const app::RunConfig&)> get;
+  std::function<void(app::RunConfig&, const Json&)> set;  // the value has been checked
 
   std::string_view group() const { return name.substr(0, name.find('.')); }
   std::string_view option() const { return name.substr(name.find('.') + 1); }

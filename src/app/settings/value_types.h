@@ -20,8 +20,6 @@ enum class EpochEnd : std::uint8_t { drop, pad };
 enum class DataShards : std::uint8_t { global, precut };
 enum class DataIo : std::uint8_t { files, mpi, readers };
 enum class LrScaling : std::uint8_t { none, sqrt, linear };
-/// Where a kind of state lies between its uses (memory.offload_*).
-enum class OffloadTo : std::uint8_t { none, cpu, nvme };
 enum class WandbMode : std::uint8_t { off, offline };
 
 enum class MaskKernel : std::uint8_t { computed, stored };

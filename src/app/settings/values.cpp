@@ -20,30 +20,6 @@ std::string lower(std::string_view text) {
   return out;
 }
 
-bool has_type(const Json& value, Type type) {
-  switch (type) {
-    case Type::boolean:
-      return value.is_bool();
-    case Type::integer:
-      return value.is_int();
-    case Type::number:
-      return value.is_number();
-    case Type::text:
-      return value.is_string();
-  }
-  return false;
-}
-
-bool obeys(const Json& value, const Rule& rule) {
-  if (!rule.words.empty()) return std::find(rule.words.begin(), rule.words.end(), value.string()) != rule.words.end();
-  if (value.is_string()) return !value.string().empty();
-  if (!value.is_number()) return true;
-  const double x = value.number();
-  if (!std::isfinite(x)) return false;
-  if (!rule.bounded) return true;
-  return (rule.open_low ? x > rule.low : x >= rule.low) && (rule.open_high ? x < rule.high : x <= rule.high);
-}
-
 // "lr" of "learning_rate".
 std::string first_letters(std::string_view words) {
   std::string letters;

@@ -126,7 +126,7 @@ std::vector<std::string> notes_on_offload(const RunConfig& config, const train::
   std::vector<std::string> notes;
   for (const Row& row : rows) {
     if (row.place == OffloadTo::none) continue;
-    const std::string setting = fmt::format("memory.offload_{} = {}: ", row.name, settings::word_of(row.place));
+    const std::string setting = fmt::format("memory.offload_{} = {}: ", row.name, word_of(row.place));
     if (row.tier == layout::Tier::device) {
       notes.push_back(setting + "the device's memory is the host's, so this moves nothing and saves nothing here");
       continue;
@@ -143,13 +143,13 @@ std::vector<std::string> notes_on_offload(const RunConfig& config, const train::
     notes.push_back(
         fmt::format("memory.offload_params = {}: each token of a sample reads the weights once more, {} times at "
                     "every evaluation; sample.tokens=0 leaves samples out",
-                    settings::word_of(to.offload_params), config.sample.tokens));
+                    word_of(to.offload_params), config.sample.tokens));
   }
   if (settings.plan.optimizer.tier != layout::Tier::device && !memory.updater.offloaded_gradients.used()) {
     notes.push_back(
         fmt::format("memory.offload_optimizer = {}: gradients stay in memory: this schedule, parallel.reduce=microbatch, or "
                     "numerics.canonical, adds several micro-batches or units side by side",
-                    settings::word_of(to.offload_optimizer)));
+                    word_of(to.offload_optimizer)));
   }
   if (!elsewhere.empty()) notes.push_back("offloaded: " + elsewhere);
   return notes;

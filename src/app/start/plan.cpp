@@ -76,34 +76,10 @@ int ranks_per_host(const std::vector<std::string>& hosts) {
 }
 
 layout::ParallelPlan layout_of(const RunConfig& config, std::int64_t trainers) {
-  layout::ParallelPlan plan;
-  plan.tp = static_cast<int>(config.parallel.tp);
-  plan.cp = static_cast<int>(config.parallel.cp);
-  plan.context = config.parallel.context;
-  plan.sequence = config.parallel.sequence;
-  plan.pp = static_cast<int>(config.parallel.pp);
-  plan.schedule = config.parallel.schedule;
-  const layout::NamedSchedule* schedule = layout::find_schedule(plan.schedule);
-  plan.chunks =
-      static_cast<int>(config.parallel.virtual_stages.value_or(schedule == nullptr ? 1 : usual_chunks(*schedule, plan.pp)));
-  if (config.parallel.split) plan.split = *config.parallel.split;
-  const std::int64_t of_a_model = std::int64_t{plan.tp} * plan.cp * plan.pp;
-  plan.dp = static_cast<int>(config.parallel.dp.value_or(std::max<std::int64_t>(1, trainers / of_a_model)));
-  plan.microbatches = static_cast<int>(config.optimizer.gas);
-  plan.reduce = config.parallel.reduce;
-  plan.recompute = config.memory.recompute;
-  layout::set_zero_level(plan, zero_level(config), config.memory.zero_group);
-  plan.prefetch = static_cast<int>(config.memory.prefetch);
-  plan.tiles = config.memory.tiles;
-  plan.tiles.larger_than = config.memory.max_tile_bytes;
-  plan.reshard_after_forward = config.memory.reshard_after_forward;
-  plan.allow_tp_across_hosts = config.parallel.allow_tp_across_hosts;
-  plan.canonical = config.numerics.canonical;
+  layout::PlanWish wish = plan_wish(config);
+  wish.memory.zero = zero_level(config);
+  layout::ParallelPlan plan = layout::plan_of(wish, trainers);
   plan.attention = attention_of(config);
-  // Whether the host's memory is another one than the device's is known later (plan_of); what can be combined is not its matter.
-  const auto named = [](OffloadTo to) { return to == OffloadTo::none ? layout::Tier::device : layout::Tier::disk; };
-  plan.parameters.tier = named(config.memory.offload_params);
-  plan.activations = named(config.memory.offload_activations);
   return plan;
 }
 
@@ -132,16 +108,6 @@ std::vector<Problem> check_layout(const RunConfig& config, std::int64_t ranks) {
   for (Problem& problem : layout::check(plan, arch::plan_limits(model, model.block_size), trainers))
     problems.push_back(std::move(problem));
   return problems;
-}
-
-void place_offloaded(layout::ParallelPlan& plan, const RunConfig::Memory& memory, bool on_host) {
-  const auto tier_of = [&](OffloadTo to) {
-    if (to == OffloadTo::nvme) return layout::Tier::disk;
-    return to == OffloadTo::cpu && !on_host ? layout::Tier::host : layout::Tier::device;
-  };
-  plan.optimizer.tier = tier_of(memory.offload_optimizer);
-  plan.parameters.tier = tier_of(memory.offload_params);
-  plan.activations = tier_of(memory.offload_activations);
 }
 
 void drop_idle_tiles(layout::ParallelPlan& plan) {

@@ -26,8 +26,6 @@ int replicas_of(const RunConfig& config, std::int64_t ranks);
 /// model.vocab_size is null, the text has not told its vocabulary.
 std::vector<Problem> check_layout(const RunConfig& config, std::int64_t ranks);
 
-/// Where the plan keeps what memory.offload_* name; `on_host`: a device's memory is the host's, so what goes to the host's stays.
-void place_offloaded(layout::ParallelPlan& plan, const RunConfig::Memory& memory, bool on_host);
 /// Weights that lie whole in memory are read there: tiles would only make products smaller.
 void drop_idle_tiles(layout::ParallelPlan& plan);
 

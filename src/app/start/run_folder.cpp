@@ -109,7 +109,7 @@ RunFolder::RunFolder(RunConfig& config, const io::Path& folder, comm::Communicat
     if (!lock_->warning().empty()) log.warning(lock_->warning());
     from = settled_start(config.train.init_from, folder);
   });
-  config.train.init_from = settings::Form<InitFrom>::read(comm::lead_text(world, std::move(from))).value();
+  config.train.init_from = Form<InitFrom>::read(comm::lead_text(world, std::move(from))).value();
   const std::string mark = comm::lead_text(world, RunLock::mark());
   comm::together(world, [&] {
     if (world.rank() != 0) demand_lock(folder, mark, std::min(longest_look, config.comm.timeout / 2));

@@ -56,7 +56,7 @@ std::string optimizer_text(const RunConfig::Optimizer& config, const train::Opti
   for (const auto& [name, value] : train::make_optimizer(settings)->describe().object()) {
     if (value.is_number()) text += fmt::format(", {}={:g}", name, value.number());
   }
-  return text + fmt::format(", decay={})", settings::word_of(config.decay));
+  return text + fmt::format(", decay={})", word_of(config.decay));
 }
 
 // "kernels.products=plain kernels.norm=plain": those that differ from the defaults; empty: none does.
@@ -139,7 +139,7 @@ void log_startup(Log& log, const StartupFacts& facts, Session& session) {
   const int rank = session.world().rank(), ranks = session.world().size();
   const Standing standing = log_ranks(session, log, static_cast<int>(servers_of(config)));
   log.info(fmt::format("[{}/{}] Using device='{}' with backend='{}' + '{}' for distributed training.", rank, ranks, device,
-                       settings::word_of(config.train.backend), name_of(session.transport())));
+                       word_of(config.train.backend), name_of(session.transport())));
   log.warning(fmt::format("Using [{0} / {0}] available \"{1}\" devices !!", ranks, device));
   log.info(session.description());
   if (config.numerics.products == ops::Products::library) {
