@@ -18,7 +18,7 @@
 #include "data/tokenizer.h"
 #include "device/runtime.h"
 #include "io/file.h"
-#include "ops/ops.h"
+#include "ops/open_ops.h"
 #include "train/engine.h"
 #include "train/sample.h"
 
@@ -85,8 +85,7 @@ void run(const std::string& path) {
   config.model.vocabulary = tokenizer->vocabulary();
   config.samples = samples;
   config.positions = positions;
-  const parallel::Groups groups(*world, layout::Mesh(config.plan));
-  train::Engine engine(config, *runtime, *kernels, groups);
+  train::Engine engine(config, *runtime, *kernels, *world);
   engine.commit();
   engine.initialise();
 

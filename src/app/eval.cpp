@@ -19,6 +19,7 @@
 #include "data/loader.h"
 #include "data/verification.h"
 #include "io/file.h"
+#include "ops/cpu/options.h"
 #include "train/text_loss.h"
 
 namespace lockstep::app {

@@ -20,6 +20,7 @@
 #include "base/text/utf8.h"
 #include "io/file.h"
 #include "lab/machine.h"
+#include "ops/cpu/options.h"
 #include "train/texts/texts.h"
 
 namespace lockstep::app {

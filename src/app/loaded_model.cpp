@@ -55,7 +55,8 @@ void make_room(LoadedModel& loaded, const arch::ModelConfig& config, DType type,
                            halved + "ranks on several hosts can have a part each (lockstep launch, --tp, --pp)");
   const layout::ParallelPlan plan{.dp = ranks / tp / pp, .tp = tp, .pp = pp, .ranks_per_host = ranks};
   loaded.groups = std::make_unique<parallel::Groups>(session.world(), layout::Mesh(plan));
-  loaded.inference = std::make_unique<train::Inference>(config, type, session.runtime(), session.ops(), *loaded.groups);
+  loaded.ops = session.make_ops(nullptr, stored_bf16_order(loaded.manifest));
+  loaded.inference = std::make_unique<train::Inference>(config, type, session.runtime(), *loaded.ops, *loaded.groups);
 }
 
 LoadedModel load_published(const std::string& path, std::int64_t context, const ReadingNeeds& needs, Session& session, Log& log) {
@@ -100,7 +101,6 @@ LoadedModel load_model(const std::string& path, const std::string& which, const 
   LoadedModel loaded;
   loaded.folder = choice.folder.string();
   loaded.manifest = std::move(choice.manifest);
-  session.use(stored_bf16_order(loaded.manifest).value_or(session.bf16_order()));
   arch::ModelConfig config = arch::model_from_json(loaded.manifest.model, loaded.folder);
   if (longest >= 1 && config.position == arch::PositionKind::rope) config.block_size = std::min(config.block_size, longest);
   const Json* tokenizer = loaded.manifest.run.is_object() ? loaded.manifest.run.find("tokenizer") : nullptr;

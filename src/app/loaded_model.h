@@ -30,6 +30,7 @@ struct LoadedModel {
   std::unique_ptr<data::Tokenizer> tokenizer;  ///< null when there is none
   std::string no_tokenizer;                    ///< then: why
   std::unique_ptr<parallel::Groups> groups;    ///< of the ranks that read it together
+  std::unique_ptr<ops::Ops> ops;               ///< that add bf16 products as the model was trained
   std::unique_ptr<train::Inference> inference;
 };
 

@@ -16,7 +16,7 @@
 #include "app/commit.h"
 #include "base/units.h"
 #include "io/free_memory.h"
-#include "ops/ops.h"
+#include "ops/cpu/options.h"
 
 namespace lockstep::app {
 namespace {

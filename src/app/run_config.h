@@ -18,7 +18,7 @@
 #include "data/sampler.h"
 #include "device/device.h"
 #include "layout/plan_wish.h"
-#include "ops/ops.h"
+#include "ops/cpu/options.h"
 #include "train/engine_config.h"
 #include "train/lr_schedule.h"
 #include "train/optimizer/optimizer.h"

@@ -18,7 +18,7 @@
 #include "comm/thread/thread_world.h"
 #include "device/choose_device.h"
 #include "device/topology.h"
-#include "ops/cpu/isa.h"
+#include "ops/open_ops.h"
 
 namespace lockstep::app {
 namespace {
@@ -36,8 +36,37 @@ void check(const RankOptions& options) {
   if (!problems.empty()) throw UserError(std::move(problems));
 }
 
-ops::OpsOptions kernels_of(const RankOptions& options) {
+ops::CpuOptions kernels_of(const RankOptions& options) {
   return {.isa = options.isa, .products = options.products, .bf16 = options.bf16, .plain = options.plain};
+}
+
+// What each rank gives, by rank. Collective.
+std::vector<std::int32_t> of_all_ranks(std::int32_t mine, comm::Communicator& world) {
+  std::vector<std::int32_t> all(static_cast<std::size_t>(world.size()));
+  const std::vector<std::int64_t> ones(all.size(), 1);
+  world.host().all_gather(view(std::span(all), Shape{world.size()}), view(std::span(&mine, 1), Shape{1}), ones).wait();
+  return all;
+}
+
+ops::Bf16Order agree_on_bf16(const ops::CpuOptions& asked, comm::Communicator& world) {
+  const ops::Bf16Order usual = asked.plain.products ? ops::Bf16Order::widened : ops::usual_bf16_order();
+  const ops::Bf16Order mine = asked.bf16 == ops::Bf16Order::automatic ? usual : asked.bf16;
+  const std::vector<std::int32_t> all = of_all_ranks(mine == ops::Bf16Order::pairs ? 1 : 0, world);
+  return std::ranges::min(all) == 1 ? ops::Bf16Order::pairs : ops::Bf16Order::widened;
+}
+
+// The baseline has other bits than the rest (ops/cpu/isa.h), and replicas of a model must have the same. Collective.
+AgreedKernels agree_on(const ops::CpuOptions& asked, comm::Communicator& world) {
+  AgreedKernels agreed{.kernels = asked, .narrowed = {}};
+  const std::vector<std::int32_t> all = of_all_ranks(static_cast<std::int32_t>(ops::resolve(asked.isa)), world);
+  const auto least = std::ranges::min_element(all), most = std::ranges::max_element(all);
+  agreed.kernels.isa = static_cast<ops::Isa>(*least);
+  if (*least != *most) {
+    agreed.narrowed = fmt::format(", as rank {} has no wider one (rank {} has {})", least - all.begin(), most - all.begin(),
+                                  ops::name_of(static_cast<ops::Isa>(*most)));
+  }
+  agreed.kernels.bf16 = agree_on_bf16(asked, world);
+  return agreed;
 }
 
 // Of one of `sharing` ranks that have `cores` between them.
@@ -114,65 +143,29 @@ std::string_view name_of(Transport transport) {
   return names.at(static_cast<std::size_t>(transport));
 }
 
-Session::Session(int threads, const ops::OpsOptions& kernels, comm::Communicator& world, Transport transport,
+Session::Session(int threads, const ops::CpuOptions& kernels, comm::Communicator& world, Transport transport,
                  const Device& device)
-    : products_(kernels.products),
-      plain_(kernels.plain),
+    : world_(world),
+      transport_(transport),
+      agreed_(agree_on(kernels, world)),
       runtime_(open_runtime(device, {.threads = threads})),
-      stream_(runtime_->make_stream()),
-      world_(world),
-      transport_(transport) {
+      stream_(runtime_->make_stream()) {
   world_.attach(*stream_, team());
-  agree_on_isa(ops::cpu::resolve(kernels.isa));
-  agree_on_bf16(kernels.bf16);
-  ops_ = make_ops(kernels.observer);
 }
 
-std::unique_ptr<ops::Ops> Session::make_ops(ops::OpObserver* observer) const {
-  return ops::make_ops(*runtime_, *stream_,
-                       {.isa = isa_, .products = products_, .bf16 = bf16_order_, .plain = plain_, .observer = observer});
+ops::Ops& Session::ops() {
+  if (!ops_) ops_ = make_ops(nullptr);
+  return *ops_;
 }
 
-std::vector<std::int32_t> Session::of_all_ranks(std::int32_t mine) const {
-  std::vector<std::int32_t> all(static_cast<std::size_t>(world_.size()));
-  const std::vector<std::int64_t> ones(all.size(), 1);
-  world_.host().all_gather(view(std::span(all), Shape{world_.size()}), view(std::span(&mine, 1), Shape{1}), ones).wait();
-  return all;
-}
-
-void Session::agree_on_bf16(ops::Bf16Order asked) {
-  const bool wish = asked == ops::Bf16Order::automatic;
-  const ops::Bf16Order usual = plain_.products ? ops::Bf16Order::widened : ops::usual_bf16_order();
-  const ops::Bf16Order mine = wish ? usual : asked;
-  const std::vector<std::int32_t> all = of_all_ranks(mine == ops::Bf16Order::pairs ? 1 : 0);
-  bf16_order_ = std::ranges::min(all) == 1 ? ops::Bf16Order::pairs : ops::Bf16Order::widened;
-}
-
-void Session::use(ops::Bf16Order order) {
-  if (order == bf16_order_) return;
-  bf16_order_ = order;
-  ops_.reset();
-  ops_ = make_ops(observer_.get());
-}
-
-void Session::observe(std::unique_ptr<ops::OpObserver> observer) {
-  ops_.reset();
-  observer_ = std::move(observer);
-  ops_ = make_ops(observer_.get());
-}
-
-// The baseline has other bits than the rest (ops/cpu/isa.h), and replicas of a model must have the same.
-void Session::agree_on_isa(ops::Isa own) {
-  const std::vector<std::int32_t> all = of_all_ranks(static_cast<std::int32_t>(own));
-  const auto least = std::ranges::min_element(all), most = std::ranges::max_element(all);
-  isa_ = static_cast<ops::Isa>(*least);
-  if (*least == *most) return;
-  narrowed_ = fmt::format(", as rank {} has no wider one (rank {} has {})", least - all.begin(), most - all.begin(),
-                          ops::name_of(static_cast<ops::Isa>(*most)));
+std::unique_ptr<ops::Ops> Session::make_ops(ops::OpObserver* observer, std::optional<ops::Bf16Order> order) const {
+  ops::CpuOptions kernels = agreed_.kernels;
+  kernels.bf16 = order.value_or(kernels.bf16);
+  return ops::make_ops(*runtime_, *stream_, {.cpu = kernels, .observer = observer});
 }
 
 std::string Session::description() const {
-  return runtime_->description() + fmt::format(", kernels for {}{}", ops::name_of(isa_), narrowed_);
+  return runtime_->description() + fmt::format(", kernels for {}{}", ops::name_of(isa()), agreed_.narrowed);
 }
 
 void run_on_ranks(const RankOptions& options, const std::function<void(Session&)>& body) {

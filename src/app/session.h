@@ -9,12 +9,11 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "comm/communicator.h"
 #include "device/runtime.h"
 #include "device/team.h"
-#include "ops/ops.h"
+#include "ops/open_ops.h"
 
 namespace lockstep::app {
 
@@ -22,17 +21,26 @@ namespace lockstep::app {
 enum class Transport : std::uint8_t { self, thread, mpi };
 std::string_view name_of(Transport transport);
 
+/// What all ranks compute with.
+struct AgreedKernels {
+  ops::CpuOptions kernels;  ///< nothing is automatic
+  std::string narrowed;     ///< who keeps this rank from a wider instruction set; empty: nobody
+};
+
 class Session {
  public:
-  /// `world` outlives the session. threads 0: every core the calling thread may use. All ranks use the narrowest instruction
-  /// set that any rank has or asks for. Throws UserError for what the machine or the build lacks. Collective.
-  Session(int threads, const ops::OpsOptions& kernels, comm::Communicator& world, Transport transport = Transport::self,
+  /// The ranks first agree on their kernels: all use the narrowest instruction set that any rank has or asks for. `world`
+  /// outlives the session. threads 0: every core the calling thread may use. Throws UserError for what the machine or the build
+  /// lacks. Collective.
+  Session(int threads, const ops::CpuOptions& kernels, comm::Communicator& world, Transport transport = Transport::self,
           const Device& device = {});
 
   Runtime& runtime() { return *runtime_; }
-  ops::Ops& ops() { return *ops_; }
-  /// The kernels of ops() once more, for an observer, which outlives them, as the session does; null: none.
-  std::unique_ptr<ops::Ops> make_ops(ops::OpObserver* observer) const;
+  /// The agreed kernels, made by the first call.
+  ops::Ops& ops();
+  /// Kernels of their own, which the session and `observer` outlive; null: nobody observes them. `order`: of bf16 products, where
+  /// it is not bf16_order().
+  std::unique_ptr<ops::Ops> make_ops(ops::OpObserver* observer, std::optional<ops::Bf16Order> order = {}) const;
   comm::Communicator& world() const { return world_; }
   bool lead() const { return world_.rank() == 0; }
   Transport transport() const { return transport_; }
@@ -40,34 +48,20 @@ class Session {
   bool leads_process() const { return lead() || transport_ == Transport::mpi; }
   Team& team() { return runtime_->team(); }
   /// The instruction set of all ranks.
-  ops::Isa isa() const { return isa_; }
+  ops::Isa isa() const { return agreed_.kernels.isa; }
   /// How products of two bf16 operands add, on all ranks: never automatic. Where the settings leave it open, in pairs if all
   /// ranks' processors would (ops::usual_bf16_order()).
-  ops::Bf16Order bf16_order() const { return bf16_order_; }
-  /// From here on. What ops() gave before is gone.
-  void use(ops::Bf16Order order);
-  /// From here on kernels tell `observer`, which the session keeps. What ops() gave before is gone.
-  void observe(std::unique_ptr<ops::OpObserver> observer);
+  ops::Bf16Order bf16_order() const { return agreed_.kernels.bf16; }
   /// Device and instruction set in a line, for the log; it says which rank keeps the others from a wider one.
   std::string description() const;
 
  private:
-  void agree_on_isa(ops::Isa own);
-  void agree_on_bf16(ops::Bf16Order asked);
-  /// What each rank gives, by rank. Collective.
-  std::vector<std::int32_t> of_all_ranks(std::int32_t mine) const;
-
-  ops::Isa isa_ = ops::Isa::automatic;
-  ops::Bf16Order bf16_order_ = ops::Bf16Order::automatic;
-  ops::Products products_;
-  ops::PlainKernels plain_;
-  std::string narrowed_;  // empty: no rank has a wider one
-  std::unique_ptr<Runtime> runtime_;
-  std::unique_ptr<Stream> stream_;
-  std::unique_ptr<ops::OpObserver> observer_;
-  std::unique_ptr<ops::Ops> ops_;
   comm::Communicator& world_;
-  Transport transport_;
+  const Transport transport_;
+  const AgreedKernels agreed_;
+  const std::unique_ptr<Runtime> runtime_;
+  const std::unique_ptr<Stream> stream_;
+  std::unique_ptr<ops::Ops> ops_;
 };
 
 struct RankOptions {

@@ -11,12 +11,11 @@
 #include "app/parameter_server/roles.h"
 #include "app/plan/machine_file.h"
 #include "app/run_summary.h"
+#include "app/start/assemble.h"
 #include "app/start/cut_state.h"
-#include "app/start/expected_memory.h"
 #include "app/start/folder_owner.h"
 #include "app/start/kept_batch.h"
 #include "app/start/memory_limit.h"
-#include "app/start/plan.h"
 #include "app/start/resources.h"
 #include "app/start/run_folder.h"
 #include "app/start/run_record.h"
@@ -59,9 +58,12 @@ struct Run {
   Start start;
   std::string name;
   data::Corpus corpus;
-  train::EngineConfig settings;
-  Json published;  ///< what is kept of the model that its weights come from
-  Json identity;   ///< rank 0's: what checkpoints keep to know the run again
+  Json published;                          ///< what is kept of the model that its weights come from
+  Json identity;                           ///< rank 0's: what checkpoints keep to know the run again
+  std::unique_ptr<train::OpSpans> traced;  ///< what kernels tell with log.trace; null: nothing
+  std::unique_ptr<ops::Ops> ops;
+  const AssembledRank made;
+  const train::EngineConfig& settings() const { return made.engine; }
 };
 
 /// Of the whole run. Where the epochs of ranks differ in length, the shortest counts.
@@ -72,8 +74,8 @@ struct Steps {
 
 train::TrainerOptions trainer_options(const Run& run, const Steps& steps, const train::MemoryUse& memory) {
   const RunConfig& config = run.config;
-  train::TrainerOptions options = trainer_options_of(config, steps.all, run.settings.plan.dp);
-  options.sample_ends = sample_ends(run.corpus, run.published, run.settings.model.vocabulary, run.log);
+  train::TrainerOptions options = trainer_options_of(config, steps.all, run.settings().plan.dp);
+  options.sample_ends = sample_ends(run.corpus, run.published, run.settings().model.vocabulary, run.log);
   options.steps_per_epoch = steps.per_epoch;
   options.memory = memory;
   if (!config.train.peak_tflops) options.peak_flops = lab::fma_peak(run.session.team());
@@ -88,7 +90,7 @@ train::TrainerOptions trainer_options(const Run& run, const Steps& steps, const 
   return options;
 }
 
-/// Start, name and text of the run, the same on all ranks. Collective.
+/// Start, name and text of the run, the same on all ranks, and what this rank does in it. Collective.
 Run open_run(RunConfig config, const TrainCall& call, const Roles& roles, Session& session, Log& log) {
   RunFolder folder(config, run_folder(config, call.name), session.world(), log);
   Start start = choose_start(config, folder.path(), session.world(), log);
@@ -98,14 +100,18 @@ Run open_run(RunConfig config, const TrainCall& call, const Roles& roles, Sessio
   if (start.resumes) problems = keep_global_batch(config, *start.checkpoint, workers, log);
   std::string name = name_of_run(config, start, session);
   data::Corpus corpus = open_text(config, roles, session, log);
-  train::EngineConfig settings = engine_config(config, corpus.vocabulary());
-  if (!corpus.tokenizer) demand_description(start, data_folder(config), settings.model.vocabulary);
+  TextFacts text{.vocabulary = corpus.vocabulary()};
+  const std::int64_t vocabulary = model_config(config, text.vocabulary).vocabulary;
+  if (!corpus.tokenizer) demand_description(start, data_folder(config), vocabulary);
   if (config.data.documents) {
-    settings.document_end = corpus.tokenizer ? corpus.tokenizer->end_of_text() : corpus.document_end;
-    if (!settings.document_end) problems.push_back(no_document_end(config, corpus));
+    text.document_end = corpus.tokenizer ? corpus.tokenizer->end_of_text() : corpus.document_end;
+    if (!text.document_end) problems.push_back(no_document_end(config, corpus));
   }
   Json published = published_of(config, start, corpus.tokenizer.get(), session.world(), log);
-  Json identity = identify_run(config, start, settings.model.vocabulary, std::move(problems), session, log);
+  Json identity = identify_run(config, start, vocabulary, std::move(problems), session, log);
+  auto traced = config.log.trace && !roles.serves() ? std::make_unique<train::OpSpans>() : nullptr;
+  std::unique_ptr<ops::Ops> ops = session.make_ops(traced.get(), config.numerics.bf16);
+  AssembledRank made = assemble(config, text, roles, session, *ops);
   return {.config = std::move(config),
           .call = call,
           .session = session,
@@ -114,9 +120,11 @@ Run open_run(RunConfig config, const TrainCall& call, const Roles& roles, Sessio
           .start = std::move(start),
           .name = std::move(name),
           .corpus = std::move(corpus),
-          .settings = std::move(settings),
           .published = std::move(published),
-          .identity = std::move(identity)};
+          .identity = std::move(identity),
+          .traced = std::move(traced),
+          .ops = std::move(ops),
+          .made = std::move(made)};
 }
 
 /// A progress bar, or lines that say all: the startup block would stand in their way.
@@ -133,12 +141,12 @@ void announce(const Run& run) {
     run.log.info("log.wandb = offline: WANDB_DISABLED is set, so nothing is written for it");
   if (brief(run)) {
     run.log.info(run.session.description());
-    log_layout(run.log, run.settings.plan);
+    log_layout(run.log, run.settings().plan);
     run.log.info(fmt::format("Run: {}", run.name));
     run.log.info(fmt::format("Using seed: {}", seed_of(config)));
-    log_parameters(run.log, config, run.settings.model);
+    log_parameters(run.log, config, run.settings().model);
   } else {
-    log_startup(run.log, {config, run.settings, data_folder(config), run.folder.path().string(), run.name}, run.session);
+    log_startup(run.log, {config, run.settings(), data_folder(config), run.folder.path().string(), run.name}, run.session);
   }
 }
 
@@ -168,38 +176,31 @@ struct Memories {
   Arena cache{"sampling_cache", MemoryKind::workspace};
 };
 
-/// Throws where memory.limit or the hosts' free memory do not hold what the run will take. Collective.
-void fit_memory(Run& run, const Roles& roles, const parallel::Groups& groups) {
-  Session& session = run.session;
-  const Ledger expected = expected_memory({run.config, run.settings, session, groups, roles.updater()});
-  demand_memory({run.config, run.settings, groups.at(), session.runtime().device(), expected}, session.world());
-}
-
 /// All memory that the run will have, said in a table and allocated. Returns what this rank has for it.
 Resources commit(const Run& run, train::Engine& engine, TrainingData& data, train::TextSampler& sampler, Memories& memories) {
   data.declare(memories.data);
   sampler.declare(memories.sampling, memories.cache);
   Runtime& runtime = run.session.runtime();
   Ledger taken = engine.commit();
-  Resources had{.ranks = run.settings.plan.ranks(),
+  Resources had{.ranks = run.settings().plan.ranks(),
                 .servers = servers_of(run.config),
-                .ranks_per_host = run.settings.plan.ranks_per_host,
+                .ranks_per_host = run.settings().plan.ranks_per_host,
                 .threads = run.session.team().size(),
                 .device = std::string(name_of(runtime.device().kind)),
-                .vocabulary = run.settings.model.vocabulary,
+                .vocabulary = run.settings().model.vocabulary,
                 .taken = by_kind(taken),
                 .beside = -taken.total(),
-                .disk = disk_bytes(run.settings, engine.groups().at(), taken),
-                .kept_parts = run.settings.plan.kept};
+                .disk = disk_bytes(run.settings(), engine.groups().at(), taken),
+                .kept_parts = run.settings().plan.kept};
   memories.data.commit(runtime.memory(Space::pinned), taken);
   for (Arena* arena : {&memories.sampling, &memories.cache}) arena->commit(runtime, taken);
   if (!brief(run)) {
     run.log.info(fmt::format("memory{}:\n", run.session.world().size() > 1 ? " of one rank" : "") + taken.table());
     run.log.info("memory by layer:\n" + taken.layer_table());
   }
-  for (const std::string& note : notes_on_cut_state(run.settings)) run.log.info(note);
-  for (const std::string& note : notes_on_offload(run.config, run.settings, engine.elsewhere())) run.log.info(note);
-  for (const std::string& note : notes_on_tiles(run.config, run.settings)) run.log.info(note);
+  for (const std::string& note : notes_on_cut_state(run.settings())) run.log.info(note);
+  for (const std::string& note : notes_on_offload(run.config, run.settings(), engine.elsewhere())) run.log.info(note);
+  for (const std::string& note : notes_on_tiles(run.config, run.settings())) run.log.info(note);
   had.beside += taken.total();
   return had;
 }
@@ -212,32 +213,24 @@ void record(const Run& run, const Resources& had) {
   write_resources(run.folder.path(), had);
 }
 
-/// With log.trace: from here on the kernels of this rank tell it what they do, once it has room for it. The session keeps it.
-SpanLog* spans_of_ops(const Run& run) {
-  if (!run.config.log.trace) return nullptr;
-  auto ops = std::make_unique<train::OpSpans>();
-  SpanLog* const spans = &ops->log();
-  run.session.observe(std::move(ops));
-  return spans;
-}
-
-/// The whole training of a rank that trains. Collective over the groups.
-train::TrainingHistory train_run(Run& run, const Roles& roles, const parallel::Groups& groups) {
+/// The whole training of a rank that trains. Collective over those.
+train::TrainingHistory train_run(const Run& run, const Roles& roles) {
   Session& session = run.session;
   Memories memories;  // first, so that it goes last: a thread of the text's reads ahead into it
-  TrainingData text(run.config, run.settings, run.corpus, session, groups.data(), run.log);
+  train::Engine engine(run.settings(), session.runtime(), *run.ops, roles.group(), roles.updater());
+  const parallel::Groups& groups = engine.groups();
+  TrainingData text(run.config, run.settings(), run.corpus, session, groups.data(), run.log);
   const Steps steps = length_of_run(run.config, text, groups.all());
-  SpanLog* const spans = spans_of_ops(run);
-  fit_memory(run, roles, groups);
+  demand_memory({run.config, run.settings(), groups.at(), session.runtime().device(), run.made.memory}, session.world());
   announce(run);
   warn_of_length(run, steps);
-  train::Engine engine(run.settings, session.runtime(), session.ops(), groups, roles.updater());
   train::TextSampler sampler(engine.share());
   Resources had = commit(run, engine, text, sampler, memories);
   std::optional<train::RunTrace> trace;
-  if (spans != nullptr) {
-    engine.observe(*spans);
-    trace.emplace(run.folder.trace_file(), run.config.log.trace_steps, *spans, groups.all());
+  if (run.traced) {
+    SpanLog& spans = run.traced->log();
+    engine.observe(spans);
+    trace.emplace(run.folder.trace_file(), run.config.log.trace_steps, spans, groups.all());
   }
   engine.match_ranks();
   const train::RunState state = load_start(run.config, run.start, engine, session, run.log);
@@ -261,18 +254,14 @@ train::TrainingHistory train_rank(RunConfig config, const TrainCall& call, Sessi
     if (session.lead() && config.log.machine) named_machine(*config.log.machine, 0);
   });
   const Roles roles(config, session.world());
-  Run run = open_run(std::move(config), call, roles, session, log);
-  run.settings.servers = roles.servers();
+  const Run run = open_run(std::move(config), call, roles, session, log);
   if (roles.serves()) {
-    const Ledger ledger = roles.server_memory(run.settings, session);
-    demand_memory({run.config, run.settings, {}, session.runtime().device(), ledger, true}, session.world());
+    demand_memory({run.config, run.settings(), {}, session.runtime().device(), run.made.memory, true}, session.world());
     announce(run);
-    roles.serve(run.settings, session, call.started);
+    roles.serve(run.settings(), session, *run.ops, call.started);
     return {};
   }
-  run.settings.plan = plan_of(run.config, run.settings.model, roles.group(), session.runtime().device());
-  const parallel::Groups groups(roles.group(), layout::Mesh(run.settings.plan));
-  train::TrainingHistory history = train_run(run, roles, groups);
+  train::TrainingHistory history = train_run(run, roles);
   if (session.lead()) print_summary(history, run.folder.path(), run.config, session, call.out);
   return history;
 }
@@ -324,31 +313,6 @@ train::TrainerOptions trainer_options_of(const RunConfig& config, std::int64_t m
   options.wandb = keeps_wandb_history(config);
   options.switches = {config.train.kill_file, config.train.save_file, config.train.max_minutes};
   return options;
-}
-
-train::EngineConfig engine_config(const RunConfig& config, std::int64_t vocabulary) {
-  train::EngineConfig out;
-  out.model = model_config(config, vocabulary);
-  out.decay = config.optimizer.decay;
-  out.weights = {.type = dtype_of(config), .master = config.optimizer.master_weights};
-  out.optimizer = {.name = config.optimizer.name,
-                   .beta1 = static_cast<float>(config.optimizer.beta1),
-                   .beta2 = static_cast<float>(config.optimizer.beta2),
-                   .eps = static_cast<float>(config.optimizer.eps),
-                   .momentum = static_cast<float>(config.optimizer.momentum),
-                   .weight_decay = static_cast<float>(config.optimizer.weight_decay),
-                   .moments = moments_of(config),
-                   .rounding = config.optimizer.rounding};
-  out.grad_clip = static_cast<float>(config.optimizer.grad_clip);
-  out.samples = config.model.batch_size;
-  out.positions = config.model.block_size;
-  out.plan.microbatches = static_cast<int>(config.optimizer.gas);
-  out.seed = seed_of(config);
-  out.saves_beside = config.checkpoint.async;
-  if (config.log.trace) out.traced_steps = config.log.trace_steps;
-  out.offload.folder = config.memory.nvme_path.value_or(".");
-  out.gradients = {.bucket_bytes = config.parallel.bucket_bytes, .overlap = config.parallel.overlap};
-  return out;
 }
 
 }  // namespace lockstep::app

@@ -28,9 +28,6 @@ RankOptions rank_options(const RunConfig& config, std::int64_t ranks);
 /// Where the settings name a data set, its tokens are fetched and prepared.
 void prepare_data(const RunConfig& config, Log& log);
 
-/// The engine's settings for these settings and a vocabulary.
-train::EngineConfig engine_config(const RunConfig& config, std::int64_t vocabulary);
-
 /// What the settings say of the loop of `max_iters` iterations, on so many groups of ranks that read different samples.
 train::TrainerOptions trainer_options_of(const RunConfig& config, std::int64_t max_iters, std::int64_t replicas);
 

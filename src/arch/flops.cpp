@@ -1,6 +1,7 @@
 #include "arch/flops.h"
 
 #include "arch/parameters.h"
+#include "layout/pipeline/schedules.h"
 
 namespace lockstep::arch {
 
@@ -16,6 +17,12 @@ layout::PartCosts part_flops_per_token(const ModelConfig& config, std::int64_t p
   headed.layers = 0;
   const double head = training_flops_per_token(headed, positions);
   return {.block = (training_flops_per_token(config, positions) - head) / static_cast<double>(config.layers), .head = head};
+}
+
+layout::ParallelPlan balanced(layout::ParallelPlan plan, const ModelConfig& config, std::int64_t positions) {
+  if (plan.pp > 1 && plan.split.empty())
+    plan.split = layout::balanced_split(layout::stage_map(plan), config.layers, part_flops_per_token(config, positions));
+  return plan;
 }
 
 }  // namespace lockstep::arch

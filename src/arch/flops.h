@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "arch/config.h"
+#include "layout/parallel_plan.h"
 #include "layout/pipeline/split.h"
 
 namespace lockstep::arch {
@@ -16,5 +17,8 @@ double training_flops_per_token(const ModelConfig& config, std::int64_t position
 
 /// Of them, those of a block and of the head.
 layout::PartCosts part_flops_per_token(const ModelConfig& config, std::int64_t positions);
+
+/// The plan with as much work for every stage of a pipeline, where it leaves the split open.
+layout::ParallelPlan balanced(layout::ParallelPlan plan, const ModelConfig& config, std::int64_t positions);
 
 }  // namespace lockstep::arch

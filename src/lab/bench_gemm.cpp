@@ -11,6 +11,7 @@
 #include "base/checked.h"
 #include "base/timer.h"
 #include "lab/machine.h"
+#include "ops/open_ops.h"
 #include "tensor/bfloat16.h"
 
 namespace lockstep::lab {
@@ -75,11 +76,11 @@ GemmBench::GemmBench(Runtime& runtime, const GemmBenchOptions& options)
     : runtime_(runtime),
       options_(options),
       stream_(runtime.make_stream()),
-      ops_(ops::make_ops(runtime, *stream_, {.isa = options.isa, .plain = options.plain})),
+      ops_(ops::make_ops(runtime, *stream_, {.cpu = {.isa = options.isa, .plain = options.plain}})),
       product_(runtime.team(), options.isa, runtime.memory()) {
   ensure(options.rounds >= 1, "there is at least one round");
   if (options.type == DType::bf16 && ops::multiplies_bf16_pairs())
-    other_ops_ = ops::make_ops(runtime, *stream_, {.bf16 = other_than(ops::usual_bf16_order())});
+    other_ops_ = ops::make_ops(runtime, *stream_, {.cpu = {.bf16 = other_than(ops::usual_bf16_order())}});
   if (!options.rivals) return;
   onednn_ = open_onednn(product_.team().size());
   openblas_ = open_openblas(product_.team().size());

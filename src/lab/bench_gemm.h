@@ -13,6 +13,7 @@
 #include "device/runtime.h"
 #include "lab/rivals.h"
 #include "lab/step/step_shapes.h"
+#include "ops/cpu/options.h"
 #include "ops/cpu/product/product.h"
 #include "ops/ops.h"
 

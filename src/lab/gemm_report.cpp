@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "lab/bench_gemm.h"
+#include "ops/cpu/options.h"
 
 namespace lockstep::lab {
 namespace {

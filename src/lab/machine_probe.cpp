@@ -10,7 +10,7 @@
 #include "lab/machine.h"
 #include "lab/process.h"
 #include "lab/step/step_rates.h"
-#include "ops/ops.h"
+#include "ops/cpu/options.h"
 
 namespace lockstep::lab {
 namespace {

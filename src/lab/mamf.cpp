@@ -13,6 +13,7 @@
 #include "base/timer.h"
 #include "base/units.h"
 #include "device/team.h"
+#include "ops/open_ops.h"
 #include "tensor/bfloat16.h"
 
 namespace lockstep::lab {
@@ -40,7 +41,7 @@ class Finder {
       : runtime_(runtime),
         options_(options),
         stream_(runtime.make_stream()),
-        ops_(ops::make_ops(runtime, *stream_, {.isa = options.isa})),
+        ops_(ops::make_ops(runtime, *stream_, {.cpu = {.isa = options.isa}})),
         flushed_(runtime.memory().allocate(flushed_bytes)) {
     const auto most = [](const std::vector<std::int64_t>& sizes) { return std::ranges::max(sizes); };
     const std::int64_t m = most(options.m), n = most(options.n), k = most(options.k);

@@ -10,7 +10,7 @@
 
 #include "base/text/answer.h"
 #include "device/runtime.h"
-#include "ops/ops.h"
+#include "ops/cpu/options.h"
 
 namespace lockstep::lab {
 

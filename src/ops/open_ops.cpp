@@ -1,15 +1,16 @@
+#include "ops/open_ops.h"
+
 #include <fmt/format.h>
 
 #include "base/error.h"
 #include "ops/cpu/backend.h"
 #include "ops/cpu/library/library.h"
-#include "ops/ops.h"
 
 namespace lockstep::ops {
 
 std::unique_ptr<Ops> make_ops(Runtime& runtime, Stream& stream, const OpsOptions& options) {
   ensure(runtime.device().kind == DeviceKind::cpu, "there are kernels for the runtime's device");
-  return cpu::make_cpu_ops(runtime, stream, options);
+  return cpu::make_cpu_ops(runtime, stream, options.cpu, options.observer);
 }
 
 Products products_from_name(std::string_view name) {

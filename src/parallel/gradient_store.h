@@ -40,6 +40,8 @@ class GradientStore {
     std::int64_t first = 0;
   };
   virtual Shard shard(UnitIndex unit) = 0;
+  /// Whether each micro-batch's gradient is reduced by itself when it is closed; if not, the step's sum is.
+  virtual bool reduces_each_microbatch() const { return false; }
   /// Seconds of the step for which reductions were waited for.
   virtual double exposed_seconds() const { return 0; }
   /// Seconds of the step from the first complete gradient of a unit to finish(), those left out: what reductions can hide behind.

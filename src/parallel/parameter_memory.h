@@ -55,7 +55,6 @@ struct ParameterMemory {
   Spill* spill = nullptr;       ///< elsewhere
   std::vector<int> numbers;     ///< by unit, in it
   GatherMemory gathers;         ///< where weights are cut, or lie elsewhere
-  Stream* stream = nullptr;     ///< in whose order strided parts are put together; outlives the store
   /// By unit, of what is updated here, in f32, or their lower halves, u16; empty: the weights are their own, or masters lie
   /// elsewhere (parallel/offload).
   std::vector<Tensor> masters;

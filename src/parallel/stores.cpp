@@ -5,9 +5,9 @@
 
 namespace lockstep::parallel {
 
-std::unique_ptr<ParameterStore> make_parameter_store(const ParameterMemory& memory, const Groups& groups) {
+std::unique_ptr<ParameterStore> make_parameter_store(const ParameterMemory& memory, const Groups& groups, Stream& stream) {
   const layout::CutOver over = groups.plan().parameters.cut;
-  if (memory.sharded) return std::make_unique<ShardedParameters>(memory, groups.parts(over));
+  if (memory.sharded) return std::make_unique<ShardedParameters>(memory, groups.parts(over), stream);
   return std::make_unique<ResidentParameters>(memory, groups.parts(groups.plan().optimizer.cut));
 }
 

@@ -10,10 +10,11 @@
 
 namespace lockstep::parallel {
 
-/// A store over `memory`; both arguments outlive it. What its leases need of other ranks goes through the groups, so that every
-/// rank of a group takes the same leases.
-using StoreFactory = std::function<std::unique_ptr<ParameterStore>(const ParameterMemory& memory, const Groups& groups)>;
+/// A store over `memory`, which copies on `stream`; the arguments outlive it. What its leases need of other ranks goes through
+/// the groups, so that every rank of a group takes the same leases.
+using StoreFactory =
+    std::function<std::unique_ptr<ParameterStore>(const ParameterMemory& memory, const Groups& groups, Stream& stream)>;
 
-std::unique_ptr<ParameterStore> make_parameter_store(const ParameterMemory& memory, const Groups& groups);
+std::unique_ptr<ParameterStore> make_parameter_store(const ParameterMemory& memory, const Groups& groups, Stream& stream);
 
 }  // namespace lockstep::parallel

@@ -79,12 +79,11 @@ DeclaredMemory placed(Ledger ledger, std::int64_t elsewhere) {
 }
 
 DeclaredMemory declared_memory(const Work& work, const Candidate& candidate, const layout::Coordinates& at) {
-  train::EngineConfig config;
-  config.model = work.model;
-  config.weights.type = is_f32(work) ? DType::f32 : DType::bf16;
-  config.samples = candidate.samples;
-  config.positions = work.positions;
-  config.plan = candidate.plan;
+  const train::EngineConfig config = train::assemble({.model = work.model,
+                                                      .weights = {.type = is_f32(work) ? DType::f32 : DType::bf16},
+                                                      .samples = candidate.samples,
+                                                      .positions = work.positions},
+                                                     {.plan = candidate.plan});
   const train::RankMemory memory(config, at);
   return placed(memory.ledger(0), memory.spill.bytes());
 }

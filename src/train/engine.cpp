@@ -29,66 +29,57 @@ PipelineSeconds pipeline_seconds(const ListSeconds& list) {
 
 }  // namespace
 
-Engine::Engine(const EngineConfig& config, Runtime& runtime, ops::Ops& ops, const parallel::Groups& groups,
+Engine::Engine(const EngineConfig& config, Runtime& runtime, ops::Ops& ops, comm::Communicator& trainers,
                const UpdaterFactory& make_updater, const parallel::StoreFactory& make_store)
     : config_(config),
       runtime_(runtime),
       ops_(ops),
-      groups_(groups),
-      table_(arch::unit_table(config.model, config.decay)),
-      memory_(config, groups.at(), runtime.device()),
+      groups_(trainers, layout::Mesh(config_.plan)),
+      table_(arch::unit_table(config_.model, config_.decay)),
+      memory_(config_, groups_.at(), runtime.device()),
       pieces_(ops.stream(), memory_.pieces),
-      parameters_(make_store(memory_.parameters, groups)),
-      updater_(make_updater({config_, ops, *parameters_, groups, memory_.updater})),
-      boundary_(parallel::make_boundary(groups)),
-      reading_boundary_(parallel::make_reading_boundary(groups)),
-      context_{config.model,
-               memory_.part.dims,
-               ops,
-               *parameters_,
-               parallel::Boundaries::all(*boundary_),
-               *memory_.attention,
-               memory_.angles,
-               config.seed,
-               arch::lease_rule(config.plan, config.weights.type),
-               memory_.canonical.get()},
+      parameters_(make_store(memory_.parameters, groups_, ops.stream())),
+      updater_(make_updater({config_, ops, *parameters_, groups_, memory_.updater})),
+      boundary_(parallel::make_boundary(groups_)),
+      reading_boundary_(parallel::make_reading_boundary(groups_)),
       reading_attention_(parallel::make_local_attention()),
-      reading_{config.model,
-               memory_.part.dims,
-               ops,
-               *parameters_,
-               parallel::Boundaries::all(*reading_boundary_),
-               *reading_attention_,
-               memory_.angles,
-               config.seed,
-               arch::lease_rule(config.plan, config.weights.type)},
+      training_(context_of(*boundary_, *memory_.attention, memory_.canonical.get())),
+      reading_(context_of(*reading_boundary_, *reading_attention_, nullptr)),
       sink_(ops, memory_.canonical.get()),
-      stages_(model::make_stages(context_, updater_->gradients(), sink_, memory_.model)),
-      document_split_(config.plan.cp),
-      parts_(splits_by_documents(config) ? static_cast<std::size_t>(config.plan.cp * config.plan.microbatches) : 0),
+      stages_(model::make_stages(training_, updater_->gradients(), sink_, memory_.model)),
+      document_split_(config_.plan.cp),
+      parts_(splits_by_documents(config_) ? static_cast<std::size_t>(config_.plan.cp * config_.plan.microbatches) : 0),
       runner_(memory_.part.actions, memory_.model, stages_,
-              {.group = &groups.pipeline(),
-               .chunks = memory_.part.stages.neighbours_of(groups.at().pp),
+              {.group = &groups_.pipeline(),
+               .chunks = memory_.part.stages.neighbours_of(groups_.at().pp),
                .head = memory_.part.stages.last_rank()},
-              {groups.at().cp, config.plan.cp, parts_}),
-      order_(layout::access_order(memory_.part.actions, model::chunk_parts(lease_parts(config, memory_.part), memory_.part.chunks,
-                                                                           config.plan.recompute))),
-      brought_(static_cast<std::size_t>(config.plan.microbatches)) {
-  const layout::ParallelPlan& laid_out = groups.plan();
-  memory_.parameters.stream = &ops.stream();
-  ensure(groups.mesh().ranks() == config.plan.ranks(), "the groups are those of the plan");
-  ensure(laid_out.optimizer.cut == config.plan.optimizer.cut && laid_out.gradients.cut == config.plan.gradients.cut &&
-             laid_out.parameters.cut == config.plan.parameters.cut,
-         "the groups cut state as the plan does");
-  if (config.plan.canonical) ops.take_sum_grids();
-  memory_.attention->connect(groups.of(layout::GroupRole::context));
-  if (memory_.canonical) memory_.canonical->connect(groups.of(layout::GroupRole::context));
+              {groups_.at().cp, config_.plan.cp, parts_}),
+      order_(layout::access_order(memory_.part.actions, model::chunk_parts(lease_parts(config_, memory_.part),
+                                                                           memory_.part.chunks, config_.plan.recompute))),
+      brought_(static_cast<std::size_t>(config_.plan.microbatches)) {
+  if (config_.plan.canonical) ops.take_sum_grids();
+  memory_.attention->connect(groups_.of(layout::GroupRole::context));
+  if (memory_.canonical) memory_.canonical->connect(groups_.of(layout::GroupRole::context));
+}
+
+model::Context Engine::context_of(parallel::Boundary& boundary, parallel::ContextAttention& attention,
+                                  model::Canonical* canonical) {
+  return {.config = config_.model,
+          .dims = memory_.part.dims,
+          .ops = ops_,
+          .parameters = *parameters_,
+          .boundaries = parallel::Boundaries::all(boundary),
+          .attention = attention,
+          .angles = memory_.angles,
+          .seed = config_.seed,
+          .leases = arch::lease_rule(config_.plan, config_.weights.type),
+          .canonical = canonical};
 }
 
 Ledger Engine::commit() {
   Ledger taken = memory_.commit(runtime_, groups_.all().window(runtime_.memory()));
   taken.add(MemoryKind::workspace, "kernels", ops_.workspace_bytes(), {});
-  model::compute_angles(context_);
+  model::compute_angles(training_);
   memory_.spill.open(config_.offload, ops_.stream());
   return taken;
 }

@@ -32,10 +32,10 @@ namespace lockstep::train {
 
 class Engine {
  public:
-  /// Declares everything, allocates nothing. The arguments outlive the engine. `groups`: of the ranks that train, laid out as
-  /// config.plan says. `make_updater`: as config.servers says, by default replicas that update their weights
-  /// together; `make_store`: by default the one that the plan asks for.
-  Engine(const EngineConfig& config, Runtime& runtime, ops::Ops& ops, const parallel::Groups& groups,
+  /// Declares everything, allocates nothing. `runtime`, `ops` and `trainers` outlive the engine. `trainers`: the ranks that
+  /// train, in the plan's order; they make groups of themselves as the plan says. `make_updater`: as config.servers says, by
+  /// default replicas that update their weights together; `make_store`: by default the one that the plan asks for. Collective.
+  Engine(const EngineConfig& config, Runtime& runtime, ops::Ops& ops, comm::Communicator& trainers,
          const UpdaterFactory& make_updater = make_replicas,
          const parallel::StoreFactory& make_store = parallel::make_parameter_store);
   Engine(const Engine&) = delete;
@@ -80,13 +80,13 @@ class Engine {
   const parallel::Groups& groups() const { return groups_; }
   /// Samples of a step, over all ranks.
   std::int64_t global_batch() const { return config_.samples * config_.plan.microbatches * config_.plan.dp; }
-  const model::Context& context() const { return context_; }
-  /// For reading with the weights as they are: of rows that tensor ranks divide in training, each has all.
+  const model::Context& context() const { return training_; }
+  /// Reads with the current weights: of rows that tensor ranks divide in training, each has all.
   ModelShare share() const { return {reading_, memory_.part.chunks, runner_.links()}; }
 
   /// What this rank keeps of the run; after commit().
   parallel::TrainingState& state() { return updater_->state(); }
-  /// The way of what the state has to the host and back; after commit().
+  /// Copies state between device and host; after commit().
   const HostPieces& pieces() const { return pieces_; }
   /// The host's memory for what is saved while the run goes on; empty unless config().saves_beside.
   const Tensor& copies() const { return memory_.copies; }
@@ -110,19 +110,21 @@ class Engine {
   void clear_losses();
   double loss_sum();
 
-  EngineConfig config_;
+  /// What training and reading have in common, with their own way into and out of layers.
+  model::Context context_of(parallel::Boundary& boundary, parallel::ContextAttention& attention, model::Canonical* canonical);
+
+  const EngineConfig config_;
   Runtime& runtime_;
   ops::Ops& ops_;
-  const parallel::Groups& groups_;
+  const parallel::Groups groups_;
   std::vector<arch::UnitSpec> table_;
   RankMemory memory_;
   HostPieces pieces_;
   std::unique_ptr<parallel::ParameterStore> parameters_;
   std::unique_ptr<Updater> updater_;
   std::unique_ptr<parallel::Boundary> boundary_, reading_boundary_;
-  model::Context context_;
   std::unique_ptr<parallel::ContextAttention> reading_attention_;
-  model::Context reading_;
+  model::Context training_, reading_;
   ImmediateWeights sink_;
   std::vector<std::unique_ptr<model::Stage>> stages_;
   parallel::DocumentSplit document_split_;

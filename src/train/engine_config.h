@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <utility>
 
 #include "arch/parameters.h"
 #include "comm/operation.h"
@@ -28,27 +29,45 @@ struct ParameterServers {
   int count = 1;
 };
 
-struct EngineConfig {
-  arch::ModelConfig model;
+/// What is trained.
+struct TrainedModel {
+  arch::ModelConfig model = {};
   arch::DecayRule decay = arch::DecayRule::matrices;
-  parallel::WeightStorage weights;
-  OptimizerSettings optimizer;
+  parallel::WeightStorage weights = {};
+  OptimizerSettings optimizer = {};
   float grad_clip = 1.0F;    ///< largest norm of the gradient; 0: no clipping
   std::int64_t samples = 1;  ///< of a micro-batch, on each rank
   std::int64_t positions = 1;
-  layout::ParallelPlan plan;                ///< of the ranks that train
-  std::optional<ParameterServers> servers;  ///< none: these are replicas, which update their weights together
   /// The token that ends a document, where samples are several documents that do not see each other; none: each is one.
   std::optional<std::int32_t> document_end = {};
   std::uint64_t seed = 1337;
-  parallel::GradientOptions gradients;
-  parallel::OffloadOptions offload;  ///< of what the plan places outside of the device
-  bool saves_beside = false;         ///< checkpoints are written while the run goes on (train/saving/running_save)
-  std::int64_t traced_steps = 0;     ///< whose spans are kept for a trace (train/report/run_trace); 0: none
+};
 
+/// How ranks divide it.
+struct DividedTraining {
+  layout::ParallelPlan plan = {};                ///< of the ranks that train
+  std::optional<ParameterServers> servers = {};  ///< none: these are replicas, which update their weights together
+  parallel::GradientOptions gradients = {};
+  parallel::OffloadOptions offload = {};  ///< of what the plan places outside of the device
+};
+
+/// Memory for what goes on beside steps.
+struct BesideSteps {
+  bool saves_beside = false;      ///< checkpoints are written while the run goes on (train/saving/running_save)
+  std::int64_t traced_steps = 0;  ///< whose spans are kept for a trace (train/report/run_trace); 0: none
+};
+
+struct EngineConfig : TrainedModel, DividedTraining, BesideSteps {
   /// The type of the optimizer's slots.
   DType slot_type() const { return optimizer.moments.value_or(weights.owned()); }
 };
+
+/// The one place where a configuration is put together. `moments`: the type of the optimizer's slots in place of the model's.
+inline EngineConfig assemble(TrainedModel model, DividedTraining divided, const BesideSteps& beside = {},
+                             std::optional<DType> moments = {}) {
+  if (moments) model.optimizer.moments = moments;
+  return {std::move(model), std::move(divided), beside};
+}
 
 /// How many updates of other workers the weights had got between a gradient's pull and its own update; of the run so far.
 struct Staleness {

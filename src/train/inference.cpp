@@ -47,22 +47,20 @@ Inference::Inference(const arch::ModelConfig& model, DType type, Runtime& runtim
       packed_arena_("packed_head", MemoryKind::parameters),
       weights_(arch::units_of(table_, arch::unit_map(model), chunks_, tensor_of(groups)), {.type = type, .master = false},
                reading(groups.plan()), groups.at(), classes_of(model, type, groups, chunks_)),
-      parameters_(make_store(weights_, groups)),
+      parameters_(make_store(weights_, groups, ops.stream())),
       boundary_(parallel::make_reading_boundary(groups)),
       attention_(parallel::make_local_attention()),
-      context_{model,
-               arch::sharded_dims(model, tensor_of(groups)),
-               ops,
-               *parameters_,
-               parallel::Boundaries::all(*boundary_),
-               *attention_,
-               angles_,
-               0,
-               arch::lease_rule(groups.plan(), type)},
+      context_{.config = model,
+               .dims = arch::sharded_dims(model, tensor_of(groups)),
+               .ops = ops,
+               .parameters = *parameters_,
+               .boundaries = parallel::Boundaries::all(*boundary_),
+               .attention = *attention_,
+               .angles = angles_,
+               .leases = arch::lease_rule(groups.plan(), type)},
       runtime_(runtime),
       pinned_arena_("from files", MemoryKind::workspace),
       pieces_(ops.stream(), piece_buffer_) {
-  weights_.stream = &ops.stream();
   weights_.declare(arena_, arena_);
   HostPieces::declare(pinned_arena_, piece_buffer_, runtime.device());
   model::declare_angles(table_arena_, angles_, model);

@@ -49,16 +49,9 @@ Replicas::Replicas(const UpdaterParts& parts, comm::Communicator& group)
       group_(group),
       optimizer_(make_optimizer(parts.config.optimizer)),
       gradients_(make_gradients()),
+      completed_(make_completed()),
       state_(make_state(parts, *gradients_, group)),
       norm_(make_norm(parts, *state_, group)) {
-  if (parts.memory.partial.any()) {
-    const auto* in_memory = dynamic_cast<const parallel::ZeroGradients*>(gradients_.get());
-    partial_.emplace(*gradients_, parts.memory.partial, in_memory != nullptr && in_memory->apart(), parts.groups.tensor(),
-                     parts.ops);
-  }
-  if (parts.memory.tree.any())
-    tree_.emplace(*gradients_, parts.memory.tree, parts.parameters.units(), arch::unit_map(parts.config.model), parts.ops);
-  ensure(!partial_ || !tree_, "in canonical mode no gradient of a unit is a tensor rank's part");
   optimizer_->address(parts.parameters.units(), parts.config.seed);
 }
 
@@ -76,6 +69,16 @@ std::unique_ptr<parallel::GradientStore> Replicas::make_gradients() {
   };
   return std::make_unique<parallel::OffloadedGradients>(units, map, microbatches, parts_.memory.offloaded_gradients, groups,
                                                         parts_.ops, parts_.config.gradients, complete);
+}
+
+std::unique_ptr<parallel::GradientStore> Replicas::make_completed() {
+  const UpdaterMemory& memory = parts_.memory;
+  ensure(!memory.partial.any() || !memory.tree.any(), "in canonical mode no gradient of a unit is a tensor rank's part");
+  if (memory.partial.any())
+    return std::make_unique<parallel::PartialGradients>(*gradients_, memory.partial, parts_.groups.tensor(), parts_.ops);
+  if (!memory.tree.any()) return nullptr;
+  return std::make_unique<parallel::TreeGradients>(*gradients_, memory.tree, parts_.parameters.units(),
+                                                   arch::unit_map(parts_.config.model), parts_.ops);
 }
 
 std::int64_t Replicas::begin(std::int64_t /*step*/, std::int64_t targets) {

@@ -4,7 +4,6 @@
 // to the same weights, or where state is cut (ZeRO) each to its part of them.
 
 #include <memory>
-#include <optional>
 
 #include "parallel/global_norm.h"
 #include "parallel/offload/offloaded_gradients.h"
@@ -27,11 +26,7 @@ class Replicas final : public Updater {
   /// Of the ranks of `group` alone, which outlives it; of fewer than the plan's they have everything whole.
   Replicas(const UpdaterParts& parts, comm::Communicator& group);
 
-  parallel::GradientStore& gradients() override {
-    if (partial_) return *partial_;
-    if (tree_) return *tree_;
-    return *gradients_;
-  }
+  parallel::GradientStore& gradients() override { return completed_ ? *completed_ : *gradients_; }
   parallel::TrainingState& state() override { return *state_; }
   RunControl& control() override { return control_; }
   std::int64_t begin(std::int64_t step, std::int64_t targets) override;
@@ -48,14 +43,14 @@ class Replicas final : public Updater {
   /// Gradients do not stay in memory.
   bool gradients_leave() const { return parts_.memory.offloaded_gradients.used(); }
   std::unique_ptr<parallel::GradientStore> make_gradients();
+  /// In front of these gradients: tensor ranks' parts are added, or micro-batches as a tree. Null where neither is needed.
+  std::unique_ptr<parallel::GradientStore> make_completed();
   /// Of the plan's ranks, those of other layers and samples among them; not of a group that works by itself.
   bool of_plan() const { return &group_ == &parts_.groups.replicas(); }
   UpdaterParts parts_;
   comm::Communicator& group_;
   std::unique_ptr<Optimizer> optimizer_;
-  std::unique_ptr<parallel::GradientStore> gradients_;
-  std::optional<parallel::PartialGradients> partial_;  ///< where tensor ranks have parts of gradients
-  std::optional<parallel::TreeGradients> tree_;        ///< where micro-batches are branches of the ranks' tree
+  std::unique_ptr<parallel::GradientStore> gradients_, completed_;
   std::unique_ptr<parallel::ResidentState> state_;
   parallel::GlobalNorm norm_;
   RunControl control_;

@@ -12,6 +12,7 @@
 
 #include "app/parameter_server/roles.h"
 #include "app/settings/resolve.h"
+#include "app/start/assemble.h"
 #include "app/start/cut_state.h"
 #include "app/start/plan.h"
 #include "app/train_command.h"
@@ -99,7 +100,8 @@ std::string consequences(const RunConfig& config, std::int64_t ranks) {
   std::string out;
   const auto add = [&](const auto&... values) { ((out += fmt::format("{} ", values)), ...); };
   const auto add_optional = [&](const auto& value) { value ? add(*value) : add("none"); };
-  const train::EngineConfig engine = app::engine_config(config, 65);
+  const train::EngineConfig engine =
+      app::assemble(config, {.vocabulary = 65}, app::layout_of(config, app::workers_of(config, ranks)));
   const arch::ModelConfig& model = engine.model;
   add(model.layers, model.heads, model.kv_heads, model.width, model.head_size, model.ffn_width, model.block_size,
       model.vocabulary, static_cast<int>(model.norm), static_cast<int>(model.position), static_cast<int>(model.activation),

@@ -9,6 +9,7 @@
 #include "app/settings/checks.h"
 #include "app/settings/keys.h"
 #include "app/settings/resolve.h"
+#include "ops/cpu/options.h"
 
 namespace lockstep::app {
 namespace {

@@ -10,6 +10,7 @@
 #include "app/settings/keys.h"
 #include "app/train_command.h"
 #include "arch/config_json.h"
+#include "ops/cpu/options.h"
 
 namespace lockstep::app {
 namespace {

@@ -60,7 +60,7 @@ void learn(const std::string& folder, const app::LoadedModel& loaded, const std:
   train::EngineConfig config;
   config.model = loaded.inference->context().config;
   config.positions = std::min(learned, config.model.block_size);
-  train::Engine engine(config, session.runtime(), session.ops(), *loaded.groups);
+  train::Engine engine(config, session.runtime(), session.ops(), session.world());
   engine.commit();
   train::load_weights(checkpoint::huggingface::Weights(folder), engine, session.world(), session.team());
   std::array<std::int32_t, learned> tokens{}, targets{};

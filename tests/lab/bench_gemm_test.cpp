@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "lab/step/step_shapes.h"
 #include "ops/cpu/library/library.h"
+#include "ops/cpu/options.h"
 
 namespace lockstep::lab {
 namespace {

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "ops/cpu/options.h"
+
 namespace lockstep::lab {
 namespace {
 

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "comm/thread/thread_world.h"
+#include "ops/open_ops.h"
 
 namespace lockstep::lab {
 namespace {

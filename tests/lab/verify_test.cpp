@@ -323,7 +323,7 @@ TEST(Verify, AGainWhosePartsAreNotAddedIsNamed) {
 
 TEST(Verify, ARankThatDrawsOtherStartValuesIsNamed) {
   TrialParts parts;
-  parts.store = [](const parallel::ParameterMemory& memory, const parallel::Groups& groups) {
+  parts.store = [](const parallel::ParameterMemory& memory, const parallel::Groups& groups, Stream& stream) {
     // The first parameter of the last unit, on one rank.
     class Other final : public parallel::ParameterStore {
      public:
@@ -346,7 +346,7 @@ TEST(Verify, ARankThatDrawsOtherStartValuesIsNamed) {
       std::unique_ptr<parallel::ParameterStore> store_;
       bool done_ = false;
     };
-    std::unique_ptr<parallel::ParameterStore> usual = parallel::make_parameter_store(memory, groups);
+    std::unique_ptr<parallel::ParameterStore> usual = parallel::make_parameter_store(memory, groups, stream);
     if (groups.all().rank() != 1) return usual;
     return std::unique_ptr<parallel::ParameterStore>(std::make_unique<Other>(std::move(usual)));
   };

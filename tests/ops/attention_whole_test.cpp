@@ -124,8 +124,8 @@ TEST(WholeWeights, AMaskThatIsKeptChangesNoBit) {
 TEST(WholeWeights, PlainProductsChangeNoBit) {
   const auto runtime = open_runtime(Device{}, {2});
   const auto stream = runtime->make_stream();
-  const auto plain = make_ops(*runtime, *stream, {.plain = {.products = true}});
-  const auto best = make_ops(*runtime, *stream, {.bf16 = Bf16Order::widened});
+  const auto plain = make_ops(*runtime, *stream, {.cpu = {.plain = {.products = true}}});
+  const auto best = make_ops(*runtime, *stream, {.cpu = {.bf16 = Bf16Order::widened}});
   for (const Whole& of : cases) {
     const Results expected = both_passes(*best, of), results = both_passes(*plain, of);
     for (std::size_t i = 0; i < results.size(); ++i)

@@ -16,7 +16,7 @@ struct LibraryMachine {
   explicit LibraryMachine(int threads)
       : runtime(open_runtime(Device{}, {threads})),
         stream(runtime->make_stream()),
-        ops(ops::make_ops(*runtime, *stream, {.products = Products::library})) {}
+        ops(ops::make_ops(*runtime, *stream, {.cpu = {.products = Products::library}})) {}
   std::unique_ptr<Runtime> runtime;
   std::unique_ptr<Stream> stream;
   std::unique_ptr<ops::Ops> ops;

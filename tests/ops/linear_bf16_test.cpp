@@ -45,7 +45,7 @@ struct Emulation {
   explicit Emulation(ops::Isa isa)
       : runtime(open_runtime(Device{}, {2})),
         stream(runtime->make_stream()),
-        product(runtime->team(), isa, host_memory(), ops::Bf16Order::emulated_pairs),
+        product(runtime->team(), isa, host_memory(), ops::cpu::Bf16Way::emulated_pairs),
         linear(ops::cpu::make_linear({.ours = product}, *stream, nullptr)) {}
   std::unique_ptr<Runtime> runtime;
   std::unique_ptr<Stream> stream;

@@ -29,7 +29,7 @@ class LinearParts : public testing::TestWithParam<std::tuple<DType, Isa>> {
 
   std::unique_ptr<Runtime> runtime_ = open_runtime({}, {.threads = 2});
   std::unique_ptr<Stream> stream_ = runtime_->make_stream();
-  std::unique_ptr<Ops> ops_ = make_ops(*runtime_, *stream_, {.isa = std::get<1>(GetParam())});
+  std::unique_ptr<Ops> ops_ = make_ops(*runtime_, *stream_, {.cpu = {.isa = std::get<1>(GetParam())}});
   Linear& linear_ = ops_->linear();
 };
 INSTANTIATE_TEST_SUITE_P(Types, LinearParts, testing::Combine(test::storage_types, testing::ValuesIn(available_isas())),

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "device/runtime.h"
-#include "ops/ops.h"
+#include "ops/open_ops.h"
 #include "support/largest.h"
 
 namespace lockstep::ops {
@@ -63,7 +63,7 @@ struct Machine {
   explicit Machine(Isa isa, int threads)
       : runtime(open_runtime({}, {.threads = threads})),
         stream(runtime->make_stream()),
-        ops(make_ops(*runtime, *stream, {.isa = isa})) {}
+        ops(make_ops(*runtime, *stream, {.cpu = {.isa = isa}})) {}
 };
 
 const Activation activations[] = {Activation::none, Activation::gelu, Activation::gelu_tanh, Activation::relu, Activation::silu};

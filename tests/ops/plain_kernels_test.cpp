@@ -15,7 +15,7 @@ struct PlainMachine {
   PlainMachine(const PlainKernels& plain, ops::Isa isa, int threads)
       : runtime(open_runtime(Device{}, {threads})),
         stream(runtime->make_stream()),
-        ops(ops::make_ops(*runtime, *stream, {.isa = isa, .bf16 = Bf16Order::widened, .plain = plain})) {}
+        ops(ops::make_ops(*runtime, *stream, {.cpu = {.isa = isa, .bf16 = Bf16Order::widened, .plain = plain}})) {}
   std::unique_ptr<Runtime> runtime;
   std::unique_ptr<Stream> stream;
   std::unique_ptr<ops::Ops> ops;
@@ -90,7 +90,8 @@ TEST(PlainProducts, AreNoLibrarys) {
   const auto runtime = open_runtime(Device{}, {1});
   const auto stream = runtime->make_stream();
   if (ops::library_for(DType::f32).empty()) GTEST_SKIP() << "this build has no oneDNN";
-  EXPECT_THROW(ops::make_ops(*runtime, *stream, {.products = ops::Products::library, .plain = {.products = true}}), BrokenRule);
+  EXPECT_THROW(ops::make_ops(*runtime, *stream, {.cpu = {.products = ops::Products::library, .plain = {.products = true}}}),
+               BrokenRule);
 }
 
 class PlainNorm : public testing::TestWithParam<DType> {};

@@ -109,7 +109,7 @@ TEST(Prepacked, PairsHaveTheSameBits) {
   const std::vector<Isa> isas = available_isas();
   if (std::ranges::find(isas, Isa::avx2) == isas.end()) GTEST_SKIP() << "this processor has no fused multiply-add";
   Team team(2);
-  cpu::Product product(team, Isa::avx2, host_memory(), Bf16Order::emulated_pairs);
+  cpu::Product product(team, Isa::avx2, host_memory(), cpu::Bf16Way::emulated_pairs);
   constexpr std::int64_t n = 43, k = 520;
   const HostTensor x = HostTensor::random({20, k}, 1).as(DType::bf16), w = HostTensor::random({n, k}, 2).as(DType::bf16),
                    packed = w;

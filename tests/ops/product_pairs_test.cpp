@@ -14,6 +14,7 @@
 
 #include "base/error.h"
 #include "ops/cpu/isa.h"
+#include "ops/cpu/options.h"
 #include "ops/cpu/product/product.h"
 #include "tensor/bfloat16.h"
 
@@ -163,7 +164,7 @@ Case any_case(std::mt19937& random) {
 
 class Bf16Pairs : public testing::TestWithParam<int> {
  protected:
-  Product emulated(Isa isa) { return {team_, isa, host_memory(), Bf16Order::emulated_pairs}; }
+  Product emulated(Isa isa) { return {team_, isa, host_memory(), Bf16Way::emulated_pairs}; }
   Product emulated() { return emulated(available_isas().front()); }
   Team team_{GetParam()};
   std::mt19937 random_{7};
@@ -332,10 +333,9 @@ TEST(Bf16Order, FollowsTheProcessor) {
   EXPECT_EQ(bf16_order_for(false, true), Bf16Order::widened);
   EXPECT_EQ(bf16_order_for(false, false), Bf16Order::widened);
   for (const Isa isa : available_isas()) {
-    const Bf16Order pairs = isa == Isa::avx512_bf16 ? Bf16Order::pairs : Bf16Order::emulated_pairs;
-    EXPECT_EQ(resolve(Bf16Order::pairs, isa), pairs);
-    EXPECT_EQ(resolve(Bf16Order::widened, isa), Bf16Order::widened);
-    EXPECT_EQ(resolve(Bf16Order::automatic, isa), resolve(usual_bf16_order(), isa));
+    EXPECT_EQ(way_of(Bf16Order::pairs, isa), isa == Isa::avx512_bf16 ? Bf16Way::pairs : Bf16Way::emulated_pairs);
+    EXPECT_EQ(way_of(Bf16Order::widened, isa), Bf16Way::widened);
+    EXPECT_EQ(way_of(Bf16Order::automatic, isa), way_of(usual_bf16_order(), isa));
   }
 }
 
@@ -354,7 +354,7 @@ class Bf16PairsByInstruction : public testing::Test {
     Team team(2);
     Product product(team, Isa::avx512_bf16, host_memory(), Bf16Order::pairs);
     std::vector<Product> twins;
-    for (const Isa isa : {Isa::avx512_bf16, Isa::avx2}) twins.emplace_back(team, isa, host_memory(), Bf16Order::emulated_pairs);
+    for (const Isa isa : {Isa::avx512_bf16, Isa::avx2}) twins.emplace_back(team, isa, host_memory(), Bf16Way::emulated_pairs);
     for (const Case& c : cases) {
       const Operands x(c, numbers, random_() % 5, random_);
       const std::vector<float> sums = x.run(product);
@@ -383,7 +383,7 @@ TEST_F(Bf16PairsByInstruction, FewRowsOfManyBlocks) {
 TEST_F(Bf16PairsByInstruction, KeepsWhatIsNotFinite) {
   Team team(1);
   Product product(team, Isa::avx512_bf16, host_memory(), Bf16Order::pairs),
-      twin(team, Isa::avx2, host_memory(), Bf16Order::emulated_pairs);
+      twin(team, Isa::avx2, host_memory(), Bf16Way::emulated_pairs);
   std::mt19937 random(4);
   for (const std::int64_t rows : {3, 20}) {
     Operands x({rows, 40, 31}, Numbers::ordinary, 0, random);

@@ -10,6 +10,7 @@
 
 #include "base/checked.h"
 #include "ops/cpu/isa.h"
+#include "ops/cpu/options.h"
 #include "tensor/bfloat16.h"
 
 namespace lockstep::ops::cpu {

@@ -15,6 +15,7 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include "ops/cpu/options.h"
 #include "ops/cpu/simd/vector_math-inl.h"
 
 HWY_BEFORE_NAMESPACE();

@@ -27,7 +27,7 @@ class Halved : public testing::Test {
     arena_.declare(whole_, "whole masters", Shape{most}, DType::f32);
     Ledger ledger;
     arena_.commit(*machine_.runtime, ledger);
-    store_ = make_parameter_store(memory_, groups_);
+    store_ = make_parameter_store(memory_, groups_, *machine_.stream);
     gradients_ = std::make_unique<ZeroGradients>(memory_.units, map_, 1, kept_, GradientGroups{groups_.all(), {}}, *machine_.ops,
                                                  GradientOptions{});
     state_ = std::make_unique<HalvedState>(

@@ -31,7 +31,7 @@ TEST(Stores, LeasesOfAStepFollowItsOrder) {
   memory.declare(arena, arena);
   Ledger ledger;
   arena.commit(*machine.runtime, ledger);
-  const std::unique_ptr<ParameterStore> store = make_parameter_store(memory, groups);
+  const std::unique_ptr<ParameterStore> store = make_parameter_store(memory, groups, *machine.stream);
   const layout::Access first{{UnitIndex{0}, {0, 16}}, Pass::forward}, second{{UnitIndex{0}, {16, 32}}, Pass::forward};
   store->begin({first, second});
   {

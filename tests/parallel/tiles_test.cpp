@@ -50,9 +50,8 @@ struct Layer {
         groups(world, layout::Mesh(plan_of(world.size(), prefetch))),
         memory({layout::make_unit("layer", {{.name = "weight", .shape = Shape{size, size}}})},
                {.type = DType::bf16, .master = false}, groups.plan(), groups.at(), {class_of(tiles)}),
-        store(make_parameter_store(memory, groups)) {
+        store(make_parameter_store(memory, groups, *machine.stream)) {
     world.attach(*machine.stream, machine.runtime->team());
-    memory.stream = machine.stream.get();
     memory.declare(arena, arena);
     arena.commit(*machine.runtime, ledger);
     const ParameterStore::Shard shard = store->shard(unit);

@@ -118,9 +118,9 @@ class StoreRecords {
   explicit StoreRecords(int ranks) : calls_(static_cast<std::size_t>(ranks)) {}
   /// Makes the plan's store and checks it.
   parallel::StoreFactory checked() {
-    return [this](const parallel::ParameterMemory& memory, const parallel::Groups& groups) {
+    return [this](const parallel::ParameterMemory& memory, const parallel::Groups& groups, Stream& stream) {
       StoreCalls& calls = calls_[static_cast<std::size_t>(groups.all().rank())];
-      return std::make_unique<CheckingStore>(parallel::make_parameter_store(memory, groups), calls);
+      return std::make_unique<CheckingStore>(parallel::make_parameter_store(memory, groups, stream), calls);
     };
   }
   const StoreCalls& of(int rank) const { return calls_[static_cast<std::size_t>(rank)]; }

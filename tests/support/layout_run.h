@@ -66,17 +66,16 @@ class LayoutRank {
       : config_(run.config()),
         runtime_(open_runtime({}, {.threads = 1})),
         stream_(runtime_->make_stream()),
-        ops_(ops::make_ops(*runtime_, *stream_, {})),
-        groups_(world, layout::Mesh(config_.plan)) {
+        ops_(ops::make_ops(*runtime_, *stream_)) {
     world.attach(*stream_, runtime_->team());
-    engine_ = std::make_unique<train::Engine>(config_, *runtime_, *ops_, groups_);
+    engine_ = std::make_unique<train::Engine>(config_, *runtime_, *ops_, world);
     engine_->commit();
   }
   train::Engine& engine() { return *engine_; }
-  const parallel::Groups& groups() const { return groups_; }
+  const parallel::Groups& groups() const { return engine_->groups(); }
   Runtime& runtime() { return *runtime_; }
   Team& team() { return runtime_->team(); }
-  bool lead() const { return groups_.lead(); }
+  bool lead() const { return groups().lead(); }
 
   /// Step `number`, on micro-batches that are those of all layouts with as many samples. A third of the targets is masked.
   train::StepResult step(int number, double learning_rate = 1e-2) {
@@ -96,7 +95,7 @@ class LayoutRank {
   }
   /// Puts what this rank answers for into `result`, which all ranks share. Collective.
   void collect(LayoutResult& result, bool with_gradients = true) {
-    comm::Communicator& ranks = groups_.all();
+    comm::Communicator& ranks = groups().all();
     for (int turn = 0; turn < ranks.size(); ++turn) {
       if (turn == ranks.rank()) put_own(result, with_gradients);
       ranks.barrier();  // which also brings weights that are under way to the rank whose turn it is
@@ -106,7 +105,7 @@ class LayoutRank {
  private:
   /// Token losses that the ranks of one model have.
   double of_all_positions(double sum) {
-    for (comm::Communicator* ranks : {&groups_.of(layout::GroupRole::context), &groups_.pipeline()})
+    for (comm::Communicator* ranks : {&groups().of(layout::GroupRole::context), &groups().pipeline()})
       ranks->host().all_reduce(view(std::span(&sum, 1), Shape{1}), comm::Reduction::sum).wait();
     return sum;
   }
@@ -115,7 +114,7 @@ class LayoutRank {
    public:
     StepBatches(const LayoutRank& rank, int number)
         : each_(rank.config_.plan.microbatches),
-          first_(each_ * rank.groups_.at().dp),
+          first_(each_ * rank.groups().at().dp),
           batches_(each_ * rank.config_.plan.dp, rank.config_.samples, rank.config_.positions, rank.config_.model.vocabulary,
                    static_cast<std::uint64_t>(number)) {
       std::vector<std::int32_t>& targets = batches_.target_values();
@@ -165,7 +164,6 @@ class LayoutRank {
   std::unique_ptr<Runtime> runtime_;
   std::unique_ptr<Stream> stream_;
   std::unique_ptr<ops::Ops> ops_;
-  parallel::Groups groups_;
   std::unique_ptr<train::Engine> engine_;
 };
 

@@ -7,7 +7,7 @@
 
 #include "comm/communicator.h"
 #include "device/runtime.h"
-#include "ops/ops.h"
+#include "ops/open_ops.h"
 
 namespace lockstep::support {
 
@@ -16,7 +16,7 @@ struct Machine {
   explicit Machine(int threads = 2, bool reference = false, ops::Isa isa = ops::Isa::automatic)
       : runtime(open_runtime({}, {.threads = threads})),
         stream(runtime->make_stream()),
-        ops(reference ? ops::make_reference_ops() : ops::make_ops(*runtime, *stream, {.isa = isa})),
+        ops(reference ? ops::make_reference_ops() : ops::make_ops(*runtime, *stream, {.cpu = {.isa = isa}})),
         world(comm::make_self()) {}
   Machine(std::unique_ptr<Runtime> device, std::unique_ptr<Stream> order, std::unique_ptr<ops::Ops> kernels)
       : runtime(std::move(device)), stream(std::move(order)), ops(std::move(kernels)), world(comm::make_self()) {

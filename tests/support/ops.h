@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "device/runtime.h"
-#include "ops/ops.h"
+#include "ops/open_ops.h"
 #include "support/largest.h"
 #include "tensor/bfloat16.h"
 
@@ -161,7 +161,7 @@ struct Machine {
         name(std::string(ops::name_of(which)) + ", " + std::to_string(threads) + " threads"),
         runtime(open_runtime(Device{}, {threads})),
         stream(runtime->make_stream()),
-        ops(ops::make_ops(*runtime, *stream, {which})) {}
+        ops(ops::make_ops(*runtime, *stream, {.cpu = {.isa = which}})) {}
   ops::Isa isa;
   std::string name;
   std::unique_ptr<Runtime> runtime;

@@ -51,7 +51,7 @@ struct ThreeLayers {
       : groups(world, layout::Mesh(plan(prefetch, stay))),
         memory(units(), {}, plan(prefetch, stay), groups.at(),
                {{.units = {a, b, c}, .elements = whole, .parts = 3, .sequence = true, .contiguous = whole}}),
-        store(parallel::make_parameter_store(memory, groups)) {
+        store(parallel::make_parameter_store(memory, groups, *machine.stream)) {
     world.attach(*machine.stream, machine.runtime->team());
     memory.declare(weights, weights);
     kept.declare(

@@ -61,17 +61,17 @@ struct DataParallel {
 };
 
 inline train::EngineConfig data_parallel(train::EngineConfig config, const comm::Communicator& world) {
-  config.plan.dp = world.size();
+  config.plan.dp = config.plan.ranks_per_host = world.size();
   return config;
 }
 
 /// An engine of one of the data-parallel ranks of `world`.
-class RankEngine : private DataParallel, public train::Engine {
+class RankEngine : public train::Engine {
  public:
   template <class... Factory>
   RankEngine(const train::EngineConfig& config, Runtime& runtime, ops::Ops& ops, comm::Communicator& world,
              const Factory&... make_updater)
-      : DataParallel(world), Engine(data_parallel(config, world), runtime, ops, DataParallel::groups, make_updater...) {}
+      : Engine(data_parallel(config, world), runtime, ops, world, make_updater...) {}
 };
 
 /// One parameter of this rank with everything that training keeps of it, in the parameter's shape.

@@ -109,16 +109,15 @@ class ZeroRank {
       : config_(run.config()),
         runtime_(open_runtime({}, {.threads = 1})),
         stream_(runtime_->make_stream()),
-        ops_(ops::make_ops(*runtime_, *stream_, {})),
-        groups_(world, layout::Mesh(config_.plan)) {
+        ops_(ops::make_ops(*runtime_, *stream_)) {
     world.attach(*stream_, runtime_->team());
-    engine_ = std::make_unique<train::Engine>(config_, *runtime_, *ops_, groups_, replicas, stores);
+    engine_ = std::make_unique<train::Engine>(config_, *runtime_, *ops_, world, replicas, stores);
     engine_->commit();
   }
   train::Engine& engine() { return *engine_; }
   Team& team() { return runtime_->team(); }
   Runtime& runtime() { return *runtime_; }
-  int rank() const { return groups_.all().rank(); }
+  int rank() const { return engine_->groups().all().rank(); }
 
   ZeroBatches batches(int number) const {
     const int each = config_.plan.microbatches, all = each * config_.plan.dp;
@@ -127,7 +126,8 @@ class ZeroRank {
                                          static_cast<std::uint64_t>(number));
     std::vector<std::int32_t>& targets = made.all->target_values();
     for (std::size_t i = 0; i < targets.size() / 3; ++i) targets[i] = -1;
-    made.mine = made.all->all().subspan(static_cast<std::size_t>(each * groups_.at().dp), static_cast<std::size_t>(each));
+    made.mine =
+        made.all->all().subspan(static_cast<std::size_t>(each * engine_->groups().at().dp), static_cast<std::size_t>(each));
     for (const data::Batch& batch : made.mine) {
       made.targets +=
           std::ranges::count_if(elements<std::int32_t>(batch.targets), [](std::int32_t target) { return target >= 0; });
@@ -141,7 +141,7 @@ class ZeroRank {
   double evaluate() {
     const Batches batches(1, config_.samples, config_.positions, config_.model.vocabulary, 99);
     double loss = engine_->evaluate(batches.all().front());
-    groups_.pipeline().all_reduce(view(std::span(&loss, 1), Shape{1}), comm::Reduction::sum).wait();
+    engine_->groups().pipeline().all_reduce(view(std::span(&loss, 1), Shape{1}), comm::Reduction::sum).wait();
     return loss;
   }
   /// Puts what this rank answers for into `result`, whose buffers all ranks share.
@@ -184,7 +184,6 @@ class ZeroRank {
   std::unique_ptr<Runtime> runtime_;
   std::unique_ptr<Stream> stream_;
   std::unique_ptr<ops::Ops> ops_;
-  parallel::Groups groups_;
   std::unique_ptr<train::Engine> engine_;
 };
 

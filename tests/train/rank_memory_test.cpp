@@ -69,8 +69,7 @@ TEST(RankMemory, DeclarationsAreTheBytesThatAnEngineTakes) {
       support::Machine machine(1);
       world.attach(*machine.stream, machine.runtime->team());
       support::CountedRuntime runtime(*machine.runtime);
-      const parallel::Groups groups(world, layout::Mesh(config.plan));
-      Engine engine(config, runtime, *machine.ops, groups);
+      Engine engine(config, runtime, *machine.ops, world);
       const std::int64_t kernels = machine.ops->workspace_bytes();
       expect_taken(engine, declared.ledger(kernels), runtime, kernels);
     });
@@ -252,15 +251,6 @@ TEST(RankMemory, PlansThatNothingKeepsToAreRefused) {
   refused([](ParallelPlan& plan) { plan.gradients.tier = Tier::host; });
   refused([](ParallelPlan& plan) { plan.chunks = 2; });
   refused([](ParallelPlan& plan) { plan.schedule = "backwards"; });
-}
-
-TEST(RankMemory, TheGroupsOfAnEngineCutStateAsItsPlanDoes) {
-  comm::run_ranks(2, {.timeout = 60}, [&](comm::Communicator& world) {
-    support::Machine machine(1);
-    EngineConfig config = support::tiny_config();
-    layout::set_zero_level(config.plan, 1);
-    EXPECT_THROW(support::RankEngine(config, *machine.runtime, *machine.ops, world), BrokenRule);
-  });
 }
 
 TEST(RankMemory, TheUpdaterIsTheOneThatMemoryIsDeclaredFor) {

@@ -11,6 +11,7 @@
 #include "app/help.h"
 #include "app/start/output_file.h"
 #include "io/file.h"
+#include "ops/cpu/options.h"
 
 namespace lockstep::app {
 

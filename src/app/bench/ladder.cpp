@@ -7,6 +7,7 @@
 #include "comm/mpi/mpi_job.h"
 #include "device/topology.h"
 #include "lab/step/bench_step.h"
+#include "ops/cpu/options.h"
 
 namespace lockstep::app {
 namespace {

@@ -8,6 +8,7 @@
 #include "app/build_info.h"
 #include "device/topology.h"
 #include "lab/step/bench_step.h"
+#include "ops/cpu/options.h"
 
 namespace lockstep::app {
 namespace {

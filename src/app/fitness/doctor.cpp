@@ -24,6 +24,7 @@
 #include "lab/collectives/bench_collectives.h"
 #include "lab/collectives/collective_trial.h"
 #include "lab/machine.h"
+#include "ops/cpu/options.h"
 
 namespace lockstep::app {
 namespace {

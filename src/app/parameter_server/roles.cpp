@@ -103,19 +103,18 @@ train::UpdaterFactory Roles::updater() const {
   return [this](const train::UpdaterParts& parts) { return train::make_worker_updater(parts, world_); };
 }
 
-Ledger Roles::server_memory(const train::EngineConfig& settings, Session& session) const {
-  return train::ServerRankMemory(settings, workers_, group().rank(), session.runtime().device())
-      .ledger(session.ops().workspace_bytes());
+Ledger Roles::server_memory(const train::EngineConfig& settings, Session& session, ops::Ops& ops) const {
+  return train::ServerRankMemory(settings, workers_, group().rank(), session.runtime().device()).ledger(ops.workspace_bytes());
 }
 
-void Roles::serve(const train::EngineConfig& settings, Session& session, double started) const {
+void Roles::serve(const train::EngineConfig& settings, Session& session, ops::Ops& ops, double started) const {
   // A signal to this process alone is not the end of it: the workers hear of it.
   std::optional<train::Switches> switches;
   if (session.leads_process()) switches.emplace(train::SwitchOptions{}, started);
   train::ServerOptions options;
   options.staleness = staleness_;
   if (switches) options.stop_cause = [&switches] { return static_cast<int>(switches->stop_cause()); };
-  train::ServerSide server(settings, options, session.runtime(), session.ops(), world_, group());
+  train::ServerSide server(settings, options, session.runtime(), ops, world_, group());
   server.commit();
   server.run();
 }

@@ -37,9 +37,9 @@ class Roles {
   /// Of those that train, with settings that have servers().
   train::UpdaterFactory updater() const;
   /// The memory of this server, with settings that have servers().
-  Ledger server_memory(const train::EngineConfig& settings, Session& session) const;
+  Ledger server_memory(const train::EngineConfig& settings, Session& session, ops::Ops& ops) const;
   /// What a rank that serves does until all others have left.
-  void serve(const train::EngineConfig& settings, Session& session, double started) const;
+  void serve(const train::EngineConfig& settings, Session& session, ops::Ops& ops, double started) const;
 
  private:
   comm::Communicator& world_;

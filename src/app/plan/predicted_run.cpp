@@ -6,11 +6,11 @@
 #include <utility>
 
 #include "app/plan/recipe_layout.h"
+#include "app/start/assemble.h"
 #include "app/start/plan.h"
-#include "app/train_rank.h"
 #include "device/runtime.h"
 #include "layout/pipeline/schedules.h"
-#include "ops/ops.h"
+#include "ops/open_ops.h"
 #include "planner/memory.h"
 #include "planner/search.h"
 #include "planner/waiting.h"
@@ -23,21 +23,20 @@ namespace {
 std::int64_t kernel_bytes(const MeasuredRun& run) {
   const auto runtime = open_runtime({}, {.threads = static_cast<int>(run.resources.threads)});
   const auto stream = runtime->make_stream();
-  const ops::OpsOptions options{.isa = run.config.numerics.isa,
+  const ops::CpuOptions options{.isa = run.config.numerics.isa,
                                 .products = run.config.numerics.products,
                                 .bf16 = run.config.numerics.bf16,
                                 .plain = plain_kernels_of(run.config)};
-  const auto kernels = ops::make_ops(*runtime, *stream, options);
+  const auto kernels = ops::make_ops(*runtime, *stream, {.cpu = options});
   if (run.config.numerics.canonical) kernels->take_sum_grids();
   return kernels->workspace_bytes();
 }
 
-std::vector<ComparedFigure> compared_memory(const MeasuredRun& run, const layout::ParallelPlan& plan) {
-  train::EngineConfig settings = engine_config(run.config, run.resources.vocabulary);
-  settings.plan = plan;
-  settings.plan.kept = static_cast<int>(run.resources.kept_parts);
-  if (run.config.data.documents) settings.document_end = 0;  // whichever it is
-  const train::RankMemory memory(settings, {});
+std::vector<ComparedFigure> compared_memory(const MeasuredRun& run, layout::ParallelPlan plan) {
+  plan.kept = static_cast<int>(run.resources.kept_parts);
+  TextFacts text{.vocabulary = run.resources.vocabulary};
+  if (run.config.data.documents) text.document_end = 0;  // whichever it is
+  const train::RankMemory memory(assemble(run.config, text, std::move(plan)), {});
   const planner::DeclaredMemory declared = planner::placed(memory.ledger(kernel_bytes(run)), memory.spill.bytes());
   const auto predicted = by_kind(declared.ledger);
   std::vector<ComparedFigure> figures;

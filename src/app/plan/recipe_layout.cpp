@@ -2,13 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "app/start/pipeline_settings.h"
 #include "app/start/plan.h"
 #include "arch/flops.h"
 #include "arch/shard_rules.h"
 #include "base/error.h"
-#include "layout/pipeline/schedules.h"
-#include "layout/pipeline/split.h"
 
 namespace lockstep::app {
 planner::Candidate candidate_of(const RunConfig& config, const planner::Work& work, bool on_host) {
@@ -24,10 +24,7 @@ planner::Candidate candidate_of(const RunConfig& config, const planner::Work& wo
   if (std::vector<Problem> problems = layout::check(plan, arch::plan_limits(work.model, work.positions), ranks);
       !problems.empty())
     throw UserError(std::move(problems));
-  if (plan.pp > 1 && plan.split.empty()) {
-    plan.split = layout::balanced_split(layout::stage_map(plan), work.model.layers,
-                                        arch::part_flops_per_token(work.model, work.positions));
-  }
+  plan = arch::balanced(std::move(plan), work.model, work.positions);
   return candidate;
 }
 

@@ -14,6 +14,7 @@
 #include "arch/step_sizes.h"
 #include "io/file.h"
 #include "layout/parallel_plan.h"
+#include "ops/cpu/options.h"
 
 namespace lockstep::app {
 namespace {

@@ -10,6 +10,7 @@
 
 #include "app/run_config.h"
 #include "base/choice.h"
+#include "ops/cpu/options.h"
 
 namespace lockstep {
 

@@ -8,6 +8,7 @@
 #include "app/start/pipeline_settings.h"
 #include "app/start/plan.h"
 #include "layout/pipeline/schedules.h"
+#include "ops/cpu/options.h"
 #include "train/optimizer/optimizer.h"
 
 namespace lockstep::settings {

@@ -11,6 +11,7 @@
 #include "comm/free_memory.h"
 #include "comm/text.h"
 #include "layout/canonical_grid.h"
+#include "planner/memory.h"
 #include "train/memory/rank_memory.h"
 
 namespace lockstep::app {
@@ -244,6 +245,10 @@ int places_left(const RankNeeds& needs, comm::Communicator& world) {
     if (cost > 0) places = std::clamp<std::int64_t>((limit - host.sum(taken)) / cost, 0, places);
   }
   return static_cast<int>(places);
+}
+
+std::int64_t disk_bytes(const train::EngineConfig& settings, const layout::Coordinates& at, const Ledger& taken) {
+  return planner::placed(taken, train::RankMemory(settings, at).spill.bytes()).disk;
 }
 
 }  // namespace lockstep::app

@@ -38,4 +38,7 @@ void demand_memory(const RankNeeds& needs, comm::Communicator& world);
 /// without a limit, where nothing is left, and where weights are not gathered. The same on all ranks. Collective over `world`.
 int places_left(const RankNeeds& needs, comm::Communicator& world);
 
+/// Bytes that the rank at `at`, which took `taken`, keeps on a disk.
+std::int64_t disk_bytes(const train::EngineConfig& settings, const layout::Coordinates& at, const Ledger& taken);
+
 }  // namespace lockstep::app

@@ -56,11 +56,10 @@ void set_table(layout::ParallelPlan& plan, const RunConfig& config, const std::s
 }
 
 /// So that all ranks compute as much; as rank 0 works it out. Collective.
-std::vector<std::int64_t> balanced_split(const layout::ParallelPlan& plan, const arch::ModelConfig& model, std::int64_t positions,
-                                         comm::Communicator& trainers) {
-  const std::vector<std::int64_t> split =
-      layout::balanced_split(layout::stage_map(plan), model.layers, arch::part_flops_per_token(model, positions));
-  return layout::split_from(comm::lead_text(trainers, layout::to_string(split))).value();
+std::vector<std::int64_t> agreed_split(const layout::ParallelPlan& plan, const arch::ModelConfig& model, std::int64_t positions,
+                                       comm::Communicator& trainers) {
+  const std::string own = layout::to_string(arch::balanced(plan, model, positions).split);
+  return layout::split_from(comm::lead_text(trainers, own)).value();
 }
 
 }  // namespace
@@ -130,7 +129,7 @@ layout::ParallelPlan plan_of(const RunConfig& config, const arch::ModelConfig& m
       !problems.empty())
     throw UserError(std::move(problems));
   drop_idle_tiles(plan);
-  if (plan.pp > 1 && plan.split.empty()) plan.split = balanced_split(plan, model, config.model.block_size, trainers);
+  if (plan.pp > 1 && plan.split.empty()) plan.split = agreed_split(plan, model, config.model.block_size, trainers);
   return plan;
 }
 

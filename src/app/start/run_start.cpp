@@ -17,7 +17,7 @@
 #include "comm/agreement.h"
 #include "data/fingerprint.h"
 #include "data/token_description.h"
-#include "ops/ops.h"
+#include "ops/cpu/options.h"
 
 namespace lockstep::app {
 namespace {
@@ -55,10 +55,11 @@ Start choose_start(const RunConfig& config, const io::Path& run, comm::Communica
   return {.published = false, .resumes = resume, .checkpoint = std::move(choice)};
 }
 
-void settle_bf16_order(RunConfig& config, const Start& start, Session& session) {
+void settle_bf16_order(RunConfig& config, const Start& start, const Session& session) {
+  ops::Bf16Order order = session.bf16_order();
   if (config.numerics.bf16 == ops::Bf16Order::automatic && start.resumes && !plain_kernels_of(config).products)
-    session.use(stored_bf16_order(start.checkpoint->manifest).value_or(session.bf16_order()));
-  config.numerics.bf16 = session.bf16_order();
+    order = stored_bf16_order(start.checkpoint->manifest).value_or(order);
+  config.numerics.bf16 = order;
 }
 
 void demand_description(const Start& start, const io::Path& text, std::int64_t vocabulary) {

@@ -24,9 +24,8 @@ struct Start {
 /// As the settings say: of checkpoints rank 0 chooses one, for all. `run`: the run's folder. Collective over `world`.
 Start choose_start(const RunConfig& config, const io::Path& run, comm::Communicator& world, Log& log);
 
-/// Puts what it means in the place of numerics.bf16=auto: what a resumed run has, else what the session's ranks chose; the
-/// session's kernels follow.
-void settle_bf16_order(RunConfig& config, const Start& start, Session& session);
+/// Puts what it means in the place of numerics.bf16=auto: what a resumed run has, else what the session's ranks chose.
+void settle_bf16_order(RunConfig& config, const Start& start, const Session& session);
 
 /// A resumed run's text has lost its description where the run had one and `vocabulary`, the model's, is another without. Throws
 /// UserError.

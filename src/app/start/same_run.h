@@ -11,7 +11,7 @@
 #include "app/run_config.h"
 #include "base/json.h"
 #include "checkpoint/manifest.h"
-#include "ops/ops.h"
+#include "ops/cpu/options.h"
 
 namespace lockstep::app {
 

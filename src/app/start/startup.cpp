@@ -17,6 +17,7 @@
 #include "base/units.h"
 #include "device/choose_device.h"
 #include "layout/canonical_grid.h"
+#include "ops/cpu/options.h"
 
 namespace lockstep::app {
 namespace {
@@ -150,7 +151,7 @@ void log_startup(Log& log, const StartupFacts& facts, Session& session) {
   }
   if (dtype_of(config) == DType::bf16 && config.numerics.products == ops::Products::ours) {
     log.info(fmt::format("Products of two bf16 matrices add {} (numerics.bf16={})",
-                         session.bf16_order() == ops::Bf16Order::pairs ? "in pairs" : "as in fp32",
+                         config.numerics.bf16 == ops::Bf16Order::pairs ? "in pairs" : "as in fp32",
                          ops::name_of(config.numerics.bf16)));
   }
   if (const std::string kernels = unusual_kernels(config); !kernels.empty()) log.info("Kernels: " + kernels);

@@ -8,6 +8,7 @@
 #include "base/units.h"
 #include "lab/bench_gemm.h"
 #include "lab/step/floor.h"
+#include "ops/cpu/options.h"
 
 namespace lockstep::lab {
 namespace {

@@ -11,6 +11,7 @@
 #include "base/text/answer.h"
 #include "device/runtime.h"
 #include "lab/ladder/rungs.h"
+#include "ops/cpu/options.h"
 
 namespace lockstep::lab {
 

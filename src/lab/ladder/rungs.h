@@ -12,7 +12,7 @@
 #include "base/error.h"
 #include "lab/step/step_shapes.h"
 #include "layout/parallel_plan.h"
-#include "ops/ops.h"
+#include "ops/cpu/options.h"
 
 namespace lockstep::lab {
 

@@ -9,6 +9,7 @@
 #include "device/team.h"
 #include "lab/bench_gemm.h"
 #include "lab/machine.h"
+#include "ops/cpu/options.h"
 
 namespace lockstep::lab {
 namespace {

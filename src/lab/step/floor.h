@@ -10,7 +10,7 @@
 #include "lab/bench_gemm.h"
 #include "lab/step/step_products.h"
 #include "lab/step/step_shapes.h"
-#include "ops/ops.h"
+#include "ops/cpu/options.h"
 #include "parallel/parameter_store.h"
 
 namespace lockstep::lab {

@@ -10,7 +10,7 @@
 #include "lab/machine.h"
 #include "lab/step/op_account.h"
 #include "lab/step/step_training.h"
-#include "ops/ops.h"
+#include "ops/open_ops.h"
 #include "planner/block_work.h"
 
 namespace lockstep::lab {

@@ -3,43 +3,29 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "arch/flops.h"
 #include "arch/shard_rules.h"
 #include "base/rng.h"
 #include "base/timer.h"
 #include "comm/free_memory.h"
-#include "layout/pipeline/split.h"
 
 namespace lockstep::lab {
 namespace {
 
 constexpr double learning_rate = 3e-4;
 
-layout::ParallelPlan plan_of(const StepShape& shape, const Layout& layout) {
-  layout::ParallelPlan plan = layout.plan;
-  const arch::ModelConfig model = model_of(shape);
-  if (plan.pp > 1 && plan.split.empty()) {
-    const layout::PartCosts costs = arch::part_flops_per_token(model, shape.positions);
-    plan.split = layout::balanced_split(layout::stage_map(plan), model.layers, costs);
-  }
-  return plan;
-}
-
-train::EngineConfig engine_config(const StepShape& shape, const layout::ParallelPlan& plan, const StepSettings& settings) {
-  train::EngineConfig config;
-  config.model = model_of(shape);
-  config.grad_clip = 1.0F;
-  config.plan = plan;
-  config.samples = shape.samples / plan.dp / plan.microbatches;
-  config.positions = shape.positions;
-  config.weights = settings.weights;
-  config.gradients = settings.layout.gradients;
-  if (settings.layout.moments) config.optimizer.moments = settings.layout.moments;
-  config.saves_beside = settings.saves_beside;
-  config.traced_steps = settings.traced_steps;
-  if (settings.layout.documents) config.document_end = 0;  // as often as any other token of a made-up text
-  return config;
+train::EngineConfig config_of(const StepShape& shape, const StepSettings& settings) {
+  const Layout& layout = settings.layout;
+  train::TrainedModel trained{.model = model_of(shape),
+                              .weights = settings.weights,
+                              .samples = shape.samples / layout.plan.dp / layout.plan.microbatches,
+                              .positions = shape.positions};
+  if (layout.documents) trained.document_end = 0;  // as often as any other token of a made-up text
+  layout::ParallelPlan plan = arch::balanced(layout.plan, trained.model, shape.positions);
+  return train::assemble(std::move(trained), {.plan = std::move(plan), .gradients = layout.gradients},
+                         {.saves_beside = settings.saves_beside, .traced_steps = settings.traced_steps}, layout.moments);
 }
 
 }  // namespace
@@ -72,9 +58,8 @@ FixedBatches::FixedBatches(const StepShape& shape, int part, int parts, int micr
 
 StepTraining::StepTraining(const StepShape& shape, Runtime& runtime, ops::Ops& ops, comm::Communicator& world,
                            const StepSettings& settings)
-    : groups_(world, layout::Mesh(plan_of(shape, settings.layout))),
-      batches_(shape, groups_.at().dp, groups_.plan().dp, groups_.plan().microbatches),
-      engine_(engine_config(shape, groups_.plan(), settings), runtime, ops, groups_) {
+    : engine_(config_of(shape, settings), runtime, ops, world),
+      batches_(shape, engine_.groups().at().dp, engine_.config().plan.dp, engine_.config().plan.microbatches) {
   comm::demand_free_memory(world, engine_.ledger().total(), fmt::format("not enough memory for steps of {}", shape.name),
                            "a smaller shape, a layout that keeps less on each rank (memory.zero, recompute), or fewer ranks");
   engine_.commit();

@@ -55,9 +55,8 @@ class StepTraining {
   std::int64_t activation_bytes() const { return engine_.ledger().total(MemoryKind::activations); }
 
  private:
-  parallel::Groups groups_;
-  FixedBatches batches_;
   train::Engine engine_;
+  FixedBatches batches_;
   std::int64_t done_ = 0;
 };
 

@@ -5,7 +5,7 @@
 #include "comm/thread/thread_world.h"
 #include "device/runtime.h"
 #include "io/temporary_folder.h"
-#include "ops/ops.h"
+#include "ops/open_ops.h"
 #include "train/replicas.h"
 
 namespace lockstep::lab {
@@ -64,12 +64,11 @@ class RankTrial {
         runtime_(open_runtime({}, {.threads = 1})),
         stream_(runtime_->make_stream()),
         ops_(make_ops(world.rank())),
-        groups_(attached(world), layout::Mesh(trial.layout.plan)),
         engine_(
-            engine_config(trial.model, trial.layout), *runtime_, *ops_, groups_,
+            config_of(trial.model, trial.layout), *runtime_, *ops_, attached(world),
             [this](const train::UpdaterParts& parts) { return std::make_unique<WatchedReplicas>(parts, observer_); },
-            [this](const parallel::ParameterMemory& memory, const parallel::Groups& groups) {
-              return std::make_unique<WatchedStore>(trial_.parts.store(memory, groups), observer_);
+            [this](const parallel::ParameterMemory& memory, const parallel::Groups& groups, Stream& stream) {
+              return std::make_unique<WatchedStore>(trial_.parts.store(memory, groups, stream), observer_);
             }) {}
 
   void train() {
@@ -81,7 +80,7 @@ class RankTrial {
     for (int step = 0; step < trial_.steps; ++step) {
       if (observer_.before(step, engine_.state())) changed();
       VerifyBatches batches(trial_.model, place(step));
-      if (trial_.parts.batches) trial_.parts.batches(groups_.all().rank(), batches.all());
+      if (trial_.parts.batches) trial_.parts.batches(groups().all().rank(), batches.all());
       engine_.step(batches.all(), batches.targets(), step, trial_.model.learning_rate);
       observer_.updated(step, engine_.state());
     }
@@ -89,11 +88,12 @@ class RankTrial {
     double loss = engine_.evaluate(batches.all().front());
     // Of the ranks with a head, each of its own positions.
     for (const layout::GroupRole role : {layout::GroupRole::context, layout::GroupRole::pipeline})
-      groups_.of(role).host().all_reduce(view(std::span(&loss, 1), Shape{1}), comm::Reduction::sum).wait();
+      groups().of(role).host().all_reduce(view(std::span(&loss, 1), Shape{1}), comm::Reduction::sum).wait();
     observer_.evaluated(loss);
   }
 
  private:
+  const parallel::Groups& groups() const { return engine_.groups(); }
   comm::Communicator& attached(comm::Communicator& world) {
     world.attach(*stream_, runtime_->team());
     return world;
@@ -104,13 +104,13 @@ class RankTrial {
   }
   // Copies of weights that this rank has not, or not in this type.
   void changed() {
-    if (groups_.all().size() > 1) engine_.state().gather();
+    if (groups().all().size() > 1) engine_.state().gather();
     engine_.weights_changed();
   }
   // Data-parallel ranks have neighbouring micro-batches.
   VerifyBatches::Place place(int step) const {
     const int each = trial_.layout.plan.microbatches;
-    return {.step = step, .first = groups_.at().dp * each, .count = each, .all = trial_.layout.microbatches()};
+    return {.step = step, .first = groups().at().dp * each, .count = each, .all = trial_.layout.microbatches()};
   }
 
   const Trial& trial_;
@@ -118,7 +118,6 @@ class RankTrial {
   std::unique_ptr<Runtime> runtime_;
   std::unique_ptr<Stream> stream_;
   std::unique_ptr<ops::Ops> ops_;
-  parallel::Groups groups_;
   train::Engine engine_;
 };
 
@@ -132,24 +131,21 @@ void run(const Trial& trial, const MakeObserver& make_observer) {
   });
 }
 
-train::EngineConfig engine_config(const VerifyModel& model, const Layout& layout) {
-  train::EngineConfig config;
-  config.model = model.config;
-  config.weights = model.weights;
-  config.optimizer = model.optimizer;
-  if (layout.moments) config.optimizer.moments = layout.moments;
-  config.grad_clip = model.grad_clip;
-  config.samples = model.samples;
-  config.positions = model.positions;
-  config.plan = layout.plan;
-  if (layout.documents) config.document_end = VerifyBatches::document_end;
-  config.seed = model.seed;
-  config.gradients = layout.gradients;
+train::EngineConfig config_of(const VerifyModel& model, const Layout& layout) {
+  train::TrainedModel trained{.model = model.config,
+                              .weights = model.weights,
+                              .optimizer = model.optimizer,
+                              .grad_clip = model.grad_clip,
+                              .samples = model.samples,
+                              .positions = model.positions,
+                              .seed = model.seed};
+  if (layout.documents) trained.document_end = VerifyBatches::document_end;
   const layout::ParallelPlan& plan = layout.plan;
   const auto tiers = {plan.optimizer.tier, plan.parameters.tier, plan.activations};
-  if (std::ranges::count(tiers, layout::Tier::disk) > 0) config.offload.folder = io::temporary_folder();
-  config.offload.range_elements = 1 << 12;  // so few that units of a little model have several
-  return config;
+  parallel::OffloadOptions offload{.range_elements = 1 << 12};  // so few that units of a little model have several
+  if (std::ranges::count(tiers, layout::Tier::disk) > 0) offload.folder = io::temporary_folder();
+  return train::assemble(std::move(trained), {.plan = plan, .gradients = layout.gradients, .offload = std::move(offload)}, {},
+                         layout.moments);
 }
 
 }  // namespace lockstep::lab

@@ -58,6 +58,6 @@ using MakeObserver = std::function<std::unique_ptr<RankObserver>(int rank)>;
 void run(const Trial& trial, const MakeObserver& make_observer);
 
 /// The engine's settings for a training of `model` laid out so.
-train::EngineConfig engine_config(const VerifyModel& model, const Layout& layout);
+train::EngineConfig config_of(const VerifyModel& model, const Layout& layout);
 
 }  // namespace lockstep::lab

@@ -72,7 +72,7 @@ class Recorder final : public RankObserver {
 }  // namespace
 
 RunRecord::RunRecord(const VerifyModel& model, const Layout& layout, int count) : whole(model.config) {
-  const train::EngineConfig config = engine_config(model, layout);
+  const train::EngineConfig config = config_of(model, layout);
   slots = train::make_optimizer(config.optimizer)->slots();
   const auto state = [&] {
     ModelState all{.masters = {whole, config.weights.owned()}, .published = {whole, config.weights.type}, .slots = {}};

@@ -10,9 +10,9 @@ namespace {
 
 class CpuOps final : public Ops {
  public:
-  CpuOps(Runtime& runtime, Stream& stream, Isa isa, const OpsOptions& options)
+  CpuOps(Runtime& runtime, Stream& stream, Isa isa, const CpuOptions& options, OpObserver* observer)
       : memory_(runtime.memory().allocate(Context::workspace_size)),
-        context_{runtime.team(), stream, isa, {memory_.data(), Context::workspace_size}, options.observer},
+        context_{runtime.team(), stream, isa, {memory_.data(), Context::workspace_size}, observer},
         product_(context_.team, isa, runtime.memory(), options.plain.products ? Bf16Order::widened : options.bf16),
         library_(options.products == Products::library ? std::make_unique<LibraryProducts>(product_, runtime.memory()) : nullptr),
         plain_(options.plain.products ? std::make_unique<PlainProducts>(context_.team, isa, runtime.memory()) : nullptr),
@@ -80,8 +80,8 @@ class CpuOps final : public Ops {
 
 }  // namespace
 
-std::unique_ptr<Ops> make_cpu_ops(Runtime& runtime, Stream& stream, const OpsOptions& options) {
-  return std::make_unique<CpuOps>(runtime, stream, resolve(options.isa), options);
+std::unique_ptr<Ops> make_cpu_ops(Runtime& runtime, Stream& stream, const CpuOptions& options, OpObserver* observer) {
+  return std::make_unique<CpuOps>(runtime, stream, resolve(options.isa), options, observer);
 }
 
 }  // namespace lockstep::ops::cpu

@@ -11,6 +11,7 @@
 #include "base/checked.h"
 #include "device/stream.h"
 #include "device/team.h"
+#include "ops/cpu/options.h"
 #include "ops/ops.h"
 
 namespace lockstep::ops::cpu {

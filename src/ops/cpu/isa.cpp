@@ -72,7 +72,7 @@ std::vector<Isa> available_isas() {
 }
 
 std::string_view name_of(Bf16Order order) {
-  constexpr std::array<std::string_view, 4> names{"auto", "widened", "pairs", "pairs"};
+  constexpr std::array<std::string_view, 3> names{"auto", "widened", "pairs"};
   return names.at(static_cast<std::size_t>(order));
 }
 
@@ -90,8 +90,6 @@ bool multiplies_bf16_pairs() { return available_isas().front() == Isa::avx512_bf
 
 Bf16Order usual_bf16_order() { return bf16_order_for(__builtin_cpu_is("amd") != 0, multiplies_bf16_pairs()); }
 
-namespace cpu {
-
 Isa resolve(Isa isa) {
   const std::vector<Isa> isas = available_isas();
   if (isa == Isa::automatic) return isas.front();
@@ -100,6 +98,8 @@ Isa resolve(Isa isa) {
                     fmt::format("numerics.isa=auto takes the best it has ({})", name_of(isas.front())));
   return isa;
 }
+
+namespace cpu {
 
 ScopedIsa::ScopedIsa(Isa isa) : lock_(dispatch_mutex(), std::defer_lock) {
   const std::int64_t targets = highway_targets(resolve(isa));

@@ -13,12 +13,9 @@
 
 #include <mutex>
 
-#include "ops/ops.h"
+#include "ops/cpu/options.h"
 
 namespace lockstep::ops::cpu {
-
-/// `isa` itself, or the best of this machine for Isa::automatic. Throws UserError when the machine lacks the one named.
-Isa resolve(Isa isa);
 
 /// While it lives, HWY_DYNAMIC_DISPATCH means the variant for `isa`, and no other ScopedIsa lives. Short: constructors only.
 class ScopedIsa {

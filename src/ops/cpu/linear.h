@@ -4,6 +4,7 @@
 
 #include <memory>
 
+#include "device/stream.h"
 #include "ops/cpu/library/library_products.h"
 #include "ops/cpu/plain/plain_products.h"
 #include "ops/cpu/product/apart.h"

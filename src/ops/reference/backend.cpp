@@ -1,3 +1,4 @@
+#include "ops/open_ops.h"
 #include "ops/reference/families.h"
 
 namespace lockstep::ops {

@@ -66,9 +66,9 @@ void PartialGradientMemory::declare(Arena& workspace, const std::vector<layout::
   if (most > 0) workspace.declare(packed, "partial gradients", Shape{most}, DType::f32);
 }
 
-PartialGradients::PartialGradients(GradientStore& whole, const PartialGradientMemory& memory, bool each_microbatch,
-                                   comm::Communicator& group, ops::Ops& ops)
-    : whole_(whole), memory_(memory), each_microbatch_(each_microbatch), group_(group), ops_(ops), open_(memory.units.size()) {}
+PartialGradients::PartialGradients(GradientStore& whole, const PartialGradientMemory& memory, comm::Communicator& group,
+                                   ops::Ops& ops)
+    : whole_(whole), memory_(memory), group_(group), ops_(ops), open_(memory.units.size()) {}
 
 void PartialGradients::begin(int microbatches) {
   microbatches_ = microbatches;
@@ -84,7 +84,7 @@ OpenGradient PartialGradients::open(UnitIndex unit, Microbatch microbatch) {
 
 void PartialGradients::close(UnitIndex unit, Microbatch microbatch) {
   const auto u = static_cast<std::size_t>(unit.value);
-  if (each_microbatch_ || microbatch.value + 1 == microbatches_)
+  if (whole_.reduces_each_microbatch() || microbatch.value + 1 == microbatches_)
     add(memory_.units[u], open_[u][static_cast<std::size_t>(microbatch.value)]);
   whole_.close(unit, microbatch);
 }

@@ -38,9 +38,8 @@ struct PartialGradientMemory {
 /// Passes on to another store what it gets, each unit complete over the tensor ranks when it is closed.
 class PartialGradients final : public GradientStore {
  public:
-  /// Each micro-batch is reduced by itself, or the sum of a step's. The references outlive this; `group`: the tensor ranks.
-  PartialGradients(GradientStore& whole, const PartialGradientMemory& memory, bool each_microbatch, comm::Communicator& group,
-                   ops::Ops& ops);
+  /// Completes what `whole` reduces, each micro-batch or a step's sum. The references outlive this; `group`: the tensor ranks.
+  PartialGradients(GradientStore& whole, const PartialGradientMemory& memory, comm::Communicator& group, ops::Ops& ops);
 
   void begin(int microbatches) override;
   OpenGradient open(UnitIndex unit, Microbatch microbatch) override;
@@ -54,7 +53,6 @@ class PartialGradients final : public GradientStore {
   void add(const PartialGradientMemory::OfUnit& parts, const Tensor& flat);
   GradientStore& whole_;
   const PartialGradientMemory& memory_;
-  bool each_microbatch_;
   comm::Communicator& group_;
   ops::Ops& ops_;
   int microbatches_ = 0;

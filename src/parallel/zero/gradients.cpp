@@ -94,7 +94,7 @@ void ZeroGradients::lay_out(const std::vector<layout::Unit>& units) {
       e.first = elements;
       e.elements = unit.elements;
       e.held = memory_.cut.held(unit);
-      e.sum_first = apart() ? needed : elements + e.held.first;
+      e.sum_first = reduces_each_microbatch() ? needed : elements + e.held.first;
       e.bucket = buckets_.size();
       e.gaps = layout::gaps_of(unit);
       for (int part = 0; scatters() && part < group_.size(); ++part)
@@ -104,7 +104,7 @@ void ZeroGradients::lay_out(const std::vector<layout::Unit>& units) {
     }
     buckets_.push_back({std::move(bucket)});
   }
-  std::int64_t end = apart() ? needed : elements;
+  std::int64_t end = reduces_each_microbatch() ? needed : elements;
   if (memory_.tied && memory_.tied->side == TiedSide::embedding) {
     Entry& e = entry(memory_.tied_unit);
     e.held = memory_.cut.held(units[static_cast<std::size_t>(memory_.tied_unit.value)]);
@@ -157,7 +157,7 @@ OpenGradient ZeroGradients::open(UnitIndex unit, Microbatch microbatch) {
     ensure(e.opened - e.closed <= places, "no more micro-batches are open than the store was made for");
     take(e.bucket, microbatch.value - places + 1);
   }
-  return {of_unit(e, buffer(e.bucket, microbatch.value)), !apart() && microbatch.value > 0};
+  return {of_unit(e, buffer(e.bucket, microbatch.value)), !reduces_each_microbatch() && microbatch.value > 0};
 }
 
 void ZeroGradients::expect(const Tensor& tokens) {
@@ -171,7 +171,7 @@ Tensor ZeroGradients::open_rows(Microbatch microbatch) {
   ensure(microbatch.value + 1 == e.opened, "rows are added while the embedding's unit is open");
   const Tensor flat = of_unit(e, buffer(e.bucket, microbatch.value));
   const Tensor rows = flat.flat(table_->offset, table_->shape.elements()).reshape(table_->shape);
-  if (apart() || microbatch.value == 0) ops_.elementwise().zero(rows);
+  if (reduces_each_microbatch() || microbatch.value == 0) ops_.elementwise().zero(rows);
   return rows;
 }
 
@@ -179,7 +179,7 @@ void ZeroGradients::close(UnitIndex unit, Microbatch microbatch) {
   Entry& e = entry(unit);
   ensure(microbatch.value == e.closed && e.closed < e.opened, "what is closed was opened, and is closed in order");
   ++e.closed;
-  if (!apart() && e.closed < microbatches_) return;
+  if (!reduces_each_microbatch() && e.closed < microbatches_) return;
   if (first_ready_ == 0) first_ready_ = now_seconds();
   Bucket& bucket = buckets_[e.bucket];
   Piece& piece = bucket.pieces[static_cast<std::size_t>(microbatch.value) % bucket.pieces.size()];
@@ -194,7 +194,7 @@ void ZeroGradients::reduce(std::size_t index, int microbatch) {
   if (scatters()) {
     for (std::size_t i = 0; i < bucket.units.size(); ++i) {
       const Entry& e = entry(bucket.units[i]);
-      const Tensor to = apart() && microbatch == 0 ? held_sum(e) : held(e, from);
+      const Tensor to = reduces_each_microbatch() && microbatch == 0 ? held_sum(e) : held(e, from);
       piece.reductions[i] = group_.reduce_scatter(to, of_unit(e, from), e.counts, comm::Reduction::sum);
     }
   } else {
@@ -244,7 +244,7 @@ void ZeroGradients::finish_apart() {
   for (const UnitIndex unit : memory_.order)
     ensure(entry(unit).closed == microbatches_, "every unit got the gradient of every micro-batch");
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
-    if (apart()) {
+    if (reduces_each_microbatch()) {
       take(b, microbatches_);
     } else {
       join(buckets_[b].pieces.front());

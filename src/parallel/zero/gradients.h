@@ -108,9 +108,8 @@ class ZeroGradients final : public GradientStore {
   void finish_apart();
   const Tensor& tied_rows() const { return tied_->rows(); }
 
-  /// Whether a micro-batch's gradient is reduced by itself when it is closed, in other memory than that of the sum, and then
-  /// added to it.
-  bool apart() const { return each_microbatch() || in_turns(); }
+  /// In other memory than that of the sum, to which it is then added.
+  bool reduces_each_microbatch() const override { return each_microbatch() || in_turns(); }
 
   double exposed_seconds() const override { return exposed_seconds_; }
   double overlappable_seconds() const override { return overlappable_seconds_; }

@@ -10,8 +10,8 @@ constexpr layout::Part nothing{UnitIndex{-1}, {}};
 
 }  // namespace
 
-ShardedParameters::ShardedParameters(const ParameterMemory& memory, comm::Communicator& group)
-    : memory_(memory), group_(group), counts_(static_cast<std::size_t>(group.size())) {
+ShardedParameters::ShardedParameters(const ParameterMemory& memory, comm::Communicator& group, Stream& stream)
+    : memory_(memory), group_(group), stream_(stream), counts_(static_cast<std::size_t>(group.size())) {
   ensure(memory.cut.parts == group.size(), "each rank of the group has a part of the weights");
   for (const GatherMemory::Class& kind : memory.gathers.classes) {
     std::vector<Slot>& slots = slots_.emplace_back();
@@ -107,13 +107,12 @@ void ShardedParameters::put_together(Slot& slot) {
 }
 
 void ShardedParameters::pick(const Slot& slot, const Tensor& values, const layout::Range& elements) {
-  ensure(memory_.stream != nullptr, "parts are put together on a stream");
   const layout::Part& part = slot.part;
   const std::int64_t end = part.count_before(elements.end()), columns = part.columns.count;
   for (std::int64_t at = part.count_before(elements.first); at < end;) {
     const std::int64_t column = at % columns, count = std::min(columns - column, end - at);
     const std::int64_t from = part.elements.first + at / columns * part.row + part.columns.first + column;
-    copy(*memory_.stream, slot.memory->flat(at, count), values.flat(from - elements.first, count));
+    copy(stream_, slot.memory->flat(at, count), values.flat(from - elements.first, count));
     at += count;
   }
 }

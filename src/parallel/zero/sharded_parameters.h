@@ -18,9 +18,9 @@ namespace lockstep::parallel {
 
 class ShardedParameters final : public ParameterStore {
  public:
-  /// `group`: the ranks that have a part each, in the order of their parts. A lease is collective over it, but not its end. Both
-  /// outlive the store.
-  ShardedParameters(const ParameterMemory& memory, comm::Communicator& group);
+  /// `group`: the ranks that have a part each, in the order of their parts. A lease is collective over it, but not its end.
+  /// `stream`: in its order strided parts are put together. All outlive the store.
+  ShardedParameters(const ParameterMemory& memory, comm::Communicator& group, Stream& stream);
 
   const std::vector<layout::Unit>& units() const override { return memory_.units; }
   DType dtype() const override { return memory_.storage.type; }
@@ -85,6 +85,7 @@ class ShardedParameters final : public ParameterStore {
 
   const ParameterMemory& memory_;
   comm::Communicator& group_;
+  Stream& stream_;
   LeaseOrder order_;
   std::vector<std::vector<Slot>> slots_;  ///< by class
   std::vector<Follower> followers_;

@@ -139,9 +139,9 @@ Microkernel microkernel_for(Isa isa) {
   return kernels;
 }
 
-Microkernel pair_microkernel_for(Isa isa, Bf16Order order) {
+Microkernel pair_microkernel_for(Isa isa, Bf16Way way) {
   const ScopedIsa scope(isa);
-  if (order != Bf16Order::pairs) return HWY_DYNAMIC_DISPATCH(EmulatedPairKernels)();
+  if (way != Bf16Way::pairs) return HWY_DYNAMIC_DISPATCH(EmulatedPairKernels)();
   Microkernel kernels = HWY_DYNAMIC_DISPATCH(PairKernels)();
   kernels.of_rows[14] = &tile_14x32_pairs;
   kernels.ahead_bytes = 128;

@@ -6,8 +6,8 @@
 #include <array>
 #include <cstdint>
 
+#include "ops/cpu/options.h"
 #include "ops/cpu/product/pairs.h"
-#include "ops/ops.h"
 
 namespace lockstep::ops::cpu {
 
@@ -41,7 +41,7 @@ struct Microkernel {
 /// `isa` must be one of available_isas().
 Microkernel microkernel_for(Isa isa);
 /// For words of two bf16: 14 x 32, by the instruction or emulated.
-Microkernel pair_microkernel_for(Isa isa, Bf16Order order);
+Microkernel pair_microkernel_for(Isa isa, Bf16Way way);
 
 /// 6 x 16 in assembly: g++ 12 spills the accumulators of the same loop written with intrinsics.
 void tile_6x16_avx2(const TileStep& step);

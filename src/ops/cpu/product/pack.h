@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "base/dtype.h"
-#include "ops/ops.h"
+#include "ops/cpu/options.h"
 
 namespace lockstep::ops::cpu {
 

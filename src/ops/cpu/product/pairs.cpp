@@ -12,9 +12,10 @@ constexpr std::uint32_t flushing = 0x1F80 | 0x8040;
 
 }  // namespace
 
-Bf16Order resolve(Bf16Order order, Isa isa) {
+Bf16Way way_of(Bf16Order order, Isa isa) {
   if (order == Bf16Order::automatic) order = usual_bf16_order();
-  return order == Bf16Order::pairs && resolve(isa) != Isa::avx512_bf16 ? Bf16Order::emulated_pairs : order;
+  if (order == Bf16Order::widened) return Bf16Way::widened;
+  return resolve(isa) == Isa::avx512_bf16 ? Bf16Way::pairs : Bf16Way::emulated_pairs;
 }
 
 FlushedDenormals::FlushedDenormals() : before_(_mm_getcsr()) { _mm_setcsr(flushing); }

@@ -12,12 +12,18 @@
 
 #include <cstdint>
 
-#include "ops/ops.h"
+#include "ops/cpu/options.h"
 
 namespace lockstep::ops::cpu {
 
-/// Never automatic: pairs on Isa::avx512_bf16, which has the instruction, emulated_pairs on the others.
-Bf16Order resolve(Bf16Order order, Isa isa);
+/// How products of two bf16 operands are made.
+enum class Bf16Way : std::uint8_t {
+  widened,
+  pairs,           ///< by the instruction
+  emulated_pairs,  ///< the same bits without it
+};
+/// The way of an order: pairs on Isa::avx512_bf16, which has the instruction, are emulated on the others.
+Bf16Way way_of(Bf16Order order, Isa isa);
 
 /// While it lives, this thread's arithmetic takes denormals for zeros and rounds to nearest even.
 class FlushedDenormals {

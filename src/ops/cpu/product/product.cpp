@@ -36,17 +36,16 @@ struct Product::BlockStep {
 
 Product::Way Product::floats(Isa isa) { return {microkernel_for(isa), packing_for(isa), thin_kernel_for(isa), 1}; }
 
-Product::Way Product::bf16(Isa isa, Bf16Order order) {
-  if (order == Bf16Order::widened) return floats(isa);
-  return {pair_microkernel_for(isa, order), pair_packing_for(isa), pair_thin_kernel_for(isa, order), 2};
+Product::Way Product::bf16(Isa isa, Bf16Way way) {
+  if (way == Bf16Way::widened) return floats(isa);
+  return {pair_microkernel_for(isa, way), pair_packing_for(isa), pair_thin_kernel_for(isa, way), 2};
 }
 
-Product::Product(Team& team, Isa isa, MemorySource& memory, Bf16Order order)
+Product::Product(Team& team, Isa isa, MemorySource& memory, Bf16Way way)
     : team_(team),
       isa_(isa),
-      bf16_order_(resolve(order, isa)),
       floats_(floats(isa)),
-      bf16_(bf16(isa, bf16_order_)),
+      bf16_(bf16(isa, way)),
       memory_(memory.allocate(static_cast<std::size_t>(worker_floats * team.size() * 4 + most_stripes * 4))) {
   auto* counters = reinterpret_cast<std::atomic<std::int32_t>*>(memory_.data() + worker_floats * team.size() * 4);
   for (std::int64_t i = 0; i < most_stripes; ++i) new (counters + i) std::atomic<std::int32_t>(0);

@@ -82,7 +82,9 @@ class Ahead;
 class Product {
  public:
   /// `team` must outlive it. Takes its whole workspace from `memory` now.
-  Product(Team& team, Isa isa, MemorySource& memory, Bf16Order order = Bf16Order::automatic);
+  Product(Team& team, Isa isa, MemorySource& memory, Bf16Way way);
+  Product(Team& team, Isa isa, MemorySource& memory, Bf16Order order = Bf16Order::automatic)
+      : Product(team, isa, memory, way_of(order, isa)) {}
 
   /// m, n, k >= 1. Uses the whole team.
   void run(const ProductTask& task);
@@ -94,8 +96,6 @@ class Product {
   std::int64_t workspace_bytes() const { return static_cast<std::int64_t>(memory_.size()); }
   Team& team() const { return team_; }
   Isa isa() const { return isa_; }
-  /// Never automatic.
-  Bf16Order bf16_order() const { return bf16_order_; }
 
  private:
   // How operands are read: in words of one element or, bf16 in pairs, of two.
@@ -124,7 +124,7 @@ class Product {
   };
 
   static Way floats(Isa isa);
-  static Way bf16(Isa isa, Bf16Order order);
+  static Way bf16(Isa isa, Bf16Way way);
   const Way& way(const ProductTask& task) const {
     return task.a_type == DType::bf16 && task.b_type == DType::bf16 ? bf16_ : floats_;
   }
@@ -152,7 +152,6 @@ class Product {
 
   Team& team_;
   Isa isa_;
-  Bf16Order bf16_order_;
   Way floats_, bf16_;  // bf16_: of two bf16 operands
   Memory memory_;
   std::atomic<std::int32_t>* taken_blocks_;  // per part of a stripe: how many blocks of rows were taken

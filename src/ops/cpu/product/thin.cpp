@@ -264,9 +264,9 @@ ThinKernel thin_kernel_for(Isa isa) {
   return &HWY_DYNAMIC_DISPATCH(ThinAny);
 }
 
-ThinKernel pair_thin_kernel_for(Isa isa, Bf16Order order) {
+ThinKernel pair_thin_kernel_for(Isa isa, Bf16Way way) {
   const ScopedIsa scope(isa);
-  return order == Bf16Order::pairs ? HWY_DYNAMIC_DISPATCH(PairThin)() : &HWY_DYNAMIC_DISPATCH(EmulatedThin);
+  return way == Bf16Way::pairs ? HWY_DYNAMIC_DISPATCH(PairThin)() : &HWY_DYNAMIC_DISPATCH(EmulatedThin);
 }
 
 }  // namespace lockstep::ops::cpu

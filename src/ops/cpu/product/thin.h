@@ -6,8 +6,8 @@
 #include <cstdint>
 
 #include "base/dtype.h"
+#include "ops/cpu/options.h"
 #include "ops/cpu/product/pairs.h"
-#include "ops/ops.h"
 
 namespace lockstep::ops::cpu {
 
@@ -31,6 +31,6 @@ using ThinKernel = void (*)(const ThinStep&);
 ThinKernel thin_kernel_for(Isa isa);
 /// For two bf16 operands, added by the instruction or as it would: a holds words of two of a row's elements (pairs.h), the last
 /// one with a zero after an odd k, and a_stride counts words.
-ThinKernel pair_thin_kernel_for(Isa isa, Bf16Order order);
+ThinKernel pair_thin_kernel_for(Isa isa, Bf16Way way);
 
 }  // namespace lockstep::ops::cpu

@@ -1,0 +1,38 @@
+#pragma once
+
+// From settings, ranks and text to the engine's configuration: the one way there, for every command.
+
+#include <cstdint>
+#include <optional>
+
+#include "app/parameter_server/roles.h"
+#include "app/run_config.h"
+#include "app/session.h"
+#include "layout/parallel_plan.h"
+#include "tensor/ledger.h"
+#include "train/engine_config.h"
+
+namespace lockstep::app {
+
+/// What the text tells the engine.
+struct TextFacts {
+  std::int64_t vocabulary = 0;
+  std::optional<std::int32_t> document_end = {};  ///< where samples are several documents
+};
+
+/// The engine's configuration for these settings, on ranks that `plan` divides.
+train::EngineConfig assemble(const RunConfig& config, const TextFacts& text, layout::ParallelPlan plan,
+                             std::optional<train::ParameterServers> servers = {});
+
+/// What a rank does in a run, before it takes anything.
+struct AssembledRank {
+  train::EngineConfig engine;
+  Ledger memory;  ///< all that the rank will take, its text's and its samples' memory included
+};
+
+/// On this rank of a run. The ranks that train agree on their plan; weights stay gathered (ParallelPlan::kept) as far as
+/// memory.limit has room for them. `ops`: the rank's kernels. Throws UserError for a layout that the ranks cannot have.
+/// Collective over the session's ranks.
+AssembledRank assemble(const RunConfig& config, const TextFacts& text, const Roles& roles, Session& session, ops::Ops& ops);
+
+}  // namespace lockstep::app

@@ -1,0 +1,67 @@
+#pragma once
+
+// Options of the CPU's kernels, and what this processor offers for them.
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/dtype.h"
+
+namespace lockstep::ops {
+
+/// The instruction set of the CPU's kernels; a machine that has one has those before it.
+enum class Isa : std::uint8_t { automatic, baseline, avx2, avx512, avx512_bf16 };
+std::string_view name_of(Isa isa);
+/// Throws UserError for an unknown name.
+Isa isa_from_name(std::string_view name);
+/// What this machine can run, best first; never empty (baseline: x86-64-v2).
+std::vector<Isa> available_isas();
+/// `isa` itself, or the best of this machine for Isa::automatic. Throws UserError when the machine lacks the one named.
+Isa resolve(Isa isa);
+
+/// Who computes the products of layers: our own kernels, whose order of additions is fixed, or a library (oneDNN), whose bits
+/// may depend on shapes, slices, threads and the processor.
+enum class Products : std::uint8_t { ours, library };
+/// Throws UserError for an unknown name.
+Products products_from_name(std::string_view name);
+/// What the library is, for the log; empty when this build has none or it lacks products of this type on this processor.
+std::string library_for(DType type);
+
+/// How a product of two bf16 operands adds (numerics.md section 4.1); every processor can do either.
+enum class Bf16Order : std::uint8_t {
+  automatic,  ///< usual_bf16_order()
+  widened,    ///< the order of fp32
+  pairs,      ///< that of AVX-512-bf16: by its instruction, or slowly without
+};
+/// As settings spell it.
+std::string_view name_of(Bf16Order order);
+/// Throws UserError for a name that is none of auto, widened and pairs.
+Bf16Order bf16_order_from_name(std::string_view name);
+/// What automatic is on a processor, never by a measurement: pairs where they are multiplied at twice the rate of fp32, on AMD's
+/// with the instruction; widened on all others (on Intel's the instruction has half of fp32's rate), unknown ones included.
+Bf16Order bf16_order_for(bool of_amd, bool has_instruction);
+/// Of this processor.
+Bf16Order usual_bf16_order();
+/// Whether this processor has the instruction.
+bool multiplies_bf16_pairs();
+
+/// Kernels that have a plain implementation beside the usual one, with the same bits. The ladder measures what each is worth
+/// (docs/performance.md).
+struct PlainKernels {
+  bool products = false;   ///< of layers, as plain loops; of bf16 operands in the order of fp32 alone
+  bool epilogues = false;  ///< what is done with a product is a pass of its own behind it
+  bool norm = false;       ///< operation by operation, each a pass over all rows
+  bool adamw = false;      ///< likewise over a tensor; of f32 weights and moments alone
+  friend bool operator==(const PlainKernels&, const PlainKernels&) = default;
+};
+
+struct CpuOptions {
+  Isa isa = Isa::automatic;            ///< automatic: the best there is. Throws UserError when the machine lacks the one named.
+  Products products = Products::ours;  ///< Throws UserError for a library that this build does not have.
+  Bf16Order bf16 = Bf16Order::automatic;
+  PlainKernels plain = {};
+};
+
+}  // namespace lockstep::ops
