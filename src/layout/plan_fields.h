@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/value.h"
+#include "base/values/value.h"
 #include "layout/plan_wish.h"
 
 namespace lockstep::layout {

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/choice.h"
+#include "base/values/choice.h"
 #include "layout/parallel_plan.h"
 #include "layout/pipeline/split.h"
 

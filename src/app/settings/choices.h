@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "app/run_config.h"
-#include "base/choice.h"
+#include "base/values/choice.h"
 #include "ops/cpu/options.h"
 
 namespace lockstep {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "app/run_config.h"
-#include "base/value.h"
+#include "base/values/value.h"
 
 namespace lockstep::settings {
 

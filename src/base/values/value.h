@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "base/choice.h"
 #include "base/json.h"
+#include "base/values/choice.h"
 
 namespace lockstep {
 
