@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/error.h"
 #include "base/number_text.h"
@@ -128,7 +129,7 @@ std::vector<Found> list_checkpoints(const fs::path& run) {
 std::optional<std::size_t> best_of(const std::vector<std::optional<double>>& losses) {
   std::optional<std::size_t> best;
   for (std::size_t i = 0; i < losses.size(); ++i) {
-    if (losses[i] && (!best || *losses[i] < *losses[*best])) best = i;
+    if (losses[i] && !std::isnan(*losses[i]) && (!best || *losses[i] < *losses[*best])) best = i;
   }
   return best;
 }

@@ -55,7 +55,8 @@ Choice choose_checkpoint(const std::filesystem::path& path, std::string_view whi
 /// Collective.
 Choice choose_checkpoint(comm::Communicator& ranks, const std::filesystem::path& path, std::string_view which);
 
-/// Index of the best of these losses: the lowest, of equal ones the first; none when no loss is known.
+/// Index of the best of these losses: the lowest, of equal ones the first; none when no loss is known. NaN is never
+/// the best.
 std::optional<std::size_t> best_of(const std::vector<std::optional<double>>& losses);
 
 }  // namespace lockstep::checkpoint

@@ -8,6 +8,7 @@
 #include "arch/flops.h"
 #include "base/timer.h"
 #include "base/units.h"
+#include "checkpoint/find.h"
 #include "comm/agreement.h"
 #include "train/divergence.h"
 #include "train/report/rank_times.h"
@@ -208,10 +209,10 @@ bool Trainer::evaluate() {
     return false;
   }
   train_loss_ = train->loss;
-  val_loss_ = val->loss;
+  state_.validation_loss = val_loss_ = val->loss;
   evaluated_ = state_.step;
-  state_.validation_loss = val_loss_;
-  state_.best_validation_loss = std::min(state_.best_validation_loss.value_or(*val_loss_), *val_loss_);
+  const std::vector<std::optional<double>> losses{state_.best_validation_loss, val_loss_};
+  if (const auto best = checkpoint::best_of(losses)) state_.best_validation_loss = losses[*best];
   add_validation(*val_loss_);
   if (lead() && (!options_.eval_only || state_.step == 0)) record({state_.step, *train_loss_, *val_loss_});
   return true;
@@ -236,9 +237,8 @@ void Trainer::log_evaluation(const TokenRates::Rates& rates) {
     parts_.log.info(fmt::format("step {}: train loss {:.4f}, val loss {:.4f}", state_.step, *train_loss_, *val_loss_));
     return;
   }
-  const std::int64_t step = state_.step - 1;
-  parts_.log.plain(progress_line({.epoch = step / options_.steps_per_epoch + 1,
-                                  .step = step,
+  parts_.log.plain(progress_line({.epoch = (state_.step - 1) / options_.steps_per_epoch + 1,
+                                  .step = state_.step - 1,
                                   .train_loss = *train_loss_,
                                   .val_loss = *val_loss_,
                                   .rates = rates,

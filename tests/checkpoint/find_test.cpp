@@ -4,6 +4,8 @@
 #include <sys/fsuid.h>
 #include <unistd.h>
 
+#include <limits>
+
 #include "checkpoint/sample.h"
 
 namespace lockstep::checkpoint {
@@ -154,6 +156,13 @@ TEST_F(Find, SaysWhatThereIs) {
   EXPECT_PRED_FORMAT2(testing::IsSubstring, "there are those of steps 1, 5", complaint(run.path(), "3"));
   EXPECT_PRED_FORMAT2(testing::IsSubstring, "\"first\" does not say which", complaint(run.path(), "first"));
   EXPECT_PRED_FORMAT2(testing::IsSubstring, "\"-1\" does not say which", complaint(run.path(), "-1"));
+}
+
+TEST(BestOf, LossesThatAreNoNumbersAreNeverTheBest) {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_EQ(best_of({nan, 2.0, 1.0, nan, 1.0}), 2U);
+  EXPECT_EQ(best_of({std::nullopt, 3.0}), 1U);
+  EXPECT_EQ(best_of({nan, std::nullopt}), std::nullopt);
 }
 
 }  // namespace
