@@ -10,7 +10,6 @@
 namespace lockstep::layout {
 namespace {
 
-using enum PlanField;
 using Rule = ValueRule;
 
 template <class Member>
@@ -29,6 +28,7 @@ Value<PlanWish> own(Rule rule, Member PlanWish::* member) {
 constexpr std::int64_t most_ranks = 64;  // of a degree in the words of a layout
 
 std::vector<FieldRow> parallel_rows() {
+  using enum PlanField;
   const Rule any = Rule::any(), positive = Rule::between(1, kMany);
   return {
       {dp, "parallel.dp", "ranks",
@@ -97,6 +97,7 @@ std::vector<FieldRow> parallel_rows() {
 }
 
 std::vector<FieldRow> memory_rows() {
+  using enum PlanField;
   const Rule any = Rule::any();
   return {
       {recompute, "memory.recompute", "",
@@ -142,6 +143,7 @@ std::vector<FieldRow> memory_rows() {
 }
 
 std::vector<FieldRow> other_rows() {
+  using enum PlanField;
   return {
       {gas, "optimizer.gas", "micro-batches", "gradient accumulation: micro-batches of one step",
        own(Rule::between(1, 1 << 20), &PlanWish::gas), 90, "gas",
