@@ -74,8 +74,10 @@ bool offloads_to_disk(const RunConfig& config) {
 }
 
 layout::PlanWish plan_wish(const RunConfig& config) {
-  return {
-      .parallel = config.parallel, .memory = config.memory, .gas = config.optimizer.gas, .canonical = config.numerics.canonical};
+  return {.parallel = static_cast<const layout::ParallelWish&>(config.parallel),
+          .memory = static_cast<const layout::MemoryWish&>(config.memory),
+          .gas = config.optimizer.gas,
+          .canonical = config.numerics.canonical};
 }
 
 void set_plan_wish(RunConfig& config, const layout::PlanWish& wish) {
