@@ -29,7 +29,7 @@ if(GIT AND EXISTS ${SOURCE}/.git)
 endif()
 
 set(text "// Written by cmake/Commit.cmake.
-#include \"app/commit.h\"
+#include \"app/cli/commit.h\"
 
 namespace lockstep::app {
 

@@ -6,10 +6,10 @@
 #include <numbers>
 #include <optional>
 
-#include "app/command_line.h"
-#include "app/commands.h"
+#include "app/cli/command_line.h"
+#include "app/cli/commands.h"
+#include "app/folder/output_file.h"
 #include "app/loaded_model.h"
-#include "app/start/output_file.h"
 #include "base/terminal.h"
 #include "base/text/visible.h"
 #include "base/units.h"

@@ -11,11 +11,11 @@
 #include <utility>
 #include <vector>
 
-#include "app/command_line.h"
-#include "app/commands.h"
-#include "app/convert/published_files.h"
-#include "app/convert/text_habits.h"
+#include "app/cli/command_line.h"
+#include "app/cli/commands.h"
 #include "app/loaded_model.h"
+#include "app/published/published_files.h"
+#include "app/published/text_habits.h"
 #include "base/terminal.h"
 #include "base/text/utf8.h"
 #include "io/file.h"

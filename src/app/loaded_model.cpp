@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "app/convert/published_files.h"
-#include "app/run_config.h"
+#include "app/published/published_files.h"
+#include "app/settings/run_config.h"
 #include "app/start/same_run.h"
 #include "arch/config_json.h"
 #include "arch/parameters.h"

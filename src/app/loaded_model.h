@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "app/session.h"
+#include "app/start/session.h"
 #include "base/log.h"
 #include "checkpoint/manifest.h"
 #include "data/tokenizer.h"

@@ -1,7 +1,7 @@
 // The list of commands, in the order of a first day's work.
 
-#include "app/commands.h"
-#include "app/process.h"
+#include "app/cli/commands.h"
+#include "app/cli/process.h"
 
 int main(int argc, char** argv) {
   using namespace lockstep::app;

@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
-#include "app/command_line.h"
-#include "app/commands.h"
-#include "app/start/folder_owner.h"
+#include "app/cli/command_line.h"
+#include "app/cli/commands.h"
+#include "app/folder/folder_owner.h"
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/log.h"

@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "app/commands.h"
+#include "app/cli/commands.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "io/file.h"

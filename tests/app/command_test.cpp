@@ -1,4 +1,4 @@
-#include "app/command.h"
+#include "app/cli/command.h"
 
 #include <gtest/gtest.h>
 

@@ -1,13 +1,13 @@
-#include "app/settings/deepspeed/deepspeed.h"
+#include "app/settings/foreign/deepspeed.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <fstream>
 
-#include "app/settings/deepspeed/options.h"
+#include "app/settings/foreign/deepspeed_options.h"
 #include "app/settings/keys.h"
-#include "app/settings/resolve.h"
+#include "app/start/resolve.h"
 #include "io/file.h"
 #include "support/temp_folder.h"
 

@@ -6,9 +6,9 @@
 #include <filesystem>
 
 #include "app/capture.h"
-#include "app/commands.h"
+#include "app/cli/commands.h"
+#include "app/cli/process.h"
 #include "app/plan/machine_file.h"
-#include "app/start/startup.h"
 #include "base/error.h"
 #include "io/file.h"
 #include "support/temp_folder.h"

@@ -1,6 +1,6 @@
-#include "app/help.h"
-
 #include <gtest/gtest.h>
+
+#include "base/text/columns.h"
 
 namespace lockstep::app {
 namespace {

@@ -10,13 +10,13 @@
 #include <map>
 #include <set>
 
-#include "app/parameter_server/roles.h"
-#include "app/settings/resolve.h"
+#include "app/settings/run_layout.h"
 #include "app/start/assemble.h"
 #include "app/start/cut_state.h"
 #include "app/start/plan.h"
+#include "app/start/resolve.h"
+#include "app/train/train_rank.h"
 #include "app/train_command.h"
-#include "app/train_rank.h"
 
 namespace lockstep::settings {
 namespace {

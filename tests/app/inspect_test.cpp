@@ -8,7 +8,7 @@
 #include <limits>
 #include <set>
 
-#include "app/commands.h"
+#include "app/cli/commands.h"
 #include "app/inspect/inspect_facts.h"
 #include "base/error.h"
 #include "checkpoint/sample.h"

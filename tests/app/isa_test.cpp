@@ -2,10 +2,10 @@
 
 #include <gtest/gtest.h>
 
-#include "app/session.h"
-#include "app/settings/resolve.h"
+#include "app/start/resolve.h"
+#include "app/start/session.h"
+#include "app/train/train_rank.h"
 #include "app/train_command.h"
-#include "app/train_rank.h"
 #include "base/json.h"
 #include "base/timer.h"
 #include "comm/thread/thread_world.h"

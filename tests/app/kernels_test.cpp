@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
-#include "app/run_config.h"
 #include "app/settings/keys.h"
-#include "app/settings/resolve.h"
+#include "app/settings/run_config.h"
+#include "app/start/resolve.h"
 #include "app/train_command.h"
 
 namespace lockstep::app {

@@ -5,7 +5,7 @@
 #include <filesystem>
 
 #include "app/capture.h"
-#include "app/commands.h"
+#include "app/cli/commands.h"
 #include "support/temp_folder.h"
 
 namespace lockstep::app {

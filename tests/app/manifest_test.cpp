@@ -1,4 +1,4 @@
-#include "app/manifest.h"
+#include "app/folder/manifest.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "app/commit.h"
+#include "app/cli/commit.h"
 #include "io/file.h"
 #include "support/temp_folder.h"
 

@@ -1,10 +1,10 @@
 // nanoGPT's command line and configuration files, as `train` takes them.
 
-#include "app/settings/nanogpt.h"
+#include "app/settings/foreign/nanogpt.h"
 
 #include <gtest/gtest.h>
 
-#include "app/settings/resolve.h"
+#include "app/start/resolve.h"
 #include "app/train_command.h"
 
 namespace lockstep::app {

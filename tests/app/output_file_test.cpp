@@ -1,6 +1,6 @@
 // Files that commands write where the user says.
 
-#include "app/start/output_file.h"
+#include "app/folder/output_file.h"
 
 #include <gtest/gtest.h>
 

@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "app/commands.h"
+#include "app/cli/commands.h"
 #include "base/error.h"
 
 namespace lockstep::app {

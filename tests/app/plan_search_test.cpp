@@ -6,8 +6,8 @@
 
 #include "app/plan_command.h"
 #include "app/settings/checks.h"
-#include "app/settings/resolve.h"
 #include "app/start/plan.h"
+#include "app/start/resolve.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "io/file.h"

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "app/capture.h"
-#include "app/commands.h"
+#include "app/cli/commands.h"
 #include "data/token_description.h"
 #include "support/temp_folder.h"
 

@@ -2,9 +2,9 @@
 
 #include <gtest/gtest.h>
 
-#include "app/run_config.h"
 #include "app/settings/checks.h"
-#include "app/settings/resolve.h"
+#include "app/settings/run_config.h"
+#include "app/start/resolve.h"
 #include "app/train_command.h"
 #include "checkpoint/find.h"
 #include "ops/cpu/library/library.h"

@@ -7,7 +7,7 @@
 #include <regex>
 #include <sstream>
 
-#include "app/settings/resolve.h"
+#include "app/start/resolve.h"
 #include "app/train_command.h"
 
 namespace lockstep::app {

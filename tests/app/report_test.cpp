@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "app/cli/page.h"
 #include "app/report/chart.h"
-#include "app/report/page.h"
 #include "app/report/run_data.h"
 #include "app/train_command.h"
 
@@ -49,9 +49,9 @@ TEST_F(ReportCommand, ReadsWhatRunsLogged) {
   EXPECT_FALSE(runs[0].schedule());
   ASSERT_TRUE(runs[1].schedule());
   EXPECT_EQ(runs[1].schedule()->ranks.size(), 2U);
-  const std::array<double, kStepParts> account = runs[1].account();
-  EXPECT_GT(account[static_cast<std::size_t>(StepPart::forward)], 0);
-  EXPECT_GT(account[static_cast<std::size_t>(StepPart::backward)], 0);
+  const std::array<double, train::kStepParts> account = runs[1].account();
+  EXPECT_GT(account[static_cast<std::size_t>(train::StepPart::forward)], 0);
+  EXPECT_GT(account[static_cast<std::size_t>(train::StepPart::backward)], 0);
   const std::vector<SettingRow> rows = setting_rows(runs);
   const auto gas = std::ranges::find(rows, "optimizer.gas", &SettingRow::key);
   ASSERT_NE(gas, rows.end());

@@ -1,4 +1,4 @@
-#include "app/settings/resolve.h"
+#include "app/start/resolve.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>

@@ -1,14 +1,14 @@
-#include "app/run_config.h"
+#include "app/settings/run_config.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <filesystem>
 
-#include "app/config_file.h"
 #include "app/settings/checks.h"
+#include "app/settings/config_file.h"
 #include "app/settings/keys.h"
-#include "app/settings/resolve.h"
+#include "app/start/resolve.h"
 #include "ops/cpu/options.h"
 
 namespace lockstep::app {

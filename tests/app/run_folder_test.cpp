@@ -5,8 +5,8 @@
 #include <map>
 #include <optional>
 
-#include "app/start/run_lock.h"
-#include "app/start/startup.h"
+#include "app/folder/run_lock.h"
+#include "app/folder/run_name.h"
 #include "app/train_command.h"
 #include "checkpoint/find.h"
 

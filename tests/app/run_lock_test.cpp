@@ -1,4 +1,4 @@
-#include "app/start/run_lock.h"
+#include "app/folder/run_lock.h"
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -9,7 +9,7 @@
 #include <csignal>
 #include <memory>
 
-#include "app/start/startup.h"
+#include "app/cli/process.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "support/patience.h"

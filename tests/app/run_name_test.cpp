@@ -1,6 +1,6 @@
 // What a run is called, and the curves it leaves for TensorBoard.
 
-#include "app/settings/run_name.h"
+#include "app/folder/run_name.h"
 
 #include <gtest/gtest.h>
 

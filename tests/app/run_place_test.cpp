@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "app/start/folder_owner.h"
+#include "app/folder/folder_owner.h"
 #include "app/train_command.h"
 
 namespace lockstep::app {

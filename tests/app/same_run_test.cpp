@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-#include "app/commit.h"
+#include "app/cli/commit.h"
 #include "app/settings/keys.h"
 #include "app/train_command.h"
 #include "arch/config_json.h"

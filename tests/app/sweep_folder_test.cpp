@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "app/start/run_lock.h"
+#include "app/folder/run_lock.h"
 #include "app/sweep/sweep_results.h"
 #include "app/train_command.h"
 

@@ -9,8 +9,8 @@
 #include <sstream>
 
 #include "app/capture.h"
-#include "app/commands.h"
-#include "app/fitness/dist_info.h"
+#include "app/cli/commands.h"
+#include "app/start/dist_info.h"
 #include "comm/thread/thread_world.h"
 #include "support/temp_folder.h"
 

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "app/commands.h"
+#include "app/cli/commands.h"
 #include "base/json.h"
 #include "io/file.h"
 #include "support/patience.h"

@@ -5,7 +5,7 @@
 
 #include <cstdlib>
 
-#include "app/commands.h"
+#include "app/cli/commands.h"
 #include "app/verify/verify_output.h"
 #include "base/error.h"
 #include "io/file.h"

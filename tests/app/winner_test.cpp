@@ -4,8 +4,8 @@
 
 #include <gtest/gtest.h>
 
-#include "app/config_file.h"
 #include "app/plan/recipe_layout.h"
+#include "app/settings/config_file.h"
 #include "arch/shard_rules.h"
 #include "planner/enumerate.h"
 

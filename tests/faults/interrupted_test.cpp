@@ -7,7 +7,7 @@
 #include <cerrno>
 #include <functional>
 
-#include "app/start/run_lock.h"
+#include "app/folder/run_lock.h"
 #include "faults/in_memory.h"
 #include "faults/trace/tracer.h"
 #include "io/appended_file.h"

@@ -1,11 +1,11 @@
 // nanoGPT's configuration files: lines of NAME = LITERAL. What they set is printed as a recipe, which can be read.
 
-#include "app/settings/nanogpt.h"
+#include "app/settings/foreign/nanogpt.h"
 
 #include <fstream>
 #include <string>
 
-#include "app/config_file.h"
+#include "app/settings/config_file.h"
 #include "fuzz/target.h"
 #include "support/temp_folder.h"
 

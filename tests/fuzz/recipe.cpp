@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "app/config_file.h"
+#include "app/settings/config_file.h"
 #include "fuzz/target.h"
 
 namespace lockstep::fuzz {

@@ -6,8 +6,8 @@
 #include <fstream>
 #include <string>
 
-#include "app/convert/text_habits.h"
 #include "app/loaded_model.h"
+#include "app/published/text_habits.h"
 #include "checkpoint/huggingface/weights.h"
 #include "fuzz/target.h"
 #include "support/temp_folder.h"

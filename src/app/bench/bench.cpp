@@ -7,9 +7,9 @@
 
 #include <cstdio>
 
-#include "app/commands.h"
-#include "app/help.h"
-#include "app/start/output_file.h"
+#include "app/cli/commands.h"
+#include "app/folder/output_file.h"
+#include "base/text/columns.h"
 #include "io/file.h"
 #include "ops/cpu/options.h"
 

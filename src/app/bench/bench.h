@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "app/command_line.h"
-#include "app/run_config.h"
-#include "app/session.h"
+#include "app/cli/command_line.h"
+#include "app/settings/run_config.h"
+#include "app/start/session.h"
 #include "base/error.h"
 #include "base/terminal.h"
 #include "base/text/answer.h"

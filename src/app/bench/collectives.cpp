@@ -7,8 +7,8 @@
 #include <optional>
 
 #include "app/bench/bench.h"
-#include "app/build_info.h"
-#include "app/fitness/dist_info.h"
+#include "app/cli/build_info.h"
+#include "app/start/dist_info.h"
 #include "base/timer.h"
 #include "lab/collectives/bench_collectives.h"
 #include "lab/collectives/collective_trial.h"

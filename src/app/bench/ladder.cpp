@@ -3,7 +3,7 @@
 #include "lab/ladder/ladder.h"
 
 #include "app/bench/bench.h"
-#include "app/build_info.h"
+#include "app/cli/build_info.h"
 #include "comm/mpi/mpi_job.h"
 #include "device/topology.h"
 #include "lab/step/bench_step.h"

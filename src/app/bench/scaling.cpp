@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 
 #include "app/bench/bench.h"
-#include "app/build_info.h"
+#include "app/cli/build_info.h"
 #include "device/topology.h"
 #include "lab/step/bench_step.h"
 #include "ops/cpu/options.h"

@@ -16,9 +16,9 @@
 #include <vector>
 
 #include "app/bench/bench.h"
-#include "app/parameter_server/roles.h"
-#include "app/settings/resolve.h"
-#include "app/train_rank.h"
+#include "app/settings/run_layout.h"
+#include "app/start/resolve.h"
+#include "app/train/train_rank.h"
 #include "base/number_text.h"
 #include "base/timer.h"
 #include "comm/mpi/mpi_job.h"

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "app/bench/bench.h"
-#include "app/build_info.h"
+#include "app/cli/build_info.h"
 #include "comm/mpi/mpi_job.h"
 #include "lab/machine.h"
 #include "lab/step/bench_step.h"

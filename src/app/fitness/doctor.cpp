@@ -10,11 +10,11 @@
 #include <optional>
 #include <thread>
 
-#include "app/command_line.h"
-#include "app/commands.h"
-#include "app/fitness/dist_info.h"
+#include "app/cli/command_line.h"
+#include "app/cli/commands.h"
 #include "app/fitness/test_dist.h"
-#include "app/start/output_file.h"
+#include "app/folder/output_file.h"
+#include "app/start/dist_info.h"
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/text/visible.h"

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "app/session.h"
+#include "app/start/session.h"
 #include "base/log.h"
 #include "comm/operation.h"
 #include "lab/machine_probe.h"

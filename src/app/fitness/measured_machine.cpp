@@ -2,10 +2,10 @@
 
 #include <fmt/format.h>
 
+#include "app/cli/process.h"
 #include "app/fitness/doctor.h"
 #include "app/plan/machine_file.h"
 #include "app/start/plan.h"
-#include "app/start/startup.h"
 #include "base/error.h"
 #include "base/units.h"
 #include "comm/text.h"

@@ -7,10 +7,10 @@
 #include <array>
 #include <cstdlib>
 
-#include "app/command_line.h"
-#include "app/commands.h"
-#include "app/fitness/dist_info.h"
-#include "app/start/startup.h"
+#include "app/cli/command_line.h"
+#include "app/cli/commands.h"
+#include "app/folder/run_name.h"
+#include "app/start/dist_info.h"
 #include "base/terminal.h"
 #include "base/timer.h"
 #include "base/units.h"

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "app/session.h"
+#include "app/start/session.h"
 #include "base/log.h"
 #include "lab/test_dist.h"
 

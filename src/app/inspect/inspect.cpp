@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <thread>
 
-#include "app/command_line.h"
-#include "app/commands.h"
-#include "app/help.h"
+#include "app/cli/command_line.h"
+#include "app/cli/commands.h"
 #include "app/inspect/inspect_facts.h"
 #include "base/error.h"
+#include "base/text/columns.h"
 #include "base/text/utf8.h"
 #include "base/text/visible.h"
 #include "base/units.h"

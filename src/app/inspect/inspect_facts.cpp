@@ -8,8 +8,8 @@
 #include <set>
 #include <vector>
 
-#include "app/convert/published_files.h"
 #include "app/inspect/tensor_facts.h"
+#include "app/published/published_files.h"
 #include "base/error.h"
 #include "checkpoint/find.h"
 #include "checkpoint/huggingface/folder.h"

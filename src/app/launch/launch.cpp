@@ -6,17 +6,17 @@
 #include <filesystem>
 #include <utility>
 
-#include "app/command_line.h"
-#include "app/commands.h"
+#include "app/cli/command_line.h"
+#include "app/cli/commands.h"
+#include "app/folder/folder_owner.h"
+#include "app/folder/run_name.h"
+#include "app/folder/run_record.h"
 #include "app/launch/environment.h"
 #include "app/launch/folder_watch.h"
 #include "app/launch/job.h"
 #include "app/launch/restart.h"
 #include "app/launch/saved_environment.h"
 #include "app/launch/supervise.h"
-#include "app/start/folder_owner.h"
-#include "app/start/run_record.h"
-#include "app/start/startup.h"
 #include "base/shell.h"
 #include "base/terminal.h"
 #include "base/text/visible.h"

@@ -9,8 +9,8 @@
 #include <set>
 #include <sstream>
 
+#include "app/cli/process.h"
 #include "app/launch/environment.h"
-#include "app/start/startup.h"
 #include "base/shell.h"
 #include "io/child.h"
 #include "io/cpu_quota.h"

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "app/train_words.h"
+#include "app/train/train_words.h"
 #include "checkpoint/find.h"
 
 namespace lockstep::launch {

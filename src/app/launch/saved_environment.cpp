@@ -4,7 +4,7 @@
 
 #include <map>
 
-#include "app/manifest.h"
+#include "app/folder/manifest.h"
 #include "base/shell.h"
 
 namespace lockstep::launch {

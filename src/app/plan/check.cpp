@@ -4,13 +4,13 @@
 
 #include <optional>
 
-#include "app/command_line.h"
+#include "app/cli/command_line.h"
+#include "app/cli/process.h"
 #include "app/plan/predicted_run.h"
 #include "app/plan/prediction_history.h"
 #include "app/plan/questions.h"
 #include "app/plan/run_prediction.h"
-#include "app/session.h"
-#include "app/start/startup.h"
+#include "app/start/session.h"
 #include "base/error.h"
 #include "base/text/visible.h"
 #include "base/units.h"

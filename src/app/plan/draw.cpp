@@ -5,11 +5,11 @@
 
 #include <algorithm>
 
-#include "app/command_line.h"
+#include "app/cli/command_line.h"
+#include "app/folder/output_file.h"
 #include "app/plan/drawing.h"
 #include "app/plan/questions.h"
-#include "app/start/output_file.h"
-#include "app/start/pipeline_settings.h"
+#include "app/settings/pipeline_settings.h"
 #include "base/error.h"
 #include "base/number_text.h"
 #include "io/file.h"

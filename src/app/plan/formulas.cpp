@@ -8,7 +8,7 @@
 #include <cmath>
 #include <optional>
 
-#include "app/command_line.h"
+#include "app/cli/command_line.h"
 #include "app/plan/questions.h"
 #include "base/error.h"
 #include "base/units.h"

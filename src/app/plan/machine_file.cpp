@@ -10,8 +10,8 @@
 #include <sstream>
 #include <variant>
 
-#include "app/help.h"
 #include "base/error.h"
+#include "base/text/columns.h"
 #include "base/units.h"
 #include "io/file.h"
 

@@ -6,28 +6,28 @@
 #include <vector>
 
 #include "app/plan/named_model.h"
-#include "app/report/logged_step.h"
 #include "base/error.h"
 #include "base/median.h"
 #include "io/file.h"
+#include "train/report/logged_step.h"
 
 namespace lockstep::app {
 namespace {
 
-StepSeconds seconds_of(const LoggedStep& step) {
-  return {.forward = step.in(StepPart::forward),
-          .backward = step.in(StepPart::backward),
-          .exposed = step.in(StepPart::exposed),
-          .update = step.in(StepPart::update),
-          .step = std::max(0.0, step.seconds - step.in(StepPart::data)),
+StepSeconds seconds_of(const train::LoggedStep& step) {
+  return {.forward = step.in(train::StepPart::forward),
+          .backward = step.in(train::StepPart::backward),
+          .exposed = step.in(train::StepPart::exposed),
+          .update = step.in(train::StepPart::update),
+          .step = std::max(0.0, step.seconds - step.in(train::StepPart::data)),
           .bubble = step.pipeline ? step.pipeline->waiting : 0,
           .waited = step.waited};
 }
 
 std::vector<StepSeconds> steps_of(const io::Path& path, double microbatches) {
   std::vector<StepSeconds> steps;
-  for_each_logged(path, [&](const Json& line) {
-    if (!is_evaluation(line)) steps.push_back(seconds_of(logged_step(line, microbatches)));
+  train::for_each_logged(path, [&](const Json& line) {
+    if (!train::is_evaluation(line)) steps.push_back(seconds_of(train::logged_step(line, microbatches)));
   });
   if (steps.size() > 1) steps.erase(steps.begin());
   return steps;

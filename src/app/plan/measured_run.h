@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "app/run_config.h"
+#include "app/settings/run_config.h"
 #include "app/start/resources.h"
 #include "comm/operation.h"
 #include "io/file.h"

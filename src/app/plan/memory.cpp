@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "app/command_line.h"
+#include "app/cli/command_line.h"
 #include "app/plan/named_model.h"
 #include "app/plan/questions.h"
 #include "arch/step_sizes.h"

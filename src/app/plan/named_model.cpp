@@ -2,11 +2,11 @@
 
 #include <fmt/format.h>
 
-#include "app/config_file.h"
 #include "app/settings/checks.h"
+#include "app/settings/config_file.h"
 #include "app/settings/presets.h"
-#include "app/settings/resolve.h"
 #include "app/settings/source_shape.h"
+#include "app/start/resolve.h"
 #include "arch/huggingface/config_json.h"
 #include "base/error.h"
 #include "io/file.h"

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "app/run_config.h"
+#include "app/settings/run_config.h"
 #include "arch/config.h"
 
 namespace lockstep::app {

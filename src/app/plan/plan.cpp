@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <array>
 
-#include "app/commands.h"
-#include "app/help.h"
+#include "app/cli/commands.h"
 #include "app/plan/questions.h"
 #include "base/error.h"
+#include "base/text/columns.h"
 
 namespace lockstep::app {
 namespace {

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "app/command_line.h"
+#include "app/cli/command_line.h"
 #include "app/plan/questions.h"
 
 namespace lockstep::app {

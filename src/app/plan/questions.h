@@ -2,7 +2,7 @@
 
 // What `lockstep plan` can be asked: each question reads its own arguments and prints its answer.
 
-#include "app/command.h"
+#include "app/cli/command.h"
 
 namespace lockstep::app {
 

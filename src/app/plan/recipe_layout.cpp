@@ -4,8 +4,8 @@
 
 #include <utility>
 
-#include "app/start/pipeline_settings.h"
-#include "app/start/plan.h"
+#include "app/settings/pipeline_settings.h"
+#include "app/settings/run_layout.h"
 #include "arch/flops.h"
 #include "arch/shard_rules.h"
 #include "base/error.h"

@@ -2,7 +2,7 @@
 
 // The layout that a recipe asks for, as the planner takes it.
 
-#include "app/run_config.h"
+#include "app/settings/run_config.h"
 #include "planner/step_time.h"
 
 namespace lockstep::app {

@@ -6,12 +6,12 @@
 
 #include <algorithm>
 
-#include "app/command_line.h"
+#include "app/cli/command_line.h"
+#include "app/folder/output_file.h"
 #include "app/plan/machine_file.h"
 #include "app/plan/named_model.h"
 #include "app/plan/questions.h"
 #include "app/plan/winner.h"
-#include "app/start/output_file.h"
 #include "arch/flops.h"
 #include "arch/step_sizes.h"
 #include "base/checked.h"

@@ -4,13 +4,13 @@
 
 #include <algorithm>
 
-#include "app/command_line.h"
+#include "app/cli/command_line.h"
+#include "app/folder/output_file.h"
 #include "app/plan/machine_file.h"
 #include "app/plan/named_model.h"
 #include "app/plan/predicted_run.h"
 #include "app/plan/questions.h"
 #include "app/plan/recipe_layout.h"
-#include "app/start/output_file.h"
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/terminal.h"

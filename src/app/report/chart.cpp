@@ -7,7 +7,7 @@
 #include <limits>
 #include <numeric>
 
-#include "app/report/page.h"
+#include "app/cli/page.h"
 #include "base/units.h"
 
 namespace lockstep::app {

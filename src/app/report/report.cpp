@@ -2,10 +2,10 @@
 
 #include <fmt/format.h>
 
-#include "app/command_line.h"
-#include "app/commands.h"
+#include "app/cli/command_line.h"
+#include "app/cli/commands.h"
+#include "app/folder/output_file.h"
 #include "app/report/report_page.h"
-#include "app/start/output_file.h"
 #include "base/error.h"
 #include "base/text/visible.h"
 #include "io/file.h"

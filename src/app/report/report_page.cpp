@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
+#include "app/cli/page.h"
 #include "app/plan/drawing.h"
 #include "app/report/chart.h"
-#include "app/report/page.h"
 #include "base/units.h"
 
 namespace lockstep::app {
@@ -46,7 +46,7 @@ std::string losses(const std::vector<RunData>& runs, bool by_tokens) {
   return line_chart("Loss", x_label(by_tokens), curves, false);
 }
 
-std::string speed(std::string_view title, double LoggedStep::* figure, const std::vector<RunData>& runs, bool by_tokens) {
+std::string speed(std::string_view title, double train::LoggedStep::* figure, const std::vector<RunData>& runs, bool by_tokens) {
   std::vector<Curve> curves;
   for (std::size_t i = 0; i < runs.size(); ++i) curves.push_back({runs[i].curve(figure, by_tokens), i, false});
   return line_chart(title, x_label(by_tokens), curves, true);
@@ -54,10 +54,10 @@ std::string speed(std::string_view title, double LoggedStep::* figure, const std
 
 std::string account(const std::vector<RunData>& runs) {
   std::vector<std::string> names;
-  for (std::size_t part = 0; part < kStepParts; ++part) names.emplace_back(name_of(static_cast<StepPart>(part)));
+  for (std::size_t part = 0; part < train::kStepParts; ++part) names.emplace_back(name_of(static_cast<train::StepPart>(part)));
   std::vector<Bar> bars;
   for (const RunData& run : runs) {
-    const std::array<double, kStepParts> parts = run.account();
+    const std::array<double, train::kStepParts> parts = run.account();
     Bar bar{.label = fmt::format("{}: {}", run.label, format_seconds(run.seconds())), .parts = {}, .figures = {}};
     for (const double seconds : parts) {
       bar.parts.push_back(seconds);
@@ -152,8 +152,8 @@ std::string report_page(const std::vector<RunData>& runs) {
                             : "Dashed: on the validation text.",
                   losses(runs, by_tokens));
   body += section("Throughput", "Of all ranks, as logged; a step that follows an evaluation or a checkpoint has its time too.",
-                  speed("Tokens per second", &LoggedStep::tokens_per_second, runs, by_tokens) +
-                      speed("Model FLOPs utilisation, % (running mean)", &LoggedStep::mfu, runs, by_tokens));
+                  speed("Tokens per second", &train::LoggedStep::tokens_per_second, runs, by_tokens) +
+                      speed("Model FLOPs utilisation, % (running mean)", &train::LoggedStep::mfu, runs, by_tokens));
   body += section("Where a step's time goes",
                   "Rank 0, medians of the logged steps but the first. Passes include waiting for other stages and layers' sums.",
                   account(runs) + html(account_table(runs), true));
@@ -177,7 +177,7 @@ std::string report_text(const std::vector<RunData>& runs) {
   std::vector<Series> loss, speed;
   for (const RunData& run : runs) {
     loss.push_back(run.loss(by_tokens));
-    speed.push_back(run.curve(&LoggedStep::tokens_per_second, by_tokens));
+    speed.push_back(run.curve(&train::LoggedStep::tokens_per_second, by_tokens));
   }
   std::string text = plot("loss", x_label(by_tokens), loss) + "\n" + plot("tokens per second", x_label(by_tokens), speed);
   text += titled("Runs", turned(summary_table(runs)));

@@ -6,9 +6,9 @@
 #include <filesystem>
 #include <limits>
 
-#include "app/config_file.h"
+#include "app/settings/config_file.h"
 #include "app/settings/keys.h"
-#include "app/start/plan.h"
+#include "app/settings/run_layout.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "base/median.h"
@@ -26,21 +26,21 @@ void drop_from(auto& rows, std::int64_t step) {
 }
 
 /// Older versions had the loss of the last evaluation in the lines of the steps behind it.
-void add_older(RunData& run, const LoggedStep& step) {
+void add_older(RunData& run, const train::LoggedStep& step) {
   const std::int64_t every = run.config.train.eval_interval, at = (step.step - 1) / every * every;
   if (!run.evaluations.empty() && run.evaluations.back().step >= at) return;
   run.evaluations.push_back({.step = at, .train = std::numeric_limits<double>::quiet_NaN(), .validation = *step.validation});
 }
 
 void read_metrics(const fs::path& path, RunData& run) {
-  for_each_logged(path, [&](const Json& line) {
-    if (is_evaluation(line)) {
-      const train::Losses losses = logged_losses(line);
+  train::for_each_logged(path, [&](const Json& line) {
+    if (train::is_evaluation(line)) {
+      const train::Losses losses = train::logged_losses(line);
       drop_from(run.evaluations, losses.step);
       drop_from(run.steps, losses.step + 1);
       run.evaluations.push_back(losses);
     } else {
-      const LoggedStep step = logged_step(line, static_cast<double>(run.config.optimizer.gas));
+      const train::LoggedStep step = train::logged_step(line, static_cast<double>(run.config.optimizer.gas));
       drop_from(run.evaluations, step.step);
       drop_from(run.steps, step.step);
       if (step.validation) add_older(run, step);
@@ -79,23 +79,23 @@ void read_run(const std::string& folder, std::vector<RunData>& runs, std::vector
   runs.push_back(std::move(run));
 }
 
-double median_over(const std::vector<LoggedStep>& steps, const auto& figure) {
+double median_over(const std::vector<train::LoggedStep>& steps, const auto& figure) {
   std::vector<double> values;
   for (std::size_t i = steps.size() > 1 ? 1 : 0; i < steps.size(); ++i) values.push_back(figure(steps[i]));
   return median_of(std::move(values));
 }
 
-double place_of(const LoggedStep& step, std::int64_t steps, bool by_tokens) {
+double place_of(const train::LoggedStep& step, std::int64_t steps, bool by_tokens) {
   return static_cast<double>(steps) * (by_tokens ? step.tokens : 1);
 }
 
 }  // namespace
 
 double RunData::tokens_per_second() const {
-  return median_over(steps, [](const LoggedStep& step) { return step.tokens_per_second; });
+  return median_over(steps, [](const train::LoggedStep& step) { return step.tokens_per_second; });
 }
 double RunData::seconds() const {
-  return median_over(steps, [](const LoggedStep& step) { return step.seconds; });
+  return median_over(steps, [](const train::LoggedStep& step) { return step.seconds; });
 }
 
 // Logged is a running mean, which begins with the first step's own.
@@ -103,25 +103,25 @@ double RunData::mfu() const { return steps.front().mfu * steps.front().seconds /
 
 double RunData::thread_peak() const { return resources ? resources->peak_flops / static_cast<double>(resources->threads) : 0; }
 
-std::array<double, kStepParts> RunData::account() const {
-  std::array<double, kStepParts> all{};
-  for (std::size_t part = 0; part < kStepParts; ++part)
-    all[part] = median_over(steps, [&](const LoggedStep& step) { return step.parts[part]; });
+std::array<double, train::kStepParts> RunData::account() const {
+  std::array<double, train::kStepParts> all{};
+  for (std::size_t part = 0; part < train::kStepParts; ++part)
+    all[part] = median_over(steps, [&](const train::LoggedStep& step) { return step.parts[part]; });
   return all;
 }
 
 std::optional<double> RunData::waiting() const {
   if (!steps.back().pipeline) return std::nullopt;
-  return median_over(steps, [](const LoggedStep& step) {
+  return median_over(steps, [](const train::LoggedStep& step) {
     return step.pipeline && step.pipeline->all > 0 ? step.pipeline->waiting / step.pipeline->all : 0;
   });
 }
 
-Series RunData::loss(bool by_tokens) const { return curve(&LoggedStep::loss, by_tokens); }
+Series RunData::loss(bool by_tokens) const { return curve(&train::LoggedStep::loss, by_tokens); }
 
-Series RunData::curve(double LoggedStep::* figure, bool by_tokens) const {
+Series RunData::curve(double train::LoggedStep::* figure, bool by_tokens) const {
   Series series{.name = label, .x = {}, .y = {}};
-  for (const LoggedStep& step : steps) {
+  for (const train::LoggedStep& step : steps) {
     series.x.push_back(place_of(step, step.step, by_tokens));
     series.y.push_back(step.*figure);
   }

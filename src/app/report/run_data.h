@@ -10,12 +10,12 @@
 #include <utility>
 #include <vector>
 
-#include "app/report/logged_step.h"
-#include "app/run_config.h"
+#include "app/settings/run_config.h"
 #include "app/start/resources.h"
 #include "base/terminal.h"
 #include "io/file.h"
 #include "layout/pipeline/simulation.h"
+#include "train/report/logged_step.h"
 
 namespace lockstep::app {
 
@@ -25,14 +25,14 @@ struct RunData {
   std::string name;   ///< the run's own
   RunConfig config;
   std::optional<Resources> resources;      ///< none: an older version made the run
-  std::vector<LoggedStep> steps;           ///< what a resume did again stands here once
+  std::vector<train::LoggedStep> steps;    ///< what a resume did again stands here once
   std::vector<train::Losses> evaluations;  ///< in the order of their steps; an older version's lack the training text's
 
   // Medians over the steps but the first, which warms everything up.
   double tokens_per_second() const;
   double seconds() const;
   double mfu() const;  ///< percent of the peak that was timed when the run began
-  std::array<double, kStepParts> account() const;
+  std::array<double, train::kStepParts> account() const;
   /// The part of a step's passes in which pipeline ranks are in none, mean over ranks; none: it has no pipeline, or an older
   /// version made the run.
   std::optional<double> waiting() const;
@@ -40,7 +40,7 @@ struct RunData {
   Series loss(bool by_tokens) const;
   Series validation(bool by_tokens) const;
   /// Another figure by step or tokens.
-  Series curve(double LoggedStep::* figure, bool by_tokens) const;
+  Series curve(double train::LoggedStep::* figure, bool by_tokens) const;
   /// "dp=2 pp=2 (1f1b)".
   std::string layout() const;
   /// FLOP/s of one thread, as timed when the run began; 0: an older version made the run.

@@ -18,7 +18,7 @@ RunTable summary_table(const std::vector<RunData>& runs) {
   RunTable table{.head = {"run", "name", "ranks", "layout", "steps", "tokens", "loss", "validation", "tokens/s", "MFU"},
                  .rows = {}};
   for (const RunData& run : runs) {
-    const LoggedStep& last = run.steps.back();
+    const train::LoggedStep& last = run.steps.back();
     table.rows.push_back({run.label, run.name, fmt::format("{}", run.ranks()), run.layout(), format_count(last.step),
                           format_si(static_cast<double>(last.step) * last.tokens), fmt::format("{:.4f}", last.loss),
                           run.evaluations.empty() ? "-" : fmt::format("{:.4f}", run.evaluations.back().validation),
@@ -30,9 +30,10 @@ RunTable summary_table(const std::vector<RunData>& runs) {
 
 RunTable account_table(const std::vector<RunData>& runs) {
   RunTable table{.head = {"run", "step"}, .rows = {}};
-  for (std::size_t part = 0; part < kStepParts; ++part) table.head.emplace_back(name_of(static_cast<StepPart>(part)));
+  for (std::size_t part = 0; part < train::kStepParts; ++part)
+    table.head.emplace_back(name_of(static_cast<train::StepPart>(part)));
   for (const RunData& run : runs) {
-    const std::array<double, kStepParts> parts = run.account();
+    const std::array<double, train::kStepParts> parts = run.account();
     std::vector<std::string> row{run.label, format_seconds(run.seconds())};
     for (const double seconds : parts)
       row.push_back(fmt::format("{} ({})", format_seconds(seconds), share(seconds, run.seconds())));
@@ -46,7 +47,7 @@ RunTable communication_table(const std::vector<RunData>& runs) {
                           "pipeline's bubble", "of its schedule"},
                  .rows = {}};
   for (const RunData& run : runs) {
-    const double exposed = run.account()[static_cast<std::size_t>(StepPart::exposed)];
+    const double exposed = run.account()[static_cast<std::size_t>(train::StepPart::exposed)];
     const auto& spread = run.steps.back().exposed;
     const std::optional<layout::Timeline> schedule = run.schedule();
     table.rows.push_back({run.label, fmt::format("{}", run.ranks()), run.ranks() > 1 ? format_seconds(exposed) : "-",

@@ -7,9 +7,9 @@
 #include <filesystem>
 #include <utility>
 
-#include "app/parameter_server/roles.h"
 #include "app/settings/backends.h"
 #include "app/settings/choices.h"
+#include "app/settings/run_layout.h"
 #include "app/settings/source_shape.h"
 #include "arch/step_sizes.h"
 #include "io/file.h"

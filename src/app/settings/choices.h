@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "app/run_config.h"
+#include "app/settings/run_config.h"
 #include "base/values/choice.h"
 #include "ops/cpu/options.h"
 

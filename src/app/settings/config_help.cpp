@@ -2,14 +2,12 @@
 
 #include <fmt/format.h>
 
-#include "app/help.h"
 #include "app/settings/keys.h"
 #include "app/settings/presets.h"
+#include "base/text/columns.h"
 
 namespace lockstep::settings {
 namespace {
-
-using app::HelpRow;
 
 constexpr int kColumns = 120;
 
@@ -36,7 +34,7 @@ std::string group_help(const Group& group) {
     if (key.group() != group.name) continue;
     rows.push_back({fmt::format("{}={}", key.name, default_of(key)), std::string(key.meaning) + bracket(key)});
   }
-  return text + app::two_columns(rows, kColumns);
+  return text + two_columns(rows, kColumns);
 }
 
 std::string_view text_of(OnResume mark) {
@@ -55,7 +53,7 @@ std::string key_help(const Key& key) {
   std::vector<HelpRow> rows = {{"meaning", std::string(key.meaning)}, {"default", default_of(key)}, {"value", rule_text(key)}};
   if (!key.unit.empty()) rows.push_back({"unit", std::string(key.unit)});
   rows.push_back({"resume", std::string(text_of(key.on_resume))});
-  return fmt::format("{}\n{}", key.name, app::two_columns(rows, kColumns));
+  return fmt::format("{}\n{}", key.name, two_columns(rows, kColumns));
 }
 
 std::string whole_help() {

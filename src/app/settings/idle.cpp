@@ -3,10 +3,9 @@
 #include <algorithm>
 #include <memory>
 
-#include "app/parameter_server/roles.h"
 #include "app/settings/backends.h"
-#include "app/start/pipeline_settings.h"
-#include "app/start/plan.h"
+#include "app/settings/pipeline_settings.h"
+#include "app/settings/run_layout.h"
 #include "layout/pipeline/schedules.h"
 #include "ops/cpu/options.h"
 #include "train/optimizer/optimizer.h"

@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "app/settings/keys.h"
-#include "app/start/pipeline_settings.h"
+#include "app/settings/pipeline_settings.h"
 #include "base/json.h"
 
 namespace lockstep::settings {

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "app/run_config.h"
+#include "app/settings/run_config.h"
 #include "io/file.h"
 
 namespace lockstep::settings {

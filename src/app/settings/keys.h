@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "app/run_config.h"
+#include "app/settings/run_config.h"
 #include "base/values/value.h"
 
 namespace lockstep::settings {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "app/run_config.h"
+#include "app/settings/run_config.h"
 
 namespace lockstep::settings {
 

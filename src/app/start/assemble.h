@@ -5,9 +5,9 @@
 #include <cstdint>
 #include <optional>
 
-#include "app/parameter_server/roles.h"
-#include "app/run_config.h"
-#include "app/session.h"
+#include "app/settings/run_config.h"
+#include "app/start/roles.h"
+#include "app/start/session.h"
 #include "layout/parallel_plan.h"
 #include "tensor/ledger.h"
 #include "train/engine_config.h"

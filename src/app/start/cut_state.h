@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "app/run_config.h"
+#include "app/settings/run_config.h"
 #include "train/engine_config.h"
 
 namespace lockstep::app {

@@ -5,8 +5,7 @@
 
 #include <algorithm>
 
-#include "app/parameter_server/roles.h"
-#include "app/start/plan.h"
+#include "app/settings/run_layout.h"
 
 namespace lockstep::app {
 namespace {

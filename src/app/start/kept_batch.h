@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "app/run_config.h"
+#include "app/settings/run_config.h"
 #include "base/log.h"
 #include "checkpoint/find.h"
 

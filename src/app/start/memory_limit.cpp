@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <span>
 
-#include "app/start/startup.h"
+#include "app/cli/process.h"
 #include "base/units.h"
 #include "comm/free_memory.h"
 #include "comm/text.h"

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "app/run_config.h"
+#include "app/settings/run_config.h"
 #include "base/error.h"
 #include "comm/communicator.h"
 #include "io/free_memory.h"

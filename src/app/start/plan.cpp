@@ -6,10 +6,10 @@
 #include <cstdlib>
 #include <limits>
 
-#include "app/parameter_server/roles.h"
-#include "app/session.h"
-#include "app/start/pipeline_settings.h"
-#include "app/start/startup.h"
+#include "app/cli/process.h"
+#include "app/settings/pipeline_settings.h"
+#include "app/settings/run_layout.h"
+#include "app/start/session.h"
 #include "arch/flops.h"
 #include "arch/shard_rules.h"
 #include "base/error.h"
@@ -73,16 +73,6 @@ int ranks_per_host(const std::vector<std::string>& hosts) {
   }
   return static_cast<int>(each);
 }
-
-layout::ParallelPlan layout_of(const RunConfig& config, std::int64_t trainers) {
-  layout::PlanWish wish = plan_wish(config);
-  wish.memory.zero = zero_level(config);
-  layout::ParallelPlan plan = layout::plan_of(wish, trainers);
-  plan.attention = attention_of(config);
-  return plan;
-}
-
-int replicas_of(const RunConfig& config, std::int64_t ranks) { return layout_of(config, workers_of(config, ranks)).dp; }
 
 std::vector<Problem> check_layout(const RunConfig& config, std::int64_t ranks) {
   const std::int64_t trainers = workers_of(config, ranks);

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "app/run_config.h"
+#include "app/settings/run_config.h"
 #include "comm/communicator.h"
 #include "layout/parallel_plan.h"
 
@@ -14,13 +14,6 @@ namespace lockstep::app {
 
 /// Ranks that neighbours have on each host when every host has as many, by the host of each rank; 0 when not.
 int ranks_per_host(const std::vector<std::string>& hosts);
-
-/// What the settings say of the layout of `trainers` ranks; their hosts are left out. Without parallel.dp its degree is that of
-/// the ranks that the others leave, at least 1.
-layout::ParallelPlan layout_of(const RunConfig& config, std::int64_t trainers);
-
-/// Of a run on `ranks` ranks, servers among them: how many groups of them read different samples.
-int replicas_of(const RunConfig& config, std::int64_t ranks);
 
 /// What is wrong with the layout of a run of `ranks` ranks, servers included, as far as it is known before the ranks meet: where
 /// model.vocab_size is null, the text has not told its vocabulary.

@@ -4,11 +4,10 @@
 
 #include <memory>
 
-#include "app/commit.h"
-#include "app/parameter_server/roles.h"
+#include "app/cli/commit.h"
 #include "app/settings/keys.h"
+#include "app/settings/run_layout.h"
 #include "app/settings/source_shape.h"
-#include "app/start/plan.h"
 #include "app/start/same_run.h"
 #include "arch/config_json.h"
 #include "base/shell.h"

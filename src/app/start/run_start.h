@@ -5,8 +5,8 @@
 #include <optional>
 #include <vector>
 
-#include "app/run_config.h"
-#include "app/session.h"
+#include "app/settings/run_config.h"
+#include "app/start/session.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "checkpoint/find.h"

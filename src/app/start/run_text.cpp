@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "app/start/plan.h"
+#include "app/settings/run_layout.h"
 #include "comm/agreement.h"
 #include "comm/text.h"
 #include "data/shards.h"

@@ -2,9 +2,9 @@
 
 // What the ranks of a run read of its text.
 
-#include "app/parameter_server/roles.h"
-#include "app/run_config.h"
-#include "app/session.h"
+#include "app/settings/run_config.h"
+#include "app/start/roles.h"
+#include "app/start/session.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "data/corpus.h"

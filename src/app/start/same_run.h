@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "app/run_config.h"
+#include "app/settings/run_config.h"
 #include "base/json.h"
 #include "checkpoint/manifest.h"
 #include "ops/cpu/options.h"

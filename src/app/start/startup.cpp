@@ -8,11 +8,10 @@
 #include <ctime>
 #include <random>
 
-#include "app/fitness/dist_info.h"
-#include "app/parameter_server/roles.h"
 #include "app/settings/choices.h"
 #include "app/settings/keys.h"
-#include "app/start/plan.h"
+#include "app/settings/run_layout.h"
+#include "app/start/dist_info.h"
 #include "arch/parameters.h"
 #include "base/units.h"
 #include "device/choose_device.h"
@@ -99,20 +98,6 @@ std::string model_tree(const arch::ModelConfig& m) {
   tree += "          " + linear("c_proj", m.ffn_width, m.width, m.bias) + "\n        )\n      )\n    )\n";
   tree += fmt::format("    (ln_f): {}\n  )\n", norm);
   return tree + "  " + linear("lm_head", m.width, m.vocabulary, false) + "\n)";
-}
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "localhost";
-}
-
-std::string run_name_from_time() {
-  const std::time_t now = std::time(nullptr);
-  std::tm parts{};
-  localtime_r(&now, &parts);
-  std::array<char, 32> text{};
-  std::strftime(text.data(), text.size(), "%Y-%m-%d-%H%M%S", &parts);
-  return fmt::format("{}-{:08x}", text.data(), std::random_device()());
 }
 
 void log_parameters(Log& log, const RunConfig& config, const arch::ModelConfig& model) {

@@ -4,8 +4,8 @@
 
 #include <string>
 
-#include "app/run_config.h"
-#include "app/session.h"
+#include "app/settings/run_config.h"
+#include "app/start/session.h"
 #include "arch/config.h"
 #include "base/log.h"
 #include "train/engine_config.h"
@@ -28,12 +28,6 @@ void log_parameters(Log& log, const RunConfig& config, const arch::ModelConfig& 
 
 /// How the ranks share the model and its samples, where there are several.
 void log_layout(Log& log, const layout::ParallelPlan& plan);
-
-/// This machine's, or "localhost".
-std::string host_name();
-
-/// "2026-01-31-235959-3f9a01c7": the name of a run without one; many jobs may start in the same second.
-std::string run_name_from_time();
 
 /// The model as PyTorch would print it.
 std::string model_tree(const arch::ModelConfig& model);

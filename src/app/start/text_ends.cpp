@@ -2,8 +2,8 @@
 
 #include <memory>
 
-#include "app/convert/published_files.h"
-#include "app/convert/text_habits.h"
+#include "app/published/published_files.h"
+#include "app/published/text_habits.h"
 #include "comm/agreement.h"
 #include "data/tokenizer_choice.h"
 

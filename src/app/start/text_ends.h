@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "app/run_config.h"
+#include "app/settings/run_config.h"
 #include "app/start/run_start.h"
 #include "base/json.h"
 #include "base/log.h"

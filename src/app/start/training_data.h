@@ -6,8 +6,8 @@
 #include <memory>
 #include <optional>
 
-#include "app/run_config.h"
-#include "app/session.h"
+#include "app/settings/run_config.h"
+#include "app/start/session.h"
 #include "base/log.h"
 #include "data/batch_source.h"
 #include "data/corpus.h"

@@ -7,16 +7,16 @@
 #include <cstdio>
 #include <memory>
 
-#include "app/command_line.h"
-#include "app/commands.h"
+#include "app/cli/command_line.h"
+#include "app/cli/commands.h"
+#include "app/folder/folder_owner.h"
+#include "app/folder/run_lock.h"
 #include "app/report/run_data.h"
-#include "app/settings/resolve.h"
-#include "app/start/folder_owner.h"
-#include "app/start/run_lock.h"
+#include "app/start/resolve.h"
 #include "app/sweep/sweep_definition.h"
 #include "app/sweep/sweep_plan.h"
 #include "app/sweep/sweep_results.h"
-#include "app/train_rank.h"
+#include "app/train/train_rank.h"
 #include "base/terminal.h"
 #include "base/text/visible.h"
 #include "base/timer.h"
@@ -251,7 +251,7 @@ std::optional<SweepRun> measure(const SweepPoint& point, const RunPlace& place, 
                .losses = {},
                .diverged = history.diverged.has_value()};
   if (data.resources) run.bytes = data.resources->all_bytes();
-  for (const LoggedStep& step : data.steps) run.losses.push_back(step.loss);
+  for (const train::LoggedStep& step : data.steps) run.losses.push_back(step.loss);
   return run;
 }
 

@@ -6,10 +6,10 @@
 #include <set>
 #include <string_view>
 
-#include "app/build_info.h"
+#include "app/cli/build_info.h"
 #include "app/settings/keys.h"
-#include "app/start/pipeline_settings.h"
-#include "app/train_rank.h"
+#include "app/settings/pipeline_settings.h"
+#include "app/train/train_rank.h"
 #include "data/fingerprint.h"
 #include "data/token_description.h"
 #include "io/sha256.h"

@@ -7,11 +7,11 @@
 #include <optional>
 #include <string_view>
 
-#include "app/parameter_server/roles.h"
 #include "app/settings/checks.h"
 #include "app/settings/keys.h"
-#include "app/settings/resolve.h"
+#include "app/settings/run_layout.h"
 #include "app/start/plan.h"
+#include "app/start/resolve.h"
 #include "base/number_text.h"
 #include "io/file.h"
 

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "app/run_config.h"
+#include "app/settings/run_config.h"
 #include "base/error.h"
 
 namespace lockstep::app {

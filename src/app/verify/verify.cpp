@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "app/command_line.h"
-#include "app/commands.h"
-#include "app/help.h"
-#include "app/run_config.h"
-#include "app/start/output_file.h"
+#include "app/cli/command_line.h"
+#include "app/cli/commands.h"
+#include "app/folder/output_file.h"
+#include "app/settings/run_config.h"
 #include "app/verify/verify_output.h"
+#include "base/text/columns.h"
 #include "comm/mpi/mpi_job.h"
 #include "io/file.h"
 

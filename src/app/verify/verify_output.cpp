@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "app/command.h"
+#include "app/cli/command.h"
 #include "arch/parameters.h"
 #include "base/units.h"
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "app/report/page.h"
+#include "app/cli/page.h"
 #include "app/verify/verify_output.h"
 #include "arch/parameters.h"
 #include "base/units.h"

@@ -1,0 +1,70 @@
+#pragma once
+
+// The arguments of one command: flags, options, positionals, and the rest as key=value overrides of the configuration. The help
+// text comes from the same declarations. (Parsing is CLI11's.)
+//
+//   CommandLine line("generate", "Write text with a trained model.");
+//   line.option("--model", model, "FOLDER", "run or checkpoint folder");
+//   if (!line.parse(arguments)) return 0;  // --help was printed
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "app/cli/command.h"
+
+namespace lockstep::app {
+
+class CommandLine {
+ public:
+  static constexpr std::int64_t most_int = 2147483647;
+
+  /// `about` is the first paragraph of the help.
+  CommandLine(std::string command, std::string about);
+  ~CommandLine();
+
+  // Declarations. `name` is "--long" or "-s,--long"; the variable keeps its value (the default, shown in the help) when the
+  // option is absent and must live until parse() returns. `value` names the value in the help (FILE, N, SECONDS).
+  void flag(const std::string& name, bool& target, std::string meaning);
+  void option(const std::string& name, std::string& target, std::string value, std::string meaning);
+  /// An integer of at most `most`: what is counted fits an int.
+  void option(const std::string& name, std::int64_t& target, std::string value, std::string meaning,
+              std::int64_t most = most_int);
+  void option(const std::string& name, double& target, std::string value, std::string meaning);
+  void option(const std::string& name, std::optional<std::int64_t>& target, std::string value, std::string meaning,
+              std::int64_t most = most_int);
+  void option(const std::string& name, std::optional<double>& target, std::string value, std::string meaning);
+  /// A number above 0, at most 1e30. When `required`, its absence is an error, and the variable's value no default.
+  void positive(const std::string& name, double& target, std::string value, std::string meaning, bool required = false);
+  /// May be given several times.
+  void option(const std::string& name, std::vector<std::string>& target, std::string value, std::string meaning);
+  /// One of `allowed`.
+  void choice(const std::string& name, std::string& target, std::vector<std::string> allowed, std::string meaning);
+  /// The next argument that is no option; when `required`, its absence is an error. It may also be given as one of `names`
+  /// ("--model").
+  void positional(std::string value, std::string& target, std::string meaning, bool required = true,
+                  std::vector<std::string> names = {});
+  /// The arguments behind those that are no option, at least one, whatever they hold.
+  void positionals(std::string value, std::vector<std::string>& target, std::string meaning);
+  /// Arguments that hold a '=' are collected here, in order (group.key=value, group=option).
+  void overrides(std::vector<std::string>& target, std::string meaning);
+  /// Words of another program's grammar: --NAME=value of these names, and files by their extension (".py"). They are collected
+  /// here, in order; `form` and `meaning` are their row of the help.
+  void foreign(std::vector<std::string> names, std::string extension, std::vector<std::string>& target, std::string form,
+               std::string meaning);
+  /// A paragraph at the end of the help (examples, where to read on).
+  void note(std::string text);
+
+  /// Reads the arguments into the variables. Returns false when --help was asked for and printed to standard output. Throws
+  /// UserError with every problem found: an unknown option (naming the nearest), a missing or wrong value, a stray word.
+  [[nodiscard]] bool parse(const Arguments& arguments);
+  std::string help() const;
+
+ private:
+  struct Parts;
+  std::unique_ptr<Parts> parts_;
+};
+
+}  // namespace lockstep::app

@@ -1,0 +1,24 @@
+#pragma once
+
+// Every command; each is defined in the file of its name.
+
+#include "app/cli/command.h"
+
+namespace lockstep::app {
+
+Command prepare_command();
+Command train_command();
+Command generate_command();
+Command eval_command();
+Command inspect_command();
+Command convert_command();
+Command bench_command();
+Command plan_command();
+Command verify_command();
+Command report_command();
+Command sweep_command();
+Command launch_command();
+Command doctor_command();
+Command test_dist_command();
+
+}  // namespace lockstep::app

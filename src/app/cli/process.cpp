@@ -1,0 +1,27 @@
+#include "app/cli/process.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <initializer_list>
+
+namespace lockstep::app {
+
+void set_up_process() {
+  for (const int signal : {SIGXFSZ, SIGPIPE}) std::signal(signal, SIG_IGN);
+  std::signal(SIGCHLD, SIG_DFL);
+  for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    // open() takes the lowest free number. Writes to a closed standard output go on failing.
+    if (fcntl(stream, F_GETFD) < 0 && errno == EBADF) open("/dev/null", stream == STDOUT_FILENO ? O_RDONLY : O_RDWR);
+  }
+}
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "localhost";
+}
+
+}  // namespace lockstep::app

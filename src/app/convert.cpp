@@ -1,0 +1,140 @@
+// Models to and from Hugging Face's folders.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <thread>
+
+#include "app/cli/command_line.h"
+#include "app/cli/commands.h"
+#include "app/folder/folder_owner.h"
+#include "app/published/published_files.h"
+#include "arch/config_json.h"
+#include "arch/parameters.h"
+#include "base/log.h"
+#include "base/shell.h"
+#include "base/text/visible.h"
+#include "base/timer.h"
+#include "base/units.h"
+#include "checkpoint/find.h"
+#include "checkpoint/huggingface/export.h"
+#include "checkpoint/huggingface/import.h"
+
+namespace lockstep::app {
+namespace {
+
+namespace huggingface = checkpoint::huggingface;
+
+struct ConvertOptions {
+  std::string from, to;
+  std::string type = "auto";
+  std::string checkpoint = "best";
+  std::int64_t shard_megabytes = 5000, threads = 0;
+};
+
+bool parse(const Arguments& arguments, ConvertOptions& options) {
+  CommandLine line(
+      "convert",
+      "Turn a Hugging Face model into a checkpoint, or a checkpoint into a Hugging Face model: which of them FROM is "
+      "decides. GPT-2, Llama and Qwen2, in fp32, fp16 and bf16, in one file or several.");
+  line.positional("FROM", options.from,
+                  "a folder with config.json and safetensors, or a .safetensors file with config.json beside it; or the folder "
+                  "of a run or checkpoint");
+  line.positional("TO", options.to, "the folder to make; it must not exist");
+  line.choice(
+      "--dtype", options.type, {"auto", "fp32", "bf16", "fp16"},
+      "type of the weights that are written; auto: fp32 in a checkpoint, in a Hugging Face model what the checkpoint has. "
+      "Checkpoints have no fp16");
+  line.option("--checkpoint", options.checkpoint, "WHICH", "of a run: best, last or a step number");
+  line.option("--shard-size", options.shard_megabytes, "MB", "weights go to several files of at most so many million bytes");
+  line.option("--threads", options.threads, "N", "threads that convert; 0: every core");
+  line.note(
+      "Weights are moved in pieces: memory does not grow with the model. A tokenizer.json is taken along, both ways. TO appears "
+      "when it is complete, or not at all.");
+  line.note(
+      "examples:\n"
+      "  lockstep convert downloads/gpt2 models/gpt2\n"
+      "  lockstep generate models/gpt2 --prompt \"Hello\"\n"
+      "  lockstep convert runs/first exported/first --dtype bf16\n"
+      "generate, eval and train.init_from read Hugging Face folders as they are, too.");
+  if (!line.parse(arguments)) return false;
+  std::vector<Problem> problems;
+  if (options.shard_megabytes < 1) {
+    problems.push_back(
+        {fmt::format("--shard-size {}: must be at least 1", options.shard_megabytes), "--shard-size 5000 is the usual one"});
+  }
+  if (options.threads < 0 || options.threads > Team::most_threads) {
+    problems.push_back(
+        {fmt::format("--threads {}: must be from 0 to {}", options.threads, Team::most_threads), "--threads 0 takes every core"});
+  }
+  if (!problems.empty()) throw UserError(std::move(problems));
+  return true;
+}
+
+std::optional<huggingface::ElementType> type_of(const std::string& name) {
+  if (name == "fp32") return huggingface::ElementType::f32;
+  if (name == "fp16") return huggingface::ElementType::f16;
+  if (name == "bf16") return huggingface::ElementType::bf16;
+  return std::nullopt;
+}
+
+void report(const ConvertOptions& options, const arch::ModelConfig& model, std::uint64_t bytes, std::string_view more,
+            double started) {
+  fmt::print("converted {} to {}: {} parameters, {}{}, in {}\n", visible(options.from), visible(options.to),
+             format_si(static_cast<double>(arch::count_parameters(model).total)), format_bytes(bytes), more,
+             format_seconds(now_seconds() - started));
+}
+
+void demand_place(const std::string& to) {
+  huggingface::demand_new(to);
+  std::vector<Problem> problems = check_place(to, FolderOwner::nobody, to, "name a folder of its own: models/NAME");
+  if (!problems.empty()) throw UserError(std::move(problems));
+}
+
+void to_checkpoint(const ConvertOptions& options, Team& team, Log& log) {
+  const double started = now_seconds();
+  if (options.type == "fp16")
+    throw UserError("--dtype fp16: a checkpoint is fp32 or bf16", "leave it out: fp32 holds fp16 exactly");
+  demand_place(options.to);
+  const huggingface::Weights weights(options.from);
+  for (const std::string& warning : weights.warnings()) log.warning(warning);
+  const std::uint64_t bytes = huggingface::import_model(weights, options.to, options.type == "bf16" ? DType::bf16 : DType::f32,
+                                                        carried_from(weights.folder(), log), team);
+  report(options, weights.config(), bytes, "", started);
+  fmt::print("next: {}, or {} data.dir=...\n", shell_words({"lockstep", "generate", "--model", options.to}),
+             shell_words({"lockstep", "train", "train.init_from=" + options.to}));
+}
+
+void from_checkpoint(const ConvertOptions& options, Team& team, Log& log) {
+  const double started = now_seconds();
+  demand_place(options.to);
+  const checkpoint::Choice choice = checkpoint::choose_checkpoint(options.from, options.checkpoint);
+  for (const std::string& reason : choice.passed_over) log.warning(reason);
+  const checkpoint::Reader reader(choice.folder);
+  huggingface::ExportOptions wanted = published_extras(reader.manifest(), log);
+  wanted.type = type_of(options.type);
+  wanted.shard_bytes = static_cast<std::uint64_t>(options.shard_megabytes) * 1'000'000;
+  const huggingface::ExportReport written = huggingface::export_model(reader, options.to, wanted, team);
+  const arch::ModelConfig model = arch::model_from_json(reader.manifest().model, choice.folder.string());
+  report(options, model, written.bytes,
+         fmt::format(" of {} in {} file{}", huggingface::safetensors_name(written.type), written.files,
+                     written.files == 1 ? "" : "s"),
+         started);
+}
+
+int run(const Arguments& arguments) {
+  ConvertOptions options;
+  if (!parse(arguments, options)) return 0;
+  Log log(stderr, Level::warning);
+  const auto cores = static_cast<std::int64_t>(std::max(1U, std::thread::hardware_concurrency()));
+  Team team(static_cast<int>(options.threads > 0 ? options.threads : cores));
+  huggingface::is_published(options.from) ? to_checkpoint(options, team, log) : from_checkpoint(options, team, log);
+  return 0;
+}
+
+}  // namespace
+
+Command convert_command() { return {"convert", "models to and from Hugging Face's folders", run}; }
+
+}  // namespace lockstep::app

@@ -1,0 +1,31 @@
+#pragma once
+
+// What a run leaves about itself: its name, the files of its folder beside checkpoints and metrics, and what checkpoints carry.
+
+#include <string>
+
+#include "app/cli/command.h"
+#include "app/settings/run_config.h"
+#include "app/start/run_start.h"
+#include "app/start/session.h"
+#include "base/json.h"
+#include "data/corpus.h"
+
+namespace lockstep::app {
+
+/// The run's name, the same on all ranks: the settings', on a resume the one that it had, else a new one. Collective.
+std::string name_of_run(const RunConfig& config, const Start& start, Session& session);
+
+/// As io::replace_file; its owner alone may read the file.
+void replace_private_file(const io::Path& path, std::string_view content);
+
+/// Settings that repeat the run (TOML), and those of this start (JSON, with the run's name), and the environment. `arguments`: of
+/// `train`.
+void write_run_files(const RunConfig& config, const std::string& name, const io::Path& folder, const Arguments& arguments);
+
+/// What a checkpoint carries so that it can be used without its run: settings, tokenizer and what ends a text; and the run's
+/// identity (identify_run), by which a resume knows it again. `published`: published_of().
+Json carried(const RunConfig& config, const std::string& name, const data::Corpus& corpus, const Json& published,
+             const Json& identity);
+
+}  // namespace lockstep::app

@@ -1,0 +1,149 @@
+#include "app/published/published_files.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "app/cli/commit.h"
+#include "app/published/text_habits.h"
+#include "arch/huggingface/generation_json.h"
+#include "base/text/utf8.h"
+#include "data/tokenizer_choice.h"
+
+namespace lockstep::app {
+namespace {
+
+namespace names = arch::huggingface;
+
+constexpr const char *end_key = "eos_token_id", *tokenizer_config_file = "tokenizer_config.json";
+constexpr std::array<std::string_view, 3> token_keys = {"bos_token_id", end_key, "pad_token_id"};
+/// Beside generation_config.json these belong to the tokenizer.
+constexpr std::array<std::string_view, 4> small_files = {generation_file, tokenizer_config_file, "special_tokens_map.json",
+                                                         "chat_template.jinja"};
+
+/// A number or a list with one more token; no list where one is enough.
+Json with_end(const Json* ends, std::int64_t end) {
+  if (ends == nullptr || ends->is_null()) return end;
+  Json::Array all = ends->is_array() ? ends->array() : Json::Array{*ends};
+  all.emplace_back(end);
+  return all;
+}
+
+bool contains(const std::vector<std::int64_t>& ids, std::int64_t id) { return std::ranges::find(ids, id) != ids.end(); }
+
+/// What ends a text by config.json and generation_config.json. transformers asks the second alone where it is there, so a token
+/// that the model was taught to end documents with goes into both.
+void settle_ends(Json& config, Json::Object& files, std::optional<std::int64_t> taught, std::optional<std::int32_t> usual) {
+  std::vector<std::int64_t> ends = names::token_ids(config, end_key, "config.json");
+  const auto file = std::ranges::find(files, generation_file, &Json::Object::value_type::first);
+  if (file != files.end()) {
+    Json generation = Json::parse(file->second.string(), generation_file);
+    const std::vector<std::int64_t> more = names::generation_from_json(generation, generation_file).ends;
+    if (taught && !more.empty() && !contains(more, *taught)) {
+      generation.set(end_key, with_end(generation.find(end_key), *taught));
+      file->second = generation.dump(2) + "\n";
+    }
+    ends.insert(ends.end(), more.begin(), more.end());
+  }
+  if (ends.empty() && !taught && usual) taught = *usual;
+  if (taught && !contains(ends, *taught)) config.set(end_key, with_end(config.find(end_key), *taught));
+}
+
+/// What tokenizer_config.json calls the end: the first of config.json's that is an added token of tokenizer.json. Of another
+/// one's text transformers makes a token of its own.
+std::optional<std::string> end_token(const Json& config, const Json& tokenizer) {
+  const Json* added = tokenizer.find("added_tokens");
+  if (added == nullptr || !added->is_array()) return std::nullopt;
+  for (const std::int64_t id : names::token_ids(config, end_key, "config.json")) {
+    for (const Json& token : added->array()) {
+      if (token.at("id").dump() == Json(id).dump()) return token.at("content").string();
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+Json published_facts(const checkpoint::huggingface::Folder& folder, bool reads) {
+  constexpr std::uint64_t most_bytes = std::uint64_t{4} << 20;
+  Json facts, files;
+  for (const std::string_view key : token_keys) {
+    if (const Json* id = folder.config().find(key)) facts.set(std::string(key), *id);
+  }
+  for (const std::string_view name : small_files) {
+    const io::Path path = folder.path() / name;
+    if (!io::exists(path) || (reads && name != generation_file)) continue;
+    std::string text = io::read_document(path, most_bytes);
+    if (const std::size_t at = invalid_utf8_at(text); at != std::string::npos)
+      throw UserError(fmt::format("{}: byte {} is not valid UTF-8", path.string(), at), "write the file again, or remove it");
+    files.set(std::string(name), std::move(text));
+  }
+  if (!files.is_null()) facts.set(published_texts, std::move(files));
+  return facts;
+}
+
+Json kept_facts(Json facts, const data::Tokenizer* source, const data::Tokenizer* text, Log& log) {
+  if (!facts.is_object() || source == nullptr || text == nullptr) return facts;
+  for (const std::int64_t id : ends_of(facts)) {
+    const auto token = static_cast<std::int32_t>(id);
+    if (token != id || !source->has(token) || !text->has(token) || source->bytes(token) == text->bytes(token)) continue;
+    log.warning(fmt::format(
+        "the tokens that end the model's texts are not kept: token {} is {} there and {} in the tokenizer of the text", id,
+        Json(source->bytes(token)).dump(), Json(text->bytes(token)).dump()));
+    return {};
+  }
+  const Json* files = facts.find(published_texts);
+  if (files == nullptr || source->describe().dump() == text->describe().dump()) return facts;
+  const Json* generation = files->find(generation_file);
+  facts.set(published_texts, generation != nullptr ? Json(Json::Object{{generation_file, *generation}}) : Json(Json::Object{}));
+  return facts;
+}
+
+Json carried_from(const checkpoint::huggingface::Folder& folder, Log& log) {
+  Json run(Json::Object{{"program", program_version()}});
+  Json facts = published_facts(folder);
+  static_cast<void>(ends_of(facts));  // refuses what nobody could read back
+  if (!facts.is_null()) run.set(published_key, std::move(facts));
+  const data::PublishedTokenizer found = data::find_published_tokenizer(folder.path());
+  if (found.tokenizer) {
+    run.set("tokenizer", found.tokenizer->describe());
+  } else {
+    log.warning(fmt::format("no tokenizer is taken along: {}", found.fault));
+  }
+  return run;
+}
+
+checkpoint::huggingface::ExportOptions published_extras(const checkpoint::Manifest& manifest, Log& log) {
+  checkpoint::huggingface::ExportOptions options;
+  const auto carried = [&](const char* key) { return manifest.run.is_object() ? manifest.run.find(key) : nullptr; };
+  // transformers has defaults for these that are other models'.
+  for (const std::string_view key : {"bos_token_id", end_key}) options.generation.set(std::string(key), nullptr);
+  Json::Object files;
+  if (const Json* published = carried(published_key)) {
+    for (const auto& [key, value] : published->object()) {
+      if (key == published_texts) files = value.object();
+      if (key != published_texts) options.generation.set(key, value);
+    }
+  }
+  const Json* tokenizer = carried("tokenizer");
+  const std::unique_ptr<data::Tokenizer> made = tokenizer != nullptr ? data::make_tokenizer(*tokenizer) : nullptr;
+  const Json* taught = carried(document_end_key);
+  settle_ends(options.generation, files, taught != nullptr ? std::optional(taught->integer()) : std::nullopt,
+              made ? made->end_of_text() : std::nullopt);
+  if (made) {
+    options.texts.emplace_back(checkpoint::huggingface::tokenizer_file, made->tokenizer_json());
+    if (std::ranges::find(files, tokenizer_config_file, &Json::Object::value_type::first) == files.end()) {
+      Json config(Json::Object{{"tokenizer_class", "PreTrainedTokenizerFast"}, {"clean_up_tokenization_spaces", false}});
+      const Json file = Json::parse(options.texts.back().second, "tokenizer.json");
+      if (const std::optional<std::string> end = end_token(options.generation, file)) config.set("eos_token", *end);
+      options.texts.emplace_back(tokenizer_config_file, config.dump(2) + "\n");
+    }
+  } else {
+    log.warning("the checkpoint has no tokenizer to take along");
+  }
+  for (const auto& [name, content] : files) options.texts.emplace_back(name, content.string());
+  return options;
+}
+
+}  // namespace lockstep::app

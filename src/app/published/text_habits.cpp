@@ -1,0 +1,58 @@
+#include "app/published/text_habits.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "app/published/published_files.h"
+#include "base/units.h"
+
+namespace lockstep::app {
+namespace {
+
+namespace names = arch::huggingface;
+
+const Json* member(const Json& json, const char* key) { return json.is_object() ? json.find(key) : nullptr; }
+
+names::Generation generation_of(const Json& facts) {
+  const Json* files = member(facts, published_texts);
+  const Json* text = files != nullptr ? member(*files, generation_file) : nullptr;
+  return text == nullptr ? names::Generation{}
+                         : names::generation_from_json(Json::parse(text->string(), generation_file), generation_file);
+}
+
+std::vector<std::int64_t> ends_of(const Json& facts, const names::Generation& generation) {
+  std::vector<std::int64_t> ends;
+  if (facts.is_object()) ends = names::token_ids(facts, "eos_token_id", "config.json");
+  ends.insert(ends.end(), generation.ends.begin(), generation.ends.end());
+  return ends;
+}
+
+}  // namespace
+
+std::vector<std::int64_t> ends_of(const Json& facts) { return ends_of(facts, generation_of(facts)); }
+
+TextHabits text_habits(const Json& run, const data::Tokenizer* tokenizer, std::int64_t vocabulary, Log& log) {
+  const Json* published = member(run, published_key);
+  const Json facts = published != nullptr ? *published : Json();
+  TextHabits habits{.ends = {}, .generation = generation_of(facts)};
+  const auto add = [&](std::int64_t id) {
+    const auto token = static_cast<std::int32_t>(id);
+    if (std::ranges::find(habits.ends, token) == habits.ends.end()) habits.ends.push_back(token);
+  };
+  std::vector<std::int64_t> strange;
+  for (const std::int64_t id : ends_of(facts, habits.generation)) {
+    id >= 0 && id < vocabulary ? add(id) : strange.push_back(id);
+  }
+  if (!strange.empty()) {
+    log.warning(fmt::format("\"eos_token_id\" {}: no token of a vocabulary of {}, so it ends no text", fmt::join(strange, ", "),
+                            format_count(vocabulary)));
+  }
+  if (const Json* taught = member(run, document_end_key); taught != nullptr && taught->is_int()) add(taught->integer());
+  if (tokenizer != nullptr) {
+    if (const std::optional<std::int32_t> usual = tokenizer->end_of_text()) add(*usual);
+  }
+  return habits;
+}
+
+}  // namespace lockstep::app

@@ -1,0 +1,239 @@
+#include "app/settings/foreign/deepspeed.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cmath>
+
+#include "app/settings/foreign/deepspeed_options.h"
+#include "app/settings/keys.h"
+#include "base/number_text.h"
+
+namespace lockstep::settings {
+namespace {
+
+bool is_auto(const Json& value) { return value.is_string() && value.string() == "auto"; }
+
+// DeepSpeed's files write whole numbers as 5e8 too.
+Json whole(const Json& value) {
+  if (!value.is_number() || value.is_int()) return value;
+  const double x = value.number();
+  return std::abs(x) < 1e15 && x == std::floor(x) ? Json(static_cast<std::int64_t>(x)) : value;
+}
+
+class Reader {
+ public:
+  explicit Reader(const std::string& what) : what_(what) {}
+
+  DeepSpeed read(const Json& file) {
+    if (!file.is_object()) throw UserError(what_ + ": no JSON object", "write DeepSpeed's options as {\"name\": value, ...}");
+    read_group("", file);
+    counts(file);
+    optimizer(file);
+    scheduler(file);
+    return std::move(found_);
+  }
+
+ private:
+  // Options of the table; a group that has rows below it is walked into.
+  void read_group(const std::string& group, const Json& members) {
+    for (const auto& [name, value] : members.object()) {
+      const std::string option = group.empty() ? name : fmt::format("{}.{}", group, name);
+      if (const Option* row = find_option(option)) {
+        read_option(*row, option, value);
+      } else if (!has_options(option)) {
+        refuse(option, "is not known here", nearest_option(option));
+      } else if (value.is_object()) {
+        const Json* enabled = value.find("enabled");
+        const bool off = enabled != nullptr && enabled->is_bool() && !enabled->boolean();
+        if (!off) read_group(option, value);
+      } else if (!is_auto(value) && !value.is_null()) {
+        refuse(option, "is no group of options", "write it as {...}");
+      }
+    }
+  }
+
+  void read_option(const Option& row, const std::string& option, const Json& value) {
+    if (is_auto(value)) return;
+    switch (row.kind) {
+      case Option::Kind::elsewhere:
+        return;
+      case Option::Kind::idle:
+        return found_.idle.push_back(option);
+      case Option::Kind::sets:
+        if (!value.is_null()) assign(option, row.key, whole(value));
+        return;
+      case Option::Kind::elements:
+        return elements(option, row.key, value);
+      case Option::Kind::enables:
+        if (value.is_bool() && value.boolean()) assign(option, row.key, value_from_text(*find_key(row.key), row.value));
+        return;
+      case Option::Kind::only:
+        if (!row.allows(value)) refuse(option, fmt::format("= {}: {}", value.dump(), row.reason), std::string(row.remedy));
+        return;
+    }
+  }
+
+  // DeepSpeed counts elements, here of fp32; our key counts bytes.
+  void elements(const std::string& option, std::string_view key, const Json& value) {
+    const Json number = whole(value);
+    const auto bytes = number.is_int() ? product_of({number.integer(), 4}) : std::nullopt;
+    if (number.is_int() && !bytes) {
+      refuse(option, fmt::format("= {}: the bytes of so many fp32 elements cannot be counted", value.dump()),
+             "500000000 is DeepSpeed's own");
+    } else {
+      assign(option, key, bytes ? Json(*bytes) : value);
+    }
+  }
+
+  void assign(const std::string& option, std::string_view key, Json value) {
+    app::RunConfig trial;
+    const Key* entry = find_key(key);
+    ensure(entry != nullptr, "an option stands for one of our keys");
+    if (auto problem = settings::assign(trial, *entry, value)) {
+      refuse(option, fmt::format("stands for {}", problem->message), std::move(problem->remedy));
+    } else {
+      found_.assignments.push_back({option, std::string(key), std::move(value)});
+    }
+  }
+
+  void refuse(const std::string& option, std::string_view why, std::string remedy) {
+    found_.problems.push_back({fmt::format("{}: {} {}", what_, option, why), std::move(remedy)});
+  }
+
+  // The value of "group.name"; null when it or a group is absent.
+  static const Json* find(const Json& file, std::string_view option) {
+    const std::size_t dot = option.find('.');
+    const Json* value = file.is_object() ? file.find(option.substr(0, dot)) : nullptr;
+    return value == nullptr || dot == std::string_view::npos ? value : find(*value, option.substr(dot + 1));
+  }
+
+  void counts(const Json& file) {
+    count(file, "train_batch_size", found_.train_batch);
+    count(file, "train_micro_batch_size_per_gpu", found_.micro_batch);
+    count(file, "gradient_accumulation_steps", found_.accumulation);
+    const auto set = [&](const char* option, const char* key, const DeepSpeed::Count& count) {
+      if (count.value) assign(option, key, Json(*count.value));
+    };
+    set("train_micro_batch_size_per_gpu", "model.batch_size", found_.micro_batch);
+    set("gradient_accumulation_steps", "optimizer.gas", found_.accumulation);
+  }
+
+  void count(const Json& file, const std::string& option, DeepSpeed::Count& count) {
+    const Json* value = file.find(option);
+    if (value == nullptr || value->is_null()) return;
+    count.open = false;
+    if (is_auto(*value)) return;
+    const Json number = whole(*value);
+    if (number.is_int() && number.integer() > 0) {
+      count.value = number.integer();
+    } else {
+      refuse(option, fmt::format("= {}: must be a number of samples or steps from 1 on", value->dump()), "or write \"auto\"");
+    }
+  }
+
+  void optimizer(const Json& file) {
+    const Json* type = find(file, "optimizer.type");
+    if (type == nullptr || !type->is_string()) return;
+    const std::string& name = type->string();
+    if (name == "SGD") return assign("optimizer.type", "optimizer.name", "sgd");
+    if (name != "Adam" && name != "AdamW") {
+      return refuse("optimizer.type", fmt::format("= {}: there is no such method here", name), "Adam, AdamW or SGD");
+    }
+    assign("optimizer.type", "optimizer.name", "AdamW");
+    const Json* decay = find(file, "optimizer.params.weight_decay");
+    const Json* decoupled = find(file, "optimizer.params.adam_w_mode");
+    const bool decays = decay != nullptr && decay->is_number() && decay->number() > 0;
+    if (decays && decoupled != nullptr && decoupled->is_bool() && !decoupled->boolean()) {
+      refuse("optimizer.params.adam_w_mode", "= false: weight decay is never part of the gradient here",
+             "leave it out, or \"weight_decay\": 0");
+    }
+    betas(find(file, "optimizer.params.betas"));
+  }
+
+  void betas(const Json* betas) {
+    if (betas == nullptr || is_auto(*betas)) return;
+    if (!betas->is_array() || betas->array().size() != 2) {
+      return refuse("optimizer.params.betas", fmt::format("= {}: must be two numbers", betas->dump()), "[0.9, 0.999]");
+    }
+    assign("optimizer.params.betas", "optimizer.beta1", betas->array()[0]);
+    assign("optimizer.params.betas", "optimizer.beta2", betas->array()[1]);
+  }
+
+  void scheduler(const Json& file) {
+    const Json* type = find(file, "scheduler.type");
+    if (type == nullptr || !type->is_string()) return;
+    const std::string& name = type->string();
+    const bool cosine = name == "WarmupCosineLR";
+    if (name == "WarmupLR") {
+      found_.lowest_rate = 1;
+    } else if (name == "WarmupDecayLR") {
+      found_.lowest_rate = 0;
+    } else if (cosine) {
+      const Json* least = find(file, "scheduler.params.cos_min_ratio");
+      found_.lowest_rate = least != nullptr && least->is_number() ? least->number() : 1e-4;
+    } else {
+      return refuse("scheduler.type", fmt::format("= {}: there is no such schedule here", name),
+                    "WarmupLR, WarmupDecayLR or WarmupCosineLR");
+    }
+    assign("scheduler.type", "optimizer.schedule", cosine ? "cosine" : "linear");
+    assign("scheduler.type", "optimizer.decay_lr", true);
+    if (!cosine && find(file, "scheduler.params.warmup_type") == nullptr) {
+      found_.notes.push_back(fmt::format(
+          "{}: the learning rate rises in a straight line; without warmup_type DeepSpeed's follows a logarithm", what_));
+    }
+  }
+
+  const std::string& what_;
+  DeepSpeed found_;
+};
+
+}  // namespace
+
+DeepSpeed read_deepspeed(std::string_view text, const std::string& what) { return Reader(what).read(Json::parse(text, what)); }
+
+DeepSpeed deepspeed_defaults() {
+  DeepSpeed defaults;
+  defaults.assignments.push_back({"bf16.enabled", "train.dtype", "bfloat16"});
+  return defaults;
+}
+
+void settle_schedule(app::RunConfig& config, const DeepSpeed& file) {
+  if (file.lowest_rate && config.optimizer.min_lr == app::RunConfig().optimizer.min_lr)
+    config.optimizer.min_lr = *file.lowest_rate * config.optimizer.learning_rate;
+}
+
+std::vector<Problem> settle_batch(app::RunConfig& config, const DeepSpeed& file, std::int64_t replicas) {
+  const app::RunConfig untouched;
+  if (!file.train_batch.value) return {};
+  const std::int64_t batch = *file.train_batch.value;
+  std::int64_t &micro = config.model.batch_size, &steps = config.optimizer.gas;
+  const bool micro_open = file.micro_batch.open && micro == untouched.model.batch_size;
+  const bool steps_open = file.accumulation.open && steps == untouched.optimizer.gas;
+  const auto unit = product_of({replicas, micro_open ? 1 : micro, steps_open ? 1 : steps});
+  const bool fits = unit && (micro_open || steps_open ? batch % *unit == 0 : batch == *unit);
+  if (!fits) {
+    return {
+        {fmt::format("train_batch_size = {} is not {}{} = {} rank{}{}{}", batch, micro_open || steps_open ? "a multiple of " : "",
+                     unit ? fmt::format("{}", *unit) : "more than can be counted", replicas, replicas == 1 ? "" : "s",
+                     micro_open ? "" : fmt::format(" x model.batch_size = {}", micro),
+                     steps_open ? "" : fmt::format(" x optimizer.gas = {}", steps)),
+         "\"train_batch_size\": \"auto\" takes what the other settings give"}};
+  }
+  (micro_open ? micro : steps) = micro_open || steps_open ? batch / *unit : steps;
+  return {};
+}
+
+std::vector<std::string> overruled(const app::RunConfig& config, const DeepSpeed& file) {
+  app::RunConfig asked;
+  for (const DeepSpeed::Assignment& one : file.assignments) settings::assign(asked, *find_key(one.key), one.value);
+  std::vector<std::string> lines;
+  for (const DeepSpeed::Assignment& one : file.assignments) {
+    const Key& key = *find_key(one.key);
+    if (key.get(config).dump() != key.get(asked).dump())
+      lines.push_back(fmt::format("{} = {} stands above DeepSpeed's {}", key.name, shown(key.get(config)), one.option));
+  }
+  return lines;
+}
+
+}  // namespace lockstep::settings

@@ -1,0 +1,199 @@
+#include "app/start/session.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <condition_variable>
+#include <exception>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/error.h"
+#include "base/thread.h"
+#include "comm/mpi/mpi_world.h"
+#include "comm/thread/thread_world.h"
+#include "device/choose_device.h"
+#include "device/topology.h"
+#include "ops/open_ops.h"
+
+namespace lockstep::app {
+namespace {
+
+constexpr std::int64_t most_ranks = 1024;
+
+void check(const RankOptions& options) {
+  std::vector<Problem> problems;
+  if (options.ranks < 1 || options.ranks > most_ranks) {
+    problems.push_back({fmt::format("--ranks {}: must be from 1 to {}", options.ranks, most_ranks),
+                        "one rank a core, or a few, is what a machine can use: --ranks 2"});
+  }
+  if (options.threads < 0)
+    problems.push_back({fmt::format("--threads {}: must not be negative", options.threads), "--threads 0"});
+  if (!problems.empty()) throw UserError(std::move(problems));
+}
+
+ops::CpuOptions kernels_of(const RankOptions& options) {
+  return {.isa = options.isa, .products = options.products, .bf16 = options.bf16, .plain = options.plain};
+}
+
+// What each rank gives, by rank. Collective.
+std::vector<std::int32_t> of_all_ranks(std::int32_t mine, comm::Communicator& world) {
+  std::vector<std::int32_t> all(static_cast<std::size_t>(world.size()));
+  const std::vector<std::int64_t> ones(all.size(), 1);
+  world.host().all_gather(view(std::span(all), Shape{world.size()}), view(std::span(&mine, 1), Shape{1}), ones).wait();
+  return all;
+}
+
+ops::Bf16Order agree_on_bf16(const ops::CpuOptions& asked, comm::Communicator& world) {
+  const ops::Bf16Order usual = asked.plain.products ? ops::Bf16Order::widened : ops::usual_bf16_order();
+  const ops::Bf16Order mine = asked.bf16 == ops::Bf16Order::automatic ? usual : asked.bf16;
+  const std::vector<std::int32_t> all = of_all_ranks(mine == ops::Bf16Order::pairs ? 1 : 0, world);
+  return std::ranges::min(all) == 1 ? ops::Bf16Order::pairs : ops::Bf16Order::widened;
+}
+
+// The baseline has other bits than the rest (ops/cpu/isa.h), and replicas of a model must have the same. Collective.
+AgreedKernels agree_on(const ops::CpuOptions& asked, comm::Communicator& world) {
+  AgreedKernels agreed{.kernels = asked, .narrowed = {}};
+  const std::vector<std::int32_t> all = of_all_ranks(static_cast<std::int32_t>(ops::resolve(asked.isa)), world);
+  const auto least = std::ranges::min_element(all), most = std::ranges::max_element(all);
+  agreed.kernels.isa = static_cast<ops::Isa>(*least);
+  if (*least != *most) {
+    agreed.narrowed = fmt::format(", as rank {} has no wider one (rank {} has {})", least - all.begin(), most - all.begin(),
+                                  ops::name_of(static_cast<ops::Isa>(*most)));
+  }
+  agreed.kernels.bf16 = agree_on_bf16(asked, world);
+  return agreed;
+}
+
+// Of one of `sharing` ranks that have `cores` between them.
+int threads_of(const RankOptions& options, const std::vector<int>& cores, const comm::CoreSharing& sharing) {
+  if (options.threads > 0) return static_cast<int>(options.threads);
+  if (sharing.ranks > std::ssize(cores)) return 1;
+  return static_cast<int>(share_of_cores(cores, sharing.rank, sharing.ranks).size());
+}
+
+// Servers and the others each divide the cores among themselves. Where not all ranks have the same cores, they all divide them.
+comm::CoreSharing without_servers(const RankOptions& options, const comm::Communicator& world, const comm::CoreSharing& sharing) {
+  const int servers = static_cast<int>(options.servers), others = world.size() - servers;
+  if (servers == 0 || others < 1 || sharing.ranks != world.size()) return sharing;
+  return sharing.rank < others ? comm::CoreSharing{sharing.rank, others} : comm::CoreSharing{sharing.rank - others, servers};
+}
+
+// One of `all.ranks` ranks that have `cores` between them.
+void run_rank(const RankOptions& options, comm::Communicator& world, Transport transport, const std::vector<int>& cores,
+              const comm::CoreSharing& all, const std::function<void(Session&)>& body) {
+  const comm::CoreSharing sharing = without_servers(options, world, all);
+  const ScopedCores scoped(share_of_cores(cores, sharing.rank, sharing.ranks));
+  Session session(threads_of(options, cores, sharing), kernels_of(options), world, transport,
+                  choose_device(options.device, sharing.rank));
+  body(session);
+}
+
+// Rank 0 prepares, however long that takes: meanwhile it tells the others that it is alive, so that they can tell it from one
+// that is not. Collective.
+void prepare_on_lead(const std::function<void()>& prepare, comm::Communicator& world, double timeout) {
+  std::exception_ptr error;
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool ended = false;
+  std::optional<std::jthread> work;
+  if (world.rank() == 0) {
+    work = start_thread("prepare", [&](const std::stop_token&) {
+      try {
+        prepare();
+      } catch (...) {
+        error = std::current_exception();
+      }
+      const std::scoped_lock lock(mutex);
+      ended = true;
+      changed.notify_one();
+    });
+  }
+  for (std::int32_t prepared = 0; prepared == 0;) {
+    if (work) {
+      std::unique_lock lock(mutex);
+      changed.wait_for(lock, std::chrono::duration<double>(std::min(1.0, timeout / 4)), [&] { return ended; });
+      prepared = ended ? 1 : 0;
+    }
+    if (prepared != 0 && error) std::rethrow_exception(error);
+    world.host().broadcast(view(std::span(&prepared, 1), Shape{1}), 0).wait();
+  }
+}
+
+void run_on_processes(const RankOptions& options, const comm::MpiJob& job, const std::function<void(Session&)>& body) {
+  if (options.ranks != 1) {
+    throw UserError(fmt::format("--ranks {} under {}, which has started {} ranks", options.ranks, job.launcher, job.ranks),
+                    fmt::format("leave out --ranks, or start the program without {}", job.launcher));
+  }
+  comm::run_mpi(job, {.timeout = options.timeout, .threads = static_cast<int>(options.threads)},
+                [&](comm::Communicator& world, const comm::CoreSharing& sharing) {
+                  if (options.prepare) prepare_on_lead(options.prepare, world, options.timeout);
+                  run_rank(options, world, Transport::mpi, neighbouring_cores(), sharing, body);
+                });
+}
+
+}  // namespace
+
+std::string_view name_of(Transport transport) {
+  constexpr std::array<std::string_view, 3> names{"self", "thread", "mpi"};
+  return names.at(static_cast<std::size_t>(transport));
+}
+
+Session::Session(int threads, const ops::CpuOptions& kernels, comm::Communicator& world, Transport transport,
+                 const Device& device)
+    : world_(world),
+      transport_(transport),
+      agreed_(agree_on(kernels, world)),
+      runtime_(open_runtime(device, {.threads = threads})),
+      stream_(runtime_->make_stream()) {
+  world_.attach(*stream_, team());
+}
+
+ops::Ops& Session::ops() {
+  if (!ops_) ops_ = make_ops(nullptr);
+  return *ops_;
+}
+
+std::unique_ptr<ops::Ops> Session::make_ops(ops::OpObserver* observer, std::optional<ops::Bf16Order> order) const {
+  ops::CpuOptions kernels = agreed_.kernels;
+  kernels.bf16 = order.value_or(kernels.bf16);
+  return ops::make_ops(*runtime_, *stream_, {.cpu = kernels, .observer = observer});
+}
+
+std::string Session::description() const {
+  return runtime_->description() + fmt::format(", kernels for {}{}", ops::name_of(isa()), agreed_.narrowed);
+}
+
+void run_on_ranks(const RankOptions& options, const std::function<void(Session&)>& body) {
+  check(options);
+  if (const auto job = comm::find_mpi_job()) return run_on_processes(options, *job, body);
+  if (options.prepare) options.prepare();
+  const int ranks = static_cast<int>(options.ranks);
+  if (ranks == 1) {
+    const std::unique_ptr<comm::Communicator> alone = comm::make_self();
+    Session session(static_cast<int>(options.threads), kernels_of(options), *alone, Transport::self,
+                    choose_device(options.device, 0));
+    return body(session);
+  }
+  const std::vector<int> cores = neighbouring_cores();
+  comm::run_ranks(
+      ranks, {.timeout = options.timeout, .threads = threads_of(options, cores, {0, ranks})},
+      [&](comm::Communicator& world) { run_rank(options, world, Transport::thread, cores, {world.rank(), ranks}, body); });
+}
+
+RankCount rank_count(const std::optional<std::int64_t>& asked) {
+  if (const auto job = comm::find_mpi_job()) return {asked.value_or(1), job->ranks};
+  const std::int64_t ranks = asked ? *asked : std::ssize(neighbouring_cores());
+  return {ranks, ranks};
+}
+
+bool is_first_process() {
+  const auto job = comm::find_mpi_job();
+  return !job || job->rank == 0;
+}
+
+}  // namespace lockstep::app

@@ -1,0 +1,146 @@
+#include <fmt/format.h>
+
+#include <cstdio>
+
+#include "app/cli/commands.h"
+#include "app/folder/run_folder.h"
+#include "app/folder/run_name.h"
+#include "app/settings/checks.h"
+#include "app/settings/run_layout.h"
+#include "app/start/assemble.h"
+#include "app/start/cut_state.h"
+#include "app/start/memory_limit.h"
+#include "app/start/plan.h"
+#include "app/start/roles.h"
+#include "app/start/session.h"
+#include "app/start/startup.h"
+#include "app/start/training_data.h"
+#include "app/train/train_rank.h"
+#include "app/train/train_words.h"
+#include "base/terminal.h"
+#include "base/timer.h"
+#include "base/units.h"
+#include "comm/mpi/mpi_job.h"
+#include "comm/text.h"
+#include "data/token_description.h"
+#include "io/file.h"
+
+namespace lockstep::app {
+namespace {
+
+/// The vocabulary of a text that may not be there yet.
+std::int64_t known_vocabulary(const RunConfig& config) {
+  const io::Path folder = data_folder(config);
+  if (io::is_folder(folder)) {
+    if (const auto description = data::read_description(folder)) return description->format.vocabulary;
+  }
+  constexpr std::int64_t tiny_shakespeare = 65;
+  return config.data.dataset == "shakespeare_char" && !config.data.dir ? tiny_shakespeare : data::TokenFormat{}.vocabulary;
+}
+
+void print_memory(const std::string& owner, const std::string& tables) { fmt::print("\nMemory of {}\n{}", owner, tables); }
+
+std::string tables(const Ledger& ledger) { return ledger.table() + "\n" + ledger.layer_table() + "\n" + ledger.tensor_table(); }
+
+void dry_run_of_server(const RunConfig& config, const AssembledRank& rank, const Roles& roles, Session& session) {
+  if (roles.group().rank() == 0) comm::send_text(session.world(), tables(rank.memory), 0);
+  demand_memory({config, rank.engine, {}, session.runtime().device(), rank.memory, true}, session.world(), io::free_memory());
+}
+
+// Rank 0 prints; the first server tells it of its memory. Collective.
+void dry_run(const RunConfig& config, std::int64_t vocabulary, Session& session) {
+  const Roles roles(config, session.world());
+  TextFacts text{.vocabulary = vocabulary};
+  if (config.data.documents) text.document_end = 0;  // whichever it is
+  const AssembledRank rank = assemble(config, text, roles, session, session.ops());
+  const train::EngineConfig& settings = rank.engine;
+  if (roles.serves()) return dry_run_of_server(config, rank, roles, session);
+  if (session.lead()) {
+    Log log;
+    fmt::print("{}\n", to_json(config, vocabulary).dump(4));
+    log_parameters(log, config, settings.model);
+    log.info(fmt::format("Tokens per iteration: {}", format_count(tokens_per_iteration(config, settings.plan.dp))));
+    log_layout(log, settings.plan);
+    print_memory(settings.servers ? "rank 0, a worker that keeps optimizer slots for checkpoints" : "one rank",
+                 tables(rank.memory));
+    for (const std::string& note : notes_on_cut_state(settings)) fmt::print("{}\n", note);
+    for (const std::string& note : notes_on_offload(config, settings)) fmt::print("{}\n", note);
+    for (const std::string& note : notes_on_tiles(config, settings)) fmt::print("{}\n", note);
+    if (settings.servers) print_memory("the first server", comm::receive_text(session.world(), roles.group().size()));
+  }
+  const layout::Coordinates at = layout::Mesh(settings.plan).coordinates(roles.group().rank());
+  const std::optional<Problem> lack =
+      demand_memory({config, settings, at, session.runtime().device(), rank.memory}, session.world(), io::free_memory());
+  if (lack && session.lead()) fmt::print("\nThis run would be refused here: {}\n  -> {}\n", lack->message, lack->remedy);
+}
+
+/// The settings that the words make, checked for `ranks` ranks.
+settings::Resolved resolve(const TrainWords& words, std::int64_t ranks) {
+  settings::Sources sources = words.sources;
+  sources.ranks = ranks;
+  return settings::resolve(sources, [&](const RunConfig& config) {
+    std::vector<Problem> problems = check_roles(config, ranks);
+    for (Problem& problem : check_layout(config, ranks)) problems.push_back(std::move(problem));
+    return problems;
+  });
+}
+
+void demand_runnable(const RunConfig& config) {
+  std::vector<Problem> problems = check_runnable(config);
+  for (Problem& problem : check_run_files(config)) problems.push_back(std::move(problem));
+  if (!problems.empty()) throw UserError(std::move(problems));
+}
+
+/// What one process says of the settings for all; `idle`: what changes nothing too.
+void tell(const settings::Resolved& resolved, bool idle, Log& log) {
+  if (!is_first_process()) return;
+  for (const std::string& warning : resolved.warnings) log.warning(warning);
+  for (const std::string& note : resolved.notes) log.info(note);
+  if (const std::string text = resolved.idle_text(); idle && !text.empty()) log.info(text);
+}
+
+/// The exit status.
+int train_on_ranks(const RunConfig& config, const TrainCall& called, const RankOptions& start) {
+  bool diverged = false;
+  run_on_ranks(start, [&](Session& session) {
+    TrainCall call = called;
+    // mpiexec gives every rank a terminal of its own, which no person reads.
+    call.live = is_terminal(stdout) && session.transport() != Transport::mpi && config.log.style == train::LogStyle::wordplay;
+    call.name = comm::lead_text(session.world(), called.name);  // the clocks of other processes may say something else
+    const train::TrainingHistory history = train_rank(config, call, session);
+    if (!history.diverged || !session.leads_process()) return;
+    diverged = true;
+    if (session.lead()) say(stderr, fmt::format("lockstep: {}\n  -> {}\n", history.diverged->message, history.diverged->remedy));
+  });
+  return diverged ? kDiverged : 0;
+}
+
+int run(const Arguments& arguments) {
+  const double started = now_seconds();
+  const std::optional<TrainWords> words = read_train_words(arguments);
+  if (!words) return 0;
+  const auto job = comm::find_mpi_job();
+  const settings::Resolved resolved = resolve(*words, job ? job->ranks : words->ranks);
+  const RunConfig& config = resolved.config;
+  if (!words->dry_run) demand_runnable(config);
+  RankOptions start = rank_options(config, words->ranks);
+  Log log;
+  const bool as_the_book = config.log.style == train::LogStyle::rasbt && !words->dry_run;
+  tell(resolved, !as_the_book, log);
+  if (words->dry_run) {
+    const std::int64_t vocabulary = known_vocabulary(config);
+    run_on_ranks(start, [&](Session& session) { dry_run(config, vocabulary, session); });
+    return 0;
+  }
+  start.prepare = [&] { prepare_data(config, log); };
+  return train_on_ranks(
+      config,
+      {.arguments = arguments, .started = started, .name = run_name_from_time(), .idle = as_the_book ? resolved.idle_text() : ""},
+      start);
+}
+
+}  // namespace
+
+Command train_command() { return {"train", "train a model", run, true}; }
+
+}  // namespace lockstep::app

@@ -1,0 +1,319 @@
+#include "app/train/train_rank.h"
+
+#include <fmt/format.h>
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "app/cli/build_info.h"
+#include "app/cli/commit.h"
+#include "app/folder/folder_owner.h"
+#include "app/folder/run_folder.h"
+#include "app/folder/run_record.h"
+#include "app/plan/machine_file.h"
+#include "app/settings/run_layout.h"
+#include "app/start/assemble.h"
+#include "app/start/cut_state.h"
+#include "app/start/kept_batch.h"
+#include "app/start/memory_limit.h"
+#include "app/start/resources.h"
+#include "app/start/roles.h"
+#include "app/start/run_start.h"
+#include "app/start/run_text.h"
+#include "app/start/startup.h"
+#include "app/start/text_ends.h"
+#include "app/start/training_data.h"
+#include "app/train/run_summary.h"
+#include "checkpoint/find.h"
+#include "comm/agreement.h"
+#include "data/corpus.h"
+#include "data/prepare/dataset.h"
+#include "device/choose_device.h"
+#include "lab/machine.h"
+#include "train/trainer.h"
+
+namespace lockstep::app {
+namespace {
+
+train::LrSchedule schedule_of(const RunConfig& config, std::int64_t max_iters, std::int64_t ranks) {
+  train::LrSchedule schedule;
+  schedule.kind = config.optimizer.schedule;
+  schedule.decay = config.optimizer.decay_lr;
+  schedule.learning_rate = config.optimizer.learning_rate * lr_factor(config, ranks);
+  schedule.min_lr = config.optimizer.min_lr * lr_factor(config, ranks);
+  schedule.warmup = config.train.warmup_iters;
+  schedule.decay_iters = config.optimizer.lr_decay_iters;
+  schedule.max_iters = max_iters;
+  schedule.wsd_decay = config.optimizer.wsd_decay;
+  return schedule;
+}
+
+/// A run as its ranks agreed on it, before any of them trains.
+struct Run {
+  RunConfig config;  ///< as its start wants it
+  const TrainCall& call;
+  Session& session;
+  Log& log;
+  RunFolder folder;
+  Start start;
+  std::string name;
+  data::Corpus corpus;
+  Json published;                          ///< what is kept of the model that its weights come from
+  Json identity;                           ///< rank 0's: what checkpoints keep to know the run again
+  std::unique_ptr<train::OpSpans> traced;  ///< what kernels tell with log.trace; null: nothing
+  std::unique_ptr<ops::Ops> ops;
+  const AssembledRank made;
+  const train::EngineConfig& settings() const { return made.engine; }
+};
+
+/// Of the whole run. Where the epochs of ranks differ in length, the shortest counts.
+struct Steps {
+  std::int64_t all = 0;
+  std::int64_t per_epoch = 0;  ///< 0: there are no epochs
+};
+
+train::TrainerOptions trainer_options(const Run& run, const Steps& steps, const train::MemoryUse& memory) {
+  const RunConfig& config = run.config;
+  train::TrainerOptions options = trainer_options_of(config, steps.all, run.settings().plan.dp);
+  options.sample_ends = sample_ends(run.corpus, run.published, run.settings().model.vocabulary, run.log);
+  options.steps_per_epoch = steps.per_epoch;
+  options.memory = memory;
+  if (!config.train.peak_tflops) options.peak_flops = lab::fma_peak(run.session.team());
+  options.folder = run.folder.path();
+  options.name = run.name;
+  options.started = run.call.started;
+  options.run = carried(config, run.name, run.corpus, run.published, run.identity);
+  options.held = &run.folder.held();
+  options.before_save = [&run] { run.folder.demand(run.log); };
+  options.watches = run.session.leads_process();
+  options.live = run.call.live;
+  return options;
+}
+
+/// Start, name and text of the run, the same on all ranks, and what this rank does in it. Collective.
+Run open_run(RunConfig config, const TrainCall& call, const Roles& roles, Session& session, Log& log) {
+  RunFolder folder(config, run_folder(config, call.name), session.world(), log);
+  Start start = choose_start(config, folder.path(), session.world(), log);
+  settle_bf16_order(config, start, session);
+  const std::int64_t workers = workers_of(config, session.world().size());
+  std::vector<Problem> problems;
+  if (start.resumes) problems = keep_global_batch(config, *start.checkpoint, workers, log);
+  std::string name = name_of_run(config, start, session);
+  data::Corpus corpus = open_text(config, roles, session, log);
+  TextFacts text{.vocabulary = corpus.vocabulary()};
+  const std::int64_t vocabulary = model_config(config, text.vocabulary).vocabulary;
+  if (!corpus.tokenizer) demand_description(start, data_folder(config), vocabulary);
+  if (config.data.documents) {
+    text.document_end = corpus.tokenizer ? corpus.tokenizer->end_of_text() : corpus.document_end;
+    if (!text.document_end) problems.push_back(no_document_end(config, corpus));
+  }
+  Json published = published_of(config, start, corpus.tokenizer.get(), session.world(), log);
+  Json identity = identify_run(config, start, vocabulary, std::move(problems), session, log);
+  auto traced = config.log.trace && !roles.serves() ? std::make_unique<train::OpSpans>() : nullptr;
+  std::unique_ptr<ops::Ops> ops = session.make_ops(traced.get(), config.numerics.bf16);
+  AssembledRank made = assemble(config, text, roles, session, *ops);
+  return {.config = std::move(config),
+          .call = call,
+          .session = session,
+          .log = log,
+          .folder = std::move(folder),
+          .start = std::move(start),
+          .name = std::move(name),
+          .corpus = std::move(corpus),
+          .published = std::move(published),
+          .identity = std::move(identity),
+          .traced = std::move(traced),
+          .ops = std::move(ops),
+          .made = std::move(made)};
+}
+
+/// A progress bar, or lines that say all: the startup block would stand in their way.
+bool brief(const Run& run) { return run.call.live || run.config.log.style != train::LogStyle::wordplay; }
+
+/// What rank 0 says before the first step. Collective over the session's ranks.
+void announce(const Run& run) {
+  const RunConfig& config = run.config;
+  if (config.log.style == train::LogStyle::rasbt) {
+    run.log.plain(fmt::format("Lockstep version: {}\nUsing {}\n", kVersion, name_of(run.session.runtime().device().kind)));
+  }
+  if (!run.call.idle.empty()) run.log.info(run.call.idle);
+  if (config.log.wandb == WandbMode::offline && config.train.use_wandb && !keeps_wandb_history(config))
+    run.log.info("log.wandb = offline: WANDB_DISABLED is set, so nothing is written for it");
+  if (brief(run)) {
+    run.log.info(run.session.description());
+    log_layout(run.log, run.settings().plan);
+    run.log.info(fmt::format("Run: {}", run.name));
+    run.log.info(fmt::format("Using seed: {}", seed_of(config)));
+    log_parameters(run.log, config, run.settings().model);
+  } else {
+    log_startup(run.log, {config, run.settings(), data_folder(config), run.folder.path().string(), run.name}, run.session);
+  }
+}
+
+/// Collective over `trainers`.
+Steps length_of_run(const RunConfig& config, const TrainingData& data, comm::Communicator& trainers) {
+  if (order_of(config) != data::Order::partition) return {.all = config.train.max_iters};
+  std::int64_t per_epoch = data.steps_per_epoch();
+  trainers.host().all_reduce(view(std::span(&per_epoch, 1), Shape{1}), comm::Reduction::min).wait();
+  return {.all = steps_of(config, per_epoch), .per_epoch = per_epoch};
+}
+
+/// What was asked for and lies behind the run's end, where only the text tells how long its epochs are.
+void warn_of_length(const Run& run, const Steps& steps) {
+  const RunConfig::Train& train = run.config.train;
+  if (!train.max_epochs || train.eval_only) return;
+  const std::string so_many = fmt::format("train.max_epochs = {} makes {} iterations", *train.max_epochs, steps.all);
+  if (train.dump_step && *train.dump_step >= steps.all)
+    run.log.warning(fmt::format("train.dump_step = {}: {}, so none is written", *train.dump_step, so_many));
+  if (run.config.optimizer.decay_lr && train.warmup_iters > steps.all)
+    run.log.warning(fmt::format("train.warmup_iters = {}: {}, so the rate stays below its highest", train.warmup_iters, so_many));
+}
+
+/// A run's memory beside the engine's.
+struct Memories {
+  Arena data{"batches", MemoryKind::data};
+  Arena sampling{"sampling", MemoryKind::workspace};
+  Arena cache{"sampling_cache", MemoryKind::workspace};
+};
+
+/// All memory that the run will have, said in a table and allocated. Returns what this rank has for it.
+Resources commit(const Run& run, train::Engine& engine, TrainingData& data, train::TextSampler& sampler, Memories& memories) {
+  data.declare(memories.data);
+  sampler.declare(memories.sampling, memories.cache);
+  Runtime& runtime = run.session.runtime();
+  Ledger taken = engine.commit();
+  Resources had{.ranks = run.settings().plan.ranks(),
+                .servers = servers_of(run.config),
+                .ranks_per_host = run.settings().plan.ranks_per_host,
+                .threads = run.session.team().size(),
+                .device = std::string(name_of(runtime.device().kind)),
+                .vocabulary = run.settings().model.vocabulary,
+                .taken = by_kind(taken),
+                .beside = -taken.total(),
+                .disk = disk_bytes(run.settings(), engine.groups().at(), taken),
+                .kept_parts = run.settings().plan.kept};
+  memories.data.commit(runtime.memory(Space::pinned), taken);
+  for (Arena* arena : {&memories.sampling, &memories.cache}) arena->commit(runtime, taken);
+  if (!brief(run)) {
+    run.log.info(fmt::format("memory{}:\n", run.session.world().size() > 1 ? " of one rank" : "") + taken.table());
+    run.log.info("memory by layer:\n" + taken.layer_table());
+  }
+  for (const std::string& note : notes_on_cut_state(run.settings())) run.log.info(note);
+  for (const std::string& note : notes_on_offload(run.config, run.settings(), engine.elsewhere())) run.log.info(note);
+  for (const std::string& note : notes_on_tiles(run.config, run.settings())) run.log.info(note);
+  had.beside += taken.total();
+  return had;
+}
+
+/// The run's own files, once nothing is left that could refuse it. For rank 0.
+void record(const Run& run, const Resources& had) {
+  run.folder.prepare_metrics(run.start.resumes, run.log);
+  if (run.start.resumes && run.config.train.eval_only) return;  // the run stays as it is
+  write_run_files(run.config, run.name, run.folder.path(), run.call.arguments);
+  write_resources(run.folder.path(), had);
+}
+
+/// The whole training of a rank that trains. Collective over those.
+train::TrainingHistory train_run(const Run& run, const Roles& roles) {
+  Session& session = run.session;
+  Memories memories;  // first, so that it goes last: a thread of the text's reads ahead into it
+  train::Engine engine(run.settings(), session.runtime(), *run.ops, roles.group(), roles.updater());
+  const parallel::Groups& groups = engine.groups();
+  TrainingData text(run.config, run.settings(), run.corpus, session, groups.data(), run.log);
+  const Steps steps = length_of_run(run.config, text, groups.all());
+  demand_memory({run.config, run.settings(), groups.at(), session.runtime().device(), run.made.memory}, session.world());
+  announce(run);
+  warn_of_length(run, steps);
+  train::TextSampler sampler(engine.share());
+  Resources had = commit(run, engine, text, sampler, memories);
+  std::optional<train::RunTrace> trace;
+  if (run.traced) {
+    SpanLog& spans = run.traced->log();
+    engine.observe(spans);
+    trace.emplace(run.folder.trace_file(), run.config.log.trace_steps, spans, groups.all());
+  }
+  engine.match_ranks();
+  const train::RunState state = load_start(run.config, run.start, engine, session, run.log);
+  train::TrainerOptions options = trainer_options(run, steps, {.kept = had.kept_bytes(), .committed = had.all_bytes()});
+  had.peak_flops = options.peak_flops;
+  if (session.lead()) record(run, had);
+  train::Trainer trainer(std::move(options), {engine, text.batches(), text.train_windows(), text.val_windows(), sampler,
+                                              run.corpus.tokenizer.get(), session.team(), run.log, trace ? &*trace : nullptr});
+  train::TrainingHistory history = trainer.run(state);
+  engine.control().leave();
+  return history;
+}
+
+}  // namespace
+
+train::TrainingHistory train_rank(RunConfig config, const TrainCall& call, Session& session) {
+  Log log(call.out, session.lead() || logs_from_all_ranks(config) ? Level::info : Level::critical);
+  comm::demand_agreement(session.world(), "programs", fmt::format("{} by {} {}", program_version(), kCompiler, kFlags));
+  comm::demand_agreement(session.world(), "settings", to_toml(config));
+  comm::together(session.world(), [&] {
+    if (session.lead() && config.log.machine) named_machine(*config.log.machine, 0);
+  });
+  const Roles roles(config, session.world());
+  const Run run = open_run(std::move(config), call, roles, session, log);
+  if (roles.serves()) {
+    demand_memory({run.config, run.settings(), {}, session.runtime().device(), run.made.memory, true}, session.world());
+    announce(run);
+    roles.serve(run.settings(), session, *run.ops, call.started);
+    return {};
+  }
+  train::TrainingHistory history = train_run(run, roles);
+  if (session.lead()) print_summary(history, run.folder.path(), run.config, session, call.out);
+  return history;
+}
+
+RankOptions rank_options(const RunConfig& config, std::int64_t ranks) {
+  return {.ranks = ranks,
+          .servers = servers_of(config),
+          .threads = config.train.threads.value_or(0),
+          .isa = config.numerics.isa,
+          .products = config.numerics.products,
+          .plain = plain_kernels_of(config),
+          .bf16 = config.numerics.bf16,
+          .device = config.train.device ? std::string(name_of(*config.train.device)) : "",
+          .timeout = config.comm.timeout};
+}
+
+void prepare_data(const RunConfig& config, Log& log) {
+  if (config.train.init_from.kind == InitFrom::Kind::resume)
+    checkpoint::choose_checkpoint(run_folder(config, ""), "last");  // throws without one
+  if (config.data.dir) return;
+  const std::string folder = data_folder(config);
+  std::vector<Problem> problems =
+      check_place(folder, FolderOwner::data, "the data set's folder " + folder, "data.root_path=FOLDER");
+  if (!problems.empty()) throw UserError(std::move(problems));
+  data::ensure_dataset({.name = config.data.dataset, .folder = folder, .file = config.data.file}, log);
+}
+
+train::TrainerOptions trainer_options_of(const RunConfig& config, std::int64_t max_iters, std::int64_t replicas) {
+  train::TrainerOptions options;
+  options.max_iters = max_iters;
+  options.log_interval = config.train.log_interval;
+  options.eval_interval = config.train.eval_interval;
+  options.checkpoint_interval = checkpoint_interval(config);
+  options.saves_beside = config.checkpoint.async;
+  options.eval_only = config.train.eval_only;
+  options.schedule = schedule_of(config, max_iters, replicas);
+  options.sample = {.tokens = config.sample.tokens,
+                    .temperature = config.sample.temperature,
+                    .top_k = config.sample.top_k.value_or(0),
+                    .top_p = config.sample.top_p,
+                    .seed = seed_of(config)};
+  options.prompt = config.sample.prompt;
+  options.style = config.log.style;
+  options.sample_epochs = config.sample.every.epochs;
+  options.dump_step = config.train.dump_step;
+  options.max_skipped = config.train.max_skipped;
+  if (config.train.peak_tflops) options.peak_flops = *config.train.peak_tflops * 1e12;
+  options.tensorboard = config.log.tensorboard;
+  options.wandb = keeps_wandb_history(config);
+  options.switches = {config.train.kill_file, config.train.save_file, config.train.max_minutes};
+  return options;
+}
+
+}  // namespace lockstep::app

@@ -1,0 +1,31 @@
+#include "app/train/train_words.h"
+
+#include "app/cli/command_line.h"
+
+namespace lockstep::app {
+
+std::optional<TrainWords> read_train_words(const Arguments& arguments) {
+  TrainWords words;
+  CommandLine line(
+      "train",
+      "Train a model. Settings are group.key=value words or bundles group=option; `lockstep help config` lists them all.");
+  words.sources.declare(line);
+  words.sources.declare_nanogpt(line);
+  std::string data;
+  line.positional("DATA", data, "folder of prepared text, short for data.dir=DATA", false);
+  line.option("--ranks", words.ranks, "N", "ranks, each a thread of this process with its share of the cores");
+  line.flag("--dry-run", words.dry_run, "resolve the settings, print them with the parameter and memory accounting, and stop");
+  line.note(
+      "examples:\n"
+      "  lockstep train data/fortunes model.n_layer=4 model.n_head=4 model.n_embd=128 model.block_size=64\n"
+      "  lockstep train --config configs/shakespeare-char.toml train.max_iters=500\n"
+      "  lockstep train config/train_shakespeare_char.py --max_iters=500 --out_dir=runs/nano\n"
+      "  lockstep train --ranks 4 train.backend=ps parallel.servers=1 parallel.ps=async parallel.staleness=4\n"
+      "  lockstep train log.dir=runs/first train.init_from=resume\n"
+      "Stop with Ctrl-C at any time: the step ends, everything is saved, and the run goes on with train.init_from=resume.");
+  if (!line.parse(arguments)) return std::nullopt;
+  if (!data.empty()) words.sources.overrides.push_back(settings::data_setting(data, words.sources.overrides));
+  return words;
+}
+
+}  // namespace lockstep::app

@@ -1,0 +1,94 @@
+#include "train/report/logged_step.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <sstream>
+#include <string>
+
+#include "base/error.h"
+#include "io/file.h"
+
+namespace lockstep::train {
+
+std::string_view name_of(StepPart part) {
+  static constexpr std::array<std::string_view, kStepParts> names{"forward", "backward",         "waiting for gradients of ranks",
+                                                                  "update",  "waiting for data", "rest"};
+  return names[static_cast<std::size_t>(part)];
+}
+
+namespace {
+
+/// A number that is not finite is null in JSON.
+double number_of(const Json& line, const char* key) {
+  const Json& value = line.at(key);
+  return value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.number();
+}
+
+}  // namespace
+
+bool is_evaluation(const Json& line) {
+  const Json* mark = line.find("eval");
+  return mark != nullptr && mark->boolean();
+}
+
+Losses logged_losses(const Json& line) {
+  return {.step = line.at("step").integer(), .train = number_of(line, "train_loss"), .validation = number_of(line, "val_loss")};
+}
+
+LoggedStep logged_step(const Json& line, double microbatches) {
+  const auto number = [&](const char* key) { return number_of(line, key); };
+  const auto at_least_nothing = [](double seconds) { return std::max(0.0, seconds); };
+  LoggedStep step{.step = line.at("step").integer(), .loss = number("loss"), .validation = {}, .exposed = {}, .pipeline = {}};
+  if (const Json* validation = line.find("val_loss"); validation != nullptr && !validation->is_null())
+    step.validation = validation->number();
+  step.tokens_per_second = number("tps");
+  step.mfu = number("mfu");
+  step.seconds = number("dt");
+  step.tokens = std::round(step.tokens_per_second * step.seconds);
+  const double update = number("update_seconds"), exposed = number("exposed_seconds");
+  double known = 0;
+  const auto put = [&](StepPart part, double seconds) {
+    step.parts[static_cast<std::size_t>(part)] = seconds;
+    known += seconds;
+  };
+  put(StepPart::forward, microbatches * number("dtf"));
+  put(StepPart::backward, at_least_nothing(microbatches * number("dtb") - update));
+  put(StepPart::exposed, exposed);
+  put(StepPart::update, at_least_nothing(update - exposed));
+  put(StepPart::data, number("data_wait"));
+  put(StepPart::rest, at_least_nothing(step.seconds - known));
+  if (const Json* ranks = line.find("ranks")) {
+    const Json& spread = ranks->at("exposed");
+    step.exposed = {spread.at("min").number(), spread.at("max").number()};
+    if (const Json* pipeline = ranks->find("pipeline"))
+      step.pipeline = {.all = pipeline->at("mean").number(), .waiting = ranks->at("waiting").at("mean").number()};
+  }
+  if (const Json* waited = line.find("waited")) {
+    for (std::size_t kind = 0; kind < step.waited.size(); ++kind) {
+      const Json* seconds = waited->find(comm::name_of(static_cast<comm::Collective>(kind)));
+      if (seconds != nullptr) step.waited[kind] = seconds->number();
+    }
+  }
+  return step;
+}
+
+void for_each_logged(const io::Path& metrics, const std::function<void(const Json& line)>& use) {
+  if (!io::exists(metrics)) return;
+  std::istringstream lines(io::read_document(metrics));
+  // A run that is going on may have written half of its last line.
+  std::int64_t number = 0;
+  for (std::string text; std::getline(lines, text) && !lines.eof();) {
+    const std::string place = fmt::format("{}, line {}", metrics.string(), ++number);
+    const Json line = Json::parse(text, place);
+    try {
+      use(line);
+    } catch (const UserError& error) {
+      throw UserError(fmt::format("{}: {}", place, error.problems().front().message), error.problems().front().remedy);
+    }
+  }
+}
+
+}  // namespace lockstep::train

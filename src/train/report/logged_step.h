@@ -1,0 +1,49 @@
+#pragma once
+
+// A line of metrics.jsonl, as reports and predictions read it.
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "base/json.h"
+#include "io/file.h"
+#include "train/engine_config.h"
+#include "train/report/metrics.h"
+
+namespace lockstep::train {
+
+/// Where rank 0's time in a step goes.
+enum class StepPart : std::uint8_t { forward, backward, exposed, update, data, rest, count };
+inline constexpr auto kStepParts = static_cast<std::size_t>(StepPart::count);
+std::string_view name_of(StepPart part);
+
+struct LoggedStep {
+  std::int64_t step = 0;
+  double loss = 0;
+  std::optional<double> validation;  ///< older versions: of the last evaluation before
+  double tokens_per_second = 0, mfu = 0, seconds = 0;
+  double tokens = 0;                                 ///< of the step, all ranks
+  std::array<double, kStepParts> parts = {};         ///< seconds, of all micro-batches
+  std::optional<std::pair<double, double>> exposed;  ///< least and greatest of the ranks
+  comm::CollectiveSeconds waited = {};               ///< of rank 0, for other ranks
+  std::optional<PipelineSeconds> pipeline;           ///< means over all ranks
+
+  double in(StepPart part) const { return parts[static_cast<std::size_t>(part)]; }
+};
+/// Of a run with as many micro-batches.
+LoggedStep logged_step(const Json& line, double microbatches);
+
+/// Whether the line is an evaluation's, and what it says.
+bool is_evaluation(const Json& line);
+Losses logged_losses(const Json& line);
+
+/// Calls use(line) for every line of the file but one that a run has begun to write. No file: none. Throws UserError, naming the
+/// file, for a line that is no JSON.
+void for_each_logged(const io::Path& metrics, const std::function<void(const Json& line)>& use);
+
+}  // namespace lockstep::train
