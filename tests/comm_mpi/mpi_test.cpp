@@ -136,6 +136,16 @@ const std::map<std::string, void (*)(Communicator&)> cases{
          comm::wait_any(std::vector<comm::Request*>{&message});
        }
      }},
+    {"stopped_launcher",  // it goes on when rank 1 has ended, or after 30 s
+     [](Communicator& world) {
+       reduce_once(world);
+       if (world.rank() != 1) return std::this_thread::sleep_for(std::chrono::seconds(100));
+       const std::string self = std::to_string(getpid()), launcher = std::to_string(getppid());
+       const std::string watch = "for turn in $(seq 300); do sleep 0.1; grep -q '^State:.Z' /proc/" + self +
+                                 "/status && echo 'rank 1 has left' && break; done; kill -CONT " + launcher;
+       if (std::system(("(" + watch + ") & kill -STOP " + launcher).c_str()) != 0) throw SystemError("no shell");
+       throw UserError("bad input", "give good one");
+     }},
     {"late", [](Communicator& world) { reduce_once(world); }},
     {"no_memory", [](Communicator& world) { const Memory memory = world.window(host_memory()).allocate(std::size_t{1} << 50); }},
 };
@@ -292,6 +302,12 @@ TEST_F(Mpi, DisagreementAndExhaustionHaveReports) {
   const JobOutcome memory = run_case(2, "no_memory");
   EXPECT_EQ(memory.code, 1);
   expect_says(memory, {"no shared memory: 1125899906842624 bytes for the ranks of this host could not be had"});
+}
+
+TEST_F(Mpi, ARankThatFailsLeavesALauncherThatHangs) {
+  const JobOutcome outcome = run_case(2, "stopped_launcher --host-ranks=1");
+  EXPECT_NE(outcome.code, 0);
+  expect_says(outcome, {"rank 1 ended with an error: bad input", "rank 1 has left"});
 }
 
 TEST_F(Mpi, OneFileIsReadByAllRanks) {

@@ -6,15 +6,18 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
 #include <exception>
 #include <optional>
 #include <set>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/thread.h"
 #include "comm/mpi/watchdog.h"
 
 namespace lockstep::comm {
@@ -117,7 +120,16 @@ void MpiLibrary::all_gather(std::span<std::byte> out, std::span<const std::byte>
         "MPI_Allgather");
 }
 
-void MpiLibrary::abort(int exit_code) const {
+void MpiLibrary::abort(int exit_code, double seconds) const {
+  std::jthread deadline;
+  try {
+    deadline = start_thread("abort", [=](const std::stop_token&) {
+      std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
+      std::_Exit(exit_code);
+    });
+  } catch (const SystemError&) {  // no thread is left for it
+    deadline = {};
+  }
   MPI_Abort(MPI_COMM_WORLD, exit_code);
   std::_Exit(exit_code);
 }

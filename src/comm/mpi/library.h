@@ -31,8 +31,8 @@ class MpiLibrary {
   void broadcast(std::span<std::byte> bytes) const;
   /// One part of the same size from every rank.
   void all_gather(std::span<std::byte> out, std::span<const std::byte> part) const;
-  /// Ends all processes of the job.
-  [[noreturn]] void abort(int exit_code) const;
+  /// Ends all processes of the job. This one ends by itself where the launcher has not done so after `seconds`.
+  [[noreturn]] void abort(int exit_code, double seconds) const;
 
  private:
   double timeout_;

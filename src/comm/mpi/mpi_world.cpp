@@ -95,7 +95,7 @@ std::vector<int> every_rank(const MpiLibrary& mpi) {
 
 [[noreturn]] void end_job(const MpiLibrary& mpi, const std::string& text, int code) {
   say(stderr, fmt::format("lockstep: {}\n", visible(text, LineBreaks::kept)));
-  mpi.abort(code);
+  mpi.abort(code, longest_end);
 }
 
 void sleep_for(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
