@@ -94,7 +94,10 @@ TEST(Doctor, WritesTheMachineFileThatThePlannerReads) {
   const std::string path = (folder / "here.toml").string();
   const lab::ProbeOptions brief{.steps = 1, .small_sum = 64, .large_sum = 4096, .trials = 1, .disk_bytes = 1 << 20};
   testing::internal::CaptureStdout();
-  run_on_ranks({.ranks = 2, .threads = 1, .timeout = 60}, [&](Session& session) { write_machine_file(path, brief, session); });
+  run_on_ranks({.ranks = 2, .threads = 1, .timeout = 60}, [&](Session& session) {
+    const planner::Machine machine = measured_machine(path, brief, session);
+    if (session.lead()) write_machine_file(path, machine);
+  });
   const std::string text = testing::internal::GetCapturedStdout();
   for (const char* part : {"machine: 1 x 2 devices", "  one of 1   peak ", "  one of 2   peak ", "  between ranks of a host "})
     EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
@@ -103,6 +106,7 @@ TEST(Doctor, WritesTheMachineFileThatThePlannerReads) {
   EXPECT_EQ(machine.name, host_name());
   EXPECT_GT(machine.update_rate, 0);
   EXPECT_EQ(machine_text(machine), io::read_file(path));
+  EXPECT_THROW(write_machine_file((folder / std::string(300, 'a')).string(), machine), UserError);
 }
 
 TEST(Doctor, AMachineFileThatCannotBeIsRefusedFirst) {

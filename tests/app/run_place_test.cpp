@@ -102,6 +102,17 @@ TEST_F(Places, OtherCommandsKeepOutOfWhatIsNotTheirs) {
                  "the data set's folder " + at("a") + ": this folder is a run already");
 }
 
+TEST_F(Places, ADryRunTellsWhatWouldBeRefused) {
+  const std::vector<std::string> before = paths();
+  const Outcome dry = lockstep(words("data/run", {"--dry-run"}));
+  EXPECT_EQ(dry.code, 0) << dry.err;
+  EXPECT_NE(dry.out.find("This run would be refused here: log.dir = " + at("data/run") + ": it would lie in " + at("data")),
+            std::string::npos)
+      << dry.out;
+  EXPECT_EQ(lockstep(words("fine", {"--dry-run"})).out.find("would be refused"), std::string::npos);
+  EXPECT_EQ(paths(), before);
+}
+
 TEST_F(Places, AFileThatWouldStopARunOrBeDeletedIsNamed) {
   io::replace_file(at("kill"), "");
   expect_refusal(words("a", {"train.kill_file=" + at("kill")}),

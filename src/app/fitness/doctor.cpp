@@ -124,24 +124,24 @@ int run(const Arguments& arguments) {
   if (!machine_file.empty()) check_machine_file(machine_file);
   constexpr double timeout = 60;  // seconds: here no rank has reason to be late
   std::vector<std::string> causes;
+  std::optional<planner::Machine> machine;
   try {
     run_on_ranks({.ranks = rank_count(asked).to_start, .timeout = timeout}, [&](Session& session) {
       Log log(stdout, session.lead() ? Level::info : Level::critical);
       const std::vector<std::string> found = examine(session, log);
       if (session.lead()) fmt::print("{}", visible(verdict(found), LineBreaks::kept));
-      if (!machine_file.empty() && found.empty()) write_machine_file(machine_file, {}, session);
       if (session.leads_process()) causes = found;
+      if (machine_file.empty() || !found.empty()) return;
+      planner::Machine measured = measured_machine(machine_file, {}, session);
+      if (session.lead()) machine = std::move(measured);
     });
   } catch (const SystemError& error) {
     causes.emplace_back(error.what());
     fmt::print("{}", visible(verdict(causes), LineBreaks::kept));
   }
+  if (machine) write_machine_file(machine_file, *machine);  // a full disk here says nothing of the machine's fitness
   return causes.empty() ? 0 : 1;
 }
-
-}  // namespace
-
-namespace {
 
 // Both sides of one operation on every rank. Collective.
 void print_sides(const std::string& title, const std::string& before, const std::string& after, Session& session) {

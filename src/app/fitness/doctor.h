@@ -27,10 +27,12 @@ struct Checks {
 
 /// Causes against this machine, the same on every rank; none: it is fit. Prints on rank 0 as it goes. Collective.
 std::vector<std::string> examine(Session& session, Log& log, const Checks& checks = {});
-/// The machine that the session's ranks run on, measured and named after its host (rank 0's), as a file that `plan search`
-/// reads. Rank 0 says what one device is, and writes it, whole or not at all. Throws UserError where hosts have different numbers
-/// of ranks, or the folder of `path` cannot be written. Collective.
-void write_machine_file(const std::string& path, lab::ProbeOptions options, Session& session);
+/// The machine that the session's ranks run on, measured and named after rank 0's host; its disk is that of `path`'s folder.
+/// Throws UserError where hosts have different numbers of ranks. Collective.
+planner::Machine measured_machine(const std::string& path, lab::ProbeOptions options, Session& session);
+/// Writes it as a file that `plan search` reads, whole or not at all, and prints what one device is. Throws where the
+/// file cannot be written.
+void write_machine_file(const std::string& path, const planner::Machine& machine);
 /// "FIT: ..." or "UNFIT: ..." with the causes.
 std::string verdict(const std::vector<std::string>& causes);
 

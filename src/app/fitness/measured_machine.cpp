@@ -24,9 +24,14 @@ std::string device_line(const planner::Machine& machine, std::int64_t ranks) {
       format_bytes(static_cast<std::uint64_t>(of.memory)), 1e-9 * of.memory_rate, 1e-9 * of.in_place_rate());
 }
 
+io::Path folder_of(const std::string& path) {
+  const io::Path folder = io::Path(path).parent_path();
+  return folder.empty() ? io::Path(".") : folder;
+}
+
 }  // namespace
 
-void write_machine_file(const std::string& path, lab::ProbeOptions options, Session& session) {
+planner::Machine measured_machine(const std::string& path, lab::ProbeOptions options, Session& session) {
   comm::Communicator& world = session.world();
   const std::vector<std::string> hosts = comm::all_texts(world, host_name());
   const int each = ranks_per_host(hosts);
@@ -35,11 +40,13 @@ void write_machine_file(const std::string& path, lab::ProbeOptions options, Sess
                     "start as many on each, one host after another");
   }
   const auto node = world.split(world.rank() / each, world.rank());
-  const io::Path folder = io::Path(path).parent_path();
-  options.folder = folder.empty() ? io::Path(".") : folder;
+  options.folder = folder_of(path);
   planner::Machine machine = lab::probe_machine(options, session.runtime(), world, *node);
   machine.name = hosts.front();
-  if (!session.lead()) return;
+  return machine;
+}
+
+void write_machine_file(const std::string& path, const planner::Machine& machine) {
   io::replace_file(path, machine_text(machine));
   fmt::print("machine: {} x {} devices, each a rank's share of a host's cores\n{}", machine.nodes, machine.devices,
              device_line(machine, 1));
@@ -47,7 +54,7 @@ void write_machine_file(const std::string& path, lab::ProbeOptions options, Sess
     fmt::print("{}  between ranks of a host {:.2f} GB/s, {} until anything moves\n", device_line(machine, machine.devices),
                1e-9 * machine.inside_rate, format_seconds(machine.inside_latency));
   }
-  fmt::print("  disk of {}: {:.2f} GB/s\nwritten to {}: lockstep plan search MODEL {}\n", options.folder.string(),
+  fmt::print("  disk of {}: {:.2f} GB/s\nwritten to {}: lockstep plan search MODEL {}\n", folder_of(path).string(),
              1e-9 * machine.disk_rate, path, path);
 }
 

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 
 #include "app/cli/commands.h"
@@ -18,6 +19,7 @@
 #include "app/train/train_rank.h"
 #include "app/train/train_words.h"
 #include "base/terminal.h"
+#include "base/text/visible.h"
 #include "base/timer.h"
 #include "base/units.h"
 #include "comm/mpi/mpi_job.h"
@@ -39,6 +41,10 @@ std::int64_t known_vocabulary(const RunConfig& config) {
 }
 
 void print_memory(const std::string& owner, const std::string& tables) { fmt::print("\nMemory of {}\n{}", owner, tables); }
+
+void print_refusal(const Problem& problem) {
+  fmt::print("\nThis run would be refused here: {}\n  -> {}\n", visible(problem.message), visible(problem.remedy));
+}
 
 std::string tables(const Ledger& ledger) { return ledger.table() + "\n" + ledger.layer_table() + "\n" + ledger.tensor_table(); }
 
@@ -71,7 +77,7 @@ void dry_run(const RunConfig& config, std::int64_t vocabulary, Session& session)
   const layout::Coordinates at = layout::Mesh(settings.plan).coordinates(roles.group().rank());
   const std::optional<Problem> lack =
       demand_memory({config, settings, at, session.runtime().device(), rank.memory}, session.world(), io::free_memory());
-  if (lack && session.lead()) fmt::print("\nThis run would be refused here: {}\n  -> {}\n", lack->message, lack->remedy);
+  if (lack && session.lead()) print_refusal(*lack);
 }
 
 /// The settings that the words make, checked for `ranks` ranks.
@@ -85,10 +91,11 @@ settings::Resolved resolve(const TrainWords& words, std::int64_t ranks) {
   });
 }
 
-void demand_runnable(const RunConfig& config) {
+/// What this machine and its files lack for the run.
+std::vector<Problem> lacks(const RunConfig& config) {
   std::vector<Problem> problems = check_runnable(config);
   for (Problem& problem : check_run_files(config)) problems.push_back(std::move(problem));
-  if (!problems.empty()) throw UserError(std::move(problems));
+  return problems;
 }
 
 /// What one process says of the settings for all; `idle`: what changes nothing too.
@@ -122,7 +129,8 @@ int run(const Arguments& arguments) {
   const auto job = comm::find_mpi_job();
   const settings::Resolved resolved = resolve(*words, job ? job->ranks : words->ranks);
   const RunConfig& config = resolved.config;
-  if (!words->dry_run) demand_runnable(config);
+  std::vector<Problem> lacking = lacks(config);
+  if (!words->dry_run && !lacking.empty()) throw UserError(std::move(lacking));
   RankOptions start = rank_options(config, words->ranks);
   Log log;
   const bool as_the_book = config.log.style == train::LogStyle::rasbt && !words->dry_run;
@@ -130,6 +138,7 @@ int run(const Arguments& arguments) {
   if (words->dry_run) {
     const std::int64_t vocabulary = known_vocabulary(config);
     run_on_ranks(start, [&](Session& session) { dry_run(config, vocabulary, session); });
+    if (is_first_process()) std::for_each(lacking.begin(), lacking.end(), print_refusal);
     return 0;
   }
   start.prepare = [&] { prepare_data(config, log); };
