@@ -4,36 +4,18 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
-#include "arch/flops.h"
 #include "base/timer.h"
-#include "base/units.h"
 #include "checkpoint/find.h"
 #include "comm/agreement.h"
 #include "train/divergence.h"
-#include "train/report/rank_times.h"
 
 namespace lockstep::train {
-namespace {
-
-// Ranks that work on one sample together.
-double ranks_of_a_model(const layout::ParallelPlan& plan) { return static_cast<double>(plan.ranks()) / plan.dp; }
-
-// Of this rank.
-double flops_per_iteration(const EngineConfig& config) {
-  return arch::training_flops_per_token(config.model, config.positions) *
-         static_cast<double>(config.positions * config.samples * config.plan.microbatches) / ranks_of_a_model(config.plan);
-}
-
-}  // namespace
 
 Trainer::Trainer(TrainerOptions options, TrainerParts parts)
-    : options_(std::move(options)),
-      parts_(parts),
-      mfu_(flops_per_iteration(parts.engine.config()), options_.peak_flops),
-      token_rates_(parts.engine.groups().all().size() > 1) {
+    : options_(std::move(options)), parts_(parts), mfu_(parts.engine.config(), options_.peak_flops) {
   if (options_.watches) switches_.emplace(options_.switches, options_.started);
-  if (lead()) metrics_.emplace(options_.folder / "metrics.jsonl");
   if (parts_.tokenizer != nullptr && options_.sample.tokens > 0) read_prompt();
 }
 
@@ -44,54 +26,39 @@ void Trainer::read_prompt() {
   prompt_ = data::encode_prompt(*parts_.tokenizer, options_.prompt, vocabulary, parts_.log);
 }
 
-TrainingHistory Trainer::run(RunState state) {
+void Trainer::run(RunState state, RunListeners listeners) {
+  state_ = state;
+  listeners_ = std::move(listeners);
   try {
-    return run_to_end(state);
+    run_to_end();
   } catch (const std::exception&) {
     if (options_.held != nullptr) demand_place(*options_.held, state_.step, durable_);  // whatever failed for that reason
     throw;
   }
 }
 
-TrainingHistory Trainer::run_to_end(const RunState& state) {
-  begin(state);
+void Trainer::run_to_end() {
+  first_step_ = state_.step;
+  if (state_.step > 0) durable_ = saved_ = state_.step;  // what was resumed from is there already
+  if (options_.eval_only) state_.validation_loss.reset();
+  if (state_.step > 0 && state_.validation_loss) evaluated_ = state_.step;  // recorded by what is resumed
+  tell(&RunListener::started, state_);
+  StopCause cause = StopCause::none;
   if (options_.eval_only) {
-    if (evaluate()) {
-      log_evaluation({});
-    } else {
-      stop(any_stop_cause());
-    }
-    return std::move(history_);
+    if (!evaluate(now_seconds())) stop(any_stop_cause());
+  } else {
+    parts_.loader.start(static_cast<std::uint64_t>(state_.step), static_cast<std::uint64_t>(state_.next_sample));
+    last_end_ = now_seconds();
+    cause = take_steps();
+    if (cause != StopCause::none) stop(cause);
+    // A stop before the first step leaves the folder to the same command.
+    if (!end_.diverged && (!end_.stopped || state_.step > 0)) save();
+    finish_save();
   }
-  if (options_.live && lead()) {
-    bar_ = std::make_unique<ProgressBar>(stdout, "training", static_cast<double>(options_.max_iters));
-    parts_.log.set_guard(bar_.get());
-  }
-  parts_.loader.start(static_cast<std::uint64_t>(state_.step), static_cast<std::uint64_t>(state_.next_sample));
-  last_end_ = now_seconds();
-  token_rates_.start(last_end_);
-  finish(take_steps());
-  return std::move(history_);
-}
-
-void Trainer::begin(const RunState& state) {
-  state_ = state;
-  first_step_ = history_.steps = state.step;
-  saved_ = state.step;  // what was resumed from is there already
-  if (state.step == 0) saved_ = -1;
-  if (state.step > 0) durable_ = state.step;
-  if (state.step > 0 && state.validation_loss && !options_.eval_only) {  // recorded by what is resumed
-    evaluated_ = state.step;
-    add_validation(*state.validation_loss);
-  }
-  if (lead() && options_.tensorboard) events_.emplace(options_.folder / "tensorboard", state.step == 0 ? 0 : state.step + 1);
-  const double startup = now_seconds() - options_.started;
-  if (lead() && options_.wandb) wandb_.emplace(options_.folder, state.step, startup);
-  parts_.log.info(fmt::format("Startup time: {:.4f}", startup));
-  if (!options_.live && options_.style == LogStyle::wordplay) parts_.log.info("\n" + legend());
-  const std::int64_t batches = parts_.train_text.batches() + parts_.val_text.batches();
-  const std::string note = note_of_long_evaluation(parts_.engine, batches, options_.peak_flops);
-  if (!note.empty()) parts_.log.info(note);
+  end_.steps = state_.step;
+  tell(&RunListener::finished, end_);
+  if (cause != StopCause::kill_file || !switches_) return;
+  if (const std::string left = switches_->take_kill_request(); !left.empty()) parts_.log.warning(left);
 }
 
 // The book counts iterations from 0 and evaluates behind those that the interval divides; a run that goes on does not say a
@@ -116,35 +83,15 @@ StopCause Trainer::take_steps() {
     const StopCause cause = agree(save_now);
     if (save_now) save();
     if (cause == StopCause::diverged) end_diverged(fmt::format("{} steps in a row were left out", options_.max_skipped));
-    if (history_.diverged || state_.step >= options_.max_iters) return StopCause::none;
+    if (end_.diverged || state_.step >= options_.max_iters) return StopCause::none;
     if (cause != StopCause::none) return cause;
     one_step();
   }
 }
 
 void Trainer::stop(StopCause cause) {
-  history_.stopped = describe(cause, options_.switches);
-  if (cause == StopCause::folder_gone) throw SystemError(*history_.stopped);
-}
-
-void Trainer::finish(StopCause cause) {
-  if (cause != StopCause::none) stop(cause);
-  // A stop before the first step leaves the folder to the same command.
-  if (!history_.diverged && (!history_.stopped || state_.step > 0)) save();
-  finish_save();
-  if (parts_.trace != nullptr) parts_.trace->write(parts_.log);
-  if (cause == StopCause::kill_file && switches_) {
-    const std::string left = switches_->take_kill_request();
-    if (!left.empty()) parts_.log.warning(left);
-  }
-  parts_.log.set_guard(nullptr);
-  if (bar_) bar_->finish();
-  history_.steps = state_.step;
-  if (!rates_.empty()) {
-    const auto middle = rates_.begin() + static_cast<std::ptrdiff_t>(rates_.size() / 2);
-    std::nth_element(rates_.begin(), middle, rates_.end());
-    history_.tokens_per_second = *middle;
-  }
+  end_.stopped = describe(cause, options_.switches);
+  if (cause == StopCause::folder_gone) throw SystemError(*end_.stopped);
 }
 
 StopCause Trainer::agree(bool& save) {
@@ -160,9 +107,9 @@ StopCause Trainer::agree(bool& save) {
   save_wanted_ = false;
   if (all[0] == static_cast<std::int64_t>(StopCause::folder_gone)) return StopCause::folder_gone;  // nothing is written
   save = all[1] != 0;
-  if (parts_.trace != nullptr && parts_.trace->complete()) parts_.trace->write(parts_.log);
+  tell(&RunListener::met);
   if (running_save_ && all[2] == 0) {
-    if (const auto report = running_save_->advance()) log_save(*report);
+    if (const auto report = running_save_->advance()) tell_save(*report);
   }
   return static_cast<StopCause>(all[0]);
 }
@@ -188,19 +135,15 @@ bool Trainer::sample_goes_on(bool ended, bool& whole) const {
 
 void Trainer::evaluate_and_sample(bool evaluates, bool samples) {
   const double begun = now_seconds();
-  const TokenRates::Rates rates = evaluates ? token_rates_.mark(begun) : TokenRates::Rates{};
   const bool sample_first = options_.style == LogStyle::wordplay;
   parts_.engine.control().settle();
   if (samples && sample_first) write_sample();
-  if (evaluates && evaluate()) log_evaluation(rates);
-  if (samples && !sample_first) {
-    write_sample();
-    parts_.log.plain(memory_lines(options_.memory));
-  }
-  if (parts_.trace != nullptr) parts_.trace->tell("sample and evaluation", begun);
+  if (evaluates) evaluate(begun);
+  if (samples && !sample_first) write_sample();
+  tell(&RunListener::spent, "sample and evaluation", begun);
 }
 
-bool Trainer::evaluate() {
+bool Trainer::evaluate(double begun) {
   const auto given_up = [this] { return any_stop_cause() != StopCause::none; };
   const std::optional<Evaluation> train = train::evaluate(parts_.engine, parts_.train_text, given_up);
   const std::optional<Evaluation> val = train ? train::evaluate(parts_.engine, parts_.val_text, given_up) : std::nullopt;
@@ -208,62 +151,29 @@ bool Trainer::evaluate() {
     parts_.log.info(fmt::format("The evaluation of step {} was given up: a stop was asked for", state_.step));
     return false;
   }
-  train_loss_ = train->loss;
-  state_.validation_loss = val_loss_ = val->loss;
+  losses_ = Losses{.step = state_.step, .train = train->loss, .validation = val->loss};
+  state_.validation_loss = val->loss;
   evaluated_ = state_.step;
-  const std::vector<std::optional<double>> losses{state_.best_validation_loss, val_loss_};
+  const std::vector<std::optional<double>> losses{state_.best_validation_loss, val->loss};
   if (const auto best = checkpoint::best_of(losses)) state_.best_validation_loss = losses[*best];
-  add_validation(*val_loss_);
-  if (lead() && (!options_.eval_only || state_.step == 0)) record({state_.step, *train_loss_, *val_loss_});
+  if (lead() && (!options_.eval_only || state_.step == 0)) tell(&RunListener::kept, *losses_);
+  tell(&RunListener::evaluated, *losses_, begun);
   return true;
 }
 
-void Trainer::add_validation(double loss) {
-  history_.validation.x.push_back(static_cast<double>(state_.step));
-  history_.validation.y.push_back(loss);
-}
-
-void Trainer::record(const Losses& losses) {
-  if (events_) {
-    const std::array<Scalar, 2> scalars{{{"loss/train_evaluated", losses.train}, {"loss/val", losses.validation}}};
-    events_->add(losses.step, scalars);
-  }
-  if (wandb_) wandb_->add(losses);
-  write_json(to_json(losses));
-}
-
-void Trainer::log_evaluation(const TokenRates::Rates& rates) {
-  if (options_.style == LogStyle::wordplay || options_.eval_only) {
-    parts_.log.info(fmt::format("step {}: train loss {:.4f}, val loss {:.4f}", state_.step, *train_loss_, *val_loss_));
-    return;
-  }
-  parts_.log.plain(progress_line({.epoch = (state_.step - 1) / options_.steps_per_epoch + 1,
-                                  .step = state_.step - 1,
-                                  .train_loss = *train_loss_,
-                                  .val_loss = *val_loss_,
-                                  .rates = rates,
-                                  .several_ranks = parts_.engine.groups().all().size() > 1}));
-}
-
 void Trainer::write_sample() {
-  if (prompt_.empty()) return;
-  std::string text = parts_.tokenizer->decode(prompt_);
-  bool whole = true;
-  parts_.sampler.run(prompt_, options_.sample, [&](std::int32_t token) {
-    const bool ended = std::ranges::find(options_.sample_ends, token) != options_.sample_ends.end();
-    if (!ended) text += parts_.tokenizer->bytes(token);
-    return sample_goes_on(ended, whole);
-  });
-  if (!lead() || !whole) return;
-  if (options_.style == LogStyle::rasbt) {
-    std::string line = text;
-    std::replace(line.begin(), line.end(), '\n', ' ');
-    parts_.log.plain(line);
-  } else if (!options_.live) {
-    parts_.log.info(fmt::format("['prompt']: '{}'", options_.prompt));
-    parts_.log.info(fmt::format("['response']:\n\n{}", text));
+  std::optional<std::string> sample;
+  if (!prompt_.empty()) {
+    std::string text = parts_.tokenizer->decode(prompt_);
+    bool whole = true;
+    parts_.sampler.run(prompt_, options_.sample, [&](std::int32_t token) {
+      const bool ended = std::ranges::find(options_.sample_ends, token) != options_.sample_ends.end();
+      if (!ended) text += parts_.tokenizer->bytes(token);
+      return sample_goes_on(ended, whole);
+    });
+    if (lead() && whole) sample = std::move(text);
   }
-  history_.sample = std::move(text);
+  tell(&RunListener::sampled, sample);
 }
 
 void Trainer::save() {
@@ -281,47 +191,32 @@ void Trainer::save() {
   if (options_.saves_beside) {
     running_save_ = std::make_unique<RunningSave>(options_.folder, parts_.engine, state_, options_.run, parts_.team);
   } else {
-    log_save(save_run(options_.folder, parts_.engine, state_, options_.run, parts_.team));
+    tell_save(save_run(options_.folder, parts_.engine, state_, options_.run, parts_.team));
   }
-  if (parts_.trace != nullptr) parts_.trace->tell("checkpoint", begun);
+  tell(&RunListener::spent, "checkpoint", begun);
 }
 
 void Trainer::finish_save() {
-  if (running_save_) log_save(running_save_->finish());
+  if (running_save_) tell_save(running_save_->finish());
 }
 
-void Trainer::log_save(const checkpoint::SaveReport& report) {
-  history_.checkpoint = report.folder;
+void Trainer::tell_save(const checkpoint::SaveReport& report) {
   durable_ = running_save_ ? running_save_->step() : saved_;
-  std::string beside;
-  if (running_save_) {
-    beside = fmt::format("; durable at step {}, training waited {}", state_.step, format_seconds(report.waited_seconds));
-    running_save_.reset();
-  }
-  if (!options_.live) {
-    parts_.log.info(fmt::format("Saved checkpoint to: {} ({}, {}{})", report.folder.string(), format_bytes(report.bytes),
-                                format_seconds(report.durable_seconds), beside));
-  }
+  const std::optional<std::int64_t> beside = running_save_ ? std::optional(state_.step) : std::nullopt;
+  running_save_.reset();
+  tell(&RunListener::saved, report, beside);
 }
 
-void Trainer::end_diverged(const std::string& what) { history_.diverged = divergence_of(parts_.engine, state_.step, what); }
-
-data::StepBatches Trainer::next_batches() {
-  const ScopedSpan span(parts_.trace != nullptr ? &parts_.trace->spans() : nullptr, SpanKind::phase, "wait for batches");
-  return parts_.loader.next();
-}
+void Trainer::end_diverged(const std::string& what) { end_.diverged = divergence_of(parts_.engine, state_.step, what); }
 
 void Trainer::one_step() {
-  if (parts_.trace != nullptr) parts_.trace->begin_step(state_.step);
-  const data::StepBatches batches = next_batches();
-  const StepResult result =
-      parts_.engine.step(batches.microbatches, batches.target_count, state_.step, options_.schedule(state_.step));
-  if (parts_.trace != nullptr) parts_.trace->end_step();
-  if (options_.dump_step && *options_.dump_step == state_.step) {
-    const io::Path file = options_.folder / fmt::format("dump_step_{}.safetensors", state_.step);
-    dump_step(file, parts_.engine, batches.microbatches, result.loss);
-    parts_.log.info(fmt::format("Wrote step {} to {}", state_.step, file.string()));
-  }
+  tell(&RunListener::step_begins, state_.step);
+  const double asked = now_seconds();
+  const data::StepBatches batches = parts_.loader.next();
+  tell(&RunListener::spent, "wait for batches", asked);
+  const double rate = options_.schedule(state_.step);
+  const StepResult result = parts_.engine.step(batches.microbatches, batches.target_count, state_.step, rate);
+  tell(&RunListener::step_taken, state_.step, batches, result);
   if (!result.finite) {
     ++skipped_;
   } else if (result.targets > 0) {
@@ -329,72 +224,25 @@ void Trainer::one_step() {
   }
   ++state_.step;
   state_.next_sample += parts_.engine.global_batch();
-  const double end = now_seconds();
-  const double dt = end - last_end_;
-  last_end_ = end;
-  const double waited = parts_.loader.waited_seconds();
-  log_step(result, dt, waited - waited_);
-  waited_ = waited;
+  const double end = now_seconds(), waited = parts_.loader.waited_seconds();
+  Metrics metrics = measure(parts_.engine, result, end - std::exchange(last_end_, end));
+  metrics.step = state_.step;
+  metrics.learning_rate = rate;
+  metrics.data_wait = waited - std::exchange(waited_, waited);
+  tell_step(metrics);
 }
 
-void Trainer::log_step(const StepResult& result, double dt, double waited) {
-  const EngineConfig& config = parts_.engine.config();
-  const auto samples = static_cast<double>(parts_.engine.global_batch());
-  const double ranks = parts_.engine.groups().all().size();
-  const double tokens_per_second = samples * static_cast<double>(config.positions) / dt;
-  rates_.push_back(tokens_per_second);
-  token_rates_.add(samples * static_cast<double>(config.positions));
-  if (!result.finite)
-    parts_.log.warning(fmt::format("step {}: the gradient is not finite; the update was left out", state_.step));
-  if (result.targets == 0)
-    parts_.log.warning(fmt::format("step {}: the loss mask leaves no target; the update was left out", state_.step));
-  history_.staleness = result.staleness;
-  if (result.offload)
-    history_.offload = {*result.offload, result.forward_seconds + result.backward_seconds + result.update_seconds};
-  history_.train.x.push_back(static_cast<double>(state_.step));
-  history_.train.y.push_back(result.loss);
-  if (bar_)
-    bar_->update(static_cast<double>(state_.step),
-                 fmt::format("loss {:.4f}  {} tokens/s", result.loss, format_si(tokens_per_second)));
+void Trainer::tell_step(Metrics& metrics) {
+  tell(&RunListener::step_done, metrics);
   if (!due(options_.log_interval)) return;
-  Metrics m;
-  m.step = state_.step;
-  m.loss = result.loss;
-  m.dt = dt;
-  m.dtf = result.forward_seconds / config.plan.microbatches;
-  m.dtb = (result.backward_seconds + result.update_seconds) / config.plan.microbatches;
-  m.sps = samples / dt;
-  m.sps_per_gpu = m.sps / ranks;
-  m.tps = tokens_per_second;
-  m.tps_per_gpu = m.tps / ranks;
-  m.mfu = mfu_.update(dt);
-  m.train_loss = train_loss_;
-  m.val_loss = val_loss_;
-  m.learning_rate = options_.schedule(state_.step - 1);
-  m.gradient_norm = result.gradient_norm;
-  m.update_seconds = result.update_seconds;
-  m.data_wait = waited;
-  m.exposed_seconds = result.exposed_seconds;
-  m.waited = result.waited;
-  m.pipeline = result.pipeline;
-  m.finite = result.finite;
-  m.staleness = result.staleness;
-  m.offload = result.offload;
+  if (losses_) {
+    metrics.train_loss = losses_->train;
+    metrics.val_loss = losses_->validation;
+  }
+  metrics.mfu = mfu_.update(metrics.dt);
   // Ranks that do not wait for each other do not meet for a log line.
-  if (!result.staleness) m.ranks = gather_times(m, parts_.engine.groups().all());
-  if (lead()) write_line(m);
-}
-
-void Trainer::write_line(const Metrics& m) {
-  if (!options_.live && options_.style == LogStyle::wordplay) parts_.log.info(log_line(m));
-  if (events_) events_->add(m.step, scalars_of(m));
-  if (wandb_) wandb_->add(m, parts_.engine.config().plan.microbatches);
-  write_json(to_json(m));
-}
-
-void Trainer::write_json(Json json) {
-  json.set("run", options_.name);
-  metrics_->append(json.dump() + "\n");
+  if (!metrics.staleness) metrics.ranks = gather_times(metrics, parts_.engine.groups().all());
+  if (lead()) tell(&RunListener::logged, metrics);
 }
 
 }  // namespace lockstep::train

@@ -124,8 +124,9 @@ std::string consequences(const RunConfig& config, std::int64_t ranks) {
   const train::TrainerOptions loop = app::trainer_options_of(config, iterations, app::replicas_of(config, ranks));
   add(loop.max_iters, loop.log_interval, loop.eval_interval, loop.checkpoint_interval, loop.saves_beside, loop.eval_only,
       loop.sample.tokens, loop.sample.temperature, loop.sample.top_k, loop.sample.top_p, loop.sample.seed, loop.prompt,
-      static_cast<int>(loop.style), loop.sample_epochs, loop.max_skipped, loop.peak_flops, loop.tensorboard, loop.wandb);
-  add_optional(loop.dump_step);
+      static_cast<int>(loop.style), loop.sample_epochs, loop.max_skipped, loop.peak_flops, config.log.tensorboard,
+      app::keeps_wandb_history(config));
+  add_optional(config.train.dump_step);
   add_optional(loop.switches.kill_file);
   add_optional(loop.switches.save_file);
   add_optional(loop.switches.max_minutes);

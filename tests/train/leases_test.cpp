@@ -10,6 +10,7 @@
 #include "support/temp_folder.h"
 #include "support/tiny_engine.h"
 #include "train/replicas.h"
+#include "train/report/history.h"
 #include "train/text_loss.h"
 #include "train/texts/texts.h"
 #include "train/trainer.h"
@@ -156,7 +157,10 @@ TrainingHistory run_training(const EngineConfig& config, const TextFile& text, c
   options.folder = folder;
   options.watches = false;
   Trainer trainer(options, {engine, loader, train_text, val_text, sampler, &letters, rank.runtime->team(), log});
-  TrainingHistory history = trainer.run({});
+  TrainingHistory history;
+  RunListeners listeners;
+  listeners.push_back(std::make_unique<HistoryKeeper>(history));
+  trainer.run({}, std::move(listeners));
   load_run(*checkpoint::open_together(rank.world, *history.checkpoint), engine, rank.world, rank.runtime->team());
   return history;
 }

@@ -1,8 +1,8 @@
-#include "train/report/metrics.h"
-
 #include <gtest/gtest.h>
 
-#include "train/report/progress.h"
+#include "train/report/book_lines.h"
+#include "train/report/log_lines.h"
+#include "train/report/metrics_file.h"
 
 namespace lockstep::train {
 namespace {
@@ -30,11 +30,11 @@ TEST(Metrics, MfuOfTheSeedRun) {
 }
 
 TEST(Progress, LinesOfTheBooksLog) {
-  EXPECT_EQ(progress_line({.epoch = 1, .step = 0, .train_loss = 9.5349, .val_loss = 9.6091, .rates = {7238.4, 0}}),
+  EXPECT_EQ(progress_line({.step = 1, .train = 9.5349, .validation = 9.6091}, 1, {7238.4, 0}, false),
             "Ep 1, Step 000000, Train: 9.535, Val: 9.609, Step tok/sec: 7238, Avg tok/sec: 0");
-  EXPECT_EQ(progress_line({.epoch = 15, .step = 765, .train_loss = 0.15, .val_loss = 6.914, .rates = {12531.6, 12258.5}}),
+  EXPECT_EQ(progress_line({.step = 766, .train = 0.15, .validation = 6.914}, 15, {12531.6, 12258.5}, false),
             "Ep 15, Step 000765, Train: 0.150, Val: 6.914, Step tok/sec: 12532, Avg tok/sec: 12258");
-  EXPECT_EQ(progress_line({.epoch = 2, .step = 1234567, .train_loss = 1, .val_loss = 2, .rates = {3, 4}, .several_ranks = true}),
+  EXPECT_EQ(progress_line({.step = 1234568, .train = 1, .validation = 2}, 2, {3, 4}, true),
             "Ep 2, Step 1234567, Train: 1.000, Val: 2.000, Step tok/sec: 3, Global avg tok/sec: 4");
 }
 

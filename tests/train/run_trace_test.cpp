@@ -81,17 +81,17 @@ TEST(RunTrace, HasTheFirstStepsOfAllRanksAndWhatTheyExchange) {
   comm::run_ranks(2, {.timeout = 60}, [&](comm::Communicator& world) {
     std::array<Span, 100> room;
     SpanLog spans(room);
-    RunTrace trace(file, 2, spans, world);
     Log log(stderr, Level::critical);
+    RunTrace trace(file, 2, spans, world, log);
     for (std::int64_t step = 5; step < 9; ++step) {
-      EXPECT_EQ(trace.complete(), step == 7) << step;
-      if (trace.complete()) trace.write(log);
-      trace.begin_step(step);
+      trace.met();
+      EXPECT_TRUE(world.rank() != 0 || io::exists(file) == (step >= 7)) << step;
+      trace.step_begins(step);
       float value = 1;
       world.all_reduce(view(std::span(&value, 1), Shape{1}), comm::Reduction::sum).wait();
-      trace.end_step();
+      trace.step_taken(step, {}, {});
     }
-    trace.write(log);
+    trace.finished({});
   });
   const Json trace = Json::parse(io::read_file(file));
   EXPECT_EQ(trace.at("otherData").at("first_step").integer(), 5);
@@ -116,14 +116,14 @@ TEST(RunTrace, StartsAtZeroWhicheverRankIsFirst) {
     comm::run_ranks(2, {}, [&](comm::Communicator& world) {
       std::array<Span, 100> room;
       SpanLog spans(room);
-      RunTrace trace(file, 1, spans, world);
+      Log log(stderr, Level::critical);
+      RunTrace trace(file, 1, spans, world, log);
       if (world.rank() == late) std::this_thread::sleep_for(std::chrono::milliseconds(20));
-      trace.begin_step(0);
+      trace.step_begins(0);
       float value = 1;
       world.all_reduce(view(std::span(&value, 1), Shape{1}), comm::Reduction::sum).wait();
-      trace.end_step();
-      Log log(stderr, Level::critical);
-      trace.write(log);
+      trace.step_taken(0, {}, {});
+      trace.finished({});
     });
     const Json trace = Json::parse(io::read_file(file));
     double first = 1e30;
@@ -146,14 +146,12 @@ TEST(RunTrace, SaysWhatItDroppedAndLeavesNoFileWhereItCannotBeWritten) {
     std::array<Span, 1> room;
     SpanLog spans(room);
     const std::unique_ptr<comm::Communicator> alone = comm::make_self();
-    RunTrace trace(file, 1, spans, *alone);
-    trace.begin_step(0);
-    {
-      const ScopedSpan span(&spans, SpanKind::phase, "first");
-    }
-    trace.end_step();
     Log log(text);
-    trace.write(log);
+    RunTrace trace(file, 1, spans, *alone, log);
+    trace.step_begins(0);
+    trace.spent("first", 0);
+    trace.step_taken(0, {}, {});
+    trace.finished({});
   };
   traced(folder / "trace.json");
   traced(folder / "none" / "trace.json");

@@ -122,9 +122,9 @@ class StalenessBench {
     if (history.diverged)
       throw UserError(fmt::format("{}: {}", run.mode, history.diverged->message), "a lower optimizer.learning_rate");
     run.tokens_per_second = history.tokens_per_second;
-    if (history.staleness) {
-      run.mean = history.staleness->mean;
-      run.greatest = static_cast<double>(history.staleness->greatest);
+    if (const auto& staleness = history.last.staleness) {
+      run.mean = staleness->mean;
+      run.greatest = static_cast<double>(staleness->greatest);
     }
     run.validation = std::move(history.validation);
     report_.runs.push_back(std::move(run));

@@ -22,7 +22,7 @@
 #include "train/engine_config.h"
 #include "train/lr_schedule.h"
 #include "train/optimizer/optimizer.h"
-#include "train/report/progress.h"
+#include "train/report/metrics.h"
 
 namespace lockstep::app {
 

@@ -20,7 +20,7 @@ struct StartupFacts {
   std::string run_name;
 };
 
-/// Collective. Up to the model's table; "Startup time" and the legend follow from the trainer.
+/// Collective. Up to the model's table; "Startup time" and the legend follow right before the first step.
 void log_startup(Log& log, const StartupFacts& facts, Session& session);
 
 /// WordPlay's parameter lines: number of parameters, model size, decayed and not decayed tensors.

@@ -40,16 +40,13 @@ std::string summary(const train::TrainingHistory& history, const io::Path& folde
   if (history.tokens_per_second > 0) add("Speed:       {} tokens/s (median)\n", format_si(history.tokens_per_second));
   if (!history.validation.y.empty())
     add("Validation:  loss {:.4f} after {:.0f} steps\n", history.validation.y.back(), history.validation.x.back());
-  if (history.staleness) {
-    add("Staleness:   mean {:.2f}, most {} updates between pull and update\n", history.staleness->mean,
-        history.staleness->greatest);
-  }
-  if (history.offload) {
-    const train::TrainingHistory::Offload& last = *history.offload;
+  const train::StepResult& last = history.last;
+  if (const auto& staleness = last.staleness)
+    add("Staleness:   mean {:.2f}, most {} updates between pull and update\n", staleness->mean, staleness->greatest);
+  if (const auto& offload = last.offload) {
     add("Offload:     {} read and {} written in the last step, of whose {} it waited {} for them\n",
-        format_bytes(static_cast<std::uint64_t>(last.traffic.read)),
-        format_bytes(static_cast<std::uint64_t>(last.traffic.written)), format_seconds(last.seconds),
-        format_seconds(last.traffic.waited));
+        format_bytes(static_cast<std::uint64_t>(offload->read)), format_bytes(static_cast<std::uint64_t>(offload->written)),
+        format_seconds(last.forward_seconds + last.backward_seconds + last.update_seconds), format_seconds(offload->waited));
   }
   add("Memory:      {} resident at the most\n", format_bytes(static_cast<std::uint64_t>(lab::peak_resident_mib()) << 20));
   if (config.log.machine) add("Prediction:  {}\n", prediction_line(folder, *config.log.machine));

@@ -6,7 +6,7 @@
 
 #include "app/settings/run_config.h"
 #include "app/start/session.h"
-#include "train/trainer.h"
+#include "train/report/history.h"
 
 namespace lockstep::app {
 

@@ -31,6 +31,16 @@
 #include "data/prepare/dataset.h"
 #include "device/choose_device.h"
 #include "lab/machine.h"
+#include "train/evaluator.h"
+#include "train/report/book_lines.h"
+#include "train/report/history.h"
+#include "train/report/log_lines.h"
+#include "train/report/metrics_file.h"
+#include "train/report/progress_bar.h"
+#include "train/report/run_trace.h"
+#include "train/report/step_dump.h"
+#include "train/report/tensorboard.h"
+#include "train/report/wandb.h"
 #include "train/trainer.h"
 
 namespace lockstep::app {
@@ -73,21 +83,18 @@ struct Steps {
   std::int64_t per_epoch = 0;  ///< 0: there are no epochs
 };
 
-train::TrainerOptions trainer_options(const Run& run, const Steps& steps, const train::MemoryUse& memory) {
+train::TrainerOptions trainer_options(const Run& run, const Steps& steps) {
   const RunConfig& config = run.config;
   train::TrainerOptions options = trainer_options_of(config, steps.all, run.settings().plan.dp);
   options.sample_ends = sample_ends(run.corpus, run.published, run.settings().model.vocabulary, run.log);
   options.steps_per_epoch = steps.per_epoch;
-  options.memory = memory;
   if (!config.train.peak_tflops) options.peak_flops = lab::fma_peak(run.session.team());
   options.folder = run.folder.path();
-  options.name = run.name;
   options.started = run.call.started;
   options.run = carried(config, run.name, run.corpus, run.published, run.identity);
   options.held = &run.folder.held();
   options.before_save = [&run] { run.folder.demand(run.log); };
   options.watches = run.session.leads_process();
-  options.live = run.call.live;
   return options;
 }
 
@@ -214,6 +221,41 @@ void record(const Run& run, const Resources& had) {
   write_resources(run.folder.path(), had);
 }
 
+/// The last words before the first step.
+void announce_start(const Run& run, const std::string& note) {
+  run.log.info(fmt::format("Startup time: {:.4f}", now_seconds() - run.call.started));
+  if (!brief(run)) run.log.info("\n" + train::legend());
+  if (!note.empty()) run.log.info(note);
+}
+
+/// Who is told of a run that starts behind `state`, in this order.
+train::RunListeners outputs_of(const Run& run, const Steps& steps, const train::RunState& state, const train::MemoryUse& memory,
+                               train::Engine& engine, train::TrainingHistory& history) {
+  const RunConfig& config = run.config;
+  const io::Path& folder = run.folder.path();
+  train::RunListeners outputs;
+  const auto add = [&]<class Output>(std::unique_ptr<Output> output) { outputs.push_back(std::move(output)); };
+  add(std::make_unique<train::HistoryKeeper>(history));
+  if (run.traced)
+    add(std::make_unique<train::RunTrace>(run.folder.trace_file(), config.log.trace_steps, run.traced->log(),
+                                          engine.groups().all(), run.log));
+  if (const auto& step = config.train.dump_step) add(std::make_unique<train::StepDump>(folder, *step, engine, run.log));
+  if (config.log.style == train::LogStyle::wordplay || config.train.eval_only) {
+    add(std::make_unique<train::LogLines>(run.log, config.sample.prompt, run.call.live));
+  } else {
+    add(std::make_unique<train::BookLines>(run.log, steps.per_epoch, engine.groups().all().size() > 1, memory));
+  }
+  if (!run.session.lead()) return outputs;
+  if (run.call.live && !config.train.eval_only) add(std::make_unique<train::RunBar>(run.log, steps.all));
+  if (config.log.tensorboard)
+    add(std::make_unique<train::EventFile>(folder / "tensorboard", state.step == 0 ? 0 : state.step + 1));
+  if (keeps_wandb_history(config))
+    add(std::make_unique<train::WandbHistory>(folder, state.step, now_seconds() - run.call.started,
+                                              run.settings().plan.microbatches));
+  add(std::make_unique<train::MetricsFile>(folder / "metrics.jsonl", run.name));
+  return outputs;
+}
+
 /// The whole training of a rank that trains. Collective over those.
 train::TrainingHistory train_run(const Run& run, const Roles& roles) {
   Session& session = run.session;
@@ -227,20 +269,20 @@ train::TrainingHistory train_run(const Run& run, const Roles& roles) {
   warn_of_length(run, steps);
   train::TextSampler sampler(engine.share());
   Resources had = commit(run, engine, text, sampler, memories);
-  std::optional<train::RunTrace> trace;
-  if (run.traced) {
-    SpanLog& spans = run.traced->log();
-    engine.observe(spans);
-    trace.emplace(run.folder.trace_file(), run.config.log.trace_steps, spans, groups.all());
-  }
+  if (run.traced) engine.observe(run.traced->log());
   engine.match_ranks();
   const train::RunState state = load_start(run.config, run.start, engine, session, run.log);
-  train::TrainerOptions options = trainer_options(run, steps, {.kept = had.kept_bytes(), .committed = had.all_bytes()});
+  train::TrainerOptions options = trainer_options(run, steps);
   had.peak_flops = options.peak_flops;
   if (session.lead()) record(run, had);
   train::Trainer trainer(std::move(options), {engine, text.batches(), text.train_windows(), text.val_windows(), sampler,
-                                              run.corpus.tokenizer.get(), session.team(), run.log, trace ? &*trace : nullptr});
-  train::TrainingHistory history = trainer.run(state);
+                                              run.corpus.tokenizer.get(), session.team(), run.log});
+  train::TrainingHistory history;
+  const train::MemoryUse memory{.kept = had.kept_bytes(), .committed = had.all_bytes()};
+  train::RunListeners outputs = outputs_of(run, steps, state, memory, engine, history);
+  const std::int64_t batches = text.train_windows().batches() + text.val_windows().batches();
+  announce_start(run, train::note_of_long_evaluation(engine, batches, had.peak_flops));
+  trainer.run(state, std::move(outputs));
   engine.control().leave();
   return history;
 }
@@ -307,11 +349,8 @@ train::TrainerOptions trainer_options_of(const RunConfig& config, std::int64_t m
   options.prompt = config.sample.prompt;
   options.style = config.log.style;
   options.sample_epochs = config.sample.every.epochs;
-  options.dump_step = config.train.dump_step;
   options.max_skipped = config.train.max_skipped;
   if (config.train.peak_tflops) options.peak_flops = *config.train.peak_tflops * 1e12;
-  options.tensorboard = config.log.tensorboard;
-  options.wandb = keeps_wandb_history(config);
   options.switches = {config.train.kill_file, config.train.save_file, config.train.max_minutes};
   return options;
 }

@@ -9,6 +9,7 @@
 #include "app/cli/command.h"
 #include "app/settings/run_config.h"
 #include "app/start/session.h"
+#include "train/report/history.h"
 #include "train/trainer.h"
 
 namespace lockstep::app {

@@ -13,12 +13,10 @@
 #include "base/median.h"
 #include "base/timer.h"
 #include "base/units.h"
-#include "io/appended_file.h"
 #include "io/file.h"
 #include "lab/machine.h"
 #include "lab/step/step_training.h"
-#include "train/report/metrics.h"
-#include "train/report/rank_times.h"
+#include "train/report/metrics_file.h"
 #include "train/report/run_trace.h"
 
 namespace lockstep::lab {
@@ -26,57 +24,24 @@ namespace {
 
 constexpr int warm_up_rounds = 2;
 
-/// The lines of a run's metrics, as a trainer makes them; the file goes with it.
-class MetricsFile {
- public:
-  MetricsFile(const io::Path& folder, comm::Communicator& world)
-      : world_(world), path_(folder / fmt::format("lockstep-bench-overhead-{}.jsonl", ::getpid())) {
-    if (world.rank() == 0) file_.emplace(path_, io::AppendedFile::Open::new_one);
-  }
-  MetricsFile(const MetricsFile&) = delete;
-  MetricsFile& operator=(const MetricsFile&) = delete;
-  ~MetricsFile() {
-    std::error_code ignored;
-    if (file_) std::filesystem::remove(path_, ignored);
-  }
-  void add(const StepShape& shape, const train::StepResult& result, double seconds) {
-    train::Metrics m;
-    m.step = ++lines_;
-    m.loss = result.loss;
-    m.dt = seconds;
-    m.dtf = result.forward_seconds;
-    m.dtb = result.backward_seconds + result.update_seconds;
-    m.tps = static_cast<double>(shape.tokens()) / seconds;
-    m.gradient_norm = result.gradient_norm;
-    m.update_seconds = result.update_seconds;
-    m.exposed_seconds = result.exposed_seconds;
-    m.waited = result.waited;
-    m.ranks = train::gather_times(m, world_);
-    if (file_) file_->append(train::to_json(m).dump() + "\n");
-  }
-
- private:
-  comm::Communicator& world_;
-  io::Path path_;
-  std::optional<io::AppendedFile> file_;
-  std::int64_t lines_ = 0;
-};
-
 class OverheadBench {
  public:
   OverheadBench(const StepShape& shape, const OverheadOptions& options, Runtime& runtime, ops::Ops& ops,
                 comm::Communicator& world)
-      : shape_(shape),
-        world_(world),
-        metrics_(options.folder, world),
+      : world_(world),
+        file_(options.folder / fmt::format("lockstep-bench-overhead-{}.jsonl", ::getpid())),
         traced_ops_(options.observed_ops(spans_)),
         plain_(shape, runtime, ops, world, {.layout = data_parallel(world.size())}),
-        traced_(shape, runtime, *traced_ops_, world, {.layout = data_parallel(world.size()), .traced_steps = 1}) {}
+        traced_(shape, runtime, *traced_ops_, world, {.layout = data_parallel(world.size()), .traced_steps = 1}) {
+    if (world.rank() == 0) metrics_.emplace(file_, "bench");
+  }
   OverheadBench(const OverheadBench&) = delete;
   OverheadBench& operator=(const OverheadBench&) = delete;
   ~OverheadBench() {
     world_.observe(nullptr);
     spans_.log().close();  // its room goes with the engine
+    std::error_code ignored;
+    if (metrics_) std::filesystem::remove(file_, ignored);
   }
 
   /// Seconds of a step of the kind, on the slowest rank.
@@ -84,7 +49,12 @@ class OverheadBench {
     world_.barrier();
     const double start = now_seconds();
     const train::StepResult result = kind == 2 ? traced_step() : plain_.step();
-    if (kind > 0) metrics_.add(shape_, result, now_seconds() - start);
+    if (kind > 0) {
+      train::Metrics metrics = train::measure(plain_.engine(), result, now_seconds() - start);
+      metrics.step = ++lines_;
+      metrics.ranks = train::gather_times(metrics, world_);
+      if (metrics_) metrics_->logged(metrics);
+    }
     return slowest_of(now_seconds() - start, world_);
   }
   std::int64_t spans() { return std::ssize(spans_.log().spans()); }
@@ -103,12 +73,13 @@ class OverheadBench {
     return result;
   }
 
-  const StepShape& shape_;
   comm::Communicator& world_;
-  MetricsFile metrics_;
+  io::Path file_;  // of metrics; it goes with this
   train::OpSpans spans_;
   std::unique_ptr<ops::Ops> traced_ops_;
   StepTraining plain_, traced_;
+  std::optional<train::MetricsFile> metrics_;
+  std::int64_t lines_ = 0;
 };
 
 }  // namespace

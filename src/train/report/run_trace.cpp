@@ -139,8 +139,8 @@ double clock_shift(comm::Communicator& ranks) {
   return shift;
 }
 
-RunTrace::RunTrace(io::Path file, std::int64_t steps, SpanLog& spans, comm::Communicator& ranks)
-    : file_(std::move(file)), steps_(steps), spans_(spans), ranks_(ranks) {
+RunTrace::RunTrace(io::Path file, std::int64_t steps, SpanLog& spans, comm::Communicator& ranks, Log& log)
+    : file_(std::move(file)), steps_(steps), spans_(spans), ranks_(ranks), log_(log) {
   ranks_.observe(&spans_);
 }
 
@@ -149,28 +149,33 @@ RunTrace::~RunTrace() {
   spans_.close();
 }
 
-void RunTrace::begin_step(std::int64_t step) {
-  if (written_ || done_ == steps_) return;
+void RunTrace::step_begins(std::int64_t step) {
+  if (written_ || complete()) return;
   step_ = step;
   step_began_ = now_seconds();
   spans_.turn(true);
 }
 
-void RunTrace::end_step() {
+void RunTrace::step_taken(std::int64_t /*step*/, const data::StepBatches& /*batches*/, const StepResult& /*result*/) {
   if (!spans_.on()) return;
   spans_.add({SpanKind::step, "step", step_began_, now_seconds(), {step_}});
   spans_.turn(false);
   ++done_;
 }
 
-void RunTrace::tell(std::string_view what, double begun) {
-  if (written_ || done_ == 0 || done_ == steps_) return;
+void RunTrace::spent(std::string_view what, double begun) {
+  const bool in_step = spans_.on();
+  if (!in_step && (written_ || done_ == 0 || complete())) return;
   spans_.turn(true);
   spans_.add({SpanKind::phase, what, begun, now_seconds()});
-  spans_.turn(false);
+  spans_.turn(in_step);
 }
 
-void RunTrace::write(Log& log) {
+void RunTrace::met() {
+  if (complete()) write();
+}
+
+void RunTrace::write() {
   if (written_ || done_ == 0) return;
   written_ = true;
   ranks_.observe(nullptr);
@@ -180,19 +185,16 @@ void RunTrace::write(Log& log) {
   spans_.close();
   if (ranks_.rank() != 0) return comm::send_text(ranks_, trace.events(), 0);
   for (int rank = 1; rank < ranks_.size(); ++rank) trace.add(comm::receive_text(ranks_, rank));
-  Json about;
-  about.set("first_step", step_ - done_ + 1);
-  about.set("steps", done_);
-  about.set("ranks", ranks_.size());
-  about.set("dropped", dropped);
+  const Json about =
+      Json::Object{{"first_step", step_ - done_ + 1}, {"steps", done_}, {"ranks", ranks_.size()}, {"dropped", dropped}};
   try {
     io::replace_file(file_, trace.text(about));
   } catch (const std::runtime_error& error) {
-    return log.warning(fmt::format("there is no trace: {}", error.what()));
+    return log_.warning(fmt::format("there is no trace: {}", error.what()));
   }
-  log.info(fmt::format("Wrote a trace of {} step{} to {}", done_, done_ == 1 ? "" : "s", file_.string()));
+  log_.info(fmt::format("Wrote a trace of {} step{} to {}", done_, done_ == 1 ? "" : "s", file_.string()));
   if (dropped > 0) {
-    log.warning(
+    log_.warning(
         fmt::format("{} holds no more of the traced steps: {} spans behind that found no room; fewer of them with "
                     "log.trace_steps",
                     file_.string(), format_count(dropped)));

@@ -12,6 +12,7 @@
 #include "comm/communicator.h"
 #include "io/file.h"
 #include "ops/op_scope.h"
+#include "train/report/run_listener.h"
 
 namespace lockstep::train {
 
@@ -42,33 +43,33 @@ ChromeTrace trace_of_rank(const SpanLog& log, int rank, const TraceClock& clock)
 /// Collective.
 double clock_shift(comm::Communicator& ranks);
 
-class RunTrace {
+class RunTrace final : public RunListener {
  public:
-  /// Of the `steps` steps from the first begin_step() on. `spans`, the memory that they are kept in, and `ranks` (all that train)
-  /// outlive it; exchanges of theirs are told to `spans` until its end.
-  RunTrace(io::Path file, std::int64_t steps, SpanLog& spans, comm::Communicator& ranks);
-  RunTrace(const RunTrace&) = delete;
-  RunTrace& operator=(const RunTrace&) = delete;
-  ~RunTrace();
+  /// Of the `steps` steps from the run's next one on. `spans`, the memory that they are kept in, `ranks` (all that train) and
+  /// `log` outlive it; exchanges of theirs are told to `spans` until its end.
+  RunTrace(io::Path file, std::int64_t steps, SpanLog& spans, comm::Communicator& ranks, Log& log);
+  ~RunTrace() override;
 
-  SpanLog& spans() { return spans_; }
-  void begin_step(std::int64_t step);
-  void end_step();
-  /// Something beside the steps, until now.
-  void tell(std::string_view what, double begun);
-  /// All its steps are done, and it is not written yet; the same on all ranks that have done as many.
-  bool complete() const { return !written_ && done_ == steps_; }
-  /// All ranks' rows into one file, by rank 0, or a warning that says why not: the run goes on. Once; no step, no file.
-  /// Collective.
-  void write(Log& log);
+  void step_begins(std::int64_t step) override;
+  void step_taken(std::int64_t step, const data::StepBatches& batches, const StepResult& result) override;
+  void spent(std::string_view what, double begun) override;
+  /// Written once all steps are done, which are as many on all ranks.
+  void met() override;
+  void finished(const RunEnd& /*end*/) override { write(); }
 
  private:
+  bool complete() const { return done_ == steps_; }
+  /// All ranks' rows into one file, by rank 0, or a warning that says why not: the run goes on. Once; no step, no file.
+  /// Collective.
+  void write();
+
   io::Path file_;
   std::int64_t steps_, done_ = 0, step_ = 0;
   double step_began_ = 0;
   bool written_ = false;
   SpanLog& spans_;
   comm::Communicator& ranks_;
+  Log& log_;
 };
 
 }  // namespace lockstep::train

@@ -75,6 +75,20 @@ std::string summary_event(std::int64_t step, std::span<const Scalar> scalars) {
   return text;
 }
 
+// As TensorBoard groups them.
+std::vector<Scalar> scalars_of(const Metrics& m) {
+  std::vector<Scalar> scalars{{"loss/train", m.loss},
+                              {"optimizer/lr", m.learning_rate},
+                              {"optimizer/grad_norm", m.gradient_norm},
+                              {"speed/tokens_per_second", m.tps},
+                              {"speed/mfu", m.mfu},
+                              {"speed/dt", m.dt},
+                              {"speed/data_wait", m.data_wait},
+                              {"speed/exposed_seconds", m.exposed_seconds}};
+  if (m.staleness) scalars.push_back({"optimizer/staleness", m.staleness->mean});
+  return scalars;
+}
+
 std::uint32_t masked_checksum(std::string_view bytes) {
   return std::rotr(io::crc32c(std::as_bytes(std::span(bytes))), 15) + 0xA282EAD8U;
 }
@@ -98,6 +112,12 @@ io::Path made(const io::Path& folder) {
 EventFile::EventFile(const io::Path& folder, std::int64_t first_step) : file_(made(folder), io::AppendedFile::Open::new_one) {
   write(version_event());
   write(start_event(first_step));
+}
+
+void EventFile::logged(const Metrics& metrics) { add(metrics.step, scalars_of(metrics)); }
+
+void EventFile::kept(const Losses& losses) {
+  add(losses.step, std::array<Scalar, 2>{{{"loss/train_evaluated", losses.train}, {"loss/val", losses.validation}}});
 }
 
 void EventFile::add(std::int64_t step, std::span<const Scalar> scalars) { write(summary_event(step, scalars)); }

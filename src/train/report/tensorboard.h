@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "io/appended_file.h"
+#include "train/report/run_listener.h"
 
 namespace lockstep::train {
 
@@ -18,12 +19,14 @@ struct Scalar {
   double value = 0;
 };
 
-class EventFile {
+class EventFile final : public RunListener {
  public:
   /// A new file in `folder`, which is made when it is not there; what TensorBoard knows of steps from `first_step` on, of an
   /// earlier attempt at them, is superseded. Throws UserError when it cannot be written.
   EventFile(const io::Path& folder, std::int64_t first_step);
 
+  void logged(const Metrics& metrics) override;
+  void kept(const Losses& losses) override;
   /// One event, now: it is in the file when this returns. Throws UserError when the disk refuses.
   void add(std::int64_t step, std::span<const Scalar> scalars);
 

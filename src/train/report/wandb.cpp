@@ -2,20 +2,26 @@
 
 #include <chrono>
 #include <string>
+#include <utility>
 
 namespace lockstep::train {
 
-Json wandb_row(const Metrics& m, std::int64_t microbatches) {
-  const auto each = static_cast<double>(microbatches);
+WandbHistory::WandbHistory(const io::Path& folder, std::int64_t step, double startup_seconds, std::int64_t microbatches)
+    : file_(folder / wandb_history_file), microbatches_(static_cast<double>(microbatches)) {
+  append(Json::Object{{"Timing/startup_time", startup_seconds}}, step);
+}
+
+// As in WordPlay, Training/loss is divided by the micro-batches; Training/iter and Timing/iter count the steps done before.
+void WandbHistory::logged(const Metrics& m) {
   Json row;
   row.set("Training/iter", m.step - 1);
-  row.set("Training/loss", m.loss / each);
+  row.set("Training/loss", m.loss / microbatches_);
   row.set("Training/lr", m.learning_rate);
   row.set("Training/loss_tot", m.loss);
   row.set("Timing/iter", m.step - 1);
   const auto set_times = [&](const std::string& name, double mean) {
     row.set(name, mean);
-    row.set(name + "_tot", mean * each);
+    row.set(name + "_tot", mean * microbatches_);
     row.set(name + "_avg", mean);
   };
   set_times("Timing/dt", m.dtf + m.dtb);
@@ -29,23 +35,12 @@ Json wandb_row(const Metrics& m, std::int64_t microbatches) {
   row.set("Loss/lossf", m.loss);
   row.set("Loss/mfu", m.mfu);
   row.set("Loss/iter", m.step);
-  return row;
+  append(std::move(row), m.step);
 }
 
-Json wandb_row(const Losses& losses) {
-  return Json::Object{{"Loss/train", losses.train}, {"Loss/val", losses.validation}, {"Loss/iter", losses.step}};
+void WandbHistory::kept(const Losses& losses) {
+  append(Json::Object{{"Loss/train", losses.train}, {"Loss/val", losses.validation}, {"Loss/iter", losses.step}}, losses.step);
 }
-
-WandbHistory::WandbHistory(const io::Path& folder, std::int64_t step, double startup_seconds)
-    : file_(folder / wandb_history_file) {
-  append(Json::Object{{"Timing/startup_time", startup_seconds}}, step);
-}
-
-void WandbHistory::add(const Metrics& metrics, std::int64_t microbatches) {
-  append(wandb_row(metrics, microbatches), metrics.step);
-}
-
-void WandbHistory::add(const Losses& losses) { append(wandb_row(losses), losses.step); }
 
 void WandbHistory::append(Json row, std::int64_t step) {
   row.set("_step", step);

@@ -1,15 +1,14 @@
 #pragma once
 
 // Progress as "Build a Large Language Model (From Scratch)" prints it where it measures training speed (its folder
-// ch05/10_llm-training-speed): a line at each evaluation, texts and memory between them.
+// ch05/10_llm-training-speed): a line at each evaluation, texts and memory between them (log.style=rasbt).
 
 #include <cstdint>
 #include <string>
 
-namespace lockstep::train {
+#include "train/report/log_lines.h"
 
-/// Whose lines tell of a run: WordPlay's, one every few iterations, or those of the book.
-enum class LogStyle : std::uint8_t { wordplay, rasbt };
+namespace lockstep::train {
 
 /// Tokens a second over the intervals between evaluations. An evaluation, and a text that is written, count into the interval
 /// that follows: mark() comes before them.
@@ -34,16 +33,8 @@ class TokenRates {
   double all_tokens_ = 0, all_seconds_ = 0;
 };
 
-/// What the line of an evaluation says.
-struct Progress {
-  std::int64_t epoch = 1;  ///< from 1
-  std::int64_t step = 0;   ///< from 0: the iteration behind which it was
-  double train_loss = 0, val_loss = 0;
-  TokenRates::Rates rates;  ///< of all ranks
-  bool several_ranks = false;
-};
-/// "Ep 1, Step 000015, Train: 6.201, Val: 6.152, Step tok/sec: 12545, Avg tok/sec: 12545".
-std::string progress_line(const Progress& progress);
+/// "Ep 1, Step 000015, Train: 6.201, Val: 6.152, Step tok/sec: 12545, Avg tok/sec: 12545": epochs from 1, steps from 0.
+std::string progress_line(const Losses& losses, std::int64_t epoch, const TokenRates::Rates& rates, bool several_ranks);
 
 /// Bytes of one rank.
 struct MemoryUse {
@@ -52,5 +43,27 @@ struct MemoryUse {
 };
 /// "\nAllocated memory: 2.5069 GB\nReserved memory: 26.2617 GB\n": GiB, as the book writes them.
 std::string memory_lines(const MemoryUse& memory);
+
+class BookLines final : public LogLines {
+ public:
+  /// `memory` of this rank. The log outlives this.
+  BookLines(Log& log, std::int64_t steps_per_epoch, bool several_ranks, const MemoryUse& memory)
+      : LogLines(log, {}, false),
+        steps_per_epoch_(steps_per_epoch),
+        several_ranks_(several_ranks),
+        memory_(memory),
+        rates_(several_ranks) {}
+  void started(const RunState& state) override;
+  void step_done(const Metrics& m) override;
+  void logged(const Metrics& /*m*/) override {}
+  void evaluated(const Losses& losses, double begun) override;
+  void sampled(const std::optional<std::string>& text) override;
+
+ private:
+  std::int64_t steps_per_epoch_;
+  bool several_ranks_;
+  MemoryUse memory_;
+  TokenRates rates_;
+};
 
 }  // namespace lockstep::train

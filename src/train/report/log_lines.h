@@ -1,0 +1,37 @@
+#pragma once
+
+// The log lines of a run, of which WordPlay's names have one every few iterations.
+
+#include <string>
+#include <utility>
+
+#include "base/log.h"
+#include "train/report/run_listener.h"
+
+namespace lockstep::train {
+
+/// "step=10 loss=3.154310 dt=0.282833 ..."
+std::string log_line(const Metrics& metrics);
+/// The table titled "Training Legend".
+std::string legend();
+
+class LogLines : public RunListener {
+ public:
+  /// `prompt` of the samples, as it was typed. `brief`: only what a progress bar does not show. The log outlives this.
+  LogLines(Log& log, std::string prompt, bool brief) : log_(log), prompt_(std::move(prompt)), brief_(brief) {}
+  void step_done(const Metrics& m) override;
+  void logged(const Metrics& m) override;
+  void evaluated(const Losses& losses, double begun) override;
+  void sampled(const std::optional<std::string>& text) override;
+  void saved(const checkpoint::SaveReport& report, std::optional<std::int64_t> beside) override;
+
+ protected:
+  Log& log() const { return log_; }
+
+ private:
+  Log& log_;
+  std::string prompt_;
+  bool brief_;
+};
+
+}  // namespace lockstep::train

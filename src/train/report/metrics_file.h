@@ -1,0 +1,34 @@
+#pragma once
+
+// metrics.jsonl in a run's folder: one JSON object a logged step, and one an evaluation.
+
+#include <string>
+#include <utility>
+
+#include "base/json.h"
+#include "io/appended_file.h"
+#include "train/report/run_listener.h"
+
+namespace lockstep::train {
+
+/// Without what evaluations say, which have lines of their own.
+Json to_json(const Metrics& metrics);
+Json to_json(const Losses& losses);
+
+class MetricsFile final : public RunListener {
+ public:
+  /// `run`: its name, which each line has.
+  MetricsFile(io::Path file, std::string run) : file_(std::move(file)), run_(std::move(run)) {}
+  void logged(const Metrics& metrics) override { append(to_json(metrics)); }
+  void kept(const Losses& losses) override { append(to_json(losses)); }
+
+ private:
+  void append(Json json) {
+    json.set("run", run_);
+    file_.append(json.dump() + "\n");
+  }
+  io::AppendedFile file_;
+  std::string run_;
+};
+
+}  // namespace lockstep::train

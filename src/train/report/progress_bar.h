@@ -1,0 +1,35 @@
+#pragma once
+
+// A run at a terminal: a progress bar.
+
+#include <fmt/format.h>
+
+#include <cstdio>
+
+#include "base/log.h"
+#include "base/terminal.h"
+#include "base/units.h"
+#include "train/report/run_listener.h"
+
+namespace lockstep::train {
+
+class RunBar final : public RunListener {
+ public:
+  /// Up to so many `steps`; lines of the log, which outlives this, are printed above.
+  RunBar(Log& log, std::int64_t steps) : log_(log), bar_(stdout, "training", static_cast<double>(steps)) {}
+  ~RunBar() override { log_.set_guard(nullptr); }
+  void started(const RunState& /*state*/) override { log_.set_guard(&bar_); }
+  void step_done(const Metrics& m) override {
+    bar_.update(static_cast<double>(m.step), fmt::format("loss {:.4f}  {} tokens/s", m.loss, format_si(m.tps)));
+  }
+  void finished(const RunEnd& /*end*/) override {
+    log_.set_guard(nullptr);
+    bar_.finish();
+  }
+
+ private:
+  Log& log_;
+  ProgressBar bar_;
+};
+
+}  // namespace lockstep::train
