@@ -16,6 +16,7 @@
 #include "app/loaded_model.h"
 #include "app/published/published_files.h"
 #include "app/published/text_habits.h"
+#include "app/start/resolve.h"
 #include "base/terminal.h"
 #include "base/text/utf8.h"
 #include "io/file.h"
@@ -76,6 +77,7 @@ bool parse(const Arguments& arguments, GenerateOptions& options) {
   line.option("--threads", options.threads, "N", "of each rank; 0: its share of the cores");
   line.choice("--dtype", options.dtype, dtype_choices(), "type of weights and activations; stored: as it was trained");
   line.option("--isa", options.isa, "SET", "auto, avx2, avx512, avx512_bf16");
+  line.undeclared(settings::other_words(settings::WordsOf::generate));
   line.note(
       "What a published model's generation_config.json says of temperature, top-k and top-p is the default, and said in a line; "
       "so is what it asks for that is not done here.");

@@ -175,7 +175,8 @@ TEST(CommandLine, WordsOfAnotherGrammarAreCollectedInOrder) {
     }
     return "no error";
   };
-  EXPECT_EQ(message({"--max_iters", "3"}), "--max_iters has no value\n  -> write it in one word: --max_iters=VALUE");
+  EXPECT_EQ(message({"--max-iters", "3", "--max_iters", "4"}), "no error");
+  EXPECT_EQ(message({"--max_iters"}), "--max_iters has no value\n  -> write it in one word: --max_iters=VALUE");
   EXPECT_EQ(message({"--max_itrs=3"}), "unknown option --max_itrs=3\n  -> did you mean --max_iters?");
   EXPECT_EQ(message({"-x.py"}), "unknown option -x.py\n  -> see lockstep try --help");
 }

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <functional>
 #include <list>
+#include <span>
 
 #include "base/error.h"
 #include "base/number_text.h"
@@ -68,15 +69,23 @@ struct CommandLine::Parts {
     std::string extension, form, meaning;
     std::vector<std::string>* target = nullptr;  // null: there is no other grammar
 
-    bool knows(std::string_view option) const {
-      return option.starts_with("--") && std::find(names.begin(), names.end(), option.substr(2)) != names.end();
+    /// "--max_iters" of "--max-iters", where the grammar has the name; "" where not.
+    std::string name_of(std::string_view option) const {
+      std::string name(option.substr(0, 2) == "--" ? option.substr(2) : "");
+      std::ranges::replace(name, '-', '_');
+      return std::ranges::find(names, name) == names.end() ? "" : "--" + name;
     }
     bool takes(const std::string& word) const {
       const std::size_t equals = word.find('=');
-      return target != nullptr &&
-             (equals == std::string::npos ? word[0] != '-' && word.ends_with(extension) : knows(word.substr(0, equals)));
+      return target != nullptr && (equals == std::string::npos ? word[0] != '-' && word.ends_with(extension)
+                                                               : !name_of(word.substr(0, equals)).empty());
+    }
+    void take(const std::string& word) const {
+      const std::size_t equals = word[0] == '-' ? word.find('=') : 0;
+      target->push_back(name_of(word.substr(0, equals)) + word.substr(equals));
     }
   } foreign;
+  Meaning undeclared = nullptr;
   std::vector<std::string> notes;
 
   std::string usage() const {
@@ -94,6 +103,10 @@ struct CommandLine::Parts {
   /// Positionals that were given as options.
   void take_named(const std::list<std::vector<std::string>>& values, std::vector<Problem>& problems);
   void place_words(const std::vector<std::string>& words, std::vector<Problem>& problems) const;
+  /// What an option means that is not declared; how many of the `words` from it on that takes, or nothing with a problem.
+  std::optional<std::size_t> take_undeclared(std::span<const std::string> words, std::vector<Problem>& problems) const;
+  /// Of an option of which nothing is known.
+  Problem unknown(const std::string& word) const;
   /// What has no place among the positionals.
   Problem stray(const std::string& word) const;
   /// Of those from `placed` on.
@@ -190,28 +203,23 @@ void CommandLine::foreign(std::vector<std::string> names, std::string extension,
   parts_->foreign = {std::move(names), std::move(extension), std::move(form), std::move(meaning), &target};
 }
 
+void CommandLine::undeclared(Meaning meaning) { parts_->undeclared = std::move(meaning); }
+
 void CommandLine::note(std::string text) { parts_->notes.push_back(std::move(text)); }
 
 void CommandLine::Parts::place_words(const std::vector<std::string>& words, std::vector<Problem>& problems) const {
-  std::vector<std::string> names = {"--help"};
-  for (const Option& o : options) names.push_back(long_name(o.name));
-  for (const Positional& p : positionals) names.insert(names.end(), p.names.begin(), p.names.end());
-  for (const std::string& name : foreign.names) names.push_back("--" + name);
   bool unknown_option = false;
   std::vector<std::string> strays;
   std::size_t placed = 0;
-  for (const std::string& word : words) {
+  for (std::size_t at = 0; at < words.size(); ++at) {
+    const std::string& word = words[at];
     while (placed < positionals.size() && !positionals[placed].given.empty()) ++placed;
     if (foreign.takes(word)) {
-      foreign.target->push_back(word);
-    } else if (foreign.knows(word)) {
-      problems.push_back({fmt::format("{} has no value", word), fmt::format("write it in one word: {}=VALUE", word)});
-      unknown_option = true;
+      foreign.take(word);
     } else if (word.size() > 1 && word[0] == '-') {
-      const std::string near = nearest_name(word.substr(0, word.find('=')), names);
-      problems.push_back(
-          {fmt::format("unknown option {}", word), near.empty() ? remedy() : fmt::format("did you mean {}?", near)});
-      unknown_option = true;
+      const std::optional<std::size_t> taken = take_undeclared(std::span(words).subspan(at), problems);
+      unknown_option = unknown_option || !taken;
+      at += taken.value_or(1) - 1;
     } else if (overrides != nullptr && word.find('=') != std::string::npos) {
       overrides->push_back(word);
     } else if (placed < positionals.size() && positionals[placed].all != nullptr) {
@@ -225,6 +233,46 @@ void CommandLine::Parts::place_words(const std::vector<std::string>& words, std:
   if (unknown_option) return;  // a stray word would be its value
   for (const std::string& word : strays) problems.push_back(stray(word));
   demand_positionals(placed, problems);
+}
+
+std::optional<std::size_t> CommandLine::Parts::take_undeclared(std::span<const std::string> words,
+                                                               std::vector<Problem>& problems) const {
+  const std::string& word = words.front();
+  const std::size_t equals = word.find('=');
+  const std::string option = word.substr(0, equals);
+  std::optional<std::string> value;
+  if (equals != word.npos) value = word.substr(equals + 1);
+  const bool follows = !value && words.size() > 1 && (!words[1].starts_with('-') || number_from<double>(words[1]));
+  if (follows) value = words[1];
+  const std::string theirs = foreign.name_of(option);
+  if (!theirs.empty() && value) {
+    foreign.target->push_back(theirs + "=" + *value);
+    return 2;
+  }
+  const std::optional<Undeclared> meant = undeclared != nullptr ? undeclared(option, value) : std::nullopt;
+  if (meant && !meant->setting.empty()) {
+    const bool is_flag = meant->flag && (!follows || (*value != "true" && *value != "false"));
+    if (is_flag && equals == word.npos) value = "true";
+    if (value) overrides->push_back(meant->setting + "=" + *value);
+    if (value) return follows && !is_flag ? 2 : 1;
+  }
+  if (meant && !meant->right.empty()) {
+    problems.push_back({fmt::format("unknown option {}", word), "here it is " + meant->right});
+  } else if (meant || !theirs.empty()) {
+    problems.push_back({fmt::format("{} has no value", word), fmt::format("write it in one word: {}=VALUE", word)});
+  } else {
+    problems.push_back(unknown(word));
+  }
+  return std::nullopt;
+}
+
+Problem CommandLine::Parts::unknown(const std::string& word) const {
+  std::vector<std::string> names = {"--help"};
+  for (const Option& o : options) names.push_back(long_name(o.name));
+  for (const Positional& p : positionals) names.insert(names.end(), p.names.begin(), p.names.end());
+  for (const std::string& name : foreign.names) names.push_back("--" + name);
+  const std::string near = nearest_name(word.substr(0, word.find('=')), names);
+  return {fmt::format("unknown option {}", word), near.empty() ? remedy() : fmt::format("did you mean {}?", near)};
 }
 
 Problem CommandLine::Parts::stray(const std::string& word) const {

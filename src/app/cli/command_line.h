@@ -8,6 +8,7 @@
 //   if (!line.parse(arguments)) return 0;  // --help was printed
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -54,6 +55,15 @@ class CommandLine {
   /// here, in order; `form` and `meaning` are their row of the help.
   void foreign(std::vector<std::string> names, std::string extension, std::vector<std::string>& target, std::string form,
                std::string meaning);
+  /// What an option means that is not declared.
+  struct Undeclared {
+    std::string setting = {};  ///< the name of an override, which is written as an option
+    bool flag = false;         ///< the override is true where no value follows
+    std::string right = {};    ///< no override: what to write instead
+  };
+  using Meaning = std::function<std::optional<Undeclared>(const std::string& option, const std::optional<std::string>& value)>;
+  /// `meaning` is asked for each option that is not declared. `value` is the word that follows, or what stands behind its "=".
+  void undeclared(Meaning meaning);
   /// A paragraph at the end of the help (examples, where to read on).
   void note(std::string text);
 

@@ -356,10 +356,14 @@ std::span<const Key> keys() {
 }
 
 const Key* find_key(std::string_view name) {
+  const bool whole = name.find('.') != name.npos;
+  const Key* found = nullptr;
   for (const Key& key : keys()) {
-    if (key.name == name) return &key;
+    if ((whole ? key.name : key.option()) != name) continue;
+    if (found != nullptr) return nullptr;
+    found = &key;
   }
-  return nullptr;
+  return found;
 }
 
 }  // namespace lockstep::settings

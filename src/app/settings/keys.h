@@ -48,7 +48,7 @@ struct Group {
 /// All groups and keys, in the order of the JSON dump.
 std::span<const Group> groups();
 std::span<const Key> keys();
-/// Null when there is no such key.
+/// The key of a name with its group, or of an own name that no other key has ("max_iters"). Null when there is none.
 const Key* find_key(std::string_view name);
 /// "an integer of at least 1", "one of gelu, relu", "true or false"; ", or null" where null is allowed.
 std::string rule_text(const Key& key);

@@ -64,7 +64,12 @@ Json value_from_text(const Key& key, std::string_view text) {
   if (key.type == Type::boolean && (word == "true" || word == "false")) return word == "true";
   if (key.type == Type::integer || key.type == Type::number) {
     if (const auto integer = number_from<std::int64_t>(text)) return *integer;
-    if (const auto number = number_from<double>(text)) return *number;
+    const std::optional<double> number = number_from<double>(text);
+    constexpr double exact = 1e15;                                                   // a double holds every integer up to it
+    const bool in_short = key.type == Type::integer && word.find('e') != word.npos;  // 1e6
+    if (number && in_short && std::trunc(*number) == *number && std::abs(*number) <= exact)
+      return static_cast<std::int64_t>(*number);
+    if (number) return *number;
   }
   return text;
 }

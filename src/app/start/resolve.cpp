@@ -14,6 +14,7 @@
 #include "app/settings/config_file.h"
 #include "app/settings/foreign/deepspeed.h"
 #include "app/settings/foreign/nanogpt.h"
+#include "app/settings/foreign/words.h"
 #include "app/settings/idle.h"
 #include "app/settings/kept_paths.h"
 #include "app/settings/keys.h"
@@ -30,7 +31,7 @@ namespace {
 
 struct Setting {
   std::string name, value;
-  bool is_preset() const { return name.find('.') == std::string::npos; }
+  bool is_preset() const { return name.find('.') == std::string::npos; }  // a bundle
 };
 
 void append(std::vector<Problem>& problems, std::vector<Problem> more) {
@@ -58,7 +59,9 @@ std::vector<Setting> split(const std::vector<std::string>& overrides, std::vecto
           {fmt::format("'{}...': byte {} is not UTF-8, and a run keeps its settings as text", word.substr(0, at), at),
            "write the setting in UTF-8"});
     } else {
-      settings.push_back({word.substr(begin, equals - begin), word.substr(equals + 1)});
+      const std::string name = word.substr(begin, equals - begin);
+      const Key* key = find_key(name);
+      settings.push_back({key != nullptr ? std::string(key->name) : name, word.substr(equals + 1)});
     }
   }
   return settings;
@@ -239,9 +242,23 @@ std::string Resolved::idle_text() const {
   return idle.empty() ? "" : fmt::format("Settings that change nothing in this run:\n  {}", fmt::join(idle, "\n  "));
 }
 
+app::CommandLine::Meaning other_words(WordsOf of) {
+  return [of](const std::string& option, const std::optional<std::string>& value) {
+    std::optional<app::CommandLine::Undeclared> meant;
+    const std::optional<SettingOption> setting = of == WordsOf::settings ? setting_option(option) : std::nullopt;
+    if (std::optional<std::string> right = right_word(of, option, value)) {
+      meant = {.right = std::move(*right)};
+    } else if (setting) {
+      meant = {.setting = std::string(setting->setting), .flag = setting->flag};
+    }
+    return meant;
+  };
+}
+
 void Sources::declare(app::CommandLine& line) {
   line.option("--config", files, "FILE", "settings from a TOML file");
   line.overrides(overrides, "one setting (lockstep help config); group=option: a bundle of them");
+  line.undeclared(other_words(WordsOf::settings));
 }
 
 void Sources::declare_nanogpt(app::CommandLine& line) {

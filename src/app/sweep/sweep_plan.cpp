@@ -142,8 +142,10 @@ SweepWords sweep_words(const std::vector<std::string>& words, std::vector<Proble
   SweepWords found;
   for (const std::string& word : words) {
     const std::size_t equals = word.find('=');
-    const std::string name = word.substr(0, equals), value = equals == std::string::npos ? "" : word.substr(equals + 1);
+    std::string name = word.substr(0, equals);
+    const std::string value = equals == std::string::npos ? "" : word.substr(equals + 1);
     const settings::Key* key = settings::find_key(name);
+    if (key != nullptr) name = key->name;
     if (name == "ranks" || names_several(key, value)) {
       if (key == nullptr && name != "ranks") {
         problems.push_back(settings::unknown_key(name));

@@ -1,0 +1,204 @@
+#include "app/settings/foreign/words.h"
+
+#include <algorithm>
+#include <array>
+#include <span>
+
+#include "app/settings/keys.h"
+
+namespace lockstep::settings {
+namespace {
+
+struct Word {
+  std::string_view theirs;  // with hyphens
+  std::string_view ours;    // {}: their value
+};
+
+constexpr std::array words_of_settings = std::to_array<Word>({
+    {"lr", "optimizer.learning_rate={}"},
+    {"wd", "optimizer.weight_decay={}"},
+    {"epochs", "train.max_epochs={}"},
+    {"num-epochs", "train.max_epochs={}"},
+    {"num-train-epochs", "train.max_epochs={}"},
+    {"steps", "train.max_iters={}"},
+    {"max-steps", "train.max_iters={}"},
+    {"num-steps", "train.max_iters={}"},
+    {"iters", "train.max_iters={}"},
+    {"iterations", "train.max_iters={}"},
+    {"train-iters", "train.max_iters={}"},
+    {"data-path", "data.dir={}"},
+    {"data-dir", "data.dir={}"},
+    {"train-data", "data.dir={}"},
+    {"train-file", "data.file={}"},
+    {"output", "log.dir={}"},
+    {"out", "log.dir={}"},
+    {"output-dir", "log.dir={}"},
+    {"save", "log.dir={}"},
+    {"save-dir", "log.dir={}"},
+    {"logdir", "log.dir={}"},
+    {"load", "train.init_from={}"},
+    {"resume", "train.init_from=resume"},
+    {"resume-from-checkpoint", "train.init_from={}"},
+    {"model-name-or-path", "train.init_from={}"},
+    {"checkpoint-dir", "train.init_from={}"},
+    {"bs", "model.batch_size={}"},
+    {"micro-batch-size", "model.batch_size={}"},
+    {"per-device-train-batch-size", "model.batch_size={}"},
+    {"global-batch-size", "model.batch_size x optimizer.gas x parallel.dp = {}, the sequences of a step"},
+    {"grad-accum", "optimizer.gas={}"},
+    {"gradient-accumulation-steps", "optimizer.gas={}"},
+    {"accumulate-grad-batches", "optimizer.gas={}"},
+    {"warmup", "train.warmup_iters={}"},
+    {"warmup-steps", "train.warmup_iters={}"},
+    {"lr-warmup-iters", "train.warmup_iters={}"},
+    {"warmup-ratio", "train.warmup_iters=N, which is {} of train.max_iters"},
+    {"scheduler", "optimizer.schedule={}"},
+    {"lr-scheduler", "optimizer.schedule={}"},
+    {"lr-scheduler-type", "optimizer.schedule={}"},
+    {"lr-decay-style", "optimizer.schedule={}"},
+    {"clip", "optimizer.grad_clip={}"},
+    {"clip-grad", "optimizer.grad_clip={}"},
+    {"max-grad-norm", "optimizer.grad_clip={}"},
+    {"max-norm", "optimizer.grad_clip={}"},
+    {"gradient-clip-val", "optimizer.grad_clip={}"},
+    {"adam-beta1", "optimizer.beta1={}"},
+    {"adam-beta2", "optimizer.beta2={}"},
+    {"adam-epsilon", "optimizer.eps={}"},
+    {"adam-eps", "optimizer.eps={}"},
+    {"optim", "optimizer.name={}"},
+    {"optimizer", "optimizer.name={}"},
+    {"bf16", "train.dtype=bf16"},
+    {"fp32", "train.dtype=fp32"},
+    {"fp16", "train.dtype=bf16, as there is no fp16 yet"},
+    {"mixed-precision", "train.dtype={}"},
+    {"gradient-checkpointing", "memory.recompute=full"},
+    {"activation-checkpointing", "memory.recompute=full"},
+    {"recompute-activations", "memory.recompute=selective"},
+    {"recompute-granularity", "memory.recompute={}"},
+    {"hidden-size", "model.n_embd={}"},
+    {"d-model", "model.n_embd={}"},
+    {"dim", "model.n_embd={}"},
+    {"layers", "model.n_layer={}"},
+    {"n-layers", "model.n_layer={}"},
+    {"num-layers", "model.n_layer={}"},
+    {"num-hidden-layers", "model.n_layer={}"},
+    {"heads", "model.n_head={}"},
+    {"n-heads", "model.n_head={}"},
+    {"num-heads", "model.n_head={}"},
+    {"num-attention-heads", "model.n_head={}"},
+    {"num-query-groups", "model.n_kv_head={}"},
+    {"num-key-value-heads", "model.n_kv_head={}"},
+    {"ffn-hidden-size", "model.ffn_width={}"},
+    {"seq-len", "model.block_size={}"},
+    {"seq-length", "model.block_size={}"},
+    {"max-seq-length", "model.block_size={}"},
+    {"context-length", "model.block_size={}"},
+    {"max-position-embeddings", "model.block_size={}"},
+    {"rotary-base", "model.rope_theta={}"},
+    {"tp-size", "parallel.tp={}"},
+    {"tensor-parallel-size", "parallel.tp={}"},
+    {"tensor-model-parallel-size", "parallel.tp={}"},
+    {"pipeline-parallel-size", "parallel.pp={}"},
+    {"pipeline-model-parallel-size", "parallel.pp={}"},
+    {"context-parallel-size", "parallel.cp={}"},
+    {"sequence-parallel", "parallel.sequence=true"},
+    {"zero-stage", "memory.zero={}"},
+    {"use-distributed-optimizer", "memory.zero=1"},
+    {"fsdp", "memory.zero=3"},
+    {"deepspeed", "train.ds_config_path={}"},
+    {"gpus", "--ranks {}"},
+    {"num-gpus", "--ranks {}"},
+    {"devices", "--ranks {}"},
+    {"nproc-per-node", "--ranks {}"},
+    {"logging-steps", "train.log_interval={}"},
+    {"eval-steps", "train.eval_interval={}"},
+    {"eval-every", "train.eval_interval={}"},
+    {"save-steps", "checkpoint.interval={}"},
+    {"save-every", "checkpoint.interval={}"},
+    {"save-interval", "checkpoint.interval={}"},
+    {"num-workers", "data.workers={}"},
+    {"dataloader-num-workers", "data.workers={}"},
+    {"name", "log.name={}"},
+    {"run-name", "log.name={}"},
+    {"report-to", "log.wandb=offline or log.tensorboard=true"},
+    {"tokenizer", "lockstep prepare TEXT --tokenizer {}, as a tokenizer belongs to the text"},
+});
+
+constexpr std::array words_of_generate = std::to_array<Word>({
+    {"n-predict", "--tokens {}"},
+    {"max-tokens", "--tokens {}"},
+    {"max-new-tokens", "--tokens {}"},
+    {"num-tokens", "--tokens {}"},
+    {"n", "--tokens {}"},
+    {"temp", "--temperature {}"},
+    {"start", "--prompt {}"},
+    {"p", "--prompt {}"},
+    {"num-samples", "--samples {}"},
+    {"m", "--model {}"},
+    {"model-path", "--model {}"},
+    {"ckpt", "--model {}"},
+    {"out-dir", "--model {}"},
+    {"model-name-or-path", "--model {}"},
+    {"t", "--threads {}"},
+    {"s", "--seed {}"},
+    {"reverse-prompt", "--stop {}"},
+});
+
+constexpr std::array words_of_prepare = std::to_array<Word>({
+    {"o", "--out {}"},
+    {"output", "--out {}"},
+    {"output-dir", "--out {}"},
+    {"output-prefix", "--out {}"},
+    {"input", "lockstep prepare {}"},
+    {"text", "lockstep prepare {}"},
+    {"vocab-size", "--tokenizer bpe:{}"},
+    {"tokenizer-model", "--tokenizer hf:{}"},
+    {"tokenizer-type", "--tokenizer NAME"},
+    {"workers", "--threads {}"},
+    {"num-proc", "--threads {}"},
+});
+
+std::span<const Word> words(WordsOf of) {
+  switch (of) {
+    case WordsOf::settings:
+      return words_of_settings;
+    case WordsOf::generate:
+      return words_of_generate;
+    case WordsOf::prepare:
+      return words_of_prepare;
+  }
+  return {};
+}
+
+/// Without its dashes in front, and with hyphens or, where `to` says so, underscores inside.
+std::string plain(std::string_view option, char to = '-') {
+  std::string name(option.substr(std::min(option.find_first_not_of('-'), option.size())));
+  std::ranges::replace(name, to == '-' ? '_' : '-', to);
+  return name;
+}
+
+}  // namespace
+
+std::optional<std::string> right_word(WordsOf of, std::string_view option, const std::optional<std::string>& value) {
+  const std::string name = plain(option);
+  const auto found = std::ranges::find(words(of), name, &Word::theirs);
+  if (found == words(of).end()) return std::nullopt;
+  std::string right(found->ours);
+  if (const std::size_t place = right.find("{}"); place != right.npos) right.replace(place, 2, value.value_or("VALUE"));
+  return right;
+}
+
+std::vector<std::string> known_words(WordsOf of) {
+  std::vector<std::string> all;
+  for (const Word& word : words(of)) all.push_back((word.theirs.size() == 1 ? "-" : "--") + std::string(word.theirs));
+  return all;
+}
+
+std::optional<SettingOption> setting_option(std::string_view option) {
+  if (!option.starts_with("--")) return std::nullopt;
+  const Key* key = find_key(plain(option, '_'));
+  if (key == nullptr) return std::nullopt;
+  return SettingOption{key->name, key->type == Type::boolean};
+}
+
+}  // namespace lockstep::settings
