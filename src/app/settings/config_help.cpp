@@ -12,10 +12,9 @@ namespace {
 constexpr int kColumns = 120;
 
 constexpr std::string_view kGrammar =
-    "Settings are written group.key=value, or key=value where no other group has the key; group=option sets a bundle of them. "
-    "Order: defaults, --config FILE, bundles, single\n"
-    "settings; a later one wins. Values: null, true, false, numbers, text. In a file (TOML): [group], key = value, \"null\" for "
-    "null.\n";
+    "Settings are written group.key=value, or key=value where no other group has the key; group=option sets a bundle of them.\n"
+    "Order: defaults, --config FILE, bundles, single settings; a later one wins. Values: null, true, false, numbers, text.\n"
+    "In a file (TOML): [group], key = value, \"null\" for null.\n";
 
 std::string default_of(const Key& key) { return shown(key.get(app::RunConfig())); }
 
