@@ -19,8 +19,8 @@ AttentionLayer::AttentionLayer(const Context& context, int layer)
                   .out_weight = Role::attention_out_weight,
                   .out_bias = Role::attention_out_bias,
                   .dropout = ops::Site::attention_out,
-                  .in_grid = &Canonical::qkv,
-                  .out_grid = &Canonical::heads},
+                  .in_grid = &Sums::qkv,
+                  .out_grid = &Sums::heads},
                  layer),
       layer_(layer) {}
 
@@ -79,13 +79,9 @@ void AttentionLayer::backward(const Pass& pass, const LayerWeights& w, const Gra
 
   const Tensor d_qkv = top(scratch.d_qkv);
   const parallel::AttentionTensors d_heads = split(d_qkv, d_attention), heads = split(top(saved.qkv), attention);
-  if (const Canonical* canonical = context_.canonical; canonical != nullptr && canonical->keys().any()) {
-    const parallel::KeySums& keys = canonical->keys();
-    context_.attention.backward(context_.ops, keys.begin(context_.ops, d_heads), heads, saved.attention_saved, call(pass));
-    keys.finish(context_.ops, *context_.boundaries.attention, d_heads);
-  } else {
-    context_.attention.backward(context_.ops, d_heads, heads, saved.attention_saved, call(pass));
-  }
+  const parallel::KeySums& keys = context_.sums.keys;
+  context_.attention.backward(context_.ops, keys.begin(context_.ops, d_heads), heads, saved.attention_saved, call(pass));
+  keys.finish(context_.ops, *context_.boundaries.attention, d_heads);
   rotate_back(context_, turned(d_qkv), pass);
   const Tensor x = saved.x.slice_rows(0, d.rows()), stats = saved.stats1.slice_rows(0, d.rows());
   sub_layer_.enter_backward(pass, w, gradients, {x, stats, d_qkv, d}, scratch);

@@ -44,10 +44,8 @@ Range rows_of(const Range& range, const ops::Positions& positions) {
 }  // namespace
 
 Canonical::Canonical(const arch::ModelConfig& config, const layout::ShardedDims& dims, const CanonicalSizes& sizes)
-    : sizes_(sizes),
-      samples_(sizes.tokens.positions, sizes.context_rank, sizes.context_ranks),
-      keys_(dims, config.kv_heads, sizes.context_ranks),
-      dims_(dims),
+    : Sums(dims, {sizes.tokens.positions, sizes.context_rank, sizes.context_ranks}, {dims, config.kv_heads, sizes.context_ranks}),
+      sizes_(sizes),
       table_rows_(config.position == arch::PositionKind::learned ? config.block_size : 0) {
   ensure(layout::canonical_ranges % (dims.vocabulary_parts * sizes.context_ranks) == 0, "ranks divide the ranges evenly");
   ensure(layout::canonical_ranges % sizes.all_microbatches == 0, "micro-batches divide the ranges evenly");
@@ -64,37 +62,40 @@ Canonical::Canonical(const arch::ModelConfig& config, const layout::ShardedDims&
     up.ranges.push_back({run_of(feature, 0)});
     if (dims.gated) up.ranges.back().push_back(run_of(feature, dims.ffn_width));
   }
-  take_vocabulary(config, first + static_cast<int>(samples_.share(count).first), static_cast<int>(samples_.share(count).count));
+  take_vocabulary(config, first + static_cast<int>(samples.share(count).first), static_cast<int>(samples.share(count).count));
   const int of_samples = layout::canonical_ranges / sizes.all_microbatches;
-  const auto& [samples, positions] = sizes.tokens;
+  const std::int64_t positions = sizes.tokens.positions;
   for (int m = 0; m < sizes.microbatches; ++m) {
     for (int i = 0; i < of_samples; ++i) {
-      const Range range = layout::part_of(samples, i, of_samples);
+      const Range range = layout::part_of(sizes.tokens.samples, i, of_samples);
       if (m == 0) tokens.ranges.push_back({run_of(range, 0, positions)});
-      step_tokens.ranges.push_back({run_of(range, m * sizes.tokens.rows(), positions)});
+      step_tokens_.ranges.push_back({run_of(range, m * sizes.tokens.rows(), positions)});
     }
   }
   ranges_ = std::int64_t{of_samples} * layout::canonical_ranges;
 }
 
 void Canonical::take_vocabulary(const arch::ModelConfig& config, int first, int count) {
-  first_vocabulary_range_ = first;
-  judged_.first = layout::canonical_range(config.vocabulary, first).first - dims_.first_token;
+  const std::int64_t first_token = layout::canonical_range(config.vocabulary, first).first;
+  judged = {first_token - dims_.first_token, 0};
+  judgers.clear();
+  all_judgers = layout::canonical_ranges;
   for (int i = first; i < first + count; ++i) {
     const Range range = layout::canonical_range(config.vocabulary, i);
-    vocabulary.ranges.push_back({run_of(behind(range, dims_.first_token + judged_.first), 0)});
-    judged_.count += range.count;
+    vocabulary.ranges.push_back({run_of(behind(range, first_token), 0)});
+    judgers.push_back({i, range.first, range.count});
+    judged.count += range.count;
   }
 }
 
 void Canonical::declare(Arena& gradients, Arena& workspace, DType type, bool embedding, bool head) {
   const std::int64_t width = dims_.width, microbatch = sizes_.tokens.rows();
   workspace.declare(partials_, "sums of ranges", Shape{2, ranges_, width}, DType::f32);
-  const std::int64_t own = parallel::split_positions(sizes_.tokens.positions, samples_.rank(), samples_.ranks()).count();
-  keys_.declare(workspace, sizes_.tokens.samples * own);
-  if (samples_.divided()) {
-    samples_.declare(workspace, microbatch, std::max({width, dims_.attention_width(), dims_.ffn_width}),
-                     std::max({width, dims_.qkv_width(), dims_.up_width()}), type);
+  const std::int64_t own = parallel::split_positions(sizes_.tokens.positions, samples.rank(), samples.ranks()).count();
+  keys.declare(workspace, sizes_.tokens.samples * own);
+  if (samples.divided()) {
+    samples.declare(workspace, microbatch, std::max({width, dims_.attention_width(), dims_.ffn_width}),
+                    std::max({width, dims_.qkv_width(), dims_.up_width()}), type);
   }
   const auto places = static_cast<std::size_t>(places_of_tree(sample_ranges())) - 1;
   if (head) {
@@ -108,8 +109,8 @@ void Canonical::declare(Arena& gradients, Arena& workspace, DType type, bool emb
     for (Tensor& place : position_places_) gradients.declare(place, "ranges of positions", Shape{table_rows_, width}, DType::f32);
   }
   const std::int64_t rows = sizes_.microbatches * microbatch;
-  workspace.declare(rows_, "rows of tokens", Shape{rows, samples_.share(width).count}, type);
-  workspace.declare(step_ids_, "tokens of rows", Shape{rows}, DType::i32);
+  workspace.declare(rows_, "rows of tokens", Shape{rows, samples.share(width).count}, type);
+  workspace.declare(step_ids, "tokens of rows", Shape{rows}, DType::i32);
   workspace.declare(order_, "order of tokens", Shape{2 * rows}, DType::i64);
 }
 
@@ -120,53 +121,51 @@ void Canonical::for_ranges(const parallel::Boundary& boundary, const Pass& pass,
   std::int64_t number = 0;
   for (const std::vector<ops::IndexRun>& range : tokens.ranges) {
     const std::int64_t positions = sizes_.tokens.positions;
-    const Range samples{range.front().first / positions, range.front().count / positions};
+    const Range own_samples{range.front().first / positions, range.front().count / positions};
     for (int i = 0; i < layout::canonical_ranges; ++i, ++number) {
       const Range part = layout::overlap(rows_of(layout::canonical_range(positions, i), pass.positions), own);
-      for (std::int64_t sample = samples.first; sample < samples.end() && part.count > 0; ++sample)
-        visit(number, sample * own.count + part.first - own.first, part.count, sample > samples.first);
+      for (std::int64_t sample = own_samples.first; sample < own_samples.end() && part.count > 0; ++sample)
+        visit(number, sample * own.count + part.first - own.first, part.count, sample > own_samples.first);
     }
   }
 }
 
-Tensor Canonical::cleared(ops::Ops& ops, std::int64_t count) const {
+Tensor Canonical::cleared(std::int64_t count) const {
   const Tensor partials = partials_.flat(0, count * ranges_ * dims_.width);
-  ops.elementwise().zero(partials);
+  ops_->elementwise().zero(partials);
   return partials.reshape(Shape{count * ranges_, dims_.width});
 }
 
 // Ranks that have nothing of a range add zeros. In a matrix of rows of neighbours a column slice has every second one.
-void Canonical::add_up(ops::Ops& ops, parallel::Boundary& boundary, const Tensor& partials) {
+void Canonical::add_up(parallel::Boundary& boundary, const Tensor& partials) {
   if (boundary.kind() == parallel::BoundaryKind::splitting) boundary.add_up(partials).wait();
-  samples_.add_up(ops, partials);
+  samples.add_up(*ops_, partials);
   const std::int64_t width = dims_.width;
   for (std::int64_t apart = 1; apart < ranges_; apart *= 2) {
     const Tensor pairs = partials.reshape(Shape{partials.rows() / (2 * apart), 2 * apart * width});
-    ops.elementwise().add(pairs.slice_columns(0, width), pairs.slice_columns(apart * width, width));
+    ops_->elementwise().add(pairs.slice_columns(0, width), pairs.slice_columns(apart * width, width));
   }
 }
 
-void Canonical::leave_once(ops::Ops& ops, const Tensor& to, const Tensor& sum) const {
-  samples_.rank() == 0 ? ops.elementwise().cast(to, sum) : ops.elementwise().zero(to);
+void Canonical::leave_once(const Tensor& to, const Tensor& sum) const {
+  samples.rank() == 0 ? ops_->elementwise().cast(to, sum) : ops_->elementwise().zero(to);
 }
 
-void Canonical::backward_weight(ops::Ops& ops, const ops::WeightWork& work) {
-  if (!samples_.divided())
-    return ops.linear().backward_weight(work.gradient, work.bias_gradient, work.dy, work.x, work.accumulate, work.grid);
+void Canonical::push(const ops::WeightWork& work) {
+  if (!samples.divided() || work.grid == nullptr) return Sums::push(work);
   ensure(!work.accumulate, "in canonical mode a micro-batch has a gradient of its own");
-  const Tensor x = samples_.gather(ops, work.x, work.parts), dy = samples_.deal(ops, work.dy, work.parts);
-  const Range own = samples_.share(work.gradient.rows());
-  clear_around(ops, work.gradient, own);
-  if (work.bias_gradient) ops.elementwise().zero(work.bias_gradient);
+  const Tensor x = samples.gather(*ops_, work.x, work.parts), dy = samples.deal(*ops_, work.dy, work.parts);
+  const Range own = samples.share(work.gradient.rows());
+  clear_around(*ops_, work.gradient, own);
+  if (work.bias_gradient) ops_->elementwise().zero(work.bias_gradient);
   if (own.count == 0) return;
   const Tensor bias = work.bias_gradient ? work.bias_gradient.flat(own.first, own.count) : Tensor{};
-  ops.linear().backward_weight(work.gradient.slice_rows(own.first, own.count), bias, dy, x, false, work.grid);
+  ops_->linear().backward_weight(work.gradient.slice_rows(own.first, own.count), bias, dy, x, false, work.grid);
 }
 
-void Canonical::norm_backward(ops::Ops& ops, ops::Norm& norm, parallel::Boundary& boundary, const Pass& pass,
-                              const ops::NormBackward& call) {
+void Canonical::norm_backward(ops::Norm& norm, parallel::Boundary& boundary, const Pass& pass, const ops::NormBackward& call) {
   const std::int64_t width = dims_.width;
-  const Tensor partials = cleared(ops, call.d_bias ? 2 : 1);
+  const Tensor partials = cleared(call.d_bias ? 2 : 1);
   for_ranges(boundary, pass, [&](std::int64_t range, std::int64_t first, std::int64_t count, bool begun) {
     const auto rows = [&](const Tensor& of) { return of ? of.slice_rows(first, count) : Tensor{}; };
     const auto sums = [&](std::int64_t number) { return partials.flat((number * ranges_ + range) * width, width); };
@@ -177,48 +176,54 @@ void Canonical::norm_backward(ops::Ops& ops, ops::Norm& norm, parallel::Boundary
     part.accumulate = begun;
     norm.backward(part);
   });
-  add_up(ops, boundary, partials);
-  leave_once(ops, call.d_gain, partials.flat(0, width));
-  if (call.d_bias) leave_once(ops, call.d_bias, partials.flat(ranges_ * width, width));
+  add_up(boundary, partials);
+  leave_once(call.d_gain, partials.flat(0, width));
+  if (call.d_bias) leave_once(call.d_bias, partials.flat(ranges_ * width, width));
 }
 
-// The sum of rows is that of a table of one position.
-void Canonical::sum_rows(ops::Ops& ops, parallel::Boundary& boundary, const Pass& pass, const Tensor& sum, const Tensor& rows) {
-  const Tensor partials = cleared(ops, 1);
+void Canonical::sum_rows(parallel::Boundary& boundary, const Pass& pass, const Tensor& sum, const Tensor& rows,
+                         bool /*accumulate*/) {
+  const Tensor partials = cleared(1);
   for_ranges(boundary, pass, [&](std::int64_t range, std::int64_t first, std::int64_t count, bool begun) {
-    ops.embedding().backward_positions(partials.slice_rows(range, 1), rows.slice_rows(first, count), {0, 1}, begun);
+    Sums::sum_rows(boundary, pass, partials.slice_rows(range, 1), rows.slice_rows(first, count), begun);
   });
-  add_up(ops, boundary, partials);
-  leave_once(ops, sum, partials.flat(0, dims_.width));
+  add_up(boundary, partials);
+  leave_once(sum, partials.flat(0, dims_.width));
 }
 
-void Canonical::embed_backward(ops::Ops& ops, const Pass& pass, const Tensor& d_positions, const Tensor& d_tokens,
-                               const Tensor& dy, std::int64_t first_token, int microbatch) {
-  const Tensor all = samples_.deal(ops, dy, pass.parts);
-  const Range own = samples_.share(dims_.width);
+void Canonical::embed_backward(parallel::Boundary& /*boundary*/, const Pass& pass, const EmbeddingBackward& call) {
+  const Tensor all = samples.deal(*ops_, call.inside, pass.parts);
+  const Range own = samples.share(dims_.width);
   const std::int64_t rows = sizes_.tokens.rows();
-  if (d_positions) {
-    if (samples_.divided()) ops.elementwise().zero(d_positions);
-    if (own.count > 0) sum_positions(ops, d_positions.slice_columns(own.first, own.count), all, pass.starts);
+  if (call.d_positions) {
+    if (samples.divided()) ops_->elementwise().zero(call.d_positions);
+    if (own.count > 0) sum_positions(call.d_positions.slice_columns(own.first, own.count), all, pass.starts);
   }
   if (own.count == 0) return;
-  ops.elementwise().cast(rows_.slice_rows(microbatch * rows, rows), all);
-  if (microbatch + 1 < sizes_.microbatches) return;
-  const Tensor columns = d_tokens.slice_columns(own.first, own.count);
-  ops.embedding().backward_tokens(columns, rows_, step_ids_, first_token, step_tokens, order_);
+  ops_->elementwise().cast(rows_.slice_rows(call.microbatch * rows, rows), all);
+  if (call.microbatch + 1 < sizes_.microbatches) return;
+  const Tensor columns = call.d_tokens.slice_columns(own.first, own.count);
+  ops_->embedding().backward_tokens(columns, rows_, step_ids, dims_.first_token, step_tokens_, order_);
 }
 
-void Canonical::sum_positions(ops::Ops& ops, const Tensor& d_table, const Tensor& dy, const Tensor& starts) const {
+void Canonical::sum_positions(const Tensor& d_table, const Tensor& dy, const Tensor& starts) const {
   const auto place = [&](int number) {
     return number == 0 ? d_table : position_places_[static_cast<std::size_t>(number) - 1].slice_columns(0, d_table.columns());
   };
   const std::int64_t positions = sizes_.tokens.positions;
   for (int range = 0; range < sample_ranges(); ++range) {
     const ops::IndexRun& run = tokens.ranges[static_cast<std::size_t>(range)].front();
-    ops.embedding().backward_positions(place(place_in_tree(range)), dy.slice_rows(run.first, run.count), {0, positions}, false,
-                                       starts ? starts.slice_rows(run.first / positions, run.count / positions) : Tensor{});
-    merge_behind(range, [&](int to, int from) { ops.elementwise().add(place(to), place(from)); });
+    ops_->embedding().backward_positions(place(place_in_tree(range)), dy.slice_rows(run.first, run.count), {0, positions}, false,
+                                         starts ? starts.slice_rows(run.first / positions, run.count / positions) : Tensor{});
+    merge_behind(range, [&](int to, int from) { ops_->elementwise().add(place(to), place(from)); });
   }
+}
+
+double Canonical::total(std::span<double> losses) const {
+  for (std::size_t apart = 1; apart < losses.size(); apart *= 2) {
+    for (std::size_t i = 0; i < losses.size(); i += 2 * apart) losses[i] += losses[i + apart];
+  }
+  return losses.front();
 }
 
 }  // namespace lockstep::model

@@ -9,17 +9,9 @@
 #include <vector>
 
 #include "arch/config.h"
-#include "layout/sharded_dims.h"
-#include "ops/ops.h"
-#include "ops/weight_work.h"
-#include "parallel/boundary.h"
-#include "parallel/context/key_sums.h"
-#include "parallel/context/whole_samples.h"
-#include "tensor/arena.h"
+#include "model/sums.h"
 
 namespace lockstep::model {
-
-struct Pass;
 
 /// Of a rank's part of a step.
 struct CanonicalSizes {
@@ -29,57 +21,19 @@ struct CanonicalSizes {
   int context_rank = 0, context_ranks = 1;  ///< of those that divide the positions of samples
 };
 
-class Canonical {
+class Canonical final : public Sums {
  public:
   Canonical(const arch::ModelConfig& config, const layout::ShardedDims& dims, const CanonicalSizes& sizes);
-  Canonical(const Canonical&) = delete;
-  Canonical& operator=(const Canonical&) = delete;
 
-  /// The ranks that have the samples' other positions, where there are any; before the first pass.
-  void connect(comm::Communicator& context) { samples_.connect(context); }
-  /// What training takes, of a rank that has the embedding or the head or both. `type`: of activations.
-  void declare(Arena& gradients, Arena& workspace, DType type, bool embedding, bool head);
-
-  // The ranges that this rank has.
-  ops::SumGrid heads;        ///< of the inputs of attention's last product
-  ops::SumGrid qkv;          ///< of its first product's outputs: the heads of q, k and v of a range
-  ops::SumGrid features;     ///< of the inputs of the feed-forward layer's last product
-  ops::SumGrid up;           ///< of its first product's outputs: of the gate, where there is one, and of what goes up
-  ops::SumGrid vocabulary;   ///< of judged(), the head's outputs
-  ops::SumGrid tokens;       ///< of the rows of a micro-batch's whole samples; as many as losses
-  ops::SumGrid step_tokens;  ///< of those of all micro-batches, one behind the other
-
-  /// Ranges of samples in a micro-batch; each has a loss of its own.
-  int sample_ranges() const { return static_cast<int>(tokens.ranges.size()); }
-  /// Of the tensor rank's vocabulary the rows that this rank judges: ranks that divide positions judge whole samples, each a part
-  /// of the vocabulary.
-  const layout::Range& judged() const { return judged_; }
-  /// The number of the first range of the vocabulary that is judged here.
-  int first_vocabulary_range() const { return first_vocabulary_range_; }
-  const parallel::KeySums& keys() const { return keys_; }
-  /// Ranks that divide positions, and how they bring them together.
-  parallel::WholeSamples& samples() { return samples_; }
-
-  /// Makes the gradient of a matrix and its bias, of `work` by ranges of its rows.
-  void backward_weight(ops::Ops& ops, const ops::WeightWork& work);
-  /// Norm::backward() of the pass' rows outside of `boundary`, with the gradients of gain and bias of all ranks' rows.
-  void norm_backward(ops::Ops& ops, ops::Norm& norm, parallel::Boundary& boundary, const Pass& pass,
-                     const ops::NormBackward& call);
-  /// sum [C] f32 = the sum of the pass' `rows` [Ro, C] of all ranks.
-  void sum_rows(ops::Ops& ops, parallel::Boundary& boundary, const Pass& pass, const Tensor& sum, const Tensor& rows);
-
-  /// Where range `range` of a micro-batch puts its part of `gradient`, that of the head's matrix; place 0 is the gradient itself.
-  Tensor head_place(const Tensor& gradient, int place) const {
-    return place == 0 ? gradient : head_places_[static_cast<std::size_t>(place) - 1].reshape(gradient.shape);
-  }
-  /// The tokens of whole samples of a step's micro-batches, one behind the other, which are there before the first
-  /// embed_backward(); where the embedding is.
-  const Tensor& step_ids() const { return step_ids_; }
-  /// From dy [R, C], the gradient of the embedding's rows of a micro-batch: d_positions [P, C] f32, that of learned positions,
-  /// unless it is empty; and d_tokens += the rows of the whole step, once its last micro-batch is there; until then they are
-  /// kept.
-  void embed_backward(ops::Ops& ops, const Pass& pass, const Tensor& d_positions, const Tensor& d_tokens, const Tensor& dy,
-                      std::int64_t first_token, int microbatch);
+  void declare(Arena& gradients, Arena& workspace, DType type, bool embedding, bool head) override;
+  void push(const ops::WeightWork& work) override;
+  /// The gradients of gain and bias are of all ranks' rows.
+  void norm_backward(ops::Norm& norm, parallel::Boundary& boundary, const Pass& pass, const ops::NormBackward& call) override;
+  /// Of all ranks' rows.
+  void sum_rows(parallel::Boundary& boundary, const Pass& pass, const Tensor& sum, const Tensor& rows, bool accumulate) override;
+  /// d_tokens gets the rows of the whole step, once its last micro-batch is there; until then they are kept.
+  void embed_backward(parallel::Boundary& boundary, const Pass& pass, const EmbeddingBackward& call) override;
+  double total(std::span<double> losses) const override;
 
  private:
   /// Ranges [first, first + count) of the vocabulary are judged here.
@@ -88,26 +42,21 @@ class Canonical {
   template <class Visit>
   void for_ranges(const parallel::Boundary& boundary, const Pass& pass, const Visit& visit) const;
   /// Of `partials` [n, ranges, C]: the sums of all ranks and ranges, left in the first range of each.
-  void add_up(ops::Ops& ops, parallel::Boundary& boundary, const Tensor& partials);
+  void add_up(parallel::Boundary& boundary, const Tensor& partials);
   /// to [C] = a sum that all ranks of a sequence have: on the first of them, and zero on the others.
-  void leave_once(ops::Ops& ops, const Tensor& to, const Tensor& sum) const;
+  void leave_once(const Tensor& to, const Tensor& sum) const;
   /// The first `count` matrices of partials_, zero.
-  Tensor cleared(ops::Ops& ops, std::int64_t count) const;
+  Tensor cleared(std::int64_t count) const;
   /// d_table [P, C] f32 = the sum of dy [R', C] by position (Embedding::backward_positions).
-  void sum_positions(ops::Ops& ops, const Tensor& d_table, const Tensor& dy, const Tensor& starts) const;
+  void sum_positions(const Tensor& d_table, const Tensor& dy, const Tensor& starts) const;
 
   CanonicalSizes sizes_;
-  parallel::WholeSamples samples_;
-  parallel::KeySums keys_;
-  layout::Range judged_;
-  int first_vocabulary_range_;
-  layout::ShardedDims dims_;
+  ops::SumGrid step_tokens_;             ///< as `tokens`, of the rows of all micro-batches, one behind the other
   std::int64_t table_rows_;              ///< of learned positions, 0: there are none
   std::int64_t ranges_;                  ///< of samples and positions in a micro-batch
   Tensor partials_;                      ///< [2, ranges, C] f32
-  std::vector<Tensor> head_places_;      ///< [V C] f32 each
   std::vector<Tensor> position_places_;  ///< [P, C] f32 each
-  Tensor rows_, step_ids_, order_;       ///< of a step: [R', own columns of C], [R'] i32; [2 R'] i64 to sort these
+  Tensor rows_, order_;                  ///< of a step: [R', own columns of C]; [2 R'] i64 to sort step_ids
 };
 
 }  // namespace lockstep::model

@@ -7,7 +7,7 @@
 #include "arch/config.h"
 #include "arch/parts.h"
 #include "layout/parallel_plan.h"
-#include "model/canonical.h"
+#include "model/sums.h"
 #include "ops/ops.h"
 #include "ops/weight_work.h"
 #include "parallel/boundary.h"
@@ -26,12 +26,12 @@ struct Context {
   parallel::ParameterStore& parameters;
   parallel::Boundaries boundaries;
   parallel::ContextAttention& attention;
+  Sums& sums;
   const Mirror& angles;    ///< [T_max, D] of rotary positions (model/rotation), empty for learned ones
   std::uint64_t seed = 0;  ///< of dropout
   arch::LeaseRule leases = {};
-  Canonical* canonical = nullptr;  ///< null: not in canonical mode
-  /// One of its grids, or null.
-  const ops::SumGrid* grid(ops::SumGrid Canonical::* of) const { return canonical == nullptr ? nullptr : &(canonical->*of); }
+  /// The ranges that something is summed by; null: it is summed at once.
+  const ops::SumGrid* grid(ops::SumGrid Sums::* of) const { return (sums.*of).ranges.empty() ? nullptr : &(sums.*of); }
 };
 
 /// The norm that the configuration asks for.

@@ -31,7 +31,7 @@ void Decoder::declare(Arena& workspace, Arena& cache) {
   const BlockSizes sizes{context_.dims, rows, type, context_.attention, arch::tile_sums(parts_, type)};
   cache_.declare(cache, chunks_, type);
   model::declare(workspace, saved_, sizes);
-  if (chunks_.back().head) model::declare(workspace, head_memory_, context_.dims, rows, type, false);
+  if (chunks_.back().head) model::declare(workspace, head_memory_, context_.dims, rows, type, context_.sums.all_judgers, false);
   model::declare(workspace, scratch_, sizes, {});
   workspace.keep();
 }

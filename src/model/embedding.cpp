@@ -36,21 +36,19 @@ void EmbeddingLayer::backward(const Pass& pass, const GradientSet& gradient, con
                               const Tensor& d, const Scratch& scratch, int microbatch) const {
   const ops::DropoutSite site = dropout(pass);
   if (site.p > 0) context_.ops.dropout().backward(d, d, site);
-  const Tensor& positions = gradient[Role::position_table];
-  if (positions && context_.canonical == nullptr) {
-    const Pass outside = outside_pass(pass, boundary_);
-    context_.ops.embedding().backward_positions(positions, d, outside.positions, gradient.accumulate, outside.starts);
-  }
   Tensor inside = d;
   if (boundary_.kind() == parallel::BoundaryKind::splitting) {
     inside = scratch.d_inside.slice_rows(0, pass.rows());
     boundary_.gather(inside, d, pass.grid()).wait();
   }
-  if (context_.canonical != nullptr) {
-    return context_.canonical->embed_backward(context_.ops, pass, positions, d_tokens, inside, context_.dims.first_token,
-                                              microbatch);
-  }
-  context_.ops.embedding().backward_tokens(d_tokens, inside, tokens, context_.dims.first_token);
+  context_.sums.embed_backward(boundary_, pass,
+                               {.d_tokens = d_tokens,
+                                .d_positions = gradient[Role::position_table],
+                                .outside = d,
+                                .inside = inside,
+                                .tokens = tokens,
+                                .microbatch = microbatch,
+                                .accumulate = gradient.accumulate});
 }
 
 }  // namespace lockstep::model

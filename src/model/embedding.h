@@ -14,8 +14,8 @@ class EmbeddingLayer {
   explicit EmbeddingLayer(const Context& context) : context_(context), boundary_(*context.boundaries.embedding) {}
   /// out [Ro, C] for tokens [R] i32.
   void forward(const Pass& pass, const WeightSet& w, const Tensor& tokens, const Tensor& out, const Scratch& scratch) const;
-  /// d [Ro, C] is used up. `d_tokens` [V, C] gets the rows of its tokens added (in canonical mode those of a step with its last
-  /// micro-batch); positions accumulate or overwrite.
+  /// d [Ro, C] is used up. `d_tokens` [V, C] gets the rows of its tokens added (where they are summed by ranges, those of a
+  /// step with its last micro-batch); positions accumulate or overwrite.
   void backward(const Pass& pass, const GradientSet& gradient, const Tensor& d_tokens, const Tensor& tokens, const Tensor& d,
                 const Scratch& scratch, int microbatch) const;
 

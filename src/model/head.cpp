@@ -1,11 +1,8 @@
 #include "model/head.h"
 
 #include <algorithm>
-#include <array>
 
-#include "base/checked.h"
 #include "base/sum_tree.h"
-#include "layout/canonical_grid.h"
 
 namespace lockstep::model {
 
@@ -19,15 +16,15 @@ std::int64_t logit_rows(const layout::ShardedDims& dims, std::int64_t rows) {
   return std::min(rows, fitting);
 }
 
-void declare(Arena& arena, HeadMemory& memory, const layout::ShardedDims& dims, const Rows& rows, DType type, bool training,
-             bool canonical) {
+void declare(Arena& arena, HeadMemory& memory, const layout::ShardedDims& dims, const Rows& rows, DType type, int judgers,
+             bool training) {
   const Arena::Mark start = arena.mark();
   const Shape inside{rows.inside, dims.width}, outside{rows.outside, dims.width};
   arena.declare(memory.normed, "normed", outside, type);
   arena.declare(memory.stats, "stats", Shape{rows.outside, 2}, DType::f32);
   arena.declare(memory.logits, "logits", Shape{logit_rows(dims, rows.judged), dims.vocabulary}, DType::f32);
-  if (const int parts = canonical ? layout::canonical_ranges : dims.vocabulary_parts; parts > 1) {
-    const Shape numbers{parts * memory.logits.rows() * ops::Loss::summary_columns};
+  if (judgers > 1) {
+    const Shape numbers{judgers * memory.logits.rows() * ops::Loss::summary_columns};
     arena.declare(memory.summaries, "summaries", numbers, DType::f64);
   }
   if (training) arena.declare(memory.d_normed, "d_normed", outside, type);
@@ -51,8 +48,7 @@ Tensor Head::norm(const parallel::TokenGrid& tokens, const Tensor& x, const Weig
 }
 
 Tensor Head::norm_judged(const Pass& pass, const Tensor& x, const WeightSet& w) {
-  const Tensor inside = norm(pass.grid(), x, w);
-  return judges_whole() ? context_.canonical->samples().gather(context_.ops, inside, pass.parts) : inside;
+  return sums_.samples.gather(context_.ops, norm(pass.grid(), x, w), pass.parts);
 }
 
 const Tensor& Head::projection(const WeightSet& w) const {
@@ -61,42 +57,25 @@ const Tensor& Head::projection(const WeightSet& w) const {
 }
 
 Tensor Head::judged(const Tensor& matrix) const {
-  if (!judges_whole()) return matrix;
-  const layout::Range& tokens = context_.canonical->judged();
-  return matrix.slice_rows(tokens.first, tokens.count);
+  return sums_.samples.divided() ? matrix.slice_rows(sums_.judged.first, sums_.judged.count) : matrix;
 }
 
-Tensor Head::logits_of(std::int64_t count) const {
-  if (!judges_whole()) return memory_.logits.slice_rows(0, count);
-  const std::int64_t tokens = context_.canonical->judged().count;
-  return memory_.logits.flat(0, count * tokens).reshape(Shape{count, tokens});
-}
-
-void Head::judge(const Tensor& logits, const Objective& chunk) {
-  const layout::ShardedDims& dims = context_.dims;
-  if (context_.canonical != nullptr) {
-    std::array<ops::VocabularyPart, layout::canonical_ranges> own;
-    const std::int64_t first_token = dims.first_token + context_.canonical->judged().first;
-    int count = 0;
-    for (const std::vector<ops::IndexRun>& range : context_.canonical->vocabulary.ranges) {
-      const ops::IndexRun& run = range.front();
-      own[static_cast<std::size_t>(count)] = {context_.canonical->first_vocabulary_range() + count, first_token + run.first,
-                                              run.count};
-      ++count;
-    }
-    return judge_parts(logits, chunk, std::span(own).first(static_cast<std::size_t>(count)), layout::canonical_ranges);
+Tensor Head::judge(const Tensor& normed, const Tensor& projection, const Objective& chunk) {
+  const std::int64_t rows = normed.rows(), tokens = sums_.judged.count;
+  const Tensor logits = memory_.logits.flat(0, rows * tokens).reshape(Shape{rows, tokens});
+  context_.ops.linear().forward(logits, normed, projection);
+  if (sums_.all_judgers > 1) {
+    judge_parts(logits, chunk);
+  } else {
+    context_.ops.loss().forward(logits, chunk.targets, tokens, chunk.scale, chunk.loss);
   }
-  if (dims.vocabulary_parts == 1) {
-    context_.ops.loss().forward(logits, chunk.targets, dims.vocabulary, chunk.scale, chunk.loss);
-    return;
-  }
-  const ops::VocabularyPart part{dims.vocabulary_part, dims.first_token, dims.vocabulary};
-  judge_parts(logits, chunk, {&part, 1}, dims.vocabulary_parts);
+  return logits;
 }
 
-void Head::judge_parts(const Tensor& logits, const Objective& chunk, std::span<const ops::VocabularyPart> own, int parts) {
+void Head::judge_parts(const Tensor& logits, const Objective& chunk) {
+  const std::vector<ops::VocabularyPart>& own = sums_.judgers;
   const std::int64_t numbers = logits.rows() * ops::Loss::summary_columns;
-  const Tensor summaries = memory_.summaries.flat(0, parts * numbers);
+  const Tensor summaries = memory_.summaries.flat(0, sums_.all_judgers * numbers);
   const auto columns = [&](const ops::VocabularyPart& part) {
     return logits.slice_columns(part.first_token - own.front().first_token, part.tokens);
   };
@@ -104,66 +83,46 @@ void Head::judge_parts(const Tensor& logits, const Objective& chunk, std::span<c
     const Tensor summary = summaries.flat(part.number * numbers, numbers);
     context_.ops.loss().summarise(summary, columns(part), chunk.targets, part, static_cast<bool>(chunk.scale));
   }
-  std::int64_t first = own.front().number, count = std::ssize(own);
-  if (judges_whole()) {
-    parallel::WholeSamples& samples = context_.canonical->samples();
-    first -= samples.rank() * count;
-    count *= samples.ranks();
-    samples.collect(context_.ops, summaries.flat(first * numbers, count * numbers));
-  }
-  if (context_.dims.vocabulary_parts > 1)
-    boundary_.collect(summaries, summaries.flat(first * numbers, count * numbers)).join(context_.ops.stream());
+  const std::int64_t count = std::ssize(own), first = own.front().number - sums_.samples.rank() * count;
+  const Tensor of_samples = summaries.flat(first * numbers, sums_.samples.ranks() * count * numbers);
+  sums_.samples.collect(context_.ops, of_samples);
+  if (context_.dims.vocabulary_parts > 1) boundary_.collect(summaries, of_samples).join(context_.ops.stream());
   for (const ops::VocabularyPart& part : own) {
     // Every part says the same loss.
-    const bool tells = &part == &own.front() && (!judges_whole() || context_.canonical->samples().rank() == 0);
+    const bool tells = &part == &own.front() && sums_.samples.rank() == 0;
     context_.ops.loss().finish(columns(part), chunk.targets, part, summaries, chunk.scale, tells ? chunk.loss : Tensor{});
   }
 }
 
-void Head::learn(const Tensor& inside, const Tensor& partial, const ops::IndexRun& rows, const Objective& objective,
-                 const Tensor& projection, ops::WeightSink& sink, const Tensor& gradient, bool accumulate) {
-  for (std::int64_t first = rows.first; first < rows.end(); first += memory_.logits.rows()) {
-    const std::int64_t count = std::min(memory_.logits.rows(), rows.end() - first);
-    const Tensor normed = inside.slice_rows(first, count);
-    const Tensor logits = logits_of(count);
-    context_.ops.linear().forward(logits, normed, projection);
-    judge(logits, {objective.targets.flat(first, count), objective.loss, objective.scale});
-    context_.ops.linear().backward_input(partial.slice_rows(first, count), logits, projection,
-                                         {.grid = context_.grid(&Canonical::vocabulary)});
-    sink.push({normed, logits, gradient, {}, first > rows.first || accumulate});
-  }
-}
-
-void Head::learn_ranges(const Tensor& inside, const Tensor& partial, const Objective& objective, const Tensor& projection,
-                        const Gradients& gradients) {
+void Head::learn(const Tensor& inside, const Tensor& partial, const Objective& objective, const Tensor& projection,
+                 const Gradients& gradients) {
   const Tensor& gradient = gradients.set[projection_];
-  if (judges_whole()) context_.ops.elementwise().zero(gradient);
-  const auto place = [&](int number) { return judged(context_.canonical->head_place(gradient, number)); };
-  for (int range = 0; range < context_.canonical->sample_ranges(); ++range) {
-    const ops::IndexRun& run = context_.canonical->tokens.ranges[static_cast<std::size_t>(range)].front();
-    const Tensor to = place(place_in_tree(range));
-    if (run.count == 0) context_.ops.elementwise().zero(to);
-    learn(inside, partial, run, {objective.targets, objective.loss.flat(range, 1), objective.scale}, projection, gradients.sink,
-          to, false);
+  if (sums_.samples.divided()) context_.ops.elementwise().zero(gradient);
+  const auto place = [&](int number) { return judged(sums_.head_place(gradient, number)); };
+  for (int range = 0; range < sums_.sample_ranges(); ++range) {
+    const ops::IndexRun rows = sums_.range_rows(range, inside.rows());
+    const Tensor to = place(place_in_tree(range)), loss = objective.loss.flat(range, 1);
+    if (rows.count == 0) context_.ops.elementwise().zero(to);
+    for (std::int64_t first = rows.first; first < rows.end(); first += memory_.logits.rows()) {
+      const std::int64_t count = std::min(memory_.logits.rows(), rows.end() - first);
+      const Tensor normed = inside.slice_rows(first, count);
+      const Tensor logits = judge(normed, projection, {objective.targets.flat(first, count), loss, objective.scale});
+      context_.ops.linear().backward_input(partial.slice_rows(first, count), logits, projection,
+                                           {.grid = context_.grid(&Sums::vocabulary)});
+      gradients.sink.push({normed, logits, to, {}, first > rows.first || gradients.set.accumulate});
+    }
     merge_behind(range, [&](int below, int above) { context_.ops.elementwise().add(place(below), place(above)); });
   }
 }
 
-Tensor Head::partial_of(std::int64_t rows) const {
-  if (judges_whole()) return memory_.judged.slice_rows(0, rows);
-  return (boundary_.kind() == parallel::BoundaryKind::local ? memory_.d_normed : memory_.partial).slice_rows(0, rows);
-}
-
 Tensor Head::left(const Pass& pass, const Tensor& x, const Tensor& partial) {
-  const bool local = boundary_.kind() == parallel::BoundaryKind::local;
   Tensor inside = partial;
-  if (judges_whole()) {
-    parallel::WholeSamples& samples = context_.canonical->samples();
-    samples.add_up(context_.ops, partial);
-    inside = (local ? memory_.d_normed : memory_.partial).slice_rows(0, pass.rows());
-    samples.take_own(context_.ops, inside, partial, pass.parts);
+  if (sums_.samples.divided()) {
+    sums_.samples.add_up(context_.ops, partial);
+    inside = partial_inside().slice_rows(0, pass.rows());
+    sums_.samples.take_own(context_.ops, inside, partial, pass.parts);
   }
-  if (local) return inside;
+  if (is_local()) return inside;
   const Tensor sums = x.rows() < inside.rows() ? memory_.sums.slice_rows(0, x.rows()) : inside;
   boundary_.reduce(sums, inside, pass.grid()).wait();
   return rounded(context_, sums, memory_.d_normed);
@@ -172,35 +131,27 @@ Tensor Head::left(const Pass& pass, const Tensor& x, const Tensor& partial) {
 void Head::loss_and_gradient(const Pass& pass, const Tensor& x, const Objective& objective, const WeightSet& w,
                              const Gradients& gradients, const Tensor& d) {
   const Tensor inside = norm_judged(pass, x, w);
-  const Tensor partial = partial_of(inside.rows());
-  if (context_.canonical != nullptr) {
-    learn_ranges(inside, partial, objective, judged(projection(w)), gradients);
-  } else {
-    learn(inside, partial, {0, inside.rows()}, objective, projection(w), gradients.sink, gradients.set[projection_],
-          gradients.set.accumulate);
-  }
-  const ops::NormBackward back{.dx = d,
-                               .n = {},
-                               .d_gain = gradients.set[Role::final_gain],
-                               .d_bias = gradients.set[Role::final_bias],
-                               .dn = left(pass, x, partial),
-                               .x = x,
-                               .stats = memory_.stats.slice_rows(0, x.rows()),
-                               .gain = w[Role::final_gain],
-                               .bias = w[Role::final_bias],
-                               .residual = {},
-                               .accumulate = gradients.set.accumulate};
-  if (context_.canonical != nullptr) return context_.canonical->norm_backward(context_.ops, norm_, boundary_, pass, back);
-  norm_.backward(back);
+  const Tensor partial = (sums_.samples.divided() ? memory_.judged : partial_inside()).slice_rows(0, inside.rows());
+  learn(inside, partial, objective, judged(projection(w)), gradients);
+  sums_.norm_backward(norm_, boundary_, pass,
+                      {.dx = d,
+                       .n = {},
+                       .d_gain = gradients.set[Role::final_gain],
+                       .d_bias = gradients.set[Role::final_bias],
+                       .dn = left(pass, x, partial),
+                       .x = x,
+                       .stats = memory_.stats.slice_rows(0, x.rows()),
+                       .gain = w[Role::final_gain],
+                       .bias = w[Role::final_bias],
+                       .residual = {},
+                       .accumulate = gradients.set.accumulate});
 }
 
 void Head::loss(const Pass& pass, const Tensor& x, const Objective& objective, const WeightSet& w) {
   const Tensor inside = norm_judged(pass, x, w);
   for (std::int64_t first = 0; first < inside.rows(); first += memory_.logits.rows()) {
     const std::int64_t count = std::min(memory_.logits.rows(), inside.rows() - first);
-    const Tensor logits = logits_of(count);
-    context_.ops.linear().forward(logits, inside.slice_rows(first, count), judged(projection(w)));
-    judge(logits, {objective.targets.flat(first, count), objective.loss});
+    judge(inside.slice_rows(first, count), judged(projection(w)), {objective.targets.flat(first, count), objective.loss});
   }
 }
 

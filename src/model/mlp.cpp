@@ -18,8 +18,8 @@ Mlp::Mlp(const Context& context, int layer)
                   .out_weight = Role::down_weight,
                   .out_bias = Role::down_bias,
                   .dropout = ops::Site::mlp_out,
-                  .in_grid = &Canonical::up,
-                  .out_grid = &Canonical::features},
+                  .in_grid = &Sums::up,
+                  .out_grid = &Sums::features},
                  layer) {}
 
 Mlp::Halves Mlp::split(const Tensor& hidden) const {

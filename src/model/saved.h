@@ -15,7 +15,7 @@ namespace lockstep::model {
 struct Rows {
   std::int64_t inside = 0;   ///< R
   std::int64_t outside = 0;  ///< Ro
-  std::int64_t judged = 0;   ///< whose losses the head makes: R, in canonical mode those of whole samples
+  std::int64_t judged = 0;   ///< whose losses the head makes: R, or those of whole samples
   parallel::BoundaryKind kind = parallel::BoundaryKind::local;
   bool carries() const { return kind != parallel::BoundaryKind::local; }
   bool split() const { return kind == parallel::BoundaryKind::splitting; }

@@ -102,19 +102,17 @@ std::vector<layout::ChunkParts> chunk_parts(const arch::PartMap& map, const std:
   return parts;
 }
 
-std::vector<std::unique_ptr<Stage>> make_stages(const Context& context, parallel::GradientStore& gradients, ops::WeightSink& sink,
-                                                ModelMemory& memory) {
+std::vector<std::unique_ptr<Stage>> make_stages(const Context& context, parallel::GradientStore& gradients, ModelMemory& memory) {
   std::vector<std::unique_ptr<Stage>> stages;
   for (int c = 0; c < std::ssize(memory.shape().chunks); ++c) {
-    stages.push_back(std::make_unique<Stage>(context, gradients, sink, memory, c));
+    stages.push_back(std::make_unique<Stage>(context, gradients, memory, c));
   }
   return stages;
 }
 
-Stage::Stage(const Context& context, parallel::GradientStore& gradients, ops::WeightSink& sink, ModelMemory& memory, int chunk)
+Stage::Stage(const Context& context, parallel::GradientStore& gradients, ModelMemory& memory, int chunk)
     : context_(context),
       gradients_(gradients),
-      sink_(sink),
       memory_(memory.stage(chunk)),
       scratch_(memory.temporaries().scratch),
       again_(memory.again()),
@@ -196,7 +194,7 @@ void Stage::forward(const Pass& pass, Microbatch microbatch, const Tensor& input
 void Stage::loss(const Pass& pass, Microbatch microbatch, const Tensor& x, const Objective& objective, const Tensor& d) {
   const LeasedWeights w(context_.parameters, parts_.head, PassKind::forward);
   OpenGradients gradient(gradients_, context_.parameters.units(), map_.head_reads, microbatch);
-  head_.loss_and_gradient(pass, x, objective, w.weights(), {gradient.set(), sink_}, d);
+  head_.loss_and_gradient(pass, x, objective, w.weights(), {gradient.set(), context_.sums}, d);
   gradient.close();
 }
 
@@ -232,8 +230,8 @@ void Stage::blocks_backward(const Pass& pass, Microbatch microbatch, const Tenso
                                                : blocks_[i].activate_again(pass, w, mine, d.rows(), scratch_);
       }
       OpenGradients gradient(gradients_, context_.parameters.units(), unit(i), microbatch);
-      ops::WeightSink& sink = deferred != nullptr ? static_cast<ops::WeightSink&>(queues(microbatch)[i]) : sink_;
-      blocks_[i].backward(pass, w, {gradient.set(), sink, context_.grid(&Canonical::tokens), pass.parts}, mine, d,
+      ops::WeightSink& sink = deferred != nullptr ? static_cast<ops::WeightSink&>(queues(microbatch)[i]) : context_.sums;
+      blocks_[i].backward(pass, w, {gradient.set(), sink, context_.grid(&Sums::tokens), pass.parts}, mine, d,
                           deferred != nullptr ? BackwardScratch(scratch_, (*deferred)[i]) : BackwardScratch(scratch_));
       if (deferred == nullptr) gradient.close();
     }
@@ -256,7 +254,7 @@ void Stage::backward_input(const Pass& pass, Microbatch microbatch, const Tensor
 
 void Stage::backward_weight(Microbatch microbatch) {
   for (std::size_t i = blocks_.size(); i-- > 0;) {
-    queues(microbatch)[i].run(sink_);
+    queues(microbatch)[i].run(context_.sums);
     gradients_.close(unit(i), microbatch);
   }
 }

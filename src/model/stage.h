@@ -26,8 +26,8 @@ std::vector<layout::ChunkParts> chunk_parts(const arch::PartMap& map, const std:
 /// it is until the gradient of the input is made.
 class Stage {
  public:
-  /// `sink` makes weight gradients at once. All arguments outlive the stage.
-  Stage(const Context& context, parallel::GradientStore& gradients, ops::WeightSink& sink, ModelMemory& memory, int chunk);
+  /// All arguments outlive the stage.
+  Stage(const Context& context, parallel::GradientStore& gradients, ModelMemory& memory, int chunk);
   Stage(const Stage&) = delete;
   Stage& operator=(const Stage&) = delete;
 
@@ -78,7 +78,6 @@ class Stage {
 
   const Context& context_;
   parallel::GradientStore& gradients_;
-  ops::WeightSink& sink_;
   StageMemory& memory_;
   const Scratch& scratch_;
   MadeAgain& again_;
@@ -96,7 +95,6 @@ class Stage {
 };
 
 /// One for each chunk of `memory`.
-std::vector<std::unique_ptr<Stage>> make_stages(const Context& context, parallel::GradientStore& gradients, ops::WeightSink& sink,
-                                                ModelMemory& memory);
+std::vector<std::unique_ptr<Stage>> make_stages(const Context& context, parallel::GradientStore& gradients, ModelMemory& memory);
 
 }  // namespace lockstep::model

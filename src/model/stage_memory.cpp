@@ -107,7 +107,7 @@ void ModelMemory::declare(Arena& activations, Arena& workspace, const arch::Mode
     model::declare(activations, again_.blocks[i], sizes, again_of(shape_.recompute, i));
   if (head) {
     const Arena::InLayer in(workspace, "head");
-    model::declare(workspace, temporaries_.head, dims, shape_.rows, type, true, shape_.canonical);
+    model::declare(workspace, temporaries_.head, dims, shape_.rows, type, shape_.judgers, true);
   }
   model::declare(workspace, temporaries_.scratch, sizes,
                  {.input_backward = true, .weight_backward = immediate, .branch = config.dropout > 0});

@@ -46,7 +46,7 @@ struct ModelShape {
   std::vector<layout::ChunkLives> lives;  ///< layout::lives_of
   parallel::ContextAttention* attention;  ///< which declares its own; outlives the memory
   layout::Recompute recompute = {};
-  bool canonical = false;
+  int judgers = 1;                           ///< Sums::all_judgers
   layout::Tier kept = layout::Tier::device;  ///< where what blocks keep lies until their backward pass
   std::int64_t tile_sums = 0;                ///< arch::tile_sums()
 };

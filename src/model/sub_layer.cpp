@@ -59,26 +59,13 @@ Tensor SubLayer::leave_backward(const Pass& pass, const Gradients& gradients, co
     branch = scratch.branch.slice_rows(0, d.rows());
     context_.ops.elementwise().cast(branch, d);
   }
-  if (!is_local() || context_.canonical != nullptr) sum_out_bias(pass, gradients, branch);
+  const Tensor& bias = gradients.set[parts_.out_bias];
+  if (bias && !sums_bias_inside()) context_.sums.sum_rows(boundary_, pass, bias, branch, gradients.set.accumulate);
   return is_local() ? branch : gathered(pass, branch, scratch.d_inside);
 }
 
-// The bias was added outside: its gradient is the sum of the rows there, as that of a table of one position.
-void SubLayer::sum_out_bias(const Pass& pass, const Gradients& gradients, const Tensor& d) const {
-  const Tensor& bias = gradients.set[parts_.out_bias];
-  if (!bias) return;
-  if (context_.canonical != nullptr) return context_.canonical->sum_rows(context_.ops, boundary_, pass, bias, d);
-  context_.ops.embedding().backward_positions(bias.reshape(Shape{1, bias.elements()}), d, {0, 1}, gradients.set.accumulate);
-}
-
-void SubLayer::norm_backward(const Pass& pass, const ops::NormBackward& call) const {
-  if (context_.canonical != nullptr) return context_.canonical->norm_backward(context_.ops, norm_, boundary_, pass, call);
-  norm_.backward(call);
-}
-
 void SubLayer::push_out(const Gradients& gradients, const Tensor& inner, const Tensor& d_out) const {
-  const bool with_bias = is_local() && context_.canonical == nullptr;
-  gradients.push(parts_.out_weight, with_bias ? gradients.set[parts_.out_bias] : Tensor{}, inner, d_out);
+  gradients.push(parts_.out_weight, sums_bias_inside() ? gradients.set[parts_.out_bias] : Tensor{}, inner, d_out);
 }
 
 void SubLayer::enter_backward(const Pass& pass, const LayerWeights& w, const Gradients& gradients, const EnterBackward& call,
@@ -101,7 +88,7 @@ void SubLayer::enter_backward(const Pass& pass, const LayerWeights& w, const Gra
     norm.dn = scratch.d_normed.slice_rows(0, x.rows());
     norm.n = normed;
     project_back(context_, w, parts_.in_weight, norm.dn, d_in, scratch.tile_sums, {.grid = context_.grid(parts_.in_grid)});
-    norm_backward(pass, norm);
+    context_.sums.norm_backward(norm_, boundary_, pass, norm);
     gradients.push(parts_.in_weight, in_bias, normed, d_in);
     return;
   }
@@ -112,7 +99,7 @@ void SubLayer::enter_backward(const Pass& pass, const LayerWeights& w, const Gra
   gradients.push(parts_.in_weight, in_bias, gathered(pass, normed, scratch.normed_inside), d_in);
   reduction.wait();
   norm.dn = rounded(context_, sums, scratch.d_normed);
-  norm_backward(pass, norm);
+  context_.sums.norm_backward(norm_, boundary_, pass, norm);
 }
 
 }  // namespace lockstep::model

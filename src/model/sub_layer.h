@@ -17,8 +17,8 @@ struct SubLayerParts {
   arch::Role in_weight, in_bias;    ///< w1
   arch::Role out_weight, out_bias;  ///< w2, b2
   ops::Site dropout;
-  ops::SumGrid Canonical::* in_grid;   ///< of w1's outputs
-  ops::SumGrid Canonical::* out_grid;  ///< of w2's inputs
+  ops::SumGrid Sums::* in_grid;   ///< of w1's outputs
+  ops::SumGrid Sums::* out_grid;  ///< of w2's inputs
 };
 
 /// What goes back through the entry of a sub-layer.
@@ -51,10 +51,8 @@ class SubLayer {
   bool is_local() const { return boundary_.kind() == parallel::BoundaryKind::local; }
   bool splits() const { return boundary_.kind() == parallel::BoundaryKind::splitting; }
   ops::DropoutSite dropout(const Pass& pass) const;
-  /// The gradient of w2's bias where it is not made with w2's: the sum of the rows d [Ro, C].
-  void sum_out_bias(const Pass& pass, const Gradients& gradients, const Tensor& d) const;
-  /// norm_'s backward pass.
-  void norm_backward(const Pass& pass, const ops::NormBackward& call) const;
+  /// The gradient of w2's bias is made with w2's, not of the rows outside.
+  bool sums_bias_inside() const { return is_local() && context_.grid(&Sums::tokens) == nullptr; }
   /// All rows of `outside`, for which there is room in `inside`.
   Tensor gathered(const Pass& pass, const Tensor& outside, const Tensor& inside) const;
   /// Where `partial` [R, C] is summed to.

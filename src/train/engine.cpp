@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <functional>
-#include <numeric>
 
 #include "base/timer.h"
 #include "model/initialise.h"
@@ -43,10 +42,10 @@ Engine::Engine(const EngineConfig& config, Runtime& runtime, ops::Ops& ops, comm
       boundary_(parallel::make_boundary(groups_)),
       reading_boundary_(parallel::make_reading_boundary(groups_)),
       reading_attention_(parallel::make_local_attention()),
-      training_(context_of(*boundary_, *memory_.attention, memory_.canonical.get())),
-      reading_(context_of(*reading_boundary_, *reading_attention_, nullptr)),
-      sink_(ops, memory_.canonical.get()),
-      stages_(model::make_stages(training_, updater_->gradients(), sink_, memory_.model)),
+      reading_sums_(memory_.part.dims),
+      training_(context_of(*boundary_, *memory_.attention, *memory_.sums)),
+      reading_(context_of(*reading_boundary_, *reading_attention_, reading_sums_)),
+      stages_(model::make_stages(training_, updater_->gradients(), memory_.model)),
       document_split_(config_.plan.cp),
       parts_(splits_by_documents(config_) ? static_cast<std::size_t>(config_.plan.cp * config_.plan.microbatches) : 0),
       runner_(memory_.part.actions, memory_.model, stages_,
@@ -59,21 +58,20 @@ Engine::Engine(const EngineConfig& config, Runtime& runtime, ops::Ops& ops, comm
       brought_(static_cast<std::size_t>(config_.plan.microbatches)) {
   if (config_.plan.canonical) ops.take_sum_grids();
   memory_.attention->connect(groups_.of(layout::GroupRole::context));
-  if (memory_.canonical) memory_.canonical->connect(groups_.of(layout::GroupRole::context));
+  memory_.sums->connect(ops, groups_.of(layout::GroupRole::context));
 }
 
-model::Context Engine::context_of(parallel::Boundary& boundary, parallel::ContextAttention& attention,
-                                  model::Canonical* canonical) {
+model::Context Engine::context_of(parallel::Boundary& boundary, parallel::ContextAttention& attention, model::Sums& sums) {
   return {.config = config_.model,
           .dims = memory_.part.dims,
           .ops = ops_,
           .parameters = *parameters_,
           .boundaries = parallel::Boundaries::all(boundary),
           .attention = attention,
+          .sums = sums,
           .angles = memory_.angles,
           .seed = config_.seed,
-          .leases = arch::lease_rule(config_.plan, config_.weights.type),
-          .canonical = canonical};
+          .leases = arch::lease_rule(config_.plan, config_.weights.type)};
 }
 
 Ledger Engine::commit() {
@@ -146,7 +144,7 @@ StepResult Engine::step(std::span<const data::Batch> batches, std::int64_t targe
   parameters_->begin(order_);
   const PassTimes passes =
       runner_.run(bring(batches), step,
-                  {memory_.losses.device, memory_.scalars.on_device()[StepScalars::loss_scale], memory_.losses_of_microbatch()});
+                  {memory_.losses.device, memory_.scalars.on_device()[StepScalars::loss_scale], memory_.sums->sample_ranges()});
   const double start = now_seconds();
   parameters_->begin({});
   StepResult result;
@@ -201,9 +199,9 @@ std::span<const data::Batch> Engine::bring(std::span<const data::Batch> batches)
     };
     if (memory_.part.embedding) {
       brought.tokens = take(memory_.tokens, own, batch.tokens);
-      if (memory_.canonical) take(memory_.canonical->step_ids(), whole, batch.tokens);
+      if (memory_.sums->step_ids) take(memory_.sums->step_ids, whole, batch.tokens);
     }
-    if (memory_.part.head) brought.targets = take(memory_.targets, memory_.canonical ? whole : own, batch.targets);
+    if (memory_.part.head) brought.targets = take(memory_.targets, memory_.sums->samples.divided() ? whole : own, batch.targets);
   }
   return std::span(brought_).first(batches.size());
 }
@@ -241,12 +239,7 @@ void Engine::clear_losses() {
 double Engine::loss_sum() {
   if (!memory_.part.head) return 0;
   download(ops_.stream(), memory_.losses);
-  const std::span<double> losses = elements<double>(memory_.losses.host);
-  if (!config_.plan.canonical) return std::accumulate(losses.begin(), losses.end(), 0.0);
-  for (std::size_t apart = 1; apart < losses.size(); apart *= 2) {
-    for (std::size_t i = 0; i < losses.size(); i += 2 * apart) losses[i] += losses[i + apart];
-  }
-  return losses.front();
+  return memory_.sums->total(elements<double>(memory_.losses.host));
 }
 
 }  // namespace lockstep::train

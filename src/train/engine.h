@@ -22,7 +22,6 @@
 #include "tensor/host_pieces.h"
 #include "tensor/ledger.h"
 #include "train/engine_config.h"
-#include "train/immediate_weights.h"
 #include "train/memory/rank_memory.h"
 #include "train/pipeline_runner.h"
 #include "train/staged_decoder.h"
@@ -111,7 +110,7 @@ class Engine {
   double loss_sum();
 
   /// What training and reading have in common, with their own way into and out of layers.
-  model::Context context_of(parallel::Boundary& boundary, parallel::ContextAttention& attention, model::Canonical* canonical);
+  model::Context context_of(parallel::Boundary& boundary, parallel::ContextAttention& attention, model::Sums& sums);
 
   const EngineConfig config_;
   Runtime& runtime_;
@@ -124,8 +123,8 @@ class Engine {
   std::unique_ptr<Updater> updater_;
   std::unique_ptr<parallel::Boundary> boundary_, reading_boundary_;
   std::unique_ptr<parallel::ContextAttention> reading_attention_;
+  model::Sums reading_sums_;
   model::Context training_, reading_;
-  ImmediateWeights sink_;
   std::vector<std::unique_ptr<model::Stage>> stages_;
   parallel::DocumentSplit document_split_;
   std::vector<ops::Positions> parts_;  ///< ContextPlace::parts; empty: all micro-batches are divided alike

@@ -15,7 +15,6 @@
 #include "parallel/zero/resident_parameters.h"
 #include "parallel/zero/resident_state.h"
 #include "support/machine.h"
-#include "train/immediate_weights.h"
 
 namespace lockstep::support {
 
@@ -77,21 +76,24 @@ struct TinyStages {
         gradients(parameters.units(), Shape{dims_of(config, layout).vocabulary, config.width}),
         boundary(parallel::make_local_boundary()),
         attention(parallel::make_local_attention()),
+        sums(dims_of(config, layout)),
         context{config,
                 dims_of(config, layout),
                 *machine.ops,
                 parameters,
                 layout.boundaries != nullptr ? *layout.boundaries : parallel::Boundaries::all(*boundary),
                 layout.attention != nullptr ? *layout.attention : *attention,
+                sums,
                 angles,
                 7},
-        sink(*machine.ops),
         memory({.rows = model::rows_of(context.boundaries, tokens),
                 .chunks = chunks,
                 .lives = layout::lives_of(actions, chunks, microbatches),
                 .attention = &context.attention,
-                .recompute = layout.recompute}),
-        stages(model::make_stages(context, gradients, sink, memory)) {
+                .recompute = layout.recompute,
+                .judgers = sums.all_judgers}),
+        stages(model::make_stages(context, gradients, memory)) {
+    sums.connect(*machine.ops, *machine.world);
     memory_of_weights.declare(weights, weights);
     memory.declare(activations, workspace, config, context.dims, layout.type);
     model::declare_angles(workspace, angles, config);
@@ -143,9 +145,9 @@ struct TinyStages {
   PlainGradients gradients;
   std::unique_ptr<parallel::Boundary> boundary;
   std::unique_ptr<parallel::ContextAttention> attention;
+  model::Sums sums;
   Mirror angles;
   model::Context context;
-  train::ImmediateWeights sink;
   model::ModelMemory memory;
   std::vector<std::unique_ptr<model::Stage>> stages;
 };

@@ -22,12 +22,14 @@ Tensor KeySums::own(const Tensor& sums) const {
 
 // Ranks that have nothing of a head add zeros.
 AttentionTensors KeySums::begin(ops::Ops& ops, const AttentionTensors& d) const {
+  if (!any_) return d;
   const Tensor k = sums(0, d.k.rows()), v = sums(1, d.k.rows());
   for (const Tensor& sum : {k, v}) ops.elementwise().zero(sum);
   return {d.q, own(k), own(v), d.o};
 }
 
 void KeySums::finish(ops::Ops& ops, Boundary& boundary, const AttentionTensors& d) const {
+  if (!any_) return;
   const Tensor k = sums(0, d.k.rows()), v = sums(1, d.k.rows());
   if (layout::tensor_ranks_share_kv_heads(dims_)) {
     for (const Tensor& sum : {k, v}) boundary.add_up(sum).wait();

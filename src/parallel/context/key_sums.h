@@ -13,14 +13,14 @@ namespace lockstep::parallel {
 
 class KeySums {
  public:
+  /// Ranks share none.
+  KeySums() = default;
   /// `all`: key/value heads of the model.
   KeySums(const layout::ShardedDims& dims, std::int64_t all, int context_ranks);
-  /// Whether ranks share a key/value head.
-  bool any() const { return any_; }
   /// For at most `rows` rows.
   void declare(Arena& workspace, std::int64_t rows);
 
-  /// `d` with other room for what attention makes of the gradients of keys and values.
+  /// `d` with other room for what attention makes of the gradients of keys and values, where ranks share a head.
   AttentionTensors begin(ops::Ops& ops, const AttentionTensors& d) const;
   /// Adds what is there over the ranks inside of `boundary`, and leaves d.k and d.v.
   void finish(ops::Ops& ops, Boundary& boundary, const AttentionTensors& d) const;
@@ -30,9 +30,9 @@ class KeySums {
   Tensor own(const Tensor& sums) const;
 
   layout::ShardedDims dims_;
-  std::int64_t all_;
-  bool any_;
-  Tensor sums_;  ///< [2, R, all heads * D] f32
+  std::int64_t all_ = 0;
+  bool any_ = false;  ///< ranks share a key/value head
+  Tensor sums_;       ///< [2, R, all heads * D] f32
 };
 
 }  // namespace lockstep::parallel

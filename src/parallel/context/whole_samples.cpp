@@ -52,6 +52,7 @@ Tensor WholeSamples::deal(ops::Ops& ops, const Tensor& own, std::span<const ops:
 }
 
 void WholeSamples::collect(ops::Ops& ops, const Tensor& x) {
+  if (!divided()) return;
   const std::int64_t each = x.elements() / ranks();
   const std::vector<std::int64_t> counts(usual_.size(), each);
   group_->all_gather(x, x.flat(rank_ * each, each), counts).join(ops.stream());

@@ -3,6 +3,7 @@
 #include "base/span_log.h"
 #include "checkpoint/background_writer.h"
 #include "device/runtime.h"
+#include "model/canonical.h"
 #include "model/rotation.h"
 #include "tensor/host_pieces.h"
 
@@ -17,21 +18,25 @@ parallel::WeightStorage kept(const EngineConfig& config) {
   return storage;
 }
 
+std::unique_ptr<model::Sums> make_sums(const EngineConfig& config, const RankPart& part) {
+  const layout::ParallelPlan& plan = config.plan;
+  if (!plan.canonical) return std::make_unique<model::Sums>(part.dims);
+  return std::make_unique<model::Canonical>(config.model, part.dims,
+                                            model::CanonicalSizes{.tokens = {config.samples, config.positions},
+                                                                  .microbatches = plan.microbatches,
+                                                                  .all_microbatches = plan.dp * plan.microbatches,
+                                                                  .context_rank = part.at.cp,
+                                                                  .context_ranks = plan.cp});
+}
+
 }  // namespace
 
 RankMemory::RankMemory(const EngineConfig& config, const layout::Coordinates& at, Device device)
     : part(rank_part(config, at)),
       parameters(part.units, kept(config), config.plan, at, arch::lease_classes(lease_parts(config, part), part.map)),
       attention(parallel::make_attention(config.plan, at, config.positions)),
-      model(model_shape(config, part, *attention)),
-      canonical(config.plan.canonical ? std::make_unique<model::Canonical>(
-                                            config.model, part.dims,
-                                            model::CanonicalSizes{.tokens = {config.samples, config.positions},
-                                                                  .microbatches = config.plan.microbatches,
-                                                                  .all_microbatches = config.plan.dp * config.plan.microbatches,
-                                                                  .context_rank = at.cp,
-                                                                  .context_ranks = config.plan.cp})
-                                      : nullptr),
+      sums(make_sums(config, part)),
+      model(model_shape(config, part, *attention, *sums)),
       device_(device),
       parameter_arena_(config.weights.type == DType::bf16 ? "weights bf16" : "weights fp32", MemoryKind::parameters),
       gradient_arena_("gradients", MemoryKind::gradients),
@@ -53,7 +58,7 @@ RankMemory::RankMemory(const EngineConfig& config, const layout::Coordinates& at
     workspace_arena_.rewind(start);  // steps come later
   }
   model.declare(activation_arena_, workspace_arena_, config.model, part.dims, config.weights.type, &spill);
-  if (canonical) canonical->declare(gradient_arena_, workspace_arena_, config.weights.type, part.embedding, part.head);
+  sums->declare(gradient_arena_, workspace_arena_, config.weights.type, part.embedding, part.head);
   model::declare_angles(workspace_arena_, angles, config.model);
   spill.declare_host(host_arena_);
   HostPieces::declare(pinned_arena_, pieces, device);
@@ -70,10 +75,8 @@ RankMemory::RankMemory(const EngineConfig& config, const layout::Coordinates& at
   }
   if (part.embedding) activation_arena_.declare(tokens, "tokens", all_tokens, DType::i32);
   if (!part.head) return;
-  // In canonical mode the head judges whole samples.
-  const Shape all_targets{canonical ? config.samples * config.positions * config.plan.microbatches : all_tokens.elements()};
-  activation_arena_.declare(targets, "targets", all_targets, DType::i32);
-  workspace_arena_.declare(losses, "losses", Shape{config.plan.microbatches * losses_of_microbatch()}, DType::f64);
+  activation_arena_.declare(targets, "targets", Shape{model.shape().rows.judged * config.plan.microbatches}, DType::i32);
+  workspace_arena_.declare(losses, "losses", Shape{config.plan.microbatches * sums->sample_ranges()}, DType::f64);
 }
 
 // Of the ranks with the same part of a unit each writes as much.

@@ -25,19 +25,17 @@ class RankMemory {
   /// temporaries where boundaries carry some of them. Once. Returns what was taken.
   Ledger commit(Runtime& runtime, MemorySource& window);
 
-  int losses_of_microbatch() const { return canonical ? canonical->sample_ranges() : 1; }
-
   const RankPart part;
   parallel::ParameterMemory parameters;
   UpdaterMemory updater;
   std::unique_ptr<parallel::ContextAttention> attention;  ///< has its own temporaries
+  std::unique_ptr<model::Sums> sums;
   model::ModelMemory model;
-  std::unique_ptr<model::Canonical> canonical;  ///< null: not in canonical mode
-  Mirror angles;                                ///< of rotary positions: model/rotation
+  Mirror angles;  ///< of rotary positions: model/rotation
   ops::WrittenScalars scalars;
   Tensor tokens, targets;  ///< [own rows * micro-batches] i32, where the embedding and the head are; Objective says which rows
   Mirror starts;           ///< [samples * positions * micro-batches] i32, of documents, where samples are several
-  Mirror losses;           ///< [micro-batches * losses_of_microbatch()] f64, where the head is: sums of token losses
+  Mirror losses;           ///< [micro-batches * sums->sample_ranges()] f64, where the head is: sums of token losses
   Tensor drawn;            ///< f32, where start values are rounded; shares its bytes with temporaries
   Tensor pieces;           ///< HostPieces' buffer
   Tensor copies;           ///< of what is saved while the run goes on

@@ -58,13 +58,14 @@ arch::PartMap lease_parts(const EngineConfig& config, const RankPart& part) {
   return arch::parts_of(arch::part_map(config.model, part.units, rule), part.chunks);
 }
 
-model::ModelShape model_shape(const EngineConfig& config, const RankPart& part, parallel::ContextAttention& attention) {
+model::ModelShape model_shape(const EngineConfig& config, const RankPart& part, parallel::ContextAttention& attention,
+                              const model::Sums& sums) {
   return {.rows = rows_of(config, part),
           .chunks = part.chunks,
           .lives = layout::lives_of(part.actions, part.chunks, config.plan.microbatches),
           .attention = &attention,
           .recompute = config.plan.recompute,
-          .canonical = config.plan.canonical,
+          .judgers = sums.all_judgers,
           .kept = config.plan.activations,
           .tile_sums = arch::tile_sums(lease_parts(config, part), config.weights.type)};
 }

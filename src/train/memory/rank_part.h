@@ -31,7 +31,8 @@ RankPart rank_part(const EngineConfig& config, const layout::Coordinates& at);
 /// What the passes of the part lease.
 arch::PartMap lease_parts(const EngineConfig& config, const RankPart& part);
 /// Sizes of the memory that the part's passes need; `attention` outlives it.
-model::ModelShape model_shape(const EngineConfig& config, const RankPart& part, parallel::ContextAttention& attention);
+model::ModelShape model_shape(const EngineConfig& config, const RankPart& part, parallel::ContextAttention& attention,
+                              const model::Sums& sums);
 /// What its steps add up, over `ranks` ranks.
 parallel::GradientWork gradient_work(const EngineConfig& config, const RankPart& part, int ranks);
 /// Spans of config.traced_steps steps for which there is room: more than twice what a layout of `verify` needs, 262,144 at the
