@@ -16,13 +16,10 @@ class Block {
     attention_.forward(pass, w.attention(), saved, saved.middle.slice_rows(0, out.rows()), scratch);
     mlp_.forward(pass, w.mlp(), saved, out, scratch);
   }
-  /// From saved.x [Ro, C]: what forward() left in `saved`, without the output.
-  void run_again(const Pass& pass, BlockWeights& w, BlockSaved& saved, std::int64_t rows, const Scratch& scratch) const {
-    attention_.forward(pass, w.attention(), saved, saved.middle.slice_rows(0, rows), scratch);
-    mlp_.run_again(pass, w.mlp(), saved, rows, scratch);
-  }
-  /// From what is kept: saved.pre_activation alone.
-  void activate_again(const Pass& pass, BlockWeights& w, BlockSaved& saved, std::int64_t rows, const Scratch& scratch) const {
+  /// What forward() left in `saved`, without the output: from saved.x [Ro, C], or saved.pre_activation alone from the rest.
+  void run_again(const Pass& pass, BlockWeights& w, BlockSaved& saved, std::int64_t rows, const Scratch& scratch,
+                 bool from_input) const {
+    if (from_input) attention_.forward(pass, w.attention(), saved, saved.middle.slice_rows(0, rows), scratch);
     mlp_.run_again(pass, w.mlp(), saved, rows, scratch);
   }
   /// d [R, C]: gradient of the output on entry, of the input on return. What is pushed to the gradients' sink lies in `saved`, in

@@ -1,5 +1,6 @@
 #include "model/stage.h"
 
+#include <optional>
 #include <utility>
 
 namespace lockstep::model {
@@ -11,86 +12,76 @@ using RecomputeKind = layout::Recompute::Kind;
 constexpr std::size_t matrices_of_a_block = 4;
 
 /// Blocks [first_of(end), end) of a chunk are run again together.
-template <class Index>
-Index first_of(Index end, const layout::Recompute& recompute) {
-  const auto every = static_cast<Index>(recompute.every);
+std::size_t first_of(std::size_t end, const layout::Recompute& recompute) {
+  const auto every = static_cast<std::size_t>(recompute.every);
   return (end - 1) / every * every;
 }
 
-/// What passes through blocks lease, in the order in which BlockWeights and LayerWeights do.
+/// The way back through the blocks of a chunk. `there`: the last ones need not be run again.
+std::vector<BlockVisit> way_back(std::int64_t blocks, const layout::Recompute& recompute, bool there) {
+  using Kind = BlockVisit::Kind;
+  const Kind last = recompute.kind == RecomputeKind::full ? Kind::run_again : Kind::activate_again;
+  std::vector<BlockVisit> visits;
+  const auto count = static_cast<std::size_t>(blocks);
+  for (std::size_t end = count; end > 0;) {
+    const std::size_t first = first_of(end, recompute);
+    const bool again = recompute.kind != RecomputeKind::none && !(there && end == count);
+    visits.push_back({Kind::bring, first});
+    for (std::size_t i = first; again && i + 1 < end; ++i) visits.push_back({Kind::forward, i});
+    if (again) visits.push_back({last, end - 1});
+    for (std::size_t i = end; i-- > first;) visits.push_back({Kind::backward, i});
+    end = first;
+  }
+  return visits;
+}
+
+/// What visits lease, as they do it by BlockWeights and LayerWeights.
 class LeaseList {
  public:
   void add(const std::vector<layout::Part>& parts) { all_.insert(all_.end(), parts.begin(), parts.end()); }
-  void forward(const arch::BlockParts& block) {
-    attention(block);
-    if (block.mlp != block.attention) add(block.mlp);
-    project(block, {arch::Role::up_weight, arch::Role::down_weight});
-  }
-  /// What is run again before a block's backward pass: from its input, or from the feed-forward layer's. That keeps its lease.
-  void again(const arch::BlockParts& block, bool from_input) {
-    if (from_input && block.mlp != block.attention) attention(block);
-    add(block.mlp);
-    project(block, {arch::Role::up_weight});
-  }
-  /// `again`: it was run again.
-  void backward(const arch::BlockParts& block, bool again) {
-    if (!again) add(block.mlp);
-    project_back(block, {arch::Role::down_weight, arch::Role::up_weight});
-    if (block.mlp != block.attention) add(block.attention);
-    project_back(block, {arch::Role::attention_out_weight, arch::Role::qkv_weight});
+  void visit(const arch::BlockParts& block, BlockVisit::Kind kind) {
+    using Kind = BlockVisit::Kind;
+    using arch::Role;
+    if (kind == Kind::bring) return;
+    const bool back = kind == Kind::backward;
+    const auto layer = [&](const std::vector<layout::Part>& parts, Role first, Role second, bool both) {
+      if (leased_ == nullptr || *leased_ != parts) add(parts);
+      leased_ = &parts;
+      tiles(block, first, back);
+      if (both) tiles(block, second, back);
+    };
+    if (back) layer(block.mlp, Role::down_weight, Role::up_weight, true);
+    if (back) return layer(block.attention, Role::attention_out_weight, Role::qkv_weight, true);
+    if (kind != Kind::activate_again) layer(block.attention, Role::qkv_weight, Role::attention_out_weight, true);
+    layer(block.mlp, Role::up_weight, Role::down_weight, kind == Kind::forward);
   }
   std::vector<layout::Part> all() && { return std::move(all_); }
 
  private:
-  void attention(const arch::BlockParts& block) {
-    add(block.attention);
-    project(block, {arch::Role::qkv_weight, arch::Role::attention_out_weight});
-  }
-  void project(const arch::BlockParts& block, std::initializer_list<arch::Role> roles) {
-    for (const arch::Role role : roles) {
-      if (const arch::TiledMatrix* matrix = block.find(role))
-        for (const arch::Tile& tile : matrix->tiles) all_.push_back(tile.part);
-    }
-  }
-  void project_back(const arch::BlockParts& block, std::initializer_list<arch::Role> roles) {
-    for (const arch::Role role : roles) {
-      const arch::TiledMatrix* matrix = block.find(role);
-      for (std::size_t i = 0; matrix != nullptr && i < matrix->tiles.size(); ++i) all_.push_back(matrix->backward(i).part);
-    }
+  void tiles(const arch::BlockParts& block, arch::Role role, bool back) {
+    const arch::TiledMatrix* matrix = block.find(role);
+    for (std::size_t i = 0; matrix != nullptr && i < matrix->tiles.size(); ++i)
+      all_.push_back(back ? matrix->backward(i).part : matrix->tiles[i].part);
   }
   std::vector<layout::Part> all_;
+  const std::vector<layout::Part>* leased_ = nullptr;
 };
 
-/// Of the backward pass through the blocks of `chunk`. `there`: the last ones need not be run again.
-std::vector<layout::Part> backward_parts(const arch::PartMap& map, const layout::Chunk& chunk, const layout::Recompute& recompute,
-                                         bool there) {
-  LeaseList parts;
-  const bool full = recompute.kind == RecomputeKind::full;
+layout::ChunkParts parts_of(const arch::PartMap& map, const layout::Chunk& chunk, const layout::Recompute& recompute) {
   const auto block = [&](std::int64_t i) -> const arch::BlockParts& {
     return map.blocks[static_cast<std::size_t>(chunk.blocks.first + i)];
   };
-  for (std::int64_t end = chunk.blocks.count; end > 0;) {
-    const std::int64_t first = first_of(end, recompute);
-    const bool again = recompute.kind != RecomputeKind::none && !(there && end == chunk.blocks.count);
-    for (std::int64_t i = first; again && i + 1 < end; ++i) parts.forward(block(i));
-    for (std::int64_t i = end; i-- > first;) {
-      const bool itself = again && i + 1 == end;
-      if (itself) parts.again(block(i), full);
-      parts.backward(block(i), itself);
-    }
-    end = first;
-  }
-  return std::move(parts).all();
-}
-
-layout::ChunkParts parts_of(const arch::PartMap& map, const layout::Chunk& chunk, const layout::Recompute& recompute) {
+  const auto back = [&](bool there) {
+    LeaseList list;
+    for (const auto& [kind, i] : way_back(chunk.blocks.count, recompute, there))
+      list.visit(block(static_cast<std::int64_t>(i)), kind);
+    return std::move(list).all();
+  };
   LeaseList forward;
   if (chunk.embedding) forward.add(map.embedding);
-  for (std::int64_t i = chunk.blocks.first; i < chunk.blocks.end(); ++i) forward.forward(map.blocks[static_cast<std::size_t>(i)]);
+  for (std::int64_t i = 0; i < chunk.blocks.count; ++i) forward.visit(block(i), BlockVisit::Kind::forward);
   if (chunk.head) forward.add(map.head);
-  return {.forward = std::move(forward).all(),
-          .backward = backward_parts(map, chunk, recompute, false),
-          .backward_at_once = backward_parts(map, chunk, recompute, true)};
+  return {.forward = std::move(forward).all(), .backward = back(false), .backward_at_once = back(true)};
 }
 
 }  // namespace
@@ -123,6 +114,8 @@ Stage::Stage(const Context& context, parallel::GradientStore& gradients, ModelMe
       kept_(static_cast<std::size_t>(memory.shape().lives[static_cast<std::size_t>(chunk)].kept)),
       map_(arch::unit_map(context.config)),
       parts_(arch::part_map(context.config, context.parameters.units(), context.leases)),
+      back_(way_back(chunk_.blocks.count, recompute_, false)),
+      back_at_once_(way_back(chunk_.blocks.count, recompute_, true)),
       embedding_(context),
       head_(context, memory.temporaries().head),
       queues_(memory_.deferred.size()) {
@@ -180,7 +173,7 @@ void Stage::forward(const Pass& pass, Microbatch microbatch, const Tensor& input
     embedding_.forward(pass, w.weights(), input, mine.x.slice_rows(0, rows), scratch_);
   }
   for (std::size_t i = 0; i < blocks_.size(); ++i) {
-    BlockWeights w = weights(i, PassKind::forward);
+    BlockWeights w(context_.parameters, parts_of(i), PassKind::forward);
     const bool last = i + 1 == blocks_.size();
     if (!last && leaves(i + 1)) elsewhere_.take(key(microbatch, i + 1));
     BlockSaved next = last ? BlockSaved{} : saved(microbatch, i + 1, input);
@@ -204,38 +197,32 @@ void Stage::embedding_backward(const Pass& pass, Microbatch microbatch, const Te
   gradient.close();
 }
 
-void Stage::run_again(const Pass& pass, Microbatch microbatch, const Tensor& input, std::size_t first, std::size_t last,
-                      const Deferred* deferred) {
-  BlockSaved mine = saved(microbatch, first, input, deferred);
-  for (std::size_t i = first; i < last; ++i) {
-    BlockWeights w = weights(i, PassKind::backward);
-    BlockSaved next = saved(microbatch, i + 1, input, deferred);
-    blocks_[i].forward(pass, w, mine, next.x.slice_rows(0, stream_rows(pass)), scratch_);
-    mine = next;
-  }
-}
-
 void Stage::blocks_backward(const Pass& pass, Microbatch microbatch, const Tensor& input, const Tensor& d,
                             const Deferred* deferred, bool there) {
-  for (std::size_t end = blocks_.size(); end > 0;) {
-    const std::size_t first = first_of(end, recompute_);
-    const bool again = recompute_.kind != RecomputeKind::none && !(there && end == blocks_.size());
-    bring(microbatch, first);
-    if (again) run_again(pass, microbatch, input, first, end - 1, deferred);
-    for (std::size_t i = end; i-- > first;) {
-      BlockWeights w = weights(i, PassKind::backward);
-      BlockSaved mine = saved(microbatch, i, input, deferred);
-      if (again && i + 1 == end) {
-        recompute_.kind == RecomputeKind::full ? blocks_[i].run_again(pass, w, mine, d.rows(), scratch_)
-                                               : blocks_[i].activate_again(pass, w, mine, d.rows(), scratch_);
-      }
+  using Kind = BlockVisit::Kind;
+  std::optional<BlockWeights> w;
+  std::size_t leased = 0;
+  for (const auto& [kind, i] : there ? back_at_once_ : back_) {
+    if (kind == Kind::bring) {
+      w.reset();
+      bring(microbatch, i);
+      continue;
+    }
+    if (!w || leased != i) w.emplace(context_.parameters, parts_of(i), PassKind::backward);
+    leased = i;
+    BlockSaved mine = saved(microbatch, i, input, deferred);
+    if (kind == Kind::forward) {
+      const Tensor out = saved(microbatch, i + 1, input, deferred).x.slice_rows(0, d.rows());
+      blocks_[i].forward(pass, *w, mine, out, scratch_);
+    } else if (kind != Kind::backward) {
+      blocks_[i].run_again(pass, *w, mine, d.rows(), scratch_, kind == Kind::run_again);
+    } else {
       OpenGradients gradient(gradients_, context_.parameters.units(), unit(i), microbatch);
       ops::WeightSink& sink = deferred != nullptr ? static_cast<ops::WeightSink&>(queues(microbatch)[i]) : context_.sums;
-      blocks_[i].backward(pass, w, {gradient.set(), sink, context_.grid(&Sums::tokens), pass.parts}, mine, d,
+      blocks_[i].backward(pass, *w, {gradient.set(), sink, context_.grid(&Sums::tokens), pass.parts}, mine, d,
                           deferred != nullptr ? BackwardScratch(scratch_, (*deferred)[i]) : BackwardScratch(scratch_));
       if (deferred == nullptr) gradient.close();
     }
-    end = first;
   }
 }
 

@@ -17,6 +17,18 @@
 
 namespace lockstep::model {
 
+/// What is done with a block on the way back through a chunk.
+struct BlockVisit {
+  enum class Kind : std::uint8_t {
+    bring,           ///< what it has kept comes, and what the blocks that are run again with it have
+    forward,         ///< it is run again for the block behind it
+    run_again,       ///< without its output
+    activate_again,  ///< from its feed-forward layer's input
+    backward
+  } kind;
+  std::size_t block;  ///< of the chunk
+};
+
 /// What each chunk's passes lease, in order.
 std::vector<layout::ChunkParts> chunk_parts(const arch::PartMap& map, const std::vector<layout::Chunk>& chunks,
                                             const layout::Recompute& recompute = {});
@@ -64,13 +76,10 @@ class Stage {
   /// `there`: what the last blocks would make again is still there.
   void blocks_backward(const Pass& pass, Microbatch microbatch, const Tensor& input, const Tensor& d, const Deferred* deferred,
                        bool there);
-  /// Of blocks that are run again together: all but the last, up to its input.
-  void run_again(const Pass& pass, Microbatch microbatch, const Tensor& input, std::size_t first, std::size_t last,
-                 const Deferred* deferred);
   void embedding_backward(const Pass& pass, Microbatch microbatch, const Tensor& tokens, const Tensor& d);
   UnitIndex unit(std::size_t block) const { return map_.blocks[static_cast<std::size_t>(chunk_.blocks.first) + block]; }
-  BlockWeights weights(std::size_t block, layout::Pass pass) const {
-    return {context_.parameters, parts_.blocks[static_cast<std::size_t>(chunk_.blocks.first) + block], pass};
+  const arch::BlockParts& parts_of(std::size_t block) const {
+    return parts_.blocks[static_cast<std::size_t>(chunk_.blocks.first) + block];
   }
   std::vector<WeightQueue>& queues(Microbatch microbatch) {
     return queues_[static_cast<std::size_t>(microbatch.value) % queues_.size()];
@@ -88,6 +97,7 @@ class Stage {
   std::size_t kept_;  ///< slots that are whole: see StageMemory
   arch::UnitMap map_;
   arch::PartMap parts_;
+  std::vector<BlockVisit> back_, back_at_once_;
   EmbeddingLayer embedding_;
   std::vector<Block> blocks_;
   Head head_;
