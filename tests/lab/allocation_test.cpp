@@ -9,8 +9,8 @@
 #include <new>
 
 #include "lab/step/step_shapes.h"
+#include "support/layout_run.h"
 #include "support/tiny_engine.h"
-#include "support/zero_run.h"
 
 namespace {
 
@@ -118,12 +118,11 @@ TEST_P(Steps, TakeNoMemoryAfterTheSecond) {
 // Gathers and reductions are records of a few bytes, which go when the ranks have done them.
 TEST(Allocation, StepsOfCutStateTakeNoMemoryAfterTheThird) {
   for (int level = 0; level <= 3; ++level) {
-    support::ZeroRun run{.ranks = 2, .level = level};
-    run.model = model_of(step_shape("tiny"));
-    support::on_zero_ranks(run, [&](support::ZeroRank& rank) {
+    const support::LayoutRun run = support::at_level({.layout = "dp=2,gas=2", .model = model_of(step_shape("tiny"))}, level);
+    support::on_layout(run, [&](support::LayoutRank& rank) {
       comm::Communicator& world = rank.engine().groups().all();
       rank.engine().initialise();
-      const support::ZeroBatches batches = rank.batches(0);
+      const support::StepBatches batches = rank.batches(0);
       for (int step = 0; step < 3; ++step) rank.step(batches, step);
       world.barrier();
       watch().largest = 0;

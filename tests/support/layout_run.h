@@ -1,41 +1,81 @@
 #pragma once
 
-// A tiny model trained on thread ranks laid out as a plan says, and what all of them are left with: whole tensors by name, so
-// that layouts compare with each other and with one rank.
+// A tiny model trained on thread ranks that a layout's words lay out, and what all of them are left with: whole tensors by name,
+// so that layouts compare with each other and with one rank.
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <functional>
 #include <map>
+#include <optional>
+#include <sstream>
 #include <string>
 #include <vector>
 
 #include "checkpoint/held_unit.h"
 #include "comm/thread/thread_world.h"
+#include "layout/plan_fields.h"
 #include "support/tiny_engine.h"
 #include "train/engine.h"
+#include "train/replicas.h"
 
 namespace lockstep::support {
 
+/// Of words with commas between, "dp=2,zero=3": those of `verify` (docs/verify.md), and settings by the last part of their name.
+/// A later word takes the place of an earlier one.
+inline layout::PlanWish wish_from(const std::string& words) {
+  layout::PlanWish wish;
+  wish.parallel.dp = 1;
+  std::istringstream all(words);
+  for (std::string word; std::getline(all, word, ',');) {
+    const std::string name = word.substr(0, word.find('='));
+    std::string value = name == word ? "true" : word.substr(name.size() + 1);
+    if (name == "split") std::ranges::replace(value, '+', ',');
+    const auto named = [&](const layout::FieldRow& row) { return row.word == name || row.setting.ends_with("." + name); };
+    const layout::FieldRow& row = *std::ranges::find_if(layout::plan_fields(), named);
+    row.value.set(wish, row.value.type == ValueType::text ? Json(value) : Json::parse(value));
+  }
+  return wish;
+}
+
 struct LayoutRun {
-  layout::ParallelPlan plan = {};
+  std::string layout = {};  ///< its words; none: one rank
   arch::ModelConfig model = tiny_model();
   parallel::WeightStorage weights = {};
-  train::OptimizerSettings optimizer = {.name = "sgd", .momentum = 0.9F};
+  train::OptimizerSettings optimizer = {};
   float grad_clip = 1;
-  std::int64_t samples = 2;  ///< of a micro-batch
+  std::int64_t samples = 1;  ///< of a micro-batch
   int steps = 3;
+  layout::LeaseSize leases = layout::LeaseSize::block;
+  std::optional<layout::ActionTable> table = {};
+  parallel::OffloadOptions offload = {};
   bool saves_beside = false;
   std::optional<std::int64_t> positions = {};  ///< none: as usual
   std::optional<std::int32_t> document_end = {};
+
+  layout::ParallelPlan plan() const {
+    const layout::PlanWish wish = wish_from(layout);
+    layout::ParallelPlan plan = layout::plan_of(wish, 1);
+    layout::place_offloaded(plan, wish.memory, false);
+    const bool hosts = wish.memory.zero_group == layout::CutOver::host;
+    plan.ranks_per_host = hosts ? 2 : plan.ranks();
+    plan.leases = leases;
+    plan.table = table;
+    return plan;
+  }
   train::EngineConfig config() const {
+    const layout::ParallelWish wish = wish_from(layout).parallel;
     train::EngineConfig config = tiny_config(model);
-    config.plan = plan;
+    config.plan = plan();
+    config.gradients = {.bucket_bytes = wish.bucket_bytes, .overlap = wish.overlap};
     config.weights = weights;
     config.optimizer = optimizer;
-    config.samples = samples;
     config.grad_clip = grad_clip;
+    config.samples = samples;
+    config.offload = offload;
     config.saves_beside = saves_beside;
     config.positions = positions.value_or(config.positions);
     config.document_end = document_end;
@@ -43,11 +83,33 @@ struct LayoutRun {
   }
 };
 
+/// An update that noise in a gradient near zero hardly changes: AdamW's first steps make much of it.
+inline const train::OptimizerSettings smooth{.name = "sgd", .momentum = 0.9F};
+
+/// The same run with more words.
+inline LayoutRun with(LayoutRun run, const std::string& words) {
+  run.layout += run.layout.empty() || words.empty() ? words : "," + words;
+  return run;
+}
+inline LayoutRun at_level(const LayoutRun& run, int level) { return with(run, "zero=" + std::to_string(level)); }
 /// The same model and micro-batches on one rank.
 inline LayoutRun alone(LayoutRun run) {
-  layout::ParallelPlan plan{.microbatches = run.plan.microbatches * run.plan.dp};
-  run.plan = plan;
+  const layout::ParallelPlan plan = run.plan();
+  run.layout = "gas=" + std::to_string(plan.microbatches * plan.dp);
   return run;
+}
+
+/// Ten clipped steps of each model with weights of each type; with dropout where positions are learned.
+inline std::vector<LayoutRun> in_all_types(const std::vector<arch::ModelConfig>& models) {
+  std::vector<LayoutRun> all;
+  for (const arch::ModelConfig& model : models) {
+    for (const parallel::WeightStorage& weights : {parallel::WeightStorage{}, bf16_with_masters, bf16_alone}) {
+      LayoutRun& run =
+          all.emplace_back(LayoutRun{.layout = "gas=2", .model = model, .weights = weights, .grad_clip = 0.1F, .steps = 10});
+      run.model.dropout = model.position == arch::PositionKind::rope ? 0 : 0.1F;
+    }
+  }
+  return all;
 }
 
 /// Values of whole tensors, in f32.
@@ -60,34 +122,56 @@ struct LayoutResult {
   std::vector<Values> slots;
 };
 
+/// Micro-batches of a step: a rank's of those that all layouts with as many samples share. A third of the targets is masked.
+struct StepBatches {
+  StepBatches(const train::EngineConfig& config, int replica, int number)
+      : all(config.plan.microbatches * config.plan.dp, config.samples, config.positions, config.model.vocabulary,
+            static_cast<std::uint64_t>(number)),
+        mine(all.all().subspan(static_cast<std::size_t>(config.plan.microbatches * replica),
+                               static_cast<std::size_t>(config.plan.microbatches))) {
+    std::vector<std::int32_t>& values = all.target_values();
+    std::fill_n(values.begin(), values.size() / 3, -1);
+    for (const data::Batch& batch : mine)
+      targets += std::ranges::count_if(elements<std::int32_t>(batch.targets), [](std::int32_t target) { return target >= 0; });
+  }
+  StepBatches(const StepBatches&) = delete;
+  StepBatches& operator=(const StepBatches&) = delete;
+  Batches all;
+  std::span<const data::Batch> mine;
+  std::int64_t targets = 0;  ///< of these
+};
+
 class LayoutRank {
  public:
-  LayoutRank(const LayoutRun& run, comm::Communicator& world)
+  LayoutRank(const LayoutRun& run, comm::Communicator& world,
+             const parallel::StoreFactory& stores = parallel::make_parameter_store)
       : config_(run.config()),
         runtime_(open_runtime({}, {.threads = 1})),
         stream_(runtime_->make_stream()),
         ops_(ops::make_ops(*runtime_, *stream_)) {
     world.attach(*stream_, runtime_->team());
-    engine_ = std::make_unique<train::Engine>(config_, *runtime_, *ops_, world);
+    const auto replicas = [](const train::UpdaterParts& parts) { return std::make_unique<train::Replicas>(parts); };
+    engine_ = std::make_unique<train::Engine>(config_, *runtime_, *ops_, world, replicas, stores);
     engine_->commit();
   }
   train::Engine& engine() { return *engine_; }
   const parallel::Groups& groups() const { return engine_->groups(); }
   Runtime& runtime() { return *runtime_; }
   Team& team() { return runtime_->team(); }
+  int rank() const { return groups().all().rank(); }
   bool lead() const { return groups().lead(); }
 
-  /// Step `number`, on micro-batches that are those of all layouts with as many samples. A third of the targets is masked.
-  train::StepResult step(int number, double learning_rate = 1e-2) {
-    const StepBatches batches(*this, number);
-    return engine_->step(batches.mine(), batches.targets(), number, learning_rate);
+  StepBatches batches(int number) const { return {config_, groups().at().dp, number}; }
+  train::StepResult step(const StepBatches& batches, int number, double learning_rate = 1e-2) {
+    return engine_->step(batches.mine, batches.targets, number, learning_rate);
   }
+  train::StepResult step(int number, double learning_rate = 1e-2) { return step(batches(number), number, learning_rate); }
   /// Of that step's samples with the weights as they are, without dropout. Every replica has its own. Collective.
   double mean_loss(int number) {
-    const StepBatches batches(*this, number);
+    const StepBatches batches = this->batches(number);
     double sum = 0;
-    for (const data::Batch& batch : batches.mine()) sum += engine_->evaluate(batch);
-    return of_all_positions(sum) / static_cast<double>(batches.targets());
+    for (const data::Batch& batch : batches.mine) sum += engine_->evaluate(batch);
+    return of_all_positions(sum) / static_cast<double>(batches.targets);
   }
   double evaluate() {
     const Batches batches(1, config_.samples, config_.positions, config_.model.vocabulary, 99);
@@ -109,31 +193,6 @@ class LayoutRank {
       ranks->host().all_reduce(view(std::span(&sum, 1), Shape{1}), comm::Reduction::sum).wait();
     return sum;
   }
-  /// A rank's micro-batches of a step.
-  class StepBatches {
-   public:
-    StepBatches(const LayoutRank& rank, int number)
-        : each_(rank.config_.plan.microbatches),
-          first_(each_ * rank.groups().at().dp),
-          batches_(each_ * rank.config_.plan.dp, rank.config_.samples, rank.config_.positions, rank.config_.model.vocabulary,
-                   static_cast<std::uint64_t>(number)) {
-      std::vector<std::int32_t>& targets = batches_.target_values();
-      for (std::size_t i = 0; i < targets.size() / 3; ++i) targets[i] = -1;
-    }
-    std::span<const data::Batch> mine() const {
-      return batches_.all().subspan(static_cast<std::size_t>(first_), static_cast<std::size_t>(each_));
-    }
-    std::int64_t targets() const {
-      std::int64_t count = 0;
-      for (const data::Batch& batch : mine())
-        count += std::ranges::count_if(elements<std::int32_t>(batch.targets), [](std::int32_t target) { return target >= 0; });
-      return count;
-    }
-
-   private:
-    int each_, first_;
-    Batches batches_;
-  };
   void put_own(LayoutResult& result, bool with_gradients) {
     parallel::TrainingState& state = engine_->state();
     result.slots.resize(state.slots().size());
@@ -167,9 +226,11 @@ class LayoutRank {
   std::unique_ptr<train::Engine> engine_;
 };
 
-inline void on_layout(const LayoutRun& run, const std::function<void(LayoutRank&)>& body) {
-  comm::run_ranks(run.plan.ranks(), {.timeout = 60}, [&](comm::Communicator& world) {
-    LayoutRank rank(run, world);
+/// Runs `body` on the ranks of a run.
+inline void on_layout(const LayoutRun& run, const std::function<void(LayoutRank&)>& body,
+                      const parallel::StoreFactory& stores = parallel::make_parameter_store) {
+  comm::run_ranks(run.plan().ranks(), {.timeout = 60}, [&](comm::Communicator& world) {
+    LayoutRank rank(run, world, stores);
     body(rank);
   });
 }
@@ -184,17 +245,33 @@ inline void take_steps(LayoutRank& rank, int first, int end, LayoutResult& resul
   }
 }
 
-inline LayoutResult learn(const LayoutRun& run) {
+/// Ranks that keep the same have the same bits before and after the steps, or this throws.
+inline LayoutResult learn(const LayoutRun& run, const parallel::StoreFactory& stores = parallel::make_parameter_store) {
   LayoutResult result;
-  on_layout(run, [&](LayoutRank& rank) {
-    rank.engine().initialise();
-    rank.engine().check_state();
-    take_steps(rank, 0, run.steps, result);
-    rank.collect(result);
-    const double evaluated = rank.evaluate();
-    if (rank.lead()) result.evaluated = evaluated;
-  });
+  on_layout(
+      run,
+      [&](LayoutRank& rank) {
+        rank.engine().initialise();
+        rank.engine().check_state();
+        take_steps(rank, 0, run.steps, result);
+        rank.engine().check_state();
+        rank.collect(result);
+        const double evaluated = rank.evaluate();
+        if (rank.lead()) result.evaluated = evaluated;
+      },
+      stores);
   return result;
+}
+
+/// Whether both have all values, with the same bits.
+inline bool same_bits(const Values& a, const Values& b) {
+  const auto same = [](const auto& x, const auto& y) {
+    return std::memcmp(x.second.data(), y.second.data(), x.second.size() * sizeof(float)) == 0;
+  };
+  return a == b && std::ranges::equal(a, b, same);
+}
+inline bool same_bits(const std::vector<Values>& a, const std::vector<Values>& b) {
+  return std::ranges::equal(a, b, [](const Values& x, const Values& y) { return same_bits(x, y); });
 }
 
 /// ||a - b|| / max(||b||, 1e-6 ||all of b||) of every tensor (numerics.md section 5).
@@ -234,9 +311,29 @@ inline void expect_equal(const LayoutResult& a, const LayoutResult& b) {
   EXPECT_EQ(a.losses, b.losses);
   EXPECT_EQ(a.norms, b.norms);
   EXPECT_EQ(a.evaluated, b.evaluated);
-  EXPECT_TRUE(a.gradients == b.gradients);
-  EXPECT_TRUE(a.weights == b.weights);
-  EXPECT_TRUE(a.slots == b.slots);
+  EXPECT_TRUE(same_bits(a.gradients, b.gradients));
+  EXPECT_TRUE(same_bits(a.weights, b.weights));
+  EXPECT_TRUE(same_bits(a.slots, b.slots));
+}
+
+/// The run learns what one rank learns; returns it.
+inline LayoutResult expect_near_one_rank(const LayoutRun& run, double tolerance) {
+  SCOPED_TRACE(run.layout);
+  LayoutResult result = learn(run);
+  expect_near(result, learn(alone(run)), tolerance);
+  return result;
+}
+
+/// Each layout learns the bits of `whole`.
+inline void expect_bits_of(const LayoutResult& whole, const LayoutRun& run, const std::vector<std::string>& layouts) {
+  for (const std::string& words : layouts) {
+    const LayoutRun laid_out = with(run, words);
+    SCOPED_TRACE(laid_out.layout);
+    expect_equal(learn(laid_out), whole);
+  }
+}
+inline void expect_bits_of(const LayoutRun& run, const std::vector<std::string>& layouts) {
+  expect_bits_of(learn(run), run, layouts);
 }
 
 }  // namespace lockstep::support

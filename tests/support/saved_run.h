@@ -1,11 +1,13 @@
 #pragma once
 
-// Runs of zero_run.h that are saved after their first steps, and gone on with.
+// Runs of layout_run.h that are saved after their first steps, and gone on with.
 
 #include <filesystem>
 
+#include "checkpoint/find.h"
 #include "io/file.h"
-#include "support/zero_run.h"
+#include "support/layout_run.h"
+#include "train/inference.h"
 #include "train/state.h"
 
 namespace lockstep::support {
@@ -15,43 +17,76 @@ constexpr int saved_steps = 2;
 /// What a run has after its first steps, and the checkpoint of it.
 struct Saved {
   io::Path folder;
-  ZeroResult state;
+  LayoutResult state;
 };
-inline Saved save(const ZeroRun& run, const io::Path& folder) {
+/// Saves what a rank has now; sets `folder` on the lead.
+inline void save_rank(LayoutRank& rank, const io::Path& folder, std::int64_t step, io::Path& saved) {
+  const checkpoint::SaveReport report = train::save_run(folder, rank.engine(), {.step = step}, Json::Object{}, rank.team());
+  if (rank.lead()) saved = report.folder;
+}
+inline Saved save(const LayoutRun& run, const io::Path& folder, int steps = saved_steps) {
   std::filesystem::create_directories(folder);  // a save makes no run folder
   Saved saved;
-  on_zero_ranks(run, [&](ZeroRank& rank) {
+  on_layout(run, [&](LayoutRank& rank) {
     rank.engine().initialise();
-    ZeroResult trained;
-    train(rank, 0, saved_steps, trained);
+    LayoutResult trained;
+    take_steps(rank, 0, steps, trained);
     rank.collect(saved.state, false);
-    const checkpoint::SaveReport report =
-        train::save_run(folder, rank.engine(), {.step = saved_steps}, Json::Object{}, rank.team());
-    if (rank.rank() == 0) saved.folder = report.folder;
+    save_rank(rank, folder, steps, saved.folder);
   });
   return saved;
 }
 
-/// A further step of a run whose state `set` brings into an engine: what came in, and where the step leads.
+/// Further steps of a run whose state `set` brings into an engine: what came in, and where they lead.
 struct Gone {
-  ZeroResult loaded, after;
+  LayoutResult loaded, after;
 };
-inline Gone go_on(const ZeroRun& run, const std::function<void(ZeroRank&)>& set) {
+inline Gone go_on(const LayoutRun& run, const std::function<void(LayoutRank&)>& set, int steps = saved_steps, int further = 1) {
   Gone gone;
-  on_zero_ranks(run, [&](ZeroRank& rank) {
+  on_layout(run, [&](LayoutRank& rank) {
     set(rank);
     rank.engine().check_state();
     rank.collect(gone.loaded, false);
-    train(rank, saved_steps, saved_steps + 1, gone.after);
+    take_steps(rank, steps, steps + further, gone.after);
     rank.collect(gone.after);
   });
   return gone;
 }
-inline Gone resume(const ZeroRun& run, const io::Path& checkpoint) {
-  return go_on(run, [&](ZeroRank& rank) {
-    comm::Communicator& ranks = rank.engine().groups().all();
-    train::load_run(*checkpoint::open_together(ranks, checkpoint), rank.engine(), ranks, rank.team());
+inline void load(LayoutRank& rank, const io::Path& checkpoint) {
+  comm::Communicator& ranks = rank.groups().all();
+  train::load_run(*checkpoint::open_together(ranks, checkpoint), rank.engine(), ranks, rank.team());
+}
+inline Gone resume(const LayoutRun& run, const io::Path& checkpoint, int steps = saved_steps, int further = 1) {
+  return go_on(run, [&](LayoutRank& rank) { load(rank, checkpoint); }, steps, further);
+}
+
+/// A model for reading on a rank that keeps the parts of its weights that a layout says, and its logits of seven tokens.
+struct Reading {
+  train::Inference& inference;
+  Runtime& runtime;
+  const Tensor& logits;
+  bool lead;
+};
+inline void on_readers(const LayoutRun& run, const io::Path& checkpoint, const std::function<void(const Reading&)>& use) {
+  const layout::ParallelPlan plan = run.plan();
+  comm::run_ranks(plan.ranks(), {.timeout = 60}, [&](comm::Communicator& world) {
+    Machine machine(1);
+    world.attach(*machine.stream, machine.runtime->team());
+    const parallel::Groups groups(world, layout::Mesh(plan));
+    train::Inference inference(run.model, DType::f32, *machine.runtime, *machine.ops, groups);
+    inference.load(*checkpoint::open_together(world, checkpoint), machine.runtime->team());
+    inference.prepack();
+    TinyReader reader(inference.context(), machine);
+    std::vector<std::int32_t> tokens{5, 1, 64, 0, 33, 7, 12};
+    const Tensor text = view(std::span(tokens), Shape{7});
+    for (int first = 0; first < 7; ++first) reader.read(text, first, 1);
+    use({inference, *machine.runtime, reader.logits, groups.lead()});
   });
+}
+
+inline void expect_same_files(const io::Path& one, const io::Path& other) {
+  for (const auto name : {checkpoint::model_file, checkpoint::optimizer_file})
+    EXPECT_TRUE(io::read_file(one / name) == io::read_file(other / name)) << name;
 }
 
 }  // namespace lockstep::support

@@ -2,6 +2,8 @@
 
 // A tiny model in an engine of one rank, and batches made from numbers: what training tests share.
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <cmath>
 #include <memory>
@@ -40,6 +42,14 @@ inline std::vector<float> values_of(const Tensor& tensor) {
   std::vector<float> values(static_cast<std::size_t>(tensor.elements()));
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = to_float(narrow[i]);
   return values;
+}
+
+/// Rounds to bf16 where the tensor is of that.
+inline void set_values(const Tensor& tensor, const std::vector<float>& values) {
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (tensor.dtype == DType::f32) reinterpret_cast<float*>(tensor.data)[i] = values[i];
+    if (tensor.dtype == DType::bf16) reinterpret_cast<BFloat16*>(tensor.data)[i] = to_bfloat16(values[i]);
+  }
 }
 
 /// ||a - b|| / ||b|| of two f32 or bf16 tensors.
@@ -185,5 +195,20 @@ class Batches {
   std::vector<std::int32_t> tokens_, targets_;
   std::vector<data::Batch> batches_;
 };
+
+/// A step by fast kernels and one by the reference's end within these tolerances, relative to the reference.
+inline void expect_fast_as_reference(const train::EngineConfig& config, double loss, double norm, double gradient) {
+  Machine fast(2), slow(1, true);
+  const auto a = make_engine(config, fast), b = make_engine(config, slow);
+  start_alike(*a, *b);
+  const Batches batches(1, config.samples, config.positions, config.model.vocabulary);
+  const train::StepResult x = a->step(batches.all(), batches.targets(), 0, 1e-3);
+  const train::StepResult y = b->step(batches.all(), batches.targets(), 0, 1e-3);
+  EXPECT_NEAR(x.loss, y.loss, loss * y.loss);
+  EXPECT_NEAR(x.gradient_norm, y.gradient_norm, norm * y.gradient_norm);
+  const std::vector<ParameterState> made = parameters_of(*a), expected = parameters_of(*b);
+  for (std::size_t i = 0; i < made.size(); ++i)
+    EXPECT_LT(relative(made[i].gradient, expected[i].gradient), gradient) << made[i].name;
+}
 
 }  // namespace lockstep::support

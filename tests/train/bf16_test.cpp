@@ -15,7 +15,6 @@ namespace {
 using support::Batches;
 using support::Machine;
 using support::make_engine;
-using support::relative;
 using support::values_of;
 
 constexpr parallel::WeightStorage storages[] = {support::bf16_with_masters, support::bf16_alone};
@@ -111,20 +110,8 @@ TEST(Bf16, WithoutMastersNothingOfTheOptimizerIsFp32) {
 
 TEST(Bf16, FastKernelsTrainAsTheReferenceDoes) {
   for (const parallel::WeightStorage& weights : storages) {
-    for (const arch::ModelConfig& model : models()) {
-      Machine fast(2), slow(1, true);
-      const auto a = make_engine(bf16_config(weights, model), fast), b = make_engine(bf16_config(weights, model), slow);
-      support::start_alike(*a, *b);
-      const Batches batches(1, 3, 7, 65);
-      const StepResult x = a->step(batches.all(), batches.targets(), 0, 1e-3);
-      const StepResult y = b->step(batches.all(), batches.targets(), 0, 1e-3);
-      EXPECT_NEAR(x.loss, y.loss, 1e-3 * y.loss);
-      EXPECT_NEAR(x.gradient_norm, y.gradient_norm, 1e-2 * y.gradient_norm);
-      for (std::size_t i = 0; i < support::parameters_of(*a).size(); ++i) {
-        EXPECT_LT(relative(support::parameters_of(*a)[i].gradient, support::parameters_of(*b)[i].gradient), 2e-2)
-            << support::parameters_of(*a)[i].name;
-      }
-    }
+    for (const arch::ModelConfig& model : models())
+      support::expect_fast_as_reference(bf16_config(weights, model), 1e-3, 1e-2, 2e-2);
   }
 }
 

@@ -36,9 +36,8 @@ struct Text {
 
 /// A step and an evaluation.
 LayoutResult learn(const arch::ModelConfig& model, std::int64_t length, std::optional<std::int32_t> document_end) {
-  LayoutRun run{.model = model, .samples = 12 / length};
-  run.positions = length;
-  run.document_end = document_end;
+  const LayoutRun run{
+      .model = model, .optimizer = support::smooth, .samples = 12 / length, .positions = length, .document_end = document_end};
   LayoutResult result;
   support::on_layout(run, [&](LayoutRank& rank) {
     rank.engine().initialise();
@@ -64,8 +63,7 @@ TEST(Documents, AreLearntAsEachByItself) {
 /// The sums of token losses of pieces [first, first + count) of the text, each read by itself.
 double read_apart(const arch::ModelConfig& model, const std::vector<ops::PositionRun>& pieces) {
   double sum = 0;
-  LayoutRun run{.model = model, .samples = 2};
-  run.positions = 6;
+  const LayoutRun run{.model = model, .samples = 2, .positions = 6};
   support::on_layout(run, [&](LayoutRank& rank) {
     rank.engine().initialise();
     for (const ops::PositionRun& piece : pieces) {

@@ -48,22 +48,7 @@ std::vector<EngineConfig> variants() {
 }
 
 TEST(Engine, FastKernelsTrainAsTheReferenceDoes) {
-  for (const EngineConfig& config : variants()) {
-    Machine fast(2);
-    Machine slow(1, true);
-    const auto a = make_engine(config, fast);
-    const auto b = make_engine(config, slow);
-    support::start_alike(*a, *b);
-    const Batches batches(1, 3, 7, 65);
-    const StepResult x = a->step(batches.all(), batches.targets(), 0, 1e-3);
-    const StepResult y = b->step(batches.all(), batches.targets(), 0, 1e-3);
-    EXPECT_NEAR(x.loss, y.loss, 1e-5 * y.loss);
-    EXPECT_NEAR(x.gradient_norm, y.gradient_norm, 1e-5 * y.gradient_norm);
-    for (std::size_t i = 0; i < support::parameters_of(*a).size(); ++i) {
-      EXPECT_LT(relative(support::parameters_of(*a)[i].gradient, support::parameters_of(*b)[i].gradient), 1e-4)
-          << support::parameters_of(*a)[i].name;
-    }
-  }
+  for (const EngineConfig& config : variants()) support::expect_fast_as_reference(config, 1e-5, 1e-5, 1e-4);
 }
 
 /// A direction of length 1: the gradient's own, or one in which every element has its part.

@@ -3,14 +3,10 @@
 
 #include <gtest/gtest.h>
 
-#include <cstring>
+#include <array>
 
-#include "checkpoint/find.h"
-#include "checkpoint/reader.h"
-#include "support/layout_run.h"
+#include "support/saved_run.h"
 #include "support/temp_folder.h"
-#include "support/zero_run.h"
-#include "train/state.h"
 
 namespace lockstep::train {
 namespace {
@@ -18,9 +14,6 @@ namespace {
 using support::LayoutRank;
 using support::LayoutResult;
 using support::LayoutRun;
-using support::ZeroRank;
-using support::ZeroResult;
-using support::ZeroRun;
 
 enum class Bad : std::uint8_t { no_targets, not_finite };
 
@@ -55,37 +48,43 @@ void bad_step(Engine& engine, Bad kind, int number) {
 
 constexpr std::array kinds{Bad::no_targets, Bad::not_finite};
 
-/// Steps of batches 0, 1 and 2, with bad ones before, between and behind them.
-ZeroResult learn_with_gaps(const ZeroRun& run, Bad kind) {
-  ZeroResult result;
-  support::on_zero_ranks(run, [&](ZeroRank& rank) {
+/// The run's steps, with bad ones before, between and behind them.
+LayoutResult learn_with_gaps(const LayoutRun& run, Bad kind) {
+  LayoutResult result;
+  std::array<LayoutResult, 3> before, after;
+  support::on_layout(run, [&](LayoutRank& rank) {
     rank.engine().initialise();
     int number = 0;
-    for (int step = 0; step < 3; ++step) {
-      ZeroResult before, after;  // of this rank alone
-      rank.collect(before, false);
+    for (int step = 0; step < run.steps; ++step) {
+      rank.collect(before[static_cast<std::size_t>(step)], false);
       bad_step(rank.engine(), kind, number++);
-      rank.collect(after, false);
-      EXPECT_TRUE(before.masters == after.masters);
-      EXPECT_TRUE(before.slots == after.slots);
-      rank.step(rank.batches(step), number++);
+      rank.collect(after[static_cast<std::size_t>(step)], false);
+      const support::StepBatches batches = rank.batches(step);
+      const StepResult done = rank.step(batches, number++);
+      if (rank.lead()) result.losses.push_back(done.loss);
     }
     bad_step(rank.engine(), kind, number);
     rank.collect(result, false);
-    EXPECT_EQ(rank.engine().state().updates(), 3);
+    EXPECT_EQ(rank.engine().state().updates(), run.steps);
     const double evaluated = rank.evaluate();
-    if (rank.rank() == 0) result.evaluated = evaluated;
+    if (rank.lead()) result.evaluated = evaluated;
   });
+  for (std::size_t step = 0; step < before.size(); ++step) {
+    EXPECT_TRUE(support::same_bits(before[step].weights, after[step].weights));
+    EXPECT_TRUE(support::same_bits(before[step].slots, after[step].slots));
+  }
   return result;
 }
 
-void expect_gaps_do_nothing(ZeroRun run) {
+void expect_gaps_do_nothing(LayoutRun run) {
+  SCOPED_TRACE(run.layout + " " + run.optimizer.name);
   run.model.dropout = 0;  // masks follow from the iteration
-  const ZeroResult whole = support::learn(run);
+  const LayoutResult whole = support::learn(run);
   for (const Bad kind : kinds) {
-    const ZeroResult gaps = learn_with_gaps(run, kind);
-    EXPECT_TRUE(gaps.masters == whole.masters);
-    EXPECT_TRUE(gaps.slots == whole.slots);
+    const LayoutResult gaps = learn_with_gaps(run, kind);
+    EXPECT_EQ(gaps.losses, whole.losses);
+    EXPECT_TRUE(support::same_bits(gaps.weights, whole.weights));
+    EXPECT_TRUE(support::same_bits(gaps.slots, whole.slots));
     EXPECT_EQ(gaps.evaluated, whole.evaluated);
   }
 }
@@ -96,10 +95,8 @@ TEST(LeftOut, StepsDoNothingAtAnyLevelAndInAnyType) {
                                                  {.name = "sgd", .momentum = 0.9F, .weight_decay = 0.1F}};
   for (const parallel::WeightStorage& weights : {parallel::WeightStorage{}, support::bf16_with_masters, support::bf16_alone}) {
     for (const OptimizerSettings& optimizer : methods) {
-      for (const auto& [ranks, level] : {std::pair{1, 0}, {3, 1}, {2, 3}}) {
-        SCOPED_TRACE(testing::Message() << optimizer.name << " at level " << level << " on " << ranks);
-        expect_gaps_do_nothing({.ranks = ranks, .level = level, .weights = weights, .optimizer = optimizer});
-      }
+      for (const char* layout : {"dp=1,gas=2", "dp=3,gas=2,zero=1", "dp=2,gas=2,zero=3"})
+        expect_gaps_do_nothing({.layout = layout, .weights = weights, .optimizer = optimizer});
     }
   }
 }
@@ -107,50 +104,21 @@ TEST(LeftOut, StepsDoNothingAtAnyLevelAndInAnyType) {
 TEST(LeftOut, StepsDoNothingWhereStateLiesElsewhere) {
   const TempFolder disk;
   for (const parallel::WeightStorage& weights : {parallel::WeightStorage{}, support::bf16_with_masters}) {
-    for (const layout::Tier tier : {layout::Tier::disk, layout::Tier::host}) {
-      for (const int level : {0, 3}) {
-        ZeroRun run{.ranks = 2, .level = level, .weights = weights, .optimizer_tier = tier, .parameters_tier = tier};
-        run.offload.folder = disk.path();
-        run.offload.range_elements = 768;
-        if (level == 0) run.parameters_tier = layout::Tier::device;
-        expect_gaps_do_nothing(run);
-      }
+    for (const char* moved :
+         {"offload_optimizer=nvme", "offload_optimizer=cpu", "zero=3,offload_optimizer=nvme,offload_params=nvme",
+          "zero=3,offload_optimizer=cpu,offload_params=cpu"}) {
+      LayoutRun run = support::with({.layout = "dp=2,gas=2", .weights = weights}, moved);
+      run.offload.folder = disk.path();
+      run.offload.range_elements = 768;
+      expect_gaps_do_nothing(run);
     }
   }
-  expect_gaps_do_nothing({.ranks = 2, .level = 2, .stages = 2});
-}
-
-LayoutResult learn_with_gaps(const LayoutRun& run, Bad kind) {
-  LayoutResult result;
-  support::on_layout(run, [&](LayoutRank& rank) {
-    rank.engine().initialise();
-    for (int step = 0; step < run.steps; ++step) {
-      bad_step(rank.engine(), kind, step);
-      support::take_steps(rank, step, step + 1, result);
-    }
-    bad_step(rank.engine(), kind, run.steps);
-    rank.collect(result, false);
-  });
-  return result;
 }
 
 TEST(LeftOut, StepsDoNothingWhereRanksDivideTheModel) {
-  for (const layout::ParallelPlan& plan : {layout::ParallelPlan{.tp = 2},
-                                           {.dp = 2, .tp = 2, .sequence = true},
-                                           {.cp = 2},
-                                           {.dp = 2, .pp = 2, .microbatches = 2},
-                                           {.dp = 2, .tp = 2, .canonical = true}}) {
-    LayoutRun run{.plan = plan, .optimizer = {}};
-    run.model.dropout = 0;
-    SCOPED_TRACE(layout::describe(plan));
-    const LayoutResult whole = support::learn(run);
-    for (const Bad kind : kinds) {
-      const LayoutResult gaps = learn_with_gaps(run, kind);
-      EXPECT_EQ(gaps.losses, whole.losses);
-      EXPECT_TRUE(gaps.weights == whole.weights);
-      EXPECT_TRUE(gaps.slots == whole.slots);
-    }
-  }
+  for (const char* layout :
+       {"tp=2", "dp=2,tp=2,sequence", "cp=2", "dp=2,pp=2,gas=2", "dp=2,pp=2,gas=2,zero=2", "dp=2,tp=2,canonical"})
+    expect_gaps_do_nothing({.layout = layout, .samples = 2});
 }
 
 /// AdamW as Loshchilov and Hutter write it, in double.
@@ -215,52 +183,41 @@ TEST(LeftOut, UpdatesAreCountedAsAPlainLoopCountsThem) {
 
 // Saved behind a step that was left out, and gone on with by other ranks at another level.
 TEST(LeftOut, AResumeGoesOnCounting) {
-  ZeroRun run{.ranks = 1, .optimizer = {.eps = 1e-3F}, .microbatches = 6};  // sums in another order make no large steps
-  run.model.dropout = 0;
-  run.steps = 2;
-  const ZeroResult whole = support::learn(run);
+  const LayoutRun run{.layout = "gas=6", .optimizer = {.eps = 1e-3F}, .steps = 2};  // sums in another order make no large steps
+  const LayoutResult whole = support::learn(run);
   const TempFolder folder;
   io::Path saved;
-  support::on_zero_ranks(run, [&](ZeroRank& rank) {
+  support::on_layout(run, [&](LayoutRank& rank) {
     rank.engine().initialise();
     rank.step(0);
     bad_step(rank.engine(), Bad::no_targets, 1);
-    saved = save_run(folder.path(), rank.engine(), {.step = 2}, Json::Object{}, rank.team()).folder;
+    support::save_rank(rank, folder.path(), 2, saved);
   });
   const checkpoint::Manifest manifest = checkpoint::read_manifest(saved);
   EXPECT_EQ(manifest.step, 2);
   EXPECT_EQ(manifest.updates, 1);
-  for (const auto& [ranks, level] : {std::pair{1, 0}, {2, 0}, {3, 1}, {2, 3}}) {
-    ZeroRun then = run;
-    then.ranks = ranks;
-    then.level = level;
-    then.microbatches = 6 / ranks;
-    ZeroResult after;
-    support::on_zero_ranks(then, [&](ZeroRank& rank) {
-      comm::Communicator& all = rank.engine().groups().all();
-      load_run(*checkpoint::open_together(all, saved), rank.engine(), all, rank.team());
+  for (const std::string words : {"dp=1", "dp=2,gas=3", "dp=3,gas=2,zero=1", "dp=2,gas=3,zero=3"}) {
+    SCOPED_TRACE(words);
+    LayoutResult after;
+    support::on_layout(support::with(run, words), [&](LayoutRank& rank) {
+      support::load(rank, saved);
       rank.engine().check_state();
       rank.step(rank.batches(1), 2);
       rank.collect(after);
       EXPECT_EQ(rank.engine().state().updates(), 2);
     });
-    if (ranks == 1) {
-      EXPECT_TRUE(after.masters == whole.masters);
+    if (words == "dp=1") {
+      EXPECT_TRUE(support::same_bits(after.weights, whole.weights));
     }
-    for (std::size_t unit = 0; unit < whole.masters.size(); ++unit) {
-      for (std::size_t at = 0; at < whole.masters[unit].size(); at += sizeof(float)) {
-        float is = 0, was = 0;
-        std::memcpy(&is, &after.masters[unit][at], sizeof is);
-        std::memcpy(&was, &whole.masters[unit][at], sizeof was);
-        ASSERT_NEAR(is, was, 2e-4) << ranks << " ranks at level " << level;
-      }
+    for (const auto& [name, values] : whole.weights) {
+      for (std::size_t i = 0; i < values.size(); ++i) ASSERT_NEAR(after.weights.at(name)[i], values[i], 2e-4) << name;
     }
   }
 }
 
 // Ranks that count differently would correct differently.
 TEST(LeftOut, RanksThatCountDifferentlyAreTold) {
-  support::on_zero_ranks({.ranks = 2}, [](ZeroRank& rank) {
+  support::on_layout({.layout = "dp=2"}, [](LayoutRank& rank) {
     rank.engine().initialise();
     rank.engine().state().set_updates(rank.rank());
     EXPECT_THROW(rank.engine().check_state(), SystemError);

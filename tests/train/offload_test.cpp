@@ -8,162 +8,109 @@
 #include <filesystem>
 
 #include "support/far_device.h"
+#include "support/saved_run.h"
 #include "support/temp_folder.h"
-#include "support/zero_run.h"
-#include "train/state.h"
 
 namespace lockstep::train {
 namespace {
 
 using layout::Tier;
-using support::ZeroRank;
-using support::ZeroResult;
-using support::ZeroRun;
+using support::LayoutRank;
+using support::LayoutResult;
+using support::LayoutRun;
+
+const std::string optimizer = "offload_optimizer=nvme", weights_and_kept = "offload_params=nvme,offload_activations=nvme",
+                  everything = optimizer + "," + weights_and_kept;
+const std::string optimizer_to_host = "offload_optimizer=cpu",
+                  everything_to_host = "offload_optimizer=cpu,offload_params=cpu,offload_activations=cpu";
 
 class Offload : public testing::Test {
  protected:
-  /// The same run with the optimizer's state and gradients elsewhere, brought in ranges that do not divide the units.
-  ZeroRun moved(ZeroRun run, Tier tier = Tier::disk) const {
-    run.optimizer_tier = tier;
-    run.offload.folder = folder_.path();
-    run.offload.range_elements = parallel::OffloadOptions::piece;
-    return run;
+  /// The same run with some of its state elsewhere, brought in ranges that do not divide the units.
+  LayoutRun moved(const LayoutRun& run, const std::string& words) const {
+    LayoutRun moved = support::with(run, words);
+    moved.offload.folder = folder_.path();
+    moved.offload.range_elements = parallel::OffloadOptions::piece;
+    return moved;
   }
-  /// And its weights, and what its blocks keep.
-  ZeroRun all_moved(const ZeroRun& run, Tier tier = Tier::disk) const {
-    ZeroRun all = moved(run, tier);
-    all.parameters_tier = tier;
-    if (run.schedule != "zb-h1") all.activations_tier = tier;
-    return all;
+  void expect_bits(const LayoutRun& run, const std::vector<std::string>& layouts) const {
+    support::expect_bits_of(support::learn(run), moved(run, ""), layouts);
   }
   TempFolder folder_;
 };
 
-std::vector<ZeroRun> runs() {
-  std::vector<ZeroRun> all;
-  for (const arch::ModelConfig& model : {support::tiny_model(), support::tiny_llama()}) {
-    for (const parallel::WeightStorage& weights : {parallel::WeightStorage{}, support::bf16_with_masters, support::bf16_alone}) {
-      ZeroRun run;
-      run.model = model;
-      run.model.dropout = model.position == arch::PositionKind::rope ? 0 : 0.1F;
-      run.weights = weights;
-      run.grad_clip = 0.1F;
-      run.steps = 10;
-      all.push_back(run);
-    }
-  }
-  return all;
-}
+std::vector<LayoutRun> runs() { return support::in_all_types({support::tiny_model(), support::tiny_llama()}); }
 
 /// With one of the runs.
 class OffloadOf : public Offload, public testing::WithParamInterface<std::size_t> {
  protected:
-  ZeroRun run_ = runs()[GetParam()];
+  LayoutRun run_ = runs()[GetParam()];
 };
 INSTANTIATE_TEST_SUITE_P(Runs, OffloadOf, testing::Range(std::size_t{0}, runs().size()));
 
 TEST_P(OffloadOf, HasTheBitsOfMemoryOnAllRanksAndLevels) {
-  for (run_.ranks = 1; run_.ranks <= 4; ++run_.ranks) {
-    run_.level = 0;
-    const ZeroResult expected = support::learn(run_);
-    for (run_.level = 0; run_.level <= 3; ++run_.level) support::expect_equal(support::learn(moved(run_)), expected);
-    run_.level = run_.ranks == 1 ? 0 : 3;
-    support::expect_equal(support::learn(all_moved(run_)), expected);
+  for (const std::string ranks : {"dp=1", "dp=2", "dp=3", "dp=4"}) {
+    expect_bits(support::with(run_, ranks), {"zero=0," + optimizer, "zero=1," + optimizer, "zero=2," + optimizer,
+                                             "zero=3," + optimizer, (ranks == "dp=1" ? "zero=0," : "zero=3,") + everything});
   }
   EXPECT_TRUE(std::filesystem::is_empty(folder_.path()));
 }
 
 TEST_P(OffloadOf, ToTheHostHasTheBitsToo) {
-  for (run_.level = 0; run_.level <= 3; run_.level += 3)
-    support::expect_equal(support::learn(moved(run_, Tier::host)), support::learn(run_));
-  support::expect_equal(support::learn(all_moved(run_, Tier::host)), support::learn(run_));
+  expect_bits(support::with(run_, "dp=2"),
+              {"zero=0," + optimizer_to_host, "zero=3," + optimizer_to_host, "zero=3," + everything_to_host});
 }
 
 TEST_P(OffloadOf, ActivationsAloneHaveTheBitsToo) {
   run_.model.layers = 7;
-  for (const layout::Recompute& recompute : {layout::Recompute{},
-                                             {layout::Recompute::Kind::selective},
-                                             {layout::Recompute::Kind::full},
-                                             {layout::Recompute::Kind::full, 3}}) {
-    run_.recompute = recompute;
-    run_.ranks = 1;
-    run_.steps = 3;
-    const ZeroResult expected = support::learn(run_);
-    for (const Tier tier : {Tier::disk, Tier::host}) {
-      ZeroRun moved = run_;
-      moved.activations_tier = tier;
-      moved.offload.folder = folder_.path();
-      support::expect_equal(support::learn(moved), expected);
-    }
-  }
+  run_.steps = 3;
+  run_.offload.folder = folder_.path();
+  for (const char* recompute : {"recompute=none", "recompute=selective", "recompute=full", "recompute=every:3"})
+    support::expect_bits_of(support::with(run_, recompute), {"offload_activations=nvme", "offload_activations=cpu"});
 }
 
 TEST_P(OffloadOf, WeightsAloneHaveTheBitsToo) {
-  for (run_.ranks = 1; run_.ranks <= 3; run_.ranks += 2) {
-    run_.level = run_.ranks == 1 ? 0 : 3;
-    ZeroRun weights = all_moved(run_);
-    weights.optimizer_tier = Tier::device;
-    support::expect_equal(support::learn(weights), support::learn(run_));
-  }
+  for (const char* ranks : {"dp=1", "dp=3,zero=3"}) expect_bits(support::with(run_, ranks), {weights_and_kept});
 }
 
 // Hosts share out by themselves, buckets and micro-batches are reduced apart.
 TEST_F(Offload, AgreesWithOtherLayouts) {
-  ZeroRun run;
-  run.ranks = 4;
-  run.level = 2;
-  run.over = layout::CutOver::host;
-  run.weights = support::bf16_with_masters;
-  run.reduce = layout::ReduceEvery::microbatch;
-  run.gradients.bucket_bytes = 4096;
-  support::expect_equal(support::learn(moved(run)), support::learn(run));
+  expect_bits(
+      {.layout = "dp=4,gas=2,zero=2,zero_group=node,reduce=microbatch,bucket=4096", .weights = support::bf16_with_masters},
+      {optimizer});
 }
 
 TEST_F(Offload, AgreesHoweverGradientsAreAddedUp) {
-  ZeroRun run;
+  LayoutRun run;
   run.model.tied = false;
-  for (run.ranks = 1; run.ranks <= 3; run.ranks += 2) {
-    run.level = run.ranks == 1 ? 0 : 3;
-    for (run.microbatches = 1; run.microbatches <= 3; ++run.microbatches) {
-      for (const bool overlap : {true, false}) {
-        run.gradients.overlap = overlap;
-        support::expect_equal(support::learn(all_moved(run)), support::learn(run));
-      }
+  for (const char* ranks : {"dp=1", "dp=3,zero=3"}) {
+    for (const char* batches : {"gas=1", "gas=2", "gas=3"}) {
+      for (const char* overlap : {"overlap=true", "overlap=false"})
+        expect_bits(support::with(support::with(support::with(run, ranks), batches), overlap), {everything});
     }
   }
 }
 
 TEST_F(Offload, AgreesWhateverIsLeasedAheadAndAtATime) {
-  ZeroRun run;
-  run.recompute = {.kind = layout::Recompute::Kind::full, .every = 1};
-  for (run.ranks = 1; run.ranks <= 2; ++run.ranks) {
-    run.level = run.ranks == 1 ? 0 : 3;
-    for (const layout::LeaseSize leases : {layout::LeaseSize::block, layout::LeaseSize::sub_layer}) {
-      run.leases = leases;
-      for (run.prefetch = 0; run.prefetch <= 3; ++run.prefetch) {
-        for (const bool reshard : {true, false}) {
-          run.reshard_after_forward = reshard;
-          support::expect_equal(support::learn(all_moved(run)), support::learn(run));
-        }
-      }
-    }
+  std::vector<std::string> ways;
+  for (const char* prefetch : {"prefetch=0,", "prefetch=1,", "prefetch=2,", "prefetch=3,"}) {
+    for (const char* reshard : {"reshard=true,", "reshard=false,"}) ways.push_back(prefetch + (reshard + everything));
+  }
+  for (const char* ranks : {"dp=1,gas=2,recompute=full", "dp=2,gas=2,recompute=full,zero=3"}) {
+    for (const layout::LeaseSize leases : {layout::LeaseSize::block, layout::LeaseSize::sub_layer})
+      expect_bits({.layout = ranks, .leases = leases}, ways);
   }
 }
 
 // Both ends of a tied matrix, several chunks on a rank, and weight gradients that are made later, which stay in memory.
 TEST_F(Offload, AgreesInPipelines) {
-  for (const char* schedule : {"1f1b", "gpipe", "interleaved", "zb-h1"}) {
+  for (const std::string schedule : {"1f1b", "gpipe", "interleaved", "zb-h1"}) {
     for (const bool tied : {true, false}) {
-      ZeroRun run;
+      LayoutRun run{.layout = "pp=2,gas=4,schedule=" + schedule};
       run.model.layers = 4;
       run.model.tied = tied;
-      run.stages = 2;
-      run.schedule = schedule;
-      run.microbatches = 4;
-      for (run.ranks = 1; run.ranks <= 2; ++run.ranks) {
-        run.level = run.ranks == 1 ? 0 : 3;
-        support::expect_equal(support::learn(all_moved(run)), support::learn(run));
-      }
+      for (const char* ranks : {"dp=1", "dp=2,zero=3"})
+        expect_bits(support::with(run, ranks), {schedule == "zb-h1" ? optimizer + ",offload_params=nvme" : everything});
     }
   }
 }
@@ -175,104 +122,92 @@ TEST_F(Offload, KnowsAllMethods) {
   methods[2].moments = DType::bf16;
   methods[2].rounding = Rounding::stochastic;
   for (const OptimizerSettings& method : methods) {
-    for (const parallel::WeightStorage& weights : {parallel::WeightStorage{}, support::bf16_with_masters}) {
-      ZeroRun run;
-      run.optimizer = method;
-      run.weights = weights;
-      support::expect_equal(support::learn(moved(run)), support::learn(run));
-    }
+    for (const parallel::WeightStorage& weights : {parallel::WeightStorage{}, support::bf16_with_masters})
+      expect_bits({.layout = "dp=2,gas=2", .weights = weights, .optimizer = method}, {optimizer});
   }
 }
 
 TEST_F(Offload, NeedsNeitherARingNorDirectAccess) {
-  ZeroRun run;
-  run.weights = support::bf16_with_masters;
-  const ZeroResult expected = support::learn(run);
+  const LayoutRun run{.layout = "dp=2,gas=2", .weights = support::bf16_with_masters};
+  const LayoutResult expected = support::learn(run);
   for (const io::SpillWays& ways : {io::SpillWays{true, false}, io::SpillWays{false, true}, io::SpillWays{false, false}}) {
-    ZeroRun apart = moved(run);
+    LayoutRun apart = moved(run, optimizer);
     apart.offload.ways = ways;
     support::expect_equal(support::learn(apart), expected);
   }
 }
 
 TEST_F(Offload, TakesTheMemoryOfItsBuffers) {
-  ZeroRun run;
-  run.ranks = 1;
-  run.samples = 64;
+  LayoutRun run{.layout = "gas=2", .weights = support::bf16_with_masters, .samples = 64};
   run.model.layers = 8;
-  run.weights = support::bf16_with_masters;
-  const auto bytes = [](const ZeroRun& of, MemoryKind kind) { return RankMemory(of.config(), {}).ledger(0).total(kind); };
-  const RankMemory memory(all_moved(run).config(), {});
+  const auto bytes = [](const LayoutRun& of, MemoryKind kind) { return RankMemory(of.config(), {}).ledger(0).total(kind); };
+  const RankMemory memory(moved(run, everything).config(), {});
   constexpr std::int64_t range = parallel::OffloadOptions::piece, block = 4096;
   // Weights in bf16; a gradient, a copy and two slots of a range in f32; what aligns them.
-  EXPECT_EQ(bytes(all_moved(run), MemoryKind::optimizer), 3 * (range * (2 + 4 * 4) + block) + 64);
+  EXPECT_EQ(bytes(moved(run, everything), MemoryKind::optimizer), 3 * (range * (2 + 4 * 4) + block) + 64);
   EXPECT_GE(memory.spill.bytes_of("master weights") + memory.spill.bytes_of("optimizer slots"),
             bytes(run, MemoryKind::optimizer) - 64);
   EXPECT_GE(memory.spill.bytes_of("weights"), bytes(run, MemoryKind::parameters));
   EXPECT_GE(memory.spill.bytes_of("gradients"), bytes(run, MemoryKind::gradients));
   // A few of the eight blocks, and the ends of the model.
   for (const MemoryKind kind : {MemoryKind::gradients, MemoryKind::parameters, MemoryKind::activations})
-    EXPECT_LT(bytes(all_moved(run), kind), bytes(run, kind) / 2) << name_of(kind);
+    EXPECT_LT(bytes(moved(run, everything), kind), bytes(run, kind) / 2) << name_of(kind);
 }
 
 /// The file of a tensor file's save by all ranks.
-std::vector<std::string> saved_by(ZeroRank& rank, const io::Path& folder, std::int64_t step) {
+std::vector<std::string> saved_by(LayoutRank& rank, const io::Path& folder, std::int64_t step) {
   const io::Path saved =
       save_run(folder, rank.engine(), {.step = step, .next_sample = 6 * step}, Json::Object{}, rank.team()).folder;
   return {io::read_file(saved / checkpoint::model_file), io::read_file(saved / checkpoint::optimizer_file)};
 }
 
 /// Trains steps [first, end), from the files in `from` where there are some, and leaves files in `to`.
-std::vector<std::string> go_on(const ZeroRun& run, const io::Path& from, const io::Path& to, int first, int end) {
+std::vector<std::string> go_on(const LayoutRun& run, const io::Path& from, const io::Path& to, int first, int end) {
   std::vector<std::string> files;
-  on_zero_ranks(run, [&](ZeroRank& rank) {
+  on_layout(run, [&](LayoutRank& rank) {
     rank.engine().initialise();
     if (!from.empty()) {
-      const checkpoint::Reader reader(from / "checkpoints" / fmt::format("step_{}", first));
-      load_run(reader, rank.engine(), rank.engine().groups().all(), rank.team());
+      support::load(rank, from / "checkpoints" / checkpoint::folder_name(first));
       rank.engine().check_state();
-    } else if (run.level == 0) {
+    } else if (zero_level(run.plan()) == 0) {
       rank.engine().broadcast_state();
     }
-    ZeroResult result;
-    support::train(rank, first, end, result);
+    LayoutResult result;
+    support::take_steps(rank, first, end, result);
     const std::vector<std::string> saved = saved_by(rank, to, end);
-    if (rank.rank() == 0) files = saved;
+    if (rank.lead()) files = saved;
   });
   return files;
 }
 
 TEST_F(Offload, FilesAreThoseOfMemoryAndGoBothWays) {
   for (const parallel::WeightStorage& weights : {parallel::WeightStorage{}, support::bf16_with_masters}) {
-    ZeroRun run;
-    run.ranks = 3;
-    run.weights = weights;
-    for (run.level = 0; run.level <= 2; run.level += 2) {
+    for (const char* layout : {"dp=3,gas=2", "dp=3,gas=2,zero=2"}) {
+      const LayoutRun run{.layout = layout, .weights = weights};
       const TempFolder files;
       for (const char* run_folder : {"whole", "memory", "disk", "then disk", "then memory"})
         std::filesystem::create_directory(files / run_folder);
       const std::vector<std::string> whole = go_on(run, {}, files / "whole", 0, 6);
       go_on(run, {}, files / "memory", 0, 3);
-      go_on(moved(run), {}, files / "disk", 0, 3);
-      EXPECT_TRUE(go_on(moved(run), files / "memory", files / "then disk", 3, 6) == whole);
+      go_on(moved(run, optimizer), {}, files / "disk", 0, 3);
+      EXPECT_TRUE(go_on(moved(run, optimizer), files / "memory", files / "then disk", 3, 6) == whole);
       EXPECT_TRUE(go_on(run, files / "disk", files / "then memory", 3, 6) == whole);
     }
   }
 }
 
 TEST_F(Offload, ADumpOfAStepHasTheSameValues) {
-  ZeroRun run;
-  run.weights = support::bf16_with_masters;
-  const auto dump = [&](const ZeroRun& of, const char* name) {
-    on_zero_ranks(of, [&](ZeroRank& rank) {
+  const LayoutRun run{.layout = "dp=2,gas=2", .weights = support::bf16_with_masters};
+  const auto dump = [&](const LayoutRun& of, const char* name) {
+    on_layout(of, [&](LayoutRank& rank) {
       rank.engine().initialise();
-      const support::ZeroBatches batches = rank.batches(0);
+      const support::StepBatches batches = rank.batches(0);
       rank.step(batches, 0);
       dump_step(folder_ / name, rank.engine(), batches.mine, 1);
     });
     return io::read_file(folder_ / name);
   };
-  EXPECT_TRUE(dump(moved(run), "disk") == dump(run, "memory"));
+  EXPECT_TRUE(dump(moved(run, optimizer), "disk") == dump(run, "memory"));
 }
 
 /// Turns a bit of this process's file for offloaded state, which has no name in the folder.
@@ -303,13 +238,10 @@ std::string fails(const std::function<void()>& use) {
 }
 
 TEST_F(Offload, AFlippedBitIsNoticedAndNamed) {
-  ZeroRun run;
-  run.ranks = 1;
-  run.weights = support::bf16_with_masters;
-  run = all_moved(run);
+  const LayoutRun run = moved({.layout = "gas=2", .weights = support::bf16_with_masters}, everything);
   std::int64_t end = 0;
   for (const std::string kind : {"weights", "gradients", "master weights", "optimizer slots"}) {
-    on_zero_ranks(run, [&](ZeroRank& rank) {
+    on_layout(run, [&](LayoutRank& rank) {
       rank.engine().initialise();
       rank.step(0);
       damage(folder_.path(), static_cast<std::uint64_t>(end + 9));
@@ -327,10 +259,9 @@ TEST_F(Offload, AFlippedBitIsNoticedAndNamed) {
 }
 
 TEST_F(Offload, AFolderThatIsMissingIsAnErrorBeforeTraining) {
-  ZeroRun run = moved({});
-  run.ranks = 1;
+  LayoutRun run = moved({}, optimizer);
   run.offload.folder = folder_ / "missing";
-  EXPECT_THROW(on_zero_ranks(run, [](ZeroRank&) {}), UserError);
+  EXPECT_THROW(on_layout(run, [](LayoutRank&) {}), UserError);
 }
 
 /// What a short run says and leaves in files, on any device.
@@ -357,13 +288,12 @@ Left left_by(const EngineConfig& config, support::Machine& machine) {
 // The copies: nothing but kernels and copies touches the device's memory, and nothing of the host's is read by kernels.
 TEST_P(OffloadOf, OfAFarDeviceIsCopied) {
   EngineConfig config = run_.config();
-  config.plan.dp = 1;
   support::Machine near(2);
   const Left expected = left_by(config, near);
   for (const Tier tier : {Tier::host, Tier::disk}) {
     support::FarMachine far(2);
     config.plan.optimizer.tier = config.plan.parameters.tier = config.plan.activations = tier;
-    config.offload = moved(run_).offload;
+    config.offload = moved(run_, optimizer).offload;
     EXPECT_TRUE(left_by(config, far.machine()) == expected);
   }
 }

@@ -3,21 +3,16 @@
 
 #include <gtest/gtest.h>
 
-#include <filesystem>
-#include <map>
-
-#include "support/schedules.h"
+#include "support/saved_run.h"
 #include "support/temp_folder.h"
-#include "support/zero_run.h"
 #include "train/sample.h"
-#include "train/state.h"
 
 namespace lockstep::train {
 namespace {
 
-using support::ZeroRank;
-using support::ZeroResult;
-using support::ZeroRun;
+using support::LayoutRank;
+using support::LayoutResult;
+using support::LayoutRun;
 
 constexpr int microbatches = 4;
 
@@ -35,197 +30,123 @@ std::vector<arch::ModelConfig> models() {
   return {deep(dropping(support::tiny_model())), deep(support::tiny_llama()), deep(support::tiny_qwen2())};
 }
 
-/// The run in pipelines of `stages` ranks learns what it learns without.
-void expect_bits_of_one(ZeroRun run, int stages) {
-  SCOPED_TRACE(testing::Message() << run.schedule << " on " << stages << " stages, " << run.ranks << " replicas, level "
-                                  << run.level);
-  const std::string schedule = std::exchange(run.schedule, "1f1b");
-  const std::vector<std::int64_t> split = std::exchange(run.split, {});
-  run.stages = 1;
-  const ZeroResult one = support::learn(run);
-  run.stages = stages;
-  run.schedule = schedule;
-  run.split = split;
-  support::expect_equal(support::learn(run), one);
-}
-
-/// Calls `each` with the name of every schedule that so many ranks can have with these micro-batches.
-template <class Each>
-void for_each_schedule(int stages, const Each& each) {
+/// The words of every schedule that so many ranks can have with these micro-batches.
+std::vector<std::string> pipelines_of(int ranks) {
+  std::vector<std::string> all;
   for (const layout::NamedSchedule& schedule : layout::schedules()) {
-    const layout::PipelineShape shape{stages, usual_chunks(schedule, stages), microbatches};
-    if (check(schedule, shape).empty()) each(std::string(schedule.name));
+    const layout::PipelineShape shape{ranks, usual_chunks(schedule, ranks), microbatches};
+    if (check(schedule, shape).empty()) all.push_back("pp=" + std::to_string(ranks) + ",schedule=" + std::string(schedule.name));
   }
+  return all;
 }
 
 TEST(Pipeline, EverySchedulesRanksLearnTheBitsOfOne) {
   for (const arch::ModelConfig& model : models()) {
-    for (const int stages : {2, 3}) {
-      for_each_schedule(stages, [&](const std::string& schedule) {
-        expect_bits_of_one({.ranks = 1, .model = model, .microbatches = microbatches, .schedule = schedule}, stages);
-      });
-    }
+    const LayoutRun run{.layout = "gas=4", .model = model};
+    const LayoutResult one = support::learn(run);
+    for (const int ranks : {2, 3}) support::expect_bits_of(one, run, pipelines_of(ranks));
   }
 }
 
 TEST(Pipeline, ReplicasOfAPipelineLearnTheBitsOfReplicas) {
-  for (const arch::ModelConfig& model : {deep(support::tiny_model()), deep(support::tiny_llama())}) {
-    for_each_schedule(2, [&](const std::string& schedule) {
-      expect_bits_of_one({.ranks = 2, .model = model, .microbatches = microbatches, .schedule = schedule}, 2);
-    });
-  }
+  for (const arch::ModelConfig& model : {deep(support::tiny_model()), deep(support::tiny_llama())})
+    support::expect_bits_of({.layout = "dp=2,gas=4", .model = model}, pipelines_of(2));
 }
 
 TEST(Pipeline, StatesThatReplicasCutChangeNoBit) {
   for (const arch::ModelConfig& model : {deep(dropping(support::tiny_model())), deep(support::tiny_llama())}) {
-    for (const std::string schedule : {"1f1b", "interleaved", "zb-h1", "zb-v"}) {
-      for (int level = 1; level <= 3; ++level) {
-        expect_bits_of_one({.ranks = 2, .level = level, .model = model, .microbatches = microbatches, .schedule = schedule}, 2);
-      }
+    for (int level = 1; level <= 3; ++level) {
+      support::expect_bits_of(support::at_level({.layout = "dp=2,gas=4", .model = model}, level),
+                              {"pp=2", "pp=2,schedule=interleaved", "pp=2,schedule=zb-h1", "pp=2,schedule=zb-v"});
     }
   }
 }
 
 // One micro-batch, or each reduced apart: gradients take turns where none comes late.
 TEST(Pipeline, GradientsThatAreReducedApartHaveTheSameBits) {
-  for (const std::string schedule : {"1f1b", "breadth-first", "zb-h1", "zb-v"}) {
-    for (const int level : {0, 2, 3}) {
-      for (const int count : {1, 3}) {
-        expect_bits_of_one({.ranks = 2,
-                            .level = level,
-                            .model = deep(support::tiny_qwen2()),
-                            .reduce = layout::ReduceEvery::microbatch,
-                            .microbatches = count,
-                            .gradients = {.bucket_bytes = 1},
-                            .schedule = schedule},
-                           2);
-      }
+  for (const int level : {0, 2, 3}) {
+    for (const char* batches : {"dp=2,bucket=1,reduce=microbatch,gas=1", "dp=2,bucket=1,reduce=microbatch,gas=3"}) {
+      support::expect_bits_of(support::at_level({.layout = batches, .model = deep(support::tiny_qwen2())}, level),
+                              {"pp=2", "pp=2,schedule=breadth-first", "pp=2,schedule=zb-h1", "pp=2,schedule=zb-v"});
     }
   }
 }
 
 TEST(Pipeline, LearnsTheSameBitsInBf16) {
   for (const parallel::WeightStorage& weights : {support::bf16_with_masters, support::bf16_alone}) {
-    for (const arch::ModelConfig& model : models()) {
-      for (const std::string schedule : {"1f1b", "zb-v"}) {
-        expect_bits_of_one({.ranks = 1, .model = model, .weights = weights, .microbatches = microbatches, .schedule = schedule},
-                           2);
-      }
-    }
+    for (const arch::ModelConfig& model : models())
+      support::expect_bits_of({.layout = "gas=4", .model = model, .weights = weights}, {"pp=2", "pp=2,schedule=zb-v"});
   }
 }
 
 TEST(Pipeline, WhatIsMadeAgainChangesNoBit) {
-  for (const layout::Recompute& recompute : support::recomputations()) {
-    for (const std::string schedule : {"gpipe", "interleaved", "zb-h1"}) {
-      expect_bits_of_one({.ranks = 1,
-                          .model = deep(dropping(support::tiny_model())),
-                          .microbatches = microbatches,
-                          .recompute = recompute,
-                          .schedule = schedule},
-                         2);
-    }
+  for (const char* recompute : {"recompute=selective", "recompute=full", "recompute=every:2", "recompute=every:3"}) {
+    support::expect_bits_of(support::with({.layout = "gas=4", .model = deep(dropping(support::tiny_model()))}, recompute),
+                            {"pp=2,schedule=gpipe", "pp=2,schedule=interleaved", "pp=2,schedule=zb-h1"});
   }
 }
 
 TEST(Pipeline, StagesMayHaveDifferentNumbersOfLayers) {
-  const std::map<std::string, std::vector<std::int64_t>> splits{
-      {"1f1b", {5, 1, 2}}, {"zb-h1", {1, 1, 6}}, {"interleaved", {2, 1, 1, 1, 2, 1}}, {"zb-v", {1, 2, 1, 1, 1, 2}}};
-  for (const auto& [schedule, split] : splits) {
-    for (const arch::ModelConfig& model : {support::tiny_model(), support::tiny_llama()}) {
-      expect_bits_of_one(
-          {.ranks = 1, .model = deep(model, 8), .microbatches = microbatches, .schedule = schedule, .split = split}, 3);
-    }
+  for (const arch::ModelConfig& model : {support::tiny_model(), support::tiny_llama()}) {
+    support::expect_bits_of({.layout = "gas=4", .model = deep(model, 8)},
+                            {"pp=3,split=5+1+2", "pp=3,schedule=zb-h1,split=1+1+6", "pp=3,schedule=interleaved,split=2+1+1+1+2+1",
+                             "pp=3,schedule=zb-v,split=1+2+1+1+1+2"});
   }
 }
 
 TEST(Pipeline, ClipsAlikeAndUpdatesByEveryMethod) {
   for (const float clip : {0.0F, 1e-3F})
-    expect_bits_of_one({.ranks = 2, .model = deep(support::tiny_model()), .microbatches = 3, .grad_clip = clip}, 2);
+    support::expect_bits_of({.layout = "dp=2,gas=3", .model = deep(support::tiny_model()), .grad_clip = clip}, {"pp=2"});
   for (const float momentum : {0.0F, 0.9F}) {
-    expect_bits_of_one(
-        {.ranks = 1, .model = deep(support::tiny_qwen2()), .optimizer = {.name = "sgd", .momentum = momentum}, .microbatches = 3},
-        3);
+    support::expect_bits_of(
+        {.layout = "gas=3", .model = deep(support::tiny_qwen2()), .optimizer = {.name = "sgd", .momentum = momentum}}, {"pp=3"});
   }
 }
 
 TEST(Pipeline, RunsTheTableOfAFile) {
   const layout::PipelineShape shape{3, 2, microbatches};
   const std::string text = layout::write_action_table(layout::find_schedule("interleaved")->passes(shape));
-  ZeroRun run{.ranks = 1, .model = deep(support::tiny_qwen2()), .microbatches = microbatches};
-  const ZeroResult one = support::learn(run);
-  run.stages = 3;
+  LayoutRun run{.layout = "gas=4", .model = deep(support::tiny_qwen2())};
+  const LayoutResult one = support::learn(run);
   run.table = layout::read_action_table(text, "table");
-  support::expect_equal(support::learn(run), one);
-}
-
-/// Two steps of a run, saved into `folder`.
-io::Path save(const ZeroRun& run, const io::Path& folder) {
-  std::filesystem::create_directories(folder);  // a save makes no run folder
-  io::Path checkpoint;
-  support::on_zero_ranks(run, [&](ZeroRank& rank) {
-    ZeroResult ignored;
-    rank.engine().initialise();
-    support::train(rank, 0, 2, ignored);
-    const checkpoint::SaveReport report = save_run(folder, rank.engine(), {.step = 2}, Json::Object{}, rank.team());
-    if (rank.rank() == 0) checkpoint = report.folder;
-  });
-  return checkpoint;
-}
-
-/// One step more, from a checkpoint.
-ZeroResult resume(const ZeroRun& run, const io::Path& checkpoint) {
-  ZeroResult result;
-  support::on_zero_ranks(run, [&](ZeroRank& rank) {
-    load_run(*checkpoint::open_together(rank.engine().groups().all(), checkpoint), rank.engine(), rank.engine().groups().all(),
-             rank.team());
-    rank.engine().check_state();
-    support::train(rank, 2, 3, result);
-    rank.collect(result);
-  });
-  return result;
+  support::expect_bits_of(one, run, {"pp=3"});
 }
 
 // What each layout saves has the bytes of one rank's files, and each goes on from another's.
 TEST(Pipeline, AnyLayoutReadsWhatAnyOtherSaved) {
   for (const arch::ModelConfig& model : {deep(dropping(support::tiny_model())), deep(support::tiny_llama())}) {
-    const ZeroRun one{.ranks = 1, .model = model, .microbatches = microbatches};
-    std::vector<ZeroRun> runs{one};
-    for (const std::string schedule : {"1f1b", "zb-v", "interleaved"}) {
-      runs.push_back(one);
-      runs.back().stages = schedule == "1f1b" ? 3 : 2;
-      runs.back().schedule = schedule;
-    }
+    const LayoutRun one{.layout = "gas=4", .model = model};
+    std::vector<LayoutRun> runs{one};
+    for (const char* pipeline : {"pp=3", "pp=2,schedule=zb-v", "pp=2,schedule=interleaved"})
+      runs.push_back(support::with(one, pipeline));
     const TempFolder folder;
     std::vector<io::Path> saved;
-    for (std::size_t i = 0; i < runs.size(); ++i) saved.push_back(save(runs[i], folder.path() / std::to_string(i)));
-    const ZeroResult after = resume(one, saved.front());
+    for (std::size_t i = 0; i < runs.size(); ++i)
+      saved.push_back(support::save(runs[i], folder.path() / std::to_string(i)).folder);
+    const LayoutResult after = support::resume(one, saved.front()).after;
     for (std::size_t i = 0; i < runs.size(); ++i) {
-      for (const auto name : {checkpoint::model_file, checkpoint::optimizer_file})
-        EXPECT_TRUE(io::read_file(saved[i] / name) == io::read_file(saved.front() / name)) << runs[i].schedule << name;
-      support::expect_equal(resume(runs[i], saved[(i + 1) % saved.size()]), after);
+      SCOPED_TRACE(runs[i].layout);
+      support::expect_same_files(saved[i], saved.front());
+      support::expect_equal(support::resume(runs[i], saved[(i + 1) % saved.size()]).after, after);
     }
   }
 }
 
 TEST(Pipeline, StagesWithReplicasThatCutTheirStateReadWhatOneRankSaved) {
-  const arch::ModelConfig model = deep(support::tiny_qwen2());
-  for (const int level : {1, 3}) {
+  for (const char* layout : {"dp=2,gas=2,zero=1", "dp=2,gas=2,zero=3"}) {
     const TempFolder folder;
-    const ZeroRun two{.ranks = 2, .level = level, .model = model};
-    ZeroRun four = two;
-    four.stages = 2;
-    const io::Path of_two = save(two, folder.path() / "two"), of_four = save(four, folder.path() / "four");
-    for (const auto name : {checkpoint::model_file, checkpoint::optimizer_file})
-      EXPECT_TRUE(io::read_file(of_two / name) == io::read_file(of_four / name)) << name;
-    support::expect_equal(resume(four, of_two), resume(two, of_four));
+    const LayoutRun two{.layout = layout, .model = deep(support::tiny_qwen2())}, four = support::with(two, "pp=2");
+    const io::Path of_two = support::save(two, folder.path() / "two").folder,
+                   of_four = support::save(four, folder.path() / "four").folder;
+    support::expect_same_files(of_two, of_four);
+    support::expect_equal(support::resume(four, of_two).after, support::resume(two, of_four).after);
   }
 }
 
 /// What the ranks of a pipeline write, each of them.
-std::vector<std::vector<std::int32_t>> written(const ZeroRun& run) {
-  std::vector<std::vector<std::int32_t>> texts(static_cast<std::size_t>(run.stages));
-  support::on_zero_ranks(run, [&](ZeroRank& rank) {
+std::vector<std::vector<std::int32_t>> written(const LayoutRun& run) {
+  std::vector<std::vector<std::int32_t>> texts(static_cast<std::size_t>(run.plan().pp));
+  support::on_layout(run, [&](LayoutRank& rank) {
     rank.engine().initialise();
     Arena workspace("sampling", MemoryKind::workspace), cache("cache", MemoryKind::workspace);
     TextSampler sampler(rank.engine().share());
@@ -243,22 +164,20 @@ std::vector<std::vector<std::int32_t>> written(const ZeroRun& run) {
 
 TEST(Pipeline, EveryStageKnowsTheTextThatOneRankWrites) {
   for (const arch::ModelConfig& model : models()) {
-    ZeroRun run{.ranks = 1, .model = model, .microbatches = microbatches};
+    const LayoutRun run{.layout = "gas=4", .model = model};
     const std::vector<std::int32_t> one = written(run).front();
     EXPECT_EQ(one.size(), 9U);
-    for (const int stages : {2, 3}) {
-      run.stages = stages;
-      for_each_schedule(stages, [&](const std::string& schedule) {
-        run.schedule = schedule;
-        for (const std::vector<std::int32_t>& text : written(run)) EXPECT_EQ(text, one) << schedule << " on " << stages;
-      });
+    for (const int ranks : {2, 3}) {
+      for (const std::string& pipeline : pipelines_of(ranks)) {
+        for (const std::vector<std::int32_t>& text : written(support::with(run, pipeline))) EXPECT_EQ(text, one) << pipeline;
+      }
     }
   }
 }
 
 TEST(Pipeline, StagesThatHaveDifferentTiedMatricesAreToldApart) {
-  const ZeroRun run{.ranks = 1, .model = deep(support::tiny_model()), .microbatches = microbatches, .stages = 3};
-  support::on_zero_ranks(run, [](ZeroRank& rank) {
+  const LayoutRun run{.layout = "pp=3,gas=4", .model = deep(support::tiny_model())};
+  support::on_layout(run, [](LayoutRank& rank) {
     rank.engine().initialise();
     rank.engine().check_state();
     const UnitIndex tied = arch::unit_map(rank.engine().config().model).tied;
@@ -270,14 +189,13 @@ TEST(Pipeline, StagesThatHaveDifferentTiedMatricesAreToldApart) {
 }
 
 TEST(Pipeline, ListsAreMatchedBeforeTheFirstStep) {
-  ZeroRun run{.ranks = 2, .model = deep(support::tiny_model()), .microbatches = microbatches, .stages = 2};
-  support::on_zero_ranks(run, [](ZeroRank& rank) { rank.engine().match_ranks(); });
+  const LayoutRun run{.layout = "dp=2,pp=2,gas=4", .model = deep(support::tiny_model())};
+  support::on_layout(run, [](LayoutRank& rank) { rank.engine().match_ranks(); });
   std::string message;
   try {
     comm::run_ranks(4, {.timeout = 60}, [&](comm::Communicator& world) {
-      ZeroRun own = run;
-      if (world.rank() >= 2) own.microbatches = 3;  // the last stage's ranks expect fewer
-      ZeroRank(own, world).engine().match_ranks();
+      const LayoutRun fewer = support::with(run, "gas=3");  // which the last stage's ranks expect
+      LayoutRank(world.rank() < 2 ? run : fewer, world).engine().match_ranks();
     });
   } catch (const SystemError& error) {
     message = error.what();

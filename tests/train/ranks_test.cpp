@@ -2,135 +2,48 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <cmath>
-
-#include "base/rng.h"
-#include "comm/thread/thread_world.h"
-#include "data/loader.h"
-#include "support/tiny_engine.h"
-#include "tensor/compare.h"
-#include "train/engine.h"
-#include "train/evaluator.h"
+#include "support/layout_run.h"
 
 namespace lockstep::train {
 namespace {
 
-using support::Batches;
+using support::LayoutResult;
+using support::LayoutRun;
 
-constexpr std::int64_t global_micro_batches = 12;  // of one sample each
-constexpr int steps = 3;
+constexpr int global_batch = 12;
 
-struct Layout {
-  int ranks = 1;
-  std::int64_t samples = 1;  // of a micro-batch
-  parallel::GradientOptions gradients = {};
-  layout::ReduceEvery reduce = layout::ReduceEvery::step;
-  bool tied = true;
-  float dropout = 0;
-  arch::ModelConfig model = support::tiny_model();
-  parallel::WeightStorage weights = {};
-};
-
-// What a run leaves: losses, and of the last step gradients and weights, parameter by parameter.
-struct Learnt {
-  std::vector<double> losses, norms;
-  std::vector<std::vector<float>> gradients, weights;
-};
-
-void train_rank(const Layout& layout, comm::Communicator& world, Learnt& out) {
-  const std::unique_ptr<Runtime> runtime = open_runtime({}, {.threads = 1});
-  const std::unique_ptr<Stream> stream = runtime->make_stream();
-  const std::unique_ptr<ops::Ops> ops = ops::make_ops(*runtime, *stream, {});
-  world.attach(*stream, runtime->team());
-  EngineConfig config = support::tiny_config(layout.model);
-  config.samples = layout.samples;
-  config.plan.microbatches = static_cast<int>(global_micro_batches / layout.samples / layout.ranks);
-  config.gradients = layout.gradients;
-  config.plan.reduce = layout.reduce;
-  config.weights = layout.weights;
-  config.model.tied = layout.tied && layout.model.tied;
-  config.model.dropout = layout.dropout;
-  support::RankEngine engine(config, *runtime, *ops, world);
-  engine.commit();
-  if (world.rank() == 0) engine.initialise();
-  engine.broadcast_state();
-  EXPECT_EQ(engine.global_batch(), global_micro_batches);
-  for (int step = 0; step < steps; ++step) {
-    Batches all(global_micro_batches / layout.samples, layout.samples, 7, 65, static_cast<std::uint64_t>(step));
-    // Targets that are ignored lie unevenly, so that a mean of means would show.
-    for (std::size_t i = 0; i < all.target_values().size() / 3; ++i) all.target_values()[i] = -1;
-    const auto first = static_cast<std::size_t>(config.plan.microbatches * world.rank());
-    const auto mine = all.all().subspan(first, static_cast<std::size_t>(config.plan.microbatches));
-    std::int64_t targets = 0;
-    for (const data::Batch& batch : mine) {
-      targets += std::ranges::count_if(elements<std::int32_t>(batch.targets), [](std::int32_t target) { return target >= 0; });
-    }
-    const StepResult result = engine.step(mine, targets, step, 1e-3);
-    out.losses.push_back(result.loss);
-    out.norms.push_back(result.gradient_norm);
-  }
-  for (const support::ParameterState& p : support::parameters_of(engine)) {
-    out.gradients.push_back(support::values_of(p.gradient));
-    out.weights.push_back(support::values_of(p.weight));
-  }
+/// Of the global batch, in micro-batches of so many samples.
+LayoutRun run_of(int ranks, int samples, const arch::ModelConfig& model = support::tiny_model(),
+                 const parallel::WeightStorage& weights = {}) {
+  const std::string words = "dp=" + std::to_string(ranks) + ",gas=" + std::to_string(global_batch / samples / ranks);
+  return {.layout = words, .model = model, .weights = weights, .optimizer = support::smooth, .samples = samples};
 }
 
-double distance(const std::vector<float>& a, const std::vector<float>& b, double least) {
-  double difference = 0, size = 0;
-  for (std::size_t i = 0; i < b.size(); ++i) {
-    difference += std::pow(static_cast<double>(a[i]) - b[i], 2);
-    size += std::pow(static_cast<double>(b[i]), 2);
-  }
-  return std::sqrt(difference) / std::max(std::sqrt(size), least);
-}
-
-// Within `tolerance` of losses and norms, and twice that of gradients.
-void expect_near(const Learnt& a, const Learnt& b, double tolerance = 1e-5) {
-  for (std::size_t i = 0; i < b.losses.size(); ++i) {
-    EXPECT_NEAR(a.losses[i], b.losses[i], tolerance * b.losses[i]);
-    EXPECT_NEAR(a.norms[i], b.norms[i], tolerance * b.norms[i]);
-  }
-  for (std::size_t i = 0; i < b.gradients.size(); ++i) {
-    EXPECT_LE(distance(a.gradients[i], b.gradients[i], 1e-6), 2 * tolerance) << i;
-  }
-}
-
-void expect_equal(const Learnt& a, const Learnt& b) {
-  EXPECT_EQ(a.losses, b.losses);
-  EXPECT_EQ(a.norms, b.norms);
-  EXPECT_EQ(a.gradients, b.gradients);
-  EXPECT_EQ(a.weights, b.weights);
-}
-
-// What rank 0 is left with; all others are left with the same.
-Learnt learn(const Layout& layout) {
-  std::vector<Learnt> ranks(static_cast<std::size_t>(layout.ranks));
-  comm::run_ranks(layout.ranks, {.timeout = 60},
-                  [&](comm::Communicator& world) { train_rank(layout, world, ranks[static_cast<std::size_t>(world.rank())]); });
-  for (const Learnt& other : ranks) expect_equal(other, ranks.front());
-  return ranks.front();
+/// All ranks are left with the same, or this throws. What is evaluated is a micro-batch, of another size in each.
+void expect_near(const LayoutRun& run, LayoutResult expected, double tolerance = 1e-5) {
+  SCOPED_TRACE(run.layout);
+  const LayoutResult learnt = support::learn(run);
+  expected.evaluated = learnt.evaluated;
+  support::expect_near(learnt, expected, tolerance);
 }
 
 TEST(Ranks, ShareOneGlobalBatch) {
   for (const bool tied : {true, false}) {
-    const Learnt alone = learn({.ranks = 1, .samples = 12, .tied = tied});
+    arch::ModelConfig model = support::tiny_model();
+    model.tied = tied;
+    const LayoutResult alone = support::learn(run_of(1, global_batch, model));
     for (const int ranks : {1, 2, 3, 4}) {
-      for (const std::int64_t samples : {std::int64_t{1}, 12 / static_cast<std::int64_t>(ranks)}) {
-        expect_near(learn({.ranks = ranks, .samples = samples, .tied = tied}), alone);
-      }
+      for (const int samples : {1, global_batch / ranks}) expect_near(run_of(ranks, samples, model), alone);
     }
   }
 }
 
 TEST(Ranks, ShareALlama) {
   for (const arch::ModelConfig& model : {support::tiny_llama(), support::tiny_qwen2()}) {
-    const Learnt alone = learn({.ranks = 1, .samples = 12, .model = model});
+    const LayoutResult alone = support::learn(run_of(1, global_batch, model));
     for (const int ranks : {2, 3, 4}) {
-      const Learnt shared = learn({.ranks = ranks, .samples = 1, .model = model});
-      expect_near(shared, alone);
-      expect_equal(learn({.ranks = ranks, .samples = 1, .gradients = {.bucket_bytes = 1, .overlap = false}, .model = model}),
-                   shared);
+      expect_near(run_of(ranks, 1, model), alone);
+      support::expect_bits_of(run_of(ranks, 1, model), {"bucket=1,overlap=false"});
     }
   }
 }
@@ -139,14 +52,11 @@ TEST(Ranks, ShareALlama) {
 TEST(Ranks, ShareOneGlobalBatchInBf16) {
   for (const parallel::WeightStorage& weights : {support::bf16_with_masters, support::bf16_alone}) {
     for (const arch::ModelConfig& model : {support::tiny_model(), support::tiny_qwen2()}) {
-      const Learnt alone = learn({.ranks = 1, .samples = 12, .model = model, .weights = weights});
+      const LayoutResult alone = support::learn(run_of(1, global_batch, model, weights));
       for (const int ranks : {2, 4}) {
-        const Learnt shared = learn({.ranks = ranks, .samples = 1, .model = model, .weights = weights});
-        expect_near(shared, alone, 2e-2);
-        for (const bool overlap : {true, false}) {
-          const parallel::GradientOptions options{.bucket_bytes = 1, .overlap = overlap};
-          expect_equal(learn({.ranks = ranks, .samples = 1, .gradients = options, .model = model, .weights = weights}), shared);
-        }
+        const LayoutRun run = run_of(ranks, 1, model, weights);
+        expect_near(run, alone, 2e-2);
+        support::expect_bits_of(run, {"bucket=1", "bucket=1,overlap=false"});
       }
     }
   }
@@ -154,32 +64,44 @@ TEST(Ranks, ShareOneGlobalBatchInBf16) {
 
 // Masks are addressed by the global number of a sample.
 TEST(Ranks, DropTheSame) {
-  const Learnt alone = learn({.ranks = 1, .samples = 3, .dropout = 0.2F});
-  expect_near(learn({.ranks = 4, .samples = 3, .dropout = 0.2F}), alone);
-  expect_near(learn({.ranks = 2, .samples = 3, .dropout = 0.2F}), alone);
+  arch::ModelConfig model = support::tiny_model();
+  model.dropout = 0.2F;
+  const LayoutResult alone = support::learn(run_of(1, 3, model));
+  for (const int ranks : {4, 2}) expect_near(run_of(ranks, 3, model), alone);
 }
 
 TEST(Ranks, OverlapAndBucketsChangeNoBit) {
-  for (const layout::ReduceEvery reduce : {layout::ReduceEvery::step, layout::ReduceEvery::microbatch}) {
-    const Learnt first = learn({.ranks = 3, .samples = 2, .reduce = reduce});
-    for (const std::int64_t bytes : {1, 20000, 1 << 30}) {
-      for (const bool overlap : {true, false}) {
-        const parallel::GradientOptions options{.bucket_bytes = bytes, .overlap = overlap};
-        expect_equal(learn({.ranks = 3, .samples = 2, .gradients = options, .reduce = reduce}), first);
-      }
-    }
+  for (const char* reduce : {"reduce=step", "reduce=microbatch"}) {
+    support::expect_bits_of(support::with(run_of(3, 2), reduce),
+                            {"bucket=1", "bucket=1,overlap=false", "bucket=20000", "bucket=20000,overlap=false",
+                             "bucket=1073741824", "bucket=1073741824,overlap=false"});
   }
 }
 
 // (a0 + b0) + (a1 + b1) and (a0 + a1) + (b0 + b1): other bits, the same sum.
 TEST(Ranks, ReducingEachMicroBatchIsWithinTolerance) {
-  const Learnt step = learn({.ranks = 2, .samples = 2});
-  expect_near(learn({.ranks = 2, .samples = 2, .reduce = layout::ReduceEvery::microbatch}), step);
+  expect_near(support::with(run_of(2, 2), "reduce=microbatch"), support::learn(run_of(2, 2)));
   // With one micro-batch a step they are one.
-  expect_equal(learn({.ranks = 2, .samples = 6, .reduce = layout::ReduceEvery::microbatch}), learn({.ranks = 2, .samples = 6}));
+  support::expect_bits_of(run_of(2, 6), {"reduce=microbatch"});
 }
 
-TEST(Ranks, AreRepeatable) { expect_equal(learn({.ranks = 4, .samples = 1}), learn({.ranks = 4, .samples = 1})); }
+TEST(Ranks, AreRepeatable) { support::expect_bits_of(run_of(4, 1), {""}); }
+
+// Rank 0 alone has start values.
+TEST(Ranks, TakeWhatRankZeroStartsWith) {
+  LayoutResult sent, seeded;
+  for (LayoutResult* result : {&sent, &seeded}) {
+    support::on_layout(run_of(3, 1), [&](support::LayoutRank& rank) {
+      if (result == &seeded || rank.lead()) rank.engine().initialise();
+      if (result == &sent) rank.engine().broadcast_state();
+      EXPECT_EQ(rank.engine().global_batch(), global_batch);
+      support::take_steps(rank, 0, 3, *result);
+      rank.engine().check_state();
+      rank.collect(*result);
+    });
+  }
+  support::expect_equal(sent, seeded);
+}
 
 }  // namespace
 }  // namespace lockstep::train

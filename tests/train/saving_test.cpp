@@ -11,7 +11,6 @@
 #include "support/far_device.h"
 #include "support/layout_run.h"
 #include "support/temp_folder.h"
-#include "support/zero_run.h"
 #include "train/saving/running_save.h"
 #include "train/state.h"
 
@@ -19,10 +18,8 @@ namespace lockstep::train {
 namespace {
 
 using support::LayoutRank;
+using support::LayoutResult;
 using support::LayoutRun;
-using support::ZeroRank;
-using support::ZeroResult;
-using support::ZeroRun;
 
 std::vector<std::string> files_of(const io::Path& checkpoint) {
   std::vector<std::string> files;
@@ -34,37 +31,38 @@ std::vector<std::string> files_of(const io::Path& checkpoint) {
 /// The files of steps 2 and 4, and where the run gets.
 struct Left {
   std::vector<std::vector<std::string>> files;
-  ZeroResult end;
+  LayoutResult end;
 };
 
 /// Six steps, with saves behind the second and the fourth.
-Left saved(const ZeroRun& run, bool beside) {
+Left saved(const LayoutRun& run, bool beside) {
   const TempFolder folder;
   Left left;
-  support::on_zero_ranks(run, [&](ZeroRank& rank) {
+  support::on_layout(run, [&](LayoutRank& rank) {
     Engine& engine = rank.engine();
     engine.initialise();
-    support::train(rank, 0, 2, left.end);
+    support::take_steps(rank, 0, 2, left.end);
     for (int step = 2; step <= 4; step += 2) {
       const RunState state{.step = step};
       if (beside) {
         RunningSave save(folder.path(), engine, state, Json::Object{}, rank.team());
-        support::train(rank, step, step + 2, left.end);
+        support::take_steps(rank, step, step + 2, left.end);
         EXPECT_EQ(save.finish().folder, folder.path() / "checkpoints" / checkpoint::folder_name(step));
       } else {
         save_run(folder.path(), engine, state, Json::Object{}, rank.team());
-        support::train(rank, step, step + 2, left.end);
+        support::take_steps(rank, step, step + 2, left.end);
       }
     }
     rank.collect(left.end);
     const double evaluated = rank.evaluate();
-    if (rank.rank() == 0) left.end.evaluated = evaluated;
+    if (rank.lead()) left.end.evaluated = evaluated;
   });
   for (const int step : {2, 4}) left.files.push_back(files_of(folder.path() / "checkpoints" / checkpoint::folder_name(step)));
   return left;
 }
 
-void expect_same_beside(ZeroRun run) {
+void expect_same_beside(LayoutRun run) {
+  SCOPED_TRACE(run.layout);
   const Left stopped = saved(run, false);
   run.saves_beside = true;
   const Left beside = saved(run, true);
@@ -74,11 +72,9 @@ void expect_same_beside(ZeroRun run) {
 
 TEST(Saving, GoesOnBesideAllLevelsAndRanks) {
   for (const parallel::WeightStorage& weights : {parallel::WeightStorage{}, support::bf16_with_masters, support::bf16_alone}) {
-    for (const int ranks : {1, 3, 4}) {
-      for (int level = 0; level <= 3; ++level) {
-        SCOPED_TRACE(testing::Message() << "level " << level << " on " << ranks);
-        expect_same_beside({.ranks = ranks, .level = level, .weights = weights});
-      }
+    for (const char* ranks : {"dp=1,gas=2", "dp=3,gas=2", "dp=4,gas=2"}) {
+      for (int level = 0; level <= 3; ++level)
+        expect_same_beside(support::at_level({.layout = ranks, .weights = weights}, level));
     }
   }
 }
@@ -86,9 +82,9 @@ TEST(Saving, GoesOnBesideAllLevelsAndRanks) {
 TEST(Saving, TakesWhatAnUpdateBringsFromElsewhere) {
   const TempFolder disk;
   for (const parallel::WeightStorage& weights : {parallel::WeightStorage{}, support::bf16_with_masters}) {
-    for (const layout::Tier tier : {layout::Tier::disk, layout::Tier::host}) {
+    for (const char* tier : {"offload_optimizer=nvme", "offload_optimizer=cpu"}) {
       for (const int level : {0, 2}) {
-        ZeroRun run{.ranks = 3, .level = level, .weights = weights, .optimizer_tier = tier};
+        LayoutRun run = support::at_level(support::with({.layout = "dp=3,gas=2", .weights = weights}, tier), level);
         run.offload.folder = disk.path();
         run.offload.range_elements = 768;
         expect_same_beside(run);
@@ -98,38 +94,14 @@ TEST(Saving, TakesWhatAnUpdateBringsFromElsewhere) {
 }
 
 TEST(Saving, KnowsMethodsWithoutSlotsAndHostsThatShareOut) {
-  expect_same_beside({.ranks = 2, .level = 1, .optimizer = {.name = "sgd"}});
-  expect_same_beside({.ranks = 4, .level = 2, .over = layout::CutOver::host, .weights = support::bf16_with_masters});
-  expect_same_beside({.ranks = 2, .level = 3, .stages = 2});
-}
-
-/// Three steps of a layout, with a save behind the first.
-std::vector<std::string> saved(const LayoutRun& run, bool beside) {
-  const TempFolder folder;
-  support::on_layout(run, [&](LayoutRank& rank) {
-    rank.engine().initialise();
-    support::LayoutResult result;
-    support::take_steps(rank, 0, 1, result);
-    const RunState state{.step = 1};
-    if (beside) {
-      RunningSave save(folder.path(), rank.engine(), state, Json::Object{}, rank.team());
-      support::take_steps(rank, 1, 3, result);
-      save.finish();
-    } else {
-      save_run(folder.path(), rank.engine(), state, Json::Object{}, rank.team());
-    }
-  });
-  return files_of(folder.path() / "checkpoints/step_1");
+  expect_same_beside({.layout = "dp=2,gas=2,zero=1", .optimizer = {.name = "sgd"}});
+  expect_same_beside({.layout = "dp=4,gas=2,zero=2,zero_group=node", .weights = support::bf16_with_masters});
+  expect_same_beside({.layout = "dp=2,gas=2,zero=3,pp=2"});
 }
 
 TEST(Saving, RanksThatDivideLayersAndSequencesWriteTheirParts) {
-  for (const layout::ParallelPlan& plan :
-       {layout::ParallelPlan{.tp = 2}, {.dp = 2, .tp = 2, .sequence = true}, {.cp = 2}, {.dp = 2, .pp = 2, .microbatches = 2}}) {
-    LayoutRun run{.plan = plan};
-    const std::vector<std::string> stopped = saved(run, false);
-    run.saves_beside = true;
-    EXPECT_TRUE(saved(run, true) == stopped);
-  }
+  for (const char* layout : {"tp=2", "dp=2,tp=2,sequence", "cp=2", "dp=2,pp=2,gas=2"})
+    expect_same_beside({.layout = layout, .samples = 2});
 }
 
 // The device's memory is touched by copies on its stream alone: a thread beside it would end the program.
@@ -152,11 +124,11 @@ TEST(Saving, CopiesFromAFarDevice) {
 
 TEST(Saving, EndsWithoutAnotherStep) {
   const TempFolder disk;
-  for (const layout::Tier tier : {layout::Tier::device, layout::Tier::disk}) {
+  for (const char* layout : {"dp=2,gas=2", "dp=2,gas=2,offload_optimizer=nvme"}) {
     const TempFolder folder;
-    ZeroRun run{.ranks = 2, .optimizer_tier = tier, .saves_beside = true};
+    LayoutRun run{.layout = layout, .saves_beside = true};
     run.offload.folder = disk.path();
-    support::on_zero_ranks(run, [&](ZeroRank& rank) {
+    support::on_layout(run, [&](LayoutRank& rank) {
       rank.engine().initialise();
       RunningSave save(folder.path(), rank.engine(), {.step = 0}, Json::Object{}, rank.team());
       const checkpoint::SaveReport report = save.finish();
@@ -173,10 +145,10 @@ TEST(Saving, WhatFailsOnOneRankIsToldOnAllAndNothingIsLeft) {
   rlimit old{};
   getrlimit(RLIMIT_FSIZE, &old);
   std::vector<std::string> said(2);
-  support::on_zero_ranks({.ranks = 2, .saves_beside = true}, [&](ZeroRank& rank) {
+  support::on_layout({.layout = "dp=2,gas=2", .saves_beside = true}, [&](LayoutRank& rank) {
     Engine& engine = rank.engine();
     engine.initialise();
-    ZeroResult ignored;
+    LayoutResult ignored;
     auto save = std::make_unique<RunningSave>(folder.path(), engine, RunState{.step = 0}, Json::Object{}, rank.team());
     save->finish();
     engine.groups().all().barrier();
@@ -189,7 +161,7 @@ TEST(Saving, WhatFailsOnOneRankIsToldOnAllAndNothingIsLeft) {
     try {
       save.reset();
       save = std::make_unique<RunningSave>(folder.path(), engine, RunState{.step = 1}, Json::Object{}, rank.team());
-      support::train(rank, 0, 1, ignored);
+      support::take_steps(rank, 0, 1, ignored);
       save->finish();
     } catch (const UserError& error) {
       said[static_cast<std::size_t>(rank.rank())] = error.what();
@@ -204,7 +176,7 @@ TEST(Saving, WhatFailsOnOneRankIsToldOnAllAndNothingIsLeft) {
 }
 
 TEST(Saving, HasRoomForCopiesInTheLedger) {
-  ZeroRun run{.ranks = 2, .level = 1};
+  LayoutRun run{.layout = "dp=2,gas=2,zero=1"};
   const auto bytes = [&] { return RankMemory(run.config(), {}).ledger(0).total(); };
   const std::int64_t without = bytes();
   run.saves_beside = true;

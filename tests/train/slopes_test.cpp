@@ -77,7 +77,7 @@ double slope_along(LayoutRank& rank, const std::string& name, const Direction& d
 }
 
 void expect_slopes_of_the_loss(LayoutRun run) {
-  SCOPED_TRACE(testing::Message() << layout::describe(run.plan) << (run.model.tied ? " tied" : ""));
+  SCOPED_TRACE(testing::Message() << run.layout << (run.model.tied ? " tied" : ""));
   run.grad_clip = 0;
   LayoutResult result;
   support::on_layout(run, [&](LayoutRank& rank) {
@@ -109,49 +109,32 @@ std::vector<arch::ModelConfig> models(std::int64_t layers) {
 
 TEST(Slopes, OfRanksThatDivideLayers) {
   for (const arch::ModelConfig& model : models(1)) {
-    for (const bool sequence : {false, true}) {
-      for (const int tp : {2, 3})
-        expect_slopes_of_the_loss({.plan = {.tp = tp, .sequence = sequence, .ranks_per_host = tp}, .model = model});
-    }
+    for (const char* layout : {"tp=2", "tp=3", "tp=2,sequence", "tp=3,sequence"})
+      expect_slopes_of_the_loss({.layout = layout, .model = model, .samples = 2});
   }
 }
 
 TEST(Slopes, OfRanksThatDivideSequences) {
-  using layout::ContextMethod;
   for (arch::ModelConfig model : models(1)) {
-    for (const ContextMethod method : {ContextMethod::allgather, ContextMethod::ulysses, ContextMethod::ring})
-      expect_slopes_of_the_loss({.plan = {.cp = 2, .context = method, .ranks_per_host = 2}, .model = model});
+    for (const char* layout : {"cp=2,context=allgather", "cp=2,context=ulysses", "cp=2,context=ring"})
+      expect_slopes_of_the_loss({.layout = layout, .model = model, .samples = 2});
     model.block_size = 12;
     model.vocabulary = 9;
-    for (const ContextMethod method : {ContextMethod::allgather, ContextMethod::ring}) {
-      expect_slopes_of_the_loss(
-          {.plan = {.cp = 3, .context = method, .ranks_per_host = 3}, .model = model, .positions = 12, .document_end = 3});
-    }
+    for (const char* layout : {"cp=3,context=allgather", "cp=3,context=ring"})
+      expect_slopes_of_the_loss({.layout = layout, .model = model, .samples = 2, .positions = 12, .document_end = 3});
   }
 }
 
 TEST(Slopes, OfAPipelineOfFourStages) {
   for (const arch::ModelConfig& model : models(4)) {
-    for (const std::string schedule : {"1f1b", "zb-h1"}) {
-      expect_slopes_of_the_loss(
-          {.plan = {.pp = 4, .schedule = schedule, .microbatches = 4, .ranks_per_host = 4}, .model = model, .samples = 1});
-    }
+    for (const char* layout : {"pp=4,gas=4", "pp=4,gas=4,schedule=zb-h1"})
+      expect_slopes_of_the_loss({.layout = layout, .model = model});
   }
 }
 
 TEST(Slopes, OfEverythingAtOnce) {
-  for (const arch::ModelConfig& model : models(2)) {
-    expect_slopes_of_the_loss({.plan = {.tp = 2,
-                                        .cp = 2,
-                                        .pp = 2,
-                                        .context = layout::ContextMethod::ring,
-                                        .sequence = true,
-                                        .schedule = "zb-h1",
-                                        .microbatches = 2,
-                                        .ranks_per_host = 8},
-                               .model = model,
-                               .samples = 1});
-  }
+  for (const arch::ModelConfig& model : models(2))
+    expect_slopes_of_the_loss({.layout = "tp=2,cp=2,pp=2,context=ring,sequence,schedule=zb-h1,gas=2", .model = model});
 }
 
 }  // namespace

@@ -4,11 +4,10 @@
 
 #include <filesystem>
 
-#include "support/counting_world.h"
-#include "support/layout_run.h"
+#include "support/carried_step.h"
+#include "support/saved_run.h"
 #include "support/temp_folder.h"
 #include "train/sample.h"
-#include "train/state.h"
 
 namespace lockstep::train {
 namespace {
@@ -25,74 +24,52 @@ std::vector<arch::ModelConfig> models() {
   return all;
 }
 
-layout::ParallelPlan plan_of(int dp, int tp, bool sequence, int microbatches = 1) {
-  return {.dp = dp, .tp = tp, .sequence = sequence, .microbatches = microbatches, .ranks_per_host = dp * tp};
-}
-
-std::string name_of(const LayoutRun& run) {
-  return layout::describe(run.plan) + (run.model.tied ? " tied" : "") + " " + std::to_string(run.model.kv_heads) + " KV heads";
+LayoutRun run_of(const std::string& words, const arch::ModelConfig& model = support::tiny_model()) {
+  return {.layout = words, .model = model, .optimizer = support::smooth, .samples = 2};
 }
 
 TEST(TensorParallel, RanksLearnWhatOneLearns) {
   for (const arch::ModelConfig& model : models()) {
-    const LayoutResult one = support::learn(support::alone({.plan = plan_of(1, 1, false), .model = model}));
-    for (const int tp : {2, 3}) {
-      for (const bool sequence : {false, true}) {
-        const LayoutRun run{.plan = plan_of(1, tp, sequence), .model = model};
-        SCOPED_TRACE(name_of(run));
-        support::expect_near(support::learn(run), one, 1e-5);
-      }
-    }
+    for (const char* ranks : {"tp=2", "tp=2,sequence", "tp=3", "tp=3,sequence"})
+      support::expect_near_one_rank(run_of(ranks, model), 1e-5);
   }
 }
 
 TEST(TensorParallel, RanksThatDivideLayersAndSamplesLearnWhatOneLearns) {
   for (const arch::ModelConfig& model : models()) {
-    for (const bool sequence : {false, true}) {
-      const LayoutRun run{.plan = plan_of(2, 2, sequence, 2), .model = model};
-      SCOPED_TRACE(name_of(run));
-      support::expect_near(support::learn(run), support::learn(support::alone(run)), 1e-5);
-    }
+    for (const char* ranks : {"dp=2,tp=2,gas=2", "dp=2,tp=2,gas=2,sequence"})
+      support::expect_near_one_rank(run_of(ranks, model), 1e-5);
   }
 }
 
 // Of AdamW's first steps the noise in a gradient near zero is amplified: the losses are compared.
 TEST(TensorParallel, LossesOfAdamWFollowThoseOfOneRank) {
-  LayoutRun run{.plan = plan_of(1, 2, true), .optimizer = {.name = "AdamW"}, .steps = 20};
+  const LayoutRun run{.layout = "tp=2,sequence", .samples = 2, .steps = 20};
   const LayoutResult ranks = support::learn(run), one = support::learn(support::alone(run));
   for (std::size_t i = 0; i < one.losses.size(); ++i) EXPECT_NEAR(ranks.losses[i], one.losses[i], 1e-5 * one.losses[i]) << i;
 }
 
 TEST(TensorParallel, CutStateRecomputationAndReductionsChangeNoBit) {
-  for (const bool sequence : {false, true}) {
-    for (const layout::ReduceEvery reduce : {layout::ReduceEvery::step, layout::ReduceEvery::microbatch}) {
-      LayoutRun run{.plan = plan_of(2, 2, sequence, 2), .model = models()[1]};
-      run.plan.reduce = reduce;
-      const LayoutResult whole = support::learn(run);
-      for (int level = 1; level <= 3; ++level) {
-        layout::set_zero_level(run.plan, level);
-        SCOPED_TRACE(testing::Message() << name_of(run) << " zero " << level);
-        support::expect_equal(support::learn(run), whole);
-      }
-      run.plan.recompute = {layout::Recompute::Kind::full};
-      support::expect_equal(support::learn(run), whole);
-    }
-  }
+  for (const char* ranks : {"dp=2,tp=2,gas=2", "dp=2,tp=2,gas=2,sequence", "dp=2,tp=2,gas=2,reduce=microbatch",
+                            "dp=2,tp=2,gas=2,sequence,reduce=microbatch"})
+    support::expect_bits_of(run_of(ranks, models()[1]), {"zero=1", "zero=2", "zero=3", "zero=3,recompute=full"});
 }
 
 TEST(TensorParallel, SumsInBf16AreRoundedOnce) {
-  for (const bool sequence : {false, true}) {
+  for (const char* ranks : {"tp=2", "tp=2,sequence"}) {
     for (const parallel::WeightStorage& weights : {support::bf16_with_masters, support::bf16_alone}) {
-      const LayoutRun run{.plan = plan_of(1, 2, sequence), .model = models()[0], .weights = weights, .steps = 1};
-      support::expect_near(support::learn(run), support::learn(support::alone(run)), 2e-2);
+      LayoutRun run = run_of(ranks, models()[0]);
+      run.weights = weights;
+      run.steps = 1;
+      support::expect_near_one_rank(run, 2e-2);
     }
   }
 }
 
 TEST(TensorParallel, TheNormCountsEachElementOnce) {
   for (const arch::ModelConfig& model : models()) {
-    for (const bool sequence : {false, true}) {
-      const LayoutResult result = support::learn({.plan = plan_of(2, 3, sequence), .model = model, .samples = 1, .steps = 1});
+    for (const char* ranks : {"dp=2,tp=3", "dp=2,tp=3,sequence"}) {
+      const LayoutResult result = support::learn({.layout = ranks, .model = model, .steps = 1});
       double squares = 0;
       for (const auto& [name, gradient] : result.gradients) {
         for (const float value : gradient) squares += static_cast<double>(value) * value;
@@ -104,7 +81,7 @@ TEST(TensorParallel, TheNormCountsEachElementOnce) {
 
 // Rank 1 alone has another gain.
 TEST(TensorParallel, RanksThatStartWithDifferentGainsAreTold) {
-  support::on_layout({.plan = plan_of(1, 2, true)}, [](LayoutRank& rank) {
+  support::on_layout(run_of("tp=2,sequence"), [](LayoutRank& rank) {
     rank.engine().initialise();
     rank.engine().check_state();
     rank.engine().broadcast_state();
@@ -116,69 +93,38 @@ TEST(TensorParallel, RanksThatStartWithDifferentGainsAreTold) {
 
 // Shares of the model are uneven, so that other elements of a unit are a rank's part.
 TEST(TensorParallel, PartsOfStateThatIsCutAreNotComparedOverTensorRanks) {
-  LayoutRun run{.plan = plan_of(2, 2, false)};
-  layout::set_zero_level(run.plan, 1);
-  support::on_layout(run, [](LayoutRank& rank) {
+  support::on_layout(run_of("dp=2,tp=2,zero=1"), [](LayoutRank& rank) {
     rank.engine().initialise();
     EXPECT_NO_THROW(rank.engine().check_state());
   });
 }
 
-/// Two steps of a run, saved.
-io::Path save(const LayoutRun& run, const io::Path& folder, LayoutResult& result) {
-  std::filesystem::create_directories(folder);  // a save makes no run folder
-  io::Path saved;
-  support::on_layout(run, [&](LayoutRank& rank) {
-    rank.engine().initialise();
-    support::take_steps(rank, 0, 2, result);
-    rank.collect(result, false);
-    const checkpoint::SaveReport report = save_run(folder, rank.engine(), {.step = 2}, Json::Object{}, rank.team());
-    if (rank.lead()) saved = report.folder;
-  });
-  return saved;
-}
-
-/// What a layout reads of a checkpoint and saves again.
-io::Path read_and_save(const LayoutRun& run, const io::Path& checkpoint, const io::Path& folder, LayoutResult& result) {
-  std::filesystem::create_directories(folder);  // a save makes no run folder
-  io::Path saved;
-  support::on_layout(run, [&](LayoutRank& rank) {
-    comm::Communicator& ranks = rank.groups().all();
-    load_run(*checkpoint::open_together(ranks, checkpoint), rank.engine(), ranks, rank.team());
-    rank.engine().check_state();
-    rank.collect(result, false);
-    const checkpoint::SaveReport report = save_run(folder, rank.engine(), {.step = 2}, Json::Object{}, rank.team());
-    if (rank.lead()) saved = report.folder;
-    support::take_steps(rank, 2, 4, result);
-  });
-  return saved;
-}
-
 TEST(TensorParallel, AnyLayoutReadsWhatAnotherSaved) {
+  const std::vector<std::string> layouts{"tp=2,sequence,gas=2", "dp=2", "dp=2,tp=3,zero=3", "gas=2"};
   for (const arch::ModelConfig& model : models()) {
     for (const parallel::WeightStorage& weights : {parallel::WeightStorage{}, support::bf16_with_masters}) {
-      std::vector<LayoutRun> runs;
-      for (const layout::ParallelPlan& plan :
-           {plan_of(1, 2, true, 2), plan_of(2, 1, false), plan_of(2, 3, false), plan_of(1, 1, false, 2)})
-        runs.push_back({.plan = plan, .model = model, .weights = weights, .optimizer = {.name = "AdamW"}});
-      layout::set_zero_level(runs[2].plan, 3);
+      const auto run_of = [&](const std::string& words) {
+        return LayoutRun{.layout = words, .model = model, .weights = weights, .samples = 2};
+      };
       for (const std::size_t writer : {0U, 1U, 2U}) {
         const TempFolder folder;
-        LayoutResult written;
-        const io::Path checkpoint = save(runs[writer], folder.path() / "written", written);
+        const support::Saved written = support::save(run_of(layouts[writer]), folder.path() / "written");
         std::vector<double> losses;
-        for (std::size_t reader = 0; reader < runs.size(); ++reader) {
-          SCOPED_TRACE(testing::Message() << name_of(runs[writer]) << " read by " << name_of(runs[reader]));
-          LayoutResult read;
-          const io::Path again = read_and_save(runs[reader], checkpoint, folder.path() / std::to_string(reader), read);
-          EXPECT_TRUE(read.weights == written.weights);
-          EXPECT_TRUE(read.slots == written.slots);
-          for (const std::string_view file : {checkpoint::model_file, checkpoint::optimizer_file})
-            EXPECT_TRUE(io::read_file((again / file).string()) == io::read_file((checkpoint / file).string())) << file;
-          if (losses.empty()) losses = read.losses;
+        for (const std::string& reader : layouts) {
+          SCOPED_TRACE(layouts[writer] + " read by " + reader);
+          io::Path again;
+          std::filesystem::create_directories(folder.path() / reader);  // a save makes no run folder
+          const auto read_and_save = [&](LayoutRank& rank) {
+            support::load(rank, written.folder);
+            support::save_rank(rank, folder.path() / reader, support::saved_steps, again);
+          };
+          const support::Gone read = support::go_on(run_of(reader), read_and_save, support::saved_steps, 2);
+          EXPECT_TRUE(support::same_bits(read.loaded.weights, written.state.weights));
+          EXPECT_TRUE(support::same_bits(read.loaded.slots, written.state.slots));
+          support::expect_same_files(again, written.folder);
+          if (losses.empty()) losses = read.after.losses;
           const double tolerance = weights.type == DType::f32 ? 1e-5 : 2e-2;
-          if (runs[reader].plan.dp * runs[reader].plan.microbatches != 2) continue;
-          for (std::size_t i = 0; i < losses.size(); ++i) EXPECT_NEAR(read.losses[i], losses[i], tolerance * losses[i]);
+          for (std::size_t i = 0; i < losses.size(); ++i) EXPECT_NEAR(read.after.losses[i], losses[i], tolerance * losses[i]);
         }
       }
     }
@@ -206,48 +152,23 @@ std::vector<std::int32_t> written_by(const LayoutRun& run) {
 
 TEST(TensorParallel, RanksWriteTheTextOfOne) {
   for (const arch::ModelConfig& model : models()) {
-    const std::vector<std::int32_t> one = written_by({.plan = plan_of(1, 1, false), .model = model});
+    const std::vector<std::int32_t> one = written_by(run_of("", model));
     EXPECT_EQ(one.size(), 12U);
-    for (const bool sequence : {false, true}) {
-      for (const int level : {0, 3}) {
-        LayoutRun run{.plan = plan_of(2, 3, sequence), .model = model};
-        layout::set_zero_level(run.plan, level);
-        EXPECT_EQ(written_by(run), one);
-      }
-    }
+    for (const char* ranks : {"dp=2,tp=3", "dp=2,tp=3,zero=3", "dp=2,tp=3,sequence", "dp=2,tp=3,sequence,zero=3"})
+      EXPECT_EQ(written_by(run_of(ranks, model)), one);
   }
-}
-
-/// Bytes that the collectives of the second step carry.
-support::Carried carried_by_a_step(const LayoutRun& run) {
-  support::Carried of_rank_0;
-  comm::run_ranks(run.plan.ranks(), {.timeout = 60}, [&](comm::Communicator& world) {
-    support::Carried carried;
-    support::CountingWorld counting(world, carried);
-    LayoutRank rank(run, counting);
-    rank.engine().initialise();
-    rank.step(0);
-    const support::Carried before = carried;
-    rank.step(1);
-    if (world.rank() > 0) return;
-    of_rank_0 = {.reduced = carried.reduced - before.reduced,
-                 .scattered = carried.scattered - before.scattered,
-                 .gathered = carried.gathered - before.gathered};
-  });
-  return of_rank_0;
 }
 
 // An all_reduce of N elements sends 2 N (t - 1) / t, the others N (t - 1) / t: of a layer 8 and 10 times s b h (t - 1) / t.
 TEST(TensorParallel, LayersSendFourSumsOrTenHalves) {
   for (const int tp : {2, 3}) {
-    LayoutRun run{.plan = plan_of(1, tp, false), .model = support::tiny_model(), .samples = 3};
+    LayoutRun run{.layout = "tp=" + std::to_string(tp), .samples = 3};
     run.model.layers = 5;
     const std::int64_t rows = run.samples * run.config().positions * run.model.width * 4, layers = run.model.layers;
-    const support::Carried summed = carried_by_a_step(run);
+    const support::Carried summed = support::carried_by_a_step(run);
     EXPECT_EQ(summed.reduced, (4 * layers + 2) * rows);  // beside layers: what is looked up, the gradient of the head's input
     EXPECT_EQ(summed.scattered + summed.gathered, 0);
-    run.plan.sequence = true;
-    const support::Carried split = carried_by_a_step(run);
+    const support::Carried split = support::carried_by_a_step(support::with(run, "sequence"));
     EXPECT_EQ(split.scattered, (4 * layers + 2) * rows);
     EXPECT_EQ(split.gathered, (6 * layers + 2) * rows);
     // Gains and biases, once a step.

@@ -2,59 +2,31 @@
 
 #include <gtest/gtest.h>
 
-#include "checkpoint/reader.h"
 #include "support/checking_store.h"
+#include "support/saved_run.h"
 #include "support/temp_folder.h"
-#include "support/zero_run.h"
-#include "train/inference.h"
-#include "train/state.h"
 
 namespace lockstep::train {
 namespace {
 
-using support::ZeroRank;
-using support::ZeroRun;
+using support::LayoutRun;
 
 // The store that checks lends copies: what a lease does not cover is no number.
 TEST(ZeroLeases, RanksTakeTheSameOnesInTheSameOrder) {
   for (const layout::LeaseSize leases : {layout::LeaseSize::block, layout::LeaseSize::sub_layer}) {
-    ZeroRun run{.ranks = 3, .leases = leases};
-    const support::ZeroResult whole = support::learn(run);
-    run.level = 3;
-    support::StoreRecords records(run.ranks);
-    support::ZeroResult cut;
-    support::on_zero_ranks(
-        run,
-        [&](ZeroRank& rank) {
-          rank.engine().initialise();
-          support::train(rank, 0, run.steps, cut);
-          rank.collect(cut);
-          const double evaluated = rank.evaluate();
-          if (rank.rank() == 0) cut.evaluated = evaluated;
-        },
-        records.checked());
-    support::expect_equal(cut, whole);
+    const LayoutRun run{.layout = "dp=3,gas=2", .leases = leases};
+    support::StoreRecords records(3);
+    support::expect_equal(support::learn(support::at_level(run, 3), records.checked()), support::learn(run));
     EXPECT_GT(records.of(0).size(), 20U);
-    for (int rank = 1; rank < run.ranks; ++rank) EXPECT_TRUE(records.of(rank) == records.of(0));
+    for (int rank = 1; rank < 3; ++rank) EXPECT_TRUE(records.of(rank) == records.of(0));
   }
 }
 
 /// What a model for reading makes of seven tokens, on ranks that keep their weights at a level.
-std::vector<float> logits(int level, int ranks, const arch::ModelConfig& model, const io::Path& checkpoint) {
+std::vector<float> logits(const LayoutRun& run, const io::Path& checkpoint) {
   std::vector<float> all;
-  comm::run_ranks(ranks, {.timeout = 60}, [&](comm::Communicator& world) {
-    support::Machine machine(1);
-    world.attach(*machine.stream, machine.runtime->team());
-    const ZeroRun run{.ranks = ranks, .level = level};
-    const parallel::Groups groups(world, layout::Mesh(run.plan()));
-    Inference inference(model, DType::f32, *machine.runtime, *machine.ops, groups);
-    inference.load(*checkpoint::open_together(world, checkpoint), machine.runtime->team());
-    inference.prepack();
-    support::TinyReader reader(inference.context(), machine);
-    std::vector<std::int32_t> tokens{5, 1, 64, 0, 33, 7, 12};
-    const Tensor text = view(std::span(tokens), Shape{7});
-    for (int first = 0; first < 7; ++first) reader.read(text, first, 1);
-    if (world.rank() == 0) all = support::values_of(reader.logits);
+  support::on_readers(run, checkpoint, [&](const support::Reading& reading) {
+    if (reading.lead) all = support::values_of(reading.logits);
   });
   return all;
 }
@@ -62,15 +34,10 @@ std::vector<float> logits(int level, int ranks, const arch::ModelConfig& model, 
 TEST(ZeroLeases, ReadersThatHavePartsReadTheSame) {
   for (const arch::ModelConfig& model : {support::tiny_model(), support::tiny_llama()}) {
     const TempFolder folder;
-    io::Path checkpoint;
-    support::on_zero_ranks({.ranks = 2, .level = 3, .model = model}, [&](ZeroRank& rank) {
-      rank.engine().initialise();
-      const auto report = save_run(folder.path(), rank.engine(), {}, Json::Object{}, rank.team());
-      if (rank.rank() == 0) checkpoint = report.folder;
-    });
-    const std::vector<float> whole = logits(0, 1, model, checkpoint);
-    for (const int ranks : {1, 3}) EXPECT_EQ(logits(3, ranks, model, checkpoint), whole) << ranks;
-    EXPECT_EQ(logits(2, 3, model, checkpoint), whole);
+    const io::Path checkpoint = support::save({.layout = "dp=2,zero=3", .model = model}, folder.path(), 0).folder;
+    const std::vector<float> whole = logits({.model = model}, checkpoint);
+    for (const char* words : {"zero=3", "dp=3,zero=3", "dp=3,zero=2"})
+      EXPECT_EQ(logits({.layout = words, .model = model}, checkpoint), whole) << words;
   }
 }
 

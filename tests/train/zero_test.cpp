@@ -10,13 +10,13 @@
 namespace lockstep::train {
 namespace {
 
-using layout::CutOver;
 using support::Gone;
+using support::LayoutRank;
+using support::LayoutResult;
+using support::LayoutRun;
 using support::Saved;
-using support::ZeroRank;
-using support::ZeroResult;
-using support::ZeroRun;
 
+const std::vector<std::string> levels{"zero=1", "zero=2", "zero=3"};
 constexpr int highest_level = 3;
 
 arch::ModelConfig dropping(arch::ModelConfig model) {
@@ -24,26 +24,18 @@ arch::ModelConfig dropping(arch::ModelConfig model) {
   return model;
 }
 
-void expect_alike_at_all_levels(ZeroRun run) {
-  run.level = 0;
-  const ZeroResult whole = support::learn(run);
-  for (run.level = 1; run.level <= highest_level; ++run.level) {
-    SCOPED_TRACE(testing::Message() << "level " << run.level << " on " << run.ranks);
-    support::expect_equal(support::learn(run), whole);
-  }
-}
-
 // Units of 256 elements and less among them: a rank may have nothing of one.
 TEST(Zero, LevelsLearnTheSameBits) {
   for (const arch::ModelConfig& model : {support::tiny_model(), support::tiny_llama(), support::tiny_qwen2()}) {
-    for (const int ranks : {1, 2, 3, 4}) expect_alike_at_all_levels({.ranks = ranks, .model = dropping(model)});
+    for (const char* ranks : {"dp=1,gas=2", "dp=2,gas=2", "dp=3,gas=2", "dp=4,gas=2"})
+      support::expect_bits_of({.layout = ranks, .model = dropping(model)}, levels);
   }
 }
 
 TEST(Zero, LevelsLearnTheSameBitsInBf16) {
   for (const parallel::WeightStorage& weights : {support::bf16_with_masters, support::bf16_alone}) {
     for (const arch::ModelConfig& model : {support::tiny_model(), support::tiny_qwen2()})
-      expect_alike_at_all_levels({.ranks = 3, .model = model, .weights = weights});
+      support::expect_bits_of({.layout = "dp=3,gas=2", .model = model, .weights = weights}, levels);
   }
 }
 
@@ -53,99 +45,77 @@ TEST(Zero, LevelsRoundStochasticallyAlike) {
   rounded.moments = DType::bf16;
   rounded.rounding = Rounding::stochastic;
   for (const parallel::WeightStorage& weights : {parallel::WeightStorage{}, support::bf16_alone}) {
-    for (const int ranks : {2, 3}) expect_alike_at_all_levels({.ranks = ranks, .weights = weights, .optimizer = rounded});
+    for (const char* ranks : {"dp=2,gas=2", "dp=3,gas=2"})
+      support::expect_bits_of({.layout = ranks, .weights = weights, .optimizer = rounded}, levels);
   }
 }
 
 TEST(Zero, LevelsReduceEachMicroBatchAlike) {
-  for (const int microbatches : {1, 3}) {
-    for (const arch::ModelConfig& model : {support::tiny_model(), support::tiny_llama()}) {
-      expect_alike_at_all_levels(
-          {.ranks = 4, .model = model, .reduce = layout::ReduceEvery::microbatch, .microbatches = microbatches});
-    }
+  for (const char* ranks : {"dp=4,gas=1,reduce=microbatch", "dp=4,gas=3,reduce=microbatch"}) {
+    for (const arch::ModelConfig& model : {support::tiny_model(), support::tiny_llama()})
+      support::expect_bits_of({.layout = ranks, .model = model}, levels);
   }
 }
 
 TEST(Zero, OverlapAndBucketsChangeNoBit) {
-  for (const layout::ReduceEvery reduce : {layout::ReduceEvery::step, layout::ReduceEvery::microbatch}) {
+  for (const char* ranks : {"dp=3,gas=2", "dp=3,gas=2,reduce=microbatch"}) {
     for (int level = 0; level <= highest_level; ++level) {
-      ZeroRun run{.ranks = 3, .level = level, .reduce = reduce};
-      const ZeroResult first = support::learn(run);
-      for (const std::int64_t bytes : {1, 20000, 1 << 30}) {
-        run.gradients = {.bucket_bytes = bytes, .overlap = bytes != 20000};
-        support::expect_equal(support::learn(run), first);
-      }
+      support::expect_bits_of(support::at_level({.layout = ranks}, level),
+                              {"bucket=1", "bucket=20000,overlap=false", "bucket=1073741824"});
     }
   }
 }
 
 TEST(Zero, LevelsClipAlikeAndUpdateByEveryMethod) {
-  for (const float clip : {0.0F, 1e-3F}) expect_alike_at_all_levels({.ranks = 3, .grad_clip = clip});
+  for (const float clip : {0.0F, 1e-3F}) support::expect_bits_of({.layout = "dp=3,gas=2", .grad_clip = clip}, levels);
   for (const float momentum : {0.0F, 0.9F})
-    expect_alike_at_all_levels({.ranks = 3, .optimizer = {.name = "sgd", .momentum = momentum}});
+    support::expect_bits_of({.layout = "dp=3,gas=2", .optimizer = {.name = "sgd", .momentum = momentum}}, levels);
 }
 
 TEST(Zero, GatheringEarlyOrAtOnceChangesNoBit) {
   for (const arch::ModelConfig& model : {support::tiny_model(), support::tiny_llama()}) {
-    ZeroRun run{.ranks = 3, .model = model};
+    LayoutRun run{.layout = "dp=3,gas=2", .model = model};
     run.model.layers = 4;
-    const ZeroResult whole = support::learn(run);
-    run.level = 3;
+    const LayoutResult whole = support::learn(run);
     for (const layout::LeaseSize leases : {layout::LeaseSize::block, layout::LeaseSize::sub_layer}) {
       run.leases = leases;
-      run.reshard_after_forward = true;
-      for (const int prefetch : {0, 1, 2, 5}) {
-        run.prefetch = prefetch;
-        support::expect_equal(support::learn(run), whole);
-      }
-      run.reshard_after_forward = false;
-      support::expect_equal(support::learn(run), whole);
+      support::expect_bits_of(whole, support::at_level(run, 3),
+                              {"prefetch=0", "prefetch=1", "prefetch=2", "prefetch=5", "prefetch=5,reshard=false"});
     }
   }
 }
 
 TEST(Zero, WhatIsMadeAgainChangesNoBit) {
-  using Kind = layout::Recompute::Kind;
-  for (const layout::Recompute& recompute :
-       {layout::Recompute{Kind::selective}, layout::Recompute{Kind::full}, layout::Recompute{Kind::full, 2}}) {
-    ZeroRun run{.ranks = 2, .recompute = recompute};
+  for (const char* ranks : {"dp=2,gas=2,recompute=selective", "dp=2,gas=2,recompute=full", "dp=2,gas=2,recompute=every:2"}) {
+    LayoutRun run{.layout = ranks};
     run.model.layers = 5;
-    expect_alike_at_all_levels(run);
+    support::expect_bits_of(run, levels);
   }
 }
 
 // Each host has all of what is cut, and the same shares count as without hosts.
 TEST(Zero, HostsThatHaveAllPartsLearnTheSameBits) {
   for (const parallel::WeightStorage& weights : {parallel::WeightStorage{}, support::bf16_with_masters}) {
-    for (const layout::ReduceEvery reduce : {layout::ReduceEvery::step, layout::ReduceEvery::microbatch}) {
-      expect_alike_at_all_levels({.ranks = 4, .over = CutOver::host, .weights = weights, .reduce = reduce});
-      expect_alike_at_all_levels({.ranks = 4, .over = CutOver::host, .weights = weights, .reduce = reduce, .microbatches = 1});
+    for (const char* reduce : {"reduce=step,gas=2", "reduce=microbatch,gas=2", "reduce=step,gas=1", "reduce=microbatch,gas=1"}) {
+      support::expect_bits_of(support::with({.layout = "dp=4,zero_group=node", .weights = weights}, reduce), levels);
     }
   }
 }
 
 // One cannot have what the other has: start values come from the seed, on every rank its own.
 TEST(Zero, StateThatIsCutIsNotSentByOneRank) {
-  support::on_zero_ranks({.level = 1}, [](ZeroRank& rank) {
+  support::on_layout({.layout = "dp=2,gas=2,zero=1"}, [](LayoutRank& rank) {
     rank.engine().initialise();
     EXPECT_THROW(rank.engine().broadcast_state(), BrokenRule);
     rank.engine().check_state();
   });
 }
 
-void expect_same_files(const io::Path& one, const io::Path& other) {
-  for (const auto name : {checkpoint::model_file, checkpoint::optimizer_file})
-    EXPECT_TRUE(io::read_file(one / name) == io::read_file(other / name)) << name;
-}
-
 /// Saves on each number of ranks at each level, and goes on from there on other pairs: on all of them from one level or another,
 /// for the levels' files are equal.
-void expect_any_layout_reads_any_other(const ZeroRun& like, const std::vector<int>& rank_counts) {
+void expect_any_layout_reads_any_other(const LayoutRun& like, const std::vector<int>& rank_counts) {
   const auto layout = [&](int ranks, int level) {
-    ZeroRun run = like;
-    run.ranks = ranks;
-    run.level = level;
-    return run;
+    return support::at_level(support::with(like, "gas=2,dp=" + std::to_string(ranks)), level);
   };
   for (const int ranks : rank_counts) {
     const TempFolder folder;
@@ -154,25 +124,23 @@ void expect_any_layout_reads_any_other(const ZeroRun& like, const std::vector<in
     std::map<int, Gone> at_first;  // by ranks: what all levels must equal
     for (int from = 0; from <= highest_level; ++from) {
       const Saved saved = from == 0 ? whole : support::save(layout(ranks, from), path(from));
-      expect_same_files(saved.folder, whole.folder);
+      support::expect_same_files(saved.folder, whole.folder);
       for (const int others : rank_counts) {
         for (int to = 0; to <= highest_level; ++to) {
           if ((from + to + others) % 4 != 0) continue;
           SCOPED_TRACE(testing::Message() << "from level " << from << " on " << ranks << " to level " << to << " on " << others);
           const Gone resumed = support::resume(layout(others, to), saved.folder);
-          EXPECT_TRUE(resumed.loaded.masters == whole.state.masters);
-          EXPECT_TRUE(resumed.loaded.slots == whole.state.slots);
+          EXPECT_TRUE(support::same_bits(resumed.loaded.weights, whole.state.weights));
+          EXPECT_TRUE(support::same_bits(resumed.loaded.slots, whole.state.slots));
           const Gone& first = at_first.try_emplace(others, resumed).first->second;
           support::expect_equal(resumed.after, first.after);
         }
       }
     }
     EXPECT_EQ(at_first.size(), rank_counts.size());
-    ZeroRun uninterrupted = layout(ranks, 0);
-    uninterrupted.steps = 3;
-    const ZeroResult all = support::learn(uninterrupted);
+    const LayoutResult all = support::learn(layout(ranks, 0));
     EXPECT_EQ(all.losses.back(), at_first.at(ranks).after.losses.back());
-    EXPECT_TRUE(all.masters == at_first.at(ranks).after.masters);
+    EXPECT_TRUE(support::same_bits(all.weights, at_first.at(ranks).after.weights));
   }
 }
 
@@ -181,7 +149,7 @@ TEST(Zero, AnyLayoutReadsWhatAnyOtherSaved) {
 }
 
 TEST(Zero, HostsReadWhatAnyLayoutSavedAndWriteIt) {
-  expect_any_layout_reads_any_other({.over = CutOver::host, .weights = support::bf16_with_masters}, {2, 4});
+  expect_any_layout_reads_any_other({.layout = "zero_group=node", .weights = support::bf16_with_masters}, {2, 4});
 }
 
 TEST(Zero, AnyLayoutReadsWhatAnyOtherSavedInBf16) {

@@ -2,34 +2,15 @@
 
 #include <gtest/gtest.h>
 
-#include "support/counting_world.h"
-#include "support/zero_run.h"
+#include "support/carried_step.h"
 #include "train/memory/rank_memory.h"
 
 namespace lockstep::train {
 namespace {
 
 using support::Carried;
-using support::ZeroRun;
-
-/// Bytes that the collectives of the second step carry.
-Carried carried_by_a_step(const ZeroRun& run) {
-  Carried of_rank_0;
-  comm::run_ranks(run.ranks, {.timeout = 60}, [&](comm::Communicator& world) {
-    Carried carried;
-    support::CountingWorld counting(world, carried);
-    support::ZeroRank rank(run, counting);
-    rank.engine().initialise();
-    rank.step(0);
-    const Carried before = carried;
-    rank.step(1);
-    if (world.rank() > 0) return;
-    of_rank_0 = {.reduced = carried.reduced - before.reduced,
-                 .scattered = carried.scattered - before.scattered,
-                 .gathered = carried.gathered - before.gathered};
-  });
-  return of_rank_0;
-}
+using support::carried_by_a_step;
+using support::LayoutRun;
 
 /// Bytes of all weights in fp32, padding included, and of the blocks among them.
 struct Sizes {
@@ -45,31 +26,28 @@ Sizes sizes_of(const arch::ModelConfig& model) {
 
 // A reduction sends twice what a scattered sum or a gather does: (n - 1) / n of the bytes, on each of n ranks.
 TEST(ZeroVolume, LevelsSendTwoTwoTwoAndThreeTimesTheModel) {
-  ZeroRun run{.ranks = 3, .model = support::tiny_llama(), .microbatches = 1, .prefetch = 0};
+  LayoutRun run{.layout = "dp=3,prefetch=0", .model = support::tiny_llama()};
   run.model.layers = 5;
   const auto [all, block] = sizes_of(run.model);
   const Carried whole = carried_by_a_step(run);
   EXPECT_EQ(whole.reduced, all);
   EXPECT_EQ(whole.scattered + whole.gathered, 0);
-  for (run.level = 1; run.level <= 3; ++run.level) {
-    const Carried cut = carried_by_a_step(run);
+  for (int level = 1; level <= 3; ++level) {
+    const Carried cut = carried_by_a_step(support::at_level(run, level));
     EXPECT_EQ(cut.reduced, 0);
-    EXPECT_EQ(cut.scattered, all) << run.level;
+    EXPECT_EQ(cut.scattered, all) << level;
     // Backward needs the blocks again, of which the last is still there; embedding and head are read once.
-    EXPECT_EQ(cut.gathered, run.level < 3 ? all : all + 4 * block) << run.level;
+    EXPECT_EQ(cut.gathered, level < 3 ? all : all + 4 * block) << level;
     EXPECT_LE(cut.scattered + cut.gathered, 3 * all);
   }
-  run.level = 3;
-  run.reshard_after_forward = false;
-  EXPECT_EQ(carried_by_a_step(run).gathered, all);
+  EXPECT_EQ(carried_by_a_step(support::with(run, "zero=3,reshard=false")).gathered, all);
 }
 
 TEST(ZeroVolume, ReducingEachMicroBatchSendsGradientsAsOften) {
-  ZeroRun run{.ranks = 2, .model = support::tiny_llama(), .reduce = layout::ReduceEvery::microbatch, .microbatches = 3};
+  const LayoutRun run{.layout = "dp=2,gas=3,reduce=microbatch,reshard=false", .model = support::tiny_llama()};
   const std::int64_t all = sizes_of(run.model).all;
-  for (run.level = 1; run.level <= 3; ++run.level) {
-    run.reshard_after_forward = false;
-    const Carried cut = carried_by_a_step(run);
+  for (int level = 1; level <= 3; ++level) {
+    const Carried cut = carried_by_a_step(support::at_level(run, level));
     EXPECT_EQ(cut.scattered, 3 * all);
     EXPECT_EQ(cut.gathered, all);
   }
@@ -77,7 +55,7 @@ TEST(ZeroVolume, ReducingEachMicroBatchSendsGradientsAsOften) {
 
 // Beside bf16 weights: half the bytes in a gather, fp32 in sums.
 TEST(ZeroVolume, WeightsTravelInTheTypeThatIsRead) {
-  ZeroRun run{.level = 2, .model = support::tiny_llama(), .weights = support::bf16_with_masters, .microbatches = 1};
+  const LayoutRun run{.layout = "dp=2,zero=2", .model = support::tiny_llama(), .weights = support::bf16_with_masters};
   const std::int64_t all = sizes_of(run.model).all;
   const Carried cut = carried_by_a_step(run);
   EXPECT_EQ(cut.scattered, all);
