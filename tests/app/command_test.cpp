@@ -6,8 +6,8 @@
 #include <regex>
 #include <sstream>
 
-#include "app/capture.h"
 #include "base/error.h"
+#include "support/capture.h"
 
 namespace lockstep::app {
 namespace {

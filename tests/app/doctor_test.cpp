@@ -5,12 +5,12 @@
 #include <cmath>
 #include <filesystem>
 
-#include "app/capture.h"
 #include "app/cli/commands.h"
 #include "app/cli/process.h"
 #include "app/plan/machine_file.h"
 #include "base/error.h"
 #include "io/file.h"
+#include "support/capture.h"
 #include "support/temp_folder.h"
 
 namespace lockstep::app {

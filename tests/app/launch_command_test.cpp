@@ -4,8 +4,8 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "app/capture.h"
 #include "app/cli/commands.h"
+#include "support/capture.h"
 #include "support/temp_folder.h"
 
 namespace lockstep::app {

@@ -4,9 +4,9 @@
 #include <fstream>
 #include <string>
 
-#include "app/capture.h"
 #include "app/cli/commands.h"
 #include "data/token_description.h"
+#include "support/capture.h"
 #include "support/temp_folder.h"
 
 namespace lockstep::app {

@@ -8,10 +8,10 @@
 #include <map>
 #include <sstream>
 
-#include "app/capture.h"
 #include "app/cli/commands.h"
 #include "app/start/dist_info.h"
 #include "comm/thread/thread_world.h"
+#include "support/capture.h"
 #include "support/temp_folder.h"
 
 namespace lockstep::app {

@@ -4,33 +4,13 @@
 
 #include <regex>
 
+#include "support/capture.h"
+
 namespace lockstep {
 namespace {
 
-/// A file in memory that tells what was written to it.
-class Sink {
- public:
-  Sink() : file_(open_memstream(&data_, &size_)) {}
-  ~Sink() {
-    std::fclose(file_);
-    std::free(data_);
-  }
-  Sink(const Sink&) = delete;
-  Sink& operator=(const Sink&) = delete;
-  std::FILE* file() { return file_; }
-  std::string text() {
-    std::fflush(file_);
-    return {data_, size_};
-  }
-
- private:
-  char* data_ = nullptr;
-  std::size_t size_ = 0;
-  std::FILE* file_;
-};
-
 TEST(LogLines, HaveTheSeedsForm) {
-  Sink sink;
+  Capture sink;
   Log log(sink.file());
   log.info("step=10 loss=3.154310");
   const std::regex form(R"(\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}\]\[INFO\]\[log_test:\d+\] - step=10 loss=3.154310\n)");
@@ -38,7 +18,7 @@ TEST(LogLines, HaveTheSeedsForm) {
 }
 
 TEST(LogLines, BelowTheLeastLevelAreDropped) {
-  Sink sink;
+  Capture sink;
   Log log(sink.file(), Level::warning);
   log.line(Level::debug, "a");
   log.info("b");
@@ -50,7 +30,7 @@ TEST(LogLines, BelowTheLeastLevelAreDropped) {
 }
 
 TEST(LogLines, ShowControlCharactersAndKeepLines) {
-  Sink sink;
+  Capture sink;
   Log log(sink.file());
   log.info("skipped: \x1B[2Jname\n  \xFFrest");
   log.plain("a\tb\x1B");
@@ -58,7 +38,7 @@ TEST(LogLines, ShowControlCharactersAndKeepLines) {
 }
 
 TEST(LogLines, AlsoGoToTheSecondFile) {
-  Sink sink, second;
+  Capture sink, second;
   Log log(sink.file());
   log.also_to(second.file());
   log.info("both");
@@ -67,7 +47,7 @@ TEST(LogLines, AlsoGoToTheSecondFile) {
 }
 
 TEST(LogLines, PlainOnesHaveNeitherTimeNorPlaceAndHideWithInfo) {
-  Sink sink;
+  Capture sink;
   Log(sink.file()).plain("Ep 1");
   EXPECT_EQ(sink.text(), "Ep 1\n");
   Log(sink.file(), Level::critical).plain("Ep 2");
@@ -76,13 +56,13 @@ TEST(LogLines, PlainOnesHaveNeitherTimeNorPlaceAndHideWithInfo) {
 
 TEST(LogLines, GuardHidesBeforeAndShowsAfter) {
   struct Recorder : Log::Guard {
-    explicit Recorder(Sink& s) : sink(s) {}
+    explicit Recorder(Capture& s) : sink(s) {}
     void hide() override { before = sink.text(); }
     void show() override { after = sink.text(); }
-    Sink& sink;
+    Capture& sink;
     std::string before = "?", after;
   };
-  Sink sink;
+  Capture sink;
   Recorder recorder(sink);
   Log log(sink.file());
   log.set_guard(&recorder);

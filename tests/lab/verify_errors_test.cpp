@@ -2,31 +2,12 @@
 
 #include <gtest/gtest.h>
 
-#include "lab/verify/verify.h"
-#include "support/faulty_world.h"
+#include "lab/verify_trials.h"
 
 namespace lockstep::lab {
 namespace {
 
-VerifyModel small_model() {
-  VerifyModel model = verify_model("gpt2", DType::f32);
-  model.config.layers = 3;
-  return model;
-}
-
-std::vector<LayoutReport> reports_told(const VerifyModel& model, const std::vector<std::string>& layouts,
-                                       const TrialParts& parts = {}) {
-  VerifyOptions options{.models = {model}, .layouts = {}, .steps = 2};
-  std::vector<Problem> problems;
-  for (const std::string& text : layouts) options.layouts.push_back(layout_from(text, problems).value());
-  return verify(options, [](const LayoutReport&) {}, parts);
-}
-
-LayoutReport report_with(const support::Fault& fault) {
-  TrialParts parts;
-  parts.world = [fault](comm::Communicator& world) { return std::make_unique<support::FaultyWorld>(world, fault); };
-  return reports_told(small_model(), {"dp=2"}, parts).back();
-}
+LayoutReport report_with(const support::Fault& fault) { return reports_of(small_model(), {"dp=2"}, with_fault(fault)).back(); }
 
 void expect_says(const LayoutReport& report, const std::string& part) {
   EXPECT_NE(report.failure.reason.find(part), std::string::npos) << report.failure.reason;
@@ -60,7 +41,7 @@ TEST(Verify, ADifferenceThatWasFoundBeforeAnErrorIsWrong) {
 TEST(Verify, WhatCannotBeComparedIsAnErrorOfEachLayout) {
   VerifyModel model = small_model();
   model.positions = model.config.block_size + 1;  // which no run takes
-  const std::vector<LayoutReport> reports = reports_told(model, {"dp=2,zero=1", "dp=1"});
+  const std::vector<LayoutReport> reports = reports_of(model, {"dp=2,zero=1", "dp=1"});
   EXPECT_EQ(reports.size(), 3U);
   for (const LayoutReport& report : reports) {
     EXPECT_EQ(report.verdict, Verdict::error) << report.layout;

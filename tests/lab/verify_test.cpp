@@ -6,34 +6,14 @@
 
 #include <algorithm>
 
+#include "lab/verify_trials.h"
 #include "support/faulty_ops.h"
-#include "support/faulty_world.h"
-#include "tensor/named.h"
 
 namespace lockstep::lab {
 namespace {
 
 using comm::Collective;
 using support::FaultyWorld;
-
-/// The models with fewer blocks.
-VerifyModel small_model(std::string_view name, DType type = DType::f32) {
-  VerifyModel model = verify_model(name, type);
-  model.config.layers = 3;
-  return model;
-}
-
-std::vector<LayoutReport> reports_of(const VerifyModel& model, const std::vector<std::string>& layouts,
-                                     const TrialParts& parts = {}) {
-  VerifyOptions options{.models = {model}, .layouts = {}, .steps = 2};
-  std::vector<Problem> problems;
-  for (const std::string& text : layouts) options.layouts.push_back(layout_from(text, problems).value());
-  EXPECT_TRUE(check(options).empty());
-  std::size_t told = 0;
-  std::vector<LayoutReport> reports = verify(options, [&](const LayoutReport&) { ++told; }, parts);
-  EXPECT_EQ(told, reports.size());
-  return reports;
-}
 
 /// The report of a layout that is its own.
 LayoutReport report_of(std::string_view layout, const TrialParts& parts, const VerifyModel& model = small_model("gpt2")) {
@@ -42,12 +22,6 @@ LayoutReport report_of(std::string_view layout, const TrialParts& parts, const V
   }
   ADD_FAILURE() << "no report of " << layout;
   return {};
-}
-
-TrialParts with_fault(const support::Fault& fault) {
-  TrialParts parts;
-  parts.world = [fault](comm::Communicator& world) { return std::make_unique<FaultyWorld>(world, fault); };
-  return parts;
 }
 
 bool is_float(const comm::Operation& operation, Collective kind) {

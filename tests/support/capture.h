@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <string>
 
-namespace lockstep::app {
+namespace lockstep {
 
 class Capture {
  public:
@@ -29,4 +29,4 @@ class Capture {
   std::FILE* file_;
 };
 
-}  // namespace lockstep::app
+}  // namespace lockstep
