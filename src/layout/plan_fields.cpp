@@ -27,7 +27,7 @@ Value<PlanWish> own(Rule rule, Member PlanWish::* member) {
 
 constexpr std::int64_t most_ranks = 64;  // of a degree in the words of a layout
 
-std::vector<FieldRow> parallel_rows() {
+std::vector<FieldRow> degree_rows() {
   using enum PlanField;
   const Rule any = Rule::any(), positive = Rule::between(1, kMany);
   return {
@@ -71,6 +71,13 @@ std::vector<FieldRow> parallel_rows() {
       {split, "parallel.split", "layers",
        "of parallel.pp: layers of each stage, as 4,4,3,1; null: so that all ranks have as much to compute, the head included",
        parallel(any, &ParallelWish::split), 80, "split", "of pp: blocks of each stage (as even as they can be)", "N+N+..."},
+  };
+}
+
+std::vector<FieldRow> reduction_rows() {
+  using enum PlanField;
+  const Rule any = Rule::any(), positive = Rule::between(1, kMany);
+  return {
       {reduce,
        "parallel.reduce",
        "",
@@ -180,7 +187,8 @@ class SettingsGrammar : public PlanGrammar {
 std::span<const FieldRow> plan_fields() {
   static const std::vector<FieldRow> all = [] {
     std::vector<FieldRow> table;
-    for (const auto& part : {parallel_rows(), memory_rows(), other_rows()}) table.insert(table.end(), part.begin(), part.end());
+    for (const auto& part : {degree_rows(), reduction_rows(), memory_rows(), other_rows()})
+      table.insert(table.end(), part.begin(), part.end());
     return table;
   }();
   return all;
