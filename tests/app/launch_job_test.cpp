@@ -1,7 +1,6 @@
 #include <gtest/gtest.h>
 
 #include "app/launch/job.h"
-#include "app/launch/saved_environment.h"
 #include "app/launch_machine.h"
 #include "base/shell.h"
 

@@ -1,6 +1,6 @@
 #pragma once
 
-// The command that starts the ranks of a job.
+// The command that starts the ranks of a job, and the environment that the job leaves for a shell.
 
 #include <string>
 #include <utility>
@@ -25,5 +25,12 @@ Job make_job(const Facts& facts, const Machine& machine, const std::string& prog
 
 /// The job as one pastes it into a shell.
 std::string shell_text(const Job& job);
+
+/// The file that keeps the job's environment for a shell, as ezpz does: ~/.pbsenv or ~/.slurmenv; empty without a scheduler or a
+/// home.
+std::string environment_file(const Facts& facts, const Machine& machine);
+/// "export NAME='value'" lines, sorted: of the scheduler's variables those that are on the list of what files may keep
+/// (app/folder/manifest.h), and what the job's ranks are told.
+std::string environment_text(const Facts& facts, const Machine& machine, const Job& job);
 
 }  // namespace lockstep::launch

@@ -15,7 +15,6 @@
 #include "app/launch/folder_watch.h"
 #include "app/launch/job.h"
 #include "app/launch/restart.h"
-#include "app/launch/saved_environment.h"
 #include "app/launch/supervise.h"
 #include "base/shell.h"
 #include "base/terminal.h"

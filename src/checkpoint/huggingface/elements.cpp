@@ -5,7 +5,6 @@
 
 #include "base/error.h"
 #include "tensor/bfloat16.h"
-#include "tensor/float16.h"
 
 namespace lockstep::checkpoint::huggingface {
 namespace {

@@ -2,6 +2,7 @@
 
 // Element types of published weights, and their conversion from and to float.
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -9,6 +10,30 @@
 #include <string_view>
 
 namespace lockstep::checkpoint::huggingface {
+
+/// IEEE half precision as it is stored in files: 5 bits of exponent, 10 of fraction. Nothing is computed in it.
+enum class Float16 : std::uint16_t {};
+
+inline float to_float(Float16 x) {
+  const auto bits = static_cast<std::uint32_t>(x);
+  const std::uint32_t sign = (bits & 0x8000U) << 16U, exponent = bits >> 10U & 0x1fU, fraction = bits & 0x3ffU;
+  std::uint32_t magnitude = (exponent + 112) << 23U | fraction << 13U;
+  if (exponent == 0x1f) magnitude = 0x7f800000U | fraction << 13U;
+  if (exponent == 0) magnitude = std::bit_cast<std::uint32_t>(static_cast<float>(fraction) * 0x1p-24F);
+  return std::bit_cast<float>(sign | magnitude);
+}
+
+/// To the nearest, ties to even; from 65520 on infinity; NaN stays NaN.
+inline Float16 to_float16(float x) {
+  const auto bits = std::bit_cast<std::uint32_t>(x);
+  const std::uint32_t sign = bits >> 16U & 0x8000U, magnitude = bits & 0x7fffffffU;
+  const auto made = [sign](std::uint32_t half) { return static_cast<Float16>(sign | half); };
+  if (magnitude > 0x7f800000U) return made(0x7e00U | (magnitude >> 13U & 0x3ffU));
+  if (magnitude >= 0x477ff000U) return made(0x7c00U);
+  if (magnitude >= 0x38800000U) return made((magnitude - 0x38000000U + 0xfffU + (magnitude >> 13U & 1U)) >> 13U);
+  // Below 2^-14 halves are multiples of 2^-24, the distance of floats at 0.5: the addition rounds.
+  return made(std::bit_cast<std::uint32_t>(std::bit_cast<float>(magnitude) + 0.5F) - 0x3f000000U);
+}
 
 enum class ElementType : std::uint8_t { f32, f16, bf16 };
 

@@ -4,11 +4,32 @@
 
 #include <cstdint>
 #include <functional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
 
 #include "data/bpe/model.h"
-#include "data/bpe/word_counts.h"
+#include "data/bpe/words.h"
 
 namespace lockstep::data::bpe {
+
+/// How often each word occurs in texts: all that training needs to know of them.
+class WordCounts {
+ public:
+  void add(const Words& words, std::string_view text);
+  /// Takes over what another one counted.
+  void add(WordCounts&& other);
+
+  struct Hash {
+    using is_transparent = void;
+    std::size_t operator()(std::string_view word) const { return std::hash<std::string_view>()(word); }
+  };
+  using Map = std::unordered_map<std::string, std::int64_t, Hash, std::equal_to<>>;
+  const Map& words() const { return counts_; }
+
+ private:
+  Map counts_;
+};
 
 /// The bytes, the end of a text, and no merge.
 constexpr std::int64_t smallest_vocabulary = 257;

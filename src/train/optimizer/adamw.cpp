@@ -1,6 +1,6 @@
-#include "train/optimizer/adamw.h"
-
 #include <cmath>
+
+#include "train/optimizer/methods.h"
 
 namespace lockstep::train {
 namespace {

@@ -5,8 +5,7 @@
 #include <cmath>
 
 #include "base/rng.h"
-#include "train/optimizer/adamw.h"
-#include "train/optimizer/sgd.h"
+#include "train/optimizer/methods.h"
 
 namespace lockstep::train {
 namespace {

@@ -1,7 +1,7 @@
 #pragma once
 
-// How a reduced gradient changes weights: a rule over flat ranges, and what it keeps for each weight (its slots). A method is two
-// files here, its op in ops/update, and a row of the table in optimizer.cpp.
+// How a reduced gradient changes weights: a rule over flat ranges, and what it keeps for each weight (its slots). A method is a
+// source here (methods.h), its op in ops/update, and a row of the table in optimizer.cpp.
 
 #include <cstdint>
 #include <memory>

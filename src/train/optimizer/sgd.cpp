@@ -1,4 +1,4 @@
-#include "train/optimizer/sgd.h"
+#include "train/optimizer/methods.h"
 
 namespace lockstep::train {
 namespace {

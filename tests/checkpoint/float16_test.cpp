@@ -1,12 +1,12 @@
 // Half precision, all of it.
 
-#include "tensor/float16.h"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
 
-namespace lockstep {
+#include "checkpoint/huggingface/elements.h"
+
+namespace lockstep::checkpoint::huggingface {
 namespace {
 
 TEST(Float16, EveryValueComesBack) {
@@ -45,4 +45,4 @@ TEST(Float16, RoundsToTheNearestEven) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::checkpoint::huggingface
