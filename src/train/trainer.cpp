@@ -91,6 +91,7 @@ StopCause Trainer::take_steps() {
 
 void Trainer::stop(StopCause cause) {
   end_.stopped = describe(cause, options_.switches);
+  end_.cause = cause;
   if (cause == StopCause::folder_gone) throw SystemError(*end_.stopped);
 }
 

@@ -80,7 +80,7 @@ TEST_F(AsyncSaveCommand, ASignalEndsTheRunWhenTheLastSaveIsDurable) {
   std::optional<Meanwhile> sender(std::in_place, [&] { return has_logged("run"); }, [] { std::raise(SIGTERM); });
   const Outcome run = lockstep(beside("run", {"train.max_iters=1000000", "train.eval_interval=1000000"}));
   sender.reset();
-  EXPECT_EQ(run.code, 0) << run.err;
+  EXPECT_EQ(run.code, 128 + SIGTERM) << run.err;
   EXPECT_NE(run.out.find("Stopped:"), std::string::npos) << run.out;
   expect_nothing_half_made("run");
   const checkpoint::Choice last = checkpoint::choose_checkpoint(folder_ / "run", "last");

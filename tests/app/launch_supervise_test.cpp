@@ -229,6 +229,14 @@ TEST(LaunchRetries, ASilentJobIsTriedAgain) {
   EXPECT_NE(tried.said.at(0).find("exit code 124"), std::string::npos);
 }
 
+TEST(LaunchRetries, ATrainingThatASignalEndedIsNotTriedAgain) {
+  for (const int code : {128 + SIGINT, 128 + SIGTERM}) {
+    const Tried tried = try_often(2, [&](int) { return "exit " + std::to_string(code); });
+    EXPECT_EQ(tried.code, code);
+    EXPECT_EQ(tried.attempts, 1);
+  }
+}
+
 TEST(LaunchRetries, AnInterruptIsTheEnd) {
   Supervisor supervisor({});
   int attempts = 0;

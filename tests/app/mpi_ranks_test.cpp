@@ -323,7 +323,7 @@ TEST_F(MpiRanks, AKilledRankEndsTheRun) {
 
 TEST_F(MpiRanks, ATermSignalToOneRankStopsAll) {
   const test::JobOutcome outcome = run_with_signal("TERM", "stopped");
-  EXPECT_EQ(outcome.code, 0) << outcome.output;
+  EXPECT_EQ(outcome.code, 128 + SIGTERM) << outcome.output;
   EXPECT_NE(outcome.output.find("Stopped:"), std::string::npos) << outcome.output;
   EXPECT_EQ(checkpoint::list_checkpoints(folder_ / "stopped").size(), 1U);
 }
@@ -352,7 +352,7 @@ TEST_F(MpiRanks, AKilledWorkerOrServerEndsTheRun) {
 TEST_F(MpiRanks, ATermSignalToAServerStopsAll) {
   for (const std::string mode : {"gradients", "async"}) {
     const test::JobOutcome outcome = run_with_signal("TERM", mode, 3, 2, {"train.backend=ps", "parallel.ps=" + mode});
-    EXPECT_EQ(outcome.code, 0) << outcome.output;
+    EXPECT_EQ(outcome.code, 128 + SIGTERM) << outcome.output;
     EXPECT_NE(outcome.output.find("SIGTERM received"), std::string::npos) << outcome.output;
     EXPECT_EQ(checkpoint::list_checkpoints(folder_ / mode).size(), 1U);
   }

@@ -268,7 +268,7 @@ TEST_F(RanksCommand, ASignalStopsThemTogether) {
   std::optional<Meanwhile> sender(std::in_place, [&] { return has_logged("stopped"); }, [] { std::raise(SIGTERM); });
   const Outcome outcome = lockstep(on(4, 2, "stopped", {"train.max_iters=1000000", "train.eval_interval=1000000"}));
   sender.reset();
-  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(outcome.code, 128 + SIGTERM) << outcome.err;
   EXPECT_NE(outcome.out.find("SIGTERM received"), std::string::npos);
   EXPECT_NE(outcome.out.find("lockstep train --ranks 4 --config"), std::string::npos) << outcome.out;
   EXPECT_EQ(checkpoint::list_checkpoints(folder_ / "stopped").size(), 1U);

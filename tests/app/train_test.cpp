@@ -137,13 +137,13 @@ TEST_F(TrainCommand, ThreadsChangeNoBit) {
 }
 
 TEST_F(TrainCommand, ASignalEndsTheStepSavesAndLeaves) {
-  for (const int signal : {SIGINT, SIGTERM, SIGUSR1, SIGHUP}) {
+  for (const auto& [signal, code] : {std::pair{SIGINT, 130}, {SIGTERM, 143}, {SIGUSR1, 0}, {SIGHUP, 0}}) {
     const std::string run = "stopped" + std::to_string(signal);
     // The loop goes on until it is told to stop: the sender waits until it has begun.
-    std::optional<Meanwhile> sender(std::in_place, [&] { return has_logged(run); }, [&] { std::raise(signal); });
+    std::optional<Meanwhile> sender(std::in_place, [&] { return has_logged(run); }, [number = signal] { std::raise(number); });
     const Outcome outcome = lockstep(words(run, {"train.max_iters=1000000", "train.eval_interval=1000000"}));
     sender.reset();
-    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_EQ(outcome.code, code) << outcome.err;
     EXPECT_NE(outcome.out.find("Stopped:"), std::string::npos);
     EXPECT_EQ(checkpoint::list_checkpoints(folder_ / run).size(), 1U);
   }

@@ -27,7 +27,8 @@ namespace lockstep::launch {
 namespace {
 
 constexpr int kTimedOut = 124, kLeftOver = 1;
-constexpr int kBadInput = 2, kDiverged = 3;  // which stay so
+// Bad input and a run that diverged stay so; INT or TERM say that somebody wanted the end.
+constexpr std::array kFinal{2, 3, 128 + SIGINT, 128 + SIGTERM};
 
 [[noreturn]] void fail(std::string_view call, int code) { throw SystemError(fmt::format("{}: {}", call, std::strerror(code))); }
 
@@ -363,7 +364,7 @@ int run_with_retries(Supervisor& supervisor, const Retries& retries, const std::
   for (int attempt = 0;; ++attempt) {
     const Outcome outcome = supervisor.run(process(attempt));
     if (outcome.code == 0) return 0;
-    const bool last = outcome.interrupted || outcome.code == kBadInput || outcome.code == kDiverged || attempt == retries.count;
+    const bool last = outcome.interrupted || std::ranges::find(kFinal, outcome.code) != kFinal.end() || attempt == retries.count;
     if (last) {
       say(failure_text(outcome));
       return outcome.code;

@@ -62,8 +62,8 @@ struct Retries {
 };
 
 /// Runs `process(0)`, and while it fails `process(1)` ... `process(retries.count)`; returns the last exit code. Not tried again:
-/// what was interrupted, and exit codes 2 (bad input) and 3 (a training that diverged), which would come again. `say` is told how
-/// each attempt failed.
+/// what was interrupted, and exit codes 2 (bad input) and 3 (a training that diverged), which would come again, 130 and 143.
+/// `say` is told how each attempt failed.
 int run_with_retries(Supervisor& supervisor, const Retries& retries, const std::function<Process(int attempt)>& process,
                      const std::function<void(const std::string&)>& say);
 

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
 
 #include "app/cli/commands.h"
@@ -106,20 +107,29 @@ void tell(const settings::Resolved& resolved, bool idle, Log& log) {
   if (const std::string text = resolved.idle_text(); idle && !text.empty()) log.info(text);
 }
 
+/// Who sends INT or TERM ends the run, and a script must see that it is not whole. Schedulers send USR1 and HUP to have it saved.
+int status_of(const train::TrainingHistory& history) {
+  constexpr int killed = 128;  // of a shell, and the signal's number
+  if (history.diverged) return kDiverged;
+  if (history.cause == train::StopCause::sigint) return killed + SIGINT;
+  return history.cause == train::StopCause::sigterm ? killed + SIGTERM : 0;
+}
+
 /// The exit status.
 int train_on_ranks(const RunConfig& config, const TrainCall& called, const RankOptions& start) {
-  bool diverged = false;
+  int status = 0;
   run_on_ranks(start, [&](Session& session) {
     TrainCall call = called;
     // mpiexec gives every rank a terminal of its own, which no person reads.
     call.live = is_terminal(stdout) && session.transport() != Transport::mpi && config.log.style == train::LogStyle::wordplay;
     call.name = comm::lead_text(session.world(), called.name);  // the clocks of other processes may say something else
     const train::TrainingHistory history = train_rank(config, call, session);
-    if (!history.diverged || !session.leads_process()) return;
-    diverged = true;
-    if (session.lead()) say(stderr, fmt::format("lockstep: {}\n  -> {}\n", history.diverged->message, history.diverged->remedy));
+    if (!session.leads_process()) return;
+    status = status_of(history);
+    if (session.lead() && history.diverged)
+      say(stderr, fmt::format("lockstep: {}\n  -> {}\n", history.diverged->message, history.diverged->remedy));
   });
-  return diverged ? kDiverged : 0;
+  return status;
 }
 
 int run(const Arguments& arguments) {

@@ -13,6 +13,7 @@
 #include "data/batch_source.h"
 #include "train/report/metrics.h"
 #include "train/saving/save.h"
+#include "train/stop_signal.h"
 
 namespace lockstep::train {
 
@@ -20,6 +21,7 @@ namespace lockstep::train {
 struct RunEnd {
   std::int64_t steps = 0;              ///< optimizer steps done, all in all
   std::optional<std::string> stopped;  ///< why before max_iters
+  StopCause cause = StopCause::none;   ///< of that
   std::optional<Problem> diverged;     ///< the run has ended itself: nothing is learned any more
 };
 
