@@ -9,14 +9,21 @@
 #include <string>
 #include <vector>
 
-#include "checkpoint/tally.h"
+#include "comm/communicator.h"
 #include "device/team.h"
 #include "io/file.h"
 #include "io/safetensors.h"
-#include "tensor/named.h"
 #include "tensor/tensor.h"
 
 namespace lockstep::checkpoint {
+
+/// A whole tensor.
+struct NamedTensor {
+  std::string name;  ///< global name: "transformer.h.0.attn.c_attn.weight"
+  Tensor tensor;     ///< a view; the list owns nothing
+};
+
+using NamedTensors = std::vector<NamedTensor>;
 
 /// A parameter of the whole model; ranks may hold parts of it.
 struct LogicalTensor {
@@ -52,6 +59,17 @@ struct HeldTensor {
 /// All of a tensor, held here.
 HeldTensor hold_whole(std::string name, const Tensor& tensor);
 std::vector<LogicalTensor> logical(std::span<const HeldTensor> tensors);
+
+/// What one rank, or all of them, moved of a tensor: how many elements, and their part of the tensor's checksum, which is a sum.
+struct Tally {
+  std::uint64_t checksum = 0;  ///< io::checksum of the elements, summed modulo 2^64
+  std::int64_t elements = 0;
+  /// Several threads at once.
+  void add(std::uint64_t checksum_of, std::int64_t count);
+};
+
+/// Every tally becomes the sum of all ranks' tallies of the same place. Collective.
+void add_over(comm::Communicator& ranks, std::span<Tally> tallies);
 
 /// The elements are moved in pieces of this size: the checksum finds them in the cache.
 inline constexpr std::int64_t piece_bytes = std::int64_t{256} * 1024;

@@ -62,7 +62,7 @@ class WholeTensors {
   }
   /// Collective: elsewhere all bits of what a rank has taken are zero.
   void complete(comm::Communicator& ranks) {
-    for (const NamedTensor& named : tensors_) {
+    for (const checkpoint::NamedTensor& named : tensors_) {
       Tensor bits = named.tensor;
       bits.shape = Shape{div_up(static_cast<std::int64_t>(bits.bytes()), 4)};
       bits.dtype = DType::i32;
@@ -70,7 +70,7 @@ class WholeTensors {
     }
   }
   /// In the order of the model's table.
-  const NamedTensors& all() const { return tensors_; }
+  const checkpoint::NamedTensors& all() const { return tensors_; }
 
  private:
   static void put(const Tensor& whole, const std::vector<checkpoint::HeldRange>& ranges) {
@@ -82,7 +82,7 @@ class WholeTensors {
     }
   }
   std::vector<Memory> memory_;
-  NamedTensors tensors_;
+  checkpoint::NamedTensors tensors_;
   std::unordered_map<std::string, std::size_t> places_;
 };
 
@@ -174,9 +174,9 @@ void dump_step(const io::Path& file, Engine& engine, std::span<const data::Batch
   if (!engine.groups().lead()) return;
   const std::int64_t positions = engine.config().positions;
   const Shape shape{static_cast<std::int64_t>(tokens.size()) / positions, positions};
-  NamedTensors all{{"tokens", view(std::span(tokens), shape)},
-                   {"targets", view(std::span(targets), shape)},
-                   {"loss", view(std::span(&loss, 1), Shape{1})}};
+  checkpoint::NamedTensors all{{"tokens", view(std::span(tokens), shape)},
+                               {"targets", view(std::span(targets), shape)},
+                               {"loss", view(std::span(&loss, 1), Shape{1})}};
   for (std::size_t i = 0; i < gradients.all().size(); ++i) {
     all.push_back({"gradient." + gradients.all()[i].name, gradients.all()[i].tensor});
     all.push_back({"weight." + masters.all()[i].name, masters.all()[i].tensor});

@@ -15,7 +15,6 @@
 #include "parallel/training_state.h"
 #include "train/engine_config.h"
 #include "train/memory/updater_memory.h"
-#include "train/run_control.h"
 
 namespace lockstep::train {
 
@@ -26,6 +25,21 @@ struct UpdaterParts {
   parallel::ParameterStore& parameters;
   const parallel::Groups& groups;  ///< of the ranks that train
   const UpdaterMemory& memory;
+};
+
+/// How the ranks of a run come together beside its steps. As it stands here, ranks take every step together; workers of parameter
+/// servers that do not wait for each other have another one (train/server).
+class RunControl {
+ public:
+  virtual ~RunControl() = default;
+  /// All ranks wait for each other and hold the newest weights. Collective.
+  virtual void settle() {}
+  /// Whether all ranks meet after `step` steps, so that they may decide together. `wanted`: this rank would like to, soon.
+  virtual bool is_sync_point(std::int64_t /*step*/, bool /*wanted*/) { return true; }
+  /// A cause to stop (train::StopCause) that a rank of another kind has found; 0: none.
+  virtual int remote_stop_cause() const { return 0; }
+  /// This rank takes no further step.
+  virtual void leave() {}
 };
 
 class Updater {
