@@ -1,13 +1,16 @@
 #pragma once
 
-// Numbers that people type.
+// Numbers and lists that people type.
 
+#include <algorithm>
 #include <charconv>
 #include <cstdint>
 #include <initializer_list>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <system_error>
+#include <vector>
 
 namespace lockstep {
 
@@ -18,6 +21,17 @@ std::optional<T> number_from(std::string_view text) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
   return value;
+}
+
+/// The parts of a list; one empty part of an empty text.
+inline std::vector<std::string> parts_of_list(std::string_view list, char separator = ',') {
+  std::vector<std::string> parts;
+  for (std::size_t at = 0; at <= list.size();) {
+    const std::size_t end = std::min(list.find(separator, at), list.size());
+    parts.emplace_back(list.substr(at, end - at));
+    at = end + 1;
+  }
+  return parts;
 }
 
 /// The product of numbers from a file or a word; nothing where 64 bits do not hold it.

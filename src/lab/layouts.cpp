@@ -222,17 +222,15 @@ std::optional<Layout> layout_from(std::string_view text, std::vector<Problem>& p
   wish.plan.parallel.dp = 1;
   wish.plan.parallel.bucket_bytes = defaults.bucket_bytes;
   wish.plan.gas = 0;  // as many as the rest needs
-  std::vector<std::string_view> names;
-  for (std::size_t at = 0; at <= text.size();) {
-    const std::size_t end = std::min(text.find(',', at), text.size());
-    const std::string_view word = text.substr(at, end - at), name = word.substr(0, word.find('='));
+  std::vector<std::string> names;
+  for (const std::string& word : parts_of_list(text)) {
+    const std::string name = word.substr(0, word.find('='));
     if (!name.empty() && std::ranges::count(names, name) > 0) {
       problems.push_back({fmt::format("{} in the layout {}: {} is there before", word, text, name), "say each word once"});
     } else {
       take_word(word, text, wish, problems);
     }
     names.push_back(name);
-    at = end + 1;
   }
   if (problems.size() > before) return std::nullopt;
   return put_together(wish, defaults);

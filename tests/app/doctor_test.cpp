@@ -25,12 +25,12 @@ Examination examined(int ranks, const Checks& checks) {
   Examination result;
   result.causes.resize(static_cast<std::size_t>(ranks));
   Capture capture;
-  testing::internal::CaptureStdout();
   run_on_ranks({.ranks = ranks, .threads = 1, .timeout = 60}, [&](Session& session) {
     Log log(capture.file(), session.lead() ? Level::info : Level::critical);
-    result.causes[static_cast<std::size_t>(session.world().rank())] = examine(session, log, checks);
+    Answer answer;
+    result.causes[static_cast<std::size_t>(session.world().rank())] = examine(session, log, answer, checks);
   });
-  result.printed = testing::internal::GetCapturedStdout();
+  result.printed = capture.text();
   return result;
 }
 
@@ -56,7 +56,7 @@ TEST(Doctor, ShowsWhoHoldsWhatAndFindsNothing) {
 
 TEST(Doctor, AWrongCollectiveOnOneRankIsEverybodysVerdict) {
   Checks checks = with_loss(400);
-  checks.collective = [](comm::Collective op, Session& session) -> std::optional<std::string> {
+  checks.collective = [](comm::Collective op, Session& session, Log&) -> std::optional<std::string> {
     if (op == comm::Collective::gather && session.world().rank() == 1) return "gather gave nonsense";
     return std::nullopt;
   };
@@ -89,16 +89,31 @@ TEST(Doctor, ThisMachineIsFit) {
   EXPECT_TRUE(std::filesystem::exists(folder.path() / "test-dist-plots/train/loss.txt"));
 }
 
+TEST(Doctor, AnswersAsJsonIntoAFileToo) {
+  const TempFolder folder;
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(folder.path());
+  testing::internal::CaptureStdout();
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(doctor_command().run({"--ranks", "2", "--json", "--out", "fit.json"}), 0);
+  std::filesystem::current_path(before);
+  EXPECT_EQ(testing::internal::GetCapturedStdout(), "");
+  EXPECT_NE(testing::internal::GetCapturedStderr().find("all_reduce: every rank gets the sum"), std::string::npos);
+  const Json answer = Json::parse(io::read_file(folder / "fit.json"));
+  EXPECT_TRUE(answer.at("fit").boolean());
+  EXPECT_TRUE(answer.at("causes").array().empty());
+  EXPECT_EQ(answer.at("all_reduce").array().size(), 3U);
+}
+
 TEST(Doctor, WritesTheMachineFileThatThePlannerReads) {
   const TempFolder folder;
   const std::string path = (folder / "here.toml").string();
   const lab::ProbeOptions brief{.steps = 1, .small_sum = 64, .large_sum = 4096, .trials = 1, .disk_bytes = 1 << 20};
-  testing::internal::CaptureStdout();
+  std::string text;
   run_on_ranks({.ranks = 2, .threads = 1, .timeout = 60}, [&](Session& session) {
     const planner::Machine machine = measured_machine(path, brief, session);
-    if (session.lead()) write_machine_file(path, machine);
+    if (session.lead()) text = write_machine_file(path, machine);
   });
-  const std::string text = testing::internal::GetCapturedStdout();
   for (const char* part : {"machine: 1 x 2 devices", "  one of 1   peak ", "  one of 2   peak ", "  between ranks of a host "})
     EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
   const planner::Machine machine = named_machine(path, 0);

@@ -20,6 +20,15 @@ inline std::string printed(const Arguments& arguments) {
   return text;
 }
 
+/// The same with one blank where columns are aligned by several.
+inline std::string told(const Arguments& arguments) {
+  std::string text;
+  for (const char c : printed(arguments)) {
+    if (c != ' ' || (!text.empty() && text.back() != ' ' && text.back() != '\n')) text += c;
+  }
+  return text;
+}
+
 /// Why it answers nothing.
 inline std::string refusal(const Arguments& arguments) {
   testing::internal::CaptureStdout();

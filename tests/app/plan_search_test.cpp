@@ -19,14 +19,14 @@ namespace {
 TEST(PlanSearch, NamesTheFastestWhyOthersLoseAndHowToRunIt) {
   const TempFolder folder;
   const std::string recipe = (folder / "w.toml").string();
-  const std::string text = printed({"search", "gpt2_xl", "a100", "--nodes", "2", "--global-batch", "64", "--top", "3", "--tokens",
-                                    "1e9", "--price", "2", "--out", recipe});
+  const std::string text = told({"search", "gpt2_xl", "a100", "--nodes", "2", "--global-batch", "64", "--top", "3", "--tokens",
+                                 "1e9", "--price", "2", "--out", recipe});
   for (const char* part :
-       {"gpt2_xl (1.56 G parameters) on a100: 2 x 8 devices; 64 samples of 1,024 tokens a step, bf16\n", "\n  1 ", "\n  3 ",
+       {"gpt2_xl (1.56 G parameters) on a100: 2 x 8 devices; 64 samples of 1,024 tokens a step, bf16\n", "\n1 ", "\n3 ",
         "the fastest\n", " x the time: ", "\n1.00 G tokens: 15259 steps, ", " at 2 for a device's hour\n"}) {
     EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
   }
-  EXPECT_EQ(text.find("\n  4 "), std::string::npos);
+  EXPECT_EQ(text.find("\n4 "), std::string::npos);
   EXPECT_NE(text.find("\nlockstep launch -n 16 --ppn 8 -- train --config " + recipe + "\n"), std::string::npos);
   const RunConfig config = settings::resolve({.files = {recipe}, .overrides = {}}).config;
   EXPECT_TRUE(check(config).empty());
@@ -49,9 +49,9 @@ TEST(PlanSearch, WeightsOfFp32TakeLongerAndTwiceTheBytes) {
   EXPECT_NE(printed({"search", "--machine", "a100", "--model", "gpt2", "--global-batch", "64", "--dtype", "fp32"})
                 .find(" a step, fp32\n"),
             std::string::npos);
-  EXPECT_NE(
-      refusal({"search", "--machine", "a100", "--model", "gpt2", "--dtype", "fp8"}).find("--dtype fp8: must be bf16 or fp32"),
-      std::string::npos);
+  EXPECT_NE(refusal({"search", "--machine", "a100", "--model", "gpt2", "--dtype", "fp8"})
+                .find("--dtype: 'fp8' is not one of bf16|fp32"),
+            std::string::npos);
 }
 
 TEST(PlanSearch, JsonHasTheSameAnswer) {
@@ -92,11 +92,10 @@ TEST(PlanSearch, MachinesAndModelsComeFromFiles) {
 TEST(PlanSearch, ALargeModelOnManyDevicesIsPlannedInSeconds) {
   const auto start = std::chrono::steady_clock::now();
   const std::string text =
-      printed({"search", "--machine", "a100", "--nodes", "128", "--model", "gpt3_175B", "--global-batch", "1536"});
+      told({"search", "--machine", "a100", "--nodes", "128", "--model", "gpt3_175B", "--global-batch", "1536"});
   RecordProperty("milliseconds", static_cast<int>((std::chrono::steady_clock::now() - start) / std::chrono::milliseconds(1)));
-  EXPECT_NE(text.find("\n  TP + PP "), std::string::npos) << text;
-  EXPECT_NE(text.find("\n  DDP                              -  no such layout divides the ranks and the samples"),
-            std::string::npos);
+  EXPECT_NE(text.find("\nTP + PP "), std::string::npos) << text;
+  EXPECT_NE(text.find("\nDDP - no such layout divides the ranks and the samples"), std::string::npos);
 }
 
 TEST(PlanSearch, WhatCannotBePlannedIsRefusedWithAllThatIsWrong) {
@@ -156,9 +155,9 @@ TEST(PlanSearch, ASlowMachinesRateIsNotNothing) {
   io::replace_file(machine,
                    "name = \"ours\"\ndevices = 2\nmemory = \"8GB\"\npeak_tflops = 0.1\nproduct_share = 0.5\n"
                    "f32_share = 0.25\nmemory_gbps = 10\ninside_gbps = 5\n");
-  const std::string text = printed({"search", "--machine", machine, "--model", "gpt2", "--global-batch", "8"});
-  EXPECT_NE(text.find(" %    0.0"), std::string::npos) << text;
-  EXPECT_EQ(text.find(" %       0 "), std::string::npos) << text;
+  const std::string text = told({"search", "--machine", machine, "--model", "gpt2", "--global-batch", "8"});
+  EXPECT_NE(text.find(" % 0.0"), std::string::npos) << text;
+  EXPECT_EQ(text.find(" % 0 "), std::string::npos) << text;
 }
 
 TEST(PlanSearch, TheWinnersRecipeIsSimulated) {

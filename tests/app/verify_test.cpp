@@ -91,7 +91,7 @@ TEST(VerifyCommand, ABrokenPromiseIsShownWhereverItIsShown) {
     EXPECT_NE(line.find(part), std::string::npos) << part << " in " << line;
   }
   EXPECT_NE(summary(reports).find("1 layout: 0 bit-equal, 0 within tolerance, 1 WRONG"), std::string::npos);
-  const Json json = to_json(broken());
+  const Json json = table_of({broken()}).rows().at(0);
   EXPECT_EQ(json.at("verdict").string(), "WRONG");
   EXPECT_EQ(json.at("wrong").array().size(), 2U);
   const std::string page = to_html({lab::verify_model("gpt2", DType::f32)}, reports);
@@ -118,9 +118,9 @@ TEST(VerifyCommand, AnErrorIsShownApartFromABrokenPromise) {
   EXPECT_EQ(table_line(user).find("WRONG"), std::string::npos);
   EXPECT_NE(summary({user}).find("0 WRONG, 1 ended with an error; "), std::string::npos) << summary({user});
   EXPECT_FALSE(all_hold({user}));
-  EXPECT_EQ(to_json(user).at("verdict").string(), "error");
-  EXPECT_EQ(to_json(user).at("reason").string(), "no <room>\n  -> make some");
-  EXPECT_TRUE(to_json(broken()).at("reason").is_null());
+  EXPECT_EQ(table_of({user}).rows().at(0).at("verdict").string(), "error");
+  EXPECT_EQ(table_of({user}).rows().at(0).at("reason").string(), "no <room>\n  -> make some");
+  EXPECT_TRUE(table_of({broken()}).rows().at(0).at("reason").is_null());
   const std::string page = to_html({lab::verify_model("gpt2", DType::f32)}, {user});
   EXPECT_NE(page.find("not every layout was proven"), std::string::npos);
   EXPECT_NE(page.find("<li>the run failed: no &lt;room&gt;"), std::string::npos);

@@ -9,6 +9,7 @@
 #include "app/bench/bench.h"
 #include "app/cli/build_info.h"
 #include "app/start/dist_info.h"
+#include "base/number_text.h"
 #include "base/timer.h"
 #include "lab/collectives/bench_collectives.h"
 #include "lab/collectives/collective_trial.h"

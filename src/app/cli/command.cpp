@@ -41,14 +41,15 @@ std::string program_help(std::span<const Command> commands) {
                    {"--version", "the version, and the commit that it was built from"}}));
 }
 
-const Command& find_command(std::span<const Command> commands, const std::string& name) {
-  const auto found = std::find_if(commands.begin(), commands.end(), [&](const Command& c) { return c.name == name; });
+/// `program`: what is typed before the name. `names`: further ones that there are.
+const Command& find_command(std::span<const Command> commands, const std::string& name, std::string_view kind = "command",
+                            const std::string& program = "lockstep", std::vector<std::string> names = {}) {
+  const auto found = std::ranges::find(commands, name, &Command::name);
   if (found != commands.end()) return *found;
-  std::vector<std::string> names = {"help"};
   for (const Command& command : commands) names.push_back(command.name);
   const std::string near = nearest_name(name, names);
-  throw UserError(fmt::format("unknown command '{}'", name),
-                  near.empty() ? "lockstep --help lists the commands" : fmt::format("did you mean lockstep {}?", near));
+  throw UserError(fmt::format("unknown {} '{}'", kind, name),
+                  near.empty() ? program + " --help lists them" : fmt::format("did you mean {} {}?", program, near));
 }
 
 int run_help(std::span<const Command> commands, Arguments topic, std::FILE* out) {
@@ -79,7 +80,8 @@ int dispatch(std::span<const Command> commands, const Arguments& arguments, std:
     std::fputs((program_version() + "\n").c_str(), out);
     return 0;
   }
-  return run_command(find_command(commands, arguments[0]), {arguments.begin() + 1, arguments.end()});
+  return run_command(find_command(commands, arguments[0], "command", "lockstep", {"help"}),
+                     {arguments.begin() + 1, arguments.end()});
 }
 
 /// `code`: why, an errno; 0: not known.
@@ -113,6 +115,17 @@ void let_the_first_rank_speak() {
 }
 
 }  // namespace
+
+int run_one_of(std::span<const Command> commands, const CommandGroup& group, const Arguments& arguments) {
+  const std::string program = fmt::format("lockstep {}", group.name);
+  if (!arguments.empty() && arguments[0] != "--help" && arguments[0] != "-h")
+    return find_command(commands, arguments[0], group.kind, program).run({arguments.begin() + 1, arguments.end()});
+  std::vector<HelpRow> rows;
+  for (const Command& command : commands) rows.push_back({command.name, command.summary});
+  fmt::print("usage: {} NAME [options]\n\n{}\n\n{}:\n{}\n{} NAME --help says more.\n", program, folded(group.about, 100),
+             group.kinds, two_columns(rows), program);
+  return 0;
+}
 
 int exit_code_of(const std::exception_ptr& error) {
   try {

@@ -5,8 +5,10 @@
 
 #include <cstdio>
 #include <exception>
+#include <functional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace lockstep::app {
@@ -19,10 +21,19 @@ struct Command {
   std::string name;     // as it is typed
   std::string summary;  // one line for `lockstep --help`, at most 60 characters
   /// Does the work; `arguments` are those behind the name. Returns the exit code; must understand --help.
-  int (*run)(const Arguments& arguments);
+  std::function<int(const Arguments& arguments)> run;
   /// What it prints only accompanies its work, which goes on when its reader is gone.
   bool works_unread = false;
 };
+
+/// Commands behind a word, such as `lockstep plan`.
+struct CommandGroup {
+  std::string_view name;         ///< the word
+  std::string_view kind, kinds;  ///< what one is, and several are
+  std::string_view about;        ///< the first paragraph of its help
+};
+/// Runs the one that the first argument names; without any it prints their list. Throws UserError for an unknown name.
+int run_one_of(std::span<const Command> commands, const CommandGroup& group, const Arguments& arguments);
 
 /// That of an error: kUserError, kBrokenRule, and kSystemError for every other.
 int exit_code_of(const std::exception_ptr& error);

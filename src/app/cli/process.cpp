@@ -8,6 +8,8 @@
 #include <csignal>
 #include <initializer_list>
 
+#include "comm/mpi/mpi_job.h"
+
 namespace lockstep::app {
 
 void set_up_process() {
@@ -17,6 +19,11 @@ void set_up_process() {
     // open() takes the lowest free number. Writes to a closed standard output go on failing.
     if (fcntl(stream, F_GETFD) < 0 && errno == EBADF) open("/dev/null", stream == STDOUT_FILENO ? O_RDONLY : O_RDWR);
   }
+}
+
+bool is_first_process() {
+  const auto job = comm::find_mpi_job();
+  return !job || job->rank == 0;
 }
 
 std::string host_name() {

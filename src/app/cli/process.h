@@ -11,6 +11,9 @@ namespace lockstep::app {
 /// is opened on /dev/null, so that no file of ours gets its number, and with it what was meant for a person.
 void set_up_process();
 
+/// Whether this process is the job's only one, or the one of rank 0: it says what concerns them all.
+bool is_first_process();
+
 /// This machine's name, or "localhost".
 std::string host_name();
 

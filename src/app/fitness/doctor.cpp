@@ -10,10 +10,9 @@
 #include <optional>
 #include <thread>
 
-#include "app/cli/command_line.h"
 #include "app/cli/commands.h"
 #include "app/fitness/test_dist.h"
-#include "app/folder/output_file.h"
+#include "app/folder/answer_line.h"
 #include "app/start/dist_info.h"
 #include "base/checked.h"
 #include "base/error.h"
@@ -70,19 +69,22 @@ std::string values(std::span<const float> held) {
   return fmt::format("{}{}", fmt::join(held.first(std::min(held.size(), shown)), " "), held.size() > shown ? " ..." : "");
 }
 
-void measure_bandwidths(Session& session) {
+void measure_bandwidths(Session& session, Log& log, Answer& answer) {
   comm::Communicator& world = session.world();
   lab::CollectiveReport report;
-  const double memory = lab::triad_bandwidth(session.team(), session.runtime().memory(), world);
+  const double memory = 1e-9 * lab::triad_bandwidth(session.team(), session.runtime().memory(), world);
   const lab::CollectiveBenchOptions options{
       .ops = {comm::Collective::all_reduce}, .bytes = {1 << 12, 1 << 20, 1 << 24}, .trials = 10, .warmups = 3};
   lab::bench_collectives(options, session.runtime(), world, report);
-  if (!session.lead()) return;
-  fmt::print("bandwidths\n  memory, all ranks together (STREAM's triad): {:.1f} GBps\n", 1e-9 * memory);
+  log.plain(fmt::format("bandwidths\n  memory, all ranks together (STREAM's triad): {:.1f} GBps", memory));
+  Table table = Table::of_keys({"bytes", "seconds", "busbw_gbps"});
   for (const lab::CollectiveRow& row : report.rows) {
-    fmt::print("  all_reduce of {:>8} bytes: {:>9.1f} us, busbw {:.2f} GBps\n", row.bytes, 1e6 * row.median_seconds(),
-               1e-9 * row.busbw());
+    table.row({row.bytes, row.median_seconds(), 1e-9 * row.busbw()});
+    log.plain(fmt::format("  all_reduce of {:>8} bytes: {:>9.1f} us, busbw {:.2f} GBps", row.bytes, 1e6 * row.median_seconds(),
+                          1e-9 * row.busbw()));
   }
+  answer.fact("memory_gbps", memory);
+  answer.rows("all_reduce", table);
 }
 
 // The order of bf16 products follows a rule that may not know this processor.
@@ -101,62 +103,62 @@ void add_causes(comm::Communicator& world, const std::string& mine, std::vector<
   }
 }
 
-// Before anything is measured.
-void check_machine_file(const std::string& path) {
-  if (!path.ends_with(".toml"))
-    throw UserError(fmt::format("--machine-file {}: must end in .toml, as plan search knows a file", path),
-                    "--machine-file here.toml");
-  demand_output("--machine-file", path, is_own_machine);
-}
-
 int run(const Arguments& arguments) {
   std::optional<std::int64_t> asked;
   std::string machine_file;
-  CommandLine line(
-      "doctor",
-      "Says whether this machine or cluster is fit for training: who the ranks are, every collective with its values "
-      "before and after, bandwidths, and the training run of test_dist, whose outcome is known. Ends with a verdict and "
-      "exit code 0 (FIT) or 1 (UNFIT).");
+  AnswerLine line("doctor",
+                  "Says whether this machine or cluster is fit for training. Shows who the ranks are, every collective with its "
+                  "values before and after, bandwidths, and the training run of test_dist, whose outcome is known. Ends with a "
+                  "verdict and exit code 0 (FIT) or 1 (UNFIT).");
   line.option("--ranks", asked, "N", "ranks (default: one a core; under mpiexec those it started)");
   line.option("--machine-file", machine_file, "F.toml", "a fit machine, measured, as lockstep plan search reads it");
   line.note("examples:\n  lockstep doctor\n  lockstep doctor --machine-file here.toml\n  mpiexec -n 4 lockstep doctor");
-  if (!line.parse(arguments)) return 0;
-  if (!machine_file.empty()) check_machine_file(machine_file);
+  if (!line.read(arguments)) return 0;
+  line.demand(machine_file.empty() || machine_file.ends_with(".toml"),
+              fmt::format("--machine-file {}: must end in .toml, as plan search knows a file", machine_file),
+              "--machine-file here.toml");
+  line.collect([&] { demand_output("--machine-file", machine_file, is_own_machine); });
+  line.check();
   constexpr double timeout = 60;  // seconds: here no rank has reason to be late
   std::vector<std::string> causes;
   std::optional<planner::Machine> machine;
+  Answer answer;
   try {
     run_on_ranks({.ranks = rank_count(asked).to_start, .timeout = timeout}, [&](Session& session) {
-      Log log(stdout, session.lead() ? Level::info : Level::critical);
-      const std::vector<std::string> found = examine(session, log);
-      if (session.lead()) fmt::print("{}", visible(verdict(found), LineBreaks::kept));
+      Log log(line.told_to(), session.lead() ? Level::info : Level::critical);
+      Answer own;
+      const std::vector<std::string> found = examine(session, log, own);
       if (session.leads_process()) causes = found;
+      if (session.lead()) answer = std::move(own);
       if (machine_file.empty() || !found.empty()) return;
       planner::Machine measured = measured_machine(machine_file, {}, session);
       if (session.lead()) machine = std::move(measured);
     });
   } catch (const SystemError& error) {
     causes.emplace_back(error.what());
-    fmt::print("{}", visible(verdict(causes), LineBreaks::kept));
   }
-  if (machine) write_machine_file(machine_file, *machine);  // a full disk here says nothing of the machine's fitness
+  answer.facts({{"fit", causes.empty()}, {"causes", Json::Array(causes.begin(), causes.end())}});
+  answer.say(visible(verdict(causes), LineBreaks::kept));
+  line.show(answer);
+  if (machine) answer.say(write_machine_file(machine_file, *machine));  // a full disk here says nothing of the machine's fitness
+  line.print(answer);
   return causes.empty() ? 0 : 1;
 }
 
 // Both sides of one operation on every rank. Collective.
-void print_sides(const std::string& title, const std::string& before, const std::string& after, Session& session) {
+void print_sides(const std::string& title, const std::string& before, const std::string& after, Session& session, Log& log) {
   comm::Communicator& world = session.world();
   const std::vector<std::string> befores = comm::all_texts(world, before), afters = comm::all_texts(world, after);
   std::size_t width = 0;
   for (const std::string& text : befores) width = std::max(width, text.size());
-  if (!session.lead()) return;
-  fmt::print("{}\n", title);
-  for (std::size_t r = 0; r < befores.size(); ++r) fmt::print("  rank {:<3} {:<{}}  ->  {}\n", r, befores[r], width, afters[r]);
+  log.plain(title);
+  for (std::size_t r = 0; r < befores.size(); ++r)
+    log.plain(fmt::format("  rank {:<3} {:<{}}  ->  {}", r, befores[r], width, afters[r]));
 }
 
 }  // namespace
 
-std::optional<std::string> show_collective(comm::Collective op, Session& session) {
+std::optional<std::string> show_collective(comm::Collective op, Session& session, Log& log) {
   comm::Communicator& world = session.world();
   const int ranks = world.size(), root = root_of(op, ranks);
   const std::int64_t elements = round_up(4, ranks);
@@ -173,7 +175,7 @@ std::optional<std::string> show_collective(comm::Collective op, Session& session
   const std::string after =
       op == comm::Collective::barrier ? fmt::format("held for {:.3f} ms", 1e3 * trial.held_seconds()) : values(trial.got());
   print_sides(fmt::format("{}{}: {}", name_of(op), has_root(op) ? fmt::format(" (root {})", root) : "", meaning_of(op)), before,
-              after, session);
+              after, session, log);
   return trial.fault();
 }
 
@@ -182,14 +184,14 @@ double test_loss(Session& session, Log& log) {
   return history.back().loss;
 }
 
-std::vector<std::string> examine(Session& session, Log& log, const Checks& checks) {
+std::vector<std::string> examine(Session& session, Log& log, Answer& answer, const Checks& checks) {
   comm::Communicator& world = session.world();
   std::vector<std::string> causes;
   log_ranks(session, log);
   for (const comm::Collective op : lab::tried_collectives())
-    add_causes(world, checks.collective(op, session).value_or(""), causes);
+    add_causes(world, checks.collective(op, session, log).value_or(""), causes);
   if (!causes.empty()) return causes;  // no run can be trusted
-  measure_bandwidths(session);
+  measure_bandwidths(session, log, answer);
   warn_of_bf16_order(session, log);
   const double loss = checks.loss(session, log);
   add_causes(world,

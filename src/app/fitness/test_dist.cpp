@@ -68,10 +68,10 @@ void plot_metrics(const std::vector<lab::TestDistIteration>& history, const io::
     }
     const std::string drawing = plot(fmt::format("train/{} [{}]", name, now), "iter", {series});
     const io::Path file = folder / "train" / fmt::format("{}.txt", name);
-    fmt::print("{}", drawing);
+    log.plain(drawing.substr(0, drawing.size() - 1));
     log.info(fmt::format("Appending plot to: {}", file.string()));
     append(file, drawing);
-    fmt::print("text saved in {}\n", file.string());
+    log.plain(fmt::format("text saved in {}", file.string()));
   }
 }
 

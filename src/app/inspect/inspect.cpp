@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <thread>
 
-#include "app/cli/command_line.h"
 #include "app/cli/commands.h"
+#include "app/folder/answer_line.h"
 #include "app/inspect/inspect_facts.h"
 #include "base/error.h"
 #include "base/text/columns.h"
@@ -37,22 +37,13 @@ std::string number_text(const Json& value) {
 
 std::string bytes_text(const Json& value) { return format_bytes(static_cast<std::uint64_t>(value.integer())); }
 
-// Rows of cells as columns; the first row is the head. Columns named in `right` are numbers.
-std::string table(const std::vector<std::vector<std::string>>& rows, std::string_view right) {
-  std::vector<std::size_t> widths(rows.front().size(), 0);
-  for (const auto& row : rows) {
-    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
-  }
-  std::string text;
-  for (const auto& row : rows) {
-    std::string line = " ";
-    for (std::size_t i = 0; i < row.size(); ++i) {
-      line += right[i] == 'r' ? fmt::format(" {:>{}} ", row[i], widths[i]) : fmt::format(" {:<{}} ", row[i], widths[i]);
-    }
-    line.erase(line.find_last_not_of(' ') + 1);
-    text += line + "\n";
-  }
-  return text;
+Cell number_cell(const Json& value) { return {value, number_text(value)}; }
+Cell bytes_cell(const Json& value) { return {value, bytes_text(value)}; }
+
+// Behind a blank column, as all that is told of a path.
+Table table_of(std::vector<std::string> headings) {
+  headings.insert(headings.begin(), "");
+  return Table::of_text(headings);
 }
 
 // An object's members as key and value; nested objects with dotted keys.
@@ -76,15 +67,14 @@ std::string section(const char* title, const Json* object) {
 std::string tensor_table(const Json& facts) {
   const Json::Array& tensors = facts.at("tensors").array();
   const bool files = !tensors.empty() && tensors.front().find("file") != nullptr;
-  std::vector<std::vector<std::string>> rows{{"tensor", "type", "shape", "elements", "bytes", "checksum"}};
+  Table table = table_of({"tensor", "type", "shape", "elements", "bytes", "checksum", files ? "file" : ""});
   std::int64_t elements = 0, bytes = 0;
-  if (files) rows.front().emplace_back("file");
   for (const Json& tensor : tensors) {
     std::vector<std::string> shape;
     for (const Json& extent : tensor.at("shape").array()) shape.push_back(fmt::format("{}", extent.integer()));
-    rows.push_back({visible(tensor.at("name").string()), tensor.at("dtype").string(), fmt::format("[{}]", fmt::join(shape, ", ")),
-                    number_text(tensor.at("elements")), bytes_text(tensor.at("bytes")), tensor.at("checksum").string()});
-    if (files) rows.back().push_back(visible(tensor.at("file").string()));
+    table.row({"", visible(tensor.at("name").string()), tensor.at("dtype").string(), fmt::format("[{}]", fmt::join(shape, ", ")),
+               number_cell(tensor.at("elements")), bytes_cell(tensor.at("bytes")), tensor.at("checksum").string(),
+               files ? visible(tensor.at("file").string()) : ""});
     elements += tensor.at("elements").integer();
     bytes += tensor.at("bytes").integer();
   }
@@ -95,10 +85,8 @@ std::string tensor_table(const Json& facts) {
   if (const Json* names = facts.find("not_finite")) {
     for (const Json& name : names->array()) not_finite += fmt::format("  {}\n", visible(name.string()));
   }
-  rows.push_back({fmt::format("{} tensors", format_count(std::ssize(tensors))), "", "", format_count(elements),
-                  format_bytes(static_cast<std::uint64_t>(bytes)), ""});
-  return "\n" + table(rows, "lllrrll") +
-         (not_finite.empty() ? "" : "\nNOT FINITE, so that no text can be read with it:\n" + not_finite);
+  table.row({"", fmt::format("{} tensors", format_count(std::ssize(tensors))), "", "", number_cell(elements), bytes_cell(bytes)});
+  return "\n" + table.text() + (not_finite.empty() ? "" : "\nNOT FINITE, so that no text can be read with it:\n" + not_finite);
 }
 
 std::string damage_text(const Json& facts) {
@@ -132,21 +120,22 @@ std::string run_text(const Json& facts) {
   std::string text;
   if (const Json* parameters = facts.find("parameters")) text += two_columns({{"parameters", number_text(*parameters)}});
   const Json::Array& checkpoints = facts.at("checkpoints").array();
-  std::vector<std::vector<std::string>> rows{{"step", "tokens seen", "validation loss", "bytes", ""}};
+  Table table = table_of({"step", "tokens seen", "validation loss", "bytes", ""});
   for (const Json& one : checkpoints) {
-    const std::string step = number_text(one.at("step"));
+    const Cell step = number_cell(one.at("step"));
     if (const Json* fault = one.find("fault")) {
-      rows.push_back({step, "", "", "", visible("damaged: " + fault->string())});
+      const Cell none(nullptr, "");
+      table.row({"", step, none, none, none, visible("damaged: " + fault->string())});
       continue;
     }
     const bool best = one.at("best").boolean(), last = one.at("last").boolean();
-    rows.push_back({step, number_text(one.at("tokens_seen")), number_text(one.at("validation_loss")), bytes_text(one.at("bytes")),
-                    best && last ? "best, last"
-                    : best       ? "best"
-                    : last       ? "last"
-                                 : ""});
+    table.row({"", step, number_cell(one.at("tokens_seen")), number_cell(one.at("validation_loss")), bytes_cell(one.at("bytes")),
+               best && last ? "best, last"
+               : best       ? "best"
+               : last       ? "last"
+                            : ""});
   }
-  text += checkpoints.empty() ? "\nno checkpoint yet\n" : "\ncheckpoints\n" + table(rows, "rrrrl");
+  text += checkpoints.empty() ? "\nno checkpoint yet\n" : "\ncheckpoints\n" + table.text();
   return text + section("last metrics", facts.find("metrics")) + section("last evaluation", facts.find("evaluation")) +
          section("model", facts.find("model")) + section("optimizer", facts.find("optimizer"));
 }
@@ -158,14 +147,15 @@ std::string tokens_text(const Json& facts) {
       {"vocabulary", number_text(facts.at("vocabulary"))},
       {"type", facts.at("dtype").string()}};
   if (const Json* documents = facts.find("documents")) facts_of_text.push_back({"documents", number_text(*documents)});
-  std::vector<std::vector<std::string>> rows{{"file", "tokens", "taught", "bytes", "text", "sha256"}};
+  Table table = table_of({"file", "tokens", "taught", "bytes", "text", "sha256"});
   for (const Json& file : facts.at("files").array()) {
     const Json *text_bytes = file.find("text_bytes"), *sha256 = file.find("sha256"), *targets = file.find("targets");
-    rows.push_back({visible(file.at("name").string()), number_text(file.at("tokens")),
-                    targets == nullptr ? "all" : number_text(*targets), bytes_text(file.at("bytes")),
-                    text_bytes == nullptr ? "-" : bytes_text(*text_bytes), sha256 == nullptr ? "-" : visible(sha256->string())});
+    table.row({"", visible(file.at("name").string()), number_cell(file.at("tokens")),
+               targets == nullptr ? Cell(nullptr, "all") : number_cell(*targets), bytes_cell(file.at("bytes")),
+               text_bytes == nullptr ? Cell(nullptr) : bytes_cell(*text_bytes),
+               sha256 == nullptr ? Cell(nullptr) : Cell(visible(sha256->string()))});
   }
-  return two_columns(facts_of_text) + "\n" + table(rows, "lrrrrl") +
+  return two_columns(facts_of_text) + "\n" + table.text() +
          fmt::format("\nstarts with\n  {}\n", visible(value_text(facts.at("start"))));
 }
 
@@ -194,21 +184,23 @@ std::string mask_text(const Json& facts) {
 
 int run_inspect(const Arguments& arguments) {
   std::string path, ids = std::string(data::any_ids);
-  bool json = false, verify = false;
-  CommandLine line("inspect",
-                   "What is in a checkpoint, a run folder, a Hugging Face model, a safetensors file or prepared text "
-                   "(tokens.json or a token file, "
-                   "also raw ids, llm.c's or Megatron's; a loss mask too).");
+  bool verify = false;
+  AnswerLine line("inspect",
+                  "What is in a checkpoint, a run folder, a Hugging Face model, a safetensors file or prepared text. That is "
+                  "tokens.json, a token file (also raw ids, llm.c's or Megatron's) or a loss mask.");
   const std::vector<std::string_view> types = data::id_choices();
   line.choice("--ids", ids, {types.begin(), types.end()}, "type of raw ids; auto: GPT-2's uint16");
   line.positional("PATH", path, "a folder or a file");
-  line.flag("--json", json, "print one JSON object");
   line.flag("--verify", verify, "read everything and compare it with its checksums; what came without any is refused");
   line.note("Exit code: 0, or 1 when --verify finds damage.\nExample: lockstep inspect runs/first --verify");
-  if (!line.parse(arguments)) return 0;
+  if (!line.read(arguments)) return 0;
+  line.check();
   Team team(static_cast<int>(std::max(1U, std::thread::hardware_concurrency())));
   const Json facts = inspect_facts(path, verify, team, ids);
-  std::fputs(json ? (facts.dump(2) + "\n").c_str() : inspect_text(facts).c_str(), stdout);
+  Answer answer;
+  answer.say(inspect_text(facts));
+  answer.facts(facts.object());
+  line.print(answer);
   const Json* damaged = facts.find("damaged");
   return damaged != nullptr && !damaged->array().empty() ? 1 : 0;
 }

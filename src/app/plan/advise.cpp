@@ -6,7 +6,7 @@
 #include <cmath>
 #include <optional>
 
-#include "app/cli/command_line.h"
+#include "app/folder/answer_line.h"
 #include "app/plan/questions.h"
 #include "base/error.h"
 #include "base/number_text.h"
@@ -91,20 +91,31 @@ class WordReader {
 
 int plan_advise(const Arguments& arguments) {
   std::vector<std::string> words;
-  CommandLine line("plan advise",
-                   "Which kinds of parallelism a model and a machine call for, by the table that people decide by before they "
-                   "measure. A model fits where 18 bytes a parameter and the activations do, a layer where twice its bytes do.");
+  AnswerLine line("plan advise",
+                  "Which kinds of parallelism a model and a machine call for, by the table that people decide by before they "
+                  "measure. A model fits where 18 bytes a parameter and the activations do, a layer where twice its bytes do.");
   line.overrides(words,
                  "params=N, largest_layer=BYTES, activations=BYTES (of a device), device_memory=BYTES, devices=N (of a node), "
                  "nodes=N; intra=fast|slow, inter=fast|slow: connections inside a node and between nodes (fast)");
   line.note(
       "example:\n  lockstep plan advise params=7.5e9 largest_layer=400MB activations=10GB device_memory=80GB devices=8 nodes=1 "
       "intra=fast inter=slow");
-  if (!line.parse(arguments)) return 0;
-  const planner::Advice advice = planner::advise(WordReader(words).read());
-  fmt::print("{}, {}:\n  {}\nbecause {}\nsettings to begin with: {}\n", advice.setting, advice.condition, advice.answer,
-             advice.reason, advice.settings);
-  for (const std::string& rule : advice.besides) fmt::print("also: {}\n", rule);
+  if (!line.read(arguments)) return 0;
+  planner::AdviceQuestion question;
+  line.collect([&] { question = WordReader(words).read(); });
+  line.check();
+  const planner::Advice advice = planner::advise(question);
+  Answer answer;
+  answer.say(fmt::format("{}, {}:\n  {}\nbecause {}\nsettings to begin with: {}\n", advice.setting, advice.condition,
+                         advice.answer, advice.reason, advice.settings));
+  for (const std::string& rule : advice.besides) answer.say(fmt::format("also: {}\n", rule));
+  answer.facts({{"setting", advice.setting},
+                {"condition", advice.condition},
+                {"answer", advice.answer},
+                {"reason", advice.reason},
+                {"settings", advice.settings},
+                {"besides", Json::Array(advice.besides.begin(), advice.besides.end())}});
+  line.print(answer);
   return 0;
 }
 

@@ -4,8 +4,8 @@
 
 #include <optional>
 
-#include "app/cli/command_line.h"
 #include "app/cli/process.h"
+#include "app/folder/answer_line.h"
 #include "app/plan/predicted_run.h"
 #include "app/plan/prediction_history.h"
 #include "app/plan/questions.h"
@@ -18,23 +18,6 @@
 
 namespace lockstep::app {
 namespace {
-
-struct Options {
-  std::string run, machine;
-};
-
-bool parse(const Arguments& arguments, Options& options) {
-  CommandLine line(
-      "plan check",
-      "A run that has trained, predicted for its layout and held against what it measured: memory by owner, and the parts "
-      "of a step. Errors are kept in predictions.jsonl beside the run's folder (runs/predictions.jsonl of runs/first), by "
-      "machine.");
-  line.positional("RUN", options.run, "a run's folder");
-  line.option("--machine", options.machine, "FILE",
-              "that the run had, as doctor --machine-file writes it (default: this machine, measured for some seconds)");
-  line.note("example:\n  lockstep plan check runs/first --machine here.toml");
-  return line.parse(arguments);
-}
 
 /// This host, as many ranks at a time as the run had.
 planner::Machine measured_now(const MeasuredRun& run) {
@@ -55,35 +38,52 @@ planner::Machine machine_of(const MeasuredRun& run, const std::string& named) {
                   "--machine FILE, as lockstep doctor --machine-file FILE writes it there");
 }
 
-void print(const RunComparison& comparison) {
-  const auto row = [](const std::string& name, const std::string& predicted, const std::string& measured,
-                      std::optional<double> error) {
-    const std::string off = error ? fmt::format("{:+.1f} %", 100 * *error) : "";
-    fmt::print("  {:<22} {:>12} {:>12} {:>9}\n", name, predicted, measured, off);
+Table table_of(const RunComparison& comparison) {
+  Table table({{"figure"}, {"predicted", "predicted"}, {"measured", "measured"}, {"error", "error", "{:+.1f} %", 100}});
+  const auto row = [&](const ComparedFigure& figure, const auto& text) {
+    const std::optional<double> error = figure.error();
+    table.row({figure.name,
+               {figure.predicted, text(figure.predicted)},
+               {figure.measured, text(figure.measured)},
+               error ? Cell(*error) : Cell(nullptr, "")});
   };
-  fmt::print("  {:<22} {:>12} {:>12} {:>9}\n", "", "predicted", "measured", "error");
-  for (const ComparedFigure& figure : comparison.memory) {
-    row(figure.name, format_bytes(static_cast<std::uint64_t>(figure.predicted)),
-        format_bytes(static_cast<std::uint64_t>(figure.measured)), figure.error());
-  }
-  for (const ComparedFigure& figure : comparison.seconds)
-    row(figure.name, format_seconds(figure.predicted), format_seconds(figure.measured), figure.error());
+  for (const ComparedFigure& figure : comparison.memory)
+    row(figure, [](double bytes) { return format_bytes(static_cast<std::uint64_t>(bytes)); });
+  for (const ComparedFigure& figure : comparison.seconds) row(figure, format_seconds);
+  return table;
 }
 
 }  // namespace
 
 int plan_check(const Arguments& arguments) {
-  Options options;
-  if (!parse(arguments, options)) return 0;
-  const MeasuredRun run = read_run(options.run);
-  const planner::Machine machine = machine_of(run, options.machine);
+  std::string folder, named;
+  AnswerLine line(
+      "plan check",
+      "A run that has trained, predicted for its layout and held against what it measured: memory by owner, and the parts "
+      "of a step. Errors are kept in predictions.jsonl beside the run's folder (runs/predictions.jsonl of runs/first), by "
+      "machine.");
+  line.positional("RUN", folder, "a run's folder");
+  line.option("--machine", named, "FILE",
+              "that the run had, as doctor --machine-file writes it (default: this machine, measured for some seconds)");
+  line.ask_csv();
+  line.note("example:\n  lockstep plan check runs/first --machine here.toml");
+  if (!line.read(arguments)) return 0;
+  line.check();
+  const MeasuredRun run = read_run(folder);
+  const planner::Machine machine = machine_of(run, named);
   const RunComparison comparison = compare(run, machine);
-  fmt::print("{} on {}: {}, {} lines of metrics\n", visible(options.run), visible(machine.name), comparison.layout, run.lines);
-  print(comparison);
+  Answer answer;
+  answer.say(
+      fmt::format("{} on {}: {}, {} lines of metrics\n", visible(folder), visible(machine.name), comparison.layout, run.lines));
+  answer.facts({{"run", folder}, {"machine", machine.name}, {"layout", comparison.layout}, {"lines", run.lines}});
+  answer.table("figures", table_of(comparison));
+  answer.fact("beside_bytes", run.resources.beside);
   if (run.resources.beside > 0) {
-    fmt::print("  batches and text samples took {} besides\n", format_bytes(static_cast<std::uint64_t>(run.resources.beside)));
+    answer.say(fmt::format("batches and text samples took {} besides\n",
+                           format_bytes(static_cast<std::uint64_t>(run.resources.beside))));
   }
-  fmt::print("{}\n", keep_errors(run, machine, comparison));
+  answer.say(keep_errors(run, machine, comparison) + "\n");
+  line.print(answer);
   return 0;
 }
 

@@ -4,9 +4,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 
-#include "app/cli/command_line.h"
-#include "app/folder/output_file.h"
+#include "app/folder/answer_line.h"
 #include "app/plan/drawing.h"
 #include "app/plan/questions.h"
 #include "app/settings/pipeline_settings.h"
@@ -19,11 +19,8 @@
 namespace lockstep::app {
 namespace {
 
-constexpr int most_ranks = 512, most_chunks = 64, most_microbatches = 8192;
-
 struct Options {
-  std::string times = "1,1,1", svg, csv;
-  std::int64_t columns = 120;
+  std::string times = "1,1,1";
   std::vector<std::string> settings;
 };
 
@@ -42,38 +39,12 @@ struct Drawn {
 };
 
 /// What both questions are asked by.
-void declare(CommandLine& line, Options& options) {
+void declare(AnswerLine& line, Options& options) {
   line.option("--times", options.times, "F,I,W",
               "how long a micro-batch takes on a rank: forward, gradients of inputs, gradients of weights");
   line.overrides(options.settings,
                  "parallel.pp=N (4), parallel.schedule=NAME (1f1b) or file:TABLE.csv, parallel.virtual_stages=N, optimizer.gas=N "
                  "micro-batches (8)");
-}
-
-bool parse_draw(const Arguments& arguments, Options& options) {
-  CommandLine line("plan draw",
-                   "Draw the schedule of a pipeline: what each rank does when, who waits, and what it costs. Nothing is trained, "
-                   "and no rank is needed.");
-  declare(line, options);
-  line.option("--svg", options.svg, "FILE", "the picture as a file too");
-  line.option("--csv", options.csv, "FILE", "the passes as PyTorch's action table too");
-  line.option("--columns", options.columns, "N", "width of the terminal; longer schedules go on below");
-  std::string names;
-  for (const layout::NamedSchedule& schedule : layout::schedules())
-    names += fmt::format("\n  {:<14} {}", schedule.name, schedule.about);
-  line.note("schedules:" + names);
-  line.note(
-      "examples:\n"
-      "  lockstep plan draw parallel.pp=4 parallel.schedule=zb-h1 optimizer.gas=8\n"
-      "  lockstep plan draw parallel.schedule=zb-v --svg zb-v.svg");
-  return line.parse(arguments);
-}
-
-bool parse_compare(const Arguments& arguments, Options& options) {
-  CommandLine line("plan compare", "All schedules of pipelines for the same ranks and micro-batches, a line each.");
-  declare(line, options);
-  line.note("example:\n  lockstep plan compare parallel.pp=8 optimizer.gas=32");
-  return line.parse(arguments);
 }
 
 std::optional<double> positive_number(std::string_view text) {
@@ -83,14 +54,8 @@ std::optional<double> positive_number(std::string_view text) {
 
 layout::PassSeconds pass_seconds(const std::string& text) {
   std::vector<double> values;
-  for (std::size_t at = 0; at <= text.size();) {
-    const std::size_t end = std::min(text.find(',', at), text.size());
-    const auto value = positive_number(std::string_view(text).substr(at, end - at));
-    if (!value) break;
-    values.push_back(*value);
-    at = end + 1;
-  }
-  if (values.size() != 3 || std::ranges::count(text, ',') != 2) {
+  for (const std::string& part : parts_of_list(text)) values.push_back(positive_number(part).value_or(0));
+  if (values.size() != 3 || std::ranges::count(values, 0.0) > 0) {
     throw UserError(
         fmt::format("--times {}: must be three positive numbers, forward, gradients of inputs, gradients of weights", text),
         "--times 1,1,1");
@@ -98,13 +63,14 @@ layout::PassSeconds pass_seconds(const std::string& text) {
   return {.forward = values[0], .input_backward = values[1], .weight_backward = values[2]};
 }
 
-/// A setting's number; a problem where it is none.
-std::optional<int> count(std::string_view setting, std::string_view value, int most, std::vector<Problem>& problems) {
-  if (const auto number = number_from<int>(value); number && *number >= 1 && *number <= most) return number;
-  problems.push_back({fmt::format("{}: must be a whole number from 1 to {}", setting, most),
-                      fmt::format("{}={}", setting.substr(0, setting.find('=')), std::min(most, 8))});
-  return std::nullopt;
-}
+struct Count {
+  std::string_view setting;
+  int most;
+  std::optional<int> Wish::* value;
+};
+constexpr std::array<Count, 3> counts{{{"parallel.pp", 512, &Wish::ranks},
+                                       {"parallel.virtual_stages", 64, &Wish::chunks},
+                                       {"optimizer.gas", 8192, &Wish::microbatches}}};
 
 Wish wish_of(const std::vector<std::string>& settings) {
   Wish wish;
@@ -112,17 +78,17 @@ Wish wish_of(const std::vector<std::string>& settings) {
   for (const std::string& setting : settings) {
     const std::size_t equals = setting.find('=');
     const std::string name = setting.substr(0, equals), value = setting.substr(equals + 1);
+    const auto* const known = std::ranges::find(counts, name, &Count::setting);
+    const auto number = number_from<int>(value);
     if (name == "parallel.schedule") {
       wish.schedule = value;
-    } else if (name == "parallel.pp") {
-      wish.ranks = count(setting, value, most_ranks, problems);
-    } else if (name == "parallel.virtual_stages") {
-      if (value != "null") wish.chunks = count(setting, value, most_chunks, problems);
-    } else if (name == "optimizer.gas") {
-      wish.microbatches = count(setting, value, most_microbatches, problems);
-    } else {
+    } else if (known == counts.end()) {
       problems.push_back({fmt::format("{}: a schedule does not depend on this setting", setting),
                           "parallel.pp, parallel.schedule, parallel.virtual_stages and optimizer.gas make one"});
+    } else if (number && *number >= 1 && *number <= known->most) {
+      wish.*known->value = number;
+    } else if (setting != "parallel.virtual_stages=null") {
+      problems.push_back({fmt::format("{}: must be a whole number from 1 to {}", setting, known->most), name + "=8"});
     }
   }
   if (!problems.empty()) throw UserError(std::move(problems));
@@ -197,43 +163,83 @@ std::string subtitle_of(const Costs& costs) {
                      costs.timeline.makespan, 100 * bubble(costs.timeline), std::ranges::max(costs.peaks), costs.messages);
 }
 
-void compare(const Wish& wish, const layout::PassSeconds& seconds) {
-  fmt::print("{:<14} {:>6} {:>9} {:>8} {:>12} {:>9}\n", "schedule", "chunks", "time", "waiting", "kept at most", "messages");
+Table comparison_of(const Wish& wish, const layout::PassSeconds& seconds) {
+  Table table({{"schedule", "schedule"},
+               {"chunks", "chunks"},
+               {"time", "time", "{:.4g}"},
+               {"waiting", "waiting", "{:.1f} %", 100},
+               {"kept_at_most", "kept at most", "{:.4g}"},
+               {"messages", "messages"},
+               {"refusal"}});
   for (const layout::NamedSchedule& schedule : layout::schedules()) {
     layout::PipelineShape shape = shape_of(wish, schedule);
     if (!check(schedule, shape).empty()) shape.chunks = usual_chunks(schedule, shape.ranks);
     if (const std::vector<Problem> problems = check(schedule, shape); !problems.empty()) {
-      fmt::print("{:<14} {}\n", schedule.name, problems.front().message);
+      const Cell none(nullptr, "");
+      table.row({schedule.name, none, none, none, none, none, problems.front().message});
       continue;
     }
     const Costs costs = costs_of(drawn(schedule, shape), seconds);
-    fmt::print("{:<14} {:>6} {:>9.4g} {:>6.1f} % {:>12.4g} {:>9}\n", schedule.name, shape.chunks, costs.timeline.makespan,
-               100 * bubble(costs.timeline), std::ranges::max(costs.peaks), costs.messages);
+    table.row({schedule.name, shape.chunks, costs.timeline.makespan, bubble(costs.timeline), std::ranges::max(costs.peaks),
+               costs.messages});
   }
+  return table;
 }
 
 }  // namespace
 
 int plan_draw(const Arguments& arguments) {
   Options options;
-  if (!parse_draw(arguments, options)) return 0;
-  if (options.columns < 20 || options.columns > 10000) {
-    throw UserError(fmt::format("--columns {}: must be from 20 to 10000", options.columns), "--columns 120");
-  }
-  demand_output("--svg", options.svg, is_own_drawing);
-  demand_output("--csv", options.csv, is_own_table);
+  std::string svg, csv;
+  int columns = 120;
+  AnswerLine line("plan draw",
+                  "Draw the schedule of a pipeline: what each rank does when, who waits, and what it costs. Nothing is trained, "
+                  "and no rank is needed.");
+  declare(line, options);
+  line.option("--svg", svg, "FILE", "the picture as a file too");
+  line.option("--csv", csv, "FILE", "the passes as PyTorch's action table too");
+  line.count("--columns", columns, "N", "width of the terminal; longer schedules go on below", 20, 10000);
+  std::string names;
+  for (const layout::NamedSchedule& schedule : layout::schedules())
+    names += fmt::format("\n  {:<14} {}", schedule.name, schedule.about);
+  line.note("schedules:" + names);
+  line.note(
+      "examples:\n"
+      "  lockstep plan draw parallel.pp=4 parallel.schedule=zb-h1 optimizer.gas=8\n"
+      "  lockstep plan draw parallel.schedule=zb-v --svg zb-v.svg");
+  if (!line.read(arguments)) return 0;
+  line.collect([&] { demand_output("--svg", svg, is_own_drawing); });
+  line.collect([&] { demand_output("--csv", csv, is_own_table); });
+  line.check();
   const Drawn what = what_to_draw(wish_of(options.settings));
   const Costs costs = costs_of(what, pass_seconds(options.times));
-  fmt::print("{}\n\n{}\n{}\n", title_of(what), draw_text(costs.timeline, static_cast<int>(options.columns)), subtitle_of(costs));
-  if (!options.svg.empty()) io::replace_file(options.svg, draw_svg(costs.timeline, title_of(what), subtitle_of(costs)));
-  if (!options.csv.empty()) io::replace_file(options.csv, layout::write_action_table(what.passes));
+  Answer answer;
+  answer.say(fmt::format("{}\n\n{}\n{}\n", title_of(what), draw_text(costs.timeline, columns), subtitle_of(costs)));
+  answer.facts({{"schedule", what.name},
+                {"ranks", what.map.ranks()},
+                {"chunks", what.chunks()},
+                {"microbatches", what.microbatches},
+                {"time", costs.timeline.makespan},
+                {"waiting", bubble(costs.timeline)},
+                {"kept_at_most", std::ranges::max(costs.peaks)},
+                {"messages", costs.messages}});
+  if (!svg.empty()) io::replace_file(svg, draw_svg(costs.timeline, title_of(what), subtitle_of(costs)));
+  if (!csv.empty()) io::replace_file(csv, layout::write_action_table(what.passes));
+  line.print(answer);
   return 0;
 }
 
 int plan_compare(const Arguments& arguments) {
   Options options;
-  if (!parse_compare(arguments, options)) return 0;
-  compare(wish_of(options.settings), pass_seconds(options.times));
+  AnswerLine line("plan compare", "All schedules of pipelines for the same ranks and micro-batches, a line each.");
+  declare(line, options);
+  line.ask_csv();
+  line.note("example:\n  lockstep plan compare parallel.pp=8 optimizer.gas=32");
+  if (!line.read(arguments)) return 0;
+  line.check();
+  Answer answer;
+  answer.table("schedules", comparison_of(wish_of(options.settings), pass_seconds(options.times)));
+  line.print(answer);
   return 0;
 }
 

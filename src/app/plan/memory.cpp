@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "app/cli/command_line.h"
+#include "app/folder/answer_line.h"
 #include "app/plan/named_model.h"
 #include "app/plan/questions.h"
 #include "arch/step_sizes.h"
@@ -14,8 +14,6 @@
 
 namespace lockstep::app {
 namespace {
-
-std::string gib(double bytes) { return fmt::format("{:.4g} GiB", bytes / 0x1p30); }
 
 /// Of activations and temporaries, of one rank that has everything.
 std::int64_t declared(const arch::ModelConfig& model, std::int64_t samples, layout::Recompute recompute) {
@@ -32,43 +30,40 @@ int plan_memory(const Arguments& arguments) {
   std::string name;
   std::int64_t positions = 0, samples = 1;
   double copies = 28;
-  CommandLine line("plan memory",
-                   "Activations of one device in bf16, with recomputation of whole layers and without: by the rule of thumb, "
-                   "which counts copies of the hidden states, and as a run of this program declares them (its logits are made a "
-                   "chunk of tokens at a time, and fewer copies are kept).");
+  constexpr std::int64_t most = 1 << 24;
+  AnswerLine line("plan memory",
+                  "Activations of one device in bf16, with recomputation of whole layers and without. The rule of thumb counts "
+                  "copies of the hidden states. Beside it stands what a run of this program declares: its logits are made a "
+                  "chunk of tokens at a time, and fewer copies are kept.");
   line.positional("MODEL", name, "preset, recipe.toml, published model's folder or config.json", true, {"--model"});
-  line.option("--seq", positions, "T", "positions of a sample; 0: as many as the model's context has");
-  line.option("--micro-batch", samples, "N", "samples");
+  line.count("--seq", positions, "T", "positions of a sample; 0: as many as the model's context has", 0, most);
+  line.count("--micro-batch", samples, "N", "samples", 1, most);
   line.positive("--copies", copies, "N", "of the hidden states that a layer works with: 24 (SmolLM2) to 48 (Gemma)");
   line.note("example:\n  lockstep plan memory llama3_8B --seq 32768 --micro-batch 1");
-  if (!line.parse(arguments)) return 0;
-  std::vector<Problem> problems;
-  constexpr std::int64_t most = 1 << 24;
-  if (positions < 0 || positions > most)
-    problems.push_back({fmt::format("--seq {}: must be from 0 to {}", positions, most), "--seq 4096"});
-  if (samples < 1 || samples > most)
-    problems.push_back({fmt::format("--micro-batch {}: must be from 1 to {}", samples, most), "--micro-batch 1"});
+  line.ask_csv();
+  if (!line.read(arguments)) return 0;
   arch::ModelConfig model;
-  try {
-    model = named_model(name, positions).model();
-  } catch (const UserError& error) {
-    problems.insert(problems.end(), error.problems().begin(), error.problems().end());
-  }
-  if (problems.empty()) problems = arch::check(model, arch::StepSizes{.samples = samples, .positions = model.block_size});
-  if (!problems.empty()) throw UserError(std::move(problems));
+  line.collect([&] { model = named_model(name, positions).model(); });
+  if (line.problems().empty())
+    line.problems() = arch::check(model, arch::StepSizes{.samples = samples, .positions = model.block_size});
+  line.check();
   const planner::ActivationRule rule =
       planner::activation_rule(model, static_cast<double>(samples), static_cast<double>(model.block_size), copies);
   const auto full = declared(model, samples, {layout::Recompute::Kind::full, 1}), none = declared(model, samples, {});
-  const std::string head = fmt::format("{}, {} x {} tokens, bf16", name, samples, model.block_size);
-  fmt::print("{:<44} {:>14} {:>14}\n", head, "recomputation", "without");
-  fmt::print("{:<44} {:>14} {:>14}\n", "hidden states of a layer", gib(rule.hidden), gib(rule.hidden));
-  fmt::print("{:<44} {:>14} {:>14}\n", fmt::format("a layer at work ({:g} copies)", copies), gib(rule.layer), "");
-  fmt::print("{:<44} {:>14} {:>14}\n", fmt::format("kept by {} layers", model.layers), gib(rule.inputs), gib(rule.working));
-  fmt::print("{:<44} {:>14} {:>14}\n", "logits in fp32", gib(rule.logits), gib(rule.logits));
-  fmt::print("{:<44} {:>14} {:>14}\n", "by the rule", fmt::format("{:.0f} GiB", rule.with_recompute() / 0x1p30),
-             fmt::format("{:.0f} GiB", rule.without() / 0x1p30));
-  fmt::print("{:<44} {:>14} {:>14}\n", "as a run of ours declares", gib(static_cast<double>(full)),
-             gib(static_cast<double>(none)));
+  Table table({{"of", fmt::format("{}, {} x {} tokens, bf16", name, samples, model.block_size)},
+               {"recompute_bytes", "recomputation", "{:.4g} GiB", 1 / 0x1p30},
+               {"bytes", "without", "{:.4g} GiB", 1 / 0x1p30}});
+  const auto whole = [](double bytes) { return Cell(bytes, fmt::format("{:.0f} GiB", bytes / 0x1p30)); };
+  table.row({"hidden states of a layer", rule.hidden, rule.hidden});
+  table.row({fmt::format("a layer at work ({:g} copies)", copies), rule.layer});
+  table.row({fmt::format("kept by {} layers", model.layers), rule.inputs, rule.working});
+  table.row({"logits in fp32", rule.logits, rule.logits});
+  table.row({"by the rule", whole(rule.with_recompute()), whole(rule.without())});
+  table.row({"as a run of ours declares", full, none});
+  Answer answer;
+  answer.facts({{"model", name}, {"samples", samples}, {"positions", model.block_size}});
+  answer.table("activations", table);
+  line.print(answer);
   return 0;
 }
 

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "app/cli/command_line.h"
+#include "app/folder/answer_line.h"
 #include "app/plan/questions.h"
 
 namespace lockstep::app {
@@ -27,27 +27,40 @@ std::string chosen(const planner::Prediction& one) {
 }  // namespace
 
 int plan_published(const Arguments& arguments) {
-  CommandLine line(
+  AnswerLine line(
       "plan published",
       "30 throughputs that papers measured on A100s (arXiv 2104.04473, tables 1 and 2; 2205.05198, table 5) beside the "
       "planner's. One share of the products' peak, fitted to the 7.5 billion row, and one share of the links, fitted to "
       "the ZeRO-3 row of 1,536 devices, serve all of them. TFLOPS of a device (recomputed passes included), or seconds "
       "of a step; b and v: micro-batch and virtual stages that were not published, as they are best.");
-  if (!line.parse(arguments)) return 0;
+  line.ask_csv();
+  if (!line.read(arguments)) return 0;
+  line.check();
   const planner::Machine& machine = *planner::find_machine("a100");
-  fmt::print("products reach {:.1f} % of their peak, collectives {:.1f} % of their links\n\n", 100 * machine.product_share,
-             100 * machine.link_share);
-  fmt::print("{:<54} {:>7} {:>10} {:>10} {:>8}  {}\n", "", "devices", "measured", "predicted", "faster", "not published");
+  Answer answer;
+  answer.say(fmt::format("products reach {:.1f} % of their peak, collectives {:.1f} % of their links\n\n",
+                         100 * machine.product_share, 100 * machine.link_share));
+  Table table({{"figure"},
+               {"devices", "devices"},
+               {"measured", "measured"},
+               {"predicted", "predicted"},
+               {"faster", "faster", "{:+.1f} %", 100},
+               {"not_published", "not published"}});
   int within = 0;
   for (const planner::Prediction& one : predict_published(machine)) {
     within += std::abs(one.error()) <= kClose ? 1 : 0;
-    fmt::print("{:<54} {:>7} {:>10} {:>10} {:>+6.1f} %  {}\n", one.figure->name, one.figure->plan.ranks(),
-               fmt::format("{:.4g}{}", one.published, one.figure->seconds > 0 ? " s" : ""),
-               fmt::format("{:.4g}{}", one.predicted, one.figure->seconds > 0 ? " s" : ""), 100 * one.error(), chosen(one));
+    const auto figure = [&](double value) {
+      return Cell(value, fmt::format("{:.4g}{}", value, one.figure->seconds > 0 ? " s" : ""));
+    };
+    table.row(
+        {one.figure->name, one.figure->plan.ranks(), figure(one.published), figure(one.predicted), one.error(), chosen(one)});
   }
+  answer.table("figures", table);
   const planner::SingleRate single = planner::best_single_rate(kClose);
-  fmt::print("\n{} of {} are within {:.0f} %; of one rate for all of them, {:g} TFLOPS, {} would be\n", within,
-             planner::published_figures().size(), 100 * kClose, single.tflops, single.within);
+  answer.say(fmt::format("\n{} of {} are within {:.0f} %; of one rate for all of them, {:g} TFLOPS, {} would be\n", within,
+                         planner::published_figures().size(), 100 * kClose, single.tflops, single.within));
+  answer.facts({{"within", within}, {"single_tflops", single.tflops}, {"within_of_single", single.within}});
+  line.print(answer);
   return 0;
 }
 

@@ -4,8 +4,7 @@
 
 #include <algorithm>
 
-#include "app/cli/command_line.h"
-#include "app/folder/output_file.h"
+#include "app/folder/answer_line.h"
 #include "app/plan/machine_file.h"
 #include "app/plan/named_model.h"
 #include "app/plan/predicted_run.h"
@@ -22,24 +21,6 @@
 namespace lockstep::app {
 namespace {
 
-struct Options {
-  std::string recipe, machine = "a100", trace;
-  std::int64_t nodes = 0;
-};
-
-bool parse(const Arguments& arguments, Options& options) {
-  CommandLine line(
-      "plan simulate",
-      "A recipe's step on a machine, without either: passes of every rank of the pipeline, and how memory goes up and "
-      "down.");
-  line.positional("RECIPE", options.recipe, "a .toml file, as lockstep train --config takes it");
-  line.option("--machine", options.machine, "NAME|FILE", "a100, h100, h200, b200, or machine.toml");
-  line.option("--nodes", options.nodes, "N", "of the machine; 0: as many as the recipe's degrees need");
-  line.option("--trace", options.trace, "OUT.json", "the step for chrome://tracing or Perfetto");
-  line.note("example:\n  lockstep plan simulate winner.toml --machine a100 --nodes 128 --trace step.json");
-  return line.parse(arguments);
-}
-
 /// As many nodes as the degrees need, the last one perhaps not whole: then one, of as many devices.
 void fit_machine(planner::Machine& machine, const RunConfig& config) {
   const RunConfig::Parallel& parallel = config.parallel;
@@ -48,7 +29,7 @@ void fit_machine(planner::Machine& machine, const RunConfig& config) {
   machine.nodes = div_up(ranks, machine.devices);
 }
 
-void print_memory(const planner::SimulatedStep& step) {
+std::string memory_curves(const planner::SimulatedStep& step) {
   std::vector<Series> series;
   for (const std::size_t rank : {std::size_t{0}, step.memory.size() - 1}) {
     Series one{.name = fmt::format("pipeline rank {}", rank), .x = {}, .y = {}};
@@ -59,11 +40,11 @@ void print_memory(const planner::SimulatedStep& step) {
     series.push_back(std::move(one));
     if (step.memory.size() == 1) break;
   }
-  fmt::print("{}", plot("GiB of a device", "seconds", series));
+  return plot("GiB of a device", "seconds", series);
 }
 
 /// What the rank with the most has where, and whether it fits.
-void print_places(const planner::SimulatedStep& step, const planner::Machine& machine) {
+void say_places(const planner::SimulatedStep& step, const planner::Machine& machine, Answer& answer) {
   double device = 0;
   std::int64_t host = 0, disk = 0;
   for (const std::vector<planner::MemoryPoint>& curve : step.memory)
@@ -75,9 +56,10 @@ void print_places(const planner::SimulatedStep& step, const planner::Machine& ma
   const auto text = [](double bytes) { return format_bytes(static_cast<std::uint64_t>(bytes)); };
   const auto line = [&](const char* place, double bytes, double room) {
     const bool fits = room <= 0 || bytes <= room;
-    fmt::print("{}: {} at the most{}{}\n", place, text(bytes), room > 0 ? fmt::format(" of {}", text(room)) : "",
-               fits ? "" : ", which does not fit");
+    answer.say(fmt::format("{}: {} at the most{}{}\n", place, text(bytes), room > 0 ? fmt::format(" of {}", text(room)) : "",
+                           fits ? "" : ", which does not fit"));
   };
+  answer.facts({{"device_bytes", device}, {"host_bytes", host}, {"disk_bytes", disk}});
   line("memory of a device", device, machine.usable_memory());
   if (host > 0)
     line("of its node, for all its devices", static_cast<double>(host) * static_cast<double>(machine.devices),
@@ -88,26 +70,48 @@ void print_places(const planner::SimulatedStep& step, const planner::Machine& ma
 }  // namespace
 
 int plan_simulate(const Arguments& arguments) {
-  Options options;
-  if (!parse(arguments, options)) return 0;
-  if (!options.recipe.ends_with(".toml"))
-    throw UserError(fmt::format("{}: not a recipe", options.recipe), "a .toml file, as plan search --out F.toml writes it");
-  if (options.nodes < 0) throw UserError(fmt::format("--nodes {}: must be 0 or above", options.nodes), "--nodes 16");
-  demand_output("--trace", options.trace, is_own_trace);
-  const NamedModel recipe = named_model(options.recipe, 0);
-  planner::Machine machine = named_machine(options.machine, options.nodes);
-  if (options.nodes == 0) fit_machine(machine, recipe.config);
+  std::string file, named = "a100", trace;
+  std::int64_t nodes = 0;
+  AnswerLine line(
+      "plan simulate",
+      "A recipe's step on a machine, without either: passes of every rank of the pipeline, and how memory goes up and "
+      "down.");
+  line.positional("RECIPE", file, "a .toml file, as lockstep train --config takes it");
+  line.option("--machine", named, "NAME|FILE", "a100, h100, h200, b200, or machine.toml");
+  line.count("--nodes", nodes, "N", "of the machine; 0: as many as the recipe's degrees need", 0);
+  line.option("--trace", trace, "OUT.json", "the step for chrome://tracing or Perfetto");
+  line.note("example:\n  lockstep plan simulate winner.toml --machine a100 --nodes 128 --trace step.json");
+  if (!line.read(arguments)) return 0;
+  line.demand(file.ends_with(".toml"), fmt::format("{}: not a recipe", file),
+              "a .toml file, as plan search --out F.toml writes it");
+  line.collect([&] { demand_output("--trace", trace, is_own_trace); });
+  line.check();
+  const NamedModel recipe = named_model(file, 0);
+  planner::Machine machine = named_machine(named, nodes);
+  if (nodes == 0) fit_machine(machine, recipe.config);
   const planner::Work work(recipe.model(), recipe.config.model.block_size, machine, system_of(recipe.config));
   const planner::Candidate candidate = candidate_of(recipe.config, work);
   const planner::SimulatedStep step = simulate_step(work, candidate);
-  fmt::print("{} on {}: {} x {} devices, {}\n", visible(options.recipe), visible(machine.name), machine.nodes, machine.devices,
-             layout::describe(candidate.plan));
-  fmt::print("step {}: passes {} (ranks of the pipeline wait {:.1f} %), sums over ranks that nothing hides {}, update {}\n",
-             format_seconds(step.seconds()), format_seconds(step.timeline.makespan), 100 * bubble(step.timeline),
-             format_seconds(step.end.replicas), format_seconds(step.end.optimizer));
-  print_places(step, machine);
-  print_memory(step);
-  if (!options.trace.empty()) io::replace_file(options.trace, chrome_trace(step).text());
+  const std::string layout = layout::describe(candidate.plan);
+  Answer answer;
+  answer.say(fmt::format("{} on {}: {} x {} devices, {}\n", visible(file), visible(machine.name), machine.nodes, machine.devices,
+                         layout));
+  answer.say(
+      fmt::format("step {}: passes {} (ranks of the pipeline wait {:.1f} %), sums over ranks that nothing hides {}, update {}\n",
+                  format_seconds(step.seconds()), format_seconds(step.timeline.makespan), 100 * bubble(step.timeline),
+                  format_seconds(step.end.replicas), format_seconds(step.end.optimizer)));
+  answer.facts({{"machine", machine.name},
+                {"ranks", machine.ranks()},
+                {"layout", layout},
+                {"step_seconds", step.seconds()},
+                {"passes", step.timeline.makespan},
+                {"bubble", bubble(step.timeline)},
+                {"replicas", step.end.replicas},
+                {"optimizer", step.end.optimizer}});
+  say_places(step, machine, answer);
+  answer.say(memory_curves(step));
+  if (!trace.empty()) io::replace_file(trace, chrome_trace(step).text());
+  line.print(answer);
   return 0;
 }
 

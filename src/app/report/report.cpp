@@ -18,7 +18,7 @@ int report(const Arguments& arguments) {
   std::string out;
   CommandLine line("report",
                    "Runs side by side: losses, throughput, MFU, where a step's time goes, memory, communication and the settings "
-                   "that differ; on the terminal, or as a page that needs no other file.");
+                   "that differ. On the terminal, or as a page that needs no other file.");
   line.positionals("RUN", folders, "folders of runs, as lockstep train writes them");
   line.option("--out", out, "F.html", "a page in place of the terminal's text");
   line.note(

@@ -17,15 +17,15 @@ constexpr std::string_view style = R"(
 td, th { white-space: nowrap; } td:first-child, th:first-child { text-align: left; }
 )";
 
-std::string html(const RunTable& table, bool numbers) {
-  const std::string_view kind = numbers ? " class=\"n\"" : "";
-  std::string text = "<div class=\"wide\"><table><thead><tr>";
-  for (const std::string& cell : table.head) text += fmt::format("<th{}>{}</th>", kind, escaped(cell));
-  text += "</tr></thead><tbody>\n";
-  for (const std::vector<std::string>& row : table.rows) {
+std::string html(const Table& table, bool numbers) {
+  std::string text = "<div class=\"wide\"><table><thead>";
+  std::string_view kind = "th", end = "</thead><tbody>\n";
+  for (const std::vector<std::string>& line : table.lines()) {
     text += "<tr>";
-    for (const std::string& cell : row) text += fmt::format("<td{}>{}</td>", kind, escaped(cell));
-    text += "</tr>\n";
+    for (const std::string& cell : line)
+      text += fmt::format("<{}{}>{}</{}>", kind, numbers ? " class=\"n\"" : "", escaped(cell), kind);
+    text += fmt::format("</tr>{}", end);
+    kind = "td", end = "\n";
   }
   return text + "</tbody></table></div>\n";
 }
@@ -104,38 +104,7 @@ std::string schedules(const std::vector<RunData>& runs) {
   return text;
 }
 
-std::string titled(std::string_view title, const RunTable& table) {
-  std::vector<std::size_t> widths;
-  for (const std::string& cell : table.head) widths.push_back(cell.size());
-  for (const std::vector<std::string>& row : table.rows) {
-    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
-  }
-  std::string text = fmt::format("\n{}\n", title);
-  const auto add = [&](const std::vector<std::string>& row) {
-    std::string line;
-    for (std::size_t i = 0; i < row.size(); ++i) line += fmt::format("{:<{}}  ", row[i], widths[i]);
-    line.erase(line.find_last_not_of(' ') + 1);
-    text += "  " + line + "\n";
-  };
-  add(table.head);
-  for (const std::vector<std::string>& row : table.rows) add(row);
-  return text;
-}
-
-/// Columns and rows change places: a run is a column then, which a terminal has more room for.
-RunTable turned(const RunTable& table) {
-  RunTable out;
-  for (std::size_t column = 0; column < table.head.size(); ++column) {
-    std::vector<std::string> row{table.head[column]};
-    for (const std::vector<std::string>& from : table.rows) row.push_back(from[column]);
-    if (column == 0) {
-      out.head = std::move(row);
-    } else {
-      out.rows.push_back(std::move(row));
-    }
-  }
-  return out;
-}
+std::string titled(std::string_view title, const Table& table) { return fmt::format("\n{}\n{}", title, table.text()); }
 
 std::string_view settings_title(const std::vector<RunData>& runs) {
   return runs.size() == 1 ? "Settings other than the defaults" : "Settings that differ";
@@ -151,7 +120,8 @@ std::string report_page(const std::vector<RunData>& runs) {
                   by_tokens ? "At equal numbers of tokens, for the runs' steps differ in them. Dashed: on the validation text."
                             : "Dashed: on the validation text.",
                   losses(runs, by_tokens));
-  body += section("Throughput", "Of all ranks, as logged; a step that follows an evaluation or a checkpoint has its time too.",
+  body += section("Throughput",
+                  "The sum over all ranks, as logged; a step that follows an evaluation or a checkpoint has its time too.",
                   speed("Tokens per second", &train::LoggedStep::tokens_per_second, runs, by_tokens) +
                       speed("Model FLOPs utilisation, % (running mean)", &train::LoggedStep::mfu, runs, by_tokens));
   body += section("Where a step's time goes",
@@ -162,13 +132,13 @@ std::string report_page(const std::vector<RunData>& runs) {
               "Waiting for gradients: what the backward pass does not hide. The bubble is the part of a step's passes in which "
               "ranks are in none, as measured; beside it that of the schedule, were all passes as long.",
               html(communication_table(runs), true));
-  if (const RunTable table = memory_table(runs); !table.rows.empty())
+  if (const Table table = memory_table(runs); !table.empty())
     body += section("Memory by owner", "What rank 0 declared and took.", memory(runs) + html(table, true));
   if (const std::string drawn = schedules(runs); !drawn.empty())
     body += section("Schedule", "Time to the right; the number in a pass is its micro-batch.", drawn);
-  const RunTable settings = settings_table(runs);
+  const Table settings = settings_table(runs);
   body += section(settings_title(runs), "The runs' names and folders are left out.",
-                  settings.rows.empty() ? "<p>none</p>\n" : html(settings, false));
+                  settings.empty() ? "<p>none</p>\n" : html(settings, false));
   return html_page("lockstep report", std::string(chart_style) + std::string(style), body);
 }
 
@@ -180,12 +150,12 @@ std::string report_text(const std::vector<RunData>& runs) {
     speed.push_back(run.curve(&train::LoggedStep::tokens_per_second, by_tokens));
   }
   std::string text = plot("loss", x_label(by_tokens), loss) + "\n" + plot("tokens per second", x_label(by_tokens), speed);
-  text += titled("Runs", turned(summary_table(runs)));
-  text += titled("Seconds of a step (rank 0, medians)", turned(account_table(runs)));
-  text += titled("Communication", turned(communication_table(runs)));
-  if (const RunTable table = memory_table(runs); !table.rows.empty()) text += titled("Memory of rank 0", turned(table));
-  const RunTable settings = settings_table(runs);
-  if (settings.rows.empty()) return text + fmt::format("\n{}: none\n", settings_title(runs));
+  text += titled("Runs", summary_table(runs).turned());
+  text += titled("Seconds of a step (rank 0, medians)", account_table(runs).turned());
+  text += titled("Communication", communication_table(runs).turned());
+  if (const Table table = memory_table(runs); !table.empty()) text += titled("Memory of rank 0", table.turned());
+  const Table settings = settings_table(runs);
+  if (settings.empty()) return text + fmt::format("\n{}: none\n", settings_title(runs));
   return text + titled(settings_title(runs), settings);
 }
 

@@ -191,9 +191,4 @@ RankCount rank_count(const std::optional<std::int64_t>& asked) {
   return {ranks, ranks};
 }
 
-bool is_first_process() {
-  const auto job = comm::find_mpi_job();
-  return !job || job->rank == 0;
-}
-
 }  // namespace lockstep::app

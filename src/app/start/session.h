@@ -89,7 +89,5 @@ struct RankCount {
 };
 /// As the user says, else one a core; under mpiexec or srun those that it has started.
 RankCount rank_count(const std::optional<std::int64_t>& asked);
-/// Whether this process is the job's only one, or the one of rank 0: it says what concerns them all.
-bool is_first_process();
 
 }  // namespace lockstep::app

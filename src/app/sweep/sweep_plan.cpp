@@ -21,12 +21,8 @@ namespace {
 constexpr std::size_t most_values = 100, most_points = 1000;
 
 std::vector<std::string> parts_of(std::string_view text, char separator) {
-  std::vector<std::string> parts;
-  for (std::size_t at = 0; at <= text.size();) {
-    const std::size_t end = std::min(text.find(separator, at), text.size());
-    if (end > at) parts.emplace_back(text.substr(at, end - at));
-    at = end + 1;
-  }
+  std::vector<std::string> parts = parts_of_list(text, separator);
+  std::erase(parts, "");
   return parts;
 }
 

@@ -83,42 +83,6 @@ SweepRun run_from(const Json& json) {
   return run;
 }
 
-Json ranking_json(const SweepResults& results) {
-  Json::Array rows;
-  for (const SweepRow& row : ranking(results)) {
-    rows.emplace_back(Json::Object{{"point", results.points[row.point]},
-                                   {"repeats", row.repeats},
-                                   {"tokens_per_second", row.median},
-                                   {"least", row.least},
-                                   {"greatest", row.greatest},
-                                   {"mfu", row.mfu},
-                                   {"bytes", row.bytes},
-                                   {"loss", row.loss ? Json(*row.loss) : Json()},
-                                   {"within_noise_of_fastest", row.noisy},
-                                   {"diverged", row.diverged}});
-  }
-  return rows;
-}
-
-Json to_json(const SweepResults& results) {
-  Json::Array labels, spreads, runs, begun;
-  for (const std::string& label : results.points) labels.emplace_back(label);
-  for (const AllReduceSpread& one : results.all_reduce) {
-    spreads.emplace_back(Json::Object{
-        {"ranks", one.ranks}, {"bytes", one.bytes}, {"least", one.least}, {"median", one.median}, {"greatest", one.greatest}});
-  }
-  for (const SweepRun& run : results.runs) runs.push_back(to_json(run));
-  for (const RunPlace& run : results.begun)
-    begun.emplace_back(Json::Object{{"point", static_cast<std::int64_t>(run.point)}, {"repeat", run.repeat}});
-  return Json::Object{{"definition", results.definition},
-                      {"points", Json(std::move(labels))},
-                      {"all_reduce_seconds", Json(std::move(spreads))},
-                      {"equal_tokens", equal_tokens(results)},
-                      {"ranking", ranking_json(results)},
-                      {"begun", Json(std::move(begun))},
-                      {"runs", Json(std::move(runs))}};
-}
-
 std::string verdict(const SweepRow& row, const SweepRow& best) {
   if (row.diverged) return "diverged";
   if (row.point == best.point) return "fastest";
@@ -127,7 +91,7 @@ std::string verdict(const SweepRow& row, const SweepRow& best) {
   return row.noisy ? "within the noise of the fastest" : less;
 }
 
-/// The ranking, for people and as CSV.
+/// The ranking, for people, as CSV and as JSON.
 Table table_of(const SweepResults& results) {
   Table table({{"", "rank"},
                {"point", "point"},
@@ -158,6 +122,25 @@ Table table_of(const SweepResults& results) {
                row.diverged,
                verdict(row, rows.front())});
   return table;
+}
+
+Json to_json(const SweepResults& results) {
+  Json::Array labels, spreads, runs, begun;
+  for (const std::string& label : results.points) labels.emplace_back(label);
+  for (const AllReduceSpread& one : results.all_reduce) {
+    spreads.emplace_back(Json::Object{
+        {"ranks", one.ranks}, {"bytes", one.bytes}, {"least", one.least}, {"median", one.median}, {"greatest", one.greatest}});
+  }
+  for (const SweepRun& run : results.runs) runs.push_back(to_json(run));
+  for (const RunPlace& run : results.begun)
+    begun.emplace_back(Json::Object{{"point", static_cast<std::int64_t>(run.point)}, {"repeat", run.repeat}});
+  return Json::Object{{"definition", results.definition},
+                      {"points", Json(std::move(labels))},
+                      {"all_reduce_seconds", Json(std::move(spreads))},
+                      {"equal_tokens", equal_tokens(results)},
+                      {"ranking", table_of(results).rows()},
+                      {"begun", Json(std::move(begun))},
+                      {"runs", Json(std::move(runs))}};
 }
 
 }  // namespace

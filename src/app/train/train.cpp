@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "app/cli/commands.h"
+#include "app/cli/process.h"
 #include "app/folder/run_folder.h"
 #include "app/folder/run_name.h"
 #include "app/settings/checks.h"

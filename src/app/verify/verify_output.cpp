@@ -76,22 +76,16 @@ int exit_code(const std::vector<LayoutReport>& reports) {
   return alike ? codes.front() : std::ranges::max(codes) == kBrokenRule ? kBrokenRule : kSystemError;
 }
 
-Json to_json(const LayoutReport& report) {
-  Json::Array wrong;
-  for (const std::string& sentence : report.wrong) wrong.emplace_back(sentence);
-  return Json::Object{{"model", report.model},
-                      {"layout", report.layout},
-                      {"against", report.against},
-                      {"promise", report.promises_bits ? "bits" : "tolerance"},
-                      {"tolerance", report.tolerance},
-                      {"verdict", name_of(report.verdict)},
-                      {"worst", report.worst.empty() ? Json() : Json(report.worst)},
-                      {"error", report.error},
-                      {"wrong", std::move(wrong)},
-                      {"reason", report.failure.thrown ? Json(report.failure.reason) : Json()},
-                      {"ranks", report.ranks},
-                      {"steps", report.steps},
-                      {"seconds", report.seconds}};
+Table table_of(const std::vector<LayoutReport>& reports) {
+  Table table = Table::of_keys({"model", "layout", "against", "promise", "tolerance", "verdict", "worst", "error", "wrong",
+                                "reason", "ranks", "steps", "seconds"});
+  for (const LayoutReport& report : reports) {
+    table.row({report.model, report.layout, report.against, report.promises_bits ? "bits" : "tolerance", report.tolerance,
+               name_of(report.verdict), report.worst.empty() ? Json() : Json(report.worst), report.error,
+               Json::Array(report.wrong.begin(), report.wrong.end()),
+               report.failure.thrown ? Json(report.failure.reason) : Json(), report.ranks, report.steps, report.seconds});
+  }
+  return table;
 }
 
 }  // namespace lockstep::app

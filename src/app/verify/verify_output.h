@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "base/json.h"
+#include "base/text/answer.h"
 #include "lab/verify/verify.h"
 
 namespace lockstep::app {
@@ -21,7 +21,8 @@ bool all_hold(const std::vector<lab::LayoutReport>& reports);
 /// 0 where all hold, 1 where a promise is broken; else that of the errors.
 int exit_code(const std::vector<lab::LayoutReport>& reports);
 
-Json to_json(const lab::LayoutReport& report);
+/// A row a report, of keys alone: the text has table_line().
+Table table_of(const std::vector<lab::LayoutReport>& reports);
 /// One page that needs no other file.
 std::string to_html(const std::vector<lab::VerifyModel>& models, const std::vector<lab::LayoutReport>& reports);
 

@@ -46,10 +46,39 @@ Table Table::of_text(const std::vector<std::string>& headings, const std::string
   return Table(std::move(columns));
 }
 
+Table Table::of_keys(const std::vector<std::string>& keys) {
+  std::vector<Column> columns;
+  for (const std::string& key : keys) columns.push_back({key, "", ""});
+  return Table(std::move(columns));
+}
+
 void Table::row(std::vector<Cell> cells) {
   ensure(cells.size() <= columns_.size(), "a row has a cell for each column at most");
   cells.resize(columns_.size(), Cell(Json(), ""));
   rows_.push_back(std::move(cells));
+}
+
+std::vector<std::vector<std::string>> Table::lines() const {
+  std::vector<std::vector<std::string>> lines(1 + rows_.size());
+  for (std::size_t c = 0; c < columns_.size(); ++c) {
+    if (columns_[c].format.empty()) continue;
+    lines[0].push_back(columns_[c].heading);
+    for (std::size_t r = 0; r < rows_.size(); ++r) lines[r + 1].push_back(shown(columns_[c], rows_[r][c]));
+  }
+  return lines;
+}
+
+Table Table::turned() const {
+  const std::vector<std::vector<std::string>> columns = lines();
+  std::vector<std::string> headings;
+  for (const std::vector<std::string>& column : columns) headings.push_back(column[0]);
+  Table table = of_text(headings);
+  for (std::size_t r = 1; r < columns[0].size(); ++r) {
+    std::vector<Cell> cells;
+    for (const std::vector<std::string>& column : columns) cells.emplace_back(column[r]);
+    table.row(std::move(cells));
+  }
+  return table;
 }
 
 std::string Table::text() const {

@@ -34,9 +34,16 @@ class Table {
   explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
   /// Columns of the text alone, numbers of one format.
   static Table of_text(const std::vector<std::string>& headings, const std::string& format = "{:.0f}", double scale = 1);
+  /// Columns of JSON and CSV alone.
+  static Table of_keys(const std::vector<std::string>& keys);
   /// A cell for each column; columns without one have none in this row.
   void row(std::vector<Cell> cells);
 
+  bool empty() const { return rows_.empty(); }
+  /// As people read it: the headings of the text's columns, then the cells of each row.
+  std::vector<std::vector<std::string>> lines() const;
+  /// The text's columns as rows; the first column has the headings then.
+  Table turned() const;
   /// Aligned: columns of texts to the left, others to the right. No headings where none has one. Empty without columns of the
   /// text.
   std::string text() const;
