@@ -6,9 +6,8 @@
 #include <numbers>
 #include <optional>
 
-#include "app/cli/command_line.h"
 #include "app/cli/commands.h"
-#include "app/folder/output_file.h"
+#include "app/folder/answer_line.h"
 #include "app/loaded_model.h"
 #include "base/terminal.h"
 #include "base/text/visible.h"
@@ -19,32 +18,23 @@
 #include "data/loader.h"
 #include "data/verification.h"
 #include "io/file.h"
-#include "ops/cpu/options.h"
 #include "train/text_loss.h"
 
 namespace lockstep::app {
 namespace {
 
 struct EvalOptions {
-  std::string model, data, logits;
+  ModelOptions from;
+  std::string data, logits;
   std::string split, ids = std::string(data::any_ids);
-  std::string checkpoint = "best";
-  std::string isa = "auto";
-  std::string dtype = std::string(stored_dtype);
   std::optional<std::int64_t> length, stride;
-  std::int64_t threads = 0, ranks = 1, tp = 1, pp = 1;
-  bool json = false;
 };
 
 /// DATA is a file; else prepared text.
 bool is_token_file(const EvalOptions& options) { return !options.data.empty() && !io::is_folder(options.data); }
 
-bool parse(const Arguments& arguments, EvalOptions& options) {
-  CommandLine line("eval",
-                   "Loss, perplexity and bits per byte of a trained model on a text. It is read window by window; every token "
-                   "but the first is "
-                   "foretold, and counts, once.");
-  line.positional("MODEL", options.model, "folder of a run, a checkpoint or a Hugging Face model", true, {"--model"});
+void declare(AnswerLine& line, EvalOptions& options) {
+  options.from.declare(line, "the windows and the cores");
   line.positional("DATA", options.data,
                   "folder of prepared text, or a token file: raw ids, llm.c's, Megatron's with its .idx (default: the text that "
                   "the model was trained on)",
@@ -61,22 +51,7 @@ bool parse(const Arguments& arguments, EvalOptions& options) {
       "that none before it had");
   line.option("--logits", options.logits, "FILE",
               "write logits [windows, T, vocabulary] in fp32 as safetensors; rows behind the text's end mean nothing");
-  line.option("--checkpoint", options.checkpoint, "WHICH", "best, last or a step number");
-  line.option("--ranks", options.ranks, "N", "ranks that share the windows and the cores");
-  line.option("--tp", options.tp, "N", "of the ranks so many together have one copy of the model, each a part of every layer");
-  line.option("--pp", options.pp, "N", "of the ranks so many together have one copy of the model, each a part of its layers");
-  line.option("--threads", options.threads, "N", "of each rank; 0: its share of the cores");
-  line.choice("--dtype", options.dtype, dtype_choices(), "type of weights and activations; stored: as it was trained");
-  line.option("--isa", options.isa, "SET", "auto, avx2, avx512, avx512_bf16");
-  line.flag("--json", options.json, "print one JSON object: loss, perplexity, bits_per_byte, tokens, length, stride");
   line.note("example:\n  lockstep eval runs/first data/fortunes/val.bin --length 64");
-  if (!line.parse(arguments)) return false;
-  if (is_token_file(options) && !options.split.empty()) {
-    throw UserError(fmt::format("--split {}: {} is no folder of prepared text, and has no parts", options.split, options.data),
-                    "leave --split out, or give the folder");
-  }
-  if (options.split.empty()) options.split = "val";
-  return true;
 }
 
 /// What the run of a checkpoint was told of its ids.
@@ -176,52 +151,54 @@ train::TextLoss evaluate(const EvalOptions& options, const LoadedModel& loaded, 
   return result;
 }
 
-void print_result(const EvalOptions& options, const LoadedModel& loaded, const data::TokenText& text, const Windows& windows,
-                  const train::TextLoss& result) {
+Answer answer_of(const LoadedModel& loaded, const data::TokenText& text, const Windows& windows, const train::TextLoss& result) {
   const double perplexity = std::exp(result.loss);  // infinite above 709 nats, which JSON has no number for
   std::optional<double> bits_per_byte;
   if (text.text_bytes > 0) {
     const double tokens_per_byte = static_cast<double>(text.targets) / static_cast<double>(text.text_bytes);
     bits_per_byte = result.loss / std::numbers::ln2 * tokens_per_byte;
   }
-  if (options.json) {
-    Json json;
-    json.set("loss", result.loss);
-    if (std::isfinite(perplexity)) json.set("perplexity", perplexity);
-    if (bits_per_byte) json.set("bits_per_byte", *bits_per_byte);
-    json.set("tokens", result.tokens);
-    json.set("length", windows.length);
-    json.set("stride", windows.stride);
-    fmt::print("{}\n", json.dump());
-    return;
-  }
-  fmt::print("model          {}\n", visible(loaded.folder));
-  fmt::print("text           {}\n", visible(text.file.path()));
-  fmt::print("windows        {} of {} tokens, one every {}\n", format_count(windows.count), windows.length, windows.stride);
-  fmt::print("{:<15}{}\n", text.file.masked() ? "taught tokens" : "tokens", format_count(result.tokens));
-  fmt::print("loss           {:.6f} nats a token\n", result.loss);
-  fmt::print("perplexity     {:.4f}\n", perplexity);
-  if (bits_per_byte) fmt::print("bits per byte  {:.4f}\n", *bits_per_byte);
+  Answer answer;
+  answer.fact("loss", result.loss);
+  if (std::isfinite(perplexity)) answer.fact("perplexity", perplexity);
+  if (bits_per_byte) answer.fact("bits_per_byte", *bits_per_byte);
+  answer.facts({{"tokens", result.tokens}, {"length", windows.length}, {"stride", windows.stride}});
+  const auto say = [&](std::string_view what, const std::string& value) { answer.say(fmt::format("{:<15}{}\n", what, value)); };
+  say("model", visible(loaded.folder));
+  say("text", visible(text.file.path()));
+  say("windows", fmt::format("{} of {} tokens, one every {}", format_count(windows.count), windows.length, windows.stride));
+  say(text.file.masked() ? "taught tokens" : "tokens", format_count(result.tokens));
+  say("loss", fmt::format("{:.6f} nats a token", result.loss));
+  say("perplexity", fmt::format("{:.4f}", perplexity));
+  if (bits_per_byte) say("bits per byte", fmt::format("{:.4f}", *bits_per_byte));
+  return answer;
 }
 
-void evaluate_model(const EvalOptions& options, Session& session) {
+void evaluate_model(const EvalOptions& options, AnswerLine& line, Session& session) {
   Log log(stderr, session.lead() ? Level::warning : Level::critical);
-  const LoadedModel loaded = load_model(
-      options.model, options.checkpoint,
-      {.type = chosen_dtype(options.dtype), .context = options.length, .tp = options.tp, .pp = options.pp}, session, log);
+  const LoadedModel loaded = load_model(options.from, options.length, session, log);
   const data::TokenText text = open_text(options, loaded, session, log);
   data::demand_known_ids(text.file, loaded.inference->context().config.vocabulary);
   const Windows windows = windows_of(options, text.file, loaded.inference->context().config.block_size);
   const train::TextLoss result = evaluate(options, loaded, text.file, windows, session);
-  if (session.lead()) print_result(options, loaded, text, windows, result);
+  if (session.lead()) line.print(answer_of(loaded, text, windows, result));
 }
 
 int run(const Arguments& arguments) {
   EvalOptions options;
-  if (!parse(arguments, options)) return 0;
-  demand_output("--logits", options.logits, is_own_logits);
-  const RankOptions ranks{.ranks = options.ranks, .threads = options.threads, .isa = ops::isa_from_name(options.isa)};
-  run_on_ranks(ranks, [&](Session& session) { evaluate_model(options, session); });
+  AnswerLine line("eval",
+                  "Loss, perplexity and bits per byte of a trained model on a text. It is read window by window. Every token "
+                  "but the first is foretold, and counts, once.");
+  declare(line, options);
+  if (!line.read(arguments)) return 0;
+  line.demand(!is_token_file(options) || options.split.empty(),
+              fmt::format("--split {}: {} is no folder of prepared text, and has no parts", options.split, options.data),
+              "leave --split out, or give the folder");
+  if (options.split.empty()) options.split = "val";
+  options.from.read(line.problems());
+  line.collect([&] { demand_output("--logits", options.logits, is_own_logits); });
+  line.check();
+  run_on_ranks(options.from.ranks(), [&](Session& session) { evaluate_model(options, line, session); });
   return 0;
 }
 

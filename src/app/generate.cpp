@@ -21,20 +21,15 @@
 #include "base/text/utf8.h"
 #include "io/file.h"
 #include "lab/machine.h"
-#include "ops/cpu/options.h"
 #include "train/texts/texts.h"
 
 namespace lockstep::app {
 namespace {
 
 struct GenerateOptions {
-  std::string model;
+  ModelOptions from;
   std::string prompt = "\n";
-  std::string checkpoint = "best";
-  std::string isa = "auto";
-  std::string dtype = std::string(stored_dtype);
   std::int64_t samples = 1;
-  std::int64_t threads = 0, ranks = 1, tp = 1, pp = 1;
   std::int64_t tokens = 256;
   // None: as the model's generation_config.json says, else the usual ones.
   std::optional<double> temperature, top_p;
@@ -55,9 +50,8 @@ bool parse(const Arguments& arguments, GenerateOptions& options) {
   CommandLine line(
       "generate",
       "Write text with a trained model. The text goes to standard output as it is written, everything else to standard error.");
-  line.positional("MODEL", options.model, "folder of a run, a checkpoint or a Hugging Face model", true, {"--model"});
+  options.from.declare(line, "the texts and the cores");
   line.option("--prompt", options.prompt, "TEXT", "text to continue; FILE:path reads it from a file");
-  line.option("--checkpoint", options.checkpoint, "WHICH", "best, last or a step number");
   line.option("--samples", options.samples, "N", "texts to write");
   line.option("--tokens", options.tokens, "N", "at most so many tokens a text");
   line.option("--stop", options.stops, "TEXT", "a text ends before this text; may be given several times");
@@ -71,12 +65,6 @@ bool parse(const Arguments& arguments, GenerateOptions& options) {
   line.option("--top-p", options.top_p, "P",
               fmt::format("draw from the likeliest tokens with this probability together{}", usual(usual_sampling.top_p)));
   line.option("--seed", options.seed, "N", "the same seed writes the same texts", std::numeric_limits<std::int64_t>::max());
-  line.option("--ranks", options.ranks, "N", "ranks that share the texts and the cores");
-  line.option("--tp", options.tp, "N", "of the ranks so many together have one copy of the model, each a part of every layer");
-  line.option("--pp", options.pp, "N", "of the ranks so many together have one copy of the model, each a part of its layers");
-  line.option("--threads", options.threads, "N", "of each rank; 0: its share of the cores");
-  line.choice("--dtype", options.dtype, dtype_choices(), "type of weights and activations; stored: as it was trained");
-  line.option("--isa", options.isa, "SET", "auto, avx2, avx512, avx512_bf16");
   line.undeclared(settings::other_words(settings::WordsOf::generate));
   line.note(
       "What a published model's generation_config.json says of temperature, top-k and top-p is the default, and said in a line; "
@@ -98,6 +86,7 @@ bool parse(const Arguments& arguments, GenerateOptions& options) {
   require(std::ranges::find(options.stops, "") == options.stops.end(),
           "--stop \"\": there is no text in it, so nothing would be written", "leave it out, or name the text that ends one");
   require(options.seed >= 0, fmt::format("--seed {}: must not be negative", options.seed), "--seed 1337");
+  options.from.read(problems);
   if (!problems.empty()) throw UserError(std::move(problems));
   return true;
 }
@@ -146,9 +135,7 @@ void generate(const GenerateOptions& options, Session& session) {
   if (text.starts_with(byte_order_mark)) log.warning("the prompt begins with a byte order mark (U+FEFF), which is a part of it");
   constexpr std::int64_t most_tokens_a_byte = 4;  // of a normalised text
   const std::int64_t longest = options.tokens + most_tokens_a_byte * std::ssize(text) + 1;
-  const LoadedModel loaded =
-      load_model(options.model, options.checkpoint,
-                 {.type = chosen_dtype(options.dtype), .context = longest, .tp = options.tp, .pp = options.pp}, session, log);
+  const LoadedModel loaded = load_model(options.from, longest, session, log);
   if (!loaded.tokenizer) {
     throw UserError(fmt::format("{}, so it cannot read text", loaded.no_tokenizer),
                     "prepare the text with `lockstep prepare` and train on that, or put the model's tokenizer.json beside it");
@@ -190,8 +177,7 @@ void generate(const GenerateOptions& options, Session& session) {
 int run(const Arguments& arguments) {
   GenerateOptions options;
   if (!parse(arguments, options)) return 0;
-  const RankOptions ranks{.ranks = options.ranks, .threads = options.threads, .isa = ops::isa_from_name(options.isa)};
-  run_on_ranks(ranks, [&](Session& session) { generate(options, session); });
+  run_on_ranks(options.from.ranks(), [&](Session& session) { generate(options, session); });
   return 0;
 }
 

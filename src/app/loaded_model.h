@@ -7,9 +7,9 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
+#include "app/start/layout_option.h"
 #include "app/start/session.h"
 #include "base/log.h"
 #include "checkpoint/manifest.h"
@@ -18,11 +18,18 @@
 
 namespace lockstep::app {
 
-/// `--dtype` of commands that load a model: as it was stored, or a spelling of a type.
-inline constexpr std::string_view stored_dtype = "stored";
-std::vector<std::string> dtype_choices();
-/// None for stored_dtype.
-std::optional<DType> chosen_dtype(const std::string& choice);
+/// What the command line says of the model and of the ranks that read it.
+struct ModelOptions {
+  std::string model, checkpoint = "best", isa = "auto", dtype = "stored";
+  std::int64_t threads = 0;
+  LayoutOption layout;
+
+  /// `shared`: what ranks of --ranks share.
+  void declare(CommandLine& line, const std::string& shared);
+  /// Behind parsing: what is wrong with the layout.
+  void read(std::vector<Problem>& problems) { layout.read(problems, {"dp", "tp", "pp"}); }
+  RankOptions ranks() const;
+};
 
 struct LoadedModel {
   checkpoint::Manifest manifest;               ///< of another program's model `run` alone, as a checkpoint of it would carry it
@@ -34,15 +41,9 @@ struct LoadedModel {
   std::unique_ptr<train::Inference> inference;
 };
 
-/// What a model is loaded for.
-struct ReadingNeeds {
-  std::optional<DType> type;            ///< of weights and activations; none: as it was trained, fp32 for a published model
-  std::optional<std::int64_t> context;  ///< the longest text that will be read at a time, for which no more than needed is set up
-  std::int64_t tp = 1;                  ///< ranks that together have one copy of the model
-  std::int64_t pp = 1;                  ///< ranks, or groups of tp, that divide the layers of a model
-};
-/// `which` checkpoint of a run: best, last or a step; rank 0 chooses. Throws UserError for a folder without a model and a damaged
-/// one. Collective over the session's ranks, which read it together.
-LoadedModel load_model(const std::string& path, const std::string& which, const ReadingNeeds& needs, Session& session, Log& log);
+/// For reading at most `context` tokens at a time, for which no more than needed is set up; none: as many as the model can. Rank
+/// 0 chooses the checkpoint. Throws UserError for a folder without a model, a damaged one, and a layout that the ranks or the
+/// model cannot have. Collective over the session's ranks, which read it together.
+LoadedModel load_model(const ModelOptions& options, std::optional<std::int64_t> context, Session& session, Log& log);
 
 }  // namespace lockstep::app

@@ -100,8 +100,8 @@ TEST_F(EvalCommand, LayoutsAgreeOnTailsAndStrides) {
   };
   const Json one = on({});
   EXPECT_EQ(on({"--ranks", "3"}).dump(), one.dump());
-  EXPECT_EQ(on({"--ranks", "2", "--pp", "2"}).dump(), one.dump());
-  const Json split = on({"--ranks", "2", "--tp", "2"});
+  EXPECT_EQ(on({"--layout", "pp=2"}).dump(), one.dump());
+  const Json split = on({"--layout", "tp=2"});
   EXPECT_EQ(split.at("tokens").integer(), 100);
   EXPECT_NEAR(split.at("loss").number(), one.at("loss").number(), 1e-5);
 }
@@ -169,7 +169,7 @@ TEST_F(EvalCommand, WeightsThatAreNotFiniteAreRefusedEverywhere) {
   const std::string model = folder_ / "hf";
   for (const std::vector<std::string>& command :
        {std::vector<std::string>{"eval", "--model", model, "--data", folder_ / "data", "--json"},
-        {"eval", "--model", model, "--data", folder_ / "data", "--ranks", "2", "--tp", "2"},
+        {"eval", "--model", model, "--data", folder_ / "data", "--layout", "tp=2"},
         {"eval", "--model", model, "--data", folder_ / "data", "--dtype", "bf16"},
         {"generate", "--model", model, "--prompt", "the"},
         {"convert", model, folder_ / "back"},

@@ -82,12 +82,12 @@ TEST_F(PipelineCommand, StagesReadAndWriteWhatOneRankDoes) {
     ASSERT_EQ(one.code, 0) << one.err;
     for (const std::string stages : {"2", "3"}) {
       std::vector<std::string> divided = all;
-      divided.insert(divided.end(), {"--ranks", stages, "--pp", stages});
+      divided.insert(divided.end(), {"--layout", "pp=" + stages});
       const Outcome outcome = lockstep(divided);
       EXPECT_EQ(outcome.code, 0) << outcome.err;
       EXPECT_EQ(outcome.out, one.out);
     }
-    all.insert(all.end(), {"--ranks", "4", "--pp", "2"});
+    all.insert(all.end(), {"--layout", "dp=2,pp=2"});
     EXPECT_EQ(lockstep(all).out, one.out);
   };
   const std::string run = (folder_ / "one").string();
@@ -105,8 +105,8 @@ TEST_F(PipelineCommand, LogitsComeFromTheRankWithTheHead) {
     return file(name);
   };
   const std::string one = logits("one.st", {});
-  EXPECT_TRUE(logits("two.st", {"--ranks", "2", "--pp", "2"}) == one);
-  EXPECT_TRUE(logits("four.st", {"--ranks", "4", "--pp", "2"}) == one);
+  EXPECT_TRUE(logits("two.st", {"--layout", "pp=2"}) == one);
+  EXPECT_TRUE(logits("four.st", {"--layout", "dp=2,pp=2"}) == one);
 }
 
 TEST_F(PipelineCommand, WhatDoesNotFitIsNamedAtOnce) {
@@ -144,9 +144,8 @@ TEST_F(PipelineCommand, ReadersWithMoreStagesThanLayersAreRefused) {
     EXPECT_EQ(outcome.code, 2);
     EXPECT_NE(outcome.err.find(text), std::string::npos) << outcome.err;
   };
-  refused({"--ranks", "6", "--pp", "6"}, "--pp 6: the model has 5 layers");
-  refused({"--ranks", "3", "--pp", "2"}, "--pp 2: 3 ranks do not divide by it");
-  refused({"--pp", "0"}, "--pp 0: 1 rank does not divide by it");
+  refused({"--layout", "pp=6"}, "the model has 5 layers");
+  refused({"--layout", "pp=0"}, "pp=0 in the layout pp=0: must be");
 }
 
 TEST_F(PipelineCommand, ProcessesLearnTheBitsOfOneRank) {

@@ -130,8 +130,7 @@ TEST_F(TensorCommand, ModelsAreReadByRanksThatDivideThem) {
   const Outcome one = lockstep({"eval", "--model", run, "--json"});
   ASSERT_EQ(one.code, 0) << one.err;
   const double loss = Json::parse(one.out).at("loss").number();
-  for (const std::vector<std::string>& layout :
-       {std::vector<std::string>{"--ranks", "2", "--tp", "2"}, {"--ranks", "4", "--tp", "2"}}) {
+  for (const std::vector<std::string>& layout : {std::vector<std::string>{"--layout", "tp=2"}, {"--layout", "dp=2,tp=2"}}) {
     std::vector<std::string> words{"eval", "--model", run, "--json", "--logits", run + "/logits"};
     words.insert(words.end(), layout.begin(), layout.end());
     const Outcome outcome = lockstep(words);
@@ -143,12 +142,16 @@ TEST_F(TensorCommand, ModelsAreReadByRanksThatDivideThem) {
     words.insert(words.end(), layout.begin(), layout.end());
     EXPECT_EQ(lockstep(words).out, text.out);
   }
-  const Outcome refused = lockstep({"eval", "--model", run, "--ranks", "3", "--tp", "2"});
+  const Outcome refused = lockstep({"eval", "--model", run, "--ranks", "3", "--layout", "tp=2,zero=1"});
   EXPECT_EQ(refused.code, 2);
-  EXPECT_NE(refused.err.find("--tp 2: 3 ranks do not divide by it"), std::string::npos) << refused.err;
-  const Outcome many = lockstep({"generate", "--model", run, "--ranks", "8", "--tp", "8"});
+  EXPECT_NE(refused.err.find("--ranks 3 and --layout tp=2,zero=1: a layout says how many ranks there are"), std::string::npos)
+      << refused.err;
+  EXPECT_NE(refused.err.find("zero=1 in the layout tp=2,zero=1: it means nothing here\n  -> words are dp, tp, pp"),
+            std::string::npos)
+      << refused.err;
+  const Outcome many = lockstep({"generate", "--model", run, "--layout", "tp=8"});
   EXPECT_EQ(many.code, 2);
-  EXPECT_NE(many.err.find("--tp 8: the model has"), std::string::npos) << many.err;
+  EXPECT_NE(many.err.find(": tp = 8"), std::string::npos) << many.err;
 }
 
 TEST_F(TensorCommand, ADryRunSaysWhatRanksTake) {

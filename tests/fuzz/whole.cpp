@@ -89,7 +89,7 @@ void read(std::span<const std::byte> input) {
   app::run_on_ranks({.threads = 1}, [&](app::Session& session) {
     Log log(stderr, Level::critical);
     const std::string path = folder.path().string();
-    const app::LoadedModel loaded = app::load_model(path, "best", {.type = std::nullopt, .context = 16}, session, log);
+    const app::LoadedModel loaded = app::load_model({.model = path}, 16, session, log);
     if (!loaded.tokenizer) return;
     const std::vector<std::int32_t> prompt =
         data::encode_prompt(*loaded.tokenizer, parts[2], loaded.inference->context().config.vocabulary, log);
