@@ -44,7 +44,7 @@ std::vector<FieldRow> degree_rows() {
        parallel(Rule::between(1, 1024), &ParallelWish::cp), 40, "cp", "context-parallel ranks, which split every sequence (1)",
        "", most_ranks},
       {context, "parallel.context", "",
-       "of parallel.cp: how these ranks attend together: each gets all keys and values, all positions of some heads, those of "
+       "of parallel.cp: how these ranks attend together. Each gets all keys and values, all positions of some heads, those of "
        "others as they pass by, or heads inside a host and what passes by from others",
        parallel(any, &ParallelWish::context), 50, "context",
        "of cp: keys are gathered, positions exchanged for heads, keys passed round, or both by hosts (allgather)", "", 0, false,
@@ -108,8 +108,8 @@ std::vector<FieldRow> memory_rows() {
   const Rule any = Rule::any();
   return {
       {recompute, "memory.recompute", "",
-       "what blocks make again in their backward pass instead of keeping it: none, selective (what goes into the MLP's "
-       "activation), full (all but their input) or every:k (all but the input of each k-th block); the bits are the same",
+       "what blocks make again in their backward pass instead of keeping it; the bits are the same. It is none, selective (what "
+       "goes into the MLP's activation), full (all but their input) or every:k (all but the input of each k-th block)",
        memory(any, &MemoryWish::recompute), 160, "recompute", "what blocks make again in backward (none)",
        "none|selective|full|every:K"},
       {zero, "memory.zero", "",
@@ -128,8 +128,8 @@ std::vector<FieldRow> memory_rows() {
        "not gather them again",
        memory(any, &MemoryWish::reshard_after_forward), 150, "reshard", "of zero=3: gathered weights go after forward (true)"},
       {offload_optimizer, "memory.offload_optimizer", "",
-       "where the optimizer's state (master copies and slots) and gradients lie between uses: on the device, in the host's "
-       "memory, or in a file in memory.nvme_path, read ahead of its use; the same bits",
+       "where the optimizer's state (master copies and slots) and gradients lie between uses; the same bits. On the device, in "
+       "the host's memory, or in a file in memory.nvme_path, read ahead of its use",
        memory(any, &MemoryWish::offload_optimizer), 180},
       {offload_params, "memory.offload_params", "",
        "where weights lie when no layer reads them, likewise (several ranks: with memory.zero=3); memory.prefetch says how many "
@@ -139,8 +139,9 @@ std::vector<FieldRow> memory_rows() {
        "where what blocks keep for their backward pass lies until then, likewise; memory.recompute says what they keep",
        memory(any, &MemoryWish::offload_activations), 182},
       {tiles, "memory.tiles", "",
-       "of memory.zero=3 and memory.offload_params: into how many tiles the matrix of a block's linear layer is cut, of its "
-       "in-features x of its out-features (1x4), at multiples of 256: one is gathered or read after the other; the same bits",
+       "of memory.zero=3 and memory.offload_params: into how many tiles the matrix of a block's linear layer is cut; the same "
+       "bits. Tiles of in-features x tiles of out-features (1x4), cut at multiples of 256; one is gathered or read after the "
+       "other",
        memory(any, &MemoryWish::tiles), 170, "tiles",
        "of zero=3 and offload=params: tiles of linear layers' matrices, leased one by one (1x1)", "INxOUT"},
       {max_tile_bytes, "memory.max_tile_bytes", "bytes",
@@ -158,8 +159,8 @@ std::vector<FieldRow> other_rows() {
       {canonical,
        "numerics.canonical",
        "",
-       "sums that a layout may divide are made by 8 fixed ranges, which are added as a tree: parallel.tp, parallel.sequence, "
-       "parallel.cp and parallel.dp x optimizer.gas at one global batch change no bit; takes time, and memory for gradients",
+       "sums that a layout may divide are made by 8 fixed ranges, which are added as a tree; takes time, and memory for "
+       "gradients. At one global batch parallel.tp, parallel.sequence, parallel.cp and parallel.dp x optimizer.gas change no bit",
        own(Rule::any(), &PlanWish::canonical),
        210,
        "canonical",

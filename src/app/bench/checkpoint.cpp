@@ -25,12 +25,11 @@ std::optional<Answer> run_checkpoint(BenchLine& line) {
 }  // namespace
 
 Bench checkpoint_bench() {
-  return {
-      "checkpoint", "saving and loading beside what the disk does, and saving beside training",
-      "Times, in turns, checkpoints that training waits for, loading them again from the device, the same bytes written by the "
-      "ranks with fdatasync and read again, and checkpoints that training goes on beside (checkpoint.async). It says how long "
-      "training waits for these and how much longer its steps take meanwhile.",
-      "example:\n  lockstep bench checkpoint --shape gpt2:4x64 --ranks 4 --folder runs", run_checkpoint};
+  return {"checkpoint", "saving and loading beside what the disk does, and saving beside training",
+          "Times four things in turns: checkpoints that training waits for, and loading them again from the device. The same "
+          "bytes, written by the ranks with fdatasync and read again. Checkpoints that training goes on beside "
+          "(checkpoint.async). It says how long training waits for the last and how much longer its steps take meanwhile.",
+          "example:\n  lockstep bench checkpoint --shape gpt2:4x64 --ranks 4 --folder runs", run_checkpoint};
 }
 
 }  // namespace lockstep::app

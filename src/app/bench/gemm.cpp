@@ -45,9 +45,9 @@ std::optional<Answer> run_gemm(BenchLine& line) {
 Bench gemm_bench() {
   return {
       "gemm", "matrix products beside those of oneDNN and OpenBLAS",
-      "Times our products beside those of oneDNN and OpenBLAS (where it is installed) in interleaved rounds, on the layers of "
-      "GPT-2 and Llama models: forward, gradient of the input, accumulating gradient of the weight. Figures are medians. The "
-      "rate of multiply-adds is measured beside every sample; shares and ratios count in it.",
+      "Times our products beside those of oneDNN and OpenBLAS (where it is installed), in interleaved rounds. They are those of "
+      "layers of GPT-2 and Llama models: forward, gradient of the input, accumulating gradient of the weight. Figures are "
+      "medians. The rate of multiply-adds is measured beside every sample; shares and ratios count in it.",
       "example:\n  lockstep bench gemm --shape tiny --shape gpt2:4x64\n"
       "  bench mamf finds the highest rate, bench swiglu the best width of a SwiGLU, bench products what a model's products fill",
       run_gemm};

@@ -70,8 +70,8 @@ std::optional<Answer> run_ladder(BenchLine& line) {
 
 Bench ladder_bench() {
   return {"ladder", "what each optimisation is worth, one after the other",
-          "Climbs from a training step of plain kernels to the usual one: tokens/s and memory before and after every "
-          "optimisation, each a setting of its own, on ranks of one core.",
+          "Climbs from a training step of plain kernels to the usual one, on ranks of one core. Shows tokens/s and memory before "
+          "and after every optimisation, each a setting of its own.",
           "example:\n  lockstep bench ladder --shape tiny --rungs 0-3 --rounds 5", run_ladder};
 }
 

@@ -53,8 +53,8 @@ std::optional<Answer> run_loader(BenchLine& line) {
 Bench loader_bench() {
   return {
       "loader", "what threads of the data loader are worth",
-      "Times runs over items that each take a while to make, in batches that a computation follows, with several numbers of "
-      "loader threads (data.workers) in turns: seconds of a run less its computations, as ml-engineering counts them for "
+      "Times runs over items that each take a while to make, in batches that a computation follows. Several numbers of loader "
+      "threads (data.workers) take turns. Figures are seconds of a run less its computations, as ml-engineering counts them for "
       "PyTorch's DataLoader.",
       "examples:\n  lockstep bench loader\n  lockstep bench loader --items 1000 --batch 100 --compute-ms 200 --rounds 10  (the "
       "sizes of ml-engineering)",

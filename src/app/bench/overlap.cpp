@@ -24,11 +24,10 @@ std::optional<Answer> run_overlap(BenchLine& line) {
 }  // namespace
 
 Bench overlap_bench() {
-  return {
-      "overlap", "how much of the exchange of gradients hides behind the backward pass",
-      "Times training steps that wait for every bucket of gradients at once (parallel.overlap=false) and steps whose backward "
-      "pass goes on meanwhile, in turns, and says how much of the exchange the latter hide.",
-      "example:\n  mpirun -n 2 --host a,b lockstep bench overlap --shape char-12x64 --bucket-bytes 1048576", run_overlap};
+  return {"overlap", "how much of the exchange of gradients hides behind the backward pass",
+          "Times training steps that wait for every bucket of gradients at once (parallel.overlap=false) and, in turns, steps "
+          "whose backward pass goes on meanwhile. Says how much of the exchange the latter hide.",
+          "example:\n  mpirun -n 2 --host a,b lockstep bench overlap --shape char-12x64 --bucket-bytes 1048576", run_overlap};
 }
 
 }  // namespace lockstep::app

@@ -194,7 +194,7 @@ std::optional<Answer> run_staleness(BenchLine& line) {
 Bench staleness_bench() {
   return {"staleness", "training by parameter servers that wait for workers, or do not",
           "Trains one model on the same tokens with data parallelism, with parameter servers that wait for all workers "
-          "(gradients, weights) and with asynchronous ones, and shows what staleness does to the validation loss.",
+          "(gradients, weights) and with asynchronous ones. Shows what staleness does to the validation loss.",
           "example:\n  lockstep bench staleness --ranks 4 --bounds 1,none model.n_embd=128 train.max_iters=1000", run_staleness};
 }
 

@@ -33,8 +33,8 @@ std::optional<Answer> run_swiglu(BenchLine& line) {
 
 Bench swiglu_bench() {
   return {"swiglu", "which width of a SwiGLU near 8/3 of the model's is the fastest",
-          "Times the products of a SwiGLU, forward and backward, for the hidden widths near 8/3 H that keep its parameters, and "
-          "ranks them by their share of the rate of multiply-adds.",
+          "Times the products of a SwiGLU, forward and backward, for the hidden widths near 8/3 H that keep its parameters. "
+          "Ranks them by their share of the rate of multiply-adds.",
           "example:\n  lockstep bench swiglu --hidden 768", run_swiglu};
 }
 

@@ -38,13 +38,11 @@ Key plan_key(layout::PlanField field, bool in_wordplay) {
 
 std::vector<Key> parallel_keys() {
   std::vector<Key> keys = plan_keys("parallel.");
-  insert_before(
-      keys, "parallel.ranks_per_host",
-      key<&RunConfig::parallel, &RunConfig::Parallel::broadcast_start>(
-          "parallel.broadcast_start", Rule::any(), loose, "",
-          "rank 0 sends the state that the run starts with to all ranks; false: each draws or reads its own, and all are "
-          "compared; "
-          "null: drawn start values are sent, files are read by all ranks"));
+  insert_before(keys, "parallel.ranks_per_host",
+                key<&RunConfig::parallel, &RunConfig::Parallel::broadcast_start>(
+                    "parallel.broadcast_start", Rule::any(), loose, "",
+                    "rank 0 sends the state that the run starts with to all ranks. With false each draws or reads its own, and "
+                    "all are compared. With null drawn start values are sent, files are read by all ranks"));
   std::vector<Key> servers{
       key<&RunConfig::parallel, &RunConfig::Parallel::servers>(
           "parallel.servers", Rule::between(1, 1023), loose, "ranks",
@@ -63,12 +61,11 @@ std::vector<Key> parallel_keys() {
 std::vector<Key> memory_keys() {
   using Memory = RunConfig::Memory;
   std::vector<Key> keys = plan_keys("memory.");
-  insert_before(
-      keys, "memory.offload_optimizer",
-      key<&RunConfig::memory, &Memory::limit>(
-          "memory.limit", Rule::any(), loose, "bytes",
-          "what the ranks of a host may take together (4GiB): a run that needs more is refused before it starts, with the "
-          "settings that would save how much; null: no limit"));
+  insert_before(keys, "memory.offload_optimizer",
+                key<&RunConfig::memory, &Memory::limit>(
+                    "memory.limit", Rule::any(), loose, "bytes",
+                    "what the ranks of a host may take together (4GiB); null: no limit. A run that needs more is refused before "
+                    "it starts, with the settings that would save how much"));
   insert_before(
       keys, "memory.tiles",
       key<&RunConfig::memory, &Memory::nvme_path>("memory.nvme_path", Rule::any(), loose, "",

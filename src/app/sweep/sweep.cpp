@@ -40,7 +40,7 @@ struct Options {
 bool parse(const Arguments& arguments, Options& options) {
   CommandLine line(
       "sweep",
-      "Trains short runs that differ in a few settings, in turns (repeat 1 of all, then repeat 2, ...), and ranks them by "
+      "Trains short runs that differ in a few settings, in turns (repeat 1 of all, then repeat 2, ...). Ranks them by "
       "throughput, with the loss at equal tokens beside it. One that was interrupted goes on with the same command.");
   std::string data;
   line.positional("DATA", data, "folder of prepared text, short for data.dir=DATA", false);

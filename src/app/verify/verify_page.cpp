@@ -47,11 +47,10 @@ Verdict worst_of(const std::vector<LayoutReport>& reports) {
 std::string to_html(const std::vector<lab::VerifyModel>& models, const std::vector<LayoutReport>& reports) {
   const Verdict worst = worst_of(reports);
   std::string page = fmt::format(
-      "<h1>lockstep verify: <span class=\"{}\">{}</span></h1>\n<p>{}</p>\n"
-      "<p>Each layout trained the model of its table on ranks that are threads; every loss, gradient, weight and slot of the "
-      "optimizer was compared after every step. A layout that only cuts, moves or makes again what another one keeps must equal "
-      "it in <b>every bit</b>; one that adds in another order must follow one rank within a tolerance, and given that "
-      "rank's gradients, update to the same bits.</p>\n",
+      "<h1>lockstep verify: <span class=\"{}\">{}</span></h1>\n<p>{}</p>\n<p>Each layout trained the model of its table on ranks "
+      "that are threads; every loss, gradient, weight and slot of the optimizer was compared after every step. A layout that "
+      "only cuts, moves or makes again what another one keeps must equal it in <b>every bit</b>. One that adds in another order "
+      "must follow one rank within a tolerance. Given that rank's gradients, it must update to the same bits.</p>\n",
       class_of(worst),
       worst == Verdict::bit_equal ? "every promise holds"
       : worst == Verdict::wrong   ? "a promise is broken"
