@@ -34,21 +34,18 @@ struct Options {
 };
 
 bool parse(const Arguments& arguments, Options& options) {
-  CommandLine line(
-      "prepare",
-      "Turn text into the token files that training reads: train.bin (the first 90 % of the characters), val.bin (the "
-      "rest) and tokens.json, which says how to turn tokens into text again.");
-  line.positional(
-      "INPUT", options.input,
-      "a text file; JSONL (.jsonl), a document a line: {\"text\": ...}, or {\"prompt\": ..., \"completion\": ...} of "
-      "which only the completion is taught; a folder: its files and those in the folders below, in the order of their "
-      "paths; or -, standard input");
-  line.option(
-      "--tokenizer", options.tokenizer, "NAME",
-      "char: a token is a character, the vocabulary comes from the text, which must be UTF-8; byte: a token is one of 256 "
-      "bytes; gpt2:FOLDER: GPT-2's BPE, from the folder of encoder.json and vocab.bpe; hf:FILE: the "
-      "byte-level BPE of a tokenizer.json (GPT-2, Llama 3, Qwen2); bpe:SIZE: a BPE of so many tokens, trained on the text and "
-      "kept as tokenizer.json");
+  CommandLine line("prepare",
+                   "Turn text into the token files that training reads. These are train.bin (the first 90 % of the characters), "
+                   "val.bin (the rest) and tokens.json, which says how to turn tokens into text again.");
+  line.positional("INPUT", options.input,
+                  "a text file; JSONL (.jsonl), a document a line; a folder; or -, standard input. A document is {\"text\": "
+                  "...}, or {\"prompt\": ..., \"completion\": ...} of which only the completion is taught. A folder's files and "
+                  "those in the folders below are read in the order of their paths");
+  line.option("--tokenizer", options.tokenizer, "NAME",
+              "char, byte, gpt2:FOLDER, hf:FILE or bpe:SIZE. 'char': a token is a character, the vocabulary comes from the text, "
+              "which must be UTF-8. 'byte': a token is one of 256 bytes. 'gpt2': GPT-2's BPE, from the folder of encoder.json "
+              "and vocab.bpe. 'hf': the byte-level BPE of a tokenizer.json (GPT-2, Llama 3, Qwen2). 'bpe': a BPE of so many "
+              "tokens, trained on the text and kept as tokenizer.json");
   line.choice("--format", options.format, {"auto", "text", "jsonl"},
               "what INPUT holds; auto: JSONL where the names end in .jsonl, else text");
   line.flag("--binary", options.binary,
@@ -110,8 +107,7 @@ int run(const Arguments& arguments) {
                                                     .threads = narrow<std::size_t>(options.threads)},
                                                    log);
   fmt::print("prepared {} in {} ({:.0f} MB/s); next: {}\n", format_bytes(result.bytes), format_seconds(result.seconds),
-             static_cast<double>(result.bytes) * 1e-6 / result.seconds,
-             shell_words({"lockstep", "train", "data.dir=" + options.out}));
+             static_cast<double>(result.bytes) * 1e-6 / result.seconds, shell_words({"lockstep", "train", options.out}));
   return 0;
 }
 

@@ -51,8 +51,8 @@ bool parse(const Arguments& arguments, LaunchOptions& options, std::vector<Probl
   line.flag("--dry-run", options.dry_run, "print the command, run nothing");
   line.note(
       "examples:\n"
-      "  lockstep launch -n 2 -- train --config configs/gpt2-124m.toml data.dir=data/book\n"
-      "  lockstep launch --retries 3 --timeout 900 -- train log.name=long data.dir=data/book\n"
+      "  lockstep launch -n 2 -- train data/book --config configs/gpt2-124m.toml\n"
+      "  lockstep launch --retries 3 --timeout 900 -- train data/book log.name=long\n"
       "Ctrl-C, SIGTERM and SIGUSR1 reach the ranks: a training ends its step, saves and leaves.");
   const auto dashes = std::find(arguments.begin(), arguments.end(), "--");
   if (!line.parse({arguments.begin(), dashes})) return false;

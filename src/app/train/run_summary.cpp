@@ -61,7 +61,7 @@ std::string summary(const train::TrainingHistory& history, const io::Path& folde
   } else if (history.stopped) {
     add("Stopped:     {}; everything is saved. Go on with:\n             {}\n", *history.stopped, going_on(folder, session));
   } else {
-    add("Try next:    {}\n", shell_words({"lockstep", "generate", "--model", folder.string(), "--prompt", config.sample.prompt}));
+    add("Try next:    {}\n", shell_words({"lockstep", "generate", folder.string(), "--prompt", config.sample.prompt}));
   }
   return text;
 }
