@@ -104,6 +104,18 @@ TEST(Plan, FormulasPrintTheFiguresThatWerePublished) {
   EXPECT_TRUE(printed({"waves", "--product", "8192x14336", "--units", "148"}).starts_with("3,584 tiles of 128x256, 100.0 %"));
 }
 
+TEST(Plan, AnswersAreJsonCsvAndFilesToo) {
+  const TempFolder folder;
+  const std::string file = (folder / "law.json").string();
+  const Arguments law{"law", "--params", "7.5e9", "--devices", "64", "--json", "--out", file};
+  EXPECT_EQ(printed(law), "");
+  EXPECT_EQ(io::read_file(file), "{\"bytes\":[120000000000.0,31406250000.0,16640625000.0,1875000000.0]}\n");
+  EXPECT_NE(refusal(law).find("law.json: a file of that name is there"), std::string::npos);
+  EXPECT_EQ(printed({"waves", "--tiles", "152", "--units", "152", "--csv"}), "units,waves,filled,speedup\n152,1,1.0,1.0\n");
+  EXPECT_NE(printed({"compare", "--json"}).find("{\"schedules\":[{\"schedule\":\"1f1b\",\"chunks\":1,"), std::string::npos);
+  EXPECT_NE(refusal({"compare", "--json", "--csv"}).find("--json and --csv are two formats"), std::string::npos);
+}
+
 TEST(Plan, EveryQuestionHasHelp) {
   for (const char* question :
        {"search", "advise", "simulate", "check", "draw", "compare", "published", "flops", "network", "memory", "waves", "law"})

@@ -47,6 +47,19 @@ TEST(Answer, SaysTheSameAsTextJsonAndCsv) {
   EXPECT_EQ(answer.at("ranks").integer(), 2);
 }
 
+TEST(Answer, ATableTurnsAndKeysAreNoText) {
+  Table table = Table::of_text({"run", "loss"});
+  EXPECT_TRUE(table.empty());
+  table.row({"a", {1.5, "1.5000"}});
+  table.row({"b", nullptr});
+  EXPECT_EQ(table.lines(), (std::vector<std::vector<std::string>>{{"run", "loss"}, {"a", "1.5000"}, {"b", "-"}}));
+  EXPECT_EQ(table.turned().text(), "run   a       b\nloss  1.5000  -\n");
+  Table keys = Table::of_keys({"n", "word"});
+  keys.row({1, "x"});
+  EXPECT_EQ(keys.text(), "");
+  EXPECT_EQ(keys.csv(), "n,word\n1,x\n");
+}
+
 TEST(Answer, LinesOfJsonStandByThemselves) {
   Answer answer;
   Table table({Column{"n"}});

@@ -51,12 +51,12 @@ std::string write_machine_file(const std::string& path, const planner::Machine& 
   std::string text = fmt::format("machine: {} x {} devices, each a rank's share of a host's cores\n{}", machine.nodes,
                                  machine.devices, device_line(machine, 1));
   if (machine.devices > 1) {
-    text += fmt::format("{}  between ranks of a host {:.2f} GB/s, {} until anything moves\n",
-                        device_line(machine, machine.devices), 1e-9 * machine.inside_rate,
-                        format_seconds(machine.inside_latency));
+    text +=
+        fmt::format("{}  between ranks of a host {:.2f} GB/s, {} until anything moves\n", device_line(machine, machine.devices),
+                    1e-9 * machine.inside_rate, format_seconds(machine.inside_latency));
   }
-  return text + fmt::format("  disk of {}: {:.2f} GB/s\nwritten to {}: lockstep plan search MODEL {}\n",
-                            folder_of(path).string(), 1e-9 * machine.disk_rate, path, path);
+  return text + fmt::format("  disk of {}: {:.2f} GB/s\nwritten to {}: lockstep plan search MODEL {}\n", folder_of(path).string(),
+                            1e-9 * machine.disk_rate, path, path);
 }
 
 }  // namespace lockstep::app
