@@ -66,6 +66,7 @@ TEST(Program, HelpOfTheConfiguration) {
 
 TEST(Program, Version) {
   EXPECT_EQ(run({"--version"}).code, 0);
+  for (const char* word : {"-V", "version"}) EXPECT_EQ(run({word}).out, run({"--version"}).out);
   const std::string said = run({"--version"}).out;
   EXPECT_TRUE(std::regex_match(said, std::regex(R"(lockstep \d+\.\d+\.\d+ \(commit ([0-9a-f]{40}(, dirty)?|unknown)\)\n)")))
       << said;

@@ -38,7 +38,7 @@ std::string program_help(std::span<const Command> commands) {
       "  lockstep generate runs/NAME                                  the model writes text\n",
       kVersion, two_columns(rows),
       two_columns({{"--help", "this text; behind a command: its own"},
-                   {"--version", "the version, and the commit that it was built from"}}));
+                   {"-V, --version", "the version, and the commit that it was built from"}}));
 }
 
 /// `program`: what is typed before the name. `names`: further ones that there are.
@@ -76,7 +76,7 @@ int run_command(const Command& command, const Arguments& arguments) {
 int dispatch(std::span<const Command> commands, const Arguments& arguments, std::FILE* out) {
   if (arguments.empty() || arguments[0] == "--help" || arguments[0] == "-h") return run_help(commands, {}, out);
   if (arguments[0] == "help") return run_help(commands, {arguments.begin() + 1, arguments.end()}, out);
-  if (arguments[0] == "--version") {
+  if (arguments[0] == "--version" || arguments[0] == "-V" || arguments[0] == "version") {
     std::fputs((program_version() + "\n").c_str(), out);
     return 0;
   }

@@ -63,6 +63,7 @@ struct CommandLine::Parts {
   std::string command, about, overrides_meaning;
   std::vector<Option> options;
   std::vector<Positional> positionals;
+  bool has_rest = false;  // the last of them takes options too
   std::vector<std::string>* overrides = nullptr;
   struct Foreign {
     std::vector<std::string> names;
@@ -193,6 +194,11 @@ void CommandLine::positionals(std::string value, std::vector<std::string>& targe
   parts_->positionals.push_back({std::move(value), std::move(meaning), nullptr, true, &target});
 }
 
+void CommandLine::rest(std::string value, std::vector<std::string>& target, std::string meaning) {
+  parts_->positionals.push_back({std::move(value), std::move(meaning), nullptr, false, &target});
+  parts_->has_rest = true;
+}
+
 void CommandLine::overrides(std::vector<std::string>& target, std::string meaning) {
   parts_->overrides = &target;
   parts_->overrides_meaning = std::move(meaning);
@@ -211,6 +217,10 @@ void CommandLine::Parts::place_words(const std::vector<std::string>& words, std:
   bool unknown_option = false;
   std::vector<std::string> strays;
   std::size_t placed = 0;
+  if (has_rest && !words.empty() && !words[0].starts_with('-')) {
+    positionals.back().all->assign(words.begin(), words.end());
+    return;
+  }
   for (std::size_t at = 0; at < words.size(); ++at) {
     const std::string& word = words[at];
     while (placed < positionals.size() && !positionals[placed].given.empty()) ++placed;
@@ -334,6 +344,7 @@ bool CommandLine::parse(const Arguments& arguments) {
   CLI::App app;
   app.set_help_flag();
   app.allow_extras();
+  if (parts_->has_rest) app.prefix_command();
   bool wants_help = false;
   app.add_flag("-h,--help", wants_help);
   const auto take_all = [&app](const std::string& name, std::vector<std::string>& values) {

@@ -49,6 +49,8 @@ class CommandLine {
                   std::vector<std::string> names = {});
   /// The arguments behind those that are no option, at least one, whatever they hold.
   void positionals(std::string value, std::vector<std::string>& target, std::string meaning);
+  /// The first argument that is no option, with all that is behind it, options too; there may be none.
+  void rest(std::string value, std::vector<std::string>& target, std::string meaning);
   /// Arguments that hold a '=' are collected here, in order (group.key=value, group=option).
   void overrides(std::vector<std::string>& target, std::string meaning);
   /// Words of another program's grammar: --NAME=value of these names, and files by their extension (".py"). They are collected

@@ -33,9 +33,9 @@ struct LaunchOptions {
 
 bool parse(const Arguments& arguments, LaunchOptions& options, std::vector<Problem>& problems) {
   CommandLine line("launch",
-                   "Run COMMAND on many ranks: lockstep launch [options] -- COMMAND ...\n"
+                   "Run COMMAND on many ranks: lockstep launch [options] COMMAND ...\n"
                    "Finds the scheduler (Slurm, PBS or none), the hosts and what they have, prints the "
-                   "mpiexec, mpirun or srun command, runs it and watches it. What stands behind -- is passed on as it is.");
+                   "mpiexec, mpirun or srun command, runs it and watches it. COMMAND is passed on as it is.");
   line.option("-n", options.request.ranks, "N", "ranks in all; left out: hosts x ppn");
   line.option("--ppn", options.request.per_host, "P", "ranks on every host; left out: one for each GPU, slot or core");
   line.option("--hostfile", options.request.hostfile, "FILE", "the hosts, one a line: HOST, HOST:4 or HOST slots=4");
@@ -51,16 +51,18 @@ bool parse(const Arguments& arguments, LaunchOptions& options, std::vector<Probl
   line.flag("--dry-run", options.dry_run, "print the command, run nothing");
   line.note(
       "examples:\n"
-      "  lockstep launch -n 2 -- train data/book --config configs/gpt2-124m.toml\n"
-      "  lockstep launch --retries 3 --timeout 900 -- train data/book log.name=long\n"
+      "  lockstep launch -n 2 train data/book --config configs/gpt2-124m.toml\n"
+      "  lockstep launch --retries 3 --timeout 900 train data/book log.name=long\n"
       "Ctrl-C, SIGTERM and SIGUSR1 reach the ranks: a training ends its step, saves and leaves.");
+  line.rest("COMMAND", options.command, "what each rank runs, with its own options: train ...; -- may stand before it");
   const auto dashes = std::find(arguments.begin(), arguments.end(), "--");
   if (!line.parse({arguments.begin(), dashes})) return false;
-  if (dashes != arguments.end()) options.command.assign(dashes + 1, arguments.end());
+  if (dashes != arguments.end())
+    options.command.insert(options.command.end(), dashes + (options.command.empty() ? 1 : 0), arguments.end());
   const auto require = [&](bool holds, std::string message, std::string remedy) {
     if (!holds) problems.push_back({std::move(message), std::move(remedy)});
   };
-  require(!options.command.empty(), "there is nothing to launch", "lockstep launch [options] -- train ...");
+  require(!options.command.empty(), "there is nothing to launch", "lockstep launch [options] train ...");
   require(options.command.empty() || options.command[0] != "launch", "a launch cannot be launched", "-- train ...");
   require(options.timeout >= 0, fmt::format("--timeout {}: must not be negative", options.timeout), "--timeout 0 waits for ever");
   require(options.retries >= 0 && options.retries <= 1000, fmt::format("--retries {}: must be in 0 ... 1000", options.retries),
