@@ -7,13 +7,14 @@
 #include <memory>
 #include <vector>
 
+#include "base/error.h"
 #include "layout/access_order.h"
 #include "model/block.h"
 #include "model/embedding.h"
 #include "model/head.h"
 #include "model/leases.h"
 #include "model/stage_memory.h"
-#include "model/weight_queue.h"
+#include "ops/weight_work.h"
 
 namespace lockstep::model {
 
@@ -27,6 +28,25 @@ struct BlockVisit {
     backward
   } kind;
   std::size_t block;  ///< of the chunk
+};
+
+/// Weight gradients of a block that are made later.
+class WeightQueue final : public ops::WeightSink {
+ public:
+  /// Room for `works` at a time.
+  explicit WeightQueue(std::size_t works) { works_.reserve(works); }
+  void push(const ops::WeightWork& work) override {
+    ensure(works_.size() < works_.capacity(), "a queue has room for a block's weight gradients");
+    works_.push_back(work);
+  }
+  /// Hands all of them on, in their order.
+  void run(ops::WeightSink& sink) {
+    for (const ops::WeightWork& work : works_) sink.push(work);
+    works_.clear();
+  }
+
+ private:
+  std::vector<ops::WeightWork> works_;
 };
 
 /// What each chunk's passes lease, in order.

@@ -217,10 +217,7 @@ void CommandLine::Parts::place_words(const std::vector<std::string>& words, std:
   bool unknown_option = false;
   std::vector<std::string> strays;
   std::size_t placed = 0;
-  if (has_rest && !words.empty() && !words[0].starts_with('-')) {
-    positionals.back().all->assign(words.begin(), words.end());
-    return;
-  }
+  if (has_rest && !words.empty() && words[0][0] != '-') return positionals.back().all->assign(words.begin(), words.end());
   for (std::size_t at = 0; at < words.size(); ++at) {
     const std::string& word = words[at];
     while (placed < positionals.size() && !positionals[placed].given.empty()) ++placed;
@@ -250,8 +247,7 @@ std::optional<std::size_t> CommandLine::Parts::take_undeclared(std::span<const s
   const std::string& word = words.front();
   const std::size_t equals = word.find('=');
   const std::string option = word.substr(0, equals);
-  std::optional<std::string> value;
-  if (equals != word.npos) value = word.substr(equals + 1);
+  std::optional<std::string> value = equals == word.npos ? std::nullopt : std::optional(word.substr(equals + 1));
   const bool follows = !value && words.size() > 1 && (!words[1].starts_with('-') || number_from<double>(words[1]));
   if (follows) value = words[1];
   const std::string theirs = foreign.name_of(option);

@@ -2,13 +2,10 @@
 
 // A run at a terminal: a progress bar.
 
-#include <fmt/format.h>
-
 #include <cstdio>
 
 #include "base/log.h"
 #include "base/terminal.h"
-#include "base/units.h"
 #include "train/report/run_listener.h"
 
 namespace lockstep::train {
@@ -19,9 +16,7 @@ class RunBar final : public RunListener {
   RunBar(Log& log, std::int64_t steps) : log_(log), bar_(stdout, "training", static_cast<double>(steps)) {}
   ~RunBar() override { log_.set_guard(nullptr); }
   void started(const RunState& /*state*/) override { log_.set_guard(&bar_); }
-  void step_done(const Metrics& m) override {
-    bar_.update(static_cast<double>(m.step), fmt::format("loss {:.4f}  {} tokens/s", m.loss, format_si(m.tps)));
-  }
+  void step_done(const Metrics& m) override;
   void finished(const RunEnd& /*end*/) override {
     log_.set_guard(nullptr);
     bar_.finish();
