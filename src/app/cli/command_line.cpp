@@ -4,39 +4,17 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cmath>
 #include <functional>
 #include <list>
 #include <span>
 
+#include "app/cli/number_values.h"
 #include "base/error.h"
 #include "base/number_text.h"
 #include "base/text/columns.h"
 
 namespace lockstep::app {
 namespace {
-
-// Reads all of `text` as a number: a finite one, which the target holds exactly or nearly.
-bool read_number(const std::string& text, double& target) {
-  const std::optional<double> value = number_from<double>(text);
-  if (value && std::isfinite(*value)) target = *value;
-  return value && std::isfinite(*value);
-}
-bool read_number(const std::string& text, std::int64_t& target, std::int64_t most) {
-  const std::optional<std::int64_t> value = number_from<std::int64_t>(text);
-  const bool held = value && *value <= most && *value >= -most;
-  if (held) target = *value;
-  return held;
-}
-// What a number must be that is one, but beyond the target's; empty for another text.
-std::string integer_bounds(const std::string& text, std::int64_t most) {
-  const bool digits = text.size() > 1 && text.find_first_not_of("0123456789", text[0] == '-' ? 1 : 0) == std::string::npos;
-  return digits ? fmt::format(" from -{} to {}", most, most) : "";
-}
-std::string number_bounds(const std::string& text) {
-  const bool beyond = text.find_first_of("0123456789") == 0 && text.find_first_not_of("0123456789.eE+-") == std::string::npos;
-  return beyond || number_from<double>(text) ? ", or is beyond what a number may be" : "";
-}
 
 std::string long_name(const std::string& name) { return name.substr(name.rfind(',') + 1); }
 
@@ -106,7 +84,6 @@ struct CommandLine::Parts {
   void place_words(const std::vector<std::string>& words, std::vector<Problem>& problems) const;
   /// What an option means that is not declared; how many of the `words` from it on that takes, or nothing with a problem.
   std::optional<std::size_t> take_undeclared(std::span<const std::string> words, std::vector<Problem>& problems) const;
-  /// Of an option of which nothing is known.
   Problem unknown(const std::string& word) const;
   /// What has no place among the positionals.
   Problem stray(const std::string& word) const;

@@ -1,0 +1,18 @@
+#pragma once
+
+// Numbers as values of options.
+
+#include <cstdint>
+#include <string>
+
+namespace lockstep::app {
+
+/// Reads all of `text` as a number: a finite one, which the target holds exactly or nearly. False for another text.
+bool read_number(const std::string& text, double& target);
+/// Of `most` at most, up or down.
+bool read_number(const std::string& text, std::int64_t& target, std::int64_t most);
+/// What a number must be that is one, but beyond `most`; empty for another text.
+std::string integer_bounds(const std::string& text, std::int64_t most);
+std::string number_bounds(const std::string& text);
+
+}  // namespace lockstep::app
