@@ -16,6 +16,28 @@
 namespace lockstep::app {
 namespace {
 
+/// An option that is not declared, with what may be its value: what stands behind its "=", else the next word.
+struct LooseOption {
+  explicit LooseOption(std::span<const std::string> all) : option(all[0].substr(0, all[0].find('='))) {
+    if (option != all[0]) {
+      value = all[0].substr(option.size() + 1);
+    } else if (all.size() > 1 && (!all[1].starts_with('-') || number_from<double>(all[1]))) {
+      value = all[1];
+      words = 2;
+    }
+  }
+  /// A flag takes the next word for its value only where that says true or false.
+  void read_flag() {
+    if (value && (words == 1 || *value == "true" || *value == "false")) return;
+    value = "true";
+    words = 1;
+  }
+
+  std::string option;
+  std::optional<std::string> value;
+  std::size_t words = 1;  // that it takes with its value
+};
+
 std::string long_name(const std::string& name) { return name.substr(name.rfind(',') + 1); }
 
 }  // namespace
@@ -221,30 +243,24 @@ void CommandLine::Parts::place_words(const std::vector<std::string>& words, std:
 
 std::optional<std::size_t> CommandLine::Parts::take_undeclared(std::span<const std::string> words,
                                                                std::vector<Problem>& problems) const {
-  const std::string& word = words.front();
-  const std::size_t equals = word.find('=');
-  const std::string option = word.substr(0, equals);
-  std::optional<std::string> value = equals == word.npos ? std::nullopt : std::optional(word.substr(equals + 1));
-  const bool follows = !value && words.size() > 1 && (!words[1].starts_with('-') || number_from<double>(words[1]));
-  if (follows) value = words[1];
-  const std::string theirs = foreign.name_of(option);
-  if (!theirs.empty() && value) {
-    foreign.target->push_back(theirs + "=" + *value);
-    return 2;
+  LooseOption loose(words);
+  const std::string theirs = foreign.name_of(loose.option);
+  if (!theirs.empty() && loose.value) {
+    foreign.target->push_back(theirs + "=" + *loose.value);
+    return loose.words;
   }
-  const std::optional<Undeclared> meant = undeclared != nullptr ? undeclared(option, value) : std::nullopt;
-  if (meant && !meant->setting.empty()) {
-    const bool is_flag = meant->flag && (!follows || (*value != "true" && *value != "false"));
-    if (is_flag && equals == word.npos) value = "true";
-    if (value) overrides->push_back(meant->setting + "=" + *value);
-    if (value) return follows && !is_flag ? 2 : 1;
+  const std::optional<Undeclared> meant = undeclared != nullptr ? undeclared(loose.option, loose.value) : std::nullopt;
+  if (meant && meant->flag) loose.read_flag();
+  if (meant && !meant->setting.empty() && loose.value) {
+    overrides->push_back(meant->setting + "=" + *loose.value);
+    return loose.words;
   }
   if (meant && !meant->right.empty()) {
-    problems.push_back({fmt::format("unknown option {}", word), "here it is " + meant->right});
+    problems.push_back({fmt::format("unknown option {}", words[0]), "here it is " + meant->right});
   } else if (meant || !theirs.empty()) {
-    problems.push_back({fmt::format("{} has no value", word), fmt::format("write it in one word: {}=VALUE", word)});
+    problems.push_back({fmt::format("{} has no value", words[0]), fmt::format("write it in one word: {}=VALUE", words[0])});
   } else {
-    problems.push_back(unknown(word));
+    problems.push_back(unknown(words[0]));
   }
   return std::nullopt;
 }
