@@ -88,14 +88,15 @@ void read(std::span<const std::byte> input) {
   for (std::size_t i = 0; i < names.size(); ++i) std::ofstream(folder / names[i], std::ios::binary) << parts[i];
   app::run_on_ranks({.threads = 1}, [&](app::Session& session) {
     Log log(stderr, Level::critical);
-    const std::string path = folder.path().string();
-    const app::LoadedModel loaded = app::load_model({.model = path}, 16, session, log);
+    app::ModelOptions options;
+    options.model = folder.path().string();
+    const app::LoadedModel loaded = app::load_model(options, 16, session, log);
     if (!loaded.tokenizer) return;
     const std::vector<std::int32_t> prompt =
         data::encode_prompt(*loaded.tokenizer, parts[2], loaded.inference->context().config.vocabulary, log);
     if (prompt.empty()) return;
     write_text(loaded, prompt, session);
-    learn(path, loaded, prompt, session);
+    learn(options.model, loaded, prompt, session);
   });
 }
 
