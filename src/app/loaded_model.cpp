@@ -38,7 +38,7 @@ void make_room(LoadedModel& loaded, const arch::ModelConfig& config, DType store
   const layout::ParallelPlan plan{
       .dp = layout.plan.dp, .tp = layout.plan.tp, .pp = layout.plan.pp, .ranks_per_host = layout.plan.ranks_per_host};
   const std::int64_t weights =
-      arch::count_parameters(config).total / (plan.tp * plan.pp) * static_cast<std::int64_t>(size_of(type));
+      arch::count_parameters(config).total / (std::int64_t{plan.tp} * plan.pp) * static_cast<std::int64_t>(size_of(type));
   const std::string halved = type == DType::f32 ? "--dtype bf16 takes half as much; " : "";
   comm::demand_free_memory(session.world(), weights, fmt::format("{}: not enough memory for its weights", loaded.folder),
                            halved + "ranks on several hosts can have a part each (lockstep launch, --layout)");
