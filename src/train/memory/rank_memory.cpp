@@ -76,7 +76,7 @@ RankMemory::RankMemory(const EngineConfig& config, const layout::Coordinates& at
   if (part.embedding) activation_arena_.declare(tokens, "tokens", all_tokens, DType::i32);
   if (!part.head) return;
   activation_arena_.declare(targets, "targets", Shape{model.shape().rows.judged * config.plan.microbatches}, DType::i32);
-  workspace_arena_.declare(losses, "losses", Shape{config.plan.microbatches * sums->sample_ranges()}, DType::f64);
+  workspace_arena_.declare(losses, "losses", Shape{std::int64_t{config.plan.microbatches} * sums->sample_ranges()}, DType::f64);
 }
 
 // Of the ranks with the same part of a unit each writes as much.
