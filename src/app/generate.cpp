@@ -13,10 +13,10 @@
 
 #include "app/cli/command_line.h"
 #include "app/cli/commands.h"
+#include "app/cli/other_words.h"
 #include "app/loaded_model.h"
 #include "app/published/published_files.h"
 #include "app/published/text_habits.h"
-#include "app/start/resolve.h"
 #include "base/terminal.h"
 #include "base/text/utf8.h"
 #include "io/file.h"
@@ -65,7 +65,7 @@ bool parse(const Arguments& arguments, GenerateOptions& options) {
   line.option("--top-p", options.top_p, "P",
               fmt::format("draw from the likeliest tokens with this probability together{}", usual(usual_sampling.top_p)));
   line.option("--seed", options.seed, "N", "the same seed writes the same texts", std::numeric_limits<std::int64_t>::max());
-  line.undeclared(settings::other_words(settings::WordsOf::generate));
+  line.undeclared(other_words(WordsOf::generate));
   line.note(
       "What a published model's generation_config.json says of temperature, top-k and top-p is the default, and said in a line; "
       "so is what it asks for that is not done here.");

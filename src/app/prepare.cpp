@@ -10,8 +10,8 @@
 
 #include "app/cli/command_line.h"
 #include "app/cli/commands.h"
+#include "app/cli/other_words.h"
 #include "app/folder/folder_owner.h"
-#include "app/start/resolve.h"
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/log.h"
@@ -56,7 +56,7 @@ bool parse(const Arguments& arguments, Options& options) {
   line.option("--shards", options.shards, "N",
               "also cut the training text into a file a rank, for data.shards=precut; 0: do not");
   line.option("--threads", options.threads, "N", "threads that tokenise; 0: every core");
-  line.undeclared(settings::other_words(settings::WordsOf::prepare));
+  line.undeclared(other_words(WordsOf::prepare));
   line.note(
       "A document of JSONL ends with the tokenizer's end-of-text token, or a line feed where it has none. With prompts, "
       "train.mask.bin and val.mask.bin say which tokens are taught.");

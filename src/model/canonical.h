@@ -29,7 +29,7 @@ class Canonical final : public Sums {
   void push(const ops::WeightWork& work) override;
   /// The gradients of gain and bias are of all ranks' rows.
   void norm_backward(ops::Norm& norm, parallel::Boundary& boundary, const Pass& pass, const ops::NormBackward& call) override;
-  /// Of all ranks' rows.
+  /// The sum is over all ranks' rows.
   void sum_rows(parallel::Boundary& boundary, const Pass& pass, const Tensor& sum, const Tensor& rows, bool accumulate) override;
   /// d_tokens gets the rows of the whole step, once its last micro-batch is there; until then they are kept.
   void embed_backward(parallel::Boundary& boundary, const Pass& pass, const EmbeddingBackward& call) override;

@@ -78,7 +78,7 @@ class Sums : public ops::WeightSink {
   /// sum [C] f32 (+)= the sum of the pass' `rows` [Ro, C].
   virtual void sum_rows(parallel::Boundary& boundary, const Pass& pass, const Tensor& sum, const Tensor& rows, bool accumulate);
   virtual void embed_backward(parallel::Boundary& boundary, const Pass& pass, const EmbeddingBackward& call);
-  /// Of a step's losses, which are used up.
+  /// The sum of a step's `losses`, which are overwritten.
   virtual double total(std::span<double> losses) const;
 
  protected:

@@ -44,7 +44,7 @@ struct TrainerOptions {
   std::int64_t max_skipped = 10;          ///< steps in a row whose gradient is not finite, which end the run
   double peak_flops = 312e12;             ///< of this rank, for MFU
   io::Path folder;                        ///< of the run
-  const io::HeldFolder* held = nullptr;   ///< the same as it was when the run began; null: nobody moves it
+  const io::HeldFolder* held = nullptr;   ///< `folder` as it was when the run began; null: not checked
   SwitchOptions switches;
   double started = 0;                      ///< now_seconds() of the program's start
   std::function<void()> before_save = {};  ///< on rank 0: throws what keeps it from writing into the run's folder; or empty
@@ -108,7 +108,7 @@ class Trainer {
   bool sample_due() const;
   bool due(std::int64_t interval) const { return interval > 0 && state_.step % interval == 0; }
 
-  /// Of every listener, in their order.
+  /// Calls the event of every listener, in their order.
   template <class... Told>
   void tell(void (RunListener::*event)(Told...), std::type_identity_t<Told>... told) {
     for (const std::unique_ptr<RunListener>& listener : listeners_) (*listener.*event)(told...);

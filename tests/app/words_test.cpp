@@ -1,10 +1,8 @@
 // What people type who come from other programs, and the short forms of settings.
 
-#include "app/settings/foreign/words.h"
-
 #include <gtest/gtest.h>
 
-#include "app/cli/command_line.h"
+#include "app/cli/other_words.h"
 #include "app/settings/keys.h"
 #include "app/sweep/sweep_plan.h"
 #include "app/train/train_words.h"
@@ -74,10 +72,10 @@ TEST(Words, ThoseOfOtherProgramsAreAnsweredWithTheRightOneAndItsValue) {
 }
 
 TEST(Words, EachRightWordIsASettingOfThisProgram) {
-  const std::vector<std::string> known = settings::known_words(settings::WordsOf::settings);
+  const std::vector<std::string> known = known_words(WordsOf::settings);
   EXPECT_GE(known.size(), 60U);
   for (const std::string& word : known) {
-    const std::string right = settings::right_word(settings::WordsOf::settings, word, "1").value();
+    const std::string right = other_words(WordsOf::settings)(word, "1")->right;
     const std::string name = right.substr(0, right.find_first_of("= "));
     const bool other = name == "--ranks" || name == "lockstep";
     EXPECT_TRUE(other || (settings::find_key(name) != nullptr && name.find('.') != name.npos)) << word << ": " << right;

@@ -9,7 +9,7 @@
 
 namespace lockstep::support {
 
-/// Of the second step, what rank 0's collectives carry; `sent`: the messages of all ranks.
+/// What rank 0's collectives carry in the second step; `sent`: the messages of all ranks.
 inline Carried carried_by_a_step(const LayoutRun& run) {
   Carried of_step;
   std::mutex adding;

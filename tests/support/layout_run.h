@@ -24,8 +24,8 @@
 
 namespace lockstep::support {
 
-/// Of words with commas between, "dp=2,zero=3": those of `verify` (docs/verify.md), and settings by the last part of their name.
-/// A later word takes the place of an earlier one.
+/// The wish that words say, with commas between ("dp=2,zero=3"). They are those of `verify` (docs/verify.md), and settings by the
+/// last part of their name. A later word takes the place of an earlier one.
 inline layout::PlanWish wish_from(const std::string& words) {
   layout::PlanWish wish;
   wish.parallel.dp = 1;

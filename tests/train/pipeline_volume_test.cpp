@@ -17,7 +17,7 @@ LayoutRun pipeline_of(const std::string& words) {
 
 /// Bytes of the messages of a step, of all ranks.
 std::int64_t sent_by_a_step(const LayoutRun& run) { return support::carried_by_a_step(run).sent; }
-/// Of the stream of a micro-batch between two stages.
+/// Bytes of the stream that a micro-batch sends from a stage to the next.
 std::int64_t stream_of(const LayoutRun& run) { return run.samples * run.config().positions * run.model.width * 4; }
 
 // Between s stages m micro-batches send 2 (s - 1) m times rows x width.

@@ -12,7 +12,7 @@ using support::LayoutRun;
 
 constexpr int global_batch = 12;
 
-/// Of the global batch, in micro-batches of so many samples.
+/// A run of the global batch, in micro-batches of so many samples.
 LayoutRun run_of(int ranks, int samples, const arch::ModelConfig& model = support::tiny_model(),
                  const parallel::WeightStorage& weights = {}) {
   const std::string words = "dp=" + std::to_string(ranks) + ",gas=" + std::to_string(global_batch / samples / ranks);

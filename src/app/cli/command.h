@@ -14,6 +14,7 @@
 namespace lockstep::app {
 
 inline constexpr int kUserError = 2, kSystemError = 1, kBrokenRule = 70, kDiverged = 3;
+inline constexpr int kInterrupted = 130, kTerminated = 143;  // by SIGINT, by SIGTERM: 128 and the number, as of a shell
 
 using Arguments = std::vector<std::string>;
 

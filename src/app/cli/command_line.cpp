@@ -76,14 +76,8 @@ struct CommandLine::Parts {
       std::ranges::replace(name, '-', '_');
       return std::ranges::find(names, name) == names.end() ? "" : "--" + name;
     }
-    bool takes(const std::string& word) const {
-      const std::size_t equals = word.find('=');
-      return target != nullptr && (equals == std::string::npos ? word[0] != '-' && word.ends_with(extension)
-                                                               : !name_of(word.substr(0, equals)).empty());
-    }
-    void take(const std::string& word) const {
-      const std::size_t equals = word[0] == '-' ? word.find('=') : 0;
-      target->push_back(name_of(word.substr(0, equals)) + word.substr(equals));
+    bool is_file(const std::string& word) const {
+      return target != nullptr && word[0] != '-' && word.ends_with(extension) && word.find('=') == word.npos;
     }
   } foreign;
   Meaning undeclared = nullptr;
@@ -220,8 +214,8 @@ void CommandLine::Parts::place_words(const std::vector<std::string>& words, std:
   for (std::size_t at = 0; at < words.size(); ++at) {
     const std::string& word = words[at];
     while (placed < positionals.size() && !positionals[placed].given.empty()) ++placed;
-    if (foreign.takes(word)) {
-      foreign.take(word);
+    if (foreign.is_file(word)) {
+      foreign.target->push_back(word);
     } else if (word.size() > 1 && word[0] == '-') {
       const std::optional<std::size_t> taken = take_undeclared(std::span(words).subspan(at), problems);
       unknown_option = unknown_option || !taken;

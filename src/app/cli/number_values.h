@@ -9,7 +9,7 @@ namespace lockstep::app {
 
 /// Reads all of `text` as a number: a finite one, which the target holds exactly or nearly. False for another text.
 bool read_number(const std::string& text, double& target);
-/// Of `most` at most, up or down.
+/// A whole number from -most to most.
 bool read_number(const std::string& text, std::int64_t& target, std::int64_t most);
 /// What a number must be that is one, but beyond `most`; empty for another text.
 std::string integer_bounds(const std::string& text, std::int64_t most);

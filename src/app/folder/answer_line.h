@@ -38,13 +38,14 @@ class AnswerLine : public CommandLine {
   bool read(const Arguments& arguments);
   /// Behind read(): adds a problem unless the rule holds.
   void demand(bool holds, std::string message, std::string remedy);
-  /// Likewise what `work` throws as UserError.
+  /// Adds the problems of a UserError that `work` throws.
   void collect(const std::function<void()>& work);
   std::vector<Problem>& problems() { return problems_; }
   /// Throws UserError with all problems.
   void check();
 
-  /// Of a long answer: prints what the text has more than before, where nothing else was asked for.
+  /// Prints what the text has more than before, so that a long answer is read as it grows; nothing where --json, --csv or --out
+  /// was asked for.
   void show(const Answer& answer);
   /// Prints the answer, or the rest of it, as the options say; the first process does.
   void print(const Answer& answer);

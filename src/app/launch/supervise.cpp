@@ -20,6 +20,7 @@
 #include <fstream>
 #include <optional>
 
+#include "app/cli/command.h"
 #include "base/error.h"
 #include "base/timer.h"
 
@@ -27,8 +28,8 @@ namespace lockstep::launch {
 namespace {
 
 constexpr int kTimedOut = 124, kLeftOver = 1;
-// Bad input and a run that diverged stay so; INT or TERM say that somebody wanted the end.
-constexpr std::array kFinal{2, 3, 128 + SIGINT, 128 + SIGTERM};
+// Exit codes after which no retry helps: the same input, the same divergence, or a person who wanted the end.
+constexpr std::array kFinal{app::kUserError, app::kDiverged, app::kInterrupted, app::kTerminated};
 
 [[noreturn]] void fail(std::string_view call, int code) { throw SystemError(fmt::format("{}: {}", call, std::strerror(code))); }
 

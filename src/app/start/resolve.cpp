@@ -8,13 +8,13 @@
 #include <set>
 #include <utility>
 
+#include "app/cli/other_words.h"
 #include "app/settings/backends.h"
 #include "app/settings/checks.h"
 #include "app/settings/choices.h"
 #include "app/settings/config_file.h"
 #include "app/settings/foreign/deepspeed.h"
 #include "app/settings/foreign/nanogpt.h"
-#include "app/settings/foreign/words.h"
 #include "app/settings/idle.h"
 #include "app/settings/kept_paths.h"
 #include "app/settings/keys.h"
@@ -242,23 +242,10 @@ std::string Resolved::idle_text() const {
   return idle.empty() ? "" : fmt::format("Settings that change nothing in this run:\n  {}", fmt::join(idle, "\n  "));
 }
 
-app::CommandLine::Meaning other_words(WordsOf of) {
-  return [of](const std::string& option, const std::optional<std::string>& value) {
-    std::optional<app::CommandLine::Undeclared> meant;
-    const std::optional<SettingOption> setting = of == WordsOf::settings ? setting_option(option) : std::nullopt;
-    if (std::optional<std::string> right = right_word(of, option, value)) {
-      meant = {.right = std::move(*right)};
-    } else if (setting) {
-      meant = {.setting = std::string(setting->setting), .flag = setting->flag};
-    }
-    return meant;
-  };
-}
-
 void Sources::declare(app::CommandLine& line) {
   line.option("--config", files, "FILE", "settings from a TOML file");
   line.overrides(overrides, "one setting (lockstep help config); group=option: a bundle of them");
-  line.undeclared(other_words(WordsOf::settings));
+  line.undeclared(app::other_words(app::WordsOf::settings));
 }
 
 void Sources::declare_nanogpt(app::CommandLine& line) {

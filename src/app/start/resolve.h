@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "app/cli/command_line.h"
-#include "app/settings/foreign/words.h"
 #include "app/settings/run_config.h"
 
 namespace lockstep::settings {
@@ -39,9 +38,6 @@ struct Sources {
   void declare(app::CommandLine& line);
   void declare_nanogpt(app::CommandLine& line);
 };
-
-/// For CommandLine::undeclared: settings that are written as options, and words of other programs.
-app::CommandLine::Meaning other_words(WordsOf of);
 
 /// What a command's word DATA stands for: "data.dir=" and the folder of prepared text. Throws UserError for what is no folder,
 /// and where `overrides` name other data.

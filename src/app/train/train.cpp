@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <csignal>
 #include <cstdio>
 
 #include "app/cli/commands.h"
@@ -110,10 +109,9 @@ void tell(const settings::Resolved& resolved, bool idle, Log& log) {
 
 /// Who sends INT or TERM ends the run, and a script must see that it is not whole. Schedulers send USR1 and HUP to have it saved.
 int status_of(const train::TrainingHistory& history) {
-  constexpr int killed = 128;  // of a shell, and the signal's number
   if (history.diverged) return kDiverged;
-  if (history.cause == train::StopCause::sigint) return killed + SIGINT;
-  return history.cause == train::StopCause::sigterm ? killed + SIGTERM : 0;
+  if (history.cause == train::StopCause::sigint) return kInterrupted;
+  return history.cause == train::StopCause::sigterm ? kTerminated : 0;
 }
 
 /// The exit status.

@@ -6,18 +6,17 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <chrono>
 #include <cstdlib>
 #include <exception>
-#include <optional>
+#include <memory>
 #include <set>
+#include <string>
 #include <string_view>
-#include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/checked.h"
 #include "base/error.h"
-#include "base/thread.h"
 #include "comm/mpi/watchdog.h"
 
 namespace lockstep::comm {
@@ -79,6 +78,15 @@ class MpiFile final : public io::ByteSource {
   MPI_File file_ = MPI_FILE_NULL;
 };
 
+/// None where no thread is left for it.
+std::unique_ptr<Watchdog> watch(double seconds, std::string says, int exit_code) {
+  try {
+    return std::make_unique<Watchdog>(seconds, std::move(says), exit_code);
+  } catch (const std::exception&) {
+    return nullptr;
+  }
+}
+
 }  // namespace
 
 MpiLibrary::MpiLibrary(double timeout) : timeout_(timeout) {
@@ -91,12 +99,7 @@ MpiLibrary::MpiLibrary(double timeout) : timeout_(timeout) {
 }
 
 MpiLibrary::~MpiLibrary() {
-  std::optional<Watchdog> end;
-  try {
-    end.emplace(timeout_, fmt::format("rank {}: the end of MPI", rank_));
-  } catch (const std::exception&) {  // no thread is left for it
-    end.reset();
-  }
+  const auto deadline = watch(timeout_, nobody_came(fmt::format("rank {}: the end of MPI", rank_), timeout_), 1);
   MPI_Finalize();
 }
 
@@ -121,15 +124,7 @@ void MpiLibrary::all_gather(std::span<std::byte> out, std::span<const std::byte>
 }
 
 void MpiLibrary::abort(int exit_code, double seconds) const {
-  std::jthread deadline;
-  try {
-    deadline = start_thread("abort", [=](const std::stop_token&) {
-      std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
-      std::_Exit(exit_code);
-    });
-  } catch (const SystemError&) {  // no thread is left for it
-    deadline = {};
-  }
+  const auto deadline = watch(seconds, "", exit_code);
   MPI_Abort(MPI_COMM_WORLD, exit_code);
   std::_Exit(exit_code);
 }

@@ -340,7 +340,8 @@ void check_size(const MpiLibrary& mpi, const MpiJob& job) {
 void run_mpi(const MpiJob& job, const MpiOptions& options,
              const std::function<void(Communicator& world, const CoreSharing& sharing)>& body) {
   check_connected(job);
-  std::optional<Watchdog> start(std::in_place, options.timeout, fmt::format("rank {}: the start of MPI", job.rank));
+  std::optional<Watchdog> start(std::in_place, options.timeout,
+                                nobody_came(fmt::format("rank {}: the start of MPI", job.rank), options.timeout));
   const MpiLibrary mpi(options.timeout);
   check_size(mpi, job);
   const MpiLibrary::Host host = find_host(mpi, options);

@@ -11,16 +11,19 @@
 
 namespace lockstep::comm {
 
-Watchdog::Watchdog(double seconds, std::string what)
-    : thread_(start_thread("watchdog", [this, seconds, what = std::move(what)](const std::stop_token& stop) {
+Watchdog::Watchdog(double seconds, std::string says, int exit_code)
+    : thread_(start_thread("watchdog", [this, seconds, exit_code, says = std::move(says)](const std::stop_token& stop) {
         std::unique_lock lock(mutex_);
         ended_.wait_for(lock, stop, std::chrono::duration<double>(seconds), [] { return false; });
         if (stop.stop_requested()) return;
-        say(stderr,
-            fmt::format("lockstep: {} did not end within comm.timeout = {} s: another rank has not come\n", what, seconds));
-        std::_Exit(1);
+        say(stderr, says);
+        std::_Exit(exit_code);
       })) {}
 
 Watchdog::~Watchdog() = default;
+
+std::string nobody_came(std::string_view what, double seconds) {
+  return fmt::format("lockstep: {} did not end within comm.timeout = {} s: another rank has not come\n", what, seconds);
+}
 
 }  // namespace lockstep::comm

@@ -5,15 +5,16 @@
 #include <condition_variable>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <thread>
 
 namespace lockstep::comm {
 
-/// Unless it is destroyed within `seconds`, it says that `what` did not end, as another rank has not come, and ends the process
-/// with exit code 1; the launcher then ends the others.
+/// Unless it is destroyed within `seconds`, it prints `says` and ends the process with `exit_code`; the launcher then ends the
+/// other ranks.
 class Watchdog {
  public:
-  Watchdog(double seconds, std::string what);
+  Watchdog(double seconds, std::string says, int exit_code = 1);
   ~Watchdog();
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
@@ -23,5 +24,8 @@ class Watchdog {
   std::condition_variable_any ended_;
   std::jthread thread_;
 };
+
+/// What a rank says that has waited for the others at `what` for comm.timeout, `seconds`.
+std::string nobody_came(std::string_view what, double seconds);
 
 }  // namespace lockstep::comm

@@ -13,14 +13,14 @@
 namespace lockstep::train {
 namespace {
 
-// Of this rank; those that work on one sample together divide it.
+// FLOPs of this rank: ranks that work on one sample together divide its FLOPs.
 double flops_per_iteration(const EngineConfig& config) {
   return arch::training_flops_per_token(config.model, config.positions) *
          static_cast<double>(config.positions * config.samples * config.plan.microbatches) /
          (static_cast<double>(config.plan.ranks()) / config.plan.dp);
 }
 
-// Of the values of all ranks.
+// `values`: one of each rank.
 Spread spread_of(std::span<const double> values) {
   Spread spread{.mean = 0, .least = values[0], .greatest = values[0], .deviation = 0};
   const auto n = static_cast<double>(values.size());

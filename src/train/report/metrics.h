@@ -15,7 +15,7 @@ namespace lockstep::train {
 
 class Engine;
 
-/// Whose lines tell of a run: WordPlay's, one every few iterations, or those of the book.
+/// The form of a run's lines. `wordplay` has one every few iterations, as the WordPlay program; `rasbt` has those of the book.
 enum class LogStyle : std::uint8_t { wordplay, rasbt };
 
 /// A figure over the ranks.

@@ -45,7 +45,7 @@ double clock_shift(comm::Communicator& ranks);
 
 class RunTrace final : public RunListener {
  public:
-  /// Of the `steps` steps from the run's next one on. `spans`, the memory that they are kept in, `ranks` (all that train) and
+  /// Traces `steps` steps, from the run's next one on. `spans`, the memory that they are kept in, `ranks` (all that train) and
   /// `log` outlive it; exchanges of theirs are told to `spans` until its end.
   RunTrace(io::Path file, std::int64_t steps, SpanLog& spans, comm::Communicator& ranks, Log& log);
   ~RunTrace() override;

@@ -10,7 +10,7 @@ namespace lockstep::train {
 
 class StepDump final : public RunListener {
  public:
-  /// Of step `step`, counted from 0. `engine` and `log` outlive this.
+  /// Dumps step `step`, counted from 0. `engine` and `log` outlive this.
   StepDump(const io::Path& folder, std::int64_t step, Engine& engine, Log& log)
       : file_(folder / ("dump_step_" + std::to_string(step) + ".safetensors")), step_(step), engine_(engine), log_(log) {}
   void step_taken(std::int64_t step, const data::StepBatches& batches, const StepResult& result) override {

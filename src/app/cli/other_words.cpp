@@ -1,12 +1,15 @@
-#include "app/settings/foreign/words.h"
+#include "app/cli/other_words.h"
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <span>
+#include <string_view>
+#include <utility>
 
 #include "app/settings/keys.h"
 
-namespace lockstep::settings {
+namespace lockstep::app {
 namespace {
 
 struct Word {
@@ -158,7 +161,7 @@ constexpr std::array words_of_prepare = std::to_array<Word>({
     {"num-proc", "--threads {}"},
 });
 
-std::span<const Word> words(WordsOf of) {
+std::span<const Word> table_of(WordsOf of) {
   switch (of) {
     case WordsOf::settings:
       return words_of_settings;
@@ -170,35 +173,38 @@ std::span<const Word> words(WordsOf of) {
   return {};
 }
 
-/// Without its dashes in front, and with hyphens or, where `to` says so, underscores inside.
-std::string plain(std::string_view option, char to = '-') {
+/// The option's name without dashes in front, its words with `between` between them.
+std::string plain_name(std::string_view option, char between) {
   std::string name(option.substr(std::min(option.find_first_not_of('-'), option.size())));
-  std::ranges::replace(name, to == '-' ? '_' : '-', to);
+  std::ranges::replace(name, between == '-' ? '_' : '-', between);
   return name;
 }
 
-}  // namespace
-
-std::optional<std::string> right_word(WordsOf of, std::string_view option, const std::optional<std::string>& value) {
-  const std::string name = plain(option);
-  const auto found = std::ranges::find(words(of), name, &Word::theirs);
-  if (found == words(of).end()) return std::nullopt;
+/// What to write instead; nothing for a word of which nothing is known.
+std::optional<std::string> right_word(WordsOf of, const std::string& option, const std::optional<std::string>& value) {
+  const auto found = std::ranges::find(table_of(of), plain_name(option, '-'), &Word::theirs);
+  if (found == table_of(of).end()) return std::nullopt;
   std::string right(found->ours);
   if (const std::size_t place = right.find("{}"); place != right.npos) right.replace(place, 2, value.value_or("VALUE"));
   return right;
 }
 
+}  // namespace
+
+CommandLine::Meaning other_words(WordsOf of) {
+  return [of](const std::string& option, const std::optional<std::string>& value) -> std::optional<CommandLine::Undeclared> {
+    if (std::optional<std::string> right = right_word(of, option, value)) return {{.right = std::move(*right)}};
+    if (of != WordsOf::settings || !option.starts_with("--")) return std::nullopt;
+    const settings::Key* key = settings::find_key(plain_name(option, '_'));
+    if (key == nullptr) return std::nullopt;
+    return {{.setting = std::string(key->name), .flag = key->type == settings::Type::boolean}};
+  };
+}
+
 std::vector<std::string> known_words(WordsOf of) {
   std::vector<std::string> all;
-  for (const Word& word : words(of)) all.push_back((word.theirs.size() == 1 ? "-" : "--") + std::string(word.theirs));
+  for (const Word& word : table_of(of)) all.push_back((word.theirs.size() == 1 ? "-" : "--") + std::string(word.theirs));
   return all;
 }
 
-std::optional<SettingOption> setting_option(std::string_view option) {
-  if (!option.starts_with("--")) return std::nullopt;
-  const Key* key = find_key(plain(option, '_'));
-  if (key == nullptr) return std::nullopt;
-  return SettingOption{key->name, key->type == Type::boolean};
-}
-
-}  // namespace lockstep::settings
+}  // namespace lockstep::app
