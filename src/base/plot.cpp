@@ -3,169 +3,202 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <limits>
+#include <cstddef>
+#include <optional>
 
 #include "base/terminal.h"
+#include "base/text/ticks.h"
 
 namespace lockstep {
 namespace {
 
-constexpr int canvas_rows = 18, y_ticks = 7, x_ticks = 5;
+constexpr int canvas_rows = 18, most_y_ticks = 7, most_x_ticks = 12;
 constexpr int narrowest = 40, widest = 120;
-/// Indexed by the sum of upper left 1, upper right 2, lower left 4, lower right 8.
-constexpr std::array quadrants{" ", "▘", "▝", "▀", "▖", "▌", "▞", "▛", "▗", "▚", "▐", "▜", "▄", "▙", "▟", "█"};
-/// Marks of the second, third, ... series; the first is drawn in quadrants.
-constexpr std::array marks{"•", "×", "+", "o", "*", "#", "%"};
+/// A cell of the first series' line has 2 x 4 dots.
+constexpr int dots_across = 2, dots_down = 4;
+/// Marks of the second, third, ... series, whose lines have a mark in each cell; letters follow.
+constexpr std::array marks{"•", "×", "+", "o", "*", "#", "%", "@"};
+constexpr std::string_view letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZ";
 
-std::string_view mark_of(std::size_t series) { return series == 0 ? "▞" : marks[(series - 1) % marks.size()]; }
-
-struct Range {
-  double low = std::numeric_limits<double>::infinity(), high = -std::numeric_limits<double>::infinity();
-  void include(double value) {
-    low = std::min(low, value);
-    high = std::max(high, value);
-  }
-  /// Gives a range of nothing or of one value some width.
-  void settle() {
-    if (low > high) low = high = 0;
-    if (low == high) {
-      const double half = low == 0 ? 1 : std::abs(low) / 10;
-      low -= half;
-      high += half;
-    }
-  }
-  /// Cell 0 .. cells - 1 of `value`, from low to high.
-  int cell(double value, int cells) const {
-    const double part = (value / 2 - low / 2) / (high / 2 - low / 2);  // halves: high - low may overflow
-    return std::clamp(static_cast<int>(std::lround(part * (cells - 1))), 0, cells - 1);
-  }
-  double tick(int index, int ticks) const {
-    const double part = static_cast<double>(index) / (ticks - 1);
-    return low * (1 - part) + high * part;
-  }
-};
-
-/// Labels of evenly spaced ticks, with as many decimals as tell them apart.
-std::vector<std::string> labels(const Range& range, int ticks) {
-  const double step = range.high / (ticks - 1) - range.low / (ticks - 1);
-  const double magnitude = std::clamp(std::floor(std::log10(step)), -300.0, 300.0);
-  const double largest = std::max(std::abs(range.low), std::abs(range.high));
-  constexpr double large = 1e4;  // whose tenths nobody reads
-  const int decimals = std::max(largest < large ? 1 : 0, 1 - static_cast<int>(magnitude));
-  const bool plain = largest < 1e7 && decimals <= 7;
-  std::vector<std::string> result;
-  for (int i = 0; i < ticks; ++i) {
-    double value = range.tick(i, ticks);
-    if (std::abs(value) < step * 1e-9) value = 0;  // rounding must not print -0.0
-    result.push_back(plain ? fmt::format("{:.{}f}", value, decimals) : fmt::format("{:.4g}", value));
-  }
-  return result;
+std::string_view mark_of(std::size_t series) {
+  const std::size_t mark = series - 1;
+  return mark < marks.size() ? marks[mark] : letters.substr((mark - marks.size()) % letters.size(), 1);
 }
 
+/// The character with these dots, in UTF-8.
+std::string braille(unsigned dots) {
+  return {'\xE2', static_cast<char>(0xA0U | (dots >> 6U)), static_cast<char>(0x80U | (dots & 0x3FU))};
+}
+
+/// Bit of the dot in its character: rows 0 to 2 of the left and right column, then row 3.
+unsigned dot_bit(int column, int row) {
+  return row < 3 ? 1U << static_cast<unsigned>(3 * column + row) : 1U << static_cast<unsigned>(6 + column);
+}
+
+/// Place 0 .. places - 1 of `value`, from low to high.
+int place(const Extent& extent, double value, int places) {
+  return std::clamp(static_cast<int>(std::lround(extent.part(value) * (places - 1))), 0, places - 1);
+}
+/// The same from high to low, as rows are counted.
+int place_below(const Extent& extent, double value, int places) { return places - 1 - place(extent, value, places); }
+
 bool drawable(const Series& series, std::size_t i) { return std::isfinite(series.x[i]) && std::isfinite(series.y[i]); }
+std::size_t points_of(const Series& series) { return std::min(series.x.size(), series.y.size()); }
 
 /// The characters inside the frame.
 class Canvas {
  public:
-  Canvas(int columns, Range x, Range y) : columns_(columns), x_(x), y_(y), cells_(cell_count(columns), " ") {}
+  Canvas(int columns, Extent x, Extent y)
+      : columns_(columns), x_(x), y_(y), cells_(static_cast<std::size_t>(columns) * canvas_rows) {}
 
+  /// A line from point to point; what is not finite leaves a gap.
   void draw(const Series& series, std::size_t index) {
-    std::vector<unsigned> lit(cells_.size(), 0);
-    for (std::size_t i = 0; i < std::min(series.x.size(), series.y.size()); ++i) {
-      if (!drawable(series, i)) continue;
-      const int column = x_.cell(series.x[i], 2 * columns_), row = 2 * canvas_rows - 1 - y_.cell(series.y[i], 2 * canvas_rows);
-      lit[at(row / 2, column / 2)] |= 1U << (row % 2 * 2 + column % 2);
-    }
-    for (std::size_t cell = 0; cell < lit.size(); ++cell) {
-      if (lit[cell] != 0) cells_[cell] = index == 0 ? quadrants[lit[cell]] : mark_of(index);
+    Dot before{};
+    bool connected = false;
+    for (std::size_t i = 0; i < points_of(series); ++i) {
+      if (!drawable(series, i)) {
+        connected = false;
+        continue;
+      }
+      const Dot dot{place(x_, series.x[i], dots_across * columns_), place_below(y_, series.y[i], dots_down * canvas_rows)};
+      const bool alone = !connected && (i + 1 == points_of(series) || !drawable(series, i + 1));
+      line(connected ? before : dot, alone ? Dot{dot.column ^ 1, dot.row ^ 1} : dot, index);  // one dot alone is not seen
+      before = dot;
+      connected = true;
     }
   }
   std::string row(int index) const {
     std::string text;
-    for (int column = 0; column < columns_; ++column) text += cells_[at(index, column)];
+    for (int column = 0; column < columns_; ++column) text += shown(cells_[at(column, index)], column);
     return text;
   }
 
  private:
-  static std::size_t cell_count(int columns) { return static_cast<std::size_t>(columns) * canvas_rows; }
-  std::size_t at(int row, int column) const {
+  struct Dot {
+    int column, row;
+  };
+  struct Cell {
+    unsigned dots = 0;                     // of the first series
+    std::vector<std::size_t> series = {};  // that pass here
+  };
+
+  void line(Dot from, Dot to, std::size_t series) {
+    const int steps = std::max({std::abs(to.column - from.column), std::abs(to.row - from.row), 1});
+    for (int i = 0; i <= steps; ++i) {
+      const double part = static_cast<double>(i) / steps;
+      light({static_cast<int>(std::lround(std::lerp(from.column, to.column, part))),
+             static_cast<int>(std::lround(std::lerp(from.row, to.row, part)))},
+            series);
+    }
+  }
+  void light(Dot dot, std::size_t series) {
+    Cell& cell = cells_[at(dot.column / dots_across, dot.row / dots_down)];
+    if (series == 0) cell.dots |= dot_bit(dot.column % dots_across, dot.row % dots_down);
+    if (cell.series.empty() || cell.series.back() != series) cell.series.push_back(series);
+  }
+  /// Series that share cells take turns from column to column, so that none hides another.
+  static std::string shown(const Cell& cell, int column) {
+    if (cell.series.empty()) return " ";
+    const std::size_t series = cell.series[static_cast<std::size_t>(column) % cell.series.size()];
+    return series == 0 ? braille(cell.dots) : std::string(mark_of(series));
+  }
+  std::size_t at(int column, int row) const {
     return static_cast<std::size_t>(row) * static_cast<std::size_t>(columns_) + static_cast<std::size_t>(column);
   }
   int columns_;
-  Range x_, y_;
-  std::vector<std::string_view> cells_;
+  Extent x_, y_;
+  std::vector<Cell> cells_;
 };
 
+std::size_t columns_of(std::string_view text) {
+  return static_cast<std::size_t>(std::ranges::count_if(text, [](char byte) { return (byte & 0xC0) != 0x80; }));
+}
+std::string blanks(std::size_t count) { return std::string(count, ' '); }
+
 /// `text` in the middle of `columns`.
-std::string centred(std::string_view text, int columns) {
-  const int before = (columns - static_cast<int>(text.size())) / 2;
-  return std::string(static_cast<std::size_t>(std::max(before, 0)), ' ') + std::string(text);
+std::string centred(std::string_view text, std::size_t columns) {
+  return blanks((columns - std::min(columns, columns_of(text))) / 2) + std::string(text);
 }
 
-/// The lower edge of the frame with its ticks, and their labels below.
-std::string x_axis(const Range& range, int columns, int margin) {
-  const std::vector<std::string> texts = labels(range, x_ticks);
+struct XAxis {
+  std::string edge, labels;  ///< the frame's lower edge with its ticks, and the line below
+};
+
+/// Nothing where the labels of so many ticks have no room.
+std::optional<XAxis> try_x_axis(const std::vector<Tick>& ticks, const Extent& extent, int columns, std::size_t margin) {
+  constexpr std::size_t gap = 4;
   std::vector<std::string_view> edge(static_cast<std::size_t>(columns), "─");
-  std::string below(static_cast<std::size_t>(margin + columns + 2), ' ');
-  std::size_t free = 0;
-  for (int i = 0; i < x_ticks; ++i) {
-    const int column = static_cast<int>(std::lround(static_cast<double>(i) * (columns - 1) / (x_ticks - 1)));
-    edge[static_cast<std::size_t>(column)] = "┬";
-    const std::string& text = texts[static_cast<std::size_t>(i)];
-    const int wanted = margin + 1 + column - static_cast<int>(text.size()) / 2;
-    const auto start = static_cast<std::size_t>(std::clamp(wanted, 0, static_cast<int>(below.size() - text.size())));
-    if (start < free) continue;  // no room beside its neighbour
-    below.replace(start, text.size(), text);
-    free = start + text.size() + 1;
+  XAxis axis{.edge = {}, .labels = {}};
+  for (const Tick& tick : ticks) {
+    const auto column = static_cast<std::size_t>(place(extent, tick.value, columns));
+    edge[column] = "┬";
+    const std::size_t room = margin + 2 + edge.size(), length = tick.text.size();
+    const std::size_t start = std::min(margin + 1 + column - std::min(margin + 1 + column, length / 2), room - length);
+    if (!axis.labels.empty() && start < axis.labels.size() + gap) return std::nullopt;
+    axis.labels += blanks(start - axis.labels.size()) + tick.text;
   }
-  std::string axis = std::string(static_cast<std::size_t>(margin), ' ') + "└";
-  for (const std::string_view piece : edge) axis += piece;
-  below.erase(below.find_last_not_of(' ') + 1);
-  return axis + "┘\n" + below + "\n";
+  for (const std::string_view piece : edge) axis.edge += piece;
+  return axis;
 }
 
-std::string legend(const std::vector<Series>& series) {
-  std::string text;
-  for (std::size_t i = 0; i < series.size(); ++i) text += fmt::format("{}{} {}", i == 0 ? "" : "   ", mark_of(i), series[i].name);
-  return text;
+XAxis x_axis(const Extent& extent, bool whole, int columns, std::size_t margin) {
+  for (int most = most_x_ticks; most > 2; --most) {
+    if (const auto axis = try_x_axis(ticks_of(extent, most, whole), extent, columns, margin)) return *axis;
+  }
+  return try_x_axis({}, extent, columns, margin).value();
+}
+
+/// Folded between its entries.
+std::string legend(const std::vector<Series>& series, std::size_t margin, std::size_t columns) {
+  std::string text, line;
+  for (std::size_t i = 0; i < series.size(); ++i) {
+    const std::string entry = (i == 0 ? "⠒⠒" : fmt::format("{0}{0}", mark_of(i))) + " " + series[i].name;
+    if (!line.empty() && columns_of(line) + 3 + columns_of(entry) > columns) {
+      text += line + "\n";
+      line.clear();
+    }
+    line += (line.empty() ? blanks(margin) : "   ") + entry;
+  }
+  return text + line + "\n";
 }
 
 }  // namespace
 
 std::string plot(std::string_view title, std::string_view x_label, const std::vector<Series>& series, int columns) {
-  Range x, y;
+  Extent x, y;
+  bool whole = true;
   for (const Series& one : series) {
-    for (std::size_t i = 0; i < std::min(one.x.size(), one.y.size()); ++i) {
+    for (std::size_t i = 0; i < points_of(one); ++i) {
       if (!drawable(one, i)) continue;
       x.include(one.x[i]);
       y.include(one.y[i]);
+      whole &= one.x[i] == std::round(one.x[i]);
     }
   }
   x.settle();
   y.settle();
-  const std::vector<std::string> y_texts = labels(y, y_ticks);
   std::size_t margin = 0;
-  for (const std::string& text : y_texts) margin = std::max(margin, text.size());
+  std::array<std::string, canvas_rows> ticks;
+  for (const Tick& tick : ticks_of(y, most_y_ticks)) {
+    ticks[static_cast<std::size_t>(place_below(y, tick.value, canvas_rows))] = tick.text;
+    margin = std::max(margin, tick.text.size());
+  }
   const int total = std::clamp(columns > 0 ? columns : terminal_width(), narrowest, widest);
   const int inner = total - static_cast<int>(margin) - 2;
   Canvas canvas(inner, x, y);
   for (std::size_t i = 0; i < series.size(); ++i) canvas.draw(series[i], i);
 
-  std::array<std::string_view, canvas_rows> ticks{};
-  for (int i = 0; i < y_ticks; ++i)
-    ticks[static_cast<std::size_t>(canvas_rows - 1 - y.cell(y.tick(i, y_ticks), canvas_rows))] =
-        y_texts[static_cast<std::size_t>(i)];
+  const auto all = static_cast<std::size_t>(total);
+  const XAxis axis = x_axis(x, whole, inner, margin);
   std::string edge;
   for (int i = 0; i < inner; ++i) edge += "─";
-  std::string text = centred(title, total) + "\n" + std::string(margin, ' ') + "┌" + edge + "┐\n";
+  std::string text = centred(title, all) + "\n" + blanks(margin) + "┌" + edge + "┐\n";
   for (int row = 0; row < canvas_rows; ++row) {
     const std::string_view tick = ticks[static_cast<std::size_t>(row)];
     text += fmt::format("{:>{}}{}{}│\n", tick, margin, tick.empty() ? "│" : "┤", canvas.row(row));
   }
-  text += x_axis(x, inner, static_cast<int>(margin));
-  text += centred(x_label, total) + "\n";
-  if (series.size() > 1) text += std::string(margin + 1, ' ') + legend(series) + "\n";
-  return text;
+  text += blanks(margin) + "└" + axis.edge + "┘\n" + axis.labels + "\n" + centred(x_label, all) + "\n";
+  return series.size() > 1 ? text + legend(series, margin + 1, all) : text;
 }
 
 }  // namespace lockstep

@@ -45,8 +45,8 @@ struct Series {
   std::vector<double> x, y;
 };
 
-/// A box-drawn scatter plot: 18 text rows, 7 y ticks, 5 x ticks, braille or quadrant
-/// characters; several series get distinct marks and a legend.
+/// A box-drawn line plot of 18 text rows, 40 to 120 columns wide (0: the terminal's). Ticks stand at multiples of 1, 2 or 5. The
+/// first series is drawn in braille; others have marks, which a legend names. What is not finite leaves a gap.
 std::string plot(std::string_view title, std::string_view x_label, const std::vector<Series>& series, int columns = 0);
 
 }  // namespace lockstep
