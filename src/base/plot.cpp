@@ -148,6 +148,13 @@ XAxis x_axis(const Extent& extent, bool whole, int columns, std::size_t margin) 
   return try_x_axis({}, extent, columns, margin).value();
 }
 
+/// Whether the series are over counts: steps, say.
+bool has_whole_x(const std::vector<Series>& series) {
+  return std::ranges::all_of(series, [](const Series& one) {
+    return std::ranges::all_of(one.x, [](double x) { return !std::isfinite(x) || x == std::round(x); });
+  });
+}
+
 /// Folded between its entries.
 std::string legend(const std::vector<Series>& series, std::size_t margin, std::size_t columns) {
   std::string text, line;
@@ -164,15 +171,35 @@ std::string legend(const std::vector<Series>& series, std::size_t margin, std::s
 
 }  // namespace
 
-std::string plot(std::string_view title, std::string_view x_label, const std::vector<Series>& series, int columns) {
+Series thinned(const Series& all, std::size_t most) {
+  const std::size_t each = (points_of(all) + most - 1) / most;
+  if (each <= 1) return all;
+  Series means{.name = all.name, .x = {}, .y = {}};
+  for (std::size_t first = 0; first < points_of(all); first += each) {
+    double x = 0, y = 0, count = 0;
+    for (std::size_t i = first; i < std::min(first + each, points_of(all)); ++i) {
+      if (!drawable(all, i)) continue;
+      x += all.x[i];
+      y += all.y[i];
+      ++count;
+    }
+    means.x.push_back(x / count);  // not finite where there is none
+    means.y.push_back(y / count);
+  }
+  return means;
+}
+
+std::string plot(std::string_view title, std::string_view x_label, const std::vector<Series>& all_series, int columns) {
+  const int total = std::clamp(columns > 0 ? columns : terminal_width(), narrowest, widest);
+  const auto all = static_cast<std::size_t>(total);
+  std::vector<Series> series;
+  for (const Series& one : all_series) series.push_back(thinned(one, all));
   Extent x, y;
-  bool whole = true;
   for (const Series& one : series) {
     for (std::size_t i = 0; i < points_of(one); ++i) {
       if (!drawable(one, i)) continue;
       x.include(one.x[i]);
       y.include(one.y[i]);
-      whole &= one.x[i] == std::round(one.x[i]);
     }
   }
   x.settle();
@@ -183,13 +210,11 @@ std::string plot(std::string_view title, std::string_view x_label, const std::ve
     ticks[static_cast<std::size_t>(place_below(y, tick.value, canvas_rows))] = tick.text;
     margin = std::max(margin, tick.text.size());
   }
-  const int total = std::clamp(columns > 0 ? columns : terminal_width(), narrowest, widest);
   const int inner = total - static_cast<int>(margin) - 2;
   Canvas canvas(inner, x, y);
   for (std::size_t i = 0; i < series.size(); ++i) canvas.draw(series[i], i);
 
-  const auto all = static_cast<std::size_t>(total);
-  const XAxis axis = x_axis(x, whole, inner, margin);
+  const XAxis axis = x_axis(x, has_whole_x(all_series), inner, margin);
   std::string edge;
   for (int i = 0; i < inner; ++i) edge += "─";
   std::string text = centred(title, all) + "\n" + blanks(margin) + "┌" + edge + "┐\n";

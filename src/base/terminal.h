@@ -2,6 +2,7 @@
 
 // What a person at a terminal sees: width, a progress bar, plots. No plot needs a terminal: it is text.
 
+#include <cstddef>
 #include <cstdio>
 #include <string>
 #include <string_view>
@@ -45,8 +46,11 @@ struct Series {
   std::vector<double> x, y;
 };
 
+/// Of more than `most` points, means of neighbours; one of none that is finite is not finite.
+Series thinned(const Series& all, std::size_t most);
 /// A box-drawn line plot of 18 text rows, 40 to 120 columns wide (0: the terminal's). Ticks stand at multiples of 1, 2 or 5. The
-/// first series is drawn in braille; others have marks, which a legend names. What is not finite leaves a gap.
+/// first series is drawn in braille; others have marks, which a legend names. What is not finite leaves a gap. Of more
+/// points than columns, means are drawn.
 std::string plot(std::string_view title, std::string_view x_label, const std::vector<Series>& series, int columns = 0);
 
 }  // namespace lockstep

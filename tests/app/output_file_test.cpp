@@ -53,20 +53,20 @@ TEST_F(OutputFile, OwnFilesAreKnownByWhatTheyBeginWith) {
 
 TEST_F(OutputFile, AReportReplacesReportsAndNothingOfARun) {
   ASSERT_EQ(lockstep(words("run")).code, 0);
-  for (int i = 0; i < 2; ++i) EXPECT_EQ(lockstep({"report", at("run"), "--out", at("run/report.html")}).code, 0);
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(lockstep({"report", at("run"), "--html", at("run/report.html")}).code, 0);
   for (const std::string name : {"metrics.jsonl", "config.toml", "resources.json", "metrics.9.jsonl"}) {
-    const Outcome refused = lockstep({"report", at("run"), "--out", at("run/" + name)});
+    const Outcome refused = lockstep({"report", at("run"), "--html", at("run/" + name)});
     EXPECT_EQ(refused.code, 2) << name;
     EXPECT_NE(refused.err.find("the run of this folder writes a file of that name"), std::string::npos) << refused.err;
   }
   EXPECT_EQ(losses("run").size(), 4U);
   for (const std::string folder : {"run/checkpoints/step_8/", "run/checkpoints/"}) {
-    const Outcome inside = lockstep({"report", at("run"), "--out", at(folder + "report.html")});
+    const Outcome inside = lockstep({"report", at("run"), "--html", at(folder + "report.html")});
     EXPECT_EQ(inside.code, 2);
     EXPECT_NE(inside.err.find("it would lie in a checkpoint"), std::string::npos) << inside.err;
   }
   io::replace_file(at("mine.html"), "<p>mine</p>");
-  EXPECT_EQ(lockstep({"report", at("run"), "--out", at("mine.html")}).code, 2);
+  EXPECT_EQ(lockstep({"report", at("run"), "--html", at("mine.html")}).code, 2);
   EXPECT_EQ(file("mine.html"), "<p>mine</p>");
 }
 

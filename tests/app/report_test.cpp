@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 
 #include "app/cli/page.h"
 #include "app/report/chart.h"
@@ -32,7 +33,12 @@ class ReportCommand : public TrainCommand {
     ASSERT_EQ(lockstep(words("one")).code, 0);
     ASSERT_EQ(lockstep(words("piped", {"--ranks", "2", "parallel.pp=2", "optimizer.gas=2", "train.threads=1"})).code, 0);
   }
+  void TearDown() override {
+    setenv("PATH", path_.c_str(), 1);
+    unsetenv("BROWSER");
+  }
   std::string run(const std::string& name) const { return (folder_ / name).string(); }
+  const std::string path_ = std::getenv("PATH");
 };
 
 TEST_F(ReportCommand, ReadsWhatRunsLogged) {
@@ -55,9 +61,12 @@ TEST_F(ReportCommand, ReadsWhatRunsLogged) {
   const std::vector<SettingRow> rows = setting_rows(runs);
   const auto gas = std::ranges::find(rows, "optimizer.gas", &SettingRow::key);
   ASSERT_NE(gas, rows.end());
+  EXPECT_TRUE(gas->differs);
   EXPECT_EQ(gas->values, (std::vector<std::string>{"1", "2"}));
   EXPECT_EQ(std::ranges::find(rows, "log.dir", &SettingRow::key), rows.end());
-  EXPECT_EQ(std::ranges::find(rows, "model.n_layer", &SettingRow::key), rows.end());
+  const auto layers = std::ranges::find(rows, "model.n_layer", &SettingRow::key);
+  ASSERT_NE(layers, rows.end());
+  EXPECT_FALSE(layers->differs);
 }
 
 TEST_F(ReportCommand, AResumedRunsStepsStandOnce) {
@@ -75,7 +84,7 @@ TEST_F(ReportCommand, TheLastEvaluationIsTheOneThatIsShown) {
   ASSERT_EQ(lockstep(words("short", {"train.eval_interval=100"})).code, 0);
   const std::string last = fmt::format("{:.4f}", lines("short", true).back().at("val_loss").number());
   EXPECT_NE(report({run("short")}).out.find(last), std::string::npos) << last;
-  ASSERT_EQ(report({run("short"), "--out", run("report.html")}).code, 0);
+  ASSERT_EQ(report({run("short"), "--html", run("report.html")}).code, 0);
   EXPECT_NE(file("report.html").find("<td>" + last + "</td>"), std::string::npos) << last;
 }
 
@@ -106,7 +115,7 @@ TEST_F(ReportCommand, ALossThatIsNotFiniteIsNoError) {
   io::replace_file(folder_ / "one/metrics.jsonl", metrics.replace(at, metrics.find(',', at) - at, "null"));
   EXPECT_TRUE(std::isnan(read_runs({run("one")})[0].steps.back().loss));
   EXPECT_EQ(report({run("one")}).code, 0);
-  EXPECT_EQ(report({run("one"), "--out", run("report.html")}).code, 0);
+  EXPECT_EQ(report({run("one"), "--html", run("report.html")}).code, 0);
   EXPECT_EQ(file("report.html").find("nan,"), std::string::npos);
 }
 
@@ -118,9 +127,103 @@ TEST_F(ReportCommand, PrintsCurvesAndTables) {
     EXPECT_NE(shown.out.find(text), std::string::npos) << text << "\n" << shown.out;
 }
 
+TEST_F(ReportCommand, AFolderOfRunsStandsForThoseWithMetrics) {
+  std::filesystem::create_directories(folder_ / "all/deep/below");
+  for (const char* name : {"run-10", "run-2", "deep/below/run-1", ".hidden"})
+    std::filesystem::copy(folder_ / "one", folder_ / "all" / name, std::filesystem::copy_options::recursive);
+  std::filesystem::copy(folder_ / "one", folder_ / "all/silent", std::filesystem::copy_options::recursive);
+  std::filesystem::remove(folder_ / "all/silent/metrics.jsonl");
+  std::filesystem::copy(folder_ / "one", folder_ / "all/begun", std::filesystem::copy_options::recursive);
+  io::replace_file(folder_ / "all/begun/metrics.jsonl", "");
+  const auto labels = [&](const std::vector<std::string>& folders) {
+    std::string all;
+    for (const RunData& data : read_runs(folders)) all += data.label + " ";
+    return all;
+  };
+  EXPECT_EQ(labels({run("all")}), "run-1 run-2 run-10 ");
+  EXPECT_EQ(labels({run("all"), run("all/run-2"), run("one")}), "run-1 run-2 run-10 one ");
+  EXPECT_EQ(labels({run("one/"), run("all/deep")}), "one run-1 ");
+  std::filesystem::create_directory(folder_ / "more");
+  std::filesystem::copy(folder_ / "one", folder_ / "more/run-2", std::filesystem::copy_options::recursive);
+  EXPECT_EQ(labels({run("more"), run("all/run-2"), run("one")}),
+            "more/run-2 all/run-2 " + folder_.path().filename().string() + "/one ");
+  const Outcome shown = report({run("all")});
+  EXPECT_EQ(shown.code, 0) << shown.err;
+  EXPECT_NE(shown.out.find("run-1  run-2  run-10"), std::string::npos) << shown.out;
+}
+
+TEST_F(ReportCommand, AFolderWhoseRunsHaveNoMetricsIsAnError) {
+  std::filesystem::create_directory(folder_ / "all");
+  std::filesystem::copy(folder_ / "one", folder_ / "all/begun", std::filesystem::copy_options::recursive);
+  io::replace_file(folder_ / "all/begun/metrics.jsonl", "");
+  const Outcome refused = report({run("all")});
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_NE(refused.err.find("/all has metrics yet"), std::string::npos) << refused.err;
+  std::filesystem::remove(folder_ / "all/begun/metrics.jsonl");
+  EXPECT_NE(report({run("all")}).err.find("there is no run in it"), std::string::npos);
+}
+
+TEST_F(ReportCommand, AnswersInJsonAndCsv) {
+  const Outcome shown = report({run("one"), run("piped"), "--json"});
+  ASSERT_EQ(shown.code, 0) << shown.err;
+  const Json answer = Json::parse(shown.out);
+  const Json& first = answer.at("runs").array()[0];
+  EXPECT_EQ(first.at("run").string(), "one");
+  EXPECT_EQ(first.at("loss").number(), losses("one").back());
+  EXPECT_EQ(first.at("steps").integer(), 8);
+  EXPECT_EQ(answer.at("steps").array().size(), 2U);
+  EXPECT_GT(answer.at("memory").array()[1].at("all_bytes").integer(), 0);
+  EXPECT_GT(answer.at("communication").array()[1].at("bubble").number(), 0);
+  EXPECT_EQ(answer.at("origins").array()[0].at("command").string().find("lockstep train "), 0U);
+  for (const Json& setting : answer.at("settings").array()) EXPECT_NE(setting.at("one").string(), setting.at("piped").string());
+  const Outcome table = report({run("one"), "--csv", "--out", run("report.csv")});
+  ASSERT_EQ(table.code, 0) << table.err;
+  EXPECT_EQ(file("report.csv").find("run,name,ranks,"), 0U) << file("report.csv");
+  EXPECT_EQ(table.out, "");
+}
+
+TEST_F(ReportCommand, AnAnswerForAProgramAndAPageAreOneCommand) {
+  const Outcome both = report({run("one"), "--json", "--html", run("report.html")});
+  ASSERT_EQ(both.code, 0) << both.err;
+  EXPECT_EQ(Json::parse(both.out).at("runs").array().size(), 1U);
+  EXPECT_EQ(both.err, "Wrote " + run("report.html") + "\n");
+  const Outcome text = report({run("one"), "--out", run("text.html")});
+  EXPECT_EQ(text.code, 2);
+  EXPECT_NE(text.err.find("--html " + run("text.html") + " writes the page"), std::string::npos) << text.err;
+}
+
+TEST_F(ReportCommand, OpensThePageInABrowser) {
+  const std::string seen = run("seen"), show = run("show");
+  io::replace_file(show, "#!/bin/sh\necho \"$@\" > " + seen + "\n");
+  std::filesystem::permissions(show, std::filesystem::perms::owner_all);
+  setenv("BROWSER", ("no-such-browser:" + show + " --new %s").c_str(), 1);
+  const Outcome opened = report({run("one"), "--html", run("report.html"), "--open"});
+  EXPECT_EQ(opened.code, 0) << opened.err;
+  EXPECT_EQ(file("seen"), "--new " + run("report.html") + "\n");
+  setenv("BROWSER", show.c_str(), 1);
+  setenv("TMPDIR", folder_.path().c_str(), 1);
+  EXPECT_EQ(report({run("one"), "--open"}).code, 0);
+  unsetenv("TMPDIR");
+  const std::string page = file("seen").substr(0, file("seen").size() - 1);
+  EXPECT_EQ(page.find(run("lockstep-report-")), 0U) << page;
+  EXPECT_NE(io::read_file(page).find("<h1>"), std::string::npos);
+  setenv("BROWSER", "no-such-browser", 1);
+  const Outcome missing = report({run("one"), "--html", run("report.html"), "--open"});
+  EXPECT_EQ(missing.code, 2);
+  EXPECT_NE(missing.err.find("BROWSER=no-such-browser: there is no such program"), std::string::npos) << missing.err;
+  setenv("BROWSER", "false", 1);
+  EXPECT_NE(report({run("one"), "--html", run("report.html"), "--open"}).err.find("false ended with 1"), std::string::npos);
+  setenv("PATH", folder_.path().c_str(), 1);
+  unsetenv("BROWSER");
+  const Outcome none = report({run("one"), "--html", run("report.html"), "--open"});
+  setenv("PATH", path_.c_str(), 1);
+  EXPECT_NE(none.err.find("there is no xdg-open here, and $BROWSER is not set"), std::string::npos) << none.err;
+  EXPECT_NE(none.err.find("open " + run("report.html") + " in a browser"), std::string::npos) << none.err;
+}
+
 TEST_F(ReportCommand, WritesOnePageThatNeedsNothingElse) {
   const std::string out = run("report.html");
-  const Outcome written = report({run("one"), run("piped"), "--out", out});
+  const Outcome written = report({run("one"), run("piped"), "--html", out});
   ASSERT_EQ(written.code, 0) << written.err;
   const std::string page = file("report.html");
   EXPECT_EQ(count(page, "<figure>"), 5U);
@@ -140,7 +243,7 @@ TEST_F(ReportCommand, TheBubbleIsMeasuredBesideTheSchedules) {
   EXPECT_LT(*runs[1].waiting(), 1);
   const Outcome shown = report({run("one"), run("piped")});
   EXPECT_NE(shown.out.find("of its schedule"), std::string::npos) << shown.out;
-  ASSERT_EQ(report({run("piped"), "--out", run("report.html")}).code, 0);
+  ASSERT_EQ(report({run("piped"), "--html", run("report.html")}).code, 0);
   const std::string page = file("report.html");
   EXPECT_NE(page.find(fmt::format("were all passes as long; measured {:.1f} %", 100 * *runs[1].waiting())), std::string::npos);
   EXPECT_NE(page.find(".schedule .paper { fill:"), std::string::npos);
@@ -175,12 +278,12 @@ TEST_F(ReportCommand, TellsEverythingThatIsWrongAtOnce) {
   std::filesystem::copy(folder_ / "one", folder_ / "spoilt", std::filesystem::copy_options::recursive);
   io::replace_file(folder_ / "spoilt/metrics.jsonl", "{\"step\":1}\n");
   const Outcome refused = report(
-      {run("one"), run("one/."), run("empty"), run("none"), run("silent"), run("spoilt"), "--out", run("nowhere/report.html")});
+      {run("one"), run("one/."), run("empty"), run("none"), run("silent"), run("spoilt"), "--html", run("nowhere/report.html")});
   EXPECT_EQ(refused.code, 2);
   for (const char* text : {"the run is named twice", "/empty: no run's folder", "/none: no run's folder",
                            "/silent: the run has no metrics", "loss", "there is no folder"})
     EXPECT_NE(refused.err.find(text), std::string::npos) << text << "\n" << refused.err;
-  EXPECT_EQ(report({run("one"), "--out", run("one")}).code, 2);
+  EXPECT_EQ(report({run("one"), "--html", run("one")}).code, 2);
   const Outcome nothing = report({});
   EXPECT_EQ(nothing.code, 2);
   EXPECT_NE(nothing.err.find("RUN is missing"), std::string::npos) << nothing.err;

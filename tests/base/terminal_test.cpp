@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <sstream>
 #include <utility>
@@ -228,6 +229,24 @@ TEST(Plot, IsNeitherTooNarrowNorTooWide) {
     for (std::size_t row = 1; row <= 20; ++row) EXPECT_EQ(columns_of(lines[row]), columns) << lines[row];
     EXPECT_LE(columns_of(lines[21]), columns) << lines[21];
   }
+}
+
+TEST(Plot, OfMorePointsThanColumnsMeansAreDrawn) {
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  Series noisy{"a", {}, {}};
+  for (int i = 0; i < 4000; ++i) {
+    noisy.x.push_back(i);
+    noisy.y.push_back(i % 2);
+  }
+  noisy.y[17] = infinity;
+  const Series means = thinned(noisy, 40);
+  ASSERT_EQ(means.x.size(), 40U);
+  EXPECT_EQ(means.x.back(), 3949.5);
+  EXPECT_EQ(means.y.back(), 0.5);
+  EXPECT_EQ(means.y.front(), 49.0 / 99);
+  EXPECT_EQ(thinned(noisy, 4000).y[17], infinity);
+  EXPECT_FALSE(std::isfinite(thinned({"none", {1, 2}, {infinity, infinity}}, 1).y[0]));
+  EXPECT_NE(plot("loss", "step", {noisy}, 40).find("0.500┤"), std::string::npos) << plot("loss", "step", {noisy}, 40);
 }
 
 TEST(Plot, SurvivesEveryKindOfData) {

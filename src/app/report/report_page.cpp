@@ -104,12 +104,6 @@ std::string schedules(const std::vector<RunData>& runs) {
   return text;
 }
 
-std::string titled(std::string_view title, const Table& table) { return fmt::format("\n{}\n{}", title, table.text()); }
-
-std::string_view settings_title(const std::vector<RunData>& runs) {
-  return runs.size() == 1 ? "Settings other than the defaults" : "Settings that differ";
-}
-
 }  // namespace
 
 std::string report_page(const std::vector<RunData>& runs) {
@@ -136,27 +130,12 @@ std::string report_page(const std::vector<RunData>& runs) {
     body += section("Memory by owner", "What rank 0 declared and took.", memory(runs) + html(table, true));
   if (const std::string drawn = schedules(runs); !drawn.empty())
     body += section("Schedule", "Time to the right; the number in a pass is its micro-batch.", drawn);
-  const Table settings = settings_table(runs);
+  std::vector<SettingRow> rows = setting_rows(runs);
+  std::erase_if(rows, [](const SettingRow& row) { return !row.differs; });
+  const Table settings = settings_table(runs, rows);
   body += section(settings_title(runs), "The runs' names and folders are left out.",
                   settings.empty() ? "<p>none</p>\n" : html(settings, false));
   return html_page("lockstep report", std::string(chart_style) + std::string(style), body);
-}
-
-std::string report_text(const std::vector<RunData>& runs) {
-  const bool by_tokens = compares_by_tokens(runs);
-  std::vector<Series> loss, speed;
-  for (const RunData& run : runs) {
-    loss.push_back(run.loss(by_tokens));
-    speed.push_back(run.curve(&train::LoggedStep::tokens_per_second, by_tokens));
-  }
-  std::string text = plot("loss", x_label(by_tokens), loss) + "\n" + plot("tokens per second", x_label(by_tokens), speed);
-  text += titled("Runs", summary_table(runs).turned());
-  text += titled("Seconds of a step (rank 0, medians)", account_table(runs).turned());
-  text += titled("Communication", communication_table(runs).turned());
-  if (const Table table = memory_table(runs); !table.empty()) text += titled("Memory of rank 0", table.turned());
-  const Table settings = settings_table(runs);
-  if (settings.empty()) return text + fmt::format("\n{}: none\n", settings_title(runs));
-  return text + titled(settings_title(runs), settings);
 }
 
 }  // namespace lockstep::app

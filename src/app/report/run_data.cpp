@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <filesystem>
 #include <limits>
+#include <set>
 
+#include "app/folder/runs_in.h"
 #include "app/settings/config_file.h"
 #include "app/settings/keys.h"
 #include "app/settings/run_layout.h"
@@ -50,20 +52,18 @@ void read_metrics(const fs::path& path, RunData& run) {
   });
 }
 
-/// Adds what is wrong with the folder to `problems`.
-void read_run(const std::string& folder, std::vector<RunData>& runs, std::vector<Problem>& problems) {
-  RunData run{.folder = folder, .label = folder, .name = {}, .config = {}, .resources = {}, .steps = {}, .evaluations = {}};
-  const fs::path recipe = run.folder / "config.toml", metrics = run.folder / "metrics.jsonl";
-  if (!fs::is_regular_file(recipe)) {
-    problems.push_back({fmt::format("{}: no run's folder, for it has no config.toml", folder),
-                        "a folder that lockstep train wrote, as runs/NAME"});
-    return;
-  }
+/// Adds what is wrong with the folder to `problems`. `named`: without metrics it is a problem, else it is left out.
+void read_run(const io::Path& folder, const io::Path& real, bool named, std::vector<RunData>& runs,
+              std::vector<Problem>& problems) {
+  RunData run;
+  run.folder = folder;
+  run.label = real.string();
   try {
-    if (std::vector<Problem> wrong = read_config_file(recipe.string(), run.config); !wrong.empty())
+    if (std::vector<Problem> wrong = read_config_file((folder / "config.toml").string(), run.config); !wrong.empty())
       throw UserError(std::move(wrong));
-    read_metrics(metrics, run);
-    if (io::exists(run.folder / "resources.json")) run.resources = read_resources(run.folder);
+    read_metrics(folder / "metrics.jsonl", run);
+    if (io::exists(folder / "resources.json")) run.resources = read_resources(folder);
+    run.origin = read_origin(folder);
   } catch (const UserError& error) {
     problems.insert(problems.end(), error.problems().begin(), error.problems().end());
     return;
@@ -71,12 +71,30 @@ void read_run(const std::string& folder, std::vector<RunData>& runs, std::vector
     problems.push_back({error.what(), "a file that can be read"});
     return;
   }
-  if (run.steps.empty()) {
-    problems.push_back({fmt::format("{}: the run has no metrics, so there is nothing to report", folder),
+  if (!run.steps.empty()) {
+    runs.push_back(std::move(run));
+  } else if (named) {
+    problems.push_back({fmt::format("{}: the run has no metrics, so there is nothing to report", folder.string()),
                         "train it for longer than train.log_interval steps, or with a smaller one"});
+  }
+}
+
+/// The last `names` names of the path.
+std::string end_of(const fs::path& path, int names) {
+  fs::path end;
+  for (auto name = path.end(); names > 0 && name != path.begin(); --names) end = end.empty() ? *--name : *--name / end;
+  return end.string();
+}
+
+/// Labels are paths without links before, and the shortest ends of them that are all different behind.
+void shorten_labels(std::vector<RunData>& runs) {
+  for (int names = 1;; ++names) {
+    std::set<std::string> ends;
+    for (const RunData& run : runs) ends.insert(end_of(run.label, names));
+    if (ends.size() < runs.size()) continue;
+    for (RunData& run : runs) run.label = end_of(run.label, names);
     return;
   }
-  runs.push_back(std::move(run));
 }
 
 double median_over(const std::vector<train::LoggedStep>& steps, const auto& figure) {
@@ -152,18 +170,28 @@ std::optional<layout::Timeline> RunData::schedule() const {
 std::vector<RunData> read_runs(const std::vector<std::string>& folders) {
   std::vector<RunData> runs;
   std::vector<Problem> problems;
-  std::vector<fs::path> seen;
+  std::set<fs::path> named, seen;
   for (const std::string& folder : folders) {
-    std::error_code ignored;
-    const fs::path real = fs::weakly_canonical(folder, ignored);
-    if (std::ranges::find(seen, real) != seen.end()) {
-      problems.push_back({fmt::format("{}: the run is named twice", folder), "name each run once"});
-      continue;
+    const std::vector<io::Path> found = runs_in(folder);
+    const bool itself = found.size() == 1 && found[0] == fs::path(folder);
+    if (found.empty()) {
+      problems.push_back({fmt::format("{}: no run's folder, for it has no config.toml, and there is no run in it", folder),
+                          "a folder that lockstep train wrote, as runs/NAME, or a folder of such folders"});
     }
-    seen.push_back(real);
-    read_run(folder, runs, problems);
+    for (const io::Path& run : found) {
+      std::error_code unknown;
+      const fs::path real = fs::weakly_canonical(run, unknown);
+      if (itself && !named.insert(real).second) {
+        problems.push_back({fmt::format("{}: the run is named twice", folder), "name each run once"});
+      } else if (seen.insert(real).second) {
+        read_run(run, real, itself, runs, problems);
+      }
+    }
   }
+  if (runs.empty() && problems.empty())
+    problems.push_back({fmt::format("no run in {} has metrics yet", fmt::join(folders, ", ")), "wait for their first steps"});
   if (!problems.empty()) throw UserError(std::move(problems));
+  shorten_labels(runs);
   return runs;
 }
 
@@ -180,8 +208,8 @@ std::vector<SettingRow> setting_rows(const std::vector<RunData>& runs) {
     if (key.name == "log.dir" || key.name == "log.name") continue;
     SettingRow row{.key = key.name, .values = {}};
     for (const RunConfig& config : columns) row.values.push_back(settings::shown(key.get(config)));
-    if (std::ranges::any_of(row.values, [&](const std::string& value) { return value != row.values[0]; }))
-      rows.push_back(std::move(row));
+    row.differs = std::ranges::any_of(row.values, [&](const std::string& value) { return value != row.values[0]; });
+    rows.push_back(std::move(row));
   }
   return rows;
 }

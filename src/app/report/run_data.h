@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "app/report/run_origin.h"
 #include "app/settings/run_config.h"
 #include "app/start/resources.h"
 #include "base/terminal.h"
@@ -21,10 +22,11 @@ namespace lockstep::app {
 
 struct RunData {
   io::Path folder;
-  std::string label;  ///< as the user named the folder
+  std::string label;  ///< the end of its path that tells it apart from the other runs
   std::string name;   ///< the run's own
   RunConfig config;
   std::optional<Resources> resources;      ///< none: an older version made the run
+  std::optional<RunOrigin> origin;         ///< none: as read_origin()
   std::vector<train::LoggedStep> steps;    ///< what a resume did again stands here once
   std::vector<train::Losses> evaluations;  ///< in the order of their steps; an older version's lack the training text's
 
@@ -50,18 +52,19 @@ struct RunData {
   std::optional<layout::Timeline> schedule() const;
 };
 
-/// The runs of these folders. Throws UserError with every folder that is no run's, has no metrics, or is named twice.
+/// The runs of these folders, each of which is a run's or has runs in it (runs_in); of the latter those that have metrics. Throws
+/// UserError with every folder that has no run, or a run without metrics, and every run that is named twice.
 std::vector<RunData> read_runs(const std::vector<std::string>& folders);
 /// Whether losses are to be compared at equal tokens, because steps have different numbers of them.
 bool compares_by_tokens(const std::vector<RunData>& runs);
 
-/// A setting that is not the same everywhere, and its value in each column.
+/// A setting, and its value in each column.
 struct SettingRow {
   std::string_view key;
   std::vector<std::string> values;
+  bool differs = false;
 };
-/// What differs between the runs; of one run, between it and the defaults, which come first. Where runs lie and what they are
-/// called is left out.
+/// All settings of the runs; of one run, those of the defaults come first. Where runs lie and what they are called is left out.
 std::vector<SettingRow> setting_rows(const std::vector<RunData>& runs);
 
 }  // namespace lockstep::app

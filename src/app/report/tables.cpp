@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "app/report/report_page.h"
@@ -8,81 +9,126 @@
 namespace lockstep::app {
 namespace {
 
-std::string percent(std::optional<double> part) { return part ? fmt::format("{:.1f} %", 100 * *part) : "-"; }
-std::string share(double part, double whole) { return whole > 0 ? fmt::format("{:.1f} %", 100 * part / whole) : "-"; }
-std::string bytes_text(std::int64_t bytes) { return format_bytes(static_cast<std::uint64_t>(bytes)); }
+/// Numbers with the text that people read; none is "-".
+Cell count(std::int64_t n) { return {n, format_count(n)}; }
+Cell loss(double value) { return std::isfinite(value) ? Cell(value, fmt::format("{:.4f}", value)) : Cell(nullptr, "nan"); }
+Cell si(double value) { return {value, format_si(value)}; }
+Cell seconds(double value) { return {value, format_seconds(value)}; }
+Cell bytes(std::int64_t value) { return {value, format_bytes(static_cast<std::uint64_t>(value))}; }
+Cell part(std::optional<double> value) { return value ? Cell(*value, fmt::format("{:.1f} %", 100 * *value)) : Cell(nullptr); }
+
+std::optional<double> share(double value, double whole) { return whole > 0 ? std::optional(value / whole) : std::nullopt; }
+
+/// "waiting for data" -> "waiting_for_data".
+std::string key_of(std::string_view words, std::string_view unit) {
+  std::string key = fmt::format("{}_{}", words, unit);
+  std::ranges::replace(key, ' ', '_');
+  return key;
+}
 
 }  // namespace
 
 Table summary_table(const std::vector<RunData>& runs) {
-  Table table = Table::of_text({"run", "name", "ranks", "layout", "steps", "tokens", "loss", "validation", "tokens/s", "MFU"});
+  Table table({{"run", "run"},
+               {"name", "name"},
+               {"ranks", "ranks"},
+               {"layout", "layout"},
+               {"steps", "steps"},
+               {"tokens", "tokens"},
+               {"loss", "loss"},
+               {"validation_loss", "validation"},
+               {"tokens_per_second", "tokens/s"},
+               {"mfu", "MFU"}});
   for (const RunData& run : runs) {
     const train::LoggedStep& last = run.steps.back();
-    table.row({run.label, run.name, fmt::format("{}", run.ranks()), run.layout(), format_count(last.step),
-               format_si(static_cast<double>(last.step) * last.tokens), fmt::format("{:.4f}", last.loss),
-               run.evaluations.empty() ? "-" : fmt::format("{:.4f}", run.evaluations.back().validation),
-               format_si(run.tokens_per_second()),
-               percent(std::isfinite(run.mfu()) ? std::optional(run.mfu() / 100) : std::nullopt)});
+    table.row({run.label, run.name, run.ranks(), run.layout(), count(last.step), si(static_cast<double>(last.step) * last.tokens),
+               loss(last.loss), run.evaluations.empty() ? Cell(nullptr) : loss(run.evaluations.back().validation),
+               si(run.tokens_per_second()), part(std::isfinite(run.mfu()) ? std::optional(run.mfu() / 100) : std::nullopt)});
+  }
+  return table;
+}
+
+Table origin_table(const std::vector<RunData>& runs) {
+  Table table({{"run", "run"}, {"began", "began"}, {"machine", "machine"}, {"program", "lockstep"}, {"command", "command"}});
+  for (const RunData& run : runs) {
+    if (const auto& origin = run.origin) table.row({run.label, origin->time, origin->machine, origin->program, origin->command});
   }
   return table;
 }
 
 Table account_table(const std::vector<RunData>& runs) {
-  std::vector<std::string> head{"run", "step"};
-  for (std::size_t part = 0; part < train::kStepParts; ++part) head.emplace_back(name_of(static_cast<train::StepPart>(part)));
-  Table table = Table::of_text(head);
+  std::vector<Column> columns{{"run", "run"}, {"step_seconds", "step"}};
+  for (std::size_t i = 0; i < train::kStepParts; ++i) {
+    const std::string_view name = name_of(static_cast<train::StepPart>(i));
+    columns.push_back({key_of(name, "seconds"), std::string(name)});
+  }
+  Table table(std::move(columns));
   for (const RunData& run : runs) {
-    const std::array<double, train::kStepParts> parts = run.account();
-    std::vector<Cell> row{run.label, format_seconds(run.seconds())};
-    for (const double seconds : parts)
-      row.emplace_back(fmt::format("{} ({})", format_seconds(seconds), share(seconds, run.seconds())));
+    std::vector<Cell> row{run.label, seconds(run.seconds())};
+    for (const double value : run.account()) {
+      const Cell of_step = part(share(value, run.seconds()));
+      row.push_back({value, fmt::format("{} ({})", format_seconds(value), of_step.text.value_or("-"))});
+    }
     table.row(std::move(row));
   }
   return table;
 }
 
 Table communication_table(const std::vector<RunData>& runs) {
-  Table table = Table::of_text({"run", "ranks", "waiting for gradients", "of the step", "least and most of all ranks",
-                                "pipeline's bubble", "of its schedule"});
+  Table table({{"run", "run"},
+               {"ranks", "ranks"},
+               {"gradient_wait_seconds", "waiting for gradients"},
+               {"gradient_wait_share", "of the step"},
+               {"gradient_waits_of_ranks", "least and most of all ranks"},
+               {"bubble", "pipeline's bubble"},
+               {"schedule_bubble", "of its schedule"}});
   for (const RunData& run : runs) {
     const double exposed = run.account()[static_cast<std::size_t>(train::StepPart::exposed)];
     const auto& spread = run.steps.back().exposed;
     const std::optional<layout::Timeline> schedule = run.schedule();
-    table.row({run.label, fmt::format("{}", run.ranks()), run.ranks() > 1 ? format_seconds(exposed) : "-",
-               run.ranks() > 1 ? share(exposed, run.seconds()) : "-",
-               spread ? fmt::format("{} to {}", format_seconds(spread->first), format_seconds(spread->second)) : "-",
-               percent(run.waiting()), percent(schedule ? std::optional(bubble(*schedule)) : std::nullopt)});
+    const bool many = run.ranks() > 1;
+    table.row({run.label, run.ranks(), many ? seconds(exposed) : Cell(nullptr),
+               many ? part(share(exposed, run.seconds())) : Cell(nullptr),
+               spread ? Cell(Json::Array{spread->first, spread->second},
+                             fmt::format("{} to {}", format_seconds(spread->first), format_seconds(spread->second)))
+                      : Cell(nullptr),
+               part(run.waiting()), part(schedule ? std::optional(bubble(*schedule)) : std::nullopt)});
   }
   return table;
 }
 
 Table memory_table(const std::vector<RunData>& runs) {
-  std::vector<std::string> head{"run"};
-  for (const MemoryKind kind : kMemoryKinds) head.emplace_back(name_of(kind));
-  head.insert(head.end(), {"batches and samples", "all"});
-  Table table = Table::of_text(head);
+  std::vector<Column> columns{{"run", "run"}};
+  for (const MemoryKind kind : kMemoryKinds) columns.push_back({key_of(name_of(kind), "bytes"), std::string(name_of(kind))});
+  columns.push_back({"batches_and_samples_bytes", "batches and samples"});
+  columns.push_back({"all_bytes", "all"});
+  Table table(std::move(columns));
   for (const RunData& run : runs) {
     if (!run.resources) continue;
     std::vector<Cell> row{run.label};
-    for (const std::int64_t bytes : run.resources->taken) row.emplace_back(bytes_text(bytes));
-    row.emplace_back(bytes_text(run.resources->beside));
-    row.emplace_back(bytes_text(run.resources->all_bytes()));
+    for (const std::int64_t taken : run.resources->taken) row.push_back(bytes(taken));
+    row.push_back(bytes(run.resources->beside));
+    row.push_back(bytes(run.resources->all_bytes()));
     table.row(std::move(row));
   }
   return table;
 }
 
-Table settings_table(const std::vector<RunData>& runs) {
-  std::vector<std::string> head{"setting"};
-  if (runs.size() == 1) head.emplace_back("default");
-  for (const RunData& run : runs) head.push_back(run.label);
-  Table table = Table::of_text(head);
-  for (SettingRow& row : setting_rows(runs)) {
+Table settings_table(const std::vector<RunData>& runs, const std::vector<SettingRow>& rows) {
+  std::vector<Column> columns{{"setting", "setting"}};
+  if (runs.size() == 1) columns.push_back({"default", "default"});
+  for (const RunData& run : runs) columns.push_back({run.label, run.label});
+  Table table(std::move(columns));
+  for (const SettingRow& row : rows) {
     std::vector<Cell> cells{row.key};
     cells.insert(cells.end(), row.values.begin(), row.values.end());
     table.row(std::move(cells));
   }
   return table;
+}
+
+std::string_view settings_title(const std::vector<RunData>& runs) {
+  return runs.size() == 1 ? "Settings other than the defaults" : "Settings that differ";
 }
 
 }  // namespace lockstep::app

@@ -1,0 +1,15 @@
+#pragma once
+
+// A page, shown to the person who asked for it.
+
+#include "io/file.h"
+
+namespace lockstep::app {
+
+/// An empty file for a page that nobody named, in the system's folder for such files.
+io::Path temporary_page();
+/// Opens the page with the first command of $BROWSER that is there (commands with colons between; %s stands for the file), or
+/// with xdg-open, and waits for it. Throws UserError, which says how to open the page, where there is none or it fails.
+void open_page(const io::Path& page);
+
+}  // namespace lockstep::app
