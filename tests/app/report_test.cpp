@@ -1,45 +1,16 @@
-// Runs side by side: figures, page and errors, as a user types it.
+// Runs side by side: figures, text and errors, as a user types it.
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 
-#include "app/cli/page.h"
-#include "app/report/chart.h"
 #include "app/report/run_data.h"
-#include "app/train_command.h"
+#include "app/report_command.h"
 
 namespace lockstep::app {
 namespace {
-
-Outcome report(std::vector<std::string> words) {
-  words.insert(words.begin(), "report");
-  return lockstep(std::move(words));
-}
-
-std::size_t count(const std::string& text, const std::string& part) {
-  std::size_t found = 0;
-  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++found;
-  return found;
-}
-
-class ReportCommand : public TrainCommand {
- protected:
-  void SetUp() override {
-    TrainCommand::SetUp();
-    ASSERT_EQ(lockstep(words("one")).code, 0);
-    ASSERT_EQ(lockstep(words("piped", {"--ranks", "2", "parallel.pp=2", "optimizer.gas=2", "train.threads=1"})).code, 0);
-  }
-  void TearDown() override {
-    setenv("PATH", path_.c_str(), 1);
-    unsetenv("BROWSER");
-  }
-  std::string run(const std::string& name) const { return (folder_ / name).string(); }
-  const std::string path_ = std::getenv("PATH");
-};
 
 TEST_F(ReportCommand, ReadsWhatRunsLogged) {
   const std::vector<RunData> runs = read_runs({run("one"), run("piped")});
@@ -85,7 +56,7 @@ TEST_F(ReportCommand, TheLastEvaluationIsTheOneThatIsShown) {
   const std::string last = fmt::format("{:.4f}", lines("short", true).back().at("val_loss").number());
   EXPECT_NE(report({run("short")}).out.find(last), std::string::npos) << last;
   ASSERT_EQ(report({run("short"), "--html", run("report.html")}).code, 0);
-  EXPECT_NE(file("report.html").find("<td>" + last + "</td>"), std::string::npos) << last;
+  EXPECT_NE(file("report.html").find("<div>" + last + "</div>"), std::string::npos) << last;
 }
 
 // Before, lines of steps had the loss of the last evaluation, and evaluations had none.
@@ -192,49 +163,7 @@ TEST_F(ReportCommand, AnAnswerForAProgramAndAPageAreOneCommand) {
   EXPECT_NE(text.err.find("--html " + run("text.html") + " writes the page"), std::string::npos) << text.err;
 }
 
-TEST_F(ReportCommand, OpensThePageInABrowser) {
-  const std::string seen = run("seen"), show = run("show");
-  io::replace_file(show, "#!/bin/sh\necho \"$@\" > " + seen + "\n");
-  std::filesystem::permissions(show, std::filesystem::perms::owner_all);
-  setenv("BROWSER", ("no-such-browser:" + show + " --new %s").c_str(), 1);
-  const Outcome opened = report({run("one"), "--html", run("report.html"), "--open"});
-  EXPECT_EQ(opened.code, 0) << opened.err;
-  EXPECT_EQ(file("seen"), "--new " + run("report.html") + "\n");
-  setenv("BROWSER", show.c_str(), 1);
-  setenv("TMPDIR", folder_.path().c_str(), 1);
-  EXPECT_EQ(report({run("one"), "--open"}).code, 0);
-  unsetenv("TMPDIR");
-  const std::string page = file("seen").substr(0, file("seen").size() - 1);
-  EXPECT_EQ(page.find(run("lockstep-report-")), 0U) << page;
-  EXPECT_NE(io::read_file(page).find("<h1>"), std::string::npos);
-  setenv("BROWSER", "no-such-browser", 1);
-  const Outcome missing = report({run("one"), "--html", run("report.html"), "--open"});
-  EXPECT_EQ(missing.code, 2);
-  EXPECT_NE(missing.err.find("BROWSER=no-such-browser: there is no such program"), std::string::npos) << missing.err;
-  setenv("BROWSER", "false", 1);
-  EXPECT_NE(report({run("one"), "--html", run("report.html"), "--open"}).err.find("false ended with 1"), std::string::npos);
-  setenv("PATH", folder_.path().c_str(), 1);
-  unsetenv("BROWSER");
-  const Outcome none = report({run("one"), "--html", run("report.html"), "--open"});
-  setenv("PATH", path_.c_str(), 1);
-  EXPECT_NE(none.err.find("there is no xdg-open here, and $BROWSER is not set"), std::string::npos) << none.err;
-  EXPECT_NE(none.err.find("open " + run("report.html") + " in a browser"), std::string::npos) << none.err;
-}
-
-TEST_F(ReportCommand, WritesOnePageThatNeedsNothingElse) {
-  const std::string out = run("report.html");
-  const Outcome written = report({run("one"), run("piped"), "--html", out});
-  ASSERT_EQ(written.code, 0) << written.err;
-  const std::string page = file("report.html");
-  EXPECT_EQ(count(page, "<figure>"), 5U);
-  EXPECT_EQ(count(page, "<polyline"), 2U + 2 + 2 * 2);  // losses, also of the validation text; throughput and MFU
-  EXPECT_EQ(count(page, "<h2>"), 7U);
-  EXPECT_NE(page.find("<h2>Schedule</h2>"), std::string::npos);
-  EXPECT_NE(page.find("prefers-color-scheme: dark"), std::string::npos);
-  for (const char* foreign : {"<script", "<link", "src=", "url(", "@import"}) EXPECT_EQ(page.find(foreign), std::string::npos);
-  EXPECT_EQ(page.find("href="), std::string::npos);
-}
-
+// A browser says whether the script is right; where there is none this is skipped.
 TEST_F(ReportCommand, TheBubbleIsMeasuredBesideTheSchedules) {
   const std::vector<RunData> runs = read_runs({run("one"), run("piped")});
   EXPECT_FALSE(runs[0].waiting());
@@ -287,34 +216,6 @@ TEST_F(ReportCommand, TellsEverythingThatIsWrongAtOnce) {
   const Outcome nothing = report({});
   EXPECT_EQ(nothing.code, 2);
   EXPECT_NE(nothing.err.find("RUN is missing"), std::string::npos) << nothing.err;
-}
-
-TEST(Page, TextIsNoMarkup) {
-  EXPECT_EQ(escaped("<a href=\"x\"> & b"), "&lt;a href=&quot;x&quot;&gt; &amp; b");
-  const std::string page = html_page("a<b", "", "<p>c</p>");
-  EXPECT_NE(page.find("<title>a&lt;b</title>"), std::string::npos);
-  EXPECT_NE(page.find("<p>c</p>"), std::string::npos);
-}
-
-TEST(Chart, LeavesOutWhatIsNotFiniteAndDrawsOnePointOrMany) {
-  const double nan = std::nan("");
-  const std::string one = line_chart("one", "step", {{{"a", {1, 2}, {3, nan}}, 0, false}}, false);
-  EXPECT_EQ(count(one, "<circle"), 1U);
-  EXPECT_EQ(one.find("nan"), std::string::npos);
-  EXPECT_EQ(line_chart("none", "step", {{{"a", {}, {}}, 0, false}}, true).find("nan"), std::string::npos);
-  Series many{"many", {}, {}};
-  for (int i = 0; i < 100000; ++i) {
-    many.x.push_back(i);
-    many.y.push_back(1e-3 * i);
-  }
-  EXPECT_LT(line_chart("many", "step", {{many, 0, false}}, false).size(), 20000U);
-}
-
-TEST(Chart, BarsAreOneScale) {
-  const std::string chart = bar_chart("bars", {"a", "b"}, {{"first", {1, 3}, {"1", "3"}}, {"second", {2, 0}, {"2", "0"}}});
-  EXPECT_NE(chart.find("width=\"240.00\""), std::string::npos) << chart;
-  EXPECT_NE(chart.find("width=\"720.00\""), std::string::npos) << chart;
-  EXPECT_NE(chart.find("width=\"480.00\""), std::string::npos) << chart;
 }
 
 }  // namespace

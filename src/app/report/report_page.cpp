@@ -12,26 +12,58 @@
 namespace lockstep::app {
 namespace {
 
-constexpr std::string_view style = R"(
-.wide { overflow-x: auto; } .wide > svg { border-radius: 6px; max-width: none; } .note { opacity: .75; font-size: .92em; }
-td, th { white-space: nowrap; } td:first-child, th:first-child { text-align: left; }
-)";
+using Line = std::vector<std::string>;
 
-std::string html(const Table& table, bool numbers) {
-  std::string text = "<div class=\"wide\"><table><thead>";
-  std::string_view kind = "th", end = "</thead><tbody>\n";
-  for (const std::vector<std::string>& line : table.lines()) {
-    text += "<tr>";
-    for (const std::string& cell : line)
-      text += fmt::format("<{}{}>{}</{}>", kind, numbers ? " class=\"n\"" : "", escaped(cell), kind);
-    text += fmt::format("</tr>{}", end);
-    kind = "td", end = "\n";
+bool says_nothing(const std::string& cell) { return cell == "-" || cell.starts_with("0 "); }
+
+/// The heading of a column: of a run with its colour.
+std::string heading(const std::string& text, const std::vector<RunData>& runs) {
+  const auto run = std::ranges::find(runs, text, &RunData::label);
+  if (run == runs.end()) return fmt::format("<th>{}</th>", escaped(text));
+  return fmt::format("<th><i class=\"{}\"></i>{}</th>", class_of_run(static_cast<std::size_t>(run - runs.begin())),
+                     escaped(text));
+}
+
+/// A row; of values that are all the same one cell stands for all.
+std::string row(const Line& line, bool same, bool hidden) {
+  constexpr std::size_t longest = 24;  // that is not folded
+  std::string text = fmt::format("<tr{}><th>{}</th>", hidden ? " class=\"more\"" : "", escaped(line[0]));
+  for (std::size_t i = 1; i < (same ? 2 : line.size()); ++i) {
+    std::string kind = line[i].size() <= longest ? "short" : "";
+    if (same && line.size() > 2) kind += " same";
+    text += fmt::format("<td class=\"{}\"{}><div>{}</div></td>", kind,
+                        same ? fmt::format(" colspan=\"{}\"", line.size() - 1) : "", escaped(line[i]));
   }
-  return text + "</tbody></table></div>\n";
+  return text + "</tr>\n";
+}
+
+/// A table of lines, the first of which has the headings. `hides`: rows that say nothing, or the same of all, are shown when the
+/// reader asks.
+std::string table(const std::vector<Line>& lines, const std::vector<RunData>& runs, bool hides) {
+  std::string head, rows;
+  for (const std::string& text : lines[0]) head += heading(text, runs);
+  std::size_t hidden = 0;
+  for (std::size_t r = 1; r < lines.size(); ++r) {
+    const Line& line = lines[r];
+    const bool same = std::ranges::all_of(line.begin() + 1, line.end(), [&](const std::string& cell) { return cell == line[1]; });
+    const bool hide = hides && ((same && line.size() > 2) || std::ranges::all_of(line.begin() + 1, line.end(), says_nothing));
+    hidden += hide ? 1 : 0;
+    rows += row(line, same, hide);
+  }
+  std::string ask;
+  if (hidden > 0) {
+    ask = fmt::format(
+        "{1}<input type=\"checkbox\" class=\"all\" id=\"all-{0}\"><label for=\"all-{0}\"> show {2} more row{3}, which "
+        "{4}</label>",
+        lines[1][0] + lines[0][0], hidden + 1 == lines.size() ? "<p>none</p>" : "", hidden, hidden == 1 ? "" : "s",
+        hidden == 1 ? "is the same everywhere or nothing" : "are the same everywhere or nothing");
+  }
+  return fmt::format("<div>{}<div class=\"wide\"><table><thead><tr>{}</tr></thead><tbody>\n{}</tbody></table></div></div>\n", ask,
+                     head, rows);
 }
 
 std::string section(std::string_view title, std::string_view about, const std::string& content) {
-  return fmt::format("<section><h2>{}</h2>\n<p>{}</p>\n{}</section>\n", title, about, content);
+  return fmt::format("<section><h2>{}</h2>\n<p class=\"note\">{}</p>\n{}</section>\n", title, about, content);
 }
 
 std::string x_label(bool by_tokens) { return by_tokens ? "tokens" : "optimizer step"; }
@@ -43,7 +75,7 @@ std::string losses(const std::vector<RunData>& runs, bool by_tokens) {
     if (Series validation = runs[i].validation(by_tokens); !validation.x.empty())
       curves.push_back({std::move(validation), i, true});
   }
-  return line_chart("Loss", x_label(by_tokens), curves, false);
+  return line_chart("Loss on the training text, and on the validation text with rings", x_label(by_tokens), curves, false);
 }
 
 std::string speed(std::string_view title, double train::LoggedStep::* figure, const std::vector<RunData>& runs, bool by_tokens) {
@@ -56,10 +88,10 @@ std::string account(const std::vector<RunData>& runs) {
   std::vector<std::string> names;
   for (std::size_t part = 0; part < train::kStepParts; ++part) names.emplace_back(name_of(static_cast<train::StepPart>(part)));
   std::vector<Bar> bars;
-  for (const RunData& run : runs) {
-    const std::array<double, train::kStepParts> parts = run.account();
-    Bar bar{.label = fmt::format("{}: {}", run.label, format_seconds(run.seconds())), .parts = {}, .figures = {}};
-    for (const double seconds : parts) {
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    const double step = runs[i].seconds();
+    Bar bar{.label = fmt::format("{}: {}", runs[i].label, format_seconds(step)), .run = i, .parts = {}, .figures = {}};
+    for (const double seconds : runs[i].account()) {
       bar.parts.push_back(seconds);
       bar.figures.push_back(format_seconds(seconds));
     }
@@ -73,12 +105,13 @@ std::string memory(const std::vector<RunData>& runs) {
   for (const MemoryKind kind : kMemoryKinds) names.emplace_back(name_of(kind));
   names.emplace_back("batches and samples");
   std::vector<Bar> bars;
-  for (const RunData& run : runs) {
-    if (!run.resources) continue;
-    std::vector<std::int64_t> bytes(run.resources->taken.begin(), run.resources->taken.end());
-    bytes.push_back(run.resources->beside);
-    const auto all = static_cast<std::uint64_t>(run.resources->all_bytes());
-    Bar bar{.label = fmt::format("{}: {}", run.label, format_bytes(all)), .parts = {}, .figures = {}};
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    if (!runs[i].resources) continue;
+    const Resources& resources = *runs[i].resources;
+    std::vector<std::int64_t> bytes(resources.taken.begin(), resources.taken.end());
+    bytes.push_back(resources.beside);
+    const auto all = static_cast<std::uint64_t>(resources.all_bytes());
+    Bar bar{.label = fmt::format("{}: {}", runs[i].label, format_bytes(all)), .run = i, .parts = {}, .figures = {}};
     for (const std::int64_t part : bytes) {
       bar.parts.push_back(static_cast<double>(part));
       bar.figures.push_back(format_bytes(static_cast<std::uint64_t>(part)));
@@ -104,15 +137,42 @@ std::string schedules(const std::vector<RunData>& runs) {
   return text;
 }
 
+/// What runs reached, and how they came to be but for their commands, which take lines of their own.
+std::vector<Line> facts(const std::vector<RunData>& runs) {
+  std::vector<Line> lines = summary_table(runs).turned().lines();
+  const std::vector<Line> origins = origin_table(runs).turned().lines();
+  lines.insert(lines.end(), origins.begin() + 1, origins.end() - 1);
+  std::erase_if(lines, [&](const Line& line) {  // runs are mostly called as their folders are
+    return line[0] == "name" && std::equal(line.begin() + 1, line.end(), lines[0].begin() + 1, lines[0].end());
+  });
+  return lines;
+}
+
+std::string commands(const std::vector<RunData>& runs) {
+  std::string text;
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    if (!runs[i].origin) continue;
+    text += fmt::format("<div class=\"command\"><i class=\"{}\"></i>{}<br><code>{}</code></div>\n", class_of_run(i),
+                        escaped(runs[i].label), escaped(runs[i].origin->command));
+  }
+  return text;
+}
+
+constexpr std::string_view tools = R"(<div class="tools" hidden>
+<label>smoothing <input type="range" name="smoothing" min="0" max="0.99" step="0.01" value="0"><output>0.00</output></label>
+<label><input type="checkbox" name="y"> log y</label><label><input type="checkbox" name="x"> log x</label>
+<button type="button" disabled>all steps</button>
+<span class="note hint">drag: zoom; double click: back; click a run: hide it</span>
+</div>
+)";
+
 }  // namespace
 
 std::string report_page(const std::vector<RunData>& runs) {
   const bool by_tokens = compares_by_tokens(runs);
-  std::string body = fmt::format("<h1>lockstep report</h1>\n<p>{} run{}</p>\n{}", runs.size(), runs.size() == 1 ? "" : "s",
-                                 html(summary_table(runs), false));
-  body += section("Loss",
-                  by_tokens ? "At equal numbers of tokens, for the runs' steps differ in them. Dashed: on the validation text."
-                            : "Dashed: on the validation text.",
+  std::string body = fmt::format("<h1>lockstep report</h1>\n<p class=\"note\">{} run{}</p>\n{}{}", runs.size(),
+                                 runs.size() == 1 ? "" : "s", table(facts(runs), runs, false), tools);
+  body += section("Loss", by_tokens ? "By tokens, for the runs' steps have different numbers of them." : "By optimizer steps.",
                   losses(runs, by_tokens));
   body += section("Throughput",
                   "The sum over all ranks, as logged; a step that follows an evaluation or a checkpoint has its time too.",
@@ -120,22 +180,23 @@ std::string report_page(const std::vector<RunData>& runs) {
                       speed("Model FLOPs utilisation, % (running mean)", &train::LoggedStep::mfu, runs, by_tokens));
   body += section("Where a step's time goes",
                   "Rank 0, medians of the logged steps but the first. Passes include waiting for other stages and layers' sums.",
-                  account(runs) + html(account_table(runs), true));
-  body +=
-      section("Communication",
-              "Waiting for gradients: what the backward pass does not hide. The bubble is the part of a step's passes in which "
-              "ranks are in none, as measured; beside it that of the schedule, were all passes as long.",
-              html(communication_table(runs), true));
-  if (const Table table = memory_table(runs); !table.empty())
-    body += section("Memory by owner", "What rank 0 declared and took.", memory(runs) + html(table, true));
+                  account(runs) + table(account_table(runs).turned().lines(), runs, true));
+  if (std::ranges::any_of(runs, [](const RunData& run) { return run.ranks() > 1; })) {
+    body += section("Communication",
+                    "Waiting for gradients: what the backward pass does not hide. The bubble is the part of a step's passes in "
+                    "which ranks are in none, as measured; below it that of the schedule, were all passes as long.",
+                    table(communication_table(runs).turned().lines(), runs, true));
+  }
+  if (const Table owners = memory_table(runs); !owners.empty())
+    body +=
+        section("Memory by owner", "What rank 0 declared and took.", memory(runs) + table(owners.turned().lines(), runs, true));
   if (const std::string drawn = schedules(runs); !drawn.empty())
     body += section("Schedule", "Time to the right; the number in a pass is its micro-batch.", drawn);
-  std::vector<SettingRow> rows = setting_rows(runs);
-  std::erase_if(rows, [](const SettingRow& row) { return !row.differs; });
-  const Table settings = settings_table(runs, rows);
   body += section(settings_title(runs), "The runs' names and folders are left out.",
-                  settings.empty() ? "<p>none</p>\n" : html(settings, false));
-  return html_page("lockstep report", std::string(chart_style) + std::string(style), body);
+                  table(settings_table(runs, setting_rows(runs)).lines(), runs, true));
+  if (const std::string typed = commands(runs); !typed.empty())
+    body += section("Commands", "What began each run, or went on with it last.", typed);
+  return html_page("lockstep report", report_style, fmt::format("{}<script>{}</script>\n", body, report_script));
 }
 
 }  // namespace lockstep::app

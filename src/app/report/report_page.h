@@ -3,12 +3,15 @@
 // Runs side by side, as a page and for a terminal.
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "app/report/run_data.h"
 #include "base/text/answer.h"
 
 namespace lockstep::app {
+
+extern const std::string_view report_style, report_script;  ///< report.css and report.js
 
 /// One page that needs no other file and no network.
 std::string report_page(const std::vector<RunData>& runs);
@@ -17,7 +20,7 @@ Answer report_answer(const std::vector<RunData>& runs);
 
 // The tables of both, with a row for each run.
 Table summary_table(const std::vector<RunData>& runs);
-/// When and on what runs ran, by which program and command; no row for a run that does not say.
+/// When and on what runs ran, by which program and command.
 Table origin_table(const std::vector<RunData>& runs);
 /// Seconds of a step by part, medians, and their share of it.
 Table account_table(const std::vector<RunData>& runs);

@@ -51,7 +51,10 @@ Table summary_table(const std::vector<RunData>& runs) {
 Table origin_table(const std::vector<RunData>& runs) {
   Table table({{"run", "run"}, {"began", "began"}, {"machine", "machine"}, {"program", "lockstep"}, {"command", "command"}});
   for (const RunData& run : runs) {
-    if (const auto& origin = run.origin) table.row({run.label, origin->time, origin->machine, origin->program, origin->command});
+    const RunOrigin* origin = run.origin ? &*run.origin : nullptr;
+    const auto fact = [&](std::string RunOrigin::* of) { return origin != nullptr ? Cell(origin->*of) : Cell(nullptr); };
+    table.row(
+        {run.label, fact(&RunOrigin::time), fact(&RunOrigin::machine), fact(&RunOrigin::program), fact(&RunOrigin::command)});
   }
   return table;
 }
