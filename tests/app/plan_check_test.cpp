@@ -1,4 +1,4 @@
-// `lockstep plan check RUN`.
+// `lockstep plan check RUN...`.
 
 #include <algorithm>
 
@@ -107,6 +107,25 @@ TEST_F(PlanCheck, KeepsItsErrorsBesideTheRuns) {
   EXPECT_GT(first.at("seconds").at("step").at("predicted").number(), 0);
   io::replace_file(machine_, "name = \"theirs\"\n" + io::read_file(machine_).substr(io::read_file(machine_).find("devices")));
   EXPECT_NE(checked("one").find("predictions.jsonl: steps of 1 run on theirs are off by "), std::string::npos);
+}
+
+TEST_F(PlanCheck, AFolderOfRunsStandsForAllRunsInIt) {
+  train("all/one");
+  train("all/two");
+  const std::string text = checked("all");
+  for (const char* part : {"/all/one on ours: ", "/all/two on ours: ", "steps of 2 runs on ours are off by "})
+    EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
+  testing::internal::CaptureStdout();
+  EXPECT_EQ(plan_command().run({"check", (folder_ / "all").string(), "--machine", machine_, "--json"}), 0);
+  const Json answer = Json::parse(testing::internal::GetCapturedStdout());
+  ASSERT_EQ(answer.at("runs").array().size(), 2U);
+  EXPECT_EQ(answer.at("runs").array()[1].at("run").string(), (folder_ / "all/two").string());
+  EXPECT_EQ(answer.at("figures").array()[0].at("run").string(), (folder_ / "all/one").string());
+  io::replace_file(folder_ / "all/one/metrics.jsonl", "");
+  std::filesystem::remove(folder_ / "all/two/resources.json");
+  const std::string refused = checked("all");
+  EXPECT_NE(refused.find("/all/one: the run has no metrics"), std::string::npos) << refused;
+  EXPECT_NE(refused.find("resources.json: there is none"), std::string::npos) << refused;
 }
 
 TEST_F(PlanCheck, ARunSaysAtItsEndWhatWasPredicted) {

@@ -38,18 +38,18 @@ std::vector<StepSeconds> steps_of(const io::Path& path, double microbatches) {
 MeasuredRun read_run(const io::Path& folder) {
   const io::Path recipe = folder / "config.toml", metrics = folder / "metrics.jsonl";
   if (!io::exists(recipe)) {
-    throw UserError(fmt::format("--check {}: no run's folder, for it has no config.toml", folder.string()),
+    throw UserError(fmt::format("{}: no run's folder, for it has no config.toml", folder.string()),
                     "a folder that lockstep train wrote, as runs/NAME");
   }
   MeasuredRun run{.folder = folder, .config = named_model(recipe.string(), 0).config, .resources = {}, .seconds = {}};
   const std::vector<StepSeconds> steps = steps_of(metrics, static_cast<double>(run.config.optimizer.gas));
   if (steps.empty()) {
-    throw UserError(fmt::format("--check {}: the run has no metrics, so nothing was measured", folder.string()),
+    throw UserError(fmt::format("{}: the run has no metrics, so nothing was measured", folder.string()),
                     "train it for longer than train.log_interval steps, or with a smaller one");
   }
   run.resources = read_resources(folder);
   if (run.resources.servers > 0) {
-    throw UserError(fmt::format("--check {}: parameter servers have no time model", folder.string()),
+    throw UserError(fmt::format("{}: parameter servers have no time model", folder.string()),
                     "a run whose ranks update together");
   }
   run.lines = std::ssize(steps);

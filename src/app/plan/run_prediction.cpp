@@ -20,8 +20,7 @@ std::string shown(const ComparedFigure& figure, const std::string& predicted, co
 planner::Machine machine_for(const MeasuredRun& run, const std::string& named) {
   const Resources& had = run.resources;
   if (had.ranks_per_host == 0 || had.ranks % had.ranks_per_host != 0) {
-    throw UserError(fmt::format("--check {}: hosts had different numbers of ranks", run.folder.string()),
-                    "a run with as many on each");
+    throw UserError(fmt::format("{}: hosts had different numbers of ranks", run.folder.string()), "a run with as many on each");
   }
   planner::Machine machine = named_machine(named, had.ranks / had.ranks_per_host);
   if (had.device == "cpu") machine = planner::divided(machine, had.ranks_per_host);
