@@ -207,6 +207,9 @@ TEST(Chart, LeavesOutWhatIsNotFiniteAndDrawsOnePointOrMany) {
     many.y.push_back(1e-3 * i);
   }
   EXPECT_LT(line_chart("many", "step", {{many, 0, false}}, false).size(), 45000U);
+  many.x.resize(5000);
+  many.y.resize(5000);
+  EXPECT_LT(line_chart("more", "step", std::vector<Curve>(500, {many, 0, false}), false).size(), 500 * 6000U);
 }
 
 TEST(Chart, CurvesThatLieOnEachOtherTakeTurns) {

@@ -16,6 +16,7 @@ namespace {
 
 constexpr std::size_t colours = 8, colours_of_parts = 7;
 constexpr std::size_t most_drawn = 600, most_live = 2000;  // points of a curve, without the script and for it
+constexpr std::size_t many_curves = 50;                    // of more, each has fewer points
 constexpr std::size_t most_dots = 40, most_rings = 60;     // points that are marked each
 constexpr double size = 1000;                              // of a chart's own coordinates, both ways
 constexpr int most_x_ticks = 7, most_y_ticks = 6, x_digits = 12, y_digits = 6;
@@ -81,6 +82,11 @@ std::string path(std::string_view kind, std::string_view of, std::string_view st
                      points);
 }
 
+std::size_t share_of(std::size_t points, std::size_t curves) {
+  constexpr std::size_t least = 50;
+  return std::max(least, std::min(points, points * many_curves / curves));
+}
+
 /// Lines, then the same lines in dashes that take turns, so that those that lie on each other are all seen; then marks,
 /// which are as much smaller from run to run as it takes to see those below.
 std::string lines_of(const std::vector<Curve>& curves, const Frame& frame) {
@@ -90,7 +96,7 @@ std::string lines_of(const std::vector<Curve>& curves, const Frame& frame) {
   constexpr std::size_t dash = 8, most_turns = 6;
   const std::size_t all = std::min(runs.size(), most_turns);
   for (const Curve& curve : curves) {
-    const Series series = thinned(curve.series, most_drawn);
+    const Series series = thinned(curve.series, share_of(most_drawn, curves.size()));
     const std::string of = class_of(curve), points = path_of(series, frame, false);
     const std::size_t turn = curve.run % std::max<std::size_t>(all, 1);
     lines += path("line", of, "", points);
@@ -128,7 +134,7 @@ std::string in_script(std::string_view text) {
 std::string live_points(std::string_view x_label, const std::vector<Curve>& curves, bool from_zero) {
   std::string list;
   for (const Curve& curve : curves) {
-    const Series series = thinned(curve.series, most_live);
+    const Series series = thinned(curve.series, share_of(most_live, curves.size()));
     list += fmt::format("{}{{\"run\":{},\"class\":\"{}\",\"validation\":{},\"name\":{},\"x\":{},\"y\":{}}}",
                         list.empty() ? "" : ",\n", curve.run, class_of(curve), curve.validation, in_script(series.name),
                         numbers(series.x, x_digits), numbers(series.y, y_digits));

@@ -99,6 +99,7 @@
       this.lines = this.svg.querySelector(".curves");
       this.svg.insertAdjacentHTML("beforeend", '<rect class="selection" height="100%" visibility="hidden"/>');
       this.svg.insertAdjacentHTML("beforeend", '<line class="cursor" y2="100%" visibility="hidden"/>');
+      this.points = this.svg.appendChild(this.lines.cloneNode(false));  // of the curves under the pointer
       this.selection = this.svg.querySelector(".selection");
       this.cursor = this.svg.querySelector(".cursor");
       this.tip = this.plot.appendChild(element("div", "tip"));
@@ -125,6 +126,7 @@
         high = view.logY ? high * ratio : high + room;
         if (!this.zero || view.logY) low = view.logY ? low / ratio : low - room;
       }
+      this.clear();
       this.x = axis(...extent(0), view.logX);
       this.y = axis(low, high, view.logY);
       this.axes.innerHTML = this.axesText();
@@ -198,7 +200,9 @@
         start = null;
         this.selection.setAttribute("visibility", "hidden");
       });
-      this.plot.addEventListener("pointerleave", () => charts.forEach((chart) => chart.hide()));
+      this.plot.addEventListener("pointerleave", (event) => {
+        if (event.pointerType !== "touch") charts.forEach((chart) => chart.hide());  // a finger that is lifted leaves
+      });
       this.plot.addEventListener("dblclick", reset);
     }
     select(from, to) {
@@ -223,7 +227,10 @@
     show(event) {
       const part = this.partAt(event), x = this.x.value(part), values = this.valuesAt(x);
       charts.forEach((chart) => chart.mark(x));
+      charts.forEach((chart) => chart === this || chart.clear());
       this.tip.hidden = values.length === 0;
+      this.points.innerHTML = values.map(({ curve, x: at, y, soft }) =>
+        `<path class="dot ${curve.class}" style="stroke-width:7" d="M${this.place([at, soft ?? y])}h0"/>`).join("");
       if (values.length === 0) return;
       const most = 10, height = this.svg.getBoundingClientRect();
       const pointer = this.y.value(1 - (event.clientY - height.top) / height.height);
@@ -246,9 +253,13 @@
       this.cursor.setAttribute("x1", 100 * part + "%");
       this.cursor.setAttribute("x2", 100 * part + "%");
     }
+    clear() {
+      this.tip.hidden = true;
+      this.points.innerHTML = "";
+    }
     hide() {
       this.cursor.setAttribute("visibility", "hidden");
-      this.tip.hidden = true;
+      this.clear();
     }
   }
 

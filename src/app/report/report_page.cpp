@@ -170,8 +170,9 @@ constexpr std::string_view tools = R"(<div class="tools" hidden>
 
 std::string report_page(const std::vector<RunData>& runs) {
   const bool by_tokens = compares_by_tokens(runs);
-  std::string body = fmt::format("<h1>lockstep report</h1>\n<p class=\"note\">{} run{}</p>\n{}{}", runs.size(),
-                                 runs.size() == 1 ? "" : "s", table(facts(runs), runs, false), tools);
+  const std::string subject = runs.size() == 1 ? runs[0].label : fmt::format("{} runs", runs.size());
+  std::string body = fmt::format("<h1>{}</h1>\n<p class=\"note\">lockstep report</p>\n{}{}", escaped(subject),
+                                 table(facts(runs), runs, false), tools);
   body += section("Loss", by_tokens ? "By tokens, for the runs' steps have different numbers of them." : "By optimizer steps.",
                   losses(runs, by_tokens));
   body += section("Throughput",
@@ -196,7 +197,7 @@ std::string report_page(const std::vector<RunData>& runs) {
                   table(settings_table(runs, setting_rows(runs)).lines(), runs, true));
   if (const std::string typed = commands(runs); !typed.empty())
     body += section("Commands", "What began each run, or went on with it last.", typed);
-  return html_page("lockstep report", report_style, fmt::format("{}<script>{}</script>\n", body, report_script));
+  return html_page(subject + ": lockstep report", report_style, fmt::format("{}<script>{}</script>\n", body, report_script));
 }
 
 }  // namespace lockstep::app
