@@ -1,6 +1,5 @@
 # oneDNN by its headers and library: Debian 12's own package file asks for OpenCL headers, which a CPU program does not need.
-# Fills the target lockstep_onednn and sets LOCKSTEP_ONEDNN_OTHER: the sources to be left out, which are for the other major
-# version or for a machine without oneDNN.
+# LOCKSTEP_ONEDNN_OTHER: the source to be left out, which is for the other major version.
 find_path(OneDnn_INCLUDE_DIR oneapi/dnnl/dnnl.hpp)
 find_library(OneDnn_LIBRARY dnnl)
 if(OneDnn_INCLUDE_DIR)
@@ -15,13 +14,9 @@ endif()
 include(FindPackageHandleStandardArgs)
 find_package_handle_standard_args(OneDnn REQUIRED_VARS OneDnn_LIBRARY OneDnn_INCLUDE_DIR VERSION_VAR OneDnn_VERSION)
 
-if(OneDnn_FOUND)
-  if(OneDnn_VERSION VERSION_LESS 3)
-    set(LOCKSTEP_ONEDNN_OTHER "library/(onednn_v3|absent)\\.cpp")
-  else()
-    set(LOCKSTEP_ONEDNN_OTHER "library/(onednn_v2|absent)\\.cpp")
-  endif()
-  target_include_directories(lockstep_onednn SYSTEM INTERFACE ${OneDnn_INCLUDE_DIR})
-  target_link_libraries(lockstep_onednn INTERFACE ${OneDnn_LIBRARY})
+if(OneDnn_VERSION VERSION_LESS 3)
+  set(LOCKSTEP_ONEDNN_OTHER "onednn_v3\\.cpp$")
+else()
+  set(LOCKSTEP_ONEDNN_OTHER "onednn_v2\\.cpp$")
 endif()
 mark_as_advanced(OneDnn_INCLUDE_DIR OneDnn_LIBRARY)

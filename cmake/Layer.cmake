@@ -3,7 +3,7 @@
 function(lockstep_layer name)
   cmake_parse_arguments(arg "" "" "USES;PRIVATE" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${name}/*.cpp)
-  list(FILTER sources EXCLUDE REGEX "/main\\.cpp$|${LOCKSTEP_ONEDNN_OTHER}$|${LOCKSTEP_URING_OTHER}$")
+  list(FILTER sources EXCLUDE REGEX "/main\\.cpp$|/plugin/|${LOCKSTEP_URING_OTHER}$")
   if(sources)
     add_library(${name} STATIC ${sources})
     target_link_libraries(${name} PUBLIC ${arg_USES} PRIVATE lockstep_warnings ${arg_PRIVATE})
@@ -26,7 +26,7 @@ function(lockstep_tests name)
   file(GLOB tests CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/${name}/*.cpp)
   if(tests AND BUILD_TESTING)
     add_executable(test_${name} ${tests})
-    target_link_libraries(test_${name} PRIVATE ${arg_USES} lockstep_warnings lockstep_test_flags GTest::gtest_main fmt::fmt)
+    target_link_libraries(test_${name} PRIVATE ${arg_USES} lockstep_warnings lockstep_test_flags GTest::gtest_main archive_fmt)
     target_include_directories(test_${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
     if(LOCKSTEP_PCH)
       target_precompile_headers(test_${name} REUSE_FROM pch_test)
@@ -39,9 +39,10 @@ endfunction()
 
 # The conformance suite of comm once more, with ranks that mpirun starts: a program that starts itself under it.
 function(lockstep_mpi_tests)
-  add_executable(test_comm_mpi ${PROJECT_SOURCE_DIR}/tests/comm_mpi/mpi_test.cpp ${PROJECT_SOURCE_DIR}/tests/comm/conformance_test.cpp)
-  target_link_libraries(test_comm_mpi PRIVATE comm lockstep_warnings lockstep_test_flags GTest::gtest fmt::fmt)
+  add_executable(test_comm_mpi ${PROJECT_SOURCE_DIR}/tests/comm_mpi/mpi_test.cpp ${PROJECT_SOURCE_DIR}/tests/comm_mpi/plugins_test.cpp
+                 ${PROJECT_SOURCE_DIR}/tests/comm/conformance_test.cpp)
+  target_link_libraries(test_comm_mpi PRIVATE comm lockstep_warnings lockstep_test_flags GTest::gtest archive_fmt)
   target_include_directories(test_comm_mpi PRIVATE ${PROJECT_SOURCE_DIR}/tests)
-  gtest_discover_tests(test_comm_mpi TEST_PREFIX comm_mpi. TEST_FILTER Mpi.* DISCOVERY_MODE PRE_TEST NO_PRETTY_VALUES
+  gtest_discover_tests(test_comm_mpi TEST_PREFIX comm_mpi. TEST_FILTER Mpi* DISCOVERY_MODE PRE_TEST NO_PRETTY_VALUES
                        WORKING_DIRECTORY ${PROJECT_SOURCE_DIR} PROPERTIES TIMEOUT 300 LABELS comm)
 endfunction()

@@ -11,10 +11,10 @@ endfunction()
 
 if(LOCKSTEP_PCH)
   add_compile_options($<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>)  # for ccache
-  lockstep_precompiled(pch_layer PRIVATE fmt::fmt
+  lockstep_precompiled(pch_layer PRIVATE archive_fmt
     HEADERS <fmt/format.h> <algorithm> <array> <cstdint> <functional> <memory> <span> <string> <vector>)
   if(BUILD_TESTING)
-    lockstep_precompiled(pch_test PRIVATE lockstep_test_flags fmt::fmt GTest::gtest
+    lockstep_precompiled(pch_test PRIVATE lockstep_test_flags archive_fmt GTest::gtest
       HEADERS <gtest/gtest.h> <fmt/format.h> <functional>)
   endif()
 endif()

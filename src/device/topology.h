@@ -2,12 +2,15 @@
 
 // Which cores a rank gets: those of a host are divided among its ranks, neighbours (that share caches and memory) together.
 
+#include <filesystem>
 #include <vector>
 
 namespace lockstep {
 
 /// The cores that the calling thread may use, in the order of the machine: neighbours beside each other.
 std::vector<int> neighbouring_cores();
+/// `cores` in that order, as the kernel's files below `system` tell it; in their own where there are none.
+std::vector<int> beside_each_other(const std::vector<int>& cores, const std::filesystem::path& system);
 /// The part of `cores` of rank `rank` of `ranks`, contiguous and as even as possible; with more ranks than cores, all of them.
 std::vector<int> share_of_cores(const std::vector<int>& cores, int rank, int ranks);
 

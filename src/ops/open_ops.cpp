@@ -19,9 +19,6 @@ Products products_from_name(std::string_view name) {
   throw UserError(fmt::format("'{}' computes no products", name), "choose ours or library");
 }
 
-std::string library_for(DType type) {
-  if (!cpu::has_library() || !cpu::library_has(type)) return {};
-  return cpu::open_library(1)->name();
-}
+std::string library_for(DType type) { return cpu::library_has(type) ? cpu::open_library(1)->name() : ""; }
 
 }  // namespace lockstep::ops

@@ -76,6 +76,8 @@ FNR == 401 { broken("more than 400 lines: this is more than one idea") }
     if (in_source && !(name in layers)) broken("include by the path below src: \"layer/file.h\"")
   } else if (header && in_source && name !~ /^<[a-z_]+>/) {
     broken("a header includes only ours and the standard library, not " name)
+  } else if (in_source && name ~ /^<(mpi\.h|oneapi\/)/ && FILENAME !~ /\/plugin\//) {
+    broken("what a machine may lack is included by a plugin alone: src/layer/.../plugin/")
   } else if (in_source && match(name, /^<((nlohmann|toml\+\+|CLI|openssl|oneapi|Random123)\/|zlib\.h|zstd\.h)/)) {
     library = substr(name, 2, RLENGTH - 2)
     user = FILENAME

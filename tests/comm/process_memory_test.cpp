@@ -112,6 +112,17 @@ TEST(MpiJob, IsFoundInTheEnvironment) {
   EXPECT_TRUE(job_of({{"PMI_RANK", "0"}, {"PMI_SIZE", "2"}}));
 }
 
+TEST(MpiJob, TellsWhoseMpiItIs) {
+  std::map<std::string, std::string> step{{"SLURM_PROCID", "1"}, {"SLURM_STEP_NUM_TASKS", "2"}, {"PMI_RANK", "1"}};
+  EXPECT_EQ(job_of(step)->mpi, "mpich");
+  step["PMIX_RANK"] = "1";
+  EXPECT_EQ(job_of(step)->mpi, "openmpi");
+  EXPECT_EQ(job_of({{"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "2"}, {"PMI_RANK", "0"}})->mpi, "openmpi");
+  EXPECT_EQ(job_of({{"PMI_RANK", "0"}, {"PMI_SIZE", "2"}})->mpi, "mpich");
+  step["LOCKSTEP_MPI"] = "mpich";
+  EXPECT_EQ(job_of(step)->mpi, "mpich");
+}
+
 TEST(MpiJob, ProcessesThatCannotFindEachOtherAreRefused) {
   try {
     comm::run_mpi({.rank = 0, .ranks = 4, .launcher = "srun", .connected = false}, {}, {});

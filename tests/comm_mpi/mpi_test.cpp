@@ -338,7 +338,7 @@ class FailuresAlone final : public testing::EmptyTestEventListener {
 
 int run_suite(Communicator& world) {
   the_world = &world;
-  if (GTEST_FLAG_GET(filter) == "*") GTEST_FLAG_SET(filter, "-Mpi.*");
+  if (GTEST_FLAG_GET(filter) == "*") GTEST_FLAG_SET(filter, "-Mpi*");
   if (world.rank() != 0) {
     auto& listeners = testing::UnitTest::GetInstance()->listeners();
     delete listeners.Release(listeners.default_result_printer());
@@ -390,6 +390,6 @@ int main(int argc, char** argv) {
   const int host_ranks = last.starts_with(option) ? std::stoi(last.substr(option.size())) : 0;
   const std::string name = argc > 2 && std::string(argv[1]) == "--case" ? argv[2] : "";
   if (const auto job = lockstep::comm::find_mpi_job()) return lockstep::test::run_inside(*job, name, host_ranks);
-  if (GTEST_FLAG_GET(filter) == "*") GTEST_FLAG_SET(filter, "Mpi.*");
+  if (GTEST_FLAG_GET(filter) == "*") GTEST_FLAG_SET(filter, "Mpi*");
   return RUN_ALL_TESTS();
 }

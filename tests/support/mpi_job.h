@@ -1,6 +1,6 @@
 #pragma once
 
-// Programs as ranks of Open MPI's mpirun, from inside a test.
+// Programs as ranks that an MPI's mpirun starts, Open MPI's unless said otherwise, from inside a test.
 
 #include <sys/wait.h>
 #include <unistd.h>
@@ -12,7 +12,12 @@
 
 namespace lockstep::test {
 
-inline bool has_mpirun() { return std::system("command -v mpirun >/dev/null 2>&1") == 0; }
+inline constexpr const char* open_mpi = "mpirun --oversubscribe --bind-to none";
+inline constexpr const char* mpich = "mpiexec.mpich";
+
+inline bool has_mpirun(const std::string& launcher = "mpirun") {
+  return std::system(("command -v " + launcher + " >/dev/null 2>&1").c_str()) == 0;
+}
 
 inline constexpr int too_long = 124;  // the exit code of a job that had to be ended
 
@@ -22,9 +27,9 @@ struct JobOutcome {
 };
 
 /// Runs a command of the shell on `ranks` processes, however many cores there are; after two minutes it is ended.
-inline JobOutcome run_job(int ranks, const std::string& command) {
-  const std::string line = "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 timeout -k 5 120 mpirun -n " +
-                           std::to_string(ranks) + " --oversubscribe --bind-to none " + command + " 2>&1";
+inline JobOutcome run_job(int ranks, const std::string& command, const std::string& launcher = open_mpi) {
+  const std::string line = "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 timeout -k 5 120 " + launcher + " -n " +
+                           std::to_string(ranks) + " " + command + " 2>&1";
   std::FILE* pipe = popen(line.c_str(), "r");
   if (pipe == nullptr) return {-1, "popen failed"};
   JobOutcome outcome{-1, {}};

@@ -231,13 +231,14 @@ std::vector<Problem> check_runnable(const RunConfig& config) {
                         fmt::format("numerics.isa=auto, or {}, the widest here", ops::name_of(isas.front()))});
   }
   if (config.numerics.products == ops::Products::library) {
-    if (ops::library_for(DType::f32).empty()) {
-      problems.push_back({"numerics.products = library: this program was built without oneDNN",
-                          "numerics.products=ours, or install oneDNN (Debian: libdnnl-dev) and build again"});
-    } else if (ops::library_for(dtype_of(config)).empty()) {
-      problems.push_back(
-          {fmt::format("numerics.products = library: {} has no bf16 products on this processor", ops::library_for(DType::f32)),
-           "numerics.products=ours, or train.dtype=fp32"});
+    try {
+      if (ops::library_for(dtype_of(config)).empty()) {
+        problems.push_back(
+            {fmt::format("numerics.products = library: {} has no bf16 products on this processor", ops::library_for(DType::f32)),
+             "numerics.products=ours, or train.dtype=fp32"});
+      }
+    } catch (const UserError& error) {
+      problems.insert(problems.end(), error.problems().begin(), error.problems().end());
     }
   }
   const std::string no_disk = offloads_to_disk(config) ? io::why_no_folder(*config.memory.nvme_path) : "";

@@ -7,12 +7,14 @@
 #include <span>
 #include <vector>
 
+#include "comm/mpi/mpi_plugin.h"
 #include "io/file.h"
 
 namespace lockstep::comm {
 
 class MpiLibrary {
  public:
+  /// Throws UserError when the plugin for the MPI of this job, or its library, is not there.
   explicit MpiLibrary(double timeout);
   /// Leaves MPI, which waits for the others; when they do not come within `timeout` seconds, the process ends.
   ~MpiLibrary();
@@ -22,10 +24,7 @@ class MpiLibrary {
   int rank() const { return rank_; }
   int size() const { return size_; }
   /// The ranks that share memory with this one. Collective.
-  struct Host {
-    int first;  ///< the least of them
-    int ranks;
-  };
+  using Host = MpiPlugin::Host;
   Host host() const;
   /// Rank 0's bytes on every rank.
   void broadcast(std::span<std::byte> bytes) const;

@@ -27,6 +27,13 @@ constexpr std::array<Source, 3> sources{{{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WOR
                                          {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "srun", false},
                                          {"PMI_RANK", "PMI_SIZE", "mpiexec", true}}};
 
+// PMI is MPICH's; PMIx, Open MPI's.
+std::string mpi_of(const std::function<const char*(const char*)>& variable) {
+  if (const char* named = variable("LOCKSTEP_MPI")) return named;
+  const bool pmix = variable("OMPI_COMM_WORLD_RANK") != nullptr || variable("PMIX_RANK") != nullptr;
+  return pmix || variable("PMI_RANK") == nullptr ? "openmpi" : "mpich";
+}
+
 }  // namespace
 
 std::optional<MpiJob> find_mpi_job(const std::function<const char*(const char*)>& variable) {
@@ -35,7 +42,7 @@ std::optional<MpiJob> find_mpi_job(const std::function<const char*(const char*)>
     if (!rank || !ranks || *rank >= *ranks) continue;
     if (*ranks == 1) return std::nullopt;
     const bool connected = source.connected || variable("PMIX_RANK") != nullptr || variable("PMI_RANK") != nullptr;
-    return MpiJob{*rank, *ranks, source.launcher, connected};
+    return MpiJob{*rank, *ranks, source.launcher, connected, mpi_of(variable)};
   }
   return std::nullopt;
 }

@@ -11,9 +11,10 @@ namespace lockstep::comm {
 
 struct MpiJob {
   int rank = 0;
-  int ranks = 1;          ///< more than one
-  std::string launcher;   ///< "mpiexec" or "srun"
-  bool connected = true;  ///< the launcher said how to find the other ranks (PMIx, PMI)
+  int ranks = 1;                ///< more than one
+  std::string launcher;         ///< "mpiexec" or "srun"
+  bool connected = true;        ///< the launcher said how to find the other ranks (PMIx, PMI)
+  std::string mpi = "openmpi";  ///< whose plugin: that, "mpich", or what LOCKSTEP_MPI says
 };
 
 /// `variable(name)` is the value of an environment variable, or null.

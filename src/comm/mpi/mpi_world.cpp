@@ -330,8 +330,9 @@ void check_connected(const MpiJob& job) {
 
 void check_size(const MpiLibrary& mpi, const MpiJob& job) {
   if (mpi.size() != job.ranks) {
-    throw UserError(fmt::format("{} started {} processes, but MPI sees {} of them together", job.launcher, job.ranks, mpi.size()),
-                    job.launcher == "srun" ? pmix : "use the mpiexec of the Open MPI that the program is linked with");
+    throw UserError(
+        fmt::format("{} started {} processes, but MPI sees {} of them together", job.launcher, job.ranks, mpi.size()),
+        job.launcher == "srun" ? pmix : "use the mpiexec of the MPI whose library was loaded (ldd on the plugin names it)");
   }
 }
 

@@ -26,7 +26,8 @@ Isa resolve(Isa isa);
 enum class Products : std::uint8_t { ours, library };
 /// Throws UserError for an unknown name.
 Products products_from_name(std::string_view name);
-/// What the library is, for the log; empty when this build has none or it lacks products of this type on this processor.
+/// What the library is, for the log; empty when it lacks products of this type on this processor. Throws UserError when there is
+/// none.
 std::string library_for(DType type);
 
 /// How a product of two bf16 operands adds (numerics.md section 4.1); every processor can do either.

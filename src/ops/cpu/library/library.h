@@ -1,7 +1,7 @@
 #pragma once
 
 // oneDNN behind our own seam: single matrix products, prepared and run. An order of additions of its own, which may depend on
-// the shape. A build without oneDNN has the same functions (absent.cpp).
+// the shape. oneDNN is in a plugin (io/plugin.h), which a machine may lack.
 
 #include <cstdint>
 #include <memory>
@@ -37,12 +37,19 @@ class Library {
   virtual std::unique_ptr<LibraryMatmul> prepare(const LibraryShape& shape) = 0;
 };
 
-/// Whether this build has a library.
+/// What the plugin hands over.
+class LibraryPlugin {
+ public:
+  virtual ~LibraryPlugin() = default;
+  virtual std::unique_ptr<Library> open(int threads) = 0;
+};
+
+/// Whether there is a library here.
 bool has_library();
-/// For products on `threads` threads, called from this one: the library has a team of its own. Throws UserError when the build
-/// has none.
+/// For products on `threads` threads, called from this one: the library has a team of its own. Throws UserError when there is
+/// none.
 std::unique_ptr<Library> open_library(int threads);
-/// Whether it has products of this type on this processor. Throws UserError when the build has none.
+/// Whether it has products of this type on this processor. Throws UserError when there is none.
 bool library_has(DType type);
 
 }  // namespace lockstep::ops::cpu

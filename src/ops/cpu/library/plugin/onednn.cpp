@@ -1,7 +1,7 @@
 #include <dlfcn.h>
-#include <fmt/format.h>
 
 #include <oneapi/dnnl/dnnl.hpp>
+#include <string>
 #include <unordered_map>
 
 #include "ops/cpu/library/library.h"
@@ -62,7 +62,8 @@ class OneDnn final : public Library {
 
   std::string name() const override {
     const dnnl_version_t* version = dnnl_version();
-    return fmt::format("oneDNN {}.{}.{}", version->major, version->minor, version->patch);
+    return "oneDNN " + std::to_string(version->major) + "." + std::to_string(version->minor) + "." +
+           std::to_string(version->patch);
   }
 
   std::unique_ptr<LibraryMatmul> prepare(const LibraryShape& shape) override {
@@ -79,16 +80,15 @@ class OneDnn final : public Library {
   dnnl::stream stream_;
 };
 
+class OneDnnPlugin final : public LibraryPlugin {
+ public:
+  std::unique_ptr<Library> open(int threads) override { return std::make_unique<OneDnn>(threads); }
+};
+
 }  // namespace
-
-bool has_library() { return true; }
-
-std::unique_ptr<Library> open_library(int threads) { return std::make_unique<OneDnn>(threads); }
-
-bool library_has(DType type) {
-  constexpr std::int64_t size = 64;
-  const LibraryShape shape{size, size, size, size, size, size, false, true, false, type};
-  return OneDnn(1).prepare(shape) != nullptr;
-}
-
 }  // namespace lockstep::ops::cpu
+
+extern "C" void* LOCKSTEP_PLUGIN_ENTRY() {
+  static lockstep::ops::cpu::OneDnnPlugin plugin;
+  return static_cast<lockstep::ops::cpu::LibraryPlugin*>(&plugin);
+}
