@@ -2,7 +2,9 @@
 #   make         build/lockstep
 #   make train   train a small model on real text, in about two minutes
 #   make test    every test
-#   make install  program, recipes, docs, man page and bash completion into PREFIX=/usr/local, below DESTDIR
+#   make install  program, plugins, recipes, docs, man page and bash completion into PREFIX=/usr/local, below DESTDIR
+#   make package  a tarball, a Debian package and a Python wheel in build/packages
+#   make package-test   each installed on a bare Debian 12 and 13, and trained with (root)
 #   make faults  faults at system calls, and power cuts, in every command that writes
 #   make scenarios   200 random faults of ranks
 #   make parity  the layout changes nothing: all layouts in fp32 and bf16, 200 random ones of random models, every resume, a run on 16
@@ -11,7 +13,7 @@ SETUP ?= scripts/setup
 CTEST_FLAGS = --output-on-failure --no-tests=error --progress
 
 .DEFAULT_GOAL := build
-.PHONY: build train test install faults scenarios parity cluster-test bench format lint asan tsan fuzz coverage clean
+.PHONY: build train test install package package-test faults scenarios parity cluster-test bench format lint asan tsan fuzz coverage clean
 
 build:
 	@$(SETUP) build
@@ -27,6 +29,15 @@ test:
 
 install: build
 	@PREFIX='$(or $(PREFIX),/usr/local)' DESTDIR='$(DESTDIR)' scripts/install
+
+# They run on this system's release and on newer ones.
+package:
+	@$(SETUP) build package
+	@CMAKE_ARGS="$(CMAKE_ARGS) -Wno-dev" scripts/build release lockstep # configured again: an MPI may have come
+	@scripts/package
+
+package-test: package
+	@tests/packages/run
 
 # So many of each in every scenario; FAULTS=9999 CUTS=9999 for all that there are.
 faults:
