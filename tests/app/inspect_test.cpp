@@ -298,6 +298,10 @@ TEST_F(Inspect, WhatIsNothingOfThese) {
     return "no error";
   };
   EXPECT_HOLDS("no checkpoint, no run, no prepared text and no published model", complaint(run.path()));
+  fs::create_directories(run.path() / "runs/a b");
+  for (const char* name : {"config.toml", "metrics.jsonl"}) io::replace_file(run.path() / "runs/a b" / name, "");
+  EXPECT_HOLDS("runs: a folder of 1 run, and inspect shows one thing", complaint(run.path() / "runs"));
+  EXPECT_HOLDS("runs/a b', or lockstep report ", complaint(run.path() / "runs"));
   EXPECT_HOLDS("missing", complaint(run.path() / "missing"));
   EXPECT_HOLDS("missing.bin", complaint(run.path() / "missing.bin"));
   append(run.path() / "photo.png", "not a tensor in sight");

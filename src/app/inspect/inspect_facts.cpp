@@ -8,9 +8,11 @@
 #include <set>
 #include <vector>
 
+#include "app/folder/runs_in.h"
 #include "app/inspect/tensor_facts.h"
 #include "app/published/published_files.h"
 #include "base/error.h"
+#include "base/shell.h"
 #include "checkpoint/find.h"
 #include "checkpoint/huggingface/folder.h"
 #include "checkpoint/reader.h"
@@ -334,6 +336,12 @@ Json inspect_facts(const fs::path& path, bool verify, Team& team, const std::str
     if (checkpoint::huggingface::is_published(path)) {
       if (verify) refuse_to_verify(path, "a published model");
       return published_facts(path, team);
+    }
+    if (const std::vector<io::Path> runs = runs_in(path); !runs.empty() && runs[0] != path) {
+      throw UserError(fmt::format("{}: a folder of {} run{}, and inspect shows one thing", path.string(), runs.size(),
+                                  runs.size() == 1 ? "" : "s"),
+                      fmt::format("lockstep inspect {}, or lockstep report {} for all", shell_words({runs[0].string()}),
+                                  shell_words({path.string()})));
     }
     throw UserError(
         fmt::format("{}: this folder is no checkpoint, no run, no prepared text and no published model", path.string()),
