@@ -46,7 +46,7 @@ def run(
     ``{"train.init_from": "resume"}`` goes on with the run in ``folder``. Raises :class:`Error` with what the program said.
     """
     recipes = [config] if isinstance(config, (str, os.PathLike)) else list(config)
-    words = ["train", f"data.dir={os.fspath(data)}"]
+    words = ["train", os.fspath(data)]
     for recipe in recipes:
         words += ["--config", os.fspath(recipe)]
     if ranks != 1:

@@ -3,6 +3,7 @@
 import json
 import os
 import struct
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -96,6 +97,14 @@ class Weights(unittest.TestCase):
 
 
 class Program(unittest.TestCase):
+    def test_the_module_run_as_a_program_is_the_program(self) -> None:
+        environment = {**os.environ, "PYTHONPATH": sys.path[0]}
+        said = [
+            subprocess.run([*words, "--version"], env=environment, capture_output=True, check=True).stdout
+            for words in ([sys.executable, "-m", "lockstep"], [os.fspath(lockstep.program())])
+        ]
+        self.assertEqual(said[0], said[1])
+
     def test_without_the_program_the_remedy_is_said(self) -> None:
         with mock.patch.dict(os.environ, {"PATH": ""}), mock.patch.object(_program.sysconfig, "get_path", lambda *_: "/none"):
             del os.environ["LOCKSTEP_PROGRAM"]
