@@ -2,7 +2,7 @@
 #   make         build/lockstep
 #   make train   train a small model on real text, in about two minutes
 #   make test    every test
-#   make install  program, plugins, recipes, docs, man page and bash completion into PREFIX=/usr/local, below DESTDIR
+#   make install  program, plugins, recipes, docs, man pages and completion into PREFIX=/usr/local, below DESTDIR
 #   make package  a tarball, a Debian package and a Python wheel in build/packages
 #   make package-test   each installed on a bare Debian 12 and 13, and trained with (root)
 #   make faults  faults at system calls, and power cuts, in every command that writes

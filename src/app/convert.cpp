@@ -46,7 +46,7 @@ bool parse(const Arguments& arguments, ConvertOptions& options) {
       "--dtype", options.type, {"auto", "fp32", "bf16", "fp16"},
       "type of the weights that are written; auto: fp32 in a checkpoint, in a Hugging Face model what the checkpoint has. "
       "Checkpoints have no fp16");
-  line.option("--checkpoint", options.checkpoint, "WHICH", "of a run: best, last or a step number");
+  line.option("--checkpoint", options.checkpoint, "best|last|STEP", "of a run");
   line.option("--shard-size", options.shard_megabytes, "MB", "weights go to several files of at most so many million bytes");
   line.option("--threads", options.threads, "N", "threads that convert; 0: every core");
   line.note(

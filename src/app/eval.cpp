@@ -51,6 +51,7 @@ void declare(AnswerLine& line, EvalOptions& options) {
       "that none before it had");
   line.option("--logits", options.logits, "FILE",
               "write logits [windows, T, vocabulary] in fp32 as safetensors; rows behind the text's end mean nothing");
+  line.daily({"--checkpoint", "--ranks", "--split", "--length", "--json", "--out"});
   line.note("example:\n  lockstep eval runs/first data/fortunes/val.bin --length 64");
 }
 

@@ -66,6 +66,7 @@ bool parse(const Arguments& arguments, GenerateOptions& options) {
               fmt::format("draw from the likeliest tokens with this probability together{}", usual(usual_sampling.top_p)));
   line.option("--seed", options.seed, "N", "the same seed writes the same texts", std::numeric_limits<std::int64_t>::max());
   line.undeclared(other_words(WordsOf::generate));
+  line.daily({"--prompt", "--samples", "--tokens", "--stop", "--temperature", "--top-k", "--top-p", "--seed", "--ranks"});
   line.note(
       "What a published model's generation_config.json says of temperature, top-k and top-p is the default, and said in a line; "
       "so is what it asks for that is not done here.");

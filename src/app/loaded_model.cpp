@@ -70,7 +70,7 @@ LoadedModel load_published(const ModelOptions& options, std::int64_t context, Se
 
 void ModelOptions::declare(CommandLine& line, const std::string& shared) {
   line.positional("MODEL", model, "folder of a run, a checkpoint or a Hugging Face model", true, {"--model"});
-  line.option("--checkpoint", checkpoint, "WHICH", "best, last or a step number");
+  line.option("--checkpoint", checkpoint, "best|last|STEP", "of a run");
   layout.declare(line,
                  "ranks that have one copy of the model together: tp=N, each a part of every layer; pp=N, each a part of its "
                  "layers; dp=N copies",
@@ -79,7 +79,7 @@ void ModelOptions::declare(CommandLine& line, const std::string& shared) {
   std::vector<std::string> types = dtype_spellings();
   types.insert(types.begin(), "stored");
   line.choice("--dtype", dtype, types, "type of weights and activations; stored: as it was trained");
-  line.option("--isa", isa, "SET", "auto, avx2, avx512, avx512_bf16");
+  line.option("--isa", isa, "auto|avx2|avx512|avx512_bf16", "instruction set");
 }
 
 RankOptions ModelOptions::ranks() const {

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <ctime>
 
+#include "base/terminal.h"
 #include "base/text/visible.h"
 
 namespace lockstep {
@@ -54,7 +55,7 @@ void Log::plain(std::string_view text) {
 
 void Log::print(const std::string& line) {
   if (guard_ != nullptr) guard_->hide();
-  write(out_, line);
+  write(out_, with_coloured_curves(line, Paint(out_)));
   if (guard_ != nullptr) guard_->show();
   if (second_ != nullptr) write(second_, line);
 }

@@ -169,6 +169,49 @@ std::string legend(const std::vector<Series>& series, std::size_t margin, std::s
   return text + line + "\n";
 }
 
+/// The series that a character of a plot stands for; nothing for another one.
+std::optional<std::size_t> series_of(std::string_view character) {
+  if (character >= braille(0) && character <= braille(255)) return 0;
+  for (std::size_t series = 1; series <= marks.size() + letters.size(); ++series) {
+    if (mark_of(series) == character) return series;
+  }
+  return std::nullopt;
+}
+
+/// The character at `at`, in UTF-8.
+std::string_view character_at(std::string_view text, std::size_t at) {
+  std::size_t end = at + 1;
+  while (end < text.size() && (text[end] & 0xC0) == 0x80) ++end;
+  return text.substr(at, end - at);
+}
+
+/// With a colour on each run of characters of one series.
+std::string coloured_marks(std::string_view text, const Paint& paint) {
+  std::string out;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::optional<std::size_t> series = series_of(character_at(text, at));
+    std::size_t end = at;
+    while (end < text.size() && series_of(character_at(text, end)) == series) end += character_at(text, end).size();
+    const std::string_view run = text.substr(at, end - at);
+    out += series ? paint.curve(*series, run) : std::string(run);
+    at = end;
+  }
+  return out;
+}
+
+/// The first characters of each entry.
+std::string coloured_legend(std::string_view line, const Paint& paint) {
+  std::string out;
+  for (std::size_t at = 0; at < line.size();) {
+    const std::size_t entry = std::min(line.find_first_not_of(' ', at), line.size());
+    const std::size_t name = std::min(line.find(' ', entry), line.size()), next = std::min(line.find("   ", name), line.size());
+    out += std::string(line.substr(at, entry - at)) + coloured_marks(line.substr(entry, name - entry), paint) +
+           std::string(line.substr(name, next - name));
+    at = next;
+  }
+  return out;
+}
+
 }  // namespace
 
 Series thinned(const Series& all, std::size_t most) {
@@ -224,6 +267,30 @@ std::string plot(std::string_view title, std::string_view x_label, const std::ve
   }
   text += blanks(margin) + "└" + axis.edge + "┘\n" + axis.labels + "\n" + centred(x_label, all) + "\n";
   return series.size() > 1 ? text + legend(series, margin + 1, all) : text;
+}
+
+std::string with_coloured_curves(std::string_view text, const Paint& paint) {
+  if (!paint.is_on()) return std::string(text);
+  constexpr std::string_view wall = "│";
+  std::string out;
+  bool in_frame = false, in_legend = false;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find('\n', at), text.size());
+    const std::string_view line = text.substr(at, end - at);
+    const std::size_t edge = std::min({line.find(wall), line.find("┤"), line.size()});
+    in_legend = in_legend ? !line.empty() : line.find("⠒⠒ ") != line.npos;
+    in_frame = in_frame ? line.find("└") == line.npos : line.find("┌") != line.npos;
+    if (in_frame && edge < line.size() && line.ends_with(wall)) {
+      const std::size_t first = edge + wall.size();
+      out += std::string(line.substr(0, first)) + coloured_marks(line.substr(first, line.size() - first - wall.size()), paint);
+      out += wall;
+    } else {
+      out += in_legend && !in_frame ? coloured_legend(line, paint) : std::string(line);
+    }
+    if (end < text.size()) out += '\n';
+    at = end + 1;
+  }
+  return out;
 }
 
 }  // namespace lockstep

@@ -45,9 +45,18 @@ std::string bar_text(double fraction, int columns) {
   return bar;
 }
 
+constexpr int usual_width = 80;
+
+/// 0: not known.
 int columns_of_terminal(std::FILE* file) {
   winsize size{};
   return ioctl(fileno(file), TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+}
+
+/// COLUMNS; 0: not set.
+int wished_columns() {
+  const char* text = std::getenv("COLUMNS");
+  return text != nullptr ? std::max(std::atoi(text), 0) : 0;
 }
 
 }  // namespace
@@ -71,9 +80,15 @@ int terminal_width() {
   for (std::FILE* file : {stdout, stderr}) {
     if (const int columns = columns_of_terminal(file); columns > 0) return columns;
   }
-  const char* text = std::getenv("COLUMNS");
-  const int columns = text != nullptr ? std::atoi(text) : 0;
-  return columns > 0 ? columns : 80;
+  const int columns = wished_columns();
+  return columns > 0 ? columns : usual_width;
+}
+
+int text_width(std::FILE* file) {
+  for (const int columns : {wished_columns(), columns_of_terminal(file)}) {
+    if (columns > 0) return columns;
+  }
+  return usual_width;
 }
 
 ProgressBar::ProgressBar(std::FILE* out, std::string label, double total)

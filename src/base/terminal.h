@@ -9,10 +9,11 @@
 #include <vector>
 
 #include "base/log.h"
+#include "base/text/paint.h"
 
 namespace lockstep {
 
-/// Whether `file` is a terminal that can redraw a line (TERM set and not "dumb"). Nothing here is coloured, NO_COLOR or not.
+/// Whether `file` is a terminal that can redraw a line (TERM set and not "dumb").
 bool is_terminal(std::FILE* file);
 /// Prints all of `text`; whether it got there. A person who no longer reads is no reason to end.
 bool say(std::FILE* file, std::string_view text);
@@ -20,6 +21,8 @@ bool say(std::FILE* file, std::string_view text);
 bool is_unread(std::FILE* file);
 /// Columns of the terminal, 80 when unknown.
 int terminal_width();
+/// Columns for text that `file` gets: COLUMNS, else those of the terminal that it is, else 80.
+int text_width(std::FILE* file);
 
 /// One redrawn line: label, bar, percent, text, ETA. Draws nothing when `out` is no terminal. Log lines may be printed
 /// above it when it is set as the Log's guard.
@@ -52,5 +55,7 @@ Series thinned(const Series& all, std::size_t most);
 /// first series is drawn in braille; others have marks, which a legend names. What is not finite leaves a gap. Of more
 /// points than columns, means are drawn.
 std::string plot(std::string_view title, std::string_view x_label, const std::vector<Series>& series, int columns = 0);
+/// `text` with colours on the curves of the plots in it.
+std::string with_coloured_curves(std::string_view text, const Paint& paint);
 
 }  // namespace lockstep

@@ -12,7 +12,7 @@ namespace lockstep::settings {
 namespace {
 
 TEST(ConfigHelp, ListsEveryKeyWithDefaultMeaningAndUnit) {
-  const std::string help = config_help("");
+  const std::string help = config_help("", 120);
   for (const Key& key : keys()) {
     EXPECT_NE(help.find("\n  " + std::string(key.name) + "=" + shown(key.get(app::RunConfig()))), std::string::npos) << key.name;
     EXPECT_FALSE(key.meaning.empty()) << key.name;
@@ -23,7 +23,7 @@ TEST(ConfigHelp, ListsEveryKeyWithDefaultMeaningAndUnit) {
 
 TEST(ConfigHelp, AGroupFitsAScreen) {
   for (const Group& group : groups()) {
-    std::istringstream lines(config_help(group.name));
+    std::istringstream lines(config_help(group.name, 120));
     int count = 0;
     for (std::string line; std::getline(lines, line); ++count) EXPECT_LE(line.size(), 120U) << line;
     EXPECT_LE(count, 50) << group.name;
@@ -31,20 +31,20 @@ TEST(ConfigHelp, AGroupFitsAScreen) {
 }
 
 TEST(ConfigHelp, OneKey) {
-  const std::string help = config_help("train.max_minutes");
+  const std::string help = config_help("train.max_minutes", 120);
   EXPECT_NE(help.find("a number above 0, or null"), std::string::npos);
   EXPECT_NE(help.find("unit     minutes"), std::string::npos);
-  EXPECT_NE(config_help("train.seed").find("an integer of at least 0, or random, or null"), std::string::npos);
-  EXPECT_NE(config_help("train.seed").find("must be equal"), std::string::npos);
-  EXPECT_NE(config_help("optimizer.beta1").find("changes what is learned"), std::string::npos);
-  EXPECT_NE(config_help("model.activation").find("one of gelu, gelu_tanh, relu, silu, swiglu"), std::string::npos);
-  EXPECT_NE(config_help("optimizer.name").find("AdamW"), std::string::npos);
+  EXPECT_NE(config_help("train.seed", 120).find("an integer of at least 0, or random, or null"), std::string::npos);
+  EXPECT_NE(config_help("train.seed", 120).find("must be equal"), std::string::npos);
+  EXPECT_NE(config_help("optimizer.beta1", 120).find("changes what is learned"), std::string::npos);
+  EXPECT_NE(config_help("model.activation", 120).find("one of gelu, gelu_tanh, relu, silu, swiglu"), std::string::npos);
+  EXPECT_NE(config_help("optimizer.name", 120).find("AdamW"), std::string::npos);
 }
 
 TEST(ConfigHelp, UnknownTopicsNameTheNearest) {
   const auto error = [](std::string_view topic) {
     try {
-      (void)config_help(topic);
+      (void)config_help(topic, 120);
     } catch (const UserError& e) {
       return std::string(e.what());
     }

@@ -11,6 +11,9 @@
 #include <sstream>
 #include <utility>
 
+#include "base/error.h"
+#include "base/text/paint.h"
+
 namespace lockstep {
 namespace {
 
@@ -69,6 +72,62 @@ TEST(Terminal, OnlyARealOneRedraws) {
   EXPECT_FALSE(is_terminal(plain));
   std::fclose(plain);
   EXPECT_GT(terminal_width(), 0);
+}
+
+TEST(Terminal, TextHasTheWidthOfWhatShowsIt) {
+  Screen screen;
+  if (screen.file() == nullptr) GTEST_SKIP() << "no pseudo-terminal here";
+  std::FILE* plain = std::tmpfile();
+  unsetenv("COLUMNS");
+  EXPECT_EQ(text_width(screen.file()), 60);
+  EXPECT_EQ(text_width(plain), 80);
+  setenv("COLUMNS", "70", 1);
+  EXPECT_EQ(text_width(screen.file()), 70);
+  EXPECT_EQ(text_width(plain), 70);
+  setenv("COLUMNS", "many", 1);
+  EXPECT_EQ(text_width(plain), 80);
+  unsetenv("COLUMNS");
+  std::fclose(plain);
+}
+
+TEST(Terminal, ShowsColoursUnlessTheyAreUnwanted) {
+  Screen screen;
+  if (screen.file() == nullptr) GTEST_SKIP() << "no pseudo-terminal here";
+  std::FILE* plain = std::tmpfile();
+  unsetenv("NO_COLOR");
+  unsetenv("CLICOLOR_FORCE");
+  EXPECT_TRUE(shows_colours(screen.file()));
+  EXPECT_FALSE(shows_colours(plain));
+  setenv("TERM", "dumb", 1);
+  EXPECT_FALSE(shows_colours(screen.file()));
+  setenv("TERM", "xterm", 1);
+  setenv("NO_COLOR", "", 1);
+  EXPECT_TRUE(shows_colours(screen.file())) << "no-color.org: not empty";
+  setenv("NO_COLOR", "1", 1);
+  EXPECT_FALSE(shows_colours(screen.file()));
+  choose_colours("auto");
+  EXPECT_FALSE(shows_colours(screen.file()));
+  choose_colours("always");
+  EXPECT_TRUE(shows_colours(plain));
+  choose_colours("never");
+  EXPECT_FALSE(shows_colours(screen.file()));
+  EXPECT_THROW(choose_colours("sometimes"), UserError);
+  unsetenv("NO_COLOR");
+  std::fclose(plain);
+}
+
+TEST(Paint, PutsInksOnErrors) {
+  std::FILE* plain = std::tmpfile();
+  EXPECT_EQ(Paint(plain).error("lockstep: bad\n  -> mend it"), "lockstep: bad\n  -> mend it");
+  choose_colours("always");
+  const Paint paint(plain);
+  EXPECT_EQ(paint(Ink::heading, "options:"), "\x1b[1moptions:\x1b[0m");
+  EXPECT_EQ(paint(Ink::heading, ""), "");
+  EXPECT_EQ(paint.error("lockstep: bad: x\n  -> mend it\nmore\n  -> so"),
+            "\x1b[1;31mlockstep:\x1b[0m bad: x\n\x1b[36m  -> mend it\x1b[0m\nmore\n\x1b[36m  -> so\x1b[0m");
+  EXPECT_EQ(paint.error("no colon"), "no colon");
+  unsetenv("CLICOLOR_FORCE");
+  std::fclose(plain);
 }
 
 TEST(Progress, DrawsNothingIntoAFile) {
@@ -265,6 +324,31 @@ TEST(Plot, SurvivesEveryKindOfData) {
     for (std::size_t row = 1; row <= 20; ++row) EXPECT_EQ(columns_of(lines[row]), 40U) << lines[row];
   }
   EXPECT_NE(plot("t", "x", {{"around zero", {-1, 1}, {-0.3, 0.3}}}).find(" 0.0┤"), std::string::npos);
+}
+
+TEST(Plot, CurvesHaveColoursWhereTheyAreShown) {
+  const std::string text =
+      plot("x -> y", "iter", {{"a b", {0, 1, 2}, {3, 2, 1}}, {"val", {0, 2}, {2.5, 1.5}}}, 60) + "\n| • and o |\n";
+  EXPECT_EQ(with_coloured_curves(text, Paint()), text);
+  choose_colours("always");
+  const std::string coloured = with_coloured_curves("before\n" + text, Paint(stdout));
+  unsetenv("CLICOLOR_FORCE");
+  std::string plain;
+  for (std::size_t at = 0; at < coloured.size(); ++at) {
+    if (coloured[at] == '\x1b') {
+      at = coloured.find('m', at);
+    } else {
+      plain += coloured[at];
+    }
+  }
+  EXPECT_EQ(plain, "before\n" + text);
+  EXPECT_NE(coloured.find("\x1b[36m⠒⠒\x1b[0m a b   \x1b[33m••\x1b[0m val\n"), std::string::npos) << coloured;
+  EXPECT_TRUE(coloured.ends_with("\n\n| • and o |\n")) << "no plot";
+  for (const std::string& line : lines_of(coloured)) {
+    const bool curve = line.find("\x1b[36m") != std::string::npos || line.find("\x1b[33m") != std::string::npos;
+    EXPECT_EQ(curve,
+              (line.ends_with("│") && line.find_first_of("\x1b") != std::string::npos) || line.find("⠒⠒") != std::string::npos);
+  }
 }
 
 }  // namespace

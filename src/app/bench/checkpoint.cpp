@@ -25,7 +25,7 @@ std::optional<Answer> run_checkpoint(BenchLine& line) {
 }  // namespace
 
 Bench checkpoint_bench() {
-  return {"checkpoint", "saving and loading beside what the disk does, and saving beside training",
+  return {"checkpoint", "saving and loading beside the disk, and beside training",
           "Times four things in turns: checkpoints that training waits for, and loading them again from the device. The same "
           "bytes, written by the ranks with fdatasync and read again. Checkpoints that training goes on beside "
           "(checkpoint.async). It says how long training waits for the last and how much longer its steps take meanwhile.",

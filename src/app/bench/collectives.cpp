@@ -190,7 +190,7 @@ Bench collectives_bench() {
       "Times blocking collectives: a barrier before every trial, then each rank's own clock. The tables show means over ranks "
       "and trials, --json the slowest rank's median. Every payload's result is checked before it is timed. Ctrl-C prints what "
       "there is so far.",
-      "example:\n  lockstep bench collectives --op all --bytes 4KiB,64MiB\n  docs/collectives.md explains the columns",
+      "example:\n  lockstep bench collectives --op all --bytes 4KiB,64MiB\ndocs/collectives.md explains the columns.",
       run_collectives};
 }
 

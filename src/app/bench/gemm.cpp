@@ -49,7 +49,7 @@ Bench gemm_bench() {
       "layers of GPT-2 and Llama models: forward, gradient of the input, accumulating gradient of the weight. Figures are "
       "medians. The rate of multiply-adds is measured beside every sample; shares and ratios count in it.",
       "example:\n  lockstep bench gemm --shape tiny --shape gpt2:4x64\n"
-      "  bench mamf finds the highest rate, bench swiglu the best width of a SwiGLU, bench products what a model's products fill",
+      "bench mamf finds the highest rate, bench swiglu the best width of a SwiGLU, bench products what a model's products fill",
       run_gemm};
 }
 

@@ -56,8 +56,8 @@ Bench loader_bench() {
       "Times runs over items that each take a while to make, in batches that a computation follows. Several numbers of loader "
       "threads (data.workers) take turns. Figures are seconds of a run less its computations, as ml-engineering counts them for "
       "PyTorch's DataLoader.",
-      "examples:\n  lockstep bench loader\n  lockstep bench loader --items 1000 --batch 100 --compute-ms 200 --rounds 10  (the "
-      "sizes of ml-engineering)",
+      "examples:\n  lockstep bench loader\n  # the sizes of ml-engineering:\n"
+      "  lockstep bench loader --items 1000 --batch 100 --compute-ms 200 --rounds 10",
       run_loader};
 }
 

@@ -24,7 +24,7 @@ std::optional<Answer> run_overlap(BenchLine& line) {
 }  // namespace
 
 Bench overlap_bench() {
-  return {"overlap", "how much of the exchange of gradients hides behind the backward pass",
+  return {"overlap", "how much of the gradients' exchange the backward pass hides",
           "Times training steps that wait for every bucket of gradients at once (parallel.overlap=false) and, in turns, steps "
           "whose backward pass goes on meanwhile. Says how much of the exchange the latter hide.",
           "example:\n  mpirun -n 2 --host a,b lockstep bench overlap --shape char-12x64 --bucket-bytes 1048576", run_overlap};

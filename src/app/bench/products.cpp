@@ -110,7 +110,7 @@ std::optional<Answer> run_products(BenchLine& line) {
 }  // namespace
 
 Bench products_bench() {
-  return {"products", "which products of a model fill a machine's units badly, and what to change",
+  return {"products", "which products of a model fill a machine badly, and a remedy",
           "Says of every product of a model's forward pass how well it fills a machine's tiles and waves, and which settings "
           "fill them better. It computes; nothing runs.",
           "example:\n  lockstep bench products --model gpt2_xl --machine a100 --micro-batch 8", run_products};

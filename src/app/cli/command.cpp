@@ -13,10 +13,10 @@
 
 #include "app/cli/build_info.h"
 #include "app/cli/commit.h"
-#include "app/settings/config_help.h"
+#include "app/cli/help_text.h"
 #include "base/error.h"
 #include "base/terminal.h"
-#include "base/text/columns.h"
+#include "base/text/paint.h"
 #include "base/text/visible.h"
 #include "comm/mpi/mpi_job.h"
 #include "io/file.h"
@@ -24,45 +24,14 @@
 namespace lockstep::app {
 namespace {
 
-std::string program_help(std::span<const Command> commands) {
-  std::vector<HelpRow> rows;
-  for (const Command& command : commands) rows.push_back({command.name, command.summary});
-  rows.push_back({"help", "this text; help COMMAND; help config [GROUP or KEY]: the settings"});
-  return fmt::format(
-      "lockstep {}: trains GPT-style language models\n\n"
-      "usage: lockstep COMMAND [options] [group=option ...] [group.key=value ...]\n\ncommands:\n{}\n"
-      "options:\n{}\n"
-      "first steps:\n"
-      "  lockstep prepare book.txt --tokenizer char --out data/book   text becomes tokens\n"
-      "  lockstep train data/book train.max_iters=2000                tokens become a model\n"
-      "  lockstep generate runs/NAME                                  the model writes text\n",
-      kVersion, two_columns(rows),
-      two_columns({{"--help", "this text; behind a command: its own"},
-                   {"-V, --version", "the version, and the commit that it was built from"}}));
-}
-
-/// `program`: what is typed before the name. `names`: further ones that there are.
-const Command& find_command(std::span<const Command> commands, const std::string& name, std::string_view kind = "command",
-                            const std::string& program = "lockstep", std::vector<std::string> names = {}) {
-  const auto found = std::ranges::find(commands, name, &Command::name);
-  if (found != commands.end()) return *found;
-  for (const Command& command : commands) names.push_back(command.name);
-  const std::string near = nearest_name(name, names);
-  throw UserError(fmt::format("unknown {} '{}'", kind, name),
-                  near.empty() ? program + " --help lists them" : fmt::format("did you mean {} {}?", program, near));
-}
-
-int run_help(std::span<const Command> commands, Arguments topic, std::FILE* out) {
-  std::erase_if(topic, [](const std::string& word) { return word == "--help" || word == "-h"; });
-  if (topic.empty()) {
-    std::fputs(program_help(commands).c_str(), out);
-    return 0;
-  }
-  if (topic[0] == "config") {
-    std::fputs(settings::config_help(topic.size() > 1 ? topic[1] : "").c_str(), out);
-    return 0;
-  }
-  return find_command(commands, topic[0]).run({"--help"});
+/// Takes a --color that stands in front.
+void take_colours(Arguments& words) {
+  constexpr std::string_view option = "--color";
+  if (words.empty() || !words[0].starts_with(option)) return;
+  const bool apart = words[0] == option && words.size() > 1;
+  if (!apart && !words[0].starts_with("--color=")) return;
+  choose_colours(apart ? words[1] : words[0].substr(option.size() + 1));
+  words.erase(words.begin(), words.begin() + (apart ? 2 : 1));
 }
 
 int run_command(const Command& command, const Arguments& arguments) {
@@ -73,15 +42,15 @@ int run_command(const Command& command, const Arguments& arguments) {
   }
 }
 
-int dispatch(std::span<const Command> commands, const Arguments& arguments, std::FILE* out) {
-  if (arguments.empty() || arguments[0] == "--help" || arguments[0] == "-h") return run_help(commands, {}, out);
-  if (arguments[0] == "help") return run_help(commands, {arguments.begin() + 1, arguments.end()}, out);
-  if (arguments[0] == "--version" || arguments[0] == "-V" || arguments[0] == "version") {
+int dispatch(std::span<const Command> commands, Arguments words, std::FILE* out) {
+  take_colours(words);
+  if (words.empty()) words = {"-h"};
+  if (words[0] == "--help" || words[0] == "-h") words = {"help", words[0]};
+  if (words[0] == "--version" || words[0] == "-V" || words[0] == "version") {
     std::fputs((program_version() + "\n").c_str(), out);
     return 0;
   }
-  return run_command(find_command(commands, arguments[0], "command", "lockstep", {"help"}),
-                     {arguments.begin() + 1, arguments.end()});
+  return run_command(find_command(commands, words[0]), {words.begin() + 1, words.end()});
 }
 
 /// `code`: why, an errno; 0: not known.
@@ -116,14 +85,35 @@ void let_the_first_rank_speak() {
 
 }  // namespace
 
+const Command& find_command(std::span<const Command> commands, const std::string& name, std::string_view kind,
+                            const std::string& program) {
+  const auto found = std::ranges::find(commands, name, &Command::name);
+  if (found != commands.end()) return *found;
+  std::vector<std::string> names;
+  for (const Command& command : commands) names.push_back(command.name);
+  const std::string near = nearest_name(name, names);
+  throw UserError(fmt::format("unknown {} '{}'", kind, name),
+                  near.empty() ? program + " --help lists them" : fmt::format("did you mean {} {}?", program, near));
+}
+
 int run_one_of(std::span<const Command> commands, const CommandGroup& group, const Arguments& arguments) {
-  const std::string program = fmt::format("lockstep {}", group.name);
-  if (!arguments.empty() && arguments[0] != "--help" && arguments[0] != "-h")
-    return find_command(commands, arguments[0], group.kind, program).run({arguments.begin() + 1, arguments.end()});
-  std::vector<HelpRow> rows;
-  for (const Command& command : commands) rows.push_back({command.name, command.summary});
-  fmt::print("usage: {} NAME [options]\n\n{}\n\n{}:\n{}\n{} NAME --help says more.\n", program, folded(group.about, 100),
-             group.kinds, two_columns(rows), program);
+  Arguments words = arguments;
+  take_colours(words);
+  const bool listed = words.empty() || words[0] == "--help" || words[0] == "-h";
+  if (arguments.described == nullptr && !listed) {
+    const std::string program = fmt::format("lockstep {}", group.name);
+    return find_command(commands, words[0], group.kind, program).run({words.begin() + 1, words.end()});
+  }
+  CommandSheet sheet{.name = std::string(group.name), .summary = {}, .about = std::string(group.about)};
+  sheet.kinds = group.kinds;
+  for (const Command& command : commands)
+    sheet.commands.push_back(arguments.described != nullptr ? sheet_of(command)
+                                                            : CommandSheet{command.name, command.summary, ""});
+  if (arguments.described != nullptr) {
+    *arguments.described = std::move(sheet);
+  } else {
+    std::fputs(help_text(sheet, help_form(stdout, !words.empty() && words[0] == "-h")).c_str(), stdout);
+  }
   return 0;
 }
 
@@ -142,7 +132,7 @@ int exit_code_of(const std::exception_ptr& error) {
 int run_program(std::span<const Command> commands, const Arguments& arguments, std::FILE* out, std::FILE* err) {
   const auto report = [err](std::string_view kind, std::string_view text, int code) {
     let_the_first_rank_speak();
-    std::fputs(fmt::format("lockstep: {}{}\n", kind, visible(text, LineBreaks::kept)).c_str(), err);
+    std::fputs((Paint(err).error(fmt::format("lockstep: {}{}", kind, visible(text, LineBreaks::kept))) + "\n").c_str(), err);
     return code;
   };
   try {

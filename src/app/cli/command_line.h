@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "app/cli/command.h"
+#include "base/text/columns.h"
 
 namespace lockstep::app {
 
@@ -47,12 +48,13 @@ class CommandLine {
   /// ("--model").
   void positional(std::string value, std::string& target, std::string meaning, bool required = true,
                   std::vector<std::string> names = {});
-  /// The arguments behind those that are no option, at least one, whatever they hold.
-  void positionals(std::string value, std::vector<std::string>& target, std::string meaning);
+  /// The arguments behind those that are no option, whatever they hold; when `required`, at least one.
+  void positionals(std::string value, std::vector<std::string>& target, std::string meaning, bool required = true);
   /// The first argument that is no option, with all that is behind it, options too; there may be none.
   void rest(std::string value, std::vector<std::string>& target, std::string meaning);
-  /// Arguments that hold a '=' are collected here, in order (group.key=value, group=option).
-  void overrides(std::vector<std::string>& target, std::string meaning);
+  /// Arguments that hold a '=' are collected here, in order: settings (group.key=value, group=option), or words of these names
+  /// ("params=").
+  void overrides(std::vector<std::string>& target, std::string meaning, std::vector<std::string> names = {});
   /// Words of another program's grammar: --NAME=value of these names, and files by their extension (".py"). They are collected
   /// here, in order; `form` and `meaning` are their row of the help.
   void foreign(std::vector<std::string> names, std::string extension, std::vector<std::string>& target, std::string form,
@@ -66,13 +68,17 @@ class CommandLine {
   using Meaning = std::function<std::optional<Undeclared>(const std::string& option, const std::optional<std::string>& value)>;
   /// `meaning` is asked for each option that is not declared. `value` is the word that follows, or what stands behind its "=".
   void undeclared(Meaning meaning);
-  /// A paragraph at the end of the help (examples, where to read on).
+  /// The options that -h shows, by their long names; where none are said, the first ones.
+  void daily(std::vector<std::string> options);
+  /// A paragraph at the end of the help. Lines behind "examples:" that begin with two blanks are commands to copy.
   void note(std::string text);
+  /// A table there.
+  void table(std::string heading, std::vector<HelpRow> rows);
 
-  /// Reads the arguments into the variables. Returns false when --help was asked for and printed to standard output. Throws
-  /// UserError with every problem found: an unknown option (naming the nearest), a missing or wrong value, a stray word.
+  /// Reads the arguments into the variables. Returns false when help was asked for and printed to standard output, or where the
+  /// command tells what it takes. Throws UserError with every problem found: an unknown option (naming the nearest), a missing or
+  /// wrong value, a stray word.
   [[nodiscard]] bool parse(const Arguments& arguments);
-  std::string help() const;
 
  private:
   struct Parts;

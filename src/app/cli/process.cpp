@@ -6,8 +6,10 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
+#include <cstdlib>
 #include <initializer_list>
 
+#include "base/text/paint.h"
 #include "comm/mpi/mpi_job.h"
 
 namespace lockstep::app {
@@ -19,6 +21,8 @@ void set_up_process() {
     // open() takes the lowest free number. Writes to a closed standard output go on failing.
     if (fcntl(stream, F_GETFD) < 0 && errno == EBADF) open("/dev/null", stream == STDOUT_FILENO ? O_RDONLY : O_RDWR);
   }
+  // mpiexec gives every rank a terminal, whatever it writes to itself.
+  if (comm::find_mpi_job() && std::getenv("CLICOLOR_FORCE") == nullptr) choose_colours("never");
 }
 
 bool is_first_process() {

@@ -84,8 +84,8 @@ int run(const Arguments& arguments) {
   line.note(
       "environment: BATCH_SIZE (64, of each rank), INPUT_SIZE (128), OUTPUT_SIZE (128), LAYER_SIZES (1024,512,256,128), "
       "TRAIN_ITERS "
-      "(100), LOG_FREQ (1), DTYPE (float32), BACKEND (DDP)\nplots are appended to test-dist-plots/train/METRIC.txt\n\n"
-      "example:\n  TRAIN_ITERS=50 lockstep test_dist --ranks 2");
+      "(100), LOG_FREQ (1), DTYPE (float32), BACKEND (DDP)\nplots are appended to test-dist-plots/train/METRIC.txt");
+  line.note("example:\n  TRAIN_ITERS=50 lockstep test_dist --ranks 2");
   if (!line.parse(arguments)) return 0;
   const lab::TestDistOptions options = lab::test_dist_options([](const char* name) { return std::getenv(name); });
   run_on_ranks({.ranks = rank_count(asked).to_start}, [&](Session& session) {

@@ -6,11 +6,10 @@
 #include <cstdio>
 
 #include "app/cli/process.h"
+#include "base/terminal.h"
 #include "io/file.h"
 
 namespace lockstep::app {
-
-void AnswerLine::ask_csv() { flag("--csv", csv_, "the tables with commas between, numbers as they were measured"); }
 
 void AnswerLine::ask_out(std::string value, std::string meaning, OwnFile own) {
   own_ = own;
@@ -30,6 +29,7 @@ std::int64_t& AnswerLine::declare_count(const std::string& name, std::int64_t st
 }
 
 bool AnswerLine::read(const Arguments& arguments) {
+  if (asks_csv_) flag("--csv", csv_, "the tables with commas between, numbers as they were measured");
   flag("--json", json_, "one line of JSON");
   if (own_ == nullptr) option("--out", out_, "FILE", "where the answer goes, in place of standard output");
   if (!parse(arguments)) return false;
@@ -60,7 +60,7 @@ std::FILE* AnswerLine::told_to() const { return json_ || csv_ || (own_ == nullpt
 
 void AnswerLine::show(const Answer& answer) {
   if (told_to() != stdout || !is_first_process()) return;
-  std::fputs(answer.text().c_str() + shown_, stdout);
+  std::fputs(with_coloured_curves(answer.text().substr(shown_), Paint(stdout)).c_str(), stdout);
   std::fflush(stdout);
   shown_ = answer.text().size();
 }

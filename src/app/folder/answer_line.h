@@ -23,7 +23,7 @@ class AnswerLine : public CommandLine {
   using CommandLine::CommandLine;
 
   /// --csv: the answer has tables.
-  void ask_csv();
+  void ask_csv() { asks_csv_ = true; }
   /// Another --out, a file that is no answer: what it is, and how one that is there is known.
   void ask_out(std::string value, std::string meaning, OwnFile own);
   /// A whole number from `least` to `most`.
@@ -63,7 +63,7 @@ class AnswerLine : public CommandLine {
 
   std::string out_;
   OwnFile own_ = nullptr;  // none: the answer goes to --out
-  bool json_ = false, csv_ = false;
+  bool json_ = false, csv_ = false, asks_csv_ = false;
   std::size_t shown_ = 0;  // of the text
   std::deque<std::int64_t> counts_;
   std::vector<std::function<void()>> after_;  // what follows parse(): rules, and values to their variables

@@ -192,7 +192,8 @@ int run_inspect(const Arguments& arguments) {
   line.choice("--ids", ids, {types.begin(), types.end()}, "type of raw ids; auto: GPT-2's uint16");
   line.positional("PATH", path, "a folder or a file");
   line.flag("--verify", verify, "read everything and compare it with its checksums; what came without any is refused");
-  line.note("Exit code: 0, or 1 when --verify finds damage.\nExample: lockstep inspect runs/first --verify");
+  line.note("Exit code: 0, or 1 when --verify finds damage.");
+  line.note("example:\n  lockstep inspect runs/first --verify");
   if (!line.read(arguments)) return 0;
   line.check();
   Team team(static_cast<int>(std::max(1U, std::thread::hardware_concurrency())));

@@ -49,6 +49,7 @@ bool parse(const Arguments& arguments, LaunchOptions& options, std::vector<Probl
   line.option("--timeout", options.timeout, "SECONDS", "end a job that says nothing for so long (exit code 124); 0: never");
   line.option("--retries", options.retries, "N", "start a job that failed again; a training goes on from its last checkpoint");
   line.flag("--dry-run", options.dry_run, "print the command, run nothing");
+  line.daily({"-n", "--ppn", "--hostfile", "--timeout", "--retries", "--dry-run"});
   line.note(
       "examples:\n"
       "  lockstep launch -n 2 train data/book --config configs/gpt2-124m.toml\n"
@@ -56,7 +57,9 @@ bool parse(const Arguments& arguments, LaunchOptions& options, std::vector<Probl
       "Ctrl-C, SIGTERM and SIGUSR1 reach the ranks: a training ends its step, saves and leaves.");
   line.rest("COMMAND", options.command, "what each rank runs, with its own options: train ...; -- may stand before it");
   const auto dashes = std::find(arguments.begin(), arguments.end(), "--");
-  if (!line.parse({arguments.begin(), dashes})) return false;
+  Arguments own = arguments;
+  own.erase(own.begin() + (dashes - arguments.begin()), own.end());
+  if (!line.parse(own)) return false;
   if (dashes != arguments.end())
     options.command.insert(options.command.end(), dashes + (options.command.empty() ? 1 : 0), arguments.end());
   const auto require = [&](bool holds, std::string message, std::string remedy) {

@@ -96,7 +96,8 @@ int plan_advise(const Arguments& arguments) {
                   "measure. A model fits where 18 bytes a parameter and the activations do, a layer where twice its bytes do.");
   line.overrides(words,
                  "params=N, largest_layer=BYTES, activations=BYTES (of a device), device_memory=BYTES, devices=N (of a node), "
-                 "nodes=N; intra=fast|slow, inter=fast|slow: connections inside a node and between nodes (fast)");
+                 "nodes=N; intra=fast|slow, inter=fast|slow: connections inside a node and between nodes (fast)",
+                 {"params=", "largest_layer=", "activations=", "device_memory=", "devices=", "nodes=", "intra=", "inter="});
   line.note(
       "example:\n  lockstep plan advise params=7.5e9 largest_layer=400MB activations=10GB device_memory=80GB devices=8 nodes=1 "
       "intra=fast inter=slow");

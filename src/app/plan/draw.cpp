@@ -44,7 +44,8 @@ void declare(AnswerLine& line, Options& options) {
               "how long a micro-batch takes on a rank: forward, gradients of inputs, gradients of weights");
   line.overrides(options.settings,
                  "parallel.pp=N (4), parallel.schedule=NAME (1f1b) or file:TABLE.csv, parallel.virtual_stages=N, optimizer.gas=N "
-                 "micro-batches (8)");
+                 "micro-batches (8)",
+                 {"parallel.pp=", "parallel.schedule=", "parallel.virtual_stages=", "optimizer.gas="});
 }
 
 std::optional<double> positive_number(std::string_view text) {
@@ -199,10 +200,10 @@ int plan_draw(const Arguments& arguments) {
   line.option("--svg", svg, "FILE", "the picture as a file too");
   line.option("--csv", csv, "FILE", "the passes as PyTorch's action table too");
   line.count("--columns", columns, "N", "width of the terminal; longer schedules go on below", 20, 10000);
-  std::string names;
+  std::vector<HelpRow> rows;
   for (const layout::NamedSchedule& schedule : layout::schedules())
-    names += fmt::format("\n  {:<14} {}", schedule.name, schedule.about);
-  line.note("schedules:" + names);
+    rows.push_back({std::string(schedule.name), std::string(schedule.about)});
+  line.table("schedules", std::move(rows));
   line.note(
       "examples:\n"
       "  lockstep plan draw parallel.pp=4 parallel.schedule=zb-h1 optimizer.gas=8\n"

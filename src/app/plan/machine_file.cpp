@@ -163,10 +163,10 @@ std::string machine_text(const Machine& machine) {
   return text;
 }
 
-std::string machine_keys() {
+std::vector<HelpRow> machine_keys() {
   std::vector<HelpRow> rows{{"base", "a preset that has what the file leaves out"}, {"name", "for people"}};
   for (const MachineKey& key : keys()) rows.push_back({std::string(key.name), std::string(key.meaning)});
-  return two_columns(rows);
+  return rows;
 }
 
 }  // namespace lockstep::app

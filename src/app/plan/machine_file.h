@@ -4,7 +4,9 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
+#include "base/text/columns.h"
 #include "planner/machine.h"
 
 namespace lockstep::app {
@@ -16,7 +18,7 @@ planner::Machine named_machine(const std::string& name, std::int64_t nodes);
 /// What such a file says of the machine: the whole of it. Numbers are rounded to six digits.
 std::string machine_text(const planner::Machine& machine);
 
-/// Its keys, a line each, for help.
-std::string machine_keys();
+/// Its keys and what they mean.
+std::vector<HelpRow> machine_keys();
 
 }  // namespace lockstep::app

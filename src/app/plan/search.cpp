@@ -47,7 +47,7 @@ void declare(AnswerLine& line, Options& options) {
   line.option("--tokens", options.tokens, "N", "days for so many tokens; 0: left out");
   line.option("--price", options.price, "P", "of a device for an hour: what these days cost");
   line.ask_csv();
-  line.note("a machine's file has these keys:\n" + machine_keys());
+  line.table("a machine's file has these keys", machine_keys());
   line.note("example:\n  lockstep plan search gpt3_175B a100 --nodes 128 --global-batch 1536 --tokens 300e9");
 }
 

@@ -9,13 +9,6 @@
 namespace lockstep::settings {
 namespace {
 
-constexpr int kColumns = 120;
-
-constexpr std::string_view kGrammar =
-    "Settings are written group.key=value, or key=value where no other group has the key; group=option sets a bundle of them.\n"
-    "Order: defaults, --config FILE, bundles, single settings; a later one wins. Values: null, true, false, numbers, text.\n"
-    "In a file (TOML): [group], key = value, \"null\" for null.\n";
-
 std::string default_of(const Key& key) { return shown(key.get(app::RunConfig())); }
 
 // The unit and, where it says more than the type, the rule.
@@ -25,8 +18,10 @@ std::string bracket(const Key& key) {
   return inner.empty() ? "" : fmt::format(" [{}]", inner);
 }
 
-std::string group_help(const Group& group) {
-  std::string text = fmt::format("{}: {}\n", group.name, group.meaning);
+std::string group_help(const Group& group, int columns, const Paint& paint) {
+  const std::string head = folded(fmt::format("{}: {}", group.name, group.meaning), columns, 2);
+  const std::size_t colon = group.name.size() + 1;
+  std::string text = paint(Ink::heading, head.substr(0, colon)) + head.substr(colon) + '\n';
   const std::string options = options_of(group.name);
   std::vector<HelpRow> rows;
   if (!options.empty()) rows.push_back({fmt::format("{}=OPTION", group.name), "bundles: " + options});
@@ -34,7 +29,7 @@ std::string group_help(const Group& group) {
     if (key.group() != group.name) continue;
     rows.push_back({fmt::format("{}={}", key.name, default_of(key)), std::string(key.meaning) + bracket(key)});
   }
-  return text + two_columns(rows, kColumns);
+  return text + two_columns(rows, columns);
 }
 
 std::string_view text_of(OnResume mark) {
@@ -49,32 +44,32 @@ std::string_view text_of(OnResume mark) {
   return {};
 }
 
-std::string key_help(const Key& key) {
+std::string key_help(const Key& key, int columns, const Paint& paint) {
   std::vector<HelpRow> rows = {{"meaning", std::string(key.meaning)}, {"default", default_of(key)}, {"value", rule_text(key)}};
   if (!key.unit.empty()) rows.push_back({"unit", std::string(key.unit)});
   rows.push_back({"resume", std::string(text_of(key.on_resume))});
-  return fmt::format("{}\n{}", key.name, two_columns(rows, kColumns));
+  return fmt::format("{}\n{}", paint(Ink::heading, key.name), two_columns(rows, columns));
 }
 
-std::string whole_help() {
-  std::string text(kGrammar);
-  for (const Group& group : groups()) text += '\n' + group_help(group);
+std::string whole_help(int columns, const Paint& paint) {
+  std::string text = folded(settings_grammar, columns);
+  for (const Group& group : groups()) text += '\n' + group_help(group, columns, paint);
   return text + fmt::format(
-                    "\nexperiment: settings of several groups\n  bundles: +experiment=OPTION, of {}\n\n"
-                    "One group: lockstep help config train. One setting: lockstep help config train.max_iters.\n",
-                    options_of("experiment"));
+                    "\n{} settings of several groups\n{}\n{}\n", paint(Ink::heading, "experiment:"),
+                    two_columns({{"+experiment=OPTION", "bundles: " + options_of("experiment")}}, columns),
+                    folded("One group: lockstep help config train. One setting: lockstep help config train.max_iters.", columns));
 }
 
 }  // namespace
 
-std::string config_help(std::string_view topic) {
-  if (topic.empty()) return whole_help();
+std::string config_help(std::string_view topic, int columns, const Paint& paint) {
+  if (topic.empty()) return whole_help(columns, paint);
   std::vector<std::string> names;
   for (const Group& group : groups()) {
-    if (group.name == topic) return group_help(group);
+    if (group.name == topic) return group_help(group, columns, paint);
     names.emplace_back(group.name);
   }
-  if (const Key* key = find_key(topic)) return key_help(*key);
+  if (const Key* key = find_key(topic)) return key_help(*key, columns, paint);
   if (topic.find('.') != std::string_view::npos) {
     const Problem problem = unknown_key(topic);
     throw UserError(problem.message, problem.remedy);

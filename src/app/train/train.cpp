@@ -126,7 +126,8 @@ int train_on_ranks(const RunConfig& config, const TrainCall& called, const RankO
     if (!session.leads_process()) return;
     status = status_of(history);
     if (session.lead() && history.diverged)
-      say(stderr, fmt::format("lockstep: {}\n  -> {}\n", history.diverged->message, history.diverged->remedy));
+      say(stderr,
+          Paint(stderr).error(fmt::format("lockstep: {}\n  -> {}\n", history.diverged->message, history.diverged->remedy)));
   });
   return status;
 }

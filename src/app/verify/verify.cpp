@@ -25,14 +25,14 @@ void declare(AnswerLine& line, Options& options) {
   std::vector<std::string> models = lab::verify_model_names();
   models.emplace_back("both");
   line.choice("--model", options.model, models, "what is trained");
-  line.option("--layouts", options.layouts, "LIST", "quick, all, or layouts with semicolons between");
+  line.option("--layouts", options.layouts, "quick|all|LIST", "which; a LIST is layouts with semicolons between");
   line.option("--steps", options.steps, "N", "optimizer steps of each layout");
   line.choice("--dtype", options.dtype, dtype_spellings(), "of weights and activations");
   line.ask_csv();
   line.option("--html", options.html, "FILE", "the table as a page too");
   std::vector<HelpRow> rows;
   for (const lab::LayoutWord& word : lab::layout_words()) rows.push_back({spelt(word), std::string(word.about)});
-  line.note("words of a layout, with commas between:\n" + two_columns(rows));
+  line.table("words of a layout, with commas between", std::move(rows));
   line.note(
       "examples:\n"
       "  lockstep verify\n"

@@ -1,0 +1,63 @@
+#pragma once
+
+// What a CommandLine holds: declarations, with what reads the values. For its two sources alone.
+
+#include <functional>
+#include <list>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "app/cli/command_line.h"
+#include "app/cli/command_sheet.h"
+#include "base/error.h"
+
+namespace lockstep::app {
+
+struct CommandLine::Parts {
+  struct Option : WordSheet {
+    std::function<bool(const std::string&)> read;                // false: not a value of this type
+    std::string rule = {};                                       // what a value must be
+    std::function<std::string(const std::string&)> bounds = {};  // what to add to the rule for a text
+  };
+  struct Positional : WordSheet {
+    std::string* target = nullptr;
+    std::vector<std::string>* all = nullptr;  // takes every word that comes; the last one
+    std::string given = {};                   // as which of its names it was given; empty: as a word, or not yet
+  };
+
+  CommandSheet sheet;  // all but options and arguments
+  std::vector<Option> options;
+  std::vector<Positional> positionals;
+  std::vector<std::string>* overrides = nullptr;
+  struct Foreign {
+    std::vector<std::string> names;
+    std::string extension;
+    std::vector<std::string>* target = nullptr;  // null: there is no other grammar
+
+    /// "--max_iters" of "--max-iters", where the grammar has the name; "" where not.
+    std::string name_of(std::string_view option) const;
+    bool is_file(const std::string& word) const;
+  } foreign;
+  Meaning undeclared = nullptr;
+
+  CommandSheet whole_sheet() const;
+  std::string remedy() const;
+
+  /// What an option was given, in the order of the words.
+  void read_values(const Option& o, const std::vector<std::string>& values, std::vector<Problem>& problems) const;
+  /// Positionals that were given as options.
+  void take_named(const std::list<std::vector<std::string>>& values, std::vector<Problem>& problems);
+  void place_words(const std::vector<std::string>& words, std::vector<Problem>& problems) const;
+  /// What an option means that is not declared; how many of the `words` from it on that takes, or nothing with a problem.
+  std::optional<std::size_t> take_undeclared(std::span<const std::string> words, std::vector<Problem>& problems) const;
+  Problem unknown(const std::string& word) const;
+  /// What has no place among the positionals.
+  Problem stray(const std::string& word) const;
+  /// Of those from `placed` on.
+  void demand_positionals(std::size_t placed, std::vector<Problem>& problems) const;
+};
+
+}  // namespace lockstep::app

@@ -1,0 +1,33 @@
+#include "app/cli/command_sheet.h"
+
+#include <fmt/format.h>
+
+namespace lockstep::app {
+
+CommandSheet sheet_of(const Command& command) {
+  CommandSheet sheet;
+  Arguments none;
+  none.described = &sheet;
+  command.run(none);
+  sheet.summary = command.summary;
+  return sheet;
+}
+
+const std::vector<WordSheet>& common_options() {
+  static const std::vector<WordSheet> all = {
+      {"--color", "auto|always|never", "colours; auto: on a terminal", WordType::choice, "auto", {"auto", "always", "never"}},
+      {"-h,--help", "", "-h: one screen of help; --help: all of it", WordType::flag}};
+  return all;
+}
+
+std::string usage_of(const CommandSheet& sheet) {
+  std::string text = "usage: lockstep" + (sheet.name.empty() ? "" : " " + sheet.name);
+  if (!sheet.commands.empty()) return text + (sheet.name.empty() ? " COMMAND [options]" : " NAME [options]");
+  for (const WordSheet& word : sheet.arguments)
+    text += (word.required ? " " + word.name : fmt::format(" [{}]", word.name)) + (word.repeats ? "..." : "");
+  text += " [options]";
+  if (sheet.takes_settings) text += " [group=option...] [group.key=value...]";
+  return sheet.word_names.empty() ? text : text + " [NAME=VALUE...]";
+}
+
+}  // namespace lockstep::app

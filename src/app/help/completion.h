@@ -1,0 +1,23 @@
+#pragma once
+
+// What may stand for the word that a person types: what shells ask for.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "app/cli/command_sheet.h"
+
+namespace lockstep::app {
+
+enum class Places : std::uint8_t { none, files, folders };
+
+struct Candidates {
+  std::vector<HelpRow> words;    ///< whole words and what they mean; those that end with '=' or '.' go on
+  Places places = Places::none;  ///< what else fits, behind the word's last '='
+};
+
+/// For the last of `words`, which stand behind the program's name.
+Candidates candidates_for(const CommandSheet& program, std::vector<std::string> words);
+
+}  // namespace lockstep::app
