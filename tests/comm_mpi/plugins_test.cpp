@@ -5,7 +5,6 @@
 #include <filesystem>
 
 #include "io/file.h"
-#include "io/plugin.h"
 #include "support/mpi_job.h"
 #include "support/temp_folder.h"
 
@@ -20,8 +19,8 @@ void expect_says(const JobOutcome& outcome, std::initializer_list<std::string> p
 }
 
 TEST(MpiPlugins, ConformanceUnderMpich) {
-  if (!has_mpirun(mpich) || io::open_plugin("mpich").object == nullptr)
-    GTEST_SKIP() << "MPICH is not installed (Debian: mpich libmpich-dev)";
+  const bool built = std::filesystem::exists(std::filesystem::path(program()).replace_filename("lockstep-mpich.so"));
+  if (!built || !has_mpirun(mpich)) GTEST_SKIP() << "MPICH is not installed (Debian: mpich libmpich-dev)";
   for (const char* hosts : {"", " --host-ranks=2"}) {
     const JobOutcome outcome = run_job(4, program() + hosts, mpich);
     EXPECT_EQ(outcome.code, 0) << outcome.output;
