@@ -28,7 +28,7 @@ struct LaunchOptions {
   double timeout = 0;
   std::int64_t retries = 0;
   bool dry_run = false;
-  Arguments command;  // what is behind --
+  std::vector<std::string> command;  // what is behind --
 };
 
 bool parse(const Arguments& arguments, LaunchOptions& options, std::vector<Problem>& problems) {
