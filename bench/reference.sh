@@ -53,7 +53,7 @@ train() { # name, its last step, then settings
     local name=$1 last=$2
     shift 2
     if grep -qs " step $last: train loss" "$out/$name.log"; then return; fi
-    "$lockstep" train --config "$root/configs/shakespeare-$name.toml" data.dir=null data.dataset=shakespeare_char \
+    "$lockstep" train --config "$root/configs/shakespeare-$name.toml" data.dir=null data.dataset=shakespeare_char log.style=wordplay \
         "data.root_path=$out" "${source[@]}" "log.dir=$out/curve-$name" train.init_from=auto sample.tokens=0 \
         "train.max_iters=$last" "$@" |
         tee -a "$out/$name.log"

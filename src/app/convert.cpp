@@ -102,8 +102,8 @@ void to_checkpoint(const ConvertOptions& options, Team& team, Log& log) {
   const std::uint64_t bytes = huggingface::import_model(weights, options.to, options.type == "bf16" ? DType::bf16 : DType::f32,
                                                         carried_from(weights.folder(), log), team);
   report(options, weights.config(), bytes, "", started);
-  fmt::print("next: {}, or {}\n", shell_words({"lockstep", "generate", options.to}),
-             shell_words({"lockstep", "train", "DATA", "train.init_from=" + options.to}));
+  fmt::print("next: {}, or {}\n", own_command({"generate", options.to}),
+             own_command({"train", "DATA", "train.init_from=" + options.to}));
 }
 
 void from_checkpoint(const ConvertOptions& options, Team& team, Log& log) {

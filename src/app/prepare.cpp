@@ -107,7 +107,7 @@ int run(const Arguments& arguments) {
                                                     .threads = narrow<std::size_t>(options.threads)},
                                                    log);
   fmt::print("prepared {} in {} ({:.0f} MB/s); next: {}\n", format_bytes(result.bytes), format_seconds(result.seconds),
-             static_cast<double>(result.bytes) * 1e-6 / result.seconds, shell_words({"lockstep", "train", options.out}));
+             static_cast<double>(result.bytes) * 1e-6 / result.seconds, own_command({"train", options.out}));
   return 0;
 }
 

@@ -5,6 +5,7 @@
 #include <array>
 #include <chrono>
 #include <ctime>
+#include <utility>
 
 #include "base/terminal.h"
 #include "base/text/visible.h"
@@ -38,26 +39,42 @@ void write(std::FILE* file, const std::string& line) {
   std::fflush(file);
 }
 
+std::string calm_start(Level level) {
+  if (level == Level::warning) return "warning: ";
+  return level == Level::error ? "error: " : "";
+}
+
 }  // namespace
 
-Log::Log(std::FILE* out, Level least) : out_(out), least_(least) {}
+Log::Log(std::FILE* out, Level least, LogForm form) : out_(out), least_(least), form_(form) {}
+
+void Log::keep() {
+  copies_ = [this](const std::string& copy) { kept_ += copy; };
+}
+
+void Log::also_to(Copies copies) {
+  copies_ = std::move(copies);
+  if (const std::string before = std::exchange(kept_, ""); !before.empty()) copies_(before);
+}
 
 void Log::line(Level level, std::string_view text, std::source_location where) {
   if (level < least_) return;
-  const std::string line = fmt::format("[{}][{}][{}:{}] - {}\n", time_stamp(), name_of(level), stem(where.file_name()),
-                                       where.line(), visible(text, LineBreaks::kept));
-  print(line);
+  const std::string said = visible(text, LineBreaks::kept);
+  const std::string stamped =
+      fmt::format("[{}][{}][{}:{}] - {}\n", time_stamp(), name_of(level), stem(where.file_name()), where.line(), said);
+  print(form_ == LogForm::stamped ? stamped : calm_start(level) + said + '\n', stamped);
 }
 
 void Log::plain(std::string_view text) {
-  if (Level::info >= least_) print(visible(text, LineBreaks::kept) + '\n');
+  const std::string line = visible(text, LineBreaks::kept) + '\n';
+  if (Level::info >= least_) print(line, line);
 }
 
-void Log::print(const std::string& line) {
+void Log::print(const std::string& line, const std::string& copy) {
   if (guard_ != nullptr) guard_->hide();
   write(out_, with_coloured_curves(line, Paint(out_)));
   if (guard_ != nullptr) guard_->show();
-  if (second_ != nullptr) write(second_, line);
+  if (copies_) copies_(copy);
 }
 
 }  // namespace lockstep

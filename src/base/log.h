@@ -1,9 +1,9 @@
 #pragma once
 
-// Log lines of the form [2026-01-02 03:04:05.678][INFO][module:line] - text. One Log per rank, passed to what needs
-// it; by default only rank 0 prints below CRITICAL.
+// What a command says while it works. One Log per rank, passed to what needs it; by default only rank 0 prints below CRITICAL.
 
 #include <cstdio>
+#include <functional>
 #include <source_location>
 #include <string>
 #include <string_view>
@@ -12,12 +12,18 @@ namespace lockstep {
 
 enum class Level { debug, info, warning, error, critical };
 
+/// calm: "text", and "warning: text". stamped: "[2026-01-02 03:04:05.678][INFO][module:line] - text".
+enum class LogForm { calm, stamped };
+
 class Log {
  public:
   /// Prints lines of at least `least` to `out` (not owned).
-  explicit Log(std::FILE* out = stdout, Level least = Level::info);
-  /// Also append every printed line to this file (not owned, may be null).
-  void also_to(std::FILE* file) { second_ = file; }
+  explicit Log(std::FILE* out = stdout, Level least = Level::info, LogForm form = LogForm::calm);
+  /// Keeps a stamped copy of every printed line for also_to().
+  void keep();
+  /// `copies` is called with them: those kept before, in one text, and every one to come. What it throws, the log does too.
+  using Copies = std::function<void(const std::string&)>;
+  void also_to(Copies copies);
   /// A function called before and after a line is printed on a terminal (a progress bar hides and shows itself); may be empty.
   struct Guard {
     virtual ~Guard() = default;
@@ -37,11 +43,13 @@ class Log {
   }
 
  private:
-  void print(const std::string& line);
+  void print(const std::string& line, const std::string& copy);
   std::FILE* out_;
-  std::FILE* second_ = nullptr;
+  Copies copies_;
   Guard* guard_ = nullptr;
   Level least_;
+  LogForm form_;
+  std::string kept_;
 };
 
 }  // namespace lockstep

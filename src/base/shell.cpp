@@ -1,5 +1,6 @@
 #include "base/shell.h"
 
+#include <errno.h>  // program_invocation_name
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -40,6 +41,11 @@ std::string shell_words(const std::vector<std::string>& words) {
     text += '\'';
   }
   return text;
+}
+
+std::string own_command(std::vector<std::string> words) {
+  words.insert(words.begin(), program_invocation_name);
+  return shell_words(words);
 }
 
 }  // namespace lockstep

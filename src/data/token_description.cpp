@@ -207,7 +207,7 @@ std::optional<TokenDescription> read_description(const io::Path& folder) {
     throw UserError(fmt::format("{} is a file, not a folder with token files", folder.string()),
                     tokens ? fmt::format("name the folder that it lies in: {}", parent)
                            : fmt::format("prepare it, and name what that makes: {}",
-                                         shell_words({"lockstep", "prepare", folder.string(), "--out", made})));
+                                         own_command({"prepare", folder.string(), "--out", made})));
   }
   if (!io::is_folder(folder)) {
     throw UserError(fmt::format("there is no folder {} with token files", folder.string()),

@@ -64,7 +64,7 @@ void Trainer::run_to_end() {
 // The book counts iterations from 0 and evaluates behind those that the interval divides; a run that goes on does not say a
 // line twice.
 bool Trainer::evaluation_due() const {
-  if (options_.style == LogStyle::wordplay) return due(options_.eval_interval) || state_.step >= options_.max_iters;
+  if (options_.style != LogStyle::rasbt) return due(options_.eval_interval) || state_.step >= options_.max_iters;
   return state_.step > first_step_ && (state_.step - 1) % options_.eval_interval == 0;
 }
 
@@ -136,7 +136,7 @@ bool Trainer::sample_goes_on(bool ended, bool& whole) const {
 
 void Trainer::evaluate_and_sample(bool evaluates, bool samples) {
   const double begun = now_seconds();
-  const bool sample_first = options_.style == LogStyle::wordplay;
+  const bool sample_first = options_.style != LogStyle::rasbt;
   parts_.engine.control().settle();
   if (samples && sample_first) write_sample();
   if (evaluates) evaluate(begun);

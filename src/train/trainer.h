@@ -38,7 +38,7 @@ struct TrainerOptions {
   SampleOptions sample;
   std::string prompt;                     ///< of the samples; as it was typed
   std::vector<std::int32_t> sample_ends;  ///< tokens that end a sample before its length, and are not in it
-  LogStyle style = LogStyle::wordplay;    ///< whose order evaluations, samples and steps have
+  LogStyle style = LogStyle::plain;       ///< whose order evaluations, samples and steps have
   std::int64_t steps_per_epoch = 0;       ///< 0: there are no epochs, and the style is WordPlay's
   std::int64_t sample_epochs = 0;         ///< a sample after the first epoch and after every so many from it; 0: at evaluations
   std::int64_t max_skipped = 10;          ///< steps in a row whose gradient is not finite, which end the run

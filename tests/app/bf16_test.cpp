@@ -21,7 +21,8 @@ class Bf16Command : public TrainCommand {
     words.insert(words.end(), more.begin(), more.end());
     return words;
   }
-  Outcome trained(const std::string& run, const std::vector<std::string>& more) const {
+  Outcome trained(const std::string& run, std::vector<std::string> more) const {
+    more.emplace_back("log.style=wordplay");
     Outcome outcome = lockstep(words(run, more));
     EXPECT_EQ(outcome.code, 0) << outcome.err;
     return outcome;

@@ -54,7 +54,7 @@ TEST_F(LlamaCommand, RanksAndServersLearnWhatOneDoes) {
 }
 
 TEST_F(LlamaCommand, WritesIsEvaluatedAndTellsItsParts) {
-  const Outcome trained = lockstep(words("model", llama({"model.rope_scaling=llama3"})));
+  const Outcome trained = lockstep(words("model", llama({"model.rope_scaling=llama3", "log.style=wordplay"})));
   ASSERT_EQ(trained.code, 0) << trained.err;
   for (const char* text : {"RMSNorm()", "RoPE(theta=500, llama3 x8, original=8192)", "SiLU() * gate",
                            "(c_attn): Linear(in_features=16, out_features=48, bias=True)",

@@ -183,6 +183,7 @@ TEST_F(MemoryLimit, ADryRunForetellsWhatARunTakes) {
                                                    {"--ranks", "2", "train.threads=1", "data.io=readers", "optimizer.gas=3"}};
   for (std::size_t i = 0; i < runs.size(); ++i) {
     std::vector<std::string> more = runs[i];
+    more.emplace_back("log.style=wordplay");
     const Outcome run = lockstep(words("run" + std::to_string(i), more));
     more.push_back("--dry-run");
     const Outcome foretold = lockstep(words("run" + std::to_string(i), more));

@@ -157,7 +157,7 @@ TEST_F(MpiRanks, ExchangeHeadsAndPassKeys) {
 }
 
 TEST_F(MpiRanks, LearnWhatThreadsLearn) {
-  const std::vector<std::string> more{"model.dropout=0.1", "optimizer.gas=2", "data.io=readers"};
+  const std::vector<std::string> more{"model.dropout=0.1", "optimizer.gas=2", "data.io=readers", "log.style=wordplay"};
   std::vector<std::string> threads = on_two("threads", more);
   threads.insert(threads.end(), {"--ranks", "2"});
   ASSERT_EQ(lockstep(threads).code, 0);
@@ -249,7 +249,7 @@ TEST_F(MpiRanks, OtherSettingsOnOneRankAreNamed) {
 
 TEST_F(MpiRanks, LaunchStartsThem) {
   std::vector<std::string> command{"launch", "-n", "2", "--oversubscribe", "--"};
-  const std::vector<std::string> train = on_two("launched");
+  const std::vector<std::string> train = on_two("launched", {"log.style=wordplay"});
   command.insert(command.end(), train.begin(), train.end());
   EXPECT_EQ(
       std::system(

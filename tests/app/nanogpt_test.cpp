@@ -253,8 +253,9 @@ TEST_F(NanoGptCommand, WeightsOfOpenAiThatAreNotHereSayWhereTheyAre) {
 TEST_F(NanoGptCommand, ALoadedModelsBlockIsCropped) {
   ASSERT_EQ(lockstep(words("a", {"train.max_iters=2"})).code, 0);
   const std::string from = "train.init_from=" + (folder_ / "a").string();
-  const Outcome cropped = lockstep(words("b", {from, "model.block_size=7", "train.max_iters=2", "optimizer.learning_rate=0",
-                                               "optimizer.min_lr=0", "--ranks", "2", "memory.zero=3", "train.threads=1"}));
+  const Outcome cropped =
+      lockstep(words("b", {from, "model.block_size=7", "train.max_iters=2", "optimizer.learning_rate=0", "optimizer.min_lr=0",
+                           "--ranks", "2", "memory.zero=3", "train.threads=1", "log.style=wordplay"}));
   ASSERT_EQ(cropped.code, 0) << cropped.err;
   EXPECT_NE(
       cropped.out.find("of the 12 positions that the model in " + (folder_ / "a").string() + " has learned, the first 7 are"),

@@ -31,26 +31,58 @@ std::vector<std::string> problems(const std::vector<std::string>& overrides, con
 using List = std::vector<std::string>;
 
 // `train DATA`.
-TEST(DataSetting, IsAFolderThatNothingElseContradicts) {
+TEST(DataSettings, AreAFolderOrATextNamedByItsContent) {
   const TempFolder folder;
-  const std::string text = folder / "book.txt";
+  const std::string text = folder / "book.1.txt";
   io::replace_file(text, "a book");
-  EXPECT_EQ(data_setting(folder.path(), {"model.n_layer=2"}), "data.dir=" + folder.path().string());
+  EXPECT_EQ(data_settings(folder.path(), {"model.n_layer=2"}), List{"data.dir=" + folder.path().string()});
+  // printf 'a book' | sha256sum
+  EXPECT_EQ(data_settings(text, {}), (List{"data.file=" + text, "data.dataset=book-ae359642"}));
   const auto refusal = [](const std::string& word, const List& overrides) {
     try {
-      data_setting(word, overrides);
+      data_settings(word, overrides);
     } catch (const UserError& error) {
       return std::string(error.what());
     }
     return std::string();
   };
-  EXPECT_EQ(refusal(text, {}),
-            fmt::format("{0} is no folder of prepared text\n  -> lockstep prepare {0} --out data/NAME makes one "
-                        "of a text",
-                        text));
+  EXPECT_NE(refusal("/dev/null", {}).find("/dev/null is no file: "), std::string::npos);
   const std::string two = refusal(folder / "none", {"data.dir=data/x"});
   EXPECT_NE(two.find("DATA is given twice: "), std::string::npos) << two;
-  EXPECT_NE(two.find("none: there is no such folder"), std::string::npos) << two;
+  EXPECT_NE(two.find("none: there is no such text or folder"), std::string::npos) << two;
+}
+
+// What `train` chooses counts where nothing says model or length.
+TEST(Choice, GivesWayToEveryModelLengthRecipeAndResume) {
+  const TempFolder folder;
+  io::replace_file(folder / "recipe.toml", "[train]\nmax_iters = 7\n");
+  io::replace_file(folder / "nano.py", "max_iters = 7\n");
+  std::filesystem::create_directory(folder / "run");
+  io::replace_file(folder / "run/config.toml", app::to_toml({}));
+  const auto resolve_with = [&](const List& words, const List& files = {}, const List& nanogpt = {}) {
+    return resolve(
+        {.files = files, .overrides = words, .nanogpt = nanogpt, .choice = {"model.n_layer=3", "train.max_iters=200"}});
+  };
+  for (const List& open :
+       std::vector<List>{{}, {"optimizer.learning_rate=1e-4"}, {"data.dir=x", "parallel.tp=2"}, {"data=owt"}}) {
+    const Resolved found = resolve_with(open);
+    EXPECT_TRUE(found.chosen);
+    EXPECT_EQ(found.config.model.n_layer, 3);
+    EXPECT_EQ(found.config.train.max_iters, 200);
+  }
+  EXPECT_TRUE(resolve_with({}).idle.empty());
+  EXPECT_EQ(resolve_with({"optimizer.learning_rate=1e-4"}).config.optimizer.learning_rate, 1e-4);
+  for (const List& closed : std::vector<List>{{"model.dropout=0.1"},
+                                              {"model=gpt2"},
+                                              {"max_iters=300"},
+                                              {"train.max_epochs=1", "data.order=partition"},
+                                              {"train=gpt2"},
+                                              {"train.init_from=resume", "log.dir=" + (folder / "run").string()}}) {
+    EXPECT_FALSE(resolve_with(closed).chosen) << closed[0];
+  }
+  EXPECT_FALSE(resolve_with({}, {folder / "recipe.toml"}).chosen);
+  EXPECT_FALSE(resolve_with({}, {}, {folder / "nano.py"}).chosen);
+  EXPECT_FALSE(resolve({.files = {}, .overrides = {}}).chosen);
 }
 
 class ConfigFile : public testing::Test {

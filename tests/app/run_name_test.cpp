@@ -1,11 +1,6 @@
 // What a run is called, and the curves it leaves for TensorBoard.
 
-#include "app/folder/run_name.h"
-
 #include <gtest/gtest.h>
-
-#include <regex>
-#include <set>
 
 #include "app/train_command.h"
 #include "support/event_file.h"
@@ -15,15 +10,6 @@ namespace {
 
 using support::EventReader;
 using support::SummaryEvent;
-
-TEST(RunName, IsTwoWordsAndANumber) {
-  std::set<std::string> names;
-  for (int i = 0; i < 100; ++i) names.insert(make_run_name(1337, std::chrono::nanoseconds(i)));
-  EXPECT_GT(names.size(), 95U);
-  for (const std::string& name : names) EXPECT_TRUE(std::regex_match(name, std::regex("[a-z]+-[a-z]+-[1-9][0-9]{0,2}"))) << name;
-  EXPECT_EQ(make_run_name(1, std::chrono::nanoseconds(7)), make_run_name(1, std::chrono::nanoseconds(7)));
-  EXPECT_NE(make_run_name(1, std::chrono::nanoseconds(7)), make_run_name(2, std::chrono::nanoseconds(7)));
-}
 
 class NamedRun : public TrainCommand {
  protected:
@@ -42,14 +28,15 @@ TEST_F(NamedRun, KeepsItsNameOnAResume) {
   const Outcome outcome = lockstep(words("a", {"train.max_iters=4", "--ranks", "2"}));
   ASSERT_EQ(outcome.code, 0) << outcome.err;
   const std::string name = last_line("a").at("run").string();
-  EXPECT_TRUE(std::regex_match(name, std::regex("[a-z]+-[a-z]+-[0-9]+"))) << name;
-  EXPECT_NE(outcome.out.find("Run: " + name + " of project WordPlay"), std::string::npos);
+  EXPECT_EQ(name, "a") << "its folder's";
+  EXPECT_NE(outcome.out.find("Run:      " + (folder_ / "a").string() + "\n"), std::string::npos) << outcome.out;
   EXPECT_EQ(name_in_checkpoint("a", 4), name);
   EXPECT_EQ(Json::parse(file("a/config.json")).at("log").at("name").string(), name);
   ASSERT_EQ(lockstep(words("a", {"train.init_from=resume"})).code, 0);
   EXPECT_EQ(last_line("a").at("step").integer(), 8);
   EXPECT_EQ(last_line("a").at("run").string(), name);
-  ASSERT_EQ(lockstep(words("b", {"log.name=mine", "train.max_iters=2"})).code, 0);
+  const Outcome named = lockstep(words("b", {"log.name=mine", "train.max_iters=2"}));
+  EXPECT_NE(named.out.find("Run:      " + (folder_ / "b").string() + ", named mine\n"), std::string::npos) << named.out;
   EXPECT_EQ(name_in_checkpoint("b", 2), "mine");
 }
 

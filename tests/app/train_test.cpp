@@ -19,7 +19,7 @@ namespace lockstep::app {
 namespace {
 
 TEST_F(TrainCommand, WritesMetricsConfigEnvironmentAndCheckpoints) {
-  const Outcome outcome = lockstep(words("a"));
+  const Outcome outcome = lockstep(words("a", {"log.style=wordplay"}));
   ASSERT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_NE(outcome.out.find("Training Legend"), std::string::npos);
   EXPECT_NE(outcome.out.find("step=2 loss="), std::string::npos);

@@ -59,13 +59,13 @@ TEST_F(Vocabulary, ALostDescriptionIsNamedOnAResume) {
   fs::remove(folder_ / "data/tokens.json");
   const std::vector<std::string> again = words("run", {"train.init_from=resume", "train.max_iters=3"});
   refused(again, "data has no tokens.json, and the text that the run was trained on had one");
-  refused(again, "lockstep prepare TEXT --out ");
+  refused(again, " prepare TEXT --out ");
 }
 
 TEST_F(Vocabulary, AFileInPlaceOfTokensIsNamed) {
   const std::string text = (folder_ / "text.txt").string(), bin = (folder_ / "data/train.bin").string();
   refused(words("a", {"data.dir=" + text}), text + " is a file, not a folder with token files");
-  refused(words("a", {"data.dir=" + text}), "lockstep prepare " + text + " --out " + (folder_ / "text_tokens").string());
+  refused(words("a", {"data.dir=" + text}), " prepare " + text + " --out " + (folder_ / "text_tokens").string());
   refused(words("a", {"data.dir=" + bin}), "name the folder that it lies in: " + (folder_ / "data").string());
 }
 
@@ -83,7 +83,7 @@ TEST_F(Vocabulary, APromptOfTokensThatTheModelLacksIsRefused) {
 
 TEST_F(Vocabulary, TokensThatATokenizerLacksAreNotDrawn) {
   const std::vector<std::string> padded = {"model.vocab_size=512", "sample.tokens=200", "sample.temperature=100",
-                                           "sample.top_k=null"};
+                                           "log.style=wordplay", "sample.top_k=null"};
   const Outcome outcome = lockstep(words("a", padded));
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_NE(outcome.out.find("['response']"), std::string::npos);

@@ -11,15 +11,24 @@ namespace {
 
 TEST(LogLines, HaveTheSeedsForm) {
   Capture sink;
-  Log log(sink.file());
+  Log log(sink.file(), Level::info, LogForm::stamped);
   log.info("step=10 loss=3.154310");
   const std::regex form(R"(\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}\]\[INFO\]\[log_test:\d+\] - step=10 loss=3.154310\n)");
   EXPECT_TRUE(std::regex_match(sink.text(), form)) << sink.text();
 }
 
+TEST(LogLines, AreCalmUnlessStampsAreAskedFor) {
+  Capture sink;
+  Log log(sink.file());
+  log.info("a");
+  log.warning("b");
+  log.line(Level::error, "c");
+  EXPECT_EQ(sink.text(), "a\nwarning: b\nerror: c\n");
+}
+
 TEST(LogLines, BelowTheLeastLevelAreDropped) {
   Capture sink;
-  Log log(sink.file(), Level::warning);
+  Log log(sink.file(), Level::warning, LogForm::stamped);
   log.line(Level::debug, "a");
   log.info("b");
   EXPECT_EQ(sink.text(), "");
@@ -34,16 +43,22 @@ TEST(LogLines, ShowControlCharactersAndKeepLines) {
   Log log(sink.file());
   log.info("skipped: \x1B[2Jname\n  \xFFrest");
   log.plain("a\tb\x1B");
-  EXPECT_NE(sink.text().find(" - skipped: \\x1b[2Jname\n  \\xffrest\na\tb\\x1b\n"), std::string::npos) << sink.text();
+  EXPECT_NE(sink.text().find("skipped: \\x1b[2Jname\n  \\xffrest\na\tb\\x1b\n"), std::string::npos) << sink.text();
 }
 
-TEST(LogLines, AlsoGoToTheSecondFile) {
-  Capture sink, second;
+TEST(LogLines, HaveStampedCopiesFromTheirKeepingOn) {
+  Capture sink;
+  std::string copies;
   Log log(sink.file());
-  log.also_to(second.file());
-  log.info("both");
-  EXPECT_EQ(sink.text(), second.text());
-  EXPECT_NE(second.text().find(" - both\n"), std::string::npos);
+  log.info("before");
+  log.keep();
+  log.info("kept");
+  log.plain("as it is");
+  log.also_to([&](const std::string& copy) { copies += copy; });
+  log.warning("then");
+  EXPECT_EQ(sink.text(), "before\nkept\nas it is\nwarning: then\n");
+  const std::regex form(R"(\[.*\]\[INFO\]\[log_test:\d+\] - kept\nas it is\n\[.*\]\[WARNING\]\[log_test:\d+\] - then\n)");
+  EXPECT_TRUE(std::regex_match(copies, form)) << copies;
 }
 
 TEST(LogLines, PlainOnesHaveNeitherTimeNorPlaceAndHideWithInfo) {

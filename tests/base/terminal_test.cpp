@@ -183,7 +183,7 @@ TEST(Progress, LogLinesAppearAboveTheBar) {
   screen.text();
   log.info("a line");
   const std::string text = screen.text();
-  EXPECT_EQ(text.rfind("\r\x1b[K[", 0), 0U) << text;  // the bar's line is cleared, then the log line starts
+  EXPECT_EQ(text.rfind("\r\x1b[Ka line", 0), 0U) << text;  // the bar's line is cleared, then the log line starts
   EXPECT_LT(text.find("a line\r\n"), text.find("train")) << text;
 }
 

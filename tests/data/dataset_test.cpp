@@ -1,5 +1,6 @@
 #include "data/prepare/dataset.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -38,6 +39,16 @@ TEST(Dataset, IsPreparedFromALocalFile) {
   request.file = folder.write("longer.txt", "some longer text");
   ensure_dataset(request, quiet.log);
   EXPECT_EQ(characters(request.folder), 16);
+}
+
+TEST(Dataset, HasTheCharactersOfASmallTextAndALargeOnesOwnWords) {
+  const Folder folder;
+  Quiet quiet;
+  std::string text;
+  for (std::uint32_t i = 0; text.size() <= 5'000'000; ++i) text += fmt::format("{} ", i * 2654435761U);
+  EXPECT_EQ(own_tokenizer(folder.write("large.txt", text)).name, "bpe:4096");
+  text.resize(5'000'000);
+  EXPECT_EQ(own_tokenizer(folder.write("small.txt", text)).name, "char");
 }
 
 TEST(Dataset, StaysWhenItIsThere) {

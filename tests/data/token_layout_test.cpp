@@ -115,7 +115,7 @@ TEST(TokenLayout, RefusesTextAndFormatsThatAreKnown) {
   const Folder folder;
   const std::string text = refusal(folder.write("t.txt", "First Citizen: Before we proceed any further"));
   EXPECT_TRUE(contains(text, "is text, not token ids")) << text;
-  EXPECT_TRUE(contains(text, "lockstep prepare")) << text;
+  EXPECT_TRUE(contains(text, " prepare ")) << text;
   EXPECT_TRUE(contains(refusal(folder.write("a.npy", "\x93NUMPY\x01" + std::string(300, '\0'))), "is a NumPy array"));
   EXPECT_TRUE(contains(refusal(folder.write("a.npy", "\x93NUMPY\x01" + std::string(300, '\0'))), "astype('uint32').tofile"));
   EXPECT_TRUE(contains(refusal(folder.write("a.zip", "PK\x03\x04" + std::string(60, '\0'))), "is a zip archive"));

@@ -125,7 +125,7 @@ int run(const Arguments& arguments) {
   Answer answer;
   try {
     run_on_ranks({.ranks = rank_count(asked).to_start, .timeout = timeout}, [&](Session& session) {
-      Log log(line.told_to(), session.lead() ? Level::info : Level::critical);
+      Log log(line.told_to(), session.lead() ? Level::info : Level::critical, LogForm::stamped);
       Answer own;
       const std::vector<std::string> found = examine(session, log, own);
       if (session.leads_process()) causes = found;

@@ -89,7 +89,7 @@ int run(const Arguments& arguments) {
   if (!line.parse(arguments)) return 0;
   const lab::TestDistOptions options = lab::test_dist_options([](const char* name) { return std::getenv(name); });
   run_on_ranks({.ranks = rank_count(asked).to_start}, [&](Session& session) {
-    Log log(stdout, session.lead() ? Level::info : Level::critical);
+    Log log(stdout, session.lead() ? Level::info : Level::critical, LogForm::stamped);
     log_ranks(session, log);
     run_test_dist(options, "test-dist-plots", session, log);
     log.info(fmt::format("[{}] runtime={:.6f}s", session.world().rank(), lab::seconds_since_start()));

@@ -4,15 +4,14 @@
 #include <filesystem>
 #include <span>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "app/folder/manifest.h"
-#include "app/folder/run_name.h"
 #include "app/published/published_files.h"
 #include "app/settings/config_file.h"
 #include "app/settings/kept_paths.h"
 #include "app/settings/pipeline_settings.h"
-#include "comm/text.h"
 #include "io/file.h"
 
 namespace lockstep::app {
@@ -20,7 +19,9 @@ namespace {
 
 // What the run's file keeps: how the run was begun, and nothing that was asked of this start alone.
 RunConfig settings_at_rest(const RunConfig& config, const io::Path& file) {
-  RunConfig kept = settings::with_whole_paths(config);
+  RunConfig prepared = config;
+  if (std::exchange(prepared.data.file, std::nullopt)) prepared.data.dir = data_folder(config);  // the text may go away
+  RunConfig kept = settings::with_whole_paths(prepared);
   kept.train.log_interval = config.train.asked_log_interval.value_or(config.train.log_interval);
   kept.train.global_batch = RunConfig().train.global_batch;
   RunConfig before;
@@ -48,12 +49,12 @@ void replace_private_file(const io::Path& path, std::string_view content) {
   replacement.commit();
 }
 
-std::string name_of_run(const RunConfig& config, const Start& start, Session& session) {
+std::string name_of_run(const RunConfig& config, const Start& start, const io::Path& folder) {
   const bool resumed = start.resumes && start.checkpoint->manifest.run.is_object();
   const Json* before = resumed ? start.checkpoint->manifest.run.find("name") : nullptr;
   if (config.log.name) return *config.log.name;
   if (before != nullptr && before->is_string()) return before->string();
-  return comm::lead_text(session.world(), make_run_name(seed_of(config)));
+  return io::whole_path(folder).filename().string();
 }
 
 void write_run_files(const RunConfig& config, const std::string& name, const io::Path& folder, const Arguments& arguments) {

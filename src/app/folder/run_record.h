@@ -13,8 +13,8 @@
 
 namespace lockstep::app {
 
-/// The run's name, the same on all ranks: the settings', on a resume the one that it had, else a new one. Collective.
-std::string name_of_run(const RunConfig& config, const Start& start, Session& session);
+/// The run's name, the same on all ranks: the settings', on a resume the one that it had, else its folder's.
+std::string name_of_run(const RunConfig& config, const Start& start, const io::Path& folder);
 
 /// As io::replace_file; its owner alone may read the file.
 void replace_private_file(const io::Path& path, std::string_view content);

@@ -155,7 +155,7 @@ void check_epochs(const RunConfig& config, std::vector<Problem>& problems) {
   }
   if (config.log.style == train::LogStyle::rasbt) {
     problems.push_back(
-        {"log.style = rasbt: its lines count epochs, and windows in random order make none", remedy + "log.style=wordplay"});
+        {"log.style = rasbt: its lines count epochs, and windows in random order make none", remedy + "log.style=plain"});
   }
 }
 

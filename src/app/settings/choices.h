@@ -172,7 +172,7 @@ struct Choice<app::AttentionKernel> {
 template <>
 struct Choice<train::LogStyle> {
   using enum train::LogStyle;
-  static constexpr auto all = std::to_array<Named<train::LogStyle>>({{"wordplay", wordplay}, {"rasbt", rasbt}});
+  static constexpr auto all = std::to_array<Named<train::LogStyle>>({{"plain", plain}, {"wordplay", wordplay}, {"rasbt", rasbt}});
 };
 template <>
 struct Choice<app::WandbMode> {

@@ -303,10 +303,10 @@ std::vector<Key> checkpoint_and_log_keys() {
           "declared for it"),
       key<&RunConfig::log, &RunConfig::Logging::name>("log.name", any, loose, "", "name of the run; null: made up"),
       key<&RunConfig::log, &RunConfig::Logging::dir>("log.dir", any, loose, "", "folder of the run; null: runs/<log.name>"),
-      key<&RunConfig::log, &RunConfig::Logging::style>(
-          "log.style", any, loose, "",
-          "lines of progress: one every train.log_interval; or losses and tokens/s at evaluations, which rasbt makes after the "
-          "first iteration and after every train.eval_interval from it"),
+      key<&RunConfig::log, &RunConfig::Logging::style>("log.style", any, loose, "",
+                                                       "lines of progress: few; or wordplay's, one every train.log_interval; or "
+                                                       "rasbt's at evaluations, which it makes after the "
+                                                       "first iteration and after every train.eval_interval from it"),
       key<&RunConfig::log, &RunConfig::Logging::all_ranks>("log.all_ranks", any, loose, "", "every rank logs, not rank 0 alone"),
       key<&RunConfig::log, &RunConfig::Logging::tensorboard>("log.tensorboard", any, loose, "",
                                                              "also write curves for TensorBoard into the run's folder"),

@@ -169,13 +169,18 @@ Json to_json(const RunConfig& config, std::int64_t vocabulary, bool wordplay_key
 
 std::string to_toml(const RunConfig& config) {
   std::string out = fmt::format("{} Read them again with: lockstep train --config FILE\n", settings_file_start);
+  const RunConfig unsaid;
   for (const settings::Group& group : settings::groups()) {
-    out += fmt::format("\n[{}]\n", group.name);
+    std::string lines;
     for (const settings::Key& key : settings::keys()) {
       if (key.group() != group.name) continue;
       const Json value = key.get(config);
-      out += fmt::format("{} = {}\n", key.option(), value.is_null() ? "\"null\"" : value.dump());
+      // A default that decides what is learned is written, since a later version may have another.
+      const bool needless = value.is_null() || key.on_resume == settings::OnResume::may_change;
+      if (needless && value.dump() == key.get(unsaid).dump()) continue;
+      lines += fmt::format("{} = {}\n", key.option(), value.is_null() ? "\"null\"" : value.dump());
     }
+    if (!lines.empty()) out += fmt::format("\n[{}]\n{}", group.name, lines);
   }
   return out;
 }

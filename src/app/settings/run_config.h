@@ -166,7 +166,7 @@ struct RunConfig {
   };
   struct Logging {
     std::optional<std::string> name, dir;
-    train::LogStyle style = train::LogStyle::wordplay;
+    train::LogStyle style = train::LogStyle::plain;
     bool all_ranks = false;
     bool tensorboard = false;
     WandbMode wandb = WandbMode::off;
@@ -238,7 +238,7 @@ bool keeps_wandb_history(const RunConfig& config);
 /// The settings as {"train": {...}, "model": {...}, ...} in the table's order. `vocabulary` (when positive) stands in for
 /// model.vocab_size. `wordplay_keys_only`: the keys that the WordPlay run printed, and no others.
 Json to_json(const RunConfig& config, std::int64_t vocabulary = 0, bool wordplay_keys_only = false);
-/// The settings as TOML; read_config_file gives back an equal RunConfig.
+/// The settings as TOML, without defaults that decide nothing of what is learned; read_config_file gives back an equal RunConfig.
 std::string to_toml(const RunConfig& config);
 
 }  // namespace lockstep::app

@@ -25,6 +25,7 @@
 #include "base/text/utf8.h"
 #include "checkpoint/find.h"
 #include "io/file.h"
+#include "io/sha256.h"
 
 namespace lockstep::settings {
 namespace {
@@ -156,6 +157,18 @@ std::string own_settings(const app::RunConfig& config, bool given, std::vector<P
   return "";
 }
 
+// Whether nothing says what model a new run trains, nor how long.
+bool leaves_open(const Sources& sources, const app::RunConfig& config, const Layers& layers) {
+  const bool new_run = config.train.init_from.kind == app::InitFrom::Kind::scratch ||
+                       (config.train.init_from.kind == app::InitFrom::Kind::automatic && layers.own.empty());
+  const bool files = !sources.files.empty() || !sources.nanogpt.empty() || config.train.ds_config_path;
+  const auto says = [](const Setting& setting) {
+    return setting.name.starts_with("model") || setting.name == "train" || setting.name == "train.max_iters" ||
+           setting.name == "train.max_epochs";
+  };
+  return new_run && !files && !config.train.eval_only && std::ranges::none_of(layers.settings, says);
+}
+
 using Names = std::set<std::string_view>;
 
 // What the user asked for: the keys that words name, and those of files and bundles that change something. A recipe that lists
@@ -254,21 +267,24 @@ void Sources::declare_nanogpt(app::CommandLine& line) {
                "a file brings train.py's own defaults");
 }
 
-std::string data_setting(const std::string& folder, const std::vector<std::string>& overrides) {
+std::vector<std::string> data_settings(const std::string& data, const std::vector<std::string>& overrides) {
   std::vector<Problem> problems;
   for (const std::string& word : overrides) {
     if (word.starts_with("data.dir=") || word.starts_with("data.file=") || word.starts_with("data.dataset="))
-      problems.push_back({fmt::format("DATA is given twice: {} and {}", folder, word), "give one of them"});
+      problems.push_back({fmt::format("DATA is given twice: {} and {}", data, word), "give one of them"});
   }
-  if (!io::is_folder(folder)) {
-    problems.push_back(
-        io::exists(folder)
-            ? Problem{fmt::format("{} is no folder of prepared text", folder),
-                      fmt::format("lockstep prepare {} --out data/NAME makes one of a text", shell_words({folder}))}
-            : Problem{fmt::format("{}: there is no such folder", folder), "lockstep prepare TEXT --out FOLDER makes one"});
+  const bool file = io::exists(data) && !io::is_folder(data);
+  if (!io::exists(data)) {
+    problems.push_back({fmt::format("{}: there is no such text or folder", data),
+                        "name a text, or a folder that lockstep prepare TEXT --out FOLDER made"});
+  } else if (file && io::is_special(data)) {
+    problems.push_back({fmt::format("{} is no file: a training reads its text again and again", data),
+                        "lockstep prepare - --out data/NAME prepares what a pipe brings"});
   }
   if (!problems.empty()) throw UserError(std::move(problems));
-  return "data.dir=" + folder;
+  if (!file) return {"data.dir=" + data};
+  const std::string name = io::Path(data).filename().string();
+  return {"data.file=" + data, fmt::format("data.dataset={}-{:.8}", name.substr(0, name.find('.', 1)), io::sha256_of_file(data))};
 }
 
 Resolved resolve(const Sources& sources, const std::function<std::vector<Problem>(const app::RunConfig&)>& also) {
@@ -302,6 +318,11 @@ Resolved resolve(const Sources& sources, const std::function<std::vector<Problem
     again();
     append(found, check_shape(resolved.config, *source));
     if (std::string note = cropping_note(resolved.config, *source); !note.empty()) resolved.notes.push_back(std::move(note));
+  }
+  if (!sources.choice.empty() && leaves_open(sources, resolved.config, layers)) {
+    resolved.chosen = true;
+    for (const Setting& one : split(sources.choice, problems)) set(unsaid, one, problems);
+    again();
   }
   append(problems, std::move(found));
   const Names asked = asked_for(resolved.config, unsaid, layers);

@@ -20,6 +20,7 @@ struct Resolved {
   /// A line for each setting that was asked for and changes nothing, with the reason: of words every one, of files and bundles
   /// those with another value than without them.
   std::vector<std::string> idle = {};
+  bool chosen = false;  ///< Sources::choice counts
 
   /// `idle` under its heading; empty when nothing is idle.
   std::string idle_text() const;
@@ -33,15 +34,17 @@ struct Sources {
   /// That a training has: DeepSpeed's train_batch_size and nanoGPT's gradient_accumulation_steps count what all do. Null: not
   /// known, and nothing follows from it.
   std::optional<std::int64_t> ranks = {};
+  /// Settings for a new run of which nothing says model or length, below all others; empty: the defaults.
+  std::vector<std::string> choice = {};
 
   /// Declares both on a command line; `this` must live until its parse().
   void declare(app::CommandLine& line);
   void declare_nanogpt(app::CommandLine& line);
 };
 
-/// What a command's word DATA stands for: "data.dir=" and the folder of prepared text. Throws UserError for what is no folder,
-/// and where `overrides` name other data.
-std::string data_setting(const std::string& folder, const std::vector<std::string>& overrides);
+/// What a command's word DATA stands for: a folder of prepared text ("data.dir=..."), or a text, which is prepared into a folder
+/// that its content names. Throws UserError for what is neither, and where `overrides` name other data.
+std::vector<std::string> data_settings(const std::string& data, const std::vector<std::string>& overrides);
 
 /// Throws one UserError with every problem found, those that `also` finds included.
 Resolved resolve(

@@ -68,8 +68,7 @@ void demand_description(const Start& start, const io::Path& text, std::int64_t v
   if (!described || arch::model_from_json(choice.manifest.model, choice.folder.string()).vocabulary == vocabulary) return;
   throw UserError(
       fmt::format("{} has no {}, and the text that the run was trained on had one", text.string(), data::description_file),
-      fmt::format("put it back, or prepare the text again: {}",
-                  shell_words({"lockstep", "prepare", "TEXT", "--out", text.string()})));
+      fmt::format("put it back, or prepare the text again: {}", own_command({"prepare", "TEXT", "--out", text.string()})));
 }
 
 Json identify_run(const RunConfig& config, const Start& start, std::int64_t vocabulary, std::vector<Problem> problems,

@@ -8,6 +8,7 @@
 #include <ctime>
 #include <random>
 
+#include "app/cli/build_info.h"
 #include "app/settings/choices.h"
 #include "app/settings/keys.h"
 #include "app/settings/run_layout.h"
@@ -75,7 +76,56 @@ std::string rope_text(const arch::Rope& rope) {
   return text + fmt::format(", llama3 x{}, original={}", rope.factor, rope.original_block_size);
 }
 
+// What is unusual of the arithmetic.
+void log_kernels(Log& log, const RunConfig& config, const Session& session) {
+  if (config.numerics.products == ops::Products::library) {
+    log.warning(
+        fmt::format("Products are those of {} (numerics.products=library): their bits may differ with shapes, threads, ranks and "
+                    "processors",
+                    ops::library_for(dtype_of(config))));
+  }
+  if (dtype_of(config) == DType::bf16 && config.numerics.products == ops::Products::ours) {
+    log.info(fmt::format("Products of two bf16 matrices add {} (numerics.bf16={})",
+                         config.numerics.bf16 == ops::Bf16Order::pairs ? "in pairs" : "as in fp32",
+                         ops::name_of(config.numerics.bf16)));
+  }
+  if (const std::string kernels = unusual_kernels(config); !kernels.empty()) log.info("Kernels: " + kernels);
+  if (config.numerics.canonical) {
+    log.info(fmt::format("Sums that a layout may divide are made by {} fixed ranges (numerics.canonical=true)",
+                         layout::canonical_ranges));
+  }
+  if (session.isa() == ops::Isa::baseline) {
+    log.warning("This processor has no AVX2 and FMA, or they are switched off: the kernels run, slowly");
+  }
+}
 }  // namespace
+
+LogForm log_form(const RunConfig& config) {
+  return config.log.style == train::LogStyle::wordplay ? LogForm::stamped : LogForm::calm;
+}
+
+void log_plainly(Log& log, const StartupFacts& facts, const Session& session) {
+  const RunConfig& config = facts.config;
+  const arch::ModelConfig& model = facts.settings.model;
+  const std::int64_t text = facts.corpus.train.tokens();
+  const std::int64_t each = tokens_per_iteration(config, replicas_of(config, session.world().size()));
+  log.info(fmt::format("Lockstep {} on {}", kVersion, session.description()));
+  log.info(fmt::format("Text:     {}, {} tokens to train on and {} to validate with, vocabulary {}", data_folder(config),
+                       format_count(text), format_count(facts.corpus.val.tokens()), format_count(facts.corpus.vocabulary())));
+  log.info(fmt::format("Model:    {:.2f} M parameters: {} layers of width {}, {} heads, context {}",
+                       static_cast<double>(arch::count_parameters(model, config.optimizer.decay).without_positions) / 1e6,
+                       model.layers, model.width, model.heads, model.block_size));
+  if (facts.steps > 0 && !config.train.eval_only) {
+    log.info(fmt::format("Training: {} steps of {} tokens ({:.3g} times the text), {}, seed {}{}", format_count(facts.steps),
+                         format_count(each),
+                         static_cast<double>(facts.steps) * static_cast<double>(each) / static_cast<double>(text),
+                         spelt(dtype_of(config)), seed_of(config), masters_text(config)));
+  }
+  log_layout(log, facts.settings.plan);
+  log_kernels(log, config, session);
+  const std::string named = io::Path(facts.run_folder).filename() == facts.run_name ? "" : ", named " + facts.run_name;
+  log.info(fmt::format("Run:      {}{}", facts.run_folder, named));
+}
 
 std::string model_tree(const arch::ModelConfig& m) {
   const layout::ShardedDims dims = arch::whole_dims(m);
@@ -128,27 +178,9 @@ void log_startup(Log& log, const StartupFacts& facts, Session& session) {
                        word_of(config.train.backend), name_of(session.transport())));
   log.warning(fmt::format("Using [{0} / {0}] available \"{1}\" devices !!", ranks, device));
   log.info(session.description());
-  if (config.numerics.products == ops::Products::library) {
-    log.warning(
-        fmt::format("Products are those of {} (numerics.products=library): their bits may differ with shapes, threads, ranks and "
-                    "processors",
-                    ops::library_for(dtype_of(config))));
-  }
-  if (dtype_of(config) == DType::bf16 && config.numerics.products == ops::Products::ours) {
-    log.info(fmt::format("Products of two bf16 matrices add {} (numerics.bf16={})",
-                         config.numerics.bf16 == ops::Bf16Order::pairs ? "in pairs" : "as in fp32",
-                         ops::name_of(config.numerics.bf16)));
-  }
-  if (const std::string kernels = unusual_kernels(config); !kernels.empty()) log.info("Kernels: " + kernels);
-  if (config.numerics.canonical) {
-    log.info(fmt::format("Sums that a layout may divide are made by {} fixed ranges (numerics.canonical=true)",
-                         layout::canonical_ranges));
-  }
-  if (session.isa() == ops::Isa::baseline) {
-    log.warning("This processor has no AVX2 and FMA, or they are switched off: the kernels run, slowly");
-  }
-  log.info(fmt::format("Loading val from {}/val.bin", facts.data_folder));
-  log.info(fmt::format("Loading train from {}/train.bin", facts.data_folder));
+  log_kernels(log, config, session);
+  log.info(fmt::format("Loading val from {}/val.bin", data_folder(config)));
+  log.info(fmt::format("Loading train from {}/train.bin", data_folder(config)));
   const std::int64_t groups = replicas_of(config, ranks);
   log.info(fmt::format("Tokens per iteration: {}", format_count(tokens_per_iteration(config, groups))));
   log_layout(log, facts.settings.plan);

@@ -1,6 +1,6 @@
 #pragma once
 
-// The lines that a training run starts with: WordPlay's (docs/configuration.md), in its order.
+// The lines that a training run starts with: few, or WordPlay's (docs/configuration.md), in its order.
 
 #include <string>
 
@@ -8,6 +8,7 @@
 #include "app/start/session.h"
 #include "arch/config.h"
 #include "base/log.h"
+#include "data/corpus.h"
 #include "train/engine_config.h"
 
 namespace lockstep::app {
@@ -15,10 +16,17 @@ namespace lockstep::app {
 struct StartupFacts {
   const RunConfig& config;
   const train::EngineConfig& settings;
-  std::string data_folder;
+  const data::Corpus& corpus;
   std::string run_folder;
   std::string run_name;
+  std::int64_t steps = 0;  ///< 0: a server's run, which takes none
 };
+
+/// How log.style wants its lines.
+LogForm log_form(const RunConfig& config);
+
+/// The few lines of log.style=plain.
+void log_plainly(Log& log, const StartupFacts& facts, const Session& session);
 
 /// Collective. Up to the model's table; "Startup time" and the legend follow right before the first step.
 void log_startup(Log& log, const StartupFacts& facts, Session& session);

@@ -57,7 +57,7 @@ bool parse(const Arguments& arguments, Options& options) {
       "  lockstep sweep --config configs/shakespeare-char.toml ranks=1,2 memory.zero=0:3:1 --steps 30 --out sweeps/zero\n"
       "docs/sweep.md says how it measures.");
   if (!line.parse(arguments)) return false;
-  if (!data.empty()) options.words.push_back(settings::data_setting(data, options.words));
+  if (!data.empty()) std::ranges::copy(settings::data_settings(data, options.words), std::back_inserter(options.words));
   return true;
 }
 

@@ -19,12 +19,12 @@ namespace {
 // What resumes the run, on as many ranks.
 std::string going_on(const io::Path& folder, const Session& session) {
   const std::string ranks = fmt::format("{}", session.world().size());
-  std::vector<std::string> words{"lockstep", "train"};
+  std::vector<std::string> words{"train"};
   if (session.transport() == Transport::thread) words.insert(words.end(), {"--ranks", ranks});
-  if (session.transport() == Transport::mpi) words = {"lockstep", "launch", "-n", ranks, "--", "train"};
+  if (session.transport() == Transport::mpi) words = {"launch", "-n", ranks, "train"};
   words.insert(words.end(),
                {"--config", (folder / "config.toml").string(), "log.dir=" + folder.string(), "train.init_from=resume"});
-  return shell_words(words);
+  return own_command(std::move(words));
 }
 
 std::string summary(const train::TrainingHistory& history, const io::Path& folder, const RunConfig& config,
@@ -61,7 +61,8 @@ std::string summary(const train::TrainingHistory& history, const io::Path& folde
   } else if (history.stopped) {
     add("Stopped:     {}; everything is saved. Go on with:\n             {}\n", *history.stopped, going_on(folder, session));
   } else {
-    add("Try next:    {}\n", shell_words({"lockstep", "generate", folder.string(), "--prompt", config.sample.prompt}));
+    add("Try next:    {}\n", own_command({"generate", folder.string(), "--prompt", config.sample.prompt}));
+    add("             {}\n", own_command({"report", folder.string()}));
   }
   return text;
 }

@@ -17,6 +17,7 @@
 #include "app/start/session.h"
 #include "app/start/startup.h"
 #include "app/start/training_data.h"
+#include "app/train/chosen_run.h"
 #include "app/train/train_rank.h"
 #include "app/train/train_words.h"
 #include "base/terminal.h"
@@ -25,6 +26,7 @@
 #include "base/units.h"
 #include "comm/mpi/mpi_job.h"
 #include "comm/text.h"
+#include "data/prepare/dataset.h"
 #include "data/token_description.h"
 #include "io/file.h"
 
@@ -37,6 +39,7 @@ std::int64_t known_vocabulary(const RunConfig& config) {
   if (io::is_folder(folder)) {
     if (const auto description = data::read_description(folder)) return description->format.vocabulary;
   }
+  if (config.data.file) return data::own_tokenizer(*config.data.file).vocabulary;
   constexpr std::int64_t tiny_shakespeare = 65;
   return config.data.dataset == "shakespeare_char" && !config.data.dir ? tiny_shakespeare : data::TokenFormat{}.vocabulary;
 }
@@ -55,7 +58,8 @@ void dry_run_of_server(const RunConfig& config, const AssembledRank& rank, const
 }
 
 // Rank 0 prints; the first server tells it of its memory. Collective.
-void dry_run(const RunConfig& config, std::int64_t vocabulary, Session& session) {
+void dry_run(const RunConfig& config, Session& session) {
+  const std::int64_t vocabulary = known_vocabulary(config);
   const Roles roles(config, session.world());
   TextFacts text{.vocabulary = vocabulary};
   if (config.data.documents) text.document_end = 0;  // whichever it is
@@ -92,6 +96,29 @@ settings::Resolved resolve(const TrainWords& words, std::int64_t ranks) {
   });
 }
 
+/// The settings of a run, with what is chosen for it. Collective.
+RunConfig chosen_config(const TrainWords& words, const settings::Resolved& resolved, Session& session) {
+  if (!resolved.chosen) return resolved.config;
+  const double minutes = words.minutes.value_or(resolved.config.train.max_minutes.value_or(3));
+  const ChosenRun chosen = choose_together(resolved.config, minutes, session);
+  if (session.lead()) Log(stdout, Level::info, log_form(resolved.config)).info(chosen.line);
+  TrainWords now = words;
+  now.sources.choice = chosen.settings;
+  return resolve(now, session.world().size()).config;
+}
+
+std::vector<Problem> check_minutes(const TrainWords& words, bool chosen) {
+  if (!words.minutes) return {};
+  if (!chosen) {
+    return {{fmt::format("--minutes {}: model and length are chosen only where no recipe, no model.* and no train.max_iters says "
+                         "them",
+                         *words.minutes),
+             fmt::format("leave those out; or train.max_minutes={}, which ends any run by the clock", *words.minutes)}};
+  }
+  if (*words.minutes > 0 && *words.minutes <= 1e5) return {};
+  return {{fmt::format("--minutes {}: must be above 0 and at most 100000", *words.minutes), "--minutes 3"}};
+}
+
 /// What this machine and its files lack for the run.
 std::vector<Problem> lacks(const RunConfig& config) {
   std::vector<Problem> problems = check_runnable(config);
@@ -115,12 +142,14 @@ int status_of(const train::TrainingHistory& history) {
 }
 
 /// The exit status.
-int train_on_ranks(const RunConfig& config, const TrainCall& called, const RankOptions& start) {
+int train_on_ranks(const TrainWords& words, const settings::Resolved& resolved, const TrainCall& called,
+                   const RankOptions& start) {
   int status = 0;
   run_on_ranks(start, [&](Session& session) {
+    const RunConfig config = chosen_config(words, resolved, session);
     TrainCall call = called;
     // mpiexec gives every rank a terminal of its own, which no person reads.
-    call.live = is_terminal(stdout) && session.transport() != Transport::mpi && config.log.style == train::LogStyle::wordplay;
+    call.live = is_terminal(stdout) && session.transport() != Transport::mpi && config.log.style == train::LogStyle::plain;
     call.name = comm::lead_text(session.world(), called.name);  // the clocks of other processes may say something else
     const train::TrainingHistory history = train_rank(config, call, session);
     if (!session.leads_process()) return;
@@ -134,26 +163,28 @@ int train_on_ranks(const RunConfig& config, const TrainCall& called, const RankO
 
 int run(const Arguments& arguments) {
   const double started = now_seconds();
-  const std::optional<TrainWords> words = read_train_words(arguments);
+  std::optional<TrainWords> words = read_train_words(arguments);
   if (!words) return 0;
+  words->sources.choice = least_choice();
   const auto job = comm::find_mpi_job();
   const settings::Resolved resolved = resolve(*words, job ? job->ranks : words->ranks);
   const RunConfig& config = resolved.config;
+  if (std::vector<Problem> problems = check_minutes(*words, resolved.chosen); !problems.empty())
+    throw UserError(std::move(problems));
   std::vector<Problem> lacking = lacks(config);
   if (!words->dry_run && !lacking.empty()) throw UserError(std::move(lacking));
   RankOptions start = rank_options(config, words->ranks);
-  Log log;
+  Log log(stdout, Level::info, log_form(config));
   const bool as_the_book = config.log.style == train::LogStyle::rasbt && !words->dry_run;
   tell(resolved, !as_the_book, log);
   if (words->dry_run) {
-    const std::int64_t vocabulary = known_vocabulary(config);
-    run_on_ranks(start, [&](Session& session) { dry_run(config, vocabulary, session); });
+    run_on_ranks(start, [&](Session& session) { dry_run(chosen_config(*words, resolved, session), session); });
     if (is_first_process()) std::for_each(lacking.begin(), lacking.end(), print_refusal);
     return 0;
   }
   start.prepare = [&] { prepare_data(config, log); };
   return train_on_ranks(
-      config,
+      *words, resolved,
       {.arguments = arguments, .started = started, .name = run_name_from_time(), .idle = as_the_book ? resolved.idle_text() : ""},
       start);
 }

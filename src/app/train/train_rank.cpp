@@ -25,17 +25,20 @@
 #include "app/start/text_ends.h"
 #include "app/start/training_data.h"
 #include "app/train/run_summary.h"
+#include "base/units.h"
 #include "checkpoint/find.h"
 #include "comm/agreement.h"
 #include "data/corpus.h"
 #include "data/prepare/dataset.h"
 #include "device/choose_device.h"
+#include "io/appended_file.h"
 #include "lab/machine.h"
 #include "train/evaluator.h"
 #include "train/report/book_lines.h"
 #include "train/report/history.h"
 #include "train/report/log_lines.h"
 #include "train/report/metrics_file.h"
+#include "train/report/plain_lines.h"
 #include "train/report/progress_bar.h"
 #include "train/report/run_trace.h"
 #include "train/report/step_dump.h"
@@ -106,7 +109,7 @@ Run open_run(RunConfig config, const TrainCall& call, const Roles& roles, Sessio
   const std::int64_t workers = workers_of(config, session.world().size());
   std::vector<Problem> problems;
   if (start.resumes) problems = keep_global_batch(config, *start.checkpoint, workers, log);
-  std::string name = name_of_run(config, start, session);
+  std::string name = name_of_run(config, start, folder.path());
   data::Corpus corpus = open_text(config, roles, session, log);
   TextFacts text{.vocabulary = corpus.vocabulary()};
   const std::int64_t vocabulary = model_config(config, text.vocabulary).vocabulary;
@@ -135,11 +138,10 @@ Run open_run(RunConfig config, const TrainCall& call, const Roles& roles, Sessio
           .made = std::move(made)};
 }
 
-/// A progress bar, or lines that say all: the startup block would stand in their way.
-bool brief(const Run& run) { return run.call.live || run.config.log.style != train::LogStyle::wordplay; }
+bool as_wordplay(const Run& run) { return run.config.log.style == train::LogStyle::wordplay; }
 
 /// What rank 0 says before the first step. Collective over the session's ranks.
-void announce(const Run& run) {
+void announce(const Run& run, std::int64_t steps) {
   const RunConfig& config = run.config;
   if (config.log.style == train::LogStyle::rasbt) {
     run.log.plain(fmt::format("Lockstep version: {}\nUsing {}\n", kVersion, name_of(run.session.runtime().device().kind)));
@@ -147,15 +149,8 @@ void announce(const Run& run) {
   if (!run.call.idle.empty()) run.log.info(run.call.idle);
   if (config.log.wandb == WandbMode::offline && config.train.use_wandb && !keeps_wandb_history(config))
     run.log.info("log.wandb = offline: WANDB_DISABLED is set, so nothing is written for it");
-  if (brief(run)) {
-    run.log.info(run.session.description());
-    log_layout(run.log, run.settings().plan);
-    run.log.info(fmt::format("Run: {}", run.name));
-    run.log.info(fmt::format("Using seed: {}", seed_of(config)));
-    log_parameters(run.log, config, run.settings().model);
-  } else {
-    log_startup(run.log, {config, run.settings(), data_folder(config), run.folder.path().string(), run.name}, run.session);
-  }
+  const StartupFacts facts{config, run.settings(), run.corpus, run.folder.path().string(), run.name, steps};
+  as_wordplay(run) ? log_startup(run.log, facts, run.session) : log_plainly(run.log, facts, run.session);
 }
 
 /// Collective over `trainers`.
@@ -202,9 +197,12 @@ Resources commit(const Run& run, train::Engine& engine, TrainingData& data, trai
                 .kept_parts = run.settings().plan.kept};
   memories.data.commit(runtime.memory(Space::pinned), taken);
   for (Arena* arena : {&memories.sampling, &memories.cache}) arena->commit(runtime, taken);
-  if (!brief(run)) {
-    run.log.info(fmt::format("memory{}:\n", run.session.world().size() > 1 ? " of one rank" : "") + taken.table());
+  const char* whose = run.session.world().size() > 1 ? " of one rank" : "";
+  if (as_wordplay(run)) {
+    run.log.info(fmt::format("memory{}:\n", whose) + taken.table());
     run.log.info("memory by layer:\n" + taken.layer_table());
+  } else {
+    run.log.info(fmt::format("Memory:   {}{}", format_bytes(static_cast<std::uint64_t>(taken.total())), whose));
   }
   for (const std::string& note : notes_on_cut_state(run.settings())) run.log.info(note);
   for (const std::string& note : notes_on_offload(run.config, run.settings(), engine.elsewhere())) run.log.info(note);
@@ -217,14 +215,18 @@ Resources commit(const Run& run, train::Engine& engine, TrainingData& data, trai
 void record(const Run& run, const Resources& had) {
   run.folder.prepare_metrics(run.start.resumes, run.log);
   if (run.start.resumes && run.config.train.eval_only) return;  // the run stays as it is
+  auto copies = std::make_shared<io::AppendedFile>(run.folder.path() / "log.txt");
+  run.log.also_to([copies](const std::string& copy) { copies->append(copy); });
   write_run_files(run.config, run.name, run.folder.path(), run.call.arguments);
   write_resources(run.folder.path(), had);
 }
 
 /// The last words before the first step.
 void announce_start(const Run& run, const std::string& note) {
-  run.log.info(fmt::format("Startup time: {:.4f}", now_seconds() - run.call.started));
-  if (!brief(run)) run.log.info("\n" + train::legend());
+  if (as_wordplay(run)) {
+    run.log.info(fmt::format("Startup time: {:.4f}", now_seconds() - run.call.started));
+    run.log.info("\n" + train::legend());
+  }
   if (!note.empty()) run.log.info(note);
 }
 
@@ -240,8 +242,10 @@ train::RunListeners outputs_of(const Run& run, const Steps& steps, const train::
     add(std::make_unique<train::RunTrace>(run.folder.trace_file(), config.log.trace_steps, run.traced->log(),
                                           engine.groups().all(), run.log));
   if (const auto& step = config.train.dump_step) add(std::make_unique<train::StepDump>(folder, *step, engine, run.log));
-  if (config.log.style == train::LogStyle::wordplay || config.train.eval_only) {
-    add(std::make_unique<train::LogLines>(run.log, config.sample.prompt, run.call.live));
+  if (as_wordplay(run)) {
+    add(std::make_unique<train::LogLines>(run.log, config.sample.prompt));
+  } else if (config.log.style == train::LogStyle::plain || config.train.eval_only) {
+    add(std::make_unique<train::PlainLines>(run.log, steps.all));
   } else {
     add(std::make_unique<train::BookLines>(run.log, steps.per_epoch, engine.groups().all().size() > 1, memory));
   }
@@ -265,7 +269,7 @@ train::TrainingHistory train_run(const Run& run, const Roles& roles) {
   TrainingData text(run.config, run.settings(), run.corpus, session, groups.data(), run.log);
   const Steps steps = length_of_run(run.config, text, groups.all());
   demand_memory({run.config, run.settings(), groups.at(), session.runtime().device(), run.made.memory}, session.world());
-  announce(run);
+  announce(run, steps.all);
   warn_of_length(run, steps);
   train::TextSampler sampler(engine.share());
   Resources had = commit(run, engine, text, sampler, memories);
@@ -290,7 +294,8 @@ train::TrainingHistory train_run(const Run& run, const Roles& roles) {
 }  // namespace
 
 train::TrainingHistory train_rank(RunConfig config, const TrainCall& call, Session& session) {
-  Log log(call.out, session.lead() || logs_from_all_ranks(config) ? Level::info : Level::critical);
+  Log log(call.out, session.lead() || logs_from_all_ranks(config) ? Level::info : Level::critical, log_form(config));
+  if (session.lead()) log.keep();
   comm::demand_agreement(session.world(), "programs", fmt::format("{} by {} {}", program_version(), kCompiler, kFlags));
   comm::demand_agreement(session.world(), "settings", to_toml(config));
   comm::together(session.world(), [&] {
@@ -300,7 +305,7 @@ train::TrainingHistory train_rank(RunConfig config, const TrainCall& call, Sessi
   const Run run = open_run(std::move(config), call, roles, session, log);
   if (roles.serves()) {
     demand_memory({run.config, run.settings(), {}, session.runtime().device(), run.made.memory, true}, session.world());
-    announce(run);
+    announce(run, 0);
     roles.serve(run.settings(), session, *run.ops, call.started);
     return {};
   }

@@ -1,5 +1,8 @@
 #include "app/train/train_words.h"
 
+#include <algorithm>
+#include <iterator>
+
 #include "app/cli/command_line.h"
 
 namespace lockstep::app {
@@ -12,11 +15,20 @@ std::optional<TrainWords> read_train_words(const Arguments& arguments) {
   words.sources.declare(line);
   words.sources.declare_nanogpt(line);
   std::string data;
-  line.positional("DATA", data, "folder of prepared text, short for data.dir=DATA", false);
+  line.positional(
+      "DATA", data,
+      "folder of prepared text, short for data.dir=DATA; or a text, which is prepared first: by characters, above 5 MB "
+      "by a BPE of its own",
+      false);
   line.option("--ranks", words.ranks, "N", "ranks, each a thread of this process with its share of the cores");
+  line.option(
+      "--minutes", words.minutes, "N",
+      "how long a run takes whose model and length nothing says; 3 unless it is given. Both are then chosen for this text "
+      "and this machine");
   line.flag("--dry-run", words.dry_run, "resolve the settings, print them with the parameter and memory accounting, and stop");
   line.note(
       "examples:\n"
+      "  lockstep train book.txt\n"
       "  lockstep train data/fortunes model.n_layer=4 model.n_head=4 model.n_embd=128 model.block_size=64\n"
       "  lockstep train --config configs/shakespeare-char.toml train.max_iters=500\n"
       "  lockstep train config/train_shakespeare_char.py --max_iters=500 --out_dir=runs/nano\n"
@@ -24,7 +36,8 @@ std::optional<TrainWords> read_train_words(const Arguments& arguments) {
       "  lockstep train log.dir=runs/first train.init_from=resume\n"
       "Stop with Ctrl-C at any time: the step ends, everything is saved, and the run goes on with train.init_from=resume.");
   if (!line.parse(arguments)) return std::nullopt;
-  if (!data.empty()) words.sources.overrides.push_back(settings::data_setting(data, words.sources.overrides));
+  if (!data.empty())
+    std::ranges::copy(settings::data_settings(data, words.sources.overrides), std::back_inserter(words.sources.overrides));
   return words;
 }
 

@@ -186,7 +186,7 @@ TokenFile open_token_file(const std::string& path, const TokenRequest& request, 
   constexpr std::uint64_t least_of_text = 16;
   if (const PlainText text = plain_text(start.bytes); start.size >= least_of_text && !text.zero() && text.strange == 0)
     throw UserError(fmt::format("{} is text, not token ids", path),
-                    fmt::format("prepare it: {}", shell_words({"lockstep", "prepare", path, "--out", "data/NAME"})));
+                    fmt::format("prepare it: {}", own_command({"prepare", path, "--out", "data/NAME"})));
   return {path, raw_ids(path, start, request), std::move(bytes)};
 }
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cstdio>
 #include <filesystem>
 #include <memory>
 #include <vector>
@@ -42,8 +43,16 @@ bool same_text(const io::Path& folder, const io::Path& file) {
 
 bool has_tokens(const io::Path& folder) { return is_prepared(folder) || io::exists(folder / "train.bin"); }
 
+// What `prepare` prints of a text says nothing to who only wants to train on it.
 void prepare_text(const io::Path& text, const FolderLock& lock, Log& log) {
-  prepare({.input = text.string(), .tokenizer = "char", .out = lock.folder(), .lock = &lock}, log);
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> nowhere(std::fopen("/dev/null", "w"), std::fclose);
+  log.info(fmt::format("Preparing {} in {}", text.string(), lock.folder().string()));
+  prepare({.input = text.string(),
+           .tokenizer = own_tokenizer(text).name,
+           .out = lock.folder(),
+           .lock = &lock,
+           .facts = nowhere.get()},
+          log);
 }
 
 // input.txt in the folder, as nanoGPT keeps it there.
@@ -61,6 +70,12 @@ io::Path shakespeare(const DatasetRequest& request, Log& log) {
 }
 
 }  // namespace
+
+OwnTokenizer own_tokenizer(const io::Path& text) {
+  constexpr std::uint64_t large = 5'000'000;
+  const bool learns = !io::is_special(text) && !io::is_folder(text) && io::File::open_to_read(text).size() > large;
+  return learns ? OwnTokenizer{"bpe:4096", 4096} : OwnTokenizer{"char", 65};
+}
 
 void ensure_dataset(const DatasetRequest& request, Log& log) {
   if (request.file && !io::exists(*request.file)) {

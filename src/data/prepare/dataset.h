@@ -2,6 +2,7 @@
 
 // A data set by name: what is missing is downloaded and prepared.
 
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -19,10 +20,17 @@ struct DatasetRequest {
   double wait_seconds = 1800;            ///< for another process that prepares the folder
 };
 
+/// How a text is prepared of which nobody says how: by characters, above 5 MB by a BPE of its own.
+struct OwnTokenizer {
+  std::string name;
+  std::int64_t vocabulary;  ///< to expect; that of characters follows from the text
+};
+OwnTokenizer own_tokenizer(const io::Path& text);
+
 /// Sees to it that `folder` holds token files. Files that are there stay, unless `file` is another text than theirs. Otherwise
-/// they are prepared by characters: from `file`, or for shakespeare_char from input.txt in the folder, downloaded when it is not
-/// there. Of several processes one prepares them and the others wait. Throws UserError when there is no network, what arrived is
-/// not the text, or no address of the data set is known.
+/// they are prepared by own_tokenizer(): from `file`, or for shakespeare_char from input.txt in the folder, downloaded when it is
+/// not there. Of several processes one prepares them and the others wait. Throws UserError when there is no network, what arrived
+/// is not the text, or no address of the data set is known.
 void ensure_dataset(const DatasetRequest& request, Log& log);
 
 }  // namespace lockstep::data

@@ -48,7 +48,7 @@ class BookLines final : public LogLines {
  public:
   /// `memory` of this rank. The log outlives this.
   BookLines(Log& log, std::int64_t steps_per_epoch, bool several_ranks, const MemoryUse& memory)
-      : LogLines(log, {}, false),
+      : LogLines(log, {}),
         steps_per_epoch_(steps_per_epoch),
         several_ranks_(several_ranks),
         memory_(memory),

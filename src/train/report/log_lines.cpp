@@ -54,22 +54,19 @@ void LogLines::step_done(const Metrics& m) {
   if (m.targets == 0) log_.warning(fmt::format("step {}: the loss mask leaves no target; the update was left out", m.step));
 }
 
-void LogLines::logged(const Metrics& m) {
-  if (!brief_) log_.info(log_line(m));
-}
+void LogLines::logged(const Metrics& m) { log_.info(log_line(m)); }
 
 void LogLines::evaluated(const Losses& losses, double /*begun*/) {
   log_.info(fmt::format("step {}: train loss {:.4f}, val loss {:.4f}", losses.step, losses.train, losses.validation));
 }
 
 void LogLines::sampled(const std::optional<std::string>& text) {
-  if (brief_ || !text) return;
+  if (!text) return;
   log_.info(fmt::format("['prompt']: '{}'", prompt_));
   log_.info(fmt::format("['response']:\n\n{}", *text));
 }
 
 void LogLines::saved(const checkpoint::SaveReport& report, std::optional<std::int64_t> beside) {
-  if (brief_) return;
   std::string after;
   if (beside) after = fmt::format("; durable at step {}, training waited {}", *beside, format_seconds(report.waited_seconds));
   log_.info(fmt::format("Saved checkpoint to: {} ({}, {}{})", report.folder.string(), format_bytes(report.bytes),

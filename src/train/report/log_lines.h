@@ -17,8 +17,8 @@ std::string legend();
 
 class LogLines : public RunListener {
  public:
-  /// `prompt` of the samples, as it was typed. `brief`: only what a progress bar does not show. The log outlives this.
-  LogLines(Log& log, std::string prompt, bool brief) : log_(log), prompt_(std::move(prompt)), brief_(brief) {}
+  /// `prompt` of the samples, as it was typed. The log outlives this.
+  LogLines(Log& log, std::string prompt) : log_(log), prompt_(std::move(prompt)) {}
   void step_done(const Metrics& m) override;
   void logged(const Metrics& m) override;
   void evaluated(const Losses& losses, double begun) override;
@@ -31,7 +31,6 @@ class LogLines : public RunListener {
  private:
   Log& log_;
   std::string prompt_;
-  bool brief_;
 };
 
 }  // namespace lockstep::train

@@ -15,8 +15,8 @@ namespace lockstep::train {
 
 class Engine;
 
-/// The form of a run's lines. `wordplay` has one every few iterations, as the WordPlay program; `rasbt` has those of the book.
-enum class LogStyle : std::uint8_t { wordplay, rasbt };
+/// The form of a run's lines. `plain` has few; `wordplay` has those of the WordPlay program, `rasbt` those of the book.
+enum class LogStyle : std::uint8_t { plain, wordplay, rasbt };
 
 /// A figure over the ranks.
 struct Spread {

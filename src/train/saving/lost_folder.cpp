@@ -17,7 +17,7 @@ void demand_place(const io::HeldFolder& folder, std::int64_t step, std::optional
   const io::Path name = io::Path(checkpoint::checkpoints_folder) / checkpoint::folder_name(*checkpoint);
   if (!now) throw SystemError(text + fmt::format("Its last checkpoint, {}, was in it", (folder.path() / name).string()));
   throw SystemError(text + fmt::format("Its last checkpoint is {}\n  -> go on with: {}", (*now / name).string(),
-                                       shell_words({"lockstep", "train", "log.dir=" + now->string(), "train.init_from=resume"})));
+                                       own_command({"train", "log.dir=" + now->string(), "train.init_from=resume"})));
 }
 
 }  // namespace lockstep::train
