@@ -197,7 +197,7 @@ TEST_F(TextEnds, ALineFeedEndsWhatDocumentsTaught) {
       fs::remove_all(folder_ / "taught");
       std::vector<std::string> run =
           words("taught", {"data.dir=" + at(tokenizer), "train.max_iters=2", "train.eval_interval=2", "sample.tokens=3000",
-                           "sample.prompt=the", "sample.temperature=100", "sample.top_k=1000"});
+                           "sample.prompt=the", "sample.temperature=100", "sample.top_k=1000", "log.style=wordplay"});
       run.insert(run.end(), ranks.begin(), ranks.end());
       const Outcome outcome = lockstep(run);
       ASSERT_EQ(outcome.code, 0) << outcome.err;

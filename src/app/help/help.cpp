@@ -67,9 +67,9 @@ CommandSheet program_sheet(const std::vector<Command>& commands, bool whole) {
   for (const Command& command : commands)
     sheet.commands.push_back(whole ? sheet_of(command) : CommandSheet{command.name, command.summary, ""});
   sheet.options = {{"-V,--version", "", "the version, and the commit that it was built from", WordType::flag}};
-  sheet.examples = {"lockstep prepare book.txt --out data/book      # text becomes tokens",
-                    "lockstep train data/book train.max_iters=2000  # tokens become a model",
-                    "lockstep generate runs/NAME                    # the model writes text"};
+  sheet.examples = {"lockstep train book.txt log.name=book  # a model of a text, in about three minutes",
+                    "lockstep generate runs/book            # the model writes text",
+                    "lockstep report runs/book              # how it learned"};
   return sheet;
 }
 
