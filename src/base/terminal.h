@@ -49,7 +49,7 @@ struct Series {
   std::vector<double> x, y;
 };
 
-/// Of more than `most` points, means of neighbours; one of none that is finite is not finite.
+/// The series in at most `most` points, which are means of neighbours. A mean without a finite point is not finite.
 Series thinned(const Series& all, std::size_t most);
 /// A box-drawn line plot of 18 text rows, 40 to 120 columns wide (0: the terminal's). Ticks stand at multiples of 1, 2 or 5. The
 /// first series is drawn in braille; others have marks, which a legend names. What is not finite leaves a gap. Of more

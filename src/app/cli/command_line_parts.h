@@ -56,7 +56,7 @@ struct CommandLine::Parts {
   Problem unknown(const std::string& word) const;
   /// What has no place among the positionals.
   Problem stray(const std::string& word) const;
-  /// Of those from `placed` on.
+  /// Adds a problem for each required positional from `placed` on that has no word.
   void demand_positionals(std::size_t placed, std::vector<Problem>& problems) const;
 };
 

@@ -1,6 +1,6 @@
 #pragma once
 
-// What a run is called that nobody gave a name.
+// The name of a run without log.name.
 
 #include <string>
 

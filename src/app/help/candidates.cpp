@@ -98,7 +98,7 @@ class Collector {
     }
   }
 
-  /// Of an option or an argument, behind `prefix`.
+  /// Offers the values of an option or an argument, behind `prefix`.
   void values(const WordSheet& word, const std::string& prefix) {
     const std::string& value = word.value.empty() ? word.name : word.value;
     for (std::size_t at = 0; at < value.size();) {  // best|last|STEP

@@ -6,7 +6,7 @@
 
 namespace lockstep::app {
 
-/// An empty file for a page that nobody named, in the system's folder for such files.
+/// A new empty file for a page without --html, in the system's folder for temporary files.
 io::Path temporary_page();
 /// Opens the page with the first command of $BROWSER that is there (commands with colons between; %s stands for the file), or
 /// with xdg-open, and waits for it. Throws UserError, which says how to open the page, where there is none or it fails.

@@ -15,6 +15,7 @@
 #include "comm/text.h"
 #include "data/corpus.h"
 #include "data/prepare/dataset.h"
+#include "data/token_description.h"
 #include "io/file.h"
 #include "lab/machine.h"
 
@@ -108,7 +109,7 @@ void read_text(const RunConfig& config, ChoiceFacts& facts) {
   constexpr std::int64_t tiny_shakespeare = 1115394;
   const std::int64_t characters =
       config.data.file ? static_cast<std::int64_t>(io::File::open_to_read(*config.data.file).size()) : tiny_shakespeare;
-  facts.vocabulary = config.data.file ? data::own_tokenizer(*config.data.file).vocabulary : 65;
+  facts.vocabulary = known_vocabulary(config);
   facts.train_tokens = characters * 9 / 10;
   facts.val_tokens = characters - facts.train_tokens;
 }
@@ -140,6 +141,16 @@ ChosenRun choose_run(const ChoiceFacts& facts) {
 }
 
 std::vector<std::string> least_choice() { return words_of(model_sizes[0], 16, 1000, 4); }
+
+std::int64_t known_vocabulary(const RunConfig& config) {
+  const io::Path folder = data_folder(config);
+  if (io::is_folder(folder)) {
+    if (const auto description = data::read_description(folder)) return description->format.vocabulary;
+  }
+  if (config.data.file) return data::own_tokenizer(*config.data.file).vocabulary;
+  constexpr std::int64_t tiny_shakespeare = 65;
+  return config.data.dataset == "shakespeare_char" && !config.data.dir ? tiny_shakespeare : data::TokenFormat{}.vocabulary;
+}
 
 ChosenRun choose_together(const RunConfig& config, double minutes, Session& session) {
   std::string told;

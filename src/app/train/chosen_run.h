@@ -33,6 +33,9 @@ ChosenRun choose_run(const ChoiceFacts& facts);
 /// The settings of the least choice: every other one has multiples of its sizes, so that a layout that divides them divides all.
 std::vector<std::string> least_choice();
 
+/// The vocabulary of a run's text, which may not be prepared yet.
+std::int64_t known_vocabulary(const RunConfig& config);
+
 /// The choice of rank 0, which measures its machine, for all ranks. Collective.
 ChosenRun choose_together(const RunConfig& config, double minutes, Session& session);
 

@@ -26,23 +26,10 @@
 #include "base/units.h"
 #include "comm/mpi/mpi_job.h"
 #include "comm/text.h"
-#include "data/prepare/dataset.h"
-#include "data/token_description.h"
 #include "io/file.h"
 
 namespace lockstep::app {
 namespace {
-
-/// The vocabulary of a text that may not be there yet.
-std::int64_t known_vocabulary(const RunConfig& config) {
-  const io::Path folder = data_folder(config);
-  if (io::is_folder(folder)) {
-    if (const auto description = data::read_description(folder)) return description->format.vocabulary;
-  }
-  if (config.data.file) return data::own_tokenizer(*config.data.file).vocabulary;
-  constexpr std::int64_t tiny_shakespeare = 65;
-  return config.data.dataset == "shakespeare_char" && !config.data.dir ? tiny_shakespeare : data::TokenFormat{}.vocabulary;
-}
 
 void print_memory(const std::string& owner, const std::string& tables) { fmt::print("\nMemory of {}\n{}", owner, tables); }
 

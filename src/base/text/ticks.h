@@ -11,7 +11,7 @@ namespace lockstep {
 /// What an axis shows.
 struct Extent {
   double low = std::numeric_limits<double>::infinity(), high = -std::numeric_limits<double>::infinity();
-  /// Of what is not finite it takes nothing.
+  /// Widens the extent to `value`; one that is not finite changes nothing.
   void include(double value);
   /// Gives an extent of nothing or of one value some width.
   void settle();

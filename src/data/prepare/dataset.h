@@ -20,7 +20,7 @@ struct DatasetRequest {
   double wait_seconds = 1800;            ///< for another process that prepares the folder
 };
 
-/// How a text is prepared of which nobody says how: by characters, above 5 MB by a BPE of its own.
+/// The tokenizer of a text for which none is named: characters, above 5 MB a BPE of its own.
 struct OwnTokenizer {
   std::string name;
   std::int64_t vocabulary;  ///< to expect; that of characters follows from the text
