@@ -7,6 +7,7 @@
 #include "app/cli/commands.h"
 #include "app/folder/answer_line.h"
 #include "app/settings/run_config.h"
+#include "app/verify/against.h"
 #include "app/verify/verify_output.h"
 #include "base/number_text.h"
 #include "base/text/columns.h"
@@ -17,7 +18,7 @@ namespace lockstep::app {
 namespace {
 
 struct Options {
-  std::string model = "both", layouts = "quick", dtype = "fp32", html;
+  std::string model = "both", layouts = "quick", dtype = "fp32", html, against;
   std::int64_t steps = 3;
 };
 
@@ -28,6 +29,7 @@ void declare(AnswerLine& line, Options& options) {
   line.option("--layouts", options.layouts, "quick|all|LIST", "which; a LIST is layouts with semicolons between");
   line.option("--steps", options.steps, "N", "optimizer steps of each layout");
   line.choice("--dtype", options.dtype, dtype_spellings(), "of weights and activations");
+  line.option("--against", options.against, "DUMP", "judge what another system did in one step, in place of layouts");
   line.ask_csv();
   line.option("--html", options.html, "FILE", "the table as a page too");
   std::vector<HelpRow> rows;
@@ -38,7 +40,8 @@ void declare(AnswerLine& line, Options& options) {
       "  lockstep verify\n"
       "  lockstep verify --layouts \"dp=2;dp=2,zero=3,recompute=full\" --model gpt2\n"
       "  lockstep verify --layouts all --html proof.html\n"
-      "docs/verify.md says what is promised of which layout.");
+      "  lockstep verify --against dump\n"
+      "docs/verify.md says what is promised of which layout, docs/against.md what a dump has.");
 }
 
 std::vector<std::string> texts_of(const std::string& list) {
@@ -78,6 +81,7 @@ int verify(const Arguments& arguments) {
     throw UserError(fmt::format("verify under {}: its ranks are threads of one process", job->launcher),
                     fmt::format("start it without {}", job->launcher));
   }
+  if (!options.against.empty()) return verify_against(options.against, line);
   const lab::VerifyOptions wanted = verify_options(options, line);
   const std::string* model = nullptr;
   Answer answer;

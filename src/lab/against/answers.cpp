@@ -1,0 +1,150 @@
+// What a case's walk says of each item, and how the update goes on from its gradients or the dump's.
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "lab/against/step.h"
+
+namespace lockstep::lab::against {
+namespace {
+
+constexpr double float_unit = 0x1p-24;
+
+/// Rows [first, end) of a part as PyTorch's chunk() makes it.
+bool in_rows(const OnlyPart& part, std::int64_t row, std::int64_t rows) {
+  const std::int64_t size = (rows + part.parts - 1) / part.parts;
+  return row / size == part.number;
+}
+
+/// Sums of losses by micro-batch, and by shares.
+void rank_losses(const Case& changed, const Walked& walked, Values& means, Values& sums) {
+  const Batch& batch = changed.question.batch;
+  Values counts(means.size());
+  for (std::size_t i = 0; i < walked.losses.size(); ++i) {
+    const std::size_t unit = i * means.size() / walked.losses.size();
+    means[unit] += walked.losses[i];
+    sums[unit] += walked.losses[i] * changed.question.loss_shares[i];
+    if (batch.targets[i] >= 0) ++counts[unit];
+  }
+  for (std::size_t u = 0; u < means.size(); ++u) means[u] /= std::max(counts[u], 1.0);
+}
+
+}  // namespace
+
+Evaluated Step::answers(const Case& changed, const Walked& walked, bool updates) const {
+  Evaluated evaluated{std::vector<Values>(items_.size()), std::vector<Values>(items_.size()), std::vector<Values>(items_.size())};
+  std::map<std::string, Values> gradients;
+  for (const auto& [name, parameter] : names_->parameters()) {
+    if (!absent_.contains(name)) gradients.emplace(name, parameter.published(walked.gradients[parameter.index]));
+  }
+  const double factor = dump_.facts.clipped ? clip_factor(norm_of(right_, gradients), dump_.facts) : 1;
+  for (std::size_t i = 0; i < items_.size(); ++i) {
+    const Item& item = items_[i];
+    if (item.kind == Kind::activation) evaluated.values[i] = published(*item.activation, walked);
+    if (item.kind == Kind::loss) evaluated.values[i] = {walked.loss};
+    if (item.kind == Kind::rank_loss) {
+      evaluated.values[i].resize(static_cast<std::size_t>(item.shape[0]));
+      evaluated.others[i].resize(static_cast<std::size_t>(item.shape[0]));
+      rank_losses(changed, walked, evaluated.values[i], evaluated.others[i]);
+    }
+    if (item.kind != Kind::gradient) continue;
+    evaluated.values[i] = gradients.at(item.parameter_name);
+    for (double& value : evaluated.values[i]) value *= factor;
+  }
+  const auto size = [](const Walked& one) {
+    double squares = 0;
+    for (const Values& values : one.gradients) squares += std::inner_product(values.begin(), values.end(), values.begin(), 0.0);
+    return std::sqrt(squares);
+  };
+  evaluated.growth = std::max(1.0, size(walked) / size(walked_));
+  if (updates) answer_updates(changed, given_.empty() ? gradients : given_, evaluated);
+  return evaluated;
+}
+
+double Step::norm_of(const Case& changed, const std::map<std::string, Values>& gradients) const {
+  double squares = 0;
+  for (const auto& [name, values] : gradients) {
+    const ParameterMeaning& parameter = *names_->parameter(name);
+    const std::int64_t rows = parameter.shape[0], columns = std::ssize(values) / rows;
+    const bool counted = changed.update.clip == Clip::copies_counted && parameter.replicated;
+    for (std::int64_t i = 0; i < std::ssize(values); ++i) {
+      if (changed.update.clip == Clip::by_part && !in_rows(changed.update.part, i / columns, rows)) continue;
+      const double value = values[static_cast<std::size_t>(i)];
+      squares += value * value * (counted ? changed.facts.tp : 1);
+    }
+  }
+  return std::sqrt(squares) * (changed.update.clip == Clip::before_unscaling ? changed.facts.loss_scale : 1);
+}
+
+void Step::answer_updates(const Case& changed, const std::map<std::string, Values>& gradients, Evaluated& evaluated) const {
+  const bool clips = changed.update.clip != Clip::none && !(dump_.facts.clipped && !given_.empty());
+  const double norm = norm_of(changed, gradients);
+  for (std::size_t i = 0; i < items_.size(); ++i) {
+    const Item& item = items_[i];
+    if (item.kind == Kind::norm) {
+      double elements = 0, error = 0;
+      for (const auto& [name, values] : gradients) {
+        elements += static_cast<double>(values.size());
+        error += std::pow(gradient_peak_.at(name), 2) * static_cast<double>(values.size());
+      }
+      // Squares are added in float, of gradients as they are stored, or as they may be.
+      const double unit = std::max(unit_of(item.tensor->dtype), given_.empty() ? 0.0 : stored_unit_);
+      evaluated.values[i] = {norm};
+      evaluated.tolerances[i] = {norm * 4 * (unit + std::sqrt(elements) * float_unit) +
+                                 (given_.empty() ? std::sqrt(error) * evaluated.growth : 0)};
+    }
+    if (item.kind != Kind::slot && item.kind != Kind::weight) continue;
+    const Values& gradient = gradients.at(item.parameter_name);
+    double factor = clips ? clip_factor(norm, changed.facts) : 1;
+    if (changed.update.clip == Clip::by_tensor)
+      factor = clip_factor(norm_of(right_, {{item.parameter_name, gradient}}), changed.facts);
+    answer_update(item, changed, gradient, factor, evaluated.growth, evaluated.values[i], evaluated.tolerances[i]);
+    if (item.kind != Kind::weight || item.parameter->decays || !changed.facts.decay.empty()) continue;
+    Case other = changed;  // nothing says whether gains and biases decay
+    other.update.decay = Decay::all;
+    Values unused;
+    answer_update(item, other, gradient, factor, evaluated.growth, evaluated.others[i], unused);
+  }
+}
+
+/// One tensor's moments or weights, and how far each element may be off: gradients a little larger and smaller show what their
+/// rounding does, and the rest is the rounding of the update itself.
+void Step::answer_update(const Item& item, const Case& changed, const Values& gradient, double factor, double growth,
+                         Values& value, Values& tolerance) const {
+  const ParameterMeaning& parameter = *item.parameter;
+  const Values none(gradient.size());
+  const auto slot_of = [&](std::string_view when, std::string_view kind) {
+    return dump_.facts.step <= 1 && when == "slot_before" ? none : slot(when, kind, item.parameter_name).value_or(Values{});
+  };
+  Before start{before(parameter), gradient, slot_of("slot_before", "exp_avg"), slot_of("slot_before", "exp_avg_sq"),
+               parameter.decays};
+  const auto made = [&](double direction) {
+    if (start.exp_avg.empty() || start.exp_avg_sq.empty()) {
+      const After moments{{}, slot_of("slot", "exp_avg"), slot_of("slot", "exp_avg_sq")};
+      return weights_after(start, moments, changed.facts, changed.update);
+    }
+    Before moved = start;
+    for (std::size_t i = 0; i < gradient.size(); ++i) {
+      const double error = given_.empty() ? gradient_peak_.at(item.parameter_name) * growth
+                                          : std::abs(gradient[i]) * 4 * (stored_unit_ + 1e3 * float_unit);
+      moved.gradient[i] += direction * error;
+    }
+    After after = update(moved, changed.facts, changed.update, factor);
+    return item.slot == "exp_avg" ? after.exp_avg : item.slot == "exp_avg_sq" ? after.exp_avg_sq : after.weights;
+  };
+  value = made(0);
+  const Values more = made(1), less = made(-1);
+  const double unit = unit_of(item.tensor->dtype);
+  tolerance.resize(value.size());
+  for (std::size_t i = 0; i < value.size(); ++i) {
+    const double moved = std::max(std::abs(more[i] - value[i]), std::abs(less[i] - value[i]));
+    const double old = item.slot == "exp_avg"      ? start.exp_avg[i]
+                       : item.slot == "exp_avg_sq" ? start.exp_avg_sq[i]
+                                                   : start.weights[i];
+    const double change = std::abs(value[i] - old);
+    tolerance[i] = moved + unit * (2 * std::abs(value[i]) + 4 * std::abs(old) + 16 * change) + 1e-38;
+  }
+}
+
+}  // namespace lockstep::lab::against

@@ -1,0 +1,80 @@
+#pragma once
+
+// One training step's forward and backward pass in double, written to be read: the oracle of `verify --against`. It computes the
+// right answer, and what comes out when a step is done in one of the wrong ways that its questions name. Nothing trains with it.
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "arch/config.h"
+#include "arch/parameters.h"
+
+namespace lockstep::lab::against {
+
+using Values = std::vector<double>;
+
+/// The samples of a whole step, a row each.
+struct Batch {
+  std::int64_t rows = 0, columns = 0;
+  std::vector<std::int64_t> tokens = {}, targets = {};       ///< a negative target is not taught
+  std::vector<std::int64_t> positions = {}, documents = {};  ///< tokens of a row see those with the document's number
+};
+
+/// What a rank of several does wrong: it takes its part of something for the whole.
+struct OnlyPart {
+  std::int64_t number = 0, parts = 1;
+  bool has(std::int64_t i, std::int64_t count) const { return i * parts / count == number || parts == 1; }
+};
+
+/// Wrong ways to compute a step which are no other model, batch or share of a token. The defaults are right.
+struct Ways {
+  std::int64_t sees_ahead = 0;         ///< positions that each sees behind its own; -1: not even its own
+  bool neighbours_rotated = false;     ///< rotary pairs are neighbours, in place of halves of a head
+  bool kv_heads_in_turn = false;       ///< query head h reads key/value head h % K, in place of h / (H / K)
+  double score_factor = 1;             ///< of the attention's scores
+  std::int64_t padded_vocabulary = 0;  ///< the softmax has this many logits, the further ones 0
+  // Sums over tensor ranks, behind which a bias is added: forward, and backward where column-parallel products come from.
+  OnlyPart out_sum = {}, in_sum = {};
+  double out_times = 1, out_slope_times = 1, in_slope_times = 1, out_bias_times = 1;
+  OnlyPart norm_positions = {};            ///< of a sample: what gradients of norms and output biases add up
+  double head_share = 1, table_share = 1;  ///< of a tied matrix's gradient
+};
+
+struct Question {
+  arch::ModelConfig config;
+  std::shared_ptr<const std::vector<Values>> weights;  ///< by parameter, in the order of unit_table()
+  Batch batch;
+  Values shares;       ///< of each token's loss in the function whose gradient is taken
+  Values loss_shares;  ///< and in the loss that is told
+  Ways ways = {};
+};
+
+/// How numbers are kept between operations, for bounds on what rounding does: up or down by chance, which is twice the error of
+/// rounding to the nearest and makes no two walks alike. Products are added in float.
+struct Rounding {
+  int fraction_bits = 23;
+  double least = 0;  ///< distance of the smallest numbers
+  std::uint64_t seed = 1;
+};
+
+enum class Place : std::uint8_t { embedding, norm1, qkv, attention_out, norm2, up, activated, down, block, final_norm, logits };
+/// A place and the block's number.
+using Spot = std::pair<Place, std::int64_t>;
+
+struct Walked {
+  std::map<Spot, Values> activations;  ///< a row a token
+  Values losses;                       ///< by token; 0 where nothing is taught
+  double loss = 0;
+  std::vector<Values> gradients;  ///< by parameter
+};
+
+/// `rounding`: null for double throughout.
+Walked walk(const Question& question, const Rounding* rounding = nullptr);
+
+/// The model's parameters in the order of unit_table().
+std::vector<layout::ParameterInfo> parameters_of(const arch::ModelConfig& config);
+
+}  // namespace lockstep::lab::against

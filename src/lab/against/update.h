@@ -1,0 +1,45 @@
+#pragma once
+
+// AdamW's step in double, from gradients to weights, and the wrong ways to make it.
+
+#include <cstdint>
+
+#include "lab/against/dump.h"
+
+namespace lockstep::lab::against {
+
+enum class Clip : std::uint8_t { right, none, by_tensor, by_part, before_unscaling, copies_counted };
+enum class Decay : std::uint8_t { as_told, all, none, in_gradient, without_rate };
+
+struct UpdateWays {
+  Clip clip = Clip::right;
+  OnlyPart part;  ///< of each tensor's rows: what Clip::by_part takes the norm of
+  Decay decay = Decay::as_told;
+  bool corrected = true;        ///< the moments, for their start at zero
+  double correction_shift = 0;  ///< of the update's number in it
+  bool eps_inside_root = false;
+  double rate_times = 1;
+  int times = 1;  ///< how often the update is made
+};
+
+/// A published tensor before the update.
+struct Before {
+  Values weights, gradient, exp_avg, exp_avg_sq;
+  bool decays = true;
+};
+struct After {
+  Values weights, exp_avg, exp_avg_sq;
+};
+
+/// What the rule needs and the facts do not have; empty where they have all.
+std::string missing_facts(const Facts& facts);
+
+/// One tensor's update; `factor` is what clipping multiplies the gradient by. Facts that are needed are there.
+After update(const Before& before, const Facts& facts, const UpdateWays& ways, double factor);
+/// The same where the moments behind the update are known, and not those before it.
+Values weights_after(const Before& before, const After& moments, const Facts& facts, const UpdateWays& ways);
+
+/// What the gradients' norm makes of them: 1 without clipping.
+double clip_factor(double norm, const Facts& facts);
+
+}  // namespace lockstep::lab::against

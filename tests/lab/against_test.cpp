@@ -1,0 +1,208 @@
+// The verdict on dumps of other systems' steps.
+
+#include <algorithm>
+#include <bit>
+
+#include "lab/against_dumps.h"
+
+namespace lockstep::lab::against {
+namespace {
+
+class AgainstModel : public testing::TestWithParam<const char*> {};
+class AgainstWays : public AgainstModel {};
+
+TEST_P(AgainstModel, RightRunsAgreeInEveryType) {
+  struct Type {
+    const char *dtype, *stored;
+    int bits;
+  };
+  for (const Type& type : {Type{"fp32", "F32", 23}, Type{"tf32", "F32", 10}, Type{"bf16", "BF16", 7}, Type{"bf16", "F32", 7}}) {
+    for (const std::uint64_t seed : {11U, 12U, 13U}) {
+      MadeStep step(GetParam());
+      step.right.facts.dtype = type.dtype;
+      const Rounding rounding{type.bits, 0, seed};
+      const Judgement judgement = step.judged(step.tensors(step.right, &rounding, type.stored));
+      EXPECT_EQ(first_wrong(judgement), "") << type.dtype << " in " << type.stored;
+      EXPECT_GT(judgement.judged, 40U);
+    }
+  }
+}
+
+/// Whether a wrong step differs from the right one at all, in this model.
+bool differs(const Tensors& a, const Tensors& b) {
+  return std::ranges::any_of(a, [&](const auto& one) {
+    const Values &left = one.second.values, &right = b.at(one.first).values;
+    for (std::size_t i = 0; i < left.size(); ++i) {
+      if (std::abs(left[i] - right[i]) > 1e-4 * (std::abs(right[i]) + 1e-3)) return true;
+    }
+    return false;
+  });
+}
+
+/// A step in which every way has something to do.
+MadeStep rich_step(const char* model) {
+  MadeStep step(model, 4, 8);
+  Facts& facts = step.right.facts;
+  facts.tp = facts.cp = 2;
+  facts.loss_scale = 8;
+  facts.clip = 0.01;
+  Batch& batch = step.right.question.batch;
+  for (std::size_t i = 0; i < batch.tokens.size(); ++i) {
+    batch.documents[i] = i % 8 < 5 ? 0 : 1;
+    batch.positions[i] = static_cast<std::int64_t>(i % 8 < 5 ? i % 8 : i % 8 - 5);
+  }
+  return step;
+}
+
+TEST_P(AgainstWays, EveryWrongWayIsNamed) {
+  const MadeStep step = rich_step(GetParam());
+  const Tensors right = step.tensors(step.right);
+  ASSERT_EQ(first_wrong(step.judged(right)), "");
+  int named = 0;
+  for (const Way& way : all_ways()) {
+    for (const double value : way.values(step.right)) {
+      Case wrong = step.right;
+      way.change(wrong, value);
+      if (!differs(step.tensors(wrong), right)) continue;
+      const Rounding rounding{23, 0, 17};
+      const Judgement judgement = step.judged(step.tensors(wrong, &rounding));
+      ASSERT_FALSE(judgement.faults.empty()) << way.word << " " << value << " agrees";
+      const std::vector<Cause>& causes = judgement.faults.front().causes;
+      EXPECT_GE(std::ranges::count(causes, way.word, &Cause::word), 1)
+          << way.word << " " << value << " is " << words_of(judgement).front() << ", first wrong " << first_wrong(judgement)
+          << " " << judgement.faults.front().wrong.front().off << " " << judgement.faults.front().wrong.front().worst;
+      ++named;
+    }
+  }
+  EXPECT_GE(named, 40);
+}
+
+INSTANTIATE_TEST_SUITE_P(Published, AgainstModel, testing::Values("gpt2", "llama_tied", "qwen2"),
+                         [](const auto& one) { return std::string(one.param); });
+INSTANTIATE_TEST_SUITE_P(Published, AgainstWays, testing::Values("gpt2", "llama_tied"),
+                         [](const auto& one) { return std::string(one.param); });
+
+TEST(Against, ABucketThatWasNotReducedIsNamedWithItsTensors) {
+  const MadeStep step("gpt2");
+  Case alone = step.right;
+  const auto way = std::ranges::find(all_ways(), "one-rank", &Way::word);
+  way->change(alone, 1);
+  Tensors tensors = step.tensors(step.right);
+  const Tensors of_rank = step.tensors(alone);
+  const std::string bucket = "gradient.transformer.h.0.mlp.c_fc.weight";
+  tensors[bucket] = of_rank.at(bucket);
+  for (auto it = tensors.begin(); it != tensors.end();)
+    it = it->first == "norm" || it->first.starts_with("slot") || it->first.starts_with("weight") ? tensors.erase(it)
+                                                                                                 : std::next(it);
+  const Judgement judgement = step.judged(tensors);
+  ASSERT_EQ(words_of(judgement), std::vector<std::string>{"one-rank"});
+  const Cause& cause = judgement.faults.front().causes.front();
+  EXPECT_EQ(cause.only, std::vector<std::string>{bucket});
+  EXPECT_NE(cause.sentence.find("dp rank 1"), std::string::npos) << cause.sentence;
+}
+
+TEST(Against, AFaultOfThePassesAndOneOfTheUpdateAreToldApart) {
+  const MadeStep step("gpt2");
+  Case wrong = step.right;
+  for (const char* word : {"times-dp", "no-decay"}) std::ranges::find(all_ways(), word, &Way::word)->change(wrong, 2);
+  const Judgement judgement = step.judged(step.tensors(wrong));
+  EXPECT_EQ(words_of(judgement), (std::vector<std::string>{"times-dp", "no-decay"}));
+}
+
+TEST(Against, WithoutGradientsTheWeightsTellWhatWasWrongInThePasses) {
+  const MadeStep step("gpt2");
+  Case wrong = step.right;
+  wrong.question.ways.sees_ahead = 1;
+  Tensors tensors = step.tensors(wrong);
+  std::erase_if(tensors,
+                [](const auto& one) { return one.first.starts_with("gradient") || one.first.starts_with("activation"); });
+  tensors.erase("loss");
+  EXPECT_EQ(words_of(step.judged(tensors)), std::vector<std::string>{"sees-next"});
+}
+
+TEST(Against, AnUnknownFaultIsSaidToBeUnknown) {
+  const MadeStep step("gpt2");
+  Tensors tensors = step.tensors(step.right);
+  Values& values = tensors.at("gradient.transformer.h.0.attn.c_proj.weight").values;
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] += 0.01 * static_cast<double>(i % 7);
+  const Judgement judgement = step.judged(tensors);
+  EXPECT_EQ(words_of(judgement).front(), "none");
+  EXPECT_GT(judgement.faults.front().tried, 40U);
+}
+
+TEST(Against, AFlippedBitIsFound) {
+  for (const char* dtype : {"F32", "BF16"}) {
+    MadeStep step("gpt2");
+    step.right.facts.dtype = std::string(dtype) == "F32" ? "fp32" : "bf16";
+    Tensors tensors = step.tensors(step.right, nullptr, dtype);
+    double& value = tensors.at("gradient.transformer.h.0.mlp.c_fc.weight").values[100];
+    const float stored =
+        dtype == std::string("F32") ? static_cast<float>(value) : to_float(to_bfloat16(static_cast<float>(value)));
+    value = std::bit_cast<float>(std::bit_cast<std::uint32_t>(stored) ^ 1U << 30U);
+    const Judgement judgement = step.judged(tensors);
+    ASSERT_EQ(words_of(judgement).front(), "flipped-bit");
+    EXPECT_NE(judgement.faults.front().causes.front().sentence.find("at [1, 4]"), std::string::npos)
+        << judgement.faults.front().causes.front().sentence;
+  }
+}
+
+TEST(Against, OtherTokensAndDropoutAreSeenBehindTheEmbedding) {
+  const MadeStep step("gpt2");
+  Case other = step.right;
+  other.question.batch.tokens[5] = 17;
+  const Judgement tokens = step.judged([&] {
+    Tensors made = step.tensors(other);
+    made["tokens"] = step.tensors(step.right).at("tokens");
+    return made;
+  }());
+  ASSERT_EQ(words_of(tokens).front(), "other-tokens");
+  EXPECT_NE(tokens.faults.front().causes.front().sentence.find("at [0, 5] 17 and not"), std::string::npos);
+
+  Tensors dropped = step.tensors(step.right);
+  Values& values = dropped.at("activation.transformer.drop").values;
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] *= i * 7919 % 10 == 0 ? 0 : 1 / 0.9;
+  const Judgement dropout = step.judged(dropped);
+  EXPECT_EQ(words_of(dropout).front(), "dropout");
+}
+
+// Rank r's file has the samples of rank r, and whole gradients.
+TEST(Against, RanksAreJudgedOneByOne) {
+  const MadeStep step("llama");
+  const TempFolder folder;
+  for (const bool reduced : {true, false}) {
+    for (std::int64_t rank = 0; rank < 2; ++rank) {
+      Case own = step.right;
+      if (!reduced) std::ranges::find(all_ways(), "one-rank", &Way::word)->change(own, static_cast<double>(rank));
+      Tensors tensors = step.tensors(own);
+      Json::Object slices;
+      for (auto& [name, tensor] : tensors) {
+        const bool split = name == "tokens" || name == "targets" || name.starts_with("activation.");
+        if (!split) continue;
+        const std::size_t half = tensor.values.size() / 2;
+        tensor.values = Values(tensor.values.begin() + static_cast<std::ptrdiff_t>(rank * half),
+                               tensor.values.begin() + static_cast<std::ptrdiff_t>((rank + 1) * half));
+        tensor.shape[0] /= 2;
+        Json::Array places{Json::Array{rank * 2, rank * 2 + 2}};
+        for (std::size_t d = 1; d < tensor.shape.size(); ++d) places.emplace_back(Json::Array{0, tensor.shape[d]});
+        slices.emplace_back(name, std::move(places));
+      }
+      Json json = step.json();
+      json.set("coordinates", Json::Object{{"dp", rank}});
+      json.set("slices", std::move(slices));
+      tensors.erase("loss");
+      write_tensors(folder / fmt::format("rank-{}.safetensors", rank), tensors);
+      io::replace_file(folder / fmt::format("rank-{}.json", rank), json.dump());
+    }
+    const Judgement judgement = MadeStep::judged(folder.path());
+    if (reduced) {
+      EXPECT_EQ(first_wrong(judgement), "");
+      continue;
+    }
+    ASSERT_EQ(words_of(judgement).front(), "one-rank");
+    EXPECT_NE(judgement.faults.front().causes.front().sentence.find("each rank its own"), std::string::npos);
+    EXPECT_EQ(judgement.faults.front().wrong.front().rank, "dp=0");
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::lab::against
