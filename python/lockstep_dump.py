@@ -1,0 +1,344 @@
+"""Writes down what one training step of a PyTorch program does, for ``lockstep verify --against PATH``.
+
+Needs PyTorch 2.1 or newer and nothing else: install lockstep-train, or copy this file beside your program. Before a step:
+
+>>> lockstep_dump.step(model, batch, optimizer, "dump")
+
+Then your program makes its step as ever: forward and backward passes, in as many micro-batches as it likes, clipping, and
+``optimizer.step()``, behind which the dump is written. Hooks see modules' outputs, gradients (before they are clipped, where
+``torch.nn.utils`` clips them), weights and moments; the model is not changed, and the hooks are removed.
+
+``batch`` is all that this rank reads in the step: ``{"input_ids": ..., "labels": ...}`` as for transformers, which shifts labels
+itself; or ``(tokens, targets)`` that are shifted already; or a list of these, one for each micro-batch. The model is a GPT-2,
+Llama or Qwen2 of transformers or nanoGPT's GPT, as it is, under DistributedDataParallel, or under FSDP2 (``fully_shard``). Each
+rank writes a file of its own.
+
+What the step was meant to do and cannot be seen is said by name: ``clip=1.0``, ``micro_batches=4``, ``decay="matrices"``, and
+what else docs/against.md lists. What is said so goes before what is seen.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import struct
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
+
+import torch
+import torch.distributed as dist
+import torch.nn.utils.clip_grad as clip_grad
+
+__all__ = ["Step", "step"]
+
+Slices = Optional[List[List[int]]]
+DTYPES = {torch.float32: "F32", torch.bfloat16: "BF16", torch.float16: "F16", torch.float64: "F64", torch.int64: "I64"}
+WORDS = {torch.bfloat16: "bf16", torch.float16: "fp16"}
+WRAPPERS = ("module.", "_orig_mod.", "_fsdp_wrapped_module.", "_checkpoint_wrapped_module.")
+NANOGPT_TURNED = ("attn.c_attn.weight", "attn.c_proj.weight", "mlp.c_fc.weight", "mlp.c_proj.weight")
+
+
+def write_safetensors(path: Path, tensors: Dict[str, torch.Tensor]) -> None:
+    header: Dict[str, Any] = {}
+    offset = 0
+    for name, tensor in tensors.items():
+        size = tensor.numel() * tensor.element_size()
+        header[name] = {"dtype": DTYPES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [offset, offset + size]}
+        offset += size
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    with open(path, "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text)
+        for tensor in tensors.values():
+            file.write(ctypes.string_at(tensor.data_ptr(), tensor.numel() * tensor.element_size()))
+
+
+def plain_name(name: str) -> str:
+    """The name without what wrappers put into it."""
+    for wrapper in WRAPPERS:
+        name = name.replace(wrapper, "")
+    return name
+
+
+def local(tensor: torch.Tensor) -> Tuple[torch.Tensor, Slices]:
+    """A copy of this rank's part, and where it lies; the whole tensor lies nowhere in particular."""
+    tensor = tensor.detach()
+    slices: Slices = None
+    if hasattr(tensor, "to_local"):
+        from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
+
+        shape, offset = compute_local_shape_and_global_offset(tensor.shape, tensor.device_mesh, tensor.placements)
+        slices = [[first, first + count] for first, count in zip(offset, shape)]
+        tensor = tensor.to_local()
+    return tensor.to("cpu", copy=True).contiguous(), slices
+
+
+def whole(tensor: torch.Tensor) -> torch.Tensor:
+    """All of it; every rank calls this."""
+    return (tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor).detach().cpu().contiguous()
+
+
+def tokens_of(batch: Any) -> Dict[str, torch.Tensor]:
+    """Tokens and targets, a row each sample."""
+    if isinstance(batch, (list, tuple)) and len(batch) > 0 and not torch.is_tensor(batch[0]):
+        parts = [tokens_of(part) for part in batch]
+        return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
+    if isinstance(batch, (list, tuple)):
+        found = {"tokens": batch[0]}
+        if len(batch) > 1 and batch[1] is not None:
+            found["targets"] = batch[1]
+    else:
+        found = {"tokens": batch["input_ids"]}
+        mask = batch.get("attention_mask")
+        if mask is not None and not bool((mask[:, 1:] <= mask[:, :-1]).all()):
+            raise ValueError("attention_mask hides tokens before others: pad on the right, or leave the mask out")
+        if batch.get("labels") is not None:
+            labels = batch["labels"]
+            found["targets"] = torch.cat([labels[:, 1:], torch.full_like(labels[:, :1], -100)], dim=1)
+        if batch.get("position_ids") is not None:
+            found["positions"] = batch["position_ids"].expand(batch["input_ids"].shape)
+    return {name: value.detach().to("cpu", torch.int64).contiguous().clone() for name, value in found.items()}
+
+
+def config_of(model: torch.nn.Module) -> Tuple[Dict[str, Any], bool]:
+    """config.json of a Hugging Face model of this kind, and whether the model is nanoGPT's."""
+    config = getattr(model, "config", None)
+    if hasattr(config, "to_dict"):
+        return config.to_dict(), False
+    if all(hasattr(config, name) for name in ("n_layer", "n_head", "n_embd", "block_size", "vocab_size")):
+        sizes = {name: getattr(config, name) for name in ("n_layer", "n_head", "n_embd", "vocab_size")}
+        return {"model_type": "gpt2", "n_positions": config.block_size, "activation_function": "gelu", **sizes}, True
+    raise TypeError(f"{type(model).__name__} is no model of transformers and no GPT of nanoGPT: its config says no sizes")
+
+
+class Step:
+    """One step that is recorded. ``norm`` and ``loss`` take what the program computed, where no hook sees it."""
+
+    def __init__(
+        self,
+        model: torch.nn.Module,
+        batch: Any,
+        optimizer: torch.optim.Optimizer,
+        path: Union[str, Path],
+        *,
+        coordinates: Optional[Dict[str, int]] = None,
+        slices: Optional[Dict[str, Slices]] = None,
+        activations: bool = True,
+        **facts: Any,
+    ) -> None:
+        self.path, self.optimizer, self.facts, self.slices = Path(path), optimizer, facts, dict(slices or {})
+        ranks = dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
+        self.rank = dist.get_rank() if ranks > 1 else 0
+        self.coordinates = coordinates if coordinates is not None else ({"dp": self.rank} if ranks > 1 else {})
+        if ranks > 1:
+            self.facts.setdefault("dp", ranks if coordinates is None else 1)
+        self.model = model
+        while any(hasattr(self.model, wrapper[:-1]) for wrapper in WRAPPERS):
+            self.model = next(getattr(self.model, wrapper[:-1]) for wrapper in WRAPPERS if hasattr(self.model, wrapper[:-1]))
+        config, self.nanogpt = config_of(self.model)
+        self.parameters = {plain_name(name): parameter for name, parameter in self.model.named_parameters()}
+        self.tensors: Dict[str, torch.Tensor] = {}
+        self.outputs: Dict[str, List[torch.Tensor]] = {}
+        self.losses: List[torch.Tensor] = []
+        self.norms: List[torch.Tensor] = []
+        self.dtype: Optional[torch.dtype] = None
+        self.clipped = False
+        self.rows(tokens_of(batch))
+        self.write_model(config)
+        self.hooks = contextlib.ExitStack()
+        for name, module in self.model.named_modules():
+            if activations and name and not name.endswith((".wte", ".wpe")):
+                self.hook(module.register_forward_hook(self.output_hook(plain_name(name))))
+        self.hook(self.model.register_forward_hook(self.result_hook))
+        self.hook(optimizer.register_step_pre_hook(lambda *_: self.before_update()))
+        self.hook(optimizer.register_step_post_hook(lambda *_: self.after_update()))
+        self.watch_clipping()
+
+    def __enter__(self) -> "Step":
+        return self
+
+    def __exit__(self, kind: Any, *_: Any) -> None:
+        self.hooks.close()
+        if kind is None and not (self.path / self.file).exists():
+            self.write()
+
+    def norm(self, value: Any) -> None:
+        """The gradient's norm as the program computed it; to be called before it changes gradients."""
+        self.gradients()
+        self.put("norm", torch.as_tensor(float(value), dtype=torch.float32))
+
+    def loss(self, value: Any) -> None:
+        """The loss of the whole step, over all ranks and micro-batches."""
+        self.put("loss", torch.as_tensor(float(value), dtype=torch.float32))
+
+    def gradients(self) -> None:
+        """Takes the gradients as they are now. Without this they are those that torch.nn.utils or the optimizer gets."""
+        if not any(name.startswith("gradient.") for name in self.tensors):
+            for name, parameter in self.parameters.items():
+                if parameter.grad is not None:
+                    self.take(f"gradient.{name}", parameter.grad)
+
+    @property
+    def file(self) -> str:
+        return f"rank-{self.rank}.safetensors" if self.coordinates else "step.safetensors"
+
+    def hook(self, handle: Any) -> None:
+        self.hooks.callback(handle.remove)
+
+    def put(self, name: str, tensor: torch.Tensor, slices: Slices = None) -> None:
+        self.tensors[name] = tensor.detach().cpu().contiguous()
+        if slices is not None:
+            self.slices.setdefault(name, slices)
+
+    def take(self, name: str, tensor: torch.Tensor) -> None:
+        """This rank's part of a tensor of a parameter's shape, the way round as Hugging Face has it."""
+        part, slices = local(tensor)
+        if self.nanogpt and name.endswith(NANOGPT_TURNED):
+            part, slices = part.t().contiguous(), slices[::-1] if slices else None
+        self.put(name, part, slices)
+
+    def rows(self, found: Dict[str, torch.Tensor]) -> None:
+        count, first = found["tokens"].shape[0], self.coordinates.get("dp", 0)
+        self.shape = found["tokens"].shape
+        self.row_slices = [[first * count, (first + 1) * count], [0, self.shape[1]]] if self.coordinates else None
+        for name, tensor in found.items():
+            self.put(name, tensor, self.row_slices)
+
+    def write_model(self, config: Dict[str, Any]) -> None:
+        weights = {name: whole(parameter) for name, parameter in self.parameters.items()}
+        folder = self.path / "model"
+        if self.rank == 0:
+            folder.mkdir(parents=True, exist_ok=True)
+            if self.nanogpt:
+                for name in [one for one in weights if one.endswith("weight")]:
+                    turned = name.endswith(NANOGPT_TURNED)
+                    rows = weights[name].shape[0]
+                    weights[name] = weights[name].t().contiguous() if turned else weights[name]
+                    if turned or ".ln_" in name:
+                        weights.setdefault(name[: -len("weight")] + "bias", torch.zeros(rows))
+            write_safetensors(folder / "model.safetensors", weights)
+            (folder / "config.json").write_text(json.dumps(config, default=str))
+        self.path.mkdir(parents=True, exist_ok=True)
+
+    def output_hook(self, name: str) -> Callable[..., None]:
+        name = name.replace(".mlp.gelu", ".mlp.act") if self.nanogpt else name
+
+        def hook(_module: torch.nn.Module, _inputs: Any, output: Any) -> None:
+            output = output[0] if isinstance(output, tuple) and output else output
+            again = torch._C._current_graph_task_id() != -1  # a checkpoint computes its passes again on the way back
+            if again or not torch.is_tensor(output) or output.dim() != 3 or output.dtype not in DTYPES:
+                return
+            size = output.element_size()
+            if self.dtype is None or size < torch.finfo(self.dtype).bits // 8:
+                self.dtype = output.dtype
+            self.outputs.setdefault(name, []).append(local(output)[0])
+
+        return hook
+
+    def result_hook(self, _module: torch.nn.Module, _inputs: Any, output: Any) -> None:
+        loss = getattr(output, "loss", None)
+        if isinstance(output, tuple) and len(output) == 2:
+            loss = output[1]
+        if torch.is_tensor(loss) and loss.numel() == 1:
+            self.losses.append(loss.detach().cpu().float().reshape(1))
+
+    def watch_clipping(self) -> None:
+        """torch.nn.utils.clip_grad_norm_ by either name first takes the total norm, by way of its module."""
+        name = "_get_total_norm" if hasattr(clip_grad, "_get_total_norm") else "get_total_norm"
+        total = getattr(clip_grad, name, None)
+        if total is None:
+            return
+
+        def watched(tensors: Any, *args: Any, **more: Any) -> torch.Tensor:
+            self.gradients()
+            norm = total(tensors, *args, **more)
+            self.norms.append(whole(norm).float().reshape(()))
+            return norm
+
+        scale = getattr(clip_grad, "_clip_grads_with_norm_", None)
+
+        def scaled(parameters: Any, max_norm: float, *args: Any, **more: Any) -> Any:
+            self.facts.setdefault("clip", float(max_norm))
+            return scale(parameters, max_norm, *args, **more)
+
+        setattr(clip_grad, name, watched)
+        self.hooks.callback(setattr, clip_grad, name, total)
+        if scale is not None:
+            clip_grad._clip_grads_with_norm_ = scaled
+            self.hooks.callback(setattr, clip_grad, "_clip_grads_with_norm_", scale)
+
+    def take_slots(self, when: str) -> None:
+        for name, parameter in self.parameters.items():
+            for kind, value in self.optimizer.state.get(parameter, {}).items():
+                if torch.is_tensor(value) and value.shape == parameter.shape and value.dim() > 0:
+                    self.take(f"{when}.{kind}.{name}", value)
+
+    def before_update(self) -> None:
+        self.clipped = not any(name.startswith("gradient.") for name in self.tensors) and "clip" in self.facts
+        self.gradients()
+        self.take_slots("slot_before")
+
+    def after_update(self) -> None:
+        for name, parameter in self.parameters.items():
+            self.take(f"weight.{name}", parameter)
+        self.take_slots("slot")
+        self.hooks.close()
+        self.write()
+
+    def seen(self) -> Dict[str, Any]:
+        """What can be seen of the facts."""
+        facts: Dict[str, Any] = {"system": f"PyTorch {torch.__version__}", "micro_batches": max(len(self.losses), self.calls())}
+        facts["dtype"] = WORDS.get(self.dtype or torch.float32, "fp32")
+        if facts["dtype"] == "fp32" and torch.cuda.is_available() and torch.backends.cuda.matmul.allow_tf32:
+            facts["dtype"] = "tf32"
+        if self.clipped:
+            facts["clipped"] = True
+        groups = self.optimizer.param_groups
+        kinds = {kind.__name__ for kind in type(self.optimizer).__mro__}
+        same = all(group.get(key) == groups[0].get(key) for group in groups for key in ("lr", "betas", "eps"))
+        if not kinds & {"Adam", "AdamW"} or not same or any(group.get("amsgrad") or group.get("maximize") for group in groups):
+            return facts
+        first = groups[0]
+        facts.update(learning_rate=float(first["lr"]), betas=[float(beta) for beta in first["betas"]], eps=float(first["eps"]))
+        decays = [(parameter.dim(), float(group["weight_decay"])) for group in groups for parameter in group["params"]]
+        decay = max(one for _, one in decays)
+        usual = all(one == (decay if dims > 1 else 0) for dims, one in decays) or all(one == decay for _, one in decays)
+        if usual and ("AdamW" in kinds or decay == 0):
+            facts["weight_decay"] = decay
+        steps = [state["step"] for state in self.optimizer.state.values() if "step" in state]
+        if steps:
+            facts["step"] = int(steps[0])
+        return facts
+
+    def calls(self) -> int:
+        return max([len(parts) for parts in self.outputs.values()], default=1)
+
+    def write(self) -> None:
+        calls = self.calls()
+        for name, parts in self.outputs.items():
+            output = torch.cat(parts) if len({part.shape[1:] for part in parts}) == 1 else parts[0]
+            if len(parts) == calls and output.shape[:2] == self.shape:
+                slices = self.row_slices and [*self.row_slices, [0, output.shape[2]]]
+                self.put(f"activation.{name}", output, slices)
+        if len(self.norms) == 1:  # several are of parts of the gradient
+            self.tensors.setdefault("norm", self.norms[0])
+        if self.losses:
+            count, first = len(self.losses), self.coordinates.get("dp", 0)
+            self.put("rank_loss", torch.cat(self.losses), [[first * count, (first + 1) * count]] if self.coordinates else None)
+        known: Dict[str, Any] = {**self.seen(), **self.facts}
+        if self.coordinates:
+            known["coordinates"] = self.coordinates
+        known["slices"] = {name: slices for name, slices in self.slices.items() if name in self.tensors}
+        (self.path / self.file).with_suffix(".json").write_text(json.dumps(known, indent=1))
+        write_safetensors(self.path / self.file, self.tensors)
+
+
+def step(model: torch.nn.Module, batch: Any, optimizer: torch.optim.Optimizer, path: Union[str, Path], **known: Any) -> Step:
+    """Records the step that comes next and writes it to the folder ``path`` behind ``optimizer.step()``.
+
+    ``known``: facts of the step, as in docs/against.md; ``coordinates`` of this rank (``{"dp": 0, "tp": 1}``) and ``slices`` of its
+    tensors, where ranks divide more than samples; ``activations=False`` leaves modules' outputs out. The result has ``norm()`` and
+    ``loss()`` for what no hook sees, and may be used in a ``with``.
+    """
+    return Step(model, batch, optimizer, path, **known)
