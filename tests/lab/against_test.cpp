@@ -54,25 +54,27 @@ MadeStep rich_step(const char* model) {
   return step;
 }
 
+/// Whether the way changes anything in this step; then it must be named.
+bool is_named(const MadeStep& step, const Tensors& right, const Way& way, double value) {
+  Case wrong = step.right;
+  way.change(wrong, value);
+  if (!differs(step.tensors(wrong), right)) return false;
+  const Rounding rounding{23, 0, 17};
+  const Judgement judgement = step.judged(step.tensors(wrong, &rounding));
+  const std::vector<Cause> causes = judgement.faults.empty() ? std::vector<Cause>{} : judgement.faults.front().causes;
+  EXPECT_GE(std::ranges::count(causes, way.word, &Cause::word), 1)
+      << way.word << " " << value << ", first wrong: " << first_wrong(judgement);
+  return true;
+}
+
 TEST_P(AgainstWays, EveryWrongWayIsNamed) {
   const MadeStep step = rich_step(GetParam());
   const Tensors right = step.tensors(step.right);
   ASSERT_EQ(first_wrong(step.judged(right)), "");
   int named = 0;
   for (const Way& way : all_ways()) {
-    for (const double value : way.values(step.right)) {
-      Case wrong = step.right;
-      way.change(wrong, value);
-      if (!differs(step.tensors(wrong), right)) continue;
-      const Rounding rounding{23, 0, 17};
-      const Judgement judgement = step.judged(step.tensors(wrong, &rounding));
-      ASSERT_FALSE(judgement.faults.empty()) << way.word << " " << value << " agrees";
-      const std::vector<Cause>& causes = judgement.faults.front().causes;
-      EXPECT_GE(std::ranges::count(causes, way.word, &Cause::word), 1)
-          << way.word << " " << value << " is " << words_of(judgement).front() << ", first wrong " << first_wrong(judgement)
-          << " " << judgement.faults.front().wrong.front().off << " " << judgement.faults.front().wrong.front().worst;
-      ++named;
-    }
+    const std::vector<double> values = way.values(step.right);
+    if (!values.empty()) named += is_named(step, right, way, values.back()) ? 1 : 0;
   }
   EXPECT_GE(named, 40);
 }
@@ -166,42 +168,39 @@ TEST(Against, OtherTokensAndDropoutAreSeenBehindTheEmbedding) {
 }
 
 // Rank r's file has the samples of rank r, and whole gradients.
+void write_rank(const MadeStep& step, const TempFolder& folder, std::int64_t rank, Tensors tensors) {
+  Json::Object slices;
+  for (auto& [name, tensor] : tensors) {
+    if (name != "tokens" && name != "targets" && !name.starts_with("activation.")) continue;
+    const auto half = static_cast<std::ptrdiff_t>(tensor.values.size() / 2);
+    tensor.values = Values(tensor.values.begin() + rank * half, tensor.values.begin() + (rank + 1) * half);
+    tensor.shape[0] /= 2;
+    Json::Array places{Json::Array{rank * 2, rank * 2 + 2}};
+    for (std::size_t d = 1; d < tensor.shape.size(); ++d) places.emplace_back(Json::Array{0, tensor.shape[d]});
+    slices.emplace_back(name, std::move(places));
+  }
+  Json json = step.json();
+  json.set("coordinates", Json::Object{{"dp", rank}});
+  json.set("slices", std::move(slices));
+  tensors.erase("loss");
+  write_tensors(folder / fmt::format("rank-{}.safetensors", rank), tensors);
+  io::replace_file(folder / fmt::format("rank-{}.json", rank), json.dump());
+}
+
 TEST(Against, RanksAreJudgedOneByOne) {
   const MadeStep step("llama");
   const TempFolder folder;
-  for (const bool reduced : {true, false}) {
-    for (std::int64_t rank = 0; rank < 2; ++rank) {
-      Case own = step.right;
-      if (!reduced) std::ranges::find(all_ways(), "one-rank", &Way::word)->change(own, static_cast<double>(rank));
-      Tensors tensors = step.tensors(own);
-      Json::Object slices;
-      for (auto& [name, tensor] : tensors) {
-        const bool split = name == "tokens" || name == "targets" || name.starts_with("activation.");
-        if (!split) continue;
-        const std::size_t half = tensor.values.size() / 2;
-        tensor.values = Values(tensor.values.begin() + static_cast<std::ptrdiff_t>(rank * half),
-                               tensor.values.begin() + static_cast<std::ptrdiff_t>((rank + 1) * half));
-        tensor.shape[0] /= 2;
-        Json::Array places{Json::Array{rank * 2, rank * 2 + 2}};
-        for (std::size_t d = 1; d < tensor.shape.size(); ++d) places.emplace_back(Json::Array{0, tensor.shape[d]});
-        slices.emplace_back(name, std::move(places));
-      }
-      Json json = step.json();
-      json.set("coordinates", Json::Object{{"dp", rank}});
-      json.set("slices", std::move(slices));
-      tensors.erase("loss");
-      write_tensors(folder / fmt::format("rank-{}.safetensors", rank), tensors);
-      io::replace_file(folder / fmt::format("rank-{}.json", rank), json.dump());
-    }
-    const Judgement judgement = MadeStep::judged(folder.path());
-    if (reduced) {
-      EXPECT_EQ(first_wrong(judgement), "");
-      continue;
-    }
-    ASSERT_EQ(words_of(judgement).front(), "one-rank");
-    EXPECT_NE(judgement.faults.front().causes.front().sentence.find("each rank its own"), std::string::npos);
-    EXPECT_EQ(judgement.faults.front().wrong.front().rank, "dp=0");
+  for (const std::int64_t rank : {0, 1}) write_rank(step, folder, rank, step.tensors(step.right));
+  EXPECT_EQ(first_wrong(MadeStep::judged(folder.path())), "");
+  for (const std::int64_t rank : {0, 1}) {
+    Case own = step.right;
+    std::ranges::find(all_ways(), "one-rank", &Way::word)->change(own, static_cast<double>(rank));
+    write_rank(step, folder, rank, step.tensors(own));
   }
+  const Judgement judgement = MadeStep::judged(folder.path());
+  ASSERT_EQ(words_of(judgement).front(), "one-rank");
+  EXPECT_NE(judgement.faults.front().causes.front().sentence.find("each rank its own"), std::string::npos);
+  EXPECT_EQ(judgement.faults.front().wrong.front().rank, "dp=0");
 }
 
 }  // namespace

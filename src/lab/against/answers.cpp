@@ -113,17 +113,11 @@ void Step::answer_updates(const Case& changed, const std::map<std::string, Value
 void Step::answer_update(const Item& item, const Case& changed, const Values& gradient, double factor, double growth,
                          Values& value, Values& tolerance) const {
   const ParameterMeaning& parameter = *item.parameter;
-  const Values none(gradient.size());
-  const auto slot_of = [&](std::string_view when, std::string_view kind) {
-    return dump_.facts.step <= 1 && when == "slot_before" ? none : slot(when, kind, item.parameter_name).value_or(Values{});
+  const auto moment = [&](std::string_view kind) {
+    return slot("slot_before", kind, item.parameter_name).value_or(Values(gradient.size()));
   };
-  Before start{before(parameter), gradient, slot_of("slot_before", "exp_avg"), slot_of("slot_before", "exp_avg_sq"),
-               parameter.decays};
+  const Before start{before(parameter), gradient, moment("exp_avg"), moment("exp_avg_sq"), parameter.decays};
   const auto made = [&](double direction) {
-    if (start.exp_avg.empty() || start.exp_avg_sq.empty()) {
-      const After moments{{}, slot_of("slot", "exp_avg"), slot_of("slot", "exp_avg_sq")};
-      return weights_after(start, moments, changed.facts, changed.update);
-    }
     Before moved = start;
     for (std::size_t i = 0; i < gradient.size(); ++i) {
       const double error = given_.empty() ? gradient_peak_.at(item.parameter_name) * growth

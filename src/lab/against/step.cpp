@@ -180,8 +180,7 @@ bool Step::can_judge(const Item& item) {
     const auto& name = item.parameter_name;
     const bool started =
         dump_.facts.step <= 1 || (slot("slot_before", "exp_avg", name) && slot("slot_before", "exp_avg_sq", name));
-    const bool ended = slot("slot", "exp_avg", name) && slot("slot", "exp_avg_sq", name);
-    if (why.empty() && !started && !(item.kind == Kind::weight && ended)) why = "the moments before the step are missing";
+    if (why.empty() && !started) why = "the moments before the step are missing";
   }
   if (why.empty()) return true;
   not_judged_.push_back(fmt::format("{}: {}", item.name, why));

@@ -64,13 +64,6 @@ After update(const Before& before, const Facts& facts, const UpdateWays& ways, d
   return after;
 }
 
-Values weights_after(const Before& before, const After& moments, const Facts& facts, const UpdateWays& ways) {
-  Values weights = before.weights;
-  const Rule apply(facts, ways, decays(before, facts, ways));
-  for (std::size_t i = 0; i < weights.size(); ++i) apply(weights[i], moments.exp_avg[i], moments.exp_avg_sq[i]);
-  return weights;
-}
-
 double clip_factor(double norm, const Facts& facts) { return facts.clip > 0 ? std::min(1.0, facts.clip / (norm + 1e-6)) : 1; }
 
 }  // namespace lockstep::lab::against

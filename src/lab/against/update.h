@@ -36,8 +36,6 @@ std::string missing_facts(const Facts& facts);
 
 /// One tensor's update; `factor` is what clipping multiplies the gradient by. Facts that are needed are there.
 After update(const Before& before, const Facts& facts, const UpdateWays& ways, double factor);
-/// The same where the moments behind the update are known, and not those before it.
-Values weights_after(const Before& before, const After& moments, const Facts& facts, const UpdateWays& ways);
 
 /// What the gradients' norm makes of them: 1 without clipping.
 double clip_factor(double norm, const Facts& facts);
