@@ -9,6 +9,7 @@
 #include "app/cli/commands.h"
 #include "app/folder/answer_line.h"
 #include "app/loaded_model.h"
+#include "base/math/elementary.h"
 #include "base/terminal.h"
 #include "base/text/visible.h"
 #include "base/units.h"
@@ -153,7 +154,7 @@ train::TextLoss evaluate(const EvalOptions& options, const LoadedModel& loaded, 
 }
 
 Answer answer_of(const LoadedModel& loaded, const data::TokenText& text, const Windows& windows, const train::TextLoss& result) {
-  const double perplexity = std::exp(result.loss);  // infinite above 709 nats, which JSON has no number for
+  const double perplexity = exponential(result.loss);  // infinite above 709 nats, which JSON has no number for
   std::optional<double> bits_per_byte;
   if (text.text_bytes > 0) {
     const double tokens_per_byte = static_cast<double>(text.targets) / static_cast<double>(text.text_bytes);

@@ -110,14 +110,14 @@ class Canvas {
   std::vector<Cell> cells_;
 };
 
-std::size_t columns_of(std::string_view text) {
+std::size_t characters_of(std::string_view text) {
   return static_cast<std::size_t>(std::ranges::count_if(text, [](char byte) { return (byte & 0xC0) != 0x80; }));
 }
 std::string blanks(std::size_t count) { return std::string(count, ' '); }
 
 /// `text` in the middle of `columns`.
 std::string centred(std::string_view text, std::size_t columns) {
-  return blanks((columns - std::min(columns, columns_of(text))) / 2) + std::string(text);
+  return blanks((columns - std::min(columns, characters_of(text))) / 2) + std::string(text);
 }
 
 struct XAxis {
@@ -160,7 +160,7 @@ std::string legend(const std::vector<Series>& series, std::size_t margin, std::s
   std::string text, line;
   for (std::size_t i = 0; i < series.size(); ++i) {
     const std::string entry = (i == 0 ? "⠒⠒" : fmt::format("{0}{0}", mark_of(i))) + " " + series[i].name;
-    if (!line.empty() && columns_of(line) + 3 + columns_of(entry) > columns) {
+    if (!line.empty() && characters_of(line) + 3 + characters_of(entry) > columns) {
       text += line + "\n";
       line.clear();
     }

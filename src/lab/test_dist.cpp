@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/checked.h"
+#include "base/math/elementary.h"
 #include "base/rng.h"
 #include "base/timer.h"
 #include "tensor/arena.h"
@@ -128,8 +129,8 @@ struct TestDist::Parts {
   void update() {
     world.all_reduce(gradient, comm::Reduction::mean).join(ops.stream());
     const auto t = static_cast<double>(done + 1);
-    scalars[ops::StepScalars::bias_correction1] = static_cast<float>(1 - std::pow(static_cast<double>(adam.beta1), t));
-    scalars[ops::StepScalars::bias_correction2] = static_cast<float>(1 - std::pow(static_cast<double>(adam.beta2), t));
+    scalars[ops::StepScalars::bias_correction1] = static_cast<float>(1 - power(static_cast<double>(adam.beta1), t));
+    scalars[ops::StepScalars::bias_correction2] = static_cast<float>(1 - power(static_cast<double>(adam.beta2), t));
     upload(ops.stream(), scalars.values);
     ops.update().adamw({weights, {}, gradient, exp_avg, exp_avg_sq}, adam, scalars.on_device());
   }

@@ -1,13 +1,14 @@
 #include "train/lr_schedule.h"
 
 #include <algorithm>
-#include <cmath>
 #include <numbers>
+
+#include "base/math/elementary.h"
 
 namespace lockstep::train {
 namespace {
 
-double cosine(double progress) { return 0.5 * (1.0 + std::cos(std::numbers::pi * progress)); }
+double cosine(double progress) { return 0.5 * (1.0 + circle_point(std::numbers::pi * progress).cosine); }
 
 /// Share of the way from `begin` to `end`, in [0, 1]: all of it where that has no iteration.
 double progress(std::int64_t it, std::int64_t begin, std::int64_t end) {

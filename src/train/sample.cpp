@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <functional>
 #include <limits>
 
+#include "base/math/elementary.h"
 #include "base/rng.h"
 
 namespace lockstep::train {
@@ -53,7 +53,7 @@ std::int32_t TokenSampler::draw(std::span<const float> logits, const SampleOptio
   weights_.resize(kept);
   double sum = 0;
   for (std::size_t i = 0; i < kept; ++i) {
-    sum += weights_[i] = std::exp((logits[static_cast<std::size_t>(order_[i])] - top) / options.temperature);
+    sum += weights_[i] = exponential((logits[static_cast<std::size_t>(order_[i])] - top) / options.temperature);
   }
   double total = sum;
   if (options.top_p < 1) {

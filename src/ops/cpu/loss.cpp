@@ -8,10 +8,10 @@
 #include <hwy/highway.h>
 // clang-format on
 
-#include <cmath>
 #include <cstring>
 #include <limits>
 
+#include "base/math/elementary.h"
 #include "ops/cpu/context.h"
 #include "ops/cpu/isa.h"
 #include "ops/cpu/row_calls.h"
@@ -67,7 +67,7 @@ void LossRows(const Tensor& logits, const Tensor& targets, std::int64_t vocabula
     const double logit = row[target];
     const float largest = LargestOfRow(row, vocabulary);
     const double sum = SumOfExponentials(row, vocabulary, largest, scale != nullptr);
-    losses[i] = std::log(sum) + (largest - logit);
+    losses[i] = logarithm(sum) + (largest - logit);
     if (scale == nullptr) continue;
     ScaleRow(row, vocabulary, columns, static_cast<float>(*scale / sum));
     row[target] -= *scale;
@@ -122,12 +122,12 @@ void FinishRows(const PartLogits& part_logits, const PartSummaries& all, const f
     for (std::int64_t p = 0; p < parts; ++p) largest = std::max(largest, RowSummary::Of(summaries, p * rows + i).largest);
     for (std::int64_t p = 0; p < parts; ++p) {
       const RowSummary summary = RowSummary::Of(summaries, p * rows + i);
-      sum += summary.sum * std::exp(summary.largest - largest);
+      sum += summary.sum * exponential(summary.largest - largest);
       logit += summary.logit;
     }
-    losses[i] = std::log(sum) + (largest - logit);
+    losses[i] = logarithm(sum) + (largest - logit);
     if (scale == nullptr) continue;
-    ScaleRow(row, part.tokens, columns, static_cast<float>(*scale * std::exp(own - largest) / sum));
+    ScaleRow(row, part.tokens, columns, static_cast<float>(*scale * exponential(own - largest) / sum));
     if (column >= 0 && column < part.tokens) row[column] -= *scale;
   }
 }

@@ -1,5 +1,4 @@
-#include <cmath>
-
+#include "base/math/elementary.h"
 #include "train/optimizer/methods.h"
 
 namespace lockstep::train {
@@ -22,7 +21,7 @@ class AdamW final : public Optimizer {
  private:
   void set_own(const ops::WrittenScalars& scalars, std::int64_t number) const override {
     const auto correction = [&](float beta) {
-      return static_cast<float>(1.0 - std::pow(static_cast<double>(beta), static_cast<double>(number)));
+      return static_cast<float>(1.0 - power(static_cast<double>(beta), static_cast<double>(number)));
     };
     scalars[ops::StepScalars::bias_correction1] = correction(settings().beta1);
     scalars[ops::StepScalars::bias_correction2] = correction(settings().beta2);
