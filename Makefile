@@ -8,12 +8,13 @@
 #   make faults  faults at system calls, and power cuts, in every command that writes
 #   make scenarios   200 random faults of ranks
 #   make parity  the layout changes nothing: all layouts in fp32 and bf16, 200 random ones of random models, every resume, a run on 16
+#   make arm     tests of base, tensor and ops on aarch64, by qemu
 #   make cluster-test   training on two hosts made of network namespaces (root)
 SETUP ?= scripts/setup
 CTEST_FLAGS = --output-on-failure --no-tests=error --progress
 
 .DEFAULT_GOAL := build
-.PHONY: build train test install package package-test faults scenarios parity cluster-test bench format lint asan tsan fuzz coverage clean
+.PHONY: build train test install package package-test faults scenarios parity arm cluster-test bench format lint asan tsan fuzz coverage clean
 
 build:
 	@$(SETUP) build
@@ -66,6 +67,12 @@ parity:
 	@LOCKSTEP_RESUME_MATRIX=all build/test_train --gtest_filter='ResumeTable.*'
 	@LOCKSTEP_RUN_STEPS=50 build/test_app --gtest_filter='FourDimensions.*'
 	@LOCKSTEP_PROGRAM=build/lockstep LOCKSTEP_DUMP_CASES=all $(or $(PYTHON),python3) tests/python/dump_test.py || [ $$? = 77 ]
+
+arm:
+	@$(SETUP) build arm
+	@scripts/arm-root build-arm/root
+	@scripts/build arm test_base test_tensor test_ops
+	@ctest --test-dir build-arm $(CTEST_FLAGS) -L '^(base|tensor|ops)$$' --timeout 3000
 
 bench: build
 	@build/lockstep bench gemm

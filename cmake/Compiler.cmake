@@ -1,10 +1,25 @@
 # How every file of ours is compiled: the baseline, the floating-point contract, warnings, sanitizers.
 
-# Baseline x86-64-v2; faster instruction sets are chosen at run time, never here. Contraction would let each compiler choose where
-# an fma goes, and so change bits (docs/numerics.md).
-add_compile_options(-march=x86-64-v2 -ffp-contract=off)
-# Highway compiles its baseline, AVX2 and AVX3 only: not SSE4 and the variants of AVX-512 (bits 3 to 7, 10, 11, 13 of its targets).
-add_compile_definitions(HWY_DISABLED_TARGETS=0x2CF8)
+# LOCKSTEP_PROCESSOR: whose sources are compiled; LOCKSTEP_PROCESSOR_OTHER: those that are left out.
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
+  # Baseline x86-64-v2; faster instruction sets are chosen at run time, never here.
+  add_compile_options(-march=x86-64-v2)
+  # Highway compiles its baseline, AVX2 and AVX3 only: not SSE4 and the variants of AVX-512 (bits 3 to 7, 10, 11, 13 of its targets).
+  add_compile_definitions(HWY_DISABLED_TARGETS=0x2CF8)
+  set(LOCKSTEP_PROCESSOR x86)
+  set(LOCKSTEP_PROCESSOR_OTHER "/aarch64/")
+elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64)$")
+  # A char has a sign, as on x86-64.
+  add_compile_options(-march=armv8-a+crypto -fsigned-char)
+  # NEON, which Highway uses with AES. SVE's vectors have no length that a compiler knows.
+  add_compile_definitions(HWY_COMPILE_ONLY_STATIC)
+  set(LOCKSTEP_PROCESSOR aarch64)
+  set(LOCKSTEP_PROCESSOR_OTHER "/x86/")
+else()
+  message(FATAL_ERROR "There are kernels for x86-64 and aarch64, not for ${CMAKE_SYSTEM_PROCESSOR}")
+endif()
+# Contraction would let each compiler choose where an fma goes, and so change bits (docs/numerics.md).
+add_compile_options(-ffp-contract=off)
 
 set(LOCKSTEP_SANITIZE "" CACHE STRING "Sanitizers, as -fsanitize= takes them: address,undefined or thread")
 if(LOCKSTEP_SANITIZE)

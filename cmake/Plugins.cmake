@@ -20,7 +20,11 @@ function(lockstep_plugin name folder)
 endfunction()
 
 # Of each MPI by its compiler, which says how it compiles and links: Debian names them apart, elsewhere there is one.
-foreach(compiler IN ITEMS mpicc.openmpi mpicc.mpich mpicc)
+set(compilers mpicc.openmpi mpicc.mpich mpicc)
+if(CMAKE_CROSSCOMPILING)  # they are this system's
+  set(compilers "")
+endif()
+foreach(compiler IN LISTS compilers)
   find_program(LOCKSTEP_${compiler} ${compiler})
   mark_as_advanced(LOCKSTEP_${compiler})
   if(NOT LOCKSTEP_${compiler})

@@ -1,5 +1,6 @@
 #include "device/team.h"
 
+#include <hwy/cache_control.h>
 #include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
@@ -51,8 +52,6 @@ class alignas(64) Part {
 // Longer than the gaps inside a training step, so that workers sleep only when the program does something else.
 constexpr auto spin_time = std::chrono::milliseconds(3);
 
-void relax() { __builtin_ia32_pause(); }
-
 void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t value) {
   syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, value, nullptr, nullptr, 0);
 }
@@ -76,7 +75,7 @@ template <class Done>
 void spin_until(Done done) {
   for (int turn = 0; !done(); ++turn) {
     if (turn < 4096)
-      relax();
+      hwy::Pause();
     else
       sched_yield();
   }
@@ -158,7 +157,7 @@ struct Team::State {
         seen = now & job_mask;
         return !stopping.load(std::memory_order_relaxed);
       }
-      relax();
+      hwy::Pause();
       if (turn % 64 != 0 || std::chrono::steady_clock::now() < deadline) continue;
       sleepers.fetch_add(1);
       if (word.load() == now) futex_wait(word, now);

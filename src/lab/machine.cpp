@@ -156,7 +156,7 @@ double fma_peak(Team& team) {
     float mine = 0;
     chains(rounds, &mine);
     // Keeps the result alive without a store that workers share.
-    asm volatile("" : : "x"(mine));
+    asm volatile("" : "+m"(mine));
   });
 }
 
@@ -171,7 +171,7 @@ double fma_rate(Team& team, double seconds) {
     do {
       float sink = 0;
       flops += chains(rounds, &sink);
-      asm volatile("" : : "x"(sink));  // keeps the result alive
+      asm volatile("" : "+m"(sink));  // keeps the result alive
       elapsed = now_seconds() - start;
     } while (elapsed < seconds);
     rate.fetch_add(flops / elapsed);
@@ -196,8 +196,8 @@ double read_bandwidth(Team& team, MemorySource& memory) {
   const float* const a = reinterpret_cast<const float*>(streams.data());
   const auto sum = HWY_DYNAMIC_DISPATCH(SumRange);
   return best_rate(team, bandwidth_samples, 4 * stream_floats / stream_tile, 16.0 * stream_floats, [&](std::int64_t i) {
-    const float total = sum(a + i * stream_tile, stream_tile);
-    asm volatile("" : : "x"(total));  // keeps the sum alive
+    float total = sum(a + i * stream_tile, stream_tile);
+    asm volatile("" : "+m"(total));  // keeps the sum alive
   });
 }
 

@@ -7,9 +7,11 @@
 #include <array>
 #include <cstdlib>
 #include <string_view>
+#include <vector>
 
 #include "base/checked.h"
 #include "ops/cpu/library/library.h"
+#include "ops/cpu/options.h"
 
 namespace lockstep::lab {
 namespace {
@@ -58,8 +60,10 @@ constexpr std::array<std::string_view, 3> narrow_cores{"Haswell", "Zen", "Excava
 const char* core_for(std::string_view taken) {
   const bool is_wide = std::ranges::find(wide_cores, taken) != wide_cores.end();
   const bool is_narrow = std::ranges::find(narrow_cores, taken) != narrow_cores.end();
-  if (__builtin_cpu_supports("avx512f") != 0) return is_wide ? nullptr : "SKYLAKEX";
-  return __builtin_cpu_supports("avx2") == 0 || is_narrow || is_wide ? nullptr : "HASWELL";
+  const std::vector<ops::Isa> isas = ops::available_isas();
+  const auto has = [&](ops::Isa isa) { return std::ranges::find(isas, isa) != isas.end(); };
+  if (has(ops::Isa::avx512)) return is_wide ? nullptr : "SKYLAKEX";
+  return !has(ops::Isa::avx2) || is_narrow || is_wide ? nullptr : "HASWELL";
 }
 
 std::string core_of(void* library) {

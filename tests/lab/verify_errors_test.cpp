@@ -7,7 +7,7 @@
 namespace lockstep::lab {
 namespace {
 
-LayoutReport report_with(const support::Fault& fault) { return reports_of(small_model(), {"dp=2"}, with_fault(fault)).back(); }
+LayoutReport report_with(const Fault& fault) { return reports_of(small_model(), {"dp=2"}, with_fault(fault)).back(); }
 
 void expect_says(const LayoutReport& report, const std::string& part) {
   EXPECT_NE(report.failure.reason.find(part), std::string::npos) << report.failure.reason;

@@ -13,7 +13,6 @@ namespace lockstep::lab {
 namespace {
 
 using comm::Collective;
-using support::FaultyWorld;
 
 /// The report of a layout that is its own.
 LayoutReport report_of(std::string_view layout, const TrialParts& parts, const VerifyModel& model = small_model("gpt2")) {
@@ -89,7 +88,7 @@ TEST(Verify, ThePlainLayoutIsProvenFirstThoughNoOneAskedForIt) {
 // The second reduction of a step is that of the second block, for the first bucket has the head, the tied matrix and the third.
 TEST(Verify, ADroppedBucketIsNamed) {
   int seen = 0;
-  const support::Fault drop = [seen](const comm::Operation& operation, int, comm::Communicator&) mutable {
+  const Fault drop = [seen](const comm::Operation& operation, int, comm::Communicator&) mutable {
     const bool bucket = is_float(operation, Collective::all_reduce) && operation.count > 20000;
     return bucket && seen++ == 1 ? std::optional<comm::Request>(std::in_place) : std::nullopt;
   };
@@ -98,7 +97,7 @@ TEST(Verify, ADroppedBucketIsNamed) {
 
 TEST(Verify, ABucketThatIsAddedTwiceIsNamed) {
   int seen = 0;
-  const support::Fault twice = [seen](const comm::Operation& operation, int, comm::Communicator& world) mutable {
+  const Fault twice = [seen](const comm::Operation& operation, int, comm::Communicator& world) mutable {
     const bool bucket = is_float(operation, Collective::all_reduce) && operation.count > 20000;
     if (bucket && seen++ == 4) world.all_reduce(operation.out, comm::Reduction::sum).wait();
     return std::optional<comm::Request>();
@@ -107,7 +106,7 @@ TEST(Verify, ABucketThatIsAddedTwiceIsNamed) {
 }
 
 TEST(Verify, AMeanInPlaceOfASumIsFound) {
-  const support::Fault mean = [](const comm::Operation& operation, int, comm::Communicator& world) {
+  const Fault mean = [](const comm::Operation& operation, int, comm::Communicator& world) {
     const bool sum = operation.dtype == DType::f32 && operation.reduction == comm::Reduction::sum;
     return sum && (operation.kind == Collective::all_reduce || operation.kind == Collective::reduce_scatter)
                ? std::optional(FaultyWorld::pass(operation, comm::Reduction::mean, world))
@@ -122,7 +121,7 @@ TEST(Verify, AMeanInPlaceOfASumIsFound) {
 // After the first update the ranks of ZeRO-1 do not give each other the second block's new weights.
 TEST(Verify, AStaleGatherIsNamed) {
   int blocks = 0, updates = 0;
-  const support::Fault stale = [blocks, updates](const comm::Operation& operation, int, comm::Communicator&) mutable {
+  const Fault stale = [blocks, updates](const comm::Operation& operation, int, comm::Communicator&) mutable {
     if (operation.kind == Collective::reduce_scatter || operation.kind == Collective::all_reduce)
       updates += operation.count > 20000;
     const bool block = is_float(operation, Collective::all_gather) && operation.count > 30000;
@@ -134,7 +133,7 @@ TEST(Verify, AStaleGatherIsNamed) {
 // At ZeRO-3 a block is read in a place that still has another one's weights.
 TEST(Verify, AGatherThatDoesNotComeIsNamed) {
   int blocks = 0;
-  const support::Fault missing = [blocks](const comm::Operation& operation, int, comm::Communicator&) mutable {
+  const Fault missing = [blocks](const comm::Operation& operation, int, comm::Communicator&) mutable {
     const bool block = is_float(operation, Collective::all_gather) && operation.count > 30000;
     return block && blocks++ == 8 ? std::optional<comm::Request>(std::in_place) : std::nullopt;
   };
@@ -144,7 +143,7 @@ TEST(Verify, AGatherThatDoesNotComeIsNamed) {
 // A stage goes on with what an earlier micro-batch left there.
 TEST(Verify, AMessageBetweenStagesThatIsLostIsFound) {
   int received = 0;
-  const support::Fault lose = [received](const comm::Operation& operation, int, comm::Communicator& world) mutable {
+  const Fault lose = [received](const comm::Operation& operation, int, comm::Communicator& world) mutable {
     if (operation.kind != Collective::receive || world.rank() == 0 || received++ != 2) return std::optional<comm::Request>();
     std::vector<std::byte> elsewhere(operation.out.bytes());
     Tensor lost = operation.out;
@@ -252,7 +251,7 @@ TEST(Verify, AKeyValueHeadThatIsExchangedToTheWrongRankIsFound) {
 
 // The second host goes on with the keys that it had: those of the first come, and are put elsewhere.
 TEST(Verify, KeysThatDoNotGoRoundTheHostsAreFound) {
-  const support::Fault stale = [](const comm::Operation& operation, int, comm::Communicator& world) {
+  const Fault stale = [](const comm::Operation& operation, int, comm::Communicator& world) {
     if (operation.kind != Collective::receive || world.rank() == 0) return std::optional<comm::Request>();
     std::vector<std::byte> elsewhere(operation.out.bytes());
     Tensor lost = operation.out;
@@ -266,8 +265,7 @@ TEST(Verify, KeysThatDoNotGoRoundTheHostsAreFound) {
 }
 
 TEST(Verify, AKeyThatIsChangedOnItsWayRoundIsFound) {
-  const support::Fault change = [](const comm::Operation& operation, int,
-                                   comm::Communicator& world) -> std::optional<comm::Request> {
+  const Fault change = [](const comm::Operation& operation, int, comm::Communicator& world) -> std::optional<comm::Request> {
     if (operation.kind != Collective::receive) return std::nullopt;
     world.receive(operation.out, operation.root).wait();
     elements<float>(operation.out).front() += 1;
@@ -288,7 +286,7 @@ TEST(Verify, ABiasThatIsAddedOnEveryRankIsFound) {
 
 // With sequence parallelism gains have parts of their gradients on each rank, and nothing else is added over all of them.
 TEST(Verify, AGainWhosePartsAreNotAddedIsNamed) {
-  const support::Fault drop = [](const comm::Operation& operation, int, comm::Communicator&) {
+  const Fault drop = [](const comm::Operation& operation, int, comm::Communicator&) {
     return is_float(operation, Collective::all_reduce) ? std::optional<comm::Request>(std::in_place) : std::nullopt;
   };
   expect_wrong(report_of("tp=2,sequence", with_fault(drop), small_model("llama")),

@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "lab/verify/faulty_world.h"
 #include "lab/verify/verify.h"
-#include "support/faulty_world.h"
 
 namespace lockstep::lab {
 
@@ -33,9 +33,9 @@ inline std::vector<LayoutReport> reports_of(const VerifyModel& model, const std:
   return reports;
 }
 
-inline TrialParts with_fault(const support::Fault& fault) {
+inline TrialParts with_fault(const Fault& fault) {
   TrialParts parts;
-  parts.world = [fault](comm::Communicator& world) { return std::make_unique<support::FaultyWorld>(world, fault); };
+  parts.world = [fault](comm::Communicator& world) { return std::make_unique<FaultyWorld>(world, fault); };
   return parts;
 }
 

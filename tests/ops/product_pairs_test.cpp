@@ -63,14 +63,14 @@ float without_denormal(float x) { return std::fabs(x) < std::numeric_limits<floa
 
 // A fused multiply-add that takes denormals for zeros. Whether a result is a denormal is asked of its 24 bits before they meet
 // the end of the exponents, hence far from it.
-__attribute__((target("fma"))) float flushed_fma(float a, float b, float c) {
+float flushed_fma(float a, float b, float c) {
   a = without_denormal(a);
   b = without_denormal(b);
-  const float sum = __builtin_fmaf(a, b, c);
+  const float sum = std::fma(a, b, c);
   if (!(std::fabs(sum) <= std::numeric_limits<float>::min())) return sum;
   float &least = std::fabs(a) < std::fabs(b) ? a : b, far = 0x1p60F;
   least *= far;
-  const float far_sum = __builtin_fmaf(a, b, c * far);
+  const float far_sum = std::fma(a, b, c * far);
   return std::fabs(far_sum) < std::numeric_limits<float>::min() * far ? std::copysign(0.0F, far_sum) : sum;
 }
 

@@ -15,6 +15,7 @@ Command convert_command();
 Command bench_command();
 Command plan_command();
 Command verify_command();
+Command demo_command();
 Command report_command();
 Command sweep_command();
 Command launch_command();

@@ -131,8 +131,12 @@ struct Choice<train::ServerMode> {
 template <>
 struct Choice<ops::Isa> {
   using enum ops::Isa;
-  static constexpr auto all = std::to_array<Named<ops::Isa>>(
-      {{"auto", automatic}, {"baseline", baseline}, {"avx2", avx2}, {"avx512", avx512}, {"avx512_bf16", avx512_bf16}});
+  static constexpr auto all = std::to_array<Named<ops::Isa>>({{"auto", automatic},
+                                                              {"baseline", baseline},
+                                                              {"avx2", avx2},
+                                                              {"avx512", avx512},
+                                                              {"avx512_bf16", avx512_bf16},
+                                                              {"neon", neon}});
 };
 template <>
 struct Choice<ops::Products> {

@@ -88,7 +88,8 @@ void run_rank(const RankOptions& options, comm::Communicator& world, Transport t
               const comm::CoreSharing& all, const std::function<void(Session&)>& body) {
   const comm::CoreSharing sharing = without_servers(options, world, all);
   const ScopedCores scoped(share_of_cores(cores, sharing.rank, sharing.ranks));
-  Session session(threads_of(options, cores, sharing), kernels_of(options), world, transport,
+  const std::unique_ptr<comm::Communicator> around = options.around ? options.around(world) : nullptr;
+  Session session(threads_of(options, cores, sharing), kernels_of(options), around ? *around : world, transport,
                   choose_device(options.device, sharing.rank));
   body(session);
 }

@@ -75,6 +75,8 @@ struct RankOptions {
   std::string device = {};             ///< "cpu", "cuda"; empty: what there is
   double timeout = 600;                ///< comm.timeout, seconds
   std::function<void()> prepare = {};  ///< done once, by one process, before any rank begins
+  /// Of ranks that are threads, around what each is told of the others; empty: that itself.
+  std::function<std::unique_ptr<comm::Communicator>(comm::Communicator&)> around = {};
 };
 
 /// Calls body on every rank at the same time, each in a thread of this process with its share of the cores, and returns when all

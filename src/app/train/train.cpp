@@ -1,3 +1,5 @@
+#include "app/train/train.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -148,7 +150,9 @@ int train_on_ranks(const TrainWords& words, const settings::Resolved& resolved, 
   return status;
 }
 
-int run(const Arguments& arguments) {
+}  // namespace
+
+int train(const Arguments& arguments, const decltype(RankOptions::around)& around) {
   const double started = now_seconds();
   std::optional<TrainWords> words = read_train_words(arguments);
   if (!words) return 0;
@@ -161,6 +165,7 @@ int run(const Arguments& arguments) {
   std::vector<Problem> lacking = lacks(config);
   if (!words->dry_run && !lacking.empty()) throw UserError(std::move(lacking));
   RankOptions start = rank_options(config, words->ranks);
+  start.around = around;
   Log log(stdout, Level::info, log_form(config));
   const bool as_the_book = config.log.style == train::LogStyle::rasbt && !words->dry_run;
   tell(resolved, !as_the_book, log);
@@ -176,8 +181,8 @@ int run(const Arguments& arguments) {
       start);
 }
 
-}  // namespace
-
-Command train_command() { return {"train", "train a model", run, true}; }
+Command train_command() {
+  return {"train", "train a model", [](const Arguments& arguments) { return train(arguments); }, true};
+}
 
 }  // namespace lockstep::app

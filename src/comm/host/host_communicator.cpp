@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <hwy/cache_control.h>
 #include <sched.h>
 
 #include <algorithm>
@@ -24,7 +25,7 @@ void Rank::progress() {
 void relax(int turn, bool crowded) {
   constexpr int spins = 4096, yields = 8192;
   if (turn < (crowded ? 16 : spins)) {
-    __builtin_ia32_pause();
+    hwy::Pause();
   } else if (turn < spins + yields) {
     sched_yield();
   } else {

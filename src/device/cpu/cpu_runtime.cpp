@@ -8,6 +8,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "device/cpu/processor.h"
 #include "device/team.h"
 
 namespace lockstep::cpu {
@@ -25,14 +26,7 @@ std::string processor_name() {
     const std::size_t colon = line.find(": ");
     if (line.starts_with("model name") && colon != std::string::npos) return line.substr(colon + 2);
   }
-  return "x86-64 processor";
-}
-
-std::string instruction_sets() {
-  if (__builtin_cpu_supports("avx512bf16") != 0) return "AVX-512 with bf16";
-  if (__builtin_cpu_supports("avx512f") != 0) return "AVX-512";
-  if (__builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0) return "AVX2 and FMA";
-  return "neither AVX2 nor FMA";
+  return std::string(processor_kind());
 }
 
 class CpuRuntime final : public Runtime {
@@ -41,7 +35,7 @@ class CpuRuntime final : public Runtime {
   Device device() const override { return {DeviceKind::cpu, 0}; }
   std::unique_ptr<Stream> make_stream() override { return make_immediate_stream(); }
   std::string description() const override {
-    return fmt::format("{}, {}, {} thread{}", processor_name(), instruction_sets(), team_.size(), team_.size() == 1 ? "" : "s");
+    return fmt::format("{}, {}, {} thread{}", processor_name(), vector_extensions(), team_.size(), team_.size() == 1 ? "" : "s");
   }
   Team& team() override { return team_; }
 

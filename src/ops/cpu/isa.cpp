@@ -8,6 +8,7 @@
 #include <array>
 
 #include "base/error.h"
+#include "device/cpu/processor.h"
 
 namespace lockstep::ops {
 
@@ -17,11 +18,12 @@ struct IsaRow {
   Isa isa;
   std::string_view name;
 };
-constexpr std::array<IsaRow, 5> isa_table{{{Isa::automatic, "auto"},
+constexpr std::array<IsaRow, 6> isa_table{{{Isa::automatic, "auto"},
                                            {Isa::baseline, "baseline"},
                                            {Isa::avx2, "avx2"},
                                            {Isa::avx512, "avx512"},
-                                           {Isa::avx512_bf16, "avx512_bf16"}}};
+                                           {Isa::avx512_bf16, "avx512_bf16"},
+                                           {Isa::neon, "neon"}}};
 
 // One mutex for Highway's one dispatch state.
 std::mutex& dispatch_mutex() {
@@ -55,15 +57,17 @@ std::string_view name_of(Isa isa) { return isa_table[static_cast<std::size_t>(is
 Isa isa_from_name(std::string_view name) {
   const auto* row = std::ranges::find(isa_table, name, &IsaRow::name);
   if (row == isa_table.end())
-    throw UserError(fmt::format("instruction set '{}' is not known", name), "choose auto, baseline, avx2, avx512 or avx512_bf16");
+    throw UserError(fmt::format("instruction set '{}' is not known", name),
+                    "choose auto, baseline, avx2, avx512, avx512_bf16 or neon");
   return row->isa;
 }
 
 std::vector<Isa> available_isas() {
+  if constexpr (HWY_ARCH_ARM_A64 != 0) return {Isa::neon};
   const std::int64_t supported = supported_targets();
   std::vector<Isa> isas;
   if ((supported & HWY_AVX3) != 0) {
-    if (__builtin_cpu_supports("avx512bf16") != 0) isas.push_back(Isa::avx512_bf16);
+    if (lockstep::cpu::multiplies_bf16_pairs()) isas.push_back(Isa::avx512_bf16);
     isas.push_back(Isa::avx512);
   }
   if ((supported & HWY_AVX2) != 0) isas.push_back(Isa::avx2);
@@ -88,7 +92,7 @@ Bf16Order bf16_order_for(bool of_amd, bool has_instruction) {
 
 bool multiplies_bf16_pairs() { return available_isas().front() == Isa::avx512_bf16; }
 
-Bf16Order usual_bf16_order() { return bf16_order_for(__builtin_cpu_is("amd") != 0, multiplies_bf16_pairs()); }
+Bf16Order usual_bf16_order() { return bf16_order_for(lockstep::cpu::is_made_by_amd(), multiplies_bf16_pairs()); }
 
 Isa resolve(Isa isa) {
   const std::vector<Isa> isas = available_isas();

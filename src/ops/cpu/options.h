@@ -11,8 +11,9 @@
 
 namespace lockstep::ops {
 
-/// The instruction set of the CPU's kernels; a machine that has one has those before it.
-enum class Isa : std::uint8_t { automatic, baseline, avx2, avx512, avx512_bf16 };
+/// The instruction set of the CPU's kernels. An x86-64 processor that has one has those before it; an aarch64 processor has neon
+/// alone.
+enum class Isa : std::uint8_t { automatic, baseline, avx2, avx512, avx512_bf16, neon };
 std::string_view name_of(Isa isa);
 /// Throws UserError for an unknown name.
 Isa isa_from_name(std::string_view name);

@@ -130,11 +130,13 @@ HWY_EXPORT(EmulatedPairKernels);
 Microkernel microkernel_for(Isa isa) {
   const ScopedIsa scope(isa);
   Microkernel kernels = HWY_DYNAMIC_DISPATCH(AllKernels)();
-  const Isa resolved = resolve(isa);
-  if (resolved == Isa::avx2) kernels.of_rows[6] = &tile_6x16_avx2;
-  if (resolved == Isa::avx512 || resolved == Isa::avx512_bf16) {
-    kernels.of_rows[14] = &tile_14x32_avx512;
-    kernels.ahead_bytes = 128;
+  [[maybe_unused]] const Isa resolved = resolve(isa);
+  if constexpr (HWY_ARCH_X86 != 0) {
+    if (resolved == Isa::avx2) kernels.of_rows[6] = &tile_6x16_avx2;
+    if (resolved == Isa::avx512 || resolved == Isa::avx512_bf16) {
+      kernels.of_rows[14] = &tile_14x32_avx512;
+      kernels.ahead_bytes = 128;
+    }
   }
   return kernels;
 }
@@ -143,8 +145,10 @@ Microkernel pair_microkernel_for(Isa isa, Bf16Way way) {
   const ScopedIsa scope(isa);
   if (way != Bf16Way::pairs) return HWY_DYNAMIC_DISPATCH(EmulatedPairKernels)();
   Microkernel kernels = HWY_DYNAMIC_DISPATCH(PairKernels)();
-  kernels.of_rows[14] = &tile_14x32_pairs;
-  kernels.ahead_bytes = 128;
+  if constexpr (HWY_ARCH_X86 != 0) {
+    kernels.of_rows[14] = &tile_14x32_pairs;
+    kernels.ahead_bytes = 128;
+  }
   return kernels;
 }
 

@@ -34,7 +34,7 @@ class FlushedDenormals {
   FlushedDenormals& operator=(const FlushedDenormals&) = delete;
 
  private:
-  std::uint32_t before_;
+  std::uint64_t before_;
 };
 
 }  // namespace lockstep::ops::cpu

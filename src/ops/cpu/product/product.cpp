@@ -1,5 +1,7 @@
 #include "ops/cpu/product/product.h"
 
+#include <hwy/cache_control.h>
+
 #include <algorithm>
 #include <new>
 
@@ -184,7 +186,7 @@ void Product::run_tile(const ProductTask& task, const Cut& cut, const Tile& tile
     }
   }
   // Stores past the caches have no order of their own: they come before the worker says that it is done.
-  if (task.stream) __builtin_ia32_sfence();
+  if (task.stream) hwy::FlushStream();
 }
 
 void Product::fetch_a(const ProductTask& task, const Area& strip, std::int64_t k, Ahead& ahead) {

@@ -1,6 +1,6 @@
 #pragma once
 
-// Ranks that do something else than they are asked for, where a test says so.
+// Ranks that do something else than they are asked for, where a planted fault says so.
 
 #include <algorithm>
 #include <functional>
@@ -10,7 +10,7 @@
 
 #include "comm/communicator.h"
 
-namespace lockstep::support {
+namespace lockstep::lab {
 
 /// What happens in place of an operation; nothing: what was asked for. `number`: how many this rank was asked for before.
 using Fault =
@@ -82,4 +82,4 @@ class FaultyWorld final : public comm::Communicator {
   int number_ = 0;
 };
 
-}  // namespace lockstep::support
+}  // namespace lockstep::lab

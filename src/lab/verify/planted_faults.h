@@ -1,0 +1,22 @@
+#pragma once
+
+// Faults that real systems have had, to be planted in ranks: what `demo --break` shows, and tests of verify.
+
+#include <string_view>
+#include <vector>
+
+#include "lab/verify/faulty_world.h"
+
+namespace lockstep::lab {
+
+struct PlantedFault {
+  std::string_view name, about;
+  std::string_view layout;  ///< words of one that has what the fault breaks
+  Fault (*make)();
+};
+
+const std::vector<PlantedFault>& planted_faults();
+/// Of these names. Throws BrokenRule for another.
+const PlantedFault& planted_fault(std::string_view name);
+
+}  // namespace lockstep::lab
