@@ -16,7 +16,7 @@ namespace {
 
 using Pieces = std::vector<std::size_t>;  // their numbers
 
-double length(const Values& values) {
+double length_of(const Values& values) {
   double sum = 0;
   for (const double value : values) sum += value * value;
   return std::sqrt(sum);
@@ -73,7 +73,7 @@ class Judge {
     Values error = found;
     for (std::size_t i = 0; i < error.size(); ++i) error[i] -= expected[i];
     const std::size_t worst = worst_element(found, expected);
-    const double size = length(expected), off = length(error) / (size > 0 ? size : 1);
+    const double size = length_of(expected), off = length_of(error) / (size > 0 ? size : 1);
     return {item_of(p).name, rank_of(p).name, off, off / right_[p],
             fmt::format("{:.6g}{}, where {:.6g} is right", found[worst],
                         found.size() == 1 ? "" : " at " + place_text(static_cast<std::int64_t>(worst), piece(p).shape),
@@ -139,7 +139,7 @@ class Judge {
     }
     double product = 0;
     for (std::size_t i = 0; i < found.size(); ++i) product += found[i] * expected[i];
-    const double squares = std::pow(length(expected), 2);
+    const double squares = std::pow(length_of(expected), 2);
     return squares > 0 ? product / squares : 1;
   }
 

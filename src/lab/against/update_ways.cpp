@@ -11,10 +11,10 @@ namespace {
 
 using List = std::vector<double>;
 
-List once(const Case& /*unused*/) { return {0}; }
-List when(bool holds, List list = {0}) { return holds ? std::move(list) : List{}; }
-List when_clipped(const Case& c) { return when(c.facts.clip >= 0); }
-List when_decaying(const Case& c) { return when(c.facts.weight_decay > 0); }
+List one_way(const Case& /*unused*/) { return {0}; }
+List only_when(bool holds, List list = {0}) { return holds ? std::move(list) : List{}; }
+List when_clipped(const Case& c) { return only_when(c.facts.clip >= 0); }
+List when_decaying(const Case& c) { return only_when(c.facts.weight_decay > 0); }
 auto clip_by(Clip clip) {
   return [clip](Case& c, double) { c.update.clip = clip; };
 }
@@ -33,7 +33,7 @@ std::vector<Way> update_ways() {
        [](const Case& c) {
          List ranks(static_cast<std::size_t>(std::min(c.facts.dp, 64.0)));
          std::iota(ranks.begin(), ranks.end(), 0.0);
-         return when(ranks.size() > 1, ranks);
+         return only_when(ranks.size() > 1, ranks);
        },
        [](Case& c, double r) {
          c.update.clip = Clip::by_part;
@@ -42,22 +42,22 @@ std::vector<Way> update_ways() {
        {},
        dp},
       {"copies-counted", "the norm counts what every tensor rank holds {} times",
-       [](const Case& c) { return when(c.facts.tp > 1, {c.facts.tp}); }, clip_by(Clip::copies_counted)},
+       [](const Case& c) { return only_when(c.facts.tp > 1, {c.facts.tp}); }, clip_by(Clip::copies_counted)},
       {"clipped-before-unscaling", "the norm is that of the gradient with its loss scale {}",
-       [](const Case& c) { return when(c.facts.loss_scale != 1, {c.facts.loss_scale}); }, clip_by(Clip::before_unscaling)},
+       [](const Case& c) { return only_when(c.facts.loss_scale != 1, {c.facts.loss_scale}); }, clip_by(Clip::before_unscaling)},
       {"decay-on-all", "gains and biases decay too",
-       [](const Case& c) { return when(c.facts.decay == "matrices" && c.facts.weight_decay > 0); }, decay_by(Decay::all)},
+       [](const Case& c) { return only_when(c.facts.decay == "matrices" && c.facts.weight_decay > 0); }, decay_by(Decay::all)},
       {"no-decay", "weights do not decay", when_decaying, decay_by(Decay::none)},
       {"decay-in-gradient", "the decay is added to the gradient: this is Adam, not AdamW", when_decaying,
        decay_by(Decay::in_gradient)},
       {"decay-without-rate", "the decay is not multiplied by the learning rate", when_decaying, decay_by(Decay::without_rate)},
-      {"not-corrected", "Adam's moments are not corrected for their start at zero", once,
+      {"not-corrected", "Adam's moments are not corrected for their start at zero", one_way,
        [](Case& c, double) { c.update.corrected = false; }},
       {"correction-off-by-one", "Adam's correction counts one update too {}",
        [](const Case& c) { return c.facts.step > 1 ? List{-1, 1} : List{1}; },
        [](Case& c, double shift) { c.update.correction_shift = shift; },
        [](double shift) { return std::string(shift < 0 ? "few" : "many"); }},
-      {"epsilon-inside-root", "Adam's epsilon is added inside the root", once,
+      {"epsilon-inside-root", "Adam's epsilon is added inside the root", one_way,
        [](Case& c, double) { c.update.eps_inside_root = true; }},
       {"beta2", "Adam's second beta is {}",
        [](const Case& c) {
@@ -69,13 +69,14 @@ std::vector<Way> update_ways() {
       {"rate-of-step-before", "the learning rate is that of the step before, {}",
        [](const Case& c) {
          const double rate = c.facts.previous_learning_rate;
-         return when(rate >= 0 && rate != c.facts.learning_rate, {rate});
+         return only_when(rate >= 0 && rate != c.facts.learning_rate, {rate});
        },
        [](Case& c, double rate) { c.facts.learning_rate = rate; }},
-      {"updated-twice", "the update is made twice", once, [](Case& c, double) { c.update.times = 2; }},
-      {"not-updated", "the update is not made", once, [](Case& c, double) { c.update.times = 0; }},
+      {"updated-twice", "the update is made twice", one_way, [](Case& c, double) { c.update.times = 2; }},
+      {"not-updated", "the update is not made", one_way, [](Case& c, double) { c.update.times = 0; }},
       {"rate-times", "the update is {} times the right one: so is the learning rate",
-       [](const Case& c) { return when(c.rate_ratio != 1, {c.rate_ratio}); }, [](Case& c, double n) { c.update.rate_times = n; }},
+       [](const Case& c) { return only_when(c.rate_ratio != 1, {c.rate_ratio}); },
+       [](Case& c, double n) { c.update.rate_times = n; }},
   };
   for (Way& way : ways) way.scope = Scope::update;
   return ways;
