@@ -14,14 +14,14 @@ SETUP ?= scripts/setup
 CTEST_FLAGS = --output-on-failure --no-tests=error --progress
 
 .DEFAULT_GOAL := build
-.PHONY: build train test install package package-test faults scenarios parity arm cluster-test bench format lint asan tsan fuzz coverage clean
+.PHONY: build train test install package package-test faults scenarios parity arm cluster-test bench format lint docs asan tsan fuzz coverage clean
 
 build:
 	@$(SETUP) build
 	@scripts/build release lockstep
 
-train: build
-	@folder=$$(scripts/first-text) && build/lockstep train --config configs/first.toml data.dir=$$folder
+train:
+	@SETUP='$(SETUP)' scripts/first-run
 
 test:
 	@$(SETUP) build
@@ -86,6 +86,10 @@ format:
 lint:
 	@$(SETUP) build lint
 	@scripts/lint
+
+docs:
+	@$(SETUP) docs
+	@scripts/docs
 
 asan:
 	@$(SETUP) build clang

@@ -1,0 +1,20 @@
+"""A recorded session as the picture of a terminal: terminal_svg.py COLUMNS COMMAND SESSION SVG"""
+
+import io
+import re
+import sys
+
+from rich.console import Console
+from rich.text import Text
+
+columns, command, session, svg = sys.argv[1:]
+console = Console(record=True, width=int(columns), file=io.StringIO(), color_system="truecolor", force_terminal=True)
+console.print(Text.assemble(("$ ", "bold green"), (re.sub(r" --color \w+", "", command), "bold")))
+with open(session, encoding="utf-8") as text:
+    for line in text:
+        console.print(Text.from_ansi(line.rstrip("\n")), soft_wrap=False)
+drawing = console.export_svg(title="lockstep")
+drawing = re.sub(r"@font-face \{.*?\}\s*", "", drawing, flags=re.S)  # no font is fetched from elsewhere
+drawing = drawing.replace("Fira Code, monospace", "DejaVu Sans Mono, Menlo, Consolas, monospace")
+with open(svg, "w", encoding="utf-8") as file:
+    file.write(drawing)
