@@ -19,6 +19,19 @@ layout::PartCosts part_flops_per_token(const ModelConfig& config, std::int64_t p
   return {.block = (training_flops_per_token(config, positions) - head) / static_cast<double>(config.layers), .head = head};
 }
 
+double repeated_flops_per_token(const ModelConfig& config, std::int64_t positions, const layout::Recompute& recompute) {
+  const auto layers = static_cast<double>(config.layers);
+  switch (recompute.kind) {
+    case layout::Recompute::Kind::none:
+      return 0;
+    case layout::Recompute::Kind::selective:
+      return layers * 2 * static_cast<double>(config.width * config.ffn_width * (config.gated ? 2 : 1));
+    case layout::Recompute::Kind::full:
+      return layers * part_flops_per_token(config, positions).block / 3;
+  }
+  return 0;
+}
+
 layout::ParallelPlan balanced(layout::ParallelPlan plan, const ModelConfig& config, std::int64_t positions) {
   if (plan.pp > 1 && plan.split.empty())
     plan.split = layout::balanced_split(layout::stage_map(plan), config.layers, part_flops_per_token(config, positions));

@@ -15,7 +15,11 @@ namespace lockstep::arch {
 /// counted whole, not its causal half.
 double training_flops_per_token(const ModelConfig& config, std::int64_t positions);
 
-/// Of them, those of a block and of the head.
+/// FLOPs a token that are computed again in the backward pass: a block's forward pass, a third of its training's, or the product
+/// that widens it. HFU counts them (Korthikanti et al. 2022, appendix A).
+double repeated_flops_per_token(const ModelConfig& config, std::int64_t positions, const layout::Recompute& recompute);
+
+/// Of those of training, what a block and the head take.
 layout::PartCosts part_flops_per_token(const ModelConfig& config, std::int64_t positions);
 
 /// The plan with as much work for every stage of a pipeline, where it leaves the split open.

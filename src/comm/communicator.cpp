@@ -41,7 +41,9 @@ Request Communicator::begin(const Operation& operation) {
   SpanLog* spans = account_->spans;
   const double begun = spans != nullptr ? now_seconds() : 0;
   Request request = issue(operation);
-  request.count_waiting(account_->waited[static_cast<std::size_t>(operation.kind)]);
+  Exchanged& account = account_->traffic.at(std::exchange(account_->purpose, Purpose::other), operation.kind);
+  account.sent += sent_bytes(operation, rank(), size());
+  request.count_in(account);
   if (spans != nullptr && spans->on())
     request.tell(*spans, name_of(operation.kind), begun,
                  static_cast<std::int64_t>(std::max(operation.in.bytes(), operation.out.bytes())));

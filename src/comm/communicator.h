@@ -9,7 +9,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <numeric>
 #include <span>
 #include <vector>
 
@@ -65,9 +64,14 @@ class Communicator {
   virtual Communicator& host() { return *this; }
   /// How long this rank has been blocked in wait(), join() and barrier() so far, in this group, the one that it was split from
   /// and all that were split from either. Its own share of an operation that is done meanwhile counts.
-  double waited_seconds() const { return std::reduce(account_->waited.begin(), account_->waited.end()); }
-  /// The same by kind of operation.
-  const CollectiveSeconds& waited() const { return account_->waited; }
+  double waited_seconds() const { return traffic().total().waited; }
+  /// All that was exchanged so far, in the same groups.
+  const Traffic& traffic() const { return account_->traffic; }
+  /// Says what the next operation of these groups moves; `other` where nobody says it.
+  Communicator& moving(Purpose purpose) {
+    account_->purpose = purpose;
+    return *this;
+  }
   /// From now on the operations of all these groups are told to `spans`, which lives until another one is; null: none.
   void observe(SpanLog* spans) { account_->spans = spans; }
 
@@ -82,10 +86,11 @@ class Communicator {
  private:
   /// What this group shares with the one that it was split from.
   struct Account {
-    CollectiveSeconds waited = {};
+    Traffic traffic;
+    Purpose purpose = Purpose::other;
     SpanLog* spans = nullptr;
   };
-  /// issue(), its waiting counted.
+  /// issue(), counted.
   Request begin(const Operation& operation);
   virtual Request issue(const Operation& operation) = 0;
   /// `members`: the group's ranks in its order, this one among them. Collective.

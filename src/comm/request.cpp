@@ -15,9 +15,10 @@ template <class Finish>
 void Request::finish(const Finish& how) {
   const std::unique_ptr<Pending> pending = std::exchange(pending_, nullptr);
   if (!pending) return;
-  if (waited_ == nullptr) return how(*pending);
+  if (account_ == nullptr) return how(*pending);
+  account_->hidden += now_seconds() - since_;
   {
-    const ScopedTime timed(*waited_);
+    const ScopedTime timed(account_->waited);
     const ScopedSpan span(told_.spans, SpanKind::waiting, told_.name, {told_.bytes});
     how(*pending);
   }

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/span_log.h"
+#include "comm/traffic.h"
 
 namespace lockstep {
 class Stream;
@@ -43,7 +44,8 @@ class [[nodiscard]] Request {
     if (this == &other) return *this;
     end();
     pending_ = std::move(other.pending_);
-    waited_ = other.waited_;
+    account_ = other.account_;
+    since_ = other.since_;
     told_ = other.told_;
     return *this;
   }
@@ -60,12 +62,19 @@ class [[nodiscard]] Request {
     auto pending = std::exchange(pending_, nullptr);  // one that throws has ended
     if (!pending) return true;
     if (!pending->poll(patient)) pending_ = std::move(pending);
-    if (pending_ == nullptr) tell();
+    if (pending_ == nullptr) {
+      if (account_ != nullptr) account_->hidden += now_seconds() - since_;
+      tell();
+    }
     return pending_ == nullptr;
   }
   bool finished() const { return pending_ == nullptr; }
-  /// Adds the time that is spent in wait() and join() to `seconds`, which lives until then.
-  void count_waiting(double& seconds) { waited_ = &seconds; }
+  /// Adds the time that is spent in wait() and join() to `account`, which lives until then, and what else passes from now on
+  /// until the operation has ended.
+  void count_in(Exchanged& account) {
+    account_ = &account;
+    since_ = pending_ ? now_seconds() : 0;
+  }
   /// Adds to the log, which lives until then: the operation, from `begun` until it has ended, and the time that is spent in
   /// wait() and join().
   void tell(SpanLog& spans, std::string_view name, double begun, std::int64_t bytes) {
@@ -91,7 +100,8 @@ class [[nodiscard]] Request {
   }
 
   std::unique_ptr<Pending> pending_;
-  double* waited_ = nullptr;
+  Exchanged* account_ = nullptr;
+  double since_ = 0;
   Told told_;
 };
 

@@ -140,7 +140,7 @@ StepResult Engine::step(std::span<const data::Batch> batches, std::int64_t targe
   for (const data::Batch& batch : batches) updater_->gradients().expect(batch.tokens);
 
   const parallel::SpillTraffic before = memory_.spill.traffic();
-  const comm::CollectiveSeconds waited = groups_.all().waited();
+  const comm::Traffic exchanged = groups_.all().traffic();
   parameters_->begin(order_);
   const PassTimes passes =
       runner_.run(bring(batches), step,
@@ -155,7 +155,7 @@ StepResult Engine::step(std::span<const data::Batch> batches, std::int64_t targe
   result.update_seconds = now_seconds() - start;
   result.backward_seconds = passes.backward_seconds;
   if (memory_.spill.used()) result.offload = memory_.spill.traffic() - before;
-  std::ranges::transform(groups_.all().waited(), waited, result.waited.begin(), std::minus());
+  result.exchanged = groups_.all().traffic() - exchanged;
   if (groups_.pipeline().size() > 1) result.pipeline = pipeline_seconds(runner_.seconds());
   return result;
 }

@@ -90,7 +90,7 @@ struct StepResult {
   bool finite = true;  ///< false: the gradient was not finite and the update was left out
   double forward_seconds = 0, backward_seconds = 0, update_seconds = 0;
   double exposed_seconds = 0;               ///< of them, waiting for other ranks
-  comm::CollectiveSeconds waited = {};      ///< of this rank, for other ranks
+  comm::Traffic exchanged;                  ///< of this rank, with other ranks
   std::optional<PipelineSeconds> pipeline;  ///< of this rank, where there is one
   double overlappable_seconds = 0;          ///< backward after the first gradient was complete, which reductions can hide behind
   std::optional<Staleness> staleness;       ///< where workers do not wait for each other

@@ -145,11 +145,11 @@ void PipelineRunner::exchange(const layout::Action& action, std::int64_t rows) {
   // An earlier message may still use the slot: a new one waits for it.
   const auto receive = [&](Messages& messages, const Place& place, int from) {
     messages.at(place).wait();
-    messages.at(place) = links_.group->receive(place.tensor.slice_rows(0, rows), from);
+    messages.at(place) = links_.group->moving(comm::Purpose::activations).receive(place.tensor.slice_rows(0, rows), from);
   };
   const auto send = [&](Messages& messages, const Place& place, int to) {
     messages.at(place).wait();
-    messages.at(place) = links_.group->send(place.tensor.slice_rows(0, rows), to);
+    messages.at(place) = links_.group->moving(comm::Purpose::activations).send(place.tensor.slice_rows(0, rows), to);
   };
   if (action.kind == Kind::receive_input) return receive(inputs_, memory_.input(action.chunk, action.microbatch), before);
   if (action.kind == Kind::send_output) return send(outputs_, memory_.output(action.chunk, action.microbatch), behind);

@@ -29,6 +29,12 @@ TEST_F(ReportCommand, ReadsWhatRunsLogged) {
   const std::array<double, train::kStepParts> account = runs[1].account();
   EXPECT_GT(account[static_cast<std::size_t>(train::StepPart::forward)], 0);
   EXPECT_GT(account[static_cast<std::size_t>(train::StepPart::backward)], 0);
+  EXPECT_FALSE(runs[0].exchanged(comm::Purpose::activations)) << "one rank exchanges nothing";
+  // A stage sends the stream of each of two micro-batches: 4 samples of 12 tokens of the model's width.
+  const std::int64_t stream = 4LL * 12 * runs[1].config.model.n_embd * 4;
+  EXPECT_EQ(runs[1].exchanged(comm::Purpose::activations)->sent, 2 * stream);
+  EXPECT_EQ(runs[1].hfu(), runs[1].mfu()) << "nothing is computed again";
+  EXPECT_GT(*runs[1].tflops_per_rank(), 0);
   const std::vector<SettingRow> rows = setting_rows(runs);
   const auto gas = std::ranges::find(rows, "optimizer.gas", &SettingRow::key);
   ASSERT_NE(gas, rows.end());
@@ -93,8 +99,9 @@ TEST_F(ReportCommand, ALossThatIsNotFiniteIsNoError) {
 TEST_F(ReportCommand, PrintsCurvesAndTables) {
   const Outcome shown = report({run("one"), run("piped")});
   ASSERT_EQ(shown.code, 0) << shown.err;
-  for (const char* text : {"loss", "tokens per second", "Seconds of a step", "waiting for gradients of ranks", "Memory of rank 0",
-                           "activations", "Settings that differ", "parallel.pp", "pipeline's bubble"})
+  for (const char* text : {"loss", "tokens per second", "Seconds of a step", "Exchanges of a step", "TFLOPS a rank",
+                           "waiting for gradients of ranks", "Memory of rank 0", "activations", "Settings that differ",
+                           "parallel.pp", "pipeline's bubble"})
     EXPECT_NE(shown.out.find(text), std::string::npos) << text << "\n" << shown.out;
 }
 

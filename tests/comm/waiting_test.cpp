@@ -27,7 +27,7 @@ TEST(Waiting, IsCountedForARanksGroupsTogether) {
 
 TEST(Waiting, IsCountedByKindOfOperation) {
   on_ranks(2, [](Communicator& world) {
-    const auto seconds = [&](comm::Collective kind) { return world.waited()[static_cast<std::size_t>(kind)]; };
+    const auto seconds = [&](comm::Collective kind) { return world.traffic().waited()[static_cast<std::size_t>(kind)]; };
     world.barrier();
     EXPECT_GT(seconds(comm::Collective::barrier), 0);
     EXPECT_EQ(seconds(comm::Collective::all_reduce), 0);

@@ -10,7 +10,6 @@
 
 #include "comm/thread/thread_world.h"
 #include "parallel/context/split_positions.h"
-#include "support/counting_world.h"
 #include "support/documents.h"
 #include "support/machine.h"
 #include "support/ops.h"
@@ -18,8 +17,10 @@
 namespace lockstep::parallel {
 namespace {
 
+using comm::Collective;
+using comm::Purpose;
+using comm::Traffic;
 using layout::ContextMethod;
-using support::Carried;
 using test::HostTensor;
 
 /// What is attended to, whole.
@@ -45,7 +46,7 @@ struct Inputs {
 };
 struct Answer {
   HostTensor o, dq, dk, dv;
-  Carried forward, backward;  ///< of rank 0
+  Traffic forward, backward;  ///< of rank 0
 };
 
 void take_rows(HostTensor& whole, const Tensor& own, const std::vector<std::int64_t>& rows) {
@@ -86,8 +87,6 @@ AttentionCall call_of(const Task& task, const ops::Positions& own) {
 void attend(const Task& task, const layout::ParallelPlan& plan, const Inputs& in, comm::Communicator& world, Answer& answer) {
   support::Machine machine(1, task.reference);
   world.attach(*machine.stream, machine.runtime->team());
-  Carried carried;
-  support::CountingWorld counted(world, carried);
   const std::vector<ops::Positions> parts = parts_of(task, plan);
   const ops::Positions own = parts[static_cast<std::size_t>(world.rank())];
   const std::unique_ptr<ContextAttention> attention = make_attention(plan, {.cp = world.rank()}, task.positions);
@@ -100,7 +99,7 @@ void attend(const Task& task, const layout::ParallelPlan& plan, const Inputs& in
   attention->declare(arena, sizes);
   Ledger ledger;
   arena.commit(*machine.runtime, ledger);
-  attention->connect(counted);
+  attention->connect(world);
   const AttentionTensors x{q, k, v, o}, d{dq, dk, dv, d_o};
   support::Documents documents(task.lengths.empty() ? std::vector{task.positions} : task.lengths, task.samples);
   AttentionCall call = call_of(task, own);
@@ -108,10 +107,11 @@ void attend(const Task& task, const layout::ParallelPlan& plan, const Inputs& in
     call.starts = documents.starts();
     call.parts = parts;
   }
+  const Traffic before = world.traffic();
   attention->forward(*machine.ops, x, saved, call);
-  const Carried forward = std::exchange(carried, {});
+  const Traffic between = world.traffic();
   attention->backward(*machine.ops, d, x, saved, call);
-  if (world.rank() == 0) answer.forward = forward, answer.backward = carried;
+  if (world.rank() == 0) answer.forward = between - before, answer.backward = world.traffic() - between;
   const std::vector<std::int64_t> rows = test::rows_at(task.samples, task.positions, own);
   take_rows(answer.o, o, rows);
   take_rows(answer.dq, dq, rows);
@@ -175,6 +175,8 @@ TEST(ContextMethods, HaveTheGradientsOfFiniteDifferences) {
   }
 }
 
+std::int64_t keys(const Traffic& traffic, Collective kind) { return traffic.at(Purpose::keys, kind).sent; }
+
 /// Samples add up; dropout and the type of activations do not matter but for their size.
 TEST(ContextMethods, SendWhatTheirFormulasSay) {
   const Task task{.positions = 24, .dims = {.heads = 6, .kv_heads = 6, .head_size = 4, .heads_per_kv = 1}, .type = DType::bf16};
@@ -184,17 +186,16 @@ TEST(ContextMethods, SendWhatTheirFormulasSay) {
     const auto sent = [&](ContextMethod method) {
       return attend(task, {.cp = static_cast<int>(n), .context = method, .ranks_per_host = static_cast<int>(n)}, in);
     };
-    // Of what is gathered or scattered a rank sends (n - 1) / n.
     const Answer gathering = sent(ContextMethod::allgather);
-    EXPECT_EQ(gathering.forward.gathered, 2 * rows * k * 2);
-    EXPECT_EQ(gathering.backward.scattered, 2 * rows * k * 4);
+    EXPECT_EQ(keys(gathering.forward, Collective::all_gather), 2 * rows * k * (n - 1) / n * 2);
+    EXPECT_EQ(keys(gathering.backward, Collective::reduce_scatter), 2 * rows * k * (n - 1) / n * 4);
     const Answer exchanging = sent(ContextMethod::ulysses);
-    EXPECT_EQ(exchanging.forward.exchanged, 2 * (h + k) * rows / n * (n - 1) / n * 2);
-    EXPECT_EQ(exchanging.backward.exchanged, 2 * (h + k) * rows / n * (n - 1) / n * 2);
+    EXPECT_EQ(keys(exchanging.forward, Collective::all_to_all), 2 * (h + k) * rows / n * (n - 1) / n * 2);
+    EXPECT_EQ(keys(exchanging.backward, Collective::all_to_all), 2 * (h + k) * rows / n * (n - 1) / n * 2);
     const Answer passing = sent(ContextMethod::ring);
-    EXPECT_EQ(passing.forward.sent, 2 * rows * k * (n - 1) / n * 2);
-    EXPECT_EQ(passing.backward.sent, 2 * rows * k * (n - 1) / n * 2 + 2 * rows * k * 4);
-    EXPECT_EQ(passing.forward.gathered + passing.forward.exchanged + passing.backward.scattered, 0);
+    EXPECT_EQ(keys(passing.forward, Collective::send), 2 * rows * k * (n - 1) / n * 2);
+    EXPECT_EQ(keys(passing.backward, Collective::send), 2 * rows * k * (n - 1) / n * 2 + 2 * rows * k * 4);
+    EXPECT_EQ(passing.forward.total().sent, keys(passing.forward, Collective::send));
   }
 }
 
@@ -221,9 +222,9 @@ TEST(ContextMethods, SendKeysOfFewerHeadsBetweenHosts) {
   const Task task{.positions = 24, .dims = {.heads = 6, .kv_heads = 6, .head_size = 4, .heads_per_kv = 1}};
   const std::int64_t rows = task.samples * task.positions, h = task.dims.attention_width(), k = task.dims.kv_width();
   const Answer both = attend(task, {.cp = 6, .context = ContextMethod::ulysses_ring, .ranks_per_host = 3}, Inputs(task));
-  EXPECT_EQ(both.forward.exchanged, 2 * (h + k) * rows / 6 * 2 / 3 * 4);
-  EXPECT_EQ(both.forward.sent, 2 * (rows / 2) * (k / 3) * 4);
-  EXPECT_EQ(both.backward.sent, 2 * (rows / 2) * (k / 3) * 4 + 2 * 2 * (rows / 2) * (k / 3) * 4);
+  EXPECT_EQ(keys(both.forward, Collective::all_to_all), 2 * (h + k) * rows / 6 * 2 / 3 * 4);
+  EXPECT_EQ(keys(both.forward, Collective::send), 2 * (rows / 2) * (k / 3) * 4);
+  EXPECT_EQ(keys(both.backward, Collective::send), 2 * (rows / 2) * (k / 3) * 4 + 2 * 2 * (rows / 2) * (k / 3) * 4);
 }
 
 TEST(ContextMethods, AreOneWhereHostsDoNotMatter) {

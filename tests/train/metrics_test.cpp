@@ -1,7 +1,10 @@
 #include <gtest/gtest.h>
 
+#include "arch/flops.h"
+#include "support/tiny_engine.h"
 #include "train/report/book_lines.h"
 #include "train/report/log_lines.h"
+#include "train/report/logged_step.h"
 #include "train/report/metrics_file.h"
 
 namespace lockstep::train {
@@ -27,6 +30,46 @@ TEST(Metrics, MfuOfTheSeedRun) {
   RunningMfu mfu(40'846'548'271'104.0, 312e12);
   EXPECT_NEAR(mfu.update(0.282833), 46.288281, 1e-4);
   EXPECT_NEAR(mfu.update(0.306263), 45.934162, 1e-4);
+}
+
+// What is computed again: the forward pass of blocks, a third of their training, or a product of each.
+TEST(Metrics, HfuCountsWhatIsComputedAgain) {
+  EngineConfig config;
+  config.model = support::tiny_llama();
+  config.positions = 12;
+  config.plan = {.dp = 2, .tp = 2, .microbatches = 3};
+  config.samples = 2;
+  const double model = arch::training_flops_per_token(config.model, 12);
+  EXPECT_EQ(flops_per_iteration(config), model * 12 * 2 * 3 / 2);
+  EXPECT_EQ(hardware_share(config), 1);
+  config.plan.recompute = *layout::recompute_from("full");
+  const auto layers = static_cast<double>(config.model.layers);
+  EXPECT_DOUBLE_EQ(hardware_share(config), 1 + layers * arch::part_flops_per_token(config.model, 12).block / 3 / model);
+  config.plan.recompute = *layout::recompute_from("selective");
+  const auto product = static_cast<double>(2 * config.model.width * 2 * config.model.ffn_width);  // of gate and up
+  EXPECT_DOUBLE_EQ(hardware_share(config), 1 + layers * product / model);
+}
+
+TEST(Metrics, ExchangesAreReadAsTheyWereWritten) {
+  Metrics m;
+  m.exchanged.at(comm::Purpose::gradients, comm::Collective::all_reduce) = {.sent = 1000, .waited = 0.25, .hidden = 0.5};
+  m.exchanged.at(comm::Purpose::keys, comm::Collective::send) = {.sent = 8, .waited = 0, .hidden = 0.125};
+  m.exchanged.at(comm::Purpose::other, comm::Collective::barrier) = {.sent = 0, .waited = 0.125, .hidden = 0};
+  m.tflops_per_gpu = 1.5;
+  m.hfu = 40;
+  const Json line = to_json(m);
+  EXPECT_EQ(line.at("exchanged").at("gradients").dump(), R"({"all_reduce":{"sent_bytes":1000,"waited":0.25,"hidden":0.5}})");
+  EXPECT_EQ(line.at("exchanged").find("weights"), nullptr);
+  const LoggedStep step = logged_step(line, 1);
+  ASSERT_TRUE(step.exchanged);
+  EXPECT_EQ(step.exchanged->of(comm::Purpose::gradients).sent, 1000);
+  EXPECT_EQ(step.exchanged->of(comm::Purpose::keys).hidden, 0.125);
+  EXPECT_EQ(step.exchanged->total().waited, 0.375);
+  EXPECT_EQ(step.waited[static_cast<std::size_t>(comm::Collective::all_reduce)], 0.25);
+  EXPECT_EQ(step.hfu, 40);
+  EXPECT_EQ(step.tflops_per_rank, 1.5);
+  const LoggedStep alone = logged_step(to_json(Metrics{}), 1);
+  EXPECT_FALSE(alone.exchanged) << "one rank exchanges nothing";
 }
 
 TEST(Progress, LinesOfTheBooksLog) {

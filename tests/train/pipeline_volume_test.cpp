@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "support/carried_step.h"
+#include "support/traffic_of_a_step.h"
 
 namespace lockstep::train {
 namespace {
@@ -16,7 +16,9 @@ LayoutRun pipeline_of(const std::string& words) {
 }
 
 /// Bytes of the messages of a step, of all ranks.
-std::int64_t sent_by_a_step(const LayoutRun& run) { return support::carried_by_a_step(run).sent; }
+std::int64_t sent_by_a_step(const LayoutRun& run) {
+  return support::sent_by_a_step(run, comm::Purpose::activations, comm::Collective::send);
+}
 /// Bytes of the stream that a micro-batch sends from a stage to the next.
 std::int64_t stream_of(const LayoutRun& run) { return run.samples * run.config().positions * run.model.width * 4; }
 

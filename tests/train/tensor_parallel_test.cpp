@@ -4,9 +4,9 @@
 
 #include <filesystem>
 
-#include "support/carried_step.h"
 #include "support/saved_run.h"
 #include "support/temp_folder.h"
+#include "support/traffic_of_a_step.h"
 #include "train/sample.h"
 
 namespace lockstep::train {
@@ -165,15 +165,18 @@ TEST(TensorParallel, LayersSendFourSumsOrTenHalves) {
     LayoutRun run{.layout = "tp=" + std::to_string(tp), .samples = 3};
     run.model.layers = 5;
     const std::int64_t rows = run.samples * run.config().positions * run.model.width * 4, layers = run.model.layers;
-    const support::Carried summed = support::carried_by_a_step(run);
-    EXPECT_EQ(summed.reduced, (4 * layers + 2) * rows);  // beside layers: what is looked up, the gradient of the head's input
-    EXPECT_EQ(summed.scattered + summed.gathered, 0);
-    const support::Carried split = support::carried_by_a_step(support::with(run, "sequence"));
-    EXPECT_EQ(split.scattered, (4 * layers + 2) * rows);
-    EXPECT_EQ(split.gathered, (6 * layers + 2) * rows);
+    using enum comm::Collective;
+    using enum comm::Purpose;
+    const comm::Traffic summed = support::traffic_of_a_step(run);
+    // Beside layers: what is looked up, the gradient of the head's input.
+    EXPECT_EQ(summed.at(activations, all_reduce).sent, 2 * (tp - 1) * (4 * layers + 2) * rows);
+    EXPECT_EQ(summed.of(activations).sent, summed.at(activations, all_reduce).sent);
+    const comm::Traffic split = support::traffic_of_a_step(support::with(run, "sequence"));
+    EXPECT_EQ(split.at(activations, reduce_scatter).sent, (tp - 1) * (4 * layers + 2) * rows);
+    EXPECT_EQ(split.at(activations, all_gather).sent, (tp - 1) * (6 * layers + 2) * rows);
     // Gains and biases, once a step.
     const std::int64_t whole = (6 * layers + 2 + run.model.block_size) * run.model.width * 4;
-    EXPECT_EQ(split.reduced, whole);
+    EXPECT_EQ(split.of(gradients).sent, 2 * (tp - 1) * whole);
   }
 }
 

@@ -2,15 +2,16 @@
 
 #include <gtest/gtest.h>
 
-#include "support/carried_step.h"
+#include "support/traffic_of_a_step.h"
 #include "train/memory/rank_memory.h"
 
 namespace lockstep::train {
 namespace {
 
-using support::Carried;
-using support::carried_by_a_step;
+using comm::Collective;
+using comm::Purpose;
 using support::LayoutRun;
+using support::traffic_of_a_step;
 
 /// Bytes of all weights in fp32, padding included, and of the blocks among them.
 struct Sizes {
@@ -24,32 +25,33 @@ Sizes sizes_of(const arch::ModelConfig& model) {
   return sizes;
 }
 
-// A reduction sends twice what a scattered sum or a gather does: (n - 1) / n of the bytes, on each of n ranks.
+// A reduction sends twice what a scattered sum or a gather does: (n - 1) / n of the bytes on each of n ranks, n - 1 times on all.
 TEST(ZeroVolume, LevelsSendTwoTwoTwoAndThreeTimesTheModel) {
   LayoutRun run{.layout = "dp=3,prefetch=0", .model = support::tiny_llama()};
   run.model.layers = 5;
   const auto [all, block] = sizes_of(run.model);
-  const Carried whole = carried_by_a_step(run);
-  EXPECT_EQ(whole.reduced, all);
-  EXPECT_EQ(whole.scattered + whole.gathered, 0);
+  const comm::Traffic whole = traffic_of_a_step(run);
+  EXPECT_EQ(whole.at(Purpose::gradients, Collective::all_reduce).sent, 2 * 2 * all);
+  EXPECT_EQ(whole.of(Purpose::gradients).sent, 2 * 2 * all);
+  EXPECT_EQ(whole.of(Purpose::weights).sent, 0);
   for (int level = 1; level <= 3; ++level) {
-    const Carried cut = carried_by_a_step(support::at_level(run, level));
-    EXPECT_EQ(cut.reduced, 0);
-    EXPECT_EQ(cut.scattered, all) << level;
+    const comm::Traffic cut = traffic_of_a_step(support::at_level(run, level));
+    EXPECT_EQ(cut.at(Purpose::gradients, Collective::reduce_scatter).sent, 2 * all) << level;
+    EXPECT_EQ(cut.of(Purpose::gradients).sent, 2 * all) << level;
     // Backward needs the blocks again, of which the last is still there; embedding and head are read once.
-    EXPECT_EQ(cut.gathered, level < 3 ? all : all + 4 * block) << level;
-    EXPECT_LE(cut.scattered + cut.gathered, 3 * all);
+    EXPECT_EQ(cut.of(Purpose::weights).sent, 2 * (level < 3 ? all : all + 4 * block)) << level;
+    EXPECT_EQ(cut.of(Purpose::activations).sent + cut.of(Purpose::keys).sent, 0);
   }
-  EXPECT_EQ(carried_by_a_step(support::with(run, "zero=3,reshard=false")).gathered, all);
+  EXPECT_EQ(traffic_of_a_step(support::with(run, "zero=3,reshard=false")).of(Purpose::weights).sent, 2 * all);
 }
 
 TEST(ZeroVolume, ReducingEachMicroBatchSendsGradientsAsOften) {
   const LayoutRun run{.layout = "dp=2,gas=3,reduce=microbatch,reshard=false", .model = support::tiny_llama()};
   const std::int64_t all = sizes_of(run.model).all;
   for (int level = 1; level <= 3; ++level) {
-    const Carried cut = carried_by_a_step(support::at_level(run, level));
-    EXPECT_EQ(cut.scattered, 3 * all);
-    EXPECT_EQ(cut.gathered, all);
+    const comm::Traffic cut = traffic_of_a_step(support::at_level(run, level));
+    EXPECT_EQ(cut.of(Purpose::gradients).sent, 3 * all);
+    EXPECT_EQ(cut.of(Purpose::weights).sent, all);
   }
 }
 
@@ -57,9 +59,9 @@ TEST(ZeroVolume, ReducingEachMicroBatchSendsGradientsAsOften) {
 TEST(ZeroVolume, WeightsTravelInTheTypeThatIsRead) {
   const LayoutRun run{.layout = "dp=2,zero=2", .model = support::tiny_llama(), .weights = support::bf16_with_masters};
   const std::int64_t all = sizes_of(run.model).all;
-  const Carried cut = carried_by_a_step(run);
-  EXPECT_EQ(cut.scattered, all);
-  EXPECT_EQ(cut.gathered, all / 2);
+  const comm::Traffic cut = traffic_of_a_step(run);
+  EXPECT_EQ(cut.of(Purpose::gradients).sent, all);
+  EXPECT_EQ(cut.of(Purpose::weights).sent, all / 2);
 }
 
 /// 7.5 billion parameters on 64 ranks, of which the paper's table speaks.

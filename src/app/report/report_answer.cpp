@@ -36,6 +36,10 @@ Answer report_answer(const std::vector<RunData>& runs) {
   add(answer, "Runs", "runs", summary_table(runs));
   add(answer, "Seconds of a step (rank 0, medians)", "steps", account_table(runs));
   add(answer, "Communication", "communication", communication_table(runs));
+  const Table exchanges = exchange_table(runs);
+  answer.rows("exchanges", exchanges);
+  if (!exchanges.empty())
+    answer.say(fmt::format("\nExchanges of a step (rank 0, medians)\n{}", visible(exchanges.text(), LineBreaks::kept)));
   add(answer, "Memory of rank 0", "memory", memory_table(runs));
   answer.rows("origins", origin_table(runs));
   std::vector<SettingRow> rows = setting_rows(runs);

@@ -188,6 +188,11 @@ std::string report_page(const std::vector<RunData>& runs) {
                     "which ranks are in none, as measured; below it that of the schedule, were all passes as long.",
                     table(communication_table(runs).turned().lines(), runs, true));
   }
+  if (const Table exchanges = exchange_table(runs); !exchanges.empty())
+    body += section(
+        "Exchanges",
+        "What rank 0 sends in a step, as messages between hosts would carry it. Hidden is what is under way beside its own work.",
+        table(exchanges.lines(), runs, false));
   if (const Table owners = memory_table(runs); !owners.empty())
     body +=
         section("Memory by owner", "What rank 0 declared and took.", memory(runs) + table(owners.turned().lines(), runs, true));

@@ -26,6 +26,8 @@ Table origin_table(const std::vector<RunData>& runs);
 Table account_table(const std::vector<RunData>& runs);
 /// How long ranks wait for each other.
 Table communication_table(const std::vector<RunData>& runs);
+/// What rank 0 exchanges in a step, by purpose; no row for a run that does not say.
+Table exchange_table(const std::vector<RunData>& runs);
 /// Of rank 0, by owner; no row for a run that does not say.
 Table memory_table(const std::vector<RunData>& runs);
 /// A row for each setting of `rows`, a column for each run; of one run, one for the defaults before it.

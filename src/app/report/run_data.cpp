@@ -119,6 +119,26 @@ double RunData::seconds() const {
 // Logged is a running mean, which begins with the first step's own.
 double RunData::mfu() const { return steps.front().mfu * steps.front().seconds / seconds(); }
 
+std::optional<double> RunData::hfu() const {
+  return steps.front().hfu ? std::optional(*steps.front().hfu * steps.front().seconds / seconds()) : std::nullopt;
+}
+
+std::optional<double> RunData::tflops_per_rank() const {
+  if (!steps.back().tflops_per_rank) return std::nullopt;
+  return median_over(steps, [](const train::LoggedStep& step) { return step.tflops_per_rank.value_or(0); });
+}
+
+std::optional<comm::Exchanged> RunData::exchanged(comm::Purpose purpose) const {
+  if (!steps.back().exchanged) return std::nullopt;
+  const auto median = [&](auto comm::Exchanged::* figure) {
+    return median_over(steps, [&](const train::LoggedStep& step) {
+      return step.exchanged ? static_cast<double>(step.exchanged->of(purpose).*figure) : 0;
+    });
+  };
+  return comm::Exchanged{static_cast<std::int64_t>(median(&comm::Exchanged::sent)), median(&comm::Exchanged::waited),
+                         median(&comm::Exchanged::hidden)};
+}
+
 double RunData::thread_peak() const { return resources ? resources->peak_flops / static_cast<double>(resources->threads) : 0; }
 
 std::array<double, train::kStepParts> RunData::account() const {

@@ -33,8 +33,12 @@ struct RunData {
   // Medians over the steps but the first, which warms everything up.
   double tokens_per_second() const;
   double seconds() const;
-  double mfu() const;  ///< percent of the peak that was timed when the run began
+  double mfu() const;                 ///< percent of the peak that was timed when the run began
+  std::optional<double> hfu() const;  ///< likewise; none: an older version made the run
+  std::optional<double> tflops_per_rank() const;
   std::array<double, train::kStepParts> account() const;
+  /// What rank 0 exchanges in a step for a purpose; none as LoggedStep::exchanged.
+  std::optional<comm::Exchanged> exchanged(comm::Purpose purpose) const;
   /// The part of a step's passes in which pipeline ranks are in none, mean over ranks; none: it has no pipeline, or an older
   /// version made the run.
   std::optional<double> waiting() const;

@@ -38,12 +38,19 @@ Table summary_table(const std::vector<RunData>& runs) {
                {"loss", "loss"},
                {"validation_loss", "validation"},
                {"tokens_per_second", "tokens/s"},
-               {"mfu", "MFU"}});
+               {"mfu", "MFU"},
+               {"hfu", "HFU"},
+               {"tflops_per_rank", "TFLOPS a rank"}});
+  const auto percent = [](std::optional<double> value) {
+    return part(value && std::isfinite(*value) ? std::optional(*value / 100) : std::nullopt);
+  };
   for (const RunData& run : runs) {
     const train::LoggedStep& last = run.steps.back();
-    table.row({run.label, run.name, run.ranks(), run.layout(), count(last.step), si(static_cast<double>(last.step) * last.tokens),
-               loss(last.loss), run.evaluations.empty() ? Cell(nullptr) : loss(run.evaluations.back().validation),
-               si(run.tokens_per_second()), part(std::isfinite(run.mfu()) ? std::optional(run.mfu() / 100) : std::nullopt)});
+    table.row(
+        {run.label, run.name, run.ranks(), run.layout(), count(last.step), si(static_cast<double>(last.step) * last.tokens),
+         loss(last.loss), run.evaluations.empty() ? Cell(nullptr) : loss(run.evaluations.back().validation),
+         si(run.tokens_per_second()), percent(run.mfu()), percent(run.hfu()),
+         run.tflops_per_rank() ? Cell(*run.tflops_per_rank(), fmt::format("{:.3g}", *run.tflops_per_rank())) : Cell(nullptr)});
   }
   return table;
 }
@@ -96,6 +103,25 @@ Table communication_table(const std::vector<RunData>& runs) {
                              fmt::format("{} to {}", format_seconds(spread->first), format_seconds(spread->second)))
                       : Cell(nullptr),
                part(run.waiting()), part(schedule ? std::optional(bubble(*schedule)) : std::nullopt)});
+  }
+  return table;
+}
+
+Table exchange_table(const std::vector<RunData>& runs) {
+  Table table({{"run", "run"},
+               {"purpose", "of"},
+               {"sent_bytes", "sent"},
+               {"waited_seconds", "waited for"},
+               {"waited_share", "of the step"},
+               {"hidden_seconds", "hidden, at most"}});
+  for (const RunData& run : runs) {
+    for (std::size_t i = 0; i < comm::kPurposes; ++i) {
+      const auto purpose = static_cast<comm::Purpose>(i);
+      const std::optional<comm::Exchanged> all = run.exchanged(purpose);
+      if (!all || (all->sent == 0 && all->waited == 0)) continue;
+      table.row({run.label, name_of(purpose), bytes(all->sent), seconds(all->waited), part(share(all->waited, run.seconds())),
+                 seconds(all->hidden)});
+    }
   }
   return table;
 }

@@ -9,6 +9,7 @@
 #include "app/plan/run_prediction.h"
 #include "base/shell.h"
 #include "base/terminal.h"
+#include "base/text/paint.h"
 #include "base/text/visible.h"
 #include "base/units.h"
 #include "lab/process.h"
@@ -71,7 +72,7 @@ std::string summary(const train::TrainingHistory& history, const io::Path& folde
 
 void print_summary(const train::TrainingHistory& history, const io::Path& folder, const RunConfig& config, const Session& session,
                    std::FILE* out) {
-  say(out, visible(summary(history, folder, config, session), LineBreaks::kept));
+  say(out, with_coloured_curves(visible(summary(history, folder, config, session), LineBreaks::kept), Paint(out)));
 }
 
 }  // namespace lockstep::app

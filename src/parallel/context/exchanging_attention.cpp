@@ -53,7 +53,7 @@ void ExchangingAttention::connect(comm::Communicator& group) {
 
 void ExchangingAttention::connect_exchange(comm::Communicator& group) {
   SplitAttention::connect(group);
-  exchange_.connect(group);
+  exchange_.connect(group, comm::Purpose::keys);
 }
 
 ExchangingAttention::Heads ExchangingAttention::heads_of(const ops::AttentionShape& outside, int rank) const {
@@ -167,7 +167,7 @@ void ExchangingAttention::add_heads(ops::Ops& ops, const Tensor& own, const Tens
   const Range& columns = kv_[static_cast<std::size_t>(rank_)];
   ops.elementwise().zero(sums);
   ops.elementwise().cast(sums.slice_columns(columns.first, columns.count), part);
-  group_->all_reduce(sums, comm::Reduction::sum).join(ops.stream());
+  group_->moving(comm::Purpose::keys).all_reduce(sums, comm::Reduction::sum).join(ops.stream());
   for_runs(rank_, samples, [&](std::int64_t from, std::int64_t to, std::int64_t count) {
     ops.elementwise().cast(own.slice_rows(to, count), sums.slice_rows(from, count));
   });

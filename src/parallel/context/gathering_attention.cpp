@@ -109,7 +109,7 @@ void GatheringAttention::gather(ops::Ops& ops, const Tensor& all, const Tensor& 
   const Tensor message = message_.slice_rows(0, all_rows(samples));
   const Tensor place = message.slice_rows(before(rank_, samples), own.rows());
   ops.elementwise().cast(place, own);
-  group_->all_gather(message, place, elements_of_ranks(samples, own.columns())).join(ops.stream());
+  group_->moving(comm::Purpose::keys).all_gather(message, place, elements_of_ranks(samples, own.columns())).join(ops.stream());
   for (int rank = 0; rank < ranks_; ++rank) {
     const std::int64_t first = before(rank, samples);
     for_runs(rank, samples, [&](std::int64_t to, std::int64_t from, std::int64_t count) {
@@ -138,7 +138,9 @@ void GatheringAttention::add(ops::Ops& ops, const Tensor& sums, const Tensor& pa
 
 void GatheringAttention::scatter(ops::Ops& ops, const Tensor& own, const Tensor& sums, std::int64_t samples) {
   const Tensor place = sums.slice_rows(before(rank_, samples), own.rows());
-  group_->reduce_scatter(place, sums, elements_of_ranks(samples, own.columns()), comm::Reduction::sum).join(ops.stream());
+  group_->moving(comm::Purpose::keys)
+      .reduce_scatter(place, sums, elements_of_ranks(samples, own.columns()), comm::Reduction::sum)
+      .join(ops.stream());
   ops.elementwise().cast(own, place);
 }
 

@@ -73,8 +73,8 @@ void RingAttention::set_out(ops::Ops& ops, const AttentionTensors& x, std::int64
 
 RingAttention::Passing RingAttention::pass_keys(int hop, std::int64_t samples) {
   if (hop + 1 == ranks_) return {};
-  return {.sent = group_->send(keys_at(hop, samples).both, origin(-1)),
-          .received = group_->receive(keys_at(hop + 1, samples).both, origin(1))};
+  return {.sent = group_->moving(comm::Purpose::keys).send(keys_at(hop, samples).both, origin(-1)),
+          .received = group_->moving(comm::Purpose::keys).receive(keys_at(hop + 1, samples).both, origin(1))};
 }
 
 void RingAttention::forward(ops::Ops& ops, const AttentionTensors& x, const AttentionSaved& saved, const AttentionCall& call) {
@@ -111,7 +111,7 @@ void RingAttention::backward(ops::Ops& ops, const AttentionTensors& d, const Att
   comm::Request sent;
   for (int hop = 0; hop < ranks_; ++hop) {
     comm::Request received;
-    if (hop > 0) received = group_->receive(sums_at(hop + 1, hop, samples).both, origin(1));
+    if (hop > 0) received = group_->moving(comm::Purpose::keys).receive(sums_at(hop + 1, hop, samples).both, origin(1));
     Passing passing = pass_keys(hop, samples);
     const Pair keys = keys_at(hop, samples), sums = sums_at(hop, hop, samples);
     if (hop > 0) ops.elementwise().zero(sums.both);
@@ -135,10 +135,10 @@ void RingAttention::backward(ops::Ops& ops, const AttentionTensors& d, const Att
     if (hop > 0) ops.elementwise().add(sums.both, sums_at(hop + 1, hop, samples).both);
     sent.join(ops.stream());
     passing.join(ops);
-    if (ranks_ > 1) sent = group_->send(sums.both, origin(-1));
+    if (ranks_ > 1) sent = group_->moving(comm::Purpose::keys).send(sums.both, origin(-1));
   }
   const Pair home = sums_at(ranks_ > 1 ? ranks_ : 0, ranks_, samples);
-  if (ranks_ > 1) group_->receive(home.both, origin(1)).join(ops.stream());
+  if (ranks_ > 1) group_->moving(comm::Purpose::keys).receive(home.both, origin(1)).join(ops.stream());
   sent.join(ops.stream());
   ops.elementwise().cast(d.k, home.k);
   ops.elementwise().cast(d.v, home.v);

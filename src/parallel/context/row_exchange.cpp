@@ -21,7 +21,8 @@ void RowExchange::exchange(ops::Ops& ops) {
   const auto total = [](const std::vector<std::int64_t>& counts) {
     return std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
   };
-  group_->all_to_all(received_.flat(0, total(incoming_)), incoming_, sent_.flat(0, total(outgoing_)), outgoing_)
+  group_->moving(purpose_)
+      .all_to_all(received_.flat(0, total(incoming_)), incoming_, sent_.flat(0, total(outgoing_)), outgoing_)
       .join(ops.stream());
 }
 

@@ -18,7 +18,10 @@ class RowExchange {
  public:
   /// Which columns each rank gets; several may get the same.
   using Columns = std::vector<layout::Range>;
-  void connect(comm::Communicator& group) { group_ = &group; }
+  void connect(comm::Communicator& group, comm::Purpose purpose) {
+    group_ = &group;
+    purpose_ = purpose;
+  }
   /// For messages of at most so many elements of all ranks together, `type` each.
   void declare(Arena& arena, std::int64_t elements, DType type);
 
@@ -34,6 +37,7 @@ class RowExchange {
   std::int64_t& incoming(int rank) { return incoming_[static_cast<std::size_t>(rank)]; }
 
   comm::Communicator* group_ = nullptr;
+  comm::Purpose purpose_ = comm::Purpose::other;
   Tensor sent_, received_;  ///< messages, rank by rank, each a matrix of its own
   std::vector<std::int64_t> outgoing_, incoming_;
 };

@@ -13,7 +13,7 @@ WholeSamples::WholeSamples(std::int64_t positions, int rank, int ranks)
 
 void WholeSamples::connect(comm::Communicator& group) {
   group_ = &group;
-  exchange_.connect(group);
+  exchange_.connect(group, comm::Purpose::activations);
 }
 
 void WholeSamples::declare(Arena& workspace, std::int64_t rows, std::int64_t gathered, std::int64_t dealt, DType type) {
@@ -55,11 +55,11 @@ void WholeSamples::collect(ops::Ops& ops, const Tensor& x) {
   if (!divided()) return;
   const std::int64_t each = x.elements() / ranks();
   const std::vector<std::int64_t> counts(usual_.size(), each);
-  group_->all_gather(x, x.flat(rank_ * each, each), counts).join(ops.stream());
+  group_->moving(comm::Purpose::activations).all_gather(x, x.flat(rank_ * each, each), counts).join(ops.stream());
 }
 
 void WholeSamples::add_up(ops::Ops& ops, const Tensor& x) {
-  if (divided()) group_->all_reduce(x, comm::Reduction::sum).join(ops.stream());
+  if (divided()) group_->moving(comm::Purpose::activations).all_reduce(x, comm::Reduction::sum).join(ops.stream());
 }
 
 void WholeSamples::take_own(ops::Ops& ops, const Tensor& own, const Tensor& all, std::span<const ops::Positions> parts) const {

@@ -192,8 +192,9 @@ void OffloadedGradients::reduce(Place& place) {
   const Tensor from = whole(place);
   place.reducing = true;
   if (group_.size() > 1) {
-    place.reduction = scatters() ? group_.reduce_scatter(held(place), from, entry(place.unit).counts, comm::Reduction::sum)
-                                 : group_.all_reduce(from, comm::Reduction::sum);
+    place.reduction = scatters() ? group_.moving(comm::Purpose::gradients)
+                                       .reduce_scatter(held(place), from, entry(place.unit).counts, comm::Reduction::sum)
+                                 : group_.moving(comm::Purpose::gradients).all_reduce(from, comm::Reduction::sum);
   }
   if (!options_.overlap || group_.size() == 1) arrived(place);
 }

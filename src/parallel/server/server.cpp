@@ -58,9 +58,10 @@ void Server::expect_push(int worker) {
   c.stage = Stage::pushing;
   for (const UnitIndex unit : ranges().order()) {
     const Part& part = memory_.parts[static_cast<std::size_t>(unit.value)];
-    if (part.range.count > 0) c.pieces.push_back(world_.receive(part.pushed[w], worker));
+    if (part.range.count > 0) c.pieces.push_back(world_.moving(comm::Purpose::gradients).receive(part.pushed[w], worker));
   }
-  if (memory_.keeps.rows && ranges().rows(memory_.number).count > 0) c.pieces.push_back(world_.receive(memory_.rows[w], worker));
+  if (memory_.keeps.rows && ranges().rows(memory_.number).count > 0)
+    c.pieces.push_back(world_.moving(comm::Purpose::gradients).receive(memory_.rows[w], worker));
   c.last = world_.receive(record(c.figures), worker);
 }
 
@@ -92,7 +93,7 @@ void Server::answer(std::span<const int> workers, const Answer& answer) {
   answer_ = answer;
   for (const Part& part : memory_.parts) {
     if (part.range.count == 0) continue;
-    for (const int w : workers) sends_.push_back(world_.send(part.weights, w));
+    for (const int w : workers) sends_.push_back(world_.moving(comm::Purpose::weights).send(part.weights, w));
   }
   for (const int w : workers) sends_.push_back(world_.send(record(answer_), w));
   for (comm::Request& send : sends_) send.wait();
@@ -102,7 +103,7 @@ void Server::answer(std::span<const int> workers, const Answer& answer) {
 
 void Server::give_weights(int worker) {
   for (const Part& part : memory_.parts) {
-    if (part.range.count > 0) world_.send(part.weights, worker).wait();
+    if (part.range.count > 0) world_.moving(comm::Purpose::weights).send(part.weights, worker).wait();
   }
   done_with(worker);
 }
@@ -110,7 +111,7 @@ void Server::give_weights(int worker) {
 void Server::take_state(int worker) {
   for (const Part& part : memory_.parts) {
     if (part.range.count == 0) continue;
-    world_.receive(part.weights, worker).wait();
+    world_.moving(comm::Purpose::weights).receive(part.weights, worker).wait();
     for (const Tensor& slot : part.slots) world_.receive(slot, worker).wait();
   }
   done_with(worker);

@@ -14,11 +14,13 @@ Worker::Worker(comm::Communicator& world, layout::KeyRanges ranges)
 }
 
 void Worker::send(const Tensor& flat, layout::Range range, int server) {
-  if (range.count > 0) requests_.push_back(world_.send(flat.flat(range.first, range.count), rank_of(server)));
+  if (range.count > 0)
+    requests_.push_back(world_.moving(comm::Purpose::gradients).send(flat.flat(range.first, range.count), rank_of(server)));
 }
 
 void Worker::receive(const Tensor& flat, layout::Range range, int server) {
-  if (range.count > 0) requests_.push_back(world_.receive(flat.flat(range.first, range.count), rank_of(server)));
+  if (range.count > 0)
+    requests_.push_back(world_.moving(comm::Purpose::weights).receive(flat.flat(range.first, range.count), rank_of(server)));
 }
 
 void Worker::finish() {

@@ -99,7 +99,7 @@ void PartialGradients::add(const PartialGradientMemory::OfUnit& parts, const Ten
       move(flat.flat(elements.first, elements.count), packed.flat(first, elements.count));
   };
   for_each_piece([&](const Tensor& own, const Tensor& place) { copy(ops_.stream(), place, own); });
-  group_.all_reduce(packed, comm::Reduction::sum).join(ops_.stream());
+  group_.moving(comm::Purpose::gradients).all_reduce(packed, comm::Reduction::sum).join(ops_.stream());
   for_each_piece([&](const Tensor& own, const Tensor& place) { copy(ops_.stream(), own, place); });
 }
 

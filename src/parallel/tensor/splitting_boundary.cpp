@@ -27,14 +27,15 @@ comm::Request SplittingBoundary::for_each_sample(const Tensor& inside, const Ten
 }
 
 comm::Request SplittingBoundary::gather(const Tensor& inside, const Tensor& outside, const TokenGrid& tokens) {
-  return for_each_sample(inside, outside, tokens,
-                         [&](const Tensor& all, const Tensor& own) { return group_.all_gather(all, own, counts_); });
+  return for_each_sample(inside, outside, tokens, [&](const Tensor& all, const Tensor& own) {
+    return group_.moving(comm::Purpose::activations).all_gather(all, own, counts_);
+  });
 }
 
 comm::Request SplittingBoundary::reduce(const Tensor& outside, const Tensor& inside, const TokenGrid& tokens) {
   ensure(inside.dtype == DType::f32 && outside.dtype == DType::f32, "sums are carried in f32");
   return for_each_sample(inside, outside, tokens, [&](const Tensor& partial, const Tensor& own) {
-    return group_.reduce_scatter(own, partial, counts_, comm::Reduction::sum);
+    return group_.moving(comm::Purpose::activations).reduce_scatter(own, partial, counts_, comm::Reduction::sum);
   });
 }
 

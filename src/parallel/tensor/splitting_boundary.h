@@ -19,7 +19,9 @@ class SplittingBoundary final : public Boundary {
   comm::Request gather(const Tensor& inside, const Tensor& outside, const TokenGrid& tokens) override;
   comm::Request reduce(const Tensor& outside, const Tensor& inside, const TokenGrid& tokens) override;
   comm::Request collect(const Tensor& all, const Tensor& own) override;
-  comm::Request add_up(const Tensor& x) override { return group_.all_reduce(x, comm::Reduction::sum); }
+  comm::Request add_up(const Tensor& x) override {
+    return group_.moving(comm::Purpose::activations).all_reduce(x, comm::Reduction::sum);
+  }
 
  private:
   /// A sample's rows lie together inside and outside: start(its rows inside, this rank's of them) for every sample.

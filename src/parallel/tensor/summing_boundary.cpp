@@ -15,10 +15,12 @@ comm::Request SummingBoundary::gather(const Tensor& /*inside*/, const Tensor& /*
 
 comm::Request SummingBoundary::reduce(const Tensor& outside, const Tensor& inside, const TokenGrid& /*tokens*/) {
   ensure(outside.data == inside.data && inside.dtype == DType::f32, "sums of all rows take the place of their parts, in f32");
-  return group_.all_reduce(inside, comm::Reduction::sum);
+  return group_.moving(comm::Purpose::activations).all_reduce(inside, comm::Reduction::sum);
 }
 
-comm::Request SummingBoundary::add_up(const Tensor& x) { return group_.all_reduce(x, comm::Reduction::sum); }
+comm::Request SummingBoundary::add_up(const Tensor& x) {
+  return group_.moving(comm::Purpose::activations).all_reduce(x, comm::Reduction::sum);
+}
 
 comm::Request SummingBoundary::collect(const Tensor& all, const Tensor& own) { return collect_equal(group_, all, own); }
 

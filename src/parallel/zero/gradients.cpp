@@ -195,10 +195,11 @@ void ZeroGradients::reduce(std::size_t index, int microbatch) {
     for (std::size_t i = 0; i < bucket.units.size(); ++i) {
       const Entry& e = entry(bucket.units[i]);
       const Tensor to = reduces_each_microbatch() && microbatch == 0 ? held_sum(e) : held(e, from);
-      piece.reductions[i] = group_.reduce_scatter(to, of_unit(e, from), e.counts, comm::Reduction::sum);
+      piece.reductions[i] =
+          group_.moving(comm::Purpose::gradients).reduce_scatter(to, of_unit(e, from), e.counts, comm::Reduction::sum);
     }
   } else {
-    piece.reductions.front() = group_.all_reduce(from, comm::Reduction::sum);
+    piece.reductions.front() = group_.moving(comm::Purpose::gradients).all_reduce(from, comm::Reduction::sum);
   }
   if (!options_.overlap) join(piece);
 }

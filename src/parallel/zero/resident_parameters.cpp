@@ -31,7 +31,8 @@ void ResidentParameters::updated() {
     if (entry.counts.empty() || memory_.units[u].elements == 0) continue;
     entry.arriving.wait();
     const Tensor& whole = memory_.weights[u];
-    entry.arriving = group_.all_gather(whole, whole.flat(entry.held.first, entry.held.count), entry.counts);
+    entry.arriving =
+        group_.moving(comm::Purpose::weights).all_gather(whole, whole.flat(entry.held.first, entry.held.count), entry.counts);
   }
 }
 

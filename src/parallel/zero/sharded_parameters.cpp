@@ -136,7 +136,7 @@ void ShardedParameters::gather(Slot& slot) {
   if (memory_.spill != nullptr) memory_.spill->finish(slot.bringing);
   if (slot.memory == nullptr) return;
   for (int rank = 0; rank < group_.size(); ++rank) counts_[static_cast<std::size_t>(rank)] = share(slot.part, rank).count;
-  slot.arriving = group_.all_gather(leased(slot), slot.own, counts_);
+  slot.arriving = group_.moving(comm::Purpose::weights).all_gather(leased(slot), slot.own, counts_);
 }
 
 void ShardedParameters::look_ahead(const layout::Part& part) {

@@ -68,7 +68,7 @@ void TiedMatrix::reduce_rows() {
   if (memory_.side == TiedSide::head) return;
   const Tensor packed = memory_.packed.slice_rows(0, count_);
   ops_.embedding().take_rows(packed, memory_.rows, memory_.listed.device.flat(0, count_));
-  group_.all_reduce(packed, comm::Reduction::sum).join(ops_.stream());
+  group_.moving(comm::Purpose::gradients).all_reduce(packed, comm::Reduction::sum).join(ops_.stream());
 }
 
 void TiedMatrix::exchange(const Tensor& h) {
@@ -76,8 +76,8 @@ void TiedMatrix::exchange(const Tensor& h) {
   const Tensor packed = memory_.packed.slice_rows(0, count_);
   const bool embeds = memory_.side == TiedSide::embedding;
   comm::Communicator& pipeline = *partner_.pipeline;
-  comm::Request sent = pipeline.send(embeds ? packed : h, partner_.rank);
-  pipeline.receive(embeds ? h : packed, partner_.rank).wait();
+  comm::Request sent = pipeline.moving(comm::Purpose::gradients).send(embeds ? packed : h, partner_.rank);
+  pipeline.moving(comm::Purpose::gradients).receive(embeds ? h : packed, partner_.rank).wait();
   sent.wait();
 }
 

@@ -27,6 +27,18 @@ double number_of(const Json& line, const char* key) {
   return value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.number();
 }
 
+comm::Traffic traffic_of(const Json& json) {
+  comm::Traffic traffic;
+  for (std::size_t p = 0; p < comm::kPurposes; ++p) {
+    const Json* kinds = json.find(comm::name_of(static_cast<comm::Purpose>(p)));
+    for (std::size_t k = 0; kinds != nullptr && k < comm::kCollectives; ++k) {
+      if (const Json* some = kinds->find(comm::name_of(static_cast<comm::Collective>(k))))
+        traffic.all[p][k] = {some->at("sent_bytes").integer(), some->at("waited").number(), some->at("hidden").number()};
+    }
+  }
+  return traffic;
+}
+
 }  // namespace
 
 bool is_evaluation(const Json& line) {
@@ -41,7 +53,9 @@ Losses logged_losses(const Json& line) {
 LoggedStep logged_step(const Json& line, double microbatches) {
   const auto number = [&](const char* key) { return number_of(line, key); };
   const auto at_least_nothing = [](double seconds) { return std::max(0.0, seconds); };
-  LoggedStep step{.step = line.at("step").integer(), .loss = number("loss"), .validation = {}, .exposed = {}, .pipeline = {}};
+  LoggedStep step;
+  step.step = line.at("step").integer();
+  step.loss = number("loss");
   if (const Json* validation = line.find("val_loss"); validation != nullptr && !validation->is_null())
     step.validation = validation->number();
   step.tokens_per_second = number("tps");
@@ -72,6 +86,9 @@ LoggedStep logged_step(const Json& line, double microbatches) {
       if (seconds != nullptr) step.waited[kind] = seconds->number();
     }
   }
+  if (const Json* exchanged = line.find("exchanged")) step.exchanged = traffic_of(*exchanged);
+  if (line.find("hfu") != nullptr) step.hfu = number("hfu");
+  if (line.find("tflops_per_gpu") != nullptr) step.tflops_per_rank = number("tflops_per_gpu");
   return step;
 }
 

@@ -13,13 +13,6 @@
 namespace lockstep::train {
 namespace {
 
-// FLOPs of this rank: ranks that work on one sample together divide its FLOPs.
-double flops_per_iteration(const EngineConfig& config) {
-  return arch::training_flops_per_token(config.model, config.positions) *
-         static_cast<double>(config.positions * config.samples * config.plan.microbatches) /
-         (static_cast<double>(config.plan.ranks()) / config.plan.dp);
-}
-
 // `values`: one of each rank.
 Spread spread_of(std::span<const double> values) {
   Spread spread{.mean = 0, .least = values[0], .greatest = values[0], .deviation = 0};
@@ -60,7 +53,16 @@ double RunningMfu::update(double dt) {
   return *value_;
 }
 
-RunningMfu::RunningMfu(const EngineConfig& config, double peak) : RunningMfu(flops_per_iteration(config), peak) {}
+double flops_per_iteration(const EngineConfig& config) {
+  return arch::training_flops_per_token(config.model, config.positions) *
+         static_cast<double>(config.positions * config.samples * config.plan.microbatches) /
+         (static_cast<double>(config.plan.ranks()) / config.plan.dp);
+}
+
+double hardware_share(const EngineConfig& config) {
+  return 1 + arch::repeated_flops_per_token(config.model, config.positions, config.plan.recompute) /
+                 arch::training_flops_per_token(config.model, config.positions);
+}
 
 Metrics measure(const Engine& engine, const StepResult& result, double dt) {
   const EngineConfig& config = engine.config();
@@ -76,6 +78,7 @@ Metrics measure(const Engine& engine, const StepResult& result, double dt) {
   m.sps_per_gpu = m.sps / ranks;
   m.tps = m.tokens / dt;
   m.tps_per_gpu = m.tps / ranks;
+  m.tflops_per_gpu = flops_per_iteration(config) / dt / 1e12;
   return m;
 }
 

@@ -31,7 +31,8 @@ struct Metrics : StepResult {
   double tokens = 0;      ///< of all ranks
   double dt = 0, dtf = 0, dtb = 0;
   double sps = 0, sps_per_gpu = 0, tps = 0, tps_per_gpu = 0;
-  double mfu = 0;                              ///< percent, running over the steps that are logged; in these alone
+  double mfu = 0, hfu = 0;                     ///< percent, running over the steps that are logged; in these alone
+  double tflops_per_gpu = 0;                   ///< FLOPs of the model, as MFU counts them, by this step's time
   std::optional<double> train_loss, val_loss;  ///< of the last evaluation; in the log line alone
   double learning_rate = 0;
   double data_wait = 0;
@@ -43,12 +44,16 @@ Metrics measure(const Engine& engine, const StepResult& result, double dt);
 /// How the times of a step differ, each rank giving its own; nothing of one rank alone. Collective.
 RankTimes gather_times(const Metrics& metrics, comm::Communicator& world);
 
+/// FLOPs of a step on one rank, by arch::training_flops_per_token(): ranks that work on one sample together divide its FLOPs.
+double flops_per_iteration(const EngineConfig& config);
+/// HFU over MFU: FLOPs with what is made again, over those of the model.
+double hardware_share(const EngineConfig& config);
+
 /// Model FLOPs utilisation, running: the first value as it is, then 0.9 old + 0.1 new.
 class RunningMfu {
  public:
   /// FLOPs of an iteration on one rank; peak FLOP/s of one rank.
   RunningMfu(double flops_per_iteration, double peak) : flops_(flops_per_iteration), peak_(peak) {}
-  RunningMfu(const EngineConfig& config, double peak);
   /// Percent, after an iteration of `dt` seconds.
   double update(double dt);
 

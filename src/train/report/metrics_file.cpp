@@ -4,6 +4,26 @@
 
 namespace lockstep::train {
 
+namespace {
+
+/// {"gradients": {"all_reduce": {"sent_bytes": ..., "waited": ..., "hidden": ...}}}, of what there was.
+Json to_json(const comm::Traffic& traffic) {
+  Json purposes;
+  for (std::size_t p = 0; p < comm::kPurposes; ++p) {
+    Json kinds;
+    for (std::size_t k = 0; k < comm::kCollectives; ++k) {
+      const comm::Exchanged& some = traffic.all[p][k];
+      if (some.sent == 0 && some.waited == 0) continue;
+      kinds.set(std::string(comm::name_of(static_cast<comm::Collective>(k))),
+                Json::Object{{"sent_bytes", some.sent}, {"waited", some.waited}, {"hidden", some.hidden}});
+    }
+    if (kinds.is_object()) purposes.set(std::string(comm::name_of(static_cast<comm::Purpose>(p))), kinds);
+  }
+  return purposes;
+}
+
+}  // namespace
+
 Json to_json(const Metrics& m) {
   Json json = Json::Object{{"step", m.step},
                            {"loss", m.loss},
@@ -15,16 +35,20 @@ Json to_json(const Metrics& m) {
                            {"tps", m.tps},
                            {"tps_per_gpu", m.tps_per_gpu},
                            {"mfu", m.mfu},
+                           {"hfu", m.hfu},
+                           {"tflops_per_gpu", m.tflops_per_gpu},
                            {"lr", m.learning_rate},
                            {"grad_norm", m.gradient_norm},
                            {"update_seconds", m.update_seconds},
                            {"data_wait", m.data_wait},
                            {"exposed_seconds", m.exposed_seconds}};
+  const comm::CollectiveSeconds by_kind = m.exchanged.waited();
   Json waited;
-  for (std::size_t kind = 0; kind < m.waited.size(); ++kind) {
-    if (m.waited[kind] > 0) waited.set(std::string(comm::name_of(static_cast<comm::Collective>(kind))), m.waited[kind]);
+  for (std::size_t kind = 0; kind < by_kind.size(); ++kind) {
+    if (by_kind[kind] > 0) waited.set(std::string(comm::name_of(static_cast<comm::Collective>(kind))), by_kind[kind]);
   }
   if (waited.is_object()) json.set("waited", waited);
+  if (const Json exchanged = to_json(m.exchanged); exchanged.is_object()) json.set("exchanged", exchanged);
   if (m.pipeline) json.set("pipeline", Json::Object{{"seconds", m.pipeline->all}, {"waiting", m.pipeline->waiting}});
   json.set("finite", m.finite);
   if (const auto& s = m.staleness)

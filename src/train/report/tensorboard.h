@@ -15,7 +15,7 @@
 namespace lockstep::train {
 
 struct Scalar {
-  std::string_view tag;  ///< "loss/train": the part before the slash groups charts
+  std::string tag;  ///< "loss/train": the part before the slash groups charts
   double value = 0;
 };
 
