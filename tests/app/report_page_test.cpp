@@ -69,7 +69,7 @@ TEST_F(ReportCommand, WritesOnePageThatNeedsNothingElse) {
   EXPECT_EQ(count(page, "<path class=\"line r"),
             2 * (2U + 2 + 2 * 2));  // losses, also of the validation text; throughput and MFU
   EXPECT_EQ(count(page, "<path class=\"ring r"), 2U);
-  EXPECT_EQ(count(page, "<h2>"), 8U);
+  EXPECT_EQ(count(page, "<h2>"), 9U);
   EXPECT_NE(page.find("<h2>Schedule</h2>"), std::string::npos);
   EXPECT_NE(page.find("prefers-color-scheme: dark"), std::string::npos);
   for (const char* foreign : {"<link", "src=", "url(", "@import", "href=", "fetch(", "https:"})
