@@ -120,7 +120,8 @@ void PipelineRunner::forward(const layout::Action& action, const model::Pass& pa
   const Tensor d = gradient(action.chunk, action.microbatch, stage.stream_rows(pass));
   const ScopedTime timed_loss(own);
   const ScopedSpan span(spans_, SpanKind::pass, "head and loss", numbers_of(action));
-  const Tensor losses = objective.losses.flat(action.microbatch.value * objective.losses_each, objective.losses_each);
+  const Tensor losses =
+      objective.losses.flat(std::int64_t{action.microbatch.value} * objective.losses_each, objective.losses_each);
   stage.loss(pass, action.microbatch, x, {batch.targets, losses, objective.scale}, d);
 }
 

@@ -136,7 +136,7 @@ void complete(Options& options, bool asks) {
     ask(fmt::format("Behind which of {} steps shall it be killed? (Enter draws): ", options.length().steps),
         [&](const std::string& text, std::vector<Problem>& problems) {
           const auto step = number_from<std::int64_t>(text);
-          if (step && may_kill_at(*step, options.length())) options.kill_at = *step;
+          if (step && may_kill_at(*step, options.length())) options.kill_at = step;
           if (!options.kill_at) problems.push_back(wrong_kill(text, options.length()));
           return options.kill_at.has_value();
         });

@@ -11,6 +11,24 @@ bool offload_gradients(const GradientWork& work) {
   return work.open_microbatches == 1 && work.units_in_turn && !work.each_microbatch() && !side_by_side;
 }
 
+namespace {
+
+/// The places of a ring, as large as its largest unit. `received`: no more than what is held comes to them.
+void declare_places(OffloadedGradientMemory::Ring& ring, const GradientArenas& arenas, const std::vector<layout::Unit>& units,
+                    const layout::StateCut& cut, bool received) {
+  std::int64_t whole = 0, held = 0;
+  for (const UnitIndex unit : ring.units) {
+    const layout::Unit& of = units[static_cast<std::size_t>(unit.value)];
+    whole = std::max(whole, received ? cut.held(of).count : of.elements);
+    held = std::max(held, cut.held(of).count);
+  }
+  if (!cut.whole()) ring.helds.resize(ring.wholes.size());
+  for (Mirror& place : ring.wholes) Spill::declare(arenas.gradients, place, "gradients", Spill::bytes_of(whole, DType::f32));
+  for (Mirror& place : ring.helds) Spill::declare(arenas.gradients, place, "reduced", Spill::bytes_of(held, DType::f32));
+}
+
+}  // namespace
+
 void OffloadedGradientMemory::declare(const GradientArenas& arenas, const std::vector<layout::Unit>& units,
                                       const GradientWork& work, const arch::UnitMap& map, const Spill::Needs& like,
                                       Spill& elsewhere) {
@@ -35,17 +53,8 @@ void OffloadedGradientMemory::declare(const GradientArenas& arenas, const std::v
   helds = declare_units(*spill, units, cut, like);
   for (std::size_t r = 0; r < rings.size(); ++r) {
     Ring& ring = rings[r];
-    std::int64_t whole = 0, held = 0;
-    for (const UnitIndex unit : ring.units) {
-      const layout::Unit& of = units[static_cast<std::size_t>(unit.value)];
-      const bool received = r == 2 && side == TiedSide::embedding;
-      whole = std::max(whole, received ? cut.held(of).count : of.elements);
-      held = std::max(held, cut.held(of).count);
-    }
     ring.wholes.resize(std::min(ring.units.size(), r == 0 ? turns : std::size_t{1}));
-    if (!cut.whole()) ring.helds.resize(ring.wholes.size());
-    for (Mirror& place : ring.wholes) Spill::declare(arenas.gradients, place, "gradients", Spill::bytes_of(whole, DType::f32));
-    for (Mirror& place : ring.helds) Spill::declare(arenas.gradients, place, "reduced", Spill::bytes_of(held, DType::f32));
+    declare_places(ring, arenas, units, cut, r == 2 && side == TiedSide::embedding);
     for (const UnitIndex unit : ring.units) {
       const auto u = static_cast<std::size_t>(unit.value);
       if (ring.stays() || work.microbatches == 1 || units[u].elements == 0) continue;
@@ -146,7 +155,8 @@ OpenGradient OffloadedGradients::open(UnitIndex unit, Microbatch microbatch) {
 // The unit that backward comes to next; what follows the last one is read when the next micro-batch asks.
 void OffloadedGradients::read_ahead(UnitIndex unit, Microbatch microbatch) {
   auto next = std::ranges::find(memory_.order, unit);
-  while (next != memory_.order.end() && ++next != memory_.order.end()) {
+  if (next == memory_.order.end()) return;
+  for (++next; next != memory_.order.end(); ++next) {
     if (memory_.sums[static_cast<std::size_t>(next->value)] < 0) continue;
     const Entry& e = entry(*next);
     if (e.closed == microbatch.value && e.opened == e.closed) take_place(*next, true);

@@ -52,8 +52,8 @@ struct Answer {
 template <class Message>
 Tensor record(Message& message) {
   static_assert(std::is_trivially_copyable_v<Message> && sizeof(Message) % sizeof(double) == 0);
-  constexpr std::size_t count = sizeof(Message) / sizeof(double);
-  return view(std::span<double>(reinterpret_cast<double*>(&message), count), Shape{static_cast<std::int64_t>(count)});
+  const std::span<double> values(reinterpret_cast<double*>(&message), reinterpret_cast<double*>(&message + 1));
+  return view(values, Shape{std::ssize(values)});
 }
 
 }  // namespace lockstep::parallel
