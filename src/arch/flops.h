@@ -19,7 +19,7 @@ double training_flops_per_token(const ModelConfig& config, std::int64_t position
 /// that widens it. HFU counts them (Korthikanti et al. 2022, appendix A).
 double repeated_flops_per_token(const ModelConfig& config, std::int64_t positions, const layout::Recompute& recompute);
 
-/// Of those of training, what a block and the head take.
+/// The parts of training_flops_per_token() that a block and the head take.
 layout::PartCosts part_flops_per_token(const ModelConfig& config, std::int64_t positions);
 
 /// The plan with as much work for every stage of a pipeline, where it leaves the split open.

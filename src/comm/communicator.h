@@ -67,7 +67,7 @@ class Communicator {
   double waited_seconds() const { return traffic().total().waited; }
   /// All that was exchanged so far, in the same groups.
   const Traffic& traffic() const { return account_->traffic; }
-  /// Says what the next operation of these groups moves; `other` where nobody says it.
+  /// The next operation of these groups is counted for `purpose`; without this call it is counted for Purpose::other.
   Communicator& moving(Purpose purpose) {
     account_->purpose = purpose;
     return *this;

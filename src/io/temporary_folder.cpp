@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <cstdlib>
+#include <filesystem>
 #include <string>
 #include <system_error>
 
@@ -28,6 +29,17 @@ Path temporary_folder() {
   ::close(file);
   ::unlink(name.c_str());
   return folder;
+}
+
+TemporaryFolder::TemporaryFolder(std::string_view name) {
+  std::string made = (temporary_folder() / fmt::format("lockstep-{}-XXXXXX", name)).string();
+  if (::mkdtemp(made.data()) == nullptr) throw_file_error(errno, "make the folder", made);
+  path_ = made;
+}
+
+TemporaryFolder::~TemporaryFolder() {
+  std::error_code ignored;
+  std::filesystem::remove_all(path_, ignored);
 }
 
 }  // namespace lockstep::io

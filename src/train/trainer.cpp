@@ -14,7 +14,7 @@
 namespace lockstep::train {
 
 Trainer::Trainer(TrainerOptions options, TrainerParts parts)
-    : options_(std::move(options)), parts_(parts), mfu_(flops_per_iteration(parts.engine.config()), options_.peak_flops) {
+    : options_(std::move(options)), parts_(parts), mfu_(parts.engine.config(), options_.peak_flops) {
   if (options_.watches) switches_.emplace(options_.switches, options_.started);
   if (parts_.tokenizer != nullptr && options_.sample.tokens > 0) read_prompt();
 }
@@ -240,8 +240,7 @@ void Trainer::tell_step(Metrics& metrics) {
     metrics.train_loss = losses_->train;
     metrics.val_loss = losses_->validation;
   }
-  metrics.mfu = mfu_.update(metrics.dt);
-  metrics.hfu = metrics.mfu * hardware_share(parts_.engine.config());
+  mfu_.put(metrics);
   // Ranks that do not wait for each other do not meet for a log line.
   if (!metrics.staleness) metrics.ranks = gather_times(metrics, parts_.engine.groups().all());
   if (lead()) tell(&RunListener::logged, metrics);

@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -44,26 +43,6 @@ std::vector<std::string> small_training() {
       "optimizer.learning_rate=2e-3,optimizer.min_lr=2e-4,optimizer.schedule=cosine,sample.tokens=0,train.threads=1");
 }
 
-/// A folder of this process for the time of the bench.
-class Workplace {
- public:
-  Workplace() {
-    std::string name = (io::temporary_folder() / "lockstep-staleness-XXXXXX").string();
-    if (mkdtemp(name.data()) == nullptr) io::throw_file_error(errno, "make the folder", name);
-    path_ = name;
-  }
-  ~Workplace() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  Workplace(const Workplace&) = delete;
-  Workplace& operator=(const Workplace&) = delete;
-  const io::Path& path() const { return path_; }
-
- private:
-  io::Path path_;
-};
-
 /// Steps with commas between, or none: no bound.
 std::vector<std::optional<std::int64_t>> bounds_from(const std::string& list) {
   std::vector<std::optional<std::int64_t>> bounds;
@@ -96,7 +75,7 @@ lab::StalenessRun named(std::string mode) {
 
 class StalenessBench {
  public:
-  StalenessBench(const StalenessAsked& options, const Workplace& place)
+  StalenessBench(const StalenessAsked& options, const io::TemporaryFolder& place)
       : options_(options), place_(place), data_(options.data.empty() ? make_data(place.path()) : options.data) {
     const settings::Resolved first = resolved({});
     const RunConfig& config = first.config;
@@ -144,7 +123,7 @@ class StalenessBench {
   }
 
   const StalenessAsked& options_;
-  const Workplace& place_;
+  const io::TemporaryFolder& place_;
   std::string data_;
   lab::StalenessReport report_;
 };
@@ -152,7 +131,7 @@ class StalenessBench {
 /// Every mode in turn, until the user stops it.
 Answer compare_modes(const StalenessAsked& asked, BenchLine& line) {
   const std::vector<std::optional<std::int64_t>> bounds = bounds_from(asked.bounds);
-  const Workplace place;
+  const io::TemporaryFolder place("staleness");
   StalenessBench bench(asked, place);
   ProgressBar bar = line.bar(static_cast<double>(3 + bounds.size()));
   const std::string servers = fmt::format("parallel.servers={}", asked.servers);

@@ -1,12 +1,10 @@
-// `lockstep demo`: one model, one seed, one hash, whatever layout trains it and whoever kills it.
+// `lockstep demo` trains one model from one seed in two ways, and compares the hashes of its weights.
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <cerrno>
 #include <csignal>
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <functional>
 #include <iostream>
@@ -63,30 +61,22 @@ void declare(AnswerLine& line, Options& options) {
       "The words of a layout are those of `lockstep verify --help`. docs/demo.md says what the hash promises.");
 }
 
-/// A folder of its own, removed at the end where nobody asked for it.
+/// The folder that --dir names, or a temporary one.
 class DemoFolder {
  public:
-  explicit DemoFolder(const std::string& asked) : path_(asked), kept_(!asked.empty()) {
-    if (kept_) {
-      std::filesystem::create_directories(path_);
-      path_ = std::filesystem::canonical(path_);
-      return;
+  explicit DemoFolder(const std::string& asked) {
+    if (asked.empty()) {
+      path_ = temporary_.emplace("demo").path();
+    } else {
+      std::filesystem::create_directories(asked);
+      path_ = std::filesystem::canonical(asked);
     }
-    std::string name = (io::temporary_folder() / "lockstep-demo-XXXXXX").string();
-    if (mkdtemp(name.data()) == nullptr) io::throw_file_error(errno, "make", name);
-    path_ = name;
   }
-  ~DemoFolder() {
-    std::error_code ignored;
-    if (!kept_) std::filesystem::remove_all(path_, ignored);
-  }
-  DemoFolder(const DemoFolder&) = delete;
-  DemoFolder& operator=(const DemoFolder&) = delete;
   const io::Path& path() const { return path_; }
 
  private:
+  std::optional<io::TemporaryFolder> temporary_;
   io::Path path_;
-  bool kept_;
 };
 
 std::vector<Problem> check_folder(const std::string& folder) {

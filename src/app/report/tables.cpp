@@ -46,11 +46,11 @@ Table summary_table(const std::vector<RunData>& runs) {
   };
   for (const RunData& run : runs) {
     const train::LoggedStep& last = run.steps.back();
-    table.row(
-        {run.label, run.name, run.ranks(), run.layout(), count(last.step), si(static_cast<double>(last.step) * last.tokens),
-         loss(last.loss), run.evaluations.empty() ? Cell(nullptr) : loss(run.evaluations.back().validation),
-         si(run.tokens_per_second()), percent(run.mfu()), percent(run.hfu()),
-         run.tflops_per_rank() ? Cell(*run.tflops_per_rank(), fmt::format("{:.3g}", *run.tflops_per_rank())) : Cell(nullptr)});
+    const std::optional<double> tflops = run.tflops_per_rank();
+    table.row({run.label, run.name, run.ranks(), run.layout(), count(last.step), si(static_cast<double>(last.step) * last.tokens),
+               loss(last.loss), run.evaluations.empty() ? Cell(nullptr) : loss(run.evaluations.back().validation),
+               si(run.tokens_per_second()), percent(run.mfu()), percent(run.hfu()),
+               tflops ? Cell(*tflops, fmt::format("{:.3g}", *tflops)) : Cell(nullptr)});
   }
   return table;
 }

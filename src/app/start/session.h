@@ -75,7 +75,7 @@ struct RankOptions {
   std::string device = {};             ///< "cpu", "cuda"; empty: what there is
   double timeout = 600;                ///< comm.timeout, seconds
   std::function<void()> prepare = {};  ///< done once, by one process, before any rank begins
-  /// Of ranks that are threads, around what each is told of the others; empty: that itself.
+  /// Makes the communicator that a thread rank uses around its own; empty: it uses its own.
   std::function<std::unique_ptr<comm::Communicator>(comm::Communicator&)> around = {};
 };
 

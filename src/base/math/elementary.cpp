@@ -42,32 +42,21 @@ constexpr std::array<double, 13> odd_fractions() {
   return terms;
 }
 
-/// 1 / n! for n = first, first + 2, ...
-template <int first>
-constexpr std::array<double, 7> every_second_fraction() {
-  std::array<double, 7> terms{};
+/// 1 / n! for n = first, first + 2, ..., whose signs may alternate.
+template <int first, std::size_t count, bool alternates>
+constexpr std::array<double, count> factorial_series() {
+  std::array<double, count> terms{};
   double factorial = 1;
-  for (int n = 2; n < first + 14; ++n) {
+  for (int n = 1, i = 0; i < static_cast<int>(count); ++n) {
     factorial *= n;
-    if (n >= first && (n - first) % 2 == 0) terms[static_cast<std::size_t>((n - first) / 2)] = 1 / factorial;
+    if (n < first || (n - first) % 2 != 0) continue;
+    terms[static_cast<std::size_t>(i)] = (alternates && i % 2 != 0 ? -1 : 1) / factorial;
+    ++i;
   }
   return terms;
 }
 
-/// 1 / n! with alternating signs for n = first, first + 2, ...
-template <int first>
-constexpr std::array<double, 10> alternating_series() {
-  std::array<double, 10> terms{};
-  double factorial = 1;
-  for (int n = 1; n < first + 20; ++n) {
-    factorial *= n;
-    const int i = (n - first) / 2;
-    if (n >= first && (n - first) % 2 == 0) terms[static_cast<std::size_t>(i)] = (i % 2 == 0 ? 1 : -1) / factorial;
-  }
-  return terms;
-}
-
-/// The same with fused multiply-adds: rotary angles have had this order from the start.
+/// polynomial() with fused multiply-adds: rotary angles have had this order from the start.
 double fused_polynomial(const std::array<double, 10>& terms, double x) {
   double sum = 0;
   for (std::size_t i = terms.size(); i-- > 0;) sum = std::fma(sum, x, terms[i]);
@@ -101,7 +90,7 @@ double exponential_of(const Sum& x) {
   if (x.high < -746) return 0;
   const double k = std::nearbyint(x.high * std::numbers::log2e);
   const Sum r = exact_sum(x.high - k * ln2_high, x.low - k * ln2_low);
-  constexpr std::array<double, 7> even = every_second_fraction<2>(), odd = every_second_fraction<3>();
+  constexpr auto even = factorial_series<2, 7, false>(), odd = factorial_series<3, 7, false>();
   const double square = r.high * r.high;
   const double tail = square * (polynomial(even, square) + r.high * polynomial(odd, square));
   const Sum sum = exact_sum(1, r.high);
@@ -135,7 +124,7 @@ CirclePoint circle_point(double angle) {
   r = std::fma(-quarters, 6.123233995736766e-17, r);
   const double square = r * r;
   // To r^19 and r^20: what is left out is below 1e-20 for |r| <= pi / 4.
-  constexpr std::array<double, 10> sine_terms = alternating_series<1>(), cosine_terms = alternating_series<2>();
+  constexpr auto sine_terms = factorial_series<1, 10, true>(), cosine_terms = factorial_series<2, 10, true>();
   const double sine = r * fused_polynomial(sine_terms, square);
   const double cosine = std::fma(-square, fused_polynomial(cosine_terms, square), 1.0);
   switch (static_cast<std::int64_t>(quarters) % 4) {

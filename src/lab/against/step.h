@@ -1,6 +1,6 @@
 #pragma once
 
-// What of a dump can be judged, what the oracle says it should be, and how far rounding may take it from there.
+// The tensors of a dump that can be judged, the oracle's values for them, and bounds on what rounding may change.
 
 #include <cstdint>
 #include <map>

@@ -32,7 +32,7 @@ class FaultyWorld final : public comm::Communicator {
  private:
   comm::Request issue(const comm::Operation& operation) override {
     if (std::optional<comm::Request> other = fault_(operation, number_++, world_)) return std::move(*other);
-    return as_asked(operation, operation.reduction);
+    return pass(operation, operation.reduction, world_);
   }
   std::unique_ptr<comm::Communicator> make_group(int colour, std::vector<int> members) override {
     const auto place = std::ranges::find(members, rank()) - members.begin();
@@ -41,9 +41,6 @@ class FaultyWorld final : public comm::Communicator {
 
  public:
   /// The operation as it was asked for, but for how it reduces.
-  comm::Request as_asked(const comm::Operation& operation, comm::Reduction reduction) {
-    return pass(operation, reduction, world_);
-  }
   static comm::Request pass(const comm::Operation& operation, comm::Reduction reduction, comm::Communicator& world) {
     using comm::Collective;
     const comm::Operation& o = operation;

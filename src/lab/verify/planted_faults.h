@@ -16,7 +16,7 @@ struct PlantedFault {
 };
 
 const std::vector<PlantedFault>& planted_faults();
-/// Of these names. Throws BrokenRule for another.
+/// The fault of that name. Throws BrokenRule for a name that planted_faults() lacks.
 const PlantedFault& planted_fault(std::string_view name);
 
 }  // namespace lockstep::lab

@@ -53,6 +53,25 @@ double RunningMfu::update(double dt) {
   return *value_;
 }
 
+RunningMfu::RunningMfu(const EngineConfig& config, double peak) : RunningMfu(flops_per_iteration(config), peak) {
+  hardware_share_ = hardware_share(config);
+}
+
+void RunningMfu::put(Metrics& metrics) {
+  metrics.mfu = update(metrics.dt);
+  metrics.hfu = metrics.mfu * hardware_share_;
+  metrics.tflops_per_gpu = flops_ / metrics.dt / 1e12;
+}
+
+std::vector<std::pair<std::string, comm::Exchanged>> sent_by_purpose(const comm::Traffic& traffic) {
+  std::vector<std::pair<std::string, comm::Exchanged>> all;
+  for (std::size_t p = 0; p < comm::kPurposes; ++p) {
+    const auto purpose = static_cast<comm::Purpose>(p);
+    if (const comm::Exchanged some = traffic.of(purpose); some.sent > 0) all.emplace_back(name_of(purpose), some);
+  }
+  return all;
+}
+
 double flops_per_iteration(const EngineConfig& config) {
   return arch::training_flops_per_token(config.model, config.positions) *
          static_cast<double>(config.positions * config.samples * config.plan.microbatches) /
@@ -78,7 +97,6 @@ Metrics measure(const Engine& engine, const StepResult& result, double dt) {
   m.sps_per_gpu = m.sps / ranks;
   m.tps = m.tokens / dt;
   m.tps_per_gpu = m.tps / ranks;
-  m.tflops_per_gpu = flops_per_iteration(config) / dt / 1e12;
   return m;
 }
 

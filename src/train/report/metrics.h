@@ -32,7 +32,7 @@ struct Metrics : StepResult {
   double dt = 0, dtf = 0, dtb = 0;
   double sps = 0, sps_per_gpu = 0, tps = 0, tps_per_gpu = 0;
   double mfu = 0, hfu = 0;                     ///< percent, running over the steps that are logged; in these alone
-  double tflops_per_gpu = 0;                   ///< FLOPs of the model, as MFU counts them, by this step's time
+  double tflops_per_gpu = 0;                   ///< the same FLOPs as MFU's by this step's time; in logged steps alone
   std::optional<double> train_loss, val_loss;  ///< of the last evaluation; in the log line alone
   double learning_rate = 0;
   double data_wait = 0;
@@ -54,13 +54,19 @@ class RunningMfu {
  public:
   /// FLOPs of an iteration on one rank; peak FLOP/s of one rank.
   RunningMfu(double flops_per_iteration, double peak) : flops_(flops_per_iteration), peak_(peak) {}
+  RunningMfu(const EngineConfig& config, double peak);
   /// Percent, after an iteration of `dt` seconds.
   double update(double dt);
+  /// MFU, HFU and TFLOPS of an iteration of metrics.dt seconds.
+  void put(Metrics& metrics);
 
  private:
-  double flops_, peak_;
+  double flops_, peak_, hardware_share_ = 1;
   std::optional<double> value_;
 };
+
+/// What is exchanged for each purpose that something is sent for, by its name.
+std::vector<std::pair<std::string, comm::Exchanged>> sent_by_purpose(const comm::Traffic& traffic);
 
 /// Losses of the weights after a step.
 struct Losses {

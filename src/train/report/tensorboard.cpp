@@ -87,14 +87,10 @@ std::vector<Scalar> scalars_of(const Metrics& m) {
                               {"speed/dt", m.dt},
                               {"speed/data_wait", m.data_wait},
                               {"speed/exposed_seconds", m.exposed_seconds}};
-  for (std::size_t p = 0; p < comm::kPurposes; ++p) {
-    const auto purpose = static_cast<comm::Purpose>(p);
-    const comm::Exchanged all = m.exchanged.of(purpose);
-    if (all.sent == 0) continue;
-    const std::string tag = fmt::format("exchange/{}_", comm::name_of(purpose));
-    scalars.push_back({tag + "sent_bytes", static_cast<double>(all.sent)});
-    scalars.push_back({tag + "waited", all.waited});
-    scalars.push_back({tag + "hidden", all.hidden});
+  for (const auto& [purpose, all] : sent_by_purpose(m.exchanged)) {
+    scalars.push_back({"exchange/" + purpose + "_sent_bytes", static_cast<double>(all.sent)});
+    scalars.push_back({"exchange/" + purpose + "_waited", all.waited});
+    scalars.push_back({"exchange/" + purpose + "_hidden", all.hidden});
   }
   if (m.staleness) scalars.push_back({"optimizer/staleness", m.staleness->mean});
   return scalars;

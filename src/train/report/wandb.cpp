@@ -1,7 +1,5 @@
 #include "train/report/wandb.h"
 
-#include <fmt/format.h>
-
 #include <chrono>
 #include <string>
 #include <utility>
@@ -39,14 +37,10 @@ void WandbHistory::logged(const Metrics& m) {
   row.set("Loss/iter", m.step);
   row.set("Timing/hfu", m.hfu);
   row.set("Timing/tflops_per_gpu", m.tflops_per_gpu);
-  for (std::size_t p = 0; p < comm::kPurposes; ++p) {
-    const auto purpose = static_cast<comm::Purpose>(p);
-    const comm::Exchanged all = m.exchanged.of(purpose);
-    if (all.sent == 0) continue;
-    const std::string name = fmt::format("Exchange/{}_", comm::name_of(purpose));
-    row.set(name + "sent_bytes", all.sent);
-    row.set(name + "waited", all.waited);
-    row.set(name + "hidden", all.hidden);
+  for (const auto& [purpose, all] : sent_by_purpose(m.exchanged)) {
+    row.set("Exchange/" + purpose + "_sent_bytes", all.sent);
+    row.set("Exchange/" + purpose + "_waited", all.waited);
+    row.set("Exchange/" + purpose + "_hidden", all.hidden);
   }
   append(std::move(row), m.step);
 }
