@@ -14,35 +14,35 @@ struct Row {
 };
 
 // GPT-2's modules in transformers and nanoGPT, then Llama's and Qwen2's.
-constexpr std::array<Row, 29> rows{{{"transformer.drop", Place::embedding},
-                                    {"transformer.h.#.ln_1", Place::norm1},
-                                    {"transformer.h.#.attn.c_attn", Place::qkv},
-                                    {"transformer.h.#.attn.c_proj", Place::attention_out},
-                                    {"transformer.h.#.attn.resid_dropout", Place::attention_out},
-                                    {"transformer.h.#.attn", Place::attention_out},
-                                    {"transformer.h.#.ln_2", Place::norm2},
-                                    {"transformer.h.#.mlp.c_fc", Place::up},
-                                    {"transformer.h.#.mlp.act", Place::activated},
-                                    {"transformer.h.#.mlp.c_proj", Place::down},
-                                    {"transformer.h.#.mlp.dropout", Place::down},
-                                    {"transformer.h.#.mlp", Place::down},
-                                    {"transformer.h.#", Place::block},
-                                    {"transformer.ln_f", Place::final_norm},
-                                    {"model.embed_tokens", Place::embedding},
-                                    {"model.layers.#.input_layernorm", Place::norm1},
-                                    {"model.layers.#.self_attn.q_proj", Place::qkv, 0},
-                                    {"model.layers.#.self_attn.k_proj", Place::qkv, 1},
-                                    {"model.layers.#.self_attn.v_proj", Place::qkv, 2},
-                                    {"model.layers.#.self_attn.o_proj", Place::attention_out},
-                                    {"model.layers.#.self_attn", Place::attention_out},
-                                    {"model.layers.#.post_attention_layernorm", Place::norm2},
-                                    {"model.layers.#.mlp.gate_proj", Place::up, 0},
-                                    {"model.layers.#.mlp.up_proj", Place::up, 1},
-                                    {"model.layers.#.mlp.down_proj", Place::down},
-                                    {"model.layers.#.mlp", Place::down},
-                                    {"model.layers.#", Place::block},
-                                    {"model.norm", Place::final_norm},
-                                    {"lm_head", Place::logits}}};
+constexpr std::array<Row, 29> modules{{{"transformer.drop", Place::embedding},
+                                       {"transformer.h.#.ln_1", Place::norm1},
+                                       {"transformer.h.#.attn.c_attn", Place::qkv},
+                                       {"transformer.h.#.attn.c_proj", Place::attention_out},
+                                       {"transformer.h.#.attn.resid_dropout", Place::attention_out},
+                                       {"transformer.h.#.attn", Place::attention_out},
+                                       {"transformer.h.#.ln_2", Place::norm2},
+                                       {"transformer.h.#.mlp.c_fc", Place::up},
+                                       {"transformer.h.#.mlp.act", Place::activated},
+                                       {"transformer.h.#.mlp.c_proj", Place::down},
+                                       {"transformer.h.#.mlp.dropout", Place::down},
+                                       {"transformer.h.#.mlp", Place::down},
+                                       {"transformer.h.#", Place::block},
+                                       {"transformer.ln_f", Place::final_norm},
+                                       {"model.embed_tokens", Place::embedding},
+                                       {"model.layers.#.input_layernorm", Place::norm1},
+                                       {"model.layers.#.self_attn.q_proj", Place::qkv, 0},
+                                       {"model.layers.#.self_attn.k_proj", Place::qkv, 1},
+                                       {"model.layers.#.self_attn.v_proj", Place::qkv, 2},
+                                       {"model.layers.#.self_attn.o_proj", Place::attention_out},
+                                       {"model.layers.#.self_attn", Place::attention_out},
+                                       {"model.layers.#.post_attention_layernorm", Place::norm2},
+                                       {"model.layers.#.mlp.gate_proj", Place::up, 0},
+                                       {"model.layers.#.mlp.up_proj", Place::up, 1},
+                                       {"model.layers.#.mlp.down_proj", Place::down},
+                                       {"model.layers.#.mlp", Place::down},
+                                       {"model.layers.#", Place::block},
+                                       {"model.norm", Place::final_norm},
+                                       {"lm_head", Place::logits}}};
 
 /// The block's number of a name that is the pattern; -1 for another name.
 std::int64_t block_of(std::string_view pattern, std::string_view name) {
@@ -126,7 +126,7 @@ ActivationMeaning Names::columns_of(Place place, int part) const {
 }
 
 std::optional<ActivationMeaning> Names::activation(std::string_view module) const {
-  for (const Row& row : rows) {
+  for (const Row& row : modules) {
     const std::int64_t block = block_of(row.module, module);
     if (block < 0 || block >= config_.layers) continue;
     ActivationMeaning meaning = columns_of(row.place, row.part);
