@@ -27,7 +27,10 @@ class TensorCommand : public TrainCommand {
 
 // Evaluating, writing text and saving on the way.
 TEST_F(TensorCommand, LossesFollowThoseOfOneRank) {
-  ASSERT_EQ(lockstep(on(1, "one")).code, 0);
+  const Outcome alone = lockstep(on(1, "one"));
+  ASSERT_EQ(alone.code, 0) << alone.err;
+  EXPECT_NE(alone.out.find("not by dp, gas, tp and cp (numerics.canonical=true: by these too)\n"), std::string::npos)
+      << alone.out;
   const std::vector<double> one = losses("one");
   for (const std::string sequence : {"parallel.sequence=false", "parallel.sequence=true"}) {
     const Outcome outcome = lockstep(on(2, sequence, {"parallel.tp=2", sequence}));
@@ -51,6 +54,7 @@ TEST_F(TensorCommand, ACanonicalRunDoesNotDependOnItsLayout) {
   };
   const Outcome one = canonical(1, "one", {"model.batch_size=4"});
   EXPECT_NE(one.out.find("8 fixed ranges (numerics.canonical=true)"), std::string::npos) << one.out;
+  EXPECT_EQ(one.out.find("Bits: "), std::string::npos) << one.out;
   canonical(2, "samples", {"model.batch_size=2"});
   canonical(2, "tensor", {"model.batch_size=2", "optimizer.gas=2", "parallel.tp=2", "parallel.sequence=true"});
   canonical(2, "parts", {"model.batch_size=4", "parallel.tp=2", "train.max_iters=3"});

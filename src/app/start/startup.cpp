@@ -76,6 +76,17 @@ std::string rope_text(const arch::Rope& rope) {
   return text + fmt::format(", llama3 x{}, original={}", rope.factor, rope.original_block_size);
 }
 
+// Which other layouts give a run's bits, where its sums are not canonical.
+std::string bits_text(const RunConfig& config) {
+  const bool servers = config.train.backend == BackendKind::ps;
+  if (servers && server_mode(config) == train::ServerMode::async) {
+    return "no two runs have the same: servers update as gradients arrive (parallel.ps=gradients: they do)";
+  }
+  return fmt::format(
+      "the same by any threads, hosts, zero and pp; not by dp, gas, tp and cp ({}numerics.canonical=true: by these too)",
+      servers ? "train.backend=DDP " : "");
+}
+
 // What is unusual of the arithmetic.
 void log_kernels(Log& log, const RunConfig& config, const Session& session) {
   if (config.numerics.products == ops::Products::library) {
@@ -93,6 +104,8 @@ void log_kernels(Log& log, const RunConfig& config, const Session& session) {
   if (config.numerics.canonical) {
     log.info(fmt::format("Sums that a layout may divide are made by {} fixed ranges (numerics.canonical=true)",
                          layout::canonical_ranges));
+  } else if (config.numerics.products == ops::Products::ours && !config.train.eval_only) {
+    log.info("Bits:     " + bits_text(config));
   }
   if (session.isa() == ops::Isa::baseline) {
     log.warning("This processor has no AVX2 and FMA, or they are switched off: the kernels run, slowly");
