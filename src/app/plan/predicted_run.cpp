@@ -106,8 +106,7 @@ planner::System system_of(const RunConfig& config) {
 RunComparison compare(const MeasuredRun& run, const planner::Machine& machine) {
   const planner::Work work(model_config(run.config, run.resources.vocabulary), run.config.model.block_size, machine,
                            system_of(run.config));
-  planner::Candidate candidate = candidate_of(run.config, work, run.resources.device == "cpu");
-  drop_idle_tiles(candidate.plan);
+  const planner::Candidate candidate = candidate_of(run.config, work, run.resources.device == "cpu");
   return {.layout = layout::describe(candidate.plan),
           .memory = compared_memory(run, candidate.plan),
           .seconds = compared_seconds(run.seconds, work, candidate)};

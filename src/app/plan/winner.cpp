@@ -21,13 +21,18 @@ bool is_asked(const layout::FieldRow& row, const layout::PlanWish& wish) {
   return row.value.get(wish).dump() != row.value.get(layout::PlanWish()).dump();
 }
 
+/// Whether another number of ranks a host would make another plan of the same settings.
+bool depends_on_hosts(const layout::ParallelPlan& plan) {
+  return plan.parameters.cut == layout::CutOver::host || (plan.cp > 1 && plan.context == layout::ContextMethod::ulysses_ring);
+}
+
 }  // namespace
 
 std::vector<std::string> settings_of(const planner::Work& work, const planner::Candidate& candidate) {
   layout::PlanWish wish = layout::wish_of(candidate.plan);
   wish.memory.zero = layout::zero_level(candidate.plan);
-  wish.parallel.split.reset();           // a run balances its stages itself
-  wish.parallel.ranks_per_host.reset();  // its ranks are started so
+  wish.parallel.split.reset();  // a run balances its stages itself
+  if (!depends_on_hosts(candidate.plan)) wish.parallel.ranks_per_host.reset();
   std::vector<std::string> settings{work.system.element_bytes == 4 ? "train.dtype=fp32" : "train.dtype=bf16",
                                     fmt::format("model.batch_size={}", candidate.samples)};
   const auto add = [&](const layout::FieldRow& row) {

@@ -22,19 +22,10 @@
 namespace lockstep::app {
 namespace {
 
-// The settings', else the launcher's, if either says it.
-std::optional<int> given_host_size(const RunConfig& config) {
-  if (config.parallel.ranks_per_host) return static_cast<int>(*config.parallel.ranks_per_host);
-  const char* given = std::getenv("NGPU_PER_HOST");
-  if (given == nullptr) return std::nullopt;
-  if (const std::optional<int> ranks = number_from<int>(given); ranks && *ranks > 0) return ranks;
-  throw UserError(fmt::format("NGPU_PER_HOST={} is not a number of ranks", given), "unset it, or give a number from 1 on");
-}
-
 // What is given, else as the ranks were started. Collective.
 int host_size(const RunConfig& config, comm::Communicator& trainers) {
   const std::vector<std::string> hosts = comm::all_texts(trainers, host_name());
-  const std::optional<int> given = given_host_size(config);
+  const std::optional<int> given = given_ranks_per_host(config);
   return given ? *given : ranks_per_host(hosts);
 }
 
@@ -62,6 +53,22 @@ std::vector<std::int64_t> agreed_split(const layout::ParallelPlan& plan, const a
   return layout::split_from(comm::lead_text(trainers, own)).value();
 }
 
+layout::ParallelPlan laid_out(const RunConfig& config, std::int64_t trainers, int per_host, bool on_host) {
+  layout::ParallelPlan plan = layout_of(config, trainers);
+  place_offloaded(plan, config.memory, on_host);
+  plan.ranks_per_host = per_host;
+  return plan;
+}
+
+/// Throws UserError for a plan that the ranks cannot have.
+void demand_layout(layout::ParallelPlan& plan, const RunConfig& config, const arch::ModelConfig& model, std::int64_t trainers) {
+  if (std::vector<Problem> problems = layout::check(plan, arch::plan_limits(model, config.model.block_size), trainers);
+      !problems.empty())
+    throw UserError(std::move(problems));
+  // Weights that lie whole in memory are read there: tiles would only make products smaller.
+  if (plan.parameters.cut == layout::CutOver::none && plan.parameters.tier == layout::Tier::device) plan.tiles = {};
+}
+
 }  // namespace
 
 int ranks_per_host(const std::vector<std::string>& hosts) {
@@ -74,11 +81,19 @@ int ranks_per_host(const std::vector<std::string>& hosts) {
   return static_cast<int>(each);
 }
 
+std::optional<int> given_ranks_per_host(const RunConfig& config) {
+  if (config.parallel.ranks_per_host) return static_cast<int>(*config.parallel.ranks_per_host);
+  const char* given = std::getenv("NGPU_PER_HOST");
+  if (given == nullptr) return std::nullopt;
+  if (const std::optional<int> ranks = number_from<int>(given); ranks && *ranks > 0) return ranks;
+  throw UserError(fmt::format("NGPU_PER_HOST={} is not a number of ranks", given), "unset it, or give a number from 1 on");
+}
+
 std::vector<Problem> check_layout(const RunConfig& config, std::int64_t ranks) {
   const std::int64_t trainers = workers_of(config, ranks);
   if (trainers < 1) return {};
   layout::ParallelPlan plan = layout_of(config, trainers);
-  const std::optional<int> host = given_host_size(config);
+  const std::optional<int> host = given_ranks_per_host(config);
   plan.ranks_per_host = host.value_or(plan.ranks());
   // Which ranks exchange heads follows from the hosts, which are known when the ranks have started.
   if (!host && plan.context == layout::ContextMethod::ulysses_ring) plan.context = layout::ContextMethod::ring;
@@ -99,15 +114,17 @@ std::vector<Problem> check_layout(const RunConfig& config, std::int64_t ranks) {
   return problems;
 }
 
-void drop_idle_tiles(layout::ParallelPlan& plan) {
-  if (plan.parameters.cut == layout::CutOver::none && plan.parameters.tier == layout::Tier::device) plan.tiles = {};
+layout::ParallelPlan plan_of(const RunConfig& config, const arch::ModelConfig& model, std::int64_t trainers, int per_host,
+                             bool on_host) {
+  layout::ParallelPlan plan = laid_out(config, trainers, per_host, on_host);
+  if (const auto file = schedule_file(plan.schedule)) set_table(plan, config, read_schedule(*file), *file);
+  demand_layout(plan, config, model, trainers);
+  return arch::balanced(std::move(plan), model, config.model.block_size);
 }
 
 layout::ParallelPlan plan_of(const RunConfig& config, const arch::ModelConfig& model, comm::Communicator& trainers,
                              Device device) {
-  layout::ParallelPlan plan = layout_of(config, trainers.size());
-  place_offloaded(plan, config.memory, device.is_host());
-  plan.ranks_per_host = host_size(config, trainers);
+  layout::ParallelPlan plan = laid_out(config, trainers.size(), host_size(config, trainers), device.is_host());
   if (const auto file = schedule_file(plan.schedule)) {
     std::string text;
     comm::together(trainers, [&] {
@@ -115,10 +132,7 @@ layout::ParallelPlan plan_of(const RunConfig& config, const arch::ModelConfig& m
     });
     set_table(plan, config, comm::lead_text(trainers, std::move(text)), *file);
   }
-  if (std::vector<Problem> problems = layout::check(plan, arch::plan_limits(model, model.block_size), trainers.size());
-      !problems.empty())
-    throw UserError(std::move(problems));
-  drop_idle_tiles(plan);
+  demand_layout(plan, config, model, trainers.size());
   if (plan.pp > 1 && plan.split.empty()) plan.split = agreed_split(plan, model, config.model.block_size, trainers);
   return plan;
 }

@@ -3,6 +3,7 @@
 // The layout of a run, from its settings and the ranks that train.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,13 +16,17 @@ namespace lockstep::app {
 /// Ranks that neighbours have on each host when every host has as many, by the host of each rank; 0 when not.
 int ranks_per_host(const std::vector<std::string>& hosts);
 
+/// What the settings, else the launcher, say of it; null: neither.
+std::optional<int> given_ranks_per_host(const RunConfig& config);
+
 /// What is wrong with the layout of a run of `ranks` ranks, servers included, as far as it is known before the ranks meet: where
 /// model.vocab_size is null, the text has not told its vocabulary.
 std::vector<Problem> check_layout(const RunConfig& config, std::int64_t ranks);
 
-/// Weights that lie whole in memory are read there: tiles would only make products smaller.
-void drop_idle_tiles(layout::ParallelPlan& plan);
-
+/// How `trainers` ranks, `per_host` on each host, would share them: of a plan that is shown, for no rank is asked. `on_host`:
+/// their devices' memory is the host's. Throws UserError as the next one.
+layout::ParallelPlan plan_of(const RunConfig& config, const arch::ModelConfig& model, std::int64_t trainers, int per_host,
+                             bool on_host);
 /// How `trainers`, each with such a device, share the model and its samples. What is offloaded to the host's memory stays where
 /// it is if that is the device's. Throws UserError for a layout that they cannot have. Collective.
 layout::ParallelPlan plan_of(const RunConfig& config, const arch::ModelConfig& model, comm::Communicator& trainers,

@@ -29,6 +29,8 @@
 #include "comm/mpi/mpi_job.h"
 #include "comm/text.h"
 #include "io/file.h"
+#include "train/memory/rank_memory.h"
+#include "train/server/server_rank_memory.h"
 
 namespace lockstep::app {
 namespace {
@@ -46,32 +48,68 @@ void dry_run_of_server(const RunConfig& config, const AssembledRank& rank, const
   demand_memory({config, rank.engine, {}, session.runtime().device(), rank.memory, true}, session.world(), io::free_memory());
 }
 
+TextFacts known_text(const RunConfig& config, std::int64_t vocabulary) {
+  TextFacts text{.vocabulary = vocabulary};
+  if (config.data.documents) text.document_end = 0;  // whichever it is
+  return text;
+}
+
+void print_run(const RunConfig& config, std::int64_t vocabulary, const train::EngineConfig& settings, const Ledger& memory) {
+  Log log;
+  fmt::print("{}\n", to_json(config, vocabulary).dump(4));
+  log_parameters(log, config, settings.model);
+  log.info(fmt::format("Tokens per iteration: {}", format_count(tokens_per_iteration(config, settings.plan.dp))));
+  log_layout(log, settings.plan);
+  print_memory(settings.servers ? "rank 0, a worker that keeps optimizer slots for checkpoints" : "one rank", tables(memory));
+  for (const std::string& note : notes_on_cut_state(settings)) fmt::print("{}\n", note);
+  for (const std::string& note : notes_on_offload(config, settings)) fmt::print("{}\n", note);
+  for (const std::string& note : notes_on_tiles(config, settings)) fmt::print("{}\n", note);
+}
+
 // Rank 0 prints; the first server tells it of its memory. Collective.
 void dry_run(const RunConfig& config, Session& session) {
   const std::int64_t vocabulary = known_vocabulary(config);
   const Roles roles(config, session.world());
-  TextFacts text{.vocabulary = vocabulary};
-  if (config.data.documents) text.document_end = 0;  // whichever it is
-  const AssembledRank rank = assemble(config, text, roles, session, session.ops());
+  const AssembledRank rank = assemble(config, known_text(config, vocabulary), roles, session, session.ops());
   const train::EngineConfig& settings = rank.engine;
   if (roles.serves()) return dry_run_of_server(config, rank, roles, session);
   if (session.lead()) {
-    Log log;
-    fmt::print("{}\n", to_json(config, vocabulary).dump(4));
-    log_parameters(log, config, settings.model);
-    log.info(fmt::format("Tokens per iteration: {}", format_count(tokens_per_iteration(config, settings.plan.dp))));
-    log_layout(log, settings.plan);
-    print_memory(settings.servers ? "rank 0, a worker that keeps optimizer slots for checkpoints" : "one rank",
-                 tables(rank.memory));
-    for (const std::string& note : notes_on_cut_state(settings)) fmt::print("{}\n", note);
-    for (const std::string& note : notes_on_offload(config, settings)) fmt::print("{}\n", note);
-    for (const std::string& note : notes_on_tiles(config, settings)) fmt::print("{}\n", note);
+    print_run(config, vocabulary, settings, rank.memory);
     if (settings.servers) print_memory("the first server", comm::receive_text(session.world(), roles.group().size()));
   }
   const layout::Coordinates at = layout::Mesh(settings.plan).coordinates(roles.group().rank());
   const std::optional<Problem> lack =
       demand_memory({config, settings, at, session.runtime().device(), rank.memory}, session.world(), io::free_memory());
   if (lack && session.lead()) print_refusal(*lack);
+}
+
+/// More ranks than that are no threads of a laptop: their plan is shown, and none is started.
+constexpr std::int64_t most_started = 64;
+
+// The same for so many ranks that other machines have.
+void dry_run_elsewhere(const settings::Resolved& resolved, std::int64_t ranks) {
+  if (resolved.chosen) {
+    throw UserError(
+        fmt::format("--ranks {}: a model is chosen by what ranks measure, and a dry run starts at most {}", ranks, most_started),
+        "model=gpt2, or a recipe (--config FILE)");
+  }
+  const RunConfig& config = resolved.config;
+  const std::int64_t vocabulary = known_vocabulary(config), workers = workers_of(config, ranks);
+  const auto per_host = static_cast<int>(given_ranks_per_host(config).value_or(static_cast<int>(workers)));
+  std::optional<train::ParameterServers> servers;
+  if (workers < ranks) servers = {.mode = server_mode(config), .count = static_cast<int>(ranks - workers)};
+  const train::EngineConfig settings = assemble(
+      config, known_text(config, vocabulary),
+      plan_of(config, model_config(config, vocabulary), workers, per_host, config.train.device != DeviceKind::cuda), servers);
+  const auto memory = std::make_unique<train::RankMemory>(settings, layout::Coordinates{});
+  print_run(config, vocabulary, settings, memory->ledger(0));
+  if (servers) {
+    print_memory("the first server", tables(train::ServerRankMemory(settings, static_cast<int>(workers), 0).ledger(0)));
+  }
+  fmt::print(
+      "\nNone of the {} ranks was started: the tables are those of rank 0, without batches and text samples. No host was asked "
+      "for its memory.\n",
+      format_count(ranks));
 }
 
 /// The settings that the words make, checked for `ranks` ranks.
@@ -83,6 +121,17 @@ settings::Resolved resolve(const TrainWords& words, std::int64_t ranks) {
     for (Problem& problem : check_layout(config, ranks)) problems.push_back(std::move(problem));
     return problems;
   });
+}
+
+/// The ranks of a dry run: those of --ranks, else those that the layout's degrees make.
+std::int64_t ranks_of_dry_run(const TrainWords& words) {
+  if (words.ranks != 1) return words.ranks;
+  try {
+    const RunConfig config = settings::resolve(words.sources).config;
+    return config.parallel.dp ? layout_of(config, 1).ranks() + servers_of(config) : 1;
+  } catch (const UserError&) {
+    return 1;  // what is wrong is told when the settings are read for these ranks
+  }
 }
 
 /// The settings of a run, with what is chosen for it. Collective.
@@ -158,6 +207,7 @@ int train(const Arguments& arguments, const decltype(RankOptions::around)& aroun
   if (!words) return 0;
   words->sources.choice = least_choice();
   const auto job = comm::find_mpi_job();
+  if (words->dry_run && !job) words->ranks = ranks_of_dry_run(*words);
   const settings::Resolved resolved = resolve(*words, job ? job->ranks : words->ranks);
   const RunConfig& config = resolved.config;
   if (std::vector<Problem> problems = check_minutes(*words, resolved.chosen); !problems.empty())
@@ -170,7 +220,10 @@ int train(const Arguments& arguments, const decltype(RankOptions::around)& aroun
   const bool as_the_book = config.log.style == train::LogStyle::rasbt && !words->dry_run;
   tell(resolved, !as_the_book, log);
   if (words->dry_run) {
-    run_on_ranks(start, [&](Session& session) { dry_run(chosen_config(*words, resolved, session), session); });
+    if (!job && words->ranks > most_started)
+      dry_run_elsewhere(resolved, words->ranks);
+    else
+      run_on_ranks(start, [&](Session& session) { dry_run(chosen_config(*words, resolved, session), session); });
     if (is_first_process()) std::for_each(lacking.begin(), lacking.end(), print_refusal);
     return 0;
   }

@@ -25,7 +25,8 @@ std::optional<TrainWords> read_train_words(const Arguments& arguments) {
       "--minutes", words.minutes, "N",
       "how long a run takes whose model and length nothing says; 3 unless it is given. Both are then chosen for this text "
       "and this machine");
-  line.flag("--dry-run", words.dry_run, "resolve the settings, print them with the parameter and memory accounting, and stop");
+  line.flag("--dry-run", words.dry_run,
+            "resolve the settings, print them with the parameter and memory accounting, and stop; any number of ranks");
   line.note(
       "examples:\n"
       "  lockstep train book.txt\n"
