@@ -162,8 +162,8 @@ Answer answer_of(const LoadedModel& loaded, const data::TokenText& text, const W
   }
   Answer answer;
   answer.fact("loss", result.loss);
-  if (std::isfinite(perplexity)) answer.fact("perplexity", perplexity);
-  if (bits_per_byte) answer.fact("bits_per_byte", *bits_per_byte);
+  if (std::isfinite(perplexity)) answer.facts({{"perplexity", perplexity}});
+  if (bits_per_byte) answer.facts({{"bits_per_byte", *bits_per_byte}});
   answer.facts({{"tokens", result.tokens}, {"length", windows.length}, {"stride", windows.stride}});
   const auto say = [&](std::string_view what, const std::string& value) { answer.say(fmt::format("{:<15}{}\n", what, value)); };
   say("model", visible(loaded.folder));

@@ -14,6 +14,7 @@
 #include "app/settings/run_layout.h"
 #include "app/start/dist_info.h"
 #include "arch/parameters.h"
+#include "base/json.h"
 #include "base/units.h"
 #include "device/choose_device.h"
 #include "layout/canonical_grid.h"
@@ -54,7 +55,8 @@ std::string masters_text(const RunConfig& config) {
 // "AdamW(lr=0.0006, beta1=0.9, ...)": the method's own settings as it describes them.
 std::string optimizer_text(const RunConfig::Optimizer& config, const train::OptimizerSettings& settings) {
   std::string text = fmt::format("{}(lr={}", config.name, config.learning_rate);
-  for (const auto& [name, value] : train::make_optimizer(settings)->describe().object()) {
+  const Json description = train::make_optimizer(settings)->describe();
+  for (const auto& [name, value] : description.object()) {
     if (value.is_number()) text += fmt::format(", {}={:g}", name, value.number());
   }
   return text + fmt::format(", decay={})", word_of(config.decay));

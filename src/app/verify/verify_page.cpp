@@ -16,6 +16,7 @@ namespace {
 
 constexpr std::string_view style = R"(
 :root { --good: #2e7d32; --near: #1565c0; --bad: #c62828; }
+td { overflow-wrap: anywhere; }
 .v { white-space: nowrap; font-weight: 600; } .bit-equal { color: var(--good); } .within { color: var(--near); }
 .WRONG, .error { color: var(--bad); } .base { opacity: .75; }
 @media (prefers-color-scheme: dark) { :root { --good: #81c784; --near: #64b5f6; --bad: #ef9a9a; } }
