@@ -82,17 +82,17 @@ Attention attention_seconds(const Block& block, const Machine& machine, const Sy
           .backward = 2 * products + 11 * block.scores() / machine.memory_rate};
 }
 
-/// Passes over memory that products do not make, told for elements of 2 bytes: norms, sums, dropout, the activation.
+/// Passes over memory that products do not make, told for elements of 2 bytes.
 struct Elementwise {
   double forward, backward;
 };
-Elementwise elementwise_seconds(const Block& block, const Machine& machine, const System& system) {
-  const double told = system.element_bytes / 2 / machine.memory_rate;
-  // Two norms: read and written; then what was read and the gradient of both sides, of which one is added to.
-  if (system.fused_elementwise) return {.forward = 8 * block.rows_wide * told, .backward = 16 * block.rows_wide * told};
-  const double forward = system.dropout ? 22 : 12, backward = system.dropout ? 26 : 16;
-  return {.forward = (forward * block.rows_wide + 4 * block.rows_ffn) * told,
-          .backward = (backward * block.rows_wide + 6 * block.rows_ffn) * told};
+Elementwise elementwise_seconds(const Block& block, const arch::ModelConfig& model, const Machine& machine,
+                                const System& system) {
+  const System::Passes& passes = system.passes;
+  const double told = system.element_bytes / 2 / (system.memory_part * machine.memory_rate);
+  const double dropped = model.dropout > 0 ? passes.dropout : 0;
+  return {.forward = ((passes.row_forward + dropped) * block.rows_wide + passes.ffn_forward * block.rows_ffn) * told,
+          .backward = ((passes.row_backward + dropped) * block.rows_wide + passes.ffn_backward * block.rows_ffn) * told};
 }
 
 /// One of the sums behind attention and feed-forward, which a block's tensor ranks add up in a pass.
@@ -127,7 +127,7 @@ BlockWork block_work(const arch::ModelConfig& model, const MicrobatchSize& micro
                      const Machine& machine, const System& system) {
   const Block block(model, microbatch, plan);
   const Attention attention = attention_seconds(block, machine, system);
-  const Elementwise elementwise = elementwise_seconds(block, machine, system);
+  const Elementwise elementwise = elementwise_seconds(block, model, machine, system);
   const double element = system.element_bytes;
   BlockWork work;
   for (const Linear& layer : block.linears()) {
@@ -135,6 +135,7 @@ BlockWork block_work(const arch::ModelConfig& model, const MicrobatchSize& micro
     work.input_backward += product_seconds(block.rows, layer.out, layer.in, machine, element);
     work.weight_backward += product_seconds(layer.in, block.rows, layer.out, machine, element);
   }
+  const double forward_products = work.forward;
   work.forward += attention.forward + elementwise.forward;
   work.input_backward += attention.backward + elementwise.backward;
   const double weight_products = work.weight_backward;
@@ -148,17 +149,32 @@ BlockWork block_work(const arch::ModelConfig& model, const MicrobatchSize& micro
                                                   .forward = attention.forward,
                                                   .backward = attention.backward},
                                                  plan, machine);
-  work.exchange = sums + context.forward;
-  // A sum on its way goes forward under the products of weight gradients behind it.
-  work.exchange_backward = (system.hides_reductions ? std::max(sums / 4, sums - weight_products) : sums) + context.backward;
+  // A sum on its way goes forward under the products beside it: in the backward pass, of weight gradients.
+  const auto under = [&](double products, bool hidden) {
+    return hidden ? std::max(sums / 4, std::max(0.0, sums - products) + system.contention * std::min(sums, products)) : sums;
+  };
+  work.exchange = under(forward_products, system.hidden_sums == System::HiddenSums::all) + context.forward;
+  work.exchange_backward = under(weight_products, system.hidden_sums != System::HiddenSums::none) + context.backward;
   if (plan.recompute.kind == layout::Recompute::Kind::full) {
     // Of blocks that are run again together the last one's result is not needed.
     const double unneeded = system.spares_again ? 1.0 / plan.recompute.every : 0;
     work.again = work.forward - unneeded * product_seconds(block.rows, block.down.in, block.down.out, machine, element);
     work.exchange_again = work.exchange - unneeded * sum;
   } else if (plan.recompute.kind == layout::Recompute::Kind::selective) {
-    work.again = system.selective_feed_forward ? product_seconds(block.rows, block.up.in, block.up.out, machine, element)
-                                               : attention.forward;
+    const auto again = [&](const Linear& layer, double part) {
+      return part * product_seconds(block.rows, layer.in, layer.out, machine, element);
+    };
+    switch (system.selective) {
+      case System::Selective::first_product:
+        work.again = again(block.up, 1);
+        break;
+      case System::Selective::attention:
+        work.again = attention.forward;
+        break;
+      case System::Selective::other_products:  // of queries, keys, values: keys; of the feed-forward layer's three one
+        work.exchange_again = sum;             // gathers: scattered sums are kept
+        work.again = again(block.qkv, 1.0 / 3) + again(block.attended, 1) + again(block.up, 0.5) + elementwise.forward;
+    }
   }
   return work;
 }
@@ -168,7 +184,8 @@ HeadWork head_work(const arch::ModelConfig& model, const MicrobatchSize& microba
   const double element = system.element_bytes;
   const std::int64_t rows = microbatch.samples * div_up(microbatch.positions, plan.cp),
                      tokens = div_up(model.vocabulary, plan.tp);
-  const double logits = 4 * static_cast<double>(rows) * static_cast<double>(tokens) / machine.memory_rate;
+  const double logits = system.logit_bytes / 3 * static_cast<double>(rows) * static_cast<double>(tokens) /
+                        (system.memory_part * machine.memory_rate);
   return {.forward = product_seconds(rows, model.width, tokens, machine, element) + logits,
           .input_backward = product_seconds(rows, tokens, model.width, machine, element) + logits,
           .weight_backward = product_seconds(model.width, rows, tokens, machine, element) + logits};

@@ -182,11 +182,20 @@ class Enumerator {
             layout::set_zero_level(plan, zero, over);
             plan.optimizer.tier = optimizer;
             plan.parameters.tier = weights;
-            tiles();
+            reductions(zero >= 2);
           }
         }
       }
     }
+  }
+  /// When cut gradients are reduced: other systems do as they do, this program may do so in every micro-batch (other bits).
+  void reductions(bool cut) {
+    layout::ParallelPlan& plan = candidate_.plan;
+    const bool own = is_own(work_.system), several = cut && plan.microbatches > 1;
+    plan.reduce = layout::ReduceEvery::step;
+    if (own || !work_.system.reduces_microbatches || !cut) tiles();
+    plan.reduce = layout::ReduceEvery::microbatch;
+    if (own ? several : cut && work_.system.reduces_microbatches) tiles();
   }
   /// Whether ranks share out inside a node otherwise than over all: with several nodes, each with some of them. Only weights are
   /// worth it, which every pass gathers: below ZeRO-3 it sums gradients for all where their parts would do, which takes longer

@@ -12,7 +12,15 @@ double rate(bool inside, const Machine& machine) {
 double latency(bool inside, const Machine& machine) { return inside ? machine.inside_latency : machine.between_latency; }
 
 /// Ranks whose places go up to `extent` from the first one's.
-Group group_of(int ranks, std::int64_t extent, const Machine& machine) { return {ranks, extent <= machine.devices}; }
+Group group_of(int ranks, std::int64_t extent, const Machine& machine) {
+  const double near = static_cast<double>(machine.devices) * ranks / static_cast<double>(extent);
+  return {ranks, extent <= machine.devices, std::max(1.0, near)};
+}
+
+double collective_rate(const Group& group, const Machine& machine) {
+  const double one = rate(group.inside, machine);
+  return group.inside || !machine.joins_links ? one : std::min(rate(true, machine), group.near * one);
+}
 
 }  // namespace
 
@@ -39,7 +47,7 @@ Group pipeline_group(const layout::ParallelPlan& plan, const Machine& machine) {
 
 double gather_seconds(double bytes, const Group& group, const Machine& machine) {
   if (group.ranks == 1) return 0;
-  return latency(group.inside, machine) + bytes * (group.ranks - 1) / group.ranks / rate(group.inside, machine);
+  return latency(group.inside, machine) + bytes * (group.ranks - 1) / group.ranks / collective_rate(group, machine);
 }
 
 double sum_seconds(double bytes, const Group& group, const Machine& machine) { return 2 * gather_seconds(bytes, group, machine); }

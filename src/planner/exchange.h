@@ -12,6 +12,7 @@ namespace lockstep::planner {
 struct Group {
   int ranks = 1;
   bool inside = true;  ///< all on one node
+  double near = 1;     ///< otherwise, of them on each node
 };
 /// Of a plan whose ranks lie on nodes as layout/mesh numbers them.
 Group tensor_group(const layout::ParallelPlan& plan, const Machine& machine);

@@ -16,15 +16,21 @@ struct Sizes {
   std::string_view name;
   double memory, memory_rate, inside_rate, between_rate;  // GB, and GB/s a direction
   double best_product;                                    // of the peak: the best that is measured of a product alone
+  double attention;                                       // of the peak: both passes of causal attention in tiles
   std::int64_t units;
   double host_memory, host_rate;  // GB, GB/s
 };
 
-// Datasheets; best products as the MAMF finder of ml-engineering measures them.
-constexpr std::array<Sizes, 4> sizes{{{"a100", 80, 2000, 300, 25, 0.869, 108, 1000, 31},
-                                      {"h100", 80, 3350, 450, 50, 0.803, 132, 2000, 63},
-                                      {"h200", 141, 4800, 450, 50, 0.803, 132, 2000, 63},
-                                      {"b200", 180, 8000, 900, 50, 0.776, 148, 2000, 63}}};
+// Datasheets; best products as the MAMF finder of ml-engineering measures them; attention as FlashAttention-2 reaches it with
+// heads of 128 and samples of 16k (Dao 2023, figures 4 to 7: 190 TFLOPS on an A100, 330 on an H100). Newer devices: the H100's
+// share.
+constexpr std::array<Sizes, 6> sizes{{{"a100", 80, 2000, 300, 25, 0.869, 0.6, 108, 1000, 31},
+                                      {"a100-40gb", 40, 1555, 300, 25, 0.869, 0.6, 108, 1000, 31},
+                                      {"h100", 80, 3350, 450, 50, 0.803, 0.33, 132, 2000, 63},
+                                      // Of 96 GB, held to 500 W in place of 700: clocks fall with the cube root of power.
+                                      {"h100-96gb", 96, 2400, 450, 50, 0.803 * 0.894, 0.33 * 0.894, 132, 2000, 63},
+                                      {"h200", 141, 4800, 450, 50, 0.803, 0.33, 132, 2000, 63},
+                                      {"b200", 180, 8000, 900, 50, 0.776, 0.33, 148, 2000, 63}}};
 
 // What the 30 published figures of planner/published are told with: fitted to two of them (a test fits them again).
 constexpr double kFittedProductShare = 0.7779, kFittedLinkShare = 0.627;
@@ -34,8 +40,9 @@ Machine from(const Sizes& size) {
   machine.name = size.name;
   machine.memory = size.memory * kGiga;
   machine.reserved = 3 * kGiga;
-  machine.peak_flops = *peak_from(size.name) * kTera;
+  machine.peak_flops = *peak_from(size.name.substr(0, size.name.find('-'))) * kTera;
   machine.product_share = kFittedProductShare * size.best_product / sizes.front().best_product;
+  machine.attention_share = size.attention / machine.product_share;
   machine.units = size.units;
   machine.memory_rate = size.memory_rate * kGiga;
   machine.inside_rate = size.inside_rate * kGiga;
@@ -61,7 +68,11 @@ std::span<const Machine> machine_presets() {
 }
 
 const Machine* find_machine(std::string_view name) {
-  const auto found = std::ranges::find(machine_presets(), name, &Machine::name);
+  std::string spelled(name);  // "h100_80gb" too, as tables of others have it
+  std::ranges::replace(spelled, '_', '-');
+  for (const std::string_view usual : {"a100-80gb", "h100-80gb", "h100-96gb-hbm2e-500w"})
+    if (spelled == usual) spelled = usual.substr(0, usual.starts_with("h100-96gb") ? 9 : 4);
+  const auto found = std::ranges::find(machine_presets(), spelled, &Machine::name);
   return found == machine_presets().end() ? nullptr : &*found;
 }
 

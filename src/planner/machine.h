@@ -29,6 +29,7 @@ struct Machine {
   double inside_rate = 0;      ///< of a device to the others of its node, one way
   double between_rate = 0;     ///< of a device's share of the network, one way
   double link_share = 1;       ///< what of these collectives reach
+  bool joins_links = false;    ///< collectives leave a node by the links of all their ranks there; false: by one rank's
   double inside_latency = 0;   ///< seconds until a collective begins to move anything
   double between_latency = 0;
   double host_memory = 0;  ///< of a node

@@ -59,14 +59,61 @@ double state_bytes(const Work& work, const layout::ParallelPlan& plan) {
     return bytes * parameters / state_group(plan, placed.cut, work.machine).ranks;
   };
   layout::Placement gradients = plan.gradients;
-  if (plan.microbatches > 1) gradients.cut = layout::CutOver::none;  // their sum is reduced once
+  if (plan.microbatches > 1 && plan.reduce == layout::ReduceEvery::step) gradients.cut = layout::CutOver::none;
   gradients.tier = plan.optimizer.tier;
   const bool halves = plan.parameters.tier == layout::Tier::device && plan.optimizer.tier == layout::Tier::device;
   const double moments = 8, masters = is_f32(work) ? 0 : halves ? 2 : 4;
   return part(plan.parameters, work.system.element_bytes) + part(gradients, 4) + part(plan.optimizer, moments + masters);
 }
 
+/// Of a system that is not this program: what it keeps of a block.
+double kept_of_system(const Work& work, const Candidate& candidate, layout::Recompute::Kind kind) {
+  const layout::ParallelPlan& plan = candidate.plan;
+  const arch::ModelConfig& model = work.model;
+  const double rows = static_cast<double>(candidate.samples * work.positions) / plan.cp, ranks = plan.tp;
+  const double width = static_cast<double>(model.width) / (plan.sequence ? ranks : 1);
+  const double element = work.system.element_bytes;
+  if (kind == layout::Recompute::Kind::full) return element * rows * width;
+  const bool selective = kind == layout::Recompute::Kind::selective;
+  const System::Kept& kept = selective ? work.system.kept_selective : work.system.kept;
+  const auto heads = static_cast<double>(model.heads), size = static_cast<double>(model.head_size),
+             ffn = static_cast<double>((model.gated ? 2 : 1) * model.ffn_width);
+  const double inside = kept.queries * heads * size + kept.keys * static_cast<double>(model.kv_heads) * size + kept.ffn * ffn;
+  // Scores, softmax and dropout's mask of attention that is not in tiles (Korthikanti et al. 2022).
+  const double scores = work.system.tiled_attention || selective ? 0 : 5 * rows * heads * static_cast<double>(work.positions);
+  return element * rows * (kept.outside * width + inside / ranks) + scores / ranks;
+}
+
+/// Of a system that is not this program: state, what it gathers, what blocks keep, and the loss or the block that is run again.
+double system_bytes(const Work& work, const Candidate& candidate) {
+  using Kind = layout::Recompute::Kind;
+  const layout::ParallelPlan& plan = candidate.plan;
+  const System& system = work.system;
+  const double parameters = first_rank(work, plan).parameters;
+  const auto share = [&](const layout::Placement& placed) {
+    return placed.tier == layout::Tier::device ? parameters / state_group(plan, placed.cut, work.machine).ranks : 0;
+  };
+  layout::Placement gradients = plan.gradients;
+  if (plan.microbatches > 1 && plan.reduce == layout::ReduceEvery::step) gradients.cut = layout::CutOver::none;
+  gradients.tier = plan.optimizer.tier;
+  const bool cut = plan.parameters.cut != layout::CutOver::none;
+  double bytes = system.master_bytes * share(plan.optimizer) + 4 * share(gradients);
+  if (!cut || !system.master_is_weight) bytes += system.element_bytes * share(plan.parameters);
+  // Two of the widest units as they are gathered, and the gradient of one as it is summed.
+  const double widest = static_cast<double>(work.model.vocabulary * work.model.width) / plan.tp;
+  if (gradients.cut != layout::CutOver::none) bytes += (cut ? 2 * system.element_bytes : 0) * widest + 4 * widest;
+  const double again = plan.recompute.kind == Kind::none ? 0 : kept_of_system(work, candidate, Kind::none);
+  const double rows = static_cast<double>(candidate.samples * work.positions) / plan.cp;
+  const double loss = plan.pp == 1 ? system.kept_logit * rows * static_cast<double>(work.model.vocabulary) / plan.tp : 0;
+  return bytes + block_bytes(work, candidate) + std::max(again, loss);
+}
+
 }  // namespace
+
+double block_bytes(const Work& work, const Candidate& candidate) {
+  return kept_of_system(work, candidate, candidate.plan.recompute.kind) * first_rank(work, candidate.plan).blocks *
+         kept_microbatches(candidate.plan);
+}
 
 DeclaredMemory placed(Ledger ledger, std::int64_t elsewhere) {
   DeclaredMemory memory{.ledger = std::move(ledger), .disk = elsewhere};
@@ -89,6 +136,7 @@ DeclaredMemory declared_memory(const Work& work, const Candidate& candidate, con
 }
 
 DeviceMemory device_memory(const Work& work, const Candidate& candidate) {
+  if (!is_own(work.system)) return {.bytes = static_cast<std::int64_t>(system_bytes(work, candidate))};
   DeviceMemory most;
   for (const int stage : {0, candidate.plan.pp - 1}) {
     const DeclaredMemory declared = declared_memory(work, candidate, {.pp = stage});
@@ -101,6 +149,7 @@ DeviceMemory device_memory(const Work& work, const Candidate& candidate) {
 }
 
 double estimated_bytes(const Work& work, const Candidate& candidate) {
+  if (!is_own(work.system)) return system_bytes(work, candidate);
   return state_bytes(work, candidate.plan) + activation_bytes(work, candidate);
 }
 

@@ -35,9 +35,9 @@ constexpr double kGainOfTensorRanks = 0.02;
 /// Seconds, and what a layout's parts that are not free to run have to gain.
 double rank_of(double seconds, const layout::ParallelPlan& plan) {
   double gain = plan.tp > 1 ? kGainOfTensorRanks : 0;
-  for (const bool has :
-       {plan.optimizer.tier != layout::Tier::device, plan.parameters.tier != layout::Tier::device,
-        plan.activations != layout::Tier::device, plan.tiles.cut(), plan.parameters.cut != layout::CutOver::none, plan.cp > 1})
+  for (const bool has : {plan.optimizer.tier != layout::Tier::device, plan.parameters.tier != layout::Tier::device,
+                         plan.activations != layout::Tier::device, plan.tiles.cut(), plan.parameters.cut != layout::CutOver::none,
+                         plan.cp > 1, plan.reduce == layout::ReduceEvery::microbatch})
     gain += has ? kGain : 0;
   return seconds * (1 + gain);
 }
@@ -123,6 +123,7 @@ class Search {
 
  private:
   void look(const Candidate& candidate) {
+    if (!supports(work_.system, candidate.plan)) return;
     ++result_.legal;
     const double bytes = estimated_bytes(work_, candidate);
     Looked& family = families_[family_of(candidate.plan)];
@@ -163,11 +164,13 @@ class Search {
     std::vector<const Timed*> fitting;
     std::size_t tried = 0;
     // What was declared, at least, of a byte that was estimated, by what the estimate depends on.
-    std::map<std::tuple<layout::Recompute::Kind, layout::CutOver, layout::Tier, layout::ContextMethod>, double> declared;
+    std::map<std::tuple<layout::Recompute::Kind, layout::CutOver, layout::Tier, layout::ContextMethod, layout::ReduceEvery>,
+             double>
+        declared;
     for (const Timed& timed : kind.sorted()) {
       if (fitting.size() >= top || tried >= kTriedOfKind || hopeless(timed.rank.first, family, top)) break;
       const layout::ParallelPlan& plan = timed.candidate.plan;
-      double& share = declared[{plan.recompute.kind, plan.parameters.cut, plan.optimizer.tier, plan.context}];
+      double& share = declared[{plan.recompute.kind, plan.parameters.cut, plan.optimizer.tier, plan.context, plan.reduce}];
       if (kSure * timed.bytes * share > work_.machine.usable_memory()) continue;
       const auto same = [&](const Timed* other) {
         return alike(timed.candidate, timed.rank.first, other->candidate, other->rank.first);
@@ -241,6 +244,8 @@ class Search {
   std::string reason(const Family& family) const {
     if (!family.best) {
       const auto looked = families_.find(family.name);
+      if (looked == families_.end() && !is_own(work_.system))
+        return fmt::format("{} has none for these ranks", work_.system.name);
       if (looked == families_.end()) return "no such layout divides the ranks and the samples of a step";
       if (looked->second.nearest) return fmt::format("does not fit: needs at least {}", needed(*looked->second.nearest));
       return fmt::format("does not fit: needs at least about {} a device",

@@ -25,9 +25,9 @@ struct Family {
 };
 
 struct SearchResult {
-  /// Of all families, the fastest first, as simulated, but for half a percent that each of offloading, tiling, gathering weights
-  /// and context parallelism has to gain, and two percent of tensor parallelism; of those that take the same time and memory the
-  /// first one. Empty: none fits.
+  /// Of all families, the fastest first, as simulated, but for half a percent that each of offloading, tiling, gathering weights,
+  /// context parallelism and gradients that micro-batches cut has to gain, and two percent of tensor parallelism; of those that
+  /// take the same time and memory the first one. Empty: none fits.
   std::vector<Found> best;
   std::vector<Family> families;
   std::int64_t legal = 0;  ///< layouts that were looked at

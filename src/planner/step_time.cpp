@@ -12,6 +12,14 @@
 namespace lockstep::planner {
 namespace {
 
+/// The machine as the system's kernels use it.
+Machine used_by(const System& system, Machine machine) {
+  for (double* share : {&machine.product_share, &machine.f32_share}) *share *= system.product_part;
+  machine.attention_share *= system.attention_part;
+  machine.joins_links = system.joins_links;
+  return machine;
+}
+
 /// Parameters of a rank, as if all ranks of the model had as many.
 double rank_parameters(const Work& work, const layout::ParallelPlan& plan) {
   return work.parameters / (static_cast<double>(plan.tp) * plan.pp);
@@ -24,12 +32,19 @@ double transfer_seconds(double bytes, layout::Tier tier, const Machine& machine)
                                     : bytes * static_cast<double>(machine.devices) / machine.disk_rate;
 }
 
-/// Seconds on a rank's way from and to elsewhere, of one micro-batch: what its passes compute under.
+/// Seconds on a rank's way from and to elsewhere, of one micro-batch: what its passes compute under, and what they do not.
 struct Transfers {
-  double forward = 0, backward = 0;
-  Transfers operator*(double part) const { return {part * forward, part * backward}; }
-  Transfers operator+(const Transfers& other) const { return {forward + other.forward, backward + other.backward}; }
+  double forward = 0, backward = 0, bare = 0;
+  Transfers operator*(double part) const { return {part * forward, part * backward, part * bare}; }
+  Transfers operator+(const Transfers& other) const {
+    return {forward + other.forward, backward + other.backward, bare + other.bare};
+  }
 };
+
+/// Of a rank's blocks, and what is beside them, the hops of a ring that nothing hides.
+double bare_seconds(const Work& work, const layout::ParallelPlan& plan, const Group& group) {
+  return work.system.hop_seconds * (group.ranks - 1) * (static_cast<double>(work.model.layers) / plan.pp + 1);
+}
 
 /// To gather or bring the weights of all stages of a rank.
 Transfers weight_transfers(const Work& work, const layout::ParallelPlan& plan) {
@@ -37,10 +52,36 @@ Transfers weight_transfers(const Work& work, const layout::ParallelPlan& plan) {
   const Group parts = state_group(plan, plan.parameters.cut, work.machine);
   const double once =
       gather_seconds(bytes, parts, work.machine) + transfer_seconds(bytes / parts.ranks, plan.parameters.tier, work.machine);
-  if (!plan.reshard_after_forward) return {once / plan.microbatches, 0};
+  const double bare = bare_seconds(work, plan, parts);
+  if (!plan.reshard_after_forward) return {once / plan.microbatches, 0, bare / plan.microbatches};
   // Blocks that are run again together are leased once more, but for those that places still hold.
   const int every = plan.recompute.kind == layout::Recompute::Kind::full ? plan.recompute.every : 1;
-  return {once, once * (1 + std::max(0.0, every - 1.0 - plan.prefetch) / every)};
+  return {once, once * (1 + std::max(0.0, every - 1.0 - plan.prefetch) / every), 2 * bare};
+}
+
+/// Gradients are cut behind every micro-batch, while it goes backward.
+bool reduces_microbatches(const layout::ParallelPlan& plan) {
+  return plan.reduce == layout::ReduceEvery::microbatch && plan.gradients.cut != layout::CutOver::none;
+}
+
+struct Reduction {
+  double seconds, bare;
+};
+/// Of the gradients of all stages of a rank. Where several ranks need the same part of a sum, all get all of it.
+Reduction gradient_reduction(const Work& work, const layout::ParallelPlan& plan) {
+  const Group replicas = replica_group(plan, work.machine), parts = state_group(plan, plan.optimizer.cut, work.machine);
+  const bool scattered = plan.optimizer.cut != layout::CutOver::none && parts.ranks == replicas.ranks;
+  const double bytes = work.system.gradient_bytes * rank_parameters(work, plan);
+  return {scattered ? gather_seconds(bytes, replicas, work.machine) : sum_seconds(bytes, replicas, work.machine),
+          bare_seconds(work, plan, replicas)};
+}
+
+/// Of the weights, and of gradients that every micro-batch reduces.
+Transfers state_transfers(const Work& work, const layout::ParallelPlan& plan) {
+  const Transfers weights = weight_transfers(work, plan);
+  if (!reduces_microbatches(plan)) return weights;
+  const Reduction gradients = gradient_reduction(work, plan);
+  return weights + Transfers{0, gradients.seconds, gradients.bare};
 }
 
 /// Of what one block keeps.
@@ -67,6 +108,11 @@ double message_seconds(const Work& work, const Candidate& candidate) {
   return send_seconds(plan.sequence ? bytes / plan.tp : bytes, pipeline.inside, work.machine);
 }
 
+/// What `seconds` of transfers add to `computing` that goes on meanwhile.
+double beside(double seconds, double computing, const System& system) {
+  return std::max(0.0, seconds - computing) + system.contention * std::min(seconds, computing);
+}
+
 /// A rank's seconds of a micro-batch, and what of its time is what.
 struct RankSeconds {
   double blocks = 0, heads = 0;
@@ -89,18 +135,18 @@ struct RankSeconds {
   }
   /// Transfers hide behind forward passes, the one that is made again too, and the backward pass, unless all of the forward pass
   /// stands before it once more.
-  Transfers waiting(const BlockWork& block, const HeadWork& head, const Transfers& moved) const {
+  Transfers waiting(const BlockWork& block, const HeadWork& head, const Transfers& moved, const System& system) const {
     if (moved.forward + moved.backward == 0) return {};
     const double made_again = again() * (block.again + block.exchange_again);
     const bool whole = block.again >= block.forward;
-    return {std::max(0.0, moved.forward - forward(block, head)),
-            std::max(0.0, moved.backward - (whole ? made_again : made_again + backward(block, head)))};
+    return {beside(moved.forward, forward(block, head), system),
+            beside(moved.backward, whole ? made_again : made_again + backward(block, head), system) + moved.bare};
   }
 };
 
 /// Of a rank with the whole model, whose backward pass follows its forward pass directly.
 RankSeconds whole_model(const Work& work, const layout::ParallelPlan& plan) {
-  const std::int64_t spared = work.system.spares_again ? last_together(work.model.layers, plan.recompute) : 0;
+  const std::int64_t spared = work.system.spares_last_blocks ? last_together(work.model.layers, plan.recompute) : 0;
   return {static_cast<double>(work.model.layers), 1, static_cast<double>(spared)};
 }
 
@@ -132,7 +178,7 @@ std::pair<RankSeconds, RankSeconds> ranks_of(const Work& work, const layout::Par
 Work::Work(const arch::ModelConfig& of, std::int64_t positions_of_a_sample, Machine on, System by)
     : model(of),
       positions(positions_of_a_sample),
-      machine(std::move(on)),
+      machine(used_by(by, std::move(on))),
       system(by),
       parameters(static_cast<double>(arch::count_parameters(model).total)) {}
 
@@ -141,14 +187,14 @@ std::vector<layout::PassSeconds> stage_seconds(const Work& work, const Candidate
   const BlockWork block = block_work(work.model, size, candidate.plan, work.machine, work.system);
   const HeadWork head = head_work(work.model, size, candidate.plan, work.machine, work.system);
   const std::vector<std::int64_t> split = split_of(work, candidate.plan);
-  const Transfers weights = weight_transfers(work, candidate.plan) * (candidate.plan.pp / static_cast<double>(split.size())),
+  const Transfers weights = state_transfers(work, candidate.plan) * (candidate.plan.pp / static_cast<double>(split.size())),
                   activations = activation_transfers(work, candidate);
   std::vector<layout::PassSeconds> stages;
   for (std::size_t stage = 0; stage < split.size(); ++stage) {
     const auto blocks = static_cast<double>(split[stage]);
     const RankSeconds own =
         split.size() == 1 ? whole_model(work, candidate.plan) : RankSeconds{blocks, stage + 1 == split.size() ? 1.0 : 0.0};
-    const Transfers waits = own.waiting(block, head, weights + activations * blocks);
+    const Transfers waits = own.waiting(block, head, weights + activations * blocks, work.system);
     stages.push_back({.forward = own.forward(block, head) + waits.forward,
                       .input_backward = own.blocks * (block.input_backward + block.exchange_backward) +
                                         own.again() * (block.again + block.exchange_again) +
@@ -162,24 +208,22 @@ std::vector<layout::PassSeconds> stage_seconds(const Work& work, const Candidate
 StepEnd step_end(const Work& work, const Candidate& candidate, double first_forward, double last_backward) {
   const layout::ParallelPlan& plan = candidate.plan;
   const Machine& machine = work.machine;
-  const Group replicas = replica_group(plan, machine), parts = state_group(plan, plan.optimizer.cut, machine);
+  const Group parts = state_group(plan, plan.optimizer.cut, machine);
   const double parameters = rank_parameters(work, plan), updated = parameters / parts.ranks;
-  // Where several ranks need the same part of a sum, all get all of it.
-  const bool scattered = plan.optimizer.cut != layout::CutOver::none && parts.ranks == replicas.ranks;
-  const double gradient_bytes = work.system.gradient_bytes * parameters;
-  const double reduced =
-      scattered ? gather_seconds(gradient_bytes, replicas, machine) : sum_seconds(gradient_bytes, replicas, machine);
+  const Reduction reduction = reduces_microbatches(plan) ? Reduction{0, 0} : gradient_reduction(work, plan);
   const bool published = plan.parameters.cut == layout::CutOver::none;
   const double gathered = published ? gather_seconds(work.system.element_bytes * parameters, parts, machine) : 0;
+  const double bare = reduction.bare + (published ? bare_seconds(work, plan, parts) : 0);
   // The first bucket has nothing to hide behind, nor has the last one.
   const double blocks = static_cast<double>(work.model.layers) / plan.pp;
   const auto exposed = [&](double seconds, double behind) {
-    return work.system.hides_reductions ? std::max(seconds / blocks, seconds - behind) : seconds;
+    if (!work.system.hides_reductions) return seconds;
+    return std::max(seconds / blocks, beside(seconds, behind, work.system));
   };
   // A disk reads or writes, the host's memory does both at once.
   const double moved = work.system.update_bytes * updated, ways = plan.optimizer.tier == layout::Tier::host ? 2 : 1;
   const double update = moved / machine.in_place_rate() + transfer_seconds(moved / ways, plan.optimizer.tier, machine);
-  return {.replicas = exposed(reduced, last_backward) + exposed(gathered, first_forward), .optimizer = update};
+  return {.replicas = exposed(reduction.seconds, last_backward) + exposed(gathered, first_forward) + bare, .optimizer = update};
 }
 
 StepTime step_time(const Work& work, const Candidate& candidate) {
@@ -189,9 +233,9 @@ StepTime step_time(const Work& work, const Candidate& candidate) {
   const HeadWork head = head_work(work.model, size, plan, work.machine, work.system);
   const auto [slowest, usual] = ranks_of(work, plan);
   StepTime time = slowest.of(block, head);
-  const Transfers weights = weight_transfers(work, plan);
+  const Transfers weights = state_transfers(work, plan);
   const auto waiting = [&](const Transfers& moved) {
-    const Transfers waits = slowest.waiting(block, head, moved);
+    const Transfers waits = slowest.waiting(block, head, moved, work.system);
     return waits.forward + waits.backward;
   };
   time.gather = waiting(weights);

@@ -11,12 +11,12 @@
 namespace lockstep::planner {
 namespace {
 
-std::vector<MemoryPoint> memory_curve(const std::vector<layout::TimedPass>& passes, const DeclaredMemory& memory, int chunks) {
+std::vector<MemoryPoint> memory_curve(const std::vector<layout::TimedPass>& passes, double device, double activations,
+                                      int chunks) {
   std::vector<layout::Action> actions;
   for (const layout::TimedPass& pass : passes) actions.push_back(pass.action);
-  const auto activations = static_cast<double>(memory.ledger.total(MemoryKind::activations));
   const double each = activations / (peak_activations(actions, chunks) * chunks);
-  double bytes = static_cast<double>(memory.device()) - activations;
+  double bytes = device - activations;
   std::vector<MemoryPoint> points{{0, bytes}};
   for (const layout::TimedPass& pass : passes) {
     if (pass.action.kind == layout::Action::Kind::forward) points.push_back({pass.start, bytes += each});
@@ -36,8 +36,16 @@ SimulatedStep simulate_step(const Work& work, const Candidate& candidate) {
   SimulatedStep step{
       .timeline = simulated(work, candidate), .end = {time.replicas, time.optimizer}, .memory = {}, .elsewhere = {}};
   for (int rank = 0; rank < candidate.plan.pp; ++rank) {
+    const std::vector<layout::TimedPass>& passes = step.timeline.ranks[static_cast<std::size_t>(rank)];
+    if (!is_own(work.system)) {
+      const auto device = static_cast<double>(device_memory(work, candidate).bytes);
+      step.memory.push_back(memory_curve(passes, device, block_bytes(work, candidate), candidate.plan.chunks));
+      step.elsewhere.push_back({0, 0});
+      continue;
+    }
     const DeclaredMemory memory = declared_memory(work, candidate, {.pp = rank});
-    step.memory.push_back(memory_curve(step.timeline.ranks[static_cast<std::size_t>(rank)], memory, candidate.plan.chunks));
+    step.memory.push_back(memory_curve(passes, static_cast<double>(memory.device()),
+                                       static_cast<double>(memory.ledger.total(MemoryKind::activations)), candidate.plan.chunks));
     step.elsewhere.push_back({memory.host, memory.disk});
   }
   return step;

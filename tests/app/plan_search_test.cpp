@@ -111,7 +111,7 @@ TEST(PlanSearch, WhatCannotBePlannedIsRefusedWithAllThatIsWrong) {
     EXPECT_NE(all.find(part), std::string::npos) << part << "\n" << all;
   }
   EXPECT_NE(refusal({"search", "--machine", "a1000", "--model", "gpt2"})
-                .find("machine a1000: neither a preset nor a file\n  -> a100, h100"),
+                .find("machine a1000: neither a preset nor a file\n  -> a100, a100-40gb, h100"),
             std::string::npos);
   io::replace_file(machine, "memory = \n");
   EXPECT_NE(refusal({"search", "--machine", machine, "--model", "gpt2"}).find("m.toml:1: "), std::string::npos);

@@ -38,7 +38,7 @@ TEST(Search, EveryLegalLayoutIsLookedAtOnce) {
           static_cast<int>(plan.recompute.kind), plan.recompute.every, static_cast<int>(plan.activations),
           static_cast<int>(plan.context), plan.tiles.out, static_cast<int>(plan.parameters.cut),
           static_cast<int>(plan.gradients.cut), static_cast<int>(plan.optimizer.cut), static_cast<int>(plan.optimizer.tier),
-          static_cast<int>(plan.parameters.tier)})
+          static_cast<int>(plan.parameters.tier), static_cast<int>(plan.reduce)})
       key += std::to_string(value) + " ";
     seen.insert(key + plan.schedule);
   });
@@ -153,6 +153,47 @@ TEST(Search, EverySettingOfALayoutIsLookedAt) {
   });
   EXPECT_EQ(methods.size(), 4U) << "all that there are";
   EXPECT_TRUE(node && together && host && disk);
+}
+
+TEST(Search, GradientsAreCutInEveryMicrobatchWhereThatMakesThemFit) {
+  const auto least = [](layout::ReduceEvery reduce) {
+    const SearchQuestion question = small_question(80e9);
+    double bytes = 1e30;
+    enumerate(question, [&](const Candidate& one) {
+      const layout::ParallelPlan& plan = one.plan;
+      if (plan.reduce != reduce) return;
+      if (reduce == layout::ReduceEvery::microbatch) {
+        EXPECT_GE(layout::zero_level(plan), 2);
+        EXPECT_GT(plan.microbatches, 1);
+      }
+      if (plan.dp == 4 && plan.microbatches == 4 && layout::zero_level(plan) == 2 && plan.optimizer.tier == layout::Tier::device)
+        bytes = std::min(bytes, static_cast<double>(device_memory(question.work, one).bytes));
+    });
+    return bytes;
+  };
+  const double step = least(layout::ReduceEvery::step), microbatch = least(layout::ReduceEvery::microbatch);
+  EXPECT_LT(microbatch, step);
+  const SearchResult result = search(small_question(80e9), 1);
+  EXPECT_EQ(result.best.front().candidate.plan.reduce, layout::ReduceEvery::step) << "other bits are not chosen for nothing";
+}
+
+TEST(Search, OtherSystemsHaveTheirOwnLayouts) {
+  SearchQuestion question = small_question(80e9);
+  const auto found = [&](const System& system) {
+    question.work = Work(eight_blocks(), 256, question.work.machine, system);
+    return search(question, 50).best;
+  };
+  for (const Found& one : found(fsdp)) {
+    EXPECT_EQ(one.candidate.plan.tp * one.candidate.plan.pp, 1);
+    EXPECT_EQ(one.candidate.plan.reduce == layout::ReduceEvery::microbatch, layout::zero_level(one.candidate.plan) >= 2);
+    EXPECT_EQ(one.memory.bytes, device_memory(question.work, one.candidate).bytes);
+  }
+  for (const Found& one : found(megatron)) {
+    EXPECT_LE(layout::zero_level(one.candidate.plan), 1);
+    EXPECT_EQ(one.candidate.plan.reduce, layout::ReduceEvery::step);
+    EXPECT_TRUE(one.candidate.plan.schedule == "1f1b" || one.candidate.plan.schedule == "interleaved");
+  }
+  for (const Found& one : found(deepspeed)) EXPECT_EQ(one.candidate.plan.tp, 1);
 }
 
 TEST(Search, AMicrobatchMayHoldAllSamplesOfARank) {

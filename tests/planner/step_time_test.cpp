@@ -202,6 +202,52 @@ TEST(StepTime, SumsOfGradientsHideBehindBackward) {
   EXPECT_NEAR(step_time(work, candidate).replicas, open.replicas, 1e-12);
 }
 
+TEST(StepTime, GradientsOfEveryMicrobatchGoBehindItsBackwardPass) {
+  Work work = plain_work();
+  work.machine.nodes = 4;
+  work.machine.between_rate = 1e9;
+  Candidate candidate;
+  candidate.plan.dp = 32;
+  candidate.plan.microbatches = 4;
+  layout::set_zero_level(candidate.plan, 2);
+  const StepTime once = step_time(work, candidate);
+  candidate.plan.reduce = layout::ReduceEvery::microbatch;
+  const StepTime each = step_time(work, candidate);
+  EXPECT_EQ(once.gather, 0);
+  EXPECT_GT(each.gather, 2 * once.replicas) << "four sums in place of one, each behind a backward pass";
+  EXPECT_LT(each.replicas, once.replicas) << "new weights alone";
+}
+
+TEST(StepTime, WhatIsHiddenTakesUnitsAndMemoryOfWhatComputes) {
+  Work work = plain_work();
+  Candidate candidate;
+  candidate.samples = 64;
+  candidate.plan.dp = 8;
+  layout::set_zero_level(candidate.plan, 3);
+  EXPECT_EQ(step_time(work, candidate).gather, 0);
+  work.system.contention = 0.5;
+  const double gathered = 2 * gather_seconds(2 * work.parameters, {.ranks = 8}, work.machine);
+  EXPECT_NEAR(step_time(work, candidate).gather, gathered / 2, 1e-12);
+  work.system.hop_seconds = 1e-3;
+  EXPECT_NEAR(step_time(work, candidate).gather, gathered / 2 + 2 * 7e-3 * 5, 1e-12) << "four blocks, and what is beside them";
+}
+
+TEST(StepTime, RingsLeaveANodeByAllTheirRanksLinks) {
+  Machine machine = plain_machine();
+  machine.nodes = 4;
+  layout::ParallelPlan plan;
+  plan.dp = 32;
+  const auto seconds = [&] { return gather_seconds(32e9, replica_group(plan, machine), machine); };
+  EXPECT_NEAR(seconds(), 3.1, 1e-9);
+  machine.joins_links = true;
+  EXPECT_NEAR(seconds(), 3.1 / 8, 1e-9);
+  machine.inside_rate = 20e9;
+  EXPECT_NEAR(seconds(), 3.1 / 2, 1e-9) << "or as fast as inside the node";
+  plan.dp = 4;
+  plan.tp = 8;
+  EXPECT_NEAR(seconds(), 2.4, 1e-9) << "one rank of the group on each node";
+}
+
 TEST(StepTime, WeightsThatAreGatheredWaitWhereComputationIsShort) {
   Work work = plain_work();
   work.machine.nodes = 4;

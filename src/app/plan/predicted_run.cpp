@@ -97,9 +97,13 @@ std::vector<ComparedFigure> compared_seconds(const StepSeconds& measured, const 
 
 }  // namespace
 
-planner::System system_of(const RunConfig& config) {
-  planner::System system = dtype_of(config) == DType::f32 ? planner::own_f32_system : planner::own_system;
-  system.hides_reductions = config.parallel.overlap;
+planner::System system_of(const RunConfig& config, const planner::System& of) {
+  planner::System system = of;
+  if (dtype_of(config) == DType::f32) system.element_bytes = planner::own_f32_system.element_bytes;
+  if (!config.parallel.overlap) {
+    system.hides_reductions = false;
+    system.hidden_sums = planner::System::HiddenSums::none;
+  }
   return system;
 }
 

@@ -28,7 +28,7 @@ struct RunComparison {
 };
 
 /// This program, as the run's settings have it.
-planner::System system_of(const RunConfig& config);
+planner::System system_of(const RunConfig& config, const planner::System& system = planner::own_system);
 
 /// `machine`: of as many ranks as the run had. Memory is what the engine declares for the layout; time is the planner's, rank 0's
 /// passes with what they wait for. Throws UserError where these ranks cannot have the run's layout.

@@ -6,9 +6,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <utility>
+#include <vector>
 
 #include "app/folder/answer_line.h"
 #include "app/plan/questions.h"
+#include "app/plan/recipe_layout.h"
+#include "io/file.h"
+#include "planner/published_rows.h"
 
 namespace lockstep::app {
 namespace {
@@ -24,18 +30,93 @@ std::string chosen(const planner::Prediction& one) {
   return text;
 }
 
+/// A file of rows, a line for each system and kind of device.
+Answer held_against(const std::string& file, const planner::System* system) {
+  const planner::PublishedFile read = planner::published_rows(io::read_document(file), file, system);
+  std::map<std::pair<std::string, std::string>, std::vector<const planner::PublishedRow*>> kinds;
+  for (const planner::PublishedRow& row : read.rows) kinds[{std::string(row.system.name), row.gpu}].push_back(&row);
+  Table table({{"system", "system"},
+               {"gpu", "device"},
+               {"rows", "rows"},
+               {"within_10", "within 10 %", "{:.0f} %", 100},
+               {"within_20", "20 %", "{:.0f} %", 100},
+               {"median", "median", "{:+.1f} %", 100},
+               {"constant_10", "one HFU for all: 10 %", "{:.0f} %", 100},
+               {"constant_20", "20 %", "{:.0f} %", 100}});
+  const auto add = [&](const std::string& name, const std::string& gpu, const std::vector<const planner::PublishedRow*>& rows) {
+    std::vector<double> errors;
+    for (const planner::PublishedRow* row : rows) errors.push_back(row->error());
+    const planner::Score own = planner::score_of(std::move(errors)), constant = planner::constant_score(rows);
+    const auto part = [&](std::size_t count) { return static_cast<double>(count) / static_cast<double>(own.rows); };
+    table.row({name, gpu, static_cast<std::int64_t>(own.rows), part(own.within_10), part(own.within_20), own.median,
+               part(constant.within_10), part(constant.within_20)});
+  };
+  for (const auto& [kind, rows] : kinds) add(kind.first, kind.second, rows);
+  Answer answer;
+  answer.table("kinds", table);
+  Table rows({{"source"}, {"model"}, {"gpu"}, {"devices"}, {"positions"}, {"layout"}, {"measured"}, {"predicted"}, {"faster"}});
+  Table memory({{"model", "memory of"},
+                {"devices", "devices"},
+                {"measured_bytes", "measured", "{:.1f} GiB", 0x1p-30},
+                {"predicted_bytes", "predicted", "{:.1f} GiB", 0x1p-30},
+                {"more", "more", "{:+.1f} %", 100}});
+  for (const planner::PublishedRow& row : read.rows) {
+    rows.row({row.source, row.name, row.gpu, row.machine.ranks(), row.positions, layout::describe(row.candidate.plan), row.tokens,
+              row.predicted_tokens(row.system), row.error()});
+    if (row.memory > 0) {
+      const double predicted = row.predicted_memory();
+      memory.row({row.name, row.machine.ranks(), row.memory, predicted, predicted / row.memory - 1});
+    }
+  }
+  answer.rows("rows", rows);
+  if (!memory.empty()) {
+    answer.say("\n");
+    answer.table("memory", memory);
+  }
+  const planner::Regret regret = regret_of(read.rows);
+  if (regret.choices > 0) {
+    answer.say(
+        fmt::format("\nof {} choices among layouts of one model on one machine, {} put the fastest first; at the most that "
+                    "one is {:.1f} % slower\n",
+                    regret.choices, regret.best, 100 * regret.worst));
+  }
+  if (read.left_out > 0) answer.say(fmt::format("{} rows of fp8 or of offloaded activations are left out\n", read.left_out));
+  answer.facts({{"choices", static_cast<std::int64_t>(regret.choices)},
+                {"best_choices", static_cast<std::int64_t>(regret.best)},
+                {"worst_regret", regret.worst},
+                {"left_out", read.left_out}});
+  return answer;
+}
+
 }  // namespace
 
 int plan_published(const Arguments& arguments) {
+  std::string file, system;
   AnswerLine line(
       "plan published",
       "30 throughputs that papers measured on A100s (arXiv 2104.04473, tables 1 and 2; 2205.05198, table 5) beside the "
       "planner's. One share of the products' peak, fitted to the 7.5 billion row, and one share of the links, fitted to "
       "the ZeRO-3 row of 1,536 devices, serve all of them. TFLOPS of a device (recomputed passes included), or seconds "
       "of a step; b and v: micro-batch and virtual stages that were not published, as they are best.");
+  line.positional("FILE.csv", file, "rows that were measured, in place of these 30: a line for each system and device", false);
+  std::vector<std::string> names = system_names();
+  names.insert(names.begin(), "");
+  line.choice("--system", system, names,
+              "of all rows of the file; without it their source says: torchtitan, megatron, else fsdp");
   line.ask_csv();
+  line.note(
+      "columns of FILE.csv, in any order: gpu gpus n_layer n_head n_embd vocab seq micro_batch (or local_batch)\n"
+      "tokens_per_s_per_gpu; and source model gpus_per_node grad_accum (or global_batch) n_kv_head ffn_width tp\n"
+      "sharding mixed_precision recompute compile async_tp dtype activation_offload memory_gib");
   if (!line.read(arguments)) return 0;
+  line.demand(system.empty() || !file.empty(),
+              fmt::format("--system {}: the papers' rows are Megatron's and DeepSpeed's", system),
+              "plan published FILE.csv --system " + system);
   line.check();
+  if (!file.empty()) {
+    line.print(held_against(file, planner::find_system(system)));
+    return 0;
+  }
   const planner::Machine& machine = *planner::find_machine("a100");
   Answer answer;
   answer.say(fmt::format("products reach {:.1f} % of their peak, collectives {:.1f} % of their links\n\n",

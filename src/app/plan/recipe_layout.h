@@ -2,6 +2,9 @@
 
 // The layout that a recipe asks for, as the planner takes it.
 
+#include <string>
+#include <vector>
+
 #include "app/settings/run_config.h"
 #include "planner/step_time.h"
 
@@ -10,5 +13,10 @@ namespace lockstep::app {
 /// Of work.machine's ranks, blocks cut over pipelines as a run cuts them. Throws UserError for a layout that these ranks cannot
 /// have, and for a schedule from a file. `on_host`: their devices' memory is the host's.
 planner::Candidate candidate_of(const RunConfig& config, const planner::Work& work, bool on_host = false);
+
+/// Values of --system.
+std::vector<std::string> system_names();
+/// Of a system on a machine, a line on what its times are worth; empty where nothing is to be said.
+std::string caveat(const planner::Work& work);
 
 }  // namespace lockstep::app

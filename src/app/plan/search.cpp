@@ -12,6 +12,7 @@
 #include "app/plan/machine_file.h"
 #include "app/plan/named_model.h"
 #include "app/plan/questions.h"
+#include "app/plan/recipe_layout.h"
 #include "app/plan/winner.h"
 #include "arch/flops.h"
 #include "arch/step_sizes.h"
@@ -29,7 +30,7 @@ using planner::Found;
 constexpr std::int64_t most_count = 1 << 24;
 
 struct Options {
-  std::string machine, model, dtype = "bf16";
+  std::string machine, model, dtype = "bf16", system{planner::own_system.name};
   std::int64_t nodes = 0, positions = 0, batch = 1024;
   int top = 10;
   double tokens = 0, price = 0;
@@ -42,6 +43,7 @@ void declare(AnswerLine& line, Options& options) {
   line.count("--seq", options.positions, "T", "positions of a sample; 0: as many as the model's context has", 0, most_count);
   line.count("--global-batch", options.batch, "B", "samples of a step, over all ranks", 1, most_count);
   line.choice("--dtype", options.dtype, {"bf16", "fp32"}, "of weights and activations");
+  line.choice("--system", options.system, system_names(), "whose layouts, kernels, overlap and memory");
   line.count("--top", options.top, "N", "layouts that are shown", 1, most_count);
   line.ask_out("F.toml", "the fastest as a recipe for lockstep train --config", is_own_recipe);
   line.option("--tokens", options.tokens, "N", "days for so many tokens; 0: left out");
@@ -72,8 +74,9 @@ Asked asked(const Options& options, AnswerLine& line) {
       line.problems().push_back(std::move(problem));
   });
   line.check();
-  planner::Work work(model.model(), model.config.model.block_size, machine,
-                     options.dtype == "fp32" ? planner::own_f32_system : planner::own_system);
+  planner::System system = *planner::find_system(options.system);
+  if (options.dtype == "fp32") system.element_bytes = planner::own_f32_system.element_bytes;
+  planner::Work work(model.model(), model.config.model.block_size, machine, system);
   return {{.work = std::move(work), .global_batch = options.batch}, std::move(model)};
 }
 
@@ -220,12 +223,14 @@ int plan_search(const Arguments& arguments) {
   if (result.best.empty()) refuse(question, result);
   const Found& winner = result.best.front();
   if (!line.out().empty()) io::replace_file(line.out(), recipe_of(model, work, winner.candidate));
-  const std::string command = command_of(model, work, winner.candidate, line.out());
+  const bool own = is_own(work.system);
+  const std::string command = own ? command_of(model, work, winner.candidate, line.out()) : "";
   Answer answer;
   answer.say(fmt::format(
       "{} ({} parameters) on {}: {} x {} devices; {} samples of {} tokens a step, {}\n{} layouts looked at\n\n",
       visible(model.name), format_si(work.parameters), visible(work.machine.name), work.machine.nodes, work.machine.devices,
       format_count(question.global_batch), format_count(work.positions), options.dtype, format_count(result.legal)));
+  answer.say(caveat(work));
   answer.facts(
       {{"machine", work.machine.name}, {"ranks", work.machine.ranks()}, {"model", model.name}, {"layouts", result.legal}});
   answer.table("best", table_of(question, result.best));
@@ -233,7 +238,12 @@ int plan_search(const Arguments& arguments) {
   answer.table("families", families_of(question, result));
   say_verdict(winner, answer);
   say_duration(question, options, winner, answer);
-  answer.say(fmt::format("\n{}\n", command));
+  if (own && winner.candidate.plan.reduce == layout::ReduceEvery::microbatch) {
+    answer.say(
+        "\nparallel.reduce=microbatch cuts gradients in every micro-batch: they are added in another order, and what the run "
+        "learns has other bits\n");
+  }
+  if (own) answer.say(fmt::format("\n{}\n", command));
   answer.fact("command", command);
   line.print(answer);
   return 0;

@@ -70,7 +70,7 @@ void say_places(const planner::SimulatedStep& step, const planner::Machine& mach
 }  // namespace
 
 int plan_simulate(const Arguments& arguments) {
-  std::string file, named = "a100", trace;
+  std::string file, named = "a100", trace, system{planner::own_system.name};
   std::int64_t nodes = 0;
   AnswerLine line(
       "plan simulate",
@@ -79,6 +79,7 @@ int plan_simulate(const Arguments& arguments) {
   line.positional("RECIPE", file, "a .toml file, as lockstep train --config takes it");
   line.option("--machine", named, "NAME|FILE", "a100, h100, h200, b200, or machine.toml");
   line.count("--nodes", nodes, "N", "of the machine; 0: as many as the recipe's degrees need", 0);
+  line.choice("--system", system, system_names(), "whose kernels, overlap and memory: docs/planner.md tells of each");
   line.option("--trace", trace, "OUT.json", "the step for chrome://tracing or Perfetto");
   line.note("example:\n  lockstep plan simulate winner.toml --machine a100 --nodes 128 --trace step.json");
   if (!line.read(arguments)) return 0;
@@ -89,18 +90,21 @@ int plan_simulate(const Arguments& arguments) {
   const NamedModel recipe = named_model(file, 0);
   planner::Machine machine = named_machine(named, nodes);
   if (nodes == 0) fit_machine(machine, recipe.config);
-  const planner::Work work(recipe.model(), recipe.config.model.block_size, machine, system_of(recipe.config));
+  const planner::Work work(recipe.model(), recipe.config.model.block_size, machine,
+                           system_of(recipe.config, *planner::find_system(system)));
   const planner::Candidate candidate = candidate_of(recipe.config, work);
   const planner::SimulatedStep step = simulate_step(work, candidate);
   const std::string layout = layout::describe(candidate.plan);
   Answer answer;
   answer.say(fmt::format("{} on {}: {} x {} devices, {}\n", visible(file), visible(machine.name), machine.nodes, machine.devices,
                          layout));
+  answer.say(caveat(work));
   answer.say(
       fmt::format("step {}: passes {} (ranks of the pipeline wait {:.1f} %), sums over ranks that nothing hides {}, update {}\n",
                   format_seconds(step.seconds()), format_seconds(step.timeline.makespan), 100 * bubble(step.timeline),
                   format_seconds(step.end.replicas), format_seconds(step.end.optimizer)));
   answer.facts({{"machine", machine.name},
+                {"system", system},
                 {"ranks", machine.ranks()},
                 {"layout", layout},
                 {"step_seconds", step.seconds()},
