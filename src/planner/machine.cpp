@@ -19,18 +19,27 @@ struct Sizes {
   double attention;                                       // of the peak: both passes of causal attention in tiles
   std::int64_t units;
   double host_memory, host_rate;  // GB, GB/s
+  std::int64_t devices = 8;       // of a node, or of what NVLink connects
 };
 
 // Datasheets; best products as the MAMF finder of ml-engineering measures them; attention as FlashAttention-2 reaches it with
 // heads of 128 and samples of 16k (Dao 2023, figures 4 to 7: 190 TFLOPS on an A100, 330 on an H100). Newer devices: the H100's
 // share.
-constexpr std::array<Sizes, 6> sizes{{{"a100", 80, 2000, 300, 25, 0.869, 0.6, 108, 1000, 31},
-                                      {"a100-40gb", 40, 1555, 300, 25, 0.869, 0.6, 108, 1000, 31},
-                                      {"h100", 80, 3350, 450, 50, 0.803, 0.33, 132, 2000, 63},
-                                      // Of 96 GB, held to 500 W in place of 700: clocks fall with the cube root of power.
-                                      {"h100-96gb", 96, 2400, 450, 50, 0.803 * 0.894, 0.33 * 0.894, 132, 2000, 63},
-                                      {"h200", 141, 4800, 450, 50, 0.803, 0.33, 132, 2000, 63},
-                                      {"b200", 180, 8000, 900, 50, 0.776, 0.33, 148, 2000, 63}}};
+// Where no product was measured alone it is 0.8 of the peak. The MI300X's is AMD's own ("Measuring Max-Achievable FLOPs").
+// Networks are those of hosts one rents: g5, g6e, p3dn, or 400 Gb/s a device.
+constexpr std::array<Sizes, 12> sizes{{{"a100", 80, 2000, 300, 25, 0.869, 0.6, 108, 1000, 31},
+                                       {"a100-40gb", 40, 1555, 300, 25, 0.869, 0.6, 108, 1000, 31},
+                                       {"h100", 80, 3350, 450, 50, 0.803, 0.33, 132, 2000, 63},
+                                       // Of 96 GB, held to 500 W in place of 700: clocks fall with the cube root of power.
+                                       {"h100-96gb", 96, 2400, 450, 50, 0.803 * 0.894, 0.33 * 0.894, 132, 2000, 63},
+                                       {"h200", 141, 4800, 450, 50, 0.803, 0.33, 132, 2000, 63},
+                                       {"b200", 180, 8000, 900, 50, 0.776, 0.33, 148, 2000, 63},
+                                       {"gb200", 186, 8000, 900, 50, 0.776, 0.33, 148, 8600, 450, 72},
+                                       {"mi300x", 192, 5300, 448, 50, 0.54, 0.25, 304, 2000, 63},
+                                       {"l40s", 48, 864, 31, 6.25, 0.8, 0.33, 142, 1500, 31},
+                                       {"a10g", 24, 600, 31, 1.56, 0.8, 0.33, 80, 750, 31},
+                                       {"rtx4090", 24, 1008, 31, 1.56, 0.8, 0.33, 128, 500, 31},
+                                       {"v100", 32, 900, 150, 1.56, 0.8, 0.33, 80, 750, 15}}};
 
 // What the 30 published figures of planner/published are told with: fitted to two of them (a test fits them again).
 constexpr double kFittedProductShare = 0.7779, kFittedLinkShare = 0.627;
@@ -38,6 +47,7 @@ constexpr double kFittedProductShare = 0.7779, kFittedLinkShare = 0.627;
 Machine from(const Sizes& size) {
   Machine machine;
   machine.name = size.name;
+  machine.devices = size.devices;
   machine.memory = size.memory * kGiga;
   machine.reserved = 3 * kGiga;
   machine.peak_flops = *peak_from(size.name.substr(0, size.name.find('-'))) * kTera;

@@ -45,7 +45,7 @@ struct Machine {
   double attention_rate(double element_bytes) const { return attention_share * product_rate(element_bytes); }
 };
 
-/// a100, h100, h200, b200: nodes of eight, of which there are `nodes` only when the user says so.
+/// a100, h100, b200 and others: nodes of eight (gb200: of 72), of which there are `nodes` only when the user says so.
 std::span<const Machine> machine_presets();
 /// Null: there is none of the name.
 const Machine* find_machine(std::string_view name);

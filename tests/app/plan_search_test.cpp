@@ -54,6 +54,20 @@ TEST(PlanSearch, WeightsOfFp32TakeLongerAndTwiceTheBytes) {
             std::string::npos);
 }
 
+TEST(PlanSearch, AMachineMayBeAPartOfANodeOrSeveral) {
+  const auto asked = [](const std::string& machine, const std::string& gpus) {
+    return printed({"search", "gpt2", machine, "--gpus", gpus, "--global-batch", "64", "--top", "1"});
+  };
+  EXPECT_NE(asked("a100", "2").find(" on a100: 1 x 2 devices; "), std::string::npos);
+  EXPECT_NE(asked("mi300x", "16").find(" on mi300x: 2 x 8 devices; "), std::string::npos);
+  EXPECT_NE(asked("gb200", "8").find(" on gb200: 1 x 8 devices; "), std::string::npos) << "of 72";
+  EXPECT_NE(
+      refusal({"search", "gpt2", "a100", "--gpus", "12"}).find("have 8 devices: at most these, or a multiple\n  -> --gpus 8"),
+      std::string::npos);
+  EXPECT_NE(refusal({"search", "gpt2", "a100", "--gpus", "8", "--nodes", "2"}).find("--nodes 2 and --gpus 8: two numbers"),
+            std::string::npos);
+}
+
 TEST(PlanSearch, JsonHasTheSameAnswer) {
   const Json answer = Json::parse(printed({"search", "--model", "gpt2", "--machine", "h100", "--global-batch", "32", "--json"}));
   EXPECT_EQ(answer.at("ranks").integer(), 8);

@@ -208,7 +208,9 @@ TEST(Resolve, AllProblemsAtOnce) {
                 "optimizer.eps=1e300", "model=gpt3", "nonsense"}),
       (List{"'nonsense' is no setting -> write group.key=value or group=option",
             "model=gpt3: there is no such option -> choose one of rasbt, gpt3_175B, default, shakespeare, gpt2, gpt2_medium, "
-            "gpt2_large, gpt2_xl, llama2B, llama7B, llama3_8B, qwen2_0.5B",
+            "gpt2_large, gpt2_xl, llama2B, llama7B, llama3_8B, llama3_1B, llama3_3B, llama3_70B, llama3_405B, mistral_7B, "
+            "qwen2_7B, "
+            "qwen2_0.5B",
             "unknown setting train.max_iter -> did you mean train.max_iters?",
             "model.n_layer = many: must be an integer of at least 1 and at most 10000 -> the default is 12",
             "optimizer.beta1 = 1: must be a number of at least 0 and below 1 -> the default is 0.9",

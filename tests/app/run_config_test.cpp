@@ -166,6 +166,12 @@ TEST(RunConfig, LlamasHaveTheParametersOfTheirPapers) {
   EXPECT_EQ(total("llama2B"), 2285981696);
   EXPECT_EQ(total("llama3_8B"), 8030261248);
   EXPECT_EQ(total("qwen2_0.5B"), 494032768);
+  EXPECT_EQ(total("llama3_1B"), 1235814400);
+  EXPECT_EQ(total("llama3_3B"), 3212749824);
+  EXPECT_EQ(total("llama3_70B"), 70553706496);
+  EXPECT_EQ(total("llama3_405B"), 405853388800);
+  EXPECT_EQ(total("mistral_7B"), 7248023552);
+  EXPECT_EQ(total("qwen2_7B"), 7615616512);
 }
 
 TEST(RunConfig, ALlamaTakesEverySetting) {

@@ -97,7 +97,7 @@ std::optional<Answer> run_products(BenchLine& line) {
   constexpr std::int64_t most_size = 1 << 20;
   ProductsAsked asked;
   line.option("--model", asked.model, "MODEL", "a model as plan search knows it");
-  line.option("--machine", asked.machine, "NAME|FILE", "a100, h100, h200, b200 or a machine.toml");
+  line.option("--machine", asked.machine, "NAME|FILE", machine_names());
   line.count("--micro-batch", asked.samples, "N", "samples", 1, most_size);
   line.count("--seq", asked.positions, "T", "positions of a sample; 0: the model's", 0, most_size);
   line.count("--tp", asked.tensor, "N", "ranks that divide each layer", 1, 1024);

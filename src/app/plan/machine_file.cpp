@@ -137,16 +137,32 @@ class MachineReader {
 Machine named_machine(const std::string& name, std::int64_t nodes) {
   const Machine* preset = planner::find_machine(name);
   if (preset == nullptr && !name.ends_with(".toml")) {
-    std::string names;
-    for (const Machine& one : planner::machine_presets()) names += one.name + ", ";
     throw UserError(name.empty() ? "MACHINE is missing" : fmt::format("machine {}: neither a preset nor a file", name),
-                    names + "or a machine.toml");
+                    machine_names());
   }
   Machine machine = preset != nullptr ? *preset : MachineReader(name).read();
   if (nodes == 0) return machine;
   machine.nodes = nodes;
   if (std::vector<Problem> problems = check(machine); !problems.empty()) throw UserError(std::move(problems));
   return machine;
+}
+
+Machine with_devices(Machine machine, std::int64_t devices) {
+  if (devices == 0) return machine;
+  if (devices > machine.devices && devices % machine.devices != 0) {
+    throw UserError(fmt::format("--gpus {}: nodes of {} have {} devices: at most these, or a multiple", devices, machine.name,
+                                machine.devices),
+                    fmt::format("--gpus {}", devices / machine.devices * machine.devices));
+  }
+  machine.devices = std::min(machine.devices, devices);
+  machine.nodes = devices / machine.devices;
+  return machine;
+}
+
+std::string machine_names() {
+  std::string names;
+  for (const Machine& one : planner::machine_presets()) names += one.name + ", ";
+  return names + "or a machine.toml";
 }
 
 std::string machine_text(const Machine& machine) {

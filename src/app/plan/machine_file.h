@@ -15,6 +15,11 @@ namespace lockstep::app {
 /// `nodes`: instead of the machine's own number; 0: as it says. Throws UserError with everything that is wrong.
 planner::Machine named_machine(const std::string& name, std::int64_t nodes);
 
+/// The same with so many devices in all: a part of a node, or whole nodes; 0: as the machine says. Throws UserError for others.
+planner::Machine with_devices(planner::Machine machine, std::int64_t devices);
+/// "a100, ..., or machine.toml": what named_machine() takes.
+std::string machine_names();
+
 /// What such a file says of the machine: the whole of it. Numbers are rounded to six digits.
 std::string machine_text(const planner::Machine& machine);
 

@@ -77,7 +77,7 @@ int plan_simulate(const Arguments& arguments) {
       "A recipe's step on a machine, without either: passes of every rank of the pipeline, and how memory goes up and "
       "down.");
   line.positional("RECIPE", file, "a .toml file, as lockstep train --config takes it");
-  line.option("--machine", named, "NAME|FILE", "a100, h100, h200, b200, or machine.toml");
+  line.option("--machine", named, "NAME|FILE", machine_names());
   line.count("--nodes", nodes, "N", "of the machine; 0: as many as the recipe's degrees need", 0);
   line.choice("--system", system, system_names(), "whose kernels, overlap and memory: docs/planner.md tells of each");
   line.option("--trace", trace, "OUT.json", "the step for chrome://tracing or Perfetto");

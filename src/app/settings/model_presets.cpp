@@ -63,11 +63,18 @@ struct Llama {
   bool qkv_bias, tied;
 };
 
-// The first two have the sizes of WordPlay's presets of these names, with the parts of Llama 2.
+// The first two have the sizes of WordPlay's presets of these names, with the parts of Llama 2. The others are as their
+// config.json has them (Llama 3.2 1B and 3B without their stretched rotation, Mistral 7B v0.3).
 constexpr Llama llama_sizes[] = {
     {"llama2B", 10, 32, 32, 4096, 11008, 1024, "null", "10000", "1e-5", false, false},
     {"llama7B", 32, 32, 32, 4096, 11008, 1024, "null", "10000", "1e-5", false, false},
     {"llama3_8B", 32, 32, 8, 4096, 14336, 8192, "128256", "500000", "1e-5", false, false},
+    {"llama3_1B", 16, 32, 8, 2048, 8192, 8192, "128256", "500000", "1e-5", false, true},
+    {"llama3_3B", 28, 24, 8, 3072, 8192, 8192, "128256", "500000", "1e-5", false, true},
+    {"llama3_70B", 80, 64, 8, 8192, 28672, 8192, "128256", "500000", "1e-5", false, false},
+    {"llama3_405B", 126, 128, 8, 16384, 53248, 8192, "128256", "500000", "1e-5", false, false},
+    {"mistral_7B", 32, 32, 8, 4096, 14336, 32768, "32768", "1000000", "1e-5", false, false},
+    {"qwen2_7B", 28, 28, 4, 3584, 18944, 32768, "152064", "1000000", "1e-6", true, false},
     {"qwen2_0.5B", 24, 14, 2, 896, 4864, 32768, "151936", "1000000", "1e-6", true, true},
 };
 
