@@ -55,6 +55,29 @@ TEST(PlanPublished, AStepIsSimulatedAsAnotherSystemRunsIt) {
             std::string::npos);
 }
 
+TEST(PlanPublished, AWinnerIsWrittenAsItsSystemTakesIt) {
+  const TempFolder folder;
+  const std::string file = (folder / "winner").string();
+  const auto written = [&](const std::string& model, const std::string& machine, const std::string& gpus,
+                           const std::string& system) {
+    printed({"search", model, machine, "--gpus", gpus, "--global-batch", "64", "--system", system, "--out", file});
+    return io::read_file(file);
+  };
+  const std::string megatron = written("llama3_8B", "h100", "16", "megatron");
+  for (const char* line : {"--num-layers 32\n", "--group-query-attention\n--num-query-groups 8\n", "\n--swiglu\n",
+                           "\n--global-batch-size 64\n", "\n--untie-embeddings-and-output-weights\n", "\n--bf16\n"})
+    EXPECT_NE(megatron.find(line), std::string::npos) << megatron;
+  const std::string titan = written("llama3_8B", "h100", "16", "torchtitan");
+  EXPECT_TRUE(titan.starts_with("--training.local_batch_size ")) << titan;
+  EXPECT_NE(titan.find("\n--parallelism.data_parallel_shard_degree "), std::string::npos) << titan;
+  const Json json = Json::parse(written("gpt2_xl", "a100", "8", "deepspeed"));
+  EXPECT_EQ(json.at("train_batch_size").integer(),
+            8 * json.at("train_micro_batch_size_per_gpu").integer() * json.at("gradient_accumulation_steps").integer());
+  EXPECT_TRUE(json.at("bf16").at("enabled").boolean());
+  EXPECT_NE(refusal({"search", "gpt2", "a100", "--system", "fsdp", "--global-batch", "64", "--out", file}).find("users' code"),
+            std::string::npos);
+}
+
 TEST(PlanPublished, ASearchForAnotherSystemHasItsLayoutsAndNoCommandOfOurs) {
   const std::string text = told({"search", "gpt2_xl", "h100", "--global-batch", "64", "--system", "fsdp", "--top", "2"});
   EXPECT_EQ(text.find("lockstep launch"), std::string::npos) << text;

@@ -46,7 +46,8 @@ void declare(AnswerLine& line, Options& options) {
   line.choice("--dtype", options.dtype, {"bf16", "fp32"}, "of weights and activations");
   line.choice("--system", options.system, system_names(), "whose layouts, kernels, overlap and memory");
   line.count("--top", options.top, "N", "layouts that are shown", 1, most_count);
-  line.ask_out("F.toml", "the fastest as a recipe for lockstep train --config", is_own_recipe);
+  line.ask_out("F.toml", "the fastest as a recipe for lockstep train --config; for another --system its arguments or JSON",
+               is_own_winner);
   line.option("--tokens", options.tokens, "N", "days for so many tokens; 0: left out");
   line.option("--price", options.price, "P", "of a device for an hour: what these days cost");
   line.ask_csv();
@@ -228,8 +229,11 @@ int plan_search(const Arguments& arguments) {
   const planner::SearchResult result = planner::search(question, options.top);
   if (result.best.empty()) refuse(question, result);
   const Found& winner = result.best.front();
-  if (!line.out().empty()) io::replace_file(line.out(), recipe_of(model, work, winner.candidate));
   const bool own = is_own(work.system);
+  if (!line.out().empty()) {
+    io::replace_file(line.out(),
+                     own ? recipe_of(model, work, winner.candidate) : exported(work, winner.candidate, question.global_batch));
+  }
   const std::string command = own ? command_of(model, work, winner.candidate, line.out()) : "";
   Answer answer;
   answer.say(fmt::format(

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 
+#include "app/folder/output_file.h"
 #include "app/settings/keys.h"
 #include "base/error.h"
 #include "base/shell.h"
@@ -26,7 +27,91 @@ bool depends_on_hosts(const layout::ParallelPlan& plan) {
   return plan.parameters.cut == layout::CutOver::host || (plan.cp > 1 && plan.context == layout::ContextMethod::ulysses_ring);
 }
 
+using Lines = std::vector<std::string>;
+
+std::string lines_of(const Lines& arguments) { return fmt::format("{}\n", fmt::join(arguments, "\n")); }
+
+std::string megatron_arguments(const planner::Work& work, const planner::Candidate& candidate, std::int64_t batch) {
+  const arch::ModelConfig& model = work.model;
+  const layout::ParallelPlan& plan = candidate.plan;
+  Lines all{fmt::format("--num-layers {}", model.layers),
+            fmt::format("--hidden-size {}", model.width),
+            fmt::format("--ffn-hidden-size {}", model.ffn_width),
+            fmt::format("--num-attention-heads {}", model.heads),
+            fmt::format("--seq-length {}", work.positions),
+            fmt::format("--max-position-embeddings {}", work.positions),
+            fmt::format("--micro-batch-size {}", candidate.samples),
+            fmt::format("--global-batch-size {}", batch),
+            fmt::format("--tensor-model-parallel-size {}", plan.tp),
+            fmt::format("--pipeline-model-parallel-size {}", plan.pp),
+            fmt::format("--context-parallel-size {}", plan.cp)};
+  const auto where = [&](bool asked, std::string argument) {
+    if (asked) all.push_back(std::move(argument));
+  };
+  where(model.kv_heads != model.heads, fmt::format("--group-query-attention\n--num-query-groups {}", model.kv_heads));
+  where(model.gated, "--swiglu");
+  where(model.norm == arch::NormKind::rmsnorm, "--normalization RMSNorm");
+  where(model.position == arch::PositionKind::rope, "--position-embedding-type rope");
+  where(!model.bias, "--disable-bias-linear");
+  where(!model.tied, "--untie-embeddings-and-output-weights");
+  where(work.system.element_bytes == 2, "--bf16");
+  where(plan.sequence, "--sequence-parallel");
+  where(plan.chunks > 1, fmt::format("--num-virtual-stages-per-pipeline-rank {}", plan.chunks));
+  where(layout::zero_level(plan) > 0, "--use-distributed-optimizer");
+  where(plan.recompute.kind == layout::Recompute::Kind::selective, "--recompute-granularity selective");
+  where(plan.recompute.kind == layout::Recompute::Kind::full,
+        "--recompute-granularity full\n--recompute-method uniform\n--recompute-num-layers 1");
+  return lines_of(all);
+}
+
+std::string torchtitan_arguments(const planner::Work& work, const planner::Candidate& candidate, std::int64_t batch) {
+  const layout::ParallelPlan& plan = candidate.plan;
+  const std::int64_t local = plan.pp > 1 ? candidate.samples * plan.microbatches : candidate.samples;
+  Lines all{fmt::format("--training.local_batch_size {}", local),
+            fmt::format("--training.global_batch_size {}", batch),
+            fmt::format("--training.seq_len {}", work.positions),
+            fmt::format("--parallelism.data_parallel_shard_degree {}", plan.dp),
+            fmt::format("--parallelism.tensor_parallel_degree {}", plan.tp),
+            fmt::format("--parallelism.context_parallel_degree {}", plan.cp),
+            fmt::format("--parallelism.pipeline_parallel_degree {}", plan.pp),
+            fmt::format("--activation_checkpoint.mode {}", layout::to_string(plan.recompute))};
+  if (plan.pp > 1) {
+    all.push_back(fmt::format("--parallelism.pipeline_parallel_schedule {}", plan.chunks > 1 ? "Interleaved1F1B" : "1F1B"));
+    all.push_back(fmt::format("--parallelism.pipeline_parallel_microbatch_size {}", candidate.samples));
+  }
+  return lines_of(all);
+}
+
+std::string deepspeed_file(const planner::Work& work, const planner::Candidate& candidate, std::int64_t batch) {
+  const layout::ParallelPlan& plan = candidate.plan;
+  std::string zero = fmt::format(R"("stage": {}, "overlap_comm": true)", layout::zero_level(plan));
+  const auto offload = [&](std::string_view what, layout::Tier tier) {
+    if (tier == layout::Tier::host) zero += fmt::format(R"(, "offload_{}": {{"device": "cpu"}})", what);
+    if (tier == layout::Tier::disk) zero += fmt::format(R"(, "offload_{}": {{"device": "nvme", "nvme_path": "/nvme"}})", what);
+  };
+  offload("optimizer", plan.optimizer.tier);
+  offload("param", plan.parameters.tier);
+  return fmt::format(
+      "{{\"train_batch_size\": {},\n \"train_micro_batch_size_per_gpu\": {},\n \"gradient_accumulation_steps\": {},\n "
+      "\"bf16\": {{\"enabled\": {}}},\n \"zero_optimization\": {{{}}}}}\n",
+      batch, candidate.samples, plan.microbatches, work.system.element_bytes == 2, zero);
+}
+
 }  // namespace
+
+std::string exported(const planner::Work& work, const planner::Candidate& candidate, std::int64_t global_batch) {
+  const std::string_view system = work.system.name;
+  if (system == planner::megatron.name) return megatron_arguments(work, candidate, global_batch);
+  if (system == planner::torchtitan.name) return torchtitan_arguments(work, candidate, global_batch);
+  if (system == planner::deepspeed.name) return deepspeed_file(work, candidate, global_batch);
+  throw UserError(fmt::format("--out: the layout of {} is in its users' code, not in a file", system),
+                  "leave --out away; or --system torchtitan, megatron or deepspeed");
+}
+
+bool is_own_winner(std::string_view head) {
+  return is_own_recipe(head) || head.starts_with("--num-layers ") || head.starts_with("--training.local_batch_size ") ||
+         head.starts_with("{\"train_batch_size\": ");
+}
 
 std::vector<std::string> settings_of(const planner::Work& work, const planner::Candidate& candidate) {
   layout::PlanWish wish = layout::wish_of(candidate.plan);

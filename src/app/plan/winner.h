@@ -2,7 +2,9 @@
 
 // What runs the layout that the planner found.
 
+#include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "app/plan/named_model.h"
@@ -17,5 +19,11 @@ std::string command_of(const NamedModel& model, const planner::Work& work, const
                        const std::string& recipe);
 /// A recipe that train --config takes.
 std::string recipe_of(const NamedModel& model, const planner::Work& work, const planner::Candidate& candidate);
+
+/// The layout for the system that it was planned for, where that is another: arguments of Megatron-LM (core 0.14) or torchtitan
+/// (0.2), one a line, or DeepSpeed's JSON (0.17). Throws UserError for a system whose layout is in its users' code (fsdp).
+std::string exported(const planner::Work& work, const planner::Candidate& candidate, std::int64_t global_batch);
+/// Whether a file is a recipe or what exported() made.
+bool is_own_winner(std::string_view head);
 
 }  // namespace lockstep::app
