@@ -188,6 +188,20 @@ void take_word(std::string_view word, std::string_view text, Wish& wish, std::ve
   }
 }
 
+/// Each word of a text, but for what is there twice.
+void for_each_word(std::string_view text, std::vector<Problem>& problems, const std::function<void(const std::string&)>& take) {
+  std::vector<std::string> names;
+  for (const std::string& word : parts_of_list(text)) {
+    const std::string name = word.substr(0, word.find('='));
+    if (!name.empty() && std::ranges::count(names, name) > 0) {
+      problems.push_back({fmt::format("{} in the layout {}: {} is there before", word, text, name), "say each word once"});
+    } else {
+      take(word);
+    }
+    names.push_back(name);
+  }
+}
+
 Layout put_together(const Wish& wish, const LayoutDefaults& defaults) {
   const layout::ParallelWish& parallel = wish.plan.parallel;
   Layout layout{.plan = layout::plan_of(wish.plan, 1),
@@ -222,18 +236,33 @@ std::optional<Layout> layout_from(std::string_view text, std::vector<Problem>& p
   wish.plan.parallel.dp = 1;
   wish.plan.parallel.bucket_bytes = defaults.bucket_bytes;
   wish.plan.gas = 0;  // as many as the rest needs
-  std::vector<std::string> names;
-  for (const std::string& word : parts_of_list(text)) {
-    const std::string name = word.substr(0, word.find('='));
-    if (!name.empty() && std::ranges::count(names, name) > 0) {
-      problems.push_back({fmt::format("{} in the layout {}: {} is there before", word, text, name), "say each word once"});
-    } else {
-      take_word(word, text, wish, problems);
-    }
-    names.push_back(name);
-  }
+  for_each_word(text, problems, [&](const std::string& word) { take_word(word, text, wish, problems); });
   if (problems.size() > before) return std::nullopt;
   return put_together(wish, defaults);
+}
+
+std::vector<std::string> settings_from(std::string_view text, std::vector<Problem>& problems) {
+  std::vector<std::string> settings;
+  Wish wish;
+  const auto add = [&](const layout::FieldRow& row) {
+    const Json value = row.value.get(wish.plan);
+    settings.push_back(fmt::format("{}={}", row.setting, value.is_string() ? value.string() : value.dump()));
+  };
+  for_each_word(text, problems, [&](const std::string& word) {
+    const std::string name = word.substr(0, word.find('='));
+    if (name.find('.') != std::string::npos) return settings.push_back(word);
+    const std::size_t before = problems.size();
+    take_word(word, text, wish, problems);
+    if (problems.size() > before) return;
+    for (const layout::FieldRow* row : layout::listed_fields()) {
+      if (row->word == name) add(*row);
+    }
+    if (name == "pp" && word.find(':') != std::string::npos) add(layout::row_of(Field::schedule));
+    if (name == "offload") std::ranges::for_each(places, [&](const Place& place) { add(layout::row_of(place.field)); });
+    if (name == "documents") settings.emplace_back("data.documents=true");
+    if (name == "moments") settings.push_back("optimizer." + word);
+  });
+  return settings;
 }
 
 Layout data_parallel(int ranks) {

@@ -44,6 +44,9 @@ std::vector<LayoutWord> layout_words();
 
 /// The layout that a text names; nothing where `problems` got what is wrong with it.
 std::optional<Layout> layout_from(std::string_view text, std::vector<Problem>& problems, const LayoutDefaults& defaults = {});
+/// The settings of a run that a text asks for, "parallel.tp=2"; among its words may be settings, which have a dot in their name.
+/// What is wrong with it goes to `problems`.
+std::vector<std::string> settings_from(std::string_view text, std::vector<Problem>& problems);
 /// Ranks that share the samples and nothing else.
 Layout data_parallel(int ranks);
 /// What is wrong with a layout for a model and `ranks` ranks, in these words.

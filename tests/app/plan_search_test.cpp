@@ -6,6 +6,7 @@
 
 #include "app/plan_command.h"
 #include "app/settings/checks.h"
+#include "app/settings/keys.h"
 #include "app/start/plan.h"
 #include "app/start/resolve.h"
 #include "base/error.h"
@@ -172,6 +173,42 @@ TEST(PlanSearch, ASlowMachinesRateIsNotNothing) {
   const std::string text = told({"search", "--machine", machine, "--model", "gpt2", "--global-batch", "8"});
   EXPECT_NE(text.find(" % 0.0"), std::string::npos) << text;
   EXPECT_EQ(text.find(" % 0 "), std::string::npos) << text;
+}
+
+TEST(PlanSearch, TheBestAreTrainedAndTheFastestIsTheRecipe) {
+  const TempFolder folder;
+  const std::string machine = (folder / "m.toml").string(), model = (folder / "small.toml").string(),
+                    recipe = (folder / "w.toml").string();
+  io::replace_file(machine,
+                   "name = \"ours\"\ndevices = 2\nmemory = \"4GB\"\npeak_tflops = 0.1\nproduct_share = 0.5\n"
+                   "f32_share = 0.25\nmemory_gbps = 10\ninside_gbps = 5\nbetween_gbps = 1\n");
+  io::replace_file(model, "[model]\nn_layer = 2\nn_embd = 16\nn_head = 2\nblock_size = 8\nvocab_size = 32\n");
+  const std::vector<std::string> words{"search", model, machine, "--global-batch", "8", "--dtype", "fp32", "--measure", "2"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), words.begin(), words.end());
+    return more;
+  };
+  const Json answer = Json::parse(printed(with({"--top", "1", "--out", recipe, "--json"})));
+  const Json::Array& measured = answer.at("measured").array();
+  ASSERT_EQ(measured.size(), 2U);
+  const auto seconds = [](const Json& row) { return row.at("measured_seconds").number(); };
+  EXPECT_GT(seconds(measured[0]), 0);
+  EXPECT_EQ(measured[0].at("predicted_seconds").dump(), answer.at("best").array()[0].at("step_seconds").dump());
+  EXPECT_NEAR(measured[1].at("error").number(), measured[1].at("predicted_seconds").number() / seconds(measured[1]) - 1, 1e-9);
+  const Json& fastest = answer.at("best").array()[seconds(measured[0]) <= seconds(measured[1]) ? 0 : 1];
+  const RunConfig written = settings::resolve({.files = {recipe}, .overrides = {}}).config;
+  for (const Json& setting : fastest.at("settings").array()) {
+    const auto [name, value] = std::pair(setting.string().substr(0, setting.string().find('=')),
+                                         setting.string().substr(setting.string().find('=') + 1));
+    if (name == "train.dtype") continue;  // has several spellings
+    EXPECT_EQ(settings::shown(settings::find_key(name)->get(written)), value) << name;
+  }
+  const std::string text = told(words);
+  EXPECT_NE(text.find("\ntrained for a few steps here: number "), std::string::npos) << text;
+  EXPECT_NE(text.find(" fastest "), std::string::npos) << text;
+  for (const std::vector<std::string>& elsewhere :
+       {std::vector<std::string>{"search", model, "a100", "--measure", "2"}, with({"--nodes", "2"})})
+    EXPECT_NE(refusal(elsewhere).find("--measure 2: layouts are trained on this host, which "), std::string::npos);
 }
 
 TEST(PlanSearch, TheWinnersRecipeIsSimulated) {

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "app/settings/config_file.h"
 #include "app/sweep/sweep_definition.h"
-#include "app/sweep/sweep_plan.h"
 #include "app/sweep/sweep_results.h"
 #include "app/train_command.h"
 
@@ -16,41 +16,6 @@ namespace {
 Outcome sweep(std::vector<std::string> words) {
   words.insert(words.begin(), "sweep");
   return lockstep(std::move(words));
-}
-
-std::vector<std::string> values_of(const std::string& word) {
-  std::vector<Problem> problems;
-  const SweepWords words = sweep_words({word}, problems);
-  EXPECT_TRUE(problems.empty()) << problems[0].message;
-  return words.axes.empty() ? std::vector<std::string>() : words.axes[0].values;
-}
-
-using Values = std::vector<std::string>;
-
-TEST(SweepWords, ListsAndRangesNameSeveralValues) {
-  EXPECT_EQ(values_of("model.batch_size=4,8"), (Values{"4", "8"}));
-  EXPECT_EQ(values_of("model.batch_size=4:16:4"), (Values{"4", "8", "12", "16"}));
-  EXPECT_EQ(values_of("optimizer.learning_rate=0.001:0.003:0.001"), (Values{"0.001", "0.002", "0.003"}));
-  EXPECT_EQ(values_of("parallel.schedule=gpipe,1f1b"), (Values{"gpipe", "1f1b"}));
-  EXPECT_EQ(values_of("parallel.split=3,1;2,2"), (Values{"3,1", "2,2"}));
-  EXPECT_EQ(values_of("parallel.schedule=file:a.csv;1f1b"), (Values{"file:a.csv", "1f1b"}));
-  EXPECT_EQ(values_of("ranks=2"), (Values{"2"}));
-  EXPECT_TRUE(values_of("model.batch_size=4").empty());
-  EXPECT_TRUE(values_of("parallel.schedule=file:a.csv").empty());
-}
-
-TEST(SweepPoints, AreAllCombinationsTheFirstSlowest) {
-  std::vector<Problem> problems;
-  const SweepRequest request{
-      .words = sweep_words({"ranks=1,2", "model.batch_size=4,6,8", "model.n_layer=2"}, problems), .files = {}, .steps = 5};
-  const std::vector<SweepPoint> points = sweep_points(request);
-  ASSERT_EQ(points.size(), 6U);
-  EXPECT_EQ(points[1].label, "ranks=1 model.batch_size=6");
-  EXPECT_EQ(points[3].label, "ranks=2 model.batch_size=4");
-  EXPECT_EQ(points[3].ranks, 2);
-  EXPECT_EQ(points[4].config.model.batch_size, 6);
-  EXPECT_EQ(points[4].config.model.n_layer, 2);
-  EXPECT_EQ(points[4].config.train.max_iters, 5);
 }
 
 SweepRun run(std::size_t point, std::int64_t repeat, double rate, double step_tokens, std::vector<double> losses) {
@@ -129,8 +94,9 @@ TEST_F(SweepCommand, MeasuresInTurnsAndGoesOnWhereItStopped) {
   EXPECT_NE(turn, std::string::npos) << first.out;
   const Json json = Json::parse(file("sweep/sweep.json"));
   ASSERT_EQ(json.at("runs").array().size(), 4U);
-  EXPECT_EQ(json.at("equal_tokens").number(), 3 * 2 * 8);
-  EXPECT_EQ(json.at("runs").array()[0].at("losses").array().size(), 3U);
+  EXPECT_EQ(json.at("equal_tokens").number(), 3 * 4 * 8);
+  EXPECT_EQ(json.at("runs").array()[0].at("losses").array().size(), 6U);
+  EXPECT_EQ(json.at("runs").array()[1].at("losses").array().size(), 3U);
   EXPECT_EQ(std::ranges::count(file("sweep/sweep.csv"), '\n'), 3);
   EXPECT_FALSE(std::filesystem::exists(folder_ / "sweep/runs/1-1/checkpoints"));
 
@@ -189,15 +155,6 @@ TEST_F(SweepCommand, DoesNotMixTablesOfASchedule) {
   EXPECT_TRUE(differences(then, definition()).empty());
   io::replace_file(table, "F0,F1,B0,B1\n");
   EXPECT_EQ(differences(then, definition()), (std::vector<std::string>{table + " holds another table now"}));
-}
-
-TEST(SweepPoints, TellWhatChangesNothingInThem) {
-  std::vector<Problem> problems;
-  const SweepWords words = sweep_words({"optimizer.beta1=0.8,0.9", "optimizer.name=sgd"}, problems);
-  const std::vector<SweepPoint> points = sweep_points({.words = words, .files = {}, .steps = 200});
-  ASSERT_EQ(points.size(), 2U);
-  EXPECT_EQ(points[0].idle, std::vector<std::string>{"optimizer.beta1 = 0.8: it is of optimizer.name=AdamW alone"});
-  EXPECT_EQ(points[1].idle, std::vector<std::string>{"optimizer.beta1 = 0.9: it is of optimizer.name=AdamW alone"});
 }
 
 TEST_F(SweepCommand, ADivergedPointIsNotTheFastest) {
@@ -279,7 +236,9 @@ TEST_F(SweepCommand, AValueThatAKeyOrALayoutRefusesIsToldOnceForAllPoints) {
   const std::string text = "model.dropout = 2: must be";
   EXPECT_NE(values.err.find(text), std::string::npos) << values.err;
   EXPECT_EQ(values.err.find(text), values.err.rfind(text)) << values.err;
-  EXPECT_NE(values.err.find("pp"), std::string::npos) << values.err;
+  const Outcome none = sweep(swept({"parallel.pp=2,3", "--out", out()}));
+  EXPECT_EQ(none.code, 2) << "no combination can be";
+  EXPECT_NE(none.err.find("parallel.pp = 3"), std::string::npos) << none.err;
   const Outcome no_text = sweep({"data.dir=" + (folder_ / "none").string(), "model.batch_size=2,4", "--out", out()});
   EXPECT_EQ(no_text.code, 2);
   EXPECT_NE(no_text.err.find("/none: there is no such folder"), std::string::npos) << no_text.err;
@@ -287,6 +246,37 @@ TEST_F(SweepCommand, AValueThatAKeyOrALayoutRefusesIsToldOnceForAllPoints) {
   EXPECT_EQ(nothing.code, 2);
   EXPECT_NE(nothing.err.find("nothing is swept"), std::string::npos) << nothing.err;
   EXPECT_FALSE(std::filesystem::exists(out()));
+}
+
+TEST_F(SweepCommand, LayoutsAreRankedTheFastestIsARecipeAndJsonHasAll) {
+  const Outcome done = sweep(swept({"--layouts", "dp=2;tp=2;dp=1,model.batch_size=4", "model.batch_size=2", "--json", "--steps",
+                                    "2", "optimizer.learning_rate=0.01", "--repeats", "1", "--out", out()}));
+  ASSERT_EQ(done.code, 0) << done.err;
+  const Json json = Json::parse(done.out);
+  EXPECT_EQ(json.at("ranking").array().size(), 2U);
+  EXPECT_EQ(json.at("left_out").array().at(0).at("point").string(), "tp=2") << "of one head";
+  EXPECT_NE(json.at("left_out").array()[0].at("why").array().at(0).string().find("parallel.tp"), std::string::npos);
+  EXPECT_NE(done.err.find("Left out: tp=2: "), std::string::npos) << done.err;
+  const std::string winner = json.at("ranking").array()[0].at("point").string(),
+                    recipe = (folder_ / "sweep/winner.toml").string();
+  EXPECT_NE(done.err.find("train --config " + recipe + " --ranks " + (winner == "dp=2" ? "2" : "1")), std::string::npos)
+      << done.err;
+  RunConfig config;
+  EXPECT_TRUE(read_config_file(recipe, config).empty());
+  EXPECT_EQ(config.optimizer.learning_rate, 0.01);
+  EXPECT_EQ(config.train.max_iters, RunConfig().train.max_iters) << "short runs are the sweep's own";
+  EXPECT_EQ(config.model.batch_size, winner == "dp=2" ? 2 : 4);
+}
+
+TEST_F(SweepCommand, MemoryOfEveryPointIsCountedBeforeTheFirstRuns) {
+  const Outcome done = sweep(swept({"memory.limit=100KiB,1GiB", "--steps", "2", "--repeats", "1", "--out", out()}));
+  ASSERT_EQ(done.code, 0) << done.err;
+  EXPECT_LT(done.out.find("Left out: memory.limit=100KiB: memory.limit = 100KiB: the run needs "), done.out.find("repeat 1 of 1"))
+      << done.out;
+  EXPECT_EQ(load_sweep(out())->runs.size(), 1U);
+  const Outcome none = sweep(swept({"memory.limit=100KiB,200KiB", "--steps", "2", "--repeats", "1", "--out", out() + "2"}));
+  EXPECT_EQ(none.code, 2);
+  EXPECT_NE(none.err.find("memory.limit = 200KiB: the run needs "), std::string::npos) << none.err;
 }
 
 TEST_F(SweepCommand, AFileThatIsNoSweepsIsRefused) {

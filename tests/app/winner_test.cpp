@@ -27,7 +27,7 @@ TEST(Winner, ARecipeAsksForTheLayoutThatItWasMadeOf) {
     const layout::ParallelPlan& plan = candidate.plan;
     if (++looked % one_of != 0 || !layout::check(plan, limits, machine.ranks()).empty()) return;
     RunConfig config;
-    const std::string recipe = recipe_of(model, question.work, candidate);
+    const std::string recipe = to_toml(recipe_of(model, question.work, candidate));
     ASSERT_TRUE(read_config_text(recipe, "recipe.toml", config).empty()) << recipe;
     planner::Candidate again = candidate_of(config, question.work);
     again.plan.split = plan.split;

@@ -25,8 +25,8 @@ int plan(const Arguments& arguments) {
                     {.name = "plan",
                      .kind = "question",
                      .kinds = "questions",
-                     .about = "Answers about a run from its sizes alone: nothing is trained, and no rank and no device is "
-                              "needed. docs/planner.md explains the answers."},
+                     .about = "Answers about a run from its sizes alone: no rank and no device is needed. Nothing is trained, "
+                              "except by search --measure. docs/planner.md explains the answers."},
                     arguments);
 }
 

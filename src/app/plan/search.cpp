@@ -10,6 +10,7 @@
 
 #include "app/folder/answer_line.h"
 #include "app/plan/machine_file.h"
+#include "app/plan/measured_layouts.h"
 #include "app/plan/named_model.h"
 #include "app/plan/questions.h"
 #include "app/plan/recipe_layout.h"
@@ -32,7 +33,7 @@ constexpr std::int64_t most_count = 1 << 24;
 struct Options {
   std::string machine, model, dtype = "bf16", system{planner::own_system.name};
   std::int64_t nodes = 0, gpus = 0, positions = 0, batch = 1024;
-  int top = 10;
+  int top = 10, measure = 0;
   double tokens = 0, price = 0;
 };
 
@@ -46,13 +47,19 @@ void declare(AnswerLine& line, Options& options) {
   line.choice("--dtype", options.dtype, {"bf16", "fp32"}, "of weights and activations");
   line.choice("--system", options.system, system_names(), "whose layouts, kernels, overlap and memory");
   line.count("--top", options.top, "N", "layouts that are shown", 1, most_count);
+  line.count("--measure", options.measure, "K",
+             "train the best K for a few steps on this machine, which MACHINE's file describes, and say which is fastest", 0,
+             most_count);
   line.ask_out("F.toml", "the fastest as a recipe for lockstep train --config; for another --system its arguments or JSON",
                is_own_winner);
   line.option("--tokens", options.tokens, "N", "days for so many tokens; 0: left out");
   line.option("--price", options.price, "P", "of a device for an hour: what these days cost");
   line.ask_csv();
   line.table("a machine's file has these keys", machine_keys());
-  line.note("example:\n  lockstep plan search gpt3_175B a100 --nodes 128 --global-batch 1536 --tokens 300e9");
+  line.note(
+      "examples:\n"
+      "  lockstep plan search gpt3_175B a100 --nodes 128 --global-batch 1536 --tokens 300e9\n"
+      "  lockstep plan search --model shakespeare --machine here.toml --global-batch 64 --measure 3");
 }
 
 /// All that is wrong with what was asked for; else the question.
@@ -80,6 +87,16 @@ Asked asked(const Options& options, AnswerLine& line) {
     for (Problem& problem : arch::check(model.model(), arch::StepSizes{.positions = model.config.model.block_size}))
       line.problems().push_back(std::move(problem));
   });
+  if (options.measure > 0) {
+    line.demand(planner::find_machine(options.machine) == nullptr && machine.nodes == 1,
+                fmt::format("--measure {}: layouts are trained on this host, which {} does not describe", options.measure,
+                            options.machine),
+                "lockstep doctor --machine-file here.toml describes it: --machine here.toml");
+    line.demand(
+        options.system == planner::own_system.name,
+        fmt::format("--measure {}: this program trains its own layouts, not those of {}", options.measure, options.system),
+        "leave --system out");
+  }
   line.check();
   planner::System system = *planner::find_system(options.system);
   if (options.dtype == "fp32") system.element_bytes = planner::own_f32_system.element_bytes;
@@ -214,6 +231,35 @@ void say_duration(const planner::SearchQuestion& question, const Options& option
   answer.say("\n");
 }
 
+/// Trains the best `count`, and says which is fastest: its place among them.
+std::size_t measure(const NamedModel& model, const planner::Work& work, const std::vector<Found>& best, int count,
+                    Answer& answer) {
+  std::vector<RunConfig> recipes;
+  for (const Found& found : best) {
+    if (std::ssize(recipes) < count) recipes.push_back(recipe_of(model, work, found.candidate));
+  }
+  const std::vector<double> seconds = measured_steps(recipes, work.machine.ranks(), model.model().vocabulary);
+  const auto fastest = static_cast<std::size_t>(std::ranges::min_element(seconds) - seconds.begin());
+  Table table({{"rank", ""},
+               {"measured_seconds", "measured"},
+               {"predicted_seconds", "predicted"},
+               {"error", "error", "{:+.1f} %", 100},
+               {""},
+               {"", "layout"}});
+  for (std::size_t i = 0; i < seconds.size(); ++i) {
+    const double predicted = best[i].time.total();
+    table.row({i + 1,
+               {seconds[i], format_seconds(seconds[i])},
+               {predicted, format_seconds(predicted)},
+               predicted / seconds[i] - 1,
+               i == fastest ? "fastest" : fmt::format("{:.2f} x", seconds[i] / seconds[fastest]),
+               layout_text(settings_of(work, best[i].candidate))});
+  }
+  answer.say(fmt::format("\ntrained for a few steps here: number {} is the fastest\n", fastest + 1));
+  answer.table("measured", table);
+  return fastest;
+}
+
 }  // namespace
 
 int plan_search(const Arguments& arguments) {
@@ -226,15 +272,10 @@ int plan_search(const Arguments& arguments) {
   if (!line.read(arguments)) return 0;
   const auto [question, model] = asked(options, line);
   const planner::Work& work = question.work;
-  const planner::SearchResult result = planner::search(question, options.top);
+  const planner::SearchResult result = planner::search(question, std::max(options.top, options.measure));
   if (result.best.empty()) refuse(question, result);
   const Found& winner = result.best.front();
   const bool own = is_own(work.system);
-  if (!line.out().empty()) {
-    io::replace_file(line.out(),
-                     own ? recipe_of(model, work, winner.candidate) : exported(work, winner.candidate, question.global_batch));
-  }
-  const std::string command = own ? command_of(model, work, winner.candidate, line.out()) : "";
   Answer answer;
   answer.say(fmt::format(
       "{} ({} parameters) on {}: {} x {} devices; {} samples of {} tokens a step, {}\n{} layouts looked at\n\n",
@@ -248,7 +289,13 @@ int plan_search(const Arguments& arguments) {
   answer.table("families", families_of(question, result));
   say_verdict(winner, answer);
   say_duration(question, options, winner, answer);
-  if (own && winner.candidate.plan.reduce == layout::ReduceEvery::microbatch) {
+  const Found& run = options.measure > 0 ? result.best[measure(model, work, result.best, options.measure, answer)] : winner;
+  if (!line.out().empty()) {
+    io::replace_file(line.out(),
+                     own ? to_toml(recipe_of(model, work, run.candidate)) : exported(work, run.candidate, question.global_batch));
+  }
+  const std::string command = own ? command_of(model, work, run.candidate, line.out()) : "";
+  if (own && run.candidate.plan.reduce == layout::ReduceEvery::microbatch) {
     answer.say(
         "\nparallel.reduce=microbatch cuts gradients in every micro-batch: they are added in another order, and what the run "
         "learns has other bits\n");

@@ -143,7 +143,7 @@ std::string command_of(const NamedModel& model, const planner::Work& work, const
                      fmt::join(settings_of(work, candidate), " "));
 }
 
-std::string recipe_of(const NamedModel& model, const planner::Work& work, const planner::Candidate& candidate) {
+RunConfig recipe_of(const NamedModel& model, const planner::Work& work, const planner::Candidate& candidate) {
   RunConfig config = model.config;
   for (const std::string& setting : settings_of(work, candidate)) {
     const std::size_t equals = setting.find('=');
@@ -152,7 +152,7 @@ std::string recipe_of(const NamedModel& model, const planner::Work& work, const 
     const auto problem = assign(config, *key, settings::value_from_text(*key, setting.substr(equals + 1)));
     ensure(!problem, "what the planner sets is allowed");
   }
-  return to_toml(config);
+  return config;
 }
 
 }  // namespace lockstep::app

@@ -17,8 +17,8 @@ std::vector<std::string> settings_of(const planner::Work& work, const planner::C
 /// The whole command, by `recipe`, or where that is empty and the model has a name, without one.
 std::string command_of(const NamedModel& model, const planner::Work& work, const planner::Candidate& candidate,
                        const std::string& recipe);
-/// A recipe that train --config takes.
-std::string recipe_of(const NamedModel& model, const planner::Work& work, const planner::Candidate& candidate);
+/// What train --config takes, as to_toml() writes it.
+RunConfig recipe_of(const NamedModel& model, const planner::Work& work, const planner::Candidate& candidate);
 
 /// The layout for the system that it was planned for, where that is another: arguments of Megatron-LM (core 0.14) or torchtitan
 /// (0.2), one a line, or DeepSpeed's JSON (0.17). Throws UserError for a system whose layout is in its users' code (fsdp).

@@ -5,21 +5,21 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <memory>
 
 #include "app/cli/command_line.h"
 #include "app/cli/commands.h"
 #include "app/folder/folder_owner.h"
 #include "app/folder/run_lock.h"
-#include "app/report/run_data.h"
+#include "app/settings/run_config.h"
 #include "app/start/resolve.h"
+#include "app/start/session.h"
 #include "app/sweep/sweep_definition.h"
 #include "app/sweep/sweep_plan.h"
 #include "app/sweep/sweep_results.h"
-#include "app/train/train_rank.h"
+#include "app/sweep/sweep_run.h"
+#include "base/shell.h"
 #include "base/terminal.h"
 #include "base/text/visible.h"
-#include "base/timer.h"
 #include "base/units.h"
 #include "comm/mpi/mpi_job.h"
 #include "io/file.h"
@@ -30,31 +30,44 @@
 namespace lockstep::app {
 namespace {
 
+constexpr const char* winner_file = "winner.toml";
+
 struct Options {
   std::vector<std::string> files, words;
   std::optional<std::int64_t> ranks;
   std::int64_t steps = 20, repeats = 3;
-  std::string out;
+  std::string out, layouts;
+  bool json = false;
+  /// Where it tells how it goes.
+  std::FILE* told() const { return json ? stderr : stdout; }
 };
 
 bool parse(const Arguments& arguments, Options& options) {
   CommandLine line(
       "sweep",
       "Trains short runs that differ in a few settings, in turns (repeat 1 of all, then repeat 2, ...). Ranks them by "
-      "throughput, with the loss at equal tokens beside it. One that was interrupted goes on with the same command.");
+      "throughput, with the loss at equal tokens beside it. Writes the fastest as a recipe. Combinations that cannot be are "
+      "left out and named. A sweep that was interrupted goes on with the same command.");
   std::string data;
   line.positional("DATA", data, "folder of prepared text, short for data.dir=DATA", false);
   line.option("--config", options.files, "FILE", "settings of all runs from a TOML file");
   line.overrides(options.words,
-                 "a setting of all runs; KEY=a,b,c, KEY=a;b;c or KEY=lo:hi:step: what differs; ranks=1,2 differs in ranks");
-  line.option("--ranks", options.ranks, "N", "ranks of every run, each a thread of this process (default 1)");
-  line.option("--steps", options.steps, "N", "optimizer steps of a run");
+                 "a setting of all runs; KEY=a,b,c, KEY=a;b;c or KEY=lo:hi:step: what differs, also bundles (model=a,b); "
+                 "ranks=1,2 differs in ranks");
+  line.option(
+      "--layouts", options.layouts, "LIST",
+      "layouts that differ, in the words of lockstep verify --help, with semicolons between; settings may stand among them");
+  line.option("--ranks", options.ranks, "N",
+              "ranks of every run, each a thread of this process (default: as many as its layout asks for)");
+  line.option("--steps", options.steps, "N", "optimizer steps of a run; runs with smaller steps take more, for as many tokens");
   line.option("--repeats", options.repeats, "N", "runs of each combination");
   line.option("--out", options.out, "DIR", "where runs and tables go, and where a sweep goes on");
+  line.flag("--json", options.json, "sweep.json as one line, behind the last run");
   line.note(
       "examples:\n"
       "  lockstep sweep data/fortunes model.batch_size=4,8,16 --out sweeps/batch\n"
       "  lockstep sweep --config configs/shakespeare-char.toml ranks=1,2 memory.zero=0:3:1 --steps 30 --out sweeps/zero\n"
+      "  lockstep sweep data/fortunes --layouts \"dp=4;dp=2,tp=2;zero=3\" --out sweeps/layouts\n"
       "docs/sweep.md says how it measures.");
   if (!line.parse(arguments)) return false;
   if (!data.empty()) std::ranges::copy(settings::data_settings(data, options.words), std::back_inserter(options.words));
@@ -82,25 +95,26 @@ std::vector<Problem> check(const Options& options) {
   return problems;
 }
 
-std::vector<SweepPoint> points_of(const Options& options) {
+SweepPlan plan_of(const Options& options) {
   std::vector<Problem> problems = check(options);
   SweepRequest request{.words = sweep_words(options.words, problems),
                        .files = options.files,
-                       .ranks = std::clamp<std::int64_t>(options.ranks.value_or(1), 1, 1024),
+                       .ranks = options.ranks,
                        .steps = std::clamp<std::int64_t>(options.steps, 2, 1000000)};
+  if (!options.layouts.empty()) add_layouts(request.words, options.layouts, problems);
   const bool ranks_differ = std::ranges::count(request.words.axes, "ranks", &SweepAxis::key) > 0;
   if (options.ranks && ranks_differ)
     problems.push_back({fmt::format("--ranks {} and ranks=... exclude each other", *options.ranks), "leave one of them out"});
   if (request.words.axes.empty() && problems.empty())
     problems.push_back({"nothing is swept", "name several values of a setting: model.batch_size=4,8"});
-  std::vector<SweepPoint> points;
+  SweepPlan plan;
   try {
-    points = sweep_points(request);
+    plan = sweep_points(request);
   } catch (const UserError& error) {
     problems.insert(problems.end(), error.problems().begin(), error.problems().end());
   }
   if (!problems.empty()) throw UserError(std::move(problems));
-  return points;
+  return plan;
 }
 
 /// One seed for all points that draw one: that of the sweep in the folder, or a new one.
@@ -111,7 +125,7 @@ void share_drawn_seed(std::vector<SweepPoint>& points, const std::optional<Sweep
   for (SweepPoint& point : points) {
     if (!point.draws_seed) continue;
     if (!seed) seed = point.config.train.seed;
-    point.config.train.seed = seed;
+    point.config.train.seed = point.recipe.train.seed = seed;
   }
 }
 
@@ -121,8 +135,6 @@ void demand_same(const std::optional<SweepResults>& before, const Json& definiti
   throw UserError(fmt::format("{} has another sweep: {}", out, fmt::join(found, "; ")),
                   "another --out, or what it was begun with: the same command, text and version");
 }
-
-io::Path log_of(io::Path run_folder) { return run_folder += ".log"; }
 
 /// Whether a run of the sweep made the folder: its name is the point's, or it was cut short before it said its name.
 bool made_by_run(const io::Path& run_folder, const std::string& label) {
@@ -141,7 +153,9 @@ void demand_own_places(const SweepResults& results, const Options& options) {
         {fmt::format("{} is there, and this sweep did not make it", path.string()), "move it away, or another --out"});
   };
   const io::Path out = options.out;
-  if (!io::exists(out / "sweep.json") && io::exists(out / "sweep.csv")) refuse(out / "sweep.csv");
+  for (const char* file : {"sweep.csv", winner_file}) {
+    if (!io::exists(out / "sweep.json") && io::exists(out / file)) refuse(out / file);
+  }
   for (std::size_t point = 0; point < results.points.size(); ++point) {
     for (std::int64_t repeat = 0; repeat < options.repeats; ++repeat) {
       if (results.has(point, repeat)) continue;
@@ -161,7 +175,7 @@ SweepResults begin(const Options& options, std::vector<SweepPoint>& points) {
   share_drawn_seed(points, before);
   Json definition = definition_of(options.steps, points);
   demand_same(before, definition, options.out);
-  Log log(stdout);
+  Log log(options.told());
   definition.set("texts", texts_of(points, log));
   demand_same(before, definition, options.out);
   if (before) return *std::move(before);
@@ -187,105 +201,95 @@ AllReduceSpread all_reduce_spread(std::int64_t ranks) {
 }
 
 /// Before a sweep over ranks: how much their exchange differs by itself.
-void measure_exchange(SweepResults& results, const std::vector<SweepPoint>& points, const io::Path& folder) {
+void measure_exchange(SweepResults& results, const std::vector<SweepPoint>& points, const Options& options) {
   const auto other = [&](const SweepPoint& point) { return point.ranks != points[0].ranks; };
   if (!std::ranges::any_of(points, other)) return;
   for (const SweepPoint& point : points) {
     const auto known = std::ranges::find(results.all_reduce, point.ranks, &AllReduceSpread::ranks);
     if (point.ranks == 1 || known != results.all_reduce.end()) continue;
     const AllReduceSpread spread = results.all_reduce.emplace_back(all_reduce_spread(point.ranks));
-    say(stdout, to_text(spread));
-    save(results, folder);
+    say(options.told(), to_text(spread));
+    save(results, options.out);
   }
 }
 
-/// Deletes what is left of a run that was cut short. Throws UserError where a living run writes into its folder.
-void delete_begun(const io::Path& run_folder) {
-  if (!io::exists(run_folder)) return;
-  const RunLock lock(run_folder);
-  io::remove_folder(run_folder);
-}
-
 /// What changes nothing, once for all points in which it does not.
-void print_idle(const std::vector<SweepPoint>& points) {
+void print_idle(const std::vector<SweepPoint>& points, std::FILE* told) {
   std::vector<std::string> said;
   for (const SweepPoint& point : points) {
     for (const std::string& line : point.idle) {
       if (std::ranges::find(said, line) != said.end()) continue;
-      say(stdout, fmt::format("{}  {}\n", said.empty() ? "Settings that change nothing in some of the runs:\n" : "", line));
+      say(told, fmt::format("{}  {}\n", said.empty() ? "Settings that change nothing in some of the runs:\n" : "", line));
       said.push_back(line);
     }
   }
 }
 
-/// One run; nothing where the user stopped it. Its checkpoints are deleted.
-std::optional<SweepRun> measure(const SweepPoint& point, const RunPlace& place, const io::Path& folder) {
-  const io::Path run_folder = place.folder(folder), log_file = log_of(run_folder);
-  delete_begun(run_folder);
-  io::make_folders(run_folder.parent_path());
-  RunConfig config = point.config;
-  config.log.dir = run_folder.string();
-  config.log.name = point.label;
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> log(std::fopen(log_file.c_str(), "w"), std::fclose);
-  if (log == nullptr) throw SystemError(fmt::format("{} cannot be written", log_file.string()));
-  train::TrainingHistory history;
-  RankOptions ranks = rank_options(config, point.ranks);
-  ranks.prepare = [&] {
-    Log data_log(log.get());
-    prepare_data(config, data_log);
-  };
-  run_on_ranks(ranks, [&](Session& session) {
-    train::TrainingHistory own =
-        train_rank(config, {.arguments = {"sweep"}, .started = now_seconds(), .name = "", .out = log.get()}, session);
-    if (session.lead()) history = std::move(own);
-  });
-  if (history.stopped) return std::nullopt;
-  if (io::exists(run_folder / "checkpoints")) io::remove_folder(run_folder / "checkpoints");
-  const RunData data = read_runs({run_folder.string()}).front();
-  SweepRun run{.point = place.point,
-               .repeat = place.repeat,
-               .tokens_per_second = data.tokens_per_second(),
-               .mfu = data.mfu(),
-               .thread_peak = data.thread_peak(),
-               .step_tokens = data.steps.back().tokens,
-               .losses = {},
-               .diverged = history.diverged.has_value()};
-  if (data.resources) run.bytes = data.resources->all_bytes();
-  for (const train::LoggedStep& step : data.steps) run.losses.push_back(step.loss);
-  return run;
+/// Moves points that lack memory to those that are left out, which are named; the indices of those that will run. Throws
+/// UserError where none is left.
+std::vector<std::size_t> runnable(SweepPlan& plan, const Options& options) {
+  std::vector<std::size_t> left;
+  std::vector<Problem> all;
+  for (const SweepPoint& point : plan.points) {
+    std::vector<Problem> lack = lacking_memory(point);
+    if (lack.empty()) left.push_back(static_cast<std::size_t>(&point - plan.points.data()));
+    all.insert(all.end(), lack.begin(), lack.end());
+    if (!lack.empty()) plan.left_out.push_back({point.label, std::move(lack)});
+  }
+  if (left.empty()) throw UserError(std::move(all));
+  for (const LeftOut& one : plan.left_out)
+    say(options.told(), visible(fmt::format("Left out: {}: {}", one.label, one.why.front().message)) + "\n");
+  return left;
+}
+
+/// The recipe of the fastest, and the command that trains it.
+void write_winner(const SweepPlan& plan, const SweepResults& results, const Options& options) {
+  const SweepRow winner = ranking(results).front();
+  if (winner.diverged) return;
+  const SweepPoint& point = plan.points[winner.point];
+  const std::string file = (io::Path(options.out) / winner_file).string();
+  io::replace_file(file, to_toml(point.recipe));
+  say(options.told(), fmt::format("The fastest as a recipe: {}\n",
+                                  own_command({"train", "--config", file, "--ranks", std::to_string(point.ranks)})));
 }
 
 int sweep(const Arguments& arguments) {
   Options options;
   if (!parse(arguments, options)) return 0;
-  std::vector<SweepPoint> points = points_of(options);
+  SweepPlan plan = plan_of(options);
+  const std::vector<SweepPoint>& points = plan.points;
   const RunLock lock(options.out, {},
                      {.file = "sweep.lock", .owner = "sweep", .remedy = "wait for it or stop it, or another --out"});
-  SweepResults results = begin(options, points);
+  SweepResults results = begin(options, plan.points);
   demand_own_places(results, options);
-  const std::size_t all = points.size() * static_cast<std::size_t>(options.repeats);
+  const std::vector<std::size_t> left = runnable(plan, options);
+  results.left_out = plan.left_out;
+  const std::size_t all = left.size() * static_cast<std::size_t>(options.repeats);
   if (!results.runs.empty())
-    say(stdout, fmt::format("{} goes on: {} of {} runs are there\n", options.out, results.runs.size(), all));
-  print_idle(points);
-  measure_exchange(results, points, options.out);
+    say(options.told(), fmt::format("{} goes on: {} of {} runs are there\n", options.out, results.runs.size(), all));
+  print_idle(points, options.told());
+  measure_exchange(results, points, options);
   for (std::int64_t repeat = 0; repeat < options.repeats; ++repeat) {
-    for (std::size_t point = 0; point < points.size(); ++point) {
+    for (const std::size_t point : left) {
       if (results.has(point, repeat)) continue;
       const RunPlace place{point, repeat};
       if (std::ranges::find(results.begun, place) == results.begun.end()) results.begun.push_back(place);
       save(results, options.out);
       std::optional<SweepRun> run = measure(points[point], place, options.out);
       if (!run) {
-        say(stdout, fmt::format("Stopped after {} of {} runs; go on with the same command\n", results.runs.size(), all));
+        say(options.told(), fmt::format("Stopped after {} of {} runs; go on with the same command\n", results.runs.size(), all));
         return 0;
       }
-      say(stdout, fmt::format("repeat {} of {}: {}: {} tokens/s{}\n", repeat + 1, options.repeats, points[point].label,
-                              format_si(run->tokens_per_second), run->diverged ? ", diverged" : ""));
+      say(options.told(), fmt::format("repeat {} of {}: {}: {} tokens/s{}\n", repeat + 1, options.repeats, points[point].label,
+                                      format_si(run->tokens_per_second), run->diverged ? ", diverged" : ""));
       results.runs.push_back(*std::move(run));
       save(results, options.out);
     }
   }
-  say(stdout, fmt::format("\n{}Wrote {}/sweep.json and sweep.csv\n", visible(to_text(results), LineBreaks::kept), options.out));
+  say(options.told(),
+      fmt::format("\n{}Wrote {}/sweep.json and sweep.csv\n", visible(to_text(results), LineBreaks::kept), options.out));
+  write_winner(plan, results, options);
+  if (options.json) say(stdout, to_json(results).dump() + "\n");
   return 0;
 }
 

@@ -4,21 +4,26 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <optional>
 #include <string_view>
 
 #include "app/settings/checks.h"
 #include "app/settings/keys.h"
+#include "app/settings/presets.h"
 #include "app/settings/run_layout.h"
 #include "app/start/plan.h"
 #include "app/start/resolve.h"
 #include "base/number_text.h"
 #include "io/file.h"
+#include "lab/layouts.h"
 
 namespace lockstep::app {
 namespace {
 
 constexpr std::size_t most_values = 100, most_points = 1000;
+constexpr std::int64_t most_ranks = 1024;
+constexpr std::string_view kRanks = "ranks", kLayout = "layout";
 
 std::vector<std::string> parts_of(std::string_view text, char separator) {
   std::vector<std::string> parts = parts_of_list(text, separator);
@@ -56,20 +61,20 @@ std::vector<std::string> range_of(const std::string& word, const std::string& va
   return values;
 }
 
-bool takes_text(const settings::Key* key) { return key != nullptr && key->type == settings::Type::text; }
+/// Null: a bundle, or "ranks".
+bool takes_text(std::string_view name, const settings::Key* key) {
+  return key != nullptr ? key->type == settings::Type::text : name != kRanks;
+}
 
 /// Values of a word; one where it names no several.
-std::vector<std::string> values_of(const std::string& word, const settings::Key* key, const std::string& value,
-                                   std::vector<Problem>& problems) {
+std::vector<std::string> values_of(const std::string& word, bool text, const std::string& value, std::vector<Problem>& problems) {
   if (value.find(';') != std::string::npos) return parts_of(value, ';');
   if (value.find(',') != std::string::npos) return parts_of(value, ',');
-  if (!takes_text(key) && value.find(':') != std::string::npos) return range_of(word, value, problems);
+  if (!text && value.find(':') != std::string::npos) return range_of(word, value, problems);
   return {value};
 }
 
-bool names_several(const settings::Key* key, const std::string& value) {
-  return value.find_first_of(takes_text(key) ? ",;" : ",;:") != std::string::npos;
-}
+bool names_several(bool text, const std::string& value) { return value.find_first_of(text ? ",;" : ",;:") != std::string::npos; }
 
 void add_axis(SweepWords& words, const std::string& word, SweepAxis axis, std::vector<Problem>& problems) {
   if (axis.values.empty()) {
@@ -87,7 +92,7 @@ void add_axis(SweepWords& words, const std::string& word, SweepAxis axis, std::v
 
 std::optional<std::int64_t> ranks_from(const std::string& text, std::vector<Problem>& problems) {
   const std::optional<double> value = finite_from(text);
-  if (value && *value == std::floor(*value) && *value >= 1 && *value <= 1024) return static_cast<std::int64_t>(*value);
+  if (value && *value == std::floor(*value) && *value >= 1 && *value <= most_ranks) return static_cast<std::int64_t>(*value);
   problems.push_back({fmt::format("ranks = {}: must be an integer from 1 to 1024", text), "ranks=1,2"});
   return std::nullopt;
 }
@@ -95,41 +100,131 @@ std::optional<std::int64_t> ranks_from(const std::string& text, std::vector<Prob
 /// What is no matter of comparing short runs; settings that the user gives stand above it.
 std::vector<std::string> small_words() { return {"train.eval_iters=1", "sample.tokens=0", "checkpoint.interval=1000000000"}; }
 
-/// Adds what is wrong with the point, unless another one has told it.
-void resolve_point(SweepPoint& point, const SweepRequest& request, std::vector<Problem>& problems) {
-  settings::Sources sources{.files = request.files, .overrides = small_words(), .ranks = point.ranks};
-  const auto add = [&](const std::vector<std::string>& more) {
-    sources.overrides.insert(sources.overrides.end(), more.begin(), more.end());
-  };
-  add(request.words.fixed);
-  add(point.words);
-  add({fmt::format("train.max_iters={}", request.steps), "train.log_interval=1", "train.eval_interval=1000000000",
-       "train.init_from=scratch"});
-  const auto tell = [&](const std::vector<Problem>& found) {
-    for (const Problem& problem : found) {
-      if (std::ranges::find(problems, problem.message, &Problem::message) == problems.end()) problems.push_back(problem);
-    }
-  };
-  const auto resolved = [&] {
-    return settings::resolve(sources, [&](const RunConfig& config) {
-      std::vector<Problem> found = check_roles(config, point.ranks);
-      for (Problem& problem : check_layout(config, point.ranks)) found.push_back(std::move(problem));
-      return found;
-    });
-  };
-  try {
-    settings::Resolved first = resolved();
-    point.config = std::move(first.config);
-    point.idle = std::move(first.idle);
-    point.draws_seed = resolved().config.train.seed != point.config.train.seed;
-    tell(check_runnable(point.config));
-    const std::optional<std::string>& data = point.config.data.dir;
-    if (const std::string why = data ? io::why_no_folder(*data) : ""; !why.empty()) {
-      tell({{fmt::format("data.dir = {}: {}", *data, why), fmt::format("make it: lockstep prepare TEXT --out {}", *data)}});
-    }
-  } catch (const UserError& error) {
-    tell(error.problems());
+bool names(const std::vector<std::string>& words, std::string_view key) {
+  return std::ranges::any_of(words, [&](const std::string& word) { return word.substr(0, word.find('=')) == key; });
+}
+
+/// All that is wrong, each once.
+void tell(std::vector<Problem>& problems, const std::vector<Problem>& more) {
+  for (const Problem& problem : more) {
+    if (std::ranges::find(problems, problem.message, &Problem::message) == problems.end()) problems.push_back(problem);
   }
+}
+
+/// The values of settings and bundles that are none of theirs, whatever they are combined with.
+void check_values(const SweepWords& words, std::vector<Problem>& problems) {
+  for (const SweepAxis& axis : words.axes) {
+    const settings::Key* key = settings::find_key(axis.key);
+    for (const std::string& value : axis.values) {
+      RunConfig trial;
+      std::optional<Problem> problem;
+      if (key != nullptr) {
+        problem = settings::assign(trial, *key, settings::value_from_text(*key, value), value);
+      } else if (axis.key != kRanks && axis.key != kLayout && settings::find_preset(axis.key, value) == nullptr) {
+        problem = settings::unknown_preset(axis.key, value);
+      }
+      if (problem) tell(problems, {*problem});
+    }
+  }
+}
+
+/// The sources of a point's settings: first `below`, then those of all points, then its own, then `above`.
+settings::Sources sources_of(const SweepPoint& point, const SweepRequest& request, std::vector<std::string> below = {},
+                             const std::vector<std::string>& above = {}) {
+  settings::Sources sources{.files = request.files, .overrides = std::move(below)};
+  for (const std::vector<std::string>* words : {&request.words.fixed, &point.words, &above})
+    sources.overrides.insert(sources.overrides.end(), words->begin(), words->end());
+  return sources;
+}
+
+/// Ranks that a group with a model of its own has.
+std::int64_t ranks_of_model(const RunConfig& config) { return config.parallel.tp * config.parallel.cp * config.parallel.pp; }
+
+/// Ranks of points for which nothing says them: those that their degrees ask for. Who leaves parallel.dp open gets as many as the
+/// largest of all, as far as its other degrees divide them. Problems are a matter of settle_point().
+void settle_ranks(std::vector<SweepPoint>& points, const SweepRequest& request) {
+  std::int64_t most = 1;
+  std::vector<std::optional<RunConfig>> configs;
+  for (const SweepPoint& point : points) {
+    std::optional<RunConfig>& config = configs.emplace_back();
+    if (point.ranks > 0) continue;
+    try {
+      config = settings::resolve(sources_of(point, request)).config;
+      most = std::max(most, ranks_of_model(*config) * config->parallel.dp.value_or(1) + servers_of(*config));
+    } catch (const UserError&) {
+      config.reset();
+    }
+  }
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    if (points[i].ranks > 0) continue;
+    points[i].ranks = 1;
+    if (!configs[i]) continue;
+    const std::int64_t model = ranks_of_model(*configs[i]), servers = servers_of(*configs[i]);
+    const std::int64_t left = std::max<std::int64_t>(1, (most - servers) / model);
+    points[i].ranks = model * configs[i]->parallel.dp.value_or(left) + servers;
+  }
+}
+
+std::vector<Problem> check_point(const RunConfig& config, std::int64_t ranks) {
+  std::vector<Problem> found = check_roles(config, ranks);
+  for (Problem& problem : check_layout(config, ranks)) found.push_back(std::move(problem));
+  return found;
+}
+
+/// The recipe of a point, and what keeps it from running here.
+std::vector<Problem> settle_recipe(SweepPoint& point, const SweepRequest& request) {
+  if (point.ranks > most_ranks) return {{fmt::format("{} ranks, more than {}", point.ranks, most_ranks), "smaller degrees"}};
+  settings::Sources sources = sources_of(point, request);
+  sources.ranks = point.ranks;
+  try {
+    point.recipe = settings::resolve(sources, [&](const RunConfig& config) { return check_point(config, point.ranks); }).config;
+  } catch (const UserError& error) {
+    return error.problems();
+  }
+  std::vector<Problem> problems = check_runnable(point.recipe);
+  const std::optional<std::string>& data = point.recipe.data.dir;
+  if (const std::string why = data ? io::why_no_folder(*data) : ""; !why.empty()) {
+    problems.push_back(
+        {fmt::format("data.dir = {}: {}", *data, why), fmt::format("make it: lockstep prepare TEXT --out {}", *data)});
+  }
+  return problems;
+}
+
+double step_tokens(const SweepPoint& point) {
+  const RunConfig& config = point.recipe;
+  return static_cast<double>(config.model.batch_size * config.model.block_size * config.optimizer.gas) *
+         replicas_of(config, point.ranks);
+}
+
+/// What its runs have, `steps` long. A warm-up that the command does not say ends in their first tenth.
+void settle_run(SweepPoint& point, const SweepRequest& request, std::int64_t steps) {
+  std::vector<std::string> own{fmt::format("train.max_iters={}", steps), "train.max_epochs=null", "train.log_interval=1",
+                               "train.eval_interval=1000000000", "train.init_from=scratch"};
+  if (!names(request.words.fixed, "train.warmup_iters") && !names(point.words, "train.warmup_iters")) {
+    const std::int64_t tenth = std::max<std::int64_t>(1, steps / 10);
+    own.push_back(fmt::format("train.warmup_iters={}", std::min(point.recipe.train.warmup_iters, tenth)));
+  }
+  settings::Sources sources = sources_of(point, request, small_words(), own);
+  sources.ranks = point.ranks;
+  settings::Resolved first = settings::resolve(sources);
+  point.config = std::move(first.config);
+  point.idle = std::move(first.idle);
+  point.draws_seed = settings::resolve(sources).config.train.seed != point.config.train.seed;
+}
+
+/// Moves those that cannot be to `left_out`.
+template <class Settle>
+void settle_each(SweepPlan& plan, Settle settle) {
+  std::erase_if(plan.points, [&](SweepPoint& point) {
+    std::vector<Problem> why;
+    try {
+      why = settle(point);
+    } catch (const UserError& error) {
+      why = error.problems();
+    }
+    if (!why.empty()) plan.left_out.push_back({point.label, why});
+    return !why.empty();
+  });
 }
 
 }  // namespace
@@ -142,28 +237,33 @@ SweepWords sweep_words(const std::vector<std::string>& words, std::vector<Proble
     const std::string value = equals == std::string::npos ? "" : word.substr(equals + 1);
     const settings::Key* key = settings::find_key(name);
     if (key != nullptr) name = key->name;
-    if (name == "ranks" || names_several(key, value)) {
-      if (key == nullptr && name != "ranks") {
+    const bool text = takes_text(name, key);
+    if (name == kRanks || names_several(text, value)) {
+      if (key == nullptr && name != kRanks && settings::options_of(name).empty()) {
         problems.push_back(settings::unknown_key(name));
         continue;
       }
       const std::size_t before = problems.size();
-      std::vector<std::string> values = values_of(word, key, value, problems);
+      std::vector<std::string> values = values_of(word, text, value, problems);
       if (problems.size() == before) add_axis(found, word, {name, std::move(values)}, problems);
     } else {
       found.fixed.push_back(word);
     }
   }
-  for (const std::string_view own :
-       {"train.max_iters", "train.log_interval", "train.eval_interval", "train.init_from", "log.dir", "log.name"}) {
-    const auto names = [&](const std::string& word) { return word.substr(0, word.find('=')) == own; };
-    if (std::ranges::any_of(words, names))
+  for (const std::string_view own : {"train.max_iters", "train.max_epochs", "train.log_interval", "train.eval_interval",
+                                     "train.init_from", "log.dir", "log.name"}) {
+    if (names(words, own))
       problems.push_back({fmt::format("{} is the sweep's own", own), "leave it out; --steps and --out say how long and where"});
   }
   return found;
 }
 
-std::vector<SweepPoint> sweep_points(const SweepRequest& request) {
+void add_layouts(SweepWords& words, const std::string& layouts, std::vector<Problem>& problems) {
+  const std::string word = fmt::format("--layouts {}", layouts);
+  add_axis(words, word, {std::string(kLayout), parts_of(layouts, ';')}, problems);
+}
+
+SweepPlan sweep_points(const SweepRequest& request) {
   std::vector<Problem> problems;
   std::size_t count = 1;
   for (const SweepAxis& axis : request.words.axes) count *= std::min(axis.values.size(), most_points + 1);
@@ -171,29 +271,44 @@ std::vector<SweepPoint> sweep_points(const SweepRequest& request) {
     throw UserError(fmt::format("the sweep has {} combinations, more than {}", count, most_points),
                     "fewer values, or one setting at a time");
   }
-  std::vector<SweepPoint> points(count);
+  check_values(request.words, problems);
+  SweepPlan plan{.points = std::vector<SweepPoint>(count), .left_out = {}};
   for (std::size_t i = 0; i < count; ++i) {
-    SweepPoint& point = points[i];
-    point.ranks = request.ranks;
+    SweepPoint& point = plan.points[i];
+    point.ranks = request.ranks.value_or(0);
     std::size_t each = count, rest = i;
     for (const SweepAxis& axis : request.words.axes) {
       each /= axis.values.size();
       const std::string& value = axis.values[rest / each];
       rest %= each;
-      const std::string word = axis.key + "=" + value;
+      const std::string word = axis.key == kLayout ? value : axis.key + "=" + value;
       point.label += (point.label.empty() ? "" : " ") + word;
-      if (axis.key != "ranks") {
+      std::vector<Problem> wrong;
+      if (axis.key == kLayout) {
+        std::ranges::move(lab::settings_from(value, wrong), std::back_inserter(point.words));
+      } else if (axis.key != kRanks) {
         point.words.push_back(word);
-      } else if (const auto ranks = ranks_from(value, problems)) {
+      } else if (const auto ranks = ranks_from(value, wrong)) {
         point.ranks = *ranks;
       }
+      tell(problems, wrong);
     }
   }
-  if (problems.empty()) {
-    for (SweepPoint& point : points) resolve_point(point, request, problems);
-  }
   if (!problems.empty()) throw UserError(std::move(problems));
-  return points;
+  settle_ranks(plan.points, request);
+  settle_each(plan, [&](SweepPoint& point) { return settle_recipe(point, request); });
+  double most = 0;
+  for (const SweepPoint& point : plan.points) most = std::max(most, step_tokens(point));
+  settle_each(plan, [&](SweepPoint& point) {
+    const double steps = std::ceil(static_cast<double>(request.steps) * most / step_tokens(point));
+    settle_run(point, request, static_cast<std::int64_t>(steps));
+    return std::vector<Problem>();
+  });
+  if (plan.points.empty()) {
+    for (const LeftOut& one : plan.left_out) tell(problems, one.why);
+    throw UserError(std::move(problems));
+  }
+  return plan;
 }
 
 }  // namespace lockstep::app

@@ -124,25 +124,6 @@ Table table_of(const SweepResults& results) {
   return table;
 }
 
-Json to_json(const SweepResults& results) {
-  Json::Array labels, spreads, runs, begun;
-  for (const std::string& label : results.points) labels.emplace_back(label);
-  for (const AllReduceSpread& one : results.all_reduce) {
-    spreads.emplace_back(Json::Object{
-        {"ranks", one.ranks}, {"bytes", one.bytes}, {"least", one.least}, {"median", one.median}, {"greatest", one.greatest}});
-  }
-  for (const SweepRun& run : results.runs) runs.push_back(to_json(run));
-  for (const RunPlace& run : results.begun)
-    begun.emplace_back(Json::Object{{"point", static_cast<std::int64_t>(run.point)}, {"repeat", run.repeat}});
-  return Json::Object{{"definition", results.definition},
-                      {"points", Json(std::move(labels))},
-                      {"all_reduce_seconds", Json(std::move(spreads))},
-                      {"equal_tokens", equal_tokens(results)},
-                      {"ranking", table_of(results).rows()},
-                      {"begun", Json(std::move(begun))},
-                      {"runs", Json(std::move(runs))}};
-}
-
 }  // namespace
 
 io::Path RunPlace::folder(const io::Path& sweep) const { return sweep / "runs" / fmt::format("{}-{}", point + 1, repeat + 1); }
@@ -178,6 +159,27 @@ std::vector<SweepRow> ranking(const SweepResults& results) {
     row.noisy = row.point != best.point && row.repeats > 1 && best.repeats > 1 && row.greatest >= best.least;
   }
   return rows;
+}
+
+Json to_json(const SweepResults& results) {
+  Json::Array labels, spreads, runs, begun, left_out;
+  for (const std::string& label : results.points) labels.emplace_back(label);
+  for (const AllReduceSpread& one : results.all_reduce) {
+    spreads.emplace_back(Json::Object{
+        {"ranks", one.ranks}, {"bytes", one.bytes}, {"least", one.least}, {"median", one.median}, {"greatest", one.greatest}});
+  }
+  for (const SweepRun& run : results.runs) runs.push_back(to_json(run));
+  for (const RunPlace& run : results.begun)
+    begun.emplace_back(Json::Object{{"point", static_cast<std::int64_t>(run.point)}, {"repeat", run.repeat}});
+  for (const LeftOut& one : results.left_out) {
+    Json::Array why;
+    for (const Problem& problem : one.why) why.emplace_back(problem.message);
+    left_out.emplace_back(Json::Object{{"point", one.label}, {"why", Json(std::move(why))}});
+  }
+  return Json::Object{{"definition", results.definition},      {"points", Json(std::move(labels))},
+                      {"left_out", Json(std::move(left_out))}, {"all_reduce_seconds", Json(std::move(spreads))},
+                      {"equal_tokens", equal_tokens(results)}, {"ranking", table_of(results).rows()},
+                      {"begun", Json(std::move(begun))},       {"runs", Json(std::move(runs))}};
 }
 
 void save(const SweepResults& results, const io::Path& folder) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "app/sweep/sweep_plan.h"
 #include "base/json.h"
 #include "io/file.h"
 
@@ -47,7 +48,8 @@ struct SweepResults {
   std::vector<std::string> points;  ///< labels
   std::vector<AllReduceSpread> all_reduce;
   std::vector<SweepRun> runs;
-  std::vector<RunPlace> begun = {};  ///< of all runs, also such as were cut short: their folders are the sweep's
+  std::vector<LeftOut> left_out = {};  ///< of the call that wrote it
+  std::vector<RunPlace> begun = {};    ///< of all runs, also such as were cut short: their folders are the sweep's
 
   bool has(std::size_t point, std::int64_t repeat) const;
 };
@@ -69,6 +71,8 @@ std::vector<SweepRow> ranking(const SweepResults& results);
 /// Tokens that every run has seen which did not diverge; 0: there is none.
 double equal_tokens(const SweepResults& results);
 
+/// What sweep.json has.
+Json to_json(const SweepResults& results);
 /// Writes sweep.json and sweep.csv; each is whole or not there.
 void save(const SweepResults& results, const io::Path& folder);
 /// What is in the folder; nothing: no sweep has begun there. Throws UserError for a file that is no sweep's.

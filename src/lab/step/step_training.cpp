@@ -58,7 +58,11 @@ FixedBatches::FixedBatches(const StepShape& shape, int part, int parts, int micr
 
 StepTraining::StepTraining(const StepShape& shape, Runtime& runtime, ops::Ops& ops, comm::Communicator& world,
                            const StepSettings& settings)
-    : engine_(config_of(shape, settings), runtime, ops, world),
+    : StepTraining(config_of(shape, settings), shape, runtime, ops, world) {}
+
+StepTraining::StepTraining(const train::EngineConfig& config, const StepShape& shape, Runtime& runtime, ops::Ops& ops,
+                           comm::Communicator& world)
+    : engine_(config, runtime, ops, world),
       batches_(shape, engine_.groups().at().dp, engine_.config().plan.dp, engine_.config().plan.microbatches) {
   comm::demand_free_memory(world, engine_.ledger().total(), fmt::format("not enough memory for steps of {}", shape.name),
                            "a smaller shape, a layout that keeps less on each rank (memory.zero, recompute), or fewer ranks");

@@ -47,6 +47,9 @@ class StepTraining {
   /// Collective; the arguments outlive it. The layout is one for `world`, and the samples divide by its replicas and their
   /// micro-batches.
   StepTraining(const StepShape& shape, Runtime& runtime, ops::Ops& ops, comm::Communicator& world, const StepSettings& settings);
+  /// Of any model: `shape` says the samples, positions and vocabulary of `config`.
+  StepTraining(const train::EngineConfig& config, const StepShape& shape, Runtime& runtime, ops::Ops& ops,
+               comm::Communicator& world);
   train::StepResult step();
   train::Engine& engine() { return engine_; }
   const train::Engine& engine() const { return engine_; }
