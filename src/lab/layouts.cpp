@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <functional>
+#include <iterator>
 #include <utility>
 
 #include "base/number_text.h"
@@ -22,6 +23,7 @@ struct Wish {
   layout::PlanWish plan;
   std::optional<DType> moments;
   bool documents = false;
+  int servers = 0;
 };
 
 /// What may be offloaded, as the values of one word.
@@ -102,6 +104,8 @@ LayoutWord word_of_field(const layout::FieldRow& row) {
   return word;
 }
 
+constexpr int most_servers = 64;
+
 struct KnownWord {
   LayoutWord word;
   std::function<bool(Wish& wish, std::string_view value)> set;  ///< false: not a value of it
@@ -125,6 +129,12 @@ std::vector<KnownWord> known_words() {
          wish.moments = value == "bf16" ? DType::bf16 : DType::f32;
          return value == "bf16" || value == "fp32";
        }});
+  all.push_back({{"ps", "N", "ranks besides, which hold the parameters and serve them to the others (0)",
+                  fmt::format("from 1 to {}", most_servers)},
+                 [](Wish& wish, std::string_view value) {
+                   wish.servers = number_from<int>(value).value_or(0);
+                   return wish.servers >= 1 && wish.servers <= most_servers;
+                 }});
   return all;
 }
 
@@ -155,6 +165,7 @@ class WordGrammar : public layout::PlanGrammar {
   std::string unset(Field field) const override { return field == Field::dp ? "dp=N" : fmt::format("no {}", name(field)); }
   std::string set_layers(std::int64_t layers) const override { return fmt::format("a model of as many blocks: {}", layers); }
   std::string positions() const override { return "length of a sample"; }
+  std::string unserved() const override { return "no ps"; }
 
  private:
   static std::string_view offloaded_part(Field field) {
@@ -207,7 +218,8 @@ Layout put_together(const Wish& wish, const LayoutDefaults& defaults) {
   Layout layout{.plan = layout::plan_of(wish.plan, 1),
                 .gradients = {.bucket_bytes = parallel.bucket_bytes, .overlap = parallel.overlap},
                 .moments = wish.moments,
-                .documents = wish.documents};
+                .documents = wish.documents,
+                .servers = wish.servers};
   layout::ParallelPlan& plan = layout.plan;
   layout::place_offloaded(plan, wish.plan.memory, true);
   const layout::NamedSchedule* schedule = plan.pp > 1 ? layout::find_schedule(plan.schedule) : nullptr;
@@ -261,6 +273,7 @@ std::vector<std::string> settings_from(std::string_view text, std::vector<Proble
     if (name == "offload") std::ranges::for_each(places, [&](const Place& place) { add(layout::row_of(place.field)); });
     if (name == "documents") settings.emplace_back("data.documents=true");
     if (name == "moments") settings.push_back("optimizer." + word);
+    if (name == "ps") settings.insert(settings.end(), {"train.backend=ps", fmt::format("parallel.servers={}", wish.servers)});
   });
   return settings;
 }
@@ -273,6 +286,8 @@ Layout data_parallel(int ranks) {
 
 std::vector<Problem> check(const Layout& layout, const layout::PlanLimits& limits, int ranks, const LayoutDefaults& defaults) {
   std::vector<Problem> problems = layout::check(layout.plan, limits, ranks, WordGrammar());
+  if (layout.servers > 0)
+    std::ranges::move(layout::check_served(layout::wish_of(layout.plan), WordGrammar()), std::back_inserter(problems));
   for (Problem& problem : problems) problem.message = fmt::format("layout {}: {}", name_of(layout, defaults), problem.message);
   return problems;
 }
@@ -292,6 +307,7 @@ std::string name_of(const Layout& layout, const LayoutDefaults& defaults) {
     if (differs && !row->word.empty()) all.push_back(field_text(*row, wish));
   }
   if (layout.documents) all.emplace_back("documents");
+  if (layout.servers > 0) all.push_back(fmt::format("ps={}", layout.servers));
   if (layout.moments) all.emplace_back(*layout.moments == DType::bf16 ? "moments=bf16" : "moments=fp32");
   return fmt::format("{}", fmt::join(all, ","));
 }

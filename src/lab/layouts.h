@@ -28,9 +28,11 @@ struct Layout {
   parallel::GradientOptions gradients{.bucket_bytes = LayoutDefaults{}.bucket_bytes};
   std::optional<DType> moments = {};  ///< not the layout's: what is compared has it too
   bool documents = false;             ///< samples are several documents; as moments
+  int servers = 0;                    ///< of parameters, ranks behind those of the plan
 
   /// Micro-batches of a step, over all ranks.
   int microbatches() const { return plan.dp * plan.microbatches; }
+  int ranks() const { return plan.ranks() + servers; }
 };
 
 /// A word that a layout may have.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "base/error.h"
@@ -181,6 +182,7 @@ class SettingsGrammar : public PlanGrammar {
   std::string unset(PlanField field) const override { return set(field, "null"); }
   std::string set_layers(std::int64_t layers) const override { return fmt::format("model.n_layer={}", layers); }
   std::string positions() const override { return "model.block_size"; }
+  std::string unserved() const override { return "train.backend=DDP"; }
 };
 
 }  // namespace
@@ -211,6 +213,33 @@ const FieldRow& row_of(PlanField field) {
 const PlanGrammar& settings_grammar() {
   static const SettingsGrammar grammar;
   return grammar;
+}
+
+std::vector<Problem> check_served(const PlanWish& wish, const PlanGrammar& say) {
+  constexpr auto reasons = std::to_array<std::pair<PlanField, std::string_view>>(
+      {{PlanField::tp, "parameter servers serve workers that have whole layers"},
+       {PlanField::sequence, "workers of parameter servers have whole sequences"},
+       {PlanField::cp, "parameter servers serve workers that have whole sequences"},
+       {PlanField::pp, "parameter servers serve workers that have all layers"},
+       {PlanField::reduce, "parameter servers get one gradient a step"},
+       {PlanField::zero, "parameter servers have the optimizer's state, and their workers all weights"},
+       {PlanField::offload_optimizer, "parameter servers have the optimizer's state"},
+       {PlanField::offload_params, "workers of parameter servers keep all weights in memory"},
+       {PlanField::canonical, "parameter servers add up gradients by workers, not by the fixed ranges of canonical sums"}});
+  PlanWish usual;
+  usual.memory.zero = 0;
+  std::vector<Problem> problems;
+  for (const auto& [field, why] : reasons) {
+    const auto text = [&row = row_of(field)](const PlanWish& of) {
+      const Json value = row.value.get(of);
+      return value.is_string() ? value.string() : value.dump();
+    };
+    const std::string value = text(wish), without = text(usual);
+    if (value == without || value == "null") continue;
+    problems.push_back({fmt::format("{}: {}", say.has(field, std::string_view(value)), why),
+                        fmt::format("{}, or {}", say.unserved(), say.set(field, std::string_view(without)))});
+  }
+  return problems;
 }
 
 }  // namespace lockstep::layout

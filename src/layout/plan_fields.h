@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/error.h"
 #include "base/values/value.h"
 #include "layout/plan_wish.h"
 
@@ -88,6 +89,8 @@ class PlanGrammar {
   /// What to write so that the model has so many layers, and what the length of a sequence is called.
   virtual std::string set_layers(std::int64_t layers) const = 0;
   virtual std::string positions() const = 0;
+  /// What to write so that no ranks serve the parameters.
+  virtual std::string unserved() const = 0;
 
   std::string has(PlanField field, std::integral auto value) const { return has(field, std::string_view(std::to_string(value))); }
   std::string set(PlanField field, std::integral auto value) const { return set(field, std::string_view(std::to_string(value))); }
@@ -95,5 +98,8 @@ class PlanGrammar {
 
 /// Of a run's settings.
 const PlanGrammar& settings_grammar();
+
+/// What keeps the ranks of a plan from being workers of parameter servers, and why.
+std::vector<Problem> check_served(const PlanWish& wish, const PlanGrammar& say);
 
 }  // namespace lockstep::layout

@@ -154,7 +154,7 @@ TEST_F(OffloadCommand, WhatCannotBeIsNamed) {
   expect_refused({"memory.offload_optimizer=nvme", "memory.nvme_path=/proc"},
                  {"cannot make a file for offloaded state in /proc"});
   expect_refused({"memory.offload_optimizer=cpu", "train.backend=ps", "--ranks", "2"},
-                 {"memory.offload_optimizer = cpu: with train.backend = ps the servers have"});
+                 {"memory.offload_optimizer = cpu: parameter servers have the optimizer's state"});
   expect_refused({"memory.offload_params=nvme", "memory.offload_activations=nvme"},
                  {"memory.offload_params = nvme: memory.nvme_path does not say where",
                   "memory.offload_activations = nvme: memory.nvme_path does not say where"});
@@ -163,7 +163,7 @@ TEST_F(OffloadCommand, WhatCannotBeIsNamed) {
                  {"memory.offload_params: with memory.zero below 3 each of the 2 ranks that share the weights has all of them",
                   "memory.zero=3, or memory.offload_params=none"});
   expect_refused({"memory.offload_params=nvme", here, "train.backend=ps", "--ranks", "2"},
-                 {"memory.offload_params = nvme: with train.backend = ps every worker keeps all weights in memory"});
+                 {"memory.offload_params = nvme: workers of parameter servers keep all weights in memory"});
   expect_refused({"memory.offload_activations=nvme", here, "parallel.pp=2", "parallel.schedule=zb-h1", "optimizer.gas=4",
                   "--ranks", "2", "train.threads=1"},
                  {"memory.offload_activations: the schedule zb-h1 makes weight gradients later",

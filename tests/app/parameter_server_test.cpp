@@ -164,6 +164,15 @@ TEST_F(ServersCommand, BadSettingsAreNamedTogether) {
       {"4 problems", "parallel.servers = 2: of 2 ranks none is left to train", "--ranks 4",
        "parallel.staleness = 1: with parallel.ps = gradients all workers wait", "parallel.reduce = microbatch",
        "train.dump_step = 1"});
+  refused(on(5, "bad",
+             {"train.backend=ps", "parallel.pp=2", "memory.zero=2", "memory.offload_params=cpu", "memory.offload_optimizer=cpu",
+              "numerics.canonical=true", "checkpoint.async=true"}),
+          {"7 problems", "parallel.pp = 2: parameter servers serve workers that have all layers",
+           "memory.zero = 2: parameter servers have the optimizer's state, and their workers all weights",
+           "memory.offload_params = cpu: workers of parameter servers keep all weights in memory",
+           "memory.offload_optimizer = cpu: parameter servers have the optimizer's state",
+           "numerics.canonical = true: parameter servers add up gradients by workers",
+           "train.backend=DDP, or numerics.canonical=false", "checkpoint.async = true: with train.backend = ps"});
   refused(on(1, "bad", {"train.backend=ps"}), {"parallel.servers = 1: of 1 rank none is left"});
   refused(on(3, "bad", {"train.backend=ps", "parallel.servers=0"}), {"parallel.servers = 0: must be an integer of at least 1"});
   refused(on(3, "bad", {"train.backend=ps", "parallel.ps=both"}), {"parallel.ps = both", "gradients, weights, async"});

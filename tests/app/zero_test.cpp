@@ -88,7 +88,7 @@ TEST_F(ZeroCommand, ContradictionsAreNamed) {
   expect_refused({"memory.zero=4"}, {"memory.zero = 4", "at most 3"});
   expect_refused({"train.backend=zero1", "memory.zero=2"}, {"train.backend = zero1 means memory.zero = 1", "memory.zero = 2"});
   expect_refused({"train.backend=FSDP", "memory.zero=0"}, {"train.backend = FSDP means memory.zero = 3", "memory.zero = 0"});
-  expect_refused({"train.backend=ps", "memory.zero=1"}, {"memory.zero = 1: with train.backend = ps the servers have"});
+  expect_refused({"train.backend=ps", "memory.zero=1"}, {"memory.zero = 1: parameter servers have the optimizer's state"});
   expect_refused({"train.backend=ds", "parallel.broadcast_start=true"},
                  {"parallel.broadcast_start = true: with memory.zero = 1"});
 }

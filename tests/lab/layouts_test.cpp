@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <set>
+#include <tuple>
 
 #include "lab/verify/verify_model.h"
 
@@ -70,6 +71,50 @@ TEST(Layouts, WhatIsWrongIsSaidInTheirWords) {
             "start 8 ranks or a multiple of it, or divide the model among none: dp=N tp=1 no sequence cp=1 pp=1");
 }
 
+TEST(Layouts, ServersHaveRanksOfTheirOwnAndSayWhomTheyCannotServe) {
+  const Layout served = layout("dp=2,ps=3,recompute=full");
+  EXPECT_EQ(served.ranks(), 5);
+  EXPECT_EQ(served.plan.ranks(), 2);
+  EXPECT_EQ(name_of(served), "dp=2,gas=2,recompute=full,ps=3");
+  EXPECT_EQ(name_of(plain(served)), "dp=2,gas=2") << "whose sums they make";
+  EXPECT_EQ(name_of(one_rank(served)), "dp=1,gas=4");
+  const layout::PlanLimits limits = verify_model("gpt2", DType::f32).limits();
+  EXPECT_TRUE(check(served, limits, 2).empty());
+  for (const auto& [words, said, remedy] :
+       {std::tuple("tp=2", "tp = 2: parameter servers serve workers that have whole layers", "no ps, or tp=1"),
+        {"pp=2", "pp = 2: parameter servers serve workers that have all layers", "no ps, or pp=1"},
+        {"cp=2", "cp = 2: parameter servers serve workers that have whole sequences", "no ps, or cp=1"},
+        {"tp=2,sequence", "sequence: workers of parameter servers have whole sequences", "no ps, or no sequence"},
+        {"dp=2,zero=1", "zero = 1: parameter servers have the optimizer's state, and their workers all weights",
+         "no ps, or zero=0"},
+        {"dp=2,reduce=microbatch", "reduce = microbatch: parameter servers get one gradient a step", "no ps, or reduce=step"},
+        {"offload=optimizer", "offload=optimizer = nvme: parameter servers have the optimizer's state",
+         "no ps, or optimizer out of offload"},
+        {"offload=params", "offload=params = nvme: workers of parameter servers keep all weights in memory",
+         "no ps, or params out of offload"},
+        {"canonical", "canonical: parameter servers add up gradients by workers", "no ps, or no canonical"}}) {
+    const Layout made = layout(std::string(words) + ",ps=1");
+    const std::vector<Problem> problems = check(made, limits, made.plan.ranks());
+    const auto found = std::ranges::find_if(problems, [&](const Problem& problem) {
+      return problem.message.find(said) != std::string::npos && problem.remedy == remedy;
+    });
+    EXPECT_NE(found, problems.end()) << words << ": " << (problems.empty() ? "" : problems[0].message + problems[0].remedy);
+  }
+}
+
+TEST(Layouts, WordsAreSettingsOfARunToo) {
+  std::vector<Problem> problems;
+  EXPECT_EQ(
+      settings_from("dp=2,tp=2,pp=2:zb-v,split=3+1,sequence,offload=params,gas=3,model.n_layer=4,ps=2,moments=bf16", problems),
+      (std::vector<std::string>{"parallel.dp=2", "parallel.tp=2", "parallel.pp=2", "parallel.schedule=zb-v", "parallel.split=3,1",
+                                "parallel.sequence=true", "memory.offload_optimizer=none", "memory.offload_params=nvme",
+                                "memory.offload_activations=none", "optimizer.gas=3", "model.n_layer=4", "train.backend=ps",
+                                "parallel.servers=2", "optimizer.moments=bf16"}));
+  EXPECT_TRUE(problems.empty());
+  settings_from("dp=2,dp=3,td=1", problems);
+  EXPECT_EQ(problems.size(), 2U);
+}
+
 TEST(Layouts, ADegreeBeyondTheLimitIsToldTheLimit) {
   std::vector<Problem> problems;
   EXPECT_FALSE(layout_from("dp=1000", problems).has_value());
@@ -127,7 +172,7 @@ TEST(Layouts, WhatIsNoLayoutIsRefusedWithARemedy) {
   EXPECT_NE(refusal("dp=2,tp=2,dp=3").find("dp=3 in the layout dp=2,tp=2,dp=3: dp is there before"), std::string::npos);
   for (const char* text :
        {"dp=0", "dp=two", "dp", "dp=2x", "gas=0", "zero=4", "zero_group=rack", "reduce=often", "prefetch=-1", "reshard=no",
-        "recompute=every:0", "overlap=", "bucket=0", "moments=fp8", "tiles=4", "tiles=0x1", "ranks_per_host=0"}) {
+        "recompute=every:0", "overlap=", "bucket=0", "moments=fp8", "tiles=4", "tiles=0x1", "ranks_per_host=0", "ps=0", "ps"}) {
     EXPECT_NE(refusal(text).find("must be"), std::string::npos) << text;
   }
   const std::string two = refusal("zero=7,dp=x");

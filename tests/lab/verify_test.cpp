@@ -154,6 +154,32 @@ TEST(Verify, AMessageBetweenStagesThatIsLostIsFound) {
   expect_wrong(report_of("pp=2", with_fault(lose)), {"step 0", "gradient of "});
 }
 
+// Losses, norms, weights and the optimizer's slots, which they fetch as a checkpoint does.
+TEST(Verify, WorkersOfServersHaveTheBitsOfRanksThatTrainTogether) {
+  for (const DType type : {DType::f32, DType::bf16}) {
+    for (const LayoutReport& report :
+         reports_of(small_model("gpt2", type), {"dp=1,ps=1", "dp=2,ps=1", "dp=3,ps=2,recompute=full"})) {
+      if (report.layout.find("ps=") == std::string::npos) continue;
+      EXPECT_EQ(report.verdict, Verdict::bit_equal) << report.layout << ": " << (report.wrong.empty() ? "" : report.wrong[0]);
+    }
+  }
+}
+
+// The server adds what it got before.
+TEST(Verify, AGradientThatDoesNotReachItsServerIsFound) {
+  int received = 0;
+  const Fault lose = [received](const comm::Operation& operation, int, comm::Communicator& world) mutable {
+    const bool pushed = world.rank() == 2 && is_float(operation, Collective::receive) && operation.count > 1000;
+    if (!pushed || received++ != 9) return std::optional<comm::Request>();
+    std::vector<std::byte> elsewhere(operation.out.bytes());
+    Tensor lost = operation.out;
+    lost.data = elsewhere.data();
+    world.receive(lost, operation.root).wait();
+    return std::optional<comm::Request>(std::in_place);
+  };
+  expect_wrong(report_of("dp=2,ps=1", with_fault(lose)), {"step "});
+}
+
 TEST(Verify, AMicroBatchThatIsReadTwiceIsFound) {
   TrialParts parts;
   parts.batches = [](int rank, std::span<data::Batch> batches) {

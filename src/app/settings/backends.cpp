@@ -44,10 +44,6 @@ std::vector<Problem> check_backend(const app::RunConfig& config) {
                         fmt::format("train.backend=DDP, or memory.zero={}", backend.zero)});
   }
   const int level = app::zero_level(config);
-  if (level > 0 && backend.kind == ps) {
-    problems.push_back({fmt::format("memory.zero = {}: with train.backend = ps the servers have the optimizer's state", level),
-                        "train.backend=DDP, or memory.zero=0"});
-  }
   if (level > 0 && config.parallel.broadcast_start.value_or(false)) {
     problems.push_back(
         {fmt::format("parallel.broadcast_start = true: with memory.zero = {} no rank has all that the others need", level),

@@ -44,19 +44,6 @@ void check_rounding(const RunConfig& config, std::vector<Problem>& problems) {
 
 void check_offload(const RunConfig& config, std::vector<Problem>& problems) {
   const RunConfig::Memory& memory = config.memory;
-  const bool servers = config.train.backend == BackendKind::ps;
-  if (servers && memory.offload_optimizer != OffloadTo::none) {
-    problems.push_back(
-        {fmt::format("memory.offload_optimizer = {}: with train.backend = ps the servers have the optimizer's state",
-                     word_of(memory.offload_optimizer)),
-         "train.backend=DDP, or memory.offload_optimizer=none"});
-  }
-  if (servers && memory.offload_params != OffloadTo::none) {
-    problems.push_back(
-        {fmt::format("memory.offload_params = {}: with train.backend = ps every worker keeps all weights in memory",
-                     word_of(memory.offload_params)),
-         "train.backend=DDP, or memory.offload_params=none"});
-  }
   for (const auto& [name, to] : {std::pair("optimizer", &memory.offload_optimizer), std::pair("params", &memory.offload_params),
                                  std::pair("activations", &memory.offload_activations)}) {
     if (*to != OffloadTo::nvme || memory.nvme_path) continue;
@@ -79,12 +66,6 @@ void check_canonical(const RunConfig& config, std::vector<Problem>& problems) {
         {"numerics.products = library: the library adds in an order of its own, and numerics.canonical = true in that "
          "of fixed ranges",
          "numerics.products=ours, or numerics.canonical=false"});
-  }
-  if (config.train.backend == BackendKind::ps) {
-    problems.push_back(
-        {"train.backend = ps: parameter servers add up gradients by workers, and numerics.canonical = true by fixed "
-         "ranges",
-         "train.backend=DDP, or numerics.canonical=false"});
   }
 }
 

@@ -2,7 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <iterator>
+
 #include "app/settings/choices.h"
+#include "layout/plan_fields.h"
 
 namespace lockstep::app {
 namespace {
@@ -39,31 +43,13 @@ std::vector<Problem> check_servers(const RunConfig& config) {
                                     *config.parallel.staleness, word_of(server_mode(config))),
                         "parallel.ps=async, or parallel.staleness=null"});
   }
-  if (config.parallel.reduce == layout::ReduceEvery::microbatch) {
-    problems.push_back({"parallel.reduce = microbatch: parameter servers get one gradient a step", "parallel.reduce=step"});
-  }
   if (async && config.data.io == DataIo::readers) {
     problems.push_back(
         {"data.io = readers: with parallel.ps = async the ranks that share a reader would wait for each other", "data.io=files"});
   }
-  if (config.parallel.tp > 1) {
-    problems.push_back(
-        {fmt::format("parallel.tp = {}: parameter servers serve workers that have whole layers", config.parallel.tp),
-         "train.backend=DDP, or parallel.tp=1"});
-  }
-  if (config.parallel.pp > 1) {
-    problems.push_back({fmt::format("parallel.pp = {}: parameter servers serve workers that have all layers", config.parallel.pp),
-                        "train.backend=DDP, or parallel.pp=1"});
-  }
-  if (config.parallel.cp > 1) {
-    problems.push_back(
-        {fmt::format("parallel.cp = {}: parameter servers serve workers that have whole sequences", config.parallel.cp),
-         "train.backend=DDP, or parallel.cp=1"});
-  }
-  if (config.parallel.sequence) {
-    problems.push_back({"parallel.sequence = true: workers of parameter servers have whole sequences",
-                        "train.backend=DDP, or parallel.sequence=false"});
-  }
+  layout::PlanWish wish = plan_wish(config);
+  wish.memory.zero = zero_level(config);
+  std::ranges::move(layout::check_served(wish, layout::settings_grammar()), std::back_inserter(problems));
   if (config.train.dump_step) {
     problems.push_back(
         {fmt::format("train.dump_step = {}: with parameter servers no rank has the whole gradient", *config.train.dump_step),

@@ -80,6 +80,10 @@ double StepTraining::timed_step(train::StepResult& result) {
 
 std::vector<Problem> check(const StepShape& shape, const Layout& layout, int ranks) {
   std::vector<Problem> problems = check(layout, arch::plan_limits(model_of(shape), shape.positions), ranks, bench_defaults);
+  if (layout.servers > 0) {
+    problems.push_back({fmt::format("ps={} in the layout: the ranks that are timed here all train", layout.servers),
+                        "leave it out; lockstep bench staleness times parameter servers"});
+  }
   const int parts = layout.plan.dp * layout.plan.microbatches;
   if (parts > 0 && shape.samples % parts != 0) {
     problems.push_back({fmt::format("layout {}: the {} samples of {} do not divide by dp x gas = {}",

@@ -91,14 +91,15 @@ class Comparison::Rank final : public RankObserver {
       if (found.held > worst.held) worst = found;
     }
   }
-  void reduced(int step, parallel::TrainingState& state, train::StepResult& result) override {
+  void reduced(int step, parallel::TrainingState* state, train::StepResult& result) override {
     const RunRecord::Step& record = record_.steps[static_cast<std::size_t>(step)];
     compare(result.loss, record.loss, {.quantity = Quantity::loss, .step = step});
     compare(result.gradient_norm, record.norm, {.quantity = Quantity::norm, .step = step});
-    state.for_each({.gradients = true}, [&](const StateRange& range) {
-      compare(state, range, range.gradient, range.own, record.gradients, {.quantity = Quantity::gradient, .step = step});
+    if (state == nullptr) return;
+    state->for_each({.gradients = true}, [&](const StateRange& range) {
+      compare(*state, range, range.gradient, range.own, record.gradients, {.quantity = Quantity::gradient, .step = step});
       if (going_ == Going::free) return;
-      for_each_run(record_.whole, unit_of(state, range), range.range, range.gradient, range.range, [&](const HeldRun& run) {
+      for_each_run(record_.whole, unit_of(*state, range), range.range, range.gradient, range.range, [&](const HeldRun& run) {
         std::memcpy(run.values.data, record.gradients.of(run.parameter, run.first, run.values.elements()).data,
                     run.values.bytes());
       });

@@ -33,6 +33,7 @@ Layouts quick() {
           "dp=1,offload=params,tiles=2x2",
           "dp=2,reduce=microbatch",
           "dp=2,reduce=microbatch,zero=2",
+          "dp=2,ps=1",
           "dp=3,gas=1,zero=3",
           "dp=4,zero=1,zero_group=node",
           "dp=4,zero=3,zero_group=node",
@@ -162,6 +163,11 @@ void add_context(Layouts& all) {
       {"documents"}, {"zero=0", "zero=3", "recompute=full"});
 }
 
+void add_served(Layouts& all) {
+  add(all, {"dp=1", "dp=2", "dp=3", "dp=4,gas=3"}, {"ps=1", "ps=2"});
+  add(all, {"dp=3,ps=2"}, {"recompute=full", "overlap=false", "moments=bf16", "documents", "offload=activations"});
+}
+
 void add_canonical(Layouts& all) {
   add(all, {"dp=1", "dp=1,gas=8", "dp=2", "dp=4,gas=1", "dp=2,gas=4", "dp=8", "dp=2,gas=1"},
       {"canonical", "zero=2,canonical", "zero=3,recompute=full,canonical"});
@@ -179,7 +185,8 @@ void add_canonical(Layouts& all) {
 
 Layouts every_method() {
   Layouts all;
-  for (const auto part : {add_replicas, add_offloaded_and_tiled, add_tensor, add_pipelines, add_context, add_canonical})
+  for (const auto part :
+       {add_replicas, add_offloaded_and_tiled, add_tensor, add_pipelines, add_context, add_served, add_canonical})
     part(all);
   return all;
 }

@@ -7,6 +7,8 @@
 #include "io/temporary_folder.h"
 #include "ops/open_ops.h"
 #include "train/replicas.h"
+#include "train/server/server_side.h"
+#include "train/server/worker_side.h"
 
 namespace lockstep::lab {
 namespace {
@@ -47,7 +49,7 @@ class WatchedReplicas final : public train::Updater {
   std::int64_t begin(std::int64_t step, std::int64_t targets) override { return replicas_.begin(step, targets); }
   void finish(const Passed& passed, const ops::WrittenScalars& scalars, train::StepResult& result) override {
     replicas_.reduce(passed, result);
-    observer_.reduced(static_cast<int>(passed.step), state(), result);
+    observer_.reduced(static_cast<int>(passed.step), &state(), result);
     replicas_.update(passed, scalars, result);
   }
 
@@ -56,17 +58,53 @@ class WatchedReplicas final : public train::Updater {
   RankObserver& observer_;
 };
 
+/// A worker of parameter servers.
+class WatchedWorker final : public train::Updater {
+ public:
+  WatchedWorker(std::unique_ptr<train::Updater> worker, RankObserver& observer)
+      : worker_(std::move(worker)), observer_(observer) {}
+  parallel::GradientStore& gradients() override { return worker_->gradients(); }
+  parallel::TrainingState& state() override { return worker_->state(); }
+  train::RunControl& control() override { return worker_->control(); }
+  std::int64_t begin(std::int64_t step, std::int64_t targets) override { return worker_->begin(step, targets); }
+  void finish(const Passed& passed, const ops::WrittenScalars& scalars, train::StepResult& result) override {
+    worker_->finish(passed, scalars, result);
+    observer_.reduced(static_cast<int>(passed.step), nullptr, result);
+  }
+
+ private:
+  std::unique_ptr<train::Updater> worker_;
+  RankObserver& observer_;
+};
+
+/// What a rank computes with.
+struct RankParts {
+  RankParts(const Trial& trial, comm::Communicator& world)
+      : runtime(open_runtime({}, {.threads = 1})), stream(runtime->make_stream()), ops(make_ops(trial, world.rank())) {
+    world.attach(*stream, runtime->team());
+  }
+  std::unique_ptr<ops::Ops> make_ops(const Trial& trial, int rank) const {
+    std::unique_ptr<ops::Ops> usual = ops::make_ops(*runtime, *stream, {});
+    return trial.parts.ops ? trial.parts.ops(std::move(usual), rank) : std::move(usual);
+  }
+  std::unique_ptr<Runtime> runtime;
+  std::unique_ptr<Stream> stream;
+  std::unique_ptr<ops::Ops> ops;
+};
+
 class RankTrial {
  public:
   RankTrial(const Trial& trial, comm::Communicator& world, RankObserver& observer)
       : trial_(trial),
         observer_(observer),
-        runtime_(open_runtime({}, {.threads = 1})),
-        stream_(runtime_->make_stream()),
-        ops_(make_ops(world.rank())),
+        parts_(trial, world),
+        workers_(served() ? world.split(0, world.rank()) : nullptr),
         engine_(
-            config_of(trial.model, trial.layout), *runtime_, *ops_, attached(world),
-            [this](const train::UpdaterParts& parts) { return std::make_unique<WatchedReplicas>(parts, observer_); },
+            config_of(trial.model, trial.layout), *parts_.runtime, *parts_.ops, workers_ ? *workers_ : world,
+            [this, &world](const train::UpdaterParts& parts) -> std::unique_ptr<train::Updater> {
+              if (served()) return std::make_unique<WatchedWorker>(train::make_worker_updater(parts, world), observer_);
+              return std::make_unique<WatchedReplicas>(parts, observer_);
+            },
             [this](const parallel::ParameterMemory& memory, const parallel::Groups& groups, Stream& stream) {
               return std::make_unique<WatchedStore>(trial_.parts.store(memory, groups, stream), observer_);
             }) {}
@@ -82,6 +120,7 @@ class RankTrial {
       VerifyBatches batches(trial_.model, place(step));
       if (trial_.parts.batches) trial_.parts.batches(groups().all().rank(), batches.all());
       engine_.step(batches.all(), batches.targets(), step, trial_.model.learning_rate);
+      if (served()) engine_.state().collect();  // the slots
       observer_.updated(step, engine_.state());
     }
     VerifyBatches batches(trial_.model, {.step = trial_.steps});
@@ -90,21 +129,19 @@ class RankTrial {
     for (const layout::GroupRole role : {layout::GroupRole::context, layout::GroupRole::pipeline})
       groups().of(role).host().all_reduce(view(std::span(&loss, 1), Shape{1}), comm::Reduction::sum).wait();
     observer_.evaluated(loss);
+    engine_.control().leave();
   }
 
  private:
   const parallel::Groups& groups() const { return engine_.groups(); }
-  comm::Communicator& attached(comm::Communicator& world) {
-    world.attach(*stream_, runtime_->team());
-    return world;
-  }
-  std::unique_ptr<ops::Ops> make_ops(int rank) const {
-    std::unique_ptr<ops::Ops> usual = ops::make_ops(*runtime_, *stream_, {});
-    return trial_.parts.ops ? trial_.parts.ops(std::move(usual), rank) : std::move(usual);
-  }
+  bool served() const { return trial_.layout.servers > 0; }
   // Copies of weights that this rank has not, or not in this type.
   void changed() {
-    if (groups().all().size() > 1) engine_.state().gather();
+    if (served()) {
+      engine_.state().distribute(0);
+    } else if (groups().all().size() > 1) {
+      engine_.state().gather();
+    }
     engine_.weights_changed();
   }
   // Data-parallel ranks have neighbouring micro-batches.
@@ -115,17 +152,28 @@ class RankTrial {
 
   const Trial& trial_;
   RankObserver& observer_;
-  std::unique_ptr<Runtime> runtime_;
-  std::unique_ptr<Stream> stream_;
-  std::unique_ptr<ops::Ops> ops_;
+  RankParts parts_;
+  std::unique_ptr<comm::Communicator> workers_;  ///< null: all ranks train
   train::Engine engine_;
 };
+
+/// A rank behind those that train.
+void serve(const Trial& trial, comm::Communicator& world) {
+  const RankParts parts(trial, world);
+  const std::unique_ptr<comm::Communicator> servers = world.split(1, world.rank());
+  train::EngineConfig config = config_of(trial.model, trial.layout);
+  config.plan = {.microbatches = trial.layout.plan.microbatches};
+  train::ServerSide server(config, {}, *parts.runtime, *parts.ops, world, *servers);
+  server.commit();
+  server.run();
+}
 
 }  // namespace
 
 void run(const Trial& trial, const MakeObserver& make_observer) {
-  comm::run_ranks(trial.layout.plan.ranks(), {.timeout = patience}, [&](comm::Communicator& world) {
+  comm::run_ranks(trial.layout.ranks(), {.timeout = patience}, [&](comm::Communicator& world) {
     const std::unique_ptr<comm::Communicator> around = trial.parts.world ? trial.parts.world(world) : nullptr;
+    if (world.rank() >= trial.layout.plan.ranks()) return serve(trial, around ? *around : world);
     const std::unique_ptr<RankObserver> observer = make_observer(world.rank());
     RankTrial(trial, around ? *around : world, *observer).train();
   });
@@ -144,8 +192,9 @@ train::EngineConfig config_of(const VerifyModel& model, const Layout& layout) {
   const auto tiers = {plan.optimizer.tier, plan.parameters.tier, plan.activations};
   parallel::OffloadOptions offload{.range_elements = 1 << 12};  // so few that units of a little model have several
   if (std::ranges::count(tiers, layout::Tier::disk) > 0) offload.folder = io::temporary_folder();
-  return train::assemble(std::move(trained), {.plan = plan, .gradients = layout.gradients, .offload = std::move(offload)}, {},
-                         layout.moments);
+  train::DividedTraining divided{.plan = plan, .servers = {}, .gradients = layout.gradients, .offload = std::move(offload)};
+  if (layout.servers > 0) divided.servers = {.count = layout.servers};
+  return train::assemble(std::move(trained), std::move(divided), {}, layout.moments);
 }
 
 }  // namespace lockstep::lab

@@ -25,11 +25,12 @@ class Recorder final : public RankObserver {
   void started(parallel::TrainingState& state) override { take(state, record_.start); }
   bool before(int /*step*/, parallel::TrainingState& /*state*/) override { return false; }
   void reads(const layout::Unit& /*unit*/, const layout::Part& /*part*/, const Tensor& /*values*/) override {}
-  void reduced(int step, parallel::TrainingState& state, train::StepResult& result) override {
+  void reduced(int step, parallel::TrainingState* state, train::StepResult& result) override {
     RunRecord::Step& record = at(step);
     if (lead_) record.loss = result.loss, record.norm = result.gradient_norm;
-    state.for_each({.gradients = true},
-                   [&](const StateRange& range) { take(state, range, range.gradient, range.own, record.gradients); });
+    ensure(state != nullptr, "what servers learn is compared, not compared with");
+    state->for_each({.gradients = true},
+                    [&](const StateRange& range) { take(*state, range, range.gradient, range.own, record.gradients); });
   }
   void updated(int step, parallel::TrainingState& state) override { take(state, at(step).after); }
   void evaluated(double loss) override {

@@ -125,10 +125,10 @@ class ModelProof {
                         .against = name_of(reference.layout),
                         .promises_bits = reference.going == Going::free,
                         .wanted = wanted,
-                        .ranks = layout.plan.ranks(),
+                        .ranks = layout.ranks(),
                         .steps = options_.steps};
     if (!report.promises_bits) report.tolerance = model_.weights.type == DType::f32 ? fp32_tolerance : bf16_tolerance;
-    Comparison comparison(reference.recorded.run, reference.going, report.ranks);
+    Comparison comparison(reference.recorded.run, reference.going, layout.plan.ranks());
     const double begun = now_seconds();
     report.failure = reference.recorded.failure;
     if (report.failure.thrown) {
@@ -196,14 +196,14 @@ std::vector<Problem> check(const VerifyOptions& options) {
   }
   if (options.layouts.empty()) problems.push_back({"--layouts: there is none", "--layouts quick, or dp=2;dp=2,zero=3"});
   for (const Layout& layout : options.layouts) {
-    const int ranks = layout.plan.ranks();
+    const int ranks = layout.ranks();
     if (ranks > most_verify_ranks) {
       problems.push_back(
           {fmt::format("layout {}: {} ranks: verify starts at most {}, as threads", name_of(layout), ranks, most_verify_ranks),
            "smaller degrees prove as much"});
     }
     for (const VerifyModel& model : options.models) {
-      for (Problem& problem : check(layout, model.limits(), ranks)) {
+      for (Problem& problem : check(layout, model.limits(), layout.plan.ranks())) {
         const auto same = [&](const Problem& other) { return other.message == problem.message; };
         if (std::ranges::none_of(problems, same)) problems.push_back(std::move(problem));
       }
