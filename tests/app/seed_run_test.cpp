@@ -1,11 +1,16 @@
-// The talk's run on Tiny Shakespeare (configs/seed.toml): the loss that it begins with and the text that it writes meanwhile.
+// The talk's run (configs/seed.toml): the loss that it begins with and the text that it writes meanwhile, on any text of as many
+// characters. And the curves of runs on Tiny Shakespeare beside those that others published.
 
 #include <gtest/gtest.h>
 
 #include <cstdio>
 #include <filesystem>
+#include <map>
+#include <sstream>
+#include <string_view>
 
 #include "app/train_command.h"
+#include "base/number_text.h"
 #include "support/test_data.h"
 
 namespace lockstep::app {
@@ -14,10 +19,13 @@ namespace {
 class SeedRun : public TrainCommand {
  protected:
   void SetUp() override {
-    const std::filesystem::path text = test_data("tinyshakespeare.txt");
-    if (!std::filesystem::exists(text)) GTEST_SKIP() << text << " is absent: set LOCKSTEP_TEST_DATA";
     if (!std::filesystem::exists("configs/seed.toml")) GTEST_SKIP() << "run from the source folder";
-    ASSERT_EQ(lockstep({"prepare", text.string(), "--tokenizer", "char", "--out", folder_ / "data"}).code, 0);
+    constexpr std::string_view alphabet = "\n !$&',-.3:;?ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+    static_assert(alphabet.size() == 65, "as many as Tiny Shakespeare has");
+    std::string text;
+    for (std::size_t i = 0; i < 20000; ++i) text += alphabet[i * i % 97 % alphabet.size()];
+    io::replace_file(folder_ / "seed.txt", text + std::string(alphabet));
+    ASSERT_EQ(lockstep({"prepare", folder_ / "seed.txt", "--tokenizer", "char", "--out", folder_ / "data"}).code, 0);
   }
   Outcome run(std::vector<std::string> more) const {
     std::vector<std::string> words{"train", "--config", "configs/seed.toml", "data.dir=" + (folder_ / "data").string(),
@@ -58,6 +66,57 @@ TEST_F(SeedRun, ASampleHas271Characters) {
   // The next line of the log follows.
   EXPECT_EQ(text.back(), '\n');
   EXPECT_EQ(outcome.out.at(at + said.size() + characters + 1), '[');
+}
+
+/// Losses of a file of curves by step and column: of batches, of the training text, of the other.
+std::map<std::pair<int, int>, double> curve_in(const std::filesystem::path& file) {
+  std::map<std::pair<int, int>, double> losses;
+  std::istringstream lines(io::read_file(file));
+  for (std::string line; std::getline(lines, line);) {
+    const std::vector<std::string> cells = parts_of_list(line);
+    const auto step = number_from<int>(cells[0]);
+    for (int column = 1; step && column < std::ssize(cells); ++column) {
+      if (const auto loss = number_from<double>(cells[static_cast<std::size_t>(column)])) losses[{*step, column}] = *loss;
+    }
+  }
+  return losses;
+}
+
+// WordPlay's notebook: 10.65 M parameters; bench/reference.sh trains it anew, for an hour.
+TEST(ReferenceCurve, OfWordPlaysModelIsWithinATenthOfThePublishedOne) {
+  if (!std::filesystem::exists("bench/reference-char.csv")) GTEST_SKIP() << "run from the source folder";
+  const auto published = curve_in("bench/reference-char.csv"), here = curve_in("docs/reference-runs/char.csv");
+  EXPECT_EQ(published.at({50, 1}), 2.5077);
+  int compared = 0;
+  for (const auto& [place, loss] : published) {
+    const auto own = here.find(place);
+    if (own == here.end()) continue;
+    EXPECT_NEAR(own->second, loss, 0.1) << "step " << place.first;
+    ++compared;
+  }
+  EXPECT_GE(compared, 8);
+}
+
+// The program that is tested here goes the way that the kept curve went.
+TEST_F(TrainCommand, TheReferenceCurveIsTheProgramsStill) {
+  const std::filesystem::path text = test_data("tinyshakespeare.txt");
+  if (!std::filesystem::exists(text)) GTEST_SKIP() << text << " is absent: set LOCKSTEP_TEST_DATA";
+  if (!std::filesystem::exists("configs/shakespeare-cpu.toml")) GTEST_SKIP() << "run from the source folder";
+  ASSERT_EQ(lockstep({"prepare", text.string(), "--tokenizer", "char", "--out", folder_ / "plays"}).code, 0);
+  const Outcome outcome =
+      lockstep({"train", "--config", "configs/shakespeare-cpu.toml", "data.dir=" + (folder_ / "plays").string(),
+                "log.dir=" + (folder_ / "run").string(), "train.max_iters=40", "train.eval_interval=1000", "train.eval_iters=1",
+                "sample.tokens=0", "train.log_interval=10", "log.style=wordplay"});
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  const auto kept = curve_in("docs/reference-runs/cpu.csv");
+  int compared = 0;
+  for (const Json& line : lines("run")) {
+    const auto loss = kept.find({static_cast<int>(line.at("step").integer()), 1});
+    if (loss == kept.end()) continue;
+    EXPECT_NEAR(line.at("loss").number(), loss->second, 0.01) << line.dump();
+    ++compared;
+  }
+  EXPECT_GE(compared, 4);
 }
 
 }  // namespace

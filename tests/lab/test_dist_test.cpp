@@ -56,10 +56,9 @@ TEST(TestDist, TheLossFallsAsItShould) {
     for (const Outcome& outcome : outcomes) {
       ASSERT_EQ(outcome.history.size(), 99U);
       EXPECT_EQ(outcome.history.front().iteration, 1);
-      EXPECT_GT(outcome.history.front().loss, 1500);
+      EXPECT_GT(outcome.history.front().loss, ranks == 1 ? 2100 : 2000) << "others have samples of their own";
       EXPECT_LT(outcome.history.front().loss, 2800);
-      EXPECT_LT(outcome.history.back().loss, 600);
-      EXPECT_GT(outcome.history.back().loss, 200);
+      EXPECT_NEAR(outcome.history.back().loss, 360, 30);
       EXPECT_EQ(outcome.weights, outcomes.front().weights);
     }
     if (ranks == 2) {
