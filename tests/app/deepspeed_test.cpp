@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "app/settings/foreign/deepspeed_options.h"
+#include "app/settings/foreign/yaml.h"
 #include "app/settings/keys.h"
 #include "app/start/resolve.h"
 #include "io/file.h"
@@ -197,7 +198,7 @@ TEST_F(DeepSpeedTest, DecayInTheGradientIsRefused) {
 }
 
 TEST_F(DeepSpeedTest, AFileThatIsNoObjectOrMissingIsRefused) {
-  EXPECT_NE(refused("[1]").find("no JSON object"), std::string::npos);
+  EXPECT_NE(refused("[1]").find("no object of options"), std::string::npos);
   EXPECT_NE(refused("{").find("ds.json"), std::string::npos);
   try {
     resolve({.files = {}, .overrides = {"train.ds_config_path=/nowhere/ds.json"}});
@@ -206,6 +207,88 @@ TEST_F(DeepSpeedTest, AFileThatIsNoObjectOrMissingIsRefused) {
     ASSERT_EQ(error.problems().size(), 1U);
     EXPECT_NE(error.problems().front().message.find("/nowhere/ds.json"), std::string::npos);
   }
+}
+
+TEST_F(DeepSpeedTest, WordPlaysOwnFileIsYaml) {
+  const std::string path = folder_ / "ds_config.yaml";
+  std::ofstream(path) << R"(---
+dump_state: false
+# wall_clock_breakdown: true
+zero_force_ds_cpu_optimizer: false
+fp16:
+  enabled: false
+bf16:
+  enabled: true
+zero_optimization:
+  stage: 1
+  reduce_bucket_size: 5e8  # elements
+gradient_accumulation_steps: 3
+...
+)";
+  const Resolved found = resolve({.files = {}, .overrides = {"train.ds_config_path=" + path}, .ranks = 2});
+  EXPECT_EQ(found.config.train.backend, app::BackendKind::deepspeed);
+  EXPECT_EQ(app::zero_level(found.config), 1);
+  EXPECT_EQ(app::dtype_of(found.config), DType::bf16);
+  EXPECT_EQ(found.config.optimizer.gas, 3);
+  EXPECT_EQ(found.config.parallel.bucket_bytes, 2'000'000'000);
+  EXPECT_TRUE(mentions(found.notes, "nothing to do here for dump_state, zero_force_ds_cpu_optimizer")) << found.notes.size();
+}
+
+TEST_F(DeepSpeedTest, WhatYamlSaysIsWhatJsonSays) {
+  EXPECT_EQ(json_from_yaml("a: 1\nb: [true, off, ~, 1e-7, .5, x y, '7', \"true\"]\nc: {d: &n {e: 2}, f: *n}\ng:\n", "f").dump(),
+            R"({"a":1,"b":[true,false,null,1e-07,0.5,"x y","7","true"],"c":{"d":{"e":2},"f":{"e":2}},"g":null})");
+  EXPECT_TRUE(json_from_yaml("", "f").is_null());
+  const auto refusal = [](const std::string& text) -> std::string {
+    try {
+      json_from_yaml(text, "f.yaml");
+    } catch (const UserError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_NE(refusal("a: 1\nb: [\n").find("f.yaml:3: no YAML: "), std::string::npos) << refusal("a: 1\nb: [\n");
+  EXPECT_NE(refusal("a: 1\na: 2\n").find("f.yaml:2: a stands twice"), std::string::npos);
+  EXPECT_NE(refusal("? [a, b]\n: 1\n").find("f.yaml:1: a key is no single word"), std::string::npos);
+  EXPECT_NE(refusal("--- 1\n--- 2\n").find("several documents"), std::string::npos);
+  EXPECT_NE(refusal("&a [*a]").find("f.yaml"), std::string::npos);
+  std::string bomb = "a0: &a0 [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]\n";
+  for (int i = 1; i < 9; ++i) {
+    bomb += fmt::format("a{}: &a{} [", i, i);
+    for (int each = 0; each < 10; ++each) bomb += fmt::format("*a{}{}", i - 1, each < 9 ? ", " : "]\n");
+  }
+  EXPECT_NE(refusal(bomb).find("more than 100000 values"), std::string::npos);
+}
+
+// DeepSpeed's own lists of its options (runtime/constants.py and the config classes), with values that ask for nothing.
+TEST_F(DeepSpeedTest, EveryOptionOfDeepSpeedIsKnownByName) {
+  EXPECT_EQ(refused(R"({
+    "torch_autocast": {"enabled": false, "dtype": "bfloat16", "lower_precision_safe_modules": []},
+    "bf16": {"enabled": true, "check_grad_overflow": true, "immediate_grad_update": true, "bf16_optimizer_states": false},
+    "amp": {"enabled": false, "opt_level": "O1"}, "graph_harvesting": false, "vocabulary_size": 50257, "log_level": "info",
+    "managed_gradient_accumulation": true, "gradient_allreduce_op": "mean", "seq_parallel_communication_data_type": "fp32",
+    "dataloader_drop_last": false, "use_data_before_expert_parallelism": false, "disable_allgather": false,
+    "nebula": {"enabled": false, "persistent_time_interval": 100}, "hybrid_engine": {"max_out_tokens": 512},
+    "comet": {"enabled": true, "project": "x"}, "compile": {"deepcompile": false}, "timers": {"throughput": {"enabled": true}},
+    "tensor_parallel": {"autotp_size": 1, "preset_model": "llama"}, "sequence_parallel_size": 1, "data_parallel_size": 2,
+    "pipeline": {"stages": "auto", "partition": "best", "activation_checkpoint_interval": 0, "pipe_partitioned": true},
+    "autotuning": {"enabled": false, "arg_mappings": {"a": "--b"}}, "elasticity": {"max_train_batch_size": 2000},
+    "curriculum_learning": {"curriculum_type": "seqlen"}, "eigenvalue": {"enabled": false, "tol": 0.01},
+    "zero_optimization": {"stage": 2, "module_granularity_threshold": 0, "stage3_allgather_sequential": false,
+      "use_multi_rank_bucket_allreduce": true, "leaf_module": {"classes": []}, "enable_sanity_checks": false,
+      "cpu_offload_use_pin_memory": false, "zenflow": null, "offload_optimizer": {"device": "none", "super_offload": false}}
+  })"),
+            "");
+  const std::string told =
+      refused(R"({"tensor_parallel": {"autotp_size": 4}, "pipeline": {"stages": 2}, "sequence_parallel_size": 2,
+    "curriculum_learning": {"enabled": true, "curriculum_type": "seqlen"}, "gradient_allreduce_op": "sum",
+    "bf16": {"enabled": true, "bf16_master_weights_and_grads": true}})");
+  for (const char* named :
+       {"tensor_parallel.autotp_size = 4: layers are divided by a setting here -> parallel.tp=N", "pipeline.stages = 2",
+        "parallel.pp=N", "sequence_parallel_size = 2", "parallel.cp=N", "curriculum_learning.enabled = true: samples are drawn",
+        "gradient_allreduce_op = \"sum\"", "bf16_master_weights_and_grads = true"})
+    EXPECT_NE(told.find(named), std::string::npos) << named << "\n" << told;
+  EXPECT_EQ(told.find("curriculum_type"), std::string::npos) << told;
+  EXPECT_EQ(resolved(R"({"bf16": {"enabled": true, "bf16_optimizer_states": true}})").config.optimizer.moments, DType::bf16);
 }
 
 TEST_F(DeepSpeedTest, AnotherBackendTakesNoFile) {

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "app/settings/foreign/deepspeed_options.h"
+#include "app/settings/foreign/yaml.h"
 #include "app/settings/keys.h"
 #include "base/number_text.h"
 
@@ -26,7 +27,8 @@ class Reader {
   explicit Reader(const std::string& what) : what_(what) {}
 
   DeepSpeed read(const Json& file) {
-    if (!file.is_object()) throw UserError(what_ + ": no JSON object", "write DeepSpeed's options as {\"name\": value, ...}");
+    if (!file.is_object())
+      throw UserError(what_ + ": no object of options", "write DeepSpeed's options as {\"name\": value, ...}");
     read_group("", file);
     counts(file);
     optimizer(file);
@@ -43,6 +45,9 @@ class Reader {
         read_option(*row, option, value);
       } else if (!has_options(option)) {
         refuse(option, "is not known here", nearest_option(option));
+      } else if (const Option* turned = only_switch(option); turned != nullptr && value.is_object()) {
+        const Json* on = value.find("enabled");
+        on != nullptr ? read_option(*turned, option + ".enabled", *on) : found_.idle.push_back(option);
       } else if (value.is_object()) {
         const Json* enabled = value.find("enabled");
         const bool off = enabled != nullptr && enabled->is_bool() && !enabled->boolean();
@@ -190,7 +195,10 @@ class Reader {
 
 }  // namespace
 
-DeepSpeed read_deepspeed(std::string_view text, const std::string& what) { return Reader(what).read(Json::parse(text, what)); }
+DeepSpeed read_deepspeed(std::string_view text, const std::string& what) {
+  const bool yaml = what.ends_with(".yaml") || what.ends_with(".yml");
+  return Reader(what).read(yaml ? json_from_yaml(text, what) : Json::parse(text, what));
+}
 
 DeepSpeed deepspeed_defaults() {
   DeepSpeed defaults;

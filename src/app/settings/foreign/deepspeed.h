@@ -1,6 +1,6 @@
 #pragma once
 
-// A DeepSpeed configuration (JSON, https://www.deepspeed.ai/docs/config-json) in our settings.
+// A DeepSpeed configuration (JSON, or YAML as WordPlay has it; https://www.deepspeed.ai/docs/config-json) in our settings.
 
 #include <cstdint>
 #include <optional>
@@ -35,7 +35,8 @@ struct DeepSpeed {
   std::vector<Problem> problems;   ///< what we cannot do, by the option's name
 };
 
-/// `what`: the file's name. Throws UserError for a text that is no JSON object. "auto" leaves a setting as it is.
+/// `what`: the file's name; .yaml and .yml are YAML. Throws UserError for a text that has no options. "auto" leaves a setting as
+/// it is.
 DeepSpeed read_deepspeed(std::string_view text, const std::string& what);
 
 /// What train.backend=deepspeed stands for without a file: bf16 with master weights (its ZeRO level is the backend's).

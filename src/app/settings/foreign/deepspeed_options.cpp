@@ -29,6 +29,7 @@ bool zero(const Json& value) { return value.is_number() && value.number() == 0; 
 bool one(const Json& value) { return value.is_number() && value.number() == 1; }
 bool at_most_one(const Json& value) { return value.is_null() || (value.is_number() && value.number() <= 1); }
 bool fp32(const Json& value) { return value.is_null() || (value.is_string() && value.string() == "fp32"); }
+bool mean(const Json& value) { return value.is_string() && value.string() == "mean"; }
 bool linear(const Json& value) { return value.is_string() && value.string() == "linear"; }
 
 constexpr Option only(std::string_view name, bool (*allows)(const Json&), std::string_view reason, std::string_view remedy) {
@@ -72,7 +73,14 @@ constexpr std::array kOptions{
     idle("scheduler.params.last_batch_iteration"),
 
     enables("bf16.enabled", "train.dtype", "bfloat16"),
+    enables("bfloat16.enabled", "train.dtype", "bfloat16"),
+    enables("bf16.bf16_optimizer_states", "optimizer.moments", "bf16"),
+    only("bf16.bf16_master_weights_and_grads", off, "gradients are added in fp32 here",
+         "optimizer.master_weights=false keeps weights in bf16 alone"),
     idle("bf16.immediate_grad_update"),
+    idle("bf16.check_grad_overflow"),
+    idle("bf16.check_overflow"),
+    only("torch_autocast.enabled", off, "one setting is the type of weights and activations", kUseBf16),
     only("fp16.enabled", off, "there is no fp16 here", kUseBf16),
     idle("fp16.auto_cast"),
     idle("fp16.loss_scale"),
@@ -81,8 +89,8 @@ constexpr std::array kOptions{
     idle("fp16.hysteresis"),
     idle("fp16.consecutive_hysteresis"),
     idle("fp16.min_loss_scale"),
+    idle("fp16.fp16_master_weights_and_grads"),
     only("amp.enabled", off, "there is no automatic mixed precision here", kUseBf16),
-    idle("amp.opt_level"),
 
     sets("zero_optimization.stage", "memory.zero"),
     sets("zero_optimization.overlap_comm", "parallel.overlap"),
@@ -93,6 +101,27 @@ constexpr std::array kOptions{
     idle("zero_optimization.contiguous_gradients"),
     idle("zero_optimization.round_robin_gradients"),
     idle("zero_optimization.sub_group_size"),
+    idle("zero_optimization.prefetch_bucket_size"),
+    idle("zero_optimization.max_live_parameters"),
+    idle("zero_optimization.max_reuse_distance"),
+    idle("zero_optimization.param_persistence_threshold"),
+    idle("zero_optimization.model_persistence_threshold"),
+    idle("zero_optimization.gather_16bit_weights_on_model_save"),
+    idle("zero_optimization.module_granularity_threshold"),
+    idle("zero_optimization.use_all_reduce_for_fetch_params"),
+    idle("zero_optimization.allgather_sequential"),
+    idle("zero_optimization.stage3_module_granularity_threshold"),
+    idle("zero_optimization.stage3_use_all_reduce_for_fetch_params"),
+    idle("zero_optimization.stage3_allgather_sequential"),
+    idle("zero_optimization.use_multi_rank_bucket_allreduce"),
+    idle("zero_optimization.mics_hierarchical_params_gather"),
+    idle("zero_optimization.pipeline_loading_checkpoint"),
+    idle("zero_optimization.override_module_apply"),
+    idle("zero_optimization.enable_sanity_checks"),
+    idle("zero_optimization.save_muon_momentum_buffer_in_memory"),
+    idle("zero_optimization.leaf_module"),
+    never("zero_optimization.zenflow", "every update is made in its own step here"),
+    never("zero_optimization.zeropp_loco_param", "gradients are added in fp32 here"),
     idle("zero_optimization.stage3_prefetch_bucket_size"),
     idle("zero_optimization.stage3_max_live_parameters"),
     idle("zero_optimization.stage3_max_reuse_distance"),
@@ -118,6 +147,9 @@ constexpr std::array kOptions{
     idle("zero_optimization.offload_optimizer.pin_memory"),
     idle("zero_optimization.offload_optimizer.buffer_count"),
     idle("zero_optimization.offload_optimizer.fast_init"),
+    idle("zero_optimization.offload_optimizer.pipeline"),
+    idle("zero_optimization.offload_optimizer.super_offload"),
+    idle("zero_optimization.offload_optimizer.cpuadam_cores_perc"),
     idle("zero_optimization.offload_optimizer.pipeline_read"),
     idle("zero_optimization.offload_optimizer.pipeline_write"),
     only("zero_optimization.offload_optimizer.ratio", one, "all of the optimizer's state is offloaded, or none", "\"ratio\": 1"),
@@ -127,7 +159,10 @@ constexpr std::array kOptions{
     idle("zero_optimization.offload_param.buffer_count"),
     idle("zero_optimization.offload_param.buffer_size"),
     idle("zero_optimization.offload_param.max_in_cpu"),
-    never("zero_optimization.cpu_offload", "its name is old"),
+    never("zero_optimization.cpu_offload", "its name is old, offload_optimizer the new one"),
+    never("zero_optimization.cpu_offload_param", "its name is old, offload_param the new one"),
+    never("zero_optimization.cpu_offload_params", "its name is old, offload_param the new one"),
+    idle("zero_optimization.cpu_offload_use_pin_memory"),
 
     never("activation_checkpointing.partition_activations", "activations are cut by parallel.sequence"),
     enables("activation_checkpointing.cpu_checkpointing", "memory.offload_activations", "cpu"),
@@ -145,6 +180,35 @@ constexpr std::array kOptions{
     idle("tensorboard.job_name"),
     idle("wandb"),
     idle("csv_monitor"),
+    idle("comet"),
+    idle("monitor_config"),
+    idle("timers"),
+    idle("log_level"),
+    idle("compile"),
+    idle("graph_harvesting"),
+    idle("vocabulary_size"),
+    idle("use_data_before_expert_parallelism"),
+    idle("use_node_local_storage"),
+    enables("dataloader_drop_last", "data.epoch_end", "drop"),
+    never("nebula.enabled", "checkpoints are written by this program alone"),
+    never("hybrid_engine.enabled", "text is written by a command of its own"),
+    never("expert_parallel.enabled", "there are no experts here"),
+    only("managed_gradient_accumulation", on, "a step's micro-batches are always counted here", "leave it out"),
+    only("gradient_allreduce_op", mean, "gradients are divided by the samples of a step here", "\"mean\", or leave it out"),
+    only("tensor_parallel.autotp_size", at_most_one, "layers are divided by a setting here", "parallel.tp=N"),
+    idle("tensor_parallel.preset_model"),
+    idle("tensor_parallel.partition_config"),
+    idle("tensor_parallel.tp_overlap_comm"),
+    idle("tensor_parallel.tp_grain_size"),
+    idle("tensor_parallel.dtype"),
+    only("sequence_parallel_size", at_most_one, "sequences are divided by a setting here", "parallel.cp=N"),
+    idle("data_parallel_size"),
+    only("pipeline.stages", at_most_one, "layers are divided by a setting here", "parallel.pp=N"),
+    only("pipeline.activation_checkpoint_interval", zero, "blocks are made again by a setting here", "memory.recompute=every:K"),
+    idle("pipeline.partition"),
+    idle("pipeline.seed_layers"),
+    idle("pipeline.pipe_partitioned"),
+    idle("pipeline.grad_partitioned"),
     idle("dump_state"),
     idle("aio"),
     idle("checkpoint"),
@@ -154,6 +218,7 @@ constexpr std::array kOptions{
     never("prescale_gradients", "gradients are added up and divided once here"),
     only("gradient_predivide_factor", one, "gradients are added up and divided once here", "leave it out"),
     only("communication_data_type", fp32, "gradients are added in fp32 here", "\"fp32\", or leave it out"),
+    only("seq_parallel_communication_data_type", fp32, "sums over sequences are made in fp32 here", "\"fp32\", or leave it out"),
     only("data_types.grad_accum_dtype", fp32, "gradients are added in fp32 here", "\"fp32\", or leave it out"),
     never("sparse_gradients", "gradients are dense here"),
     never("sparse_attention", "attention is dense here"),
@@ -180,6 +245,12 @@ bool has_options(std::string_view group) {
   return std::ranges::any_of(kOptions, [&](const Option& option) {
     return option.name.size() > group.size() && option.name.starts_with(group) && option.name[group.size()] == '.';
   });
+}
+
+const Option* only_switch(const std::string& group) {
+  const auto within = [&](const Option& option) { return option.name.starts_with(group + "."); };
+  const Option* row = find_option(group + ".enabled");
+  return row != nullptr && row->kind == Kind::only && std::ranges::count_if(kOptions, within) == 1 ? row : nullptr;
 }
 
 std::string nearest_option(std::string_view name) {

@@ -31,6 +31,8 @@ std::span<const Option> options();
 const Option* find_option(std::string_view name);
 /// Whether `group` is the first part of options' names.
 bool has_options(std::string_view group);
+/// The option "group.enabled" where it is all that is known of the group; null for another group.
+const Option* only_switch(const std::string& group);
 /// A remedy that names the option that was perhaps meant, or where all of them are listed.
 std::string nearest_option(std::string_view name);
 
