@@ -61,6 +61,28 @@ TEST(BenchOverlap, WhatIsHiddenLiesBetweenNothingAndAll) {
   EXPECT_FALSE(report.hidden_share()) << "there is nothing";
 }
 
+TEST(BenchOverlap, TheClaimStandsBesideWhatIsMeasured) {
+  OverlapReport report{
+      .shape = small, .ranks = 2, .communication = 0.1, .cover = 0.2, .exposed = 0.025, .step = 0.5, .waiting_step = 0.56};
+  Answer answer = answer_of(report);
+  EXPECT_NE(answer.text().find("here: 100.0 ms of communication <= 200.0 ms of backward, so all of it could hide, and 75 % do\n"),
+            std::string::npos)
+      << answer.text();
+  EXPECT_NE(answer.text().find("saved           60.0 ms"), std::string::npos) << answer.text();
+  EXPECT_TRUE(answer.at("keeps_up").boolean());
+  EXPECT_NEAR(answer.at("saved_s").number(), 0.06, 1e-9);
+  report.communication = 0.3;
+  answer = answer_of(report);
+  EXPECT_NE(
+      answer.text().find("300.0 ms of communication > 200.0 ms of backward, so at least 100.0 ms of each step wait for it\n"),
+      std::string::npos)
+      << answer.text();
+  EXPECT_FALSE(answer.at("keeps_up").boolean());
+  report.communication = report.exposed = 1e-5;
+  report.noise = 1e-3;
+  EXPECT_NE(answer_of(report).text().find("so there is nothing to hide\n"), std::string::npos);
+}
+
 TEST(BenchOverlap, RefusesWhatCannotBeMeasured) {
   support::Machine machine(1);
   try {

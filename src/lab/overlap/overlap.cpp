@@ -102,6 +102,8 @@ Answer answer_of(const OverlapReport& report) {
                 {"backward_s", report.cover},
                 {"exposed_s", report.exposed},
                 {"hidden_share", report.hidden_share() ? Json(*report.hidden_share()) : Json()},
+                {"keeps_up", report.keeps_up()},
+                {"saved_s", report.saved()},
                 {"noise_s", report.noise},
                 {"step_s", report.step},
                 {"waiting_step_s", report.waiting_step}});
@@ -119,7 +121,15 @@ Answer answer_of(const OverlapReport& report) {
   if (std::abs(report.communication - report.exposed) < report.noise)
     lines.row({"noise", report.noise, "more than communication and exposed differ by: --rounds N measures longer"});
   lines.row({"step", report.step, fmt::format("{:.1f} ms without overlap", 1e3 * report.waiting_step)});
+  lines.row({"saved", report.saved(), "of a step, by the clock; what is hidden, less what waiting and computing at once cost"});
   answer.table("", lines);
+  answer.say(fmt::format(
+      "claim: the network keeps up as long as communication takes no longer than the computation beside it\n"
+      "here: {:.1f} ms of communication {} {:.1f} ms of backward, so {}\n",
+      1e3 * report.communication, report.keeps_up() ? "<=" : ">", 1e3 * report.cover,
+      !report.keeps_up() ? fmt::format("at least {:.1f} ms of each step wait for it", 1e3 * (report.communication - report.cover))
+      : report.hidden_share() ? fmt::format("all of it could hide, and {:.0f} % do", 100 * *report.hidden_share())
+                              : "there is nothing to hide"));
   return answer;
 }
 
