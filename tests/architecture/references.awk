@@ -1,5 +1,5 @@
 # Reads the documents, then every source file: a document that a source names is there, and so is the section of it; and so are the
-# tests that the last column of a table of reliability.md names (`Suite`, `Suite.Name`, `Suite.Beginning...`).
+# tests that the last column of a table of reliability.md names, or one of seeds.md (`Suite`, `Suite.Name`, `Suite.Beginning...`).
 
 FNR == 1 { document = FILENAME ~ /\.md$/ }
 
@@ -11,7 +11,7 @@ FNR == 1 && document {
 
 document && /^#+ [0-9]+(\.[0-9]+)* / { sections[name, $2] = 1 }
 
-document && FILENAME ~ /reliability\.md$/ && /^\|.*\|$/ {
+document && FILENAME ~ /(reliability|seeds)\.md$/ && /^\|.*\|$/ {
   columns = split($0, column, "|")
   words = split(column[columns - 1], word, "`")
   for (i = 2; i <= words; i += 2) {
